@@ -1,0 +1,174 @@
+"""The named functions and types of Millrace programs, for plain NumPy.
+
+A program that imports from here runs unchanged under NumPy, as its own specification: every
+function computes in its arguments' own dtype, and dropout draws the bits that Millrace draws.
+"""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Callable, Sequence, Union
+
+import numpy as np
+
+__all__ = [
+    "bfloat16",
+    "causal_mask",
+    "dace",
+    "dropout",
+    "float16",
+    "float32",
+    "float64",
+    "gelu",
+    "gelu_tanh",
+    "layernorm",
+    "relu",
+    "rmsnorm",
+    "seed",
+    "silu",
+    "softmax",
+]
+
+Axis = Union[int, Sequence[int]]
+
+
+class DType:
+    """A name for annotations: alone a by-value scalar, subscripted a tensor of that shape."""
+
+    def __init__(self, name: str, shape: tuple[int, ...] | None = None):
+        self.name = name
+        self.shape = shape
+
+    def __getitem__(self, shape: int | tuple[int, ...]) -> DType:
+        return DType(self.name, shape if isinstance(shape, tuple) else (shape,))
+
+    def __repr__(self) -> str:
+        return self.name if self.shape is None else f"{self.name}{list(self.shape)}"
+
+
+float16 = DType("float16")
+bfloat16 = DType("bfloat16")
+float32 = DType("float32")
+float64 = DType("float64")
+
+
+def _program(function: Callable) -> Callable:
+    """Stands for @dace.program: the function is already the program."""
+    return function
+
+
+dace = SimpleNamespace(
+    program=_program, float16=float16, bfloat16=bfloat16, float32=float32, float64=float64
+)
+
+
+def softmax(x: np.ndarray, axis: Axis = -1) -> np.ndarray:
+    """Exponentials along axis, divided by their sum."""
+    axes = _axes(x, axis)
+    exponentials = np.exp(x - np.max(x, axis=axes, keepdims=True))
+    return exponentials / np.sum(exponentials, axis=axes, keepdims=True)
+
+
+def layernorm(
+    x: np.ndarray, weight: np.ndarray, bias: np.ndarray, axis: Axis = -1, eps: float = 1e-5
+) -> np.ndarray:
+    """Zero mean and unit (biased) variance along axis, then weight and bias along it."""
+    axes = _axes(x, axis)
+    centred = x - np.mean(x, axis=axes, keepdims=True)
+    variance = np.mean(centred * centred, axis=axes, keepdims=True)
+    normalized = centred / np.sqrt(variance + eps)
+    return normalized * _along(x, weight, axes) + _along(x, bias, axes)
+
+
+def rmsnorm(x: np.ndarray, weight: np.ndarray, axis: Axis = -1, eps: float = 1e-6) -> np.ndarray:
+    """Unit mean square along axis, then weight along it."""
+    axes = _axes(x, axis)
+    mean_square = np.mean(x * x, axis=axes, keepdims=True)
+    return x / np.sqrt(mean_square + eps) * _along(x, weight, axes)
+
+
+def relu(x: np.ndarray) -> np.ndarray:
+    """The positive part of x."""
+    return np.maximum(x, 0)
+
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    """x times the normal distribution function of x, exact."""
+    erf = np.vectorize(math.erf, otypes=[np.float64])
+    return 0.5 * x * (1 + erf(x / math.sqrt(2)).astype(x.dtype))
+
+
+def gelu_tanh(x: np.ndarray) -> np.ndarray:
+    """GELU by the hyperbolic tangent, as in GPT-2."""
+    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+
+
+def silu(x: np.ndarray) -> np.ndarray:
+    """x times the logistic function of x."""
+    decay = np.exp(-np.abs(x))  # at most one, so that nothing overflows
+    return x * np.where(x < 0, decay, 1) / (1 + decay)
+
+
+def causal_mask(x: np.ndarray) -> np.ndarray:
+    """x[..., query, key] with minus infinity where key > query."""
+    queries, keys = x.shape[-2:]
+    hidden = np.arange(keys) > np.arange(queries)[:, None]
+    return np.where(hidden, x.dtype.type(-np.inf), x)
+
+
+_u64 = np.uint64
+_WORD = 0xFFFFFFFF
+_dropout_state = {"seed": 0, "step": 0, "stream": 0}
+
+
+def seed(seed: int, step: int = 0) -> None:
+    """Makes the next dropout the first one of this seed and step."""
+    _dropout_state.update(seed=seed, step=step, stream=0)
+
+
+def dropout(x: np.ndarray, p: float = 0.1) -> np.ndarray:
+    """Zeros an element of x with probability p and divides the others by 1 - p.
+
+    The mask is a function of seed, step, the dropout's place in the program and the element's
+    row-major index e alone: word e % 4 of the Philox block at counter e / 4.
+    """
+    if not 0 <= p < 1:
+        raise ValueError(f"dropout's p is {p}; it must be at least 0 and less than 1")
+    state = _dropout_state
+    blocks = np.arange((x.size + 3) // 4, dtype=np.uint64)
+    counter = (blocks & _u64(_WORD), blocks >> _u64(32), state["stream"], state["step"])
+    words = philox4x32(counter, (state["seed"] & _WORD, state["seed"] >> 32 & _WORD))
+    state["stream"] += 1
+    kept = np.stack(words, axis=-1).reshape(-1)[: x.size] >= _u64(math.floor(p * 2**32))
+    return x * np.where(kept, 1 / (1 - p), 0.0).astype(x.dtype).reshape(x.shape)
+
+
+def philox4x32(counter: Sequence, key: Sequence[int]) -> tuple[np.ndarray, ...]:
+    """Philox4x32-10: four random words (as uint64) from four counter words and two key words."""
+    c0, c1, c2, c3 = np.broadcast_arrays(*(np.asarray(word, dtype=np.uint64) for word in counter))
+    k0, k1 = key
+    for _ in range(10):
+        product0, product1 = c0 * _u64(0xD2511F53), c2 * _u64(0xCD9E8D57)
+        c0, c1, c2, c3 = (
+            (product1 >> _u64(32)) ^ c1 ^ _u64(k0),
+            product1 & _u64(_WORD),
+            (product0 >> _u64(32)) ^ c3 ^ _u64(k1),
+            product0 & _u64(_WORD),
+        )
+        k0, k1 = (k0 + 0x9E3779B9) & _WORD, (k1 + 0xBB67AE85) & _WORD
+    return c0, c1, c2, c3
+
+
+def _axes(x: np.ndarray, axis: Axis) -> tuple[int, ...]:
+    """The axes as a sorted tuple of non-negative numbers."""
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    return tuple(sorted(a % x.ndim for a in axes))
+
+
+def _along(x: np.ndarray, parameter: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    """A parameter that has only the given axes of x, shaped to broadcast with x."""
+    shape = tuple(x.shape[a] for a in axes)
+    if parameter.shape != shape:
+        raise ValueError(f"a parameter of shape {parameter.shape} where the axes have {shape}")
+    return parameter.reshape([n if a in axes else 1 for a, n in enumerate(x.shape)])

@@ -1,0 +1,31 @@
+// The artefact of autodiff: one graph with forward and backward operators, and what ties the two together.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace millrace {
+
+// How a forward tensor that backward reads gets there.
+enum class Keeping {
+  argument,    // the caller has it anyway
+  saved,       // written by forward, read again by backward
+  recomputed,  // made again in backward, from tensors that are kept
+};
+
+struct Kept {
+  TensorId tensor;  // the forward tensor
+  Keeping keeping = Keeping::saved;
+  std::vector<OperatorId> readers;  // the backward operators that need it
+};
+
+struct TrainingGraph {
+  Graph graph;                               // forward operators first, then backward
+  std::vector<TensorId> result_gradients;    // one a result: given by the caller
+  std::vector<TensorId> argument_gradients;  // one an argument; invalid for scalars
+  std::vector<Kept> kept;                    // one a forward tensor that backward needs, in order of tensors
+};
+
+}  // namespace millrace

@@ -1,0 +1,63 @@
+#include "autodiff/verify.h"
+
+#include "base/text.h"
+#include "ir/verify.h"
+
+namespace millrace {
+namespace {
+
+bool same_shape(const Graph& graph, TensorId a, TensorId b) {
+  const std::vector<DimId>& left = graph.tensor(a).dims;
+  const std::vector<DimId>& right = graph.tensor(b).dims;
+  if (left.size() != right.size()) return false;
+  for (size_t axis = 0; axis < left.size(); ++axis) {
+    if (graph.extent(left[axis]) != graph.extent(right[axis])) return false;
+  }
+  return true;
+}
+
+Error broken(const std::string& what) {
+  return Error::make(ErrorKind::failed, concat("invalid training graph: ", what),
+                     "this is a defect of Millrace: please report it with the program");
+}
+
+}  // namespace
+
+Result<Done> verify(const TrainingGraph& training) {
+  const Graph& graph = training.graph;
+  if (Result<Done> checked = verify(graph); !checked) return checked;
+  if (training.result_gradients.size() != graph.results.size()) return broken("one gradient a result");
+  if (training.argument_gradients.size() != graph.arguments.size()) return broken("one gradient an argument");
+  for (size_t k = 0; k < graph.results.size(); ++k) {
+    if (!same_shape(graph, training.result_gradients[k], graph.results[k].tensor))
+      return broken(concat("gradient of result ", graph.results[k].name, " has another shape"));
+  }
+  const std::vector<OperatorId> producers = producers_of(graph);
+  for (size_t k = 0; k < graph.arguments.size(); ++k) {
+    const Tensor& argument = graph.tensor(graph.arguments[k]);
+    const TensorId gradient = training.argument_gradients[k];
+    if (gradient.valid() != (argument.role == TensorRole::argument))
+      return broken(concat("a gradient for ", argument.name));
+    if (!gradient.valid()) continue;
+    if (!producers[gradient.at()].valid()) return broken(concat("no operator writes the gradient of ", argument.name));
+    if (!same_shape(graph, gradient, graph.arguments[k]))
+      return broken(concat("the gradient of ", argument.name, " has another shape"));
+  }
+  bool backward = false;
+  std::vector<bool> kept(graph.tensors.size(), false);
+  for (const Kept& entry : training.kept) kept[entry.tensor.at()] = true;
+  for (const Operator& op : graph.operators) {
+    if (backward && op.pass == Pass::forward) return broken("a forward operator stands behind a backward one");
+    backward = op.pass == Pass::backward;
+    if (!backward) continue;
+    for (const Access& input : op.inputs) {
+      const OperatorId producer = producers[input.tensor.at()];
+      const bool from_forward = producer.valid() && graph.operators[producer.at()].pass == Pass::forward;
+      if (from_forward && !kept[input.tensor.at()])
+        return broken(concat(graph.tensor(input.tensor).name, " is read by backward but not kept"));
+    }
+  }
+  return Done{};
+}
+
+}  // namespace millrace

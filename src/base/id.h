@@ -1,0 +1,22 @@
+// Indices that cannot be mixed up: a TensorId is not an OperatorId.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+
+namespace millrace {
+
+template <class Tag>
+struct Id {
+  int32_t index = -1;
+
+  Id() = default;
+  explicit Id(size_t position) : index(static_cast<int32_t>(position)) {}
+
+  bool valid() const { return index >= 0; }
+  size_t at() const { return static_cast<size_t>(index); }
+  auto operator<=>(const Id&) const = default;
+};
+
+}  // namespace millrace

@@ -1,0 +1,29 @@
+#include "millrace/result.h"
+
+#include "base/text.h"
+
+namespace millrace {
+
+Error Error::make(ErrorKind kind, std::string message, std::string remedy) {
+  Diagnostic diagnostic;
+  diagnostic.message = std::move(message);
+  diagnostic.remedy = std::move(remedy);
+  return {kind, {std::move(diagnostic)}};
+}
+
+std::string to_string(const Error& error) {
+  std::string text;
+  for (const Diagnostic& diagnostic : error.diagnostics) {
+    if (!diagnostic.file.empty()) text += diagnostic.file + ":";
+    if (diagnostic.line > 0) text += concat(diagnostic.line, ":", diagnostic.column, ":");
+    text += concat(text.empty() || text.back() != ':' ? "" : " ", "error: ", diagnostic.message, "\n");
+    if (!diagnostic.excerpt.empty()) {
+      text += concat("    ", diagnostic.excerpt, "\n    ");
+      text += std::string(static_cast<size_t>(diagnostic.caret), ' ') + "^\n";
+    }
+    if (!diagnostic.remedy.empty()) text += concat("  ", diagnostic.remedy, "\n");
+  }
+  return text;
+}
+
+}  // namespace millrace

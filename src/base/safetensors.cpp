@@ -1,0 +1,569 @@
+#include "base/safetensors.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cassert>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+
+#include "base/checked.h"
+#include "base/file.h"
+#include "base/text.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kLengthBytes = 8;
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;
+constexpr int64_t kMaxFileBytes = int64_t{16} << 30;
+constexpr size_t kMaxTensors = 100'000;
+constexpr size_t kMaxRank = 32;
+constexpr int kMaxNesting = 8;
+constexpr size_t kMaxDigits = 64;
+constexpr std::string_view kMetadata = "__metadata__";
+
+struct TypeRow {
+  std::string_view name;
+  int64_t size;  // bytes of one element
+};
+
+// In the order of StoredType.
+constexpr std::array<TypeRow, 10> kTypes = {{{"F64", 8},
+                                             {"F32", 4},
+                                             {"F16", 2},
+                                             {"BF16", 2},
+                                             {"I64", 8},
+                                             {"I32", 4},
+                                             {"I16", 2},
+                                             {"I8", 1},
+                                             {"U8", 1},
+                                             {"BOOL", 1}}};
+
+const TypeRow& row_of(StoredType type) { return kTypes[static_cast<size_t>(type)]; }
+
+Error bad(std::string message, std::string remedy = {}) {
+  return Error::make(ErrorKind::bad_input, std::move(message), std::move(remedy));
+}
+
+// Text of the file as a message may hold it: of bounded length, and nothing that a terminal would obey.
+std::string shown(std::string_view text) {
+  constexpr size_t kShownBytes = 80;
+  const size_t length = valid_utf8_prefix(text.substr(0, kShownBytes));
+  std::string result = "'";
+  for (const char c : text.substr(0, length)) result += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? '?' : c;
+  return result + (length < text.size() ? "...'" : "'");
+}
+
+// ---- Elements ----
+
+// An IEEE format narrower than double.
+struct FloatFormat {
+  int exponent_bits;
+  int fraction_bits;
+  uint64_t max_exponent() const { return (uint64_t{1} << exponent_bits) - 1; }
+  int bias() const { return static_cast<int>(max_exponent() >> 1); }
+};
+constexpr FloatFormat kF32{8, 23};
+constexpr FloatFormat kF16{5, 10};
+constexpr FloatFormat kBF16{8, 7};
+
+constexpr int kDoubleFraction = 52;
+constexpr int kDoubleBias = 1023;
+constexpr uint64_t kDoubleMaxExponent = 0x7FF;
+
+// By bits, so that NaNs keep their payload and the machine's rounding mode has no say.
+double decode_float(uint64_t bits, FloatFormat format) {
+  const uint64_t sign = bits >> (format.exponent_bits + format.fraction_bits) << 63;
+  const uint64_t exponent = bits >> format.fraction_bits & format.max_exponent();
+  const uint64_t fraction = bits & ((uint64_t{1} << format.fraction_bits) - 1);
+  if (exponent == 0) {
+    const double magnitude = std::ldexp(static_cast<double>(fraction), 1 - format.bias() - format.fraction_bits);
+    return sign != 0 ? -magnitude : magnitude;
+  }
+  const uint64_t wide = exponent == format.max_exponent()
+                            ? kDoubleMaxExponent
+                            : exponent + static_cast<uint64_t>(kDoubleBias - format.bias());
+  return std::bit_cast<double>(sign | wide << kDoubleFraction | fraction << (kDoubleFraction - format.fraction_bits));
+}
+
+// Rounds once, from double to the narrow format, to nearest with ties to even.
+uint64_t encode_float(double value, FloatFormat format) {
+  const uint64_t bits = std::bit_cast<uint64_t>(value);
+  const uint64_t sign = bits >> 63 << (format.exponent_bits + format.fraction_bits);
+  const uint64_t wide = bits >> kDoubleFraction & kDoubleMaxExponent;
+  const uint64_t fraction = bits & ((uint64_t{1} << kDoubleFraction) - 1);
+  const uint64_t infinity = format.max_exponent() << format.fraction_bits;
+  int shift = kDoubleFraction - format.fraction_bits;
+  if (wide == kDoubleMaxExponent) {
+    if (fraction == 0) return sign | infinity;
+    // A payload that lives in the dropped bits only must not turn the NaN into an infinity.
+    const uint64_t payload = fraction >> shift;
+    return sign | infinity | (payload != 0 ? payload : uint64_t{1} << (format.fraction_bits - 1));
+  }
+  const int exponent = static_cast<int>(wide) - kDoubleBias + format.bias();
+  if (exponent >= static_cast<int>(format.max_exponent())) return sign | infinity;
+  // A subnormal of the narrow format gives up one more bit for every power of two below its smallest exponent.
+  if (exponent < 1) shift += 1 - exponent;
+  // Below half of the smallest subnormal. A double's own subnormals end here too: all others have a leading one.
+  if (shift > kDoubleFraction + 1) return sign;
+  const uint64_t significand = fraction | uint64_t{1} << kDoubleFraction;
+  const uint64_t rest = significand & ((uint64_t{1} << shift) - 1);
+  const uint64_t half = uint64_t{1} << (shift - 1);
+  uint64_t kept = significand >> shift;
+  if (rest > half || (rest == half && (kept & 1) != 0)) ++kept;
+  // `kept` holds the leading bit, worth one exponent; a carry out of it moves on to the next exponent or to infinity.
+  const uint64_t below = exponent < 1 ? 0 : static_cast<uint64_t>(exponent - 1) << format.fraction_bits;
+  return sign | (below + kept);
+}
+
+template <class Integer>
+uint64_t encode_integer(double value) {
+  using Limits = std::numeric_limits<Integer>;
+  if (std::isnan(value)) return 0;
+  const double rounded = std::nearbyint(value);
+  // As a double, I64's maximum is 2^63: at or beyond it is saturation, also where a cast would be undefined.
+  if (rounded >= static_cast<double>(Limits::max())) return static_cast<uint64_t>(Limits::max());
+  if (rounded <= static_cast<double>(Limits::min())) return static_cast<uint64_t>(Limits::min());
+  return static_cast<uint64_t>(static_cast<Integer>(rounded));
+}
+
+double decode(uint64_t bits, StoredType type) {
+  switch (type) {
+    case StoredType::F64: return std::bit_cast<double>(bits);
+    case StoredType::F32: return decode_float(bits, kF32);
+    case StoredType::F16: return decode_float(bits, kF16);
+    case StoredType::BF16: return decode_float(bits, kBF16);
+    case StoredType::I64: return static_cast<double>(static_cast<int64_t>(bits));
+    case StoredType::I32: return static_cast<int32_t>(bits);
+    case StoredType::I16: return static_cast<int16_t>(bits);
+    case StoredType::I8: return static_cast<int8_t>(bits);
+    case StoredType::U8: return static_cast<uint8_t>(bits);
+    case StoredType::BOOL: return bits != 0 ? 1 : 0;
+  }
+  return 0;
+}
+
+uint64_t encode(double value, StoredType type) {
+  switch (type) {
+    case StoredType::F64: return std::bit_cast<uint64_t>(value);
+    case StoredType::F32: return encode_float(value, kF32);
+    case StoredType::F16: return encode_float(value, kF16);
+    case StoredType::BF16: return encode_float(value, kBF16);
+    case StoredType::I64: return encode_integer<int64_t>(value);
+    case StoredType::I32: return encode_integer<int32_t>(value);
+    case StoredType::I16: return encode_integer<int16_t>(value);
+    case StoredType::I8: return encode_integer<int8_t>(value);
+    case StoredType::U8: return encode_integer<uint8_t>(value);
+    case StoredType::BOOL: return value != 0 ? 1 : 0;
+  }
+  return 0;
+}
+
+uint64_t load_little_endian(std::string_view bytes) {
+  uint64_t word = 0;
+  for (size_t k = 0; k < bytes.size(); ++k) word |= uint64_t{static_cast<unsigned char>(bytes[k])} << (8 * k);
+  return word;
+}
+
+void append_little_endian(std::string& bytes, uint64_t word, size_t count) {
+  for (size_t k = 0; k < count; ++k) bytes += static_cast<char>(word >> (8 * k) & 0xFF);
+}
+
+// ---- The header ----
+
+struct Entry {
+  StoredTensor tensor;  // without its values
+  std::vector<int64_t> offsets;
+  bool has_dtype = false;
+  bool has_shape = false;
+  bool has_offsets = false;
+
+  std::string label() const { return "tensor " + shown(tensor.name); }  // for messages
+};
+
+// Walks the header's JSON without building a tree of it: whatever the format does not allow stops the walk at once, so
+// that a hostile header costs no more memory than an honest one.
+class HeaderReader : public nlohmann::json::json_sax_t {
+ public:
+  std::vector<Entry> entries;
+  std::optional<Error> error;
+
+  bool null() override { return unexpected("null"); }
+  bool boolean(bool) override { return unexpected("a boolean"); }
+  bool number_float(double, const std::string& text) override { return unexpected(concat("the number ", shown(text))); }
+  bool binary(nlohmann::json::binary_t&) override { return unexpected("binary data"); }
+  bool number_integer(int64_t value) override {
+    if (value < 0) return unexpected(concat("the negative number ", value));
+    return number_unsigned(static_cast<uint64_t>(value));
+  }
+
+  bool number_unsigned(uint64_t value) override {
+    if (place_ != Place::shape && place_ != Place::offsets) return unexpected(concat("the number ", value));
+    if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+      return unexpected(concat("the number ", value, ", which is too large"));
+    Entry& entry = entries.back();
+    if (place_ == Place::shape && entry.tensor.shape.size() == kMaxRank)
+      return fail(concat(entry.label(), " has more than ", kMaxRank, " dimensions"),
+                  concat("at most ", kMaxRank, " dimensions are read"));
+    if (place_ == Place::offsets && entry.offsets.size() == 2) return wrong_offset_count("more than two numbers");
+    (place_ == Place::shape ? entry.tensor.shape : entry.offsets).push_back(static_cast<int64_t>(value));
+    return true;
+  }
+
+  bool string(std::string& value) override {
+    if (place_ == Place::metadata) return true;
+    if (place_ != Place::dtype) return unexpected(concat("the text ", shown(value)));
+    const auto* const row =
+        std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeRow& r) { return r.name == value; });
+    if (row == kTypes.end()) {
+      std::vector<std::string_view> names;
+      for (const TypeRow& known : kTypes) names.push_back(known.name);
+      return fail(concat(entries.back().label(), " has the unknown dtype ", shown(value)),
+                  concat("known are ", join(names, ", ")));
+    }
+    entries.back().tensor.type = static_cast<StoredType>(row - kTypes.begin());
+    place_ = Place::fields;
+    return true;
+  }
+
+  bool start_object(size_t) override {
+    switch (place_) {
+      case Place::document: place_ = Place::names; return true;
+      case Place::tensor: place_ = Place::fields; return true;
+      case Place::metadata_value: place_ = Place::metadata; return true;
+      default: return unexpected("an object");
+    }
+  }
+
+  bool key(std::string& name) override {
+    if (place_ == Place::names) return tensor_name(name);
+    return place_ == Place::metadata || field_name(name);
+  }
+
+  bool end_object() override {
+    if (place_ == Place::fields) {
+      const Entry& entry = entries.back();
+      const std::string_view missing = !entry.has_dtype     ? "dtype"
+                                       : !entry.has_shape   ? "shape"
+                                       : !entry.has_offsets ? "data_offsets"
+                                                            : "";
+      if (!missing.empty()) return fail(concat(entry.label(), " has no field '", missing, "'"), std::string(kFields));
+    }
+    place_ = Place::names;
+    return true;
+  }
+
+  bool start_array(size_t) override {
+    if (place_ == Place::shape_value) {
+      place_ = Place::shape;
+    } else if (place_ == Place::offsets_value) {
+      place_ = Place::offsets;
+    } else {
+      return unexpected("an array");
+    }
+    return true;
+  }
+
+  bool end_array() override {
+    if (place_ == Place::offsets && entries.back().offsets.size() != 2)
+      return wrong_offset_count("fewer than two numbers");
+    place_ = Place::fields;
+    return true;
+  }
+
+  bool parse_error(size_t position, const std::string&, const nlohmann::json::exception&) override {
+    return fail(concat("the header is not JSON: byte ", position, " of it cannot be understood"), std::string(kHeader));
+  }
+
+ private:
+  // What comes next; the places ending in _value are those before a container's opening bracket.
+  enum class Place {
+    document,
+    names,
+    tensor,
+    fields,
+    dtype,
+    shape_value,
+    shape,
+    offsets_value,
+    offsets,
+    metadata_value,
+    metadata
+  };
+  static constexpr std::string_view kHeader = R"(it must be an object: {"name": {...}, ...})";
+  static constexpr std::string_view kFields = "a tensor has the fields 'dtype', 'shape' and 'data_offsets', each once";
+
+  bool fail(std::string message, std::string remedy = {}) {
+    error = bad(std::move(message), std::move(remedy));
+    return false;
+  }
+
+  bool wrong_offset_count(std::string_view what) {
+    return fail(concat("'data_offsets' of ", entries.back().label(), " holds ", what),
+                "two numbers are right: where the tensor's data begins and ends");
+  }
+
+  bool tensor_name(const std::string& name) {
+    if (name == kMetadata) {
+      if (has_metadata_) return fail(concat("the header gives '", kMetadata, "' twice"), "each name may be given once");
+      has_metadata_ = true;
+      place_ = Place::metadata_value;
+      return true;
+    }
+    if (entries.size() == kMaxTensors)
+      return fail(concat("the file has more than ", kMaxTensors, " tensors"),
+                  concat("at most ", kMaxTensors, " are read"));
+    entries.emplace_back().tensor.name = name;
+    place_ = Place::tensor;
+    return true;
+  }
+
+  bool field_name(const std::string& field) {
+    Entry& entry = entries.back();
+    bool* seen = nullptr;
+    if (field == "dtype") {
+      seen = &entry.has_dtype;
+      place_ = Place::dtype;
+    } else if (field == "shape") {
+      seen = &entry.has_shape;
+      place_ = Place::shape_value;
+    } else if (field == "data_offsets") {
+      seen = &entry.has_offsets;
+      place_ = Place::offsets_value;
+    } else {
+      return fail(concat(entry.label(), " has the unknown field ", shown(field)), std::string(kFields));
+    }
+    if (*seen) return fail(concat(entry.label(), " gives '", field, "' twice"), std::string(kFields));
+    *seen = true;
+    return true;
+  }
+
+  bool unexpected(const std::string& what) {
+    const std::string tensor = entries.empty() ? "" : entries.back().label();
+    switch (place_) {
+      case Place::document: return fail(concat("the header is ", what, ", not a JSON object"), std::string(kHeader));
+      case Place::tensor: return fail(concat(tensor, " is ", what, ", not an object"), std::string(kFields));
+      case Place::dtype:
+        return fail(concat("'dtype' of ", tensor, " is ", what, ", not text"), R"(right would be "F32", for example)");
+      case Place::shape_value:
+      case Place::shape:
+        return fail(concat("'shape' of ", tensor, place_ == Place::shape ? " holds " : " is ", what),
+                    "an array of integers from 0 to 2^63-1 is right");
+      case Place::offsets_value:
+      case Place::offsets:
+        return fail(concat("'data_offsets' of ", tensor, place_ == Place::offsets ? " holds " : " is ", what),
+                    "an array of two integers from 0 to 2^63-1 is right");
+      case Place::metadata_value:
+      case Place::metadata:
+        return fail(concat("'", kMetadata, "' ", place_ == Place::metadata ? "holds " : "is ", what),
+                    "an object of text is right");
+      case Place::names:
+      case Place::fields: break;  // a key comes first, or the parser has complained
+    }
+    return fail("the header is not JSON");
+  }
+
+  Place place_ = Place::document;
+  bool has_metadata_ = false;
+};
+
+// Where the string that opens at `open` closes; the end of the text when it does not, of which the parser complains.
+size_t end_of_string(std::string_view json, size_t open) {
+  for (size_t close = json.find('"', open + 1); close != std::string_view::npos; close = json.find('"', close + 1)) {
+    size_t content_end = close;
+    while (content_end > open + 1 && json[content_end - 1] == '\\') --content_end;
+    if ((close - content_end) % 2 == 0) return close;  // an odd backslash would escape the quote
+  }
+  return json.size();
+}
+
+// Looks for what the parser would spend too much on: it keeps a stack of brackets, and converts numbers of any length.
+Result<Done> check_parsable(std::string_view json) {
+  int depth = 0;
+  size_t number_length = 0;
+  for (size_t at = 0; at < json.size(); ++at) {
+    const char c = json[at];
+    if (c == '"') {
+      at = end_of_string(json, at);
+    } else if (c == '{' || c == '[') {
+      ++depth;
+    } else if (c == '}' || c == ']') {
+      --depth;
+    }
+    number_length = c >= '0' && c <= '9' ? number_length + 1 : 0;
+    if (depth > kMaxNesting)
+      return bad(concat("the header nests deeper than ", kMaxNesting, " levels"), "the format needs three");
+    if (number_length > kMaxDigits)
+      return bad(concat("the header holds a number of more than ", kMaxDigits, " digits at its byte ", at + 1),
+                 "integers from 0 to 2^63-1 are right");
+  }
+  return Done{};
+}
+
+Result<std::vector<Entry>> parse_header(std::string_view json) {
+  if (Result<Done> checked = check_parsable(json); !checked) return std::move(checked.error());
+  // The parser would take a zero byte for the end of the text and let anything follow.
+  if (const size_t zero = json.find('\0'); zero != std::string_view::npos)
+    return bad(concat("the header is not JSON: byte ", zero + 1, " of it is zero"), "a header is padded with spaces");
+  HeaderReader reader;
+  const bool parsed = nlohmann::json::sax_parse(json.data(), json.data() + json.size(), &reader);
+  if (reader.error) return std::move(*reader.error);
+  if (!parsed) return bad("the header is not JSON");
+  if (json.front() != '{')
+    return bad("the header does not begin with '{'", "the format allows spaces only behind the object");
+  std::vector<std::string_view> names;
+  for (const Entry& entry : reader.entries) names.push_back(entry.tensor.name);
+  std::sort(names.begin(), names.end());
+  if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())
+    return bad(concat("the header has two tensors named ", shown(*twice)), "each name may be given once");
+  return std::move(reader.entries);
+}
+
+// ---- Where the data lie ----
+
+// nullopt: more than an int64_t counts. No elements is a count like another, whatever the other dimensions are.
+std::optional<int64_t> element_count(const std::vector<int64_t>& shape) {
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
+  std::optional<int64_t> count = 1;
+  for (size_t k = 0; k < shape.size() && count; ++k) count = checked_multiply(*count, shape[k]);
+  return count;
+}
+
+Result<Done> check_offsets(const Entry& entry, int64_t data_size) {
+  const TypeRow& type = row_of(entry.tensor.type);
+  const int64_t begin = entry.offsets[0];
+  const int64_t end = entry.offsets[1];
+  const std::optional<int64_t> count = element_count(entry.tensor.shape);
+  const std::optional<int64_t> size = count ? checked_multiply(*count, type.size) : std::nullopt;
+  if (!size)
+    return bad(
+        concat(entry.label(), " has the shape [", join(entry.tensor.shape, ", "), "], which is more than 2^63-1 bytes"),
+        "a shape's product times the element's size must fit in 63 bits");
+  if (begin > end)
+    return bad(
+        concat("the data of ", entry.label(), " end before they begin: data_offsets are [", begin, ", ", end, "]"),
+        "data_offsets are [begin, end], with begin no larger than end");
+  if (end > data_size)
+    return bad(concat("the data of ", entry.label(), " end at byte ", end, ", but the file has only ", data_size,
+                      " bytes of data"),
+               "the file may have been truncated");
+  if (end - begin != *size)
+    return bad(concat(entry.label(), " has ", end - begin, " bytes of data, but its shape [",
+                      join(entry.tensor.shape, ", "), "] of ", type.name, " takes ", *size),
+               "the difference of data_offsets must be what the shape takes");
+  if (begin % type.size != 0)
+    return bad(concat("the data of ", entry.label(), " are misaligned: they begin at byte ", begin),
+               concat(type.name, " must begin at a multiple of ", type.size));
+  return Done{};
+}
+
+Result<Done> check_cover(const std::vector<Entry>& entries, int64_t data_size) {
+  std::vector<const Entry*> order;
+  for (const Entry& entry : entries) order.push_back(&entry);
+  std::sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) { return a->offsets < b->offsets; });
+  int64_t covered = 0;
+  for (size_t k = 0; k < order.size(); ++k) {
+    const int64_t begin = order[k]->offsets[0];
+    // What is covered so far ends with the tensor before, since neither hole nor overlap came earlier.
+    if (begin < covered)
+      return bad(concat("the data of ", order[k]->label(), " overlap those of ", order[k - 1]->label()),
+                 concat("it begins at byte ", begin, "; ", covered, " would be right"));
+    if (begin > covered)
+      return bad(concat("the data have a hole: no tensor holds bytes ", covered, " to ", begin),
+                 concat(order[k]->label(), " begins behind it, at byte ", begin));
+    covered = order[k]->offsets[1];
+  }
+  if (covered < data_size)
+    return bad(concat("the file is too long: ", data_size - covered, " bytes follow the last tensor's data"),
+               concat("the data must end at byte ", covered));
+  return Done{};
+}
+
+}  // namespace
+
+Result<std::vector<StoredTensor>> parse_safetensors(std::string_view bytes) {
+  if (bytes.size() < kLengthBytes)
+    return bad(concat("the file has ", bytes.size(), " bytes, too few for a safetensors file"),
+               "it begins with 8 bytes that say how long its header is");
+  const uint64_t header_size = load_little_endian(bytes.substr(0, kLengthBytes));
+  if (header_size > kMaxHeaderBytes)
+    return bad(concat("the header is said to have ", header_size, " bytes"),
+               concat("at most ", kMaxHeaderBytes, " are read"));
+  const std::string_view rest = bytes.substr(kLengthBytes);
+  if (header_size > rest.size())
+    return bad(concat("the header is said to have ", header_size, " bytes, but only ", rest.size(), " follow"),
+               "the file may have been truncated");
+  Result<std::vector<Entry>> entries = parse_header(rest.substr(0, header_size));
+  if (!entries) return std::move(entries.error());
+  const std::string_view data = rest.substr(header_size);
+  const auto data_size = static_cast<int64_t>(data.size());
+  for (const Entry& entry : *entries)
+    if (Result<Done> checked = check_offsets(entry, data_size); !checked) return std::move(checked.error());
+  if (Result<Done> checked = check_cover(*entries, data_size); !checked) return std::move(checked.error());
+
+  // Only now is memory taken by shape: all shapes together are no larger than the file.
+  std::vector<StoredTensor> tensors;
+  tensors.reserve(entries->size());
+  for (Entry& entry : *entries) {
+    StoredTensor& tensor = tensors.emplace_back(std::move(entry.tensor));
+    const auto size = static_cast<size_t>(row_of(tensor.type).size);
+    const auto end = static_cast<size_t>(entry.offsets[1]);
+    const auto begin = static_cast<size_t>(entry.offsets[0]);
+    tensor.values.reserve((end - begin) / size);
+    for (size_t at = begin; at < end; at += size)
+      tensor.values.push_back(decode(load_little_endian(data.substr(at, size)), tensor.type));
+  }
+  return tensors;
+}
+
+Result<std::vector<StoredTensor>> read_safetensors(const std::string& path) {
+  // read_file's own complaints name the file already.
+  Result<std::string> bytes = read_file(path, kMaxFileBytes);
+  if (!bytes) return std::move(bytes.error());
+  Result<std::vector<StoredTensor>> tensors = parse_safetensors(*bytes);
+  if (!tensors)
+    for (Diagnostic& diagnostic : tensors.error().diagnostics) diagnostic.file = path;
+  return tensors;
+}
+
+std::string serialize_safetensors(const std::vector<StoredTensor>& tensors) {
+  // The largest elements first: then all are aligned, and no padding, which would be a hole, is needed between them.
+  std::vector<size_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return row_of(tensors[a].type).size > row_of(tensors[b].type).size; });
+  std::vector<size_t> begins(tensors.size());
+  size_t data_size = 0;
+  for (const size_t k : order) {
+    assert(element_count(tensors[k].shape) == static_cast<int64_t>(tensors[k].values.size()));
+    begins[k] = data_size;
+    data_size += tensors[k].values.size() * static_cast<size_t>(row_of(tensors[k].type).size);
+  }
+  std::string header = "{";
+  for (size_t k = 0; k < tensors.size(); ++k) {
+    const StoredTensor& tensor = tensors[k];
+    const TypeRow& type = row_of(tensor.type);
+    // dump() escapes; a name that is not UTF-8 is mended rather than thrown about.
+    const std::string name = nlohmann::json(tensor.name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    header += concat(k == 0 ? "" : ",", name, R"(:{"dtype":")", type.name, R"(","shape":[)", join(tensor.shape, ","),
+                     R"(],"data_offsets":[)", begins[k], ",",
+                     begins[k] + tensor.values.size() * static_cast<size_t>(type.size), "]}");
+  }
+  header += "}";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+
+  std::string bytes;
+  bytes.reserve(kLengthBytes + header.size() + data_size);
+  append_little_endian(bytes, header.size(), kLengthBytes);
+  bytes += header;
+  for (const size_t k : order)
+    for (const double value : tensors[k].values)
+      append_little_endian(bytes, encode(value, tensors[k].type), static_cast<size_t>(row_of(tensors[k].type).size));
+  return bytes;
+}
+
+}  // namespace millrace

@@ -1,0 +1,38 @@
+#include "driver/stages.h"
+
+#include "autodiff/differentiate.h"
+#include "autodiff/verify.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "frontend/frontend.h"
+#include "ir/verify.h"
+
+namespace millrace {
+
+Result<Graph> Stages::parse(const ProgramSource& program) {
+  const auto make = [&]() -> Result<Graph> {
+    ProgramOptions options;
+    options.file = program.path;
+    options.entry = program.entry;
+    options.sizes = program.sizes;
+    if (!program.dtype.empty()) {
+      options.dtype = dtype_named(program.dtype);
+      if (!options.dtype || options.dtype == DType::boolean) {
+        return Error::make(ErrorKind::bad_input, concat("--dtype ", program.dtype, ": no such type"),
+                           "use float16, bfloat16, float32 or float64");
+      }
+    }
+    const Result<std::string> text = read_file(program.path, kProgramBytes);
+    if (!text) return text.error();
+    return parse_program(*text, options);
+  };
+  return run("parse", make, [](const Graph& graph) { return verify(graph); });
+}
+
+Result<TrainingGraph> Stages::differentiate(const Graph& graph) {
+  return run(
+      "differentiate", [&] { return Result<TrainingGraph>(millrace::differentiate(graph)); },
+      [](const TrainingGraph& training) { return verify(training); });
+}
+
+}  // namespace millrace

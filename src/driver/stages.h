@@ -1,0 +1,40 @@
+// The stages in order. Each runs through one wrapper that names it, times it and verifies what it made.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autodiff/training_graph.h"
+#include "ir/graph.h"
+#include "millrace/millrace.h"
+#include "millrace/result.h"
+
+namespace millrace {
+
+class Stages {
+ public:
+  explicit Stages(std::vector<StageTime>* timings) : timings_(timings) {}
+
+  Result<Graph> parse(const ProgramSource& program);
+  Result<TrainingGraph> differentiate(const Graph& graph);
+
+  // Runs `make`; an artefact that `check` refuses is our bug and never reaches the next stage.
+  template <class Make, class Check>
+  auto run(const char* name, Make make, Check check) -> decltype(make()) {
+    const auto begin = std::chrono::steady_clock::now();
+    auto artefact = make();
+    if (artefact) {
+      if (Result<Done> checked = check(*artefact); !checked) return std::move(checked.error());
+    }
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    if (timings_ != nullptr) timings_->push_back({name, seconds.count()});
+    return artefact;
+  }
+
+ private:
+  std::vector<StageTime>* timings_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,331 @@
+#include "frontend/builder.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <numeric>
+
+#include "base/checked.h"
+#include "base/text.h"
+#include "ir/label.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kMaxOperators = 50000;  // inlined calls multiply
+constexpr int64_t kMaxPoints = int64_t{1} << 50;
+
+DType statistics_dtype(DType dtype) { return dtype == DType::float64 ? DType::float64 : DType::float32; }
+
+}  // namespace
+
+DimId Builder::dim(const std::string& name, int64_t extent) {
+  const auto [entry, fresh] = dims_.try_emplace({name, extent}, DimId(graph.dims.size()));
+  if (fresh) graph.dims.push_back({name, extent});
+  return entry->second;
+}
+
+TensorId Builder::add_argument(const std::string& name, DType dtype, const std::vector<DimId>& dims, TensorRole role) {
+  const TensorId id(graph.tensors.size());
+  graph.tensors.push_back({tensor_names_.take(name, "."), dtype, dims, role, 0});
+  graph.arguments.push_back(id);
+  return id;
+}
+
+Value Builder::constant(double number) {
+  const auto [entry, fresh] = constants_.try_emplace(number, TensorId(graph.tensors.size()));
+  if (fresh) {
+    std::array<char, 40> digits{};
+    std::snprintf(digits.data(), digits.size(), "%.17g", number);
+    graph.tensors.push_back({digits.data(), DType::float64, {}, TensorRole::constant, number});
+  }
+  return Value::of(View{entry->second, {}});
+}
+
+TensorId Builder::add_tensor(DType dtype, const std::vector<DimId>& dims, const char* suffix) {
+  const TensorId id(graph.tensors.size());
+  graph.tensors.push_back({tensor_names_.take(target_ + suffix, "."), dtype, dims, TensorRole::computed, 0});
+  return id;
+}
+
+// Checks what only a whole program can exceed, then names and appends the operator.
+std::optional<OperatorId> Builder::add_operator(Operator op, Place place) {
+  if (full_) return std::nullopt;
+  if (graph.operators.size() >= kMaxOperators) {
+    full_ = true;
+    diagnostics_.complain(place, concat("the program has more than ", kMaxOperators, " operators"),
+                          "calls are inlined: call fewer functions, or less deep");
+    return std::nullopt;
+  }
+  int64_t points = 1;
+  for (const DimId dim : op.space) {
+    const std::optional<int64_t> product = checked_multiply(points, graph.extent(dim));
+    if (!product || *product > kMaxPoints) {
+      diagnostics_.complain(place, "this operator runs over more than 2^50 points", "choose smaller sizes");
+      return std::nullopt;
+    }
+    points = *product;
+  }
+  op.name = operator_names_.take(concat(target_, " ", label_of(graph, op)), " ");
+  graph.operators.push_back(std::move(op));
+  return OperatorId(graph.operators.size() - 1);
+}
+
+View Builder::whole(TensorId tensor) const {
+  View view{tensor, std::vector<int>(graph.tensor(tensor).dims.size())};
+  std::iota(view.axes.begin(), view.axes.end(), 0);
+  return view;
+}
+
+int64_t Builder::extent(const View& view, size_t axis) const {
+  const int tensor_axis = view.axes[axis];
+  return tensor_axis == kFixed ? 1 : graph.extent(graph.tensor(view.tensor).dims[static_cast<size_t>(tensor_axis)]);
+}
+
+DimId Builder::dim_of(const View& view, size_t axis) {
+  const int tensor_axis = view.axes[axis];
+  return tensor_axis == kFixed ? dim("1", 1) : graph.tensor(view.tensor).dims[static_cast<size_t>(tensor_axis)];
+}
+
+std::string Builder::shape(const View& view) const {
+  std::vector<std::string> parts;
+  for (size_t axis = 0; axis < view.axes.size(); ++axis) parts.push_back(concat(extent(view, axis)));
+  return concat("[", join(parts, ", "), "]");
+}
+
+DType Builder::common_dtype(const std::vector<View>& views) const {
+  std::optional<DType> common;
+  for (const View& view : views) {
+    const Tensor& tensor = graph.tensor(view.tensor);
+    if (tensor.role == TensorRole::constant || tensor.role == TensorRole::scalar || tensor.dtype == DType::boolean)
+      continue;
+    if (!common || *common == tensor.dtype) {
+      common = tensor.dtype;
+    } else {
+      // float16 with bfloat16 needs float32 to hold both.
+      common = *common == DType::float64 || tensor.dtype == DType::float64 ? DType::float64 : DType::float32;
+    }
+  }
+  return common.value_or(views.empty() ? DType::float32 : graph.tensor(views.front().tensor).dtype);
+}
+
+Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, Place place, double value) {
+  std::vector<View> views;
+  for (const Value& input : inputs) {
+    if (input.kind == ValueKind::broken) return Value::broken();
+    views.push_back(input.kind == ValueKind::number ? constant(input.number).view : input.view);
+    const bool boolean = graph.tensor(views.back().tensor).dtype == DType::boolean;
+    const bool condition = kind == OperatorKind::where && views.size() == 1;
+    if (boolean != condition) {
+      diagnostics_.complain(place, boolean ? "a comparison is not a number" : "np.where chooses by a comparison",
+                            "write np.where(a < b, x, y)");
+      return Value::broken();
+    }
+  }
+  size_t rank = 0;
+  for (const View& view : views) rank = std::max(rank, view.axes.size());
+  Operator op;
+  op.kind = kind;
+  op.value = value;
+  op.space.resize(rank);
+  op.reduced.resize(rank, false);
+  std::vector<int64_t> extents(rank, 0);
+  for (const View& view : views) {
+    for (size_t axis = 0; axis < view.axes.size(); ++axis) {
+      const size_t index = rank - view.axes.size() + axis;
+      const int64_t here = extent(view, axis);
+      if (extents[index] == 0 || (extents[index] == 1 && here != 1)) {
+        extents[index] = here;
+        op.space[index] = dim_of(view, axis);
+      } else if (here != 1 && here != extents[index]) {
+        std::vector<std::string> shapes;
+        for (const View& operand : views) shapes.push_back(shape(operand));
+        diagnostics_.complain(place, concat("shapes ", join(shapes, " and "), " do not broadcast"),
+                              concat("axis ", index, " of the result would be ", extents[index], " and ", here,
+                                     "; insert axes with x[:, None]"));
+        return Value::broken();
+      }
+    }
+  }
+  for (const View& view : views) {
+    Access input{view.tensor, std::vector<int>(graph.tensor(view.tensor).dims.size(), kFixed)};
+    for (size_t axis = 0; axis < view.axes.size(); ++axis) {
+      const size_t index = rank - view.axes.size() + axis;
+      if (view.axes[axis] == kFixed || extent(view, axis) != extents[index]) continue;
+      input.axes[static_cast<size_t>(view.axes[axis])] = static_cast<int>(index);
+    }
+    op.inputs.push_back(std::move(input));
+  }
+  const bool compares = kind == OperatorKind::less || kind == OperatorKind::less_equal || kind == OperatorKind::equal ||
+                        kind == OperatorKind::not_equal;
+  const TensorId output = add_tensor(compares ? DType::boolean : common_dtype(views), op.space);
+  const View result = whole(output);
+  op.outputs.push_back({output, result.axes});
+  if (!add_operator(std::move(op), place)) return Value::broken();
+  return Value::of(result);
+}
+
+Value Builder::dropout(const Value& input, double probability, Place place) {
+  const uint32_t stream = streams_++;
+  if (probability == 0) return input;
+  const Value result = map(OperatorKind::dropout, {input}, place, probability);
+  if (result.kind != ValueKind::view) return result;
+  Operator& op = graph.operators.back();
+  op.stream = stream;
+  const TensorId mask = add_tensor(graph.tensor(result.view.tensor).dtype, op.space, ".mask");
+  op.outputs.push_back({mask, result.view.axes});
+  return result;
+}
+
+Value Builder::reduce(OperatorKind kind, const View& view, const std::vector<bool>& reduced, bool keep_dims,
+                      Place place) {
+  if (std::none_of(reduced.begin(), reduced.end(), [](bool r) { return r; })) return Value::of(view);
+  Operator op;
+  op.kind = kind;
+  op.reduced = reduced;
+  std::vector<DimId> dims;
+  Access output;
+  Access input{view.tensor, std::vector<int>(graph.tensor(view.tensor).dims.size(), kFixed)};
+  for (size_t axis = 0; axis < view.axes.size(); ++axis) {
+    op.space.push_back(dim_of(view, axis));
+    if (view.axes[axis] != kFixed) input.axes[static_cast<size_t>(view.axes[axis])] = static_cast<int>(axis);
+    if (!reduced[axis] || keep_dims) {
+      dims.push_back(reduced[axis] ? dim("1", 1) : op.space.back());
+      output.axes.push_back(reduced[axis] ? kFixed : static_cast<int>(axis));
+    }
+  }
+  output.tensor = add_tensor(common_dtype({view}), dims);
+  op.inputs.push_back(std::move(input));
+  op.outputs.push_back(output);
+  if (!add_operator(std::move(op), place)) return Value::broken();
+  return Value::of(whole(output.tensor));
+}
+
+Value Builder::normalize(OperatorKind kind, const View& view, size_t axis, const std::vector<View>& weights,
+                         double epsilon, Place place) {
+  Operator op;
+  op.kind = kind;
+  op.value = epsilon;
+  op.reduced.resize(view.axes.size(), false);
+  op.reduced[axis] = true;
+  Access input{view.tensor, std::vector<int>(graph.tensor(view.tensor).dims.size(), kFixed)};
+  Access along;    // everything
+  Access outside;  // everything but the normalized axis
+  std::vector<DimId> outside_dims;
+  for (size_t k = 0; k < view.axes.size(); ++k) {
+    op.space.push_back(dim_of(view, k));
+    if (view.axes[k] != kFixed) input.axes[static_cast<size_t>(view.axes[k])] = static_cast<int>(k);
+    along.axes.push_back(static_cast<int>(k));
+    if (k == axis) continue;
+    outside.axes.push_back(static_cast<int>(k));
+    outside_dims.push_back(op.space.back());
+  }
+  op.inputs.push_back(std::move(input));
+  for (const View& weight : weights) {
+    if (weight.axes.size() != 1 || weight.axes[0] == kFixed || extent(weight, 0) != extent(view, axis)) {
+      diagnostics_.complain(
+          place, concat("a weight of shape ", shape(weight), " does not fit axis ", axis, " of ", shape(view)),
+          concat("its shape must be [", extent(view, axis), "]"));
+      return Value::broken();
+    }
+    op.inputs.push_back({weight.tensor, {static_cast<int>(axis)}});
+  }
+  const DType dtype = common_dtype({view});
+  along.tensor = add_tensor(dtype, op.space);
+  op.outputs.push_back(along);
+  const auto add_statistic = [&](const char* suffix) {
+    outside.tensor = add_tensor(statistics_dtype(dtype), outside_dims, suffix);
+    op.outputs.push_back(outside);
+  };
+  if (kind == OperatorKind::layernorm) add_statistic(".mean");
+  if (kind == OperatorKind::layernorm || kind == OperatorKind::rmsnorm) add_statistic(".rstd");
+  if (!add_operator(std::move(op), place)) return Value::broken();
+  return Value::of(whole(along.tensor));
+}
+
+Access Builder::access(const Term& term, const std::map<int, int>& index_of) const {
+  Access result{term.view.tensor, std::vector<int>(graph.tensor(term.view.tensor).dims.size(), kFixed)};
+  for (size_t axis = 0; axis < term.labels.size(); ++axis) {
+    if (term.view.axes[axis] == kFixed || term.labels[axis] == kFixed) continue;
+    result.axes[static_cast<size_t>(term.view.axes[axis])] = index_of.at(term.labels[axis]);
+  }
+  return result;
+}
+
+Value Builder::product(const Term& a, const Term& b, const std::vector<int>& out, const std::map<int, DimId>& dims,
+                       Place place) {
+  Operator op;
+  op.kind = OperatorKind::multiply;
+  std::map<int, int> index_of;
+  for (const int label : out) {
+    index_of.emplace(label, static_cast<int>(op.space.size()));
+    op.space.push_back(dims.at(label));
+    op.reduced.push_back(false);
+  }
+  const std::vector<DimId> out_dims = op.space;
+  for (const Term* term : {&a, &b}) {
+    for (const int label : term->labels) {
+      if (label == kFixed || !index_of.emplace(label, static_cast<int>(op.space.size())).second) continue;
+      op.kind = OperatorKind::contraction;
+      op.space.push_back(dims.at(label));
+      op.reduced.push_back(true);
+    }
+  }
+  op.inputs = {access(a, index_of), access(b, index_of)};
+  const TensorId output = add_tensor(common_dtype({a.view, b.view}), out_dims);
+  const View result = whole(output);
+  op.outputs.push_back({output, result.axes});
+  if (!add_operator(std::move(op), place)) return Value::broken();
+  return Value::of(result);
+}
+
+Value Builder::copy(const Term& term, const std::vector<int>& out, const std::map<int, DimId>& dims, Place place) {
+  Operator op;
+  op.kind = OperatorKind::copy;
+  std::map<int, int> index_of;
+  for (const int label : out) {
+    index_of.emplace(label, static_cast<int>(op.space.size()));
+    op.space.push_back(dims.at(label));
+  }
+  op.reduced.resize(op.space.size(), false);
+  op.inputs.push_back(access(term, index_of));
+  const TensorId output = add_tensor(graph.tensor(term.view.tensor).dtype, op.space);
+  const View result = whole(output);
+  op.outputs.push_back({output, result.axes});
+  if (!add_operator(std::move(op), place)) return Value::broken();
+  return Value::of(result);
+}
+
+void Builder::name_result(const Value& value, size_t first_tensor) {
+  if (value.kind != ValueKind::view || value.view.tensor.at() < first_tensor) return;
+  Tensor& tensor = graph.tensors[value.view.tensor.at()];
+  if (tensor.role != TensorRole::computed) return;
+  tensor_names_.release(tensor.name);
+  tensor.name = tensor_names_.take(target_, ".");
+}
+
+void Builder::add_result(const std::string& name, const View& view, Place place) {
+  // Every result is a tensor of its own that an operator writes, so that a caller's buffer is never another's.
+  const bool taken = std::any_of(graph.results.begin(), graph.results.end(),
+                                 [&](const Output& other) { return other.tensor == view.tensor; });
+  TensorId tensor = view.tensor;
+  if (taken || graph.tensor(tensor).role != TensorRole::computed || view.axes != whole(tensor).axes) {
+    std::vector<int> labels(view.axes.size());
+    std::iota(labels.begin(), labels.end(), 0);
+    std::map<int, DimId> dims;
+    for (size_t axis = 0; axis < view.axes.size(); ++axis) dims.emplace(static_cast<int>(axis), dim_of(view, axis));
+    const Value copied = copy({view, labels}, labels, dims, place);
+    if (copied.kind != ValueKind::view) return;
+    tensor = copied.view.tensor;
+  }
+  std::string free_name = name;
+  for (int k = 2; std::any_of(graph.results.begin(), graph.results.end(),
+                              [&](const Output& other) { return other.name == free_name; });
+       ++k) {
+    free_name = concat(name, "_", k);
+  }
+  graph.results.push_back({free_name, tensor});
+}
+
+}  // namespace millrace

@@ -1,0 +1,85 @@
+// Adds operators to a graph by NumPy's rules of shapes. A complaint yields a broken value, and lowering goes on.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/unique_names.h"
+#include "frontend/diagnostics.h"
+#include "frontend/value.h"
+#include "ir/graph.h"
+
+namespace millrace {
+
+inline constexpr size_t kMaxRank = 32;  // NumPy's
+
+class Builder {
+ public:
+  explicit Builder(Diagnostics& diagnostics) : diagnostics_(diagnostics) {}
+
+  // Names of tensors and operators made from here on begin with this.
+  void set_target(std::string target) { target_ = std::move(target); }
+  const std::string& target() const { return target_; }
+
+  TensorId add_argument(const std::string& name, DType dtype, const std::vector<DimId>& dims, TensorRole role);
+  DimId dim(const std::string& name, int64_t extent);
+  Value constant(double number);
+
+  // A view with all of the tensor's axes, as they are.
+  View whole(TensorId tensor) const;
+  int64_t extent(const View& view, size_t axis) const;
+  DimId dim_of(const View& view, size_t axis);
+  std::string shape(const View& view) const;
+
+  // y[…] = kind(inputs[…]) with broadcasting. Numbers among the inputs become constants.
+  Value map(OperatorKind kind, const std::vector<Value>& inputs, Place place, double value = 0);
+
+  // A dropout; each call draws from a stream of its own.
+  Value dropout(const Value& input, double probability, Place place);
+
+  // A sum, maximum or minimum over the marked axes.
+  Value reduce(OperatorKind kind, const View& view, const std::vector<bool>& reduced, bool keep_dims, Place place);
+
+  // A normalization along one axis; `weights` run along that axis alone.
+  Value normalize(OperatorKind kind, const View& view, size_t axis, const std::vector<View>& weights, double epsilon,
+                  Place place);
+
+  // One axis of an einsum's operand or result: which letter it runs along. Labels are the einsum's own numbers.
+  struct Term {
+    View view;
+    std::vector<int> labels;  // one an axis of the view; kFixed for an axis that is broadcast
+  };
+
+  // Σ a · b over the labels of a and b that are not in `out`; an elementwise product when there are none.
+  Value product(const Term& a, const Term& b, const std::vector<int>& out, const std::map<int, DimId>& dims,
+                Place place);
+
+  // The view as a tensor of its own, with one axis for each of `labels`: a transpose, diagonal or plain copy.
+  Value copy(const Term& term, const std::vector<int>& out, const std::map<int, DimId>& dims, Place place);
+
+  // Gives the value's tensor the statement's own name, where it was made by that statement.
+  void name_result(const Value& value, size_t first_tensor);
+
+  void add_result(const std::string& name, const View& view, Place place);
+
+  Graph graph;
+
+ private:
+  TensorId add_tensor(DType dtype, const std::vector<DimId>& dims, const char* suffix = ".1");
+  std::optional<OperatorId> add_operator(Operator op, Place place);
+  DType common_dtype(const std::vector<View>& views) const;
+  Access access(const Term& term, const std::map<int, int>& index_of) const;
+
+  Diagnostics& diagnostics_;
+  std::string target_;
+  uint32_t streams_ = 0;
+  bool full_ = false;
+  UniqueNames tensor_names_;
+  UniqueNames operator_names_;
+  std::map<std::pair<std::string, int64_t>, DimId> dims_;
+  std::map<double, TensorId> constants_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,82 @@
+#include "frontend/constants.h"
+
+#include <cmath>
+
+#include "base/checked.h"
+#include "base/text.h"
+
+namespace millrace {
+namespace {
+
+Value finite(double number, Place place, Diagnostics& diagnostics) {
+  if (std::isfinite(number)) return Value::of(number);
+  diagnostics.complain(place, "this constant is not a finite number", "check for a division by zero or an overflow");
+  return Value::broken();
+}
+
+std::optional<int64_t> integer_power(int64_t base, int64_t exponent) {
+  std::optional<int64_t> result = 1;
+  if (base == 0 || base == 1) return exponent == 0 ? 1 : base;
+  if (base == -1) return exponent % 2 == 0 ? 1 : -1;
+  for (int64_t k = 0; k < exponent && result; ++k) result = checked_multiply(*result, base);
+  return result;
+}
+
+std::optional<int64_t> floor_divide(int64_t a, int64_t b) {
+  if (a == INT64_MIN && b == -1) return std::nullopt;
+  const int64_t quotient = a / b;
+  return a % b != 0 && (a < 0) != (b < 0) ? quotient - 1 : quotient;
+}
+
+}  // namespace
+
+Value fold_binary(std::string_view op, const Value& a, const Value& b, Place place, Diagnostics& diagnostics) {
+  const bool divides = op == "/" || op == "//";
+  if (divides && b.number == 0) {
+    diagnostics.complain(place, "division by zero", "divide by a number that is not zero");
+    return Value::broken();
+  }
+  if (a.integer && b.integer && op != "/" && (op != "**" || *b.integer >= 0)) {
+    std::optional<int64_t> result;
+    if (op == "+") result = checked_add(*a.integer, *b.integer);
+    if (op == "-") result = checked_subtract(*a.integer, *b.integer);
+    if (op == "*") result = checked_multiply(*a.integer, *b.integer);
+    if (op == "//") result = floor_divide(*a.integer, *b.integer);
+    if (op == "**") result = integer_power(*a.integer, *b.integer);
+    if (result) return Value::of_integer(*result);
+    diagnostics.complain(place, concat(*a.integer, " ", op, " ", *b.integer, " does not fit into 64 bits"),
+                         "choose smaller sizes");
+    return Value::broken();
+  }
+  if (op == "+") return finite(a.number + b.number, place, diagnostics);
+  if (op == "-") return finite(a.number - b.number, place, diagnostics);
+  if (op == "*") return finite(a.number * b.number, place, diagnostics);
+  if (op == "/") return finite(a.number / b.number, place, diagnostics);
+  if (op == "//") return finite(std::floor(a.number / b.number), place, diagnostics);
+  return finite(std::pow(a.number, b.number), place, diagnostics);
+}
+
+Value fold_negation(const Value& a, Place place, Diagnostics& diagnostics) {
+  return fold_binary("-", a.integer ? Value::of_integer(0) : Value::of(0.0), a, place, diagnostics);
+}
+
+Value fold_function(OperatorKind kind, const std::vector<Value>& inputs, double value, Place place,
+                    Diagnostics& diagnostics) {
+  const double a = inputs[0].number;
+  switch (kind) {
+    case OperatorKind::exp: return finite(std::exp(a), place, diagnostics);
+    case OperatorKind::log: return finite(std::log(a), place, diagnostics);
+    case OperatorKind::sqrt: return finite(std::sqrt(a), place, diagnostics);
+    case OperatorKind::tanh: return finite(std::tanh(a), place, diagnostics);
+    case OperatorKind::absolute: return finite(std::abs(a), place, diagnostics);
+    case OperatorKind::power: return finite(std::pow(a, value), place, diagnostics);
+    case OperatorKind::maximum: return finite(std::max(a, inputs[1].number), place, diagnostics);
+    case OperatorKind::minimum: return finite(std::min(a, inputs[1].number), place, diagnostics);
+    default:
+      diagnostics.complain(place, "this needs a tensor, not a number",
+                           "pass an argument or something computed from one");
+      return Value::broken();
+  }
+}
+
+}  // namespace millrace

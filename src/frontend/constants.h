@@ -1,0 +1,20 @@
+// Arithmetic on the numbers of a program text: sizes, scales, epsilons. Integers stay exact or are refused.
+#pragma once
+
+#include <string_view>
+
+#include "frontend/diagnostics.h"
+#include "frontend/value.h"
+
+namespace millrace {
+
+// a `op` b for + - * / // **.
+Value fold_binary(std::string_view op, const Value& a, const Value& b, Place place, Diagnostics& diagnostics);
+
+Value fold_negation(const Value& a, Place place, Diagnostics& diagnostics);
+
+// kind(a, b) of an elementwise operator, for the kinds that NumPy has as functions of numbers; broken otherwise.
+Value fold_function(OperatorKind kind, const std::vector<Value>& inputs, double value, Place place,
+                    Diagnostics& diagnostics);
+
+}  // namespace millrace

@@ -1,0 +1,48 @@
+#include "frontend/diagnostics.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace millrace {
+namespace {
+
+// What of a long line is shown around the place.
+constexpr size_t kBefore = 60;
+constexpr size_t kAfter = 40;
+
+bool continues_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
+
+int characters_in(std::string_view text) {
+  return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) { return !continues_character(c); }));
+}
+
+}  // namespace
+
+void Diagnostics::complain(Place place, std::string message, std::string remedy) {
+  if (full()) return;
+  const size_t offset = std::min(place.offset, text_.size());
+  const size_t last_break = offset == 0 ? std::string_view::npos : text_.rfind('\n', offset - 1);
+  const size_t begin = last_break == std::string_view::npos ? 0 : last_break + 1;
+  const size_t end = std::min(text_.find('\n', offset), text_.size());
+
+  Diagnostic diagnostic;
+  diagnostic.file = file_;
+  diagnostic.line =
+      static_cast<int>(std::count(text_.begin(), text_.begin() + static_cast<ptrdiff_t>(begin), '\n')) + 1;
+  diagnostic.column = characters_in(text_.substr(begin, offset - begin)) + 1;
+  diagnostic.message = std::move(message);
+  diagnostic.remedy = std::move(remedy);
+
+  size_t from = offset - begin > kBefore ? offset - kBefore : begin;
+  size_t to = end - offset > kAfter ? offset + kAfter : end;
+  while (from < offset && continues_character(text_[from])) ++from;
+  while (to > offset && to < text_.size() && continues_character(text_[to])) --to;
+  diagnostic.excerpt = std::string(text_.substr(from, to - from));
+  std::replace_if(
+      diagnostic.excerpt.begin(), diagnostic.excerpt.end(),
+      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, ' ');
+  diagnostic.caret = characters_in(text_.substr(from, offset - from));
+  diagnostics_.push_back(std::move(diagnostic));
+}
+
+}  // namespace millrace

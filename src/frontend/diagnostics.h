@@ -1,0 +1,35 @@
+// Collects complaints about one text, each with its place, so that one run reports several.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/result.h"
+
+namespace millrace {
+
+// A byte of the text.
+struct Place {
+  size_t offset = 0;
+};
+
+class Diagnostics {
+ public:
+  Diagnostics(std::string file, std::string_view text) : file_(std::move(file)), text_(text) {}
+
+  void complain(Place place, std::string message, std::string remedy = {});
+  bool any() const { return !diagnostics_.empty(); }
+
+  // More would bury the first, which is the one to mend.
+  bool full() const { return diagnostics_.size() >= 20; }
+
+  Error error() const { return {ErrorKind::bad_input, diagnostics_}; }
+
+ private:
+  std::string file_;
+  std::string_view text_;
+  std::vector<Diagnostic> diagnostics_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,287 @@
+#include "frontend/einsum.h"
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+#include <set>
+
+#include "base/text.h"
+
+namespace millrace {
+namespace {
+
+using Term = Builder::Term;
+
+constexpr size_t kMaxOperands = 64;
+constexpr int kEllipsis = 256;  // labels from here on count an ellipsis' axes, from the right
+
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+std::string shown(int label) { return label >= kEllipsis ? "..." : std::string(1, static_cast<char>(label)); }
+
+class Einsum {
+ public:
+  Einsum(const std::string& subscripts, const std::vector<View>& operands, const Numbers& numbers, Place place,
+         Builder& builder, Diagnostics& diagnostics)
+      : operands_(operands), numbers_(numbers), place_(place), builder_(builder), diagnostics_(diagnostics) {
+    std::copy_if(subscripts.begin(), subscripts.end(), std::back_inserter(subscripts_),
+                 [](char c) { return c != ' '; });
+  }
+
+  Value run() {
+    if (!parse() || !bind_extents()) return Value::broken();
+    std::vector<Value> scales;
+    take_scalars(scales);
+    if (!simplify_terms()) return Value::broken();
+    while (terms_.size() > 1) {
+      if (!contract_cheapest_pair()) return Value::broken();
+    }
+    Value result = terms_.empty() ? scales.front() : last_term();
+    for (size_t k = terms_.empty() ? 1 : 0; k < scales.size(); ++k) {
+      result = builder_.map(OperatorKind::multiply, {scales[k], result}, place_);
+    }
+    return result;
+  }
+
+ private:
+  bool complain(const std::string& message, const std::string& remedy) {
+    diagnostics_.complain(place_, concat("einsum \"", subscripts_.substr(0, 80), "\": ", message), remedy);
+    return false;
+  }
+
+  // Labels of one comma-separated part; an ellipsis takes `ellipsis_rank` axes.
+  bool parse_part(const std::string& part, size_t ellipsis_rank, std::vector<int>& labels) {
+    const size_t dots = part.find("...");
+    for (size_t k = 0; k < part.size();) {
+      if (k == dots) {
+        for (size_t axis = ellipsis_rank; axis > 0; --axis) labels.push_back(kEllipsis + static_cast<int>(axis) - 1);
+        k += 3;
+      } else if (is_letter(part[k])) {
+        labels.push_back(part[k++]);
+      } else {
+        return complain(concat("'", part[k], "' is not a subscript"),
+                        "subscripts are letters, ',', '->' and one '...' an operand");
+      }
+    }
+    return true;
+  }
+
+  bool parse() {
+    if (operands_.empty() || operands_.size() > kMaxOperands) {
+      return complain(concat(operands_.size(), " operands"), concat("it takes one to ", kMaxOperands));
+    }
+    const size_t arrow = subscripts_.find("->");
+    const std::vector<std::string> parts = split(subscripts_.substr(0, arrow), ',');
+    if (parts.size() != operands_.size()) {
+      return complain(concat("subscripts for ", parts.size(), " operands, but ", operands_.size(), " given"),
+                      "write one group of letters an operand, separated by ','");
+    }
+    size_t ellipsis_rank = 0;
+    for (size_t k = 0; k < parts.size(); ++k) {
+      const bool dots = parts[k].find("...") != std::string::npos;
+      const size_t letters = parts[k].size() - (dots ? 3 : 0);
+      const size_t rank = operands_[k].axes.size();
+      if (dots ? letters > rank : letters != rank) {
+        return complain(concat("operand ", k + 1, " has ", rank, " axes, its subscripts \"", parts[k].substr(0, 80),
+                               "\" name ", letters),
+                        "write one letter an axis");
+      }
+      Term term{operands_[k], {}};
+      if (!parse_part(parts[k], rank - letters, term.labels)) return false;
+      if (dots) ellipsis_rank = std::max(ellipsis_rank, rank - letters);
+      terms_.push_back(std::move(term));
+    }
+    return arrow == std::string::npos ? imply_output(ellipsis_rank)
+                                      : parse_output(subscripts_.substr(arrow + 2), ellipsis_rank);
+  }
+
+  // Without '->': the ellipsis, then the letters that stand once, in alphabetical order.
+  bool imply_output(size_t ellipsis_rank) {
+    for (size_t axis = ellipsis_rank; axis > 0; --axis) output_.push_back(kEllipsis + static_cast<int>(axis) - 1);
+    std::map<int, int> count;
+    for (const Term& term : terms_) {
+      for (const int label : term.labels) ++count[label];
+    }
+    for (const auto& [label, times] : count) {
+      if (label < kEllipsis && times == 1) output_.push_back(label);
+    }
+    return true;
+  }
+
+  bool parse_output(const std::string& text, size_t ellipsis_rank) {
+    if (!parse_part(text, ellipsis_rank, output_)) return false;
+    if (ellipsis_rank > 0 && text.find("...") == std::string::npos) {
+      return complain("the result has no '...' for the operands' axes under it", "write '...' in the result too");
+    }
+    std::set<int> seen;
+    for (const int label : output_) {
+      if (!seen.insert(label).second)
+        return complain(concat("'", shown(label), "' stands twice in the result"), "name it once");
+      const bool known = std::any_of(terms_.begin(), terms_.end(), [&](const Term& term) {
+        return std::find(term.labels.begin(), term.labels.end(), label) != term.labels.end();
+      });
+      if (!known)
+        return complain(concat("'", shown(label), "' in the result is in no operand"), "sum or broadcast apart");
+    }
+    return true;
+  }
+
+  // One extent a label; an axis of extent one is broadcast along a longer one.
+  bool bind_extents() {
+    if (output_.size() > kMaxRank)
+      return complain(concat("the result has ", output_.size(), " axes"), concat("at most ", kMaxRank, " are allowed"));
+    std::map<int, int64_t> extents;
+    for (const Term& term : terms_) {
+      for (size_t axis = 0; axis < term.labels.size(); ++axis) {
+        const int label = term.labels[axis];
+        const int64_t here = builder_.extent(term.view, axis);
+        const auto [entry, fresh] = extents.try_emplace(label, here);
+        if (fresh || (entry->second == 1 && here != 1)) {
+          entry->second = here;
+          dims_[label] = name_dim(label, builder_.dim_of(term.view, axis));
+        } else if (here != 1 && here != entry->second) {
+          return complain(
+              concat("'", shown(label), "' is ", entry->second, " in one operand and ", here, " in another"),
+              "a letter has one extent");
+        }
+      }
+    }
+    for (Term& term : terms_) {
+      for (size_t axis = 0; axis < term.labels.size(); ++axis) {
+        if (builder_.extent(term.view, axis) != extents[term.labels[axis]]) term.labels[axis] = kFixed;
+      }
+    }
+    return true;
+  }
+
+  // `k` names its axis K where the module has a size K that fits: an attention's keys and queries keep apart.
+  DimId name_dim(int label, DimId inherited) {
+    if (label >= kEllipsis) return inherited;
+    const std::string name(1, static_cast<char>(std::toupper(label)));
+    const auto size = numbers_.find(name);
+    const int64_t extent = builder_.graph.extent(inherited);
+    return size != numbers_.end() && size->second.integer == extent ? builder_.dim(name, extent) : inherited;
+  }
+
+  // Scalars and constants multiply the result; they are no operands of a contraction.
+  void take_scalars(std::vector<Value>& scales) {
+    std::erase_if(terms_, [&](const Term& term) {
+      const bool scalar = term.labels.empty();
+      if (scalar) scales.push_back(Value::of(term.view));
+      return scalar;
+    });
+  }
+
+  std::vector<int> free_labels(const Term& term) const {
+    std::vector<int> labels;
+    for (const int label : term.labels) {
+      if (label != kFixed && std::find(labels.begin(), labels.end(), label) == labels.end()) labels.push_back(label);
+    }
+    return labels;
+  }
+
+  bool is_needed(int label, const Term* except_a, const Term* except_b) const {
+    if (std::find(output_.begin(), output_.end(), label) != output_.end()) return true;
+    return std::any_of(terms_.begin(), terms_.end(), [&](const Term& term) {
+      return &term != except_a && &term != except_b &&
+             std::find(term.labels.begin(), term.labels.end(), label) != term.labels.end();
+    });
+  }
+
+  // Takes diagonals and sums what only one operand has, so that what follows multiplies plain matrices.
+  bool simplify_terms() {
+    for (Term& term : terms_) {
+      const std::vector<int> labels = free_labels(term);
+      const auto fixed = std::count(term.labels.begin(), term.labels.end(), kFixed);
+      if (labels.size() + static_cast<size_t>(fixed) < term.labels.size()) {
+        if (!replace(term, builder_.copy(term, labels, dims_, place_), labels)) return false;
+      }
+      std::vector<bool> reduced;
+      std::vector<int> kept;
+      for (const int label : term.labels) {
+        reduced.push_back(label != kFixed && !is_needed(label, &term, nullptr));
+        if (!reduced.back()) kept.push_back(label);
+      }
+      if (kept.size() == term.labels.size()) continue;
+      if (!replace(term, builder_.reduce(OperatorKind::sum, term.view, reduced, false, place_), kept)) return false;
+    }
+    return true;
+  }
+
+  bool replace(Term& term, const Value& value, const std::vector<int>& labels) {
+    if (value.kind != ValueKind::view) return false;
+    term = {value.view, labels};
+    return true;
+  }
+
+  double cost(const Term& a, const Term& b) const {
+    std::set<int> labels(a.labels.begin(), a.labels.end());
+    labels.insert(b.labels.begin(), b.labels.end());
+    labels.erase(kFixed);
+    double points = 1;
+    for (const int label : labels) points *= static_cast<double>(builder_.graph.extent(dims_.at(label)));
+    return points;
+  }
+
+  // Of three operands and more, the pair with the fewest multiplications goes first; the first such pair of equals.
+  bool contract_cheapest_pair() {
+    size_t best_a = 0;
+    size_t best_b = 1;
+    for (size_t a = 0; a < terms_.size(); ++a) {
+      for (size_t b = a + 1; b < terms_.size(); ++b) {
+        if (cost(terms_[a], terms_[b]) < cost(terms_[best_a], terms_[best_b])) {
+          best_a = a;
+          best_b = b;
+        }
+      }
+    }
+    const Term& a = terms_[best_a];
+    const Term& b = terms_[best_b];
+    std::vector<int> out;
+    if (terms_.size() == 2) {
+      out = output_;
+    } else {
+      std::vector<int> labels = free_labels(a);
+      for (const int label : free_labels(b)) {
+        if (std::find(labels.begin(), labels.end(), label) == labels.end()) labels.push_back(label);
+      }
+      std::copy_if(labels.begin(), labels.end(), std::back_inserter(out),
+                   [&](int label) { return is_needed(label, &a, &b); });
+    }
+    const Value value = builder_.product(a, b, out, dims_, place_);
+    if (value.kind != ValueKind::view) return false;
+    terms_[best_a] = {value.view, out};
+    terms_.erase(terms_.begin() + static_cast<std::ptrdiff_t>(best_b));
+    return true;
+  }
+
+  // A single operand that is left may have its axes in another order: a view, which moves nothing.
+  Value last_term() {
+    const Term& term = terms_.front();
+    View view{term.view.tensor, {}};
+    for (const int label : output_) {
+      const auto axis = std::find(term.labels.begin(), term.labels.end(), label);
+      view.axes.push_back(term.view.axes[static_cast<size_t>(axis - term.labels.begin())]);
+    }
+    return Value::of(view);
+  }
+
+  std::string subscripts_;
+  const std::vector<View>& operands_;
+  const Numbers& numbers_;
+  Place place_;
+  Builder& builder_;
+  Diagnostics& diagnostics_;
+  std::vector<Term> terms_;
+  std::vector<int> output_;
+  std::map<int, DimId> dims_;
+};
+
+}  // namespace
+
+Value lower_einsum(const std::string& subscripts, const std::vector<View>& operands, const Numbers& numbers,
+                   Place place, Builder& builder, Diagnostics& diagnostics) {
+  return Einsum(subscripts, operands, numbers, place, builder, diagnostics).run();
+}
+
+}  // namespace millrace

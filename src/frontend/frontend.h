@@ -1,0 +1,28 @@
+// Program text to graph: the whole front end as one function. Tests: tests/frontend/.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/graph.h"
+#include "millrace/result.h"
+
+namespace millrace {
+
+// A longer text is not a layer; it is refused before it is read.
+inline constexpr int64_t kProgramBytes = int64_t{1} << 20;
+
+struct ProgramOptions {
+  std::string file = "program.py";  // as it shows in messages
+  std::string entry;                // the function to take; empty: the last one
+  std::vector<std::string> sizes;   // "tiny" or "J=128", later ones win
+  std::optional<DType> dtype;       // stores every tensor as this
+};
+
+// Text is untrusted: whatever it holds, the answer is a graph or an error that points at the place.
+Result<Graph> parse_program(std::string_view text, const ProgramOptions& options);
+
+}  // namespace millrace

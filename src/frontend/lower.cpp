@@ -1,0 +1,476 @@
+#include "frontend/lower.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/text.h"
+#include "frontend/builder.h"
+#include "frontend/constants.h"
+#include "frontend/einsum.h"
+#include "frontend/functions.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kMaxCallDepth = 16;
+constexpr int kMaxLowered = 1000000;  // expressions, over all calls
+
+using Scope = std::map<std::string, Value>;
+
+class Lowerer {
+ public:
+  Lowerer(const Module& module, const Numbers& numbers, const ProgramOptions& options, Diagnostics& diagnostics)
+      : module_(module), numbers_(numbers), options_(options), diagnostics_(diagnostics), builder_(diagnostics) {}
+
+  Graph run() {
+    for (const Function& function : module_.functions) functions_[function.name] = &function;
+    const Function* const entry = entry_function();
+    if (entry == nullptr) return {};
+    builder_.graph.name = entry->name;
+    Scope scope;
+    for (const Parameter& parameter : entry->parameters) declare_argument(parameter, scope);
+    if (diagnostics_.any()) return {};
+    calls_.push_back(entry);
+    const std::vector<const Expression*> returned = lower_body(*entry, scope, "");
+    add_results(returned);
+    return std::move(builder_.graph);
+  }
+
+ private:
+  Value complain(Place place, std::string message, std::string remedy) {
+    diagnostics_.complain(place, std::move(message), std::move(remedy));
+    return Value::broken();
+  }
+
+  const Function* entry_function() {
+    if (module_.functions.empty()) {
+      if (!diagnostics_.any()) complain({0}, "the program has no function", "write `def layer(x: float32[A, B]):`");
+      return nullptr;
+    }
+    if (options_.entry.empty()) return &module_.functions.back();
+    const auto found = functions_.find(options_.entry);
+    if (found != functions_.end()) return found->second;
+    std::vector<std::string> names;
+    for (const Function& function : module_.functions) names.push_back(function.name);
+    complain({0}, concat("--entry ", options_.entry, ": no such function"), concat("there are ", join(names, ", ")));
+    return nullptr;
+  }
+
+  // The dtype that an annotation names: float16, dace.float16, dace.float16[P, H].
+  std::optional<DType> annotated_dtype(const Expression& name) {
+    const std::optional<DType> dtype = name.kind == ExpressionKind::name ? dtype_named(name.text) : std::nullopt;
+    if (dtype && dtype != DType::boolean) return options_.dtype.value_or(*dtype);
+    complain(name.place, "this is not a tensor's type",
+             "write float16, bfloat16, float32 or float64, and its sizes: float32[A, B]");
+    return std::nullopt;
+  }
+
+  std::optional<std::vector<DimId>> annotated_dims(const Expression& annotation) {
+    if (annotation.children.size() - 1 > kMaxRank) {
+      complain(annotation.place, concat("a tensor of ", annotation.children.size() - 1, " dimensions"),
+               concat("at most ", kMaxRank, " are allowed"));
+      return std::nullopt;
+    }
+    std::vector<DimId> dims;
+    int64_t elements = 1;
+    for (size_t k = 1; k < annotation.children.size(); ++k) {
+      const Expression& size = annotation.children[k];
+      const Value value = evaluate_number(size, numbers_, diagnostics_);
+      if (value.kind == ValueKind::broken) return std::nullopt;
+      if (!value.integer || *value.integer < 1) {
+        complain(size.place, "a size must be a positive integer", "use a module-level integer");
+        return std::nullopt;
+      }
+      constexpr int64_t kMaxElements = int64_t{1} << 50;
+      if (*value.integer > kMaxElements / elements) {
+        complain(size.place, "this tensor has more than 2^50 elements", "choose smaller sizes");
+        return std::nullopt;
+      }
+      elements *= *value.integer;
+      dims.push_back(
+          builder_.dim(size.kind == ExpressionKind::name ? size.text : concat(*value.integer), *value.integer));
+    }
+    return dims;
+  }
+
+  void declare_argument(const Parameter& parameter, Scope& scope) {
+    if (scope.contains(parameter.name)) {
+      complain(parameter.place, concat("two parameters are called '", parameter.name, "'"), "rename one");
+      return;
+    }
+    if (!parameter.annotation) {
+      if (parameter.fallback) {
+        scope[parameter.name] = evaluate_number(*parameter.fallback, numbers_, diagnostics_);
+      } else {
+        complain(parameter.place, concat("argument '", parameter.name, "' has no type"),
+                 concat("write `", parameter.name, ": float32[A, B]`"));
+      }
+      return;
+    }
+    const Expression& annotation = *parameter.annotation;
+    const bool tensor = annotation.kind == ExpressionKind::index;
+    const std::optional<DType> dtype = annotated_dtype(tensor ? annotation.children[0] : annotation);
+    if (!dtype) return;
+    std::vector<DimId> dims;
+    if (tensor) {
+      std::optional<std::vector<DimId>> annotated = annotated_dims(annotation);
+      if (!annotated) return;
+      dims = std::move(*annotated);
+    }
+    const TensorId id =
+        builder_.add_argument(parameter.name, *dtype, dims, tensor ? TensorRole::argument : TensorRole::scalar);
+    scope[parameter.name] = Value::of(builder_.whole(id));
+  }
+
+  // Lowers the statements; `returned_` holds the values of the return. Names inside begin with `prefix`.
+  std::vector<const Expression*> lower_body(const Function& function, Scope& scope, const std::string& prefix) {
+    returned_.clear();
+    for (const Assignment& statement : function.body) {
+      if (too_long_ || diagnostics_.full()) return {};
+      if (statement.returns) return lower_return(statement, scope, prefix);
+      lower_assignment(statement, scope, prefix);
+    }
+    complain(function.place, concat("function '", function.name, "' returns nothing"), "end it with `return x`");
+    return {};
+  }
+
+  void lower_assignment(const Assignment& statement, Scope& scope, const std::string& prefix) {
+    const std::vector<std::string>& first = statement.targets.front();
+    builder_.set_target(prefix + first.front());
+    const size_t first_tensor = builder_.graph.tensors.size();
+    const Value value = lower(statement.value, scope);
+    builder_.set_target(prefix + first.front());
+    if (first.size() == 1) builder_.name_result(value, first_tensor);
+    for (const std::vector<std::string>& target : statement.targets) bind_target(statement, target, value, scope);
+  }
+
+  void bind_target(const Assignment& statement, const std::vector<std::string>& target, const Value& value,
+                   Scope& scope) {
+    if (target.size() == 1) {
+      scope[target[0]] = value;
+      return;
+    }
+    const bool fits = value.kind == ValueKind::tuple && value.items.size() == target.size();
+    if (!fits && value.kind != ValueKind::broken) {
+      complain(statement.place,
+               concat(target.size(), " names for ", value.kind == ValueKind::tuple ? value.items.size() : 1, " values"),
+               "name each value that the function returns");
+    }
+    for (size_t k = 0; k < target.size(); ++k) scope[target[k]] = fits ? value.items[k] : Value::broken();
+  }
+
+  std::vector<const Expression*> lower_return(const Assignment& statement, Scope& scope, const std::string& prefix) {
+    std::vector<const Expression*> expressions;
+    if (statement.value.kind == ExpressionKind::tuple) {
+      for (const Expression& item : statement.value.children) expressions.push_back(&item);
+    } else {
+      expressions.push_back(&statement.value);
+    }
+    std::vector<Value> values;
+    for (size_t k = 0; k < expressions.size(); ++k) {
+      const bool top = calls_.size() == 1;
+      if (top) builder_.set_target(result_name(*expressions[k], k, expressions.size()));
+      if (!top) builder_.set_target(prefix.empty() ? "result" : prefix.substr(0, prefix.size() - 1));
+      const size_t first_tensor = builder_.graph.tensors.size();
+      values.push_back(lower(*expressions[k], scope));
+      if (top) builder_.name_result(values.back(), first_tensor);
+      if (values.back().kind == ValueKind::tuple && expressions.size() == 1) {
+        // `return f(x)` of a function with several results
+        values = std::vector<Value>(values.back().items);
+        expressions.assign(values.size(), expressions[0]);
+        break;
+      }
+    }
+    returned_ = std::move(values);
+    return expressions;
+  }
+
+  static std::string result_name(const Expression& expression, size_t k, size_t count) {
+    if (expression.kind == ExpressionKind::name && expression.prefix.empty()) return expression.text;
+    return count == 1 ? "result" : concat("result_", k);
+  }
+
+  void add_results(const std::vector<const Expression*>& expressions) {
+    for (size_t k = 0; k < expressions.size(); ++k) {
+      const Value& value = returned_[k];
+      if (value.kind == ValueKind::broken) continue;
+      if (value.kind != ValueKind::view || builder_.graph.tensor(value.view.tensor).dtype == DType::boolean) {
+        complain(expressions[k]->place, "a result must be a tensor", "return something computed from the arguments");
+        continue;
+      }
+      const std::string name = result_name(*expressions[k], k, expressions.size());
+      builder_.set_target(name);
+      builder_.add_result(name, value.view, expressions[k]->place);
+    }
+  }
+
+  Value lower(const Expression& expression, Scope& scope) {
+    if (++lowered_ > kMaxLowered) {
+      if (!too_long_) {
+        complain(expression.place, concat("more than ", kMaxLowered, " expressions after inlining"),
+                 "calls are inlined: call fewer functions, or less deep");
+      }
+      too_long_ = true;
+      return Value::broken();
+    }
+    switch (expression.kind) {
+      case ExpressionKind::number:
+        return expression.integer ? Value::of_integer(*expression.integer) : Value::of(expression.number);
+      case ExpressionKind::boolean: return Value::of_integer(static_cast<int64_t>(expression.number));
+      case ExpressionKind::none: return {ValueKind::nothing, 0, std::nullopt, {}, {}};
+      case ExpressionKind::name: return lower_name(expression, scope);
+      case ExpressionKind::call: return lower_call(expression, scope);
+      case ExpressionKind::index: return lower_index(expression, scope);
+      case ExpressionKind::unary: return lower_unary(expression, scope);
+      case ExpressionKind::binary: return lower_binary(expression, scope);
+      case ExpressionKind::tuple: {
+        Value tuple{ValueKind::tuple, 0, std::nullopt, {}, {}};
+        for (const Expression& item : expression.children) tuple.items.push_back(lower(item, scope));
+        return tuple;
+      }
+      case ExpressionKind::string:
+        return complain(expression.place, "a string is no value", "only np.einsum's subscripts are strings");
+      default: return complain(expression.place, "this is no value", "slices and ... stand in x[:, None, ...] only");
+    }
+  }
+
+  Value lower_name(const Expression& name, const Scope& scope) {
+    if (name.prefix.empty()) {
+      const auto local = scope.find(name.text);
+      if (local != scope.end()) return local->second;
+      const auto number = numbers_.find(name.text);
+      if (number != numbers_.end()) return number->second;
+    }
+    std::vector<std::string> candidates;
+    for (const auto& [known, value] : scope) candidates.push_back(known);
+    for (const auto& [known, value] : numbers_) candidates.push_back(known);
+    const std::string near = nearest(name.text, candidates);
+    return complain(name.place,
+                    concat("'", name.prefix, name.prefix.empty() ? "" : ".", name.text, "' is not defined here"),
+                    near.empty() ? "assign it first, or make it a parameter" : concat("did you mean '", near, "'?"));
+  }
+
+  Value lower_unary(const Expression& expression, Scope& scope) {
+    const Value inner = lower(expression.children[0], scope);
+    if (inner.kind == ValueKind::broken || !arithmetic(inner, expression.place)) return Value::broken();
+    if (expression.text == "+") return inner;
+    if (inner.kind == ValueKind::number) return fold_negation(inner, expression.place, diagnostics_);
+    return builder_.map(OperatorKind::negate, {inner}, expression.place);
+  }
+
+  bool arithmetic(const Value& value, Place place) {
+    if (value.kind == ValueKind::number || value.kind == ValueKind::view) return true;
+    if (value.kind != ValueKind::broken)
+      complain(place, "arithmetic needs tensors and numbers",
+               "a function's several results are taken apart with `a, b = f(x)`");
+    return false;
+  }
+
+  Value lower_binary(const Expression& expression, Scope& scope) {
+    const Value left = lower(expression.children[0], scope);
+    const Value right = lower(expression.children[1], scope);
+    if (!arithmetic(left, expression.place) || !arithmetic(right, expression.place)) return Value::broken();
+    const std::string& op = expression.text;
+    static const std::map<std::string, OperatorKind> kOperators = {
+        {"+", OperatorKind::add},       {"-", OperatorKind::subtract},    {"*", OperatorKind::multiply},
+        {"/", OperatorKind::divide},    {"<", OperatorKind::less},        {"<=", OperatorKind::less_equal},
+        {">", OperatorKind::less},      {">=", OperatorKind::less_equal}, {"==", OperatorKind::equal},
+        {"!=", OperatorKind::not_equal}};
+    const auto found = kOperators.find(op);
+    if (left.kind == ValueKind::number && right.kind == ValueKind::number) {
+      static constexpr std::string_view kComparisons = " < <= > >= == != ";
+      if (kComparisons.find(concat(" ", op, " ")) == std::string_view::npos) {
+        return fold_binary(op, left, right, expression.place, diagnostics_);
+      }
+      return complain(expression.place, "this compares two numbers", "compare tensors, in np.where");
+    }
+    if (op == "**") {
+      if (right.kind != ValueKind::number)
+        return complain(expression.place, "an exponent must be a number", "write x ** 2");
+      return builder_.map(OperatorKind::power, {left}, expression.place, right.number);
+    }
+    if (found == kOperators.end())
+      return complain(expression.place, concat("'", op, "' works on numbers only"),
+                      "tensors have + - * / and ** with a number");
+    // a > b is b < a
+    if (op.front() == '>') return builder_.map(found->second, {right, left}, expression.place);
+    return builder_.map(found->second, {left, right}, expression.place);
+  }
+
+  Value lower_index(const Expression& expression, Scope& scope) {
+    const Value base = lower(expression.children[0], scope);
+    if (base.kind == ValueKind::broken) return base;
+    if (base.kind != ValueKind::view)
+      return complain(expression.place, "only tensors are indexed", "write x[:, None, ...]");
+    size_t taken = 0;
+    size_t dots = 0;
+    for (size_t k = 1; k < expression.children.size(); ++k) {
+      const Expression& item = expression.children[k];
+      const bool known = item.kind == ExpressionKind::slice || item.kind == ExpressionKind::none ||
+                         item.kind == ExpressionKind::ellipsis;
+      if (!known)
+        return complain(item.place, "only ':', None and ... are allowed as indices",
+                        "write x[:, None, ...]; take parts of a tensor as arguments of their own");
+      if (item.kind == ExpressionKind::slice) ++taken;
+      if (item.kind == ExpressionKind::ellipsis) ++dots;
+    }
+    const std::vector<int>& axes = base.view.axes;
+    if (taken > axes.size() || dots > 1) {
+      return complain(
+          expression.place,
+          dots > 1 ? "more than one ..." : concat(taken, " indices for a tensor with ", axes.size(), " axes"),
+          "write one ':' an axis, and ... once");
+    }
+    View view{base.view.tensor, {}};
+    size_t next = 0;
+    for (size_t k = 1; k < expression.children.size(); ++k) {
+      const ExpressionKind kind = expression.children[k].kind;
+      if (kind == ExpressionKind::none) view.axes.push_back(kFixed);
+      const size_t count = kind == ExpressionKind::slice      ? 1
+                           : kind == ExpressionKind::ellipsis ? axes.size() - taken
+                                                              : 0;
+      for (size_t m = 0; m < count; ++m) view.axes.push_back(axes[next++]);
+    }
+    while (next < axes.size()) view.axes.push_back(axes[next++]);
+    if (view.axes.size() > kMaxRank)
+      return complain(expression.place, concat("a tensor of ", view.axes.size(), " dimensions"),
+                      concat("at most ", kMaxRank, " are allowed"));
+    return Value::of(view);
+  }
+
+  Value lower_call(const Expression& call, Scope& scope) {
+    const auto function = functions_.find(call.text);
+    if (!call.prefix.empty() && scope.contains(call.prefix)) {
+      return complain(call.place, "methods are not in the language",
+                      concat("write np.", call.text, "(", call.prefix, ", …)"));
+    }
+    if (call.text == "einsum" && function == functions_.end()) return lower_einsum_call(call, scope);
+    const bool inlined = call.prefix.empty() && function != functions_.end();
+    if (!inlined && !is_named_function(call.text)) {
+      std::vector<std::string> candidates = named_functions();
+      for (const auto& [name, known] : functions_) candidates.push_back(name);
+      const std::string near = nearest(call.text, candidates);
+      return complain(
+          call.place, concat("'", call.text, "' is not a function of the language"),
+          near.empty() ? concat("there are ", join(named_functions(), ", ")) : concat("did you mean '", near, "'?"));
+    }
+    std::vector<Value> arguments;
+    for (const Expression& child : call.children) arguments.push_back(lower(child, scope));
+    return inlined ? inline_call(call, *function->second, arguments)
+                   : call_named_function(call, arguments, builder_, diagnostics_);
+  }
+
+  Value lower_einsum_call(const Expression& call, Scope& scope) {
+    if (call.children.empty() || call.children[0].kind != ExpressionKind::string) {
+      return complain(call.place, "np.einsum's first argument is its subscripts, as text",
+                      "write np.einsum(\"ij,jk->ik\", a, b)");
+    }
+    std::vector<View> operands;
+    for (size_t k = 1; k < call.children.size(); ++k) {
+      if (!call.keywords[k].empty())
+        return complain(call.children[k].place, concat("np.einsum has no argument '", call.keywords[k], "' here"),
+                        "give it subscripts and operands only");
+      const Value operand = lower(call.children[k], scope);
+      if (operand.kind == ValueKind::broken) return operand;
+      if (operand.kind != ValueKind::view && operand.kind != ValueKind::number)
+        return complain(call.children[k].place, "this operand is not a tensor", "pass tensors");
+      operands.push_back(operand.kind == ValueKind::number ? builder_.constant(operand.number).view : operand.view);
+      if (builder_.graph.tensor(operands.back().tensor).dtype == DType::boolean)
+        return complain(call.children[k].place, "a comparison is not a number", "choose with np.where(a < b, x, y)");
+    }
+    return lower_einsum(call.children[0].text, operands, numbers_, call.place, builder_, diagnostics_);
+  }
+
+  Value inline_call(const Expression& call, const Function& function, const std::vector<Value>& arguments) {
+    if (std::find(calls_.begin(), calls_.end(), &function) != calls_.end()) {
+      return complain(call.place, concat("'", function.name, "' calls itself"), "calls are inlined: they cannot recur");
+    }
+    if (calls_.size() >= kMaxCallDepth)
+      return complain(call.place, concat("calls are nested more than ", kMaxCallDepth, " deep"), "call less deep");
+    Scope scope;
+    if (!bind_parameters(call, function, arguments, scope)) return Value::broken();
+    const std::string outer = builder_.target();
+    calls_.push_back(&function);
+    lower_body(function, scope, outer + "/");
+    calls_.pop_back();
+    builder_.set_target(outer);
+    std::vector<Value> values = std::move(returned_);
+    returned_.clear();
+    if (values.empty()) return Value::broken();
+    if (values.size() == 1) return values.front();
+    return {ValueKind::tuple, 0, std::nullopt, {}, std::move(values)};
+  }
+
+  bool bind_parameters(const Expression& call, const Function& function, const std::vector<Value>& arguments,
+                       Scope& scope) {
+    const std::string usage = concat("it is defined as ", function.name, "(", parameter_names(function), ")");
+    for (size_t k = 0; k < arguments.size(); ++k) {
+      size_t position = k;
+      if (!call.keywords[k].empty()) {
+        const auto named = std::find_if(function.parameters.begin(), function.parameters.end(),
+                                        [&](const Parameter& p) { return p.name == call.keywords[k]; });
+        position = static_cast<size_t>(named - function.parameters.begin());
+      }
+      if (position >= function.parameters.size() || scope.contains(function.parameters[position].name)) {
+        complain(call.children[k].place, concat("'", function.name, "' has no place for this argument"), usage);
+        return false;
+      }
+      const Parameter& parameter = function.parameters[position];
+      if (!fits_annotation(parameter, arguments[k], call.children[k].place)) return false;
+      scope[parameter.name] = arguments[k];
+    }
+    for (const Parameter& parameter : function.parameters) {
+      if (scope.contains(parameter.name)) continue;
+      if (!parameter.fallback) {
+        complain(call.place, concat("'", function.name, "' needs an argument '", parameter.name, "'"), usage);
+        return false;
+      }
+      scope[parameter.name] = evaluate_number(*parameter.fallback, numbers_, diagnostics_);
+    }
+    return true;
+  }
+
+  static std::string parameter_names(const Function& function) {
+    std::vector<std::string> names;
+    for (const Parameter& parameter : function.parameters) names.push_back(parameter.name);
+    return join(names, ", ");
+  }
+
+  bool fits_annotation(const Parameter& parameter, const Value& value, Place place) {
+    if (value.kind == ValueKind::broken) return false;
+    if (!parameter.annotation || parameter.annotation->kind != ExpressionKind::index) return true;
+    const std::optional<std::vector<DimId>> dims = annotated_dims(*parameter.annotation);
+    if (!dims) return false;
+    bool fits = value.kind == ValueKind::view && value.view.axes.size() == dims->size();
+    for (size_t axis = 0; fits && axis < dims->size(); ++axis)
+      fits = builder_.extent(value.view, axis) == builder_.graph.extent((*dims)[axis]);
+    if (fits) return true;
+    std::vector<int64_t> extents;
+    for (const DimId dim : *dims) extents.push_back(builder_.graph.extent(dim));
+    complain(place,
+             concat("parameter '", parameter.name, "' is [", join(extents, ", "), "], not ",
+                    value.kind == ValueKind::view ? builder_.shape(value.view) : "a number"),
+             "pass a tensor of the annotated shape, or leave the annotation out");
+    return false;
+  }
+
+  const Module& module_;
+  const Numbers& numbers_;
+  const ProgramOptions& options_;
+  Diagnostics& diagnostics_;
+  Builder builder_;
+  std::map<std::string, const Function*> functions_;
+  std::vector<const Function*> calls_;
+  std::vector<Value> returned_;
+  int lowered_ = 0;
+  bool too_long_ = false;
+};
+
+}  // namespace
+
+Graph lower_module(const Module& module, const Numbers& numbers, const ProgramOptions& options,
+                   Diagnostics& diagnostics) {
+  return Lowerer(module, numbers, options, diagnostics).run();
+}
+
+}  // namespace millrace

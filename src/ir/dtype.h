@@ -1,0 +1,16 @@
+// What a word is stored as. Half precisions accumulate in float32.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace millrace {
+
+enum class DType { float16, bfloat16, float32, float64, boolean };
+
+std::string_view name_of(DType dtype);
+std::optional<DType> dtype_named(std::string_view name);
+int64_t bytes_of(DType dtype);
+
+}  // namespace millrace

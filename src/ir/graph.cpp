@@ -1,0 +1,41 @@
+#include "ir/graph.h"
+
+namespace millrace {
+
+int64_t elements_of(const Graph& graph, TensorId tensor) {
+  int64_t elements = 1;
+  for (const DimId dim : graph.tensor(tensor).dims) elements *= graph.extent(dim);
+  return elements;
+}
+
+int64_t words_of(const Graph& graph, TensorId tensor) {
+  const TensorRole role = graph.tensor(tensor).role;
+  return role == TensorRole::scalar || role == TensorRole::constant ? 0 : elements_of(graph, tensor);
+}
+
+int64_t points_of(const Graph& graph, const Operator& op) {
+  int64_t points = 1;
+  for (const DimId dim : op.space) points *= graph.extent(dim);
+  return points;
+}
+
+std::vector<OperatorId> producers_of(const Graph& graph) {
+  std::vector<OperatorId> producers(graph.tensors.size());
+  for (size_t k = 0; k < graph.operators.size(); ++k) {
+    for (const Access& output : graph.operators[k].outputs) producers[output.tensor.at()] = OperatorId(k);
+  }
+  return producers;
+}
+
+std::vector<std::vector<OperatorId>> readers_of(const Graph& graph) {
+  std::vector<std::vector<OperatorId>> readers(graph.tensors.size());
+  for (size_t k = 0; k < graph.operators.size(); ++k) {
+    for (const Access& input : graph.operators[k].inputs) {
+      std::vector<OperatorId>& list = readers[input.tensor.at()];
+      if (list.empty() || list.back() != OperatorId(k)) list.emplace_back(k);
+    }
+  }
+  return readers;
+}
+
+}  // namespace millrace

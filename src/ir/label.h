@@ -1,0 +1,12 @@
+// What people call an operator: `bias` and `residual` for additions, `einsum` for contractions, else its kind.
+#pragma once
+
+#include <string_view>
+
+#include "ir/graph.h"
+
+namespace millrace {
+
+std::string_view label_of(const Graph& graph, const Operator& op);
+
+}  // namespace millrace

@@ -1,0 +1,91 @@
+#include "ir/print.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace millrace {
+namespace {
+
+std::string print_access(const Graph& graph, const Access& access, const std::vector<std::string>& names) {
+  const Tensor& tensor = graph.tensor(access.tensor);
+  if (tensor.dims.empty()) return tensor.name;
+  std::vector<std::string> parts;
+  for (const int index : access.axes) parts.push_back(index == kFixed ? "1" : names[static_cast<size_t>(index)]);
+  return concat(tensor.name, "[", join(parts, ", "), "]");
+}
+
+std::string print_accesses(const Graph& graph, const std::vector<Access>& accesses,
+                           const std::vector<std::string>& names) {
+  std::vector<std::string> parts;
+  for (const Access& access : accesses) parts.push_back(print_access(graph, access, names));
+  return join(parts, ", ");
+}
+
+std::string print_attributes(const Operator& op) {
+  switch (op.kind) {
+    case OperatorKind::dropout: return concat(" p=", op.value, " stream=", op.stream);
+    case OperatorKind::layernorm:
+    case OperatorKind::rmsnorm: return concat(" eps=", op.value);
+    case OperatorKind::power:
+    case OperatorKind::power_dx: return concat(" exponent=", op.value);
+    case OperatorKind::embed_diagonal: return concat(" diagonal=", join(op.diagonal, ","));
+    default: return "";
+  }
+}
+
+std::string print_declaration(const Graph& graph, const Tensor& tensor) {
+  std::vector<std::string> dims;
+  for (const DimId dim : tensor.dims) {
+    const Dim& d = graph.dims[dim.at()];
+    dims.push_back(d.name == concat(d.extent) ? d.name : concat(d.name, "=", d.extent));
+  }
+  return concat(tensor.name, ": ", name_of(tensor.dtype), dims.empty() ? "" : concat("[", join(dims, ", "), "]"));
+}
+
+}  // namespace
+
+std::vector<std::string> index_names(const Graph& graph, const Operator& op) {
+  std::vector<std::string> names;
+  for (const DimId dim : op.space) {
+    std::string name = graph.dims[dim.at()].name;
+    while (std::find(names.begin(), names.end(), name) != names.end()) name += "'";
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
+std::string print(const Graph& graph, const Operator& op) {
+  const std::vector<std::string> names = index_names(graph, op);
+  std::vector<std::string> reduced;
+  for (size_t index = 0; index < names.size(); ++index) {
+    if (op.reduced[index]) reduced.push_back(names[index]);
+  }
+  return concat(print_accesses(graph, op.outputs, names), " = ", info_of(op.kind).name, "(",
+                print_accesses(graph, op.inputs, names), ")",
+                reduced.empty() ? "" : concat(" over ", join(reduced, ", ")), print_attributes(op));
+}
+
+std::string print(const Graph& graph) {
+  std::string text = concat("program ", graph.name, "\n");
+  for (const TensorId id : graph.arguments) {
+    const Tensor& tensor = graph.tensor(id);
+    text += concat(tensor.role == TensorRole::scalar ? "scalar " : "argument ", print_declaration(graph, tensor), "\n");
+  }
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    bool first = true;
+    for (const Operator& op : graph.operators) {
+      if (op.pass != pass) continue;
+      if (first) text += pass == Pass::forward ? "forward\n" : "backward\n";
+      first = false;
+      text += concat("  ", print(graph, op), "\n");
+    }
+  }
+  for (const Output& result : graph.results) {
+    const std::string& tensor = graph.tensor(result.tensor).name;
+    text += concat("result ", result.name, tensor == result.name ? "" : concat(" = ", tensor), "\n");
+  }
+  return text;
+}
+
+}  // namespace millrace

@@ -1,0 +1,152 @@
+#include "ir/verify.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "base/text.h"
+
+namespace millrace {
+namespace {
+
+class Verifier {
+ public:
+  explicit Verifier(const Graph& graph) : graph_(graph), written_(graph.tensors.size(), false) {}
+
+  Result<Done> run() {
+    tensors();
+    for (const TensorId argument : graph_.arguments) {
+      if (check(in_range(argument), "an argument is no tensor")) {
+        const TensorRole role = graph_.tensor(argument).role;
+        check(role == TensorRole::argument || role == TensorRole::scalar,
+              concat("argument ", graph_.tensor(argument).name, " has another role"));
+      }
+    }
+    std::set<std::string> names;
+    for (const Operator& op : graph_.operators) {
+      at_ = concat("operator '", op.name, "': ");
+      check(names.insert(op.name).second, "its name stands twice");
+      one(op);
+    }
+    at_.clear();
+    for (const Output& result : graph_.results) {
+      check(in_range(result.tensor) && written_[result.tensor.at()], concat("no operator writes result ", result.name));
+    }
+    if (message_.empty()) return Done{};
+    return Error::make(ErrorKind::failed, concat("invalid graph: ", message_),
+                       "this is a defect of Millrace: please report it with the program");
+  }
+
+ private:
+  bool check(bool holds, const std::string& complaint) {
+    if (!holds && message_.empty()) message_ = at_ + complaint;
+    return holds;
+  }
+
+  bool in_range(TensorId id) const { return id.valid() && id.at() < graph_.tensors.size(); }
+
+  void tensors() {
+    std::set<std::string> names;
+    for (const Dim& dim : graph_.dims) check(dim.extent >= 1, concat("dimension ", dim.name, " is empty"));
+    for (const Tensor& tensor : graph_.tensors) {
+      check(names.insert(tensor.name).second, concat("two tensors are called ", tensor.name));
+      for (const DimId dim : tensor.dims)
+        check(dim.valid() && dim.at() < graph_.dims.size(),
+              concat("tensor ", tensor.name, " has an unknown dimension"));
+      const bool rank_zero = tensor.role == TensorRole::scalar || tensor.role == TensorRole::constant;
+      check(!rank_zero || tensor.dims.empty(), concat("scalar ", tensor.name, " has dimensions"));
+    }
+  }
+
+  void one(const Operator& op) {
+    const OperatorInfo& info = info_of(op.kind);
+    check(op.reduced.size() == op.space.size(), "one reduction mark an index");
+    for (const DimId dim : op.space) {
+      if (!check(dim.valid() && dim.at() < graph_.dims.size(), "unknown dimension")) return;
+    }
+    const bool arity = op.kind == OperatorKind::contraction ? op.inputs.size() >= 2
+                                                            : op.inputs.size() == static_cast<size_t>(info.inputs);
+    if (!check(arity && op.outputs.size() == static_cast<size_t>(info.outputs), "wrong number of inputs or outputs"))
+      return;
+    for (const Access& input : op.inputs) {
+      if (!access(op, input)) return;
+      const TensorRole role = graph_.tensor(input.tensor).role;
+      check(role != TensorRole::computed || written_[input.tensor.at()],
+            concat("reads ", graph_.tensor(input.tensor).name, " before it is written"));
+    }
+    for (const Access& output : op.outputs) {
+      if (!access(op, output)) return;
+      check(graph_.tensor(output.tensor).role == TensorRole::computed,
+            concat("writes ", graph_.tensor(output.tensor).name, ", which is given"));
+      check(!written_[output.tensor.at()], concat("writes ", graph_.tensor(output.tensor).name, " a second time"));
+      written_[output.tensor.at()] = true;
+      std::set<int> indices;
+      for (const int index : output.axes)
+        check(index == kFixed || indices.insert(index).second, "writes along one index with two axes");
+    }
+    space(op);
+  }
+
+  bool access(const Operator& op, const Access& access) {
+    if (!check(in_range(access.tensor), "unknown tensor")) return false;
+    const Tensor& tensor = graph_.tensor(access.tensor);
+    if (!check(access.axes.size() == tensor.dims.size(), concat("one index an axis of ", tensor.name))) return false;
+    for (size_t axis = 0; axis < access.axes.size(); ++axis) {
+      const int index = access.axes[axis];
+      const int64_t extent = graph_.extent(tensor.dims[axis]);
+      if (index == kFixed) {
+        check(extent == 1, concat("axis ", axis, " of ", tensor.name, " stands still but is not of extent one"));
+      } else if (check(index >= 0 && static_cast<size_t>(index) < op.space.size(),
+                       concat("unknown index on ", tensor.name))) {
+        check(extent == graph_.extent(op.space[static_cast<size_t>(index)]),
+              concat("axis ", axis, " of ", tensor.name, " does not fit its index"));
+      } else {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  static bool runs_along(const Access& access, size_t index) {
+    return std::find(access.axes.begin(), access.axes.end(), static_cast<int>(index)) != access.axes.end();
+  }
+
+  // What each class says about the indices.
+  void space(const Operator& op) {
+    const OperatorClass operator_class = info_of(op.kind).operator_class;
+    const bool folds = op.kind == OperatorKind::sum || op.kind == OperatorKind::max || op.kind == OperatorKind::min ||
+                       operator_class == OperatorClass::contraction;
+    for (size_t index = 0; index < op.space.size(); ++index) {
+      if (operator_class == OperatorClass::elementwise) {
+        check(!op.reduced[index], "an elementwise operator reduces nothing");
+        check(op.outputs[0].axes.size() == op.space.size() && op.outputs[0].axes[index] == static_cast<int>(index),
+              "an elementwise output runs along the space in order");
+      }
+      if (folds)
+        check(op.reduced[index] != runs_along(op.outputs[0], index), "the output runs along what is not reduced");
+      if (operator_class == OperatorClass::contraction) {
+        check(runs_along(op.inputs[0], index) || runs_along(op.inputs[1], index),
+              "a contraction's index is in neither operand");
+      }
+    }
+    if (operator_class == OperatorClass::contraction) {
+      check(std::any_of(op.reduced.begin(), op.reduced.end(), [](bool r) { return r; }),
+            "a contraction contracts nothing");
+      for (size_t k = 2; k < op.inputs.size(); ++k)
+        check(op.inputs[k].axes.empty(), "a contraction's scale is no scalar");
+    }
+    if (op.kind == OperatorKind::where)
+      check(graph_.tensor(op.inputs[0].tensor).dtype == DType::boolean, "where chooses by a boolean");
+  }
+
+  const Graph& graph_;
+  std::vector<bool> written_;
+  std::string at_;
+  std::string message_;
+};
+
+}  // namespace
+
+Result<Done> verify(const Graph& graph) { return Verifier(graph).run(); }
+
+}  // namespace millrace

@@ -1,0 +1,111 @@
+// Running error analysis: a number that carries a bound on how far rounding may have moved it.
+//
+// `value` is computed in float64. `error` bounds |computed - exact| for the same operations in the same order in a
+// binary format of kDigits significant digits (53: float64), where + - * / sqrt round to nearest, a relative error of
+// at most u = 2^-kDigits, and exp, log, tanh, erf and pow are right to four ulp, at most 8u: libraries differ by as
+// much. A number of the program is exact.
+// - The bound is rigorous to first order: the rounding of the bound itself and underflow are left out.
+// - It holds for this order of summation. Two evaluations may lie apart by the sum of their bounds.
+// - A result that is not finite has error 0: it is compared for being the same infinity, or a NaN.
+// - Branches follow the computed value; only larger() accounts for the one not taken.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numbers>
+
+#include "reference/scalar.h"
+
+namespace millrace {
+
+template <int kDigits = 53>
+struct Bounded {
+  static_assert(kDigits > 0 && kDigits <= 53);
+  static constexpr double kRoundoff = 1.0 / static_cast<double>(uint64_t{1} << kDigits);
+  static constexpr double kFunction = 8;  // roundoffs in four ulp
+
+  double value = 0;
+  double error = 0;
+
+  Bounded(double exact = 0) : value(exact) {}
+  Bounded(double computed, double bound) : value(computed), error(bound) {}
+
+  friend double value_of(const Bounded& x) { return x.value; }
+  friend bool is_zero(const Bounded& x) { return x.value == 0 && x.error == 0; }
+
+  friend Bounded operator-(const Bounded& a) { return {-a.value, a.error}; }
+  friend Bounded operator+(const Bounded& a, const Bounded& b) { return rounded(a.value + b.value, a.error + b.error); }
+  friend Bounded operator-(const Bounded& a, const Bounded& b) { return a + -b; }
+
+  friend Bounded operator*(const Bounded& a, const Bounded& b) {
+    return rounded(a.value * b.value, product(std::abs(a.value), b.error) + product(std::abs(b.value), a.error) +
+                                          product(a.error, b.error));
+  }
+
+  friend Bounded operator/(const Bounded& a, const Bounded& b) {
+    const double y = a.value / b.value;
+    return rounded(y, quotient(a.error + product(std::abs(y), b.error), std::abs(b.value) - b.error));
+  }
+
+  friend Bounded abs(const Bounded& a) { return {std::abs(a.value), a.error}; }
+
+  friend Bounded sqrt(const Bounded& a) {
+    const double y = std::sqrt(a.value);
+    return rounded(y, a.error < a.value ? a.error / (y + std::sqrt(a.value - a.error)) : std::sqrt(a.error));
+  }
+
+  friend Bounded exp(const Bounded& a) {
+    const double y = std::exp(a.value);
+    return rounded(y, product(y, std::expm1(a.error)), kFunction);
+  }
+
+  friend Bounded log(const Bounded& a) {
+    return rounded(std::log(a.value), quotient(a.error, a.value - a.error), kFunction);
+  }
+
+  // The slopes of tanh and erf change by less than `error` within the interval.
+  friend Bounded tanh(const Bounded& a) {
+    const double y = std::tanh(a.value);
+    return rounded(y, product(a.error, std::min(1.0, 1.0 - y * y + a.error)), kFunction);
+  }
+
+  friend Bounded erf(const Bounded& a) {
+    const double steepest = 2.0 * std::numbers::inv_sqrtpi;
+    const double slope = steepest * std::exp(-a.value * a.value);
+    return rounded(std::erf(a.value), product(a.error, std::min(steepest, slope + a.error)), kFunction);
+  }
+
+  // The slope's magnitude is monotone in |x|: it is largest at one of the interval's ends.
+  friend Bounded pow(const Bounded& a, double exponent) {
+    const double far = std::pow(std::abs(a.value) + a.error, exponent - 1);
+    const double near = std::pow(std::max(std::abs(a.value) - a.error, 0.0), exponent - 1);
+    return rounded(std::pow(a.value, exponent), product(a.error, product(std::abs(exponent), std::max(far, near))),
+                   kFunction);
+  }
+
+  friend Bounded larger(const Bounded& a, const Bounded& b) {
+    const bool second = a.value < b.value || b.value != b.value;
+    const Bounded& taken = second ? b : a;
+    const Bounded& other = second ? a : b;
+    return {taken.value, std::max(taken.error, other.value - taken.value + other.error)};
+  }
+
+ private:
+  static Bounded rounded(double y, double propagated, double roundoffs = 1) {
+    if (!std::isfinite(y)) return {y, 0};
+    return {y, propagated + roundoffs * kRoundoff * std::abs(y)};
+  }
+
+  // No error stays none, whatever it is multiplied by.
+  static double product(double a, double b) { return a == 0 || b == 0 ? 0 : a * b; }
+
+  // A divisor that rounding may have moved to zero bounds nothing.
+  static double quotient(double a, double b) {
+    if (a == 0) return 0;
+    return b > 0 ? a / b : std::numeric_limits<double>::infinity();
+  }
+};
+
+}  // namespace millrace

@@ -1,0 +1,244 @@
+#include "reference/interpreter.h"
+
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <type_traits>
+
+#include "base/checked.h"
+#include "base/text.h"
+#include "reference/activations.h"
+#include "reference/bounded.h"
+#include "reference/dual.h"
+#include "reference/normalizations.h"
+#include "reference/operands.h"
+#include "reference/philox.h"
+#include "reference/scalar.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kLargestTotal = int64_t{1} << 30;  // elements: 8 GiB of doubles
+
+std::optional<int64_t> checked_total_elements(const Graph& graph) {
+  int64_t total = 0;
+  for (const Tensor& tensor : graph.tensors) {
+    int64_t elements = 1;
+    for (const DimId dim : tensor.dims) {
+      const std::optional<int64_t> product = checked_multiply(elements, graph.extent(dim));
+      if (!product) return std::nullopt;
+      elements = *product;
+    }
+    const std::optional<int64_t> sum = checked_add(total, elements);
+    if (!sum) return std::nullopt;
+    total = *sum;
+  }
+  return total;
+}
+
+// In floating point, which does not overflow.
+double gibibytes_of_doubles(const Graph& graph) {
+  double total = 0;
+  for (const Tensor& tensor : graph.tensors) {
+    double elements = 1;
+    for (const DimId dim : tensor.dims) elements *= static_cast<double>(graph.extent(dim));
+    total += elements;
+  }
+  return total * 0x1p-27;
+}
+
+template <class Scalar>
+Result<Done> prepare(const Graph& graph, Values<Scalar>& values) {
+  if (Result<Done> fits = check_memory(graph); !fits) return fits;
+  values.resize(graph.tensors.size());
+  for (size_t k = 0; k < graph.tensors.size(); ++k) {
+    const Tensor& tensor = graph.tensors[k];
+    const auto elements = static_cast<size_t>(elements_of(graph, TensorId(k)));
+    switch (tensor.role) {
+      case TensorRole::constant: values[k].assign(elements, Scalar(tensor.value)); break;
+      case TensorRole::computed: values[k].assign(elements, Scalar(0)); break;
+      case TensorRole::argument:
+      case TensorRole::scalar:
+      case TensorRole::result_gradient:
+        if (values[k].size() != elements) {
+          return Error::make(ErrorKind::bad_input, concat("tensor '", tensor.name, "' has ", values[k].size(),
+                                                          " elements where ", elements, " are needed"));
+        }
+    }
+  }
+  return Done{};
+}
+
+template <class Scalar>
+class Interpreter {
+ public:
+  Interpreter(const Graph& graph, Values<Scalar>& values, const RandomState& random)
+      : graph_(graph), values_(values), random_(random) {}
+
+  void run(const Operator& op) const {
+    using S = const Scalar&;
+    using std::abs, std::exp, std::log, std::pow, std::sqrt, std::tanh;
+    const Scalar zero(0);
+    const Scalar one(1);
+    switch (op.kind) {
+      case OperatorKind::add: return map(op, [](S a, S b) -> Scalar { return a + b; });
+      case OperatorKind::subtract: return map(op, [](S a, S b) -> Scalar { return a - b; });
+      case OperatorKind::multiply: return map(op, [](S a, S b) -> Scalar { return a * b; });
+      case OperatorKind::divide: return map(op, [](S a, S b) -> Scalar { return a / b; });
+      case OperatorKind::negate: return map(op, [](S a) -> Scalar { return -a; });
+      case OperatorKind::absolute: return map(op, [](S a) -> Scalar { return abs(a); });
+      case OperatorKind::exp: return map(op, [](S a) -> Scalar { return exp(a); });
+      case OperatorKind::log: return map(op, [](S a) -> Scalar { return log(a); });
+      case OperatorKind::sqrt: return map(op, [](S a) -> Scalar { return sqrt(a); });
+      case OperatorKind::tanh: return map(op, [](S a) -> Scalar { return tanh(a); });
+      case OperatorKind::power: return map(op, [&](S a) -> Scalar { return pow(a, op.value); });
+      case OperatorKind::maximum: return map(op, [](S a, S b) -> Scalar { return larger(a, b); });
+      case OperatorKind::minimum: return map(op, [](S a, S b) -> Scalar { return smaller(a, b); });
+      case OperatorKind::less: return map(op, [](S a, S b) { return boolean(value_of(a) < value_of(b)); });
+      case OperatorKind::less_equal: return map(op, [](S a, S b) { return boolean(value_of(a) <= value_of(b)); });
+      case OperatorKind::equal: return map(op, [](S a, S b) { return boolean(value_of(a) == value_of(b)); });
+      case OperatorKind::not_equal: return map(op, [](S a, S b) { return boolean(value_of(a) != value_of(b)); });
+      case OperatorKind::where: return map(op, [](S a, S b, S c) -> Scalar { return value_of(a) != 0 ? b : c; });
+      case OperatorKind::relu: return map(op, [&](S a) -> Scalar { return larger(zero, a); });
+      case OperatorKind::gelu: return map(op, [](S a) -> Scalar { return a * normal_cdf(a); });
+      case OperatorKind::gelu_tanh:
+        return map(op, [&](S a) -> Scalar { return Scalar(0.5) * a * (one + gelu_inner_tanh(a)); });
+      case OperatorKind::silu: return map(op, [&](S a) -> Scalar { return a / (one + exp(-a)); });
+      case OperatorKind::dropout: return dropout(op);
+      case OperatorKind::causal_mask:
+        return map_by_element(op, [&](S a, int64_t element) {
+          return is_masked(op, element) ? Scalar(-std::numeric_limits<double>::infinity()) : a;
+        });
+      case OperatorKind::copy: return map(op, [](S a) -> Scalar { return a; });
+      case OperatorKind::embed_diagonal:
+        return map_by_element(op, [&](S a, int64_t element) { return is_on_diagonal(op, element) ? a : zero; });
+      case OperatorKind::tanh_dx: return map(op, [&](S y, S g) -> Scalar { return g * (one - y * y); });
+      case OperatorKind::power_dx:
+        return map(op, [&](S a, S g) -> Scalar { return g * Scalar(op.value) * pow(a, op.value - 1); });
+      case OperatorKind::relu_dx: return map(op, [&](S y, S g) -> Scalar { return value_of(y) > 0 ? g : zero; });
+      case OperatorKind::gelu_dx: return map(op, [](S a, S g) -> Scalar { return gelu_dx(a, g); });
+      case OperatorKind::gelu_tanh_dx: return map(op, [](S a, S g) -> Scalar { return gelu_tanh_dx(a, g); });
+      case OperatorKind::silu_dx: return map(op, [](S a, S g) -> Scalar { return silu_dx(a, g); });
+      case OperatorKind::dropout_dx: return map(op, [](S m, S g) -> Scalar { return m * g; });
+      case OperatorKind::causal_mask_dx:
+        return map_by_element(op, [&](S g, int64_t element) { return is_masked(op, element) ? zero : g; });
+      case OperatorKind::sum: return sum(operands<1, 1>(op));
+      case OperatorKind::max: return max(operands<1, 1>(op));
+      case OperatorKind::min: return min(operands<1, 1>(op));
+      case OperatorKind::extremum_dx: return extremum_dx(operands<3, 1>(op));
+      case OperatorKind::softmax: return softmax(operands<1, 1>(op));
+      case OperatorKind::softmax_dx: return softmax_dx(operands<2, 1>(op));
+      case OperatorKind::layernorm: return layernorm(operands<3, 3>(op), op.value);
+      case OperatorKind::layernorm_dx: return layernorm_dx(operands<5, 1>(op));
+      case OperatorKind::layernorm_dw: return layernorm_dw(operands<4, 2>(op));
+      case OperatorKind::rmsnorm: return rmsnorm(operands<2, 2>(op), op.value);
+      case OperatorKind::rmsnorm_dx: return rmsnorm_dx(operands<4, 1>(op));
+      case OperatorKind::rmsnorm_dw: return rmsnorm_dw(operands<3, 1>(op));
+      case OperatorKind::contraction: return contraction(op);
+    }
+  }
+
+ private:
+  static Scalar boolean(bool truth) { return Scalar(truth ? 1 : 0); }
+
+  template <size_t kInputs, size_t kOutputs>
+  Operands<Scalar, kInputs, kOutputs> operands(const Operator& op) const {
+    return {graph_, op, values_};
+  }
+
+  // y = formula(a), formula(a, b) or formula(a, b, c) at each point.
+  template <class Formula>
+  void map(const Operator& op, const Formula& formula) const {
+    if constexpr (std::is_invocable_v<Formula, Scalar>) {
+      const auto o = operands<1, 1>(op);
+      o.for_each_row([&](const auto& at) { o.out(0, at) = formula(o.in(0, at)); });
+    } else if constexpr (std::is_invocable_v<Formula, Scalar, Scalar>) {
+      const auto o = operands<2, 1>(op);
+      o.for_each_row([&](const auto& at) { o.out(0, at) = formula(o.in(0, at), o.in(1, at)); });
+    } else {
+      const auto o = operands<3, 1>(op);
+      o.for_each_row([&](const auto& at) { o.out(0, at) = formula(o.in(0, at), o.in(1, at), o.in(2, at)); });
+    }
+  }
+
+  // y = formula(a, element): the output's element in row-major order.
+  template <class Formula>
+  void map_by_element(const Operator& op, const Formula& formula) const {
+    const auto o = operands<1, 1>(op);
+    o.for_each_row([&](const auto& at) { o.out(0, at) = formula(o.in(0, at), o.out_element(at)); });
+  }
+
+  // The indices of an output's element: an elementwise operator's output runs along all of them in order.
+  std::vector<int64_t> point_of(const Operator& op, int64_t element) const {
+    std::vector<int64_t> point(op.space.size());
+    for (size_t k = point.size(); k-- > 0;) {
+      point[k] = element % graph_.extent(op.space[k]);
+      element /= graph_.extent(op.space[k]);
+    }
+    return point;
+  }
+
+  // The last index is the key, the one before it the query, which sees no later key.
+  bool is_masked(const Operator& op, int64_t element) const {
+    const std::vector<int64_t> point = point_of(op, element);
+    return point[point.size() - 1] > point[point.size() - 2];
+  }
+
+  bool is_on_diagonal(const Operator& op, int64_t element) const {
+    const std::vector<int64_t> point = point_of(op, element);
+    for (size_t k = 0; k < point.size(); ++k) {
+      if (point[k] != point[static_cast<size_t>(op.diagonal[k])]) return false;
+    }
+    return true;
+  }
+
+  void dropout(const Operator& op) const {
+    const auto o = operands<1, 2>(op);
+    const Scalar scale = Scalar(1) / (Scalar(1) - Scalar(op.value));
+    o.for_each_row([&](const auto& at) {
+      const auto element = static_cast<uint64_t>(o.out_element(at));
+      const Scalar mask = dropout_keeps(random_.seed, random_.step, op.stream, element, op.value) ? scale : Scalar(0);
+      o.out(0, at) = o.in(0, at) * mask;
+      o.out(1, at) = mask;
+    });
+  }
+
+  void contraction(const Operator& op) const {
+    const auto o = operands<2, 1>(op);
+    o.for_each_row([&](const auto& row) {
+      Scalar y = o.sum(row, [&](const auto& at) -> Scalar { return o.in(0, at) * o.in(1, at); });
+      for (size_t k = 2; k < op.inputs.size(); ++k) y = y * values_[op.inputs[k].tensor.at()].front();
+      o.out(0, row) = y;
+    });
+  }
+
+  const Graph& graph_;
+  Values<Scalar>& values_;
+  const RandomState& random_;
+};
+
+}  // namespace
+
+Result<Done> check_memory(const Graph& graph) {
+  const std::optional<int64_t> total = checked_total_elements(graph);
+  if (total && *total <= kLargestTotal) return Done{};
+  return Error::make(ErrorKind::bad_input,
+                     concat("the reference interpreter would need ", fixed(gibibytes_of_doubles(graph), 1),
+                            " GiB for the tensors of '", graph.name, "' and takes at most 8"),
+                     "choose smaller sizes with --size");
+}
+
+template <class Scalar>
+Result<Done> interpret(const Graph& graph, Values<Scalar>& values, const RandomState& random) {
+  Result<Done> prepared = prepare(graph, values);
+  if (!prepared) return prepared;
+  const Interpreter<Scalar> interpreter(graph, values, random);
+  for (const Operator& op : graph.operators) interpreter.run(op);
+  return Done{};
+}
+
+template Result<Done> interpret(const Graph&, Values<double>&, const RandomState&);
+template Result<Done> interpret(const Graph&, Values<Bounded<53>>&, const RandomState&);
+template Result<Done> interpret(const Graph&, Values<Dual<Bounded<53>>>&, const RandomState&);
+
+}  // namespace millrace

@@ -1,0 +1,116 @@
+// An operator's tensors as its loops see them. An access is a step for each index of the space: how far the tensor's
+// element moves when the index grows by one. Broadcast is a step of zero; a diagonal is the sum of two axes' strides.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ir/graph.h"
+#include "reference/interpreter.h"
+
+namespace millrace {
+
+// Where in each accessed tensor a point of the space lies.
+template <size_t kAccesses>
+using Offsets = std::array<int64_t, kAccesses>;
+
+template <size_t kAccesses>
+struct Loop {
+  int64_t extent = 0;
+  Offsets<kAccesses> steps{};
+};
+
+// Calls body(offsets) at each point of the nest, the last loop innermost.
+template <size_t kAccesses, class Body>
+void for_each_point(std::span<const Loop<kAccesses>> loops, Offsets<kAccesses> at, const Body& body) {
+  if (loops.empty()) {
+    body(at);
+    return;
+  }
+  const Loop<kAccesses> loop = loops.front();
+  const std::span<const Loop<kAccesses>> inner = loops.subspan(1);
+  const auto advance = [&] {
+    for (size_t k = 0; k < kAccesses; ++k) at[k] += loop.steps[k];
+  };
+  if (inner.empty()) {
+    for (int64_t i = 0; i < loop.extent; ++i, advance()) body(at);
+  } else {
+    for (int64_t i = 0; i < loop.extent; ++i, advance()) for_each_point(inner, at, body);
+  }
+}
+
+inline int64_t step_along(const Graph& graph, const Access& access, size_t index) {
+  const std::vector<DimId>& dims = graph.tensor(access.tensor).dims;
+  int64_t step = 0;
+  int64_t stride = 1;
+  for (size_t axis = dims.size(); axis-- > 0;) {
+    if (access.axes[axis] == static_cast<int>(index)) step += stride;
+    stride *= graph.extent(dims[axis]);
+  }
+  return step;
+}
+
+// The first kInputs inputs and kOutputs outputs of an operator, with one nest of loops over the kept indices and one,
+// to stand inside it, over the reduced ones.
+template <class Scalar, size_t kInputs, size_t kOutputs>
+class Operands {
+ public:
+  using At = Offsets<kInputs + kOutputs>;
+
+  Operands(const Graph& graph, const Operator& op, Values<Scalar>& values) {
+    for (size_t k = 0; k < kInputs; ++k) inputs_[k] = values[op.inputs[k].tensor.at()].data();
+    for (size_t k = 0; k < kOutputs; ++k) outputs_[k] = values[op.outputs[k].tensor.at()].data();
+    for (size_t index = 0; index < op.space.size(); ++index) {
+      Loop<kInputs + kOutputs> loop;
+      loop.extent = graph.extent(op.space[index]);
+      for (size_t k = 0; k < kInputs; ++k) loop.steps[k] = step_along(graph, op.inputs[k], index);
+      for (size_t k = 0; k < kOutputs; ++k) loop.steps[kInputs + k] = step_along(graph, op.outputs[k], index);
+      (op.reduced[index] ? reduced_ : kept_).push_back(loop);
+    }
+  }
+
+  const Scalar& in(size_t k, const At& at) const { return inputs_[k][at[k]]; }
+  Scalar& out(size_t k, const At& at) const { return outputs_[k][at[kInputs + k]]; }
+  int64_t out_element(const At& at) const { return at[kInputs]; }
+
+  // At each point of the kept indices, where the reduced ones are zero: body(row).
+  template <class Body>
+  void for_each_row(const Body& body) const {
+    for_each_point<kInputs + kOutputs>(kept_, At{}, body);
+  }
+
+  // At each point of the reduced indices: body(at).
+  template <class Body>
+  void along(const At& row, const Body& body) const {
+    for_each_point<kInputs + kOutputs>(reduced_, row, body);
+  }
+
+  // Σ term(at) over the reduced indices.
+  template <class Term>
+  Scalar sum(const At& row, const Term& term) const {
+    Scalar total(0);
+    along(row, [&](const At& at) { total = total + term(at); });
+    return total;
+  }
+
+  template <class Term>
+  Scalar mean(const At& row, const Term& term) const {
+    return sum(row, term) / Scalar(static_cast<double>(row_length()));
+  }
+
+ private:
+  int64_t row_length() const {
+    int64_t points = 1;
+    for (const auto& loop : reduced_) points *= loop.extent;
+    return points;
+  }
+
+  std::array<const Scalar*, kInputs> inputs_{};
+  std::array<Scalar*, kOutputs> outputs_{};
+  std::vector<Loop<kInputs + kOutputs>> kept_;
+  std::vector<Loop<kInputs + kOutputs>> reduced_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,15 @@
+// An analysis as a table for people, as JSON, and as a graph for Graphviz.
+#pragma once
+
+#include <string>
+
+#include "analysis/analysis.h"
+#include "autodiff/training_graph.h"
+
+namespace millrace {
+
+std::string analysis_text(const TrainingGraph& training, const Analysis& analysis, size_t width);
+std::string analysis_json(const TrainingGraph& training, const Analysis& analysis);
+std::string analysis_dot(const TrainingGraph& training, const Analysis& analysis);
+
+}  // namespace millrace

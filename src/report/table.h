@@ -1,0 +1,34 @@
+// Columns of text that line up: names to the left, numbers to the right.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace millrace {
+
+enum class Align { left, right };
+
+class Table {
+ public:
+  explicit Table(std::vector<Align> columns) : columns_(std::move(columns)) {}
+
+  void row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  // A line of its own, not in columns.
+  void line(std::string text) { rows_.push_back({std::move(text)}); }
+
+  // At most `width` columns where that is possible: the first column is shortened in its middle.
+  std::string text(size_t width) const;
+
+ private:
+  std::vector<Align> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// A unit that keeps the largest of a column readable: Gflop or kflop.
+struct Unit {
+  double divisor = 1;
+  std::string prefix;
+};
+Unit unit_for(double largest);
+
+}  // namespace millrace

@@ -1,0 +1,137 @@
+"""Every model against NumPy: results of `millrace run`, and its gradients by finite differences.
+
+The program is $MILLRACE, or build/release/millrace. The tests that need it are skipped, and say
+so, only where neither is there.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+import numpy as np
+
+import safetensors_io
+from numpy_program import ROOT, Program, load_program
+
+MODELS = sorted((ROOT / "models").glob("*.py"))
+SIZE_SETS = ("tiny", "odd")
+SEED, STEP = 7, 3
+
+
+def draw_arguments(program: Program) -> dict[str, np.ndarray]:
+    """Normal values, small enough that no softmax saturates; scalars as 0-d arrays."""
+    rng = np.random.default_rng(2021)
+    arguments = {}
+    for name, shape in program.shapes.items():
+        values = rng.uniform(0.25, 0.75) if shape is None else 0.5 * rng.standard_normal(shape)
+        arguments[name] = np.asarray(values)
+    return arguments
+
+
+def draw_result_gradients(results: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What multiplies each result in the scalar that is differentiated."""
+    rng = np.random.default_rng(2022)
+    return {f"d_{name}": rng.standard_normal(result.shape) for name, result in results.items()}
+
+
+def run_millrace(
+    path: Path, size_set: str, tensors: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """What the reference interpreter writes for these tensors."""
+    binary = os.environ.get("MILLRACE")
+    if binary is None:
+        binary = str(ROOT / "build/release/millrace")
+        if not os.path.exists(binary):
+            raise unittest.SkipTest(f"MILLRACE is not set and there is no {binary}")
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder, "in.safetensors"), Path(folder, "out.safetensors")
+        safetensors_io.write(source, tensors)
+        command = [binary, "run", str(path), "--size", size_set, "--device", "reference"]
+        command += ["--seed", str(SEED), "--step", str(STEP)]
+        command += ["--in", str(source), "--out", str(target)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+        if done.returncode != 0:
+            raise AssertionError(f"{' '.join(command)}: exit {done.returncode}\n{done.stderr}")
+        return safetensors_io.read(target)
+
+
+class ModelsTest(unittest.TestCase):
+    def for_each_case(self, check) -> None:
+        """Runs the check on every model at every size set, each as a subtest of its own."""
+        self.assertTrue(MODELS)
+        for path in MODELS:
+            for size_set in SIZE_SETS:
+                with self.subTest(model=path.stem, size=size_set):
+                    program = load_program(path, size_set)
+                    check(path, size_set, program, draw_arguments(program))
+
+    def test_runs_under_numpy(self) -> None:
+        self.for_each_case(self.check_numpy)
+
+    def test_results_are_numpys(self) -> None:
+        self.for_each_case(self.check_results)
+
+    def test_gradients_are_finite_differences(self) -> None:
+        self.for_each_case(self.check_gradients)
+
+    def test_every_size_set_loads(self) -> None:
+        for path in MODELS:
+            source = load_program(path).function.__globals__
+            for size_set in source["SIZES"]:
+                with self.subTest(model=path.stem, size=size_set):
+                    sizes = load_program(path, size_set).function.__globals__
+                    heads = sizes["H"] if "H" in sizes else sizes["G"] * sizes["R"]
+                    self.assertEqual(sizes["I"], sizes["P"] * heads)
+
+    def check_numpy(self, path, size_set, program, arguments) -> None:
+        results = program.run(arguments, SEED, STEP)
+        again = program.run(arguments, SEED, STEP)
+        for name, result in results.items():
+            self.assertEqual(result.dtype, np.float64)
+            self.assertTrue(np.all(np.isfinite(result)))
+            self.assertLess(np.max(np.abs(result)), 1e3)
+            np.testing.assert_array_equal(result, again[name])
+
+    def check_results(self, path, size_set, program, arguments) -> None:
+        written = run_millrace(path, size_set, arguments)
+        for name, expected in program.run(arguments, SEED, STEP).items():
+            self.assertIn(name, written)
+            self.assertEqual(written[name].shape, expected.shape)
+            error = np.max(np.abs(written[name] - expected))
+            self.assertTrue(error <= 1e-12 * np.max(np.abs(expected)), f"{name}: error {error}")
+
+    def check_gradients(self, path, size_set, program, arguments) -> None:
+        gradients = draw_result_gradients(program.run(arguments, SEED, STEP))
+        written = run_millrace(path, size_set, {**arguments, **gradients})
+
+        def terms(name: str, values: np.ndarray) -> np.ndarray:
+            """The terms of the differentiated sum, with an argument replaced."""
+            results = program.run({**arguments, name: values}, SEED, STEP)
+            return np.concatenate([(results[n] * gradients[f"d_{n}"]).ravel() for n in results])
+
+        rng = np.random.default_rng(2023)
+        for name, shape in program.shapes.items():
+            if shape is None:
+                continue
+            self.assertIn(f"d_{name}", written)
+            self.assertEqual(written[f"d_{name}"].shape, shape)
+            direction = rng.standard_normal(shape)
+            exact = np.sum(written[f"d_{name}"] * direction)
+            # Some derivatives are zero by mathematics (softmax does not see the keys' bias):
+            # those are compared on the scale of the sum's own terms.
+            floor = 1e-3 * np.linalg.norm(terms(name, arguments[name]))
+            errors = []
+            for h in (1e-4, 1e-5, 1e-6):
+                ahead = terms(name, arguments[name] + h * direction)
+                behind = terms(name, arguments[name] - h * direction)
+                numeric = np.sum(ahead - behind) / (2 * h)
+                errors.append(abs(exact - numeric) / max(abs(exact), abs(numeric), floor))
+            self.assertTrue(any(error <= 1e-6 for error in errors), f"d_{name}: {errors}")
+
+
+if __name__ == "__main__":
+    unittest.main()

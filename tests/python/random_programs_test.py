@@ -1,0 +1,90 @@
+"""Random programs under NumPy against the reference interpreter, every result within its computed error bound."""
+
+import json
+import os
+import pathlib
+import subprocess
+import unittest
+import warnings
+
+import numpy as np
+
+import millrace.numpy
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RANDOM_PROGRAMS = os.environ.get("MILLRACE_RANDOM_PROGRAMS", str(ROOT / "build/release/tests/random_programs"))
+COUNT = 5000
+MOST_FAILURES = 10
+# Below the smallest normal number rounding errors are absolute; the bounds leave underflow out.
+TINY = float(np.finfo(np.float64).tiny)
+
+
+def numbers(texts):
+    """A flat list of numbers, infinities among them as strings."""
+    return np.array([float(text) for text in texts], dtype=np.float64)
+
+
+def argument(given):
+    """A tensor, or a plain float for a by-value scalar."""
+    data = numbers(given["data"])
+    return float(data[0]) if given["shape"] is None else data.reshape(given["shape"])
+
+
+def run(case):
+    """The results of the program as plain Python executes it."""
+    names = {}
+    exec(compile(case["text"], f"<random program {case['seed']}>", "exec"), names)
+    millrace.numpy.seed(case["random_seed"], case["step"])
+    results = names["program"](**{name: argument(given) for name, given in case["inputs"].items()})
+    return results if isinstance(results, tuple) else (results,)
+
+
+def complaint_about(case):
+    """What is wrong with the program's results, or None."""
+    results = run(case)
+    if len(results) != len(case["results"]):
+        return f"NumPy returns {len(results)} results, Millrace {len(case['results'])}"
+    for actual, (name, expected) in zip(results, case["results"].items()):
+        if list(np.shape(actual)) != expected["shape"]:
+            return f"{name} has shape {list(np.shape(actual))} in NumPy, {expected['shape']} in Millrace"
+        ours, bound = numbers(expected["data"]), numbers(expected["bound"])
+        theirs = np.asarray(actual, dtype=np.float64).reshape(-1)
+        finite = np.isfinite(ours) & np.isfinite(theirs)
+        with np.errstate(invalid="ignore"):
+            near = np.where(finite, np.abs(ours - theirs) <= 2 * bound + TINY, ours == theirs)
+        if not near.all():
+            at = int(np.argmin(near))
+            return f"{name}[{at}] is {theirs[at]!r} in NumPy, {ours[at]!r} in Millrace, bound {bound[at]!r}"
+    return None
+
+
+class RandomProgramsTest(unittest.TestCase):
+    def test_numpy_agrees(self):
+        self.assertTrue(os.access(RANDOM_PROGRAMS, os.X_OK), f"{RANDOM_PROGRAMS} is not there: build it first")
+        failures = []
+        checked = 0
+        command = [RANDOM_PROGRAMS, "--emit", str(COUNT)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process, warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for line in process.stdout:
+                if not line.startswith("{"):  # a complaint of the program itself
+                    failures.append(line.strip())
+                    continue
+                case = json.loads(line)
+                try:
+                    complaint = complaint_about(case)
+                except Exception as error:  # whatever it is, the program to repeat is wanted
+                    complaint = f"{type(error).__name__}: {error}"
+                checked += 1
+                if complaint:
+                    failures.append(f"random_programs --one {case['seed']}   # {complaint}")
+                if len(failures) == MOST_FAILURES:
+                    process.terminate()
+                    break
+        self.assertFalse(failures, "\n" + "\n".join(failures))
+        self.assertEqual(process.returncode, 0)
+        self.assertEqual(checked, COUNT)
+
+
+if __name__ == "__main__":
+    unittest.main()

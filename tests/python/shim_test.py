@@ -1,0 +1,138 @@
+"""millrace.numpy against direct formulas, with every warning an error."""
+
+import math
+import tempfile
+import unittest
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+import numpy_program  # noqa: F401  (puts python/ on the path)
+import safetensors_io
+from millrace import numpy as mr
+
+
+class ShimTest(unittest.TestCase):
+    def setUp(self) -> None:
+        catcher = warnings.catch_warnings()
+        catcher.__enter__()
+        self.addCleanup(catcher.__exit__, None, None, None)
+        warnings.simplefilter("error")
+        self.x = np.random.default_rng(1).standard_normal((3, 4, 5))
+
+    def test_philox_known_answers(self) -> None:
+        # Random123's kat_vectors for philox4x32, 10 rounds.
+        cases = [
+            ("00000000 00000000 00000000 00000000", "00000000 00000000",
+             "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
+            ("ffffffff ffffffff ffffffff ffffffff", "ffffffff ffffffff",
+             "408f276d 41c83b0e a20bc7c6 6d5451fd"),
+            ("243f6a88 85a308d3 13198a2e 03707344", "a4093822 299f31d0",
+             "d16cfe09 94fdcceb 5001e420 24126ea1"),
+        ]  # fmt: skip
+        for counter, key, expected in cases:
+            counter, key = ([int(word, 16) for word in text.split()] for text in (counter, key))
+            words = mr.philox4x32(counter, key)
+            self.assertEqual(" ".join(f"{int(word):08x}" for word in words), expected)
+
+    def test_dropout_draws_word_e_mod_4_of_block_e_div_4(self) -> None:
+        seed, step, p = 0x123456789ABCDEF0, 5, 0.3
+        mr.seed(seed, step=step)
+        for stream in range(3):
+            dropped = mr.dropout(np.ones((3, 7)), p=p).ravel()
+            for e in range(dropped.size):
+                words = mr.philox4x32((e // 4, 0, stream, step), (0x9ABCDEF0, 0x12345678))
+                kept = int(words[e % 4]) >= math.floor(p * 2**32)
+                self.assertEqual(dropped[e], 1 / (1 - p) if kept else 0.0)
+
+    def test_dropout_statistics(self) -> None:
+        n = 1_000_000
+        for p in (0.0, 0.1, 0.5, 0.9):
+            mr.seed(11)
+            first, second = mr.dropout(np.ones(n), p=p), mr.dropout(np.ones(n), p=p)
+            deviation = math.sqrt(p * (1 - p) / n)
+            self.assertLessEqual(abs(np.mean(first == 0) - p), 5 * deviation)
+            both = np.mean((first == 0) & (second == 0))  # streams are independent
+            self.assertLessEqual(abs(both - p * p), 5 * deviation)
+        for p in (1.0, -0.1, math.nan):
+            self.assertRaises(ValueError, mr.dropout, np.ones(4), p)
+
+    def test_seed_resets_dropout(self) -> None:
+        draws = []
+        for seed, step in ((7, 3), (7, 3), (7, 4), (8, 3), (7 + 2**32, 3)):
+            mr.seed(seed, step=step)
+            draws.append(mr.dropout(np.ones(256), p=0.5))
+        np.testing.assert_array_equal(draws[0], draws[1])
+        for other in draws[2:]:
+            self.assertTrue(np.any(draws[0] != other))
+
+    def test_softmax(self) -> None:
+        for axis in (-1, 0, (0, 2)):
+            expected = np.exp(self.x) / np.exp(self.x).sum(axis=axis, keepdims=True)
+            np.testing.assert_allclose(mr.softmax(self.x, axis=axis), expected, rtol=1e-14)
+        np.testing.assert_array_equal(mr.softmax(np.array([1e4, -np.inf, 1e4])), [0.5, 0, 0.5])
+
+    def test_layernorm(self) -> None:
+        for axis, n in ((-1, 5), (0, 3), (1, 4)):
+            weight, bias = np.arange(1.0, n + 1), np.linspace(-1, 1, n)
+            moved = np.moveaxis(self.x, axis, -1)
+            scale = np.sqrt(moved.var(axis=-1, keepdims=True) + 1e-5)
+            expected = (moved - moved.mean(axis=-1, keepdims=True)) / scale * weight + bias
+            actual = np.moveaxis(mr.layernorm(self.x, weight, bias, axis=axis), axis, -1)
+            np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-14)
+        self.assertRaises(ValueError, mr.layernorm, self.x, np.ones(1), np.ones(1))
+
+    def test_rmsnorm(self) -> None:
+        weight = np.arange(1.0, 4)
+        scale = np.sqrt((self.x**2).mean(axis=0) + 1e-6)
+        expected = self.x / scale * weight[:, None, None]
+        np.testing.assert_allclose(mr.rmsnorm(self.x, weight, axis=0), expected, rtol=1e-14)
+
+    def test_activations(self) -> None:
+        x = np.linspace(-6, 6, 101)
+        normal = np.array([0.5 * math.erfc(-v / math.sqrt(2)) for v in x])
+        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+        np.testing.assert_array_equal(mr.relu(x), np.where(x > 0, x, 0))
+        np.testing.assert_allclose(mr.gelu(x), x * normal, atol=1e-15)
+        np.testing.assert_allclose(mr.gelu_tanh(x), x * (1 + np.tanh(inner)) / 2, atol=1e-15)
+        np.testing.assert_allclose(mr.silu(x), x / (1 + np.exp(-x)), rtol=1e-14)
+        far = np.array([-1e4, 1e4])
+        for function in (mr.relu, mr.gelu, mr.gelu_tanh, mr.silu):
+            np.testing.assert_array_equal(function(far), [0, 1e4])
+
+    def test_causal_mask(self) -> None:
+        masked = mr.causal_mask(self.x)
+        for query in range(4):
+            for key in range(5):
+                expected = self.x[:, query, key] if key <= query else np.full(3, -np.inf)
+                np.testing.assert_array_equal(masked[:, query, key], expected)
+
+    def test_functions_keep_the_dtype(self) -> None:
+        for dtype in (np.float16, np.float32, np.float64):
+            x, w = self.x.astype(dtype), np.ones(5, dtype)
+            functions = (mr.softmax, mr.dropout, mr.relu, mr.gelu, mr.gelu_tanh, mr.silu)
+            results = [function(x) for function in (*functions, mr.causal_mask)]
+            results += [mr.layernorm(x, w, w), mr.rmsnorm(x, w)]
+            self.assertEqual({result.dtype for result in results}, {np.dtype(dtype)})
+
+    def test_annotations(self) -> None:
+        for name in ("float16", "bfloat16", "float32", "float64"):
+            self.assertIs(getattr(mr.dace, name), getattr(mr, name))
+            self.assertIsNone(getattr(mr, name).shape)
+            self.assertEqual(getattr(mr, name)[2, 3].shape, (2, 3))
+            self.assertEqual(getattr(mr, name)[2].shape, (2,))
+        self.assertIs(mr.dace.program(len), len)
+
+    def test_safetensors_round_trip(self) -> None:
+        tensors = {"a": self.x, "b": np.asarray(0.5), "c": self.x.astype(np.float32).T}
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "t.safetensors")
+            safetensors_io.write(path, tensors)
+            for name, tensor in safetensors_io.read(path).items():
+                self.assertEqual(tensor.dtype, tensors[name].dtype)
+                np.testing.assert_array_equal(tensor, tensors[name])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,98 @@
+// A function of a random program while it is being written: its parameters, statements and the values at hand.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "random/random.h"
+#include "random/value.h"
+
+namespace millrace::random_programs {
+
+struct Parameter {
+  std::string name;
+  Shape shape;
+  bool by_value = false;  // a scalar without gradient
+  double bound = 1;
+};
+
+// A finished function, for those that follow to call.
+struct Function {
+  std::string name;
+  std::vector<Parameter> parameters;
+  std::vector<Value> results;
+  int operators = 0;
+};
+
+struct Module {
+  std::vector<Axis> sizes;
+  std::string dtype;  // as annotations spell it
+  std::vector<Function> functions;
+  std::string text;  // of the functions
+};
+
+enum class BodyKind { program, helper };
+
+class Body {
+ public:
+  Body(Random& random_source, Module& the_module, BodyKind kind, int most_operators)
+      : random(random_source), module(the_module), kind_(kind), left_(most_operators) {}
+
+  Random& random;
+  Module& module;
+
+  // A new parameter, tensor or by-value scalar.
+  Value parameter(const Shape& shape, double bound = 1);
+  Value scalar();
+
+  // A size of the module of at most that extent, and a shape of such sizes.
+  Axis size(int64_t most);
+  Shape shape();
+
+  // A value that an earlier statement made, or a parameter; rather one that nothing has read yet.
+  Value any();
+  // Likewise, among those that fit; nothing when none does.
+  std::optional<Value> any_that(const std::function<bool(const Value&)>& fits);
+
+  // Assigns to a new name. `settle` only does so sometimes, so that expressions also nest.
+  Value keep(const Value& value);
+  Value settle(const Value& value);
+  // Assigns to a new name or, since no expression is under construction here, to one that was in use.
+  void finish(const Value& value);
+
+  // A line of the body; then `add` what it assigned to new names, for others to find.
+  void statement(const std::string& line);
+  std::string new_name();
+  void add(const Value& named) { pool_.push_back({named, Origin::statement, false}); }
+
+  // What the budget of operators still allows.
+  int left() const { return left_; }
+  void spend(int operators) { left_ -= operators; }
+
+  // What has been assigned and not been read.
+  std::vector<Value> unread() const;
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+
+  // The whole function as text.
+  std::string text(const std::string& name, const std::string& results) const;
+
+ private:
+  enum class Origin { parameter, statement };
+
+  struct Entry {
+    Value value;
+    Origin origin = Origin::statement;
+    bool read = false;
+  };
+
+  BodyKind kind_;
+  std::vector<Parameter> parameters_;
+  std::vector<std::string> lines_;
+  std::vector<std::string> names_;
+  std::vector<Entry> pool_;
+  int left_;
+};
+
+}  // namespace millrace::random_programs

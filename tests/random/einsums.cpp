@@ -1,0 +1,275 @@
+#include "random/einsums.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "base/text.h"
+
+namespace millrace::random_programs {
+namespace {
+
+constexpr int kMostLabels = 20;  // NumPy takes 32 axes, and there are 26 letters
+
+// The axis of each label: an extent of one gives way to any other.
+std::map<int, Axis> axes_of(const std::vector<Term>& terms) {
+  std::map<int, Axis> axes;
+  for (const Term& term : terms) {
+    const size_t hidden = term.value.shape.size() + 1 - term.labels.size();  // axes of the ellipsis, if there is one
+    size_t axis = 0;
+    for (const int label : term.labels) {
+      if (label == kEllipsis) {
+        axis += hidden;
+        continue;
+      }
+      const Axis& here = term.value.shape[axis++];
+      const auto [entry, is_new] = axes.try_emplace(label, here);
+      if (!is_new && entry->second.extent == 1) entry->second = here;
+    }
+  }
+  return axes;
+}
+
+// What the ellipses stand for, all together.
+Shape ellipsis_of(const std::vector<Term>& terms) {
+  Shape shape;
+  for (const Term& term : terms) {
+    const auto place = std::find(term.labels.begin(), term.labels.end(), kEllipsis);
+    if (place == term.labels.end()) continue;
+    const auto first = term.value.shape.begin() + (place - term.labels.begin());
+    const auto hidden = static_cast<std::ptrdiff_t>(term.value.shape.size() + 1 - term.labels.size());
+    shape = *broadcast(shape, Shape(first, first + hidden));
+  }
+  return shape;
+}
+
+int64_t points_of(const std::vector<Term>& terms) {
+  int64_t points = elements(ellipsis_of(terms));
+  for (const auto& [label, axis] : axes_of(terms)) points *= axis.extent;
+  return points;
+}
+
+std::string subscripts(const std::vector<int>& labels, const std::map<int, char>& letters) {
+  std::string text;
+  for (const int label : labels) text += label == kEllipsis ? "..." : std::string(1, letters.at(label));
+  return text;
+}
+
+// How many operators it may take, at most: one a pair, and one for each operand that needs its diagonal first.
+int operators_of(const std::vector<Term>& terms) {
+  int operators = std::max(1, static_cast<int>(terms.size()) - 1);
+  for (const Term& term : terms) {
+    std::vector<int> sorted = term.labels;
+    std::sort(sorted.begin(), sorted.end());
+    if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) ++operators;
+  }
+  return operators;
+}
+
+}  // namespace
+
+std::vector<int> labels_of(const Value& value) {
+  std::vector<int> labels(value.shape.size());
+  std::iota(labels.begin(), labels.end(), 0);
+  return labels;
+}
+
+Value einsum(Body& body, const std::vector<Term>& terms, const std::vector<int>& output, OutputForm form) {
+  Random& random = body.random;
+  const std::map<int, Axis> axes = axes_of(terms);
+  std::vector<char> alphabet;
+  for (char letter = 'a'; letter <= 'z'; ++letter) alphabet.push_back(letter);
+  if (random.chance(10)) {
+    for (char letter = 'A'; letter <= 'Z'; ++letter) alphabet.push_back(letter);
+  }
+  random.shuffle(alphabet);
+  alphabet.resize(axes.size());
+  if (form == OutputForm::implicit_output) std::sort(alphabet.begin(), alphabet.end());
+  std::map<int, char> letters;
+  for (const auto& [label, axis] : axes) letters[label] = alphabet[letters.size()];
+
+  body.spend(operators_of(terms));
+  Value result{"", Binding::atom, {}, 1, false};
+  for (const int label : output) {
+    if (label == kEllipsis) {
+      const Shape hidden = ellipsis_of(terms);
+      result.shape.insert(result.shape.end(), hidden.begin(), hidden.end());
+    } else {
+      result.shape.push_back(axes.at(label));
+    }
+  }
+  std::vector<std::string> inputs;
+  std::string operands;
+  for (const Term& term : terms) {
+    inputs.push_back(subscripts(term.labels, letters));
+    operands += ", " + term.value.text;
+    result.bound *= term.value.bound;
+  }
+  int64_t summed = 1;
+  for (const auto& [label, axis] : axes) {
+    if (std::find(output.begin(), output.end(), label) == output.end()) summed *= axis.extent;
+  }
+  result.bound *= std::sqrt(static_cast<double>(summed));  // the signs of what is summed differ
+  const bool spaced = random.chance(5);
+  std::string formula = join(inputs, spaced ? ", " : ",");
+  if (form == OutputForm::explicit_output) formula += (spaced ? " -> " : "->") + subscripts(output, letters);
+  const char quote = random.chance(80) ? '"' : '\'';
+  result.text = concat("np.einsum(", quote, formula, quote, operands, ")");
+  result.exact = terms.size() == 1 && terms[0].value.exact && elements(result.shape) == elements(terms[0].value.shape);
+  return result;
+}
+
+Value rearranged(Body& body, const Value& value) {
+  Random& random = body.random;
+  std::vector<int> output = labels_of(value);
+  if (random.chance(70)) {
+    random.shuffle(output);
+    return einsum(body, {{value, labels_of(value)}}, output);
+  }
+  return contracted(body, value);
+}
+
+Value projected(Body& body, const Value& x) {
+  Random& random = body.random;
+  const std::vector<int> labels = labels_of(x);
+  std::vector<int> output;
+  std::vector<int> weight_labels;
+  Shape weight;
+  for (const int label : labels) {
+    const Axis& axis = x.shape[static_cast<size_t>(label)];
+    const bool contract = weight.empty() || random.chance(15);
+    const bool batch = !contract && random.chance(10);
+    if (contract || batch) {
+      weight.push_back(axis);
+      weight_labels.push_back(label);
+    }
+    if (!contract) output.push_back(label);
+  }
+  const int64_t added = random.chance(60) ? 1 : 2;
+  for (int64_t i = 0; i < added; ++i) {
+    const int label = static_cast<int>(labels.size() + static_cast<size_t>(i));
+    int64_t points = elements(x.shape);
+    for (size_t j = 0; j < weight.size(); ++j) {
+      if (weight_labels[j] >= static_cast<int>(labels.size())) points *= weight[j].extent;
+    }
+    const int64_t most = std::min(kMostPoints / points, kMostElements / std::max(elements(weight), points));
+    weight.push_back(body.size(std::max<int64_t>(most, 1)));
+    weight_labels.push_back(label);
+    output.push_back(label);
+  }
+  // The axes of the weight, of the output and the two operands in any order.
+  std::vector<size_t> order(weight.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  random.shuffle(order);
+  Shape shape;
+  std::vector<int> ordered;
+  for (const size_t i : order) {
+    shape.push_back(weight[i]);
+    ordered.push_back(weight_labels[i]);
+  }
+  if (random.chance(50)) random.shuffle(output);
+  const Term right{body.parameter(shape), ordered};
+  const Term left{x, labels};
+  if (random.chance(50)) return einsum(body, {left, right}, output);
+  return einsum(body, {right, left}, output);
+}
+
+Value contracted(Body& body, const Value& first) {
+  Random& random = body.random;
+  const int64_t count = random.pick(std::vector<int64_t>{1, 1, 2, 2, 2, 3, 3, 4});
+  const bool with_ellipsis = random.chance(30);
+  std::vector<Term> terms;
+  int next = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const Value value = i == 0 ? first : body.any();
+    const std::map<int, Axis> known = axes_of(terms);
+    Term term{value, {}};
+    const size_t rank = value.shape.size();
+    // Axes [begin, end) go to the ellipsis.
+    size_t begin = rank;
+    size_t end = rank;
+    if (with_ellipsis && (i == 0 || random.chance(70))) {
+      begin = static_cast<size_t>(random.below(static_cast<int64_t>(rank) + 1));
+      end = begin + static_cast<size_t>(random.below(static_cast<int64_t>(rank - begin) + 1));
+      const Shape hidden(value.shape.begin() + static_cast<std::ptrdiff_t>(begin),
+                         value.shape.begin() + static_cast<std::ptrdiff_t>(end));
+      if (!broadcast(ellipsis_of(terms), hidden)) end = begin;
+    }
+    const bool hides = with_ellipsis && (begin < rank || (i == 0 && begin == rank));
+    for (size_t axis = 0; axis <= rank; ++axis) {
+      if (axis == begin && hides) term.labels.push_back(kEllipsis);
+      if (axis == rank) break;
+      if (axis >= begin && axis < end) continue;
+      const int64_t extent = value.shape[axis].extent;
+      std::vector<int> fitting;
+      for (const auto& [label, other] : known) {
+        if (other.extent == extent || extent == 1 || other.extent == 1) fitting.push_back(label);
+      }
+      // A label twice in one operand takes a diagonal: only of a square.
+      std::vector<int> square;
+      for (size_t before = 0; before < axis; ++before) {
+        if (before >= begin && before < end) continue;
+        const size_t hidden = before >= end ? end - begin : 0;
+        const size_t place = before - hidden + (hides && before >= begin ? 1 : 0);
+        if (value.shape[before].extent == extent) square.push_back(term.labels[place]);
+      }
+      std::erase_if(fitting, [&](int label) {
+        return std::find(term.labels.begin(), term.labels.end(), label) != term.labels.end();
+      });
+      const bool shares = random.chance(65);
+      const bool diagonal = random.chance(count == 1 ? 40 : 10);
+      if (diagonal && !square.empty()) {
+        term.labels.push_back(random.pick(square));
+      } else if (shares && !fitting.empty()) {
+        term.labels.push_back(random.pick(fitting));
+      } else {
+        term.labels.push_back(next++);
+      }
+    }
+    terms.push_back(term);
+    if (points_of(terms) > kMostPoints || next > kMostLabels) {
+      terms.pop_back();
+      break;
+    }
+  }
+
+  const std::map<int, Axis> axes = axes_of(terms);
+  const Shape hidden = ellipsis_of(terms);
+  bool any_hides = false;
+  std::map<int, int> uses;
+  for (const Term& term : terms) {
+    for (const int label : term.labels) {
+      any_hides = any_hides || label == kEllipsis;
+      ++uses[label];
+    }
+  }
+  std::vector<int> once;
+  int64_t size = elements(hidden);
+  if (any_hides) once.push_back(kEllipsis);
+  for (const auto& [label, axis] : axes) {
+    if (uses[label] != 1) continue;
+    once.push_back(label);
+    size *= axis.extent;
+  }
+  if (size <= kMostElements && random.chance(25)) return einsum(body, terms, once, OutputForm::implicit_output);
+
+  std::vector<int> candidates;
+  for (const auto& [label, axis] : axes) candidates.push_back(label);
+  random.shuffle(candidates);
+  std::vector<int> output;
+  size = elements(hidden);
+  for (const int label : candidates) {
+    const int64_t extent = axes.at(label).extent;
+    if (output.size() >= 4 || size * extent > kMostElements || random.chance(30)) continue;
+    output.push_back(label);
+    size *= extent;
+  }
+  if (any_hides) {
+    const auto place = random.below(static_cast<int64_t>(output.size()) + 1);
+    output.insert(output.begin() + place, kEllipsis);
+  }
+  return einsum(body, terms, output);
+}
+
+}  // namespace millrace::random_programs

@@ -1,0 +1,37 @@
+// Random elementwise expressions: functions, arithmetic with broadcasting, None-indexing, biases, comparisons.
+#pragma once
+
+#include <vector>
+
+#include "random/body.h"
+
+namespace millrace::random_programs {
+
+// The value, made smaller if its bound says that it may be large: chains of products would leave nothing to compare.
+Value tame(Body& body, const Value& value);
+
+// A random function of one value; `activation` only takes what feed-forward layers use.
+Value unary(Body& body, const Value& value);
+Value activation(Body& body, const Value& value);
+
+// Arithmetic of two values that broadcast together.
+Value combine(Body& body, const Value& a, const Value& b);
+Value sum_of(Body& body, const Value& a, const Value& b);
+Value product_of(Body& body, const Value& a, const Value& b);
+
+// A value that broadcasts with this one: same shape, fewer axes, axes of extent one, or brought there by None.
+Value partner(Body& body, const Value& value);
+
+// Arithmetic with a number, a size or a by-value scalar.
+Value scaled(Body& body, const Value& value);
+
+// value + b[:, None] for a new argument b along some of its axes.
+Value biased(Body& body, const Value& value);
+
+// `value` indexed so that its axes come to stand at `positions` (ascending) of `rank` axes.
+Value indexed(Body& body, const Value& value, const std::vector<size_t>& positions, size_t rank);
+
+// np.where with a comparison that rounding cannot decide.
+Value selected(Body& body, const Value& value);
+
+}  // namespace millrace::random_programs

@@ -1,0 +1,191 @@
+#include "random/generator.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/text.h"
+#include "random/einsums.h"
+#include "random/elementwise.h"
+#include "random/motifs.h"
+#include "random/reductions.h"
+
+namespace millrace::random_programs {
+namespace {
+
+void fill(Body& body);
+
+// Sizes that are ones, primes and products of others, with their statements.
+std::string draw_sizes(Random& random, Module& module) {
+  static const std::vector<int64_t> kExtents = {1, 1, 2, 2, 3, 3, 5, 7};
+  std::vector<std::string> names = {"B", "J", "K", "H", "P", "W", "I", "U", "N", "HEADS", "width"};
+  random.shuffle(names);
+  names.resize(static_cast<size_t>(4 + random.below(5)));
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const Axis previous = i == 0 ? Axis{} : random.pick(module.sizes);
+    int64_t extent = random.pick(kExtents);
+    std::string definition = std::to_string(extent);
+    if (i > 0 && previous.extent * extent <= 12 && random.chance(15)) {
+      definition = concat(previous.size, " * ", extent);
+      extent *= previous.extent;
+    } else if (i + 1 < names.size() && random.chance(15)) {
+      module.sizes.push_back({names[i], extent});
+      definition = concat(names[i + 1], " = ", definition);
+      text += concat(names[i], " = ", definition, "\n");
+      module.sizes.push_back({names[i + 1], extent});
+      ++i;
+      continue;
+    }
+    module.sizes.push_back({names[i], extent});
+    text += concat(names[i], " = ", definition, "\n");
+  }
+  return text;
+}
+
+// Results of a finished body: what nothing has read, and now and then what something has.
+std::vector<Value> choose_results(Body& body) {
+  Random& random = body.random;
+  std::vector<Value> results = body.unread();
+  random.shuffle(results);
+  const size_t most = random.chance(90) ? 6 : 1;  // the rest is dead code
+  if (results.size() > most) results.resize(most);
+  if (results.empty() || random.chance(15)) {
+    const Value other = body.any();
+    const auto same = [&](const Value& result) { return result.text == other.text; };
+    if (std::none_of(results.begin(), results.end(), same)) results.push_back(other);
+  }
+  if (body.left() > 3 && random.chance(20)) results.back() = unary(body, results.back());
+  return results;
+}
+
+std::string texts(const std::vector<Value>& values) {
+  std::vector<std::string> all;
+  for (const Value& value : values) all.push_back(value.text);
+  return join(all, ", ");
+}
+
+// Writes a function around a few of the caller's values.
+void define_helper(Body& caller) {
+  Random& random = caller.random;
+  Module& module = caller.module;
+  const int budget = std::min(caller.left(), 2 + static_cast<int>(random.below(14)));
+  Body body(random, module, BodyKind::helper, budget);
+  const int64_t count = 1 + random.below(2);
+  for (int64_t i = 0; i < count; ++i) {
+    const Value value = caller.any();
+    if (!value.shape.empty()) body.parameter(value.shape, value.bound);
+  }
+  fill(body);
+  const std::vector<Value> results = choose_results(body);
+  const std::string name = concat(random.chance(50) ? "layer" : "f", module.functions.size());
+  module.text += concat("\n\n", body.text(name, texts(results)));
+  module.functions.push_back({name, body.parameters(), results, budget - body.left()});
+}
+
+// Calls a function with values of the shapes that it asks for, some by keyword.
+void call_function(Body& body, const Function& function) {
+  Random& random = body.random;
+  std::vector<std::string> positional;
+  std::vector<std::string> named;
+  const int64_t most_positional = random.below(static_cast<int64_t>(function.parameters.size()) + 1);
+  const bool by_keyword = random.chance(40);
+  for (const Parameter& parameter : function.parameters) {
+    std::string actual;
+    if (parameter.by_value) {
+      actual = random.chance(60) ? body.scalar().text : "0.75";
+    } else {
+      const auto fits = [&](const Value& value) {
+        return alike(value.shape, parameter.shape) && value.bound <= parameter.bound;
+      };
+      const auto found = body.any_that(fits);
+      actual = found ? found->text : body.parameter(parameter.shape).text;
+    }
+    if (by_keyword && static_cast<int64_t>(positional.size()) >= most_positional) {
+      named.push_back(concat(parameter.name, "=", actual));
+    } else {
+      positional.push_back(actual);
+    }
+  }
+  random.shuffle(named);
+  positional.insert(positional.end(), named.begin(), named.end());
+  body.spend(function.operators);
+  const std::string call = concat(function.name, "(", join(positional, ", "), ")");
+  if (function.results.size() == 1) {
+    const Value& result = function.results[0];
+    body.finish(tame(body, {call, Binding::atom, result.shape, result.bound, false}));
+    return;
+  }
+  std::vector<std::string> targets;
+  for (size_t i = 0; i < function.results.size(); ++i) targets.push_back(body.new_name());
+  body.statement(concat(join(targets, ", "), " = ", call));
+  for (size_t i = 0; i < targets.size(); ++i) {
+    body.add({targets[i], Binding::atom, function.results[i].shape, function.results[i].bound, false});
+  }
+}
+
+// Something made of x, within the budget, or nothing when what was drawn does not fit.
+std::optional<Value> made_of(Body& body, const Value& x, int64_t draw) {
+  const int left = body.left();
+  const bool has_axes = !x.shape.empty();
+  if (draw < 16)
+    return left >= kAttentionOperators && x.shape.size() >= 2 ? std::optional(attention(body, x)) : std::nullopt;
+  if (draw < 26) return left >= kFeedForwardOperators && has_axes ? std::optional(feed_forward(body, x)) : std::nullopt;
+  if (draw < 32) return left >= kSwigluOperators && has_axes ? std::optional(swiglu(body, x)) : std::nullopt;
+  if (draw < 40) return has_axes ? std::optional(normalized_somewhere(body, x)) : std::nullopt;
+  if (draw < 48) return has_axes ? std::optional(projected(body, x)) : std::nullopt;
+  if (draw < 58) return left >= 4 ? std::optional(contracted(body, x)) : std::nullopt;
+  if (draw < 62) return left >= 4 ? std::optional(rearranged(body, x)) : std::nullopt;
+  if (draw < 68) return biased(body, x);
+  if (draw < 78) return left >= 4 ? std::optional(combine(body, x, partner(body, x))) : std::nullopt;
+  if (draw < 84) return left >= 4 ? std::optional(unary(body, x)) : std::nullopt;
+  if (draw < 87) return activation(body, x);
+  if (draw < 90) return left >= 2 ? std::optional(scaled(body, x)) : std::nullopt;
+  if (draw < 94) return left >= 2 ? std::optional(reduced(body, x)) : std::nullopt;
+  if (draw < 96) return has_axes ? std::optional(softmax_somewhere(body, x)) : std::nullopt;
+  if (draw < 98) return dropped(body, x);
+  return left >= 2 ? std::optional(selected(body, x)) : std::nullopt;
+}
+
+// Writes statements until the budget is spent.
+void fill(Body& body) {
+  Random& random = body.random;
+  while (body.left() > 0) {
+    if (body.left() >= 4 && random.chance(6)) {
+      const Module& module = body.module;
+      if (module.functions.empty() || random.chance(50)) define_helper(body);
+      const Function function = random.pick(module.functions);
+      if (function.operators <= body.left()) call_function(body, function);
+      continue;
+    }
+    const Value x = body.any();
+    if (const auto value = made_of(body, x, random.below(100))) body.finish(tame(body, *value));
+  }
+}
+
+std::string imports(const std::string& text, const std::string& dtype) {
+  std::vector<std::string> names = {dtype.substr(0, dtype.find('.'))};
+  for (const char* name :
+       {"causal_mask", "dropout", "gelu", "gelu_tanh", "layernorm", "relu", "rmsnorm", "silu", "softmax"}) {
+    if (text.find(concat(name, "(")) != std::string::npos) names.push_back(name);
+  }
+  return concat("import numpy as np\nfrom millrace.numpy import ", join(names, ", "), "\n\n");
+}
+
+}  // namespace
+
+std::string random_program(uint64_t seed) {
+  Random random(seed);
+  random.next();
+  Module module;
+  module.dtype = random.chance(90) ? "float64" : "dace.float64";
+  const std::string sizes = draw_sizes(random, module);
+  const int budget = 1 + static_cast<int>(random.below(38));
+  Body body(random, module, BodyKind::program, budget);
+  fill(body);
+  const std::string results = texts(choose_results(body));
+  const std::string decorator = module.dtype == "float64" ? "" : "@dace.program\n";
+  const std::string text = concat(module.text, "\n\n", decorator, body.text("program", results));
+  return imports(text, module.dtype) + sizes + text;
+}
+
+}  // namespace millrace::random_programs

@@ -1,0 +1,28 @@
+// Everything that running a random program takes, drawn from a seed: the same on every platform.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ir/graph.h"
+#include "reference/interpreter.h"
+
+namespace millrace::random_programs {
+
+// The coarsest and finest step by which arguments move along the direction. Moving by a power of two is exact: see
+// inputs.cpp.
+inline constexpr int kFinestStep = 23;
+
+struct Inputs {
+  std::vector<std::vector<double>> arguments;         // one an argument of the graph
+  std::vector<std::vector<double>> direction;         // one an argument; zeros for a by-value scalar
+  std::vector<std::vector<double>> result_gradients;  // one a result
+  RandomState random;                                 // of the dropouts
+};
+
+Inputs draw_inputs(const Graph& graph, uint64_t seed);
+
+// The arguments, moved by `step` along the direction, as the interpreter takes them.
+Values<double> values_at(const Graph& graph, const Inputs& inputs, double step);
+
+}  // namespace millrace::random_programs

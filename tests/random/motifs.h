@@ -1,0 +1,23 @@
+// What transformers are made of, so that random programs are mostly made of it too.
+#pragma once
+
+#include "random/body.h"
+
+namespace millrace::random_programs {
+
+// Queries, keys and values projected, scaled, masked or not, softmax, dropout, and back: the paper's Fig. 1a with its
+// parts optional and its axes in any order. Takes a value of at least two axes.
+Value attention(Body& body, const Value& x);
+
+// Two projections with an activation, dropout and biases in between.
+Value feed_forward(Body& body, const Value& x);
+
+// silu(x · gate) * (x · up), projected back.
+Value swiglu(Body& body, const Value& x);
+
+// The most operators that each may take.
+inline constexpr int kAttentionOperators = 16;
+inline constexpr int kFeedForwardOperators = 9;
+inline constexpr int kSwigluOperators = 6;
+
+}  // namespace millrace::random_programs

@@ -1,0 +1,23 @@
+// Random reductions and normalizations: np.sum and its kin, softmax, layernorm, rmsnorm; and dropout.
+#pragma once
+
+#include <cstddef>
+
+#include "random/body.h"
+
+namespace millrace::random_programs {
+
+// np.sum, mean, max or min over some axes or all, with and without keepdims.
+Value reduced(Body& body, const Value& value);
+
+// Softmax along an axis.
+Value softmax_along(Body& body, const Value& value, size_t axis);
+Value softmax_somewhere(Body& body, const Value& value);
+
+// layernorm or rmsnorm along an axis, with new parameters.
+Value normalized_along(Body& body, const Value& value, size_t axis);
+Value normalized_somewhere(Body& body, const Value& value);
+
+Value dropped(Body& body, const Value& value);
+
+}  // namespace millrace::random_programs

@@ -1,0 +1,50 @@
+// An expression of a random program and what is known of it: enough to combine it with others validly and tamely.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace millrace::random_programs {
+
+struct Axis {
+  std::string size;  // the module-level size; "" is an axis of extent one that None or keepdims made
+  int64_t extent = 1;
+};
+
+using Shape = std::vector<Axis>;
+
+// How tightly an expression binds, as in Python's grammar: what must be put in parentheses follows from it.
+enum class Binding { atom, power, sign, product, sum };
+
+struct Value {
+  std::string text;
+  Binding binding = Binding::atom;
+  Shape shape;
+  double bound = 1;    // few elements are larger in magnitude; none of an exact value is
+  bool exact = false;  // an argument's elements, only moved: comparing two of these cannot depend on rounding
+};
+
+// What keeps 5,000 programs quick to interpret.
+inline constexpr int64_t kMostElements = 400;
+inline constexpr int64_t kMostPoints = 5000;
+
+// What has more axes is read no more: with ones among the extents they would grow without end.
+inline constexpr size_t kMostAxes = 5;
+
+int64_t elements(const Shape& shape);
+
+// NumPy's broadcast of the two, unless they do not fit or are too large together.
+std::optional<Shape> broadcast(const Shape& a, const Shape& b);
+
+// The two have the same extents.
+bool alike(const Shape& a, const Shape& b);
+
+// The text, in parentheses if it binds more loosely than `loosest`.
+std::string operand(const Value& value, Binding loosest);
+
+// A double as Python and Millrace read it back.
+std::string number_text(double value);
+
+}  // namespace millrace::random_programs

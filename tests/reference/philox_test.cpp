@@ -1,0 +1,74 @@
+#include "reference/philox.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace millrace {
+namespace {
+
+using Words = std::array<uint32_t, 4>;
+
+// From the known answers that come with Random123.
+TEST(Philox, GivesTheKnownAnswers) {
+  EXPECT_EQ(philox4x32({0, 0, 0, 0}, {0, 0}), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox4x32({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}),
+            (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
+            (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(Dropout, ComparesTheElementsWordWithTheThreshold) {
+  // Elements 0 to 3 of seed, stream and step zero have the words of the first known answer: as fractions of 2^32
+  // 0.399, 0.881, 0.736, 0.605.
+  const auto keeps = [](uint64_t element, double probability) { return dropout_keeps(0, 0, 0, element, probability); };
+  EXPECT_TRUE(keeps(0, 0.39));
+  EXPECT_FALSE(keeps(0, 0.40));
+  EXPECT_TRUE(keeps(1, 0.88));
+  EXPECT_FALSE(keeps(1, 0.89));
+  EXPECT_TRUE(keeps(2, 0.73));
+  EXPECT_FALSE(keeps(2, 0.74));
+  EXPECT_TRUE(keeps(3, 0.60));
+  EXPECT_FALSE(keeps(3, 0.61));
+}
+
+TEST(Dropout, PutsSeedElementStreamAndStepWhereTheDefinitionSays) {
+  const uint64_t seed = 0x0123456789abcdef;
+  const uint64_t element = 0x5'0000'0007;  // e/4 = 0x1'4000'0001, e%4 = 3
+  const uint32_t word = philox4x32({0x40000001, 1, 7, 9}, {0x89abcdef, 0x01234567})[3];
+  const double fraction = word * 0x1p-32;
+  EXPECT_TRUE(dropout_keeps(seed, 9, 7, element, fraction));
+  EXPECT_FALSE(dropout_keeps(seed, 9, 7, element, fraction + 0x1p-32));
+}
+
+TEST(Dropout, KeepsAboutTheRightShare) {
+  int kept = 0;
+  for (uint64_t e = 0; e < 100000; ++e) kept += dropout_keeps(42, 1, 2, e, 0.3) ? 1 : 0;
+  EXPECT_NEAR(kept, 70000, 600);  // four standard deviations
+  for (uint64_t e = 0; e < 1000; ++e) EXPECT_TRUE(dropout_keeps(42, 1, 2, e, 0));
+}
+
+TEST(UniformDraw, UsesTwoWordsAnElement) {
+  const Words words = philox4x32({1, 0, 5, 0x6d696c6c}, {11, 0});
+  const auto draw = [](uint32_t high, uint32_t low) { return std::ldexp(high * 0x1p21 + (low >> 11), -52) - 1; };
+  EXPECT_EQ(uniform_draw(11, 5, 2), draw(words[0], words[1]));
+  EXPECT_EQ(uniform_draw(11, 5, 3), draw(words[2], words[3]));
+}
+
+TEST(UniformDraw, IsUniformFromMinusOneToOne) {
+  double sum = 0;
+  double squares = 0;
+  const int count = 100000;
+  for (uint64_t e = 0; e < count; ++e) {
+    const double x = uniform_draw(1, 0, e);
+    ASSERT_GE(x, -1);
+    ASSERT_LT(x, 1);
+    sum += x;
+    squares += x * x;
+  }
+  EXPECT_NEAR(sum / count, 0, 0.01);
+  EXPECT_NEAR(squares / count, 1.0 / 3, 0.01);
+}
+
+}  // namespace
+}  // namespace millrace

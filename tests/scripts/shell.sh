@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Parses every shell script; with shellcheck on the machine, has it look at them too.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+scripts=(millrace .ci/run tests/scripts/*.sh)
+for script in "${scripts[@]}"; do bash -n "$script"; done
+if command -v shellcheck >/dev/null; then shellcheck -x "${scripts[@]}"; fi
+echo "${#scripts[@]} scripts parse"

@@ -1,0 +1,148 @@
+// The `millrace` program: options in, text out. Data goes to standard output, messages to standard error.
+#include "millrace/millrace.h"
+
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <iostream>
+#include <string>
+
+namespace {
+
+using millrace::AnalyzeOptions;
+using millrace::Error;
+using millrace::ErrorKind;
+using millrace::Format;
+using millrace::ProgramSource;
+using millrace::Result;
+using millrace::RunOptions;
+using millrace::StageTime;
+
+constexpr int kDone = 0;
+constexpr int kFailed = 1;
+constexpr int kWrongUsage = 2;
+constexpr int kUnavailable = 3;
+constexpr int kNoConfiguration = 4;
+
+int exit_code(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::bad_input: return kWrongUsage;
+    case ErrorKind::unavailable: return kUnavailable;
+    case ErrorKind::no_configuration: return kNoConfiguration;
+    case ErrorKind::failed: break;
+  }
+  return kFailed;
+}
+
+int finish(const Result<std::string>& result) {
+  if (!result) {
+    std::cerr << millrace::to_string(result.error());
+    return exit_code(result.error().kind);
+  }
+  std::cout << *result << std::flush;
+  if (std::cout) return kDone;
+  std::cerr << "error: cannot write to standard output\n";
+  return kFailed;
+}
+
+void add_program_options(CLI::App& command, ProgramSource& program) {
+  command.add_option("PROGRAM", program.path, "a program, such as models/bert_encoder.py")->required();
+  command
+      .add_option("--size", program.sizes, "sizes: a set of the program's SIZES, NAME=INTEGER, or several by commas")
+      ->delimiter(',')
+      ->type_name("SET|NAME=N");
+  command.add_option("--dtype", program.dtype, "store every tensor as float16, bfloat16, float32 or float64")
+      ->type_name("TYPE");
+  command.add_option("--entry", program.entry, "the function to take (default: the last one)")->type_name("NAME");
+}
+
+// One of several flags that choose the output's form.
+void add_format(CLI::Option_group& group, const std::string& flag, const std::string& help, Format format,
+                Format& chosen) {
+  group.add_flag_callback(
+      flag, [format, &chosen] { chosen = format; }, help);
+}
+
+CLI::App* add_analyze(CLI::App& app, AnalyzeOptions& options, bool& timings) {
+  CLI::App* const command =
+      app.add_subcommand("analyze", "flop, words, class and I/O lower bound of every operator, forward and backward");
+  add_program_options(*command, options.program);
+  CLI::Option_group& formats = *command->add_option_group("output");
+  formats.require_option(0, 1);
+  add_format(formats, "--json", "print JSON", Format::json, options.format);
+  add_format(formats, "--dot", "print the graph for Graphviz, words on the edges", Format::dot, options.format);
+  add_format(formats, "--graph", "print the graph as text, with what backward keeps", Format::graph, options.format);
+  command
+      ->add_option("--fast-memory", options.fast_memory_bytes,
+                   "cache for the I/O lower bound (default: 50MiB, an H200's L2)")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::PositiveNumber)
+      ->type_name("BYTES");
+  command->add_flag("--timings", timings, "print each stage's time to standard error");
+  command->footer(
+      "Examples:\n"
+      "  millrace analyze models/bert_encoder.py\n"
+      "  millrace analyze models/bert_encoder.py --size B=96,J=128 --json\n"
+      "  millrace analyze models/mha.py --dot | dot -Tsvg > mha.svg");
+  return command;
+}
+
+CLI::App* add_run(CLI::App& app, RunOptions& options) {
+  CLI::App* const command = app.add_subcommand("run", "run a program's forward and backward once");
+  add_program_options(*command, options.program);
+  command->add_option("--device", options.device, "where to run: reference, the slow and obvious interpreter in double")
+      ->type_name("DEVICE");
+  command->add_option("--in", options.in, "arguments by name, and d_NAME for the results' gradients (default: drawn)")
+      ->type_name("FILE.safetensors");
+  command->add_option("--out", options.out, "where results, and d_NAME for the arguments' gradients, go")
+      ->type_name("FILE.safetensors");
+  command->add_option("--seed", options.seed, "of drawn tensors and of dropout")->type_name("N");
+  command->add_option("--step", options.step, "of dropout: each step draws other masks")->type_name("N");
+  CLI::Option_group& formats = *command->add_option_group("output");
+  add_format(formats, "--json", "print JSON", Format::json, options.format);
+  command->footer(
+      "Examples:\n"
+      "  millrace run models/bert_encoder.py --size tiny\n"
+      "  millrace run models/mha.py --size tiny --in t.safetensors --out r.safetensors");
+  return command;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Millrace makes the data movement of transformer training visible, and then makes it small."};
+  app.set_version_flag("--version", millrace::version());
+  app.require_subcommand(1);
+  AnalyzeOptions analyze;
+  bool timings = false;
+  RunOptions run;
+  CLI::App* const analyze_command = add_analyze(app, analyze, timings);
+  CLI::App* const run_command = add_run(app, run);
+  app.footer(
+      "Start with:\n"
+      "  millrace analyze models/bert_encoder.py\n"
+      "Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 3 device or feature not there,\n"
+      "4 no valid configuration, 130 interrupted.");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kDone : kWrongUsage;
+  }
+  if (analyze_command->parsed()) {
+    std::vector<StageTime> times;
+    if (timings) analyze.timings = &times;
+    const int code = finish(millrace::analyze_program(analyze));
+    for (const StageTime& stage : times) std::cerr << stage.name << ": " << stage.seconds * 1e3 << " ms\n";
+    return code;
+  }
+  if (run_command->parsed()) return finish(millrace::run_program(run));
+  return kWrongUsage;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    std::cerr << "error: " << error.what() << "\n";
+    return kFailed;
+  }
+}

@@ -9,7 +9,6 @@
 namespace {
 
 using millrace::AnalyzeOptions;
-using millrace::Error;
 using millrace::ErrorKind;
 using millrace::Format;
 using millrace::ProgramSource;

@@ -1,7 +1,6 @@
 // Indices that cannot be mixed up: a TensorId is not an OperatorId.
 #pragma once
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 
@@ -16,7 +15,8 @@ struct Id {
 
   bool valid() const { return index >= 0; }
   size_t at() const { return static_cast<size_t>(index); }
-  auto operator<=>(const Id&) const = default;
+  bool operator==(const Id&) const = default;
+  bool operator<(const Id& other) const { return index < other.index; }
 };
 
 }  // namespace millrace

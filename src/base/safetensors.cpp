@@ -133,32 +133,32 @@ uint64_t encode_integer(double value) {
 
 double decode(uint64_t bits, StoredType type) {
   switch (type) {
-    case StoredType::F64: return std::bit_cast<double>(bits);
-    case StoredType::F32: return decode_float(bits, kF32);
-    case StoredType::F16: return decode_float(bits, kF16);
-    case StoredType::BF16: return decode_float(bits, kBF16);
-    case StoredType::I64: return static_cast<double>(static_cast<int64_t>(bits));
-    case StoredType::I32: return static_cast<int32_t>(bits);
-    case StoredType::I16: return static_cast<int16_t>(bits);
-    case StoredType::I8: return static_cast<int8_t>(bits);
-    case StoredType::U8: return static_cast<uint8_t>(bits);
-    case StoredType::BOOL: return bits != 0 ? 1 : 0;
+    case StoredType::f64: return std::bit_cast<double>(bits);
+    case StoredType::f32: return decode_float(bits, kF32);
+    case StoredType::f16: return decode_float(bits, kF16);
+    case StoredType::bf16: return decode_float(bits, kBF16);
+    case StoredType::i64: return static_cast<double>(static_cast<int64_t>(bits));
+    case StoredType::i32: return static_cast<int32_t>(bits);
+    case StoredType::i16: return static_cast<int16_t>(bits);
+    case StoredType::i8: return static_cast<int8_t>(bits);
+    case StoredType::u8: return static_cast<uint8_t>(bits);
+    case StoredType::boolean: return bits != 0 ? 1 : 0;
   }
   return 0;
 }
 
 uint64_t encode(double value, StoredType type) {
   switch (type) {
-    case StoredType::F64: return std::bit_cast<uint64_t>(value);
-    case StoredType::F32: return encode_float(value, kF32);
-    case StoredType::F16: return encode_float(value, kF16);
-    case StoredType::BF16: return encode_float(value, kBF16);
-    case StoredType::I64: return encode_integer<int64_t>(value);
-    case StoredType::I32: return encode_integer<int32_t>(value);
-    case StoredType::I16: return encode_integer<int16_t>(value);
-    case StoredType::I8: return encode_integer<int8_t>(value);
-    case StoredType::U8: return encode_integer<uint8_t>(value);
-    case StoredType::BOOL: return value != 0 ? 1 : 0;
+    case StoredType::f64: return std::bit_cast<uint64_t>(value);
+    case StoredType::f32: return encode_float(value, kF32);
+    case StoredType::f16: return encode_float(value, kF16);
+    case StoredType::bf16: return encode_float(value, kBF16);
+    case StoredType::i64: return encode_integer<int64_t>(value);
+    case StoredType::i32: return encode_integer<int32_t>(value);
+    case StoredType::i16: return encode_integer<int16_t>(value);
+    case StoredType::i8: return encode_integer<int8_t>(value);
+    case StoredType::u8: return encode_integer<uint8_t>(value);
+    case StoredType::boolean: return value != 0 ? 1 : 0;
   }
   return 0;
 }

@@ -16,11 +16,11 @@
 
 namespace millrace {
 
-enum class StoredType { F64, F32, F16, BF16, I64, I32, I16, I8, U8, BOOL };
+enum class StoredType { f64, f32, f16, bf16, i64, i32, i16, i8, u8, boolean };
 
 struct StoredTensor {
   std::string name;
-  StoredType type = StoredType::F32;
+  StoredType type = StoredType::f32;
   std::vector<int64_t> shape;
   // Row-major. Exact for every type but I64, which is rounded beyond 2^53; a BOOL is 0 or 1.
   std::vector<double> values;

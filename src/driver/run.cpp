@@ -184,7 +184,7 @@ Result<std::string> run_program(const RunOptions& options) {
 
   std::vector<StoredTensor> made;
   const auto keep = [&](const std::string& name, TensorId tensor) {
-    made.push_back({name, StoredType::F64, shape_of(training->graph, tensor), std::move(values[tensor.at()])});
+    made.push_back({name, StoredType::f64, shape_of(training->graph, tensor), std::move(values[tensor.at()])});
   };
   for (const Output& result : training->graph.results) keep(result.name, result.tensor);
   for (size_t k = 0; k < training->graph.arguments.size(); ++k) {

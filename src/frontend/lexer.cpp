@@ -73,7 +73,6 @@ class Lexer {
     if (width != indents_.back()) {
       diagnostics_.complain({at_}, "this line's indentation matches no line above it",
                             "indent it as the statements around it");
-      indents_.back() = width;
     }
   }
 

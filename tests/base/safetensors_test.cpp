@@ -60,7 +60,7 @@ TEST(Safetensors, ReadsAFileMadeByHand) {
   ASSERT_TRUE(parsed) << to_string(parsed.error());
   ASSERT_EQ(parsed->size(), 2U);
   EXPECT_EQ(parsed->at(0).name, "half");
-  EXPECT_EQ(parsed->at(0).type, StoredType::F16);
+  EXPECT_EQ(parsed->at(0).type, StoredType::f16);
   EXPECT_EQ(parsed->at(0).shape, std::vector<int64_t>{2});
   EXPECT_EQ(parsed->at(0).values, (std::vector<double>{-2.0, std::ldexp(1.0, -24)}));
   EXPECT_TRUE(parsed->at(1).shape.empty());
@@ -70,18 +70,18 @@ TEST(Safetensors, ReadsAFileMadeByHand) {
 TEST(Safetensors, EveryTypeMakesTheRoundTripInOneFile) {
   // The odd number of single bytes first: the serializer must order the data so that all are aligned.
   const Tensors tensors = {
-      {"u8", StoredType::U8, {3}, {0, 1, 255}},
-      {"i8", StoredType::I8, {1, 3}, {-128, 0, 127}},
-      {"bool", StoredType::BOOL, {2}, {0, 1}},
-      {"i16", StoredType::I16, {2}, {-32768, 32767}},
-      {"i32", StoredType::I32, {2}, {-2147483648.0, 2147483647.0}},
-      {"i64", StoredType::I64, {3}, {-std::ldexp(1.0, 63), -1, std::ldexp(1.0, 53)}},
-      {"f64", StoredType::F64, {2, 2}, {0.1, -0.0, 5e-324, -kInfinity}},
-      {"f32", StoredType::F32, {4}, {0.5, std::ldexp(1.0, -149), kInfinity, std::numeric_limits<float>::max()}},
-      {"f16", StoredType::F16, {3}, {65504, -std::ldexp(1.0, -24), -kInfinity}},
-      {"bf16", StoredType::BF16, {3}, {1.0078125, std::ldexp(1.0, -133), kInfinity}},
-      {"scalar \"\n\xC3\xA9", StoredType::F32, {}, {3}},
-      {"empty", StoredType::F64, {0, int64_t{1} << 62, int64_t{1} << 62}, {}},
+      {"u8", StoredType::u8, {3}, {0, 1, 255}},
+      {"i8", StoredType::i8, {1, 3}, {-128, 0, 127}},
+      {"bool", StoredType::boolean, {2}, {0, 1}},
+      {"i16", StoredType::i16, {2}, {-32768, 32767}},
+      {"i32", StoredType::i32, {2}, {-2147483648.0, 2147483647.0}},
+      {"i64", StoredType::i64, {3}, {-std::ldexp(1.0, 63), -1, std::ldexp(1.0, 53)}},
+      {"f64", StoredType::f64, {2, 2}, {0.1, -0.0, 5e-324, -kInfinity}},
+      {"f32", StoredType::f32, {4}, {0.5, std::ldexp(1.0, -149), kInfinity, std::numeric_limits<float>::max()}},
+      {"f16", StoredType::f16, {3}, {65504, -std::ldexp(1.0, -24), -kInfinity}},
+      {"bf16", StoredType::bf16, {3}, {1.0078125, std::ldexp(1.0, -133), kInfinity}},
+      {"scalar \"\n\xC3\xA9", StoredType::f32, {}, {3}},
+      {"empty", StoredType::f64, {0, int64_t{1} << 62, int64_t{1} << 62}, {}},
   };
   const std::string bytes = serialize_safetensors(tensors);
   EXPECT_EQ(static_cast<unsigned char>(bytes[0]) % 8, 0) << "the data begin at a multiple of 8";
@@ -105,17 +105,17 @@ TEST(Safetensors, NoTensorsIsAFile) {
 
 TEST(Safetensors, RoundsToNearestWithTiesToEven) {
   const double half_ulp = std::ldexp(1.0, -11);  // of float16 at 1
-  EXPECT_EQ(stored(StoredType::F16, {1 + half_ulp, 1 + 3 * half_ulp, std::nextafter(1 + half_ulp, 2), 65519, 65520}),
+  EXPECT_EQ(stored(StoredType::f16, {1 + half_ulp, 1 + 3 * half_ulp, std::nextafter(1 + half_ulp, 2), 65519, 65520}),
             (std::vector<double>{1, 1 + 4 * half_ulp, 1 + 2 * half_ulp, 65504, kInfinity}));
   const double tiny = std::ldexp(1.0, -24);  // float16's smallest subnormal
-  EXPECT_EQ(stored(StoredType::F16, {tiny / 2, std::nextafter(tiny / 2, 1), 1.5 * tiny, 2.5 * tiny, 1023.5 * tiny}),
+  EXPECT_EQ(stored(StoredType::f16, {tiny / 2, std::nextafter(tiny / 2, 1), 1.5 * tiny, 2.5 * tiny, 1023.5 * tiny}),
             (std::vector<double>{0, tiny, 2 * tiny, 2 * tiny, 1024 * tiny}));
-  EXPECT_EQ(stored(StoredType::BF16, {1 + std::ldexp(1.0, -8), 1 + std::ldexp(3.0, -8), 3.4e38, 1e308}),
+  EXPECT_EQ(stored(StoredType::bf16, {1 + std::ldexp(1.0, -8), 1 + std::ldexp(3.0, -8), 3.4e38, 1e308}),
             (std::vector<double>{1, 1 + std::ldexp(1.0, -6), kInfinity, kInfinity}));
   // Rounded once: by way of float32 this would be a tie, and go down.
-  EXPECT_EQ(stored(StoredType::BF16, {1 + std::ldexp(1.0, -8) + std::ldexp(1.0, -40)}),
+  EXPECT_EQ(stored(StoredType::bf16, {1 + std::ldexp(1.0, -8) + std::ldexp(1.0, -40)}),
             std::vector<double>{1 + std::ldexp(1.0, -7)});
-  EXPECT_TRUE(std::signbit(stored(StoredType::F16, {-1e-300})[0]));
+  EXPECT_TRUE(std::signbit(stored(StoredType::f16, {-1e-300})[0]));
 }
 
 TEST(Safetensors, Float32RoundsAsTheMachineDoes) {
@@ -129,17 +129,17 @@ TEST(Safetensors, Float32RoundsAsTheMachineDoes) {
     values.push_back(std::ldexp(fraction, exponent - 53));
   }
   values.insert(values.end(), {0x1p-149, 0x1p-150, 0x1.8p-149, 0x1.fffffep127, 0x1.ffffffp127, -0.0, 5e-324});
-  const std::vector<double> rounded = stored(StoredType::F32, values);
+  const std::vector<double> rounded = stored(StoredType::f32, values);
   for (size_t k = 0; k < values.size(); ++k)
     ASSERT_EQ(rounded[k], static_cast<double>(static_cast<float>(values[k]))) << values[k];
 }
 
 TEST(Safetensors, EveryHalfPatternSurvives) {
-  for (const StoredType type : {StoredType::F16, StoredType::BF16}) {
+  for (const StoredType type : {StoredType::f16, StoredType::bf16}) {
     std::string data;
     for (int bits = 0; bits < 65536; ++bits)
       data.append({static_cast<char>(bits & 0xFF), static_cast<char>(bits >> 8)});
-    const std::string name = type == StoredType::F16 ? "F16" : "BF16";
+    const std::string name = type == StoredType::f16 ? "F16" : "BF16";
     const Result<Tensors> parsed =
         parse_safetensors(file_of("{" + tensor("t", name, "[65536]", "[0,131072]") + "}", data));
     ASSERT_TRUE(parsed) << to_string(parsed.error());
@@ -151,14 +151,14 @@ TEST(Safetensors, EveryHalfPatternSurvives) {
 TEST(Safetensors, NaNStaysNaN) {
   // A payload in the low bits only must not become an infinity.
   const double low = std::bit_cast<double>(uint64_t{0x7FF0000000000001});
-  for (const StoredType type : {StoredType::F64, StoredType::F32, StoredType::F16, StoredType::BF16})
+  for (const StoredType type : {StoredType::f64, StoredType::f32, StoredType::f16, StoredType::bf16})
     for (const double value : stored(type, {kNaN, -kNaN, low})) EXPECT_TRUE(std::isnan(value));
 }
 
 TEST(Safetensors, IntegersSaturate) {
-  EXPECT_EQ(stored(StoredType::U8, {-1, 256, 2.5, 3.5, kNaN}), (std::vector<double>{0, 255, 2, 4, 0}));
-  EXPECT_EQ(stored(StoredType::I64, {1e300, -1e300}), (std::vector<double>{0x1p63, -0x1p63}));
-  EXPECT_EQ(stored(StoredType::BOOL, {0, -3, kNaN}), (std::vector<double>{0, 1, 1}));
+  EXPECT_EQ(stored(StoredType::u8, {-1, 256, 2.5, 3.5, kNaN}), (std::vector<double>{0, 255, 2, 4, 0}));
+  EXPECT_EQ(stored(StoredType::i64, {1e300, -1e300}), (std::vector<double>{0x1p63, -0x1p63}));
+  EXPECT_EQ(stored(StoredType::boolean, {0, -3, kNaN}), (std::vector<double>{0, 1, 1}));
 }
 
 TEST(Safetensors, RefusesBrokenLengths) {
@@ -271,9 +271,9 @@ TEST(Safetensors, HostileFilesAreAnsweredSoon) {
 }
 
 TEST(Safetensors, TruncatedAnywhereIsRefused) {
-  const std::string bytes = serialize_safetensors({{"a", StoredType::F32, {2, 2}, {1, 2, 3, 4}},
-                                                   {"b", StoredType::U8, {3}, {5, 6, 7}},
-                                                   {"c", StoredType::F16, {0}, {}}});
+  const std::string bytes = serialize_safetensors({{"a", StoredType::f32, {2, 2}, {1, 2, 3, 4}},
+                                                   {"b", StoredType::u8, {3}, {5, 6, 7}},
+                                                   {"c", StoredType::f16, {0}, {}}});
   ASSERT_EQ(refusal(bytes), "accepted");
   // A copy of the exact length, so that the sanitizer sees a read beyond it.
   for (size_t size = 0; size < bytes.size(); ++size)
@@ -283,7 +283,7 @@ TEST(Safetensors, TruncatedAnywhereIsRefused) {
 
 TEST(Safetensors, FlippedBitsNeverCrash) {
   const std::string bytes =
-      serialize_safetensors({{"a", StoredType::F32, {2}, {1, 2}}, {"b", StoredType::BOOL, {3}, {0, 1, 1}}});
+      serialize_safetensors({{"a", StoredType::f32, {2}, {1, 2}}, {"b", StoredType::boolean, {3}, {0, 1, 1}}});
   for (size_t at = 0; at < bytes.size(); ++at)
     for (int bit = 0; bit < 8; ++bit) {
       std::string flipped = bytes;
@@ -295,7 +295,7 @@ TEST(Safetensors, FlippedBitsNeverCrash) {
 
 TEST(Safetensors, ReadingAFileNamesItInComplaints) {
   const std::string path = testing::TempDir() + "millrace_safetensors_test.safetensors";
-  ASSERT_TRUE(write_file(path, serialize_safetensors({{"a", StoredType::F64, {1}, {7}}})));
+  ASSERT_TRUE(write_file(path, serialize_safetensors({{"a", StoredType::f64, {1}, {7}}})));
   const Result<Tensors> good = read_safetensors(path);
   ASSERT_TRUE(good) << to_string(good.error());
   EXPECT_EQ(good->at(0).values, std::vector<double>{7});

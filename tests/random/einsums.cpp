@@ -4,8 +4,10 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "base/text.h"
+#include "random/elementwise.h"
 
 namespace millrace::random_programs {
 namespace {
@@ -56,13 +58,19 @@ std::string subscripts(const std::vector<int>& labels, const std::map<int, char>
   return text;
 }
 
-// How many operators it may take, at most: one a pair, and one for each operand that needs its diagonal first.
-int operators_of(const std::vector<Term>& terms) {
-  int operators = std::max(1, static_cast<int>(terms.size()) - 1);
+// How many operators it takes, at most: one a pair, one for each operand that is summed or reads its diagonal first.
+int operators_of(const std::vector<Term>& terms, const std::vector<int>& output) {
+  std::map<int, int> terms_with;
   for (const Term& term : terms) {
-    std::vector<int> sorted = term.labels;
-    std::sort(sorted.begin(), sorted.end());
-    if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) ++operators;
+    for (const int label : std::set<int>(term.labels.begin(), term.labels.end())) ++terms_with[label];
+  }
+  int operators = static_cast<int>(terms.size() < 3 ? 1 : terms.size());  // of several the output may need a transpose
+  for (const Term& term : terms) {
+    const std::set<int> labels(term.labels.begin(), term.labels.end());
+    const bool summed = std::any_of(labels.begin(), labels.end(), [&](int label) {
+      return terms_with[label] == 1 && std::find(output.begin(), output.end(), label) == output.end();
+    });
+    if (summed || labels.size() < term.labels.size()) ++operators;
   }
   return operators;
 }
@@ -89,7 +97,7 @@ Value einsum(Body& body, const std::vector<Term>& terms, const std::vector<int>&
   std::map<int, char> letters;
   for (const auto& [label, axis] : axes) letters[label] = alphabet[letters.size()];
 
-  body.spend(operators_of(terms));
+  body.spend(operators_of(terms, output));
   Value result{"", Binding::atom, {}, 1, false};
   for (const int label : output) {
     if (label == kEllipsis) {
@@ -177,12 +185,14 @@ Value projected(Body& body, const Value& x) {
 
 Value contracted(Body& body, const Value& first) {
   Random& random = body.random;
-  const int64_t count = random.pick(std::vector<int64_t>{1, 1, 2, 2, 2, 3, 3, 4});
+  int64_t count = random.pick(std::vector<int64_t>{1, 1, 2, 2, 2, 3, 3, 4});
+  if (body.left() < 8) count = std::min<int64_t>(count, 2);
   const bool with_ellipsis = random.chance(30);
   std::vector<Term> terms;
   int next = 0;
   for (int64_t i = 0; i < count; ++i) {
-    const Value value = i == 0 ? first : body.any();
+    Value value = i == 0 ? first : body.any();
+    if (random.chance(12) && !value.shape.empty()) value = expanded(body, value);
     const std::map<int, Axis> known = axes_of(terms);
     Term term{value, {}};
     const size_t rank = value.shape.size();

@@ -74,7 +74,10 @@ Value unary(Body& body, const Value& value) {
     case 1: return call("np.abs", value, b);
     case 2: return call("np.square", value, b * b);
     case 3:
-    case 4: return call("np.exp", value.exact ? value : call("np.tanh", value, 1), std::exp(1));
+    case 4: {
+      body.spend(1);
+      return call("np.exp", value.exact ? value : call("np.tanh", value, 1), std::exp(1));
+    }
     case 5: return call("np.log", positive(body, value), std::max(1.0, std::log(most)));
     case 6: return call("np.sqrt", positive(body, value), std::sqrt(most));
     case 7: return raised(value, "2", b * b);
@@ -165,6 +168,16 @@ Value indexed(Body& body, const Value& value, const std::vector<size_t>& positio
   }
   const std::string text = concat(operand(value, Binding::atom), "[", join(items, random.chance(80) ? ", " : ","), "]");
   return {text, Binding::atom, shape, value.bound, value.exact};
+}
+
+Value expanded(Body& body, const Value& value) {
+  const size_t rank = value.shape.size() + 1;
+  const auto none = static_cast<size_t>(body.random.below(static_cast<int64_t>(rank)));
+  std::vector<size_t> positions;
+  for (size_t i = 0; i < rank; ++i) {
+    if (i != none) positions.push_back(i);
+  }
+  return indexed(body, value, positions, rank);
 }
 
 Value biased(Body& body, const Value& value) {

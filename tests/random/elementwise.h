@@ -31,6 +31,9 @@ Value biased(Body& body, const Value& value);
 // `value` indexed so that its axes come to stand at `positions` (ascending) of `rank` axes.
 Value indexed(Body& body, const Value& value, const std::vector<size_t>& positions, size_t rank);
 
+// `value` with one None more, somewhere.
+Value expanded(Body& body, const Value& value);
+
 // np.where with a comparison that rounding cannot decide.
 Value selected(Body& body, const Value& value);
 

@@ -54,7 +54,7 @@ std::vector<Value> choose_results(Body& body) {
     const auto same = [&](const Value& result) { return result.text == other.text; };
     if (std::none_of(results.begin(), results.end(), same)) results.push_back(other);
   }
-  if (body.left() > 3 && random.chance(20)) results.back() = unary(body, results.back());
+  if (random.chance(10)) results.back() = activation(body, results.back());
   return results;
 }
 
@@ -131,7 +131,7 @@ std::optional<Value> made_of(Body& body, const Value& x, int64_t draw) {
     return left >= kAttentionOperators && x.shape.size() >= 2 ? std::optional(attention(body, x)) : std::nullopt;
   if (draw < 26) return left >= kFeedForwardOperators && has_axes ? std::optional(feed_forward(body, x)) : std::nullopt;
   if (draw < 32) return left >= kSwigluOperators && has_axes ? std::optional(swiglu(body, x)) : std::nullopt;
-  if (draw < 40) return has_axes ? std::optional(normalized_somewhere(body, x)) : std::nullopt;
+  if (draw < 40) return has_axes ? std::optional(normalized(body, x)) : std::nullopt;
   if (draw < 48) return has_axes ? std::optional(projected(body, x)) : std::nullopt;
   if (draw < 58) return left >= 4 ? std::optional(contracted(body, x)) : std::nullopt;
   if (draw < 62) return left >= 4 ? std::optional(rearranged(body, x)) : std::nullopt;
@@ -157,7 +157,8 @@ void fill(Body& body) {
       if (function.operators <= body.left()) call_function(body, function);
       continue;
     }
-    const Value x = body.any();
+    Value x = body.any();
+    if (random.chance(6) && !x.shape.empty() && x.shape.size() < kMostAxes) x = expanded(body, x);
     if (const auto value = made_of(body, x, random.below(100))) body.finish(tame(body, *value));
   }
 }
@@ -179,7 +180,8 @@ std::string random_program(uint64_t seed) {
   Module module;
   module.dtype = random.chance(90) ? "float64" : "dace.float64";
   const std::string sizes = draw_sizes(random, module);
-  const int budget = 1 + static_cast<int>(random.below(38));
+  // What is spent may be a few operators off the budget: the largest is more frequent, for the range to be 1 to 40.
+  const int budget = std::min(1 + static_cast<int>(random.below(45)), 38);
   Body body(random, module, BodyKind::program, budget);
   fill(body);
   const std::string results = texts(choose_results(body));

@@ -9,8 +9,7 @@
 
 namespace millrace::random_programs {
 
-// The coarsest and finest step by which arguments move along the direction. Moving by a power of two is exact: see
-// inputs.cpp.
+// Arguments may be moved along the direction by 2^-kFinestStep and larger powers of two without any rounding.
 inline constexpr int kFinestStep = 23;
 
 struct Inputs {

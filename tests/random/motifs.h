@@ -16,7 +16,7 @@ Value feed_forward(Body& body, const Value& x);
 Value swiglu(Body& body, const Value& x);
 
 // The most operators that each may take.
-inline constexpr int kAttentionOperators = 16;
+inline constexpr int kAttentionOperators = 18;
 inline constexpr int kFeedForwardOperators = 9;
 inline constexpr int kSwigluOperators = 6;
 

@@ -89,8 +89,9 @@ Value softmax_along(Body& body, const Value& value, size_t axis) {
 
 Value softmax_somewhere(Body& body, const Value& value) { return softmax_along(body, value, some_axis(body, value)); }
 
-Value normalized_along(Body& body, const Value& value, size_t axis) {
+Value normalized(Body& body, const Value& value) {
   Random& random = body.random;
+  const size_t axis = some_axis(body, value);
   body.spend(1);
   const Shape shape = {value.shape[axis]};
   const bool by_mean = random.chance(50);
@@ -101,10 +102,6 @@ Value normalized_along(Body& body, const Value& value, size_t axis) {
   const double bound = std::sqrt(static_cast<double>(value.shape[axis].extent)) + 1;
   return {concat(by_mean ? "layernorm(" : "rmsnorm(", value.text, ", ", weight.text, bias, argument, eps, ")"),
           Binding::atom, value.shape, bound, false};
-}
-
-Value normalized_somewhere(Body& body, const Value& value) {
-  return normalized_along(body, value, some_axis(body, value));
 }
 
 Value dropped(Body& body, const Value& value) {

@@ -10,13 +10,12 @@ namespace millrace::random_programs {
 // np.sum, mean, max or min over some axes or all, with and without keepdims.
 Value reduced(Body& body, const Value& value);
 
-// Softmax along an axis.
+// Softmax along an axis, or along some axis.
 Value softmax_along(Body& body, const Value& value, size_t axis);
 Value softmax_somewhere(Body& body, const Value& value);
 
-// layernorm or rmsnorm along an axis, with new parameters.
-Value normalized_along(Body& body, const Value& value, size_t axis);
-Value normalized_somewhere(Body& body, const Value& value);
+// layernorm or rmsnorm along some axis, with new parameters.
+Value normalized(Body& body, const Value& value);
 
 Value dropped(Body& body, const Value& value);
 

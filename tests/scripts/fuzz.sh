@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 target=$1
 seconds=$2
-binary=build/fuzz/tests/fuzz/${target}_fuzzer
+binary=build/sanitize/tests/fuzz/${target}_fuzzer
 seeds=tests/fuzz/corpus/$target
 corpus=build/fuzz/corpus/$target
 found=build/fuzz/found/$target-

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs clang-tidy over all sources, in parallel. A file that passed is not looked at again until it, a header of ours,
+# Runs clang-tidy over the sources of the product, in parallel. A file that passed is not looked at again until it, a header of ours,
 # the compile flags or the configuration changes.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -14,9 +14,9 @@ if [[ ! -f $build/compile_commands.json ]]; then
 fi
 
 tool=$(judging_tool clang-tidy)
-mapfile -t sources < <(our_files '.*\.cpp' src tools tests)
-mapfile -t shared < <(our_files '.*\.(h|inc)' include src tools tests)
-shared_hash=$(cat .clang-tidy tests/.clang-tidy "$build/compile_commands.json" "${shared[@]}" | sha256sum | cut -c1-16)
+mapfile -t sources < <(our_files '.*\.cpp' src tools)
+mapfile -t shared < <(our_files '.*\.(h|inc)' include src tools)
+shared_hash=$(cat .clang-tidy "$build/compile_commands.json" "${shared[@]}" | sha256sum | cut -c1-16)
 
 # One file: silent when it passes; clang-tidy's count of suppressed warnings is noise.
 check_one() {

@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""How long `millrace analyze` takes for a BERT of N layers, and whether that grows linearly with N.
+
+The N-layer program is made from models/bert_encoder.py: its function once, without annotations, and a
+last function `bert` that calls it N times, every layer with parameters of its own.
+"""
+
+import argparse
+import ast
+import datetime
+import hashlib
+import json
+import math
+import os
+import platform
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MODEL = ROOT / "models/bert_encoder.py"
+LAYERS = (1, 2, 4, 8, 16, 24, 48, 96)
+FORMATS = {"json": ["--json", "--timings"], "text": []}
+REPEATS = 7
+GOAL_LAYERS, GOAL_MS = 24, 250.0
+FIT_FIRST, FIT_LAST = 24, 96  # growth is judged between these: process start no longer weighs there
+LINEAR_TOLERANCE = 1.10  # what noise and longer names may add to time per layer over that range
+
+
+def layered_program(model: str, layers: int) -> str:
+    """The model's text as a program of `layers` layers; its first parameter runs through them all."""
+    function = [node for node in ast.parse(model).body if isinstance(node, ast.FunctionDef)][-1]
+    lines = model.splitlines()
+    first = min([function.lineno, *(node.lineno for node in function.decorator_list)])
+    body = lines[function.body[0].lineno - 1 : function.end_lineno]
+    stream, *weights = function.args.args
+    typed = [f"    x0: {ast.unparse(stream.annotation)},"]
+    calls = []
+    for k in range(layers):
+        typed += [f"    {w.arg}_{k}: {ast.unparse(w.annotation)}," for w in weights]
+        given = ", ".join([f"x{k}", *(f"{w.arg}_{k}" for w in weights)])
+        calls.append(f"    x{k + 1} = {function.name}({given})")
+    generic = f"def {function.name}({', '.join(a.arg for a in function.args.args)}):"
+    bert = ["def bert(", *typed, "):", *calls, f"    return x{layers}"]
+    return "\n".join([*lines[: first - 1], generic, *body, "", "", *bert, ""])
+
+
+def totals(binary: Path, program: Path) -> tuple[int, int]:
+    """Operators and flop of the program."""
+    command = [binary, "analyze", program, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"analyze_layers: {program.name}: analyze failed\n{done.stderr}")
+    operators = json.loads(done.stdout)["operators"]
+    return len(operators), sum(operator["flop"] for operator in operators)
+
+
+def measure(binary: Path, program: Path, options: list[str]) -> dict:
+    """Wall times of whole processes in ms, and the medians of the stages that --timings prints."""
+    walls, stages = [], {}
+    for repeat in range(REPEATS + 1):
+        start = time.perf_counter()
+        done = subprocess.run(
+            [binary, "analyze", program, *options],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=True,
+        )
+        wall = 1e3 * (time.perf_counter() - start)
+        if repeat == 0:  # warms the caches
+            continue
+        walls.append(wall)
+        for name, ms in re.findall(r"^(\w+): ([\d.e+-]+) ms$", done.stderr, re.M):
+            stages.setdefault(name, []).append(float(ms))
+    medians = {name: statistics.median(times) for name, times in stages.items()}
+    spread = {"median_ms": statistics.median(walls), "best_ms": min(walls), "worst_ms": max(walls)}
+    return {**spread, "stages_ms": medians}
+
+
+def output_of(*command: str) -> str:
+    try:
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.rstrip()
+    except OSError:
+        return ""
+
+
+def circumstances(binary: Path) -> dict:
+    model = re.search(r"^Model name:\s*(.+)$", output_of("lscpu"), re.M)
+    cache = binary.parent / "CMakeCache.txt"
+    compiler = re.search(r"^CMAKE_CXX_COMPILER:\w+=(.+)$", cache.read_text() if cache.exists() else "", re.M)
+    version = output_of(compiler[1], "--version").splitlines() if compiler else []
+    sources = [ROOT / name for name in output_of("git", "ls-files", "src", "include", "tools").splitlines()]
+    built = binary.stat().st_mtime
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "machine": {
+            "architecture": platform.machine(), "cpu": model[1] if model else "unknown", "cores": os.cpu_count(),
+        },
+        "git_commit": output_of("git", "rev-parse", "HEAD"),
+        "uncommitted": output_of("git", "status", "--porcelain", "src", "include", "tools", "models").splitlines(),
+        "newer_than_binary": [str(s.relative_to(ROOT)) for s in sources if s.exists() and s.stat().st_mtime > built],
+        "compiler": version[0] if version else "unknown",
+        "binary_sha256": hashlib.sha256(binary.read_bytes()).hexdigest(),
+        "load_before": os.getloadavg()[0],
+    }
+
+
+def growth(rows: list[dict]) -> dict:
+    """Time per layer at the end of the fit over that at its start, and the power of N that this is."""
+    ms = {row["layers"]: row["median_ms"] for row in rows}
+    times, factor = ms[FIT_LAST] / ms[FIT_FIRST], FIT_LAST / FIT_FIRST
+    return {"from": FIT_FIRST, "to": FIT_LAST, "ratio_to_linear": times / factor, "power": math.log(times, factor)}
+
+
+def print_table(name: str, rows: list[dict]) -> None:
+    at_fit = next(row for row in rows if row["layers"] == FIT_FIRST)["median_ms"] / FIT_FIRST
+    print(f"\nanalyze, {name} output: whole process, {REPEATS} runs\n")
+    print("layers  operators  median ms   best ms  ms/layer  x linear  stages, median ms")
+    for row in rows:
+        n, per_layer = row["layers"], row["median_ms"] / row["layers"]
+        stages = "  ".join(f"{stage} {ms:.1f}" for stage, ms in row["stages_ms"].items())
+        print(f"{n:6}  {row['operators']:9}  {row['median_ms']:9.2f} {row['best_ms']:9.2f}"
+              f"  {per_layer:8.3f}  {per_layer / at_fit:8.2f}  {stages}".rstrip())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="example:\n  bench/analyze_layers.py\n  bench/analyze_layers.py --emit 2 > bert2.py",
+    )
+    parser.add_argument("--binary", type=Path, default=ROOT / "build/release/millrace", help="the program to measure")
+    parser.add_argument("--out", type=Path, help="the JSON (default: bench/results/analyze_layers-MACHINE.json)")
+    parser.add_argument("--emit", type=int, metavar="N", help="print the N-layer program and measure nothing")
+    options = parser.parse_args()
+    model = MODEL.read_text()
+    if options.emit is not None:
+        print(layered_program(model, options.emit), end="")
+        return 0
+    if not options.binary.exists():
+        sys.exit(f"analyze_layers: there is no {options.binary}; `./millrace analyze models/mha.py` builds it")
+
+    report = {"schema_version": 1, **circumstances(options.binary), "repeats": REPEATS}
+    tables: dict[str, list[dict]] = {name: [] for name in FORMATS}
+    failures = []
+    with tempfile.TemporaryDirectory() as folder:
+        binary = Path(shutil.copy2(options.binary, folder))  # a build that goes on elsewhere changes nothing
+        one_operators, one_flop = totals(binary, MODEL)
+        for n in LAYERS:
+            program = Path(folder, f"bert_{n}.py")
+            program.write_text(layered_program(model, n))
+            operators, flop = totals(binary, program)
+            if (operators, flop) != (n * one_operators, n * one_flop):
+                failures.append(f"{n} layers: {operators} operators, {flop} flop; "
+                                f"{n} times the model's are {n * one_operators}, {n * one_flop}")
+            for name, arguments in FORMATS.items():
+                tables[name].append({"layers": n, "operators": operators, **measure(binary, program, arguments)})
+    report["load_after"] = os.getloadavg()[0]
+
+    machine = report["machine"]
+    print(f"{machine['cpu']} ({machine['architecture']}), {machine['cores']} cores, {report['compiler']}")
+    print(f"commit {report['git_commit'][:10]}, {len(report['uncommitted'])} files changed since, "
+          f"load {report['load_before']:.2f} to {report['load_after']:.2f}")
+    if report["newer_than_binary"]:
+        print(f"the binary is older than {', '.join(report['newer_than_binary'])}")
+    report["formats"] = {}
+    for name, rows in tables.items():
+        print_table(name, rows)
+        grown = growth(rows)
+        goal = next(row for row in rows if row["layers"] == GOAL_LAYERS)["median_ms"]
+        report["formats"][name] = {"rows": rows, "growth": grown}
+        print(f"\n{GOAL_LAYERS} layers: {goal:.1f} ms, goal {GOAL_MS:.0f} ms: {'PASS' if goal < GOAL_MS else 'FAIL'}")
+        linear = grown["ratio_to_linear"] <= LINEAR_TOLERANCE
+        print(f"{FIT_FIRST} to {FIT_LAST} layers: {grown['ratio_to_linear']:.3f} times linear growth "
+              f"(N^{grown['power']:.3f}), at most {LINEAR_TOLERANCE}: {'PASS' if linear else 'FAIL'}")
+        if goal >= GOAL_MS:
+            failures.append(f"{name}: {GOAL_LAYERS} layers take {goal:.1f} ms")
+        if not linear:
+            failures.append(f"{name}: {grown['ratio_to_linear']:.3f} times linear growth")
+    exact = not any("operators" in failure for failure in failures)
+    print(f"\noperators and flop grow exactly with layers: {'PASS' if exact else 'FAIL'}")
+    report["failures"] = failures
+    slug = re.sub(r"[^a-z0-9]+", "-", f"{machine['architecture']} {machine['cpu']}".lower()).strip("-")
+    out = options.out or ROOT / f"bench/results/analyze_layers-{slug}.json"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(report, indent=2) + "\n")
+    print(f"written to {out}")
+    for failure in failures:
+        print(f"FAIL: {failure}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,178 @@
+// The generator says the same on every call and covers the language; the checks notice wrong gradients.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "autodiff/differentiate.h"
+#include "frontend/frontend.h"
+#include "random/check.h"
+#include "random/generator.h"
+#include "reference/interpreter.h"
+
+namespace millrace::random_programs {
+namespace {
+
+TEST(RandomPrograms, TheSameSeedGivesTheSameProgram) {
+  std::set<std::string> texts;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    const std::string text = random_program(seed);
+    EXPECT_EQ(text, random_program(seed)) << "seed " << seed;
+    texts.insert(text);
+  }
+  EXPECT_EQ(texts.size(), 200U);
+}
+
+// What stands in the text as it is.
+std::vector<std::string> words() {
+  return {// functions
+          "np.exp(", "np.log(", "np.sqrt(", "np.tanh(", "np.abs(", "np.square(", "np.maximum(", "np.minimum(",
+          "np.where(", "np.power(", "np.add(", "np.subtract(", "np.multiply(", "np.sum(", "np.mean(", "np.max(",
+          "np.min(", "np.einsum(", "softmax(", "dropout(", "layernorm(", "rmsnorm(", "relu(", "gelu(", "gelu_tanh(",
+          "silu(", "causal_mask(",
+          // operators and comparisons
+          " + ", " - ", " * ", " / ", " ** 2", " ** -1", "= -", " < ", " <= ", " > ", " >= ", " == ", " != ",
+          // indices and arguments of functions
+          "[:, None", "[None, :", "[..., None", "np.newaxis", "axis=0", "axis=1", "axis=-1", "axis=-2", "axis=(",
+          "keepdims=True", "keepdims=False", "p=0.5", "p=0)", "eps=",
+          // sizes, parameters, results
+          " = 1\n", " = 7\n", "float64[1", "dace.float64",
+          // motifs of transformers
+          "dropout(softmax(", "softmax(causal_mask(", "= 1 / np.sqrt("};
+}
+
+// What takes a pattern to find.
+std::vector<std::string> patterns() {
+  return {// einsum of one to four operands, with implicit output, an ellipsis, a diagonal, as a transpose
+          R"(einsum\(.\w+->)", R"(einsum\(.\w+,\w+->)", R"(einsum\(.\w+,\w+,\w+->)", R"(einsum\(.\w+,\w+,\w+,\w+->)",
+          R"(einsum\("[\w,]+")", R"(einsum\(.[\w,]*\.\.\.)", R"(einsum\(.\w*(\w)\w*\1\w*[,-])",
+          R"(einsum\(.(\w)(\w)->\2\1.)",
+          // sizes, by-value scalars, helpers, several results and results that are expressions
+          R"(\n\w+ = \w+ = \d)", R"(\n\w+ = \w+ \* \d)", R"(\w: float64[,)])", R"(\n\ndef (f|layer)\d)",
+          R"(= (f|layer)\d\(.*=)", R"(\n    \w+, \w+ = )", R"(return \w+\n)", R"(return \w+, )", R"(return .*\()",
+          // a projection with a bias, a gated product
+          R"(einsum\([^()]*\) \+ \w+\[)", R"(silu\(.*\) \* )"};
+}
+
+TEST(RandomPrograms, CoverTheLanguage) {
+  std::vector<std::regex> expressions;
+  for (const std::string& pattern : patterns()) expressions.emplace_back(pattern);
+  std::map<std::string, int> counts;
+  std::set<size_t> operators;
+  for (uint64_t seed = 1; seed <= 2000; ++seed) {
+    const std::string text = random_program(seed);
+    for (const std::string& word : words()) counts[word] += text.find(word) != std::string::npos ? 1 : 0;
+    for (size_t i = 0; i < expressions.size(); ++i) {
+      int& count = counts[patterns()[i]];
+      if (count < 20 && std::regex_search(text, expressions[i])) ++count;  // searching is slow, so only until enough
+    }
+    const Result<Graph> graph = parse_program(text, {});
+    ASSERT_TRUE(graph) << "random_programs --one " << seed << "   # " << to_string(graph.error());
+    operators.insert(graph->operators.size());
+  }
+  for (const auto& [part, count] : counts) EXPECT_GE(count, 20) << part;
+  for (size_t count = 1; count <= 35; ++count) EXPECT_TRUE(operators.contains(count)) << count << " operators";
+  EXPECT_GE(*operators.begin(), 1U);
+  EXPECT_LE(*operators.rbegin(), 40U);
+}
+
+// The graph with what one operator writes multiplied by `factor` on its way to those that read it.
+TrainingGraph with_scaled_output(const TrainingGraph& training, size_t position, double factor) {
+  TrainingGraph mutant = training;
+  Graph& graph = mutant.graph;
+  const TensorId original = graph.operators[position].outputs[0].tensor;
+  const TensorId constant(graph.tensors.size());
+  graph.tensors.push_back({"factor", DType::float64, {}, TensorRole::constant, factor});
+  const TensorId scaled(graph.tensors.size());
+  graph.tensors.push_back({"scaled", DType::float64, graph.tensor(original).dims, TensorRole::computed, 0});
+  const auto redirect = [&](TensorId& id) { id = id == original ? scaled : id; };
+  for (Operator& op : graph.operators) {
+    for (Access& input : op.inputs) redirect(input.tensor);
+  }
+  for (TensorId& gradient : mutant.argument_gradients) redirect(gradient);
+  Operator scale;
+  scale.kind = OperatorKind::multiply;
+  scale.pass = Pass::backward;
+  scale.space = graph.tensor(original).dims;
+  scale.reduced.resize(scale.space.size(), false);
+  std::vector<int> axes;
+  for (size_t axis = 0; axis < scale.space.size(); ++axis) axes.push_back(static_cast<int>(axis));
+  scale.inputs = {{original, axes}, {constant, {}}};
+  scale.outputs = {{scaled, axes}};
+  graph.operators.insert(graph.operators.begin() + static_cast<std::ptrdiff_t>(position) + 1, scale);
+  return mutant;
+}
+
+TEST(RandomPrograms, ChecksNoticeAGradientThatIsOffByAThousandth) {
+  std::map<OperatorKind, std::pair<int, int>> mutants;  // all and caught
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    const Result<Graph> forward = parse_program(random_program(seed), {});
+    ASSERT_TRUE(forward);
+    const TrainingGraph training = differentiate(*forward);
+    ASSERT_FALSE(check_training(*forward, training, seed).complaint) << "random_programs --one " << seed;
+    for (size_t k = 0; k < training.graph.operators.size(); ++k) {
+      const Operator& op = training.graph.operators[k];
+      const DType written = training.graph.tensor(op.outputs[0].tensor).dtype;
+      if (op.pass != Pass::backward || written == DType::boolean) continue;
+      auto& [all, caught] = mutants[op.kind];
+      ++all;
+      if (check_training(*forward, with_scaled_output(training, k, 1.001), seed).complaint) ++caught;
+    }
+  }
+  // What is not caught scales a gradient that is zero or meets one: of a softmax along an axis of extent one, say.
+  int all_kinds = 0;
+  int caught_kinds = 0;
+  for (const auto& [kind, counts] : mutants) {
+    const auto [all, caught] = counts;
+    EXPECT_GT(caught, 0) << "of " << all << " mutants of " << info_of(kind).name;
+    all_kinds += all;
+    caught_kinds += caught;
+  }
+  EXPECT_GT(all_kinds, 1000);
+  EXPECT_GE(caught_kinds, all_kinds * 3 / 4) << caught_kinds << " of " << all_kinds;
+}
+
+struct Mutation {
+  std::string program;
+  OperatorKind kind;  // the backward operator to corrupt
+  OperatorKind other;
+};
+
+TEST(RandomPrograms, ChecksNoticeAWrongOperator) {
+  const std::vector<Mutation> mutations = {
+      {"relu(x)", OperatorKind::relu_dx, OperatorKind::add},
+      {"np.tanh(x)", OperatorKind::tanh_dx, OperatorKind::multiply},
+      {"gelu(x)", OperatorKind::gelu_dx, OperatorKind::gelu_tanh_dx},
+      {"silu(x)", OperatorKind::silu_dx, OperatorKind::gelu_dx},
+      {"y - x", OperatorKind::negate, OperatorKind::copy},
+      {"softmax(x)", OperatorKind::softmax_dx, OperatorKind::multiply},
+      {"dropout(x, p=0.5)", OperatorKind::dropout_dx, OperatorKind::add},
+      {"np.einsum('ij,kj->ik', x, y)", OperatorKind::contraction, OperatorKind::sum},
+  };
+  for (const Mutation& mutation : mutations) {
+    const std::string text =
+        "B = 5\n\n\ndef program(x: float64[B, B], y: float64[B, B]):\n    return " + mutation.program;
+    const Result<Graph> forward = parse_program(text + "\n", {});
+    ASSERT_TRUE(forward) << to_string(forward.error());
+    TrainingGraph training = differentiate(*forward);
+    EXPECT_FALSE(check_training(*forward, training, 1).complaint) << mutation.program;
+    const auto corrupt = std::find_if(training.graph.operators.begin(), training.graph.operators.end(),
+                                      [&](auto& op) { return op.pass == Pass::backward && op.kind == mutation.kind; });
+    ASSERT_NE(corrupt, training.graph.operators.end()) << mutation.program;
+    corrupt->kind = mutation.other;
+    EXPECT_TRUE(check_training(*forward, training, 1).complaint) << mutation.program;
+  }
+}
+
+TEST(RandomPrograms, ComplaintsNameWhatIsWrong) {
+  const Verdict verdict = check_program("def program(x: float64[B]):\n    return x\n", 1);
+  ASSERT_TRUE(verdict.complaint);
+  EXPECT_NE(verdict.complaint->find("program.py:1:"), std::string::npos) << *verdict.complaint;
+}
+
+}  // namespace
+}  // namespace millrace::random_programs

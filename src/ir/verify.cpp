@@ -125,8 +125,8 @@ class Verifier {
       if (folds)
         check(op.reduced[index] != runs_along(op.outputs[0], index), "the output runs along what is not reduced");
       if (operator_class == OperatorClass::contraction) {
-        check(runs_along(op.inputs[0], index) || runs_along(op.inputs[1], index),
-              "a contraction's index is in neither operand");
+        const bool in_an_operand = runs_along(op.inputs[0], index) || runs_along(op.inputs[1], index);
+        check(in_an_operand || graph_.extent(op.space[index]) == 1, "a contraction's index is in neither operand");
       }
     }
     if (operator_class == OperatorClass::contraction) {

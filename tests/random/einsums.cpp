@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 
 #include "base/text.h"
@@ -73,6 +74,105 @@ int operators_of(const std::vector<Term>& terms, const std::vector<int>& output)
     if (summed || labels.size() < term.labels.size()) ++operators;
   }
   return operators;
+}
+
+// Axes [begin, end) of an operand.
+struct Range {
+  size_t begin = 0;
+  size_t end = 0;
+};
+
+// Some adjacent axes, or none, for the ellipsis to stand for: such as fit with those of the other ellipses.
+Range draw_hidden(Random& random, const Value& value, const std::vector<Term>& terms) {
+  const size_t rank = value.shape.size();
+  const auto begin = static_cast<size_t>(random.below(static_cast<int64_t>(rank) + 1));
+  const size_t end = begin + static_cast<size_t>(random.below(static_cast<int64_t>(rank - begin) + 1));
+  const Shape hidden(value.shape.begin() + static_cast<std::ptrdiff_t>(begin),
+                     value.shape.begin() + static_cast<std::ptrdiff_t>(end));
+  return broadcast(ellipsis_of(terms), hidden) ? Range{begin, end} : Range{begin, begin};
+}
+
+// A label for each axis of a new operand: one that `known` operands have, one that it has itself, or the `next` one.
+std::vector<int> draw_labels(Random& random, const Value& value, const std::optional<Range>& hidden,
+                             const std::map<int, Axis>& known, int diagonal_percent, int& next) {
+  const size_t rank = value.shape.size();
+  std::vector<int> labels;
+  std::map<int, int64_t> own;  // labels of this operand, with extents
+  for (size_t axis = 0; axis <= rank; ++axis) {
+    if (hidden && axis == hidden->begin) labels.push_back(kEllipsis);
+    if (axis == rank) break;
+    if (hidden && axis >= hidden->begin && axis < hidden->end) continue;
+    const int64_t extent = value.shape[axis].extent;
+    std::vector<int> square;  // a label twice in one operand takes a diagonal: only of a square
+    for (const auto& [label, other] : own) {
+      if (other == extent) square.push_back(label);
+    }
+    std::vector<int> shared;
+    for (const auto& [label, other] : known) {
+      const bool fits = other.extent == extent || extent == 1 || other.extent == 1;
+      if (fits && !own.contains(label)) shared.push_back(label);
+    }
+    const bool shares = random.chance(65);
+    int label = next;
+    if (random.chance(diagonal_percent) && !square.empty()) {
+      label = random.pick(square);
+    } else if (shares && !shared.empty()) {
+      label = random.pick(shared);
+    } else {
+      ++next;
+    }
+    labels.push_back(label);
+    own.emplace(label, extent);
+  }
+  return labels;
+}
+
+bool any_ellipsis(const std::vector<Term>& terms) {
+  return std::any_of(terms.begin(), terms.end(), [](const Term& term) {
+    return std::find(term.labels.begin(), term.labels.end(), kEllipsis) != term.labels.end();
+  });
+}
+
+int64_t size_of(const std::vector<Term>& terms, const std::vector<int>& output) {
+  const std::map<int, Axis> axes = axes_of(terms);
+  int64_t size = 1;
+  for (const int label : output) size *= label == kEllipsis ? elements(ellipsis_of(terms)) : axes.at(label).extent;
+  return size;
+}
+
+// What stands once, in order, behind the ellipsis: NumPy's rule where "->" is missing.
+std::vector<int> implicit_output_of(const std::vector<Term>& terms) {
+  std::map<int, int> uses;
+  for (const Term& term : terms) {
+    for (const int label : term.labels) ++uses[label];
+  }
+  std::vector<int> output;
+  if (any_ellipsis(terms)) output.push_back(kEllipsis);
+  for (const auto& [label, count] : uses) {
+    if (label != kEllipsis && count == 1) output.push_back(label);
+  }
+  return output;
+}
+
+// Some of the labels, in any order, with the ellipsis somewhere among them, which must not be left out.
+std::vector<int> draw_output(Random& random, const std::vector<Term>& terms) {
+  const std::map<int, Axis> axes = axes_of(terms);
+  std::vector<int> candidates;
+  for (const auto& [label, axis] : axes) candidates.push_back(label);
+  random.shuffle(candidates);
+  std::vector<int> output;
+  int64_t size = elements(ellipsis_of(terms));
+  for (const int label : candidates) {
+    const int64_t extent = axes.at(label).extent;
+    if (output.size() >= 4 || size * extent > kMostElements || random.chance(30)) continue;
+    output.push_back(label);
+    size *= extent;
+  }
+  if (any_ellipsis(terms)) {
+    const auto place = random.below(static_cast<int64_t>(output.size()) + 1);
+    output.insert(output.begin() + place, kEllipsis);
+  }
+  return output;
 }
 
 }  // namespace
@@ -187,99 +287,26 @@ Value contracted(Body& body, const Value& first) {
   Random& random = body.random;
   int64_t count = random.pick(std::vector<int64_t>{1, 1, 2, 2, 2, 3, 3, 4});
   if (body.left() < 8) count = std::min<int64_t>(count, 2);
+  const int diagonal_percent = count == 1 ? 40 : 10;
   const bool with_ellipsis = random.chance(30);
   std::vector<Term> terms;
   int next = 0;
   for (int64_t i = 0; i < count; ++i) {
     Value value = i == 0 ? first : body.any();
     if (random.chance(12) && !value.shape.empty()) value = expanded(body, value);
-    const std::map<int, Axis> known = axes_of(terms);
-    Term term{value, {}};
-    const size_t rank = value.shape.size();
-    // Axes [begin, end) go to the ellipsis.
-    size_t begin = rank;
-    size_t end = rank;
-    if (with_ellipsis && (i == 0 || random.chance(70))) {
-      begin = static_cast<size_t>(random.below(static_cast<int64_t>(rank) + 1));
-      end = begin + static_cast<size_t>(random.below(static_cast<int64_t>(rank - begin) + 1));
-      const Shape hidden(value.shape.begin() + static_cast<std::ptrdiff_t>(begin),
-                         value.shape.begin() + static_cast<std::ptrdiff_t>(end));
-      if (!broadcast(ellipsis_of(terms), hidden)) end = begin;
-    }
-    const bool hides = with_ellipsis && (begin < rank || (i == 0 && begin == rank));
-    for (size_t axis = 0; axis <= rank; ++axis) {
-      if (axis == begin && hides) term.labels.push_back(kEllipsis);
-      if (axis == rank) break;
-      if (axis >= begin && axis < end) continue;
-      const int64_t extent = value.shape[axis].extent;
-      std::vector<int> fitting;
-      for (const auto& [label, other] : known) {
-        if (other.extent == extent || extent == 1 || other.extent == 1) fitting.push_back(label);
-      }
-      // A label twice in one operand takes a diagonal: only of a square.
-      std::vector<int> square;
-      for (size_t before = 0; before < axis; ++before) {
-        if (before >= begin && before < end) continue;
-        const size_t hidden = before >= end ? end - begin : 0;
-        const size_t place = before - hidden + (hides && before >= begin ? 1 : 0);
-        if (value.shape[before].extent == extent) square.push_back(term.labels[place]);
-      }
-      std::erase_if(fitting, [&](int label) {
-        return std::find(term.labels.begin(), term.labels.end(), label) != term.labels.end();
-      });
-      const bool shares = random.chance(65);
-      const bool diagonal = random.chance(count == 1 ? 40 : 10);
-      if (diagonal && !square.empty()) {
-        term.labels.push_back(random.pick(square));
-      } else if (shares && !fitting.empty()) {
-        term.labels.push_back(random.pick(fitting));
-      } else {
-        term.labels.push_back(next++);
-      }
-    }
-    terms.push_back(term);
+    std::optional<Range> hidden;
+    if (with_ellipsis && (i == 0 || random.chance(70))) hidden = draw_hidden(random, value, terms);
+    terms.push_back({value, draw_labels(random, value, hidden, axes_of(terms), diagonal_percent, next)});
     if (points_of(terms) > kMostPoints || next > kMostLabels) {
       terms.pop_back();
       break;
     }
   }
-
-  const std::map<int, Axis> axes = axes_of(terms);
-  const Shape hidden = ellipsis_of(terms);
-  bool any_hides = false;
-  std::map<int, int> uses;
-  for (const Term& term : terms) {
-    for (const int label : term.labels) {
-      any_hides = any_hides || label == kEllipsis;
-      ++uses[label];
-    }
+  const std::vector<int> once = implicit_output_of(terms);
+  if (size_of(terms, once) <= kMostElements && random.chance(25)) {
+    return einsum(body, terms, once, OutputForm::implicit_output);
   }
-  std::vector<int> once;
-  int64_t size = elements(hidden);
-  if (any_hides) once.push_back(kEllipsis);
-  for (const auto& [label, axis] : axes) {
-    if (uses[label] != 1) continue;
-    once.push_back(label);
-    size *= axis.extent;
-  }
-  if (size <= kMostElements && random.chance(25)) return einsum(body, terms, once, OutputForm::implicit_output);
-
-  std::vector<int> candidates;
-  for (const auto& [label, axis] : axes) candidates.push_back(label);
-  random.shuffle(candidates);
-  std::vector<int> output;
-  size = elements(hidden);
-  for (const int label : candidates) {
-    const int64_t extent = axes.at(label).extent;
-    if (output.size() >= 4 || size * extent > kMostElements || random.chance(30)) continue;
-    output.push_back(label);
-    size *= extent;
-  }
-  if (any_hides) {
-    const auto place = random.below(static_cast<int64_t>(output.size()) + 1);
-    output.insert(output.begin() + place, kEllipsis);
-  }
-  return einsum(body, terms, output);
+  return einsum(body, terms, draw_output(random, terms));
 }
 
 }  // namespace millrace::random_programs

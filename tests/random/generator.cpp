@@ -167,7 +167,7 @@ std::string imports(const std::string& text, const std::string& dtype) {
   std::vector<std::string> names = {dtype.substr(0, dtype.find('.'))};
   for (const char* name :
        {"causal_mask", "dropout", "gelu", "gelu_tanh", "layernorm", "relu", "rmsnorm", "silu", "softmax"}) {
-    if (text.find(concat(name, "(")) != std::string::npos) names.push_back(name);
+    if (text.find(concat(name, "(")) != std::string::npos) names.emplace_back(name);
   }
   return concat("import numpy as np\nfrom millrace.numpy import ", join(names, ", "), "\n\n");
 }

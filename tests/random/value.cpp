@@ -1,6 +1,7 @@
 #include "random/value.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 
 namespace millrace::random_programs {
@@ -38,9 +39,9 @@ std::string operand(const Value& value, Binding loosest) {
 }
 
 std::string number_text(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.17g", value);
-  return text;
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.17g", value);
+  return text.data();
 }
 
 }  // namespace millrace::random_programs

@@ -11,6 +11,7 @@ namespace {
 using millrace::AnalyzeOptions;
 using millrace::ErrorKind;
 using millrace::Format;
+using millrace::FuseOptions;
 using millrace::ProgramSource;
 using millrace::Result;
 using millrace::RunOptions;
@@ -85,6 +86,20 @@ CLI::App* add_analyze(CLI::App& app, AnalyzeOptions& options, bool& timings) {
   return command;
 }
 
+CLI::App* add_fuse(CLI::App& app, FuseOptions& options, bool& timings) {
+  CLI::App* const command = app.add_subcommand("fuse", "which operators run as one kernel, and the words that saves");
+  add_program_options(*command, options.program);
+  command->add_flag("--explain", options.explain, "print for every neighbouring pair whether it fused and why not");
+  CLI::Option_group& formats = *command->add_option_group("output");
+  add_format(formats, "--json", "print JSON", Format::json, options.format);
+  command->add_flag("--timings", timings, "print each stage's time to standard error");
+  command->footer(
+      "Examples:\n"
+      "  millrace fuse models/bert_encoder.py\n"
+      "  millrace fuse models/llama_block.py --size tiny --explain");
+  return command;
+}
+
 CLI::App* add_run(CLI::App& app, RunOptions& options) {
   CLI::App* const command = app.add_subcommand("run", "run a program's forward and backward once");
   add_program_options(*command, options.program);
@@ -111,8 +126,10 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   AnalyzeOptions analyze;
   bool timings = false;
+  FuseOptions fuse;
   RunOptions run;
   CLI::App* const analyze_command = add_analyze(app, analyze, timings);
+  CLI::App* const fuse_command = add_fuse(app, fuse, timings);
   CLI::App* const run_command = add_run(app, run);
   app.footer(
       "Start with:\n"
@@ -124,15 +141,14 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kDone : kWrongUsage;
   }
-  if (analyze_command->parsed()) {
-    std::vector<StageTime> times;
-    if (timings) analyze.timings = &times;
-    const int code = finish(millrace::analyze_program(analyze));
-    for (const StageTime& stage : times) std::cerr << stage.name << ": " << stage.seconds * 1e3 << " ms\n";
-    return code;
-  }
-  if (run_command->parsed()) return finish(millrace::run_program(run));
-  return kWrongUsage;
+  std::vector<StageTime> times;
+  if (timings) analyze.timings = fuse.timings = &times;
+  int code = kWrongUsage;
+  if (analyze_command->parsed()) code = finish(millrace::analyze_program(analyze));
+  if (fuse_command->parsed()) code = finish(millrace::fuse_program(fuse));
+  if (run_command->parsed()) code = finish(millrace::run_program(run));
+  for (const StageTime& stage : times) std::cerr << stage.name << ": " << stage.seconds * 1e3 << " ms\n";
+  return code;
 }
 
 }  // namespace

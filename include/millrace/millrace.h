@@ -41,6 +41,17 @@ struct AnalyzeOptions {
 // Flop, words, class and lower bound of every operator of forward and backward.
 Result<std::string> analyze_program(const AnalyzeOptions& options);
 
+struct FuseOptions {
+  ProgramSource program;
+  Format format = Format::text;
+  bool explain = false;  // every neighbouring pair, and why it fused or did not
+  int width = 100;
+  std::vector<StageTime>* timings = nullptr;
+};
+
+// The groups of operators that run as one kernel each, and the words that saves.
+Result<std::string> fuse_program(const FuseOptions& options);
+
 struct RunOptions {
   ProgramSource program;
   std::string device = "reference";

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "autodiff/formula.h"
 #include "autodiff/keep.h"
@@ -34,6 +35,7 @@ class Differentiator {
     for (size_t k = 0; k < graph_.tensors.size(); ++k) {
       if (graph_.tensors[k].role == TensorRole::constant) constants_.emplace(graph_.tensors[k].value, TensorId(k));
     }
+    forward_readers_ = readers_of(forward);
     find_active();
     contributions_.resize(graph_.tensors.size());
   }
@@ -139,9 +141,8 @@ class Differentiator {
   // Every argument's gradient is a tensor of its own, written by an operator: zero where no result depends on it.
   TensorId argument_gradient(TensorId argument) {
     TensorId gradient = total(argument);
-    const std::vector<TensorId>& others = training_.argument_gradients;
-    const bool shared = gradient.valid() && (graph_.tensor(gradient).role != TensorRole::computed ||
-                                             std::find(others.begin(), others.end(), gradient) != others.end());
+    const bool shared = gradient.valid() &&
+                        (graph_.tensor(gradient).role != TensorRole::computed || !given_away_.insert(gradient).second);
     const std::string name = concat("d_", graph_.tensor(argument).name);
     if (!gradient.valid() || shared) {
       Operator copy = over(OperatorKind::copy, graph_.tensor(argument).dims);
@@ -247,6 +248,7 @@ class Differentiator {
       case OperatorKind::min:
         contribute(op, 0, along_space(op, OperatorKind::extremum_dx, {op.inputs[0], op.outputs[0], g}));
         return;
+      case OperatorKind::relu: contribute(op, 0, along_space(op, OperatorKind::relu_dx, {sign_of(op), g})); return;
       case OperatorKind::layernorm: layernorm_gradient(op, g); return;
       case OperatorKind::rmsnorm: rmsnorm_gradient(op, g); return;
       default: break;
@@ -256,6 +258,20 @@ class Differentiator {
       if (formulas[input].kind == Formula::Kind::none || !active_[op.inputs[input].tensor.at()]) continue;
       contribute(op, input, evaluate(formulas[input], op, input, g));
     }
+  }
+
+  // What tells a ReLU's gradient where its output was positive. Where only a dropout reads the ReLU, that is the
+  // dropout's output: they differ where the mask is zero, and there the gradient is zero anyway. The dropout's output
+  // is kept for the next product's gradient, so the ReLU's need not be.
+  Access sign_of(const Operator& op) const {
+    const TensorId y = op.outputs[0].tensor;
+    const std::vector<OperatorId>& readers = forward_readers_[y.at()];
+    const bool result =
+        std::any_of(graph_.results.begin(), graph_.results.end(), [&](const Output& r) { return r.tensor == y; });
+    if (result || readers.size() != 1) return op.outputs[0];
+    const Operator& reader = graph_.operators[readers[0].at()];
+    return reader.kind == OperatorKind::dropout && reader.inputs[0].axes == op.outputs[0].axes ? reader.outputs[0]
+                                                                                               : op.outputs[0];
   }
 
   // An operator over the forward one's space, whose output runs along all of it.
@@ -359,8 +375,10 @@ class Differentiator {
   TrainingGraph training_;
   Graph& graph_;
   size_t forward_operators_ = 0;
+  std::vector<std::vector<OperatorId>> forward_readers_;
   std::vector<bool> active_;
   std::vector<std::vector<TensorId>> contributions_;  // in the reverse of forward's order
+  std::set<TensorId> given_away_;                     // gradients that are an argument's already
   UniqueNames tensor_names_;
   UniqueNames operator_names_;
   std::map<double, TensorId> constants_;

@@ -18,19 +18,19 @@ class Verifier {
     for (const TensorId argument : graph_.arguments) {
       if (check(in_range(argument), "an argument is no tensor")) {
         const TensorRole role = graph_.tensor(argument).role;
-        check(role == TensorRole::argument || role == TensorRole::scalar,
-              concat("argument ", graph_.tensor(argument).name, " has another role"));
+        check(role == TensorRole::argument || role == TensorRole::scalar, "argument ", graph_.tensor(argument).name,
+              " has another role");
       }
     }
     std::set<std::string> names;
     for (const Operator& op : graph_.operators) {
-      at_ = concat("operator '", op.name, "': ");
+      at_ = &op;
       check(names.insert(op.name).second, "its name stands twice");
-      one(op);
+      if (message_.empty()) one(op);  // what stands on a broken graph cannot be looked at safely
     }
-    at_.clear();
+    at_ = nullptr;
     for (const Output& result : graph_.results) {
-      check(in_range(result.tensor) && written_[result.tensor.at()], concat("no operator writes result ", result.name));
+      check(in_range(result.tensor) && written_[result.tensor.at()], "no operator writes result ", result.name);
     }
     if (message_.empty()) return Done{};
     return Error::make(ErrorKind::failed, concat("invalid graph: ", message_),
@@ -38,8 +38,11 @@ class Verifier {
   }
 
  private:
-  bool check(bool holds, const std::string& complaint) {
-    if (!holds && message_.empty()) message_ = at_ + complaint;
+  // The complaint's parts are put together only when it is needed.
+  template <class... Parts>
+  bool check(bool holds, const Parts&... complaint) {
+    if (!holds && message_.empty())
+      message_ = concat(at_ == nullptr ? "" : concat("operator '", at_->name, "': "), complaint...);
     return holds;
   }
 
@@ -47,20 +50,19 @@ class Verifier {
 
   void tensors() {
     std::set<std::string> names;
-    for (const Dim& dim : graph_.dims) check(dim.extent >= 1, concat("dimension ", dim.name, " is empty"));
+    for (const Dim& dim : graph_.dims) check(dim.extent >= 1, "dimension ", dim.name, " is empty");
     for (const Tensor& tensor : graph_.tensors) {
-      check(names.insert(tensor.name).second, concat("two tensors are called ", tensor.name));
+      check(names.insert(tensor.name).second, "two tensors are called ", tensor.name);
       for (const DimId dim : tensor.dims)
-        check(dim.valid() && dim.at() < graph_.dims.size(),
-              concat("tensor ", tensor.name, " has an unknown dimension"));
+        check(dim.valid() && dim.at() < graph_.dims.size(), "tensor ", tensor.name, " has an unknown dimension");
       const bool rank_zero = tensor.role == TensorRole::scalar || tensor.role == TensorRole::constant;
-      check(!rank_zero || tensor.dims.empty(), concat("scalar ", tensor.name, " has dimensions"));
+      check(!rank_zero || tensor.dims.empty(), "scalar ", tensor.name, " has dimensions");
     }
   }
 
   void one(const Operator& op) {
     const OperatorInfo& info = info_of(op.kind);
-    check(op.reduced.size() == op.space.size(), "one reduction mark an index");
+    if (!check(op.reduced.size() == op.space.size(), "one reduction mark an index")) return;
     for (const DimId dim : op.space) {
       if (!check(dim.valid() && dim.at() < graph_.dims.size(), "unknown dimension")) return;
     }
@@ -71,14 +73,14 @@ class Verifier {
     for (const Access& input : op.inputs) {
       if (!access(op, input)) return;
       const TensorRole role = graph_.tensor(input.tensor).role;
-      check(role != TensorRole::computed || written_[input.tensor.at()],
-            concat("reads ", graph_.tensor(input.tensor).name, " before it is written"));
+      check(role != TensorRole::computed || written_[input.tensor.at()], "reads ", graph_.tensor(input.tensor).name,
+            " before it is written");
     }
     for (const Access& output : op.outputs) {
       if (!access(op, output)) return;
-      check(graph_.tensor(output.tensor).role == TensorRole::computed,
-            concat("writes ", graph_.tensor(output.tensor).name, ", which is given"));
-      check(!written_[output.tensor.at()], concat("writes ", graph_.tensor(output.tensor).name, " a second time"));
+      check(graph_.tensor(output.tensor).role == TensorRole::computed, "writes ", graph_.tensor(output.tensor).name,
+            ", which is given");
+      check(!written_[output.tensor.at()], "writes ", graph_.tensor(output.tensor).name, " a second time");
       written_[output.tensor.at()] = true;
       std::set<int> indices;
       for (const int index : output.axes)
@@ -90,16 +92,15 @@ class Verifier {
   bool access(const Operator& op, const Access& access) {
     if (!check(in_range(access.tensor), "unknown tensor")) return false;
     const Tensor& tensor = graph_.tensor(access.tensor);
-    if (!check(access.axes.size() == tensor.dims.size(), concat("one index an axis of ", tensor.name))) return false;
+    if (!check(access.axes.size() == tensor.dims.size(), "one index an axis of ", tensor.name)) return false;
     for (size_t axis = 0; axis < access.axes.size(); ++axis) {
       const int index = access.axes[axis];
       const int64_t extent = graph_.extent(tensor.dims[axis]);
       if (index == kFixed) {
-        check(extent == 1, concat("axis ", axis, " of ", tensor.name, " stands still but is not of extent one"));
-      } else if (check(index >= 0 && static_cast<size_t>(index) < op.space.size(),
-                       concat("unknown index on ", tensor.name))) {
-        check(extent == graph_.extent(op.space[static_cast<size_t>(index)]),
-              concat("axis ", axis, " of ", tensor.name, " does not fit its index"));
+        check(extent == 1, "axis ", axis, " of ", tensor.name, " stands still but is not of extent one");
+      } else if (check(index >= 0 && static_cast<size_t>(index) < op.space.size(), "unknown index on ", tensor.name)) {
+        check(extent == graph_.extent(op.space[static_cast<size_t>(index)]), "axis ", axis, " of ", tensor.name,
+              " does not fit its index");
       } else {
         return false;
       }
@@ -141,7 +142,7 @@ class Verifier {
 
   const Graph& graph_;
   std::vector<bool> written_;
-  std::string at_;
+  const Operator* at_ = nullptr;
   std::string message_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "autodiff/differentiate.h"
@@ -10,6 +11,7 @@
 #include "base/text.h"
 #include "frontend/frontend.h"
 #include "ir/verify.h"
+#include "random/branches.h"
 #include "random/inputs.h"
 #include "random/value.h"
 #include "reference/bounded.h"
@@ -61,12 +63,20 @@ Values<Tangent> forward_values(const Graph& graph, const Inputs& inputs) {
   return values;
 }
 
-// What one draw of inputs shows. A kink too near spoils finite differences, so they are judged apart.
+// What a complaint about one draw of inputs is worth.
+enum class Weight {
+  certain,
+  kink,       // finite differences may have come across one: other inputs will tell
+  undecided,  // rounding decided a branch, so that there is no one derivative: only other inputs can tell
+};
+
 struct Findings {
   std::optional<std::string> complaint;
-  std::optional<std::string> difference_complaint;
+  Weight weight = Weight::certain;
   double looseness = 0;
 };
+
+Findings certain(std::string complaint) { return {std::move(complaint), Weight::certain, 0}; }
 
 // Central differences of <u, f> along the direction. A step passes when it agrees with the derivative within the
 // rounding errors that dividing by it leaves and the truncation error that the next coarser step lets one estimate:
@@ -104,22 +114,22 @@ std::optional<std::string> check_differences(const Graph& forward, const Inputs&
 Findings examine(const Graph& forward, const TrainingGraph& training, const Inputs& inputs) {
   Values<Real> reverse = training_values(training, inputs);
   const Result<Done> backward = interpret<Real>(training.graph, reverse, inputs.random);
-  if (!backward) return {to_string(backward.error()), {}, 0};
+  if (!backward) return certain(to_string(backward.error()));
   Values<Tangent> tangents = forward_values(forward, inputs);
   const Result<Done> done = interpret<Tangent>(forward, tangents, inputs.random);
-  if (!done) return {to_string(done.error()), {}, 0};
+  if (!done) return certain(to_string(done.error()));
 
   InnerProduct objective;   // <u, f>
   InnerProduct by_tangent;  // <u, J v>
   for (size_t r = 0; r < forward.results.size(); ++r) {
     const std::vector<Tangent>& result = tangents[forward.results[r].tensor.at()];
     const std::vector<Real>& same = reverse[training.graph.results[r].tensor.at()];
-    if (result.size() != same.size()) return {concat("result ", r, " changed its shape"), {}, 0};
+    if (result.size() != same.size()) return certain(concat("result ", r, " changed its shape"));
     for (size_t e = 0; e < result.size(); ++e) {
       const double value = result[e].value.value;
-      if (!std::isfinite(value)) return {concat("result ", r, " is ", value), {}, 0};
+      if (!std::isfinite(value)) return certain(concat("result ", r, " is ", value));
       if (value != same[e].value) {  // bit by bit, but for the sign of zero: of -0 the absolute value may be -0
-        return {differ(concat("result ", r, " of the graph"), value, "of the training graph", same[e].value, 0), {}, 0};
+        return certain(differ(concat("result ", r, " of the graph"), value, "of the training graph", same[e].value, 0));
       }
       objective.add(inputs.result_gradients[r][e], result[e].value);
       by_tangent.add(inputs.result_gradients[r][e], result[e].tangent);
@@ -130,12 +140,12 @@ Findings examine(const Graph& forward, const TrainingGraph& training, const Inpu
     if (forward.tensor(forward.arguments[i]).role != TensorRole::argument) continue;
     const TensorId id = training.argument_gradients[i];
     const std::string& name = forward.tensor(forward.arguments[i]).name;
-    if (!id.valid()) return {concat("argument ", name, " has no gradient"), {}, 0};
+    if (!id.valid()) return certain(concat("argument ", name, " has no gradient"));
     const std::vector<Real>& gradient = reverse[id.at()];
     if (gradient.size() != inputs.direction[i].size())
-      return {concat("the gradient of ", name, " has another shape"), {}, 0};
+      return certain(concat("the gradient of ", name, " has another shape"));
     for (size_t e = 0; e < gradient.size(); ++e) {
-      if (!std::isfinite(gradient[e].value)) return {concat("a gradient of ", name, " is ", gradient[e].value), {}, 0};
+      if (!std::isfinite(gradient[e].value)) return certain(concat("a gradient of ", name, " is ", gradient[e].value));
       by_gradient.add(gradient[e], inputs.direction[i][e]);
     }
   }
@@ -146,22 +156,29 @@ Findings examine(const Graph& forward, const TrainingGraph& training, const Inpu
   findings.looseness = tolerance > 0 ? tolerance / magnitude : 0;
   if (!(std::abs(by_tangent.sum.value - by_gradient.sum.value) <= tolerance)) {
     findings.complaint = differ("forward mode", by_tangent.sum.value, "reverse mode", by_gradient.sum.value, tolerance);
+    if (has_undecided_branch(forward, tangents)) findings.weight = Weight::undecided;
+    return findings;
   }
-  findings.difference_complaint = check_differences(forward, inputs, objective.sum, by_gradient.sum);
+  findings.complaint = check_differences(forward, inputs, objective.sum, by_gradient.sum);
+  findings.weight = findings.complaint ? Weight::kink : Weight::certain;
   return findings;
 }
 
 }  // namespace
 
 Verdict check_training(const Graph& forward, const TrainingGraph& training, uint64_t seed) {
-  constexpr uint64_t kDraws = 3;  // a kink within the finest step is one program in tens of thousands, and chance
+  constexpr uint64_t kDraws = 3;
   Verdict verdict;
   verdict.operators = forward.operators.size();
   for (uint64_t draw = 0; draw < kDraws; ++draw) {
     const Findings findings = examine(forward, training, draw_inputs(forward, seed + (draw << 56)));
-    verdict.looseness = std::max(verdict.looseness, findings.looseness);
-    verdict.complaint = findings.complaint ? findings.complaint : findings.difference_complaint;
-    if (findings.complaint || !findings.difference_complaint) break;
+    verdict.looseness = findings.looseness;
+    verdict.complaint = findings.complaint;
+    if (findings.weight == Weight::certain) break;
+    if (findings.weight == Weight::undecided) {
+      verdict.complaint.reset();
+      verdict.looseness = std::numeric_limits<double>::infinity();  // not checked, unless another draw is
+    }
   }
   return verdict;
 }

@@ -252,6 +252,11 @@ Value scaled(Body& body, const Value& value) {
     factor = {concat("np.sqrt(", size.empty() ? "1" : size, ")"), Binding::atom, {}, 8, false};
     return {operand(value, Binding::product) + " / " + factor.text, Binding::product, value.shape, value.bound, false};
   }
+  if (random.chance(15)) {
+    const std::string name = random.chance(50) ? "np.maximum" : "np.minimum";
+    return {concat(name, "(", value.text, ", ", factor.text, ")"), Binding::atom, value.shape,
+            value.bound + factor.bound, false};
+  }
   if (random.chance(20)) return plus(factor, value, value.shape);
   if (random.chance(20)) {
     return {operand(factor, Binding::sum) + " - " + operand(value, Binding::product), Binding::sum, value.shape,
@@ -270,6 +275,7 @@ Value selected(Body& body, const Value& value) {
   const auto moved = [&](const Value& other) { return other.exact && broadcast(value.shape, other.shape).has_value(); };
   Value left = value;
   Value right = number(random.pick(kThresholds), 1);
+  if (random.chance(15)) right = body.scalar();
   if (const auto argument = body.any_that(moved); argument && random.chance(60)) {
     left = *argument;
     const auto fits = [&](const Value& other) {

@@ -54,7 +54,8 @@ std::vector<Value> choose_results(Body& body) {
     const auto same = [&](const Value& result) { return result.text == other.text; };
     if (std::none_of(results.begin(), results.end(), same)) results.push_back(other);
   }
-  if (random.chance(10)) results.back() = activation(body, results.back());
+  if (body.left() > -2 && random.chance(10)) results.back() = activation(body, results.back());
+  if (random.chance(2)) results.push_back(results.front());
   return results;
 }
 

@@ -16,8 +16,8 @@ Value feed_forward(Body& body, const Value& x);
 Value swiglu(Body& body, const Value& x);
 
 // The most operators that each may take.
-inline constexpr int kAttentionOperators = 18;
-inline constexpr int kFeedForwardOperators = 9;
-inline constexpr int kSwigluOperators = 6;
+inline constexpr int kAttentionOperators = 20;
+inline constexpr int kFeedForwardOperators = 10;
+inline constexpr int kSwigluOperators = 9;
 
 }  // namespace millrace::random_programs

@@ -1,0 +1,28 @@
+// `millrace fuse`: program to fused graph, and its printing.
+#include "fusion/fuse.h"
+
+#include "driver/stages.h"
+#include "fusion/verify.h"
+#include "millrace/millrace.h"
+#include "report/fusion_report.h"
+
+namespace millrace {
+
+Result<std::string> fuse_program(const FuseOptions& options) {
+  Stages stages(options.timings);
+  const Result<Graph> graph = stages.parse(options.program);
+  if (!graph) return graph.error();
+  const Result<TrainingGraph> training = stages.differentiate(*graph);
+  if (!training) return training.error();
+  const auto check = [&](const FusedGraph& fused) { return verify(*training, fused); };
+  const Result<FusedGraph> fused = stages.run(
+      "fuse", [&] { return Result<FusedGraph>(fuse(*training)); }, check);
+  if (!fused) return fused.error();
+  const std::vector<PairExplanation> pairs =
+      options.explain ? explain(*training, *fused) : std::vector<PairExplanation>();
+  if (options.format == Format::json) return fusion_json(*training, *fused, pairs);
+  return options.explain ? pairs_text(*training, pairs)
+                         : fusion_text(*training, *fused, static_cast<size_t>(options.width));
+}
+
+}  // namespace millrace

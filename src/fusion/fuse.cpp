@@ -1,0 +1,132 @@
+#include "fusion/fuse.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/text.h"
+#include "fusion/alternatives.h"
+#include "fusion/fuser.h"
+#include "fusion/names.h"
+
+namespace millrace {
+namespace {
+
+// A contraction is carried out by a library; here it is a nest of its own.
+LoopNest nest_of(const Neighbourhood& near, const Group& group) {
+  if (near.is_contraction(group.members.front().op)) return {~LabelSet{0}, {false}, 1, 1};
+  std::string reason;
+  return *find_loop_nest(near, group, reason);
+}
+
+Implementation implementation_of(const Neighbourhood& near, const Group& group, const LoopNest& nest, size_t label) {
+  bool reduced = false;
+  bool used = false;  // after the reduction, by the same row
+  for (const Member& member : group.members) {
+    const Operator& op = near.op(member.op);
+    for (size_t index = 0; index < member.labels.size(); ++index) {
+      if (member.labels[index] != static_cast<int>(label) || !op.reduced[index]) continue;
+      reduced = true;
+      for (const Access& output : op.outputs) {
+        const std::vector<OperatorId>& readers = near.readers[output.tensor.at()];
+        used = used ||
+               std::find(output.axes.begin(), output.axes.end(), static_cast<int>(index)) != output.axes.end() ||
+               std::any_of(readers.begin(), readers.end(), [&](OperatorId reader) {
+                 return std::any_of(group.members.begin(), group.members.end(),
+                                    [&](const Member& m) { return m.op == reader; });
+               });
+      }
+    }
+  }
+  const bool outer = (nest.outer >> label) & 1;
+  if (near.is_contraction(group.members.front().op)) return reduced ? Implementation::loop : Implementation::block;
+  if (outer)
+    return reduced                          ? Implementation::grid_reduction
+           : label + 1 == group.dims.size() ? Implementation::thread
+                                            : Implementation::block;
+  constexpr int64_t kWarpRow = 1024;  // 32 lanes with 32 elements each
+  if (used) return nest.row_points <= kWarpRow ? Implementation::warp_reduction : Implementation::block_reduction;
+  return reduced ? Implementation::loop : Implementation::thread;
+}
+
+FusedOperator describe(const Neighbourhood& near, const Group& group) {
+  FusedOperator fused;
+  const LoopNest nest = nest_of(near, group);
+  const Movement movement = movement_of(near, group, nest);
+  fused.kind = near.is_contraction(group.members.front().op) ? FusedKind::contraction : FusedKind::kernel;
+  fused.pass = near.op(group.members.front().op).pass;
+  for (const Member& member : group.members) {
+    fused.members.push_back(member.op);
+    fused.index_of.push_back(member.labels);
+    const Group alone = single(near, member.op);
+    fused.words_before += movement_of(near, alone, nest_of(near, alone)).words;
+  }
+  for (size_t label = 0; label < group.dims.size(); ++label) {
+    fused.space.push_back(
+        {group.dims[label], ((nest.outer >> label) & 1) != 0, implementation_of(near, group, nest, label)});
+  }
+  fused.name = derived_name(near.graph, fused.members);
+  if (fused.kind == FusedKind::kernel) fused.paper_name = paper_name(near.graph, fused.members);
+  fused.reads = movement.reads;
+  fused.writes = movement.writes;
+  fused.interim = movement.interim;
+  fused.loops = nest.loops;
+  fused.rereads = movement.rereads;
+  fused.partial_words = movement.partial_words;
+  fused.words_after = movement.words;
+  return fused;
+}
+
+}  // namespace
+
+FusedGraph fuse(const TrainingGraph& training) {
+  const Neighbourhood near(training);
+  Fuser fuser(near);
+  fuser.run();
+  FusedGraph fused;
+  for (const size_t number : fuser.order()) {
+    const Group& group = fuser.group(number);
+    const LoopNest nest = nest_of(near, group);
+    fused.groups.push_back(describe(near, group));
+    fused.words_before += fused.groups.back().words_before;
+    fused.words_after += fused.groups.back().words_after;
+    const Movement movement = movement_of(near, group, nest);
+    for (const MaskStorage masks : {MaskStorage::words, MaskStorage::bits, MaskStorage::drawn}) {
+      fused.words_after_by_mask.at(static_cast<size_t>(masks)) += words_with_masks(near, group, nest, movement, masks);
+    }
+  }
+  fused.stackings = find_stackings(near);
+  fused.epilogues = find_epilogues(near);
+  return fused;
+}
+
+std::vector<PairExplanation> explain(const TrainingGraph& training, const FusedGraph& fused) {
+  const Neighbourhood near(training);
+  Fuser fuser(near);
+  fuser.restore(fused);
+  std::vector<PairExplanation> pairs;
+  std::map<std::pair<size_t, size_t>, std::string> known;  // one answer for all pairs of two groups
+  for (size_t k = 0; k < near.graph.operators.size(); ++k) {
+    const OperatorId first(k);
+    for (const OperatorId second : fuser.neighbours(first)) {
+      if (!(first < second)) continue;
+      if (near.is_contraction(first) && near.is_contraction(second)) continue;
+      const size_t a = fuser.group_of(first);
+      const size_t b = fuser.group_of(second);
+      PairExplanation pair{first, second, a == b, "in one kernel"};
+      if (!pair.fused) {
+        std::string& reason = known[{std::min(a, b), std::max(a, b)}];
+        if (reason.empty() && fuser.try_merge(a, b, reason)) {
+          reason = fuser.makes_cycle(a, b)
+                       ? "another operator stands between them: it needs one and makes what the other reads"
+                       : "compatible";
+        }
+        pair.reason = reason;
+      }
+      pairs.push_back(std::move(pair));
+    }
+  }
+  return pairs;
+}
+
+}  // namespace millrace

@@ -1,0 +1,18 @@
+// TrainingGraph to FusedGraph (paper sections 4, A.2, A.5): maximal fusion by iteration spaces. Tests: tests/fusion/.
+#pragma once
+
+#include <vector>
+
+#include "autodiff/training_graph.h"
+#include "fusion/fused_graph.h"
+
+namespace millrace {
+
+// Merges groups of elementwise and normalization operators, the merge that saves most words first, until none is left
+// that saves words or a launch. What comes out does not depend on the order of the operators in the graph.
+FusedGraph fuse(const TrainingGraph& training);
+
+// For every two neighbouring operators (one reads what the other writes, or both read one tensor) whether they fused.
+std::vector<PairExplanation> explain(const TrainingGraph& training, const FusedGraph& fused);
+
+}  // namespace millrace

@@ -1,0 +1,72 @@
+// The merging itself: groups, which pairs of them are worth a look, and what merging a pair would do.
+#pragma once
+
+#include <optional>
+#include <queue>
+#include <string>
+#include <vector>
+
+#include "fusion/fused_graph.h"
+#include "fusion/group.h"
+#include "fusion/group_order.h"
+
+namespace millrace {
+
+class Fuser {
+ public:
+  explicit Fuser(const Neighbourhood& near);
+
+  // Merges until nothing is left to gain.
+  void run();
+
+  // Puts operators together as a fused graph has them.
+  void restore(const FusedGraph& fused);
+
+  // Group numbers in an order that can run.
+  std::vector<size_t> order() const;
+  const Group& group(size_t number) const { return groups_[number]; }
+  size_t group_of(OperatorId op) const { return group_of_[op.at()]; }
+
+  // What merging two groups would give.
+  struct Merge {
+    Group group;
+    int64_t saved = 0;  // words
+  };
+  std::optional<Merge> try_merge(size_t a, size_t b, std::string& reason);
+
+  bool makes_cycle(size_t a, size_t b) { return order_.merging_makes_cycle(a, b); }
+
+  // Operators beside `op` that it could fuse with: makers and readers of its tensors, and cousins.
+  std::vector<OperatorId> neighbours(OperatorId op) const;
+
+ private:
+  // A pair of groups as it was when it was looked at.
+  struct Candidate {
+    int64_t saved = 0;
+    std::string name;  // breaks ties in a way that does not depend on the order of operators
+    size_t a = 0;
+    size_t b = 0;
+    int version_a = 0;
+    int version_b = 0;
+    bool operator<(const Candidate& other) const {
+      return saved != other.saved ? saved < other.saved : name > other.name;
+    }
+  };
+
+  void find_cousins();
+  void consider(size_t a, size_t b);
+  void consider_neighbours(size_t group);
+  void merge(size_t a, size_t b, Group merged);
+  std::string name_of(size_t group) const;
+  int64_t words_of_group(const Group& group) const;
+
+  const Neighbourhood& near_;
+  std::vector<Group> groups_;
+  std::vector<int> versions_;  // one a group; negative: merged away
+  std::vector<size_t> group_of_;
+  std::vector<std::vector<OperatorId>> cousins_;
+  std::priority_queue<Candidate> candidates_;
+  GroupOrder order_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,71 @@
+#include "fusion/group_order.h"
+
+#include <algorithm>
+#include <set>
+
+namespace millrace {
+namespace {
+constexpr size_t kGone = static_cast<size_t>(-1);
+}  // namespace
+
+GroupOrder::GroupOrder(size_t count, Successors successors)
+    : successors_(std::move(successors)), position_(count), at_(count) {
+  for (size_t group = 0; group < count; ++group) position_[group] = at_[group] = group;
+}
+
+std::vector<size_t> GroupOrder::between(size_t first, size_t last, bool& reaches) {
+  reaches = false;
+  std::set<size_t> seen;
+  std::vector<size_t> open = {first};
+  while (!open.empty() && !reaches) {
+    const size_t group = open.back();
+    open.pop_back();
+    successors_(group, [&](size_t next) {
+      if (next == last) reaches = reaches || group != first;
+      if (next != first && position_[next] < position_[last] && seen.insert(next).second) open.push_back(next);
+    });
+  }
+  return {seen.begin(), seen.end()};
+}
+
+bool GroupOrder::merging_makes_cycle(size_t a, size_t b) {
+  if (position_[b] < position_[a]) std::swap(a, b);
+  bool reaches = false;
+  between(a, b, reaches);
+  return reaches;
+}
+
+void GroupOrder::merge(size_t a, size_t b) {
+  const size_t first = position_[a] < position_[b] ? a : b;
+  const size_t last = first == a ? b : a;
+  bool reaches = false;
+  const std::vector<size_t> behind = between(first, last, reaches);
+  // What stands between and does not wait for `first` moves before the merged group, the rest behind it.
+  const size_t begin = position_[first];
+  const size_t end = position_[last];
+  std::vector<size_t> before;
+  std::vector<size_t> after;
+  for (size_t k = begin + 1; k < end; ++k) {
+    if (at_[k] == kGone) continue;
+    (std::binary_search(behind.begin(), behind.end(), at_[k]) ? after : before).push_back(at_[k]);
+  }
+  std::fill(at_.begin() + static_cast<std::ptrdiff_t>(begin), at_.begin() + static_cast<std::ptrdiff_t>(end) + 1,
+            kGone);
+  size_t next = begin;
+  const auto place = [&](size_t group) {
+    at_[next] = group;
+    position_[group] = next++;
+  };
+  for (const size_t group : before) place(group);
+  place(a);
+  for (const size_t group : after) place(group);
+  position_[b] = kGone;
+}
+
+void GroupOrder::assign(const std::vector<size_t>& groups) {
+  at_ = groups;
+  std::fill(position_.begin(), position_.end(), kGone);
+  for (size_t k = 0; k < groups.size(); ++k) position_[groups[k]] = k;
+}
+
+}  // namespace millrace

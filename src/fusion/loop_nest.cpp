@@ -1,0 +1,193 @@
+// When operators can share a loop nest: the paper's compatibility of iteration spaces, and partial fusion.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/text.h"
+#include "fusion/group.h"
+
+namespace millrace {
+namespace {
+
+struct Space {
+  LabelSet all = 0;
+  LabelSet reduced = 0;
+  bool maps_after = false;   // a normalization: its output runs along what it reduced
+  bool used_inside = false;  // another member reads what it writes
+};
+
+class NestFinder {
+ public:
+  NestFinder(const Neighbourhood& near, const Group& group, std::string& reason)
+      : near_(near), group_(group), reason_(reason) {
+    for (const Member& member : group.members) spaces_.push_back(space_of(member));
+  }
+
+  std::optional<LoopNest> run() {
+    LabelSet everything = 0;
+    LabelSet common = ~LabelSet{0};
+    for (const Space& space : spaces_) {
+      everything |= space.all;
+      common &= space.all;
+    }
+    common &= everything;
+    std::set<LabelSet> inners;
+    for (const Space& space : spaces_) {
+      if (space.all != common) inners.insert(space.all & ~common);
+    }
+    if (inners.empty()) return equal_spaces(everything);
+    if (common == 0) return refuse("their iteration spaces share no dimension");
+    LabelSet seen = 0;
+    for (const LabelSet inner : inners) {
+      if ((seen & inner) != 0)
+        return refuse(
+            concat("their iteration spaces differ: ", shown(spaces_.front().all), " and ", shown(spaces_.back().all)));
+      seen |= inner;
+    }
+    if (inners.size() > 1 && !connected_by_flow())
+      return refuse("their inner dimensions differ, and neither makes what the other reads");
+    return nest_with(common, everything);
+  }
+
+ private:
+  std::optional<LoopNest> refuse(std::string reason) {
+    reason_ = std::move(reason);
+    return std::nullopt;
+  }
+
+  std::string shown(LabelSet labels) const {
+    std::vector<std::string> names;
+    for (size_t label = 0; label < group_.dims.size(); ++label) {
+      if ((labels >> label) & 1) names.push_back(near_.graph.dims[group_.dims[label].at()].name);
+    }
+    return names.empty() ? "nothing" : join(names, "·");
+  }
+
+  double points_in(LabelSet labels) const {
+    double points = 1;
+    for (size_t label = 0; label < group_.dims.size(); ++label) {
+      if ((labels >> label) & 1) points *= static_cast<double>(near_.graph.extent(group_.dims[label]));
+    }
+    return points;
+  }
+
+  Space space_of(const Member& member) const {
+    const Operator& op = near_.op(member.op);
+    Space space;
+    for (size_t index = 0; index < member.labels.size(); ++index) {
+      if (member.labels[index] == kNoLabel) continue;
+      const LabelSet bit = LabelSet{1} << member.labels[index];
+      space.all |= bit;
+      if (op.reduced[index]) space.reduced |= bit;
+    }
+    for (const Access& output : op.outputs) {
+      for (const int label : labels_of(member, output))
+        space.maps_after = space.maps_after || (label != kNoLabel && ((space.reduced >> label) & 1) != 0);
+      for (const OperatorId reader : near_.readers[output.tensor.at()]) {
+        space.used_inside = space.used_inside || std::any_of(group_.members.begin(), group_.members.end(),
+                                                             [&](const Member& m) { return m.op == reader; });
+      }
+    }
+    return space;
+  }
+
+  // All members run over the same space. Reductions decide which of it is the row: those that members go on with end
+  // inside it; the others may also span exactly the rest, or everything.
+  std::optional<LoopNest> equal_spaces(LabelSet everything) {
+    std::set<LabelSet> inside;
+    std::set<LabelSet> free;
+    for (const Space& space : spaces_) {
+      if (space.reduced == 0) continue;
+      if (space.maps_after || space.used_inside) {
+        inside.insert(space.reduced);
+      } else if (space.reduced != everything) {
+        free.insert(space.reduced);
+      }
+    }
+    if (inside.size() > 1)
+      return refuse(
+          concat("they reduce over different dimensions: ", shown(*inside.begin()), " and ", shown(*inside.rbegin())));
+    LabelSet row = inside.empty() ? 0 : *inside.begin();
+    if (inside.empty() && !free.empty()) {
+      // Either way round would do; the shorter row stays in fast memory.
+      row = *std::min_element(free.begin(), free.end(), [&](LabelSet l, LabelSet r) {
+        return points_in(l) != points_in(r) ? points_in(l) < points_in(r) : shown(l) < shown(r);
+      });
+    }
+    return nest_with(everything & ~row, everything);
+  }
+
+  std::optional<LoopNest> nest_with(LabelSet outer, LabelSet everything) {
+    LoopNest nest;
+    nest.outer = outer;
+    double longest = 1;
+    for (const Space& space : spaces_) {
+      const LabelSet inner = space.all & ~outer;
+      longest = std::max(longest, points_in(inner));
+      const bool in_row = space.reduced == 0 || space.reduced == inner;
+      nest.across_grid.push_back(!in_row);
+      if (in_row) continue;
+      if (space.reduced != (outer & space.all) && space.reduced != space.all) {
+        return refuse(
+            concat("a reduction over ", shown(space.reduced), " does not fit a row of ", shown(everything & ~outer)));
+      }
+      if (space.maps_after || space.used_inside)
+        return refuse(concat("a reduction over ", shown(space.reduced), " crosses the grid, and is used at once"));
+    }
+    nest.row_points = static_cast<int64_t>(std::min(longest, 9e18));
+    nest.loops = count_loops(outer);
+    return nest;
+  }
+
+  // Over a row: what uses a reduction starts in the loop behind it, and a normalization is a reduction and a map.
+  int count_loops(LabelSet outer) const {
+    std::map<TensorId, int> ready;
+    int loops = 1;
+    for (size_t k = 0; k < spaces_.size(); ++k) {
+      const Operator& op = near_.op(group_.members[k].op);
+      int begin = 0;
+      for (const Access& input : op.inputs) {
+        const auto found = ready.find(input.tensor);
+        if (found != ready.end()) begin = std::max(begin, found->second);
+      }
+      const bool reduces_row = spaces_[k].reduced != 0 && spaces_[k].reduced == (spaces_[k].all & ~outer);
+      const int end = begin + (reduces_row ? 1 : 0);
+      for (const Access& output : op.outputs) ready[output.tensor] = end;
+      loops = std::max(loops, begin + (reduces_row && spaces_[k].maps_after ? 2 : 1));
+    }
+    return loops;
+  }
+
+  // Whether what members make and read ties them all together.
+  bool connected_by_flow() const {
+    std::vector<size_t> parent(group_.members.size());
+    for (size_t k = 0; k < parent.size(); ++k) parent[k] = k;
+    const auto root = [&](size_t k) {
+      while (parent[k] != k) k = parent[k];
+      return k;
+    };
+    std::map<TensorId, size_t> made_by;
+    for (size_t k = 0; k < parent.size(); ++k) {
+      const Operator& op = near_.op(group_.members[k].op);
+      for (const Access& input : op.inputs) {
+        const auto found = made_by.find(input.tensor);
+        if (found != made_by.end()) parent[root(k)] = root(found->second);
+      }
+      for (const Access& output : op.outputs) made_by[output.tensor] = k;
+    }
+    return std::all_of(parent.begin(), parent.end(), [&](size_t k) { return root(k) == root(0); });
+  }
+
+  const Neighbourhood& near_;
+  const Group& group_;
+  std::string& reason_;
+  std::vector<Space> spaces_;
+};
+
+}  // namespace
+
+std::optional<LoopNest> find_loop_nest(const Neighbourhood& near, const Group& group, std::string& reason) {
+  return NestFinder(near, group, reason).run();
+}
+
+}  // namespace millrace

@@ -1,0 +1,174 @@
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "fusion/alternatives.h"
+
+namespace millrace {
+namespace {
+
+int64_t words_of_all(const Graph& graph, const std::set<TensorId>& tensors) {
+  int64_t words = 0;
+  for (const TensorId tensor : tensors) words += words_of(graph, tensor);
+  return words;
+}
+
+std::set<TensorId> tensors_in(const std::vector<Access>& accesses) {
+  std::set<TensorId> tensors;
+  for (const Access& access : accesses) tensors.insert(access.tensor);
+  return tensors;
+}
+
+int64_t words_apart(const Graph& graph, const Operator& op) {
+  return words_of_all(graph, tensors_in(op.inputs)) + words_of_all(graph, tensors_in(op.outputs));
+}
+
+// Whether `last` waits for `first`, which stands before it. Only operators between the two can be on the way.
+bool leads_to(const Neighbourhood& near, OperatorId first, OperatorId last) {
+  std::set<OperatorId> seen;
+  std::vector<OperatorId> open = {first};
+  while (!open.empty()) {
+    const OperatorId id = open.back();
+    open.pop_back();
+    for (const Access& output : near.op(id).outputs) {
+      for (const OperatorId reader : near.readers[output.tensor.at()]) {
+        if (reader == last) return true;
+        if (reader < last && seen.insert(reader).second) open.push_back(reader);
+      }
+    }
+  }
+  return false;
+}
+
+// How a contraction uses an operand: for each of its axes whether it is contracted, and whether the other operand runs
+// along it too. Contractions with one use of one operand differ in the other operand only, and that can be stacked.
+using Use = std::vector<int>;
+
+Use use_of(const Operator& op, size_t side) {
+  Use use;
+  const std::vector<int>& other = op.inputs[1 - side].axes;
+  for (const int index : op.inputs[side].axes) {
+    const bool contracted = index != kFixed && op.reduced[static_cast<size_t>(index)];
+    const bool in_other = index != kFixed && std::find(other.begin(), other.end(), index) != other.end();
+    use.push_back((contracted ? 1 : 0) + (in_other ? 2 : 0));
+  }
+  return use;
+}
+
+// Every part of a set with two or more, largest first; of a set of more than four, the pairs of neighbours and all.
+std::vector<std::vector<OperatorId>> parts_of(const std::vector<OperatorId>& set) {
+  std::vector<std::vector<OperatorId>> parts;
+  if (set.size() > 4) {
+    parts.push_back(set);
+    for (size_t k = 1; k < set.size(); ++k) parts.push_back({set[k - 1], set[k]});
+    return parts;
+  }
+  for (unsigned mask = 1; mask < (1U << set.size()); ++mask) {
+    std::vector<OperatorId> part;
+    for (size_t k = 0; k < set.size(); ++k) {
+      if ((mask >> k) & 1) part.push_back(set[k]);
+    }
+    if (part.size() >= 2) parts.push_back(std::move(part));
+  }
+  std::stable_sort(parts.begin(), parts.end(), [](const auto& l, const auto& r) { return l.size() > r.size(); });
+  return parts;
+}
+
+void find_shared_operands(const Neighbourhood& near, std::vector<Stacking>& found) {
+  std::map<std::tuple<TensorId, Pass, Use>, std::vector<OperatorId>> sets;
+  std::vector<std::tuple<TensorId, Pass, Use>> in_order;
+  for (size_t k = 0; k < near.graph.operators.size(); ++k) {
+    const Operator& op = near.graph.operators[k];
+    if (op.kind != OperatorKind::contraction || op.inputs.size() > 2) continue;  // scales differ from one to the next
+    if (op.inputs[0].tensor == op.inputs[1].tensor) continue;
+    for (size_t side : {0U, 1U}) {
+      const auto key = std::make_tuple(op.inputs[side].tensor, op.pass, use_of(op, side));
+      std::vector<OperatorId>& set = sets[key];
+      if (set.empty()) in_order.push_back(key);
+      const bool waits = std::any_of(set.begin(), set.end(),
+                                     [&](OperatorId earlier) { return leads_to(near, earlier, OperatorId(k)); });
+      if (!waits) set.emplace_back(k);
+    }
+  }
+  for (const auto& key : in_order) {
+    if (sets[key].size() < 2) continue;
+    for (std::vector<OperatorId>& part : parts_of(sets[key])) {
+      Stacking stacking;
+      std::set<TensorId> reads;
+      for (const OperatorId id : part) {
+        stacking.words_apart += words_apart(near.graph, near.op(id));
+        reads.merge(tensors_in(near.op(id).inputs));
+        stacking.words_stacked += words_of_all(near.graph, tensors_in(near.op(id).outputs));
+      }
+      stacking.words_stacked += words_of_all(near.graph, reads);
+      stacking.contractions = std::move(part);
+      found.push_back(std::move(stacking));
+    }
+  }
+}
+
+// The contractions that an addition sums, and the additions under it, where nothing else reads what they make.
+bool collect_sum(const Neighbourhood& near, OperatorId add, std::vector<OperatorId>& contractions,
+                 std::vector<OperatorId>& additions) {
+  additions.push_back(add);
+  bool whole = true;
+  for (const Access& input : near.op(add).inputs) {
+    const OperatorId producer = near.producers[input.tensor.at()];
+    const bool own = producer.valid() && near.readers[input.tensor.at()].size() == 1 &&
+                     !near.leaves[input.tensor.at()] && near.op(producer).pass == near.op(add).pass;
+    if (own && near.is_contraction(producer) && near.op(producer).inputs.size() == 2) {
+      contractions.push_back(producer);
+    } else if (own && near.op(producer).kind == OperatorKind::add) {
+      whole = collect_sum(near, producer, contractions, additions) && whole;
+    } else {
+      whole = false;
+    }
+  }
+  return whole;
+}
+
+void find_summed_results(const Neighbourhood& near, std::vector<Stacking>& found) {
+  for (size_t k = 0; k < near.graph.operators.size(); ++k) {
+    const Operator& op = near.graph.operators[k];
+    if (op.kind != OperatorKind::add) continue;
+    // Only the last addition of a sum of contractions speaks for it.
+    const std::vector<OperatorId>& readers = near.readers[op.outputs[0].tensor.at()];
+    std::vector<OperatorId> contractions;
+    std::vector<OperatorId> additions;
+    if (!collect_sum(near, OperatorId(k), contractions, additions) || contractions.size() < 2) continue;
+    if (readers.size() == 1 && near.op(readers[0]).kind == OperatorKind::add) {
+      std::vector<OperatorId> larger;
+      std::vector<OperatorId> ignored;
+      if (collect_sum(near, readers[0], larger, ignored)) continue;
+    }
+    std::sort(contractions.begin(), contractions.end());
+    std::sort(additions.begin(), additions.end());
+    const int64_t result_words = words_of(near.graph, op.outputs[0].tensor);
+    for (std::vector<OperatorId>& part : parts_of(contractions)) {
+      Stacking stacking;
+      stacking.kind = Stacking::Kind::summed_results;
+      stacking.absorbed.assign(additions.begin(), additions.begin() + static_cast<std::ptrdiff_t>(part.size()) - 1);
+      std::set<TensorId> reads;
+      for (const OperatorId id : part) {
+        stacking.words_apart += words_apart(near.graph, near.op(id));
+        reads.merge(tensors_in(near.op(id).inputs));
+      }
+      for (const OperatorId id : stacking.absorbed) stacking.words_apart += words_apart(near.graph, near.op(id));
+      stacking.words_stacked = words_of_all(near.graph, reads) + result_words;
+      stacking.contractions = std::move(part);
+      found.push_back(std::move(stacking));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Stacking> find_stackings(const Neighbourhood& near) {
+  std::vector<Stacking> found;
+  find_shared_operands(near, found);
+  find_summed_results(near, found);
+  return found;
+}
+
+}  // namespace millrace

@@ -1,0 +1,47 @@
+#include "fusion/verify.h"
+
+#include "base/text.h"
+
+namespace millrace {
+namespace {
+
+Error broken(const std::string& what) {
+  return Error::make(ErrorKind::failed, concat("invalid fused graph: ", what),
+                     "this is a defect of Millrace: please report it with the program");
+}
+
+}  // namespace
+
+Result<Done> verify(const TrainingGraph& training, const FusedGraph& fused) {
+  const Graph& graph = training.graph;
+  const std::vector<OperatorId> producers = producers_of(graph);
+  std::vector<bool> ran(graph.operators.size(), false);
+  size_t count = 0;
+  int64_t words = 0;
+  for (const FusedOperator& group : fused.groups) {
+    if (group.members.empty() || group.index_of.size() != group.members.size())
+      return broken(concat(group.name, " has no members, or not an index map each"));
+    for (const OperatorId member : group.members) {
+      const Operator& op = graph.operators[member.at()];
+      if (ran[member.at()]) return broken(concat(op.name, " is in two groups"));
+      if (op.pass != group.pass) return broken(concat(op.name, " is of another pass than its group"));
+      if (op.kind == OperatorKind::contraction && group.members.size() > 1)
+        return broken(concat(op.name, " is a contraction in a kernel"));
+      for (const Access& input : op.inputs) {
+        const OperatorId producer = producers[input.tensor.at()];
+        if (producer.valid() && !ran[producer.at()])
+          return broken(concat(op.name, " runs before ", graph.operators[producer.at()].name));
+      }
+      ran[member.at()] = true;
+      ++count;
+    }
+    words += group.words_after;
+    if (group.words_after > group.words_before)
+      return broken(concat(group.name, " moves more words than its members apart"));
+  }
+  if (count != graph.operators.size()) return broken("an operator is in no group");
+  if (words != fused.words_after) return broken("the groups' words do not add up");
+  return Done{};
+}
+
+}  // namespace millrace

@@ -1,0 +1,4 @@
+def f(x: float32[4]):
+    y = np.maximum(x x)
+    z = x[: None]
+    return y

@@ -1,0 +1,6 @@
+# --size tiny
+A = 2
+
+
+def f(x: float32[A]):
+    return x

@@ -1,0 +1,27 @@
+def f(x: float32[4]):
+    a00 = nothing_00
+    a01 = nothing_01
+    a02 = nothing_02
+    a03 = nothing_03
+    a04 = nothing_04
+    a05 = nothing_05
+    a06 = nothing_06
+    a07 = nothing_07
+    a08 = nothing_08
+    a09 = nothing_09
+    a10 = nothing_10
+    a11 = nothing_11
+    a12 = nothing_12
+    a13 = nothing_13
+    a14 = nothing_14
+    a15 = nothing_15
+    a16 = nothing_16
+    a17 = nothing_17
+    a18 = nothing_18
+    a19 = nothing_19
+    a20 = nothing_20
+    a21 = nothing_21
+    a22 = nothing_22
+    a23 = nothing_23
+    a24 = nothing_24
+    return x

@@ -1,0 +1,11 @@
+SIZE = 4
+
+
+def f(x: float32[SIZE], weight: float32[SIZE]):
+    a = wieght
+    b = SIZ
+    c = q
+    d = np.pi
+    e = x.T
+    g = f
+    return x

@@ -1,0 +1,4 @@
+"""This text has no end.
+
+def f(x: float32[4]):
+    return x

@@ -1,0 +1,95 @@
+// Runs something in a child process and measures it: a crash, a hang or a flood of memory costs one test and no more.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace millrace {
+
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kSanitized = true;
+#elif defined(__has_feature)
+inline constexpr bool kSanitized = __has_feature(address_sanitizer);
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
+// What hostile text may cost. A sanitizer makes everything slower, and takes memory of its own.
+inline constexpr double kSecondsAllowed = kSanitized ? 20 : 1;
+inline constexpr long kMegabytesAllowed = 256;
+
+struct Outcome {
+  bool exited = false;  // by itself: neither crashed nor stopped
+  int code = 0;         // its exit code, or the signal that ended it
+  double seconds = 0;   // of processor time: other processes' load is not its fault
+  long megabytes = 0;   // at its peak
+  std::string text;     // what it wrote
+};
+
+// `work` runs in the child and writes to the descriptor it is given. Past twice the limits the child is stopped.
+inline Outcome run_limited(const std::function<int(int)>& work) {
+  Outcome outcome;
+  std::FILE* const output = std::tmpfile();
+  if (output == nullptr) return outcome;
+  const int descriptor = fileno(output);
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit no_core{0, 0};
+    setrlimit(RLIMIT_CORE, &no_core);
+    _exit(work(descriptor));
+  }
+  const long page = sysconf(_SC_PAGESIZE);
+  const std::string statm = "/proc/" + std::to_string(child) + "/statm";
+  int status = 0;
+  rusage usage{};
+  while (wait4(child, &status, WNOHANG, &usage) == 0) {
+    long pages = 0;
+    if (std::FILE* const file = std::fopen(statm.c_str(), "r")) {
+      if (std::fscanf(file, "%*d %ld", &pages) != 1) pages = 0;
+      std::fclose(file);
+    }
+    clockid_t clock = 0;
+    timespec used{};
+    if (clock_getcpuclockid(child, &clock) == 0) clock_gettime(clock, &used);
+    const bool too_large = pages * (page / 1024) / 1024 > (kSanitized ? 8 : 2) * kMegabytesAllowed;
+    if (too_large || static_cast<double>(used.tv_sec) >= 2 * kSecondsAllowed) kill(child, SIGKILL);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  outcome.exited = WIFEXITED(status);
+  outcome.code = outcome.exited ? WEXITSTATUS(status) : WTERMSIG(status);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  outcome.seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+  outcome.megabytes = usage.ru_maxrss / 1024;
+  outcome.text.resize(1 << 16);
+  const ssize_t length = pread(descriptor, outcome.text.data(), outcome.text.size(), 0);
+  outcome.text.resize(length > 0 ? static_cast<size_t>(length) : 0);
+  std::fclose(output);
+  return outcome;
+}
+
+// A program with its arguments; what it says on standard error is the outcome's text.
+inline Outcome run_limited(std::vector<std::string> command) {
+  return run_limited([&](int descriptor) {
+    std::vector<char*> words;
+    for (std::string& word : command) words.push_back(word.data());
+    words.push_back(nullptr);
+    dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDOUT_FILENO);
+    dup2(descriptor, STDERR_FILENO);
+    execv(words[0], words.data());
+    return 127;
+  });
+}
+
+}  // namespace millrace

@@ -1,0 +1,93 @@
+// Programs as text to fused groups as text.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "autodiff/differentiate.h"
+#include "autodiff/verify.h"
+#include "base/text.h"
+#include "frontend/program_text.h"
+#include "fusion/fuse.h"
+#include "golden/golden.h"
+
+namespace millrace {
+
+inline const std::vector<std::string>& models() {
+  static const std::vector<std::string> names = {"bert_encoder", "encoder_decoder_attention", "gpt2_block",
+                                                 "llama_block", "mha"};
+  return names;
+}
+
+inline TrainingGraph training_of(std::string_view text, const ProgramOptions& options = {}) {
+  TrainingGraph training = differentiate(graph_of(text, options));
+  const Result<Done> checked = verify(training);
+  EXPECT_TRUE(checked) << to_string(checked.error());
+  return training;
+}
+
+// `sizes` as on the command line: "tiny", "J=128"; none for the program's own.
+inline TrainingGraph training_of_model(const std::string& model, std::vector<std::string> sizes = {}) {
+  return training_of(text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/", model, ".py")), with_sizes(std::move(sizes)));
+}
+
+inline std::vector<std::string> member_names(const TrainingGraph& training, const FusedOperator& group) {
+  std::vector<std::string> names;
+  for (const OperatorId member : group.members) names.push_back(training.graph.operators[member.at()].name);
+  return names;
+}
+
+// The members of each kernel, one kernel a line, sorted.
+inline std::string kernels_of(const TrainingGraph& training, const FusedGraph& fused) {
+  std::vector<std::string> lines;
+  for (const FusedOperator& group : fused.groups) {
+    if (group.kind == FusedKind::kernel) lines.push_back(join(member_names(training, group), ", ") + "\n");
+  }
+  std::sort(lines.begin(), lines.end());
+  return join(lines, "");
+}
+
+inline std::string kernels_of(std::string_view text) {
+  const TrainingGraph training = training_of(text);
+  return kernels_of(training, fuse(training));
+}
+
+inline OperatorId operator_called(const TrainingGraph& training, std::string_view name) {
+  for (size_t k = 0; k < training.graph.operators.size(); ++k) {
+    if (training.graph.operators[k].name == name) return OperatorId(k);
+  }
+  ADD_FAILURE() << "no operator is called " << name << " among " << names_of_operators(training.graph);
+  return {};
+}
+
+// The group that an operator is in.
+inline const FusedOperator& group_with(const TrainingGraph& training, const FusedGraph& fused, std::string_view name) {
+  const OperatorId id = operator_called(training, name);
+  for (const FusedOperator& group : fused.groups) {
+    if (std::find(group.members.begin(), group.members.end(), id) != group.members.end()) return group;
+  }
+  ADD_FAILURE() << name << " is in no group";
+  return fused.groups.front();
+}
+
+inline bool together(const TrainingGraph& training, const FusedGraph& fused, std::string_view a, std::string_view b) {
+  return &group_with(training, fused, a) == &group_with(training, fused, b);
+}
+
+// What explain says about two neighbours: "fused: …" or "apart: …"; nothing when they are none.
+inline std::string explained(const TrainingGraph& training, const FusedGraph& fused, std::string_view a,
+                             std::string_view b) {
+  const OperatorId first = operator_called(training, a);
+  const OperatorId second = operator_called(training, b);
+  for (const PairExplanation& pair : explain(training, fused)) {
+    if ((pair.first == first && pair.second == second) || (pair.first == second && pair.second == first))
+      return concat(pair.fused ? "fused: " : "apart: ", pair.reason);
+  }
+  return "";
+}
+
+}  // namespace millrace

@@ -1,0 +1,68 @@
+// What `millrace analyze` prints for the models, character for character. One folder of files beside this one.
+#include "golden/golden.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+
+#include "millrace/millrace.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Case {
+  std::string file;  // in tests/golden/
+  AnalyzeOptions options;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const fs::directory_entry& entry : fs::directory_iterator(concat(MILLRACE_SOURCE_DIR, "/models"))) {
+    if (entry.path().extension() != ".py") continue;
+    const std::string model = entry.path().stem().string();
+    AnalyzeOptions options;
+    options.program.path = entry.path().string();
+    if (model == "bert_encoder") all.push_back({"bert_encoder_paper_table.txt", options});
+    options.program.sizes = {"tiny"};
+    all.push_back({model + "_table.txt", options});
+    options.format = Format::graph;
+    all.push_back({model + "_graph.txt", options});
+  }
+  return all;
+}
+
+TEST(Golden, ModelsPrintWhatTheirFilesHold) {
+  const std::vector<Case> all = cases();
+  ASSERT_GE(all.size(), 11U) << "five models, a graph and a table each, and the paper's table";
+  for (const Case& one : all) {
+    const Result<std::string> text = analyze_program(one.options);
+    ASSERT_TRUE(text) << to_string(text.error());
+    EXPECT_TRUE(matches_file(*text, "golden/" + one.file, "Golden"));
+  }
+}
+
+TEST(Golden, EveryFileBelongsToAModel) {
+  std::set<std::string> known;
+  for (const Case& one : cases()) known.insert(one.file);
+  for (const fs::directory_entry& entry : fs::directory_iterator(concat(MILLRACE_SOURCE_DIR, "/tests/golden"))) {
+    if (entry.path().extension() != ".txt") continue;
+    EXPECT_TRUE(known.contains(entry.path().filename().string())) << entry.path() << " is left over";
+  }
+}
+
+TEST(Golden, ADifferenceIsShownWithTheLinesAroundIt) {
+  EXPECT_EQ(difference("a\nb\nc\nd\ne\nf\ng", "a\nb\nc\nX\ne\nf\ng\nh"), " b\n c\n-d\n+X\n e\n f\n g\n+h\n");
+  EXPECT_EQ(difference("1\n2\n3\n4\n5\n6\n7", "0\n2\n3\n4\n5\n6\n8"), "-1\n+0\n 2\n 3\n@@\n 5\n 6\n-7\n+8\n");
+  EXPECT_EQ(difference("same", "same"), "");
+}
+
+TEST(Golden, AMissingFileIsADifference) {
+  if (std::getenv("MILLRACE_UPDATE_GOLDEN") != nullptr) GTEST_SKIP() << "it would be made";
+  EXPECT_FALSE(matches_file("text", "golden/absent.txt", "Golden"));
+}
+
+}  // namespace
+}  // namespace millrace

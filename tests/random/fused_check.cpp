@@ -1,0 +1,308 @@
+#include "random/fused_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <vector>
+
+#include "base/text.h"
+#include "fusion/fuse.h"
+#include "random/fused_rows.h"
+#include "random/inputs.h"
+#include "random/value.h"
+
+namespace millrace::random_programs {
+namespace {
+
+using Real = Bounded<53>;
+using Tensors = std::set<TensorId>;
+
+class Structure {
+ public:
+  Structure(const TrainingGraph& training, const FusedGraph& fused)
+      : training_(training), graph_(training.graph), fused_(fused) {}
+
+  std::optional<std::string> run() {
+    cover();
+    if (message_.empty()) {
+      for (size_t g = 0; g < fused_.groups.size(); ++g) one(g);
+      totals();
+    }
+    return message_.empty() ? std::nullopt : std::optional(message_);
+  }
+
+ private:
+  bool check(bool holds, const std::string& complaint) {
+    if (!holds && message_.empty()) message_ = at_ + complaint;
+    return holds;
+  }
+
+  const Operator& op(OperatorId id) const { return graph_.operators[id.at()]; }
+
+  void cover() {
+    group_of_.assign(graph_.operators.size(), fused_.groups.size());
+    for (size_t g = 0; g < fused_.groups.size(); ++g) {
+      check(!fused_.groups[g].members.empty(), concat("group ", g, " is empty"));
+      for (const OperatorId member : fused_.groups[g].members) {
+        if (!check(member.valid() && member.at() < group_of_.size(), "a member is no operator")) return;
+        check(group_of_[member.at()] == fused_.groups.size(), concat(op(member).name, " is in two groups"));
+        group_of_[member.at()] = g;
+      }
+    }
+    for (size_t k = 0; k < group_of_.size(); ++k)
+      check(group_of_[k] < fused_.groups.size(), concat(graph_.operators[k].name, " is in no group"));
+  }
+
+  void one(size_t g) {
+    const FusedOperator& group = fused_.groups[g];
+    at_ = concat("group ", g, " (", group.name, "): ");
+    check(std::is_sorted(group.members.begin(), group.members.end()), "its members are not in the graph's order");
+    for (const OperatorId member : group.members) {
+      check(op(member).pass == group.pass, concat(op(member).name, " is of the other pass"));
+      check((op(member).kind == OperatorKind::contraction) == (group.kind == FusedKind::contraction),
+            concat(op(member).name, " is of another kind"));
+    }
+    check(group.kind == FusedKind::kernel || group.members.size() == 1, "a contraction is fused");
+    tensors(g);
+    if (group.kind == FusedKind::kernel) space(group);
+    words(group);
+    at_.clear();
+  }
+
+  static Tensors set_of(const std::vector<TensorId>& tensors) { return {tensors.begin(), tensors.end()}; }
+
+  void same(const char* what, const std::vector<TensorId>& found, const Tensors& expected) {
+    check(set_of(found).size() == found.size(), concat(what, " names a tensor twice"));
+    for (const TensorId tensor : found)
+      check(expected.contains(tensor),
+            concat(what, " has ", graph_.tensor(tensor).name, ", which does not belong there"));
+    for (const TensorId tensor : expected)
+      check(set_of(found).contains(tensor), concat(what, " lacks ", graph_.tensor(tensor).name));
+  }
+
+  void tensors(size_t g) {
+    const FusedOperator& group = fused_.groups[g];
+    Tensors written;
+    for (const OperatorId member : group.members) {
+      for (const Access& output : op(member).outputs) written.insert(output.tensor);
+    }
+    Tensors reads;
+    for (const OperatorId member : group.members) {
+      for (const Access& input : op(member).inputs) {
+        if (!written.contains(input.tensor) && words_of(graph_, input.tensor) > 0) reads.insert(input.tensor);
+      }
+    }
+    Tensors needed;  // outside the group
+    for (const Output& result : graph_.results) needed.insert(result.tensor);
+    for (const TensorId gradient : training_.argument_gradients) needed.insert(gradient);
+    for (size_t k = 0; k < graph_.operators.size(); ++k) {
+      for (const Access& input : graph_.operators[k].inputs) {
+        if (group_of_[k] == g) continue;
+        needed.insert(input.tensor);
+        if (written.contains(input.tensor))
+          check(g < group_of_[k], concat(graph_.tensor(input.tensor).name, " is written after it is read"));
+      }
+    }
+    Tensors writes;
+    Tensors interim;
+    for (const TensorId tensor : written) (needed.contains(tensor) ? writes : interim).insert(tensor);
+    same("reads", group.reads, reads);
+    same("writes", group.writes, writes);
+    same("interim", group.interim, interim);
+  }
+
+  bool outer(const FusedOperator& group, int index) const { return group.space[static_cast<size_t>(index)].outer; }
+
+  void space(const FusedOperator& group) {
+    if (!check(group.index_of.size() == group.members.size(), "one map of indices a member")) return;
+    std::vector<bool> reduced(group.space.size(), false);
+    for (size_t m = 0; m < group.members.size(); ++m) {
+      if (!member_space(group, m, reduced)) return;
+    }
+    for (size_t index = 0; index < group.space.size(); ++index) {
+      const Implementation way = group.space[index].implementation;
+      const std::string which = concat("index ", index, ": ");
+      if (group.space[index].outer) {
+        check((way == Implementation::grid_reduction) == reduced[index], which + "rows are reduced across the grid");
+        check(reduced[index] || way == Implementation::block || way == Implementation::thread,
+              which + "a row is a block's or a thread's");
+      } else {
+        check(way != Implementation::block && way != Implementation::grid_reduction,
+              which + "what is inside a row is in one block");
+        const bool reduces = way == Implementation::warp_reduction || way == Implementation::block_reduction;
+        check(!reduces || reduced[index], which + "no member reduces along it");
+      }
+    }
+  }
+
+  // Of one extent, one to one; all outer indices are there. What is reduced is a row, all rows, or everything, and
+  // across rows nothing goes on inside the group.
+  bool member_space(const FusedOperator& group, size_t m, std::vector<bool>& reduced) {
+    const Operator& member = op(group.members[m]);
+    const std::vector<int>& index_of = group.index_of[m];
+    if (!check(index_of.size() == member.space.size(), member.name + ": one index of the group an index")) return false;
+    std::set<int> used;
+    std::set<int> reduced_here;
+    for (size_t k = 0; k < index_of.size(); ++k) {
+      const int64_t extent = graph_.extent(member.space[k]);
+      if (index_of[k] < 0) {
+        check(extent == 1, concat(member.name, ": its index ", k, " is none of the group's"));
+        continue;
+      }
+      if (!check(static_cast<size_t>(index_of[k]) < group.space.size(), member.name + ": unknown index")) return false;
+      check(extent == graph_.extent(group.space[static_cast<size_t>(index_of[k])].dim),
+            concat(member.name, ": its index ", k, " has another extent"));
+      check(used.insert(index_of[k]).second, member.name + ": two of its indices are one");
+      if (member.reduced[k] && extent > 1) reduced_here.insert(index_of[k]);
+      if (member.reduced[k]) reduced[static_cast<size_t>(index_of[k])] = true;
+    }
+    std::set<int> rows;
+    std::set<int> inside;
+    for (const int index : used) {
+      if (graph_.extent(group.space[static_cast<size_t>(index)].dim) > 1)
+        (outer(group, index) ? rows : inside).insert(index);
+    }
+    for (size_t index = 0; index < group.space.size(); ++index) {
+      const bool trivial = graph_.extent(group.space[index].dim) == 1;
+      check(trivial || !group.space[index].outer || rows.contains(static_cast<int>(index)),
+            concat(member.name, ": does not run along outer index ", index));
+    }
+    std::set<int> everything = rows;
+    everything.insert(inside.begin(), inside.end());
+    check(reduced_here.empty() || reduced_here == rows || reduced_here == inside || reduced_here == everything,
+          member.name + ": reduces a part of a row or of the rows");
+    const bool across = std::any_of(reduced_here.begin(), reduced_here.end(), [&](int k) { return outer(group, k); });
+    for (const Access& output : member.outputs) {
+      for (const OperatorId reader : group.members) {
+        for (const Access& input : op(reader).inputs)
+          check(!across || input.tensor != output.tensor, member.name + ": is used before all rows are done");
+      }
+    }
+    crosses_ = crosses_ || across;
+    return true;
+  }
+
+  void words(const FusedOperator& group) {
+    // What of a row surely stays in fast memory; with longer ones an operator alone may read again too.
+    constexpr int64_t kShortRow = 1024;
+    bool long_rows = false;
+    int64_t before = 0;
+    for (const OperatorId member : group.members) {
+      int64_t row = 1;
+      for (size_t k = 0; k < op(member).space.size(); ++k)
+        row *= op(member).reduced[k] ? graph_.extent(op(member).space[k]) : 1;
+      long_rows = long_rows || row > kShortRow;
+      Tensors touched;
+      for (const Access& input : op(member).inputs) touched.insert(input.tensor);
+      for (const Access& output : op(member).outputs) touched.insert(output.tensor);
+      for (const TensorId tensor : touched) before += words_of(graph_, tensor);
+    }
+    check(group.words_before == before || (long_rows && group.words_before > before),
+          concat("moves ", before, " words unfused, not ", group.words_before));
+    check(!group.rereads || long_rows, "reads a short row again");
+    check(group.partial_words >= 0 && (crosses_ || group.partial_words == 0), "partial words of no reduction");
+    check(group.loops >= 1 && (group.loops > 1 || !group.rereads), "reads again without another loop");
+    int64_t after = group.partial_words;
+    for (const TensorId tensor : group.writes) after += words_of(graph_, tensor);
+    for (const TensorId tensor : group.reads)
+      after += words_of(graph_, tensor) * (group.rereads && along_row(group, tensor) ? group.loops : 1);
+    check(group.words_after == after, concat("moves ", after, " words, not ", group.words_after));
+    check(after <= group.words_before, "moves more words than its members apart");
+    crosses_ = false;
+  }
+
+  bool along_row(const FusedOperator& group, TensorId tensor) const {
+    for (size_t m = 0; m < group.members.size(); ++m) {
+      for (const Access& input : op(group.members[m]).inputs) {
+        for (const int index : input.axes) {
+          if (input.tensor != tensor || index == kFixed) continue;
+          const int of_group = group.index_of[m][static_cast<size_t>(index)];
+          if (of_group >= 0 && !outer(group, of_group)) return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  void totals() {
+    int64_t before = 0;
+    int64_t after = 0;
+    for (const FusedOperator& group : fused_.groups) {
+      before += group.words_before;
+      after += group.words_after;
+    }
+    check(fused_.words_before == before, "the words unfused are not the groups' sum");
+    check(fused_.words_after == after, "the words are not the groups' sum");
+    const auto by_mask = [&](MaskStorage masks) { return fused_.words_after_by_mask[static_cast<size_t>(masks)]; };
+    check(by_mask(MaskStorage::words) == after, "masks as words are not counted as words");
+    check(by_mask(MaskStorage::bits) <= by_mask(MaskStorage::words), "masks as bits move more than as words");
+    check(by_mask(MaskStorage::drawn) <= by_mask(MaskStorage::bits), "masks drawn again move more than as bits");
+  }
+
+  const TrainingGraph& training_;
+  const Graph& graph_;
+  const FusedGraph& fused_;
+  std::vector<size_t> group_of_;  // one an operator
+  bool crosses_ = false;          // a member of the group at hand reduces across rows
+  std::string at_;
+  std::string message_;
+};
+
+// What is given: arguments, scalars and the results' gradients.
+Values<Real> given(const Graph& graph, const Values<double>& values) {
+  Values<Real> taken(graph.tensors.size());
+  for (size_t k = 0; k < graph.tensors.size(); ++k) {
+    const TensorRole role = graph.tensors[k].role;
+    if (role != TensorRole::computed && role != TensorRole::constant)
+      taken[k].assign(values[k].begin(), values[k].end());
+  }
+  return taken;
+}
+
+// As the interpreter's own checks: bit by bit, but for the sign of zero.
+bool equal(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+}  // namespace
+
+std::optional<std::string> check_structure(const TrainingGraph& training, const FusedGraph& fused) {
+  return Structure(training, fused).run();
+}
+
+// Where a sum across rows is on the way to an element, the order of the sum differs from the unfused run's, and the
+// two may lie apart by the sum of both runs' bounds on rounding errors. Everything else is the same arithmetic.
+std::optional<std::string> check_fused(const TrainingGraph& training, const FusedGraph& fused,
+                                       const Values<double>& expected, RandomState random) {
+  if (std::optional<std::string> complaint = check_structure(training, fused)) return complaint;
+  const Graph& graph = training.graph;
+  Values<Real> unfused = given(graph, expected);
+  Memory memory{unfused, std::vector<bool>(graph.tensors.size(), false)};
+  if (const Result<Done> done = interpret<Real>(graph, unfused, random); !done) return to_string(done.error());
+  for (const FusedOperator& group : fused.groups) {
+    if (const std::optional<std::string> complaint = run_group(graph, group, random, memory))
+      return concat("group ", group.name, ": ", *complaint);
+    for (const TensorId tensor : group.writes) {
+      const std::vector<Real>& found = memory.values[tensor.at()];
+      for (size_t e = 0; e < found.size(); ++e) {
+        const double wanted = expected[tensor.at()][e];
+        const double tolerance = memory.reordered[tensor.at()] ? found[e].error + unfused[tensor.at()][e].error : 0;
+        if (equal(found[e].value, wanted) || std::abs(found[e].value - wanted) <= tolerance) continue;
+        return concat("group ", group.name, ": ", graph.tensor(tensor).name, " element ", e, " is ",
+                      number_text(found[e].value), " fused, ", number_text(wanted), " unfused, tolerance ",
+                      number_text(tolerance));
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> check_fusion(const TrainingGraph& training, uint64_t seed) {
+  const Graph& graph = training.graph;
+  const Inputs inputs = draw_inputs(graph, seed);
+  Values<double> values = values_at(graph, inputs, 0);
+  for (size_t r = 0; r < training.result_gradients.size(); ++r)
+    values[training.result_gradients[r].at()] = inputs.result_gradients[r];
+  if (const Result<Done> done = interpret<double>(graph, values, inputs.random); !done) return to_string(done.error());
+  return check_fused(training, fuse(training), values, inputs.random);
+}
+
+}  // namespace millrace::random_programs

@@ -109,8 +109,12 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
       ->type_name("FILE.safetensors");
   command->add_option("--out", options.out, "where results, and d_NAME for the arguments' gradients, go")
       ->type_name("FILE.safetensors");
-  command->add_option("--seed", options.seed, "of drawn tensors and of dropout")->type_name("N");
-  command->add_option("--step", options.step, "of dropout: each step draws other masks")->type_name("N");
+  command->add_option("--seed", options.seed, "of drawn tensors and of dropout")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N");
+  command->add_option("--step", options.step, "of dropout: each step draws other masks")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N");
   CLI::Option_group& formats = *command->add_option_group("output");
   add_format(formats, "--json", "print JSON", Format::json, options.format);
   command->footer(

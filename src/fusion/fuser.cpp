@@ -119,7 +119,7 @@ std::optional<Fuser::Merge> Fuser::try_merge(size_t a, size_t b, std::string& re
   const Operator& first = near_.op(groups_[a].members.front().op);
   const Operator& second = near_.op(groups_[b].members.front().op);
   if (first.kind == OperatorKind::contraction || second.kind == OperatorKind::contraction) {
-    reason = "only scalings go into a contraction; see its epilogues for what a library can do more";
+    reason = "one is a contraction: it takes scalings only, and what its epilogues list";
     return std::nullopt;
   }
   if (first.pass != second.pass) {

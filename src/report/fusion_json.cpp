@@ -33,11 +33,24 @@ std::string_view name_of(Implementation implementation) {
   return "";
 }
 
+std::string_view kind_of_index(const Graph& graph, const FusedOperator& op, size_t label) {
+  for (size_t k = 0; k < op.members.size(); ++k) {
+    const Operator& member = graph.operators[op.members[k].at()];
+    for (size_t index = 0; index < member.space.size(); ++index) {
+      if (op.index_of[k][index] != static_cast<int>(label) || !member.reduced[index]) continue;
+      return op.kind == FusedKind::contraction ? "contraction" : "reduced";
+    }
+  }
+  return "independent";
+}
+
 Json group_json(const Graph& graph, const FusedOperator& op) {
   Json space = Json::array();
-  for (const FusedIndex& index : op.space) {
+  for (size_t k = 0; k < op.space.size(); ++k) {
+    const FusedIndex& index = op.space[k];
     const Dim& dim = graph.dims[index.dim.at()];
     space.push_back({{"dim", dim.name},
+                     {"kind", std::string(kind_of_index(graph, op, k))},
                      {"extent", dim.extent},
                      {"place", index.outer ? "outer" : "inner"},
                      {"implementation", std::string(name_of(index.implementation))}});

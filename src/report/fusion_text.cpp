@@ -120,13 +120,22 @@ std::string fusion_text(const TrainingGraph& training, const FusedGraph& fused, 
 
 std::string pairs_text(const TrainingGraph& training, const std::vector<PairExplanation>& pairs) {
   const Graph& graph = training.graph;
-  std::string text;
-  for (const bool fused : {true, false}) {
-    text += fused ? "fused\n" : "\napart\n";
+  const auto shown = [&](const PairExplanation& pair) {
+    return concat(graph.operators[pair.first.at()].name, " | ", graph.operators[pair.second.at()].name);
+  };
+  std::string text = "fused\n";
+  for (const PairExplanation& pair : pairs) {
+    if (pair.fused) text += concat("  ", shown(pair), "\n      ", pair.reason, "\n");
+  }
+  std::vector<std::string> reasons;  // in the order in which they come up
+  for (const PairExplanation& pair : pairs) {
+    if (!pair.fused && std::find(reasons.begin(), reasons.end(), pair.reason) == reasons.end())
+      reasons.push_back(pair.reason);
+  }
+  for (const std::string& reason : reasons) {
+    text += concat("\napart: ", reason, "\n");
     for (const PairExplanation& pair : pairs) {
-      if (pair.fused != fused) continue;
-      text += concat("  ", graph.operators[pair.first.at()].name, " | ", graph.operators[pair.second.at()].name,
-                     fused ? "" : concat(": ", pair.reason), "\n");
+      if (!pair.fused && pair.reason == reason) text += concat("  ", shown(pair), "\n");
     }
   }
   return text;

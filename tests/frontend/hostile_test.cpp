@@ -198,6 +198,17 @@ TEST(Hostile, ManyUnknownNamesBesideManyKnownOnes) {
                  "is not defined here");
 }
 
+TEST(Hostile, LimitsSayWhatToDo) {
+  expect_refused(returning(repeated("(", 200)), "split it into statements");
+  expect_refused(returning(repeated("x,", 10'000)), "split it into statements");
+  expect_refused("def f(" + repeated("a,", 5000) + "):\n    return a\n", "split the function");
+  expect_refused(counted(200, [](size_t k) { return std::string(k, ' ') + "if x:\n"; }),
+                 "a function's body is one level deep");
+  expect_refused(function(repeated(" x=-x\n", 60'000) + " return x\n"),
+                 "calls are inlined: call fewer functions, or less deep");
+  expect_refused(std::string(2'000'000, ' '), "at most 1048576 are read");
+}
+
 // --- Bytes ---
 
 TEST(Hostile, InvalidUtf8) {

@@ -30,18 +30,15 @@ class ByHand {
       for (const std::string& name : wanted.operators) group.members.push_back(operator_called(training, name));
       std::sort(group.members.begin(), group.members.end());
       placed.insert(group.members.begin(), group.members.end());
-      add(std::move(group), [&](const Operator&, const std::string& name) { return wanted.row.contains(name); });
+      add(std::move(group), [&](const Operator& op, size_t index) {
+        return wanted.row.contains(training_.graph.dims[op.space[index].at()].name);
+      });
     }
     for (size_t k = 0; k < training.graph.operators.size(); ++k) {
       if (placed.contains(OperatorId(k))) continue;
       FusedOperator group;
       group.members.push_back(OperatorId(k));
-      add(std::move(group), [&](const Operator& op, const std::string& name) {
-        for (size_t index = 0; index < op.space.size(); ++index) {
-          if (op.reduced[index] && name == training_.graph.dims[op.space[index].at()].name) return true;
-        }
-        return false;
-      });
+      add(std::move(group), [](const Operator& op, size_t index) { return op.reduced[index]; });
     }
     std::sort(fused.groups.begin(), fused.groups.end(),
               [](const FusedOperator& a, const FusedOperator& b) { return a.members.back() < b.members.back(); });
@@ -76,7 +73,7 @@ class ByHand {
         ++index;
       taken.insert(index);
       if (static_cast<size_t>(index) == group.space.size()) {
-        const bool inner = in_row(op, training_.graph.dims[op.space[k].at()].name);
+        const bool inner = in_row(op, k);
         group.space.push_back({op.space[k], !inner, inner ? Implementation::thread : Implementation::block});
       }
       FusedIndex& at = group.space[static_cast<size_t>(index)];
@@ -189,8 +186,8 @@ def f(x: float64[B, I], w: float64[B, I]):
 
 TEST(FusedCheck, NoticesWhatAnotherRowHas) {
   const TrainingGraph training = training_of(R"(
-A = B = 4
-def f(x: float64[A, B], w: float64[A, B]):
+A = 4
+def f(x: float64[A, A]):
     y = np.exp(x)
     z = np.einsum("ab->ba", y)
     return z

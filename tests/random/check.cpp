@@ -12,6 +12,7 @@
 #include "frontend/frontend.h"
 #include "ir/verify.h"
 #include "random/branches.h"
+#include "random/fused_check.h"
 #include "random/inputs.h"
 #include "random/value.h"
 #include "reference/bounded.h"
@@ -189,7 +190,9 @@ Verdict check_program(const std::string& text, uint64_t seed) {
   if (const Result<Done> valid = verify(*forward); !valid) return {to_string(valid.error())};
   const TrainingGraph training = differentiate(*forward);
   if (const Result<Done> valid = verify(training); !valid) return {to_string(valid.error())};
-  return check_training(*forward, training, seed);
+  Verdict verdict = check_training(*forward, training, seed);
+  if (!verdict.complaint) verdict.complaint = check_fusion(training, seed);
+  return verdict;
 }
 
 }  // namespace millrace::random_programs

@@ -21,7 +21,8 @@ struct Verdict {
 // A check whose tolerance is more than this much of what it compares hardly checks; few programs may be so.
 inline constexpr double kLoose = 1e-6;
 
-// Parses, verifies, differentiates, verifies, and checks the derivatives at arguments drawn from the seed.
+// Parses, verifies, differentiates, verifies, and checks the derivatives at arguments drawn from the seed; then fuses,
+// and checks that as fused_check.h says.
 Verdict check_program(const std::string& text, uint64_t seed);
 
 // Checks the derivatives alone: `training` against its own forward graph.

@@ -8,13 +8,13 @@
 
 #include "base/text.h"
 #include "ir/verify.h"
+#include "reference/bounded.h"
 #include "reference/philox.h"
 #include "reference/scalar.h"
 
 namespace millrace::random_programs {
 namespace {
 
-using Real = Bounded<53>;
 using Point = std::vector<int64_t>;  // of the group's space
 
 constexpr int kWhole = -1;  // an axis that a row has all of
@@ -53,10 +53,11 @@ Slice slice_of(const Graph& graph, std::span<const DimId> dims, std::vector<int>
 }
 
 // What a row takes from memory, or from a tensor that depends on where in the whole an element stands.
+template <class Scalar>
 struct Load {
   TensorId to;    // of the row's graph
   TensorId from;  // of the whole graph; invalid: `drawn`
-  std::vector<Real> drawn;
+  std::vector<Scalar> drawn;
   Slice slice;
 };
 
@@ -71,6 +72,7 @@ struct Store {
 };
 
 // A group as a graph of one row: its operators with outer indices of extent one.
+template <class Scalar>
 class Row {
  public:
   Row(const Graph& graph, const FusedOperator& group, const RandomState& random)
@@ -81,15 +83,15 @@ class Row {
     for (size_t m = 0; m < group.members.size(); ++m) add_member(m);
   }
 
-  std::optional<std::string> run(Memory& memory) {
+  std::optional<std::string> run(Memory<Scalar>& memory) {
     if (!complaint_.empty()) return complaint_;
     if (const Result<Done> valid = verify(row_); !valid) return to_string(valid.error());
-    for (const Load& load : loads_) {
+    for (const Load<Scalar>& load : loads_) {
       if (load.from.valid() && memory.values[load.from.at()].empty())
         return concat("reads ", graph_.tensor(load.from).name, ", which is not in memory");
     }
     for (const Store& store : stores_) {
-      memory.values[store.to.at()].assign(static_cast<size_t>(elements_of(graph_, store.to)), Real(0));
+      memory.values[store.to.at()].assign(static_cast<size_t>(elements_of(graph_, store.to)), Scalar(0));
       written_.emplace_back(memory.values[store.to.at()].size(), false);
     }
     Point point(group_.space.size(), 0);
@@ -217,7 +219,7 @@ class Row {
     const Access& output = whole.outputs[0];  // elementwise: it runs along the space in order
     const std::vector<int> rows = rows_of(member, output);
     const TensorId id = add_tensor("place", dtype, TensorRole::argument, whole.space, rows);
-    Load load{id, {}, {}, slice_of(graph_, whole.space, rows)};
+    Load<Scalar> load{id, {}, {}, slice_of(graph_, whole.space, rows)};
     Point point(whole.space.size());
     for (int64_t element = 0; element < points_of(graph_, whole); ++element) {
       int64_t rest = element;
@@ -231,10 +233,10 @@ class Row {
 
   // y = a · mask, and a copy of the mask.
   void add_dropout(size_t member, const Operator& whole, Operator op) {
-    const Real scale = Real(1) / (Real(1) - Real(op.value));
+    const Scalar scale = Scalar(1) / (Scalar(1) - Scalar(op.value));
     const Access mask = drawn(member, whole, DType::float64, [&](int64_t element, const Point&) {
       const auto e = static_cast<uint64_t>(element);
-      return dropout_keeps(random_.seed, random_.step, op.stream, e, op.value) ? scale : Real(0);
+      return dropout_keeps(random_.seed, random_.step, op.stream, e, op.value) ? scale : Scalar(0);
     });
     Operator copy = op;
     copy.name += " mask";
@@ -251,31 +253,31 @@ class Row {
   // y = a where the operator lets it through, else `other`.
   void add_choice(size_t member, const Operator& whole, Operator op, TensorId other) {
     const Access passes = drawn(member, whole, DType::boolean, [&](int64_t, const Point& point) {
-      if (whole.kind != OperatorKind::embed_diagonal) return Real(point.back() > point[point.size() - 2] ? 0 : 1);
+      if (whole.kind != OperatorKind::embed_diagonal) return Scalar(point.back() > point[point.size() - 2] ? 0 : 1);
       for (size_t k = 0; k < point.size(); ++k) {
-        if (point[k] != point[static_cast<size_t>(whole.diagonal[k])]) return Real(0);
+        if (point[k] != point[static_cast<size_t>(whole.diagonal[k])]) return Scalar(0);
       }
-      return Real(1);
+      return Scalar(1);
     });
     op.kind = OperatorKind::where;
     op.inputs = {passes, op.inputs[0], {other, {}}};
     row_.operators.push_back(op);
   }
 
-  std::optional<std::string> run_at(const Point& point, Memory& memory) {
-    Values<Real> values(row_.tensors.size());
-    for (const Load& load : loads_) {
-      const std::vector<Real>& from = load.from.valid() ? memory.values[load.from.at()] : load.drawn;
-      std::vector<Real>& to = values[load.to.at()];
+  std::optional<std::string> run_at(const Point& point, Memory<Scalar>& memory) {
+    Values<Scalar> values(row_.tensors.size());
+    for (const Load<Scalar>& load : loads_) {
+      const std::vector<Scalar>& from = load.from.valid() ? memory.values[load.from.at()] : load.drawn;
+      std::vector<Scalar>& to = values[load.to.at()];
       for (size_t e = 0; e < load.slice.elements.size(); ++e) to.push_back(from[load.slice.at(point, e)]);
     }
-    if (const Result<Done> done = interpret<Real>(row_, values, random_); !done) return to_string(done.error());
+    if (const Result<Done> done = interpret<Scalar>(row_, values, random_); !done) return to_string(done.error());
     for (size_t s = 0; s < stores_.size(); ++s) {
       const Store& store = stores_[s];
       for (size_t e = 0; e < store.slice.elements.size(); ++e) {
         const size_t place = store.slice.at(point, e);
-        const Real& value = values[store.from.at()][e];
-        Real& to = memory.values[store.to.at()][place];
+        const Scalar& value = values[store.from.at()][e];
+        Scalar& to = memory.values[store.to.at()][place];
         if (!written_[s][place]) {
           to = value;
           written_[s][place] = true;
@@ -304,7 +306,7 @@ class Row {
   }
 
   // A maximum is the same in every order; only sums are not.
-  void mark_reordered(const Operator& op, Memory& memory) const {
+  void mark_reordered(const Operator& op, Memory<Scalar>& memory) const {
     bool reordered = std::any_of(op.inputs.begin(), op.inputs.end(),
                                  [&](const Access& input) { return memory.reordered[input.tensor.at()]; });
     const bool picks = op.kind == OperatorKind::max || op.kind == OperatorKind::min;
@@ -326,7 +328,7 @@ class Row {
   const RandomState& random_;
   Graph row_;
   std::map<size_t, Made> made_;
-  std::vector<Load> loads_;
+  std::vector<Load<Scalar>> loads_;
   std::vector<Store> stores_;
   std::vector<std::vector<bool>> written_;  // one a store, one an element
   std::string complaint_;
@@ -334,9 +336,14 @@ class Row {
 
 }  // namespace
 
+template <class Scalar>
 std::optional<std::string> run_group(const Graph& graph, const FusedOperator& group, const RandomState& random,
-                                     Memory& memory) {
-  return Row(graph, group, random).run(memory);
+                                     Memory<Scalar>& memory) {
+  return Row<Scalar>(graph, group, random).run(memory);
 }
+
+template std::optional<std::string> run_group(const Graph&, const FusedOperator&, const RandomState&, Memory<double>&);
+template std::optional<std::string> run_group(const Graph&, const FusedOperator&, const RandomState&,
+                                              Memory<Bounded<53>>&);
 
 }  // namespace millrace::random_programs

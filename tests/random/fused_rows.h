@@ -7,18 +7,19 @@
 #include <vector>
 
 #include "fusion/fused_graph.h"
-#include "reference/bounded.h"
 #include "reference/interpreter.h"
 
 namespace millrace::random_programs {
 
+template <class Scalar>
 struct Memory {
-  Values<Bounded<53>> values;   // one a tensor of the graph; empty where not written: interim tensors stay so
+  Values<Scalar> values;        // one a tensor of the graph; empty where not written: interim tensors stay so
   std::vector<bool> reordered;  // one a tensor: a sum across rows is in it, whose order differs from the unfused one
 };
 
-// Runs one group, reads and writes memory. Says what is wrong when it cannot.
+// Runs one group, reads and writes memory. Says what is wrong when it cannot. Scalar is double or Bounded<53>.
+template <class Scalar>
 std::optional<std::string> run_group(const Graph& graph, const FusedOperator& group, const RandomState& random,
-                                     Memory& memory);
+                                     Memory<Scalar>& memory);
 
 }  // namespace millrace::random_programs

@@ -15,7 +15,7 @@ import paper_rows  # noqa: E402
 
 INTRODUCTION = """# The paper's table beside ours
 
-Table A.1 of the paper lists, for BERT's encoder layer at B=8, J=512, the flop and the words in and out of each
+The paper's "Flop analysis for BERT encoder layer" (its appendix, section A.4) lists the flop and the words in and out of each
 operator. `millrace analyze models/bert_encoder.py` counts the same from the program. This page shows both, row by
 row, and why the rows that differ do. It is printed by `tests/scripts/paper_table.py`, and `./millrace test python`
 fails when it is out of date.

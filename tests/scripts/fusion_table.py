@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Prints docs/fusion-table.md: `MILLRACE=build/release/millrace python3 tests/scripts/fusion_table.py > …`.
+
+Runs `$MILLRACE analyze` and `fuse` on models/bert_encoder.py. tests/python/paper_kernels_test.py
+checks that the page in the repository is what this prints.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
+import paper_rows  # noqa: E402
+from paper_kernels import (  # noqa: E402
+    ALONE, KERNELS, PAPER_REDUCTION, fuse, words_apart, words_as_one, words_with_the_papers_kernels,
+)
+
+INTRODUCTION = """# The paper's kernels beside ours
+
+The paper fuses BERT's encoder layer into twelve kernels, found and written by hand (its sections 4 and A.2).
+`millrace fuse models/bert_encoder.py` finds groups by rule. This page counts both on the same graph, at the paper's
+sizes, with masks as words, group by group. It is printed by `tests/scripts/fusion_table.py`, and `./millrace test python`
+fails when it is out of date.
+
+Words are in millions. *Apart* is every operator by itself; *paper* is with the paper's kernels, each reading once what
+none of its operators writes and writing what is needed outside; *ours* is with our groups, the partial sums of
+reductions across the grid included.
+"""
+
+
+def mwords(words: int) -> str:
+    return f"{words / 1e6:.2f}"
+
+
+def less(before: int, after: int) -> str:
+    return f"{100 * (before - after) / before:.2f} %"
+
+
+def table(analysis: dict, fused: dict) -> str:
+    lines = [
+        "| ours | operators | the paper's kernels in it | apart | paper | ours |",
+        "| --- | --- | --- | --: | --: | --: |",
+    ]
+    for group in fused["groups"]:
+        if group["kind"] == "contraction":
+            continue
+        inside = [(name, names) for name, names in KERNELS if set(names) <= set(group["operators"])]
+        alone = [name for name in ALONE if name in group["operators"]]
+        paper = sum(words_as_one(names, analysis) for _, names in inside) + words_apart(alone, analysis)
+        shown = ", ".join([f"{name} {mwords(words_as_one(names, analysis))}" for name, names in inside]
+                          + [f"({name} alone {mwords(words_apart([name], analysis))})" for name in alone])
+        lines.append(
+            f"| {group['name']} | {', '.join(group['operators'])} | {shown} | {mwords(group['words_before'])} "
+            f"| {mwords(paper)} | {mwords(group['words_after'])} |"
+        )
+    contractions = sum(g["words_after"] for g in fused["groups"] if g["kind"] == "contraction")
+    before, after = fused["words_before"], fused["words_after"]
+    paper = words_with_the_papers_kernels(analysis)
+    lines.append(f"| contractions | {sum(g['kind'] == 'contraction' for g in fused['groups'])} of them | | "
+                 f"{mwords(contractions)} | {mwords(contractions)} | {mwords(contractions)} |")
+    lines.append(f"| **all** | | | {mwords(before)} | {mwords(paper)} | {mwords(after)} |")
+    lines.append(f"| **less** | | | | {less(before, paper)} | {less(before, after)} |")
+    return "\n".join(lines) + "\n"
+
+
+def masks(fused: dict) -> str:
+    lines = ["| masks | words | less than unfused |", "| --- | --: | --: |"]
+    names = {"words": "as words, the paper's way", "bits": "as bits", "drawn": "drawn again in backward"}
+    for key, name in names.items():
+        after = fused["masks"][key]["words_after"]
+        lines.append(f"| {name} | {mwords(after)} | {less(fused['words_before'], after)} |")
+    return "\n".join(lines) + "\n"
+
+
+def page(analysis: dict, fused: dict) -> str:
+    stacked = [s for s in fused["stackings"] if len(s["contractions"]) == 3]
+    saved = sum(s["words_apart"] - s["words_stacked"] for s in stacked)
+    notes = f"""## What the figures say
+
+- The paper reports {100 * PAPER_REDUCTION:.2f} % less data movement. Its table does not let that figure be derived: several of its
+  rows contradict their own shapes ([paper-table.md](paper-table.md)). On one consistent count its kernels save the share
+  in the middle column.
+- Ours moves less where the layer norm's weight gradients join its input gradient, with the bias gradient behind the
+  dropout: two tensors are read once instead of twice or three times. The partial sums that this costs are counted.
+- BRD does not write the ReLU's output: backward takes its sign from the dropout's output, which is kept anyway
+  ([decisions/0001](decisions/0001-what-an-operator-is.md)). Both columns have that.
+- BDRB: the paper's table draws the second linear layer's bias gradient into it, its section A.2 does not
+  ([decisions/0002](decisions/0002-fusion.md)).
+
+## Masks
+
+{masks(fused)}
+## Stacking
+
+Q, K and V are apart in all of the above. Stacked, all three, forward and backward, they would move {mwords(saved)} million
+words less against unfused additions; `millrace fuse` lists every pair and triple, for measurement to choose.
+"""
+    return INTRODUCTION + "\n" + table(analysis, fused) + "\n" + notes
+
+
+if __name__ == "__main__":
+    print(page(paper_rows.analyze(), fuse()), end="")

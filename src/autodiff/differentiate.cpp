@@ -270,8 +270,9 @@ class Differentiator {
         std::any_of(graph_.results.begin(), graph_.results.end(), [&](const Output& r) { return r.tensor == y; });
     if (result || readers.size() != 1) return op.outputs[0];
     const Operator& reader = graph_.operators[readers[0].at()];
-    return reader.kind == OperatorKind::dropout && reader.inputs[0].axes == op.outputs[0].axes ? reader.outputs[0]
-                                                                                               : op.outputs[0];
+    const std::vector<int>& axes = op.outputs[0].axes;  // a dropout of y[:, None] runs along more than y
+    const bool same = reader.inputs[0].axes == axes && reader.outputs[0].axes == axes;
+    return reader.kind == OperatorKind::dropout && same ? reader.outputs[0] : op.outputs[0];
   }
 
   // An operator over the forward one's space, whose output runs along all of it.

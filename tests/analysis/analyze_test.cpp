@@ -136,8 +136,8 @@ int64_t bound_of_product(int64_t fast_memory_bytes) {
 TEST(Analyze, AContractionMovesItsOperandsAtLeastOnce) { EXPECT_EQ(bound_of_product(kFastMemory), 3 * 64 * 64); }
 
 TEST(Analyze, WithLittleFastMemoryAContractionMovesTwoMnkOverTheRootOfIt) {
-  EXPECT_EQ(bound_of_product(64 * 4), 2 * 64 * 64 * 64 / 8);
-  EXPECT_EQ(bound_of_product(3 * 4), 302698);  // 524288 / √3, rounded up
+  EXPECT_EQ(bound_of_product(256), 2 * 64 * 64 * 64 / 8) << "64 words";
+  EXPECT_EQ(bound_of_product(12), 302698) << "3 words: 524288 / √3, rounded up";
   EXPECT_EQ(bound_of_product(1), 2 * 64 * 64 * 64) << "one word at least";
 }
 

@@ -68,6 +68,25 @@ def f(x: float32[4], y: float32[5], w: float32[6]):
   EXPECT_NE(decisions.find("  v: recomputed, 120 words"), std::string::npos) << decisions;
 }
 
+// Where the mask is zero the gradient is too, so the dropout's output tells a ReLU's sign as well as its own.
+TEST(Keep, AReluUnderADropoutIsNotSaved) {
+  EXPECT_EQ(backward_of("def f(x: float32[4]):\n    return dropout(relu(x))\n"),
+            "d_result.1[4] = dropout_dx(result.mask[4], d_result[4])\n"
+            "d_x[4] = relu_dx(result[4], d_result.1[4])\n");
+}
+
+TEST(Keep, AReluIsSavedWhereItsDropoutHasAnotherShapeOrItIsReadElsewhere) {
+  for (const std::string_view program :
+       {"def f(x: float32[2, 2]):\n    y = relu(x)\n    return dropout(y[:, :, None])\n",
+        "def f(x: float32[2, 2]):\n    y = relu(x)\n    return dropout(y[None])\n",
+        "def f(x: float32[2, 2]):\n    y = relu(x)\n    return dropout(np.einsum(\"ij->ji\", y))\n",
+        "def f(x: float32[2, 2]):\n    y = relu(x)\n    return dropout(y), y\n",
+        "def f(x: float32[2, 2]):\n    y = relu(x)\n    return dropout(y) + y\n"}) {
+    const std::string backward = backward_of(program);
+    EXPECT_NE(backward.find("relu_dx(y["), std::string::npos) << program << backward;
+  }
+}
+
 TEST(Keep, WhatBackwardDoesNotReadIsNotKept) {
   EXPECT_EQ(decisions_of("def f(x: float32[4], y: float32[4]):\n    return -(x + y)\n").find("kept"),
             std::string::npos);

@@ -15,10 +15,10 @@ import paper_rows  # noqa: E402
 
 INTRODUCTION = """# The paper's table beside ours
 
-The paper's "Flop analysis for BERT encoder layer" (its appendix, section A.4) lists the flop and the words in and out of each
-operator. `millrace analyze models/bert_encoder.py` counts the same from the program. This page shows both, row by
-row, and why the rows that differ do. It is printed by `tests/scripts/paper_table.py`, and `./millrace test python`
-fails when it is out of date.
+The paper's "Flop analysis for BERT encoder layer" (its appendix, section A.4) lists the flop of each operator and its
+words in and out, at B=8 and J=512. `millrace analyze models/bert_encoder.py` counts the same from the program. This
+page shows both, row by row, and why the rows that differ do. It is printed by `tests/scripts/paper_table.py`, and
+`./millrace test python` fails when it is out of date.
 
 A row of the paper may be several operators of ours, as *Q, K, V* is three. Such a group is counted as one operator
 would be: it reads what none of it writes, and writes what is read outside of it, saved for backward, or returned.

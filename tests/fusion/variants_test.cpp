@@ -1,0 +1,175 @@
+// The alternatives beside the groups: stacked contractions and what a matrix product can swallow.
+#include <gtest/gtest.h>
+
+#include "fusion/fusion_text.h"
+
+namespace millrace {
+namespace {
+
+std::string names_of(const TrainingGraph& training, const std::vector<OperatorId>& operators) {
+  std::vector<std::string> names;
+  for (const OperatorId id : operators) names.push_back(training.graph.operators[id.at()].name);
+  std::sort(names.begin(), names.end());
+  return join(names, ", ");
+}
+
+// The stackings of a kind, one a line, sorted: contractions, then what they absorb.
+std::string stackings_of(const TrainingGraph& training, const FusedGraph& fused, Stacking::Kind kind) {
+  std::vector<std::string> lines;
+  for (const Stacking& stacking : fused.stackings) {
+    if (stacking.kind != kind) continue;
+    EXPECT_LT(stacking.words_stacked, stacking.words_apart);
+    const std::string absorbed =
+        stacking.absorbed.empty() ? "" : concat(" with ", names_of(training, stacking.absorbed));
+    lines.push_back(names_of(training, stacking.contractions) + absorbed + "\n");
+  }
+  std::sort(lines.begin(), lines.end());
+  return join(lines, "");
+}
+
+// "name of contraction: name of epilogue, words saved" of each.
+std::vector<std::string> epilogues_of(const TrainingGraph& training) {
+  std::vector<std::string> lines;
+  for (const Epilogue& epilogue : fuse(training).epilogues) {
+    lines.push_back(concat(training.graph.operators[epilogue.contraction.at()].name, ": ", epilogue.name, " ",
+                           epilogue.words_saved));
+  }
+  return lines;
+}
+
+void expect_among(const std::vector<std::string>& lines, const std::string& line) {
+  EXPECT_NE(std::find(lines.begin(), lines.end(), line), lines.end()) << line << " is not among\n" << join(lines, "\n");
+}
+
+TEST(FuseStackings, QKVOfSelfAttentionInPairsAndAllThree) {
+  const TrainingGraph training = training_of_model("bert_encoder", {"large"});
+  const FusedGraph fused = fuse(training);
+  EXPECT_EQ(stackings_of(training, fused, Stacking::Kind::shared_operand),
+            "k_projected einsum d_wk, q_projected einsum d_wq\n"
+            "k_projected einsum d_wk, q_projected einsum d_wq, v_projected einsum d_wv\n"
+            "k_projected einsum d_wk, v_projected einsum d_wv\n"
+            "k_projected einsum, q_projected einsum\n"
+            "k_projected einsum, q_projected einsum, v_projected einsum\n"
+            "k_projected einsum, v_projected einsum\n"
+            "q_projected einsum d_wq, v_projected einsum d_wv\n"
+            "q_projected einsum, v_projected einsum\n");
+  // The residual's gradient is no contraction's: its addition stays.
+  EXPECT_EQ(stackings_of(training, fused, Stacking::Kind::summed_results),
+            "k_projected einsum d_x, q_projected einsum d_x with d_x sum\n"
+            "k_projected einsum d_x, q_projected einsum d_x, v_projected einsum d_x with d_x sum, d_x sum 2\n"
+            "k_projected einsum d_x, v_projected einsum d_x with d_x sum\n"
+            "q_projected einsum d_x, v_projected einsum d_x with d_x sum\n");
+}
+
+TEST(FuseStackings, CountTheirWords) {
+  const TrainingGraph training = training_of_model("bert_encoder", {"large"});
+  const int64_t x = 1024 * 8 * 512;
+  const int64_t w = 1024 * 1024;
+  for (const Stacking& stacking : fuse(training).stackings) {
+    const auto count = static_cast<int64_t>(stacking.contractions.size());
+    if (stacking.kind == Stacking::Kind::shared_operand) {  // x and weights to projections, x and those to weights
+      EXPECT_EQ(stacking.words_apart, count * (x + w + x));
+      EXPECT_EQ(stacking.words_stacked, x + count * (w + x));
+    } else {  // an addition reads two and writes one
+      EXPECT_EQ(stacking.words_apart, count * (x + w + x) + (count - 1) * 3 * x);
+      EXPECT_EQ(stacking.words_stacked, count * (x + w) + x);
+    }
+  }
+}
+
+TEST(FuseStackings, KeysAndValuesOfTheEncodersOutput) {
+  const TrainingGraph training = training_of_model("encoder_decoder_attention", {"large"});
+  const FusedGraph fused = fuse(training);
+  EXPECT_EQ(stackings_of(training, fused, Stacking::Kind::shared_operand),
+            "k_projected einsum d_wk, v_projected einsum d_wv\n"
+            "k_projected einsum, v_projected einsum\n");
+  EXPECT_EQ(stackings_of(training, fused, Stacking::Kind::summed_results),
+            "k_projected einsum d_memory, v_projected einsum d_memory with d_memory sum\n");
+}
+
+TEST(FuseStackings, GateAndUpProjection) {
+  const TrainingGraph training = training_of_model("llama_block", {"base"});
+  const FusedGraph fused = fuse(training);
+  const std::string shared = stackings_of(training, fused, Stacking::Kind::shared_operand);
+  const std::string summed = stackings_of(training, fused, Stacking::Kind::summed_results);
+  EXPECT_NE(shared.find("\ngate einsum, up einsum\n"), std::string::npos) << shared;
+  EXPECT_NE(shared.find("gate einsum d_w_gate, up einsum d_w_up\n"), std::string::npos) << shared;
+  EXPECT_NE(summed.find("gate einsum d_mlp_norm, up einsum d_mlp_norm with d_mlp_norm sum\n"), std::string::npos)
+      << summed;
+}
+
+// One waits for the other: they cannot be one.
+TEST(FuseStackings, NothingThatWaitsForItself) {
+  const TrainingGraph training = training_of(R"(
+A = 3
+def f(x: float64[A, A], w: float64[A, A]):
+    y = np.einsum("ab,bc->ac", w, x)
+    return np.einsum("ab,bc->ac", w, y)
+)");
+  const FusedGraph fused = fuse(training);
+  for (const Stacking& stacking : fused.stackings)
+    EXPECT_EQ(names_of(training, stacking.contractions).find("y einsum, "), std::string::npos);
+}
+
+TEST(FuseStackings, NothingThatUsesItsOperandInAnotherWay) {
+  const TrainingGraph training = training_of(R"(
+A = 3
+def f(x: float64[A, A], v: float64[A, A], w: float64[A, A]):
+    y = np.einsum("ab,bc->ac", x, v)
+    z = np.einsum("ab,ac->bc", x, w)
+    return y, z
+)");
+  for (const Stacking& stacking : fuse(training).stackings)
+    EXPECT_EQ(training.graph.operators[stacking.contractions[0].at()].pass, Pass::backward);
+}
+
+constexpr std::string_view kLinear = R"(
+B = 3
+I = 4
+U = 5
+def f(x: float64[B, I], w: float64[I, U], c: float64[U]):
+    linear = np.einsum("bi,iu->bu", x, w)
+    biased = linear + c
+    activated = relu(biased)
+    return np.einsum("bu,iu->bi", activated, w)
+)";
+
+TEST(FuseEpilogues, ABiasAndAReluBehindIt) {
+  const std::vector<std::string> found = epilogues_of(training_of(kLinear));
+  expect_among(found, "linear einsum: bias 30");
+  expect_among(found, "linear einsum: bias-relu 60");
+}
+
+TEST(FuseEpilogues, ABiasGradientOfItsOperand) {
+  expect_among(epilogues_of(training_of(kLinear)), "linear einsum d_w: bias_gradient 15");
+}
+
+TEST(FuseEpilogues, AReluGradientBehindIt) {
+  expect_among(epilogues_of(training_of(kLinear)), "result einsum d_activated: relu_dx 30");
+}
+
+// A saved tensor is written all the same: swallowing its reader saves reading it.
+TEST(FuseEpilogues, WhatBackwardNeedsIsStillWritten) {
+  const TrainingGraph training = training_of(R"(
+B = 3
+I = 4
+U = 5
+def f(x: float64[B, I], w: float64[I, U], c: float64[U]):
+    linear = np.einsum("bi,iu->bu", x, w)
+    biased = linear + c
+    return gelu(biased)
+)");
+  const std::vector<std::string> found = epilogues_of(training);
+  expect_among(found, "linear einsum: bias 30");
+  expect_among(found, "linear einsum: bias-gelu 45");
+}
+
+TEST(FuseEpilogues, TheirWordsAreInTheModels) {
+  const TrainingGraph training = training_of_model("bert_encoder", {"large"});
+  const int64_t ubj = int64_t{4096} * 8 * 512;
+  expect_among(epilogues_of(training), concat("linear1 einsum: bias-relu ", 4 * ubj));
+  expect_among(epilogues_of(training), concat("linear1 einsum d_w1: bias_gradient ", ubj));
+}
+
+}  // namespace
+}  // namespace millrace

@@ -28,6 +28,21 @@ Result<Done> verify(const TrainingGraph& training) {
   if (Result<Done> checked = verify(graph); !checked) return checked;
   if (training.result_gradients.size() != graph.results.size()) return broken("one gradient a result");
   if (training.argument_gradients.size() != graph.arguments.size()) return broken("one gradient an argument");
+  const auto known = [&](TensorId tensor) { return tensor.valid() && tensor.at() < graph.tensors.size(); };
+  for (const TensorId gradient : training.result_gradients) {
+    if (!known(gradient)) return broken("a result's gradient is no tensor");
+  }
+  for (const TensorId gradient : training.argument_gradients) {
+    if (gradient.valid() && !known(gradient)) return broken("an argument's gradient is no tensor");
+  }
+  for (const Kept& kept : training.kept) {
+    if (!known(kept.tensor)) return broken("what is kept is no tensor");
+    for (const OperatorId reader : kept.readers) {
+      const bool backward =
+          reader.valid() && reader.at() < graph.operators.size() && graph.operators[reader.at()].pass == Pass::backward;
+      if (!backward) return broken(concat(graph.tensor(kept.tensor).name, " is kept for what is no backward operator"));
+    }
+  }
   for (size_t k = 0; k < graph.results.size(); ++k) {
     if (!same_shape(graph, training.result_gradients[k], graph.results[k].tensor))
       return broken(concat("gradient of result ", graph.results[k].name, " has another shape"));

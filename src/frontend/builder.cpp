@@ -95,19 +95,28 @@ std::string Builder::shape(const View& view) const {
 }
 
 DType Builder::common_dtype(const std::vector<View>& views) const {
-  std::optional<DType> common;
-  for (const View& view : views) {
-    const Tensor& tensor = graph.tensor(view.tensor);
-    if (tensor.role == TensorRole::constant || tensor.role == TensorRole::scalar || tensor.dtype == DType::boolean)
-      continue;
-    if (!common || *common == tensor.dtype) {
-      common = tensor.dtype;
+  // Tensors decide; scalars only among themselves; constants never. A choice between numbers is as what was compared.
+  std::optional<DType> of_tensors;
+  std::optional<DType> of_scalars;
+  const auto widen = [](std::optional<DType>& common, DType dtype) {
+    if (!common || *common == dtype) {
+      common = dtype;
     } else {
       // float16 with bfloat16 needs float32 to hold both.
-      common = *common == DType::float64 || tensor.dtype == DType::float64 ? DType::float64 : DType::float32;
+      common = *common == DType::float64 || dtype == DType::float64 ? DType::float64 : DType::float32;
+    }
+  };
+  for (const View& view : views) {
+    const Tensor& tensor = graph.tensor(view.tensor);
+    if (tensor.role == TensorRole::constant) continue;
+    const auto compared = compared_.find(view.tensor);
+    if (tensor.role == TensorRole::scalar || compared != compared_.end()) {
+      widen(of_scalars, compared == compared_.end() ? tensor.dtype : compared->second);
+    } else {
+      widen(of_tensors, tensor.dtype);
     }
   }
-  return common.value_or(views.empty() ? DType::float32 : graph.tensor(views.front().tensor).dtype);
+  return of_tensors.value_or(of_scalars.value_or(DType::float32));
 }
 
 Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, Place place, double value) {
@@ -160,6 +169,7 @@ Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, Place pl
   const bool compares = kind == OperatorKind::less || kind == OperatorKind::less_equal || kind == OperatorKind::equal ||
                         kind == OperatorKind::not_equal;
   const TensorId output = add_tensor(compares ? DType::boolean : common_dtype(views), op.space);
+  if (compares) compared_[output] = common_dtype(views);
   const View result = whole(output);
   op.outputs.push_back({output, result.axes});
   if (!add_operator(std::move(op), place)) return Value::broken();
@@ -307,10 +317,9 @@ void Builder::name_result(const Value& value, size_t first_tensor) {
 
 void Builder::add_result(const std::string& name, const View& view, Place place) {
   // Every result is a tensor of its own that an operator writes, so that a caller's buffer is never another's.
-  const bool taken = std::any_of(graph.results.begin(), graph.results.end(),
-                                 [&](const Output& other) { return other.tensor == view.tensor; });
   TensorId tensor = view.tensor;
-  if (taken || graph.tensor(tensor).role != TensorRole::computed || view.axes != whole(tensor).axes) {
+  if (!results_.insert(tensor).second || graph.tensor(tensor).role != TensorRole::computed ||
+      view.axes != whole(tensor).axes) {
     std::vector<int> labels(view.axes.size());
     std::iota(labels.begin(), labels.end(), 0);
     std::map<int, DimId> dims;
@@ -319,13 +328,7 @@ void Builder::add_result(const std::string& name, const View& view, Place place)
     if (copied.kind != ValueKind::view) return;
     tensor = copied.view.tensor;
   }
-  std::string free_name = name;
-  for (int k = 2; std::any_of(graph.results.begin(), graph.results.end(),
-                              [&](const Output& other) { return other.name == free_name; });
-       ++k) {
-    free_name = concat(name, "_", k);
-  }
-  graph.results.push_back({free_name, tensor});
+  graph.results.push_back({result_names_.take(name, "_"), tensor});
 }
 
 }  // namespace millrace

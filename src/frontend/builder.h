@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,14 +14,18 @@
 
 namespace millrace {
 
-inline constexpr size_t kMaxRank = 32;  // NumPy's
+inline constexpr size_t kMaxRank = 32;     // NumPy's
+inline constexpr size_t kMaxTarget = 200;  // characters
 
 class Builder {
  public:
   explicit Builder(Diagnostics& diagnostics) : diagnostics_(diagnostics) {}
 
-  // Names of tensors and operators made from here on begin with this.
-  void set_target(std::string target) { target_ = std::move(target); }
+  // Names of tensors and operators made from here on begin with this, or its end where calls nest deep.
+  void set_target(std::string target) {
+    target_ = std::move(target);
+    if (target_.size() > kMaxTarget) target_.erase(0, target_.size() - kMaxTarget);
+  }
   const std::string& target() const { return target_; }
 
   TensorId add_argument(const std::string& name, DType dtype, const std::vector<DimId>& dims, TensorRole role);
@@ -78,6 +83,9 @@ class Builder {
   bool full_ = false;
   UniqueNames tensor_names_;
   UniqueNames operator_names_;
+  UniqueNames result_names_;
+  std::set<TensorId> results_;
+  std::map<TensorId, DType> compared_;  // what a boolean compares
   std::map<std::pair<std::string, int64_t>, DimId> dims_;
   std::map<double, TensorId> constants_;
 };

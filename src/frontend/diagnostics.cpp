@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "base/text.h"
+
 namespace millrace {
 namespace {
 
@@ -16,9 +18,35 @@ int characters_in(std::string_view text) {
   return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) { return !continues_character(c); }));
 }
 
+// What quotes the text may hold control characters, or a character cut in half: neither reaches a terminal.
+std::string printable(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const size_t valid = valid_utf8_prefix(text);
+    result += text.substr(0, valid);
+    text.remove_prefix(valid);
+    if (text.empty()) break;
+    result += '?';
+    text.remove_prefix(1);
+    while (!text.empty() && continues_character(text.front())) text.remove_prefix(1);
+  }
+  std::replace_if(
+      result.begin(), result.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, ' ');
+  return result;
+}
+
 }  // namespace
 
-void Diagnostics::complain(Place place, std::string message, std::string remedy) {
+void Diagnostics::complain(std::string_view message, std::string_view remedy) {
+  if (full()) return;
+  Diagnostic diagnostic;
+  diagnostic.file = file_;
+  diagnostic.message = printable(message);
+  diagnostic.remedy = printable(remedy);
+  diagnostics_.push_back(std::move(diagnostic));
+}
+
+void Diagnostics::complain(Place place, std::string_view message, std::string_view remedy) {
   if (full()) return;
   const size_t offset = std::min(place.offset, text_.size());
   const size_t last_break = offset == 0 ? std::string_view::npos : text_.rfind('\n', offset - 1);
@@ -30,17 +58,15 @@ void Diagnostics::complain(Place place, std::string message, std::string remedy)
   diagnostic.line =
       static_cast<int>(std::count(text_.begin(), text_.begin() + static_cast<ptrdiff_t>(begin), '\n')) + 1;
   diagnostic.column = characters_in(text_.substr(begin, offset - begin)) + 1;
-  diagnostic.message = std::move(message);
-  diagnostic.remedy = std::move(remedy);
+  diagnostic.message = printable(message);
+  diagnostic.remedy = printable(remedy);
 
   size_t from = offset - begin > kBefore ? offset - kBefore : begin;
   size_t to = end - offset > kAfter ? offset + kAfter : end;
   while (from < offset && continues_character(text_[from])) ++from;
   while (to > offset && to < text_.size() && continues_character(text_[to])) --to;
-  diagnostic.excerpt = std::string(text_.substr(from, to - from));
-  std::replace_if(
-      diagnostic.excerpt.begin(), diagnostic.excerpt.end(),
-      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, ' ');
+  diagnostic.excerpt = printable(text_.substr(from, to - from));
+  diagnostic.excerpt.erase(diagnostic.excerpt.find_last_not_of(' ') + 1);
   diagnostic.caret = characters_in(text_.substr(from, offset - from));
   diagnostics_.push_back(std::move(diagnostic));
 }

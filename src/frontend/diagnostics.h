@@ -18,11 +18,20 @@ class Diagnostics {
  public:
   Diagnostics(std::string file, std::string_view text) : file_(std::move(file)), text_(text) {}
 
-  void complain(Place place, std::string message, std::string remedy = {});
+  // Takes no complaints: for looking ahead. Counts as full, so that nobody prepares a remedy for it.
+  static Diagnostics deaf() {
+    Diagnostics diagnostics("", "");
+    diagnostics.deaf_ = true;
+    return diagnostics;
+  }
+
+  void complain(Place place, std::string_view message, std::string_view remedy = {});
+  // About an option, which has no place in the text.
+  void complain(std::string_view message, std::string_view remedy);
   bool any() const { return !diagnostics_.empty(); }
 
   // More would bury the first, which is the one to mend.
-  bool full() const { return diagnostics_.size() >= 20; }
+  bool full() const { return deaf_ || diagnostics_.size() >= 20; }
 
   Error error() const { return {ErrorKind::bad_input, diagnostics_}; }
 
@@ -30,6 +39,7 @@ class Diagnostics {
   std::string file_;
   std::string_view text_;
   std::vector<Diagnostic> diagnostics_;
+  bool deaf_ = false;
 };
 
 }  // namespace millrace

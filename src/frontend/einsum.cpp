@@ -12,8 +12,8 @@ namespace {
 
 using Term = Builder::Term;
 
-constexpr size_t kMaxOperands = 64;
-constexpr int kEllipsis = 256;  // labels from here on count an ellipsis' axes, from the right
+constexpr size_t kMaxOperands = 32;  // NumPy's
+constexpr int kEllipsis = 256;       // labels from here on count an ellipsis' axes, from the right
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
@@ -227,9 +227,12 @@ class Einsum {
   bool contract_cheapest_pair() {
     size_t best_a = 0;
     size_t best_b = 1;
+    double best = cost(terms_[0], terms_[1]);
     for (size_t a = 0; a < terms_.size(); ++a) {
       for (size_t b = a + 1; b < terms_.size(); ++b) {
-        if (cost(terms_[a], terms_[b]) < cost(terms_[best_a], terms_[best_b])) {
+        const double here = cost(terms_[a], terms_[b]);
+        if (here < best) {
+          best = here;
           best_a = a;
           best_b = b;
         }

@@ -73,7 +73,7 @@ std::optional<std::vector<bool>> axes_argument(const Call& call, size_t paramete
   }
   const Value& value = *call.arguments[parameter];
   std::vector<bool> marked(rank, false);
-  for (const Value& item : value.kind == ValueKind::tuple ? value.items : std::vector<Value>{value}) {
+  for (const Value& item : value.kind == ValueKind::tuple ? *value.items : std::vector<Value>{value}) {
     const std::optional<size_t> axis = checked_axis(call, item, rank);
     if (!axis) return std::nullopt;
     if (marked[*axis]) {

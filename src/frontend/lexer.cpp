@@ -12,6 +12,7 @@ bool begins_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z
 bool continues_name(char c) { return begins_name(c) || is_digit(c); }
 
 constexpr size_t kMaxIndents = 100;
+constexpr size_t kMaxName = 100;
 
 class Lexer {
  public:
@@ -97,6 +98,10 @@ class Lexer {
     } else if (begins_name(c)) {
       const size_t begin = at_;
       while (continues_name(peek())) ++at_;
+      if (at_ - begin > kMaxName) {
+        diagnostics_.complain({begin}, concat("a name of ", at_ - begin, " characters"),
+                              concat("at most ", kMaxName, " are allowed"));
+      }
       push(TokenKind::name, begin, at_ - begin);
     } else if (is_digit(c) || (c == '.' && is_digit(peek(1)))) {
       number();

@@ -52,7 +52,8 @@ class Lowerer {
     if (found != functions_.end()) return found->second;
     std::vector<std::string> names;
     for (const Function& function : module_.functions) names.push_back(function.name);
-    complain({0}, concat("--entry ", options_.entry, ": no such function"), concat("there are ", join(names, ", ")));
+    diagnostics_.complain(concat("--entry ", options_.entry, ": no such function"),
+                          concat("there are ", join(names, ", ")));
     return nullptr;
   }
 
@@ -150,13 +151,14 @@ class Lowerer {
       scope[target[0]] = value;
       return;
     }
-    const bool fits = value.kind == ValueKind::tuple && value.items.size() == target.size();
+    const bool fits = value.kind == ValueKind::tuple && value.items->size() == target.size();
     if (!fits && value.kind != ValueKind::broken) {
-      complain(statement.place,
-               concat(target.size(), " names for ", value.kind == ValueKind::tuple ? value.items.size() : 1, " values"),
-               "name each value that the function returns");
+      complain(
+          statement.place,
+          concat(target.size(), " names for ", value.kind == ValueKind::tuple ? value.items->size() : 1, " values"),
+          "name each value that the function returns");
     }
-    for (size_t k = 0; k < target.size(); ++k) scope[target[k]] = fits ? value.items[k] : Value::broken();
+    for (size_t k = 0; k < target.size(); ++k) scope[target[k]] = fits ? (*value.items)[k] : Value::broken();
   }
 
   std::vector<const Expression*> lower_return(const Assignment& statement, Scope& scope, const std::string& prefix) {
@@ -176,11 +178,12 @@ class Lowerer {
       if (top) builder_.name_result(values.back(), first_tensor);
       if (values.back().kind == ValueKind::tuple && expressions.size() == 1) {
         // `return f(x)` of a function with several results
-        values = std::vector<Value>(values.back().items);
+        values = std::vector<Value>(*values.back().items);
         expressions.assign(values.size(), expressions[0]);
         break;
       }
     }
+    if (values.empty()) complain(statement.place, "this return has no value", "write `return x` or `return x, y`");
     returned_ = std::move(values);
     return expressions;
   }
@@ -224,9 +227,15 @@ class Lowerer {
       case ExpressionKind::unary: return lower_unary(expression, scope);
       case ExpressionKind::binary: return lower_binary(expression, scope);
       case ExpressionKind::tuple: {
-        Value tuple{ValueKind::tuple, 0, std::nullopt, {}, {}};
-        for (const Expression& item : expression.children) tuple.items.push_back(lower(item, scope));
-        return tuple;
+        std::vector<Value> items;
+        for (const Expression& item : expression.children) {
+          items.push_back(lower(item, scope));
+          if (items.back().kind == ValueKind::tuple) {
+            return complain(item.place, "a tuple in a tuple",
+                            "a function's several results are taken apart with `a, b = f(x)`");
+          }
+        }
+        return Value::of(std::move(items));
       }
       case ExpressionKind::string:
         return complain(expression.place, "a string is no value", "only np.einsum's subscripts are strings");
@@ -241,6 +250,7 @@ class Lowerer {
       const auto number = numbers_.find(name.text);
       if (number != numbers_.end()) return number->second;
     }
+    if (diagnostics_.full()) return Value::broken();
     std::vector<std::string> candidates;
     for (const auto& [known, value] : scope) candidates.push_back(known);
     for (const auto& [known, value] : numbers_) candidates.push_back(known);
@@ -347,6 +357,11 @@ class Lowerer {
     if (call.text == "einsum" && function == functions_.end()) return lower_einsum_call(call, scope);
     const bool inlined = call.prefix.empty() && function != functions_.end();
     if (!inlined && !is_named_function(call.text)) {
+      if (diagnostics_.full()) return Value::broken();
+      if (call.text == "matmul" || call.text == "dot" || call.text == "tensordot") {
+        return complain(call.place, concat("'", call.text, "' is not a function of the language"),
+                        "write the product as np.einsum(\"ij,jk->ik\", a, b)");
+      }
       std::vector<std::string> candidates = named_functions();
       for (const auto& [name, known] : functions_) candidates.push_back(name);
       const std::string near = nearest(call.text, candidates);
@@ -387,6 +402,7 @@ class Lowerer {
     }
     if (calls_.size() >= kMaxCallDepth)
       return complain(call.place, concat("calls are nested more than ", kMaxCallDepth, " deep"), "call less deep");
+    lowered_ += static_cast<int>(function.parameters.size());  // binding is work too
     Scope scope;
     if (!bind_parameters(call, function, arguments, scope)) return Value::broken();
     const std::string outer = builder_.target();
@@ -398,21 +414,21 @@ class Lowerer {
     returned_.clear();
     if (values.empty()) return Value::broken();
     if (values.size() == 1) return values.front();
-    return {ValueKind::tuple, 0, std::nullopt, {}, std::move(values)};
+    return Value::of(std::move(values));
   }
 
   bool bind_parameters(const Expression& call, const Function& function, const std::vector<Value>& arguments,
                        Scope& scope) {
-    const std::string usage = concat("it is defined as ", function.name, "(", parameter_names(function), ")");
+    const auto usage = [&] { return concat("it is defined as ", function.name, "(", parameter_names(function), ")"); };
     for (size_t k = 0; k < arguments.size(); ++k) {
       size_t position = k;
       if (!call.keywords[k].empty()) {
-        const auto named = std::find_if(function.parameters.begin(), function.parameters.end(),
-                                        [&](const Parameter& p) { return p.name == call.keywords[k]; });
-        position = static_cast<size_t>(named - function.parameters.begin());
+        const std::map<std::string, size_t>& positions = positions_of(function);
+        const auto named = positions.find(call.keywords[k]);
+        position = named == positions.end() ? function.parameters.size() : named->second;
       }
       if (position >= function.parameters.size() || scope.contains(function.parameters[position].name)) {
-        complain(call.children[k].place, concat("'", function.name, "' has no place for this argument"), usage);
+        complain(call.children[k].place, concat("'", function.name, "' has no place for this argument"), usage());
         return false;
       }
       const Parameter& parameter = function.parameters[position];
@@ -422,12 +438,21 @@ class Lowerer {
     for (const Parameter& parameter : function.parameters) {
       if (scope.contains(parameter.name)) continue;
       if (!parameter.fallback) {
-        complain(call.place, concat("'", function.name, "' needs an argument '", parameter.name, "'"), usage);
+        complain(call.place, concat("'", function.name, "' needs an argument '", parameter.name, "'"), usage());
         return false;
       }
       scope[parameter.name] = evaluate_number(*parameter.fallback, numbers_, diagnostics_);
     }
     return true;
+  }
+
+  // Where each parameter of a function stands.
+  const std::map<std::string, size_t>& positions_of(const Function& function) {
+    std::map<std::string, size_t>& positions = positions_[&function];
+    if (positions.empty()) {
+      for (size_t k = 0; k < function.parameters.size(); ++k) positions.emplace(function.parameters[k].name, k);
+    }
+    return positions;
   }
 
   static std::string parameter_names(const Function& function) {
@@ -460,6 +485,7 @@ class Lowerer {
   Diagnostics& diagnostics_;
   Builder builder_;
   std::map<std::string, const Function*> functions_;
+  std::map<const Function*, std::map<std::string, size_t>> positions_;
   std::vector<const Function*> calls_;
   std::vector<Value> returned_;
   int lowered_ = 0;

@@ -11,16 +11,17 @@ namespace {
 
 constexpr std::string_view kSizesRemedy = "write SIZES = {\"tiny\": {\"B\": 2}}";
 
-std::vector<std::string> names_in(const Numbers& numbers) {
+// The nearest of the map's names, or all of them where they are few.
+template <class Map>
+std::string did_you_mean(std::string_view word, const Map& known) {
   std::vector<std::string> names;
-  for (const auto& [name, value] : numbers) names.push_back(name);
-  return names;
-}
-
-std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {
-  const std::string near = nearest(word, candidates);
+  for (const auto& [name, value] : known) names.push_back(name);
+  const std::string near = nearest(word, names);
   if (!near.empty()) return concat("did you mean '", near, "'?");
-  return candidates.empty() ? "there are none" : concat("there are ", join(candidates, ", "));
+  constexpr size_t kShown = 30;
+  const bool many = names.size() > kShown;
+  if (many) names.resize(kShown);
+  return names.empty() ? "there are none" : concat("there are ", join(names, ", "), many ? ", …" : "");
 }
 
 using SizeSets = std::map<std::string, Numbers>;
@@ -55,10 +56,8 @@ Numbers chosen_sizes(const ProgramOptions& options, const SizeSets& sets, Diagno
     if (equals == std::string::npos) {
       const auto set = sets.find(choice);
       if (set == sets.end()) {
-        std::vector<std::string> names;
-        for (const auto& [name, sizes] : sets) names.push_back(name);
-        diagnostics.complain({0}, concat("--size ", choice, ": the program's SIZES has no set of that name"),
-                             did_you_mean(choice, names));
+        diagnostics.complain(concat("--size ", choice, ": the program's SIZES has no set of that name"),
+                             did_you_mean(choice, sets));
         continue;
       }
       for (const auto& [name, value] : set->second) chosen[name] = value;
@@ -68,7 +67,7 @@ Numbers chosen_sizes(const ProgramOptions& options, const SizeSets& sets, Diagno
     const char* const end = choice.data() + choice.size();
     const auto parsed = std::from_chars(choice.data() + equals + 1, end, size);
     if (parsed.ec != std::errc() || parsed.ptr != end || size < 1) {
-      diagnostics.complain({0}, concat("--size ", choice, ": not a positive integer"), "write --size J=128");
+      diagnostics.complain(concat("--size ", choice, ": not a positive integer"), "write --size J=128");
       continue;
     }
     chosen[choice.substr(0, equals)] = Value::of_integer(size);
@@ -102,8 +101,9 @@ Value evaluate_number(const Expression& expression, const Numbers& numbers, Diag
     case ExpressionKind::name: {
       const auto found = numbers.find(expression.text);
       if (found != numbers.end() && expression.prefix.empty()) return found->second;
+      if (diagnostics.full()) return Value::broken();
       diagnostics.complain(expression.place, concat("'", expression.text, "' is not a size"),
-                           did_you_mean(expression.text, names_in(numbers)));
+                           did_you_mean(expression.text, numbers));
       return Value::broken();
     }
     case ExpressionKind::unary: {
@@ -132,7 +132,7 @@ Numbers evaluate_sizes(const Module& module, const ProgramOptions& options, Diag
   // SIZES may stand below the sizes that it sets, so it is read first; its own numbers are literals or sizes above it.
   SizeSets sets;
   Numbers defaults;
-  Diagnostics quiet("", "");  // defaults are complained about below, once
+  Diagnostics quiet = Diagnostics::deaf();  // what is wrong is complained about below, once
   for (const Assignment& statement : module.assignments) {
     if (statement.value.kind == ExpressionKind::dict) {
       const bool is_sizes = statement.targets == std::vector<std::vector<std::string>>{{"SIZES"}};
@@ -168,8 +168,7 @@ Numbers evaluate_sizes(const Module& module, const ProgramOptions& options, Diag
   }
   for (const auto& [name, value] : chosen) {
     if (!numbers.contains(name)) {
-      diagnostics.complain({0}, concat("size '", name, "' is not in the program"),
-                           did_you_mean(name, names_in(numbers)));
+      diagnostics.complain(concat("--size ", name, ": the program has no such size"), did_you_mean(name, numbers));
     }
   }
   return numbers;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -28,9 +29,13 @@ struct Value {
   double number = 0;
   std::optional<int64_t> integer;  // set when `number` is one
   View view;
-  std::vector<Value> items;
+  std::shared_ptr<const std::vector<Value>>
+      items;  // of a tuple, which holds no tuple; shared, as names for it are many
 
   static Value of(double number) { return {ValueKind::number, number, std::nullopt, {}, {}}; }
+  static Value of(std::vector<Value> items) {
+    return {ValueKind::tuple, 0, std::nullopt, {}, std::make_shared<const std::vector<Value>>(std::move(items))};
+  }
   static Value of_integer(int64_t number) { return {ValueKind::number, static_cast<double>(number), number, {}, {}}; }
   static Value of(View view) { return {ValueKind::view, 0, std::nullopt, std::move(view), {}}; }
   static Value broken() { return {}; }

@@ -63,9 +63,12 @@ void Fuser::find_cousins() {
     for (size_t side : {0U, 1U}) sharing[{near_.op(id).inputs[side].tensor, near_.op(id).pass}].push_back(id);
   }
   const auto add_pairs = [&](const std::vector<OperatorId>& operators) {
-    for (size_t k = 1; k < operators.size(); ++k) {
-      cousins_[operators[k - 1].at()].push_back(operators[k]);
-      cousins_[operators[k].at()].push_back(operators[k - 1]);
+    constexpr size_t kMany = 32;  // of more, as no layer has, only some pairs are looked at
+    for (size_t k = 0; k < operators.size(); ++k) {
+      for (size_t m = k + 1; m < std::min(operators.size(), k + kMany); ++m) {
+        cousins_[operators[k].at()].push_back(operators[m]);
+        cousins_[operators[m].at()].push_back(operators[k]);
+      }
     }
   };
   for (const auto& [key, contractions] : sharing) {

@@ -109,6 +109,16 @@ std::string analysis_json(const TrainingGraph& training, const Analysis& analysi
                     {"read_by", readers}});
   }
   root["kept"] = kept;
+  root["results"] = Json::array();
+  for (const Output& result : graph.results)
+    root["results"].push_back({{"name", result.name}, {"tensor", graph.tensor(result.tensor).name}});
+  root["gradients"] = Json::array();
+  for (size_t k = 0; k < graph.arguments.size(); ++k) {
+    const TensorId gradient = training.argument_gradients[k];
+    if (gradient.valid())
+      root["gradients"].push_back(
+          {{"argument", graph.tensor(graph.arguments[k]).name}, {"tensor", graph.tensor(gradient).name}});
+  }
   return root.dump(2) + "\n";
 }
 

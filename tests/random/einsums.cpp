@@ -59,7 +59,8 @@ std::string subscripts(const std::vector<int>& labels, const std::map<int, char>
   return text;
 }
 
-// How many operators it takes, at most: one a pair, one for each operand that is summed or reads its diagonal first.
+// How many operators it takes, at most: one a pair, one for each operand whose diagonal is read or that is summed
+// first.
 int operators_of(const std::vector<Term>& terms, const std::vector<int>& output) {
   std::map<int, int> terms_with;
   for (const Term& term : terms) {
@@ -71,7 +72,7 @@ int operators_of(const std::vector<Term>& terms, const std::vector<int>& output)
     const bool summed = std::any_of(labels.begin(), labels.end(), [&](int label) {
       return terms_with[label] == 1 && std::find(output.begin(), output.end(), label) == output.end();
     });
-    if (summed || labels.size() < term.labels.size()) ++operators;
+    operators += (summed ? 1 : 0) + (labels.size() < term.labels.size() ? 1 : 0);
   }
   return operators;
 }

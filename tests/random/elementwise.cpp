@@ -89,7 +89,9 @@ Value unary(Body& body, const Value& value) {
     }
     case 11: {
       // -x ** 2 is -(x ** 2), as Python has it.
-      const Value inner = random.chance(30) ? raised(value, "2", b * b) : value;
+      const bool squares = random.chance(30);
+      if (squares) body.spend(1);
+      const Value inner = squares ? raised(value, "2", b * b) : value;
       return {"-" + operand(inner, Binding::sign), Binding::sign, value.shape, inner.bound, false};
     }
     case 12: return {concat("np.power(", value.text, ", 2)"), Binding::atom, value.shape, b * b, false};

@@ -35,14 +35,6 @@ Result<Done> verify(const TrainingGraph& training) {
   for (const TensorId gradient : training.argument_gradients) {
     if (gradient.valid() && !known(gradient)) return broken("an argument's gradient is no tensor");
   }
-  for (const Kept& kept : training.kept) {
-    if (!known(kept.tensor)) return broken("what is kept is no tensor");
-    for (const OperatorId reader : kept.readers) {
-      const bool backward =
-          reader.valid() && reader.at() < graph.operators.size() && graph.operators[reader.at()].pass == Pass::backward;
-      if (!backward) return broken(concat(graph.tensor(kept.tensor).name, " is kept for what is no backward operator"));
-    }
-  }
   for (size_t k = 0; k < graph.results.size(); ++k) {
     if (!same_shape(graph, training.result_gradients[k], graph.results[k].tensor))
       return broken(concat("gradient of result ", graph.results[k].name, " has another shape"));
@@ -58,6 +50,9 @@ Result<Done> verify(const TrainingGraph& training) {
     if (!same_shape(graph, gradient, graph.arguments[k]))
       return broken(concat("the gradient of ", argument.name, " has another shape"));
   }
+  for (const Kept& entry : training.kept) {
+    if (!known(entry.tensor)) return broken("what is kept is no tensor");
+  }
   bool backward = false;
   std::vector<bool> kept(graph.tensors.size(), false);
   for (const Kept& entry : training.kept) kept[entry.tensor.at()] = true;
@@ -70,6 +65,14 @@ Result<Done> verify(const TrainingGraph& training) {
       const bool from_forward = producer.valid() && graph.operators[producer.at()].pass == Pass::forward;
       if (from_forward && !kept[input.tensor.at()])
         return broken(concat(graph.tensor(input.tensor).name, " is read by backward but not kept"));
+    }
+  }
+  for (const Kept& entry : training.kept) {
+    for (const OperatorId reader : entry.readers) {
+      const bool in_backward =
+          reader.valid() && reader.at() < graph.operators.size() && graph.operators[reader.at()].pass == Pass::backward;
+      if (!in_backward)
+        return broken(concat(graph.tensor(entry.tensor).name, " is kept for what is no backward operator"));
     }
   }
   return Done{};

@@ -48,7 +48,7 @@ size_t valid_utf8_prefix(std::string_view text) {
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
   std::string best;
-  size_t best_edits = std::min(word.size(), word.size() / 3 + 1);  // fewer than this
+  size_t best_edits = std::min(word.size(), word.size() / 3 + 2);  // fewer than this
   constexpr size_t kLookedAt = 500;                                // a long list is not worth a long search
   for (size_t at = 0; at < std::min(candidates.size(), kLookedAt); ++at) {
     const std::string& candidate = candidates[at];

@@ -15,7 +15,7 @@
 namespace millrace {
 
 inline constexpr size_t kMaxRank = 32;     // NumPy's
-inline constexpr size_t kMaxTarget = 200;  // characters
+inline constexpr size_t kMaxTarget = 300;  // characters
 
 class Builder {
  public:

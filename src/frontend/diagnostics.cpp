@@ -66,8 +66,9 @@ void Diagnostics::complain(Place place, std::string_view message, std::string_vi
   while (from < offset && continues_character(text_[from])) ++from;
   while (to > offset && to < text_.size() && continues_character(text_[to])) --to;
   diagnostic.excerpt = printable(text_.substr(from, to - from));
-  diagnostic.excerpt.erase(diagnostic.excerpt.find_last_not_of(' ') + 1);
   diagnostic.caret = characters_in(text_.substr(from, offset - from));
+  while (diagnostic.excerpt.ends_with(' ') && characters_in(diagnostic.excerpt) > diagnostic.caret)
+    diagnostic.excerpt.pop_back();
   diagnostics_.push_back(std::move(diagnostic));
 }
 

@@ -12,7 +12,7 @@ bool begins_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z
 bool continues_name(char c) { return begins_name(c) || is_digit(c); }
 
 constexpr size_t kMaxIndents = 100;
-constexpr size_t kMaxName = 100;
+constexpr size_t kMaxName = 200;
 
 class Lexer {
  public:

@@ -158,7 +158,7 @@ class NestFinder {
     return loops;
   }
 
-  // Whether what members make and read ties them all together.
+  // Whether what members make and read ties the different spaces together.
   bool connected_by_flow() const {
     std::vector<size_t> parent(group_.members.size());
     for (size_t k = 0; k < parent.size(); ++k) parent[k] = k;
@@ -166,6 +166,8 @@ class NestFinder {
       while (parent[k] != k) k = parent[k];
       return k;
     };
+    std::map<LabelSet, size_t> first_over;  // members over one space belong together anyway
+    for (size_t k = 0; k < parent.size(); ++k) parent[k] = first_over.try_emplace(spaces_[k].all, k).first->second;
     std::map<TensorId, size_t> made_by;
     for (size_t k = 0; k < parent.size(); ++k) {
       const Operator& op = near_.op(group_.members[k].op);

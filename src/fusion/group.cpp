@@ -160,8 +160,14 @@ int64_t stored_words(const Neighbourhood& near, TensorId tensor, MaskStorage mas
 Movement movement_of(const Neighbourhood& near, const Group& group, const LoopNest& nest) {
   // What of a row stays in a block's registers and shared memory between two loops: 64 KiB of float32.
   constexpr int64_t kRowWords = 16384;
-  // Blocks that leave partial sums for the second stage of a reduction across the grid: about one a multiprocessor.
+  // Blocks that leave partial sums for the second stage of a reduction across the grid: about one a multiprocessor, and
+  // no more than there are rows.
   constexpr int64_t kGridBlocks = 128;
+  int64_t blocks = 1;
+  for (size_t label = 0; label < group.dims.size() && blocks < kGridBlocks; ++label) {
+    if ((nest.outer >> label) & 1) blocks *= near.graph.extent(group.dims[label]);
+  }
+  blocks = std::min(blocks, kGridBlocks);
   Movement movement;
   movement.rereads = nest.loops > 1 && nest.row_points > kRowWords;
   for (size_t k = 0; k < group.members.size(); ++k) {
@@ -178,7 +184,7 @@ Movement movement_of(const Neighbourhood& near, const Group& group, const LoopNe
           std::any_of(readers.begin(), readers.end(), [&](OperatorId r) { return !is_member(group, r); });
       (needed ? movement.writes : movement.interim).push_back(output.tensor);
       if (nest.across_grid[k] && group.members.size() > 1)
-        movement.partial_words += 2 * kGridBlocks * words_of(near.graph, output.tensor);
+        movement.partial_words += 2 * blocks * words_of(near.graph, output.tensor);
     }
   }
   std::sort(movement.reads.begin(), movement.reads.end());

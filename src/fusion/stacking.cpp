@@ -57,10 +57,12 @@ Use use_of(const Operator& op, size_t side) {
 }
 
 // Every part of a set with two or more, largest first; of a set of more than four, the pairs of neighbours and all.
-std::vector<std::vector<OperatorId>> parts_of(const std::vector<OperatorId>& set) {
+std::vector<std::vector<OperatorId>> parts_of(const Neighbourhood& near, std::vector<OperatorId> set) {
   std::vector<std::vector<OperatorId>> parts;
   if (set.size() > 4) {
     parts.push_back(set);
+    // Neighbours by name: what comes out does not depend on the order in which operators are written.
+    std::sort(set.begin(), set.end(), [&](OperatorId l, OperatorId r) { return near.op(l).name < near.op(r).name; });
     for (size_t k = 1; k < set.size(); ++k) parts.push_back({set[k - 1], set[k]});
     return parts;
   }
@@ -93,7 +95,7 @@ void find_shared_operands(const Neighbourhood& near, std::vector<Stacking>& foun
   }
   for (const auto& key : in_order) {
     if (sets[key].size() < 2) continue;
-    for (std::vector<OperatorId>& part : parts_of(sets[key])) {
+    for (std::vector<OperatorId>& part : parts_of(near, sets[key])) {
       Stacking stacking;
       std::set<TensorId> reads;
       for (const OperatorId id : part) {
@@ -145,7 +147,7 @@ void find_summed_results(const Neighbourhood& near, std::vector<Stacking>& found
     std::sort(contractions.begin(), contractions.end());
     std::sort(additions.begin(), additions.end());
     const int64_t result_words = words_of(near.graph, op.outputs[0].tensor);
-    for (std::vector<OperatorId>& part : parts_of(contractions)) {
+    for (std::vector<OperatorId>& part : parts_of(near, contractions)) {
       Stacking stacking;
       stacking.kind = Stacking::Kind::summed_results;
       stacking.absorbed.assign(additions.begin(), additions.begin() + static_cast<std::ptrdiff_t>(part.size()) - 1);

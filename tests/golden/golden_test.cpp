@@ -1,4 +1,4 @@
-// What `millrace analyze` prints for the models, character for character. One folder of files beside this one.
+// What `millrace analyze` and `fuse` print for the models, character for character, in the files beside this one.
 #include "golden/golden.h"
 
 #include <gtest/gtest.h>
@@ -16,6 +16,14 @@ namespace fs = std::filesystem;
 struct Case {
   std::string file;  // in tests/golden/
   AnalyzeOptions options;
+  bool fuses = false;
+
+  Result<std::string> text() const {
+    if (!fuses) return analyze_program(options);
+    FuseOptions fuse;
+    fuse.program = options.program;
+    return fuse_program(fuse);
+  }
 };
 
 std::vector<Case> cases() {
@@ -26,6 +34,7 @@ std::vector<Case> cases() {
     AnalyzeOptions options;
     options.program.path = entry.path().string();
     if (model == "bert_encoder") all.push_back({"bert_encoder_paper_table.txt", options});
+    all.push_back({model + "_fused.txt", options, true});
     options.program.sizes = {"tiny"};
     all.push_back({model + "_table.txt", options});
     options.format = Format::graph;
@@ -36,9 +45,9 @@ std::vector<Case> cases() {
 
 TEST(Golden, ModelsPrintWhatTheirFilesHold) {
   const std::vector<Case> all = cases();
-  ASSERT_GE(all.size(), 11U) << "five models, a graph and a table each, and the paper's table";
+  ASSERT_GE(all.size(), 16U) << "five models, a graph, a table and the groups each, and the paper's table";
   for (const Case& one : all) {
-    const Result<std::string> text = analyze_program(one.options);
+    const Result<std::string> text = one.text();
     ASSERT_TRUE(text) << to_string(text.error());
     EXPECT_TRUE(matches_file(*text, "golden/" + one.file, "Golden"));
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 
 #include "autodiff/formula.h"
@@ -12,16 +11,6 @@
 
 namespace millrace {
 namespace {
-
-std::vector<int> in_order(size_t count) {
-  std::vector<int> axes(count);
-  std::iota(axes.begin(), axes.end(), 0);
-  return axes;
-}
-
-bool runs_along(const Access& access, size_t index) {
-  return std::find(access.axes.begin(), access.axes.end(), static_cast<int>(index)) != access.axes.end();
-}
 
 // Walks the forward operators backwards. Each leaves its inputs' gradients as contributions; when a tensor's producer
 // is reached all of its contributions are there, and they are summed in the order in which forward reads the tensor.

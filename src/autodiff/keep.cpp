@@ -71,7 +71,7 @@ void decide_keeping(TrainingGraph& training) {
       Kept& entry = kept[tensor];
       entry.tensor = tensor;
       entry.keeping = made_again != original.end()                        ? Keeping::recomputed
-                      : graph.tensor(tensor).role == TensorRole::argument ? Keeping::argument
+                      : graph.tensor(tensor).role == TensorRole::argument ? Keeping::given
                                                                           : Keeping::saved;
       if (entry.readers.empty() || entry.readers.back() != OperatorId(k)) entry.readers.emplace_back(k);
     }

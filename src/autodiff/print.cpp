@@ -4,19 +4,6 @@
 #include "ir/print.h"
 
 namespace millrace {
-namespace {
-
-std::string_view name_of(Keeping keeping) {
-  switch (keeping) {
-    case Keeping::argument: return "given";
-    case Keeping::saved: return "saved";
-    case Keeping::recomputed: return "recomputed";
-  }
-  return "";
-}
-
-}  // namespace
-
 std::string print(const TrainingGraph& training) {
   const Graph& graph = training.graph;
   std::string text = print(graph);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/graph.h"
@@ -10,10 +11,12 @@ namespace millrace {
 
 // How a forward tensor that backward reads gets there.
 enum class Keeping {
-  argument,    // the caller has it anyway
+  given,       // an argument: the caller has it anyway
   saved,       // written by forward, read again by backward
   recomputed,  // made again in backward, from tensors that are kept
 };
+
+std::string_view name_of(Keeping keeping);
 
 struct Kept {
   TensorId tensor;  // the forward tensor

@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cassert>
-#include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
@@ -26,25 +23,6 @@ constexpr int kMaxNesting = 8;
 constexpr size_t kMaxDigits = 64;
 constexpr std::string_view kMetadata = "__metadata__";
 
-struct TypeRow {
-  std::string_view name;
-  int64_t size;  // bytes of one element
-};
-
-// In the order of StoredType.
-constexpr std::array<TypeRow, 10> kTypes = {{{"F64", 8},
-                                             {"F32", 4},
-                                             {"F16", 2},
-                                             {"BF16", 2},
-                                             {"I64", 8},
-                                             {"I32", 4},
-                                             {"I16", 2},
-                                             {"I8", 1},
-                                             {"U8", 1},
-                                             {"BOOL", 1}}};
-
-const TypeRow& row_of(StoredType type) { return kTypes[static_cast<size_t>(type)]; }
-
 Error bad(std::string message, std::string remedy = {}) {
   return Error::make(ErrorKind::bad_input, std::move(message), std::move(remedy));
 }
@@ -56,111 +34,6 @@ std::string shown(std::string_view text) {
   std::string result = "'";
   for (const char c : text.substr(0, length)) result += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? '?' : c;
   return result + (length < text.size() ? "...'" : "'");
-}
-
-// ---- Elements ----
-
-// An IEEE format narrower than double.
-struct FloatFormat {
-  int exponent_bits;
-  int fraction_bits;
-  uint64_t max_exponent() const { return (uint64_t{1} << exponent_bits) - 1; }
-  int bias() const { return static_cast<int>(max_exponent() >> 1); }
-};
-constexpr FloatFormat kF32{8, 23};
-constexpr FloatFormat kF16{5, 10};
-constexpr FloatFormat kBF16{8, 7};
-
-constexpr int kDoubleFraction = 52;
-constexpr int kDoubleBias = 1023;
-constexpr uint64_t kDoubleMaxExponent = 0x7FF;
-
-// By bits, so that NaNs keep their payload and the machine's rounding mode has no say.
-double decode_float(uint64_t bits, FloatFormat format) {
-  const uint64_t sign = bits >> (format.exponent_bits + format.fraction_bits) << 63;
-  const uint64_t exponent = bits >> format.fraction_bits & format.max_exponent();
-  const uint64_t fraction = bits & ((uint64_t{1} << format.fraction_bits) - 1);
-  if (exponent == 0) {
-    const double magnitude = std::ldexp(static_cast<double>(fraction), 1 - format.bias() - format.fraction_bits);
-    return sign != 0 ? -magnitude : magnitude;
-  }
-  const uint64_t wide = exponent == format.max_exponent()
-                            ? kDoubleMaxExponent
-                            : exponent + static_cast<uint64_t>(kDoubleBias - format.bias());
-  return std::bit_cast<double>(sign | wide << kDoubleFraction | fraction << (kDoubleFraction - format.fraction_bits));
-}
-
-// Rounds once, from double to the narrow format, to nearest with ties to even.
-uint64_t encode_float(double value, FloatFormat format) {
-  const uint64_t bits = std::bit_cast<uint64_t>(value);
-  const uint64_t sign = bits >> 63 << (format.exponent_bits + format.fraction_bits);
-  const uint64_t wide = bits >> kDoubleFraction & kDoubleMaxExponent;
-  const uint64_t fraction = bits & ((uint64_t{1} << kDoubleFraction) - 1);
-  const uint64_t infinity = format.max_exponent() << format.fraction_bits;
-  int shift = kDoubleFraction - format.fraction_bits;
-  if (wide == kDoubleMaxExponent) {
-    if (fraction == 0) return sign | infinity;
-    // A payload that lives in the dropped bits only must not turn the NaN into an infinity.
-    const uint64_t payload = fraction >> shift;
-    return sign | infinity | (payload != 0 ? payload : uint64_t{1} << (format.fraction_bits - 1));
-  }
-  const int exponent = static_cast<int>(wide) - kDoubleBias + format.bias();
-  if (exponent >= static_cast<int>(format.max_exponent())) return sign | infinity;
-  // A subnormal of the narrow format gives up one more bit for every power of two below its smallest exponent.
-  if (exponent < 1) shift += 1 - exponent;
-  // Below half of the smallest subnormal. A double's own subnormals end here too: all others have a leading one.
-  if (shift > kDoubleFraction + 1) return sign;
-  const uint64_t significand = fraction | uint64_t{1} << kDoubleFraction;
-  const uint64_t rest = significand & ((uint64_t{1} << shift) - 1);
-  const uint64_t half = uint64_t{1} << (shift - 1);
-  uint64_t kept = significand >> shift;
-  if (rest > half || (rest == half && (kept & 1) != 0)) ++kept;
-  // `kept` holds the leading bit, worth one exponent; a carry out of it moves on to the next exponent or to infinity.
-  const uint64_t below = exponent < 1 ? 0 : static_cast<uint64_t>(exponent - 1) << format.fraction_bits;
-  return sign | (below + kept);
-}
-
-template <class Integer>
-uint64_t encode_integer(double value) {
-  using Limits = std::numeric_limits<Integer>;
-  if (std::isnan(value)) return 0;
-  const double rounded = std::nearbyint(value);
-  // As a double, I64's maximum is 2^63: at or beyond it is saturation, also where a cast would be undefined.
-  if (rounded >= static_cast<double>(Limits::max())) return static_cast<uint64_t>(Limits::max());
-  if (rounded <= static_cast<double>(Limits::min())) return static_cast<uint64_t>(Limits::min());
-  return static_cast<uint64_t>(static_cast<Integer>(rounded));
-}
-
-double decode(uint64_t bits, StoredType type) {
-  switch (type) {
-    case StoredType::f64: return std::bit_cast<double>(bits);
-    case StoredType::f32: return decode_float(bits, kF32);
-    case StoredType::f16: return decode_float(bits, kF16);
-    case StoredType::bf16: return decode_float(bits, kBF16);
-    case StoredType::i64: return static_cast<double>(static_cast<int64_t>(bits));
-    case StoredType::i32: return static_cast<int32_t>(bits);
-    case StoredType::i16: return static_cast<int16_t>(bits);
-    case StoredType::i8: return static_cast<int8_t>(bits);
-    case StoredType::u8: return static_cast<uint8_t>(bits);
-    case StoredType::boolean: return bits != 0 ? 1 : 0;
-  }
-  return 0;
-}
-
-uint64_t encode(double value, StoredType type) {
-  switch (type) {
-    case StoredType::f64: return std::bit_cast<uint64_t>(value);
-    case StoredType::f32: return encode_float(value, kF32);
-    case StoredType::f16: return encode_float(value, kF16);
-    case StoredType::bf16: return encode_float(value, kBF16);
-    case StoredType::i64: return encode_integer<int64_t>(value);
-    case StoredType::i32: return encode_integer<int32_t>(value);
-    case StoredType::i16: return encode_integer<int16_t>(value);
-    case StoredType::i8: return encode_integer<int8_t>(value);
-    case StoredType::u8: return encode_integer<uint8_t>(value);
-    case StoredType::boolean: return value != 0 ? 1 : 0;
-  }
-  return 0;
 }
 
 uint64_t load_little_endian(std::string_view bytes) {
@@ -217,15 +90,12 @@ class HeaderReader : public nlohmann::json::json_sax_t {
   bool string(std::string& value) override {
     if (place_ == Place::metadata) return true;
     if (place_ != Place::dtype) return unexpected(concat("the text ", shown(value)));
-    const auto* const row =
-        std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeRow& r) { return r.name == value; });
-    if (row == kTypes.end()) {
-      std::vector<std::string_view> names;
-      for (const TypeRow& known : kTypes) names.push_back(known.name);
+    const std::optional<StoredType> type = stored_type_named(value);
+    if (!type) {
       return fail(concat(entries.back().label(), " has the unknown dtype ", shown(value)),
-                  concat("known are ", join(names, ", ")));
+                  "known are F64, F32, F16, BF16, I64, I32, I16, I8, U8, BOOL");
     }
-    entries.back().tensor.type = static_cast<StoredType>(row - kTypes.begin());
+    entries.back().tensor.type = *type;
     place_ = Place::fields;
     return true;
   }
@@ -434,11 +304,12 @@ std::optional<int64_t> element_count(const std::vector<int64_t>& shape) {
 }
 
 Result<Done> check_offsets(const Entry& entry, int64_t data_size) {
-  const TypeRow& type = row_of(entry.tensor.type);
+  const int64_t element = bytes_of(entry.tensor.type);
+  const std::string_view type = name_of(entry.tensor.type);
   const int64_t begin = entry.offsets[0];
   const int64_t end = entry.offsets[1];
   const std::optional<int64_t> count = element_count(entry.tensor.shape);
-  const std::optional<int64_t> size = count ? checked_multiply(*count, type.size) : std::nullopt;
+  const std::optional<int64_t> size = count ? checked_multiply(*count, element) : std::nullopt;
   if (!size)
     return bad(
         concat(entry.label(), " has the shape [", join(entry.tensor.shape, ", "), "], which is more than 2^63-1 bytes"),
@@ -453,11 +324,11 @@ Result<Done> check_offsets(const Entry& entry, int64_t data_size) {
                "the file may have been truncated");
   if (end - begin != *size)
     return bad(concat(entry.label(), " has ", end - begin, " bytes of data, but its shape [",
-                      join(entry.tensor.shape, ", "), "] of ", type.name, " takes ", *size),
+                      join(entry.tensor.shape, ", "), "] of ", type, " takes ", *size),
                "the difference of data_offsets must be what the shape takes");
-  if (begin % type.size != 0)
+  if (begin % element != 0)
     return bad(concat("the data of ", entry.label(), " are misaligned: they begin at byte ", begin),
-               concat(type.name, " must begin at a multiple of ", type.size));
+               concat(type, " must begin at a multiple of ", element));
   return Done{};
 }
 
@@ -510,7 +381,7 @@ Result<std::vector<StoredTensor>> parse_safetensors(std::string_view bytes) {
   tensors.reserve(entries->size());
   for (Entry& entry : *entries) {
     StoredTensor& tensor = tensors.emplace_back(std::move(entry.tensor));
-    const auto size = static_cast<size_t>(row_of(tensor.type).size);
+    const auto size = static_cast<size_t>(bytes_of(tensor.type));
     const auto end = static_cast<size_t>(entry.offsets[1]);
     const auto begin = static_cast<size_t>(entry.offsets[0]);
     tensor.values.reserve((end - begin) / size);
@@ -535,23 +406,22 @@ std::string serialize_safetensors(const std::vector<StoredTensor>& tensors) {
   std::vector<size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return row_of(tensors[a].type).size > row_of(tensors[b].type).size; });
+                   [&](size_t a, size_t b) { return bytes_of(tensors[a].type) > bytes_of(tensors[b].type); });
   std::vector<size_t> begins(tensors.size());
   size_t data_size = 0;
   for (const size_t k : order) {
     assert(element_count(tensors[k].shape) == static_cast<int64_t>(tensors[k].values.size()));
     begins[k] = data_size;
-    data_size += tensors[k].values.size() * static_cast<size_t>(row_of(tensors[k].type).size);
+    data_size += tensors[k].values.size() * static_cast<size_t>(bytes_of(tensors[k].type));
   }
   std::string header = "{";
   for (size_t k = 0; k < tensors.size(); ++k) {
     const StoredTensor& tensor = tensors[k];
-    const TypeRow& type = row_of(tensor.type);
     // dump() escapes; a name that is not UTF-8 is mended rather than thrown about.
     const std::string name = nlohmann::json(tensor.name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-    header += concat(k == 0 ? "" : ",", name, R"(:{"dtype":")", type.name, R"(","shape":[)", join(tensor.shape, ","),
-                     R"(],"data_offsets":[)", begins[k], ",",
-                     begins[k] + tensor.values.size() * static_cast<size_t>(type.size), "]}");
+    header += concat(k == 0 ? "" : ",", name, R"(:{"dtype":")", name_of(tensor.type), R"(","shape":[)",
+                     join(tensor.shape, ","), R"(],"data_offsets":[)", begins[k], ",",
+                     begins[k] + tensor.values.size() * static_cast<size_t>(bytes_of(tensor.type)), "]}");
   }
   header += "}";
   header.resize((header.size() + 7) / 8 * 8, ' ');
@@ -562,7 +432,7 @@ std::string serialize_safetensors(const std::vector<StoredTensor>& tensors) {
   bytes += header;
   for (const size_t k : order)
     for (const double value : tensors[k].values)
-      append_little_endian(bytes, encode(value, tensors[k].type), static_cast<size_t>(row_of(tensors[k].type).size));
+      append_little_endian(bytes, encode(value, tensors[k].type), static_cast<size_t>(bytes_of(tensors[k].type)));
   return bytes;
 }
 

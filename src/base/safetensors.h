@@ -12,11 +12,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/stored_type.h"
 #include "millrace/result.h"
 
 namespace millrace {
-
-enum class StoredType { f64, f32, f16, bf16, i64, i32, i16, i8, u8, boolean };
 
 struct StoredTensor {
   std::string name;

@@ -10,9 +10,7 @@ namespace millrace {
 
 Result<std::string> analyze_program(const AnalyzeOptions& options) {
   Stages stages(options.timings);
-  const Result<Graph> graph = stages.parse(options.program);
-  if (!graph) return graph.error();
-  const Result<TrainingGraph> training = stages.differentiate(*graph);
+  const Result<TrainingGraph> training = stages.train(options.program);
   if (!training) return training.error();
   if (options.format == Format::graph) return print(*training);
   const auto unchecked = [](const Analysis&) { return Result<Done>(Done{}); };

@@ -10,9 +10,7 @@ namespace millrace {
 
 Result<std::string> fuse_program(const FuseOptions& options) {
   Stages stages(options.timings);
-  const Result<Graph> graph = stages.parse(options.program);
-  if (!graph) return graph.error();
-  const Result<TrainingGraph> training = stages.differentiate(*graph);
+  const Result<TrainingGraph> training = stages.train(options.program);
   if (!training) return training.error();
   const auto check = [&](const FusedGraph& fused) { return verify(*training, fused); };
   const Result<FusedGraph> fused = stages.run(

@@ -167,9 +167,7 @@ Result<std::string> run_program(const RunOptions& options) {
                        "this version runs on --device reference");
   }
   Stages stages(nullptr);
-  const Result<Graph> graph = stages.parse(options.program);
-  if (!graph) return graph.error();
-  const Result<TrainingGraph> training = stages.differentiate(*graph);
+  const Result<TrainingGraph> training = stages.train(options.program);
   if (!training) return training.error();
   if (Result<Done> fits = check_memory(training->graph); !fits) return fits.error();
 

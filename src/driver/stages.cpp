@@ -29,9 +29,11 @@ Result<Graph> Stages::parse(const ProgramSource& program) {
   return run("parse", make, [](const Graph& graph) { return verify(graph); });
 }
 
-Result<TrainingGraph> Stages::differentiate(const Graph& graph) {
+Result<TrainingGraph> Stages::train(const ProgramSource& program) {
+  const Result<Graph> graph = parse(program);
+  if (!graph) return graph.error();
   return run(
-      "differentiate", [&] { return Result<TrainingGraph>(millrace::differentiate(graph)); },
+      "differentiate", [&] { return Result<TrainingGraph>(differentiate(*graph)); },
       [](const TrainingGraph& training) { return verify(training); });
 }
 

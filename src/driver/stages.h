@@ -17,8 +17,8 @@ class Stages {
  public:
   explicit Stages(std::vector<StageTime>* timings) : timings_(timings) {}
 
-  Result<Graph> parse(const ProgramSource& program);
-  Result<TrainingGraph> differentiate(const Graph& graph);
+  // Program to training graph: what every command begins with.
+  Result<TrainingGraph> train(const ProgramSource& program);
 
   // Runs `make`; an artefact that `check` refuses is our bug and never reaches the next stage.
   template <class Make, class Check>
@@ -34,6 +34,8 @@ class Stages {
   }
 
  private:
+  Result<Graph> parse(const ProgramSource& program);
+
   std::vector<StageTime>* timings_;
 };
 

@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <numeric>
 
 #include "base/checked.h"
 #include "base/text.h"
@@ -72,11 +71,7 @@ std::optional<OperatorId> Builder::add_operator(Operator op, Place place) {
   return OperatorId(graph.operators.size() - 1);
 }
 
-View Builder::whole(TensorId tensor) const {
-  View view{tensor, std::vector<int>(graph.tensor(tensor).dims.size())};
-  std::iota(view.axes.begin(), view.axes.end(), 0);
-  return view;
-}
+View Builder::whole(TensorId tensor) const { return {tensor, in_order(graph.tensor(tensor).dims.size())}; }
 
 int64_t Builder::extent(const View& view, size_t axis) const {
   const int tensor_axis = view.axes[axis];
@@ -320,8 +315,7 @@ void Builder::add_result(const std::string& name, const View& view, Place place)
   TensorId tensor = view.tensor;
   if (!results_.insert(tensor).second || graph.tensor(tensor).role != TensorRole::computed ||
       view.axes != whole(tensor).axes) {
-    std::vector<int> labels(view.axes.size());
-    std::iota(labels.begin(), labels.end(), 0);
+    const std::vector<int> labels = in_order(view.axes.size());
     std::map<int, DimId> dims;
     for (size_t axis = 0; axis < view.axes.size(); ++axis) dims.emplace(static_cast<int>(axis), dim_of(view, axis));
     const Value copied = copy({view, labels}, labels, dims, place);

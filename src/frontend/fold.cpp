@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "base/text.h"
 
@@ -21,12 +20,6 @@ int scale_position(const Graph& graph, const Operator& op) {
   const bool by_constant =
       op.kind == OperatorKind::divide && graph.tensor(op.inputs[1].tensor).role == TensorRole::constant;
   return by_constant && graph.tensor(op.inputs[1].tensor).value != 0 ? 1 : -1;
-}
-
-bool same_order(const Access& access) {
-  std::vector<int> order(access.axes.size());
-  std::iota(order.begin(), order.end(), 0);
-  return access.axes == order;
 }
 
 // 1/c as a constant of its own, one for each c.
@@ -57,7 +50,7 @@ void fold_scales(Graph& graph) {
     const OperatorId producer = producer_now[scaled.tensor.at()];
     const bool folds = producer.valid() && graph.operators[producer.at()].kind == OperatorKind::contraction &&
                        readers[scaled.tensor.at()].size() == 1 && !is_result[scaled.tensor.at()] &&
-                       same_order(scaled) && scaled.axes.size() == op.space.size();
+                       scaled.axes == in_order(op.space.size());
     if (!folds) continue;
     TensorId scale = op.inputs[static_cast<size_t>(position)].tensor;
     if (op.kind == OperatorKind::divide) scale = reciprocal(graph, reciprocals, scale);

@@ -23,13 +23,6 @@ bool is_epilogue(const Graph& graph, const Operator& op) {
   }
 }
 
-bool runs_in_order(const Access& access) {
-  for (size_t axis = 0; axis < access.axes.size(); ++axis) {
-    if (access.axes[axis] != static_cast<int>(axis)) return false;
-  }
-  return true;
-}
-
 // Follows the result of a contraction through maps that keep its shape; every stop on the way is an alternative.
 void follow(const Neighbourhood& near, OperatorId contraction, std::vector<Epilogue>& found) {
   Epilogue epilogue;
@@ -49,7 +42,7 @@ void follow(const Neighbourhood& near, OperatorId contraction, std::vector<Epilo
     const Operator& op = near.op(here[0]);
     const auto use =
         std::find_if(op.inputs.begin(), op.inputs.end(), [&](const Access& input) { return input.tensor == tensor; });
-    if (!runs_in_order(*use) || use->axes.size() != op.space.size()) return;
+    if (use->axes != in_order(op.space.size())) return;
     epilogue.swallowed.push_back(here[0]);
     epilogue.name += concat(epilogue.name.empty() ? "" : "-", label_of(near.graph, op));
     epilogue.words_saved += words_of(near.graph, tensor) * (kept ? 1 : 2);

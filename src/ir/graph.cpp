@@ -1,6 +1,19 @@
 #include "ir/graph.h"
 
+#include <algorithm>
+#include <numeric>
+
 namespace millrace {
+
+bool runs_along(const Access& access, size_t index) {
+  return std::find(access.axes.begin(), access.axes.end(), static_cast<int>(index)) != access.axes.end();
+}
+
+std::vector<int> in_order(size_t count) {
+  std::vector<int> axes(count);
+  std::iota(axes.begin(), axes.end(), 0);
+  return axes;
+}
 
 int64_t elements_of(const Graph& graph, TensorId tensor) {
   int64_t elements = 1;

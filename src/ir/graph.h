@@ -94,6 +94,12 @@ struct Graph {
   int64_t extent(DimId id) const { return dims[id.at()].extent; }
 };
 
+// Whether the access runs along an index of the operator's space.
+bool runs_along(const Access& access, size_t index);
+
+// 0, 1, …: the axes of an access that runs along a space of `count` indices in order.
+std::vector<int> in_order(size_t count);
+
 // Elements of a tensor: its words, in the paper's sense. A scalar has one.
 int64_t elements_of(const Graph& graph, TensorId tensor);
 

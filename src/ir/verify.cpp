@@ -108,10 +108,6 @@ class Verifier {
     return true;
   }
 
-  static bool runs_along(const Access& access, size_t index) {
-    return std::find(access.axes.begin(), access.axes.end(), static_cast<int>(index)) != access.axes.end();
-  }
-
   // What each class says about the indices.
   void space(const Operator& op) {
     const OperatorClass operator_class = info_of(op.kind).operator_class;

@@ -50,15 +50,6 @@ Json totals_json(const Totals& totals, const Totals& all) {
           {"words_share", share(totals.words(), all.words())}};
 }
 
-std::string_view name_of_keeping(Keeping keeping) {
-  switch (keeping) {
-    case Keeping::argument: return "argument";
-    case Keeping::saved: return "saved";
-    case Keeping::recomputed: return "recomputed";
-  }
-  return "";
-}
-
 }  // namespace
 
 std::string analysis_json(const TrainingGraph& training, const Analysis& analysis) {
@@ -104,7 +95,7 @@ std::string analysis_json(const TrainingGraph& training, const Analysis& analysi
     Json readers = Json::array();
     for (const OperatorId reader : entry.readers) readers.push_back(graph.operators[reader.at()].name);
     kept.push_back({{"tensor", graph.tensor(entry.tensor).name},
-                    {"keeping", std::string(name_of_keeping(entry.keeping))},
+                    {"keeping", std::string(name_of(entry.keeping))},
                     {"words", words_of(graph, entry.tensor)},
                     {"read_by", readers}});
   }

@@ -5,11 +5,7 @@ One list for the test (paper_kernels_test.py) and for the page (tests/scripts/fu
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-
-from paper_rows import ROOT, Row, count_group
+from paper_rows import Row, count_group
 
 KERNELS = [
     ("AIB", ["qq bias", "kk bias", "vv bias"]),
@@ -34,15 +30,6 @@ KERNELS = [
 ALONE = ["linear2_biased bias d_b2"]
 
 PAPER_REDUCTION = 0.2291
-
-
-def fuse(program: str = "models/bert_encoder.py", binary: str | None = None) -> dict:
-    """What `millrace fuse PROGRAM --json` prints."""
-    binary = binary or os.environ.get("MILLRACE") or str(ROOT / "build/release/millrace")
-    done = subprocess.run([binary, "fuse", program, "--json"], cwd=ROOT, capture_output=True, text=True, timeout=60)
-    if done.returncode != 0:
-        raise RuntimeError(done.stderr)
-    return json.loads(done.stdout)
 
 
 def words_as_one(names: list[str], analysis: dict) -> int:

@@ -6,15 +6,15 @@ import importlib.util
 import unittest
 
 import paper_rows
-from paper_kernels import ALONE, KERNELS, PAPER_REDUCTION, fuse, words_with_the_papers_kernels
+from paper_kernels import ALONE, KERNELS, PAPER_REDUCTION, words_with_the_papers_kernels
 from paper_rows import ROOT
 
 
 class PaperKernelsTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
-        cls.analysis = paper_rows.analyze()
-        cls.fused = fuse()
+        cls.analysis = paper_rows.printed_by("analyze")
+        cls.fused = paper_rows.printed_by("fuse")
 
     def test_the_lists_cover_what_is_no_contraction(self) -> None:
         listed = sorted([name for _, names in KERNELS for name in names] + ALONE)

@@ -151,10 +151,10 @@ EXCEPTIONS = {
 }
 
 
-def analyze(program: str = "models/bert_encoder.py", binary: str | None = None) -> dict:
-    """What `millrace analyze PROGRAM --json` prints."""
-    binary = binary or os.environ.get("MILLRACE") or str(ROOT / "build/release/millrace")
-    done = subprocess.run([binary, "analyze", program, "--json"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+def printed_by(command: str, program: str = "models/bert_encoder.py") -> dict:
+    """What `millrace COMMAND PROGRAM --json` prints."""
+    binary = os.environ.get("MILLRACE") or str(ROOT / "build/release/millrace")
+    done = subprocess.run([binary, command, program, "--json"], cwd=ROOT, capture_output=True, text=True, timeout=60)
     if done.returncode != 0:
         raise RuntimeError(done.stderr)
     return json.loads(done.stdout)

@@ -23,7 +23,7 @@ def load_page_script():
 class PaperTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
-        cls.analysis = paper_rows.analyze()
+        cls.analysis = paper_rows.printed_by("analyze")
         cls.rows = paper_rows.paper_rows(cls.analysis)
 
     def check(self, column: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 import paper_rows  # noqa: E402
 from paper_kernels import (  # noqa: E402
-    ALONE, KERNELS, PAPER_REDUCTION, fuse, words_apart, words_as_one, words_with_the_papers_kernels,
+    ALONE, KERNELS, PAPER_REDUCTION, words_apart, words_as_one, words_with_the_papers_kernels,
 )
 
 INTRODUCTION = """# The paper's kernels beside ours
@@ -100,4 +100,4 @@ words less against unfused additions; `millrace fuse` lists every pair and tripl
 
 
 if __name__ == "__main__":
-    print(page(paper_rows.analyze(), fuse()), end="")
+    print(page(paper_rows.printed_by("analyze"), paper_rows.printed_by("fuse")), end="")

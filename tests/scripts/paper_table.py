@@ -86,4 +86,4 @@ def page(analysis: dict) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(page(paper_rows.analyze()))
+    sys.stdout.write(page(paper_rows.printed_by("analyze")))

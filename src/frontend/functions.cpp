@@ -235,7 +235,7 @@ Parameters parameters_of(const Signature& signature) {
 }
 
 // Sorts positional and named arguments into the signature's parameters.
-bool bind(Call& call, const std::vector<Value>& values, const Parameters& parameters) {
+bool bind_arguments(Call& call, const std::vector<Value>& values, const Parameters& parameters) {
   const std::string usage = concat("write ", call.expression.text, "(", join(parameters.names, ", "), ")");
   call.arguments.resize(parameters.names.size());
   for (size_t k = 0; k < values.size(); ++k) {
@@ -287,7 +287,7 @@ Value call_named_function(const Expression& call, const std::vector<Value>& argu
                           Diagnostics& diagnostics) {
   const Signature& signature = *find_signature(call.text);
   Call bound{call, builder, diagnostics, {}};
-  if (!bind(bound, arguments, parameters_of(signature))) return Value::broken();
+  if (!bind_arguments(bound, arguments, parameters_of(signature))) return Value::broken();
   return signature.handler(bound, signature.kind);
 }
 

@@ -18,8 +18,8 @@ struct Call {
   std::vector<std::optional<Value>> arguments;  // one a parameter of the signature
 
   Place place() const { return expression.place; }
-  Value complain(std::string message, std::string remedy) const {
-    diagnostics.complain(place(), std::move(message), std::move(remedy));
+  Value complain(std::string_view message, std::string_view remedy) const {
+    diagnostics.complain(place(), message, remedy);
     return Value::broken();
   }
 };

@@ -37,8 +37,8 @@ class Lowerer {
   }
 
  private:
-  Value complain(Place place, std::string message, std::string remedy) {
-    diagnostics_.complain(place, std::move(message), std::move(remedy));
+  Value complain(Place place, std::string_view message, std::string_view remedy) {
+    diagnostics_.complain(place, message, remedy);
     return Value::broken();
   }
 

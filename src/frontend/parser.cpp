@@ -41,8 +41,8 @@ class Parser {
     if (now().kind != TokenKind::end) ++at_;
   }
 
-  void complain(Place place, std::string message, std::string_view remedy) {
-    if (!broken_) diagnostics_.complain(place, std::move(message), std::string(remedy));
+  void complain(Place place, std::string_view message, std::string_view remedy) {
+    if (!broken_) diagnostics_.complain(place, message, remedy);
     broken_ = true;
   }
 

@@ -36,8 +36,8 @@ class Fuser {
 
   bool makes_cycle(size_t a, size_t b) { return order_.merging_makes_cycle(a, b); }
 
-  // Operators beside `op` that it could fuse with: makers and readers of its tensors, and cousins.
-  std::vector<OperatorId> neighbours(OperatorId op) const;
+  // Operators beside `id` that it could fuse with: makers and readers of its tensors, and cousins.
+  std::vector<OperatorId> neighbours(OperatorId id) const;
 
  private:
   // A pair of groups as it was when it was looked at.

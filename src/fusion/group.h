@@ -40,7 +40,7 @@ struct Neighbourhood {
   bool is_contraction(OperatorId id) const { return op(id).kind == OperatorKind::contraction; }
 };
 
-Group single(const Neighbourhood& near, OperatorId op);
+Group single(const Neighbourhood& near, OperatorId id);
 
 // The label of each axis that an access runs along.
 std::vector<int> labels_of(const Member& member, const Access& access);

@@ -3,6 +3,7 @@
 #include "ir/label.h"
 #include "ir/print.h"
 #include "report/analysis_report.h"
+#include "report/json_text.h"
 
 namespace millrace {
 namespace {
@@ -50,34 +51,36 @@ Json totals_json(const Totals& totals, const Totals& all) {
           {"words_share", share(totals.words(), all.words())}};
 }
 
+Json operator_json(const Graph& graph, const OperatorAnalysis& row) {
+  const Operator& op = graph.operators[row.op.at()];
+  return {{"name", op.name},
+          {"pass", op.pass == Pass::forward ? "forward" : "backward"},
+          {"class", std::string(name_of(row.operator_class))},
+          {"kind", std::string(info_of(op.kind).name)},
+          {"label", std::string(label_of(graph, op))},
+          {"space", space_json(graph, op)},
+          {"flop", row.flop},
+          {"input_words", row.input_words},
+          {"output_words", row.output_words},
+          {"flop_per_word", row.flop_per_word()},
+          {"io_lower_bound_words", row.io_lower_bound},
+          {"inputs", tensors_json(graph, op.inputs)},
+          {"outputs", tensors_json(graph, op.outputs)}};
+}
+
 }  // namespace
 
 std::string analysis_json(const TrainingGraph& training, const Analysis& analysis) {
   const Graph& graph = training.graph;
-  Json root = {{"schema_version", kSchemaVersion}, {"program", graph.name}};
+  JsonText text;
+  text.field("schema_version", kSchemaVersion);
+  text.field("program", graph.name);
   Json sizes = Json::object();
   for (const Dim& dim : graph.dims) sizes[dim.name] = dim.extent;
-  root["sizes"] = sizes;
-  root["fast_memory_words"] = analysis.fast_memory_words;
-
-  Json operators = Json::array();
-  for (const OperatorAnalysis& row : analysis.operators) {
-    const Operator& op = graph.operators[row.op.at()];
-    operators.push_back({{"name", op.name},
-                         {"pass", op.pass == Pass::forward ? "forward" : "backward"},
-                         {"class", std::string(name_of(row.operator_class))},
-                         {"kind", std::string(info_of(op.kind).name)},
-                         {"label", std::string(label_of(graph, op))},
-                         {"space", space_json(graph, op)},
-                         {"flop", row.flop},
-                         {"input_words", row.input_words},
-                         {"output_words", row.output_words},
-                         {"flop_per_word", row.flop_per_word()},
-                         {"io_lower_bound_words", row.io_lower_bound},
-                         {"inputs", tensors_json(graph, op.inputs)},
-                         {"outputs", tensors_json(graph, op.outputs)}});
-  }
-  root["operators"] = operators;
+  text.field("sizes", sizes);
+  text.field("fast_memory_words", analysis.fast_memory_words);
+  text.list("operators", analysis.operators.size(),
+            [&](size_t k) { return operator_json(graph, analysis.operators[k]); });
 
   Json totals = totals_json(analysis.total, analysis.total);
   totals["saved_words"] = analysis.saved_words;
@@ -88,29 +91,30 @@ std::string analysis_json(const TrainingGraph& training, const Analysis& analysi
   }
   totals["by_pass"] = {{"forward", totals_json(analysis.by_pass[0], analysis.total)},
                        {"backward", totals_json(analysis.by_pass[1], analysis.total)}};
-  root["totals"] = totals;
+  text.field("totals", totals);
 
-  Json kept = Json::array();
-  for (const Kept& entry : training.kept) {
+  text.list("kept", training.kept.size(), [&](size_t k) {
+    const Kept& entry = training.kept[k];
     Json readers = Json::array();
     for (const OperatorId reader : entry.readers) readers.push_back(graph.operators[reader.at()].name);
-    kept.push_back({{"tensor", graph.tensor(entry.tensor).name},
-                    {"keeping", std::string(name_of(entry.keeping))},
-                    {"words", words_of(graph, entry.tensor)},
-                    {"read_by", readers}});
-  }
-  root["kept"] = kept;
-  root["results"] = Json::array();
-  for (const Output& result : graph.results)
-    root["results"].push_back({{"name", result.name}, {"tensor", graph.tensor(result.tensor).name}});
-  root["gradients"] = Json::array();
+    return Json{{"tensor", graph.tensor(entry.tensor).name},
+                {"keeping", std::string(name_of(entry.keeping))},
+                {"words", words_of(graph, entry.tensor)},
+                {"read_by", readers}};
+  });
+  text.list("results", graph.results.size(), [&](size_t k) {
+    return Json{{"name", graph.results[k].name}, {"tensor", graph.tensor(graph.results[k].tensor).name}};
+  });
+  std::vector<size_t> differentiated;
   for (size_t k = 0; k < graph.arguments.size(); ++k) {
-    const TensorId gradient = training.argument_gradients[k];
-    if (gradient.valid())
-      root["gradients"].push_back(
-          {{"argument", graph.tensor(graph.arguments[k]).name}, {"tensor", graph.tensor(gradient).name}});
+    if (training.argument_gradients[k].valid()) differentiated.push_back(k);
   }
-  return root.dump(2) + "\n";
+  text.list("gradients", differentiated.size(), [&](size_t k) {
+    const size_t argument = differentiated[k];
+    return Json{{"argument", graph.tensor(graph.arguments[argument]).name},
+                {"tensor", graph.tensor(training.argument_gradients[argument]).name}};
+  });
+  return std::move(text).finish();
 }
 
 }  // namespace millrace

@@ -1,6 +1,8 @@
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "report/fusion_report.h"
+#include "report/json_text.h"
 
 namespace millrace {
 namespace {
@@ -80,42 +82,46 @@ double reduction(int64_t before, int64_t after) {
 std::string fusion_json(const TrainingGraph& training, const FusedGraph& fused,
                         const std::vector<PairExplanation>& pairs) {
   const Graph& graph = training.graph;
-  Json root = {{"schema_version", kSchemaVersion}, {"program", graph.name}};
-  root["groups"] = Json::array();
-  for (const FusedOperator& op : fused.groups) root["groups"].push_back(group_json(graph, op));
-  root["launches_before"] = graph.operators.size();
-  root["launches_after"] = fused.groups.size();
-  root["words_before"] = fused.words_before;
-  root["words_after"] = fused.words_after;
-  root["reduction"] = reduction(fused.words_before, fused.words_after);
+  JsonText text;
+  text.field("schema_version", kSchemaVersion);
+  text.field("program", graph.name);
+  text.list("groups", fused.groups.size(), [&](size_t k) { return group_json(graph, fused.groups[k]); });
+  text.field("launches_before", graph.operators.size());
+  text.field("launches_after", fused.groups.size());
+  text.field("words_before", fused.words_before);
+  text.field("words_after", fused.words_after);
+  text.field("reduction", reduction(fused.words_before, fused.words_after));
   constexpr std::array<const char*, 3> kMasks = {"words", "bits", "drawn"};
+  Json masks = Json::object();
   for (size_t k = 0; k < kMasks.size(); ++k) {
-    root["masks"][kMasks.at(k)] = {{"words_after", fused.words_after_by_mask.at(k)},
-                                   {"reduction", reduction(fused.words_before, fused.words_after_by_mask.at(k))}};
+    const int64_t after = fused.words_after_by_mask.at(k);
+    masks[kMasks.at(k)] = {{"words_after", after}, {"reduction", reduction(fused.words_before, after)}};
   }
-  root["stackings"] = Json::array();
-  for (const Stacking& stacking : fused.stackings) {
-    root["stackings"].push_back(
-        {{"kind", stacking.kind == Stacking::Kind::shared_operand ? "shared_operand" : "summed_results"},
-         {"contractions", operators_json(graph, stacking.contractions)},
-         {"absorbed", operators_json(graph, stacking.absorbed)},
-         {"words_apart", stacking.words_apart},
-         {"words_stacked", stacking.words_stacked}});
+  text.field("masks", masks);
+  text.list("stackings", fused.stackings.size(), [&](size_t k) {
+    const Stacking& stacking = fused.stackings[k];
+    return Json{{"kind", stacking.kind == Stacking::Kind::shared_operand ? "shared_operand" : "summed_results"},
+                {"contractions", operators_json(graph, stacking.contractions)},
+                {"absorbed", operators_json(graph, stacking.absorbed)},
+                {"words_apart", stacking.words_apart},
+                {"words_stacked", stacking.words_stacked}};
+  });
+  text.list("epilogues", fused.epilogues.size(), [&](size_t k) {
+    const Epilogue& epilogue = fused.epilogues[k];
+    return Json{{"contraction", graph.operators[epilogue.contraction.at()].name},
+                {"name", epilogue.name},
+                {"swallowed", operators_json(graph, epilogue.swallowed)},
+                {"words_saved", epilogue.words_saved}};
+  });
+  if (!pairs.empty()) {
+    text.list("pairs", pairs.size(), [&](size_t k) {
+      const PairExplanation& pair = pairs[k];
+      return Json{{"operators", operators_json(graph, {pair.first, pair.second})},
+                  {"fused", pair.fused},
+                  {"reason", pair.reason}};
+    });
   }
-  root["epilogues"] = Json::array();
-  for (const Epilogue& epilogue : fused.epilogues) {
-    root["epilogues"].push_back({{"contraction", graph.operators[epilogue.contraction.at()].name},
-                                 {"name", epilogue.name},
-                                 {"swallowed", operators_json(graph, epilogue.swallowed)},
-                                 {"words_saved", epilogue.words_saved}});
-  }
-  if (!pairs.empty()) root["pairs"] = Json::array();
-  for (const PairExplanation& pair : pairs) {
-    root["pairs"].push_back({{"operators", operators_json(graph, {pair.first, pair.second})},
-                             {"fused", pair.fused},
-                             {"reason", pair.reason}});
-  }
-  return root.dump(2) + "\n";
+  return std::move(text).finish();
 }
 
 }  // namespace millrace

@@ -29,12 +29,8 @@ Implementation implementation_of(const Neighbourhood& near, const Group& group, 
       reduced = true;
       for (const Access& output : op.outputs) {
         const std::vector<OperatorId>& readers = near.readers[output.tensor.at()];
-        used = used ||
-               std::find(output.axes.begin(), output.axes.end(), static_cast<int>(index)) != output.axes.end() ||
-               std::any_of(readers.begin(), readers.end(), [&](OperatorId reader) {
-                 return std::any_of(group.members.begin(), group.members.end(),
-                                    [&](const Member& m) { return m.op == reader; });
-               });
+        used = used || runs_along(output, index) ||
+               std::any_of(readers.begin(), readers.end(), [&](OperatorId reader) { return is_member(group, reader); });
       }
     }
   }
@@ -49,10 +45,8 @@ Implementation implementation_of(const Neighbourhood& near, const Group& group, 
   return reduced ? Implementation::loop : Implementation::thread;
 }
 
-FusedOperator describe(const Neighbourhood& near, const Group& group) {
+FusedOperator describe(const Neighbourhood& near, const Group& group, const LoopNest& nest, const Movement& movement) {
   FusedOperator fused;
-  const LoopNest nest = nest_of(near, group);
-  const Movement movement = movement_of(near, group, nest);
   fused.kind = near.is_contraction(group.members.front().op) ? FusedKind::contraction : FusedKind::kernel;
   fused.pass = near.op(group.members.front().op).pass;
   for (const Member& member : group.members) {
@@ -107,10 +101,10 @@ FusedGraph fuse(const TrainingGraph& training) {
   for (const size_t number : fuser.order()) {
     const Group& group = fuser.group(number);
     const LoopNest nest = nest_of(near, group);
-    fused.groups.push_back(describe(near, group));
+    const Movement movement = movement_of(near, group, nest);
+    fused.groups.push_back(describe(near, group, nest, movement));
     fused.words_before += fused.groups.back().words_before;
     fused.words_after += fused.groups.back().words_after;
-    const Movement movement = movement_of(near, group, nest);
     for (const MaskStorage masks : {MaskStorage::words, MaskStorage::bits, MaskStorage::drawn}) {
       fused.words_after_by_mask.at(static_cast<size_t>(masks)) += words_with_masks(near, group, nest, movement, masks);
     }

@@ -8,10 +8,6 @@
 namespace millrace {
 namespace {
 
-bool is_member(const Group& group, OperatorId op) {
-  return std::any_of(group.members.begin(), group.members.end(), [&](const Member& m) { return m.op == op; });
-}
-
 // Matches b's labels with a's, one to one.
 class Matching {
  public:
@@ -87,6 +83,10 @@ Group single(const Neighbourhood& near, OperatorId id) {
   }
   group.members.push_back(std::move(member));
   return group;
+}
+
+bool is_member(const Group& group, OperatorId op) {
+  return std::any_of(group.members.begin(), group.members.end(), [&](const Member& m) { return m.op == op; });
 }
 
 std::vector<int> labels_of(const Member& member, const Access& access) {

@@ -42,6 +42,8 @@ struct Neighbourhood {
 
 Group single(const Neighbourhood& near, OperatorId id);
 
+bool is_member(const Group& group, OperatorId op);
+
 // The label of each axis that an access runs along.
 std::vector<int> labels_of(const Member& member, const Access& access);
 
@@ -60,7 +62,7 @@ struct LoopNest {
 // The nest that carries out all members; nothing, and a reason, where there is none.
 std::optional<LoopNest> find_loop_nest(const Neighbourhood& near, const Group& group, std::string& reason);
 
-// What a group moves. `inside` tells whether an operator is of the group.
+// What a group moves.
 struct Movement {
   std::vector<TensorId> reads;
   std::vector<TensorId> writes;

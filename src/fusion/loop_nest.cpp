@@ -84,8 +84,7 @@ class NestFinder {
       for (const int label : labels_of(member, output))
         space.maps_after = space.maps_after || (label != kNoLabel && ((space.reduced >> label) & 1) != 0);
       for (const OperatorId reader : near_.readers[output.tensor.at()]) {
-        space.used_inside = space.used_inside || std::any_of(group_.members.begin(), group_.members.end(),
-                                                             [&](const Member& m) { return m.op == reader; });
+        space.used_inside = space.used_inside || is_member(group_, reader);
       }
     }
     return space;

@@ -1,0 +1,66 @@
+// The artefact of measuring: what every part of the training step costs in every way that passed its check, under which
+// layouts. It names things by text and position alone, so that selection needs neither a graph nor a device, and it can
+// be written to and read from a JSON file.
+//
+// What it means:
+// - Every tensor is written by at most one part of a cover; one that no part writes is given by the caller.
+// - A way fixes one layout for each tensor that its part touches. A tensor lies in the layout that its writer writes, or,
+//   given by the caller, in its pinned one, and in each further layout that a conversion makes of it; a conversion is
+//   paid once, however many parts read what it makes. A part may read any of them.
+// - A tensor with a pinned layout that is written (a result, an argument's gradient) must lie in that layout at the end:
+//   written so or converted.
+// - A site is a set of operators that more than one set of parts can carry out. A cover takes one alternative of every
+//   site; tensors that only the other alternatives touch are then not there.
+// - The cost of a step is the sum over the cover's parts of the chosen ways' seconds, plus the conversions'.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace millrace {
+
+inline constexpr int kNoLayout = -1;
+
+struct MeasuredTensor {
+  std::string name;                  // unique
+  std::vector<std::string> layouts;  // its domain, as text: "BJI"; a mask's has "bits" and "drawn" too
+  int pinned = kNoLayout;            // the one that the caller gives or expects
+};
+
+// A way to carry out a part that passed its check.
+struct MeasuredWay {
+  std::string candidate;     // as candidates print it
+  std::vector<int> layouts;  // one a tensor of the part: its reads, then its writes
+  double seconds = 0;        // the median
+  double low = 0;            // its confidence interval
+  double high = 0;
+};
+
+struct MeasuredPart {
+  std::string name;  // unique
+  bool backward = false;
+  std::vector<int> reads;  // tensors
+  std::vector<int> writes;
+  std::vector<MeasuredWay> ways;
+};
+
+struct MeasuredConversion {
+  int tensor = 0;
+  int from = 0;
+  int to = 0;
+  double seconds = 0;
+};
+
+struct MeasuredSite {
+  std::vector<std::vector<int>> alternatives;  // each a list of parts; the first is the default
+};
+
+struct Measurements {
+  std::vector<MeasuredTensor> tensors;
+  std::vector<MeasuredPart> parts;  // in an order in which every cover can run
+  std::vector<MeasuredSite> sites;  // every part in one of them
+  std::vector<MeasuredConversion> conversions;
+};
+
+}  // namespace millrace

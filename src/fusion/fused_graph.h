@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/layout.h"
 
 namespace millrace {
 
@@ -47,9 +48,6 @@ struct FusedOperator {
   int64_t words_before = 0;                // of the members apart
   int64_t words_after = 0;
 };
-
-// How a dropout's mask gets from forward to backward.
-enum class MaskStorage { words, bits, drawn };
 
 // Contractions that can run as one. Alternatives overlap: all of a set, and every smaller part of it.
 struct Stacking {

@@ -1,0 +1,123 @@
+// The artefact of candidates: every way to carry out every part of the training step, under which layouts.
+//
+// A part is one launch: a fused operator, one of its members alone, a contraction, or several contractions stacked into
+// one. A candidate is a way to carry out one part when its tensors lie in given layouts. What cannot be done, or is not
+// worth trying, is counted with the reason.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/layout.h"
+
+namespace millrace {
+
+// An index of a kernel's loop nest. fused_graph.h says what outer and inner mean.
+struct PartIndex {
+  DimId dim;
+  int64_t extent = 1;
+  bool outer = true;
+};
+
+// A contraction as sums of products over indices, with each operand and the result in one or more tensors: stacked ones
+// have the same shape and lie one behind the other, along the index that `stacks` them.
+struct ProductIndex {
+  int64_t extent = 1;
+  bool reduced = false;
+  std::array<std::vector<int>, 3> axes;  // of a, b and c: those that run along it
+  std::array<bool, 3> stacks{};          // it counts the tensors of a, b or c
+};
+
+struct Product {
+  std::array<std::vector<TensorId>, 3> tensors;  // a, b, c
+  std::array<bool, 3> packed{};  // stacked, but not adjacent in memory: copied together first, or apart after
+  std::vector<ProductIndex> indices;
+  std::vector<TensorId> scales;
+};
+
+enum class PartKind { kernel, contraction };
+
+struct Part {
+  PartKind kind = PartKind::kernel;
+  std::string name;  // unique
+  Pass pass = Pass::forward;
+  std::vector<OperatorId> operators;  // all that it carries out
+  std::vector<TensorId> reads;        // from memory, each once
+  std::vector<TensorId> writes;
+  // As a loop nest: every part but a stacked one.
+  std::vector<OperatorId> members;
+  std::vector<PartIndex> space;
+  std::vector<std::vector<int>> index_of;  // one a member: for each index of its own space, the nest's, or -1
+  // A contraction's.
+  Product product;
+};
+
+inline constexpr int kNoIndex = -1;
+
+// A generated kernel: one loop nest over the part's space.
+struct KernelWay {
+  bool rows = false;       // the inner indices of an outer point are one row, worked on as a whole; else one flat nest
+  std::vector<int> loops;  // indices of the space, outermost first; of a row nest the outer ones, then the inner ones
+  int vector = kNoIndex;   // whose neighbours fill a vector
+  int threads = 1;         // that share the outer loops
+  int block =
+      kNoIndex;  // flat: an index that is taken in blocks inside the vector's loop, to transpose through the cache
+
+  bool operator==(const KernelWay&) const = default;
+};
+
+enum class GemmLibrary { openblas, blis };
+
+// A library's matrix product, in loops over the indices that are not in m, n or k.
+struct GemmWay {
+  GemmLibrary library = GemmLibrary::openblas;
+  std::vector<int> m;  // indices of the product, outermost first, that together make one of the matrix's
+  std::vector<int> n;
+  std::vector<int> k;
+  bool threads_over_loops = false;  // else inside the product
+  int threads = 1;
+
+  bool operator==(const GemmWay&) const = default;
+};
+
+struct Candidate {
+  std::vector<int> layouts;  // one a tensor of the part, its reads and then its writes: of the tensor's domain
+  std::variant<KernelWay, GemmWay> way;
+  double estimate = 0;  // seconds, by the byte model: what to try first
+};
+
+// Combinations that were not made candidates.
+struct Declined {
+  std::string reason;
+  double count = 0;
+};
+
+struct PartCandidates {
+  Part part;
+  double configurations = 0;  // of which these are the most promising ones
+  std::vector<Candidate> candidates;
+  std::vector<Declined> declined;
+};
+
+struct TensorDomain {
+  std::vector<Layout> layouts;  // empty: not in memory (a scalar)
+  int pinned = -1;              // the layout that the caller gives or expects
+};
+
+struct Site {
+  std::vector<std::vector<int>> alternatives;  // each a list of parts; the first is the default
+};
+
+struct Candidates {
+  std::vector<TensorDomain> domains;            // one a tensor of the graph
+  std::vector<PartCandidates> parts;            // in an order in which every cover can run
+  std::vector<Site> sites;                      // every part in one of them
+  std::vector<std::vector<TensorId>> families;  // tensors that lie one behind the other, in every layout
+  std::vector<Declined> declined;               // alternatives that are no parts
+};
+
+}  // namespace millrace

@@ -1,0 +1,157 @@
+#include "candidates/enumerate.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "candidates/parts.h"
+#include "candidates/ways.h"
+
+namespace millrace {
+namespace {
+
+bool is_number(const Tensor& tensor) {
+  return tensor.role == TensorRole::scalar || tensor.role == TensorRole::constant;
+}
+
+std::vector<TensorDomain> domains_of(const TrainingGraph& training) {
+  const Graph& graph = training.graph;
+  std::vector<TensorDomain> domains(graph.tensors.size());
+  for (size_t k = 0; k < graph.tensors.size(); ++k) {
+    if (is_number(graph.tensors[k])) continue;
+    domains[k].layouts = layouts_of(graph, TensorId(k), dropout_of(graph, TensorId(k)) != nullptr);
+    const TensorRole role = graph.tensors[k].role;
+    if (role == TensorRole::argument || role == TensorRole::result_gradient) domains[k].pinned = 0;
+  }
+  for (const Output& result : graph.results) domains[result.tensor.at()].pinned = 0;
+  for (const TensorId gradient : training.argument_gradients) {
+    if (gradient.valid()) domains[gradient.at()].pinned = 0;
+  }
+  return domains;
+}
+
+// The tensors that the caller sees, under the names that it knows.
+std::vector<std::pair<std::string, TensorId>> callers_tensors(const TrainingGraph& training) {
+  const Graph& graph = training.graph;
+  std::vector<std::pair<std::string, TensorId>> named;
+  for (size_t k = 0; k < graph.arguments.size(); ++k) {
+    const std::string& name = graph.tensor(graph.arguments[k]).name;
+    named.emplace_back(name, graph.arguments[k]);
+    if (training.argument_gradients[k].valid()) named.emplace_back(concat("d_", name), training.argument_gradients[k]);
+  }
+  for (size_t k = 0; k < graph.results.size(); ++k) {
+    named.emplace_back(graph.results[k].name, graph.results[k].tensor);
+    named.emplace_back(concat("d_", graph.results[k].name), training.result_gradients[k]);
+  }
+  return named;
+}
+
+Result<Done> pin(const TrainingGraph& training, const std::string& name, const std::string& text,
+                 std::vector<TensorDomain>& domains) {
+  std::vector<std::string> names;
+  for (const auto& [known, tensor] : callers_tensors(training)) {
+    names.push_back(known);
+    if (known != name) continue;
+    TensorDomain& domain = domains[tensor.at()];
+    if (domain.layouts.empty()) {
+      return Error::make(ErrorKind::bad_input, concat("--layout ", name, ": it is a scalar"), "scalars have no layout");
+    }
+    if (text == "any") {
+      domain.pinned = -1;
+      return Done{};
+    }
+    const std::optional<Layout> layout = parse_layout(training.graph, tensor, text);
+    const auto found = layout ? std::find(domain.layouts.begin(), domain.layouts.end(), *layout) : domain.layouts.end();
+    if (found == domain.layouts.end()) {
+      return Error::make(ErrorKind::bad_input, concat("--layout ", name, "=", text, ": not an order of its axes"),
+                         concat("write its axes outermost first, as in ",
+                                print_layout(training.graph, tensor, domain.layouts.front()), ", or any"));
+    }
+    domain.pinned = static_cast<int>(found - domain.layouts.begin());
+    return Done{};
+  }
+  const std::string near = nearest(name, names);
+  return Error::make(ErrorKind::bad_input, concat("--layout ", name, ": no argument or result of that name"),
+                     near.empty() ? concat("there are ", join(names, ", ")) : concat("did you mean ", near, "?"));
+}
+
+// Gradients that nothing makes are the caller's alone; what is in no part needs no choice of layout.
+}  // namespace
+
+void Collector::add(Candidate candidate) {
+  into_.configurations += 1;
+  into_.candidates.push_back(std::move(candidate));
+  if (into_.candidates.size() >= 4 * most_ + 1000) shrink();
+}
+
+void Collector::decline(const std::string& reason, double count) {
+  for (Declined& known : into_.declined) {
+    if (known.reason != reason) continue;
+    known.count += count;
+    return;
+  }
+  into_.declined.push_back({reason, count});
+}
+
+void Collector::shrink() {
+  const auto same = [](const Candidate& l, const Candidate& r) { return l.layouts == r.layouts && l.way == r.way; };
+  const auto before = [](const Candidate& l, const Candidate& r) {
+    return l.estimate != r.estimate ? l.estimate < r.estimate : l.layouts < r.layouts;
+  };
+  std::vector<Candidate>& all = into_.candidates;
+  std::stable_sort(all.begin(), all.end(), before);
+  // Equal ones have one estimate and one set of layouts: they stand together.
+  size_t kept = 0;
+  for (size_t k = 0; k < all.size(); ++k) {
+    bool known = false;
+    for (size_t other = kept; other-- > 0 && !before(all[other], all[k]);) known = known || same(all[other], all[k]);
+    if (known) {
+      into_.configurations -= 1;
+    } else {
+      if (kept != k) all[kept] = std::move(all[k]);
+      ++kept;
+    }
+  }
+  all.resize(std::min(kept, most_));
+}
+
+void Collector::finish() { shrink(); }
+
+Result<Candidates> enumerate(const TrainingGraph& training, const FusedGraph& fused, const EnumerateOptions& options) {
+  std::vector<TensorDomain> domains = domains_of(training);
+  for (const auto& [name, layout] : options.layouts) {
+    if (Result<Done> pinned = pin(training, name, layout, domains); !pinned) return pinned.error();
+  }
+  Candidates candidates = find_parts(training, fused);
+  for (PartCandidates& part : candidates.parts) {
+    Collector collector(part, options.most);
+    if (part.part.kind == PartKind::contraction) gemm_ways(training.graph, domains, options, part, collector);
+    const bool by_library = !part.candidates.empty();
+    const bool stacked = part.part.members.empty();
+    if (part.part.kind == PartKind::kernel) {
+      kernel_ways(training.graph, domains, options.threads, false, part, collector);
+    } else if (!stacked && !by_library) {
+      kernel_ways(training.graph, domains, options.threads, true, part, collector);
+    } else if (!stacked) {
+      collector.decline("generated loops for a contraction that a library does: far slower");
+    }
+    collector.finish();
+  }
+  candidates.domains = std::move(domains);
+  return candidates;
+}
+
+PartCandidates conversions(const Graph& graph, const TensorDomain& domain, TensorId tensor, int from, int to,
+                           int threads) {
+  PartCandidates found;
+  found.part = conversion_part(graph, tensor);
+  std::vector<TensorDomain> domains(graph.tensors.size());
+  Collector collector(found, 1000);
+  domains[tensor.at()] = domain;
+  domains[tensor.at()].pinned = -1;
+  kernel_ways(graph, domains, threads, false, found, collector);
+  collector.finish();
+  std::erase_if(found.candidates, [&](const Candidate& c) { return c.layouts[0] != from || c.layouts[1] != to; });
+  return found;
+}
+
+}  // namespace millrace

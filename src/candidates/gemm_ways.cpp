@@ -1,0 +1,209 @@
+// Contractions by a library: every permutation of the three tensors that one matrix product, or a loop of them,
+// expresses.
+#include <algorithm>
+#include <set>
+
+#include "base/text.h"
+#include "candidates/product.h"
+#include "candidates/ways.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kA = 0;
+constexpr size_t kB = 1;
+constexpr size_t kC = 2;
+constexpr double kFlopPerSecond = 60e9;  // of a core; only the order of candidates depends on it
+constexpr double kCallSeconds = 5e-7;
+
+using Chain = std::vector<int>;  // indices of the product, outermost first, that make one index of a matrix
+
+class GemmWays {
+ public:
+  GemmWays(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
+           const Part& part, Collector& collector)
+      : graph_(graph),
+        domains_(domains),
+        options_(options),
+        part_(part),
+        product_(part.product),
+        collector_(collector) {}
+
+  void run() {
+    for (const auto& [library, why] : options_.missing) collector_.decline(why);
+    for (const size_t operand : {kA, kB, kC}) domain_[operand] = &domains_[product_.tensors[operand].front().at()];
+    each_layout(kA, [&](int a) {
+      each_layout(kB, [&](int b) { each_layout(kC, [&](int c) { try_layouts({a, b, c}); }); });
+    });
+  }
+
+ private:
+  using Triple = std::array<int, 3>;
+
+  // Stacked tensors lie in one layout: the pinned one, if any of them has one.
+  template <class Body>
+  void each_layout(size_t operand, const Body& body) {
+    int pinned = -1;
+    for (const TensorId tensor : product_.tensors[operand]) {
+      const int here = domains_[tensor.at()].pinned;
+      if (here >= 0 && pinned >= 0 && here != pinned)
+        return collector_.decline("stacked tensors are pinned differently");
+      pinned = std::max(pinned, here);
+    }
+    for (size_t k = 0; k < domain_[operand]->layouts.size(); ++k) {
+      if (pinned < 0 || static_cast<int>(k) == pinned) body(static_cast<int>(k));
+    }
+  }
+
+  void try_layouts(const Triple& layouts) {
+    for (size_t operand = 0; operand < 3; ++operand) {
+      const Layout& layout = domain_[operand]->layouts[static_cast<size_t>(layouts[operand])];
+      steps_[operand].assign(product_.indices.size(), 0);
+      for (size_t index = 0; index < product_.indices.size(); ++index)
+        steps_[operand][index] = step_along(graph_, product_, operand, index, layout);
+    }
+    // One tensor cannot be read in two layouts by one part.
+    if (product_.tensors[kA] == product_.tensors[kB] && layouts[kA] != layouts[kB]) return;
+    const std::vector<Chain> rows = chains(kA, kC, kB, false);
+    const std::vector<Chain> columns = chains(kB, kC, kA, false);
+    const std::vector<Chain> depths = chains(kA, kB, kC, true);
+    std::vector<Candidate> found;
+    for (const Chain& m : rows) {
+      for (const Chain& n : columns) {
+        for (const Chain& k : depths) consider(layouts, m, n, k, found);
+      }
+    }
+    // Of several ways to cut one combination of layouts the two with the largest products.
+    std::stable_sort(found.begin(), found.end(), [](const auto& l, const auto& r) { return l.estimate < r.estimate; });
+    std::set<std::vector<Chain>> cuts;
+    for (Candidate& candidate : found) {
+      const GemmWay& way = std::get<GemmWay>(candidate.way);
+      cuts.insert({way.m, way.n, way.k});
+      if (cuts.size() > 2) break;
+      collector_.add(std::move(candidate));
+    }
+  }
+
+  // The indices that `one` and `two` run along and `other` does not, merged where their strides allow it in both. The
+  // empty chain stands for an extent of one.
+  std::vector<Chain> chains(size_t one, size_t two, size_t other, bool reduced) const {
+    std::vector<int> indices;
+    for (size_t k = 0; k < product_.indices.size(); ++k) {
+      const bool fits =
+          product_.indices[k].reduced == reduced && steps_[one][k] != 0 && steps_[two][k] != 0 && steps_[other][k] == 0;
+      if (fits) indices.push_back(static_cast<int>(k));
+    }
+    std::sort(indices.begin(), indices.end(),
+              [&](int l, int r) { return steps_[one][static_cast<size_t>(l)] > steps_[one][static_cast<size_t>(r)]; });
+    std::vector<Chain> found;
+    for (const int index : indices) {
+      if (!found.empty() && merges(found.back().back(), index, one) && merges(found.back().back(), index, two)) {
+        found.back().push_back(index);
+      } else {
+        found.push_back({index});
+      }
+    }
+    if (found.empty()) found.push_back({});
+    return found;
+  }
+
+  bool merges(int outer, int inner, size_t operand) const {
+    return steps_[operand][static_cast<size_t>(outer)] ==
+           steps_[operand][static_cast<size_t>(inner)] * product_.indices[static_cast<size_t>(inner)].extent;
+  }
+
+  int64_t extent(const Chain& chain) const {
+    int64_t points = 1;
+    for (const int index : chain) points *= product_.indices[static_cast<size_t>(index)].extent;
+    return points;
+  }
+
+  int64_t step(size_t operand, const Chain& chain) const {
+    return chain.empty() ? 1 : steps_[operand][static_cast<size_t>(chain.back())];
+  }
+
+  // What OpenBLAS wants of each matrix: neighbours along one of its indices are neighbours in memory.
+  bool unit_stride(size_t operand, const Chain& one, const Chain& two) const {
+    return step(operand, one) == 1 || step(operand, two) == 1;
+  }
+
+  void consider(const Triple& layouts, const Chain& m, const Chain& n, const Chain& k, std::vector<Candidate>& found) {
+    double calls = 1;
+    bool shared_loops = false;  // loops whose products do not add up
+    for (size_t index = 0; index < product_.indices.size(); ++index) {
+      const auto in = [&](const Chain& chain) {
+        return std::find(chain.begin(), chain.end(), static_cast<int>(index)) != chain.end();
+      };
+      if (in(m) || in(n) || in(k)) continue;
+      calls *= static_cast<double>(product_.indices[index].extent);
+      shared_loops = shared_loops || steps_[kC][index] != 0;
+    }
+    for (const GemmLibrary library : options_.libraries) {
+      const bool unit = unit_stride(kA, m, k) && unit_stride(kB, k, n) && unit_stride(kC, m, n);
+      if (library == GemmLibrary::openblas && !unit) {
+        collector_.decline("OpenBLAS: a matrix has no unit stride along either of its indices");
+        continue;
+      }
+      for (const bool over : {false, true}) {
+        if (over && (!shared_loops || options_.threads == 1)) continue;
+        if (over && library == GemmLibrary::blis) {
+          collector_.decline("BLIS: products of several threads at once are not safe in this version");
+          continue;
+        }
+        GemmWay way{library, m, n, k, over, options_.threads};
+        found.push_back({all_layouts(layouts), way, estimate(way, calls, unit)});
+      }
+    }
+  }
+
+  std::vector<int> all_layouts(const Triple& layouts) const {
+    std::vector<int> all;
+    for (const bool written : {false, true}) {
+      for (const TensorId tensor : written ? part_.writes : part_.reads) {
+        for (size_t operand = 0; operand < 3; ++operand) {
+          const std::vector<TensorId>& tensors = product_.tensors[operand];
+          if ((operand == kC) == written && std::find(tensors.begin(), tensors.end(), tensor) != tensors.end()) {
+            all.push_back(layouts[operand]);
+            break;
+          }
+        }
+      }
+    }
+    return all;
+  }
+
+  double estimate(const GemmWay& way, double calls, bool unit) const {
+    const auto m = static_cast<double>(extent(way.m));
+    const auto n = static_cast<double>(extent(way.n));
+    const auto k = static_cast<double>(extent(way.k));
+    const auto filled = [](double x) { return x / (x + 8); };  // how well short matrices fill a product
+    double threads = options_.threads;
+    if (!way.threads_over_loops && m * n * k < 1e5) threads = 1;
+    const double flop = 2 * m * n * k / (filled(m) * filled(n) * filled(k));
+    double bytes = 0;
+    for (size_t operand = 0; operand < 3; ++operand) {
+      if (!product_.packed[operand]) continue;
+      for (const TensorId tensor : product_.tensors[operand])
+        bytes += 8.0 * static_cast<double>(elements_of(graph_, tensor));
+    }
+    return calls * (flop / kFlopPerSecond / threads + kCallSeconds) * (unit ? 1 : 1.5) + bytes / 10e9;
+  }
+
+  const Graph& graph_;
+  const std::vector<TensorDomain>& domains_;
+  const EnumerateOptions& options_;
+  const Part& part_;
+  const Product& product_;
+  Collector& collector_;
+  std::array<const TensorDomain*, 3> domain_{};
+  std::array<std::vector<int64_t>, 3> steps_;
+};
+
+}  // namespace
+
+void gemm_ways(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
+               PartCandidates& into, Collector& collector) {
+  GemmWays(graph, domains, options, into.part, collector).run();
+}
+
+}  // namespace millrace

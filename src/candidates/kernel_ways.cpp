@@ -1,0 +1,336 @@
+// Generated kernels: layouts of all tensors, loop orders, vector index, threads.
+//
+// Layouts are not free of each other: the tensors of a kernel follow one or two orders of its indices. With a third one
+// no loop order would read or write all of them along their memory; a conversion before or behind does that better.
+#include <algorithm>
+#include <set>
+
+#include "base/text.h"
+#include "candidates/ways.h"
+
+namespace millrace {
+namespace {
+
+using Order = std::vector<int>;  // indices of the part's space, outermost first
+
+constexpr size_t kPermutedIndices = 5;
+constexpr double kAllAssignments = 50'000;  // beyond that, reads follow one order and writes the other
+
+// What the byte model takes of a core: only the order of candidates depends on it.
+constexpr double kBytesPerSecond = 8e9;
+constexpr double kForkSeconds = 3e-6;
+constexpr double kDrawSeconds = 1e-9;  // a mask's element
+
+std::vector<Order> orders_of(size_t count) {
+  Order order;
+  for (size_t k = 0; k < count; ++k) order.push_back(static_cast<int>(k));
+  std::vector<Order> orders;
+  if (count <= kPermutedIndices) {
+    do orders.push_back(order);
+    while (std::next_permutation(order.begin(), order.end()));
+    return orders;
+  }
+  orders.push_back(order);
+  for (size_t k = 0; k + 1 < count; ++k) {
+    Order moved = order;
+    std::rotate(moved.begin() + static_cast<std::ptrdiff_t>(k), moved.begin() + static_cast<std::ptrdiff_t>(k) + 1,
+                moved.end());
+    orders.push_back(std::move(moved));
+  }
+  return orders;
+}
+
+struct PartTensor {
+  TensorId id;
+  bool written = false;
+  bool mask = false;           // of a dropout
+  std::vector<int> axes;       // the index along each axis
+  std::vector<int> innermost;  // one a layout of its domain: the index whose neighbours are neighbours in memory
+  std::vector<int> by_order;   // one an order: the layout that follows it, or -1
+};
+
+class KernelWays {
+ public:
+  KernelWays(const Graph& graph, const std::vector<TensorDomain>& domains, int threads, bool written_only,
+             const Part& part, Collector& collector)
+      : graph_(graph),
+        domains_(domains),
+        threads_(threads),
+        written_only_(written_only),
+        part_(part),
+        collector_(collector),
+        orders_(orders_of(part.space.size())) {
+    for (const bool written : {false, true}) {
+      for (const TensorId id : written ? part.writes : part.reads) tensors_.push_back(describe(id, written));
+    }
+    for (const OperatorId member : part.members)
+      draws_ = draws_ || graph.operators[member.at()].kind == OperatorKind::dropout;
+  }
+
+  void run() {
+    std::vector<int> written(tensors_.size(), 0);
+    for (size_t k = 0; k < tensors_.size(); ++k) written[k] = std::max(0, domain(k).pinned);
+    if (written_only_) return add_with(written, orders_.front(), orders_.front());
+    size_t free = 0;
+    for (size_t k = 0; k < tensors_.size(); ++k) free += domain(k).layouts.size() > 1 && domain(k).pinned < 0 ? 1 : 0;
+    const auto count = static_cast<double>(orders_.size());
+    const bool all =
+        count * (count + 1) / 2 * static_cast<double>(uint64_t{1} << std::min<size_t>(free, 60)) <= kAllAssignments;
+    for (size_t one = 0; one < orders_.size(); ++one) {
+      for (size_t two = 0; two < orders_.size(); ++two) {
+        if (all ? two >= one : true) assign(one, two, all);
+      }
+    }
+    add_with(written, orders_.front(), orders_.front());
+    count_the_rest();
+  }
+
+ private:
+  const TensorDomain& domain(size_t k) const { return domains_[tensors_[k].id.at()]; }
+
+  PartTensor describe(TensorId id, bool written) const {
+    PartTensor tensor;
+    tensor.id = id;
+    tensor.written = written;
+    tensor.mask = dropout_of(graph_, id) != nullptr;
+    tensor.axes = indices_of(graph_, part_, id);
+    const std::vector<Layout>& layouts = domains_[id.at()].layouts;
+    for (const Layout& layout : layouts) {
+      int innermost = kNoIndex;
+      for (const int axis : layout.order) {
+        if (tensor.axes[static_cast<size_t>(axis)] != kNoIndex) innermost = tensor.axes[static_cast<size_t>(axis)];
+      }
+      tensor.innermost.push_back(innermost);
+    }
+    for (const Order& order : orders_) {
+      const auto place = [&](int axis) {
+        const int index = tensor.axes[static_cast<size_t>(axis)];
+        return index == kNoIndex ? -1 : std::find(order.begin(), order.end(), index) - order.begin();
+      };
+      Layout layout = layouts.front();
+      std::stable_sort(layout.order.begin(), layout.order.end(), [&](int l, int r) { return place(l) < place(r); });
+      const auto found = std::find(layouts.begin(), layouts.end(), layout);
+      tensor.by_order.push_back(found == layouts.end() ? -1 : static_cast<int>(found - layouts.begin()));
+    }
+    return tensor;
+  }
+
+  // Every choice of one of two orders for each tensor that has a choice.
+  void assign(size_t one, size_t two, bool all) {
+    std::vector<int> layouts(tensors_.size(), 0);
+    std::vector<size_t> open;
+    for (size_t k = 0; k < tensors_.size(); ++k) {
+      const TensorDomain& of = domain(k);
+      const PartTensor& tensor = tensors_[k];
+      if (of.pinned >= 0) {
+        layouts[k] = of.pinned;
+      } else if (tensor.by_order[one] < 0 || tensor.by_order[two] < 0) {
+        return;
+      } else if (!all) {
+        layouts[k] = tensor.by_order[tensor.written ? two : one];
+      } else if (tensor.by_order[one] == tensor.by_order[two]) {
+        layouts[k] = tensor.by_order[one];
+      } else {
+        open.push_back(k);
+      }
+    }
+    for (uint64_t choice = 0; choice < (uint64_t{1} << open.size()); ++choice) {
+      for (size_t k = 0; k < open.size(); ++k) {
+        const PartTensor& tensor = tensors_[open[k]];
+        layouts[open[k]] = tensor.by_order[(choice >> k) & 1 ? two : one];
+      }
+      add_masks(layouts, orders_[one], orders_[two], 0);
+    }
+  }
+
+  // Masks as words, as bits, or drawn.
+  void add_masks(std::vector<int>& layouts, const Order& one, const Order& two, size_t from) {
+    size_t k = from;
+    while (k < tensors_.size() && !(tensors_[k].mask && domain(k).pinned < 0)) ++k;
+    if (k == tensors_.size()) return add_with(layouts, one, two);
+    add_masks(layouts, one, two, k + 1);
+    const int as_words = layouts[k];
+    for (size_t layout = 0; layout < domain(k).layouts.size(); ++layout) {
+      if (domain(k).layouts[layout].storage == MaskStorage::words) continue;
+      layouts[k] = static_cast<int>(layout);
+      add_masks(layouts, one, two, k + 1);
+    }
+    layouts[k] = as_words;
+  }
+
+  bool has_rows() const {
+    return std::any_of(part_.space.begin(), part_.space.end(), [](const PartIndex& i) { return !i.outer; });
+  }
+
+  // A flat nest keeps no row: reductions that a member goes on with need one, and so do different inner spaces.
+  bool can_be_flat() const {
+    for (size_t k = 0; k < part_.members.size(); ++k) {
+      const Operator& op = graph_.operators[part_.members[k].at()];
+      size_t indices = 0;
+      bool reduces = false;
+      for (size_t index = 0; index < op.space.size(); ++index) {
+        if (part_.index_of[k][index] == kNoIndex) continue;
+        ++indices;
+        reduces = reduces || op.reduced[index];
+      }
+      if (indices != part_.space.size()) return false;
+      if (!reduces) continue;
+      for (const Access& output : op.outputs) {
+        for (size_t index = 0; index < op.space.size(); ++index) {
+          if (op.reduced[index] && part_.index_of[k][index] != kNoIndex && runs_along(output, index)) return false;
+        }
+        for (const OperatorId reader : part_.members) {
+          for (const Access& input : graph_.operators[reader.at()].inputs) {
+            if (input.tensor == output.tensor) return false;
+          }
+        }
+      }
+      if (op.kind == OperatorKind::contraction) return false;
+    }
+    return true;
+  }
+
+  void add_with(const std::vector<int>& layouts, const Order& one, const Order& two) {
+    std::vector<KernelWay> ways;
+    for (const Order* order : {&one, &two}) {
+      if (has_rows()) ways.push_back(row_way(*order));
+      if (!has_rows() || can_be_flat()) {
+        KernelWay flat;
+        flat.loops = *order;
+        flat.vector = order->empty() ? kNoIndex : order->back();
+        ways.push_back(flat);
+        const Order& other = order == &one ? two : one;
+        if (!order->empty() && other.back() != order->back()) {
+          flat.block = other.back();
+          ways.push_back(flat);
+        }
+      }
+    }
+    for (size_t k = 0; k < ways.size(); ++k) {
+      if (std::find(ways.begin(), ways.begin() + static_cast<std::ptrdiff_t>(k), ways[k]) !=
+          ways.begin() + static_cast<std::ptrdiff_t>(k))
+        continue;
+      for (const int threads : std::set<int>{1, threads_}) {
+        ways[k].threads = threads;
+        add(layouts, ways[k]);
+      }
+    }
+  }
+
+  KernelWay row_way(const Order& order) const {
+    KernelWay way;
+    way.rows = true;
+    for (const bool outer : {true, false}) {
+      for (const int index : order) {
+        if (part_.space[static_cast<size_t>(index)].outer == outer) way.loops.push_back(index);
+      }
+    }
+    way.vector = order.back();
+    return way;
+  }
+
+  void add(const std::vector<int>& layouts, const KernelWay& way) {
+    for (size_t k = 0; k < tensors_.size(); ++k) {
+      const MaskStorage storage = domain(k).layouts[static_cast<size_t>(layouts[k])].storage;
+      if (storage == MaskStorage::bits &&
+          !(way.vector != kNoIndex && tensors_[k].axes.back() == way.vector && way.block == kNoIndex && !in_lanes(way)))
+        return collector_.decline("a mask as bits, and the vector not along its last axis: a byte would be shared");
+      if (storage != MaskStorage::words && !tensors_[k].written && way.block != kNoIndex)
+        return collector_.decline("masks are drawn and unpacked a line at a time: not in blocks");
+    }
+    if (draws_ && way.block != kNoIndex)
+      return collector_.decline("masks are drawn and unpacked a line at a time: not in blocks");
+    collector_.add({layouts, way, estimate(layouts, way)});
+  }
+
+  bool in_lanes(const KernelWay& way) const {
+    return way.rows && way.vector != kNoIndex && part_.space[static_cast<size_t>(way.vector)].outer;
+  }
+
+  // Seconds by bytes: a tensor that is not contiguous along the vector costs a cache line for each element.
+  double estimate(const std::vector<int>& layouts, const KernelWay& way) const {
+    double bytes = 0;
+    double drawn = draws_ ? 1 : 0;
+    double points = 1;
+    for (const PartIndex& index : part_.space) points *= static_cast<double>(index.extent);
+    for (size_t k = 0; k < tensors_.size(); ++k) {
+      const Layout& layout = domain(k).layouts[static_cast<size_t>(layouts[k])];
+      const auto size = static_cast<double>(stored_bytes(graph_, tensors_[k].id, layout));
+      const int innermost = tensors_[k].innermost[static_cast<size_t>(layouts[k])];
+      const std::vector<int>& axes = tensors_[k].axes;
+      const bool broadcast = std::find(axes.begin(), axes.end(), way.vector) == axes.end();
+      double factor = 1;
+      if (layout.storage == MaskStorage::words && !broadcast && innermost != way.vector)
+        factor = innermost == way.block ? 1.5 : 4;
+      if (layout.storage == MaskStorage::drawn && !tensors_[k].written) drawn += 1;
+      bytes += size * factor * (follows(tensors_[k], layout, way.loops) ? 1 : 1.05);
+    }
+    const double threads = way.threads;
+    return (bytes / kBytesPerSecond + points * drawn * kDrawSeconds) / threads + (way.threads > 1 ? kForkSeconds : 0);
+  }
+
+  bool follows(const PartTensor& tensor, const Layout& layout, const std::vector<int>& loops) const {
+    auto at = loops.begin();
+    for (const int axis : layout.order) {
+      const int index = tensor.axes[static_cast<size_t>(axis)];
+      if (index == kNoIndex) continue;
+      at = std::find(at, loops.end(), index);
+      if (at == loops.end()) return false;
+    }
+    return true;
+  }
+
+  void count_the_rest() {
+    double all = 1;
+    for (size_t k = 0; k < tensors_.size(); ++k) {
+      if (domain(k).pinned < 0) all *= static_cast<double>(std::max<size_t>(1, domain(k).layouts.size()));
+    }
+    collector_.decline("combinations of layouts in all, of which those that follow at most two orders are tried", all);
+  }
+
+  const Graph& graph_;
+  const std::vector<TensorDomain>& domains_;
+  int threads_;
+  bool written_only_;
+  const Part& part_;
+  Collector& collector_;
+  std::vector<Order> orders_;
+  std::vector<PartTensor> tensors_;
+  bool draws_ = false;
+};
+
+}  // namespace
+
+std::vector<int> indices_of(const Graph& graph, const Part& part, TensorId tensor) {
+  for (size_t k = 0; k < part.members.size(); ++k) {
+    const Operator& op = graph.operators[part.members[k].at()];
+    for (const std::vector<Access>* accesses : {&op.inputs, &op.outputs}) {
+      for (const Access& access : *accesses) {
+        if (access.tensor != tensor) continue;
+        std::vector<int> indices;
+        for (const int index : access.axes)
+          indices.push_back(index == kFixed ? kNoIndex : part.index_of[k][static_cast<size_t>(index)]);
+        return indices;
+      }
+    }
+  }
+  // A conversion: the space is the tensor's own.
+  std::vector<int> indices;
+  int next = 0;
+  for (const DimId dim : graph.tensor(tensor).dims) indices.push_back(graph.extent(dim) == 1 ? kNoIndex : next++);
+  return indices;
+}
+
+const Operator* dropout_of(const Graph& graph, TensorId mask) {
+  for (const Operator& op : graph.operators) {
+    if (op.kind == OperatorKind::dropout && op.outputs[1].tensor == mask) return &op;
+  }
+  return nullptr;
+}
+
+void kernel_ways(const Graph& graph, const std::vector<TensorDomain>& domains, int threads, bool written_only,
+                 PartCandidates& into, Collector& collector) {
+  KernelWays(graph, domains, threads, written_only, into.part, collector).run();
+}
+
+}  // namespace millrace

@@ -1,0 +1,356 @@
+#include "candidates/parts.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/text.h"
+#include "base/unique_names.h"
+#include "candidates/product.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kMostAlternatives = 64;  // of a site
+
+class PartFinder {
+ public:
+  PartFinder(const TrainingGraph& training, const FusedGraph& fused)
+      : graph_(training.graph),
+        fused_(fused),
+        producers_(producers_of(graph_)),
+        readers_(readers_of(graph_)),
+        callers_(graph_.tensors.size(), false),
+        site_of_(graph_.operators.size()) {
+    for (const TensorId argument : graph_.arguments) callers_[argument.at()] = true;
+    for (const Output& result : graph_.results) callers_[result.tensor.at()] = true;
+    for (const TensorId gradient : training.result_gradients) callers_[gradient.at()] = true;
+    for (const TensorId gradient : training.argument_gradients) {
+      if (gradient.valid()) callers_[gradient.at()] = true;
+    }
+  }
+
+  Candidates run() {
+    for (size_t k = 0; k < site_of_.size(); ++k) site_of_[k] = k;
+    for (const FusedOperator& group : fused_.groups) add_group(group);
+    std::vector<const Stacking*> by_size;
+    for (const Stacking& stacking : fused_.stackings) by_size.push_back(&stacking);
+    std::stable_sort(by_size.begin(), by_size.end(),
+                     [](const auto* l, const auto* r) { return l->contractions.size() > r->contractions.size(); });
+    for (const Stacking* stacking : by_size) add_stacking(*stacking);
+    sort_parts();
+    find_sites();
+    return std::move(found_);
+  }
+
+ private:
+  size_t site(size_t op) const {
+    while (site_of_[op] != op) op = site_of_[op];
+    return op;
+  }
+
+  void tie(const Part& part) {
+    for (const OperatorId op : part.operators) site_of_[site(op.at())] = site(part.operators.front().at());
+  }
+
+  void add(Part part) {
+    part.name = names_.take(part.name, " ");
+    tie(part);
+    found_.parts.push_back({std::move(part), 0, {}, {}});
+  }
+
+  // What of the members' tensors is in memory.
+  void find_movement(Part& part) const {
+    std::set<TensorId> reads;
+    const auto inside = [&](OperatorId op) {
+      return std::find(part.operators.begin(), part.operators.end(), op) != part.operators.end();
+    };
+    for (const OperatorId id : part.operators) {
+      const Operator& op = graph_.operators[id.at()];
+      for (const Access& input : op.inputs) {
+        const OperatorId producer = producers_[input.tensor.at()];
+        const bool number = graph_.tensor(input.tensor).role == TensorRole::scalar ||
+                            graph_.tensor(input.tensor).role == TensorRole::constant;
+        if (!number && !(producer.valid() && inside(producer))) reads.insert(input.tensor);
+      }
+      for (const Access& output : op.outputs) {
+        const std::vector<OperatorId>& readers = readers_[output.tensor.at()];
+        const bool needed = callers_[output.tensor.at()] ||
+                            std::any_of(readers.begin(), readers.end(), [&](OperatorId r) { return !inside(r); });
+        if (needed) part.writes.push_back(output.tensor);
+      }
+    }
+    part.reads.assign(reads.begin(), reads.end());
+  }
+
+  std::string name_of_writes(const Part& part) const {
+    return part.writes.empty() ? "" : concat(" (", graph_.tensor(part.writes.back()).name, ")");
+  }
+
+  Part kernel_of(const FusedOperator& group, const std::vector<size_t>& members) const {
+    Part part;
+    part.pass = group.pass;
+    for (const FusedIndex& index : group.space)
+      part.space.push_back({index.dim, graph_.extent(index.dim), index.outer});
+    for (const size_t member : members) {
+      part.members.push_back(group.members[member]);
+      part.index_of.push_back(group.index_of[member]);
+    }
+    part.operators = part.members;
+    find_movement(part);
+    return part;
+  }
+
+  // An operator alone: what it reduces is the row.
+  Part single(OperatorId id) const {
+    const Operator& op = graph_.operators[id.at()];
+    Part part;
+    part.name = op.name;
+    part.pass = op.pass;
+    part.operators = part.members = {id};
+    part.index_of.emplace_back();
+    for (size_t index = 0; index < op.space.size(); ++index) {
+      const int64_t extent = graph_.extent(op.space[index]);
+      part.index_of.back().push_back(extent == 1 ? kNoIndex : static_cast<int>(part.space.size()));
+      if (extent > 1) part.space.push_back({op.space[index], extent, !op.reduced[index]});
+    }
+    find_movement(part);
+    if (op.kind == OperatorKind::contraction) {
+      part.kind = PartKind::contraction;
+      part.product = product_of(graph_, op);
+    }
+    return part;
+  }
+
+  void add_group(const FusedOperator& group) {
+    if (group.members.size() > 1) {
+      std::vector<size_t> all;
+      for (size_t k = 0; k < group.members.size(); ++k) all.push_back(k);
+      Part part = kernel_of(group, all);
+      part.name = concat(group.name, name_of_writes(part));
+      add(std::move(part));
+    }
+    for (const OperatorId member : group.members) add(single(member));
+  }
+
+  void decline(const Stacking& stacking, const std::string& reason) {
+    std::vector<std::string> names;
+    for (const OperatorId op : stacking.contractions) names.push_back(graph_.operators[op.at()].name);
+    found_.declined.push_back({concat(join(names, " + "), " stacked: ", reason), 1});
+  }
+
+  // The tensor that holds the sum of exactly these contractions, if the program's additions make one.
+  TensorId sum_of(const Stacking& stacking, std::vector<OperatorId>& additions) const {
+    std::set<TensorId> open;
+    for (const OperatorId op : stacking.contractions) open.insert(graph_.operators[op.at()].outputs.front().tensor);
+    bool found = true;
+    while (found && open.size() > 1) {
+      found = false;
+      for (const TensorId tensor : open) {
+        for (const OperatorId reader : readers_[tensor.at()]) {
+          const Operator& op = graph_.operators[reader.at()];
+          if (op.kind != OperatorKind::add || !open.contains(op.inputs[0].tensor) ||
+              !open.contains(op.inputs[1].tensor) || op.inputs[0].tensor == op.inputs[1].tensor)
+            continue;
+          const TensorId first = op.inputs[0].tensor;
+          const TensorId second = op.inputs[1].tensor;
+          if (op.inputs[0].axes != in_order(op.space.size()) || op.inputs[1].axes != in_order(op.space.size()))
+            continue;
+          if (readers_[first.at()].size() != 1 || readers_[second.at()].size() != 1) continue;
+          open.erase(first);
+          open.erase(second);
+          open.insert(op.outputs.front().tensor);
+          additions.push_back(reader);
+          found = true;
+          break;
+        }
+        if (found) break;
+      }
+    }
+    return open.size() == 1 ? *open.begin() : TensorId();
+  }
+
+  void add_stacking(const Stacking& stacking) {
+    const bool summed = stacking.kind == Stacking::Kind::summed_results;
+    std::string reason;
+    std::optional<Product> product = stacked_product(graph_, stacking.contractions, summed, reason);
+    if (!product) return decline(stacking, reason);
+    Part part;
+    part.kind = PartKind::contraction;
+    part.operators = stacking.contractions;
+    if (summed) {
+      std::vector<OperatorId> additions;
+      const TensorId sum = sum_of(stacking, additions);
+      if (!sum.valid()) return decline(stacking, "the program adds them up in another order");
+      product->tensors[2] = {sum};
+      part.operators.insert(part.operators.end(), additions.begin(), additions.end());
+      add_rest_of_groups(additions);
+    }
+    part.pass = graph_.operators[stacking.contractions.front().at()].pass;
+    std::vector<std::string> names;
+    for (const OperatorId op : stacking.contractions) names.push_back(graph_.operators[op.at()].name);
+    part.name = join(names, " + ");
+    find_movement(part);
+    for (size_t operand = 0; operand < 3; ++operand) {
+      if (product->tensors[operand].size() > 1) product->packed[operand] = !make_adjacent(product->tensors[operand]);
+    }
+    part.product = std::move(*product);
+    add(std::move(part));
+  }
+
+  // What is left of a kernel when a stacked product does some of its additions.
+  void add_rest_of_groups(const std::vector<OperatorId>& absorbed) {
+    for (const FusedOperator& group : fused_.groups) {
+      std::vector<size_t> rest;
+      for (size_t k = 0; k < group.members.size(); ++k) {
+        if (std::find(absorbed.begin(), absorbed.end(), group.members[k]) == absorbed.end()) rest.push_back(k);
+      }
+      if (rest.size() == group.members.size() || rest.size() < 2) continue;
+      Part part = kernel_of(group, rest);
+      std::vector<std::string> names;
+      for (const OperatorId op : part.operators) names.push_back(graph_.operators[op.at()].name);
+      part.name = join(names, ", ");
+      const bool known = std::any_of(found_.parts.begin(), found_.parts.end(),
+                                     [&](const PartCandidates& p) { return p.part.operators == part.operators; });
+      if (!known) add(std::move(part));
+    }
+  }
+
+  // Whether the tensors lie one behind the other in some family, or can from now on.
+  bool make_adjacent(const std::vector<TensorId>& tensors) {
+    if (std::any_of(tensors.begin(), tensors.end(), [&](TensorId t) { return callers_[t.at()]; })) return false;
+    for (const std::vector<TensorId>& family : found_.families) {
+      if (std::search(family.begin(), family.end(), tensors.begin(), tensors.end()) != family.end()) return true;
+      for (const TensorId tensor : tensors) {
+        if (std::find(family.begin(), family.end(), tensor) != family.end()) return false;
+      }
+    }
+    if (std::set<TensorId>(tensors.begin(), tensors.end()).size() != tensors.size()) return false;
+    found_.families.push_back(tensors);
+    return true;
+  }
+
+  // Every part behind all that can make what it reads; parts of forward before those of backward. A stacked product
+  // that would wait for itself by way of another one is dropped.
+  void sort_parts() {
+    std::vector<PartCandidates> sorted;
+    std::vector<PartCandidates> open = std::move(found_.parts);
+    const auto last = [](const Part& part) { return *std::max_element(part.operators.begin(), part.operators.end()); };
+    std::stable_sort(open.begin(), open.end(),
+                     [&](const auto& l, const auto& r) { return last(l.part) < last(r.part); });
+    while (!open.empty()) {
+      std::set<TensorId> missing;
+      for (const PartCandidates& waiting : open) missing.insert(waiting.part.writes.begin(), waiting.part.writes.end());
+      const auto ready = std::find_if(open.begin(), open.end(), [&](const PartCandidates& waiting) {
+        return std::none_of(waiting.part.reads.begin(), waiting.part.reads.end(),
+                            [&](TensorId t) { return missing.contains(t); });
+      });
+      if (ready != open.end()) {
+        sorted.push_back(std::move(*ready));
+        open.erase(ready);
+        continue;
+      }
+      const auto stacked = std::find_if(open.rbegin(), open.rend(),
+                                        [](const PartCandidates& waiting) { return waiting.part.members.empty(); });
+      found_.declined.push_back({concat(stacked->part.name, " stacked: it would wait for what waits for it"), 1});
+      open.erase(std::next(stacked).base());
+    }
+    found_.parts = std::move(sorted);
+  }
+
+  // All ways to choose parts that carry out each operator of the site once.
+  void cover(const std::vector<size_t>& parts, const std::vector<OperatorId>& operators, std::vector<int>& chosen,
+             std::set<OperatorId>& done, std::vector<std::vector<int>>& covers) const {
+    if (covers.size() >= kMostAlternatives) return;
+    const auto next =
+        std::find_if(operators.begin(), operators.end(), [&](OperatorId op) { return !done.contains(op); });
+    if (next == operators.end()) {
+      covers.push_back(chosen);
+      return;
+    }
+    for (const size_t candidate : parts) {
+      const Part& part = found_.parts[candidate].part;
+      const bool has = std::find(part.operators.begin(), part.operators.end(), *next) != part.operators.end();
+      if (!has ||
+          std::any_of(part.operators.begin(), part.operators.end(), [&](OperatorId op) { return done.contains(op); }))
+        continue;
+      chosen.push_back(static_cast<int>(candidate));
+      done.insert(part.operators.begin(), part.operators.end());
+      cover(parts, operators, chosen, done, covers);
+      for (const OperatorId op : part.operators) done.erase(op);
+      chosen.pop_back();
+    }
+  }
+
+  // A kernel is either fused or all of its members are apart: between the two lies nothing worth measuring.
+  bool mixes(const std::vector<int>& alternative) const {
+    for (const FusedOperator& group : fused_.groups) {
+      if (group.members.size() < 2) continue;
+      bool fused = false;
+      bool apart = false;
+      for (const int number : alternative) {
+        const Part& part = found_.parts[static_cast<size_t>(number)].part;
+        if (part.members.empty() ||
+            std::find(group.members.begin(), group.members.end(), part.members.front()) == group.members.end())
+          continue;
+        (part.members.size() > 1 ? fused : apart) = true;
+      }
+      if (fused && apart) return true;
+    }
+    return false;
+  }
+
+  void find_sites() {
+    std::map<size_t, std::vector<size_t>> parts_of;
+    for (size_t k = 0; k < found_.parts.size(); ++k)
+      parts_of[site(found_.parts[k].part.operators.front().at())].push_back(k);
+    for (auto& [root, parts] : parts_of) {
+      // Larger parts first: the first cover is the fused one, with contractions apart.
+      std::stable_sort(parts.begin(), parts.end(), [&](size_t l, size_t r) {
+        const auto size = [&](size_t k) { return found_.parts[k].part.members.size(); };
+        return size(l) > size(r);
+      });
+      std::set<OperatorId> operators;
+      for (const size_t k : parts)
+        operators.insert(found_.parts[k].part.operators.begin(), found_.parts[k].part.operators.end());
+      std::vector<int> chosen;
+      std::set<OperatorId> done;
+      std::vector<std::vector<int>> covers;
+      cover(parts, {operators.begin(), operators.end()}, chosen, done, covers);
+      Site found;
+      for (std::vector<int>& alternative : covers) {
+        if (mixes(alternative)) continue;
+        std::sort(alternative.begin(), alternative.end());
+        found.alternatives.push_back(std::move(alternative));
+      }
+      found_.sites.push_back(std::move(found));
+    }
+  }
+
+  const Graph& graph_;
+  const FusedGraph& fused_;
+  std::vector<OperatorId> producers_;
+  std::vector<std::vector<OperatorId>> readers_;
+  std::vector<bool> callers_;    // one a tensor: the caller's memory
+  std::vector<size_t> site_of_;  // one an operator: union-find
+  UniqueNames names_;
+  Candidates found_;
+};
+
+}  // namespace
+
+Candidates find_parts(const TrainingGraph& training, const FusedGraph& fused) {
+  return PartFinder(training, fused).run();
+}
+
+Part conversion_part(const Graph& graph, TensorId tensor) {
+  Part part;
+  part.name = concat(graph.tensor(tensor).name, " conversion");
+  for (const DimId dim : graph.tensor(tensor).dims) {
+    if (graph.extent(dim) > 1) part.space.push_back({dim, graph.extent(dim), true});
+  }
+  part.reads = part.writes = {tensor};
+  return part;
+}
+
+}  // namespace millrace

@@ -1,0 +1,19 @@
+// What can be launched: the fused graph's groups, their members alone, contractions apart and stacked; and which of
+// them together make a whole.
+#pragma once
+
+#include <vector>
+
+#include "autodiff/training_graph.h"
+#include "candidates/candidates.h"
+#include "fusion/fused_graph.h"
+
+namespace millrace {
+
+// Parts without candidates, sites, families and what was declined.
+Candidates find_parts(const TrainingGraph& training, const FusedGraph& fused);
+
+// A tensor's conversion as a part of its own: it reads and writes the same tensor.
+Part conversion_part(const Graph& graph, TensorId tensor);
+
+}  // namespace millrace

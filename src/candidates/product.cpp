@@ -1,0 +1,107 @@
+#include "candidates/product.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace millrace {
+namespace {
+
+// The axes of an access that run along an index.
+std::vector<int> axes_along(const Access& access, size_t index) {
+  std::vector<int> axes;
+  for (size_t axis = 0; axis < access.axes.size(); ++axis) {
+    if (access.axes[axis] == static_cast<int>(index)) axes.push_back(static_cast<int>(axis));
+  }
+  return axes;
+}
+
+bool same_shape(const Graph& graph, TensorId one, TensorId other) {
+  const Tensor& a = graph.tensor(one);
+  const Tensor& b = graph.tensor(other);
+  if (a.dims.size() != b.dims.size() || a.dtype != b.dtype) return false;
+  for (size_t axis = 0; axis < a.dims.size(); ++axis) {
+    if (graph.extent(a.dims[axis]) != graph.extent(b.dims[axis])) return false;
+  }
+  return true;
+}
+
+bool same_indices(const Product& one, const Product& other) {
+  if (one.indices.size() != other.indices.size()) return false;
+  return std::all_of(one.indices.begin(), one.indices.end(), [&](const ProductIndex& index) {
+    return std::any_of(other.indices.begin(), other.indices.end(), [&](const ProductIndex& twin) {
+      return twin.extent == index.extent && twin.reduced == index.reduced && twin.axes == index.axes;
+    });
+  });
+}
+
+void swap_operands(Product& product) {
+  std::swap(product.tensors[0], product.tensors[1]);
+  for (ProductIndex& index : product.indices) std::swap(index.axes[0], index.axes[1]);
+}
+
+}  // namespace
+
+Product product_of(const Graph& graph, const Operator& contraction) {
+  Product product;
+  const std::array<const Access*, 3> accesses = {&contraction.inputs[0], &contraction.inputs[1],
+                                                 &contraction.outputs[0]};
+  for (size_t operand = 0; operand < 3; ++operand) product.tensors[operand] = {accesses[operand]->tensor};
+  for (size_t k = 2; k < contraction.inputs.size(); ++k) product.scales.push_back(contraction.inputs[k].tensor);
+  for (size_t index = 0; index < contraction.space.size(); ++index) {
+    const int64_t extent = graph.extent(contraction.space[index]);
+    if (extent == 1) continue;
+    ProductIndex described;
+    described.extent = extent;
+    described.reduced = contraction.reduced[index];
+    for (size_t operand = 0; operand < 3; ++operand) described.axes[operand] = axes_along(*accesses[operand], index);
+    product.indices.push_back(std::move(described));
+  }
+  return product;
+}
+
+std::optional<Product> stacked_product(const Graph& graph, const std::vector<OperatorId>& contractions, bool summed,
+                                       std::string& reason) {
+  Product stacked = product_of(graph, graph.operators[contractions.front().at()]);
+  Product second = product_of(graph, graph.operators[contractions[1].at()]);
+  size_t shared = 2;
+  if (!summed) {
+    const TensorId a = stacked.tensors[0].front();
+    shared = a == second.tensors[0].front() || a == second.tensors[1].front() ? 0 : 1;
+  }
+  for (size_t k = 1; k < contractions.size(); ++k) {
+    Product next = product_of(graph, graph.operators[contractions[k].at()]);
+    const bool crossed =
+        summed ? !same_indices(stacked, next) : next.tensors[shared].front() != stacked.tensors[shared].front();
+    if (crossed) swap_operands(next);
+    if (!same_indices(stacked, next)) {
+      reason = "they run along different axes, or their extents differ";
+      return std::nullopt;
+    }
+    for (size_t operand = 0; operand < 3; ++operand) {
+      if (operand == shared) continue;
+      if (!same_shape(graph, stacked.tensors[operand].front(), next.tensors[operand].front())) {
+        reason = "what would be stacked is not of one shape";
+        return std::nullopt;
+      }
+      stacked.tensors[operand].push_back(next.tensors[operand].front());
+    }
+  }
+  ProductIndex stack;
+  stack.extent = static_cast<int64_t>(contractions.size());
+  stack.reduced = summed;
+  for (size_t operand = 0; operand < 3; ++operand) stack.stacks[operand] = operand != shared;
+  stacked.indices.push_back(stack);
+  return stacked;
+}
+
+int64_t step_along(const Graph& graph, const Product& product, size_t operand, size_t index, const Layout& layout) {
+  const TensorId tensor = product.tensors[operand].front();
+  if (product.indices[index].stacks[operand]) return elements_of(graph, tensor);
+  const std::vector<int64_t> strides = strides_of(graph, tensor, layout);
+  int64_t step = 0;
+  for (const int axis : product.indices[index].axes[operand]) step += strides[static_cast<size_t>(axis)];
+  return step;
+}
+
+}  // namespace millrace

@@ -1,0 +1,753 @@
+#include "codegen/cpu/generate.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/text.h"
+#include "codegen/schedule.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kBlock = 16;  // of an index that is taken in blocks: a cache line of float
+constexpr int64_t kAlignment = 64;
+constexpr int64_t kVectorBytes = 32;  // as the prelude says
+
+std::string storage_name(DType dtype) {
+  switch (dtype) {
+    case DType::float64: return "double";
+    case DType::float32: return "float";
+    case DType::float16: return "mr::f16";
+    case DType::bfloat16: return "mr::bf16";
+    case DType::boolean: return "mr::u8";
+  }
+  return "";
+}
+
+std::string index_name(int index) { return concat("i", index); }
+
+// Replaces a token by what it stands for.
+std::string replaced(std::string text, const std::string& token, const std::string& by) {
+  for (size_t at = text.find(token); at != std::string::npos; at = text.find(token, at + by.size()))
+    text.replace(at, token.size(), by);
+  return text;
+}
+
+struct Port {
+  TensorId tensor;
+  bool written = false;
+  Layout layout;
+  std::vector<int64_t> strides;  // one an axis
+};
+
+class Generator {
+ public:
+  Generator(const Graph& graph, const Part& part, const std::vector<Layout>& layouts, const KernelWay& way)
+      : graph_(graph), part_(part), way_(way) {
+    for (const bool written : {false, true}) {
+      for (const TensorId tensor : written ? part.writes : part.reads) {
+        const Layout& layout = layouts[ports_.size()];
+        ports_.push_back({tensor, written, layout, strides_of(graph, tensor, layout)});
+        if (graph.tensor(tensor).dtype == DType::float64) real_ = "double";
+      }
+    }
+    lanes_count_ = kVectorBytes / (real_ == "double" ? 8 : 4);
+    lanes_ = way.rows && way.vector != kNoIndex && part.space[at(way.vector)].outer;
+    for (size_t k = 0; k < part.space.size(); ++k)
+      rows_.inner.push_back(way.rows ? !part.space[k].outer : static_cast<int>(k) == way.vector);
+    loops_ = way.loops;
+    if (!way.rows && way.vector != kNoIndex) {
+      loops_.erase(std::find(loops_.begin(), loops_.end(), way.vector));
+      loops_.push_back(way.vector);
+    }
+    schedule_ = schedule_of(graph, part, rows_, loops_);
+  }
+
+  KernelText run() {
+    find_carried_buffers();
+    find_partials();
+    const std::string row = row_text();
+    std::string text;
+    line(text, 0,
+         "extern \"C\" __attribute__((visibility(\"default\"))) void MILLRACE_KERNEL(const mr::Arguments* args) {");
+    line(text, 1, concat("using F = ", real_, ";"));
+    line(text, 1, "using V = mr::Vec<F>;");
+    line(text, 1, "constexpr long W = mr::kLanes<F>;");
+    line(text, 1, concat("using R = ", lanes_ ? "V" : "F", ";"));
+    for (size_t k = 0; k < ports_.size(); ++k) {
+      if (ports_[k].layout.storage == MaskStorage::drawn) continue;
+      const std::string type = (ports_[k].written ? "" : "const ") + type_of(ports_[k]);
+      line(text, 1, concat(type, "* __restrict p", k, " = static_cast<", type, "*>(args->tensors[", k, "]);"));
+    }
+    for (size_t k = 0; k < made_.values.size(); ++k)
+      line(text, 1, concat("const F c", k, " = F(args->values[", k, "]);"));
+    text += dropouts_;
+    line(text, 1, "const auto work = [&](long thread) {");
+    text += scratch_text();
+    text += loops_text(row);
+    line(text, 1, "};");
+    if (way_.threads > 1) {
+      line(text, 0, concat("#pragma omp parallel num_threads(", way_.threads, ")"));
+      line(text, 1,
+           concat("for (long thread = omp_get_thread_num(); thread < ", way_.threads,
+                  "; thread += omp_get_num_threads()) work(thread);"));
+    } else {
+      line(text, 1, "work(0);");
+    }
+    text += combine_text();
+    line(text, 0, "}");
+    made_.text = std::move(text);
+    made_.scratch_bytes = thread_bytes_ * way_.threads;
+    return std::move(made_);
+  }
+
+ private:
+  // --- Small helpers ---
+
+  static size_t at(int index) { return static_cast<size_t>(index); }
+  int64_t extent(int index) const { return part_.space[at(index)].extent; }
+  const Operator& op(int member) const { return graph_.operators[part_.members[at(member)].at()]; }
+
+  static void line(std::string& text, int depth, const std::string& content) {
+    text += std::string(static_cast<size_t>(2 * depth), ' ') + content + "\n";
+  }
+
+  std::string type_of(const Port& port) const {
+    if (port.layout.storage == MaskStorage::bits) return "mr::u8";
+    return storage_name(graph_.tensor(port.tensor).dtype);
+  }
+
+  int port_of(TensorId tensor, bool written) const {
+    for (size_t k = 0; k < ports_.size(); ++k) {
+      if (ports_[k].tensor == tensor && ports_[k].written == written) return static_cast<int>(k);
+    }
+    return -1;
+  }
+
+  // The index of the part's space along each axis of an access.
+  std::vector<int> indices_along(int member, const Access& access) const {
+    std::vector<int> indices;
+    for (const int index : access.axes)
+      indices.push_back(index == kFixed ? kNoIndex : part_.index_of[at(member)][at(index)]);
+    return indices;
+  }
+
+  // Σ stride · index, over the indices that `counted` admits.
+  template <class Counted>
+  static std::string offset(const std::vector<int>& indices, const std::vector<int64_t>& strides, Counted counted) {
+    std::map<int, int64_t> steps;
+    for (size_t axis = 0; axis < indices.size(); ++axis) {
+      if (indices[axis] != kNoIndex && counted(indices[axis])) steps[indices[axis]] += strides[axis];
+    }
+    std::vector<std::string> terms;
+    for (const auto& [index, step] : steps) terms.push_back(concat(step, " * ", index_name(index)));
+    return terms.empty() ? "0" : join(terms, " + ");
+  }
+
+  int64_t step_along_vector(const std::vector<int>& indices, const std::vector<int64_t>& strides) const {
+    int64_t step = 0;
+    for (size_t axis = 0; axis < indices.size(); ++axis) {
+      if (indices[axis] == way_.vector && way_.vector != kNoIndex) step += strides[axis];
+    }
+    return step;
+  }
+
+  static bool all(int) { return true; }
+
+  // --- Scratch memory: buffers that carry a row between loops, lines of masks, partial results ---
+
+  int64_t reserve(int64_t elements) {
+    const int64_t bytes = elements * (real_ == "double" ? 8 : 4);
+    const int64_t offset = thread_bytes_;
+    thread_bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    return offset;
+  }
+
+  std::string reserve_named(const std::string& name, int64_t elements) {
+    reserved_ += concat("    F* __restrict ", name, " = reinterpret_cast<F*>(scratch + ", reserve(elements), ");\n");
+    return name;
+  }
+
+  int64_t points(const std::vector<int>& indices) const {
+    int64_t count = 1;
+    for (const int index : indices) count *= extent(index);
+    return count;
+  }
+
+  void find_carried_buffers() {
+    for (const StepValue& value : schedule_.carried) {
+      const int64_t row = points(schedule_.inner[at(value.member)]);
+      buffers_[value] = reserve_named(concat("b", buffers_.size()), lanes_ ? row * lanes_count_ : row + lanes_count_);
+    }
+  }
+
+  // Where a point of a row lies in a buffer.
+  std::string buffer_offset(const std::vector<int>& inner) const {
+    std::vector<std::string> terms;
+    int64_t stride = lanes_ ? lanes_count_ : 1;
+    for (size_t k = inner.size(); k-- > 0;) {
+      terms.push_back(concat(stride, " * ", index_name(inner[k])));
+      stride *= extent(inner[k]);
+    }
+    return terms.empty() ? "0" : join(terms, " + ");
+  }
+
+  // A reduction across rows: a partial result of each thread, along the indices that it keeps.
+  struct Partial {
+    int member = 0;
+    int number = 0;
+    StepKind kind = StepKind::sum;
+    std::vector<int> kept;  // in the order of the loops
+    std::string name;
+    int64_t bytes_offset = 0;
+  };
+
+  void find_partials() {
+    for (const Segment& segment : schedule_.segments) {
+      for (const PlacedStep& placed : segment.steps) {
+        if (!placed.across) continue;
+        Partial partial{placed.member, placed.step.target, placed.step.kind, {}, "", thread_bytes_};
+        const std::vector<int>& reduced = schedule_.reduced[at(placed.member)];
+        const std::vector<int>& index_of = part_.index_of[at(placed.member)];
+        for (const int index : loops_) {
+          const bool there = std::find(index_of.begin(), index_of.end(), index) != index_of.end();
+          if (there && std::find(reduced.begin(), reduced.end(), index) == reduced.end()) partial.kept.push_back(index);
+        }
+        partial.name = reserve_named(concat("a", partials_.size()), points(partial.kept) + lanes_count_);
+        partials_.push_back(std::move(partial));
+      }
+    }
+  }
+
+  const Partial& partial_of(const PlacedStep& placed) const {
+    return *std::find_if(partials_.begin(), partials_.end(),
+                         [&](const Partial& p) { return p.member == placed.member && p.number == placed.step.target; });
+  }
+
+  std::string partial_offset(const Partial& partial) const {
+    std::vector<std::string> terms;
+    int64_t stride = 1;
+    for (size_t k = partial.kept.size(); k-- > 0;) {
+      terms.push_back(concat(stride, " * ", index_name(partial.kept[k])));
+      stride *= extent(partial.kept[k]);
+    }
+    return terms.empty() ? "0" : join(terms, " + ");
+  }
+
+  static std::string identity(StepKind kind) {
+    if (kind == StepKind::sum) return "F(0)";
+    return kind == StepKind::maximum ? "F(-__builtin_inff())" : "F(__builtin_inff())";
+  }
+
+  static std::string operation(StepKind kind) {
+    if (kind == StepKind::sum) return "mr::Sum";
+    return kind == StepKind::maximum ? "mr::Largest" : "mr::Smallest";
+  }
+
+  std::string scratch_text() {
+    std::string text;
+    if (thread_bytes_ > 0) line(text, 2, concat("char* scratch = args->scratch + thread * ", thread_bytes_, ";"));
+    text += reserved_;
+    for (const Partial& partial : partials_) {
+      line(text, 2,
+           concat("for (long k = 0; k < ", points(partial.kept), "; ++k) ", partial.name,
+                  "[k] = ", identity(partial.kind), ";"));
+    }
+    return text;
+  }
+
+  // --- Loops ---
+
+  std::vector<int> outer_loops() const {
+    std::vector<int> outer;
+    for (const int index : loops_) {
+      if (!rows_.inner[at(index)]) outer.push_back(index);
+    }
+    return outer;
+  }
+
+  int64_t trips(int index) const {
+    if (lanes_ && index == way_.vector) return (extent(index) + lanes_count_ - 1) / lanes_count_;
+    if (index == way_.block) return (extent(index) + kBlock - 1) / kBlock;
+    return extent(index);
+  }
+
+  std::string loops_text(const std::string& row) const {
+    const std::vector<int> outer = outer_loops();
+    int64_t rows = 1;
+    for (const int index : outer) rows *= trips(index);
+    std::string text;
+    line(text, 2, concat("const long begin = ", rows, "L * thread / ", way_.threads, ";"));
+    line(text, 2, concat("const long end = ", rows, "L * (thread + 1) / ", way_.threads, ";"));
+    line(text, 2, "for (long r = begin; r < end; ++r) {");
+    int64_t below = rows;
+    for (const int index : outer) {
+      below /= trips(index);
+      std::string position = concat("r / ", below, " % ", trips(index));
+      if (lanes_ && index == way_.vector) {
+        line(text, 3, concat("const long ", index_name(index), " = ", position, " * W;"));
+      } else if (index == way_.block) {
+        line(text, 3, concat("const long block = ", position, " * ", kBlock, ";"));
+      } else {
+        line(text, 3, concat("const long ", index_name(index), " = ", position, ";"));
+      }
+    }
+    text += row;
+    line(text, 2, "}");
+    return text;
+  }
+
+  // A row in lanes is the same text for full vectors and for what is left at the end.
+  std::string row_text() {
+    std::string text;
+    if (!lanes_) {
+      line(text, 3, "using L = mr::Lanes<1>;");
+      line(text, 3, "using E = F;");
+      if (part_.members.empty()) return text + conversion_text();
+      for (const Segment& segment : schedule_.segments) text += segment_text(segment);
+      return text;
+    }
+    line(text, 3, "const auto row = [&](auto lanes) __attribute__((always_inline)) {");
+    line(text, 3, "using L = decltype(lanes);");
+    line(text, 3, "using E = V;");
+    for (const Segment& segment : schedule_.segments) text += segment_text(segment);
+    line(text, 3, "};");
+    const int64_t rest = extent(way_.vector) % lanes_count_;
+    const std::string index = index_name(way_.vector);
+    if (extent(way_.vector) >= lanes_count_)
+      line(text, 3, concat("if (", index, " + W <= ", extent(way_.vector), ") row(mr::Lanes<W>{});"));
+    if (rest > 0)
+      line(text, 3, concat("if (", index, " + W > ", extent(way_.vector), ") row(mr::Lanes<", rest, ">{});"));
+    return text;
+  }
+
+  std::string conversion_text() {
+    Body body;
+    const std::vector<int> indices = own_indices(ports_[0].tensor);
+    line(body.text, 5,
+         concat("mr::store<L, ", step_along_vector(indices, ports_[1].strides), ">(p1 + ",
+                offset(indices, ports_[1].strides, all), ", mr::load<E, L, ",
+                step_along_vector(indices, ports_[0].strides), ">(p0 + ", offset(indices, ports_[0].strides, all),
+                "));"));
+    return vector_loop(body);
+  }
+
+  std::vector<int> own_indices(TensorId tensor) const {
+    std::vector<int> indices;
+    int next = 0;
+    for (const DimId dim : graph_.tensor(tensor).dims) indices.push_back(graph_.extent(dim) == 1 ? kNoIndex : next++);
+    return indices;
+  }
+
+  // --- A segment: its body at each point, what comes before and behind a line along the vector, and behind the loop
+  // ---
+
+  struct Body {
+    std::string text;
+    std::string before_line;
+    std::string after_line;
+    std::map<std::string, std::string> loaded;  // by what is loaded: its name
+  };
+
+  std::string segment_text(const Segment& segment) {
+    Body body;
+    std::string text;
+    std::string after;
+    for (const PlacedStep& placed : segment.steps) emit(segment, placed, body, text, after);
+    if (!segment.loop) return text + body.before_line + body.text;
+    if (lanes_ || segment.indices.empty()) {
+      for (const int index : segment.indices) line(text, 3, for_each(index));
+      line(text, 4, "{");
+      text += body.before_line + body.text;
+      line(text, 4, "}");
+    } else {
+      for (size_t k = 0; k + 1 < segment.indices.size(); ++k) line(text, 3, for_each(segment.indices[k]));
+      text += vector_loop(body, segment.indices.back());
+    }
+    return text + after;
+  }
+
+  std::string for_each(int index) const {
+    const std::string i = index_name(index);
+    return concat("for (long ", i, " = 0; ", i, " < ", extent(index), "; ++", i, ")");
+  }
+
+  std::string vector_loop(const Body& body) { return vector_loop(body, way_.vector); }
+
+  std::string vector_loop(const Body& body, int index) const {
+    std::string text;
+    line(text, 3, "{");
+    text += body.before_line;
+    const std::string i = index == kNoIndex ? "unused" : index_name(index);
+    std::string parameters = concat("auto lanes, long ", i);
+    std::string blocks;
+    std::string extra;
+    if (way_.block != kNoIndex) {
+      const std::string w = index_name(way_.block);
+      parameters += concat(", long ", w);
+      blocks = concat("for (long ", w, " = block; ", w, " < block + ", kBlock, " && ", w, " < ", extent(way_.block),
+                      "; ++", w, ") ");
+      extra = ", " + w;
+    }
+    line(text, 4, concat("const auto body = [&](", parameters, ") __attribute__((always_inline)) {"));
+    line(text, 5, "using L = decltype(lanes);");
+    line(text, 5, "using E = V;");
+    text += body.text;
+    line(text, 4, "};");
+    const int64_t length = index == kNoIndex ? 1 : extent(index);
+    const int64_t rest = length % lanes_count_;
+    if (length >= lanes_count_)
+      line(text, 4,
+           concat("for (long v = 0; v + W <= ", length, "; v += W) ", blocks, "body(mr::Lanes<W>{}, v", extra, ");"));
+    if (rest > 0) line(text, 4, concat(blocks, "body(mr::Lanes<", rest, ">{}, ", length - rest, extra, ");"));
+    text += body.after_line;
+    line(text, 3, "}");
+    return text;
+  }
+
+  // --- Steps ---
+
+  std::string value_name(const StepValue& value) const {
+    const char* kind = value.kind == StepValue::Kind::output ? "y" : value.kind == StepValue::Kind::row ? "r" : "t";
+    return concat(kind, value.member, "_", value.number);
+  }
+
+  // `text` is the row's, `after` stands behind the segment's loop.
+  void emit(const Segment& segment, const PlacedStep& placed, Body& body, std::string& text, std::string& after) {
+    const int depth = segment.loop ? 5 : 3;
+    const std::string expression = expanded(segment, placed, body);
+    const Step& step = placed.step;
+    if (placed.across) return emit_across(segment, placed, expression, body);
+    const bool in_row = !schedule_.reduced[at(placed.member)].empty();
+    if (is_reduction(step.kind) && in_row) {
+      const StepValue value{StepValue::Kind::row, placed.member, step.target};
+      const std::string name = value_name(value);
+      line(text, 3, concat("V ", name, "_v = mr::splat<V>(", identity(step.kind), ");"));
+      line(body.text, depth, concat("mr::accumulate<", operation(step.kind), ", L>(", name, "_v, ", expression, ");"));
+      line(after, 3,
+           lanes_
+               ? concat("const R ", name, " = ", name, "_v;")
+               : concat("const R ", name, " = mr::combine<", operation(step.kind), ", mr::Lanes<W>>(", name, "_v);"));
+      return;
+    }
+    const bool output = step.kind == StepKind::map || step.kind == StepKind::row_map;
+    const StepValue value{output                             ? StepValue::Kind::output
+                          : step.kind == StepKind::temporary ? StepValue::Kind::temporary
+                                                             : StepValue::Kind::row,
+                          placed.member, step.target};
+    const std::string name = value_name(value);
+    line(body.text, depth, concat("const E ", name, " = ", expression, ";"));
+    if (schedule_.carried.contains(value)) {
+      line(body.text, depth,
+           concat("mr::store<L, 1>(", buffers_.at(value), " + ", buffer_offset(schedule_.inner[at(placed.member)]),
+                  ", ", name, ");"));
+    }
+    if (output) emit_store(segment, placed, name, body);
+  }
+
+  void emit_store(const Segment& segment, const PlacedStep& placed, const std::string& name, Body& body) {
+    const Access& access = op(placed.member).outputs[at(placed.step.target)];
+    const int port = port_of(access.tensor, true);
+    if (port < 0) return;
+    const Port& to = ports_[at(port)];
+    if (to.layout.storage == MaskStorage::drawn) return;
+    const std::vector<int> indices = indices_along(placed.member, access);
+    if (to.layout.storage == MaskStorage::bits) {
+      line(body.before_line, 4,
+           concat("mr::pack_bits(p", port, " + ", bits_offset(to.tensor, indices), ", ", mask_lines_.at(placed.member),
+                  ", ", extent(way_.vector), ");"));
+      return;
+    }
+    line(body.text, segment.loop ? 5 : 3,
+         concat("mr::store<L, ", step_of(segment, indices, to.strides), ">(p", port, " + ",
+                offset(indices, to.strides, all), ", ", name, ");"));
+  }
+
+  // A partial result along the vector is added to vector by vector; one that is not, once a line or once a point.
+  void emit_across(const Segment& segment, const PlacedStep& placed, const std::string& expression, Body& body) {
+    const Partial& partial = partial_of(placed);
+    const std::string to = concat(partial.name, " + ", partial_offset(partial));
+    const std::string with = operation(placed.step.kind);
+    const int vector = lanes_ || !segment.loop ? kNoIndex : vector_of(segment);
+    const bool along = std::find(partial.kept.begin(), partial.kept.end(), vector) != partial.kept.end();
+    const int depth = segment.loop ? 5 : 3;
+    if (along) {
+      line(body.text, depth, concat("mr::accumulate_at<", with, ", L>(", to, ", ", expression, ");"));
+    } else if (segment.loop && !lanes_ && way_.block == kNoIndex) {
+      const std::string name = concat(partial.name, "_v");
+      line(body.before_line, 4, concat("V ", name, " = mr::splat<V>(", identity(placed.step.kind), ");"));
+      line(body.text, depth, concat("mr::accumulate<", with, ", L>(", name, ", ", expression, ");"));
+      line(body.after_line, 4,
+           concat("*(", to, ") = ", with, "::of(*(", to, "), mr::combine<", with, ", mr::Lanes<W>>(", name, "));"));
+    } else {
+      line(body.text, depth,
+           concat("*(", to, ") = ", with, "::of(*(", to, "), mr::combine<", with, ", L>(", expression, "));"));
+    }
+  }
+
+  // The index along which a segment's loop takes vectors.
+  int vector_of(const Segment& segment) const { return segment.indices.empty() ? kNoIndex : segment.indices.back(); }
+
+  // --- Operands ---
+
+  std::string expanded(const Segment& segment, const PlacedStep& placed, Body& body) {
+    std::string text = placed.step.expression;
+    std::map<std::string, std::string> names;
+    for (const auto& [token, number] : operands_in(text)) {
+      const std::string key = concat(token, number);
+      if (names.contains(key)) continue;
+      if (token == '$') {
+        names[key] = input_name(segment, placed.member, number, body);
+      } else {
+        const auto kind = token == '%' ? StepValue::Kind::row : StepValue::Kind::temporary;
+        names[key] = own_value(segment, {kind, placed.member, number}, body);
+      }
+    }
+    for (const auto& [key, name] : names) text = replaced(text, key, name);
+    if (text.find('#') != std::string::npos) text = replaced(text, "#", concat(reduced_points(placed.member)));
+    if (text.find("VALUE") != std::string::npos)
+      text = replaced(text, "VALUE", concat("c", number_value({TensorId(), op(placed.member).value})));
+    if (text.find("MASK") != std::string::npos) text = replaced(text, "MASK", drawn_mask(segment, placed.member, body));
+    if (text.find("CONDITION") != std::string::npos)
+      text = replaced(text, "CONDITION", concat("(", condition(segment, placed.member), ")"));
+    return text;
+  }
+
+  int64_t reduced_points(int member) const {
+    int64_t count = 1;
+    for (size_t index = 0; index < op(member).space.size(); ++index) {
+      if (op(member).reduced[index]) count *= graph_.extent(op(member).space[index]);
+    }
+    return count;
+  }
+
+  size_t number_value(const KernelValue& value) {
+    for (size_t k = 0; k < made_.values.size(); ++k) {
+      if (made_.values[k].scalar == value.scalar && made_.values[k].value == value.value && !value.scalar.valid())
+        return k;
+      if (value.scalar.valid() && made_.values[k].scalar == value.scalar) return k;
+    }
+    made_.values.push_back(value);
+    return made_.values.size() - 1;
+  }
+
+  std::string own_value(const Segment& segment, const StepValue& value, Body& body) {
+    const std::string name = value_name(value);
+    if (schedule_.once_a_row.contains(value)) return segment.loop ? concat("mr::splat<E>(", name, ")") : name;
+    const bool here = std::any_of(segment.steps.begin(), segment.steps.end(), [&](const PlacedStep& placed) {
+      const bool output = placed.step.kind == StepKind::map || placed.step.kind == StepKind::row_map;
+      const bool kind_fits = (value.kind == StepValue::Kind::output) == output &&
+                             (value.kind == StepValue::Kind::temporary) == (placed.step.kind == StepKind::temporary);
+      return kind_fits && placed.member == value.member && placed.step.target == value.number;
+    });
+    if (here) return name;
+    std::string& loaded = body.loaded[name];
+    if (loaded.empty()) {
+      loaded = name;
+      line(body.text, 5,
+           concat("const E ", name, " = mr::load<E, L, 1>(", buffers_.at(value), " + ",
+                  buffer_offset(schedule_.inner[at(value.member)]), ");"));
+    }
+    return loaded;
+  }
+
+  std::string input_name(const Segment& segment, int member, int number, Body& body) {
+    const Access& access = op(member).inputs[at(number)];
+    const Tensor& tensor = graph_.tensor(access.tensor);
+    if (tensor.role == TensorRole::constant || tensor.role == TensorRole::scalar) {
+      const bool known = tensor.role == TensorRole::constant;
+      const KernelValue value{known ? TensorId() : access.tensor, known ? tensor.value : 0};
+      return concat("mr::splat<E>(c", number_value(value), ")");
+    }
+    for (int k = 0; k < static_cast<int>(part_.members.size()); ++k) {
+      for (size_t output = 0; output < op(k).outputs.size(); ++output) {
+        if (op(k).outputs[output].tensor == access.tensor)
+          return own_value(segment, {StepValue::Kind::output, k, static_cast<int>(output)}, body);
+      }
+    }
+    const std::vector<int> indices = indices_along(member, access);
+    const int port = port_of(access.tensor, false);
+    const std::string key = concat("p", port, ":", join(indices, ","));
+    std::string& loaded = body.loaded[key];
+    if (!loaded.empty()) return loaded;
+    loaded = concat("x", loads_++);
+    const Port& from = ports_[at(port)];
+    const int depth = segment.loop ? 5 : 3;
+    if (from.layout.storage != MaskStorage::words) {
+      const std::string mask = stored_mask(segment, port, indices, body);
+      line(body.text, depth, concat("const E ", loaded, " = ", mask, ";"));
+    } else {
+      line(body.text, depth,
+           concat("const E ", loaded, " = mr::load<E, L, ", step_of(segment, indices, from.strides), ">(p", port, " + ",
+                  offset(indices, from.strides, all), ");"));
+    }
+    return loaded;
+  }
+
+  // Along the segment's own vector: a row's loops may each have their own.
+  int64_t step_of(const Segment& segment, const std::vector<int>& indices, const std::vector<int64_t>& strides) const {
+    const int vector = lanes_ || !segment.loop ? way_.vector : vector_of(segment);
+    int64_t step = 0;
+    for (size_t axis = 0; axis < indices.size(); ++axis) {
+      if (vector != kNoIndex && indices[axis] == vector) step += strides[axis];
+    }
+    return step;
+  }
+
+  // --- Masks ---
+
+  std::string dropout_name(const Operator& dropout) {
+    const std::string name = concat("d", made_.streams.size());
+    const size_t probability = number_value({TensorId(), dropout.value});
+    dropouts_ += concat("  const mr::Dropout ", name, "(args, args->streams[", made_.streams.size(), "], args->values[",
+                        probability, "]);\n");
+    made_.streams.push_back(dropout.stream);
+    return name;
+  }
+
+  // A mask's element number, of the first element of a line or of the point.
+  std::string element_of(const Segment& segment, TensorId mask, const std::vector<int>& indices) const {
+    const std::vector<int64_t> strides = strides_of(graph_, mask, written_layout(graph_, mask));
+    const int skipped = segment.loop && !lanes_ ? vector_of(segment) : kNoIndex;
+    return offset(indices, strides, [&](int index) { return index != skipped; });
+  }
+
+  int64_t element_step(const Segment& segment, TensorId mask, const std::vector<int>& indices) const {
+    return step_of(segment, indices, strides_of(graph_, mask, written_layout(graph_, mask)));
+  }
+
+  // How many elements are drawn at once: a line, or the lanes at a point.
+  std::string line_length(const Segment& segment) const {
+    if (lanes_) return "L::n";
+    return concat(segment.loop && vector_of(segment) != kNoIndex ? extent(vector_of(segment)) : 1);
+  }
+
+  int64_t line_capacity(const Segment& segment) const {
+    if (lanes_ || !segment.loop || vector_of(segment) == kNoIndex) return lanes_count_;
+    return extent(vector_of(segment)) + lanes_count_;
+  }
+
+  std::string from_line(const Segment& segment, const std::string& buffer) const {
+    if (lanes_ || !segment.loop || vector_of(segment) == kNoIndex) return concat("mr::load<E, L, 1>(", buffer, ")");
+    return concat("mr::load<E, L, 1>(", buffer, " + ", index_name(vector_of(segment)), ")");
+  }
+
+  std::string drawn_mask(const Segment& segment, int member, Body& body) {
+    const TensorId mask = op(member).outputs[1].tensor;
+    const std::vector<int> indices = indices_along(member, op(member).outputs[1]);
+    std::string& buffer = mask_lines_[member];
+    if (buffer.empty()) {
+      buffer = reserve_named(concat("m", lines_++), line_capacity(segment));
+      line(body.before_line, 4,
+           concat("mr::draw(", buffer, ", ", element_of(segment, mask, indices), ", ",
+                  element_step(segment, mask, indices), ", ", line_length(segment), ", ", dropout_name(op(member)),
+                  ");"));
+    }
+    return from_line(segment, buffer);
+  }
+
+  std::string bits_offset(TensorId mask, const std::vector<int>& indices) const {
+    const std::vector<DimId>& dims = graph_.tensor(mask).dims;
+    const int64_t run = graph_.extent(dims.back());
+    std::vector<int64_t> strides = strides_of(graph_, mask, written_layout(graph_, mask));
+    for (int64_t& stride : strides) stride = stride / run * ((run + 7) / 8);
+    return offset(indices, strides, [&](int index) { return index != way_.vector; });
+  }
+
+  std::string stored_mask(const Segment& segment, int port, const std::vector<int>& indices, Body& body) {
+    const TensorId mask = ports_[at(port)].tensor;
+    const Operator* dropout = nullptr;
+    for (const Operator& candidate : graph_.operators) {
+      if (candidate.kind == OperatorKind::dropout && candidate.outputs[1].tensor == mask) dropout = &candidate;
+    }
+    const std::string buffer = reserve_named(concat("m", lines_++), line_capacity(segment));
+    const std::string name = dropout_name(*dropout);
+    if (ports_[at(port)].layout.storage == MaskStorage::bits) {
+      line(body.before_line, 4,
+           concat("mr::unpack_bits(", buffer, ", p", port, " + ", bits_offset(mask, indices), ", ",
+                  line_length(segment), ", ", name, ");"));
+    } else {
+      line(body.before_line, 4,
+           concat("mr::draw(", buffer, ", ", element_of(segment, mask, indices), ", ",
+                  element_step(segment, mask, indices), ", ", line_length(segment), ", ", name, ");"));
+    }
+    return from_line(segment, buffer);
+  }
+
+  // --- Conditions on a point's place ---
+
+  std::string place_of(const Segment& segment, int member, size_t own_index) const {
+    const int index = part_.index_of[at(member)][own_index];
+    if (index == kNoIndex) return "mr::position<E>(0)";
+    const bool moves = lanes_ ? index == way_.vector : segment.loop && index == vector_of(segment);
+    return concat("mr::", moves ? "positions" : "position", "<E>(", index_name(index), ")");
+  }
+
+  std::string condition(const Segment& segment, int member) const {
+    const Operator& own = op(member);
+    if (own.kind != OperatorKind::embed_diagonal) {
+      return concat(place_of(segment, member, own.space.size() - 1), " > ",
+                    place_of(segment, member, own.space.size() - 2));
+    }
+    std::vector<std::string> equal;
+    for (size_t index = 0; index < own.diagonal.size(); ++index) {
+      if (own.diagonal[index] != static_cast<int>(index))
+        equal.push_back(concat("(", place_of(segment, member, index),
+                               " == ", place_of(segment, member, at(own.diagonal[index])), ")"));
+    }
+    return equal.empty() ? "mr::position<E>(0) == mr::position<E>(0)" : join(equal, " & ");
+  }
+
+  // --- The second stage of reductions across rows ---
+
+  std::string combine_text() const {
+    std::string text;
+    for (const Partial& partial : partials_) {
+      const Access& access = op(partial.member).outputs[at(partial.number)];
+      const int port = port_of(access.tensor, true);
+      if (port < 0) continue;
+      const std::vector<int> indices = indices_along(partial.member, access);
+      for (const int index : partial.kept) line(text, 1, for_each(index));
+      line(text, 1, "{");
+      line(text, 2, concat("F total = ", identity(partial.kind), ";"));
+      line(text, 2,
+           concat("for (long thread = 0; thread < ", way_.threads, "; ++thread) total = ", operation(partial.kind),
+                  "::of(total, reinterpret_cast<const F*>(args->scratch + thread * ", thread_bytes_, " + ",
+                  partial.bytes_offset, ")[", partial_offset(partial), "]);"));
+      line(text, 2,
+           concat("mr::store<mr::Lanes<1>, 0>(p", port, " + ", offset(indices, ports_[at(port)].strides, all),
+                  ", total);"));
+      line(text, 1, "}");
+    }
+    return text;
+  }
+
+  const Graph& graph_;
+  const Part& part_;
+  const KernelWay& way_;
+  std::vector<Port> ports_;
+  std::string real_ = "float";
+  int64_t lanes_count_ = 8;
+  bool lanes_ = false;  // the vector's lanes are rows
+  RowShape rows_;
+  std::vector<int> loops_;
+  Schedule schedule_;
+  KernelText made_;
+  std::string reserved_;
+  std::string dropouts_;
+  int64_t thread_bytes_ = 0;
+  std::map<StepValue, std::string> buffers_;
+  std::vector<Partial> partials_;
+  std::map<int, std::string> mask_lines_;  // by the dropout's member
+  int loads_ = 0;
+  int lines_ = 0;
+};
+
+}  // namespace
+
+KernelText generate_cpu_kernel(const Graph& graph, const Part& part, const std::vector<Layout>& layouts,
+                               const KernelWay& way) {
+  return Generator(graph, part, layouts, way).run();
+}
+
+}  // namespace millrace

@@ -1,0 +1,134 @@
+#include "codegen/schedule.h"
+
+#include <algorithm>
+#include <map>
+
+namespace millrace {
+namespace {
+
+class Scheduler {
+ public:
+  Scheduler(const Graph& graph, const Part& part, const RowShape& rows, const std::vector<int>& loops)
+      : graph_(graph), part_(part), rows_(rows), loops_(loops) {}
+
+  Schedule run() {
+    for (size_t k = 0; k < part_.members.size(); ++k) {
+      describe(static_cast<int>(k));
+      place_member(static_cast<int>(k));
+    }
+    find_carried();
+    return std::move(schedule_);
+  }
+
+ private:
+  const Operator& op(int member) const { return graph_.operators[part_.members[static_cast<size_t>(member)].at()]; }
+
+  void describe(int member) {
+    std::vector<int> inner;
+    std::vector<int> reduced;
+    const std::vector<int>& index_of = part_.index_of[static_cast<size_t>(member)];
+    for (const int index : loops_) {
+      const auto at = std::find(index_of.begin(), index_of.end(), index);
+      if (at == index_of.end()) continue;
+      if (rows_.inner[static_cast<size_t>(index)]) inner.push_back(index);
+      if (op(member).reduced[static_cast<size_t>(at - index_of.begin())]) reduced.push_back(index);
+    }
+    for (size_t output = 0; output < op(member).outputs.size(); ++output)
+      made_by_[op(member).outputs[output].tensor] = {StepValue::Kind::output, member, static_cast<int>(output)};
+    schedule_.inner.push_back(std::move(inner));
+    schedule_.reduced.push_back(std::move(reduced));
+  }
+
+  void place_member(int member) {
+    const std::vector<int>& inner = schedule_.inner[static_cast<size_t>(member)];
+    const std::vector<int>& reduced = schedule_.reduced[static_cast<size_t>(member)];
+    const bool reduces = !reduced.empty();
+    const bool in_row = reduces && reduced == inner;
+    size_t not_before = 0;
+    for (const Step& step : recipe_of(op(member))) {
+      const bool once = step.kind == StepKind::row || step.kind == StepKind::row_map;
+      const bool across = reduces && !in_row;
+      if (across && once) continue;  // the second stage of the reduction does that
+      const bool at_points = !inner.empty() && !(once && in_row);
+      const size_t segment = place({member, step, across && is_reduction(step.kind)}, at_points, inner, not_before);
+      if (step.kind == StepKind::map) not_before = segment;  // a dropout's mask beside its output
+      const StepValue made = value_of(member, step);
+      made_in_[made] = segment;
+      if (!at_points || (is_reduction(step.kind) && in_row)) schedule_.once_a_row.insert(made);
+    }
+  }
+
+  static StepValue value_of(int member, const Step& step) {
+    switch (step.kind) {
+      case StepKind::map:
+      case StepKind::row_map: return {StepValue::Kind::output, member, step.target};
+      case StepKind::temporary: return {StepValue::Kind::temporary, member, step.target};
+      default: return {StepValue::Kind::row, member, step.target};
+    }
+  }
+
+  // The values of the kernel's own that a step needs.
+  std::vector<StepValue> needs_of(int member, const Step& step) const {
+    std::vector<StepValue> needs;
+    for (const auto& [token, number] : operands_in(step.expression)) {
+      if (token == '%') needs.push_back({StepValue::Kind::row, member, number});
+      if (token == '@') needs.push_back({StepValue::Kind::temporary, member, number});
+      if (token != '$') continue;
+      const auto made = made_by_.find(op(member).inputs[static_cast<size_t>(number)].tensor);
+      if (made != made_by_.end()) needs.push_back(made->second);
+    }
+    return needs;
+  }
+
+  size_t place(PlacedStep placed, bool at_points, const std::vector<int>& inner, size_t not_before) {
+    size_t first = not_before;
+    for (const StepValue& need : needs_of(placed.member, placed.step)) {
+      const size_t made = made_in_.at(need);
+      const bool waits = schedule_.once_a_row.contains(need) && schedule_.segments[made].loop;
+      first = std::max(first, made + (waits ? 1 : 0));
+    }
+    std::vector<Segment>& segments = schedule_.segments;
+    for (size_t k = first; k < segments.size(); ++k) {
+      if (segments[k].loop != at_points || (at_points && segments[k].indices != inner)) continue;
+      segments[k].steps.push_back(std::move(placed));
+      return k;
+    }
+    segments.push_back({at_points, at_points ? inner : std::vector<int>(), {std::move(placed)}});
+    return segments.size() - 1;
+  }
+
+  void find_carried() {
+    for (size_t k = 0; k < schedule_.segments.size(); ++k) {
+      for (const PlacedStep& placed : schedule_.segments[k].steps) {
+        for (const StepValue& need : needs_of(placed.member, placed.step)) {
+          if (!schedule_.once_a_row.contains(need) && made_in_.at(need) != k) schedule_.carried.insert(need);
+        }
+      }
+    }
+  }
+
+  const Graph& graph_;
+  const Part& part_;
+  const RowShape& rows_;
+  const std::vector<int>& loops_;
+  std::map<TensorId, StepValue> made_by_;
+  std::map<StepValue, size_t> made_in_;
+  Schedule schedule_;
+};
+
+}  // namespace
+
+std::vector<std::pair<char, int>> operands_in(const std::string& expression) {
+  std::vector<std::pair<char, int>> operands;
+  for (size_t at = 0; at + 1 < expression.size(); ++at) {
+    const char token = expression[at];
+    if (token == '$' || token == '%' || token == '@') operands.emplace_back(token, expression[at + 1] - '0');
+  }
+  return operands;
+}
+
+Schedule schedule_of(const Graph& graph, const Part& part, const RowShape& rows, const std::vector<int>& loops) {
+  return Scheduler(graph, part, rows, loops).run();
+}
+
+}  // namespace millrace

@@ -120,7 +120,7 @@ std::string why_not_numbers(const GemmCall& call) {
   return "";
 }
 
-std::string why_not_within(std::string_view tensor, std::vector<Axis> axes, int64_t elements) {
+std::string why_not_within(std::string_view tensor, const std::vector<Axis>& axes, int64_t elements) {
   const auto reach = reach_of(axes);
   if (!reach) return concat("a stride of ", tensor, " is negative or too large");
   if (*reach >= elements || elements > kMostElements) {
@@ -185,15 +185,15 @@ struct Offsets {
   int64_t c = 0;
 };
 
-// Where the tensors stand at a step of the loops, the last one counting fastest.
+// Where the tensors stand at a step of the loops, the first one counting fastest.
 Offsets offsets_at(const std::vector<GemmLoop>& loops, int64_t step) {
   Offsets offsets;
-  for (auto loop = loops.rbegin(); loop != loops.rend(); ++loop) {
-    const int64_t index = step % loop->extent;
-    step /= loop->extent;
-    offsets.a += index * loop->a;
-    offsets.b += index * loop->b;
-    offsets.c += index * loop->c;
+  for (const GemmLoop& loop : loops) {
+    const int64_t index = step % loop.extent;
+    step /= loop.extent;
+    offsets.a += index * loop.a;
+    offsets.b += index * loop.b;
+    offsets.c += index * loop.c;
   }
   return offsets;
 }
@@ -260,7 +260,10 @@ Gemm::Gemm(const GemmCall& call)
   a_ = placed(a);
   b_ = placed(b);
   c_ = placed(c);
-  for (GemmLoop loop : call.loops) {
+  // Innermost first, as offsets_at counts.
+  for (auto at = call.loops.rbegin(); at != call.loops.rend(); ++at) {
+    GemmLoop loop = *at;
+    if (loop.extent == 1) continue;
     if (swapped_) std::swap(loop.a, loop.b);
     (sums(loop) ? summing_ : outer_).push_back(loop);
     (sums(loop) ? summing_steps_ : outer_steps_) *= loop.extent;

@@ -93,7 +93,7 @@ class Gemm {
   Placed c_;
   OpenBlas openblas_;
   Blis blis_;
-  std::vector<GemmLoop> outer_;    // each step has its own part of C
+  std::vector<GemmLoop> outer_;    // each step has its own part of C; innermost first
   std::vector<GemmLoop> summing_;  // all steps add to the same part of C
   int64_t outer_steps_ = 1;
   int64_t summing_steps_ = 1;

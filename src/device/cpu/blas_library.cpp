@@ -102,16 +102,16 @@ Loaded load(const std::vector<std::string>& paths, Take take, std::string_view n
 }
 
 const LoadedOpenBlas& loaded_openblas() {
-  static const LoadedOpenBlas loaded =
+  static const LoadedOpenBlas kLoaded =
       load<LoadedOpenBlas>(places("openblas-openmp", "libopenblas.so.0", "libopenblaso.so.0"), take_openblas,
                            "OpenBLAS", "libopenblas0-openmp");
-  return loaded;
+  return kLoaded;
 }
 
 const LoadedBlis& loaded_blis() {
-  static const LoadedBlis loaded =
+  static const LoadedBlis kLoaded =
       load<LoadedBlis>(places("blis-openmp", "libblis.so.4", "libbliso.so.4"), take_blis, "BLIS", "libblis4-openmp");
-  return loaded;
+  return kLoaded;
 }
 
 }  // namespace

@@ -260,14 +260,14 @@ Gemm::Gemm(const GemmCall& call)
   a_ = placed(a);
   b_ = placed(b);
   c_ = placed(c);
-  // Innermost first, as offsets_at counts.
-  for (auto at = call.loops.rbegin(); at != call.loops.rend(); ++at) {
-    GemmLoop loop = *at;
+  for (GemmLoop loop : call.loops) {
     if (loop.extent == 1) continue;
     if (swapped_) std::swap(loop.a, loop.b);
     (sums(loop) ? summing_ : outer_).push_back(loop);
     (sums(loop) ? summing_steps_ : outer_steps_) *= loop.extent;
   }
+  std::reverse(outer_.begin(), outer_.end());
+  std::reverse(summing_.begin(), summing_.end());
 }
 
 void Gemm::set_threads(int threads) const {

@@ -93,8 +93,9 @@ class Gemm {
   Placed c_;
   OpenBlas openblas_;
   Blis blis_;
-  std::vector<GemmLoop> outer_;    // each step has its own part of C; innermost first
-  std::vector<GemmLoop> summing_;  // all steps add to the same part of C
+  // The call's loops, innermost first: each step has its own part of C, or all steps add to the same.
+  std::vector<GemmLoop> outer_;
+  std::vector<GemmLoop> summing_;
   int64_t outer_steps_ = 1;
   int64_t summing_steps_ = 1;
   int64_t a_elements_;

@@ -1,7 +1,5 @@
 #include "device/cpu/blas.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -12,6 +10,15 @@
 #include "base/checked.h"
 #include "base/text.h"
 #include "device/cpu/half_floats.h"
+
+// GNU's OpenMP, which the libraries use: <omp.h> is not where clang and its tools look.
+extern "C" {
+void omp_set_num_threads(int threads);
+int omp_get_max_threads();
+int omp_get_thread_limit();
+void omp_set_dynamic(int dynamic);
+int omp_get_dynamic();
+}
 
 namespace millrace {
 namespace {
@@ -162,8 +169,8 @@ std::string why_not_threads(const GemmCall& call) {
 
 // --- Running ---
 
-// The caller's OpenMP settings come back at the end. BLIS ends the process when it gets fewer threads than it asked
-// for, so OpenMP must not choose the number itself.
+// The caller's OpenMP settings come back at the end. Given fewer threads than it asked for, BLIS ends the process and
+// OpenBLAS waits for ever, so OpenMP must not choose the number itself.
 class OpenMpSettings {
  public:
   OpenMpSettings() : threads_(omp_get_max_threads()), dynamic_(omp_get_dynamic()) { omp_set_dynamic(0); }

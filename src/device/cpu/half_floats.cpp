@@ -6,7 +6,7 @@ namespace millrace {
 namespace {
 
 // Below this, starting threads takes longer than converting.
-constexpr int64_t kWorthThreads = 32768;
+[[maybe_unused]] constexpr int64_t kWorthThreads = 32768;
 
 constexpr uint32_t kF32Infinity = 0x7F800000;
 constexpr int kF32Fraction = 23;
@@ -62,7 +62,7 @@ inline uint16_t to_f16(float value) {
 
 }  // namespace
 
-void widen(StoredType type, const void* from, float* to, int64_t count, int threads) {
+void widen(StoredType type, const void* from, float* to, int64_t count, [[maybe_unused]] int threads) {
   const auto* halves = static_cast<const uint16_t*>(from);
   if (type == StoredType::bf16) {
 #pragma omp parallel for simd num_threads(threads) if (count >= kWorthThreads) schedule(static)
@@ -73,7 +73,7 @@ void widen(StoredType type, const void* from, float* to, int64_t count, int thre
   }
 }
 
-void narrow(StoredType type, const float* from, void* to, int64_t count, int threads) {
+void narrow(StoredType type, const float* from, void* to, int64_t count, [[maybe_unused]] int threads) {
   auto* halves = static_cast<uint16_t*>(to);
   if (type == StoredType::bf16) {
 #pragma omp parallel for simd num_threads(threads) if (count >= kWorthThreads) schedule(static)

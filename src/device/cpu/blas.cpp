@@ -1,0 +1,361 @@
+#include "device/cpu/blas.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/text.h"
+#include "device/cpu/half_floats.h"
+
+// GNU's OpenMP, which the libraries use: <omp.h> is not where clang and its tools look.
+extern "C" {
+void omp_set_num_threads(int threads);
+int omp_get_max_threads();
+int omp_get_thread_limit();
+void omp_set_dynamic(int dynamic);
+int omp_get_dynamic();
+}
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kMostElements = int64_t{1} << 56;  // bytes of them, summed up, still fit into 64 bits
+constexpr int64_t kScratchAlignment = 16;            // in float32s: a cache line
+
+bool is_half(StoredType type) { return type == StoredType::f16 || type == StoredType::bf16; }
+
+// --- Strides ---
+
+struct Axis {
+  int64_t extent;
+  int64_t stride;
+};
+
+// The offset of the last element, or none when it does not fit or a stride is negative.
+std::optional<int64_t> reach_of(const std::vector<Axis>& axes) {
+  int64_t reach = 0;
+  for (const Axis& axis : axes) {
+    if (axis.stride < 0) return std::nullopt;
+    const auto length = checked_multiply(axis.extent - 1, axis.stride);
+    const auto sum = length ? checked_add(reach, *length) : std::nullopt;
+    if (!sum) return std::nullopt;
+    reach = *sum;
+  }
+  return reach;
+}
+
+// Whether different indices are different elements. Sorted by stride, each must step over all before it; layouts of
+// dense tensors do. For axes whose reach is known to fit.
+bool distinct(std::vector<Axis> axes) {
+  std::sort(axes.begin(), axes.end(), [](const Axis& x, const Axis& y) { return x.stride < y.stride; });
+  int64_t reach = 0;
+  for (const Axis& axis : axes) {
+    if (axis.extent == 1) continue;
+    if (axis.stride <= reach) return false;
+    reach += (axis.extent - 1) * axis.stride;
+  }
+  return true;
+}
+
+// A matrix in memory. `rows` and `columns` are extents; the strides are from one row or column to the next.
+struct Matrix {
+  std::string_view name;
+  int64_t rows;
+  int64_t columns;
+  int64_t row_stride;
+  int64_t column_stride;
+
+  // Whether the elements of a row lie nearer to each other than those of a column.
+  bool by_rows() const { return column_stride <= row_stride; }
+  int64_t inner_extent() const { return by_rows() ? columns : rows; }
+  int64_t inner_stride() const { return std::min(row_stride, column_stride); }
+  int64_t outer_stride() const { return std::max(row_stride, column_stride); }
+  Matrix transposed() const { return {name, columns, rows, column_stride, row_stride}; }
+};
+
+// A stride along an extent of 1 means nothing: takes one that makes the other the leading dimension, or else unit.
+Matrix with_free_strides(Matrix matrix) {
+  const auto free = [](int64_t extent, int64_t stride) { return stride > 1 ? 1 : extent; };
+  if (matrix.rows == 1 && matrix.columns == 1) matrix.column_stride = 1;
+  if (matrix.rows == 1) {
+    matrix.row_stride = free(matrix.columns, matrix.column_stride);
+  } else if (matrix.columns == 1) {
+    matrix.column_stride = free(matrix.rows, matrix.row_stride);
+  }
+  return matrix;
+}
+
+Matrix matrix_a(const GemmCall& call) { return with_free_strides({"A", call.m, call.k, call.a_m, call.a_k}); }
+Matrix matrix_b(const GemmCall& call) { return with_free_strides({"B", call.k, call.n, call.b_k, call.b_n}); }
+Matrix matrix_c(const GemmCall& call) { return with_free_strides({"C", call.m, call.n, call.c_m, call.c_n}); }
+
+// BLIS ends the process on strides that it does not take, so this must find all of them.
+std::string why_not_matrix(const Matrix& matrix, BlasLibrary library) {
+  const std::string strides = concat(matrix.name, " has the strides ", matrix.row_stride, " and ", matrix.column_stride,
+                                     " over ", matrix.rows, " × ", matrix.columns, "; ", name_of(library), " needs ");
+  if (matrix.inner_stride() < 1) return concat(strides, "positive ones");
+  if (library == BlasLibrary::openblas && matrix.inner_stride() != 1) return concat(strides, "a unit stride");
+  const auto inner_length = checked_multiply(matrix.inner_extent(), matrix.inner_stride());
+  if (!inner_length || matrix.outer_stride() < *inner_length) {
+    return concat(strides, "the larger to step over all of the smaller's elements");
+  }
+  if (library == BlasLibrary::openblas &&
+      std::max({matrix.rows, matrix.columns, matrix.outer_stride()}) > std::numeric_limits<int>::max()) {
+    return concat(strides, "numbers of 32 bits");
+  }
+  return "";
+}
+
+// --- Checks of a call ---
+
+bool sums(const GemmLoop& loop) { return loop.c == 0; }
+
+std::string why_not_numbers(const GemmCall& call) {
+  if (call.type != StoredType::f64 && call.type != StoredType::f32 && !is_half(call.type)) {
+    return concat("no product of ", name_of(call.type), ": only of F64, F32, F16 and BF16");
+  }
+  int64_t smallest = std::min({call.m, call.n, call.k});
+  for (const GemmLoop& loop : call.loops) smallest = std::min(smallest, loop.extent);
+  if (smallest < 1) return concat("an extent of ", smallest, ": each must be at least 1");
+  if (call.threads < 1 || call.threads > omp_get_thread_limit()) {
+    return concat(call.threads, " threads: from 1 to ", omp_get_thread_limit(), " can be had");
+  }
+  return "";
+}
+
+std::string why_not_within(std::string_view tensor, const std::vector<Axis>& axes, int64_t elements) {
+  const auto reach = reach_of(axes);
+  if (!reach) return concat("a stride of ", tensor, " is negative or too large");
+  if (*reach >= elements || elements > kMostElements) {
+    return concat("the product reaches element ", *reach, " of ", tensor, ", which has ", elements);
+  }
+  return "";
+}
+
+std::string why_not_tensors(const GemmCall& call) {
+  std::vector<Axis> a{{call.m, call.a_m}, {call.k, call.a_k}};
+  std::vector<Axis> b{{call.k, call.b_k}, {call.n, call.b_n}};
+  std::vector<Axis> c{{call.m, call.c_m}, {call.n, call.c_n}};
+  for (const GemmLoop& loop : call.loops) {
+    a.push_back({loop.extent, loop.a});
+    b.push_back({loop.extent, loop.b});
+    if (!sums(loop)) c.push_back({loop.extent, loop.c});
+  }
+  if (auto reason = why_not_within("A", a, call.a_elements); !reason.empty()) return reason;
+  if (auto reason = why_not_within("B", b, call.b_elements); !reason.empty()) return reason;
+  if (auto reason = why_not_within("C", c, call.c_elements); !reason.empty()) return reason;
+  if (!distinct(c)) return "two results would be written to the same element of C";
+
+  // Distinct and within C, so that the count is at most C's. The float32 copy of C is rounded as a whole.
+  int64_t covered = 1;
+  for (const Axis& axis : c) covered *= axis.extent;
+  if (is_half(call.type) && covered != call.c_elements) {
+    return concat("the product covers ", covered, " of C's ", call.c_elements, " elements; of ", name_of(call.type),
+                  " it must be all");
+  }
+  return "";
+}
+
+std::string why_not_threads(const GemmCall& call) {
+  if (!call.threads_over_loops) return "";
+  const auto shared = [](const GemmLoop& loop) { return !sums(loop) && loop.extent > 1; };
+  if (std::any_of(call.loops.begin(), call.loops.end(), shared)) return "";
+  return "the threads have no loop to share: there is none with a part of C for each step";
+}
+
+// --- Running ---
+
+// The caller's OpenMP settings come back at the end. Given fewer threads than it asked for, BLIS ends the process and
+// OpenBLAS waits for ever, so OpenMP must not choose the number itself.
+class OpenMpSettings {
+ public:
+  OpenMpSettings() : threads_(omp_get_max_threads()), dynamic_(omp_get_dynamic()) { omp_set_dynamic(0); }
+  OpenMpSettings(const OpenMpSettings&) = delete;
+  OpenMpSettings& operator=(const OpenMpSettings&) = delete;
+  ~OpenMpSettings() {
+    omp_set_dynamic(dynamic_);
+    omp_set_num_threads(threads_);
+  }
+
+ private:
+  int threads_;
+  int dynamic_;
+};
+
+struct Offsets {
+  int64_t a = 0;
+  int64_t b = 0;
+  int64_t c = 0;
+};
+
+// Where the tensors stand at a step of the loops, the first one counting fastest.
+Offsets offsets_at(const std::vector<GemmLoop>& loops, int64_t step) {
+  Offsets offsets;
+  for (const GemmLoop& loop : loops) {
+    const int64_t index = step % loop.extent;
+    step /= loop.extent;
+    offsets.a += index * loop.a;
+    offsets.b += index * loop.b;
+    offsets.c += index * loop.c;
+  }
+  return offsets;
+}
+
+// The floats, rounded up to whole cache lines, so that what follows is aligned.
+int64_t aligned(int64_t floats) { return (floats + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment; }
+
+}  // namespace
+
+std::string why_not(const GemmCall& call) {
+  if (auto reason = why_not_numbers(call); !reason.empty()) return reason;
+  if (auto reason = why_not_tensors(call); !reason.empty()) return reason;
+  if (auto reason = why_not_threads(call); !reason.empty()) return reason;
+  for (const Matrix& matrix : {matrix_a(call), matrix_b(call), matrix_c(call)}) {
+    if (auto reason = why_not_matrix(matrix, call.library); !reason.empty()) return reason;
+  }
+  return blas_info(call.library).missing;
+}
+
+int64_t scratch_bytes(const GemmCall& call) {
+  if (!is_half(call.type)) return 0;
+  const int64_t floats = aligned(call.a_elements) + aligned(call.b_elements) + call.c_elements;
+  return floats * static_cast<int64_t>(sizeof(float));
+}
+
+Result<Gemm> Gemm::prepare(const GemmCall& call) {
+  const std::string reason = why_not(call);
+  if (reason.empty()) return Gemm(call);
+  const bool there = blas_info(call.library).there;
+  return Error::make(there ? ErrorKind::bad_input : ErrorKind::unavailable,
+                     concat("matrix product by ", name_of(call.library), ": ", reason));
+}
+
+Gemm::Gemm(const GemmCall& call)
+    : library_(call.library),
+      type_(call.type),
+      threads_(call.threads),
+      threads_over_loops_(call.threads_over_loops),
+      m_(call.m),
+      n_(call.n),
+      k_(call.k),
+      a_elements_(call.a_elements),
+      b_elements_(call.b_elements),
+      c_elements_(call.c_elements) {
+  if (library_ == BlasLibrary::openblas) {
+    openblas_ = openblas();
+  } else {
+    blis_ = blis();
+  }
+  Matrix a = matrix_a(call);
+  Matrix b = matrix_b(call);
+  Matrix c = matrix_c(call);
+  swapped_ = library_ == BlasLibrary::openblas && !c.by_rows();
+  if (swapped_) {
+    const Matrix left = b.transposed();
+    b = a.transposed();
+    a = left;
+    c = c.transposed();
+    std::swap(m_, n_);
+  }
+  const auto placed = [](const Matrix& matrix) {
+    return Placed{matrix.row_stride, matrix.column_stride, matrix.by_rows() ? kCblasNoTranspose : kCblasTranspose};
+  };
+  a_ = placed(a);
+  b_ = placed(b);
+  c_ = placed(c);
+  for (GemmLoop loop : call.loops) {
+    if (loop.extent == 1) continue;
+    if (swapped_) std::swap(loop.a, loop.b);
+    (sums(loop) ? summing_ : outer_).push_back(loop);
+    (sums(loop) ? summing_steps_ : outer_steps_) *= loop.extent;
+  }
+  std::reverse(outer_.begin(), outer_.end());
+  std::reverse(summing_.begin(), summing_.end());
+}
+
+void Gemm::set_threads(int threads) const {
+  omp_set_num_threads(threads);  // OpenBLAS follows it
+  if (library_ == BlasLibrary::blis) blis_.set_num_threads(threads);
+}
+
+template <class Real>
+void Gemm::product(Real alpha, const Real* a, const Real* b, Real beta, Real* c) const {
+  constexpr bool is_double = sizeof(Real) == sizeof(double);
+  if (library_ == BlasLibrary::openblas) {
+    OpenBlasGemm<Real> gemm = nullptr;
+    if constexpr (is_double) {
+      gemm = openblas_.dgemm;
+    } else {
+      gemm = openblas_.sgemm;
+    }
+    gemm(kCblasRowMajor, a_.transpose, b_.transpose, static_cast<int>(m_), static_cast<int>(n_), static_cast<int>(k_),
+         alpha, a, a_.leading(), b, b_.leading(), beta, c, c_.leading());
+  } else {
+    BlisGemm<Real> gemm = nullptr;
+    if constexpr (is_double) {
+      gemm = blis_.dgemm;
+    } else {
+      gemm = blis_.sgemm;
+    }
+    gemm(kBlisNoTranspose, kBlisNoTranspose, m_, n_, k_, &alpha, const_cast<Real*>(a), a_.row_stride, a_.column_stride,
+         const_cast<Real*>(b), b_.row_stride, b_.column_stride, &beta, c, c_.row_stride, c_.column_stride);
+  }
+}
+
+template <class Real>
+void Gemm::multiply_at(int64_t outer, Real alpha, const Real* a, const Real* b, Real* c) const {
+  const Offsets start = offsets_at(outer_, outer);
+  for (int64_t step = 0; step < summing_steps_; ++step) {
+    const Offsets inner = offsets_at(summing_, step);
+    product(alpha, a + start.a + inner.a, b + start.b + inner.b, static_cast<Real>(step == 0 ? 0 : 1), c + start.c);
+  }
+}
+
+template <class Real>
+void Gemm::multiply(Real alpha, const Real* a, const Real* b, Real* c) const {
+  if (swapped_) std::swap(a, b);
+  if (!threads_over_loops_) {
+    set_threads(threads_);
+    for (int64_t outer = 0; outer < outer_steps_; ++outer) multiply_at(outer, alpha, a, b, c);
+    return;
+  }
+#pragma omp parallel num_threads(threads_)
+  {
+    set_threads(1);  // holds within this region
+#pragma omp for schedule(static)
+    for (int64_t outer = 0; outer < outer_steps_; ++outer) multiply_at(outer, alpha, a, b, c);
+  }
+}
+
+void Gemm::run(double alpha, const void* a, const void* b, void* c, void* scratch) const {
+  const OpenMpSettings settings;
+  if (type_ == StoredType::f64) {
+    multiply(alpha, static_cast<const double*>(a), static_cast<const double*>(b), static_cast<double*>(c));
+    return;
+  }
+  const auto narrow_alpha = static_cast<float>(alpha);
+  if (type_ == StoredType::f32) {
+    multiply(narrow_alpha, static_cast<const float*>(a), static_cast<const float*>(b), static_cast<float*>(c));
+    return;
+  }
+  auto* wide_a = static_cast<float*>(scratch);
+  float* wide_b = wide_a + aligned(a_elements_);
+  float* wide_c = wide_b + aligned(b_elements_);
+  widen(type_, a, wide_a, a_elements_, threads_);
+  widen(type_, b, wide_b, b_elements_, threads_);
+  multiply<float>(narrow_alpha, wide_a, wide_b, wide_c);
+  narrow(type_, wide_c, c, c_elements_, threads_);
+}
+
+Result<Done> run_gemm(const GemmCall& call, double alpha, const void* a, const void* b, void* c, void* scratch) {
+  auto gemm = Gemm::prepare(call);
+  if (!gemm) return gemm.error();
+  gemm->run(alpha, a, b, c, scratch);
+  return Done{};
+}
+
+}  // namespace millrace

@@ -1,0 +1,109 @@
+// Matrix products by the BLAS libraries: C = alpha · A·B, with loops around the product for batches and for contracted
+// indices that one product cannot take in. Float16 and bfloat16 are multiplied as float32 and rounded once.
+// Test: tests/device/blas_test.cpp
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/stored_type.h"
+#include "device/cpu/blas_library.h"
+#include "millrace/result.h"
+
+namespace millrace {
+
+// A loop around the product; how far each tensor moves a step, in elements. With c = 0 its products are summed.
+struct GemmLoop {
+  int64_t extent = 1;
+  int64_t a = 0;
+  int64_t b = 0;
+  int64_t c = 0;
+};
+
+// A is m × k, B is k × n, C is m × n. Strides are in elements.
+struct GemmCall {
+  BlasLibrary library = BlasLibrary::openblas;
+  StoredType type = StoredType::f32;  // of A, B and C: f64, f32, f16 or bf16
+  int64_t m = 1;
+  int64_t n = 1;
+  int64_t k = 1;
+  int64_t a_m = 0;
+  int64_t a_k = 0;
+  int64_t b_k = 0;
+  int64_t b_n = 0;
+  int64_t c_m = 0;
+  int64_t c_n = 0;
+  std::vector<GemmLoop> loops;  // outermost first
+  // The threads share the steps of the loops that do not sum, a product on one thread; else they share each product.
+  bool threads_over_loops = false;
+  int threads = 1;
+  // Of the whole tensors, which are dense.
+  int64_t a_elements = 0;
+  int64_t b_elements = 0;
+  int64_t c_elements = 0;
+};
+
+// Why the library cannot do it, in words; empty when it can.
+std::string why_not(const GemmCall& call);
+
+// Bytes that a call needs beside its tensors: float32 copies of them for the half-sized types, else none.
+// For calls that why_not has nothing against.
+int64_t scratch_bytes(const GemmCall& call);
+
+// A call with all worked out that does not change between runs: a run looks nothing up and allocates nothing itself.
+// The libraries' numbers of threads belong to the process: runs at the same time by several threads of the program are
+// right, but may use another's number.
+class Gemm {
+ public:
+  static Result<Gemm> prepare(const GemmCall& call);
+
+  // Overwrites what the call covers of C, without reading it. `scratch` is scratch_bytes long and aligned as malloc
+  // does, or null where that is 0. No two of A or B, C and scratch overlap.
+  void run(double alpha, const void* a, const void* b, void* c, void* scratch) const;
+
+ private:
+  struct Placed {  // a matrix in memory
+    int64_t row_stride = 1;
+    int64_t column_stride = 1;
+    int transpose = kCblasNoTranspose;
+    int leading() const { return static_cast<int>(row_stride > column_stride ? row_stride : column_stride); }
+  };
+
+  explicit Gemm(const GemmCall& call);
+  template <class Real>
+  void multiply(Real alpha, const Real* a, const Real* b, Real* c) const;
+  template <class Real>
+  void multiply_at(int64_t outer, Real alpha, const Real* a, const Real* b, Real* c) const;
+  template <class Real>
+  void product(Real alpha, const Real* a, const Real* b, Real beta, Real* c) const;
+  void set_threads(int threads) const;
+
+  BlasLibrary library_;
+  StoredType type_;
+  int threads_;
+  bool threads_over_loops_;
+  // Of the product as it is handed over: with C by columns, OpenBLAS computes Cᵀ = Bᵀ·Aᵀ.
+  bool swapped_ = false;
+  int64_t m_;
+  int64_t n_;
+  int64_t k_;
+  Placed a_;
+  Placed b_;
+  Placed c_;
+  OpenBlas openblas_;
+  Blis blis_;
+  // The call's loops, innermost first: each step has its own part of C, or all steps add to the same.
+  std::vector<GemmLoop> outer_;
+  std::vector<GemmLoop> summing_;
+  int64_t outer_steps_ = 1;
+  int64_t summing_steps_ = 1;
+  int64_t a_elements_;
+  int64_t b_elements_;
+  int64_t c_elements_;
+};
+
+// Prepares and runs, for callers that do it once.
+Result<Done> run_gemm(const GemmCall& call, double alpha, const void* a, const void* b, void* c, void* scratch);
+
+}  // namespace millrace

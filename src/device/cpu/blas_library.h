@@ -1,0 +1,54 @@
+// The BLAS libraries, loaded when first asked for, so that Millrace builds and runs without them. No headers of theirs:
+// the few functions used are declared here. Test: tests/device/blas_test.cpp
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace millrace {
+
+enum class BlasLibrary { openblas, blis };
+
+std::string_view name_of(BlasLibrary library);
+
+struct BlasInfo {
+  bool there = false;
+  std::string version;  // as the library gives it
+  std::string path;     // the file that was loaded
+  std::string missing;  // why it is not there, with the remedy
+};
+
+const BlasInfo& blas_info(BlasLibrary library);
+
+template <class Real>
+using OpenBlasGemm = void (*)(int order, int transpose_a, int transpose_b, int m, int n, int k, Real alpha,
+                              const Real* a, int lda, const Real* b, int ldb, Real beta, Real* c, int ldc);
+inline constexpr int kCblasRowMajor = 101;
+inline constexpr int kCblasNoTranspose = 111;
+inline constexpr int kCblasTranspose = 112;
+
+struct OpenBlas {
+  OpenBlasGemm<float> sgemm = nullptr;
+  OpenBlasGemm<double> dgemm = nullptr;
+};
+
+// BLIS declares what it only reads without const, hence the pointers to values that can change.
+template <class Real>
+using BlisGemm = void (*)(int transpose_a, int transpose_b, int64_t m, int64_t n, int64_t k, Real* alpha, Real* a,
+                          int64_t a_rows, int64_t a_columns, Real* b, int64_t b_rows, int64_t b_columns, Real* beta,
+                          Real* c, int64_t c_rows, int64_t c_columns);
+inline constexpr int kBlisNoTranspose = 0;
+
+struct Blis {
+  BlisGemm<float> sgemm = nullptr;
+  BlisGemm<double> dgemm = nullptr;
+  // Up to 0.9 for the whole process, later for the calling thread.
+  void (*set_num_threads)(int64_t threads) = nullptr;
+};
+
+// Null pointers in it unless blas_info says that the library is there.
+const OpenBlas& openblas();
+const Blis& blis();
+
+}  // namespace millrace

@@ -1,0 +1,17 @@
+// Float32 to and from the two half-sized types, many at once, by several threads. The same results as decode and encode
+// of base/stored_type.h, bit for bit but for the payloads of NaNs. Test: tests/device/half_floats_test.cpp
+#pragma once
+
+#include <cstdint>
+
+#include "base/stored_type.h"
+
+namespace millrace {
+
+// `type` is f16 or bf16.
+void widen(StoredType type, const void* from, float* to, int64_t count, int threads);
+
+// To nearest, ties to even.
+void narrow(StoredType type, const float* from, void* to, int64_t count, int threads);
+
+}  // namespace millrace

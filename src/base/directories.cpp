@@ -43,8 +43,9 @@ Result<std::string> find_directory(const Kind& kind) {
   if (const std::string base = variable(kind.base); fs::path(base).is_absolute()) return base + "/millrace";
   if (const std::string home = variable("HOME"); fs::path(home).is_absolute())
     return concat(home, "/", kind.in_home, "/millrace");
-  return Error::make(ErrorKind::bad_input, concat("no place for Millrace's files: none of $", kind.own, ", $", kind.base,
-                                                  " and $HOME names an absolute path"),
+  return Error::make(ErrorKind::bad_input,
+                     concat("no place for Millrace's files: none of $", kind.own, ", $", kind.base,
+                            " and $HOME names an absolute path"),
                      concat("set ", kind.own, " to a directory of yours"));
 }
 

@@ -7,7 +7,8 @@
 
 namespace millrace {
 
-// What can be made again: $MILLRACE_CACHE_DIR, else $XDG_CACHE_HOME/millrace, else $HOME/.cache/millrace. Made when absent.
+// What can be made again: $MILLRACE_CACHE_DIR, else $XDG_CACHE_HOME/millrace, else $HOME/.cache/millrace. Made when
+// absent.
 Result<std::string> cache_directory();
 
 // What took long to measure: $MILLRACE_DATA_DIR, else $XDG_DATA_HOME/millrace, else $HOME/.local/share/millrace.

@@ -40,8 +40,8 @@ class Deadline {
 };
 
 // Waits until one of the pipes can be used, or for `milliseconds`; writes and reads what can be.
-void use_pipes(Descriptor& input, std::string_view& written, Descriptor& output, std::string& read_output, Descriptor& error,
-               std::string& read_error, int milliseconds) {
+void use_pipes(Descriptor& input, std::string_view& written, Descriptor& output, std::string& read_output,
+               Descriptor& error, std::string& read_error, int milliseconds) {
   // poll passes over negative numbers.
   std::array<pollfd, 3> polled = {pollfd{written.empty() ? -1 : input.number(), POLLOUT, 0},
                                   pollfd{output.number(), POLLIN, 0}, pollfd{error.number(), POLLIN, 0}};
@@ -65,7 +65,8 @@ Result<Finished> run_process(const std::vector<std::string>& arguments, const Pr
   Result<Spawned> started = spawn(arguments, options);
   if (!started) return started.error();
   Spawned& child = *started;
-  const Deadline deadline(options.timeout_seconds > 0 ? options.timeout_seconds : std::numeric_limits<double>::infinity());
+  const Deadline deadline(options.timeout_seconds > 0 ? options.timeout_seconds
+                                                      : std::numeric_limits<double>::infinity());
   Finished finished;
   std::string_view input = options.input;
   const auto use = [&](int milliseconds) {

@@ -1,8 +1,8 @@
 // Other programs, started by an argument list and never through a shell.
 //
-// A child gets none of our descriptors, default signal handling, no core file and a process group of its own. It is killed
-// when the thread that started it ends (Linux ties this to the thread, not to the process): start long-lived ones from a
-// thread that outlives them.
+// A child gets none of our descriptors, default signal handling, no core file and a process group of its own. It is
+// killed when the thread that started it ends (Linux ties this to the thread, not to the process): start long-lived
+// ones from a thread that outlives them.
 #pragma once
 
 #include <sys/types.h>
@@ -35,8 +35,8 @@ struct Finished {
   std::string error;
 };
 
-// Where a program is: `name` itself when there is a slash in it, else the first executable file of that name in the absolute
-// folders of $PATH.
+// Where a program is: `name` itself when there is a slash in it, else the first executable file of that name in the
+// absolute folders of $PATH.
 std::optional<std::string> find_program(const std::string& name);
 
 // Runs `arguments` (the program first) to its end. What it started and left behind is killed then.

@@ -61,8 +61,8 @@ TEST_F(ProcessTest, OutputErrorAndExitCode) {
 }
 
 TEST_F(ProcessTest, ArgumentsArePassedAsTheyAre) {
-  const std::vector<std::string> hostile = {"/bin/sh", "-c", "printf '<%s>' \"$@\"", "sh", "$(id)", "; rm x", "", "a b",
-                                            "\"'\\\n*"};
+  const std::vector<std::string> hostile = {"/bin/sh", "-c",      "printf '<%s>' \"$@\"", "sh", "$(id)", "; rm x", "",
+                                            "a b",     "\"'\\\n*"};
   EXPECT_EQ(run(hostile).output, "<$(id)><; rm x><><a b><\"'\\\n*>");
 }
 
@@ -126,9 +126,10 @@ TEST_F(ProcessTest, TheEnvironmentIsOursAndMore) {
   set_variable("MILLRACE_TEST_BOTH", "ours");
   ProcessOptions options;
   options.environment = {{"MILLRACE_TEST_BOTH", "theirs"}, {"MILLRACE_TEST_NEW", "a=b c"}};
-  EXPECT_EQ(run(shell("echo $MILLRACE_TEST_OURS $MILLRACE_TEST_BOTH $MILLRACE_TEST_NEW; env | grep -c TEST_BOTH"), options)
-                .output,
-            "ours theirs a=b c\n1\n");
+  EXPECT_EQ(
+      run(shell("echo $MILLRACE_TEST_OURS $MILLRACE_TEST_BOTH $MILLRACE_TEST_NEW; env | grep -c TEST_BOTH"), options)
+          .output,
+      "ours theirs a=b c\n1\n");
 }
 
 TEST_F(ProcessTest, TheWorkingDirectory) {

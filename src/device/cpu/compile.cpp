@@ -21,8 +21,8 @@ constexpr size_t kMessageBytes = 800;
 
 Error with_remedy(Error error, const std::string& directory) {
   if (error.diagnostics.front().remedy.empty())
-    error.diagnostics.front().remedy =
-        concat("make room in '", directory, "' and see that you may write there, or set MILLRACE_CACHE_DIR to another place");
+    error.diagnostics.front().remedy = concat(
+        "make room in '", directory, "' and see that you may write there, or set MILLRACE_CACHE_DIR to another place");
   return error;
 }
 
@@ -48,8 +48,8 @@ CompileOutcome failed(bool by_text, Error error) { return {std::nullopt, {by_tex
 
 CompileOutcome failed_to_compile(const Finished& finished, const std::string& directory, double seconds) {
   if (is_full_disk(finished.error))
-    return failed(false, with_remedy(Error::make(ErrorKind::failed, concat("no space left to compile kernels in '",
-                                                                           directory, "'")),
+    return failed(false, with_remedy(Error::make(ErrorKind::failed,
+                                                 concat("no space left to compile kernels in '", directory, "'")),
                                      directory));
   std::string why = first_messages(finished.error);
   if (finished.timed_out) why = concat("the compiler was killed after ", seconds, " s");
@@ -68,7 +68,8 @@ std::string translation_unit(const std::string& prelude, const std::vector<Named
   return text;
 }
 
-CompileOutcome compile(const Compiler& compiler, const std::string& text, const std::string& directory, double seconds) {
+CompileOutcome compile(const Compiler& compiler, const std::string& text, const std::string& directory,
+                       double seconds) {
   Result<TemporaryDirectory> folder = TemporaryDirectory::make(directory);
   if (!folder) return failed(false, with_remedy(folder.error(), directory));
   const std::string source = folder->path() + "/kernels.cpp";

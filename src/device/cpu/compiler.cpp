@@ -12,7 +12,8 @@
 namespace millrace {
 namespace {
 
-constexpr const char* kRemedy = "install g++ 12 or later (apt-get install g++), or set MILLRACE_CXX to a C++20 compiler";
+constexpr const char* kRemedy =
+    "install g++ 12 or later (apt-get install g++), or set MILLRACE_CXX to a C++20 compiler";
 constexpr double kPatience = 60;  // seconds
 
 #ifdef __aarch64__
@@ -30,9 +31,17 @@ extern "C" __attribute__((visibility("default"))) void probe(float* x, int count
 )";
 
 std::vector<std::string> flags_without_machine() {
-  return {"-std=c++20",          "-O3",           "-fopenmp",           "-fPIC",
-          "-shared",             "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast",
-          "-fno-signed-zeros",   "-fvisibility=hidden", "-w"};
+  return {"-std=c++20",
+          "-O3",
+          "-fopenmp",
+          "-fPIC",
+          "-shared",
+          "-fno-math-errno",
+          "-fno-trapping-math",
+          "-ffp-contract=fast",
+          "-fno-signed-zeros",
+          "-fvisibility=hidden",
+          "-w"};
 }
 
 std::vector<std::string> words_of(const char* variable) {
@@ -87,7 +96,8 @@ std::vector<std::string> joined(std::vector<std::string> first, const std::vecto
 Result<Compiler> check_compiler(const std::vector<std::string>& command) {
   const std::optional<std::string> path = find_program(command.front());
   if (!path)
-    return Error::make(ErrorKind::unavailable, concat("the C++ compiler '", command.front(), "' is not there"), kRemedy);
+    return Error::make(ErrorKind::unavailable, concat("the C++ compiler '", command.front(), "' is not there"),
+                       kRemedy);
   const Result<std::string> version = version_of(joined({*path}, {command.begin() + 1, command.end()}));
   if (!version) return version.error();
   std::string said;
@@ -100,7 +110,8 @@ Result<Compiler> check_compiler(const std::vector<std::string>& command) {
     said = **complaint;
   }
   return Error::make(ErrorKind::unavailable,
-                     concat("the C++ compiler '", *path, "' does not compile a small kernel with OpenMP: ", said), kRemedy);
+                     concat("the C++ compiler '", *path, "' does not compile a small kernel with OpenMP: ", said),
+                     kRemedy);
 }
 
 }  // namespace

@@ -14,8 +14,8 @@ struct Compiler {
   std::vector<std::string> flags;  // that make a shared object for this machine; a wrapper's own arguments come first
 };
 
-// $MILLRACE_CXX, else $CXX, else g++, c++ or clang++ in $PATH: the first that is there and takes the flags (tried once by
-// compiling a small kernel). The variables may hold a wrapper and its arguments ("ccache g++").
+// $MILLRACE_CXX, else $CXX, else g++, c++ or clang++ in $PATH: the first that is there and takes the flags (tried once
+// by compiling a small kernel). The variables may hold a wrapper and its arguments ("ccache g++").
 Result<Compiler> find_compiler();
 
 }  // namespace millrace

@@ -30,17 +30,15 @@ struct ArmPart {
 };
 
 // As lscpu names them.
-constexpr std::array<ArmPart, 22> kArmParts = {{{"0x41", "0xd03", "Cortex-A53"},   {"0x41", "0xd05", "Cortex-A55"},
-                                                {"0x41", "0xd07", "Cortex-A57"},   {"0x41", "0xd08", "Cortex-A72"},
-                                                {"0x41", "0xd0b", "Cortex-A76"},   {"0x41", "0xd0c", "Neoverse-N1"},
-                                                {"0x41", "0xd40", "Neoverse-V1"},  {"0x41", "0xd49", "Neoverse-N2"},
-                                                {"0x41", "0xd4a", "Neoverse-E1"},  {"0x41", "0xd4f", "Neoverse-V2"},
-                                                {"0x41", "0xd83", "Neoverse-V3AE"}, {"0x41", "0xd84", "Neoverse-V3"},
-                                                {"0x41", "0xd8e", "Neoverse-N3"},  {"0x46", "0x001", "A64FX"},
-                                                {"0x43", "0x0af", "ThunderX2-99xx"}, {"0x48", "0xd01", "TaiShan-v110"},
-                                                {"0x4e", "0x004", "Carmel"},       {"0x61", "0x022", "Icestorm-M1"},
-                                                {"0x61", "0x023", "Firestorm-M1"}, {"0xc0", "0xac3", "Ampere-1"},
-                                                {"0xc0", "0xac4", "Ampere-1a"},    {"0x4e", "0x010", "Olympus"}}};
+constexpr std::array<ArmPart, 22> kArmParts = {
+    {{"0x41", "0xd03", "Cortex-A53"},   {"0x41", "0xd05", "Cortex-A55"},    {"0x41", "0xd07", "Cortex-A57"},
+     {"0x41", "0xd08", "Cortex-A72"},   {"0x41", "0xd0b", "Cortex-A76"},    {"0x41", "0xd0c", "Neoverse-N1"},
+     {"0x41", "0xd40", "Neoverse-V1"},  {"0x41", "0xd49", "Neoverse-N2"},   {"0x41", "0xd4a", "Neoverse-E1"},
+     {"0x41", "0xd4f", "Neoverse-V2"},  {"0x41", "0xd83", "Neoverse-V3AE"}, {"0x41", "0xd84", "Neoverse-V3"},
+     {"0x41", "0xd8e", "Neoverse-N3"},  {"0x46", "0x001", "A64FX"},         {"0x43", "0x0af", "ThunderX2-99xx"},
+     {"0x48", "0xd01", "TaiShan-v110"}, {"0x4e", "0x004", "Carmel"},        {"0x61", "0x022", "Icestorm-M1"},
+     {"0x61", "0x023", "Firestorm-M1"}, {"0xc0", "0xac3", "Ampere-1"},      {"0xc0", "0xac4", "Ampere-1a"},
+     {"0x4e", "0x010", "Olympus"}}};
 
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r\n";
@@ -92,7 +90,8 @@ void tighten(Number& limit, Number other) {
 // Quota and period of version 2 are in one file ("max 100000"), of version 1 in two (-1 for none).
 double cores_by_quota(const std::string& folder) {
   std::vector<std::string> words = split(system_text(folder + "/cpu.max"), ' ');
-  if (words.size() != 2) words = {system_text(folder + "/cpu.cfs_quota_us"), system_text(folder + "/cpu.cfs_period_us")};
+  if (words.size() != 2)
+    words = {system_text(folder + "/cpu.cfs_quota_us"), system_text(folder + "/cpu.cfs_period_us")};
   const std::optional<int64_t> quota = number_in(words[0]);
   const std::optional<int64_t> period = number_in(words[1]);
   return quota && period ? static_cast<double>(*quota) / static_cast<double>(*period) : 0;

@@ -162,8 +162,7 @@ class Compilation {
     }
     for (const NamedKernel& kernel : batch) {
       if (hash)
-        results_.emplace(kernel.name,
-                         CompiledKernel{kernel.name, concat(directory_, "/", object_name(*hash)), *hash});
+        results_.emplace(kernel.name, CompiledKernel{kernel.name, concat(directory_, "/", object_name(*hash)), *hash});
       else
         results_.emplace(kernel.name, hash.error());
     }
@@ -247,8 +246,7 @@ Result<std::string> KernelCache::compile_together(const std::vector<KernelSource
       error.diagnostics.front().message = concat("kernels do not compile: ", error.diagnostics.front().message);
     return error;
   }
-  if (const Result<Done> written = write_file(output_path, outcome.object->bytes); !written)
-    return written.error();
+  if (const Result<Done> written = write_file(output_path, outcome.object->bytes); !written) return written.error();
   return outcome.object->sha256;
 }
 

@@ -1,8 +1,8 @@
 // CPU kernels from source text to shared objects, compiled once and kept on disk.
 //
-// Any number of threads and processes may use one directory at once: every file is made in a folder of its own and renamed
-// into place, and nothing that is found is used before its owner and its hash have been checked. What is damaged, half
-// written or somebody else's is compiled again.
+// Any number of threads and processes may use one directory at once: every file is made in a folder of its own and
+// renamed into place, and nothing that is found is used before its owner and its hash have been checked. What is
+// damaged, half written or somebody else's is compiled again.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +45,8 @@ class KernelCache {
   // k_ and 32 digits, which follow from all that the machine code does.
   std::string name_of(const KernelSource& source) const;
 
-  // Every kernel, or why there is none, in the order of `sources`; `jobs` compilers run at once. One that does not compile
-  // spoils no other.
+  // Every kernel, or why there is none, in the order of `sources`; `jobs` compilers run at once. One that does not
+  // compile spoils no other.
   std::vector<Result<CompiledKernel>> get(const std::vector<KernelSource>& sources, int jobs,
                                           const CompileProgress& progress = {}) const;
 

@@ -86,8 +86,8 @@ Module::~Module() { unload(); }
 void Module::unload() {
   if (handle_ == nullptr) return;
   dlclose(std::exchange(handle_, nullptr));
-  // The loader may keep it (another Module of the same file, symbols that must be unique), and takes the next file of the
-  // same name for it. The descriptor stays open then, so that its number goes to no other.
+  // The loader may keep it (another Module of the same file, symbols that must be unique), and takes the next file of
+  // the same name for it. The descriptor stays open then, so that its number goes to no other.
   if (void* kept = dlopen(loaded_as_.c_str(), RTLD_NOW | RTLD_NOLOAD)) {
     dlclose(kept);
     file_.release();

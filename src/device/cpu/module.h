@@ -10,8 +10,8 @@ namespace millrace {
 
 class Module {
  public:
-  // Loads the file at `path` if it is an own file (base/directories.h) whose content has this hash. What is loaded is the very
-  // file that was hashed, whatever becomes of its name meanwhile.
+  // Loads the file at `path` if it is an own file (base/directories.h) whose content has this hash. What is loaded is
+  // the very file that was hashed, whatever becomes of its name meanwhile.
   static Result<Module> load(const std::string& path, const std::string& expected_sha256);
 
   Module(Module&& other) noexcept;

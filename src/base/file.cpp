@@ -5,25 +5,16 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 
+#include "base/descriptor.h"
 #include "base/text.h"
 
 namespace millrace {
 namespace {
-
-// Closes the descriptor at the end of the scope.
-struct Descriptor {
-  int number;
-  explicit Descriptor(int n) : number(n) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (number >= 0) close(number);
-  }
-};
 
 Error file_error(ErrorKind kind, const std::string& verb, const std::string& path, int number) {
   return Error::make(kind, concat("cannot ", verb, " '", path, "': ", std::strerror(number)));
@@ -33,9 +24,9 @@ Error file_error(ErrorKind kind, const std::string& verb, const std::string& pat
 
 Result<std::string> read_file(const std::string& path, int64_t limit) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.number < 0) return file_error(ErrorKind::bad_input, "open", path, errno);
+  if (!file.is_open()) return file_error(ErrorKind::bad_input, "open", path, errno);
   struct stat status {};
-  if (fstat(file.number, &status) != 0) return file_error(ErrorKind::failed, "read", path, errno);
+  if (fstat(file.number(), &status) != 0) return file_error(ErrorKind::failed, "read", path, errno);
   if (S_ISDIR(status.st_mode))
     return Error::make(ErrorKind::bad_input, concat("'", path, "' is a directory, not a file"));
   const Error too_large = Error::make(ErrorKind::bad_input, concat("'", path, "' is larger than ", limit, " bytes"),
@@ -45,7 +36,7 @@ Result<std::string> read_file(const std::string& path, int64_t limit) {
   bytes.reserve(static_cast<size_t>(status.st_size));
   std::array<char, 65536> block{};
   while (true) {
-    const ssize_t count = read(file.number, block.data(), block.size());
+    const ssize_t count = read(file.number(), block.data(), block.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return file_error(ErrorKind::failed, "read", path, errno);
     if (count == 0) return bytes;
@@ -55,12 +46,13 @@ Result<std::string> read_file(const std::string& path, int64_t limit) {
 }
 
 Result<Done> write_file(const std::string& path, std::string_view bytes) {
-  const std::string temporary = concat(path, ".", getpid(), ".tmp");
+  static std::atomic<int> writes = 0;  // threads may write the same file at once
+  const std::string temporary = concat(path, ".", getpid(), ".", ++writes, ".tmp");
   {
     const Descriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (file.number < 0) return file_error(ErrorKind::failed, "write", path, errno);
+    if (!file.is_open()) return file_error(ErrorKind::failed, "write", path, errno);
     while (!bytes.empty()) {
-      const ssize_t count = write(file.number, bytes.data(), bytes.size());
+      const ssize_t count = write(file.number(), bytes.data(), bytes.size());
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) {
         const int number = errno;

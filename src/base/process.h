@@ -1,0 +1,114 @@
+// Other programs, started by an argument list and never through a shell.
+//
+// A child gets none of our descriptors, default signal handling, no core file and a process group of its own. It is
+// killed when the thread that started it ends (Linux ties this to the thread, not to the process): start long-lived
+// ones from a thread that outlives them.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/descriptor.h"
+#include "millrace/result.h"
+
+namespace millrace {
+
+struct ProcessOptions {
+  std::string input;                               // what it reads; a Child reads what is sent
+  double timeout_seconds = 0;                      // then it and all that it started are killed; 0: no limit
+  size_t output_limit = size_t{16} << 20;          // bytes kept of each of output and error
+  std::map<std::string, std::string> environment;  // beside ours, or in place of ours
+  uint64_t memory_limit = 0;                       // bytes of address space; 0: no limit
+  std::string working_directory;                   // empty: ours
+};
+
+struct Finished {
+  int exit_code = 0;       // -1 when a signal ended it
+  int signal = 0;          // 0 when it exited by itself
+  bool timed_out = false;  // we killed it
+  std::string output;
+  std::string error;
+};
+
+// Where a program is: `name` itself when there is a slash in it, else the first executable file of that name in the
+// absolute folders of $PATH.
+std::optional<std::string> find_program(const std::string& name);
+
+// Runs `arguments` (the program first) to its end. What it started and left behind is killed then.
+Result<Finished> run_process(const std::vector<std::string>& arguments, const ProcessOptions& options);
+
+// How a child ended.
+struct Ending {
+  int exit_code = 0;  // -1 when a signal ended it
+  int signal = 0;     // 0 when it exited by itself
+  std::string error;  // the end of what it wrote to its standard error
+};
+
+// "exited with code 3", "was ended by signal 11 (Segmentation fault)"
+std::string to_string(const Ending& ending);
+
+// A process and its group; killed and reaped when this goes.
+class OwnedProcess {
+ public:
+  OwnedProcess() = default;
+  explicit OwnedProcess(pid_t id) : id_(id) {}
+  OwnedProcess(OwnedProcess&& other) noexcept;
+  OwnedProcess& operator=(OwnedProcess&& other) noexcept;
+  OwnedProcess(const OwnedProcess&) = delete;
+  OwnedProcess& operator=(const OwnedProcess&) = delete;
+  ~OwnedProcess();
+
+  // Whether it has ended; it stays a zombie, and its group's id taken, until reaped.
+  bool has_ended() const;
+  // Kills the whole group, waits for the process itself and says how it ended.
+  Ending kill_and_reap();
+  bool is_reaped() const { return id_ < 0; }
+
+ private:
+  pid_t id_ = -1;
+};
+
+// A long-lived child that answers requests, a line each.
+class Child {
+ public:
+  // Of the options, input and timeout are not used; the output limit is that of a reply.
+  static Result<Child> start(const std::vector<std::string>& arguments, const ProcessOptions& options);
+
+  // Sends `line` and a newline. An error when the child has gone, or has not read it after `timeout_seconds`.
+  Result<Done> send(const std::string& line, double timeout_seconds = 60);
+
+  // The next line, without its newline; nullopt when none came in time, an error when none will come any more.
+  Result<std::optional<std::string>> receive(double timeout_seconds);
+
+  bool alive();
+
+  // Closes its input, which tells it to end, and waits; kills it when it has not ended after `timeout_seconds`.
+  Ending wait(double timeout_seconds = 10);
+  Ending kill();
+
+ private:
+  Child() = default;
+
+  void exchange(double timeout_seconds);
+  std::optional<std::string> take_line();
+  Error gone_error(const std::string& verb);
+  Ending end();
+
+  std::string name_;
+  OwnedProcess process_;
+  Descriptor input_;   // where it reads: we write
+  Descriptor output_;  // where it writes: we read
+  Descriptor error_;
+  std::string requests_;  // not yet written
+  std::string replies_;   // not yet taken
+  std::string error_tail_;
+  size_t reply_limit_ = 0;
+  std::optional<Ending> ending_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,59 @@
+#include "base/temporary_directory.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "base/text.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+void remove_all(const std::string& path) {
+  std::error_code ignored;  // what cannot be removed now is stale later
+  if (!path.empty()) fs::remove_all(path, ignored);
+}
+
+}  // namespace
+
+Result<TemporaryDirectory> TemporaryDirectory::make(const std::string& parent) {
+  std::string path = concat(parent, "/", kPrefix, "XXXXXX");
+  if (mkdtemp(path.data()) == nullptr)
+    return Error::make(ErrorKind::failed, concat("cannot write into '", parent, "': ", std::strerror(errno)));
+  return TemporaryDirectory(std::move(path));
+}
+
+TemporaryDirectory::TemporaryDirectory(std::string path) : path_(std::move(path)) {}
+
+TemporaryDirectory::TemporaryDirectory(TemporaryDirectory&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+
+TemporaryDirectory& TemporaryDirectory::operator=(TemporaryDirectory&& other) noexcept {
+  if (this != &other) {
+    remove_all(path_);
+    path_ = std::exchange(other.path_, {});
+  }
+  return *this;
+}
+
+TemporaryDirectory::~TemporaryDirectory() { remove_all(path_); }
+
+void remove_stale_temporaries(const std::string& parent, double seconds) {
+  std::error_code failed;
+  for (fs::directory_iterator entry(parent, failed), end; !failed && entry != end; entry.increment(failed)) {
+    const std::string path = entry->path().string();
+    if (!entry->path().filename().string().starts_with(TemporaryDirectory::kPrefix)) continue;
+    struct stat status {};
+    if (lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) continue;
+    if (std::difftime(std::time(nullptr), status.st_mtime) > seconds) remove_all(path);
+  }
+}
+
+}  // namespace millrace

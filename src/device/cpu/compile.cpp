@@ -1,0 +1,102 @@
+#include "device/cpu/compile.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "base/file.h"
+#include "base/process.h"
+#include "base/sha256.h"
+#include "base/text.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kLargestObject = int64_t{1} << 30;  // bytes
+constexpr size_t kMessageLines = 4;
+constexpr size_t kMessageBytes = 800;
+
+Error with_remedy(Error error, const std::string& directory) {
+  if (error.diagnostics.front().remedy.empty())
+    error.diagnostics.front().remedy = concat(
+        "make room in '", directory, "' and see that you may write there, or set MILLRACE_CACHE_DIR to another place");
+  return error;
+}
+
+// The compiler's first complaints, without the lines that lead up to them.
+std::string first_messages(const std::string& output) {
+  std::vector<std::string> errors;
+  std::vector<std::string> others;
+  for (const std::string& line : split(output, '\n')) {
+    const bool is_error = line.find("error") != std::string::npos;
+    std::vector<std::string>& lines = is_error ? errors : others;
+    if (!line.empty() && lines.size() < kMessageLines) lines.push_back(line);
+  }
+  return join(errors.empty() ? others : errors, "\n    ").substr(0, kMessageBytes);
+}
+
+bool is_full_disk(const std::string& output) {
+  for (const int number : {ENOSPC, EDQUOT})
+    if (output.find(std::strerror(number)) != std::string::npos) return true;
+  return false;
+}
+
+CompileOutcome failed(bool by_text, Error error) { return {std::nullopt, {by_text, std::move(error)}}; }
+
+CompileOutcome failed_to_compile(const Finished& finished, const std::string& directory, double seconds) {
+  if (is_full_disk(finished.error))
+    return failed(false, with_remedy(Error::make(ErrorKind::failed,
+                                                 concat("no space left to compile kernels in '", directory, "'")),
+                                     directory));
+  std::string why = first_messages(finished.error);
+  if (finished.timed_out) why = concat("the compiler was killed after ", seconds, " s");
+  if (why.empty()) why = concat("the compiler ", to_string(Ending{finished.exit_code, finished.signal, ""}));
+  return failed(true, Error::make(ErrorKind::failed, why));
+}
+
+}  // namespace
+
+std::string translation_unit(const std::string& prelude, const std::vector<NamedKernel>& kernels) {
+  std::string text = concat("#line 1 \"prelude\"\n", prelude, "\n");
+  for (const NamedKernel& kernel : kernels)
+    text += concat("#define MILLRACE_KERNEL ", kernel.name, "\n#pragma GCC visibility push(default)\nnamespace of_",
+                   kernel.name, " {\n#line 1 \"", kernel.name, "\"\n", kernel.text,
+                   "\n}\n#pragma GCC visibility pop\n#undef MILLRACE_KERNEL\n");
+  return text;
+}
+
+CompileOutcome compile(const Compiler& compiler, const std::string& text, const std::string& directory,
+                       double seconds) {
+  Result<TemporaryDirectory> folder = TemporaryDirectory::make(directory);
+  if (!folder) return failed(false, with_remedy(folder.error(), directory));
+  const std::string source = folder->path() + "/kernels.cpp";
+  const std::string path = folder->path() + "/kernels.so";
+  if (const Result<Done> written = write_file(source, text); !written)
+    return failed(false, with_remedy(written.error(), directory));
+
+  std::vector<std::string> arguments = {compiler.path};
+  arguments.insert(arguments.end(), compiler.flags.begin(), compiler.flags.end());
+  arguments.insert(arguments.end(), {source, "-o", path});
+  ProcessOptions options;
+  options.timeout_seconds = seconds;
+  options.output_limit = size_t{64} << 10;
+  options.environment = {{"TMPDIR", folder->path()}, {"LC_ALL", "C"}};
+  const Result<Finished> finished = run_process(arguments, options);
+  if (!finished) return failed(false, finished.error());
+  if (finished->exit_code != 0 || finished->timed_out) return failed_to_compile(*finished, directory, seconds);
+
+  // The user's umask may let the group write; then nobody would load it.
+  if (chmod(path.c_str(), 0600) != 0)
+    return failed(true, Error::make(ErrorKind::failed, concat("the compiler made no object: ", std::strerror(errno))));
+  Result<std::string> bytes = read_file(path, kLargestObject);
+  if (!bytes) return failed(false, bytes.error());
+  std::string hash = sha256(*bytes);
+  CompileOutcome outcome;
+  outcome.object = FreshObject{std::move(*folder), path, std::move(*bytes), std::move(hash)};
+  return outcome;
+}
+
+}  // namespace millrace

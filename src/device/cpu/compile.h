@@ -1,0 +1,43 @@
+// One call of the compiler: named kernels in, one shared object out.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/temporary_directory.h"
+#include "device/cpu/compiler.h"
+#include "millrace/result.h"
+
+namespace millrace {
+
+struct NamedKernel {
+  std::string name;
+  std::string text;
+};
+
+// The .cpp file of these kernels, each in a namespace of its own behind the prelude.
+std::string translation_unit(const std::string& prelude, const std::vector<NamedKernel>& kernels);
+
+// An object as the compiler made it, in a folder that goes with this.
+struct FreshObject {
+  TemporaryDirectory folder;
+  std::string path;
+  std::string bytes;
+  std::string sha256;
+};
+
+struct CompileFailure {
+  bool by_text = false;  // else the machine failed: no space, no compiler
+  Error error;
+};
+
+struct CompileOutcome {
+  std::optional<FreshObject> object;
+  CompileFailure failure;  // when there is no object
+};
+
+// Works in a new folder in `directory`.
+CompileOutcome compile(const Compiler& compiler, const std::string& text, const std::string& directory, double seconds);
+
+}  // namespace millrace

@@ -1,0 +1,32 @@
+// Which shared object of the cache has a kernel: one small text file a kernel.
+//
+//   millrace kernel 1
+//   name k_0123456789abcdef0123456789abcdef
+//   object o_0123456789abcdef0123456789abcdef.so
+//   sha256 <64 digits: the object's content>
+//   check <64 digits: the lines above>
+//
+// Nothing in it is believed unless every byte is as it was written.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace millrace {
+
+struct IndexEntry {
+  std::string name;    // the kernel's function
+  std::string object;  // the file's name, in the same directory
+  std::string sha256;  // of the object's content
+};
+
+// The name of the object file whose content has this hash.
+std::string object_name(std::string_view sha256);
+
+std::string to_text(const IndexEntry& entry);
+
+// nullopt unless `text` is, to the byte, what to_text made for the kernel `name`.
+std::optional<IndexEntry> parse_index_entry(std::string_view text, std::string_view name);
+
+}  // namespace millrace

@@ -1,0 +1,35 @@
+// A shared object of kernels in this process.
+#pragma once
+
+#include <string>
+
+#include "base/descriptor.h"
+#include "millrace/result.h"
+
+namespace millrace {
+
+class Module {
+ public:
+  // Loads the file at `path` if it is an own file (base/directories.h) whose content has this hash. What is loaded is
+  // the very file that was hashed, whatever becomes of its name meanwhile.
+  static Result<Module> load(const std::string& path, const std::string& expected_sha256);
+
+  Module(Module&& other) noexcept;
+  Module& operator=(Module&& other) noexcept;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+  ~Module();
+
+  Result<void*> function(const std::string& name) const;
+
+ private:
+  Module(std::string path, Descriptor file, std::string loaded_as, void* handle);
+  void unload();
+
+  std::string path_;
+  Descriptor file_;        // open while it is loaded: its number is a part of loaded_as_, by which the loader knows it
+  std::string loaded_as_;  // /proc/self/fd/N
+  void* handle_ = nullptr;
+};
+
+}  // namespace millrace

@@ -1,0 +1,101 @@
+#include "device/cpu/module.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include "base/sha256.h"
+#include "device/cpu/kernels.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ModuleTest : public KernelTest {
+ protected:
+  // An object of its own for each kernel.
+  CompiledKernel compiled(const KernelSource& source, const std::string& file) {
+    const KernelCache cache = cache_with(quick_compiler());
+    const Result<std::string> hash = cache.compile_together({source}, path(file));
+    EXPECT_TRUE(hash) << to_string(hash.error());
+    return {cache.name_of(source), path(file), hash ? *hash : ""};
+  }
+  static int call_in(const Module& module, const CompiledKernel& kernel, int x) {
+    const Result<void*> function = module.function(kernel.name);
+    EXPECT_TRUE(function) << to_string(function.error());
+    return function ? reinterpret_cast<Kernel>(*function)(x) : -1;
+  }
+};
+
+TEST_F(ModuleTest, LoadsAndFinds) {
+  const CompiledKernel kernel = compiled(adding(5), "a.so");
+  Result<Module> module = Module::load(kernel.path, kernel.sha256);
+  ASSERT_TRUE(module) << to_string(module.error());
+  EXPECT_EQ(call_in(*module, kernel, 2), 7);
+  const Result<void*> absent = module->function("absent");
+  ASSERT_FALSE(absent);
+  EXPECT_TRUE(says(absent.error(), "no function 'absent' in '" + kernel.path)) << to_string(absent.error());
+  Module moved = std::move(*module);
+  fs::remove(kernel.path);
+  EXPECT_EQ(call_in(moved, kernel, 3), 8) << "its file's name is no longer needed";
+}
+
+TEST_F(ModuleTest, WhatIsNotTheFileMeantIsNotLoaded) {
+  const CompiledKernel kernel = compiled(adding(5), "a.so");
+  EXPECT_TRUE(says(Module::load(kernel.path, sha256("other")).error(), "its hash is another"));
+  EXPECT_TRUE(says(Module::load(path("absent.so"), kernel.sha256).error(), "No such file"));
+  fs::create_symlink(kernel.path, path("link.so"));
+  EXPECT_FALSE(Module::load(path("link.so"), kernel.sha256));
+  ASSERT_EQ(mkfifo(path("pipe.so").c_str(), 0600), 0);
+  EXPECT_FALSE(Module::load(path("pipe.so"), kernel.sha256));
+  EXPECT_FALSE(Module::load(folder_.string(), kernel.sha256));
+  ASSERT_EQ(chmod(kernel.path.c_str(), 0666), 0);
+  EXPECT_TRUE(says(Module::load(kernel.path, kernel.sha256).error(), "other users may write"));
+}
+
+TEST_F(ModuleTest, AnotherUsersFileIsNotLoaded) {
+  if (geteuid() != 0) GTEST_SKIP() << "not root: cannot make another user's file";
+  const CompiledKernel kernel = compiled(adding(5), "a.so");
+  ASSERT_EQ(chown(kernel.path.c_str(), 65534, 65534), 0);
+  EXPECT_TRUE(says(Module::load(kernel.path, kernel.sha256).error(), "belongs to user 65534"));
+}
+
+TEST_F(ModuleTest, AFileThatIsNoObjectIsAnError) {
+  ASSERT_TRUE(write_file(path("a.so"), "no object"));
+  const Result<Module> module = Module::load(path("a.so"), sha256("no object"));
+  ASSERT_FALSE(module);
+  EXPECT_TRUE(says(module.error(), "cannot load the kernels in '" + path("a.so"))) << to_string(module.error());
+}
+
+TEST_F(ModuleTest, OneThatTheLoaderKeepsIsNotTakenForTheNext) {
+  // A variable of an inline function is a symbol that must be unique, which makes glibc keep the object for ever.
+  const auto keeping = [](int number) {
+    return KernelSource{concat("inline int& kept() { static int value = ", number, "; return value; }\n",
+                               "extern \"C\" int MILLRACE_KERNEL(int x) { return x + kept(); }")};
+  };
+  for (int number = 0; number < 3; ++number) {
+    const CompiledKernel kernel = compiled(keeping(number), concat(number, ".so"));
+    const Result<Module> module = Module::load(kernel.path, kernel.sha256);
+    ASSERT_TRUE(module) << to_string(module.error());
+    EXPECT_EQ(call_in(*module, kernel, 10), 10 + number);
+  }
+}
+
+TEST_F(ModuleTest, TwoOfOneFileAndOneAssignedToAnother) {
+  const CompiledKernel first = compiled(adding(1), "1.so");
+  const CompiledKernel second = compiled(adding(2), "2.so");
+  Result<Module> a = Module::load(first.path, first.sha256);
+  Result<Module> b = Module::load(first.path, first.sha256);
+  Result<Module> c = Module::load(second.path, second.sha256);
+  ASSERT_TRUE(a && b && c);
+  *a = std::move(*c);
+  EXPECT_EQ(call_in(*a, second, 0), 2);
+  EXPECT_EQ(call_in(*b, first, 0), 1);
+}
+
+}  // namespace
+}  // namespace millrace

@@ -7,7 +7,9 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -26,6 +28,7 @@ struct PartIndex {
 // A contraction as sums of products over indices, with each operand and the result in one or more tensors: stacked ones
 // have the same shape and lie one behind the other, along the index that `stacks` them.
 struct ProductIndex {
+  DimId dim;  // invalid: it counts stacked tensors
   int64_t extent = 1;
   bool reduced = false;
   std::array<std::vector<int>, 3> axes;  // of a, b and c: those that run along it
@@ -119,5 +122,21 @@ struct Candidates {
   std::vector<std::vector<TensorId>> families;  // tensors that lie one behind the other, in every layout
   std::vector<Declined> declined;               // alternatives that are no parts
 };
+
+// Elements between neighbours along an index, in a, b or c (0, 1, 2), when its tensors lie in `layout`.
+int64_t step_along(const Graph& graph, const Product& product, size_t operand, size_t index, const Layout& layout);
+
+// What a part computes, without its names: parts with one text take the same time.
+std::string print_part(const Graph& graph, const Part& part);
+
+// A way and its layouts, without names: "0213 012; rows loops 0.1.2.3 vector 3 threads 2".
+std::string print_candidate(const std::vector<TensorDomain>& domains, const Part& part, const Candidate& candidate);
+
+// What print_candidate wrote, for a part of the same program; nothing where it does not fit.
+std::optional<Candidate> parse_candidate(const std::vector<TensorDomain>& domains, const Part& part,
+                                         std::string_view text);
+
+// The layouts of a candidate, one a tensor of the part.
+std::vector<Layout> layouts_of(const std::vector<TensorDomain>& domains, const Part& part, const Candidate& candidate);
 
 }  // namespace millrace

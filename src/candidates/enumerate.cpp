@@ -74,7 +74,6 @@ Result<Done> pin(const TrainingGraph& training, const std::string& name, const s
                      near.empty() ? concat("there are ", join(names, ", ")) : concat("did you mean ", near, "?"));
 }
 
-// Gradients that nothing makes are the caller's alone; what is in no part needs no choice of layout.
 }  // namespace
 
 void Collector::add(Candidate candidate) {
@@ -111,7 +110,20 @@ void Collector::shrink() {
       ++kept;
     }
   }
-  all.resize(std::min(kept, most_));
+  all.resize(kept);
+  if (kept <= most_) return;
+  const auto rest = all.begin() + static_cast<std::ptrdiff_t>(most_);
+  all.erase(std::remove_if(rest, all.end(), [&](const Candidate& c) { return !is_written(c); }), all.end());
+}
+
+bool Collector::is_written(const Candidate& candidate) const {
+  size_t k = 0;
+  for (const std::vector<TensorId>* tensors : {&into_.part.reads, &into_.part.writes}) {
+    for (const TensorId tensor : *tensors) {
+      if (candidate.layouts[k++] != std::max(0, domains_[tensor.at()].pinned)) return false;
+    }
+  }
+  return true;
 }
 
 void Collector::finish() { shrink(); }
@@ -123,7 +135,7 @@ Result<Candidates> enumerate(const TrainingGraph& training, const FusedGraph& fu
   }
   Candidates candidates = find_parts(training, fused);
   for (PartCandidates& part : candidates.parts) {
-    Collector collector(part, options.most);
+    Collector collector(domains, part, options.most);
     if (part.part.kind == PartKind::contraction) gemm_ways(training.graph, domains, options, part, collector);
     const bool by_library = !part.candidates.empty();
     const bool stacked = part.part.members.empty();
@@ -145,9 +157,9 @@ PartCandidates conversions(const Graph& graph, const TensorDomain& domain, Tenso
   PartCandidates found;
   found.part = conversion_part(graph, tensor);
   std::vector<TensorDomain> domains(graph.tensors.size());
-  Collector collector(found, 1000);
   domains[tensor.at()] = domain;
   domains[tensor.at()].pinned = -1;
+  Collector collector(domains, found, 100'000);
   kernel_ways(graph, domains, threads, false, found, collector);
   collector.finish();
   std::erase_if(found.candidates, [&](const Candidate& c) { return c.layouts[0] != from || c.layouts[1] != to; });

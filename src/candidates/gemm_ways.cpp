@@ -146,10 +146,6 @@ class GemmWays {
       }
       for (const bool over : {false, true}) {
         if (over && (!shared_loops || options_.threads == 1)) continue;
-        if (over && library == GemmLibrary::blis) {
-          collector_.decline("BLIS: products of several threads at once are not safe in this version");
-          continue;
-        }
         GemmWay way{library, m, n, k, over, options_.threads};
         found.push_back({all_layouts(layouts), way, estimate(way, calls, unit)});
       }

@@ -52,6 +52,7 @@ Product product_of(const Graph& graph, const Operator& contraction) {
     const int64_t extent = graph.extent(contraction.space[index]);
     if (extent == 1) continue;
     ProductIndex described;
+    described.dim = contraction.space[index];
     described.extent = extent;
     described.reduced = contraction.reduced[index];
     for (size_t operand = 0; operand < 3; ++operand) described.axes[operand] = axes_along(*accesses[operand], index);

@@ -17,7 +17,4 @@ Product product_of(const Graph& graph, const Operator& contraction);
 std::optional<Product> stacked_product(const Graph& graph, const std::vector<OperatorId>& contractions, bool summed,
                                        std::string& reason);
 
-// Elements between neighbours along an index, in a, b or c (0, 1, 2), when its tensors lie in `layout`.
-int64_t step_along(const Graph& graph, const Product& product, size_t operand, size_t index, const Layout& layout);
-
 }  // namespace millrace

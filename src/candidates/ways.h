@@ -1,16 +1,15 @@
 // The ways of one part: shared between the two that enumerate them.
 #pragma once
 
-#include <functional>
-
 #include "candidates/enumerate.h"
 
 namespace millrace {
 
-// Keeps the most promising candidates, each once, and counts all.
+// Keeps the most promising candidates, each once, and those where every tensor lies as the program writes it; counts all.
 class Collector {
  public:
-  Collector(PartCandidates& into, size_t most) : into_(into), most_(most) {}
+  Collector(const std::vector<TensorDomain>& domains, PartCandidates& into, size_t most)
+      : domains_(domains), into_(into), most_(most) {}
 
   void add(Candidate candidate);
   void decline(const std::string& reason, double count = 1);
@@ -18,7 +17,9 @@ class Collector {
 
  private:
   void shrink();
+  bool is_written(const Candidate& candidate) const;
 
+  const std::vector<TensorDomain>& domains_;
   PartCandidates& into_;
   size_t most_;
 };
@@ -31,8 +32,6 @@ void kernel_ways(const Graph& graph, const std::vector<TensorDomain>& domains, i
 void gemm_ways(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
                PartCandidates& into, Collector& collector);
 
-// Whether some dropout of the part draws this mask, so that it is at hand in the kernel.
-bool draws(const Graph& graph, const Part& part, TensorId mask);
 // The dropout whose mask a tensor is, or nothing.
 const Operator* dropout_of(const Graph& graph, TensorId mask);
 

@@ -5,7 +5,8 @@
 // at most u = 2^-kDigits, and exp, log, tanh, erf and pow are right to four ulp, at most 8u: libraries differ by as
 // much. A number of the program is exact.
 // - The bound is rigorous to first order: the rounding of the bound itself and underflow are left out.
-// - It holds for this order of summation. Two evaluations may lie apart by the sum of their bounds.
+// - It holds for any order of summation: of n additions, each partial sum is at most the sum of all magnitudes, so
+//   they err by at most n·u·Σ|x|. A chain of + is one sum, until anything else is done with it.
 // - A result that is not finite has error 0: it is compared for being the same infinity, or a NaN.
 // - Branches follow the computed value; only larger() accounts for the one not taken.
 #pragma once
@@ -29,14 +30,30 @@ struct Bounded {
   double value = 0;
   double error = 0;
 
-  Bounded(double exact = 0) : value(exact) {}
-  Bounded(double computed, double bound) : value(computed), error(bound) {}
+  Bounded(double exact = 0) : value(exact), magnitude(std::abs(exact)) {}
+  Bounded(double computed, double bound)
+      : value(computed), error(bound), terms_error(bound), magnitude(std::abs(computed)) {}
 
   friend double value_of(const Bounded& x) { return x.value; }
   friend bool is_zero(const Bounded& x) { return x.value == 0 && x.error == 0; }
 
-  friend Bounded operator-(const Bounded& a) { return {-a.value, a.error}; }
-  friend Bounded operator+(const Bounded& a, const Bounded& b) { return rounded(a.value + b.value, a.error + b.error); }
+  friend Bounded operator-(const Bounded& a) {
+    Bounded negative = a;
+    negative.value = -a.value;
+    return negative;
+  }
+  friend Bounded operator+(const Bounded& a, const Bounded& b) {
+    if (is_zero(a)) return b;
+    if (is_zero(b)) return a;
+    Bounded sum;
+    sum.value = a.value + b.value;
+    if (!std::isfinite(sum.value)) return {sum.value, 0};
+    sum.terms_error = a.terms_error + b.terms_error;
+    sum.magnitude = a.magnitude + b.magnitude;
+    sum.additions = a.additions + b.additions + 1;
+    sum.error = sum.terms_error + sum.additions * kRoundoff * sum.magnitude;
+    return sum;
+  }
   friend Bounded operator-(const Bounded& a, const Bounded& b) { return a + -b; }
 
   friend Bounded operator*(const Bounded& a, const Bounded& b) {
@@ -91,6 +108,11 @@ struct Bounded {
     const Bounded& other = second ? a : b;
     return {taken.value, std::max(taken.error, other.value - taken.value + other.error)};
   }
+
+  // Of a sum: the error and the magnitude of its terms, and how many additions it took.
+  double terms_error = 0;
+  double magnitude = 0;
+  double additions = 0;
 
  private:
   static Bounded rounded(double y, double propagated, double roundoffs = 1) {

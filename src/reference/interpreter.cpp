@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "base/checked.h"
+#include "base/stored_type.h"
 #include "base/text.h"
 #include "reference/activations.h"
 #include "reference/bounded.h"
@@ -237,8 +238,31 @@ Result<Done> interpret(const Graph& graph, Values<Scalar>& values, const RandomS
   return Done{};
 }
 
+double rounded_to(DType dtype, double value) {
+  switch (dtype) {
+    case DType::float16: return decode(encode(value, StoredType::f16), StoredType::f16);
+    case DType::bfloat16: return decode(encode(value, StoredType::bf16), StoredType::bf16);
+    case DType::float32: return static_cast<float>(value);
+    default: return value;
+  }
+}
+
+Result<Done> interpret_rounded(const Graph& graph, Values<double>& values, const RandomState& random) {
+  Result<Done> prepared = prepare(graph, values);
+  if (!prepared) return prepared;
+  const Interpreter<double> interpreter(graph, values, random);
+  for (const Operator& op : graph.operators) {
+    interpreter.run(op);
+    for (const Access& output : op.outputs) {
+      for (double& value : values[output.tensor.at()]) value = rounded_to(graph.tensor(output.tensor).dtype, value);
+    }
+  }
+  return Done{};
+}
+
 template Result<Done> interpret(const Graph&, Values<double>&, const RandomState&);
 template Result<Done> interpret(const Graph&, Values<Bounded<53>>&, const RandomState&);
+template Result<Done> interpret(const Graph&, Values<Bounded<24>>&, const RandomState&);
 template Result<Done> interpret(const Graph&, Values<Dual<Bounded<53>>>&, const RandomState&);
 
 }  // namespace millrace

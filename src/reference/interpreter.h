@@ -25,9 +25,16 @@ using Values = std::vector<std::vector<Scalar>>;
 Result<Done> check_memory(const Graph& graph);
 
 // Fills the constants and all that operators write, forward and backward. Arguments, scalars and result gradients must
-// be there. The graph must be valid. Scalar is double, Bounded<53> (bounds rounding errors) or Dual<Bounded<53>>
-// (derivatives along one direction, bounded too).
+// be there. The graph must be valid. Scalar is double, Bounded<53> or Bounded<24> (bounds rounding errors in float64 or
+// float32), or Dual<Bounded<53>> (derivatives along one direction, bounded too).
 template <class Scalar>
 Result<Done> interpret(const Graph& graph, Values<Scalar>& values, const RandomState& random);
+
+// The same, with every tensor that an operator writes rounded to its storage type: what the program computes when no
+// operators are fused.
+Result<Done> interpret_rounded(const Graph& graph, Values<double>& values, const RandomState& random);
+
+// The nearest number of a storage type.
+double rounded_to(DType dtype, double value);
 
 }  // namespace millrace

@@ -37,6 +37,7 @@ ARTEFACTS = {
     "select": "select/selection.h",
     "plan": "plan/plan.h",
     "analysis": "analysis/analysis.h",
+    "device": "device/launch.h",
 }
 EVERY_STAGE = set(ARTEFACTS)
 
@@ -44,8 +45,8 @@ EVERY_STAGE = set(ARTEFACTS)
 ARTEFACTS_OF = {
     "analysis": {"autodiff"},
     "fusion": {"autodiff"},
-    "candidates": {"fusion"},
-    "codegen": {"fusion", "candidates"},
+    "candidates": {"autodiff", "fusion"},
+    "codegen": {"fusion", "candidates", "device"},
     "measure": {"candidates"},
     "select": EVERY_STAGE,
     "plan": EVERY_STAGE,

@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-namespace millrace {
+#include "device/gemm_call.h"
 
-enum class BlasLibrary { openblas, blis };
+namespace millrace {
 
 std::string_view name_of(BlasLibrary library);
 

@@ -1,0 +1,183 @@
+#include <algorithm>
+#include <charconv>
+#include <map>
+
+#include "base/text.h"
+#include "candidates/candidates.h"
+
+namespace millrace {
+namespace {
+
+std::string digits(const Layout& layout) {
+  if (layout.storage == MaskStorage::bits) return "bits";
+  if (layout.storage == MaskStorage::drawn) return "drawn";
+  return layout.order.empty() ? "-" : join(layout.order, layout.order.size() > 9 ? "." : "");
+}
+
+std::vector<TensorId> tensors_of(const Part& part) {
+  std::vector<TensorId> tensors = part.reads;
+  tensors.insert(tensors.end(), part.writes.begin(), part.writes.end());
+  return tensors;
+}
+
+std::string chain(const std::vector<int>& indices) { return indices.empty() ? "-" : join(indices, "."); }
+
+std::string print_way(const KernelWay& way) {
+  return concat(way.rows ? "rows" : "flat", " loops ", chain(way.loops), " vector ", way.vector, " threads ", way.threads,
+                " block ", way.block);
+}
+
+std::string print_way(const GemmWay& way) {
+  return concat(way.library == GemmLibrary::openblas ? "openblas" : "blis", " m ", chain(way.m), " n ", chain(way.n), " k ",
+                chain(way.k), " threads ", way.threads, way.threads_over_loops ? " over" : " inside");
+}
+
+std::optional<int> parse_int(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// Indices below `count`, each at most once.
+std::optional<std::vector<int>> parse_chain(std::string_view text, size_t count) {
+  std::vector<int> indices;
+  if (text == "-") return indices;
+  for (const std::string& part : split(text, '.')) {
+    const std::optional<int> index = parse_int(part);
+    if (!index || *index < 0 || static_cast<size_t>(*index) >= count) return std::nullopt;
+    if (std::find(indices.begin(), indices.end(), *index) != indices.end()) return std::nullopt;
+    indices.push_back(*index);
+  }
+  return indices;
+}
+
+// "rows loops 0.1 vector 1 threads 2 block -1" as words behind words.
+std::optional<std::map<std::string, std::string>> fields(const std::vector<std::string>& words, size_t from) {
+  std::map<std::string, std::string> found;
+  for (size_t k = from; k + 1 < words.size(); k += 2) found[words[k]] = words[k + 1];
+  return found;
+}
+
+constexpr int kMostThreads = 4096;
+
+std::optional<KernelWay> parse_kernel(const Part& part, const std::vector<std::string>& words) {
+  const auto named = fields(words, 1);
+  if (words.size() != 9 || !named->contains("loops") || !named->contains("vector") || !named->contains("threads") ||
+      !named->contains("block"))
+    return std::nullopt;
+  const auto loops = parse_chain(named->at("loops"), part.space.size());
+  const auto vector = parse_int(named->at("vector"));
+  const auto threads = parse_int(named->at("threads"));
+  const auto block = parse_int(named->at("block"));
+  if (!loops || !vector || !threads || !block || loops->size() != part.space.size()) return std::nullopt;
+  const int count = static_cast<int>(part.space.size());
+  if (*threads < 1 || *threads > kMostThreads || *vector < (count == 0 ? -1 : 0) || *vector >= std::max(count, 1) ||
+      *block < -1 || *block >= count || (*block >= 0 && *block == *vector))
+    return std::nullopt;
+  if (count == 0 && *vector != kNoIndex) return std::nullopt;
+  KernelWay way;
+  way.rows = words[0] == "rows";
+  if (way.rows && *block != kNoIndex) return std::nullopt;
+  way.loops = *loops;
+  way.vector = *vector;
+  way.threads = *threads;
+  way.block = *block;
+  if (way.rows) {
+    // The outer indices stand before the inner ones.
+    const auto inner = [&](int index) { return !part.space[static_cast<size_t>(index)].outer; };
+    if (!std::is_partitioned(way.loops.begin(), way.loops.end(), [&](int index) { return !inner(index); }))
+      return std::nullopt;
+  }
+  return way;
+}
+
+std::optional<GemmWay> parse_gemm(const Part& part, const std::vector<std::string>& words) {
+  const auto named = fields(words, 1);
+  if (words.size() != 10 || !named->contains("m") || !named->contains("n") || !named->contains("k") ||
+      !named->contains("threads") || (words[9] != "over" && words[9] != "inside"))
+    return std::nullopt;
+  const size_t count = part.product.indices.size();
+  const auto m = parse_chain(named->at("m"), count);
+  const auto n = parse_chain(named->at("n"), count);
+  const auto k = parse_chain(named->at("k"), count);
+  const auto threads = parse_int(named->at("threads"));
+  if (!m || !n || !k || !threads || *threads < 1 || *threads > kMostThreads) return std::nullopt;
+  const GemmLibrary library = words[0] == "openblas" ? GemmLibrary::openblas : GemmLibrary::blis;
+  return GemmWay{library, *m, *n, *k, words[9] == "over", *threads};
+}
+
+}  // namespace
+
+std::string print_part(const Graph& graph, const Part& part) {
+  std::map<TensorId, size_t> numbers;
+  const auto number = [&](TensorId tensor) { return numbers.try_emplace(tensor, numbers.size()).first->second; };
+  std::string text;
+  const auto describe = [&](TensorId tensor) {
+    std::vector<int64_t> shape;
+    for (const DimId dim : graph.tensor(tensor).dims) shape.push_back(graph.extent(dim));
+    return concat(number(tensor), ":", name_of(graph.tensor(tensor).dtype), "[", join(shape, ","), "]");
+  };
+  for (const TensorId tensor : part.reads) text += concat("read ", describe(tensor), "; ");
+  for (const TensorId tensor : part.writes) text += concat("write ", describe(tensor), "; ");
+  for (size_t k = 0; k < part.operators.size(); ++k) {
+    const Operator& op = graph.operators[part.operators[k].at()];
+    text += concat(info_of(op.kind).name, op.value != 0 ? concat("(", op.value, ")") : "");
+    for (const std::vector<Access>* accesses : {&op.inputs, &op.outputs}) {
+      for (const Access& access : *accesses) text += concat(" ", number(access.tensor), "[", join(access.axes, ","), "]");
+    }
+    std::vector<std::string> space;
+    for (size_t index = 0; index < op.space.size(); ++index)
+      space.push_back(concat(graph.extent(op.space[index]), op.reduced[index] ? "r" : ""));
+    text += concat(" over ", join(space, ","), "; ");
+  }
+  for (size_t k = 0; k < part.members.size(); ++k) text += concat("nest ", join(part.index_of[k], ","), "; ");
+  for (const PartIndex& index : part.space) text += index.outer ? "o" : "i";
+  for (const bool packed : part.product.packed) text += packed ? "p" : "";
+  return text;
+}
+
+std::string print_candidate(const std::vector<TensorDomain>& domains, const Part& part, const Candidate& candidate) {
+  std::vector<std::string> layouts;
+  for (const Layout& layout : layouts_of(domains, part, candidate)) layouts.push_back(digits(layout));
+  const std::string way = std::visit([](const auto& w) { return print_way(w); }, candidate.way);
+  return concat(join(layouts, " "), "; ", way);
+}
+
+std::optional<Candidate> parse_candidate(const std::vector<TensorDomain>& domains, const Part& part,
+                                         std::string_view text) {
+  const size_t cut = text.find("; ");
+  if (cut == std::string_view::npos) return std::nullopt;
+  const std::vector<TensorId> tensors = tensors_of(part);
+  const std::vector<std::string> layouts = cut == 0 ? std::vector<std::string>() : split(text.substr(0, cut), ' ');
+  if (layouts.size() != tensors.size()) return std::nullopt;
+  Candidate candidate;
+  for (size_t k = 0; k < tensors.size(); ++k) {
+    const std::vector<Layout>& domain = domains[tensors[k].at()].layouts;
+    const auto found = std::find_if(domain.begin(), domain.end(), [&](const Layout& l) { return digits(l) == layouts[k]; });
+    if (found == domain.end()) return std::nullopt;
+    candidate.layouts.push_back(static_cast<int>(found - domain.begin()));
+  }
+  const std::vector<std::string> words = split(text.substr(cut + 2), ' ');
+  if (words.front() == "rows" || words.front() == "flat") {
+    const std::optional<KernelWay> way = parse_kernel(part, words);
+    if (!way || (part.members.empty() && part.kind == PartKind::contraction)) return std::nullopt;
+    candidate.way = *way;
+    return candidate;
+  }
+  if ((words.front() != "openblas" && words.front() != "blis") || part.kind != PartKind::contraction) return std::nullopt;
+  const std::optional<GemmWay> way = parse_gemm(part, words);
+  if (!way) return std::nullopt;
+  candidate.way = *way;
+  return candidate;
+}
+
+std::vector<Layout> layouts_of(const std::vector<TensorDomain>& domains, const Part& part, const Candidate& candidate) {
+  std::vector<Layout> layouts;
+  const std::vector<TensorId> tensors = tensors_of(part);
+  for (size_t k = 0; k < tensors.size(); ++k)
+    layouts.push_back(domains[tensors[k].at()].layouts[static_cast<size_t>(candidate.layouts[k])]);
+  return layouts;
+}
+
+}  // namespace millrace

@@ -1,0 +1,117 @@
+#include "codegen/lower.h"
+
+#include <algorithm>
+
+#include "codegen/cpu/generate.h"
+
+namespace millrace {
+namespace {
+
+StoredType stored_type(DType dtype) {
+  switch (dtype) {
+    case DType::float64: return StoredType::f64;
+    case DType::float16: return StoredType::f16;
+    case DType::bfloat16: return StoredType::bf16;
+    default: return StoredType::f32;
+  }
+}
+
+LaunchNumber number_of(const Graph& graph, TensorId scalar, double value) {
+  if (!scalar.valid()) return {-1, value};
+  if (graph.tensor(scalar).role == TensorRole::constant) return {-1, graph.tensor(scalar).value};
+  const auto at = std::find(graph.arguments.begin(), graph.arguments.end(), scalar);
+  return {static_cast<int>(at - graph.arguments.begin()), 0};
+}
+
+class GemmLowering {
+ public:
+  GemmLowering(const Graph& graph, const Part& part, const std::vector<Layout>& layouts, const GemmWay& way)
+      : graph_(graph), part_(part), product_(part.product), layouts_(layouts), way_(way) {}
+
+  Launch run() {
+    Launch launch;
+    for (size_t operand = 0; operand < 3; ++operand) {
+      for (const TensorId tensor : product_.tensors[operand])
+        launch.operands[operand].push_back(position(tensor, operand == 2));
+      launch.packed[operand] = product_.packed[operand];
+      const TensorId first = product_.tensors[operand].front();
+      launch.operand_bytes[operand] = elements_of(graph_, first) * bytes_of(graph_.tensor(first).dtype);
+    }
+    GemmCall& call = launch.gemm;
+    call.library = way_.library == GemmLibrary::openblas ? BlasLibrary::openblas : BlasLibrary::blis;
+    call.type = stored_type(graph_.tensor(product_.tensors[2].front()).dtype);
+    call.m = extent(way_.m);
+    call.n = extent(way_.n);
+    call.k = extent(way_.k);
+    call.a_m = step(0, way_.m);
+    call.a_k = step(0, way_.k);
+    call.b_k = step(1, way_.k);
+    call.b_n = step(1, way_.n);
+    call.c_m = step(2, way_.m);
+    call.c_n = step(2, way_.n);
+    for (size_t index = 0; index < product_.indices.size(); ++index) {
+      if (in(way_.m, index) || in(way_.n, index) || in(way_.k, index)) continue;
+      call.loops.push_back({product_.indices[index].extent, step_of(0, index), step_of(1, index), step_of(2, index)});
+    }
+    call.threads_over_loops = way_.threads_over_loops;
+    call.threads = way_.threads;
+    call.a_elements = elements(0);
+    call.b_elements = elements(1);
+    call.c_elements = elements(2);
+    for (const TensorId scale : product_.scales) launch.numbers.push_back(number_of(graph_, scale, 1));
+    return launch;
+  }
+
+ private:
+  static bool in(const std::vector<int>& chain, size_t index) {
+    return std::find(chain.begin(), chain.end(), static_cast<int>(index)) != chain.end();
+  }
+
+  int position(TensorId tensor, bool written) const {
+    const std::vector<TensorId>& list = written ? part_.writes : part_.reads;
+    const auto at = std::find(list.begin(), list.end(), tensor) - list.begin();
+    return static_cast<int>(at + (written ? static_cast<std::ptrdiff_t>(part_.reads.size()) : 0));
+  }
+
+  int64_t elements(size_t operand) const {
+    return elements_of(graph_, product_.tensors[operand].front()) * static_cast<int64_t>(product_.tensors[operand].size());
+  }
+
+  int64_t extent(const std::vector<int>& chain) const {
+    int64_t points = 1;
+    for (const int index : chain) points *= product_.indices[static_cast<size_t>(index)].extent;
+    return points;
+  }
+
+  int64_t step_of(size_t operand, size_t index) const {
+    const int at = position(product_.tensors[operand].front(), operand == 2);
+    return step_along(graph_, product_, operand, index, layouts_[static_cast<size_t>(at)]);
+  }
+
+  // A missing index has one position, and any stride does.
+  int64_t step(size_t operand, const std::vector<int>& chain) const {
+    return chain.empty() ? 1 : step_of(operand, static_cast<size_t>(chain.back()));
+  }
+
+  const Graph& graph_;
+  const Part& part_;
+  const Product& product_;
+  const std::vector<Layout>& layouts_;
+  const GemmWay& way_;
+};
+
+}  // namespace
+
+Launch lower(const Graph& graph, const Part& part, const std::vector<Layout>& layouts,
+             const std::variant<KernelWay, GemmWay>& way) {
+  if (const auto* gemm = std::get_if<GemmWay>(&way)) return GemmLowering(graph, part, layouts, *gemm).run();
+  KernelText text = generate_cpu_kernel(graph, part, layouts, std::get<KernelWay>(way));
+  Launch launch;
+  launch.kernel = std::move(text.text);
+  launch.scratch_bytes = text.scratch_bytes;
+  launch.streams = std::move(text.streams);
+  for (const KernelValue& value : text.values) launch.numbers.push_back(number_of(graph, value.scalar, value.value));
+  return launch;
+}
+
+}  // namespace millrace

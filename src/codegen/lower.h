@@ -1,0 +1,13 @@
+// (part, layouts, way) → what a device is asked to run.
+#pragma once
+
+#include "candidates/candidates.h"
+#include "device/launch.h"
+
+namespace millrace {
+
+// `layouts`: one a tensor of the part, its reads and then its writes.
+Launch lower(const Graph& graph, const Part& part, const std::vector<Layout>& layouts,
+             const std::variant<KernelWay, GemmWay>& way);
+
+}  // namespace millrace

@@ -1,0 +1,78 @@
+#include "device/cpu/cpu_launch.h"
+
+#include <array>
+#include <cstring>
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kAlignment = 64;
+constexpr size_t kMostNumbers = 64;
+
+int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// As the prelude of generated kernels declares it.
+struct KernelArguments {
+  void* const* tensors;
+  const double* values;
+  const uint32_t* streams;
+  uint64_t seed;
+  uint32_t step;
+  char* scratch;
+};
+
+double value_of(const LaunchNumber& number, const LaunchState& state) {
+  return number.argument < 0 ? number.value : state.arguments[number.argument];
+}
+
+}  // namespace
+
+Result<CpuLaunch> CpuLaunch::prepare(const Launch& launch, void* function) {
+  CpuLaunch prepared;
+  prepared.launch_ = launch;
+  prepared.function_ = function;
+  prepared.scratch_bytes_ = launch.scratch_bytes;
+  if (launch.numbers.size() > kMostNumbers)
+    return Error::make(ErrorKind::failed, "a kernel takes more than 64 numbers", "split the expression");
+  if (!launch.kernel.empty()) return prepared;
+  Result<Gemm> gemm = Gemm::prepare(launch.gemm);
+  if (!gemm) return gemm.error();
+  prepared.gemm_ = std::move(*gemm);
+  int64_t bytes = 0;
+  for (size_t operand = 0; operand < 3; ++operand) {
+    prepared.packed_at_[operand] = bytes;
+    if (launch.packed[operand])
+      bytes += aligned(launch.operand_bytes[operand] * static_cast<int64_t>(launch.operands[operand].size()));
+  }
+  prepared.gemm_scratch_at_ = bytes;
+  prepared.scratch_bytes_ = bytes + ::millrace::scratch_bytes(launch.gemm);
+  return prepared;
+}
+
+void CpuLaunch::run(void* const* tensors, const LaunchState& state, char* scratch) const {
+  if (!gemm_) {
+    std::array<double, kMostNumbers> values{};
+    for (size_t k = 0; k < launch_.numbers.size(); ++k) values[k] = value_of(launch_.numbers[k], state);
+    const KernelArguments arguments{tensors, values.data(), launch_.streams.data(), state.seed, state.step, scratch};
+    reinterpret_cast<void (*)(const KernelArguments*)>(function_)(&arguments);
+    return;
+  }
+  std::array<char*, 3> at{};
+  for (size_t operand = 0; operand < 3; ++operand) {
+    const std::vector<int>& stack = launch_.operands[operand];
+    at[operand] = static_cast<char*>(tensors[stack.front()]);
+    if (!launch_.packed[operand]) continue;
+    at[operand] = scratch + packed_at_[operand];
+    const auto bytes = static_cast<size_t>(launch_.operand_bytes[operand]);
+    for (size_t k = 0; operand != 2 && k < stack.size(); ++k) std::memcpy(at[operand] + k * bytes, tensors[stack[k]], bytes);
+  }
+  double alpha = 1;
+  for (const LaunchNumber& number : launch_.numbers) alpha *= value_of(number, state);
+  gemm_->run(alpha, at[0], at[1], at[2], scratch + gemm_scratch_at_);
+  if (!launch_.packed[2]) return;
+  const auto bytes = static_cast<size_t>(launch_.operand_bytes[2]);
+  const std::vector<int>& stack = launch_.operands[2];
+  for (size_t k = 0; k < stack.size(); ++k) std::memcpy(tensors[stack[k]], at[2] + k * bytes, bytes);
+}
+
+}  // namespace millrace

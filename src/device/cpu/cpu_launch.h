@@ -1,0 +1,33 @@
+// A launch, ready to run on the CPU: it looks nothing up and allocates nothing.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "device/cpu/blas.h"
+#include "device/launch.h"
+
+namespace millrace {
+
+class CpuLaunch {
+ public:
+  // `function`: the compiled kernel, where the launch has one.
+  static Result<CpuLaunch> prepare(const Launch& launch, void* function);
+
+  // `tensors`: by position. `scratch`: scratch_bytes(), aligned to 64.
+  void run(void* const* tensors, const LaunchState& state, char* scratch) const;
+
+  int64_t scratch_bytes() const { return scratch_bytes_; }
+
+ private:
+  CpuLaunch() = default;
+
+  Launch launch_;
+  void* function_ = nullptr;
+  std::optional<Gemm> gemm_;
+  std::array<int64_t, 3> packed_at_{};  // in scratch
+  int64_t gemm_scratch_at_ = 0;
+  int64_t scratch_bytes_ = 0;
+};
+
+}  // namespace millrace

@@ -1,0 +1,39 @@
+// What a device is asked to run: the one vocabulary between those who generate and those who execute. A launch names its
+// tensors by position, and the numbers of the program that only the caller knows by theirs.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "device/gemm_call.h"
+
+namespace millrace {
+
+// A number that a launch is given: a known one, or an argument of the program.
+struct LaunchNumber {
+  int argument = -1;  // its position among the program's arguments; -1: `value`
+  double value = 0;
+};
+
+struct Launch {
+  std::string kernel;                 // source text of a generated kernel; empty: a matrix product
+  std::vector<LaunchNumber> numbers;  // a kernel's values; factors of a product
+  std::vector<uint32_t> streams;      // of a kernel's dropouts
+  int64_t scratch_bytes = 0;          // that it needs, aligned to 64
+  // A product: its call, and which tensors a, b and c are in; several are stacked, in memory one behind the other.
+  GemmCall gemm;
+  std::array<std::vector<int>, 3> operands;
+  std::array<bool, 3> packed{};             // stacked, but apart in memory: copied together before, or apart behind
+  std::array<int64_t, 3> operand_bytes{};   // of one tensor
+};
+
+// What changes from one run to the next.
+struct LaunchState {
+  const double* arguments = nullptr;  // the program's scalars, by position among its arguments
+  uint64_t seed = 0;
+  uint32_t step = 0;
+};
+
+}  // namespace millrace

@@ -1,0 +1,105 @@
+#include "measure/tensor_memory.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "base/stored_type.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kAlignment = 4096;
+
+StoredType stored_type(DType dtype) {
+  switch (dtype) {
+    case DType::float64: return StoredType::f64;
+    case DType::float32: return StoredType::f32;
+    case DType::float16: return StoredType::f16;
+    case DType::bfloat16: return StoredType::bf16;
+    case DType::boolean: return StoredType::u8;
+  }
+  return StoredType::f32;
+}
+
+// Calls body(element, place) for each element in row-major order: where in memory it lies.
+template <class Body>
+void for_each_element(const Graph& graph, TensorId tensor, const Layout& layout, const Body& body) {
+  const std::vector<int64_t> strides = strides_of(graph, tensor, layout);
+  std::vector<int64_t> shape;
+  for (const DimId dim : graph.tensor(tensor).dims) shape.push_back(graph.extent(dim));
+  std::vector<int64_t> point(shape.size(), 0);
+  const int64_t elements = elements_of(graph, tensor);
+  int64_t place = 0;
+  for (int64_t element = 0; element < elements; ++element) {
+    body(static_cast<size_t>(element), static_cast<size_t>(place));
+    for (size_t axis = shape.size(); axis-- > 0;) {
+      place += strides[axis];
+      if (++point[axis] < shape[axis]) break;
+      place -= strides[axis] * shape[axis];
+      point[axis] = 0;
+    }
+  }
+}
+
+struct BitPlace {
+  size_t byte;
+  int bit;
+};
+
+BitPlace bit_of(const Graph& graph, TensorId tensor, size_t element) {
+  const std::vector<DimId>& dims = graph.tensor(tensor).dims;
+  const auto run = static_cast<size_t>(dims.empty() ? 1 : graph.extent(dims.back()));
+  const size_t in_run = element % run;
+  return {element / run * ((run + 7) / 8) + in_run / 8, static_cast<int>(in_run % 8)};
+}
+
+}  // namespace
+
+Memory::Memory(int64_t bytes) : size_(bytes) {
+  const size_t rounded = (static_cast<size_t>(bytes) / kAlignment + 1) * kAlignment;
+  bytes_.reset(static_cast<char*>(std::aligned_alloc(kAlignment, rounded)));
+  if (!bytes_) throw std::bad_alloc();
+}
+
+void Memory::Free::operator()(char* bytes) const { std::free(bytes); }
+
+void put_values(const Graph& graph, TensorId tensor, const Layout& layout, const std::vector<double>& values, char* to) {
+  if (layout.storage == MaskStorage::drawn) return;
+  if (layout.storage == MaskStorage::bits) {
+    std::memset(to, 0, static_cast<size_t>(stored_bytes(graph, tensor, layout)));
+    for (size_t element = 0; element < values.size(); ++element) {
+      const BitPlace place = bit_of(graph, tensor, element);
+      if (values[element] != 0) to[place.byte] = static_cast<char>(to[place.byte] | (1 << place.bit));
+    }
+    return;
+  }
+  const StoredType type = stored_type(graph.tensor(tensor).dtype);
+  const auto bytes = static_cast<size_t>(bytes_of(type));
+  for_each_element(graph, tensor, layout, [&](size_t element, size_t place) {
+    const uint64_t bits = encode(values[element], type);
+    std::memcpy(to + place * bytes, &bits, bytes);
+  });
+}
+
+std::vector<double> take_values(const Graph& graph, TensorId tensor, const Layout& layout, const char* from) {
+  std::vector<double> values(static_cast<size_t>(elements_of(graph, tensor)));
+  if (layout.storage == MaskStorage::drawn) return {};
+  if (layout.storage == MaskStorage::bits) {
+    for (size_t element = 0; element < values.size(); ++element) {
+      const BitPlace place = bit_of(graph, tensor, element);
+      values[element] = (static_cast<unsigned char>(from[place.byte]) >> place.bit) & 1;
+    }
+    return values;
+  }
+  const StoredType type = stored_type(graph.tensor(tensor).dtype);
+  const auto bytes = static_cast<size_t>(bytes_of(type));
+  for_each_element(graph, tensor, layout, [&](size_t element, size_t place) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, from + place * bytes, bytes);
+    values[element] = decode(bits, type);
+  });
+  return values;
+}
+
+}  // namespace millrace

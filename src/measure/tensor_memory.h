@@ -1,0 +1,33 @@
+// Tensors in memory as a layout says, from logical values and back: what candidates are checked on.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "ir/layout.h"
+
+namespace millrace {
+
+// Bytes aligned for any vector, not initialised.
+class Memory {
+ public:
+  explicit Memory(int64_t bytes);
+  char* data() const { return bytes_.get(); }
+  int64_t size() const { return size_; }
+
+ private:
+  struct Free {
+    void operator()(char* bytes) const;
+  };
+  int64_t size_ = 0;
+  std::unique_ptr<char[], Free> bytes_;
+};
+
+// Writes a tensor's values, row-major, rounded to its storage type.
+void put_values(const Graph& graph, TensorId tensor, const Layout& layout, const std::vector<double>& values, char* to);
+
+// A tensor's values, row-major. Bits are read as zeros and ones.
+std::vector<double> take_values(const Graph& graph, TensorId tensor, const Layout& layout, const char* from);
+
+}  // namespace millrace

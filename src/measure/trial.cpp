@@ -1,0 +1,310 @@
+#include "measure/trial.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <new>
+
+#include "base/text.h"
+#include "codegen/lower.h"
+#include "device/cpu/cpu_launch.h"
+#include "measure/statistics.h"
+#include "measure/tensor_memory.h"
+
+namespace millrace {
+namespace {
+
+constexpr uint64_t kSeed = 20210101;
+constexpr double kLargeProduct = 3e7;     // products of a contraction
+constexpr int kMostSets = 16;             // of buffers, to get past a cache
+constexpr size_t kMostSamples = 40;
+constexpr double kTight = 0.02;
+constexpr double kFarSlower = 1.5;        // than the best known: two samples will do
+constexpr size_t kProbes = 64;            // elements of a large product that are computed one by one
+
+MeasurementRow outcome(Outcome outcome, std::string detail) {
+  MeasurementRow row;
+  row.outcome = outcome;
+  row.detail = std::move(detail);
+  return row;
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+bool is_large(const Part& part) {
+  if (part.kind != PartKind::contraction) return false;
+  double products = 1;
+  for (const ProductIndex& index : part.product.indices) products *= static_cast<double>(index.extent);
+  return products > kLargeProduct;
+}
+
+// A part's tensors in memory, stacked ones one behind the other, and scratch.
+struct Trials::Buffers {
+  Buffers(const Graph& graph, const Part& part, const std::vector<Layout>& layouts, int64_t scratch_bytes)
+      : scratch(scratch_bytes) {
+    std::vector<TensorId> tensors = part.reads;
+    tensors.insert(tensors.end(), part.writes.begin(), part.writes.end());
+    std::vector<int64_t> sizes;
+    for (size_t k = 0; k < tensors.size(); ++k) sizes.push_back(stored_bytes(graph, tensors[k], layouts[k]));
+    pointers.assign(tensors.size(), nullptr);
+    for (size_t operand = 0; operand < 3; ++operand) {
+      const std::vector<TensorId>& stack = part.product.tensors[operand];
+      if (stack.size() < 2 || part.product.packed[operand]) continue;
+      std::vector<size_t> places;
+      int64_t total = 0;
+      for (const TensorId tensor : stack) {
+        const size_t begin = operand == 2 ? part.reads.size() : 0;
+        const auto found = std::find(tensors.begin() + static_cast<std::ptrdiff_t>(begin), tensors.end(), tensor);
+        places.push_back(static_cast<size_t>(found - tensors.begin()));
+        total += sizes[places.back()];
+      }
+      char* at = memory.emplace_back(total).data();
+      for (const size_t place : places) {
+        pointers[place] = at;
+        at += sizes[place];
+      }
+    }
+    for (size_t k = 0; k < tensors.size(); ++k) {
+      bytes += sizes[k];
+      if (pointers[k] == nullptr) pointers[k] = memory.emplace_back(sizes[k]).data();
+    }
+    this->sizes = std::move(sizes);
+  }
+
+  std::vector<Memory> memory;
+  std::vector<void*> pointers;
+  std::vector<int64_t> sizes;
+  Memory scratch;
+  int64_t bytes = 0;
+};
+
+Result<Done> Trials::find_truth(const Part& part) {
+  const std::string text = print_part(graph_, part);
+  if (text == part_) return Done{};
+  part_.clear();
+  has_peer_ = false;
+  by_peer_ = is_large(part);
+  if (by_peer_) {
+    truth_ = draw_inputs(graph_, part, kSeed, false);
+  } else {
+    Result<Truth> truth = truth_of(graph_, part, kSeed);
+    if (!truth) return truth.error();
+    truth_ = std::move(*truth);
+  }
+  part_ = text;
+  return Done{};
+}
+
+// Runs on poisoned outputs and compares; empty when all is as it must be.
+std::string Trials::check(const Part& part, const std::vector<Layout>& layouts, const CpuLaunch& launch,
+                          Buffers& buffers) {
+  for (size_t k = 0; k < part.reads.size(); ++k)
+    put_values(graph_, part.reads[k], layouts[k], truth_.inputs[k], static_cast<char*>(buffers.pointers[k]));
+  for (size_t k = part.reads.size(); k < buffers.pointers.size(); ++k)
+    std::memset(buffers.pointers[k], 0xff, static_cast<size_t>(buffers.sizes[k]));
+  std::memset(buffers.scratch.data(), 0xff, static_cast<size_t>(buffers.scratch.size()));
+  launch.run(buffers.pointers.data(), {truth_.arguments.data(), truth_.random.seed, truth_.random.step},
+             buffers.scratch.data());
+  if (by_peer_ && !has_peer_) {
+    if (Result<Done> taken = take_as_peer(part, layouts, launch, buffers); !taken)
+      return taken.error().diagnostics.front().message;
+  }
+  for (size_t k = 0; k < part.writes.size(); ++k) {
+    const size_t place = part.reads.size() + k;
+    const std::vector<double> found =
+        take_values(graph_, part.writes[k], layouts[place], static_cast<const char*>(buffers.pointers[place]));
+    const std::string wrong = difference(graph_, part.writes[k], layouts[place], truth_.outputs[k], found);
+    if (!wrong.empty()) return wrong;
+  }
+  return "";
+}
+
+// A large contraction at small extents, against the reference.
+std::string Trials::check_small(const Part& part, const Candidate& candidate) {
+  const Part small = shrunken(part, small_);
+  const std::vector<Layout> layouts = layouts_of(domains_, part, candidate);
+  Trials trials(small_, domains_);
+  if (Result<Done> found = trials.find_truth(small); !found) return found.error().diagnostics.front().message;
+  const Result<CpuLaunch> launch = CpuLaunch::prepare(lower(small_, small, layouts, candidate.way), nullptr);
+  if (!launch) return launch.error().diagnostics.front().message;
+  Buffers buffers(small_, small, layouts, launch->scratch_bytes());
+  const std::string wrong = trials.check(small, layouts, *launch, buffers);
+  return wrong.empty() ? "" : concat("at small extents: ", wrong);
+}
+
+// The first candidate that passed at small extents speaks for the real ones, after some of its elements have been computed
+// one by one. Its tolerances come from the product of the magnitudes.
+Result<Done> Trials::take_as_peer(const Part& part, const std::vector<Layout>& layouts, const CpuLaunch& launch,
+                                  Buffers& buffers) {
+  truth_.outputs.clear();
+  for (size_t k = 0; k < part.writes.size(); ++k) {
+    const size_t place = part.reads.size() + k;
+    truth_.outputs.push_back(
+        {take_values(graph_, part.writes[k], layouts[place], static_cast<const char*>(buffers.pointers[place])), {}});
+  }
+  for (size_t k = 0; k < part.reads.size(); ++k) {
+    std::vector<double> magnitudes = truth_.inputs[k];
+    for (double& x : magnitudes) x = std::abs(x);
+    put_values(graph_, part.reads[k], layouts[k], magnitudes, static_cast<char*>(buffers.pointers[k]));
+  }
+  launch.run(buffers.pointers.data(), {truth_.arguments.data(), truth_.random.seed, truth_.random.step},
+             buffers.scratch.data());
+  double depth = 1;
+  for (const ProductIndex& index : part.product.indices) depth *= index.reduced ? static_cast<double>(index.extent) : 1;
+  for (size_t k = 0; k < part.writes.size(); ++k) {
+    const size_t place = part.reads.size() + k;
+    const DType dtype = graph_.tensor(part.writes[k]).dtype;
+    const double roundoff = dtype == DType::float64 ? 0x1p-53 : 0x1p-24;
+    Expected& expected = truth_.outputs[k];
+    const std::vector<double> magnitudes =
+        take_values(graph_, part.writes[k], layouts[place], static_cast<const char*>(buffers.pointers[place]));
+    // Both this one and another lie within depth·u·Σ|a||b| of the exact sum.
+    for (size_t element = 0; element < magnitudes.size(); ++element)
+      expected.tolerances.push_back(2 * (depth + 2) * roundoff * std::abs(magnitudes[element]) +
+                                    2 * storage_error(dtype, expected.values[element]));
+  }
+  std::string wrong = probe(part);
+  if (!wrong.empty()) return Error::make(ErrorKind::failed, wrong);
+  has_peer_ = true;
+  // The inputs as they were.
+  for (size_t k = 0; k < part.reads.size(); ++k)
+    put_values(graph_, part.reads[k], layouts[k], truth_.inputs[k], static_cast<char*>(buffers.pointers[k]));
+  launch.run(buffers.pointers.data(), {truth_.arguments.data(), truth_.random.seed, truth_.random.step},
+             buffers.scratch.data());
+  return Done{};
+}
+
+// Some elements of a product, straight from its definition.
+std::string Trials::probe(const Part& part) const {
+  const Product& product = part.product;
+  double scale = 1;
+  for (const TensorId tensor : product.scales) {
+    const auto at = std::find(graph_.arguments.begin(), graph_.arguments.end(), tensor);
+    scale *= graph_.tensor(tensor).role == TensorRole::constant
+                 ? graph_.tensor(tensor).value
+                 : truth_.arguments[static_cast<size_t>(at - graph_.arguments.begin())];
+  }
+  std::array<std::vector<std::pair<TensorId, size_t>>, 3> places;  // of the operands' tensors among the part's
+  for (size_t operand = 0; operand < 3; ++operand) {
+    for (const TensorId tensor : product.tensors[operand]) {
+      const std::vector<TensorId>& list = operand == 2 ? part.writes : part.reads;
+      places[operand].emplace_back(tensor, static_cast<size_t>(std::find(list.begin(), list.end(), tensor) - list.begin()));
+    }
+  }
+  std::array<std::vector<int64_t>, 3> steps;  // row-major ones
+  size_t stack = product.indices.size();
+  for (size_t operand = 0; operand < 3; ++operand) {
+    for (size_t index = 0; index < product.indices.size(); ++index) {
+      const bool stacks = product.indices[index].stacks[operand];
+      if (stacks) stack = index;
+      const TensorId tensor = product.tensors[operand].front();
+      steps[operand].push_back(
+          stacks ? 0 : step_along(graph_, product, operand, index, written_layout(graph_, tensor)));
+    }
+  }
+  const auto stacked = [&](size_t operand, const std::vector<int64_t>& point) {
+    return product.tensors[operand].size() > 1 ? static_cast<size_t>(point[stack]) : 0;
+  };
+  const auto element = [&](size_t operand, const std::vector<int64_t>& point) {
+    int64_t at = 0;
+    for (size_t index = 0; index < point.size(); ++index) at += steps[operand][index] * point[index];
+    return static_cast<size_t>(at);
+  };
+  uint64_t state = kSeed;
+  for (size_t probe = 0; probe < kProbes; ++probe) {
+    std::vector<int64_t> point;
+    for (const ProductIndex& index : product.indices) {
+      state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+      point.push_back(index.reduced ? 0 : static_cast<int64_t>((state >> 33) % static_cast<uint64_t>(index.extent)));
+    }
+    double sum = 0;
+    bool more = true;
+    while (more) {
+      const std::vector<double>& a = truth_.inputs[places[0][stacked(0, point)].second];
+      const std::vector<double>& b = truth_.inputs[places[1][stacked(1, point)].second];
+      sum += a[element(0, point)] * b[element(1, point)];
+      more = false;
+      for (size_t index = point.size(); index-- > 0 && !more;) {
+        if (!product.indices[index].reduced) continue;
+        more = ++point[index] < product.indices[index].extent;
+        if (!more) point[index] = 0;
+      }
+    }
+    const auto& [tensor, place] = places[2][stacked(2, point)];
+    const Expected& expected = truth_.outputs[place];
+    const size_t at = element(2, point);
+    if (!(std::abs(expected.values[at] - sum * scale) <= expected.tolerances[at]))
+      return concat(graph_.tensor(tensor).name, "[", at, "] is ", expected.values[at], " where ", sum * scale, " is right");
+  }
+  return "";
+}
+
+MeasurementRow Trials::run(const Part& part, const Candidate& candidate, void* function,
+                           const TrialSettings& settings) {
+  try {
+    if (Result<Done> found = find_truth(part); !found)
+      return outcome(Outcome::failed, found.error().diagnostics.front().message);
+    const std::vector<Layout> layouts = layouts_of(domains_, part, candidate);
+    Result<CpuLaunch> launch = CpuLaunch::prepare(lower(graph_, part, layouts, candidate.way), function);
+    if (!launch) return outcome(Outcome::failed, launch.error().diagnostics.front().message);
+    if (by_peer_) {
+      if (std::string wrong = check_small(part, candidate); !wrong.empty())
+        return outcome(Outcome::wrong, std::move(wrong));
+    }
+    std::vector<Buffers> sets;
+    sets.emplace_back(graph_, part, layouts, launch->scratch_bytes());
+    if (std::string wrong = check(part, layouts, *launch, sets.front()); !wrong.empty())
+      return outcome(Outcome::wrong, std::move(wrong));
+    return time(part, layouts, *launch, sets, settings);
+  } catch (const std::bad_alloc&) {
+    return outcome(Outcome::out_of_memory, "its tensors do not fit into memory");
+  }
+}
+
+MeasurementRow Trials::time(const Part& part, const std::vector<Layout>& layouts, const CpuLaunch& launch,
+                            std::vector<Buffers>& sets, const TrialSettings& settings) const {
+  if (settings.cold) {
+    const int64_t bytes = std::max<int64_t>(sets.front().bytes, 1);
+    const int64_t wanted = std::clamp<int64_t>(2 * settings.cache_bytes / bytes + 1, 1, kMostSets);
+    while (static_cast<int64_t>(sets.size()) < wanted) {
+      Buffers& added = sets.emplace_back(graph_, part, layouts, launch.scratch_bytes());
+      for (size_t k = 0; k < added.pointers.size(); ++k)
+        std::memcpy(added.pointers[k], sets.front().pointers[k], static_cast<size_t>(added.sizes[k]));
+    }
+  }
+  const LaunchState state{truth_.arguments.data(), truth_.random.seed, truth_.random.step};
+  const auto once = [&](size_t set) {
+    launch.run(sets[set % sets.size()].pointers.data(), state, sets.front().scratch.data());
+  };
+  // Short ones are timed several at a time: the clock itself takes some tens of nanoseconds.
+  const double begin = now();
+  once(1);
+  const double first = now() - begin;
+  const int repeats = settings.cold ? 1 : static_cast<int>(std::clamp(2e-5 / std::max(first, 1e-9), 1.0, 1000.0));
+  std::vector<double> samples;
+  size_t set = 2;
+  const double end = now() + settings.seconds;
+  while (samples.size() < kMostSamples && (samples.size() < 5 || now() < end)) {
+    const double from = now();
+    for (int k = 0; k < repeats; ++k) once(set++);
+    samples.push_back((now() - from) / repeats);
+    const Estimate known = estimate(samples);
+    if (samples.size() >= 2 && settings.best_seconds > 0 && known.low > kFarSlower * settings.best_seconds) break;
+    if (samples.size() >= 6 && tight(known, kTight)) break;
+  }
+  const Estimate found = estimate(samples);
+  MeasurementRow row;
+  row.outcome = Outcome::measured;
+  row.seconds = found.median;
+  row.low = found.low;
+  row.high = found.high;
+  row.samples = found.samples;
+  return row;
+}
+
+}  // namespace millrace

@@ -1,0 +1,203 @@
+#include "measure/truth.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/text.h"
+#include "reference/bounded.h"
+#include "reference/philox.h"
+
+namespace millrace {
+namespace {
+
+const Operator* dropout_of(const Graph& graph, TensorId mask) {
+  for (const Operator& op : graph.operators) {
+    if (op.kind == OperatorKind::dropout && op.outputs[1].tensor == mask) return &op;
+  }
+  return nullptr;
+}
+
+// The part's operators as a graph of their own; what the part reads is given.
+struct PartGraph {
+  Graph graph;
+  std::vector<TensorId> reads;
+  std::vector<TensorId> writes;
+};
+
+PartGraph graph_of(const Graph& whole, const Part& part) {
+  PartGraph made;
+  made.graph.dims = whole.dims;
+  std::map<TensorId, TensorId> here;
+  std::vector<OperatorId> operators = part.operators;
+  std::sort(operators.begin(), operators.end());
+  std::vector<TensorId> written;
+  for (const OperatorId id : operators) {
+    for (const Access& output : whole.operators[id.at()].outputs) written.push_back(output.tensor);
+  }
+  const auto local = [&](TensorId tensor) {
+    const auto [found, fresh] = here.try_emplace(tensor, TensorId(made.graph.tensors.size()));
+    if (!fresh) return found->second;
+    Tensor copy = whole.tensor(tensor);
+    const bool is_written = std::find(written.begin(), written.end(), tensor) != written.end();
+    if (copy.role == TensorRole::computed || copy.role == TensorRole::result_gradient)
+      copy.role = is_written ? TensorRole::computed : TensorRole::argument;
+    if (copy.role == TensorRole::argument || copy.role == TensorRole::scalar) made.graph.arguments.push_back(found->second);
+    made.graph.tensors.push_back(std::move(copy));
+    return found->second;
+  };
+  for (const OperatorId id : operators) {
+    Operator op = whole.operators[id.at()];
+    for (std::vector<Access>* accesses : {&op.inputs, &op.outputs}) {
+      for (Access& access : *accesses) access.tensor = local(access.tensor);
+    }
+    made.graph.operators.push_back(std::move(op));
+  }
+  for (const TensorId tensor : part.reads) made.reads.push_back(local(tensor));
+  for (const TensorId tensor : part.writes) made.writes.push_back(local(tensor));
+  return made;
+}
+
+std::vector<double> drawn_mask(const Operator& dropout, size_t elements, const RandomState& random) {
+  std::vector<double> mask(elements);
+  const double scale = 1 / (1 - dropout.value);
+  for (size_t element = 0; element < elements; ++element) {
+    const bool kept = dropout_keeps(random.seed, random.step, dropout.stream, element, dropout.value);
+    mask[element] = kept ? scale : 0;
+  }
+  return mask;
+}
+
+// Runs the reference; false where something came out that is not a number, or an infinity.
+template <int kDigits>
+Result<bool> expect(const Graph& whole, const Part& part, const PartGraph& of_part, Truth& truth) {
+  Values<Bounded<kDigits>> values(of_part.graph.tensors.size());
+  for (size_t k = 0; k < part.reads.size(); ++k) {
+    for (const double x : truth.inputs[k]) values[of_part.reads[k].at()].emplace_back(x);
+  }
+  for (size_t k = 0; k < whole.arguments.size(); ++k) {
+    if (whole.tensor(whole.arguments[k]).role != TensorRole::scalar) continue;
+    for (const TensorId argument : of_part.graph.arguments) {
+      if (of_part.graph.tensor(argument).name == whole.tensor(whole.arguments[k]).name)
+        values[argument.at()] = {Bounded<kDigits>(truth.arguments[k])};
+    }
+  }
+  if (Result<Done> ran = interpret(of_part.graph, values, truth.random); !ran) return ran.error();
+  bool finite = true;
+  truth.outputs.clear();
+  for (const TensorId tensor : of_part.writes) {
+    Expected expected;
+    const DType dtype = of_part.graph.tensor(tensor).dtype;
+    for (const Bounded<kDigits>& x : values[tensor.at()]) {
+      expected.values.push_back(x.value);
+      expected.tolerances.push_back(x.error + storage_error(dtype, x.value));
+      finite = finite && std::isfinite(x.value);
+    }
+    truth.outputs.push_back(std::move(expected));
+  }
+  return finite;
+}
+
+}  // namespace
+
+double storage_error(DType dtype, double value) {
+  // Half of the distance to the next number, and of the smallest one; float32 may also lose what is below its range.
+  switch (dtype) {
+    case DType::float16: return std::abs(value) * 0x1p-11 + 0x1p-25;
+    case DType::bfloat16: return std::abs(value) * 0x1p-9 + 0x1p-134;
+    case DType::float32: return std::abs(value) * 0x1p-24 + 0x1p-120;
+    case DType::float64: return std::abs(value) * 0x1p-53 + 0x1p-1000;
+    case DType::boolean: return 0;
+  }
+  return 0;
+}
+
+Truth draw_inputs(const Graph& graph, const Part& part, uint64_t seed, bool positive) {
+  Truth truth;
+  truth.random = {seed, 1};
+  for (size_t k = 0; k < part.reads.size(); ++k) {
+    const TensorId tensor = part.reads[k];
+    const auto elements = static_cast<size_t>(elements_of(graph, tensor));
+    const DType dtype = graph.tensor(tensor).dtype;
+    std::vector<double> values(elements);
+    if (const Operator* dropout = dropout_of(graph, tensor)) {
+      values = drawn_mask(*dropout, elements, truth.random);
+      for (double& value : values) value = rounded_to(dtype, value);
+    } else {
+      for (size_t element = 0; element < elements; ++element) {
+        const double drawn = uniform_draw(seed, static_cast<uint32_t>(k), element);
+        values[element] = dtype == DType::boolean ? (drawn < 0 ? 0 : 1)
+                                                  : rounded_to(dtype, positive ? 0.625 + 0.375 * drawn : drawn);
+      }
+    }
+    truth.inputs.push_back(std::move(values));
+  }
+  for (size_t k = 0; k < graph.arguments.size(); ++k)
+    truth.arguments.push_back(0.75 + 0.25 * uniform_draw(seed, static_cast<uint32_t>(1000 + k), 0));
+  return truth;
+}
+
+Result<Truth> truth_of(const Graph& graph, const Part& part, uint64_t seed) {
+  if (part.operators.empty()) {  // a conversion: what is read is what is written
+    Truth truth = draw_inputs(graph, part, seed, false);
+    truth.outputs = {{truth.inputs[0], std::vector<double>(truth.inputs[0].size(), 0.0)}};
+    return truth;
+  }
+  const PartGraph of_part = graph_of(graph, part);
+  const bool wide = std::any_of(of_part.graph.tensors.begin(), of_part.graph.tensors.end(),
+                                [](const Tensor& tensor) { return tensor.dtype == DType::float64; });
+  Truth truth;
+  for (const bool positive : {false, true}) {
+    truth = draw_inputs(graph, part, seed, positive);
+    const Result<bool> finite =
+        wide ? expect<53>(graph, part, of_part, truth) : expect<24>(graph, part, of_part, truth);
+    if (!finite) return finite.error();
+    if (*finite) break;
+  }
+  return truth;
+}
+
+std::string difference(const Graph& graph, TensorId tensor, const Layout& layout, const Expected& expected,
+                       const std::vector<double>& found) {
+  if (layout.storage == MaskStorage::drawn) return "";
+  for (size_t element = 0; element < expected.values.size(); ++element) {
+    const double wanted = layout.storage == MaskStorage::bits ? (expected.values[element] != 0 ? 1 : 0)
+                                                              : expected.values[element];
+    const double value = found[element];
+    const bool same_infinity = std::isinf(wanted) && value == wanted;
+    const bool both_nan = std::isnan(wanted) && std::isnan(value);
+    if (same_infinity || both_nan || std::abs(value - wanted) <= expected.tolerances[element]) continue;
+    return concat(graph.tensor(tensor).name, "[", element, "] is ", value, " where ", wanted, " is right, within ",
+                  expected.tolerances[element]);
+  }
+  return "";
+}
+
+Graph shrunken(const Graph& graph) {
+  std::vector<int64_t> extents;
+  for (const Dim& dim : graph.dims) extents.push_back(dim.extent);
+  std::sort(extents.begin(), extents.end());
+  extents.erase(std::unique(extents.begin(), extents.end()), extents.end());
+  // Different extents stay different, in the same order, and none becomes a power of two.
+  constexpr int64_t kSmall = 3;
+  std::map<int64_t, int64_t> small;
+  int64_t next = kSmall;
+  for (const int64_t extent : extents) {
+    small[extent] = extent == 1 ? 1 : next;
+    next += extent == 1 ? 0 : 2;
+  }
+  Graph made = graph;
+  for (Dim& dim : made.dims) dim.extent = small.at(dim.extent);
+  return made;
+}
+
+Part shrunken(const Part& part, const Graph& small) {
+  Part made = part;
+  for (PartIndex& index : made.space) index.extent = small.extent(index.dim);
+  for (ProductIndex& index : made.product.indices) {
+    if (index.dim.valid()) index.extent = small.extent(index.dim);
+  }
+  return made;
+}
+
+}  // namespace millrace

@@ -1,0 +1,42 @@
+// What a part must compute: drawn inputs, and what the reference makes of them, with how far rounding may lead away.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "candidates/candidates.h"
+#include "millrace/result.h"
+#include "reference/interpreter.h"
+
+namespace millrace {
+
+struct Expected {
+  std::vector<double> values;      // row-major
+  std::vector<double> tolerances;  // one a value
+};
+
+struct Truth {
+  std::vector<std::vector<double>> inputs;  // one a tensor that the part reads
+  std::vector<Expected> outputs;            // one a tensor that it writes
+  std::vector<double> arguments;            // the program's scalars, by position among its arguments
+  RandomState random;
+};
+
+Result<Truth> truth_of(const Graph& graph, const Part& part, uint64_t seed);
+
+// Draws the inputs alone.
+Truth draw_inputs(const Graph& graph, const Part& part, uint64_t seed, bool positive);
+
+// How far from the nearest number of its type a stored one may lie.
+double storage_error(DType dtype, double value);
+
+// The first element that is not as expected, in words; empty where all are. A NaN is as expected only where one is.
+std::string difference(const Graph& graph, TensorId tensor, const Layout& layout, const Expected& expected,
+                       const std::vector<double>& found);
+
+// The same graph and part with small extents, one for each extent that there is: for checks against the reference where
+// the real ones would take too long.
+Graph shrunken(const Graph& graph);
+Part shrunken(const Part& part, const Graph& small);
+
+}  // namespace millrace

@@ -224,6 +224,11 @@ class RowWriter {
 
 // ---- Opening ----
 
+int64_t bytes_of(const std::string& file) {
+  struct stat status {};
+  return stat(file.c_str(), &status) == 0 ? status.st_size : 0;
+}
+
 // A file of nothing gets the tables; of two processes that find it so at once, one.
 Result<Done> create_tables(const SqliteConnection& connection) {
   return in_transaction(connection, [&]() -> Result<Done> {
@@ -302,7 +307,9 @@ Result<bool> is_fresh(const SqliteConnection& connection) {
     if (!value) return value.error();
     if (*value != 0) return false;
   }
-  return true;
+  // SQLite takes a file of one byte for an empty one.
+  constexpr int64_t kSmallestPage = 512;
+  return bytes_of(connection.path()) % kSmallestPage == 0;
 }
 
 Result<Done> set_up(const SqliteConnection& connection, DatabaseAccess access, const DatabaseLimits& limits) {
@@ -333,17 +340,12 @@ Result<Done> set_up(const SqliteConnection& connection, DatabaseAccess access, c
   return check_database(connection);
 }
 
-int64_t bytes_of(const std::string& file) {
-  struct stat status {};
-  return stat(file.c_str(), &status) == 0 ? status.st_size : 0;
-}
-
 // A connection to read by. On a medium where SQLite cannot make its files, the database is read as it lies there.
 Result<SqliteConnection> open_to_read(const std::string& file, int busy_milliseconds) {
   Result<SqliteConnection> connection = SqliteConnection::open(file, SqliteMode::read, busy_milliseconds);
   if (!connection) return connection;
   const Result<int64_t> works = connection->integer("SELECT count(*) FROM sqlite_master");
-  if (works || bytes_of(file + "-wal") > 0) return connection;
+  if (works || connection->was_busy() || bytes_of(file + "-wal") > 0) return connection;
   return SqliteConnection::open(file, SqliteMode::read_immutable, busy_milliseconds);
 }
 

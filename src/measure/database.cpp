@@ -315,7 +315,8 @@ Result<bool> is_fresh(const SqliteConnection& connection) {
 Result<Done> set_up(const SqliteConnection& connection, DatabaseAccess access, const DatabaseLimits& limits) {
   // A file may be made to deceive: nothing in its schema is run, and its pages are looked at twice.
   for (const char* const pragma :
-       {"PRAGMA trusted_schema = OFF", "PRAGMA cell_size_check = ON", "PRAGMA mmap_size = 0"}) {
+       {"PRAGMA trusted_schema = OFF", "PRAGMA cell_size_check = ON", "PRAGMA mmap_size = 0",
+        "PRAGMA cache_size = -65536"}) {
     Result<Done> set = connection.run(pragma);
     if (!set) return set;
   }

@@ -66,8 +66,8 @@ struct RunOptions {
 Result<std::string> run_program(const RunOptions& options);
 
 struct DatabaseOptions {
-  std::string path;               // the database; empty: the user's own
-  std::string file;               // of rows: what is merged or imported, or where they go; empty: into the result
+  std::string path;  // the database; empty: the user's own
+  std::string file;  // of rows: what is merged or imported, or where they go; empty: into the result
   Format format = Format::text;
   int width = 100;
   std::string* notice = nullptr;  // filled, when there, with what must be said beside the result

@@ -196,7 +196,7 @@ class RowWriter {
         add_row_(std::move(add_row)) {}
 
   Result<Done> write_text(int64_t id, const std::string& text) {
-    if (written_.count(id) != 0) return Done{};
+    if (written_.contains(id)) return Done{};
     find_text_.reset();
     find_text_.bind_integer(1, id);
     const Result<bool> there = find_text_.step();
@@ -278,7 +278,8 @@ Result<Done> check_database(const SqliteConnection& connection) {
                        concat("'", connection.path(), "' has schema version ", *version,
                               "; this Millrace reads version ", kSchemaVersion),
                        "update Millrace, or name another database by --db");
-  if (*version != kSchemaVersion) return damaged_database(connection.path(), "its schema version is none that there is");
+  if (*version != kSchemaVersion)
+    return damaged_database(connection.path(), "its schema version is none that there is");
   Result<Done> tables = check_tables(connection);
   if (!tables) return tables;
   const Result<std::string> whole = connection.text("PRAGMA integrity_check(1)");
@@ -314,9 +315,8 @@ Result<bool> is_fresh(const SqliteConnection& connection) {
 
 Result<Done> set_up(const SqliteConnection& connection, DatabaseAccess access, const DatabaseLimits& limits) {
   // A file may be made to deceive: nothing in its schema is run, and its pages are looked at twice.
-  for (const char* const pragma :
-       {"PRAGMA trusted_schema = OFF", "PRAGMA cell_size_check = ON", "PRAGMA mmap_size = 0",
-        "PRAGMA cache_size = -65536"}) {
+  for (const char* const pragma : {"PRAGMA trusted_schema = OFF", "PRAGMA cell_size_check = ON", "PRAGMA mmap_size = 0",
+                                   "PRAGMA cache_size = -65536"}) {
     Result<Done> set = connection.run(pragma);
     if (!set) return set;
   }
@@ -459,7 +459,7 @@ Result<std::vector<MeasurementRow>> Database::all_of(const std::string& device,
     Result<std::vector<MeasurementRow>> rows = read_rows(*statement, connection_.path());
     if (!rows) return rows;
     for (MeasurementRow& row : *rows) {
-      if (row.key.device != device || different.count(row.key.part) == 0)
+      if (row.key.device != device || !different.contains(row.key.part))
         return damaged_database(connection_.path(), "a row has another's key");
       all.push_back(std::move(row));
     }

@@ -41,9 +41,9 @@ Result<std::string> readable_database_file(const std::string& path) {
   struct stat status {};
   if (stat(real.get(), &status) != 0) return cannot("open", path, errno);
   if (!S_ISREG(status.st_mode))
-    return Error::make(ErrorKind::bad_input,
-                       concat("'", path, "' is ", S_ISDIR(status.st_mode) ? "a directory" : "not a plain file",
-                              ", not a database"));
+    return Error::make(
+        ErrorKind::bad_input,
+        concat("'", path, "' is ", S_ISDIR(status.st_mode) ? "a directory" : "not a plain file", ", not a database"));
   return std::string(real.get());
 }
 

@@ -81,7 +81,7 @@ class LineReader {
 
   void no_others() {
     for (const auto& [name, value] : object_.items())
-      if (taken_.count(name) == 0) complain("it has a field that rows have not");
+      if (!taken_.contains(name)) complain("it has a field that rows have not");
   }
 
   void complain(const std::string& what) {

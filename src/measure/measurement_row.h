@@ -1,5 +1,5 @@
-// One row of the database: what a candidate took on a device, or why it was refused. And rows as JSON lines, the form in
-// which they travel between machines.
+// One row of the database: what a candidate took on a device, or why it was refused. And rows as JSON lines, the form
+// in which they travel between machines.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ struct MeasurementKey {
   std::string part;       // what is computed: kinds, extents, dtypes, accesses
   std::string candidate;  // how, with the layouts
 
-  auto operator<=>(const MeasurementKey&) const = default;
+  auto operator<=>(const MeasurementKey&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 sees one
 };
 
 enum class Outcome { measured, wrong, crashed, hung, out_of_memory, failed };
@@ -35,7 +35,7 @@ struct MeasurementRow {
   std::string detail;  // why it was refused: "d_x[17] is 0.3 where 0.5 ± 1e-6 is right"
   std::string when;    // UTC: "2024-05-31T23:59:59Z", so that the order of times is that of texts
 
-  auto operator<=>(const MeasurementRow&) const = default;
+  auto operator<=>(const MeasurementRow&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 sees one
 };
 
 // The time of the clock, as rows hold it.

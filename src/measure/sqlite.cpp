@@ -112,13 +112,17 @@ bool find_function(void* library, const char* name, Function& function) {
 
 bool find_all(void* library, SqliteLibrary& all) {
   return find_function(library, "sqlite3_libversion_number", all.libversion_number) &&
-         find_function(library, "sqlite3_open_v2", all.open_v2) && find_function(library, "sqlite3_close_v2", all.close_v2) &&
-         find_function(library, "sqlite3_busy_timeout", all.busy_timeout) && find_function(library, "sqlite3_errmsg", all.errmsg) &&
+         find_function(library, "sqlite3_open_v2", all.open_v2) &&
+         find_function(library, "sqlite3_close_v2", all.close_v2) &&
+         find_function(library, "sqlite3_busy_timeout", all.busy_timeout) &&
+         find_function(library, "sqlite3_errmsg", all.errmsg) &&
          find_function(library, "sqlite3_errcode", all.errcode) &&
          find_function(library, "sqlite3_extended_result_codes", all.extended_result_codes) &&
-         find_function(library, "sqlite3_prepare_v2", all.prepare_v2) && find_function(library, "sqlite3_step", all.step) &&
-         find_function(library, "sqlite3_reset", all.reset) && find_function(library, "sqlite3_finalize", all.finalize) &&
-         find_function(library, "sqlite3_bind_text", all.bind_text) && find_function(library, "sqlite3_bind_int64", all.bind_int64) &&
+         find_function(library, "sqlite3_prepare_v2", all.prepare_v2) &&
+         find_function(library, "sqlite3_step", all.step) && find_function(library, "sqlite3_reset", all.reset) &&
+         find_function(library, "sqlite3_finalize", all.finalize) &&
+         find_function(library, "sqlite3_bind_text", all.bind_text) &&
+         find_function(library, "sqlite3_bind_int64", all.bind_int64) &&
          find_function(library, "sqlite3_bind_double", all.bind_double) &&
          find_function(library, "sqlite3_column_type", all.column_type) &&
          find_function(library, "sqlite3_column_int64", all.column_int64) &&
@@ -211,24 +215,25 @@ SqliteConnection& SqliteConnection::operator=(SqliteConnection&&) noexcept = def
 SqliteConnection::~SqliteConnection() = default;
 
 Result<SqliteConnection> SqliteConnection::open(const std::string& path, SqliteMode mode, int busy_milliseconds) {
-  static const Result<const SqliteLibrary*> library = load_sqlite(kLibrary);
-  if (!library) return library.error();
+  static const Result<const SqliteLibrary*> kLoaded = load_sqlite(kLibrary);
+  if (!kLoaded) return kLoaded.error();
+  const SqliteLibrary* const library = *kLoaded;
   const bool immutable = mode == SqliteMode::read_immutable;
   const int flags =
       kOpenNoMutex | (mode == SqliteMode::write ? kOpenReadWrite : kOpenReadOnly) | (immutable ? kOpenUri : 0);
-  auto handle = std::make_unique<SqliteHandle>(*library, path);
+  auto handle = std::make_unique<SqliteHandle>(library, path);
   const std::string address = immutable ? immutable_address(path) : path;
-  const int code = (*library)->open_v2(address.c_str(), &handle->connection, flags, nullptr);
+  const int code = library->open_v2(address.c_str(), &handle->connection, flags, nullptr);
   if (code != kOk) return failure(*handle, code);
-  (*library)->extended_result_codes(handle->connection, 1);
-  (*library)->busy_timeout(handle->connection, busy_milliseconds);
+  library->extended_result_codes(handle->connection, 1);
+  library->busy_timeout(handle->connection, busy_milliseconds);
   return SqliteConnection(std::move(handle));
 }
 
 Result<SqliteStatement> SqliteConnection::prepare(std::string_view sql) const {
   void* statement = nullptr;
-  const int code = handle_->library->prepare_v2(handle_->connection, sql.data(), static_cast<int>(sql.size()),
-                                                &statement, nullptr);
+  const int code =
+      handle_->library->prepare_v2(handle_->connection, sql.data(), static_cast<int>(sql.size()), &statement, nullptr);
   if (code != kOk) return failure(*handle_, code);
   return SqliteStatement(handle_.get(), statement);
 }

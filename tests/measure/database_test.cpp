@@ -455,6 +455,7 @@ void expect_error_or_right(const std::string& file, const std::vector<Measuremen
     if (all) {
       EXPECT_EQ(*all, rows) << what;
       for (const MeasurementRow& row : rows) EXPECT_EQ(*database->find(row.key), row) << what;
+      return;
     }
   }
   const Result<std::vector<MeasurementRow>> salvaged = salvage_database(file);
@@ -469,8 +470,8 @@ TEST_F(DatabaseTest, ABitFlippedAnywhereGivesAnErrorOrTheRightRows) {
   const std::string file = path("flipped.db");
   for (size_t at = 0; at < bytes.size(); ++at) {
     // Most of a small file is empty space, of which a sample is enough.
-    const bool empty = bytes.substr(at < 8 ? 0 : at - 8, 17).find_first_not_of('\0') == std::string::npos;
-    if (empty && at % 61 != 0) continue;
+    const bool empty = bytes.substr(at < 2 ? 0 : at - 2, 5).find_first_not_of('\0') == std::string::npos;
+    if (empty && at % 97 != 0) continue;
     std::string flipped = bytes;
     flipped[at] = static_cast<char>(flipped[at] ^ (1 << (at % 8)));
     write_bytes(file, flipped);

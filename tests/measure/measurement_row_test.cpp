@@ -11,7 +11,13 @@ namespace millrace {
 namespace {
 
 MeasurementRow some_row() {
-  return {{"H200 driver 1", "softmax[4,8]", "c1 BJI"}, Outcome::measured, 1e-3, 0.9e-3, 1.1e-3, 30, "",
+  return {{"H200 driver 1", "softmax[4,8]", "c1 BJI"},
+          Outcome::measured,
+          1e-3,
+          0.9e-3,
+          1.1e-3,
+          30,
+          "",
           "2024-05-31T23:59:59Z"};
 }
 
@@ -74,7 +80,8 @@ TEST(MeasurementRow, BadLinesAreNamedByTheirNumber) {
       {replaced(good, "H200 driver 1", ""), "is empty"},
       {replaced(good, "H200 driver 1", "a\\u0000b"), "not UTF-8 text"},
       {replaced(good, "31T23", "31 23"), "when is not a time"},
-      {replaced(good, "\"detail\":\"\"", concat("\"detail\":\"", std::string(5000, 'x'), "\"")), "the detail is longer"},
+      {replaced(good, "\"detail\":\"\"", concat("\"detail\":\"", std::string(5000, 'x'), "\"")),
+       "the detail is longer"},
   };
   for (const auto& [line, message] : bad) {
     const Result<std::vector<MeasurementRow>> read = from_lines(concat(good, "\n", line));

@@ -12,9 +12,9 @@ namespace {
 
 TEST(Statistics, RanksAreThoseOfTheBinomialTables) {
   // The lower ranks of 95 % intervals of a median, as tables of the sign test have them.
-  const std::vector<std::pair<int64_t, int64_t>> expected = {{1, 0},  {5, 0},  {6, 1},  {8, 1},  {9, 2},   {11, 2},
-                                                             {12, 3}, {15, 4}, {17, 5}, {20, 6}, {25, 8},  {30, 10},
-                                                             {40, 14}, {50, 18}, {100, 40}};
+  const std::vector<std::pair<int64_t, int64_t>> expected = {{1, 0},  {5, 0},   {6, 1},   {8, 1},   {9, 2},
+                                                             {11, 2}, {12, 3},  {15, 4},  {17, 5},  {20, 6},
+                                                             {25, 8}, {30, 10}, {40, 14}, {50, 18}, {100, 40}};
   for (const auto& [samples, rank] : expected) EXPECT_EQ(interval_rank(samples), rank) << samples;
 }
 
@@ -81,7 +81,7 @@ TEST(Statistics, TheIntervalHoldsTheMedian) {
 TEST(Statistics, CoversAsOftenAsItSays) {
   std::mt19937_64 random(2);
   constexpr int kRuns = 4000;
-  for (const size_t n : {6, 9, 20, 51, 200}) {
+  for (const size_t n : {size_t{6}, size_t{9}, size_t{20}, size_t{51}, size_t{200}}) {
     int covered = 0;
     for (int run = 0; run < kRuns; ++run) {
       std::vector<double> samples(n);

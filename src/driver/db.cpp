@@ -144,7 +144,12 @@ Result<std::string> lines_of(const std::string& path, std::string* notice) {
   Result<std::string> lines = whole_lines(path);
   if (lines || lines.error().kind != ErrorKind::failed) return lines;
   const Result<std::vector<MeasurementRow>> rows = salvage_database(path);
-  if (!rows || rows->empty()) return lines;
+  if (!rows || rows->empty()) {
+    const Error nothing = Error::make(ErrorKind::failed, "no row of it can be read now",
+                                      "if it is damaged, move it away: a new database is begun by itself");
+    lines.error().diagnostics.push_back(nothing.diagnostics.front());
+    return lines;
+  }
   if (notice != nullptr) {
     const Error note = Error::make(ErrorKind::failed, concat(rows->size(), " rows could be saved of '", path, "'"),
                                    "move it away and import them; the others are measured again");

@@ -112,6 +112,13 @@ class DbTest(unittest.TestCase):
         self.database.rename(self.folder / "damaged.db")
         self.assertIn("499 rows added", self.succeed("import", "rows.jsonl"))
 
+    def test_a_database_of_which_nothing_is_left(self) -> None:
+        self.import_rows(row("a"))
+        self.database.write_bytes(self.database.read_bytes()[:4096])
+        message = self.fail(FAILED, "export")
+        self.assertIn("is damaged", message)
+        self.assertIn("move it away", message)
+
     def test_where_the_database_is(self) -> None:
         (self.folder / "rows.jsonl").write_text(lines(row("a")))
         for environment, path in (

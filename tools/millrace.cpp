@@ -9,6 +9,7 @@
 namespace {
 
 using millrace::AnalyzeOptions;
+using millrace::DatabaseOptions;
 using millrace::ErrorKind;
 using millrace::Format;
 using millrace::FuseOptions;
@@ -124,6 +125,38 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   return command;
 }
 
+// `millrace db ...`: each action is a function of the API.
+CLI::App* add_db(CLI::App& app, DatabaseOptions& options, Result<std::string> (*&action)(const DatabaseOptions&)) {
+  CLI::App* const command = app.add_subcommand("db", "the database of measurements: list, merge, export, import");
+  command->require_subcommand(1);
+  const auto add = [&](const char* name, const char* help, Result<std::string> (*function)(const DatabaseOptions&)) {
+    CLI::App* const added = command->add_subcommand(name, help);
+    added->add_option("--db", options.path, "the database (default: measurements.db in the user's data folder)")
+        ->type_name("PATH");
+    added->callback([&action, function] { action = function; });
+    return added;
+  };
+  const auto add_json = [&](CLI::App* to) {
+    add_format(*to->add_option_group("output"), "--json", "print JSON", Format::json, options.format);
+  };
+  add_json(add("list", "devices, and how many rows there are of each", millrace::list_database));
+  CLI::App* const merge = add("merge", "take over another database's rows; later ones win", millrace::merge_database);
+  merge->add_option("OTHER", options.file, "another database of measurements")->required();
+  add_json(merge);
+  CLI::App* const write = add("export", "all rows as JSON lines, also of a damaged file", millrace::export_database);
+  write->add_option("FILE", options.file, "where they go (default: standard output)");
+  CLI::App* const read = add("import", "take over exported rows, all or none", millrace::import_database);
+  read->add_option("FILE", options.file, "JSON lines, as export writes them")->required();
+  add_json(read);
+  command->footer(
+      "Examples:\n"
+      "  millrace db list\n"
+      "  millrace db export rows.jsonl\n"
+      "  millrace db import rows.jsonl --db new.db\n"
+      "  millrace db merge new.db");
+  return command;
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Millrace makes the data movement of transformer training visible, and then makes it small."};
   app.set_version_flag("--version", millrace::version());
@@ -135,6 +168,9 @@ int run(int argc, char** argv) {
   CLI::App* const analyze_command = add_analyze(app, analyze, timings);
   CLI::App* const fuse_command = add_fuse(app, fuse, timings);
   CLI::App* const run_command = add_run(app, run);
+  DatabaseOptions db;
+  Result<std::string> (*db_action)(const DatabaseOptions&) = nullptr;
+  CLI::App* const db_command = add_db(app, db, db_action);
   app.footer(
       "Start with:\n"
       "  millrace analyze models/bert_encoder.py\n"
@@ -151,6 +187,13 @@ int run(int argc, char** argv) {
   if (analyze_command->parsed()) code = finish(millrace::analyze_program(analyze));
   if (fuse_command->parsed()) code = finish(millrace::fuse_program(fuse));
   if (run_command->parsed()) code = finish(millrace::run_program(run));
+  if (db_command->parsed()) {
+    std::string notice;
+    db.notice = &notice;
+    const Result<std::string> result = db_action(db);
+    std::cerr << notice;
+    code = finish(result);
+  }
   for (const StageTime& stage : times) std::cerr << stage.name << ": " << stage.seconds * 1e3 << " ms\n";
   return code;
 }

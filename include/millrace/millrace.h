@@ -65,6 +65,23 @@ struct RunOptions {
 // Forward and backward once; the text says what came out.
 Result<std::string> run_program(const RunOptions& options);
 
+struct DatabaseOptions {
+  std::string path;  // the database; empty: the user's own
+  std::string file;  // of rows: what is merged or imported, or where they go; empty: into the result
+  Format format = Format::text;
+  int width = 100;
+  std::string* notice = nullptr;  // filled, when there, with what must be said beside the result
+};
+
+// What the database of measurements holds, for each device.
+Result<std::string> list_database(const DatabaseOptions& options);
+// Takes over another database's rows; of two with the same key the later one stays.
+Result<std::string> merge_database(const DatabaseOptions& options);
+// All rows as JSON lines; of a damaged database those that can be read, which the notice says.
+Result<std::string> export_database(const DatabaseOptions& options);
+// Takes over exported rows, all or none.
+Result<std::string> import_database(const DatabaseOptions& options);
+
 // "0.1.0"
 std::string version();
 

@@ -102,11 +102,13 @@ class UsageTest(CliTest):
         self.assertLessEqual({"analyze", "run"}, set(self.commands()))
         for command in self.commands():
             text = self.succeed(command, "--help")
-            self.assertIn(f"Examples:\n  millrace {command} models/", text)
+            self.assertIn(f"Examples:\n  millrace {command} ", text)
             self.assertLessEqual(max(len(line) for line in text.splitlines()), 130)
 
     def test_examples_of_the_help_run(self) -> None:
         for command in self.commands():
+            if command == "db":
+                continue  # db_test.py runs them, with a database of its own
             lines = self.succeed(command, "--help").split("Examples:\n")[1].splitlines()
             for line in lines:
                 words = line.split("|")[0].split()

@@ -1,0 +1,77 @@
+#include "measure/database_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "base/text.h"
+
+namespace millrace {
+namespace {
+
+// No function here opens a database that is there: closing it would drop the locks of every connection of this process.
+
+Error cannot(const std::string& verb, const std::string& path, int number) {
+  const ErrorKind kind = number == ENOENT || number == ENOTDIR ? ErrorKind::bad_input : ErrorKind::failed;
+  return Error::make(kind, concat("cannot ", verb, " the database '", path, "': ", std::strerror(number)),
+                     kind == ErrorKind::bad_input ? "look at its name; db import and db merge make a new one"
+                                                  : "look at its permissions and at those of its folder");
+}
+
+Result<Done> check_ours(const std::string& path, const struct stat& status) {
+  if (status.st_uid != geteuid())
+    return Error::make(ErrorKind::bad_input, concat("'", path, "' belongs to another user, and is not trusted"),
+                       "copy it, or take its rows over: millrace db merge FILE");
+  if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    return Error::make(ErrorKind::bad_input, concat("'", path, "' may be written by other users, and is not trusted"),
+                       concat("if its rows are yours: chmod 600 '", path, "'"));
+  return Done{};
+}
+
+}  // namespace
+
+Result<std::string> readable_database_file(const std::string& path) {
+  const std::unique_ptr<char, void (*)(void*)> real(realpath(path.c_str(), nullptr), std::free);
+  if (real == nullptr) return cannot("open", path, errno);
+  struct stat status {};
+  if (stat(real.get(), &status) != 0) return cannot("open", path, errno);
+  if (!S_ISREG(status.st_mode))
+    return Error::make(
+        ErrorKind::bad_input,
+        concat("'", path, "' is ", S_ISDIR(status.st_mode) ? "a directory" : "not a plain file", ", not a database"));
+  return std::string(real.get());
+}
+
+Result<std::string> own_database_file(const std::string& path) {
+  Result<std::string> file = readable_database_file(path);
+  if (!file) return file;
+  for (const char* const suffix : {"", "-wal", "-shm", "-journal"}) {
+    struct stat status {};
+    const std::string one = *file + suffix;
+    if (stat(one.c_str(), &status) != 0) continue;  // those beside it need not be there
+    const Result<Done> ours = check_ours(one, status);
+    if (!ours) return ours.error();
+  }
+  return file;
+}
+
+Result<Done> create_database_file(const std::string& path) {
+  // Made under another name, so that it is closed before anybody can have opened it.
+  std::string name = path + ".XXXXXX";
+  struct stat status {};
+  if (stat(path.c_str(), &status) == 0) return Done{};
+  const int made = mkstemp(name.data());  // 0600
+  if (made < 0) return cannot("make", path, errno);
+  close(made);
+  const int linked = link(name.c_str(), path.c_str()) == 0 ? 0 : errno;
+  unlink(name.c_str());
+  if (linked != 0 && linked != EEXIST) return cannot("make", path, linked);
+  return Done{};
+}
+
+}  // namespace millrace

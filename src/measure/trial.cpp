@@ -49,7 +49,6 @@ struct Trials::Buffers {
       : scratch(scratch_bytes) {
     std::vector<TensorId> tensors = part.reads;
     tensors.insert(tensors.end(), part.writes.begin(), part.writes.end());
-    std::vector<int64_t> sizes;
     for (size_t k = 0; k < tensors.size(); ++k) sizes.push_back(stored_bytes(graph, tensors[k], layouts[k]));
     pointers.assign(tensors.size(), nullptr);
     for (size_t operand = 0; operand < 3; ++operand) {
@@ -73,7 +72,6 @@ struct Trials::Buffers {
       bytes += sizes[k];
       if (pointers[k] == nullptr) pointers[k] = memory.emplace_back(sizes[k]).data();
     }
-    this->sizes = std::move(sizes);
   }
 
   std::vector<Memory> memory;

@@ -1,6 +1,7 @@
 #include "device/cpu/compile.h"
 
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include <cerrno>
 #include <cstdint>
@@ -19,13 +20,6 @@ constexpr int64_t kLargestObject = int64_t{1} << 30;  // bytes
 constexpr size_t kMessageLines = 4;
 constexpr size_t kMessageBytes = 800;
 
-Error with_remedy(Error error, const std::string& directory) {
-  if (error.diagnostics.front().remedy.empty())
-    error.diagnostics.front().remedy = concat(
-        "make room in '", directory, "' and see that you may write there, or set MILLRACE_CACHE_DIR to another place");
-  return error;
-}
-
 // The compiler's first complaints, without the lines that lead up to them.
 std::string first_messages(const std::string& output) {
   std::vector<std::string> errors;
@@ -38,19 +32,23 @@ std::string first_messages(const std::string& output) {
   return join(errors.empty() ? others : errors, "\n    ").substr(0, kMessageBytes);
 }
 
-bool is_full_disk(const std::string& output) {
+// By what the tools say, or, for those that die of it without a word, by what is left.
+bool is_full_disk(const std::string& output, const std::string& directory) {
   for (const int number : {ENOSPC, EDQUOT})
     if (output.find(std::strerror(number)) != std::string::npos) return true;
-  return false;
+  constexpr uint64_t kTooLittle = 4096;  // bytes
+  struct statvfs space {};
+  return statvfs(directory.c_str(), &space) == 0 && uint64_t{space.f_bavail} * space.f_frsize < kTooLittle;
 }
 
 CompileOutcome failed(bool by_text, Error error) { return {std::nullopt, {by_text, std::move(error)}}; }
 
 CompileOutcome failed_to_compile(const Finished& finished, const std::string& directory, double seconds) {
-  if (is_full_disk(finished.error))
-    return failed(false, with_remedy(Error::make(ErrorKind::failed,
-                                                 concat("no space left to compile kernels in '", directory, "'")),
-                                     directory));
+  if (is_full_disk(finished.error, directory))
+    return failed(false,
+                  with_room_as_remedy(
+                      Error::make(ErrorKind::failed, concat("no space left to compile kernels in '", directory, "'")),
+                      directory));
   std::string why = first_messages(finished.error);
   if (finished.timed_out) why = concat("the compiler was killed after ", seconds, " s");
   if (why.empty()) why = concat("the compiler ", to_string(Ending{finished.exit_code, finished.signal, ""}));
@@ -58,6 +56,13 @@ CompileOutcome failed_to_compile(const Finished& finished, const std::string& di
 }
 
 }  // namespace
+
+Error with_room_as_remedy(Error error, const std::string& directory) {
+  if (error.diagnostics.front().remedy.empty())
+    error.diagnostics.front().remedy = concat(
+        "make room in '", directory, "' and see that you may write there, or set MILLRACE_CACHE_DIR to another place");
+  return error;
+}
 
 std::string translation_unit(const std::string& prelude, const std::vector<NamedKernel>& kernels) {
   std::string text = concat("#line 1 \"prelude\"\n", prelude, "\n");
@@ -71,11 +76,11 @@ std::string translation_unit(const std::string& prelude, const std::vector<Named
 CompileOutcome compile(const Compiler& compiler, const std::string& text, const std::string& directory,
                        double seconds) {
   Result<TemporaryDirectory> folder = TemporaryDirectory::make(directory);
-  if (!folder) return failed(false, with_remedy(folder.error(), directory));
+  if (!folder) return failed(false, with_room_as_remedy(folder.error(), directory));
   const std::string source = folder->path() + "/kernels.cpp";
   const std::string path = folder->path() + "/kernels.so";
   if (const Result<Done> written = write_file(source, text); !written)
-    return failed(false, with_remedy(written.error(), directory));
+    return failed(false, with_room_as_remedy(written.error(), directory));
 
   std::vector<std::string> arguments = {compiler.path};
   arguments.insert(arguments.end(), compiler.flags.begin(), compiler.flags.end());

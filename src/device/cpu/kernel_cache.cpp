@@ -66,8 +66,7 @@ class Found {
 
 Result<Done> move_into_place(const std::string& from, const std::string& to) {
   if (std::rename(from.c_str(), to.c_str()) == 0) return Done{};
-  return Error::make(ErrorKind::failed, concat("cannot write '", to, "': ", std::strerror(errno)),
-                     "make room there, or set MILLRACE_CACHE_DIR to another place");
+  return Error::make(ErrorKind::failed, concat("cannot write '", to, "': ", std::strerror(errno)));
 }
 
 // The object first: an entry never speaks of a file that is not there.
@@ -135,7 +134,7 @@ class Compilation {
     const CompileOutcome outcome = compile(compiler_, text, directory_, limits_.seconds);
     if (outcome.object) {
       const Result<Done> stored = put(*outcome.object, batch, directory_);
-      if (!stored) return stored.error();
+      if (!stored) return with_room_as_remedy(stored.error(), directory_);
       return outcome.object->sha256;
     }
     if (!outcome.failure.by_text) return outcome.failure.error;

@@ -1,12 +1,15 @@
 #include "device/cpu/kernel_cache.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <string>
 #include <thread>
@@ -167,9 +170,9 @@ TEST_F(KernelCacheTest, AFlippedBitInAnyByteOfAnEntryMakesItCompileAgain) {
     const std::string index = index_of(cache, sources[at]);
     good.push_back(*read_file(index, 4096));
     ASSERT_EQ(good.back().size(), length);
-    std::string damaged = good.back();
-    damaged[at] = static_cast<char>(static_cast<unsigned char>(damaged[at]) ^ 1U << at % 8);
-    ASSERT_TRUE(write_file(index, damaged));
+    std::fstream file(index, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(at));
+    file.put(static_cast<char>(static_cast<unsigned char>(good.back()[at]) ^ 1U << at % 8));
   }
   size_t compiled = 0;
   for (const auto& kernel : cache.get(sources, 1, [&](size_t, size_t total) { compiled = total; })) EXPECT_TRUE(kernel);
@@ -260,6 +263,36 @@ TEST_F(KernelCacheTest, AFullDiskIsNotTheKernelsFault) {
     EXPECT_TRUE(says(kernel.error(), "no space left")) << to_string(kernel.error());
     EXPECT_TRUE(says(kernel.error(), "MILLRACE_CACHE_DIR")) << to_string(kernel.error());
   }
+}
+
+TEST_F(KernelCacheTest, ADiskThatIsFullSoonerOrLater) {
+  // Small file systems of all sizes up to one that is large enough, mounted where only that process sees them.
+  const KernelCache cache = cache_with(pretended_compiler("head -c 12000 /dev/zero >$out"));
+  fs::create_directory(path("cache"));
+  constexpr int kCannotMount = 77;
+  const pid_t filler = in_another_process([&] {
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+      return kCannotMount;
+    bool fits = false;
+    for (int pages = 1; !fits; ++pages) {
+      if (pages > 100) return 1;
+      const std::string size = concat("mode=700,size=", pages * sysconf(_SC_PAGESIZE));
+      if (mount("none", path("cache").c_str(), "tmpfs", 0, size.c_str()) != 0) return kCannotMount;
+      const auto kernels = cache.get(adding_up_to(4), 1);
+      fits = static_cast<bool>(kernels[0]);
+      for (const auto& kernel : kernels) {
+        if (static_cast<bool>(kernel) != fits) return 2;
+        if (!kernel && !says(kernel.error(), "MILLRACE_CACHE_DIR")) return 3;
+        if (!kernel && !says(kernel.error(), "o space left")) return 4;
+      }
+      if (temporaries() != 0) return 5;
+      umount(path("cache").c_str());
+    }
+    return 0;
+  });
+  const int code = exit_code(filler);
+  if (code == kCannotMount) GTEST_SKIP() << "not allowed to mount a small file system";
+  EXPECT_EQ(code, 0);
 }
 
 TEST_F(KernelCacheTest, ADirectoryThatCannotBeMadeIsSaid) {

@@ -63,8 +63,12 @@ class KernelWays {
     for (const bool written : {false, true}) {
       for (const TensorId id : written ? part.writes : part.reads) tensors_.push_back(describe(id, written));
     }
-    for (const OperatorId member : part.members)
-      draws_ = draws_ || graph.operators[member.at()].kind == OperatorKind::dropout;
+    for (size_t k = 0; k < part.members.size(); ++k) {
+      const Operator& op = graph.operators[part.members[k].at()];
+      draws_ = draws_ || op.kind == OperatorKind::dropout;
+      for (size_t index = 0; index < op.space.size(); ++index)
+        reduces_ = reduces_ || (op.reduced[index] && part.index_of[k][index] != kNoIndex);
+    }
   }
 
   void run() {
@@ -238,6 +242,8 @@ class KernelWays {
       if (storage != MaskStorage::words && !tensors_[k].written && way.block != kNoIndex)
         return collector_.decline("masks are drawn and unpacked a line at a time: not in blocks");
     }
+    if (reduces_ && way.block != kNoIndex)
+      return collector_.decline("a nest in blocks transposes: it does not reduce");
     if (draws_ && way.block != kNoIndex)
       return collector_.decline("masks are drawn and unpacked a line at a time: not in blocks");
     collector_.add({layouts, way, estimate(layouts, way)});
@@ -297,6 +303,7 @@ class KernelWays {
   std::vector<Order> orders_;
   std::vector<PartTensor> tensors_;
   bool draws_ = false;
+  bool reduces_ = false;
 };
 
 }  // namespace

@@ -73,7 +73,11 @@ template <int kDigits>
 Result<bool> expect(const Graph& whole, const Part& part, const PartGraph& of_part, Truth& truth) {
   Values<Bounded<kDigits>> values(of_part.graph.tensors.size());
   for (size_t k = 0; k < part.reads.size(); ++k) {
-    for (const double x : truth.inputs[k]) values[of_part.reads[k].at()].emplace_back(x);
+    // A mask that is stored as a word is rounded; one that is drawn again, or a bit, is not.
+    const Tensor& tensor = whole.tensor(part.reads[k]);
+    const bool mask = dropout_of(whole, part.reads[k]) != nullptr;
+    for (const double x : truth.inputs[k])
+      values[of_part.reads[k].at()].emplace_back(x, mask ? storage_error(tensor.dtype, x) : 0);
   }
   for (size_t k = 0; k < whole.arguments.size(); ++k) {
     if (whole.tensor(whole.arguments[k]).role != TensorRole::scalar) continue;
@@ -104,7 +108,7 @@ double storage_error(DType dtype, double value) {
   // Half of the distance to the next number, and of the smallest one; float32 may also lose what is below its range.
   switch (dtype) {
     case DType::float16: return std::abs(value) * 0x1p-11 + 0x1p-25;
-    case DType::bfloat16: return std::abs(value) * 0x1p-9 + 0x1p-134;
+    case DType::bfloat16: return std::abs(value) * 0x1p-8 + 0x1p-134;
     case DType::float32: return std::abs(value) * 0x1p-24 + 0x1p-120;
     case DType::float64: return std::abs(value) * 0x1p-53 + 0x1p-1000;
     case DType::boolean: return 0;
@@ -122,7 +126,6 @@ Truth draw_inputs(const Graph& graph, const Part& part, uint64_t seed, bool posi
     std::vector<double> values(elements);
     if (const Operator* dropout = dropout_of(graph, tensor)) {
       values = drawn_mask(*dropout, elements, truth.random);
-      for (double& value : values) value = rounded_to(dtype, value);
     } else {
       for (size_t element = 0; element < elements; ++element) {
         const double drawn = uniform_draw(seed, static_cast<uint32_t>(k), element);
@@ -144,8 +147,11 @@ Result<Truth> truth_of(const Graph& graph, const Part& part, uint64_t seed) {
     return truth;
   }
   const PartGraph of_part = graph_of(graph, part);
-  const bool wide = std::any_of(of_part.graph.tensors.begin(), of_part.graph.tensors.end(),
-                                [](const Tensor& tensor) { return tensor.dtype == DType::float64; });
+  // As kernels do: in float64 where a tensor is.
+  std::vector<TensorId> stored = part.reads;
+  stored.insert(stored.end(), part.writes.begin(), part.writes.end());
+  const bool wide = std::any_of(stored.begin(), stored.end(),
+                                [&](TensorId tensor) { return graph.tensor(tensor).dtype == DType::float64; });
   Truth truth;
   for (const bool positive : {false, true}) {
     truth = draw_inputs(graph, part, seed, positive);

@@ -10,6 +10,7 @@ PyTorch is installed in build/bench-venv on the first run.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import platform
 import sys
@@ -85,7 +86,7 @@ class Comparison:
         self.failures: dict[str, str] = {}
 
     def torch_peer_of(self, layer: str, *, compiled: bool, dtype: str, dropout: float):
-        name = f"{'compile' if compiled else 'eager'} {layer}"
+        name = torch_name(layer, compiled)
         return self.torch_peer.TorchPeer(name, self.model, self.model.LAYERS[layer], self.sizes, self.tensors,
                                          device=self.device, dtype=dtype, dropout=dropout, compiled=compiled)
 
@@ -97,15 +98,16 @@ class Comparison:
             path = self.folder / f"dropout_{dropout}" / path.name
             path.parent.mkdir(exist_ok=True)
             path.write_text(program.with_dropout(self.text, dropout))
-        plan = self.folder / f"plan_{dropout}"
-        return MillracePeer(self.options.millrace, path, self.options.size, self.options.dtype, self.options.budget, plan)
+        options, plan = self.options, self.folder / f"plan_{dropout}"
+        return MillracePeer(options.millrace, path, options.size, options.dtype, options.budget, plan)
 
     def torch_kinds(self) -> list[tuple[str, bool]]:
         """(layer, compiled) of what can run here; what cannot is put down with its reason."""
         lacking = environment.why_not_compile()
         if lacking:
             self.failures["torch.compile"] = lacking
-        return [(layer, compiled) for compiled in ([False] if lacking else [False, True]) for layer in self.model.LAYERS]
+        ways = [False] if lacking else [False, True]
+        return [(layer, compiled) for compiled in ways for layer in self.model.LAYERS]
 
     def check_agreement(self) -> list[dict]:
         """Every contestant with dropout 0 against the plain layer in float64."""
@@ -128,7 +130,7 @@ class Comparison:
             for layer, compiled in self.torch_kinds():
                 if compiled and dtype != self.options.dtype:
                     continue
-                compare(f"{'compile' if compiled else 'eager'} {layer}", dtype,
+                compare(torch_name(layer, compiled), dtype,
                         lambda: self.torch_peer_of(layer, compiled=compiled, dtype=dtype, dropout=0.0).results())
         if not self.options.peers_only:
             millrace = self.millrace_peer_of(0.0)
@@ -138,12 +140,12 @@ class Comparison:
 
     def contestants(self) -> list:
         """All that could be made ready, Millrace first."""
-        makers = {f"{'compile' if compiled else 'eager'} {layer}": (
-            lambda layer=layer, compiled=compiled: self.torch_peer_of(
-                layer, compiled=compiled, dtype=self.options.dtype, dropout=self.options.dropout))
-            for layer, compiled in self.torch_kinds()}
-        if not self.options.peers_only:
-            makers = {"Millrace": lambda: self.millrace_peer_of(self.options.dropout), **makers}
+        options, makers = self.options, {}
+        if not options.peers_only:
+            makers["Millrace"] = lambda: self.millrace_peer_of(options.dropout)
+        for layer, compiled in self.torch_kinds():
+            makers[torch_name(layer, compiled)] = functools.partial(
+                self.torch_peer_of, layer, compiled=compiled, dtype=options.dtype, dropout=options.dropout)
         ready = []
         for name, make in makers.items():
             start = time.monotonic()
@@ -171,6 +173,10 @@ class Comparison:
                     del taken[contestant.name]
             say(f"round {number + 1} of {self.options.rounds}, load {os.getloadavg()[0]:.2f}")
         return taken
+
+
+def torch_name(layer: str, compiled: bool) -> str:
+    return f"{'compile' if compiled else 'eager'} {layer}"
 
 
 def one_line(error: Exception) -> str:

@@ -39,6 +39,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--dropout", type=float, default=program.DEFAULT_DROPOUT, metavar="P")
     parser.add_argument("--budget", default="60s", help="of millrace optimize (default: 60s)")
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--calm", type=float, default=0, metavar="SECONDS",
+                        help="before each turn wait at most so long for other processes to rest (default: 0)")
     parser.add_argument("--peers-only", action="store_true", help="leave Millrace out")
     parser.add_argument("--floor", action="store_true", help="also time torch.mm and dropout of this size alone")
     parser.add_argument("--millrace", default=str(ROOT / "millrace"), metavar="COMMAND", help="default: ./millrace")
@@ -167,6 +169,7 @@ class Comparison:
             for contestant in contestants[first:] + contestants[:first]:
                 try:
                     if contestant.name in taken:
+                        environment.wait_for_calm(self.options.calm)
                         taken[contestant.name].append(contestant.round())
                 except Exception as error:
                     self.failures[contestant.name] = one_line(error)

@@ -20,6 +20,8 @@ CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 LAST_CPU_WHEEL_AARCH64 = "2.10.0"
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
+CALM_SECONDS, CALM_SHARE = 0.3, 0.05  # calm: for so long no more than this share of the cores was busy
+
 
 class Unavailable(Exception):
     """Something this machine lacks; the message names the remedy."""
@@ -91,6 +93,24 @@ def output_of(*command: str) -> str:
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
     except OSError:
         return ""
+
+
+def busy_and_total() -> tuple[int, int]:
+    """Ticks of all cores since the machine started."""
+    ticks = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    idle = ticks[3] + ticks[4]
+    return sum(ticks) - idle, sum(ticks)
+
+
+def wait_for_calm(limit_seconds: float) -> None:
+    """Until others leave the machine alone for a moment, or for as long as the limit."""
+    end = time.monotonic() + limit_seconds
+    while time.monotonic() < end:
+        busy, total = busy_and_total()
+        time.sleep(CALM_SECONDS)
+        busy_then, total_then = busy_and_total()
+        if busy_then - busy <= CALM_SHARE * (total_then - total):
+            return
 
 
 def cpu_name() -> str:

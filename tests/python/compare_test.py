@@ -7,6 +7,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
@@ -177,6 +178,13 @@ class EnvironmentTest(unittest.TestCase):
                 from_index, from_pypi = environment.install_commands(["pip"], architecture, version)
                 self.assertEqual((from_index[1], from_pypi), (first, ["pip", second, "numpy"]))
                 self.assertIn(environment.CPU_INDEX, from_index)
+
+    def test_no_waiting_for_calm_unless_asked(self) -> None:
+        with mock.patch("time.sleep") as sleep:
+            environment.wait_for_calm(0)
+        sleep.assert_not_called()
+        busy, total = environment.busy_and_total()
+        self.assertTrue(0 < busy < total)
 
 
 if __name__ == "__main__":

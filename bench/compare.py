@@ -44,7 +44,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--peers-only", action="store_true", help="leave Millrace out")
     parser.add_argument("--floor", action="store_true", help="also time torch.mm and dropout of this size alone")
     parser.add_argument("--millrace", default=str(ROOT / "millrace"), metavar="COMMAND", help="default: ./millrace")
-    parser.add_argument("--torch", metavar="VERSION", help="a version of torch (default: the newest built for CPUs)")
+    parser.add_argument("--torch", metavar="VERSION", help="a version of torch (default: the newest)")
     parser.add_argument("--python", metavar="PATH", help="a Python that has torch and numpy; nothing is installed")
     parser.add_argument("--out", type=Path, help="the JSON (default: bench/results/compare-MACHINE.json)")
     options = parser.parse_args()

@@ -16,8 +16,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
-# PyPI's wheels for aarch64 were built for the CPU, with OpenBLAS, up to this one; later ones bring 5 GB of CUDA.
-LAST_CPU_WHEEL_AARCH64 = "2.10.0"
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 CALM_SECONDS, CALM_SHARE = 0.3, 0.05  # calm: for so long no more than this share of the cores was busy
@@ -36,11 +34,14 @@ def environment_folder(torch_version: str | None) -> Path:
 
 
 def install_commands(pip: list[str], architecture: str, torch_version: str | None) -> list[list[str]]:
-    """In the order of trying: torch's own index of CPU builds first, which is not reachable everywhere."""
-    wanted = f"torch=={torch_version}" if torch_version else "torch"
-    from_pypi = f"torch=={LAST_CPU_WHEEL_AARCH64}" if architecture == "aarch64" and not torch_version else wanted
+    """In the order of trying.
+
+    For aarch64, PyPI's wheels have a faster BLAS (NVPL; OpenBLAS up to 2.10) than those of torch's own index. For
+    x86-64 that index has the CPU's builds without gigabytes of CUDA, but is not reachable everywhere.
+    """
+    from_pypi = [*pip, f"torch=={torch_version}" if torch_version else "torch", "numpy"]
     quick = ["--retries", "0", "--timeout", "15"]
-    return [[*pip, wanted, "numpy", "--index-url", CPU_INDEX, *quick], [*pip, from_pypi, "numpy"]]
+    return [from_pypi] if architecture == "aarch64" else [[*from_pypi, "--index-url", CPU_INDEX, *quick], from_pypi]
 
 
 def ensure_python(torch_version: str | None) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 
 import torch
@@ -17,15 +18,19 @@ def contractions(sizes: dict[str, int]) -> list[tuple[int, int, int]]:
     return [(embedding, tokens, embedding), (hidden, tokens, embedding), (embedding, tokens, hidden)]
 
 
-def seconds_of(work, device) -> dict[str, float]:
-    times = []
-    for repeat in range(REPEATS + 3):
-        start = time.perf_counter()
-        work()
-        device.synchronize()
-        if repeat >= 3:
-            times.append(time.perf_counter() - start)
-    return spread(times)
+def seconds_of(works: dict, device) -> dict:
+    """What each of the works takes. In turns, for the same reason as the layers."""
+    times = {key: [] for key in works}
+    for repeat in range(REPEATS + 1):
+        for key, work in works.items():
+            work()  # brings the caches back from the one before
+            device.synchronize()
+            start = time.perf_counter()
+            work()
+            device.synchronize()
+            if repeat > 0:
+                times[key].append(time.perf_counter() - start)
+    return {key: spread(taken) for key, taken in times.items()}
 
 
 def matrix(rows: int, columns: int, transposed: str, placed: dict) -> torch.Tensor:
@@ -34,18 +39,19 @@ def matrix(rows: int, columns: int, transposed: str, placed: dict) -> torch.Tens
 
 def measure_floor(sizes: dict[str, int], dropout: float, dtype: torch.dtype, device) -> dict:
     placed = {"dtype": dtype, "device": device.name}
-    rows = []
+    works = {}
     for m, n, k in contractions(sizes):
         for form in ("NN", "NT", "TN", "TT"):
-            a, b = matrix(m, k, form[0], placed), matrix(k, n, form[1], placed)
-            seconds = seconds_of(lambda: torch.mm(a, b), device)
-            rows.append({"shape": [m, n, k], "form": form, "seconds": seconds,
-                         "gflops_best": 2e-9 * m * n * k / seconds["best"],
-                         "gflops_median": 2e-9 * m * n * k / seconds["median"]})
+            operands = matrix(m, k, form[0], placed), matrix(k, n, form[1], placed)
+            works[m, n, k, form] = functools.partial(torch.mm, *operands)
     elements = sizes["U"] * sizes["B"] * sizes["J"]
-    x = torch.randn(elements, **placed)
-    seconds = seconds_of(lambda: torch.nn.functional.dropout(x, dropout), device)
-    return {"mm": rows, "dropout": {"elements": elements, "seconds": seconds}}
+    works["dropout"] = functools.partial(torch.nn.functional.dropout, torch.randn(elements, **placed), dropout)
+    seconds = seconds_of(works, device)
+    dropout_seconds = seconds.pop("dropout")
+    rows = [{"shape": [m, n, k], "form": form, "seconds": taken,
+             "gflops_best": 2e-9 * m * n * k / taken["best"], "gflops_median": 2e-9 * m * n * k / taken["median"]}
+            for (m, n, k, form), taken in seconds.items()]
+    return {"mm": rows, "dropout": {"elements": elements, "seconds": dropout_seconds}}
 
 
 def floor_table(floor: dict) -> str:

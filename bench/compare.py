@@ -1,0 +1,252 @@
+#!/usr/bin/env python3
+"""One training step of a layer (forward and backward) in Millrace and in PyTorch, side by side.
+
+PyTorch runs eagerly and under torch.compile: a layer of plain operators with the attention matrix materialised,
+nn.TransformerEncoderLayer, and scaled_dot_product_attention. All run on the same machine with the same number of
+threads and the same type, in turns, round after round. With dropout 0 their results and gradients are compared first.
+PyTorch is installed in build/bench-venv on the first run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import platform
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from peers import environment, program, report  # noqa: E402  (the path above comes first)
+from peers.environment import ROOT, Unavailable, say  # noqa: E402
+
+PROGRAMS = {"bert": ROOT / "models/bert_encoder.py"}
+INSIDE = "MILLRACE_COMPARE_INSIDE"  # set once this runs in a Python that has torch
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="example:\n  bench/compare.py --size base\n  bench/compare.py --size base --size B=8 --peers-only",
+    )
+    parser.add_argument("--model", choices=PROGRAMS, default="bert")
+    parser.add_argument("--size", action="append", metavar="SET|NAME=N", help="sizes, as for millrace; later ones win")
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
+    parser.add_argument("--device", choices=("cpu",), default="cpu")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--dropout", type=float, default=program.DEFAULT_DROPOUT, metavar="P")
+    parser.add_argument("--budget", default="60s", help="of millrace optimize (default: 60s)")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--calm", type=float, default=0, metavar="SECONDS",
+                        help="before each turn wait at most so long for other processes to rest (default: 0)")
+    parser.add_argument("--peers-only", action="store_true", help="leave Millrace out")
+    parser.add_argument("--floor", action="store_true", help="also time torch.mm and dropout of this size alone")
+    parser.add_argument("--millrace", default=str(ROOT / "millrace"), metavar="COMMAND", help="default: ./millrace")
+    parser.add_argument("--torch", metavar="VERSION", help="a version of torch (default: the newest)")
+    parser.add_argument("--python", metavar="PATH", help="a Python that has torch and numpy; nothing is installed")
+    parser.add_argument("--out", type=Path, help="the JSON (default: bench/results/compare-MACHINE.json)")
+    options = parser.parse_args()
+    options.size = options.size or ["base"]
+    if options.threads < 1 or options.rounds < 1 or not 0 <= options.dropout < 1:
+        parser.error("--threads and --rounds are at least 1, --dropout is at least 0 and less than 1")
+    if options.torch and options.python:
+        parser.error("--python has its own torch: leave --torch out")
+    return options
+
+
+def continue_inside(options: argparse.Namespace) -> None:
+    """Runs this again in a Python with torch, with the number of threads in its environment."""
+    python = options.python or str(environment.ensure_python(options.torch))
+    variables = dict(os.environ)
+    variables.update({name: str(options.threads) for name in environment.THREAD_VARIABLES})
+    variables.setdefault("TORCHINDUCTOR_CACHE_DIR", str(ROOT / "build/bench-inductor"))
+    variables[INSIDE] = "1"
+    try:
+        os.execve(python, [python, *sys.argv], variables)
+    except OSError as error:
+        raise Unavailable(f"{python} does not run: {error}") from error
+
+
+class Comparison:
+    """One case: a model at its sizes, with one type and one dropout."""
+
+    def __init__(self, options: argparse.Namespace, folder: Path):
+        from peers import torch_peer  # only here is torch
+
+        self.options, self.folder, self.torch_peer = options, folder, torch_peer
+        self.text = PROGRAMS[options.model].read_text()
+        self.sizes = program.sizes_of(self.text, options.size)
+        self.model = torch_peer.MODELS[options.model]
+        if reason := self.model.why_not(self.sizes):
+            raise ValueError(reason)
+        self.device = torch_peer.DEVICES[options.device]
+        self.device.set_up(options.threads)
+        drawn = self.model.draw(self.sizes)
+        self.tensors = {name: tensor.astype(options.dtype).astype("float64") for name, tensor in drawn.items()}
+        self.failures: dict[str, str] = {}
+
+    def torch_peer_of(self, layer: str, *, compiled: bool, dtype: str, dropout: float):
+        name = torch_name(layer, compiled)
+        return self.torch_peer.TorchPeer(name, self.model, self.model.LAYERS[layer], self.sizes, self.tensors,
+                                         device=self.device, dtype=dtype, dropout=dropout, compiled=compiled)
+
+    def millrace_peer_of(self, dropout: float):
+        from peers.millrace_peer import MillracePeer
+
+        path = PROGRAMS[self.options.model]
+        if dropout != program.DEFAULT_DROPOUT:
+            path = self.folder / f"dropout_{dropout}" / path.name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(program.with_dropout(self.text, dropout))
+        options, plan = self.options, self.folder / f"plan_{dropout}"
+        return MillracePeer(options.millrace, path, options.size, options.dtype, options.budget, plan)
+
+    def torch_kinds(self) -> list[tuple[str, bool]]:
+        """(layer, compiled) of what can run here; what cannot is put down with its reason."""
+        lacking = environment.why_not_compile()
+        if lacking:
+            self.failures["torch.compile"] = lacking
+        ways = [False] if lacking else [False, True]
+        return [(layer, compiled) for compiled in ways for layer in self.model.LAYERS]
+
+    def check_agreement(self) -> list[dict]:
+        """Every contestant with dropout 0 against the plain layer in float64."""
+        from peers.agreement import TOLERANCE, largest_difference
+
+        say("comparing results and gradients with dropout 0")
+        expected = self.torch_peer_of("plain", compiled=False, dtype="float64", dropout=0.0).results()
+        rows = []
+
+        def compare(name: str, dtype: str, make) -> None:
+            try:
+                difference, tensor = largest_difference(expected, make(), self.model.SCALE_OF)
+            except Exception as error:  # whatever it is, the others are still to be compared
+                rows.append({"name": name, "dtype": dtype, "error": one_line(error), "agrees": False})
+                return
+            rows.append({"name": name, "dtype": dtype, "largest_relative_difference": difference, "tensor": tensor,
+                         "agrees": difference <= TOLERANCE[dtype]})
+
+        for dtype in dict.fromkeys(("float64", self.options.dtype)):
+            for layer, compiled in self.torch_kinds():
+                if compiled and dtype != self.options.dtype:
+                    continue
+                compare(torch_name(layer, compiled), dtype,
+                        lambda: self.torch_peer_of(layer, compiled=compiled, dtype=dtype, dropout=0.0).results())
+        if not self.options.peers_only:
+            millrace = self.millrace_peer_of(0.0)
+            compare(millrace.name, self.options.dtype, lambda: (millrace.prepare(), millrace.results(self.tensors))[1])
+        self.torch_peer.forget_compiled()
+        return rows
+
+    def contestants(self) -> list:
+        """All that could be made ready, Millrace first."""
+        options, makers = self.options, {}
+        if not options.peers_only:
+            makers["Millrace"] = lambda: self.millrace_peer_of(options.dropout)
+        for layer, compiled in self.torch_kinds():
+            makers[torch_name(layer, compiled)] = functools.partial(
+                self.torch_peer_of, layer, compiled=compiled, dtype=options.dtype, dropout=options.dropout)
+        ready = []
+        for name, make in makers.items():
+            start = time.monotonic()
+            try:
+                contestant = make()
+                contestant.prepare()
+                ready.append(contestant)
+                say(f"{name}: ready after {time.monotonic() - start:.0f} s")
+            except Exception as error:  # a contestant that fails is shown as such; the others go on
+                self.failures[name] = one_line(error)
+                say(f"{name}: failed: {self.failures[name]}")
+        return ready
+
+    def measure(self, contestants: list) -> dict[str, list[report.RoundTime]]:
+        """Times by name. Every round begins with another contestant, so that none always follows the same one."""
+        taken: dict[str, list[report.RoundTime]] = {contestant.name: [] for contestant in contestants}
+        for number in range(self.options.rounds):
+            first = number % len(contestants)
+            for contestant in contestants[first:] + contestants[:first]:
+                try:
+                    if contestant.name in taken:
+                        environment.wait_for_calm(self.options.calm)
+                        taken[contestant.name].append(contestant.round())
+                except Exception as error:
+                    self.failures[contestant.name] = one_line(error)
+                    del taken[contestant.name]
+            say(f"round {number + 1} of {self.options.rounds}, load {os.getloadavg()[0]:.2f}")
+        return taken
+
+
+def torch_name(layer: str, compiled: bool) -> str:
+    return f"{'compile' if compiled else 'eager'} {layer}"
+
+
+def one_line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+
+
+def print_agreement(rows: list[dict]) -> None:
+    print("\nlargest relative difference to the plain layer in float64, with dropout 0:")
+    for row in rows:
+        found = row.get("error") or f"{row['largest_relative_difference']:.1e}  ({row['tensor'] or 'none'})"
+        print(f"  {row['dtype']}  {row['name']:32}  {found}{'' if row['agrees'] else '  DISAGREES'}")
+
+
+def compare(options: argparse.Namespace) -> int:
+    out = options.out or ROOT / "bench/results" / report.file_name(platform.machine(), environment.cpu_name())
+    report.read_report(out)  # complains now, not after minutes of measuring
+    run = environment.circumstances(options.threads)
+    say(f"load {run['load_before']:.2f}; {options.rounds} rounds; torch.compile takes up to a minute a layer")
+    with tempfile.TemporaryDirectory(prefix="millrace-compare-") as folder:
+        comparison = Comparison(options, Path(folder))
+        run |= comparison.device.describe()
+        agreement = comparison.check_agreement()
+        rounds = comparison.measure(comparison.contestants())
+        floor = None
+        if options.floor:
+            from peers import torch_floor
+
+            dtype = comparison.torch_peer.DTYPES[options.dtype]
+            floor = torch_floor.measure_floor(comparison.sizes, options.dropout, dtype, comparison.device)
+    if not rounds:
+        raise Unavailable(f"nothing ran: {comparison.failures}")
+    base = report.base_of(rounds, "Millrace")
+    rows = report.contestant_rows(rounds, base)
+    run |= {"model": options.model, "device": options.device, "sizes": comparison.sizes, "dtype": options.dtype,
+            "dropout": options.dropout, "rounds": options.rounds, "load_after": os.getloadavg()[0],
+            "agreement": agreement, "base": base, "contestants": rows, "did_not_run": comparison.failures}
+    print(f"{run['machine']['cpu']}, {options.threads} threads, torch {run['torch']}, {run['compiler']}, "
+          f"commit {run['git_commit'][:10]}, load {run['load_before']:.2f} to {run['load_after']:.2f}")
+    print(f"{options.model} {comparison.sizes}, {options.dtype}, dropout {options.dropout}")
+    print_agreement(agreement)
+    print("\nmilliseconds, medians over the rounds:")
+    print(report.table(rows, base, comparison.failures))
+    if floor:
+        run["floor"] = floor
+        print(f"\n{torch_floor.floor_table(floor)}")
+    case = " ".join([options.model, *options.size, options.dtype, f"{options.threads} threads",
+                     f"dropout {options.dropout}", f"torch {run['torch']}"])
+    report.write_run(out, case, run)
+    print(f"\nwritten to {out}")
+    return 0 if all(row["agrees"] for row in agreement) and "Millrace" not in comparison.failures else 1
+
+
+def main() -> int:
+    options = parse_arguments()
+    try:
+        if not os.environ.get(INSIDE):
+            continue_inside(options)
+        return compare(options)
+    except ModuleNotFoundError as error:
+        say(f"{sys.executable}: {error}; it needs torch and numpy")
+    except (Unavailable, ValueError, OSError) as error:
+        say(str(error))
+    except KeyboardInterrupt:
+        say("interrupted")
+        return 130
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

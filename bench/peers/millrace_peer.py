@@ -1,0 +1,66 @@
+"""Millrace as a contestant: `optimize` once, `bench` in every round, `run` to compare its numbers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from peers.environment import ROOT
+from peers.report import RoundTime
+
+sys.path.insert(0, str(ROOT / "tests/python"))
+import safetensors_io  # noqa: E402  (its folder stands in the line above)
+
+NAME = "Millrace"
+
+
+class MillraceFailed(Exception):
+    """What a command of Millrace printed when it failed."""
+
+
+def round_time(printed: str) -> RoundTime:
+    """Of what `millrace bench --json` prints."""
+    report = json.loads(printed)
+    if report["schema_version"] != 1:
+        raise ValueError(f"schema version {report['schema_version']}, not 1")
+    return RoundTime(report["forward_seconds"], report["backward_seconds"], report["step_seconds"]["median"])
+
+
+class MillracePeer:
+    """One program at one set of sizes; the folder is for its plan and tensors."""
+
+    name = NAME
+
+    def __init__(self, command: str, program: Path, chosen_sizes: list[str], dtype: str, budget: str, folder: Path):
+        self.command, self.dtype, self.folder = command, dtype, folder
+        self.optimize = ["optimize", str(program), "--dtype", dtype, "--budget", budget, "--out", str(folder)]
+        self.optimize += [part for size in chosen_sizes for part in ("--size", size)]
+        self.plan = str(folder / "plan.json")
+
+    def millrace(self, *arguments: str) -> str:
+        done = subprocess.run([self.command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if done.returncode != 0:
+            shown = done.stderr.strip() or done.stdout.strip()
+            raise MillraceFailed(f"millrace {' '.join(arguments)}: exit {done.returncode}: {shown}")
+        return done.stdout
+
+    def prepare(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.millrace(*self.optimize)
+
+    def round(self) -> RoundTime:
+        printed = self.millrace("bench", self.plan, "--json")
+        try:
+            return round_time(printed)
+        except (ValueError, KeyError, TypeError) as error:
+            raise MillraceFailed(f"millrace bench printed what is not its report: {error!r}") from error
+
+    def results(self, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        given, made = self.folder / "in.safetensors", self.folder / "out.safetensors"
+        safetensors_io.write(given, {name: tensor.astype(self.dtype) for name, tensor in tensors.items()})
+        self.millrace("run", self.plan, "--in", str(given), "--out", str(made))
+        return {name: tensor.astype(np.float64) for name, tensor in safetensors_io.read(made).items()}

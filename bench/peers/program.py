@@ -1,0 +1,68 @@
+"""What a comparison needs to know of a Millrace program: its sizes, and its text with another dropout."""
+
+from __future__ import annotations
+
+import ast
+
+DEFAULT_DROPOUT = 0.1  # of dropout(x, p=0.1); docs/language.md
+
+
+def sizes_of(text: str, chosen: list[str]) -> dict[str, int]:
+    """The program's sizes with those chosen by --size in their place; what is computed from them follows."""
+    module = ast.parse(text)
+    given = _chosen_sizes(_size_sets(module), chosen)
+    sizes: dict[str, int] = {}
+    for names, value in _assignments(module):
+        if names == ["SIZES"]:
+            continue
+        computed = eval(compile(ast.Expression(value), "sizes", "eval"), {"__builtins__": {}}, dict(sizes))
+        for name in names:
+            sizes[name] = given.get(name, computed)
+    if unknown := set(given) - set(sizes):
+        raise ValueError(f"the program has no size {', '.join(sorted(unknown))}; it has {', '.join(sizes)}")
+    return sizes
+
+
+def with_dropout(text: str, probability: float) -> str:
+    """The program's text with this probability in every call of dropout."""
+    lines = [line.encode() for line in text.splitlines(keepends=True)]  # columns of ast count bytes
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) and _name(node) == "dropout"]
+    for call in sorted(calls, key=lambda node: (node.end_lineno, node.end_col_offset), reverse=True):
+        old = call.args[1:] + [keyword.value for keyword in call.keywords]
+        begin = (old[0].lineno, old[0].col_offset) if old else (call.end_lineno, call.end_col_offset - 1)
+        end = (old[0].end_lineno, old[0].end_col_offset) if old else begin
+        if begin[0] != end[0] or len(old) > 1:
+            raise ValueError(f"line {call.lineno}: dropout takes a tensor and a probability on one line")
+        line = lines[begin[0] - 1]
+        new = (b"" if old else b", ") + repr(probability).encode()
+        lines[begin[0] - 1] = line[: begin[1]] + new + line[end[1] :]
+    return b"".join(lines).decode()
+
+
+def _name(call: ast.Call) -> str:
+    return getattr(call.func, "id", None) or getattr(call.func, "attr", "")
+
+
+def _assignments(module: ast.Module) -> list[tuple[list[str], ast.expr]]:
+    assigned = [node for node in module.body if isinstance(node, ast.Assign)]
+    return [([target.id for target in node.targets], node.value) for node in assigned]
+
+
+def _size_sets(module: ast.Module) -> dict[str, dict[str, int]]:
+    return next((ast.literal_eval(value) for names, value in _assignments(module) if names == ["SIZES"]), {})
+
+
+def _chosen_sizes(sets: dict[str, dict[str, int]], chosen: list[str]) -> dict[str, int]:
+    """Of `--size tiny --size B=4,J=8`: later ones win."""
+    given: dict[str, int] = {}
+    for part in ",".join(chosen).split(",") if chosen else []:
+        name, is_number, value = part.partition("=")
+        if not is_number:
+            if name not in sets:
+                raise ValueError(f"the program has no set of sizes '{name}'; it has {', '.join(sets)}")
+            given |= sets[name]
+        elif not value.isdecimal() or int(value) == 0:
+            raise ValueError(f"size '{part}' is not NAME=INTEGER of at least 1")
+        else:
+            given[name] = int(value)
+    return given

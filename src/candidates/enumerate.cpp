@@ -74,6 +74,22 @@ Result<Done> pin(const TrainingGraph& training, const std::string& name, const s
                      near.empty() ? concat("there are ", join(names, ", ")) : concat("did you mean ", near, "?"));
 }
 
+void find_ways(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
+               PartCandidates& part) {
+  Collector collector(domains, part, options.most);
+  if (part.part.kind == PartKind::contraction) gemm_ways(graph, domains, options, part, collector);
+  const bool by_library = !part.candidates.empty();
+  const bool stacked = part.part.members.empty();
+  if (part.part.kind == PartKind::kernel) {
+    kernel_ways(graph, domains, options.threads, false, part, collector);
+  } else if (!stacked && !by_library) {
+    kernel_ways(graph, domains, options.threads, true, part, collector);
+  } else if (!stacked) {
+    collector.decline("generated loops for a contraction that a library does: far slower");
+  }
+  collector.finish();
+}
+
 }  // namespace
 
 void Collector::add(Candidate candidate) {
@@ -128,28 +144,51 @@ bool Collector::is_written(const Candidate& candidate) const {
 
 void Collector::finish() { shrink(); }
 
-Result<Candidates> enumerate(const TrainingGraph& training, const FusedGraph& fused, const EnumerateOptions& options) {
+Result<Candidates> find_parts(const TrainingGraph& training, const FusedGraph& fused, const EnumerateOptions& options) {
   std::vector<TensorDomain> domains = domains_of(training);
   for (const auto& [name, layout] : options.layouts) {
     if (Result<Done> pinned = pin(training, name, layout, domains); !pinned) return pinned.error();
   }
   Candidates candidates = find_parts(training, fused);
-  for (PartCandidates& part : candidates.parts) {
-    Collector collector(domains, part, options.most);
-    if (part.part.kind == PartKind::contraction) gemm_ways(training.graph, domains, options, part, collector);
-    const bool by_library = !part.candidates.empty();
-    const bool stacked = part.part.members.empty();
-    if (part.part.kind == PartKind::kernel) {
-      kernel_ways(training.graph, domains, options.threads, false, part, collector);
-    } else if (!stacked && !by_library) {
-      kernel_ways(training.graph, domains, options.threads, true, part, collector);
-    } else if (!stacked) {
-      collector.decline("generated loops for a contraction that a library does: far slower");
-    }
-    collector.finish();
-  }
   candidates.domains = std::move(domains);
   return candidates;
+}
+
+Result<Candidates> enumerate(const TrainingGraph& training, const FusedGraph& fused, const EnumerateOptions& options) {
+  Result<Candidates> candidates = find_parts(training, fused, options);
+  if (!candidates) return candidates;
+  for (PartCandidates& part : candidates->parts) find_ways(training.graph, candidates->domains, options, part);
+  return candidates;
+}
+
+bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, const Part& part,
+                  const Candidate& candidate) {
+  EnumerateOptions options;
+  options.libraries = {GemmLibrary::openblas, GemmLibrary::blis};
+  options.threads = std::visit([](const auto& way) { return way.threads; }, candidate.way);
+  if (part.operators.empty()) {
+    const TensorId tensor = part.reads.front();
+    const std::vector<Candidate> found =
+        conversions(graph, domains[tensor.at()], tensor, candidate.layouts[0], candidate.layouts[1], options.threads)
+            .candidates;
+    return std::any_of(found.begin(), found.end(), [&](const Candidate& c) { return c.way == candidate.way; });
+  }
+  // With every tensor's layout fixed there are few.
+  std::vector<TensorDomain> fixed = domains;
+  size_t k = 0;
+  for (const std::vector<TensorId>* tensors : {&part.reads, &part.writes}) {
+    for (const TensorId tensor : *tensors) {
+      TensorDomain& domain = fixed[tensor.at()];
+      if (domain.pinned >= 0 && domain.pinned != candidate.layouts[k]) return false;
+      domain.pinned = candidate.layouts[k++];
+    }
+  }
+  PartCandidates found;
+  found.part = part;
+  options.most = 1'000'000;
+  find_ways(graph, fixed, options, found);
+  return std::any_of(found.candidates.begin(), found.candidates.end(),
+                     [&](const Candidate& c) { return c.layouts == candidate.layouts && c.way == candidate.way; });
 }
 
 PartCandidates conversions(const Graph& graph, const TensorDomain& domain, TensorId tensor, int from, int to,

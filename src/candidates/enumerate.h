@@ -20,7 +20,16 @@ struct EnumerateOptions {
   size_t most = 4000;                                        // candidates kept of a part, the most promising ones
 };
 
+// Parts, covers and domains, without the ways: quick.
+Result<Candidates> find_parts(const TrainingGraph& training, const FusedGraph& fused, const EnumerateOptions& options);
+
+// With all ways.
 Result<Candidates> enumerate(const TrainingGraph& training, const FusedGraph& fused, const EnumerateOptions& options);
+
+// Whether it is one of the part's candidates, on a device with both libraries and as many threads as it names. Of a
+// conversion part: of its tensor's conversions.
+bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, const Part& part,
+                  const Candidate& candidate);
 
 // The ways from one layout of a tensor to another, most promising first.
 PartCandidates conversions(const Graph& graph, const TensorDomain& domain, TensorId tensor, int from, int to,

@@ -242,8 +242,7 @@ class KernelWays {
       if (storage != MaskStorage::words && !tensors_[k].written && way.block != kNoIndex)
         return collector_.decline("masks are drawn and unpacked a line at a time: not in blocks");
     }
-    if (reduces_ && way.block != kNoIndex)
-      return collector_.decline("a nest in blocks transposes: it does not reduce");
+    if (reduces_ && way.block != kNoIndex) return collector_.decline("a nest in blocks transposes: it does not reduce");
     if (draws_ && way.block != kNoIndex)
       return collector_.decline("masks are drawn and unpacked a line at a time: not in blocks");
     collector_.add({layouts, way, estimate(layouts, way)});

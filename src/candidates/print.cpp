@@ -23,13 +23,13 @@ std::vector<TensorId> tensors_of(const Part& part) {
 std::string chain(const std::vector<int>& indices) { return indices.empty() ? "-" : join(indices, "."); }
 
 std::string print_way(const KernelWay& way) {
-  return concat(way.rows ? "rows" : "flat", " loops ", chain(way.loops), " vector ", way.vector, " threads ", way.threads,
-                " block ", way.block);
+  return concat(way.rows ? "rows" : "flat", " loops ", chain(way.loops), " vector ", way.vector, " threads ",
+                way.threads, " block ", way.block);
 }
 
 std::string print_way(const GemmWay& way) {
-  return concat(way.library == GemmLibrary::openblas ? "openblas" : "blis", " m ", chain(way.m), " n ", chain(way.n), " k ",
-                chain(way.k), " threads ", way.threads, way.threads_over_loops ? " over" : " inside");
+  return concat(way.library == GemmLibrary::openblas ? "openblas" : "blis", " m ", chain(way.m), " n ", chain(way.n),
+                " k ", chain(way.k), " threads ", way.threads, way.threads_over_loops ? " over" : " inside");
 }
 
 std::optional<int> parse_int(std::string_view text) {
@@ -124,7 +124,8 @@ std::string print_part(const Graph& graph, const Part& part) {
     const Operator& op = graph.operators[part.operators[k].at()];
     text += concat(info_of(op.kind).name, op.value != 0 ? concat("(", op.value, ")") : "");
     for (const std::vector<Access>* accesses : {&op.inputs, &op.outputs}) {
-      for (const Access& access : *accesses) text += concat(" ", number(access.tensor), "[", join(access.axes, ","), "]");
+      for (const Access& access : *accesses)
+        text += concat(" ", number(access.tensor), "[", join(access.axes, ","), "]");
     }
     std::vector<std::string> space;
     for (size_t index = 0; index < op.space.size(); ++index)
@@ -154,7 +155,8 @@ std::optional<Candidate> parse_candidate(const std::vector<TensorDomain>& domain
   Candidate candidate;
   for (size_t k = 0; k < tensors.size(); ++k) {
     const std::vector<Layout>& domain = domains[tensors[k].at()].layouts;
-    const auto found = std::find_if(domain.begin(), domain.end(), [&](const Layout& l) { return digits(l) == layouts[k]; });
+    const auto found =
+        std::find_if(domain.begin(), domain.end(), [&](const Layout& l) { return digits(l) == layouts[k]; });
     if (found == domain.end()) return std::nullopt;
     candidate.layouts.push_back(static_cast<int>(found - domain.begin()));
   }
@@ -165,7 +167,8 @@ std::optional<Candidate> parse_candidate(const std::vector<TensorDomain>& domain
     candidate.way = *way;
     return candidate;
   }
-  if ((words.front() != "openblas" && words.front() != "blis") || part.kind != PartKind::contraction) return std::nullopt;
+  if ((words.front() != "openblas" && words.front() != "blis") || part.kind != PartKind::contraction)
+    return std::nullopt;
   const std::optional<GemmWay> way = parse_gemm(part, words);
   if (!way) return std::nullopt;
   candidate.way = *way;

@@ -5,7 +5,8 @@
 
 namespace millrace {
 
-// Keeps the most promising candidates, each once, and those where every tensor lies as the program writes it; counts all.
+// Keeps the most promising candidates, each once, and those where every tensor lies as the program writes it; counts
+// all.
 class Collector {
  public:
   Collector(const std::vector<TensorDomain>& domains, PartCandidates& into, size_t most)

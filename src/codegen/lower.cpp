@@ -74,7 +74,8 @@ class GemmLowering {
   }
 
   int64_t elements(size_t operand) const {
-    return elements_of(graph_, product_.tensors[operand].front()) * static_cast<int64_t>(product_.tensors[operand].size());
+    return elements_of(graph_, product_.tensors[operand].front()) *
+           static_cast<int64_t>(product_.tensors[operand].size());
   }
 
   int64_t extent(const std::vector<int>& chain) const {

@@ -1,5 +1,5 @@
-// What a device is asked to run: the one vocabulary between those who generate and those who execute. A launch names its
-// tensors by position, and the numbers of the program that only the caller knows by theirs.
+// What a device is asked to run: the one vocabulary between those who generate and those who execute. A launch names
+// its tensors by position, and the numbers of the program that only the caller knows by theirs.
 #pragma once
 
 #include <array>
@@ -25,8 +25,8 @@ struct Launch {
   // A product: its call, and which tensors a, b and c are in; several are stacked, in memory one behind the other.
   GemmCall gemm;
   std::array<std::vector<int>, 3> operands;
-  std::array<bool, 3> packed{};             // stacked, but apart in memory: copied together before, or apart behind
-  std::array<int64_t, 3> operand_bytes{};   // of one tensor
+  std::array<bool, 3> packed{};            // stacked, but apart in memory: copied together before, or apart behind
+  std::array<int64_t, 3> operand_bytes{};  // of one tensor
 };
 
 // What changes from one run to the next.

@@ -64,7 +64,8 @@ Memory::Memory(int64_t bytes) : size_(bytes) {
 
 void Memory::Free::operator()(char* bytes) const { std::free(bytes); }
 
-void put_values(const Graph& graph, TensorId tensor, const Layout& layout, const std::vector<double>& values, char* to) {
+void put_values(const Graph& graph, TensorId tensor, const Layout& layout, const std::vector<double>& values,
+                char* to) {
   if (layout.storage == MaskStorage::drawn) return;
   if (layout.storage == MaskStorage::bits) {
     std::memset(to, 0, static_cast<size_t>(stored_bytes(graph, tensor, layout)));

@@ -16,12 +16,12 @@ namespace millrace {
 namespace {
 
 constexpr uint64_t kSeed = 20210101;
-constexpr double kLargeProduct = 3e7;     // products of a contraction
-constexpr int kMostSets = 16;             // of buffers, to get past a cache
+constexpr double kLargeProduct = 3e7;  // products of a contraction
+constexpr int kMostSets = 16;          // of buffers, to get past a cache
 constexpr size_t kMostSamples = 40;
 constexpr double kTight = 0.02;
-constexpr double kFarSlower = 1.5;        // than the best known: two samples will do
-constexpr size_t kProbes = 64;            // elements of a large product that are computed one by one
+constexpr double kFarSlower = 1.5;  // than the best known: two samples will do
+constexpr size_t kProbes = 64;      // elements of a large product that are computed one by one
 
 MeasurementRow outcome(Outcome outcome, std::string detail) {
   MeasurementRow row;
@@ -30,9 +30,7 @@ MeasurementRow outcome(Outcome outcome, std::string detail) {
   return row;
 }
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
 
@@ -135,8 +133,8 @@ std::string Trials::check_small(const Part& part, const Candidate& candidate) {
   return wrong.empty() ? "" : concat("at small extents: ", wrong);
 }
 
-// The first candidate that passed at small extents speaks for the real ones, after some of its elements have been computed
-// one by one. Its tolerances come from the product of the magnitudes.
+// The first candidate that passed at small extents speaks for the real ones, after some of its elements have been
+// computed one by one. Its tolerances come from the product of the magnitudes.
 Result<Done> Trials::take_as_peer(const Part& part, const std::vector<Layout>& layouts, const CpuLaunch& launch,
                                   Buffers& buffers) {
   truth_.outputs.clear();
@@ -191,7 +189,8 @@ std::string Trials::probe(const Part& part) const {
   for (size_t operand = 0; operand < 3; ++operand) {
     for (const TensorId tensor : product.tensors[operand]) {
       const std::vector<TensorId>& list = operand == 2 ? part.writes : part.reads;
-      places[operand].emplace_back(tensor, static_cast<size_t>(std::find(list.begin(), list.end(), tensor) - list.begin()));
+      places[operand].emplace_back(tensor,
+                                   static_cast<size_t>(std::find(list.begin(), list.end(), tensor) - list.begin()));
     }
   }
   std::array<std::vector<int64_t>, 3> steps;  // row-major ones
@@ -201,8 +200,8 @@ std::string Trials::probe(const Part& part) const {
       const bool stacks = product.indices[index].stacks[operand];
       if (stacks) stack = index;
       const TensorId tensor = product.tensors[operand].front();
-      steps[operand].push_back(
-          stacks ? 0 : step_along(graph_, product, operand, index, written_layout(graph_, tensor)));
+      steps[operand].push_back(stacks ? 0
+                                      : step_along(graph_, product, operand, index, written_layout(graph_, tensor)));
     }
   }
   const auto stacked = [&](size_t operand, const std::vector<int64_t>& point) {
@@ -237,7 +236,8 @@ std::string Trials::probe(const Part& part) const {
     const Expected& expected = truth_.outputs[place];
     const size_t at = element(2, point);
     if (!(std::abs(expected.values[at] - sum * scale) <= expected.tolerances[at]))
-      return concat(graph_.tensor(tensor).name, "[", at, "] is ", expected.values[at], " where ", sum * scale, " is right");
+      return concat(graph_.tensor(tensor).name, "[", at, "] is ", expected.values[at], " where ", sum * scale,
+                    " is right");
   }
   return "";
 }

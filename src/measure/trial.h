@@ -1,5 +1,5 @@
-// One candidate, tried: run on poisoned outputs, compared with the truth, and only then timed. Runs in a worker process,
-// which a candidate may take down with it.
+// One candidate, tried: run on poisoned outputs, compared with the truth, and only then timed. Runs in a worker
+// process, which a candidate may take down with it.
 #pragma once
 
 #include <map>
@@ -16,10 +16,10 @@ namespace millrace {
 class CpuLaunch;
 
 struct TrialSettings {
-  bool cold = false;            // the program's tensors together do not fit into the last cache: inputs come from memory
-  int64_t cache_bytes = 0;      // of that cache
-  double best_seconds = 0;      // known of this part; far slower ones are timed less often
-  double seconds = 0.3;         // to spend on timing
+  bool cold = false;        // the program's tensors together do not fit into the last cache: inputs come from memory
+  int64_t cache_bytes = 0;  // of that cache
+  double best_seconds = 0;  // known of this part; far slower ones are timed less often
+  double seconds = 0.3;     // to spend on timing
 };
 
 // What came of it; the row's key is left to the caller.
@@ -49,7 +49,7 @@ class Trials {
   // Of the part that was tried last: candidates of one part come one behind the other.
   std::string part_;
   Truth truth_;
-  bool by_peer_ = false;     // too large for the reference: checked at small extents, and against a peer that passed
+  bool by_peer_ = false;  // too large for the reference: checked at small extents, and against a peer that passed
   bool has_peer_ = false;
 };
 

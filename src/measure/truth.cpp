@@ -42,7 +42,8 @@ PartGraph graph_of(const Graph& whole, const Part& part) {
     const bool is_written = std::find(written.begin(), written.end(), tensor) != written.end();
     if (copy.role == TensorRole::computed || copy.role == TensorRole::result_gradient)
       copy.role = is_written ? TensorRole::computed : TensorRole::argument;
-    if (copy.role == TensorRole::argument || copy.role == TensorRole::scalar) made.graph.arguments.push_back(found->second);
+    if (copy.role == TensorRole::argument || copy.role == TensorRole::scalar)
+      made.graph.arguments.push_back(found->second);
     made.graph.tensors.push_back(std::move(copy));
     return found->second;
   };
@@ -129,8 +130,8 @@ Truth draw_inputs(const Graph& graph, const Part& part, uint64_t seed, bool posi
     } else {
       for (size_t element = 0; element < elements; ++element) {
         const double drawn = uniform_draw(seed, static_cast<uint32_t>(k), element);
-        values[element] = dtype == DType::boolean ? (drawn < 0 ? 0 : 1)
-                                                  : rounded_to(dtype, positive ? 0.625 + 0.375 * drawn : drawn);
+        values[element] =
+            dtype == DType::boolean ? (drawn < 0 ? 0 : 1) : rounded_to(dtype, positive ? 0.625 + 0.375 * drawn : drawn);
       }
     }
     truth.inputs.push_back(std::move(values));
@@ -167,8 +168,8 @@ std::string difference(const Graph& graph, TensorId tensor, const Layout& layout
                        const std::vector<double>& found) {
   if (layout.storage == MaskStorage::drawn) return "";
   for (size_t element = 0; element < expected.values.size(); ++element) {
-    const double wanted = layout.storage == MaskStorage::bits ? (expected.values[element] != 0 ? 1 : 0)
-                                                              : expected.values[element];
+    const double wanted =
+        layout.storage == MaskStorage::bits ? (expected.values[element] != 0 ? 1 : 0) : expected.values[element];
     const double value = found[element];
     const bool same_infinity = std::isinf(wanted) && value == wanted;
     const bool both_nan = std::isnan(wanted) && std::isnan(value);

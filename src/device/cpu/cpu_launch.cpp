@@ -64,7 +64,8 @@ void CpuLaunch::run(void* const* tensors, const LaunchState& state, char* scratc
     if (!launch_.packed[operand]) continue;
     at[operand] = scratch + packed_at_[operand];
     const auto bytes = static_cast<size_t>(launch_.operand_bytes[operand]);
-    for (size_t k = 0; operand != 2 && k < stack.size(); ++k) std::memcpy(at[operand] + k * bytes, tensors[stack[k]], bytes);
+    for (size_t k = 0; operand != 2 && k < stack.size(); ++k)
+      std::memcpy(at[operand] + k * bytes, tensors[stack[k]], bytes);
   }
   double alpha = 1;
   for (const LaunchNumber& number : launch_.numbers) alpha *= value_of(number, state);

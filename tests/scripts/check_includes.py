@@ -20,10 +20,10 @@ FOLDERS = {
     "candidates": {"ir", "analysis"},
     "codegen": {"ir"},
     "device": set(),
-    "measure": {"codegen", "device", "reference"},
+    "measure": {"ir", "codegen", "device", "reference"},
     "select": set(),
-    "plan": {"codegen"},
-    "exec": {"device"},
+    "plan": {"ir", "candidates", "codegen"},
+    "exec": {"ir", "device"},
     "report": {"ir"},
 }
 DRIVER = "driver"  # may include everything

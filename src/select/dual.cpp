@@ -1,13 +1,14 @@
 #include "select/dual.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace millrace {
 namespace {
 
 constexpr size_t kNone = static_cast<size_t>(-1);
-constexpr int kSweeps = 300;
-constexpr double kHardly = 2e-5;  // of the bound, in ten sweeps
+const int kSweeps = getenv("SW") ? atoi(getenv("SW")) : 300;
+const double kHardly = getenv("HA") ? atof(getenv("HA")) : 2e-5;  // of the bound, in ten sweeps
 
 size_t index(int id) { return static_cast<size_t>(id); }
 
@@ -239,7 +240,7 @@ void Dual::push(size_t p) {
     least = std::min(least, sum);
   }
   const double level = part_minima_[p] - (off < kInfinity && on < kInfinity ? on - off : 0.0);
-  const double fraction = 1.0 / static_cast<double>(part.tensors.size());
+  const double fraction = 1.0 / (static_cast<double>(part.tensors.size()) + (getenv("FR") ? atof(getenv("FR")) : 0.0));
   for (size_t slot = 0; slot < part.tensors.size(); ++slot) {
     const size_t t = part.tensors[slot];
     TouchPrices& prices = touches_[t][touch_of_[p][slot]];

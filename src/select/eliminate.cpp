@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <unordered_map>
@@ -457,37 +459,32 @@ void Eliminator::keep_most_promising(Table& table) {
   table = std::move(kept);
 }
 
-// The two tables to join next: of the tensor or site whose elimination leaves the fewest columns, the smallest two.
+// The two tables to join next: of those that have a column in common, the two with the fewest pairs of rows, counting
+// columns that joining closes as so many rows less.
 std::pair<size_t, size_t> Eliminator::next_pair() const {
-  std::vector<std::vector<size_t>> holders(problem_.tensors.size() + problem_.sites.size());
-  for (size_t k = 0; k < tables_.size(); ++k) {
-    for (const size_t t : tables_[k]->tensors) holders[t].push_back(k);
-    for (const size_t s : tables_[k]->sites) holders[problem_.tensors.size() + s].push_back(k);
-  }
-  std::pair<double, double> best = {kInfinity, kInfinity};
-  std::pair<size_t, size_t> chosen = {0, std::min<size_t>(1, tables_.size() - 1)};
-  for (const std::vector<size_t>& holding : holders) {
-    if (holding.size() < 2) continue;
-    std::vector<size_t> columns;
-    double size = 0;
-    for (const size_t k : holding) {
-      size += std::log2(static_cast<double>(tables_[k]->rows()) + 1);
-      for (const size_t t : tables_[k]->tensors) columns.push_back(t);
-      for (const size_t s : tables_[k]->sites) columns.push_back(problem_.tensors.size() + s);
+  double best = kInfinity;
+  std::pair<size_t, size_t> chosen = {0, 1};
+  const double kClosing = 1.0;
+  const double kCommon = 2.0;
+  for (size_t i = 0; i < tables_.size(); ++i) {
+    for (size_t j = i + 1; j < tables_.size(); ++j) {
+      size_t common = 0;
+      size_t closed = 0;
+      for (const size_t t : tables_[i]->tensors) {
+        if (!contains(tables_[j]->tensors, t)) continue;
+        ++common;
+        const auto& touches = problem_.tensors[t].touches;
+        closed += std::all_of(touches.begin(), touches.end(), [&](const Touch& touch) {
+          return tables_[i]->joined[touch.part] || tables_[j]->joined[touch.part];
+        });
+      }
+      for (const size_t s : tables_[i]->sites) common += contains(tables_[j]->sites, s) ? 1 : 0;
+      if (common == 0) continue;
+      const double weight = std::log2(static_cast<double>(tables_[i]->rows())) + std::log2(static_cast<double>(tables_[j]->rows())) - kClosing * static_cast<double>(closed) - kCommon * static_cast<double>(common);
+      if (weight >= best) continue;
+      best = weight;
+      chosen = {i, j};
     }
-    std::sort(columns.begin(), columns.end());
-    columns.erase(std::unique(columns.begin(), columns.end()), columns.end());
-    const auto closed = std::count_if(columns.begin(), columns.end(), [&](size_t column) {
-      return std::includes(holding.begin(), holding.end(), holders[column].begin(), holders[column].end());
-    });
-    const std::pair<double, double> weight = {static_cast<double>(columns.size()) - static_cast<double>(closed), size};
-    if (weight >= best) continue;
-    best = weight;
-    std::vector<size_t> by_rows = holding;
-    std::sort(by_rows.begin(), by_rows.end(), [&](size_t x, size_t y) {
-      return std::pair(tables_[x]->rows(), x) < std::pair(tables_[y]->rows(), y);
-    });
-    chosen = {by_rows[0], by_rows[1]};
   }
   return chosen;
 }
@@ -536,6 +533,7 @@ Elimination Eliminator::run() {
     const auto [i, j] = next_pair();
     kept_.push_back(join(*tables_[i], *tables_[j]));
     Table& joined = *kept_.back();
+    if (getenv("DBT")) fprintf(stderr, "join %zu x %zu -> %zu rows, %zu tensors %zu sites\n", tables_[i]->rows(), tables_[j]->rows(), joined.rows(), joined.tensors.size(), joined.sites.size());
     if (rows_ > limits_.rows) {
       result.end = Elimination::End::blown;
       result.complete = false;

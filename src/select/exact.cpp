@@ -60,6 +60,7 @@ Result<Selection> select_exact(const Measurements& measurements, const Restricti
     limits.cost = margin > kLastMargin ? kInfinity : bound + margin * std::max(bound, 1e-300) ;
     limits.cost += limits.cost * kRounding;
     const Elimination found = eliminate(*problem, dual, limits);
+    if (getenv("DBG")) fprintf(stderr, "bound %.9g margin %g end %d rows\n", bound, margin, (int)found.end);
     switch (found.end) {
       case Elimination::End::blown: return select_by_beam(measurements, *problem, dual);
       case Elimination::End::solved: {

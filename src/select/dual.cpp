@@ -1,14 +1,13 @@
 #include "select/dual.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 namespace millrace {
 namespace {
 
 constexpr size_t kNone = static_cast<size_t>(-1);
-const int kSweeps = getenv("SW") ? atoi(getenv("SW")) : 300;
-const double kHardly = getenv("HA") ? atof(getenv("HA")) : 2e-5;  // of the bound, in ten sweeps
+constexpr int kSweeps = 200;
+constexpr double kHardly = 1e-4;  // of the bound, in ten sweeps
 
 size_t index(int id) { return static_cast<size_t>(id); }
 
@@ -23,6 +22,14 @@ Dual::Dual(const Problem& problem) : problem_(problem) {
     for (size_t b = 0; b < tensor.layouts; ++b) {
       if (!tensor.written && tensor.pinned != kNoLayout) bases[b] = b == index(tensor.pinned);
     }
+    if (tensor.written) {
+      std::vector<bool> written(tensor.layouts, false);
+      for (const Touch& touch : tensor.touches) {
+        if (!touch.writes) continue;
+        for (const ProblemWay& way : problem.parts[touch.part].ways) written[index(way.layouts[touch.slot])] = true;
+      }
+      std::copy(written.begin(), written.end(), bases.begin());
+    }
     bases_.push_back(std::move(bases));
     touches_.emplace_back(tensor.touches.size());
     for (size_t k = 0; k < tensor.touches.size(); ++k) {
@@ -33,6 +40,9 @@ Dual::Dual(const Problem& problem) : problem_(problem) {
       prices.minima.assign(tensor.bases(), kInfinity);
       prices.used.assign(tensor.layouts, false);
       for (const ProblemWay& way : problem.parts[touch.part].ways) prices.used[index(way.layouts[touch.slot])] = true;
+      for (size_t l = 0; l < tensor.layouts; ++l) {
+        if (prices.used[l]) prices.uses.push_back(l);
+      }
     }
     pin_shares_.emplace_back();
     split_conversions(t);
@@ -79,14 +89,13 @@ void Dual::refresh_touch(size_t t, size_t touch) {
   const ProblemTensor& tensor = problem_.tensors[t];
   TouchPrices& prices = touches_[t][touch];
   for (size_t b = 0; b < tensor.layouts; ++b) {
+    if (!bases_[t][b]) continue;
     if (tensor.touches[touch].writes) {
       prices.minima[b] = prices.used[b] ? -prices.price[b] : kInfinity;
       continue;
     }
     double least = kInfinity;
-    for (size_t l = 0; l < tensor.layouts; ++l) {
-      if (prices.used[l]) least = std::min(least, prices.share[b * tensor.layouts + l] - prices.price[l]);
-    }
+    for (const size_t l : prices.uses) least = std::min(least, prices.share[b * tensor.layouts + l] - prices.price[l]);
     prices.minima[b] = least;
   }
 }
@@ -122,7 +131,9 @@ std::vector<double> Dual::without_site(size_t t, size_t site) const {
   const ProblemTensor& tensor = problem_.tensors[t];
   std::vector<double> sums(tensor.bases());
   for (size_t b = 0; b < tensor.bases(); ++b) {
-    double sum = bases_[t][b] ? pin_minimum(t, b) : kInfinity;
+    sums[b] = kInfinity;
+    if (!bases_[t][b]) continue;
+    double sum = pin_minimum(t, b);
     for (const SiteTouch& other : tensor.sites) {
       if (other.site == site) continue;
       double least = kInfinity;
@@ -190,6 +201,7 @@ void Dual::pull(size_t p, size_t slot) {
   std::vector<double> with(tensor.bases(), kInfinity);
   double off = kInfinity;
   for (size_t b = 0; b < tensor.bases(); ++b) {
+    if (!bases_[t][b]) continue;
     double least_off = kInfinity;
     for (size_t a = 0; a < part.in.size(); ++a) {
       double& least = part.in[a] ? with[b] : least_off;
@@ -200,14 +212,14 @@ void Dual::pull(size_t p, size_t slot) {
   }
   TouchPrices& prices = touches_[t][touch];
   double smallest = kInfinity;
-  for (size_t l = 0; l < tensor.layouts; ++l) {
-    if (!prices.used[l]) continue;
+  for (const size_t l : prices.uses) {
     double least = kInfinity;
     if (tensor.touches[touch].writes) {
       least = with[l];
     } else {
-      for (size_t b = 0; b < tensor.layouts; ++b)
-        least = std::min(least, with[b] + prices.share[b * tensor.layouts + l]);
+      for (size_t b = 0; b < tensor.layouts; ++b) {
+        if (bases_[t][b]) least = std::min(least, with[b] + prices.share[b * tensor.layouts + l]);
+      }
     }
     prices.price[l] = least;
     smallest = std::min(smallest, least);
@@ -216,6 +228,8 @@ void Dual::pull(size_t p, size_t slot) {
   for (size_t l = 0; l < tensor.layouts; ++l) {
     if (prices.price[l] < kInfinity) prices.price[l] -= level;
   }
+  // Another slot of the part may hold the same tensor.
+  refresh_touch(t, touch);
 }
 
 void Dual::push(size_t p) {
@@ -240,7 +254,7 @@ void Dual::push(size_t p) {
     least = std::min(least, sum);
   }
   const double level = part_minima_[p] - (off < kInfinity && on < kInfinity ? on - off : 0.0);
-  const double fraction = 1.0 / (static_cast<double>(part.tensors.size()) + (getenv("FR") ? atof(getenv("FR")) : 0.0));
+  const double fraction = 1.0 / static_cast<double>(part.tensors.size());
   for (size_t slot = 0; slot < part.tensors.size(); ++slot) {
     const size_t t = part.tensors[slot];
     TouchPrices& prices = touches_[t][touch_of_[p][slot]];

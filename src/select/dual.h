@@ -47,6 +47,7 @@ class Dual {
     std::vector<double> share;   // by base and layout; only of readers
     std::vector<double> minima;  // by base
     std::vector<bool> used;      // by layout: whether a way uses it
+    std::vector<size_t> uses;    // the layouts that are used
   };
 
   void split_conversions(size_t tensor);

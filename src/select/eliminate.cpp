@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <unordered_map>
@@ -12,6 +10,9 @@
 
 namespace millrace {
 namespace {
+
+constexpr size_t kFew = 5;      // tables that are joined to one without another bound
+constexpr size_t kLarge = 2000;  // rows after which another bound is worth its time
 
 size_t index(int id) { return static_cast<size_t>(id); }
 
@@ -53,11 +54,22 @@ class Eliminator {
     for (size_t t = 0; t < problem.tensors.size(); ++t)
       tensor_minima_.push_back(problem.tensors[t].touches.empty() ? 0.0 : dual.tensor_minimum(t));
     for (size_t s = 0; s < problem.sites.size(); ++s) site_minima_.push_back(site_rest(s, -1, {}));
+    result_.ways.assign(problem.parts.size(), -1);
+    result_.alternatives.assign(problem.sites.size(), -1);
   }
 
-  Elimination run();
+  // Some joins, the parts of each site at first, and then what that leaves as a problem of its own.
+  Elimination run(bool first);
 
  private:
+  bool make_leaves();
+  bool join_pair(size_t i, size_t j);
+  bool join_all();
+  bool join_some();
+  void go_on_condensed();
+  bool join_sites();
+  Problem condensed(std::vector<std::pair<const Table*, std::vector<size_t>>>& rows_of) const;
+  void choose_alternatives();
   // One site's columns of the sums below: open alternatives of several.
   bool has_choice(size_t site) const { return problem_.sites[site].size() > 1; }
   bool is_joined(const std::vector<bool>& joined, size_t part) const { return !joined.empty() && joined[part]; }
@@ -90,6 +102,7 @@ class Eliminator {
   std::vector<const Table*> tables_;  // not joined yet
   size_t rows_ = 0;
   bool complete_ = true;
+  Elimination result_;
 };
 
 // The least that the parts of a site that are not joined cost, prices included; alternative -1: whichever.
@@ -217,17 +230,31 @@ double Eliminator::promise(const Table& table, size_t row) const {
   return sum;
 }
 
+// What a way asks of one of its tensors.
+Usage usage_of(const ProblemPart& part, const ProblemWay& way, size_t tensor) {
+  Usage usage;
+  for (size_t slot = 0; slot < part.tensors.size(); ++slot) {
+    if (part.tensors[slot] != tensor) continue;
+    if (slot >= part.reads) usage.base = way.layouts[slot];
+    else usage.read.push_back(way.layouts[slot]);
+  }
+  std::sort(usage.read.begin(), usage.read.end());
+  usage.read.erase(std::unique(usage.read.begin(), usage.read.end()), usage.read.end());
+  std::erase(usage.read, usage.base);
+  return usage;
+}
+
 Table Eliminator::leaf(size_t p) {
   const ProblemPart& part = problem_.parts[p];
   Table table;
   table.part = p;
   table.joined.assign(problem_.parts.size(), false);
   table.joined[p] = true;
-  std::vector<size_t> open_slots;
-  for (size_t slot = 0; slot < part.tensors.size(); ++slot) {
-    if (all_joined(part.tensors[slot], table.joined)) continue;
-    table.tensors.push_back(part.tensors[slot]);
-    open_slots.push_back(slot);
+  std::vector<size_t> touched = part.tensors;
+  std::sort(touched.begin(), touched.end());
+  touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
+  for (const size_t t : touched) {
+    if (!all_joined(t, table.joined)) table.tensors.push_back(t);
   }
   const bool choice = has_choice(part.site);
   if (choice && !site_joined(part.site, table.joined)) table.sites.push_back(part.site);
@@ -266,12 +293,10 @@ Table Eliminator::leaf(size_t p) {
     for (const ProblemWay& way : part.ways) {
       std::vector<int> cells;
       double cost = way.seconds;
-      for (size_t slot = 0; slot < part.tensors.size(); ++slot) {
-        Usage usage;
-        if (slot >= part.reads) usage.base = way.layouts[slot];
-        else usage.read = {way.layouts[slot]};
-        if (contains(open_slots, slot)) cells.push_back(usages_[part.tensors[slot]].number(std::move(usage)));
-        else cost += closing_cost(part.tensors[slot], usage);
+      for (const size_t t : touched) {
+        Usage usage = usage_of(part, way, t);
+        if (contains(table.tensors, t)) cells.push_back(usages_[t].number(std::move(usage)));
+        else cost += closing_cost(t, usage);
       }
       if (!table.sites.empty()) cells.push_back(static_cast<int>(a));
       add(std::move(cells), cost, way.way);
@@ -464,8 +489,8 @@ void Eliminator::keep_most_promising(Table& table) {
 std::pair<size_t, size_t> Eliminator::next_pair() const {
   double best = kInfinity;
   std::pair<size_t, size_t> chosen = {0, 1};
-  const double kClosing = 1.0;
-  const double kCommon = 2.0;
+  constexpr double kClosing = 1;  // as powers of two
+  constexpr double kCommon = 2;
   for (size_t i = 0; i < tables_.size(); ++i) {
     for (size_t j = i + 1; j < tables_.size(); ++j) {
       size_t common = 0;
@@ -480,7 +505,9 @@ std::pair<size_t, size_t> Eliminator::next_pair() const {
       }
       for (const size_t s : tables_[i]->sites) common += contains(tables_[j]->sites, s) ? 1 : 0;
       if (common == 0) continue;
-      const double weight = std::log2(static_cast<double>(tables_[i]->rows())) + std::log2(static_cast<double>(tables_[j]->rows())) - kClosing * static_cast<double>(closed) - kCommon * static_cast<double>(common);
+      const double pairs = static_cast<double>(tables_[i]->rows()) * static_cast<double>(tables_[j]->rows());
+      const double weight =
+          std::log2(pairs) - kClosing * static_cast<double>(closed) - kCommon * static_cast<double>(common);
       if (weight >= best) continue;
       best = weight;
       chosen = {i, j};
@@ -502,7 +529,10 @@ void Eliminator::trace(const Table& table, size_t row, Elimination& result) cons
     open.emplace_back(current->left, index(x));
     open.emplace_back(current->right, index(y));
   }
-  for (size_t s = 0; s < problem_.sites.size(); ++s) result.alternatives[s] = alternative_of(s, result.ways);
+}
+
+void Eliminator::choose_alternatives() {
+  for (size_t s = 0; s < problem_.sites.size(); ++s) result_.alternatives[s] = alternative_of(s, result_.ways);
 }
 
 // The alternative whose parts are just those of the site that have a way.
@@ -517,51 +547,172 @@ int Eliminator::alternative_of(size_t site, const std::vector<int>& ways) const 
   return -1;
 }
 
-Elimination Eliminator::run() {
-  Elimination result;
-  result.ways.assign(problem_.parts.size(), -1);
-  result.alternatives.assign(problem_.sites.size(), -1);
+bool Eliminator::make_leaves() {
   for (size_t p = 0; p < problem_.parts.size(); ++p) {
     kept_.push_back(std::make_unique<Table>(leaf(p)));
     tables_.push_back(kept_.back().get());
     if (tables_.back()->rows() > 0) continue;
-    result.stuck = problem_.parts[p].tensors;
-    result.complete = complete_;
-    return result;
+    result_.stuck = problem_.parts[p].tensors;
+    return false;
   }
+  return true;
+}
+
+// Puts the join of two tables in their place.
+bool Eliminator::join_pair(size_t i, size_t j) {
+  kept_.push_back(join(*tables_[i], *tables_[j]));
+  Table& joined = *kept_.back();
+  if (rows_ > limits_.rows) {
+    result_.end = Elimination::End::blown;
+    return false;
+  }
+  if (joined.rows() == 0) {
+    for (const size_t t : tables_[i]->tensors) {
+      if (contains(tables_[j]->tensors, t)) result_.stuck.push_back(t);
+    }
+    return false;
+  }
+  keep_most_promising(joined);
+  tables_.erase(tables_.begin() + static_cast<std::ptrdiff_t>(std::max(i, j)));
+  tables_.erase(tables_.begin() + static_cast<std::ptrdiff_t>(std::min(i, j)));
+  tables_.push_back(&joined);
+  return true;
+}
+
+bool Eliminator::join_all() {
   while (tables_.size() > 1) {
     const auto [i, j] = next_pair();
-    kept_.push_back(join(*tables_[i], *tables_[j]));
-    Table& joined = *kept_.back();
-    if (getenv("DBT")) fprintf(stderr, "join %zu x %zu -> %zu rows, %zu tensors %zu sites\n", tables_[i]->rows(), tables_[j]->rows(), joined.rows(), joined.tensors.size(), joined.sites.size());
-    if (rows_ > limits_.rows) {
-      result.end = Elimination::End::blown;
-      result.complete = false;
-      return result;
-    }
-    if (joined.rows() == 0) {
-      for (const size_t t : tables_[i]->tensors) {
-        if (contains(tables_[j]->tensors, t)) result.stuck.push_back(t);
-      }
-      result.complete = complete_;
-      return result;
-    }
-    keep_most_promising(joined);
-    tables_.erase(tables_.begin() + static_cast<std::ptrdiff_t>(std::max(i, j)));
-    tables_.erase(tables_.begin() + static_cast<std::ptrdiff_t>(std::min(i, j)));
-    tables_.push_back(&joined);
+    if (!join_pair(i, j)) return false;
   }
-  result.end = Elimination::End::solved;
-  result.complete = complete_;
-  if (!tables_.empty()) trace(*tables_[0], 0, result);
-  else result.alternatives.assign(problem_.sites.size(), 0);
+  return true;
+}
+
+// One table a site, in the order of the sites that have parts.
+bool Eliminator::join_sites() {
+  const std::vector<const Table*> leaves = std::move(tables_);
+  std::vector<const Table*> done;
+  for (size_t s = 0; s < problem_.sites.size(); ++s) {
+    tables_.clear();
+    for (const Table* table : leaves) {
+      if (problem_.parts[table->part].site == s) tables_.push_back(table);
+    }
+    if (!join_all()) return false;
+    done.insert(done.end(), tables_.begin(), tables_.end());
+  }
+  tables_ = std::move(done);
+  return true;
+}
+
+// The sites' tables as a problem: rows that ask alike (the same tensors, as many layouts of each) are the ways of one
+// part, and the parts of a site are its alternatives.
+Problem Eliminator::condensed(std::vector<std::pair<const Table*, std::vector<size_t>>>& rows_of) const {
+  Problem result;
+  result.tensors = problem_.tensors;
+  for (ProblemTensor& tensor : result.tensors) {
+    tensor.touches.clear();
+    tensor.sites.clear();
+  }
+  for (const Table* table : tables_) {
+    std::map<std::vector<size_t>, size_t> kinds;  // tensors as slots hold them, then the number of reads → part
+    const size_t site = result.sites.size();
+    result.sites.emplace_back();
+    for (size_t r = 0; r < table->rows(); ++r) {
+      ProblemPart part;
+      ProblemWay way;
+      way.seconds = table->cost[r];
+      std::vector<std::pair<size_t, int>> writes;
+      for (size_t k = 0; k < table->tensors.size(); ++k) {
+        const size_t t = table->tensors[k];
+        const Usage& usage = usages_[t][table->row(r)[k]];
+        for (const int l : usage.read) {
+          part.tensors.push_back(t);
+          way.layouts.push_back(l);
+        }
+        if (usage.base >= 0) writes.emplace_back(t, usage.base);
+      }
+      part.reads = part.tensors.size();
+      for (const auto& [t, l] : writes) {
+        part.tensors.push_back(t);
+        way.layouts.push_back(l);
+      }
+      std::vector<size_t> kind = part.tensors;
+      kind.push_back(part.reads);
+      const auto [entry, fresh] = kinds.try_emplace(std::move(kind), result.parts.size());
+      if (fresh) {
+        part.site = site;
+        result.sites.back().push_back({result.parts.size()});
+        result.parts.push_back(std::move(part));
+        rows_of.emplace_back(table, std::vector<size_t>());
+      }
+      auto& [own_table, rows] = rows_of[entry->second];
+      way.way = static_cast<int>(rows.size());
+      rows.push_back(r);
+      result.parts[entry->second].ways.push_back(std::move(way));
+    }
+    const size_t alternatives = result.sites.back().size();
+    result.open.emplace_back(alternatives, true);
+    for (size_t a = 0; a < alternatives; ++a) {
+      ProblemPart& part = result.parts[result.sites.back()[a][0]];
+      part.in.assign(alternatives, false);
+      part.in[a] = true;
+    }
+  }
+  add_touches(result);
   return result;
+}
+
+// Joins the pairs that are cheapest to join, until few enough tables are left or one has grown large.
+bool Eliminator::join_some() {
+  const size_t enough = tables_.size() <= kFew ? 1 : tables_.size() * 2 / 3;
+  while (tables_.size() > enough) {
+    const auto [i, j] = next_pair();
+    if (!join_pair(i, j)) return false;
+    if (tables_.size() > kFew && tables_.back()->rows() > kLarge) break;
+  }
+  return true;
+}
+
+Elimination Eliminator::run(bool first) {
+  if (!make_leaves() || !join_sites() || (!first && !join_some())) {
+    result_.complete = complete_;
+    return std::move(result_);
+  }
+  if (tables_.size() > 1) {
+    go_on_condensed();
+  } else {
+    result_.end = Elimination::End::solved;
+    result_.complete = complete_;
+    if (!tables_.empty()) trace(*tables_[0], 0, result_);
+  }
+  choose_alternatives();
+  return std::move(result_);
+}
+
+void Eliminator::go_on_condensed() {
+  std::vector<std::pair<const Table*, std::vector<size_t>>> rows_of;
+  const Problem smaller = condensed(rows_of);
+  Dual dual(smaller);
+  dual.improve();
+  if (dual.bound() > limits_.cost) {
+    result_.complete = complete_ && dual.bound() == kInfinity;
+    return;
+  }
+  EliminationLimits rest = limits_;
+  rest.rows = limits_.rows - std::min(rows_, limits_.rows);
+  const Elimination found = Eliminator(smaller, dual, rest).run(false);
+  result_.end = found.end;
+  result_.complete = complete_ && found.complete;
+  result_.stuck = found.stuck;
+  if (found.end != Elimination::End::solved) return;
+  for (size_t p = 0; p < smaller.parts.size(); ++p) {
+    if (found.ways[p] >= 0) trace(*rows_of[p].first, rows_of[p].second[index(found.ways[p])], result_);
+  }
 }
 
 }  // namespace
 
 Elimination eliminate(const Problem& problem, const Dual& dual, const EliminationLimits& limits) {
-  return Eliminator(problem, dual, limits).run();
+  return Eliminator(problem, dual, limits).run(true);
 }
 
 }  // namespace millrace

@@ -30,6 +30,8 @@ struct Elimination {
   std::vector<size_t> stuck;      // nothing: the tensors that could not be brought together where it became clear
 };
 
+// In two steps: the parts of each site are joined to one table a site; these are a smaller problem, with a higher bound
+// of its own, whose tables are then joined to one.
 Elimination eliminate(const Problem& problem, const Dual& dual, const EliminationLimits& limits);
 
 }  // namespace millrace

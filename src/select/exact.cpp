@@ -1,8 +1,6 @@
 #include "select/exact.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstdio>
 
 #include "base/text.h"
 #include "select/dual.h"
@@ -12,8 +10,8 @@
 namespace millrace {
 namespace {
 
-constexpr double kFirstMargin = 1e-4;  // of the bound
-constexpr double kGrowth = 4;
+constexpr double kFirstMargin = 4e-3;  // of the bound
+constexpr double kGrowth = 1.4;
 constexpr double kLastMargin = 1e3;  // above it, no margin at all
 constexpr double kRounding = 1e-11;
 constexpr size_t kBeam = 5'000;
@@ -57,10 +55,9 @@ Result<Selection> select_exact(const Measurements& measurements, const Restricti
   double margin = kFirstMargin;
   while (true) {
     EliminationLimits limits;
-    limits.cost = margin > kLastMargin ? kInfinity : bound + margin * std::max(bound, 1e-300) ;
+    limits.cost = margin > kLastMargin ? kInfinity : bound * (1 + margin);
     limits.cost += limits.cost * kRounding;
     const Elimination found = eliminate(*problem, dual, limits);
-    if (getenv("DBG")) fprintf(stderr, "bound %.9g margin %g end %d rows\n", bound, margin, (int)found.end);
     switch (found.end) {
       case Elimination::End::blown: return select_by_beam(measurements, *problem, dual);
       case Elimination::End::solved: {

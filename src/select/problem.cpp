@@ -75,37 +75,6 @@ void add_parts(Problem& problem, const Measurements& measurements, const Restric
   }
 }
 
-void add_touches(Problem& problem) {
-  for (size_t p = 0; p < problem.parts.size(); ++p) {
-    const ProblemPart& part = problem.parts[p];
-    for (size_t slot = 0; slot < part.tensors.size(); ++slot) {
-      ProblemTensor& tensor = problem.tensors[part.tensors[slot]];
-      const bool writes = slot >= part.reads;
-      tensor.written |= writes;
-      auto site = std::find_if(tensor.sites.begin(), tensor.sites.end(),
-                               [&](const SiteTouch& touch) { return touch.site == part.site; });
-      if (site == tensor.sites.end()) {
-        site = tensor.sites.insert(site, SiteTouch{part.site, {}, {}});
-        site->touches.resize(part.in.size());
-        site->writes.resize(part.in.size(), false);
-      }
-      for (size_t a = 0; a < part.in.size(); ++a) {
-        if (!part.in[a]) continue;
-        site->touches[a].push_back(tensor.touches.size());
-        if (writes) site->writes[a] = true;
-      }
-      tensor.touches.push_back({p, slot, writes});
-    }
-  }
-  for (ProblemTensor& tensor : problem.tensors) {
-    for (const SiteTouch& site : tensor.sites) {
-      const bool some = std::find(site.writes.begin(), site.writes.end(), true) != site.writes.end();
-      const bool all = std::find(site.writes.begin(), site.writes.end(), false) == site.writes.end();
-      tensor.can_be_absent |= some && !all;
-    }
-  }
-}
-
 // Drops ways that nothing can go with, until none is left to drop.
 class Propagation {
  public:
@@ -218,6 +187,37 @@ class Propagation {
 };
 
 }  // namespace
+
+void add_touches(Problem& problem) {
+  for (size_t p = 0; p < problem.parts.size(); ++p) {
+    const ProblemPart& part = problem.parts[p];
+    for (size_t slot = 0; slot < part.tensors.size(); ++slot) {
+      ProblemTensor& tensor = problem.tensors[part.tensors[slot]];
+      const bool writes = slot >= part.reads;
+      tensor.written |= writes;
+      auto site = std::find_if(tensor.sites.begin(), tensor.sites.end(),
+                               [&](const SiteTouch& touch) { return touch.site == part.site; });
+      if (site == tensor.sites.end()) {
+        site = tensor.sites.insert(site, SiteTouch{part.site, {}, {}});
+        site->touches.resize(part.in.size());
+        site->writes.resize(part.in.size(), false);
+      }
+      for (size_t a = 0; a < part.in.size(); ++a) {
+        if (!part.in[a]) continue;
+        site->touches[a].push_back(tensor.touches.size());
+        if (writes) site->writes[a] = true;
+      }
+      tensor.touches.push_back({p, slot, writes});
+    }
+  }
+  for (ProblemTensor& tensor : problem.tensors) {
+    for (const SiteTouch& site : tensor.sites) {
+      const bool some = std::find(site.writes.begin(), site.writes.end(), true) != site.writes.end();
+      const bool all = std::find(site.writes.begin(), site.writes.end(), false) == site.writes.end();
+      tensor.can_be_absent |= some && !all;
+    }
+  }
+}
 
 Result<Problem> make_problem(const Measurements& measurements, const Restriction& restriction) {
   Problem problem;

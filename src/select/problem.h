@@ -28,8 +28,8 @@ struct Touch {
 struct ProblemPart {
   size_t site = 0;
   std::vector<bool> in;  // one an alternative of the site: whether the part is in it
-  std::vector<size_t> tensors;
-  size_t reads = 0;  // so many of them come first, then the writes
+  std::vector<size_t> tensors;  // one may be there several times: read in several layouts, or written and read
+  size_t reads = 0;             // so many of them come first, then the writes
   std::vector<ProblemWay> ways;
 };
 
@@ -66,6 +66,9 @@ struct Restriction {
   std::vector<int> alternatives;  // one a site, or none: free
   std::vector<int> written;       // the layout that each tensor is written in; kNoLayout: free; or none
 };
+
+// Fills in who touches which tensor, from the parts and sites.
+void add_touches(Problem& problem);
 
 // Fails with no_configuration when some part of every alternative of a site has no way left.
 Result<Problem> make_problem(const Measurements& measurements, const Restriction& restriction = {});

@@ -4,10 +4,12 @@
 //
 // What it means:
 // - Every tensor is written by at most one part of a cover; one that no part writes is given by the caller.
-// - A way fixes one layout for each tensor that its part touches. A tensor lies in the layout that its writer writes, or,
+// - A way fixes one layout for each tensor that its part touches. A tensor lies in the layout that its writer writes,
+// or,
 //   given by the caller, in its pinned one, and in each further layout that a conversion makes of it; a conversion is
 //   paid once, however many parts read what it makes. A part may read any of them.
-// - A tensor with a pinned layout that is written (a result, an argument's gradient) must lie in that layout at the end:
+// - A tensor with a pinned layout that is written (a result, an argument's gradient) must lie in that layout at the
+// end:
 //   written so or converted.
 // - A site is a set of operators that more than one set of parts can carry out. A cover takes one alternative of every
 //   site; tensors that only the other alternatives touch are then not there.

@@ -43,10 +43,8 @@ Json part_json(const MeasuredPart& part) {
 Json site_json(const MeasuredSite& site) { return {{"alternatives", site.alternatives}}; }
 
 Json conversion_json(const MeasuredConversion& conversion) {
-  return {{"tensor", conversion.tensor},
-          {"from", conversion.from},
-          {"to", conversion.to},
-          {"seconds", conversion.seconds}};
+  return {
+      {"tensor", conversion.tensor}, {"from", conversion.from}, {"to", conversion.to}, {"seconds", conversion.seconds}};
 }
 
 // One element a line.
@@ -77,7 +75,8 @@ class Reader {
   Measurements measurements(const Json& root) {
     Measurements made;
     const Fields fields = object(root, "", {"schema_version", "tensors", "parts", "sites", "conversions"});
-    if (const int version = integer(fields("schema_version"), "schema_version"); !complaint_ && version != kSchemaVersion)
+    if (const int version = integer(fields("schema_version"), "schema_version");
+        !complaint_ && version != kSchemaVersion)
       complain("schema_version", concat("version ", version, " is not known"),
                concat("this program reads version ", kSchemaVersion, "; measure again with it"));
     made.tensors = list<MeasuredTensor>(fields("tensors"), "tensors", &Reader::tensor);
@@ -128,7 +127,8 @@ class Reader {
   }
 
   template <class T>
-  std::vector<T> list(const Json* json, const std::string& place, T (Reader::*element)(const Json*, const std::string&)) {
+  std::vector<T> list(const Json* json, const std::string& place,
+                      T (Reader::*element)(const Json*, const std::string&)) {
     std::vector<T> result;
     if (json == nullptr || !json->is_array()) {
       wrong_type(json, place, "an array");
@@ -160,7 +160,8 @@ class Reader {
       return 0;
     }
     const double value = json->get<double>();
-    if (!std::isfinite(value) || value < 0) complain(place, concat(json->dump(), " is no time"), "give seconds, zero or more");
+    if (!std::isfinite(value) || value < 0)
+      complain(place, concat(json->dump(), " is no time"), "give seconds, zero or more");
     return value;
   }
 
@@ -234,10 +235,14 @@ bool too_deep(std::string_view text) {
   bool quoted = false;
   for (size_t k = 0; k < text.size(); ++k) {
     const char c = text[k];
-    if (quoted && c == '\\') ++k;
-    else if (c == '"') quoted = !quoted;
-    else if (!quoted && (c == '[' || c == '{')) ++depth;
-    else if (!quoted && (c == ']' || c == '}')) --depth;
+    if (quoted && c == '\\')
+      ++k;
+    else if (c == '"')
+      quoted = !quoted;
+    else if (!quoted && (c == '[' || c == '{'))
+      ++depth;
+    else if (!quoted && (c == ']' || c == '}'))
+      --depth;
     if (depth > kDeepest) return true;
   }
   return false;

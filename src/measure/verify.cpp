@@ -24,7 +24,8 @@ class Check {
   explicit Check(const Measurements& measurements) : m_(measurements) {}
 
   Complaint run() {
-    for (auto step : {&Check::tensors, &Check::parts, &Check::sites, &Check::writers, &Check::order, &Check::conversions}) {
+    for (auto step :
+         {&Check::tensors, &Check::parts, &Check::sites, &Check::writers, &Check::order, &Check::conversions}) {
       if (Complaint complaint = (this->*step)()) return complaint;
     }
     return {};
@@ -88,8 +89,8 @@ class Check {
         return concat(place, ".layouts[", k, "]: ", way.layouts[k], " is not one of the tensor's ", count,
                       " layouts; count from 0");
     }
-    for (const auto& [seconds, key] : {std::pair(way.seconds, ".seconds"), std::pair(way.low, ".low"),
-                                       std::pair(way.high, ".high")}) {
+    for (const auto& [seconds, key] :
+         {std::pair(way.seconds, ".seconds"), std::pair(way.low, ".low"), std::pair(way.high, ".high")}) {
       if (!is_time(seconds)) return concat(place, key, ": ", seconds, " is no time; give seconds, zero or more");
     }
     if (way.low > way.seconds || way.seconds > way.high)
@@ -108,8 +109,7 @@ class Check {
         for (size_t k = 0; k < alternatives[a].size(); ++k) {
           const int p = alternatives[a][k];
           const std::string at = concat(place, "[", a, "][", k, "]");
-          if (!within(p, m_.parts.size()))
-            return concat(at, ": there is no part ", p, "; there are ", m_.parts.size());
+          if (!within(p, m_.parts.size())) return concat(at, ": there is no part ", p, "; there are ", m_.parts.size());
           if (!known.insert(p).second) return concat(at, ": part ", p, " is there twice; list it once");
           int& site = site_of[index(p)];
           if (site >= 0 && index(site) != s)

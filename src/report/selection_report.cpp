@@ -22,12 +22,10 @@ const std::string& layout_name(const Measurements& measurements, int tensor, int
 }
 
 // How much more than the bound the selection costs.
-double gap(const Selection& selection) {
-  return selection.bound > 0 ? selection.cost / selection.bound - 1 : 0.0;
-}
+double gap(const Selection& selection) { return selection.bound > 0 ? selection.cost / selection.bound - 1 : 0.0; }
 
-std::string named_layouts(const Measurements& measurements, const std::vector<int>& tensors, const std::vector<int>& layouts,
-                          size_t first) {
+std::string named_layouts(const Measurements& measurements, const std::vector<int>& tensors,
+                          const std::vector<int>& layouts, size_t first) {
   std::vector<std::string> texts;
   for (size_t k = 0; k < tensors.size(); ++k) {
     texts.push_back(concat(measurements.tensors[index(tensors[k])].name, " ",
@@ -80,8 +78,8 @@ std::string alternatives_lines(const Measurements& measurements, const Selection
   for (size_t s = 0; s < selection.alternatives.size(); ++s) {
     if (selection.alternatives[s] == 0) continue;
     const auto& alternatives = measurements.sites[s].alternatives;
-    text += concat("  ", part_names(measurements, alternatives[index(selection.alternatives[s])]), "\n      instead of ",
-                   part_names(measurements, alternatives[0]), "\n");
+    text += concat("  ", part_names(measurements, alternatives[index(selection.alternatives[s])]),
+                   "\n      instead of ", part_names(measurements, alternatives[0]), "\n");
   }
   return text.empty() ? text : concat("other alternatives than the default\n", text, "\n");
 }
@@ -123,8 +121,8 @@ std::string selection_text(const Measurements& measurements, const Selection& se
   totals.row({"  cost of a step", microseconds(selection.cost)});
   totals.row({"  bound without layout constraints", microseconds(selection.bound)});
   totals.row({"  gap", fixed(100 * gap(selection), 2) + " %"});
-  return concat(parts_table(measurements, selection, width), "\n", conversions_table(measurements, selection, width), "\n",
-                alternatives_lines(measurements, selection), totals.text(width), "\n", method_line(selection));
+  return concat(parts_table(measurements, selection, width), "\n", conversions_table(measurements, selection, width),
+                "\n", alternatives_lines(measurements, selection), totals.text(width), "\n", method_line(selection));
 }
 
 std::string selection_json(const Measurements& measurements, const Selection& selection) {

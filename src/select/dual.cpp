@@ -7,6 +7,7 @@ namespace {
 
 constexpr size_t kNone = static_cast<size_t>(-1);
 constexpr int kSweeps = 200;
+constexpr int kSweepsAShare = 5;  // sharing again takes longer than a sweep
 constexpr double kHardly = 1e-4;  // of the bound, in ten sweeps
 
 size_t index(int id) { return static_cast<size_t>(id); }
@@ -137,7 +138,8 @@ std::vector<double> Dual::without_site(size_t t, size_t site) const {
     for (const SiteTouch& other : tensor.sites) {
       if (other.site == site) continue;
       double least = kInfinity;
-      for (size_t a = 0; a < other.touches.size(); ++a) least = std::min(least, alternative_value(t, other, a, b, kNone));
+      for (size_t a = 0; a < other.touches.size(); ++a)
+        least = std::min(least, alternative_value(t, other, a, b, kNone));
       sum += least;
     }
     sums[b] = sum;
@@ -171,9 +173,8 @@ double Dual::bound() const {
 void Dual::improve() {
   double before = bound();
   for (int sweep = 1; sweep <= kSweeps; ++sweep) {
-    for (size_t k = 0; k < problem_.parts.size(); ++k)
-      update_part(sweep % 2 == 1 ? k : problem_.parts.size() - 1 - k);
-    for (size_t t = 0; t < problem_.tensors.size(); ++t) update_shares(t);
+    for (size_t k = 0; k < problem_.parts.size(); ++k) update_part(sweep % 2 == 1 ? k : problem_.parts.size() - 1 - k);
+    for (size_t t = 0; t < problem_.tensors.size() && sweep % kSweepsAShare == 0; ++t) update_shares(t);
     if (sweep % 10 != 0) continue;
     const double now = bound();
     if (!(now - before > kHardly * now)) return;
@@ -266,8 +267,10 @@ void Dual::push(size_t p) {
     for (size_t l = 0; l < least.size(); ++l) {
       if (!prices.used[l]) continue;
       // A layout that no way can have any more has no price: the part does not use it.
-      if (least[l] == kInfinity || prices.price[l] == kInfinity) prices.price[l] = 0;
-      else prices.price[l] -= fraction * (least[l] - level);
+      if (least[l] == kInfinity || prices.price[l] == kInfinity)
+        prices.price[l] = 0;
+      else
+        prices.price[l] -= fraction * (least[l] - level);
     }
     refresh_touch(t, touch_of_[p][slot]);
   }
@@ -275,11 +278,16 @@ void Dual::push(size_t p) {
 
 void Dual::update_shares(size_t t) {
   const ProblemTensor& tensor = problem_.tensors[t];
+  if (tensor.touches.size() <= 2 && pin_shares_[t].empty()) return;  // one reader pays all
+  std::vector<bool> read(tensor.layouts, false);
+  for (size_t k = 0; k < tensor.touches.size(); ++k) {
+    for (const size_t l : touches_[t][k].uses) read[l] = read[l] || !tensor.touches[k].writes;
+  }
   for (size_t b = 0; b < tensor.layouts; ++b) {
     if (!bases_[t][b]) continue;
     for (size_t l = 0; l < tensor.layouts; ++l) {
       const double seconds = tensor.conversion(b, l);
-      if (seconds > 0 && seconds < kInfinity) share_again(t, b, l);
+      if (read[l] && seconds > 0 && seconds < kInfinity) share_again(t, b, l);
     }
   }
   for (size_t k = 0; k < tensor.touches.size(); ++k) refresh_touch(t, k);
@@ -335,9 +343,12 @@ void Dual::share_again(size_t t, size_t base, size_t layout) {
         if (tensor.touches[k].writes) continue;
         const double more = (payer.budget + extra - sum) / static_cast<double>(readers);
         const double share = touches_[t][k].share[at] - slack(k) + more;
-        const auto known = std::find_if(changed.begin(), changed.end(), [&](const auto& entry) { return entry.first == k; });
-        if (known == changed.end()) changed.emplace_back(k, share);
-        else known->second = std::min(known->second, share);
+        const auto known =
+            std::find_if(changed.begin(), changed.end(), [&](const auto& entry) { return entry.first == k; });
+        if (known == changed.end())
+          changed.emplace_back(k, share);
+        else
+          known->second = std::min(known->second, share);
       }
     }
     for (const auto& [k, share] : changed) touches_[t][k].share[at] = share;

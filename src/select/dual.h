@@ -26,9 +26,7 @@ class Dual {
   // The least that a tensor costs, what it gets back taken off, when nothing of it is decided.
   double tensor_minimum(size_t tensor) const;
   // The least that a touch adds to its tensor when that lies in `base` first.
-  double touch_minimum(size_t tensor, size_t touch, size_t base) const {
-    return touches_[tensor][touch].minima[base];
-  }
+  double touch_minimum(size_t tensor, size_t touch, size_t base) const { return touches_[tensor][touch].minima[base]; }
   // What a touch adds when `layout` costs no conversion.
   double touch_free(size_t tensor, size_t touch, size_t layout) const {
     const TouchPrices& prices = touches_[tensor][touch];

@@ -11,7 +11,7 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kFew = 5;      // tables that are joined to one without another bound
+constexpr size_t kFew = 5;       // tables that are joined to one without another bound
 constexpr size_t kLarge = 2000;  // rows after which another bound is worth its time
 
 size_t index(int id) { return static_cast<size_t>(id); }
@@ -119,8 +119,8 @@ double Eliminator::site_rest(size_t site, int alternative, const std::vector<boo
   return least;
 }
 
-double Eliminator::alternative_rest(size_t t, const SiteTouch& site, size_t alternative, size_t base, const Usage& usage,
-                                    const std::vector<bool>& joined) const {
+double Eliminator::alternative_rest(size_t t, const SiteTouch& site, size_t alternative, size_t base,
+                                    const Usage& usage, const std::vector<bool>& joined) const {
   const ProblemTensor& tensor = problem_.tensors[t];
   if (!problem_.open[site.site][alternative]) return kInfinity;
   double sum = 0;
@@ -148,7 +148,8 @@ double Eliminator::tensor_rest(size_t t, const Usage& usage, const std::vector<b
   double result = kInfinity;
   for (size_t b = 0; b < tensor.bases(); ++b) {
     const bool absent = b == tensor.layouts;
-    if (!dual_.can_lie(t, b) || (usage.base >= 0 && index(usage.base) != b) || (absent && !usage.read.empty())) continue;
+    if (!dual_.can_lie(t, b) || (usage.base >= 0 && index(usage.base) != b) || (absent && !usage.read.empty()))
+      continue;
     double sum = 0;
     bool pin_made = pin && !absent && b == index(tensor.pinned);
     for (const int l : usage.read) {
@@ -214,8 +215,10 @@ double Eliminator::untouched(const Table& table) const {
   }
   for (size_t s = 0; s < problem_.sites.size(); ++s) {
     if (contains(table.sites, s)) continue;
-    if (!has_choice(s)) sum += site_rest(s, 0, table.joined);
-    else if (!site_joined(s, table.joined)) sum += site_minima_[s];
+    if (!has_choice(s))
+      sum += site_rest(s, 0, table.joined);
+    else if (!site_joined(s, table.joined))
+      sum += site_minima_[s];
   }
   return sum;
 }
@@ -235,8 +238,10 @@ Usage usage_of(const ProblemPart& part, const ProblemWay& way, size_t tensor) {
   Usage usage;
   for (size_t slot = 0; slot < part.tensors.size(); ++slot) {
     if (part.tensors[slot] != tensor) continue;
-    if (slot >= part.reads) usage.base = way.layouts[slot];
-    else usage.read.push_back(way.layouts[slot]);
+    if (slot >= part.reads)
+      usage.base = way.layouts[slot];
+    else
+      usage.read.push_back(way.layouts[slot]);
   }
   std::sort(usage.read.begin(), usage.read.end());
   usage.read.erase(std::unique(usage.read.begin(), usage.read.end()), usage.read.end());
@@ -295,8 +300,10 @@ Table Eliminator::leaf(size_t p) {
       double cost = way.seconds;
       for (const size_t t : touched) {
         Usage usage = usage_of(part, way, t);
-        if (contains(table.tensors, t)) cells.push_back(usages_[t].number(std::move(usage)));
-        else cost += closing_cost(t, usage);
+        if (contains(table.tensors, t))
+          cells.push_back(usages_[t].number(std::move(usage)));
+        else
+          cost += closing_cost(t, usage);
       }
       if (!table.sites.empty()) cells.push_back(static_cast<int>(a));
       add(std::move(cells), cost, way.way);
@@ -348,7 +355,8 @@ std::unique_ptr<Table> Eliminator::join(const Table& left, const Table& right) {
   const auto side_of = [&](const Table& table) {
     Side side;
     for (const size_t t : shared)
-      side.shared.push_back(static_cast<size_t>(std::find(table.tensors.begin(), table.tensors.end(), t) - table.tensors.begin()));
+      side.shared.push_back(
+          static_cast<size_t>(std::find(table.tensors.begin(), table.tensors.end(), t) - table.tensors.begin()));
     for (size_t k = 0; k < table.tensors.size(); ++k) {
       if (!contains(side.shared, k)) side.own.push_back(k);
     }

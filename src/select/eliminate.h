@@ -12,16 +12,16 @@
 namespace millrace {
 
 struct EliminationLimits {
-  double cost = kInfinity;       // selections above are not looked for
-  size_t rows = 20'000'000;      // of all tables together
-  size_t beam = 0;               // rows that a table keeps, the most promising ones; 0: all
+  double cost = kInfinity;   // selections above are not looked for
+  size_t rows = 20'000'000;  // of all tables together
+  size_t beam = 0;           // rows that a table keeps, the most promising ones; 0: all
 };
 
 struct Elimination {
   enum class End {
-    solved,     // ways and alternatives are the best within the limits
-    nothing,    // there is none within the cost
-    blown,      // more rows than allowed
+    solved,   // ways and alternatives are the best within the limits
+    nothing,  // there is none within the cost
+    blown,    // more rows than allowed
   };
   End end = End::nothing;
   bool complete = true;           // no row was dropped for its cost or for the beam

@@ -70,7 +70,8 @@ std::optional<Selection> priced(const Measurements& measurements, const std::vec
     selection.cost += measurements.parts[p].ways[index(ways[p])].seconds;
   }
   std::vector<std::vector<MeasuredConversion>> known(measurements.tensors.size());
-  for (const MeasuredConversion& conversion : measurements.conversions) known[index(conversion.tensor)].push_back(conversion);
+  for (const MeasuredConversion& conversion : measurements.conversions)
+    known[index(conversion.tensor)].push_back(conversion);
   std::vector<bool> written(measurements.tensors.size(), false);
   for (const MeasuredPart& part : measurements.parts) {
     for (const int tensor : part.writes) written[index(tensor)] = true;
@@ -83,8 +84,10 @@ std::optional<Selection> priced(const Measurements& measurements, const std::vec
     if (written[t] && tensor.pinned != kNoLayout) needs[t].layouts.insert(tensor.pinned);
     int first = 0;
     int last = static_cast<int>(tensor.layouts.size()) - 1;
-    if (written[t]) first = last = needs[t].written;
-    else if (tensor.pinned != kNoLayout) first = last = tensor.pinned;
+    if (written[t])
+      first = last = needs[t].written;
+    else if (tensor.pinned != kNoLayout)
+      first = last = tensor.pinned;
     std::optional<std::vector<SelectedConversion>> best;
     for (int from = first; from <= last; ++from) {
       auto conversions = conversions_from(from, needs[t], static_cast<int>(t), known[t]);

@@ -101,12 +101,13 @@ class Propagation {
       if (!problem_.parts[p].ways.empty()) continue;
       problem_.open[site][alternative] = false;
       const MeasuredPart& part = measurements_.parts[p];
-      reasons_.push_back(part.ways.empty() || last_tensor_.empty()
-                             ? concat("part '", part.name, "' has no way")
-                             : concat("no way of part '", part.name,
-                                      "' is left: the layouts of the tensors that it touches cannot be brought together, "
-                                      "last those of tensor '",
-                                      last_tensor_, "'"));
+      reasons_.push_back(
+          part.ways.empty() || last_tensor_.empty()
+              ? concat("part '", part.name, "' has no way")
+              : concat("no way of part '", part.name,
+                       "' is left: the layouts of the tensors that it touches cannot be brought together, "
+                       "last those of tensor '",
+                       last_tensor_, "'"));
       return true;
     }
     return false;

@@ -27,7 +27,7 @@ struct Touch {
 
 struct ProblemPart {
   size_t site = 0;
-  std::vector<bool> in;  // one an alternative of the site: whether the part is in it
+  std::vector<bool> in;         // one an alternative of the site: whether the part is in it
   std::vector<size_t> tensors;  // one may be there several times: read in several layouts, or written and read
   size_t reads = 0;             // so many of them come first, then the writes
   std::vector<ProblemWay> ways;

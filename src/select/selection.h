@@ -25,11 +25,11 @@ struct SelectedConversion {
 
 struct Selection {
   SelectMethod method = SelectMethod::exact;
-  std::vector<int> alternatives;     // one a site
-  std::vector<SelectedPart> parts;   // of the cover, in the order of the measurements
+  std::vector<int> alternatives;    // one a site
+  std::vector<SelectedPart> parts;  // of the cover, in the order of the measurements
   std::vector<SelectedConversion> conversions;
-  double cost = 0;   // seconds of a step
-  double bound = 0;  // what it would cost if every part could take its fastest way: no layouts, no conversions
+  double cost = 0;     // seconds of a step
+  double bound = 0;    // what it would cost if every part could take its fastest way: no layouts, no conversions
   bool proven = true;  // exact: no cheaper one exists; false when the search was cut short
 };
 

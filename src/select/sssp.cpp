@@ -92,9 +92,8 @@ class ShortestPath {
       for (const int t : part.writes) writer[index(t)] = static_cast<int>(p);
       if (last < 0 || best[p].length > best[index(last)].length) last = static_cast<int>(p);
     }
-    int out = last >= 0 && !measurements_.parts[index(last)].writes.empty()
-                  ? measurements_.parts[index(last)].writes[0]
-                  : -1;
+    int out =
+        last >= 0 && !measurements_.parts[index(last)].writes.empty() ? measurements_.parts[index(last)].writes[0] : -1;
     for (int p = last; p >= 0; p = best[index(p)].before) {
       chain_.push_back({index(p), best[index(p)].tensor, out, kNoLayout, kNoLayout});
       out = best[index(p)].tensor;
@@ -138,7 +137,8 @@ class ShortestPath {
     }
     if (chain_.empty()) return;
     const auto cheapest = [](const Step& a, const Step& b) { return a.seconds < b.seconds; };
-    auto layout = static_cast<int>(std::min_element(steps.back().begin(), steps.back().end(), cheapest) - steps.back().begin());
+    auto layout =
+        static_cast<int>(std::min_element(steps.back().begin(), steps.back().end(), cheapest) - steps.back().begin());
     for (size_t k = chain_.size(); k-- > 0 && layout != kNoLayout;) {
       const Step& step = steps[k][index(layout)];
       if (step.seconds == kInfinity) return;

@@ -19,7 +19,8 @@ int Usages::join(int a, int b) {
   if (left.base >= 0 && right.base >= 0) return kClash;
   Usage both;
   both.base = std::max(left.base, right.base);
-  std::set_union(left.read.begin(), left.read.end(), right.read.begin(), right.read.end(), std::back_inserter(both.read));
+  std::set_union(left.read.begin(), left.read.end(), right.read.begin(), right.read.end(),
+                 std::back_inserter(both.read));
   std::erase(both.read, both.base);
   const int result = number(std::move(both));
   joins_[key] = result;

@@ -1,5 +1,5 @@
-// What some of a tensor's touchers ask of it: the layout that its writer writes, once that is among them, and the set of
-// layouts that the readers among them read. Each distinct usage has a number, so that rows of tables are short.
+// What some of a tensor's touchers ask of it: the layout that its writer writes, once that is among them, and the set
+// of layouts that the readers among them read. Each distinct usage has a number, so that rows of tables are short.
 #pragma once
 
 #include <cstddef>

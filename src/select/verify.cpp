@@ -70,12 +70,14 @@ class Check {
   Complaint conversions() {
     for (const SelectedConversion& made : s_.conversions) {
       if (!within(made.tensor, m_.tensors.size())) return "it converts a tensor that is not there";
-      const bool listed = std::any_of(m_.conversions.begin(), m_.conversions.end(), [&](const MeasuredConversion& known) {
-        return known.tensor == made.tensor && known.from == made.from && known.to == made.to &&
-               known.seconds == made.seconds;
-      });
+      const bool listed =
+          std::any_of(m_.conversions.begin(), m_.conversions.end(), [&](const MeasuredConversion& known) {
+            return known.tensor == made.tensor && known.from == made.from && known.to == made.to &&
+                   known.seconds == made.seconds;
+          });
       if (!listed) return concat(name(made.tensor), " is converted in a way that was not measured");
-      if (!converted_[made.tensor].insert(made.to).second) return concat(name(made.tensor), " is converted twice alike");
+      if (!converted_[made.tensor].insert(made.to).second)
+        return concat(name(made.tensor), " is converted twice alike");
       const auto [from, fresh] = from_.emplace(made.tensor, made.from);
       if (!fresh && from->second != made.from) return concat(name(made.tensor), " is converted from two layouts");
       seconds_ += made.seconds;

@@ -66,8 +66,10 @@ class BruteForce {
       const MeasuredPart& part = m_.parts[static_cast<size_t>(p)];
       const std::vector<int>& layouts = part.ways[static_cast<size_t>(w)].layouts;
       for (size_t k = 0; k < layouts.size(); ++k) {
-        if (k < part.reads.size()) read[part.reads[k]].insert(layouts[k]);
-        else written[part.writes[k - part.reads.size()]] = layouts[k];
+        if (k < part.reads.size())
+          read[part.reads[k]].insert(layouts[k]);
+        else
+          written[part.writes[k - part.reads.size()]] = layouts[k];
       }
     }
     double sum = 0;
@@ -84,7 +86,8 @@ class BruteForce {
         sum += from(tensor, info.pinned, layouts);
       } else {
         double least = kNever;
-        for (size_t l = 0; l < info.layouts.size(); ++l) least = std::min(least, from(tensor, static_cast<int>(l), layouts));
+        for (size_t l = 0; l < info.layouts.size(); ++l)
+          least = std::min(least, from(tensor, static_cast<int>(l), layouts));
         sum += least;
       }
     }

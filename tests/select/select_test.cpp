@@ -98,6 +98,22 @@ TEST(Select, PaysAConversionOnce) {
   EXPECT_DOUBLE_EQ(selection->bound, 4);
 }
 
+// A step of a BERT layer's size; too large to try everything, so the shortest path stands against it.
+TEST(Select, OfALayersSizeIsProven) {
+  const Measurements measurements = layer_measurements(0);
+  if (const Result<Done> verified = verify(measurements); !verified) FAIL() << to_string(verified.error());
+  const Result<Selection> exact = select(measurements, SelectMethod::exact);
+  const Result<Selection> path = select(measurements, SelectMethod::sssp);
+  ASSERT_TRUE(exact);
+  ASSERT_TRUE(path);
+  EXPECT_TRUE(exact->proven);
+  EXPECT_LT(exact->cost, path->cost);
+  for (const Result<Selection>* selection : {&exact, &path}) {
+    if (const Result<Done> verified = verify(measurements, **selection); !verified)
+      FAIL() << to_string(verified.error());
+  }
+}
+
 TEST(Select, NothingToSelect) {
   const Result<Selection> selection = select({}, SelectMethod::exact);
   ASSERT_TRUE(selection);

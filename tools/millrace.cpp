@@ -1,7 +1,12 @@
 // The `millrace` program: options in, text out. Data goes to standard output, messages to standard error.
 #include "millrace/millrace.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <array>
+#include <chrono>
+#include <cstdio>
 #include <exception>
 #include <iostream>
 #include <string>
@@ -11,11 +16,13 @@ namespace {
 using millrace::AnalyzeOptions;
 using millrace::DatabaseOptions;
 using millrace::ErrorKind;
+using millrace::ExploreOptions;
 using millrace::Format;
 using millrace::FuseOptions;
 using millrace::ProgramSource;
 using millrace::Result;
 using millrace::RunOptions;
+using millrace::SelectOptions;
 using millrace::StageTime;
 
 constexpr int kDone = 0;
@@ -157,6 +164,98 @@ CLI::App* add_db(CLI::App& app, DatabaseOptions& options, Result<std::string> (*
   return command;
 }
 
+// Where candidates come from and how long they may take: for every command that measures.
+void add_explore_options(CLI::App& command, ExploreOptions& options) {
+  add_program_options(command, options.program);
+  command.add_option("--device", options.device, "where to run: cpu")->type_name("DEVICE");
+  command.add_option("--layout", options.layouts, "how a tensor of the caller lies: NAME=AXES, outermost first, or NAME=any")
+      ->delimiter(',')
+      ->type_name("NAME=AXES");
+  command.add_option("--threads", options.threads, "threads to use (default: OMP_NUM_THREADS, or all cores)")
+      ->check(CLI::Range(1, 4096))
+      ->type_name("N");
+  command.add_option("--db", options.database, "database of measurements (default: the user's own)")->type_name("FILE");
+}
+
+void add_budget(CLI::App& command, ExploreOptions& options) {
+  command.add_option("--budget", options.budget, "time for trying candidates (default: 60s)")->type_name("TIME");
+  command.add_flag("--exhaustive", options.exhaustive, "try every candidate, however long it takes");
+}
+
+CLI::App* add_explore(CLI::App& app, ExploreOptions& options) {
+  CLI::App* const command = app.add_subcommand("explore", "check and time the ways to run every part of a program");
+  add_explore_options(*command, options);
+  add_budget(*command, options);
+  command->add_flag("--explain", options.explain, "print what there is to try and why the rest is not, and stop");
+  command->add_option("--out", options.out, "where the measurements go")->type_name("FILE.json");
+  CLI::Option_group& formats = *command->add_option_group("output");
+  add_format(formats, "--json", "print the measurements as JSON", Format::json, options.format);
+  command->footer(
+      "Every outcome is kept: a run that was stopped goes on where it was.\n"
+      "Examples:\n"
+      "  millrace explore models/bert_encoder.py --size tiny --budget 20s\n"
+      "  millrace explore models/mha.py --size tiny --explain");
+  return command;
+}
+
+CLI::App* add_select(CLI::App& app, SelectOptions& options) {
+  CLI::App* const command = app.add_subcommand("select", "the best combination of what was measured");
+  add_explore_options(*command, options.explore);
+  command->add_option("--method", options.method, "exact, or sssp: the paper's shortest path (default: exact)")
+      ->type_name("METHOD");
+  CLI::Option_group& formats = *command->add_option_group("output");
+  add_format(formats, "--json", "print JSON", Format::json, options.explore.format);
+  command->footer(
+      "PROGRAM may be a JSON file of measurements, as explore --out writes it.\n"
+      "Examples:\n"
+      "  millrace select models/bert_encoder.py --size tiny\n"
+      "  millrace select measurements.json --method sssp");
+  return command;
+}
+
+// One line on the terminal that is written over; nothing where standard error is a file.
+class ProgressBar {
+ public:
+  ProgressBar() : shown_(isatty(STDERR_FILENO) != 0) {}
+  ~ProgressBar() { clear(); }
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  void show(const millrace::Progress& progress) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!shown_ || now - last_ < std::chrono::milliseconds(100)) return;
+    last_ = now;
+    std::array<char, 160> line{};
+    std::snprintf(line.data(), line.size(), "%-9s %.0f of %.0f candidates | a step at best %.3g ms | %s",
+                  progress.doing.c_str(), progress.done, progress.total, progress.seconds * 1e3, left(progress).c_str());
+    std::cerr << "\r\033[K" << line.data() << std::flush;
+    drawn_ = true;
+  }
+
+  void clear() {
+    if (drawn_) std::cerr << "\r\033[K" << std::flush;
+    drawn_ = false;
+  }
+
+ private:
+  static std::string left(const millrace::Progress& progress) {
+    if (progress.left <= 0) return "until all are tried";
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), "%d:%02d left", static_cast<int>(progress.left) / 60,
+                  static_cast<int>(progress.left) % 60);
+    return text.data();
+  }
+
+  bool shown_;
+  bool drawn_ = false;
+  std::chrono::steady_clock::time_point last_;
+};
+
+Result<std::string> after(ProgressBar& bar, Result<std::string> result) {
+  bar.clear();
+  return result;
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Millrace makes the data movement of transformer training visible, and then makes it small."};
   app.set_version_flag("--version", millrace::version());
@@ -168,6 +267,10 @@ int run(int argc, char** argv) {
   CLI::App* const analyze_command = add_analyze(app, analyze, timings);
   CLI::App* const fuse_command = add_fuse(app, fuse, timings);
   CLI::App* const run_command = add_run(app, run);
+  ExploreOptions explore;
+  CLI::App* const explore_command = add_explore(app, explore);
+  SelectOptions select;
+  CLI::App* const select_command = add_select(app, select);
   DatabaseOptions db;
   Result<std::string> (*db_action)(const DatabaseOptions&) = nullptr;
   CLI::App* const db_command = add_db(app, db, db_action);
@@ -186,6 +289,11 @@ int run(int argc, char** argv) {
   int code = kWrongUsage;
   if (analyze_command->parsed()) code = finish(millrace::analyze_program(analyze));
   if (fuse_command->parsed()) code = finish(millrace::fuse_program(fuse));
+  ProgressBar bar;
+  explore.progress = [&](const millrace::Progress& progress) { bar.show(progress); };
+  explore.notice = [](const std::string& line) { std::cerr << line << "\n"; };
+  if (explore_command->parsed()) code = finish(after(bar, millrace::explore_program(explore)));
+  if (select_command->parsed()) code = finish(millrace::select_program(select));
   if (run_command->parsed()) code = finish(millrace::run_program(run));
   if (db_command->parsed()) {
     std::string notice;

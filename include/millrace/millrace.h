@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct ProgramSource {
   std::string entry;               // the function to take; empty: the last one
   std::vector<std::string> sizes;  // "tiny" (a set of SIZES) or "J=128"; later ones win
   std::string dtype;               // stores every tensor as this; empty: as annotated
+  std::string text;                // what `path` holds; empty: it is read
 };
 
 enum class Format {
@@ -81,6 +83,42 @@ Result<std::string> merge_database(const DatabaseOptions& options);
 Result<std::string> export_database(const DatabaseOptions& options);
 // Takes over exported rows, all or none.
 Result<std::string> import_database(const DatabaseOptions& options);
+
+// How far an exploration is; shown on a terminal.
+struct Progress {
+  double done = 0;     // candidates
+  double total = 0;
+  double seconds = 0;  // of a step so far, if every part could take its fastest way
+  double left = 0;     // seconds of the budget; 0: no budget
+  std::string doing;
+};
+
+struct ExploreOptions {
+  ProgramSource program;
+  std::string device = "cpu";
+  std::vector<std::string> layouts;  // "x=BJI", "wq=any": how the caller's tensors lie; else as written
+  std::string budget = "60s";        // "90s", "5m", "1h"
+  bool exhaustive = false;
+  int threads = 0;                   // 0: OMP_NUM_THREADS, or the cores that there are
+  std::string database;              // empty: the user's own
+  bool explain = false;              // what was declined, and why, in place of measuring
+  Format format = Format::text;
+  std::string out;                   // where the measurements go as JSON; empty: nowhere
+  int width = 100;
+  std::function<void(const Progress&)> progress;
+  std::function<void(const std::string&)> notice;  // a line for the user, before the work
+};
+
+// Checks and times candidates, and keeps every outcome in the database.
+Result<std::string> explore_program(const ExploreOptions& options);
+
+struct SelectOptions {
+  ExploreOptions explore;      // its program, or a JSON file of measurements
+  std::string method = "exact";  // or "sssp", the paper's
+};
+
+// The best combination of what has been measured.
+Result<std::string> select_program(const SelectOptions& options);
 
 // "0.1.0"
 std::string version();

@@ -22,6 +22,7 @@ Result<Graph> Stages::parse(const ProgramSource& program) {
                            "use float16, bfloat16, float32 or float64");
       }
     }
+    if (!program.text.empty()) return parse_program(program.text, options);
     const Result<std::string> text = read_file(program.path, kProgramBytes);
     if (!text) return text.error();
     return parse_program(*text, options);

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,7 @@ struct MeasuredConversion {
   int from = 0;
   int to = 0;
   double seconds = 0;
+  std::string candidate = {};
 };
 
 struct MeasuredSite {
@@ -63,6 +65,17 @@ struct Measurements {
   std::vector<MeasuredPart> parts;  // in an order in which every cover can run
   std::vector<MeasuredSite> sites;  // every part in one of them
   std::vector<MeasuredConversion> conversions;
+};
+
+// How they were come by.
+struct Exploration {
+  double configurations = 0;               // of parts, that there are
+  double conversions = 0;                  // between the layouts in question
+  double tried = 0;                        // in this run
+  double known = 0;                        // from the database
+  std::map<std::string, double> outcomes;  // of both: "measured", "wrong", …
+  std::string first_failure;               // what was wrong with the first that was not measured
+  double seconds = 0;
 };
 
 }  // namespace millrace

@@ -39,7 +39,7 @@ ARTEFACTS = {
     "analysis": "analysis/analysis.h",
     "device": "device/launch.h",
 }
-EVERY_STAGE = set(ARTEFACTS)
+EVERY_STAGE = set(ARTEFACTS) - {"device"}
 
 # Folder of src/ -> the stages whose artefact, and nothing else of them, it may include.
 ARTEFACTS_OF = {
@@ -49,7 +49,7 @@ ARTEFACTS_OF = {
     "codegen": {"fusion", "candidates", "device"},
     "measure": {"candidates"},
     "select": EVERY_STAGE,
-    "plan": EVERY_STAGE,
+    "plan": EVERY_STAGE | {"device"},
     "exec": {"plan"},
     "report": EVERY_STAGE,
 }

@@ -1,0 +1,67 @@
+// `millrace explore` and `millrace select`.
+#include "base/file.h"
+#include "base/text.h"
+#include "driver/tuning.h"
+#include "measure/measurements_json.h"
+#include "millrace/millrace.h"
+#include "report/exploration_report.h"
+#include "report/selection_report.h"
+#include "select/select.h"
+#include "select/verify.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kMeasurementsBytes = int64_t{1} << 30;
+
+Result<SelectMethod> method_named(const std::string& name) {
+  if (name == "exact") return SelectMethod::exact;
+  if (name == "sssp") return SelectMethod::sssp;
+  return Error::make(ErrorKind::bad_input, concat("--method ", name, ": no such method"), "use exact or sssp");
+}
+
+Result<Measurements> measurements_of(const SelectOptions& options) {
+  const std::string& path = options.explore.program.path;
+  if (!path.ends_with(".json")) {
+    Result<Tuned> tuned = tune(options.explore, false, nullptr);
+    if (!tuned) return tuned.error();
+    return std::move(tuned->explored.measurements);
+  }
+  const Result<std::string> text = read_file(path, kMeasurementsBytes);
+  if (!text) return text.error();
+  return parse_measurements(*text, path);
+}
+
+}  // namespace
+
+Result<std::string> explore_program(const ExploreOptions& options) {
+  if (options.explain) {
+    const Result<Prepared> all = all_candidates(options);
+    if (!all) return all.error();
+    return candidates_text(all->training.graph, all->candidates, static_cast<size_t>(options.width));
+  }
+  const Result<Tuned> tuned = tune(options, true, nullptr);
+  if (!tuned) return tuned.error();
+  if (!options.out.empty()) {
+    if (Result<Done> written = write_file(options.out, measurements_json(tuned->explored.measurements)); !written)
+      return written.error();
+  }
+  if (options.format == Format::json) return measurements_json(tuned->explored.measurements);
+  return exploration_text(tuned->explored.measurements, tuned->explored.summary, static_cast<size_t>(options.width)) +
+         (options.out.empty() ? concat("\nnext: millrace select ", options.program.path, " (with the same options)\n")
+                              : concat("\nwritten to ", options.out, "; next: millrace select ", options.out, "\n"));
+}
+
+Result<std::string> select_program(const SelectOptions& options) {
+  const Result<SelectMethod> method = method_named(options.method);
+  if (!method) return method.error();
+  const Result<Measurements> measurements = measurements_of(options);
+  if (!measurements) return measurements.error();
+  const Result<Selection> selection = select(*measurements, *method);
+  if (!selection) return selection.error();
+  if (Result<Done> checked = verify(*measurements, *selection); !checked) return checked.error();
+  if (options.explore.format == Format::json) return selection_json(*measurements, *selection);
+  return selection_text(*measurements, *selection, static_cast<size_t>(options.explore.width));
+}
+
+}  // namespace millrace

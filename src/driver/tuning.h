@@ -1,0 +1,75 @@
+// What exploring, selecting and optimizing share: the program down to its parts, and the machine.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "autodiff/training_graph.h"
+#include "candidates/enumerate.h"
+#include "device/cpu/compiler.h"
+#include "device/cpu/cpu_info.h"
+#include "fusion/fused_graph.h"
+#include "measure/explore.h"
+#include "millrace/millrace.h"
+
+namespace millrace {
+
+// A program and how its caller's tensors lie.
+struct TuneProgram {
+  ProgramSource source;
+  std::vector<std::pair<std::string, std::string>> layouts;
+};
+
+// The program down to its parts, without ways.
+struct Prepared {
+  TrainingGraph training;
+  FusedGraph fused;
+  Candidates candidates;
+};
+
+Result<Prepared> prepare(const TuneProgram& program, std::vector<StageTime>* timings);
+
+// A worker's first line, and back.
+std::string greeting(const TuneProgram& program);
+std::optional<TuneProgram> parse_greeting(const std::string& line);
+
+// The processor with its libraries and compiler.
+struct Machine {
+  CpuInfo cpu;
+  int threads = 1;
+  std::optional<Compiler> compiler;
+  std::string no_compiler;  // why there is none
+  std::vector<GemmLibrary> libraries;
+  std::map<GemmLibrary, std::string> missing;
+
+  // All that changes a time, as one text.
+  std::string text() const;
+};
+
+Machine find_machine(int threads);
+
+// "x=BJI" as a pair.
+Result<TuneProgram> tune_program(const ExploreOptions& options);
+
+// "90s", "5m", "1.5h"; plain numbers are seconds.
+Result<double> parse_duration(const std::string& text);
+
+// The user's own database, or the one at `path`.
+Result<Database> open_database(const std::string& path);
+
+// All candidates of a program on this machine.
+Result<Prepared> all_candidates(const ExploreOptions& options);
+
+// And what came of trying them.
+struct Tuned {
+  TuneProgram program;
+  Prepared prepared;
+  Machine machine;
+  Explored explored;
+};
+
+// `measure`: false takes what the database has.
+Result<Tuned> tune(const ExploreOptions& options, bool measure, std::vector<StageTime>* timings);
+
+}  // namespace millrace

@@ -1,0 +1,525 @@
+#include "measure/explore.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <memory>
+#include <set>
+
+#include "base/text.h"
+#include "codegen/lower.h"
+#include "device/cpu/kernel_cache.h"
+
+namespace millrace {
+namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+constexpr size_t kBatch = 24;              // candidates between two decisions on what comes next
+constexpr double kForConversions = 0.2;    // of the budget
+constexpr double kHangSeconds = 60;
+constexpr size_t kConvertedLayouts = 3;    // of the fastest ways of a tensor's writer, and of each of its readers
+constexpr size_t kConversionWays = 2;      // of a pair of layouts, unless all are asked for
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// A candidate to try, by whichever of the equal parts has it.
+struct Trial {
+  const Part* part = nullptr;
+  const Candidate* candidate = nullptr;
+  TensorId converted;  // valid: a conversion of this tensor
+  std::string text;
+};
+
+// Parts that compute the same, under different names: what one takes, all take.
+struct PartClass {
+  std::string text;
+  std::vector<size_t> parts;
+  std::vector<Trial> trials;  // most promising first
+  std::set<std::string> texts;  // of the trials
+  size_t next = 0;
+  size_t written = 0;  // the first ones are as the program writes it: they are tried before all else
+  std::map<std::string, MeasurementRow> rows;  // by candidate
+  double best = kInfinite;
+};
+
+class Explorer {
+ public:
+  Explorer(const Graph& graph, const Candidates& candidates, const ExploreSettings& settings,
+           const KernelCache* kernels, Database& database, Worker& worker)
+      : graph_(graph),
+        candidates_(candidates),
+        settings_(settings),
+        kernels_(kernels),
+        database_(database),
+        worker_(worker) {}
+
+  Result<Explored> run() {
+    begin_ = now();
+    find_classes();
+    if (Result<Done> known = recall(); !known) return known.error();
+    const double end = settings_.exhaustive ? kInfinite : begin_ + settings_.budget_seconds * (1 - kForConversions);
+    if (Result<Done> tried = try_all(end); !tried) return tried.error();
+    find_conversions();
+    if (Result<Done> known = recall(); !known) return known.error();
+    const double last = settings_.exhaustive ? kInfinite : begin_ + settings_.budget_seconds;
+    if (Result<Done> tried = try_all(last); !tried) return tried.error();
+    make_measurements();
+    explored_.summary.seconds = now() - begin_;
+    return std::move(explored_);
+  }
+
+ private:
+  // --- What there is to try ---
+
+  bool is_written(const Part& part, const Candidate& candidate) const {
+    size_t k = 0;
+    for (const std::vector<TensorId>* tensors : {&part.reads, &part.writes}) {
+      for (const TensorId tensor : *tensors) {
+        if (candidate.layouts[k++] != std::max(0, candidates_.domains[tensor.at()].pinned)) return false;
+      }
+    }
+    return true;
+  }
+
+  PartClass& class_of(const Part& part) {
+    const std::string text = print_part(graph_, part);
+    const auto [found, fresh] = class_by_text_.try_emplace(text, classes_.size());
+    if (fresh) {
+      classes_.emplace_back();
+      classes_.back().text = text;
+    }
+    return classes_[found->second];
+  }
+
+  // First the ways for tensors as the program writes them, then the best way of each combination of layouts, then the
+  // second best: what lies near each other in the model does so in time.
+  void find_classes() {
+    for (size_t number = 0; number < candidates_.parts.size(); ++number) {
+      const PartCandidates& of = candidates_.parts[number];
+      explored_.summary.configurations += of.configurations;
+      PartClass& into = class_of(of.part);
+      into.parts.push_back(number);
+      std::map<std::vector<int>, int> ways;
+      std::vector<std::pair<int, Trial>> ranked;
+      for (const Candidate& candidate : of.candidates) {
+        Trial trial{&of.part, &candidate, TensorId(), print_candidate(candidates_.domains, of.part, candidate)};
+        if (!into.texts.insert(trial.text).second) continue;
+        const int rank = is_written(of.part, candidate) ? -1 : ways[candidate.layouts]++;
+        ranked.emplace_back(rank, std::move(trial));
+      }
+      std::stable_sort(ranked.begin(), ranked.end(), [](const auto& l, const auto& r) { return l.first < r.first; });
+      for (auto& [rank, trial] : ranked) {
+        if (rank < 0) ++into.written;
+        into.trials.push_back(std::move(trial));
+      }
+    }
+  }
+
+  // --- Conversions, between the layouts that fast ways write and read ---
+
+  std::set<int> promising(const std::vector<size_t>& parts, TensorId tensor, bool written) const {
+    std::set<int> layouts;
+    for (const size_t number : parts) {
+      const Part& part = candidates_.parts[number].part;
+      const std::vector<TensorId>& list = written ? part.writes : part.reads;
+      const auto at = std::find(list.begin(), list.end(), tensor);
+      if (at == list.end()) continue;
+      const auto place = static_cast<size_t>(at - list.begin()) + (written ? part.reads.size() : 0);
+      std::vector<std::pair<double, int>> fastest;
+      for (const auto& [seconds, candidate] : measured_ways(number)) fastest.emplace_back(seconds, candidate.layouts[place]);
+      std::sort(fastest.begin(), fastest.end());
+      std::set<int> of_part;
+      for (const auto& [seconds, layout] : fastest) {
+        if (of_part.size() >= kConvertedLayouts && !settings_.exhaustive) break;
+        of_part.insert(layout);
+      }
+      layouts.merge(of_part);
+    }
+    return layouts;
+  }
+
+  void find_conversions() {
+    std::vector<size_t> all;
+    for (size_t k = 0; k < candidates_.parts.size(); ++k) all.push_back(k);
+    for (size_t k = 0; k < graph_.tensors.size(); ++k) {
+      const TensorDomain& domain = candidates_.domains[k];
+      if (domain.layouts.size() < 2) continue;
+      std::set<int> from = promising(all, TensorId(k), true);
+      std::set<int> to = promising(all, TensorId(k), false);
+      if (domain.pinned >= 0) (from.empty() ? from : to).insert(domain.pinned);
+      for (const int source : from) {
+        for (const int target : to) {
+          const bool words = domain.layouts[static_cast<size_t>(source)].storage == MaskStorage::words &&
+                             domain.layouts[static_cast<size_t>(target)].storage == MaskStorage::words;
+          if (source != target && words) add_conversion(TensorId(k), source, target);
+        }
+      }
+    }
+  }
+
+  void add_conversion(TensorId tensor, int from, int to) {
+    conversions_.push_back(std::make_unique<PartCandidates>(settings_.conversions(tensor, from, to)));
+    PartCandidates& of = *conversions_.back();
+    explored_.summary.conversions += static_cast<double>(of.candidates.size());
+    if (!settings_.exhaustive && of.candidates.size() > kConversionWays) of.candidates.resize(kConversionWays);
+    PartClass& into = class_of(of.part);
+    for (const Candidate& candidate : of.candidates) {
+      Trial trial{&of.part, &candidate, tensor, print_candidate(candidates_.domains, of.part, candidate)};
+      conversion_texts_.push_back({tensor, from, to, into.text, trial.text});
+      if (into.texts.insert(trial.text).second) into.trials.push_back(std::move(trial));
+    }
+  }
+
+  // --- The database ---
+
+  // What is stored stands for exactly this source text: another generator makes another name.
+  std::string key_of(const Trial& trial, const Launch& launch) const {
+    if (launch.kernel.empty() || kernels_ == nullptr) return trial.text;
+    return concat(trial.text, " ", kernels_->name_of({launch.kernel}));
+  }
+
+  Launch launch_of(const Trial& trial) const {
+    return lower(graph_, *trial.part, layouts_of(candidates_.domains, *trial.part, *trial.candidate),
+                 trial.candidate->way);
+  }
+
+  Result<Done> recall() {
+    std::vector<std::string> texts;
+    for (const PartClass& of : classes_) {
+      if (!recalled_.contains(of.text)) texts.push_back(of.text);
+    }
+    recalled_.insert(texts.begin(), texts.end());
+    const Result<std::vector<MeasurementRow>> rows = database_.all_of(settings_.device, texts);
+    if (!rows) return rows.error();
+    std::map<std::string, std::map<std::string, const MeasurementRow*>> by_part;
+    for (const MeasurementRow& row : *rows) by_part[row.key.part][row.key.candidate.substr(0, row.key.candidate.rfind(" k_"))] = &row;
+    for (PartClass& of : classes_) {
+      const auto found = by_part.find(of.text);
+      if (found == by_part.end()) continue;
+      for (const Trial& trial : of.trials) {
+        const auto known = found->second.find(trial.text);
+        if (known == found->second.end() || known->second->key.candidate != key_of(trial, launch_of(trial))) continue;
+        note(of, trial, *known->second);
+        explored_.summary.known += 1;
+      }
+    }
+    return Done{};
+  }
+
+  void note(PartClass& of, const Trial& trial, const MeasurementRow& row) {
+    of.rows[trial.text] = row;
+    explored_.summary.outcomes[std::string(kOutcomeNames.at(static_cast<size_t>(row.outcome)))] += 1;
+    if (row.outcome == Outcome::measured) of.best = std::min(of.best, row.seconds);
+    if (row.outcome != Outcome::measured && explored_.summary.first_failure.empty())
+      explored_.summary.first_failure = concat(trial.part->name, ": ", trial.text, ": ", row.detail);
+  }
+
+  // --- Trying ---
+
+  // The class that is worth the next trial: by what it costs and how often it was tried.
+  PartClass* choose(const std::map<const PartClass*, size_t>& chosen) {
+    PartClass* best = nullptr;
+    double best_worth = -1;
+    for (PartClass& of : classes_) {
+      while (of.next < of.trials.size() && of.rows.contains(of.trials[of.next].text)) ++of.next;
+      if (of.next >= of.trials.size()) continue;
+      const auto pending = chosen.find(&of);
+      const auto tried = static_cast<double>(of.rows.size() + (pending == chosen.end() ? 0 : pending->second));
+      const double seconds = of.best == kInfinite ? 1e3 : of.best;
+      const double worth = of.next < of.written ? 1e9 : seconds * static_cast<double>(of.parts.size() + 1) / (tried + 1);
+      if (worth > best_worth) {
+        best_worth = worth;
+        best = &of;
+      }
+    }
+    return best;
+  }
+
+  bool has_baselines_left() const {
+    return std::any_of(classes_.begin(), classes_.end(), [](const PartClass& of) { return of.next < of.written; });
+  }
+
+  struct Chosen {
+    PartClass* of = nullptr;
+    size_t number = 0;
+
+    const Trial& trial() const { return of->trials[number]; }
+  };
+
+  Result<Done> try_all(double end) {
+    if (!settings_.measure) return Done{};
+    while (now() < end || has_baselines_left()) {
+      std::vector<Chosen> batch;
+      std::map<const PartClass*, size_t> chosen;
+      while (batch.size() < kBatch) {
+        PartClass* of = choose(chosen);
+        if (of == nullptr) break;
+        batch.push_back({of, of->next++});
+        ++chosen[of];
+      }
+      if (batch.empty()) return Done{};
+      if (Result<Done> tried = try_batch(batch, end); !tried) return tried;
+    }
+    return Done{};
+  }
+
+  Result<Done> try_batch(std::vector<Chosen>& batch, double end) {
+    // Candidates of one part together: its truth is worked out once.
+    std::stable_sort(batch.begin(), batch.end(), [](const Chosen& l, const Chosen& r) { return l.of < r.of; });
+    std::vector<Launch> launches;
+    std::vector<KernelSource> sources;
+    for (const Chosen& chosen : batch) {
+      launches.push_back(launch_of(chosen.trial()));
+      if (!launches.back().kernel.empty()) sources.push_back({launches.back().kernel});
+    }
+    std::vector<Result<CompiledKernel>> compiled;
+    if (kernels_ != nullptr && !sources.empty()) {
+      show("compiling");
+      compiled = kernels_->get(sources, settings_.jobs);
+    }
+    size_t next = 0;
+    for (size_t k = 0; k < batch.size(); ++k) {
+      PartClass& of = *batch[k].of;
+      const Trial& trial = batch[k].trial();
+      const bool by_kernel = !launches[k].kernel.empty();
+      const Result<CompiledKernel>* kernel = by_kernel && kernels_ != nullptr ? &compiled[next++] : nullptr;
+      if (now() > end && batch[k].number >= of.written) {
+        of.next = std::min(of.next, batch[k].number);
+        continue;
+      }
+      Result<MeasurementRow> row = try_one(of, trial, by_kernel, kernel);
+      if (!row) return row.error();
+      row->key = {settings_.device, of.text, key_of(trial, launches[k])};
+      row->when = utc_now();
+      row->detail = storable_detail(row->detail);
+      if (Result<Done> stored = database_.put(*row); !stored) return stored;
+      note(of, trial, *row);
+      explored_.summary.tried += 1;
+      show("measuring");
+    }
+    return Done{};
+  }
+
+  Result<MeasurementRow> try_one(const PartClass& of, const Trial& trial, bool by_kernel,
+                                 const Result<CompiledKernel>* kernel) {
+    MeasurementRow failed;
+    if (by_kernel && kernel == nullptr) {
+      failed.detail = "no compiler on this machine";
+      return failed;
+    }
+    if (kernel != nullptr && !*kernel) {
+      failed.detail = to_string(kernel->error());
+      return failed;
+    }
+    TrialRequest request;
+    request.conversion = trial.converted.valid();
+    request.part = request.conversion ? graph_.tensor(trial.converted).name : trial.part->name;
+    request.candidate = trial.text;
+    if (kernel != nullptr) {
+      request.function = (*kernel)->name;
+      request.path = (*kernel)->path;
+      request.sha256 = (*kernel)->sha256;
+    }
+    request.settings = settings_.trial;
+    request.settings.best_seconds = of.best == kInfinite ? 0 : of.best;
+    return worker_.run(request, kHangSeconds);
+  }
+
+  void show(const std::string& doing) {
+    if (!settings_.progress) return;
+    ExploreProgress progress;
+    progress.done = explored_.summary.tried + explored_.summary.known;
+    progress.total = explored_.summary.configurations + explored_.summary.conversions;
+    progress.elapsed = now() - begin_;
+    progress.left = settings_.exhaustive ? 0 : std::max(0.0, settings_.budget_seconds - progress.elapsed);
+    progress.doing = doing;
+    for (const Site& site : candidates_.sites) {
+      double best = kInfinite;
+      for (const std::vector<int>& alternative : site.alternatives) {
+        double sum = 0;
+        for (const int part : alternative)
+          sum += classes_[class_by_text_.at(print_part_of(static_cast<size_t>(part)))].best;
+        best = std::min(best, sum);
+      }
+      if (best < kInfinite) progress.seconds += best;
+    }
+    settings_.progress(progress);
+  }
+
+  const std::string& print_part_of(size_t number) {
+    if (part_texts_.empty()) {
+      for (const PartCandidates& of : candidates_.parts) part_texts_.push_back(print_part(graph_, of.part));
+    }
+    return part_texts_[number];
+  }
+
+  // --- What came of it ---
+
+  // Of a part: the measured ways that are its candidates, or that an equal part's are and it could take.
+  std::vector<std::pair<double, Candidate>> measured_ways(size_t number) const {
+    std::vector<std::pair<double, Candidate>> ways;
+    const Part& part = candidates_.parts[number].part;
+    const PartClass& of = classes_[class_by_text_.at(print_part(graph_, part))];
+    for (const auto& [text, row] : of.rows) {
+      if (row.outcome != Outcome::measured) continue;
+      std::optional<Candidate> candidate = parse_candidate(candidates_.domains, part, text);
+      if (!candidate || !fits(part, *candidate)) continue;
+      ways.emplace_back(row.seconds, std::move(*candidate));
+    }
+    return ways;
+  }
+
+  bool fits(const Part& part, const Candidate& candidate) const {
+    size_t k = 0;
+    for (const std::vector<TensorId>* tensors : {&part.reads, &part.writes}) {
+      for (const TensorId tensor : *tensors) {
+        const int pinned = candidates_.domains[tensor.at()].pinned;
+        if (pinned >= 0 && candidate.layouts[k] != pinned) return false;
+        ++k;
+      }
+    }
+    return true;
+  }
+
+  void make_measurements() {
+    Measurements& made = explored_.measurements;
+    std::vector<int> tensor_of(graph_.tensors.size(), -1);
+    for (size_t k = 0; k < graph_.tensors.size(); ++k) {
+      const TensorDomain& domain = candidates_.domains[k];
+      if (domain.layouts.empty() || !is_touched(TensorId(k))) continue;
+      tensor_of[k] = static_cast<int>(made.tensors.size());
+      MeasuredTensor tensor{graph_.tensors[k].name, {}, domain.pinned};
+      for (const Layout& layout : domain.layouts) tensor.layouts.push_back(print_layout(graph_, TensorId(k), layout));
+      made.tensors.push_back(std::move(tensor));
+    }
+    for (size_t number = 0; number < candidates_.parts.size(); ++number) {
+      const Part& part = candidates_.parts[number].part;
+      MeasuredPart into{part.name, part.pass == Pass::backward, {}, {}, {}};
+      for (const TensorId tensor : part.reads) into.reads.push_back(tensor_of[tensor.at()]);
+      for (const TensorId tensor : part.writes) into.writes.push_back(tensor_of[tensor.at()]);
+      into.ways = fastest_ways(number);
+      made.parts.push_back(std::move(into));
+    }
+    make_sites();
+    make_conversions(tensor_of);
+  }
+
+  bool is_touched(TensorId tensor) const {
+    return std::any_of(candidates_.parts.begin(), candidates_.parts.end(), [&](const PartCandidates& of) {
+      const auto has = [&](const std::vector<TensorId>& list) {
+        return std::find(list.begin(), list.end(), tensor) != list.end();
+      };
+      return has(of.part.reads) || has(of.part.writes);
+    });
+  }
+
+  // One way for each combination of layouts.
+  std::vector<MeasuredWay> fastest_ways(size_t number) const {
+    const Part& part = candidates_.parts[number].part;
+    const PartClass& of = classes_[class_by_text_.at(print_part(graph_, part))];
+    std::map<std::vector<int>, MeasuredWay> fastest;
+    for (const auto& [seconds, candidate] : measured_ways(number)) {
+      MeasuredWay& way = fastest[candidate.layouts];
+      if (!way.candidate.empty() && way.seconds <= seconds) continue;
+      const std::string text = print_candidate(candidates_.domains, part, candidate);
+      const MeasurementRow& row = of.rows.at(text);
+      way = {text, candidate.layouts, row.seconds, row.low, row.high};
+    }
+    std::vector<MeasuredWay> ways;
+    for (auto& [layouts, way] : fastest) ways.push_back(std::move(way));
+    return ways;
+  }
+
+  // Alternatives of which every part has a way; a site without one keeps its default, so that selection can say what
+  // is missing.
+  void make_sites() {
+    Measurements& made = explored_.measurements;
+    for (const Site& site : candidates_.sites) {
+      MeasuredSite into;
+      for (const std::vector<int>& alternative : site.alternatives) {
+        const bool whole = std::all_of(alternative.begin(), alternative.end(), [&](int part) {
+          return !made.parts[static_cast<size_t>(part)].ways.empty();
+        });
+        if (whole) into.alternatives.push_back(alternative);
+      }
+      if (into.alternatives.empty()) into.alternatives.push_back(site.alternatives.front());
+      made.sites.push_back(std::move(into));
+    }
+    drop_unused_parts();
+  }
+
+  // Parts of dropped alternatives are in no site any more.
+  void drop_unused_parts() {
+    Measurements& made = explored_.measurements;
+    std::vector<bool> used(made.parts.size(), false);
+    for (const MeasuredSite& site : made.sites) {
+      for (const std::vector<int>& alternative : site.alternatives) {
+        for (const int part : alternative) used[static_cast<size_t>(part)] = true;
+      }
+    }
+    std::vector<int> renumbered(made.parts.size(), -1);
+    std::vector<MeasuredPart> kept;
+    for (size_t k = 0; k < made.parts.size(); ++k) {
+      if (!used[k]) continue;
+      renumbered[k] = static_cast<int>(kept.size());
+      kept.push_back(std::move(made.parts[k]));
+    }
+    made.parts = std::move(kept);
+    for (MeasuredSite& site : made.sites) {
+      for (std::vector<int>& alternative : site.alternatives) {
+        for (int& part : alternative) part = renumbered[static_cast<size_t>(part)];
+      }
+    }
+  }
+
+  void make_conversions(const std::vector<int>& tensor_of) {
+    std::map<std::tuple<TensorId, int, int>, MeasuredConversion> fastest;
+    for (const ConversionText& conversion : conversion_texts_) {
+      const PartClass& of = classes_[class_by_text_.at(conversion.part)];
+      const auto row = of.rows.find(conversion.candidate);
+      if (row == of.rows.end() || row->second.outcome != Outcome::measured) continue;
+      MeasuredConversion& known = fastest[{conversion.tensor, conversion.from, conversion.to}];
+      if (!known.candidate.empty() && known.seconds <= row->second.seconds) continue;
+      known.tensor = tensor_of[conversion.tensor.at()];
+      known.from = conversion.from;
+      known.to = conversion.to;
+      known.seconds = row->second.seconds;
+      known.candidate = conversion.candidate;
+    }
+    for (auto& [key, conversion] : fastest) explored_.measurements.conversions.push_back(std::move(conversion));
+  }
+
+  struct ConversionText {
+    TensorId tensor;
+    int from = 0;
+    int to = 0;
+    std::string part;
+    std::string candidate;
+  };
+
+  const Graph& graph_;
+  const Candidates& candidates_;
+  const ExploreSettings& settings_;
+  const KernelCache* kernels_;
+  Database& database_;
+  Worker& worker_;
+  double begin_ = 0;
+  std::vector<PartClass> classes_;
+  std::map<std::string, size_t> class_by_text_;
+  std::set<std::string> recalled_;
+  std::vector<std::string> part_texts_;
+  std::vector<std::unique_ptr<PartCandidates>> conversions_;
+  std::vector<ConversionText> conversion_texts_;
+  Explored explored_;
+};
+
+}  // namespace
+
+Result<Explored> explore(const Graph& graph, const Candidates& candidates, const ExploreSettings& settings,
+                         const KernelCache* kernels, Database& database, Worker& worker) {
+  return Explorer(graph, candidates, settings, kernels, database, worker).run();
+}
+
+}  // namespace millrace

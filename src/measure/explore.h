@@ -1,0 +1,47 @@
+// Candidates → Measurements: compiles, checks and times candidates in the order in which they promise most, until all are
+// done or the time is spent. Every outcome is in the database before the next candidate starts.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "candidates/candidates.h"
+#include "measure/database.h"
+#include "measure/measurements.h"
+#include "measure/worker.h"
+
+namespace millrace {
+
+class KernelCache;
+
+struct ExploreProgress {
+  double done = 0;       // candidates, known ones among them
+  double total = 0;
+  double seconds = 0;    // of a step, if every part could take its fastest way so far
+  double elapsed = 0;
+  double left = 0;       // of the budget
+  std::string doing;
+};
+
+struct ExploreSettings {
+  double budget_seconds = 60;
+  bool exhaustive = false;
+  bool measure = true;  // false: what the database has, and nothing else
+  std::string device;  // all of the machine that changes a time, as one text
+  TrialSettings trial;
+  int jobs = 1;  // compilers at once
+  std::function<void(const ExploreProgress&)> progress;
+  // The ways from one layout of a tensor to another.
+  std::function<PartCandidates(TensorId, int from, int to)> conversions;
+};
+
+struct Explored {
+  Measurements measurements;
+  Exploration summary;
+};
+
+Result<Explored> explore(const Graph& graph, const Candidates& candidates, const ExploreSettings& settings,
+                         const KernelCache* kernels, Database& database, Worker& worker);
+
+}  // namespace millrace

@@ -1,0 +1,80 @@
+#include "report/exploration_report.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "report/table.h"
+
+namespace millrace {
+
+std::string with_commas(double count) {
+  const std::string digits = fixed(count, 0);
+  std::string text;
+  for (size_t k = 0; k < digits.size(); ++k) {
+    if (k > 0 && (digits.size() - k) % 3 == 0) text += ',';
+    text += digits[k];
+  }
+  return text;
+}
+
+std::string shown_seconds(double seconds) {
+  if (seconds >= 1) return concat(fixed(seconds, 2), " s");
+  if (seconds >= 1e-3) return concat(fixed(seconds * 1e3, 2), " ms");
+  return concat(fixed(seconds * 1e6, 2), " µs");
+}
+
+std::string candidates_text(const Graph& graph, const Candidates& candidates, size_t width) {
+  Table table({Align::left, Align::right});
+  table.row({"part", "configurations"});
+  std::string text;
+  double total = 0;
+  for (const PartCandidates& of : candidates.parts) {
+    total += of.configurations;
+    table.row({of.part.name, with_commas(of.configurations)});
+  }
+  text += table.text(width);
+  text += "\nnot tried, and why\n";
+  for (const PartCandidates& of : candidates.parts) {
+    if (of.declined.empty()) continue;
+    text += concat("  ", of.part.name, "\n");
+    for (const Declined& declined : of.declined)
+      text += concat("    ", with_commas(declined.count), "  ", declined.reason, "\n");
+  }
+  for (const Declined& declined : candidates.declined) text += concat("  ", declined.reason, "\n");
+  size_t covers = 0;
+  for (const Site& site : candidates.sites) covers += site.alternatives.size() > 1 ? 1 : 0;
+  text += concat("\n", candidates.parts.size(), " parts of ", graph.name, ", ", with_commas(total), " configurations; ",
+                 covers, " places with a choice of cover\n");
+  return text;
+}
+
+std::string exploration_line(const Exploration& exploration) {
+  const double done = exploration.tried + exploration.known;
+  std::vector<std::string> outcomes;
+  for (const auto& [name, count] : exploration.outcomes)
+    outcomes.push_back(concat(with_commas(count), " ", name == "measured" ? "right" : name));
+  return concat(with_commas(done), " of ", with_commas(exploration.configurations + exploration.conversions),
+                " candidates in ", fixed(exploration.seconds, 1), " s (", with_commas(exploration.tried), " new): ",
+                join(outcomes, ", "));
+}
+
+std::string exploration_text(const Measurements& measurements, const Exploration& exploration, size_t width) {
+  Table table({Align::left, Align::right, Align::right, Align::right, Align::left});
+  table.row({"part", "ways", "fastest", "slowest", "fastest way"});
+  for (const MeasuredPart& part : measurements.parts) {
+    if (part.ways.empty()) {
+      table.row({part.name, "0", "", "", ""});
+      continue;
+    }
+    const auto [low, high] =
+        std::minmax_element(part.ways.begin(), part.ways.end(),
+                            [](const MeasuredWay& l, const MeasuredWay& r) { return l.seconds < r.seconds; });
+    table.row({part.name, concat(part.ways.size()), shown_seconds(low->seconds), shown_seconds(high->seconds),
+               low->candidate});
+  }
+  std::string text = concat(table.text(width), "\n", exploration_line(exploration), "\n");
+  if (!exploration.first_failure.empty()) text += concat("the first that failed: ", exploration.first_failure, "\n");
+  return text;
+}
+
+}  // namespace millrace

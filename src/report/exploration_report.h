@@ -1,0 +1,25 @@
+// What there was to try, what was tried, and why the rest was not.
+#pragma once
+
+#include <string>
+
+#include "candidates/candidates.h"
+#include "measure/measurements.h"
+
+namespace millrace {
+
+// Every part with its number of configurations, and what was declined with the reason.
+std::string candidates_text(const Graph& graph, const Candidates& candidates, size_t width);
+
+std::string exploration_text(const Measurements& measurements, const Exploration& exploration, size_t width);
+
+// "1,234 of 411,055 candidates in 60 s (1,200 new): 1,233 right, 1 wrong"
+std::string exploration_line(const Exploration& exploration);
+
+// "411,055"
+std::string with_commas(double count);
+
+// "1.23 ms"
+std::string shown_seconds(double seconds);
+
+}  // namespace millrace

@@ -18,6 +18,7 @@ constexpr size_t kBatch = 24;              // candidates between two decisions o
 constexpr double kForConversions = 0.2;    // of the budget
 constexpr double kHangSeconds = 60;
 constexpr size_t kConvertedLayouts = 3;    // of the fastest ways of a tensor's writer, and of each of its readers
+constexpr int kWrittenWays = 2;            // of a library's or the generator's, that are tried whatever the budget
 constexpr size_t kConversionWays = 2;      // of a pair of layouts, unless all are asked for
 
 double now() {
@@ -106,7 +107,8 @@ class Explorer {
       for (const Candidate& candidate : of.candidates) {
         Trial trial{&of.part, &candidate, TensorId(), print_candidate(candidates_.domains, of.part, candidate)};
         if (!into.texts.insert(trial.text).second) continue;
-        const int rank = is_written(of.part, candidate) ? -1 : ways[candidate.layouts]++;
+        int rank = ways[candidate.layouts]++;
+        if (rank < kWrittenWays && is_written(of.part, candidate)) rank = -1;
         ranked.emplace_back(rank, std::move(trial));
       }
       std::stable_sort(ranked.begin(), ranked.end(), [](const auto& l, const auto& r) { return l.first < r.first; });
@@ -218,8 +220,12 @@ class Explorer {
 
   // --- Trying ---
 
-  // The class that is worth the next trial: by what it costs and how often it was tried.
+  // The class that is worth the next trial: by what it costs in a step and how often it was tried; cheap ones too.
   PartClass* choose(const std::map<const PartClass*, size_t>& chosen) {
+    double mean = 0;
+    for (const PartClass& of : classes_) {
+      if (of.best < kInfinite) mean += of.best / static_cast<double>(classes_.size());
+    }
     PartClass* best = nullptr;
     double best_worth = -1;
     for (PartClass& of : classes_) {
@@ -228,7 +234,7 @@ class Explorer {
       const auto pending = chosen.find(&of);
       const auto tried = static_cast<double>(of.rows.size() + (pending == chosen.end() ? 0 : pending->second));
       const double seconds = of.best == kInfinite ? 1e3 : of.best;
-      const double worth = of.next < of.written ? 1e9 : seconds * static_cast<double>(of.parts.size() + 1) / (tried + 1);
+      const double worth = of.next < of.written ? 1e9 : (seconds * static_cast<double>(of.parts.size()) + mean) / (tried + 1);
       if (worth > best_worth) {
         best_worth = worth;
         best = &of;

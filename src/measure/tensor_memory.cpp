@@ -22,17 +22,21 @@ StoredType stored_type(DType dtype) {
   return StoredType::f32;
 }
 
-// Calls body(element, place) for each element in row-major order: where in memory it lies.
+// Calls body(element, place, count, stride) for each run along the last axis: where in memory its elements lie.
 template <class Body>
-void for_each_element(const Graph& graph, TensorId tensor, const Layout& layout, const Body& body) {
-  const std::vector<int64_t> strides = strides_of(graph, tensor, layout);
+void for_each_run(const Graph& graph, TensorId tensor, const Layout& layout, const Body& body) {
+  std::vector<int64_t> strides = strides_of(graph, tensor, layout);
   std::vector<int64_t> shape;
   for (const DimId dim : graph.tensor(tensor).dims) shape.push_back(graph.extent(dim));
+  if (shape.empty()) return body(size_t{0}, size_t{0}, size_t{1}, size_t{0});
+  const auto count = static_cast<size_t>(shape.back());
+  const auto stride = static_cast<size_t>(strides.back());
+  shape.pop_back();
   std::vector<int64_t> point(shape.size(), 0);
-  const int64_t elements = elements_of(graph, tensor);
+  const auto elements = static_cast<size_t>(elements_of(graph, tensor));
   int64_t place = 0;
-  for (int64_t element = 0; element < elements; ++element) {
-    body(static_cast<size_t>(element), static_cast<size_t>(place));
+  for (size_t element = 0; element < elements; element += count) {
+    body(element, static_cast<size_t>(place), count, stride);
     for (size_t axis = shape.size(); axis-- > 0;) {
       place += strides[axis];
       if (++point[axis] < shape[axis]) break;
@@ -77,9 +81,17 @@ void put_values(const Graph& graph, TensorId tensor, const Layout& layout, const
   }
   const StoredType type = stored_type(graph.tensor(tensor).dtype);
   const auto bytes = static_cast<size_t>(bytes_of(type));
-  for_each_element(graph, tensor, layout, [&](size_t element, size_t place) {
-    const uint64_t bits = encode(values[element], type);
-    std::memcpy(to + place * bytes, &bits, bytes);
+  for_each_run(graph, tensor, layout, [&](size_t element, size_t place, size_t count, size_t stride) {
+    const double* const from = values.data() + element;
+    if (type == StoredType::f32) {  // by far the most common one
+      auto* const floats = reinterpret_cast<float*>(to) + place;
+      for (size_t k = 0; k < count; ++k) floats[k * stride] = static_cast<float>(from[k]);
+      return;
+    }
+    for (size_t k = 0; k < count; ++k) {
+      const uint64_t bits = encode(from[k], type);
+      std::memcpy(to + (place + k * stride) * bytes, &bits, bytes);
+    }
   });
 }
 
@@ -95,10 +107,18 @@ std::vector<double> take_values(const Graph& graph, TensorId tensor, const Layou
   }
   const StoredType type = stored_type(graph.tensor(tensor).dtype);
   const auto bytes = static_cast<size_t>(bytes_of(type));
-  for_each_element(graph, tensor, layout, [&](size_t element, size_t place) {
-    uint64_t bits = 0;
-    std::memcpy(&bits, from + place * bytes, bytes);
-    values[element] = decode(bits, type);
+  for_each_run(graph, tensor, layout, [&](size_t element, size_t place, size_t count, size_t stride) {
+    double* const to = values.data() + element;
+    if (type == StoredType::f32) {
+      const auto* const floats = reinterpret_cast<const float*>(from) + place;
+      for (size_t k = 0; k < count; ++k) to[k] = floats[k * stride];
+      return;
+    }
+    for (size_t k = 0; k < count; ++k) {
+      uint64_t bits = 0;
+      std::memcpy(&bits, from + (place + k * stride) * bytes, bytes);
+      to[k] = decode(bits, type);
+    }
   });
   return values;
 }

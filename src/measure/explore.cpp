@@ -18,7 +18,6 @@ constexpr size_t kBatch = 24;              // candidates between two decisions o
 constexpr double kForConversions = 0.2;    // of the budget
 constexpr double kHangSeconds = 60;
 constexpr size_t kConvertedLayouts = 3;    // of the fastest ways of a tensor's writer, and of each of its readers
-constexpr int kWrittenWays = 2;            // of a library's or the generator's, that are tried whatever the budget
 constexpr size_t kConversionWays = 2;      // of a pair of layouts, unless all are asked for
 
 double now() {
@@ -31,16 +30,18 @@ struct Trial {
   const Candidate* candidate = nullptr;
   TensorId converted;  // valid: a conversion of this tensor
   std::string text;
+  std::string family;    // of its way
+  bool first = false;    // as the program writes it, and among the most promising of those: tried whatever the budget
+  bool chosen = false;
 };
 
 // Parts that compute the same, under different names: what one takes, all take.
 struct PartClass {
   std::string text;
   std::vector<size_t> parts;
-  std::vector<Trial> trials;  // most promising first
+  std::vector<Trial> trials;
   std::set<std::string> texts;  // of the trials
-  size_t next = 0;
-  size_t written = 0;  // the first ones are as the program writes it: they are tried before all else
+  std::map<std::string, std::vector<double>> ratios;  // of measured and estimated seconds, by the family of ways
   std::map<std::string, MeasurementRow> rows;  // by candidate
   double best = kInfinite;
 };
@@ -94,27 +95,27 @@ class Explorer {
     return classes_[found->second];
   }
 
-  // First the ways for tensors as the program writes them, then the best way of each combination of layouts, then the
-  // second best: what lies near each other in the model does so in time.
+  // Ways that the byte model misjudges alike.
+  static std::string family_of(const Candidate& candidate) {
+    if (const auto* gemm = std::get_if<GemmWay>(&candidate.way))
+      return concat(gemm->library == GemmLibrary::blis ? "blis" : "openblas", gemm->threads_over_loops ? " over" : "");
+    const auto& kernel = std::get<KernelWay>(candidate.way);
+    return concat(kernel.rows ? "rows " : "flat ", kernel.threads, kernel.block != kNoIndex ? " in blocks" : "");
+  }
+
+  // For tensors as the program writes them, the most promising way of each family is tried before all else.
   void find_classes() {
     for (size_t number = 0; number < candidates_.parts.size(); ++number) {
       const PartCandidates& of = candidates_.parts[number];
       explored_.summary.configurations += of.configurations;
       PartClass& into = class_of(of.part);
       into.parts.push_back(number);
-      std::map<std::vector<int>, int> ways;
-      std::vector<std::pair<int, Trial>> ranked;
+      std::set<std::string> families;
       for (const Candidate& candidate : of.candidates) {
-        Trial trial{&of.part, &candidate, TensorId(), print_candidate(candidates_.domains, of.part, candidate)};
-        if (!into.texts.insert(trial.text).second) continue;
-        int rank = ways[candidate.layouts]++;
-        if (rank < kWrittenWays && is_written(of.part, candidate)) rank = -1;
-        ranked.emplace_back(rank, std::move(trial));
-      }
-      std::stable_sort(ranked.begin(), ranked.end(), [](const auto& l, const auto& r) { return l.first < r.first; });
-      for (auto& [rank, trial] : ranked) {
-        if (rank < 0) ++into.written;
-        into.trials.push_back(std::move(trial));
+        Trial trial{&of.part, &candidate, TensorId(), print_candidate(candidates_.domains, of.part, candidate),
+                    family_of(candidate)};
+        trial.first = is_written(of.part, candidate) && families.insert(trial.family).second;
+        if (into.texts.insert(trial.text).second) into.trials.push_back(std::move(trial));
       }
     }
   }
@@ -168,7 +169,8 @@ class Explorer {
     if (!settings_.exhaustive && of.candidates.size() > kConversionWays) of.candidates.resize(kConversionWays);
     PartClass& into = class_of(of.part);
     for (const Candidate& candidate : of.candidates) {
-      Trial trial{&of.part, &candidate, tensor, print_candidate(candidates_.domains, of.part, candidate)};
+      Trial trial{&of.part, &candidate, tensor, print_candidate(candidates_.domains, of.part, candidate),
+                  family_of(candidate)};
       conversion_texts_.push_back({tensor, from, to, into.text, trial.text});
       if (into.texts.insert(trial.text).second) into.trials.push_back(std::move(trial));
     }
@@ -213,38 +215,81 @@ class Explorer {
   void note(PartClass& of, const Trial& trial, const MeasurementRow& row) {
     of.rows[trial.text] = row;
     explored_.summary.outcomes[std::string(kOutcomeNames.at(static_cast<size_t>(row.outcome)))] += 1;
-    if (row.outcome == Outcome::measured) of.best = std::min(of.best, row.seconds);
+    if (row.outcome == Outcome::measured) {
+      of.best = std::min(of.best, row.seconds);
+      const double ratio = row.seconds / std::max(trial.candidate->estimate, 1e-9);
+      of.ratios[trial.family].push_back(ratio);
+      ratios_[trial.family].push_back(ratio);
+    }
     if (row.outcome != Outcome::measured && explored_.summary.first_failure.empty())
       explored_.summary.first_failure = concat(trial.part->name, ": ", trial.text, ": ", row.detail);
   }
 
   // --- Trying ---
 
+  static double middle(std::vector<double> values) {
+    std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+    return values[values.size() / 2];
+  }
+
+  // The model's seconds, corrected by what ways of this family took so far: of this part, else of any.
+  double expected(const PartClass& of, const Trial& trial, std::map<std::string, double>& corrections) const {
+    const auto [known, fresh] = corrections.try_emplace(trial.family, 1);
+    if (fresh) {
+      const auto own = of.ratios.find(trial.family);
+      const auto any = ratios_.find(trial.family);
+      if (own != of.ratios.end()) {
+        known->second = middle(own->second);
+      } else if (any != ratios_.end()) {
+        known->second = middle(any->second);
+      }
+    }
+    return trial.candidate->estimate * known->second;
+  }
+
+  // The trial of a class that promises most.
+  std::optional<size_t> next_of(const PartClass& of) const {
+    std::optional<size_t> best;
+    double best_seconds = kInfinite;
+    std::map<std::string, double> corrections;
+    for (size_t k = 0; k < of.trials.size(); ++k) {
+      const Trial& trial = of.trials[k];
+      if (trial.chosen || of.rows.contains(trial.text)) continue;
+      if (trial.first) return k;
+      const double seconds = expected(of, trial, corrections);
+      if (best && seconds >= best_seconds) continue;
+      best = k;
+      best_seconds = seconds;
+    }
+    return best;
+  }
+
   // The class that is worth the next trial: by what it costs in a step and how often it was tried; cheap ones too.
-  PartClass* choose(const std::map<const PartClass*, size_t>& chosen) {
+  std::optional<size_t> choose(const std::vector<std::optional<size_t>>& next, const std::vector<size_t>& pending) const {
     double mean = 0;
     for (const PartClass& of : classes_) {
       if (of.best < kInfinite) mean += of.best / static_cast<double>(classes_.size());
     }
-    PartClass* best = nullptr;
+    std::optional<size_t> best;
     double best_worth = -1;
-    for (PartClass& of : classes_) {
-      while (of.next < of.trials.size() && of.rows.contains(of.trials[of.next].text)) ++of.next;
-      if (of.next >= of.trials.size()) continue;
-      const auto pending = chosen.find(&of);
-      const auto tried = static_cast<double>(of.rows.size() + (pending == chosen.end() ? 0 : pending->second));
-      const double seconds = of.best == kInfinite ? 1e3 : of.best;
-      const double worth = of.next < of.written ? 1e9 : (seconds * static_cast<double>(of.parts.size()) + mean) / (tried + 1);
-      if (worth > best_worth) {
-        best_worth = worth;
-        best = &of;
-      }
+    for (size_t k = 0; k < classes_.size(); ++k) {
+      if (!next[k]) continue;
+      const PartClass& of = classes_[k];
+      const auto tried = static_cast<double>(of.rows.size() + pending[k]);
+      const double seconds = of.best == kInfinite ? 1e3 : of.best * static_cast<double>(of.parts.size());
+      const double worth = of.trials[*next[k]].first ? 1e9 : (seconds + mean) / (tried + 1);
+      if (worth <= best_worth) continue;
+      best_worth = worth;
+      best = k;
     }
     return best;
   }
 
   bool has_baselines_left() const {
-    return std::any_of(classes_.begin(), classes_.end(), [](const PartClass& of) { return of.next < of.written; });
+    return std::any_of(classes_.begin(), classes_.end(), [](const PartClass& of) {
+      return std::any_of(of.trials.begin(), of.trials.end(),
+                         [&](const Trial& trial) { return trial.first && !of.rows.contains(trial.text); });
+    });
   }
 
   struct Chosen {
@@ -257,13 +302,18 @@ class Explorer {
   Result<Done> try_all(double end) {
     if (!settings_.measure) return Done{};
     while (now() < end || has_baselines_left()) {
+      std::vector<std::optional<size_t>> next;
+      for (const PartClass& of : classes_) next.push_back(next_of(of));
+      std::vector<size_t> pending(classes_.size(), 0);
       std::vector<Chosen> batch;
-      std::map<const PartClass*, size_t> chosen;
       while (batch.size() < kBatch) {
-        PartClass* of = choose(chosen);
-        if (of == nullptr) break;
-        batch.push_back({of, of->next++});
-        ++chosen[of];
+        const std::optional<size_t> chosen = choose(next, pending);
+        if (!chosen) break;
+        PartClass& of = classes_[*chosen];
+        of.trials[*next[*chosen]].chosen = true;
+        batch.push_back({&of, *next[*chosen]});
+        ++pending[*chosen];
+        next[*chosen] = next_of(of);
       }
       if (batch.empty()) return Done{};
       if (Result<Done> tried = try_batch(batch, end); !tried) return tried;
@@ -291,8 +341,8 @@ class Explorer {
       const Trial& trial = batch[k].trial();
       const bool by_kernel = !launches[k].kernel.empty();
       const Result<CompiledKernel>* kernel = by_kernel && kernels_ != nullptr ? &compiled[next++] : nullptr;
-      if (now() > end && batch[k].number >= of.written) {
-        of.next = std::min(of.next, batch[k].number);
+      if (now() > end && !trial.first) {
+        of.trials[batch[k].number].chosen = false;
         continue;
       }
       Result<MeasurementRow> row = try_one(of, trial, by_kernel, kernel);
@@ -513,6 +563,7 @@ class Explorer {
   Worker& worker_;
   double begin_ = 0;
   std::vector<PartClass> classes_;
+  std::map<std::string, std::vector<double>> ratios_;
   std::map<std::string, size_t> class_by_text_;
   std::set<std::string> recalled_;
   std::vector<std::string> part_texts_;

@@ -268,7 +268,7 @@ MeasurementRow Trials::time(const Part& part, const std::vector<Layout>& layouts
                             std::vector<Buffers>& sets, const TrialSettings& settings) const {
   if (settings.cold) {
     const int64_t bytes = std::max<int64_t>(sets.front().bytes, 1);
-    const int64_t wanted = std::clamp<int64_t>(2 * settings.cache_bytes / bytes + 1, 1, kMostSets);
+    const int64_t wanted = std::clamp<int64_t>(settings.cache_bytes / bytes + 1, 2, kMostSets);
     while (static_cast<int64_t>(sets.size()) < wanted) {
       Buffers& added = sets.emplace_back(graph_, part, layouts, launch.scratch_bytes());
       for (size_t k = 0; k < added.pointers.size(); ++k)
@@ -292,7 +292,7 @@ MeasurementRow Trials::time(const Part& part, const std::vector<Layout>& layouts
     for (int k = 0; k < repeats; ++k) once(set++);
     samples.push_back((now() - from) / repeats);
     const Estimate known = estimate(samples);
-    if (samples.size() >= 2 && settings.best_seconds > 0 && known.low > kFarSlower * settings.best_seconds) break;
+    if (settings.best_seconds > 0 && std::min(known.low, first) > kFarSlower * settings.best_seconds) break;
     if (samples.size() >= 6 && tight(known, kTight)) break;
   }
   const Estimate found = estimate(samples);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kBlock = 16;  // of an index that is taken in blocks: a cache line of float
 constexpr int64_t kAlignment = 64;
-constexpr int64_t kVectorBytes = 32;  // as the prelude says
+constexpr int64_t kVectorBytes = 64;  // as the prelude says
 
 std::string storage_name(DType dtype) {
   switch (dtype) {

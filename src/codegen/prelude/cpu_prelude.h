@@ -35,83 +35,173 @@ struct Arguments {
 
 #define MR_INLINE inline __attribute__((always_inline))
 
-constexpr int kBytes = 32;
+// A vector is a cache line: several registers, which also hides latencies. The compilers' own vectors are only used in
+// the size of a register: larger ones they take apart into scalars as soon as something is compared.
+constexpr int kBytes = 64;
+#if defined(__AVX512F__)
+constexpr int kRegister = 64;
+#elif defined(__AVX__)
+constexpr int kRegister = 32;
+#else
+constexpr int kRegister = 16;
+#endif
+constexpr int kRegisters = kBytes / kRegister;
+
 template <class F>
 struct Types;
 template <>
 struct Types<float> {
-  typedef float Vec __attribute__((vector_size(kBytes)));
-  typedef i32 Int __attribute__((vector_size(kBytes)));
+  typedef float Register __attribute__((vector_size(kRegister)));
+  typedef i32 Integers __attribute__((vector_size(kRegister)));
+  using Integer = i32;
 };
 template <>
 struct Types<double> {
-  typedef double Vec __attribute__((vector_size(kBytes)));
-  typedef i64 Int __attribute__((vector_size(kBytes)));
+  typedef double Register __attribute__((vector_size(kRegister)));
+  typedef i64 Integers __attribute__((vector_size(kRegister)));
+  using Integer = i64;
 };
-template <class F>
-using Vec = typename Types<F>::Vec;
+
 template <class F>
 constexpr int kLanes = kBytes / sizeof(F);
 
+template <class F>
+struct Vec {
+  typename Types<F>::Register part[kRegisters];
+};
+// Integers of the same size: positions, and what comparisons give.
+template <class F>
+struct Int {
+  typename Types<F>::Integers part[kRegisters];
+};
+
 using VecF = Vec<float>;
-using VecD = Vec<double>;
 
 template <class V>
-struct Of;
-template <>
-struct Of<float> {
-  using F = float;
-  using Int = i64;
+struct Of {  // a number
+  using F = V;
+  using Positions = i64;
+  static constexpr bool vector = false;
 };
-template <>
-struct Of<double> {
-  using F = double;
-  using Int = i64;
-};
-template <>
-struct Of<VecF> {
-  using F = float;
-  using Int = Types<float>::Int;
-};
-template <>
-struct Of<VecD> {
-  using F = double;
-  using Int = Types<double>::Int;
+template <class Real>
+struct Of<Vec<Real>> {
+  using F = Real;
+  using Positions = Int<Real>;
+  static constexpr bool vector = true;
 };
 
 template <int N>
 struct Lanes {
   static constexpr int n = N;
 };
+template <class L, class F>
+constexpr bool kFull = L::n == kLanes<F>;
+
+#define MR_EACH for (int r = 0; r < kRegisters; ++r)
+#define MR_BINARY(op)                                            \
+  template <class F>                                             \
+  MR_INLINE Vec<F> operator op(Vec<F> a, Vec<F> b) {             \
+    MR_EACH a.part[r] = a.part[r] op b.part[r];                  \
+    return a;                                                    \
+  }                                                              \
+  template <class F>                                             \
+  MR_INLINE Vec<F> operator op(Vec<F> a, F b) {                  \
+    MR_EACH a.part[r] = a.part[r] op b;                          \
+    return a;                                                    \
+  }                                                              \
+  template <class F>                                             \
+  MR_INLINE Vec<F> operator op(F a, Vec<F> b) {                  \
+    MR_EACH b.part[r] = a op b.part[r];                          \
+    return b;                                                    \
+  }
+MR_BINARY(+)
+MR_BINARY(-)
+MR_BINARY(*)
+MR_BINARY(/)
+
+#define MR_COMPARISON(op)                                        \
+  template <class F>                                             \
+  MR_INLINE Int<F> operator op(Vec<F> a, Vec<F> b) {             \
+    Int<F> y;                                                    \
+    MR_EACH y.part[r] = a.part[r] op b.part[r];                  \
+    return y;                                                    \
+  }                                                              \
+  template <class F>                                             \
+  MR_INLINE Int<F> operator op(Int<F> a, Int<F> b) {             \
+    Int<F> y;                                                    \
+    MR_EACH y.part[r] = a.part[r] op b.part[r];                  \
+    return y;                                                    \
+  }
+MR_COMPARISON(<)
+MR_COMPARISON(<=)
+MR_COMPARISON(>)
+MR_COMPARISON(==)
+MR_COMPARISON(!=)
+
+template <class F>
+MR_INLINE Vec<F> operator-(Vec<F> a) {
+  MR_EACH a.part[r] = -a.part[r];
+  return a;
+}
+template <class F>
+MR_INLINE Int<F> operator|(Int<F> a, Int<F> b) {
+  MR_EACH a.part[r] |= b.part[r];
+  return a;
+}
+template <class F>
+MR_INLINE Int<F> operator&(Int<F> a, Int<F> b) {
+  MR_EACH a.part[r] &= b.part[r];
+  return a;
+}
 
 // --- Numbers to vectors and back ---
 
+template <class F>
+MR_INLINE Vec<F> from_lanes(const F* lanes) {
+  Vec<F> x;
+  __builtin_memcpy(&x, lanes, kBytes);
+  return x;
+}
+template <class F>
+MR_INLINE void to_lanes(F* lanes, Vec<F> x) {
+  __builtin_memcpy(lanes, &x, kBytes);
+}
+
 template <class V>
 MR_INLINE V splat(typename Of<V>::F x) {
-  if constexpr (sizeof(V) == sizeof(x)) {
-    return x;
+  if constexpr (Of<V>::vector) {
+    V y;
+    MR_EACH y.part[r] = decltype(y.part[0] + x){} + x;
+    return y;
   } else {
-    return V{} + x;
+    return x;
   }
 }
 template <class V>
-requires(sizeof(V) == kBytes) MR_INLINE V splat(V x) { return x; }
+  requires Of<V>::vector
+MR_INLINE V splat(V x) {
+  return x;
+}
 
 // Positions along an index: of all lanes alike, or one behind the other.
 template <class V>
-MR_INLINE typename Of<V>::Int position(i64 i) {
-  using Int = typename Of<V>::Int;
-  if constexpr (sizeof(V) == kBytes) {
-    return Int{} + static_cast<decltype(Int{}[0] + 0)>(i);
+MR_INLINE typename Of<V>::Positions position(i64 i) {
+  if constexpr (Of<V>::vector) {
+    using Integer = typename Types<typename Of<V>::F>::Integer;
+    typename Of<V>::Positions x;
+    MR_EACH x.part[r] = decltype(x.part[0] + 0){} + Integer(i);
+    return x;
   } else {
     return i;
   }
 }
 template <class V>
-MR_INLINE typename Of<V>::Int positions(i64 i) {
-  using Int = typename Of<V>::Int;
-  Int x = position<V>(i);
-  for (int l = 0; l < kBytes / int(sizeof(x[0])); ++l) x[l] += l;
+MR_INLINE typename Of<V>::Positions positions(i64 i) {
+  using Integer = typename Types<typename Of<V>::F>::Integer;
+  Integer lanes[kLanes<typename Of<V>::F>];
+  for (int l = 0; l < kLanes<typename Of<V>::F>; ++l) lanes[l] = Integer(i + l);
+  typename Of<V>::Positions x;
+  __builtin_memcpy(&x, lanes, kBytes);
   return x;
 }
 
@@ -154,42 +244,44 @@ MR_INLINE u8 narrow<u8>(double x) {
 template <class V, class L, long Step, class T>
 MR_INLINE V load(const T* p) {
   using F = typename Of<V>::F;
-  if constexpr (sizeof(V) == sizeof(F)) {
+  if constexpr (!Of<V>::vector) {
     return F(widen(*p));
   } else if constexpr (Step == 0) {
     return splat<V>(F(widen(*p)));
+  } else if constexpr (Step == 1 && kFull<L, F> && __is_same(T, F)) {
+    return from_lanes(p);
   } else {
-    V x = splat<V>(F(1));
-    if constexpr (Step == 1 && L::n * sizeof(F) == sizeof(V) && __is_same(T, F)) {
-      __builtin_memcpy(&x, p, sizeof(V));
-    } else {
-      for (int l = 0; l < L::n; ++l) x[l] = F(widen(p[l * Step]));
-    }
-    return x;
+    F lanes[kLanes<F>];
+    for (int l = 0; l < L::n; ++l) lanes[l] = F(widen(p[l * Step]));
+    for (int l = L::n; l < kLanes<F>; ++l) lanes[l] = F(1);
+    return from_lanes(lanes);
   }
 }
 
 template <class L, long Step, class T, class V>
 MR_INLINE void store(T* p, V x) {
   using F = typename Of<V>::F;
-  if constexpr (sizeof(V) == sizeof(F)) {
+  if constexpr (!Of<V>::vector) {
     *p = narrow<T>(x);
-  } else if constexpr (Step == 1 && L::n * sizeof(F) == sizeof(V) && __is_same(T, F)) {
-    __builtin_memcpy(p, &x, sizeof(V));
+  } else if constexpr (Step == 1 && kFull<L, F> && __is_same(T, F)) {
+    to_lanes(p, x);
   } else {
-    for (int l = 0; l < L::n; ++l) p[l * Step] = narrow<T>(F(x[l]));
+    F lanes[kLanes<F>];
+    to_lanes(lanes, x);
+    for (int l = 0; l < L::n; ++l) p[l * Step] = narrow<T>(lanes[l]);
   }
 }
 
 // --- Choices ---
 
-template <class C, class V>
-MR_INLINE V select(C condition, V yes, V no) {
-  if constexpr (sizeof(C) == kBytes) {
-    return condition ? yes : no;
-  } else {
-    return condition ? yes : no;
-  }
+template <class F>
+MR_INLINE Vec<F> select(Int<F> condition, Vec<F> yes, Vec<F> no) {
+  MR_EACH yes.part[r] = condition.part[r] ? yes.part[r] : no.part[r];
+  return yes;
+}
+template <class F>
+MR_INLINE F select(bool condition, F yes, F no) {
+  return condition ? yes : no;
 }
 template <class V, class C>
 MR_INLINE V boolean(C condition) {
@@ -227,30 +319,35 @@ struct Smallest {
 };
 
 // Only the lanes in use take part.
-template <class Operation, class L, class V, class X>
-MR_INLINE void accumulate(V& total, X x) {
-  if constexpr (sizeof(X) != kBytes) {
-    total[0] = Operation::of(total[0], x);
-  } else if constexpr (L::n * sizeof(x[0]) == kBytes) {
-    total = Operation::of(total, x);
+template <class Operation, class L, class F>
+MR_INLINE void accumulate(Vec<F>& total, Vec<F> x) {
+  const Vec<F> all = Operation::of(total, x);
+  if constexpr (kFull<L, F>) {
+    total = all;
   } else {
-    for (int l = 0; l < L::n; ++l) total[l] = Operation::of(typename Of<V>::F(total[l]), typename Of<V>::F(x[l]));
+    F lanes[kLanes<F>];
+    F sums[kLanes<F>];
+    to_lanes(lanes, total);
+    to_lanes(sums, all);
+    for (int l = 0; l < L::n; ++l) lanes[l] = sums[l];
+    total = from_lanes(lanes);
   }
 }
-template <class Operation, class L, class F, class V>
-MR_INLINE void accumulate_at(F* to, V x) {
-  V total = load<V, L, 1>(to);
-  accumulate<Operation, L>(total, x);
-  store<L, 1>(to, total);
+template <class Operation, class L, class F>
+MR_INLINE void accumulate_at(F* to, Vec<F> x) {
+  Vec<F> total = load<Vec<F>, L, 1>(to);
+  store<L, 1>(to, Operation::of(total, x));
 }
 template <class Operation, class L, class V>
 MR_INLINE typename Of<V>::F combine(V x) {
-  if constexpr (sizeof(V) != kBytes) {
+  if constexpr (!Of<V>::vector) {
     return x;
   } else {
     using F = typename Of<V>::F;
-    F total = x[0];
-    for (int l = 1; l < L::n; ++l) total = Operation::of(total, F(x[l]));
+    F lanes[kLanes<F>];
+    to_lanes(lanes, x);
+    F total = lanes[0];
+    for (int l = 1; l < L::n; ++l) total = Operation::of(total, lanes[l]);
     return total;
   }
 }
@@ -259,9 +356,12 @@ MR_INLINE typename Of<V>::F combine(V x) {
 
 template <class V, class Function>
 MR_INLINE V by_lane(V x, Function f) {
-  if constexpr (sizeof(V) == kBytes) {
-    for (int l = 0; l < kBytes / int(sizeof(x[0])); ++l) x[l] = f(x[l]);
-    return x;
+  if constexpr (Of<V>::vector) {
+    using F = typename Of<V>::F;
+    F lanes[kLanes<F>];
+    to_lanes(lanes, x);
+    for (int l = 0; l < kLanes<F>; ++l) lanes[l] = f(lanes[l]);
+    return from_lanes(lanes);
   } else {
     return f(x);
   }
@@ -273,37 +373,51 @@ MR_INLINE V absolute(V x) {
 }
 template <class V>
 MR_INLINE V sqrt(V x) {
-  return by_lane(x, [](auto lane) { return decltype(lane)(__builtin_sqrt(lane)); });
-}
-template <>
-MR_INLINE VecF sqrt(VecF x) {
-  return by_lane(x, [](float lane) { return __builtin_sqrtf(lane); });
+  return by_lane(x, [](auto lane) {
+    if constexpr (sizeof(lane) == sizeof(float)) return __builtin_sqrtf(lane);
+    else return __builtin_sqrt(lane);
+  });
 }
 template <class V>
 MR_INLINE V log(V x) {
-  return by_lane(x, [](auto lane) { return decltype(lane)(__builtin_log(lane)); });
+  return by_lane(x, [](auto lane) {
+    if constexpr (sizeof(lane) == sizeof(float)) return __builtin_logf(lane);
+    else return __builtin_log(lane);
+  });
 }
 template <class V>
 MR_INLINE V power(V x, typename Of<V>::F exponent) {
-  return by_lane(x, [exponent](auto lane) { return decltype(lane)(__builtin_pow(lane, exponent)); });
+  return by_lane(x, [exponent](auto lane) {
+    if constexpr (sizeof(lane) == sizeof(float)) return __builtin_powf(lane, exponent);
+    else return __builtin_pow(lane, exponent);
+  });
 }
 template <class V>
 MR_INLINE V exp(V x) {
-  return by_lane(x, [](auto lane) { return decltype(lane)(__builtin_exp(lane)); });
+  return by_lane(x, [](auto lane) {
+    if constexpr (sizeof(lane) == sizeof(float)) return __builtin_expf(lane);
+    else return __builtin_exp(lane);
+  });
 }
 template <class V>
 MR_INLINE V tanh(V x) {
-  return by_lane(x, [](auto lane) { return decltype(lane)(__builtin_tanh(lane)); });
+  return by_lane(x, [](auto lane) {
+    if constexpr (sizeof(lane) == sizeof(float)) return __builtin_tanhf(lane);
+    else return __builtin_tanh(lane);
+  });
 }
 template <class V>
 MR_INLINE V erf(V x) {
-  return by_lane(x, [](auto lane) { return decltype(lane)(__builtin_erf(lane)); });
+  return by_lane(x, [](auto lane) {
+    if constexpr (sizeof(lane) == sizeof(float)) return __builtin_erff(lane);
+    else return __builtin_erf(lane);
+  });
 }
 
 // exp(x) = 2^n · exp(r), |r| at most half of log 2; the power of two in two factors, since n may leave float's range.
-template <>
 MR_INLINE VecF exp(VecF x) {
-  using Int = Types<float>::Int;
+  using Integers = Types<float>::Integers;
+  using Register = Types<float>::Register;
   const VecF low = splat<VecF>(-104.0f);
   const VecF high = splat<VecF>(89.0f);
   x = select(x > high, high, x);
@@ -318,13 +432,15 @@ MR_INLINE VecF exp(VecF x) {
   p = p * r + 0.1666666716337204f;
   p = p * r + 0.5f;
   p = p * r * r + r + 1.0f;
-  const Int whole = __builtin_convertvector(n, Int);
-  const Int half = whole >> 1;
-  const VecF one = __builtin_bit_cast(VecF, (half + 127) << 23);
-  const VecF other = __builtin_bit_cast(VecF, (whole - half + 127) << 23);
-  return p * one * other;
+  for (int k = 0; k < kRegisters; ++k) {
+    const Integers whole = __builtin_convertvector(n.part[k], Integers);
+    const Integers half = whole >> 1;
+    const Register one = __builtin_bit_cast(Register, (half + 127) << 23);
+    const Register other = __builtin_bit_cast(Register, (whole - half + 127) << 23);
+    p.part[k] = p.part[k] * one * other;
+  }
+  return p;
 }
-template <>
 MR_INLINE VecF tanh(VecF x) {
   const VecF z = x * x;
   VecF p = -0.005717036779969931f * z + 0.020650578662753105f;
@@ -336,7 +452,6 @@ MR_INLINE VecF tanh(VecF x) {
   const VecF large = 1.0f - 2.0f / (exp(2.0f * magnitude) + 1.0f);
   return select(magnitude < splat<VecF>(0.625f), small, select(x < splat<VecF>(0), -large, large));
 }
-template <>
 MR_INLINE VecF erf(VecF x) {
   const VecF z = x * x;
   VecF p = 7.853857823647559e-05f * z + -0.0008010192541405559f;
@@ -346,8 +461,8 @@ MR_INLINE VecF erf(VecF x) {
   p = p * z + -0.3761262595653534f;
   p = p * z + 1.1283791065216064f;
   const VecF small = p * x;
-  const VecF magnitude = select(absolute(x) > splat<VecF>(4.0f), splat<VecF>(4.0f), absolute(x));
-  const VecF m = magnitude;
+  const VecF magnitude = absolute(x);
+  const VecF m = select(magnitude > splat<VecF>(4.0f), splat<VecF>(4.0f), magnitude);
   VecF q = 0.00010684288281481713f * m + -0.0019117965130135417f;
   q = q * m + 0.015302252024412155f;
   q = q * m + -0.07275912910699844f;
@@ -356,14 +471,10 @@ MR_INLINE VecF erf(VecF x) {
   q = q * m + 0.8627207279205322f;
   q = q * m + -1.07984459400177f;
   q = q * m + 0.9922588467597961f;
-  const VecF large = 1.0f - q * exp(-m * m);
+  const VecF large = 1.0f - q * exp(-(m * m));
   const VecF signed_large = select(x < splat<VecF>(0), -large, large);
-  return select(absolute(x) < splat<VecF>(1), small, select(x != x, x, signed_large));
+  return select(magnitude < splat<VecF>(1), small, select(x != x, x, signed_large));
 }
-MR_INLINE float exp(float x) { return __builtin_expf(x); }
-MR_INLINE float tanh(float x) { return __builtin_tanhf(x); }
-MR_INLINE float erf(float x) { return __builtin_erff(x); }
-MR_INLINE float sqrt(float x) { return __builtin_sqrtf(x); }
 
 template <class V>
 MR_INLINE V normal_cdf(V a) {
@@ -424,28 +535,71 @@ struct Dropout {
         scale(1.0 / (1.0 - probability)) {}
 };
 
-#define MR_PHILOX_ROUND(k0, k1)               \
-  {                                           \
-    const u64 p0 = u64(0xD2511F53u) * x0;     \
-    const u64 p1 = u64(0xCD9E8D57u) * x2;     \
-    const u32 y0 = u32(p1 >> 32) ^ x1 ^ (k0); \
-    const u32 y2 = u32(p0 >> 32) ^ x3 ^ (k1); \
-    x1 = u32(p1);                             \
-    x3 = u32(p0);                             \
-    x0 = y0;                                  \
-    x2 = y2;                                  \
+// One round of one counter (x0, x1, x2, x3), named by a suffix so that several can be on their way at once.
+#define MR_ROUND_OF(x, k0, k1)                       \
+  {                                                  \
+    const u64 p0 = u64(0xD2511F53u) * x##0;          \
+    const u64 p1 = u64(0xCD9E8D57u) * x##2;          \
+    const u32 y0 = u32(p1 >> 32) ^ x##1 ^ (k0);      \
+    const u32 y2 = u32(p0 >> 32) ^ x##3 ^ (k1);      \
+    x##1 = u32(p1);                                  \
+    x##3 = u32(p0);                                  \
+    x##0 = y0;                                       \
+    x##2 = y2;                                       \
   }
-#define MR_PHILOX                                             \
-  MR_PHILOX_ROUND(k0, k1)                                     \
-  MR_PHILOX_ROUND(k0 + 0x9E3779B9u, k1 + 0xBB67AE85u)         \
-  MR_PHILOX_ROUND(k0 + 2 * 0x9E3779B9u, k1 + 2 * 0xBB67AE85u) \
-  MR_PHILOX_ROUND(k0 + 3 * 0x9E3779B9u, k1 + 3 * 0xBB67AE85u) \
-  MR_PHILOX_ROUND(k0 + 4 * 0x9E3779B9u, k1 + 4 * 0xBB67AE85u) \
-  MR_PHILOX_ROUND(k0 + 5 * 0x9E3779B9u, k1 + 5 * 0xBB67AE85u) \
-  MR_PHILOX_ROUND(k0 + 6 * 0x9E3779B9u, k1 + 6 * 0xBB67AE85u) \
-  MR_PHILOX_ROUND(k0 + 7 * 0x9E3779B9u, k1 + 7 * 0xBB67AE85u) \
-  MR_PHILOX_ROUND(k0 + 8 * 0x9E3779B9u, k1 + 8 * 0xBB67AE85u) \
-  MR_PHILOX_ROUND(k0 + 9 * 0x9E3779B9u, k1 + 9 * 0xBB67AE85u)
+#define MR_ROUNDS(round)                                  \
+  round(k0, k1)                                           \
+  round(k0 + 0x9E3779B9u, k1 + 0xBB67AE85u)               \
+  round(k0 + 2 * 0x9E3779B9u, k1 + 2 * 0xBB67AE85u)       \
+  round(k0 + 3 * 0x9E3779B9u, k1 + 3 * 0xBB67AE85u)       \
+  round(k0 + 4 * 0x9E3779B9u, k1 + 4 * 0xBB67AE85u)       \
+  round(k0 + 5 * 0x9E3779B9u, k1 + 5 * 0xBB67AE85u)       \
+  round(k0 + 6 * 0x9E3779B9u, k1 + 6 * 0xBB67AE85u)       \
+  round(k0 + 7 * 0x9E3779B9u, k1 + 7 * 0xBB67AE85u)       \
+  round(k0 + 8 * 0x9E3779B9u, k1 + 8 * 0xBB67AE85u)       \
+  round(k0 + 9 * 0x9E3779B9u, k1 + 9 * 0xBB67AE85u)
+#define MR_ONE_ROUND(k0, k1) MR_ROUND_OF(x, k0, k1)
+#define MR_FOUR_ROUNDS(k0, k1) \
+  MR_ROUND_OF(a, k0, k1) MR_ROUND_OF(b, k0, k1) MR_ROUND_OF(c, k0, k1) MR_ROUND_OF(e, k0, k1)
+#define MR_COUNTER(x, number) u32 x##0 = (number), x##1 = high, x##2 = d.stream, x##3 = d.step;
+#define MR_MASKS(x, at)                               \
+  out[at] = x##0 >= threshold ? scale : F(0);         \
+  out[at + 1] = x##1 >= threshold ? scale : F(0);     \
+  out[at + 2] = x##2 >= threshold ? scale : F(0);     \
+  out[at + 3] = x##3 >= threshold ? scale : F(0);
+
+// The masks of 4 · kBlocks neighbours, the first of which begins a block. Sixteen blocks are four chains of rounds, which
+// do not wait for each other.
+template <int kBlocks, class F>
+MR_INLINE void draw_blocks(F* __restrict out, u64 block, const Dropout& d) {
+  const u32 k0 = d.key0;
+  const u32 k1 = d.key1;
+  const F scale = F(d.scale);
+  const u32 threshold = u32(d.threshold);
+  const u32 low = u32(block);
+  const u32 high = u32(block >> 32);
+  if constexpr (kBlocks == 16) {
+#pragma omp simd
+    for (u32 l = 0; l < 4; ++l) {
+      MR_COUNTER(a, low + l)
+      MR_COUNTER(b, low + l + 4)
+      MR_COUNTER(c, low + l + 8)
+      MR_COUNTER(e, low + l + 12)
+      MR_ROUNDS(MR_FOUR_ROUNDS)
+      MR_MASKS(a, 4 * l)
+      MR_MASKS(b, 4 * l + 16)
+      MR_MASKS(c, 4 * l + 32)
+      MR_MASKS(e, 4 * l + 48)
+    }
+  } else {
+#pragma omp simd
+    for (u32 l = 0; l < kBlocks; ++l) {
+      MR_COUNTER(x, low + l)
+      MR_ROUNDS(MR_ONE_ROUND)
+      MR_MASKS(x, 4 * l)
+    }
+  }
+}
 
 // The masks of `n` elements, `step` apart, from `element` on.
 template <class F>
@@ -456,38 +610,20 @@ __attribute__((noinline)) static void draw(F* __restrict out, u64 element, u64 s
   const u32 threshold = u32(d.threshold);
   i64 done = 0;
   if (step == 1 && element % 4 == 0) {
-    constexpr int kBlocks = 16;
-    while (n - done >= 4 * kBlocks && u32((element + u64(done)) / 4) <= 0xffffffffu - kBlocks) {
-      const u64 block = (element + u64(done)) / 4;
-      const u32 low = u32(block);
-      const u32 high = u32(block >> 32);
-      F* __restrict to = out + done;
-#pragma omp simd
-      for (u32 l = 0; l < kBlocks; ++l) {
-        u32 x0 = low + l;
-        u32 x1 = high;
-        u32 x2 = d.stream;
-        u32 x3 = d.step;
-        MR_PHILOX
-        to[4 * l] = x0 >= threshold ? scale : F(0);
-        to[4 * l + 1] = x1 >= threshold ? scale : F(0);
-        to[4 * l + 2] = x2 >= threshold ? scale : F(0);
-        to[4 * l + 3] = x3 >= threshold ? scale : F(0);
-      }
-      done += 4 * kBlocks;
-    }
+    const u64 block = element / 4;
+    const bool carries = u32(block) > 0xffffffffu - u32(n / 4 + 16);  // the low word of a block's number overflows
+    for (; !carries && n - done >= 64; done += 64) draw_blocks<16>(out + done, block + u64(done / 4), d);
+    for (; !carries && n - done >= 16; done += 16) draw_blocks<4>(out + done, block + u64(done / 4), d);
   }
 #pragma omp simd
   for (i64 l = done; l < n; ++l) {
     const u64 e = element + u64(l) * step;
-    u32 x0 = u32(e / 4);
-    u32 x1 = u32(e / 4 >> 32);
-    u32 x2 = d.stream;
-    u32 x3 = d.step;
-    MR_PHILOX
-    const u32 low = (e & 1) ? x1 : x0;
-    const u32 high = (e & 1) ? x3 : x2;
-    out[l] = ((e & 2) ? high : low) >= threshold ? scale : F(0);
+    const u32 high = u32(e / 4 >> 32);
+    MR_COUNTER(x, u32(e / 4))
+    MR_ROUNDS(MR_ONE_ROUND)
+    const u32 even = (e & 2) ? x2 : x0;
+    const u32 odd = (e & 2) ? x3 : x1;
+    out[l] = ((e & 1) ? odd : even) >= threshold ? scale : F(0);
   }
 }
 

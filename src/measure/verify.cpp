@@ -1,0 +1,225 @@
+#include "measure/verify.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "base/text.h"
+
+namespace millrace {
+namespace {
+
+using Complaint = std::optional<std::string>;
+
+size_t index(int id) { return static_cast<size_t>(id); }
+bool within(int id, size_t count) { return id >= 0 && index(id) < count; }
+bool is_time(double seconds) { return std::isfinite(seconds) && seconds >= 0; }
+
+// Complaints begin with the place, as a path into the JSON file.
+class Check {
+ public:
+  explicit Check(const Measurements& measurements) : m_(measurements) {}
+
+  Complaint run() {
+    for (auto step :
+         {&Check::tensors, &Check::parts, &Check::sites, &Check::writers, &Check::order, &Check::conversions}) {
+      if (Complaint complaint = (this->*step)()) return complaint;
+    }
+    return {};
+  }
+
+ private:
+  Complaint tensors() {
+    std::set<std::string> names;
+    for (size_t t = 0; t < m_.tensors.size(); ++t) {
+      const MeasuredTensor& tensor = m_.tensors[t];
+      const std::string place = concat("tensors[", t, "]");
+      if (tensor.name.empty()) return concat(place, ".name: it is empty; every tensor needs a name");
+      if (!names.insert(tensor.name).second)
+        return concat(place, ".name: another tensor is named '", tensor.name, "' too; names must differ");
+      if (tensor.layouts.empty()) return concat(place, ".layouts: it is empty; a tensor needs at least one layout");
+      std::set<std::string> layouts;
+      for (size_t l = 0; l < tensor.layouts.size(); ++l) {
+        if (!layouts.insert(tensor.layouts[l]).second)
+          return concat(place, ".layouts[", l, "]: '", tensor.layouts[l], "' is there twice; layouts must differ");
+      }
+      if (tensor.pinned != kNoLayout && !within(tensor.pinned, tensor.layouts.size()))
+        return concat(place, ".pinned: ", tensor.pinned, " is not one of the ", tensor.layouts.size(),
+                      " layouts; count from 0, or leave it out");
+    }
+    return {};
+  }
+
+  Complaint parts() {
+    std::set<std::string> names;
+    for (size_t p = 0; p < m_.parts.size(); ++p) {
+      const MeasuredPart& part = m_.parts[p];
+      const std::string place = concat("parts[", p, "]");
+      if (part.name.empty()) return concat(place, ".name: it is empty; every part needs a name");
+      if (!names.insert(part.name).second)
+        return concat(place, ".name: another part is named '", part.name, "' too; names must differ");
+      std::vector<int> touched;
+      for (const auto& [list, key] : {std::pair(&part.reads, ".reads["), std::pair(&part.writes, ".writes[")}) {
+        for (size_t k = 0; k < list->size(); ++k) {
+          const int t = (*list)[k];
+          if (!within(t, m_.tensors.size()))
+            return concat(place, key, k, "]: there is no tensor ", t, "; there are ", m_.tensors.size());
+          if (std::find(touched.begin(), touched.end(), t) != touched.end())
+            return concat(place, key, k, "]: the part touches tensor ", t, " twice; list it once");
+          touched.push_back(t);
+        }
+      }
+      for (size_t w = 0; w < part.ways.size(); ++w) {
+        if (Complaint complaint = way(part.ways[w], touched, concat(place, ".ways[", w, "]"))) return complaint;
+      }
+    }
+    return {};
+  }
+
+  Complaint way(const MeasuredWay& way, const std::vector<int>& touched, const std::string& place) const {
+    if (way.layouts.size() != touched.size())
+      return concat(place, ".layouts: ", way.layouts.size(), " layouts for ", touched.size(),
+                    " tensors; give one for each read, then one for each write");
+    for (size_t k = 0; k < touched.size(); ++k) {
+      const size_t count = m_.tensors[index(touched[k])].layouts.size();
+      if (!within(way.layouts[k], count))
+        return concat(place, ".layouts[", k, "]: ", way.layouts[k], " is not one of the tensor's ", count,
+                      " layouts; count from 0");
+    }
+    for (const auto& [seconds, key] :
+         {std::pair(way.seconds, ".seconds"), std::pair(way.low, ".low"), std::pair(way.high, ".high")}) {
+      if (!is_time(seconds)) return concat(place, key, ": ", seconds, " is no time; give seconds, zero or more");
+    }
+    if (way.low > way.seconds || way.seconds > way.high)
+      return concat(place, ".low: the interval does not hold the median; low <= seconds <= high must hold");
+    return {};
+  }
+
+  Complaint sites() {
+    std::vector<int> site_of(m_.parts.size(), -1);
+    for (size_t s = 0; s < m_.sites.size(); ++s) {
+      const auto& alternatives = m_.sites[s].alternatives;
+      const std::string place = concat("sites[", s, "].alternatives");
+      if (alternatives.empty()) return concat(place, ": it is empty; a site needs at least one alternative");
+      for (size_t a = 0; a < alternatives.size(); ++a) {
+        std::set<int> known;
+        for (size_t k = 0; k < alternatives[a].size(); ++k) {
+          const int p = alternatives[a][k];
+          const std::string at = concat(place, "[", a, "][", k, "]");
+          if (!within(p, m_.parts.size())) return concat(at, ": there is no part ", p, "; there are ", m_.parts.size());
+          if (!known.insert(p).second) return concat(at, ": part ", p, " is there twice; list it once");
+          int& site = site_of[index(p)];
+          if (site >= 0 && index(site) != s)
+            return concat(at, ": part ", p, " is in site ", site, " too; a part belongs to one site");
+          site = static_cast<int>(s);
+        }
+      }
+    }
+    for (size_t p = 0; p < site_of.size(); ++p) {
+      if (site_of[p] < 0)
+        return concat("parts[", p, "]: it is in no site; name it in an alternative of one of the sites");
+    }
+    site_of_ = std::move(site_of);
+    return {};
+  }
+
+  // At most one writer in every cover; a pinned one in all of them.
+  Complaint writers() {
+    std::map<int, int> site_of_writers;
+    for (size_t p = 0; p < m_.parts.size(); ++p) {
+      for (const int t : m_.parts[p].writes) {
+        const auto [site, fresh] = site_of_writers.emplace(t, site_of_[p]);
+        if (!fresh && site->second != site_of_[p])
+          return concat("parts[", p, "].writes: tensor ", t, " is written in site ", site->second,
+                        " too; let one site write it");
+      }
+    }
+    for (const auto& [t, s] : site_of_writers) {
+      const auto& alternatives = m_.sites[index(s)].alternatives;
+      for (size_t a = 0; a < alternatives.size(); ++a) {
+        int count = 0;
+        for (const int p : alternatives[a]) {
+          for (const int written : m_.parts[index(p)].writes) count += written == t ? 1 : 0;
+        }
+        const std::string place = concat("sites[", s, "].alternatives[", a, "]");
+        if (count > 1) return concat(place, ": two of its parts write tensor ", t, "; let one of them");
+        if (count == 0 && m_.tensors[index(t)].pinned != kNoLayout)
+          return concat(place, ": none of its parts writes tensor ", t, ", which is pinned; let one of them");
+      }
+    }
+    return {};
+  }
+
+  // The order of the parts is one in which every cover can run: what is read is written before.
+  Complaint order() {
+    std::map<int, size_t> last;
+    for (size_t p = 0; p < m_.parts.size(); ++p) {
+      for (const int t : m_.parts[p].writes) last[t] = p;
+    }
+    for (const auto& [t, writer] : last) {
+      for (size_t p = 0; p < writer; ++p) {
+        const MeasuredPart& part = m_.parts[p];
+        if (std::find(part.reads.begin(), part.reads.end(), t) == part.reads.end() || excluded(p, t)) continue;
+        return concat("parts[", p, "].reads: tensor ", t, " is written by parts[", writer,
+                      "], which comes later; order the parts so that every cover can run");
+      }
+    }
+    return {};
+  }
+
+  // Whether no alternative has the reader together with a writer that comes later.
+  bool excluded(size_t reader, int tensor) const {
+    for (size_t p = reader + 1; p < m_.parts.size(); ++p) {
+      const auto& writes = m_.parts[p].writes;
+      if (std::find(writes.begin(), writes.end(), tensor) == writes.end()) continue;
+      if (site_of_[p] != site_of_[reader]) return false;
+      for (const auto& alternative : m_.sites[index(site_of_[p])].alternatives) {
+        const auto has = [&](size_t part) {
+          return std::find(alternative.begin(), alternative.end(), static_cast<int>(part)) != alternative.end();
+        };
+        if (has(p) && has(reader)) return false;
+      }
+    }
+    return true;
+  }
+
+  Complaint conversions() {
+    std::set<std::tuple<int, int, int>> known;
+    for (size_t k = 0; k < m_.conversions.size(); ++k) {
+      const MeasuredConversion& conversion = m_.conversions[k];
+      const std::string place = concat("conversions[", k, "]");
+      if (!within(conversion.tensor, m_.tensors.size()))
+        return concat(place, ".tensor: there is no tensor ", conversion.tensor, "; there are ", m_.tensors.size());
+      const size_t count = m_.tensors[index(conversion.tensor)].layouts.size();
+      for (const auto& [layout, key] : {std::pair(conversion.from, ".from"), std::pair(conversion.to, ".to")}) {
+        if (!within(layout, count))
+          return concat(place, key, ": ", layout, " is not one of the tensor's ", count, " layouts; count from 0");
+      }
+      if (conversion.from == conversion.to) return concat(place, ".to: it converts to what is there; leave it out");
+      if (!is_time(conversion.seconds))
+        return concat(place, ".seconds: ", conversion.seconds, " is no time; give seconds, zero or more");
+      if (!known.emplace(conversion.tensor, conversion.from, conversion.to).second)
+        return concat(place, ": the same conversion is listed before; list it once");
+    }
+    return {};
+  }
+
+  const Measurements& m_;
+  std::vector<int> site_of_;  // by part
+};
+
+}  // namespace
+
+Result<Done> verify(const Measurements& measurements) {
+  if (const Complaint complaint = Check(measurements).run()) {
+    const size_t split = complaint->rfind("; ");
+    return Error::make(ErrorKind::bad_input, concat("invalid measurements: ", complaint->substr(0, split)),
+                       complaint->substr(split + 2));
+  }
+  return Done{};
+}
+
+}  // namespace millrace

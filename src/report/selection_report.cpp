@@ -1,0 +1,154 @@
+#include "report/selection_report.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "report/json_text.h"
+#include "report/table.h"
+
+namespace millrace {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kSchemaVersion = 1;
+
+size_t index(int id) { return static_cast<size_t>(id); }
+
+std::string microseconds(double seconds) { return fixed(seconds * 1e6, 2); }
+
+const std::string& layout_name(const Measurements& measurements, int tensor, int layout) {
+  return measurements.tensors[index(tensor)].layouts[index(layout)];
+}
+
+// How much more than the bound the selection costs.
+double gap(const Selection& selection) { return selection.bound > 0 ? selection.cost / selection.bound - 1 : 0.0; }
+
+std::string named_layouts(const Measurements& measurements, const std::vector<int>& tensors,
+                          const std::vector<int>& layouts, size_t first) {
+  std::vector<std::string> texts;
+  for (size_t k = 0; k < tensors.size(); ++k) {
+    texts.push_back(concat(measurements.tensors[index(tensors[k])].name, " ",
+                           layout_name(measurements, tensors[k], layouts[first + k])));
+  }
+  return join(texts, ", ");
+}
+
+std::string layouts_of(const Measurements& measurements, const MeasuredPart& part, const MeasuredWay& way) {
+  return concat(named_layouts(measurements, part.reads, way.layouts, 0), " → ",
+                named_layouts(measurements, part.writes, way.layouts, part.reads.size()));
+}
+
+std::string parts_table(const Measurements& measurements, const Selection& selection, size_t width) {
+  Table table({Align::left, Align::left, Align::right});
+  for (const bool backward : {false, true}) {
+    if (backward) table.line("");
+    table.row({backward ? "backward" : "forward", "candidate", "µs"});
+    for (const SelectedPart& selected : selection.parts) {
+      const MeasuredPart& part = measurements.parts[index(selected.part)];
+      if (part.backward != backward) continue;
+      const MeasuredWay& way = part.ways[index(selected.way)];
+      table.row({concat("  ", part.name), way.candidate, microseconds(way.seconds)});
+      table.line(concat("      ", layouts_of(measurements, part, way)));
+    }
+  }
+  return table.text(width);
+}
+
+std::string conversions_table(const Measurements& measurements, const Selection& selection, size_t width) {
+  Table table({Align::left, Align::left, Align::left, Align::right});
+  table.row({"conversions", "from", "to", "µs"});
+  for (const SelectedConversion& conversion : selection.conversions) {
+    table.row({concat("  ", measurements.tensors[index(conversion.tensor)].name),
+               layout_name(measurements, conversion.tensor, conversion.from),
+               layout_name(measurements, conversion.tensor, conversion.to), microseconds(conversion.seconds)});
+  }
+  if (selection.conversions.empty()) table.line("  none");
+  return table.text(width);
+}
+
+std::string part_names(const Measurements& measurements, const std::vector<int>& parts) {
+  std::vector<std::string> names;
+  for (const int part : parts) names.push_back(measurements.parts[index(part)].name);
+  return names.empty() ? "nothing" : join(names, ", ");
+}
+
+std::string alternatives_lines(const Measurements& measurements, const Selection& selection) {
+  std::string text;
+  for (size_t s = 0; s < selection.alternatives.size(); ++s) {
+    if (selection.alternatives[s] == 0) continue;
+    const auto& alternatives = measurements.sites[s].alternatives;
+    text += concat("  ", part_names(measurements, alternatives[index(selection.alternatives[s])]),
+                   "\n      instead of ", part_names(measurements, alternatives[0]), "\n");
+  }
+  return text.empty() ? text : concat("other alternatives than the default\n", text, "\n");
+}
+
+std::string method_line(const Selection& selection) {
+  if (selection.method == SelectMethod::sssp) return "By the paper's shortest path: a cheaper selection may exist.\n";
+  if (selection.proven) return "Exact: no selection of these measurements costs less.\n";
+  return "The search was cut short: a cheaper selection may exist.\n";
+}
+
+Json names_json(const Measurements& measurements, const std::vector<int>& tensors, const std::vector<int>& layouts,
+                size_t first) {
+  Json json = Json::array();
+  for (size_t k = 0; k < tensors.size(); ++k) {
+    json.push_back({{"tensor", measurements.tensors[index(tensors[k])].name},
+                    {"layout", layout_name(measurements, tensors[k], layouts[first + k])}});
+  }
+  return json;
+}
+
+Json part_json(const Measurements& measurements, const SelectedPart& selected) {
+  const MeasuredPart& part = measurements.parts[index(selected.part)];
+  const MeasuredWay& way = part.ways[index(selected.way)];
+  return {{"part", part.name},
+          {"pass", part.backward ? "backward" : "forward"},
+          {"candidate", way.candidate},
+          {"reads", names_json(measurements, part.reads, way.layouts, 0)},
+          {"writes", names_json(measurements, part.writes, way.layouts, part.reads.size())},
+          {"seconds", way.seconds},
+          {"low", way.low},
+          {"high", way.high}};
+}
+
+}  // namespace
+
+std::string selection_text(const Measurements& measurements, const Selection& selection, size_t width) {
+  Table totals({Align::left, Align::right});
+  totals.row({"in total", "µs"});
+  totals.row({"  cost of a step", microseconds(selection.cost)});
+  totals.row({"  bound without layout constraints", microseconds(selection.bound)});
+  totals.row({"  gap", fixed(100 * gap(selection), 2) + " %"});
+  return concat(parts_table(measurements, selection, width), "\n", conversions_table(measurements, selection, width),
+                "\n", alternatives_lines(measurements, selection), totals.text(width), "\n", method_line(selection));
+}
+
+std::string selection_json(const Measurements& measurements, const Selection& selection) {
+  JsonText text;
+  text.field("schema_version", kSchemaVersion);
+  text.field("method", selection.method == SelectMethod::sssp ? "sssp" : "exact");
+  text.field("proven", selection.proven);
+  text.field("cost", selection.cost);
+  text.field("bound", selection.bound);
+  text.field("gap", gap(selection));
+  text.list("alternatives", selection.alternatives.size(), [&](size_t s) {
+    const auto& alternatives = measurements.sites[s].alternatives;
+    Json parts = Json::array();
+    for (const int part : alternatives[index(selection.alternatives[s])])
+      parts.push_back(measurements.parts[index(part)].name);
+    return Json{{"taken", selection.alternatives[s]}, {"of", alternatives.size()}, {"parts", std::move(parts)}};
+  });
+  text.list("parts", selection.parts.size(), [&](size_t k) { return part_json(measurements, selection.parts[k]); });
+  text.list("conversions", selection.conversions.size(), [&](size_t k) {
+    const SelectedConversion& conversion = selection.conversions[k];
+    return Json{{"tensor", measurements.tensors[index(conversion.tensor)].name},
+                {"from", layout_name(measurements, conversion.tensor, conversion.from)},
+                {"to", layout_name(measurements, conversion.tensor, conversion.to)},
+                {"seconds", conversion.seconds}};
+  });
+  return std::move(text).finish();
+}
+
+}  // namespace millrace

@@ -1,0 +1,14 @@
+// A selection as a table for people and as JSON: parts, conversions, and how far it is from the unconstrained bound.
+#pragma once
+
+#include <string>
+
+#include "measure/measurements.h"
+#include "select/selection.h"
+
+namespace millrace {
+
+std::string selection_text(const Measurements& measurements, const Selection& selection, size_t width);
+std::string selection_json(const Measurements& measurements, const Selection& selection);
+
+}  // namespace millrace

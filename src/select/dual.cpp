@@ -1,0 +1,358 @@
+#include "select/dual.h"
+
+#include <algorithm>
+
+namespace millrace {
+namespace {
+
+constexpr size_t kNone = static_cast<size_t>(-1);
+constexpr int kSweeps = 200;
+constexpr int kSweepsAShare = 5;  // sharing again takes longer than a sweep
+constexpr double kHardly = 1e-4;  // of the bound, in ten sweeps
+
+size_t index(int id) { return static_cast<size_t>(id); }
+
+}  // namespace
+
+Dual::Dual(const Problem& problem) : problem_(problem) {
+  touch_of_.resize(problem.parts.size());
+  for (size_t p = 0; p < problem.parts.size(); ++p) touch_of_[p].resize(problem.parts[p].tensors.size());
+  for (size_t t = 0; t < problem.tensors.size(); ++t) {
+    const ProblemTensor& tensor = problem.tensors[t];
+    std::vector<bool> bases(tensor.bases(), true);
+    for (size_t b = 0; b < tensor.layouts; ++b) {
+      if (!tensor.written && tensor.pinned != kNoLayout) bases[b] = b == index(tensor.pinned);
+    }
+    if (tensor.written) {
+      std::vector<bool> written(tensor.layouts, false);
+      for (const Touch& touch : tensor.touches) {
+        if (!touch.writes) continue;
+        for (const ProblemWay& way : problem.parts[touch.part].ways) written[index(way.layouts[touch.slot])] = true;
+      }
+      std::copy(written.begin(), written.end(), bases.begin());
+    }
+    bases_.push_back(std::move(bases));
+    touches_.emplace_back(tensor.touches.size());
+    for (size_t k = 0; k < tensor.touches.size(); ++k) {
+      const Touch& touch = tensor.touches[k];
+      touch_of_[touch.part][touch.slot] = k;
+      TouchPrices& prices = touches_[t][k];
+      prices.price.assign(tensor.layouts, 0);
+      prices.minima.assign(tensor.bases(), kInfinity);
+      prices.used.assign(tensor.layouts, false);
+      for (const ProblemWay& way : problem.parts[touch.part].ways) prices.used[index(way.layouts[touch.slot])] = true;
+      for (size_t l = 0; l < tensor.layouts; ++l) {
+        if (prices.used[l]) prices.uses.push_back(l);
+      }
+    }
+    pin_shares_.emplace_back();
+    split_conversions(t);
+    for (size_t k = 0; k < tensor.touches.size(); ++k) refresh_touch(t, k);
+  }
+  reduced_.resize(problem.parts.size());
+  part_minima_.resize(problem.parts.size());
+  for (size_t p = 0; p < problem.parts.size(); ++p) refresh_part(p);
+}
+
+// Each site whose parts read the tensor, and a pin, begin with equal shares.
+void Dual::split_conversions(size_t t) {
+  const ProblemTensor& tensor = problem_.tensors[t];
+  const bool pin = tensor.written && tensor.pinned != kNoLayout;
+  size_t payers = pin ? 1 : 0;
+  const auto readers = [&](const std::vector<size_t>& touches) {
+    return std::count_if(touches.begin(), touches.end(), [&](size_t k) { return !tensor.touches[k].writes; });
+  };
+  for (const SiteTouch& site : tensor.sites) {
+    const bool reads =
+        std::any_of(site.touches.begin(), site.touches.end(), [&](const auto& list) { return readers(list) > 0; });
+    if (reads) ++payers;
+  }
+  for (size_t k = 0; k < tensor.touches.size(); ++k) {
+    if (!tensor.touches[k].writes) touches_[t][k].share = tensor.converted;
+  }
+  for (const SiteTouch& site : tensor.sites) {
+    for (const auto& list : site.touches) {
+      for (const size_t k : list) {
+        if (tensor.touches[k].writes) continue;
+        const double part = 1.0 / static_cast<double>(payers * static_cast<size_t>(readers(list)));
+        for (size_t x = 0; x < tensor.converted.size(); ++x)
+          touches_[t][k].share[x] = std::min(touches_[t][k].share[x], tensor.converted[x] * part);
+      }
+    }
+  }
+  if (!pin) return;
+  pin_shares_[t].assign(tensor.bases(), kInfinity);
+  for (size_t b = 0; b < tensor.layouts; ++b)
+    pin_shares_[t][b] = tensor.conversion(b, index(tensor.pinned)) / static_cast<double>(payers);
+}
+
+void Dual::refresh_touch(size_t t, size_t touch) {
+  const ProblemTensor& tensor = problem_.tensors[t];
+  TouchPrices& prices = touches_[t][touch];
+  for (size_t b = 0; b < tensor.layouts; ++b) {
+    if (!bases_[t][b]) continue;
+    if (tensor.touches[touch].writes) {
+      prices.minima[b] = prices.used[b] ? -prices.price[b] : kInfinity;
+      continue;
+    }
+    double least = kInfinity;
+    for (const size_t l : prices.uses) least = std::min(least, prices.share[b * tensor.layouts + l] - prices.price[l]);
+    prices.minima[b] = least;
+  }
+}
+
+void Dual::refresh_part(size_t p) {
+  const ProblemPart& part = problem_.parts[p];
+  reduced_[p].resize(part.ways.size());
+  double least = kInfinity;
+  for (size_t w = 0; w < part.ways.size(); ++w) {
+    double sum = part.ways[w].seconds;
+    for (size_t slot = 0; slot < part.tensors.size(); ++slot)
+      sum += touches_[part.tensors[slot]][touch_of_[p][slot]].price[index(part.ways[w].layouts[slot])];
+    reduced_[p][w] = sum;
+    least = std::min(least, sum);
+  }
+  part_minima_[p] = least;
+}
+
+double Dual::alternative_value(size_t t, const SiteTouch& site, size_t alternative, size_t base, size_t without) const {
+  const ProblemTensor& tensor = problem_.tensors[t];
+  if (!problem_.open[site.site][alternative]) return kInfinity;
+  const bool absent = base == tensor.layouts;
+  const bool writers = std::find(site.writes.begin(), site.writes.end(), true) != site.writes.end();
+  if (writers && site.writes[alternative] == absent) return kInfinity;
+  double sum = 0;
+  for (const size_t k : site.touches[alternative]) {
+    if (k != without) sum += touches_[t][k].minima[base];
+  }
+  return sum;
+}
+
+std::vector<double> Dual::without_site(size_t t, size_t site) const {
+  const ProblemTensor& tensor = problem_.tensors[t];
+  std::vector<double> sums(tensor.bases());
+  for (size_t b = 0; b < tensor.bases(); ++b) {
+    sums[b] = kInfinity;
+    if (!bases_[t][b]) continue;
+    double sum = pin_minimum(t, b);
+    for (const SiteTouch& other : tensor.sites) {
+      if (other.site == site) continue;
+      double least = kInfinity;
+      for (size_t a = 0; a < other.touches.size(); ++a)
+        least = std::min(least, alternative_value(t, other, a, b, kNone));
+      sum += least;
+    }
+    sums[b] = sum;
+  }
+  return sums;
+}
+
+double Dual::tensor_minimum(size_t tensor) const {
+  const std::vector<double> sums = without_site(tensor, kNone);
+  return *std::min_element(sums.begin(), sums.end());
+}
+
+double Dual::bound() const {
+  double sum = 0;
+  for (size_t s = 0; s < problem_.sites.size(); ++s) {
+    double least = kInfinity;
+    for (size_t a = 0; a < problem_.sites[s].size(); ++a) {
+      if (!problem_.open[s][a]) continue;
+      double alternative = 0;
+      for (const size_t p : problem_.sites[s][a]) alternative += part_minima_[p];
+      least = std::min(least, alternative);
+    }
+    sum += least;
+  }
+  for (size_t t = 0; t < problem_.tensors.size(); ++t) {
+    if (!problem_.tensors[t].touches.empty()) sum += tensor_minimum(t);
+  }
+  return sum;
+}
+
+void Dual::improve() {
+  double before = bound();
+  for (int sweep = 1; sweep <= kSweeps; ++sweep) {
+    for (size_t k = 0; k < problem_.parts.size(); ++k) update_part(sweep % 2 == 1 ? k : problem_.parts.size() - 1 - k);
+    for (size_t t = 0; t < problem_.tensors.size() && sweep % kSweepsAShare == 0; ++t) update_shares(t);
+    if (sweep % 10 != 0) continue;
+    const double now = bound();
+    if (!(now - before > kHardly * now)) return;
+    before = now;
+  }
+}
+
+// All that its tensors know goes into the part's prices, then the part's own minima go back in equal parts.
+void Dual::update_part(size_t p) {
+  if (problem_.parts[p].ways.empty()) return;
+  for (size_t slot = 0; slot < problem_.parts[p].tensors.size(); ++slot) pull(p, slot);
+  refresh_part(p);
+  push(p);
+  refresh_part(p);
+}
+
+void Dual::pull(size_t p, size_t slot) {
+  const ProblemPart& part = problem_.parts[p];
+  const size_t t = part.tensors[slot];
+  const size_t touch = touch_of_[p][slot];
+  const ProblemTensor& tensor = problem_.tensors[t];
+  const std::vector<double> others = without_site(t, part.site);
+  const SiteTouch& site = *std::find_if(tensor.sites.begin(), tensor.sites.end(),
+                                        [&](const SiteTouch& entry) { return entry.site == part.site; });
+  std::vector<double> with(tensor.bases(), kInfinity);
+  double off = kInfinity;
+  for (size_t b = 0; b < tensor.bases(); ++b) {
+    if (!bases_[t][b]) continue;
+    double least_off = kInfinity;
+    for (size_t a = 0; a < part.in.size(); ++a) {
+      double& least = part.in[a] ? with[b] : least_off;
+      least = std::min(least, alternative_value(t, site, a, b, touch));
+    }
+    with[b] += others[b];
+    off = std::min(off, least_off + others[b]);
+  }
+  TouchPrices& prices = touches_[t][touch];
+  double smallest = kInfinity;
+  for (const size_t l : prices.uses) {
+    double least = kInfinity;
+    if (tensor.touches[touch].writes) {
+      least = with[l];
+    } else {
+      for (size_t b = 0; b < tensor.layouts; ++b) {
+        if (bases_[t][b]) least = std::min(least, with[b] + prices.share[b * tensor.layouts + l]);
+      }
+    }
+    prices.price[l] = least;
+    smallest = std::min(smallest, least);
+  }
+  const double level = off < kInfinity ? off : smallest < kInfinity ? smallest : 0.0;
+  for (size_t l = 0; l < tensor.layouts; ++l) {
+    if (prices.price[l] < kInfinity) prices.price[l] -= level;
+  }
+  // Another slot of the part may hold the same tensor.
+  refresh_touch(t, touch);
+}
+
+void Dual::push(size_t p) {
+  const ProblemPart& part = problem_.parts[p];
+  if (part_minima_[p] == kInfinity) {
+    // It cannot be carried out whatever the others do. Finite prices keep the sums defined; its ways stay infinite no
+    // longer, which only weakens the bound.
+    for (size_t slot = 0; slot < part.tensors.size(); ++slot) {
+      TouchPrices& prices = touches_[part.tensors[slot]][touch_of_[p][slot]];
+      for (double& price : prices.price) price = price < kInfinity ? price : 0.0;
+      refresh_touch(part.tensors[slot], touch_of_[p][slot]);
+    }
+    return;
+  }
+  double on = kInfinity;
+  double off = kInfinity;
+  for (size_t a = 0; a < part.in.size(); ++a) {
+    if (!problem_.open[part.site][a]) continue;
+    double sum = 0;
+    for (const size_t q : problem_.sites[part.site][a]) sum += part_minima_[q];
+    double& least = part.in[a] ? on : off;
+    least = std::min(least, sum);
+  }
+  const double level = part_minima_[p] - (off < kInfinity && on < kInfinity ? on - off : 0.0);
+  const double fraction = 1.0 / static_cast<double>(part.tensors.size());
+  for (size_t slot = 0; slot < part.tensors.size(); ++slot) {
+    const size_t t = part.tensors[slot];
+    TouchPrices& prices = touches_[t][touch_of_[p][slot]];
+    std::vector<double> least(prices.price.size(), kInfinity);
+    for (size_t w = 0; w < part.ways.size(); ++w) {
+      double& entry = least[index(part.ways[w].layouts[slot])];
+      entry = std::min(entry, reduced_[p][w]);
+    }
+    for (size_t l = 0; l < least.size(); ++l) {
+      if (!prices.used[l]) continue;
+      // A layout that no way can have any more has no price: the part does not use it.
+      if (least[l] == kInfinity || prices.price[l] == kInfinity)
+        prices.price[l] = 0;
+      else
+        prices.price[l] -= fraction * (least[l] - level);
+    }
+    refresh_touch(t, touch_of_[p][slot]);
+  }
+}
+
+void Dual::update_shares(size_t t) {
+  const ProblemTensor& tensor = problem_.tensors[t];
+  if (tensor.touches.size() <= 2 && pin_shares_[t].empty()) return;  // one reader pays all
+  std::vector<bool> read(tensor.layouts, false);
+  for (size_t k = 0; k < tensor.touches.size(); ++k) {
+    for (const size_t l : touches_[t][k].uses) read[l] = read[l] || !tensor.touches[k].writes;
+  }
+  for (size_t b = 0; b < tensor.layouts; ++b) {
+    if (!bases_[t][b]) continue;
+    for (size_t l = 0; l < tensor.layouts; ++l) {
+      const double seconds = tensor.conversion(b, l);
+      if (read[l] && seconds > 0 && seconds < kInfinity) share_again(t, b, l);
+    }
+  }
+  for (size_t k = 0; k < tensor.touches.size(); ++k) refresh_touch(t, k);
+}
+
+// Readers to whom a share makes no difference hand it to those to whom it might.
+void Dual::share_again(size_t t, size_t base, size_t layout) {
+  const ProblemTensor& tensor = problem_.tensors[t];
+  const size_t at = base * tensor.layouts + layout;
+  const bool pin = !pin_shares_[t].empty() && layout == index(tensor.pinned);
+  const auto slack = [&](size_t k) {
+    const TouchPrices& prices = touches_[t][k];
+    if (!prices.used[layout]) return prices.share[at];
+    return std::clamp(prices.share[at] - prices.price[layout] - prices.minima[base], 0.0, prices.share[at]);
+  };
+  struct Payer {
+    const SiteTouch* site;
+    double budget;  // what is left to it
+  };
+  std::vector<Payer> payers;
+  double pool = tensor.conversion(base, layout) - (pin ? pin_shares_[t][base] : 0.0);
+  for (const SiteTouch& site : tensor.sites) {
+    double needed = 0;
+    bool reads = false;
+    for (size_t a = 0; a < site.touches.size(); ++a) {
+      double sum = 0;
+      for (const size_t k : site.touches[a]) {
+        if (tensor.touches[k].writes || !problem_.open[site.site][a]) continue;
+        reads = true;
+        sum += touches_[t][k].share[at] - slack(k);
+      }
+      needed = std::max(needed, sum);
+    }
+    if (!reads) continue;
+    payers.push_back({&site, needed});
+    pool -= needed;
+  }
+  if (pool < 0) pool = 0;
+  const double extra = pool / static_cast<double>(payers.size() + (pin ? 1 : 0));
+  if (pin) pin_shares_[t][base] += extra;
+  for (const Payer& payer : payers) {
+    std::vector<std::pair<size_t, double>> changed;
+    for (size_t a = 0; a < payer.site->touches.size(); ++a) {
+      if (!problem_.open[payer.site->site][a]) continue;
+      double sum = 0;
+      size_t readers = 0;
+      for (const size_t k : payer.site->touches[a]) {
+        if (tensor.touches[k].writes) continue;
+        sum += touches_[t][k].share[at] - slack(k);
+        ++readers;
+      }
+      for (const size_t k : payer.site->touches[a]) {
+        if (tensor.touches[k].writes) continue;
+        const double more = (payer.budget + extra - sum) / static_cast<double>(readers);
+        const double share = touches_[t][k].share[at] - slack(k) + more;
+        const auto known =
+            std::find_if(changed.begin(), changed.end(), [&](const auto& entry) { return entry.first == k; });
+        if (known == changed.end())
+          changed.emplace_back(k, share);
+        else
+          known->second = std::min(known->second, share);
+      }
+    }
+    for (const auto& [k, share] : changed) touches_[t][k].share[at] = share;
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,726 @@
+#include "select/eliminate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <unordered_map>
+
+#include "select/usage.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kFew = 5;       // tables that are joined to one without another bound
+constexpr size_t kLarge = 2000;  // rows after which another bound is worth its time
+
+size_t index(int id) { return static_cast<size_t>(id); }
+
+// Rows of numbers: the usage of each open tensor, then the alternative of each open site.
+struct Table {
+  std::vector<size_t> tensors;
+  std::vector<size_t> sites;
+  std::vector<bool> joined;  // by part
+  std::vector<int> cells;    // row by row
+  std::vector<double> cost;  // of what is joined, without conversions of open tensors
+  // Where each row came from: rows of two tables, or a way of a part (-1: not in the cover).
+  std::vector<std::pair<int, int>> origin;
+  const Table* left = nullptr;
+  const Table* right = nullptr;
+  size_t part = 0;  // without left and right
+
+  size_t width() const { return tensors.size() + sites.size(); }
+  size_t rows() const { return cost.size(); }
+  const int* row(size_t k) const { return cells.data() + k * width(); }
+};
+
+struct CellsHash {
+  size_t operator()(const std::vector<int>& cells) const {
+    size_t hash = 1469598103934665603ULL;
+    for (const int cell : cells) hash = (hash ^ static_cast<size_t>(cell)) * 1099511628211ULL;
+    return hash ^ (hash >> 29);
+  }
+};
+
+template <class T>
+bool contains(const std::vector<T>& list, const T& value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+class Eliminator {
+ public:
+  Eliminator(const Problem& problem, const Dual& dual, const EliminationLimits& limits)
+      : problem_(problem), dual_(dual), limits_(limits), usages_(problem.tensors.size()) {
+    for (size_t t = 0; t < problem.tensors.size(); ++t)
+      tensor_minima_.push_back(problem.tensors[t].touches.empty() ? 0.0 : dual.tensor_minimum(t));
+    for (size_t s = 0; s < problem.sites.size(); ++s) site_minima_.push_back(site_rest(s, -1, {}));
+    result_.ways.assign(problem.parts.size(), -1);
+    result_.alternatives.assign(problem.sites.size(), -1);
+  }
+
+  // Some joins, the parts of each site at first, and then what that leaves as a problem of its own.
+  Elimination run(bool first);
+
+ private:
+  bool make_leaves();
+  bool join_pair(size_t i, size_t j);
+  bool join_all();
+  bool join_some();
+  void go_on_condensed();
+  bool join_sites();
+  Problem condensed(std::vector<std::pair<const Table*, std::vector<size_t>>>& rows_of) const;
+  void choose_alternatives();
+  // One site's columns of the sums below: open alternatives of several.
+  bool has_choice(size_t site) const { return problem_.sites[site].size() > 1; }
+  bool is_joined(const std::vector<bool>& joined, size_t part) const { return !joined.empty() && joined[part]; }
+
+  double site_rest(size_t site, int alternative, const std::vector<bool>& joined) const;
+  double alternative_rest(size_t tensor, const SiteTouch& site, size_t alternative, size_t base, const Usage& usage,
+                          const std::vector<bool>& joined) const;
+  double tensor_rest(size_t tensor, const Usage& usage, const std::vector<bool>& joined,
+                     const std::vector<size_t>& sites, const int* choices) const;
+  double closing_cost(size_t tensor, const Usage& usage) const;
+  double untouched(const Table& table) const;
+  bool all_joined(size_t tensor, const std::vector<bool>& joined) const;
+  bool site_joined(size_t site, const std::vector<bool>& joined) const;
+
+  Table leaf(size_t part);
+  std::unique_ptr<Table> join(const Table& left, const Table& right);
+  void keep_most_promising(Table& table);
+  double promise(const Table& table, size_t row) const;
+  void trace(const Table& table, size_t row, Elimination& result) const;
+  int alternative_of(size_t site, const std::vector<int>& ways) const;
+  std::pair<size_t, size_t> next_pair() const;
+
+  const Problem& problem_;
+  const Dual& dual_;
+  const EliminationLimits& limits_;
+  std::vector<Usages> usages_;
+  std::vector<double> tensor_minima_;
+  std::vector<double> site_minima_;
+  std::vector<std::unique_ptr<Table>> kept_;
+  std::vector<const Table*> tables_;  // not joined yet
+  size_t rows_ = 0;
+  bool complete_ = true;
+  Elimination result_;
+};
+
+// The least that the parts of a site that are not joined cost, prices included; alternative -1: whichever.
+double Eliminator::site_rest(size_t site, int alternative, const std::vector<bool>& joined) const {
+  double least = kInfinity;
+  for (size_t a = 0; a < problem_.sites[site].size(); ++a) {
+    if (!problem_.open[site][a] || (alternative >= 0 && index(alternative) != a)) continue;
+    double sum = 0;
+    for (const size_t p : problem_.sites[site][a]) {
+      if (!is_joined(joined, p)) sum += dual_.part_minimum(p);
+    }
+    least = std::min(least, sum);
+  }
+  return least;
+}
+
+double Eliminator::alternative_rest(size_t t, const SiteTouch& site, size_t alternative, size_t base,
+                                    const Usage& usage, const std::vector<bool>& joined) const {
+  const ProblemTensor& tensor = problem_.tensors[t];
+  if (!problem_.open[site.site][alternative]) return kInfinity;
+  double sum = 0;
+  bool written = false;
+  for (const size_t k : site.touches[alternative]) {
+    const Touch& touch = tensor.touches[k];
+    if (joined[touch.part]) continue;
+    double least = dual_.touch_minimum(t, k, base);
+    if (!touch.writes) {
+      for (const int l : usage.read) least = std::min(least, dual_.touch_free(t, k, index(l)));
+    }
+    written |= touch.writes;
+    sum += least;
+  }
+  const bool writers = contains(std::vector<bool>(site.writes), true);
+  if (writers && base < tensor.layouts && !written && usage.base < 0) return kInfinity;
+  return sum;
+}
+
+// The least that an open tensor still costs, given what is asked of it already.
+double Eliminator::tensor_rest(size_t t, const Usage& usage, const std::vector<bool>& joined,
+                               const std::vector<size_t>& sites, const int* choices) const {
+  const ProblemTensor& tensor = problem_.tensors[t];
+  const bool pin = tensor.written && tensor.pinned != kNoLayout;
+  double result = kInfinity;
+  for (size_t b = 0; b < tensor.bases(); ++b) {
+    const bool absent = b == tensor.layouts;
+    if (!dual_.can_lie(t, b) || (usage.base >= 0 && index(usage.base) != b) || (absent && !usage.read.empty()))
+      continue;
+    double sum = 0;
+    bool pin_made = pin && !absent && b == index(tensor.pinned);
+    for (const int l : usage.read) {
+      sum += tensor.conversion(b, index(l));
+      pin_made |= pin && l == tensor.pinned;
+    }
+    if (pin && !pin_made) sum += dual_.pin_minimum(t, b);
+    for (const SiteTouch& site : tensor.sites) {
+      if (sum == kInfinity) break;
+      const auto column = std::find(sites.begin(), sites.end(), site.site);
+      double least = kInfinity;
+      if (column != sites.end()) {
+        least = alternative_rest(t, site, index(choices[column - sites.begin()]), b, usage, joined);
+      } else {
+        for (size_t a = 0; a < site.touches.size(); ++a)
+          least = std::min(least, alternative_rest(t, site, a, b, usage, joined));
+      }
+      sum += least;
+    }
+    result = std::min(result, sum);
+  }
+  return result;
+}
+
+// The conversions of a tensor whose touchers are all joined.
+double Eliminator::closing_cost(size_t t, const Usage& usage) const {
+  const ProblemTensor& tensor = problem_.tensors[t];
+  if (tensor.written && usage.base < 0) return usage.read.empty() && tensor.can_be_absent ? 0.0 : kInfinity;
+  double result = kInfinity;
+  for (size_t b = 0; b < tensor.layouts; ++b) {
+    if (!dual_.can_lie(t, b) || (usage.base >= 0 && index(usage.base) != b)) continue;
+    double sum = 0;
+    for (const int l : usage.read) sum += tensor.conversion(b, index(l));
+    const bool pin = tensor.written && tensor.pinned != kNoLayout && !contains(usage.read, tensor.pinned);
+    if (pin) sum += tensor.conversion(b, index(tensor.pinned));
+    result = std::min(result, sum);
+  }
+  return result;
+}
+
+bool Eliminator::all_joined(size_t t, const std::vector<bool>& joined) const {
+  const std::vector<Touch>& touches = problem_.tensors[t].touches;
+  return std::all_of(touches.begin(), touches.end(), [&](const Touch& touch) { return joined[touch.part]; });
+}
+
+bool Eliminator::site_joined(size_t site, const std::vector<bool>& joined) const {
+  for (const auto& alternative : problem_.sites[site]) {
+    for (const size_t p : alternative) {
+      if (!joined[p]) return false;
+    }
+  }
+  return true;
+}
+
+// The bound's part of everything that has no column in the table and is not closed.
+double Eliminator::untouched(const Table& table) const {
+  double sum = 0;
+  for (size_t t = 0; t < problem_.tensors.size(); ++t) {
+    const std::vector<Touch>& touches = problem_.tensors[t].touches;
+    const bool touched =
+        std::any_of(touches.begin(), touches.end(), [&](const Touch& touch) { return table.joined[touch.part]; });
+    if (!touched) sum += tensor_minima_[t];
+  }
+  for (size_t s = 0; s < problem_.sites.size(); ++s) {
+    if (contains(table.sites, s)) continue;
+    if (!has_choice(s))
+      sum += site_rest(s, 0, table.joined);
+    else if (!site_joined(s, table.joined))
+      sum += site_minima_[s];
+  }
+  return sum;
+}
+
+double Eliminator::promise(const Table& table, size_t row) const {
+  const int* cells = table.row(row);
+  const int* choices = cells + table.tensors.size();
+  double sum = table.cost[row];
+  for (size_t k = 0; k < table.tensors.size(); ++k)
+    sum += tensor_rest(table.tensors[k], usages_[table.tensors[k]][cells[k]], table.joined, table.sites, choices);
+  for (size_t k = 0; k < table.sites.size(); ++k) sum += site_rest(table.sites[k], choices[k], table.joined);
+  return sum;
+}
+
+// What a way asks of one of its tensors.
+Usage usage_of(const ProblemPart& part, const ProblemWay& way, size_t tensor) {
+  Usage usage;
+  for (size_t slot = 0; slot < part.tensors.size(); ++slot) {
+    if (part.tensors[slot] != tensor) continue;
+    if (slot >= part.reads)
+      usage.base = way.layouts[slot];
+    else
+      usage.read.push_back(way.layouts[slot]);
+  }
+  std::sort(usage.read.begin(), usage.read.end());
+  usage.read.erase(std::unique(usage.read.begin(), usage.read.end()), usage.read.end());
+  std::erase(usage.read, usage.base);
+  return usage;
+}
+
+Table Eliminator::leaf(size_t p) {
+  const ProblemPart& part = problem_.parts[p];
+  Table table;
+  table.part = p;
+  table.joined.assign(problem_.parts.size(), false);
+  table.joined[p] = true;
+  std::vector<size_t> touched = part.tensors;
+  std::sort(touched.begin(), touched.end());
+  touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
+  for (const size_t t : touched) {
+    if (!all_joined(t, table.joined)) table.tensors.push_back(t);
+  }
+  const bool choice = has_choice(part.site);
+  if (choice && !site_joined(part.site, table.joined)) table.sites.push_back(part.site);
+
+  const double rest = untouched(table);
+  std::unordered_map<std::vector<int>, size_t, CellsHash> known;
+  const auto add = [&](std::vector<int> cells, double cost, int way) {
+    if (cost == kInfinity) return;
+    const auto [entry, fresh] = known.try_emplace(cells, table.rows());
+    if (!fresh) {
+      if (cost < table.cost[entry->second]) {
+        table.cost[entry->second] = cost;
+        table.origin[entry->second].first = way;
+      }
+      return;
+    }
+    table.cells.insert(table.cells.end(), cells.begin(), cells.end());
+    table.cost.push_back(cost);
+    table.origin.emplace_back(way, 0);
+    const double promised = promise(table, table.rows() - 1) + rest;
+    if (promised <= limits_.cost) return;
+    complete_ &= promised == kInfinity;
+    table.cells.resize(table.cells.size() - table.width());
+    table.cost.pop_back();
+    table.origin.pop_back();
+    known.erase(entry);
+  };
+  for (size_t a = 0; a < part.in.size(); ++a) {
+    if (!problem_.open[part.site][a]) continue;
+    if (!part.in[a]) {
+      std::vector<int> cells(table.tensors.size(), Usages::kUnused);
+      if (!table.sites.empty()) cells.push_back(static_cast<int>(a));
+      add(std::move(cells), 0, -1);
+      continue;
+    }
+    for (const ProblemWay& way : part.ways) {
+      std::vector<int> cells;
+      double cost = way.seconds;
+      for (const size_t t : touched) {
+        Usage usage = usage_of(part, way, t);
+        if (contains(table.tensors, t))
+          cells.push_back(usages_[t].number(std::move(usage)));
+        else
+          cost += closing_cost(t, usage);
+      }
+      if (!table.sites.empty()) cells.push_back(static_cast<int>(a));
+      add(std::move(cells), cost, way.way);
+    }
+  }
+  return table;
+}
+
+// Rows that agree in everything that joining looks at; what else they have only adds up.
+struct RowGroup {
+  std::vector<int> shared;                      // usages of the shared tensors
+  std::vector<int> choices;                     // alternatives of the table's sites
+  std::vector<std::pair<double, int>> members;  // the cost with what the other tensors still cost, and the row
+};
+
+std::unique_ptr<Table> Eliminator::join(const Table& left, const Table& right) {
+  auto result = std::make_unique<Table>();
+  result->left = &left;
+  result->right = &right;
+  result->joined = left.joined;
+  for (size_t p = 0; p < right.joined.size(); ++p) result->joined[p] = result->joined[p] || right.joined[p];
+
+  std::vector<size_t> shared;
+  for (const size_t t : left.tensors) {
+    if (contains(right.tensors, t)) shared.push_back(t);
+  }
+  std::vector<size_t> open_shared;  // positions in `shared`
+  for (size_t k = 0; k < shared.size(); ++k) {
+    if (!all_joined(shared[k], result->joined)) open_shared.push_back(k);
+  }
+  std::vector<size_t> sites = left.sites;
+  std::vector<size_t> right_sites;  // where each of the right's sites is in `sites`
+  for (const size_t s : right.sites) {
+    right_sites.push_back(static_cast<size_t>(std::find(sites.begin(), sites.end(), s) - sites.begin()));
+    if (right_sites.back() == sites.size()) sites.push_back(s);
+  }
+  std::vector<size_t> open_sites;  // positions in `sites`
+  for (size_t k = 0; k < sites.size(); ++k) {
+    if (site_joined(sites[k], result->joined)) continue;
+    open_sites.push_back(k);
+    result->sites.push_back(sites[k]);
+  }
+
+  struct Side {
+    std::vector<size_t> own;     // columns of tensors that the other side does not have
+    std::vector<size_t> shared;  // columns of those that it has
+    std::vector<RowGroup> groups;
+  };
+  const auto side_of = [&](const Table& table) {
+    Side side;
+    for (const size_t t : shared)
+      side.shared.push_back(
+          static_cast<size_t>(std::find(table.tensors.begin(), table.tensors.end(), t) - table.tensors.begin()));
+    for (size_t k = 0; k < table.tensors.size(); ++k) {
+      if (!contains(side.shared, k)) side.own.push_back(k);
+    }
+    std::unordered_map<std::vector<int>, size_t, CellsHash> known;
+    std::map<std::vector<int>, double> rests;  // of own tensors, by column, usage and choices
+    for (size_t r = 0; r < table.rows(); ++r) {
+      const int* cells = table.row(r);
+      const int* choices = cells + table.tensors.size();
+      RowGroup group;
+      for (const size_t k : side.shared) group.shared.push_back(cells[k]);
+      group.choices.assign(choices, choices + table.sites.size());
+      std::vector<int> key = group.shared;
+      key.insert(key.end(), group.choices.begin(), group.choices.end());
+      const auto [entry, fresh] = known.try_emplace(std::move(key), side.groups.size());
+      if (fresh) side.groups.push_back(std::move(group));
+      double sum = table.cost[r];
+      for (const size_t k : side.own) {
+        std::vector<int> rest_key = {static_cast<int>(k), cells[k]};
+        rest_key.insert(rest_key.end(), choices, choices + table.sites.size());
+        const auto [rest, unknown] = rests.try_emplace(std::move(rest_key), 0.0);
+        if (unknown) {
+          const size_t t = table.tensors[k];
+          rest->second = tensor_rest(t, usages_[t][cells[k]], table.joined, table.sites, choices);
+        }
+        sum += rest->second;
+      }
+      side.groups[entry->second].members.emplace_back(sum, static_cast<int>(r));
+    }
+    for (RowGroup& group : side.groups) std::sort(group.members.begin(), group.members.end());
+    std::sort(side.groups.begin(), side.groups.end(),
+              [](const RowGroup& a, const RowGroup& b) { return a.members[0] < b.members[0]; });
+    return side;
+  };
+  const Side a = side_of(left);
+  const Side b = side_of(right);
+  for (const size_t k : a.own) result->tensors.push_back(left.tensors[k]);
+  for (const size_t k : b.own) result->tensors.push_back(right.tensors[k]);
+  for (const size_t k : open_shared) result->tensors.push_back(shared[k]);
+
+  const double rest = untouched(*result);
+  std::unordered_map<std::vector<int>, size_t, CellsHash> known;
+  std::vector<std::unordered_map<size_t, double>> shared_rests(shared.size());
+  std::vector<int> choices(sites.size());
+  std::vector<int> open_choices(open_sites.size());
+  std::vector<int> joint(shared.size());
+  std::vector<int> cells(result->width());
+  for (const RowGroup& x : a.groups) {
+    for (const RowGroup& y : b.groups) {
+      const double together = rest + x.members[0].first + y.members[0].first;
+      bool agree = true;
+      for (size_t k = 0; k < x.choices.size(); ++k) choices[k] = x.choices[k];
+      for (size_t k = 0; k < y.choices.size() && agree; ++k) {
+        const size_t at = right_sites[k];
+        agree = at >= left.sites.size() || choices[at] == y.choices[k];
+        choices[at] = y.choices[k];
+      }
+      if (!agree) continue;
+      double closing = 0;  // paid by the joined row
+      double waiting = 0;  // still to be paid
+      size_t mix = 0;
+      for (size_t k = 0; k < open_sites.size(); ++k) {
+        open_choices[k] = choices[open_sites[k]];
+        waiting += site_rest(result->sites[k], open_choices[k], result->joined);
+        mix = mix * problem_.sites[result->sites[k]].size() + index(open_choices[k]);
+      }
+      size_t next_open = 0;
+      for (size_t k = 0; k < shared.size() && together + closing + waiting < kInfinity; ++k) {
+        const size_t t = shared[k];
+        joint[k] = usages_[t].join(x.shared[k], y.shared[k]);
+        const bool open = next_open < open_shared.size() && open_shared[next_open] == k;
+        if (open) ++next_open;
+        if (joint[k] == kClash) {
+          closing = kInfinity;
+        } else if (!open) {
+          closing += closing_cost(t, usages_[t][joint[k]]);
+        } else {
+          const auto [entry, unknown] = shared_rests[k].try_emplace(mix << 32 | index(joint[k]), 0.0);
+          if (unknown)
+            entry->second = tensor_rest(t, usages_[t][joint[k]], result->joined, result->sites, open_choices.data());
+          waiting += entry->second;
+        }
+      }
+      if (together + closing + waiting == kInfinity) continue;
+      if (together + closing + waiting > limits_.cost) {
+        complete_ = false;
+        continue;
+      }
+      for (const auto& [x_sum, x_row] : x.members) {
+        for (const auto& [y_sum, y_row] : y.members) {
+          if (rest + x_sum + y_sum + closing + waiting > limits_.cost) {
+            complete_ &= x_sum + y_sum == kInfinity;
+            break;
+          }
+          size_t column = 0;
+          for (const size_t k : a.own) cells[column++] = left.row(index(x_row))[k];
+          for (const size_t k : b.own) cells[column++] = right.row(index(y_row))[k];
+          for (const size_t k : open_shared) cells[column++] = joint[k];
+          for (const int choice : open_choices) cells[column++] = choice;
+          const double cost = left.cost[index(x_row)] + right.cost[index(y_row)] + closing;
+          const auto [entry, fresh] = known.try_emplace(cells, result->rows());
+          if (fresh) {
+            result->cells.insert(result->cells.end(), cells.begin(), cells.end());
+            result->cost.push_back(cost);
+            result->origin.emplace_back(x_row, y_row);
+            if (++rows_ > limits_.rows) return result;
+          } else if (cost < result->cost[entry->second]) {
+            result->cost[entry->second] = cost;
+            result->origin[entry->second] = {x_row, y_row};
+          }
+        }
+      }
+    }
+  }
+  return result;
+}
+
+void Eliminator::keep_most_promising(Table& table) {
+  if (limits_.beam == 0 || table.rows() <= limits_.beam) return;
+  complete_ = false;
+  std::vector<std::pair<double, size_t>> order;
+  for (size_t r = 0; r < table.rows(); ++r) order.emplace_back(promise(table, r), r);
+  std::sort(order.begin(), order.end());
+  order.resize(limits_.beam);
+  Table kept = table;
+  kept.cells.clear();
+  kept.cost.clear();
+  kept.origin.clear();
+  for (const auto& [value, r] : order) {
+    kept.cells.insert(kept.cells.end(), table.row(r), table.row(r) + table.width());
+    kept.cost.push_back(table.cost[r]);
+    kept.origin.push_back(table.origin[r]);
+  }
+  table = std::move(kept);
+}
+
+// The two tables to join next: of those that have a column in common, the two with the fewest pairs of rows, counting
+// columns that joining closes as so many rows less.
+std::pair<size_t, size_t> Eliminator::next_pair() const {
+  double best = kInfinity;
+  std::pair<size_t, size_t> chosen = {0, 1};
+  constexpr double kClosing = 1;  // as powers of two
+  constexpr double kCommon = 2;
+  for (size_t i = 0; i < tables_.size(); ++i) {
+    for (size_t j = i + 1; j < tables_.size(); ++j) {
+      size_t common = 0;
+      size_t closed = 0;
+      for (const size_t t : tables_[i]->tensors) {
+        if (!contains(tables_[j]->tensors, t)) continue;
+        ++common;
+        const auto& touches = problem_.tensors[t].touches;
+        closed += std::all_of(touches.begin(), touches.end(), [&](const Touch& touch) {
+          return tables_[i]->joined[touch.part] || tables_[j]->joined[touch.part];
+        });
+      }
+      for (const size_t s : tables_[i]->sites) common += contains(tables_[j]->sites, s) ? 1 : 0;
+      if (common == 0) continue;
+      const double pairs = static_cast<double>(tables_[i]->rows()) * static_cast<double>(tables_[j]->rows());
+      const double weight =
+          std::log2(pairs) - kClosing * static_cast<double>(closed) - kCommon * static_cast<double>(common);
+      if (weight >= best) continue;
+      best = weight;
+      chosen = {i, j};
+    }
+  }
+  return chosen;
+}
+
+void Eliminator::trace(const Table& table, size_t row, Elimination& result) const {
+  std::vector<std::pair<const Table*, size_t>> open = {{&table, row}};
+  while (!open.empty()) {
+    const auto [current, r] = open.back();
+    open.pop_back();
+    const auto [x, y] = current->origin[r];
+    if (current->left == nullptr) {
+      result.ways[current->part] = x;
+      continue;
+    }
+    open.emplace_back(current->left, index(x));
+    open.emplace_back(current->right, index(y));
+  }
+}
+
+void Eliminator::choose_alternatives() {
+  for (size_t s = 0; s < problem_.sites.size(); ++s) result_.alternatives[s] = alternative_of(s, result_.ways);
+}
+
+// The alternative whose parts are just those of the site that have a way.
+int Eliminator::alternative_of(size_t site, const std::vector<int>& ways) const {
+  for (size_t a = 0; a < problem_.sites[site].size(); ++a) {
+    bool same = problem_.open[site][a];
+    for (const auto& parts : problem_.sites[site]) {
+      for (const size_t p : parts) same = same && (ways[p] >= 0) == problem_.parts[p].in[a];
+    }
+    if (same) return static_cast<int>(a);
+  }
+  return -1;
+}
+
+bool Eliminator::make_leaves() {
+  for (size_t p = 0; p < problem_.parts.size(); ++p) {
+    kept_.push_back(std::make_unique<Table>(leaf(p)));
+    tables_.push_back(kept_.back().get());
+    if (tables_.back()->rows() > 0) continue;
+    result_.stuck = problem_.parts[p].tensors;
+    return false;
+  }
+  return true;
+}
+
+// Puts the join of two tables in their place.
+bool Eliminator::join_pair(size_t i, size_t j) {
+  kept_.push_back(join(*tables_[i], *tables_[j]));
+  Table& joined = *kept_.back();
+  if (rows_ > limits_.rows) {
+    result_.end = Elimination::End::blown;
+    return false;
+  }
+  if (joined.rows() == 0) {
+    for (const size_t t : tables_[i]->tensors) {
+      if (contains(tables_[j]->tensors, t)) result_.stuck.push_back(t);
+    }
+    return false;
+  }
+  keep_most_promising(joined);
+  tables_.erase(tables_.begin() + static_cast<std::ptrdiff_t>(std::max(i, j)));
+  tables_.erase(tables_.begin() + static_cast<std::ptrdiff_t>(std::min(i, j)));
+  tables_.push_back(&joined);
+  return true;
+}
+
+bool Eliminator::join_all() {
+  while (tables_.size() > 1) {
+    const auto [i, j] = next_pair();
+    if (!join_pair(i, j)) return false;
+  }
+  return true;
+}
+
+// One table a site, in the order of the sites that have parts.
+bool Eliminator::join_sites() {
+  const std::vector<const Table*> leaves = std::move(tables_);
+  std::vector<const Table*> done;
+  for (size_t s = 0; s < problem_.sites.size(); ++s) {
+    tables_.clear();
+    for (const Table* table : leaves) {
+      if (problem_.parts[table->part].site == s) tables_.push_back(table);
+    }
+    if (!join_all()) return false;
+    done.insert(done.end(), tables_.begin(), tables_.end());
+  }
+  tables_ = std::move(done);
+  return true;
+}
+
+// The sites' tables as a problem: rows that ask alike (the same tensors, as many layouts of each) are the ways of one
+// part, and the parts of a site are its alternatives.
+Problem Eliminator::condensed(std::vector<std::pair<const Table*, std::vector<size_t>>>& rows_of) const {
+  Problem result;
+  result.tensors = problem_.tensors;
+  for (ProblemTensor& tensor : result.tensors) {
+    tensor.touches.clear();
+    tensor.sites.clear();
+  }
+  for (const Table* table : tables_) {
+    std::map<std::vector<size_t>, size_t> kinds;  // tensors as slots hold them, then the number of reads → part
+    const size_t site = result.sites.size();
+    result.sites.emplace_back();
+    for (size_t r = 0; r < table->rows(); ++r) {
+      ProblemPart part;
+      ProblemWay way;
+      way.seconds = table->cost[r];
+      std::vector<std::pair<size_t, int>> writes;
+      for (size_t k = 0; k < table->tensors.size(); ++k) {
+        const size_t t = table->tensors[k];
+        const Usage& usage = usages_[t][table->row(r)[k]];
+        for (const int l : usage.read) {
+          part.tensors.push_back(t);
+          way.layouts.push_back(l);
+        }
+        if (usage.base >= 0) writes.emplace_back(t, usage.base);
+      }
+      part.reads = part.tensors.size();
+      for (const auto& [t, l] : writes) {
+        part.tensors.push_back(t);
+        way.layouts.push_back(l);
+      }
+      std::vector<size_t> kind = part.tensors;
+      kind.push_back(part.reads);
+      const auto [entry, fresh] = kinds.try_emplace(std::move(kind), result.parts.size());
+      if (fresh) {
+        part.site = site;
+        result.sites.back().push_back({result.parts.size()});
+        result.parts.push_back(std::move(part));
+        rows_of.emplace_back(table, std::vector<size_t>());
+      }
+      auto& [own_table, rows] = rows_of[entry->second];
+      way.way = static_cast<int>(rows.size());
+      rows.push_back(r);
+      result.parts[entry->second].ways.push_back(std::move(way));
+    }
+    const size_t alternatives = result.sites.back().size();
+    result.open.emplace_back(alternatives, true);
+    for (size_t a = 0; a < alternatives; ++a) {
+      ProblemPart& part = result.parts[result.sites.back()[a][0]];
+      part.in.assign(alternatives, false);
+      part.in[a] = true;
+    }
+  }
+  add_touches(result);
+  return result;
+}
+
+// Joins the pairs that are cheapest to join, until few enough tables are left or one has grown large.
+bool Eliminator::join_some() {
+  const size_t enough = tables_.size() <= kFew ? 1 : tables_.size() * 2 / 3;
+  while (tables_.size() > enough) {
+    const auto [i, j] = next_pair();
+    if (!join_pair(i, j)) return false;
+    if (tables_.size() > kFew && tables_.back()->rows() > kLarge) break;
+  }
+  return true;
+}
+
+Elimination Eliminator::run(bool first) {
+  if (!make_leaves() || !join_sites() || (!first && !join_some())) {
+    result_.complete = complete_;
+    return std::move(result_);
+  }
+  if (tables_.size() > 1) {
+    go_on_condensed();
+  } else {
+    result_.end = Elimination::End::solved;
+    result_.complete = complete_;
+    if (!tables_.empty()) trace(*tables_[0], 0, result_);
+  }
+  choose_alternatives();
+  return std::move(result_);
+}
+
+void Eliminator::go_on_condensed() {
+  std::vector<std::pair<const Table*, std::vector<size_t>>> rows_of;
+  const Problem smaller = condensed(rows_of);
+  Dual dual(smaller);
+  dual.improve();
+  if (dual.bound() > limits_.cost) {
+    result_.complete = complete_ && dual.bound() == kInfinity;
+    return;
+  }
+  EliminationLimits rest = limits_;
+  rest.rows = limits_.rows - std::min(rows_, limits_.rows);
+  const Elimination found = Eliminator(smaller, dual, rest).run(false);
+  result_.end = found.end;
+  result_.complete = complete_ && found.complete;
+  result_.stuck = found.stuck;
+  if (found.end != Elimination::End::solved) return;
+  for (size_t p = 0; p < smaller.parts.size(); ++p) {
+    if (found.ways[p] >= 0) trace(*rows_of[p].first, rows_of[p].second[index(found.ways[p])], result_);
+  }
+}
+
+}  // namespace
+
+Elimination eliminate(const Problem& problem, const Dual& dual, const EliminationLimits& limits) {
+  return Eliminator(problem, dual, limits).run(true);
+}
+
+}  // namespace millrace

@@ -1,0 +1,75 @@
+#include "select/exact.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "select/dual.h"
+#include "select/eliminate.h"
+#include "select/price.h"
+
+namespace millrace {
+namespace {
+
+constexpr double kFirstMargin = 4e-3;  // of the bound
+constexpr double kGrowth = 1.4;
+constexpr double kLastMargin = 1e3;  // above it, no margin at all
+constexpr double kRounding = 1e-11;
+constexpr size_t kBeam = 5'000;
+constexpr size_t kWidestBeam = 100'000;
+
+Error nothing_fits(const Measurements& measurements, const std::vector<size_t>& stuck) {
+  std::vector<std::string> names;
+  for (const size_t tensor : stuck) names.push_back(concat("'", measurements.tensors[tensor].name, "'"));
+  return Error::make(ErrorKind::no_configuration,
+                     concat("the layouts of tensor", names.size() == 1 ? " " : "s ", join(names, ", "),
+                            " cannot be brought together: no choice of ways and conversions serves all parts"),
+                     "measure more candidates of the parts that touch them, or more conversions of them");
+}
+
+// The best of a search that looks at the most promising combinations only.
+Result<Selection> select_by_beam(const Measurements& measurements, const Problem& problem, const Dual& dual) {
+  for (size_t beam = kBeam; beam <= kWidestBeam; beam *= 4) {
+    EliminationLimits limits;
+    limits.beam = beam;
+    const Elimination found = eliminate(problem, dual, limits);
+    if (found.end != Elimination::End::solved) continue;
+    std::optional<Selection> selection = priced(measurements, found.alternatives, found.ways);
+    if (!selection) continue;
+    selection->proven = false;
+    return *std::move(selection);
+  }
+  return Error::make(ErrorKind::no_configuration, "the search found no selection before it grew too large",
+                     "measure fewer candidates, or more conversions");
+}
+
+}  // namespace
+
+// Selections within a margin above the bound are looked for, then within a wider one: the best of the first that are
+// found is the best of all, and everything outside the margin is never looked at.
+Result<Selection> select_exact(const Measurements& measurements, const Restriction& restriction) {
+  const Result<Problem> problem = make_problem(measurements, restriction);
+  if (!problem) return problem.error();
+  Dual dual(*problem);
+  dual.improve();
+  const double bound = dual.bound();
+  double margin = kFirstMargin;
+  while (true) {
+    EliminationLimits limits;
+    limits.cost = margin > kLastMargin ? kInfinity : bound * (1 + margin);
+    limits.cost += limits.cost * kRounding;
+    const Elimination found = eliminate(*problem, dual, limits);
+    switch (found.end) {
+      case Elimination::End::blown: return select_by_beam(measurements, *problem, dual);
+      case Elimination::End::solved: {
+        std::optional<Selection> selection = priced(measurements, found.alternatives, found.ways);
+        if (!selection) return nothing_fits(measurements, found.stuck);
+        return *std::move(selection);
+      }
+      case Elimination::End::nothing:
+        if (found.complete) return nothing_fits(measurements, found.stuck);
+        margin *= kGrowth;
+    }
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,232 @@
+#include "select/problem.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/text.h"
+
+namespace millrace {
+namespace {
+
+size_t index(int id) { return static_cast<size_t>(id); }
+
+std::vector<ProblemTensor> problem_tensors(const Measurements& measurements) {
+  std::vector<ProblemTensor> tensors;
+  for (const MeasuredTensor& measured : measurements.tensors) {
+    ProblemTensor tensor;
+    tensor.layouts = measured.layouts.size();
+    tensor.pinned = measured.pinned;
+    tensor.converted.assign(tensor.layouts * tensor.layouts, kInfinity);
+    for (size_t k = 0; k < tensor.layouts; ++k) tensor.converted[k * tensor.layouts + k] = 0;
+    tensors.push_back(std::move(tensor));
+  }
+  for (const MeasuredConversion& conversion : measurements.conversions) {
+    ProblemTensor& tensor = tensors[index(conversion.tensor)];
+    double& seconds = tensor.converted[index(conversion.from) * tensor.layouts + index(conversion.to)];
+    seconds = std::min(seconds, conversion.seconds);
+  }
+  return tensors;
+}
+
+// One way for each combination of layouts, the fastest.
+std::vector<ProblemWay> fastest_ways(const MeasuredPart& measured, const Restriction& restriction) {
+  std::map<std::vector<int>, size_t> best;
+  for (size_t k = 0; k < measured.ways.size(); ++k) {
+    const MeasuredWay& way = measured.ways[k];
+    bool allowed = true;
+    for (size_t w = 0; w < measured.writes.size() && !restriction.written.empty(); ++w) {
+      const int wanted = restriction.written[index(measured.writes[w])];
+      allowed &= wanted == kNoLayout || wanted == way.layouts[measured.reads.size() + w];
+    }
+    if (!allowed) continue;
+    const auto [entry, fresh] = best.try_emplace(way.layouts, k);
+    if (!fresh && way.seconds < measured.ways[entry->second].seconds) entry->second = k;
+  }
+  std::vector<ProblemWay> ways;
+  for (const auto& [layouts, k] : best) ways.push_back({layouts, measured.ways[k].seconds, static_cast<int>(k)});
+  return ways;
+}
+
+void add_parts(Problem& problem, const Measurements& measurements, const Restriction& restriction) {
+  for (const MeasuredPart& measured : measurements.parts) {
+    ProblemPart part;
+    for (const int tensor : measured.reads) part.tensors.push_back(index(tensor));
+    for (const int tensor : measured.writes) part.tensors.push_back(index(tensor));
+    part.reads = measured.reads.size();
+    part.ways = fastest_ways(measured, restriction);
+    problem.parts.push_back(std::move(part));
+  }
+  for (size_t s = 0; s < measurements.sites.size(); ++s) {
+    const auto& alternatives = measurements.sites[s].alternatives;
+    problem.sites.emplace_back();
+    problem.open.emplace_back();
+    for (size_t a = 0; a < alternatives.size(); ++a) {
+      problem.sites.back().emplace_back();
+      problem.open.back().push_back(restriction.alternatives.empty() ||
+                                    restriction.alternatives[s] == static_cast<int>(a));
+      for (const int id : alternatives[a]) {
+        ProblemPart& part = problem.parts[index(id)];
+        problem.sites.back().back().push_back(index(id));
+        part.site = s;
+        part.in.resize(alternatives.size(), false);
+        part.in[a] = true;
+      }
+    }
+  }
+}
+
+// Drops ways that nothing can go with, until none is left to drop.
+class Propagation {
+ public:
+  Propagation(Problem& problem, const Measurements& measurements) : problem_(problem), measurements_(measurements) {}
+
+  Result<Done> run() {
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (size_t s = 0; s < problem_.sites.size(); ++s) {
+        for (size_t a = 0; a < problem_.sites[s].size(); ++a) changed |= close_when_impossible(s, a);
+        if (std::find(problem_.open[s].begin(), problem_.open[s].end(), true) == problem_.open[s].end())
+          return Error::make(ErrorKind::no_configuration, reasons_.empty() ? "nothing to choose from" : reasons_.back(),
+                             "measure more candidates of it, or more conversions");
+      }
+      for (size_t t = 0; t < problem_.tensors.size(); ++t) changed |= drop_unreachable(t);
+    }
+    return Done{};
+  }
+
+ private:
+  bool close_when_impossible(size_t site, size_t alternative) {
+    if (!problem_.open[site][alternative]) return false;
+    for (const size_t p : problem_.sites[site][alternative]) {
+      if (!problem_.parts[p].ways.empty()) continue;
+      problem_.open[site][alternative] = false;
+      const MeasuredPart& part = measurements_.parts[p];
+      reasons_.push_back(
+          part.ways.empty() || last_tensor_.empty()
+              ? concat("part '", part.name, "' has no way")
+              : concat("no way of part '", part.name,
+                       "' is left: the layouts of the tensors that it touches cannot be brought together, "
+                       "last those of tensor '",
+                       last_tensor_, "'"));
+      return true;
+    }
+    return false;
+  }
+
+  bool is_open(const Touch& touch) const {
+    const ProblemPart& part = problem_.parts[touch.part];
+    for (size_t a = 0; a < part.in.size(); ++a) {
+      if (part.in[a] && problem_.open[part.site][a]) return true;
+    }
+    return false;
+  }
+
+  bool in_every_cover(const Touch& touch) const {
+    const ProblemPart& part = problem_.parts[touch.part];
+    for (size_t a = 0; a < part.in.size(); ++a) {
+      if (!part.in[a] && problem_.open[part.site][a]) return false;
+    }
+    return true;
+  }
+
+  std::vector<bool> used(const Touch& touch, size_t layouts) const {
+    std::vector<bool> result(layouts, false);
+    for (const ProblemWay& way : problem_.parts[touch.part].ways) result[index(way.layouts[touch.slot])] = true;
+    return result;
+  }
+
+  bool drop_unreachable(size_t t) {
+    const ProblemTensor& tensor = problem_.tensors[t];
+    std::vector<bool> bases(tensor.layouts, !tensor.written);
+    if (!tensor.written && tensor.pinned != kNoLayout) {
+      bases.assign(tensor.layouts, false);
+      bases[index(tensor.pinned)] = true;
+    }
+    for (const Touch& touch : tensor.touches) {
+      if (!touch.writes || !is_open(touch)) continue;
+      const std::vector<bool> layouts = used(touch, tensor.layouts);
+      for (size_t l = 0; l < tensor.layouts; ++l) bases[l] = bases[l] || layouts[l];
+    }
+    for (size_t b = 0; b < tensor.layouts; ++b) bases[b] = bases[b] && serves_all(tensor, b);
+
+    bool changed = false;
+    for (const Touch& touch : tensor.touches) {
+      std::vector<bool> allowed = bases;
+      if (!touch.writes) {
+        for (size_t b = 0; b < tensor.layouts; ++b) {
+          for (size_t l = 0; bases[b] && l < tensor.layouts; ++l)
+            allowed[l] = allowed[l] || tensor.conversion(b, l) < kInfinity;
+        }
+      }
+      const size_t dropped = std::erase_if(problem_.parts[touch.part].ways, [&](const ProblemWay& way) {
+        return !allowed[index(way.layouts[touch.slot])];
+      });
+      changed |= dropped > 0;
+    }
+    if (changed) last_tensor_ = measurements_.tensors[t].name;
+    return changed;
+  }
+
+  // Whether everything that every cover asks of the tensor can be made of it when it lies in `base` first.
+  bool serves_all(const ProblemTensor& tensor, size_t base) const {
+    if (tensor.written && tensor.pinned != kNoLayout && tensor.conversion(base, index(tensor.pinned)) == kInfinity)
+      return false;
+    for (const Touch& touch : tensor.touches) {
+      if (touch.writes || !in_every_cover(touch)) continue;
+      const std::vector<bool> layouts = used(touch, tensor.layouts);
+      bool reached = false;
+      for (size_t l = 0; l < tensor.layouts; ++l) reached |= layouts[l] && tensor.conversion(base, l) < kInfinity;
+      if (!reached) return false;
+    }
+    return true;
+  }
+
+  Problem& problem_;
+  const Measurements& measurements_;
+  std::vector<std::string> reasons_;
+  std::string last_tensor_;
+};
+
+}  // namespace
+
+void add_touches(Problem& problem) {
+  for (size_t p = 0; p < problem.parts.size(); ++p) {
+    const ProblemPart& part = problem.parts[p];
+    for (size_t slot = 0; slot < part.tensors.size(); ++slot) {
+      ProblemTensor& tensor = problem.tensors[part.tensors[slot]];
+      const bool writes = slot >= part.reads;
+      tensor.written |= writes;
+      auto site = std::find_if(tensor.sites.begin(), tensor.sites.end(),
+                               [&](const SiteTouch& touch) { return touch.site == part.site; });
+      if (site == tensor.sites.end()) {
+        site = tensor.sites.insert(site, SiteTouch{part.site, {}, {}});
+        site->touches.resize(part.in.size());
+        site->writes.resize(part.in.size(), false);
+      }
+      for (size_t a = 0; a < part.in.size(); ++a) {
+        if (!part.in[a]) continue;
+        site->touches[a].push_back(tensor.touches.size());
+        if (writes) site->writes[a] = true;
+      }
+      tensor.touches.push_back({p, slot, writes});
+    }
+  }
+  for (ProblemTensor& tensor : problem.tensors) {
+    for (const SiteTouch& site : tensor.sites) {
+      const bool some = std::find(site.writes.begin(), site.writes.end(), true) != site.writes.end();
+      const bool all = std::find(site.writes.begin(), site.writes.end(), false) == site.writes.end();
+      tensor.can_be_absent |= some && !all;
+    }
+  }
+}
+
+Result<Problem> make_problem(const Measurements& measurements, const Restriction& restriction) {
+  Problem problem;
+  problem.tensors = problem_tensors(measurements);
+  add_parts(problem, measurements, restriction);
+  add_touches(problem);
+  if (Result<Done> done = Propagation(problem, measurements).run(); !done) return done.error();
+  return problem;
+}
+
+}  // namespace millrace

@@ -1,0 +1,14 @@
+// Measurements → Selection: one alternative of every site, one way of every part, and the conversions between them.
+// Assumes measurements that verify() of measure/ accepts. Tested by tests/select/select_test.cpp.
+#pragma once
+
+#include "measure/measurements.h"
+#include "millrace/result.h"
+#include "select/selection.h"
+
+namespace millrace {
+
+// An error of kind no_configuration when nothing fits together: it names the part or the tensors.
+Result<Selection> select(const Measurements& measurements, SelectMethod method);
+
+}  // namespace millrace

@@ -1,0 +1,173 @@
+#include "select/verify.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/text.h"
+
+namespace millrace {
+namespace {
+
+constexpr double kTolerance = 1e-9;  // relative
+
+size_t index(int id) { return static_cast<size_t>(id); }
+bool within(int id, size_t count) { return id >= 0 && index(id) < count; }
+
+Error broken(const std::string& what) {
+  return Error::make(ErrorKind::failed, concat("invalid selection: ", what),
+                     "this is a defect of Millrace, or the selection is of other measurements");
+}
+
+class Check {
+ public:
+  Check(const Measurements& measurements, const Selection& selection) : m_(measurements), s_(selection) {}
+
+  Result<Done> run() {
+    for (auto step : {&Check::cover, &Check::ways, &Check::conversions, &Check::layouts, &Check::cost}) {
+      if (const std::optional<std::string> complaint = (this->*step)()) return broken(*complaint);
+    }
+    return Done{};
+  }
+
+ private:
+  using Complaint = std::optional<std::string>;
+
+  Complaint cover() {
+    if (s_.alternatives.size() != m_.sites.size()) return "it does not have one alternative a site";
+    std::set<int> wanted;
+    for (size_t k = 0; k < m_.sites.size(); ++k) {
+      const auto& alternatives = m_.sites[k].alternatives;
+      if (!within(s_.alternatives[k], alternatives.size())) return concat("site ", k, " has no such alternative");
+      const std::vector<int>& parts = alternatives[index(s_.alternatives[k])];
+      wanted.insert(parts.begin(), parts.end());
+    }
+    std::vector<int> got;
+    for (const SelectedPart& part : s_.parts) got.push_back(part.part);
+    if (!std::equal(got.begin(), got.end(), wanted.begin(), wanted.end()))
+      return "its parts are not those of the alternatives, in the order of the measurements";
+    return {};
+  }
+
+  Complaint ways() {
+    for (const SelectedPart& selected : s_.parts) {
+      const MeasuredPart& part = m_.parts[index(selected.part)];
+      if (!within(selected.way, part.ways.size())) return concat("part '", part.name, "' has no such way");
+      const MeasuredWay& way = part.ways[index(selected.way)];
+      seconds_ += way.seconds;
+      for (size_t k = 0; k < part.reads.size(); ++k) read_[part.reads[k]].insert(way.layouts[k]);
+      for (size_t k = 0; k < part.writes.size(); ++k) {
+        if (!written_.emplace(part.writes[k], way.layouts[part.reads.size() + k]).second)
+          return concat(name(part.writes[k]), " is written twice");
+      }
+    }
+    return {};
+  }
+
+  Complaint conversions() {
+    for (const SelectedConversion& made : s_.conversions) {
+      if (!within(made.tensor, m_.tensors.size())) return "it converts a tensor that is not there";
+      const bool listed =
+          std::any_of(m_.conversions.begin(), m_.conversions.end(), [&](const MeasuredConversion& known) {
+            return known.tensor == made.tensor && known.from == made.from && known.to == made.to &&
+                   known.seconds == made.seconds;
+          });
+      if (!listed) return concat(name(made.tensor), " is converted in a way that was not measured");
+      if (!converted_[made.tensor].insert(made.to).second)
+        return concat(name(made.tensor), " is converted twice alike");
+      const auto [from, fresh] = from_.emplace(made.tensor, made.from);
+      if (!fresh && from->second != made.from) return concat(name(made.tensor), " is converted from two layouts");
+      seconds_ += made.seconds;
+    }
+    return {};
+  }
+
+  // Every tensor that the cover touches lies in what is needed of it, and no more is converted.
+  Complaint layouts() {
+    for (const auto& [tensor, layout] : written_) {
+      const int pinned = m_.tensors[index(tensor)].pinned;
+      if (pinned != kNoLayout) read_[tensor].insert(pinned);
+    }
+    for (const auto& [tensor, to] : converted_) {
+      if (!read_.contains(tensor)) return concat(name(tensor), " is converted, but nothing reads it");
+    }
+    for (const auto& [tensor, needed] : read_) {
+      std::set<int> rest = needed;
+      if (const auto base = base_of(tensor)) {
+        if (from_.contains(tensor) && from_.at(tensor) != *base)
+          return concat(name(tensor), " is converted from a layout that it does not lie in");
+        rest.erase(*base);
+      } else if (some_part_writes(tensor)) {
+        return concat(name(tensor), " is read, but no part of the cover writes it");
+      } else if (from_.contains(tensor)) {
+        rest.erase(from_.at(tensor));
+      } else if (rest.size() == 1) {
+        rest.clear();
+      }
+      const auto made = converted_.find(tensor);
+      if (made == converted_.end() ? !rest.empty() : made->second != rest)
+        return concat(name(tensor), " is not converted to just the layouts that are needed of it");
+    }
+    return {};
+  }
+
+  Complaint cost() {
+    if (!std::isfinite(s_.cost) || std::abs(s_.cost - seconds_) > kTolerance * std::max(s_.cost, seconds_))
+      return concat("its parts and conversions cost ", seconds_, " s together, not ", s_.cost, " s");
+    double bound = 0;
+    for (const MeasuredSite& site : m_.sites) {
+      double least = std::numeric_limits<double>::infinity();
+      for (const std::vector<int>& alternative : site.alternatives) least = std::min(least, fastest(alternative));
+      bound += least;
+    }
+    if (!std::isfinite(s_.bound) || std::abs(s_.bound - bound) > kTolerance * std::max(s_.bound, bound))
+      return concat("its bound is ", bound, " s, not ", s_.bound, " s");
+    if (s_.bound > s_.cost * (1 + kTolerance)) return "it costs less than its bound";
+    return {};
+  }
+
+  double fastest(const std::vector<int>& alternative) const {
+    double sum = 0;
+    for (const int part : alternative) {
+      double least = std::numeric_limits<double>::infinity();
+      for (const MeasuredWay& way : m_.parts[index(part)].ways) least = std::min(least, way.seconds);
+      sum += least;
+    }
+    return sum;
+  }
+
+  // The layout that the tensor lies in first, where the caller does not choose it.
+  std::optional<int> base_of(int tensor) const {
+    if (const auto written = written_.find(tensor); written != written_.end()) return written->second;
+    const int pinned = m_.tensors[index(tensor)].pinned;
+    if (some_part_writes(tensor) || pinned == kNoLayout) return {};
+    return pinned;
+  }
+
+  bool some_part_writes(int tensor) const {
+    return std::any_of(m_.parts.begin(), m_.parts.end(), [&](const MeasuredPart& part) {
+      return std::find(part.writes.begin(), part.writes.end(), tensor) != part.writes.end();
+    });
+  }
+
+  std::string name(int tensor) const { return concat("tensor '", m_.tensors[index(tensor)].name, "'"); }
+
+  const Measurements& m_;
+  const Selection& s_;
+  double seconds_ = 0;
+  std::map<int, std::set<int>> read_;       // by tensor; the pinned layout of written ones too
+  std::map<int, int> written_;              // by tensor
+  std::map<int, std::set<int>> converted_;  // by tensor
+  std::map<int, int> from_;                 // by tensor
+};
+
+}  // namespace
+
+Result<Done> verify(const Measurements& measurements, const Selection& selection) {
+  return Check(measurements, selection).run();
+}
+
+}  // namespace millrace

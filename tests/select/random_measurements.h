@@ -1,0 +1,135 @@
+// Random measurements, small enough to try every selection of them.
+#pragma once
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "measure/measurements.h"
+
+namespace millrace {
+
+class RandomMeasurements {
+ public:
+  explicit RandomMeasurements(unsigned seed) : random_(seed), coarse_(below(2) == 0), share_of_conversions_(below(4)) {}
+
+  Measurements make() {
+    const int given = 1 + below(3);
+    for (int k = 0; k < given; ++k) readable_.push_back(new_tensor());
+    const int sites = 1 + below(4);
+    for (int k = 0; k < sites && made_.parts.size() < 6; ++k) add_site();
+    for (MeasuredTensor& tensor : made_.tensors) {
+      if (below(4) == 0 && !absentable(tensor)) tensor.pinned = below(static_cast<int>(tensor.layouts.size()));
+    }
+    add_conversions();
+    return std::move(made_);
+  }
+
+ private:
+  int below(int count) { return static_cast<int>(random_() % static_cast<unsigned>(count)); }
+  // Coarse times tie often.
+  double seconds(int largest) { return coarse_ ? below(largest) : below(1'000'000) * 1e-6 * largest; }
+
+  int new_tensor() {
+    MeasuredTensor tensor;
+    tensor.name = concat("t", made_.tensors.size());
+    const int layouts = 1 + below(4);
+    for (int k = 0; k < layouts; ++k) tensor.layouts.push_back(concat("L", k));
+    made_.tensors.push_back(std::move(tensor));
+    return static_cast<int>(made_.tensors.size()) - 1;
+  }
+
+  bool absentable(const MeasuredTensor& tensor) const {
+    return std::find(only_somewhere_.begin(), only_somewhere_.end(), tensor.name) != only_somewhere_.end();
+  }
+
+  std::vector<int> some_readable() {
+    std::vector<int> reads;
+    const int count = 1 + below(3);
+    for (int k = 0; k < count; ++k) {
+      // The newest more often than not: chains.
+      const int back = below(2) == 0 ? 0 : below(static_cast<int>(readable_.size()));
+      const int tensor = readable_[readable_.size() - 1 - static_cast<size_t>(back)];
+      if (std::find(reads.begin(), reads.end(), tensor) == reads.end()) reads.push_back(tensor);
+    }
+    return reads;
+  }
+
+  int add_part(std::vector<int> reads, std::vector<int> writes) {
+    MeasuredPart part;
+    part.name = concat("p", made_.parts.size());
+    part.backward = backward_;
+    part.reads = std::move(reads);
+    part.writes = std::move(writes);
+    const int ways = below(40) == 0 ? 0 : 1 + below(5);
+    for (int k = 0; k < ways; ++k) {
+      MeasuredWay way;
+      way.candidate = concat("c", k);
+      for (const auto* list : {&part.reads, &part.writes}) {
+        for (const int tensor : *list)
+          way.layouts.push_back(below(static_cast<int>(made_.tensors[static_cast<size_t>(tensor)].layouts.size())));
+      }
+      way.seconds = way.low = way.high = seconds(10);
+      part.ways.push_back(std::move(way));
+    }
+    made_.parts.push_back(std::move(part));
+    return static_cast<int>(made_.parts.size()) - 1;
+  }
+
+  void add_site() {
+    backward_ = backward_ || below(3) == 0;
+    const std::vector<int> reads = some_readable();
+    std::vector<int> writes = {new_tensor()};
+    if (below(4) == 0) writes.push_back(new_tensor());
+    MeasuredSite site;
+    const int kind = below(5);
+    if (kind < 3) {
+      site.alternatives.push_back({add_part(reads, writes)});
+    } else {
+      const int inner = new_tensor();
+      only_somewhere_.push_back(made_.tensors[static_cast<size_t>(inner)].name);
+      std::vector<int> second = some_readable();
+      second.push_back(inner);
+      const int first_part = add_part(reads, {inner});
+      const int second_part = add_part(second, writes);
+      const int fused = add_part(below(2) == 0 ? reads : some_readable(), writes);
+      site.alternatives = {{fused}, {first_part, second_part}};
+      if (below(2) == 0) std::swap(site.alternatives[0], site.alternatives[1]);
+      // A third shares a part with another.
+      if (kind == 4) site.alternatives.push_back({add_part(some_readable(), {inner}), second_part});
+      // Somebody else may read what is not always there.
+      if (below(8) == 0) readable_.push_back(inner);
+    }
+    if (below(6) == 0 && kind < 3) site.alternatives.push_back({add_part(reads, writes)});
+    made_.sites.push_back(std::move(site));
+    readable_.insert(readable_.end(), writes.begin(), writes.end());
+  }
+
+  void add_conversions() {
+    for (size_t t = 0; t < made_.tensors.size(); ++t) {
+      const int layouts = static_cast<int>(made_.tensors[t].layouts.size());
+      for (int from = 0; from < layouts; ++from) {
+        for (int to = 0; to < layouts; ++to) {
+          if (from != to && below(4) < share_of_conversions_)
+            made_.conversions.push_back({static_cast<int>(t), from, to, seconds(4)});
+        }
+      }
+    }
+  }
+
+  std::mt19937 random_;
+  bool coarse_;
+  int share_of_conversions_;
+  bool backward_ = false;
+  Measurements made_;
+  std::vector<int> readable_;
+  std::vector<std::string> only_somewhere_;
+};
+
+// The same for the same seed on every machine. Chains, diamonds, tensors of several readers, sites of up to three
+// alternatives, tensors that one alternative alone has, pins, conversions that are not there; some fit nothing.
+inline Measurements random_measurements(unsigned seed) { return RandomMeasurements(seed).make(); }
+
+}  // namespace millrace

@@ -1,0 +1,124 @@
+#include "select/select.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "measure/verify.h"
+#include "select/brute_force.h"
+#include "select/layer_measurements.h"
+#include "select/random_measurements.h"
+#include "select/verify.h"
+
+namespace millrace {
+namespace {
+
+constexpr unsigned kInstances = 3000;
+
+TEST(Select, EqualsBruteForceAndNeverLosesToTheShortestPath) {
+  int fitting = 0;
+  int not_default = 0;
+  int converting = 0;
+  int dearer_by_path = 0;
+  for (unsigned seed = 0; seed < kInstances; ++seed) {
+    SCOPED_TRACE(seed);
+    const Measurements measurements = random_measurements(seed);
+    if (const Result<Done> verified = verify(measurements); !verified) FAIL() << to_string(verified.error());
+    const double best = BruteForce(measurements).cost();
+    const Result<Selection> exact = select(measurements, SelectMethod::exact);
+    const Result<Selection> path = select(measurements, SelectMethod::sssp);
+    ASSERT_EQ(std::isfinite(best), static_cast<bool>(exact));
+    ASSERT_EQ(std::isfinite(best), static_cast<bool>(path));
+    if (!exact) {
+      ASSERT_EQ(exact.error().kind, ErrorKind::no_configuration);
+      ASSERT_EQ(path.error().kind, ErrorKind::no_configuration);
+      continue;
+    }
+    ASSERT_NEAR(exact->cost, best, 1e-9 * std::max(1.0, best));
+    ASSERT_TRUE(exact->proven);
+    ASSERT_GE(path->cost, best * (1 - 1e-9));
+    for (const Result<Selection>* selection : {&exact, &path}) {
+      if (const Result<Done> verified = verify(measurements, **selection); !verified)
+        FAIL() << to_string(verified.error());
+    }
+    ++fitting;
+    converting += exact->conversions.empty() ? 0 : 1;
+    dearer_by_path += path->cost > best * (1 + 1e-9) ? 1 : 0;
+    for (const int alternative : exact->alternatives) not_default += alternative > 0 ? 1 : 0;
+  }
+  // The instances are of all kinds.
+  EXPECT_GT(fitting, 2000);
+  EXPECT_LT(fitting, 2900);
+  EXPECT_GT(converting, 500);
+  EXPECT_GT(dearer_by_path, 300);
+  EXPECT_GT(not_default, 500);
+}
+
+TEST(Select, NamesThePartWithoutAWay) {
+  Measurements measurements;
+  measurements.tensors = {{"x", {"a"}}};
+  measurements.parts = {{"matmul", false, {}, {0}, {}}};
+  measurements.sites = {{{{0}}}};
+  for (const SelectMethod method : {SelectMethod::exact, SelectMethod::sssp}) {
+    const Result<Selection> selection = select(measurements, method);
+    ASSERT_FALSE(selection);
+    EXPECT_EQ(selection.error().kind, ErrorKind::no_configuration);
+    EXPECT_NE(to_string(selection.error()).find("part 'matmul' has no way"), std::string::npos);
+  }
+}
+
+// x is written as "a" or "b" and read as "c", which nothing makes of it.
+TEST(Select, NamesTheTensorWhoseLayoutsDoNotMeet) {
+  Measurements measurements;
+  measurements.tensors = {{"x", {"a", "b", "c"}}};
+  measurements.parts = {{"writer", false, {}, {0}, {{"0", {0}, 1}, {"1", {1}, 1}}},
+                        {"reader", false, {0}, {}, {{"0", {2}, 1}}}};
+  measurements.sites = {{{{0}}}, {{{1}}}};
+  const Result<Selection> selection = select(measurements, SelectMethod::exact);
+  ASSERT_FALSE(selection);
+  EXPECT_EQ(selection.error().kind, ErrorKind::no_configuration);
+  EXPECT_NE(to_string(selection.error()).find("tensor 'x'"), std::string::npos) << to_string(selection.error());
+}
+
+// One conversion serves all its readers: paid once it is worth it, paid by each it would not be.
+TEST(Select, PaysAConversionOnce) {
+  Measurements measurements;
+  measurements.tensors = {{"x", {"a", "b"}}};
+  measurements.parts = {{"writer", false, {}, {0}, {{"0", {0}, 1}}}};
+  measurements.sites = {{{{0}}}};
+  for (int k = 1; k <= 3; ++k) {
+    measurements.parts.push_back({"reader" + std::to_string(k), false, {0}, {}, {{"0", {0}, 2}, {"1", {1}, 1}}});
+    measurements.sites.push_back({{{k}}});
+  }
+  measurements.conversions = {{0, 0, 1, 2.5}};
+  const Result<Selection> selection = select(measurements, SelectMethod::exact);
+  ASSERT_TRUE(selection);
+  EXPECT_DOUBLE_EQ(selection->cost, 1 + 2.5 + 3);
+  EXPECT_EQ(selection->conversions.size(), 1U);
+  EXPECT_DOUBLE_EQ(selection->bound, 4);
+}
+
+// A step of a BERT layer's size; too large to try everything, so the shortest path stands against it.
+TEST(Select, OfALayersSizeIsProven) {
+  const Measurements measurements = layer_measurements(0);
+  if (const Result<Done> verified = verify(measurements); !verified) FAIL() << to_string(verified.error());
+  const Result<Selection> exact = select(measurements, SelectMethod::exact);
+  const Result<Selection> path = select(measurements, SelectMethod::sssp);
+  ASSERT_TRUE(exact);
+  ASSERT_TRUE(path);
+  EXPECT_TRUE(exact->proven);
+  EXPECT_LT(exact->cost, path->cost);
+  for (const Result<Selection>* selection : {&exact, &path}) {
+    if (const Result<Done> verified = verify(measurements, **selection); !verified)
+      FAIL() << to_string(verified.error());
+  }
+}
+
+TEST(Select, NothingToSelect) {
+  const Result<Selection> selection = select({}, SelectMethod::exact);
+  ASSERT_TRUE(selection);
+  EXPECT_EQ(selection->cost, 0);
+}
+
+}  // namespace
+}  // namespace millrace

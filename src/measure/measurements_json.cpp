@@ -43,8 +43,11 @@ Json part_json(const MeasuredPart& part) {
 Json site_json(const MeasuredSite& site) { return {{"alternatives", site.alternatives}}; }
 
 Json conversion_json(const MeasuredConversion& conversion) {
-  return {
-      {"tensor", conversion.tensor}, {"from", conversion.from}, {"to", conversion.to}, {"seconds", conversion.seconds}};
+  return {{"tensor", conversion.tensor},
+          {"from", conversion.from},
+          {"to", conversion.to},
+          {"seconds", conversion.seconds},
+          {"candidate", conversion.candidate}};
 }
 
 // One element a line.
@@ -215,9 +218,10 @@ class Reader {
   }
 
   MeasuredConversion conversion(const Json* json, const std::string& place) {
-    const Fields fields = object(*json, place, {"tensor", "from", "to", "seconds"});
+    const Fields fields = object(*json, place, {"tensor", "from", "to", "seconds", "candidate"});
     return {integer(fields("tensor"), place + ".tensor"), integer(fields("from"), place + ".from"),
-            integer(fields("to"), place + ".to"), seconds(fields("seconds"), place + ".seconds")};
+            integer(fields("to"), place + ".to"), seconds(fields("seconds"), place + ".seconds"),
+            text(fields("candidate"), place + ".candidate")};
   }
 
   std::optional<Complaint> complaint_;

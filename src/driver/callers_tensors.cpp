@@ -1,6 +1,7 @@
 #include "driver/callers_tensors.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/text.h"
 
@@ -34,6 +35,48 @@ CallersLists callers_lists(const LoadedPlan& loaded) {
     lists.result_gradients.push_back(describe(concat("d_", result.name), loaded.training.result_gradients[k]));
   }
   return lists;
+}
+
+CallersMemory::CallersMemory(const LoadedPlan& loaded, const Values<double>& given)
+    : loaded_(loaded),
+      lists_(callers_lists(loaded)),
+      arguments_(add(lists_.arguments, &given)),
+      results_(add(lists_.results, nullptr)),
+      result_gradients_(add(lists_.result_gradients, &given)),
+      argument_gradients_(add(lists_.argument_gradients, nullptr)) {}
+
+std::vector<void*> CallersMemory::add(const std::vector<CallersTensor>& tensors, const Values<double>* given) {
+  const Graph& graph = loaded_.training.graph;
+  std::vector<void*> pointers;
+  for (const CallersTensor& tensor : tensors) {
+    char* const data = memory_.emplace_back(tensor.bytes).data();
+    pointers.push_back(data);
+    if (given == nullptr) {
+      std::memset(data, 0, static_cast<size_t>(tensor.bytes));  // so that its pages are there
+    } else if (graph.tensor(tensor.tensor).role == TensorRole::scalar) {
+      std::memcpy(data, (*given)[tensor.tensor.at()].data(), sizeof(double));
+    } else {
+      put_values(graph, tensor.tensor, tensor.layout, (*given)[tensor.tensor.at()], data);
+    }
+  }
+  return pointers;
+}
+
+CallersTensors CallersMemory::pointers() const {
+  return {arguments_.data(), results_.data(), result_gradients_.data(), argument_gradients_.data()};
+}
+
+void CallersMemory::take(Values<double>& values) const {
+  const auto take_list = [&](const std::vector<CallersTensor>& tensors, const std::vector<void*>& pointers) {
+    for (size_t k = 0; k < tensors.size(); ++k) {
+      const TensorId tensor = tensors[k].tensor;
+      if (tensor.valid())
+        values[tensor.at()] = take_values(loaded_.training.graph, tensor, tensors[k].layout,
+                                          static_cast<const char*>(pointers[k]));
+    }
+  };
+  take_list(lists_.results, results_);
+  take_list(lists_.argument_gradients, argument_gradients_);
 }
 
 }  // namespace millrace

@@ -1,11 +1,14 @@
-// The caller's tensors of a plan: what they are called and how they lie in memory.
+// The caller's tensors of a plan: what they are called, how they lie in memory, and memory for them.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "driver/plan_folder.h"
+#include "exec/cpu_executor.h"
 #include "ir/layout.h"
-#include "plan/plan.h"
+#include "measure/tensor_memory.h"
+#include "reference/interpreter.h"
 
 namespace millrace {
 
@@ -24,5 +27,27 @@ struct CallersLists {
 };
 
 CallersLists callers_lists(const LoadedPlan& loaded);
+
+// All of them, with what the caller gives filled in.
+class CallersMemory {
+ public:
+  // `given`: row-major, one a tensor of the graph; arguments and results' gradients must be there.
+  CallersMemory(const LoadedPlan& loaded, const Values<double>& given);
+
+  CallersTensors pointers() const;
+  // Results and arguments' gradients.
+  void take(Values<double>& values) const;
+
+ private:
+  std::vector<void*> add(const std::vector<CallersTensor>& tensors, const Values<double>* given);
+
+  const LoadedPlan& loaded_;
+  CallersLists lists_;
+  std::vector<Memory> memory_;
+  std::vector<void*> arguments_;
+  std::vector<void*> results_;
+  std::vector<void*> result_gradients_;
+  std::vector<void*> argument_gradients_;
+};
 
 }  // namespace millrace

@@ -5,6 +5,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <tuple>
 
 #include "autodiff/differentiate.h"
 #include "base/text.h"
@@ -177,18 +178,26 @@ MadePlan make_plan(const std::string& text, const PlanChoice& choice) {
   EXPECT_TRUE(graph) << to_string(graph.error());
   if (!graph) return made;
   made.training = differentiate(*graph);
-  EnumerateOptions options;
-  options.threads = 2;
-  options.layouts = choice.layouts;
-  options.most = choice.most;
-  for (const auto& [library, blas] : {std::pair(GemmLibrary::openblas, BlasLibrary::openblas),
-                                      std::pair(GemmLibrary::blis, BlasLibrary::blis)}) {
-    if (blas_info(blas).there) options.libraries.push_back(library);
+  // The same for every type, but for the order in which they are tried; enumerating takes longest.
+  static std::map<std::tuple<std::string, std::vector<std::string>, std::vector<std::pair<std::string, std::string>>>,
+                  Candidates>
+      known;
+  const auto [place, fresh] = known.try_emplace({text, choice.sizes, choice.layouts});
+  made.candidates = place->second;
+  if (fresh) {
+    EnumerateOptions options;
+    options.threads = 2;
+    options.layouts = choice.layouts;
+    options.most = choice.most;
+    for (const auto& [library, blas] : {std::pair(GemmLibrary::openblas, BlasLibrary::openblas),
+                                        std::pair(GemmLibrary::blis, BlasLibrary::blis)}) {
+      if (blas_info(blas).there) options.libraries.push_back(library);
+    }
+    const Result<Candidates> candidates = enumerate(made.training, fuse(made.training), options);
+    EXPECT_TRUE(candidates) << to_string(candidates.error());
+    if (!candidates) return made;
+    made.candidates = place->second = *candidates;
   }
-  Result<Candidates> candidates = enumerate(made.training, fuse(made.training), options);
-  EXPECT_TRUE(candidates) << to_string(candidates.error());
-  if (!candidates) return made;
-  made.candidates = std::move(*candidates);
   Chooser(made.training, made.candidates, choice.seed).run(made.measurements, made.selection);
   if (testing::Test::HasFatalFailure()) return made;
   const Result<Done> selected = verify(made.measurements, made.selection);

@@ -14,6 +14,7 @@
 namespace {
 
 using millrace::AnalyzeOptions;
+using millrace::BenchOptions;
 using millrace::DatabaseOptions;
 using millrace::ErrorKind;
 using millrace::ExploreOptions;
@@ -52,8 +53,9 @@ int finish(const Result<std::string>& result) {
   return kFailed;
 }
 
-void add_program_options(CLI::App& command, ProgramSource& program) {
-  command.add_option("PROGRAM", program.path, "a program, such as models/bert_encoder.py")->required();
+void add_program_options(CLI::App& command, ProgramSource& program,
+                         const std::string& help = "a program, such as models/bert_encoder.py") {
+  command.add_option("PROGRAM", program.path, help)->required();
   command
       .add_option("--size", program.sizes, "sizes: a set of the program's SIZES, NAME=INTEGER, or several by commas")
       ->delimiter(',')
@@ -109,9 +111,11 @@ CLI::App* add_fuse(CLI::App& app, FuseOptions& options, bool& timings) {
 }
 
 CLI::App* add_run(CLI::App& app, RunOptions& options) {
-  CLI::App* const command = app.add_subcommand("run", "run a program's forward and backward once");
-  add_program_options(*command, options.program);
-  command->add_option("--device", options.device, "where to run: reference, the slow and obvious interpreter in double")
+  CLI::App* const command = app.add_subcommand("run", "run a program's or a plan's forward and backward once");
+  add_program_options(*command, options.program, "a program, such as models/bert_encoder.py, or a plan");
+  command
+      ->add_option("--device", options.device,
+                   "where to run: reference, the slow and obvious interpreter in double, or cpu, which takes a plan")
       ->type_name("DEVICE");
   command->add_option("--in", options.in, "arguments by name, and d_NAME for the results' gradients (default: drawn)")
       ->type_name("FILE.safetensors");
@@ -128,7 +132,23 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   command->footer(
       "Examples:\n"
       "  millrace run models/bert_encoder.py --size tiny\n"
-      "  millrace run models/mha.py --size tiny --in t.safetensors --out r.safetensors");
+      "  millrace run models/mha.py --size tiny --in t.safetensors --out r.safetensors\n"
+      "  millrace run plan/plan.json --in t.safetensors --out r.safetensors");
+  return command;
+}
+
+CLI::App* add_bench(CLI::App& app, BenchOptions& options) {
+  CLI::App* const command = app.add_subcommand("bench", "time a plan, and each of its launches beside its prediction");
+  command->add_option("PLAN", options.path, "a plan.json, or the folder that it is in")->required();
+  command->add_option("--seconds", options.seconds, "to spend on timing, about (default: 3)")
+      ->check(CLI::Range(0.01, 3600.0))
+      ->type_name("N");
+  CLI::Option_group& formats = *command->add_option_group("output");
+  add_format(formats, "--json", "print JSON", Format::json, options.format);
+  command->footer(
+      "Examples:\n"
+      "  millrace bench plan\n"
+      "  millrace bench plan/plan.json --seconds 10 --json");
   return command;
 }
 
@@ -271,6 +291,8 @@ int run(int argc, char** argv) {
   CLI::App* const explore_command = add_explore(app, explore);
   SelectOptions select;
   CLI::App* const select_command = add_select(app, select);
+  BenchOptions bench;
+  CLI::App* const bench_command = add_bench(app, bench);
   DatabaseOptions db;
   Result<std::string> (*db_action)(const DatabaseOptions&) = nullptr;
   CLI::App* const db_command = add_db(app, db, db_action);
@@ -295,6 +317,7 @@ int run(int argc, char** argv) {
   if (explore_command->parsed()) code = finish(after(bar, millrace::explore_program(explore)));
   if (select_command->parsed()) code = finish(millrace::select_program(select));
   if (run_command->parsed()) code = finish(millrace::run_program(run));
+  if (bench_command->parsed()) code = finish(millrace::bench_plan(bench));
   if (db_command->parsed()) {
     std::string notice;
     db.notice = &notice;

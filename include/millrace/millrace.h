@@ -16,7 +16,6 @@ struct ProgramSource {
   std::string entry;               // the function to take; empty: the last one
   std::vector<std::string> sizes;  // "tiny" (a set of SIZES) or "J=128"; later ones win
   std::string dtype;               // stores every tensor as this; empty: as annotated
-  std::string text;                // what `path` holds; empty: it is read
 };
 
 enum class Format {
@@ -55,8 +54,8 @@ struct FuseOptions {
 Result<std::string> fuse_program(const FuseOptions& options);
 
 struct RunOptions {
-  ProgramSource program;
-  std::string device = "reference";
+  ProgramSource program;  // its path may be a plan's
+  std::string device;     // reference, or for a plan cpu; empty: reference for a program, cpu for a plan
   std::string in;     // a safetensors file with the arguments, and d_NAME for results' gradients; empty: all are drawn
   std::string out;    // where results and gradients go; empty: nowhere
   uint64_t seed = 0;  // of drawn tensors and of dropout
@@ -66,6 +65,16 @@ struct RunOptions {
 
 // Forward and backward once; the text says what came out.
 Result<std::string> run_program(const RunOptions& options);
+
+struct BenchOptions {
+  std::string path;    // of a plan
+  double seconds = 3;  // to spend on timing, about
+  Format format = Format::text;
+  int width = 100;
+};
+
+// The plan's forward, backward and step, timed, and each of its launches beside its predicted time.
+Result<std::string> bench_plan(const BenchOptions& options);
 
 struct DatabaseOptions {
   std::string path;  // the database; empty: the user's own

@@ -9,7 +9,7 @@
 
 namespace millrace {
 
-Result<Graph> Stages::parse(const ProgramSource& program) {
+Result<Graph> Stages::parse(const ProgramSource& program, const std::string& text) {
   const auto make = [&]() -> Result<Graph> {
     ProgramOptions options;
     options.file = program.path;
@@ -22,16 +22,19 @@ Result<Graph> Stages::parse(const ProgramSource& program) {
                            "use float16, bfloat16, float32 or float64");
       }
     }
-    if (!program.text.empty()) return parse_program(program.text, options);
-    const Result<std::string> text = read_file(program.path, kProgramBytes);
-    if (!text) return text.error();
-    return parse_program(*text, options);
+    return parse_program(text, options);
   };
   return run("parse", make, [](const Graph& graph) { return verify(graph); });
 }
 
 Result<TrainingGraph> Stages::train(const ProgramSource& program) {
-  const Result<Graph> graph = parse(program);
+  const Result<std::string> text = read_file(program.path, kProgramBytes);
+  if (!text) return text.error();
+  return train(program, *text);
+}
+
+Result<TrainingGraph> Stages::train(const ProgramSource& program, const std::string& text) {
+  const Result<Graph> graph = parse(program, text);
   if (!graph) return graph.error();
   return run(
       "differentiate", [&] { return Result<TrainingGraph>(differentiate(*graph)); },

@@ -19,6 +19,8 @@ class Stages {
 
   // Program to training graph: what every command begins with.
   Result<TrainingGraph> train(const ProgramSource& program);
+  // The same of a text that is here already; the path is for messages.
+  Result<TrainingGraph> train(const ProgramSource& program, const std::string& text);
 
   // Runs `make`; an artefact that `check` refuses is our bug and never reaches the next stage.
   template <class Make, class Check>
@@ -34,7 +36,7 @@ class Stages {
   }
 
  private:
-  Result<Graph> parse(const ProgramSource& program);
+  Result<Graph> parse(const ProgramSource& program, const std::string& text);
 
   std::vector<StageTime>* timings_;
 };

@@ -69,7 +69,7 @@ EnumerateOptions enumerate_options(const TuneProgram& program, const Machine& ma
 
 Result<Prepared> prepare(const TuneProgram& program, std::vector<StageTime>* timings) {
   Stages stages(timings);
-  Result<TrainingGraph> training = stages.train(program.source);
+  Result<TrainingGraph> training = stages.train(program.source, program.text);
   if (!training) return training.error();
   const auto check = [&](const FusedGraph& fused) { return verify(*training, fused); };
   Result<FusedGraph> fused = stages.run(
@@ -84,7 +84,7 @@ Result<Prepared> prepare(const TuneProgram& program, std::vector<StageTime>* tim
 
 std::string greeting(const TuneProgram& program) {
   return Json{{"path", program.source.path},   {"entry", program.source.entry}, {"sizes", program.source.sizes},
-              {"dtype", program.source.dtype}, {"text", program.source.text},   {"layouts", program.layouts}}
+              {"dtype", program.source.dtype}, {"text", program.text},   {"layouts", program.layouts}}
       .dump();
 }
 
@@ -97,7 +97,7 @@ std::optional<TuneProgram> parse_greeting(const std::string& line) {
     json.at("entry").get_to(program.source.entry);
     json.at("sizes").get_to(program.source.sizes);
     json.at("dtype").get_to(program.source.dtype);
-    json.at("text").get_to(program.source.text);
+    json.at("text").get_to(program.text);
     json.at("layouts").get_to(program.layouts);
     return program;
   } catch (const Json::exception&) {
@@ -136,12 +136,9 @@ Machine find_machine(int threads) {
 }
 
 Result<TuneProgram> tune_program(const ExploreOptions& options) {
-  TuneProgram program{options.program, {}};
-  if (program.source.text.empty()) {
-    Result<std::string> text = read_file(program.source.path, kProgramBytes);
-    if (!text) return text.error();
-    program.source.text = std::move(*text);
-  }
+  Result<std::string> text = read_file(options.program.path, kProgramBytes);
+  if (!text) return text.error();
+  TuneProgram program{options.program, std::move(*text), {}};
   for (const std::string& pin : options.layouts) {
     const size_t equals = pin.find('=');
     if (equals == std::string::npos || equals == 0) {

@@ -18,6 +18,7 @@ namespace millrace {
 // A program and how its caller's tensors lie.
 struct TuneProgram {
   ProgramSource source;
+  std::string text;
   std::vector<std::pair<std::string, std::string>> layouts;
 };
 

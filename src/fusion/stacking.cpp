@@ -115,9 +115,10 @@ bool collect_sum(const Neighbourhood& near, OperatorId add, std::vector<Operator
                  std::vector<OperatorId>& additions) {
   additions.push_back(add);
   bool whole = true;
+  const bool doubles = near.op(add).inputs[0].tensor == near.op(add).inputs[1].tensor;  // one contraction, not two
   for (const Access& input : near.op(add).inputs) {
     const OperatorId producer = near.producers[input.tensor.at()];
-    const bool own = producer.valid() && near.readers[input.tensor.at()].size() == 1 &&
+    const bool own = !doubles && producer.valid() && near.readers[input.tensor.at()].size() == 1 &&
                      !near.leaves[input.tensor.at()] && near.op(producer).pass == near.op(add).pass;
     if (own && near.is_contraction(producer) && near.op(producer).inputs.size() == 2) {
       contractions.push_back(producer);

@@ -220,7 +220,8 @@ class Reader {
   MeasuredConversion conversion(const Json* json, const std::string& place) {
     const Fields fields = object(*json, place, {"tensor", "from", "to", "seconds", "candidate"});
     return {integer(fields("tensor"), place + ".tensor"), integer(fields("from"), place + ".from"),
-            integer(fields("to"), place + ".to"), seconds(fields("seconds"), place + ".seconds"), text(fields("candidate"), place + ".candidate")};
+            integer(fields("to"), place + ".to"), seconds(fields("seconds"), place + ".seconds"),
+            text(fields("candidate"), place + ".candidate")};
   }
 
   std::optional<Complaint> complaint_;

@@ -1,5 +1,6 @@
 #include "device/cpu/cpu_launch.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -25,27 +26,37 @@ double value_of(const LaunchNumber& number, const LaunchState& state) {
   return number.argument < 0 ? number.value : state.arguments[number.argument];
 }
 
+// Where each operand that is copied together lies in scratch, and behind them what the product needs itself.
+std::array<int64_t, 4> places_in_scratch(const Launch& launch) {
+  std::array<int64_t, 4> places{};
+  for (size_t operand = 0; operand < 3; ++operand) {
+    const auto count = static_cast<int64_t>(launch.operands[operand].size());
+    places[operand + 1] = places[operand] + (launch.packed[operand] ? aligned(launch.operand_bytes[operand] * count) : 0);
+  }
+  return places;
+}
+
 }  // namespace
+
+int64_t scratch_bytes(const Launch& launch) {
+  if (!launch.kernel.empty()) return launch.scratch_bytes;
+  return places_in_scratch(launch)[3] + scratch_bytes(launch.gemm);
+}
 
 Result<CpuLaunch> CpuLaunch::prepare(const Launch& launch, void* function) {
   CpuLaunch prepared;
   prepared.launch_ = launch;
   prepared.function_ = function;
-  prepared.scratch_bytes_ = launch.scratch_bytes;
+  prepared.scratch_bytes_ = ::millrace::scratch_bytes(launch);
   if (launch.numbers.size() > kMostNumbers)
     return Error::make(ErrorKind::failed, "a kernel takes more than 64 numbers", "split the expression");
   if (!launch.kernel.empty()) return prepared;
   Result<Gemm> gemm = Gemm::prepare(launch.gemm);
   if (!gemm) return gemm.error();
   prepared.gemm_ = std::move(*gemm);
-  int64_t bytes = 0;
-  for (size_t operand = 0; operand < 3; ++operand) {
-    prepared.packed_at_[operand] = bytes;
-    if (launch.packed[operand])
-      bytes += aligned(launch.operand_bytes[operand] * static_cast<int64_t>(launch.operands[operand].size()));
-  }
-  prepared.gemm_scratch_at_ = bytes;
-  prepared.scratch_bytes_ = bytes + ::millrace::scratch_bytes(launch.gemm);
+  const std::array<int64_t, 4> places = places_in_scratch(launch);
+  std::copy_n(places.begin(), 3, prepared.packed_at_.begin());
+  prepared.gemm_scratch_at_ = places[3];
   return prepared;
 }
 

@@ -9,6 +9,9 @@
 
 namespace millrace {
 
+// What a launch needs, aligned to 64, beside its tensors: its own scratch, and room for what it copies together.
+int64_t scratch_bytes(const Launch& launch);
+
 class CpuLaunch {
  public:
   // `function`: the compiled kernel, where the launch has one.

@@ -1,0 +1,82 @@
+// Runs a plan on made-up tensors, for some steps: run_plan PLAN [STEPS]
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "millrace/plan.h"
+
+namespace {
+
+// Memory for a list of tensors, and the pointers to it. std::vector<double> is aligned for every type there is.
+struct Buffers {
+  std::vector<std::vector<double>> memory;
+  std::vector<void*> pointers;
+  std::vector<const void*> readable;
+
+  explicit Buffers(const std::vector<millrace::TensorInfo>& tensors) {
+    for (const millrace::TensorInfo& tensor : tensors) {
+      std::vector<double>& bytes = memory.emplace_back(static_cast<size_t>(tensor.bytes) / sizeof(double) + 1);
+      pointers.push_back(bytes.data());
+      readable.push_back(bytes.data());
+    }
+  }
+};
+
+// Small numbers of both signs; the types of half a float are left at zero.
+void fill(const millrace::TensorInfo& tensor, void* to) {
+  const int64_t elements = tensor.scalar ? 1 : tensor.bytes / (tensor.dtype == "float64" ? 8 : 4);
+  for (int64_t k = 0; k < elements; ++k) {
+    const double value = static_cast<double>((k * 37) % 101 - 50) / 100;
+    if (tensor.dtype == "float64") static_cast<double*>(to)[k] = value;
+    if (tensor.dtype == "float32") static_cast<float*>(to)[k] = static_cast<float>(value);
+  }
+}
+
+double mean(const millrace::TensorInfo& tensor, const void* from) {
+  const int64_t elements = tensor.bytes / (tensor.dtype == "float64" ? 8 : 4);
+  double sum = 0;
+  for (int64_t k = 0; k < elements; ++k) {
+    if (tensor.dtype == "float64") sum += static_cast<const double*>(from)[k];
+    if (tensor.dtype == "float32") sum += static_cast<double>(static_cast<const float*>(from)[k]);
+  }
+  return sum / static_cast<double>(elements);
+}
+
+int complain(const millrace::Error& error) {
+  std::fputs(millrace::to_string(error).c_str(), stderr);
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    std::fputs("usage: run_plan PLAN [STEPS]\n", stderr);
+    return 2;
+  }
+  millrace::Result<millrace::Plan> plan = millrace::Plan::load(argv[1]);
+  if (!plan) return complain(plan.error());
+
+  Buffers arguments(plan->arguments());
+  Buffers results(plan->results());
+  Buffers result_gradients(plan->result_gradients());
+  Buffers argument_gradients(plan->argument_gradients());
+  for (size_t k = 0; k < arguments.pointers.size(); ++k) fill(plan->arguments()[k], arguments.pointers[k]);
+  for (size_t k = 0; k < results.pointers.size(); ++k)
+    fill(plan->result_gradients()[k], result_gradients.pointers[k]);
+  const millrace::Tensors tensors{arguments.readable, results.pointers, result_gradients.readable,
+                                  argument_gradients.pointers};
+
+  const int steps = argc > 2 ? std::atoi(argv[2]) : 3;
+  for (int step = 0; step < steps; ++step) {
+    const auto begin = std::chrono::steady_clock::now();
+    const millrace::Result<millrace::Done> done = plan->step(tensors, 1, static_cast<uint32_t>(step));
+    if (!done) return complain(done.error());
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    std::printf("step %d: mean of %s %.6f, %.3f ms (predicted %.3f ms)\n", step, plan->results()[0].name.c_str(),
+                mean(plan->results()[0], results.pointers[0]), taken.count() * 1e3, plan->predicted_seconds() * 1e3);
+  }
+  return 0;
+}

@@ -1,0 +1,124 @@
+#include "base/json_reader.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+
+namespace millrace {
+namespace {
+
+Error in_file(const std::string& file, const std::string& message, const std::string& remedy) {
+  Error error = Error::make(ErrorKind::bad_input, message, remedy);
+  error.diagnostics[0].file = file;
+  return error;
+}
+
+// nlohmann's parser makes its tree of the heap but takes it down by recursion.
+bool too_deep(std::string_view text, int deepest) {
+  int depth = 0;
+  bool quoted = false;
+  for (size_t k = 0; k < text.size(); ++k) {
+    const char c = text[k];
+    if (quoted && c == '\\')
+      ++k;
+    else if (c == '"')
+      quoted = !quoted;
+    else if (!quoted && (c == '[' || c == '{'))
+      ++depth;
+    else if (!quoted && (c == ']' || c == '}'))
+      --depth;
+    if (depth > deepest) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Error JsonReader::error(const std::string& file) const {
+  return in_file(file, concat(place_, ": ", what_), remedy_);
+}
+
+void JsonReader::complain(const Node& node, const std::string& what, const std::string& remedy) {
+  if (failed()) return;
+  place_ = node.place.empty() ? "the file" : node.place;
+  what_ = what;
+  remedy_ = remedy;
+}
+
+void JsonReader::wrong_type(const Node& node, const std::string& wanted) {
+  complain(node, node.json == nullptr ? std::string("it is missing") : concat("it is of type ", node.json->type_name()),
+           concat("give ", wanted));
+}
+
+void JsonReader::object(const Node& node, const std::vector<std::string>& keys) {
+  if (node.json == nullptr || !node.json->is_object())
+    return wrong_type(node, concat("an object with ", join(keys, ", ")));
+  for (const auto& [key, value] : node.json->items()) {
+    if (std::find(keys.begin(), keys.end(), key) == keys.end())
+      complain({&value, node.place.empty() ? key : concat(node.place, ".", key)}, "there is no such field",
+               concat("the fields are ", join(keys, ", ")));
+  }
+}
+
+JsonReader::Node JsonReader::field(const Node& node, const char* key) {
+  Node found{nullptr, node.place.empty() ? key : concat(node.place, ".", key)};
+  if (node.json == nullptr || !node.json->is_object()) return found;
+  const auto at = node.json->find(key);
+  if (at != node.json->end()) found.json = &*at;
+  return found;
+}
+
+std::string JsonReader::text(const Node& node) {
+  if (node.json != nullptr && node.json->is_string()) return node.json->get<std::string>();
+  wrong_type(node, "a string");
+  return {};
+}
+
+double JsonReader::number(const Node& node) {
+  if (node.json == nullptr || !node.json->is_number()) {
+    wrong_type(node, "a number");
+    return 0;
+  }
+  const auto value = node.json->get<double>();
+  if (!std::isfinite(value)) complain(node, "it is out of range", "give a finite number");
+  return value;
+}
+
+int64_t JsonReader::integer(const Node& node, int64_t least, int64_t most) {
+  if (node.json == nullptr || !node.json->is_number_integer()) {
+    wrong_type(node, "an integer");
+    return least;
+  }
+  const bool large = node.json->is_number_unsigned() && node.json->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
+  const int64_t value = large ? INT64_MAX : node.json->get<int64_t>();
+  if (large || value < least || value > most) {
+    complain(node, concat(node.json->dump(), " is out of range"), concat("give an integer from ", least, " to ", most));
+    return least;
+  }
+  return value;
+}
+
+std::vector<JsonReader::Node> JsonReader::elements(const Node& node) {
+  std::vector<Node> found;
+  if (node.json == nullptr || !node.json->is_array()) {
+    wrong_type(node, "an array");
+    return found;
+  }
+  for (size_t k = 0; k < node.json->size(); ++k) found.push_back({&(*node.json)[k], concat(node.place, "[", k, "]")});
+  return found;
+}
+
+Result<JsonReader::Json> parse_json(std::string_view text, int deepest, const std::string& file) {
+  if (too_deep(text, deepest)) return in_file(file, concat("brackets nest deeper than ", deepest), "");
+  try {
+    return JsonReader::Json::parse(text);
+  } catch (const JsonReader::Json::exception& problem) {
+    // Without nlohmann's prefix: "parse error at line 1, column 2: …".
+    const std::string message = problem.what();
+    const size_t prefix = message.find("] ");
+    return in_file(file, prefix == std::string::npos ? message : message.substr(prefix + 2), "it is no JSON, or half of it");
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,53 @@
+// The caller's tensors of a plan: what they are called, how they lie in memory, and memory for them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "driver/plan_folder.h"
+#include "exec/cpu_executor.h"
+#include "ir/layout.h"
+#include "measure/tensor_memory.h"
+#include "reference/interpreter.h"
+
+namespace millrace {
+
+struct CallersTensor {
+  std::string name;  // as the caller knows it; of a gradient d_NAME
+  TensorId tensor;   // invalid: a scalar has no gradient
+  Layout layout;
+  int64_t bytes = 0;
+};
+
+struct CallersLists {
+  std::vector<CallersTensor> arguments;
+  std::vector<CallersTensor> results;
+  std::vector<CallersTensor> result_gradients;
+  std::vector<CallersTensor> argument_gradients;
+};
+
+CallersLists callers_lists(const LoadedPlan& loaded);
+
+// All of them, with what the caller gives filled in.
+class CallersMemory {
+ public:
+  // `given`: row-major, one a tensor of the graph; arguments and results' gradients must be there.
+  CallersMemory(const LoadedPlan& loaded, const Values<double>& given);
+
+  CallersTensors pointers() const;
+  // Results and arguments' gradients.
+  void take(Values<double>& values) const;
+
+ private:
+  std::vector<void*> add(const std::vector<CallersTensor>& tensors, const Values<double>* given);
+
+  const LoadedPlan& loaded_;
+  CallersLists lists_;
+  std::vector<Memory> memory_;
+  std::vector<void*> arguments_;
+  std::vector<void*> results_;
+  std::vector<void*> result_gradients_;
+  std::vector<void*> argument_gradients_;
+};
+
+}  // namespace millrace

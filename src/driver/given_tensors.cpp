@@ -1,0 +1,95 @@
+#include "driver/given_tensors.h"
+
+#include <map>
+#include <set>
+
+#include "base/safetensors.h"
+#include "base/text.h"
+#include "reference/philox.h"
+
+namespace millrace {
+
+std::vector<int64_t> shape_of(const Graph& graph, TensorId tensor) {
+  std::vector<int64_t> shape;
+  for (const DimId dim : graph.tensor(tensor).dims) shape.push_back(graph.extent(dim));
+  return shape;
+}
+
+std::string shown(const std::vector<int64_t>& shape) { return concat("[", join(shape, ", "), "]"); }
+
+std::vector<Given> given_tensors(const TrainingGraph& training) {
+  const Graph& graph = training.graph;
+  std::vector<Given> given;
+  for (const TensorId argument : graph.arguments) given.push_back({graph.tensor(argument).name, argument, true});
+  for (size_t k = 0; k < graph.results.size(); ++k)
+    given.push_back({concat("d_", graph.results[k].name), training.result_gradients[k], false});
+  return given;
+}
+
+Result<Done> check_names(const TrainingGraph& training) {
+  const Graph& graph = training.graph;
+  std::set<std::string> in;
+  std::set<std::string> out;
+  for (const Given& given : given_tensors(training)) {
+    if (!in.insert(given.name).second)
+      return Error::make(ErrorKind::bad_input, concat("'", given.name, "' is an argument and a result's gradient"),
+                         "rename one in the program");
+  }
+  for (const Output& result : graph.results) out.insert(result.name);
+  for (const TensorId argument : graph.arguments) {
+    const std::string name = concat("d_", graph.tensor(argument).name);
+    if (!out.insert(name).second)
+      return Error::make(ErrorKind::bad_input, concat("'", name, "' is a result and an argument's gradient"),
+                         "rename one in the program");
+  }
+  return Done{};
+}
+
+Result<Done> take_from_file(const std::string& path, const Graph& graph, const std::vector<Given>& given,
+                            Values<double>& values) {
+  Result<std::vector<StoredTensor>> stored = read_safetensors(path);
+  if (!stored) return stored.error();
+  std::map<std::string, StoredTensor*> by_name;
+  for (StoredTensor& tensor : *stored) by_name.emplace(tensor.name, &tensor);
+  Error error{ErrorKind::bad_input, {}};
+  const auto complain = [&](const std::string& message, const std::string& remedy) {
+    Diagnostic diagnostic;
+    diagnostic.file = path;
+    diagnostic.message = message;
+    diagnostic.remedy = remedy;
+    error.diagnostics.push_back(diagnostic);
+  };
+  for (const Given& wanted : given) {
+    const auto found = by_name.find(wanted.name);
+    const std::vector<int64_t> shape = shape_of(graph, wanted.tensor);
+    if (found == by_name.end()) {
+      if (wanted.required)
+        complain(concat("argument '", wanted.name, "' is missing"), concat("its shape is ", shown(shape)));
+      continue;
+    }
+    if (found->second->shape != shape) {
+      complain(concat("'", wanted.name, "' has shape ", shown(found->second->shape)),
+               concat("the program wants ", shown(shape)));
+    } else {
+      values[wanted.tensor.at()] = std::move(found->second->values);
+    }
+    by_name.erase(found);
+  }
+  std::vector<std::string> names;
+  for (const Given& wanted : given) names.push_back(wanted.name);
+  for (const auto& [name, tensor] : by_name)
+    complain(concat("the program has no argument '", name, "'"), concat("it takes ", join(names, ", ")));
+  if (!error.diagnostics.empty()) return error;
+  return Done{};
+}
+
+void draw_missing(const Graph& graph, const std::vector<Given>& given, uint64_t seed, Values<double>& values) {
+  for (size_t k = 0; k < given.size(); ++k) {
+    std::vector<double>& elements = values[given[k].tensor.at()];
+    if (!elements.empty()) continue;
+    elements.resize(static_cast<size_t>(elements_of(graph, given[k].tensor)));
+    for (size_t e = 0; e < elements.size(); ++e) elements[e] = uniform_draw(seed, static_cast<uint32_t>(k), e);
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,35 @@
+// The tensors that a caller gives: from a file, or drawn. The same values for whatever runs them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "autodiff/training_graph.h"
+#include "millrace/result.h"
+#include "reference/interpreter.h"
+
+namespace millrace {
+
+std::vector<int64_t> shape_of(const Graph& graph, TensorId tensor);
+std::string shown(const std::vector<int64_t>& shape);
+
+// A tensor that the caller gives, under the name that it has in a file.
+struct Given {
+  std::string name;
+  TensorId tensor;
+  bool required = false;  // in a file; a result's gradient may be drawn
+};
+
+std::vector<Given> given_tensors(const TrainingGraph& training);
+
+// A file's names must tell arguments from gradients: an argument `x` beside a result `d_x` would not.
+Result<Done> check_names(const TrainingGraph& training);
+
+// Fills `values` from the file's tensors; complains about all that do not fit at once.
+Result<Done> take_from_file(const std::string& path, const Graph& graph, const std::vector<Given>& given,
+                            Values<double>& values);
+
+void draw_missing(const Graph& graph, const std::vector<Given>& given, uint64_t seed, Values<double>& values);
+
+}  // namespace millrace

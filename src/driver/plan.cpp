@@ -1,0 +1,155 @@
+// The public class Plan: what the caller gives is checked, then the executor runs.
+#include "millrace/plan.h"
+
+#include "base/text.h"
+#include "driver/callers_tensors.h"
+#include "driver/plan_folder.h"
+#include "exec/cpu_executor.h"
+
+namespace millrace {
+namespace {
+
+// A tensor as the caller sees it, and what its address must be a multiple of; 0: it is not looked at.
+struct Slot {
+  TensorInfo info;
+  uintptr_t alignment = 0;
+};
+
+Slot slot_of(const Graph& graph, const CallersTensor& tensor) {
+  Slot slot;
+  slot.info.name = tensor.name;
+  slot.info.bytes = tensor.bytes;
+  if (!tensor.tensor.valid()) {
+    slot.info.scalar = true;
+    return slot;
+  }
+  const Tensor& of = graph.tensor(tensor.tensor);
+  if (of.role == TensorRole::scalar) {
+    slot.info.dtype = "float64";
+    slot.info.scalar = true;
+    slot.alignment = alignof(double);
+    return slot;
+  }
+  slot.info.dtype = name_of(of.dtype);
+  for (const DimId dim : of.dims) slot.info.shape.push_back(graph.extent(dim));
+  slot.info.strides = strides_of(graph, tensor.tensor, tensor.layout);
+  slot.info.order = tensor.layout.order;
+  slot.alignment = static_cast<uintptr_t>(bytes_of(of.dtype));
+  return slot;
+}
+
+// The caller's lists, twice: as it sees them, and what is checked of its pointers.
+struct List {
+  const char* what;
+  std::vector<TensorInfo> infos;
+  std::vector<uintptr_t> alignments;
+
+  List(const char* of, const Graph& graph, const std::vector<CallersTensor>& tensors) : what(of) {
+    for (const CallersTensor& tensor : tensors) {
+      Slot slot = slot_of(graph, tensor);
+      infos.push_back(std::move(slot.info));
+      alignments.push_back(slot.alignment);
+    }
+  }
+
+  template <class Pointer>
+  Result<Done> check(std::span<Pointer const> pointers) const {
+    if (pointers.size() != infos.size())
+      return Error::make(ErrorKind::bad_input, concat(pointers.size(), " ", what, " where the plan has ", infos.size()),
+                         "pass one pointer for each, in the plan's order");
+    for (size_t k = 0; k < pointers.size(); ++k) {
+      if (alignments[k] == 0) continue;
+      if (pointers[k] == nullptr)
+        return Error::make(ErrorKind::bad_input, concat("'", infos[k].name, "' is a null pointer"),
+                           concat("it needs ", infos[k].bytes, " bytes"));
+      if (reinterpret_cast<uintptr_t>(pointers[k]) % alignments[k] != 0)
+        return Error::make(ErrorKind::bad_input, concat("'", infos[k].name, "' is misaligned"),
+                           concat("its address must be a multiple of ", alignments[k]));
+    }
+    return Done{};
+  }
+};
+
+}  // namespace
+
+struct Plan::Implementation {
+  Implementation(const LoadedPlan& loaded, CpuExecutor ready)
+      : Implementation(loaded, callers_lists(loaded), std::move(ready)) {}
+  Implementation(const LoadedPlan& loaded, const CallersLists& lists, CpuExecutor ready)
+      : arguments("arguments", loaded.training.graph, lists.arguments),
+        results("results", loaded.training.graph, lists.results),
+        result_gradients("result gradients", loaded.training.graph, lists.result_gradients),
+        argument_gradients("argument gradients", loaded.training.graph, lists.argument_gradients),
+        predicted_seconds(loaded.plan.cost),
+        arena_bytes(loaded.plan.arena_bytes),
+        executor(std::move(ready)) {}
+
+  Result<Done> bind(const Tensors& tensors, bool gradients, uint64_t seed, uint32_t step) {
+    if (Result<Done> right = arguments.check(tensors.arguments); !right) return right;
+    if (Result<Done> right = results.check(tensors.results); !right) return right;
+    CallersTensors bound{tensors.arguments.data(), tensors.results.data(), nullptr, nullptr};
+    if (gradients) {
+      if (Result<Done> right = result_gradients.check(tensors.result_gradients); !right) return right;
+      if (Result<Done> right = argument_gradients.check(tensors.argument_gradients); !right) return right;
+      bound.result_gradients = tensors.result_gradients.data();
+      bound.argument_gradients = tensors.argument_gradients.data();
+    }
+    executor.bind(bound, seed, step);
+    return Done{};
+  }
+
+  List arguments;
+  List results;
+  List result_gradients;
+  List argument_gradients;
+  double predicted_seconds;
+  int64_t arena_bytes;
+  CpuExecutor executor;
+  bool ran_forward = false;  // and no backward since
+};
+
+Plan::Plan(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
+Plan::Plan(Plan&&) noexcept = default;
+Plan& Plan::operator=(Plan&&) noexcept = default;
+Plan::~Plan() = default;
+
+Result<Plan> Plan::load(const std::string& path) {
+  const Result<LoadedPlan> loaded = read_plan(path);
+  if (!loaded) return loaded.error();
+  Result<CpuExecutor> executor = load_executor(*loaded);
+  if (!executor) return executor.error();
+  return Plan(std::make_unique<Implementation>(*loaded, std::move(*executor)));
+}
+
+const std::vector<TensorInfo>& Plan::arguments() const { return implementation_->arguments.infos; }
+const std::vector<TensorInfo>& Plan::results() const { return implementation_->results.infos; }
+const std::vector<TensorInfo>& Plan::result_gradients() const { return implementation_->result_gradients.infos; }
+const std::vector<TensorInfo>& Plan::argument_gradients() const { return implementation_->argument_gradients.infos; }
+double Plan::predicted_seconds() const { return implementation_->predicted_seconds; }
+int64_t Plan::arena_bytes() const { return implementation_->arena_bytes; }
+
+Result<Done> Plan::forward(const Tensors& tensors, uint64_t seed, uint32_t step) {
+  if (Result<Done> bound = implementation_->bind(tensors, false, seed, step); !bound) return bound;
+  implementation_->executor.forward();
+  implementation_->ran_forward = true;
+  return Done{};
+}
+
+Result<Done> Plan::backward(const Tensors& tensors, uint64_t seed, uint32_t step) {
+  if (!implementation_->ran_forward)
+    return Error::make(ErrorKind::bad_input, "backward without a forward before it",
+                       "call forward first, once for each backward");
+  if (Result<Done> bound = implementation_->bind(tensors, true, seed, step); !bound) return bound;
+  implementation_->executor.backward();
+  implementation_->ran_forward = false;
+  return Done{};
+}
+
+Result<Done> Plan::step(const Tensors& tensors, uint64_t seed, uint32_t step) {
+  if (Result<Done> bound = implementation_->bind(tensors, true, seed, step); !bound) return bound;
+  implementation_->executor.step();
+  implementation_->ran_forward = false;
+  return Done{};
+}
+
+}  // namespace millrace

@@ -1,0 +1,313 @@
+#include "plan/build.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/text.h"
+#include "codegen/lower.h"
+#include "plan/arena.h"
+#include "plan/launched_part.h"
+
+namespace millrace {
+namespace {
+
+Error wrong(const std::string& what) {
+  return Error::make(ErrorKind::failed, concat("cannot plan: ", what),
+                     "this is a defect of Millrace, or the measurements are of another program");
+}
+
+size_t at(int index) { return static_cast<size_t>(index); }
+
+// A tensor in one layout of its domain.
+using Stored = std::pair<TensorId, int>;
+
+class PlanBuilder {
+ public:
+  PlanBuilder(const TrainingGraph& training, const Candidates& candidates, const Measurements& measurements,
+              const Selection& selection, const PlanOptions& options)
+      : training_(training),
+        graph_(training.graph),
+        candidates_(candidates),
+        measurements_(measurements),
+        selection_(selection),
+        options_(options) {}
+
+  Result<StepPlan> run() {
+    for (auto step : {&PlanBuilder::take_parts, &PlanBuilder::take_conversions}) {
+      if (Result<Done> done = (this->*step)(); !done) return done.error();
+    }
+    for (const Step& step : steps_) plan_.launches.push_back(step.launch);
+    add_callers_buffers();
+    for (size_t k = 0; k < steps_.size(); ++k) add_buffers_of(static_cast<int>(k));
+    place_buffers();
+    plan_.program = options_.program;
+    plan_.version = options_.version;
+    plan_.device = options_.device;
+    plan_.date = options_.date;
+    plan_.cost = selection_.cost;
+    plan_.bound = selection_.bound;
+    plan_.default_cost = options_.default_cost;
+    return std::move(plan_);
+  }
+
+ private:
+  struct Step {
+    PlanLaunch launch;
+    LaunchedPart of;
+  };
+
+  Result<Step> step_of(PlanLaunch launch) const {
+    Result<LaunchedPart> of = launched_part(graph_, candidates_, launch);
+    if (!of) return of.error();
+    return Step{std::move(launch), std::move(*of)};
+  }
+
+  // Forward before backward, each in the order of the measurements.
+  Result<Done> take_parts() {
+    for (const bool backward : {false, true}) {
+      for (const SelectedPart& selected : selection_.parts) {
+        const MeasuredPart& part = measurements_.parts[at(selected.part)];
+        if (part.backward != backward) continue;
+        const MeasuredWay& way = part.ways[at(selected.way)];
+        PlanLaunch launch;
+        launch.part = part.name;
+        launch.pass = backward ? Pass::backward : Pass::forward;
+        launch.candidate = way.candidate;
+        launch.predicted_seconds = way.seconds;
+        Result<Step> step = step_of(std::move(launch));
+        if (!step) return step.error();
+        steps_.push_back(std::move(*step));
+      }
+    }
+    return Done{};
+  }
+
+  Result<Done> take_conversions() {
+    std::map<size_t, std::vector<Step>> before;  // by the step that they stand before
+    for (const SelectedConversion& selected : selection_.conversions) {
+      const MeasuredTensor& tensor = measurements_.tensors[at(selected.tensor)];
+      if (tensor.layouts[at(selected.to)] == "drawn") continue;  // there is nothing to convert it into
+      const auto measured = std::find_if(
+          measurements_.conversions.begin(), measurements_.conversions.end(), [&](const MeasuredConversion& c) {
+            return c.tensor == selected.tensor && c.from == selected.from && c.to == selected.to;
+          });
+      if (measured == measurements_.conversions.end()) return wrong(concat("no conversion of ", tensor.name));
+      PlanLaunch launch;
+      launch.conversion_of = tensor.name;
+      launch.candidate = measured->candidate;
+      launch.predicted_seconds = selected.seconds;
+      Result<Step> step = step_of(std::move(launch));
+      if (!step) return step.error();
+      const TensorId id = step->of.tensors[0];
+      const size_t place = place_of_conversion(id, step->of.candidate.layouts[1]);
+      step->launch.pass = place < first_of_backward() || (place == first_of_backward() && is_written_forward(id) &&
+                                                          is_callers_output(id, step->of.candidate.layouts[1]))
+                              ? Pass::forward
+                              : Pass::backward;
+      before[place].push_back(std::move(*step));
+    }
+    std::vector<Step> all;
+    for (size_t k = 0; k <= steps_.size(); ++k) {
+      // What ends forward stands before what backward begins with.
+      std::stable_sort(before[k].begin(), before[k].end(),
+                       [](const Step& l, const Step& r) { return l.launch.pass < r.launch.pass; });
+      std::move(before[k].begin(), before[k].end(), std::back_inserter(all));
+      if (k < steps_.size()) all.push_back(std::move(steps_[k]));
+    }
+    steps_ = std::move(all);
+    return Done{};
+  }
+
+  size_t first_of_backward() const {
+    const auto first = std::find_if(steps_.begin(), steps_.end(),
+                                    [](const Step& step) { return step.launch.pass == Pass::backward; });
+    return static_cast<size_t>(first - steps_.begin());
+  }
+
+  bool is_written_forward(TensorId tensor) const {
+    return std::any_of(steps_.begin(), steps_.end(), [&](const Step& step) {
+      const std::vector<TensorId>& writes = step.of.part.writes;
+      return step.launch.pass == Pass::forward && std::find(writes.begin(), writes.end(), tensor) != writes.end();
+    });
+  }
+
+  // Whether the caller expects this tensor, in this layout, from the step.
+  bool is_callers_output(TensorId tensor, int layout) const {
+    const bool output =
+        std::any_of(graph_.results.begin(), graph_.results.end(),
+                    [&](const Output& result) { return result.tensor == tensor; }) ||
+        std::find(training_.argument_gradients.begin(), training_.argument_gradients.end(), tensor) !=
+            training_.argument_gradients.end();
+    return output && candidates_.domains[tensor.at()].pinned == layout;
+  }
+
+  // The step that a conversion stands before: its first reader, but not behind the end of the pass that must end with
+  // the caller's tensor in place.
+  size_t place_of_conversion(TensorId tensor, int layout) const {
+    size_t place = 0;
+    while (place < steps_.size() && !reads(steps_[place], tensor, layout)) ++place;
+    if (is_callers_output(tensor, layout) && is_written_forward(tensor)) place = std::min(place, first_of_backward());
+    return place;
+  }
+
+  static bool reads(const Step& step, TensorId tensor, int layout) {
+    for (size_t k = 0; k < step.of.part.reads.size(); ++k) {
+      if (step.of.tensors[k] == tensor && step.of.candidate.layouts[k] == layout) return true;
+    }
+    return false;
+  }
+
+  // --- Buffers ---
+
+  int add_buffer(TensorId tensor, int layout, BufferPlace place, size_t position) {
+    const Layout& lies = candidates_.domains[tensor.at()].layouts[at(layout)];
+    PlanBuffer buffer;
+    buffer.tensor = graph_.tensor(tensor).name;
+    buffer.layout = print_layout(graph_, tensor, lies);
+    buffer.bytes = stored_bytes(graph_, tensor, lies);
+    buffer.place = place;
+    if (place != BufferPlace::arena) buffer.position = static_cast<int>(position);
+    plan_.buffers.push_back(std::move(buffer));
+    const int number = static_cast<int>(plan_.buffers.size()) - 1;
+    buffer_of_[{tensor, layout}] = number;
+    return number;
+  }
+
+  void add_callers_buffers() {
+    const auto add = [&](TensorId tensor, BufferPlace place, size_t position) {
+      if (tensor.valid() && graph_.tensor(tensor).role != TensorRole::scalar)
+        add_buffer(tensor, callers_layout(tensor), place, position);
+    };
+    for (size_t k = 0; k < graph_.arguments.size(); ++k) add(graph_.arguments[k], BufferPlace::argument, k);
+    for (size_t k = 0; k < graph_.results.size(); ++k) add(graph_.results[k].tensor, BufferPlace::result, k);
+    for (size_t k = 0; k < graph_.results.size(); ++k)
+      add(training_.result_gradients[k], BufferPlace::result_gradient, k);
+    for (size_t k = 0; k < graph_.arguments.size(); ++k)
+      add(training_.argument_gradients[k], BufferPlace::argument_gradient, k);
+  }
+
+  // The pinned one; else that in which it is written, or is converted from, or is read.
+  int callers_layout(TensorId tensor) const {
+    const int pinned = candidates_.domains[tensor.at()].pinned;
+    if (pinned >= 0) return pinned;
+    int layout = -1;
+    for (const Step& step : steps_) {
+      const bool conversion = step.launch.part.empty();
+      for (size_t k = 0; k < step.of.tensors.size(); ++k) {
+        if (step.of.tensors[k] != tensor) continue;
+        const bool written = k >= step.of.part.reads.size();
+        if (conversion != written) return step.of.candidate.layouts[k];
+        if (layout < 0) layout = step.of.candidate.layouts[k];
+      }
+    }
+    return std::max(layout, 0);
+  }
+
+  void add_buffers_of(int number) {
+    const LaunchedPart& of = steps_[at(number)].of;
+    for (size_t k = 0; k < of.tensors.size(); ++k) {
+      int buffer = kNoBuffer;
+      if (of.layouts[k].storage != MaskStorage::drawn) {
+        const auto found = buffer_of_.find({of.tensors[k], of.candidate.layouts[k]});
+        buffer = found != buffer_of_.end() ? found->second
+                                           : add_buffer(of.tensors[k], of.candidate.layouts[k], BufferPlace::arena, 0);
+        PlanBuffer& touched = plan_.buffers[at(buffer)];
+        if (touched.first < 0) touched.first = number;
+        touched.last = number;
+      }
+      plan_.launches[at(number)].buffers.push_back(buffer);
+    }
+  }
+
+  // --- The arena ---
+
+  // Buffers that lie one behind the other because a stacked product takes them as one tensor.
+  std::vector<std::vector<int>> stacked_buffers() const {
+    std::map<std::pair<size_t, int>, std::set<size_t>> linked;  // by family and layout: members that the next one follows
+    for (const Step& step : steps_) {
+      if (!std::holds_alternative<GemmWay>(step.of.candidate.way)) continue;
+      const Product& product = step.of.part.product;
+      for (size_t operand = 0; operand < 3; ++operand) {
+        const std::vector<TensorId>& stack = product.tensors[operand];
+        if (stack.size() < 2 || product.packed[operand]) continue;
+        const auto place = std::find(step.of.tensors.begin(), step.of.tensors.end(), stack.front());
+        const int layout = step.of.candidate.layouts[static_cast<size_t>(place - step.of.tensors.begin())];
+        for (size_t f = 0; f < candidates_.families.size(); ++f) {
+          const std::vector<TensorId>& family = candidates_.families[f];
+          const auto found = std::search(family.begin(), family.end(), stack.begin(), stack.end());
+          if (found == family.end()) continue;
+          const auto first = static_cast<size_t>(found - family.begin());
+          for (size_t k = 0; k + 1 < stack.size(); ++k) linked[{f, layout}].insert(first + k);
+        }
+      }
+    }
+    std::vector<std::vector<int>> stacks;
+    for (const auto& [key, members] : linked) {
+      const std::vector<TensorId>& family = candidates_.families[key.first];
+      size_t previous = family.size();
+      for (const size_t k : members) {
+        if (k != previous + 1) stacks.push_back({buffer_of_.at({family[k], key.second})});
+        stacks.back().push_back(buffer_of_.at({family[k + 1], key.second}));
+        previous = k;
+      }
+    }
+    return stacks;
+  }
+
+  void place_buffers() {
+    std::vector<std::vector<int>> groups = stacked_buffers();
+    std::set<int> in_stacks;
+    for (const std::vector<int>& stack : groups) in_stacks.insert(stack.begin(), stack.end());
+    for (size_t k = 0; k < plan_.buffers.size(); ++k) {
+      const int number = static_cast<int>(k);
+      if (plan_.buffers[k].place == BufferPlace::arena && !in_stacks.contains(number)) groups.push_back({number});
+    }
+    std::vector<ArenaBlock> blocks;
+    for (const std::vector<int>& group : groups) {
+      const PlanBuffer& front = plan_.buffers[at(group.front())];
+      ArenaBlock block{0, front.first, front.last, 0};
+      for (const int number : group) {
+        const PlanBuffer& buffer = plan_.buffers[at(number)];
+        block.bytes += buffer.bytes;
+        block.first = std::min(block.first, buffer.first);
+        block.last = std::max(block.last, buffer.last);
+      }
+      plan_.sum_bytes += block.bytes;
+      blocks.push_back(block);
+    }
+    const int64_t end = place_blocks(blocks, kArenaAlignment);
+    for (size_t k = 0; k < groups.size(); ++k) {
+      int64_t offset = blocks[k].offset;
+      for (const int number : groups[k]) {
+        plan_.buffers[at(number)].offset = offset;
+        offset += plan_.buffers[at(number)].bytes;
+      }
+    }
+    plan_.scratch_offset = (end + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+    for (const Step& step : steps_) {
+      const Launch launch = lower(graph_, step.of.part, step.of.layouts, step.of.candidate.way);
+      plan_.scratch_bytes = std::max(plan_.scratch_bytes, options_.scratch_bytes(launch));
+    }
+    plan_.arena_bytes = plan_.scratch_offset + plan_.scratch_bytes;
+  }
+
+  const TrainingGraph& training_;
+  const Graph& graph_;
+  const Candidates& candidates_;
+  const Measurements& measurements_;
+  const Selection& selection_;
+  const PlanOptions& options_;
+  std::vector<Step> steps_;
+  std::map<Stored, int> buffer_of_;
+  StepPlan plan_;
+};
+
+}  // namespace
+
+Result<StepPlan> build_plan(const TrainingGraph& training, const Candidates& candidates,
+                            const Measurements& measurements, const Selection& selection, const PlanOptions& options) {
+  return PlanBuilder(training, candidates, measurements, selection, options).run();
+}
+
+}  // namespace millrace

@@ -1,0 +1,31 @@
+// Selection → plan: launches in order, buffers, one arena. Test: tests/plan/build_test.cpp
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "autodiff/training_graph.h"
+#include "candidates/candidates.h"
+#include "device/launch.h"
+#include "measure/measurements.h"
+#include "millrace/result.h"
+#include "plan/plan.h"
+#include "select/selection.h"
+
+namespace millrace {
+
+struct PlanOptions {
+  PlanProgram program;
+  std::string version;  // of Millrace
+  std::string device;
+  std::string date;
+  double default_cost = 0;                              // with nothing fused; 0: not known
+  std::function<int64_t(const Launch&)> scratch_bytes;  // that the device needs for a launch
+};
+
+// `measurements` name parts and tensors as `candidates` and the graph do. The names of the kernels' functions, and the
+// shared object that has them, are left to whoever compiles them.
+Result<StepPlan> build_plan(const TrainingGraph& training, const Candidates& candidates,
+                            const Measurements& measurements, const Selection& selection, const PlanOptions& options);
+
+}  // namespace millrace

@@ -1,0 +1,295 @@
+#include "plan/verify.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/text.h"
+#include "candidates/enumerate.h"
+#include "plan/launched_part.h"
+
+namespace millrace {
+namespace {
+
+using Complaint = std::optional<std::string>;
+
+size_t at(int index) { return static_cast<size_t>(index); }
+
+// Complaints begin with the place, as a path into the JSON file.
+class Check {
+ public:
+  Check(const StepPlan& plan, const TrainingGraph& training, const Candidates& candidates)
+      : plan_(plan), training_(training), graph_(training.graph), candidates_(candidates) {}
+
+  Complaint run() {
+    for (auto step : {&Check::buffers, &Check::callers, &Check::arena, &Check::launches, &Check::lifetimes,
+                      &Check::overlaps, &Check::outputs, &Check::operators, &Check::times}) {
+      if (Complaint complaint = (this->*step)()) return complaint;
+    }
+    return {};
+  }
+
+ private:
+  bool is_arena(const PlanBuffer& buffer) const { return buffer.place == BufferPlace::arena; }
+
+  // The tensors that stand at the caller's positions; invalid where there is none.
+  TensorId callers_tensor(BufferPlace place, int position) const {
+    const auto among = [&](const std::vector<TensorId>& list) {
+      return position >= 0 && at(position) < list.size() ? list[at(position)] : TensorId();
+    };
+    switch (place) {
+      case BufferPlace::arena: break;
+      case BufferPlace::argument: return among(graph_.arguments);
+      case BufferPlace::result:
+        return position >= 0 && at(position) < graph_.results.size() ? graph_.results[at(position)].tensor : TensorId();
+      case BufferPlace::result_gradient: return among(training_.result_gradients);
+      case BufferPlace::argument_gradient: return among(training_.argument_gradients);
+    }
+    return {};
+  }
+
+  // Each is a tensor of the graph in a layout of its domain, once, with the right size.
+  Complaint buffers() {
+    std::map<std::string, TensorId> by_name;
+    for (size_t k = 0; k < graph_.tensors.size(); ++k) by_name.emplace(graph_.tensors[k].name, TensorId(k));
+    std::set<std::pair<TensorId, int>> known;
+    for (size_t k = 0; k < plan_.buffers.size(); ++k) {
+      const PlanBuffer& buffer = plan_.buffers[k];
+      const std::string place = concat("buffers[", k, "]");
+      const auto tensor = by_name.find(buffer.tensor);
+      if (tensor == by_name.end()) return concat(place, ".tensor: the program has no '", buffer.tensor, "'");
+      const std::vector<Layout>& domain = candidates_.domains[tensor->second.at()].layouts;
+      const auto layout = std::find_if(domain.begin(), domain.end(), [&](const Layout& l) {
+        return l.storage != MaskStorage::drawn && print_layout(graph_, tensor->second, l) == buffer.layout;
+      });
+      if (layout == domain.end())
+        return concat(place, ".layout: '", buffer.layout, "' is no layout of ", buffer.tensor);
+      if (!known.emplace(tensor->second, static_cast<int>(layout - domain.begin())).second)
+        return concat(place, ": another buffer is ", buffer.tensor, " in this layout");
+      if (buffer.bytes != stored_bytes(graph_, tensor->second, *layout))
+        return concat(place, ".bytes: ", buffer.tensor, " takes ", stored_bytes(graph_, tensor->second, *layout));
+      tensors_.push_back(tensor->second);
+      layouts_.push_back(static_cast<int>(layout - domain.begin()));
+    }
+    return {};
+  }
+
+  // The caller's tensors are there, each once, as the caller lays them out.
+  Complaint callers() {
+    std::set<TensorId> found;
+    for (size_t k = 0; k < plan_.buffers.size(); ++k) {
+      const PlanBuffer& buffer = plan_.buffers[k];
+      if (is_arena(buffer)) continue;
+      const std::string place = concat("buffers[", k, "]");
+      if (callers_tensor(buffer.place, buffer.position) != tensors_[k])
+        return concat(place, ".position: ", buffer.tensor, " is no such tensor of the caller's");
+      if (!found.insert(tensors_[k]).second) return concat(place, ": the caller has ", buffer.tensor, " once");
+      const int pinned = candidates_.domains[tensors_[k].at()].pinned;
+      if (pinned >= 0 && pinned != layouts_[k])
+        return concat(place, ".layout: the caller has ", buffer.tensor, " in another one");
+    }
+    for (const BufferPlace kind : {BufferPlace::argument, BufferPlace::result, BufferPlace::result_gradient,
+                                   BufferPlace::argument_gradient}) {
+      const bool by_argument = kind == BufferPlace::argument || kind == BufferPlace::argument_gradient;
+      const size_t count = by_argument ? graph_.arguments.size() : graph_.results.size();
+      for (size_t k = 0; k < count; ++k) {
+        const TensorId tensor = callers_tensor(kind, static_cast<int>(k));
+        const bool in_memory = tensor.valid() && graph_.tensor(tensor).role != TensorRole::scalar;
+        if (in_memory && !found.contains(tensor))
+          return concat("buffers: none is the caller's ", graph_.tensor(tensor).name);
+      }
+    }
+    return {};
+  }
+
+  // All inside the arena; scratch behind all.
+  Complaint arena() {
+    int64_t sum = 0;
+    for (size_t k = 0; k < plan_.buffers.size(); ++k) {
+      const PlanBuffer& buffer = plan_.buffers[k];
+      if (!is_arena(buffer)) continue;
+      sum += buffer.bytes;
+      if (buffer.offset < 0 || buffer.offset > plan_.scratch_offset - buffer.bytes)
+        return concat("buffers[", k, "].offset: it does not lie before scratch_offset");
+      const int64_t element =
+          layout_of(k).storage == MaskStorage::bits ? 1 : bytes_of(graph_.tensor(tensors_[k]).dtype);
+      if (buffer.offset % element != 0) return concat("buffers[", k, "].offset: no multiple of an element's bytes");
+    }
+    if (plan_.sum_bytes != sum) return concat("sum_bytes: the buffers take ", sum);
+    if (plan_.scratch_offset % kArenaAlignment != 0)
+      return concat("scratch_offset: no multiple of ", kArenaAlignment);
+    if (plan_.scratch_bytes < 0 || plan_.arena_bytes < 0 ||
+        plan_.arena_bytes - plan_.scratch_bytes != plan_.scratch_offset)
+      return "arena_bytes: it does not end with scratch_bytes at scratch_offset";
+    return {};
+  }
+
+  const Layout& layout_of(size_t buffer) const {
+    return candidates_.domains[tensors_[buffer].at()].layouts[at(layouts_[buffer])];
+  }
+
+  // Launches in order: each a candidate whose tensors are the buffers, and reading what is there.
+  Complaint launches() {
+    first_.assign(plan_.buffers.size(), -1);
+    last_.assign(plan_.buffers.size(), -1);
+    written_.assign(plan_.buffers.size(), false);
+    bool backward = false;
+    for (size_t k = 0; k < plan_.launches.size(); ++k) {
+      const PlanLaunch& launch = plan_.launches[k];
+      const std::string place = concat("launches[", k, "]");
+      if (backward && launch.pass == Pass::forward) return concat(place, ".pass: forward stands before backward");
+      backward = launch.pass == Pass::backward;
+      const Result<LaunchedPart> of = launched_part(graph_, candidates_, launch);
+      if (!of) return concat(place, ": ", of.error().diagnostics.front().message);
+      if (!launch.part.empty() && of->part.pass != launch.pass) return concat(place, ".pass: the part is of the other");
+      if (!is_candidate(graph_, candidates_.domains, of->part, of->candidate))
+        return concat(place, ".candidate: '", launch.candidate, "' is no way to do ", name_of(launch));
+      if (Complaint complaint = touch(*of, static_cast<int>(k), place)) return complaint;
+      if (Complaint complaint = stacks(*of, launch, place)) return complaint;
+      done_.insert(done_.end(), of->part.operators.begin(), of->part.operators.end());
+    }
+    return {};
+  }
+
+  Complaint touch(const LaunchedPart& of, int number, const std::string& place) {
+    const PlanLaunch& launch = plan_.launches[at(number)];
+    if (launch.buffers.size() != of.tensors.size())
+      return concat(place, ".buffers: the part has ", of.tensors.size(), " tensors");
+    for (size_t k = 0; k < of.tensors.size(); ++k) {
+      const std::string here = concat(place, ".buffers[", k, "]");
+      const int buffer = launch.buffers[k];
+      if (of.layouts[k].storage == MaskStorage::drawn) {
+        if (buffer != kNoBuffer) return concat(here, ": a mask that is drawn is in no buffer");
+        continue;
+      }
+      if (buffer < 0 || at(buffer) >= plan_.buffers.size()) return concat(here, ": there is no buffer ", buffer);
+      if (tensors_[at(buffer)] != of.tensors[k] || layouts_[at(buffer)] != of.candidate.layouts[k])
+        return concat(here, ": buffer ", buffer, " is not ", graph_.tensor(of.tensors[k]).name, " in the way's layout");
+      if (first_[at(buffer)] < 0) first_[at(buffer)] = number;
+      last_[at(buffer)] = number;
+      const bool written = k >= of.part.reads.size();
+      if (Complaint complaint = written ? write(buffer, launch, here) : read(buffer, launch, here)) return complaint;
+    }
+    return {};
+  }
+
+  Complaint read(int buffer, const PlanLaunch& launch, const std::string& here) const {
+    const BufferPlace place = plan_.buffers[at(buffer)].place;
+    const bool given =
+        place == BufferPlace::argument || (place == BufferPlace::result_gradient && launch.pass == Pass::backward);
+    if (given || written_[at(buffer)]) return {};
+    return concat(here, ": ", plan_.buffers[at(buffer)].tensor, " is read before it is written");
+  }
+
+  Complaint write(int buffer, const PlanLaunch& launch, const std::string& here) {
+    const PlanBuffer& to = plan_.buffers[at(buffer)];
+    if (to.place == BufferPlace::argument || to.place == BufferPlace::result_gradient)
+      return concat(here, ": ", to.tensor, " is the caller's, to be read only");
+    if (to.place == BufferPlace::argument_gradient && launch.pass == Pass::forward)
+      return concat(here, ": ", to.tensor, " is not there in forward");
+    if (to.place == BufferPlace::result && launch.pass == Pass::backward)
+      return concat(here, ": ", to.tensor, " must be there when forward ends");
+    if (written_[at(buffer)]) return concat(here, ": ", to.tensor, " is written twice");
+    written_[at(buffer)] = true;
+    return {};
+  }
+
+  // Tensors that a product takes as one lie one behind the other.
+  Complaint stacks(const LaunchedPart& of, const PlanLaunch& launch, const std::string& place) const {
+    if (!std::holds_alternative<GemmWay>(of.candidate.way)) return {};
+    for (size_t operand = 0; operand < 3; ++operand) {
+      const std::vector<TensorId>& stack = of.part.product.tensors[operand];
+      if (stack.size() < 2 || of.part.product.packed[operand]) continue;
+      const PlanBuffer* previous = nullptr;
+      for (const TensorId tensor : stack) {
+        const auto position = std::find(of.tensors.begin(), of.tensors.end(), tensor) - of.tensors.begin();
+        const PlanBuffer& buffer = plan_.buffers[at(launch.buffers[static_cast<size_t>(position)])];
+        const bool behind = previous == nullptr || previous->offset + previous->bytes == buffer.offset;
+        if (!is_arena(buffer) || !behind)
+          return concat(place, ".buffers: ", buffer.tensor, " does not lie behind what it is stacked with");
+        previous = &buffer;
+      }
+    }
+    return {};
+  }
+
+  Complaint lifetimes() {
+    for (size_t k = 0; k < plan_.buffers.size(); ++k) {
+      const PlanBuffer& buffer = plan_.buffers[k];
+      if (buffer.first != first_[k] || buffer.last != last_[k])
+        return concat("buffers[", k, "].first: launches ", first_[k], " to ", last_[k], " touch it");
+      if (is_arena(buffer) && buffer.first < 0) return concat("buffers[", k, "]: no launch touches it");
+    }
+    return {};
+  }
+
+  Complaint overlaps() {
+    for (size_t k = 0; k < plan_.buffers.size(); ++k) {
+      const PlanBuffer& one = plan_.buffers[k];
+      if (!is_arena(one)) continue;
+      for (size_t other = 0; other < k; ++other) {
+        const PlanBuffer& two = plan_.buffers[other];
+        if (!is_arena(two) || one.last < two.first || two.last < one.first) continue;
+        if (one.offset < two.offset + two.bytes && two.offset < one.offset + one.bytes)
+          return concat("buffers[", k, "].offset: ", one.tensor, " overlaps ", two.tensor, ", and both are alive");
+      }
+    }
+    return {};
+  }
+
+  Complaint outputs() {
+    for (size_t k = 0; k < plan_.buffers.size(); ++k) {
+      const BufferPlace place = plan_.buffers[k].place;
+      const bool output = place == BufferPlace::result || place == BufferPlace::argument_gradient;
+      if (output && !written_[k]) return concat("buffers[", k, "]: nothing writes the caller's ", plan_.buffers[k].tensor);
+    }
+    return {};
+  }
+
+  Complaint operators() {
+    std::vector<int> times(graph_.operators.size(), 0);
+    for (const OperatorId op : done_) ++times[op.at()];
+    for (size_t k = 0; k < times.size(); ++k) {
+      if (times[k] != 1)
+        return concat("launches: operator '", graph_.operators[k].name, "' is carried out ", times[k], " times");
+    }
+    return {};
+  }
+
+  Complaint times() {
+    double sum = 0;
+    for (size_t k = 0; k < plan_.launches.size(); ++k) {
+      const double seconds = plan_.launches[k].predicted_seconds;
+      if (!std::isfinite(seconds) || seconds < 0) return concat("launches[", k, "].predicted_seconds: no time");
+      sum += seconds;
+    }
+    // Rounding aside; a conversion into nothing may have cost something.
+    if (!std::isfinite(plan_.cost) || plan_.cost < sum * (1 - 1e-9))
+      return concat("cost: the launches take ", sum, " s together");
+    return {};
+  }
+
+  const StepPlan& plan_;
+  const TrainingGraph& training_;
+  const Graph& graph_;
+  const Candidates& candidates_;
+  std::vector<TensorId> tensors_;  // one a buffer
+  std::vector<int> layouts_;
+  std::vector<int> first_;
+  std::vector<int> last_;
+  std::vector<bool> written_;
+  std::vector<OperatorId> done_;
+};
+
+}  // namespace
+
+Result<Done> verify(const StepPlan& plan, const TrainingGraph& training, const Candidates& candidates) {
+  if (const Complaint complaint = Check(plan, training, candidates).run())
+    return Error::make(ErrorKind::bad_input, concat("invalid plan: ", *complaint),
+                       "run millrace optimize again: the plan was changed, or is another version's");
+  return Done{};
+}
+
+}  // namespace millrace

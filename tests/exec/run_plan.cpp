@@ -1,0 +1,170 @@
+#include "exec/run_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include "base/text.h"
+#include "codegen/cpu/generate.h"
+#include "device/cpu/cpu_info.h"
+#include "measure/tensor_memory.h"
+#include "measure/truth.h"
+#include "plan/launched_part.h"
+#include "reference/bounded.h"
+#include "reference/philox.h"
+
+namespace millrace {
+namespace {
+
+constexpr double kClose = 1e-10;
+
+const Layout& layout_of(const MadePlan& made, const PlanBuffer& buffer, TensorId tensor) {
+  const std::vector<Layout>& domain = made.candidates.domains[tensor.at()].layouts;
+  return *std::find_if(domain.begin(), domain.end(), [&](const Layout& layout) {
+    return print_layout(made.training.graph, tensor, layout) == buffer.layout;
+  });
+}
+
+std::vector<TensorId> outputs_of(const TrainingGraph& training) {
+  std::vector<TensorId> outputs;
+  for (const Output& result : training.graph.results) outputs.push_back(result.tensor);
+  for (const TensorId gradient : training.argument_gradients) {
+    if (gradient.valid()) outputs.push_back(gradient);
+  }
+  return outputs;
+}
+
+TensorId callers_tensor(const TrainingGraph& training, const PlanBuffer& buffer) {
+  const auto position = static_cast<size_t>(buffer.position);
+  switch (buffer.place) {
+    case BufferPlace::arena: break;
+    case BufferPlace::argument: return training.graph.arguments[position];
+    case BufferPlace::result: return training.graph.results[position].tensor;
+    case BufferPlace::result_gradient: return training.result_gradients[position];
+    case BufferPlace::argument_gradient: return training.argument_gradients[position];
+  }
+  return {};
+}
+
+template <int kDigits>
+std::string compare(const MadePlan& made, const Values<double>& given, RandomState random,
+                    const Values<double>& found) {
+  const Graph& graph = made.training.graph;
+  Values<Bounded<kDigits>> values(graph.tensors.size());
+  for (size_t k = 0; k < given.size(); ++k) values[k].assign(given[k].begin(), given[k].end());
+  if (Result<Done> ran = interpret(graph, values, random); !ran) return to_string(ran.error());
+  for (const TensorId tensor : outputs_of(made.training)) {
+    const auto& expected = values[tensor.at()];
+    double largest = 0;
+    for (const auto& x : expected) largest = std::max(largest, std::isfinite(x.value) ? std::abs(x.value) : 0);
+    for (size_t e = 0; e < expected.size(); ++e) {
+      const double wanted = expected[e].value;
+      const double value = found[tensor.at()][e];
+      const double bound = expected[e].error + storage_error(graph.tensor(tensor).dtype, wanted);
+      const double tolerance = kDigits == 53 ? std::max(kClose * largest, bound) : bound;
+      if (std::isnan(wanted) ? std::isnan(value) : value == wanted || std::abs(value - wanted) <= tolerance) continue;
+      return concat(graph.tensor(tensor).name, "[", e, "] is ", value, " where ", wanted, " is right, within ",
+                    tolerance);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+Result<KernelCache> test_kernel_cache() {
+  static const Result<Compiler> compiler = find_compiler();
+  if (!compiler) return compiler.error();
+  const std::string folder = (std::filesystem::path(MILLRACE_BINARY).parent_path() / "test_kernels").string();
+  return KernelCache(folder, *compiler, std::string(cpu_prelude()), cpu_info().identity());
+}
+
+void compile_kernels(const std::vector<const MadePlan*>& plans) {
+  std::vector<KernelSource> sources;
+  for (const MadePlan* made : plans) {
+    const Result<std::vector<Launch>> launches = lower_plan(made->plan, made->training, made->candidates);
+    ASSERT_TRUE(launches) << to_string(launches.error());
+    for (const Launch& launch : *launches) {
+      if (!launch.kernel.empty()) sources.push_back({launch.kernel});
+    }
+  }
+  const Result<KernelCache> cache = test_kernel_cache();
+  ASSERT_TRUE(cache) << to_string(cache.error());
+  for (const Result<CompiledKernel>& kernel : cache->get(sources, 2)) ASSERT_TRUE(kernel) << to_string(kernel.error());
+}
+
+Result<CpuExecutor> executor_of(const MadePlan& made) {
+  const Result<std::vector<Launch>> launches = lower_plan(made.plan, made.training, made.candidates);
+  if (!launches) return launches.error();
+  return CpuExecutor::load(made.plan, *launches, "", test_kernel_cache);
+}
+
+Values<double> drawn_values(const TrainingGraph& training, uint64_t seed) {
+  const Graph& graph = training.graph;
+  Values<double> values(graph.tensors.size());
+  std::vector<TensorId> given = graph.arguments;
+  given.insert(given.end(), training.result_gradients.begin(), training.result_gradients.end());
+  for (size_t k = 0; k < given.size(); ++k) {
+    const Tensor& tensor = graph.tensor(given[k]);
+    for (int64_t e = 0; e < elements_of(graph, given[k]); ++e) {
+      const double drawn = uniform_draw(seed, static_cast<uint32_t>(k), static_cast<uint64_t>(e));
+      values[given[k].at()].push_back(tensor.role == TensorRole::scalar ? drawn : rounded_to(tensor.dtype, drawn));
+    }
+  }
+  return values;
+}
+
+Values<double> run_plan(const MadePlan& made, CpuExecutor& executor, const Values<double>& given, RandomState random) {
+  const TrainingGraph& training = made.training;
+  const Graph& graph = training.graph;
+  std::vector<const void*> arguments(graph.arguments.size());
+  std::vector<void*> results(graph.results.size());
+  std::vector<const void*> result_gradients(graph.results.size());
+  std::vector<void*> argument_gradients(graph.arguments.size());
+  for (size_t k = 0; k < graph.arguments.size(); ++k) {
+    if (graph.tensor(graph.arguments[k]).role == TensorRole::scalar) arguments[k] = given[graph.arguments[k].at()].data();
+  }
+  std::vector<Memory> memories;
+  std::vector<const PlanBuffer*> buffers;
+  for (const PlanBuffer& buffer : made.plan.buffers) {
+    if (buffer.place == BufferPlace::arena) continue;
+    const TensorId tensor = callers_tensor(training, buffer);
+    memories.emplace_back(buffer.bytes);
+    buffers.push_back(&buffer);
+    char* const data = memories.back().data();
+    std::memset(data, 0xff, static_cast<size_t>(buffer.bytes));
+    if (!given[tensor.at()].empty()) put_values(graph, tensor, layout_of(made, buffer, tensor), given[tensor.at()], data);
+    const auto position = static_cast<size_t>(buffer.position);
+    switch (buffer.place) {
+      case BufferPlace::arena: break;
+      case BufferPlace::argument: arguments[position] = data; break;
+      case BufferPlace::result: results[position] = data; break;
+      case BufferPlace::result_gradient: result_gradients[position] = data; break;
+      case BufferPlace::argument_gradient: argument_gradients[position] = data; break;
+    }
+  }
+  executor.bind({arguments.data(), results.data(), nullptr, nullptr}, random.seed, random.step);
+  executor.forward();
+  executor.bind({arguments.data(), results.data(), result_gradients.data(), argument_gradients.data()}, random.seed,
+                random.step);
+  executor.backward();
+  Values<double> found(graph.tensors.size());
+  for (size_t k = 0; k < buffers.size(); ++k) {
+    const TensorId tensor = callers_tensor(training, *buffers[k]);
+    found[tensor.at()] = take_values(graph, tensor, layout_of(made, *buffers[k], tensor), memories[k].data());
+  }
+  return found;
+}
+
+std::string difference_from_reference(const MadePlan& made, const Values<double>& given, RandomState random,
+                                      const Values<double>& found) {
+  const std::vector<Tensor>& tensors = made.training.graph.tensors;
+  const bool wide = std::any_of(tensors.begin(), tensors.end(), [](const Tensor& tensor) {
+    return tensor.role == TensorRole::computed && tensor.dtype == DType::float64;
+  });
+  return wide ? compare<53>(made, given, random, found) : compare<24>(made, given, random, found);
+}
+
+}  // namespace millrace

@@ -1,0 +1,33 @@
+// Plans run on drawn tensors, and compared with the reference.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "device/cpu/kernel_cache.h"
+#include "exec/cpu_executor.h"
+#include "plan/random_plan.h"
+#include "reference/interpreter.h"
+
+namespace millrace {
+
+// One for all tests of a build: what was compiled once is there.
+Result<KernelCache> test_kernel_cache();
+
+// Compiles what these plans need at once.
+void compile_kernels(const std::vector<const MadePlan*>& plans);
+
+Result<CpuExecutor> executor_of(const MadePlan& made);
+
+// Arguments and results' gradients, as their types store them; one a tensor of the graph.
+Values<double> drawn_values(const TrainingGraph& training, uint64_t seed);
+
+// Results and argument gradients, one a tensor of the graph, of a step on poisoned memory.
+Values<double> run_plan(const MadePlan& made, CpuExecutor& executor, const Values<double>& given, RandomState random);
+
+// The reference's word on `found`; empty where they agree: float64 to 1e-10 of a tensor's largest element, others within
+// the bound of their rounding errors; and float64 within that bound too, where exact gradients are zeros.
+std::string difference_from_reference(const MadePlan& made, const Values<double>& given, RandomState random,
+                                      const Values<double>& found);
+
+}  // namespace millrace

@@ -1,0 +1,220 @@
+#include "plan/random_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <set>
+#include <tuple>
+
+#include "autodiff/differentiate.h"
+#include "base/text.h"
+#include "candidates/enumerate.h"
+#include "device/cpu/blas_library.h"
+#include "device/cpu/cpu_launch.h"
+#include "frontend/frontend.h"
+#include "fusion/fuse.h"
+#include "plan/build.h"
+#include "plan/verify.h"
+#include "select/price.h"
+#include "select/verify.h"
+
+namespace millrace {
+namespace {
+
+constexpr double kSeconds = 1e-6;
+
+class Chooser {
+ public:
+  Chooser(const TrainingGraph& training, const Candidates& candidates, std::optional<uint64_t> seed)
+      : graph_(training.graph), candidates_(candidates), random_(seed.value_or(0)), by_chance_(seed.has_value()) {}
+
+  void run(Measurements& made, Selection& selection) {
+    for (const TensorDomain& domain : candidates_.domains) base_.push_back(domain.pinned);
+    name_tensors(made);
+    take_parts(made);
+    for (const Site& site : candidates_.sites) {
+      made.sites.push_back({site.alternatives});
+      choose_alternative(site, made);
+    }
+    const std::optional<Selection> priced_one = priced(made, alternatives_, ways_);
+    ASSERT_TRUE(priced_one);
+    selection = *priced_one;
+  }
+
+ private:
+  size_t below(size_t count) { return by_chance_ ? std::uniform_int_distribution<size_t>(0, count - 1)(random_) : 0; }
+
+  void name_tensors(Measurements& made) {
+    for (size_t t = 0; t < graph_.tensors.size(); ++t) {
+      const TensorDomain& domain = candidates_.domains[t];
+      if (domain.layouts.empty()) continue;
+      number_of_[TensorId(t)] = static_cast<int>(made.tensors.size());
+      MeasuredTensor tensor{graph_.tensors[t].name, {}, domain.pinned};
+      for (const Layout& layout : domain.layouts) tensor.layouts.push_back(print_layout(graph_, TensorId(t), layout));
+      made.tensors.push_back(std::move(tensor));
+    }
+  }
+
+  std::vector<int> numbers(const std::vector<TensorId>& tensors) const {
+    std::vector<int> found;
+    for (const TensorId tensor : tensors) found.push_back(number_of_.at(tensor));
+    return found;
+  }
+
+  void take_parts(Measurements& made) {
+    for (const PartCandidates& of : candidates_.parts) {
+      made.parts.push_back({of.part.name,
+                            of.part.pass == Pass::backward,
+                            numbers(of.part.reads),
+                            numbers(of.part.writes),
+                            {}});
+    }
+    ways_.assign(candidates_.parts.size(), -1);
+  }
+
+  void choose_alternative(const Site& site, Measurements& made) {
+    std::vector<size_t> possible;
+    for (size_t k = 0; k < site.alternatives.size(); ++k) {
+      const auto has_ways = [&](int p) { return !candidates_.parts[static_cast<size_t>(p)].candidates.empty(); };
+      if (std::all_of(site.alternatives[k].begin(), site.alternatives[k].end(), has_ways)) possible.push_back(k);
+    }
+    ASSERT_FALSE(possible.empty());
+    const size_t chosen = possible[below(possible.size())];
+    alternatives_.push_back(static_cast<int>(chosen));
+    for (const int part : site.alternatives[chosen]) chosen_.insert(part);
+    // Ways are chosen once all parts are known, in an order in which tensors are written before they are read.
+    if (alternatives_.size() < candidates_.sites.size()) return;
+    for (const int part : chosen_) choose_way(static_cast<size_t>(part), made);
+  }
+
+  void choose_way(size_t number, Measurements& made) {
+    const PartCandidates& of = candidates_.parts[number];
+    std::vector<const Candidate*> possible;
+    for (const Candidate& candidate : of.candidates) {
+      if (fits(of.part, candidate)) possible.push_back(&candidate);
+    }
+    ASSERT_FALSE(possible.empty()) << of.part.name;
+    const Candidate& chosen = *possible[below(possible.size())];
+    const double seconds = kSeconds * static_cast<double>(1 + number);
+    made.parts[number].ways.push_back({print_candidate(candidates_.domains, of.part, chosen), chosen.layouts, seconds,
+                                       seconds, seconds});
+    ways_[number] = 0;
+    for (size_t k = 0; k < of.part.reads.size(); ++k) read(of.part.reads[k], chosen.layouts[k], made);
+    for (size_t k = 0; k < of.part.writes.size(); ++k) {
+      const TensorId tensor = of.part.writes[k];
+      const int layout = chosen.layouts[of.part.reads.size() + k];
+      const int pinned = candidates_.domains[tensor.at()].pinned;
+      base_[tensor.at()] = layout;
+      if (pinned >= 0) read(tensor, pinned, made);
+    }
+  }
+
+  // Masks are converted only into words of another order, or drawn.
+  bool can_become(TensorId tensor, int from, int to) const {
+    if (from < 0 || from == to) return true;
+    const std::vector<Layout>& domain = candidates_.domains[tensor.at()].layouts;
+    const MaskStorage before = domain[static_cast<size_t>(from)].storage;
+    const MaskStorage after = domain[static_cast<size_t>(to)].storage;
+    return after == MaskStorage::drawn || (before == MaskStorage::words && after == MaskStorage::words);
+  }
+
+  // Whether every part behind can read the tensor when it is written so.
+  bool can_be_read(TensorId tensor, int layout) const {
+    return std::all_of(chosen_.begin(), chosen_.end(), [&](int number) {
+      const PartCandidates& of = candidates_.parts[static_cast<size_t>(number)];
+      const auto at = std::find(of.part.reads.begin(), of.part.reads.end(), tensor);
+      const auto k = static_cast<size_t>(at - of.part.reads.begin());
+      return at == of.part.reads.end() ||
+             std::any_of(of.candidates.begin(), of.candidates.end(),
+                         [&](const Candidate& c) { return can_become(tensor, layout, c.layouts[k]); });
+    });
+  }
+
+  bool fits(const Part& part, const Candidate& candidate) const {
+    for (size_t k = 0; k < part.reads.size(); ++k) {
+      if (!can_become(part.reads[k], base_[part.reads[k].at()], candidate.layouts[k])) return false;
+    }
+    for (size_t k = 0; k < part.writes.size(); ++k) {
+      if (!can_be_read(part.writes[k], candidate.layouts[part.reads.size() + k])) return false;
+    }
+    return true;
+  }
+
+  void read(TensorId tensor, int layout, Measurements& made) {
+    int& base = base_[tensor.at()];
+    if (base < 0) base = layout;
+    if (base == layout || !converted_.emplace(tensor, layout).second) return;
+    const TensorDomain& domain = candidates_.domains[tensor.at()];
+    MeasuredConversion conversion{number_of_.at(tensor), base, layout, kSeconds, ""};
+    if (domain.layouts[static_cast<size_t>(layout)].storage != MaskStorage::drawn) {
+      const PartCandidates ways = conversions(graph_, domain, tensor, base, layout, 2);
+      ASSERT_FALSE(ways.candidates.empty());
+      conversion.candidate = print_candidate(candidates_.domains, ways.part, ways.candidates[below(ways.candidates.size())]);
+    }
+    made.conversions.push_back(std::move(conversion));
+  }
+
+  const Graph& graph_;
+  const Candidates& candidates_;
+  std::mt19937_64 random_;
+  bool by_chance_;
+  std::map<TensorId, int> number_of_;
+  std::vector<int> alternatives_;
+  std::vector<int> ways_;
+  std::set<int> chosen_;
+  std::vector<int> base_;  // the layout that each tensor lies in first
+  std::set<std::pair<TensorId, int>> converted_;
+};
+
+}  // namespace
+
+MadePlan make_plan(const std::string& text, const PlanChoice& choice) {
+  MadePlan made;
+  ProgramOptions program;
+  program.sizes = choice.sizes;
+  if (!choice.dtype.empty()) program.dtype = dtype_named(choice.dtype);
+  const Result<Graph> graph = parse_program(text, program);
+  EXPECT_TRUE(graph) << to_string(graph.error());
+  if (!graph) return made;
+  made.training = differentiate(*graph);
+  // The same for every type, but for the order in which they are tried; enumerating takes longest.
+  static std::map<std::tuple<std::string, std::vector<std::string>, std::vector<std::pair<std::string, std::string>>>,
+                  Candidates>
+      known;
+  const auto [place, fresh] = known.try_emplace({text, choice.sizes, choice.layouts});
+  made.candidates = place->second;
+  if (fresh) {
+    EnumerateOptions options;
+    options.threads = 2;
+    options.layouts = choice.layouts;
+    options.most = choice.most;
+    for (const auto& [library, blas] : {std::pair(GemmLibrary::openblas, BlasLibrary::openblas),
+                                        std::pair(GemmLibrary::blis, BlasLibrary::blis)}) {
+      if (blas_info(blas).there) options.libraries.push_back(library);
+    }
+    const Result<Candidates> candidates = enumerate(made.training, fuse(made.training), options);
+    EXPECT_TRUE(candidates) << to_string(candidates.error());
+    if (!candidates) return made;
+    made.candidates = place->second = *candidates;
+  }
+  Chooser(made.training, made.candidates, choice.seed).run(made.measurements, made.selection);
+  if (testing::Test::HasFatalFailure()) return made;
+  const Result<Done> selected = verify(made.measurements, made.selection);
+  EXPECT_TRUE(selected) << to_string(selected.error());
+  PlanOptions planning;
+  planning.program = {"program.py", text, "", choice.sizes, choice.dtype, choice.layouts};
+  planning.version = "0.0.0";
+  planning.device = "test";
+  planning.date = "2026-01-01T00:00:00Z";
+  planning.scratch_bytes = [](const Launch& launch) { return scratch_bytes(launch); };
+  Result<StepPlan> plan = build_plan(made.training, made.candidates, made.measurements, made.selection, planning);
+  EXPECT_TRUE(plan) << to_string(plan.error());
+  if (!plan) return made;
+  made.plan = std::move(*plan);
+  const Result<Done> verified = verify(made.plan, made.training, made.candidates);
+  EXPECT_TRUE(verified) << to_string(verified.error());
+  return made;
+}
+
+}  // namespace millrace

@@ -1,0 +1,38 @@
+// Plans without measuring: alternatives, ways and conversions by chance, or the most promising ones, with made-up times.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autodiff/training_graph.h"
+#include "candidates/candidates.h"
+#include "fusion/fused_graph.h"
+#include "measure/measurements.h"
+#include "plan/plan.h"
+#include "select/selection.h"
+
+namespace millrace {
+
+struct MadePlan {
+  TrainingGraph training;
+  Candidates candidates;
+  Measurements measurements;
+  Selection selection;
+  StepPlan plan;
+};
+
+struct PlanChoice {
+  std::optional<uint64_t> seed;  // of all choices; none: the default cover, the most promising ways
+  std::vector<std::string> sizes;
+  std::string dtype;
+  std::vector<std::pair<std::string, std::string>> layouts;
+  size_t most = 200;  // candidates of a part to choose from
+};
+
+// Fails the test, and returns an empty plan, when something goes wrong.
+MadePlan make_plan(const std::string& text, const PlanChoice& choice);
+
+}  // namespace millrace

@@ -20,6 +20,7 @@ using millrace::ErrorKind;
 using millrace::ExploreOptions;
 using millrace::Format;
 using millrace::FuseOptions;
+using millrace::OptimizeOptions;
 using millrace::ProgramSource;
 using millrace::Result;
 using millrace::RunOptions;
@@ -188,7 +189,9 @@ CLI::App* add_db(CLI::App& app, DatabaseOptions& options, Result<std::string> (*
 void add_explore_options(CLI::App& command, ExploreOptions& options) {
   add_program_options(command, options.program);
   command.add_option("--device", options.device, "where to run: cpu")->type_name("DEVICE");
-  command.add_option("--layout", options.layouts, "how a tensor of the caller lies: NAME=AXES, outermost first, or NAME=any")
+  command
+      .add_option("--layout", options.layouts,
+                  "how a tensor of the caller lies: NAME=AXES, outermost first, or NAME=any")
       ->delimiter(',')
       ->type_name("NAME=AXES");
   command.add_option("--threads", options.threads, "threads to use (default: OMP_NUM_THREADS, or all cores)")
@@ -233,6 +236,24 @@ CLI::App* add_select(CLI::App& app, SelectOptions& options) {
   return command;
 }
 
+CLI::App* add_optimize(CLI::App& app, OptimizeOptions& options) {
+  CLI::App* const command =
+      app.add_subcommand("optimize", "find the fastest way to run forward and backward, write it as a plan, check it");
+  add_explore_options(*command, options.explore);
+  add_budget(*command, options.explore);
+  command->add_option("--method", options.method, "exact, or sssp: the paper's shortest path (default: exact)")
+      ->type_name("METHOD");
+  command->add_option("--out", options.out, "folder for the plan (default: NAME.plan)")->type_name("DIR");
+  CLI::Option_group& formats = *command->add_option_group("output");
+  add_format(formats, "--json", "print JSON", Format::json, options.explore.format);
+  command->footer(
+      "What was measured is kept: a run that was stopped goes on where it was.\n"
+      "Examples:\n"
+      "  millrace optimize models/bert_encoder.py --size tiny\n"
+      "  millrace optimize models/bert_encoder.py --size base --dtype float32 --budget 5m --out bert.plan");
+  return command;
+}
+
 // One line on the terminal that is written over; nothing where standard error is a file.
 class ProgressBar {
  public:
@@ -247,7 +268,8 @@ class ProgressBar {
     last_ = now;
     std::array<char, 160> line{};
     std::snprintf(line.data(), line.size(), "%-9s %.0f of %.0f candidates | a step at best %.3g ms | %s",
-                  progress.doing.c_str(), progress.done, progress.total, progress.seconds * 1e3, left(progress).c_str());
+                  progress.doing.c_str(), progress.done, progress.total, progress.seconds * 1e3,
+                  left(progress).c_str());
     std::cerr << "\r\033[K" << line.data() << std::flush;
     drawn_ = true;
   }
@@ -289,6 +311,8 @@ int run(int argc, char** argv) {
   CLI::App* const run_command = add_run(app, run);
   ExploreOptions explore;
   CLI::App* const explore_command = add_explore(app, explore);
+  OptimizeOptions optimize;
+  CLI::App* const optimize_command = add_optimize(app, optimize);
   SelectOptions select;
   CLI::App* const select_command = add_select(app, select);
   BenchOptions bench;
@@ -312,8 +336,11 @@ int run(int argc, char** argv) {
   if (analyze_command->parsed()) code = finish(millrace::analyze_program(analyze));
   if (fuse_command->parsed()) code = finish(millrace::fuse_program(fuse));
   ProgressBar bar;
-  explore.progress = [&](const millrace::Progress& progress) { bar.show(progress); };
-  explore.notice = [](const std::string& line) { std::cerr << line << "\n"; };
+  for (ExploreOptions* options : {&explore, &optimize.explore}) {
+    options->progress = [&](const millrace::Progress& progress) { bar.show(progress); };
+    options->notice = [](const std::string& line) { std::cerr << line << "\n"; };
+  }
+  if (optimize_command->parsed()) code = finish(after(bar, millrace::optimize_program(optimize)));
   if (explore_command->parsed()) code = finish(after(bar, millrace::explore_program(explore)));
   if (select_command->parsed()) code = finish(millrace::select_program(select));
   if (run_command->parsed()) code = finish(millrace::run_program(run));

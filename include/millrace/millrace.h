@@ -95,7 +95,7 @@ Result<std::string> import_database(const DatabaseOptions& options);
 
 // How far an exploration is; shown on a terminal.
 struct Progress {
-  double done = 0;     // candidates
+  double done = 0;  // candidates
   double total = 0;
   double seconds = 0;  // of a step so far, if every part could take its fastest way
   double left = 0;     // seconds of the budget; 0: no budget
@@ -108,11 +108,11 @@ struct ExploreOptions {
   std::vector<std::string> layouts;  // "x=BJI", "wq=any": how the caller's tensors lie; else as written
   std::string budget = "60s";        // "90s", "5m", "1h"
   bool exhaustive = false;
-  int threads = 0;                   // 0: OMP_NUM_THREADS, or the cores that there are
-  std::string database;              // empty: the user's own
-  bool explain = false;              // what was declined, and why, in place of measuring
+  int threads = 0;       // 0: OMP_NUM_THREADS, or the cores that there are
+  std::string database;  // empty: the user's own
+  bool explain = false;  // what was declined, and why, in place of measuring
   Format format = Format::text;
-  std::string out;                   // where the measurements go as JSON; empty: nowhere
+  std::string out;  // where the measurements go as JSON; empty: nowhere
   int width = 100;
   std::function<void(const Progress&)> progress;
   std::function<void(const std::string&)> notice;  // a line for the user, before the work
@@ -122,12 +122,21 @@ struct ExploreOptions {
 Result<std::string> explore_program(const ExploreOptions& options);
 
 struct SelectOptions {
-  ExploreOptions explore;      // its program, or a JSON file of measurements
+  ExploreOptions explore;        // its program, or a JSON file of measurements
   std::string method = "exact";  // or "sssp", the paper's
 };
 
 // The best combination of what has been measured.
 Result<std::string> select_program(const SelectOptions& options);
+
+struct OptimizeOptions {
+  ExploreOptions explore;
+  std::string method = "exact";
+  std::string out;  // the plan's folder; empty: NAME.plan in the working directory
+};
+
+// All of it: explores, selects, writes a plan, runs it against the reference, and says what was gained.
+Result<std::string> optimize_program(const OptimizeOptions& options);
 
 // "0.1.0"
 std::string version();

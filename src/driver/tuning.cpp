@@ -29,7 +29,8 @@ using Json = nlohmann::json;
 // Beside the program, or where the library was installed.
 Result<std::string> worker_path() {
   std::vector<std::string> places;
-  if (const char* named = std::getenv("MILLRACE_WORKER")) {  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
+  if (const char* named =
+          std::getenv("MILLRACE_WORKER")) {  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
     places.emplace_back(named);
   } else {
     std::array<char, PATH_MAX> self{};
@@ -84,7 +85,7 @@ Result<Prepared> prepare(const TuneProgram& program, std::vector<StageTime>* tim
 
 std::string greeting(const TuneProgram& program) {
   return Json{{"path", program.source.path},   {"entry", program.source.entry}, {"sizes", program.source.sizes},
-              {"dtype", program.source.dtype}, {"text", program.text},   {"layouts", program.layouts}}
+              {"dtype", program.source.dtype}, {"text", program.text},          {"layouts", program.layouts}}
       .dump();
 }
 
@@ -124,8 +125,8 @@ Machine find_machine(int threads) {
   } else {
     machine.no_compiler = compiler.error().diagnostics.front().message;
   }
-  for (const auto& [library, blas] : {std::pair(GemmLibrary::openblas, BlasLibrary::openblas),
-                                      std::pair(GemmLibrary::blis, BlasLibrary::blis)}) {
+  for (const auto& [library, blas] :
+       {std::pair(GemmLibrary::openblas, BlasLibrary::openblas), std::pair(GemmLibrary::blis, BlasLibrary::blis)}) {
     if (blas_info(blas).there) {
       machine.libraries.push_back(library);
     } else {
@@ -240,9 +241,7 @@ Result<Tuned> tune(const ExploreOptions& options, bool measure, std::vector<Stag
   }
   Result<Explored> explored = stages.run(
       "explore",
-      [&] {
-        return explore(graph, prepared->candidates, settings, kernels ? &*kernels : nullptr, *database, worker);
-      },
+      [&] { return explore(graph, prepared->candidates, settings, kernels ? &*kernels : nullptr, *database, worker); },
       [](const Explored& made) { return verify(made.measurements); });
   if (!explored) return explored.error();
   return Tuned{std::move(*program), std::move(*prepared), std::move(machine), std::move(*explored)};

@@ -14,15 +14,13 @@ namespace millrace {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
-constexpr size_t kBatch = 24;              // candidates between two decisions on what comes next
-constexpr double kForConversions = 0.2;    // of the budget
+constexpr size_t kBatch = 24;            // candidates between two decisions on what comes next
+constexpr double kForConversions = 0.2;  // of the budget
 constexpr double kHangSeconds = 60;
-constexpr size_t kConvertedLayouts = 3;    // of the fastest ways of a tensor's writer, and of each of its readers
-constexpr size_t kConversionWays = 2;      // of a pair of layouts, unless all are asked for
+constexpr size_t kConvertedLayouts = 3;  // of the fastest ways of a tensor's writer, and of each of its readers
+constexpr size_t kConversionWays = 2;    // of a pair of layouts, unless all are asked for
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // A candidate to try, by whichever of the equal parts has it.
 struct Trial {
@@ -30,8 +28,8 @@ struct Trial {
   const Candidate* candidate = nullptr;
   TensorId converted;  // valid: a conversion of this tensor
   std::string text;
-  std::string family;    // of its way
-  bool first = false;    // as the program writes it, and among the most promising of those: tried whatever the budget
+  std::string family;  // of its way
+  bool first = false;  // as the program writes it, and among the most promising of those: tried whatever the budget
   bool chosen = false;
 };
 
@@ -40,9 +38,9 @@ struct PartClass {
   std::string text;
   std::vector<size_t> parts;
   std::vector<Trial> trials;
-  std::set<std::string> texts;  // of the trials
+  std::set<std::string> texts;                        // of the trials
   std::map<std::string, std::vector<double>> ratios;  // of measured and estimated seconds, by the family of ways
-  std::map<std::string, MeasurementRow> rows;  // by candidate
+  std::map<std::string, MeasurementRow> rows;         // by candidate
   double best = kInfinite;
 };
 
@@ -131,7 +129,8 @@ class Explorer {
       if (at == list.end()) continue;
       const auto place = static_cast<size_t>(at - list.begin()) + (written ? part.reads.size() : 0);
       std::vector<std::pair<double, int>> fastest;
-      for (const auto& [seconds, candidate] : measured_ways(number)) fastest.emplace_back(seconds, candidate.layouts[place]);
+      for (const auto& [seconds, candidate] : measured_ways(number))
+        fastest.emplace_back(seconds, candidate.layouts[place]);
       std::sort(fastest.begin(), fastest.end());
       std::set<int> of_part;
       for (const auto& [seconds, layout] : fastest) {
@@ -198,7 +197,8 @@ class Explorer {
     const Result<std::vector<MeasurementRow>> rows = database_.all_of(settings_.device, texts);
     if (!rows) return rows.error();
     std::map<std::string, std::map<std::string, const MeasurementRow*>> by_part;
-    for (const MeasurementRow& row : *rows) by_part[row.key.part][row.key.candidate.substr(0, row.key.candidate.rfind(" k_"))] = &row;
+    for (const MeasurementRow& row : *rows)
+      by_part[row.key.part][row.key.candidate.substr(0, row.key.candidate.rfind(" k_"))] = &row;
     for (PartClass& of : classes_) {
       const auto found = by_part.find(of.text);
       if (found == by_part.end()) continue;
@@ -265,7 +265,8 @@ class Explorer {
   }
 
   // The class that is worth the next trial: by what it costs in a step and how often it was tried; cheap ones too.
-  std::optional<size_t> choose(const std::vector<std::optional<size_t>>& next, const std::vector<size_t>& pending) const {
+  std::optional<size_t> choose(const std::vector<std::optional<size_t>>& next,
+                               const std::vector<size_t>& pending) const {
     double mean = 0;
     for (const PartClass& of : classes_) {
       if (of.best < kInfinite) mean += of.best / static_cast<double>(classes_.size());
@@ -495,9 +496,8 @@ class Explorer {
     for (const Site& site : candidates_.sites) {
       MeasuredSite into;
       for (const std::vector<int>& alternative : site.alternatives) {
-        const bool whole = std::all_of(alternative.begin(), alternative.end(), [&](int part) {
-          return !made.parts[static_cast<size_t>(part)].ways.empty();
-        });
+        const bool whole = std::all_of(alternative.begin(), alternative.end(),
+                                       [&](int part) { return !made.parts[static_cast<size_t>(part)].ways.empty(); });
         if (whole) into.alternatives.push_back(alternative);
       }
       if (into.alternatives.empty()) into.alternatives.push_back(site.alternatives.front());

@@ -1,5 +1,5 @@
-// Candidates → Measurements: compiles, checks and times candidates in the order in which they promise most, until all are
-// done or the time is spent. Every outcome is in the database before the next candidate starts.
+// Candidates → Measurements: compiles, checks and times candidates in the order in which they promise most, until all
+// are done or the time is spent. Every outcome is in the database before the next candidate starts.
 #pragma once
 
 #include <functional>
@@ -16,11 +16,11 @@ namespace millrace {
 class KernelCache;
 
 struct ExploreProgress {
-  double done = 0;       // candidates, known ones among them
+  double done = 0;  // candidates, known ones among them
   double total = 0;
-  double seconds = 0;    // of a step, if every part could take its fastest way so far
+  double seconds = 0;  // of a step, if every part could take its fastest way so far
   double elapsed = 0;
-  double left = 0;       // of the budget
+  double left = 0;  // of the budget
   std::string doing;
 };
 
@@ -28,7 +28,7 @@ struct ExploreSettings {
   double budget_seconds = 60;
   bool exhaustive = false;
   bool measure = true;  // false: what the database has, and nothing else
-  std::string device;  // all of the machine that changes a time, as one text
+  std::string device;   // all of the machine that changes a time, as one text
   TrialSettings trial;
   int jobs = 1;  // compilers at once
   std::function<void(const ExploreProgress&)> progress;

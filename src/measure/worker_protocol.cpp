@@ -69,8 +69,7 @@ std::optional<MeasurementRow> parse_reply(std::string_view line) {
     MeasurementRow row;
     const auto name = json.at("outcome").get<std::string>();
     const auto found = std::find(kOutcomeNames.begin(), kOutcomeNames.end(), name);
-    row.outcome = found == kOutcomeNames.end() ? Outcome::failed
-                                               : static_cast<Outcome>(found - kOutcomeNames.begin());
+    row.outcome = found == kOutcomeNames.end() ? Outcome::failed : static_cast<Outcome>(found - kOutcomeNames.begin());
     json.at("seconds").get_to(row.seconds);
     json.at("low").get_to(row.low);
     json.at("high").get_to(row.high);

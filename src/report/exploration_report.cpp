@@ -54,8 +54,8 @@ std::string exploration_line(const Exploration& exploration) {
   for (const auto& [name, count] : exploration.outcomes)
     outcomes.push_back(concat(with_commas(count), " ", name == "measured" ? "right" : name));
   return concat(with_commas(done), " of ", with_commas(exploration.configurations + exploration.conversions),
-                " candidates in ", fixed(exploration.seconds, 1), " s (", with_commas(exploration.tried), " new): ",
-                join(outcomes, ", "));
+                " candidates in ", fixed(exploration.seconds, 1), " s (", with_commas(exploration.tried),
+                " new): ", join(outcomes, ", "));
 }
 
 std::string exploration_text(const Measurements& measurements, const Exploration& exploration, size_t width) {

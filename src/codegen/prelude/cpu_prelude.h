@@ -98,39 +98,39 @@ template <class L, class F>
 constexpr bool kFull = L::n == kLanes<F>;
 
 #define MR_EACH for (int r = 0; r < kRegisters; ++r)
-#define MR_BINARY(op)                                            \
-  template <class F>                                             \
-  MR_INLINE Vec<F> operator op(Vec<F> a, Vec<F> b) {             \
-    MR_EACH a.part[r] = a.part[r] op b.part[r];                  \
-    return a;                                                    \
-  }                                                              \
-  template <class F>                                             \
-  MR_INLINE Vec<F> operator op(Vec<F> a, F b) {                  \
-    MR_EACH a.part[r] = a.part[r] op b;                          \
-    return a;                                                    \
-  }                                                              \
-  template <class F>                                             \
-  MR_INLINE Vec<F> operator op(F a, Vec<F> b) {                  \
-    MR_EACH b.part[r] = a op b.part[r];                          \
-    return b;                                                    \
+#define MR_BINARY(op)                                \
+  template <class F>                                 \
+  MR_INLINE Vec<F> operator op(Vec<F> a, Vec<F> b) { \
+    MR_EACH a.part[r] = a.part[r] op b.part[r];      \
+    return a;                                        \
+  }                                                  \
+  template <class F>                                 \
+  MR_INLINE Vec<F> operator op(Vec<F> a, F b) {      \
+    MR_EACH a.part[r] = a.part[r] op b;              \
+    return a;                                        \
+  }                                                  \
+  template <class F>                                 \
+  MR_INLINE Vec<F> operator op(F a, Vec<F> b) {      \
+    MR_EACH b.part[r] = a op b.part[r];              \
+    return b;                                        \
   }
 MR_BINARY(+)
 MR_BINARY(-)
 MR_BINARY(*)
 MR_BINARY(/)
 
-#define MR_COMPARISON(op)                                        \
-  template <class F>                                             \
-  MR_INLINE Int<F> operator op(Vec<F> a, Vec<F> b) {             \
-    Int<F> y;                                                    \
-    MR_EACH y.part[r] = a.part[r] op b.part[r];                  \
-    return y;                                                    \
-  }                                                              \
-  template <class F>                                             \
-  MR_INLINE Int<F> operator op(Int<F> a, Int<F> b) {             \
-    Int<F> y;                                                    \
-    MR_EACH y.part[r] = a.part[r] op b.part[r];                  \
-    return y;                                                    \
+#define MR_COMPARISON(op)                            \
+  template <class F>                                 \
+  MR_INLINE Int<F> operator op(Vec<F> a, Vec<F> b) { \
+    Int<F> y;                                        \
+    MR_EACH y.part[r] = a.part[r] op b.part[r];      \
+    return y;                                        \
+  }                                                  \
+  template <class F>                                 \
+  MR_INLINE Int<F> operator op(Int<F> a, Int<F> b) { \
+    Int<F> y;                                        \
+    MR_EACH y.part[r] = a.part[r] op b.part[r];      \
+    return y;                                        \
   }
 MR_COMPARISON(<)
 MR_COMPARISON(<=)
@@ -178,10 +178,7 @@ MR_INLINE V splat(typename Of<V>::F x) {
   }
 }
 template <class V>
-  requires Of<V>::vector
-MR_INLINE V splat(V x) {
-  return x;
-}
+requires Of<V>::vector MR_INLINE V splat(V x) { return x; }
 
 // Positions along an index: of all lanes alike, or one behind the other.
 template <class V>
@@ -374,43 +371,55 @@ MR_INLINE V absolute(V x) {
 template <class V>
 MR_INLINE V sqrt(V x) {
   return by_lane(x, [](auto lane) {
-    if constexpr (sizeof(lane) == sizeof(float)) return __builtin_sqrtf(lane);
-    else return __builtin_sqrt(lane);
+    if constexpr (sizeof(lane) == sizeof(float))
+      return __builtin_sqrtf(lane);
+    else
+      return __builtin_sqrt(lane);
   });
 }
 template <class V>
 MR_INLINE V log(V x) {
   return by_lane(x, [](auto lane) {
-    if constexpr (sizeof(lane) == sizeof(float)) return __builtin_logf(lane);
-    else return __builtin_log(lane);
+    if constexpr (sizeof(lane) == sizeof(float))
+      return __builtin_logf(lane);
+    else
+      return __builtin_log(lane);
   });
 }
 template <class V>
 MR_INLINE V power(V x, typename Of<V>::F exponent) {
   return by_lane(x, [exponent](auto lane) {
-    if constexpr (sizeof(lane) == sizeof(float)) return __builtin_powf(lane, exponent);
-    else return __builtin_pow(lane, exponent);
+    if constexpr (sizeof(lane) == sizeof(float))
+      return __builtin_powf(lane, exponent);
+    else
+      return __builtin_pow(lane, exponent);
   });
 }
 template <class V>
 MR_INLINE V exp(V x) {
   return by_lane(x, [](auto lane) {
-    if constexpr (sizeof(lane) == sizeof(float)) return __builtin_expf(lane);
-    else return __builtin_exp(lane);
+    if constexpr (sizeof(lane) == sizeof(float))
+      return __builtin_expf(lane);
+    else
+      return __builtin_exp(lane);
   });
 }
 template <class V>
 MR_INLINE V tanh(V x) {
   return by_lane(x, [](auto lane) {
-    if constexpr (sizeof(lane) == sizeof(float)) return __builtin_tanhf(lane);
-    else return __builtin_tanh(lane);
+    if constexpr (sizeof(lane) == sizeof(float))
+      return __builtin_tanhf(lane);
+    else
+      return __builtin_tanh(lane);
   });
 }
 template <class V>
 MR_INLINE V erf(V x) {
   return by_lane(x, [](auto lane) {
-    if constexpr (sizeof(lane) == sizeof(float)) return __builtin_erff(lane);
-    else return __builtin_erf(lane);
+    if constexpr (sizeof(lane) == sizeof(float))
+      return __builtin_erff(lane);
+    else
+      return __builtin_erf(lane);
   });
 }
 
@@ -536,40 +545,35 @@ struct Dropout {
 };
 
 // One round of one counter (x0, x1, x2, x3), named by a suffix so that several can be on their way at once.
-#define MR_ROUND_OF(x, k0, k1)                       \
-  {                                                  \
-    const u64 p0 = u64(0xD2511F53u) * x##0;          \
-    const u64 p1 = u64(0xCD9E8D57u) * x##2;          \
-    const u32 y0 = u32(p1 >> 32) ^ x##1 ^ (k0);      \
-    const u32 y2 = u32(p0 >> 32) ^ x##3 ^ (k1);      \
-    x##1 = u32(p1);                                  \
-    x##3 = u32(p0);                                  \
-    x##0 = y0;                                       \
-    x##2 = y2;                                       \
+#define MR_ROUND_OF(x, k0, k1)                  \
+  {                                             \
+    const u64 p0 = u64(0xD2511F53u) * x##0;     \
+    const u64 p1 = u64(0xCD9E8D57u) * x##2;     \
+    const u32 y0 = u32(p1 >> 32) ^ x##1 ^ (k0); \
+    const u32 y2 = u32(p0 >> 32) ^ x##3 ^ (k1); \
+    x##1 = u32(p1);                             \
+    x##3 = u32(p0);                             \
+    x##0 = y0;                                  \
+    x##2 = y2;                                  \
   }
-#define MR_ROUNDS(round)                                  \
-  round(k0, k1)                                           \
-  round(k0 + 0x9E3779B9u, k1 + 0xBB67AE85u)               \
-  round(k0 + 2 * 0x9E3779B9u, k1 + 2 * 0xBB67AE85u)       \
-  round(k0 + 3 * 0x9E3779B9u, k1 + 3 * 0xBB67AE85u)       \
-  round(k0 + 4 * 0x9E3779B9u, k1 + 4 * 0xBB67AE85u)       \
-  round(k0 + 5 * 0x9E3779B9u, k1 + 5 * 0xBB67AE85u)       \
-  round(k0 + 6 * 0x9E3779B9u, k1 + 6 * 0xBB67AE85u)       \
-  round(k0 + 7 * 0x9E3779B9u, k1 + 7 * 0xBB67AE85u)       \
-  round(k0 + 8 * 0x9E3779B9u, k1 + 8 * 0xBB67AE85u)       \
-  round(k0 + 9 * 0x9E3779B9u, k1 + 9 * 0xBB67AE85u)
+#define MR_ROUNDS(round)                                                                                          \
+  round(k0, k1) round(k0 + 0x9E3779B9u, k1 + 0xBB67AE85u) round(k0 + 2 * 0x9E3779B9u, k1 + 2 * 0xBB67AE85u)       \
+      round(k0 + 3 * 0x9E3779B9u, k1 + 3 * 0xBB67AE85u) round(k0 + 4 * 0x9E3779B9u, k1 + 4 * 0xBB67AE85u)         \
+          round(k0 + 5 * 0x9E3779B9u, k1 + 5 * 0xBB67AE85u) round(k0 + 6 * 0x9E3779B9u, k1 + 6 * 0xBB67AE85u)     \
+              round(k0 + 7 * 0x9E3779B9u, k1 + 7 * 0xBB67AE85u) round(k0 + 8 * 0x9E3779B9u, k1 + 8 * 0xBB67AE85u) \
+                  round(k0 + 9 * 0x9E3779B9u, k1 + 9 * 0xBB67AE85u)
 #define MR_ONE_ROUND(k0, k1) MR_ROUND_OF(x, k0, k1)
 #define MR_FOUR_ROUNDS(k0, k1) \
   MR_ROUND_OF(a, k0, k1) MR_ROUND_OF(b, k0, k1) MR_ROUND_OF(c, k0, k1) MR_ROUND_OF(e, k0, k1)
 #define MR_COUNTER(x, number) u32 x##0 = (number), x##1 = high, x##2 = d.stream, x##3 = d.step;
-#define MR_MASKS(x, at)                               \
-  out[at] = x##0 >= threshold ? scale : F(0);         \
-  out[at + 1] = x##1 >= threshold ? scale : F(0);     \
-  out[at + 2] = x##2 >= threshold ? scale : F(0);     \
+#define MR_MASKS(x, at)                           \
+  out[at] = x##0 >= threshold ? scale : F(0);     \
+  out[at + 1] = x##1 >= threshold ? scale : F(0); \
+  out[at + 2] = x##2 >= threshold ? scale : F(0); \
   out[at + 3] = x##3 >= threshold ? scale : F(0);
 
-// The masks of 4 · kBlocks neighbours, the first of which begins a block. Sixteen blocks are four chains of rounds, which
-// do not wait for each other.
+// The masks of 4 · kBlocks neighbours, the first of which begins a block. Sixteen blocks are four chains of rounds,
+// which do not wait for each other.
 template <int kBlocks, class F>
 MR_INLINE void draw_blocks(F* __restrict out, u64 block, const Dropout& d) {
   const u32 k0 = d.key0;

@@ -1,0 +1,31 @@
+// What an optimization did and gained: for a newcomer, and as JSON.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "measure/measurements.h"
+#include "plan/plan.h"
+#include "select/selection.h"
+
+namespace millrace {
+
+struct Optimized {
+  std::string folder;
+  std::string device;
+  size_t operators = 0;
+  int64_t words_before = 0;
+  int64_t words_after = 0;
+  Exploration exploration;
+  bool checked = false;
+  double worst_error = 0;  // of what is allowed
+  double reference_seconds = 0;
+  double step_seconds = 0;  // measured
+  double step_low = 0;
+  double step_high = 0;
+};
+
+std::string optimize_text(const StepPlan& plan, const Selection& selection, const Optimized& made);
+std::string optimize_json(const StepPlan& plan, const Selection& selection, const Optimized& made);
+
+}  // namespace millrace

@@ -1,6 +1,9 @@
 // The ways of one part: shared between the two that enumerate them.
 #pragma once
 
+#include <string>
+#include <unordered_set>
+
 #include "candidates/enumerate.h"
 
 namespace millrace {
@@ -23,6 +26,7 @@ class Collector {
   const std::vector<TensorDomain>& domains_;
   PartCandidates& into_;
   size_t most_;
+  std::unordered_set<std::string> seen_;
 };
 
 // For each axis of a part's tensor the index of the part's space that it runs along, or kNoIndex.

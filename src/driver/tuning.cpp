@@ -86,7 +86,7 @@ Result<Prepared> prepare(const TuneProgram& program, std::vector<StageTime>* tim
 std::string greeting(const TuneProgram& program) {
   return Json{{"path", program.source.path},   {"entry", program.source.entry}, {"sizes", program.source.sizes},
               {"dtype", program.source.dtype}, {"text", program.text},          {"layouts", program.layouts}}
-      .dump();
+      .dump(-1, ' ', false, Json::error_handler_t::replace);  // a path may hold anything; it is for messages
 }
 
 std::optional<TuneProgram> parse_greeting(const std::string& line) {

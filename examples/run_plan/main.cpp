@@ -64,8 +64,7 @@ int main(int argc, char** argv) {
   Buffers result_gradients(plan->result_gradients());
   Buffers argument_gradients(plan->argument_gradients());
   for (size_t k = 0; k < arguments.pointers.size(); ++k) fill(plan->arguments()[k], arguments.pointers[k]);
-  for (size_t k = 0; k < results.pointers.size(); ++k)
-    fill(plan->result_gradients()[k], result_gradients.pointers[k]);
+  for (size_t k = 0; k < results.pointers.size(); ++k) fill(plan->result_gradients()[k], result_gradients.pointers[k]);
   const millrace::Tensors tensors{arguments.readable, results.pointers, result_gradients.readable,
                                   argument_gradients.pointers};
 

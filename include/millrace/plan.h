@@ -17,17 +17,17 @@ namespace millrace {
 
 // A tensor as the plan takes or gives it: dense, its axes in some order.
 struct TensorInfo {
-  std::string name;               // of a gradient d_NAME
-  std::string dtype;              // float16, bfloat16, float32 or float64
-  std::vector<int64_t> shape;     // in the program's order of axes
-  std::vector<int64_t> strides;   // in elements, one an axis
-  std::vector<int> order;         // the axes, outermost first
+  std::string name;              // of a gradient d_NAME
+  std::string dtype;             // float16, bfloat16, float32 or float64
+  std::vector<int64_t> shape;    // in the program's order of axes
+  std::vector<int64_t> strides;  // in elements, one an axis
+  std::vector<int> order;        // the axes, outermost first
   int64_t bytes = 0;
   bool scalar = false;  // a number of the program: pass the address of a double. It has no gradient
 };
 
-// The caller's memory, in the order of the lists of Plan. Each pointer is aligned to its tensor's element, and no output
-// overlaps anything else.
+// The caller's memory, in the order of the lists of Plan. Each pointer is aligned to its tensor's element, and no
+// output overlaps anything else.
 struct Tensors {
   std::span<const void* const> arguments;
   std::span<void* const> results;
@@ -38,8 +38,8 @@ struct Tensors {
 // Not to be used by several threads at once: they would share its memory. Load it once for each of them.
 class Plan {
  public:
-  // plan.json, or the folder that it is in. Verifies it whole; compiles its kernels anew where those beside it cannot be
-  // used.
+  // plan.json, or the folder that it is in. Verifies it whole; compiles its kernels anew where those beside it cannot
+  // be used.
   static Result<Plan> load(const std::string& path);
 
   Plan(Plan&&) noexcept;

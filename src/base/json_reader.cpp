@@ -35,9 +35,7 @@ bool too_deep(std::string_view text, int deepest) {
 
 }  // namespace
 
-Error JsonReader::error(const std::string& file) const {
-  return in_file(file, concat(place_, ": ", what_), remedy_);
-}
+Error JsonReader::error(const std::string& file) const { return in_file(file, concat(place_, ": ", what_), remedy_); }
 
 void JsonReader::complain(const Node& node, const std::string& what, const std::string& remedy) {
   if (failed()) return;
@@ -117,7 +115,8 @@ Result<JsonReader::Json> parse_json(std::string_view text, int deepest, const st
     // Without nlohmann's prefix: "parse error at line 1, column 2: …".
     const std::string message = problem.what();
     const size_t prefix = message.find("] ");
-    return in_file(file, prefix == std::string::npos ? message : message.substr(prefix + 2), "it is no JSON, or half of it");
+    return in_file(file, prefix == std::string::npos ? message : message.substr(prefix + 2),
+                   "it is no JSON, or half of it");
   }
 }
 

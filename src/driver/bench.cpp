@@ -146,9 +146,8 @@ Result<std::string> bench_plan(const BenchOptions& options) {
   const CallersMemory memory(*loaded, values);
   const Times times = time_plan(*executor, memory.pointers(), loaded->plan.launches.size(), options.seconds);
   const std::string device = cpu_info().model;
-  return options.format == Format::json
-             ? bench_json(loaded->plan, times, device)
-             : bench_text(loaded->plan, times, device, static_cast<size_t>(options.width));
+  return options.format == Format::json ? bench_json(loaded->plan, times, device)
+                                        : bench_text(loaded->plan, times, device, static_cast<size_t>(options.width));
 }
 
 }  // namespace millrace

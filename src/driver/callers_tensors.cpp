@@ -71,8 +71,8 @@ void CallersMemory::take(Values<double>& values) const {
     for (size_t k = 0; k < tensors.size(); ++k) {
       const TensorId tensor = tensors[k].tensor;
       if (tensor.valid())
-        values[tensor.at()] = take_values(loaded_.training.graph, tensor, tensors[k].layout,
-                                          static_cast<const char*>(pointers[k]));
+        values[tensor.at()] =
+            take_values(loaded_.training.graph, tensor, tensors[k].layout, static_cast<const char*>(pointers[k]));
     }
   };
   take_list(lists_.results, results_);

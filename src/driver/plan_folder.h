@@ -1,4 +1,5 @@
-// Plans on disk: a folder with plan.json and the kernels.so that it was made with. Test: tests/driver/plan_folder_test.cpp
+// Plans on disk: a folder with plan.json and the kernels.so that it was made with. Test:
+// tests/driver/plan_folder_test.cpp
 #pragma once
 
 #include <string>

@@ -122,8 +122,8 @@ Result<std::string> run_program(const RunOptions& options) {
   }
   draw_missing(training->graph, given, options.seed, values);
   const bool by_plan = plan && options.device != "reference";
-  if (Result<Done> ran = by_plan ? run_by_plan(*loaded, options, values)
-                                 : run_by_reference(training->graph, options, values);
+  if (Result<Done> ran =
+          by_plan ? run_by_plan(*loaded, options, values) : run_by_reference(training->graph, options, values);
       !ran)
     return ran.error();
 

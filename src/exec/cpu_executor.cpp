@@ -157,7 +157,8 @@ void CpuExecutor::bind(const CallersTensors& tensors, uint64_t seed, uint32_t st
         break;
     }
   }
-  for (const size_t position : scalars_at_) scalars_[position] = *static_cast<const double*>(tensors.arguments[position]);
+  for (const size_t position : scalars_at_)
+    scalars_[position] = *static_cast<const double*>(tensors.arguments[position]);
   seed_ = seed;
   step_ = step;
 }

@@ -43,8 +43,9 @@ int64_t place_blocks(std::vector<ArenaBlock>& blocks, int64_t alignment) {
                  [&](const ArenaBlock* other) { return alive_together(block, *other); });
     block.offset = best_offset(in_the_way, block.bytes, alignment);
     end = std::max(end, block.offset + block.bytes);
-    const auto behind = std::upper_bound(placed.begin(), placed.end(), &block,
-                                         [](const ArenaBlock* l, const ArenaBlock* r) { return l->offset < r->offset; });
+    const auto behind =
+        std::upper_bound(placed.begin(), placed.end(), &block,
+                         [](const ArenaBlock* l, const ArenaBlock* r) { return l->offset < r->offset; });
     placed.insert(behind, &block);
   }
   return end;

@@ -120,8 +120,8 @@ class PlanBuilder {
   }
 
   size_t first_of_backward() const {
-    const auto first = std::find_if(steps_.begin(), steps_.end(),
-                                    [](const Step& step) { return step.launch.pass == Pass::backward; });
+    const auto first =
+        std::find_if(steps_.begin(), steps_.end(), [](const Step& step) { return step.launch.pass == Pass::backward; });
     return static_cast<size_t>(first - steps_.begin());
   }
 
@@ -134,11 +134,10 @@ class PlanBuilder {
 
   // Whether the caller expects this tensor, in this layout, from the step.
   bool is_callers_output(TensorId tensor, int layout) const {
-    const bool output =
-        std::any_of(graph_.results.begin(), graph_.results.end(),
-                    [&](const Output& result) { return result.tensor == tensor; }) ||
-        std::find(training_.argument_gradients.begin(), training_.argument_gradients.end(), tensor) !=
-            training_.argument_gradients.end();
+    const bool output = std::any_of(graph_.results.begin(), graph_.results.end(),
+                                    [&](const Output& result) { return result.tensor == tensor; }) ||
+                        std::find(training_.argument_gradients.begin(), training_.argument_gradients.end(), tensor) !=
+                            training_.argument_gradients.end();
     return output && candidates_.domains[tensor.at()].pinned == layout;
   }
 
@@ -224,7 +223,8 @@ class PlanBuilder {
 
   // Buffers that lie one behind the other because a stacked product takes them as one tensor.
   std::vector<std::vector<int>> stacked_buffers() const {
-    std::map<std::pair<size_t, int>, std::set<size_t>> linked;  // by family and layout: members that the next one follows
+    std::map<std::pair<size_t, int>, std::set<size_t>>
+        linked;  // by family and layout: members that the next one follows
     for (const Step& step : steps_) {
       if (!std::holds_alternative<GemmWay>(step.of.candidate.way)) continue;
       const Product& product = step.of.part.product;

@@ -84,9 +84,9 @@ class PlanReader {
   StepPlan plan(const Json& json) {
     const Node root{&json, ""};
     StepPlan made;
-    reader_.object(root, {"schema_version", "sha256", "version", "device", "date", "program", "cost", "bound",
-                          "default_cost", "kernels", "arena_bytes", "sum_bytes", "scratch_offset", "scratch_bytes",
-                          "buffers", "launches"});
+    reader_.object(root,
+                   {"schema_version", "sha256", "version", "device", "date", "program", "cost", "bound", "default_cost",
+                    "kernels", "arena_bytes", "sum_bytes", "scratch_offset", "scratch_bytes", "buffers", "launches"});
     const Node version = JsonReader::field(root, "schema_version");
     if (const int64_t number = reader_.integer(version, 0, kMostInt); number != kSchemaVersion)
       reader_.complain(version, concat("version ", number, " is not known"),

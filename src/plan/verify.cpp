@@ -90,8 +90,8 @@ class Check {
       if (pinned >= 0 && pinned != layouts_[k])
         return concat(place, ".layout: the caller has ", buffer.tensor, " in another one");
     }
-    for (const BufferPlace kind : {BufferPlace::argument, BufferPlace::result, BufferPlace::result_gradient,
-                                   BufferPlace::argument_gradient}) {
+    for (const BufferPlace kind :
+         {BufferPlace::argument, BufferPlace::result, BufferPlace::result_gradient, BufferPlace::argument_gradient}) {
       const bool by_argument = kind == BufferPlace::argument || kind == BufferPlace::argument_gradient;
       const size_t count = by_argument ? graph_.arguments.size() : graph_.results.size();
       for (size_t k = 0; k < count; ++k) {
@@ -118,8 +118,7 @@ class Check {
       if (buffer.offset % element != 0) return concat("buffers[", k, "].offset: no multiple of an element's bytes");
     }
     if (plan_.sum_bytes != sum) return concat("sum_bytes: the buffers take ", sum);
-    if (plan_.scratch_offset % kArenaAlignment != 0)
-      return concat("scratch_offset: no multiple of ", kArenaAlignment);
+    if (plan_.scratch_offset % kArenaAlignment != 0) return concat("scratch_offset: no multiple of ", kArenaAlignment);
     if (plan_.scratch_bytes < 0 || plan_.arena_bytes < 0 ||
         plan_.arena_bytes - plan_.scratch_bytes != plan_.scratch_offset)
       return "arena_bytes: it does not end with scratch_bytes at scratch_offset";
@@ -243,7 +242,8 @@ class Check {
     for (size_t k = 0; k < plan_.buffers.size(); ++k) {
       const BufferPlace place = plan_.buffers[k].place;
       const bool output = place == BufferPlace::result || place == BufferPlace::argument_gradient;
-      if (output && !written_[k]) return concat("buffers[", k, "]: nothing writes the caller's ", plan_.buffers[k].tensor);
+      if (output && !written_[k])
+        return concat("buffers[", k, "]: nothing writes the caller's ", plan_.buffers[k].tensor);
     }
     return {};
   }

@@ -1,5 +1,6 @@
 // What a plan must satisfy with respect to its program, whoever wrote it down: running it then does all of the step,
-// touches nothing but its arena and the caller's tensors, and reads only what is there. Test: tests/plan/verify_test.cpp
+// touches nothing but its arena and the caller's tensors, and reads only what is there. Test:
+// tests/plan/verify_test.cpp
 #pragma once
 
 #include "autodiff/training_graph.h"

@@ -124,7 +124,8 @@ Values<double> run_plan(const MadePlan& made, CpuExecutor& executor, const Value
   std::vector<const void*> result_gradients(graph.results.size());
   std::vector<void*> argument_gradients(graph.arguments.size());
   for (size_t k = 0; k < graph.arguments.size(); ++k) {
-    if (graph.tensor(graph.arguments[k]).role == TensorRole::scalar) arguments[k] = given[graph.arguments[k].at()].data();
+    if (graph.tensor(graph.arguments[k]).role == TensorRole::scalar)
+      arguments[k] = given[graph.arguments[k].at()].data();
   }
   std::vector<Memory> memories;
   std::vector<const PlanBuffer*> buffers;
@@ -135,7 +136,8 @@ Values<double> run_plan(const MadePlan& made, CpuExecutor& executor, const Value
     buffers.push_back(&buffer);
     char* const data = memories.back().data();
     std::memset(data, 0xff, static_cast<size_t>(buffer.bytes));
-    if (!given[tensor.at()].empty()) put_values(graph, tensor, layout_of(made, buffer, tensor), given[tensor.at()], data);
+    if (!given[tensor.at()].empty())
+      put_values(graph, tensor, layout_of(made, buffer, tensor), given[tensor.at()], data);
     const auto position = static_cast<size_t>(buffer.position);
     switch (buffer.place) {
       case BufferPlace::arena: break;

@@ -64,11 +64,8 @@ class Chooser {
 
   void take_parts(Measurements& made) {
     for (const PartCandidates& of : candidates_.parts) {
-      made.parts.push_back({of.part.name,
-                            of.part.pass == Pass::backward,
-                            numbers(of.part.reads),
-                            numbers(of.part.writes),
-                            {}});
+      made.parts.push_back(
+          {of.part.name, of.part.pass == Pass::backward, numbers(of.part.reads), numbers(of.part.writes), {}});
     }
     ways_.assign(candidates_.parts.size(), -1);
   }
@@ -97,8 +94,8 @@ class Chooser {
     ASSERT_FALSE(possible.empty()) << of.part.name;
     const Candidate& chosen = *possible[below(possible.size())];
     const double seconds = kSeconds * static_cast<double>(1 + number);
-    made.parts[number].ways.push_back({print_candidate(candidates_.domains, of.part, chosen), chosen.layouts, seconds,
-                                       seconds, seconds});
+    made.parts[number].ways.push_back(
+        {print_candidate(candidates_.domains, of.part, chosen), chosen.layouts, seconds, seconds, seconds});
     ways_[number] = 0;
     for (size_t k = 0; k < of.part.reads.size(); ++k) read(of.part.reads[k], chosen.layouts[k], made);
     for (size_t k = 0; k < of.part.writes.size(); ++k) {
@@ -150,7 +147,8 @@ class Chooser {
     if (domain.layouts[static_cast<size_t>(layout)].storage != MaskStorage::drawn) {
       const PartCandidates ways = conversions(graph_, domain, tensor, base, layout, 2);
       ASSERT_FALSE(ways.candidates.empty());
-      conversion.candidate = print_candidate(candidates_.domains, ways.part, ways.candidates[below(ways.candidates.size())]);
+      conversion.candidate =
+          print_candidate(candidates_.domains, ways.part, ways.candidates[below(ways.candidates.size())]);
     }
     made.conversions.push_back(std::move(conversion));
   }
@@ -189,8 +187,8 @@ MadePlan make_plan(const std::string& text, const PlanChoice& choice) {
     options.threads = 2;
     options.layouts = choice.layouts;
     options.most = choice.most;
-    for (const auto& [library, blas] : {std::pair(GemmLibrary::openblas, BlasLibrary::openblas),
-                                        std::pair(GemmLibrary::blis, BlasLibrary::blis)}) {
+    for (const auto& [library, blas] :
+         {std::pair(GemmLibrary::openblas, BlasLibrary::openblas), std::pair(GemmLibrary::blis, BlasLibrary::blis)}) {
       if (blas_info(blas).there) options.libraries.push_back(library);
     }
     const Result<Candidates> candidates = enumerate(made.training, fuse(made.training), options);

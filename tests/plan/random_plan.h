@@ -1,4 +1,5 @@
-// Plans without measuring: alternatives, ways and conversions by chance, or the most promising ones, with made-up times.
+// Plans without measuring: alternatives, ways and conversions by chance, or the most promising ones, with made-up
+// times.
 #pragma once
 
 #include <cstdint>

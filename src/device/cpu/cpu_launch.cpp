@@ -31,7 +31,8 @@ std::array<int64_t, 4> places_in_scratch(const Launch& launch) {
   std::array<int64_t, 4> places{};
   for (size_t operand = 0; operand < 3; ++operand) {
     const auto count = static_cast<int64_t>(launch.operands[operand].size());
-    places[operand + 1] = places[operand] + (launch.packed[operand] ? aligned(launch.operand_bytes[operand] * count) : 0);
+    places[operand + 1] =
+        places[operand] + (launch.packed[operand] ? aligned(launch.operand_bytes[operand] * count) : 0);
   }
   return places;
 }

@@ -32,6 +32,7 @@ struct ExploreSettings {
   TrialSettings trial;
   int jobs = 1;  // compilers at once
   std::function<void(const ExploreProgress&)> progress;
+  std::function<double(const Measurements&)> select;  // the cost of the best selection, for the progress; 0: none
   // The ways from one layout of a tensor to another.
   std::function<PartCandidates(TensorId, int from, int to)> conversions;
 };

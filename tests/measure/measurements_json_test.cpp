@@ -117,7 +117,9 @@ TEST(MeasurementsJson, DamagedTexts) {
     for (const char by : {'9', '-', '"', ']', ','}) {
       std::string text = whole;
       text[k] = by;
-      if (const Result<Measurements> parsed = parse_measurements(text, "m.json")) EXPECT_TRUE(verify(*parsed));
+      if (const Result<Measurements> parsed = parse_measurements(text, "m.json")) {
+        EXPECT_TRUE(verify(*parsed));
+      }
     }
   }
 }

@@ -33,7 +33,8 @@ class GemmWays {
     for (const auto& [library, why] : options_.missing) collector_.decline(why);
     for (const size_t operand : {kA, kB, kC}) {
       domain_[operand] = &domains_[product_.tensors[operand].front().at()];
-      for (const Layout& layout : domain_[operand]->layouts) steps_of_layouts_[operand].push_back(steps_in(operand, layout));
+      for (const Layout& layout : domain_[operand]->layouts)
+        steps_of_layouts_[operand].push_back(steps_in(operand, layout));
     }
     each_layout(kA, [&](int a) {
       each_layout(kB, [&](int b) { each_layout(kC, [&](int c) { try_layouts({a, b, c}); }); });

@@ -36,7 +36,4 @@ void kernel_ways(const Graph& graph, const std::vector<TensorDomain>& domains, i
 void gemm_ways(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
                PartCandidates& into, Collector& collector);
 
-// The dropout whose mask a tensor is, or nothing.
-const Operator* dropout_of(const Graph& graph, TensorId mask);
-
 }  // namespace millrace

@@ -11,13 +11,6 @@
 namespace millrace {
 namespace {
 
-const Operator* dropout_of(const Graph& graph, TensorId mask) {
-  for (const Operator& op : graph.operators) {
-    if (op.kind == OperatorKind::dropout && op.outputs[1].tensor == mask) return &op;
-  }
-  return nullptr;
-}
-
 // The part's operators as a graph of their own; what the part reads is given.
 struct PartGraph {
   Graph graph;

@@ -198,13 +198,14 @@ PartCandidates conversions(const Graph& graph, const TensorDomain& domain, Tenso
                            int threads) {
   PartCandidates found;
   found.part = conversion_part(graph, tensor);
+  // With these two layouts alone there are few; all pairs of a tensor's layouts are thousands.
   std::vector<TensorDomain> domains(graph.tensors.size());
-  domains[tensor.at()] = domain;
-  domains[tensor.at()].pinned = -1;
+  domains[tensor.at()].layouts = {domain.layouts[static_cast<size_t>(from)], domain.layouts[static_cast<size_t>(to)]};
   Collector collector(domains, found, 100'000);
   kernel_ways(graph, domains, threads, false, found, collector);
   collector.finish();
-  std::erase_if(found.candidates, [&](const Candidate& c) { return c.layouts[0] != from || c.layouts[1] != to; });
+  std::erase_if(found.candidates, [](const Candidate& c) { return c.layouts[0] != 0 || c.layouts[1] != 1; });
+  for (Candidate& candidate : found.candidates) candidate.layouts = {from, to};
   return found;
 }
 

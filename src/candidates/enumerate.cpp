@@ -118,6 +118,7 @@ void find_ways(const Graph& graph, const std::vector<TensorDomain>& domains, con
 void Collector::add(Candidate candidate) {
   if (!seen_.insert(key_of(candidate)).second) return;
   into_.configurations += 1;
+  if (candidate.estimate > worst_kept_ && !is_written(candidate)) return;
   into_.candidates.push_back(std::move(candidate));
   if (into_.candidates.size() >= 4 * most_ + 1000) shrink();
 }
@@ -139,6 +140,7 @@ void Collector::shrink() {
   std::stable_sort(all.begin(), all.end(), before);
   if (all.size() <= most_) return;
   const auto rest = all.begin() + static_cast<std::ptrdiff_t>(most_);
+  worst_kept_ = std::prev(rest)->estimate;
   all.erase(std::remove_if(rest, all.end(), [&](const Candidate& c) { return !is_written(c); }), all.end());
 }
 
@@ -174,7 +176,8 @@ Result<Candidates> enumerate(const TrainingGraph& training, const FusedGraph& fu
 bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, const Part& part,
                   const Candidate& candidate) {
   EnumerateOptions options;
-  options.libraries = {GemmLibrary::openblas, GemmLibrary::blis};
+  // Loops for a contraction are generated where no library does it.
+  if (std::holds_alternative<GemmWay>(candidate.way)) options.libraries = {GemmLibrary::openblas, GemmLibrary::blis};
   options.threads = std::visit([](const auto& way) { return way.threads; }, candidate.way);
   if (part.operators.empty()) {
     const TensorId tensor = part.reads.front();

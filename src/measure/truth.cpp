@@ -11,13 +11,6 @@
 namespace millrace {
 namespace {
 
-const Operator* dropout_of(const Graph& graph, TensorId mask) {
-  for (const Operator& op : graph.operators) {
-    if (op.kind == OperatorKind::dropout && op.outputs[1].tensor == mask) return &op;
-  }
-  return nullptr;
-}
-
 // The part's operators as a graph of their own; what the part reads is given.
 struct PartGraph {
   Graph graph;
@@ -146,6 +139,7 @@ Truth draw_inputs(const Graph& graph, const Part& part, uint64_t seed, bool posi
 Result<Truth> truth_of(const Graph& graph, const Part& part, uint64_t seed) {
   if (part.operators.empty()) {  // a conversion: what is read is what is written
     Truth truth = draw_inputs(graph, part, seed, false);
+    for (double& x : truth.inputs[0]) x = rounded_to(graph.tensor(part.reads[0]).dtype, x);
     truth.outputs = {{truth.inputs[0], std::vector<double>(truth.inputs[0].size(), 0.0)}};
     return truth;
   }

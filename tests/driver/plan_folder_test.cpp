@@ -1,0 +1,281 @@
+// Plans on disk: written, loaded, damaged, another's; and the public class that runs them.
+#include "driver/plan_folder.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/safetensors.h"
+#include "base/scratch.h"
+#include "exec/run_plan.h"
+#include "millrace/millrace.h"
+#include "millrace/plan.h"
+#include "plan/launched_part.h"
+#include "plan/plan_json.h"
+#include "plan/small_plan.h"
+
+namespace millrace {
+namespace {
+
+class PlanFolder : public ScratchTest {
+ protected:
+  void SetUp() override {
+    ScratchTest::SetUp();
+    set_variable("MILLRACE_CACHE_DIR", path("cache"));
+    plan_ = small_plan().plan;
+    const Result<std::vector<Launch>> launches = lower_plan(plan_, small_plan().training, small_plan().candidates);
+    ASSERT_TRUE(launches);
+    const Result<KernelCache> cache = test_kernel_cache();
+    ASSERT_TRUE(cache) << to_string(cache.error());
+    const Result<Done> written = write_plan(plan_, *launches, *cache, path("plan"));
+    ASSERT_TRUE(written) << to_string(written.error());
+  }
+
+  void without_compiler() {
+    for (const char* name : {"MILLRACE_CXX", "CXX"}) set_variable(name, std::nullopt);
+    set_variable("PATH", "/nonexistent");
+  }
+
+  void damage(const std::string& name) {
+    std::string bytes = *read_file(path(name), 1 << 24);
+    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+    ASSERT_TRUE(write_file(path(name), bytes));
+    ASSERT_EQ(chmod(path(name).c_str(), 0600), 0);
+  }
+
+  StepPlan plan_;
+};
+
+// Memory for the small plan, whose tensors are float64 and lie as the program writes them.
+struct SmallTensors {
+  Values<double> given = drawn_values(small_plan().training, 5);
+  Values<double> found;
+  std::vector<const void*> arguments;
+  std::vector<void*> results;
+  std::vector<const void*> result_gradients;
+  std::vector<void*> argument_gradients;
+
+  SmallTensors() {
+    const TrainingGraph& training = small_plan().training;
+    found.resize(training.graph.tensors.size());
+    const auto output = [&](TensorId tensor) -> void* {
+      if (!tensor.valid()) return nullptr;
+      found[tensor.at()].assign(static_cast<size_t>(elements_of(training.graph, tensor)), -1);
+      return found[tensor.at()].data();
+    };
+    for (const TensorId tensor : training.graph.arguments) arguments.push_back(given[tensor.at()].data());
+    for (const Output& result : training.graph.results) results.push_back(output(result.tensor));
+    for (const TensorId tensor : training.result_gradients) result_gradients.push_back(given[tensor.at()].data());
+    for (const TensorId tensor : training.argument_gradients) argument_gradients.push_back(output(tensor));
+  }
+
+  Tensors tensors() const { return {arguments, results, result_gradients, argument_gradients}; }
+  std::string difference() const { return difference_from_reference(small_plan(), given, {9, 2}, found); }
+};
+
+std::string load_and_run(const std::string& path) {
+  Result<Plan> plan = Plan::load(path);
+  if (!plan) return to_string(plan.error());
+  SmallTensors tensors;
+  const Result<Done> ran = plan->step(tensors.tensors(), 9, 2);
+  return ran ? tensors.difference() : to_string(ran.error());
+}
+
+TEST_F(PlanFolder, RunsAsItWasWritten) {
+  struct stat found {};
+  ASSERT_EQ(stat(path("plan").c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777U, 0700U);
+  without_compiler();
+  EXPECT_EQ(load_and_run(path("plan")), "");
+  EXPECT_EQ(load_and_run(path("plan/plan.json")), "");
+  EXPECT_FALSE(std::filesystem::exists(path("cache")));
+}
+
+TEST_F(PlanFolder, KernelsThatCannotBeUsedAreCompiledAnew) {
+  damage("plan/kernels.so");
+  EXPECT_EQ(load_and_run(path("plan")), "");
+  std::filesystem::remove(path("plan/kernels.so"));
+  EXPECT_EQ(load_and_run(path("plan")), "");
+  ASSERT_TRUE(write_file(path("plan/kernels.so"), "not a shared object"));
+  EXPECT_EQ(load_and_run(path("plan")), "");
+}
+
+TEST_F(PlanFolder, WithoutACompilerDamagedKernelsAreUnavailable) {
+  damage("plan/kernels.so");
+  without_compiler();
+  const Result<Plan> plan = Plan::load(path("plan"));
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().kind, ErrorKind::unavailable);
+  EXPECT_NE(to_string(plan.error()).find("cannot be compiled anew"), std::string::npos) << to_string(plan.error());
+  EXPECT_FALSE(plan.error().diagnostics.front().remedy.empty());
+}
+
+TEST_F(PlanFolder, AnothersKernelsAreNotLoaded) {
+  without_compiler();
+  ASSERT_EQ(chmod(path("plan/kernels.so").c_str(), 0666), 0);  // anybody could have written it
+  EXPECT_FALSE(Plan::load(path("plan")));
+  ASSERT_EQ(chmod(path("plan/kernels.so").c_str(), 0600), 0);
+  EXPECT_TRUE(Plan::load(path("plan")));
+  if (geteuid() != 0) return;
+  ASSERT_EQ(chown(path("plan/kernels.so").c_str(), 12345, 12345), 0);
+  EXPECT_FALSE(Plan::load(path("plan")));
+  // Nor is a plan written into another's folder.
+  ASSERT_EQ(chown(path("plan").c_str(), 12345, 12345), 0);
+  const Result<std::vector<Launch>> launches = lower_plan(plan_, small_plan().training, small_plan().candidates);
+  EXPECT_FALSE(write_plan(plan_, *launches, *test_kernel_cache(), path("plan")));
+}
+
+TEST_F(PlanFolder, KernelsOfAnotherMachineOrVersionAreNotUsed) {
+  for (std::string PlanKernels::*field : {&PlanKernels::machine, &PlanKernels::sources}) {
+    StepPlan plan = plan_;
+    plan.kernels.*field = "another";
+    ASSERT_TRUE(write_file(path("plan/plan.json"), plan_json(plan)));
+    EXPECT_EQ(load_and_run(path("plan")), "");
+  }
+  without_compiler();
+  EXPECT_FALSE(Plan::load(path("plan")));
+}
+
+TEST_F(PlanFolder, KernelsLieBesideThePlan) {
+  StepPlan plan = plan_;
+  plan.kernels.file = "../plan/kernels.so";
+  ASSERT_TRUE(write_file(path("plan/plan.json"), plan_json(plan)));
+  const Result<Plan> loaded = Plan::load(path("plan"));
+  ASSERT_FALSE(loaded);
+  EXPECT_NE(to_string(loaded.error()).find("kernels.file"), std::string::npos);
+}
+
+TEST_F(PlanFolder, AChangedPlanIsRefused) {
+  damage("plan/plan.json");
+  EXPECT_FALSE(Plan::load(path("plan")));
+  StepPlan plan = plan_;
+  plan.scratch_bytes = 0;
+  plan.arena_bytes = plan.scratch_offset;
+  ASSERT_TRUE(write_file(path("plan/plan.json"), plan_json(plan)));
+  EXPECT_EQ(static_cast<bool>(Plan::load(path("plan"))), plan_.scratch_bytes == 0);
+  plan = plan_;
+  plan.program.sizes = {"B=4"};
+  ASSERT_TRUE(write_file(path("plan/plan.json"), plan_json(plan)));
+  const Result<Plan> loaded = Plan::load(path("plan"));
+  ASSERT_FALSE(loaded);
+  EXPECT_EQ(loaded.error().kind, ErrorKind::bad_input);
+  EXPECT_NE(to_string(loaded.error()).find("plan.json"), std::string::npos) << to_string(loaded.error());
+  EXPECT_FALSE(Plan::load(path("nowhere")));
+}
+
+TEST_F(PlanFolder, ThePublicClassSaysWhatItWants) {
+  Result<Plan> plan = Plan::load(path("plan"));
+  ASSERT_TRUE(plan) << to_string(plan.error());
+  ASSERT_EQ(plan->arguments().size(), 4U);
+  EXPECT_EQ(plan->arguments()[1].name, "w");
+  EXPECT_EQ(plan->arguments()[1].shape, (std::vector<int64_t>{5, 4}));
+  EXPECT_EQ(plan->arguments()[1].strides, (std::vector<int64_t>{4, 1}));
+  EXPECT_EQ(plan->arguments()[1].order, (std::vector<int>{0, 1}));
+  EXPECT_EQ(plan->arguments()[1].dtype, "float64");
+  EXPECT_EQ(plan->arguments()[1].bytes, 160);
+  EXPECT_TRUE(plan->arguments()[3].scalar);
+  EXPECT_EQ(plan->argument_gradients()[2].name, "d_b");
+  EXPECT_EQ(plan->argument_gradients()[3].bytes, 0);
+  EXPECT_EQ(plan->result_gradients().size(), 1U);
+  EXPECT_GT(plan->predicted_seconds(), 0);
+  EXPECT_EQ(plan->arena_bytes(), plan_.arena_bytes);
+}
+
+TEST_F(PlanFolder, ThePublicClassChecksItsPointers) {
+  Result<Plan> plan = Plan::load(path("plan"));
+  ASSERT_TRUE(plan) << to_string(plan.error());
+  const auto complaint = [&](auto change) {
+    SmallTensors tensors;
+    change(tensors);
+    const Result<Done> ran = plan->step(tensors.tensors(), 9, 2);
+    return ran ? "" : to_string(ran.error());
+  };
+  EXPECT_NE(complaint([](SmallTensors& t) { t.arguments.pop_back(); }).find("3 arguments where the plan has 4"),
+            std::string::npos);
+  EXPECT_NE(complaint([](SmallTensors& t) { t.results.push_back(nullptr); }).find("2 results"), std::string::npos);
+  EXPECT_NE(complaint([](SmallTensors& t) { t.arguments[1] = nullptr; }).find("'w' is a null pointer"),
+            std::string::npos);
+  EXPECT_NE(complaint([](SmallTensors& t) { t.result_gradients[0] = nullptr; }).find("null"), std::string::npos);
+  EXPECT_NE(complaint([](SmallTensors& t) {
+              t.arguments[0] = static_cast<const char*>(t.arguments[0]) + 4;
+            }).find("'x' is misaligned"),
+            std::string::npos);
+  EXPECT_EQ(complaint([](SmallTensors&) {}), "");
+}
+
+TEST_F(PlanFolder, BackwardFollowsItsForward) {
+  Result<Plan> plan = Plan::load(path("plan"));
+  ASSERT_TRUE(plan) << to_string(plan.error());
+  SmallTensors tensors;
+  EXPECT_FALSE(plan->backward(tensors.tensors(), 9, 2));
+  Tensors forward = tensors.tensors();
+  forward.result_gradients = {};
+  forward.argument_gradients = {};
+  EXPECT_TRUE(plan->forward(forward, 9, 2));
+  EXPECT_FALSE(plan->backward(forward, 9, 2));
+  EXPECT_TRUE(plan->backward(tensors.tensors(), 9, 2));
+  EXPECT_EQ(tensors.difference(), "");
+  EXPECT_FALSE(plan->backward(tensors.tensors(), 9, 2));
+}
+
+// What `millrace run` writes, by name.
+std::map<std::string, std::vector<double>> outputs(RunOptions options, const std::string& out) {
+  options.out = out;
+  options.seed = 3;
+  const Result<std::string> ran = run_program(options);
+  EXPECT_TRUE(ran) << to_string(ran.error());
+  std::map<std::string, std::vector<double>> found;
+  if (!ran) return found;
+  const Result<std::vector<StoredTensor>> stored = read_safetensors(out);
+  EXPECT_TRUE(stored);
+  for (const StoredTensor& tensor : *stored) found[tensor.name] = tensor.values;
+  return found;
+}
+
+TEST_F(PlanFolder, RunTakesAPlanLikeItsProgram) {
+  ASSERT_TRUE(write_file(path("program.py"), kSmallProgram));
+  RunOptions options;
+  options.program.path = path("program.py");
+  const auto expected = outputs(options, path("a.safetensors"));
+  options.program.path = path("plan");
+  const auto found = outputs(options, path("b.safetensors"));
+  options.device = "reference";
+  EXPECT_EQ(outputs(options, path("c.safetensors")), expected);
+  ASSERT_EQ(found.size(), 4U);
+  for (const auto& [name, values] : expected) {
+    ASSERT_EQ(found.at(name).size(), values.size());
+    for (size_t k = 0; k < values.size(); ++k) EXPECT_NEAR(found.at(name)[k], values[k], 1e-12) << name;
+  }
+  options.program.sizes = {"B=4"};
+  EXPECT_FALSE(run_program(options));
+  options = {};
+  options.program.path = path("program.py");
+  options.device = "cpu";
+  EXPECT_FALSE(run_program(options));
+}
+
+TEST_F(PlanFolder, BenchTimesEveryLaunch) {
+  BenchOptions options;
+  options.path = path("plan");
+  options.seconds = 0.01;
+  const Result<std::string> text = bench_plan(options);
+  ASSERT_TRUE(text) << to_string(text.error());
+  for (const PlanLaunch& launch : plan_.launches) EXPECT_NE(text->find(name_of(launch)), std::string::npos) << *text;
+  std::istringstream lines(*text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100U);
+  options.format = Format::json;
+  const nlohmann::json json = nlohmann::json::parse(*bench_plan(options));
+  EXPECT_EQ(json["schema_version"], 1);
+  EXPECT_EQ(json["operators"].size(), plan_.launches.size());
+  EXPECT_GT(json["step_seconds"]["median"].get<double>(), 0);
+  EXPECT_LE(json["step_seconds"]["low"], json["step_seconds"]["high"]);
+  EXPECT_EQ(json["arena_bytes"], plan_.arena_bytes);
+  options.path = path("nowhere");
+  EXPECT_FALSE(bench_plan(options));
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,152 @@
+// Plans that were changed: each change must be noticed.
+#include "plan/verify.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "plan/small_plan.h"
+
+namespace millrace {
+namespace {
+
+std::string complaint(const std::function<void(StepPlan&)>& change) {
+  const MadePlan& made = small_plan();
+  StepPlan plan = made.plan;
+  change(plan);
+  const Result<Done> verified = verify(plan, made.training, made.candidates);
+  return verified ? "" : verified.error().diagnostics.front().message;
+}
+
+// Two arena buffers, of which the second is alive when the first is.
+std::pair<size_t, size_t> neighbours(const StepPlan& plan) {
+  for (size_t one = 0; one < plan.buffers.size(); ++one) {
+    for (size_t two = 0; two < one; ++two) {
+      const PlanBuffer& a = plan.buffers[one];
+      const PlanBuffer& b = plan.buffers[two];
+      if (a.place == BufferPlace::arena && b.place == BufferPlace::arena && a.first <= b.last && b.first <= a.last)
+        return {one, two};
+    }
+  }
+  return {0, 0};
+}
+
+size_t first_in_arena(const StepPlan& plan) {
+  size_t k = 0;
+  while (plan.buffers[k].place != BufferPlace::arena) ++k;
+  return k;
+}
+
+TEST(VerifyPlan, AcceptsWhatWasBuilt) {
+  EXPECT_EQ(complaint([](StepPlan&) {}), "");
+}
+
+TEST(VerifyPlan, NoticesOverlaps) {
+  const auto [one, two] = neighbours(small_plan().plan);
+  ASSERT_NE(one, two);
+  EXPECT_NE(complaint([&, one = one, two = two](StepPlan& plan) {
+              plan.buffers[one].offset = plan.buffers[two].offset;
+            }).find("overlaps"),
+            std::string::npos);
+}
+
+TEST(VerifyPlan, EveryShiftOfABufferThatHarmsIsNoticed) {
+  const StepPlan& plan = small_plan().plan;
+  for (size_t k = 0; k < plan.buffers.size(); ++k) {
+    if (plan.buffers[k].place != BufferPlace::arena) continue;
+    for (const int64_t offset : {int64_t{-8}, int64_t{3}, plan.scratch_offset, plan.arena_bytes + 8, INT64_MAX - 64}) {
+      EXPECT_NE(complaint([&](StepPlan& changed) { changed.buffers[k].offset = offset; }), "") << k << " to " << offset;
+    }
+  }
+}
+
+TEST(VerifyPlan, EveryLaunchIsNeededAndStandsInItsPlace) {
+  const size_t count = small_plan().plan.launches.size();
+  for (size_t k = 0; k < count; ++k) {
+    const auto at = static_cast<std::ptrdiff_t>(k);
+    EXPECT_NE(complaint([&](StepPlan& plan) { plan.launches.erase(plan.launches.begin() + at); }), "");
+    EXPECT_NE(complaint([&](StepPlan& plan) { plan.launches.insert(plan.launches.begin() + at, plan.launches[k]); }),
+              "");
+    EXPECT_NE(complaint([&](StepPlan& plan) { plan.launches[k].candidate += "1"; }), "");
+    EXPECT_NE(complaint([&](StepPlan& plan) { plan.launches[k].part = "no such part"; }), "");
+    EXPECT_NE(complaint([&](StepPlan& plan) { plan.launches[k].predicted_seconds = -1; }), "");
+    EXPECT_NE(complaint([&](StepPlan& plan) {
+                plan.launches[k].pass = plan.launches[k].pass == Pass::forward ? Pass::backward : Pass::forward;
+              }),
+              "");
+    if (k > 0) {
+      EXPECT_NE(complaint([&](StepPlan& plan) { std::swap(plan.launches[k], plan.launches[k - 1]); }), "") << k;
+    }
+    for (size_t b = 0; b < small_plan().plan.launches[k].buffers.size(); ++b) {
+      for (const int other : {-2, -1, 0, 1, 1000}) {
+        if (small_plan().plan.launches[k].buffers[b] == other) continue;
+        EXPECT_NE(complaint([&](StepPlan& plan) { plan.launches[k].buffers[b] = other; }), "") << k << " " << b;
+      }
+    }
+  }
+}
+
+TEST(VerifyPlan, BuffersAreTensorsOfTheProgramAsTheyAre) {
+  const size_t count = small_plan().plan.buffers.size();
+  for (size_t k = 0; k < count; ++k) {
+    EXPECT_NE(complaint([&](StepPlan& plan) { plan.buffers[k].bytes += 8; }), "");
+    EXPECT_NE(complaint([&](StepPlan& plan) { plan.buffers[k].tensor += "?"; }), "");
+    EXPECT_NE(complaint([&](StepPlan& plan) { plan.buffers[k].layout = "ZZ"; }), "");
+    EXPECT_NE(complaint([&](StepPlan& plan) { plan.buffers[k].first += 1; }), "");
+    EXPECT_NE(complaint([&](StepPlan& plan) { plan.buffers[k].last += 1; }), "");
+    EXPECT_NE(complaint([&](StepPlan& plan) { plan.buffers[k].position = 77; }) +
+                  (small_plan().plan.buffers[k].place == BufferPlace::arena ? "no position" : ""),
+              "");
+    EXPECT_NE(complaint([&](StepPlan& plan) { plan.buffers.push_back(plan.buffers[k]); }), "");
+    EXPECT_NE(complaint([&](StepPlan& plan) {
+                PlanBuffer& buffer = plan.buffers[k];
+                buffer.place = buffer.place == BufferPlace::arena ? BufferPlace::result : BufferPlace::arena;
+              }),
+              "");
+  }
+}
+
+TEST(VerifyPlan, SizesOfTheArenaAddUp) {
+  EXPECT_NE(complaint([](StepPlan& plan) { plan.arena_bytes -= 1; }), "");
+  EXPECT_NE(complaint([](StepPlan& plan) { plan.sum_bytes += 1; }), "");
+  EXPECT_NE(complaint([](StepPlan& plan) { plan.scratch_bytes += 1; }), "");
+  EXPECT_NE(complaint([](StepPlan& plan) { plan.scratch_offset = 0; }), "");
+  EXPECT_NE(complaint([](StepPlan& plan) { plan.cost = 0; }), "");
+  EXPECT_NE(complaint([](StepPlan& plan) { plan.buffers[first_in_arena(plan)].offset += kArenaAlignment * 1000; }), "");
+}
+
+TEST(VerifyPlan, NoticesStackedTensorsThatAreApart) {
+  constexpr const char* kStacked = R"(
+B = 3
+I = 4
+O = 5
+
+def layer(x: float64[B, I], w: float64[O, I], v: float64[O, I]):
+    y = np.exp(np.einsum("bi,oi->bo", x, w))
+    z = np.tanh(np.einsum("bi,oi->bo", x, v))
+    return y * z
+)";
+  int stacked = 0;
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    PlanChoice choice;
+    choice.seed = seed;
+    const MadePlan made = make_plan(kStacked, choice);
+    for (const PlanLaunch& launch : made.plan.launches) {
+      if (launch.pass != Pass::forward || launch.part.find(" + ") == std::string::npos) continue;
+      ++stacked;
+      StepPlan plan = made.plan;
+      PlanBuffer& moved = plan.buffers[static_cast<size_t>(launch.buffers.back())];
+      ASSERT_EQ(moved.place, BufferPlace::arena);
+      moved.offset = plan.scratch_offset;
+      plan.scratch_offset += 1024;
+      plan.arena_bytes += 1024;
+      const Result<Done> verified = verify(plan, made.training, made.candidates);
+      ASSERT_FALSE(verified);
+      EXPECT_NE(verified.error().diagnostics.front().message.find("stacked"), std::string::npos);
+    }
+  }
+  EXPECT_GT(stacked, 3);
+}
+
+}  // namespace
+}  // namespace millrace

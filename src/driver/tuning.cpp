@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <climits>
@@ -124,7 +125,7 @@ Machine find_machine(int threads) {
   if (compiler) {
     machine.compiler = std::move(*compiler);
   } else {
-    machine.no_compiler = compiler.error().diagnostics.front().message;
+    machine.no_compiler = compiler.error();
   }
   for (const auto& [library, blas] :
        {std::pair(GemmLibrary::openblas, BlasLibrary::openblas), std::pair(GemmLibrary::blis, BlasLibrary::blis)}) {
@@ -194,6 +195,10 @@ Result<Tuned> tune(const ExploreOptions& options, bool measure, std::vector<Stag
   Result<Prepared> prepared = prepare(*program, timings);
   if (!prepared) return prepared.error();
   Machine machine = find_machine(options.threads);
+  const std::vector<PartCandidates>& parts = prepared->candidates.parts;
+  const bool needs_kernels = std::any_of(parts.begin(), parts.end(),
+                                         [](const PartCandidates& of) { return of.part.kind == PartKind::kernel; });
+  if (measure && needs_kernels && !machine.compiler) return *machine.no_compiler;
   const EnumerateOptions enumerating = enumerate_options(*program, machine, options.exhaustive);
   Stages stages(timings);
   Result<Candidates> candidates = stages.run(
@@ -209,7 +214,8 @@ Result<Tuned> tune(const ExploreOptions& options, bool measure, std::vector<Stag
                           " configurations; ",
                           options.exhaustive ? std::string("all will be tried")
                                              : concat("the most promising ones are tried for ", options.budget)));
-    if (!machine.compiler) options.notice(concat("no generated kernels: ", machine.no_compiler));
+    if (!machine.compiler)
+      options.notice(concat("no generated kernels: ", machine.no_compiler->diagnostics.front().message));
   }
   Result<Database> database = open_database(options.database);
   if (!database) return database.error();

@@ -163,6 +163,20 @@ TEST_F(ExploreTest, ACompilerThatFailsCostsItsKernels) {
       << made->summary.first_failure;
 }
 
+// What the machine could not do is no outcome: the next exploration would never try it again.
+TEST_F(ExploreTest, AMachineThatFailsEndsItAndIsNotRemembered) {
+  const Compiler there = compiler_;
+  compiler_.path = path("no such compiler");
+  const Result<Explored> gone = explored(pretended_worker());
+  ASSERT_FALSE(gone);
+  EXPECT_NE(to_string(gone.error()).find("no such compiler"), std::string::npos) << to_string(gone.error());
+  for (const MeasurementRow& row : rows_in()) EXPECT_EQ(row.outcome, Outcome::measured) << row.detail;
+  compiler_ = there;
+  const Result<Explored> after = explored(pretended_worker());
+  ASSERT_TRUE(after) << to_string(after.error());
+  EXPECT_EQ(after->summary.outcomes.size(), 1U) << after->summary.first_failure;
+}
+
 TEST_F(ExploreTest, TwoAtOnceShareADatabase) {
   const WorkerCommand command = pretended_worker();
   std::vector<pid_t> children;

@@ -64,7 +64,7 @@ TEST(Parts, OfBert) {
   const TrainingGraph training = training_of_model("bert_encoder");
   const Result<Candidates> found = find_parts(training, fuse(training), {});
   ASSERT_TRUE(found);
-  EXPECT_TRUE(matches_file(parts_text(training, *found), "golden/bert_encoder_parts.txt", "Parts"));
+  EXPECT_TRUE(matches_file(parts_text(training, *found), "candidates/bert_encoder_parts.txt", "Parts"));
 }
 
 TEST(Parts, EveryAlternativeCarriesOutItsSitesOperatorsOnce) {

@@ -267,8 +267,8 @@ class ProgressBar {
     if (!shown_ || now - last_ < std::chrono::milliseconds(100)) return;
     last_ = now;
     std::array<char, 160> line{};
-    std::snprintf(line.data(), line.size(), "%-9s %.0f of %.0f candidates | a step at best %.3g ms | %s",
-                  progress.doing.c_str(), progress.done, progress.total, progress.seconds * 1e3,
+    std::snprintf(line.data(), line.size(), "%-9s %.0f of %.0f candidates | step %s, bound %.3g ms | %s",
+                  progress.doing.c_str(), progress.done, progress.total, step(progress).c_str(), progress.bound * 1e3,
                   left(progress).c_str());
     std::cerr << "\r\033[K" << line.data() << std::flush;
     drawn_ = true;
@@ -280,6 +280,13 @@ class ProgressBar {
   }
 
  private:
+  static std::string step(const millrace::Progress& progress) {
+    if (progress.seconds <= 0) return "not yet";
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), "%.3g ms", progress.seconds * 1e3);
+    return text.data();
+  }
+
   static std::string left(const millrace::Progress& progress) {
     if (progress.left <= 0) return "until all are tried";
     std::array<char, 32> text{};
@@ -343,6 +350,7 @@ int run(int argc, char** argv) {
   if (optimize_command->parsed()) code = finish(after(bar, millrace::optimize_program(optimize)));
   if (explore_command->parsed()) code = finish(after(bar, millrace::explore_program(explore)));
   if (select_command->parsed()) code = finish(millrace::select_program(select));
+  run.notice = [](const std::string& line) { std::cerr << line << "\n"; };
   if (run_command->parsed()) code = finish(millrace::run_program(run));
   if (bench_command->parsed()) code = finish(millrace::bench_plan(bench));
   if (db_command->parsed()) {

@@ -61,6 +61,7 @@ struct RunOptions {
   uint64_t seed = 0;  // of drawn tensors and of dropout
   uint32_t step = 0;  // of dropout
   Format format = Format::text;
+  std::function<void(const std::string&)> notice;  // a line for the user, before long work
 };
 
 // Forward and backward once; the text says what came out.
@@ -97,7 +98,8 @@ Result<std::string> import_database(const DatabaseOptions& options);
 struct Progress {
   double done = 0;  // candidates
   double total = 0;
-  double seconds = 0;  // of a step so far, if every part could take its fastest way
+  double bound = 0;    // seconds of a step so far, if every part could take its fastest way
+  double seconds = 0;  // of the best selection so far; 0: none yet
   double left = 0;     // seconds of the budget; 0: no budget
   std::string doing;
 };

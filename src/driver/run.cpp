@@ -79,7 +79,12 @@ Result<Done> run_by_plan(const LoadedPlan& loaded, const RunOptions& options, Va
 }
 
 Result<Done> run_by_reference(const Graph& graph, const RunOptions& options, Values<double>& values) {
+  constexpr double kLong = 5;
   if (Result<Done> fits = check_memory(graph); !fits) return fits;
+  const double seconds = reference_seconds(graph);
+  if (options.notice && seconds > kLong)
+    options.notice(concat("the reference is slow: about ", fixed(std::ceil(seconds / 60), 0),
+                          " min at these sizes; a plan (millrace optimize) is fast"));
   return interpret(graph, values, {options.seed, options.step});
 }
 

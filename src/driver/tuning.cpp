@@ -20,6 +20,7 @@
 #include "fusion/fuse.h"
 #include "fusion/verify.h"
 #include "measure/verify.h"
+#include "select/select.h"
 
 namespace millrace {
 namespace {
@@ -235,8 +236,12 @@ Result<Tuned> tune(const ExploreOptions& options, bool measure, std::vector<Stag
     return conversions(graph, prepared->candidates.domains[tensor.at()], tensor, from, to, machine.threads);
   };
   if (options.progress) {
+    settings.select = [](const Measurements& so_far) {
+      const Result<Selection> selection = select(so_far, SelectMethod::sssp);
+      return selection ? selection->cost : 0;
+    };
     settings.progress = [&](const ExploreProgress& so_far) {
-      options.progress({so_far.done, so_far.total, so_far.seconds, so_far.left, so_far.doing});
+      options.progress({so_far.done, so_far.total, so_far.bound, so_far.seconds, so_far.left, so_far.doing});
     };
   }
   Result<Explored> explored = stages.run(

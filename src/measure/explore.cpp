@@ -17,6 +17,7 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr size_t kBatch = 24;            // candidates between two decisions on what comes next
 constexpr double kForConversions = 0.2;  // of the budget
 constexpr double kHangSeconds = 60;
+constexpr double kSelectEvery = 5;       // seconds
 constexpr size_t kConvertedLayouts = 3;  // of the fastest ways of a tensor's writer, and of each of its readers
 constexpr size_t kConversionWays = 2;    // of a pair of layouts, unless all are asked for
 
@@ -65,6 +66,7 @@ class Explorer {
     if (Result<Done> known = recall(); !known) return known.error();
     const double last = settings_.exhaustive ? kInfinite : begin_ + settings_.budget_seconds;
     if (Result<Done> tried = try_all(last); !tried) return tried.error();
+    explored_.measurements = {};
     make_measurements();
     explored_.summary.seconds = now() - begin_;
     return std::move(explored_);
@@ -400,9 +402,20 @@ class Explorer {
           sum += classes_[class_by_text_.at(print_part_of(static_cast<size_t>(part)))].best;
         best = std::min(best, sum);
       }
-      if (best < kInfinite) progress.seconds += best;
+      if (best < kInfinite) progress.bound += best;
     }
+    progress.seconds = selected_seconds();
     settings_.progress(progress);
+  }
+
+  // Worked out anew every few seconds, once every part has a way.
+  double selected_seconds() {
+    if (!settings_.select || now() - selected_at_ < kSelectEvery || has_baselines_left()) return selected_;
+    explored_.measurements = {};
+    make_measurements();
+    selected_ = settings_.select(explored_.measurements);
+    selected_at_ = now();
+    return selected_;
   }
 
   const std::string& print_part_of(size_t number) {
@@ -580,6 +593,8 @@ class Explorer {
   std::map<std::string, std::vector<double>> ratios_;
   std::map<std::string, size_t> class_by_text_;
   std::set<std::string> recalled_;
+  double selected_ = 0;     // seconds of the best selection so far
+  double selected_at_ = 0;  // when it was worked out
   std::vector<std::string> part_texts_;
   std::vector<std::unique_ptr<PartCandidates>> conversions_;
   std::vector<ConversionText> conversion_texts_;

@@ -18,7 +18,8 @@ class KernelCache;
 struct ExploreProgress {
   double done = 0;  // candidates, known ones among them
   double total = 0;
-  double seconds = 0;  // of a step, if every part could take its fastest way so far
+  double bound = 0;    // seconds of a step, if every part could take its fastest way so far
+  double seconds = 0;  // of the best selection so far; 0: none yet
   double elapsed = 0;
   double left = 0;  // of the budget
   std::string doing;
@@ -32,6 +33,7 @@ struct ExploreSettings {
   TrialSettings trial;
   int jobs = 1;  // compilers at once
   std::function<void(const ExploreProgress&)> progress;
+  std::function<double(const Measurements&)> select;  // the cost of the best selection, for the progress; 0: none
   // The ways from one layout of a tensor to another.
   std::function<PartCandidates(TensorId, int from, int to)> conversions;
 };

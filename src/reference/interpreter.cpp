@@ -229,6 +229,13 @@ Result<Done> check_memory(const Graph& graph) {
                      "choose smaller sizes with --size");
 }
 
+double reference_seconds(const Graph& graph) {
+  constexpr double kPointsPerSecond = 2e8;
+  double points = 0;
+  for (const Operator& op : graph.operators) points += static_cast<double>(points_of(graph, op));
+  return points / kPointsPerSecond;
+}
+
 template <class Scalar>
 Result<Done> interpret(const Graph& graph, Values<Scalar>& values, const RandomState& random) {
   Result<Done> prepared = prepare(graph, values);

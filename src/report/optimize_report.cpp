@@ -9,6 +9,8 @@
 namespace millrace {
 namespace {
 
+constexpr double kBusy = 1.25;  // a step takes so much longer than its parts
+
 std::string percent_less(double before, double after) {
   return before > 0 ? concat(fixed(100 * (before - after) / before, 1), " % less") : "";
 }
@@ -63,6 +65,9 @@ std::string optimize_text(const StepPlan& plan, const Selection& selection, cons
   table.row({"words moved", shown_words(made.words_before), shown_words(made.words_after),
              percent_less(static_cast<double>(made.words_before), static_cast<double>(made.words_after))});
   text += concat("\n", table.text(100));
+  if (made.step_seconds > kBusy * plan.cost)
+    text += concat("\nThe parts add up to ", shown_seconds(plan.cost),
+                   ": the machine was busy with something else; millrace bench times the plan again.\n");
   text += concat("\nBefore: every operator by itself, the fastest way for tensors as the program writes them.\n",
                  "The plan is in ", made.folder, "/. Next:\n", "  millrace bench ", made.folder,
                  "        each launch, predicted and measured\n", "  millrace run ", made.folder,

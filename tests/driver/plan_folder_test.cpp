@@ -199,8 +199,9 @@ TEST_F(PlanFolder, ThePublicClassChecksItsPointers) {
   EXPECT_NE(complaint([](SmallTensors& t) { t.arguments[1] = nullptr; }).find("'w' is a null pointer"),
             std::string::npos);
   EXPECT_NE(complaint([](SmallTensors& t) { t.result_gradients[0] = nullptr; }).find("null"), std::string::npos);
-  EXPECT_NE(complaint([](SmallTensors& t) { t.arguments[0] = static_cast<const char*>(t.arguments[0]) + 4; })
-                .find("'x' is misaligned"),
+  EXPECT_NE(complaint([](SmallTensors& t) {
+              t.arguments[0] = static_cast<const char*>(t.arguments[0]) + 4;
+            }).find("'x' is misaligned"),
             std::string::npos);
   EXPECT_EQ(complaint([](SmallTensors&) {}), "");
 }

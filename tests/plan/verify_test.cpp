@@ -44,8 +44,9 @@ TEST(VerifyPlan, AcceptsWhatWasBuilt) {
 TEST(VerifyPlan, NoticesOverlaps) {
   const auto [one, two] = neighbours(small_plan().plan);
   ASSERT_NE(one, two);
-  EXPECT_NE(complaint([&, one = one, two = two](StepPlan& plan) { plan.buffers[one].offset = plan.buffers[two].offset; })
-                .find("overlaps"),
+  EXPECT_NE(complaint([&, one = one, two = two](StepPlan& plan) {
+              plan.buffers[one].offset = plan.buffers[two].offset;
+            }).find("overlaps"),
             std::string::npos);
 }
 
@@ -64,7 +65,8 @@ TEST(VerifyPlan, EveryLaunchIsNeededAndStandsInItsPlace) {
   for (size_t k = 0; k < count; ++k) {
     const auto at = static_cast<std::ptrdiff_t>(k);
     EXPECT_NE(complaint([&](StepPlan& plan) { plan.launches.erase(plan.launches.begin() + at); }), "");
-    EXPECT_NE(complaint([&](StepPlan& plan) { plan.launches.insert(plan.launches.begin() + at, plan.launches[k]); }), "");
+    EXPECT_NE(complaint([&](StepPlan& plan) { plan.launches.insert(plan.launches.begin() + at, plan.launches[k]); }),
+              "");
     EXPECT_NE(complaint([&](StepPlan& plan) { plan.launches[k].candidate += "1"; }), "");
     EXPECT_NE(complaint([&](StepPlan& plan) { plan.launches[k].part = "no such part"; }), "");
     EXPECT_NE(complaint([&](StepPlan& plan) { plan.launches[k].predicted_seconds = -1; }), "");

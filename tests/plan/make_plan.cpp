@@ -1,0 +1,33 @@
+// make_plan PROGRAM FOLDER [SIZE]: writes a plan of the most promising ways, unmeasured, for tests of what runs plans.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "base/file.h"
+#include "driver/plan_folder.h"
+#include "plan/launched_part.h"
+#include "plan/random_plan.h"
+
+int main(int argc, char** argv) {
+  using namespace millrace;
+  testing::InitGoogleTest(&argc, argv);
+  if (argc < 3) {
+    std::fputs("usage: make_plan PROGRAM FOLDER [SIZE]\n", stderr);
+    return 2;
+  }
+  const auto finish = [](const Error& error) {
+    std::fputs(to_string(error).c_str(), stderr);
+    return 1;
+  };
+  const Result<std::string> text = read_file(argv[1], 1 << 20);
+  if (!text) return finish(text.error());
+  PlanChoice choice;
+  if (argc > 3) choice.sizes = {argv[3]};
+  MadePlan made = make_plan(*text, choice);
+  const Result<std::vector<Launch>> launches = lower_plan(made.plan, made.training, made.candidates);
+  if (!launches) return finish(launches.error());
+  const Result<KernelCache> cache = user_kernel_cache();
+  if (!cache) return finish(cache.error());
+  const Result<Done> written = write_plan(made.plan, *launches, *cache, argv[2]);
+  return written ? 0 : finish(written.error());
+}

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# install_test.sh BUILD MAKE_PLAN: installs a build into a folder of its own, builds the example against it as an
+# embedder would, and runs it on a plan.
+set -euo pipefail
+build=$1
+make_plan=$2
+root=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../..
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export MILLRACE_CACHE_DIR=$folder/cache
+
+cmake --install "$build" --prefix "$folder/prefix" >"$folder/log" || { cat "$folder/log"; exit 1; }
+cmake -S "$root/examples/run_plan" -B "$folder/example" -DCMAKE_PREFIX_PATH="$folder/prefix" \
+  -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS="-Wall -Wextra -Wpedantic -Werror" >"$folder/log" &&
+  cmake --build "$folder/example" >>"$folder/log" || { cat "$folder/log"; exit 1; }
+
+"$make_plan" "$root/models/mha.py" "$folder/plan" tiny
+# The plan has its kernels: no compiler is needed, and nothing is compiled.
+rm -rf "$MILLRACE_CACHE_DIR"
+PATH=/nonexistent "$folder/example/run_plan" "$folder/plan" 2
+[[ ! -e $MILLRACE_CACHE_DIR ]]
+"$folder/prefix/bin/millrace" bench "$folder/plan" --seconds 0.05 >/dev/null
+if "$folder/example/run_plan" "$folder/nowhere" 2>/dev/null; then
+  echo "a plan that is not there was run"
+  exit 1
+fi

@@ -28,7 +28,6 @@ struct ReportArtefacts {
   std::string program;       // its file
   std::string method;        // of selection, in words
   double step_seconds = 0;   // as measured; 0: it was not
-  double memory_words = 0;   // fast memory, for the lower bound
   bool from_cache = false;   // the tensors were in the cache when candidates were timed
 };
 

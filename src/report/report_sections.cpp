@@ -187,7 +187,7 @@ DataTable tried_table(const ReportArtefacts& of) {
     }
     const auto count = [](double number) { return Cell(with_commas(number), number); };
     table.rows.push_back({candidates.part.name, count(candidates.configurations), count(right + refused), count(right),
-                          count(refused), launched.contains(candidates.part.name) ? "yes" : "no"});
+                          count(refused), Cell(launched.contains(candidates.part.name) ? "yes" : "no")});
   }
   return table;
 }

@@ -146,12 +146,15 @@ CLI::App* add_bench(CLI::App& app, BenchOptions& options) {
   command->add_option("--seconds", options.seconds, "to spend on timing, about (default: 3)")
       ->check(CLI::Range(0.01, 3600.0))
       ->type_name("N");
+  command->add_option("--trace", options.trace, "where a timeline of a few steps goes: ui.perfetto.dev opens it")
+      ->type_name("FILE.json");
   CLI::Option_group& formats = *command->add_option_group("output");
   add_format(formats, "--json", "print JSON", Format::json, options.format);
   command->footer(
       "Examples:\n"
       "  millrace bench plan\n"
-      "  millrace bench plan/plan.json --seconds 10 --json");
+      "  millrace bench plan/plan.json --seconds 10 --json\n"
+      "  millrace bench plan --trace timeline.json");
   return command;
 }
 

@@ -70,6 +70,7 @@ Result<std::string> run_program(const RunOptions& options);
 struct BenchOptions {
   std::string path;    // of a plan
   double seconds = 3;  // to spend on timing, about
+  std::string trace;   // where a timeline of a few steps goes, for Perfetto; empty: nowhere
   Format format = Format::text;
   int width = 100;
 };

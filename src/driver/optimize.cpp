@@ -78,8 +78,6 @@ Result<std::string> optimize_program(const OptimizeOptions& options) {
   Optimized made;
   made.folder = folder;
   made.operators = tuned->prepared.training.graph.operators.size();
-  made.words_before = tuned->prepared.fused.words_before;
-  made.words_after = tuned->prepared.fused.words_after;
   made.exploration = tuned->explored.summary;
   made.device = concat(tuned->machine.cpu.model, ", ", tuned->machine.threads, " threads");
   made.checked = check->checked;
@@ -90,6 +88,11 @@ Result<std::string> optimize_program(const OptimizeOptions& options) {
   made.step_high = step.high;
   const Result<Document> report = report_of(*tuned, {plan, folder, &selected->selection, step.median});
   if (!report) return report.error();
+  for (const Fact& fact : report->facts) {
+    if (fact.key != "words") continue;
+    made.words_before = static_cast<int64_t>(fact.before_value.value_or(0));
+    made.words_after = static_cast<int64_t>(fact.after_value.value_or(0));
+  }
   made.report = concat(folder, "/report.html");
   if (Result<Done> written = write_file(made.report, document_html(*report)); !written) return written.error();
   return explore.format == Format::json ? optimize_json(plan, selected->selection, made)

@@ -88,7 +88,9 @@ Document make_report(const ReportArtefacts& artefacts) {
   const StepMetrics metrics = measure_step(artefacts);
   Document document;
   document.title = concat("Where the data goes: ", artefacts.training.graph.name);
-  document.subtitle = concat(artefacts.program, ", forward and backward, on ", artefacts.plan.device);
+  // What stands behind is of the compiler and the libraries.
+  const std::string machine = artefacts.plan.device.substr(0, artefacts.plan.device.find(';'));
+  document.subtitle = concat(artefacts.program, ", forward and backward, on ", machine);
   document.facts = facts_of(artefacts, metrics);
   document.origin = origin_of(artefacts);
   document.next = next_of(artefacts, metrics);

@@ -23,7 +23,7 @@ std::string pass_name(Pass pass) { return pass == Pass::forward ? "forward" : "b
 Cell limit_cell(const Piece& piece, const Peaks& peaks) {
   const std::optional<Limit> limit = limit_of(piece, peaks);
   if (!limit) return Cell("–");
-  return Cell(concat(limit->flop ? "flop" : "memory", ", ", fixed(100 * limit->fraction, 0), " % of the time"));
+  return Cell(concat(limit->flop ? "flop, " : "memory, ", fixed(100 * limit->fraction, 0), " %"));
 }
 
 DataTable operators_table(const ReportArtefacts& of, const StepMetrics& metrics) {
@@ -192,6 +192,15 @@ DataTable tried_table(const ReportArtefacts& of) {
   return table;
 }
 
+std::string tried_line(const Exploration& exploration) {
+  std::vector<std::string> outcomes;
+  for (const auto& [name, count] : exploration.outcomes)
+    outcomes.push_back(concat(with_commas(count), " ", name == "measured" ? "right" : name));
+  return concat(with_commas(exploration.tried + exploration.known), " of ",
+                with_commas(exploration.configurations + exploration.conversions), " candidates were tried",
+                outcomes.empty() ? "" : concat(": ", join(outcomes, ", ")));
+}
+
 DataTable refused_table(const ReportArtefacts& of) {
   DataTable table{"refused",
                   "Candidates that were tried and refused: their results were wrong, or they did not run.",
@@ -299,7 +308,7 @@ Section selection_section(const ReportArtefacts& artefacts) {
                          "its neighbours slow. The selection takes for every launch one measured way and for every tensor "
                          "its layouts, so that the step as a whole costs least. It costs ",
                          shown_seconds(plan.cost), "; if layouts did not have to agree it would cost ",
-                         shown_seconds(plan.bound), ". ", artefacts.method, "."),
+                         shown_seconds(plan.bound), " (", artefacts.method, ")."),
                   {}};
   section.add(selection_picture(artefacts));
   DataTable conversions = conversions_table(artefacts);
@@ -323,7 +332,7 @@ Section exploration_section(const ReportArtefacts& artefacts) {
   Section section{"exploration", "What was explored",
                   concat("A candidate is one way to carry out one part of the step with its tensors in given layouts. Each "
                          "that was tried was first checked against a reference, then timed. ",
-                         exploration_line(artefacts.exploration), "."),
+                         tried_line(artefacts.exploration), "."),
                   {}};
   section.add(tried_table(artefacts));
   DataTable refused = refused_table(artefacts);

@@ -3,7 +3,7 @@
 #include "report/html/layered_layout.h"
 
 #include <algorithm>
-#include <numeric>
+#include <limits>
 
 namespace millrace {
 namespace {
@@ -35,25 +35,32 @@ class Layering {
 
   LayeredDrawing drawing(size_t nodes) const {
     std::vector<double> tops;
+    std::vector<double> bottoms;
     double y = kMargin;
     for (const std::vector<size_t>& layer : layers_) {
       tops.push_back(y);
       double height = 0;
       for (const size_t v : layer) height = std::max(height, vertices_[v].height);
+      bottoms.push_back(y + height);
       y += height + kGapDown;
     }
     LayeredDrawing made;
     made.height = layers_.empty() ? 2 * kMargin : y - kGapDown + kMargin;
     const auto top = [&](size_t v) { return tops[vertices_[v].layer]; };
-    double left = 0;
+    double left = std::numeric_limits<double>::infinity();
     for (const Vertex& vertex : vertices_) left = std::min(left, vertex.centre - vertex.width / 2);
     const auto centre = [&](size_t v) { return vertices_[v].centre - left + kMargin; };
     for (size_t v = 0; v < nodes; ++v) made.nodes.push_back({centre(v) - vertices_[v].width / 2, top(v)});
     for (size_t v = 0; v < vertices_.size(); ++v)
       made.width = std::max(made.width, centre(v) + vertices_[v].width / 2 + kMargin);
     for (const std::vector<size_t>& chain : chains_) {
+      // Straight down through layers, so that nothing in them is crossed; sideways only between them.
       std::vector<Point> points{{centre(chain.front()), top(chain.front()) + vertices_[chain.front()].height}};
-      for (size_t k = 1; k < chain.size(); ++k) points.push_back({centre(chain[k]), top(chain[k])});
+      for (size_t k = 0; k < chain.size(); ++k) {
+        const double bottom = bottoms[vertices_[chain[k]].layer];
+        if (k > 0) points.push_back({centre(chain[k]), top(chain[k])});
+        if (k + 1 < chain.size() && points.back().y < bottom) points.push_back({centre(chain[k]), bottom});
+      }
       made.edges.push_back(std::move(points));
     }
     return made;

@@ -56,7 +56,7 @@ Picture memory_picture(const ReportArtefacts& artefacts) {
   svg.text({kLeft, kTop + kHeight + 20}, concat("launches of a step: 1 to ", plan.launches.size()), "label");
   return {"memory",
           concat("Each box is a tensor in the arena: from left to right from the launch that first touches it to the "
-                 "last, from below to above its bytes. Dark ones are what forward leaves for backward. Side by side "
+                 "last, from below to above its bytes. Green ones are what forward leaves for backward. Side by side "
                  "without sharing they would take ",
                  short_bytes(static_cast<double>(plan.sum_bytes)), "; the arena takes ",
                  short_bytes(static_cast<double>(plan.arena_bytes)), "."),

@@ -7,6 +7,8 @@
 namespace millrace {
 namespace {
 
+constexpr size_t kShort = 16;  // bytes of a text that stays on one line
+
 std::string tag(std::string_view name, std::string_view classes, std::string_view text) {
   return concat("<", name, classes.empty() ? "" : concat(" class=\"", classes, "\""), ">", escape_html(text), "</", name,
                 ">");
@@ -18,7 +20,8 @@ std::string folded(bool is, const std::string& caption, const std::string& conte
 }
 
 std::string cell_html(const Cell& cell, const Column& column) {
-  std::string html = concat("<td", column.number ? " class=\"number\"" : "");
+  const bool is_short = cell.text.size() <= kShort;
+  std::string html = concat("<td", column.number ? " class=\"number\"" : is_short ? " class=\"short\"" : "");
   if (cell.value) html += concat(" data-v=\"", exact(*cell.value), "\"");
   html += concat(">", escape_html(cell.text));
   if (!cell.more.empty()) html += concat("<small>", escape_html(cell.more), "</small>");
@@ -27,9 +30,8 @@ std::string cell_html(const Cell& cell, const Column& column) {
 
 std::string table_html(const DataTable& table) {
   if (table.rows.empty()) return "";
-  std::string html = concat("<div class=\"scroll\"><table id=\"table_", escape_html(table.id), "\">");
-  if (!table.folded) html += tag("caption", "", table.caption);
-  html += "<thead><tr>";
+  std::string html = table.folded ? "" : tag("p", "caption", table.caption);
+  html += concat("<div class=\"scroll\"><table id=\"table_", escape_html(table.id), "\"><thead><tr>");
   for (const Column& column : table.columns)
     html += concat("<th", column.number ? " class=\"number\"" : "", "><button type=\"button\">",
                    escape_html(column.title), "</button></th>");

@@ -15,7 +15,7 @@ constexpr double kColumn = 20;
 constexpr double kRow = 13;
 constexpr double kLeft = 20;
 constexpr double kTop = 16;
-constexpr double kNames = 150;
+constexpr double kNames = 172;
 
 // A tensor in the order in which launches write it.
 struct Written {

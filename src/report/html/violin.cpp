@@ -12,17 +12,19 @@ namespace {
 
 constexpr double kLeft = 230;
 constexpr double kWidth = 900;
+constexpr double kRight = 90;  // for how many are beyond the axis
 constexpr double kRow = 64;
 constexpr double kTop = 34;
 constexpr double kHalf = 15;  // of a violin's greatest height
 constexpr size_t kPlaces = 40;
-constexpr size_t kMostDots = 12;
-constexpr double kMostTimes = 1000;
+constexpr size_t kFewest = 8;  // candidates that make a shape; fewer are dots
+constexpr double kMostTimes = 10;
+constexpr size_t kReasonLength = 94;
 
 struct Axis {
   double most = 1.1;
   double at(double times) const {
-    return kLeft + (kWidth - kLeft - 16) * std::log(std::clamp(times, 1.0, most)) / std::log(most);
+    return kLeft + (kWidth - kLeft - kRight) * std::log(std::clamp(times, 1.0, most)) / std::log(most);
   }
 };
 
@@ -47,7 +49,7 @@ Axis axis_of(const std::vector<Violin>& violins) {
 
 void draw_axis(Svg& svg, const Axis& axis, double bottom) {
   double last = 0;
-  for (const double times : {1.0, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0}) {
+  for (const double times : {1.0, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0, 10.0}) {
     const double x = axis.at(times);
     if (times > axis.most || x < last + 44) continue;
     last = x;
@@ -60,14 +62,16 @@ void draw_axis(Svg& svg, const Axis& axis, double bottom) {
 void draw_side(Svg& svg, const Axis& axis, const ViolinSide& side, double fastest, double middle, bool up, bool down,
                const std::string& classes) {
   std::vector<double> logs;
-  for (const double seconds : side.seconds) logs.push_back(std::log(seconds / fastest));
-  const std::vector<double> density = density_of(logs, kPlaces);
+  for (const double seconds : side.seconds) {
+    if (seconds <= fastest * axis.most) logs.push_back(std::log(seconds / fastest));
+  }
+  const std::vector<double> density = logs.size() < kFewest ? std::vector<double>() : density_of(logs, kPlaces);
   const std::string tip = concat(side.name, ": ", side.seconds.size(), " candidates");
-  if (density.empty() || side.seconds.size() <= kMostDots) {
-    for (const double seconds : side.seconds)
-      svg.circle({axis.at(seconds / fastest), middle + (up && !down ? -5 : down && !up ? 5 : 0)}, 2.5, classes,
-                 concat(side.name, ": ", shown_seconds(seconds)));
-    if (density.empty()) return;
+  if (density.empty()) {
+    for (const double log : logs)
+      svg.circle({axis.at(std::exp(log)), middle + (up && !down ? -5 : down && !up ? 5 : 0)}, 2.5, classes,
+                 concat(side.name, ": ", shown_seconds(fastest * std::exp(log))));
+    return;
   }
   const auto [low, high] = std::minmax_element(logs.begin(), logs.end());
   std::vector<Point> outline;
@@ -93,6 +97,10 @@ void draw_row(Svg& svg, const Axis& axis, const Violin& violin, double top) {
     const bool blis = violin.sides[k].name == "BLIS";
     const std::string classes = violin.sides[k].name == "OpenBLAS" ? "violin openblas" : blis ? "violin blis" : "violin";
     draw_side(svg, axis, violin.sides[k], fastest, middle, both || k == 0, both || k == 1, classes);
+    const auto beyond = std::count_if(violin.sides[k].seconds.begin(), violin.sides[k].seconds.end(),
+                                      [&](double seconds) { return seconds > fastest * axis.most; });
+    if (beyond > 0)
+      svg.text({kWidth - 4, middle + (both ? 4 : k == 0 ? -3 : 11)}, concat(beyond, " slower →"), "label weak", "end");
   }
   svg.line({axis.at(1), middle - kHalf}, {axis.at(1), middle + kHalf}, "fastest", 2,
            concat("fastest: ", shown_seconds(fastest), "\n", violin.fastest_candidate));
@@ -100,7 +108,7 @@ void draw_row(Svg& svg, const Axis& axis, const Violin& violin, double top) {
   const double x = axis.at(violin.selected / fastest);
   svg.polygon({{x, middle - 6}, {x + 6, middle}, {x, middle + 6}, {x - 6, middle}}, "selected",
               concat("selected: ", shown_seconds(violin.selected), "\n", violin.selected_candidate));
-  if (!violin.reason.empty()) svg.text({kLeft, middle + kHalf + 14}, shortened(violin.reason, 105), "label weak");
+  if (!violin.reason.empty()) svg.text({kLeft, middle + kHalf + 14}, shortened(violin.reason, kReasonLength), "label weak");
 }
 
 }  // namespace

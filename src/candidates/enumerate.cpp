@@ -94,6 +94,7 @@ void find_ways(const Graph& graph, const std::vector<TensorDomain>& domains, con
 
 void Collector::add(Candidate candidate) {
   into_.configurations += 1;
+  if (candidate.estimate > worst_kept_ && !is_written(candidate)) return;
   into_.candidates.push_back(std::move(candidate));
   if (into_.candidates.size() >= 4 * most_ + 1000) shrink();
 }
@@ -129,6 +130,7 @@ void Collector::shrink() {
   all.resize(kept);
   if (kept <= most_) return;
   const auto rest = all.begin() + static_cast<std::ptrdiff_t>(most_);
+  worst_kept_ = std::prev(rest)->estimate;
   all.erase(std::remove_if(rest, all.end(), [&](const Candidate& c) { return !is_written(c); }), all.end());
 }
 
@@ -164,7 +166,8 @@ Result<Candidates> enumerate(const TrainingGraph& training, const FusedGraph& fu
 bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, const Part& part,
                   const Candidate& candidate) {
   EnumerateOptions options;
-  options.libraries = {GemmLibrary::openblas, GemmLibrary::blis};
+  // Loops for a contraction are generated where no library does it.
+  if (std::holds_alternative<GemmWay>(candidate.way)) options.libraries = {GemmLibrary::openblas, GemmLibrary::blis};
   options.threads = std::visit([](const auto& way) { return way.threads; }, candidate.way);
   if (part.operators.empty()) {
     const TensorId tensor = part.reads.front();
@@ -195,13 +198,14 @@ PartCandidates conversions(const Graph& graph, const TensorDomain& domain, Tenso
                            int threads) {
   PartCandidates found;
   found.part = conversion_part(graph, tensor);
+  // With these two layouts alone there are few; all pairs of a tensor's layouts are thousands.
   std::vector<TensorDomain> domains(graph.tensors.size());
-  domains[tensor.at()] = domain;
-  domains[tensor.at()].pinned = -1;
+  domains[tensor.at()].layouts = {domain.layouts[static_cast<size_t>(from)], domain.layouts[static_cast<size_t>(to)]};
   Collector collector(domains, found, 100'000);
   kernel_ways(graph, domains, threads, false, found, collector);
   collector.finish();
-  std::erase_if(found.candidates, [&](const Candidate& c) { return c.layouts[0] != from || c.layouts[1] != to; });
+  std::erase_if(found.candidates, [](const Candidate& c) { return c.layouts[0] != 0 || c.layouts[1] != 1; });
+  for (Candidate& candidate : found.candidates) candidate.layouts = {from, to};
   return found;
 }
 

@@ -31,7 +31,11 @@ class GemmWays {
 
   void run() {
     for (const auto& [library, why] : options_.missing) collector_.decline(why);
-    for (const size_t operand : {kA, kB, kC}) domain_[operand] = &domains_[product_.tensors[operand].front().at()];
+    for (const size_t operand : {kA, kB, kC}) {
+      domain_[operand] = &domains_[product_.tensors[operand].front().at()];
+      for (const Layout& layout : domain_[operand]->layouts)
+        steps_of_layouts_[operand].push_back(steps_in(operand, layout));
+    }
     each_layout(kA, [&](int a) {
       each_layout(kB, [&](int b) { each_layout(kC, [&](int c) { try_layouts({a, b, c}); }); });
     });
@@ -56,14 +60,10 @@ class GemmWays {
   }
 
   void try_layouts(const Triple& layouts) {
-    for (size_t operand = 0; operand < 3; ++operand) {
-      const Layout& layout = domain_[operand]->layouts[static_cast<size_t>(layouts[operand])];
-      steps_[operand].assign(product_.indices.size(), 0);
-      for (size_t index = 0; index < product_.indices.size(); ++index)
-        steps_[operand][index] = step_along(graph_, product_, operand, index, layout);
-    }
     // One tensor cannot be read in two layouts by one part.
     if (product_.tensors[kA] == product_.tensors[kB] && layouts[kA] != layouts[kB]) return;
+    for (size_t operand = 0; operand < 3; ++operand)
+      steps_[operand] = steps_of_layouts_[operand][static_cast<size_t>(layouts[operand])];
     const std::vector<Chain> rows = chains(kA, kC, kB, false);
     const std::vector<Chain> columns = chains(kB, kC, kA, false);
     const std::vector<Chain> depths = chains(kA, kB, kC, true);
@@ -82,6 +82,13 @@ class GemmWays {
       if (cuts.size() > 2) break;
       collector_.add(std::move(candidate));
     }
+  }
+
+  std::vector<int64_t> steps_in(size_t operand, const Layout& layout) const {
+    std::vector<int64_t> steps;
+    for (size_t index = 0; index < product_.indices.size(); ++index)
+      steps.push_back(step_along(graph_, product_, operand, index, layout));
+    return steps;
   }
 
   // The indices that `one` and `two` run along and `other` does not, merged where their strides allow it in both. The
@@ -192,7 +199,8 @@ class GemmWays {
   const Product& product_;
   Collector& collector_;
   std::array<const TensorDomain*, 3> domain_{};
-  std::array<std::vector<int64_t>, 3> steps_;
+  std::array<std::vector<std::vector<int64_t>>, 3> steps_of_layouts_;
+  std::array<std::vector<int64_t>, 3> steps_;  // of the layouts in question
 };
 
 }  // namespace

@@ -327,13 +327,6 @@ std::vector<int> indices_of(const Graph& graph, const Part& part, TensorId tenso
   return indices;
 }
 
-const Operator* dropout_of(const Graph& graph, TensorId mask) {
-  for (const Operator& op : graph.operators) {
-    if (op.kind == OperatorKind::dropout && op.outputs[1].tensor == mask) return &op;
-  }
-  return nullptr;
-}
-
 void kernel_ways(const Graph& graph, const std::vector<TensorDomain>& domains, int threads, bool written_only,
                  PartCandidates& into, Collector& collector) {
   KernelWays(graph, domains, threads, written_only, into.part, collector).run();

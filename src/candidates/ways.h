@@ -1,6 +1,8 @@
 // The ways of one part: shared between the two that enumerate them.
 #pragma once
 
+#include <limits>
+
 #include "candidates/enumerate.h"
 
 namespace millrace {
@@ -23,6 +25,7 @@ class Collector {
   const std::vector<TensorDomain>& domains_;
   PartCandidates& into_;
   size_t most_;
+  double worst_kept_ = std::numeric_limits<double>::infinity();  // no worse one is kept any more
 };
 
 // For each axis of a part's tensor the index of the part's space that it runs along, or kNoIndex.
@@ -32,8 +35,5 @@ void kernel_ways(const Graph& graph, const std::vector<TensorDomain>& domains, i
                  PartCandidates& into, Collector& collector);
 void gemm_ways(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
                PartCandidates& into, Collector& collector);
-
-// The dropout whose mask a tensor is, or nothing.
-const Operator* dropout_of(const Graph& graph, TensorId mask);
 
 }  // namespace millrace

@@ -7,15 +7,6 @@
 namespace millrace {
 namespace {
 
-StoredType stored_type(DType dtype) {
-  switch (dtype) {
-    case DType::float64: return StoredType::f64;
-    case DType::float16: return StoredType::f16;
-    case DType::bfloat16: return StoredType::bf16;
-    default: return StoredType::f32;
-  }
-}
-
 LaunchNumber number_of(const Graph& graph, TensorId scalar, double value) {
   if (!scalar.valid()) return {-1, value};
   if (graph.tensor(scalar).role == TensorRole::constant) return {-1, graph.tensor(scalar).value};

@@ -17,7 +17,7 @@ std::string power(const std::string& base, double exponent) {
 }
 
 std::string power_of(const std::string& base, double exponent, const std::string& passed) {
-  if (exponent == 0) return concat("(", base, " * F(0) + F(1))");
+  if (exponent == 0) return "mr::splat<E>(1)";  // of infinities and NaNs too
   const std::string whole = power(base, exponent);
   return whole.empty() ? concat("mr::power(", base, ", ", passed, ")") : whole;
 }

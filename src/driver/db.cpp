@@ -3,11 +3,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/directories.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "measure/database.h"
@@ -23,33 +22,9 @@ constexpr int64_t kMaxImportBytes = int64_t{1} << 30;
 
 // ---- Where it is ----
 
-std::string absolute_variable(const char* name) {
-  const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
-  return value != nullptr && value[0] == '/' ? value : "";
-}
-
-// As the XDG base directory specification says: a path that is not absolute counts as none.
-Result<std::string> data_folder() {
-  if (std::string own = absolute_variable("MILLRACE_DATA_DIR"); !own.empty()) return own;
-  if (const std::string data = absolute_variable("XDG_DATA_HOME"); !data.empty()) return data + "/millrace";
-  if (const std::string home = absolute_variable("HOME"); !home.empty()) return home + "/.local/share/millrace";
-  return Error::make(ErrorKind::bad_input, "there is no folder for the database: HOME is not set",
-                     "set MILLRACE_DATA_DIR to an absolute path, or name a database by --db");
-}
-
-Result<Done> make_folders(const std::string& folder) {
-  for (size_t end = folder.find('/', 1);; end = folder.find('/', end + 1)) {
-    const std::string part = folder.substr(0, end);
-    if (mkdir(part.c_str(), S_IRWXU) != 0 && errno != EEXIST)
-      return Error::make(ErrorKind::failed, concat("cannot make the folder '", part, "': ", std::strerror(errno)),
-                         "set MILLRACE_DATA_DIR to a folder that can be written, or name a database by --db");
-    if (end == std::string::npos) return Done{};
-  }
-}
-
 Result<std::string> database_path(const DatabaseOptions& options) {
   if (!options.path.empty()) return options.path;
-  Result<std::string> folder = data_folder();
+  Result<std::string> folder = data_directory();
   if (!folder) return folder;
   return *folder + "/measurements.db";
 }
@@ -57,10 +32,6 @@ Result<std::string> database_path(const DatabaseOptions& options) {
 Result<Database> open_to_write(const DatabaseOptions& options) {
   const Result<std::string> path = database_path(options);
   if (!path) return path.error();
-  if (options.path.empty()) {
-    const Result<Done> made = make_folders(path->substr(0, path->rfind('/')));
-    if (!made) return made.error();
-  }
   return Database::open(*path);
 }
 

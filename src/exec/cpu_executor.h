@@ -63,7 +63,7 @@ class CpuExecutor {
   std::vector<Module> modules_;  // of the kernels
   std::vector<CpuLaunch> launches_;
   size_t backward_ = 0;  // the first launch of backward
-  std::unique_ptr<char[], Free> arena_;
+  std::unique_ptr<char, Free> arena_;
   char* scratch_ = nullptr;
   std::vector<void*> tensors_;  // of all launches, one behind the other
   std::vector<size_t> first_;   // one a launch: its first tensor

@@ -30,4 +30,15 @@ std::optional<DType> dtype_named(std::string_view name) {
 
 int64_t bytes_of(DType dtype) { return kDTypes.at(static_cast<size_t>(dtype)).bytes; }
 
+StoredType stored_type(DType dtype) {
+  switch (dtype) {
+    case DType::float16: return StoredType::f16;
+    case DType::bfloat16: return StoredType::bf16;
+    case DType::float32: return StoredType::f32;
+    case DType::float64: return StoredType::f64;
+    case DType::boolean: break;
+  }
+  return StoredType::u8;
+}
+
 }  // namespace millrace

@@ -40,6 +40,13 @@ std::vector<OperatorId> producers_of(const Graph& graph) {
   return producers;
 }
 
+const Operator* dropout_of(const Graph& graph, TensorId mask) {
+  for (const Operator& op : graph.operators) {
+    if (op.kind == OperatorKind::dropout && op.outputs[1].tensor == mask) return &op;
+  }
+  return nullptr;
+}
+
 std::vector<std::vector<OperatorId>> readers_of(const Graph& graph) {
   std::vector<std::vector<OperatorId>> readers(graph.tensors.size());
   for (size_t k = 0; k < graph.operators.size(); ++k) {

@@ -112,6 +112,9 @@ int64_t points_of(const Graph& graph, const Operator& op);
 // For each tensor the operator that writes it, or an invalid id.
 std::vector<OperatorId> producers_of(const Graph& graph);
 
+// The dropout whose mask a tensor is, or none.
+const Operator* dropout_of(const Graph& graph, TensorId mask);
+
 // For each tensor the operators that read it, each once, in order.
 std::vector<std::vector<OperatorId>> readers_of(const Graph& graph);
 

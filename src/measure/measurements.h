@@ -53,7 +53,7 @@ struct MeasuredConversion {
   int from = 0;
   int to = 0;
   double seconds = 0;
-  std::string candidate;  // as candidates print it
+  std::string candidate = {};  // as candidates print it; empty where a mask is drawn instead
 };
 
 struct MeasuredSite {

@@ -11,17 +11,6 @@ namespace {
 
 constexpr size_t kAlignment = 4096;
 
-StoredType stored_type(DType dtype) {
-  switch (dtype) {
-    case DType::float64: return StoredType::f64;
-    case DType::float32: return StoredType::f32;
-    case DType::float16: return StoredType::f16;
-    case DType::bfloat16: return StoredType::bf16;
-    case DType::boolean: return StoredType::u8;
-  }
-  return StoredType::f32;
-}
-
 // Calls body(element, place, count, stride) for each run along the last axis: where in memory its elements lie.
 template <class Body>
 void for_each_run(const Graph& graph, TensorId tensor, const Layout& layout, const Body& body) {

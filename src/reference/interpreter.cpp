@@ -246,12 +246,8 @@ Result<Done> interpret(const Graph& graph, Values<Scalar>& values, const RandomS
 }
 
 double rounded_to(DType dtype, double value) {
-  switch (dtype) {
-    case DType::float16: return decode(encode(value, StoredType::f16), StoredType::f16);
-    case DType::bfloat16: return decode(encode(value, StoredType::bf16), StoredType::bf16);
-    case DType::float32: return static_cast<float>(value);
-    default: return value;
-  }
+  if (dtype == DType::boolean || dtype == DType::float64) return value;
+  return decode(encode(value, stored_type(dtype)), stored_type(dtype));
 }
 
 Result<Done> interpret_rounded(const Graph& graph, Values<double>& values, const RandomState& random) {

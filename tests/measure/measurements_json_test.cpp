@@ -23,7 +23,8 @@ std::string with(const std::string& what, const std::string& by) {
     "parts": [{"name": "p", "pass": "forward", "reads": [0], "writes": [1],
                "ways": [{"candidate": "k", "layouts": [1, 0], "seconds": 2e-6, "low": 1e-6, "high": 3e-6}]}],
     "sites": [{"alternatives": [[0]]}],
-    "conversions": [{"tensor": 0, "from": 1, "to": 0, "seconds": 1e-6}]})";
+    "conversions": [{"tensor": 0, "from": 1, "to": 0, "seconds": 1e-6,
+                     "candidate": "10 01; flat"}]})";
   const size_t at = text.find(what);
   EXPECT_NE(at, std::string::npos) << what;
   return text.replace(at, what.size(), by);
@@ -116,7 +117,9 @@ TEST(MeasurementsJson, DamagedTexts) {
     for (const char by : {'9', '-', '"', ']', ','}) {
       std::string text = whole;
       text[k] = by;
-      if (const Result<Measurements> parsed = parse_measurements(text, "m.json")) EXPECT_TRUE(verify(*parsed));
+      if (const Result<Measurements> parsed = parse_measurements(text, "m.json")) {
+        EXPECT_TRUE(verify(*parsed));
+      }
     }
   }
 }

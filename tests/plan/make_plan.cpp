@@ -1,4 +1,5 @@
-// make_plan PROGRAM FOLDER [SIZE]: writes a plan of the most promising ways, unmeasured, for tests of what runs plans.
+// make_plan PROGRAM FOLDER [SIZE]: writes a plan in float32, of the most promising ways, unmeasured: for tests of what
+// runs plans.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -22,6 +23,7 @@ int main(int argc, char** argv) {
   const Result<std::string> text = read_file(argv[1], 1 << 20);
   if (!text) return finish(text.error());
   PlanChoice choice;
+  choice.dtype = "float32";
   if (argc > 3) choice.sizes = {argv[3]};
   MadePlan made = make_plan(*text, choice);
   const Result<std::vector<Launch>> launches = lower_plan(made.plan, made.training, made.candidates);

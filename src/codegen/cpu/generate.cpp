@@ -656,10 +656,7 @@ class Generator {
 
   std::string stored_mask(const Segment& segment, int port, const std::vector<int>& indices, Body& body) {
     const TensorId mask = ports_[at(port)].tensor;
-    const Operator* dropout = nullptr;
-    for (const Operator& candidate : graph_.operators) {
-      if (candidate.kind == OperatorKind::dropout && candidate.outputs[1].tensor == mask) dropout = &candidate;
-    }
+    const Operator* dropout = dropout_of(graph_, mask);
     const std::string buffer = reserve_named(concat("m", lines_++), line_capacity(segment));
     const std::string name = dropout_name(*dropout);
     if (ports_[at(port)].layout.storage == MaskStorage::bits) {

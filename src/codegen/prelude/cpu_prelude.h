@@ -618,6 +618,7 @@ __attribute__((noinline)) static void draw(F* __restrict out, u64 element, u64 s
     const bool carries = u32(block) > 0xffffffffu - u32(n / 4 + 16);  // the low word of a block's number overflows
     for (; !carries && n - done >= 64; done += 64) draw_blocks<16>(out + done, block + u64(done / 4), d);
     for (; !carries && n - done >= 16; done += 16) draw_blocks<4>(out + done, block + u64(done / 4), d);
+    for (; n - done >= 4; done += 4) draw_blocks<1>(out + done, block + u64(done / 4), d);
   }
 #pragma omp simd
   for (i64 l = done; l < n; ++l) {

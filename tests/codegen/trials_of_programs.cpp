@@ -1,0 +1,202 @@
+#include "codegen/trials_of_programs.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "autodiff/differentiate.h"
+#include "base/text.h"
+#include "candidates/enumerate.h"
+#include "codegen/cpu/generate.h"
+#include "codegen/lower.h"
+#include "device/cpu/blas_library.h"
+#include "device/cpu/cpu_info.h"
+#include "device/cpu/module.h"
+#include "frontend/frontend.h"
+#include "fusion/fuse.h"
+#include "measure/trial.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kLanes = 16;  // of float
+
+// What a kernel's text depends on, in words.
+std::vector<std::string> shapes_of(const TriedProgram& program, const Part& part, const Candidate& candidate) {
+  const auto& way = std::get<KernelWay>(candidate.way);
+  const bool vector = way.vector != kNoIndex;
+  const bool lanes = way.rows && vector && part.space[static_cast<size_t>(way.vector)].outer;
+  const int64_t extent = vector ? part.space[static_cast<size_t>(way.vector)].extent : 0;
+  std::vector<std::string> shapes = {!way.rows ? (way.block == kNoIndex ? "flat" : "flat in blocks")
+                                     : lanes   ? "rows in lanes"
+                                               : "rows",
+                                     way.threads > 1 ? "threads" : "one thread",
+                                     extent % kLanes == 0 ? "whole vectors"
+                                     : extent < kLanes    ? "less than a vector"
+                                                          : "vectors and a rest"};
+  const std::vector<Layout> layouts = layouts_of(program.candidates.domains, part, candidate);
+  for (size_t k = 0; k < layouts.size(); ++k) {
+    const char* const how = k < part.reads.size() ? "read" : "written";
+    if (layouts[k].storage == MaskStorage::bits) shapes.push_back(concat("a mask ", how, " as bits"));
+    if (layouts[k].storage == MaskStorage::drawn) shapes.push_back(concat("a mask ", how, " as drawn"));
+  }
+  return shapes;
+}
+
+std::vector<std::string> operators_of(const Graph& graph, const Part& part) {
+  std::set<std::string> names;
+  for (const OperatorId member : part.members) names.emplace(info_of(graph.operators[member.at()].kind).name);
+  if (part.operators.empty()) names.insert("conversion");
+  return {names.begin(), names.end()};
+}
+
+std::string dtype_of(const Graph& graph, const Part& part) {
+  for (const std::vector<TensorId>* tensors : {&part.writes, &part.reads}) {
+    for (const TensorId tensor : *tensors) {
+      if (graph.tensor(tensor).dtype != DType::boolean) return std::string(name_of(graph.tensor(tensor).dtype));
+    }
+  }
+  return "boolean";
+}
+
+}  // namespace
+
+Result<KernelCache> kernel_cache_of_tests(size_t batch) {
+  static const Result<Compiler> compiler = find_compiler();
+  if (!compiler) return compiler.error();
+  const std::string folder = (std::filesystem::path(MILLRACE_BINARY).parent_path() / "test_kernels").string();
+  return KernelCache(folder, *compiler, std::string(cpu_prelude()), cpu_info().identity(), {300, batch});
+}
+
+TriedProgram tried_program(const std::string& name, const std::string& text, const std::vector<std::string>& sizes,
+                           const std::string& dtype, const Candidates* enumerated, bool libraries) {
+  TriedProgram made;
+  made.name = concat(name, " ", join(sizes, " "), " ", dtype);
+  ProgramOptions options;
+  options.sizes = sizes;
+  if (!dtype.empty()) options.dtype = dtype_named(dtype);
+  const Result<Graph> graph = parse_program(text, options);
+  EXPECT_TRUE(graph) << name << ": " << to_string(graph.error());
+  if (!graph) return made;
+  made.training = differentiate(*graph);
+  if (enumerated != nullptr) {
+    made.candidates = *enumerated;
+    return made;
+  }
+  EnumerateOptions enumerating;
+  enumerating.threads = 2;
+  enumerating.most = 500;
+  for (const auto& [library, blas] :
+       {std::pair(GemmLibrary::openblas, BlasLibrary::openblas), std::pair(GemmLibrary::blis, BlasLibrary::blis)}) {
+    if (libraries && blas_info(blas).there) enumerating.libraries.push_back(library);
+  }
+  Result<Candidates> candidates = enumerate(made.training, fuse(made.training), enumerating);
+  EXPECT_TRUE(candidates) << name << ": " << to_string(candidates.error());
+  if (candidates) made.candidates = std::move(*candidates);
+  return made;
+}
+
+// A kernel is worth its compilation when it shows a pair of an operator, a shape and a type for the first time.
+bool TrialsOfPrograms::take_features(const TriedProgram& program, const Part& part, const Candidate& candidate,
+                                     bool covering) {
+  const std::vector<std::string> shapes = shapes_of(program, part, candidate);
+  const std::string dtype = dtype_of(program.training.graph, part);
+  std::vector<std::string> pairs;
+  for (size_t k = 0; k < shapes.size(); ++k) {
+    pairs.push_back(concat(shapes[k], " & ", dtype));
+    for (size_t other = k + 1; other < shapes.size(); ++other) pairs.push_back(concat(shapes[k], " & ", shapes[other]));
+  }
+  // Half precisions are only stored: operators see float.
+  for (const std::string& op : operators_of(program.training.graph, part)) {
+    pairs.push_back(concat(op, " & ", shapes.front()));
+    pairs.push_back(concat(op, " in ", dtype == "float64" ? "float64" : "float32"));
+  }
+  const bool fresh =
+      std::any_of(pairs.begin(), pairs.end(), [&](const std::string& pair) { return !features_.contains(pair); });
+  if (covering && !fresh) return false;
+  features_.insert(pairs.begin(), pairs.end());
+  return true;
+}
+
+void TrialsOfPrograms::draw_from(const TriedProgram& program, const PartCandidates& of, size_t count, bool covering) {
+  if (of.candidates.empty()) return;
+  for (size_t k = 0; k < count; ++k) {
+    const Candidate& candidate = of.candidates[random_() % of.candidates.size()];
+    const bool by_kernel = std::holds_alternative<KernelWay>(candidate.way);
+    if (by_kernel && !take_features(program, of.part, candidate, covering)) continue;
+    parts_.push_back(of.part);
+    Trial trial{&program, &parts_.back(), candidate, ""};
+    // Libraries wait for each other's threads by spinning: few trials of that, other processes may have the cores.
+    auto* const product = std::get_if<GemmWay>(&trial.candidate.way);
+    if (product != nullptr && random_() % 16 != 0) product->threads = 1;
+    if (by_kernel) {
+      trial.kernel = lower(program.training.graph, of.part, layouts_of(program.candidates.domains, of.part, candidate),
+                           candidate.way)
+                         .kernel;
+      ++kernels_;
+    }
+    trials_.push_back(std::move(trial));
+  }
+}
+
+void TrialsOfPrograms::draw(TriedProgram drawn, size_t count, bool covering) {
+  programs_.push_back(std::move(drawn));
+  const TriedProgram& program = programs_.back();
+  for (const PartCandidates& of : program.candidates.parts) draw_from(program, of, count, covering);
+  const Graph& graph = program.training.graph;
+  for (size_t k = 0; k < graph.tensors.size(); ++k) {
+    const TensorDomain& domain = program.candidates.domains[k];
+    std::vector<int> words;
+    for (size_t layout = 0; layout < domain.layouts.size(); ++layout) {
+      if (domain.layouts[layout].storage == MaskStorage::words) words.push_back(static_cast<int>(layout));
+    }
+    if (words.size() < 2) continue;
+    const int from = words[random_() % words.size()];
+    const int to = words[random_() % words.size()];
+    if (from != to) draw_from(program, conversions(graph, domain, TensorId(k), from, to, 2), count, covering);
+  }
+}
+
+void TrialsOfPrograms::run() {
+  const Result<KernelCache> cache = kernel_cache_of_tests();
+  ASSERT_TRUE(cache) << to_string(cache.error());
+  std::vector<KernelSource> sources;
+  for (const Trial& trial : trials_) {
+    if (!trial.kernel.empty()) sources.push_back({trial.kernel});
+  }
+  const std::vector<Result<CompiledKernel>> compiled = cache->get(sources, 2);
+  std::map<std::string, Module> modules;
+  size_t next = 0;
+  const TriedProgram* program = nullptr;
+  std::optional<Trials> trials;
+  for (const Trial& trial : trials_) {
+    if (trial.program != program) {
+      program = trial.program;
+      trials.emplace(program->training.graph, program->candidates.domains);
+    }
+    const std::string what = concat(program->name, ": ", trial.part->name, ": ",
+                                    print_candidate(program->candidates.domains, *trial.part, trial.candidate));
+    void* function = nullptr;
+    if (!trial.kernel.empty()) {
+      const Result<CompiledKernel>& kernel = compiled[next++];
+      ASSERT_TRUE(kernel) << what << "\n" << to_string(kernel.error()) << trial.kernel;
+      auto module = modules.find(kernel->path);
+      if (module == modules.end()) {
+        Result<Module> loaded = Module::load(kernel->path, kernel->sha256);
+        ASSERT_TRUE(loaded) << to_string(loaded.error());
+        module = modules.emplace(kernel->path, std::move(*loaded)).first;
+      }
+      const Result<void*> found = module->second.function(kernel->name);
+      ASSERT_TRUE(found) << to_string(found.error());
+      function = *found;
+    }
+    TrialSettings settings;
+    settings.seconds = 0;
+    const MeasurementRow row = trials->run(*trial.part, trial.candidate, function, settings);
+    EXPECT_EQ(kOutcomeNames.at(static_cast<size_t>(row.outcome)), "measured") << what << "\n" << row.detail;
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,66 @@
+// Candidates of whole programs, compiled in few calls of the compiler and run against the reference.
+#pragma once
+
+#include <deque>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "autodiff/training_graph.h"
+#include "candidates/candidates.h"
+#include "device/cpu/kernel_cache.h"
+
+namespace millrace {
+
+// One for all tests of a build: what was compiled once is there the next time.
+Result<KernelCache> kernel_cache_of_tests(size_t batch = 24);
+
+// A program with all that can be launched of it.
+struct TriedProgram {
+  std::string name;
+  TrainingGraph training;
+  Candidates candidates;
+};
+
+// Every dtype of the program in turn shares `enumerated`, where it is given: candidates do not depend on it. Without
+// `libraries` contractions are kernels.
+TriedProgram tried_program(const std::string& name, const std::string& text, const std::vector<std::string>& sizes,
+                           const std::string& dtype, const Candidates* enumerated = nullptr, bool libraries = true);
+
+class TrialsOfPrograms {
+ public:
+  explicit TrialsOfPrograms(uint64_t seed) : random_(seed) {}
+
+  // Draws `count` candidates of each part and as many conversions of each tensor. With `covering`, those whose kernel
+  // shows nothing that no other had are left out.
+  void draw(TriedProgram program, size_t count, bool covering);
+
+  // Compiles and runs all that was drawn; fails the test where an outcome is not `measured`.
+  void run();
+
+  size_t kernels() const { return kernels_; }
+  size_t products() const { return trials_.size() - kernels_; }
+  // What was drawn, as pairs of features: "rows in lanes & bfloat16".
+  const std::set<std::string>& features() const { return features_; }
+
+ private:
+  struct Trial {
+    const TriedProgram* program = nullptr;
+    const Part* part = nullptr;
+    Candidate candidate;
+    std::string kernel;
+  };
+
+  void draw_from(const TriedProgram& program, const PartCandidates& of, size_t count, bool covering);
+  bool take_features(const TriedProgram& program, const Part& part, const Candidate& candidate, bool covering);
+
+  std::mt19937_64 random_;
+  std::deque<TriedProgram> programs_;
+  std::deque<Part> parts_;
+  std::vector<Trial> trials_;
+  std::set<std::string> features_;
+  size_t kernels_ = 0;
+};
+
+}  // namespace millrace

@@ -1,0 +1,123 @@
+// A check that passes everything is none: kernels that are made wrong are found out.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "codegen/lower.h"
+#include "codegen/trials_of_programs.h"
+#include "device/cpu/module.h"
+#include "measure/trial.h"
+
+namespace millrace {
+namespace {
+
+const char* const kProgram = R"(
+A = 6
+B = 37
+
+
+def layer(x: float32[A, B], y: float32[A, B], bias: float32[B]):
+    return dropout(softmax(x), p=0.25), relu(x + bias[None, :]) + y
+)";
+
+class WrongKernelTest : public testing::Test {
+ protected:
+  // The fused part that has an operator of this kind, its first candidate of one thread, and its kernel.
+  void take(OperatorKind kind) {
+    program_ = tried_program("layer", kProgram, {}, "float32");
+    const Graph& graph = program_.training.graph;
+    for (const PartCandidates& of : program_.candidates.parts) {
+      const bool has = std::any_of(of.part.members.begin(), of.part.members.end(),
+                                   [&](OperatorId op) { return graph.operators[op.at()].kind == kind; });
+      if (!has || of.part.members.size() < 2) continue;
+      for (const Candidate& candidate : of.candidates) {
+        const auto& way = std::get<KernelWay>(candidate.way);
+        const std::vector<Layout> layouts = layouts_of(program_.candidates.domains, of.part, candidate);
+        const bool words = std::all_of(layouts.begin(), layouts.end(),
+                                       [](const Layout& layout) { return layout.storage == MaskStorage::words; });
+        if (way.threads != 1 || way.block != kNoIndex || !words) continue;
+        part_ = of.part;
+        candidate_ = candidate;
+        kernel_ = lower(graph, part_, layouts, candidate.way).kernel;
+        return;
+      }
+    }
+    FAIL() << "no such part";
+  }
+
+  std::string altered(const std::string& from, const std::string& to) const {
+    std::string text = kernel_;
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from << " is not in\n" << text;
+    if (at != std::string::npos) text.replace(at, from.size(), to);
+    return text;
+  }
+
+  MeasurementRow outcome_of(const std::string& text) {
+    MeasurementRow row;
+    const Result<KernelCache> cache = kernel_cache_of_tests();
+    EXPECT_TRUE(cache);
+    const auto compiled = cache->get({{text}}, 1);
+    EXPECT_TRUE(compiled[0]) << to_string(compiled[0].error());
+    if (!compiled[0]) return row;
+    const Result<Module> module = Module::load(compiled[0]->path, compiled[0]->sha256);
+    EXPECT_TRUE(module);
+    const Result<void*> function = module->function(compiled[0]->name);
+    EXPECT_TRUE(function);
+    Trials trials(program_.training.graph, program_.candidates.domains);
+    TrialSettings settings;
+    settings.seconds = 0;
+    return trials.run(part_, candidate_, *function, settings);
+  }
+
+  void expect_wrong(const std::string& text, const std::string& why) {
+    const MeasurementRow row = outcome_of(text);
+    EXPECT_EQ(row.outcome, Outcome::wrong) << why;
+    EXPECT_NE(row.detail.find(" is right, within "), std::string::npos) << row.detail;
+    EXPECT_EQ(row.seconds, 0) << "what is wrong is not timed";
+  }
+
+  TriedProgram program_;
+  Part part_;
+  Candidate candidate_;
+  std::string kernel_;
+};
+
+TEST_F(WrongKernelTest, AnotherOperationIsFoundOut) {
+  take(OperatorKind::relu);
+  EXPECT_EQ(outcome_of(kernel_).outcome, Outcome::measured);
+  const size_t plus = kernel_.find(" + x");
+  ASSERT_NE(plus, std::string::npos) << kernel_;
+  expect_wrong(altered(" + x", " - x"), "a difference in place of a sum");
+}
+
+TEST_F(WrongKernelTest, AnElementLeftOutIsFoundOut) {
+  take(OperatorKind::relu);
+  // All but the last thread's last row.
+  const size_t at = kernel_.find("L * (thread + 1) / 1;");
+  ASSERT_NE(at, std::string::npos) << kernel_;
+  expect_wrong(altered("L * (thread + 1) / 1;", "L * (thread + 1) / 1 - 1;"), "a row is not written");
+}
+
+TEST_F(WrongKernelTest, ANotANumberIsFoundOut) {
+  take(OperatorKind::softmax);
+  EXPECT_EQ(outcome_of(kernel_).outcome, Outcome::measured);
+  const std::string text = altered("mr::exp(", "__builtin_nanf(\"\") * mr::exp(");
+  const MeasurementRow row = outcome_of(text);
+  EXPECT_EQ(row.outcome, Outcome::wrong);
+  EXPECT_NE(row.detail.find("nan"), std::string::npos) << row.detail;
+}
+
+TEST_F(WrongKernelTest, AnErrorOfAFewUnitsIsFoundOut) {
+  take(OperatorKind::relu);
+  expect_wrong(altered(" + x", " * 1.000002f + x"), "thirty units in the last place");
+}
+
+TEST_F(WrongKernelTest, AnotherMaskIsFoundOut) {
+  take(OperatorKind::dropout);
+  // The stream's number is passed in: the next one draws another mask.
+  expect_wrong(altered("args->streams[0]", "args->streams[0] + 1"), "the mask of another dropout");
+}
+
+}  // namespace
+}  // namespace millrace

@@ -88,6 +88,8 @@ DataTable layouts_table(const StepPlan& a, const StepPlan& b) {
 Document make_comparison(const ComparedPlan& a, const ComparedPlan& b) {
   Document document;
   document.title = "Two plans side by side";
+  document.before = "A";
+  document.after = "B";
   document.subtitle = concat("A: ", a.name, "; B: ", b.name);
   const auto fact = [&](const char* key, const char* title, double left, double right, const auto& show) {
     document.facts.push_back({key, title, show(left), show(right),

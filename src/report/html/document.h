@@ -73,6 +73,8 @@ struct Document {
   std::string title;
   std::string subtitle;
   std::vector<Fact> facts;
+  std::string before = "before";  // what the facts' two columns are
+  std::string after = "after";
   std::vector<std::pair<std::string, std::string>> origin;  // machine, version, date, …
   std::vector<std::string> next;                            // what to do, with commands
   std::vector<Section> sections;

@@ -63,14 +63,15 @@ std::string section_html(const Section& section) {
   return html + "</section>\n";
 }
 
-std::string facts_html(const std::vector<Fact>& facts) {
+std::string facts_html(const Document& document) {
   std::string html =
-      "<div class=\"scroll\"><table class=\"facts\" id=\"facts\"><thead><tr><th></th><th class=\"number\">before</th>"
-      "<th class=\"number\">after</th><th></th></tr></thead><tbody>\n";
+      concat("<div class=\"scroll\"><table class=\"facts\" id=\"facts\"><thead><tr><th></th><th class=\"number\">",
+             escape_html(document.before), "</th><th class=\"number\">", escape_html(document.after),
+             "</th><th></th></tr></thead><tbody>\n");
   const auto value = [](const std::optional<double>& of) {
     return of ? concat(" data-v=\"", exact(*of), "\"") : std::string();
   };
-  for (const Fact& fact : facts) {
+  for (const Fact& fact : document.facts) {
     html += concat("<tr data-key=\"", escape_html(fact.key), "\"><td>", escape_html(fact.title),
                    "</td><td class=\"number\"", value(fact.before_value), ">", escape_html(fact.before),
                    "</td><td class=\"number after\"", value(fact.after_value), ">", escape_html(fact.after), "</td>",
@@ -90,7 +91,7 @@ std::string document_html(const Document& document) {
       "'unsafe-inline'; img-src data:\">",
       tag("title", "", document.title), "<style>\n", report_style(), "</style></head>\n<body>\n",
       tag("h1", "", document.title), tag("p", "weak subtitle", document.subtitle), "\n<section id=\"answer\">",
-      facts_html(document.facts), "<dl>");
+      facts_html(document), "<dl>");
   for (const auto& [name, value] : document.origin) html += concat(tag("dt", "", name), tag("dd", "", value));
   html += "</dl>\n";
   if (!document.next.empty()) {

@@ -261,7 +261,8 @@ CLI::App* add_optimize(CLI::App& app, OptimizeOptions& options) {
 }
 
 CLI::App* add_report(CLI::App& app, ReportOptions& options) {
-  CLI::App* const command = app.add_subcommand("report", "where the data goes, as one HTML file, from what was measured");
+  CLI::App* const command =
+      app.add_subcommand("report", "where the data goes, as one HTML file, from what was measured");
   add_explore_options(*command, options.explore, "a plan, or a program such as models/bert_encoder.py");
   command->get_option("PROGRAM")->required(false);
   command->add_option("--method", options.method, "of a program: exact or sssp (default: exact)")->type_name("METHOD");

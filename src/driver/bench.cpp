@@ -166,7 +166,8 @@ Result<std::string> bench_plan(const BenchOptions& options) {
   const Times times = time_plan(*executor, memory.pointers(), loaded->plan.launches.size(), options.seconds);
   if (!options.trace.empty()) {
     const std::vector<TracedLaunch> run = trace_steps(*executor, memory.pointers(), loaded->plan.launches.size());
-    if (Result<Done> written = write_file(options.trace, trace_json(loaded->plan, run)); !written) return written.error();
+    if (Result<Done> written = write_file(options.trace, trace_json(loaded->plan, run)); !written)
+      return written.error();
   }
   const std::string device = cpu_info().model;
   return options.format == Format::json ? bench_json(loaded->plan, times, device)

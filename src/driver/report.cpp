@@ -46,7 +46,8 @@ Result<Done> write_tables(const Document& document, const std::string& folder) {
   for (const Section& section : document.sections) {
     for (const Block& block : section.blocks) {
       if (!block.table) continue;
-      if (Result<Done> written = write_file(concat(folder, "/", block.table->id, ".csv"), table_csv(*block.table)); !written)
+      if (Result<Done> written = write_file(concat(folder, "/", block.table->id, ".csv"), table_csv(*block.table));
+          !written)
         return written;
     }
   }
@@ -58,7 +59,8 @@ Result<Done> write_pictures(const Document& document, const std::string& folder)
   for (const Section& section : document.sections) {
     for (const Block& block : section.blocks) {
       if (!block.picture) continue;
-      if (Result<Done> written = write_file(concat(folder, "/", block.picture->id, ".svg"), picture_svg(*block.picture));
+      if (Result<Done> written =
+              write_file(concat(folder, "/", block.picture->id, ".svg"), picture_svg(*block.picture));
           !written)
         return written;
     }
@@ -80,9 +82,10 @@ Result<Document> document_of_plan(const ReportOptions& options, const std::strin
   if (!here) tuned->explored = {};
   Result<Document> document = report_of(*tuned, {loaded->plan, path});
   if (document && !here)
-    document->next.insert(document->next.begin(),
-                          "The plan was made on another machine, or with other libraries or threads: its times are shown, "
-                          "other candidates' are not known here.");
+    document->next.insert(
+        document->next.begin(),
+        "The plan was made on another machine, or with other libraries or threads: its times are shown, "
+        "other candidates' are not known here.");
   return document;
 }
 
@@ -91,6 +94,10 @@ Result<Document> document_of_program(const ReportOptions& options) {
   if (!method) return method.error();
   const Result<Tuned> tuned = tune(options.explore, false, nullptr);
   if (!tuned) return tuned.error();
+  if (tuned->explored.summary.known == 0)
+    return Error::make(ErrorKind::no_configuration,
+                       concat("nothing was measured of ", options.explore.program.path, " on this machine"),
+                       "run millrace optimize or explore with the same options first");
   const Result<SelectedPlan> selected = select_plan(*tuned, *method);
   if (!selected) return selected.error();
   return report_of(*tuned, {selected->plan, "", &selected->selection});

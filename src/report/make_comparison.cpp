@@ -78,7 +78,8 @@ DataTable layouts_table(const StepPlan& a, const StepPlan& b) {
   for (const auto& [tensor, layouts] : layouts_of(b)) both[tensor].second = layouts;
   for (const auto& [tensor, layouts] : both) {
     if (layouts.first == layouts.second) continue;
-    table.rows.push_back({tensor, layouts.first.empty() ? "–" : layouts.first, layouts.second.empty() ? "–" : layouts.second});
+    table.rows.push_back(
+        {tensor, layouts.first.empty() ? "–" : layouts.first, layouts.second.empty() ? "–" : layouts.second});
   }
   return table;
 }
@@ -98,18 +99,21 @@ Document make_comparison(const ComparedPlan& a, const ComparedPlan& b) {
   };
   fact("step_seconds", "a step, as the sum of its launches", a.plan.cost, b.plan.cost, shown_seconds);
   fact("bound_seconds", "the bound, layouts ignored", a.plan.bound, b.plan.bound, shown_seconds);
-  fact("launches", "launches", static_cast<double>(a.plan.launches.size()),
-       static_cast<double>(b.plan.launches.size()), short_count);
+  fact("launches", "launches", static_cast<double>(a.plan.launches.size()), static_cast<double>(b.plan.launches.size()),
+       short_count);
   fact("arena_bytes", "arena", static_cast<double>(a.plan.arena_bytes), static_cast<double>(b.plan.arena_bytes),
        short_bytes);
   document.origin = {{"A", concat(a.plan.program.file, ", ", a.plan.device, ", ", a.plan.date)},
                      {"B", concat(b.plan.program.file, ", ", b.plan.device, ", ", b.plan.date)}};
   if (a.plan.device != b.plan.device)
-    document.next.emplace_back("The two were measured on different machines or libraries: their times tell of those too.");
-  Section times{"compared_times", "Times and candidates",
-                "What every launch takes, as it was measured when the plan was made. A launch that only one of them has "
-                "is there because the other groups its operators differently.",
-                {}};
+    document.next.emplace_back(
+        "The two were measured on different machines or libraries: their times tell of those too.");
+  Section times{
+      "compared_times",
+      "Times and candidates",
+      "What every launch takes, as it was measured when the plan was made. A launch that only one of them has "
+      "is there because the other groups its operators differently.",
+      {}};
   times.add(times_table(a.plan, b.plan));
   Section layouts{"compared_layouts", "Layouts", "How tensors lie in memory: their axes, outermost first.", {}};
   DataTable differing = layouts_table(a.plan, b.plan);

@@ -77,7 +77,8 @@ std::vector<std::string> next_of(const ReportArtefacts& of, const StepMetrics& m
   if (tried < all)
     next.push_back(concat(with_commas(tried), " of ", with_commas(all),
                           " candidates were tried: millrace optimize with more --budget looks further."));
-  next.emplace_back("millrace optimize --layout NAME=any frees the layout of a tensor that the caller can give otherwise.");
+  next.emplace_back(
+      "millrace optimize --layout NAME=any frees the layout of a tensor that the caller can give otherwise.");
   if (!of.folder.empty()) next.push_back(concat("millrace bench ", of.folder, " times every launch of the plan."));
   return next;
 }
@@ -94,9 +95,9 @@ Document make_report(const ReportArtefacts& artefacts) {
   document.facts = facts_of(artefacts, metrics);
   document.origin = origin_of(artefacts);
   document.next = next_of(artefacts, metrics);
-  document.sections = {dataflow_section(artefacts, metrics),  operators_section(artefacts, metrics),
-                       violins_section(artefacts),            roofline_section(artefacts, metrics),
-                       selection_section(artefacts),          memory_section(artefacts),
+  document.sections = {dataflow_section(artefacts, metrics), operators_section(artefacts, metrics),
+                       violins_section(artefacts),           roofline_section(artefacts, metrics),
+                       selection_section(artefacts),         memory_section(artefacts),
                        exploration_section(artefacts)};
   return document;
 }

@@ -61,8 +61,10 @@ class Metrics {
       for (const OperatorId op : made_.after.back().operators)
         made_.launch_of[op.at()] = static_cast<int>(made_.after.size()) - 1;
     }
-    for (const Piece& piece : made_.before) made_.words_before += static_cast<double>(piece.input_words + piece.output_words);
-    for (const Piece& piece : made_.after) made_.words_after += static_cast<double>(piece.input_words + piece.output_words);
+    for (const Piece& piece : made_.before)
+      made_.words_before += static_cast<double>(piece.input_words + piece.output_words);
+    for (const Piece& piece : made_.after)
+      made_.words_after += static_cast<double>(piece.input_words + piece.output_words);
     find_peaks();
     return std::move(made_);
   }

@@ -24,11 +24,11 @@ struct ReportArtefacts {
   const Measurements& measurements;
   const Exploration& exploration;
   const StepPlan& plan;
-  std::string folder;        // of the plan; empty: it was not written
-  std::string program;       // its file
-  std::string method;        // of selection, in words
-  double step_seconds = 0;   // as measured; 0: it was not
-  bool from_cache = false;   // the tensors were in the cache when candidates were timed
+  std::string folder;       // of the plan; empty: it was not written
+  std::string program;      // its file
+  std::string method;       // of selection, in words
+  double step_seconds = 0;  // as measured; 0: it was not
+  bool from_cache = false;  // the tensors were in the cache when candidates were timed
 };
 
 // An operator before, or a launch after.
@@ -59,9 +59,9 @@ struct Peaks {
 };
 
 struct StepMetrics {
-  std::vector<Piece> before;           // the graph's operators, each by itself
-  std::vector<Piece> after;            // the plan's launches
-  std::vector<int> launch_of;          // one an operator; -1: none
+  std::vector<Piece> before;   // the graph's operators, each by itself
+  std::vector<Piece> after;    // the plan's launches
+  std::vector<int> launch_of;  // one an operator; -1: none
   Peaks peaks;
   double words_before = 0;
   double words_after = 0;

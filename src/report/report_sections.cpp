@@ -47,14 +47,13 @@ DataTable operators_table(const ReportArtefacts& of, const StepMetrics& metrics)
   for (size_t k = 0; k < metrics.before.size(); ++k) {
     const Piece& piece = metrics.before[k];
     const int launch = metrics.launch_of[k];
-    table.rows.push_back({piece.name, pass_name(piece.pass), class_name(piece),
-                          count_cell(static_cast<double>(piece.flop)),
-                          count_cell(static_cast<double>(piece.input_words)),
-                          count_cell(static_cast<double>(piece.output_words)),
-                          Cell(fixed(piece.flop_per_word(), 2), piece.flop_per_word()), seconds_cell(piece.seconds),
-                          percent_cell(fraction_of_peak(piece, metrics.peaks)),
-                          percent_cell(mue(piece, metrics.peaks)), limit_cell(piece, metrics.peaks),
-                          launch < 0 ? Cell("–") : Cell(name_of(of.plan.launches[static_cast<size_t>(launch)]))});
+    table.rows.push_back(
+        {piece.name, pass_name(piece.pass), class_name(piece), count_cell(static_cast<double>(piece.flop)),
+         count_cell(static_cast<double>(piece.input_words)), count_cell(static_cast<double>(piece.output_words)),
+         Cell(fixed(piece.flop_per_word(), 2), piece.flop_per_word()), seconds_cell(piece.seconds),
+         percent_cell(fraction_of_peak(piece, metrics.peaks)), percent_cell(mue(piece, metrics.peaks)),
+         limit_cell(piece, metrics.peaks),
+         launch < 0 ? Cell("–") : Cell(name_of(of.plan.launches[static_cast<size_t>(launch)]))});
   }
   return table;
 }
@@ -95,8 +94,8 @@ DataTable launches_table(const StepMetrics& metrics) {
                           count_cell(static_cast<double>(piece.output_words)), seconds_cell(known ? unfused : 0),
                           seconds_cell(piece.seconds),
                           compared ? Cell(fixed(unfused / piece.seconds, 2), unfused / piece.seconds) : Cell("–"),
-                          percent_cell(fraction_of_peak(piece, metrics.peaks)),
-                          percent_cell(mue(piece, metrics.peaks)), limit_cell(piece, metrics.peaks)});
+                          percent_cell(fraction_of_peak(piece, metrics.peaks)), percent_cell(mue(piece, metrics.peaks)),
+                          limit_cell(piece, metrics.peaks)});
   }
   return table;
 }
@@ -115,18 +114,19 @@ std::vector<std::string> layouts_in(const StepPlan& plan, const PlanLaunch& laun
 }
 
 DataTable path_table(const ReportArtefacts& of) {
-  DataTable table{"path",
-                  "The chosen path: every launch in order, the layouts that it reads and writes (axes outermost first), "
-                  "and how it is carried out.",
-                  {{"launch", "launch", false},
-                   {"pass", "pass", false},
-                   {"reads", "reads", false},
-                   {"writes", "writes", false},
-                   {"seconds", "time"},
-                   {"fastest_seconds", "its fastest way"},
-                   {"candidate", "candidate", false}},
-                  {},
-                  true};
+  DataTable table{
+      "path",
+      "The chosen path: every launch in order, the layouts that it reads and writes (axes outermost first), "
+      "and how it is carried out.",
+      {{"launch", "launch", false},
+       {"pass", "pass", false},
+       {"reads", "reads", false},
+       {"writes", "writes", false},
+       {"seconds", "time"},
+       {"fastest_seconds", "its fastest way"},
+       {"candidate", "candidate", false}},
+      {},
+      true};
   std::map<std::string, const Part*> parts;
   for (const PartCandidates& candidates : of.candidates.parts) parts[candidates.part.name] = &candidates.part;
   std::map<std::string, double> fastest;
@@ -204,7 +204,9 @@ std::string tried_line(const Exploration& exploration) {
 DataTable refused_table(const ReportArtefacts& of) {
   DataTable table{"refused",
                   "Candidates that were tried and refused: their results were wrong, or they did not run.",
-                  {{"part", "part", false}, {"candidate", "candidate", false}, {"outcome", "outcome", false},
+                  {{"part", "part", false},
+                   {"candidate", "candidate", false},
+                   {"outcome", "outcome", false},
                    {"detail", "why", false}},
                   {},
                   false};
@@ -228,7 +230,8 @@ DataTable declined_table(const ReportArtefacts& of) {
       table.rows.push_back({candidates.part.name, Cell(with_commas(declined.count), declined.count), declined.reason});
   }
   for (const Declined& declined : of.candidates.declined)
-    table.rows.push_back({std::string("(an alternative)"), Cell(with_commas(declined.count), declined.count), declined.reason});
+    table.rows.push_back(
+        {std::string("(an alternative)"), Cell(with_commas(declined.count), declined.count), declined.reason});
   return table;
 }
 
@@ -258,14 +261,16 @@ DataTable buffers_table(const ReportArtefacts& of) {
 }  // namespace
 
 Section dataflow_section(const ReportArtefacts& artefacts, const StepMetrics& metrics) {
-  Section section{"dataflow", "The dataflow, before and after",
-                  "A training step as a graph. Boxes are operators: blue ones are contractions (matrix products), orange "
-                  "ones normalizations (they reduce and then map), yellow ones elementwise, pink ones conversions of a "
-                  "layout. Lines are tensors on their way through memory, the thicker the more words. The number in a box "
-                  "is its flop per word: an operator with few waits for memory, however fast the machine computes. Fusing "
-                  "makes boxes larger and lines fewer: what passes inside a box never goes to memory. Point at or tap a "
-                  "box or a line for details.",
-                  {}};
+  Section section{
+      "dataflow",
+      "The dataflow, before and after",
+      "A training step as a graph. Boxes are operators: blue ones are contractions (matrix products), orange "
+      "ones normalizations (they reduce and then map), yellow ones elementwise, pink ones conversions of a "
+      "layout. Lines are tensors on their way through memory, the thicker the more words. The number in a box "
+      "is its flop per word: an operator with few waits for memory, however fast the machine computes. Fusing "
+      "makes boxes larger and lines fewer: what passes inside a box never goes to memory. Point at or tap a "
+      "box or a line for details.",
+      {}};
   section.add(dataflow_picture(artefacts, metrics, FlowOf::launches, Pass::forward));
   section.add(dataflow_picture(artefacts, metrics, FlowOf::launches, Pass::backward));
   section.add(dataflow_picture(artefacts, metrics, FlowOf::operators, Pass::forward));
@@ -275,14 +280,18 @@ Section dataflow_section(const ReportArtefacts& artefacts, const StepMetrics& me
 
 Section operators_section(const ReportArtefacts& artefacts, const StepMetrics& metrics) {
   Section section{
-      "operators", "All operators",
-      concat("% of peak is an operator's flop per second against the most that any candidate reached here (",
-             short_count(metrics.peaks.flop_per_second), "flop/s). MUE, the paper's memory usage efficiency, is the words "
-             "that any implementation must move over those that this one moves, times the bandwidth that it reaches over "
-             "the highest seen here (", short_bytes(metrics.peaks.bytes_per_second),
-             "/s): 100 % means that nothing is moved in vain and memory is never idle. On the CPU the moved words are "
-             "modelled from tensors and cache, not counted by hardware. Held by says which of the two limits, arithmetic "
-             "or memory, explains more of the time, and how much of it; the rest is overhead and what is still to win."),
+      "operators",
+      "All operators",
+      concat(
+          "% of peak is an operator's flop per second against the most that any candidate reached here (",
+          short_count(metrics.peaks.flop_per_second),
+          "flop/s). MUE, the paper's memory usage efficiency, is the words "
+          "that any implementation must move over those that this one moves, times the bandwidth that it reaches over "
+          "the highest seen here (",
+          short_bytes(metrics.peaks.bytes_per_second),
+          "/s): 100 % means that nothing is moved in vain and memory is never idle. On the CPU the moved words are "
+          "modelled from tensors and cache, not counted by hardware. Held by says which of the two limits, arithmetic "
+          "or memory, explains more of the time, and how much of it; the rest is overhead and what is still to win."),
       {}};
   section.add(timeline_picture(metrics));
   section.add(launches_table(metrics));
@@ -291,25 +300,29 @@ Section operators_section(const ReportArtefacts& artefacts, const StepMetrics& m
 }
 
 Section roofline_section(const ReportArtefacts& artefacts, const StepMetrics& metrics) {
-  Section section{"roofline", "Roofline",
-                  "How fast each operator computes (upwards) against how much it computes for each byte that it moves (to "
-                  "the right). Nothing can be above the roof: under its slope memory is the limit, under its flat part "
-                  "arithmetic. Fusion moves operators to the right, a better layout moves them up. Copies compute nothing "
-                  "and are not drawn.",
-                  {}};
+  Section section{
+      "roofline",
+      "Roofline",
+      "How fast each operator computes (upwards) against how much it computes for each byte that it moves (to "
+      "the right). Nothing can be above the roof: under its slope memory is the limit, under its flat part "
+      "arithmetic. Fusion moves operators to the right, a better layout moves them up. Copies compute nothing "
+      "and are not drawn.",
+      {}};
   section.add(roofline_picture(artefacts, metrics));
   return section;
 }
 
 Section selection_section(const ReportArtefacts& artefacts) {
   const StepPlan& plan = artefacts.plan;
-  Section section{"selection", "The selection",
-                  concat("An operator's fastest way may want a tensor in a layout (order of its axes in memory) that makes "
-                         "its neighbours slow. The selection takes for every launch one measured way and for every tensor "
-                         "its layouts, so that the step as a whole costs least. It costs ",
-                         shown_seconds(plan.cost), "; if layouts did not have to agree it would cost ",
-                         shown_seconds(plan.bound), " (", artefacts.method, ")."),
-                  {}};
+  Section section{
+      "selection",
+      "The selection",
+      concat("An operator's fastest way may want a tensor in a layout (order of its axes in memory) that makes "
+             "its neighbours slow. The selection takes for every launch one measured way and for every tensor "
+             "its layouts, so that the step as a whole costs least. It costs ",
+             shown_seconds(plan.cost), "; if layouts did not have to agree it would cost ", shown_seconds(plan.bound),
+             " (", artefacts.method, ")."),
+      {}};
   section.add(selection_picture(artefacts));
   DataTable conversions = conversions_table(artefacts);
   if (conversions.rows.empty()) section.add("No conversion was inserted: all launches agree on the layouts.");
@@ -319,21 +332,25 @@ Section selection_section(const ReportArtefacts& artefacts) {
 }
 
 Section memory_section(const ReportArtefacts& artefacts) {
-  Section section{"memory", "Memory over the step",
-                  "What the step computes lies in one block of memory, the arena. A tensor takes its place from the first "
-                  "launch that touches it to the last; others use the same bytes before and after.",
-                  {}};
+  Section section{
+      "memory",
+      "Memory over the step",
+      "What the step computes lies in one block of memory, the arena. A tensor takes its place from the first "
+      "launch that touches it to the last; others use the same bytes before and after.",
+      {}};
   section.add(memory_picture(artefacts));
   section.add(buffers_table(artefacts));
   return section;
 }
 
 Section exploration_section(const ReportArtefacts& artefacts) {
-  Section section{"exploration", "What was explored",
-                  concat("A candidate is one way to carry out one part of the step with its tensors in given layouts. Each "
-                         "that was tried was first checked against a reference, then timed. ",
-                         tried_line(artefacts.exploration), "."),
-                  {}};
+  Section section{
+      "exploration",
+      "What was explored",
+      concat("A candidate is one way to carry out one part of the step with its tensors in given layouts. Each "
+             "that was tried was first checked against a reference, then timed. ",
+             tried_line(artefacts.exploration), "."),
+      {}};
   section.add(tried_table(artefacts));
   DataTable refused = refused_table(artefacts);
   if (refused.rows.empty()) section.add("None of those that were tried was refused.");

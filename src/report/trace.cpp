@@ -15,8 +15,8 @@ constexpr int kLaunches = 2;
 
 // Events of trace format "complete": times in microseconds.
 Json event(const std::string& name, const std::string& category, int row, double begin, double seconds) {
-  return {{"name", name}, {"cat", category},     {"ph", "X"},            {"pid", 1},
-          {"tid", row},   {"ts", begin * 1e6},   {"dur", seconds * 1e6}};
+  return {{"name", name}, {"cat", category},   {"ph", "X"},           {"pid", 1},
+          {"tid", row},   {"ts", begin * 1e6}, {"dur", seconds * 1e6}};
 }
 
 Json row_name(int row, const char* name) {
@@ -27,8 +27,8 @@ const char* pass_name(Pass pass) { return pass == Pass::forward ? "forward" : "b
 
 Json launch_event(const StepPlan& plan, const TracedLaunch& traced) {
   const PlanLaunch& launch = plan.launches[traced.launch];
-  Json made = event(name_of(launch), launch.part.empty() ? "conversion" : pass_name(launch.pass), kLaunches, traced.begin,
-                    traced.seconds);
+  Json made = event(name_of(launch), launch.part.empty() ? "conversion" : pass_name(launch.pass), kLaunches,
+                    traced.begin, traced.seconds);
   std::vector<std::string> buffers;
   for (const int number : launch.buffers) {
     if (number == kNoBuffer) continue;

@@ -117,13 +117,15 @@ DataTable ways_table(const std::vector<Violin>& violins) {
 }  // namespace
 
 Section violins_section(const ReportArtefacts& artefacts) {
-  Section section{"violins", "Every layout of every operator",
-                  "Each row is one part of the step; the shape shows how the times of all its measured candidates "
-                  "(layouts of its tensors, orders of its loops, libraries) are spread: the thicker, the more candidates "
-                  "take that long. To the right is slower, in times the fastest of the row. The black bar is the fastest, "
-                  "the diamond the selected one; where they differ the row says why. Contractions show OpenBLAS above "
-                  "(blue) and BLIS below (orange).",
-                  {}};
+  Section section{
+      "violins",
+      "Every layout of every operator",
+      "Each row is one part of the step; the shape shows how the times of all its measured candidates "
+      "(layouts of its tensors, orders of its loops, libraries) are spread: the thicker, the more candidates "
+      "take that long. To the right is slower, in times the fastest of the row. The black bar is the fastest, "
+      "the diamond the selected one; where they differ the row says why. Contractions show OpenBLAS above "
+      "(blue) and BLIS below (orange).",
+      {}};
   const Violins violins(artefacts);
   std::vector<Violin> contractions;
   std::vector<Violin> kernels;
@@ -138,7 +140,8 @@ Section violins_section(const ReportArtefacts& artefacts) {
     all.push_back(violin);
     (!launched ? others : part.kind == PartKind::contraction ? contractions : kernels).push_back(violin);
   }
-  if (all.empty()) section.add("This machine's database has no measurement of this program: run millrace optimize here.");
+  if (all.empty())
+    section.add("This machine's database has no measurement of this program: run millrace optimize here.");
   const auto add = [&](const char* id, const char* caption, const std::vector<Violin>& rows, bool folded) {
     if (!rows.empty()) section.add(Picture{id, caption, draw_violins(rows, caption), folded});
   };

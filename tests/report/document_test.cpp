@@ -21,12 +21,17 @@ Document sample() {
   Section section{"things", "Things", "All things.", {}};
   DataTable table{"launches",
                   "Things by size.",
-                  {{"launch", "launch", false}, {"pass", "pass", false}, {"seconds", "time"}, {"speed_up", "speed-up"},
-                   {"mue", "MUE"}, {"limit", "held by", false}},
+                  {{"launch", "launch", false},
+                   {"pass", "pass", false},
+                   {"seconds", "time"},
+                   {"speed_up", "speed-up"},
+                   {"mue", "MUE"},
+                   {"limit", "held by", false}},
                   {},
                   false};
   table.rows.push_back({Cell(kHostile), Cell("forward"), Cell("0.10 s", 0.1), Cell("–"), Cell("1", 1), Cell("memory")});
-  table.rows.push_back({Cell("a, \"b\""), Cell("forward"), Cell("0.33 s", 1.0 / 3), Cell("–"), Cell("1", 1), Cell("flop")});
+  table.rows.push_back(
+      {Cell("a, \"b\""), Cell("forward"), Cell("0.33 s", 1.0 / 3), Cell("–"), Cell("1", 1), Cell("flop")});
   section.add(table);
   section.add(Picture{"drawing", "A drawing.", "<svg viewBox=\"0 0 1 1\" width=\"1\"><g/></svg>", false});
   document.sections = {section};

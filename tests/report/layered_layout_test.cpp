@@ -17,8 +17,7 @@ Sample random_graph(unsigned seed) {
   const auto below = [&](unsigned end) { return static_cast<unsigned>(random() % end); };
   Sample made;
   const unsigned count = 2 + below(60);
-  for (unsigned k = 0; k < count; ++k)
-    made.nodes.push_back({20.0 + below(200), 15.0 + below(30)});
+  for (unsigned k = 0; k < count; ++k) made.nodes.push_back({20.0 + below(200), 15.0 + below(30)});
   for (unsigned to = 1; to < count; ++to) {
     for (unsigned tries = below(4); tries > 0; --tries) made.edges.push_back({below(to), to});
   }

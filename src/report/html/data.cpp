@@ -42,7 +42,8 @@ std::string document_json(const Document& document) {
   Json root = {{"schema_version", kSchemaVersion}, {"title", document.title}};
   for (const auto& [name, value] : document.origin) root["origin"][name] = value;
   for (const Fact& fact : document.facts)
-    root["facts"][fact.key] = {{"before", value_or_null(fact.before_value)}, {"after", value_or_null(fact.after_value)}};
+    root["facts"][fact.key] = {{"before", value_or_null(fact.before_value)},
+                               {"after", value_or_null(fact.after_value)}};
   root["next"] = document.next;
   for (const Section& section : document.sections) {
     for (const Block& block : section.blocks) {

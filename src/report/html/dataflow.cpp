@@ -76,10 +76,10 @@ Flow make_flow(const Graph& graph, std::vector<Carried> carried, const std::vect
   }
   const auto leaf = [&](size_t tensor) {
     const Carried& of = flow.carried[tensor];
-    flow.nodes.push_back({{shortened(of.name, kNameLength)},
-                          "leaf",
-                          concat(of.name, of.layout.empty() ? "" : concat(" as ", of.layout), ": ",
-                                 short_count(of.words), " words")});
+    flow.nodes.push_back(
+        {{shortened(of.name, kNameLength)},
+         "leaf",
+         concat(of.name, of.layout.empty() ? "" : concat(" as ", of.layout), ": ", short_count(of.words), " words")});
     return flow.nodes.size() - 1;
   };
   std::map<size_t, size_t> source;
@@ -122,9 +122,9 @@ std::string draw(const Flow& flow, const std::string& label) {
   Svg svg(drawing.width, drawing.height, label);
   for (size_t k = 0; k < flow.edges.size(); ++k) {
     const Carried& of = flow.carried[flow.edges[k].carried];
-    svg.curve(drawing.edges[k], "flow", 0.8 + 7 * std::sqrt(of.words / most),
-              concat(of.name, of.layout.empty() ? "" : concat(" as ", of.layout), ": ", short_count(of.words),
-                     " words"));
+    svg.curve(
+        drawing.edges[k], "flow", 0.8 + 7 * std::sqrt(of.words / most),
+        concat(of.name, of.layout.empty() ? "" : concat(" as ", of.layout), ": ", short_count(of.words), " words"));
   }
   for (size_t k = 0; k < flow.nodes.size(); ++k) {
     const Point corner = drawing.nodes[k];
@@ -171,10 +171,10 @@ Flow flow_of_launches(const ReportArtefacts& of, const StepMetrics& metrics, Pas
     words[graph.tensors[k].name] = static_cast<double>(words_of(graph, TensorId(k)));
   std::vector<Carried> carried;
   for (const PlanBuffer& buffer : of.plan.buffers) {
-    const bool saved = buffer.first >= 0 &&
-                       of.plan.launches[static_cast<size_t>(buffer.first)].pass == Pass::forward &&
+    const bool saved = buffer.first >= 0 && of.plan.launches[static_cast<size_t>(buffer.first)].pass == Pass::forward &&
                        of.plan.launches[static_cast<size_t>(buffer.last)].pass == Pass::backward;
-    carried.push_back({buffer.tensor, buffer.layout, words[buffer.tensor], saved || buffer.place == BufferPlace::result});
+    carried.push_back(
+        {buffer.tensor, buffer.layout, words[buffer.tensor], saved || buffer.place == BufferPlace::result});
   }
   std::map<std::string, const Part*> parts;
   for (const PartCandidates& candidates : of.candidates.parts) parts[candidates.part.name] = &candidates.part;
@@ -201,8 +201,7 @@ Flow flow_of_launches(const ReportArtefacts& of, const StepMetrics& metrics, Pas
 Picture dataflow_picture(const ReportArtefacts& artefacts, const StepMetrics& metrics, FlowOf of, Pass pass) {
   const bool before = of == FlowOf::operators;
   const std::string pass_name = pass == Pass::forward ? "forward" : "backward";
-  const Flow flow =
-      before ? flow_of_operators(artefacts, metrics, pass) : flow_of_launches(artefacts, metrics, pass);
+  const Flow flow = before ? flow_of_operators(artefacts, metrics, pass) : flow_of_launches(artefacts, metrics, pass);
   Picture picture;
   picture.id = concat("dataflow_", pass_name, before ? "_before" : "_after");
   picture.caption = concat(before ? "Before: " : "After: ", pass_name, ", ",

@@ -9,7 +9,8 @@ namespace millrace {
 // For HTML and SVG, between tags and in quoted attributes. Control characters and bytes that are no UTF-8 become '?'.
 std::string escape_html(std::string_view text);
 
-// A field of a CSV file: quoted where it must be. A text that a spreadsheet would take for a formula gets a ' before it.
+// A field of a CSV file: quoted where it must be. A text that a spreadsheet would take for a formula gets a ' before
+// it.
 std::string csv_field(std::string_view text);
 
 }  // namespace millrace

@@ -21,15 +21,17 @@ Picture memory_picture(const ReportArtefacts& artefacts) {
   const double across = (kWidth - kLeft - 10) / launches;
   const auto y = [&](int64_t offset) { return kTop + kHeight - kHeight * static_cast<double>(offset) / bytes; };
   Svg svg(kWidth, kTop + kHeight + 40, "the arena, launch by launch");
-  for (int k = 0; k <= 4; ++k) {
+  if (plan.arena_bytes == 0)
+    svg.text({kLeft, kTop + kHeight / 2}, "nothing: all that the step writes is the caller's", "label");
+  for (int k = 0; k <= 4 && plan.arena_bytes > 0; ++k) {
     const int64_t offset = plan.arena_bytes * k / 4;
     svg.line({kLeft, y(offset)}, {kWidth - 10, y(offset)}, "grid");
     svg.text({kLeft - 6, y(offset) + 4}, short_bytes(static_cast<double>(offset)), "label", "end");
   }
   for (const PlanBuffer& buffer : plan.buffers) {
     if (buffer.place != BufferPlace::arena || buffer.first < 0) continue;
-    const bool crosses = plan.launches[static_cast<size_t>(buffer.first)].pass !=
-                         plan.launches[static_cast<size_t>(buffer.last)].pass;
+    const bool crosses =
+        plan.launches[static_cast<size_t>(buffer.first)].pass != plan.launches[static_cast<size_t>(buffer.last)].pass;
     const double left = kLeft + across * buffer.first;
     const double width = across * (buffer.last - buffer.first + 1);
     const double top = y(buffer.offset + buffer.bytes);

@@ -10,8 +10,8 @@ namespace {
 constexpr size_t kShort = 16;  // bytes of a text that stays on one line
 
 std::string tag(std::string_view name, std::string_view classes, std::string_view text) {
-  return concat("<", name, classes.empty() ? "" : concat(" class=\"", classes, "\""), ">", escape_html(text), "</", name,
-                ">");
+  return concat("<", name, classes.empty() ? "" : concat(" class=\"", classes, "\""), ">", escape_html(text), "</",
+                name, ">");
 }
 
 // Hidden until asked for.
@@ -87,7 +87,8 @@ std::string document_html(const Document& document) {
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
       // Nothing is fetched, whatever a name holds.
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src "
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+      "script-src "
       "'unsafe-inline'; img-src data:\">",
       tag("title", "", document.title), "<style>\n", report_style(), "</style></head>\n<body>\n",
       tag("h1", "", document.title), tag("p", "weak subtitle", document.subtitle), "\n<section id=\"answer\">",

@@ -74,7 +74,8 @@ Picture selection_picture(const ReportArtefacts& artefacts) {
   Svg svg(kLeft * 2 + kColumn * static_cast<double>(std::max<size_t>(1, list.size())), feet + kNames,
           "layouts of every tensor that is written, and the path through them");
   const auto place = [&](size_t column, int layout) {
-    return Point{kLeft + kColumn * (static_cast<double>(column) + 0.5), kTop + kRow * (static_cast<double>(layout) + 0.5)};
+    return Point{kLeft + kColumn * (static_cast<double>(column) + 0.5),
+                 kTop + kRow * (static_cast<double>(layout) + 0.5)};
   };
   for (size_t k = 0; k < list.size(); ++k) {
     const double x = place(k, 0).x;
@@ -84,9 +85,8 @@ Picture selection_picture(const ReportArtefacts& artefacts) {
       svg.line(place(k - 1, list[k - 1].taken[0]), place(k, list[k].taken[0]), "path", 2);
     for (size_t more = 1; more < list[k].taken.size(); ++more)
       svg.line(place(k, list[k].taken[0]), place(k, list[k].taken[more]), "converted", 3,
-               concat("converted once more, to ",
-                      artefacts.measurements.tensors[static_cast<size_t>(list[k].tensor)]
-                          .layouts[static_cast<size_t>(list[k].taken[more])]));
+               concat("converted once more, to ", artefacts.measurements.tensors[static_cast<size_t>(list[k].tensor)]
+                                                      .layouts[static_cast<size_t>(list[k].taken[more])]));
   }
   for (size_t k = 0; k < list.size(); ++k) {
     const Written& written = list[k];
@@ -94,8 +94,8 @@ Picture selection_picture(const ReportArtefacts& artefacts) {
     const double best = *std::min_element(written.fastest.begin(), written.fastest.end());
     for (size_t layout = 0; layout < written.fastest.size(); ++layout) {
       const double times = written.fastest[layout] / best;
-      const bool taken = std::find(written.taken.begin(), written.taken.end(), static_cast<int>(layout)) !=
-                         written.taken.end();
+      const bool taken =
+          std::find(written.taken.begin(), written.taken.end(), static_cast<int>(layout)) != written.taken.end();
       svg.circle(place(k, static_cast<int>(layout)), taken ? 5.5 : 3.5, concat(shade_of(times), taken ? " taken" : ""),
                  concat(tensor.name, " as ", tensor.layouts[layout], taken ? ": taken" : "", "\n", written.writer, ": ",
                         std::isfinite(times) ? concat(shown_seconds(written.fastest[layout]), ", ", fixed(times, 2),

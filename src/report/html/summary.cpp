@@ -45,8 +45,8 @@ const DataTable* launches_of(const Document& document) {
 }
 
 size_t column_of(const DataTable& table, std::string_view key) {
-  const auto found = std::find_if(table.columns.begin(), table.columns.end(),
-                                  [&](const Column& column) { return column.key == key; });
+  const auto found =
+      std::find_if(table.columns.begin(), table.columns.end(), [&](const Column& column) { return column.key == key; });
   return static_cast<size_t>(found - table.columns.begin());
 }
 
@@ -62,8 +62,8 @@ std::string slowest(const DataTable& launches) {
   table.row({"slowest launches", "pass", "time", "speed-up", "MUE %", "held by"});
   for (const std::vector<Cell>* row : rows) {
     const auto text = [&](const char* key) { return harmless((*row)[column_of(launches, key)].text); };
-    table.row({shortened(text("launch"), 34), text("pass"), text("seconds"), text("speed_up"), text("mue"),
-               text("limit")});
+    table.row(
+        {shortened(text("launch"), 34), text("pass"), text("seconds"), text("speed_up"), text("mue"), text("limit")});
   }
   return table.text(kColumns);
 }
@@ -74,7 +74,8 @@ std::string document_text(const Document& document, bool colours) {
   const std::string strong = colours ? "\033[1m" : "";
   const std::string good = colours ? "\033[32m" : "";
   const std::string plain = colours ? "\033[0m" : "";
-  std::string text = concat(strong, harmless(document.title), plain, "\n", wrapped(harmless(document.subtitle), ""), "\n");
+  std::string text =
+      concat(strong, harmless(document.title), plain, "\n", wrapped(harmless(document.subtitle), ""), "\n");
   for (const Fact& fact : document.facts) {
     const std::string arrow = fact.before.empty() ? fact.after : concat(fact.before, " → ", fact.after);
     text += concat(good, arrow, plain, "  ", fact.title, "\n");

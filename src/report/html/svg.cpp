@@ -86,9 +86,8 @@ void Svg::curve(const std::vector<Point>& points, std::string_view classes, doub
 }
 
 void Svg::text(Point at, std::string_view text, std::string_view classes, std::string_view anchor, double angle) {
-  const std::string turn = angle == 0 ? ""
-                                      : concat(" transform=\"rotate(", number(angle), " ", number(at.x), " ",
-                                               number(at.y), ")\"");
+  const std::string turn =
+      angle == 0 ? "" : concat(" transform=\"rotate(", number(angle), " ", number(at.x), " ", number(at.y), ")\"");
   text_ += concat("<text x=\"", number(at.x), "\" y=\"", number(at.y), "\" text-anchor=\"", anchor, "\"", turn,
                   " class=\"", escape_html(classes), "\">", escape_html(text), "</text>\n");
 }

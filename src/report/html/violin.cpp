@@ -69,8 +69,10 @@ void draw_side(Svg& svg, const Axis& axis, const ViolinSide& side, double fastes
   const std::string tip = concat(side.name, ": ", side.seconds.size(), " candidates");
   if (density.empty()) {
     for (const double log : logs)
-      svg.circle({axis.at(std::exp(log)), middle + (up && !down ? -5 : down && !up ? 5 : 0)}, 2.5, classes,
-                 concat(side.name, ": ", shown_seconds(fastest * std::exp(log))));
+      svg.circle({axis.at(std::exp(log)), middle + (up && !down   ? -5
+                                                    : down && !up ? 5
+                                                                  : 0)},
+                 2.5, classes, concat(side.name, ": ", shown_seconds(fastest * std::exp(log))));
     return;
   }
   const auto [low, high] = std::minmax_element(logs.begin(), logs.end());
@@ -95,7 +97,9 @@ void draw_row(Svg& svg, const Axis& axis, const Violin& violin, double top) {
   const bool both = violin.sides.size() == 1;
   for (size_t k = 0; k < violin.sides.size(); ++k) {
     const bool blis = violin.sides[k].name == "BLIS";
-    const std::string classes = violin.sides[k].name == "OpenBLAS" ? "violin openblas" : blis ? "violin blis" : "violin";
+    const std::string classes = violin.sides[k].name == "OpenBLAS" ? "violin openblas"
+                                : blis                             ? "violin blis"
+                                                                   : "violin";
     draw_side(svg, axis, violin.sides[k], fastest, middle, both || k == 0, both || k == 1, classes);
     const auto beyond = std::count_if(violin.sides[k].seconds.begin(), violin.sides[k].seconds.end(),
                                       [&](double seconds) { return seconds > fastest * axis.most; });
@@ -108,7 +112,8 @@ void draw_row(Svg& svg, const Axis& axis, const Violin& violin, double top) {
   const double x = axis.at(violin.selected / fastest);
   svg.polygon({{x, middle - 6}, {x + 6, middle}, {x, middle + 6}, {x - 6, middle}}, "selected",
               concat("selected: ", shown_seconds(violin.selected), "\n", violin.selected_candidate));
-  if (!violin.reason.empty()) svg.text({kLeft, middle + kHalf + 14}, shortened(violin.reason, kReasonLength), "label weak");
+  if (!violin.reason.empty())
+    svg.text({kLeft, middle + kHalf + 14}, shortened(violin.reason, kReasonLength), "label weak");
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ DataTable operators_table(const ReportArtefacts& of, const StepMetrics& metrics)
                    {"percent_of_peak", "% of peak"},
                    {"mue", "MUE %"},
                    {"limit", "held by", false},
-                   {"launch", "launched after in", false}},
+                   {"launch", "launched in", false}},
                   {},
                   true};
   for (size_t k = 0; k < metrics.before.size(); ++k) {

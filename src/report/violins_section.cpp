@@ -122,7 +122,7 @@ Section violins_section(const ReportArtefacts& artefacts) {
       "Every layout of every operator",
       "Each row is one part of the step; the shape shows how the times of all its measured candidates "
       "(layouts of its tensors, orders of its loops, libraries) are spread: the thicker, the more candidates "
-      "take that long. To the right is slower, in times the fastest of the row. The black bar is the fastest, "
+      "take that long. To the right is slower, in times the fastest of the row. The bar is the fastest, "
       "the diamond the selected one; where they differ the row says why. Contractions show OpenBLAS above "
       "(blue) and BLIS below (orange).",
       {}};

@@ -22,8 +22,7 @@ std::string pass_name(Pass pass) { return pass == Pass::forward ? "forward" : "b
 
 Cell limit_cell(const Piece& piece, const Peaks& peaks) {
   const std::optional<Limit> limit = limit_of(piece, peaks);
-  if (!limit) return Cell("–");
-  return Cell(concat(limit->flop ? "flop, " : "memory, ", fixed(100 * limit->fraction, 0), " %"));
+  return limit ? concat(limit->flop ? "flop, " : "memory, ", fixed(100 * limit->fraction, 0), " %") : "–";
 }
 
 DataTable operators_table(const ReportArtefacts& of, const StepMetrics& metrics) {

@@ -75,10 +75,11 @@ void draw_side(Svg& svg, const Axis& axis, const ViolinSide& side, double fastes
                  2.5, classes, concat(side.name, ": ", shown_seconds(fastest * std::exp(log))));
     return;
   }
-  const auto [low, high] = std::minmax_element(logs.begin(), logs.end());
+  const double low = *std::min_element(logs.begin(), logs.end());
+  const double high = *std::max_element(logs.begin(), logs.end());
   std::vector<Point> outline;
   const auto edge = [&](bool drawn, double sign, size_t k) {
-    const double log = *low + (*high - *low) * static_cast<double>(k) / static_cast<double>(kPlaces - 1);
+    const double log = low + (high - low) * static_cast<double>(k) / static_cast<double>(kPlaces - 1);
     outline.push_back({axis.at(std::exp(log)), middle + (drawn ? sign * kHalf * density[k] : 0)});
   };
   for (size_t k = 0; k < kPlaces; ++k) edge(up, -1, k);

@@ -7,6 +7,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <string>
@@ -22,6 +23,7 @@ using millrace::Format;
 using millrace::FuseOptions;
 using millrace::OptimizeOptions;
 using millrace::ProgramSource;
+using millrace::ReportOptions;
 using millrace::Result;
 using millrace::RunOptions;
 using millrace::SelectOptions;
@@ -144,12 +146,15 @@ CLI::App* add_bench(CLI::App& app, BenchOptions& options) {
   command->add_option("--seconds", options.seconds, "to spend on timing, about (default: 3)")
       ->check(CLI::Range(0.01, 3600.0))
       ->type_name("N");
+  command->add_option("--trace", options.trace, "where a timeline of a few steps goes: ui.perfetto.dev opens it")
+      ->type_name("FILE.json");
   CLI::Option_group& formats = *command->add_option_group("output");
   add_format(formats, "--json", "print JSON", Format::json, options.format);
   command->footer(
       "Examples:\n"
       "  millrace bench plan\n"
-      "  millrace bench plan/plan.json --seconds 10 --json");
+      "  millrace bench plan/plan.json --seconds 10 --json\n"
+      "  millrace bench plan --trace timeline.json");
   return command;
 }
 
@@ -186,8 +191,9 @@ CLI::App* add_db(CLI::App& app, DatabaseOptions& options, Result<std::string> (*
 }
 
 // Where candidates come from and how long they may take: for every command that measures.
-void add_explore_options(CLI::App& command, ExploreOptions& options) {
-  add_program_options(command, options.program);
+void add_explore_options(CLI::App& command, ExploreOptions& options,
+                         const std::string& help = "a program, such as models/bert_encoder.py") {
+  add_program_options(command, options.program, help);
   command.add_option("--device", options.device, "where to run: cpu")->type_name("DEVICE");
   command
       .add_option("--layout", options.layouts,
@@ -251,6 +257,27 @@ CLI::App* add_optimize(CLI::App& app, OptimizeOptions& options) {
       "Examples:\n"
       "  millrace optimize models/bert_encoder.py --size tiny\n"
       "  millrace optimize models/bert_encoder.py --size base --dtype float32 --budget 5m --out bert.plan");
+  return command;
+}
+
+CLI::App* add_report(CLI::App& app, ReportOptions& options) {
+  CLI::App* const command =
+      app.add_subcommand("report", "where the data goes, as one HTML file, from what was measured");
+  add_explore_options(*command, options.explore, "a plan, or a program such as models/bert_encoder.py");
+  command->get_option("PROGRAM")->required(false);
+  command->add_option("--method", options.method, "of a program: exact or sssp (default: exact)")->type_name("METHOD");
+  command->add_option("--compare", options.compare, "two plans, side by side")->expected(2)->type_name("A B");
+  command->add_option("--out", options.out, "where the report goes (default: report.html)")->type_name("FILE.html");
+  command->add_option("--csv", options.csv, "folder for every table as CSV")->type_name("DIR");
+  command->add_option("--svg", options.svg, "folder for every picture as SVG")->type_name("DIR");
+  CLI::Option_group& formats = *command->add_option_group("output");
+  add_format(formats, "--json", "print all tables as JSON", Format::json, options.explore.format);
+  command->footer(
+      "Measures nothing: run millrace optimize or explore first.\n"
+      "Examples:\n"
+      "  millrace report bert_encoder.plan --out bert.html\n"
+      "  millrace report models/bert_encoder.py --size tiny --csv tables --svg pictures\n"
+      "  millrace report --compare one.plan other.plan");
   return command;
 }
 
@@ -324,6 +351,8 @@ int run(int argc, char** argv) {
   CLI::App* const select_command = add_select(app, select);
   BenchOptions bench;
   CLI::App* const bench_command = add_bench(app, bench);
+  ReportOptions report;
+  CLI::App* const report_command = add_report(app, report);
   DatabaseOptions db;
   Result<std::string> (*db_action)(const DatabaseOptions&) = nullptr;
   CLI::App* const db_command = add_db(app, db, db_action);
@@ -353,6 +382,10 @@ int run(int argc, char** argv) {
   run.notice = [](const std::string& line) { std::cerr << line << "\n"; };
   if (run_command->parsed()) code = finish(millrace::run_program(run));
   if (bench_command->parsed()) code = finish(millrace::bench_plan(bench));
+  if (report_command->parsed()) {
+    report.colours = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+    code = finish(millrace::report_program(report));
+  }
   if (db_command->parsed()) {
     std::string notice;
     db.notice = &notice;

@@ -70,6 +70,7 @@ Result<std::string> run_program(const RunOptions& options);
 struct BenchOptions {
   std::string path;    // of a plan
   double seconds = 3;  // to spend on timing, about
+  std::string trace;   // where a timeline of a few steps goes, for Perfetto; empty: nowhere
   Format format = Format::text;
   int width = 100;
 };
@@ -139,6 +140,19 @@ struct OptimizeOptions {
 
 // All of it: explores, selects, writes a plan, runs it against the reference, and says what was gained.
 Result<std::string> optimize_program(const OptimizeOptions& options);
+
+struct ReportOptions {
+  ExploreOptions explore;            // its program's path may be a plan's
+  std::string method = "exact";      // of a program: how to select
+  std::vector<std::string> compare;  // two plans, in place of a program
+  std::string out = "report.html";
+  std::string csv;       // folder for every table; empty: none
+  std::string svg;       // folder for every picture; empty: none
+  bool colours = false;  // in the text
+};
+
+// Where the data goes, from what was measured before: one HTML file, and its summary as text or JSON.
+Result<std::string> report_program(const ReportOptions& options);
 
 // "0.1.0"
 std::string version();

@@ -1,6 +1,7 @@
 // `millrace bench`: a plan's times, in whole and launch by launch.
 #include <chrono>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "device/cpu/cpu_info.h"
 #include "driver/callers_tensors.h"
@@ -10,6 +11,7 @@
 #include "millrace/millrace.h"
 #include "report/json_text.h"
 #include "report/table.h"
+#include "report/trace.h"
 
 namespace millrace {
 namespace {
@@ -22,6 +24,7 @@ constexpr int64_t kMostSamples = 10'000;
 constexpr double kWarmUp = 0.2;  // of the time
 constexpr double kWhole = 0.5;   // of the rest: the others time launches apart
 constexpr uint64_t kSeed = 1;
+constexpr int kTracedSteps = 3;
 
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
@@ -72,6 +75,22 @@ Times time_plan(CpuExecutor& executor, const CallersTensors& tensors, size_t lau
   Times times{estimate(forward), estimate(backward), estimate(step), {}};
   for (std::vector<double>& samples : apart) times.launches.push_back(estimate(std::move(samples)));
   return times;
+}
+
+// A few steps, when the machine is warm, launch by launch.
+std::vector<TracedLaunch> trace_steps(CpuExecutor& executor, const CallersTensors& tensors, size_t launches) {
+  std::vector<TracedLaunch> run;
+  run.reserve(kTracedSteps * launches);
+  const Clock::time_point begin = Clock::now();
+  for (int step = 0; step < kTracedSteps; ++step) {
+    executor.bind(tensors, kSeed, static_cast<uint32_t>(step));
+    for (size_t k = 0; k < launches; ++k) {
+      const double from = since(begin);
+      executor.launch(k);
+      run.push_back({step, k, from, since(begin) - from});
+    }
+  }
+  return run;
 }
 
 std::string pass_of(const PlanLaunch& launch) { return launch.pass == Pass::forward ? "forward" : "backward"; }
@@ -145,6 +164,11 @@ Result<std::string> bench_plan(const BenchOptions& options) {
   draw_missing(loaded->training.graph, given_tensors(loaded->training), kSeed, values);
   const CallersMemory memory(*loaded, values);
   const Times times = time_plan(*executor, memory.pointers(), loaded->plan.launches.size(), options.seconds);
+  if (!options.trace.empty()) {
+    const std::vector<TracedLaunch> run = trace_steps(*executor, memory.pointers(), loaded->plan.launches.size());
+    if (Result<Done> written = write_file(options.trace, trace_json(loaded->plan, run)); !written)
+      return written.error();
+  }
   const std::string device = cpu_info().model;
   return options.format == Format::json ? bench_json(loaded->plan, times, device)
                                         : bench_text(loaded->plan, times, device, static_cast<size_t>(options.width));

@@ -1,6 +1,7 @@
 // `millrace explore` and `millrace select`.
 #include "base/file.h"
 #include "base/text.h"
+#include "driver/selected_plan.h"
 #include "driver/tuning.h"
 #include "measure/measurements_json.h"
 #include "millrace/millrace.h"
@@ -13,12 +14,6 @@ namespace millrace {
 namespace {
 
 constexpr int64_t kMeasurementsBytes = int64_t{1} << 30;
-
-Result<SelectMethod> method_named(const std::string& name) {
-  if (name == "exact") return SelectMethod::exact;
-  if (name == "sssp") return SelectMethod::sssp;
-  return Error::make(ErrorKind::bad_input, concat("--method ", name, ": no such method"), "use exact or sssp");
-}
 
 Result<Measurements> measurements_of(const SelectOptions& options) {
   const std::string& path = options.explore.program.path;

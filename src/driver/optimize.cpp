@@ -1,57 +1,26 @@
 // `millrace optimize`: program to plan, and what was gained.
-#include <algorithm>
 #include <chrono>
-#include <limits>
-#include <map>
 
+#include "base/file.h"
 #include "base/text.h"
-#include "device/cpu/cpu_launch.h"
 #include "driver/callers_tensors.h"
 #include "driver/check_plan.h"
 #include "driver/given_tensors.h"
 #include "driver/plan_folder.h"
+#include "driver/report.h"
+#include "driver/selected_plan.h"
 #include "driver/tuning.h"
 #include "measure/statistics.h"
 #include "millrace/millrace.h"
-#include "plan/build.h"
 #include "plan/launched_part.h"
-#include "plan/verify.h"
 #include "report/exploration_report.h"
 #include "report/optimize_report.h"
-#include "select/select.h"
-#include "select/verify.h"
 
 namespace millrace {
 namespace {
 
 constexpr double kReferenceSeconds = 20;  // that the check of the whole plan may take
 constexpr double kStepSeconds = 2;        // for timing the step
-
-// Every operator by itself, with tensors as the program writes them: what there was before. 0 where one was not
-// measured.
-double unfused_seconds(const Candidates& candidates, const Measurements& measurements) {
-  std::map<std::string, const MeasuredPart*> measured;
-  for (const MeasuredPart& part : measurements.parts) measured[part.name] = &part;
-  double total = 0;
-  for (const PartCandidates& of : candidates.parts) {
-    if (of.part.operators.size() != 1) continue;
-    const auto found = measured.find(of.part.name);
-    double best = std::numeric_limits<double>::infinity();
-    for (size_t way = 0; found != measured.end() && way < found->second->ways.size(); ++way) {
-      const MeasuredWay& candidate = found->second->ways[way];
-      std::vector<int> tensors = found->second->reads;
-      tensors.insert(tensors.end(), found->second->writes.begin(), found->second->writes.end());
-      bool written = true;
-      for (size_t k = 0; k < tensors.size(); ++k)
-        written = written &&
-                  candidate.layouts[k] == std::max(0, measurements.tensors[static_cast<size_t>(tensors[k])].pinned);
-      if (written) best = std::min(best, candidate.seconds);
-    }
-    if (best == std::numeric_limits<double>::infinity()) return 0;
-    total += best;
-  }
-  return total;
-}
 
 Estimate time_step(const LoadedPlan& loaded, CpuExecutor& executor) {
   using Clock = std::chrono::steady_clock;
@@ -84,40 +53,19 @@ std::string stem_of(const std::string& path) {
 
 Result<std::string> optimize_program(const OptimizeOptions& options) {
   const ExploreOptions& explore = options.explore;
-  if (options.method != "exact" && options.method != "sssp")
-    return Error::make(ErrorKind::bad_input, concat("--method ", options.method, ": no such method"),
-                       "use exact or sssp");
+  const Result<SelectMethod> method = method_named(options.method);
+  if (!method) return method.error();
   const Result<Tuned> tuned = tune(explore, true, nullptr);
   if (!tuned) return tuned.error();
-  const Measurements& measurements = tuned->explored.measurements;
-  const Result<Selection> selection =
-      select(measurements, options.method == "sssp" ? SelectMethod::sssp : SelectMethod::exact);
-  if (!selection) return selection.error();
-  if (Result<Done> checked = verify(measurements, *selection); !checked) return checked.error();
-
-  PlanOptions planning;
-  const TuneProgram& program = tuned->program;
-  planning.program = {program.source.path,  program.text,         program.source.entry,
-                      program.source.sizes, program.source.dtype, program.layouts};
-  planning.version = version();
-  planning.device = tuned->machine.text();
-  planning.date = utc_now();
-  planning.default_cost = unfused_seconds(tuned->prepared.candidates, measurements);
-  planning.scratch_bytes = [](const Launch& launch) {
-    const Result<CpuLaunch> prepared = CpuLaunch::prepare(launch, nullptr);
-    return prepared ? prepared->scratch_bytes() : 0;
-  };
-  Result<StepPlan> plan =
-      build_plan(tuned->prepared.training, tuned->prepared.candidates, measurements, *selection, planning);
-  if (!plan) return plan.error();
-  if (Result<Done> checked = verify(*plan, tuned->prepared.training, tuned->prepared.candidates); !checked)
-    return checked.error();
-  const Result<std::vector<Launch>> launches = lower_plan(*plan, tuned->prepared.training, tuned->prepared.candidates);
+  Result<SelectedPlan> selected = select_plan(*tuned, *method);
+  if (!selected) return selected.error();
+  StepPlan& plan = selected->plan;
+  const Result<std::vector<Launch>> launches = lower_plan(plan, tuned->prepared.training, tuned->prepared.candidates);
   if (!launches) return launches.error();
   const Result<KernelCache> kernels = user_kernel_cache();
   if (!kernels) return kernels.error();
   const std::string folder = options.out.empty() ? concat(stem_of(explore.program.path), ".plan") : options.out;
-  if (Result<Done> written = write_plan(*plan, *launches, *kernels, folder); !written) return written.error();
+  if (Result<Done> written = write_plan(plan, *launches, *kernels, folder); !written) return written.error();
 
   const Result<LoadedPlan> loaded = read_plan(folder);
   if (!loaded) return loaded.error();
@@ -130,8 +78,6 @@ Result<std::string> optimize_program(const OptimizeOptions& options) {
   Optimized made;
   made.folder = folder;
   made.operators = tuned->prepared.training.graph.operators.size();
-  made.words_before = tuned->prepared.fused.words_before;
-  made.words_after = tuned->prepared.fused.words_after;
   made.exploration = tuned->explored.summary;
   made.device = concat(tuned->machine.cpu.model, ", ", tuned->machine.threads, " threads");
   made.checked = check->checked;
@@ -140,8 +86,17 @@ Result<std::string> optimize_program(const OptimizeOptions& options) {
   made.step_seconds = step.median;
   made.step_low = step.low;
   made.step_high = step.high;
-  return explore.format == Format::json ? optimize_json(*plan, *selection, made)
-                                        : optimize_text(*plan, *selection, made);
+  const Result<Document> report = report_of(*tuned, {plan, folder, &selected->selection, step.median});
+  if (!report) return report.error();
+  for (const Fact& fact : report->facts) {
+    if (fact.key != "words") continue;
+    made.words_before = static_cast<int64_t>(fact.before_value.value_or(0));
+    made.words_after = static_cast<int64_t>(fact.after_value.value_or(0));
+  }
+  made.report = concat(folder, "/report.html");
+  if (Result<Done> written = write_file(made.report, document_html(*report)); !written) return written.error();
+  return explore.format == Format::json ? optimize_json(plan, selected->selection, made)
+                                        : optimize_text(plan, selected->selection, made);
 }
 
 }  // namespace millrace

@@ -80,7 +80,6 @@ Result<Done> run_by_plan(const LoadedPlan& loaded, const RunOptions& options, Va
 
 Result<Done> run_by_reference(const Graph& graph, const RunOptions& options, Values<double>& values) {
   constexpr double kLong = 5;
-  if (Result<Done> fits = check_memory(graph); !fits) return fits;
   const double seconds = reference_seconds(graph);
   if (options.notice && seconds > kLong)
     options.notice(concat("the reference is slow: about ", fixed(std::ceil(seconds / 60), 0),
@@ -120,13 +119,16 @@ Result<std::string> run_program(const RunOptions& options) {
   const Result<TrainingGraph> training = loaded ? loaded->training : stages.train(options.program);
   if (!training) return training.error();
   if (Result<Done> distinct = check_names(*training); !distinct) return distinct.error();
+  const bool by_plan = plan && options.device != "reference";
+  if (!by_plan) {
+    if (Result<Done> fits = check_memory(training->graph); !fits) return fits.error();
+  }
   Values<double> values(training->graph.tensors.size());
   const std::vector<Given> given = given_tensors(*training);
   if (!options.in.empty()) {
     if (Result<Done> taken = take_from_file(options.in, training->graph, given, values); !taken) return taken.error();
   }
   draw_missing(training->graph, given, options.seed, values);
-  const bool by_plan = plan && options.device != "reference";
   if (Result<Done> ran =
           by_plan ? run_by_plan(*loaded, options, values) : run_by_reference(training->graph, options, values);
       !ran)

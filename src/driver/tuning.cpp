@@ -184,22 +184,26 @@ Result<Prepared> all_candidates(const ExploreOptions& options) {
 }
 
 Result<Tuned> tune(const ExploreOptions& options, bool measure, std::vector<StageTime>* timings) {
+  Result<TuneProgram> program = tune_program(options);
+  if (!program) return program.error();
+  return tune(options, std::move(*program), measure, timings);
+}
+
+Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, bool measure, std::vector<StageTime>* timings) {
   if (options.device != "cpu") {
     return Error::make(ErrorKind::unavailable, concat("device '", options.device, "' is not there"),
                        "this version explores --device cpu");
   }
   const Result<double> budget = parse_duration(options.budget);
   if (!budget) return budget.error();
-  Result<TuneProgram> program = tune_program(options);
-  if (!program) return program.error();
-  Result<Prepared> prepared = prepare(*program, timings);
+  Result<Prepared> prepared = prepare(program, timings);
   if (!prepared) return prepared.error();
   Machine machine = find_machine(options.threads);
   const std::vector<PartCandidates>& parts = prepared->candidates.parts;
   const bool needs_kernels = std::any_of(parts.begin(), parts.end(),
                                          [](const PartCandidates& of) { return of.part.kind == PartKind::kernel; });
   if (measure && needs_kernels && !machine.compiler) return *machine.no_compiler;
-  const EnumerateOptions enumerating = enumerate_options(*program, machine, options.exhaustive);
+  const EnumerateOptions enumerating = enumerate_options(program, machine, options.exhaustive);
   Stages stages(timings);
   Result<Candidates> candidates = stages.run(
       "candidates", [&] { return enumerate(prepared->training, prepared->fused, enumerating); },
@@ -227,7 +231,7 @@ Result<Tuned> tune(const ExploreOptions& options, bool measure, std::vector<Stag
   }
   const Result<std::string> worker_program = worker_path();
   if (!worker_program) return worker_program.error();
-  Worker worker({{*worker_program}, greeting(*program), 0});
+  Worker worker({{*worker_program}, greeting(program), 0});
 
   ExploreSettings settings;
   settings.budget_seconds = measure ? *budget : 0;
@@ -255,7 +259,8 @@ Result<Tuned> tune(const ExploreOptions& options, bool measure, std::vector<Stag
       [&] { return explore(graph, prepared->candidates, settings, kernels ? &*kernels : nullptr, *database, worker); },
       [](const Explored& made) { return verify(made.measurements); });
   if (!explored) return explored.error();
-  return Tuned{std::move(*program), std::move(*prepared), std::move(machine), std::move(*explored)};
+  return Tuned{std::move(program), std::move(*prepared), std::move(machine), std::move(*explored),
+               !settings.trial.cold};
 }
 
 }  // namespace millrace

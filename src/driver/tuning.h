@@ -68,9 +68,12 @@ struct Tuned {
   Prepared prepared;
   Machine machine;
   Explored explored;
+  bool from_cache = false;  // a step finds its tensors in the cache
 };
 
 // `measure`: false takes what the database has.
 Result<Tuned> tune(const ExploreOptions& options, bool measure, std::vector<StageTime>* timings);
+// The same of a program that is at hand.
+Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, bool measure, std::vector<StageTime>* timings);
 
 }  // namespace millrace

@@ -473,6 +473,7 @@ class Explorer {
       for (const TensorId tensor : part.writes) into.writes.push_back(tensor_of[tensor.at()]);
       into.ways = fastest_ways(number);
       made.parts.push_back(std::move(into));
+      explored_.summary.parts.push_back(tried(number));
     }
     make_sites();
     make_conversions(tensor_of);
@@ -485,6 +486,19 @@ class Explorer {
       };
       return has(of.part.reads) || has(of.part.writes);
     });
+  }
+
+  // Everything that was tried of a part and would fit it.
+  TriedPart tried(size_t number) const {
+    const Part& part = candidates_.parts[number].part;
+    TriedPart made{part.name, {}};
+    for (const auto& [text, row] : classes_[class_by_text_.at(print_part(graph_, part))].rows) {
+      const std::optional<Candidate> candidate = parse_candidate(candidates_.domains, part, text);
+      if (!candidate || !fits(part, *candidate)) continue;
+      made.tried.push_back(
+          {text, row.seconds, std::string(kOutcomeNames.at(static_cast<size_t>(row.outcome))), row.detail});
+    }
+    return made;
   }
 
   // One way for each combination of layouts.

@@ -67,6 +67,19 @@ struct Measurements {
   std::vector<MeasuredConversion> conversions;
 };
 
+// A candidate that was tried, and what came of it.
+struct TriedCandidate {
+  std::string candidate;
+  double seconds = 0;  // 0: it was refused
+  std::string outcome;
+  std::string detail;  // why it was refused
+};
+
+struct TriedPart {
+  std::string name;
+  std::vector<TriedCandidate> tried;
+};
+
 // How they were come by.
 struct Exploration {
   double configurations = 0;               // of parts, that there are
@@ -75,6 +88,7 @@ struct Exploration {
   double known = 0;                        // from the database
   std::map<std::string, double> outcomes;  // of both: "measured", "wrong", …
   std::string first_failure;               // what was wrong with the first that was not measured
+  std::vector<TriedPart> parts;            // all of the candidates, whether or not a cover can take them
   double seconds = 0;
 };
 

@@ -69,8 +69,8 @@ std::string optimize_text(const StepPlan& plan, const Selection& selection, cons
     text += concat("\nThe parts add up to ", shown_seconds(plan.cost),
                    ": the machine was busy with something else; millrace bench times the plan again.\n");
   text += concat("\nBefore: every operator by itself, the fastest way for tensors as the program writes them.\n",
-                 "The plan is in ", made.folder, "/. Next:\n", "  millrace bench ", made.folder,
-                 "        each launch, predicted and measured\n", "  millrace run ", made.folder,
+                 "The plan is in ", made.folder, "/, what was found in ", made.report, ". Next:\n", "  millrace bench ",
+                 made.folder, "        each launch, predicted and measured\n", "  millrace run ", made.folder,
                  " --in FILE   results and gradients for your tensors\n",
                  "  more --budget looks further; --layout NAME=any frees a tensor's layout\n");
   return text;
@@ -80,6 +80,7 @@ std::string optimize_json(const StepPlan& plan, const Selection& selection, cons
   nlohmann::ordered_json root = {
       {"schema_version", 1},
       {"plan", made.folder},
+      {"report", made.report},
       {"device", plan.device},
       {"date", plan.date},
       {"launches", plan.launches.size()},

@@ -12,6 +12,7 @@ namespace millrace {
 
 struct Optimized {
   std::string folder;
+  std::string report;  // its file
   std::string device;
   size_t operators = 0;
   int64_t words_before = 0;

@@ -123,7 +123,7 @@ class DbTest(unittest.TestCase):
         (self.folder / "rows.jsonl").write_text(lines(row("a")))
         for environment, path in (
             ({"MILLRACE_DATA_DIR": "", "XDG_DATA_HOME": str(self.folder / "xdg")}, "xdg/millrace"),
-            ({"MILLRACE_DATA_DIR": "relative", "XDG_DATA_HOME": "", "HOME": str(self.folder)}, ".local/share/millrace"),
+            ({"MILLRACE_DATA_DIR": "", "XDG_DATA_HOME": "", "HOME": str(self.folder)}, ".local/share/millrace"),
         ):
             self.succeed("import", "rows.jsonl", **environment)
             self.assertTrue((self.folder / path / "measurements.db").exists(), path)

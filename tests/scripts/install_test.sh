@@ -9,10 +9,11 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 export MILLRACE_CACHE_DIR=$folder/cache
 
-cmake --install "$build" --prefix "$folder/prefix" >"$folder/log" || { cat "$folder/log"; exit 1; }
-cmake -S "$root/examples/run_plan" -B "$folder/example" -DCMAKE_PREFIX_PATH="$folder/prefix" \
-  -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS="-Wall -Wextra -Wpedantic -Werror" >"$folder/log" &&
-  cmake --build "$folder/example" >>"$folder/log" || { cat "$folder/log"; exit 1; }
+logged() { "$@" >"$folder/log" 2>&1 || { cat "$folder/log" && exit 1; }; }
+logged cmake --install "$build" --prefix "$folder/prefix"
+logged cmake -S "$root/examples/run_plan" -B "$folder/example" -DCMAKE_PREFIX_PATH="$folder/prefix" \
+  -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS="-Wall -Wextra -Wpedantic -Werror"
+logged cmake --build "$folder/example"
 
 "$make_plan" "$root/models/mha.py" "$folder/plan" tiny
 # The plan has its kernels: no compiler is needed, and nothing is compiled.

@@ -1,0 +1,148 @@
+// `millrace report`.
+#include "driver/report.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+#include "analysis/analyze.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "driver/plan_folder.h"
+#include "driver/selected_plan.h"
+#include "millrace/millrace.h"
+#include "report/make_report.h"
+
+namespace millrace {
+namespace {
+
+std::string method_of(const Selection* selection) {
+  if (selection == nullptr) return "as the plan has it";
+  if (selection->method == SelectMethod::sssp) return "by the paper's shortest path, a cheaper one may exist";
+  return selection->proven ? "exact, no selection of these measurements costs less"
+                           : "the search was cut short, a cheaper one may exist";
+}
+
+// "…, 4 threads of 8 cores; …" → 4, as Machine::text writes it; 0 where it does not say.
+int threads_in(const std::string& device) {
+  const size_t end = device.find(" threads of ");
+  if (end == std::string::npos) return 0;
+  const size_t begin = device.rfind(' ', end - 1);
+  int threads = 0;
+  std::from_chars(device.data() + begin + 1, device.data() + end, threads);
+  return threads;
+}
+
+Result<Done> make_folder(const std::string& path) {
+  if (mkdir(path.c_str(), 0777) == 0 || errno == EEXIST) return Done{};
+  return Error::make(ErrorKind::failed, concat("cannot make the folder ", path, ": ", std::strerror(errno)),
+                     "choose one that can be made");
+}
+
+Result<Done> write_tables(const Document& document, const std::string& folder) {
+  if (Result<Done> made = make_folder(folder); !made) return made;
+  for (const Section& section : document.sections) {
+    for (const Block& block : section.blocks) {
+      if (!block.table) continue;
+      if (Result<Done> written = write_file(concat(folder, "/", block.table->id, ".csv"), table_csv(*block.table));
+          !written)
+        return written;
+    }
+  }
+  return Done{};
+}
+
+Result<Done> write_pictures(const Document& document, const std::string& folder) {
+  if (Result<Done> made = make_folder(folder); !made) return made;
+  for (const Section& section : document.sections) {
+    for (const Block& block : section.blocks) {
+      if (!block.picture) continue;
+      if (Result<Done> written =
+              write_file(concat(folder, "/", block.picture->id, ".svg"), picture_svg(*block.picture));
+          !written)
+        return written;
+    }
+  }
+  return Done{};
+}
+
+Result<Document> document_of_plan(const ReportOptions& options, const std::string& path) {
+  const Result<LoadedPlan> loaded = read_plan(path);
+  if (!loaded) return loaded.error();
+  const PlanProgram& program = loaded->plan.program;
+  ExploreOptions explore = options.explore;
+  if (explore.threads == 0) explore.threads = threads_in(loaded->plan.device);
+  Result<Tuned> tuned =
+      tune(explore, {{program.file, program.entry, program.sizes, program.dtype}, program.text, program.layouts}, false,
+           nullptr);
+  if (!tuned) return tuned.error();
+  const bool here = tuned->machine.text() == loaded->plan.device;
+  if (!here) tuned->explored = {};
+  Result<Document> document = report_of(*tuned, {loaded->plan, path});
+  if (document && !here)
+    document->next.insert(
+        document->next.begin(),
+        "The plan was made on another machine, or with other libraries or threads: its times are shown, "
+        "other candidates' are not known here.");
+  return document;
+}
+
+Result<Document> document_of_program(const ReportOptions& options) {
+  const Result<SelectMethod> method = method_named(options.method);
+  if (!method) return method.error();
+  const Result<Tuned> tuned = tune(options.explore, false, nullptr);
+  if (!tuned) return tuned.error();
+  if (tuned->explored.summary.known == 0)
+    return Error::make(ErrorKind::no_configuration,
+                       concat("nothing was measured of ", options.explore.program.path, " on this machine"),
+                       "run millrace optimize or explore with the same options first");
+  const Result<SelectedPlan> selected = select_plan(*tuned, *method);
+  if (!selected) return selected.error();
+  return report_of(*tuned, {selected->plan, "", &selected->selection});
+}
+
+Result<Document> document_of_comparison(const std::vector<std::string>& paths) {
+  const Result<LoadedPlan> a = read_plan(paths[0]);
+  if (!a) return a.error();
+  const Result<LoadedPlan> b = read_plan(paths[1]);
+  if (!b) return b.error();
+  return make_comparison({paths[0], a->plan}, {paths[1], b->plan});
+}
+
+}  // namespace
+
+Result<Document> report_of(const Tuned& tuned, const ReportedPlan& reported) {
+  const Result<Analysis> analysis = analyze(tuned.prepared.training, tuned.machine.cpu.last_level_cache);
+  if (!analysis) return analysis.error();
+  return make_report({tuned.prepared.training, tuned.prepared.fused, *analysis, tuned.prepared.candidates,
+                      tuned.explored.measurements, tuned.explored.summary, reported.plan, reported.folder,
+                      reported.plan.program.file, method_of(reported.selection), reported.step_seconds,
+                      tuned.from_cache});
+}
+
+Result<std::string> report_program(const ReportOptions& options) {
+  const std::string& path = options.explore.program.path;
+  if (!options.compare.empty() && (options.compare.size() != 2 || !path.empty()))
+    return Error::make(ErrorKind::bad_input, "--compare takes two plans and no PROGRAM", "write --compare A B");
+  if (options.compare.empty() && path.empty())
+    return Error::make(ErrorKind::bad_input, "no plan or program is named", "name one, or two plans after --compare");
+  const Result<Document> document = !options.compare.empty() ? document_of_comparison(options.compare)
+                                    : is_plan(path)          ? document_of_plan(options, path)
+                                                             : document_of_program(options);
+  if (!document) return document.error();
+  if (!options.csv.empty()) {
+    if (Result<Done> written = write_tables(*document, options.csv); !written) return written.error();
+  }
+  if (!options.svg.empty()) {
+    if (Result<Done> written = write_pictures(*document, options.svg); !written) return written.error();
+  }
+  if (Result<Done> written = write_file(options.out, document_html(*document)); !written) return written.error();
+  if (options.explore.format == Format::json) return document_json(*document);
+  return concat(document_text(*document, options.colours), "\nThe report is ", options.out,
+                options.csv.empty() ? "" : concat("; its tables are in ", options.csv),
+                options.svg.empty() ? "" : concat("; its pictures are in ", options.svg), ".\n");
+}
+
+}  // namespace millrace

@@ -1,0 +1,66 @@
+#include "driver/selected_plan.h"
+
+#include <map>
+
+#include "base/text.h"
+#include "device/cpu/cpu_launch.h"
+#include "plan/build.h"
+#include "plan/verify.h"
+#include "report/metrics.h"
+#include "select/select.h"
+#include "select/verify.h"
+
+namespace millrace {
+namespace {
+
+// Every operator by itself, with tensors as the program writes them: what there was before. 0 where one was not
+// measured.
+double unfused_seconds(const Candidates& candidates, const Measurements& measurements) {
+  std::map<std::string, const MeasuredPart*> measured;
+  for (const MeasuredPart& part : measurements.parts) measured[part.name] = &part;
+  double total = 0;
+  for (const PartCandidates& of : candidates.parts) {
+    if (of.part.operators.size() != 1) continue;
+    const auto found = measured.find(of.part.name);
+    if (found == measured.end()) return 0;
+    const std::optional<double> seconds = seconds_as_written(measurements, *found->second);
+    if (!seconds) return 0;
+    total += *seconds;
+  }
+  return total;
+}
+
+}  // namespace
+
+Result<SelectMethod> method_named(const std::string& name) {
+  if (name == "exact") return SelectMethod::exact;
+  if (name == "sssp") return SelectMethod::sssp;
+  return Error::make(ErrorKind::bad_input, concat("--method ", name, ": no such method"), "use exact or sssp");
+}
+
+Result<SelectedPlan> select_plan(const Tuned& tuned, SelectMethod method) {
+  const Measurements& measurements = tuned.explored.measurements;
+  Result<Selection> selection = select(measurements, method);
+  if (!selection) return selection.error();
+  if (Result<Done> checked = verify(measurements, *selection); !checked) return checked.error();
+  PlanOptions planning;
+  const TuneProgram& program = tuned.program;
+  planning.program = {program.source.path,  program.text,         program.source.entry,
+                      program.source.sizes, program.source.dtype, program.layouts};
+  planning.version = version();
+  planning.device = tuned.machine.text();
+  planning.date = utc_now();
+  planning.default_cost = unfused_seconds(tuned.prepared.candidates, measurements);
+  planning.scratch_bytes = [](const Launch& launch) {
+    const Result<CpuLaunch> prepared = CpuLaunch::prepare(launch, nullptr);
+    return prepared ? prepared->scratch_bytes() : 0;
+  };
+  Result<StepPlan> plan =
+      build_plan(tuned.prepared.training, tuned.prepared.candidates, measurements, *selection, planning);
+  if (!plan) return plan.error();
+  if (Result<Done> checked = verify(*plan, tuned.prepared.training, tuned.prepared.candidates); !checked)
+    return checked.error();
+  return SelectedPlan{std::move(*selection), std::move(*plan)};
+}
+
+}  // namespace millrace

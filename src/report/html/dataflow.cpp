@@ -1,0 +1,214 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/text.h"
+#include "report/exploration_report.h"
+#include "report/html/layered_layout.h"
+#include "report/html/pictures.h"
+#include "report/html/svg.h"
+
+namespace millrace {
+namespace {
+
+constexpr double kFont = 11;
+constexpr double kLine = 14;
+constexpr size_t kNameLength = 30;
+
+struct Carried {
+  std::string name;
+  std::string layout;  // after selection
+  double words = 0;
+  bool kept = false;  // of the caller, or for the other pass: drawn although nothing of this pass reads it
+};
+
+struct FlowNode {
+  std::vector<std::string> lines;
+  std::string classes;
+  std::string tip;
+};
+
+struct FlowEdge {
+  size_t from = 0;
+  size_t to = 0;
+  size_t carried = 0;
+};
+
+struct Flow {
+  std::vector<Carried> carried;
+  std::vector<FlowNode> nodes;
+  std::vector<FlowEdge> edges;
+};
+
+// What each piece of a pass reads and writes, as positions among what is carried.
+struct Touched {
+  const Piece* piece = nullptr;
+  std::vector<size_t> reads;
+  std::vector<size_t> writes;
+};
+
+std::string tip_of(const Piece& piece, const Graph& graph) {
+  std::string tip = concat(piece.name, "\n", short_count(static_cast<double>(piece.flop)), " flop, ",
+                           short_count(static_cast<double>(piece.input_words)), " words in, ",
+                           short_count(static_cast<double>(piece.output_words)), " out, ",
+                           fixed(piece.flop_per_word(), 2), " flop per word");
+  if (piece.seconds > 0) tip += concat("\n", shown_seconds(piece.seconds));
+  if (piece.operators.size() > 1) {
+    tip += "\ncarries out";
+    for (const OperatorId op : piece.operators) tip += concat(" ", graph.operators[op.at()].name);
+  }
+  if (!piece.candidate.empty()) tip += concat("\n", piece.candidate);
+  return tip;
+}
+
+Flow make_flow(const Graph& graph, std::vector<Carried> carried, const std::vector<Touched>& pieces) {
+  Flow flow;
+  flow.carried = std::move(carried);
+  std::map<size_t, size_t> writer;
+  for (size_t k = 0; k < pieces.size(); ++k) {
+    for (const size_t tensor : pieces[k].writes) writer[tensor] = k;
+    const Piece& piece = *pieces[k].piece;
+    flow.nodes.push_back({{shortened(piece.name, kNameLength),
+                           concat(fixed(piece.flop_per_word(), piece.flop_per_word() < 10 ? 1 : 0), " flop/word, ",
+                                  short_count(static_cast<double>(piece.input_words + piece.output_words)), " words")},
+                          concat("node ", colour_of(piece)),
+                          tip_of(piece, graph)});
+  }
+  const auto leaf = [&](size_t tensor) {
+    const Carried& of = flow.carried[tensor];
+    flow.nodes.push_back(
+        {{shortened(of.name, kNameLength)},
+         "leaf",
+         concat(of.name, of.layout.empty() ? "" : concat(" as ", of.layout), ": ", short_count(of.words), " words")});
+    return flow.nodes.size() - 1;
+  };
+  std::map<size_t, size_t> source;
+  std::map<size_t, bool> read;
+  for (size_t k = 0; k < pieces.size(); ++k) {
+    for (const size_t tensor : pieces[k].reads) {
+      read[tensor] = true;
+      const auto made = writer.find(tensor);
+      size_t from = made != writer.end() ? made->second : 0;
+      if (made == writer.end()) {
+        const auto known = source.find(tensor);
+        from = known != source.end() ? known->second : leaf(tensor);
+        source[tensor] = from;
+      }
+      flow.edges.push_back({from, k, tensor});
+    }
+  }
+  for (const auto& [tensor, k] : writer) {
+    if (!flow.carried[tensor].kept && read.contains(tensor)) continue;
+    const size_t to = leaf(tensor);
+    flow.edges.push_back({k, to, tensor});
+  }
+  return flow;
+}
+
+std::string draw(const Flow& flow, const std::string& label) {
+  std::vector<LayeredNode> boxes;
+  for (const FlowNode& node : flow.nodes) {
+    double width = 0;
+    for (const std::string& line : node.lines) width = std::max(width, text_width(line, kFont));
+    boxes.push_back({width + 14, kLine * static_cast<double>(node.lines.size()) + 8});
+  }
+  std::vector<LayeredEdge> lines;
+  double most = 1;
+  for (const FlowEdge& edge : flow.edges) {
+    lines.push_back({edge.from, edge.to});
+    most = std::max(most, flow.carried[edge.carried].words);
+  }
+  const LayeredDrawing drawing = draw_layered(boxes, lines);
+  Svg svg(drawing.width, drawing.height, label);
+  for (size_t k = 0; k < flow.edges.size(); ++k) {
+    const Carried& of = flow.carried[flow.edges[k].carried];
+    svg.curve(
+        drawing.edges[k], "flow", 0.8 + 7 * std::sqrt(of.words / most),
+        concat(of.name, of.layout.empty() ? "" : concat(" as ", of.layout), ": ", short_count(of.words), " words"));
+  }
+  for (size_t k = 0; k < flow.nodes.size(); ++k) {
+    const Point corner = drawing.nodes[k];
+    svg.rectangle(corner, boxes[k].width, boxes[k].height, flow.nodes[k].classes, flow.nodes[k].tip, 4);
+    const std::string_view text_class = flow.nodes[k].classes == "leaf" ? "label" : "label on-node";
+    for (size_t line = 0; line < flow.nodes[k].lines.size(); ++line) {
+      svg.text({corner.x + boxes[k].width / 2, corner.y + kLine * static_cast<double>(line + 1)},
+               flow.nodes[k].lines[line], text_class, "middle");
+    }
+  }
+  return std::move(svg).finish();
+}
+
+Flow flow_of_operators(const ReportArtefacts& of, const StepMetrics& metrics, Pass pass) {
+  const Graph& graph = of.training.graph;
+  std::vector<Carried> carried;
+  for (size_t k = 0; k < graph.tensors.size(); ++k)
+    carried.push_back({graph.tensors[k].name, "", static_cast<double>(words_of(graph, TensorId(k))), false});
+  for (const Output& result : graph.results) carried[result.tensor.at()].kept = true;
+  for (const Kept& kept : of.training.kept) {
+    if (kept.keeping == Keeping::saved) carried[kept.tensor.at()].kept = true;
+  }
+  std::vector<Touched> pieces;
+  for (size_t k = 0; k < graph.operators.size(); ++k) {
+    if (graph.operators[k].pass != pass) continue;
+    Touched touched{&metrics.before[k], {}, {}};
+    for (const auto& [accesses, into] : {std::pair(&graph.operators[k].inputs, &touched.reads),
+                                         std::pair(&graph.operators[k].outputs, &touched.writes)}) {
+      for (const Access& access : *accesses) {
+        const size_t tensor = access.tensor.at();
+        if (carried[tensor].words > 0 && std::find(into->begin(), into->end(), tensor) == into->end())
+          into->push_back(tensor);
+      }
+    }
+    pieces.push_back(std::move(touched));
+  }
+  return make_flow(graph, std::move(carried), pieces);
+}
+
+Flow flow_of_launches(const ReportArtefacts& of, const StepMetrics& metrics, Pass pass) {
+  const Graph& graph = of.training.graph;
+  std::map<std::string, double> words;
+  for (size_t k = 0; k < graph.tensors.size(); ++k)
+    words[graph.tensors[k].name] = static_cast<double>(words_of(graph, TensorId(k)));
+  std::vector<Carried> carried;
+  for (const PlanBuffer& buffer : of.plan.buffers) {
+    const bool saved = buffer.first >= 0 && of.plan.launches[static_cast<size_t>(buffer.first)].pass == Pass::forward &&
+                       of.plan.launches[static_cast<size_t>(buffer.last)].pass == Pass::backward;
+    carried.push_back(
+        {buffer.tensor, buffer.layout, words[buffer.tensor], saved || buffer.place == BufferPlace::result});
+  }
+  std::map<std::string, const Part*> parts;
+  for (const PartCandidates& candidates : of.candidates.parts) parts[candidates.part.name] = &candidates.part;
+  std::vector<Touched> pieces;
+  for (size_t k = 0; k < of.plan.launches.size(); ++k) {
+    const PlanLaunch& launch = of.plan.launches[k];
+    if (launch.pass != pass) continue;
+    const auto part = parts.find(launch.part);
+    const size_t reads = part != parts.end() ? part->second->reads.size() : 1;
+    Touched touched{&metrics.after[k], {}, {}};
+    for (size_t slot = 0; slot < launch.buffers.size(); ++slot) {
+      if (launch.buffers[slot] == kNoBuffer) continue;
+      std::vector<size_t>& into = slot < reads ? touched.reads : touched.writes;
+      const auto buffer = static_cast<size_t>(launch.buffers[slot]);
+      if (std::find(into.begin(), into.end(), buffer) == into.end()) into.push_back(buffer);
+    }
+    pieces.push_back(std::move(touched));
+  }
+  return make_flow(graph, std::move(carried), pieces);
+}
+
+}  // namespace
+
+Picture dataflow_picture(const ReportArtefacts& artefacts, const StepMetrics& metrics, FlowOf of, Pass pass) {
+  const bool before = of == FlowOf::operators;
+  const std::string pass_name = pass == Pass::forward ? "forward" : "backward";
+  const Flow flow = before ? flow_of_operators(artefacts, metrics, pass) : flow_of_launches(artefacts, metrics, pass);
+  Picture picture;
+  picture.id = concat("dataflow_", pass_name, before ? "_before" : "_after");
+  picture.caption = concat(before ? "Before: " : "After: ", pass_name, ", ",
+                           before ? "every operator by itself." : "the plan's launches.");
+  picture.svg = draw(flow, concat("dataflow of ", pass_name, before ? " before fusion" : " after fusion"));
+  picture.folded = before || pass == Pass::backward;
+  return picture;
+}
+
+}  // namespace millrace

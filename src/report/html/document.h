@@ -1,0 +1,93 @@
+// A report before it is written: sections of paragraphs, tables and pictures. HTML, JSON, CSV and the files of pictures
+// are all made from this, so that they show the same numbers.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace millrace {
+
+// A cell shows a text; a number behind it is what sorts, and what JSON and CSV have.
+struct Cell {
+  Cell() = default;
+  Cell(std::string shown) : text(std::move(shown)) {}  // NOLINT(google-explicit-constructor): rows are lists of these
+  Cell(std::string shown, double of) : text(std::move(shown)), value(of) {}
+
+  std::string text;
+  std::optional<double> value;
+  std::string more;  // under the text, smaller
+};
+
+struct Column {
+  std::string key;    // in JSON and CSV
+  std::string title;  // for people
+  bool number = true;
+};
+
+struct DataTable {
+  std::string id;
+  std::string caption;
+  std::vector<Column> columns;
+  std::vector<std::vector<Cell>> rows;
+  bool folded = false;  // shown when asked for
+};
+
+struct Picture {
+  std::string id;
+  std::string caption;
+  std::string svg;      // by the Svg builder: all texts in it are escaped
+  bool folded = false;  // shown when asked for
+};
+
+// One of the three, in the order of a section.
+struct Block {
+  std::string paragraph;
+  std::optional<DataTable> table;
+  std::optional<Picture> picture;
+};
+
+struct Section {
+  std::string id;
+  std::string title;
+  std::string caption;  // from which a reader who has not seen the paper understands what follows
+  std::vector<Block> blocks;
+
+  void add(std::string paragraph) { blocks.push_back({std::move(paragraph), {}, {}}); }
+  void add(DataTable table) { blocks.push_back({"", std::move(table), {}}); }
+  void add(Picture picture) { blocks.push_back({"", {}, std::move(picture)}); }
+};
+
+// A number of the answer: "step" "1.20 ms" "0.80 ms" "1.50 times as fast".
+struct Fact {
+  std::string key;  // in JSON
+  std::string title;
+  std::string before;
+  std::string after;
+  std::string remark;
+  std::optional<double> before_value;
+  std::optional<double> after_value;
+};
+
+struct Document {
+  std::string title;
+  std::string subtitle;
+  std::vector<Fact> facts;
+  std::string before = "before";  // what the facts' two columns are
+  std::string after = "after";
+  std::vector<std::pair<std::string, std::string>> origin;  // machine, version, date, …
+  std::vector<std::string> next;                            // what to do, with commands
+  std::vector<Section> sections;
+};
+
+// The whole page, with nothing outside it.
+std::string document_html(const Document& document);
+std::string document_json(const Document& document);
+// For a terminal of 100 columns: the facts, the slowest launches, what to do next.
+std::string document_text(const Document& document, bool colours);
+
+std::string table_csv(const DataTable& table);
+// A picture as a file of its own.
+std::string picture_svg(const Picture& picture);
+
+}  // namespace millrace

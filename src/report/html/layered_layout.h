@@ -1,0 +1,31 @@
+// Where to draw the nodes of an acyclic graph: in layers, every edge downwards. No two nodes overlap. Test:
+// tests/report/layered_layout_test.cpp
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "report/html/svg.h"
+
+namespace millrace {
+
+struct LayeredNode {
+  double width = 0;
+  double height = 0;
+};
+
+struct LayeredEdge {
+  size_t from = 0;
+  size_t to = 0;
+};
+
+struct LayeredDrawing {
+  std::vector<Point> nodes;               // their upper left corners
+  std::vector<std::vector<Point>> edges;  // from the lower side of one node to the upper side of another
+  double width = 0;
+  double height = 0;
+};
+
+LayeredDrawing draw_layered(const std::vector<LayeredNode>& nodes, const std::vector<LayeredEdge>& edges);
+
+}  // namespace millrace

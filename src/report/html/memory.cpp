@@ -1,0 +1,68 @@
+#include <algorithm>
+
+#include "base/text.h"
+#include "report/html/pictures.h"
+#include "report/html/svg.h"
+
+namespace millrace {
+namespace {
+
+constexpr double kLeft = 84;
+constexpr double kTop = 20;
+constexpr double kHeight = 300;
+constexpr double kWidth = 880;
+
+}  // namespace
+
+Picture memory_picture(const ReportArtefacts& artefacts) {
+  const StepPlan& plan = artefacts.plan;
+  const auto launches = static_cast<double>(std::max<size_t>(1, plan.launches.size()));
+  const auto bytes = static_cast<double>(std::max<int64_t>(1, plan.arena_bytes));
+  const double across = (kWidth - kLeft - 10) / launches;
+  const auto y = [&](int64_t offset) { return kTop + kHeight - kHeight * static_cast<double>(offset) / bytes; };
+  Svg svg(kWidth, kTop + kHeight + 40, "the arena, launch by launch");
+  if (plan.arena_bytes == 0)
+    svg.text({kLeft, kTop + kHeight / 2}, "nothing: all that the step writes is the caller's", "label");
+  for (int k = 0; k <= 4 && plan.arena_bytes > 0; ++k) {
+    const int64_t offset = plan.arena_bytes * k / 4;
+    svg.line({kLeft, y(offset)}, {kWidth - 10, y(offset)}, "grid");
+    svg.text({kLeft - 6, y(offset) + 4}, short_bytes(static_cast<double>(offset)), "label", "end");
+  }
+  for (const PlanBuffer& buffer : plan.buffers) {
+    if (buffer.place != BufferPlace::arena || buffer.first < 0) continue;
+    const bool crosses =
+        plan.launches[static_cast<size_t>(buffer.first)].pass != plan.launches[static_cast<size_t>(buffer.last)].pass;
+    const double left = kLeft + across * buffer.first;
+    const double width = across * (buffer.last - buffer.first + 1);
+    const double top = y(buffer.offset + buffer.bytes);
+    const double height = y(buffer.offset) - top;
+    svg.rectangle({left, top}, width, height, crosses ? "buffer kept" : "buffer",
+                  concat(buffer.tensor, " as ", buffer.layout, ": ", short_bytes(static_cast<double>(buffer.bytes)),
+                         "\nfrom ", name_of(plan.launches[static_cast<size_t>(buffer.first)]), " to ",
+                         name_of(plan.launches[static_cast<size_t>(buffer.last)])));
+    const auto room = static_cast<size_t>(std::max(0.0, (width - 6) / 7));
+    if (height >= 13 && room >= 4)
+      svg.text({left + width / 2, top + height / 2 + 4}, shortened(buffer.tensor, room), "label on-node", "middle");
+  }
+  if (plan.scratch_bytes > 0) {
+    svg.rectangle({kLeft, y(plan.scratch_offset + plan.scratch_bytes)}, kWidth - 10 - kLeft,
+                  y(plan.scratch_offset) - y(plan.scratch_offset + plan.scratch_bytes), "scratch",
+                  concat("scratch that launches share: ", short_bytes(static_cast<double>(plan.scratch_bytes))));
+  }
+  for (size_t k = 0; k < plan.launches.size(); ++k) {
+    if (k > 0 && plan.launches[k].pass != plan.launches[k - 1].pass) {
+      const double x = kLeft + across * static_cast<double>(k);
+      svg.line({x, kTop - 6}, {x, kTop + kHeight}, "fastest", 1.5, "backward begins here");
+    }
+  }
+  svg.text({kLeft, kTop + kHeight + 20}, concat("launches of a step: 1 to ", plan.launches.size()), "label");
+  return {"memory",
+          concat("Each box is a tensor in the arena: from left to right from the launch that first touches it to the "
+                 "last, from below to above its bytes. Green ones are what forward leaves for backward. Side by side "
+                 "without sharing they would take ",
+                 short_bytes(static_cast<double>(plan.sum_bytes)), "; the arena takes ",
+                 short_bytes(static_cast<double>(plan.arena_bytes)), "."),
+          std::move(svg).finish(), false};
+}
+
+}  // namespace millrace

@@ -1,0 +1,117 @@
+#include "base/text.h"
+#include "report/html/assets.h"
+#include "report/html/document.h"
+#include "report/html/escape.h"
+#include "report/html/exact.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kShort = 16;  // bytes of a text that stays on one line
+
+std::string tag(std::string_view name, std::string_view classes, std::string_view text) {
+  return concat("<", name, classes.empty() ? "" : concat(" class=\"", classes, "\""), ">", escape_html(text), "</",
+                name, ">");
+}
+
+// Hidden until asked for.
+std::string folded(bool is, const std::string& caption, const std::string& content) {
+  return is ? concat("<details><summary>", escape_html(caption), "</summary>", content, "</details>\n") : content;
+}
+
+std::string cell_html(const Cell& cell, const Column& column) {
+  const bool is_short = cell.text.size() <= kShort;
+  std::string html = concat("<td", column.number ? " class=\"number\"" : is_short ? " class=\"short\"" : "");
+  if (cell.value) html += concat(" data-v=\"", exact(*cell.value), "\"");
+  html += concat(">", escape_html(cell.text));
+  if (!cell.more.empty()) html += concat("<small>", escape_html(cell.more), "</small>");
+  return html + "</td>";
+}
+
+std::string table_html(const DataTable& table) {
+  if (table.rows.empty()) return "";
+  std::string html = table.folded ? "" : tag("p", "caption", table.caption);
+  html += concat("<div class=\"scroll\"><table id=\"table_", escape_html(table.id), "\"><thead><tr>");
+  for (const Column& column : table.columns)
+    html += concat("<th", column.number ? " class=\"number\"" : "", "><button type=\"button\">",
+                   escape_html(column.title), "</button></th>");
+  html += "</tr></thead><tbody>\n";
+  for (const std::vector<Cell>& row : table.rows) {
+    html += "<tr>";
+    for (size_t k = 0; k < row.size(); ++k) html += cell_html(row[k], table.columns[k]);
+    html += "</tr>\n";
+  }
+  html += "</tbody></table></div>\n";
+  return folded(table.folded, table.caption, html);
+}
+
+std::string picture_html(const Picture& picture) {
+  const std::string figure = concat("<figure id=\"picture_", escape_html(picture.id), "\">",
+                                    picture.folded ? "" : tag("figcaption", "", picture.caption),
+                                    "<div class=\"scroll\">", picture.svg, "</div></figure>\n");
+  return folded(picture.folded, picture.caption, figure);
+}
+
+std::string section_html(const Section& section) {
+  std::string html = concat("<section id=\"", escape_html(section.id), "\">", tag("h2", "", section.title),
+                            tag("p", "", section.caption), "\n");
+  for (const Block& block : section.blocks) {
+    if (!block.paragraph.empty()) html += tag("p", "", block.paragraph) + "\n";
+    if (block.table) html += table_html(*block.table);
+    if (block.picture) html += picture_html(*block.picture);
+  }
+  return html + "</section>\n";
+}
+
+std::string facts_html(const Document& document) {
+  std::string html =
+      concat("<div class=\"scroll\"><table class=\"facts\" id=\"facts\"><thead><tr><th></th><th class=\"number\">",
+             escape_html(document.before), "</th><th class=\"number\">", escape_html(document.after),
+             "</th><th></th></tr></thead><tbody>\n");
+  const auto value = [](const std::optional<double>& of) {
+    return of ? concat(" data-v=\"", exact(*of), "\"") : std::string();
+  };
+  for (const Fact& fact : document.facts) {
+    html += concat("<tr data-key=\"", escape_html(fact.key), "\"><td>", escape_html(fact.title),
+                   "</td><td class=\"number\"", value(fact.before_value), ">", escape_html(fact.before),
+                   "</td><td class=\"number after\"", value(fact.after_value), ">", escape_html(fact.after), "</td>",
+                   tag("td", "", fact.remark), "</tr>\n");
+  }
+  return html + "</tbody></table></div>\n";
+}
+
+}  // namespace
+
+std::string document_html(const Document& document) {
+  std::string html = concat(
+      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
+      // Nothing is fetched, whatever a name holds.
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+      "script-src "
+      "'unsafe-inline'; img-src data:\">",
+      tag("title", "", document.title), "<style>\n", report_style(), "</style></head>\n<body>\n",
+      tag("h1", "", document.title), tag("p", "weak subtitle", document.subtitle), "\n<section id=\"answer\">",
+      facts_html(document), "<dl>");
+  for (const auto& [name, value] : document.origin) html += concat(tag("dt", "", name), tag("dd", "", value));
+  html += "</dl>\n";
+  if (!document.next.empty()) {
+    html += "<p>What to do next:</p><ul>";
+    for (const std::string& line : document.next) html += tag("li", "", line);
+    html += "</ul>";
+  }
+  html += "</section>\n<nav>";
+  for (const Section& section : document.sections)
+    html += concat("<a href=\"#", escape_html(section.id), "\">", escape_html(section.title), "</a> ");
+  html += "</nav>\n";
+  for (const Section& section : document.sections) html += section_html(section);
+  return concat(html, "<div id=\"tip\" hidden></div>\n<script>\n", report_script(), "</script>\n</body></html>\n");
+}
+
+std::string picture_svg(const Picture& picture) {
+  const size_t end = picture.svg.find('>');
+  return concat("<svg xmlns=\"http://www.w3.org/2000/svg\"", picture.svg.substr(4, end - 3), "<style>\n",
+                report_style(), "</style>", picture.svg.substr(end + 1), "\n");
+}
+
+}  // namespace millrace

@@ -1,0 +1,35 @@
+// The report's pictures, each from numbers that tables show too.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "report/html/document.h"
+#include "report/metrics.h"
+
+namespace millrace {
+
+// Class of report.css for an operator's colour.
+std::string colour_of(const Piece& piece);
+
+// One pass as a graph: operators by class, edges as thick as the words that they carry.
+enum class FlowOf { operators, launches };
+Picture dataflow_picture(const ReportArtefacts& artefacts, const StepMetrics& metrics, FlowOf of, Pass pass);
+
+// Operators before and launches after, one behind the other, as wide as they take time.
+Picture timeline_picture(const StepMetrics& metrics);
+
+Picture roofline_picture(const ReportArtefacts& artefacts, const StepMetrics& metrics);
+
+// For each tensor that a launch writes, all layouts, how slow its writer is for each, and the path that was taken.
+Picture selection_picture(const ReportArtefacts& artefacts);
+
+// Which bytes of the arena are taken by what, launch by launch.
+Picture memory_picture(const ReportArtefacts& artefacts);
+
+// "1.2 M"
+std::string short_count(double number);
+// "1.2 MiB"
+std::string short_bytes(double bytes);
+
+}  // namespace millrace

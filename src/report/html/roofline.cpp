@@ -1,0 +1,107 @@
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+#include "report/exploration_report.h"
+#include "report/html/pictures.h"
+#include "report/html/svg.h"
+
+namespace millrace {
+namespace {
+
+constexpr double kWidth = 900;
+constexpr double kHeight = 420;
+constexpr double kLeft = 70;
+constexpr double kBottom = 370;
+constexpr double kTop = 34;
+constexpr double kRight = 880;
+
+struct Span {
+  double low = 1e300;
+  double high = 0;
+  void add(double value) {
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+  void round() {
+    low = std::pow(10, std::floor(std::log10(low) + 1e-9));
+    high = std::pow(10, std::ceil(std::log10(high) + 1e-9));
+    if (high <= low) high = low * 10;
+  }
+  double part(double value) const { return std::log(value / low) / std::log(high / low); }
+};
+
+struct Axes {
+  Span x;
+  Span y;
+  Point at(double intensity, double rate) const {
+    return {kLeft + (kRight - kLeft) * x.part(intensity), kBottom - (kBottom - kTop) * y.part(rate)};
+  }
+};
+
+bool is_drawn(const Piece& piece) { return piece.flop > 0 && piece.seconds > 0 && piece.bytes > 0; }
+double intensity(const Piece& piece) { return static_cast<double>(piece.flop) / piece.bytes; }
+double rate(const Piece& piece) { return static_cast<double>(piece.flop) / piece.seconds; }
+
+void draw_axes(Svg& svg, const Axes& axes) {
+  for (double x = axes.x.low; x <= axes.x.high * 1.001; x *= 10) {
+    const Point foot = axes.at(x, axes.y.low);
+    svg.line(foot, {foot.x, kTop}, "grid");
+    svg.text({foot.x, kBottom + 16}, concat(x), "label", "middle");
+  }
+  for (double y = axes.y.low; y <= axes.y.high * 1.001; y *= 10) {
+    const Point foot = axes.at(axes.x.low, y);
+    svg.line(foot, {kRight, foot.y}, "grid");
+    svg.text({kLeft - 6, foot.y + 4}, short_count(y), "label", "end");
+  }
+  svg.text({(kLeft + kRight) / 2, kBottom + 36}, "flop per byte moved", "label", "middle");
+  svg.text({6, 14}, "flop/s", "label");
+}
+
+void draw_pieces(Svg& svg, const Axes& axes, const std::vector<Piece>& pieces, bool after) {
+  for (const Piece& piece : pieces) {
+    if (!is_drawn(piece)) continue;
+    svg.circle(axes.at(intensity(piece), rate(piece)), after ? 6 : 4,
+               concat(after ? "node " : "hollow ", colour_of(piece)),
+               concat(after ? "after: " : "before: ", piece.name, "\n", shown_seconds(piece.seconds), ", ",
+                      short_count(rate(piece)), "flop/s, ", fixed(intensity(piece), 2), " flop per byte"));
+  }
+}
+
+}  // namespace
+
+Picture roofline_picture(const ReportArtefacts& artefacts, const StepMetrics& metrics) {
+  Axes axes;
+  for (const std::vector<Piece>* pieces : {&metrics.before, &metrics.after}) {
+    for (const Piece& piece : *pieces) {
+      if (!is_drawn(piece)) continue;
+      axes.x.add(intensity(piece));
+      axes.y.add(rate(piece));
+    }
+  }
+  Svg svg(kWidth, kHeight, "roofline");
+  if (axes.x.high > 0 && metrics.peaks.bytes_per_second > 0) {
+    const double ridge = metrics.peaks.flop_per_second / metrics.peaks.bytes_per_second;
+    axes.x.add(ridge);
+    axes.y.add(metrics.peaks.flop_per_second);
+    axes.x.round();
+    axes.y.round();
+    draw_axes(svg, axes);
+    const double start = std::max(axes.x.low, axes.y.low / metrics.peaks.bytes_per_second);
+    svg.line(axes.at(start, start * metrics.peaks.bytes_per_second), axes.at(ridge, metrics.peaks.flop_per_second),
+             "roof", 2, concat(short_bytes(metrics.peaks.bytes_per_second), "/s: ", metrics.peaks.bytes_of));
+    svg.line(axes.at(ridge, metrics.peaks.flop_per_second), axes.at(axes.x.high, metrics.peaks.flop_per_second), "roof",
+             2, concat(short_count(metrics.peaks.flop_per_second), "flop/s: ", metrics.peaks.flop_of));
+    draw_pieces(svg, axes, metrics.before, false);
+    draw_pieces(svg, axes, metrics.after, true);
+  }
+  return {"roofline",
+          concat("Rings: operators before. Discs: launches after. The roof is the fastest that was seen here, not a "
+                 "data sheet's: ",
+                 short_count(metrics.peaks.flop_per_second), "flop/s by ", metrics.peaks.flop_of, " and ",
+                 short_bytes(metrics.peaks.bytes_per_second), "/s by ", metrics.peaks.bytes_of,
+                 artefacts.from_cache ? ", from the cache, where all of this program's tensors fit" : "", "."),
+          std::move(svg).finish(), false};
+}
+
+}  // namespace millrace

@@ -1,0 +1,97 @@
+#include "report/html/svg.h"
+
+#include <cmath>
+
+#include "base/text.h"
+#include "report/html/escape.h"
+
+namespace millrace {
+namespace {
+
+// A tenth of a pixel is enough, and short.
+std::string number(double value) {
+  std::string text = fixed(value, 1);
+  if (text.ends_with(".0")) text.resize(text.size() - 2);
+  return text == "-0" ? "0" : text;
+}
+
+size_t characters(std::string_view text) {
+  size_t count = 0;
+  for (const char c : text) count += (static_cast<unsigned char>(c) & 0xC0U) != 0x80U ? 1 : 0;
+  return count;
+}
+
+}  // namespace
+
+double text_width(std::string_view text, double font_size) {
+  return static_cast<double>(characters(text)) * font_size * 0.62;
+}
+
+std::string shortened(std::string_view text, size_t most) {
+  if (characters(text) <= most) return std::string(text);
+  std::string kept;
+  size_t count = 0;
+  for (const char c : text) {
+    if ((static_cast<unsigned char>(c) & 0xC0U) != 0x80U && ++count >= most) break;
+    kept += c;
+  }
+  return kept + "…";
+}
+
+Svg::Svg(double width, double height, std::string_view label) {
+  text_ = concat("<svg viewBox=\"0 0 ", number(width), " ", number(height), "\" width=\"", number(width),
+                 "\" height=\"", number(height), "\" role=\"img\" aria-label=\"", escape_html(label), "\">\n");
+}
+
+void Svg::element(std::string_view name, const std::string& attributes, std::string_view classes,
+                  std::string_view tip) {
+  text_ += concat("<", name, " ", attributes, " class=\"", escape_html(classes), "\"");
+  text_ += tip.empty() ? "/>\n" : concat("><title>", escape_html(tip), "</title></", name, ">\n");
+}
+
+void Svg::rectangle(Point corner, double width, double height, std::string_view classes, std::string_view tip,
+                    double radius) {
+  element("rect",
+          concat("x=\"", number(corner.x), "\" y=\"", number(corner.y), "\" width=\"", number(width), "\" height=\"",
+                 number(height), "\"", radius > 0 ? concat(" rx=\"", number(radius), "\"") : ""),
+          classes, tip);
+}
+
+void Svg::circle(Point centre, double radius, std::string_view classes, std::string_view tip) {
+  element("circle", concat("cx=\"", number(centre.x), "\" cy=\"", number(centre.y), "\" r=\"", number(radius), "\""),
+          classes, tip);
+}
+
+void Svg::line(Point from, Point to, std::string_view classes, double width, std::string_view tip) {
+  element("line",
+          concat("x1=\"", number(from.x), "\" y1=\"", number(from.y), "\" x2=\"", number(to.x), "\" y2=\"",
+                 number(to.y), "\" stroke-width=\"", number(width), "\""),
+          classes, tip);
+}
+
+void Svg::polygon(const std::vector<Point>& points, std::string_view classes, std::string_view tip) {
+  std::vector<std::string> texts;
+  for (const Point& point : points) texts.push_back(concat(number(point.x), ",", number(point.y)));
+  element("polygon", concat("points=\"", join(texts, " "), "\""), classes, tip);
+}
+
+void Svg::curve(const std::vector<Point>& points, std::string_view classes, double width, std::string_view tip) {
+  std::string path = concat("M", number(points[0].x), ",", number(points[0].y));
+  for (size_t k = 1; k < points.size(); ++k) {
+    const double middle = (points[k - 1].y + points[k].y) / 2;
+    path += concat("C", number(points[k - 1].x), ",", number(middle), " ", number(points[k].x), ",", number(middle),
+                   " ", number(points[k].x), ",", number(points[k].y));
+  }
+  element("path", concat("d=\"", path, "\" stroke-width=\"", number(width), "\""), classes, tip);
+}
+
+void Svg::text(Point at, std::string_view text, std::string_view classes, std::string_view anchor, double angle) {
+  const std::string turn =
+      angle == 0 ? "" : concat(" transform=\"rotate(", number(angle), " ", number(at.x), " ", number(at.y), ")\"");
+  text_ += concat("<text x=\"", number(at.x), "\" y=\"", number(at.y), "\" text-anchor=\"", anchor, "\"", turn,
+                  " class=\"", escape_html(classes), "\">", escape_html(text), "</text>\n");
+}
+
+std::string Svg::finish() && { return std::move(text_) + "</svg>"; }
+
+}  // namespace millrace

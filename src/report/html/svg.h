@@ -1,0 +1,46 @@
+// A picture as SVG, element by element. Colours and fonts are classes of report.css.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace millrace {
+
+struct Point {
+  double x = 0;
+  double y = 0;
+};
+
+// About as wide as `text` is drawn, at a font size: for leaving room.
+double text_width(std::string_view text, double font_size);
+
+// The text, or its beginning and "…" where it is longer than `most` characters.
+std::string shortened(std::string_view text, size_t most);
+
+class Svg {
+ public:
+  Svg(double width, double height, std::string_view label);
+
+  // `tip`: what a pointer over the element, or a tap, shows; may be empty.
+  void rectangle(Point corner, double width, double height, std::string_view classes, std::string_view tip = {},
+                 double radius = 0);
+  void circle(Point centre, double radius, std::string_view classes, std::string_view tip = {});
+  void line(Point from, Point to, std::string_view classes, double width = 1, std::string_view tip = {});
+  // Straight lines through the points; closed ones are filled.
+  void polygon(const std::vector<Point>& points, std::string_view classes, std::string_view tip = {});
+  // A smooth line through the points, each piece leaving and arriving vertically.
+  void curve(const std::vector<Point>& points, std::string_view classes, double width, std::string_view tip = {});
+  // `anchor`: start, middle or end; turned by `angle` degrees.
+  void text(Point at, std::string_view text, std::string_view classes, std::string_view anchor = "start",
+            double angle = 0);
+
+  std::string finish() &&;
+
+ private:
+  void element(std::string_view name, const std::string& attributes, std::string_view classes, std::string_view tip);
+
+  std::string text_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,105 @@
+#include "report/make_report.h"
+
+#include "base/text.h"
+#include "report/exploration_report.h"
+#include "report/html/pictures.h"
+#include "report/report_sections.h"
+
+namespace millrace {
+namespace {
+
+std::string percent(double fraction) { return concat(fixed(100 * fraction, 1), " %"); }
+
+std::string less(double before, double after) {
+  if (before <= 0) return "";
+  return before >= after ? concat(percent(1 - after / before), " less") : concat(percent(after / before - 1), " more");
+}
+
+std::vector<Fact> facts_of(const ReportArtefacts& of, const StepMetrics& metrics) {
+  const StepPlan& plan = of.plan;
+  std::vector<Fact> facts;
+  const bool known = plan.default_cost > 0;
+  facts.push_back({"step_seconds", "a step, as the sum of its launches", known ? shown_seconds(plan.default_cost) : "",
+                   shown_seconds(plan.cost),
+                   known && plan.cost > 0 ? concat(fixed(plan.default_cost / plan.cost, 2), " times as fast")
+                                          : "what there was before was not measured whole",
+                   known ? std::optional(plan.default_cost) : std::nullopt, plan.cost});
+  if (of.step_seconds > 0)
+    facts.push_back({"measured_step_seconds", "a whole step, measured", "", shown_seconds(of.step_seconds),
+                     known ? concat(fixed(plan.default_cost / of.step_seconds, 2), " times as fast as before") : "",
+                     std::nullopt, of.step_seconds});
+  facts.push_back({"words", "words moved to and from memory", short_count(metrics.words_before),
+                   short_count(metrics.words_after), less(metrics.words_before, metrics.words_after),
+                   metrics.words_before, metrics.words_after});
+  facts.push_back({"launches", "launches", concat(metrics.before.size()), concat(metrics.after.size()),
+                   "operators before; fused operators, products and conversions after",
+                   static_cast<double>(metrics.before.size()), static_cast<double>(metrics.after.size())});
+  if (plan.bound > 0)
+    facts.push_back({"bound_seconds", "the bound: every launch in its fastest way, layouts ignored", "",
+                     shown_seconds(plan.bound),
+                     concat("the step is ", percent(plan.cost / plan.bound - 1), " above it; ", of.method),
+                     std::nullopt, plan.bound});
+  facts.push_back({"arena_bytes", "memory for what the step computes", short_bytes(static_cast<double>(plan.sum_bytes)),
+                   short_bytes(static_cast<double>(plan.arena_bytes)),
+                   "every tensor in a buffer of its own before; one arena after", static_cast<double>(plan.sum_bytes),
+                   static_cast<double>(plan.arena_bytes)});
+  return facts;
+}
+
+std::vector<std::pair<std::string, std::string>> origin_of(const ReportArtefacts& of) {
+  const PlanProgram& program = of.plan.program;
+  std::vector<std::pair<std::string, std::string>> origin{{"program", of.program}};
+  if (!program.entry.empty()) origin.emplace_back("entry", program.entry);
+  if (!program.sizes.empty()) origin.emplace_back("sizes", join(program.sizes, ", "));
+  if (!program.dtype.empty()) origin.emplace_back("stored as", program.dtype);
+  origin.emplace_back("machine", of.plan.device);
+  origin.emplace_back("millrace", of.plan.version);
+  origin.emplace_back("date", of.plan.date);
+  return origin;
+}
+
+// The launch whose limit explains the least of its time is where there is most to win.
+std::vector<std::string> next_of(const ReportArtefacts& of, const StepMetrics& metrics) {
+  std::vector<std::string> next;
+  const Piece* worst = nullptr;
+  double most = 0;
+  for (const Piece& piece : metrics.after) {
+    const std::optional<Limit> limit = limit_of(piece, metrics.peaks);
+    if (!limit || piece.seconds * (1 - limit->fraction) <= most) continue;
+    most = piece.seconds * (1 - limit->fraction);
+    worst = &piece;
+  }
+  if (worst != nullptr)
+    next.push_back(concat("Most is to be won at ", worst->name, ": ", shown_seconds(worst->seconds),
+                          " where the limits seen on this machine allow ", shown_seconds(worst->seconds - most), "."));
+  const double tried = of.exploration.tried + of.exploration.known;
+  const double all = of.exploration.configurations + of.exploration.conversions;
+  if (tried < all)
+    next.push_back(concat(with_commas(tried), " of ", with_commas(all),
+                          " candidates were tried: millrace optimize with more --budget looks further."));
+  next.emplace_back(
+      "millrace optimize --layout NAME=any frees the layout of a tensor that the caller can give otherwise.");
+  if (!of.folder.empty()) next.push_back(concat("millrace bench ", of.folder, " times every launch of the plan."));
+  return next;
+}
+
+}  // namespace
+
+Document make_report(const ReportArtefacts& artefacts) {
+  const StepMetrics metrics = measure_step(artefacts);
+  Document document;
+  document.title = concat("Where the data goes: ", artefacts.training.graph.name);
+  // What stands behind is of the compiler and the libraries.
+  const std::string machine = artefacts.plan.device.substr(0, artefacts.plan.device.find(';'));
+  document.subtitle = concat(artefacts.program, ", forward and backward, on ", machine);
+  document.facts = facts_of(artefacts, metrics);
+  document.origin = origin_of(artefacts);
+  document.next = next_of(artefacts, metrics);
+  document.sections = {dataflow_section(artefacts, metrics), operators_section(artefacts, metrics),
+                       violins_section(artefacts),           roofline_section(artefacts, metrics),
+                       selection_section(artefacts),         memory_section(artefacts),
+                       exploration_section(artefacts)};
+  return document;
+}
+
+}  // namespace millrace

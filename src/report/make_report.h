@@ -1,0 +1,18 @@
+// Artefacts → the report's document. Test: tests/report/make_report_test.cpp
+#pragma once
+
+#include "report/html/document.h"
+#include "report/metrics.h"
+
+namespace millrace {
+
+Document make_report(const ReportArtefacts& artefacts);
+
+// Two plans side by side: times, candidates, layouts.
+struct ComparedPlan {
+  std::string name;
+  const StepPlan& plan;
+};
+Document make_comparison(const ComparedPlan& a, const ComparedPlan& b);
+
+}  // namespace millrace

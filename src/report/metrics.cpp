@@ -1,0 +1,215 @@
+#include "report/metrics.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+
+namespace millrace {
+namespace {
+
+struct Traffic {
+  int64_t words = 0;
+  double bytes = 0;
+};
+
+Traffic traffic_of(const Graph& graph, const std::vector<TensorId>& tensors) {
+  Traffic traffic;
+  for (const TensorId tensor : std::set<TensorId>(tensors.begin(), tensors.end())) {
+    const int64_t words = words_of(graph, tensor);
+    traffic.words += words;
+    traffic.bytes += static_cast<double>(words) * static_cast<double>(bytes_of(graph.tensor(tensor).dtype));
+  }
+  return traffic;
+}
+
+std::vector<TensorId> tensors_of(const std::vector<Access>& accesses) {
+  std::vector<TensorId> tensors;
+  for (const Access& access : accesses) tensors.push_back(access.tensor);
+  return tensors;
+}
+
+void set_traffic(Piece& piece, const Traffic& in, const Traffic& out) {
+  piece.input_words = in.words;
+  piece.output_words = out.words;
+  piece.moved_words = static_cast<double>(in.words + out.words);
+  piece.least_words = piece.moved_words;
+  piece.bytes = in.bytes + out.bytes;
+}
+
+// More words than its tensors have: a product that does not fit into fast memory, a kernel that reads a row again.
+void set_moved(Piece& piece, double moved) {
+  if (moved <= piece.moved_words || piece.moved_words <= 0) return;
+  piece.bytes *= moved / piece.moved_words;
+  piece.moved_words = moved;
+}
+
+class Metrics {
+ public:
+  explicit Metrics(const ReportArtefacts& of) : of_(of), graph_(of.training.graph) {
+    for (const MeasuredPart& part : of.measurements.parts) measured_[part.name] = &part;
+    for (const PartCandidates& candidates : of.candidates.parts) parts_[candidates.part.name] = &candidates.part;
+    for (size_t k = 0; k < graph_.tensors.size(); ++k) tensors_[graph_.tensors[k].name] = TensorId(k);
+    for (const FusedOperator& group : of.fused.groups) moved_by_group_[group.members] = group.words_after;
+  }
+
+  StepMetrics make() {
+    for (size_t k = 0; k < graph_.operators.size(); ++k) made_.before.push_back(before(OperatorId(k)));
+    made_.launch_of.assign(graph_.operators.size(), -1);
+    for (const PlanLaunch& launch : of_.plan.launches) {
+      made_.after.push_back(after(launch));
+      for (const OperatorId op : made_.after.back().operators)
+        made_.launch_of[op.at()] = static_cast<int>(made_.after.size()) - 1;
+    }
+    for (const Piece& piece : made_.before)
+      made_.words_before += static_cast<double>(piece.input_words + piece.output_words);
+    for (const Piece& piece : made_.after)
+      made_.words_after += static_cast<double>(piece.input_words + piece.output_words);
+    find_peaks();
+    return std::move(made_);
+  }
+
+ private:
+  Piece before(OperatorId id) const {
+    const Operator& op = graph_.operators[id.at()];
+    const OperatorAnalysis& analysis = of_.analysis.operators[id.at()];
+    Piece piece;
+    piece.name = op.name;
+    piece.pass = op.pass;
+    piece.operator_class = analysis.operator_class;
+    piece.operators = {id};
+    piece.flop = analysis.flop;
+    set_traffic(piece, traffic_of(graph_, tensors_of(op.inputs)), traffic_of(graph_, tensors_of(op.outputs)));
+    piece.least_words = static_cast<double>(analysis.io_lower_bound);
+    set_moved(piece, piece.least_words);
+    for (const auto& [name, part] : parts_) {
+      if (part->operators.size() != 1 || part->operators[0] != id) continue;
+      const auto found = measured_.find(name);
+      if (found == measured_.end()) continue;
+      piece.seconds = seconds_as_written(of_.measurements, *found->second).value_or(0);
+    }
+    return piece;
+  }
+
+  // Of a part: sums over its operators, and each of its tensors once.
+  Piece piece_of(const Part& part) const {
+    Piece piece;
+    piece.name = part.name;
+    piece.pass = part.pass;
+    piece.operators = part.operators;
+    bool contraction = part.kind == PartKind::contraction;
+    bool normalization = false;
+    for (const OperatorId op : part.operators) {
+      const OperatorAnalysis& analysis = of_.analysis.operators[op.at()];
+      piece.flop += analysis.flop;
+      contraction = contraction || analysis.operator_class == OperatorClass::contraction;
+      normalization = normalization || analysis.operator_class == OperatorClass::normalization;
+    }
+    piece.operator_class = contraction     ? OperatorClass::contraction
+                           : normalization ? OperatorClass::normalization
+                                           : OperatorClass::elementwise;
+    set_traffic(piece, traffic_of(graph_, part.reads), traffic_of(graph_, part.writes));
+    if (contraction) {
+      double least = 0;
+      for (const OperatorId op : part.operators) {
+        const OperatorAnalysis& analysis = of_.analysis.operators[op.at()];
+        if (analysis.io_lower_bound > analysis.words()) least += static_cast<double>(analysis.io_lower_bound);
+      }
+      piece.least_words = std::max(piece.least_words, least);
+      set_moved(piece, piece.least_words);
+    } else if (const auto group = moved_by_group_.find(part.operators); group != moved_by_group_.end()) {
+      set_moved(piece, static_cast<double>(group->second));
+    }
+    return piece;
+  }
+
+  Piece after(const PlanLaunch& launch) const {
+    Piece piece;
+    if (const auto part = parts_.find(launch.part); !launch.part.empty() && part != parts_.end()) {
+      piece = piece_of(*part->second);
+    } else if (const auto tensor = tensors_.find(launch.conversion_of); tensor != tensors_.end()) {
+      const Traffic once = traffic_of(graph_, {tensor->second});
+      set_traffic(piece, once, once);
+      piece.conversion = true;
+    }
+    piece.name = name_of(launch);
+    piece.pass = launch.pass;
+    piece.candidate = launch.candidate;
+    piece.seconds = launch.predicted_seconds;
+    return piece;
+  }
+
+  void note(const Piece& piece, double seconds) {
+    if (!(seconds > 0)) return;
+    Peaks& peaks = made_.peaks;
+    const double flop = static_cast<double>(piece.flop) / seconds;
+    const double bytes = piece.bytes / seconds;
+    if (flop > peaks.flop_per_second) {
+      peaks.flop_per_second = flop;
+      peaks.flop_of = piece.name;
+    }
+    if (bytes > peaks.bytes_per_second) {
+      peaks.bytes_per_second = bytes;
+      peaks.bytes_of = piece.name;
+    }
+  }
+
+  void find_peaks() {
+    for (const TriedPart& tried : of_.exploration.parts) {
+      const auto part = parts_.find(tried.name);
+      if (part == parts_.end()) continue;
+      const Piece piece = piece_of(*part->second);
+      for (const TriedCandidate& candidate : tried.tried) note(piece, candidate.seconds);
+    }
+    for (const Piece& piece : made_.after) note(piece, piece.seconds);
+  }
+
+  const ReportArtefacts& of_;
+  const Graph& graph_;
+  std::map<std::string, const MeasuredPart*> measured_;
+  std::map<std::string, const Part*> parts_;
+  std::map<std::string, TensorId> tensors_;
+  std::map<std::vector<OperatorId>, int64_t> moved_by_group_;
+  StepMetrics made_;
+};
+
+}  // namespace
+
+double Piece::flop_per_word() const {
+  const double words = static_cast<double>(input_words) + static_cast<double>(output_words);
+  return words > 0 ? static_cast<double>(flop) / words : 0;
+}
+
+std::optional<double> seconds_as_written(const Measurements& measurements, const MeasuredPart& part) {
+  std::vector<int> tensors = part.reads;
+  tensors.insert(tensors.end(), part.writes.begin(), part.writes.end());
+  std::optional<double> best;
+  for (const MeasuredWay& way : part.ways) {
+    bool written = true;
+    for (size_t k = 0; k < tensors.size(); ++k)
+      written = written && way.layouts[k] == std::max(0, measurements.tensors[static_cast<size_t>(tensors[k])].pinned);
+    if (written && (!best || way.seconds < *best)) best = way.seconds;
+  }
+  return best;
+}
+
+StepMetrics measure_step(const ReportArtefacts& artefacts) { return Metrics(artefacts).make(); }
+
+double fraction_of_peak(const Piece& piece, const Peaks& peaks) {
+  if (piece.seconds <= 0 || peaks.flop_per_second <= 0) return 0;
+  return static_cast<double>(piece.flop) / piece.seconds / peaks.flop_per_second;
+}
+
+double mue(const Piece& piece, const Peaks& peaks) {
+  if (piece.seconds <= 0 || peaks.bytes_per_second <= 0 || piece.moved_words <= 0) return 0;
+  return piece.least_words / piece.moved_words * (piece.bytes / piece.seconds / peaks.bytes_per_second);
+}
+
+std::optional<Limit> limit_of(const Piece& piece, const Peaks& peaks) {
+  if (piece.seconds <= 0 || peaks.flop_per_second <= 0 || peaks.bytes_per_second <= 0) return std::nullopt;
+  const double flop = static_cast<double>(piece.flop) / peaks.flop_per_second;
+  const double memory = piece.bytes / peaks.bytes_per_second;
+  return Limit{flop > memory, std::max(flop, memory) / piece.seconds};
+}
+
+}  // namespace millrace

@@ -1,0 +1,361 @@
+#include "report/report_sections.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/text.h"
+#include "report/exploration_report.h"
+#include "report/html/pictures.h"
+
+namespace millrace {
+namespace {
+
+Cell count_cell(double count) { return {short_count(count), count}; }
+Cell seconds_cell(double seconds) { return seconds > 0 ? Cell(shown_seconds(seconds), seconds) : Cell("–"); }
+Cell percent_cell(double fraction) { return fraction > 0 ? Cell(fixed(100 * fraction, 1), 100 * fraction) : Cell("–"); }
+
+std::string class_name(const Piece& piece) {
+  return piece.conversion ? "conversion" : std::string(name_of(piece.operator_class));
+}
+
+std::string pass_name(Pass pass) { return pass == Pass::forward ? "forward" : "backward"; }
+
+Cell limit_cell(const Piece& piece, const Peaks& peaks) {
+  const std::optional<Limit> limit = limit_of(piece, peaks);
+  return limit ? concat(limit->flop ? "flop, " : "memory, ", fixed(100 * limit->fraction, 0), " %") : "–";
+}
+
+DataTable operators_table(const ReportArtefacts& of, const StepMetrics& metrics) {
+  DataTable table{"operators",
+                  "Every operator of the program by itself, as it would run with nothing fused and every tensor as the "
+                  "program writes it.",
+                  {{"operator", "operator", false},
+                   {"pass", "pass", false},
+                   {"class", "class", false},
+                   {"flop", "flop"},
+                   {"input_words", "words in"},
+                   {"output_words", "words out"},
+                   {"flop_per_word", "flop per word"},
+                   {"seconds", "time unfused"},
+                   {"percent_of_peak", "% of peak"},
+                   {"mue", "MUE %"},
+                   {"limit", "held by", false},
+                   {"launch", "launched in", false}},
+                  {},
+                  true};
+  for (size_t k = 0; k < metrics.before.size(); ++k) {
+    const Piece& piece = metrics.before[k];
+    const int launch = metrics.launch_of[k];
+    table.rows.push_back(
+        {piece.name, pass_name(piece.pass), class_name(piece), count_cell(static_cast<double>(piece.flop)),
+         count_cell(static_cast<double>(piece.input_words)), count_cell(static_cast<double>(piece.output_words)),
+         Cell(fixed(piece.flop_per_word(), 2), piece.flop_per_word()), seconds_cell(piece.seconds),
+         percent_cell(fraction_of_peak(piece, metrics.peaks)), percent_cell(mue(piece, metrics.peaks)),
+         limit_cell(piece, metrics.peaks),
+         launch < 0 ? Cell("–") : Cell(name_of(of.plan.launches[static_cast<size_t>(launch)]))});
+  }
+  return table;
+}
+
+DataTable launches_table(const StepMetrics& metrics) {
+  DataTable table{"launches",
+                  "Every launch of the plan, and the operators that it carries out. Time unfused is the sum over those "
+                  "operators. Press a heading to sort.",
+                  {{"launch", "launch", false},
+                   {"pass", "pass", false},
+                   {"class", "class", false},
+                   {"flop", "flop"},
+                   {"input_words", "words in"},
+                   {"output_words", "words out"},
+                   {"seconds_unfused", "time unfused"},
+                   {"seconds", "time"},
+                   {"speed_up", "speed-up"},
+                   {"percent_of_peak", "% of peak"},
+                   {"mue", "MUE %"},
+                   {"limit", "held by", false}},
+                  {},
+                  false};
+  for (const Piece& piece : metrics.after) {
+    double unfused = 0;
+    bool known = !piece.operators.empty();
+    std::vector<std::string> names;
+    for (const OperatorId op : piece.operators) {
+      const Piece& alone = metrics.before[op.at()];
+      known = known && alone.seconds > 0;
+      unfused += alone.seconds;
+      names.push_back(alone.name);
+    }
+    Cell name(piece.name);
+    if (names.size() > 1) name.more = join(names, ", ");
+    const bool compared = known && piece.seconds > 0;
+    table.rows.push_back({name, pass_name(piece.pass), class_name(piece), count_cell(static_cast<double>(piece.flop)),
+                          count_cell(static_cast<double>(piece.input_words)),
+                          count_cell(static_cast<double>(piece.output_words)), seconds_cell(known ? unfused : 0),
+                          seconds_cell(piece.seconds),
+                          compared ? Cell(fixed(unfused / piece.seconds, 2), unfused / piece.seconds) : Cell("–"),
+                          percent_cell(fraction_of_peak(piece, metrics.peaks)), percent_cell(mue(piece, metrics.peaks)),
+                          limit_cell(piece, metrics.peaks)});
+  }
+  return table;
+}
+
+std::vector<std::string> layouts_in(const StepPlan& plan, const PlanLaunch& launch, size_t from, size_t to) {
+  std::vector<std::string> texts;
+  for (size_t k = from; k < std::min(to, launch.buffers.size()); ++k) {
+    if (launch.buffers[k] == kNoBuffer) {
+      texts.emplace_back("a mask, drawn again");
+      continue;
+    }
+    const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(launch.buffers[k])];
+    texts.push_back(concat(buffer.tensor, " ", buffer.layout));
+  }
+  return texts;
+}
+
+DataTable path_table(const ReportArtefacts& of) {
+  DataTable table{
+      "path",
+      "The chosen path: every launch in order, the layouts that it reads and writes (axes outermost first), "
+      "and how it is carried out.",
+      {{"launch", "launch", false},
+       {"pass", "pass", false},
+       {"reads", "reads", false},
+       {"writes", "writes", false},
+       {"seconds", "time"},
+       {"fastest_seconds", "its fastest way"},
+       {"candidate", "candidate", false}},
+      {},
+      true};
+  std::map<std::string, const Part*> parts;
+  for (const PartCandidates& candidates : of.candidates.parts) parts[candidates.part.name] = &candidates.part;
+  std::map<std::string, double> fastest;
+  for (const MeasuredPart& part : of.measurements.parts) {
+    for (const MeasuredWay& way : part.ways) {
+      const auto [known, fresh] = fastest.try_emplace(part.name, way.seconds);
+      if (!fresh) known->second = std::min(known->second, way.seconds);
+    }
+  }
+  for (const PlanLaunch& launch : of.plan.launches) {
+    const auto part = parts.find(launch.part);
+    const size_t reads = part != parts.end() ? part->second->reads.size() : 1;
+    table.rows.push_back({name_of(launch), pass_name(launch.pass), join(layouts_in(of.plan, launch, 0, reads), ", "),
+                          join(layouts_in(of.plan, launch, reads, launch.buffers.size()), ", "),
+                          seconds_cell(launch.predicted_seconds),
+                          seconds_cell(fastest.contains(launch.part) ? fastest[launch.part] : 0), launch.candidate});
+  }
+  return table;
+}
+
+DataTable conversions_table(const ReportArtefacts& of) {
+  DataTable table{"conversions",
+                  "Conversions that were inserted: a tensor copied into a second layout because that costs less than "
+                  "what its readers lose otherwise.",
+                  {{"tensor", "tensor", false}, {"from", "from", false}, {"to", "to", false}, {"seconds", "time"}},
+                  {},
+                  false};
+  for (const PlanLaunch& launch : of.plan.launches) {
+    if (launch.conversion_of.empty() || launch.buffers.size() != 2) continue;
+    table.rows.push_back({launch.conversion_of, of.plan.buffers[static_cast<size_t>(launch.buffers[0])].layout,
+                          of.plan.buffers[static_cast<size_t>(launch.buffers[1])].layout,
+                          seconds_cell(launch.predicted_seconds)});
+  }
+  return table;
+}
+
+DataTable tried_table(const ReportArtefacts& of) {
+  DataTable table{"exploration",
+                  "Every part that a cover of the program can launch: how many configurations there are, how many were "
+                  "tried, and what came of them.",
+                  {{"part", "part", false},
+                   {"configurations", "configurations"},
+                   {"tried", "tried"},
+                   {"right", "right"},
+                   {"refused", "refused"},
+                   {"launched", "in the plan", false}},
+                  {},
+                  true};
+  std::map<std::string, const TriedPart*> tried;
+  for (const TriedPart& part : of.exploration.parts) tried[part.name] = &part;
+  std::map<std::string, bool> launched;
+  for (const PlanLaunch& launch : of.plan.launches) launched[launch.part] = true;
+  for (const PartCandidates& candidates : of.candidates.parts) {
+    double right = 0;
+    double refused = 0;
+    if (const auto found = tried.find(candidates.part.name); found != tried.end()) {
+      for (const TriedCandidate& candidate : found->second->tried) (candidate.seconds > 0 ? right : refused) += 1;
+    }
+    const auto count = [](double number) { return Cell(with_commas(number), number); };
+    table.rows.push_back({candidates.part.name, count(candidates.configurations), count(right + refused), count(right),
+                          count(refused), Cell(launched.contains(candidates.part.name) ? "yes" : "no")});
+  }
+  return table;
+}
+
+std::string tried_line(const Exploration& exploration) {
+  std::vector<std::string> outcomes;
+  for (const auto& [name, count] : exploration.outcomes)
+    outcomes.push_back(concat(with_commas(count), " ", name == "measured" ? "right" : name));
+  return concat(with_commas(exploration.tried + exploration.known), " of ",
+                with_commas(exploration.configurations + exploration.conversions), " candidates were tried",
+                outcomes.empty() ? "" : concat(": ", join(outcomes, ", ")));
+}
+
+DataTable refused_table(const ReportArtefacts& of) {
+  DataTable table{"refused",
+                  "Candidates that were tried and refused: their results were wrong, or they did not run.",
+                  {{"part", "part", false},
+                   {"candidate", "candidate", false},
+                   {"outcome", "outcome", false},
+                   {"detail", "why", false}},
+                  {},
+                  false};
+  for (const TriedPart& part : of.exploration.parts) {
+    for (const TriedCandidate& candidate : part.tried) {
+      if (candidate.seconds <= 0)
+        table.rows.push_back({part.name, candidate.candidate, candidate.outcome, candidate.detail});
+    }
+  }
+  return table;
+}
+
+DataTable declined_table(const ReportArtefacts& of) {
+  DataTable table{"declined",
+                  "Combinations that were not made candidates, and why.",
+                  {{"part", "part", false}, {"count", "combinations"}, {"reason", "why", false}},
+                  {},
+                  true};
+  for (const PartCandidates& candidates : of.candidates.parts) {
+    for (const Declined& declined : candidates.declined)
+      table.rows.push_back({candidates.part.name, Cell(with_commas(declined.count), declined.count), declined.reason});
+  }
+  for (const Declined& declined : of.candidates.declined)
+    table.rows.push_back(
+        {std::string("(an alternative)"), Cell(with_commas(declined.count), declined.count), declined.reason});
+  return table;
+}
+
+DataTable buffers_table(const ReportArtefacts& of) {
+  DataTable table{"buffers",
+                  "Every buffer of the plan. The caller's lie outside the arena.",
+                  {{"tensor", "tensor", false},
+                   {"layout", "layout", false},
+                   {"place", "place", false},
+                   {"bytes", "size"},
+                   {"offset", "offset"},
+                   {"first", "first launch"},
+                   {"last", "last launch"}},
+                  {},
+                  true};
+  for (const PlanBuffer& buffer : of.plan.buffers) {
+    const auto number = [](int64_t value) { return Cell(concat(value), static_cast<double>(value)); };
+    table.rows.push_back({buffer.tensor, buffer.layout, std::string(name_of(buffer.place)),
+                          Cell(short_bytes(static_cast<double>(buffer.bytes)), static_cast<double>(buffer.bytes)),
+                          buffer.place == BufferPlace::arena ? number(buffer.offset) : Cell("–"),
+                          buffer.first < 0 ? Cell("–") : number(buffer.first + 1),
+                          buffer.last < 0 ? Cell("–") : number(buffer.last + 1)});
+  }
+  return table;
+}
+
+}  // namespace
+
+Section dataflow_section(const ReportArtefacts& artefacts, const StepMetrics& metrics) {
+  Section section{
+      "dataflow",
+      "The dataflow, before and after",
+      "A training step as a graph. Boxes are operators: blue ones are contractions (matrix products), orange "
+      "ones normalizations (they reduce and then map), yellow ones elementwise, pink ones conversions of a "
+      "layout. Lines are tensors on their way through memory, the thicker the more words. The number in a box "
+      "is its flop per word: an operator with few waits for memory, however fast the machine computes. Fusing "
+      "makes boxes larger and lines fewer: what passes inside a box never goes to memory. Point at or tap a "
+      "box or a line for details.",
+      {}};
+  section.add(dataflow_picture(artefacts, metrics, FlowOf::launches, Pass::forward));
+  section.add(dataflow_picture(artefacts, metrics, FlowOf::launches, Pass::backward));
+  section.add(dataflow_picture(artefacts, metrics, FlowOf::operators, Pass::forward));
+  section.add(dataflow_picture(artefacts, metrics, FlowOf::operators, Pass::backward));
+  return section;
+}
+
+Section operators_section(const ReportArtefacts& artefacts, const StepMetrics& metrics) {
+  Section section{
+      "operators",
+      "All operators",
+      concat(
+          "% of peak is an operator's flop per second against the most that any candidate reached here (",
+          short_count(metrics.peaks.flop_per_second),
+          "flop/s). MUE, the paper's memory usage efficiency, is the words "
+          "that any implementation must move over those that this one moves, times the bandwidth that it reaches over "
+          "the highest seen here (",
+          short_bytes(metrics.peaks.bytes_per_second),
+          "/s): 100 % means that nothing is moved in vain and memory is never idle. On the CPU the moved words are "
+          "modelled from tensors and cache, not counted by hardware. Held by says which of the two limits, arithmetic "
+          "or memory, explains more of the time, and how much of it; the rest is overhead and what is still to win."),
+      {}};
+  section.add(timeline_picture(metrics));
+  section.add(launches_table(metrics));
+  section.add(operators_table(artefacts, metrics));
+  return section;
+}
+
+Section roofline_section(const ReportArtefacts& artefacts, const StepMetrics& metrics) {
+  Section section{
+      "roofline",
+      "Roofline",
+      "How fast each operator computes (upwards) against how much it computes for each byte that it moves (to "
+      "the right). Nothing can be above the roof: under its slope memory is the limit, under its flat part "
+      "arithmetic. Fusion moves operators to the right, a better layout moves them up. Copies compute nothing "
+      "and are not drawn.",
+      {}};
+  section.add(roofline_picture(artefacts, metrics));
+  return section;
+}
+
+Section selection_section(const ReportArtefacts& artefacts) {
+  const StepPlan& plan = artefacts.plan;
+  Section section{
+      "selection",
+      "The selection",
+      concat("An operator's fastest way may want a tensor in a layout (order of its axes in memory) that makes "
+             "its neighbours slow. The selection takes for every launch one measured way and for every tensor "
+             "its layouts, so that the step as a whole costs least. It costs ",
+             shown_seconds(plan.cost), "; if layouts did not have to agree it would cost ", shown_seconds(plan.bound),
+             " (", artefacts.method, ")."),
+      {}};
+  section.add(selection_picture(artefacts));
+  DataTable conversions = conversions_table(artefacts);
+  if (conversions.rows.empty()) section.add("No conversion was inserted: all launches agree on the layouts.");
+  section.add(std::move(conversions));
+  section.add(path_table(artefacts));
+  return section;
+}
+
+Section memory_section(const ReportArtefacts& artefacts) {
+  Section section{
+      "memory",
+      "Memory over the step",
+      "What the step computes lies in one block of memory, the arena. A tensor takes its place from the first "
+      "launch that touches it to the last; others use the same bytes before and after.",
+      {}};
+  section.add(memory_picture(artefacts));
+  section.add(buffers_table(artefacts));
+  return section;
+}
+
+Section exploration_section(const ReportArtefacts& artefacts) {
+  Section section{
+      "exploration",
+      "What was explored",
+      concat("A candidate is one way to carry out one part of the step with its tensors in given layouts. Each "
+             "that was tried was first checked against a reference, then timed. ",
+             tried_line(artefacts.exploration), "."),
+      {}};
+  section.add(tried_table(artefacts));
+  DataTable refused = refused_table(artefacts);
+  if (refused.rows.empty()) section.add("None of those that were tried was refused.");
+  section.add(std::move(refused));
+  section.add(declined_table(artefacts));
+  return section;
+}
+
+}  // namespace millrace

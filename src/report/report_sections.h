@@ -1,0 +1,17 @@
+// The sections of a report, one function each.
+#pragma once
+
+#include "report/html/document.h"
+#include "report/metrics.h"
+
+namespace millrace {
+
+Section dataflow_section(const ReportArtefacts& artefacts, const StepMetrics& metrics);
+Section operators_section(const ReportArtefacts& artefacts, const StepMetrics& metrics);
+Section violins_section(const ReportArtefacts& artefacts);
+Section roofline_section(const ReportArtefacts& artefacts, const StepMetrics& metrics);
+Section selection_section(const ReportArtefacts& artefacts);
+Section memory_section(const ReportArtefacts& artefacts);
+Section exploration_section(const ReportArtefacts& artefacts);
+
+}  // namespace millrace

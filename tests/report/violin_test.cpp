@@ -1,0 +1,44 @@
+#include "report/html/violin.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace millrace {
+namespace {
+
+TEST(Violin, few_or_equal_samples_have_no_density) {
+  EXPECT_TRUE(density_of({1, 2, 3}, 10).empty());
+  EXPECT_TRUE(density_of({2, 2, 2, 2, 2}, 10).empty());
+}
+
+TEST(Violin, density_is_highest_where_most_samples_are) {
+  const std::vector<double> density = density_of({0, 1, 1.01, 1.02, 1.03, 1.04, 4}, 41);
+  ASSERT_EQ(density.size(), 41U);
+  const auto highest = std::max_element(density.begin(), density.end());
+  EXPECT_EQ(*highest, 1);
+  EXPECT_NEAR(static_cast<double>(highest - density.begin()), 10, 3);  // at 1 of 0 to 4
+  for (const double value : density) EXPECT_GE(value, 0);
+}
+
+TEST(Violin, density_of_what_is_symmetric_is_symmetric) {
+  const std::vector<double> density = density_of({-2, -1, -1, 0, 1, 1, 2}, 21);
+  for (size_t k = 0; k < density.size(); ++k) EXPECT_NEAR(density[k], density[density.size() - 1 - k], 1e-9);
+}
+
+TEST(Violin, names_and_reasons_are_escaped) {
+  Violin violin;
+  violin.name = "<b>";
+  violin.sides = {{"generated kernels", {1, 2, 30}}};
+  violin.selected = 2;
+  violin.reason = "it wants <x> & y";
+  const std::string svg = draw_violins({violin}, "a \"label\"");
+  EXPECT_EQ(svg.find("<b>"), std::string::npos);
+  EXPECT_NE(svg.find("&lt;b&gt;"), std::string::npos);
+  EXPECT_NE(svg.find("it wants &lt;x&gt; &amp; y"), std::string::npos);
+  EXPECT_NE(svg.find("a &quot;label&quot;"), std::string::npos);
+  EXPECT_NE(svg.find("1 slower"), std::string::npos) << "what is beyond the axis is counted";
+}
+
+}  // namespace
+}  // namespace millrace

@@ -12,7 +12,9 @@ namespace {
 constexpr double kBusy = 1.25;  // a step takes so much longer than its parts
 
 std::string percent_less(double before, double after) {
-  return before > 0 ? concat(fixed(100 * (before - after) / before, 1), " % less") : "";
+  if (before <= 0) return "";
+  const double less = 100 * (before - after) / before;
+  return less >= 0 ? concat(fixed(less, 1), " % less") : concat(fixed(-less, 1), " % more");
 }
 
 std::string shown_bytes(int64_t bytes) {

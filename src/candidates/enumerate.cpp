@@ -74,6 +74,29 @@ Result<Done> pin(const TrainingGraph& training, const std::string& name, const s
                      near.empty() ? concat("there are ", join(names, ", ")) : concat("did you mean ", near, "?"));
 }
 
+// Its layouts and its way as bytes: what is added twice is found by it.
+std::string key_of(const Candidate& candidate) {
+  std::string key;
+  const auto put = [&](int number) {
+    key.push_back(static_cast<char>(number & 0xff));
+    key.push_back(static_cast<char>((number >> 8) & 0xff));
+  };
+  const auto put_all = [&](const std::vector<int>& numbers) {
+    put(static_cast<int>(numbers.size()));
+    for (const int number : numbers) put(number);
+  };
+  put_all(candidate.layouts);
+  if (const auto* kernel = std::get_if<KernelWay>(&candidate.way)) {
+    put_all({kernel->rows ? 1 : 0, kernel->vector, kernel->threads, kernel->block});
+    put_all(kernel->loops);
+  } else {
+    const auto& gemm = std::get<GemmWay>(candidate.way);
+    put_all({static_cast<int>(gemm.library), gemm.threads_over_loops ? 1 : 0, gemm.threads});
+    for (const std::vector<int>* chain : {&gemm.m, &gemm.n, &gemm.k}) put_all(*chain);
+  }
+  return key;
+}
+
 void find_ways(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
                PartCandidates& part) {
   Collector collector(domains, part, options.most);
@@ -93,6 +116,7 @@ void find_ways(const Graph& graph, const std::vector<TensorDomain>& domains, con
 }  // namespace
 
 void Collector::add(Candidate candidate) {
+  if (!seen_.insert(key_of(candidate)).second) return;
   into_.configurations += 1;
   if (candidate.estimate > worst_kept_ && !is_written(candidate)) return;
   into_.candidates.push_back(std::move(candidate));
@@ -109,26 +133,12 @@ void Collector::decline(const std::string& reason, double count) {
 }
 
 void Collector::shrink() {
-  const auto same = [](const Candidate& l, const Candidate& r) { return l.layouts == r.layouts && l.way == r.way; };
   const auto before = [](const Candidate& l, const Candidate& r) {
     return l.estimate != r.estimate ? l.estimate < r.estimate : l.layouts < r.layouts;
   };
   std::vector<Candidate>& all = into_.candidates;
   std::stable_sort(all.begin(), all.end(), before);
-  // Equal ones have one estimate and one set of layouts: they stand together.
-  size_t kept = 0;
-  for (size_t k = 0; k < all.size(); ++k) {
-    bool known = false;
-    for (size_t other = kept; other-- > 0 && !before(all[other], all[k]);) known = known || same(all[other], all[k]);
-    if (known) {
-      into_.configurations -= 1;
-    } else {
-      if (kept != k) all[kept] = std::move(all[k]);
-      ++kept;
-    }
-  }
-  all.resize(kept);
-  if (kept <= most_) return;
+  if (all.size() <= most_) return;
   const auto rest = all.begin() + static_cast<std::ptrdiff_t>(most_);
   worst_kept_ = std::prev(rest)->estimate;
   all.erase(std::remove_if(rest, all.end(), [&](const Candidate& c) { return !is_written(c); }), all.end());

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <limits>
+#include <string>
+#include <unordered_set>
 
 #include "candidates/enumerate.h"
 
@@ -26,6 +28,7 @@ class Collector {
   PartCandidates& into_;
   size_t most_;
   double worst_kept_ = std::numeric_limits<double>::infinity();  // no worse one is kept any more
+  std::unordered_set<std::string> seen_;
 };
 
 // For each axis of a part's tensor the index of the part's space that it runs along, or kNoIndex.

@@ -20,6 +20,10 @@ Result<Measurements> measurements_of(const SelectOptions& options) {
   if (!path.ends_with(".json")) {
     Result<Tuned> tuned = tune(options.explore, false, nullptr);
     if (!tuned) return tuned.error();
+    if (tuned->explored.summary.known == 0) {
+      return Error::make(ErrorKind::no_configuration, concat("nothing of ", path, " has been measured on this machine"),
+                         concat("run millrace explore ", path, " first, with the same options"));
+    }
     return std::move(tuned->explored.measurements);
   }
   const Result<std::string> text = read_file(path, kMeasurementsBytes);

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <climits>
@@ -87,7 +88,7 @@ Result<Prepared> prepare(const TuneProgram& program, std::vector<StageTime>* tim
 std::string greeting(const TuneProgram& program) {
   return Json{{"path", program.source.path},   {"entry", program.source.entry}, {"sizes", program.source.sizes},
               {"dtype", program.source.dtype}, {"text", program.text},          {"layouts", program.layouts}}
-      .dump();
+      .dump(-1, ' ', false, Json::error_handler_t::replace);  // a path may hold anything; it is for messages
 }
 
 std::optional<TuneProgram> parse_greeting(const std::string& line) {
@@ -124,7 +125,7 @@ Machine find_machine(int threads) {
   if (compiler) {
     machine.compiler = std::move(*compiler);
   } else {
-    machine.no_compiler = compiler.error().diagnostics.front().message;
+    machine.no_compiler = compiler.error();
   }
   for (const auto& [library, blas] :
        {std::pair(GemmLibrary::openblas, BlasLibrary::openblas), std::pair(GemmLibrary::blis, BlasLibrary::blis)}) {
@@ -198,6 +199,10 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, bool meas
   Result<Prepared> prepared = prepare(program, timings);
   if (!prepared) return prepared.error();
   Machine machine = find_machine(options.threads);
+  const std::vector<PartCandidates>& parts = prepared->candidates.parts;
+  const bool needs_kernels = std::any_of(parts.begin(), parts.end(),
+                                         [](const PartCandidates& of) { return of.part.kind == PartKind::kernel; });
+  if (measure && needs_kernels && !machine.compiler) return *machine.no_compiler;
   const EnumerateOptions enumerating = enumerate_options(program, machine, options.exhaustive);
   Stages stages(timings);
   Result<Candidates> candidates = stages.run(
@@ -213,7 +218,8 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, bool meas
                           " configurations; ",
                           options.exhaustive ? std::string("all will be tried")
                                              : concat("the most promising ones are tried for ", options.budget)));
-    if (!machine.compiler) options.notice(concat("no generated kernels: ", machine.no_compiler));
+    if (!machine.compiler)
+      options.notice(concat("no generated kernels: ", machine.no_compiler->diagnostics.front().message));
   }
   Result<Database> database = open_database(options.database);
   if (!database) return database.error();

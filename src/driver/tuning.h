@@ -40,7 +40,7 @@ struct Machine {
   CpuInfo cpu;
   int threads = 1;
   std::optional<Compiler> compiler;
-  std::string no_compiler;  // why there is none
+  std::optional<Error> no_compiler;  // why there is none
   std::vector<GemmLibrary> libraries;
   std::map<GemmLibrary, std::string> missing;
 

@@ -368,6 +368,8 @@ class Explorer {
       failed.detail = "no compiler on this machine";
       return failed;
     }
+    // What the machine could not do it may do tomorrow: that is no outcome of a candidate.
+    if (kernel != nullptr && !*kernel && kernel->error().kind != ErrorKind::bad_input) return kernel->error();
     if (kernel != nullptr && !*kernel) {
       failed.detail = to_string(kernel->error());
       return failed;

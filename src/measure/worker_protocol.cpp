@@ -1,6 +1,7 @@
 #include "measure/worker_protocol.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 namespace millrace {
@@ -20,21 +21,33 @@ std::optional<T> parsed(std::string_view line, T (*read)(const Json&)) {
   }
 }
 
+// A path may hold anything: what is not UTF-8 is replaced, and then not found.
+std::string line_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+bool is_finite_time(double seconds) { return std::isfinite(seconds) && seconds >= 0; }
+
+// Whether the database can take it.
+bool makes_sense(const MeasurementRow& row) {
+  if (!is_finite_time(row.seconds) || !is_finite_time(row.low) || !is_finite_time(row.high) || row.samples < 0)
+    return false;
+  return row.outcome != Outcome::measured ||
+         (row.seconds > 0 && row.low <= row.seconds && row.seconds <= row.high && row.samples > 0);
+}
+
 }  // namespace
 
 std::string to_line(const TrialRequest& request) {
   const TrialSettings& settings = request.settings;
-  return Json{{"part", request.part},
-              {"conversion", request.conversion},
-              {"candidate", request.candidate},
-              {"function", request.function},
-              {"path", request.path},
-              {"sha256", request.sha256},
-              {"cold", settings.cold},
-              {"cache_bytes", settings.cache_bytes},
-              {"best_seconds", settings.best_seconds},
-              {"seconds", settings.seconds}}
-      .dump();
+  return line_of({{"part", request.part},
+                  {"conversion", request.conversion},
+                  {"candidate", request.candidate},
+                  {"function", request.function},
+                  {"path", request.path},
+                  {"sha256", request.sha256},
+                  {"cold", settings.cold},
+                  {"cache_bytes", settings.cache_bytes},
+                  {"best_seconds", settings.best_seconds},
+                  {"seconds", settings.seconds}});
 }
 
 std::optional<TrialRequest> parse_request(std::string_view line) {
@@ -55,28 +68,29 @@ std::optional<TrialRequest> parse_request(std::string_view line) {
 }
 
 std::string to_line(const MeasurementRow& row) {
-  return Json{{"outcome", kOutcomeNames.at(static_cast<size_t>(row.outcome))},
-              {"seconds", row.seconds},
-              {"low", row.low},
-              {"high", row.high},
-              {"samples", row.samples},
-              {"detail", storable_detail(row.detail)}}
-      .dump();
+  return line_of({{"outcome", kOutcomeNames.at(static_cast<size_t>(row.outcome))},
+                  {"seconds", row.seconds},
+                  {"low", row.low},
+                  {"high", row.high},
+                  {"samples", row.samples},
+                  {"detail", storable_detail(row.detail)}});
 }
 
 std::optional<MeasurementRow> parse_reply(std::string_view line) {
-  return parsed<MeasurementRow>(line, [](const Json& json) {
-    MeasurementRow row;
+  std::optional<MeasurementRow> row = parsed<MeasurementRow>(line, [](const Json& json) {
+    MeasurementRow read;
     const auto name = json.at("outcome").get<std::string>();
     const auto found = std::find(kOutcomeNames.begin(), kOutcomeNames.end(), name);
-    row.outcome = found == kOutcomeNames.end() ? Outcome::failed : static_cast<Outcome>(found - kOutcomeNames.begin());
-    json.at("seconds").get_to(row.seconds);
-    json.at("low").get_to(row.low);
-    json.at("high").get_to(row.high);
-    json.at("samples").get_to(row.samples);
-    json.at("detail").get_to(row.detail);
-    return row;
+    read.outcome = static_cast<Outcome>(found - kOutcomeNames.begin());
+    json.at("seconds").get_to(read.seconds);
+    json.at("low").get_to(read.low);
+    json.at("high").get_to(read.high);
+    read.samples = json.at("samples").is_number_integer() ? json.at("samples").get<int64_t>() : -1;
+    json.at("detail").get_to(read.detail);
+    return read;
   });
+  if (row && (static_cast<size_t>(row->outcome) >= kOutcomeNames.size() || !makes_sense(*row))) return std::nullopt;
+  return row;
 }
 
 }  // namespace millrace

@@ -47,6 +47,39 @@ bool contains(const std::vector<T>& list, const T& value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
+// Rows that agree in everything that joining looks at; what else they have only adds up.
+struct RowGroup {
+  std::vector<int> shared;                      // usages of the shared tensors
+  std::vector<int> choices;                     // alternatives of the table's sites
+  std::vector<std::pair<double, int>> members;  // the cost with what the other tensors still cost, and the row
+};
+
+// One of two tables that are joined.
+struct Side {
+  const Table* table = nullptr;
+  std::vector<size_t> own;     // columns of tensors that the other side does not have
+  std::vector<size_t> shared;  // columns of those that it has
+  std::vector<RowGroup> groups;
+};
+
+// What joining two tables works on.
+struct Joining {
+  Side left;
+  Side right;
+  std::vector<size_t> shared;                                    // tensors
+  std::vector<bool> stays_open;                                  // one a shared tensor
+  std::vector<size_t> sites;                                     // of both sides, the left's first
+  std::vector<size_t> right_sites;                               // where each of the right's is in `sites`
+  std::vector<size_t> open_sites;                                // positions in `sites`
+  double rest = 0;                                               // the bound of everything that neither side touches
+  std::vector<std::unordered_map<size_t, double>> shared_rests;  // what they still cost, by alternatives and usage
+  std::vector<int> joint;                                        // usages of the shared tensors, of two groups
+  std::vector<int> open_choices;                                 // and the alternatives of the open sites
+  std::vector<int> cells;
+  std::unordered_map<std::vector<int>, size_t, CellsHash> known;  // rows by cells
+  std::unique_ptr<Table> result = std::make_unique<Table>();
+};
+
 class Eliminator {
  public:
   Eliminator(const Problem& problem, const Dual& dual, const EliminationLimits& limits)
@@ -85,7 +118,10 @@ class Eliminator {
   bool site_joined(size_t site, const std::vector<bool>& joined) const;
 
   Table leaf(size_t part);
+  Side side_of(const Table& table, const std::vector<size_t>& shared) const;
   std::unique_ptr<Table> join(const Table& left, const Table& right);
+  void join_groups(Joining& joining, const RowGroup& x, const RowGroup& y);
+  void add_row(Joining& joining, int x, int y, double closing);
   void keep_most_promising(Table& table);
   double promise(const Table& table, size_t row) const;
   void trace(const Table& table, size_t row, Elimination& result) const;
@@ -312,165 +348,166 @@ Table Eliminator::leaf(size_t p) {
   return table;
 }
 
-// Rows that agree in everything that joining looks at; what else they have only adds up.
-struct RowGroup {
-  std::vector<int> shared;                      // usages of the shared tensors
-  std::vector<int> choices;                     // alternatives of the table's sites
-  std::vector<std::pair<double, int>> members;  // the cost with what the other tensors still cost, and the row
-};
+Side Eliminator::side_of(const Table& table, const std::vector<size_t>& shared) const {
+  Side side;
+  side.table = &table;
+  for (const size_t t : shared) {
+    const auto column = std::find(table.tensors.begin(), table.tensors.end(), t);
+    side.shared.push_back(static_cast<size_t>(column - table.tensors.begin()));
+  }
+  for (size_t k = 0; k < table.tensors.size(); ++k) {
+    if (!contains(side.shared, k)) side.own.push_back(k);
+  }
+  std::unordered_map<std::vector<int>, size_t, CellsHash> known;
+  std::map<std::vector<int>, double> rests;  // of own tensors, by column, usage and choices
+  for (size_t r = 0; r < table.rows(); ++r) {
+    const int* cells = table.row(r);
+    const int* choices = cells + table.tensors.size();
+    RowGroup group;
+    for (const size_t k : side.shared) group.shared.push_back(cells[k]);
+    group.choices.assign(choices, choices + table.sites.size());
+    std::vector<int> key = group.shared;
+    key.insert(key.end(), group.choices.begin(), group.choices.end());
+    const auto [entry, fresh] = known.try_emplace(std::move(key), side.groups.size());
+    if (fresh) side.groups.push_back(std::move(group));
+    double sum = table.cost[r];
+    for (const size_t k : side.own) {
+      std::vector<int> rest_key = {static_cast<int>(k), cells[k]};
+      rest_key.insert(rest_key.end(), choices, choices + table.sites.size());
+      const auto [rest, unknown] = rests.try_emplace(std::move(rest_key), 0.0);
+      if (unknown) {
+        const size_t t = table.tensors[k];
+        rest->second = tensor_rest(t, usages_[t][cells[k]], table.joined, table.sites, choices);
+      }
+      sum += rest->second;
+    }
+    side.groups[entry->second].members.emplace_back(sum, static_cast<int>(r));
+  }
+  for (RowGroup& group : side.groups) std::sort(group.members.begin(), group.members.end());
+  std::sort(side.groups.begin(), side.groups.end(),
+            [](const RowGroup& a, const RowGroup& b) { return a.members[0] < b.members[0]; });
+  return side;
+}
 
 std::unique_ptr<Table> Eliminator::join(const Table& left, const Table& right) {
-  auto result = std::make_unique<Table>();
-  result->left = &left;
-  result->right = &right;
-  result->joined = left.joined;
-  for (size_t p = 0; p < right.joined.size(); ++p) result->joined[p] = result->joined[p] || right.joined[p];
+  Joining joining;
+  Table& result = *joining.result;
+  result.left = &left;
+  result.right = &right;
+  result.joined = left.joined;
+  for (size_t p = 0; p < right.joined.size(); ++p) result.joined[p] = result.joined[p] || right.joined[p];
 
-  std::vector<size_t> shared;
   for (const size_t t : left.tensors) {
-    if (contains(right.tensors, t)) shared.push_back(t);
+    if (contains(right.tensors, t)) joining.shared.push_back(t);
   }
-  std::vector<size_t> open_shared;  // positions in `shared`
-  for (size_t k = 0; k < shared.size(); ++k) {
-    if (!all_joined(shared[k], result->joined)) open_shared.push_back(k);
+  joining.left = side_of(left, joining.shared);
+  joining.right = side_of(right, joining.shared);
+  for (const size_t k : joining.left.own) result.tensors.push_back(left.tensors[k]);
+  for (const size_t k : joining.right.own) result.tensors.push_back(right.tensors[k]);
+  for (const size_t t : joining.shared) {
+    joining.stays_open.push_back(!all_joined(t, result.joined));
+    if (joining.stays_open.back()) result.tensors.push_back(t);
   }
-  std::vector<size_t> sites = left.sites;
-  std::vector<size_t> right_sites;  // where each of the right's sites is in `sites`
+  joining.sites = left.sites;
   for (const size_t s : right.sites) {
-    right_sites.push_back(static_cast<size_t>(std::find(sites.begin(), sites.end(), s) - sites.begin()));
-    if (right_sites.back() == sites.size()) sites.push_back(s);
+    const auto at =
+        static_cast<size_t>(std::find(joining.sites.begin(), joining.sites.end(), s) - joining.sites.begin());
+    joining.right_sites.push_back(at);
+    if (at == joining.sites.size()) joining.sites.push_back(s);
   }
-  std::vector<size_t> open_sites;  // positions in `sites`
-  for (size_t k = 0; k < sites.size(); ++k) {
-    if (site_joined(sites[k], result->joined)) continue;
-    open_sites.push_back(k);
-    result->sites.push_back(sites[k]);
+  for (size_t k = 0; k < joining.sites.size(); ++k) {
+    if (site_joined(joining.sites[k], result.joined)) continue;
+    joining.open_sites.push_back(k);
+    result.sites.push_back(joining.sites[k]);
   }
+  joining.rest = untouched(result);
+  joining.shared_rests.resize(joining.shared.size());
+  joining.joint.resize(joining.shared.size());
+  joining.open_choices.resize(joining.open_sites.size());
+  for (const RowGroup& x : joining.left.groups) {
+    for (const RowGroup& y : joining.right.groups) {
+      join_groups(joining, x, y);
+      if (rows_ > limits_.rows) return std::move(joining.result);
+    }
+  }
+  return std::move(joining.result);
+}
 
-  struct Side {
-    std::vector<size_t> own;     // columns of tensors that the other side does not have
-    std::vector<size_t> shared;  // columns of those that it has
-    std::vector<RowGroup> groups;
-  };
-  const auto side_of = [&](const Table& table) {
-    Side side;
-    for (const size_t t : shared)
-      side.shared.push_back(
-          static_cast<size_t>(std::find(table.tensors.begin(), table.tensors.end(), t) - table.tensors.begin()));
-    for (size_t k = 0; k < table.tensors.size(); ++k) {
-      if (!contains(side.shared, k)) side.own.push_back(k);
-    }
-    std::unordered_map<std::vector<int>, size_t, CellsHash> known;
-    std::map<std::vector<int>, double> rests;  // of own tensors, by column, usage and choices
-    for (size_t r = 0; r < table.rows(); ++r) {
-      const int* cells = table.row(r);
-      const int* choices = cells + table.tensors.size();
-      RowGroup group;
-      for (const size_t k : side.shared) group.shared.push_back(cells[k]);
-      group.choices.assign(choices, choices + table.sites.size());
-      std::vector<int> key = group.shared;
-      key.insert(key.end(), group.choices.begin(), group.choices.end());
-      const auto [entry, fresh] = known.try_emplace(std::move(key), side.groups.size());
-      if (fresh) side.groups.push_back(std::move(group));
-      double sum = table.cost[r];
-      for (const size_t k : side.own) {
-        std::vector<int> rest_key = {static_cast<int>(k), cells[k]};
-        rest_key.insert(rest_key.end(), choices, choices + table.sites.size());
-        const auto [rest, unknown] = rests.try_emplace(std::move(rest_key), 0.0);
-        if (unknown) {
-          const size_t t = table.tensors[k];
-          rest->second = tensor_rest(t, usages_[t][cells[k]], table.joined, table.sites, choices);
-        }
-        sum += rest->second;
-      }
-      side.groups[entry->second].members.emplace_back(sum, static_cast<int>(r));
-    }
-    for (RowGroup& group : side.groups) std::sort(group.members.begin(), group.members.end());
-    std::sort(side.groups.begin(), side.groups.end(),
-              [](const RowGroup& a, const RowGroup& b) { return a.members[0] < b.members[0]; });
-    return side;
-  };
-  const Side a = side_of(left);
-  const Side b = side_of(right);
-  for (const size_t k : a.own) result->tensors.push_back(left.tensors[k]);
-  for (const size_t k : b.own) result->tensors.push_back(right.tensors[k]);
-  for (const size_t k : open_shared) result->tensors.push_back(shared[k]);
+// Whether the groups agree on the sites that both sides have; sets the alternatives of the sites that stay open.
+bool agree_on_sites(Joining& joining, const RowGroup& x, const RowGroup& y) {
+  std::vector<int> choices = x.choices;
+  choices.resize(joining.sites.size());
+  for (size_t k = 0; k < y.choices.size(); ++k) {
+    const size_t at = joining.right_sites[k];
+    if (at < x.choices.size() && choices[at] != y.choices[k]) return false;
+    choices[at] = y.choices[k];
+  }
+  for (size_t k = 0; k < joining.open_sites.size(); ++k) joining.open_choices[k] = choices[joining.open_sites[k]];
+  return true;
+}
 
-  const double rest = untouched(*result);
-  std::unordered_map<std::vector<int>, size_t, CellsHash> known;
-  std::vector<std::unordered_map<size_t, double>> shared_rests(shared.size());
-  std::vector<int> choices(sites.size());
-  std::vector<int> open_choices(open_sites.size());
-  std::vector<int> joint(shared.size());
-  std::vector<int> cells(result->width());
-  for (const RowGroup& x : a.groups) {
-    for (const RowGroup& y : b.groups) {
-      const double together = rest + x.members[0].first + y.members[0].first;
-      bool agree = true;
-      for (size_t k = 0; k < x.choices.size(); ++k) choices[k] = x.choices[k];
-      for (size_t k = 0; k < y.choices.size() && agree; ++k) {
-        const size_t at = right_sites[k];
-        agree = at >= left.sites.size() || choices[at] == y.choices[k];
-        choices[at] = y.choices[k];
-      }
-      if (!agree) continue;
-      double closing = 0;  // paid by the joined row
-      double waiting = 0;  // still to be paid
-      size_t mix = 0;
-      for (size_t k = 0; k < open_sites.size(); ++k) {
-        open_choices[k] = choices[open_sites[k]];
-        waiting += site_rest(result->sites[k], open_choices[k], result->joined);
-        mix = mix * problem_.sites[result->sites[k]].size() + index(open_choices[k]);
-      }
-      size_t next_open = 0;
-      for (size_t k = 0; k < shared.size() && together + closing + waiting < kInfinity; ++k) {
-        const size_t t = shared[k];
-        joint[k] = usages_[t].join(x.shared[k], y.shared[k]);
-        const bool open = next_open < open_shared.size() && open_shared[next_open] == k;
-        if (open) ++next_open;
-        if (joint[k] == kClash) {
-          closing = kInfinity;
-        } else if (!open) {
-          closing += closing_cost(t, usages_[t][joint[k]]);
-        } else {
-          const auto [entry, unknown] = shared_rests[k].try_emplace(mix << 32 | index(joint[k]), 0.0);
-          if (unknown)
-            entry->second = tensor_rest(t, usages_[t][joint[k]], result->joined, result->sites, open_choices.data());
-          waiting += entry->second;
-        }
-      }
-      if (together + closing + waiting == kInfinity) continue;
-      if (together + closing + waiting > limits_.cost) {
-        complete_ = false;
-        continue;
-      }
-      for (const auto& [x_sum, x_row] : x.members) {
-        for (const auto& [y_sum, y_row] : y.members) {
-          if (rest + x_sum + y_sum + closing + waiting > limits_.cost) {
-            complete_ &= x_sum + y_sum == kInfinity;
-            break;
-          }
-          size_t column = 0;
-          for (const size_t k : a.own) cells[column++] = left.row(index(x_row))[k];
-          for (const size_t k : b.own) cells[column++] = right.row(index(y_row))[k];
-          for (const size_t k : open_shared) cells[column++] = joint[k];
-          for (const int choice : open_choices) cells[column++] = choice;
-          const double cost = left.cost[index(x_row)] + right.cost[index(y_row)] + closing;
-          const auto [entry, fresh] = known.try_emplace(cells, result->rows());
-          if (fresh) {
-            result->cells.insert(result->cells.end(), cells.begin(), cells.end());
-            result->cost.push_back(cost);
-            result->origin.emplace_back(x_row, y_row);
-            if (++rows_ > limits_.rows) return result;
-          } else if (cost < result->cost[entry->second]) {
-            result->cost[entry->second] = cost;
-            result->origin[entry->second] = {x_row, y_row};
-          }
-        }
-      }
+void Eliminator::join_groups(Joining& joining, const RowGroup& x, const RowGroup& y) {
+  if (!agree_on_sites(joining, x, y)) return;
+  const Table& result = *joining.result;
+  double closing = 0;             // paid by the joined rows
+  double waiting = joining.rest;  // still to be paid
+  const double least = x.members[0].first + y.members[0].first;
+  size_t mix = 0;  // of the alternatives
+  for (size_t k = 0; k < result.sites.size(); ++k) {
+    waiting += site_rest(result.sites[k], joining.open_choices[k], result.joined);
+    mix = mix * problem_.sites[result.sites[k]].size() + index(joining.open_choices[k]);
+  }
+  for (size_t k = 0; k < joining.shared.size() && least + closing + waiting < kInfinity; ++k) {
+    const size_t t = joining.shared[k];
+    const int usage = usages_[t].join(x.shared[k], y.shared[k]);
+    joining.joint[k] = usage;
+    if (usage == kClash) {
+      closing = kInfinity;
+    } else if (!joining.stays_open[k]) {
+      closing += closing_cost(t, usages_[t][usage]);
+    } else {
+      const auto [entry, unknown] = joining.shared_rests[k].try_emplace(mix << 32 | index(usage), 0.0);
+      if (unknown)
+        entry->second = tensor_rest(t, usages_[t][usage], result.joined, result.sites, joining.open_choices.data());
+      waiting += entry->second;
     }
   }
-  return result;
+  if (least + closing + waiting == kInfinity) return;
+  for (const auto& [x_sum, x_row] : x.members) {
+    for (const auto& [y_sum, y_row] : y.members) {
+      if (x_sum + y_sum + closing + waiting > limits_.cost) {
+        complete_ &= x_sum + y_sum == kInfinity;
+        break;
+      }
+      add_row(joining, x_row, y_row, closing);
+      if (rows_ > limits_.rows) return;
+    }
+  }
+}
+
+void Eliminator::add_row(Joining& joining, int x, int y, double closing) {
+  const Table& left = *joining.left.table;
+  const Table& right = *joining.right.table;
+  Table& result = *joining.result;
+  std::vector<int>& cells = joining.cells;
+  cells.clear();
+  for (const size_t k : joining.left.own) cells.push_back(left.row(index(x))[k]);
+  for (const size_t k : joining.right.own) cells.push_back(right.row(index(y))[k]);
+  for (size_t k = 0; k < joining.shared.size(); ++k) {
+    if (joining.stays_open[k]) cells.push_back(joining.joint[k]);
+  }
+  cells.insert(cells.end(), joining.open_choices.begin(), joining.open_choices.end());
+  const double cost = left.cost[index(x)] + right.cost[index(y)] + closing;
+  const auto [entry, fresh] = joining.known.try_emplace(cells, result.rows());
+  if (fresh) {
+    result.cells.insert(result.cells.end(), cells.begin(), cells.end());
+    result.cost.push_back(cost);
+    result.origin.emplace_back(x, y);
+    ++rows_;
+  } else if (cost < result.cost[entry->second]) {
+    result.cost[entry->second] = cost;
+    result.origin[entry->second] = {x, y};
+  }
 }
 
 void Eliminator::keep_most_promising(Table& table) {

@@ -57,6 +57,11 @@ double seconds_of(const std::vector<SelectedConversion>& conversions) {
   return sum;
 }
 
+// Of two that cost the same, the one with fewer.
+bool cheaper(const std::vector<SelectedConversion>& a, const std::vector<SelectedConversion>& b) {
+  return std::pair(seconds_of(a), a.size()) < std::pair(seconds_of(b), b.size());
+}
+
 }  // namespace
 
 std::optional<Selection> priced(const Measurements& measurements, const std::vector<int>& alternatives,
@@ -91,7 +96,7 @@ std::optional<Selection> priced(const Measurements& measurements, const std::vec
     std::optional<std::vector<SelectedConversion>> best;
     for (int from = first; from <= last; ++from) {
       auto conversions = conversions_from(from, needs[t], static_cast<int>(t), known[t]);
-      if (conversions && (!best || seconds_of(*conversions) < seconds_of(*best))) best = std::move(conversions);
+      if (conversions && (!best || cheaper(*conversions, *best))) best = std::move(conversions);
     }
     if (!best) return std::nullopt;
     selection.cost += seconds_of(*best);

@@ -14,7 +14,7 @@ struct Usage {
   int base = -1;          // the written layout; -1: not known yet
   std::vector<int> read;  // ascending, without the base
 
-  auto operator<=>(const Usage&) const = default;
+  bool operator<(const Usage& other) const { return base != other.base ? base < other.base : read < other.read; }
 };
 
 inline constexpr int kClash = -1;  // of two writers

@@ -103,6 +103,7 @@ class Check {
       } else if (some_part_writes(tensor)) {
         return concat(name(tensor), " is read, but no part of the cover writes it");
       } else if (from_.contains(tensor)) {
+        if (rest.size() == 1) return concat(name(tensor), " is converted, but the caller could give it as it is read");
         rest.erase(from_.at(tensor));
       } else if (rest.size() == 1) {
         rest.clear();

@@ -32,9 +32,19 @@ struct Outcome {
   bool exited = false;  // by itself: neither crashed nor stopped
   int code = 0;         // its exit code, or the signal that ended it
   double seconds = 0;   // of processor time: other processes' load is not its fault
-  long megabytes = 0;   // at its peak
+  long megabytes = 0;   // at its peak, beyond what it began with: this process's memory
   std::string text;     // what it wrote
 };
+
+// What of a process is in memory, in megabytes.
+inline long resident(const std::string& process) {
+  long pages = 0;
+  if (std::FILE* const file = std::fopen(("/proc/" + process + "/statm").c_str(), "r")) {
+    if (std::fscanf(file, "%*d %ld", &pages) != 1) pages = 0;
+    std::fclose(file);
+  }
+  return pages * (sysconf(_SC_PAGESIZE) / 1024) / 1024;
+}
 
 // `work` runs in the child and writes to the descriptor it is given. Past twice the limits the child is stopped.
 inline Outcome run_limited(const std::function<int(int)>& work) {
@@ -42,26 +52,20 @@ inline Outcome run_limited(const std::function<int(int)>& work) {
   std::FILE* const output = std::tmpfile();
   if (output == nullptr) return outcome;
   const int descriptor = fileno(output);
+  const long before = resident("self");
   const pid_t child = fork();
   if (child == 0) {
     const rlimit no_core{0, 0};
     setrlimit(RLIMIT_CORE, &no_core);
     _exit(work(descriptor));
   }
-  const long page = sysconf(_SC_PAGESIZE);
-  const std::string statm = "/proc/" + std::to_string(child) + "/statm";
   int status = 0;
   rusage usage{};
   while (wait4(child, &status, WNOHANG, &usage) == 0) {
-    long pages = 0;
-    if (std::FILE* const file = std::fopen(statm.c_str(), "r")) {
-      if (std::fscanf(file, "%*d %ld", &pages) != 1) pages = 0;
-      std::fclose(file);
-    }
     clockid_t clock = 0;
     timespec used{};
     if (clock_getcpuclockid(child, &clock) == 0) clock_gettime(clock, &used);
-    const bool too_large = pages * (page / 1024) / 1024 > (kSanitized ? 8 : 2) * kMegabytesAllowed;
+    const bool too_large = resident(std::to_string(child)) - before > (kSanitized ? 8 : 2) * kMegabytesAllowed;
     if (too_large || static_cast<double>(used.tv_sec) >= 2 * kSecondsAllowed) kill(child, SIGKILL);
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
@@ -71,7 +75,7 @@ inline Outcome run_limited(const std::function<int(int)>& work) {
     return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
   };
   outcome.seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime);
-  outcome.megabytes = usage.ru_maxrss / 1024;
+  outcome.megabytes = usage.ru_maxrss / 1024 - before;
   outcome.text.resize(1 << 16);
   const ssize_t length = pread(descriptor, outcome.text.data(), outcome.text.size(), 0);
   outcome.text.resize(length > 0 ? static_cast<size_t>(length) : 0);

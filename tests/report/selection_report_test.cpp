@@ -27,7 +27,28 @@ struct Example {
 
 TEST(SelectionReport, Text) {
   const Example example;
-  EXPECT_EQ(selection_text(example.measurements, example.selection, 100), R"()");
+  EXPECT_EQ(selection_text(example.measurements, example.selection, 100), R"(forward      candidate     µs
+  Q stacked  gemm nn     7.50
+      x jb → y jb
+
+backward     candidate     µs
+  Q dX       gemm tn    20.00
+      y jb → dx bj
+
+conversions  from  to    µs
+  x          bj    jb  2.50
+
+other alternatives than the default
+  Q stacked
+      instead of Q
+
+in total                                µs
+  cost of a step                     30.00
+  bound without layout constraints   27.50
+  gap                               9.09 %
+
+Exact: no selection of these measurements costs less.
+)");
 }
 
 TEST(SelectionReport, Json) {

@@ -186,7 +186,7 @@ class LayerMeasurements {
         before = concat("interim ", name, k, ":", infos_[static_cast<size_t>(tensor(reads[0]))].axes);
         own_writes.push_back(before);
       }
-      site.alternatives[1].push_back(part(concat(name, " ", k), own_reads, own_writes, false));
+      site.alternatives[1].push_back(part(concat(name, " member ", k), own_reads, own_writes, false));
     }
     made_.sites.push_back(std::move(site));
   }

@@ -93,12 +93,13 @@ class RandomMeasurements {
       std::vector<int> second = some_readable();
       second.push_back(inner);
       const int first_part = add_part(reads, {inner});
+      const int other_first = kind == 4 ? add_part(some_readable(), {inner}) : -1;
       const int second_part = add_part(second, writes);
       const int fused = add_part(below(2) == 0 ? reads : some_readable(), writes);
       site.alternatives = {{fused}, {first_part, second_part}};
       if (below(2) == 0) std::swap(site.alternatives[0], site.alternatives[1]);
       // A third shares a part with another.
-      if (kind == 4) site.alternatives.push_back({add_part(some_readable(), {inner}), second_part});
+      if (kind == 4) site.alternatives.push_back({other_first, second_part});
       // Somebody else may read what is not always there.
       if (below(8) == 0) readable_.push_back(inner);
     }

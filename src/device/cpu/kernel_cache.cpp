@@ -143,6 +143,7 @@ class Compilation {
   }
 
   Error blame(const NamedKernel& kernel, Error error, const std::string& text) const {
+    error.kind = ErrorKind::bad_input;
     Diagnostic& diagnostic = error.diagnostics.front();
     diagnostic.message = concat("kernel ", kernel.name, " does not compile: ", diagnostic.message);
     const std::string folder = directory_ + "/failed";

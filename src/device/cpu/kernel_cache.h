@@ -46,7 +46,8 @@ class KernelCache {
   std::string name_of(const KernelSource& source) const;
 
   // Every kernel, or why there is none, in the order of `sources`; `jobs` compilers run at once. One that does not
-  // compile spoils no other.
+  // compile spoils no other: its error is of the kind bad_input. Any other error is the machine's: a full disk, a cache
+  // that cannot be written, a compiler that has gone.
   std::vector<Result<CompiledKernel>> get(const std::vector<KernelSource>& sources, int jobs,
                                           const CompileProgress& progress = {}) const;
 

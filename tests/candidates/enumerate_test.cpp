@@ -1,0 +1,341 @@
+// Parts, covers and layouts of programs, and every candidate as text and back.
+#include "candidates/enumerate.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <map>
+
+#include "base/text.h"
+#include "candidates/parts.h"
+#include "fusion/fusion_text.h"
+#include "golden/golden.h"
+
+namespace millrace {
+namespace {
+
+EnumerateOptions both_libraries(size_t most = std::numeric_limits<size_t>::max() / 8) {
+  EnumerateOptions options;
+  options.threads = 2;
+  options.libraries = {GemmLibrary::openblas, GemmLibrary::blis};
+  options.most = most;
+  return options;
+}
+
+struct Enumerated {
+  TrainingGraph training;
+  Candidates candidates;
+};
+
+Enumerated enumerated(TrainingGraph training, const EnumerateOptions& options) {
+  Enumerated made{std::move(training), {}};
+  Result<Candidates> found = enumerate(made.training, fuse(made.training), options);
+  EXPECT_TRUE(found) << to_string(found.error());
+  if (found) made.candidates = std::move(*found);
+  return made;
+}
+
+std::string parts_text(const TrainingGraph& training, const Candidates& candidates) {
+  std::string text = "parts\n";
+  const auto names = [&](const std::vector<TensorId>& tensors) {
+    std::vector<std::string> list;
+    for (const TensorId tensor : tensors) list.push_back(training.graph.tensor(tensor).name);
+    return join(list, " ");
+  };
+  for (const PartCandidates& of : candidates.parts)
+    text += concat("  ", of.part.name, ": ", names(of.part.reads), " -> ", names(of.part.writes), "\n");
+  text += "sites with a choice\n";
+  for (const Site& site : candidates.sites) {
+    if (site.alternatives.size() < 2) continue;
+    for (size_t k = 0; k < site.alternatives.size(); ++k) {
+      std::vector<std::string> list;
+      for (const int part : site.alternatives[k]) list.push_back(candidates.parts[static_cast<size_t>(part)].part.name);
+      text += concat(k == 0 ? "  " : "  or ", join(list, "; "), "\n");
+    }
+  }
+  text += "families\n";
+  for (const std::vector<TensorId>& family : candidates.families) text += concat("  ", names(family), "\n");
+  text += "declined\n";
+  for (const Declined& declined : candidates.declined) text += concat("  ", declined.reason, "\n");
+  return text;
+}
+
+TEST(Parts, OfBert) {
+  const TrainingGraph training = training_of_model("bert_encoder");
+  const Result<Candidates> found = find_parts(training, fuse(training), {});
+  ASSERT_TRUE(found);
+  EXPECT_TRUE(matches_file(parts_text(training, *found), "candidates/bert_encoder_parts.txt", "Parts"));
+}
+
+TEST(Parts, EveryAlternativeCarriesOutItsSitesOperatorsOnce) {
+  for (const std::string& model : models()) {
+    const TrainingGraph training = training_of_model(model, {"tiny"});
+    const Result<Candidates> found = find_parts(training, fuse(training), {});
+    ASSERT_TRUE(found);
+    std::map<OperatorId, int> in_sites;
+    for (const Site& site : found->sites) {
+      ASSERT_FALSE(site.alternatives.empty()) << model;
+      std::optional<std::vector<OperatorId>> first;
+      for (const std::vector<int>& alternative : site.alternatives) {
+        std::vector<OperatorId> operators;
+        for (const int part : alternative) {
+          const std::vector<OperatorId>& own = found->parts[static_cast<size_t>(part)].part.operators;
+          operators.insert(operators.end(), own.begin(), own.end());
+        }
+        std::sort(operators.begin(), operators.end());
+        if (!first) {
+          first = operators;
+          for (const OperatorId op : operators) ++in_sites[op];
+        }
+        EXPECT_EQ(operators, *first) << model;
+      }
+    }
+    EXPECT_EQ(in_sites.size(), training.graph.operators.size()) << model;
+    for (const auto& [op, count] : in_sites) EXPECT_EQ(count, 1) << model;
+    // Whichever alternatives are taken, parts in their order find what they read.
+    for (const bool last : {false, true}) {
+      std::vector<bool> chosen(found->parts.size(), false);
+      for (const Site& site : found->sites) {
+        for (const int part : last ? site.alternatives.back() : site.alternatives.front())
+          chosen[static_cast<size_t>(part)] = true;
+      }
+      std::set<TensorId> there(training.graph.arguments.begin(), training.graph.arguments.end());
+      there.insert(training.result_gradients.begin(), training.result_gradients.end());
+      for (size_t k = 0; k < found->parts.size(); ++k) {
+        if (!chosen[k]) continue;
+        const Part& part = found->parts[k].part;
+        for (const TensorId tensor : part.reads)
+          EXPECT_TRUE(there.contains(tensor)) << model << ": " << part.name << " reads "
+                                              << training.graph.tensor(tensor).name << " before it is written";
+        there.insert(part.writes.begin(), part.writes.end());
+      }
+      for (const Output& result : training.graph.results) EXPECT_TRUE(there.contains(result.tensor)) << model;
+      for (const TensorId gradient : training.argument_gradients)
+        EXPECT_TRUE(!gradient.valid() || there.contains(gradient)) << model;
+    }
+  }
+}
+
+TEST(Parts, FamiliesAreOfOneShape) {
+  const TrainingGraph training = training_of_model("bert_encoder", {"tiny"});
+  const Result<Candidates> found = find_parts(training, fuse(training), {});
+  ASSERT_TRUE(found);
+  EXPECT_FALSE(found->families.empty());
+  std::set<TensorId> members;
+  for (const std::vector<TensorId>& family : found->families) {
+    for (const TensorId tensor : family) {
+      EXPECT_TRUE(members.insert(tensor).second) << "in two families";
+      EXPECT_EQ(training.graph.tensor(tensor).dims.size(), training.graph.tensor(family.front()).dims.size());
+    }
+  }
+}
+
+// --- The caller's layouts ---
+
+TEST(Layouts, TheCallersArePinnedAsWrittenOrAsAsked) {
+  const TrainingGraph training = training_of(
+      "B = 2\nJ = 3\nI = 4\n\n\ndef layer(x: float32[B, J, I], s: float32):\n    y = softmax(x) * s\n    return y\n");
+  const FusedGraph fused = fuse(training);
+  const auto pinned = [&](const std::string& layout) -> std::string {
+    EnumerateOptions options;
+    const size_t equals = layout.find('=');
+    if (equals != std::string::npos) options.layouts = {{layout.substr(0, equals), layout.substr(equals + 1)}};
+    const Result<Candidates> found = find_parts(training, fused, options);
+    if (!found) return to_string(found.error());
+    const TensorId x = training.graph.arguments.front();
+    const TensorDomain& domain = found->domains[x.at()];
+    return domain.pinned < 0 ? "any"
+                             : print_layout(training.graph, x, domain.layouts[static_cast<size_t>(domain.pinned)]);
+  };
+  EXPECT_EQ(pinned(""), "BJI");
+  EXPECT_EQ(pinned("x=IBJ"), "IBJ");
+  EXPECT_EQ(pinned("x=I.B.J"), "IBJ");
+  EXPECT_EQ(pinned("x=any"), "any");
+  EXPECT_EQ(pinned("d_x=any"), "BJI") << "another tensor";
+  for (const char* const wrong : {"x=", "x=BJ", "x=BJJ", "x=BJIB", "x=bji", "x=BJIX", "x=bits", "x=drawn", "x=."}) {
+    EXPECT_NE(pinned(wrong).find("not an order of its axes"), std::string::npos) << wrong << ": " << pinned(wrong);
+    EXPECT_NE(pinned(wrong).find("as in BJI, or any"), std::string::npos) << wrong << ": " << pinned(wrong);
+  }
+  EXPECT_NE(pinned("s=any").find("it is a scalar"), std::string::npos);
+  EXPECT_NE(pinned("d_xx=any").find("did you mean d_x?"), std::string::npos) << pinned("d_xx=any");
+  EXPECT_NE(pinned("nothing=any").find("there are x, d_x, s, y, d_y"), std::string::npos) << pinned("nothing=any");
+}
+
+TEST(Layouts, AreAllThatDifferInMemory) {
+  const TrainingGraph training = training_of(
+      "A = 1\nB = 2\nC = 3\nD = 4\n\n\ndef f(x: float32[B, A, C, A], y: float32[B, B], z: float32[A, A], "
+      "w: float32[B, C, D, B, C, D], heads: float32[B]):\n    return x * 2, y * 2, z * 2, w * 2, heads * 2\n");
+  const Graph& graph = training.graph;
+  const auto texts = [&](size_t argument, bool masks = false) {
+    std::vector<std::string> list;
+    for (const Layout& layout : layouts_of(graph, graph.arguments[argument], masks))
+      list.push_back(print_layout(graph, graph.arguments[argument], layout));
+    return join(list, " ");
+  };
+  EXPECT_EQ(texts(0), "AA'BC AA'CB");
+  EXPECT_EQ(texts(1), "BB' B'B");
+  EXPECT_EQ(texts(2), "AA'");
+  EXPECT_EQ(texts(3), "BCDB'C'D' CDB'C'D'B BDB'C'D'C BCB'C'D'D BCDC'D'B' BCDB'D'C'");
+  EXPECT_EQ(texts(4, true), "B bits drawn");
+  for (const TensorId tensor : graph.arguments) {
+    for (const Layout& layout : layouts_of(graph, tensor, false)) {
+      EXPECT_EQ(parse_layout(graph, tensor, print_layout(graph, tensor, layout)), layout);
+      // Strides reach every element once.
+      std::set<int64_t> places = {0};
+      const std::vector<int64_t> strides = strides_of(graph, tensor, layout);
+      for (size_t axis = 0; axis < strides.size(); ++axis) {
+        std::set<int64_t> wider;
+        for (const int64_t place : places) {
+          for (int64_t k = 0; k < graph.extent(graph.tensor(tensor).dims[axis]); ++k)
+            wider.insert(place + k * strides[axis]);
+        }
+        places = std::move(wider);
+      }
+      EXPECT_EQ(static_cast<int64_t>(places.size()), elements_of(graph, tensor));
+      EXPECT_EQ(*places.rbegin(), elements_of(graph, tensor) - 1);
+    }
+  }
+  // Axes of extent one may stand anywhere.
+  EXPECT_EQ(parse_layout(graph, graph.arguments[0], "CA'BA"), parse_layout(graph, graph.arguments[0], "AA'CB"));
+}
+
+// --- Candidates as text ---
+
+TEST(CandidatesOfPrograms, EachIsReadBackFromItsTextAndIsOne) {
+  const Enumerated made = enumerated(training_of_model("mha", {"tiny"}), both_libraries(300));
+  size_t count = 0;
+  for (const PartCandidates& of : made.candidates.parts) {
+    std::set<std::string> texts;
+    for (size_t k = 0; k < of.candidates.size(); ++k) {
+      const Candidate& candidate = of.candidates[k];
+      const std::string text = print_candidate(made.candidates.domains, of.part, candidate);
+      EXPECT_TRUE(texts.insert(text).second) << of.part.name << " twice: " << text;
+      const std::optional<Candidate> read = parse_candidate(made.candidates.domains, of.part, text);
+      ASSERT_TRUE(read) << of.part.name << ": " << text;
+      EXPECT_EQ(read->layouts, candidate.layouts) << text;
+      EXPECT_EQ(read->way, candidate.way) << text;
+      if (k % 16 != 0) continue;  // finding them anew takes longer
+      EXPECT_TRUE(is_candidate(made.training.graph, made.candidates.domains, of.part, candidate))
+          << of.part.name << ": " << text;
+      ++count;
+    }
+  }
+  EXPECT_GT(count, 300U);
+}
+
+TEST(CandidatesOfPrograms, WhatIsChangedIsNone) {
+  const Enumerated made = enumerated(training_of_model("mha", {"tiny"}), both_libraries(60));
+  const Graph& graph = made.training.graph;
+  size_t changed = 0;
+  const auto expect_none = [&](const Part& part, const Candidate& candidate, const std::string& how) {
+    EXPECT_FALSE(is_candidate(graph, made.candidates.domains, part, candidate))
+        << part.name << ", " << how << ": " << print_candidate(made.candidates.domains, part, candidate);
+    ++changed;
+  };
+  for (const PartCandidates& of : made.candidates.parts) {
+    for (size_t k = 0; k < of.candidates.size(); k += 20) {
+      Candidate candidate = of.candidates[k];
+      if (auto* const kernel = std::get_if<KernelWay>(&candidate.way)) {
+        const KernelWay way = *kernel;
+        kernel->loops.push_back(0);
+        expect_none(of.part, candidate, "a loop twice");
+        *kernel = way;
+        if (way.loops.size() > 1) {
+          kernel->vector = way.loops.front();
+          if (!way.rows) expect_none(of.part, candidate, "the vector along the outermost loop");
+          *kernel = way;
+          kernel->block = way.vector;
+          expect_none(of.part, candidate, "blocks of the vector");
+        }
+      } else {
+        auto& gemm = std::get<GemmWay>(candidate.way);
+        const GemmWay way = gemm;
+        std::swap(gemm.m, gemm.k);
+        if (gemm.m != gemm.k) expect_none(of.part, candidate, "rows reduced");
+        gemm = way;
+        if (!gemm.n.empty()) {
+          gemm.n.pop_back();
+          if (gemm.n.empty()) expect_none(of.part, candidate, "an index less");
+        }
+        gemm = way;
+        gemm.m.insert(gemm.m.end(), gemm.k.begin(), gemm.k.end());
+        if (!gemm.k.empty()) expect_none(of.part, candidate, "an index twice");
+      }
+    }
+  }
+  EXPECT_GT(changed, 100U);
+}
+
+TEST(CandidatesOfPrograms, TextsThatDoNotFitAreRefused) {
+  const Enumerated made = enumerated(training_of_model("mha", {"tiny"}), both_libraries(10));
+  for (const PartCandidates& of : made.candidates.parts) {
+    const std::string text = print_candidate(made.candidates.domains, of.part, of.candidates.front());
+    const auto refused = [&](const std::string& wrong) {
+      EXPECT_FALSE(parse_candidate(made.candidates.domains, of.part, wrong)) << of.part.name << ": " << wrong;
+    };
+    refused("");
+    refused("; ");
+    refused(text + " ");
+    refused(text + " more");
+    refused(" " + text);
+    refused(text.substr(0, text.find("; ")));
+    refused(text.substr(text.find("; ")));
+    for (const char* const number : {"-1", "4097", "99999999999999999999", "0", "x", "1x", ""}) {
+      const size_t at = text.find("threads ") + 8;
+      refused(text.substr(0, at) + number +
+              text.substr(text.find_first_of(" ", at) == std::string::npos ? text.size() : text.find(' ', at)));
+    }
+    // Cut anywhere: nothing, or at least nothing that falls over.
+    for (size_t cut = 0; cut < text.size(); ++cut) {
+      const std::optional<Candidate> read = parse_candidate(made.candidates.domains, of.part, text.substr(0, cut));
+      if (read) is_candidate(made.training.graph, made.candidates.domains, of.part, *read);
+    }
+  }
+}
+
+TEST(CandidatesOfPrograms, AreCountedWhetherKeptOrNot) {
+  const TrainingGraph training = training_of_model("mha", {"tiny"});
+  const Enumerated all = enumerated(training, both_libraries());
+  const Enumerated some = enumerated(training, both_libraries(50));
+  for (size_t k = 0; k < all.candidates.parts.size(); ++k) {
+    const PartCandidates& of = all.candidates.parts[k];
+    EXPECT_FALSE(of.candidates.empty()) << of.part.name;
+    EXPECT_EQ(of.configurations, static_cast<double>(of.candidates.size())) << of.part.name;
+    const PartCandidates& few = some.candidates.parts[k];
+    EXPECT_EQ(few.configurations, of.configurations) << of.part.name;
+    EXPECT_LE(few.candidates.size(), of.candidates.size());
+    EXPECT_FALSE(of.declined.empty()) << of.part.name << ": what was left out has a reason";
+    for (const Declined& declined : of.declined) EXPECT_GT(declined.count, 0) << declined.reason;
+  }
+}
+
+TEST(CandidatesOfPrograms, AMissingLibraryIsAReason) {
+  EnumerateOptions options;
+  options.missing = {{GemmLibrary::openblas, "no libopenblas here"}, {GemmLibrary::blis, "no libblis here"}};
+  const Enumerated made = enumerated(training_of_model("mha", {"tiny"}), options);
+  size_t told = 0;
+  for (const PartCandidates& of : made.candidates.parts) {
+    if (of.part.kind != PartKind::contraction) continue;
+    for (const Declined& declined : of.declined) told += declined.reason == "no libblis here" ? 1 : 0;
+    EXPECT_EQ(of.candidates.empty(), of.part.members.empty()) << of.part.name << ": single ones by generated loops";
+  }
+  EXPECT_GT(told, 5U);
+}
+
+TEST(CandidatesOfPrograms, ConversionsGoFromOneLayoutToTheOther) {
+  const Enumerated made = enumerated(training_of_model("mha", {"tiny"}), both_libraries(10));
+  const Graph& graph = made.training.graph;
+  for (size_t k = 0; k < graph.tensors.size(); ++k) {
+    const TensorDomain& domain = made.candidates.domains[k];
+    if (domain.layouts.size() < 2 || domain.layouts[1].storage != MaskStorage::words) continue;
+    const PartCandidates found = conversions(graph, domain, TensorId(k), 1, 0, 2);
+    EXPECT_FALSE(found.candidates.empty());
+    for (const Candidate& candidate : found.candidates) {
+      EXPECT_EQ(candidate.layouts, (std::vector<int>{1, 0}));
+      EXPECT_TRUE(is_candidate(graph, made.candidates.domains, found.part, candidate));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace

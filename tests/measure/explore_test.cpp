@@ -1,0 +1,214 @@
+// Explorations with workers and compilers that are scripts: what is tried, what is kept, what is lost.
+#include "measure/explore.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <set>
+
+#include "candidates/enumerate.h"
+#include "device/cpu/kernel_cache.h"
+#include "fusion/fusion_text.h"
+#include "measure/measurements_json.h"
+#include "measure/pretended_worker.h"
+#include "measure/verify.h"
+
+namespace millrace {
+namespace {
+
+constexpr const char* kProgram = R"(
+B = 2
+J = 3
+
+
+def layer(x: float32[B, J], w: float32[J, J]):
+    y = np.einsum("bj,jk->bk", x, w)
+    return dropout(softmax(y), p=0.5)
+)";
+
+class ExploreTest : public WorkerTest {
+ protected:
+  void SetUp() override {
+    WorkerTest::SetUp();
+    training_ = training_of(kProgram);
+    EnumerateOptions options;
+    options.libraries = {GemmLibrary::openblas};
+    Result<Candidates> found = enumerate(training_, fuse(training_), options);
+    ASSERT_TRUE(found);
+    candidates_ = std::move(*found);
+    settings_.exhaustive = true;
+    settings_.device = "a pretended machine";
+    settings_.conversions = [this](TensorId tensor, int from, int to) {
+      return conversions(training_.graph, candidates_.domains[tensor.at()], tensor, from, to, 1);
+    };
+    // Nobody loads what this compiler makes.
+    const std::string file = path("compiler.sh");
+    ASSERT_TRUE(write_file(file, "#!/bin/sh\nfor out; do :; done\necho an object >\"$out\"\n"));
+    ASSERT_EQ(chmod(file.c_str(), 0755), 0);
+    compiler_ = {file, "pretended 1", {"-shared"}};
+  }
+
+  Result<Explored> explored(const WorkerCommand& command, const std::string& database = "m.db",
+                            bool with_compiler = true) {
+    Result<Database> opened = Database::open(path(database));
+    if (!opened) return opened.error();
+    const KernelCache kernels(path("cache"), compiler_, "", "cpu");
+    Worker worker(command);
+    return explore(training_.graph, candidates_, settings_, with_compiler ? &kernels : nullptr, *opened, worker);
+  }
+
+  std::vector<MeasurementRow> rows_in(const std::string& database = "m.db") const {
+    const Result<Database> opened = Database::open(path(database));
+    EXPECT_TRUE(opened);
+    const Result<std::vector<MeasurementRow>> rows = opened->all();
+    EXPECT_TRUE(rows);
+    return *rows;
+  }
+
+  TrainingGraph training_;
+  Candidates candidates_;
+  ExploreSettings settings_;
+  Compiler compiler_;
+};
+
+TEST_F(ExploreTest, TriesEverythingOnceAndNothingTwice) {
+  const WorkerCommand worker = pretended_worker();
+  const Result<Explored> first = explored(worker);
+  ASSERT_TRUE(first) << to_string(first.error());
+  EXPECT_TRUE(verify(first->measurements));
+  EXPECT_GT(first->summary.tried, 50);
+  EXPECT_EQ(first->summary.known, 0);
+  EXPECT_EQ(first->summary.outcomes.at("measured"), first->summary.tried);
+  const std::vector<std::string> asked = calls();
+  EXPECT_EQ(static_cast<double>(asked.size()), first->summary.tried);
+  EXPECT_EQ(std::set<std::string>(asked.begin(), asked.end()).size(), asked.size()) << "something was asked twice";
+  EXPECT_EQ(rows_in().size(), asked.size());
+
+  const Result<Explored> again = explored(worker);
+  ASSERT_TRUE(again) << to_string(again.error());
+  EXPECT_EQ(again->summary.tried, 0);
+  EXPECT_EQ(again->summary.known, first->summary.tried);
+  EXPECT_EQ(calls().size(), asked.size());
+  EXPECT_EQ(measurements_json(again->measurements), measurements_json(first->measurements));
+
+  // Without a worker, too, when nothing is to be measured.
+  settings_.measure = false;
+  const Result<Explored> recalled = explored({{"/no/worker"}, "", 0});
+  ASSERT_TRUE(recalled) << to_string(recalled.error());
+  EXPECT_EQ(measurements_json(recalled->measurements), measurements_json(first->measurements));
+}
+
+TEST_F(ExploreTest, OneThatWasStoppedGoesOnWhereItWas) {
+  const Result<Explored> whole = explored(pretended_worker(), "whole.db");
+  ASSERT_TRUE(whole);
+  const size_t all = calls().size();
+  std::filesystem::remove(path("calls"));
+  // A worker that ends after thirty answers and cannot be started again: the exploration ends with an error.
+  ASSERT_TRUE(write_file(path("worker.sh"), concat("#!/bin/sh\nread -r greeting\n[ -e '", path("stopped"),
+                                                   "' ] && exit 9\necho ready\nn=0\nwhile read -r line; do\n",
+                                                   "n=$((n + 1))\nif [ $n -gt 30 ]; then touch '", path("stopped"),
+                                                   "'; exit 9; fi\n", "printf '%s\\n' \"$line\" >>'", path("calls"),
+                                                   "'\necho '{\"outcome\":\"measured\",\"seconds\":1e-4,\"low\":1e-4,",
+                                                   "\"high\":1e-4,\"samples\":6,\"detail\":\"\"}'\ndone\n")));
+  const Result<Explored> stopped = explored({{"/bin/sh", path("worker.sh")}, "{}", 0});
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(rows_in().size(), 31U) << "thirty measured, and the one that ended the worker";
+  const Result<Explored> resumed = explored(pretended_worker());
+  ASSERT_TRUE(resumed) << to_string(resumed.error());
+  EXPECT_EQ(resumed->summary.known, 31);
+  EXPECT_EQ(rows_in().size(), all);
+}
+
+TEST_F(ExploreTest, GoesOnWhenCandidatesFail) {
+  const Result<Explored> made = explored(pretended_worker(R"(
+  *'block 0'*) kill -SEGV $$ ;;
+  *'flat loops 1.0'*) echo nonsense ;;
+  *'rows loops 0.1'*) echo '{"outcome":"wrong","seconds":0,"low":0,"high":0,"samples":0,"detail":"y[0] is 1"}' ;;
+)"));
+  ASSERT_TRUE(made) << to_string(made.error());
+  EXPECT_TRUE(verify(made->measurements));
+  const std::map<std::string, double>& outcomes = made->summary.outcomes;
+  EXPECT_GT(outcomes.at("measured"), 0);
+  EXPECT_GT(outcomes.at("crashed"), 0);
+  EXPECT_GT(outcomes.at("wrong"), 0);
+  EXPECT_FALSE(made->summary.first_failure.empty());
+  double sum = 0;
+  for (const auto& [name, count] : outcomes) sum += count;
+  EXPECT_EQ(static_cast<double>(rows_in().size()), sum);
+  // None of them is a way.
+  for (const MeasuredPart& part : made->measurements.parts) {
+    for (const MeasuredWay& way : part.ways) {
+      EXPECT_EQ(way.candidate.find("rows loops 0.1"), std::string::npos) << way.candidate;
+      EXPECT_EQ(way.candidate.find("block 0"), std::string::npos) << way.candidate;
+    }
+  }
+}
+
+TEST_F(ExploreTest, WithoutACompilerOnlyLibrariesAreTried) {
+  const Result<Explored> made = explored(pretended_worker(), "m.db", false);
+  ASSERT_TRUE(made) << to_string(made.error());
+  EXPECT_GT(made->summary.outcomes.at("failed"), 0);
+  EXPECT_GT(made->summary.outcomes.at("measured"), 0);
+  EXPECT_NE(made->summary.first_failure.find("no compiler on this machine"), std::string::npos);
+}
+
+TEST_F(ExploreTest, ACompilerThatFailsCostsItsKernels) {
+  ASSERT_TRUE(write_file(path("compiler.sh"), "#!/bin/sh\necho 'internal compiler error' >&2\nexit 1\n"));
+  ASSERT_EQ(chmod(path("compiler.sh").c_str(), 0755), 0);
+  const Result<Explored> made = explored(pretended_worker());
+  ASSERT_TRUE(made) << to_string(made.error());
+  EXPECT_GT(made->summary.outcomes.at("failed"), 0);
+  EXPECT_NE(made->summary.first_failure.find("internal compiler error"), std::string::npos)
+      << made->summary.first_failure;
+}
+
+// What the machine could not do is no outcome: the next exploration would never try it again.
+TEST_F(ExploreTest, AMachineThatFailsEndsItAndIsNotRemembered) {
+  const Compiler there = compiler_;
+  compiler_.path = path("no such compiler");
+  const Result<Explored> gone = explored(pretended_worker());
+  ASSERT_FALSE(gone);
+  EXPECT_NE(to_string(gone.error()).find("no such compiler"), std::string::npos) << to_string(gone.error());
+  for (const MeasurementRow& row : rows_in()) EXPECT_EQ(row.outcome, Outcome::measured) << row.detail;
+  compiler_ = there;
+  const Result<Explored> after = explored(pretended_worker());
+  ASSERT_TRUE(after) << to_string(after.error());
+  EXPECT_EQ(after->summary.outcomes.size(), 1U) << after->summary.first_failure;
+}
+
+TEST_F(ExploreTest, TwoAtOnceShareADatabase) {
+  const WorkerCommand command = pretended_worker();
+  std::vector<pid_t> children;
+  for (int k = 0; k < 2; ++k) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const Result<Explored> made = explored(command);
+      if (!made) fprintf(stderr, "%s\n", to_string(made.error()).c_str());
+      _exit(made ? 0 : 1);
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+  const size_t rows = rows_in().size();
+  const Result<Explored> after = explored(command);
+  ASSERT_TRUE(after);
+  EXPECT_EQ(after->summary.tried, 0);
+  EXPECT_EQ(after->summary.known, static_cast<double>(rows));
+}
+
+TEST_F(ExploreTest, WithoutTimeTheProgramAsItIsWrittenIsMeasuredStill) {
+  settings_.exhaustive = false;
+  settings_.budget_seconds = 0;
+  const Result<Explored> made = explored(pretended_worker());
+  ASSERT_TRUE(made) << to_string(made.error());
+  EXPECT_GT(made->summary.tried, 0);
+  for (const MeasuredPart& part : made->measurements.parts) EXPECT_FALSE(part.ways.empty()) << part.name;
+}
+
+}  // namespace
+}  // namespace millrace

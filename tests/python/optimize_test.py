@@ -1,0 +1,354 @@
+"""`millrace explore`, `select` and `optimize` as their users see them: what is printed, kept and refused, and what
+becomes of them when they are stopped."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BINARY = os.environ.get("MILLRACE") or str(ROOT / "build/release/millrace")
+DONE, FAILED, WRONG_USAGE, UNAVAILABLE, NO_CONFIGURATION = range(5)
+NOBODY = 65534
+
+PROGRAM = '''"""One matrix product, one softmax, one dropout."""
+
+import numpy as np
+from millrace.numpy import dropout, float32, softmax
+
+B = 3
+J = 5
+K = 7
+
+
+def small(x: float32[B, J], w: float32[J, K]):
+    y = np.einsum("bj,jk->bk", x, w)
+    return dropout(softmax(y), p=0.25)
+'''
+
+# In place of millrace-worker: everything is right, and takes a time that follows from the candidate's text.
+WORKER = """#!/usr/bin/env python3
+import json, sys, zlib
+sys.stdin.readline()
+print("ready", flush=True)
+for line in sys.stdin:
+    seconds = 1e-4 + zlib.crc32(json.loads(line)["candidate"].encode()) % 1000 * 1e-6
+    print(json.dumps({"outcome": "measured", "seconds": seconds, "low": seconds, "high": seconds, "samples": 6,
+                      "detail": ""}), flush=True)
+"""
+
+
+# In place of a compiler, where no worker loads what it makes.
+COMPILER = """#!/bin/sh
+case "$*" in *--version*) echo pretended 1; exit ;; esac
+for out; do :; done
+echo an object >"$out"
+"""
+
+
+class OptimizeTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        # What was compiled for one test is there for the others.
+        cls.shared = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.shared.cleanup)
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        (self.folder / "small.py").write_text(PROGRAM)
+        self.environment = {
+            **os.environ,
+            "MILLRACE_DATA_DIR": str(self.folder / "data"),
+            "MILLRACE_CACHE_DIR": str(Path(self.shared.name) / "cache"),
+        }
+
+    def millrace(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [BINARY, *arguments], cwd=self.folder, env={**self.environment, **environment}, capture_output=True,
+            text=True, timeout=120,
+        )
+
+    def succeed(self, *arguments: str, **environment: str) -> str:
+        done = self.millrace(*arguments, **environment)
+        self.assertEqual(done.returncode, DONE, done.stderr)
+        return done.stdout
+
+    def fails(self, code: int, *arguments: str, **environment: str) -> str:
+        """Fails with the code, prints no data, and says why."""
+        done = self.millrace(*arguments, **environment)
+        self.assertEqual(done.returncode, code, done.stderr + done.stdout)
+        self.assertEqual(done.stdout, "", "data though it failed")
+        self.assertIn("error: ", done.stderr)
+        return done.stderr
+
+    def pretended(self) -> dict[str, str]:
+        """The environment with a worker and a compiler that are scripts."""
+        for name, text in (("worker.py", WORKER), ("compiler.sh", COMPILER)):
+            (self.folder / name).write_text(text)
+            (self.folder / name).chmod(0o755)
+        return {
+            "MILLRACE_WORKER": str(self.folder / "worker.py"), "MILLRACE_CXX": str(self.folder / "compiler.sh"),
+            "MILLRACE_CACHE_DIR": str(self.folder / "cache"),
+        }
+
+    def rows(self) -> list[dict]:
+        return [json.loads(line) for line in self.succeed("db", "export").splitlines()]
+
+
+class WholeWayTest(OptimizeTest):
+    def test_program_to_plan(self) -> None:
+        text = self.succeed("optimize", "small.py", "--budget", "2s")
+        for words in ("small.plan", "before", "after", "words moved", "agree with the reference", "explored", "selected"):
+            self.assertIn(words, text)
+        self.assertLessEqual(max(map(len, text.splitlines())), 120)
+        self.assertTrue((self.folder / "small.plan" / "plan.json").exists())
+        self.assertEqual({row["outcome"] for row in self.rows()}, {"measured"}, "a candidate is wrong")
+
+        # Again, from the database: nothing has to be measured, and JSON says the same.
+        told = json.loads(self.succeed("optimize", "small.py", "--budget", "0s", "--json", "--out", "again.plan"))
+        self.assertIsInstance(told, dict)
+        self.assertIn("again.plan", json.dumps(told))
+        self.assertTrue((self.folder / "again.plan" / "plan.json").exists())
+
+        self.assertIn("d_w", self.succeed("run", "small.plan", "--out", "r.safetensors"))
+        self.assertTrue((self.folder / "r.safetensors").stat().st_size > 0)
+        self.assertIn("softmax", self.succeed("bench", "small.plan"))
+        json.loads(self.succeed("bench", "small.plan", "--json"))
+
+        # What was measured is what select chooses from, by both methods.
+        exact = json.loads(self.succeed("select", "small.py", "--json"))
+        sssp = json.loads(self.succeed("select", "small.py", "--json", "--method", "sssp"))
+        self.assertLessEqual(exact["cost"], sssp["cost"] * (1 + 1e-9))
+
+    def test_the_callers_layouts(self) -> None:
+        text = self.succeed(
+            "optimize", "small.py", "--budget", "1s", "--layout", "x=JB", "--layout", "d_w=any", "--layout", "w=KJ"
+        )
+        self.assertIn("agree with the reference", text)
+        plan = json.loads((self.folder / "small.plan" / "plan.json").read_text())
+        self.assertIn("JB", json.dumps(plan))
+
+    def test_explain(self) -> None:
+        text = self.succeed("explore", "small.py", "--explain")
+        self.assertIn("not tried, and why", text)
+        self.assertIn("configurations", text)
+        self.assertFalse((self.folder / "data" / "measurements.db").exists(), "it measured")
+
+    def test_measurements_travel_as_a_file(self) -> None:
+        self.environment.update(self.pretended())
+        self.succeed("explore", "small.py", "--budget", "0s", "--out", "m.json")
+        from_file = json.loads(self.succeed("select", "m.json", "--json"))
+        from_database = json.loads(self.succeed("select", "small.py", "--json"))
+        self.assertEqual(from_file, from_database)
+
+
+class RefusalTest(OptimizeTest):
+    def test_wrong_options(self) -> None:
+        for value in ("x", "-1s", "1d", "nan", "inf", "1e99h", "3 s", "0x10"):
+            message = self.fails(WRONG_USAGE, "optimize", "small.py", f"--budget={value}")
+            self.assertIn("90s", message, value)
+        message = self.fails(WRONG_USAGE, "optimize", "small.py", "--method", "magic")
+        self.assertIn("exact or sssp", message)
+        for value, words in {"x": "NAME=AXES", "=JB": "NAME=AXES", "x=JJ": "as in BJ, or any", "x=": "as in BJ",
+                             "q=any": "no argument or result", "d_xx=any": "did you mean d_x?"}.items():
+            self.assertIn(words, self.fails(WRONG_USAGE, "optimize", "small.py", "--layout", value), value)
+        self.assertIn("absent.py", self.fails(WRONG_USAGE, "optimize", "absent.py"))
+        for command in ("explore", "optimize"):
+            self.assertIn("cuda", self.fails(UNAVAILABLE, command, "small.py", "--device", "cuda"))
+        self.assertEqual(self.millrace("optimize", "small.py", "--threads", "0").returncode, WRONG_USAGE)
+        self.assertFalse((self.folder / "small.plan").exists())
+
+    def test_a_wrong_method_is_refused_before_the_work(self) -> None:
+        begin = time.monotonic()
+        self.fails(WRONG_USAGE, "optimize", "small.py", "--method", "magic", "--budget", "60s")
+        self.assertLess(time.monotonic() - begin, 30)
+
+    def test_without_a_compiler(self) -> None:
+        message = self.fails(UNAVAILABLE, "optimize", "small.py", "--budget", "1s", MILLRACE_CXX="/nonexistent")
+        self.assertIn("'/nonexistent' is not there", message)
+        self.assertIn("MILLRACE_CXX", message)
+        self.assertFalse((self.folder / "small.plan").exists())
+
+    def test_without_a_worker(self) -> None:
+        message = self.fails(UNAVAILABLE, "optimize", "small.py", MILLRACE_WORKER="/nonexistent/worker")
+        self.assertIn("/nonexistent/worker", message)
+
+    def test_a_worker_that_cannot_start(self) -> None:
+        (self.folder / "broken").write_text("#!/bin/sh\nexit 3\n")
+        (self.folder / "broken").chmod(0o755)
+        self.fails(FAILED, "optimize", "small.py", "--budget", "1s", MILLRACE_WORKER=str(self.folder / "broken"))
+
+    def test_select_before_anything_was_measured(self) -> None:
+        message = self.fails(NO_CONFIGURATION, "select", "small.py")
+        self.assertIn("explore", message)
+
+    def test_a_program_whose_name_is_not_utf8(self) -> None:
+        name = os.fsencode(self.folder) + b"/\xff\xfe.py"
+        Path(os.fsdecode(name)).write_text(PROGRAM)
+        done = subprocess.run(
+            [BINARY, "explore", name, "--budget", "0s"], cwd=self.folder, capture_output=True, timeout=120,
+            env={**self.environment, **self.pretended()},
+        )
+        self.assertEqual(done.returncode, DONE, done.stderr)
+
+
+class StorageTest(OptimizeTest):
+    """Folders that cannot be used; most of it as a user who is not root."""
+
+    def as_nobody(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
+        if os.getuid() != 0:
+            return self.millrace(*arguments, **environment)
+        self.folder.chmod(0o755)
+        return subprocess.run(
+            [BINARY, *arguments], cwd=self.folder, env={**self.environment, **environment}, capture_output=True,
+            text=True, timeout=120, user=NOBODY, group=NOBODY, extra_groups=[],
+        )
+
+    def reachable(self) -> None:
+        if os.getuid() == 0:
+            probe = subprocess.run(["test", "-x", BINARY], user=NOBODY, group=NOBODY, extra_groups=[])
+            if probe.returncode != 0:
+                self.skipTest("another user cannot run the program where it is")
+
+    def refused(self, done: subprocess.CompletedProcess, words: str) -> None:
+        self.assertNotEqual(done.returncode, DONE, done.stdout)
+        self.assertGreater(done.returncode, 0, "a signal ended it")
+        self.assertEqual(done.stdout, "")
+        self.assertIn("error: ", done.stderr)
+        self.assertIn(words, done.stderr)
+
+    def test_a_data_folder_that_cannot_be_written(self) -> None:
+        self.reachable()
+        (self.folder / "data").mkdir()
+        (self.folder / "data").chmod(0o555)
+        self.refused(self.as_nobody("optimize", "small.py", "--budget", "1s"), str(self.folder / "data"))
+
+    def test_a_cache_that_cannot_be_written(self) -> None:
+        self.reachable()
+        for name in ("data", "cache"):
+            (self.folder / name).mkdir()
+            os.chown(self.folder / name, NOBODY, NOBODY) if os.getuid() == 0 else None
+        (self.folder / "data").chmod(0o700)
+        (self.folder / "cache").chmod(0o500)
+        done = self.as_nobody("optimize", "small.py", "--budget", "1s", MILLRACE_CACHE_DIR=str(self.folder / "cache"))
+        self.refused(done, "MILLRACE_CACHE_DIR")
+        # It is no candidate's fault: nothing of it is remembered, and all is well once the folder is.
+        (self.folder / "cache").chmod(0o700)
+        done = self.as_nobody("explore", "small.py", "--budget", "0s", MILLRACE_CACHE_DIR=str(self.folder / "cache"))
+        self.assertEqual(done.returncode, DONE, done.stderr)
+        self.assertNotIn("failed", done.stdout)
+
+    def test_a_database_of_another_user(self) -> None:
+        if os.getuid() != 0:
+            self.skipTest("only root can make another user's files")
+        (self.folder / "data").mkdir(mode=0o700)
+        os.chown(self.folder / "data", NOBODY, NOBODY)
+        self.refused(self.millrace("optimize", "small.py", "--budget", "1s"), str(self.folder / "data"))
+
+    def test_a_full_disk(self) -> None:
+        disk = self.folder / "disk"
+        disk.mkdir()
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "none", disk], capture_output=True)
+        if mounted.returncode != 0:
+            self.skipTest("no small disk can be mounted here")
+        try:
+            # No room for compiled kernels; no room for rows; no room for the plan.
+            done = self.millrace("optimize", "small.py", "--budget", "1s", MILLRACE_CACHE_DIR=str(disk / "cache"))
+            self.refused(done, "")
+            shutil.rmtree(disk / "cache", ignore_errors=True)
+            (disk / "filler").write_bytes(b"x" * 40_000)
+            done = self.millrace("optimize", "small.py", "--budget", "1s", MILLRACE_DATA_DIR=str(disk / "data"))
+            self.refused(done, "")
+            shutil.rmtree(disk / "data", ignore_errors=True)
+            done = self.millrace("optimize", "small.py", "--budget", "0s", "--out", str(disk / "plan"))
+            self.refused(done, "")
+            self.assertFalse((disk / "plan" / "plan.json").exists(), "half a plan")
+        finally:
+            subprocess.run(["umount", disk], check=True)
+
+
+class StoppedTest(OptimizeTest):
+    def start(self, *arguments: str, **environment: str) -> subprocess.Popen:
+        process = subprocess.Popen(
+            [BINARY, *arguments], cwd=self.folder, env={**self.environment, **environment}, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True,
+        )
+        self.addCleanup(process.communicate)
+        return process
+
+    def wait_for_rows(self, count: int) -> None:
+        database = self.folder / "data" / "measurements.db"
+        for _ in range(600):
+            if database.exists() and len(self.rows()) >= count:
+                return
+            time.sleep(0.05)
+        self.fail("nothing was measured")
+
+    def test_an_interrupt_ends_it_and_loses_no_rows(self) -> None:
+        self.environment.update(self.pretended())
+        process = self.start("explore", "small.py", "--exhaustive")
+        self.wait_for_rows(3)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+        self.assertIn(process.returncode, (130, -signal.SIGINT))
+        kept = self.rows()
+        self.assertGreaterEqual(len(kept), 3)
+        self.succeed("explore", "small.py", "--budget", "0s")
+        after = self.rows()
+        for row in kept:
+            self.assertIn(row, after, "a row was measured again, or lost")
+
+    def test_its_worker_ends_with_it(self) -> None:
+        marker = self.folder / "worker.pid"
+        worker = self.folder / "slow.py"
+        worker.write_text(
+            "#!/usr/bin/env python3\nimport os, sys, time\nsys.stdin.readline()\n"
+            f"open({str(marker)!r}, 'w').write(str(os.getpid()))\nprint('ready', flush=True)\ntime.sleep(600)\n"
+        )
+        worker.chmod(0o755)
+        process = self.start("explore", "small.py", "--exhaustive", MILLRACE_WORKER=str(worker))
+        for _ in range(600):
+            if marker.exists() and marker.read_text():
+                break
+            time.sleep(0.05)
+        number = int(marker.read_text())
+        process.kill()
+        process.communicate(timeout=30)
+        for _ in range(200):
+            if not Path(f"/proc/{number}").exists() or "zombie" in Path(f"/proc/{number}/status").read_text():
+                return
+            time.sleep(0.05)
+        self.fail("the worker lives on")
+
+    def test_killed_at_any_moment_it_goes_on_to_the_same_selection(self) -> None:
+        self.environment.update(self.pretended())
+        whole = self.folder / "whole"
+        self.succeed("explore", "small.py", "--exhaustive", MILLRACE_DATA_DIR=str(whole))
+        wanted = json.loads(self.succeed("select", "small.py", "--json", MILLRACE_DATA_DIR=str(whole)))
+        chance = random.Random(1)
+        counts = []
+        for _ in range(5):
+            process = self.start("explore", "small.py", "--exhaustive")
+            time.sleep(chance.uniform(0.05, 0.8))
+            process.kill()
+            process.communicate(timeout=30)
+            if (self.folder / "data" / "measurements.db").exists():
+                counts.append(len(self.rows()))
+        self.assertEqual(counts, sorted(counts), "rows were lost")
+        self.succeed("explore", "small.py", "--exhaustive")
+        self.assertEqual(json.loads(self.succeed("select", "small.py", "--json")), wanted)
+        same = [{key: row[key] for key in row if key != "when"} for row in self.rows()]
+        self.environment["MILLRACE_DATA_DIR"] = str(whole)
+        self.assertEqual([{key: row[key] for key in row if key != "when"} for row in self.rows()], same)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,119 @@
+// Sums in any order lie within the bound of the serial one.
+#include "reference/bounded.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+namespace millrace {
+namespace {
+
+using Single = Bounded<24>;
+
+// The terms in a random order, added up as a random tree, in float32.
+float random_tree_sum(std::vector<float> terms, std::mt19937_64& random) {
+  std::shuffle(terms.begin(), terms.end(), random);
+  while (terms.size() > 1) {
+    const size_t at = random() % (terms.size() - 1);
+    terms[at] += terms[at + 1];
+    terms.erase(terms.begin() + static_cast<std::ptrdiff_t>(at) + 1);
+  }
+  return terms.front();
+}
+
+// With lanes: every eighth term together, and those sums one after the other.
+float lanes_sum(const std::vector<float>& terms) {
+  std::vector<float> lanes(8, 0);
+  for (size_t k = 0; k < terms.size(); ++k) lanes[k % 8] += terms[k];
+  float sum = 0;
+  for (const float lane : lanes) sum += lane;
+  return sum;
+}
+
+std::vector<float> random_terms(std::mt19937_64& random) {
+  const size_t count = 2 + random() % 60;
+  std::normal_distribution<double> normal;
+  std::uniform_int_distribution<int> exponent(-12, 12);
+  const bool wild = random() % 2 == 0;  // magnitudes far apart, with terms that cancel
+  std::vector<float> terms;
+  for (size_t k = 0; k < count; ++k)
+    terms.push_back(static_cast<float>(std::ldexp(normal(random), wild ? exponent(random) : 0)));
+  if (wild) {
+    for (size_t k = 0; k + 1 < count; k += 3) terms[k + 1] = -terms[k];
+  }
+  return terms;
+}
+
+TEST(Bounded, SumsInAnyOrderLieWithinTheBoundOfTheSerialOne) {
+  std::mt19937_64 random(1);
+  double closest = 0;  // the largest part of a bound that was needed
+  for (int round = 0; round < 3000; ++round) {
+    const std::vector<float> terms = random_terms(random);
+    Single serial;
+    for (const float term : terms) serial = serial + Single(term);
+    for (int order = 0; order < 4; ++order) {
+      const float found = order == 0 ? lanes_sum(terms) : random_tree_sum(terms, random);
+      const double error = std::abs(static_cast<double>(found) - serial.value);
+      ASSERT_LE(error, serial.error) << "round " << round << ", " << terms.size() << " terms";
+      if (serial.error > 0) closest = std::max(closest, error / serial.error);
+    }
+  }
+  EXPECT_GT(closest, 0.2) << "a bound that nothing comes near tells nothing";
+}
+
+TEST(Bounded, DotProductsInAnyOrderLieWithinTheBoundOfTheSerialOne) {
+  std::mt19937_64 random(2);
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<float> a = random_terms(random);
+    std::vector<float> b = random_terms(random);
+    const size_t count = std::min(a.size(), b.size());
+    a.resize(count);
+    b.resize(count);
+    Single serial;
+    std::vector<float> products;
+    float fused = 0;
+    for (size_t k = 0; k < count; ++k) {
+      serial = serial + Single(a[k]) * Single(b[k]);
+      products.push_back(a[k] * b[k]);
+      fused = std::fmaf(a[k], b[k], fused);
+    }
+    ASSERT_LE(std::abs(static_cast<double>(random_tree_sum(products, random)) - serial.value), serial.error) << round;
+    ASSERT_LE(std::abs(static_cast<double>(fused) - serial.value), serial.error) << round;
+  }
+}
+
+// What follows a sum: a chain ends, and its bound goes on as any other error.
+TEST(Bounded, WhatIsDoneWithASumKeepsTheBound) {
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 2000; ++round) {
+    const std::vector<float> terms = random_terms(random);
+    Single serial;
+    for (const float term : terms) serial = serial + Single(term);
+    const auto count = static_cast<double>(terms.size());
+    const Single mean = serial / Single(count);
+    Single deviations;
+    for (const float term : terms) deviations = deviations + (Single(term) - mean) * (Single(term) - mean);
+    const float found_mean = random_tree_sum(terms, random) / static_cast<float>(count);
+    std::vector<float> squares;
+    for (const float term : terms) squares.push_back((term - found_mean) * (term - found_mean));
+    ASSERT_LE(std::abs(static_cast<double>(found_mean) - mean.value), mean.error) << round;
+    ASSERT_LE(std::abs(static_cast<double>(random_tree_sum(squares, random)) - deviations.value), deviations.error)
+        << round;
+  }
+}
+
+TEST(Bounded, ABoundIsNoLicence) {
+  // A thousand ones: the bound is far below one term that was forgotten.
+  Single sum;
+  for (int k = 0; k < 1000; ++k) sum = sum + Single(1.0);
+  EXPECT_EQ(sum.value, 1000);
+  EXPECT_LT(sum.error, 0.1);
+  // Not finite: nothing is within anything.
+  EXPECT_EQ((Single(1e308) * Single(1e308)).error, 0);
+}
+
+}  // namespace
+}  // namespace millrace

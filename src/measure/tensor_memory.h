@@ -21,7 +21,7 @@ class Memory {
     void operator()(char* bytes) const;
   };
   int64_t size_ = 0;
-  std::unique_ptr<char[], Free> bytes_;
+  std::unique_ptr<char, Free> bytes_;
 };
 
 // Writes a tensor's values, row-major, rounded to its storage type.

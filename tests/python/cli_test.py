@@ -109,13 +109,8 @@ class UsageTest(CliTest):
 
     def test_examples_of_the_help_run(self) -> None:
         for command in self.commands():
-<<<<<<< HEAD
             if command in ELSEWHERE:
                 continue
-=======
-            if command in ("db", "explore", "select", "optimize", "bench", "report"):
-                continue  # need a database, minutes or a plan: db_test.py, optimize_test.py and report_test.py run them
->>>>>>> report
             lines = self.succeed(command, "--help").split("Examples:\n")[1].splitlines()
             for line in lines:
                 words = line.split("|")[0].split()

@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "codegen/trials_of_programs.h"
+#include "device/cpu/blas_library.h"
 #include "fusion/fusion_text.h"
 #include "golden/golden.h"
 #include "random/generator.h"
@@ -119,7 +120,11 @@ TEST(CpuKernel, CandidatesAgreeWithTheReference) {
                                    "rows & whole vectors",
                                    "rows in lanes & vectors and a rest"})
     EXPECT_TRUE(trials.features().contains(wanted)) << wanted;
-  EXPECT_GT(trials.products(), 500U);
+  if (blas_info(BlasLibrary::openblas).there || blas_info(BlasLibrary::blis).there) {
+    EXPECT_GT(trials.products(), 500U);
+  } else {
+    GTEST_SKIP() << "no library's products here: kernels alone were compared";
+  }
   RecordProperty("kernels", static_cast<int>(trials.kernels()));
   RecordProperty("products", static_cast<int>(trials.products()));
 }

@@ -53,7 +53,8 @@ TEST(CpuVectors, HotKernelsAreVectorsThroughout) {
     if (text.empty()) GTEST_SKIP() << "no objdump";
     // aarch64: fmla v0.4s; x86-64: packed single precision.
     const size_t vectors = count_of(text, {".4s", "addps", "mulps", "maxps", "ps "});
-    EXPECT_GT(vectors, 100U) << of->part.name << "\n" << launch.kernel;
+    // A vector is one register with AVX-512, and four on aarch64.
+    EXPECT_GT(vectors, 50U) << of->part.name << "\n" << launch.kernel;
     EXPECT_EQ(count_of(text, {"<expf", "<tanhf", "<erff", "<exp@", "<logf", "<powf"}), 0U) << of->part.name;
     ++looked_at;
   }

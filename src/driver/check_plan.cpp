@@ -18,6 +18,7 @@ constexpr uint32_t kStep = 3;
 constexpr double kPasses =
     5;  // over the program, in doubles: one exact and one bounded, which takes four times as long
 constexpr double kFloat64 = 1e-10;
+constexpr double kMostDraws = 16;
 
 struct Named {
   std::string name;
@@ -41,67 +42,95 @@ double largest(const std::vector<double>& values) {
   return most;
 }
 
-double distance(const std::vector<double>& one, const std::vector<double>& other) {
-  double most = 0;
-  for (size_t k = 0; k < one.size(); ++k) {
-    const double apart = one[k] == other[k] ? 0 : std::abs(one[k] - other[k]);
-    most = apart <= most ? most : apart;  // a NaN is taken
-  }
-  return most;
+double squared_distance(const std::vector<double>& one, const std::vector<double>& other) {
+  double sum = 0;
+  for (size_t k = 0; k < one.size(); ++k) sum += one[k] == other[k] ? 0 : (one[k] - other[k]) * (one[k] - other[k]);
+  return sum;
 }
 
-// What each element of an output may be off by.
-class Allowance {
- public:
-  Allowance(const Graph& graph, const Values<double>& given) : graph_(graph), given_(given) {}
+template <class Scalar>
+Values<Scalar> as(const Values<double>& given) {
+  Values<Scalar> values(given.size());
+  for (size_t k = 0; k < given.size(); ++k) {
+    for (const double x : given[k]) values[k].emplace_back(x);
+  }
+  return values;
+}
 
-  Result<Done> prepare() {
-    exact_ = given_;
-    if (Result<Done> ran = interpret(graph_, exact_, {kSeed, kStep}); !ran) return ran;
-    for (const Tensor& tensor : graph_.tensors) {
+// The error of every output, as a fraction of what is allowed, over several draws of the inputs.
+class ErrorOf {
+ public:
+  ErrorOf(const Graph& graph, const std::vector<Named>& outputs) : graph_(graph), outputs_(outputs) {
+    for (const Tensor& tensor : graph.tensors) {
+      const bool stored = tensor.role != TensorRole::constant && tensor.role != TensorRole::scalar;
       half_ = half_ || tensor.dtype == DType::float16 || tensor.dtype == DType::bfloat16;
-      single_ = single_ || (tensor.dtype == DType::float32 && tensor.role != TensorRole::constant &&
-                            tensor.role != TensorRole::scalar);
+      single_ = single_ || (stored && tensor.dtype == DType::float32);
     }
-    if (half_) {
-      rounded_ = given_;
-      return interpret_rounded(graph_, rounded_, {kSeed, kStep});
-    }
-    if (!single_) return Done{};
-    bounded_.resize(given_.size());
-    for (size_t k = 0; k < given_.size(); ++k) {
-      for (const double x : given_[k]) bounded_[k].emplace_back(x);
-    }
-    return interpret(graph_, bounded_, {kSeed, kStep});
+    sums_.resize(outputs.size());
   }
 
-  const std::vector<double>& exact(TensorId tensor) const { return exact_[tensor.at()]; }
+  // Half precisions err by chance: one draw of a few elements says little.
+  bool by_chance() const { return half_; }
 
-  // The error as a fraction of what is allowed.
-  double fraction(TensorId tensor, const std::vector<double>& found) const {
-    const std::vector<double>& wanted = exact_[tensor.at()];
-    const DType dtype = graph_.tensor(tensor).dtype;
-    if (half_) {
-      // An unfused program that happens to be exact still rounds its result.
-      const double allowed = 2 * distance(wanted, rounded_[tensor.at()]) + storage_error(dtype, largest(wanted));
-      return distance(wanted, found) / allowed;
-    }
-    if (!single_) return distance(wanted, found) / (kFloat64 * largest(wanted) + 1e-300);
-    double worst = 0;
-    for (size_t k = 0; k < wanted.size(); ++k) {
-      const double allowed = bounded_[tensor.at()][k].error + storage_error(dtype, wanted[k]);
-      const double apart = wanted[k] == found[k] ? 0 : std::abs(found[k] - wanted[k]) / allowed;
-      worst = apart <= worst ? worst : apart;
-    }
-    return worst;
+  Result<Done> add(const Values<double>& given, const RandomState& random, const Values<double>& found) {
+    if (half_) return add_rounded(given, random, found);
+    return single_ ? add_bounded<24>(given, random, found) : add_bounded<53>(given, random, found);
+  }
+
+  double fraction(size_t output) const {
+    const Sums& sums = sums_[output];
+    return half_ ? std::sqrt(sums.found) / (2 * std::sqrt(sums.unfused) + std::sqrt(sums.storage)) : sums.worst;
   }
 
  private:
+  struct Sums {
+    double worst = 0;    // of an element, as a fraction
+    double found = 0;    // squared distances from the exact values: the plan's,
+    double unfused = 0;  // the unfused program's,
+    double storage = 0;  // and what storing the result alone may cost
+  };
+
+  Result<Done> add_rounded(const Values<double>& given, const RandomState& random, const Values<double>& found) {
+    Values<double> exact = given;
+    Values<double> rounded = given;
+    if (Result<Done> ran = interpret(graph_, exact, random); !ran) return ran;
+    if (Result<Done> ran = interpret_rounded(graph_, rounded, random); !ran) return ran;
+    for (size_t k = 0; k < outputs_.size(); ++k) {
+      const size_t tensor = outputs_[k].tensor.at();
+      const double storage = storage_error(graph_.tensors[tensor].dtype, largest(exact[tensor]));
+      sums_[k].found += squared_distance(exact[tensor], found[tensor]);
+      sums_[k].unfused += squared_distance(exact[tensor], rounded[tensor]);
+      sums_[k].storage += storage * storage;
+    }
+    return Done{};
+  }
+
+  template <int kDigits>
+  Result<Done> add_bounded(const Values<double>& given, const RandomState& random, const Values<double>& found) {
+    Values<Bounded<kDigits>> bounded = as<Bounded<kDigits>>(given);
+    if (Result<Done> ran = interpret(graph_, bounded, random); !ran) return ran;
+    for (size_t k = 0; k < outputs_.size(); ++k) {
+      const size_t tensor = outputs_[k].tensor.at();
+      double most = 0;
+      for (const Bounded<kDigits>& x : bounded[tensor]) most = std::max(most, std::abs(x.value));
+      for (size_t element = 0; element < found[tensor].size(); ++element) {
+        const Bounded<kDigits>& wanted = bounded[tensor][element];
+        // Of float64 a gradient that is zero but for rounding has no relative error: there the bound is what is
+        // allowed.
+        const double relative = kDigits == 53 ? kFloat64 * most : 0;
+        const double allowed =
+            std::max(relative, wanted.error) + storage_error(graph_.tensors[tensor].dtype, wanted.value);
+        const double value = found[tensor][element];
+        const double apart = value == wanted.value ? 0 : std::abs(value - wanted.value) / allowed;
+        if (!(apart <= sums_[k].worst)) sums_[k].worst = apart;  // a NaN is taken
+      }
+    }
+    return Done{};
+  }
+
   const Graph& graph_;
-  const Values<double>& given_;
-  Values<double> exact_;
-  Values<double> rounded_;
-  Values<Bounded<24>> bounded_;
+  const std::vector<Named>& outputs_;
+  std::vector<Sums> sums_;
   bool half_ = false;
   bool single_ = false;
 };
@@ -113,30 +142,36 @@ Result<PlanCheck> check_plan(const LoadedPlan& loaded, CpuExecutor& executor, do
   PlanCheck check;
   check.seconds = kPasses * reference_seconds(graph);
   if (check.seconds > most_seconds) return check;
-  Values<double> given(graph.tensors.size());
-  draw_missing(graph, given_tensors(loaded.training), kSeed, given);
-  for (size_t k = 0; k < given.size(); ++k) {
-    if (graph.tensors[k].role == TensorRole::scalar) continue;
-    for (double& x : given[k]) x = rounded_to(graph.tensors[k].dtype, x);
+  const std::vector<Named> outputs = outputs_of(loaded.training);
+  ErrorOf error(graph, outputs);
+  const double draws =
+      error.by_chance() ? std::clamp(most_seconds / std::max(check.seconds, 1e-9), 1.0, kMostDraws) : 1;
+  for (uint64_t draw = 0; draw < static_cast<uint64_t>(draws); ++draw) {
+    const uint64_t seed = kSeed + draw;
+    Values<double> given(graph.tensors.size());
+    draw_missing(graph, given_tensors(loaded.training), seed, given);
+    for (size_t k = 0; k < given.size(); ++k) {
+      if (graph.tensors[k].role == TensorRole::scalar) continue;
+      for (double& x : given[k]) x = rounded_to(graph.tensors[k].dtype, x);
+    }
+    const CallersMemory memory(loaded, given);
+    executor.bind(memory.pointers(), seed, kStep);
+    executor.step();
+    Values<double> found(graph.tensors.size());
+    memory.take(found);
+    if (Result<Done> added = error.add(given, {seed, kStep}, found); !added) return added.error();
   }
-  Allowance allowance(graph, given);
-  if (Result<Done> ready = allowance.prepare(); !ready) return ready.error();
-  const CallersMemory memory(loaded, given);
-  executor.bind(memory.pointers(), kSeed, kStep);
-  executor.step();
-  Values<double> found(graph.tensors.size());
-  memory.take(found);
-  for (const Named& output : outputs_of(loaded.training)) {
-    const double fraction = allowance.fraction(output.tensor, found[output.tensor.at()]);
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    const double fraction = error.fraction(k);
     if (!(fraction <= 1)) {
       return Error::make(ErrorKind::failed,
-                         concat("'", output.name, "' of the plan is not the reference's: ", fraction,
+                         concat("'", outputs[k].name, "' of the plan is not the reference's: ", fraction,
                                 " times as far off as rounding explains"),
                          "this is a defect of Millrace: please report it with the program");
     }
     if (fraction > check.worst) {
       check.worst = fraction;
-      check.tensor = output.name;
+      check.tensor = outputs[k].name;
     }
   }
   check.checked = true;

@@ -107,7 +107,7 @@ class GemmWays {
       if (!found.empty() && merges(found.back().back(), index, one) && merges(found.back().back(), index, two)) {
         found.back().push_back(index);
       } else {
-        found.push_back({index});
+        found.emplace_back(1, index);
       }
     }
     if (found.empty()) found.push_back({});

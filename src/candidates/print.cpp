@@ -120,8 +120,8 @@ std::string print_part(const Graph& graph, const Part& part) {
   };
   for (const TensorId tensor : part.reads) text += concat("read ", describe(tensor), "; ");
   for (const TensorId tensor : part.writes) text += concat("write ", describe(tensor), "; ");
-  for (size_t k = 0; k < part.operators.size(); ++k) {
-    const Operator& op = graph.operators[part.operators[k].at()];
+  for (const OperatorId id : part.operators) {
+    const Operator& op = graph.operators[id.at()];
     text += concat(info_of(op.kind).name, op.value != 0 ? concat("(", op.value, ")") : "");
     for (const std::vector<Access>* accesses : {&op.inputs, &op.outputs}) {
       for (const Access& access : *accesses)

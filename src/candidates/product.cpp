@@ -44,8 +44,8 @@ void swap_operands(Product& product) {
 
 Product product_of(const Graph& graph, const Operator& contraction) {
   Product product;
-  const std::array<const Access*, 3> accesses = {&contraction.inputs[0], &contraction.inputs[1],
-                                                 &contraction.outputs[0]};
+  const std::array<const Access*, 3> accesses = {contraction.inputs.data(), &contraction.inputs[1],
+                                                 contraction.outputs.data()};
   for (size_t operand = 0; operand < 3; ++operand) product.tensors[operand] = {accesses[operand]->tensor};
   for (size_t k = 2; k < contraction.inputs.size(); ++k) product.scales.push_back(contraction.inputs[k].tensor);
   for (size_t index = 0; index < contraction.space.size(); ++index) {

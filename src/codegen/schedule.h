@@ -22,7 +22,7 @@ struct StepValue {
   int member = 0;
   int number = 0;
 
-  auto operator<=>(const StepValue&) const = default;
+  auto operator<=>(const StepValue&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 sees one
 };
 
 struct PlacedStep {

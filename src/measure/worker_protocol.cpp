@@ -80,7 +80,7 @@ std::optional<MeasurementRow> parse_reply(std::string_view line) {
   std::optional<MeasurementRow> row = parsed<MeasurementRow>(line, [](const Json& json) {
     MeasurementRow read;
     const auto name = json.at("outcome").get<std::string>();
-    const auto found = std::find(kOutcomeNames.begin(), kOutcomeNames.end(), name);
+    const auto* const found = std::find(kOutcomeNames.begin(), kOutcomeNames.end(), name);
     read.outcome = static_cast<Outcome>(found - kOutcomeNames.begin());
     json.at("seconds").get_to(read.seconds);
     json.at("low").get_to(read.low);

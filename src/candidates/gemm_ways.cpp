@@ -110,7 +110,7 @@ class GemmWays {
         found.emplace_back(1, index);
       }
     }
-    if (found.empty()) found.push_back({});
+    if (found.empty()) found.emplace_back();
     return found;
   }
 

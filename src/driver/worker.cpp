@@ -33,7 +33,7 @@ class Server {
     const std::optional<Candidate> candidate = parse_candidate(prepared_.candidates.domains, *part, request.candidate);
     if (!candidate) return refused("the worker cannot read the candidate");
     if (request.function.empty()) return trials_.run(*part, *candidate, nullptr, request.settings);
-    const Result<Module> module = Module::load(request.path, request.sha256);
+    const Result<KernelModule> module = KernelModule::load(request.path, request.sha256);
     if (!module) return refused(module.error().diagnostics.front().message);
     const Result<void*> function = module->function(request.function);
     if (!function) return refused(function.error().diagnostics.front().message);

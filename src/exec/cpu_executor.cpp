@@ -14,7 +14,7 @@ constexpr size_t kPage = 4096;
 
 // The kernels' functions by launch; null for a library's product.
 struct Functions {
-  std::vector<Module> modules;
+  std::vector<KernelModule> modules;
   std::vector<void*> addresses;
 };
 
@@ -24,7 +24,7 @@ bool has_kernels(const std::vector<Launch>& launches) {
 
 Result<Functions> functions_of_plan(const StepPlan& plan, const std::vector<Launch>& launches,
                                     const std::string& folder) {
-  Result<Module> module = Module::load(concat(folder, "/", plan.kernels.file), plan.kernels.sha256);
+  Result<KernelModule> module = KernelModule::load(concat(folder, "/", plan.kernels.file), plan.kernels.sha256);
   if (!module) return module.error();
   Functions found;
   for (size_t k = 0; k < launches.size(); ++k) {
@@ -54,7 +54,7 @@ Result<Functions> compiled_functions(const std::vector<Launch>& launches, const 
     if (!kernel) return kernel.error();
     const auto [place, fresh] = module_of.try_emplace(kernel->path, found.modules.size());
     if (fresh) {
-      Result<Module> module = Module::load(kernel->path, kernel->sha256);
+      Result<KernelModule> module = KernelModule::load(kernel->path, kernel->sha256);
       if (!module) return module.error();
       found.modules.push_back(std::move(*module));
     }

@@ -60,7 +60,7 @@ class CpuExecutor {
   void point(const StepPlan& plan);
   void run(size_t first, size_t last) const;
 
-  std::vector<Module> modules_;  // of the kernels
+  std::vector<KernelModule> modules_;  // of the kernels
   std::vector<CpuLaunch> launches_;
   size_t backward_ = 0;  // the first launch of backward
   std::unique_ptr<char, Free> arena_;

@@ -14,7 +14,7 @@ size_t index(int id) { return static_cast<size_t>(id); }
 
 }  // namespace
 
-Dual::Dual(const Problem& problem) : problem_(problem) {
+DualBound::DualBound(const Problem& problem) : problem_(problem) {
   touch_of_.resize(problem.parts.size());
   for (size_t p = 0; p < problem.parts.size(); ++p) touch_of_[p].resize(problem.parts[p].tensors.size());
   for (size_t t = 0; t < problem.tensors.size(); ++t) {
@@ -55,7 +55,7 @@ Dual::Dual(const Problem& problem) : problem_(problem) {
 }
 
 // Each site whose parts read the tensor, and a pin, begin with equal shares.
-void Dual::split_conversions(size_t t) {
+void DualBound::split_conversions(size_t t) {
   const ProblemTensor& tensor = problem_.tensors[t];
   const bool pin = tensor.written && tensor.pinned != kNoLayout;
   size_t payers = pin ? 1 : 0;
@@ -86,7 +86,7 @@ void Dual::split_conversions(size_t t) {
     pin_shares_[t][b] = tensor.conversion(b, index(tensor.pinned)) / static_cast<double>(payers);
 }
 
-void Dual::refresh_touch(size_t t, size_t touch) {
+void DualBound::refresh_touch(size_t t, size_t touch) {
   const ProblemTensor& tensor = problem_.tensors[t];
   TouchPrices& prices = touches_[t][touch];
   for (size_t b = 0; b < tensor.layouts; ++b) {
@@ -101,7 +101,7 @@ void Dual::refresh_touch(size_t t, size_t touch) {
   }
 }
 
-void Dual::refresh_part(size_t p) {
+void DualBound::refresh_part(size_t p) {
   const ProblemPart& part = problem_.parts[p];
   reduced_[p].resize(part.ways.size());
   double least = kInfinity;
@@ -115,7 +115,8 @@ void Dual::refresh_part(size_t p) {
   part_minima_[p] = least;
 }
 
-double Dual::alternative_value(size_t t, const SiteTouch& site, size_t alternative, size_t base, size_t without) const {
+double DualBound::alternative_value(size_t t, const SiteTouch& site, size_t alternative, size_t base,
+                                    size_t without) const {
   const ProblemTensor& tensor = problem_.tensors[t];
   if (!problem_.open[site.site][alternative]) return kInfinity;
   const bool absent = base == tensor.layouts;
@@ -128,7 +129,7 @@ double Dual::alternative_value(size_t t, const SiteTouch& site, size_t alternati
   return sum;
 }
 
-std::vector<double> Dual::without_site(size_t t, size_t site) const {
+std::vector<double> DualBound::without_site(size_t t, size_t site) const {
   const ProblemTensor& tensor = problem_.tensors[t];
   std::vector<double> sums(tensor.bases());
   for (size_t b = 0; b < tensor.bases(); ++b) {
@@ -147,12 +148,12 @@ std::vector<double> Dual::without_site(size_t t, size_t site) const {
   return sums;
 }
 
-double Dual::tensor_minimum(size_t tensor) const {
+double DualBound::tensor_minimum(size_t tensor) const {
   const std::vector<double> sums = without_site(tensor, kNone);
   return *std::min_element(sums.begin(), sums.end());
 }
 
-double Dual::bound() const {
+double DualBound::bound() const {
   double sum = 0;
   for (size_t s = 0; s < problem_.sites.size(); ++s) {
     double least = kInfinity;
@@ -170,7 +171,7 @@ double Dual::bound() const {
   return sum;
 }
 
-void Dual::improve() {
+void DualBound::improve() {
   double before = bound();
   for (int sweep = 1; sweep <= kSweeps; ++sweep) {
     for (size_t k = 0; k < problem_.parts.size(); ++k) update_part(sweep % 2 == 1 ? k : problem_.parts.size() - 1 - k);
@@ -183,7 +184,7 @@ void Dual::improve() {
 }
 
 // All that its tensors know goes into the part's prices, then the part's own minima go back in equal parts.
-void Dual::update_part(size_t p) {
+void DualBound::update_part(size_t p) {
   if (problem_.parts[p].ways.empty()) return;
   for (size_t slot = 0; slot < problem_.parts[p].tensors.size(); ++slot) pull(p, slot);
   refresh_part(p);
@@ -191,7 +192,7 @@ void Dual::update_part(size_t p) {
   refresh_part(p);
 }
 
-void Dual::pull(size_t p, size_t slot) {
+void DualBound::pull(size_t p, size_t slot) {
   const ProblemPart& part = problem_.parts[p];
   const size_t t = part.tensors[slot];
   const size_t touch = touch_of_[p][slot];
@@ -233,7 +234,7 @@ void Dual::pull(size_t p, size_t slot) {
   refresh_touch(t, touch);
 }
 
-void Dual::push(size_t p) {
+void DualBound::push(size_t p) {
   const ProblemPart& part = problem_.parts[p];
   if (part_minima_[p] == kInfinity) {
     // It cannot be carried out whatever the others do. Finite prices keep the sums defined; its ways stay infinite no
@@ -276,7 +277,7 @@ void Dual::push(size_t p) {
   }
 }
 
-void Dual::update_shares(size_t t) {
+void DualBound::update_shares(size_t t) {
   const ProblemTensor& tensor = problem_.tensors[t];
   if (tensor.touches.size() <= 2 && pin_shares_[t].empty()) return;  // one reader pays all
   std::vector<bool> read(tensor.layouts, false);
@@ -294,7 +295,7 @@ void Dual::update_shares(size_t t) {
 }
 
 // Readers to whom a share makes no difference hand it to those to whom it might.
-void Dual::share_again(size_t t, size_t base, size_t layout) {
+void DualBound::share_again(size_t t, size_t base, size_t layout) {
   const ProblemTensor& tensor = problem_.tensors[t];
   const size_t at = base * tensor.layouts + layout;
   const bool pin = !pin_shares_[t].empty() && layout == index(tensor.pinned);

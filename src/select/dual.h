@@ -13,9 +13,9 @@
 
 namespace millrace {
 
-class Dual {
+class DualBound {
  public:
-  explicit Dual(const Problem& problem);
+  explicit DualBound(const Problem& problem);
 
   // Until it hardly rises any more.
   void improve();

@@ -82,7 +82,7 @@ struct Joining {
 
 class Eliminator {
  public:
-  Eliminator(const Problem& problem, const Dual& dual, const EliminationLimits& limits)
+  Eliminator(const Problem& problem, const DualBound& dual, const EliminationLimits& limits)
       : problem_(problem), dual_(dual), limits_(limits), usages_(problem.tensors.size()) {
     for (size_t t = 0; t < problem.tensors.size(); ++t)
       tensor_minima_.push_back(problem.tensors[t].touches.empty() ? 0.0 : dual.tensor_minimum(t));
@@ -129,7 +129,7 @@ class Eliminator {
   std::pair<size_t, size_t> next_pair() const;
 
   const Problem& problem_;
-  const Dual& dual_;
+  const DualBound& dual_;
   const EliminationLimits& limits_;
   std::vector<Usages> usages_;
   std::vector<double> tensor_minima_;
@@ -736,7 +736,7 @@ Elimination Eliminator::run(bool first) {
 void Eliminator::go_on_condensed() {
   std::vector<std::pair<const Table*, std::vector<size_t>>> rows_of;
   const Problem smaller = condensed(rows_of);
-  Dual dual(smaller);
+  DualBound dual(smaller);
   dual.improve();
   if (dual.bound() > limits_.cost) {
     result_.complete = complete_ && dual.bound() == kInfinity;
@@ -756,7 +756,7 @@ void Eliminator::go_on_condensed() {
 
 }  // namespace
 
-Elimination eliminate(const Problem& problem, const Dual& dual, const EliminationLimits& limits) {
+Elimination eliminate(const Problem& problem, const DualBound& dual, const EliminationLimits& limits) {
   return Eliminator(problem, dual, limits).run(true);
 }
 

@@ -32,6 +32,6 @@ struct Elimination {
 
 // In two steps: the parts of each site are joined to one table a site; these are a smaller problem, with a higher bound
 // of its own, whose tables are then joined to one.
-Elimination eliminate(const Problem& problem, const Dual& dual, const EliminationLimits& limits);
+Elimination eliminate(const Problem& problem, const DualBound& dual, const EliminationLimits& limits);
 
 }  // namespace millrace

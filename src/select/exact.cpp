@@ -27,7 +27,7 @@ Error nothing_fits(const Measurements& measurements, const std::vector<size_t>& 
 }
 
 // The best of a search that looks at the most promising combinations only.
-Result<Selection> select_by_beam(const Measurements& measurements, const Problem& problem, const Dual& dual) {
+Result<Selection> select_by_beam(const Measurements& measurements, const Problem& problem, const DualBound& dual) {
   for (size_t beam = kBeam; beam <= kWidestBeam; beam *= 4) {
     EliminationLimits limits;
     limits.beam = beam;
@@ -49,7 +49,7 @@ Result<Selection> select_by_beam(const Measurements& measurements, const Problem
 Result<Selection> select_exact(const Measurements& measurements, const Restriction& restriction) {
   const Result<Problem> problem = make_problem(measurements, restriction);
   if (!problem) return problem.error();
-  Dual dual(*problem);
+  DualBound dual(*problem);
   dual.improve();
   const double bound = dual.bound();
   double margin = kFirstMargin;

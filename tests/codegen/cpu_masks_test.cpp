@@ -57,7 +57,7 @@ extern "C" __attribute__((visibility("default"))) void MILLRACE_KERNEL(const mr:
       source.replace(at, 4, wide ? "double" : "float");
     const auto compiled = cache->get({{source}}, 1);
     ASSERT_TRUE(compiled[0]) << to_string(compiled[0].error());
-    const Result<Module> module = Module::load(compiled[0]->path, compiled[0]->sha256);
+    const Result<KernelModule> module = KernelModule::load(compiled[0]->path, compiled[0]->sha256);
     ASSERT_TRUE(module);
     const Result<void*> function = module->function(compiled[0]->name);
     ASSERT_TRUE(function);

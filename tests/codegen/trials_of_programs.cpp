@@ -167,7 +167,7 @@ void TrialsOfPrograms::run() {
     if (!trial.kernel.empty()) sources.push_back({trial.kernel});
   }
   const std::vector<Result<CompiledKernel>> compiled = cache->get(sources, 2);
-  std::map<std::string, Module> modules;
+  std::map<std::string, KernelModule> modules;
   size_t next = 0;
   const TriedProgram* program = nullptr;
   std::optional<Trials> trials;
@@ -184,7 +184,7 @@ void TrialsOfPrograms::run() {
       ASSERT_TRUE(kernel) << what << "\n" << to_string(kernel.error()) << trial.kernel;
       auto module = modules.find(kernel->path);
       if (module == modules.end()) {
-        Result<Module> loaded = Module::load(kernel->path, kernel->sha256);
+        Result<KernelModule> loaded = KernelModule::load(kernel->path, kernel->sha256);
         ASSERT_TRUE(loaded) << to_string(loaded.error());
         module = modules.emplace(kernel->path, std::move(*loaded)).first;
       }

@@ -60,7 +60,7 @@ class WrongKernelTest : public testing::Test {
     const auto compiled = cache->get({{text}}, 1);
     EXPECT_TRUE(compiled[0]) << to_string(compiled[0].error());
     if (!compiled[0]) return row;
-    const Result<Module> module = Module::load(compiled[0]->path, compiled[0]->sha256);
+    const Result<KernelModule> module = KernelModule::load(compiled[0]->path, compiled[0]->sha256);
     EXPECT_TRUE(module);
     const Result<void*> function = module->function(compiled[0]->name);
     EXPECT_TRUE(function);

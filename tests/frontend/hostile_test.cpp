@@ -30,7 +30,7 @@ std::string counted(size_t times, Make make) {
 std::string function(const std::string& body) { return "def f(x: float32[4]):\n" + body; }
 std::string returning(const std::string& expression) { return function("    return " + expression + "\n"); }
 
-void expect_within_limits(const Outcome& outcome) {
+void expect_within_limits(const LimitedOutcome& outcome) {
   EXPECT_TRUE(outcome.exited) << "ended by signal " << outcome.code;
   EXPECT_LE(outcome.seconds, kSecondsAllowed);
   if (kSanitized) {
@@ -43,7 +43,7 @@ void expect_within_limits(const Outcome& outcome) {
 constexpr int kTaken = 10;
 constexpr int kRefused = 11;
 
-Outcome parse_limited(const std::string& text) {
+LimitedOutcome parse_limited(const std::string& text) {
   return run_limited([&](int descriptor) {
     const Result<Graph> graph = parse_program(text, {});
     if (graph) return kTaken;
@@ -55,7 +55,7 @@ Outcome parse_limited(const std::string& text) {
 
 // Refused, within the limits, by an error that holds `complaint`.
 void expect_refused(const std::string& text, const std::string& complaint) {
-  const Outcome outcome = parse_limited(text);
+  const LimitedOutcome outcome = parse_limited(text);
   expect_within_limits(outcome);
   if (!outcome.exited) return;
   EXPECT_EQ(outcome.code, kRefused) << outcome.text.substr(0, 500);
@@ -64,7 +64,7 @@ void expect_refused(const std::string& text, const std::string& complaint) {
 
 // Strange, but a program: it may be taken or refused.
 void expect_answered(const std::string& text) {
-  const Outcome outcome = parse_limited(text);
+  const LimitedOutcome outcome = parse_limited(text);
   expect_within_limits(outcome);
   if (!outcome.exited) return;
   EXPECT_TRUE(outcome.code == kTaken || outcome.code == kRefused) << outcome.code;
@@ -323,7 +323,7 @@ class HostileFile : public testing::Test {
 
   void expect_exit_2(const std::string& text, const std::string& complaint) {
     std::ofstream(path_, std::ios::binary) << text;
-    const Outcome outcome = run_limited({MILLRACE_BINARY, "analyze", path_});
+    const LimitedOutcome outcome = run_limited({MILLRACE_BINARY, "analyze", path_});
     expect_within_limits(outcome);
     EXPECT_EQ(outcome.code, 2);
     EXPECT_NE(outcome.text.find(complaint), std::string::npos) << outcome.text.substr(0, 500);
@@ -347,7 +347,7 @@ TEST_F(HostileFile, ExponentialInlining) {
 TEST_F(HostileFile, InvalidUtf8) { expect_exit_2("\xFF\xFE", "the text is not valid UTF-8 from here on"); }
 
 TEST_F(HostileFile, AnEndlessFile) {
-  const Outcome outcome = run_limited({MILLRACE_BINARY, "analyze", "/dev/zero"});
+  const LimitedOutcome outcome = run_limited({MILLRACE_BINARY, "analyze", "/dev/zero"});
   expect_within_limits(outcome);
   EXPECT_EQ(outcome.code, 2);
 }

@@ -28,7 +28,7 @@ inline constexpr bool kSanitized = false;
 inline constexpr double kSecondsAllowed = kSanitized ? 20 : 1;
 inline constexpr long kMegabytesAllowed = 256;
 
-struct Outcome {
+struct LimitedOutcome {
   bool exited = false;  // by itself: neither crashed nor stopped
   int code = 0;         // its exit code, or the signal that ended it
   double seconds = 0;   // of processor time: other processes' load is not its fault
@@ -47,8 +47,8 @@ inline long resident(const std::string& process) {
 }
 
 // `work` runs in the child and writes to the descriptor it is given. Past twice the limits the child is stopped.
-inline Outcome run_limited(const std::function<int(int)>& work) {
-  Outcome outcome;
+inline LimitedOutcome run_limited(const std::function<int(int)>& work) {
+  LimitedOutcome outcome;
   std::FILE* const output = std::tmpfile();
   if (output == nullptr) return outcome;
   const int descriptor = fileno(output);
@@ -84,7 +84,7 @@ inline Outcome run_limited(const std::function<int(int)>& work) {
 }
 
 // A program with its arguments; what it says on standard error is the outcome's text.
-inline Outcome run_limited(std::vector<std::string> command) {
+inline LimitedOutcome run_limited(std::vector<std::string> command) {
   return run_limited([&](int descriptor) {
     std::vector<char*> words;
     for (std::string& word : command) words.push_back(word.data());

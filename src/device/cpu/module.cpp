@@ -42,7 +42,7 @@ std::optional<std::string> content_of(const Descriptor& file) {
 
 }  // namespace
 
-Result<Module> Module::load(const std::string& path, const std::string& expected_sha256) {
+Result<KernelModule> KernelModule::load(const std::string& path, const std::string& expected_sha256) {
   Descriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file.is_open())
     return Error::make(ErrorKind::failed, concat("cannot open the kernels in '", path, "': ", std::strerror(errno)));
@@ -58,19 +58,19 @@ Result<Module> Module::load(const std::string& path, const std::string& expected
   if (handle == nullptr)
     return Error::make(ErrorKind::failed, concat("cannot load the kernels in '", path, "': ", loader_message()));
   keep_openmp_loaded();
-  return Module(path, std::move(file), loaded_as, handle);
+  return KernelModule(path, std::move(file), loaded_as, handle);
 }
 
-Module::Module(std::string path, Descriptor file, std::string loaded_as, void* handle)
+KernelModule::KernelModule(std::string path, Descriptor file, std::string loaded_as, void* handle)
     : path_(std::move(path)), file_(std::move(file)), loaded_as_(std::move(loaded_as)), handle_(handle) {}
 
-Module::Module(Module&& other) noexcept
+KernelModule::KernelModule(KernelModule&& other) noexcept
     : path_(std::move(other.path_)),
       file_(std::move(other.file_)),
       loaded_as_(std::move(other.loaded_as_)),
       handle_(std::exchange(other.handle_, nullptr)) {}
 
-Module& Module::operator=(Module&& other) noexcept {
+KernelModule& KernelModule::operator=(KernelModule&& other) noexcept {
   if (this != &other) {
     unload();
     path_ = std::move(other.path_);
@@ -81,20 +81,20 @@ Module& Module::operator=(Module&& other) noexcept {
   return *this;
 }
 
-Module::~Module() { unload(); }
+KernelModule::~KernelModule() { unload(); }
 
-void Module::unload() {
+void KernelModule::unload() {
   if (handle_ == nullptr) return;
   dlclose(std::exchange(handle_, nullptr));
-  // The loader may keep it (another Module of the same file, symbols that must be unique), and takes the next file of
-  // the same name for it. The descriptor stays open then, so that its number goes to no other.
+  // The loader may keep it (another KernelModule of the same file, symbols that must be unique), and takes the next
+  // file of the same name for it. The descriptor stays open then, so that its number goes to no other.
   if (void* kept = dlopen(loaded_as_.c_str(), RTLD_NOW | RTLD_NOLOAD)) {
     dlclose(kept);
     file_.release();
   }
 }
 
-Result<void*> Module::function(const std::string& name) const {
+Result<void*> KernelModule::function(const std::string& name) const {
   void* address = handle_ == nullptr ? nullptr : dlsym(handle_, name.c_str());
   if (address != nullptr) return address;
   return Error::make(ErrorKind::failed, concat("there is no function '", name, "' in '", path_, "'"));

@@ -8,22 +8,22 @@
 
 namespace millrace {
 
-class Module {
+class KernelModule {
  public:
   // Loads the file at `path` if it is an own file (base/directories.h) whose content has this hash. What is loaded is
   // the very file that was hashed, whatever becomes of its name meanwhile.
-  static Result<Module> load(const std::string& path, const std::string& expected_sha256);
+  static Result<KernelModule> load(const std::string& path, const std::string& expected_sha256);
 
-  Module(Module&& other) noexcept;
-  Module& operator=(Module&& other) noexcept;
-  Module(const Module&) = delete;
-  Module& operator=(const Module&) = delete;
-  ~Module();
+  KernelModule(KernelModule&& other) noexcept;
+  KernelModule& operator=(KernelModule&& other) noexcept;
+  KernelModule(const KernelModule&) = delete;
+  KernelModule& operator=(const KernelModule&) = delete;
+  ~KernelModule();
 
   Result<void*> function(const std::string& name) const;
 
  private:
-  Module(std::string path, Descriptor file, std::string loaded_as, void* handle);
+  KernelModule(std::string path, Descriptor file, std::string loaded_as, void* handle);
   void unload();
 
   std::string path_;

@@ -383,7 +383,7 @@ TEST_F(KernelCacheTest, TogetherInOneObject) {
   EXPECT_EQ(*hash, sha256(*read_file(path("plan.so"), 1 << 24)));
   for (int k = 1; k < 3; ++k)
     EXPECT_EQ(call(CompiledKernel{cache.name_of(adding(k)), path("plan.so"), *hash}, 5), 5 + k);
-  const Result<Module> module = Module::load(path("plan.so"), *hash);
+  const Result<KernelModule> module = KernelModule::load(path("plan.so"), *hash);
   ASSERT_TRUE(module);
   EXPECT_FALSE(module->function(cache.name_of(adding(3))));
   // A failure leaves what was there.

@@ -61,7 +61,7 @@ class KernelTest : public ScratchTest {
   static int call(const Result<CompiledKernel>& kernel, int x) {
     EXPECT_TRUE(kernel) << to_string(kernel.error());
     if (!kernel) return -1;
-    const Result<Module> loaded = Module::load(kernel->path, kernel->sha256);
+    const Result<KernelModule> loaded = KernelModule::load(kernel->path, kernel->sha256);
     EXPECT_TRUE(loaded) << to_string(loaded.error());
     if (!loaded) return -1;
     const Result<void*> function = loaded->function(kernel->name);

@@ -136,6 +136,12 @@ std::string print_candidate(const std::vector<TensorDomain>& domains, const Part
 std::optional<Candidate> parse_candidate(const std::vector<TensorDomain>& domains, const Part& part,
                                          std::string_view text);
 
+// Its reads, then its writes.
+std::vector<TensorId> tensors_of(const Part& part);
+
+// Whether every tensor lies as the caller has it, and the others as the program writes them.
+bool lies_as_written(const std::vector<TensorDomain>& domains, const Part& part, const Candidate& candidate);
+
 // The layouts of a candidate, one a tensor of the part.
 std::vector<Layout> layouts_of(const std::vector<TensorDomain>& domains, const Part& part, const Candidate& candidate);
 

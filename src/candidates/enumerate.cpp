@@ -118,7 +118,7 @@ void find_ways(const Graph& graph, const std::vector<TensorDomain>& domains, con
 void Collector::add(Candidate candidate) {
   if (!seen_.insert(key_of(candidate)).second) return;
   into_.configurations += 1;
-  if (candidate.estimate > worst_kept_ && !is_written(candidate)) return;
+  if (candidate.estimate > worst_kept_ && !lies_as_written(domains_, into_.part, candidate)) return;
   into_.candidates.push_back(std::move(candidate));
   if (into_.candidates.size() >= 4 * most_ + 1000) shrink();
 }
@@ -141,17 +141,9 @@ void Collector::shrink() {
   if (all.size() <= most_) return;
   const auto rest = all.begin() + static_cast<std::ptrdiff_t>(most_);
   worst_kept_ = std::prev(rest)->estimate;
-  all.erase(std::remove_if(rest, all.end(), [&](const Candidate& c) { return !is_written(c); }), all.end());
-}
-
-bool Collector::is_written(const Candidate& candidate) const {
-  size_t k = 0;
-  for (const std::vector<TensorId>* tensors : {&into_.part.reads, &into_.part.writes}) {
-    for (const TensorId tensor : *tensors) {
-      if (candidate.layouts[k++] != std::max(0, domains_[tensor.at()].pinned)) return false;
-    }
-  }
-  return true;
+  all.erase(
+      std::remove_if(rest, all.end(), [&](const Candidate& c) { return !lies_as_written(domains_, into_.part, c); }),
+      all.end());
 }
 
 void Collector::finish() { shrink(); }

@@ -14,12 +14,6 @@ std::string digits(const Layout& layout) {
   return layout.order.empty() ? "-" : join(layout.order, layout.order.size() > 9 ? "." : "");
 }
 
-std::vector<TensorId> tensors_of(const Part& part) {
-  std::vector<TensorId> tensors = part.reads;
-  tensors.insert(tensors.end(), part.writes.begin(), part.writes.end());
-  return tensors;
-}
-
 std::string chain(const std::vector<int>& indices) { return indices.empty() ? "-" : join(indices, "."); }
 
 std::string print_way(const KernelWay& way) {
@@ -173,14 +167,6 @@ std::optional<Candidate> parse_candidate(const std::vector<TensorDomain>& domain
   if (!way) return std::nullopt;
   candidate.way = *way;
   return candidate;
-}
-
-std::vector<Layout> layouts_of(const std::vector<TensorDomain>& domains, const Part& part, const Candidate& candidate) {
-  std::vector<Layout> layouts;
-  const std::vector<TensorId> tensors = tensors_of(part);
-  for (size_t k = 0; k < tensors.size(); ++k)
-    layouts.push_back(domains[tensors[k].at()].layouts[static_cast<size_t>(candidate.layouts[k])]);
-  return layouts;
 }
 
 }  // namespace millrace

@@ -22,7 +22,6 @@ class Collector {
 
  private:
   void shrink();
-  bool is_written(const Candidate& candidate) const;
 
   const std::vector<TensorDomain>& domains_;
   PartCandidates& into_;

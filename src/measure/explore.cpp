@@ -37,7 +37,7 @@ struct Trial {
 // Parts that compute the same, under different names: what one takes, all take.
 struct PartClass {
   std::string text;
-  std::vector<size_t> parts;
+  size_t parts = 0;  // how many
   std::vector<Trial> trials;
   std::set<std::string> texts;                        // of the trials
   std::map<std::string, std::vector<double>> ratios;  // of measured and estimated seconds, by the family of ways
@@ -66,8 +66,9 @@ class Explorer {
     if (Result<Done> known = recall(); !known) return known.error();
     const double last = settings_.exhaustive ? kInfinite : begin_ + settings_.budget_seconds;
     if (Result<Done> tried = try_all(last); !tried) return tried.error();
-    explored_.measurements = {};
-    make_measurements();
+    explored_.measurements = measurements();
+    for (size_t number = 0; number < candidates_.parts.size(); ++number)
+      explored_.summary.parts.push_back(tried(number));
     explored_.summary.seconds = now() - begin_;
     return std::move(explored_);
   }
@@ -75,25 +76,18 @@ class Explorer {
  private:
   // --- What there is to try ---
 
-  bool is_written(const Part& part, const Candidate& candidate) const {
-    size_t k = 0;
-    for (const std::vector<TensorId>* tensors : {&part.reads, &part.writes}) {
-      for (const TensorId tensor : *tensors) {
-        if (candidate.layouts[k++] != std::max(0, candidates_.domains[tensor.at()].pinned)) return false;
-      }
-    }
-    return true;
-  }
-
-  PartClass& class_of(const Part& part) {
+  // The number of a part's class: a new one where no equal part is known.
+  size_t classify(const Part& part) {
     const std::string text = print_part(graph_, part);
     const auto [found, fresh] = class_by_text_.try_emplace(text, classes_.size());
     if (fresh) {
       classes_.emplace_back();
       classes_.back().text = text;
     }
-    return classes_[found->second];
+    return found->second;
   }
+
+  const PartClass& class_of(size_t part) const { return classes_[class_of_part_[part]]; }
 
   // Ways that the byte model misjudges alike.
   static std::string family_of(const Candidate& candidate) {
@@ -108,13 +102,14 @@ class Explorer {
     for (size_t number = 0; number < candidates_.parts.size(); ++number) {
       const PartCandidates& of = candidates_.parts[number];
       explored_.summary.configurations += of.configurations;
-      PartClass& into = class_of(of.part);
-      into.parts.push_back(number);
+      class_of_part_.push_back(classify(of.part));
+      PartClass& into = classes_[class_of_part_.back()];
+      ++into.parts;
       std::set<std::string> families;
       for (const Candidate& candidate : of.candidates) {
         Trial trial{&of.part, &candidate, TensorId(), print_candidate(candidates_.domains, of.part, candidate),
                     family_of(candidate)};
-        trial.first = is_written(of.part, candidate) && families.insert(trial.family).second;
+        trial.first = lies_as_written(candidates_.domains, of.part, candidate) && families.insert(trial.family).second;
         if (into.texts.insert(trial.text).second) into.trials.push_back(std::move(trial));
       }
     }
@@ -122,9 +117,9 @@ class Explorer {
 
   // --- Conversions, between the layouts that fast ways write and read ---
 
-  std::set<int> promising(const std::vector<size_t>& parts, TensorId tensor, bool written) const {
+  std::set<int> promising(TensorId tensor, bool written) const {
     std::set<int> layouts;
-    for (const size_t number : parts) {
+    for (size_t number = 0; number < candidates_.parts.size(); ++number) {
       const Part& part = candidates_.parts[number].part;
       const std::vector<TensorId>& list = written ? part.writes : part.reads;
       const auto at = std::find(list.begin(), list.end(), tensor);
@@ -145,13 +140,11 @@ class Explorer {
   }
 
   void find_conversions() {
-    std::vector<size_t> all;
-    for (size_t k = 0; k < candidates_.parts.size(); ++k) all.push_back(k);
     for (size_t k = 0; k < graph_.tensors.size(); ++k) {
       const TensorDomain& domain = candidates_.domains[k];
       if (domain.layouts.size() < 2) continue;
-      std::set<int> from = promising(all, TensorId(k), true);
-      std::set<int> to = promising(all, TensorId(k), false);
+      std::set<int> from = promising(TensorId(k), true);
+      std::set<int> to = promising(TensorId(k), false);
       if (domain.pinned >= 0) (from.empty() ? from : to).insert(domain.pinned);
       for (const int source : from) {
         for (const int target : to) {
@@ -168,11 +161,12 @@ class Explorer {
     PartCandidates& of = *conversions_.back();
     explored_.summary.conversions += static_cast<double>(of.candidates.size());
     if (!settings_.exhaustive && of.candidates.size() > kConversionWays) of.candidates.resize(kConversionWays);
-    PartClass& into = class_of(of.part);
+    const size_t number = classify(of.part);
+    PartClass& into = classes_[number];
     for (const Candidate& candidate : of.candidates) {
       Trial trial{&of.part, &candidate, tensor, print_candidate(candidates_.domains, of.part, candidate),
                   family_of(candidate)};
-      conversion_texts_.push_back({tensor, from, to, into.text, trial.text});
+      conversion_texts_.push_back({tensor, from, to, number, trial.text});
       if (into.texts.insert(trial.text).second) into.trials.push_back(std::move(trial));
     }
   }
@@ -279,7 +273,7 @@ class Explorer {
       if (!next[k]) continue;
       const PartClass& of = classes_[k];
       const auto tried = static_cast<double>(of.rows.size() + pending[k]);
-      const double seconds = of.best == kInfinite ? 1e3 : of.best * static_cast<double>(of.parts.size());
+      const double seconds = of.best == kInfinite ? 1e3 : of.best * static_cast<double>(of.parts);
       const double worth = of.trials[*next[k]].first ? 1e9 : (seconds + mean) / (tried + 1);
       if (worth <= best_worth) continue;
       best_worth = worth;
@@ -393,15 +387,13 @@ class Explorer {
     ExploreProgress progress;
     progress.done = explored_.summary.tried + explored_.summary.known;
     progress.total = explored_.summary.configurations + explored_.summary.conversions;
-    progress.elapsed = now() - begin_;
-    progress.left = settings_.exhaustive ? 0 : std::max(0.0, settings_.budget_seconds - progress.elapsed);
+    progress.left = settings_.exhaustive ? 0 : std::max(0.0, begin_ + settings_.budget_seconds - now());
     progress.doing = doing;
     for (const Site& site : candidates_.sites) {
       double best = kInfinite;
       for (const std::vector<int>& alternative : site.alternatives) {
         double sum = 0;
-        for (const int part : alternative)
-          sum += classes_[class_by_text_.at(print_part_of(static_cast<size_t>(part)))].best;
+        for (const int part : alternative) sum += class_of(static_cast<size_t>(part)).best;
         best = std::min(best, sum);
       }
       if (best < kInfinite) progress.bound += best;
@@ -413,18 +405,9 @@ class Explorer {
   // Worked out anew every few seconds, once every part has a way.
   double selected_seconds() {
     if (!settings_.select || now() - selected_at_ < kSelectEvery || has_baselines_left()) return selected_;
-    explored_.measurements = {};
-    make_measurements();
-    selected_ = settings_.select(explored_.measurements);
+    selected_ = settings_.select(measurements());
     selected_at_ = now();
     return selected_;
-  }
-
-  const std::string& print_part_of(size_t number) {
-    if (part_texts_.empty()) {
-      for (const PartCandidates& of : candidates_.parts) part_texts_.push_back(print_part(graph_, of.part));
-    }
-    return part_texts_[number];
   }
 
   // --- What came of it ---
@@ -433,7 +416,7 @@ class Explorer {
   std::vector<std::pair<double, Candidate>> measured_ways(size_t number) const {
     std::vector<std::pair<double, Candidate>> ways;
     const Part& part = candidates_.parts[number].part;
-    const PartClass& of = classes_[class_by_text_.at(print_part(graph_, part))];
+    const PartClass& of = class_of(number);
     for (const auto& [text, row] : of.rows) {
       if (row.outcome != Outcome::measured) continue;
       std::optional<Candidate> candidate = parse_candidate(candidates_.domains, part, text);
@@ -455,8 +438,8 @@ class Explorer {
     return true;
   }
 
-  void make_measurements() {
-    Measurements& made = explored_.measurements;
+  Measurements measurements() const {
+    Measurements made;
     std::vector<int> tensor_of(graph_.tensors.size(), -1);
     for (size_t k = 0; k < graph_.tensors.size(); ++k) {
       const TensorDomain& domain = candidates_.domains[k];
@@ -473,10 +456,10 @@ class Explorer {
       for (const TensorId tensor : part.writes) into.writes.push_back(tensor_of[tensor.at()]);
       into.ways = fastest_ways(number);
       made.parts.push_back(std::move(into));
-      explored_.summary.parts.push_back(tried(number));
     }
-    make_sites();
-    make_conversions(tensor_of);
+    make_sites(made);
+    make_conversions(tensor_of, made);
+    return made;
   }
 
   bool is_touched(TensorId tensor) const {
@@ -492,7 +475,7 @@ class Explorer {
   TriedPart tried(size_t number) const {
     const Part& part = candidates_.parts[number].part;
     TriedPart made{part.name, {}};
-    for (const auto& [text, row] : classes_[class_by_text_.at(print_part(graph_, part))].rows) {
+    for (const auto& [text, row] : class_of(number).rows) {
       const std::optional<Candidate> candidate = parse_candidate(candidates_.domains, part, text);
       if (!candidate || !fits(part, *candidate)) continue;
       made.tried.push_back(
@@ -504,7 +487,7 @@ class Explorer {
   // One way for each combination of layouts.
   std::vector<MeasuredWay> fastest_ways(size_t number) const {
     const Part& part = candidates_.parts[number].part;
-    const PartClass& of = classes_[class_by_text_.at(print_part(graph_, part))];
+    const PartClass& of = class_of(number);
     std::map<std::vector<int>, MeasuredWay> fastest;
     for (const auto& [seconds, candidate] : measured_ways(number)) {
       MeasuredWay& way = fastest[candidate.layouts];
@@ -520,8 +503,7 @@ class Explorer {
 
   // Alternatives of which every part has a way; a site without one keeps its default, so that selection can say what
   // is missing.
-  void make_sites() {
-    Measurements& made = explored_.measurements;
+  void make_sites(Measurements& made) const {
     for (const Site& site : candidates_.sites) {
       MeasuredSite into;
       for (const std::vector<int>& alternative : site.alternatives) {
@@ -532,12 +514,11 @@ class Explorer {
       if (into.alternatives.empty()) into.alternatives.push_back(site.alternatives.front());
       made.sites.push_back(std::move(into));
     }
-    drop_unused_parts();
+    drop_unused_parts(made);
   }
 
   // Parts of dropped alternatives are in no site any more.
-  void drop_unused_parts() {
-    Measurements& made = explored_.measurements;
+  static void drop_unused_parts(Measurements& made) {
     std::vector<bool> used(made.parts.size(), false);
     for (const MeasuredSite& site : made.sites) {
       for (const std::vector<int>& alternative : site.alternatives) {
@@ -559,10 +540,10 @@ class Explorer {
     }
   }
 
-  void make_conversions(const std::vector<int>& tensor_of) {
+  void make_conversions(const std::vector<int>& tensor_of, Measurements& made) const {
     std::map<std::tuple<TensorId, int, int>, MeasuredConversion> fastest;
     for (const ConversionText& conversion : conversion_texts_) {
-      const PartClass& of = classes_[class_by_text_.at(conversion.part)];
+      const PartClass& of = classes_[conversion.part_class];
       const auto row = of.rows.find(conversion.candidate);
       if (row == of.rows.end() || row->second.outcome != Outcome::measured) continue;
       MeasuredConversion& known = fastest[{conversion.tensor, conversion.from, conversion.to}];
@@ -573,14 +554,14 @@ class Explorer {
       known.seconds = row->second.seconds;
       known.candidate = conversion.candidate;
     }
-    for (auto& [key, conversion] : fastest) explored_.measurements.conversions.push_back(std::move(conversion));
+    for (auto& [key, conversion] : fastest) made.conversions.push_back(std::move(conversion));
   }
 
   struct ConversionText {
     TensorId tensor;
     int from = 0;
     int to = 0;
-    std::string part;
+    size_t part_class = 0;
     std::string candidate;
   };
 
@@ -594,10 +575,10 @@ class Explorer {
   std::vector<PartClass> classes_;
   std::map<std::string, std::vector<double>> ratios_;
   std::map<std::string, size_t> class_by_text_;
+  std::vector<size_t> class_of_part_;  // one a part of the candidates
   std::set<std::string> recalled_;
   double selected_ = 0;     // seconds of the best selection so far
   double selected_at_ = 0;  // when it was worked out
-  std::vector<std::string> part_texts_;
   std::vector<std::unique_ptr<PartCandidates>> conversions_;
   std::vector<ConversionText> conversion_texts_;
   Explored explored_;

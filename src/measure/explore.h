@@ -20,8 +20,7 @@ struct ExploreProgress {
   double total = 0;
   double bound = 0;    // seconds of a step, if every part could take its fastest way so far
   double seconds = 0;  // of the best selection so far; 0: none yet
-  double elapsed = 0;
-  double left = 0;  // of the budget
+  double left = 0;     // of the budget
   std::string doing;
 };
 

@@ -45,8 +45,7 @@ bool is_large(const Part& part) {
 struct Trials::Buffers {
   Buffers(const Graph& graph, const Part& part, const std::vector<Layout>& layouts, int64_t scratch_bytes)
       : scratch(scratch_bytes) {
-    std::vector<TensorId> tensors = part.reads;
-    tensors.insert(tensors.end(), part.writes.begin(), part.writes.end());
+    const std::vector<TensorId> tensors = tensors_of(part);
     for (size_t k = 0; k < tensors.size(); ++k) sizes.push_back(stored_bytes(graph, tensors[k], layouts[k]));
     pointers.assign(tensors.size(), nullptr);
     for (size_t operand = 0; operand < 3; ++operand) {

@@ -145,8 +145,7 @@ Result<Truth> truth_of(const Graph& graph, const Part& part, uint64_t seed) {
   }
   const PartGraph of_part = graph_of(graph, part);
   // As kernels do: in float64 where a tensor is.
-  std::vector<TensorId> stored = part.reads;
-  stored.insert(stored.end(), part.writes.begin(), part.writes.end());
+  const std::vector<TensorId> stored = tensors_of(part);
   const bool wide = std::any_of(stored.begin(), stored.end(),
                                 [&](TensorId tensor) { return graph.tensor(tensor).dtype == DType::float64; });
   Truth truth;

@@ -36,8 +36,7 @@ Result<LaunchedPart> launched_part(const Graph& graph, const Candidates& candida
   std::optional<Candidate> candidate = parse_candidate(candidates.domains, *part, launch.candidate);
   if (!candidate) return no_such(concat("way '", launch.candidate, "' for ", name_of(launch)));
   LaunchedPart made{std::move(*part), std::move(*candidate), {}, {}};
-  made.tensors = made.part.reads;
-  made.tensors.insert(made.tensors.end(), made.part.writes.begin(), made.part.writes.end());
+  made.tensors = tensors_of(made.part);
   made.layouts = layouts_of(candidates.domains, made.part, made.candidate);
   return made;
 }

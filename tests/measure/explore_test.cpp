@@ -99,6 +99,20 @@ TEST_F(ExploreTest, TriesEverythingOnceAndNothingTwice) {
   EXPECT_EQ(measurements_json(recalled->measurements), measurements_json(first->measurements));
 }
 
+TEST_F(ExploreTest, WatchingItChangesNothing) {
+  size_t selections = 0;
+  settings_.progress = [](const ExploreProgress&) {};
+  settings_.select = [&](const Measurements& so_far) {
+    EXPECT_TRUE(verify(so_far));
+    ++selections;
+    return 1.0;
+  };
+  const Result<Explored> watched = explored(pretended_worker());
+  ASSERT_TRUE(watched) << to_string(watched.error());
+  EXPECT_GT(selections, 0U);
+  EXPECT_EQ(watched->summary.parts.size(), candidates_.parts.size());
+}
+
 TEST_F(ExploreTest, OneThatWasStoppedGoesOnWhereItWas) {
   const Result<Explored> whole = explored(pretended_worker(), "whole.db");
   ASSERT_TRUE(whole);

@@ -1,0 +1,31 @@
+#include "candidates/candidates.h"
+
+#include <algorithm>
+
+namespace millrace {
+
+std::vector<TensorId> tensors_of(const Part& part) {
+  std::vector<TensorId> tensors = part.reads;
+  tensors.insert(tensors.end(), part.writes.begin(), part.writes.end());
+  return tensors;
+}
+
+bool lies_as_written(const std::vector<TensorDomain>& domains, const Part& part, const Candidate& candidate) {
+  size_t k = 0;
+  for (const std::vector<TensorId>* tensors : {&part.reads, &part.writes}) {
+    for (const TensorId tensor : *tensors) {
+      if (candidate.layouts[k++] != std::max(0, domains[tensor.at()].pinned)) return false;
+    }
+  }
+  return true;
+}
+
+std::vector<Layout> layouts_of(const std::vector<TensorDomain>& domains, const Part& part, const Candidate& candidate) {
+  std::vector<Layout> layouts;
+  const std::vector<TensorId> tensors = tensors_of(part);
+  for (size_t k = 0; k < tensors.size(); ++k)
+    layouts.push_back(domains[tensors[k].at()].layouts[static_cast<size_t>(candidate.layouts[k])]);
+  return layouts;
+}
+
+}  // namespace millrace

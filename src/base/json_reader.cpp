@@ -53,9 +53,10 @@ void JsonReader::object(const Node& node, const std::vector<std::string>& keys) 
   if (node.json == nullptr || !node.json->is_object())
     return wrong_type(node, concat("an object with ", join(keys, ", ")));
   for (const auto& [key, value] : node.json->items()) {
-    if (std::find(keys.begin(), keys.end(), key) == keys.end())
-      complain({&value, node.place.empty() ? key : concat(node.place, ".", key)}, "there is no such field",
-               concat("the fields are ", join(keys, ", ")));
+    if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
+    const std::string meant = nearest(key, keys);
+    complain({&value, node.place.empty() ? key : concat(node.place, ".", key)}, "there is no such field",
+             meant.empty() ? concat("the fields are ", join(keys, ", ")) : concat("did you mean '", meant, "'?"));
   }
 }
 
@@ -108,7 +109,8 @@ std::vector<JsonReader::Node> JsonReader::elements(const Node& node) {
 }
 
 Result<JsonReader::Json> parse_json(std::string_view text, int deepest, const std::string& file) {
-  if (too_deep(text, deepest)) return in_file(file, concat("brackets nest deeper than ", deepest), "");
+  if (too_deep(text, deepest))
+    return in_file(file, concat("brackets nest deeper than ", deepest), "no file of ours does");
   try {
     return JsonReader::Json::parse(text);
   } catch (const JsonReader::Json::exception& problem) {

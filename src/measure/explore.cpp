@@ -99,8 +99,7 @@ class Explorer {
 
   // For tensors as the program writes them, the most promising way of each family is tried before all else.
   void find_classes() {
-    for (size_t number = 0; number < candidates_.parts.size(); ++number) {
-      const PartCandidates& of = candidates_.parts[number];
+    for (const PartCandidates& of : candidates_.parts) {
       explored_.summary.configurations += of.configurations;
       class_of_part_.push_back(classify(of.part));
       PartClass& into = classes_[class_of_part_.back()];

@@ -91,8 +91,10 @@ class Explorer {
 
   // Ways that the byte model misjudges alike.
   static std::string family_of(const Candidate& candidate) {
-    if (const auto* gemm = std::get_if<GemmWay>(&candidate.way))
+    if (const auto* gemm = std::get_if<GemmWay>(&candidate.way)) {
+      if (gemm->library == GemmLibrary::cublaslt) return gemm->tensor_cores ? "cublaslt" : "cublaslt plain";
       return concat(gemm->library == GemmLibrary::blis ? "blis" : "openblas", gemm->threads_over_loops ? " over" : "");
+    }
     const auto& kernel = std::get<KernelWay>(candidate.way);
     return concat(kernel.rows ? "rows " : "flat ", kernel.threads, kernel.block != kNoIndex ? " in blocks" : "");
   }

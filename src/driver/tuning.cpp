@@ -135,7 +135,7 @@ Machine find_machine(int threads) {
 Result<KernelCache> kernel_cache_of(const Compiler& compiler) {
   const Result<std::string> directory = cache_directory();
   if (!directory) return directory.error();
-  return KernelCache(concat(*directory, "/kernels"), compiler, std::string(cpu_prelude()), cpu_info().identity());
+  return KernelCache(*directory, compiler, std::string(cpu_prelude()), cpu_info().identity());
 }
 
 Result<TuneProgram> tune_program(const ExploreOptions& options) {

@@ -20,22 +20,6 @@ constexpr double kPasses =
 constexpr double kFloat64 = 1e-10;
 constexpr double kMostDraws = 16;
 
-struct Named {
-  std::string name;
-  TensorId tensor;
-};
-
-std::vector<Named> outputs_of(const TrainingGraph& training) {
-  std::vector<Named> outputs;
-  for (const Output& result : training.graph.results) outputs.push_back({result.name, result.tensor});
-  for (size_t k = 0; k < training.graph.arguments.size(); ++k) {
-    if (training.argument_gradients[k].valid())
-      outputs.push_back(
-          {concat("d_", training.graph.tensor(training.graph.arguments[k]).name), training.argument_gradients[k]});
-  }
-  return outputs;
-}
-
 double largest(const std::vector<double>& values) {
   double most = 0;
   for (const double x : values) most = std::max(most, std::abs(x));
@@ -60,7 +44,7 @@ Values<Scalar> as(const Values<double>& given) {
 // The error of every output, as a fraction of what is allowed, over several draws of the inputs.
 class ErrorOf {
  public:
-  ErrorOf(const Graph& graph, const std::vector<Named>& outputs) : graph_(graph), outputs_(outputs) {
+  ErrorOf(const Graph& graph, const std::vector<Made>& outputs) : graph_(graph), outputs_(outputs) {
     for (const Tensor& tensor : graph.tensors) {
       const bool stored = tensor.role != TensorRole::constant && tensor.role != TensorRole::scalar;
       half_ = half_ || tensor.dtype == DType::float16 || tensor.dtype == DType::bfloat16;
@@ -129,7 +113,7 @@ class ErrorOf {
   }
 
   const Graph& graph_;
-  const std::vector<Named>& outputs_;
+  const std::vector<Made>& outputs_;
   std::vector<Sums> sums_;
   bool half_ = false;
   bool single_ = false;
@@ -142,7 +126,7 @@ Result<PlanCheck> check_plan(const LoadedPlan& loaded, CpuExecutor& executor, do
   PlanCheck check;
   check.seconds = kPasses * reference_seconds(graph);
   if (check.seconds > most_seconds) return check;
-  const std::vector<Named> outputs = outputs_of(loaded.training);
+  const std::vector<Made> outputs = made_tensors(loaded.training);
   ErrorOf error(graph, outputs);
   const double draws =
       error.by_chance() ? std::clamp(most_seconds / std::max(check.seconds, 1e-9), 1.0, kMostDraws) : 1;

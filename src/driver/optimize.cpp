@@ -1,6 +1,4 @@
 // `millrace optimize`: program to plan, and what was gained.
-#include <chrono>
-
 #include "base/file.h"
 #include "base/text.h"
 #include "driver/callers_tensors.h"
@@ -9,8 +7,8 @@
 #include "driver/plan_folder.h"
 #include "driver/report.h"
 #include "driver/selected_plan.h"
+#include "driver/time_plan.h"
 #include "driver/tuning.h"
-#include "measure/statistics.h"
 #include "millrace/millrace.h"
 #include "plan/launched_part.h"
 #include "report/exploration_report.h"
@@ -23,23 +21,10 @@ constexpr double kReferenceSeconds = 20;  // that the check of the whole plan ma
 constexpr double kStepSeconds = 2;        // for timing the step
 
 Estimate time_step(const LoadedPlan& loaded, CpuExecutor& executor) {
-  using Clock = std::chrono::steady_clock;
   Values<double> given(loaded.training.graph.tensors.size());
-  draw_missing(loaded.training.graph, given_tensors(loaded.training), 1, given);
+  draw_missing(loaded.training.graph, given_tensors(loaded.training), kTimingSeed, given);
   const CallersMemory memory(loaded, given);
-  const auto once = [&](uint32_t step) {
-    const Clock::time_point begin = Clock::now();
-    executor.bind(memory.pointers(), 1, step);
-    executor.step();
-    return std::chrono::duration<double>(Clock::now() - begin).count();
-  };
-  for (uint32_t step = 0; step < 3; ++step) once(step);
-  std::vector<double> samples;
-  const Clock::time_point end =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(kStepSeconds));
-  while (samples.size() < 6 || (samples.size() < 10'000 && Clock::now() < end))
-    samples.push_back(once(static_cast<uint32_t>(samples.size())));
-  return estimate(std::move(samples));
+  return time_passes(executor, memory.pointers(), kStepSeconds).step;
 }
 
 std::string stem_of(const std::string& path) {
@@ -55,14 +40,15 @@ Result<std::string> optimize_program(const OptimizeOptions& options) {
   const ExploreOptions& explore = options.explore;
   const Result<SelectMethod> method = method_named(options.method);
   if (!method) return method.error();
-  const Result<Tuned> tuned = tune(explore, true, nullptr);
+  const Result<Tuned> tuned = tune(explore, true);
   if (!tuned) return tuned.error();
   Result<SelectedPlan> selected = select_plan(*tuned, *method);
   if (!selected) return selected.error();
   StepPlan& plan = selected->plan;
   const Result<std::vector<Launch>> launches = lower_plan(plan, tuned->prepared.training, tuned->prepared.candidates);
   if (!launches) return launches.error();
-  const Result<KernelCache> kernels = user_kernel_cache();
+  if (!tuned->machine.compiler) return *tuned->machine.no_compiler;
+  const Result<KernelCache> kernels = kernel_cache_of(*tuned->machine.compiler);
   if (!kernels) return kernels.error();
   const std::string folder = options.out.empty() ? concat(stem_of(explore.program.path), ".plan") : options.out;
   if (Result<Done> written = write_plan(plan, *launches, *kernels, folder); !written) return written.error();
@@ -86,15 +72,12 @@ Result<std::string> optimize_program(const OptimizeOptions& options) {
   made.step_seconds = step.median;
   made.step_low = step.low;
   made.step_high = step.high;
-  const Result<Document> report = report_of(*tuned, {plan, folder, &selected->selection, step.median});
+  const Result<PlanReport> report = report_of(*tuned, {plan, folder, &selected->selection, step.median});
   if (!report) return report.error();
-  for (const Fact& fact : report->facts) {
-    if (fact.key != "words") continue;
-    made.words_before = static_cast<int64_t>(fact.before_value.value_or(0));
-    made.words_after = static_cast<int64_t>(fact.after_value.value_or(0));
-  }
+  made.words_before = static_cast<int64_t>(report->metrics.words_before);
+  made.words_after = static_cast<int64_t>(report->metrics.words_after);
   made.report = concat(folder, "/report.html");
-  if (Result<Done> written = write_file(made.report, document_html(*report)); !written) return written.error();
+  if (Result<Done> written = write_file(made.report, document_html(report->document)); !written) return written.error();
   return explore.format == Format::json ? optimize_json(plan, selected->selection, made)
                                         : optimize_text(plan, selected->selection, made);
 }

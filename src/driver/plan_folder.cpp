@@ -5,12 +5,9 @@
 #include "base/directories.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "candidates/enumerate.h"
 #include "codegen/cpu/generate.h"
 #include "device/cpu/cpu_info.h"
-#include "driver/stages.h"
-#include "fusion/fuse.h"
-#include "fusion/verify.h"
+#include "driver/tuning.h"
 #include "plan/launched_part.h"
 #include "plan/plan_json.h"
 #include "plan/verify.h"
@@ -36,11 +33,9 @@ std::string folder_of(const std::string& path) {
 }  // namespace
 
 Result<KernelCache> user_kernel_cache() {
-  Result<std::string> directory = cache_directory();
-  if (!directory) return directory.error();
-  Result<Compiler> compiler = find_compiler();
+  const Result<Compiler> compiler = find_compiler();
   if (!compiler) return compiler.error();
-  return KernelCache(*directory + "/kernels", std::move(*compiler), std::string(cpu_prelude()), cpu_info().identity());
+  return kernel_cache_of(*compiler);
 }
 
 Result<Done> write_plan(StepPlan& plan, const std::vector<Launch>& launches, const KernelCache& kernels,
@@ -77,19 +72,10 @@ Result<LoadedPlan> read_plan(const std::string& path) {
   Result<StepPlan> plan = parse_plan(*text, loaded.path);
   if (!plan) return plan.error();
   loaded.plan = std::move(*plan);
-  const PlanProgram& program = loaded.plan.program;
-  Stages stages(nullptr);
-  Result<TrainingGraph> training =
-      stages.train({program.file, program.entry, program.sizes, program.dtype}, program.text);
-  if (!training) return training.error();
-  loaded.training = std::move(*training);
-  EnumerateOptions options;
-  options.layouts = program.layouts;
-  const FusedGraph fused = fuse(loaded.training);
-  if (Result<Done> checked = verify(loaded.training, fused); !checked) return checked.error();
-  Result<Candidates> candidates = find_parts(loaded.training, fused, options);
-  if (!candidates) return candidates.error();
-  loaded.candidates = std::move(*candidates);
+  Result<Prepared> prepared = prepare(tune_program(loaded.plan.program));
+  if (!prepared) return prepared.error();
+  loaded.training = std::move(prepared->training);
+  loaded.candidates = std::move(prepared->candidates);
   if (Result<Done> checked = verify(loaded.plan, loaded.training, loaded.candidates); !checked) {
     checked.error().diagnostics.front().file = loaded.path;
     return checked.error();

@@ -115,7 +115,7 @@ Result<std::string> run_program(const RunOptions& options) {
     if (!read) return read.error();
     loaded = std::move(*read);
   }
-  Stages stages(nullptr);
+  Stages stages;
   const Result<TrainingGraph> training = loaded ? loaded->training : stages.train(options.program);
   if (!training) return training.error();
   if (Result<Done> distinct = check_names(*training); !distinct) return distinct.error();
@@ -135,14 +135,8 @@ Result<std::string> run_program(const RunOptions& options) {
     return ran.error();
 
   std::vector<StoredTensor> made;
-  const auto keep = [&](const std::string& name, TensorId tensor) {
-    made.push_back({name, StoredType::f64, shape_of(training->graph, tensor), std::move(values[tensor.at()])});
-  };
-  for (const Output& result : training->graph.results) keep(result.name, result.tensor);
-  for (size_t k = 0; k < training->graph.arguments.size(); ++k) {
-    const TensorId gradient = training->argument_gradients[k];
-    if (gradient.valid()) keep(concat("d_", training->graph.tensor(training->graph.arguments[k]).name), gradient);
-  }
+  for (const auto& [name, tensor] : made_tensors(*training))
+    made.push_back({name, StoredType::f64, shape_of(training->graph, tensor), values[tensor.at()]});
   if (!options.out.empty()) {
     if (Result<Done> written = write_file(options.out, serialize_safetensors(made)); !written) return written.error();
   }

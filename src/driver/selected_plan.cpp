@@ -51,10 +51,7 @@ Result<SelectedPlan> select_plan(const Tuned& tuned, SelectMethod method) {
   planning.device = tuned.machine.text();
   planning.date = utc_now();
   planning.default_cost = unfused_seconds(tuned.prepared.candidates, measurements);
-  planning.scratch_bytes = [](const Launch& launch) {
-    const Result<CpuLaunch> prepared = CpuLaunch::prepare(launch, nullptr);
-    return prepared ? prepared->scratch_bytes() : 0;
-  };
+  planning.scratch_bytes = [](const Launch& launch) { return scratch_bytes(launch); };
   Result<StepPlan> plan =
       build_plan(tuned.prepared.training, tuned.prepared.candidates, measurements, *selection, planning);
   if (!plan) return plan.error();

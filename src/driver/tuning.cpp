@@ -11,15 +11,11 @@
 
 #include "base/directories.h"
 #include "base/file.h"
-#include "base/sha256.h"
 #include "base/text.h"
 #include "codegen/cpu/generate.h"
 #include "device/cpu/blas_library.h"
-#include "device/cpu/kernel_cache.h"
 #include "driver/stages.h"
 #include "frontend/frontend.h"
-#include "fusion/fuse.h"
-#include "fusion/verify.h"
 #include "measure/verify.h"
 #include "select/select.h"
 
@@ -70,13 +66,11 @@ EnumerateOptions enumerate_options(const TuneProgram& program, const Machine& ma
 
 }  // namespace
 
-Result<Prepared> prepare(const TuneProgram& program, std::vector<StageTime>* timings) {
-  Stages stages(timings);
+Result<Prepared> prepare(const TuneProgram& program) {
+  Stages stages;
   Result<TrainingGraph> training = stages.train(program.source, program.text);
   if (!training) return training.error();
-  const auto check = [&](const FusedGraph& fused) { return verify(*training, fused); };
-  Result<FusedGraph> fused = stages.run(
-      "fuse", [&] { return Result<FusedGraph>(fuse(*training)); }, check);
+  Result<FusedGraph> fused = stages.fuse(*training);
   if (!fused) return fused.error();
   EnumerateOptions options;
   options.layouts = program.layouts;
@@ -138,6 +132,12 @@ Machine find_machine(int threads) {
   return machine;
 }
 
+Result<KernelCache> kernel_cache_of(const Compiler& compiler) {
+  const Result<std::string> directory = cache_directory();
+  if (!directory) return directory.error();
+  return KernelCache(*directory, compiler, std::string(cpu_prelude()), cpu_info().identity());
+}
+
 Result<TuneProgram> tune_program(const ExploreOptions& options) {
   Result<std::string> text = read_file(options.program.path, kProgramBytes);
   if (!text) return text.error();
@@ -153,6 +153,10 @@ Result<TuneProgram> tune_program(const ExploreOptions& options) {
   return program;
 }
 
+TuneProgram tune_program(const PlanProgram& program) {
+  return {{program.file, program.entry, program.sizes, program.dtype}, program.text, program.layouts};
+}
+
 Result<double> parse_duration(const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -164,17 +168,17 @@ Result<double> parse_duration(const std::string& text) {
   return value * seconds;
 }
 
-Result<Database> open_database(const std::string& path) {
-  if (!path.empty()) return Database::open(path);
-  const Result<std::string> folder = data_directory();
-  if (!folder) return folder.error();
-  return Database::open(concat(*folder, "/measurements.db"));
+Result<std::string> database_path(const std::string& path) {
+  if (!path.empty()) return path;
+  Result<std::string> folder = data_directory();
+  if (!folder) return folder;
+  return concat(*folder, "/measurements.db");
 }
 
 Result<Prepared> all_candidates(const ExploreOptions& options) {
   const Result<TuneProgram> program = tune_program(options);
   if (!program) return program.error();
-  Result<Prepared> prepared = prepare(*program, nullptr);
+  Result<Prepared> prepared = prepare(*program);
   if (!prepared) return prepared;
   Result<Candidates> candidates =
       enumerate(prepared->training, prepared->fused, enumerate_options(*program, find_machine(options.threads), false));
@@ -183,20 +187,20 @@ Result<Prepared> all_candidates(const ExploreOptions& options) {
   return prepared;
 }
 
-Result<Tuned> tune(const ExploreOptions& options, bool measure, std::vector<StageTime>* timings) {
+Result<Tuned> tune(const ExploreOptions& options, bool measure) {
   Result<TuneProgram> program = tune_program(options);
   if (!program) return program.error();
-  return tune(options, std::move(*program), measure, timings);
+  return tune(options, std::move(*program), measure);
 }
 
-Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, bool measure, std::vector<StageTime>* timings) {
+Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, bool measure) {
   if (options.device != "cpu") {
     return Error::make(ErrorKind::unavailable, concat("device '", options.device, "' is not there"),
                        "this version explores --device cpu");
   }
   const Result<double> budget = parse_duration(options.budget);
   if (!budget) return budget.error();
-  Result<Prepared> prepared = prepare(program, timings);
+  Result<Prepared> prepared = prepare(program);
   if (!prepared) return prepared.error();
   Machine machine = find_machine(options.threads);
   const std::vector<PartCandidates>& parts = prepared->candidates.parts;
@@ -204,7 +208,7 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, bool meas
                                          [](const PartCandidates& of) { return of.part.kind == PartKind::kernel; });
   if (measure && needs_kernels && !machine.compiler) return *machine.no_compiler;
   const EnumerateOptions enumerating = enumerate_options(program, machine, options.exhaustive);
-  Stages stages(timings);
+  Stages stages;
   Result<Candidates> candidates = stages.run(
       "candidates", [&] { return enumerate(prepared->training, prepared->fused, enumerating); },
       [](const Candidates&) { return Result<Done>(Done{}); });
@@ -221,13 +225,15 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, bool meas
     if (!machine.compiler)
       options.notice(concat("no generated kernels: ", machine.no_compiler->diagnostics.front().message));
   }
-  Result<Database> database = open_database(options.database);
+  const Result<std::string> path = database_path(options.database);
+  if (!path) return path.error();
+  Result<Database> database = Database::open(*path);
   if (!database) return database.error();
   std::optional<KernelCache> kernels;
   if (machine.compiler) {
-    const Result<std::string> cache = cache_directory();
+    Result<KernelCache> cache = kernel_cache_of(*machine.compiler);
     if (!cache) return cache.error();
-    kernels.emplace(*cache, *machine.compiler, std::string(cpu_prelude()), machine.cpu.identity());
+    kernels = std::move(*cache);
   }
   const Result<std::string> worker_program = worker_path();
   if (!worker_program) return worker_program.error();

@@ -9,9 +9,11 @@
 #include "candidates/enumerate.h"
 #include "device/cpu/compiler.h"
 #include "device/cpu/cpu_info.h"
+#include "device/cpu/kernel_cache.h"
 #include "fusion/fused_graph.h"
 #include "measure/explore.h"
 #include "millrace/millrace.h"
+#include "plan/plan.h"
 
 namespace millrace {
 
@@ -29,7 +31,7 @@ struct Prepared {
   Candidates candidates;
 };
 
-Result<Prepared> prepare(const TuneProgram& program, std::vector<StageTime>* timings);
+Result<Prepared> prepare(const TuneProgram& program);
 
 // A worker's first line, and back.
 std::string greeting(const TuneProgram& program);
@@ -50,14 +52,18 @@ struct Machine {
 
 Machine find_machine(int threads);
 
-// "x=BJI" as a pair.
+// The user's kernels for this machine's processor, by this compiler.
+Result<KernelCache> kernel_cache_of(const Compiler& compiler);
+
 Result<TuneProgram> tune_program(const ExploreOptions& options);
+// The one that a plan was made of.
+TuneProgram tune_program(const PlanProgram& program);
 
 // "90s", "5m", "1.5h"; plain numbers are seconds.
 Result<double> parse_duration(const std::string& text);
 
-// The user's own database, or the one at `path`.
-Result<Database> open_database(const std::string& path);
+// Of the user's own database, where `path` names no other.
+Result<std::string> database_path(const std::string& path);
 
 // All candidates of a program on this machine.
 Result<Prepared> all_candidates(const ExploreOptions& options);
@@ -72,8 +78,8 @@ struct Tuned {
 };
 
 // `measure`: false takes what the database has.
-Result<Tuned> tune(const ExploreOptions& options, bool measure, std::vector<StageTime>* timings);
+Result<Tuned> tune(const ExploreOptions& options, bool measure);
 // The same of a program that is at hand.
-Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, bool measure, std::vector<StageTime>* timings);
+Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, bool measure);
 
 }  // namespace millrace

@@ -66,7 +66,7 @@ int worker_main() {
     std::cout << "the greeting cannot be read" << std::endl;
     return 2;
   }
-  Result<Prepared> prepared = prepare(*program, nullptr);
+  Result<Prepared> prepared = prepare(*program);
   if (!prepared) {
     std::cout << prepared.error().diagnostics.front().message << std::endl;
     return 1;

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include "device/cpu/kernel_arguments.h"
+
 namespace millrace {
 namespace {
 
@@ -11,16 +13,6 @@ constexpr int64_t kAlignment = 64;
 constexpr size_t kMostNumbers = 64;
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-// As the prelude of generated kernels declares it.
-struct KernelArguments {
-  void* const* tensors;
-  const double* values;
-  const uint32_t* streams;
-  uint64_t seed;
-  uint32_t step;
-  char* scratch;
-};
 
 double value_of(const LaunchNumber& number, const LaunchState& state) {
   return number.argument < 0 ? number.value : state.arguments[number.argument];
@@ -66,7 +58,7 @@ void CpuLaunch::run(void* const* tensors, const LaunchState& state, char* scratc
     std::array<double, kMostNumbers> values{};
     for (size_t k = 0; k < launch_.numbers.size(); ++k) values[k] = value_of(launch_.numbers[k], state);
     const KernelArguments arguments{tensors, values.data(), launch_.streams.data(), state.seed, state.step, scratch};
-    reinterpret_cast<void (*)(const KernelArguments*)>(function_)(&arguments);
+    reinterpret_cast<KernelFunction>(function_)(&arguments);
     return;
   }
   std::array<char*, 3> at{};

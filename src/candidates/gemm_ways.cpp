@@ -189,7 +189,10 @@ class GemmWays {
           return collector_.decline("cuBLASLt: a batch along two indices that do not lie as one");
       }
     }
+    // Tensor Cores take halves as they are; float32 they would round first.
+    const DType dtype = graph_.tensor(product_.tensors[kC].front()).dtype;
     for (const bool tensor_cores : {true, false}) {
+      if (tensor_cores ? dtype == DType::float32 : dtype == DType::float64) continue;
       GemmWay way{GemmLibrary::cublaslt, m, n, k, false, 1, tensor_cores, {}};
       found.push_back({all_layouts(layouts), way, estimate_on_gpu(way, extent(batch))});
     }

@@ -43,7 +43,7 @@ struct Fiber {
 struct Machine {
   int thread = 0;
   int block = 0;
-  int threads = 0;
+  int blocks = 0;
   ucontext_t scheduler;
   std::vector<Fiber> fibers;
   std::vector<double> exchanged;
@@ -58,6 +58,8 @@ inline Machine& machine() {
 
 inline int thread_number() { return machine().thread; }
 inline int block_number() { return machine().block; }
+inline int grid_size() { return machine().blocks; }
+inline void lower_to(u64* to, u64 x) { *to = x < *to ? x : *to; }
 
 // The other threads go on until they are here too.
 inline void barrier() {
@@ -150,6 +152,7 @@ inline void launch(void (*kernel)(A), const HostArguments* host, long blocks, in
   Machine& m = machine();
   m.body = [](const void* a) { called(*static_cast<const Plain*>(a)); };
   m.argument = &arguments;
+  m.blocks = static_cast<int>(blocks);
   for (long block = 0; block < blocks; ++block) {
     m.block = static_cast<int>(block);
     if (together) {

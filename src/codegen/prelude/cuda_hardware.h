@@ -21,6 +21,8 @@ using Chunk8 = uint2;
 
 MR_DEVICE int thread_number() { return static_cast<int>(threadIdx.x); }
 MR_DEVICE int block_number() { return static_cast<int>(blockIdx.x); }
+MR_DEVICE int grid_size() { return static_cast<int>(gridDim.x); }
+MR_DEVICE void lower_to(u64* to, u64 x) { atomicMin(to, x); }
 MR_DEVICE void barrier() { __syncthreads(); }
 MR_DEVICE float shuffle_xor(float x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 MR_DEVICE double shuffle_xor(double x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }

@@ -75,8 +75,8 @@ Result<Document> document_of_plan(const ReportOptions& options, const std::strin
   ExploreOptions explore = options.explore;
   if (explore.threads == 0) explore.threads = threads_in(loaded->plan.device);
   Result<Tuned> tuned =
-      tune(explore, {{program.file, program.entry, program.sizes, program.dtype}, program.text, program.layouts}, false,
-           nullptr);
+      tune(explore, {{program.file, program.entry, program.sizes, program.dtype}, program.text, program.layouts},
+           Measuring::known, nullptr);
   if (!tuned) return tuned.error();
   const bool here = tuned->machine.text() == loaded->plan.device;
   if (!here) tuned->explored = {};
@@ -92,7 +92,7 @@ Result<Document> document_of_plan(const ReportOptions& options, const std::strin
 Result<Document> document_of_program(const ReportOptions& options) {
   const Result<SelectMethod> method = method_named(options.method);
   if (!method) return method.error();
-  const Result<Tuned> tuned = tune(options.explore, false, nullptr);
+  const Result<Tuned> tuned = tune(options.explore, Measuring::known, nullptr);
   if (!tuned) return tuned.error();
   if (tuned->explored.summary.known == 0)
     return Error::make(ErrorKind::no_configuration,

@@ -65,7 +65,7 @@ class MultiheadAttention(nn.MultiheadAttention):
 
     def _sizes(self, x: torch.Tensor) -> tuple[int, int]:
         batch, length = (x.shape[0], x.shape[1]) if self.batch_first else (x.shape[1], x.shape[0])
-        return int(batch), int(length)
+        return coverage.fixed(batch), coverage.fixed(length)
 
     def _run(self, query, key, value, padding, weights, attn_mask, is_causal):
         dtype = coverage.working_dtype(query)
@@ -81,19 +81,23 @@ class MultiheadAttention(nn.MultiheadAttention):
             tensors.append(mask.tensor)
             pieces.append(1)
         dropout = float(self.dropout) if self.training else 0.0
-        spec = programs.SeparateAttention(
-            programs.Attention(self.batch_first, self.in_proj_bias is not None, mask.axes, is_causal, dropout),
-            shared, weights)
-        path = _plan(spec, batch, length, keys, self.num_heads, self.head_dim, int(key.shape[2]), int(value.shape[2]),
-                     operator.DTYPE_NAMES[dtype], torch.get_num_threads())
+        spec = (self.batch_first, self.in_proj_bias is not None, mask.axes, is_causal, dropout)
+        path = _plan(spec, shared, weights, batch, length, keys, self.num_heads, self.head_dim, coverage.fixed(key.shape[2]),
+                     coverage.fixed(value.shape[2]), operator.DTYPE_NAMES[dtype])
         random = operator.draw_random(query.device) if dropout > 0 else None
         out, *rest = operator.run(path, tensors, pieces, [], random)
         return out.to(query.dtype), rest[0].to(query.dtype) if rest else None
 
 
 @torch.compiler.assume_constant_result
-def _plan(spec: programs.SeparateAttention, batch: int, length: int, keys: int, heads: int, head: int, key_size: int,
-          value_size: int, dtype: str, threads: int) -> str:
+def _plan(attention: tuple, shared: str, weights: str, *sizes_and_dtype) -> str:
+    return _found_plan(attention, shared, weights, *sizes_and_dtype, torch.get_num_threads())
+
+
+@plans.remembered
+def _found_plan(attention: tuple, shared: str, weights: str, batch: int, length: int, keys: int, heads: int, head: int,
+                key_size: int, value_size: int, dtype: str, threads: int) -> str:
+    spec = programs.SeparateAttention(programs.Attention(*attention), shared, weights)
     sizes = {"B": batch, "J": length, "K": keys, "H": heads, "P": head, "I": heads * head, "E": key_size,
              "F": value_size}
-    return plans.find(programs.attention_text(spec), tuple(sizes.items()), dtype, threads, "attention")
+    return plans.find(programs.attention_text(spec), sizes, dtype, threads, "attention")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import index as fixed  # of a size: under torch.compile a plan is for one, which this makes a guard
+
 import torch
 from torch import nn
 from torch.nn import functional

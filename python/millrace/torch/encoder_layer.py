@@ -73,9 +73,9 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
 
     def _sizes(self, src: torch.Tensor) -> tuple[int, int]:
         if src.dim() == 2:
-            return 1, int(src.shape[0])
+            return 1, coverage.fixed(src.shape[0])
         batch, length = (src.shape[0], src.shape[1]) if self.self_attn.batch_first else (src.shape[1], src.shape[0])
-        return int(batch), int(length)
+        return coverage.fixed(batch), coverage.fixed(length)
 
     def _run(self, src, src_mask, padding, is_causal) -> torch.Tensor:
         dtype = coverage.working_dtype(src)
@@ -93,27 +93,36 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
         if self.norm1.bias is None:
             tensors.append(torch.zeros(self.self_attn.embed_dim, dtype=dtype, device=src.device))
             pieces.append(1)
-        path, draws = _plan(self._spec(mask.axes, is_causal, src.dim() == 2), batch, length,
-                            self.self_attn.num_heads, self.self_attn.head_dim, self.linear1.out_features,
-                            operator.DTYPE_NAMES[dtype], torch.get_num_threads())
+        path, draws = _plan(self._attention_spec(mask.axes, is_causal, src.dim() == 2), self._layer_spec(), batch,
+                            length, self.self_attn.num_heads, self.self_attn.head_dim, self.linear1.out_features,
+                            operator.DTYPE_NAMES[dtype])
         random = operator.draw_random(src.device) if draws else None
         (out,) = operator.run(path, tensors, pieces, [], random)
         return out.view(src.shape).to(src.dtype)
 
-    def _spec(self, mask: str, causal: bool, unbatched: bool) -> programs.EncoderLayer:
-        attention, training = self.self_attn, self.training
-        return programs.EncoderLayer(
-            programs.Attention(unbatched or attention.batch_first, attention.in_proj_bias is not None, mask, causal,
-                               float(attention.dropout) if training else 0.0),
-            self.norm_first, coverage.activation_name(self.activation), self.linear1.bias is not None,
-            *((float(dropout.p) if training else 0.0) for dropout in (self.dropout, self.dropout1, self.dropout2)),
-            float(self.norm1.eps), float(self.norm2.eps))
+    # Of programs.Attention and programs.EncoderLayer, as plain tuples: torch.compile takes them as they are.
+
+    def _attention_spec(self, mask: str, causal: bool, unbatched: bool) -> tuple:
+        attention = self.self_attn
+        dropout = float(attention.dropout) if self.training else 0.0
+        return unbatched or attention.batch_first, attention.in_proj_bias is not None, mask, causal, dropout
+
+    def _layer_spec(self) -> tuple:
+        dropouts = [float(module.p) if self.training else 0.0 for module in (self.dropout, self.dropout1, self.dropout2)]
+        return (self.norm_first, coverage.activation_name(self.activation), self.linear1.bias is not None, *dropouts,
+                float(self.norm1.eps), float(self.norm2.eps))
 
 
 @torch.compiler.assume_constant_result
-def _plan(spec: programs.EncoderLayer, batch: int, length: int, heads: int, head: int, width: int, dtype: str,
-          threads: int) -> tuple[str, bool]:
+def _plan(attention: tuple, layer: tuple, *sizes_and_dtype) -> tuple[str, bool]:
+    return _found_plan(attention, layer, *sizes_and_dtype, torch.get_num_threads())
+
+
+@plans.remembered
+def _found_plan(attention: tuple, layer: tuple, batch: int, length: int, heads: int, head: int, width: int, dtype: str,
+                threads: int) -> tuple[str, bool]:
     """The plan's folder, and whether its program draws masks."""
+    spec = programs.EncoderLayer(programs.Attention(*attention), *layer)
     sizes = {"B": batch, "J": length, "K": length, "H": heads, "P": head, "I": heads * head, "U": width}
     draws = max(spec.attention.dropout, spec.dropout, spec.dropout1, spec.dropout2) > 0
-    return plans.find(programs.encoder_layer_text(spec), tuple(sizes.items()), dtype, threads, "encoder_layer"), draws
+    return plans.find(programs.encoder_layer_text(spec), sizes, dtype, threads, "encoder_layer"), draws

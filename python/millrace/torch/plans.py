@@ -11,7 +11,8 @@ import torch
 from millrace import plan_cache
 
 _budget: str | None = None
-_warned: set[str] = set()
+_warned: set[tuple[str, str]] = set()
+_remembered: list = []
 
 
 def set_budget(budget: str | None) -> None:
@@ -19,7 +20,8 @@ def set_budget(budget: str | None) -> None:
     plans at once, from what is known."""
     global _budget
     _budget = budget
-    find.cache_clear()
+    for function in _remembered:
+        function.cache_clear()
 
 
 @contextlib.contextmanager
@@ -37,9 +39,14 @@ def explore(budget: str = "60s"):
         set_budget(before)
 
 
-@functools.cache
-def find(text: str, sizes: tuple[tuple[str, int], ...], dtype: str, threads: int, name: str, entry: str = "") -> str:
-    return plan_cache.find_plan(text, dict(sizes), dtype, threads=threads, budget=_budget, name=name, entry=entry)
+def remembered(function):
+    """A function whose results hold until the budget changes."""
+    _remembered.append(functools.cache(function))
+    return _remembered[-1]
+
+
+def find(text: str, sizes: dict[str, int], dtype: str, threads: int, name: str, entry: str = "") -> str:
+    return plan_cache.find_plan(text, sizes, dtype, threads=threads, budget=_budget, name=name, entry=entry)
 
 
 def warn_once(what: str, why: str) -> None:

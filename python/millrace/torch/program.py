@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from millrace._library import MillraceError
-from millrace.torch import operator, plans
+from millrace.torch import coverage, operator, plans
 
 
 class _Argument(NamedTuple):
@@ -40,7 +40,7 @@ class Program:
         tensors = [value for argument, value in given if argument.dims is not None]
         numbers = [float(value) for argument, value in given if argument.dims is None]
         sizes, dtype = self._sizes([pair for pair in given if pair[0].dims is not None]), _common_dtype(tensors)
-        path = _plan(self.text, sizes, dtype, torch.get_num_threads(), self.path.stem, self.entry)
+        path = _plan(self.text, sizes, dtype, self.path.stem, self.entry)
         random = operator.draw_random(tensors[0].device) if self.draws else None
         results = operator.run(path, [tensor.contiguous() for tensor in tensors], [1] * len(tensors), numbers, random)
         return results[0] if len(results) == 1 else tuple(results)
@@ -67,8 +67,8 @@ class Program:
                 raise MillraceError(f"{argument.name} is on {tensor.device}; this version runs programs on the CPU", 3)
             if tensor.dim() != len(argument.dims):
                 raise ValueError(f"{argument.name} is {list(tensor.shape)} where the program has {argument.dims}")
-            for size, extent in zip(argument.dims, tensor.shape):
-                expected = sizes.setdefault(size, int(extent)) if isinstance(size, str) else size
+            for size, extent in zip(argument.dims, map(coverage.fixed, tensor.shape)):
+                expected = sizes.setdefault(size, extent) if isinstance(size, str) else size
                 if expected is not None and expected != extent:
                     raise ValueError(f"{argument.name} is {list(tensor.shape)} where {size} is {expected}")
         return tuple(sizes.items())
@@ -90,8 +90,13 @@ def _common_dtype(tensors: list[torch.Tensor]) -> str:
 
 
 @torch.compiler.assume_constant_result
-def _plan(text: str, sizes: tuple, dtype: str, threads: int, name: str, entry: str) -> str:
-    return plans.find(text, sizes, dtype, threads, name, entry)
+def _plan(text: str, sizes: tuple, dtype: str, name: str, entry: str) -> str:
+    return _found_plan(text, sizes, dtype, torch.get_num_threads(), name, entry)
+
+
+@plans.remembered
+def _found_plan(text: str, sizes: tuple, dtype: str, threads: int, name: str, entry: str) -> str:
+    return plans.find(text, dict(sizes), dtype, threads, name, entry)
 
 
 def _arguments(text: str, entry: str | None, path: str) -> list[_Argument]:

@@ -141,6 +141,10 @@ struct OptimizeOptions {
 // All of it: explores, selects, writes a plan, runs it against the reference, and says what was gained.
 Result<std::string> optimize_program(const OptimizeOptions& options);
 
+// A plan at once: nothing is measured or checked; what earlier explorations found is used, and where there is nothing a
+// model of the bytes that are moved. The text is the plan's folder.
+Result<std::string> plan_program(const OptimizeOptions& options);
+
 struct ReportOptions {
   ExploreOptions explore;            // its program's path may be a plan's
   std::string method = "exact";      // of a program: how to select

@@ -14,7 +14,7 @@ namespace millrace {
 
 struct CallersTensor {
   std::string name;  // as the caller knows it; of a gradient d_NAME
-  TensorId tensor;   // invalid: a scalar has no gradient
+  TensorId tensor;   // invalid: the gradient of an argument that has none
   Layout layout;
   int64_t bytes = 0;
 };

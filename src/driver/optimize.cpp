@@ -34,25 +34,48 @@ std::string stem_of(const std::string& path) {
   return name;
 }
 
+// The best plan of what was tuned, in its folder.
+struct WrittenPlan {
+  SelectedPlan selected;
+  std::string folder;
+};
+
+Result<WrittenPlan> write_best(const Tuned& tuned, const OptimizeOptions& options) {
+  const Result<SelectMethod> method = method_named(options.method);
+  if (!method) return method.error();
+  Result<SelectedPlan> selected = select_plan(tuned, *method);
+  if (!selected) return selected.error();
+  StepPlan& plan = selected->plan;
+  const Result<std::vector<Launch>> launches = lower_plan(plan, tuned.prepared.training, tuned.prepared.candidates);
+  if (!launches) return launches.error();
+  if (!tuned.machine.compiler) return *tuned.machine.no_compiler;
+  const Result<KernelCache> kernels = kernel_cache_of(*tuned.machine.compiler);
+  if (!kernels) return kernels.error();
+  const std::string& path = options.explore.program.path;
+  std::string folder = options.out.empty() ? concat(stem_of(path), ".plan") : options.out;
+  if (Result<Done> written = write_plan(plan, *launches, *kernels, folder); !written) return written.error();
+  return WrittenPlan{std::move(*selected), std::move(folder)};
+}
+
 }  // namespace
+
+Result<std::string> plan_program(const OptimizeOptions& options) {
+  const Result<Tuned> tuned = tune(options.explore, Measuring::assumed);
+  if (!tuned) return tuned.error();
+  const Result<WrittenPlan> written = write_best(*tuned, options);
+  if (!written) return written.error();
+  return written->folder;
+}
 
 Result<std::string> optimize_program(const OptimizeOptions& options) {
   const ExploreOptions& explore = options.explore;
-  const Result<SelectMethod> method = method_named(options.method);
-  if (!method) return method.error();
-  const Result<Tuned> tuned = tune(explore, true);
+  if (const Result<SelectMethod> method = method_named(options.method); !method) return method.error();
+  const Result<Tuned> tuned = tune(explore, Measuring::within_budget);
   if (!tuned) return tuned.error();
-  Result<SelectedPlan> selected = select_plan(*tuned, *method);
-  if (!selected) return selected.error();
-  StepPlan& plan = selected->plan;
-  const Result<std::vector<Launch>> launches = lower_plan(plan, tuned->prepared.training, tuned->prepared.candidates);
-  if (!launches) return launches.error();
-  if (!tuned->machine.compiler) return *tuned->machine.no_compiler;
-  const Result<KernelCache> kernels = kernel_cache_of(*tuned->machine.compiler);
-  if (!kernels) return kernels.error();
-  const std::string folder = options.out.empty() ? concat(stem_of(explore.program.path), ".plan") : options.out;
-  if (Result<Done> written = write_plan(plan, *launches, *kernels, folder); !written) return written.error();
-
+  const Result<WrittenPlan> best = write_best(*tuned, options);
+  if (!best) return best.error();
+  const StepPlan& plan = best->selected.plan;
+  const std::string& folder = best->folder;
   const Result<LoadedPlan> loaded = read_plan(folder);
   if (!loaded) return loaded.error();
   Result<CpuExecutor> executor = load_executor(*loaded);
@@ -72,14 +95,14 @@ Result<std::string> optimize_program(const OptimizeOptions& options) {
   made.step_seconds = step.median;
   made.step_low = step.low;
   made.step_high = step.high;
-  const Result<PlanReport> report = report_of(*tuned, {plan, folder, &selected->selection, step.median});
+  const Result<PlanReport> report = report_of(*tuned, {plan, folder, &best->selected.selection, step.median});
   if (!report) return report.error();
   made.words_before = static_cast<int64_t>(report->metrics.words_before);
   made.words_after = static_cast<int64_t>(report->metrics.words_after);
   made.report = concat(folder, "/report.html");
   if (Result<Done> written = write_file(made.report, document_html(report->document)); !written) return written.error();
-  return explore.format == Format::json ? optimize_json(plan, selected->selection, made)
-                                        : optimize_text(plan, selected->selection, made);
+  return explore.format == Format::json ? optimize_json(plan, best->selected.selection, made)
+                                        : optimize_text(plan, best->selected.selection, made);
 }
 
 }  // namespace millrace

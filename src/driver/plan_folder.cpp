@@ -83,13 +83,13 @@ Result<LoadedPlan> read_plan(const std::string& path) {
   return loaded;
 }
 
-Result<CpuExecutor> load_executor(const LoadedPlan& loaded, const KernelCacheMaker& cache) {
+Result<CpuExecutor> load_executor(const LoadedPlan& loaded, const KernelCacheMaker& cache, ExecutorMemory memory) {
   const Result<std::vector<Launch>> launches = lower_plan(loaded.plan, loaded.training, loaded.candidates);
   if (!launches) return launches.error();
   const PlanKernels& kernels = loaded.plan.kernels;
   const bool fit = !kernels.file.empty() && kernels.machine == cpu_info().identity() &&
                    kernels.sources == hash_of_sources(*launches, cpu_prelude());
-  return CpuExecutor::load(loaded.plan, *launches, fit ? folder_of(loaded.path) : "", cache);
+  return CpuExecutor::load(loaded.plan, *launches, fit ? folder_of(loaded.path) : "", cache, memory);
 }
 
 }  // namespace millrace

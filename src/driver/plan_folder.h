@@ -37,6 +37,7 @@ struct LoadedPlan {
 Result<LoadedPlan> read_plan(const std::string& path);
 
 // Ready to run. `cache`: asked when the plan's own kernels cannot be used.
-Result<CpuExecutor> load_executor(const LoadedPlan& loaded, const KernelCacheMaker& cache = user_kernel_cache);
+Result<CpuExecutor> load_executor(const LoadedPlan& loaded, const KernelCacheMaker& cache = user_kernel_cache,
+                                  ExecutorMemory memory = ExecutorMemory::own);
 
 }  // namespace millrace

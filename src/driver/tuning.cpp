@@ -1,5 +1,6 @@
 #include "driver/tuning.h"
 
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,7 +25,16 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Beside the program, or where the library was installed.
+// The folder of the file that this code was loaded from: a program, or a shared object in one.
+std::string own_folder() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr) return "";
+  const std::string path = info.dli_fname;
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "" : path.substr(0, slash);
+}
+
+// Beside the program or the shared object, or where the library was installed.
 Result<std::string> worker_path() {
   std::vector<std::string> places;
   if (const char* named =
@@ -35,6 +45,7 @@ Result<std::string> worker_path() {
     const ssize_t length = readlink("/proc/self/exe", self.data(), self.size() - 1);
     const std::string path(self.data(), length > 0 ? static_cast<size_t>(length) : 0);
     places.push_back(concat(path.substr(0, path.rfind('/')), "/millrace-worker"));
+    if (const std::string folder = own_folder(); !folder.empty()) places.push_back(concat(folder, "/millrace-worker"));
     places.emplace_back(MILLRACE_LIBEXEC "/millrace-worker");
   }
   for (const std::string& place : places) {
@@ -187,13 +198,13 @@ Result<Prepared> all_candidates(const ExploreOptions& options) {
   return prepared;
 }
 
-Result<Tuned> tune(const ExploreOptions& options, bool measure) {
+Result<Tuned> tune(const ExploreOptions& options, Measuring measuring) {
   Result<TuneProgram> program = tune_program(options);
   if (!program) return program.error();
-  return tune(options, std::move(*program), measure);
+  return tune(options, std::move(*program), measuring);
 }
 
-Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, bool measure) {
+Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring measuring) {
   if (options.device != "cpu") {
     return Error::make(ErrorKind::unavailable, concat("device '", options.device, "' is not there"),
                        "this version explores --device cpu");
@@ -206,7 +217,7 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, bool meas
   const std::vector<PartCandidates>& parts = prepared->candidates.parts;
   const bool needs_kernels = std::any_of(parts.begin(), parts.end(),
                                          [](const PartCandidates& of) { return of.part.kind == PartKind::kernel; });
-  if (measure && needs_kernels && !machine.compiler) return *machine.no_compiler;
+  if (measuring != Measuring::known && needs_kernels && !machine.compiler) return *machine.no_compiler;
   const EnumerateOptions enumerating = enumerate_options(program, machine, options.exhaustive);
   Stages stages;
   Result<Candidates> candidates = stages.run(
@@ -215,7 +226,7 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, bool meas
   if (!candidates) return candidates.error();
   prepared->candidates = std::move(*candidates);
 
-  if (measure && options.notice) {
+  if (measuring == Measuring::within_budget && options.notice) {
     double configurations = 0;
     for (const PartCandidates& of : prepared->candidates.parts) configurations += of.configurations;
     options.notice(concat(prepared->candidates.parts.size(), " parts, ", static_cast<int64_t>(configurations),
@@ -240,9 +251,10 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, bool meas
   Worker worker({{*worker_program}, greeting(program), 0});
 
   ExploreSettings settings;
-  settings.budget_seconds = measure ? *budget : 0;
-  settings.measure = measure;
-  settings.exhaustive = measure && options.exhaustive;
+  settings.measure = measuring == Measuring::within_budget;
+  settings.assume = measuring == Measuring::assumed;
+  settings.budget_seconds = settings.measure ? *budget : 0;
+  settings.exhaustive = settings.measure && options.exhaustive;
   settings.trial.cold = is_cold(prepared->training.graph, machine.cpu);
   settings.trial.cache_bytes = machine.cpu.last_level_cache;
   settings.device = concat(machine.text(), settings.trial.cold ? "; from memory" : "; from cache");

@@ -77,9 +77,14 @@ struct Tuned {
   bool from_cache = false;  // a step finds its tensors in the cache
 };
 
-// `measure`: false takes what the database has.
-Result<Tuned> tune(const ExploreOptions& options, bool measure);
+enum class Measuring {
+  within_budget,
+  known,    // nothing: what the database has
+  assumed,  // nothing: what the database has, and beside it what the model says
+};
+
+Result<Tuned> tune(const ExploreOptions& options, Measuring measuring);
 // The same of a program that is at hand.
-Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, bool measure);
+Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring measuring);
 
 }  // namespace millrace

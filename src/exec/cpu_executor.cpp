@@ -88,7 +88,7 @@ Result<Functions> find_functions(const StepPlan& plan, const std::vector<Launch>
 void CpuExecutor::Free::operator()(char* bytes) const { std::free(bytes); }
 
 Result<CpuExecutor> CpuExecutor::load(const StepPlan& plan, const std::vector<Launch>& launches,
-                                      const std::string& folder, const KernelCacheMaker& cache) {
+                                      const std::string& folder, const KernelCacheMaker& cache, ExecutorMemory memory) {
   Result<Functions> functions = find_functions(plan, launches, folder, cache);
   if (!functions) return functions.error();
   CpuExecutor made;
@@ -109,35 +109,45 @@ Result<CpuExecutor> CpuExecutor::load(const StepPlan& plan, const std::vector<La
   }
   made.scalars_at_.assign(scalars.begin(), scalars.end());
   made.scalars_.resize(scalars.empty() ? 0 : *scalars.rbegin() + 1);
-  if (Result<Done> allocated = made.allocate(plan); !allocated) return allocated.error();
   made.point(plan);
+  if (memory == ExecutorMemory::callers) return made;
+  if (Result<Done> allocated = made.allocate(plan); !allocated) return allocated.error();
   return made;
 }
 
 Result<Done> CpuExecutor::allocate(const StepPlan& plan) {
   const size_t bytes = (static_cast<size_t>(plan.arena_bytes) / kPage + 1) * kPage;
   arena_.reset(static_cast<char*>(std::aligned_alloc(kPage, bytes)));
+  own_saved_ = arena_.get();
+  own_workspace_ = arena_ ? own_saved_ + plan.saved_bytes : nullptr;
   if (arena_) return Done{};
   return Error::make(ErrorKind::failed, concat("no memory for the plan's arena of ", plan.arena_bytes, " bytes"),
                      "free some, or make a plan for smaller sizes");
 }
 
 void CpuExecutor::point(const StepPlan& plan) {
-  scratch_ = arena_.get() + plan.scratch_offset;
+  scratch_offset_ = plan.scratch_offset - plan.saved_bytes;
   for (const PlanLaunch& launch : plan.launches) {
     first_.push_back(tensors_.size());
     for (const int number : launch.buffers) {
-      char* address = nullptr;
       if (number != kNoBuffer) {
         const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(number)];
+        const bool saved = buffer.offset < plan.saved_bytes;
         if (buffer.place == BufferPlace::arena)
-          address = arena_.get() + buffer.offset;
+          placed_.push_back({tensors_.size(), saved, saved ? buffer.offset : buffer.offset - plan.saved_bytes});
         else
           bound_.push_back({tensors_.size(), buffer.place, static_cast<size_t>(buffer.position)});
       }
-      tensors_.push_back(address);
+      tensors_.push_back(nullptr);
     }
   }
+}
+
+void CpuExecutor::place(char* saved, char* workspace) {
+  if (saved == saved_ && workspace == workspace_) return;
+  saved_ = saved;
+  workspace_ = workspace;
+  for (const Placed& placed : placed_) tensors_[placed.slot] = (placed.saved ? saved : workspace) + placed.offset;
 }
 
 void CpuExecutor::bind(const CallersTensors& tensors, uint64_t seed, uint32_t step) {
@@ -157,6 +167,8 @@ void CpuExecutor::bind(const CallersTensors& tensors, uint64_t seed, uint32_t st
         break;
     }
   }
+  place(tensors.saved == nullptr ? own_saved_ : static_cast<char*>(tensors.saved),
+        tensors.workspace == nullptr ? own_workspace_ : static_cast<char*>(tensors.workspace));
   for (const size_t position : scalars_at_)
     scalars_[position] = *static_cast<const double*>(tensors.arguments[position]);
   seed_ = seed;
@@ -165,7 +177,8 @@ void CpuExecutor::bind(const CallersTensors& tensors, uint64_t seed, uint32_t st
 
 void CpuExecutor::run(size_t first, size_t last) const {
   const LaunchState state{scalars_.data(), seed_, step_};
-  for (size_t k = first; k < last; ++k) launches_[k].run(tensors_.data() + first_[k], state, scratch_);
+  for (size_t k = first; k < last; ++k)
+    launches_[k].run(tensors_.data() + first_[k], state, workspace_ + scratch_offset_);
 }
 
 }  // namespace millrace

@@ -28,6 +28,7 @@ struct ExploreSettings {
   double budget_seconds = 60;
   bool exhaustive = false;
   bool measure = true;  // false: what the database has, and nothing else
+  bool assume = false;  // what is tried first and was not is taken to be as fast as the model says
   std::string device;   // all of the machine that changes a time, as one text
   TrialSettings trial;
   int jobs = 1;  // compilers at once

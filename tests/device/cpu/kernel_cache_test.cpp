@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/sha256.h"
-#include "device/cpu/kernel_index.h"
+#include "device/kernel_index.h"
 #include "device/cpu/kernels.h"
 
 namespace millrace {

@@ -45,6 +45,9 @@ struct Tensors {
   std::span<void* const> argument_gradients;      // forward needs none; what has none may be null
   void* saved = nullptr;                          // Plan::saved_bytes()
   void* workspace = nullptr;                      // Plan::workspace_bytes()
+  // Of a plan on a GPU: all addresses but those of scalars are the device's, aligned to 16 (saved and workspace to
+  // 256), and the work is only put on this CUstream. Null: a stream of the plan's own.
+  void* stream = nullptr;
 };
 
 // Not to be used by several threads at once, not even with memory of theirs. Load it once for each of them, or let them
@@ -65,10 +68,11 @@ class Plan {
   const std::vector<TensorInfo>& argument_gradients()
       const;  // one an argument; of one without gradient nothing but its name
 
-  double predicted_seconds() const;  // of a step
-  int64_t saved_bytes() const;       // that forward leaves for backward
-  int64_t workspace_bytes() const;   // that a pass works in
-  int64_t arena_bytes() const;       // both
+  const std::string& device() const;  // "cpu" or "cuda"
+  double predicted_seconds() const;   // of a step
+  int64_t saved_bytes() const;        // that forward leaves for backward
+  int64_t workspace_bytes() const;    // that a pass works in
+  int64_t arena_bytes() const;        // both
 
   // Dropout masks follow from seed and step alone. Backward comes after a forward on the same arguments, results, saved
   // memory, seed and step, as often as is wanted. Nothing is allocated.

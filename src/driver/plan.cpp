@@ -1,10 +1,13 @@
 // The public class Plan: what the caller gives is checked, then the executor runs.
 #include "millrace/plan.h"
 
+#include <variant>
+
 #include "base/text.h"
 #include "driver/callers_tensors.h"
 #include "driver/plan_folder.h"
 #include "exec/cpu_executor.h"
+#include "exec/gpu_executor.h"
 
 namespace millrace {
 namespace {
@@ -53,6 +56,14 @@ struct List {
   }
 
   // `all`: false leaves out what backward does not read.
+  // Kernels there read and write 16 bytes at once; scalars stay with the host.
+  void align_for_gpu() {
+    constexpr uintptr_t kWide = 16;
+    for (size_t k = 0; k < infos.size(); ++k) {
+      if (!infos[k].scalar && alignments[k] != 0) alignments[k] = kWide;
+    }
+  }
+
   template <class Pointer>
   Result<Done> check(std::span<Pointer const> pointers, bool all = true) const {
     if (pointers.size() != infos.size())
@@ -92,9 +103,11 @@ Result<Done> check_memory(const void* memory, int64_t bytes, bool own, const cha
 }  // namespace
 
 struct Plan::Implementation {
-  Implementation(const LoadedPlan& loaded, CpuExecutor ready, PlanMemory memory)
+  using Executor = std::variant<CpuExecutor, GpuExecutor>;
+
+  Implementation(const LoadedPlan& loaded, Executor ready, PlanMemory memory)
       : Implementation(loaded, callers_lists(loaded), std::move(ready), memory) {}
-  Implementation(const LoadedPlan& loaded, const CallersLists& lists, CpuExecutor ready, PlanMemory memory)
+  Implementation(const LoadedPlan& loaded, const CallersLists& lists, Executor ready, PlanMemory memory)
       : arguments("arguments", loaded.training.graph, lists.arguments),
         results("results", loaded.training.graph, lists.results),
         result_gradients("result gradients", loaded.training.graph, lists.result_gradients),
@@ -103,7 +116,11 @@ struct Plan::Implementation {
         saved_bytes(loaded.plan.saved_bytes),
         workspace_bytes(loaded.plan.arena_bytes - loaded.plan.saved_bytes),
         own(memory == PlanMemory::own),
-        executor(std::move(ready)) {
+        executor(std::move(ready)),
+        device(std::holds_alternative<GpuExecutor>(executor) ? "cuda" : "cpu") {
+    if (on_gpu()) {
+      for (List* list : {&arguments, &results, &result_gradients, &argument_gradients}) list->align_for_gpu();
+    }
     find_readers(loaded.plan, BufferPlace::argument, arguments.infos);
     find_readers(loaded.plan, BufferPlace::result, results.infos);
   }
@@ -121,7 +138,29 @@ struct Plan::Implementation {
       bound.result_gradients = tensors.result_gradients.data();
       bound.argument_gradients = tensors.argument_gradients.data();
     }
-    executor.bind(bound, seed, step);
+    if (auto* const gpu = std::get_if<GpuExecutor>(&executor)) {
+      gpu->gpu().use_stream(tensors.stream);
+      return gpu->bind(bound, seed, step);
+    }
+    std::get<CpuExecutor>(executor).bind(bound, seed, step);
+    return Done{};
+  }
+
+  bool on_gpu() const { return std::holds_alternative<GpuExecutor>(executor); }
+
+  Result<Done> forward() {
+    if (auto* const gpu = std::get_if<GpuExecutor>(&executor)) return gpu->forward();
+    std::get<CpuExecutor>(executor).forward();
+    return Done{};
+  }
+  Result<Done> backward() {
+    if (auto* const gpu = std::get_if<GpuExecutor>(&executor)) return gpu->backward();
+    std::get<CpuExecutor>(executor).backward();
+    return Done{};
+  }
+  Result<Done> step() {
+    if (auto* const gpu = std::get_if<GpuExecutor>(&executor)) return gpu->step();
+    std::get<CpuExecutor>(executor).step();
     return Done{};
   }
 
@@ -133,7 +172,8 @@ struct Plan::Implementation {
   int64_t saved_bytes;
   int64_t workspace_bytes;
   bool own;  // it has memory itself
-  CpuExecutor executor;
+  Executor executor;
+  std::string device;
   bool saved = false;  // there is a forward's in its own memory
 };
 
@@ -145,8 +185,13 @@ Plan::~Plan() = default;
 Result<Plan> Plan::load(const std::string& path, PlanMemory memory) {
   const Result<LoadedPlan> loaded = read_plan(path);
   if (!loaded) return loaded.error();
-  Result<CpuExecutor> executor = load_executor(
-      *loaded, user_kernel_cache, memory == PlanMemory::own ? ExecutorMemory::own : ExecutorMemory::callers);
+  const ExecutorMemory whose = memory == PlanMemory::own ? ExecutorMemory::own : ExecutorMemory::callers;
+  if (is_gpu_plan(loaded->plan)) {
+    Result<GpuExecutor> executor = load_gpu_executor(*loaded, whose);
+    if (!executor) return executor.error();
+    return Plan(std::make_unique<Implementation>(*loaded, std::move(*executor), memory));
+  }
+  Result<CpuExecutor> executor = load_executor(*loaded, user_kernel_cache, whose);
   if (!executor) return executor.error();
   return Plan(std::make_unique<Implementation>(*loaded, std::move(*executor), memory));
 }
@@ -155,6 +200,7 @@ const std::vector<TensorInfo>& Plan::arguments() const { return implementation_-
 const std::vector<TensorInfo>& Plan::results() const { return implementation_->results.infos; }
 const std::vector<TensorInfo>& Plan::result_gradients() const { return implementation_->result_gradients.infos; }
 const std::vector<TensorInfo>& Plan::argument_gradients() const { return implementation_->argument_gradients.infos; }
+const std::string& Plan::device() const { return implementation_->device; }
 double Plan::predicted_seconds() const { return implementation_->predicted_seconds; }
 int64_t Plan::saved_bytes() const { return implementation_->saved_bytes; }
 int64_t Plan::workspace_bytes() const { return implementation_->workspace_bytes; }
@@ -162,24 +208,21 @@ int64_t Plan::arena_bytes() const { return saved_bytes() + workspace_bytes(); }
 
 Result<Done> Plan::forward(const Tensors& tensors, uint64_t seed, uint32_t step) {
   if (Result<Done> bound = implementation_->bind(tensors, true, false, seed, step); !bound) return bound;
-  implementation_->executor.forward();
   implementation_->saved |= tensors.saved == nullptr;
-  return Done{};
+  return implementation_->forward();
 }
 
 Result<Done> Plan::backward(const Tensors& tensors, uint64_t seed, uint32_t step) {
   if (tensors.saved == nullptr && !implementation_->saved)
     return Error::make(ErrorKind::bad_input, "backward without a forward before it", "call forward first");
   if (Result<Done> bound = implementation_->bind(tensors, false, true, seed, step); !bound) return bound;
-  implementation_->executor.backward();
-  return Done{};
+  return implementation_->backward();
 }
 
 Result<Done> Plan::step(const Tensors& tensors, uint64_t seed, uint32_t step) {
   if (Result<Done> bound = implementation_->bind(tensors, true, true, seed, step); !bound) return bound;
-  implementation_->executor.step();
   implementation_->saved |= tensors.saved == nullptr;
-  return Done{};
+  return implementation_->step();
 }
 
 }  // namespace millrace

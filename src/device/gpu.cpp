@@ -78,10 +78,11 @@ Result<Backend> load_backend() {
   if (const char* told = std::getenv(kOverride); told != nullptr && *told != '\0') return load_file(told);
   const std::vector<fs::path> files = places();
   if (!files.empty()) return load_file(files.front().string());
-  return Error::make(ErrorKind::unavailable, concat("Millrace's GPU backend, ", kFile, ", is not there"),
-                     concat("build Millrace where CUDA's headers are (cuda.h, nvrtc.h, cublasLt.h; CMake says whether it "
-                            "found them), or set ",
-                            kOverride, " to the file, or run on the CPU with --device cpu"));
+  return Error::make(
+      ErrorKind::unavailable, concat("Millrace's GPU backend, ", kFile, ", is not there"),
+      concat("build Millrace where CUDA's headers are (cuda.h, nvrtc.h, cublasLt.h; CMake says whether it "
+             "found them), or set ",
+             kOverride, " to the file, or run on the CPU with --device cpu"));
 }
 
 // Loaded once, and never unloaded: threads of CUDA's may be inside. What failed is tried again.

@@ -85,8 +85,7 @@ class Search {
     ++checks_;
     const Result<cublasLtMatmulAlgo_t> configured = product_.configured(algorithm);
     cublasLtMatmulHeuristicResult_t result{};
-    if (configured && product_.admits(*configured, result))
-      admitted_.push_back({algorithm, round, result.wavesCount});
+    if (configured && product_.admits(*configured, result)) admitted_.push_back({algorithm, round, result.wavesCount});
   }
 
   // Of the questions about the id at hand, are `most` asked?
@@ -139,8 +138,8 @@ class Search {
     abilities.stages = product_.capabilities(algorithm, CUBLASLT_ALGO_CAP_STAGES_IDS);
     if (abilities.tiles.empty()) abilities.tiles = {CUBLASLT_MATMUL_TILE_UNDEFINED};
     if (abilities.stages.empty()) abilities.stages = {CUBLASLT_MATMUL_STAGES_UNDEFINED};
-    abilities.custom_max = std::clamp(
-        product_.capability<int32_t>(algorithm, CUBLASLT_ALGO_CAP_CUSTOM_OPTION_MAX, 0), 0, kMostCustom);
+    abilities.custom_max =
+        std::clamp(product_.capability<int32_t>(algorithm, CUBLASLT_ALGO_CAP_CUSTOM_OPTION_MAX, 0), 0, kMostCustom);
     abilities.swizzles = product_.capability<uint32_t>(algorithm, CUBLASLT_ALGO_CAP_CTA_SWIZZLING_SUPPORT, 0) != 0;
     if (product_.capability<int32_t>(algorithm, CUBLASLT_ALGO_CAP_SPLITK_SUPPORT, 0) == 0) return abilities;
     const uint32_t able = product_.capability<uint32_t>(algorithm, CUBLASLT_ALGO_CAP_REDUCTION_SCHEME_MASK, 0);

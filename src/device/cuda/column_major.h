@@ -14,9 +14,9 @@ namespace millrace {
 struct ColumnMajor {
   int64_t rows = 1;
   int64_t columns = 1;
-  int64_t leading = 1;          // at least `rows`
-  bool transposed = false;      // what is multiplied is its transpose
-  int64_t batch_stride = 0;     // elements
+  int64_t leading = 1;            // at least `rows`
+  bool transposed = false;        // what is multiplied is its transpose
+  int64_t batch_stride = 0;       // elements
   int64_t pointer_alignment = 1;  // bytes that every matrix's address is a multiple of, if the first one's is of 16
   int64_t alignment = 1;          // the same of every column's address
 };

@@ -25,8 +25,8 @@ Result<CUdevice> find_device(const Driver& driver) {
 Result<GpuInfo> device_info(const Driver& driver, CUdevice device) {
   GpuInfo info;
   std::array<char, 256> name{};
-  if (Result<Done> named = driver.check(
-          driver.device_get_name(name.data(), static_cast<int>(name.size()) - 1, device), "ask for the GPU's name");
+  if (Result<Done> named = driver.check(driver.device_get_name(name.data(), static_cast<int>(name.size()) - 1, device),
+                                        "ask for the GPU's name");
       !named)
     return named.error();
   info.name = name.data();

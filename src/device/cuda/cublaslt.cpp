@@ -35,7 +35,8 @@ void find_all(SharedLibrary& library, CublasLt& lt) {
 
 Result<CublasLt> load_cublaslt() {
   constexpr const char* kRemedy =
-      "install cuBLAS 12 or 13 (on Debian and Ubuntu NVIDIA's libcublas-13-0, by pip nvidia-cublas), or set CUDA_HOME to "
+      "install cuBLAS 12 or 13 (on Debian and Ubuntu NVIDIA's libcublas-13-0, by pip nvidia-cublas), or set CUDA_HOME "
+      "to "
       "where CUDA is";
   Result<SharedLibrary> library = SharedLibrary::open({"libcublasLt.so.13", "libcublasLt.so.12"}, toolkit_folders());
   if (!library)
@@ -192,9 +193,9 @@ Result<std::vector<int>> CublasLtProduct::algorithm_ids() const {
   constexpr int kMost = 1024;
   std::vector<int> ids(kMost);
   int count = 0;
-  const Result<Done> done = library_->check(library_->algo_get_ids(handle_.get(), compute_, scale_, type_, type_, type_,
-                                                                   type_, kMost, ids.data(), &count),
-                                            "list its algorithms");
+  const Result<Done> done = library_->check(
+      library_->algo_get_ids(handle_.get(), compute_, scale_, type_, type_, type_, type_, kMost, ids.data(), &count),
+      "list its algorithms");
   if (!done) return done.error();
   ids.resize(static_cast<size_t>(count));
   return ids;

@@ -14,11 +14,11 @@ constexpr const char* kInstallDriver =
 
 // After one of these the context of the process is lost: every later call answers the same.
 bool is_sticky(CUresult result) {
-  constexpr std::array kSticky = {CUDA_ERROR_ECC_UNCORRECTABLE,   CUDA_ERROR_ILLEGAL_ADDRESS,
-                                  CUDA_ERROR_LAUNCH_TIMEOUT,      CUDA_ERROR_ASSERT,
+  constexpr std::array kSticky = {CUDA_ERROR_ECC_UNCORRECTABLE,    CUDA_ERROR_ILLEGAL_ADDRESS,
+                                  CUDA_ERROR_LAUNCH_TIMEOUT,       CUDA_ERROR_ASSERT,
                                   CUDA_ERROR_HARDWARE_STACK_ERROR, CUDA_ERROR_ILLEGAL_INSTRUCTION,
-                                  CUDA_ERROR_MISALIGNED_ADDRESS,  CUDA_ERROR_INVALID_ADDRESS_SPACE,
-                                  CUDA_ERROR_INVALID_PC,          CUDA_ERROR_LAUNCH_FAILED,
+                                  CUDA_ERROR_MISALIGNED_ADDRESS,   CUDA_ERROR_INVALID_ADDRESS_SPACE,
+                                  CUDA_ERROR_INVALID_PC,           CUDA_ERROR_LAUNCH_FAILED,
                                   CUDA_ERROR_CONTEXT_IS_DESTROYED};
   return std::find(kSticky.begin(), kSticky.end(), result) != kSticky.end();
 }
@@ -70,7 +70,8 @@ void find_all(SharedLibrary& library, Driver& driver) {
 }
 
 Result<Driver> load_driver() {
-  Result<SharedLibrary> library = SharedLibrary::open({"libcuda.so.1"}, {"/usr/local/nvidia/lib64", "/usr/lib/wsl/lib"});
+  Result<SharedLibrary> library =
+      SharedLibrary::open({"libcuda.so.1"}, {"/usr/local/nvidia/lib64", "/usr/lib/wsl/lib"});
   if (!library)
     return Error::make(ErrorKind::unavailable,
                        concat("the CUDA driver is not there: ", library.error().diagnostics.front().message),

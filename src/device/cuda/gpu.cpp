@@ -57,8 +57,8 @@ class Event {
   Result<Done> wait() { return context_.check(context_.driver().event_synchronize(event_), "run what is timed"); }
   Result<double> seconds_since(const Event& start) const {
     float milliseconds = 0;
-    const Result<Done> known = context_.check(
-        context_.driver().event_elapsed_time(&milliseconds, start.event_, event_), "read the time between two events");
+    const Result<Done> known = context_.check(context_.driver().event_elapsed_time(&milliseconds, start.event_, event_),
+                                              "read the time between two events");
     if (!known) return known.error();
     return milliseconds * 1e-3;
   }
@@ -142,8 +142,7 @@ class CudaGpu final : public Gpu {
     return prepare_product(context_, cublaslt_, handle_, launch);
   }
 
-  Result<double> time(const std::function<Result<Done>()>& before,
-                      const std::function<Result<Done>()>& work) override {
+  Result<double> time(const std::function<Result<Done>()>& before, const std::function<Result<Done>()>& work) override {
     const CurrentContext current(*context_);
     Event start(*context_);
     Event stop(*context_);

@@ -27,8 +27,8 @@ class Module {
   }
   Result<CUfunction> function(const std::string& name) const {
     CUfunction function = nullptr;
-    const Result<Done> found = context_->check(
-        context_->driver().module_get_function(&function, module_, name.c_str()), concat("find the kernel ", name));
+    const Result<Done> found = context_->check(context_->driver().module_get_function(&function, module_, name.c_str()),
+                                               concat("find the kernel ", name));
     if (!found) return found.error();
     return function;
   }
@@ -84,9 +84,9 @@ Error refused(const std::string& name, const std::string& why) {
 Result<Done> check_function(const CudaContext& context, const Grid& grid, size_t parameter_bytes) {
   const Driver& driver = context.driver();
   int threads = 0;
-  const Result<Done> known = context.check(
-      driver.func_get_attribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, grid.function),
-      concat("ask about the kernel ", grid.name));
+  const Result<Done> known =
+      context.check(driver.func_get_attribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, grid.function),
+                    concat("ask about the kernel ", grid.name));
   if (!known) return known;
   if (grid.threads > static_cast<unsigned>(threads))
     return refused(grid.name, concat("it has ", grid.threads, " threads a block, and its registers allow ", threads));
@@ -125,8 +125,8 @@ Result<std::unique_ptr<GpuLaunch>> prepare_kernels(std::shared_ptr<CudaContext> 
     if (!grid) return grid.error();
     grids.push_back(std::move(*grid));
   }
-  return std::unique_ptr<GpuLaunch>(std::make_unique<KernelLaunch>(std::move(module), std::move(grids),
-                                                                   std::move(parameters), launch.scratch_bytes));
+  return std::unique_ptr<GpuLaunch>(
+      std::make_unique<KernelLaunch>(std::move(module), std::move(grids), std::move(parameters), launch.scratch_bytes));
 }
 
 }  // namespace millrace

@@ -43,10 +43,10 @@ Result<Nvrtc> load_nvrtc() {
       "CUDA_HOME to where CUDA is";
   Result<SharedLibrary> library = SharedLibrary::open({"libnvrtc.so.13", "libnvrtc.so.12"}, toolkit_folders());
   if (!library)
-    return Error::make(ErrorKind::unavailable,
-                       concat("NVRTC, which compiles kernels for GPUs, is not there: ",
-                              library.error().diagnostics.front().message),
-                       kRemedy);
+    return Error::make(
+        ErrorKind::unavailable,
+        concat("NVRTC, which compiles kernels for GPUs, is not there: ", library.error().diagnostics.front().message),
+        kRemedy);
   Nvrtc nvrtc;
   library->find("nvrtcVersion", nvrtc.version);
   library->find("nvrtcGetErrorString", nvrtc.get_error_string);

@@ -46,9 +46,9 @@ Result<ChosenAlgorithm> choose(const CublasLtProduct& product, const GemmAlgorit
   const auto wanted = [&](cublasLtMatmulAlgoCapAttributes_t which) {
     return std::max<uint32_t>(product.capability<uint32_t>(chosen.algorithm, which, 1), 1);
   };
-  chosen.alignments = {wanted(CUBLASLT_ALGO_CAP_MIN_ALIGNMENT_A_BYTES), wanted(CUBLASLT_ALGO_CAP_MIN_ALIGNMENT_B_BYTES),
-                       std::max(wanted(CUBLASLT_ALGO_CAP_MIN_ALIGNMENT_C_BYTES),
-                                wanted(CUBLASLT_ALGO_CAP_MIN_ALIGNMENT_D_BYTES))};
+  chosen.alignments = {
+      wanted(CUBLASLT_ALGO_CAP_MIN_ALIGNMENT_A_BYTES), wanted(CUBLASLT_ALGO_CAP_MIN_ALIGNMENT_B_BYTES),
+      std::max(wanted(CUBLASLT_ALGO_CAP_MIN_ALIGNMENT_C_BYTES), wanted(CUBLASLT_ALGO_CAP_MIN_ALIGNMENT_D_BYTES))};
   if (product.shape().swapped) std::swap(chosen.alignments[0], chosen.alignments[1]);
   return chosen;
 }

@@ -17,6 +17,7 @@ namespace {
 using millrace::AnalyzeOptions;
 using millrace::BenchOptions;
 using millrace::DatabaseOptions;
+using millrace::DoctorOptions;
 using millrace::ErrorKind;
 using millrace::ExploreOptions;
 using millrace::Format;
@@ -282,6 +283,16 @@ CLI::App* add_report(CLI::App& app, ReportOptions& options) {
   return command;
 }
 
+CLI::App* add_doctor(CLI::App& app, DoctorOptions& options) {
+  CLI::App* const command = app.add_subcommand("doctor", "what there is on this machine, and how to get what is not");
+  CLI::Option_group& formats = *command->add_option_group("output");
+  add_format(formats, "--json", "print JSON", Format::json, options.format);
+  command->footer(
+      "Examples:\n"
+      "  millrace doctor");
+  return command;
+}
+
 // One line on the terminal that is written over; nothing where standard error is a file.
 class ProgressBar {
  public:
@@ -357,6 +368,8 @@ int run(int argc, char** argv) {
   DatabaseOptions db;
   Result<std::string> (*db_action)(const DatabaseOptions&) = nullptr;
   CLI::App* const db_command = add_db(app, db, db_action);
+  DoctorOptions doctor;
+  CLI::App* const doctor_command = add_doctor(app, doctor);
   app.footer(
       "Start with:\n"
       "  millrace analyze models/bert_encoder.py\n"
@@ -387,6 +400,7 @@ int run(int argc, char** argv) {
     report.colours = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
     code = finish(millrace::report_program(report));
   }
+  if (doctor_command->parsed()) code = finish(millrace::examine_machine(doctor));
   if (db_command->parsed()) {
     std::string notice;
     db.notice = &notice;

@@ -158,6 +158,13 @@ struct ReportOptions {
 // Where the data goes, from what was measured before: one HTML file, and its summary as text or JSON.
 Result<std::string> report_program(const ReportOptions& options);
 
+struct DoctorOptions {
+  Format format = Format::text;
+};
+
+// What Millrace finds on this machine, and for what is missing how to get it. Makes nothing.
+Result<std::string> examine_machine(const DoctorOptions& options);
+
 // "0.1.0"
 std::string version();
 

@@ -1,6 +1,5 @@
 // `millrace bench`: a plan's times, in whole and launch by launch.
-#include <chrono>
-
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "device/cpu/cpu_info.h"
@@ -16,13 +15,10 @@
 namespace millrace {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 
 constexpr double kWhole = 0.6;  // of the time: the rest times launches apart
 constexpr int kTracedSteps = 3;
-
-double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 struct Times {
   PassTimes passes;
@@ -33,19 +29,17 @@ struct Times {
 std::vector<TracedLaunch> trace_steps(CpuExecutor& executor, const CallersTensors& tensors, size_t launches) {
   std::vector<TracedLaunch> run;
   run.reserve(kTracedSteps * launches);
-  const Clock::time_point begin = Clock::now();
+  const double begin = now();
   for (int step = 0; step < kTracedSteps; ++step) {
     executor.bind(tensors, kTimingSeed, static_cast<uint32_t>(step));
     for (size_t k = 0; k < launches; ++k) {
-      const double from = since(begin);
+      const double from = now() - begin;
       executor.launch(k);
-      run.push_back({step, k, from, since(begin) - from});
+      run.push_back({step, k, from, now() - begin - from});
     }
   }
   return run;
 }
-
-std::string pass_of(const PlanLaunch& launch) { return launch.pass == Pass::forward ? "forward" : "backward"; }
 
 double sum_of_launches(const Times& times) {
   double sum = 0;
@@ -66,7 +60,7 @@ std::string bench_json(const StepPlan& plan, const Times& times, const std::stri
   json.list("operators", plan.launches.size(), [&](size_t k) {
     const PlanLaunch& launch = plan.launches[k];
     return Json{{"name", name_of(launch)},
-                {"pass", pass_of(launch)},
+                {"pass", name_of(launch.pass)},
                 {"seconds", times.launches[k].median},
                 {"predicted_seconds", launch.predicted_seconds}};
   });
@@ -87,7 +81,7 @@ std::string bench_text(const StepPlan& plan, const Times& times, const std::stri
   for (size_t k = 0; k < plan.launches.size(); ++k) {
     const PlanLaunch& launch = plan.launches[k];
     const double measured = times.launches[k].median;
-    table.row({name_of(launch), pass_of(launch), milliseconds(launch.predicted_seconds), milliseconds(measured),
+    table.row({name_of(launch), name_of(launch.pass), milliseconds(launch.predicted_seconds), milliseconds(measured),
                launch.predicted_seconds > 0 ? fixed(measured / launch.predicted_seconds, 2) : "-"});
   }
   table.row({"sum", "", milliseconds(plan.cost), milliseconds(sum_of_launches(times)), ""});

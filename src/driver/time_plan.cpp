@@ -1,23 +1,19 @@
 #include "driver/time_plan.h"
 
-#include <chrono>
+#include "base/clock.h"
 
 namespace millrace {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kLeastSamples = 6;  // fewer give no interval
 constexpr int64_t kMostSamples = 10'000;
 constexpr double kWarmUp = 0.2;  // of the time
 
-double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
 // Calls body(sample) until the time is over, at least `least` times.
 template <class Body>
 void repeat(double seconds, int64_t least, const Body& body) {
-  const Clock::time_point begin = Clock::now();
-  for (int64_t sample = 0; sample < kMostSamples && (sample < least || since(begin) < seconds); ++sample) body(sample);
+  const double begin = now();
+  for (int64_t sample = 0; sample < kMostSamples && (sample < least || now() - begin < seconds); ++sample) body(sample);
 }
 
 void bind(CpuExecutor& executor, const CallersTensors& tensors, int64_t sample) {
@@ -35,12 +31,12 @@ PassTimes time_passes(CpuExecutor& executor, const CallersTensors& tensors, doub
   std::vector<double> backward;
   std::vector<double> step;
   repeat(seconds * (1 - kWarmUp), kLeastSamples, [&](int64_t sample) {
-    const Clock::time_point begin = Clock::now();
+    const double begin = now();
     bind(executor, tensors, sample);
     executor.forward();
-    const double middle = since(begin);
+    const double middle = now() - begin;
     executor.backward();
-    const double end = since(begin);
+    const double end = now() - begin;
     forward.push_back(middle);
     backward.push_back(end - middle);
     step.push_back(end);
@@ -54,9 +50,9 @@ std::vector<Estimate> time_launches(CpuExecutor& executor, const CallersTensors&
   repeat(seconds, kLeastSamples, [&](int64_t sample) {
     bind(executor, tensors, sample);
     for (size_t k = 0; k < launches; ++k) {
-      const Clock::time_point begin = Clock::now();
+      const double begin = now();
       executor.launch(k);
-      samples[k].push_back(since(begin));
+      samples[k].push_back(now() - begin);
     }
   });
   std::vector<Estimate> times;

@@ -22,8 +22,6 @@
 namespace millrace {
 namespace {
 
-using Json = nlohmann::json;
-
 // Beside the program, or where the library was installed.
 Result<std::string> worker_path() {
   std::vector<std::string> places;
@@ -80,13 +78,14 @@ Result<Prepared> prepare(const TuneProgram& program) {
 }
 
 std::string greeting(const TuneProgram& program) {
-  return Json{{"path", program.source.path},   {"entry", program.source.entry}, {"sizes", program.source.sizes},
-              {"dtype", program.source.dtype}, {"text", program.text},          {"layouts", program.layouts}}
-      .dump(-1, ' ', false, Json::error_handler_t::replace);  // a path may hold anything; it is for messages
+  return nlohmann::json{{"path", program.source.path},   {"entry", program.source.entry},
+                        {"sizes", program.source.sizes}, {"dtype", program.source.dtype},
+                        {"text", program.text},          {"layouts", program.layouts}}
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);  // a path may hold anything; it is for messages
 }
 
 std::optional<TuneProgram> parse_greeting(const std::string& line) {
-  const Json json = Json::parse(line, nullptr, false);
+  const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
   if (!json.is_object()) return std::nullopt;
   try {
     TuneProgram program;
@@ -97,7 +96,7 @@ std::optional<TuneProgram> parse_greeting(const std::string& line) {
     json.at("text").get_to(program.text);
     json.at("layouts").get_to(program.layouts);
     return program;
-  } catch (const Json::exception&) {
+  } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   }
 }

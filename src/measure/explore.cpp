@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "codegen/lower.h"
 #include "device/cpu/kernel_cache.h"
@@ -20,8 +21,6 @@ constexpr double kHangSeconds = 60;
 constexpr double kSelectEvery = 5;       // seconds
 constexpr size_t kConvertedLayouts = 3;  // of the fastest ways of a tensor's writer, and of each of its readers
 constexpr size_t kConversionWays = 2;    // of a pair of layouts, unless all are asked for
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // A candidate to try, by whichever of the equal parts has it.
 struct Trial {

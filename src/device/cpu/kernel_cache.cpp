@@ -25,7 +25,6 @@ namespace millrace {
 namespace {
 
 constexpr int64_t kLargestIndex = 4096;           // bytes
-constexpr int64_t kLargestObject = 1LL << 30;     // bytes
 constexpr double kStaleSeconds = 3600;            // no compilation lasts as long
 constexpr double kLongestTogetherSeconds = 1800;  // half of that
 

@@ -90,16 +90,17 @@ class Explorer {
 
   // Ways that the byte model misjudges alike.
   static std::string family_of(const Candidate& candidate) {
-    if (const auto* gemm = std::get_if<GemmWay>(&candidate.way))
+    if (const auto* gemm = std::get_if<GemmWay>(&candidate.way)) {
+      if (gemm->library == GemmLibrary::cublaslt) return gemm->tensor_cores ? "cublaslt" : "cublaslt plain";
       return concat(gemm->library == GemmLibrary::blis ? "blis" : "openblas", gemm->threads_over_loops ? " over" : "");
+    }
     const auto& kernel = std::get<KernelWay>(candidate.way);
     return concat(kernel.rows ? "rows " : "flat ", kernel.threads, kernel.block != kNoIndex ? " in blocks" : "");
   }
 
   // For tensors as the program writes them, the most promising way of each family is tried before all else.
   void find_classes() {
-    for (size_t number = 0; number < candidates_.parts.size(); ++number) {
-      const PartCandidates& of = candidates_.parts[number];
+    for (const PartCandidates& of : candidates_.parts) {
       explored_.summary.configurations += of.configurations;
       class_of_part_.push_back(classify(of.part));
       PartClass& into = classes_[class_of_part_.back()];

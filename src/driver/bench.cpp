@@ -38,8 +38,6 @@ Result<std::vector<TracedLaunch>> trace_steps(PlanSession& session) {
   return run;
 }
 
-std::string pass_of(const PlanLaunch& launch) { return launch.pass == Pass::forward ? "forward" : "backward"; }
-
 double sum_of_launches(const Times& times) {
   double sum = 0;
   for (const Estimate& launch : times.launches) sum += launch.median;
@@ -59,7 +57,7 @@ std::string bench_json(const StepPlan& plan, const Times& times, const std::stri
   json.list("operators", plan.launches.size(), [&](size_t k) {
     const PlanLaunch& launch = plan.launches[k];
     return Json{{"name", name_of(launch)},
-                {"pass", pass_of(launch)},
+                {"pass", name_of(launch.pass)},
                 {"seconds", times.launches[k].median},
                 {"predicted_seconds", launch.predicted_seconds}};
   });
@@ -80,7 +78,7 @@ std::string bench_text(const StepPlan& plan, const Times& times, const std::stri
   for (size_t k = 0; k < plan.launches.size(); ++k) {
     const PlanLaunch& launch = plan.launches[k];
     const double measured = times.launches[k].median;
-    table.row({name_of(launch), pass_of(launch), milliseconds(launch.predicted_seconds), milliseconds(measured),
+    table.row({name_of(launch), name_of(launch.pass), milliseconds(launch.predicted_seconds), milliseconds(measured),
                launch.predicted_seconds > 0 ? fixed(measured / launch.predicted_seconds, 2) : "-"});
   }
   table.row({"sum", "", milliseconds(plan.cost), milliseconds(sum_of_launches(times)), ""});

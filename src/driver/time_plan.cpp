@@ -1,23 +1,19 @@
 #include "driver/time_plan.h"
 
-#include <chrono>
+#include "base/clock.h"
 
 namespace millrace {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kLeastSamples = 6;  // fewer give no interval
 constexpr int64_t kMostSamples = 10'000;
 constexpr double kWarmUp = 0.2;  // of the time
 
-double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
 // Calls body(sample) until the time is over, at least `least` times.
 template <class Body>
 Result<Done> repeat(double seconds, int64_t least, const Body& body) {
-  const Clock::time_point begin = Clock::now();
-  for (int64_t sample = 0; sample < kMostSamples && (sample < least || since(begin) < seconds); ++sample) {
+  const double begin = now();
+  for (int64_t sample = 0; sample < kMostSamples && (sample < least || now() - begin < seconds); ++sample) {
     if (Result<Done> done = body(sample); !done) return done;
   }
   return Done{};

@@ -25,8 +25,6 @@
 namespace millrace {
 namespace {
 
-using Json = nlohmann::json;
-
 // The folder of the file that this code was loaded from: a program, or a shared object in one.
 std::string own_folder() {
   Dl_info info{};
@@ -94,14 +92,14 @@ Result<Prepared> prepare(const TuneProgram& program) {
 }
 
 std::string greeting(const TuneProgram& program) {
-  return Json{{"path", program.source.path},   {"entry", program.source.entry}, {"sizes", program.source.sizes},
+  return nlohmann::json{{"path", program.source.path},   {"entry", program.source.entry}, {"sizes", program.source.sizes},
               {"dtype", program.source.dtype}, {"text", program.text},          {"layouts", program.layouts},
               {"device", program.device}}
-      .dump(-1, ' ', false, Json::error_handler_t::replace);  // a path may hold anything; it is for messages
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);  // a path may hold anything; it is for messages
 }
 
 std::optional<TuneProgram> parse_greeting(const std::string& line) {
-  const Json json = Json::parse(line, nullptr, false);
+  const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
   if (!json.is_object()) return std::nullopt;
   try {
     TuneProgram program;
@@ -113,7 +111,7 @@ std::optional<TuneProgram> parse_greeting(const std::string& line) {
     json.at("layouts").get_to(program.layouts);
     json.at("device").get_to(program.device);
     return program;
-  } catch (const Json::exception&) {
+  } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   }
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "codegen/lower.h"
 
@@ -20,8 +21,6 @@ constexpr size_t kConvertedLayouts = 3;  // of the fastest ways of a tensor's wr
 constexpr double kRefined = 1.1;         // of the best: products that are as fast are tried by every algorithm
 constexpr size_t kRefinedLayouts = 4;    // of a part, unless all are asked for
 constexpr size_t kConversionWays = 2;    // of a pair of layouts, unless all are asked for
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // A candidate to try, by whichever of the equal parts has it.
 struct Trial {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "codegen/lower.h"
 #include "device/cpu/cpu_launch.h"
@@ -30,8 +31,6 @@ MeasurementRow outcome(Outcome outcome, std::string detail) {
   row.detail = std::move(detail);
   return row;
 }
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
 

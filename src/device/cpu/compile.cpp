@@ -17,7 +17,6 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kLargestObject = int64_t{1} << 30;  // bytes
 constexpr size_t kMessageLines = 4;
 constexpr size_t kMessageBytes = 800;
 

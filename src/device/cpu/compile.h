@@ -1,6 +1,7 @@
 // One call of the compiler: named kernels in, one shared object out.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,8 @@
 #include "millrace/result.h"
 
 namespace millrace {
+
+inline constexpr int64_t kLargestObject = int64_t{1} << 30;  // bytes
 
 struct NamedKernel {
   std::string name;

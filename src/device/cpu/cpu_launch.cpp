@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kAlignment = 64;
 constexpr size_t kMostNumbers = 64;
 
-int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+int64_t aligned_bytes(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 double value_of(const LaunchNumber& number, const LaunchState& state) {
   return number.argument < 0 ? number.value : state.arguments[number.argument];
@@ -24,7 +24,7 @@ std::array<int64_t, 4> places_in_scratch(const Launch& launch) {
   for (size_t operand = 0; operand < 3; ++operand) {
     const auto count = static_cast<int64_t>(launch.operands[operand].size());
     places[operand + 1] =
-        places[operand] + (launch.packed[operand] ? aligned(launch.operand_bytes[operand] * count) : 0);
+        places[operand] + (launch.packed[operand] ? aligned_bytes(launch.operand_bytes[operand] * count) : 0);
   }
   return places;
 }

@@ -36,8 +36,9 @@ inline constexpr int64_t kPlanMemoryAlignment = 64;
 // output overlaps anything else.
 //
 // `saved` holds what forward leaves for its backward, which only reads it: with one for each forward several of them
-// can be under way, and backward can be repeated. `workspace` is used while a pass runs, and means nothing before and
-// after. Both are aligned to kPlanMemoryAlignment; null is the plan's own.
+// can be under way, and backward can be repeated. The same tensors leave the same bytes, all of them written.
+// `workspace` is used while a pass runs, and means nothing before and after. Both are aligned to kPlanMemoryAlignment;
+// null is the plan's own.
 struct Tensors {
   std::span<const void* const> arguments;
   std::span<void* const> results;

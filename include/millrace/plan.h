@@ -46,6 +46,10 @@ struct Tensors {
   std::span<void* const> argument_gradients;      // forward needs none; what has none may be null
   void* saved = nullptr;                          // Plan::saved_bytes()
   void* workspace = nullptr;                      // Plan::workspace_bytes()
+  // Seed and step as two 64-bit numbers beside the tensors (on a GPU in its memory, so that a captured graph draws
+  // other masks when they change); null: those of the call.
+  const void* random = nullptr;
+  void* stream = nullptr;  // of a plan for a GPU: the CUstream that the work is put on; null: one of its own
 };
 
 // Not to be used by several threads at once, not even with memory of theirs. Load it once for each of them, or let them
@@ -66,10 +70,11 @@ class Plan {
   const std::vector<TensorInfo>& argument_gradients()
       const;  // one an argument; of one without gradient nothing but its name
 
-  double predicted_seconds() const;  // of a step
-  int64_t saved_bytes() const;       // that forward leaves for backward
-  int64_t workspace_bytes() const;   // that a pass works in
-  int64_t arena_bytes() const;       // both
+  const std::string& device() const;  // where its tensors are: "cpu" or "cuda"
+  double predicted_seconds() const;   // of a step
+  int64_t saved_bytes() const;        // that forward leaves for backward
+  int64_t workspace_bytes() const;    // that a pass works in
+  int64_t arena_bytes() const;        // both
 
   // Dropout masks follow from seed and step alone. Backward comes after a forward on the same arguments, results, saved
   // memory, seed and step, as often as is wanted. Nothing is allocated.

@@ -2,6 +2,7 @@
 #include "millrace/plan.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 
@@ -148,7 +149,9 @@ struct Plan::Implementation {
       bound.result_gradients = tensors.result_gradients.data();
       bound.argument_gradients = tensors.argument_gradients.data();
     }
-    executor.bind(bound, seed, step);
+    std::array<uint64_t, 2> random{seed, step};
+    if (tensors.random != nullptr) std::memcpy(random.data(), tensors.random, sizeof(random));
+    executor.bind(bound, random[0], static_cast<uint32_t>(random[1]));
     return Done{};
   }
 
@@ -156,6 +159,7 @@ struct Plan::Implementation {
   List results;
   List result_gradients;
   List argument_gradients;
+  std::string device = "cpu";
   double predicted_seconds;
   int64_t saved_bytes;
   int64_t workspace_bytes;
@@ -183,6 +187,7 @@ const std::vector<TensorInfo>& Plan::arguments() const { return implementation_-
 const std::vector<TensorInfo>& Plan::results() const { return implementation_->results.infos; }
 const std::vector<TensorInfo>& Plan::result_gradients() const { return implementation_->result_gradients.infos; }
 const std::vector<TensorInfo>& Plan::argument_gradients() const { return implementation_->argument_gradients.infos; }
+const std::string& Plan::device() const { return implementation_->device; }
 double Plan::predicted_seconds() const { return implementation_->predicted_seconds; }
 int64_t Plan::saved_bytes() const { return implementation_->saved_bytes; }
 int64_t Plan::workspace_bytes() const { return implementation_->workspace_bytes; }

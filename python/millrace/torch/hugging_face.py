@@ -17,11 +17,12 @@ class BertLayer(modeling_bert.BertLayer):
 
     def forward(self, hidden_states: torch.Tensor, attention_mask: torch.Tensor | None = None, *args, **kwargs):
         why = self._why_not(hidden_states, attention_mask, args, kwargs)
-        if why is not None:
-            plans.warn_once("BertLayer", why)
-            return super().forward(hidden_states, attention_mask, *args, **kwargs)
-        out = self._run(hidden_states, attention_mask)
-        return (out,) if _RETURNS_TUPLE else out
+        if why is None:
+            out, why = self._run(hidden_states, attention_mask)
+            if why is None:
+                return (out,) if _RETURNS_TUPLE else out
+        plans.warn_once("BertLayer", why)
+        return super().forward(hidden_states, attention_mask, *args, **kwargs)
 
     def _parts(self) -> tuple:
         own, attended = self.attention.self, self.attention.output
@@ -69,7 +70,7 @@ class BertLayer(modeling_bert.BertLayer):
                 return "attention_mask wants a gradient, or is of integers"
         return coverage.why_not_parameters(self._parameters_in_order(), x)
 
-    def _run(self, x: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    def _run(self, x: torch.Tensor, mask: torch.Tensor | None) -> tuple[torch.Tensor | None, str | None]:
         own, attended, intermediate, output = self._parts()
         dtype = coverage.working_dtype(x)
         batch, length = coverage.fixed(x.shape[0]), coverage.fixed(x.shape[1])
@@ -86,12 +87,14 @@ class BertLayer(modeling_bert.BertLayer):
         attention = (True, True, axes, False, probabilities[0])
         layer = (False, _activation(intermediate.intermediate_act_fn), True, 0.0, *probabilities[1:],
                  float(attended.LayerNorm.eps), float(output.LayerNorm.eps))
-        path, draws = encoder_layer._plan(attention, layer, batch, length, own.num_attention_heads,
-                                          own.attention_head_size, intermediate.dense.out_features,
-                                          operator.DTYPE_NAMES[dtype])
+        path, draws, why = encoder_layer._plan(attention, layer, batch, length, own.num_attention_heads,
+                                               own.attention_head_size, intermediate.dense.out_features,
+                                               operator.DTYPE_NAMES[dtype], x.device.type, x.device.index)
+        if why is not None:
+            return None, why
         random = operator.draw_random(x.device) if draws else None
         (out,) = operator.run(path, tensors, [1] * len(tensors), [], random)
-        return out.to(x.dtype)
+        return out.to(x.dtype), None
 
 
 def _activation(function) -> str | None:

@@ -92,9 +92,10 @@ Result<Prepared> prepare(const TuneProgram& program) {
 }
 
 std::string greeting(const TuneProgram& program) {
-  return nlohmann::json{{"path", program.source.path},   {"entry", program.source.entry}, {"sizes", program.source.sizes},
-              {"dtype", program.source.dtype}, {"text", program.text},          {"layouts", program.layouts},
-              {"device", program.device}}
+  return nlohmann::json{{"path", program.source.path},   {"entry", program.source.entry},
+                        {"sizes", program.source.sizes}, {"dtype", program.source.dtype},
+                        {"text", program.text},          {"layouts", program.layouts},
+                        {"device", program.device}}
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);  // a path may hold anything; it is for messages
 }
 

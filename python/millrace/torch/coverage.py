@@ -41,8 +41,8 @@ def working_dtype(x: torch.Tensor) -> torch.dtype:
 def why_not_tensor(x: torch.Tensor, name: str) -> str | None:
     if x.is_nested:
         return f"{name} is a nested tensor"
-    if x.device.type != "cpu":
-        return f"{name} is on {x.device}, and this version has plans for the CPU"
+    if x.device.type not in ("cpu", "cuda"):
+        return f"{name} is on {x.device}, and there are plans for the CPU and for CUDA"
     if x.dtype not in DTYPE_NAMES:
         return f"{name} is {x.dtype}"
     if x.numel() == 0:

@@ -18,7 +18,9 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
                 src_key_padding_mask: torch.Tensor | None = None, is_causal: bool = False) -> torch.Tensor:
         why = self._why_not(src, src_mask, src_key_padding_mask, is_causal)
         if why is None:
-            return self._run(src, src_mask, src_key_padding_mask, is_causal)
+            out, why = self._run(src, src_mask, src_key_padding_mask, is_causal)
+            if why is None:
+                return out
         plans.warn_once("TransformerEncoderLayer", why)
         if is_causal and src_mask is None and src.dim() in (2, 3):
             length = src.shape[-2] if self.self_attn.batch_first or src.dim() == 2 else src.shape[0]
@@ -77,13 +79,19 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
         batch, length = (src.shape[0], src.shape[1]) if self.self_attn.batch_first else (src.shape[1], src.shape[0])
         return coverage.fixed(batch), coverage.fixed(length)
 
-    def _run(self, src, src_mask, padding, is_causal) -> torch.Tensor:
+    def _run(self, src, src_mask, padding, is_causal) -> tuple[torch.Tensor | None, str | None]:
+        """The result, or why there is no plan."""
         dtype = coverage.working_dtype(src)
         batch, length = self._sizes(src)
         # A causal hint stands for the mask that comes with it, as in PyTorch.
         if padding is not None and padding.dim() == 1:
             padding = padding[None]
         mask = Mask.of(None if is_causal else src_mask, padding, batch, self.self_attn.num_heads, dtype)
+        path, draws, why = _plan(self._attention_spec(mask.axes, is_causal, src.dim() == 2), self._layer_spec(), batch,
+                                 length, self.self_attn.num_heads, self.self_attn.head_dim, self.linear1.out_features,
+                                 operator.DTYPE_NAMES[dtype], src.device.type, src.device.index)
+        if why is not None:
+            return None, why
         parameters, pieces = self._parameters_in_order()
         tensors = [tensor.to(dtype).contiguous() for tensor in (src, *parameters)]
         pieces = [1, *pieces]
@@ -93,12 +101,9 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
         if self.norm1.bias is None:
             tensors.append(torch.zeros(self.self_attn.embed_dim, dtype=dtype, device=src.device))
             pieces.append(1)
-        path, draws = _plan(self._attention_spec(mask.axes, is_causal, src.dim() == 2), self._layer_spec(), batch,
-                            length, self.self_attn.num_heads, self.self_attn.head_dim, self.linear1.out_features,
-                            operator.DTYPE_NAMES[dtype])
         random = operator.draw_random(src.device) if draws else None
         (out,) = operator.run(path, tensors, pieces, [], random)
-        return out.view(src.shape).to(src.dtype)
+        return out.view(src.shape).to(src.dtype), None
 
     # Of programs.Attention and programs.EncoderLayer, as plain tuples: torch.compile takes them as they are.
 
@@ -114,15 +119,17 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
 
 
 @torch.compiler.assume_constant_result
-def _plan(attention: tuple, layer: tuple, *sizes_and_dtype) -> tuple[str, bool]:
-    return _found_plan(attention, layer, *sizes_and_dtype, torch.get_num_threads())
+def _plan(attention: tuple, layer: tuple, batch: int, length: int, heads: int, head: int, width: int, dtype: str,
+          device: str, index: int | None) -> tuple[str, bool, str | None]:
+    """The plan's folder, whether its program draws masks, and why there is no plan."""
+    return _found_plan(attention, layer, batch, length, heads, head, width, dtype, plans.Where.of(device, index))
 
 
 @plans.remembered
 def _found_plan(attention: tuple, layer: tuple, batch: int, length: int, heads: int, head: int, width: int, dtype: str,
-                threads: int) -> tuple[str, bool]:
-    """The plan's folder, and whether its program draws masks."""
+                where: plans.Where) -> tuple[str, bool, str | None]:
     spec = programs.EncoderLayer(programs.Attention(*attention), *layer)
     sizes = {"B": batch, "J": length, "K": length, "H": heads, "P": head, "I": heads * head, "U": width}
     draws = max(spec.attention.dropout, spec.dropout, spec.dropout1, spec.dropout2) > 0
-    return plans.find(programs.encoder_layer_text(spec), sizes, dtype, threads, "encoder_layer"), draws
+    path, why = plans.find_or_why(programs.encoder_layer_text(spec), sizes, dtype, where, "encoder_layer")
+    return path, draws, why

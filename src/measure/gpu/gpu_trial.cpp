@@ -252,9 +252,16 @@ Result<MeasurementRow> GpuTrials::run(const Part& part, const Candidate& candida
   if (Result<Done> got = reserve((*launch)->scratch_bytes(), scratch_); !got)
     return outcome(Outcome::out_of_memory, got.error().diagnostics.front().message);
   Result<std::string> wrong = check(part, layouts, places, **launch);
-  if (!wrong) return wrong.error();
+  if (!wrong) return refused_unless_lost(wrong.error());
   if (!wrong->empty()) return outcome(Outcome::wrong, *wrong);
-  return time(places, sets, **launch, settings);
+  Result<MeasurementRow> row = time(places, sets, **launch, settings);
+  return row ? row : refused_unless_lost(row.error());
+}
+
+// A candidate that could not be launched is one that failed; after an error of the GPU itself nothing works any more.
+Result<MeasurementRow> GpuTrials::refused_unless_lost(const Error& error) {
+  if (Result<Done> alive = gpu_->wait(); !alive) return alive.error();
+  return outcome(Outcome::failed, error.diagnostics.front().message);
 }
 
 Result<MeasurementRow> GpuTrials::time(const Places& places, int64_t sets, GpuLaunch& launch,

@@ -52,6 +52,7 @@ class GpuTrials {
                                    GpuLaunch& launch);
   Result<std::string> describe(const Part& part, const std::vector<Layout>& layouts, const Places& places, size_t write,
                                int64_t element);
+  Result<MeasurementRow> refused_unless_lost(const Error& error);
   Result<MeasurementRow> time(const Places& places, int64_t sets, GpuLaunch& launch, const TrialSettings& settings);
 
   Gpu* gpu_;

@@ -9,7 +9,7 @@
 #include "codegen/cuda/generate.h"
 #include "codegen/lower.h"
 #include "codegen/trials_of_programs.h"
-#include "device/gpu.h"
+#include "device/gpu_for_tests.h"
 #include "device/gpu_kernel_cache.h"
 #include "exec/gpu_executor.h"
 #include "fusion/fusion_text.h"
@@ -42,7 +42,7 @@ std::vector<std::string> sources_of(const TriedProgram& program) {
 class CudaCompile : public testing::Test {
  protected:
   void SetUp() override {
-    Result<std::unique_ptr<GpuCompiler>> compiler = open_gpu_compiler();
+    Result<std::unique_ptr<GpuCompiler>> compiler = gpu_compiler_for_tests();
     if (!compiler) GTEST_SKIP() << "no CUDA compiler: " << to_string(compiler.error());
     compiler_ = std::move(*compiler);
   }

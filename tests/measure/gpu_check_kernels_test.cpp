@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "codegen/trials_of_programs.h"
 #include "device/cpu/module.h"
+#include "device/gpu_kernel_cache.h"
 #include "frontend/frontend.h"
 #include "measure/gpu/gpu_checker.h"
 #include "measure/tensor_memory.h"
@@ -40,14 +41,13 @@ def f(x: float32[A, B, C]):
                                               {});
     ASSERT_TRUE(graph) << to_string(graph.error());
     graph_ = *graph;
-    const Result<KernelCache> cache = emulated_kernel_cache();
+    const Result<KernelCache> cache =
+        emulated_kernel_cache(with_kernel_name(std::string(gpu_check_kernels()), "check"));
     ASSERT_TRUE(cache) << to_string(cache.error());
     for (const char* const name : {"put", "take", "compare", "allow"}) {
       const std::string text =
-          concat(gpu_check_kernels(),
-                 "extern \"C\" __attribute__((visibility(\"default\"))) void MILLRACE_KERNEL(const mr::HostArguments* "
-                 "host) {\n  mr::launch(&MILLRACE_KERNEL_",
-                 name, ", host, 3, 256, false);\n}\n");
+          concat("extern \"C\" __attribute__((visibility(\"default\"))) void MILLRACE_KERNEL(const mr::HostArguments* ",
+                 "host) {\n  mr::launch(&check_", name, ", host, 3, 256, false);\n}\n");
       sources_.push_back({text});
     }
     for (const Result<CompiledKernel>& kernel : cache->get(sources_, 1)) {

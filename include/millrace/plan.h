@@ -23,24 +23,40 @@ struct TensorInfo {
   std::vector<int64_t> strides;  // in elements, one an axis
   std::vector<int> order;        // the axes, outermost first
   int64_t bytes = 0;
-  bool scalar = false;  // a number of the program: pass the address of a double. It has no gradient
+  bool scalar = false;           // a number of the program: pass the address of a double. It has no gradient
+  bool read_by_backward = true;  // of arguments and results: else backward takes a null pointer for it too
 };
+
+// Who has the memory that a plan works in: the plan, or the caller alone.
+enum class PlanMemory { own, callers };
+
+inline constexpr int64_t kPlanMemoryAlignment = 64;
 
 // The caller's memory, in the order of the lists of Plan. Each pointer is aligned to its tensor's element, and no
 // output overlaps anything else.
+//
+// `saved` holds what forward leaves for its backward, which only reads it: with one for each forward several of them
+// can be under way, and backward can be repeated. `workspace` is used while a pass runs, and means nothing before and
+// after. Both are aligned to kPlanMemoryAlignment; null is the plan's own.
 struct Tensors {
   std::span<const void* const> arguments;
   std::span<void* const> results;
   std::span<const void* const> result_gradients;  // forward needs none
-  std::span<void* const> argument_gradients;      // forward needs none; what stands at a scalar is not looked at
+  std::span<void* const> argument_gradients;      // forward needs none; what has none may be null
+  void* saved = nullptr;                          // Plan::saved_bytes()
+  void* workspace = nullptr;                      // Plan::workspace_bytes()
+  // Of a plan on a GPU: all addresses but those of scalars are the device's, aligned to 16 (saved and workspace to
+  // 256), and the work is only put on this CUstream. Null: a stream of the plan's own.
+  void* stream = nullptr;
 };
 
-// Not to be used by several threads at once: they would share its memory. Load it once for each of them.
+// Not to be used by several threads at once, not even with memory of theirs. Load it once for each of them, or let them
+// take turns.
 class Plan {
  public:
   // plan.json, or the folder that it is in. Verifies it whole; compiles its kernels anew where those beside it cannot
   // be used.
-  static Result<Plan> load(const std::string& path);
+  static Result<Plan> load(const std::string& path, PlanMemory memory = PlanMemory::own);
 
   Plan(Plan&&) noexcept;
   Plan& operator=(Plan&&) noexcept;
@@ -48,14 +64,18 @@ class Plan {
 
   const std::vector<TensorInfo>& arguments() const;
   const std::vector<TensorInfo>& results() const;
-  const std::vector<TensorInfo>& result_gradients() const;    // one a result
-  const std::vector<TensorInfo>& argument_gradients() const;  // one an argument; of a scalar nothing but its name
+  const std::vector<TensorInfo>& result_gradients() const;  // one a result
+  const std::vector<TensorInfo>& argument_gradients()
+      const;  // one an argument; of one without gradient nothing but its name
 
-  double predicted_seconds() const;  // of a step
-  int64_t arena_bytes() const;       // that the plan holds beside the caller's tensors
+  const std::string& device() const;  // "cpu" or "cuda"
+  double predicted_seconds() const;   // of a step
+  int64_t saved_bytes() const;        // that forward leaves for backward
+  int64_t workspace_bytes() const;    // that a pass works in
+  int64_t arena_bytes() const;        // both
 
-  // Dropout masks follow from seed and step alone. Backward comes after a forward on the same arguments, results, seed
-  // and step, once: it uses up what forward left. Nothing is allocated.
+  // Dropout masks follow from seed and step alone. Backward comes after a forward on the same arguments, results, saved
+  // memory, seed and step, as often as is wanted. Nothing is allocated.
   Result<Done> forward(const Tensors& tensors, uint64_t seed, uint32_t step);
   Result<Done> backward(const Tensors& tensors, uint64_t seed, uint32_t step);
   // Forward, then backward.

@@ -17,6 +17,7 @@ __all__ = [
     "causal_mask",
     "dace",
     "dropout",
+    "fixed",
     "float16",
     "float32",
     "float64",
@@ -51,6 +52,9 @@ float16 = DType("float16")
 bfloat16 = DType("bfloat16")
 float32 = DType("float32")
 float64 = DType("float64")
+
+# For what needs no gradient, as a mask: `mask: fixed.float32[B, K]`.
+fixed = SimpleNamespace(float16=float16, bfloat16=bfloat16, float32=float32, float64=float64)
 
 
 def _program(function: Callable) -> Callable:

@@ -45,8 +45,8 @@ class Differentiator {
       if (gradient.valid()) propagate(op, {gradient, op.outputs[0].axes});
     }
     for (const TensorId argument : graph_.arguments) {
-      const bool tensor = graph_.tensor(argument).role == TensorRole::argument;
-      training_.argument_gradients.push_back(tensor ? argument_gradient(argument) : TensorId());
+      training_.argument_gradients.push_back(has_gradient(graph_.tensor(argument)) ? argument_gradient(argument)
+                                                                                   : TensorId());
     }
     decide_keeping(training_);
     return std::move(training_);
@@ -56,8 +56,7 @@ class Differentiator {
   // A tensor is active when an argument's gradient flows through it.
   void find_active() {
     active_.resize(graph_.tensors.size(), false);
-    for (const TensorId argument : graph_.arguments)
-      active_[argument.at()] = graph_.tensor(argument).role == TensorRole::argument;
+    for (const TensorId argument : graph_.arguments) active_[argument.at()] = has_gradient(graph_.tensor(argument));
     for (const Operator& op : graph_.operators) {
       const bool any =
           std::any_of(op.inputs.begin(), op.inputs.end(), [&](const Access& x) { return active_[x.tensor.at()]; });

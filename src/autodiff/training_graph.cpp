@@ -11,4 +11,6 @@ std::string_view name_of(Keeping keeping) {
   return "";
 }
 
+bool has_gradient(const Tensor& argument) { return argument.role == TensorRole::argument && !argument.fixed; }
+
 }  // namespace millrace

@@ -27,8 +27,11 @@ struct Kept {
 struct TrainingGraph {
   Graph graph;                               // forward operators first, then backward
   std::vector<TensorId> result_gradients;    // one a result: given by the caller
-  std::vector<TensorId> argument_gradients;  // one an argument; invalid for scalars
+  std::vector<TensorId> argument_gradients;  // one an argument; invalid for one that has none
   std::vector<Kept> kept;                    // one a forward tensor that backward needs, in order of tensors
 };
+
+// Whether an argument of the program has one: scalars and fixed ones do not.
+bool has_gradient(const Tensor& argument);
 
 }  // namespace millrace

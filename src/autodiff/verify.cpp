@@ -43,8 +43,7 @@ Result<Done> verify(const TrainingGraph& training) {
   for (size_t k = 0; k < graph.arguments.size(); ++k) {
     const Tensor& argument = graph.tensor(graph.arguments[k]);
     const TensorId gradient = training.argument_gradients[k];
-    if (gradient.valid() != (argument.role == TensorRole::argument))
-      return broken(concat("a gradient for ", argument.name));
+    if (gradient.valid() != has_gradient(argument)) return broken(concat("a gradient for ", argument.name));
     if (!gradient.valid()) continue;
     if (!producers[gradient.at()].valid()) return broken(concat("no operator writes the gradient of ", argument.name));
     if (!same_shape(graph, gradient, graph.arguments[k]))

@@ -8,8 +8,8 @@
 
 namespace millrace {
 
-// Calls body(begin, end) for slices of [0, count), on as many threads as there are; on this one alone where a slice would
-// have less than `least`. Slices do not know of each other.
+// Calls body(begin, end) for slices of [0, count), on as many threads as there are; on this one alone where a slice
+// would have less than `least`. Slices do not know of each other.
 template <class Body>
 void in_parallel(int64_t count, int64_t least, const Body& body) {
   const int64_t cores = std::max<int64_t>(1, std::thread::hardware_concurrency());

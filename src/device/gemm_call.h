@@ -56,6 +56,8 @@ struct GemmCall {
   int64_t c_elements = 0;
   // cuBLASLt's. Its call has at most one loop, which does not sum.
   GemmAlgorithm algorithm;
+  // Whether it may use Tensor Cores. Halves are multiplied exactly there, f32 is first rounded to TF32: whoever wants
+  // exact f32 says false.
   bool tensor_cores = true;
 };
 

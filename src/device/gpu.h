@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -78,6 +79,8 @@ class Gpu {
   // there first, so that the work is in the queue when it is done.
   virtual Result<double> time(const std::function<Result<Done>()>& before,
                               const std::function<Result<Done>()>& work) = 0;
+  // Nothing is run. What is recorded must have run once before (libraries load kernels then), and the launches in it
+  // must outlive the graph.
   virtual Result<std::unique_ptr<GpuGraph>> record(const std::function<Result<Done>()>& work) = 0;
 
   // Every algorithm that the library admits for a product, by attributes; the heuristic's choice first.
@@ -92,6 +95,24 @@ class GpuCompiler {
   // From any thread.
   virtual Result<std::string> compile(const std::string& source, const std::string& architecture) const = 0;
 };
+
+// A piece of software that a GPU needs: its version and file, or why it is not there and how to get it.
+struct GpuSoftware {
+  std::string version;  // empty: not there
+  std::string path;
+  std::string missing;
+};
+
+// What there is, for people: looks, and takes nothing of the GPU.
+struct GpuReport {
+  GpuSoftware backend;
+  GpuSoftware driver;
+  GpuSoftware nvrtc;
+  GpuSoftware cublaslt;
+  std::optional<GpuInfo> device;
+  std::string no_device;  // why there is none
+};
+GpuReport inspect_gpu();
 
 // The backend's library, loaded once. Unavailable where it, the driver or a GPU is not there; the error says which.
 Result<std::unique_ptr<Gpu>> open_gpu();

@@ -1,11 +1,8 @@
 // `millrace bench`: a plan's times, in whole and launch by launch.
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "device/cpu/cpu_info.h"
-#include "driver/callers_tensors.h"
 #include "driver/given_tensors.h"
-#include "driver/plan_folder.h"
 #include "driver/time_plan.h"
 #include "millrace/millrace.h"
 #include "report/json_text.h"
@@ -26,16 +23,16 @@ struct Times {
 };
 
 // A few steps, when the machine is warm, launch by launch.
-std::vector<TracedLaunch> trace_steps(CpuExecutor& executor, const CallersTensors& tensors, size_t launches) {
+Result<std::vector<TracedLaunch>> trace_steps(PlanSession& session) {
   std::vector<TracedLaunch> run;
-  run.reserve(kTracedSteps * launches);
-  const double begin = now();
+  double now = 0;
   for (int step = 0; step < kTracedSteps; ++step) {
-    executor.bind(tensors, kTimingSeed, static_cast<uint32_t>(step));
-    for (size_t k = 0; k < launches; ++k) {
-      const double from = now() - begin;
-      executor.launch(k);
-      run.push_back({step, k, from, now() - begin - from});
+    if (Result<Done> bound = session.bind(kTimingSeed, static_cast<uint32_t>(step)); !bound) return bound.error();
+    for (size_t k = 0; k < session.launches(); ++k) {
+      const Result<double> taken = session.seconds([&] { return session.launch(k); });
+      if (!taken) return taken.error();
+      run.push_back({step, k, now, *taken});
+      now += *taken;
     }
   }
   return run;
@@ -97,7 +94,7 @@ std::string bench_text(const StepPlan& plan, const Times& times, const std::stri
   text += concat("predicted ", milliseconds(plan.cost), " ms",
                  plan.default_cost > 0 ? concat("; with nothing fused ", milliseconds(plan.default_cost), " ms") : "",
                  "\narena     ", mebibytes(plan.arena_bytes), "; its buffers apart ", mebibytes(plan.sum_bytes),
-                 "\ndevice    ", device, ", ", threads(), " threads\n");
+                 "\ndevice    ", device, "\n");
   return text;
 }
 
@@ -106,20 +103,23 @@ std::string bench_text(const StepPlan& plan, const Times& times, const std::stri
 Result<std::string> bench_plan(const BenchOptions& options) {
   const Result<LoadedPlan> loaded = read_plan(options.path);
   if (!loaded) return loaded.error();
-  Result<CpuExecutor> executor = load_executor(*loaded);
-  if (!executor) return executor.error();
+  Result<PlanSession> session = PlanSession::open(*loaded);
+  if (!session) return session.error();
   Values<double> values(loaded->training.graph.tensors.size());
   draw_missing(loaded->training.graph, given_tensors(loaded->training), kTimingSeed, values);
-  const CallersMemory memory(*loaded, values);
-  const size_t launches = loaded->plan.launches.size();
-  const Times times{time_passes(*executor, memory.pointers(), options.seconds * kWhole),
-                    time_launches(*executor, memory.pointers(), launches, options.seconds * (1 - kWhole))};
+  if (Result<Done> put = session->put(values); !put) return put.error();
+  Result<PassTimes> passes = time_passes(*session, options.seconds * kWhole);
+  if (!passes) return passes.error();
+  Result<std::vector<Estimate>> launches = time_launches(*session, options.seconds * (1 - kWhole));
+  if (!launches) return launches.error();
+  const Times times{*passes, std::move(*launches)};
   if (!options.trace.empty()) {
-    const std::vector<TracedLaunch> run = trace_steps(*executor, memory.pointers(), launches);
-    if (Result<Done> written = write_file(options.trace, trace_json(loaded->plan, run)); !written)
+    const Result<std::vector<TracedLaunch>> run = trace_steps(*session);
+    if (!run) return run.error();
+    if (Result<Done> written = write_file(options.trace, trace_json(loaded->plan, *run)); !written)
       return written.error();
   }
-  const std::string device = cpu_info().model;
+  const std::string device = session->device();
   return options.format == Format::json ? bench_json(loaded->plan, times, device)
                                         : bench_text(loaded->plan, times, device, static_cast<size_t>(options.width));
 }

@@ -121,7 +121,7 @@ class ErrorOf {
 
 }  // namespace
 
-Result<PlanCheck> check_plan(const LoadedPlan& loaded, CpuExecutor& executor, double most_seconds) {
+Result<PlanCheck> check_plan(const LoadedPlan& loaded, PlanSession& session, double most_seconds) {
   const Graph& graph = loaded.training.graph;
   PlanCheck check;
   check.seconds = kPasses * reference_seconds(graph);
@@ -138,11 +138,11 @@ Result<PlanCheck> check_plan(const LoadedPlan& loaded, CpuExecutor& executor, do
       if (graph.tensors[k].role == TensorRole::scalar) continue;
       for (double& x : given[k]) x = rounded_to(graph.tensors[k].dtype, x);
     }
-    const CallersMemory memory(loaded, given);
-    executor.bind(memory.pointers(), seed, kStep);
-    executor.step();
+    if (Result<Done> put = session.put(given); !put) return put.error();
+    if (Result<Done> bound = session.bind(seed, kStep); !bound) return bound.error();
+    if (Result<Done> ran = session.step(); !ran) return ran.error();
     Values<double> found(graph.tensors.size());
-    memory.take(found);
+    if (Result<Done> taken = session.take(found); !taken) return taken.error();
     if (Result<Done> added = error.add(given, {seed, kStep}, found); !added) return added.error();
   }
   for (size_t k = 0; k < outputs.size(); ++k) {

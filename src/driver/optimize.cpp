@@ -1,10 +1,9 @@
 // `millrace optimize`: program to plan, and what was gained.
 #include "base/file.h"
 #include "base/text.h"
-#include "driver/callers_tensors.h"
 #include "driver/check_plan.h"
 #include "driver/given_tensors.h"
-#include "driver/plan_folder.h"
+#include "driver/plan_session.h"
 #include "driver/report.h"
 #include "driver/selected_plan.h"
 #include "driver/time_plan.h"
@@ -20,11 +19,13 @@ namespace {
 constexpr double kReferenceSeconds = 20;  // that the check of the whole plan may take
 constexpr double kStepSeconds = 2;        // for timing the step
 
-Estimate time_step(const LoadedPlan& loaded, CpuExecutor& executor) {
+Result<Estimate> time_step(const LoadedPlan& loaded, PlanSession& session) {
   Values<double> given(loaded.training.graph.tensors.size());
   draw_missing(loaded.training.graph, given_tensors(loaded.training), kTimingSeed, given);
-  const CallersMemory memory(loaded, given);
-  return time_passes(executor, memory.pointers(), kStepSeconds).step;
+  if (Result<Done> put = session.put(given); !put) return put.error();
+  const Result<PassTimes> passes = time_passes(session, kStepSeconds);
+  if (!passes) return passes.error();
+  return passes->step;
 }
 
 std::string stem_of(const std::string& path) {
@@ -34,52 +35,83 @@ std::string stem_of(const std::string& path) {
   return name;
 }
 
+// The best plan of what was tuned, in its folder.
+struct WrittenPlan {
+  SelectedPlan selected;
+  std::string folder;
+};
+
+Result<Done> write_for(const Machine& machine, StepPlan& plan, const std::vector<Launch>& launches,
+                       const std::string& folder) {
+  if (machine.gpu)
+    return write_gpu_plan(plan, launches, *machine.gpu_compiler, machine.gpu->info().architecture(), folder);
+  if (machine.no_compiler) return *machine.no_compiler;
+  const Result<KernelCache> kernels = kernel_cache_of(*machine.compiler);
+  if (!kernels) return kernels.error();
+  return write_plan(plan, launches, *kernels, folder);
+}
+
+Result<WrittenPlan> write_best(const Tuned& tuned, const OptimizeOptions& options) {
+  const Result<SelectMethod> method = method_named(options.method);
+  if (!method) return method.error();
+  Result<SelectedPlan> selected = select_plan(tuned, *method);
+  if (!selected) return selected.error();
+  StepPlan& plan = selected->plan;
+  const Result<std::vector<Launch>> launches = lower_plan(plan, tuned.prepared.training, tuned.prepared.candidates);
+  if (!launches) return launches.error();
+  const std::string& path = options.explore.program.path;
+  std::string folder = options.out.empty() ? concat(stem_of(path), ".plan") : options.out;
+  if (Result<Done> written = write_for(tuned.machine, plan, *launches, folder); !written) return written.error();
+  return WrittenPlan{std::move(*selected), std::move(folder)};
+}
+
 }  // namespace
+
+Result<std::string> plan_program(const OptimizeOptions& options) {
+  const Result<Tuned> tuned = tune(options.explore, Measuring::assumed);
+  if (!tuned) return tuned.error();
+  const Result<WrittenPlan> written = write_best(*tuned, options);
+  if (!written) return written.error();
+  return written->folder;
+}
 
 Result<std::string> optimize_program(const OptimizeOptions& options) {
   const ExploreOptions& explore = options.explore;
-  const Result<SelectMethod> method = method_named(options.method);
-  if (!method) return method.error();
-  const Result<Tuned> tuned = tune(explore, true);
+  if (const Result<SelectMethod> method = method_named(options.method); !method) return method.error();
+  const Result<Tuned> tuned = tune(explore, Measuring::within_budget);
   if (!tuned) return tuned.error();
-  Result<SelectedPlan> selected = select_plan(*tuned, *method);
-  if (!selected) return selected.error();
-  StepPlan& plan = selected->plan;
-  const Result<std::vector<Launch>> launches = lower_plan(plan, tuned->prepared.training, tuned->prepared.candidates);
-  if (!launches) return launches.error();
-  if (!tuned->machine.compiler) return *tuned->machine.no_compiler;
-  const Result<KernelCache> kernels = kernel_cache_of(*tuned->machine.compiler);
-  if (!kernels) return kernels.error();
-  const std::string folder = options.out.empty() ? concat(stem_of(explore.program.path), ".plan") : options.out;
-  if (Result<Done> written = write_plan(plan, *launches, *kernels, folder); !written) return written.error();
-
+  const Result<WrittenPlan> best = write_best(*tuned, options);
+  if (!best) return best.error();
+  const StepPlan& plan = best->selected.plan;
+  const std::string& folder = best->folder;
   const Result<LoadedPlan> loaded = read_plan(folder);
   if (!loaded) return loaded.error();
-  Result<CpuExecutor> executor = load_executor(*loaded);
-  if (!executor) return executor.error();
-  const Result<PlanCheck> check = check_plan(*loaded, *executor, kReferenceSeconds);
+  Result<PlanSession> session = PlanSession::open(*loaded);
+  if (!session) return session.error();
+  const Result<PlanCheck> check = check_plan(*loaded, *session, kReferenceSeconds);
   if (!check) return check.error();
-  const Estimate step = time_step(*loaded, *executor);
+  const Result<Estimate> step = time_step(*loaded, *session);
+  if (!step) return step.error();
 
   Optimized made;
   made.folder = folder;
   made.operators = tuned->prepared.training.graph.operators.size();
   made.exploration = tuned->explored.summary;
-  made.device = concat(tuned->machine.cpu.model, ", ", tuned->machine.threads, " threads");
+  made.device = session->device();
   made.checked = check->checked;
   made.worst_error = check->worst;
   made.reference_seconds = check->seconds;
-  made.step_seconds = step.median;
-  made.step_low = step.low;
-  made.step_high = step.high;
-  const Result<PlanReport> report = report_of(*tuned, {plan, folder, &selected->selection, step.median});
+  made.step_seconds = step->median;
+  made.step_low = step->low;
+  made.step_high = step->high;
+  const Result<PlanReport> report = report_of(*tuned, {plan, folder, &best->selected.selection, step->median});
   if (!report) return report.error();
   made.words_before = static_cast<int64_t>(report->metrics.words_before);
   made.words_after = static_cast<int64_t>(report->metrics.words_after);
   made.report = concat(folder, "/report.html");
   if (Result<Done> written = write_file(made.report, document_html(report->document)); !written) return written.error();
-  return explore.format == Format::json ? optimize_json(plan, selected->selection, made)
-                                        : optimize_text(plan, selected->selection, made);
+  return explore.format == Format::json ? optimize_json(plan, best->selected.selection, made)
+                                        : optimize_text(plan, best->selected.selection, made);
 }
 
 }  // namespace millrace

@@ -1,10 +1,13 @@
 // The public class Plan: what the caller gives is checked, then the executor runs.
 #include "millrace/plan.h"
 
+#include <variant>
+
 #include "base/text.h"
 #include "driver/callers_tensors.h"
 #include "driver/plan_folder.h"
 #include "exec/cpu_executor.h"
+#include "exec/gpu_executor.h"
 
 namespace millrace {
 namespace {
@@ -52,13 +55,22 @@ struct List {
     }
   }
 
+  // `all`: false leaves out what backward does not read.
+  // Kernels there read and write 16 bytes at once; scalars stay with the host.
+  void align_for_gpu() {
+    constexpr uintptr_t kWide = 16;
+    for (size_t k = 0; k < infos.size(); ++k) {
+      if (!infos[k].scalar && alignments[k] != 0) alignments[k] = kWide;
+    }
+  }
+
   template <class Pointer>
-  Result<Done> check(std::span<Pointer const> pointers) const {
+  Result<Done> check(std::span<Pointer const> pointers, bool all = true) const {
     if (pointers.size() != infos.size())
       return Error::make(ErrorKind::bad_input, concat(pointers.size(), " ", what, " where the plan has ", infos.size()),
                          "pass one pointer for each, in the plan's order");
     for (size_t k = 0; k < pointers.size(); ++k) {
-      if (alignments[k] == 0) continue;
+      if (alignments[k] == 0 || (!all && !infos[k].read_by_backward)) continue;
       if (pointers[k] == nullptr)
         return Error::make(ErrorKind::bad_input, concat("'", infos[k].name, "' is a null pointer"),
                            concat("it needs ", infos[k].bytes, " bytes"));
@@ -70,31 +82,85 @@ struct List {
   }
 };
 
+// Which tensors of a place backward's launches touch.
+void find_readers(const StepPlan& plan, BufferPlace place, std::vector<TensorInfo>& infos) {
+  const int backward = first_of_backward(plan);
+  for (const PlanBuffer& buffer : plan.buffers) {
+    if (buffer.place == place) infos[static_cast<size_t>(buffer.position)].read_by_backward = buffer.last >= backward;
+  }
+}
+
+Result<Done> check_memory(const void* memory, int64_t bytes, bool own, const char* what) {
+  if (memory == nullptr && bytes > 0 && !own)
+    return Error::make(ErrorKind::bad_input, concat("'", what, "' is a null pointer, and the plan has no own memory"),
+                       concat("it needs ", bytes, " bytes"));
+  if (reinterpret_cast<uintptr_t>(memory) % kPlanMemoryAlignment != 0)
+    return Error::make(ErrorKind::bad_input, concat("'", what, "' is misaligned"),
+                       concat("its address must be a multiple of ", kPlanMemoryAlignment));
+  return Done{};
+}
+
 }  // namespace
 
 struct Plan::Implementation {
-  Implementation(const LoadedPlan& loaded, CpuExecutor ready)
-      : Implementation(loaded, callers_lists(loaded), std::move(ready)) {}
-  Implementation(const LoadedPlan& loaded, const CallersLists& lists, CpuExecutor ready)
+  using Executor = std::variant<CpuExecutor, GpuExecutor>;
+
+  Implementation(const LoadedPlan& loaded, Executor ready, PlanMemory memory)
+      : Implementation(loaded, callers_lists(loaded), std::move(ready), memory) {}
+  Implementation(const LoadedPlan& loaded, const CallersLists& lists, Executor ready, PlanMemory memory)
       : arguments("arguments", loaded.training.graph, lists.arguments),
         results("results", loaded.training.graph, lists.results),
         result_gradients("result gradients", loaded.training.graph, lists.result_gradients),
         argument_gradients("argument gradients", loaded.training.graph, lists.argument_gradients),
         predicted_seconds(loaded.plan.cost),
-        arena_bytes(loaded.plan.arena_bytes),
-        executor(std::move(ready)) {}
+        saved_bytes(loaded.plan.saved_bytes),
+        workspace_bytes(loaded.plan.arena_bytes - loaded.plan.saved_bytes),
+        own(memory == PlanMemory::own),
+        executor(std::move(ready)),
+        device(std::holds_alternative<GpuExecutor>(executor) ? "cuda" : "cpu") {
+    if (on_gpu()) {
+      for (List* list : {&arguments, &results, &result_gradients, &argument_gradients}) list->align_for_gpu();
+    }
+    find_readers(loaded.plan, BufferPlace::argument, arguments.infos);
+    find_readers(loaded.plan, BufferPlace::result, results.infos);
+  }
 
-  Result<Done> bind(const Tensors& tensors, bool gradients, uint64_t seed, uint32_t step) {
-    if (Result<Done> right = arguments.check(tensors.arguments); !right) return right;
-    if (Result<Done> right = results.check(tensors.results); !right) return right;
-    CallersTensors bound{tensors.arguments.data(), tensors.results.data(), nullptr, nullptr};
-    if (gradients) {
+  Result<Done> bind(const Tensors& tensors, bool forward, bool backward, uint64_t seed, uint32_t step) {
+    if (Result<Done> right = arguments.check(tensors.arguments, forward); !right) return right;
+    if (Result<Done> right = results.check(tensors.results, forward); !right) return right;
+    if (Result<Done> right = check_memory(tensors.saved, saved_bytes, own, "saved"); !right) return right;
+    if (Result<Done> right = check_memory(tensors.workspace, workspace_bytes, own, "workspace"); !right) return right;
+    CallersTensors bound{tensors.arguments.data(), tensors.results.data(), nullptr, nullptr, tensors.saved,
+                         tensors.workspace};
+    if (backward) {
       if (Result<Done> right = result_gradients.check(tensors.result_gradients); !right) return right;
       if (Result<Done> right = argument_gradients.check(tensors.argument_gradients); !right) return right;
       bound.result_gradients = tensors.result_gradients.data();
       bound.argument_gradients = tensors.argument_gradients.data();
     }
-    executor.bind(bound, seed, step);
+    if (auto* const gpu = std::get_if<GpuExecutor>(&executor)) {
+      gpu->gpu().use_stream(tensors.stream);
+      return gpu->bind(bound, seed, step);
+    }
+    std::get<CpuExecutor>(executor).bind(bound, seed, step);
+    return Done{};
+  }
+
+  bool on_gpu() const { return std::holds_alternative<GpuExecutor>(executor); }
+
+  Result<Done> forward() {
+    if (auto* const gpu = std::get_if<GpuExecutor>(&executor)) return gpu->forward();
+    std::get<CpuExecutor>(executor).forward();
+    return Done{};
+  }
+  Result<Done> backward() {
+    if (auto* const gpu = std::get_if<GpuExecutor>(&executor)) return gpu->backward();
+    std::get<CpuExecutor>(executor).backward();
+    return Done{};
+  }
+  Result<Done> step() {
+    if (auto* const gpu = std::get_if<GpuExecutor>(&executor)) return gpu->step();
+    std::get<CpuExecutor>(executor).step();
     return Done{};
   }
 
@@ -103,9 +169,12 @@ struct Plan::Implementation {
   List result_gradients;
   List argument_gradients;
   double predicted_seconds;
-  int64_t arena_bytes;
-  CpuExecutor executor;
-  bool ran_forward = false;  // and no backward since
+  int64_t saved_bytes;
+  int64_t workspace_bytes;
+  bool own;  // it has memory itself
+  Executor executor;
+  std::string device;
+  bool saved = false;  // there is a forward's in its own memory
 };
 
 Plan::Plan(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
@@ -113,43 +182,47 @@ Plan::Plan(Plan&&) noexcept = default;
 Plan& Plan::operator=(Plan&&) noexcept = default;
 Plan::~Plan() = default;
 
-Result<Plan> Plan::load(const std::string& path) {
+Result<Plan> Plan::load(const std::string& path, PlanMemory memory) {
   const Result<LoadedPlan> loaded = read_plan(path);
   if (!loaded) return loaded.error();
-  Result<CpuExecutor> executor = load_executor(*loaded);
+  const ExecutorMemory whose = memory == PlanMemory::own ? ExecutorMemory::own : ExecutorMemory::callers;
+  if (is_gpu_plan(loaded->plan)) {
+    Result<GpuExecutor> executor = load_gpu_executor(*loaded, whose);
+    if (!executor) return executor.error();
+    return Plan(std::make_unique<Implementation>(*loaded, std::move(*executor), memory));
+  }
+  Result<CpuExecutor> executor = load_executor(*loaded, user_kernel_cache, whose);
   if (!executor) return executor.error();
-  return Plan(std::make_unique<Implementation>(*loaded, std::move(*executor)));
+  return Plan(std::make_unique<Implementation>(*loaded, std::move(*executor), memory));
 }
 
 const std::vector<TensorInfo>& Plan::arguments() const { return implementation_->arguments.infos; }
 const std::vector<TensorInfo>& Plan::results() const { return implementation_->results.infos; }
 const std::vector<TensorInfo>& Plan::result_gradients() const { return implementation_->result_gradients.infos; }
 const std::vector<TensorInfo>& Plan::argument_gradients() const { return implementation_->argument_gradients.infos; }
+const std::string& Plan::device() const { return implementation_->device; }
 double Plan::predicted_seconds() const { return implementation_->predicted_seconds; }
-int64_t Plan::arena_bytes() const { return implementation_->arena_bytes; }
+int64_t Plan::saved_bytes() const { return implementation_->saved_bytes; }
+int64_t Plan::workspace_bytes() const { return implementation_->workspace_bytes; }
+int64_t Plan::arena_bytes() const { return saved_bytes() + workspace_bytes(); }
 
 Result<Done> Plan::forward(const Tensors& tensors, uint64_t seed, uint32_t step) {
-  if (Result<Done> bound = implementation_->bind(tensors, false, seed, step); !bound) return bound;
-  implementation_->executor.forward();
-  implementation_->ran_forward = true;
-  return Done{};
+  if (Result<Done> bound = implementation_->bind(tensors, true, false, seed, step); !bound) return bound;
+  implementation_->saved |= tensors.saved == nullptr;
+  return implementation_->forward();
 }
 
 Result<Done> Plan::backward(const Tensors& tensors, uint64_t seed, uint32_t step) {
-  if (!implementation_->ran_forward)
-    return Error::make(ErrorKind::bad_input, "backward without a forward before it",
-                       "call forward first, once for each backward");
-  if (Result<Done> bound = implementation_->bind(tensors, true, seed, step); !bound) return bound;
-  implementation_->executor.backward();
-  implementation_->ran_forward = false;
-  return Done{};
+  if (tensors.saved == nullptr && !implementation_->saved)
+    return Error::make(ErrorKind::bad_input, "backward without a forward before it", "call forward first");
+  if (Result<Done> bound = implementation_->bind(tensors, false, true, seed, step); !bound) return bound;
+  return implementation_->backward();
 }
 
 Result<Done> Plan::step(const Tensors& tensors, uint64_t seed, uint32_t step) {
-  if (Result<Done> bound = implementation_->bind(tensors, true, seed, step); !bound) return bound;
-  implementation_->executor.step();
-  implementation_->ran_forward = false;
-  return Done{};
+  if (Result<Done> bound = implementation_->bind(tensors, true, true, seed, step); !bound) return bound;
+  implementation_->saved |= tensors.saved == nullptr;
+  return implementation_->step();
 }
 
 }  // namespace millrace

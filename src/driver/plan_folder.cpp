@@ -4,9 +4,12 @@
 
 #include "base/directories.h"
 #include "base/file.h"
+#include "base/sha256.h"
 #include "base/text.h"
 #include "codegen/cpu/generate.h"
+#include "codegen/cuda/generate.h"
 #include "device/cpu/cpu_info.h"
+#include "device/kernel_store.h"
 #include "driver/tuning.h"
 #include "plan/launched_part.h"
 #include "plan/plan_json.h"
@@ -17,6 +20,8 @@ namespace {
 
 constexpr const char* kPlanFile = "plan.json";
 constexpr const char* kKernelFile = "kernels.so";
+constexpr const char* kGpuKernelFile = "kernels.cubin";
+constexpr int64_t kCubinBytes = int64_t{256} << 20;
 
 bool is_folder(const std::string& path) {
   struct stat found {};
@@ -28,6 +33,26 @@ std::string file_of_plan(const std::string& path) { return is_folder(path) ? con
 std::string folder_of(const std::string& path) {
   const size_t slash = path.rfind('/');
   return slash == std::string::npos ? "." : path.substr(0, slash + 1);
+}
+
+std::string source_of_gpu_plan(const StepPlan& plan, const std::vector<Launch>& launches) {
+  std::vector<std::string> functions;
+  for (const PlanLaunch& launch : plan.launches) functions.push_back(launch.function);
+  return gpu_plan_source(launches, functions, gpu_prelude());
+}
+
+// The plan's own kernels, where they are as it says and for this GPU; else compiled anew.
+Result<std::string> cubin_of(const LoadedPlan& loaded, const std::vector<Launch>& launches,
+                             const std::string& architecture) {
+  const PlanKernels& kernels = loaded.plan.kernels;
+  if (kernels.machine == architecture && kernels.file == kGpuKernelFile &&
+      kernels.sources == hash_of_sources(launches, gpu_prelude())) {
+    Result<std::string> bytes = read_file(concat(folder_of(loaded.path), "/", kernels.file), kCubinBytes);
+    if (bytes && sha256(*bytes) == kernels.sha256) return bytes;
+  }
+  const Result<std::unique_ptr<GpuCompiler>> compiler = open_gpu_compiler();
+  if (!compiler) return compiler.error();
+  return (*compiler)->compile(source_of_gpu_plan(loaded.plan, launches), architecture);
 }
 
 }  // namespace
@@ -53,6 +78,21 @@ Result<Done> write_plan(StepPlan& plan, const std::vector<Launch>& launches, con
     if (!hash) return hash.error();
     plan.kernels = {kKernelFile, std::move(*hash), hash_of_sources(launches, cpu_prelude()), cpu_info().identity()};
   }
+  return write_file(concat(folder, "/", kPlanFile), plan_json(plan));
+}
+
+std::string gpu_prelude() { return concat(cuda_hardware(), cuda_prelude()); }
+
+Result<Done> write_gpu_plan(StepPlan& plan, const std::vector<Launch>& launches, const GpuCompiler& compiler,
+                            const std::string& architecture, const std::string& folder) {
+  if (Result<Done> usable = make_private_directory(folder); !usable) return usable;
+  for (size_t k = 0; k < launches.size(); ++k) {
+    if (!launches[k].kernel.empty()) plan.launches[k].function = kernel_name({gpu_prelude(), launches[k].kernel});
+  }
+  const Result<std::string> cubin = compiler.compile(source_of_gpu_plan(plan, launches), architecture);
+  if (!cubin) return cubin.error();
+  if (Result<Done> written = write_file(concat(folder, "/", kGpuKernelFile), *cubin); !written) return written;
+  plan.kernels = {kGpuKernelFile, sha256(*cubin), hash_of_sources(launches, gpu_prelude()), architecture};
   return write_file(concat(folder, "/", kPlanFile), plan_json(plan));
 }
 
@@ -83,13 +123,25 @@ Result<LoadedPlan> read_plan(const std::string& path) {
   return loaded;
 }
 
-Result<CpuExecutor> load_executor(const LoadedPlan& loaded, const KernelCacheMaker& cache) {
+Result<CpuExecutor> load_executor(const LoadedPlan& loaded, const KernelCacheMaker& cache, ExecutorMemory memory) {
   const Result<std::vector<Launch>> launches = lower_plan(loaded.plan, loaded.training, loaded.candidates);
   if (!launches) return launches.error();
   const PlanKernels& kernels = loaded.plan.kernels;
   const bool fit = !kernels.file.empty() && kernels.machine == cpu_info().identity() &&
                    kernels.sources == hash_of_sources(*launches, cpu_prelude());
-  return CpuExecutor::load(loaded.plan, *launches, fit ? folder_of(loaded.path) : "", cache);
+  return CpuExecutor::load(loaded.plan, *launches, fit ? folder_of(loaded.path) : "", cache, memory);
+}
+
+bool is_gpu_plan(const StepPlan& plan) { return plan.device.starts_with(kGpuDevice); }
+
+Result<GpuExecutor> load_gpu_executor(const LoadedPlan& loaded, ExecutorMemory memory) {
+  const Result<std::vector<Launch>> launches = lower_plan(loaded.plan, loaded.training, loaded.candidates);
+  if (!launches) return launches.error();
+  Result<std::unique_ptr<Gpu>> gpu = open_gpu();
+  if (!gpu) return gpu.error();
+  const Result<std::string> cubin = cubin_of(loaded, *launches, (*gpu)->info().architecture());
+  if (!cubin) return cubin.error();
+  return GpuExecutor::load(std::move(*gpu), loaded.plan, *launches, *cubin, memory);
 }
 
 }  // namespace millrace

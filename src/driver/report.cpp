@@ -73,7 +73,12 @@ Result<Document> document_of_plan(const ReportOptions& options, const std::strin
   if (!loaded) return loaded.error();
   ExploreOptions explore = options.explore;
   if (explore.threads == 0) explore.threads = threads_in(loaded->plan.device);
-  Result<Tuned> tuned = tune(explore, tune_program(loaded->plan.program), false);
+  explore.device = is_gpu_plan(loaded->plan) ? "cuda" : "cpu";
+  Result<Tuned> tuned = tune(explore, tune_program(loaded->plan.program), Measuring::known);
+  if (!tuned && tuned.error().kind == ErrorKind::unavailable) {  // a GPU's plan, looked at elsewhere
+    explore.device = "cpu";
+    tuned = tune(explore, tune_program(loaded->plan.program), Measuring::known);
+  }
   if (!tuned) return tuned.error();
   const bool here = tuned->machine.text() == loaded->plan.device;
   if (!here) tuned->explored = {};
@@ -90,7 +95,7 @@ Result<Document> document_of_plan(const ReportOptions& options, const std::strin
 Result<Document> document_of_program(const ReportOptions& options) {
   const Result<SelectMethod> method = method_named(options.method);
   if (!method) return method.error();
-  const Result<Tuned> tuned = tune(options.explore, false);
+  const Result<Tuned> tuned = tune(options.explore, Measuring::known);
   if (!tuned) return tuned.error();
   if (tuned->explored.summary.known == 0)
     return Error::make(ErrorKind::no_configuration,

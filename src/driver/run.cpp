@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "driver/callers_tensors.h"
 #include "driver/given_tensors.h"
-#include "driver/plan_folder.h"
+#include "driver/plan_session.h"
 #include "driver/stages.h"
 #include "millrace/millrace.h"
 #include "reference/interpreter.h"
@@ -69,13 +69,12 @@ std::string summary_json(const std::vector<StoredTensor>& made) {
 }
 
 Result<Done> run_by_plan(const LoadedPlan& loaded, const RunOptions& options, Values<double>& values) {
-  Result<CpuExecutor> executor = load_executor(loaded);
-  if (!executor) return executor.error();
-  const CallersMemory memory(loaded, values);
-  executor->bind(memory.pointers(), options.seed, options.step);
-  executor->step();
-  memory.take(values);
-  return Done{};
+  Result<PlanSession> session = PlanSession::open(loaded);
+  if (!session) return session.error();
+  if (Result<Done> put = session->put(values); !put) return put;
+  if (Result<Done> bound = session->bind(options.seed, options.step); !bound) return bound;
+  if (Result<Done> ran = session->step(); !ran) return ran;
+  return session->take(values);
 }
 
 Result<Done> run_by_reference(const Graph& graph, const RunOptions& options, Values<double>& values) {
@@ -88,12 +87,13 @@ Result<Done> run_by_reference(const Graph& graph, const RunOptions& options, Val
 }
 
 Result<Done> check_device(const RunOptions& options, bool plan) {
-  if (options.device.empty() || options.device == "reference" || (plan && options.device == "cpu")) return Done{};
-  if (options.device == "cpu")
-    return Error::make(ErrorKind::bad_input, "on the CPU runs a plan, and this is a program",
+  const bool known = options.device == "cpu" || options.device == "cuda";
+  if (options.device.empty() || options.device == "reference" || (plan && known)) return Done{};
+  if (known)
+    return Error::make(ErrorKind::bad_input, "on the CPU and on a GPU runs a plan, and this is a program",
                        "use --device reference, or run a plan");
   return Error::make(ErrorKind::unavailable, concat("device '", options.device, "' is not there"),
-                     "this version runs on --device reference, and plans on --device cpu");
+                     "use --device reference, or of a plan the one that it was made for");
 }
 
 Result<LoadedPlan> plan_of(const RunOptions& options) {

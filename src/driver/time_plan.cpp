@@ -11,50 +11,49 @@ constexpr double kWarmUp = 0.2;  // of the time
 
 // Calls body(sample) until the time is over, at least `least` times.
 template <class Body>
-void repeat(double seconds, int64_t least, const Body& body) {
+Result<Done> repeat(double seconds, int64_t least, const Body& body) {
   const double begin = now();
-  for (int64_t sample = 0; sample < kMostSamples && (sample < least || now() - begin < seconds); ++sample) body(sample);
-}
-
-void bind(CpuExecutor& executor, const CallersTensors& tensors, int64_t sample) {
-  executor.bind(tensors, kTimingSeed, static_cast<uint32_t>(sample));
+  for (int64_t sample = 0; sample < kMostSamples && (sample < least || now() - begin < seconds); ++sample) {
+    if (Result<Done> done = body(sample); !done) return done;
+  }
+  return Done{};
 }
 
 }  // namespace
 
-PassTimes time_passes(CpuExecutor& executor, const CallersTensors& tensors, double seconds) {
-  repeat(seconds * kWarmUp, 1, [&](int64_t sample) {
-    bind(executor, tensors, sample);
-    executor.step();
-  });
-  std::vector<double> forward;
-  std::vector<double> backward;
-  std::vector<double> step;
-  repeat(seconds * (1 - kWarmUp), kLeastSamples, [&](int64_t sample) {
-    const double begin = now();
-    bind(executor, tensors, sample);
-    executor.forward();
-    const double middle = now() - begin;
-    executor.backward();
-    const double end = now() - begin;
-    forward.push_back(middle);
-    backward.push_back(end - middle);
-    step.push_back(end);
-  });
-  return {estimate(std::move(forward)), estimate(std::move(backward)), estimate(std::move(step))};
+Result<PassTimes> time_passes(PlanSession& session, double seconds) {
+  std::array<std::vector<double>, 3> samples;
+  const auto once = [&](int64_t sample) -> Result<Done> {
+    const auto bind = [&] { return session.bind(kTimingSeed, static_cast<uint32_t>(sample)); };
+    const std::array<std::function<Result<Done>()>, 3> passes = {
+        [&] { return session.forward(); }, [&] { return session.backward(); }, [&] { return session.step(); }};
+    for (size_t k = 0; k < passes.size(); ++k) {
+      if (Result<Done> bound = bind(); !bound) return bound;
+      const Result<double> taken = session.seconds(passes[k]);
+      if (!taken) return taken.error();
+      samples[k].push_back(*taken);
+    }
+    return Done{};
+  };
+  // Twice at least: the second time is when a GPU's work is recorded.
+  if (Result<Done> warm = repeat(seconds * kWarmUp, 2, once); !warm) return warm.error();
+  for (std::vector<double>& of : samples) of.clear();
+  if (Result<Done> timed = repeat(seconds * (1 - kWarmUp), kLeastSamples, once); !timed) return timed.error();
+  return PassTimes{estimate(std::move(samples[0])), estimate(std::move(samples[1])), estimate(std::move(samples[2]))};
 }
 
-std::vector<Estimate> time_launches(CpuExecutor& executor, const CallersTensors& tensors, size_t launches,
-                                    double seconds) {
-  std::vector<std::vector<double>> samples(launches);
-  repeat(seconds, kLeastSamples, [&](int64_t sample) {
-    bind(executor, tensors, sample);
-    for (size_t k = 0; k < launches; ++k) {
-      const double begin = now();
-      executor.launch(k);
-      samples[k].push_back(now() - begin);
+Result<std::vector<Estimate>> time_launches(PlanSession& session, double seconds) {
+  std::vector<std::vector<double>> samples(session.launches());
+  const Result<Done> timed = repeat(seconds, kLeastSamples, [&](int64_t sample) -> Result<Done> {
+    if (Result<Done> bound = session.bind(kTimingSeed, static_cast<uint32_t>(sample)); !bound) return bound;
+    for (size_t k = 0; k < samples.size(); ++k) {
+      const Result<double> taken = session.seconds([&] { return session.launch(k); });
+      if (!taken) return taken.error();
+      samples[k].push_back(*taken);
     }
+    return Done{};
   });
+  if (!timed) return timed.error();
   std::vector<Estimate> times;
   for (std::vector<double>& of : samples) times.push_back(estimate(std::move(of)));
   return times;

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "exec/cpu_executor.h"
+#include "driver/plan_session.h"
 #include "measure/statistics.h"
 
 namespace millrace {
@@ -18,10 +18,9 @@ struct PassTimes {
 };
 
 // Steps for about `seconds`, behind some that warm the machine up, and at least as many as an interval takes.
-PassTimes time_passes(CpuExecutor& executor, const CallersTensors& tensors, double seconds);
+Result<PassTimes> time_passes(PlanSession& session, double seconds);
 
 // The same with every launch timed by itself; without warming up.
-std::vector<Estimate> time_launches(CpuExecutor& executor, const CallersTensors& tensors, size_t launches,
-                                    double seconds);
+Result<std::vector<Estimate>> time_launches(PlanSession& session, double seconds);
 
 }  // namespace millrace

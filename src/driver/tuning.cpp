@@ -1,5 +1,6 @@
 #include "driver/tuning.h"
 
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,7 +14,9 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "codegen/cpu/generate.h"
+#include "codegen/lower.h"
 #include "device/cpu/blas_library.h"
+#include "driver/plan_folder.h"
 #include "driver/stages.h"
 #include "frontend/frontend.h"
 #include "measure/verify.h"
@@ -22,7 +25,16 @@
 namespace millrace {
 namespace {
 
-// Beside the program, or where the library was installed.
+// The folder of the file that this code was loaded from: a program, or a shared object in one.
+std::string own_folder() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr) return "";
+  const std::string path = info.dli_fname;
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "" : path.substr(0, slash);
+}
+
+// Beside the program or the shared object, or where the library was installed.
 Result<std::string> worker_path() {
   std::vector<std::string> places;
   if (const char* named =
@@ -33,6 +45,7 @@ Result<std::string> worker_path() {
     const ssize_t length = readlink("/proc/self/exe", self.data(), self.size() - 1);
     const std::string path(self.data(), length > 0 ? static_cast<size_t>(length) : 0);
     places.push_back(concat(path.substr(0, path.rfind('/')), "/millrace-worker"));
+    if (const std::string folder = own_folder(); !folder.empty()) places.push_back(concat(folder, "/millrace-worker"));
     places.emplace_back(MILLRACE_LIBEXEC "/millrace-worker");
   }
   for (const std::string& place : places) {
@@ -58,6 +71,7 @@ EnumerateOptions enumerate_options(const TuneProgram& program, const Machine& ma
   options.libraries = machine.libraries;
   options.missing = machine.missing;
   options.layouts = program.layouts;
+  if (machine.gpu) options.gpu = GpuTarget{machine.gpu->info().multiprocessors};
   if (exhaustive) options.most = std::numeric_limits<size_t>::max() / 8;
   return options;
 }
@@ -80,7 +94,8 @@ Result<Prepared> prepare(const TuneProgram& program) {
 std::string greeting(const TuneProgram& program) {
   return nlohmann::json{{"path", program.source.path},   {"entry", program.source.entry},
                         {"sizes", program.source.sizes}, {"dtype", program.source.dtype},
-                        {"text", program.text},          {"layouts", program.layouts}}
+                        {"text", program.text},          {"layouts", program.layouts},
+                        {"device", program.device}}
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);  // a path may hold anything; it is for messages
 }
 
@@ -95,6 +110,7 @@ std::optional<TuneProgram> parse_greeting(const std::string& line) {
     json.at("dtype").get_to(program.source.dtype);
     json.at("text").get_to(program.text);
     json.at("layouts").get_to(program.layouts);
+    json.at("device").get_to(program.device);
     return program;
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
@@ -102,6 +118,11 @@ std::optional<TuneProgram> parse_greeting(const std::string& line) {
 }
 
 std::string Machine::text() const {
+  if (gpu) {
+    const GpuInfo& info = gpu->info();
+    return concat(kGpuDevice, info.name, ", ", info.architecture(), ", ", info.multiprocessors,
+                  " multiprocessors; driver ", info.driver, "; nvrtc ", info.nvrtc, "; cublaslt ", info.cublaslt);
+  }
   std::string text = concat("cpu ", cpu.identity(), ", ", threads, " threads of ", cpu.cores, " cores; ");
   text += compiler ? concat(compiler->version, " ", join(compiler->flags, " ")) : "no compiler";
   for (const BlasLibrary library : {BlasLibrary::openblas, BlasLibrary::blis}) {
@@ -110,10 +131,24 @@ std::string Machine::text() const {
   return text;
 }
 
-Machine find_machine(int threads) {
+Result<Machine> find_machine(const std::string& device, int threads) {
   Machine machine;
   machine.cpu = cpu_info();
   machine.threads = threads > 0 ? threads : ::millrace::threads();
+  if (device == "cuda") {
+    Result<std::unique_ptr<Gpu>> gpu = open_gpu();
+    if (!gpu) return gpu.error();
+    Result<std::unique_ptr<GpuCompiler>> compiler = open_gpu_compiler();
+    if (!compiler) return compiler.error();
+    machine.gpu = std::move(*gpu);
+    machine.gpu_compiler = std::move(*compiler);
+    machine.libraries = {GemmLibrary::cublaslt};
+    return machine;
+  }
+  if (device != "cpu") {
+    return Error::make(ErrorKind::unavailable, concat("there is no device '", device, "'"),
+                       "use --device cpu or --device cuda");
+  }
   Result<Compiler> compiler = find_compiler();
   if (compiler) {
     machine.compiler = std::move(*compiler);
@@ -140,7 +175,7 @@ Result<KernelCache> kernel_cache_of(const Compiler& compiler) {
 Result<TuneProgram> tune_program(const ExploreOptions& options) {
   Result<std::string> text = read_file(options.program.path, kProgramBytes);
   if (!text) return text.error();
-  TuneProgram program{options.program, std::move(*text), {}};
+  TuneProgram program{options.program, std::move(*text), {}, options.device};
   for (const std::string& pin : options.layouts) {
     const size_t equals = pin.find('=');
     if (equals == std::string::npos || equals == 0) {
@@ -153,7 +188,7 @@ Result<TuneProgram> tune_program(const ExploreOptions& options) {
 }
 
 TuneProgram tune_program(const PlanProgram& program) {
-  return {{program.file, program.entry, program.sizes, program.dtype}, program.text, program.layouts};
+  return {{program.file, program.entry, program.sizes, program.dtype}, program.text, program.layouts, "cpu"};
 }
 
 Result<double> parse_duration(const std::string& text) {
@@ -179,33 +214,88 @@ Result<Prepared> all_candidates(const ExploreOptions& options) {
   if (!program) return program.error();
   Result<Prepared> prepared = prepare(*program);
   if (!prepared) return prepared;
+  const Result<Machine> machine = find_machine(options.device, options.threads);
+  if (!machine) return machine.error();
   Result<Candidates> candidates =
-      enumerate(prepared->training, prepared->fused, enumerate_options(*program, find_machine(options.threads), false));
+      enumerate(prepared->training, prepared->fused, enumerate_options(*program, *machine, false));
   if (!candidates) return candidates.error();
   prepared->candidates = std::move(*candidates);
   return prepared;
 }
 
-Result<Tuned> tune(const ExploreOptions& options, bool measure) {
+Result<Tuned> tune(const ExploreOptions& options, Measuring measuring) {
   Result<TuneProgram> program = tune_program(options);
   if (!program) return program.error();
-  return tune(options, std::move(*program), measure);
+  return tune(options, std::move(*program), measuring);
 }
 
-Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, bool measure) {
-  if (options.device != "cpu") {
-    return Error::make(ErrorKind::unavailable, concat("device '", options.device, "' is not there"),
-                       "this version explores --device cpu");
+namespace {
+
+void announce(const ExploreOptions& options, const Candidates& candidates, const Machine& machine,
+              const std::string& budget) {
+  double configurations = 0;
+  for (const PartCandidates& of : candidates.parts) configurations += of.configurations;
+  options.notice(concat(candidates.parts.size(), " parts, ", static_cast<int64_t>(configurations), " configurations",
+                        machine.gpu ? ", and every algorithm of the best products" : "", "; ",
+                        options.exhaustive ? std::string("all will be tried")
+                                           : concat("the most promising ones are tried for ", budget)));
+  if (machine.no_compiler)
+    options.notice(concat("no generated kernels: ", machine.no_compiler->diagnostics.front().message));
+}
+
+// Null: there is no compiler.
+Result<std::unique_ptr<KernelMaker>> kernel_maker_of(const Machine& machine) {
+  const Result<std::string> directory = cache_directory();
+  if (!directory) return directory.error();
+  if (machine.gpu) {
+    GpuKernelCache cache(*directory, *machine.gpu_compiler, gpu_prelude(), machine.gpu->info().architecture());
+    return std::unique_ptr<KernelMaker>(std::make_unique<GpuKernelMaker>(std::move(cache), machine.cpu.cores));
   }
-  const Result<double> budget = parse_duration(options.budget);
+  if (!machine.compiler) return std::unique_ptr<KernelMaker>();
+  Result<KernelCache> cache = kernel_cache_of(*machine.compiler);
+  if (!cache) return cache.error();
+  return std::unique_ptr<KernelMaker>(std::make_unique<CpuKernelMaker>(std::move(*cache), machine.cpu.cores));
+}
+
+// What is different where a GPU measures: compilers do not disturb it, and products come in many algorithms.
+void explore_on_gpu(const Graph& graph, const Candidates& candidates, const Machine& machine,
+                    ExploreSettings& settings) {
+  constexpr size_t kGpuBatch = 64;
+  constexpr double kGpuHangSeconds = 180;  // the reference has whole tensors to compute
+  settings.trial.cold = true;
+  settings.trial.cache_bytes = machine.gpu->info().l2_bytes;
+  settings.batch = kGpuBatch;
+  settings.compile_ahead = true;
+  settings.hang_seconds = kGpuHangSeconds;
+  settings.algorithms = [&graph, &candidates, gpu = machine.gpu](const Part& part, const Candidate& candidate) {
+    std::vector<Candidate> made;
+    const Launch launch = lower(graph, part, layouts_of(candidates.domains, part, candidate), candidate.way);
+    const Result<std::vector<GemmAlgorithm>> algorithms = gpu->algorithms(launch.gemm);
+    if (!algorithms) return made;
+    for (const GemmAlgorithm& algorithm : *algorithms) {
+      made.push_back(candidate);
+      std::get<GemmWay>(made.back().way).algorithm = algorithm;
+    }
+    return made;
+  };
+}
+
+}  // namespace
+
+Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring measuring) {
+  const std::string budget_text = !options.budget.empty() ? options.budget : options.device == "cuda" ? "240s" : "60s";
+  const Result<double> budget = parse_duration(budget_text);
   if (!budget) return budget.error();
+  program.device = options.device;
   Result<Prepared> prepared = prepare(program);
   if (!prepared) return prepared.error();
-  Machine machine = find_machine(options.threads);
+  Result<Machine> found = find_machine(options.device, options.threads);
+  if (!found) return found.error();
+  Machine& machine = *found;
   const std::vector<PartCandidates>& parts = prepared->candidates.parts;
   const bool needs_kernels = std::any_of(parts.begin(), parts.end(),
                                          [](const PartCandidates& of) { return of.part.kind == PartKind::kernel; });
-  if (measure && needs_kernels && !machine.compiler) return *machine.no_compiler;
+  if (measuring != Measuring::known && needs_kernels && machine.no_compiler) return *machine.no_compiler;
   const EnumerateOptions enumerating = enumerate_options(program, machine, options.exhaustive);
   Stages stages;
   Result<Candidates> candidates = stages.run(
@@ -213,42 +303,31 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, bool meas
       [](const Candidates&) { return Result<Done>(Done{}); });
   if (!candidates) return candidates.error();
   prepared->candidates = std::move(*candidates);
-
-  if (measure && options.notice) {
-    double configurations = 0;
-    for (const PartCandidates& of : prepared->candidates.parts) configurations += of.configurations;
-    options.notice(concat(prepared->candidates.parts.size(), " parts, ", static_cast<int64_t>(configurations),
-                          " configurations; ",
-                          options.exhaustive ? std::string("all will be tried")
-                                             : concat("the most promising ones are tried for ", options.budget)));
-    if (!machine.compiler)
-      options.notice(concat("no generated kernels: ", machine.no_compiler->diagnostics.front().message));
-  }
+  if (measuring == Measuring::within_budget && options.notice)
+    announce(options, prepared->candidates, machine, budget_text);
   const Result<std::string> path = database_path(options.database);
   if (!path) return path.error();
   Result<Database> database = Database::open(*path);
   if (!database) return database.error();
-  std::optional<KernelCache> kernels;
-  if (machine.compiler) {
-    Result<KernelCache> cache = kernel_cache_of(*machine.compiler);
-    if (!cache) return cache.error();
-    kernels = std::move(*cache);
-  }
+  const Result<std::unique_ptr<KernelMaker>> kernels = kernel_maker_of(machine);
+  if (!kernels) return kernels.error();
   const Result<std::string> worker_program = worker_path();
   if (!worker_program) return worker_program.error();
   Worker worker({{*worker_program}, greeting(program), 0});
 
   ExploreSettings settings;
-  settings.budget_seconds = measure ? *budget : 0;
-  settings.measure = measure;
-  settings.exhaustive = measure && options.exhaustive;
+  settings.measure = measuring == Measuring::within_budget;
+  settings.assume = measuring == Measuring::assumed;
+  settings.budget_seconds = settings.measure ? *budget : 0;
+  settings.exhaustive = settings.measure && options.exhaustive;
   settings.trial.cold = is_cold(prepared->training.graph, machine.cpu);
   settings.trial.cache_bytes = machine.cpu.last_level_cache;
-  settings.device = concat(machine.text(), settings.trial.cold ? "; from memory" : "; from cache");
-  settings.jobs = machine.cpu.cores;
   const Graph& graph = prepared->training.graph;
+  if (machine.gpu) explore_on_gpu(graph, prepared->candidates, machine, settings);
+  settings.device = concat(machine.text(), settings.trial.cold ? "; from memory" : "; from cache");
   settings.conversions = [&](TensorId tensor, int from, int to) {
-    return conversions(graph, prepared->candidates.domains[tensor.at()], tensor, from, to, machine.threads);
+    return conversions(graph, prepared->candidates.domains[tensor.at()], tensor, from, to, machine.threads,
+                       enumerating.gpu);
   };
   if (options.progress) {
     settings.select = [](const Measurements& so_far) {
@@ -260,8 +339,7 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, bool meas
     };
   }
   Result<Explored> explored = stages.run(
-      "explore",
-      [&] { return explore(graph, prepared->candidates, settings, kernels ? &*kernels : nullptr, *database, worker); },
+      "explore", [&] { return explore(graph, prepared->candidates, settings, kernels->get(), *database, worker); },
       [](const Explored& made) { return verify(made.measurements); });
   if (!explored) return explored.error();
   return Tuned{std::move(program), std::move(*prepared), std::move(machine), std::move(*explored),

@@ -1,6 +1,7 @@
 // What exploring, selecting and optimizing share: the program down to its parts, and the machine.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "device/cpu/compiler.h"
 #include "device/cpu/cpu_info.h"
 #include "device/cpu/kernel_cache.h"
+#include "device/gpu.h"
 #include "fusion/fused_graph.h"
 #include "measure/explore.h"
 #include "millrace/millrace.h"
@@ -22,6 +24,7 @@ struct TuneProgram {
   ProgramSource source;
   std::string text;
   std::vector<std::pair<std::string, std::string>> layouts;
+  std::string device = "cpu";
 };
 
 // The program down to its parts, without ways.
@@ -37,12 +40,17 @@ Result<Prepared> prepare(const TuneProgram& program);
 std::string greeting(const TuneProgram& program);
 std::optional<TuneProgram> parse_greeting(const std::string& line);
 
-// The processor with its libraries and compiler.
+// What the text of a machine begins with where it is a GPU's.
+inline constexpr const char* kGpuDevice = "gpu ";
+
+// The processor with its libraries and compiler, and the GPU where that is what kernels run on.
 struct Machine {
   CpuInfo cpu;
   int threads = 1;
   std::optional<Compiler> compiler;
   std::optional<Error> no_compiler;  // why there is none
+  std::shared_ptr<Gpu> gpu;
+  std::shared_ptr<GpuCompiler> gpu_compiler;
   std::vector<GemmLibrary> libraries;
   std::map<GemmLibrary, std::string> missing;
 
@@ -50,7 +58,8 @@ struct Machine {
   std::string text() const;
 };
 
-Machine find_machine(int threads);
+// `device`: "cpu" or "cuda".
+Result<Machine> find_machine(const std::string& device, int threads);
 
 // The user's kernels for this machine's processor, by this compiler.
 Result<KernelCache> kernel_cache_of(const Compiler& compiler);
@@ -77,9 +86,14 @@ struct Tuned {
   bool from_cache = false;  // a step finds its tensors in the cache
 };
 
-// `measure`: false takes what the database has.
-Result<Tuned> tune(const ExploreOptions& options, bool measure);
+enum class Measuring {
+  within_budget,
+  known,    // nothing: what the database has
+  assumed,  // nothing: what the database has, and beside it what the model says
+};
+
+Result<Tuned> tune(const ExploreOptions& options, Measuring measuring);
 // The same of a program that is at hand.
-Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, bool measure);
+Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring measuring);
 
 }  // namespace millrace

@@ -110,7 +110,8 @@ class Lowerer {
     }
     const Expression& annotation = *parameter.annotation;
     const bool tensor = annotation.kind == ExpressionKind::index;
-    const std::optional<DType> dtype = annotated_dtype(tensor ? annotation.children[0] : annotation);
+    const Expression& type = tensor ? annotation.children[0] : annotation;
+    const std::optional<DType> dtype = annotated_dtype(type);
     if (!dtype) return;
     std::vector<DimId> dims;
     if (tensor) {
@@ -120,6 +121,7 @@ class Lowerer {
     }
     const TensorId id =
         builder_.add_argument(parameter.name, *dtype, dims, tensor ? TensorRole::argument : TensorRole::scalar);
+    builder_.graph.tensors[id.at()].fixed = tensor && (type.prefix == "fixed" || type.prefix.ends_with(".fixed"));
     scope[parameter.name] = Value::of(builder_.whole(id));
   }
 

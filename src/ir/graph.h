@@ -12,7 +12,7 @@
 // - Dimensions are names for people and for layouts; only extents decide what fits. Two dimensions may have one extent.
 // - Numbers are real numbers here. How they are rounded is the storage type's and the executing device's business; no
 //   stage may reorder what changes a result beyond rounding. Values may be infinite (a causal mask makes -inf).
-// - A scalar or constant is of rank zero, counts no words and has no gradient.
+// - A scalar or constant is of rank zero, counts no words and has no gradient. Nor has a fixed argument, as a mask is.
 // - A dropout's mask is a function of (seed, step, stream, row-major logical element index) alone; see
 // reference/philox.h.
 #pragma once
@@ -50,7 +50,8 @@ struct Tensor {
   DType dtype = DType::float32;
   std::vector<DimId> dims;
   TensorRole role = TensorRole::computed;
-  double value = 0;  // of a constant
+  double value = 0;    // of a constant
+  bool fixed = false;  // an argument whose gradient nobody wants
 };
 
 // An axis of extent one that runs along no index.

@@ -70,7 +70,8 @@ std::string print(const Graph& graph) {
   std::string text = concat("program ", graph.name, "\n");
   for (const TensorId id : graph.arguments) {
     const Tensor& tensor = graph.tensor(id);
-    text += concat(tensor.role == TensorRole::scalar ? "scalar " : "argument ", print_declaration(graph, tensor), "\n");
+    text += concat(tensor.role == TensorRole::scalar ? "scalar " : "argument ", print_declaration(graph, tensor),
+                   tensor.fixed ? " fixed" : "", "\n");
   }
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     bool first = true;

@@ -8,8 +8,8 @@
 namespace millrace {
 
 struct Probe {
-  size_t output = 0;     // which of the tensors that the part writes
-  size_t element = 0;    // of it, row-major
+  size_t output = 0;   // which of the tensors that the part writes
+  size_t element = 0;  // of it, row-major
   double value = 0;
   double magnitude = 0;  // Σ|a||b|: what rounding is measured against
 };

@@ -131,9 +131,8 @@ Truth draw_inputs(const Graph& graph, const Part& part, uint64_t seed, bool posi
       in_parallel(static_cast<int64_t>(elements), kSlice, [&](int64_t begin, int64_t end) {
         for (auto element = static_cast<size_t>(begin); element < static_cast<size_t>(end); ++element) {
           const double drawn = uniform_draw(seed, static_cast<uint32_t>(k), element);
-          values[element] = dtype == DType::boolean
-                                ? (drawn < 0 ? 0 : 1)
-                                : rounded_to(dtype, positive ? 0.625 + 0.375 * drawn : drawn);
+          values[element] = dtype == DType::boolean ? (drawn < 0 ? 0 : 1)
+                                                    : rounded_to(dtype, positive ? 0.625 + 0.375 * drawn : drawn);
         }
       });
     }

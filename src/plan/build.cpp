@@ -254,6 +254,26 @@ class PlanBuilder {
     return stacks;
   }
 
+  static int64_t aligned(int64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
+
+  // What forward leaves for backward first, then the workspace; returns where that ends.
+  int64_t place_apart(std::vector<ArenaBlock>& blocks) {
+    const int backward = static_cast<int>(first_of_backward());
+    std::vector<ArenaBlock> saved;
+    std::vector<ArenaBlock> passing;
+    const auto list_of = [&](const ArenaBlock& block) -> std::vector<ArenaBlock>& {
+      return block.first < backward && block.last >= backward ? saved : passing;
+    };
+    for (const ArenaBlock& block : blocks) list_of(block).push_back(block);
+    plan_.saved_bytes = aligned(place_blocks(saved, kArenaAlignment));
+    const int64_t end = plan_.saved_bytes + place_blocks(passing, kArenaAlignment);
+    for (ArenaBlock& block : passing) block.offset += plan_.saved_bytes;
+    auto next_saved = saved.begin();
+    auto next_passing = passing.begin();
+    for (ArenaBlock& block : blocks) block = *(&list_of(block) == &saved ? next_saved++ : next_passing++);
+    return end;
+  }
+
   void place_buffers() {
     std::vector<std::vector<int>> groups = stacked_buffers();
     std::set<int> in_stacks;
@@ -275,7 +295,7 @@ class PlanBuilder {
       plan_.sum_bytes += block.bytes;
       blocks.push_back(block);
     }
-    const int64_t end = place_blocks(blocks, kArenaAlignment);
+    const int64_t end = place_apart(blocks);
     for (size_t k = 0; k < groups.size(); ++k) {
       int64_t offset = blocks[k].offset;
       for (const int number : groups[k]) {
@@ -283,7 +303,7 @@ class PlanBuilder {
         offset += plan_.buffers[as_index(number)].bytes;
       }
     }
-    plan_.scratch_offset = (end + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+    plan_.scratch_offset = aligned(end);
     for (const Step& step : steps_) {
       const Launch launch = lower(graph_, step.of.part, step.of.layouts, step.of.candidate.way);
       plan_.scratch_bytes = std::max(plan_.scratch_bytes, options_.scratch_bytes(launch));

@@ -1,8 +1,16 @@
 #include "plan/plan.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 
 namespace millrace {
+
+int first_of_backward(const StepPlan& plan) {
+  const auto first = std::find_if(plan.launches.begin(), plan.launches.end(),
+                                  [](const PlanLaunch& launch) { return launch.pass == Pass::backward; });
+  return static_cast<int>(first - plan.launches.begin());
+}
 
 std::string name_of(const PlanLaunch& launch) {
   return launch.part.empty() ? concat("conversion of ", launch.conversion_of) : launch.part;

@@ -4,10 +4,12 @@
 // - Launches run in their order: first those of forward, then those of backward. Each names the buffers of its part's
 //   tensors, reads and then writes. A conversion reads and writes one tensor, in two layouts.
 // - A buffer is one tensor in one layout. It is the caller's, who gives or gets it in that layout, or it lies in the
-//   arena; two in the arena share bytes only when no launch finds both alive. What forward leaves for backward lives in
-//   the arena too, so a backward follows its own forward.
+//   arena; two in the arena share bytes only when no launch finds both alive.
+// - The arena begins with saved_bytes of what forward leaves for backward; nothing else is there, and backward changes
+//   nothing of it. So whoever runs several forwards before their backwards keeps one saved part for each, and backward
+//   may be repeated. The rest is workspace, which means nothing between two passes.
 // - A mask that is drawn again is in no buffer.
-// - Launches that need scratch share one region at the end of the arena.
+// - Launches that need scratch share one region at the end of the workspace.
 #pragma once
 
 #include <cstdint>
@@ -70,6 +72,7 @@ struct StepPlan {
   std::string date;     // UTC: 2026-11-15T05:00:00Z
   std::vector<PlanBuffer> buffers;
   std::vector<PlanLaunch> launches;
+  int64_t saved_bytes = 0;  // the arena's beginning
   int64_t scratch_offset = 0;
   int64_t scratch_bytes = 0;
   int64_t arena_bytes = 0;  // scratch and all
@@ -79,6 +82,9 @@ struct StepPlan {
   double default_cost = 0;  // with nothing fused, everything as the program writes it; 0: not known
   PlanKernels kernels;
 };
+
+// The first launch of backward; their number where there is none.
+int first_of_backward(const StepPlan& plan);
 
 // "conversion of x", or the part's name.
 std::string name_of(const PlanLaunch& launch);

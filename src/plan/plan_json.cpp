@@ -14,7 +14,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Node = JsonReader::Node;
 
-constexpr int kSchemaVersion = 1;
+constexpr int kSchemaVersion = 2;
 constexpr int kDeepest = 8;
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMostInt = std::numeric_limits<int>::max();
@@ -84,9 +84,9 @@ class PlanReader {
   StepPlan plan(const Json& json) {
     const Node root{&json, ""};
     StepPlan made;
-    reader_.object(root,
-                   {"schema_version", "sha256", "version", "device", "date", "program", "cost", "bound", "default_cost",
-                    "kernels", "arena_bytes", "sum_bytes", "scratch_offset", "scratch_bytes", "buffers", "launches"});
+    reader_.object(root, {"schema_version", "sha256", "version", "device", "date", "program", "cost", "bound",
+                          "default_cost", "kernels", "arena_bytes", "sum_bytes", "saved_bytes", "scratch_offset",
+                          "scratch_bytes", "buffers", "launches"});
     const Node version = JsonReader::field(root, "schema_version");
     if (const int64_t number = reader_.integer(version, 0, kMostInt); number != kSchemaVersion)
       reader_.complain(version, concat("version ", number, " is not known"),
@@ -104,6 +104,7 @@ class PlanReader {
     made.kernels = kernels(JsonReader::field(root, "kernels"));
     made.arena_bytes = integer(root, "arena_bytes", 0, kMost);
     made.sum_bytes = integer(root, "sum_bytes", 0, kMost);
+    made.saved_bytes = integer(root, "saved_bytes", 0, kMost);
     made.scratch_offset = integer(root, "scratch_offset", 0, kMost);
     made.scratch_bytes = integer(root, "scratch_bytes", 0, kMost);
     for (const Node& node : list(root, "buffers")) made.buffers.push_back(buffer(node));
@@ -219,6 +220,7 @@ std::string plan_json(const StepPlan& plan) {
                  {"machine", plan.kernels.machine}}},
                {"arena_bytes", plan.arena_bytes},
                {"sum_bytes", plan.sum_bytes},
+               {"saved_bytes", plan.saved_bytes},
                {"scratch_offset", plan.scratch_offset},
                {"scratch_bytes", plan.scratch_bytes},
                {"buffers", list_json(plan.buffers, buffer_json)},

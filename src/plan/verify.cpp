@@ -24,7 +24,7 @@ class Check {
 
   Complaint run() {
     for (auto step : {&Check::buffers, &Check::callers, &Check::arena, &Check::launches, &Check::lifetimes,
-                      &Check::overlaps, &Check::outputs, &Check::operators, &Check::times}) {
+                      &Check::overlaps, &Check::saved, &Check::outputs, &Check::operators, &Check::times}) {
       if (Complaint complaint = (this->*step)()) return complaint;
     }
     return {};
@@ -118,6 +118,8 @@ class Check {
       if (buffer.offset % element != 0) return concat("buffers[", k, "].offset: no multiple of an element's bytes");
     }
     if (plan_.sum_bytes != sum) return concat("sum_bytes: the buffers take ", sum);
+    if (plan_.saved_bytes < 0 || plan_.saved_bytes > plan_.scratch_offset || plan_.saved_bytes % kArenaAlignment != 0)
+      return concat("saved_bytes: no multiple of ", kArenaAlignment, " up to scratch_offset");
     if (plan_.scratch_offset % kArenaAlignment != 0) return concat("scratch_offset: no multiple of ", kArenaAlignment);
     if (plan_.scratch_bytes < 0 || plan_.arena_bytes < 0 ||
         plan_.arena_bytes - plan_.scratch_bytes != plan_.scratch_offset)
@@ -233,6 +235,28 @@ class Check {
         if (!is_arena(two) || one.last < two.first || two.last < one.first) continue;
         if (one.offset < two.offset + two.bytes && two.offset < one.offset + one.bytes)
           return concat("buffers[", k, "].offset: ", one.tensor, " overlaps ", two.tensor, ", and both are alive");
+      }
+    }
+    return {};
+  }
+
+  // What forward leaves for backward is in the saved part, where backward writes over none of it; nothing lies across
+  // the border.
+  Complaint saved() {
+    const int backward = first_of_backward(plan_);
+    for (size_t k = 0; k < plan_.buffers.size(); ++k) {
+      const PlanBuffer& one = plan_.buffers[k];
+      if (!is_arena(one)) continue;
+      const bool inside = one.offset + one.bytes <= plan_.saved_bytes;
+      if (!inside && one.offset < plan_.saved_bytes)
+        return concat("buffers[", k, "].offset: ", one.tensor, " lies across saved_bytes");
+      const bool kept = one.first < backward && one.last >= backward;
+      if (kept && !inside) return concat("buffers[", k, "].offset: ", one.tensor, " does not lie in the saved part");
+      if (!inside || kept || one.last < backward) continue;
+      for (const PlanBuffer& two : plan_.buffers) {
+        const bool other_kept = is_arena(two) && two.first < backward && two.last >= backward;
+        if (other_kept && one.offset < two.offset + two.bytes && two.offset < one.offset + one.bytes)
+          return concat("buffers[", k, "].offset: ", one.tensor, " is written over the saved ", two.tensor);
       }
     }
     return {};

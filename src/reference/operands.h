@@ -85,8 +85,8 @@ class Operands {
     int64_t points = row_length();
     for (const auto& loop : kept_) points *= loop.extent;
     if (points < kMany || kept_.empty()) return for_each_point<kInputs + kOutputs>(kept_, At{}, body);
-    const auto longest = std::max_element(kept_.begin(), kept_.end(),
-                                          [](const auto& l, const auto& r) { return l.extent < r.extent; });
+    const auto longest =
+        std::max_element(kept_.begin(), kept_.end(), [](const auto& l, const auto& r) { return l.extent < r.extent; });
     const auto at = static_cast<size_t>(longest - kept_.begin());
     in_parallel(longest->extent, 1, [&](int64_t begin, int64_t end) {
       std::vector<Loop<kInputs + kOutputs>> slice = kept_;

@@ -101,6 +101,15 @@ TEST(Differentiate, AnUnusedArgumentHasAGradientOfZero) {
   EXPECT_EQ(decisions_of(program), "gradient x = d_x\ngradient unused = d_unused\n") << "scalars have none";
 }
 
+TEST(Differentiate, AFixedArgumentHasNoGradient) {
+  constexpr std::string_view program =
+      "def f(x: float32[4], mask: fixed.float32[4], other: np.fixed.float32[4]):\n    return x * mask + "
+      "np.exp(other)\n";
+  EXPECT_EQ(backward_of(program), "d_x[4] = multiply(d_result[4], mask[4])\n");
+  EXPECT_EQ(decisions_of(program).find("d_mask"), std::string::npos);
+  EXPECT_EQ(decisions_of(program).find("d_other"), std::string::npos);
+}
+
 TEST(Differentiate, AnArgumentReturnedDirectly) {
   EXPECT_EQ(backward_of("def f(x: float32[4]):\n    return x\n"), "d_x.2[4] = copy(d_x[4])\n");
   EXPECT_EQ(backward_of("def f(x: float32[4], y: float32[4]):\n    return x, y + x\n"),

@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -51,14 +53,14 @@ class PlanFolder : public ScratchTest {
 
 // Memory for the small plan, whose tensors are float64 and lie as the program writes them.
 struct SmallTensors {
-  Values<double> given = drawn_values(small_plan().training, 5);
+  Values<double> given;
   Values<double> found;
   std::vector<const void*> arguments;
   std::vector<void*> results;
   std::vector<const void*> result_gradients;
   std::vector<void*> argument_gradients;
 
-  SmallTensors() {
+  explicit SmallTensors(uint64_t seed = 5) : given(drawn_values(small_plan().training, seed)) {
     const TrainingGraph& training = small_plan().training;
     found.resize(training.graph.tensors.size());
     const auto output = [&](TensorId tensor) -> void* {
@@ -70,6 +72,12 @@ struct SmallTensors {
     for (const Output& result : training.graph.results) results.push_back(output(result.tensor));
     for (const TensorId tensor : training.result_gradients) result_gradients.push_back(given[tensor.at()].data());
     for (const TensorId tensor : training.argument_gradients) argument_gradients.push_back(output(tensor));
+  }
+
+  void forget_gradients() {
+    for (const TensorId tensor : small_plan().training.argument_gradients) {
+      if (tensor.valid()) std::fill(found[tensor.at()].begin(), found[tensor.at()].end(), -1);
+    }
   }
 
   Tensors tensors() const { return {arguments, results, result_gradients, argument_gradients}; }
@@ -216,8 +224,86 @@ TEST_F(PlanFolder, BackwardFollowsItsForward) {
   forward.argument_gradients = {};
   EXPECT_TRUE(plan->forward(forward, 9, 2));
   EXPECT_FALSE(plan->backward(forward, 9, 2));
+  for (int repeated = 0; repeated < 2; ++repeated) {
+    tensors.forget_gradients();
+    EXPECT_TRUE(plan->backward(tensors.tensors(), 9, 2));
+    EXPECT_EQ(tensors.difference(), "");
+  }
+}
+
+struct alignas(kPlanMemoryAlignment) Line {
+  std::array<char, kPlanMemoryAlignment> bytes;
+};
+
+std::vector<Line> memory_of(int64_t bytes) {
+  return std::vector<Line>(static_cast<size_t>(bytes / kPlanMemoryAlignment + 1));
+}
+
+TEST_F(PlanFolder, SeveralForwardsMayBeUnderWayInTheCallersMemory) {
+  Result<Plan> plan = Plan::load(path("plan"), PlanMemory::callers);
+  ASSERT_TRUE(plan) << to_string(plan.error());
+  ASSERT_GT(plan->saved_bytes(), 0);
+  EXPECT_EQ(plan->saved_bytes(), plan_.saved_bytes);
+  EXPECT_EQ(plan->saved_bytes() + plan->workspace_bytes(), plan->arena_bytes());
+  constexpr size_t kCalls = 3;
+  std::vector<SmallTensors> calls;
+  std::vector<std::vector<Line>> saved;
+  for (size_t k = 0; k < kCalls; ++k) {
+    calls.emplace_back(k + 5);
+    saved.push_back(memory_of(plan->saved_bytes()));
+  }
+  const auto run = [&](size_t k, bool forward) {
+    std::vector<Line> workspace = memory_of(plan->workspace_bytes());  // another one for every pass
+    std::memset(workspace.data(), 0xff, workspace.size() * sizeof(Line));
+    Tensors tensors = calls[k].tensors();
+    tensors.saved = saved[k].data();
+    tensors.workspace = workspace.data();
+    const Result<Done> ran = forward ? plan->forward(tensors, 9, 2) : plan->backward(tensors, 9, 2);
+    return ran ? "" : to_string(ran.error());
+  };
+  for (size_t k = 0; k < kCalls; ++k) EXPECT_EQ(run(k, true), "");
+  for (const size_t k : {1U, 2U, 0U, 1U}) {
+    calls[k].forget_gradients();
+    EXPECT_EQ(run(k, false), "");
+    EXPECT_EQ(calls[k].difference(), "") << k;
+  }
+}
+
+TEST_F(PlanFolder, TheCallersMemoryIsChecked) {
+  Result<Plan> plan = Plan::load(path("plan"), PlanMemory::callers);
+  ASSERT_TRUE(plan) << to_string(plan.error());
+  std::vector<Line> saved = memory_of(plan->saved_bytes());
+  std::vector<Line> workspace = memory_of(plan->workspace_bytes());
+  const auto complaint = [&](void* in_saved, void* in_workspace) {
+    const SmallTensors small;
+    Tensors tensors = small.tensors();
+    tensors.saved = in_saved;
+    tensors.workspace = in_workspace;
+    const Result<Done> ran = plan->step(tensors, 9, 2);
+    return ran ? "" : to_string(ran.error());
+  };
+  EXPECT_NE(complaint(nullptr, workspace.data()).find("'saved' is a null pointer"), std::string::npos);
+  EXPECT_NE(complaint(saved.data(), nullptr).find("'workspace' is a null pointer"), std::string::npos);
+  EXPECT_NE(complaint(&saved[0].bytes[8], workspace.data()).find("'saved' is misaligned"), std::string::npos);
+  EXPECT_EQ(complaint(saved.data(), workspace.data()), "");
+}
+
+TEST_F(PlanFolder, WhatBackwardDoesNotReadMayBeNull) {
+  Result<Plan> plan = Plan::load(path("plan"));
+  ASSERT_TRUE(plan) << to_string(plan.error());
+  SmallTensors tensors;
+  ASSERT_TRUE(plan->forward(tensors.tensors(), 9, 2));
+  size_t unread = 0;
+  for (size_t k = 0; k < tensors.arguments.size(); ++k) {
+    if (plan->arguments()[k].read_by_backward) continue;
+    tensors.arguments[k] = nullptr;
+    ++unread;
+  }
+  EXPECT_EQ(unread, 1U);  // the bias
+  EXPECT_TRUE(plan->arguments()[3].read_by_backward);
   EXPECT_TRUE(plan->backward(tensors.tensors(), 9, 2));
   EXPECT_EQ(tensors.difference(), "");
+  tensors.arguments[0] = nullptr;
   EXPECT_FALSE(plan->backward(tensors.tensors(), 9, 2));
 }
 

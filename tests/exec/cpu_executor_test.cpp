@@ -94,6 +94,17 @@ TEST(CpuExecutor, LayoutsOfTheCallersChoiceAgreeWithTheReference) {
   expect_all_to_agree(plans);
 }
 
+TEST(CpuExecutor, FixedArgumentsAgreeWithTheReference) {
+  constexpr const char* kMasked = R"(
+B = 7
+I = 13
+
+def masked(x: float32[B, I], mask: fixed.float32[I]):
+    return softmax(x + mask)
+)";
+  expect_all_to_agree(std::vector<std::pair<std::string, PlanChoice>>{{kMasked, {}}});
+}
+
 TEST(CpuExecutor, DropoutMasksAreTheReferences) {
   constexpr const char* kDropout = R"(
 B = 7

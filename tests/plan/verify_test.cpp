@@ -116,6 +116,45 @@ TEST(VerifyPlan, SizesOfTheArenaAddUp) {
   EXPECT_NE(complaint([](StepPlan& plan) { plan.buffers[first_in_arena(plan)].offset += kArenaAlignment * 1000; }), "");
 }
 
+TEST(VerifyPlan, WhatIsSavedLiesApart) {
+  ASSERT_GT(small_plan().plan.saved_bytes, 0);
+  EXPECT_NE(complaint([](StepPlan& plan) { plan.saved_bytes = 0; }).find("saved part"), std::string::npos);
+  EXPECT_NE(complaint([](StepPlan& plan) { plan.saved_bytes += 1; }), "");
+  EXPECT_NE(complaint([](StepPlan& plan) { plan.saved_bytes = plan.arena_bytes + kArenaAlignment; }), "");
+}
+
+// Whatever backward computes, written where a saved tensor was that no later launch of backward reads.
+TEST(VerifyPlan, WhatIsSavedIsNotWrittenOver) {
+  constexpr const char* kDeep = R"(
+B = 3
+I = 4
+
+def layers(x: float64[B, I], u: float64[I, I], v: float64[I, I], w: float64[I, I]):
+    a = np.tanh(np.einsum("bi,ij->bj", x, u))
+    b = np.tanh(np.einsum("bi,ij->bj", a, v))
+    c = np.tanh(np.einsum("bi,ij->bj", b, w))
+    return np.exp(c)
+)";
+  const MadePlan made = make_plan(kDeep, {});
+  const StepPlan& built = made.plan;
+  const int backward = first_of_backward(built);
+  int written_over = 0;
+  for (size_t k = 0; k < built.buffers.size(); ++k) {
+    const PlanBuffer& saved = built.buffers[k];
+    if (saved.place != BufferPlace::arena || saved.first >= backward || saved.last < backward) continue;
+    for (size_t other = 0; other < built.buffers.size(); ++other) {
+      if (built.buffers[other].place != BufferPlace::arena || built.buffers[other].first <= saved.last) continue;
+      StepPlan changed = built;
+      changed.buffers[other].offset = saved.offset;
+      const Result<Done> verified = verify(changed, made.training, made.candidates);
+      ASSERT_FALSE(verified);
+      const std::string& message = verified.error().diagnostics.front().message;
+      written_over += message.find("is written over the saved") != std::string::npos ? 1 : 0;
+    }
+  }
+  EXPECT_GT(written_over, 0);
+}
+
 TEST(VerifyPlan, NoticesStackedTensorsThatAreApart) {
   constexpr const char* kStacked = R"(
 B = 3

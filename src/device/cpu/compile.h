@@ -40,9 +40,6 @@ struct CompileOutcome {
   CompileFailure failure;  // when there is no object
 };
 
-// `error` with what to do when the cache's directory could not be written to.
-Error with_room_as_remedy(Error error, const std::string& directory);
-
 // Works in a new folder in `directory`.
 CompileOutcome compile(const Compiler& compiler, const std::string& text, const std::string& directory, double seconds);
 

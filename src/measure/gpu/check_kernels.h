@@ -1,5 +1,5 @@
-// Kernels that put values into tensors, take them out, and compare them: behind cuda_hardware.h and cuda_prelude.h. They
-// know layouts by strides, and share nothing with the kernels that they check.
+// Kernels that put values into tensors, take them out, and compare them: behind cuda_hardware.h and cuda_prelude.h.
+// They know layouts by strides, and share nothing with the kernels that they check.
 //
 // Values: how many elements, the rank, the extents, the strides, the stored type, and for bits the length of a run.
 #pragma once
@@ -104,8 +104,8 @@ MR_KERNEL(256) MILLRACE_KERNEL_compare(MR_PARAMETER mr::CheckArguments args) {
   }
 }
 
-// tensors: the peer's values, which stay; the magnitudes of its sums, which become tolerances: extra · magnitude for the
-// sum's roundings, and relative · value + absolute for what is lost when it is stored.
+// tensors: the peer's values, which stay; the magnitudes of its sums, which become tolerances: extra · magnitude for
+// the sum's roundings, and relative · value + absolute for what is lost when it is stored.
 MR_KERNEL(256) MILLRACE_KERNEL_allow(MR_PARAMETER mr::CheckArguments args) {
   using namespace mr;
   const double* const values = static_cast<const double*>(args.tensors[0]);

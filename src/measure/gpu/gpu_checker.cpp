@@ -39,8 +39,7 @@ std::vector<double> check_numbers(const Graph& graph, TensorId tensor, const Lay
   numbers[0] = static_cast<double>(elements_of(graph, tensor));
   numbers[1] = static_cast<double>(dims.size());
   const bool bits = layout.storage == MaskStorage::bits;
-  const std::vector<int64_t> strides =
-      bits ? std::vector<int64_t>(dims.size(), 0) : strides_of(graph, tensor, layout);
+  const std::vector<int64_t> strides = bits ? std::vector<int64_t>(dims.size(), 0) : strides_of(graph, tensor, layout);
   for (size_t axis = 0; axis < dims.size() && axis < kMostRank; ++axis) {
     numbers[2 + axis] = static_cast<double>(graph.extent(dims[axis]));
     numbers[2 + kMostRank + axis] = static_cast<double>(strides[axis]);
@@ -55,13 +54,13 @@ Result<GpuChecker> GpuChecker::make(Gpu& gpu, const GpuCompiler& compiler) {
   const Result<std::string> cubin = compiler.compile(source, gpu.info().architecture());
   if (!cubin) return cubin.error();
   GpuChecker made(gpu);
-  for (auto& [launch, name] :
-       {std::pair(&made.put_, "put"), std::pair(&made.take_, "take"), std::pair(&made.compare_, "compare"),
-        std::pair(&made.allow_, "allow")}) {
+  for (auto& [launch, name] : {std::pair(&made.put_, "put"), std::pair(&made.take_, "take"),
+                               std::pair(&made.compare_, "compare"), std::pair(&made.allow_, "allow")}) {
     Launch kernel;
     kernel.kernel = source;
     kernel.tensor_count = 4;
-    kernel.grids = {{concat("MILLRACE_KERNEL_", name), gpu.info().multiprocessors * kBlocksPerMultiprocessor, kThreads}};
+    kernel.grids = {
+        {concat("MILLRACE_KERNEL_", name), gpu.info().multiprocessors * kBlocksPerMultiprocessor, kThreads}};
     for (size_t k = 0; k < kNumbers; ++k) kernel.numbers.push_back({static_cast<int>(k), 0});
     Result<std::unique_ptr<GpuLaunch>> prepared = gpu.prepare(kernel, *cubin);
     if (!prepared) return prepared.error();

@@ -23,7 +23,8 @@ class GpuChecker {
   // `values`: row-major doubles on the device, there and everywhere below.
   Result<Done> put(const Graph& graph, TensorId tensor, const Layout& layout, const GpuMemory& values, bool magnitudes,
                    void* to) const;
-  Result<Done> take(const Graph& graph, TensorId tensor, const Layout& layout, void* from, const GpuMemory& values) const;
+  Result<Done> take(const Graph& graph, TensorId tensor, const Layout& layout, void* from,
+                    const GpuMemory& values) const;
   // The first element that is further off than it may be.
   Result<std::optional<int64_t>> first_wrong(const Graph& graph, TensorId tensor, const Layout& layout, void* found,
                                              const GpuMemory& values, const GpuMemory& tolerances) const;

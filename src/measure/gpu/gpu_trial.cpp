@@ -196,8 +196,7 @@ Result<std::string> GpuTrials::take_as_peer(const Part& part, const std::vector<
     const size_t place = part.reads.size() + k;
     const int64_t bytes = elements_of(*graph_, part.writes[k]) * static_cast<int64_t>(sizeof(double));
     if (Result<Done> got = reserve(bytes, expected_[k].values); !got) return got.error();
-    if (Result<Done> taken =
-            checker_.take(*graph_, part.writes[k], layouts[place], at[place], expected_[k].values);
+    if (Result<Done> taken = checker_.take(*graph_, part.writes[k], layouts[place], at[place], expected_[k].values);
         !taken)
       return taken.error();
     values.emplace_back(static_cast<size_t>(elements_of(*graph_, part.writes[k])));
@@ -207,8 +206,7 @@ Result<std::string> GpuTrials::take_as_peer(const Part& part, const std::vector<
   for (const Probe& probe : probes_of(*graph_, part, truth_, kProbes)) {
     const TensorId tensor = part.writes[probe.output];
     const double found = values[probe.output][probe.element];
-    const double tolerance =
-        sum_tolerance(graph_->tensor(tensor).dtype, depth_of(part), probe.magnitude, probe.value);
+    const double tolerance = sum_tolerance(graph_->tensor(tensor).dtype, depth_of(part), probe.magnitude, probe.value);
     if (!(std::abs(found - probe.value) <= tolerance))
       return concat(graph_->tensor(tensor).name, "[", probe.element, "] is ", found, " where ", probe.value,
                     " is right, within ", tolerance);
@@ -227,8 +225,8 @@ Result<std::string> GpuTrials::take_as_peer(const Part& part, const std::vector<
     const double absolute = sum_tolerance(dtype, depth_of(part), 0, 0);
     const double of_magnitude = sum_tolerance(dtype, depth_of(part), 1, 0) - absolute;
     const double relative = sum_tolerance(dtype, depth_of(part), 0, 1) - absolute;
-    if (Result<Done> allowed = checker_.allow(elements, expected_[k].values, expected_[k].tolerances, of_magnitude,
-                                              relative, absolute);
+    if (Result<Done> allowed =
+            checker_.allow(elements, expected_[k].values, expected_[k].tolerances, of_magnitude, relative, absolute);
         !allowed)
       return allowed.error();
   }

@@ -1,0 +1,129 @@
+"""libmillrace.so by ctypes: include/millrace/c_api.h says what its functions do."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from pathlib import Path
+from typing import Callable, NamedTuple
+
+PACKAGE = Path(__file__).resolve().parent
+CHECKOUT = PACKAGE.parent.parent  # where this lies in a checkout
+
+ARGUMENTS, RESULTS, RESULT_GRADIENTS, ARGUMENT_GRADIENTS = range(4)
+
+
+class MillraceError(Exception):
+    """What the library says went wrong, and what would be right. `code` is the exit code that `millrace` would have."""
+
+    def __init__(self, message: str, code: int = 1):
+        super().__init__(message)
+        self.code = code
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("dtype", ctypes.c_char_p),
+        ("rank", ctypes.c_int32),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("bytes", ctypes.c_int64),
+        ("scalar", ctypes.c_int32),
+        ("read_by_backward", ctypes.c_int32),
+    ]
+
+
+class Call(ctypes.Structure):
+    _fields_ = [
+        ("arguments", ctypes.POINTER(ctypes.c_void_p)),
+        ("results", ctypes.POINTER(ctypes.c_void_p)),
+        ("result_gradients", ctypes.POINTER(ctypes.c_void_p)),
+        ("argument_gradients", ctypes.POINTER(ctypes.c_void_p)),
+        ("saved", ctypes.c_void_p),
+        ("workspace", ctypes.c_void_p),
+        ("seed", ctypes.c_uint64),
+        ("step", ctypes.c_uint32),
+    ]
+
+
+Listener = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p)
+
+
+class TensorInfo(NamedTuple):
+    """A tensor of a plan; a gradient that there is not has the dtype ""."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    bytes: int
+    scalar: bool
+    read_by_backward: bool
+
+
+def library_path() -> Path:
+    places = [PACKAGE / "lib/libmillrace.so", CHECKOUT / "build/release/libmillrace.so"]
+    if named := os.environ.get("MILLRACE_LIBRARY"):
+        places = [Path(named)]
+    for place in places:
+        if place.exists():
+            return place
+    raise MillraceError(
+        f"libmillrace.so is not at {' or '.join(map(str, places))}; pip install . puts it there, and so does "
+        "cmake --build build/release --target millrace_shared; or set MILLRACE_LIBRARY to where it is", 3)
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    path = library_path()
+    try:
+        found = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise MillraceError(f"{path} cannot be loaded: {error}", 3) from error
+    plan, call = ctypes.c_void_p, ctypes.POINTER(Call)
+    for name, returns, *takes in (
+        ("version", ctypes.c_char_p),
+        ("error", ctypes.c_char_p),
+        ("free", None, ctypes.c_void_p),
+        ("command", ctypes.c_int, ctypes.c_char_p, Listener, Listener, ctypes.c_void_p,
+         ctypes.POINTER(ctypes.c_void_p)),
+        ("plan_load", ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p)),
+        ("plan_unload", None, plan),
+        ("plan_count", ctypes.c_int32, plan, ctypes.c_int32),
+        ("plan_tensor", _Tensor, plan, ctypes.c_int32, ctypes.c_int32),
+        ("plan_saved_bytes", ctypes.c_int64, plan),
+        ("plan_workspace_bytes", ctypes.c_int64, plan),
+        ("plan_predicted_seconds", ctypes.c_double, plan),
+        ("plan_forward", ctypes.c_int, plan, call),
+        ("plan_backward", ctypes.c_int, plan, call),
+    ):
+        function = getattr(found, f"millrace_{name}")
+        function.restype, function.argtypes = returns, takes
+    return found
+
+
+def check(code: int) -> None:
+    """Raises what the library said of this thread's last call."""
+    if code != 0:
+        raise MillraceError(library().millrace_error().decode(errors="replace"), code)
+
+
+def tensor_info(plan: int, which: int, position: int) -> TensorInfo:
+    found = library().millrace_plan_tensor(plan, which, position)
+    rank = found.rank
+    return TensorInfo(found.name.decode(), found.dtype.decode(), tuple(found.shape[:rank]), tuple(found.strides[:rank]),
+                      found.bytes, bool(found.scalar), bool(found.read_by_backward))
+
+
+def command_text(request: bytes, progress: Callable[[str], None] | None, notice: Callable[[str], None] | None) -> str:
+    def listener(function):
+        return Listener(lambda text, _: function(text.decode(errors="replace"))) if function else Listener()
+
+    text = ctypes.c_void_p()
+    check(library().millrace_command(request, listener(progress), listener(notice), None, ctypes.byref(text)))
+    try:
+        return ctypes.string_at(text).decode()
+    finally:
+        library().millrace_free(text)

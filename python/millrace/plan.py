@@ -1,0 +1,123 @@
+"""Plans on NumPy's arrays, and on anything that DLPack brings to NumPy."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Sequence
+
+import numpy as np
+
+from millrace import _library
+from millrace._library import (ARGUMENT_GRADIENTS, ARGUMENTS, RESULT_GRADIENTS, RESULTS, Call, MillraceError, TensorInfo,
+                               check, library, tensor_info)
+
+_ALIGNMENT = 64
+
+
+def _aligned(count: int) -> np.ndarray:
+    memory = np.empty(count + _ALIGNMENT, dtype=np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + count]
+
+
+class Forward:
+    """What a forward leaves for its backward."""
+
+    def __init__(self, arguments: list, results: list[np.ndarray], saved: np.ndarray, seed: int, step: int):
+        self.arguments, self.results, self.saved, self.seed, self.step = arguments, results, saved, seed, step
+
+
+class Plan:
+    """A layer's forward and backward, from a folder that `millrace optimize` wrote.
+
+        plan = millrace.Plan("layer.plan")
+        results, state = plan.forward([x, w], seed=1)
+        gradients = plan.backward(state, [d_result])
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        handle = ctypes.c_void_p()
+        self._handle = None
+        check(library().millrace_plan_load(os.fsencode(path), ctypes.byref(handle)))
+        self._handle = handle.value
+        self.path = os.fspath(path)
+        self.arguments = self._list(ARGUMENTS)
+        self.results = self._list(RESULTS)
+        self.result_gradients = self._list(RESULT_GRADIENTS)
+        self.argument_gradients = self._list(ARGUMENT_GRADIENTS)
+        self.saved_bytes = library().millrace_plan_saved_bytes(self._handle)
+        self.workspace_bytes = library().millrace_plan_workspace_bytes(self._handle)
+        self.predicted_seconds = library().millrace_plan_predicted_seconds(self._handle)
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            library().millrace_plan_unload(self._handle)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{info.name}: {info.dtype}{list(info.shape)}" for info in self.arguments)
+        return f"Plan({self.path!r}: {shown})"
+
+    def _list(self, which: int) -> list[TensorInfo]:
+        count = library().millrace_plan_count(self._handle, which)
+        return [tensor_info(self._handle, which, position) for position in range(count)]
+
+    def forward(self, arguments: Sequence, seed: int = 0, step: int = 0) -> tuple[list[np.ndarray], Forward]:
+        """The results, and what backward needs. Masks of dropout follow from seed and step alone."""
+        if len(arguments) != len(self.arguments):
+            raise MillraceError(f"{len(arguments)} arguments where the plan has {len(self.arguments)}: "
+                                f"{', '.join(info.name for info in self.arguments)}", 2)
+        taken = [self._taken(value, info) for value, info in zip(arguments, self.arguments)]
+        results = [self._empty(info) for info in self.results]
+        state = Forward(taken, results, _aligned(self.saved_bytes), seed, step)
+        self._run(library().millrace_plan_forward, state, None, None)
+        return results, state
+
+    def backward(self, state: Forward, result_gradients: Sequence) -> list[np.ndarray | None]:
+        """One gradient an argument; None for what has none. Can be repeated."""
+        if len(result_gradients) != len(self.result_gradients):
+            raise MillraceError(f"{len(result_gradients)} gradients where the plan has {len(self.results)} results", 2)
+        given = [self._taken(value, info) for value, info in zip(result_gradients, self.result_gradients)]
+        made = [None if info.scalar else self._empty(info) for info in self.argument_gradients]
+        self._run(library().millrace_plan_backward, state, given, made)
+        return made
+
+    def _run(self, function, state: Forward, given: list | None, made: list | None) -> None:
+        def pointers(arrays: list | None):
+            if arrays is None:
+                return None
+            return (ctypes.c_void_p * max(1, len(arrays)))(*(None if a is None else a.ctypes.data for a in arrays))
+
+        workspace = _aligned(self.workspace_bytes)
+        call = Call(pointers(state.arguments), pointers(state.results), pointers(given), pointers(made),
+                    state.saved.ctypes.data, workspace.ctypes.data, state.seed, state.step)
+        check(function(self._handle, ctypes.byref(call)))
+
+    @staticmethod
+    def _dtype(info: TensorInfo) -> np.dtype:
+        if info.dtype == "bfloat16":
+            raise MillraceError(f"'{info.name}' is bfloat16, which NumPy does not have; use millrace.torch", 2)
+        return np.dtype(info.dtype)
+
+    def _empty(self, info: TensorInfo) -> np.ndarray:
+        order = sorted(range(len(info.shape)), key=lambda axis: -info.strides[axis])
+        array = np.empty([info.shape[axis] for axis in order], dtype=self._dtype(info))
+        return array.transpose(np.argsort(order))
+
+    def _taken(self, value, info: TensorInfo) -> np.ndarray:
+        """The array as the plan wants it, which is itself where it lies so."""
+        if info.scalar:
+            return np.array(value, dtype=np.float64).reshape(())
+        if not isinstance(value, np.ndarray):
+            value = np.from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value)
+        if value.dtype != self._dtype(info):
+            raise MillraceError(f"'{info.name}' is {value.dtype} where the plan has {info.dtype}; use .astype()", 2)
+        if value.shape != info.shape:
+            raise MillraceError(f"'{info.name}' is {list(value.shape)} where the plan has {list(info.shape)}; a plan is "
+                                "for one shape", 2)
+        if all(n == 1 or s == w * value.itemsize for n, s, w in zip(info.shape, value.strides, info.strides)) and (
+                value.ctypes.data % value.itemsize == 0):
+            return value
+        laid_out = self._empty(info)
+        laid_out[...] = value
+        return laid_out

@@ -1,0 +1,116 @@
+"""A plan for each program, shape, type and machine, on disk: found again, or made."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import hashlib
+import json
+import os
+import platform
+import shutil
+import stat
+import sys
+import tempfile
+from pathlib import Path
+from typing import Mapping
+
+import millrace
+from millrace import _library
+from millrace.commands import run_command, sizes_list
+
+EXPLORED, DEFAULT = "explored", "default"
+
+
+def cache_directory() -> Path:
+    """As the library finds it: for the user alone."""
+    environment = os.environ
+    if own := environment.get("MILLRACE_CACHE_DIR"):
+        folder = Path(own).absolute()
+    elif environment.get("XDG_CACHE_HOME", "").startswith("/"):
+        folder = Path(environment["XDG_CACHE_HOME"], "millrace")
+    else:
+        folder = Path.home() / ".cache/millrace"
+    return private_directory(folder)
+
+
+def private_directory(folder: Path) -> Path:
+    """Made where it is absent. What another user could have written is not used."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.stat()
+    if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise _library.MillraceError(
+            f"{folder} is another user's, or others may write to it; set MILLRACE_CACHE_DIR to a folder of yours")
+    return folder
+
+
+def plan_folder(text: str, sizes: Mapping[str, int], dtype: str, device: str, threads: int, entry: str = "") -> Path:
+    """Where this program's plans are, or would be."""
+    key = [millrace.__version__, text, entry, sorted(sizes.items()), dtype, device, threads, _machine()]
+    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()
+    return cache_directory() / "plans" / digest[:40]
+
+
+def find_plan(text: str, sizes: Mapping[str, int], dtype: str, *, device: str = "cpu", threads: int = 0,
+              entry: str = "", budget: str | None = None, name: str = "program") -> str:
+    """The folder of a plan. What exploring once found is used; where there is none, `budget` ("60s") explores now, and
+    without it a plan is made at once, with nothing measured. Several processes make it once."""
+    threads = threads or _default_threads()
+    folder = plan_folder(text, sizes, dtype, device, threads, entry)
+    for kind in (EXPLORED, DEFAULT) if budget is None else (EXPLORED,):
+        if (folder / kind / "plan.json").exists():
+            return str(folder / kind)
+    private_directory(folder.parent)
+    private_directory(folder)
+    kind = DEFAULT if budget is None else EXPLORED
+    with _locked(folder / "lock"):
+        if not (folder / kind / "plan.json").exists():
+            _make(folder, kind, text, sizes, dtype, device, threads, entry, budget, name)
+    return str(folder / kind)
+
+
+def _make(folder: Path, kind: str, text: str, sizes: Mapping[str, int], dtype: str, device: str, threads: int,
+          entry: str, budget: str | None, name: str) -> None:
+    options = dict(sizes=sizes_list(dict(sizes)), dtype=dtype, device=device, threads=threads, entry=entry or None)
+    work = Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=folder))  # appears whole, by its new name, or not at all
+    try:
+        program = work / f"{name}.py"
+        program.write_text(text)
+        if budget is None:
+            run_command("plan", program, out=str(work / "plan"), quiet=True, **options)
+        else:
+            shown = ", ".join(f"{size} {value}" for size, value in sizes.items())
+            print(f"millrace: exploring {name} ({shown}, {dtype}) for {budget}; kept in {folder}", file=sys.stderr)
+            run_command("optimize", program, out=str(work / "plan"), budget=budget, **options)
+        shutil.rmtree(folder / kind, ignore_errors=True)  # what a kill left
+        (work / "plan").rename(folder / kind)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _locked(path: Path):
+    with open(path, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@functools.cache
+def _machine() -> str:
+    """What a plan's times and kernels depend on."""
+    lines = []
+    with contextlib.suppress(OSError):
+        named = ("model name", "flags", "Features", "CPU implementer", "CPU part")
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if not line.strip():
+                break
+            if line.startswith(named):
+                lines.append(line)
+    return "\n".join([platform.machine(), *lines])
+
+
+def _default_threads() -> int:
+    with contextlib.suppress(ValueError):
+        return max(1, int(os.environ.get("OMP_NUM_THREADS", "")))
+    return len(os.sched_getaffinity(0))

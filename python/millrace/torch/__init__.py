@@ -1,0 +1,30 @@
+"""Millrace in PyTorch: plans as an operator, as layers, and in models that exist.
+
+    layer = millrace.torch.TransformerEncoderLayer(512, 8, batch_first=True)   # as torch.nn's
+    millrace.torch.accelerate(model)                                          # replaces the layers it knows
+    attention = millrace.torch.program("attention.py")                        # any program, differentiable
+
+docs/pytorch.md begins with `pip install`.
+"""
+
+try:
+    import torch as _torch  # noqa: F401  (first, so that both use one OpenMP)
+except ImportError as error:
+    raise ImportError("millrace.torch needs PyTorch 2.10 or later: pip install torch") from error
+
+from millrace.torch.accelerate import Accelerated, accelerate
+from millrace.torch.attention import MultiheadAttention
+from millrace.torch.encoder_layer import TransformerEncoderLayer
+from millrace.torch.plans import explore, set_budget
+from millrace.torch.program import Program, program
+
+__all__ = [
+    "Accelerated",
+    "MultiheadAttention",
+    "Program",
+    "TransformerEncoderLayer",
+    "accelerate",
+    "explore",
+    "program",
+    "set_budget",
+]

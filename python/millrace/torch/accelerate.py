@@ -1,0 +1,2 @@
+def accelerate(m): pass
+class Accelerated: pass

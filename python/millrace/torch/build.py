@@ -1,0 +1,65 @@
+"""The operator library: found beside the package, or compiled once for the PyTorch that is installed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+
+from millrace import _library
+from millrace._library import MillraceError
+from millrace.plan_cache import cache_directory, private_directory
+
+OLDEST = (2, 10)  # whose stable ABI has what the operator needs
+_TARGET = f"0x{OLDEST[0]:02x}{OLDEST[1]:02x}000000000000"
+
+
+def _sources() -> tuple[Path, Path]:
+    """The operator's source and the folder of the C API's header: in the package, else in the checkout."""
+    for source, include in (
+        (_library.PACKAGE / "torch/csrc/operator.cpp", _library.PACKAGE / "include"),
+        (_library.CHECKOUT / "bindings/torch/operator.cpp", _library.CHECKOUT / "include"),
+    ):
+        if source.exists():
+            return source, include
+    raise MillraceError("the operator's source is not in the package; install millrace again", 3)
+
+
+def operator_library() -> Path:
+    """Its path. Compiling takes some seconds, once for each version of PyTorch and of Millrace."""
+    version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+    if version < OLDEST:
+        raise MillraceError(f"PyTorch {torch.__version__} is too old: millrace.torch needs 2.10 or later", 3)
+    source, include = _sources()
+    library = _library.library_path()
+    key = "\0".join([source.read_text(), (include / "millrace/c_api.h").read_text(), torch.__version__, str(library)])
+    folder = private_directory(private_directory(cache_directory() / "torch")
+                               / hashlib.sha256(key.encode()).hexdigest()[:40])
+    made = folder / "libmillrace_torch.so"
+    if not made.exists():
+        _compile(source, include, library, made)
+    return made
+
+
+def _compile(source: Path, include: Path, library: Path, made: Path) -> None:
+    compiler = shutil.which(os.environ.get("CXX") or "g++") or shutil.which("c++")
+    if compiler is None:
+        raise MillraceError("there is no C++ compiler for the operator: apt-get install g++, or set CXX", 3)
+    print("millrace: compiling the operator for PyTorch (once; some seconds)", file=sys.stderr, flush=True)
+    headers = Path(torch.__file__).parent / "include"
+    with tempfile.TemporaryDirectory(dir=made.parent) as work:  # it appears whole or not at all
+        out = Path(work, made.name)
+        command = [compiler, "-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-w", f"-I{include}",
+                   f"-isystem{headers}", f"-DTORCH_TARGET_VERSION={_TARGET}", str(source), "-o", str(out),
+                   f"-L{library.parent}", f"-l:{library.name}", f"-Wl,-rpath,{library.parent}",
+                   f"-L{headers.parent / 'lib'}", "-ltorch", "-ltorch_cpu"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise MillraceError(f"the operator does not compile:\n{' '.join(command)}\n{done.stderr[-4000:]}", 3)
+        out.rename(made)

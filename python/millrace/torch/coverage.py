@@ -1,0 +1,114 @@
+"""What a plan can stand for, and what it gets: the checks and conversions that the layers share."""
+
+from __future__ import annotations
+
+from operator import index as fixed  # of a size: under torch.compile a plan is for one, which this makes a guard
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from millrace.torch.operator import DTYPE_NAMES
+
+_ACTIVATIONS = {functional.relu: "relu", torch.relu: "relu", functional.gelu: "gelu", functional.silu: "silu"}
+# A hidden key's score, for which exp gives 0 in any row that has another. It is finite, so that a row of hidden keys
+# alone is no NaN: its weights are equal.
+_HIDDEN = {torch.float16: -3e4, torch.bfloat16: -1e30, torch.float32: -1e30, torch.float64: -1e30}
+
+
+def activation_name(activation) -> str | None:
+    """The language's function for it; None where there is none."""
+    if isinstance(activation, nn.GELU):
+        return {"none": "gelu", "tanh": "gelu_tanh"}.get(activation.approximate)
+    if isinstance(activation, nn.ReLU):
+        return "relu"
+    if isinstance(activation, nn.SiLU):
+        return "silu"
+    try:
+        return _ACTIVATIONS.get(activation)
+    except TypeError:  # it has no hash
+        return None
+
+
+def working_dtype(x: torch.Tensor) -> torch.dtype:
+    """That of the call: autocast's where it is on and applies, else the input's."""
+    kind = x.device.type
+    if x.dtype != torch.float64 and torch.is_autocast_enabled(kind):
+        return torch.get_autocast_dtype(kind)
+    return x.dtype
+
+
+def why_not_tensor(x: torch.Tensor, name: str) -> str | None:
+    if x.is_nested:
+        return f"{name} is a nested tensor"
+    if x.device.type != "cpu":
+        return f"{name} is on {x.device}, and this version has plans for the CPU"
+    if x.dtype not in DTYPE_NAMES:
+        return f"{name} is {x.dtype}"
+    if x.numel() == 0:
+        return f"{name} has no elements"
+    return None
+
+
+def why_not_parameters(parameters: list[torch.Tensor], x: torch.Tensor) -> str | None:
+    """`parameters`: all that the plan takes as they lie."""
+    for parameter in parameters:
+        if type(parameter) not in (torch.Tensor, nn.Parameter):
+            return f"a parameter is a {type(parameter).__name__}"
+        if parameter.device != x.device:
+            return f"the input is on {x.device} and a parameter on {parameter.device}"
+        if parameter.dtype != x.dtype and working_dtype(x) == x.dtype:
+            return f"the input is {x.dtype} and a parameter {parameter.dtype}"
+    return None
+
+
+def why_not_modules(modules: dict[str, tuple[nn.Module, type]]) -> str | None:
+    """Submodules that a plan stands for must be what they are called, and nobody may be watching them."""
+    for name, (module, kind) in modules.items():
+        if type(module) is not kind:
+            return f"{name} is a {type(module).__name__}"
+        if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
+            return f"{name} has hooks, which a plan does not call"
+    return None
+
+
+class Mask:
+    """An additive mask: its axes as in programs.MASKS, and the tensor; none where nothing is hidden."""
+
+    def __init__(self, axes: str = "", tensor: torch.Tensor | None = None):
+        self.axes, self.tensor = axes, tensor
+
+    @staticmethod
+    def why_not(name: str, mask: torch.Tensor | None, shapes: list[tuple[int, ...]]) -> str | None:
+        if mask is None:
+            return None
+        if mask.requires_grad:
+            return f"{name} wants a gradient"
+        if not (mask.dtype == torch.bool or mask.is_floating_point()):
+            return f"{name} is {mask.dtype}"
+        if tuple(mask.shape) not in shapes:
+            return f"{name} is {list(mask.shape)} where {' or '.join(str(list(shape)) for shape in shapes)} is expected"
+        return None
+
+    @staticmethod
+    def additive(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        hidden = _HIDDEN[dtype]
+        if mask.dtype == torch.bool:
+            return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(mask, hidden)
+        return mask.detach().to(dtype).clamp(min=hidden)
+
+    @classmethod
+    def of(cls, attention: torch.Tensor | None, padding: torch.Tensor | None, batch: int, heads: int,
+           dtype: torch.dtype) -> Mask:
+        """Of nn's two masks: [J, K] or [B * H, J, K], and [B, K]."""
+        if attention is None:
+            return cls() if padding is None else cls("BK", cls.additive(padding, dtype).contiguous())
+        made = cls.additive(attention, dtype)
+        if made.dim() == 2 and padding is None:
+            return cls("JK", made.contiguous())
+        if made.dim() == 3:
+            made = made.view(batch, heads, *made.shape[1:])
+            if padding is not None:
+                made = made + cls.additive(padding, dtype)[:, None, None, :]
+            return cls("BHJK", made.contiguous())
+        return cls("BJK", (made + cls.additive(padding, dtype)[:, None, :]).contiguous())

@@ -1,0 +1,127 @@
+"""Any program as a differentiable function on tensors."""
+
+from __future__ import annotations
+
+import ast
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from millrace._library import MillraceError
+from millrace.torch import coverage, operator, plans
+
+
+class _Argument(NamedTuple):
+    name: str
+    dims: list[str | int | None] | None  # names and numbers; None: computed; no list: a number
+    dtype: str
+    default: float | None
+
+
+class Program:
+    """A program's function: takes tensors, and numbers where the program has them, and returns a tensor or several.
+
+    Sizes follow from the tensors' shapes, and the type from theirs; each combination has a plan of its own.
+    """
+
+    def __init__(self, path: str | os.PathLike, entry: str | None = None, sizes: dict[str, int] | None = None):
+        self.path = Path(path)
+        self.text = self.path.read_text()
+        self.entry = entry or ""
+        self.sizes = dict(sizes or {})
+        self.arguments = _arguments(self.text, entry, str(path))
+        self.draws = any(isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", ""))
+                         == "dropout" for node in ast.walk(ast.parse(self.text)))
+
+    def __call__(self, *values, **named):
+        given = self._bound(values, named)
+        tensors = [value for argument, value in given if argument.dims is not None]
+        numbers = [float(value) for argument, value in given if argument.dims is None]
+        sizes, dtype = self._sizes([pair for pair in given if pair[0].dims is not None]), _common_dtype(tensors)
+        path = _plan(self.text, sizes, dtype, self.path.stem, self.entry)
+        random = operator.draw_random(tensors[0].device) if self.draws else None
+        results = operator.run(path, [tensor.contiguous() for tensor in tensors], [1] * len(tensors), numbers, random)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _bound(self, values: tuple, named: dict) -> list[tuple[_Argument, object]]:
+        names = [argument.name for argument in self.arguments]
+        if len(values) > len(names) or (unknown := sorted(set(named) - set(names[len(values) :]))):
+            wrong = f"{len(values)} arguments" if len(values) > len(names) else f"no argument {unknown[0]} is left"
+            raise TypeError(f"{self.path.name} takes {', '.join(names)}: {wrong}")
+        bound = []
+        for k, argument in enumerate(self.arguments):
+            value = values[k] if k < len(values) else named.get(argument.name, argument.default)
+            if value is None:
+                raise TypeError(f"{self.path.name} takes {', '.join(names)}: {argument.name} is missing")
+            if argument.dims is not None and not isinstance(value, torch.Tensor):
+                raise TypeError(f"{self.path.name}: {argument.name} is a tensor, not a {type(value).__name__}")
+            bound.append((argument, value))
+        return bound
+
+    def _sizes(self, given: list) -> tuple[tuple[str, int], ...]:
+        sizes = dict(self.sizes)
+        for argument, tensor in given:
+            if tensor.device.type != "cpu":
+                raise MillraceError(f"{argument.name} is on {tensor.device}; this version runs programs on the CPU", 3)
+            if tensor.dim() != len(argument.dims):
+                raise ValueError(f"{argument.name} is {list(tensor.shape)} where the program has {argument.dims}")
+            for size, extent in zip(argument.dims, map(coverage.fixed, tensor.shape)):
+                expected = sizes.setdefault(size, extent) if isinstance(size, str) else size
+                if expected is not None and expected != extent:
+                    raise ValueError(f"{argument.name} is {list(tensor.shape)} where {size} is {expected}")
+        return tuple(sizes.items())
+
+
+def program(path: str | os.PathLike, entry: str | None = None, sizes: dict[str, int] | None = None) -> Program:
+    """The program of a file as a function on tensors; its last function, or `entry`. `sizes`: those that no tensor's
+    shape says."""
+    return Program(path, entry, sizes)
+
+
+def _common_dtype(tensors: list[torch.Tensor]) -> str:
+    """That of all tensors; where they differ the program's annotations hold, and the operator checks them."""
+    dtypes = {tensor.dtype for tensor in tensors}
+    for dtype in dtypes:
+        if dtype not in operator.DTYPE_NAMES:
+            raise MillraceError(f"there are no programs on {dtype}; use {', '.join(operator.DTYPE_NAMES.values())}", 2)
+    return operator.DTYPE_NAMES[dtypes.pop()] if len(dtypes) == 1 else ""
+
+
+@torch.compiler.assume_constant_result
+def _plan(text: str, sizes: tuple, dtype: str, name: str, entry: str) -> str:
+    return _found_plan(text, sizes, dtype, torch.get_num_threads(), name, entry)
+
+
+@plans.remembered
+def _found_plan(text: str, sizes: tuple, dtype: str, threads: int, name: str, entry: str) -> str:
+    return plans.find(text, dict(sizes), dtype, threads, name, entry)
+
+
+def _arguments(text: str, entry: str | None, path: str) -> list[_Argument]:
+    """What the entry's annotations say; the library itself checks the text when a plan is made."""
+    try:
+        module = ast.parse(text)
+    except SyntaxError as error:
+        raise MillraceError(f"{path}:{error.lineno}: {error.msg}", 2) from error
+    functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
+    chosen = [function for function in functions if entry is None or function.name == entry]
+    if not chosen:
+        raise MillraceError(f"{path} has no function {entry or ''}; it has {[f.name for f in functions]}", 2)
+    found, parameters = [], chosen[-1].args
+    defaults = [None] * (len(parameters.args) - len(parameters.defaults)) + parameters.defaults
+    for parameter, default in zip(parameters.args, defaults):
+        annotation = parameter.annotation
+        if annotation is None:
+            continue  # a number that the text knows
+        tensor = isinstance(annotation, ast.Subscript)
+        named = annotation.value if tensor else annotation
+        dtype = getattr(named, "attr", getattr(named, "id", ""))
+        dims = None
+        if tensor:
+            listed = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
+            dims = [getattr(dim, "id", getattr(dim, "value", None)) for dim in listed]
+            dims = [dim if isinstance(dim, (str, int)) else None for dim in dims]
+        found.append(_Argument(parameter.arg, dims, dtype, None if default is None else ast.literal_eval(default)))
+    return found

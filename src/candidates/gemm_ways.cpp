@@ -18,8 +18,6 @@ constexpr double kFlopPerSecond = 60e9;  // of a core; only the order of candida
 constexpr double kCallSeconds = 5e-7;
 constexpr double kGpuFlopPerSecond = 6e14;
 constexpr double kGpuPlainFlopPerSecond = 4e13;
-constexpr double kGpuBytesPerSecond = 3.5e12;
-constexpr double kGpuLaunchSeconds = 2e-6;
 
 using Chain = std::vector<int>;  // indices of the product, outermost first, that make one index of a matrix
 

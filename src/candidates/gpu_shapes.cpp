@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kWideBytes = 16;
 constexpr int64_t kMostKept = 64;  // elements of a row that a thread keeps
-constexpr int kMostThreads = 1024;
+constexpr int kMostBlockThreads = 1024;
 
 int64_t power_above(int64_t x) {
   int64_t power = 1;
@@ -51,8 +51,8 @@ std::vector<GpuShape> row_shapes(const GpuNest& nest, const GpuTarget& target) {
   for (const int width : widths_of(nest)) {
     const int64_t whole = power_above((nest.row_points + width - 1) / width);
     for (const int64_t pieces : {1, 2, 4, 8}) {
-      const int64_t group = std::clamp<int64_t>(whole / pieces, 1, kMostThreads);
-      const bool kept = pieces * width <= kMostKept || group == kMostThreads;
+      const int64_t group = std::clamp<int64_t>(whole / pieces, 1, kMostBlockThreads);
+      const bool kept = pieces * width <= kMostKept || group == kMostBlockThreads;
       if (!kept || (group < 4 && pieces > 1)) continue;
       for (const int threads : {256, 128, 512}) {
         const int all = std::max(threads, static_cast<int>(group));

@@ -22,8 +22,6 @@ constexpr double kForkSeconds = 3e-6;
 constexpr double kDrawSeconds = 1e-9;  // a mask's element
 
 // And of a GPU.
-constexpr double kGpuBytesPerSecond = 3.5e12;
-constexpr double kGpuLaunchSeconds = 2e-6;
 constexpr double kGpuDrawSeconds = 5e-13;
 
 std::vector<Order> orders_of(size_t count) {

@@ -9,6 +9,10 @@
 
 namespace millrace {
 
+// Of a GPU; only the order of candidates depends on them.
+inline constexpr double kGpuBytesPerSecond = 3.5e12;
+inline constexpr double kGpuLaunchSeconds = 2e-6;
+
 // Keeps the most promising candidates, each once, and those where every tensor lies as the program writes it; counts
 // all.
 class Collector {

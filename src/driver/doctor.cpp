@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kSchemaVersion = 1;
+constexpr int kDoctorVersion = 1;
 
 // One line of the report.
 struct Finding {
@@ -121,7 +121,7 @@ Finding device(const GpuReport& report) {
 // ---- Output ----
 
 // Texts are libraries' and users': nothing that a terminal would obey, and nothing that is not JSON.
-std::string printable(std::string text) {
+std::string printable_text(std::string text) {
   constexpr unsigned char kLastAscii = 0x7e;
   const bool readable = valid_utf8_prefix(text) == text.size();
   for (char& c : text) {
@@ -140,13 +140,13 @@ std::string as_text(const std::vector<Finding>& findings) {
     std::string line = finding.name + std::string(width - finding.name.size() + 2, ' ');
     line += finding.what.empty() ? "missing: " + finding.missing : finding.what;
     if (!finding.path.empty()) line += concat(" (", finding.path, ")");
-    text += printable(line) + "\n";
+    text += printable_text(line) + "\n";
   }
   return text;
 }
 
 nlohmann::ordered_json gpu_json(const GpuInfo& gpu) {
-  return {{"name", printable(gpu.name)},
+  return {{"name", printable_text(gpu.name)},
           {"compute_capability", concat(gpu.major, ".", gpu.minor)},
           {"multiprocessors", gpu.multiprocessors},
           {"memory_bytes", gpu.memory_bytes},
@@ -161,9 +161,9 @@ nlohmann::ordered_json gpu_json(const GpuInfo& gpu) {
 
 std::string as_json(const std::vector<Finding>& findings, const CpuInfo& cpu, const GpuReport& report) {
   JsonText json;
-  json.field("schema_version", kSchemaVersion);
+  json.field("schema_version", kDoctorVersion);
   json.field("version", version());
-  json.field("processor", {{"model", printable(cpu.model)},
+  json.field("processor", {{"model", printable_text(cpu.model)},
                            {"cores", cpu.cores},
                            {"threads", threads()},
                            {"cache_bytes", cpu.last_level_cache},
@@ -173,9 +173,9 @@ std::string as_json(const std::vector<Finding>& findings, const CpuInfo& cpu, co
     const Finding& finding = findings[k];
     return nlohmann::ordered_json{{"name", finding.name},
                                   {"there", !finding.what.empty()},
-                                  {"what", printable(finding.what)},
-                                  {"path", printable(finding.path)},
-                                  {"missing", printable(finding.missing)}};
+                                  {"what", printable_text(finding.what)},
+                                  {"path", printable_text(finding.path)},
+                                  {"missing", printable_text(finding.missing)}};
   });
   return std::move(json).finish();
 }

@@ -7,7 +7,7 @@
 namespace millrace {
 namespace {
 
-constexpr uint64_t kSeed = 20210101;
+constexpr uint64_t kProbeSeed = 20210101;
 
 class Prober {
  public:
@@ -85,7 +85,7 @@ class Prober {
   std::array<std::vector<size_t>, 3> places_;
   std::array<std::vector<int64_t>, 3> steps_;  // row-major ones
   size_t stack_ = 0;                           // the index that counts stacked tensors
-  uint64_t state_ = kSeed;
+  uint64_t state_ = kProbeSeed;
 };
 
 }  // namespace

@@ -241,7 +241,8 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
     if (!cache) return cache.error();
     kernels.emplace(*cache, *machine.compiler, std::string(cpu_prelude()), machine.cpu.identity());
   }
-  const Result<std::string> worker_program = worker_path();
+  const Result<std::string> worker_program =
+      measuring == Measuring::within_budget ? worker_path() : Result<std::string>(std::string());
   if (!worker_program) return worker_program.error();
   Worker worker({{*worker_program}, greeting(program), 0});
 

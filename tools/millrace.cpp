@@ -17,6 +17,7 @@ namespace {
 using millrace::AnalyzeOptions;
 using millrace::BenchOptions;
 using millrace::DatabaseOptions;
+using millrace::DoctorOptions;
 using millrace::ErrorKind;
 using millrace::ExploreOptions;
 using millrace::Format;
@@ -207,7 +208,8 @@ void add_explore_options(CLI::App& command, ExploreOptions& options,
 }
 
 void add_budget(CLI::App& command, ExploreOptions& options) {
-  command.add_option("--budget", options.budget, "time for trying candidates (default: 60s)")->type_name("TIME");
+  command.add_option("--budget", options.budget, "time for trying candidates (default: 60s; on a GPU 240s)")
+      ->type_name("TIME");
   command.add_flag("--exhaustive", options.exhaustive, "try every candidate, however long it takes");
 }
 
@@ -278,6 +280,17 @@ CLI::App* add_report(CLI::App& app, ReportOptions& options) {
       "  millrace report bert_encoder.plan --out bert.html\n"
       "  millrace report models/bert_encoder.py --size tiny --csv tables --svg pictures\n"
       "  millrace report --compare one.plan other.plan");
+  return command;
+}
+
+CLI::App* add_doctor(CLI::App& app, DoctorOptions& options) {
+  CLI::App* const command = app.add_subcommand("doctor", "what there is on this machine, and how to get what is not");
+  CLI::Option_group& formats = *command->add_option_group("output");
+  add_format(formats, "--json", "print JSON", Format::json, options.format);
+  command->footer(
+      "Examples:\n"
+      "  millrace doctor --json\n"
+      "  millrace doctor");
   return command;
 }
 
@@ -356,6 +369,8 @@ int run(int argc, char** argv) {
   DatabaseOptions db;
   Result<std::string> (*db_action)(const DatabaseOptions&) = nullptr;
   CLI::App* const db_command = add_db(app, db, db_action);
+  DoctorOptions doctor;
+  CLI::App* const doctor_command = add_doctor(app, doctor);
   app.footer(
       "Start with:\n"
       "  millrace analyze models/bert_encoder.py\n"
@@ -386,6 +401,7 @@ int run(int argc, char** argv) {
     report.colours = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
     code = finish(millrace::report_program(report));
   }
+  if (doctor_command->parsed()) code = finish(millrace::examine_machine(doctor));
   if (db_command->parsed()) {
     std::string notice;
     db.notice = &notice;

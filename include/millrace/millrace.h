@@ -109,7 +109,7 @@ struct ExploreOptions {
   ProgramSource program;
   std::string device = "cpu";
   std::vector<std::string> layouts;  // "x=BJI", "wq=any": how the caller's tensors lie; else as written
-  std::string budget = "60s";        // "90s", "5m", "1h"
+  std::string budget;                // "90s", "5m", "1h"; empty: 60s, on a GPU 240s
   bool exhaustive = false;
   int threads = 0;       // 0: OMP_NUM_THREADS, or the cores that there are
   std::string database;  // empty: the user's own
@@ -157,6 +157,13 @@ struct ReportOptions {
 
 // Where the data goes, from what was measured before: one HTML file, and its summary as text or JSON.
 Result<std::string> report_program(const ReportOptions& options);
+
+struct DoctorOptions {
+  Format format = Format::text;
+};
+
+// What Millrace finds on this machine, and for what is missing how to get it. Makes nothing.
+Result<std::string> examine_machine(const DoctorOptions& options);
 
 // "0.1.0"
 std::string version();

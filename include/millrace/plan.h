@@ -49,7 +49,9 @@ struct Tensors {
   // Seed and step as two 64-bit numbers beside the tensors (on a GPU in its memory, so that a captured graph draws
   // other masks when they change); null: those of the call.
   const void* random = nullptr;
-  void* stream = nullptr;  // of a plan for a GPU: the CUstream that the work is put on; null: one of its own
+  // Of a plan on a GPU: all addresses but those of scalars are the device's, aligned to 16 (saved and workspace to
+  // 256), and the work is only put on this CUstream. Null: a stream of the plan's own.
+  void* stream = nullptr;
 };
 
 // Not to be used by several threads at once, not even with memory of theirs. Load it once for each of them, or let them

@@ -32,6 +32,9 @@ struct Kind {
   const char* in_home;  // the default of `base`, from $HOME
 };
 
+constexpr Kind kCache = {.own = "MILLRACE_CACHE_DIR", .base = "XDG_CACHE_HOME", .in_home = ".cache"};
+constexpr Kind kData = {.own = "MILLRACE_DATA_DIR", .base = "XDG_DATA_HOME", .in_home = ".local/share"};
+
 Result<std::string> find_directory(const Kind& kind) {
   if (const std::string own = variable(kind.own); !own.empty()) {
     std::error_code failed;
@@ -76,13 +79,10 @@ Result<Done> make_with_parents(const std::string& path) {
 
 }  // namespace
 
-Result<std::string> cache_directory() {
-  return found_and_made({.own = "MILLRACE_CACHE_DIR", .base = "XDG_CACHE_HOME", .in_home = ".cache"});
-}
-
-Result<std::string> data_directory() {
-  return found_and_made({.own = "MILLRACE_DATA_DIR", .base = "XDG_DATA_HOME", .in_home = ".local/share"});
-}
+Result<std::string> cache_directory() { return found_and_made(kCache); }
+Result<std::string> data_directory() { return found_and_made(kData); }
+Result<std::string> find_cache_directory() { return find_directory(kCache); }
+Result<std::string> find_data_directory() { return find_directory(kData); }
 
 Result<Done> make_private_directory(const std::string& path) {
   if (Result<Done> made = make_with_parents(fs::path(path).lexically_normal().string()); !made) return made;

@@ -14,6 +14,10 @@ Result<std::string> cache_directory();
 // What took long to measure: $MILLRACE_DATA_DIR, else $XDG_DATA_HOME/millrace, else $HOME/.local/share/millrace.
 Result<std::string> data_directory();
 
+// Where they are or would be; makes nothing.
+Result<std::string> find_cache_directory();
+Result<std::string> find_data_directory();
+
 // Makes `path` and its parents where absent, for the user alone (0700). Refused when it, or what a symbolic link there
 // points to, is another user's, or when group or others may write into it.
 Result<Done> make_private_directory(const std::string& path);

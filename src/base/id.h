@@ -19,4 +19,7 @@ struct Id {
   bool operator<(const Id& other) const { return index < other.index; }
 };
 
+// An index that is known to be valid.
+inline size_t as_index(int index) { return static_cast<size_t>(index); }
+
 }  // namespace millrace

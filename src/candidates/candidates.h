@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "device/gemm_call.h"
 #include "ir/graph.h"
 #include "ir/layout.h"
 
@@ -61,6 +62,16 @@ struct Part {
 
 inline constexpr int kNoIndex = -1;
 
+// How a GPU's threads share a nest: a group of them works on a row.
+struct GpuShape {
+  int width = 1;    // neighbours along the vector that a thread takes at once
+  int group = 1;    // threads that share a row
+  int threads = 1;  // of a block
+  int blocks = 0;   // that share the rows of a nest with reductions across them; 0: one for as many rows as it takes
+
+  bool operator==(const GpuShape&) const = default;
+};
+
 // A generated kernel: one loop nest over the part's space.
 struct KernelWay {
   bool rows = false;       // the inner indices of an outer point are one row, worked on as a whole; else one flat nest
@@ -69,11 +80,12 @@ struct KernelWay {
   int threads = 1;         // that share the outer loops
   int block =
       kNoIndex;  // flat: an index that is taken in blocks inside the vector's loop, to transpose through the cache
+  std::optional<GpuShape> gpu;  // there: on a GPU
 
   bool operator==(const KernelWay&) const = default;
 };
 
-enum class GemmLibrary { openblas, blis };
+enum class GemmLibrary { openblas, blis, cublaslt };
 
 // A library's matrix product, in loops over the indices that are not in m, n or k.
 struct GemmWay {
@@ -83,6 +95,9 @@ struct GemmWay {
   std::vector<int> k;
   bool threads_over_loops = false;  // else inside the product
   int threads = 1;
+  // cuBLASLt's.
+  bool tensor_cores = true;
+  GemmAlgorithm algorithm;
 
   bool operator==(const GemmWay&) const = default;
 };

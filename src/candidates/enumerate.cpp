@@ -89,9 +89,10 @@ std::string key_of(const Candidate& candidate) {
   if (const auto* kernel = std::get_if<KernelWay>(&candidate.way)) {
     put_all({kernel->rows ? 1 : 0, kernel->vector, kernel->threads, kernel->block});
     put_all(kernel->loops);
+    if (const std::optional<GpuShape>& gpu = kernel->gpu) put_all({gpu->width, gpu->group, gpu->threads, gpu->blocks});
   } else {
     const auto& gemm = std::get<GemmWay>(candidate.way);
-    put_all({static_cast<int>(gemm.library), gemm.threads_over_loops ? 1 : 0, gemm.threads});
+    put_all({static_cast<int>(gemm.library), gemm.threads_over_loops ? 1 : 0, gemm.threads, gemm.tensor_cores ? 1 : 0});
     for (const std::vector<int>* chain : {&gemm.m, &gemm.n, &gemm.k}) put_all(*chain);
   }
   return key;
@@ -104,9 +105,9 @@ void find_ways(const Graph& graph, const std::vector<TensorDomain>& domains, con
   const bool by_library = !part.candidates.empty();
   const bool stacked = part.part.members.empty();
   if (part.part.kind == PartKind::kernel) {
-    kernel_ways(graph, domains, options.threads, false, part, collector);
+    kernel_ways(graph, domains, options, false, part, collector);
   } else if (!stacked && !by_library) {
-    kernel_ways(graph, domains, options.threads, true, part, collector);
+    kernel_ways(graph, domains, options, true, part, collector);
   } else if (!stacked) {
     collector.decline("generated loops for a contraction that a library does: far slower");
   }
@@ -165,17 +166,23 @@ Result<Candidates> enumerate(const TrainingGraph& training, const FusedGraph& fu
   return candidates;
 }
 
-bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, const Part& part,
-                  const Candidate& candidate) {
+bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, const Part& part, Candidate candidate) {
   EnumerateOptions options;
   // Loops for a contraction are generated where no library does it.
-  if (std::holds_alternative<GemmWay>(candidate.way)) options.libraries = {GemmLibrary::openblas, GemmLibrary::blis};
+  if (auto* const gemm = std::get_if<GemmWay>(&candidate.way)) {
+    options.libraries = {gemm->library};
+    gemm->algorithm = {};  // the library itself says whether it has one
+    if (gemm->library == GemmLibrary::cublaslt) options.gpu = GpuTarget();
+  } else if (const std::optional<GpuShape>& shape = std::get<KernelWay>(candidate.way).gpu) {
+    // Blocks that share rows are so many a multiprocessor of the GPU at hand, which may be another one.
+    options.gpu = GpuTarget{shape->blocks};
+  }
   options.threads = std::visit([](const auto& way) { return way.threads; }, candidate.way);
   if (part.operators.empty()) {
     const TensorId tensor = part.reads.front();
-    const std::vector<Candidate> found =
-        conversions(graph, domains[tensor.at()], tensor, candidate.layouts[0], candidate.layouts[1], options.threads)
-            .candidates;
+    const std::vector<Candidate> found = conversions(graph, domains[tensor.at()], tensor, candidate.layouts[0],
+                                                     candidate.layouts[1], options.threads, options.gpu)
+                                             .candidates;
     return std::any_of(found.begin(), found.end(), [&](const Candidate& c) { return c.way == candidate.way; });
   }
   // With every tensor's layout fixed there are few.
@@ -197,14 +204,17 @@ bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, 
 }
 
 PartCandidates conversions(const Graph& graph, const TensorDomain& domain, TensorId tensor, int from, int to,
-                           int threads) {
+                           int threads, const std::optional<GpuTarget>& gpu) {
   PartCandidates found;
   found.part = conversion_part(graph, tensor);
   // With these two layouts alone there are few; all pairs of a tensor's layouts are thousands.
   std::vector<TensorDomain> domains(graph.tensors.size());
   domains[tensor.at()].layouts = {domain.layouts[static_cast<size_t>(from)], domain.layouts[static_cast<size_t>(to)]};
   Collector collector(domains, found, 100'000);
-  kernel_ways(graph, domains, threads, false, found, collector);
+  EnumerateOptions options;
+  options.threads = threads;
+  options.gpu = gpu;
+  kernel_ways(graph, domains, options, false, found, collector);
   collector.finish();
   std::erase_if(found.candidates, [](const Candidate& c) { return c.layouts[0] != 0 || c.layouts[1] != 1; });
   for (Candidate& candidate : found.candidates) candidate.layouts = {from, to};

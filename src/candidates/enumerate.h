@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,14 @@
 
 namespace millrace {
 
+// What kernels on a GPU are made for.
+struct GpuTarget {
+  int multiprocessors = 132;
+};
+
 struct EnumerateOptions {
   int threads = 1;
+  std::optional<GpuTarget> gpu;                              // there: ways on a GPU, and no others
   std::vector<GemmLibrary> libraries;                        // that the device has
   std::map<GemmLibrary, std::string> missing;                // why the others are not there
   std::vector<std::pair<std::string, std::string>> layouts;  // the caller's: tensor, and its layout or "any"
@@ -28,11 +35,10 @@ Result<Candidates> enumerate(const TrainingGraph& training, const FusedGraph& fu
 
 // Whether it is one of the part's candidates, on a device with both libraries and as many threads as it names. Of a
 // conversion part: of its tensor's conversions.
-bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, const Part& part,
-                  const Candidate& candidate);
+bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, const Part& part, Candidate candidate);
 
 // The ways from one layout of a tensor to another, most promising first.
 PartCandidates conversions(const Graph& graph, const TensorDomain& domain, TensorId tensor, int from, int to,
-                           int threads);
+                           int threads, const std::optional<GpuTarget>& gpu = std::nullopt);
 
 }  // namespace millrace

@@ -1,6 +1,7 @@
 // Contractions by a library: every permutation of the three tensors that one matrix product, or a loop of them,
 // expresses.
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "base/text.h"
@@ -15,6 +16,10 @@ constexpr size_t kB = 1;
 constexpr size_t kC = 2;
 constexpr double kFlopPerSecond = 60e9;  // of a core; only the order of candidates depends on it
 constexpr double kCallSeconds = 5e-7;
+constexpr double kGpuFlopPerSecond = 6e14;
+constexpr double kGpuPlainFlopPerSecond = 4e13;
+constexpr double kGpuBytesPerSecond = 3.5e12;
+constexpr double kGpuLaunchSeconds = 2e-6;
 
 using Chain = std::vector<int>;  // indices of the product, outermost first, that make one index of a matrix
 
@@ -147,16 +152,67 @@ class GemmWays {
     }
     for (const GemmLibrary library : options_.libraries) {
       const bool unit = unit_stride(kA, m, k) && unit_stride(kB, k, n) && unit_stride(kC, m, n);
+      if (library == GemmLibrary::cublaslt) {
+        consider_cublaslt(layouts, m, n, k, unit, found);
+        continue;
+      }
       if (library == GemmLibrary::openblas && !unit) {
         collector_.decline("OpenBLAS: a matrix has no unit stride along either of its indices");
         continue;
       }
       for (const bool over : {false, true}) {
         if (over && (!shared_loops || options_.threads == 1)) continue;
-        GemmWay way{library, m, n, k, over, options_.threads};
+        GemmWay way{library, m, n, k, over, options_.threads, true, {}};
         found.push_back({all_layouts(layouts), way, estimate(way, calls, unit)});
       }
     }
+  }
+
+  // One call: what is not in m, n or k is one batch, the same distance apart from one to the next.
+  void consider_cublaslt(const Triple& layouts, const Chain& m, const Chain& n, const Chain& k, bool unit,
+                         std::vector<Candidate>& found) {
+    if (!unit) return collector_.decline("cuBLASLt: a matrix has no unit stride along either of its indices");
+    std::vector<int> batch;
+    for (size_t index = 0; index < product_.indices.size(); ++index) {
+      const auto in = [&](const Chain& chain) {
+        return std::find(chain.begin(), chain.end(), static_cast<int>(index)) != chain.end();
+      };
+      if (in(m) || in(n) || in(k)) continue;
+      if (steps_[kC][index] == 0) return collector_.decline("cuBLASLt: a sum over products is more than one call");
+      batch.push_back(static_cast<int>(index));
+    }
+    std::sort(batch.begin(), batch.end(),
+              [&](int l, int r) { return steps_[kC][static_cast<size_t>(l)] > steps_[kC][static_cast<size_t>(r)]; });
+    for (size_t at = 0; at + 1 < batch.size(); ++at) {
+      for (const size_t operand : {kA, kB, kC}) {
+        if (!merges(batch[at], batch[at + 1], operand))
+          return collector_.decline("cuBLASLt: a batch along two indices that do not lie as one");
+      }
+    }
+    // Tensor Cores take halves as they are; float32 they would round first.
+    const DType dtype = graph_.tensor(product_.tensors[kC].front()).dtype;
+    for (const bool tensor_cores : {true, false}) {
+      if (tensor_cores ? dtype == DType::float32 : dtype == DType::float64) continue;
+      GemmWay way{GemmLibrary::cublaslt, m, n, k, false, 1, tensor_cores, {}};
+      found.push_back({all_layouts(layouts), way, estimate_on_gpu(way, extent(batch))});
+    }
+  }
+
+  double estimate_on_gpu(const GemmWay& way, int64_t batch) const {
+    const auto filled = [](double x, double tile) { return x / (std::ceil(x / tile) * tile); };
+    const auto m = static_cast<double>(extent(way.m));
+    const auto n = static_cast<double>(extent(way.n));
+    const auto k = static_cast<double>(extent(way.k));
+    const double flop = 2 * m * n * k * static_cast<double>(batch) / (filled(m, 64) * filled(n, 64) * filled(k, 16));
+    double bytes = 0;
+    for (size_t operand = 0; operand < 3; ++operand) {
+      for (const TensorId tensor : product_.tensors[operand])
+        bytes += (product_.packed[operand] ? 3.0 : 1.0) * static_cast<double>(elements_of(graph_, tensor)) *
+                 static_cast<double>(bytes_of(graph_.tensor(tensor).dtype));
+    }
+    return std::max(flop / (way.tensor_cores ? kGpuFlopPerSecond : kGpuPlainFlopPerSecond),
+                    bytes / kGpuBytesPerSecond) +
+           kGpuLaunchSeconds;
   }
 
   std::vector<int> all_layouts(const Triple& layouts) const {

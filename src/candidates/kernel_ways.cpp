@@ -21,6 +21,11 @@ constexpr double kBytesPerSecond = 8e9;
 constexpr double kForkSeconds = 3e-6;
 constexpr double kDrawSeconds = 1e-9;  // a mask's element
 
+// And of a GPU.
+constexpr double kGpuBytesPerSecond = 3.5e12;
+constexpr double kGpuLaunchSeconds = 2e-6;
+constexpr double kGpuDrawSeconds = 5e-13;
+
 std::vector<Order> orders_of(size_t count) {
   Order order;
   for (size_t k = 0; k < count; ++k) order.push_back(static_cast<int>(k));
@@ -51,11 +56,11 @@ struct PartTensor {
 
 class KernelWays {
  public:
-  KernelWays(const Graph& graph, const std::vector<TensorDomain>& domains, int threads, bool written_only,
-             const Part& part, Collector& collector)
+  KernelWays(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
+             bool written_only, const Part& part, Collector& collector)
       : graph_(graph),
         domains_(domains),
-        threads_(threads),
+        options_(options),
         written_only_(written_only),
         part_(part),
         collector_(collector),
@@ -194,6 +199,87 @@ class KernelWays {
     return true;
   }
 
+  // A way for a GPU in every shape.
+  void add_shapes(const std::vector<int>& layouts, KernelWay way) {
+    if (way.block != kNoIndex) return;  // a cache's blocks
+    const GpuNest nest = nest_of(way);
+    if (nest.lanes && nest.across)
+      return collector_.decline("rows in lanes and a sum across rows: a thread would sum over its own lanes");
+    for (const GpuShape& shape : gpu_shapes(nest, *options_.gpu)) {
+      way.gpu = shape;
+      add_on_gpu(layouts, way);
+    }
+  }
+
+  GpuNest nest_of(const KernelWay& way) const {
+    GpuNest nest;
+    nest.rows = way.rows;
+    nest.lanes = in_lanes(way);
+    const auto inner = [&](int index) {
+      return way.rows ? !part_.space[static_cast<size_t>(index)].outer : index == way.vector;
+    };
+    for (size_t k = 0; k < part_.members.size(); ++k) {
+      const Operator& op = graph_.operators[part_.members[k].at()];
+      int64_t points = 1;
+      bool reduces = false;
+      bool exactly_inside = true;
+      for (size_t index = 0; index < op.space.size(); ++index) {
+        const int own = part_.index_of[k][index];
+        if (own == kNoIndex) continue;
+        if (inner(own)) points *= part_.space[static_cast<size_t>(own)].extent;
+        reduces = reduces || op.reduced[index];
+        exactly_inside = exactly_inside && op.reduced[index] == inner(own);
+      }
+      nest.row_points = std::max(nest.row_points, points);
+      nest.reduces = nest.reduces || (reduces && exactly_inside);
+      nest.across = nest.across || (reduces && !exactly_inside);
+    }
+    if (way.vector != kNoIndex) nest.vector_extent = part_.space[static_cast<size_t>(way.vector)].extent;
+    nest.element_bytes = 8;
+    for (const PartTensor& tensor : tensors_) {
+      const DType dtype = graph_.tensor(tensor.id).dtype;
+      if (dtype != DType::boolean) nest.element_bytes = std::min(nest.element_bytes, bytes_of(dtype));
+    }
+    return nest;
+  }
+
+  void add_on_gpu(const std::vector<int>& layouts, const KernelWay& way) {
+    for (size_t k = 0; k < tensors_.size(); ++k) {
+      const MaskStorage storage = domain(k).layouts[static_cast<size_t>(layouts[k])].storage;
+      if (storage != MaskStorage::bits || !tensors_[k].written) continue;
+      const bool along = way.vector != kNoIndex && tensors_[k].axes.back() == way.vector;
+      if (!along || width_along(*way.gpu, part_.space[static_cast<size_t>(way.vector)].extent) != 8)
+        return collector_.decline("a mask written as bits, and a thread that does not have whole bytes of it");
+    }
+    collector_.add({layouts, way, estimate_on_gpu(layouts, way)});
+  }
+
+  // Seconds by bytes: a tensor that is not contiguous along the vector costs a sector for each element.
+  double estimate_on_gpu(const std::vector<int>& layouts, const KernelWay& way) const {
+    constexpr double kSector = 32;
+    double bytes = 0;
+    double drawn = draws_ ? 1 : 0;
+    double points = 1;
+    for (const PartIndex& index : part_.space) points *= static_cast<double>(index.extent);
+    for (size_t k = 0; k < tensors_.size(); ++k) {
+      const Layout& layout = domain(k).layouts[static_cast<size_t>(layouts[k])];
+      const auto size = static_cast<double>(stored_bytes(graph_, tensors_[k].id, layout));
+      const int innermost = tensors_[k].innermost[static_cast<size_t>(layouts[k])];
+      const std::vector<int>& axes = tensors_[k].axes;
+      const bool broadcast = std::find(axes.begin(), axes.end(), way.vector) == axes.end();
+      double factor = 1;
+      if (layout.storage == MaskStorage::words && !broadcast && innermost != way.vector)
+        factor = std::min(8.0, kSector / static_cast<double>(bytes_of(graph_.tensor(tensors_[k].id).dtype)));
+      if (layout.storage == MaskStorage::drawn && !tensors_[k].written) drawn += 1;
+      bytes += size * factor;
+    }
+    const double narrow =
+        way.vector == kNoIndex
+            ? 1
+            : 1 + 0.2 / static_cast<double>(width_along(*way.gpu, part_.space[static_cast<size_t>(way.vector)].extent));
+    return (bytes / kGpuBytesPerSecond + points * drawn * kGpuDrawSeconds) * narrow + kGpuLaunchSeconds;
+  }
+
   void add_with(const std::vector<int>& layouts, const Order& one, const Order& two) {
     std::vector<KernelWay> ways;
     for (const Order* order : {&one, &two}) {
@@ -214,7 +300,11 @@ class KernelWays {
       if (std::find(ways.begin(), ways.begin() + static_cast<std::ptrdiff_t>(k), ways[k]) !=
           ways.begin() + static_cast<std::ptrdiff_t>(k))
         continue;
-      for (const int threads : std::set<int>{1, threads_}) {
+      if (options_.gpu) {
+        add_shapes(layouts, ways[k]);
+        continue;
+      }
+      for (const int threads : std::set<int>{1, options_.threads}) {
         ways[k].threads = threads;
         add(layouts, ways[k]);
       }
@@ -295,7 +385,7 @@ class KernelWays {
 
   const Graph& graph_;
   const std::vector<TensorDomain>& domains_;
-  int threads_;
+  const EnumerateOptions& options_;
   bool written_only_;
   const Part& part_;
   Collector& collector_;
@@ -327,9 +417,9 @@ std::vector<int> indices_of(const Graph& graph, const Part& part, TensorId tenso
   return indices;
 }
 
-void kernel_ways(const Graph& graph, const std::vector<TensorDomain>& domains, int threads, bool written_only,
-                 PartCandidates& into, Collector& collector) {
-  KernelWays(graph, domains, threads, written_only, into.part, collector).run();
+void kernel_ways(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
+                 bool written_only, PartCandidates& into, Collector& collector) {
+  KernelWays(graph, domains, options, written_only, into.part, collector).run();
 }
 
 }  // namespace millrace

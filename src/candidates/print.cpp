@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <map>
 
@@ -17,11 +18,23 @@ std::string digits(const Layout& layout) {
 std::string chain(const std::vector<int>& indices) { return indices.empty() ? "-" : join(indices, "."); }
 
 std::string print_way(const KernelWay& way) {
-  return concat(way.rows ? "rows" : "flat", " loops ", chain(way.loops), " vector ", way.vector, " threads ",
-                way.threads, " block ", way.block);
+  return concat(
+      way.rows ? "rows" : "flat", " loops ", chain(way.loops), " vector ", way.vector, " threads ", way.threads,
+      " block ", way.block,
+      way.gpu ? concat(" gpu ", way.gpu->width, ".", way.gpu->group, ".", way.gpu->threads, ".", way.gpu->blocks) : "");
+}
+
+std::array<int, 9> attributes(const GemmAlgorithm& of) {
+  return {of.id, of.tile, of.stages, of.split_k, of.reduction, of.swizzle, of.custom, of.inner_shape, of.cluster};
 }
 
 std::string print_way(const GemmWay& way) {
+  if (way.library == GemmLibrary::cublaslt) {
+    const std::array<int, 9> numbers = attributes(way.algorithm);
+    return concat("cublaslt m ", chain(way.m), " n ", chain(way.n), " k ", chain(way.k), " on ",
+                  way.tensor_cores ? "tensor" : "plain", " algorithm ",
+                  way.algorithm.id < 0 ? "heuristic" : join(std::vector<int>(numbers.begin(), numbers.end()), "."));
+  }
   return concat(way.library == GemmLibrary::openblas ? "openblas" : "blis", " m ", chain(way.m), " n ", chain(way.n),
                 " k ", chain(way.k), " threads ", way.threads, way.threads_over_loops ? " over" : " inside");
 }
@@ -55,10 +68,32 @@ std::optional<std::map<std::string, std::string>> fields(const std::vector<std::
 
 constexpr int kMostThreads = 4096;
 
+// What a kernel can be generated for, whoever wrote it.
+std::optional<GpuShape> parse_shape(const std::string& text) {
+  constexpr int kMostWidth = 16;
+  constexpr int kMostGpuThreads = 1024;
+  constexpr int kMostBlocks = 1 << 20;
+  const std::vector<std::string> words = split(text, '.');
+  if (words.size() != 4) return std::nullopt;
+  std::array<int, 4> numbers{};
+  for (size_t k = 0; k < 4; ++k) {
+    const std::optional<int> number = parse_int(words[k]);
+    if (!number || *number < 0) return std::nullopt;
+    numbers[k] = *number;
+  }
+  const GpuShape shape{numbers[0], numbers[1], numbers[2], numbers[3]};
+  const auto power = [](int x) { return x > 0 && (x & (x - 1)) == 0; };
+  const bool fits = power(shape.width) && shape.width <= kMostWidth && power(shape.group) && power(shape.threads) &&
+                    shape.threads >= 32 && shape.threads <= kMostGpuThreads && shape.group <= shape.threads &&
+                    shape.blocks <= kMostBlocks;
+  if (!fits) return std::nullopt;
+  return shape;
+}
+
 std::optional<KernelWay> parse_kernel(const Part& part, const std::vector<std::string>& words) {
   const auto named = fields(words, 1);
-  if (words.size() != 9 || !named->contains("loops") || !named->contains("vector") || !named->contains("threads") ||
-      !named->contains("block"))
+  if ((words.size() != 9 && words.size() != 11) || !named->contains("loops") || !named->contains("vector") ||
+      !named->contains("threads") || !named->contains("block"))
     return std::nullopt;
   const auto loops = parse_chain(named->at("loops"), part.space.size());
   const auto vector = parse_int(named->at("vector"));
@@ -77,6 +112,11 @@ std::optional<KernelWay> parse_kernel(const Part& part, const std::vector<std::s
   way.vector = *vector;
   way.threads = *threads;
   way.block = *block;
+  if (words.size() == 11) {
+    const std::optional<GpuShape> shape = parse_shape(named->contains("gpu") ? named->at("gpu") : "");
+    if (!shape || *threads != 1 || *block != kNoIndex) return std::nullopt;
+    way.gpu = shape;
+  }
   if (way.rows) {
     // The outer indices stand before the inner ones.
     const auto inner = [&](int index) { return !part.space[static_cast<size_t>(index)].outer; };
@@ -84,6 +124,32 @@ std::optional<KernelWay> parse_kernel(const Part& part, const std::vector<std::s
       return std::nullopt;
   }
   return way;
+}
+
+std::optional<GemmAlgorithm> parse_algorithm(const std::string& text) {
+  if (text == "heuristic") return GemmAlgorithm();
+  std::vector<int> numbers;
+  for (const std::string& word : split(text, '.')) {
+    const std::optional<int> number = parse_int(word);
+    if (!number || *number < 0) return std::nullopt;
+    numbers.push_back(*number);
+  }
+  if (numbers.size() != 9) return std::nullopt;
+  return GemmAlgorithm{numbers[0], numbers[1], numbers[2], numbers[3], numbers[4],
+                       numbers[5], numbers[6], numbers[7], numbers[8]};
+}
+
+std::optional<GemmWay> parse_cublaslt(const Part& part, const std::vector<std::string>& words) {
+  if (words.size() != 11 || words[1] != "m" || words[3] != "n" || words[5] != "k" || words[7] != "on" ||
+      words[9] != "algorithm" || (words[8] != "tensor" && words[8] != "plain"))
+    return std::nullopt;
+  const size_t count = part.product.indices.size();
+  const auto m = parse_chain(words[2], count);
+  const auto n = parse_chain(words[4], count);
+  const auto k = parse_chain(words[6], count);
+  const auto algorithm = parse_algorithm(words[10]);
+  if (!m || !n || !k || !algorithm) return std::nullopt;
+  return GemmWay{GemmLibrary::cublaslt, *m, *n, *k, false, 1, words[8] == "tensor", *algorithm};
 }
 
 std::optional<GemmWay> parse_gemm(const Part& part, const std::vector<std::string>& words) {
@@ -98,7 +164,7 @@ std::optional<GemmWay> parse_gemm(const Part& part, const std::vector<std::strin
   const auto threads = parse_int(named->at("threads"));
   if (!m || !n || !k || !threads || *threads < 1 || *threads > kMostThreads) return std::nullopt;
   const GemmLibrary library = words[0] == "openblas" ? GemmLibrary::openblas : GemmLibrary::blis;
-  return GemmWay{library, *m, *n, *k, words[9] == "over", *threads};
+  return GemmWay{library, *m, *n, *k, words[9] == "over", *threads, true, {}};
 }
 
 }  // namespace
@@ -161,9 +227,10 @@ std::optional<Candidate> parse_candidate(const std::vector<TensorDomain>& domain
     candidate.way = *way;
     return candidate;
   }
-  if ((words.front() != "openblas" && words.front() != "blis") || part.kind != PartKind::contraction)
+  const bool cublaslt = words.front() == "cublaslt";
+  if ((words.front() != "openblas" && words.front() != "blis" && !cublaslt) || part.kind != PartKind::contraction)
     return std::nullopt;
-  const std::optional<GemmWay> way = parse_gemm(part, words);
+  const std::optional<GemmWay> way = cublaslt ? parse_cublaslt(part, words) : parse_gemm(part, words);
   if (!way) return std::nullopt;
   candidate.way = *way;
   return candidate;

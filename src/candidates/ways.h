@@ -33,8 +33,24 @@ class Collector {
 // For each axis of a part's tensor the index of the part's space that it runs along, or kNoIndex.
 std::vector<int> indices_of(const Graph& graph, const Part& part, TensorId tensor);
 
-void kernel_ways(const Graph& graph, const std::vector<TensorDomain>& domains, int threads, bool written_only,
-                 PartCandidates& into, Collector& collector);
+void kernel_ways(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
+                 bool written_only, PartCandidates& into, Collector& collector);
+
+// The shapes in which a GPU's threads can share a nest.
+struct GpuNest {
+  bool rows = false;
+  bool lanes = false;      // the vector runs across rows
+  bool reduces = false;    // inside a row
+  bool across = false;     // across rows
+  int64_t row_points = 1;  // of the longest row
+  int64_t vector_extent = 1;
+  int64_t element_bytes = 4;  // of the narrowest tensor
+};
+std::vector<GpuShape> gpu_shapes(const GpuNest& nest, const GpuTarget& target);
+
+// How many neighbours a thread takes at once in the end: no rest may be left.
+int64_t width_along(const GpuShape& shape, int64_t extent);
+
 void gemm_ways(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
                PartCandidates& into, Collector& collector);
 

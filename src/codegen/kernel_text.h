@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "device/launch.h"
 #include "ir/graph.h"
 
 namespace millrace {
@@ -21,6 +22,7 @@ struct KernelText {
   int64_t scratch_bytes = 0;  // that it wants, aligned to 64
   std::vector<KernelValue> values;
   std::vector<uint32_t> streams;  // of the dropouts that it draws
+  std::vector<GpuGrid> grids;     // on a GPU: its functions, whose names begin with that token
 };
 
 }  // namespace millrace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "codegen/cpu/generate.h"
+#include "codegen/cuda/generate.h"
 
 namespace millrace {
 namespace {
@@ -29,7 +30,11 @@ class GemmLowering {
       launch.operand_bytes[operand] = elements_of(graph_, first) * bytes_of(graph_.tensor(first).dtype);
     }
     GemmCall& call = launch.gemm;
-    call.library = way_.library == GemmLibrary::openblas ? BlasLibrary::openblas : BlasLibrary::blis;
+    call.library = way_.library == GemmLibrary::openblas ? BlasLibrary::openblas
+                   : way_.library == GemmLibrary::blis   ? BlasLibrary::blis
+                                                         : BlasLibrary::cublaslt;
+    call.algorithm = way_.algorithm;
+    call.tensor_cores = way_.tensor_cores;
     call.type = stored_type(graph_.tensor(product_.tensors[2].front()).dtype);
     call.m = extent(way_.m);
     call.n = extent(way_.n);
@@ -44,6 +49,7 @@ class GemmLowering {
       if (in(way_.m, index) || in(way_.n, index) || in(way_.k, index)) continue;
       call.loops.push_back({product_.indices[index].extent, step_of(0, index), step_of(1, index), step_of(2, index)});
     }
+    if (call.library == BlasLibrary::cublaslt) merge_loops(call.loops);
     call.threads_over_loops = way_.threads_over_loops;
     call.threads = way_.threads;
     call.a_elements = elements(0);
@@ -54,6 +60,19 @@ class GemmLowering {
   }
 
  private:
+  // Loops that are one in all three tensors: a batch.
+  static void merge_loops(std::vector<GemmLoop>& loops) {
+    std::sort(loops.begin(), loops.end(), [](const GemmLoop& l, const GemmLoop& r) { return l.c > r.c; });
+    for (size_t k = loops.size(); k-- > 1;) {
+      const GemmLoop inner = loops[k];
+      GemmLoop& outer = loops[k - 1];
+      if (outer.a != inner.a * inner.extent || outer.b != inner.b * inner.extent || outer.c != inner.c * inner.extent)
+        continue;
+      outer = {outer.extent * inner.extent, inner.a, inner.b, inner.c};
+      loops.erase(loops.begin() + static_cast<std::ptrdiff_t>(k));
+    }
+  }
+
   static bool in(const std::vector<int>& chain, size_t index) {
     return std::find(chain.begin(), chain.end(), static_cast<int>(index)) != chain.end();
   }
@@ -97,8 +116,12 @@ class GemmLowering {
 Launch lower(const Graph& graph, const Part& part, const std::vector<Layout>& layouts,
              const std::variant<KernelWay, GemmWay>& way) {
   if (const auto* gemm = std::get_if<GemmWay>(&way)) return GemmLowering(graph, part, layouts, *gemm).run();
-  KernelText text = generate_cpu_kernel(graph, part, layouts, std::get<KernelWay>(way));
+  const auto& kernel = std::get<KernelWay>(way);
+  KernelText text = kernel.gpu ? generate_cuda_kernel(graph, part, layouts, kernel)
+                               : generate_cpu_kernel(graph, part, layouts, kernel);
   Launch launch;
+  launch.grids = std::move(text.grids);
+  launch.tensor_count = static_cast<int64_t>(layouts.size());
   launch.kernel = std::move(text.text);
   launch.scratch_bytes = text.scratch_bytes;
   launch.streams = std::move(text.streams);

@@ -54,7 +54,7 @@ std::vector<Step> recipe_of(const Operator& op) {
     case OperatorKind::gelu_tanh: return mapped("mr::gelu_tanh($0)");
     case OperatorKind::silu: return mapped("mr::silu($0)");
     case OperatorKind::dropout: return {{StepKind::map, 0, "$0 * MASK"}, {StepKind::map, 1, "MASK"}};
-    case OperatorKind::causal_mask: return mapped("mr::select(CONDITION, mr::splat<E>(-__builtin_inff()), $0)");
+    case OperatorKind::causal_mask: return mapped("mr::select(CONDITION, mr::splat<E>(-mr::infinity()), $0)");
     case OperatorKind::copy: return mapped("$0");
     case OperatorKind::embed_diagonal: return mapped("mr::select(CONDITION, $0, mr::splat<E>(0))");
     case OperatorKind::tanh_dx: return mapped("$1 * (F(1) - $0 * $0)");

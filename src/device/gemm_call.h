@@ -8,7 +8,22 @@
 
 namespace millrace {
 
-enum class BlasLibrary { openblas, blis };
+enum class BlasLibrary { openblas, blis, cublaslt };
+
+// One of cuBLASLt's algorithms, by its attributes: numbers of the library's own, which mean the same in every process.
+struct GemmAlgorithm {
+  int id = -1;  // -1: what the library's heuristic takes
+  int tile = 0;
+  int stages = 0;
+  int split_k = 1;
+  int reduction = 0;
+  int swizzle = 0;
+  int custom = 0;
+  int inner_shape = 0;
+  int cluster = 0;
+
+  bool operator==(const GemmAlgorithm&) const = default;
+};
 
 // A loop around the product; how far each tensor moves a step, in elements. With c = 0 its products are summed.
 struct GemmLoop {
@@ -39,6 +54,11 @@ struct GemmCall {
   int64_t a_elements = 0;
   int64_t b_elements = 0;
   int64_t c_elements = 0;
+  // cuBLASLt's. Its call has at most one loop, which does not sum.
+  GemmAlgorithm algorithm;
+  // Whether it may use Tensor Cores. Halves are multiplied exactly there, f32 is first rounded to TF32: whoever wants
+  // exact f32 says false.
+  bool tensor_cores = true;
 };
 
 }  // namespace millrace

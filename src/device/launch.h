@@ -17,8 +17,17 @@ struct LaunchNumber {
   double value = 0;
 };
 
+// A kernel of a launch on a GPU.
+struct GpuGrid {
+  std::string function;  // in the launch's source
+  int64_t blocks = 1;
+  int threads = 1;
+};
+
 struct Launch {
   std::string kernel;                 // source text of a generated kernel; empty: a matrix product
+  std::vector<GpuGrid> grids;         // on a GPU: the source's kernels, one behind the other
+  int64_t tensor_count = 0;           // of a kernel on a GPU
   std::vector<LaunchNumber> numbers;  // a kernel's values; factors of a product
   std::vector<uint32_t> streams;      // of a kernel's dropouts
   int64_t scratch_bytes = 0;          // that it needs, aligned to 64

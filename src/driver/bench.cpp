@@ -1,13 +1,9 @@
 // `millrace bench`: a plan's times, in whole and launch by launch.
-#include <chrono>
-
 #include "base/file.h"
 #include "base/text.h"
 #include "device/cpu/cpu_info.h"
-#include "driver/callers_tensors.h"
 #include "driver/given_tensors.h"
-#include "driver/plan_folder.h"
-#include "measure/statistics.h"
+#include "driver/time_plan.h"
 #include "millrace/millrace.h"
 #include "report/json_text.h"
 #include "report/table.h"
@@ -16,84 +12,31 @@
 namespace millrace {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kLeastSamples = 6;  // fewer give no interval
-constexpr int64_t kMostSamples = 10'000;
-constexpr double kWarmUp = 0.2;  // of the time
-constexpr double kWhole = 0.5;   // of the rest: the others time launches apart
-constexpr uint64_t kSeed = 1;
+constexpr double kWhole = 0.6;  // of the time: the rest times launches apart
 constexpr int kTracedSteps = 3;
 
-double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
 struct Times {
-  Estimate forward;
-  Estimate backward;
-  Estimate step;
+  PassTimes passes;
   std::vector<Estimate> launches;
 };
 
-// Calls body(sample) until the time is over, at least `least` times.
-template <class Body>
-void repeat(double seconds, int64_t least, const Body& body) {
-  const Clock::time_point begin = Clock::now();
-  for (int64_t sample = 0; sample < kMostSamples && (sample < least || since(begin) < seconds); ++sample) body(sample);
-}
-
-Times time_plan(CpuExecutor& executor, const CallersTensors& tensors, size_t launches, double seconds) {
-  const auto bind = [&](int64_t sample) { executor.bind(tensors, kSeed, static_cast<uint32_t>(sample)); };
-  repeat(seconds * kWarmUp, 1, [&](int64_t sample) {
-    bind(sample);
-    executor.step();
-  });
-  const double rest = seconds * (1 - kWarmUp);
-  std::vector<double> forward;
-  std::vector<double> backward;
-  std::vector<double> step;
-  repeat(rest * kWhole, kLeastSamples, [&](int64_t sample) {
-    const Clock::time_point begin = Clock::now();
-    bind(sample);
-    executor.forward();
-    const double middle = since(begin);
-    executor.backward();
-    const double end = since(begin);
-    forward.push_back(middle);
-    backward.push_back(end - middle);
-    step.push_back(end);
-  });
-  std::vector<std::vector<double>> apart(launches);
-  repeat(rest * (1 - kWhole), kLeastSamples, [&](int64_t sample) {
-    bind(sample);
-    for (size_t k = 0; k < launches; ++k) {
-      const Clock::time_point begin = Clock::now();
-      executor.launch(k);
-      apart[k].push_back(since(begin));
-    }
-  });
-  Times times{estimate(forward), estimate(backward), estimate(step), {}};
-  for (std::vector<double>& samples : apart) times.launches.push_back(estimate(std::move(samples)));
-  return times;
-}
-
 // A few steps, when the machine is warm, launch by launch.
-std::vector<TracedLaunch> trace_steps(CpuExecutor& executor, const CallersTensors& tensors, size_t launches) {
+Result<std::vector<TracedLaunch>> trace_steps(PlanSession& session) {
   std::vector<TracedLaunch> run;
-  run.reserve(kTracedSteps * launches);
-  const Clock::time_point begin = Clock::now();
+  double now = 0;
   for (int step = 0; step < kTracedSteps; ++step) {
-    executor.bind(tensors, kSeed, static_cast<uint32_t>(step));
-    for (size_t k = 0; k < launches; ++k) {
-      const double from = since(begin);
-      executor.launch(k);
-      run.push_back({step, k, from, since(begin) - from});
+    if (Result<Done> bound = session.bind(kTimingSeed, static_cast<uint32_t>(step)); !bound) return bound.error();
+    for (size_t k = 0; k < session.launches(); ++k) {
+      const Result<double> taken = session.seconds([&] { return session.launch(k); });
+      if (!taken) return taken.error();
+      run.push_back({step, k, now, *taken});
+      now += *taken;
     }
   }
   return run;
 }
-
-std::string pass_of(const PlanLaunch& launch) { return launch.pass == Pass::forward ? "forward" : "backward"; }
 
 double sum_of_launches(const Times& times) {
   double sum = 0;
@@ -104,15 +47,17 @@ double sum_of_launches(const Times& times) {
 std::string bench_json(const StepPlan& plan, const Times& times, const std::string& device) {
   JsonText json;
   json.field("schema_version", 1);
-  json.field("forward_seconds", times.forward.median);
-  json.field("backward_seconds", times.backward.median);
-  json.field("step_seconds", Json{{"median", times.step.median}, {"low", times.step.low}, {"high", times.step.high}});
+  json.field("forward_seconds", times.passes.forward.median);
+  json.field("backward_seconds", times.passes.backward.median);
+  json.field(
+      "step_seconds",
+      Json{{"median", times.passes.step.median}, {"low", times.passes.step.low}, {"high", times.passes.step.high}});
   json.field("predicted_seconds", plan.cost);
   json.field("sum_of_operators_seconds", sum_of_launches(times));
   json.list("operators", plan.launches.size(), [&](size_t k) {
     const PlanLaunch& launch = plan.launches[k];
     return Json{{"name", name_of(launch)},
-                {"pass", pass_of(launch)},
+                {"pass", name_of(launch.pass)},
                 {"seconds", times.launches[k].median},
                 {"predicted_seconds", launch.predicted_seconds}};
   });
@@ -133,7 +78,7 @@ std::string bench_text(const StepPlan& plan, const Times& times, const std::stri
   for (size_t k = 0; k < plan.launches.size(); ++k) {
     const PlanLaunch& launch = plan.launches[k];
     const double measured = times.launches[k].median;
-    table.row({name_of(launch), pass_of(launch), milliseconds(launch.predicted_seconds), milliseconds(measured),
+    table.row({name_of(launch), name_of(launch.pass), milliseconds(launch.predicted_seconds), milliseconds(measured),
                launch.predicted_seconds > 0 ? fixed(measured / launch.predicted_seconds, 2) : "-"});
   }
   table.row({"sum", "", milliseconds(plan.cost), milliseconds(sum_of_launches(times)), ""});
@@ -143,13 +88,13 @@ std::string bench_text(const StepPlan& plan, const Times& times, const std::stri
                    ", ", time.samples, " runs)\n");
   };
   text += "\n";
-  line("forward   ", times.forward);
-  line("backward  ", times.backward);
-  line("step      ", times.step);
+  line("forward   ", times.passes.forward);
+  line("backward  ", times.passes.backward);
+  line("step      ", times.passes.step);
   text += concat("predicted ", milliseconds(plan.cost), " ms",
                  plan.default_cost > 0 ? concat("; with nothing fused ", milliseconds(plan.default_cost), " ms") : "",
                  "\narena     ", mebibytes(plan.arena_bytes), "; its buffers apart ", mebibytes(plan.sum_bytes),
-                 "\ndevice    ", device, ", ", threads(), " threads\n");
+                 "\ndevice    ", device, "\n");
   return text;
 }
 
@@ -158,18 +103,23 @@ std::string bench_text(const StepPlan& plan, const Times& times, const std::stri
 Result<std::string> bench_plan(const BenchOptions& options) {
   const Result<LoadedPlan> loaded = read_plan(options.path);
   if (!loaded) return loaded.error();
-  Result<CpuExecutor> executor = load_executor(*loaded);
-  if (!executor) return executor.error();
+  Result<PlanSession> session = PlanSession::open(*loaded);
+  if (!session) return session.error();
   Values<double> values(loaded->training.graph.tensors.size());
-  draw_missing(loaded->training.graph, given_tensors(loaded->training), kSeed, values);
-  const CallersMemory memory(*loaded, values);
-  const Times times = time_plan(*executor, memory.pointers(), loaded->plan.launches.size(), options.seconds);
+  draw_missing(loaded->training.graph, given_tensors(loaded->training), kTimingSeed, values);
+  if (Result<Done> put = session->put(values); !put) return put.error();
+  Result<PassTimes> passes = time_passes(*session, options.seconds * kWhole);
+  if (!passes) return passes.error();
+  Result<std::vector<Estimate>> launches = time_launches(*session, options.seconds * (1 - kWhole));
+  if (!launches) return launches.error();
+  const Times times{*passes, std::move(*launches)};
   if (!options.trace.empty()) {
-    const std::vector<TracedLaunch> run = trace_steps(*executor, memory.pointers(), loaded->plan.launches.size());
-    if (Result<Done> written = write_file(options.trace, trace_json(loaded->plan, run)); !written)
+    const Result<std::vector<TracedLaunch>> run = trace_steps(*session);
+    if (!run) return run.error();
+    if (Result<Done> written = write_file(options.trace, trace_json(loaded->plan, *run)); !written)
       return written.error();
   }
-  const std::string device = cpu_info().model;
+  const std::string device = session->device();
   return options.format == Format::json ? bench_json(loaded->plan, times, device)
                                         : bench_text(loaded->plan, times, device, static_cast<size_t>(options.width));
 }

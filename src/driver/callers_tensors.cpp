@@ -62,8 +62,14 @@ std::vector<void*> CallersMemory::add(const std::vector<CallersTensor>& tensors,
   return pointers;
 }
 
+std::array<CallersMemory::List, 4> CallersMemory::lists() const {
+  return {List{&lists_.arguments, arguments_, false}, List{&lists_.results, results_, true},
+          List{&lists_.result_gradients, result_gradients_, false},
+          List{&lists_.argument_gradients, argument_gradients_, true}};
+}
+
 CallersTensors CallersMemory::pointers() const {
-  return {arguments_.data(), results_.data(), result_gradients_.data(), argument_gradients_.data()};
+  return {arguments_.data(), results_.data(), result_gradients_.data(), argument_gradients_.data(), nullptr, nullptr};
 }
 
 void CallersMemory::take(Values<double>& values) const {

@@ -1,11 +1,12 @@
 // The caller's tensors of a plan: what they are called, how they lie in memory, and memory for them.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
 #include "driver/plan_folder.h"
-#include "exec/cpu_executor.h"
+#include "exec/launch_tensors.h"
 #include "ir/layout.h"
 #include "measure/tensor_memory.h"
 #include "reference/interpreter.h"
@@ -33,6 +34,14 @@ class CallersMemory {
  public:
   // `given`: row-major, one a tensor of the graph; arguments and results' gradients must be there.
   CallersMemory(const LoadedPlan& loaded, const Values<double>& given);
+
+  struct List {
+    const std::vector<CallersTensor>* tensors;
+    const std::vector<void*>& pointers;
+    bool made;  // by the plan, not given by the caller
+  };
+  // Arguments, results, results' gradients, arguments' gradients.
+  std::array<List, 4> lists() const;
 
   CallersTensors pointers() const;
   // Results and arguments' gradients.

@@ -20,22 +20,6 @@ constexpr double kPasses =
 constexpr double kFloat64 = 1e-10;
 constexpr double kMostDraws = 16;
 
-struct Named {
-  std::string name;
-  TensorId tensor;
-};
-
-std::vector<Named> outputs_of(const TrainingGraph& training) {
-  std::vector<Named> outputs;
-  for (const Output& result : training.graph.results) outputs.push_back({result.name, result.tensor});
-  for (size_t k = 0; k < training.graph.arguments.size(); ++k) {
-    if (training.argument_gradients[k].valid())
-      outputs.push_back(
-          {concat("d_", training.graph.tensor(training.graph.arguments[k]).name), training.argument_gradients[k]});
-  }
-  return outputs;
-}
-
 double largest(const std::vector<double>& values) {
   double most = 0;
   for (const double x : values) most = std::max(most, std::abs(x));
@@ -60,7 +44,7 @@ Values<Scalar> as(const Values<double>& given) {
 // The error of every output, as a fraction of what is allowed, over several draws of the inputs.
 class ErrorOf {
  public:
-  ErrorOf(const Graph& graph, const std::vector<Named>& outputs) : graph_(graph), outputs_(outputs) {
+  ErrorOf(const Graph& graph, const std::vector<Made>& outputs) : graph_(graph), outputs_(outputs) {
     for (const Tensor& tensor : graph.tensors) {
       const bool stored = tensor.role != TensorRole::constant && tensor.role != TensorRole::scalar;
       half_ = half_ || tensor.dtype == DType::float16 || tensor.dtype == DType::bfloat16;
@@ -129,7 +113,7 @@ class ErrorOf {
   }
 
   const Graph& graph_;
-  const std::vector<Named>& outputs_;
+  const std::vector<Made>& outputs_;
   std::vector<Sums> sums_;
   bool half_ = false;
   bool single_ = false;
@@ -137,12 +121,12 @@ class ErrorOf {
 
 }  // namespace
 
-Result<PlanCheck> check_plan(const LoadedPlan& loaded, CpuExecutor& executor, double most_seconds) {
+Result<PlanCheck> check_plan(const LoadedPlan& loaded, PlanSession& session, double most_seconds) {
   const Graph& graph = loaded.training.graph;
   PlanCheck check;
   check.seconds = kPasses * reference_seconds(graph);
   if (check.seconds > most_seconds) return check;
-  const std::vector<Named> outputs = outputs_of(loaded.training);
+  const std::vector<Made> outputs = made_tensors(loaded.training);
   ErrorOf error(graph, outputs);
   const double draws =
       error.by_chance() ? std::clamp(most_seconds / std::max(check.seconds, 1e-9), 1.0, kMostDraws) : 1;
@@ -154,11 +138,11 @@ Result<PlanCheck> check_plan(const LoadedPlan& loaded, CpuExecutor& executor, do
       if (graph.tensors[k].role == TensorRole::scalar) continue;
       for (double& x : given[k]) x = rounded_to(graph.tensors[k].dtype, x);
     }
-    const CallersMemory memory(loaded, given);
-    executor.bind(memory.pointers(), seed, kStep);
-    executor.step();
+    if (Result<Done> put = session.put(given); !put) return put.error();
+    if (Result<Done> bound = session.bind(seed, kStep); !bound) return bound.error();
+    if (Result<Done> ran = session.step(); !ran) return ran.error();
     Values<double> found(graph.tensors.size());
-    memory.take(found);
+    if (Result<Done> taken = session.take(found); !taken) return taken.error();
     if (Result<Done> added = error.add(given, {seed, kStep}, found); !added) return added.error();
   }
   for (size_t k = 0; k < outputs.size(); ++k) {

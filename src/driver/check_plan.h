@@ -4,8 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "driver/plan_folder.h"
-#include "exec/cpu_executor.h"
+#include "driver/plan_session.h"
 
 namespace millrace {
 
@@ -20,6 +19,6 @@ struct PlanCheck {
 // largest element (or the computed bound, where a gradient is nothing but rounding); float32 by the bound that the
 // reference computes for it; half precisions by twice the error of the same program unfused, every tensor rounded, root
 // mean square over several draws.
-Result<PlanCheck> check_plan(const LoadedPlan& loaded, CpuExecutor& executor, double most_seconds);
+Result<PlanCheck> check_plan(const LoadedPlan& loaded, PlanSession& session, double most_seconds);
 
 }  // namespace millrace

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "base/directories.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "driver/tuning.h"
 #include "measure/database.h"
 #include "millrace/millrace.h"
 #include "report/json_text.h"
@@ -22,15 +22,8 @@ constexpr int64_t kMaxImportBytes = int64_t{1} << 30;
 
 // ---- Where it is ----
 
-Result<std::string> database_path(const DatabaseOptions& options) {
-  if (!options.path.empty()) return options.path;
-  Result<std::string> folder = data_directory();
-  if (!folder) return folder;
-  return *folder + "/measurements.db";
-}
-
 Result<Database> open_to_write(const DatabaseOptions& options) {
-  const Result<std::string> path = database_path(options);
+  const Result<std::string> path = database_path(options.path);
   if (!path) return path.error();
   return Database::open(*path);
 }
@@ -132,7 +125,7 @@ Result<std::string> lines_of(const std::string& path, std::string* notice) {
 }  // namespace
 
 Result<std::string> list_database(const DatabaseOptions& options) {
-  const Result<std::string> path = database_path(options);
+  const Result<std::string> path = database_path(options.path);
   if (!path) return path.error();
   Result<std::vector<DeviceSummary>> devices = std::vector<DeviceSummary>();
   if (!not_begun(options, *path)) {
@@ -152,7 +145,7 @@ Result<std::string> merge_database(const DatabaseOptions& options) {
 }
 
 Result<std::string> export_database(const DatabaseOptions& options) {
-  const Result<std::string> path = database_path(options);
+  const Result<std::string> path = database_path(options.path);
   if (!path) return path.error();
   Result<std::string> lines = not_begun(options, *path) ? std::string() : lines_of(*path, options.notice);
   if (!lines || options.file.empty()) return lines;

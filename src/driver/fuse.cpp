@@ -2,7 +2,6 @@
 #include "fusion/fuse.h"
 
 #include "driver/stages.h"
-#include "fusion/verify.h"
 #include "millrace/millrace.h"
 #include "report/fusion_report.h"
 
@@ -12,9 +11,7 @@ Result<std::string> fuse_program(const FuseOptions& options) {
   Stages stages(options.timings);
   const Result<TrainingGraph> training = stages.train(options.program);
   if (!training) return training.error();
-  const auto check = [&](const FusedGraph& fused) { return verify(*training, fused); };
-  const Result<FusedGraph> fused = stages.run(
-      "fuse", [&] { return Result<FusedGraph>(fuse(*training)); }, check);
+  const Result<FusedGraph> fused = stages.fuse(*training);
   if (!fused) return fused.error();
   const std::vector<PairExplanation> pairs =
       options.explain ? explain(*training, *fused) : std::vector<PairExplanation>();

@@ -26,6 +26,17 @@ std::vector<Given> given_tensors(const TrainingGraph& training) {
   return given;
 }
 
+std::vector<Made> made_tensors(const TrainingGraph& training) {
+  const Graph& graph = training.graph;
+  std::vector<Made> made;
+  for (const Output& result : graph.results) made.push_back({result.name, result.tensor});
+  for (size_t k = 0; k < graph.arguments.size(); ++k) {
+    const TensorId gradient = training.argument_gradients[k];
+    if (gradient.valid()) made.push_back({concat("d_", graph.tensor(graph.arguments[k]).name), gradient});
+  }
+  return made;
+}
+
 Result<Done> check_names(const TrainingGraph& training) {
   const Graph& graph = training.graph;
   std::set<std::string> in;

@@ -1,4 +1,5 @@
-// The tensors that a caller gives: from a file, or drawn. The same values for whatever runs them.
+// The tensors that a caller gives, from a file or drawn (the same values for whatever runs them), and those that are
+// made of them.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +23,14 @@ struct Given {
 };
 
 std::vector<Given> given_tensors(const TrainingGraph& training);
+
+// A result, or an argument's gradient, under the name that it has in a file.
+struct Made {
+  std::string name;
+  TensorId tensor;
+};
+
+std::vector<Made> made_tensors(const TrainingGraph& training);
 
 // A file's names must tell arguments from gradients: an argument `x` beside a result `d_x` would not.
 Result<Done> check_names(const TrainingGraph& training);

@@ -1,16 +1,13 @@
 // `millrace optimize`: program to plan, and what was gained.
-#include <chrono>
-
 #include "base/file.h"
 #include "base/text.h"
-#include "driver/callers_tensors.h"
 #include "driver/check_plan.h"
 #include "driver/given_tensors.h"
-#include "driver/plan_folder.h"
+#include "driver/plan_session.h"
 #include "driver/report.h"
 #include "driver/selected_plan.h"
+#include "driver/time_plan.h"
 #include "driver/tuning.h"
-#include "measure/statistics.h"
 #include "millrace/millrace.h"
 #include "plan/launched_part.h"
 #include "report/exploration_report.h"
@@ -22,24 +19,13 @@ namespace {
 constexpr double kReferenceSeconds = 20;  // that the check of the whole plan may take
 constexpr double kStepSeconds = 2;        // for timing the step
 
-Estimate time_step(const LoadedPlan& loaded, CpuExecutor& executor) {
-  using Clock = std::chrono::steady_clock;
+Result<Estimate> time_step(const LoadedPlan& loaded, PlanSession& session) {
   Values<double> given(loaded.training.graph.tensors.size());
-  draw_missing(loaded.training.graph, given_tensors(loaded.training), 1, given);
-  const CallersMemory memory(loaded, given);
-  const auto once = [&](uint32_t step) {
-    const Clock::time_point begin = Clock::now();
-    executor.bind(memory.pointers(), 1, step);
-    executor.step();
-    return std::chrono::duration<double>(Clock::now() - begin).count();
-  };
-  for (uint32_t step = 0; step < 3; ++step) once(step);
-  std::vector<double> samples;
-  const Clock::time_point end =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(kStepSeconds));
-  while (samples.size() < 6 || (samples.size() < 10'000 && Clock::now() < end))
-    samples.push_back(once(static_cast<uint32_t>(samples.size())));
-  return estimate(std::move(samples));
+  draw_missing(loaded.training.graph, given_tensors(loaded.training), kTimingSeed, given);
+  if (Result<Done> put = session.put(given); !put) return put.error();
+  const Result<PassTimes> passes = time_passes(session, kStepSeconds);
+  if (!passes) return passes.error();
+  return passes->step;
 }
 
 std::string stem_of(const std::string& path) {
@@ -55,6 +41,16 @@ struct WrittenPlan {
   std::string folder;
 };
 
+Result<Done> write_for(const Machine& machine, StepPlan& plan, const std::vector<Launch>& launches,
+                       const std::string& folder) {
+  if (machine.gpu)
+    return write_gpu_plan(plan, launches, *machine.gpu_compiler, machine.gpu->info().architecture(), folder);
+  if (machine.no_compiler) return *machine.no_compiler;
+  const Result<KernelCache> kernels = kernel_cache_of(*machine.compiler);
+  if (!kernels) return kernels.error();
+  return write_plan(plan, launches, *kernels, folder);
+}
+
 Result<WrittenPlan> write_best(const Tuned& tuned, const OptimizeOptions& options) {
   const Result<SelectMethod> method = method_named(options.method);
   if (!method) return method.error();
@@ -63,18 +59,16 @@ Result<WrittenPlan> write_best(const Tuned& tuned, const OptimizeOptions& option
   StepPlan& plan = selected->plan;
   const Result<std::vector<Launch>> launches = lower_plan(plan, tuned.prepared.training, tuned.prepared.candidates);
   if (!launches) return launches.error();
-  const Result<KernelCache> kernels = user_kernel_cache();
-  if (!kernels) return kernels.error();
   const std::string& path = options.explore.program.path;
   std::string folder = options.out.empty() ? concat(stem_of(path), ".plan") : options.out;
-  if (Result<Done> written = write_plan(plan, *launches, *kernels, folder); !written) return written.error();
+  if (Result<Done> written = write_for(tuned.machine, plan, *launches, folder); !written) return written.error();
   return WrittenPlan{std::move(*selected), std::move(folder)};
 }
 
 }  // namespace
 
 Result<std::string> plan_program(const OptimizeOptions& options) {
-  const Result<Tuned> tuned = tune(options.explore, Measuring::assumed, nullptr);
+  const Result<Tuned> tuned = tune(options.explore, Measuring::assumed);
   if (!tuned) return tuned.error();
   const Result<WrittenPlan> written = write_best(*tuned, options);
   if (!written) return written.error();
@@ -84,7 +78,7 @@ Result<std::string> plan_program(const OptimizeOptions& options) {
 Result<std::string> optimize_program(const OptimizeOptions& options) {
   const ExploreOptions& explore = options.explore;
   if (const Result<SelectMethod> method = method_named(options.method); !method) return method.error();
-  const Result<Tuned> tuned = tune(explore, Measuring::within_budget, nullptr);
+  const Result<Tuned> tuned = tune(explore, Measuring::within_budget);
   if (!tuned) return tuned.error();
   const Result<WrittenPlan> best = write_best(*tuned, options);
   if (!best) return best.error();
@@ -92,32 +86,30 @@ Result<std::string> optimize_program(const OptimizeOptions& options) {
   const std::string& folder = best->folder;
   const Result<LoadedPlan> loaded = read_plan(folder);
   if (!loaded) return loaded.error();
-  Result<CpuExecutor> executor = load_executor(*loaded);
-  if (!executor) return executor.error();
-  const Result<PlanCheck> check = check_plan(*loaded, *executor, kReferenceSeconds);
+  Result<PlanSession> session = PlanSession::open(*loaded);
+  if (!session) return session.error();
+  const Result<PlanCheck> check = check_plan(*loaded, *session, kReferenceSeconds);
   if (!check) return check.error();
-  const Estimate step = time_step(*loaded, *executor);
+  const Result<Estimate> step = time_step(*loaded, *session);
+  if (!step) return step.error();
 
   Optimized made;
   made.folder = folder;
   made.operators = tuned->prepared.training.graph.operators.size();
   made.exploration = tuned->explored.summary;
-  made.device = concat(tuned->machine.cpu.model, ", ", tuned->machine.threads, " threads");
+  made.device = session->device();
   made.checked = check->checked;
   made.worst_error = check->worst;
   made.reference_seconds = check->seconds;
-  made.step_seconds = step.median;
-  made.step_low = step.low;
-  made.step_high = step.high;
-  const Result<Document> report = report_of(*tuned, {plan, folder, &best->selected.selection, step.median});
+  made.step_seconds = step->median;
+  made.step_low = step->low;
+  made.step_high = step->high;
+  const Result<PlanReport> report = report_of(*tuned, {plan, folder, &best->selected.selection, step->median});
   if (!report) return report.error();
-  for (const Fact& fact : report->facts) {
-    if (fact.key != "words") continue;
-    made.words_before = static_cast<int64_t>(fact.before_value.value_or(0));
-    made.words_after = static_cast<int64_t>(fact.after_value.value_or(0));
-  }
+  made.words_before = static_cast<int64_t>(report->metrics.words_before);
+  made.words_after = static_cast<int64_t>(report->metrics.words_after);
   made.report = concat(folder, "/report.html");
-  if (Result<Done> written = write_file(made.report, document_html(*report)); !written) return written.error();
+  if (Result<Done> written = write_file(made.report, document_html(report->document)); !written) return written.error();
   return explore.format == Format::json ? optimize_json(plan, best->selected.selection, made)
                                         : optimize_text(plan, best->selected.selection, made);
 }

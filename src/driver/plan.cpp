@@ -5,11 +5,13 @@
 #include <array>
 #include <cstring>
 #include <map>
+#include <variant>
 
 #include "base/text.h"
 #include "driver/callers_tensors.h"
 #include "driver/plan_folder.h"
 #include "exec/cpu_executor.h"
+#include "exec/gpu_executor.h"
 
 namespace millrace {
 namespace {
@@ -63,6 +65,14 @@ struct List {
   }
 
   // `all`: false leaves out what backward does not read.
+  // Kernels there read and write 16 bytes at once; scalars stay with the host.
+  void align_for_gpu() {
+    constexpr uintptr_t kWide = 16;
+    for (size_t k = 0; k < infos.size(); ++k) {
+      if (!infos[k].scalar && alignments[k] != 0) alignments[k] = kWide;
+    }
+  }
+
   template <class Pointer>
   Result<Done> check(std::span<Pointer const> pointers, bool all = true) const {
     if (pointers.size() != infos.size())
@@ -119,9 +129,11 @@ Result<Done> check_memory(const void* memory, int64_t bytes, bool own, const cha
 }  // namespace
 
 struct Plan::Implementation {
-  Implementation(const LoadedPlan& loaded, CpuExecutor ready, PlanMemory memory)
+  using Executor = std::variant<CpuExecutor, GpuExecutor>;
+
+  Implementation(const LoadedPlan& loaded, Executor ready, PlanMemory memory)
       : Implementation(loaded, callers_lists(loaded), std::move(ready), memory) {}
-  Implementation(const LoadedPlan& loaded, const CallersLists& lists, CpuExecutor ready, PlanMemory memory)
+  Implementation(const LoadedPlan& loaded, const CallersLists& lists, Executor ready, PlanMemory memory)
       : arguments("arguments", loaded.training.graph, lists.arguments),
         results("results", loaded.training.graph, lists.results),
         result_gradients("result gradients", loaded.training.graph, lists.result_gradients),
@@ -131,7 +143,11 @@ struct Plan::Implementation {
         workspace_bytes(loaded.plan.arena_bytes - loaded.plan.saved_bytes),
         gaps(gaps_of(loaded.plan)),
         own(memory == PlanMemory::own),
-        executor(std::move(ready)) {
+        executor(std::move(ready)),
+        device(std::holds_alternative<GpuExecutor>(executor) ? "cuda" : "cpu") {
+    if (on_gpu()) {
+      for (List* list : {&arguments, &results, &result_gradients, &argument_gradients}) list->align_for_gpu();
+    }
     find_readers(loaded.plan, BufferPlace::argument, arguments.infos);
     find_readers(loaded.plan, BufferPlace::result, results.infos);
   }
@@ -149,9 +165,32 @@ struct Plan::Implementation {
       bound.result_gradients = tensors.result_gradients.data();
       bound.argument_gradients = tensors.argument_gradients.data();
     }
+    if (auto* const gpu = std::get_if<GpuExecutor>(&executor)) {
+      gpu->gpu().use_stream(tensors.stream);
+      bound.random = tensors.random;
+      return gpu->bind(bound, seed, step);
+    }
     std::array<uint64_t, 2> random{seed, step};
     if (tensors.random != nullptr) std::memcpy(random.data(), tensors.random, sizeof(random));
-    executor.bind(bound, random[0], static_cast<uint32_t>(random[1]));
+    std::get<CpuExecutor>(executor).bind(bound, random[0], static_cast<uint32_t>(random[1]));
+    return Done{};
+  }
+
+  bool on_gpu() const { return std::holds_alternative<GpuExecutor>(executor); }
+
+  Result<Done> forward() {
+    if (auto* const gpu = std::get_if<GpuExecutor>(&executor)) return gpu->forward();
+    std::get<CpuExecutor>(executor).forward();
+    return Done{};
+  }
+  Result<Done> backward() {
+    if (auto* const gpu = std::get_if<GpuExecutor>(&executor)) return gpu->backward();
+    std::get<CpuExecutor>(executor).backward();
+    return Done{};
+  }
+  Result<Done> step() {
+    if (auto* const gpu = std::get_if<GpuExecutor>(&executor)) return gpu->step();
+    std::get<CpuExecutor>(executor).step();
     return Done{};
   }
 
@@ -159,13 +198,13 @@ struct Plan::Implementation {
   List results;
   List result_gradients;
   List argument_gradients;
-  std::string device = "cpu";
   double predicted_seconds;
   int64_t saved_bytes;
   int64_t workspace_bytes;
   std::vector<Gap> gaps;  // of the saved part
   bool own;               // it has memory itself
-  CpuExecutor executor;
+  Executor executor;
+  std::string device;
   bool saved = false;  // there is a forward's in its own memory
 };
 
@@ -177,8 +216,13 @@ Plan::~Plan() = default;
 Result<Plan> Plan::load(const std::string& path, PlanMemory memory) {
   const Result<LoadedPlan> loaded = read_plan(path);
   if (!loaded) return loaded.error();
-  Result<CpuExecutor> executor = load_executor(
-      *loaded, user_kernel_cache, memory == PlanMemory::own ? ExecutorMemory::own : ExecutorMemory::callers);
+  const ExecutorMemory whose = memory == PlanMemory::own ? ExecutorMemory::own : ExecutorMemory::callers;
+  if (is_gpu_plan(loaded->plan)) {
+    Result<GpuExecutor> executor = load_gpu_executor(*loaded, whose);
+    if (!executor) return executor.error();
+    return Plan(std::make_unique<Implementation>(*loaded, std::move(*executor), memory));
+  }
+  Result<CpuExecutor> executor = load_executor(*loaded, user_kernel_cache, whose);
   if (!executor) return executor.error();
   return Plan(std::make_unique<Implementation>(*loaded, std::move(*executor), memory));
 }
@@ -195,28 +239,25 @@ int64_t Plan::arena_bytes() const { return saved_bytes() + workspace_bytes(); }
 
 Result<Done> Plan::forward(const Tensors& tensors, uint64_t seed, uint32_t step) {
   if (Result<Done> bound = implementation_->bind(tensors, true, false, seed, step); !bound) return bound;
-  implementation_->executor.forward();
   implementation_->saved |= tensors.saved == nullptr;
-  if (tensors.saved != nullptr) {
+  if (tensors.saved != nullptr && !implementation_->on_gpu()) {
     for (const Gap& gap : implementation_->gaps)
       std::memset(static_cast<char*>(tensors.saved) + gap.offset, 0, static_cast<size_t>(gap.bytes));
   }
-  return Done{};
+  return implementation_->forward();
 }
 
 Result<Done> Plan::backward(const Tensors& tensors, uint64_t seed, uint32_t step) {
   if (tensors.saved == nullptr && !implementation_->saved)
     return Error::make(ErrorKind::bad_input, "backward without a forward before it", "call forward first");
   if (Result<Done> bound = implementation_->bind(tensors, false, true, seed, step); !bound) return bound;
-  implementation_->executor.backward();
-  return Done{};
+  return implementation_->backward();
 }
 
 Result<Done> Plan::step(const Tensors& tensors, uint64_t seed, uint32_t step) {
   if (Result<Done> bound = implementation_->bind(tensors, true, true, seed, step); !bound) return bound;
-  implementation_->executor.step();
   implementation_->saved |= tensors.saved == nullptr;
-  return Done{};
+  return implementation_->step();
 }
 
 }  // namespace millrace

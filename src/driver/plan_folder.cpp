@@ -4,13 +4,13 @@
 
 #include "base/directories.h"
 #include "base/file.h"
+#include "base/sha256.h"
 #include "base/text.h"
-#include "candidates/enumerate.h"
 #include "codegen/cpu/generate.h"
+#include "codegen/cuda/generate.h"
 #include "device/cpu/cpu_info.h"
-#include "driver/stages.h"
-#include "fusion/fuse.h"
-#include "fusion/verify.h"
+#include "device/kernel_store.h"
+#include "driver/tuning.h"
 #include "plan/launched_part.h"
 #include "plan/plan_json.h"
 #include "plan/verify.h"
@@ -20,6 +20,8 @@ namespace {
 
 constexpr const char* kPlanFile = "plan.json";
 constexpr const char* kKernelFile = "kernels.so";
+constexpr const char* kGpuKernelFile = "kernels.cubin";
+constexpr int64_t kCubinBytes = int64_t{256} << 20;
 
 bool is_folder(const std::string& path) {
   struct stat found {};
@@ -33,14 +35,32 @@ std::string folder_of(const std::string& path) {
   return slash == std::string::npos ? "." : path.substr(0, slash + 1);
 }
 
+std::string source_of_gpu_plan(const StepPlan& plan, const std::vector<Launch>& launches) {
+  std::vector<std::string> functions;
+  for (const PlanLaunch& launch : plan.launches) functions.push_back(launch.function);
+  return gpu_plan_source(launches, functions, gpu_prelude());
+}
+
+// The plan's own kernels, where they are as it says and for this GPU; else compiled anew.
+Result<std::string> cubin_of(const LoadedPlan& loaded, const std::vector<Launch>& launches,
+                             const std::string& architecture) {
+  const PlanKernels& kernels = loaded.plan.kernels;
+  if (kernels.machine == architecture && kernels.file == kGpuKernelFile &&
+      kernels.sources == hash_of_sources(launches, gpu_prelude())) {
+    Result<std::string> bytes = read_file(concat(folder_of(loaded.path), "/", kernels.file), kCubinBytes);
+    if (bytes && sha256(*bytes) == kernels.sha256) return bytes;
+  }
+  const Result<std::unique_ptr<GpuCompiler>> compiler = open_gpu_compiler();
+  if (!compiler) return compiler.error();
+  return (*compiler)->compile(source_of_gpu_plan(loaded.plan, launches), architecture);
+}
+
 }  // namespace
 
 Result<KernelCache> user_kernel_cache() {
-  Result<std::string> directory = cache_directory();
-  if (!directory) return directory.error();
-  Result<Compiler> compiler = find_compiler();
+  const Result<Compiler> compiler = find_compiler();
   if (!compiler) return compiler.error();
-  return KernelCache(*directory + "/kernels", std::move(*compiler), std::string(cpu_prelude()), cpu_info().identity());
+  return kernel_cache_of(*compiler);
 }
 
 Result<Done> write_plan(StepPlan& plan, const std::vector<Launch>& launches, const KernelCache& kernels,
@@ -61,6 +81,21 @@ Result<Done> write_plan(StepPlan& plan, const std::vector<Launch>& launches, con
   return write_file(concat(folder, "/", kPlanFile), plan_json(plan));
 }
 
+std::string gpu_prelude() { return concat(cuda_hardware(), cuda_prelude()); }
+
+Result<Done> write_gpu_plan(StepPlan& plan, const std::vector<Launch>& launches, const GpuCompiler& compiler,
+                            const std::string& architecture, const std::string& folder) {
+  if (Result<Done> usable = make_private_directory(folder); !usable) return usable;
+  for (size_t k = 0; k < launches.size(); ++k) {
+    if (!launches[k].kernel.empty()) plan.launches[k].function = kernel_name({gpu_prelude(), launches[k].kernel});
+  }
+  const Result<std::string> cubin = compiler.compile(source_of_gpu_plan(plan, launches), architecture);
+  if (!cubin) return cubin.error();
+  if (Result<Done> written = write_file(concat(folder, "/", kGpuKernelFile), *cubin); !written) return written;
+  plan.kernels = {kGpuKernelFile, sha256(*cubin), hash_of_sources(launches, gpu_prelude()), architecture};
+  return write_file(concat(folder, "/", kPlanFile), plan_json(plan));
+}
+
 bool is_plan(const std::string& path) {
   if (is_folder(path)) {
     struct stat found {};
@@ -77,19 +112,10 @@ Result<LoadedPlan> read_plan(const std::string& path) {
   Result<StepPlan> plan = parse_plan(*text, loaded.path);
   if (!plan) return plan.error();
   loaded.plan = std::move(*plan);
-  const PlanProgram& program = loaded.plan.program;
-  Stages stages(nullptr);
-  Result<TrainingGraph> training =
-      stages.train({program.file, program.entry, program.sizes, program.dtype}, program.text);
-  if (!training) return training.error();
-  loaded.training = std::move(*training);
-  EnumerateOptions options;
-  options.layouts = program.layouts;
-  const FusedGraph fused = fuse(loaded.training);
-  if (Result<Done> checked = verify(loaded.training, fused); !checked) return checked.error();
-  Result<Candidates> candidates = find_parts(loaded.training, fused, options);
-  if (!candidates) return candidates.error();
-  loaded.candidates = std::move(*candidates);
+  Result<Prepared> prepared = prepare(tune_program(loaded.plan.program));
+  if (!prepared) return prepared.error();
+  loaded.training = std::move(prepared->training);
+  loaded.candidates = std::move(prepared->candidates);
   if (Result<Done> checked = verify(loaded.plan, loaded.training, loaded.candidates); !checked) {
     checked.error().diagnostics.front().file = loaded.path;
     return checked.error();
@@ -104,6 +130,18 @@ Result<CpuExecutor> load_executor(const LoadedPlan& loaded, const KernelCacheMak
   const bool fit = !kernels.file.empty() && kernels.machine == cpu_info().identity() &&
                    kernels.sources == hash_of_sources(*launches, cpu_prelude());
   return CpuExecutor::load(loaded.plan, *launches, fit ? folder_of(loaded.path) : "", cache, memory);
+}
+
+bool is_gpu_plan(const StepPlan& plan) { return plan.device.starts_with(kGpuDevice); }
+
+Result<GpuExecutor> load_gpu_executor(const LoadedPlan& loaded, ExecutorMemory memory) {
+  const Result<std::vector<Launch>> launches = lower_plan(loaded.plan, loaded.training, loaded.candidates);
+  if (!launches) return launches.error();
+  Result<std::unique_ptr<Gpu>> gpu = open_gpu();
+  if (!gpu) return gpu.error();
+  const Result<std::string> cubin = cubin_of(loaded, *launches, (*gpu)->info().architecture());
+  if (!cubin) return cubin.error();
+  return GpuExecutor::load(std::move(*gpu), loaded.plan, *launches, *cubin, memory);
 }
 
 }  // namespace millrace

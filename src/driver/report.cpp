@@ -71,28 +71,31 @@ Result<Done> write_pictures(const Document& document, const std::string& folder)
 Result<Document> document_of_plan(const ReportOptions& options, const std::string& path) {
   const Result<LoadedPlan> loaded = read_plan(path);
   if (!loaded) return loaded.error();
-  const PlanProgram& program = loaded->plan.program;
   ExploreOptions explore = options.explore;
   if (explore.threads == 0) explore.threads = threads_in(loaded->plan.device);
-  Result<Tuned> tuned =
-      tune(explore, {{program.file, program.entry, program.sizes, program.dtype}, program.text, program.layouts},
-           Measuring::known, nullptr);
+  explore.device = is_gpu_plan(loaded->plan) ? "cuda" : "cpu";
+  Result<Tuned> tuned = tune(explore, tune_program(loaded->plan.program), Measuring::known);
+  if (!tuned && tuned.error().kind == ErrorKind::unavailable) {  // a GPU's plan, looked at elsewhere
+    explore.device = "cpu";
+    tuned = tune(explore, tune_program(loaded->plan.program), Measuring::known);
+  }
   if (!tuned) return tuned.error();
   const bool here = tuned->machine.text() == loaded->plan.device;
   if (!here) tuned->explored = {};
-  Result<Document> document = report_of(*tuned, {loaded->plan, path});
-  if (document && !here)
-    document->next.insert(
-        document->next.begin(),
+  Result<PlanReport> report = report_of(*tuned, {loaded->plan, path});
+  if (!report) return report.error();
+  if (!here)
+    report->document.next.insert(
+        report->document.next.begin(),
         "The plan was made on another machine, or with other libraries or threads: its times are shown, "
         "other candidates' are not known here.");
-  return document;
+  return std::move(report->document);
 }
 
 Result<Document> document_of_program(const ReportOptions& options) {
   const Result<SelectMethod> method = method_named(options.method);
   if (!method) return method.error();
-  const Result<Tuned> tuned = tune(options.explore, Measuring::known, nullptr);
+  const Result<Tuned> tuned = tune(options.explore, Measuring::known);
   if (!tuned) return tuned.error();
   if (tuned->explored.summary.known == 0)
     return Error::make(ErrorKind::no_configuration,
@@ -100,7 +103,9 @@ Result<Document> document_of_program(const ReportOptions& options) {
                        "run millrace optimize or explore with the same options first");
   const Result<SelectedPlan> selected = select_plan(*tuned, *method);
   if (!selected) return selected.error();
-  return report_of(*tuned, {selected->plan, "", &selected->selection});
+  Result<PlanReport> report = report_of(*tuned, {selected->plan, "", &selected->selection});
+  if (!report) return report.error();
+  return std::move(report->document);
 }
 
 Result<Document> document_of_comparison(const std::vector<std::string>& paths) {
@@ -113,13 +118,24 @@ Result<Document> document_of_comparison(const std::vector<std::string>& paths) {
 
 }  // namespace
 
-Result<Document> report_of(const Tuned& tuned, const ReportedPlan& reported) {
+Result<PlanReport> report_of(const Tuned& tuned, const ReportedPlan& reported) {
   const Result<Analysis> analysis = analyze(tuned.prepared.training, tuned.machine.cpu.last_level_cache);
   if (!analysis) return analysis.error();
-  return make_report({tuned.prepared.training, tuned.prepared.fused, *analysis, tuned.prepared.candidates,
-                      tuned.explored.measurements, tuned.explored.summary, reported.plan, reported.folder,
-                      reported.plan.program.file, method_of(reported.selection), reported.step_seconds,
-                      tuned.from_cache});
+  const ReportArtefacts artefacts{tuned.prepared.training,
+                                  tuned.prepared.fused,
+                                  *analysis,
+                                  tuned.prepared.candidates,
+                                  tuned.explored.measurements,
+                                  tuned.explored.summary,
+                                  reported.plan,
+                                  reported.folder,
+                                  reported.plan.program.file,
+                                  method_of(reported.selection),
+                                  reported.step_seconds,
+                                  tuned.from_cache};
+  PlanReport report{measure_step(artefacts), {}};
+  report.document = make_report(artefacts, report.metrics);
+  return report;
 }
 
 Result<std::string> report_program(const ReportOptions& options) {

@@ -6,6 +6,7 @@
 #include "driver/tuning.h"
 #include "plan/plan.h"
 #include "report/html/document.h"
+#include "report/metrics.h"
 #include "select/selection.h"
 
 namespace millrace {
@@ -17,6 +18,11 @@ struct ReportedPlan {
   double step_seconds = 0;               // measured; 0: it was not
 };
 
-Result<Document> report_of(const Tuned& tuned, const ReportedPlan& reported);
+struct PlanReport {
+  StepMetrics metrics;
+  Document document;
+};
+
+Result<PlanReport> report_of(const Tuned& tuned, const ReportedPlan& reported);
 
 }  // namespace millrace

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "driver/callers_tensors.h"
 #include "driver/given_tensors.h"
-#include "driver/plan_folder.h"
+#include "driver/plan_session.h"
 #include "driver/stages.h"
 #include "millrace/millrace.h"
 #include "reference/interpreter.h"
@@ -69,13 +69,12 @@ std::string summary_json(const std::vector<StoredTensor>& made) {
 }
 
 Result<Done> run_by_plan(const LoadedPlan& loaded, const RunOptions& options, Values<double>& values) {
-  Result<CpuExecutor> executor = load_executor(loaded);
-  if (!executor) return executor.error();
-  const CallersMemory memory(loaded, values);
-  executor->bind(memory.pointers(), options.seed, options.step);
-  executor->step();
-  memory.take(values);
-  return Done{};
+  Result<PlanSession> session = PlanSession::open(loaded);
+  if (!session) return session.error();
+  if (Result<Done> put = session->put(values); !put) return put;
+  if (Result<Done> bound = session->bind(options.seed, options.step); !bound) return bound;
+  if (Result<Done> ran = session->step(); !ran) return ran;
+  return session->take(values);
 }
 
 Result<Done> run_by_reference(const Graph& graph, const RunOptions& options, Values<double>& values) {
@@ -88,12 +87,13 @@ Result<Done> run_by_reference(const Graph& graph, const RunOptions& options, Val
 }
 
 Result<Done> check_device(const RunOptions& options, bool plan) {
-  if (options.device.empty() || options.device == "reference" || (plan && options.device == "cpu")) return Done{};
-  if (options.device == "cpu")
-    return Error::make(ErrorKind::bad_input, "on the CPU runs a plan, and this is a program",
+  const bool known = options.device == "cpu" || options.device == "cuda";
+  if (options.device.empty() || options.device == "reference" || (plan && known)) return Done{};
+  if (known)
+    return Error::make(ErrorKind::bad_input, "on the CPU and on a GPU runs a plan, and this is a program",
                        "use --device reference, or run a plan");
   return Error::make(ErrorKind::unavailable, concat("device '", options.device, "' is not there"),
-                     "this version runs on --device reference, and plans on --device cpu");
+                     "use --device reference, or of a plan the one that it was made for");
 }
 
 Result<LoadedPlan> plan_of(const RunOptions& options) {
@@ -115,7 +115,7 @@ Result<std::string> run_program(const RunOptions& options) {
     if (!read) return read.error();
     loaded = std::move(*read);
   }
-  Stages stages(nullptr);
+  Stages stages;
   const Result<TrainingGraph> training = loaded ? loaded->training : stages.train(options.program);
   if (!training) return training.error();
   if (Result<Done> distinct = check_names(*training); !distinct) return distinct.error();
@@ -135,14 +135,8 @@ Result<std::string> run_program(const RunOptions& options) {
     return ran.error();
 
   std::vector<StoredTensor> made;
-  const auto keep = [&](const std::string& name, TensorId tensor) {
-    made.push_back({name, StoredType::f64, shape_of(training->graph, tensor), std::move(values[tensor.at()])});
-  };
-  for (const Output& result : training->graph.results) keep(result.name, result.tensor);
-  for (size_t k = 0; k < training->graph.arguments.size(); ++k) {
-    const TensorId gradient = training->argument_gradients[k];
-    if (gradient.valid()) keep(concat("d_", training->graph.tensor(training->graph.arguments[k]).name), gradient);
-  }
+  for (const auto& [name, tensor] : made_tensors(*training))
+    made.push_back({name, StoredType::f64, shape_of(training->graph, tensor), values[tensor.at()]});
   if (!options.out.empty()) {
     if (Result<Done> written = write_file(options.out, serialize_safetensors(made)); !written) return written.error();
   }

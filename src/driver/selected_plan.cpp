@@ -51,9 +51,11 @@ Result<SelectedPlan> select_plan(const Tuned& tuned, SelectMethod method) {
   planning.device = tuned.machine.text();
   planning.date = utc_now();
   planning.default_cost = unfused_seconds(tuned.prepared.candidates, measurements);
-  planning.scratch_bytes = [](const Launch& launch) {
-    const Result<CpuLaunch> prepared = CpuLaunch::prepare(launch, nullptr);
-    return prepared ? prepared->scratch_bytes() : 0;
+  planning.scratch_bytes = [&](const Launch& launch) {
+    if (!tuned.machine.gpu) return scratch_bytes(launch);
+    if (!launch.kernel.empty()) return launch.scratch_bytes;
+    const Result<std::unique_ptr<GpuLaunch>> prepared = tuned.machine.gpu->prepare(launch, "");
+    return prepared ? (*prepared)->scratch_bytes() : 0;  // the executor says what is wrong
   };
   Result<StepPlan> plan =
       build_plan(tuned.prepared.training, tuned.prepared.candidates, measurements, *selection, planning);

@@ -5,6 +5,8 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "frontend/frontend.h"
+#include "fusion/fuse.h"
+#include "fusion/verify.h"
 #include "ir/verify.h"
 
 namespace millrace {
@@ -39,6 +41,12 @@ Result<TrainingGraph> Stages::train(const ProgramSource& program, const std::str
   return run(
       "differentiate", [&] { return Result<TrainingGraph>(differentiate(*graph)); },
       [](const TrainingGraph& training) { return verify(training); });
+}
+
+Result<FusedGraph> Stages::fuse(const TrainingGraph& training) {
+  return run(
+      "fuse", [&] { return Result<FusedGraph>(millrace::fuse(training)); },
+      [&](const FusedGraph& fused) { return verify(training, fused); });
 }
 
 }  // namespace millrace

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "autodiff/training_graph.h"
+#include "fusion/fused_graph.h"
 #include "ir/graph.h"
 #include "millrace/millrace.h"
 #include "millrace/result.h"
@@ -15,12 +16,14 @@ namespace millrace {
 
 class Stages {
  public:
-  explicit Stages(std::vector<StageTime>* timings) : timings_(timings) {}
+  explicit Stages(std::vector<StageTime>* timings = nullptr) : timings_(timings) {}
 
   // Program to training graph: what every command begins with.
   Result<TrainingGraph> train(const ProgramSource& program);
   // The same of a text that is here already; the path is for messages.
   Result<TrainingGraph> train(const ProgramSource& program, const std::string& text);
+
+  Result<FusedGraph> fuse(const TrainingGraph& training);
 
   // Runs `make`; an artefact that `check` refuses is our bug and never reaches the next stage.
   template <class Make, class Check>

@@ -12,22 +12,18 @@
 
 #include "base/directories.h"
 #include "base/file.h"
-#include "base/sha256.h"
 #include "base/text.h"
 #include "codegen/cpu/generate.h"
+#include "codegen/lower.h"
 #include "device/cpu/blas_library.h"
-#include "device/cpu/kernel_cache.h"
+#include "driver/plan_folder.h"
 #include "driver/stages.h"
 #include "frontend/frontend.h"
-#include "fusion/fuse.h"
-#include "fusion/verify.h"
 #include "measure/verify.h"
 #include "select/select.h"
 
 namespace millrace {
 namespace {
-
-using Json = nlohmann::json;
 
 // The folder of the file that this code was loaded from: a program, or a shared object in one.
 std::string own_folder() {
@@ -75,19 +71,18 @@ EnumerateOptions enumerate_options(const TuneProgram& program, const Machine& ma
   options.libraries = machine.libraries;
   options.missing = machine.missing;
   options.layouts = program.layouts;
+  if (machine.gpu) options.gpu = GpuTarget{machine.gpu->info().multiprocessors};
   if (exhaustive) options.most = std::numeric_limits<size_t>::max() / 8;
   return options;
 }
 
 }  // namespace
 
-Result<Prepared> prepare(const TuneProgram& program, std::vector<StageTime>* timings) {
-  Stages stages(timings);
+Result<Prepared> prepare(const TuneProgram& program) {
+  Stages stages;
   Result<TrainingGraph> training = stages.train(program.source, program.text);
   if (!training) return training.error();
-  const auto check = [&](const FusedGraph& fused) { return verify(*training, fused); };
-  Result<FusedGraph> fused = stages.run(
-      "fuse", [&] { return Result<FusedGraph>(fuse(*training)); }, check);
+  Result<FusedGraph> fused = stages.fuse(*training);
   if (!fused) return fused.error();
   EnumerateOptions options;
   options.layouts = program.layouts;
@@ -97,13 +92,15 @@ Result<Prepared> prepare(const TuneProgram& program, std::vector<StageTime>* tim
 }
 
 std::string greeting(const TuneProgram& program) {
-  return Json{{"path", program.source.path},   {"entry", program.source.entry}, {"sizes", program.source.sizes},
-              {"dtype", program.source.dtype}, {"text", program.text},          {"layouts", program.layouts}}
-      .dump(-1, ' ', false, Json::error_handler_t::replace);  // a path may hold anything; it is for messages
+  return nlohmann::json{{"path", program.source.path},   {"entry", program.source.entry},
+                        {"sizes", program.source.sizes}, {"dtype", program.source.dtype},
+                        {"text", program.text},          {"layouts", program.layouts},
+                        {"device", program.device}}
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);  // a path may hold anything; it is for messages
 }
 
 std::optional<TuneProgram> parse_greeting(const std::string& line) {
-  const Json json = Json::parse(line, nullptr, false);
+  const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
   if (!json.is_object()) return std::nullopt;
   try {
     TuneProgram program;
@@ -113,13 +110,19 @@ std::optional<TuneProgram> parse_greeting(const std::string& line) {
     json.at("dtype").get_to(program.source.dtype);
     json.at("text").get_to(program.text);
     json.at("layouts").get_to(program.layouts);
+    json.at("device").get_to(program.device);
     return program;
-  } catch (const Json::exception&) {
+  } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   }
 }
 
 std::string Machine::text() const {
+  if (gpu) {
+    const GpuInfo& info = gpu->info();
+    return concat(kGpuDevice, info.name, ", ", info.architecture(), ", ", info.multiprocessors,
+                  " multiprocessors; driver ", info.driver, "; nvrtc ", info.nvrtc, "; cublaslt ", info.cublaslt);
+  }
   std::string text = concat("cpu ", cpu.identity(), ", ", threads, " threads of ", cpu.cores, " cores; ");
   text += compiler ? concat(compiler->version, " ", join(compiler->flags, " ")) : "no compiler";
   for (const BlasLibrary library : {BlasLibrary::openblas, BlasLibrary::blis}) {
@@ -128,10 +131,24 @@ std::string Machine::text() const {
   return text;
 }
 
-Machine find_machine(int threads) {
+Result<Machine> find_machine(const std::string& device, int threads) {
   Machine machine;
   machine.cpu = cpu_info();
   machine.threads = threads > 0 ? threads : ::millrace::threads();
+  if (device == "cuda") {
+    Result<std::unique_ptr<Gpu>> gpu = open_gpu();
+    if (!gpu) return gpu.error();
+    Result<std::unique_ptr<GpuCompiler>> compiler = open_gpu_compiler();
+    if (!compiler) return compiler.error();
+    machine.gpu = std::move(*gpu);
+    machine.gpu_compiler = std::move(*compiler);
+    machine.libraries = {GemmLibrary::cublaslt};
+    return machine;
+  }
+  if (device != "cpu") {
+    return Error::make(ErrorKind::unavailable, concat("there is no device '", device, "'"),
+                       "use --device cpu or --device cuda");
+  }
   Result<Compiler> compiler = find_compiler();
   if (compiler) {
     machine.compiler = std::move(*compiler);
@@ -149,10 +166,16 @@ Machine find_machine(int threads) {
   return machine;
 }
 
+Result<KernelCache> kernel_cache_of(const Compiler& compiler) {
+  const Result<std::string> directory = cache_directory();
+  if (!directory) return directory.error();
+  return KernelCache(*directory, compiler, std::string(cpu_prelude()), cpu_info().identity());
+}
+
 Result<TuneProgram> tune_program(const ExploreOptions& options) {
   Result<std::string> text = read_file(options.program.path, kProgramBytes);
   if (!text) return text.error();
-  TuneProgram program{options.program, std::move(*text), {}};
+  TuneProgram program{options.program, std::move(*text), {}, options.device};
   for (const std::string& pin : options.layouts) {
     const size_t equals = pin.find('=');
     if (equals == std::string::npos || equals == 0) {
@@ -162,6 +185,10 @@ Result<TuneProgram> tune_program(const ExploreOptions& options) {
     program.layouts.emplace_back(pin.substr(0, equals), pin.substr(equals + 1));
   }
   return program;
+}
+
+TuneProgram tune_program(const PlanProgram& program) {
+  return {{program.file, program.entry, program.sizes, program.dtype}, program.text, program.layouts, "cpu"};
 }
 
 Result<double> parse_duration(const std::string& text) {
@@ -175,72 +202,115 @@ Result<double> parse_duration(const std::string& text) {
   return value * seconds;
 }
 
-Result<Database> open_database(const std::string& path) {
-  if (!path.empty()) return Database::open(path);
-  const Result<std::string> folder = data_directory();
-  if (!folder) return folder.error();
-  return Database::open(concat(*folder, "/measurements.db"));
+Result<std::string> database_path(const std::string& path) {
+  if (!path.empty()) return path;
+  Result<std::string> folder = data_directory();
+  if (!folder) return folder;
+  return concat(*folder, "/measurements.db");
 }
 
 Result<Prepared> all_candidates(const ExploreOptions& options) {
   const Result<TuneProgram> program = tune_program(options);
   if (!program) return program.error();
-  Result<Prepared> prepared = prepare(*program, nullptr);
+  Result<Prepared> prepared = prepare(*program);
   if (!prepared) return prepared;
+  const Result<Machine> machine = find_machine(options.device, options.threads);
+  if (!machine) return machine.error();
   Result<Candidates> candidates =
-      enumerate(prepared->training, prepared->fused, enumerate_options(*program, find_machine(options.threads), false));
+      enumerate(prepared->training, prepared->fused, enumerate_options(*program, *machine, false));
   if (!candidates) return candidates.error();
   prepared->candidates = std::move(*candidates);
   return prepared;
 }
 
-Result<Tuned> tune(const ExploreOptions& options, Measuring measuring, std::vector<StageTime>* timings) {
+Result<Tuned> tune(const ExploreOptions& options, Measuring measuring) {
   Result<TuneProgram> program = tune_program(options);
   if (!program) return program.error();
-  return tune(options, std::move(*program), measuring, timings);
+  return tune(options, std::move(*program), measuring);
 }
 
-Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring measuring,
-                   std::vector<StageTime>* timings) {
-  if (options.device != "cpu") {
-    return Error::make(ErrorKind::unavailable, concat("device '", options.device, "' is not there"),
-                       "this version explores --device cpu");
+namespace {
+
+void announce(const ExploreOptions& options, const Candidates& candidates, const Machine& machine,
+              const std::string& budget) {
+  double configurations = 0;
+  for (const PartCandidates& of : candidates.parts) configurations += of.configurations;
+  options.notice(concat(candidates.parts.size(), " parts, ", static_cast<int64_t>(configurations), " configurations",
+                        machine.gpu ? ", and every algorithm of the best products" : "", "; ",
+                        options.exhaustive ? std::string("all will be tried")
+                                           : concat("the most promising ones are tried for ", budget)));
+  if (machine.no_compiler)
+    options.notice(concat("no generated kernels: ", machine.no_compiler->diagnostics.front().message));
+}
+
+// Null: there is no compiler.
+Result<std::unique_ptr<KernelMaker>> kernel_maker_of(const Machine& machine) {
+  const Result<std::string> directory = cache_directory();
+  if (!directory) return directory.error();
+  if (machine.gpu) {
+    GpuKernelCache cache(*directory, *machine.gpu_compiler, gpu_prelude(), machine.gpu->info().architecture());
+    return std::unique_ptr<KernelMaker>(std::make_unique<GpuKernelMaker>(std::move(cache), machine.cpu.cores));
   }
-  const Result<double> budget = parse_duration(options.budget);
+  if (!machine.compiler) return std::unique_ptr<KernelMaker>();
+  Result<KernelCache> cache = kernel_cache_of(*machine.compiler);
+  if (!cache) return cache.error();
+  return std::unique_ptr<KernelMaker>(std::make_unique<CpuKernelMaker>(std::move(*cache), machine.cpu.cores));
+}
+
+// What is different where a GPU measures: compilers do not disturb it, and products come in many algorithms.
+void explore_on_gpu(const Graph& graph, const Candidates& candidates, const Machine& machine,
+                    ExploreSettings& settings) {
+  constexpr size_t kGpuBatch = 64;
+  constexpr double kGpuHangSeconds = 180;  // the reference has whole tensors to compute
+  settings.trial.cold = true;
+  settings.trial.cache_bytes = machine.gpu->info().l2_bytes;
+  settings.batch = kGpuBatch;
+  settings.compile_ahead = true;
+  settings.hang_seconds = kGpuHangSeconds;
+  settings.algorithms = [&graph, &candidates, gpu = machine.gpu](const Part& part, const Candidate& candidate) {
+    std::vector<Candidate> made;
+    const Launch launch = lower(graph, part, layouts_of(candidates.domains, part, candidate), candidate.way);
+    const Result<std::vector<GemmAlgorithm>> algorithms = gpu->algorithms(launch.gemm);
+    if (!algorithms) return made;
+    for (const GemmAlgorithm& algorithm : *algorithms) {
+      made.push_back(candidate);
+      std::get<GemmWay>(made.back().way).algorithm = algorithm;
+    }
+    return made;
+  };
+}
+
+}  // namespace
+
+Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring measuring) {
+  const std::string budget_text = !options.budget.empty() ? options.budget : options.device == "cuda" ? "240s" : "60s";
+  const Result<double> budget = parse_duration(budget_text);
   if (!budget) return budget.error();
-  Result<Prepared> prepared = prepare(program, timings);
+  program.device = options.device;
+  Result<Prepared> prepared = prepare(program);
   if (!prepared) return prepared.error();
-  Machine machine = find_machine(options.threads);
+  Result<Machine> found = find_machine(options.device, options.threads);
+  if (!found) return found.error();
+  Machine& machine = *found;
   const std::vector<PartCandidates>& parts = prepared->candidates.parts;
   const bool needs_kernels = std::any_of(parts.begin(), parts.end(),
                                          [](const PartCandidates& of) { return of.part.kind == PartKind::kernel; });
-  if (measuring != Measuring::known && needs_kernels && !machine.compiler) return *machine.no_compiler;
+  if (measuring != Measuring::known && needs_kernels && machine.no_compiler) return *machine.no_compiler;
   const EnumerateOptions enumerating = enumerate_options(program, machine, options.exhaustive);
-  Stages stages(timings);
+  Stages stages;
   Result<Candidates> candidates = stages.run(
       "candidates", [&] { return enumerate(prepared->training, prepared->fused, enumerating); },
       [](const Candidates&) { return Result<Done>(Done{}); });
   if (!candidates) return candidates.error();
   prepared->candidates = std::move(*candidates);
-
-  if (measuring == Measuring::within_budget && options.notice) {
-    double configurations = 0;
-    for (const PartCandidates& of : prepared->candidates.parts) configurations += of.configurations;
-    options.notice(concat(prepared->candidates.parts.size(), " parts, ", static_cast<int64_t>(configurations),
-                          " configurations; ",
-                          options.exhaustive ? std::string("all will be tried")
-                                             : concat("the most promising ones are tried for ", options.budget)));
-    if (!machine.compiler)
-      options.notice(concat("no generated kernels: ", machine.no_compiler->diagnostics.front().message));
-  }
-  Result<Database> database = open_database(options.database);
+  if (measuring == Measuring::within_budget && options.notice)
+    announce(options, prepared->candidates, machine, budget_text);
+  const Result<std::string> path = database_path(options.database);
+  if (!path) return path.error();
+  Result<Database> database = Database::open(*path);
   if (!database) return database.error();
-  std::optional<KernelCache> kernels;
-  if (machine.compiler) {
-    const Result<std::string> cache = cache_directory();
-    if (!cache) return cache.error();
-    kernels.emplace(*cache, *machine.compiler, std::string(cpu_prelude()), machine.cpu.identity());
-  }
+  const Result<std::unique_ptr<KernelMaker>> kernels = kernel_maker_of(machine);
+  if (!kernels) return kernels.error();
   const Result<std::string> worker_program =
       measuring == Measuring::within_budget ? worker_path() : Result<std::string>(std::string());
   if (!worker_program) return worker_program.error();
@@ -253,11 +323,12 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   settings.exhaustive = settings.measure && options.exhaustive;
   settings.trial.cold = is_cold(prepared->training.graph, machine.cpu);
   settings.trial.cache_bytes = machine.cpu.last_level_cache;
-  settings.device = concat(machine.text(), settings.trial.cold ? "; from memory" : "; from cache");
-  settings.jobs = machine.cpu.cores;
   const Graph& graph = prepared->training.graph;
+  if (machine.gpu) explore_on_gpu(graph, prepared->candidates, machine, settings);
+  settings.device = concat(machine.text(), settings.trial.cold ? "; from memory" : "; from cache");
   settings.conversions = [&](TensorId tensor, int from, int to) {
-    return conversions(graph, prepared->candidates.domains[tensor.at()], tensor, from, to, machine.threads);
+    return conversions(graph, prepared->candidates.domains[tensor.at()], tensor, from, to, machine.threads,
+                       enumerating.gpu);
   };
   if (options.progress) {
     settings.select = [](const Measurements& so_far) {
@@ -269,8 +340,7 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
     };
   }
   Result<Explored> explored = stages.run(
-      "explore",
-      [&] { return explore(graph, prepared->candidates, settings, kernels ? &*kernels : nullptr, *database, worker); },
+      "explore", [&] { return explore(graph, prepared->candidates, settings, kernels->get(), *database, worker); },
       [](const Explored& made) { return verify(made.measurements); });
   if (!explored) return explored.error();
   return Tuned{std::move(program), std::move(*prepared), std::move(machine), std::move(*explored),

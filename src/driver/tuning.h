@@ -1,6 +1,7 @@
 // What exploring, selecting and optimizing share: the program down to its parts, and the machine.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,9 +10,12 @@
 #include "candidates/enumerate.h"
 #include "device/cpu/compiler.h"
 #include "device/cpu/cpu_info.h"
+#include "device/cpu/kernel_cache.h"
+#include "device/gpu.h"
 #include "fusion/fused_graph.h"
 #include "measure/explore.h"
 #include "millrace/millrace.h"
+#include "plan/plan.h"
 
 namespace millrace {
 
@@ -20,6 +24,7 @@ struct TuneProgram {
   ProgramSource source;
   std::string text;
   std::vector<std::pair<std::string, std::string>> layouts;
+  std::string device = "cpu";
 };
 
 // The program down to its parts, without ways.
@@ -29,18 +34,23 @@ struct Prepared {
   Candidates candidates;
 };
 
-Result<Prepared> prepare(const TuneProgram& program, std::vector<StageTime>* timings);
+Result<Prepared> prepare(const TuneProgram& program);
 
 // A worker's first line, and back.
 std::string greeting(const TuneProgram& program);
 std::optional<TuneProgram> parse_greeting(const std::string& line);
 
-// The processor with its libraries and compiler.
+// What the text of a machine begins with where it is a GPU's.
+inline constexpr const char* kGpuDevice = "gpu ";
+
+// The processor with its libraries and compiler, and the GPU where that is what kernels run on.
 struct Machine {
   CpuInfo cpu;
   int threads = 1;
   std::optional<Compiler> compiler;
   std::optional<Error> no_compiler;  // why there is none
+  std::shared_ptr<Gpu> gpu;
+  std::shared_ptr<GpuCompiler> gpu_compiler;
   std::vector<GemmLibrary> libraries;
   std::map<GemmLibrary, std::string> missing;
 
@@ -48,16 +58,21 @@ struct Machine {
   std::string text() const;
 };
 
-Machine find_machine(int threads);
+// `device`: "cpu" or "cuda".
+Result<Machine> find_machine(const std::string& device, int threads);
 
-// "x=BJI" as a pair.
+// The user's kernels for this machine's processor, by this compiler.
+Result<KernelCache> kernel_cache_of(const Compiler& compiler);
+
 Result<TuneProgram> tune_program(const ExploreOptions& options);
+// The one that a plan was made of.
+TuneProgram tune_program(const PlanProgram& program);
 
 // "90s", "5m", "1.5h"; plain numbers are seconds.
 Result<double> parse_duration(const std::string& text);
 
-// The user's own database, or the one at `path`.
-Result<Database> open_database(const std::string& path);
+// Of the user's own database, where `path` names no other.
+Result<std::string> database_path(const std::string& path);
 
 // All candidates of a program on this machine.
 Result<Prepared> all_candidates(const ExploreOptions& options);
@@ -77,9 +92,8 @@ enum class Measuring {
   assumed,  // nothing: what the database has, and beside it what the model says
 };
 
-Result<Tuned> tune(const ExploreOptions& options, Measuring measuring, std::vector<StageTime>* timings);
+Result<Tuned> tune(const ExploreOptions& options, Measuring measuring);
 // The same of a program that is at hand.
-Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring measuring,
-                   std::vector<StageTime>* timings);
+Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring measuring);
 
 }  // namespace millrace

@@ -1,20 +1,26 @@
 // The worker's side of an exploration: requests in, outcomes out, a line each.
 #include "millrace/worker.h"
 
+#include <cstdlib>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
+#include "base/file.h"
+#include "base/sha256.h"
 #include "candidates/parts.h"
 #include "device/cpu/module.h"
 #include "driver/tuning.h"
+#include "measure/gpu/gpu_trial.h"
 #include "measure/trial.h"
 #include "measure/worker_protocol.h"
 
 namespace millrace {
 namespace {
+
+constexpr int kGpuFailed = 70;
 
 MeasurementRow refused(const std::string& why) {
   MeasurementRow row;
@@ -27,11 +33,25 @@ class Server {
   explicit Server(Prepared prepared)
       : prepared_(std::move(prepared)), trials_(prepared_.training.graph, prepared_.candidates.domains) {}
 
+  Result<Done> use_gpu() {
+    Result<std::unique_ptr<Gpu>> gpu = open_gpu();
+    if (!gpu) return gpu.error();
+    const Result<std::unique_ptr<GpuCompiler>> compiler = open_gpu_compiler();
+    if (!compiler) return compiler.error();
+    gpu_ = std::move(*gpu);
+    Result<GpuTrials> trials =
+        GpuTrials::make(*gpu_, **compiler, prepared_.training.graph, prepared_.candidates.domains);
+    if (!trials) return trials.error();
+    gpu_trials_.emplace(std::move(*trials));
+    return Done{};
+  }
+
   MeasurementRow answer(const TrialRequest& request) {
     const std::optional<Part> part = part_of(request);
     if (!part) return refused("the worker knows no such part");
     const std::optional<Candidate> candidate = parse_candidate(prepared_.candidates.domains, *part, request.candidate);
     if (!candidate) return refused("the worker cannot read the candidate");
+    if (gpu_trials_) return answer_on_gpu(request, *part, *candidate);
     if (request.function.empty()) return trials_.run(*part, *candidate, nullptr, request.settings);
     const Result<KernelModule> module = KernelModule::load(request.path, request.sha256);
     if (!module) return refused(module.error().diagnostics.front().message);
@@ -41,6 +61,22 @@ class Server {
   }
 
  private:
+  MeasurementRow answer_on_gpu(const TrialRequest& request, const Part& part, const Candidate& candidate) {
+    constexpr int64_t kCubinBytes = int64_t{64} << 20;
+    std::string cubin;
+    if (!request.function.empty()) {
+      Result<std::string> bytes = read_file(request.path, kCubinBytes);
+      if (!bytes) return refused(bytes.error().diagnostics.front().message);
+      if (sha256(*bytes) != request.sha256) return refused("the kernel on disk is not the one that was compiled");
+      cubin = std::move(*bytes);
+    }
+    Result<MeasurementRow> row = gpu_trials_->run(part, candidate, cubin, request.function, request.settings);
+    if (row) return *row;
+    // After an error of the GPU nothing works in this process any more: the candidate takes it down.
+    std::cerr << "millrace-worker: " << row.error().diagnostics.front().message << std::endl;
+    std::_Exit(kGpuFailed);
+  }
+
   std::optional<Part> part_of(const TrialRequest& request) const {
     const Graph& graph = prepared_.training.graph;
     for (size_t k = 0; request.conversion && k < graph.tensors.size(); ++k) {
@@ -54,6 +90,8 @@ class Server {
 
   Prepared prepared_;
   Trials trials_;
+  std::unique_ptr<Gpu> gpu_;
+  std::optional<GpuTrials> gpu_trials_;
 };
 
 }  // namespace
@@ -66,12 +104,18 @@ int worker_main() {
     std::cout << "the greeting cannot be read" << std::endl;
     return 2;
   }
-  Result<Prepared> prepared = prepare(*program, nullptr);
+  Result<Prepared> prepared = prepare(*program);
   if (!prepared) {
     std::cout << prepared.error().diagnostics.front().message << std::endl;
     return 1;
   }
   Server server(std::move(*prepared));
+  if (program->device == "cuda") {
+    if (Result<Done> there = server.use_gpu(); !there) {
+      std::cout << there.error().diagnostics.front().message << std::endl;
+      return 1;
+    }
+  }
   std::cout << "ready" << std::endl;
   while (std::getline(std::cin, line)) {
     const std::optional<TrialRequest> request = parse_request(line);

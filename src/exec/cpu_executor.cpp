@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
-#include <set>
 
 #include "base/text.h"
 
@@ -93,7 +92,6 @@ Result<CpuExecutor> CpuExecutor::load(const StepPlan& plan, const std::vector<La
   if (!functions) return functions.error();
   CpuExecutor made;
   made.modules_ = std::move(functions->modules);
-  std::set<size_t> scalars;
   for (size_t k = 0; k < launches.size(); ++k) {
     Result<CpuLaunch> launch = CpuLaunch::prepare(launches[k], functions->addresses[k]);
     if (!launch) return launch.error();
@@ -102,14 +100,8 @@ Result<CpuExecutor> CpuExecutor::load(const StepPlan& plan, const std::vector<La
                          concat("invalid plan: scratch_bytes: launches[", k, "] needs ", launch->scratch_bytes()),
                          "run millrace optimize again");
     made.launches_.push_back(std::move(*launch));
-    if (plan.launches[k].pass == Pass::forward) made.backward_ = k + 1;
-    for (const LaunchNumber& number : launches[k].numbers) {
-      if (number.argument >= 0) scalars.insert(static_cast<size_t>(number.argument));
-    }
   }
-  made.scalars_at_.assign(scalars.begin(), scalars.end());
-  made.scalars_.resize(scalars.empty() ? 0 : *scalars.rbegin() + 1);
-  made.point(plan);
+  made.tensors_ = LaunchTensors(plan, launches);
   if (memory == ExecutorMemory::callers) return made;
   if (Result<Done> allocated = made.allocate(plan); !allocated) return allocated.error();
   return made;
@@ -118,67 +110,23 @@ Result<CpuExecutor> CpuExecutor::load(const StepPlan& plan, const std::vector<La
 Result<Done> CpuExecutor::allocate(const StepPlan& plan) {
   const size_t bytes = (static_cast<size_t>(plan.arena_bytes) / kPage + 1) * kPage;
   arena_.reset(static_cast<char*>(std::aligned_alloc(kPage, bytes)));
-  own_saved_ = arena_.get();
-  own_workspace_ = arena_ ? own_saved_ + plan.saved_bytes : nullptr;
-  if (arena_) return Done{};
+  if (arena_) {
+    tensors_.own(arena_.get());
+    return Done{};
+  }
   return Error::make(ErrorKind::failed, concat("no memory for the plan's arena of ", plan.arena_bytes, " bytes"),
                      "free some, or make a plan for smaller sizes");
 }
 
-void CpuExecutor::point(const StepPlan& plan) {
-  scratch_offset_ = plan.scratch_offset - plan.saved_bytes;
-  for (const PlanLaunch& launch : plan.launches) {
-    first_.push_back(tensors_.size());
-    for (const int number : launch.buffers) {
-      if (number != kNoBuffer) {
-        const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(number)];
-        const bool saved = buffer.offset < plan.saved_bytes;
-        if (buffer.place == BufferPlace::arena)
-          placed_.push_back({tensors_.size(), saved, saved ? buffer.offset : buffer.offset - plan.saved_bytes});
-        else
-          bound_.push_back({tensors_.size(), buffer.place, static_cast<size_t>(buffer.position)});
-      }
-      tensors_.push_back(nullptr);
-    }
-  }
-}
-
-void CpuExecutor::place(char* saved, char* workspace) {
-  if (saved == saved_ && workspace == workspace_) return;
-  saved_ = saved;
-  workspace_ = workspace;
-  for (const Placed& placed : placed_) tensors_[placed.slot] = (placed.saved ? saved : workspace) + placed.offset;
-}
-
 void CpuExecutor::bind(const CallersTensors& tensors, uint64_t seed, uint32_t step) {
-  // Kernels take all tensors alike; what is only read stays as it is.
-  const auto changeable = [](const void* pointer) { return const_cast<void*>(pointer); };
-  for (const Bound& bound : bound_) {
-    void*& to = tensors_[bound.slot];
-    switch (bound.place) {
-      case BufferPlace::arena: break;
-      case BufferPlace::argument: to = changeable(tensors.arguments[bound.position]); break;
-      case BufferPlace::result: to = tensors.results[bound.position]; break;
-      case BufferPlace::result_gradient:
-        to = tensors.result_gradients == nullptr ? nullptr : changeable(tensors.result_gradients[bound.position]);
-        break;
-      case BufferPlace::argument_gradient:
-        to = tensors.argument_gradients == nullptr ? nullptr : tensors.argument_gradients[bound.position];
-        break;
-    }
-  }
-  place(tensors.saved == nullptr ? own_saved_ : static_cast<char*>(tensors.saved),
-        tensors.workspace == nullptr ? own_workspace_ : static_cast<char*>(tensors.workspace));
-  for (const size_t position : scalars_at_)
-    scalars_[position] = *static_cast<const double*>(tensors.arguments[position]);
+  tensors_.bind(tensors);
   seed_ = seed;
   step_ = step;
 }
 
 void CpuExecutor::run(size_t first, size_t last) const {
-  const LaunchState state{scalars_.data(), seed_, step_};
-  for (size_t k = first; k < last; ++k)
-    launches_[k].run(tensors_.data() + first_[k], state, workspace_ + scratch_offset_);
+  const LaunchState state{tensors_.scalars(), seed_, step_};
+  for (size_t k = first; k < last; ++k) launches_[k].run(tensors_.of(k), state, tensors_.scratch());
 }
 
 }  // namespace millrace

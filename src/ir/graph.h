@@ -64,6 +64,8 @@ struct Access {
 
 enum class Pass { forward, backward };
 
+inline std::string name_of(Pass pass) { return pass == Pass::forward ? "forward" : "backward"; }
+
 struct Operator {
   std::string name;  // unique in its graph
   OperatorKind kind = OperatorKind::copy;

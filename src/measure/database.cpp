@@ -15,7 +15,7 @@ namespace millrace {
 namespace {
 
 constexpr int64_t kApplicationId = 0x4D72'6163;  // "Mrac", in the file's header: not another program's database
-constexpr int64_t kSchemaVersion = 1;
+constexpr int64_t kDatabaseVersion = 1;
 
 struct SchemaTable {
   std::string_view name;
@@ -241,7 +241,7 @@ Result<Done> create_tables(const SqliteConnection& connection) {
     }
     Result<Done> named = connection.run(concat("PRAGMA application_id = ", kApplicationId));
     if (!named) return named;
-    return connection.run(concat("PRAGMA user_version = ", kSchemaVersion));
+    return connection.run(concat("PRAGMA user_version = ", kDatabaseVersion));
   });
 }
 
@@ -273,12 +273,12 @@ Result<Done> check_database(const SqliteConnection& connection) {
   if (*application != kApplicationId) return foreign_database(connection.path());
   const Result<int64_t> version = connection.integer("PRAGMA user_version");
   if (!version) return version.error();
-  if (*version > kSchemaVersion)
+  if (*version > kDatabaseVersion)
     return Error::make(ErrorKind::bad_input,
                        concat("'", connection.path(), "' has schema version ", *version,
-                              "; this Millrace reads version ", kSchemaVersion),
+                              "; this Millrace reads version ", kDatabaseVersion),
                        "update Millrace, or name another database by --db");
-  if (*version != kSchemaVersion)
+  if (*version != kDatabaseVersion)
     return damaged_database(connection.path(), "its schema version is none that there is");
   Result<Done> tables = check_tables(connection);
   if (!tables) return tables;

@@ -2,26 +2,25 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
 #include <limits>
 #include <memory>
 #include <set>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "codegen/lower.h"
-#include "device/cpu/kernel_cache.h"
 
 namespace millrace {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
-constexpr size_t kBatch = 24;            // candidates between two decisions on what comes next
 constexpr double kForConversions = 0.2;  // of the budget
-constexpr double kHangSeconds = 60;
 constexpr double kSelectEvery = 5;       // seconds
 constexpr size_t kConvertedLayouts = 3;  // of the fastest ways of a tensor's writer, and of each of its readers
+constexpr double kRefined = 1.1;         // of the best: products that are as fast are tried by every algorithm
+constexpr size_t kRefinedLayouts = 4;    // of a part, unless all are asked for
 constexpr size_t kConversionWays = 2;    // of a pair of layouts, unless all are asked for
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // A candidate to try, by whichever of the equal parts has it.
 struct Trial {
@@ -48,7 +47,7 @@ struct PartClass {
 class Explorer {
  public:
   Explorer(const Graph& graph, const Candidates& candidates, const ExploreSettings& settings,
-           const KernelCache* kernels, Database& database, Worker& worker)
+           const KernelMaker* kernels, Database& database, Worker& worker)
       : graph_(graph),
         candidates_(candidates),
         settings_(settings),
@@ -92,16 +91,17 @@ class Explorer {
 
   // Ways that the byte model misjudges alike.
   static std::string family_of(const Candidate& candidate) {
-    if (const auto* gemm = std::get_if<GemmWay>(&candidate.way))
+    if (const auto* gemm = std::get_if<GemmWay>(&candidate.way)) {
+      if (gemm->library == GemmLibrary::cublaslt) return gemm->tensor_cores ? "cublaslt" : "cublaslt plain";
       return concat(gemm->library == GemmLibrary::blis ? "blis" : "openblas", gemm->threads_over_loops ? " over" : "");
+    }
     const auto& kernel = std::get<KernelWay>(candidate.way);
     return concat(kernel.rows ? "rows " : "flat ", kernel.threads, kernel.block != kNoIndex ? " in blocks" : "");
   }
 
   // For tensors as the program writes them, the most promising way of each family is tried before all else.
   void find_classes() {
-    for (size_t number = 0; number < candidates_.parts.size(); ++number) {
-      const PartCandidates& of = candidates_.parts[number];
+    for (const PartCandidates& of : candidates_.parts) {
       explored_.summary.configurations += of.configurations;
       class_of_part_.push_back(classify(of.part));
       PartClass& into = classes_[class_of_part_.back()];
@@ -177,7 +177,7 @@ class Explorer {
   // What is stored stands for exactly this source text: another generator makes another name.
   std::string key_of(const Trial& trial, const Launch& launch) const {
     if (launch.kernel.empty() || kernels_ == nullptr) return trial.text;
-    return concat(trial.text, " ", kernels_->name_of({launch.kernel}));
+    return concat(trial.text, " ", kernels_->name_of(launch));
   }
 
   Launch launch_of(const Trial& trial) const {
@@ -205,8 +205,30 @@ class Explorer {
         note(of, trial, *known->second);
         explored_.summary.known += 1;
       }
+      recall_algorithms(of, found->second);
     }
     return Done{};
+  }
+
+  // A product's algorithms are not among the candidates until they are asked for; those that were tried are known.
+  void recall_algorithms(PartClass& of, const std::map<std::string, const MeasurementRow*>& rows) {
+    if (of.trials.empty()) return;
+    const Part& part = *of.trials.front().part;
+    for (const auto& [text, row] : rows) {
+      if (of.texts.contains(text)) continue;
+      std::optional<Candidate> candidate = parse_candidate(candidates_.domains, part, text);
+      if (!candidate || !std::holds_alternative<GemmWay>(candidate->way)) continue;
+      Candidate base = *candidate;
+      std::get<GemmWay>(base.way).algorithm = {};
+      const std::string base_text = print_candidate(candidates_.domains, part, base);
+      const auto of_base =
+          std::find_if(of.trials.begin(), of.trials.end(), [&](const Trial& trial) { return trial.text == base_text; });
+      if (of_base == of.trials.end()) continue;
+      candidate->estimate = of_base->candidate->estimate;
+      add_trial(of, part, std::move(*candidate));
+      note(of, of.trials.back(), *row);
+      explored_.summary.known += 1;
+    }
   }
 
   void note(PartClass& of, const Trial& trial, const MeasurementRow& row) {
@@ -311,55 +333,114 @@ class Explorer {
     const Trial& trial() const { return of->trials[number]; }
   };
 
+  // Candidates that were chosen together, and their kernels on the way.
+  struct Batch {
+    std::vector<Chosen> chosen;
+    std::vector<Launch> launches;
+    std::future<std::vector<Result<MadeKernel>>> kernels;  // of the launches that have one
+  };
+
   Result<Done> try_all(double end) {
     if (!settings_.measure) return Done{};
+    std::optional<Batch> ahead;
     while (now() < end || has_baselines_left()) {
-      std::vector<std::optional<size_t>> next;
-      for (const PartClass& of : classes_) next.push_back(next_of(of));
-      std::vector<size_t> pending(classes_.size(), 0);
-      std::vector<Chosen> batch;
-      while (batch.size() < kBatch) {
-        const std::optional<size_t> chosen = choose(next, pending);
-        if (!chosen) break;
-        PartClass& of = classes_[*chosen];
-        of.trials[*next[*chosen]].chosen = true;
-        batch.push_back({&of, *next[*chosen]});
-        ++pending[*chosen];
-        next[*chosen] = next_of(of);
+      add_algorithms();
+      Batch batch = ahead ? std::move(*ahead) : choose_batch();
+      ahead.reset();
+      if (batch.chosen.empty()) return Done{};
+      if (settings_.compile_ahead) {
+        if (Batch next = choose_batch(); !next.chosen.empty()) ahead = std::move(next);
       }
-      if (batch.empty()) return Done{};
       if (Result<Done> tried = try_batch(batch, end); !tried) return tried;
+    }
+    if (ahead) {
+      for (const Chosen& chosen : ahead->chosen) chosen.of->trials[chosen.number].chosen = false;
     }
     return Done{};
   }
 
-  Result<Done> try_batch(std::vector<Chosen>& batch, double end) {
+  Batch choose_batch() {
+    Batch batch;
+    std::vector<std::optional<size_t>> next;
+    for (const PartClass& of : classes_) next.push_back(next_of(of));
+    std::vector<size_t> pending(classes_.size(), 0);
+    while (batch.chosen.size() < settings_.batch) {
+      const std::optional<size_t> chosen = choose(next, pending);
+      if (!chosen) break;
+      PartClass& of = classes_[*chosen];
+      of.trials[*next[*chosen]].chosen = true;
+      batch.chosen.push_back({&of, *next[*chosen]});
+      ++pending[*chosen];
+      next[*chosen] = next_of(of);
+    }
     // Candidates of one part together: its truth is worked out once.
-    std::stable_sort(batch.begin(), batch.end(), [](const Chosen& l, const Chosen& r) { return l.of < r.of; });
-    std::vector<Launch> launches;
-    std::vector<KernelSource> sources;
-    for (const Chosen& chosen : batch) {
-      launches.push_back(launch_of(chosen.trial()));
-      if (!launches.back().kernel.empty()) sources.push_back({launches.back().kernel});
+    std::stable_sort(batch.chosen.begin(), batch.chosen.end(),
+                     [](const Chosen& l, const Chosen& r) { return l.of < r.of; });
+    std::vector<Launch> with_kernels;
+    for (const Chosen& chosen : batch.chosen) {
+      batch.launches.push_back(launch_of(chosen.trial()));
+      if (!batch.launches.back().kernel.empty()) with_kernels.push_back(batch.launches.back());
     }
-    std::vector<Result<CompiledKernel>> compiled;
-    if (kernels_ != nullptr && !sources.empty()) {
-      show("compiling");
-      compiled = kernels_->get(sources, settings_.jobs);
+    const auto compile = [this, launches = std::move(with_kernels)] {
+      if (kernels_ == nullptr || launches.empty()) return std::vector<Result<MadeKernel>>();
+      return kernels_->make(launches);
+    };
+    batch.kernels = std::async(settings_.compile_ahead ? std::launch::async : std::launch::deferred, compile);
+    return batch;
+  }
+
+  // Every algorithm, for the fastest layouts of a product by the library's own choice.
+  void add_algorithms() {
+    if (!settings_.algorithms) return;
+    for (PartClass& of : classes_) {
+      std::vector<std::pair<double, size_t>> fastest;
+      for (size_t k = 0; k < of.trials.size(); ++k) {
+        const auto* const gemm = std::get_if<GemmWay>(&of.trials[k].candidate->way);
+        if (gemm == nullptr || gemm->algorithm.id >= 0) continue;
+        const auto row = of.rows.find(of.trials[k].text);
+        if (row == of.rows.end() || row->second.outcome != Outcome::measured) continue;
+        if (settings_.exhaustive || row->second.seconds <= kRefined * of.best)
+          fastest.emplace_back(row->second.seconds, k);
+      }
+      std::sort(fastest.begin(), fastest.end());
+      if (!settings_.exhaustive && fastest.size() > kRefinedLayouts) fastest.resize(kRefinedLayouts);
+      for (const auto& [seconds, number] : fastest) {
+        const Trial base = of.trials[number];
+        if (!refined_.insert(concat(of.text, base.text)).second) continue;
+        for (Candidate& candidate : settings_.algorithms(*base.part, *base.candidate)) {
+          candidate.estimate = base.candidate->estimate;
+          add_trial(of, *base.part, std::move(candidate));
+        }
+      }
     }
+  }
+
+  // A candidate that was not there from the beginning. Whether it is new.
+  bool add_trial(PartClass& of, const Part& part, Candidate candidate) {
+    std::string text = print_candidate(candidates_.domains, part, candidate);
+    if (!of.texts.insert(text).second) return false;
+    added_.push_back(std::make_unique<Candidate>(std::move(candidate)));
+    explored_.summary.configurations += 1;
+    of.trials.push_back({&part, added_.back().get(), TensorId(), std::move(text), family_of(*added_.back())});
+    return true;
+  }
+
+  Result<Done> try_batch(Batch& batch, double end) {
+    show("compiling");
+    const std::vector<Result<MadeKernel>> compiled = batch.kernels.get();
     size_t next = 0;
-    for (size_t k = 0; k < batch.size(); ++k) {
-      PartClass& of = *batch[k].of;
-      const Trial& trial = batch[k].trial();
-      const bool by_kernel = !launches[k].kernel.empty();
-      const Result<CompiledKernel>* kernel = by_kernel && kernels_ != nullptr ? &compiled[next++] : nullptr;
+    for (size_t k = 0; k < batch.chosen.size(); ++k) {
+      PartClass& of = *batch.chosen[k].of;
+      const Trial& trial = batch.chosen[k].trial();
+      const bool by_kernel = !batch.launches[k].kernel.empty();
+      const Result<MadeKernel>* kernel = by_kernel && kernels_ != nullptr ? &compiled[next++] : nullptr;
       if (now() > end && !trial.first) {
-        of.trials[batch[k].number].chosen = false;
+        of.trials[batch.chosen[k].number].chosen = false;
         continue;
       }
       Result<MeasurementRow> row = try_one(of, trial, by_kernel, kernel);
       if (!row) return row.error();
-      row->key = {settings_.device, of.text, key_of(trial, launches[k])};
+      row->key = {settings_.device, of.text, key_of(trial, batch.launches[k])};
       row->when = utc_now();
       row->detail = storable_detail(row->detail);
       if (Result<Done> stored = database_.put(*row); !stored) return stored;
@@ -371,7 +452,7 @@ class Explorer {
   }
 
   Result<MeasurementRow> try_one(const PartClass& of, const Trial& trial, bool by_kernel,
-                                 const Result<CompiledKernel>* kernel) {
+                                 const Result<MadeKernel>* kernel) {
     MeasurementRow failed;
     if (by_kernel && kernel == nullptr) {
       failed.detail = "no compiler on this machine";
@@ -394,7 +475,7 @@ class Explorer {
     }
     request.settings = settings_.trial;
     request.settings.best_seconds = of.best == kInfinite ? 0 : of.best;
-    return worker_.run(request, kHangSeconds);
+    return worker_.run(request, settings_.hang_seconds);
   }
 
   void show(const std::string& doing) {
@@ -583,7 +664,7 @@ class Explorer {
   const Graph& graph_;
   const Candidates& candidates_;
   const ExploreSettings& settings_;
-  const KernelCache* kernels_;
+  const KernelMaker* kernels_;
   Database& database_;
   Worker& worker_;
   double begin_ = 0;
@@ -595,6 +676,8 @@ class Explorer {
   double selected_ = 0;     // seconds of the best selection so far
   double selected_at_ = 0;  // when it was worked out
   std::vector<std::unique_ptr<PartCandidates>> conversions_;
+  std::vector<std::unique_ptr<Candidate>> added_;  // algorithms
+  std::set<std::string> refined_;                  // products whose algorithms were added
   std::vector<ConversionText> conversion_texts_;
   Explored explored_;
 };
@@ -602,7 +685,7 @@ class Explorer {
 }  // namespace
 
 Result<Explored> explore(const Graph& graph, const Candidates& candidates, const ExploreSettings& settings,
-                         const KernelCache* kernels, Database& database, Worker& worker) {
+                         const KernelMaker* kernels, Database& database, Worker& worker) {
   return Explorer(graph, candidates, settings, kernels, database, worker).run();
 }
 

@@ -8,12 +8,11 @@
 
 #include "candidates/candidates.h"
 #include "measure/database.h"
+#include "measure/kernel_maker.h"
 #include "measure/measurements.h"
 #include "measure/worker.h"
 
 namespace millrace {
-
-class KernelCache;
 
 struct ExploreProgress {
   double done = 0;  // candidates, known ones among them
@@ -31,7 +30,11 @@ struct ExploreSettings {
   bool assume = false;  // what is tried first and was not is taken to be as fast as the model says
   std::string device;   // all of the machine that changes a time, as one text
   TrialSettings trial;
-  int jobs = 1;  // compilers at once
+  size_t batch = 24;           // candidates between two decisions on what comes next
+  bool compile_ahead = false;  // the next batch while this one is measured: where compilers do not disturb
+  double hang_seconds = 60;    // of a trial
+  // Every algorithm of a product that the library's heuristic has been tried for; null: there are none to choose from.
+  std::function<std::vector<Candidate>(const Part&, const Candidate&)> algorithms;
   std::function<void(const ExploreProgress&)> progress;
   std::function<double(const Measurements&)> select;  // the cost of the best selection, for the progress; 0: none
   // The ways from one layout of a tensor to another.
@@ -44,6 +47,6 @@ struct Explored {
 };
 
 Result<Explored> explore(const Graph& graph, const Candidates& candidates, const ExploreSettings& settings,
-                         const KernelCache* kernels, Database& database, Worker& worker);
+                         const KernelMaker* kernels, Database& database, Worker& worker);
 
 }  // namespace millrace

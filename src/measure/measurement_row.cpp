@@ -12,7 +12,7 @@
 namespace millrace {
 namespace {
 
-constexpr int kSchemaVersion = 1;
+constexpr int kRowVersion = 1;
 constexpr size_t kMaxKeyBytes = size_t{1} << 20;
 constexpr size_t kMaxDetailBytes = 4096;
 constexpr size_t kMaxLineBytes = size_t{16} << 20;
@@ -36,7 +36,7 @@ bool is_utc_time(std::string_view text) {
 // ---- JSON lines ----
 
 nlohmann::ordered_json to_json(const MeasurementRow& row) {
-  return {{kVersionField, kSchemaVersion},
+  return {{kVersionField, kRowVersion},
           {"device", row.key.device},
           {"part", row.key.part},
           {"candidate", row.key.candidate},
@@ -119,8 +119,8 @@ std::optional<nlohmann::json> flat_object(std::string_view line) {
 
 MeasurementRow row_of(LineReader& reader) {
   MeasurementRow row;
-  if (reader.integer(kVersionField.data()) != kSchemaVersion)
-    reader.complain(concat("'", kVersionField, "' is not ", kSchemaVersion, ", the one that this Millrace reads"));
+  if (reader.integer(kVersionField.data()) != kRowVersion)
+    reader.complain(concat("'", kVersionField, "' is not ", kRowVersion, ", the one that this Millrace reads"));
   row.key = {reader.text("device"), reader.text("part"), reader.text("candidate")};
   const std::string outcome = reader.text("outcome");
   const auto* const name = std::find(kOutcomeNames.begin(), kOutcomeNames.end(), outcome);

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kSchemaVersion = 1;
+constexpr int kMeasurementsVersion = 1;
 constexpr int kDeepest = 16;  // a file of ours is 6 deep
 
 // --- writing ---
@@ -73,9 +73,9 @@ class Reader {
     Measurements made;
     json_.object(root, {"schema_version", "tensors", "parts", "sites", "conversions"});
     const Node schema = JsonReader::field(root, "schema_version");
-    if (const int version = position(schema); version != kSchemaVersion)
+    if (const int version = position(schema); version != kMeasurementsVersion)
       json_.complain(schema, concat("version ", version, " is not known"),
-                     concat("this program reads version ", kSchemaVersion, "; measure again with it"));
+                     concat("this program reads version ", kMeasurementsVersion, "; measure again with it"));
     made.tensors = list(JsonReader::field(root, "tensors"), &Reader::tensor);
     made.parts = list(JsonReader::field(root, "parts"), &Reader::part);
     made.sites = list(JsonReader::field(root, "sites"), &Reader::site);
@@ -157,7 +157,8 @@ class Reader {
 }  // namespace
 
 std::string measurements_json(const Measurements& measurements) {
-  return concat("{\n  \"schema_version\": ", kSchemaVersion, list_text("tensors", measurements.tensors, tensor_json),
+  return concat("{\n  \"schema_version\": ", kMeasurementsVersion,
+                list_text("tensors", measurements.tensors, tensor_json),
                 list_text("parts", measurements.parts, part_json), list_text("sites", measurements.sites, site_json),
                 list_text("conversions", measurements.conversions, conversion_json), "\n}\n");
 }

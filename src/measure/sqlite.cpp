@@ -155,6 +155,22 @@ Result<const SqliteLibrary*> load_sqlite(const char* name) {
   return functions.release();  // for as long as the process runs, as the library itself
 }
 
+namespace {
+
+const Result<const SqliteLibrary*>& loaded_sqlite() {
+  static const Result<const SqliteLibrary*> kLoaded = load_sqlite(kLibrary);
+  return kLoaded;
+}
+
+}  // namespace
+
+Result<std::string> sqlite_version() {
+  const Result<const SqliteLibrary*>& library = loaded_sqlite();
+  if (!library) return library.error();
+  const int version = (*library)->libversion_number();
+  return concat(version / 1000000, ".", version / 1000 % 1000, ".", version % 1000);
+}
+
 SqliteStatement::SqliteStatement(SqliteStatement&& other) noexcept
     : handle_(other.handle_), statement_(std::exchange(other.statement_, nullptr)), bind_code_(other.bind_code_) {}
 
@@ -215,9 +231,9 @@ SqliteConnection& SqliteConnection::operator=(SqliteConnection&&) noexcept = def
 SqliteConnection::~SqliteConnection() = default;
 
 Result<SqliteConnection> SqliteConnection::open(const std::string& path, SqliteMode mode, int busy_milliseconds) {
-  static const Result<const SqliteLibrary*> kLoaded = load_sqlite(kLibrary);
-  if (!kLoaded) return kLoaded.error();
-  const SqliteLibrary* const library = *kLoaded;
+  const Result<const SqliteLibrary*>& loaded = loaded_sqlite();
+  if (!loaded) return loaded.error();
+  const SqliteLibrary* const library = *loaded;
   const bool immutable = mode == SqliteMode::read_immutable;
   const int flags =
       kOpenNoMutex | (mode == SqliteMode::write ? kOpenReadWrite : kOpenReadOnly) | (immutable ? kOpenUri : 0);

@@ -18,6 +18,9 @@ struct SqliteLibrary;
 // The library's functions; unavailable when it cannot be loaded, has not all of them, or is too old.
 Result<const SqliteLibrary*> load_sqlite(const char* name);
 
+// Of the library that databases are opened by, as "3.40.1".
+Result<std::string> sqlite_version();
+
 enum class SqliteMode {
   write,
   read,

@@ -6,9 +6,11 @@
 #include <cstring>
 #include <new>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "codegen/lower.h"
 #include "device/cpu/cpu_launch.h"
+#include "measure/probes.h"
 #include "measure/statistics.h"
 #include "measure/tensor_memory.h"
 
@@ -30,9 +32,18 @@ MeasurementRow outcome(Outcome outcome, std::string detail) {
   return row;
 }
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 }  // namespace
+
+MeasurementRow measured_row(const std::vector<double>& samples) {
+  const Estimate found = estimate(samples);
+  MeasurementRow row;
+  row.outcome = Outcome::measured;
+  row.seconds = found.median;
+  row.low = found.low;
+  row.high = found.high;
+  row.samples = found.samples;
+  return row;
+}
 
 bool is_large(const Part& part) {
   if (part.kind != PartKind::contraction) return false;
@@ -149,19 +160,15 @@ Result<Done> Trials::take_as_peer(const Part& part, const std::vector<Layout>& l
   }
   launch.run(buffers.pointers.data(), {truth_.arguments.data(), truth_.random.seed, truth_.random.step},
              buffers.scratch.data());
-  double depth = 1;
-  for (const ProductIndex& index : part.product.indices) depth *= index.reduced ? static_cast<double>(index.extent) : 1;
   for (size_t k = 0; k < part.writes.size(); ++k) {
     const size_t place = part.reads.size() + k;
     const DType dtype = graph_.tensor(part.writes[k]).dtype;
-    const double roundoff = dtype == DType::float64 ? 0x1p-53 : 0x1p-24;
     Expected& expected = truth_.outputs[k];
     const std::vector<double> magnitudes =
         take_values(graph_, part.writes[k], layouts[place], static_cast<const char*>(buffers.pointers[place]));
-    // Both this one and another lie within depth·u·Σ|a||b| of the exact sum.
     for (size_t element = 0; element < magnitudes.size(); ++element)
-      expected.tolerances.push_back(2 * (depth + 2) * roundoff * std::abs(magnitudes[element]) +
-                                    2 * storage_error(dtype, expected.values[element]));
+      expected.tolerances.push_back(
+          sum_tolerance(dtype, depth_of(part), magnitudes[element], expected.values[element]));
   }
   std::string wrong = probe(part);
   if (!wrong.empty()) return Error::make(ErrorKind::failed, wrong);
@@ -174,69 +181,13 @@ Result<Done> Trials::take_as_peer(const Part& part, const std::vector<Layout>& l
   return Done{};
 }
 
-// Some elements of a product, straight from its definition.
+// Some elements of the peer's product, computed one by one.
 std::string Trials::probe(const Part& part) const {
-  const Product& product = part.product;
-  double scale = 1;
-  for (const TensorId tensor : product.scales) {
-    const auto at = std::find(graph_.arguments.begin(), graph_.arguments.end(), tensor);
-    scale *= graph_.tensor(tensor).role == TensorRole::constant
-                 ? graph_.tensor(tensor).value
-                 : truth_.arguments[static_cast<size_t>(at - graph_.arguments.begin())];
-  }
-  std::array<std::vector<std::pair<TensorId, size_t>>, 3> places;  // of the operands' tensors among the part's
-  for (size_t operand = 0; operand < 3; ++operand) {
-    for (const TensorId tensor : product.tensors[operand]) {
-      const std::vector<TensorId>& list = operand == 2 ? part.writes : part.reads;
-      places[operand].emplace_back(tensor,
-                                   static_cast<size_t>(std::find(list.begin(), list.end(), tensor) - list.begin()));
-    }
-  }
-  std::array<std::vector<int64_t>, 3> steps;  // row-major ones
-  size_t stack = product.indices.size();
-  for (size_t operand = 0; operand < 3; ++operand) {
-    for (size_t index = 0; index < product.indices.size(); ++index) {
-      const bool stacks = product.indices[index].stacks[operand];
-      if (stacks) stack = index;
-      const TensorId tensor = product.tensors[operand].front();
-      steps[operand].push_back(stacks ? 0
-                                      : step_along(graph_, product, operand, index, written_layout(graph_, tensor)));
-    }
-  }
-  const auto stacked = [&](size_t operand, const std::vector<int64_t>& point) {
-    return product.tensors[operand].size() > 1 ? static_cast<size_t>(point[stack]) : 0;
-  };
-  const auto element = [&](size_t operand, const std::vector<int64_t>& point) {
-    int64_t at = 0;
-    for (size_t index = 0; index < point.size(); ++index) at += steps[operand][index] * point[index];
-    return static_cast<size_t>(at);
-  };
-  uint64_t state = kSeed;
-  for (size_t probe = 0; probe < kProbes; ++probe) {
-    std::vector<int64_t> point;
-    for (const ProductIndex& index : product.indices) {
-      state = state * 6364136223846793005ULL + 1442695040888963407ULL;
-      point.push_back(index.reduced ? 0 : static_cast<int64_t>((state >> 33) % static_cast<uint64_t>(index.extent)));
-    }
-    double sum = 0;
-    bool more = true;
-    while (more) {
-      const std::vector<double>& a = truth_.inputs[places[0][stacked(0, point)].second];
-      const std::vector<double>& b = truth_.inputs[places[1][stacked(1, point)].second];
-      sum += a[element(0, point)] * b[element(1, point)];
-      more = false;
-      for (size_t index = point.size(); index-- > 0 && !more;) {
-        if (!product.indices[index].reduced) continue;
-        more = ++point[index] < product.indices[index].extent;
-        if (!more) point[index] = 0;
-      }
-    }
-    const auto& [tensor, place] = places[2][stacked(2, point)];
-    const Expected& expected = truth_.outputs[place];
-    const size_t at = element(2, point);
-    if (!(std::abs(expected.values[at] - sum * scale) <= expected.tolerances[at]))
-      return concat(graph_.tensor(tensor).name, "[", at, "] is ", expected.values[at], " where ", sum * scale,
-                    " is right");
+  for (const Probe& probe : probes_of(graph_, part, truth_, kProbes)) {
+    const Expected& expected = truth_.outputs[probe.output];
+    if (!(std::abs(expected.values[probe.element] - probe.value) <= expected.tolerances[probe.element]))
+      return concat(graph_.tensor(part.writes[probe.output]).name, "[", probe.element, "] is ",
+                    expected.values[probe.element], " where ", probe.value, " is right");
   }
   return "";
 }
@@ -294,14 +245,7 @@ MeasurementRow Trials::time(const Part& part, const std::vector<Layout>& layouts
     if (settings.best_seconds > 0 && std::min(known.low, first) > kFarSlower * settings.best_seconds) break;
     if (samples.size() >= 6 && tight(known, kTight)) break;
   }
-  const Estimate found = estimate(samples);
-  MeasurementRow row;
-  row.outcome = Outcome::measured;
-  row.seconds = found.median;
-  row.low = found.low;
-  row.high = found.high;
-  row.samples = found.samples;
-  return row;
+  return measured_row(samples);
 }
 
 }  // namespace millrace

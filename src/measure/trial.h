@@ -53,6 +53,9 @@ class Trials {
   bool has_peer_ = false;
 };
 
+// What was measured, from samples in seconds.
+MeasurementRow measured_row(const std::vector<double>& samples);
+
 // Whether the reference takes too long for a part.
 bool is_large(const Part& part);
 

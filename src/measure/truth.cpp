@@ -4,12 +4,15 @@
 #include <cmath>
 #include <map>
 
+#include "base/parallel.h"
 #include "base/text.h"
 #include "reference/bounded.h"
 #include "reference/philox.h"
 
 namespace millrace {
 namespace {
+
+constexpr int64_t kSlice = 1 << 18;  // elements that are worth a thread
 
 // The part's operators as a graph of their own; what the part reads is given.
 struct PartGraph {
@@ -55,10 +58,12 @@ PartGraph graph_of(const Graph& whole, const Part& part) {
 std::vector<double> drawn_mask(const Operator& dropout, size_t elements, const RandomState& random) {
   std::vector<double> mask(elements);
   const double scale = 1 / (1 - dropout.value);
-  for (size_t element = 0; element < elements; ++element) {
-    const bool kept = dropout_keeps(random.seed, random.step, dropout.stream, element, dropout.value);
-    mask[element] = kept ? scale : 0;
-  }
+  in_parallel(static_cast<int64_t>(elements), kSlice, [&](int64_t begin, int64_t end) {
+    for (auto element = static_cast<size_t>(begin); element < static_cast<size_t>(end); ++element) {
+      const bool kept = dropout_keeps(random.seed, random.step, dropout.stream, element, dropout.value);
+      mask[element] = kept ? scale : 0;
+    }
+  });
   return mask;
 }
 
@@ -123,11 +128,13 @@ Truth draw_inputs(const Graph& graph, const Part& part, uint64_t seed, bool posi
     if (const Operator* dropout = dropout_of(graph, tensor)) {
       values = drawn_mask(*dropout, elements, truth.random);
     } else {
-      for (size_t element = 0; element < elements; ++element) {
-        const double drawn = uniform_draw(seed, static_cast<uint32_t>(k), element);
-        values[element] =
-            dtype == DType::boolean ? (drawn < 0 ? 0 : 1) : rounded_to(dtype, positive ? 0.625 + 0.375 * drawn : drawn);
-      }
+      in_parallel(static_cast<int64_t>(elements), kSlice, [&](int64_t begin, int64_t end) {
+        for (auto element = static_cast<size_t>(begin); element < static_cast<size_t>(end); ++element) {
+          const double drawn = uniform_draw(seed, static_cast<uint32_t>(k), element);
+          values[element] = dtype == DType::boolean ? (drawn < 0 ? 0 : 1)
+                                                    : rounded_to(dtype, positive ? 0.625 + 0.375 * drawn : drawn);
+        }
+      });
     }
     truth.inputs.push_back(std::move(values));
   }

@@ -7,22 +7,22 @@
 namespace millrace {
 namespace {
 
-using Json = nlohmann::json;
-
 // Lines come from a process that a candidate may have damaged: nothing in them is trusted.
 template <class T>
-std::optional<T> parsed(std::string_view line, T (*read)(const Json&)) {
-  const Json json = Json::parse(line, nullptr, false);
+std::optional<T> parsed(std::string_view line, T (*read)(const nlohmann::json&)) {
+  const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
   if (!json.is_object()) return std::nullopt;
   try {
     return read(json);
-  } catch (const Json::exception&) {
+  } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   }
 }
 
 // A path may hold anything: what is not UTF-8 is replaced, and then not found.
-std::string line_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string line_of(const nlohmann::json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
 
 bool is_finite_time(double seconds) { return std::isfinite(seconds) && seconds >= 0; }
 
@@ -51,7 +51,7 @@ std::string to_line(const TrialRequest& request) {
 }
 
 std::optional<TrialRequest> parse_request(std::string_view line) {
-  return parsed<TrialRequest>(line, [](const Json& json) {
+  return parsed<TrialRequest>(line, [](const nlohmann::json& json) {
     TrialRequest request;
     json.at("part").get_to(request.part);
     json.at("conversion").get_to(request.conversion);
@@ -77,7 +77,7 @@ std::string to_line(const MeasurementRow& row) {
 }
 
 std::optional<MeasurementRow> parse_reply(std::string_view line) {
-  std::optional<MeasurementRow> row = parsed<MeasurementRow>(line, [](const Json& json) {
+  std::optional<MeasurementRow> row = parsed<MeasurementRow>(line, [](const nlohmann::json& json) {
     MeasurementRow read;
     const auto name = json.at("outcome").get<std::string>();
     const auto* const found = std::find(kOutcomeNames.begin(), kOutcomeNames.end(), name);

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "base/id.h"
 #include "base/text.h"
 #include "codegen/lower.h"
 #include "plan/arena.h"
@@ -16,8 +17,6 @@ Error wrong(const std::string& what) {
   return Error::make(ErrorKind::failed, concat("cannot plan: ", what),
                      "this is a defect of Millrace, or the measurements are of another program");
 }
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 // A tensor in one layout of its domain.
 using Stored = std::pair<TensorId, int>;
@@ -67,9 +66,9 @@ class PlanBuilder {
   Result<Done> take_parts() {
     for (const bool backward : {false, true}) {
       for (const SelectedPart& selected : selection_.parts) {
-        const MeasuredPart& part = measurements_.parts[at(selected.part)];
+        const MeasuredPart& part = measurements_.parts[as_index(selected.part)];
         if (part.backward != backward) continue;
-        const MeasuredWay& way = part.ways[at(selected.way)];
+        const MeasuredWay& way = part.ways[as_index(selected.way)];
         PlanLaunch launch;
         launch.part = part.name;
         launch.pass = backward ? Pass::backward : Pass::forward;
@@ -86,8 +85,8 @@ class PlanBuilder {
   Result<Done> take_conversions() {
     std::map<size_t, std::vector<Step>> before;  // by the step that they stand before
     for (const SelectedConversion& selected : selection_.conversions) {
-      const MeasuredTensor& tensor = measurements_.tensors[at(selected.tensor)];
-      if (tensor.layouts[at(selected.to)] == "drawn") continue;  // there is nothing to convert it into
+      const MeasuredTensor& tensor = measurements_.tensors[as_index(selected.tensor)];
+      if (tensor.layouts[as_index(selected.to)] == "drawn") continue;  // there is nothing to convert it into
       const auto measured = std::find_if(
           measurements_.conversions.begin(), measurements_.conversions.end(), [&](const MeasuredConversion& c) {
             return c.tensor == selected.tensor && c.from == selected.from && c.to == selected.to;
@@ -160,7 +159,7 @@ class PlanBuilder {
   // --- Buffers ---
 
   int add_buffer(TensorId tensor, int layout, BufferPlace place, size_t position) {
-    const Layout& lies = candidates_.domains[tensor.at()].layouts[at(layout)];
+    const Layout& lies = candidates_.domains[tensor.at()].layouts[as_index(layout)];
     PlanBuffer buffer;
     buffer.tensor = graph_.tensor(tensor).name;
     buffer.layout = print_layout(graph_, tensor, lies);
@@ -204,18 +203,18 @@ class PlanBuilder {
   }
 
   void add_buffers_of(int number) {
-    const LaunchedPart& of = steps_[at(number)].of;
+    const LaunchedPart& of = steps_[as_index(number)].of;
     for (size_t k = 0; k < of.tensors.size(); ++k) {
       int buffer = kNoBuffer;
       if (of.layouts[k].storage != MaskStorage::drawn) {
         const auto found = buffer_of_.find({of.tensors[k], of.candidate.layouts[k]});
         buffer = found != buffer_of_.end() ? found->second
                                            : add_buffer(of.tensors[k], of.candidate.layouts[k], BufferPlace::arena, 0);
-        PlanBuffer& touched = plan_.buffers[at(buffer)];
+        PlanBuffer& touched = plan_.buffers[as_index(buffer)];
         if (touched.first < 0) touched.first = number;
         touched.last = number;
       }
-      plan_.launches[at(number)].buffers.push_back(buffer);
+      plan_.launches[as_index(number)].buffers.push_back(buffer);
     }
   }
 
@@ -285,10 +284,10 @@ class PlanBuilder {
     }
     std::vector<ArenaBlock> blocks;
     for (const std::vector<int>& group : groups) {
-      const PlanBuffer& front = plan_.buffers[at(group.front())];
+      const PlanBuffer& front = plan_.buffers[as_index(group.front())];
       ArenaBlock block{0, front.first, front.last, 0};
       for (const int number : group) {
-        const PlanBuffer& buffer = plan_.buffers[at(number)];
+        const PlanBuffer& buffer = plan_.buffers[as_index(number)];
         block.bytes += buffer.bytes;
         block.first = std::min(block.first, buffer.first);
         block.last = std::max(block.last, buffer.last);
@@ -300,8 +299,8 @@ class PlanBuilder {
     for (size_t k = 0; k < groups.size(); ++k) {
       int64_t offset = blocks[k].offset;
       for (const int number : groups[k]) {
-        plan_.buffers[at(number)].offset = offset;
-        offset += plan_.buffers[at(number)].bytes;
+        plan_.buffers[as_index(number)].offset = offset;
+        offset += plan_.buffers[as_index(number)].bytes;
       }
     }
     plan_.scratch_offset = aligned(end);

@@ -48,7 +48,7 @@ Json launch_json(const PlanLaunch& launch) {
     json["conversion_of"] = launch.conversion_of;
   else
     json["part"] = launch.part;
-  json["pass"] = launch.pass == Pass::forward ? "forward" : "backward";
+  json["pass"] = name_of(launch.pass);
   json["candidate"] = launch.candidate;
   json["buffers"] = launch.buffers;
   json["predicted_seconds"] = launch.predicted_seconds;

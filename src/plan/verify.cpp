@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "base/id.h"
 #include "base/text.h"
 #include "candidates/enumerate.h"
 #include "plan/launched_part.h"
@@ -14,8 +15,6 @@ namespace millrace {
 namespace {
 
 using Complaint = std::optional<std::string>;
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 // Complaints begin with the place, as a path into the JSON file.
 class Check {
@@ -37,13 +36,14 @@ class Check {
   // The tensors that stand at the caller's positions; invalid where there is none.
   TensorId callers_tensor(BufferPlace place, int position) const {
     const auto among = [&](const std::vector<TensorId>& list) {
-      return position >= 0 && at(position) < list.size() ? list[at(position)] : TensorId();
+      return position >= 0 && as_index(position) < list.size() ? list[as_index(position)] : TensorId();
     };
     switch (place) {
       case BufferPlace::arena: break;
       case BufferPlace::argument: return among(graph_.arguments);
       case BufferPlace::result:
-        return position >= 0 && at(position) < graph_.results.size() ? graph_.results[at(position)].tensor : TensorId();
+        return position >= 0 && as_index(position) < graph_.results.size() ? graph_.results[as_index(position)].tensor
+                                                                           : TensorId();
       case BufferPlace::result_gradient: return among(training_.result_gradients);
       case BufferPlace::argument_gradient: return among(training_.argument_gradients);
     }
@@ -128,7 +128,7 @@ class Check {
   }
 
   const Layout& layout_of(size_t buffer) const {
-    return candidates_.domains[tensors_[buffer].at()].layouts[at(layouts_[buffer])];
+    return candidates_.domains[tensors_[buffer].at()].layouts[as_index(layouts_[buffer])];
   }
 
   // Launches in order: each a candidate whose tensors are the buffers, and reading what is there.
@@ -155,7 +155,7 @@ class Check {
   }
 
   Complaint touch(const LaunchedPart& of, int number, const std::string& place) {
-    const PlanLaunch& launch = plan_.launches[at(number)];
+    const PlanLaunch& launch = plan_.launches[as_index(number)];
     if (launch.buffers.size() != of.tensors.size())
       return concat(place, ".buffers: the part has ", of.tensors.size(), " tensors");
     for (size_t k = 0; k < of.tensors.size(); ++k) {
@@ -165,11 +165,11 @@ class Check {
         if (buffer != kNoBuffer) return concat(here, ": a mask that is drawn is in no buffer");
         continue;
       }
-      if (buffer < 0 || at(buffer) >= plan_.buffers.size()) return concat(here, ": there is no buffer ", buffer);
-      if (tensors_[at(buffer)] != of.tensors[k] || layouts_[at(buffer)] != of.candidate.layouts[k])
+      if (buffer < 0 || as_index(buffer) >= plan_.buffers.size()) return concat(here, ": there is no buffer ", buffer);
+      if (tensors_[as_index(buffer)] != of.tensors[k] || layouts_[as_index(buffer)] != of.candidate.layouts[k])
         return concat(here, ": buffer ", buffer, " is not ", graph_.tensor(of.tensors[k]).name, " in the way's layout");
-      if (first_[at(buffer)] < 0) first_[at(buffer)] = number;
-      last_[at(buffer)] = number;
+      if (first_[as_index(buffer)] < 0) first_[as_index(buffer)] = number;
+      last_[as_index(buffer)] = number;
       const bool written = k >= of.part.reads.size();
       if (Complaint complaint = written ? write(buffer, launch, here) : read(buffer, launch, here)) return complaint;
     }
@@ -177,23 +177,23 @@ class Check {
   }
 
   Complaint read(int buffer, const PlanLaunch& launch, const std::string& here) const {
-    const BufferPlace place = plan_.buffers[at(buffer)].place;
+    const BufferPlace place = plan_.buffers[as_index(buffer)].place;
     const bool given =
         place == BufferPlace::argument || (place == BufferPlace::result_gradient && launch.pass == Pass::backward);
-    if (given || written_[at(buffer)]) return {};
-    return concat(here, ": ", plan_.buffers[at(buffer)].tensor, " is read before it is written");
+    if (given || written_[as_index(buffer)]) return {};
+    return concat(here, ": ", plan_.buffers[as_index(buffer)].tensor, " is read before it is written");
   }
 
   Complaint write(int buffer, const PlanLaunch& launch, const std::string& here) {
-    const PlanBuffer& to = plan_.buffers[at(buffer)];
+    const PlanBuffer& to = plan_.buffers[as_index(buffer)];
     if (to.place == BufferPlace::argument || to.place == BufferPlace::result_gradient)
       return concat(here, ": ", to.tensor, " is the caller's, to be read only");
     if (to.place == BufferPlace::argument_gradient && launch.pass == Pass::forward)
       return concat(here, ": ", to.tensor, " is not there in forward");
     if (to.place == BufferPlace::result && launch.pass == Pass::backward)
       return concat(here, ": ", to.tensor, " must be there when forward ends");
-    if (written_[at(buffer)]) return concat(here, ": ", to.tensor, " is written twice");
-    written_[at(buffer)] = true;
+    if (written_[as_index(buffer)]) return concat(here, ": ", to.tensor, " is written twice");
+    written_[as_index(buffer)] = true;
     return {};
   }
 
@@ -206,7 +206,7 @@ class Check {
       const PlanBuffer* previous = nullptr;
       for (const TensorId tensor : stack) {
         const auto position = std::find(of.tensors.begin(), of.tensors.end(), tensor) - of.tensors.begin();
-        const PlanBuffer& buffer = plan_.buffers[at(launch.buffers[static_cast<size_t>(position)])];
+        const PlanBuffer& buffer = plan_.buffers[as_index(launch.buffers[static_cast<size_t>(position)])];
         const bool behind = previous == nullptr || previous->offset + previous->bytes == buffer.offset;
         if (!is_arena(buffer) || !behind)
           return concat(place, ".buffers: ", buffer.tensor, " does not lie behind what it is stacked with");

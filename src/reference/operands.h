@@ -2,11 +2,13 @@
 // element moves when the index grows by one. Broadcast is a step of zero; a diagonal is the sum of two axes' strides.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "base/parallel.h"
 #include "ir/graph.h"
 #include "reference/interpreter.h"
 
@@ -75,10 +77,24 @@ class Operands {
   Scalar& out(size_t k, const At& at) const { return outputs_[k][at[kInputs + k]]; }
   int64_t out_element(const At& at) const { return at[kInputs]; }
 
-  // At each point of the kept indices, where the reduced ones are zero: body(row).
+  // At each point of the kept indices, where the reduced ones are zero: body(row). Rows have nothing to do with each
+  // other, so where there are many, the machine's threads share them.
   template <class Body>
   void for_each_row(const Body& body) const {
-    for_each_point<kInputs + kOutputs>(kept_, At{}, body);
+    constexpr int64_t kMany = 1 << 20;
+    int64_t points = row_length();
+    for (const auto& loop : kept_) points *= loop.extent;
+    if (points < kMany || kept_.empty()) return for_each_point<kInputs + kOutputs>(kept_, At{}, body);
+    const auto longest =
+        std::max_element(kept_.begin(), kept_.end(), [](const auto& l, const auto& r) { return l.extent < r.extent; });
+    const auto at = static_cast<size_t>(longest - kept_.begin());
+    in_parallel(longest->extent, 1, [&](int64_t begin, int64_t end) {
+      std::vector<Loop<kInputs + kOutputs>> slice = kept_;
+      slice[at].extent = end - begin;
+      At first{};
+      for (size_t k = 0; k < first.size(); ++k) first[k] = begin * slice[at].steps[k];
+      for_each_point<kInputs + kOutputs>(slice, first, body);
+    });
   }
 
   // At each point of the reduced indices: body(at).

@@ -17,7 +17,7 @@ std::string dot_text(std::string_view text) {
   return result + "\"";
 }
 
-std::string short_count(int64_t number) {
+std::string rounded_count(int64_t number) {
   const auto value = static_cast<double>(number);
   if (value >= 1e9) return fixed(value / 1e9, 2) + "G";
   if (value >= 1e6) return fixed(value / 1e6, 2) + "M";
@@ -39,7 +39,7 @@ std::string edge(const std::string& from, const std::string& to, const Graph& gr
   const int64_t words = words_of(graph, tensor);
   const double width = 0.5 + 0.25 * std::log2(1.0 + static_cast<double>(words) / 1e4);
   return concat("  ", from, " -> ", to,
-                " [label=", dot_text(concat(graph.tensor(tensor).name, "\n", short_count(words))),
+                " [label=", dot_text(concat(graph.tensor(tensor).name, "\n", rounded_count(words))),
                 ", penwidth=", fixed(width, 2), saved ? ", style=dashed, constraint=false" : "", "];\n");
 }
 
@@ -57,13 +57,12 @@ std::string analysis_dot(const TrainingGraph& training, const Analysis& analysis
     text += concat("  t", k, " [label=", dot_text(tensor.name), ", shape=plaintext, style=solid];\n");
   }
   for (const Pass pass : {Pass::forward, Pass::backward}) {
-    text += concat("  subgraph cluster_", pass == Pass::forward ? "forward" : "backward",
-                   " {\n    label=", pass == Pass::forward ? "forward" : "backward", ";\n");
+    text += concat("  subgraph cluster_", name_of(pass), " {\n    label=", name_of(pass), ";\n");
     for (const OperatorAnalysis& row : analysis.operators) {
       const Operator& op = graph.operators[row.op.at()];
       if (op.pass != pass) continue;
       const std::string label =
-          concat(op.name, "\n", short_count(row.flop), " flop, ", fixed(row.flop_per_word(), 1), " flop/word");
+          concat(op.name, "\n", rounded_count(row.flop), " flop, ", fixed(row.flop_per_word(), 1), " flop/word");
       text += concat("    o", row.op.at(), " [label=", dot_text(label), ", ", node_style(row.operator_class), "];\n");
     }
     text += "  }\n";

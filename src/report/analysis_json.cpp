@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kSchemaVersion = 1;
+constexpr int kAnalysisVersion = 1;
 
 Json tensors_json(const Graph& graph, const std::vector<Access>& accesses) {
   Json list = Json::array();
@@ -54,7 +54,7 @@ Json totals_json(const Totals& totals, const Totals& all) {
 Json operator_json(const Graph& graph, const OperatorAnalysis& row) {
   const Operator& op = graph.operators[row.op.at()];
   return {{"name", op.name},
-          {"pass", op.pass == Pass::forward ? "forward" : "backward"},
+          {"pass", name_of(op.pass)},
           {"class", std::string(name_of(row.operator_class))},
           {"kind", std::string(info_of(op.kind).name)},
           {"label", std::string(label_of(graph, op))},
@@ -73,7 +73,7 @@ Json operator_json(const Graph& graph, const OperatorAnalysis& row) {
 std::string analysis_json(const TrainingGraph& training, const Analysis& analysis) {
   const Graph& graph = training.graph;
   JsonText text;
-  text.field("schema_version", kSchemaVersion);
+  text.field("schema_version", kAnalysisVersion);
   text.field("program", graph.name);
   Json sizes = Json::object();
   for (const Dim& dim : graph.dims) sizes[dim.name] = dim.extent;

@@ -66,8 +66,8 @@ std::string analysis_text(const TrainingGraph& training, const Analysis& analysi
       if (!first) operators.line("");
       first = false;
       pass = op.pass;
-      operators.row({pass == Pass::forward ? "forward" : "backward", "class", units.flop.prefix + "flop",
-                     units.words.prefix + "words in", "out", "flop/word", "I/O bound"});
+      operators.row({name_of(pass), "class", units.flop.prefix + "flop", units.words.prefix + "words in", "out",
+                     "flop/word", "I/O bound"});
     }
     const auto words_cell = [&](int64_t words) {
       return count(static_cast<double>(words), units.words, units.words_decimals);

@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kSchemaVersion = 1;
+constexpr int kFusionVersion = 1;
 
 Json operators_json(const Graph& graph, const std::vector<OperatorId>& operators) {
   Json list = Json::array();
@@ -59,7 +59,7 @@ Json group_json(const Graph& graph, const FusedOperator& op) {
   }
   return {{"name", op.name},
           {"paper_name", op.paper_name},
-          {"pass", op.pass == Pass::forward ? "forward" : "backward"},
+          {"pass", name_of(op.pass)},
           {"kind", op.kind == FusedKind::contraction ? "contraction" : "kernel"},
           {"operators", operators_json(graph, op.members)},
           {"space", space},
@@ -83,7 +83,7 @@ std::string fusion_json(const TrainingGraph& training, const FusedGraph& fused,
                         const std::vector<PairExplanation>& pairs) {
   const Graph& graph = training.graph;
   JsonText text;
-  text.field("schema_version", kSchemaVersion);
+  text.field("schema_version", kFusionVersion);
   text.field("program", graph.name);
   text.list("groups", fused.groups.size(), [&](size_t k) { return group_json(graph, fused.groups[k]); });
   text.field("launches_before", graph.operators.size());

@@ -42,8 +42,7 @@ std::string groups_table(const Graph& graph, const FusedGraph& fused, const Unit
   Table table({Align::left, Align::left, Align::right, Align::right, Align::right, Align::right});
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     if (pass == Pass::backward) table.line("");
-    table.row({pass == Pass::forward ? "forward" : "backward", "paper", "operators", unit.prefix + "words before",
-               "after", "less"});
+    table.row({name_of(pass), "paper", "operators", unit.prefix + "words before", "after", "less"});
     for (const FusedOperator& op : fused.groups) {
       if (op.pass != pass || op.kind == FusedKind::contraction) continue;
       const std::string name = op.members.size() == 1 ? graph.operators[op.members[0].at()].name : op.name;

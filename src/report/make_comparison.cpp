@@ -5,6 +5,7 @@
 #include "report/exploration_report.h"
 #include "report/html/pictures.h"
 #include "report/make_report.h"
+#include "report/report_sections.h"
 
 namespace millrace {
 namespace {
@@ -33,8 +34,6 @@ std::map<std::string, std::string> layouts_of(const StepPlan& plan) {
   for (const auto& [tensor, set] : sets) layouts[tensor] = join(set, ", ");
   return layouts;
 }
-
-Cell seconds_cell(double seconds) { return seconds > 0 ? Cell(shown_seconds(seconds), seconds) : Cell("–"); }
 
 DataTable times_table(const StepPlan& a, const StepPlan& b) {
   DataTable table{"compared_launches",

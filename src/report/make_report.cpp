@@ -85,8 +85,7 @@ std::vector<std::string> next_of(const ReportArtefacts& of, const StepMetrics& m
 
 }  // namespace
 
-Document make_report(const ReportArtefacts& artefacts) {
-  const StepMetrics metrics = measure_step(artefacts);
+Document make_report(const ReportArtefacts& artefacts, const StepMetrics& metrics) {
   Document document;
   document.title = concat("Where the data goes: ", artefacts.training.graph.name);
   // What stands behind is of the compiler and the libraries.

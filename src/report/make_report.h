@@ -6,7 +6,8 @@
 
 namespace millrace {
 
-Document make_report(const ReportArtefacts& artefacts);
+// `metrics`: as measure_step makes them of the artefacts.
+Document make_report(const ReportArtefacts& artefacts, const StepMetrics& metrics);
 
 // Two plans side by side: times, candidates, layouts.
 struct ComparedPlan {

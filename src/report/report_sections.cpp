@@ -11,14 +11,11 @@ namespace millrace {
 namespace {
 
 Cell count_cell(double count) { return {short_count(count), count}; }
-Cell seconds_cell(double seconds) { return seconds > 0 ? Cell(shown_seconds(seconds), seconds) : Cell("–"); }
 Cell percent_cell(double fraction) { return fraction > 0 ? Cell(fixed(100 * fraction, 1), 100 * fraction) : Cell("–"); }
 
 std::string class_name(const Piece& piece) {
   return piece.conversion ? "conversion" : std::string(name_of(piece.operator_class));
 }
-
-std::string pass_name(Pass pass) { return pass == Pass::forward ? "forward" : "backward"; }
 
 Cell limit_cell(const Piece& piece, const Peaks& peaks) {
   const std::optional<Limit> limit = limit_of(piece, peaks);
@@ -47,7 +44,7 @@ DataTable operators_table(const ReportArtefacts& of, const StepMetrics& metrics)
     const Piece& piece = metrics.before[k];
     const int launch = metrics.launch_of[k];
     table.rows.push_back(
-        {piece.name, pass_name(piece.pass), class_name(piece), count_cell(static_cast<double>(piece.flop)),
+        {piece.name, name_of(piece.pass), class_name(piece), count_cell(static_cast<double>(piece.flop)),
          count_cell(static_cast<double>(piece.input_words)), count_cell(static_cast<double>(piece.output_words)),
          Cell(fixed(piece.flop_per_word(), 2), piece.flop_per_word()), seconds_cell(piece.seconds),
          percent_cell(fraction_of_peak(piece, metrics.peaks)), percent_cell(mue(piece, metrics.peaks)),
@@ -88,7 +85,7 @@ DataTable launches_table(const StepMetrics& metrics) {
     Cell name(piece.name);
     if (names.size() > 1) name.more = join(names, ", ");
     const bool compared = known && piece.seconds > 0;
-    table.rows.push_back({name, pass_name(piece.pass), class_name(piece), count_cell(static_cast<double>(piece.flop)),
+    table.rows.push_back({name, name_of(piece.pass), class_name(piece), count_cell(static_cast<double>(piece.flop)),
                           count_cell(static_cast<double>(piece.input_words)),
                           count_cell(static_cast<double>(piece.output_words)), seconds_cell(known ? unfused : 0),
                           seconds_cell(piece.seconds),
@@ -138,7 +135,7 @@ DataTable path_table(const ReportArtefacts& of) {
   for (const PlanLaunch& launch : of.plan.launches) {
     const auto part = parts.find(launch.part);
     const size_t reads = part != parts.end() ? part->second->reads.size() : 1;
-    table.rows.push_back({name_of(launch), pass_name(launch.pass), join(layouts_in(of.plan, launch, 0, reads), ", "),
+    table.rows.push_back({name_of(launch), name_of(launch.pass), join(layouts_in(of.plan, launch, 0, reads), ", "),
                           join(layouts_in(of.plan, launch, reads, launch.buffers.size()), ", "),
                           seconds_cell(launch.predicted_seconds),
                           seconds_cell(fastest.contains(launch.part) ? fastest[launch.part] : 0), launch.candidate});
@@ -258,6 +255,8 @@ DataTable buffers_table(const ReportArtefacts& of) {
 }
 
 }  // namespace
+
+Cell seconds_cell(double seconds) { return seconds > 0 ? Cell(shown_seconds(seconds), seconds) : Cell("–"); }
 
 Section dataflow_section(const ReportArtefacts& artefacts, const StepMetrics& metrics) {
   Section section{

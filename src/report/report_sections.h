@@ -6,6 +6,9 @@
 
 namespace millrace {
 
+// A time; a dash where it is not known.
+Cell seconds_cell(double seconds);
+
 Section dataflow_section(const ReportArtefacts& artefacts, const StepMetrics& metrics);
 Section operators_section(const ReportArtefacts& artefacts, const StepMetrics& metrics);
 Section violins_section(const ReportArtefacts& artefacts);

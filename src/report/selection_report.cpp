@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/id.h"
 #include "base/text.h"
 #include "report/json_text.h"
 #include "report/table.h"
@@ -11,14 +12,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kSchemaVersion = 1;
-
-size_t index(int id) { return static_cast<size_t>(id); }
+constexpr int kSelectionVersion = 1;
 
 std::string microseconds(double seconds) { return fixed(seconds * 1e6, 2); }
 
 const std::string& layout_name(const Measurements& measurements, int tensor, int layout) {
-  return measurements.tensors[index(tensor)].layouts[index(layout)];
+  return measurements.tensors[as_index(tensor)].layouts[as_index(layout)];
 }
 
 // How much more than the bound the selection costs.
@@ -28,7 +27,7 @@ std::string named_layouts(const Measurements& measurements, const std::vector<in
                           const std::vector<int>& layouts, size_t first) {
   std::vector<std::string> texts;
   for (size_t k = 0; k < tensors.size(); ++k) {
-    texts.push_back(concat(measurements.tensors[index(tensors[k])].name, " ",
+    texts.push_back(concat(measurements.tensors[as_index(tensors[k])].name, " ",
                            layout_name(measurements, tensors[k], layouts[first + k])));
   }
   return join(texts, ", ");
@@ -45,9 +44,9 @@ std::string parts_table(const Measurements& measurements, const Selection& selec
     if (backward) table.line("");
     table.row({backward ? "backward" : "forward", "candidate", "µs"});
     for (const SelectedPart& selected : selection.parts) {
-      const MeasuredPart& part = measurements.parts[index(selected.part)];
+      const MeasuredPart& part = measurements.parts[as_index(selected.part)];
       if (part.backward != backward) continue;
-      const MeasuredWay& way = part.ways[index(selected.way)];
+      const MeasuredWay& way = part.ways[as_index(selected.way)];
       table.row({concat("  ", part.name), way.candidate, microseconds(way.seconds)});
       table.line(concat("      ", layouts_of(measurements, part, way)));
     }
@@ -59,7 +58,7 @@ std::string conversions_table(const Measurements& measurements, const Selection&
   Table table({Align::left, Align::left, Align::left, Align::right});
   table.row({"conversions", "from", "to", "µs"});
   for (const SelectedConversion& conversion : selection.conversions) {
-    table.row({concat("  ", measurements.tensors[index(conversion.tensor)].name),
+    table.row({concat("  ", measurements.tensors[as_index(conversion.tensor)].name),
                layout_name(measurements, conversion.tensor, conversion.from),
                layout_name(measurements, conversion.tensor, conversion.to), microseconds(conversion.seconds)});
   }
@@ -69,7 +68,7 @@ std::string conversions_table(const Measurements& measurements, const Selection&
 
 std::string part_names(const Measurements& measurements, const std::vector<int>& parts) {
   std::vector<std::string> names;
-  for (const int part : parts) names.push_back(measurements.parts[index(part)].name);
+  for (const int part : parts) names.push_back(measurements.parts[as_index(part)].name);
   return names.empty() ? "nothing" : join(names, ", ");
 }
 
@@ -78,7 +77,7 @@ std::string alternatives_lines(const Measurements& measurements, const Selection
   for (size_t s = 0; s < selection.alternatives.size(); ++s) {
     if (selection.alternatives[s] == 0) continue;
     const auto& alternatives = measurements.sites[s].alternatives;
-    text += concat("  ", part_names(measurements, alternatives[index(selection.alternatives[s])]),
+    text += concat("  ", part_names(measurements, alternatives[as_index(selection.alternatives[s])]),
                    "\n      instead of ", part_names(measurements, alternatives[0]), "\n");
   }
   return text.empty() ? text : concat("other alternatives than the default\n", text, "\n");
@@ -94,15 +93,15 @@ Json names_json(const Measurements& measurements, const std::vector<int>& tensor
                 size_t first) {
   Json json = Json::array();
   for (size_t k = 0; k < tensors.size(); ++k) {
-    json.push_back({{"tensor", measurements.tensors[index(tensors[k])].name},
+    json.push_back({{"tensor", measurements.tensors[as_index(tensors[k])].name},
                     {"layout", layout_name(measurements, tensors[k], layouts[first + k])}});
   }
   return json;
 }
 
 Json part_json(const Measurements& measurements, const SelectedPart& selected) {
-  const MeasuredPart& part = measurements.parts[index(selected.part)];
-  const MeasuredWay& way = part.ways[index(selected.way)];
+  const MeasuredPart& part = measurements.parts[as_index(selected.part)];
+  const MeasuredWay& way = part.ways[as_index(selected.way)];
   return {{"part", part.name},
           {"pass", part.backward ? "backward" : "forward"},
           {"candidate", way.candidate},
@@ -127,7 +126,7 @@ std::string selection_text(const Measurements& measurements, const Selection& se
 
 std::string selection_json(const Measurements& measurements, const Selection& selection) {
   JsonText text;
-  text.field("schema_version", kSchemaVersion);
+  text.field("schema_version", kSelectionVersion);
   text.field("method", selection.method == SelectMethod::sssp ? "sssp" : "exact");
   text.field("proven", selection.proven);
   text.field("cost", selection.cost);
@@ -136,14 +135,14 @@ std::string selection_json(const Measurements& measurements, const Selection& se
   text.list("alternatives", selection.alternatives.size(), [&](size_t s) {
     const auto& alternatives = measurements.sites[s].alternatives;
     Json parts = Json::array();
-    for (const int part : alternatives[index(selection.alternatives[s])])
-      parts.push_back(measurements.parts[index(part)].name);
+    for (const int part : alternatives[as_index(selection.alternatives[s])])
+      parts.push_back(measurements.parts[as_index(part)].name);
     return Json{{"taken", selection.alternatives[s]}, {"of", alternatives.size()}, {"parts", std::move(parts)}};
   });
   text.list("parts", selection.parts.size(), [&](size_t k) { return part_json(measurements, selection.parts[k]); });
   text.list("conversions", selection.conversions.size(), [&](size_t k) {
     const SelectedConversion& conversion = selection.conversions[k];
-    return Json{{"tensor", measurements.tensors[index(conversion.tensor)].name},
+    return Json{{"tensor", measurements.tensors[as_index(conversion.tensor)].name},
                 {"from", layout_name(measurements, conversion.tensor, conversion.from)},
                 {"to", layout_name(measurements, conversion.tensor, conversion.to)},
                 {"seconds", conversion.seconds}};

@@ -23,12 +23,10 @@ Json row_name(int row, const char* name) {
   return {{"name", "thread_name"}, {"ph", "M"}, {"pid", 1}, {"tid", row}, {"args", {{"name", name}}}};
 }
 
-const char* pass_name(Pass pass) { return pass == Pass::forward ? "forward" : "backward"; }
-
 Json launch_event(const StepPlan& plan, const TracedLaunch& traced) {
   const PlanLaunch& launch = plan.launches[traced.launch];
-  Json made = event(name_of(launch), launch.part.empty() ? "conversion" : pass_name(launch.pass), kLaunches,
-                    traced.begin, traced.seconds);
+  Json made = event(name_of(launch), launch.part.empty() ? "conversion" : name_of(launch.pass), kLaunches, traced.begin,
+                    traced.seconds);
   std::vector<std::string> buffers;
   for (const int number : launch.buffers) {
     if (number == kNoBuffer) continue;
@@ -52,7 +50,7 @@ std::string trace_json(const StepPlan& plan, const std::vector<TracedLaunch>& ru
     while (last + 1 < run.size() && run[last + 1].step == run[first].step &&
            plan.launches[run[last + 1].launch].pass == pass)
       ++last;
-    events.push_back(event(concat(pass_name(pass), " of step ", run[first].step), "pass", kPasses, run[first].begin,
+    events.push_back(event(concat(name_of(pass), " of step ", run[first].step), "pass", kPasses, run[first].begin,
                            run[last].begin + run[last].seconds - run[first].begin));
     first = last + 1;
   }

@@ -18,8 +18,7 @@ std::string differing_layouts(const ReportArtefacts& of, const Part& part, const
   const Graph& graph = of.training.graph;
   const std::vector<Layout> our_layouts = layouts_of(of.candidates.domains, part, *ours);
   const std::vector<Layout> best_layouts = layouts_of(of.candidates.domains, part, *best);
-  std::vector<TensorId> tensors = part.reads;
-  tensors.insert(tensors.end(), part.writes.begin(), part.writes.end());
+  const std::vector<TensorId> tensors = tensors_of(part);
   std::vector<std::string> texts;
   for (size_t k = 0; k < tensors.size(); ++k) {
     if (our_layouts[k] == best_layouts[k]) continue;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/id.h"
+
 namespace millrace {
 namespace {
 
@@ -9,8 +11,6 @@ constexpr size_t kNone = static_cast<size_t>(-1);
 constexpr int kSweeps = 200;
 constexpr int kSweepsAShare = 5;  // sharing again takes longer than a sweep
 constexpr double kHardly = 1e-4;  // of the bound, in ten sweeps
-
-size_t index(int id) { return static_cast<size_t>(id); }
 
 }  // namespace
 
@@ -21,13 +21,13 @@ DualBound::DualBound(const Problem& problem) : problem_(problem) {
     const ProblemTensor& tensor = problem.tensors[t];
     std::vector<bool> bases(tensor.bases(), true);
     for (size_t b = 0; b < tensor.layouts; ++b) {
-      if (!tensor.written && tensor.pinned != kNoLayout) bases[b] = b == index(tensor.pinned);
+      if (!tensor.written && tensor.pinned != kNoLayout) bases[b] = b == as_index(tensor.pinned);
     }
     if (tensor.written) {
       std::vector<bool> written(tensor.layouts, false);
       for (const Touch& touch : tensor.touches) {
         if (!touch.writes) continue;
-        for (const ProblemWay& way : problem.parts[touch.part].ways) written[index(way.layouts[touch.slot])] = true;
+        for (const ProblemWay& way : problem.parts[touch.part].ways) written[as_index(way.layouts[touch.slot])] = true;
       }
       std::copy(written.begin(), written.end(), bases.begin());
     }
@@ -40,7 +40,8 @@ DualBound::DualBound(const Problem& problem) : problem_(problem) {
       prices.price.assign(tensor.layouts, 0);
       prices.minima.assign(tensor.bases(), kInfinity);
       prices.used.assign(tensor.layouts, false);
-      for (const ProblemWay& way : problem.parts[touch.part].ways) prices.used[index(way.layouts[touch.slot])] = true;
+      for (const ProblemWay& way : problem.parts[touch.part].ways)
+        prices.used[as_index(way.layouts[touch.slot])] = true;
       for (size_t l = 0; l < tensor.layouts; ++l) {
         if (prices.used[l]) prices.uses.push_back(l);
       }
@@ -83,7 +84,7 @@ void DualBound::split_conversions(size_t t) {
   if (!pin) return;
   pin_shares_[t].assign(tensor.bases(), kInfinity);
   for (size_t b = 0; b < tensor.layouts; ++b)
-    pin_shares_[t][b] = tensor.conversion(b, index(tensor.pinned)) / static_cast<double>(payers);
+    pin_shares_[t][b] = tensor.conversion(b, as_index(tensor.pinned)) / static_cast<double>(payers);
 }
 
 void DualBound::refresh_touch(size_t t, size_t touch) {
@@ -108,7 +109,7 @@ void DualBound::refresh_part(size_t p) {
   for (size_t w = 0; w < part.ways.size(); ++w) {
     double sum = part.ways[w].seconds;
     for (size_t slot = 0; slot < part.tensors.size(); ++slot)
-      sum += touches_[part.tensors[slot]][touch_of_[p][slot]].price[index(part.ways[w].layouts[slot])];
+      sum += touches_[part.tensors[slot]][touch_of_[p][slot]].price[as_index(part.ways[w].layouts[slot])];
     reduced_[p][w] = sum;
     least = std::min(least, sum);
   }
@@ -262,7 +263,7 @@ void DualBound::push(size_t p) {
     TouchPrices& prices = touches_[t][touch_of_[p][slot]];
     std::vector<double> least(prices.price.size(), kInfinity);
     for (size_t w = 0; w < part.ways.size(); ++w) {
-      double& entry = least[index(part.ways[w].layouts[slot])];
+      double& entry = least[as_index(part.ways[w].layouts[slot])];
       entry = std::min(entry, reduced_[p][w]);
     }
     for (size_t l = 0; l < least.size(); ++l) {
@@ -298,7 +299,7 @@ void DualBound::update_shares(size_t t) {
 void DualBound::share_again(size_t t, size_t base, size_t layout) {
   const ProblemTensor& tensor = problem_.tensors[t];
   const size_t at = base * tensor.layouts + layout;
-  const bool pin = !pin_shares_[t].empty() && layout == index(tensor.pinned);
+  const bool pin = !pin_shares_[t].empty() && layout == as_index(tensor.pinned);
   const auto slack = [&](size_t k) {
     const TouchPrices& prices = touches_[t][k];
     if (!prices.used[layout]) return prices.share[at];

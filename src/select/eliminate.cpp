@@ -6,6 +6,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "base/id.h"
 #include "select/usage.h"
 
 namespace millrace {
@@ -13,8 +14,6 @@ namespace {
 
 constexpr size_t kFew = 5;       // tables that are joined to one without another bound
 constexpr size_t kLarge = 2000;  // rows after which another bound is worth its time
-
-size_t index(int id) { return static_cast<size_t>(id); }
 
 // Rows of numbers: the usage of each open tensor, then the alternative of each open site.
 struct Table {
@@ -145,7 +144,7 @@ class Eliminator {
 double Eliminator::site_rest(size_t site, int alternative, const std::vector<bool>& joined) const {
   double least = kInfinity;
   for (size_t a = 0; a < problem_.sites[site].size(); ++a) {
-    if (!problem_.open[site][a] || (alternative >= 0 && index(alternative) != a)) continue;
+    if (!problem_.open[site][a] || (alternative >= 0 && as_index(alternative) != a)) continue;
     double sum = 0;
     for (const size_t p : problem_.sites[site][a]) {
       if (!is_joined(joined, p)) sum += dual_.part_minimum(p);
@@ -166,7 +165,7 @@ double Eliminator::alternative_rest(size_t t, const SiteTouch& site, size_t alte
     if (joined[touch.part]) continue;
     double least = dual_.touch_minimum(t, k, base);
     if (!touch.writes) {
-      for (const int l : usage.read) least = std::min(least, dual_.touch_free(t, k, index(l)));
+      for (const int l : usage.read) least = std::min(least, dual_.touch_free(t, k, as_index(l)));
     }
     written |= touch.writes;
     sum += least;
@@ -184,12 +183,12 @@ double Eliminator::tensor_rest(size_t t, const Usage& usage, const std::vector<b
   double result = kInfinity;
   for (size_t b = 0; b < tensor.bases(); ++b) {
     const bool absent = b == tensor.layouts;
-    if (!dual_.can_lie(t, b) || (usage.base >= 0 && index(usage.base) != b) || (absent && !usage.read.empty()))
+    if (!dual_.can_lie(t, b) || (usage.base >= 0 && as_index(usage.base) != b) || (absent && !usage.read.empty()))
       continue;
     double sum = 0;
-    bool pin_made = pin && !absent && b == index(tensor.pinned);
+    bool pin_made = pin && !absent && b == as_index(tensor.pinned);
     for (const int l : usage.read) {
-      sum += tensor.conversion(b, index(l));
+      sum += tensor.conversion(b, as_index(l));
       pin_made |= pin && l == tensor.pinned;
     }
     if (pin && !pin_made) sum += dual_.pin_minimum(t, b);
@@ -198,7 +197,7 @@ double Eliminator::tensor_rest(size_t t, const Usage& usage, const std::vector<b
       const auto column = std::find(sites.begin(), sites.end(), site.site);
       double least = kInfinity;
       if (column != sites.end()) {
-        least = alternative_rest(t, site, index(choices[column - sites.begin()]), b, usage, joined);
+        least = alternative_rest(t, site, as_index(choices[column - sites.begin()]), b, usage, joined);
       } else {
         for (size_t a = 0; a < site.touches.size(); ++a)
           least = std::min(least, alternative_rest(t, site, a, b, usage, joined));
@@ -216,11 +215,11 @@ double Eliminator::closing_cost(size_t t, const Usage& usage) const {
   if (tensor.written && usage.base < 0) return usage.read.empty() && tensor.can_be_absent ? 0.0 : kInfinity;
   double result = kInfinity;
   for (size_t b = 0; b < tensor.layouts; ++b) {
-    if (!dual_.can_lie(t, b) || (usage.base >= 0 && index(usage.base) != b)) continue;
+    if (!dual_.can_lie(t, b) || (usage.base >= 0 && as_index(usage.base) != b)) continue;
     double sum = 0;
-    for (const int l : usage.read) sum += tensor.conversion(b, index(l));
+    for (const int l : usage.read) sum += tensor.conversion(b, as_index(l));
     const bool pin = tensor.written && tensor.pinned != kNoLayout && !contains(usage.read, tensor.pinned);
-    if (pin) sum += tensor.conversion(b, index(tensor.pinned));
+    if (pin) sum += tensor.conversion(b, as_index(tensor.pinned));
     result = std::min(result, sum);
   }
   return result;
@@ -455,7 +454,7 @@ void Eliminator::join_groups(Joining& joining, const RowGroup& x, const RowGroup
   size_t mix = 0;  // of the alternatives
   for (size_t k = 0; k < result.sites.size(); ++k) {
     waiting += site_rest(result.sites[k], joining.open_choices[k], result.joined);
-    mix = mix * problem_.sites[result.sites[k]].size() + index(joining.open_choices[k]);
+    mix = mix * problem_.sites[result.sites[k]].size() + as_index(joining.open_choices[k]);
   }
   for (size_t k = 0; k < joining.shared.size() && least + closing + waiting < kInfinity; ++k) {
     const size_t t = joining.shared[k];
@@ -466,7 +465,7 @@ void Eliminator::join_groups(Joining& joining, const RowGroup& x, const RowGroup
     } else if (!joining.stays_open[k]) {
       closing += closing_cost(t, usages_[t][usage]);
     } else {
-      const auto [entry, unknown] = joining.shared_rests[k].try_emplace(mix << 32 | index(usage), 0.0);
+      const auto [entry, unknown] = joining.shared_rests[k].try_emplace(mix << 32 | as_index(usage), 0.0);
       if (unknown)
         entry->second = tensor_rest(t, usages_[t][usage], result.joined, result.sites, joining.open_choices.data());
       waiting += entry->second;
@@ -491,13 +490,13 @@ void Eliminator::add_row(Joining& joining, int x, int y, double closing) {
   Table& result = *joining.result;
   std::vector<int>& cells = joining.cells;
   cells.clear();
-  for (const size_t k : joining.left.own) cells.push_back(left.row(index(x))[k]);
-  for (const size_t k : joining.right.own) cells.push_back(right.row(index(y))[k]);
+  for (const size_t k : joining.left.own) cells.push_back(left.row(as_index(x))[k]);
+  for (const size_t k : joining.right.own) cells.push_back(right.row(as_index(y))[k]);
   for (size_t k = 0; k < joining.shared.size(); ++k) {
     if (joining.stays_open[k]) cells.push_back(joining.joint[k]);
   }
   cells.insert(cells.end(), joining.open_choices.begin(), joining.open_choices.end());
-  const double cost = left.cost[index(x)] + right.cost[index(y)] + closing;
+  const double cost = left.cost[as_index(x)] + right.cost[as_index(y)] + closing;
   const auto [entry, fresh] = joining.known.try_emplace(cells, result.rows());
   if (fresh) {
     result.cells.insert(result.cells.end(), cells.begin(), cells.end());
@@ -571,8 +570,8 @@ void Eliminator::trace(const Table& table, size_t row, Elimination& result) cons
       result.ways[current->part] = x;
       continue;
     }
-    open.emplace_back(current->left, index(x));
-    open.emplace_back(current->right, index(y));
+    open.emplace_back(current->left, as_index(x));
+    open.emplace_back(current->right, as_index(y));
   }
 }
 
@@ -750,7 +749,7 @@ void Eliminator::go_on_condensed() {
   result_.stuck = found.stuck;
   if (found.end != Elimination::End::solved) return;
   for (size_t p = 0; p < smaller.parts.size(); ++p) {
-    if (found.ways[p] >= 0) trace(*rows_of[p].first, rows_of[p].second[index(found.ways[p])], result_);
+    if (found.ways[p] >= 0) trace(*rows_of[p].first, rows_of[p].second[as_index(found.ways[p])], result_);
   }
 }
 

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <set>
 
+#include "base/id.h"
 #include "select/problem.h"
 
 namespace millrace {
 namespace {
-
-size_t index(int id) { return static_cast<size_t>(id); }
 
 struct Needs {
   bool touched = false;
@@ -21,14 +20,14 @@ std::vector<Needs> needs_of(const Measurements& measurements, const std::vector<
   for (size_t p = 0; p < measurements.parts.size(); ++p) {
     if (ways[p] < 0) continue;
     const MeasuredPart& part = measurements.parts[p];
-    const std::vector<int>& layouts = part.ways[index(ways[p])].layouts;
+    const std::vector<int>& layouts = part.ways[as_index(ways[p])].layouts;
     for (size_t k = 0; k < part.reads.size(); ++k) {
-      needs[index(part.reads[k])].touched = true;
-      needs[index(part.reads[k])].layouts.insert(layouts[k]);
+      needs[as_index(part.reads[k])].touched = true;
+      needs[as_index(part.reads[k])].layouts.insert(layouts[k]);
     }
     for (size_t k = 0; k < part.writes.size(); ++k) {
-      needs[index(part.writes[k])].touched = true;
-      needs[index(part.writes[k])].written = layouts[part.reads.size() + k];
+      needs[as_index(part.writes[k])].touched = true;
+      needs[as_index(part.writes[k])].written = layouts[part.reads.size() + k];
     }
   }
   return needs;
@@ -72,14 +71,14 @@ std::optional<Selection> priced(const Measurements& measurements, const std::vec
   for (size_t p = 0; p < measurements.parts.size(); ++p) {
     if (ways[p] < 0) continue;
     selection.parts.push_back({static_cast<int>(p), ways[p]});
-    selection.cost += measurements.parts[p].ways[index(ways[p])].seconds;
+    selection.cost += measurements.parts[p].ways[as_index(ways[p])].seconds;
   }
   std::vector<std::vector<MeasuredConversion>> known(measurements.tensors.size());
   for (const MeasuredConversion& conversion : measurements.conversions)
-    known[index(conversion.tensor)].push_back(conversion);
+    known[as_index(conversion.tensor)].push_back(conversion);
   std::vector<bool> written(measurements.tensors.size(), false);
   for (const MeasuredPart& part : measurements.parts) {
-    for (const int tensor : part.writes) written[index(tensor)] = true;
+    for (const int tensor : part.writes) written[as_index(tensor)] = true;
   }
   std::vector<Needs> needs = needs_of(measurements, ways);
   for (size_t t = 0; t < needs.size(); ++t) {
@@ -113,7 +112,7 @@ double unconstrained_bound(const Measurements& measurements) {
       double sum = 0;
       for (const int p : alternative) {
         double fastest = kInfinity;
-        for (const MeasuredWay& way : measurements.parts[index(p)].ways) fastest = std::min(fastest, way.seconds);
+        for (const MeasuredWay& way : measurements.parts[as_index(p)].ways) fastest = std::min(fastest, way.seconds);
         sum += fastest;
       }
       least = std::min(least, sum);

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <map>
 
+#include "base/id.h"
 #include "base/text.h"
 
 namespace millrace {
 namespace {
-
-size_t index(int id) { return static_cast<size_t>(id); }
 
 std::vector<ProblemTensor> problem_tensors(const Measurements& measurements) {
   std::vector<ProblemTensor> tensors;
@@ -21,8 +20,8 @@ std::vector<ProblemTensor> problem_tensors(const Measurements& measurements) {
     tensors.push_back(std::move(tensor));
   }
   for (const MeasuredConversion& conversion : measurements.conversions) {
-    ProblemTensor& tensor = tensors[index(conversion.tensor)];
-    double& seconds = tensor.converted[index(conversion.from) * tensor.layouts + index(conversion.to)];
+    ProblemTensor& tensor = tensors[as_index(conversion.tensor)];
+    double& seconds = tensor.converted[as_index(conversion.from) * tensor.layouts + as_index(conversion.to)];
     seconds = std::min(seconds, conversion.seconds);
   }
   return tensors;
@@ -35,7 +34,7 @@ std::vector<ProblemWay> fastest_ways(const MeasuredPart& measured, const Restric
     const MeasuredWay& way = measured.ways[k];
     bool allowed = true;
     for (size_t w = 0; w < measured.writes.size() && !restriction.written.empty(); ++w) {
-      const int wanted = restriction.written[index(measured.writes[w])];
+      const int wanted = restriction.written[as_index(measured.writes[w])];
       allowed &= wanted == kNoLayout || wanted == way.layouts[measured.reads.size() + w];
     }
     if (!allowed) continue;
@@ -50,8 +49,8 @@ std::vector<ProblemWay> fastest_ways(const MeasuredPart& measured, const Restric
 void add_parts(Problem& problem, const Measurements& measurements, const Restriction& restriction) {
   for (const MeasuredPart& measured : measurements.parts) {
     ProblemPart part;
-    for (const int tensor : measured.reads) part.tensors.push_back(index(tensor));
-    for (const int tensor : measured.writes) part.tensors.push_back(index(tensor));
+    for (const int tensor : measured.reads) part.tensors.push_back(as_index(tensor));
+    for (const int tensor : measured.writes) part.tensors.push_back(as_index(tensor));
     part.reads = measured.reads.size();
     part.ways = fastest_ways(measured, restriction);
     problem.parts.push_back(std::move(part));
@@ -65,8 +64,8 @@ void add_parts(Problem& problem, const Measurements& measurements, const Restric
       problem.open.back().push_back(restriction.alternatives.empty() ||
                                     restriction.alternatives[s] == static_cast<int>(a));
       for (const int id : alternatives[a]) {
-        ProblemPart& part = problem.parts[index(id)];
-        problem.sites.back().back().push_back(index(id));
+        ProblemPart& part = problem.parts[as_index(id)];
+        problem.sites.back().back().push_back(as_index(id));
         part.site = s;
         part.in.resize(alternatives.size(), false);
         part.in[a] = true;
@@ -131,7 +130,7 @@ class Propagation {
 
   std::vector<bool> used(const Touch& touch, size_t layouts) const {
     std::vector<bool> result(layouts, false);
-    for (const ProblemWay& way : problem_.parts[touch.part].ways) result[index(way.layouts[touch.slot])] = true;
+    for (const ProblemWay& way : problem_.parts[touch.part].ways) result[as_index(way.layouts[touch.slot])] = true;
     return result;
   }
 
@@ -140,7 +139,7 @@ class Propagation {
     std::vector<bool> bases(tensor.layouts, !tensor.written);
     if (!tensor.written && tensor.pinned != kNoLayout) {
       bases.assign(tensor.layouts, false);
-      bases[index(tensor.pinned)] = true;
+      bases[as_index(tensor.pinned)] = true;
     }
     for (const Touch& touch : tensor.touches) {
       if (!touch.writes || !is_open(touch)) continue;
@@ -159,7 +158,7 @@ class Propagation {
         }
       }
       const size_t dropped = std::erase_if(problem_.parts[touch.part].ways, [&](const ProblemWay& way) {
-        return !allowed[index(way.layouts[touch.slot])];
+        return !allowed[as_index(way.layouts[touch.slot])];
       });
       changed |= dropped > 0;
     }
@@ -169,7 +168,7 @@ class Propagation {
 
   // Whether everything that every cover asks of the tensor can be made of it when it lies in `base` first.
   bool serves_all(const ProblemTensor& tensor, size_t base) const {
-    if (tensor.written && tensor.pinned != kNoLayout && tensor.conversion(base, index(tensor.pinned)) == kInfinity)
+    if (tensor.written && tensor.pinned != kNoLayout && tensor.conversion(base, as_index(tensor.pinned)) == kInfinity)
       return false;
     for (const Touch& touch : tensor.touches) {
       if (touch.writes || !in_every_cover(touch)) continue;

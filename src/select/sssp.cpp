@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/id.h"
 #include "select/exact.h"
 #include "select/price.h"
 #include "select/problem.h"
 
 namespace millrace {
 namespace {
-
-size_t index(int id) { return static_cast<size_t>(id); }
 
 // A part of the main chain and the tensors by which it hangs in it.
 struct Link {
@@ -30,17 +29,17 @@ class ShortestPath {
       for (size_t l = 0; l < layouts(t); ++l) seconds_[t][l * layouts(t) + l] = 0;
     }
     for (const MeasuredConversion& conversion : measurements.conversions) {
-      const size_t t = index(conversion.tensor);
-      double& entry = seconds_[t][index(conversion.from) * layouts(t) + index(conversion.to)];
+      const size_t t = as_index(conversion.tensor);
+      double& entry = seconds_[t][as_index(conversion.from) * layouts(t) + as_index(conversion.to)];
       entry = std::min(entry, conversion.seconds);
     }
     in_cover_.assign(measurements.parts.size(), false);
     for (const MeasuredSite& site : measurements.sites) {
-      for (const int p : site.alternatives[0]) in_cover_[index(p)] = true;
+      for (const int p : site.alternatives[0]) in_cover_[as_index(p)] = true;
     }
     written_.assign(measurements.tensors.size(), false);
     for (const MeasuredPart& part : measurements.parts) {
-      for (const int t : part.writes) written_[index(t)] = true;
+      for (const int t : part.writes) written_[as_index(t)] = true;
     }
   }
 
@@ -56,7 +55,7 @@ class ShortestPath {
     restriction.alternatives = alternatives;
     restriction.written.assign(measurements_.tensors.size(), kNoLayout);
     for (const Link& link : chain_) {
-      if (link.out >= 0) restriction.written[index(link.out)] = link.out_layout;
+      if (link.out >= 0) restriction.written[as_index(link.out)] = link.out_layout;
     }
     if (Result<Selection> selection = select_exact(measurements_, restriction)) return selection;
     restriction.written.clear();
@@ -67,7 +66,7 @@ class ShortestPath {
  private:
   size_t layouts(size_t tensor) const { return measurements_.tensors[tensor].layouts.size(); }
   double conversion(int tensor, int from, int to) const {
-    return seconds_[index(tensor)][index(from) * layouts(index(tensor)) + index(to)];
+    return seconds_[as_index(tensor)][as_index(from) * layouts(as_index(tensor)) + as_index(to)];
   }
 
   // The longest path from part to part through tensors, among the forward parts.
@@ -85,18 +84,19 @@ class ShortestPath {
       if (!in_cover_[p] || part.backward) continue;
       best[p].length = 1;
       for (const int t : part.reads) {
-        const int before = writer[index(t)];
-        if (before >= 0 && best[index(before)].length + 1 > best[p].length)
-          best[p] = {best[index(before)].length + 1, before, t};
+        const int before = writer[as_index(t)];
+        if (before >= 0 && best[as_index(before)].length + 1 > best[p].length)
+          best[p] = {best[as_index(before)].length + 1, before, t};
       }
-      for (const int t : part.writes) writer[index(t)] = static_cast<int>(p);
-      if (last < 0 || best[p].length > best[index(last)].length) last = static_cast<int>(p);
+      for (const int t : part.writes) writer[as_index(t)] = static_cast<int>(p);
+      if (last < 0 || best[p].length > best[as_index(last)].length) last = static_cast<int>(p);
     }
-    int out =
-        last >= 0 && !measurements_.parts[index(last)].writes.empty() ? measurements_.parts[index(last)].writes[0] : -1;
-    for (int p = last; p >= 0; p = best[index(p)].before) {
-      chain_.push_back({index(p), best[index(p)].tensor, out, kNoLayout, kNoLayout});
-      out = best[index(p)].tensor;
+    int out = last >= 0 && !measurements_.parts[as_index(last)].writes.empty()
+                  ? measurements_.parts[as_index(last)].writes[0]
+                  : -1;
+    for (int p = last; p >= 0; p = best[as_index(p)].before) {
+      chain_.push_back({as_index(p), best[as_index(p)].tensor, out, kNoLayout, kNoLayout});
+      out = best[as_index(p)].tensor;
     }
     std::reverse(chain_.begin(), chain_.end());
   }
@@ -118,11 +118,11 @@ class ShortestPath {
     std::vector<std::vector<Step>> steps;
     for (const Link& link : chain_) {
       const MeasuredPart& part = measurements_.parts[link.part];
-      std::vector<Step> now(link.out >= 0 ? layouts(index(link.out)) : 1);
+      std::vector<Step> now(link.out >= 0 ? layouts(as_index(link.out)) : 1);
       for (const MeasuredWay& way : part.ways) {
         const int out = link.out >= 0 ? layout_of(part, way, link.out, true) : 0;
         const auto relax = [&](double seconds, int before, int read) {
-          if (seconds < now[index(out)].seconds) now[index(out)] = {seconds, before, read};
+          if (seconds < now[as_index(out)].seconds) now[as_index(out)] = {seconds, before, read};
         };
         if (link.in < 0) {
           relax(way.seconds, kNoLayout, kNoLayout);
@@ -140,7 +140,7 @@ class ShortestPath {
     auto layout =
         static_cast<int>(std::min_element(steps.back().begin(), steps.back().end(), cheapest) - steps.back().begin());
     for (size_t k = chain_.size(); k-- > 0 && layout != kNoLayout;) {
-      const Step& step = steps[k][index(layout)];
+      const Step& step = steps[k][as_index(layout)];
       if (step.seconds == kInfinity) return;
       chain_[k].out_layout = layout;
       chain_[k].in_layout = step.read;
@@ -168,7 +168,7 @@ class ShortestPath {
         ways_[p] = static_cast<int>(w);
       }
       if (ways_[p] < 0) return false;
-      take(part, part.ways[index(ways_[p])]);
+      take(part, part.ways[as_index(ways_[p])]);
     }
     return true;
   }
@@ -184,13 +184,13 @@ class ShortestPath {
   double added_seconds(const MeasuredPart& part, const MeasuredWay& way) const {
     double sum = way.seconds;
     for (size_t k = 0; k < part.reads.size(); ++k) {
-      const std::vector<int>& lies = lies_[index(part.reads[k])];
+      const std::vector<int>& lies = lies_[as_index(part.reads[k])];
       const bool there = lies.empty() || std::find(lies.begin(), lies.end(), way.layouts[k]) != lies.end();
-      if (lies.empty() && written_[index(part.reads[k])]) return kInfinity;
+      if (lies.empty() && written_[as_index(part.reads[k])]) return kInfinity;
       if (!there) sum += conversion(part.reads[k], lies[0], way.layouts[k]);
     }
     for (size_t k = 0; k < part.writes.size(); ++k) {
-      const int pinned = measurements_.tensors[index(part.writes[k])].pinned;
+      const int pinned = measurements_.tensors[as_index(part.writes[k])].pinned;
       if (pinned != kNoLayout) sum += conversion(part.writes[k], way.layouts[part.reads.size() + k], pinned);
     }
     return sum;
@@ -198,13 +198,13 @@ class ShortestPath {
 
   void take(const MeasuredPart& part, const MeasuredWay& way) {
     for (size_t k = 0; k < part.reads.size(); ++k) {
-      std::vector<int>& lies = lies_[index(part.reads[k])];
+      std::vector<int>& lies = lies_[as_index(part.reads[k])];
       if (std::find(lies.begin(), lies.end(), way.layouts[k]) == lies.end()) lies.push_back(way.layouts[k]);
     }
     for (size_t k = 0; k < part.writes.size(); ++k) {
-      std::vector<int>& lies = lies_[index(part.writes[k])];
+      std::vector<int>& lies = lies_[as_index(part.writes[k])];
       lies.push_back(way.layouts[part.reads.size() + k]);
-      const int pinned = measurements_.tensors[index(part.writes[k])].pinned;
+      const int pinned = measurements_.tensors[as_index(part.writes[k])].pinned;
       if (pinned != kNoLayout && pinned != lies[0]) lies.push_back(pinned);
     }
   }

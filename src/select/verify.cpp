@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "base/id.h"
 #include "base/text.h"
 
 namespace millrace {
@@ -14,8 +15,7 @@ namespace {
 
 constexpr double kTolerance = 1e-9;  // relative
 
-size_t index(int id) { return static_cast<size_t>(id); }
-bool within(int id, size_t count) { return id >= 0 && index(id) < count; }
+bool within(int id, size_t count) { return id >= 0 && as_index(id) < count; }
 
 Error broken(const std::string& what) {
   return Error::make(ErrorKind::failed, concat("invalid selection: ", what),
@@ -42,7 +42,7 @@ class Check {
     for (size_t k = 0; k < m_.sites.size(); ++k) {
       const auto& alternatives = m_.sites[k].alternatives;
       if (!within(s_.alternatives[k], alternatives.size())) return concat("site ", k, " has no such alternative");
-      const std::vector<int>& parts = alternatives[index(s_.alternatives[k])];
+      const std::vector<int>& parts = alternatives[as_index(s_.alternatives[k])];
       wanted.insert(parts.begin(), parts.end());
     }
     std::vector<int> got;
@@ -54,9 +54,9 @@ class Check {
 
   Complaint ways() {
     for (const SelectedPart& selected : s_.parts) {
-      const MeasuredPart& part = m_.parts[index(selected.part)];
+      const MeasuredPart& part = m_.parts[as_index(selected.part)];
       if (!within(selected.way, part.ways.size())) return concat("part '", part.name, "' has no such way");
-      const MeasuredWay& way = part.ways[index(selected.way)];
+      const MeasuredWay& way = part.ways[as_index(selected.way)];
       seconds_ += way.seconds;
       for (size_t k = 0; k < part.reads.size(); ++k) read_[part.reads[k]].insert(way.layouts[k]);
       for (size_t k = 0; k < part.writes.size(); ++k) {
@@ -88,7 +88,7 @@ class Check {
   // Every tensor that the cover touches lies in what is needed of it, and no more is converted.
   Complaint layouts() {
     for (const auto& [tensor, layout] : written_) {
-      const int pinned = m_.tensors[index(tensor)].pinned;
+      const int pinned = m_.tensors[as_index(tensor)].pinned;
       if (pinned != kNoLayout) read_[tensor].insert(pinned);
     }
     for (const auto& [tensor, to] : converted_) {
@@ -134,7 +134,7 @@ class Check {
     double sum = 0;
     for (const int part : alternative) {
       double least = std::numeric_limits<double>::infinity();
-      for (const MeasuredWay& way : m_.parts[index(part)].ways) least = std::min(least, way.seconds);
+      for (const MeasuredWay& way : m_.parts[as_index(part)].ways) least = std::min(least, way.seconds);
       sum += least;
     }
     return sum;
@@ -143,7 +143,7 @@ class Check {
   // The layout that the tensor lies in first, where the caller does not choose it.
   std::optional<int> base_of(int tensor) const {
     if (const auto written = written_.find(tensor); written != written_.end()) return written->second;
-    const int pinned = m_.tensors[index(tensor)].pinned;
+    const int pinned = m_.tensors[as_index(tensor)].pinned;
     if (some_part_writes(tensor) || pinned == kNoLayout) return {};
     return pinned;
   }
@@ -154,7 +154,7 @@ class Check {
     });
   }
 
-  std::string name(int tensor) const { return concat("tensor '", m_.tensors[index(tensor)].name, "'"); }
+  std::string name(int tensor) const { return concat("tensor '", m_.tensors[as_index(tensor)].name, "'"); }
 
   const Measurements& m_;
   const Selection& s_;

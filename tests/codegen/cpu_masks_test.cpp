@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen/trials_of_programs.h"
+#include "device/cpu/kernel_arguments.h"
 #include "device/cpu/module.h"
 #include "reference/philox.h"
 
@@ -26,14 +27,6 @@ extern "C" __attribute__((visibility("default"))) void MILLRACE_KERNEL(const mr:
   }
 }
 )";
-  struct Arguments {
-    void* const* tensors;
-    const double* values;
-    const uint32_t* streams;
-    uint64_t seed;
-    uint32_t step;
-    char* scratch;
-  };
   constexpr uint64_t kCarry = uint64_t{1} << 34;  // the element whose block's number no longer fits into 32 bits
   const std::vector<Draw> draws = {{0, 1, 200},
                                    {4, 1, 64},
@@ -69,8 +62,8 @@ extern "C" __attribute__((visibility("default"))) void MILLRACE_KERNEL(const mr:
       std::vector<double> broad(static_cast<size_t>(elements), -1);
       std::vector<Draw> input = draws;
       const std::vector<void*> tensors = {input.data(), wide ? static_cast<void*>(broad.data()) : narrow.data()};
-      const Arguments arguments{tensors.data(), values.data(), &stream, seed, 11, nullptr};
-      reinterpret_cast<void (*)(const Arguments*)> (*function)(&arguments);
+      const KernelArguments arguments{tensors.data(), values.data(), &stream, seed, 11, nullptr};
+      reinterpret_cast<KernelFunction> (*function)(&arguments);
       size_t at = 0;
       for (const Draw& draw : draws) {
         for (int64_t k = 0; k < draw.count; ++k, ++at) {

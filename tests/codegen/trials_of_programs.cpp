@@ -5,17 +5,20 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <numeric>
 
 #include "autodiff/differentiate.h"
 #include "base/text.h"
 #include "candidates/enumerate.h"
 #include "codegen/cpu/generate.h"
+#include "codegen/cuda/generate.h"
 #include "codegen/lower.h"
 #include "device/cpu/blas_library.h"
 #include "device/cpu/cpu_info.h"
 #include "device/cpu/module.h"
 #include "frontend/frontend.h"
 #include "fusion/fuse.h"
+#include "golden/golden.h"
 #include "measure/trial.h"
 
 namespace millrace {
@@ -23,19 +26,8 @@ namespace {
 
 constexpr int64_t kLanes = 16;  // of float
 
-// What a kernel's text depends on, in words.
-std::vector<std::string> shapes_of(const TriedProgram& program, const Part& part, const Candidate& candidate) {
-  const auto& way = std::get<KernelWay>(candidate.way);
-  const bool vector = way.vector != kNoIndex;
-  const bool lanes = way.rows && vector && part.space[static_cast<size_t>(way.vector)].outer;
-  const int64_t extent = vector ? part.space[static_cast<size_t>(way.vector)].extent : 0;
-  std::vector<std::string> shapes = {!way.rows ? (way.block == kNoIndex ? "flat" : "flat in blocks")
-                                     : lanes   ? "rows in lanes"
-                                               : "rows",
-                                     way.threads > 1 ? "threads" : "one thread",
-                                     extent % kLanes == 0 ? "whole vectors"
-                                     : extent < kLanes    ? "less than a vector"
-                                                          : "vectors and a rest"};
+std::vector<std::string> with_masks(const TriedProgram& program, const Part& part, const Candidate& candidate,
+                                    std::vector<std::string> shapes) {
   const std::vector<Layout> layouts = layouts_of(program.candidates.domains, part, candidate);
   for (size_t k = 0; k < layouts.size(); ++k) {
     const char* const how = k < part.reads.size() ? "read" : "written";
@@ -43,6 +35,35 @@ std::vector<std::string> shapes_of(const TriedProgram& program, const Part& part
     if (layouts[k].storage == MaskStorage::drawn) shapes.push_back(concat("a mask ", how, " as drawn"));
   }
   return shapes;
+}
+
+// What a kernel's text depends on, in words.
+std::vector<std::string> shapes_of(const TriedProgram& program, const Part& part, const Candidate& candidate) {
+  const auto& way = std::get<KernelWay>(candidate.way);
+  const bool vector = way.vector != kNoIndex;
+  const bool lanes = way.rows && vector && part.space[static_cast<size_t>(way.vector)].outer;
+  const int64_t extent = vector ? part.space[static_cast<size_t>(way.vector)].extent : 0;
+  if (way.gpu) {
+    const int64_t width = std::gcd(static_cast<int64_t>(way.gpu->width), std::max<int64_t>(extent, 1));
+    return with_masks(program, part, candidate,
+                      {!way.rows ? "flat"
+                       : lanes   ? "rows in lanes"
+                                 : "rows",
+                       width > 1 ? concat("width ", width) : "no width",
+                       way.gpu->group > 32  ? "groups of warps"
+                       : way.gpu->group > 1 ? "groups in a warp"
+                                            : "threads alone",
+                       way.gpu->group == way.gpu->threads ? "a block a row" : "rows a block",
+                       way.gpu->blocks > 0 ? "across rows" : "rows apart"});
+  }
+  std::vector<std::string> shapes = {!way.rows ? (way.block == kNoIndex ? "flat" : "flat in blocks")
+                                     : lanes   ? "rows in lanes"
+                                               : "rows",
+                                     way.threads > 1 ? "threads" : "one thread",
+                                     extent % kLanes == 0 ? "whole vectors"
+                                     : extent < kLanes    ? "less than a vector"
+                                                          : "vectors and a rest"};
+  return with_masks(program, part, candidate, std::move(shapes));
 }
 
 std::vector<std::string> operators_of(const Graph& graph, const Part& part) {
@@ -70,8 +91,31 @@ Result<KernelCache> kernel_cache_of_tests(size_t batch) {
   return KernelCache(folder, *compiler, std::string(cpu_prelude()), cpu_info().identity(), {300, batch});
 }
 
+Result<KernelCache> emulated_kernel_cache() {
+  static const Result<Compiler> compiler = find_compiler();
+  if (!compiler) return compiler.error();
+  const std::string folder = (std::filesystem::path(MILLRACE_BINARY).parent_path() / "test_cuda_kernels").string();
+  const std::string prelude =
+      concat(text_of_file(concat(MILLRACE_SOURCE_DIR, "/tests/codegen/emulated_hardware.h")), cuda_prelude());
+  return KernelCache(folder, *compiler, prelude, cpu_info().identity(), {300, 24});
+}
+
+std::string emulated(const Launch& launch) {
+  std::string text = launch.kernel;
+  const std::string first = ") MILLRACE_KERNEL(";
+  text.replace(text.find(first), first.size(), ") MILLRACE_KERNEL_first(");
+  const bool together = text.find("all_reduce") != std::string::npos || text.find("mr::barrier") != std::string::npos;
+  text +=
+      "extern \"C\" __attribute__((visibility(\"default\"))) void MILLRACE_KERNEL(const mr::HostArguments* host) {\n";
+  for (const GpuGrid& grid : launch.grids) {
+    text += concat("  mr::launch(&", grid.function == "MILLRACE_KERNEL" ? "MILLRACE_KERNEL_first" : grid.function,
+                   ", host, ", grid.blocks, ", ", grid.threads, ", ", together ? "true" : "false", ");\n");
+  }
+  return text + "}\n";
+}
+
 TriedProgram tried_program(const std::string& name, const std::string& text, const std::vector<std::string>& sizes,
-                           const std::string& dtype, const Candidates* enumerated, bool libraries) {
+                           const std::string& dtype, const Candidates* enumerated, TriedOn device) {
   TriedProgram made;
   made.name = concat(name, " ", join(sizes, " "), " ", dtype);
   ProgramOptions options;
@@ -88,9 +132,10 @@ TriedProgram tried_program(const std::string& name, const std::string& text, con
   EnumerateOptions enumerating;
   enumerating.threads = 2;
   enumerating.most = 500;
+  if (device == TriedOn::gpu) enumerating.gpu = GpuTarget{2};
   for (const auto& [library, blas] :
        {std::pair(GemmLibrary::openblas, BlasLibrary::openblas), std::pair(GemmLibrary::blis, BlasLibrary::blis)}) {
-    if (libraries && blas_info(blas).there) enumerating.libraries.push_back(library);
+    if (device == TriedOn::cpu && blas_info(blas).there) enumerating.libraries.push_back(library);
   }
   Result<Candidates> candidates = enumerate(made.training, fuse(made.training), enumerating);
   EXPECT_TRUE(candidates) << name << ": " << to_string(candidates.error());
@@ -132,9 +177,9 @@ void TrialsOfPrograms::draw_from(const TriedProgram& program, const PartCandidat
     auto* const product = std::get_if<GemmWay>(&trial.candidate.way);
     if (product != nullptr && random_() % 16 != 0) product->threads = 1;
     if (by_kernel) {
-      trial.kernel = lower(program.training.graph, of.part, layouts_of(program.candidates.domains, of.part, candidate),
-                           candidate.way)
-                         .kernel;
+      const Launch launch = lower(program.training.graph, of.part,
+                                  layouts_of(program.candidates.domains, of.part, candidate), candidate.way);
+      trial.kernel = device_ == TriedOn::gpu ? emulated(launch) : launch.kernel;
       ++kernels_;
     }
     trials_.push_back(std::move(trial));
@@ -155,12 +200,13 @@ void TrialsOfPrograms::draw(TriedProgram drawn, size_t count, bool covering) {
     if (words.size() < 2) continue;
     const int from = words[random_() % words.size()];
     const int to = words[random_() % words.size()];
-    if (from != to) draw_from(program, conversions(graph, domain, TensorId(k), from, to, 2), count, covering);
+    const std::optional<GpuTarget> gpu = device_ == TriedOn::gpu ? std::optional(GpuTarget{2}) : std::nullopt;
+    if (from != to) draw_from(program, conversions(graph, domain, TensorId(k), from, to, 2, gpu), count, covering);
   }
 }
 
 void TrialsOfPrograms::run() {
-  const Result<KernelCache> cache = kernel_cache_of_tests();
+  const Result<KernelCache> cache = device_ == TriedOn::gpu ? emulated_kernel_cache() : kernel_cache_of_tests();
   ASSERT_TRUE(cache) << to_string(cache.error());
   std::vector<KernelSource> sources;
   for (const Trial& trial : trials_) {

@@ -10,11 +10,17 @@
 #include "autodiff/training_graph.h"
 #include "candidates/candidates.h"
 #include "device/cpu/kernel_cache.h"
+#include "device/launch.h"
 
 namespace millrace {
 
 // One for all tests of a build: what was compiled once is there the next time.
 Result<KernelCache> kernel_cache_of_tests(size_t batch = 24);
+// The same for CUDA kernels that a CPU plays.
+Result<KernelCache> emulated_kernel_cache();
+
+// A launch of a CUDA kernel as a kernel for that cache: its threads and blocks by emulated_hardware.h.
+std::string emulated(const Launch& launch);
 
 // A program with all that can be launched of it.
 struct TriedProgram {
@@ -23,14 +29,17 @@ struct TriedProgram {
   Candidates candidates;
 };
 
-// Every dtype of the program in turn shares `enumerated`, where it is given: candidates do not depend on it. Without
-// `libraries` contractions are kernels.
+enum class TriedOn { cpu, cpu_without_libraries, gpu };
+
+// Every dtype of the program in turn shares `enumerated`, where it is given: a CPU's candidates do not depend on it.
+// Without libraries, and on a GPU that is played, contractions are kernels.
 TriedProgram tried_program(const std::string& name, const std::string& text, const std::vector<std::string>& sizes,
-                           const std::string& dtype, const Candidates* enumerated = nullptr, bool libraries = true);
+                           const std::string& dtype, const Candidates* enumerated = nullptr,
+                           TriedOn device = TriedOn::cpu);
 
 class TrialsOfPrograms {
  public:
-  explicit TrialsOfPrograms(uint64_t seed) : random_(seed) {}
+  explicit TrialsOfPrograms(uint64_t seed, TriedOn device = TriedOn::cpu) : random_(seed), device_(device) {}
 
   // Draws `count` candidates of each part and as many conversions of each tensor. With `covering`, those whose kernel
   // shows nothing that no other had are left out.
@@ -56,6 +65,7 @@ class TrialsOfPrograms {
   bool take_features(const TriedProgram& program, const Part& part, const Candidate& candidate, bool covering);
 
   std::mt19937_64 random_;
+  TriedOn device_;
   std::deque<TriedProgram> programs_;
   std::deque<Part> parts_;
   std::vector<Trial> trials_;

@@ -53,7 +53,7 @@ class ExploreTest : public WorkerTest {
                             bool with_compiler = true) {
     Result<Database> opened = Database::open(path(database));
     if (!opened) return opened.error();
-    const KernelCache kernels(path("cache"), compiler_, "", "cpu");
+    const CpuKernelMaker kernels(KernelCache(path("cache"), compiler_, "", "cpu"), 1);
     Worker worker(command);
     return explore(training_.graph, candidates_, settings_, with_compiler ? &kernels : nullptr, *opened, worker);
   }

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "base/text.h"
-#include "codegen/schedule.h"
+#include "codegen/nest_writer.h"
 
 namespace millrace {
 namespace {
@@ -13,54 +13,11 @@ constexpr int64_t kBlock = 16;  // of an index that is taken in blocks: a cache 
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kVectorBytes = 64;  // as the prelude says
 
-std::string storage_name(DType dtype) {
-  switch (dtype) {
-    case DType::float64: return "double";
-    case DType::float32: return "float";
-    case DType::float16: return "mr::f16";
-    case DType::bfloat16: return "mr::bf16";
-    case DType::boolean: return "mr::u8";
-  }
-  return "";
-}
-
-std::string index_name(int index) { return concat("i", index); }
-
-// Replaces a token by what it stands for.
-std::string replaced(std::string text, const std::string& token, const std::string& by) {
-  for (size_t at = text.find(token); at != std::string::npos; at = text.find(token, at + by.size()))
-    text.replace(at, token.size(), by);
-  return text;
-}
-
-struct Port {
-  TensorId tensor;
-  bool written = false;
-  Layout layout;
-  std::vector<int64_t> strides;  // one an axis
-};
-
-class Generator {
+class Generator : NestWriter {
  public:
   Generator(const Graph& graph, const Part& part, const std::vector<Layout>& layouts, const KernelWay& way)
-      : graph_(graph), part_(part), way_(way) {
-    for (const bool written : {false, true}) {
-      for (const TensorId tensor : written ? part.writes : part.reads) {
-        const Layout& layout = layouts[ports_.size()];
-        ports_.push_back({tensor, written, layout, strides_of(graph, tensor, layout)});
-        if (graph.tensor(tensor).dtype == DType::float64) real_ = "double";
-      }
-    }
+      : NestWriter(graph, part, layouts, way) {
     lanes_count_ = kVectorBytes / (real_ == "double" ? 8 : 4);
-    lanes_ = way.rows && way.vector != kNoIndex && part.space[at(way.vector)].outer;
-    for (size_t k = 0; k < part.space.size(); ++k)
-      rows_.inner.push_back(way.rows ? !part.space[k].outer : static_cast<int>(k) == way.vector);
-    loops_ = way.loops;
-    if (!way.rows && way.vector != kNoIndex) {
-      loops_.erase(std::find(loops_.begin(), loops_.end(), way.vector));
-      loops_.push_back(way.vector);
-    }
-    schedule_ = schedule_of(graph, part, rows_, loops_);
   }
 
   KernelText run() {
@@ -102,54 +59,12 @@ class Generator {
   }
 
  private:
-  // --- Small helpers ---
-
-  static size_t at(int index) { return static_cast<size_t>(index); }
-  int64_t extent(int index) const { return part_.space[at(index)].extent; }
-  const Operator& op(int member) const { return graph_.operators[part_.members[at(member)].at()]; }
-
-  static void line(std::string& text, int depth, const std::string& content) {
-    text += std::string(static_cast<size_t>(2 * depth), ' ') + content + "\n";
-  }
-
-  std::string type_of(const Port& port) const {
-    if (port.layout.storage == MaskStorage::bits) return "mr::u8";
-    return storage_name(graph_.tensor(port.tensor).dtype);
-  }
-
-  int port_of(TensorId tensor, bool written) const {
-    for (size_t k = 0; k < ports_.size(); ++k) {
-      if (ports_[k].tensor == tensor && ports_[k].written == written) return static_cast<int>(k);
-    }
-    return -1;
-  }
-
-  // The index of the part's space along each axis of an access.
-  std::vector<int> indices_along(int member, const Access& access) const {
-    std::vector<int> indices;
-    for (const int index : access.axes)
-      indices.push_back(index == kFixed ? kNoIndex : part_.index_of[at(member)][at(index)]);
-    return indices;
-  }
-
   // Σ stride · index, over the indices that `counted` admits.
   template <class Counted>
   static std::string offset(const std::vector<int>& indices, const std::vector<int64_t>& strides, Counted counted) {
-    std::map<int, int64_t> steps;
-    for (size_t axis = 0; axis < indices.size(); ++axis) {
-      if (indices[axis] != kNoIndex && counted(indices[axis])) steps[indices[axis]] += strides[axis];
-    }
-    std::vector<std::string> terms;
-    for (const auto& [index, step] : steps) terms.push_back(concat(step, " * ", index_name(index)));
-    return terms.empty() ? "0" : join(terms, " + ");
-  }
-
-  int64_t step_along_vector(const std::vector<int>& indices, const std::vector<int64_t>& strides) const {
-    int64_t step = 0;
-    for (size_t axis = 0; axis < indices.size(); ++axis) {
-      if (indices[axis] == way_.vector && way_.vector != kNoIndex) step += strides[axis];
-    }
-    return step;
+    std::map<int, int64_t> steps = steps_of(indices, strides);
+    std::erase_if(steps, [&](const auto& step) { return !counted(step.first); });
+    return sum_of(steps);
   }
 
   static bool all(int) { return true; }
@@ -168,12 +83,6 @@ class Generator {
     return name;
   }
 
-  int64_t points(const std::vector<int>& indices) const {
-    int64_t count = 1;
-    for (const int index : indices) count *= extent(index);
-    return count;
-  }
-
   void find_carried_buffers() {
     for (const StepValue& value : schedule_.carried) {
       const int64_t row = points(schedule_.inner[at(value.member)]);
@@ -182,15 +91,7 @@ class Generator {
   }
 
   // Where a point of a row lies in a buffer.
-  std::string buffer_offset(const std::vector<int>& inner) const {
-    std::vector<std::string> terms;
-    int64_t stride = lanes_ ? lanes_count_ : 1;
-    for (size_t k = inner.size(); k-- > 0;) {
-      terms.push_back(concat(stride, " * ", index_name(inner[k])));
-      stride *= extent(inner[k]);
-    }
-    return terms.empty() ? "0" : join(terms, " + ");
-  }
+  std::string buffer_offset(const std::vector<int>& inner) const { return place_in(inner, lanes_ ? lanes_count_ : 1); }
 
   // A reduction across rows: a partial result of each thread, along the indices that it keeps.
   struct Partial {
@@ -206,13 +107,7 @@ class Generator {
     for (const Segment& segment : schedule_.segments) {
       for (const PlacedStep& placed : segment.steps) {
         if (!placed.across) continue;
-        Partial partial{placed.member, placed.step.target, placed.step.kind, {}, "", thread_bytes_};
-        const std::vector<int>& reduced = schedule_.reduced[at(placed.member)];
-        const std::vector<int>& index_of = part_.index_of[at(placed.member)];
-        for (const int index : loops_) {
-          const bool there = std::find(index_of.begin(), index_of.end(), index) != index_of.end();
-          if (there && std::find(reduced.begin(), reduced.end(), index) == reduced.end()) partial.kept.push_back(index);
-        }
+        Partial partial{placed.member, placed.step.target, placed.step.kind, kept_by(placed.member), "", thread_bytes_};
         partial.name = reserve_named(concat("a", partials_.size()), points(partial.kept) + lanes_count_);
         partials_.push_back(std::move(partial));
       }
@@ -224,25 +119,7 @@ class Generator {
                          [&](const Partial& p) { return p.member == placed.member && p.number == placed.step.target; });
   }
 
-  std::string partial_offset(const Partial& partial) const {
-    std::vector<std::string> terms;
-    int64_t stride = 1;
-    for (size_t k = partial.kept.size(); k-- > 0;) {
-      terms.push_back(concat(stride, " * ", index_name(partial.kept[k])));
-      stride *= extent(partial.kept[k]);
-    }
-    return terms.empty() ? "0" : join(terms, " + ");
-  }
-
-  static std::string identity(StepKind kind) {
-    if (kind == StepKind::sum) return "F(0)";
-    return kind == StepKind::maximum ? "F(-__builtin_inff())" : "F(__builtin_inff())";
-  }
-
-  static std::string operation(StepKind kind) {
-    if (kind == StepKind::sum) return "mr::Sum";
-    return kind == StepKind::maximum ? "mr::Largest" : "mr::Smallest";
-  }
+  std::string partial_offset(const Partial& partial) const { return place_in(partial.kept, 1); }
 
   std::string scratch_text() {
     std::string text;
@@ -257,14 +134,6 @@ class Generator {
   }
 
   // --- Loops ---
-
-  std::vector<int> outer_loops() const {
-    std::vector<int> outer;
-    for (const int index : loops_) {
-      if (!rows_.inner[at(index)]) outer.push_back(index);
-    }
-    return outer;
-  }
 
   int64_t trips(int index) const {
     if (lanes_ && index == way_.vector) return (extent(index) + lanes_count_ - 1) / lanes_count_;
@@ -325,18 +194,11 @@ class Generator {
     Body body;
     const std::vector<int> indices = own_indices(ports_[0].tensor);
     line(body.text, 5,
-         concat("mr::store<L, ", step_along_vector(indices, ports_[1].strides), ">(p1 + ",
+         concat("mr::store<L, ", step_along(way_.vector, indices, ports_[1].strides), ">(p1 + ",
                 offset(indices, ports_[1].strides, all), ", mr::load<E, L, ",
-                step_along_vector(indices, ports_[0].strides), ">(p0 + ", offset(indices, ports_[0].strides, all),
+                step_along(way_.vector, indices, ports_[0].strides), ">(p0 + ", offset(indices, ports_[0].strides, all),
                 "));"));
     return vector_loop(body);
-  }
-
-  std::vector<int> own_indices(TensorId tensor) const {
-    std::vector<int> indices;
-    int next = 0;
-    for (const DimId dim : graph_.tensor(tensor).dims) indices.push_back(graph_.extent(dim) == 1 ? kNoIndex : next++);
-    return indices;
   }
 
   // --- A segment: its body at each point, what comes before and behind a line along the vector, and behind the loop
@@ -407,11 +269,6 @@ class Generator {
 
   // --- Steps ---
 
-  std::string value_name(const StepValue& value) const {
-    const char* kind = value.kind == StepValue::Kind::output ? "y" : value.kind == StepValue::Kind::row ? "r" : "t";
-    return concat(kind, value.member, "_", value.number);
-  }
-
   // `text` is the row's, `after` stands behind the segment's loop.
   void emit(const Segment& segment, const PlacedStep& placed, Body& body, std::string& text, std::string& after) {
     const int depth = segment.loop ? 5 : 3;
@@ -431,10 +288,7 @@ class Generator {
       return;
     }
     const bool output = step.kind == StepKind::map || step.kind == StepKind::row_map;
-    const StepValue value{output                             ? StepValue::Kind::output
-                          : step.kind == StepKind::temporary ? StepValue::Kind::temporary
-                                                             : StepValue::Kind::row,
-                          placed.member, step.target};
+    const StepValue value = value_of(placed);
     const std::string name = value_name(value);
     line(body.text, depth, concat("const E ", name, " = ", expression, ";"));
     if (schedule_.carried.contains(value)) {
@@ -509,37 +363,18 @@ class Generator {
       text = replaced(text, "VALUE", concat("c", number_value({TensorId(), op(placed.member).value})));
     if (text.find("MASK") != std::string::npos) text = replaced(text, "MASK", drawn_mask(segment, placed.member, body));
     if (text.find("CONDITION") != std::string::npos)
-      text = replaced(text, "CONDITION", concat("(", condition(segment, placed.member), ")"));
+      text = replaced(
+          text, "CONDITION",
+          concat("(", condition(placed.member, [&](size_t own) { return place_of(segment, placed.member, own); }),
+                 ")"));
     return text;
-  }
-
-  int64_t reduced_points(int member) const {
-    int64_t count = 1;
-    for (size_t index = 0; index < op(member).space.size(); ++index) {
-      if (op(member).reduced[index]) count *= graph_.extent(op(member).space[index]);
-    }
-    return count;
-  }
-
-  size_t number_value(const KernelValue& value) {
-    for (size_t k = 0; k < made_.values.size(); ++k) {
-      if (made_.values[k].scalar == value.scalar && made_.values[k].value == value.value && !value.scalar.valid())
-        return k;
-      if (value.scalar.valid() && made_.values[k].scalar == value.scalar) return k;
-    }
-    made_.values.push_back(value);
-    return made_.values.size() - 1;
   }
 
   std::string own_value(const Segment& segment, const StepValue& value, Body& body) {
     const std::string name = value_name(value);
     if (schedule_.once_a_row.contains(value)) return segment.loop ? concat("mr::splat<E>(", name, ")") : name;
-    const bool here = std::any_of(segment.steps.begin(), segment.steps.end(), [&](const PlacedStep& placed) {
-      const bool output = placed.step.kind == StepKind::map || placed.step.kind == StepKind::row_map;
-      const bool kind_fits = (value.kind == StepValue::Kind::output) == output &&
-                             (value.kind == StepValue::Kind::temporary) == (placed.step.kind == StepKind::temporary);
-      return kind_fits && placed.member == value.member && placed.step.target == value.number;
-    });
+    const bool here = std::any_of(segment.steps.begin(), segment.steps.end(),
+                                  [&](const PlacedStep& placed) { return value_of(placed) == value; });
     if (here) return name;
     std::string& loaded = body.loaded[name];
     if (loaded.empty()) {
@@ -559,12 +394,7 @@ class Generator {
       const KernelValue value{known ? TensorId() : access.tensor, known ? tensor.value : 0};
       return concat("mr::splat<E>(c", number_value(value), ")");
     }
-    for (int k = 0; k < static_cast<int>(part_.members.size()); ++k) {
-      for (size_t output = 0; output < op(k).outputs.size(); ++output) {
-        if (op(k).outputs[output].tensor == access.tensor)
-          return own_value(segment, {StepValue::Kind::output, k, static_cast<int>(output)}, body);
-      }
-    }
+    if (const std::optional<StepValue> made = made_inside(access.tensor)) return own_value(segment, *made, body);
     const std::vector<int> indices = indices_along(member, access);
     const int port = port_of(access.tensor, false);
     const std::string key = concat("p", port, ":", join(indices, ","));
@@ -586,12 +416,7 @@ class Generator {
 
   // Along the segment's own vector: a row's loops may each have their own.
   int64_t step_of(const Segment& segment, const std::vector<int>& indices, const std::vector<int64_t>& strides) const {
-    const int vector = lanes_ || !segment.loop ? way_.vector : vector_of(segment);
-    int64_t step = 0;
-    for (size_t axis = 0; axis < indices.size(); ++axis) {
-      if (vector != kNoIndex && indices[axis] == vector) step += strides[axis];
-    }
-    return step;
+    return step_along(lanes_ || !segment.loop ? way_.vector : vector_of(segment), indices, strides);
   }
 
   // --- Masks ---
@@ -680,21 +505,6 @@ class Generator {
     return concat("mr::", moves ? "positions" : "position", "<E>(", index_name(index), ")");
   }
 
-  std::string condition(const Segment& segment, int member) const {
-    const Operator& own = op(member);
-    if (own.kind != OperatorKind::embed_diagonal) {
-      return concat(place_of(segment, member, own.space.size() - 1), " > ",
-                    place_of(segment, member, own.space.size() - 2));
-    }
-    std::vector<std::string> equal;
-    for (size_t index = 0; index < own.diagonal.size(); ++index) {
-      if (own.diagonal[index] != static_cast<int>(index))
-        equal.push_back(concat("(", place_of(segment, member, index),
-                               " == ", place_of(segment, member, at(own.diagonal[index])), ")"));
-    }
-    return equal.empty() ? "mr::position<E>(0) == mr::position<E>(0)" : join(equal, " & ");
-  }
-
   // --- The second stage of reductions across rows ---
 
   std::string combine_text() const {
@@ -719,17 +529,7 @@ class Generator {
     return text;
   }
 
-  const Graph& graph_;
-  const Part& part_;
-  const KernelWay& way_;
-  std::vector<Port> ports_;
-  std::string real_ = "float";
   int64_t lanes_count_ = 8;
-  bool lanes_ = false;  // the vector's lanes are rows
-  RowShape rows_;
-  std::vector<int> loops_;
-  Schedule schedule_;
-  KernelText made_;
   std::string reserved_;
   std::string dropouts_;
   int64_t thread_bytes_ = 0;

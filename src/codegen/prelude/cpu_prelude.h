@@ -35,6 +35,8 @@ struct Arguments {
 
 #define MR_INLINE inline __attribute__((always_inline))
 
+MR_INLINE float infinity() { return __builtin_inff(); }
+
 // A vector is a cache line: several registers, which also hides latencies. The compilers' own vectors are only used in
 // the size of a register: larger ones they take apart into scalars as soon as something is compared.
 constexpr int kBytes = 64;

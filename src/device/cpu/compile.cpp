@@ -12,11 +12,11 @@
 #include "base/process.h"
 #include "base/sha256.h"
 #include "base/text.h"
+#include "device/kernel_store.h"
 
 namespace millrace {
 namespace {
 
-constexpr int64_t kLargestObject = int64_t{1} << 30;  // bytes
 constexpr size_t kMessageLines = 4;
 constexpr size_t kMessageBytes = 800;
 
@@ -56,13 +56,6 @@ CompileOutcome failed_to_compile(const Finished& finished, const std::string& di
 }
 
 }  // namespace
-
-Error with_room_as_remedy(Error error, const std::string& directory) {
-  if (error.diagnostics.front().remedy.empty())
-    error.diagnostics.front().remedy = concat(
-        "make room in '", directory, "' and see that you may write there, or set MILLRACE_CACHE_DIR to another place");
-  return error;
-}
 
 std::string translation_unit(const std::string& prelude, const std::vector<NamedKernel>& kernels) {
   std::string text = concat("#line 1 \"prelude\"\n", prelude, "\n");

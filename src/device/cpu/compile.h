@@ -1,6 +1,7 @@
 // One call of the compiler: named kernels in, one shared object out.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,8 @@
 #include "millrace/result.h"
 
 namespace millrace {
+
+inline constexpr int64_t kLargestObject = int64_t{1} << 30;  // bytes
 
 struct NamedKernel {
   std::string name;
@@ -36,9 +39,6 @@ struct CompileOutcome {
   std::optional<FreshObject> object;
   CompileFailure failure;  // when there is no object
 };
-
-// `error` with what to do when the cache's directory could not be written to.
-Error with_room_as_remedy(Error error, const std::string& directory);
 
 // Works in a new folder in `directory`.
 CompileOutcome compile(const Compiler& compiler, const std::string& text, const std::string& directory, double seconds);

@@ -4,23 +4,15 @@
 #include <array>
 #include <cstring>
 
+#include "device/cpu/kernel_arguments.h"
+
 namespace millrace {
 namespace {
 
 constexpr int64_t kAlignment = 64;
 constexpr size_t kMostNumbers = 64;
 
-int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-// As the prelude of generated kernels declares it.
-struct KernelArguments {
-  void* const* tensors;
-  const double* values;
-  const uint32_t* streams;
-  uint64_t seed;
-  uint32_t step;
-  char* scratch;
-};
+int64_t aligned_bytes(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 double value_of(const LaunchNumber& number, const LaunchState& state) {
   return number.argument < 0 ? number.value : state.arguments[number.argument];
@@ -32,7 +24,7 @@ std::array<int64_t, 4> places_in_scratch(const Launch& launch) {
   for (size_t operand = 0; operand < 3; ++operand) {
     const auto count = static_cast<int64_t>(launch.operands[operand].size());
     places[operand + 1] =
-        places[operand] + (launch.packed[operand] ? aligned(launch.operand_bytes[operand] * count) : 0);
+        places[operand] + (launch.packed[operand] ? aligned_bytes(launch.operand_bytes[operand] * count) : 0);
   }
   return places;
 }
@@ -66,7 +58,7 @@ void CpuLaunch::run(void* const* tensors, const LaunchState& state, char* scratc
     std::array<double, kMostNumbers> values{};
     for (size_t k = 0; k < launch_.numbers.size(); ++k) values[k] = value_of(launch_.numbers[k], state);
     const KernelArguments arguments{tensors, values.data(), launch_.streams.data(), state.seed, state.step, scratch};
-    reinterpret_cast<void (*)(const KernelArguments*)>(function_)(&arguments);
+    reinterpret_cast<KernelFunction>(function_)(&arguments);
     return;
   }
   std::array<char*, 3> at{};

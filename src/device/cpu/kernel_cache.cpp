@@ -1,10 +1,7 @@
 #include "device/cpu/kernel_cache.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <condition_variable>
-#include <cstdio>
-#include <cstring>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -16,79 +13,47 @@
 #include "base/directories.h"
 #include "base/file.h"
 #include "base/sha256.h"
-#include "base/temporary_directory.h"
 #include "base/text.h"
 #include "device/cpu/compile.h"
-#include "device/cpu/kernel_index.h"
+#include "device/kernel_index.h"
 
 namespace millrace {
 namespace {
 
-constexpr int64_t kLargestIndex = 4096;           // bytes
-constexpr int64_t kLargestObject = 1LL << 30;     // bytes
-constexpr double kStaleSeconds = 3600;            // no compilation lasts as long
-constexpr double kLongestTogetherSeconds = 1800;  // half of that
-
-std::string index_path(const std::string& directory, const std::string& name) {
-  return concat(directory, "/", name, ".index");
-}
+constexpr double kLongestTogetherSeconds = 1800;  // half of what makes a temporary directory stale
 
 // What stands in the directory, each object hashed once.
 class Found {
  public:
-  explicit Found(const std::string& directory) : directory_(directory) {}
+  explicit Found(const KernelStore& store) : store_(store) {}
 
   std::optional<CompiledKernel> find(const std::string& name) {
-    const std::string path = index_path(directory_, name);
-    if (!check_own_file(path)) return std::nullopt;
-    const Result<std::string> text = read_file(path, kLargestIndex);
-    if (!text) return std::nullopt;
-    const std::optional<IndexEntry> entry = parse_index_entry(*text, name);
+    const std::optional<IndexEntry> entry = store_.entry(name);
     if (!entry || hash_of(entry->object) != entry->sha256) return std::nullopt;
-    return CompiledKernel{name, concat(directory_, "/", entry->object), entry->sha256};
+    return CompiledKernel{name, store_.path_of(entry->object), entry->sha256};
   }
 
  private:
   // "" when it is not there or not ours.
   const std::string& hash_of(const std::string& object) {
     const auto [known, fresh] = hashes_.try_emplace(object);
-    const std::string path = concat(directory_, "/", object);
-    if (fresh && check_own_file(path)) {
-      const Result<std::string> bytes = read_file(path, kLargestObject);
-      if (bytes) known->second = sha256(*bytes);
-    }
+    if (fresh)
+      if (const std::optional<std::string> bytes = store_.object(object)) known->second = sha256(*bytes);
     return known->second;
   }
 
-  const std::string& directory_;
+  const KernelStore& store_;
   std::map<std::string, std::string> hashes_;
 };
-
-Result<Done> move_into_place(const std::string& from, const std::string& to) {
-  if (std::rename(from.c_str(), to.c_str()) == 0) return Done{};
-  return Error::make(ErrorKind::failed, concat("cannot write '", to, "': ", std::strerror(errno)));
-}
-
-// The object first: an entry never speaks of a file that is not there.
-Result<Done> put(const FreshObject& object, const std::vector<NamedKernel>& kernels, const std::string& directory) {
-  const std::string name = object_name(object.sha256);
-  if (Result<Done> moved = move_into_place(object.path, concat(directory, "/", name)); !moved) return moved;
-  const std::string entry = object.folder.path() + "/entry";
-  for (const NamedKernel& kernel : kernels) {
-    if (Result<Done> written = write_file(entry, to_text({kernel.name, name, object.sha256})); !written) return written;
-    if (Result<Done> moved = move_into_place(entry, index_path(directory, kernel.name)); !moved) return moved;
-  }
-  return Done{};
-}
 
 // Kernels that are still to be compiled, by batches, and what became of them. Several threads work on it.
 class Compilation {
  public:
   using Results = std::map<std::string, Result<CompiledKernel>>;
 
-  Compilation(const std::string& directory, const Compiler& compiler, const std::string& prelude, CompileLimits limits,
+  Compilation(const KernelStore& store, const Compiler& compiler, const std::string& prelude, CompileLimits limits,
               const CompileProgress& progress)
-      : directory_(directory), compiler_(compiler), prelude_(prelude), limits_(limits), progress_(progress) {}
+      : store_(store), compiler_(compiler), prelude_(prelude), limits_(limits), progress_(progress) {}
 
   Results run(const std::vector<NamedKernel>& kernels, size_t jobs) {
     total_ = kernels.size();
@@ -131,25 +96,18 @@ class Compilation {
   // The hash of the object that is in place now; an error without diagnostics when the batch is to be halved.
   Result<std::string> compile_batch(const Batch& batch) const {
     const std::string text = translation_unit(prelude_, batch);
-    const CompileOutcome outcome = compile(compiler_, text, directory_, limits_.seconds);
+    const CompileOutcome outcome = compile(compiler_, text, store_.directory(), limits_.seconds);
     if (outcome.object) {
-      const Result<Done> stored = put(*outcome.object, batch, directory_);
-      if (!stored) return with_room_as_remedy(stored.error(), directory_);
-      return outcome.object->sha256;
+      std::vector<std::string> names;
+      for (const NamedKernel& kernel : batch) names.push_back(kernel.name);
+      const FreshObject& object = *outcome.object;
+      if (Result<Done> stored = store_.put(object.folder, object.path, object.sha256, names); !stored)
+        return stored.error();
+      return object.sha256;
     }
     if (!outcome.failure.by_text) return outcome.failure.error;
     if (batch.size() > 1) return Error{};
-    return blame(batch.front(), outcome.failure.error, text);
-  }
-
-  Error blame(const NamedKernel& kernel, Error error, const std::string& text) const {
-    error.kind = ErrorKind::bad_input;
-    Diagnostic& diagnostic = error.diagnostics.front();
-    diagnostic.message = concat("kernel ", kernel.name, " does not compile: ", diagnostic.message);
-    const std::string folder = directory_ + "/failed";
-    const std::string path = concat(folder, "/", kernel.name, ".cpp");
-    if (make_private_directory(folder) && write_file(path, text)) diagnostic.remedy = concat("its source is in ", path);
-    return error;
+    return store_.blame(batch.front().name, outcome.failure.error, text, ".cpp");
   }
 
   // With the lock held.
@@ -162,14 +120,14 @@ class Compilation {
     }
     for (const NamedKernel& kernel : batch) {
       if (hash)
-        results_.emplace(kernel.name, CompiledKernel{kernel.name, concat(directory_, "/", object_name(*hash)), *hash});
+        results_.emplace(kernel.name, CompiledKernel{kernel.name, store_.path_of(object_name(*hash)), *hash});
       else
         results_.emplace(kernel.name, hash.error());
     }
     if (progress_) progress_(results_.size(), total_);
   }
 
-  const std::string& directory_;
+  const KernelStore& store_;
   const Compiler& compiler_;
   const std::string& prelude_;
   const CompileLimits limits_;
@@ -193,12 +151,9 @@ KernelCache::KernelCache(std::string directory, Compiler compiler, std::string p
       limits_(limits) {}
 
 std::string KernelCache::name_of(const KernelSource& source) const {
-  std::string all;
   std::vector<std::string> parts = {prelude_, source.text, compiler_.version, cpu_model_};
   parts.insert(parts.end(), compiler_.flags.begin(), compiler_.flags.end());
-  // With their lengths, so that no two lists of parts read the same.
-  for (const std::string& part : parts) all += concat(part.size(), " ", part, "\n");
-  return "k_" + sha256(all).substr(0, 32);
+  return kernel_name(parts);
 }
 
 std::vector<Result<CompiledKernel>> KernelCache::get(const std::vector<KernelSource>& sources, int jobs,
@@ -211,7 +166,8 @@ std::vector<Result<CompiledKernel>> KernelCache::get(const std::vector<KernelSou
   std::vector<std::string> names;
   std::vector<NamedKernel> missing;
   Compilation::Results known;
-  Found found(directory_);
+  const KernelStore store(directory_, ".so");
+  Found found(store);
   for (const KernelSource& source : sources) {
     names.push_back(name_of(source));
     const std::string& name = names.back();
@@ -221,8 +177,8 @@ std::vector<Result<CompiledKernel>> KernelCache::get(const std::vector<KernelSou
     if (!kernel) missing.push_back({name, source.text});
   }
   if (!missing.empty()) {
-    remove_stale_temporaries(directory_, kStaleSeconds);
-    Compilation compilation(directory_, compiler_, prelude_, limits_, progress);
+    store.remove_stale();
+    Compilation compilation(store, compiler_, prelude_, limits_, progress);
     for (auto& [name, result] : compilation.run(missing, static_cast<size_t>(std::max(jobs, 1))))
       known.insert_or_assign(name, std::move(result));
   }

@@ -6,11 +6,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "device/cpu/compiler.h"
+#include "device/kernel_store.h"
 #include "millrace/result.h"
 
 namespace millrace {
@@ -32,9 +32,6 @@ struct CompileLimits {
   double seconds = 120;  // for one call of the compiler; then it is killed
   size_t batch = 16;     // kernels to one call
 };
-
-// How many of the kernels that are not there yet have been compiled. Called from several threads, one at a time.
-using CompileProgress = std::function<void(size_t done, size_t total)>;
 
 class KernelCache {
  public:

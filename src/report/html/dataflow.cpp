@@ -200,7 +200,7 @@ Flow flow_of_launches(const ReportArtefacts& of, const StepMetrics& metrics, Pas
 
 Picture dataflow_picture(const ReportArtefacts& artefacts, const StepMetrics& metrics, FlowOf of, Pass pass) {
   const bool before = of == FlowOf::operators;
-  const std::string pass_name = pass == Pass::forward ? "forward" : "backward";
+  const std::string pass_name = name_of(pass);
   const Flow flow = before ? flow_of_operators(artefacts, metrics, pass) : flow_of_launches(artefacts, metrics, pass);
   Picture picture;
   picture.id = concat("dataflow_", pass_name, before ? "_before" : "_after");

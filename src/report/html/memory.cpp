@@ -7,10 +7,10 @@
 namespace millrace {
 namespace {
 
-constexpr double kLeft = 84;
-constexpr double kTop = 20;
-constexpr double kHeight = 300;
-constexpr double kWidth = 880;
+constexpr double kMemoryLeft = 84;
+constexpr double kMemoryTop = 20;
+constexpr double kMemoryHeight = 300;
+constexpr double kMemoryWidth = 880;
 
 }  // namespace
 
@@ -18,21 +18,24 @@ Picture memory_picture(const ReportArtefacts& artefacts) {
   const StepPlan& plan = artefacts.plan;
   const auto launches = static_cast<double>(std::max<size_t>(1, plan.launches.size()));
   const auto bytes = static_cast<double>(std::max<int64_t>(1, plan.arena_bytes));
-  const double across = (kWidth - kLeft - 10) / launches;
-  const auto y = [&](int64_t offset) { return kTop + kHeight - kHeight * static_cast<double>(offset) / bytes; };
-  Svg svg(kWidth, kTop + kHeight + 40, "the arena, launch by launch");
+  const double across = (kMemoryWidth - kMemoryLeft - 10) / launches;
+  const auto y = [&](int64_t offset) {
+    return kMemoryTop + kMemoryHeight - kMemoryHeight * static_cast<double>(offset) / bytes;
+  };
+  Svg svg(kMemoryWidth, kMemoryTop + kMemoryHeight + 40, "the arena, launch by launch");
   if (plan.arena_bytes == 0)
-    svg.text({kLeft, kTop + kHeight / 2}, "nothing: all that the step writes is the caller's", "label");
+    svg.text({kMemoryLeft, kMemoryTop + kMemoryHeight / 2}, "nothing: all that the step writes is the caller's",
+             "label");
   for (int k = 0; k <= 4 && plan.arena_bytes > 0; ++k) {
     const int64_t offset = plan.arena_bytes * k / 4;
-    svg.line({kLeft, y(offset)}, {kWidth - 10, y(offset)}, "grid");
-    svg.text({kLeft - 6, y(offset) + 4}, short_bytes(static_cast<double>(offset)), "label", "end");
+    svg.line({kMemoryLeft, y(offset)}, {kMemoryWidth - 10, y(offset)}, "grid");
+    svg.text({kMemoryLeft - 6, y(offset) + 4}, short_bytes(static_cast<double>(offset)), "label", "end");
   }
   for (const PlanBuffer& buffer : plan.buffers) {
     if (buffer.place != BufferPlace::arena || buffer.first < 0) continue;
     const bool crosses =
         plan.launches[static_cast<size_t>(buffer.first)].pass != plan.launches[static_cast<size_t>(buffer.last)].pass;
-    const double left = kLeft + across * buffer.first;
+    const double left = kMemoryLeft + across * buffer.first;
     const double width = across * (buffer.last - buffer.first + 1);
     const double top = y(buffer.offset + buffer.bytes);
     const double height = y(buffer.offset) - top;
@@ -45,17 +48,18 @@ Picture memory_picture(const ReportArtefacts& artefacts) {
       svg.text({left + width / 2, top + height / 2 + 4}, shortened(buffer.tensor, room), "label on-node", "middle");
   }
   if (plan.scratch_bytes > 0) {
-    svg.rectangle({kLeft, y(plan.scratch_offset + plan.scratch_bytes)}, kWidth - 10 - kLeft,
+    svg.rectangle({kMemoryLeft, y(plan.scratch_offset + plan.scratch_bytes)}, kMemoryWidth - 10 - kMemoryLeft,
                   y(plan.scratch_offset) - y(plan.scratch_offset + plan.scratch_bytes), "scratch",
                   concat("scratch that launches share: ", short_bytes(static_cast<double>(plan.scratch_bytes))));
   }
   for (size_t k = 0; k < plan.launches.size(); ++k) {
     if (k > 0 && plan.launches[k].pass != plan.launches[k - 1].pass) {
-      const double x = kLeft + across * static_cast<double>(k);
-      svg.line({x, kTop - 6}, {x, kTop + kHeight}, "fastest", 1.5, "backward begins here");
+      const double x = kMemoryLeft + across * static_cast<double>(k);
+      svg.line({x, kMemoryTop - 6}, {x, kMemoryTop + kMemoryHeight}, "fastest", 1.5, "backward begins here");
     }
   }
-  svg.text({kLeft, kTop + kHeight + 20}, concat("launches of a step: 1 to ", plan.launches.size()), "label");
+  svg.text({kMemoryLeft, kMemoryTop + kMemoryHeight + 20}, concat("launches of a step: 1 to ", plan.launches.size()),
+           "label");
   return {"memory",
           concat("Each box is a tensor in the arena: from left to right from the launch that first touches it to the "
                  "last, from below to above its bytes. Green ones are what forward leaves for backward. Side by side "

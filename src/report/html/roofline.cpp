@@ -9,12 +9,12 @@
 namespace millrace {
 namespace {
 
-constexpr double kWidth = 900;
-constexpr double kHeight = 420;
-constexpr double kLeft = 70;
-constexpr double kBottom = 370;
-constexpr double kTop = 34;
-constexpr double kRight = 880;
+constexpr double kRooflineWidth = 900;
+constexpr double kRooflineHeight = 420;
+constexpr double kRooflineLeft = 70;
+constexpr double kRooflineBottom = 370;
+constexpr double kRooflineTop = 34;
+constexpr double kRooflineRight = 880;
 
 struct Span {
   double low = 1e300;
@@ -35,7 +35,8 @@ struct Axes {
   Span x;
   Span y;
   Point at(double intensity, double rate) const {
-    return {kLeft + (kRight - kLeft) * x.part(intensity), kBottom - (kBottom - kTop) * y.part(rate)};
+    return {kRooflineLeft + (kRooflineRight - kRooflineLeft) * x.part(intensity),
+            kRooflineBottom - (kRooflineBottom - kRooflineTop) * y.part(rate)};
   }
 };
 
@@ -46,15 +47,15 @@ double rate(const Piece& piece) { return static_cast<double>(piece.flop) / piece
 void draw_axes(Svg& svg, const Axes& axes) {
   for (double x = axes.x.low; x <= axes.x.high * 1.001; x *= 10) {
     const Point foot = axes.at(x, axes.y.low);
-    svg.line(foot, {foot.x, kTop}, "grid");
-    svg.text({foot.x, kBottom + 16}, concat(x), "label", "middle");
+    svg.line(foot, {foot.x, kRooflineTop}, "grid");
+    svg.text({foot.x, kRooflineBottom + 16}, concat(x), "label", "middle");
   }
   for (double y = axes.y.low; y <= axes.y.high * 1.001; y *= 10) {
     const Point foot = axes.at(axes.x.low, y);
-    svg.line(foot, {kRight, foot.y}, "grid");
-    svg.text({kLeft - 6, foot.y + 4}, short_count(y), "label", "end");
+    svg.line(foot, {kRooflineRight, foot.y}, "grid");
+    svg.text({kRooflineLeft - 6, foot.y + 4}, short_count(y), "label", "end");
   }
-  svg.text({(kLeft + kRight) / 2, kBottom + 36}, "flop per byte moved", "label", "middle");
+  svg.text({(kRooflineLeft + kRooflineRight) / 2, kRooflineBottom + 36}, "flop per byte moved", "label", "middle");
   svg.text({6, 14}, "flop/s", "label");
 }
 
@@ -79,7 +80,7 @@ Picture roofline_picture(const ReportArtefacts& artefacts, const StepMetrics& me
       axes.y.add(rate(piece));
     }
   }
-  Svg svg(kWidth, kHeight, "roofline");
+  Svg svg(kRooflineWidth, kRooflineHeight, "roofline");
   if (axes.x.high > 0 && metrics.peaks.bytes_per_second > 0) {
     const double ridge = metrics.peaks.flop_per_second / metrics.peaks.bytes_per_second;
     axes.x.add(ridge);

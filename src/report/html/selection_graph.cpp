@@ -12,9 +12,9 @@ namespace millrace {
 namespace {
 
 constexpr double kColumn = 20;
-constexpr double kRow = 13;
-constexpr double kLeft = 20;
-constexpr double kTop = 16;
+constexpr double kGraphRow = 13;
+constexpr double kGraphLeft = 20;
+constexpr double kGraphTop = 16;
 constexpr double kNames = 172;
 
 // A tensor in the order in which launches write it.
@@ -70,12 +70,12 @@ Picture selection_picture(const ReportArtefacts& artefacts) {
   const std::vector<Written> list = written_tensors(artefacts);
   size_t most = 1;
   for (const Written& written : list) most = std::max(most, written.fastest.size());
-  const double feet = kTop + kRow * static_cast<double>(most);
-  Svg svg(kLeft * 2 + kColumn * static_cast<double>(std::max<size_t>(1, list.size())), feet + kNames,
+  const double feet = kGraphTop + kGraphRow * static_cast<double>(most);
+  Svg svg(kGraphLeft * 2 + kColumn * static_cast<double>(std::max<size_t>(1, list.size())), feet + kNames,
           "layouts of every tensor that is written, and the path through them");
   const auto place = [&](size_t column, int layout) {
-    return Point{kLeft + kColumn * (static_cast<double>(column) + 0.5),
-                 kTop + kRow * (static_cast<double>(layout) + 0.5)};
+    return Point{kGraphLeft + kColumn * (static_cast<double>(column) + 0.5),
+                 kGraphTop + kGraphRow * (static_cast<double>(layout) + 0.5)};
   };
   for (size_t k = 0; k < list.size(); ++k) {
     const double x = place(k, 0).x;

@@ -8,8 +8,8 @@
 namespace millrace {
 namespace {
 
-constexpr double kWidth = 900;
-constexpr double kLeft = 64;
+constexpr double kTimelineWidth = 900;
+constexpr double kTimelineLeft = 64;
 constexpr double kBar = 30;
 
 double total_of(const std::vector<Piece>& pieces) {
@@ -20,7 +20,7 @@ double total_of(const std::vector<Piece>& pieces) {
 
 void draw_pieces(Svg& svg, const std::vector<Piece>& pieces, double top, double scale, const std::string& name) {
   svg.text({6, top + kBar / 2 + 4}, name, "label strong");
-  double x = kLeft;
+  double x = kTimelineLeft;
   bool backward = false;
   for (const Piece& piece : pieces) {
     if (!backward && piece.pass == Pass::backward) {
@@ -41,8 +41,8 @@ void draw_pieces(Svg& svg, const std::vector<Piece>& pieces, double top, double 
 
 Picture timeline_picture(const StepMetrics& metrics) {
   const double most = std::max(total_of(metrics.before), total_of(metrics.after));
-  const double scale = most > 0 ? (kWidth - kLeft - 70) / most : 0;
-  Svg svg(kWidth, 2 * kBar + 36, "where the time of a step goes, before and after");
+  const double scale = most > 0 ? (kTimelineWidth - kTimelineLeft - 70) / most : 0;
+  Svg svg(kTimelineWidth, 2 * kBar + 36, "where the time of a step goes, before and after");
   draw_pieces(svg, metrics.before, 10, scale, "before");
   draw_pieces(svg, metrics.after, kBar + 24, scale, "after");
   return {"timeline",

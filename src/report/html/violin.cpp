@@ -10,11 +10,11 @@
 namespace millrace {
 namespace {
 
-constexpr double kLeft = 230;
-constexpr double kWidth = 900;
-constexpr double kRight = 90;  // for how many are beyond the axis
-constexpr double kRow = 64;
-constexpr double kTop = 34;
+constexpr double kViolinLeft = 230;
+constexpr double kViolinWidth = 900;
+constexpr double kViolinRight = 90;  // for how many are beyond the axis
+constexpr double kViolinRow = 64;
+constexpr double kViolinTop = 34;
 constexpr double kHalf = 15;  // of a violin's greatest height
 constexpr size_t kPlaces = 40;
 constexpr size_t kFewest = 8;  // candidates that make a shape; fewer are dots
@@ -24,7 +24,8 @@ constexpr size_t kReasonLength = 94;
 struct Axis {
   double most = 1.1;
   double at(double times) const {
-    return kLeft + (kWidth - kLeft - kRight) * std::log(std::clamp(times, 1.0, most)) / std::log(most);
+    return kViolinLeft +
+           (kViolinWidth - kViolinLeft - kViolinRight) * std::log(std::clamp(times, 1.0, most)) / std::log(most);
   }
 };
 
@@ -53,8 +54,8 @@ void draw_axis(Svg& svg, const Axis& axis, double bottom) {
     const double x = axis.at(times);
     if (times > axis.most || x < last + 44) continue;
     last = x;
-    svg.line({x, kTop - 8}, {x, bottom}, "grid");
-    svg.text({x, kTop - 14}, concat(times, "×"), "label", "middle");
+    svg.line({x, kViolinTop - 8}, {x, bottom}, "grid");
+    svg.text({x, kViolinTop - 14}, concat(times, "×"), "label", "middle");
   }
 }
 
@@ -105,7 +106,10 @@ void draw_row(Svg& svg, const Axis& axis, const Violin& violin, double top) {
     const auto beyond = std::count_if(violin.sides[k].seconds.begin(), violin.sides[k].seconds.end(),
                                       [&](double seconds) { return seconds > fastest * axis.most; });
     if (beyond > 0)
-      svg.text({kWidth - 4, middle + (both ? 4 : k == 0 ? -3 : 11)}, concat(beyond, " slower →"), "label weak", "end");
+      svg.text({kViolinWidth - 4, middle + (both     ? 4
+                                            : k == 0 ? -3
+                                                     : 11)},
+               concat(beyond, " slower →"), "label weak", "end");
   }
   svg.line({axis.at(1), middle - kHalf}, {axis.at(1), middle + kHalf}, "fastest", 2,
            concat("fastest: ", shown_seconds(fastest), "\n", violin.fastest_candidate));
@@ -114,7 +118,7 @@ void draw_row(Svg& svg, const Axis& axis, const Violin& violin, double top) {
   svg.polygon({{x, middle - 6}, {x + 6, middle}, {x, middle + 6}, {x - 6, middle}}, "selected",
               concat("selected: ", shown_seconds(violin.selected), "\n", violin.selected_candidate));
   if (!violin.reason.empty())
-    svg.text({kLeft, middle + kHalf + 14}, shortened(violin.reason, kReasonLength), "label weak");
+    svg.text({kViolinLeft, middle + kHalf + 14}, shortened(violin.reason, kReasonLength), "label weak");
 }
 
 }  // namespace
@@ -142,10 +146,11 @@ std::vector<double> density_of(const std::vector<double>& samples, size_t count)
 
 std::string draw_violins(const std::vector<Violin>& violins, const std::string& label) {
   const Axis axis = axis_of(violins);
-  const double height = kTop + kRow * static_cast<double>(violins.size()) + 6;
-  Svg svg(kWidth, height, label);
+  const double height = kViolinTop + kViolinRow * static_cast<double>(violins.size()) + 6;
+  Svg svg(kViolinWidth, height, label);
   draw_axis(svg, axis, height - 6);
-  for (size_t k = 0; k < violins.size(); ++k) draw_row(svg, axis, violins[k], kTop + kRow * static_cast<double>(k));
+  for (size_t k = 0; k < violins.size(); ++k)
+    draw_row(svg, axis, violins[k], kViolinTop + kViolinRow * static_cast<double>(k));
   return std::move(svg).finish();
 }
 

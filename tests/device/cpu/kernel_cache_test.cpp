@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "base/sha256.h"
-#include "device/cpu/kernel_index.h"
 #include "device/cpu/kernels.h"
+#include "device/kernel_index.h"
 
 namespace millrace {
 namespace {

@@ -1,4 +1,4 @@
-// Which shared object of the cache has a kernel: one small text file a kernel.
+// Which object of a cache has a kernel, a shared object (.so) or a cubin: one small text file a kernel.
 //
 //   millrace kernel 1
 //   name k_0123456789abcdef0123456789abcdef
@@ -22,11 +22,12 @@ struct IndexEntry {
 };
 
 // The name of the object file whose content has this hash.
-std::string object_name(std::string_view sha256);
+std::string object_name(std::string_view sha256, std::string_view suffix = ".so");
 
 std::string to_text(const IndexEntry& entry);
 
 // nullopt unless `text` is, to the byte, what to_text made for the kernel `name`.
-std::optional<IndexEntry> parse_index_entry(std::string_view text, std::string_view name);
+std::optional<IndexEntry> parse_index_entry(std::string_view text, std::string_view name,
+                                            std::string_view suffix = ".so");
 
 }  // namespace millrace

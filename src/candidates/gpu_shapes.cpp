@@ -1,0 +1,85 @@
+// How many threads share a row, a block and the grid. Few of each: the neighbours of a good shape are as good.
+#include <algorithm>
+
+#include "candidates/ways.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kWideBytes = 16;
+constexpr int64_t kMostKept = 64;  // elements of a row that a thread keeps
+constexpr int kMostThreads = 1024;
+
+int64_t power_above(int64_t x) {
+  int64_t power = 1;
+  while (power < x) power *= 2;
+  return power;
+}
+
+void add(std::vector<GpuShape>& shapes, const GpuShape& shape) {
+  if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
+}
+
+std::vector<int> widths_of(const GpuNest& nest) {
+  const int widest = static_cast<int>(std::clamp<int64_t>(kWideBytes / nest.element_bytes, 1, 8));
+  const int first = static_cast<int>(width_along({widest, 1, 1, 0}, nest.vector_extent));
+  if (first == 1) return {1};
+  return {first, first / 2};
+}
+
+std::vector<GpuShape> flat_shapes(const GpuNest& nest) {
+  std::vector<GpuShape> shapes;
+  for (const int width : widths_of(nest)) {
+    for (const int threads : {256, 128, 512}) add(shapes, {width, 1, threads, 0});
+  }
+  return shapes;
+}
+
+std::vector<GpuShape> lane_shapes(const GpuNest& nest) {
+  std::vector<GpuShape> shapes;
+  for (const int width : widths_of(nest)) {
+    for (const int group : {16, 4, 1, 32}) {
+      if (group > 1 && group > nest.row_points) continue;
+      add(shapes, {width, group, 256, 0});
+    }
+  }
+  return shapes;
+}
+
+std::vector<GpuShape> row_shapes(const GpuNest& nest, const GpuTarget& target) {
+  std::vector<GpuShape> shapes;
+  for (const int width : widths_of(nest)) {
+    const int64_t whole = power_above((nest.row_points + width - 1) / width);
+    for (const int64_t pieces : {1, 2, 4, 8}) {
+      const int64_t group = std::clamp<int64_t>(whole / pieces, 1, kMostThreads);
+      const bool kept = pieces * width <= kMostKept || group == kMostThreads;
+      if (!kept || (group < 4 && pieces > 1)) continue;
+      for (const int threads : {256, 128, 512}) {
+        const int all = std::max(threads, static_cast<int>(group));
+        if (!nest.across) {
+          add(shapes, {width, static_cast<int>(group), all, 0});
+          continue;
+        }
+        for (const int blocks : {2, 4, 1})
+          add(shapes, {width, static_cast<int>(group), all, blocks * target.multiprocessors});
+      }
+    }
+  }
+  return shapes;
+}
+
+}  // namespace
+
+int64_t width_along(const GpuShape& shape, int64_t extent) {
+  int64_t width = shape.width;
+  while (extent % width != 0) width /= 2;
+  return width;
+}
+
+std::vector<GpuShape> gpu_shapes(const GpuNest& nest, const GpuTarget& target) {
+  if (nest.lanes) return lane_shapes(nest);
+  if (!nest.rows && !nest.reduces && !nest.across) return flat_shapes(nest);
+  return row_shapes(nest, target);
+}
+
+}  // namespace millrace

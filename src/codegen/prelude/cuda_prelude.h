@@ -1,0 +1,349 @@
+// What every generated CUDA kernel stands on: wide loads and stores of every storage type, functions, reductions over a
+// group of threads, masks. It is compiled with each kernel, so it includes nothing; cuda_hardware.h stands before it.
+//
+// A thread takes W neighbours at a time. Elements are computed one by one, in loops that are unrolled, as F: float, or
+// double where a tensor is.
+#pragma once
+
+namespace mr {
+
+struct State {
+  u64 seed;
+  u32 step;
+  u32 unused;
+};
+
+// What a launch is given, by value.
+template <int kTensors, int kValues, int kStreams>
+struct Arguments {
+  void* tensors[kTensors];
+  double values[kValues];  // constants, scalars, and operators' parameters
+  const State* state;
+  char* scratch;
+  u32 streams[kStreams];  // of dropouts
+};
+
+// --- Storage ---
+
+MR_DEVICE float widened(float x) { return x; }
+MR_DEVICE double widened(double x) { return x; }
+MR_DEVICE float widened(u8 x) { return static_cast<float>(x); }
+MR_DEVICE void narrow(float x, float& y) { y = x; }
+MR_DEVICE void narrow(double x, double& y) { y = x; }
+MR_DEVICE void narrow(float x, double& y) { y = x; }
+MR_DEVICE void narrow(double x, float& y) { y = static_cast<float>(x); }
+MR_DEVICE void narrow(double x, f16& y) { narrow(static_cast<float>(x), y); }
+MR_DEVICE void narrow(double x, bf16& y) { narrow(static_cast<float>(x), y); }
+template <class F>
+MR_DEVICE void narrow(F x, u8& y) {
+  y = x != F(0) ? 1 : 0;
+}
+
+template <int kBytes>
+struct ChunkOf;
+template <>
+struct ChunkOf<16> {
+  using Type = Chunk16;
+};
+template <>
+struct ChunkOf<8> {
+  using Type = Chunk8;
+};
+template <>
+struct ChunkOf<4> {
+  using Type = u32;
+};
+template <>
+struct ChunkOf<2> {
+  using Type = u16;
+};
+template <>
+struct ChunkOf<1> {
+  using Type = u8;
+};
+
+constexpr int smaller_of(int a, int b) { return a < b ? a : b; }
+
+// W elements of a tensor, kStep apart in memory: one for all where they do not move. Addresses are aligned to kAlign.
+template <class T, int W, int kStep, int kAlign>
+struct Elements {
+  static constexpr int kCount = kStep == 0 ? 1 : W;
+  static constexpr int kBytes = smaller_of(kCount * static_cast<int>(sizeof(T)), kAlign);
+  using Chunk = typename ChunkOf<kBytes>::Type;
+  static constexpr int kChunks = kCount * static_cast<int>(sizeof(T)) / kBytes;
+  static constexpr bool kWide = kStep == 1 && kBytes > static_cast<int>(sizeof(T));
+
+  union Data {
+    T elements[kCount];
+    Chunk chunks[kChunks];
+  } data;
+
+  template <class I>
+  MR_DEVICE void load(const T* __restrict__ from, I at) {
+    if constexpr (kWide) {
+      MR_UNROLL
+      for (int k = 0; k < kChunks; ++k) data.chunks[k] = reinterpret_cast<const Chunk*>(from + at)[k];
+    } else {
+      MR_UNROLL
+      for (int k = 0; k < kCount; ++k) data.elements[k] = from[at + static_cast<I>(k) * kStep];
+    }
+  }
+  template <class I>
+  MR_DEVICE void store(T* __restrict__ to, I at) const {
+    if constexpr (kWide) {
+      MR_UNROLL
+      for (int k = 0; k < kChunks; ++k) reinterpret_cast<Chunk*>(to + at)[k] = data.chunks[k];
+    } else {
+      MR_UNROLL
+      for (int k = 0; k < kCount; ++k) to[at + static_cast<I>(k) * kStep] = data.elements[k];
+    }
+  }
+  template <class F>
+  MR_DEVICE F get(int lane) const {
+    return static_cast<F>(widened(data.elements[kStep == 0 ? 0 : lane]));
+  }
+  template <class F>
+  MR_DEVICE void set(int lane, F x) {
+    narrow(x, data.elements[kStep == 0 ? 0 : lane]);
+  }
+};
+
+template <int W, int kStep, int kAlign, class T, class F, class I>
+MR_DEVICE void store(T* to, I at, const F (&values)[W]) {
+  Elements<T, W, kStep, kAlign> elements;
+  MR_UNROLL
+  for (int l = 0; l < (kStep == 0 ? 1 : W); ++l) elements.set(l, values[l]);
+  elements.store(to, at);
+}
+
+// --- Functions ---
+
+template <class E, class X>
+MR_DEVICE E splat(X x) {
+  return static_cast<E>(x);
+}
+template <class E>
+MR_DEVICE E boolean(bool x) {
+  return x ? E(1) : E(0);
+}
+template <class F>
+MR_DEVICE F select(bool condition, F yes, F no) {
+  return condition ? yes : no;
+}
+template <class E>
+MR_DEVICE int position(int index) {
+  return index;
+}
+// As NumPy's: a NaN stays one.
+template <class F>
+MR_DEVICE F larger(F a, F b) {
+  return a > b || a != a ? a : b;
+}
+template <class F>
+MR_DEVICE F smaller(F a, F b) {
+  return a < b || a != a ? a : b;
+}
+template <class F>
+MR_DEVICE F absolute(F x) {
+  return x < F(0) ? -x : x + F(0);
+}
+template <class F>
+MR_DEVICE F exp(F x) {
+  return exp_of(x);
+}
+template <class F>
+MR_DEVICE F log(F x) {
+  return log_of(x);
+}
+template <class F>
+MR_DEVICE F sqrt(F x) {
+  return root_of(x);
+}
+template <class F>
+MR_DEVICE F tanh(F x) {
+  return tanh_of(x);
+}
+template <class F>
+MR_DEVICE F power(F x, F exponent) {
+  return power_of(x, exponent);
+}
+template <class F>
+MR_DEVICE F normal_cdf(F a) {
+  return F(0.5) * (F(1) + erf_of(a * F(0.70710678118654752440)));
+}
+template <class F>
+MR_DEVICE F gelu(F a) {
+  return a * normal_cdf(a);
+}
+template <class F>
+MR_DEVICE F gelu_dx(F a, F g) {
+  return g * (normal_cdf(a) + a * (exp(F(-0.5) * a * a) * F(0.39894228040143267794)));
+}
+template <class F>
+MR_DEVICE F gelu_inner_tanh(F a) {
+  return tanh(F(0.79788456080286535588) * (a + F(0.044715) * a * a * a));
+}
+template <class F>
+MR_DEVICE F gelu_tanh(F a) {
+  return F(0.5) * a * (F(1) + gelu_inner_tanh(a));
+}
+template <class F>
+MR_DEVICE F gelu_tanh_dx(F a, F g) {
+  const F t = gelu_inner_tanh(a);
+  const F slope = F(0.79788456080286535588) * (F(1) + F(3 * 0.044715) * a * a);
+  return g * F(0.5) * (F(1) + t + a * (F(1) - t * t) * slope);
+}
+template <class F>
+MR_DEVICE F silu(F a) {
+  return a / (F(1) + exp(-a));
+}
+template <class F>
+MR_DEVICE F silu_dx(F a, F g) {
+  const F s = F(1) / (F(1) + exp(-a));
+  return g * s * (F(1) + a * (F(1) - s));
+}
+
+// --- Reductions ---
+
+struct Sum {
+  template <class F>
+  static MR_DEVICE F of(F a, F b) {
+    return a + b;
+  }
+};
+struct Largest {
+  template <class F>
+  static MR_DEVICE F of(F a, F b) {
+    return larger(a, b);
+  }
+};
+struct Smallest {
+  template <class F>
+  static MR_DEVICE F of(F a, F b) {
+    return smaller(a, b);
+  }
+};
+
+constexpr int kWarp = 32;
+
+// Of the numbers of kGroup neighbouring threads; every one gets the result. The same order of operations in each of
+// them, so that all get the same bits. `slots`: one a warp of the block, and not in use since the last barrier but one.
+template <class Operation, int kGroup, class F>
+MR_DEVICE F all_reduce(F x, F* slots) {
+  MR_UNROLL
+  for (int distance = smaller_of(kGroup, kWarp) / 2; distance > 0; distance /= 2)
+    x = Operation::of(x, shuffle_xor(x, distance));
+  if constexpr (kGroup > kWarp) {
+    constexpr int kWarps = kGroup / kWarp;
+    const int warp = thread_number() / kWarp;
+    if (thread_number() % kWarp == 0) slots[warp] = x;
+    barrier();
+    const F* const own = slots + warp / kWarps * kWarps;
+    x = own[0];
+    MR_UNROLL
+    for (int k = 1; k < kWarps; ++k) x = Operation::of(x, own[k]);
+  }
+  return x;
+}
+
+// The same for threads that are kStride apart, each with W numbers. `slots`: W for each thread of the block.
+template <class Operation, int kGroup, int kStride, int W, class F>
+MR_DEVICE void all_reduce_apart(F (&x)[W], F* slots) {
+  if constexpr (kGroup > 1) {
+    const int column = thread_number() % kStride;
+    const int own = thread_number() / kStride;
+    MR_UNROLL
+    for (int l = 0; l < W; ++l) slots[(own * W + l) * kStride + column] = x[l];
+    barrier();
+    MR_UNROLL
+    for (int l = 0; l < W; ++l) {
+      x[l] = slots[l * kStride + column];
+      for (int k = 1; k < kGroup; ++k) x[l] = Operation::of(x[l], slots[(k * W + l) * kStride + column]);
+    }
+  }
+}
+
+// --- Masks: reference/philox.h says which ---
+
+struct Dropout {
+  u32 key0, key1, stream, step, threshold;
+  double scale;
+
+  // floor(probability · 2^32) and 1/(1 - probability), which the host works out.
+  MR_DEVICE Dropout(const State* state, u32 of_stream, double of_threshold, double of_scale)
+      : key0(static_cast<u32>(state->seed)),
+        key1(static_cast<u32>(state->seed >> 32)),
+        stream(of_stream),
+        step(state->step),
+        threshold(static_cast<u32>(of_threshold)),
+        scale(of_scale) {}
+};
+
+MR_DEVICE void philox(u64 block, const Dropout& d, u32 (&x)[4]) {
+  x[0] = static_cast<u32>(block);
+  x[1] = static_cast<u32>(block >> 32);
+  x[2] = d.stream;
+  x[3] = d.step;
+  u32 k0 = d.key0;
+  u32 k1 = d.key1;
+  MR_UNROLL
+  for (int round = 0; round < 10; ++round) {
+    const u32 high0 = high_product(0xD2511F53u, x[0]);
+    const u32 low0 = 0xD2511F53u * x[0];
+    const u32 high1 = high_product(0xCD9E8D57u, x[2]);
+    const u32 low1 = 0xCD9E8D57u * x[2];
+    x[0] = high1 ^ x[1] ^ k0;
+    x[1] = low1;
+    x[2] = high0 ^ x[3] ^ k1;
+    x[3] = low0;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+}
+
+// The masks of W elements, kStep apart, from `element` on. kWhole: they are neighbours, and the first begins a block.
+template <int W, int kStep, bool kWhole, class F>
+MR_DEVICE void draw(F (&mask)[W], u64 element, const Dropout& d) {
+  const F scale = static_cast<F>(d.scale);
+  u32 words[4];
+  if constexpr (kWhole && W % 4 == 0) {
+    MR_UNROLL
+    for (int l = 0; l < W; l += 4) {
+      philox(element / 4 + static_cast<u64>(l / 4), d, words);
+      MR_UNROLL
+      for (int k = 0; k < 4; ++k) mask[l + k] = words[k] >= d.threshold ? scale : F(0);
+    }
+  } else {
+    MR_UNROLL
+    for (int l = 0; l < W; ++l) {
+      const u64 e = element + static_cast<u64>(l) * kStep;
+      philox(e / 4, d, words);
+      const u32 even = (e & 2) != 0 ? words[2] : words[0];
+      const u32 odd = (e & 2) != 0 ? words[3] : words[1];
+      mask[l] = ((e & 1) != 0 ? odd : even) >= d.threshold ? scale : F(0);
+    }
+  }
+}
+
+// Masks as bits: a bit an element, each run along the last axis begins with a byte of its own.
+template <int W, int kStep, class F>
+MR_DEVICE void unpack_bits(F (&mask)[W], const u8* __restrict__ from, u64 element, u64 run, const Dropout& d) {
+  const F scale = static_cast<F>(d.scale);
+  MR_UNROLL
+  for (int l = 0; l < W; ++l) {
+    const u64 e = element + static_cast<u64>(l) * kStep;
+    const u64 in_run = e % run;
+    mask[l] = ((from[e / run * ((run + 7) / 8) + in_run / 8] >> (in_run % 8)) & 1) != 0 ? scale : F(0);
+  }
+}
+
+// Eight neighbours along the last axis, the first at the beginning of a byte.
+template <class F>
+MR_DEVICE void pack_bits(const F (&mask)[8], u8* to) {
+  u32 bits = 0;
+  MR_UNROLL
+  for (int l = 0; l < 8; ++l) bits |= (mask[l] != F(0) ? 1u : 0u) << l;
+  *to = static_cast<u8>(bits);
+}
+
+}  // namespace mr

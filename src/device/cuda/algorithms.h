@@ -1,0 +1,13 @@
+// Every algorithm of cuBLASLt's that can do a product.
+#pragma once
+
+#include <vector>
+
+#include "device/cuda/cublaslt.h"
+
+namespace millrace {
+
+// The heuristic's choices first, best first; each once.
+Result<std::vector<GemmAlgorithm>> list_algorithms(const CublasLtProduct& product);
+
+}  // namespace millrace

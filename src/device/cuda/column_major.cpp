@@ -1,0 +1,102 @@
+#include "device/cuda/column_major.h"
+
+#include <limits>
+#include <numeric>
+#include <optional>
+
+#include "base/text.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kTensorAlignment = 16;  // bytes; the library's algorithms ask for no more
+
+struct Axis {
+  int64_t extent = 1;
+  int64_t stride = 0;
+};
+
+// `inner` runs along a column, `outer` along a row. nullopt: it does not lie so. With an extent of 1 its stride says
+// nothing; the leading dimension must still be as large as a column.
+std::optional<ColumnMajor> lying(const Axis& inner, const Axis& outer) {
+  if (inner.extent > 1 && inner.stride != 1) return std::nullopt;
+  if (outer.extent > 1 && outer.stride < inner.extent) return std::nullopt;
+  ColumnMajor matrix;
+  matrix.rows = inner.extent;
+  matrix.columns = outer.extent;
+  matrix.leading = outer.extent > 1 ? outer.stride : inner.extent;
+  return matrix;
+}
+
+int64_t leading_alignment(const ColumnMajor& matrix, int64_t element) {
+  return matrix.columns > 1 ? std::gcd(kTensorAlignment, matrix.leading * element) : kTensorAlignment;
+}
+
+// A vector lies both ways: then as the library can read more at once.
+bool better(const std::optional<ColumnMajor>& one, const std::optional<ColumnMajor>& other, int64_t element) {
+  if (!one || !other) return one.has_value();
+  return leading_alignment(*one, element) > leading_alignment(*other, element);
+}
+
+std::optional<ColumnMajor> operand(const Axis& row, const Axis& column, int64_t element) {
+  const std::optional<ColumnMajor> plain = lying(row, column);
+  std::optional<ColumnMajor> transposed = lying(column, row);
+  if (transposed) transposed->transposed = true;
+  return better(transposed, plain, element) ? transposed : plain;
+}
+
+void set_batch(ColumnMajor& matrix, int64_t batch, int64_t stride, int64_t element) {
+  matrix.batch_stride = batch > 1 ? stride : 0;
+  matrix.pointer_alignment = std::gcd(kTensorAlignment, matrix.batch_stride * element);
+  matrix.alignment = std::gcd(matrix.pointer_alignment, leading_alignment(matrix, element));
+}
+
+Error refused(const std::string& why) {
+  return Error::make(ErrorKind::failed, concat("cuBLASLt cannot do this product in one call: ", why));
+}
+
+// The one loop that takes more than a step; one of a single step when there is none.
+Result<GemmLoop> batch_loop(const GemmCall& call) {
+  GemmLoop batch;
+  for (const GemmLoop& loop : call.loops) {
+    if (loop.extent == 1) continue;
+    if (batch.extent != 1) return refused("it has more than one loop");
+    if (loop.c == 0) return refused("a loop sums products");
+    batch = loop;
+  }
+  return batch;
+}
+
+}  // namespace
+
+Result<ColumnMajorProduct> column_major(const GemmCall& call) {
+  const Result<GemmLoop> loop = batch_loop(call);
+  if (!loop) return loop.error();
+  constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
+  for (const int64_t extent : {call.m, call.n, call.k, loop->extent})
+    if (extent < 1 || extent > kLargest) return refused(concat("an extent of ", extent));
+  const int64_t element = bytes_of(call.type);
+
+  ColumnMajorProduct product;
+  product.batch = loop->extent;
+  const std::optional<ColumnMajor> c = lying({call.m, call.c_m}, {call.n, call.c_n});
+  const std::optional<ColumnMajor> c_transposed = lying({call.n, call.c_n}, {call.m, call.c_m});
+  product.swapped = better(c_transposed, c, element);
+  const std::optional<ColumnMajor>& result = product.swapped ? c_transposed : c;
+  std::optional<ColumnMajor> first = operand({call.m, call.a_m}, {call.k, call.a_k}, element);
+  std::optional<ColumnMajor> second = operand({call.k, call.b_k}, {call.n, call.b_n}, element);
+  if (product.swapped) {
+    first = operand({call.n, call.b_n}, {call.k, call.b_k}, element);
+    second = operand({call.k, call.a_k}, {call.m, call.a_m}, element);
+  }
+  if (!first || !second || !result) return refused("a matrix has no unit stride, or its rows overlap");
+  product.a = *first;
+  product.b = *second;
+  product.c = *result;
+  set_batch(product.a, product.batch, product.swapped ? loop->b : loop->a, element);
+  set_batch(product.b, product.batch, product.swapped ? loop->a : loop->b, element);
+  set_batch(product.c, product.batch, loop->c, element);
+  return product;
+}
+
+}  // namespace millrace

@@ -1,0 +1,59 @@
+// The GPU's context in this process: the primary one, which PyTorch uses too, and the stream that all work goes to.
+// Launches and graphs share it, so that it outlives them.
+#pragma once
+
+#include <memory>
+
+#include "device/cuda/driver.h"
+#include "device/gpu.h"
+
+namespace millrace {
+
+class CudaContext {
+ public:
+  // Of the device that the calling thread uses already, else of the first one.
+  static Result<std::shared_ptr<CudaContext>> open(const Driver& driver);
+
+  ~CudaContext();
+  CudaContext(const CudaContext&) = delete;
+  CudaContext& operator=(const CudaContext&) = delete;
+
+  const Driver& driver() const { return driver_; }
+  CUstream stream() const { return stream_; }
+  CUstream own_stream() const { return own_stream_; }
+  void use_stream(CUstream stream) { stream_ = stream != nullptr ? stream : own_stream_; }
+
+  Result<Done> check(CUresult result, const std::string& what) const { return driver_.check(result, what); }
+
+ private:
+  friend class CurrentContext;
+  CudaContext(const Driver& driver, CUdevice device, CUcontext context)
+      : driver_(driver), device_(device), context_(context) {}
+
+  const Driver& driver_;
+  CUdevice device_;
+  CUcontext context_;
+  CUstream own_stream_ = nullptr;
+  CUstream stream_ = nullptr;
+};
+
+// Makes the context the calling thread's for a scope, and leaves the thread as it was.
+class CurrentContext {
+ public:
+  explicit CurrentContext(const CudaContext& context);
+  ~CurrentContext();
+  CurrentContext(const CurrentContext&) = delete;
+  CurrentContext& operator=(const CurrentContext&) = delete;
+
+ private:
+  const Driver& driver_;
+  bool pushed_ = false;
+};
+
+// The device that a context would be opened on; unavailable where there is none.
+Result<CUdevice> find_device(const Driver& driver);
+
+// All but the libraries' versions.
+Result<GpuInfo> device_info(const Driver& driver, CUdevice device);
+
+}  // namespace millrace

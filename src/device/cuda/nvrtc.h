@@ -1,0 +1,15 @@
+// NVRTC, NVIDIA's compiler as a library: needs neither a GPU nor a driver.
+#pragma once
+
+#include <memory>
+
+#include "device/gpu.h"
+
+namespace millrace {
+
+Result<std::unique_ptr<GpuCompiler>> open_nvrtc();
+
+// Its version and file, or why it is not there.
+GpuSoftware inspect_nvrtc();
+
+}  // namespace millrace

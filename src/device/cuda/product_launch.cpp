@@ -1,0 +1,144 @@
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <utility>
+
+#include "base/text.h"
+#include "device/cuda/cuda_launch.h"
+#include "device/cuda/kernel_parameters.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kAlignment = 256;  // of what lies in scratch
+
+int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+CUdeviceptr address(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
+
+struct ChosenAlgorithm {
+  cublasLtMatmulAlgo_t algorithm{};
+  size_t workspace_bytes = 0;
+  std::array<uint32_t, 3> alignments{1, 1, 1};  // bytes that it asks of the call's a, b and c
+};
+
+Result<ChosenAlgorithm> choose(const CublasLtProduct& product, const GemmAlgorithm& asked) {
+  ChosenAlgorithm chosen;
+  if (asked.id < 0) {
+    const Result<std::vector<cublasLtMatmulHeuristicResult_t>> best = product.heuristic(1);
+    if (!best) return best.error();
+    if (best->empty()) return Error::make(ErrorKind::failed, "cuBLASLt has no algorithm for a product");
+    chosen.algorithm = best->front().algo;
+    chosen.workspace_bytes = best->front().workspaceSize;
+  } else {
+    constexpr const char* kRemedy = "another version of cuBLASLt numbers its algorithms otherwise: explore again";
+    Result<cublasLtMatmulAlgo_t> algorithm = product.configured(asked);
+    if (!algorithm) {
+      algorithm.error().diagnostics.front().remedy = kRemedy;
+      return algorithm.error();
+    }
+    cublasLtMatmulHeuristicResult_t result{};
+    if (!product.admits(*algorithm, result))
+      return Error::make(ErrorKind::failed,
+                         concat("cuBLASLt does not admit its algorithm ", asked.id, " for a product"), kRemedy);
+    chosen.algorithm = *algorithm;
+    chosen.workspace_bytes = result.workspaceSize;
+  }
+  const auto wanted = [&](cublasLtMatmulAlgoCapAttributes_t which) {
+    return std::max<uint32_t>(product.capability<uint32_t>(chosen.algorithm, which, 1), 1);
+  };
+  chosen.alignments = {
+      wanted(CUBLASLT_ALGO_CAP_MIN_ALIGNMENT_A_BYTES), wanted(CUBLASLT_ALGO_CAP_MIN_ALIGNMENT_B_BYTES),
+      std::max(wanted(CUBLASLT_ALGO_CAP_MIN_ALIGNMENT_C_BYTES), wanted(CUBLASLT_ALGO_CAP_MIN_ALIGNMENT_D_BYTES))};
+  if (product.shape().swapped) std::swap(chosen.alignments[0], chosen.alignments[1]);
+  return chosen;
+}
+
+// Where each operand that is copied together lies in scratch, then the workspace, then the end.
+std::array<int64_t, 5> places_in_scratch(const Launch& launch, size_t workspace_bytes) {
+  std::array<int64_t, 5> places{};
+  for (size_t operand = 0; operand < 3; ++operand) {
+    const auto count = static_cast<int64_t>(launch.operands[operand].size());
+    places[operand + 1] =
+        places[operand] + (launch.packed[operand] ? aligned(launch.operand_bytes[operand] * count) : 0);
+  }
+  places[4] = places[3] + aligned(static_cast<int64_t>(workspace_bytes));
+  return places;
+}
+
+class ProductLaunch final : public GpuLaunch {
+ public:
+  ProductLaunch(std::shared_ptr<CudaContext> context, const Launch& launch, CublasLtProduct product,
+                const ChosenAlgorithm& chosen)
+      : context_(std::move(context)),
+        launch_(launch),
+        product_(std::move(product)),
+        chosen_(chosen),
+        places_(places_in_scratch(launch, chosen.workspace_bytes)) {}
+
+  Result<Done> run(void* const* tensors, const double* arguments, const void*, void* scratch) override {
+    const CurrentContext current(*context_);
+    const auto at_in_scratch = [&](size_t place) { return static_cast<char*>(scratch) + places_[place]; };
+    std::array<char*, 3> at{};
+    for (size_t operand = 0; operand < 3; ++operand) {
+      at[operand] = launch_.packed[operand] ? at_in_scratch(operand)
+                                            : static_cast<char*>(tensors[launch_.operands[operand].front()]);
+      if (reinterpret_cast<uintptr_t>(at[operand]) % chosen_.alignments[operand] != 0)
+        return Error::make(ErrorKind::failed, concat("cuBLASLt's algorithm wants matrix ", "ABC"[operand],
+                                                     " aligned to ", chosen_.alignments[operand], " bytes"));
+    }
+    for (const size_t operand : {size_t{0}, size_t{1}})
+      if (launch_.packed[operand])
+        if (Result<Done> copied = copy(operand, at[operand], tensors); !copied) return copied;
+    double alpha = 1;
+    for (const LaunchNumber& number : launch_.numbers) alpha *= value_of(number, arguments);
+    void* workspace = chosen_.workspace_bytes > 0 ? at_in_scratch(3) : nullptr;
+    if (Result<Done> multiplied = product_.multiply(alpha, at[0], at[1], at[2], chosen_.algorithm, workspace,
+                                                    chosen_.workspace_bytes, context_->stream());
+        !multiplied)
+      return multiplied;
+    return launch_.packed[2] ? copy(2, at[2], tensors) : Done{};
+  }
+
+  int64_t scratch_bytes() const override { return places_[4]; }
+
+ private:
+  // Inputs from their tensors into one, the output from one into its tensors.
+  Result<Done> copy(size_t operand, const char* together, void* const* tensors) const {
+    const auto bytes = static_cast<size_t>(launch_.operand_bytes[operand]);
+    for (const int tensor : launch_.operands[operand]) {
+      const void* from = operand == 2 ? together : tensors[tensor];
+      const void* to = operand == 2 ? tensors[tensor] : together;
+      const CUresult result =
+          context_->driver().memcpy_on_device(address(to), address(from), bytes, context_->stream());
+      if (result != CUDA_SUCCESS) return context_->check(result, "copy a stacked matrix");
+      together += bytes;
+    }
+    return Done{};
+  }
+
+  std::shared_ptr<CudaContext> context_;
+  Launch launch_;
+  CublasLtProduct product_;
+  ChosenAlgorithm chosen_;
+  std::array<int64_t, 5> places_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<GpuLaunch>> prepare_product(std::shared_ptr<CudaContext> context, const CublasLt& library,
+                                                   std::shared_ptr<cublasLtContext> handle, const Launch& launch) {
+  if (launch.gemm.library != BlasLibrary::cublaslt)
+    return Error::make(ErrorKind::failed, "a product for the CPU's libraries was given to a GPU");
+  for (const std::vector<int>& stack : launch.operands)
+    if (stack.empty()) return Error::make(ErrorKind::failed, "a product lacks a matrix");
+  const CurrentContext current(*context);
+  Result<CublasLtProduct> product = CublasLtProduct::make(library, std::move(handle), launch.gemm);
+  if (!product) return product.error();
+  const Result<ChosenAlgorithm> chosen = choose(*product, launch.gemm.algorithm);
+  if (!chosen) return chosen.error();
+  return std::unique_ptr<GpuLaunch>(
+      std::make_unique<ProductLaunch>(std::move(context), launch, std::move(*product), *chosen));
+}
+
+}  // namespace millrace

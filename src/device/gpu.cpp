@@ -1,0 +1,133 @@
+// Finds and loads libmillrace_cuda.so; nothing here knows CUDA.
+#include "device/gpu.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+#include <system_error>
+
+#include "base/text.h"
+#include "device/gpu_backend.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFile = "libmillrace_cuda.so";
+constexpr const char* kOverride = "MILLRACE_CUDA_BACKEND";
+
+struct Backend {
+  OpenGpu open_gpu = nullptr;
+  OpenGpuCompiler open_compiler = nullptr;
+  InspectGpu inspect = nullptr;
+  std::string path;
+};
+
+// Beside the program; beside the library that this code is in, for Python; in the lib folder of a prefix that they are
+// in, as PREFIX/bin or PREFIX/libexec/millrace; where it was installed.
+std::vector<fs::path> places() {
+  std::vector<fs::path> folders;
+  std::error_code failed;
+  const fs::path program = fs::read_symlink("/proc/self/exe", failed);
+  if (!failed) folders.push_back(program.parent_path());
+  Dl_info found{};
+  if (dladdr(reinterpret_cast<void*>(&open_gpu), &found) != 0 && found.dli_fname != nullptr) {
+    const fs::path library = fs::canonical(found.dli_fname, failed);
+    if (!failed) folders.push_back(library.parent_path());
+  }
+  const size_t own = folders.size();
+  for (size_t k = 0; k < own; ++k) {
+    const fs::path above = folders[k].parent_path();
+    for (const fs::path& prefix : {above, above.parent_path()}) folders.push_back(prefix / MILLRACE_LIBDIR_IN_PREFIX);
+  }
+  folders.emplace_back(MILLRACE_LIBDIR);
+  std::vector<fs::path> files;
+  for (const fs::path& folder : folders)
+    if (const fs::path file = folder / kFile; fs::exists(file, failed)) files.push_back(file);
+  return files;
+}
+
+Result<Backend> load_file(const std::string& path) {
+  const auto refused = [&](const std::string& why) {
+    return Error::make(ErrorKind::unavailable, concat("the GPU backend '", path, "' cannot be used: ", why),
+                       "build and install Millrace again, all of it from one version");
+  };
+  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    const char* message = dlerror();
+    return refused(message == nullptr ? "the loader does not say why" : message);
+  }
+  const auto version = reinterpret_cast<GpuBackendVersion>(dlsym(handle, kGpuBackendVersionName));
+  if (version == nullptr) return refused("it is no backend of Millrace's");
+  if (std::string(version()) != kGpuBackendVersion)
+    return refused(concat("it is of another version (", version(), ", not ", kGpuBackendVersion, ")"));
+  Backend backend;
+  backend.open_gpu = reinterpret_cast<OpenGpu>(dlsym(handle, kOpenGpuName));
+  backend.open_compiler = reinterpret_cast<OpenGpuCompiler>(dlsym(handle, kOpenGpuCompilerName));
+  backend.inspect = reinterpret_cast<InspectGpu>(dlsym(handle, kInspectGpuName));
+  backend.path = path;
+  if (backend.open_gpu == nullptr || backend.open_compiler == nullptr || backend.inspect == nullptr)
+    return refused("it lacks a function");
+  return backend;
+}
+
+Result<Backend> load_backend() {
+  if (const char* told = std::getenv(kOverride); told != nullptr && *told != '\0') return load_file(told);
+  const std::vector<fs::path> files = places();
+  if (!files.empty()) return load_file(files.front().string());
+  return Error::make(
+      ErrorKind::unavailable, concat("Millrace's GPU backend, ", kFile, ", is not there"),
+      concat("build Millrace where CUDA's headers are (cuda.h, nvrtc.h, cublasLt.h; CMake says whether it "
+             "found them), or set ",
+             kOverride, " to the file, or run on the CPU with --device cpu"));
+}
+
+// Loaded once, and never unloaded: threads of CUDA's may be inside. What failed is tried again.
+Result<Backend> backend() {
+  static std::mutex mutex;
+  static Backend loaded;
+  const std::lock_guard lock(mutex);
+  if (!loaded.path.empty()) return loaded;
+  Result<Backend> fresh = load_backend();
+  if (fresh) loaded = *fresh;
+  return fresh;
+}
+
+}  // namespace
+
+std::string GpuInfo::architecture() const { return concat("sm_", major, minor); }
+
+Result<std::unique_ptr<Gpu>> open_gpu() {
+  const Result<Backend> loaded = backend();
+  if (!loaded) return loaded.error();
+  Result<std::unique_ptr<Gpu>> result = Error{};
+  loaded->open_gpu(&result);
+  return result;
+}
+
+Result<std::unique_ptr<GpuCompiler>> open_gpu_compiler() {
+  const Result<Backend> loaded = backend();
+  if (!loaded) return loaded.error();
+  Result<std::unique_ptr<GpuCompiler>> result = Error{};
+  loaded->open_compiler(&result);
+  return result;
+}
+
+GpuReport inspect_gpu() {
+  GpuReport report;
+  const Result<Backend> loaded = backend();
+  if (!loaded) {
+    const Diagnostic& why = loaded.error().diagnostics.front();
+    report.backend.missing = concat(why.message, ": ", why.remedy);
+    report.no_device = report.backend.missing;
+    return report;
+  }
+  loaded->inspect(&report);
+  report.backend = {kGpuBackendVersion, loaded->path, ""};
+  return report;
+}
+
+}  // namespace millrace

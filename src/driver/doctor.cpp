@@ -1,0 +1,204 @@
+// `millrace doctor`: what there is on this machine, and how to get what is not.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "base/directories.h"
+#include "base/text.h"
+#include "device/cpu/blas_library.h"
+#include "device/cpu/compiler.h"
+#include "device/cpu/cpu_info.h"
+#include "device/gpu.h"
+#include "measure/sqlite.h"
+#include "millrace/millrace.h"
+#include "report/json_text.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kSchemaVersion = 1;
+
+// One line of the report.
+struct Finding {
+  std::string name;
+  std::string what;  // empty: it is not there
+  std::string path;
+  std::string missing;  // why, and how to get it
+};
+
+std::string one_line(const Error& error) {
+  const Diagnostic& why = error.diagnostics.front();
+  return why.remedy.empty() ? why.message : concat(why.message, ": ", why.remedy);
+}
+
+std::string bytes_text(int64_t bytes) {
+  constexpr double kKilo = 1024;
+  constexpr std::array kUnits = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= kKilo && unit + 1 < kUnits.size(); ++unit) value /= kKilo;
+  return concat(fixed(value, unit == 0 ? 0 : 1), " ", kUnits.at(unit));
+}
+
+// ---- The CPU's side ----
+
+Finding processor(const CpuInfo& cpu) {
+  return {"processor",
+          concat(cpu.model, ", ", cpu.cores, cpu.cores == 1 ? " core, " : " cores, ", bytes_text(cpu.last_level_cache),
+                 " of cache, ", bytes_text(cpu.memory), " of memory"),
+          "", ""};
+}
+
+Finding threads_used() {
+  const bool told = std::getenv("OMP_NUM_THREADS") != nullptr;
+  return {"threads", concat(threads(), told ? " (by OMP_NUM_THREADS)" : " (all that we may use)"), "", ""};
+}
+
+Finding compiler() {
+  const Result<Compiler> found = find_compiler();
+  if (!found) return {"compiler", "", "", one_line(found.error())};
+  return {"compiler", found->version, found->path, ""};
+}
+
+Finding blas(BlasLibrary library) {
+  const BlasInfo& info = blas_info(library);
+  return {std::string(name_of(library)), info.version, info.path, info.missing};
+}
+
+Finding sqlite() {
+  const Result<std::string> found = sqlite_version();
+  if (!found) return {"SQLite", "", "", one_line(found.error())};
+  return {"SQLite", *found, "", ""};
+}
+
+// Bytes of all files in it; other processes may be at work there.
+int64_t size_of(const std::string& folder) {
+  int64_t bytes = 0;
+  std::error_code failed;
+  for (fs::recursive_directory_iterator entry(folder, failed), end; !failed && entry != end; entry.increment(failed)) {
+    std::error_code gone;
+    const bool is_file = entry->is_regular_file(gone) && !entry->is_symlink(gone);
+    const auto size = is_file ? entry->file_size(gone) : 0;
+    if (!gone) bytes += static_cast<int64_t>(size);
+  }
+  return bytes;
+}
+
+Finding folder(const std::string& name, const Result<std::string>& found) {
+  if (!found) return {name, "", "", one_line(found.error())};
+  std::error_code failed;
+  if (!fs::exists(*found, failed)) return {name, "not made yet", *found, ""};
+  if (const Result<Done> usable = make_private_directory(*found); !usable)
+    return {name, "", *found, one_line(usable.error())};
+  return {name, bytes_text(size_of(*found)), *found, ""};
+}
+
+// ---- The GPU's ----
+
+Finding software(const std::string& name, const GpuSoftware& found) {
+  // Without the backend nothing was looked for.
+  const std::string missing = found.missing.empty() && found.version.empty() ? "not looked for" : found.missing;
+  return {name, found.version, found.path, found.version.empty() ? missing : ""};
+}
+
+Finding device(const GpuReport& report) {
+  if (!report.device) return {"GPU", "", "", report.no_device};
+  const GpuInfo& gpu = *report.device;
+  constexpr int kKilo = 1000;
+  return {"GPU",
+          concat(gpu.name, ", ", gpu.architecture(), ", ", gpu.multiprocessors, " multiprocessors, ",
+                 bytes_text(gpu.memory_bytes), " of memory, ", bytes_text(gpu.l2_bytes), " of L2 cache, ",
+                 gpu.clock_khz / kKilo, " MHz, memory ", gpu.memory_clock_khz / kKilo, " MHz"),
+          "", ""};
+}
+
+// ---- Output ----
+
+// Texts are libraries' and users': nothing that a terminal would obey, and nothing that is not JSON.
+std::string printable(std::string text) {
+  constexpr unsigned char kLastAscii = 0x7e;
+  const bool readable = valid_utf8_prefix(text) == text.size();
+  for (char& c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < ' ' || byte == kLastAscii + 1) c = ' ';
+    if (byte > kLastAscii + 1 && !readable) c = '?';
+  }
+  return text;
+}
+
+std::string as_text(const std::vector<Finding>& findings) {
+  size_t width = 0;
+  for (const Finding& finding : findings) width = std::max(width, finding.name.size());
+  std::string text = concat("Millrace ", version(), "\n");
+  for (const Finding& finding : findings) {
+    std::string line = finding.name + std::string(width - finding.name.size() + 2, ' ');
+    line += finding.what.empty() ? "missing: " + finding.missing : finding.what;
+    if (!finding.path.empty()) line += concat(" (", finding.path, ")");
+    text += printable(line) + "\n";
+  }
+  return text;
+}
+
+nlohmann::ordered_json gpu_json(const GpuInfo& gpu) {
+  return {{"name", printable(gpu.name)},
+          {"compute_capability", concat(gpu.major, ".", gpu.minor)},
+          {"multiprocessors", gpu.multiprocessors},
+          {"memory_bytes", gpu.memory_bytes},
+          {"l2_bytes", gpu.l2_bytes},
+          {"shared_bytes", gpu.shared_bytes},
+          {"clock_khz", gpu.clock_khz},
+          {"memory_clock_khz", gpu.memory_clock_khz},
+          {"driver", gpu.driver},
+          {"nvrtc", gpu.nvrtc},
+          {"cublaslt", gpu.cublaslt}};
+}
+
+std::string as_json(const std::vector<Finding>& findings, const CpuInfo& cpu, const GpuReport& report) {
+  JsonText json;
+  json.field("schema_version", kSchemaVersion);
+  json.field("version", version());
+  json.field("processor", {{"model", printable(cpu.model)},
+                           {"cores", cpu.cores},
+                           {"threads", threads()},
+                           {"cache_bytes", cpu.last_level_cache},
+                           {"memory_bytes", cpu.memory}});
+  json.field("gpu", report.device ? gpu_json(*report.device) : nlohmann::ordered_json());
+  json.list("findings", findings.size(), [&](size_t k) {
+    const Finding& finding = findings[k];
+    return nlohmann::ordered_json{{"name", finding.name},
+                                  {"there", !finding.what.empty()},
+                                  {"what", printable(finding.what)},
+                                  {"path", printable(finding.path)},
+                                  {"missing", printable(finding.missing)}};
+  });
+  return std::move(json).finish();
+}
+
+}  // namespace
+
+Result<std::string> examine_machine(const DoctorOptions& options) {
+  const CpuInfo cpu = cpu_info();
+  const GpuReport report = inspect_gpu();
+  const std::vector<Finding> findings = {processor(cpu),
+                                         threads_used(),
+                                         compiler(),
+                                         blas(BlasLibrary::openblas),
+                                         blas(BlasLibrary::blis),
+                                         sqlite(),
+                                         folder("cache", find_cache_directory()),
+                                         folder("data", find_data_directory()),
+                                         device(report),
+                                         software("GPU backend", report.backend),
+                                         software("CUDA driver", report.driver),
+                                         software("NVRTC", report.nvrtc),
+                                         software("cuBLASLt", report.cublaslt)};
+  return options.format == Format::json ? as_json(findings, cpu, report) : as_text(findings);
+}
+
+}  // namespace millrace

@@ -1,0 +1,117 @@
+#include "driver/plan_session.h"
+
+#include <array>
+#include <chrono>
+
+#include "base/text.h"
+#include "device/cpu/cpu_info.h"
+
+namespace millrace {
+
+Result<PlanSession> PlanSession::open(const LoadedPlan& loaded) {
+  PlanSession made(loaded);
+  if (is_gpu_plan(loaded.plan)) {
+    Result<GpuExecutor> executor = load_gpu_executor(loaded);
+    if (!executor) return executor.error();
+    made.gpu_.emplace(std::move(*executor));
+  } else {
+    Result<CpuExecutor> executor = load_executor(loaded);
+    if (!executor) return executor.error();
+    made.cpu_.emplace(std::move(*executor));
+  }
+  return made;
+}
+
+Result<Done> PlanSession::put(const Values<double>& given) {
+  memory_ = std::make_unique<CallersMemory>(*loaded_, given);
+  if (cpu_) return Done{};
+  Gpu& gpu = gpu_->gpu();
+  on_gpu_.clear();
+  gpu_pointers_.clear();
+  for (const CallersMemory::List& list : memory_->lists()) {
+    std::vector<void*>& pointers = gpu_pointers_.emplace_back();
+    for (size_t k = 0; k < list.pointers.size(); ++k) {
+      const CallersTensor& tensor = (*list.tensors)[k];
+      if (!tensor.tensor.valid() || loaded_->training.graph.tensor(tensor.tensor).role == TensorRole::scalar) {
+        pointers.push_back(list.pointers[k]);  // a scalar stays with the host
+        continue;
+      }
+      Result<GpuMemory> there = GpuMemory::allocate(gpu, tensor.bytes);
+      if (!there) return there.error();
+      if (Result<Done> copied = gpu.copy_in(there->data(), list.pointers[k], tensor.bytes); !copied) return copied;
+      pointers.push_back(there->data());
+      on_gpu_.push_back(std::move(*there));
+    }
+  }
+  return gpu.wait();
+}
+
+Result<Done> PlanSession::take(Values<double>& values) {
+  if (gpu_) {
+    const std::array<CallersMemory::List, 4> lists = memory_->lists();
+    for (size_t list = 0; list < lists.size(); ++list) {
+      for (size_t k = 0; lists[list].made && k < lists[list].pointers.size(); ++k) {
+        const CallersTensor& tensor = (*lists[list].tensors)[k];
+        if (!tensor.tensor.valid()) continue;
+        Result<Done> copied = gpu_->gpu().copy_out(lists[list].pointers[k], gpu_pointers_[list][k], tensor.bytes);
+        if (!copied) return copied;
+      }
+    }
+  }
+  memory_->take(values);
+  return Done{};
+}
+
+CallersTensors PlanSession::pointers() const {
+  if (cpu_) return memory_->pointers();
+  return {gpu_pointers_[0].data(),
+          gpu_pointers_[1].data(),
+          gpu_pointers_[2].data(),
+          gpu_pointers_[3].data(),
+          nullptr,
+          nullptr};
+}
+
+Result<Done> PlanSession::bind(uint64_t seed, uint32_t step) {
+  if (gpu_) return gpu_->bind(pointers(), seed, step);
+  cpu_->bind(pointers(), seed, step);
+  return Done{};
+}
+
+Result<Done> PlanSession::forward() {
+  if (gpu_) return gpu_->forward();
+  cpu_->forward();
+  return Done{};
+}
+
+Result<Done> PlanSession::backward() {
+  if (gpu_) return gpu_->backward();
+  cpu_->backward();
+  return Done{};
+}
+
+Result<Done> PlanSession::step() {
+  if (gpu_) return gpu_->step();
+  cpu_->step();
+  return Done{};
+}
+
+Result<Done> PlanSession::launch(size_t number) {
+  if (gpu_) return gpu_->launch(number);
+  cpu_->launch(number);
+  return Done{};
+}
+
+Result<double> PlanSession::seconds(const std::function<Result<Done>()>& work) {
+  if (gpu_) return gpu_->gpu().time([] { return Result<Done>(Done{}); }, work);
+  const auto begin = std::chrono::steady_clock::now();
+  if (Result<Done> done = work(); !done) return done.error();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+std::string PlanSession::device() const {
+  if (gpu_) return gpu_->gpu().info().name;
+  return concat(cpu_info().model, ", ", threads(), " threads");
+}
+
+}  // namespace millrace

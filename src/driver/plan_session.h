@@ -1,0 +1,52 @@
+// A loaded plan on its device, with tensors of its own: what run, bench, optimize and the check of a plan work with.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "driver/callers_tensors.h"
+#include "driver/plan_folder.h"
+#include "exec/cpu_executor.h"
+#include "exec/gpu_executor.h"
+
+namespace millrace {
+
+class PlanSession {
+ public:
+  // The plan must outlive it.
+  static Result<PlanSession> open(const LoadedPlan& loaded);
+
+  // What the caller gives: arguments and the results' gradients, row-major, one a tensor of the graph.
+  Result<Done> put(const Values<double>& given);
+  // Results and the arguments' gradients.
+  Result<Done> take(Values<double>& values);
+
+  // Behind put(). On a GPU all of these only put work on its stream.
+  Result<Done> bind(uint64_t seed, uint32_t step);
+  Result<Done> forward();
+  Result<Done> backward();
+  Result<Done> step();
+  Result<Done> launch(size_t number);
+
+  // What some of that takes, by the device's clock.
+  Result<double> seconds(const std::function<Result<Done>()>& work);
+
+  size_t launches() const { return loaded_->plan.launches.size(); }
+  std::string device() const;  // in words
+
+ private:
+  explicit PlanSession(const LoadedPlan& loaded) : loaded_(&loaded) {}
+
+  CallersTensors pointers() const;
+
+  const LoadedPlan* loaded_;
+  std::optional<CpuExecutor> cpu_;
+  std::optional<GpuExecutor> gpu_;
+  std::unique_ptr<CallersMemory> memory_;         // in the host's memory
+  std::vector<GpuMemory> on_gpu_;                 // the same tensors there
+  std::vector<std::vector<void*>> gpu_pointers_;  // of the four lists
+};
+
+}  // namespace millrace

@@ -1,0 +1,62 @@
+#include "driver/time_plan.h"
+
+#include "base/clock.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kLeastSamples = 6;  // fewer give no interval
+constexpr int64_t kMostSamples = 10'000;
+constexpr double kWarmUp = 0.2;  // of the time
+
+// Calls body(sample) until the time is over, at least `least` times.
+template <class Body>
+Result<Done> repeat(double seconds, int64_t least, const Body& body) {
+  const double begin = now();
+  for (int64_t sample = 0; sample < kMostSamples && (sample < least || now() - begin < seconds); ++sample) {
+    if (Result<Done> done = body(sample); !done) return done;
+  }
+  return Done{};
+}
+
+}  // namespace
+
+Result<PassTimes> time_passes(PlanSession& session, double seconds) {
+  std::array<std::vector<double>, 3> samples;
+  const auto once = [&](int64_t sample) -> Result<Done> {
+    const auto bind = [&] { return session.bind(kTimingSeed, static_cast<uint32_t>(sample)); };
+    const std::array<std::function<Result<Done>()>, 3> passes = {
+        [&] { return session.forward(); }, [&] { return session.backward(); }, [&] { return session.step(); }};
+    for (size_t k = 0; k < passes.size(); ++k) {
+      if (Result<Done> bound = bind(); !bound) return bound;
+      const Result<double> taken = session.seconds(passes[k]);
+      if (!taken) return taken.error();
+      samples[k].push_back(*taken);
+    }
+    return Done{};
+  };
+  // Twice at least: the second time is when a GPU's work is recorded.
+  if (Result<Done> warm = repeat(seconds * kWarmUp, 2, once); !warm) return warm.error();
+  for (std::vector<double>& of : samples) of.clear();
+  if (Result<Done> timed = repeat(seconds * (1 - kWarmUp), kLeastSamples, once); !timed) return timed.error();
+  return PassTimes{estimate(std::move(samples[0])), estimate(std::move(samples[1])), estimate(std::move(samples[2]))};
+}
+
+Result<std::vector<Estimate>> time_launches(PlanSession& session, double seconds) {
+  std::vector<std::vector<double>> samples(session.launches());
+  const Result<Done> timed = repeat(seconds, kLeastSamples, [&](int64_t sample) -> Result<Done> {
+    if (Result<Done> bound = session.bind(kTimingSeed, static_cast<uint32_t>(sample)); !bound) return bound;
+    for (size_t k = 0; k < samples.size(); ++k) {
+      const Result<double> taken = session.seconds([&] { return session.launch(k); });
+      if (!taken) return taken.error();
+      samples[k].push_back(*taken);
+    }
+    return Done{};
+  });
+  if (!timed) return timed.error();
+  std::vector<Estimate> times;
+  for (std::vector<double>& of : samples) times.push_back(estimate(std::move(of)));
+  return times;
+}
+
+}  // namespace millrace

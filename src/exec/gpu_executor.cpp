@@ -1,0 +1,115 @@
+#include "exec/gpu_executor.h"
+
+#include <set>
+
+#include "base/text.h"
+#include "device/gpu_kernel_cache.h"
+
+namespace millrace {
+namespace {
+
+constexpr const char* kAdvance = "millrace_advance";
+
+std::string advance_text() {
+  return concat("MR_KERNEL(32) ", kAdvance,
+                "(MR_PARAMETER mr::Arguments<1, 1, 1> args) {\n"
+                "  if (mr::thread_number() == 0) const_cast<mr::State*>(args.state)->step += 1;\n"
+                "}\n");
+}
+
+Launch advance_launch() {
+  Launch launch;
+  launch.kernel = advance_text();
+  launch.grids = {{kAdvance, 1, 32}};
+  launch.tensor_count = 1;
+  launch.numbers = {{-1, 0}};
+  return launch;
+}
+
+}  // namespace
+
+std::string gpu_plan_source(const std::vector<Launch>& launches, const std::vector<std::string>& functions,
+                            const std::string& prelude) {
+  std::string text = prelude + advance_text();
+  std::set<std::string> written;
+  for (size_t k = 0; k < launches.size(); ++k) {
+    if (!launches[k].kernel.empty() && written.insert(functions[k]).second)
+      text += with_kernel_name(launches[k].kernel, functions[k]);
+  }
+  return text;
+}
+
+Result<GpuExecutor> GpuExecutor::load(std::shared_ptr<Gpu> gpu, const StepPlan& plan,
+                                      const std::vector<Launch>& launches, const std::string& cubin,
+                                      ExecutorMemory memory) {
+  GpuExecutor made(std::move(gpu));
+  for (size_t k = 0; k < launches.size(); ++k) {
+    Result<std::unique_ptr<GpuLaunch>> launch =
+        made.gpu_->prepare(with_kernel_names(launches[k], plan.launches[k].function), cubin);
+    if (!launch) return launch.error();
+    if ((*launch)->scratch_bytes() > plan.scratch_bytes)
+      return Error::make(ErrorKind::bad_input,
+                         concat("invalid plan: scratch_bytes: launches[", k, "] needs ", (*launch)->scratch_bytes()),
+                         "run millrace optimize again");
+    made.launches_.push_back(std::move(*launch));
+  }
+  Result<std::unique_ptr<GpuLaunch>> advance = made.gpu_->prepare(advance_launch(), cubin);
+  if (!advance) return advance.error();
+  made.advance_ = std::move(*advance);
+  made.tensors_ = LaunchTensors(plan, launches);
+  Result<GpuMemory> state = GpuMemory::allocate(*made.gpu_, sizeof(GpuState));
+  if (!state) return state.error();
+  made.state_ = std::move(*state);
+  if (memory == ExecutorMemory::callers) return made;
+  Result<GpuMemory> arena = GpuMemory::allocate(*made.gpu_, plan.arena_bytes);
+  if (!arena) return arena.error();
+  made.arena_ = std::move(*arena);
+  made.tensors_.own(made.arena_.bytes_at(0));
+  return made;
+}
+
+Result<Done> GpuExecutor::bind(const CallersTensors& tensors, uint64_t seed, uint32_t step) {
+  const void* const random = tensors.random == nullptr ? state_.data() : tensors.random;
+  const bool elsewhere = random != random_;
+  random_ = random;
+  if (tensors_.bind(tensors) || elsewhere) {
+    for (Recorded& recorded : recorded_) recorded = {};
+  }
+  if (tensors.random != nullptr || (has_state_ && known_.seed == seed && known_.step == step)) return Done{};
+  known_ = {seed, step, 0};
+  has_state_ = true;
+  return gpu_->copy_in(state_.data(), &known_, sizeof(known_));
+}
+
+Result<Done> GpuExecutor::launch(size_t number) {
+  return launches_[number]->run(tensors_.of(number), tensors_.scalars(), random_, tensors_.scratch());
+}
+
+Result<Done> GpuExecutor::put(Pass pass) {
+  const size_t first = pass == Pass::backward_only ? tensors_.backward() : 0;
+  const size_t last = pass == Pass::forward_only ? tensors_.backward() : launches_.size();
+  for (size_t k = first; k < last; ++k) {
+    if (Result<Done> put = launch(k); !put) return put;
+  }
+  if (pass != Pass::whole || random_ != state_.data()) return Done{};
+  void* const none = nullptr;
+  return advance_->run(&none, tensors_.scalars(), state_.data(), nullptr);
+}
+
+// The first time launch by launch, which also loads what libraries load late; the second time it is recorded.
+Result<Done> GpuExecutor::run(Pass pass) {
+  Recorded& recorded = recorded_[static_cast<size_t>(pass)];
+  if (pass == Pass::whole && random_ == state_.data()) ++known_.step;
+  if (!recorded.ran) {
+    recorded.ran = true;
+    return put(pass);
+  }
+  if (!recorded.graph) {
+    Result<std::unique_ptr<GpuGraph>> graph = gpu_->record([&] { return put(pass); });
+    if (!graph) return graph.error();
+    recorded.graph = std::move(*graph);
+  }
+  return recorded.graph->replay();
+}
+
+}  // namespace millrace

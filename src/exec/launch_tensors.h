@@ -1,0 +1,75 @@
+// Where the tensors of a plan's launches are: the caller's, and those in the arena. Every executor has one.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "device/launch.h"
+#include "plan/plan.h"
+
+namespace millrace {
+
+// The caller's memory, in the plan's layouts: one an argument or result of the program, in its order. A scalar argument
+// is a double in the host's memory; it has no gradient, and what stands there is not looked at. `saved` is what forward
+// leaves for backward, `workspace` what a pass works in; both aligned to 64 (on a GPU to 256), null: the executor's
+// own.
+struct CallersTensors {
+  const void* const* arguments = nullptr;
+  void* const* results = nullptr;
+  const void* const* result_gradients = nullptr;
+  void* const* argument_gradients = nullptr;
+  void* saved = nullptr;
+  void* workspace = nullptr;
+  const void* random = nullptr;  // on a GPU: seed and step in its memory; null: the executor's own
+};
+
+// Whether an executor brings memory of its own, or works in the caller's alone.
+enum class ExecutorMemory { own, callers };
+
+class LaunchTensors {
+ public:
+  LaunchTensors() = default;
+  LaunchTensors(const StepPlan& plan, const std::vector<Launch>& launches);
+
+  // The executor's own memory, of plan.arena_bytes.
+  void own(char* arena);
+
+  // Gradients may be null for forward alone. Whether anything is elsewhere than before, or a scalar another one.
+  bool bind(const CallersTensors& tensors);
+
+  void* const* of(size_t launch) const { return tensors_.data() + first_[launch]; }
+  const double* scalars() const { return scalars_.data(); }
+  char* scratch() const { return workspace_ + scratch_offset_; }
+  size_t backward() const { return backward_; }  // the first launch of backward
+  size_t launches() const { return first_.size(); }
+
+ private:
+  struct Bound {  // a tensor of a launch that is the caller's
+    size_t slot;
+    BufferPlace place;
+    size_t position;
+  };
+  struct Placed {  // one that lies in the arena
+    size_t slot;
+    bool saved;
+    int64_t offset;  // in the saved part or in the workspace
+  };
+
+  bool place(char* saved, char* workspace);
+
+  size_t backward_ = 0;
+  int64_t saved_bytes_ = 0;
+  char* own_saved_ = nullptr;
+  char* own_workspace_ = nullptr;
+  int64_t scratch_offset_ = 0;  // in the workspace
+  char* saved_ = nullptr;       // where the placed tensors point to now
+  char* workspace_ = nullptr;
+  std::vector<void*> tensors_;  // of all launches, one behind the other
+  std::vector<size_t> first_;   // one a launch: its first tensor
+  std::vector<Bound> bound_;
+  std::vector<Placed> placed_;
+  std::vector<size_t> scalars_at_;  // positions of scalar arguments that launches use
+  std::vector<double> scalars_;     // by position
+};
+
+}  // namespace millrace

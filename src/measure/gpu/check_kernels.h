@@ -1,0 +1,121 @@
+// Kernels that put values into tensors, take them out, and compare them: behind cuda_hardware.h and cuda_prelude.h.
+// They know layouts by strides, and share nothing with the kernels that they check.
+//
+// Values: how many elements, the rank, the extents, the strides, the stored type, and for bits the length of a run.
+#pragma once
+
+namespace mr {
+
+constexpr int kMostRank = 12;
+constexpr int kNumbers = 2 + 2 * kMostRank + 3;
+using CheckArguments = Arguments<4, kNumbers, 1>;
+
+enum Stored { kF64, kF32, kF16, kBf16, kBoolean, kBits };
+
+MR_DEVICE u64 elements_of(const CheckArguments& args) { return static_cast<u64>(args.values[0]); }
+MR_DEVICE int stored_as(const CheckArguments& args) { return static_cast<int>(args.values[2 + 2 * kMostRank]); }
+MR_DEVICE u64 run_of(const CheckArguments& args) { return static_cast<u64>(args.values[3 + 2 * kMostRank]); }
+MR_DEVICE double extra_of(const CheckArguments& args) { return args.values[4 + 2 * kMostRank]; }
+
+// Where an element lies, in elements.
+MR_DEVICE u64 place_of(const CheckArguments& args, u64 element) {
+  const int rank = static_cast<int>(args.values[1]);
+  u64 place = 0;
+  for (int axis = rank - 1; axis >= 0; --axis) {
+    const u64 extent = static_cast<u64>(args.values[2 + axis]);
+    place += element % extent * static_cast<u64>(args.values[2 + kMostRank + axis]);
+    element /= extent;
+  }
+  return place;
+}
+
+MR_DEVICE double taken(const CheckArguments& args, const void* from, u64 element) {
+  if (stored_as(args) == kBits) {
+    const u64 run = run_of(args);
+    const u8* const bytes = static_cast<const u8*>(from);
+    return (bytes[element / run * ((run + 7) / 8) + element % run / 8] >> (element % run % 8)) & 1;
+  }
+  const u64 place = place_of(args, element);
+  switch (stored_as(args)) {
+    case kF64: return static_cast<const double*>(from)[place];
+    case kF32: return static_cast<double>(static_cast<const float*>(from)[place]);
+    case kF16: return static_cast<double>(widened(static_cast<const f16*>(from)[place]));
+    case kBf16: return static_cast<double>(widened(static_cast<const bf16*>(from)[place]));
+    default: return static_cast<double>(static_cast<const u8*>(from)[place]);
+  }
+}
+
+}  // namespace mr
+
+// tensors: the values, row-major; the tensor. With extra, their magnitudes.
+MR_KERNEL(256) MILLRACE_KERNEL_put(MR_PARAMETER mr::CheckArguments args) {
+  using namespace mr;
+  const double* const from = static_cast<const double*>(args.tensors[0]);
+  void* const to = args.tensors[1];
+  const bool magnitudes = extra_of(args) != 0;
+  const u64 run = run_of(args);
+  const u64 bytes_of_run = (run + 7) / 8;
+  const u64 count = stored_as(args) == kBits ? elements_of(args) / run * bytes_of_run : elements_of(args);
+  for (u64 k = static_cast<u64>(block_number()) * 256 + static_cast<u64>(thread_number()); k < count;
+       k += static_cast<u64>(grid_size()) * 256) {
+    if (stored_as(args) == kBits) {
+      u32 bits = 0;
+      for (u64 bit = 0; bit < 8 && k % bytes_of_run * 8 + bit < run; ++bit)
+        bits |= (from[k / bytes_of_run * run + k % bytes_of_run * 8 + bit] != 0 ? 1u : 0u) << bit;
+      static_cast<u8*>(to)[k] = static_cast<u8>(bits);
+      continue;
+    }
+    double value = from[k];
+    if (magnitudes && value < 0) value = -value;
+    const u64 place = place_of(args, k);
+    switch (stored_as(args)) {
+      case kF64: static_cast<double*>(to)[place] = value; break;
+      case kF32: static_cast<float*>(to)[place] = static_cast<float>(value); break;
+      case kF16: narrow(static_cast<float>(value), static_cast<f16*>(to)[place]); break;
+      case kBf16: narrow(static_cast<float>(value), static_cast<bf16*>(to)[place]); break;
+      default: static_cast<u8*>(to)[place] = value != 0 ? 1 : 0; break;
+    }
+  }
+}
+
+// tensors: the tensor; its values, row-major.
+MR_KERNEL(256) MILLRACE_KERNEL_take(MR_PARAMETER mr::CheckArguments args) {
+  using namespace mr;
+  double* const to = static_cast<double*>(args.tensors[1]);
+  for (u64 k = static_cast<u64>(block_number()) * 256 + static_cast<u64>(thread_number()); k < elements_of(args);
+       k += static_cast<u64>(grid_size()) * 256)
+    to[k] = taken(args, args.tensors[0], k);
+}
+
+// tensors: the tensor; what is expected, row-major; how far it may be off; the first element that is not, as a number.
+MR_KERNEL(256) MILLRACE_KERNEL_compare(MR_PARAMETER mr::CheckArguments args) {
+  using namespace mr;
+  const double* const expected = static_cast<const double*>(args.tensors[1]);
+  const double* const tolerances = static_cast<const double*>(args.tensors[2]);
+  for (u64 k = static_cast<u64>(block_number()) * 256 + static_cast<u64>(thread_number()); k < elements_of(args);
+       k += static_cast<u64>(grid_size()) * 256) {
+    const double found = taken(args, args.tensors[0], k);
+    double wanted = expected[k];
+    if (stored_as(args) == kBits) wanted = wanted != 0 ? 1 : 0;
+    double distance = found - wanted;
+    if (distance < 0) distance = -distance;
+    const bool both_nan = found != found && wanted != wanted;
+    if (!(distance <= tolerances[k] || found == wanted || both_nan)) lower_to(static_cast<u64*>(args.tensors[3]), k);
+  }
+}
+
+// tensors: the peer's values, which stay; the magnitudes of its sums, which become tolerances: extra · magnitude for
+// the sum's roundings, and relative · value + absolute for what is lost when it is stored.
+MR_KERNEL(256) MILLRACE_KERNEL_allow(MR_PARAMETER mr::CheckArguments args) {
+  using namespace mr;
+  const double* const values = static_cast<const double*>(args.tensors[0]);
+  double* const magnitudes = static_cast<double*>(args.tensors[1]);
+  const double relative = args.values[2];
+  const double absolute = args.values[3];
+  for (u64 k = static_cast<u64>(block_number()) * 256 + static_cast<u64>(thread_number()); k < elements_of(args);
+       k += static_cast<u64>(grid_size()) * 256) {
+    const double value = values[k] < 0 ? -values[k] : values[k];
+    const double magnitude = magnitudes[k] < 0 ? -magnitudes[k] : magnitudes[k];
+    magnitudes[k] = extra_of(args) * magnitude + relative * value + absolute;
+  }
+}

@@ -1,0 +1,116 @@
+#include "measure/gpu/gpu_checker.h"
+
+#include <array>
+
+#include "base/stored_type.h"
+#include "base/text.h"
+#include "codegen/cuda/generate.h"
+
+namespace millrace {
+namespace {
+
+// As check_kernels.h has them.
+constexpr size_t kMostRank = 12;
+constexpr size_t kNumbers = 2 + 2 * kMostRank + 3;
+constexpr size_t kStoredAt = 2 + 2 * kMostRank;
+constexpr size_t kRunAt = kStoredAt + 1;
+constexpr size_t kExtraAt = kStoredAt + 2;
+constexpr int kThreads = 256;
+constexpr int64_t kBlocksPerMultiprocessor = 16;
+
+double stored_code(DType dtype) {
+  switch (dtype) {
+    case DType::float64: return 0;
+    case DType::float32: return 1;
+    case DType::float16: return 2;
+    case DType::bfloat16: return 3;
+    case DType::boolean: return 4;
+  }
+  return 0;
+}
+
+constexpr double kStoredAsBits = 5;
+
+}  // namespace
+
+std::vector<double> check_numbers(const Graph& graph, TensorId tensor, const Layout& layout) {
+  std::vector<double> numbers(kNumbers, 0);
+  const std::vector<DimId>& dims = graph.tensor(tensor).dims;
+  numbers[0] = static_cast<double>(elements_of(graph, tensor));
+  numbers[1] = static_cast<double>(dims.size());
+  const bool bits = layout.storage == MaskStorage::bits;
+  const std::vector<int64_t> strides = bits ? std::vector<int64_t>(dims.size(), 0) : strides_of(graph, tensor, layout);
+  for (size_t axis = 0; axis < dims.size() && axis < kMostRank; ++axis) {
+    numbers[2 + axis] = static_cast<double>(graph.extent(dims[axis]));
+    numbers[2 + kMostRank + axis] = static_cast<double>(strides[axis]);
+  }
+  numbers[kStoredAt] = bits ? kStoredAsBits : stored_code(graph.tensor(tensor).dtype);
+  numbers[kRunAt] = dims.empty() ? 1 : static_cast<double>(graph.extent(dims.back()));
+  return numbers;
+}
+
+Result<GpuChecker> GpuChecker::make(Gpu& gpu, const GpuCompiler& compiler) {
+  const std::string source = concat(cuda_hardware(), cuda_prelude(), gpu_check_kernels());
+  const Result<std::string> cubin = compiler.compile(source, gpu.info().architecture());
+  if (!cubin) return cubin.error();
+  GpuChecker made(gpu);
+  for (auto& [launch, name] : {std::pair(&made.put_, "put"), std::pair(&made.take_, "take"),
+                               std::pair(&made.compare_, "compare"), std::pair(&made.allow_, "allow")}) {
+    Launch kernel;
+    kernel.kernel = source;
+    kernel.tensor_count = 4;
+    kernel.grids = {
+        {concat("MILLRACE_KERNEL_", name), gpu.info().multiprocessors * kBlocksPerMultiprocessor, kThreads}};
+    for (size_t k = 0; k < kNumbers; ++k) kernel.numbers.push_back({static_cast<int>(k), 0});
+    Result<std::unique_ptr<GpuLaunch>> prepared = gpu.prepare(kernel, *cubin);
+    if (!prepared) return prepared.error();
+    *launch = std::move(*prepared);
+  }
+  Result<GpuMemory> first = GpuMemory::allocate(gpu, sizeof(uint64_t));
+  if (!first) return first.error();
+  made.first_ = std::move(*first);
+  return made;
+}
+
+Result<Done> GpuChecker::put(const Graph& graph, TensorId tensor, const Layout& layout, const GpuMemory& values,
+                             bool magnitudes, void* to) const {
+  if (layout.storage == MaskStorage::drawn) return Done{};
+  std::vector<double> numbers = check_numbers(graph, tensor, layout);
+  numbers[kExtraAt] = magnitudes ? 1 : 0;
+  const std::array<void*, 4> tensors = {values.data(), to, nullptr, nullptr};
+  return put_->run(tensors.data(), numbers.data(), nullptr, nullptr);
+}
+
+Result<Done> GpuChecker::take(const Graph& graph, TensorId tensor, const Layout& layout, void* from,
+                              const GpuMemory& values) const {
+  const std::vector<double> numbers = check_numbers(graph, tensor, layout);
+  const std::array<void*, 4> tensors = {from, values.data(), nullptr, nullptr};
+  return take_->run(tensors.data(), numbers.data(), nullptr, nullptr);
+}
+
+Result<std::optional<int64_t>> GpuChecker::first_wrong(const Graph& graph, TensorId tensor, const Layout& layout,
+                                                       void* found, const GpuMemory& values,
+                                                       const GpuMemory& tolerances) const {
+  if (layout.storage == MaskStorage::drawn) return std::optional<int64_t>();
+  if (Result<Done> filled = gpu_->fill(first_.data(), 0xff, sizeof(uint64_t)); !filled) return filled.error();
+  const std::vector<double> numbers = check_numbers(graph, tensor, layout);
+  const std::array<void*, 4> tensors = {found, values.data(), tolerances.data(), first_.data()};
+  if (Result<Done> ran = compare_->run(tensors.data(), numbers.data(), nullptr, nullptr); !ran) return ran.error();
+  uint64_t first = 0;
+  if (Result<Done> copied = gpu_->copy_out(&first, first_.data(), sizeof(first)); !copied) return copied.error();
+  if (first == ~uint64_t{0}) return std::optional<int64_t>();
+  return std::optional<int64_t>(static_cast<int64_t>(first));
+}
+
+Result<Done> GpuChecker::allow(int64_t elements, const GpuMemory& values, const GpuMemory& magnitudes,
+                               double of_magnitude, double relative, double absolute) const {
+  std::vector<double> numbers(kNumbers, 0);
+  numbers[0] = static_cast<double>(elements);
+  numbers[2] = relative;
+  numbers[3] = absolute;
+  numbers[kExtraAt] = of_magnitude;
+  const std::array<void*, 4> tensors = {values.data(), magnitudes.data(), nullptr, nullptr};
+  return allow_->run(tensors.data(), numbers.data(), nullptr, nullptr);
+}
+
+}  // namespace millrace

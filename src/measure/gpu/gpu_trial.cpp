@@ -1,0 +1,302 @@
+#include "measure/gpu/gpu_trial.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+#include "codegen/lower.h"
+#include "measure/probes.h"
+#include "measure/statistics.h"
+
+namespace millrace {
+namespace {
+
+constexpr uint64_t kSeed = 20210101;
+constexpr int64_t kAlignment = 256;
+constexpr int64_t kMostSets = 16;  // of buffers, to get past the cache
+constexpr size_t kMostSamples = 24;
+constexpr size_t kFewestSamples = 5;
+constexpr double kTight = 0.02;
+constexpr double kFarSlower = 1.5;       // than the best known: two samples will do
+constexpr double kSampleSeconds = 1e-4;  // of work in one sample
+constexpr size_t kProbes = 4096;
+
+int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+MeasurementRow outcome(Outcome outcome, std::string detail) {
+  MeasurementRow row;
+  row.outcome = outcome;
+  row.detail = std::move(detail);
+  return row;
+}
+
+// A launch's functions under the names that they were compiled with.
+void name_functions(Launch& launch, const std::string& name) {
+  const std::string token = "MILLRACE_KERNEL";
+  for (GpuGrid& grid : launch.grids) grid.function = name + grid.function.substr(token.size());
+}
+
+}  // namespace
+
+Result<GpuTrials> GpuTrials::make(Gpu& gpu, const GpuCompiler& compiler, const Graph& graph,
+                                  const std::vector<TensorDomain>& domains) {
+  Result<GpuChecker> checker = GpuChecker::make(gpu, compiler);
+  if (!checker) return checker.error();
+  GpuTrials made(gpu, std::move(*checker), graph, domains);
+  if (Result<Done> got = made.reserve(2 * gpu.info().l2_bytes, made.flushed_); !got) return got.error();
+  if (Result<Done> got = made.reserve(sizeof(GpuState), made.state_); !got) return got.error();
+  return made;
+}
+
+Result<Done> GpuTrials::reserve(int64_t bytes, GpuMemory& memory) {
+  if (memory.data() != nullptr && memory.size() >= bytes) return Done{};
+  if (Result<Done> waited = gpu_->wait(); !waited) return waited;
+  memory = GpuMemory();
+  Result<GpuMemory> got = GpuMemory::allocate(*gpu_, bytes);
+  if (!got) return got.error();
+  memory = std::move(*got);
+  return Done{};
+}
+
+Result<Done> GpuTrials::upload(const std::vector<double>& values, GpuMemory& to) {
+  const auto bytes = static_cast<int64_t>(values.size() * sizeof(double));
+  if (Result<Done> got = reserve(bytes, to); !got) return got;
+  if (Result<Done> copied = gpu_->copy_in(to.data(), values.data(), bytes); !copied) return copied;
+  return gpu_->wait();
+}
+
+GpuTrials::Places GpuTrials::places_of(const Part& part, const std::vector<Layout>& layouts) const {
+  Places places;
+  const std::vector<TensorId> tensors = tensors_of(part);
+  for (size_t k = 0; k < tensors.size(); ++k) places.sizes.push_back(stored_bytes(*graph_, tensors[k], layouts[k]));
+  places.offsets.assign(tensors.size(), -1);
+  // Stacked ones lie one behind the other.
+  for (size_t operand = 0; operand < 3; ++operand) {
+    const std::vector<TensorId>& stack = part.product.tensors[operand];
+    if (stack.size() < 2 || part.product.packed[operand]) continue;
+    for (const TensorId tensor : stack) {
+      const auto begin = tensors.begin() + (operand == 2 ? static_cast<std::ptrdiff_t>(part.reads.size()) : 0);
+      const auto place = static_cast<size_t>(std::find(begin, tensors.end(), tensor) - tensors.begin());
+      places.offsets[place] = places.bytes;
+      places.bytes += places.sizes[place];
+    }
+    places.bytes = aligned(places.bytes);
+  }
+  for (size_t k = 0; k < tensors.size(); ++k) {
+    if (places.offsets[k] >= 0) continue;
+    places.offsets[k] = places.bytes;
+    places.bytes += aligned(places.sizes[k]);
+  }
+  places.bytes = std::max<int64_t>(places.bytes, kAlignment);
+  return places;
+}
+
+Result<Done> GpuTrials::find_truth(const Part& part) {
+  const std::string text = print_part(*graph_, part);
+  if (text == part_) return Done{};
+  part_.clear();
+  has_peer_ = false;
+  by_peer_ = is_large(part);
+  if (by_peer_) {
+    truth_ = draw_inputs(*graph_, part, kSeed, false);
+  } else {
+    Result<Truth> truth = truth_of(*graph_, part, kSeed);
+    if (!truth) return truth.error();
+    truth_ = std::move(*truth);
+  }
+  inputs_.resize(std::max(inputs_.size(), part.reads.size()));
+  expected_.resize(std::max(expected_.size(), part.writes.size()));
+  for (size_t k = 0; k < part.reads.size(); ++k) {
+    if (Result<Done> up = upload(truth_.inputs[k], inputs_[k]); !up) return up;
+  }
+  for (size_t k = 0; !by_peer_ && k < part.writes.size(); ++k) {
+    if (Result<Done> up = upload(truth_.outputs[k].values, expected_[k].values); !up) return up;
+    if (Result<Done> up = upload(truth_.outputs[k].tolerances, expected_[k].tolerances); !up) return up;
+  }
+  const GpuState state{truth_.random.seed, truth_.random.step, 0};
+  if (Result<Done> copied = gpu_->copy_in(state_.data(), &state, sizeof(state)); !copied) return copied;
+  if (Result<Done> waited = gpu_->wait(); !waited) return waited;
+  part_ = text;
+  return Done{};
+}
+
+std::vector<void*> GpuTrials::pointers(const Places& places, int64_t set) const {
+  std::vector<void*> made;
+  for (const int64_t offset : places.offsets) made.push_back(sets_.bytes_at(set * places.bytes + offset));
+  return made;
+}
+
+Result<Done> GpuTrials::put_inputs(const Part& part, const std::vector<Layout>& layouts, const Places& places,
+                                   bool magnitudes) {
+  const std::vector<void*> at = pointers(places, 0);
+  for (size_t k = 0; k < part.reads.size(); ++k) {
+    Result<Done> put = checker_.put(*graph_, part.reads[k], layouts[k], inputs_[k], magnitudes, at[k]);
+    if (!put) return put;
+  }
+  return Done{};
+}
+
+Result<Done> GpuTrials::launch_once(GpuLaunch& launch, const Places& places, int64_t set) {
+  return launch.run(pointers(places, set).data(), truth_.arguments.data(), state_.data(), scratch_.data());
+}
+
+// In words, what an element is and should be.
+Result<std::string> GpuTrials::describe(const Part& part, const std::vector<Layout>& layouts, const Places& places,
+                                        size_t write, int64_t element) {
+  const TensorId tensor = part.writes[write];
+  const size_t place = part.reads.size() + write;
+  Result<GpuMemory> values =
+      GpuMemory::allocate(*gpu_, elements_of(*graph_, tensor) * static_cast<int64_t>(sizeof(double)));
+  if (!values) return values.error();
+  if (Result<Done> taken = checker_.take(*graph_, tensor, layouts[place], pointers(places, 0)[place], *values); !taken)
+    return taken.error();
+  std::array<double, 3> numbers{};
+  const std::array<const GpuMemory*, 3> from = {&*values, &expected_[write].values, &expected_[write].tolerances};
+  for (size_t k = 0; k < from.size(); ++k) {
+    const char* const at = from[k]->bytes_at(element * static_cast<int64_t>(sizeof(double)));
+    if (Result<Done> copied = gpu_->copy_out(&numbers[k], at, sizeof(double)); !copied) return copied.error();
+  }
+  return concat(graph_->tensor(tensor).name, "[", element, "] is ", numbers[0], " where ", numbers[1],
+                " is right, within ", numbers[2]);
+}
+
+// Empty when all is as it must be.
+Result<std::string> GpuTrials::check(const Part& part, const std::vector<Layout>& layouts, const Places& places,
+                                     GpuLaunch& launch) {
+  if (Result<Done> poisoned = gpu_->fill(sets_.data(), 0xff, places.bytes); !poisoned) return poisoned.error();
+  if (launch.scratch_bytes() > 0) {
+    if (Result<Done> poisoned = gpu_->fill(scratch_.data(), 0xff, launch.scratch_bytes()); !poisoned)
+      return poisoned.error();
+  }
+  if (Result<Done> put = put_inputs(part, layouts, places, false); !put) return put.error();
+  if (Result<Done> ran = launch_once(launch, places, 0); !ran) return ran.error();
+  if (Result<Done> waited = gpu_->wait(); !waited) return waited.error();
+  if (by_peer_ && !has_peer_) {
+    Result<std::string> wrong = take_as_peer(part, layouts, places, launch);
+    if (!wrong || !wrong->empty()) return wrong;
+  }
+  const std::vector<void*> at = pointers(places, 0);
+  for (size_t k = 0; k < part.writes.size(); ++k) {
+    const size_t place = part.reads.size() + k;
+    const Result<std::optional<int64_t>> first = checker_.first_wrong(
+        *graph_, part.writes[k], layouts[place], at[place], expected_[k].values, expected_[k].tolerances);
+    if (!first) return first.error();
+    if (*first) return describe(part, layouts, places, k, **first);
+  }
+  return std::string();
+}
+
+// The first candidate whose probed elements are right speaks for the whole. Its tolerances come from the product of the
+// magnitudes.
+Result<std::string> GpuTrials::take_as_peer(const Part& part, const std::vector<Layout>& layouts, const Places& places,
+                                            GpuLaunch& launch) {
+  const std::vector<void*> at = pointers(places, 0);
+  std::vector<std::vector<double>> values;
+  for (size_t k = 0; k < part.writes.size(); ++k) {
+    const size_t place = part.reads.size() + k;
+    const int64_t bytes = elements_of(*graph_, part.writes[k]) * static_cast<int64_t>(sizeof(double));
+    if (Result<Done> got = reserve(bytes, expected_[k].values); !got) return got.error();
+    if (Result<Done> taken = checker_.take(*graph_, part.writes[k], layouts[place], at[place], expected_[k].values);
+        !taken)
+      return taken.error();
+    values.emplace_back(static_cast<size_t>(elements_of(*graph_, part.writes[k])));
+    if (Result<Done> copied = gpu_->copy_out(values.back().data(), expected_[k].values.data(), bytes); !copied)
+      return copied.error();
+  }
+  for (const Probe& probe : probes_of(*graph_, part, truth_, kProbes)) {
+    const TensorId tensor = part.writes[probe.output];
+    const double found = values[probe.output][probe.element];
+    const double tolerance = sum_tolerance(graph_->tensor(tensor).dtype, depth_of(part), probe.magnitude, probe.value);
+    if (!(std::abs(found - probe.value) <= tolerance))
+      return concat(graph_->tensor(tensor).name, "[", probe.element, "] is ", found, " where ", probe.value,
+                    " is right, within ", tolerance);
+  }
+  if (Result<Done> put = put_inputs(part, layouts, places, true); !put) return put.error();
+  if (Result<Done> ran = launch_once(launch, places, 0); !ran) return ran.error();
+  for (size_t k = 0; k < part.writes.size(); ++k) {
+    const size_t place = part.reads.size() + k;
+    const TensorId tensor = part.writes[k];
+    const DType dtype = graph_->tensor(tensor).dtype;
+    const int64_t elements = elements_of(*graph_, tensor);
+    if (Result<Done> got = reserve(elements * static_cast<int64_t>(sizeof(double)), expected_[k].tolerances); !got)
+      return got.error();
+    if (Result<Done> taken = checker_.take(*graph_, tensor, layouts[place], at[place], expected_[k].tolerances); !taken)
+      return taken.error();
+    const double absolute = sum_tolerance(dtype, depth_of(part), 0, 0);
+    const double of_magnitude = sum_tolerance(dtype, depth_of(part), 1, 0) - absolute;
+    const double relative = sum_tolerance(dtype, depth_of(part), 0, 1) - absolute;
+    if (Result<Done> allowed =
+            checker_.allow(elements, expected_[k].values, expected_[k].tolerances, of_magnitude, relative, absolute);
+        !allowed)
+      return allowed.error();
+  }
+  if (Result<Done> put = put_inputs(part, layouts, places, false); !put) return put.error();
+  if (Result<Done> ran = launch_once(launch, places, 0); !ran) return ran.error();
+  if (Result<Done> waited = gpu_->wait(); !waited) return waited.error();
+  has_peer_ = true;
+  return std::string();
+}
+
+Result<MeasurementRow> GpuTrials::run(const Part& part, const Candidate& candidate, const std::string& cubin,
+                                      const std::string& name, const TrialSettings& settings) {
+  if (Result<Done> found = find_truth(part); !found) return found.error();
+  const std::vector<Layout> layouts = layouts_of(*domains_, part, candidate);
+  Launch lowered = lower(*graph_, part, layouts, candidate.way);
+  name_functions(lowered, name);
+  Result<std::unique_ptr<GpuLaunch>> launch = gpu_->prepare(lowered, cubin);
+  if (!launch) return outcome(Outcome::failed, launch.error().diagnostics.front().message);
+  const Places places = places_of(part, layouts);
+  const int64_t sets = std::clamp<int64_t>(2 * gpu_->info().l2_bytes / places.bytes + 1, 2, kMostSets);
+  if (Result<Done> got = reserve(sets * places.bytes, sets_); !got)
+    return outcome(Outcome::out_of_memory, got.error().diagnostics.front().message);
+  if (Result<Done> got = reserve((*launch)->scratch_bytes(), scratch_); !got)
+    return outcome(Outcome::out_of_memory, got.error().diagnostics.front().message);
+  Result<std::string> wrong = check(part, layouts, places, **launch);
+  if (!wrong) return refused_unless_lost(wrong.error());
+  if (!wrong->empty()) return outcome(Outcome::wrong, *wrong);
+  Result<MeasurementRow> row = time(places, sets, **launch, settings);
+  return row ? row : refused_unless_lost(row.error());
+}
+
+// A candidate that could not be launched is one that failed; after an error of the GPU itself nothing works any more.
+Result<MeasurementRow> GpuTrials::refused_unless_lost(const Error& error) {
+  if (Result<Done> alive = gpu_->wait(); !alive) return alive.error();
+  return outcome(Outcome::failed, error.diagnostics.front().message);
+}
+
+Result<MeasurementRow> GpuTrials::time(const Places& places, int64_t sets, GpuLaunch& launch,
+                                       const TrialSettings& settings) {
+  for (int64_t set = 1; set < sets; ++set) {
+    if (Result<Done> copied = gpu_->copy(sets_.bytes_at(set * places.bytes), sets_.data(), places.bytes); !copied)
+      return copied.error();
+  }
+  std::vector<std::vector<void*>> at;
+  for (int64_t set = 0; set < sets; ++set) at.push_back(pointers(places, set));
+  size_t next = 1;
+  const auto sample = [&](int repeats) {
+    return gpu_->time([&] { return gpu_->fill(flushed_.data(), 0, flushed_.size()); },
+                      [&]() -> Result<Done> {
+                        for (int k = 0; k < repeats; ++k) {
+                          Result<Done> ran = launch.run(at[next++ % at.size()].data(), truth_.arguments.data(),
+                                                        state_.data(), scratch_.data());
+                          if (!ran) return ran;
+                        }
+                        return Done{};
+                      });
+  };
+  const Result<double> first = sample(1);
+  if (!first) return first.error();
+  const int repeats = static_cast<int>(std::clamp(kSampleSeconds / std::max(*first, 1e-9), 2.0, 16.0));
+  std::vector<double> samples;
+  while (samples.size() < kMostSamples) {
+    const Result<double> taken = sample(repeats);
+    if (!taken) return taken.error();
+    samples.push_back(*taken / repeats);
+    const Estimate known = estimate(samples);
+    if (samples.size() >= 2 && settings.best_seconds > 0 && known.low > kFarSlower * settings.best_seconds) break;
+    if (samples.size() >= kFewestSamples && tight(known, kTight)) break;
+  }
+  return measured_row(samples);
+}
+
+}  // namespace millrace

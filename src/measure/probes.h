@@ -1,0 +1,26 @@
+// Elements of a product, straight from its definition: for products that are too large for the reference.
+#pragma once
+
+#include <vector>
+
+#include "measure/truth.h"
+
+namespace millrace {
+
+struct Probe {
+  size_t output = 0;   // which of the tensors that the part writes
+  size_t element = 0;  // of it, row-major
+  double value = 0;
+  double magnitude = 0;  // Σ|a||b|: what rounding is measured against
+};
+
+// `count` elements by chance, of the inputs that `truth` has.
+std::vector<Probe> probes_of(const Graph& graph, const Part& part, const Truth& truth, size_t count);
+
+// How many products an element is the sum of.
+double depth_of(const Part& part);
+
+// How far from each other two such sums may lie, of that many products and of this magnitude, as computed and stored.
+double sum_tolerance(DType dtype, double depth, double magnitude, double value);
+
+}  // namespace millrace

@@ -1,0 +1,56 @@
+// Programs for tests of generators: what models and chance may miss.
+#pragma once
+
+namespace millrace {
+
+// Extents: one, below a vector, a vector, and more than one with a rest.
+inline constexpr const char* kCorners = R"(
+A = 19
+B = 16
+C = 35
+D = 1
+E = 5
+
+
+def corners(x: float32[A, C], y: float32[A, C], row: float32[C], column: float32[A], one: float32[D, E, D],
+            square: float32[A, A], wide: float32[B, A, A], scale: float32, shift: float32[E]):
+    masked = softmax(causal_mask(square))
+    chosen = np.where(x < y, x * scale, np.maximum(y, row[None, :]))
+    highest = np.max(chosen, axis=1)
+    lowest = np.min(chosen, axis=0, keepdims=True)
+    spread = chosen - lowest + np.minimum(column, 0.25)[:, None]
+    diagonal = np.einsum("ii->i", square) + np.einsum("bii->i", wide)
+    dropped = dropout(gelu(spread), p=0.3)
+    widened = dropout(wide + masked[None, :, :], p=0.5)
+    ones = dropout(softmax(one) + shift[None, :, None], p=0.4)
+    means = np.mean(widened, axis=(0, 2)) * highest + diagonal
+    powers = np.abs(spread) ** 1.5 + np.square(chosen) + silu(x) * np.tanh(y) + relu(x) ** 3
+    return dropped, widened, ones, means, np.sum(powers, axis=0), np.max(wide, axis=(0, 1)), rmsnorm(y, row)
+)";
+
+// Contractions of every kind, by the libraries and by generated loops.
+inline constexpr const char* kContractions = R"(
+A = 5
+B = 3
+C = 7
+D = 1
+
+
+def contractions(x: float32[A, B], y: float32[B, C], t: float32[A, B, C], u: float32[A, B, C], v: float32[A],
+                 w: float32[C], s: float32[A, A], one: float32[D, B], scale: float32):
+    outer = np.einsum("a,c->ac", v, w)
+    matrix = scale * np.einsum("ab,bc->ac", x, y)
+    batched = np.einsum("abc,abc->ab", t, u)
+    swapped = np.einsum("abc,bc->ca", t, y)
+    diagonal = np.einsum("aa,ab->ab", s, x)
+    one_sided = np.einsum("abc,ab->c", t, x)
+    unreduced = np.einsum("abc,ab->bca", t, x)
+    dot = np.einsum("abc,abc->", t, u)
+    thin = np.einsum("db,bc->dc", one, y)
+    own = np.einsum("ab,db->da", x, one)
+    summed = np.einsum("abc,c->a", t, w) + np.einsum("abc,c->a", u, w)
+    square = np.einsum("ab,cb->ac", s, s)
+    return outer, matrix, batched, swapped, diagonal, one_sided, unreduced, dot, thin, own, summed, square
+)";
+
+}  // namespace millrace

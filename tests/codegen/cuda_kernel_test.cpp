@@ -1,0 +1,86 @@
+// Generated CUDA kernels, of candidates by chance, against the reference: played by a CPU, so that they are checked
+// where there is no GPU.
+#include <gtest/gtest.h>
+
+#include "base/text.h"
+#include "codegen/corner_programs.h"
+#include "codegen/trials_of_programs.h"
+#include "fusion/fusion_text.h"
+#include "golden/golden.h"
+#include "random/generator.h"
+
+namespace millrace {
+namespace {
+
+const std::vector<std::string>& dtypes() {
+  static const std::vector<std::string> names = {"float16", "float32", "bfloat16", "float64"};
+  return names;
+}
+
+// Unlike a CPU's, the ways of a GPU depend on the type: on how much of it fits 16 bytes.
+void draw_in_all_types(TrialsOfPrograms& trials, const std::string& name, const std::string& text,
+                       const std::vector<std::string>& sizes, size_t count) {
+  for (const std::string& dtype : dtypes())
+    trials.draw(tried_program(name, text, sizes, dtype, nullptr, TriedOn::gpu), count, true);
+}
+
+TEST(CudaKernel, CandidatesAgreeWithTheReference) {
+  TrialsOfPrograms trials(1, TriedOn::gpu);
+  draw_in_all_types(trials, "contractions as kernels", kContractions, {}, 1);
+  draw_in_all_types(trials, "corners", kCorners, {}, 3);
+  for (const std::string& model : models()) {
+    const std::string text = text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/", model, ".py"));
+    if (model == "llama_block") continue;  // six axes: long to enumerate
+    draw_in_all_types(trials, model, text, {"odd"}, 1);
+    draw_in_all_types(trials, model, text, {"tiny"}, 1);
+  }
+  for (uint64_t seed = 1001; seed <= 1020; ++seed) {
+    const std::string text = random_programs::random_program(seed);
+    trials.draw(
+        tried_program(concat("random ", seed), text, {}, dtypes()[seed % dtypes().size()], nullptr, TriedOn::gpu), 2,
+        true);
+  }
+  ASSERT_FALSE(testing::Test::HasFailure());
+  trials.run();
+  for (const char* const wanted : {"softmax_dx & rows",
+                                   "softmax_dx & rows in lanes",
+                                   "layernorm_dw & flat",
+                                   "layernorm_dw & rows",
+                                   "causal_mask & rows",
+                                   "causal_mask_dx & rows in lanes",
+                                   "dropout_dx & flat",
+                                   "conversion & flat",
+                                   "where & flat",
+                                   "extremum_dx & rows in lanes",
+                                   "embed_diagonal & flat",
+                                   "max & rows",
+                                   "rows & groups of warps",
+                                   "rows & groups in a warp",
+                                   "rows & across rows",
+                                   "flat & across rows",
+                                   "width 8 & float16",
+                                   "rows & width 8",
+                                   "rows in lanes & width 8",
+                                   "no width & float16",
+                                   "a mask written as bits & float16",
+                                   "a mask read as drawn & bfloat16",
+                                   "rows in lanes & a mask read as drawn"})
+    EXPECT_TRUE(trials.features().contains(wanted)) << wanted;
+  RecordProperty("kernels", static_cast<int>(trials.kernels()));
+}
+
+// MILLRACE_RANDOM_KERNELS=1000: so many programs, with nothing left out.
+TEST(CudaKernel, ManyRandomProgramsWhereAskedFor) {
+  const char* const count = std::getenv("MILLRACE_RANDOM_KERNELS");
+  for (uint64_t seed = 0; count != nullptr && seed < std::stoull(count); ++seed) {
+    TrialsOfPrograms trials(seed, TriedOn::gpu);
+    const std::string text = random_programs::random_program(seed);
+    trials.draw(
+        tried_program(concat("random ", seed), text, {}, dtypes()[seed % dtypes().size()], nullptr, TriedOn::gpu), 3,
+        false);
+    trials.run();
+  }
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,173 @@
+#include "device/cuda/column_major.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "base/text.h"
+
+namespace millrace {
+namespace {
+
+// A call whose matrices lie by rows or by columns, `padding` elements apart.
+GemmCall call_of(int64_t m, int64_t n, int64_t k, int order, int64_t padding) {
+  GemmCall call;
+  call.library = BlasLibrary::cublaslt;
+  call.type = StoredType::f16;
+  call.m = m;
+  call.n = n;
+  call.k = k;
+  const auto lie = [&](int bit, int64_t rows, int64_t columns, int64_t& row, int64_t& column) {
+    const bool by_rows = ((order >> bit) & 1) != 0;
+    row = by_rows ? columns + padding : 1;
+    column = by_rows ? 1 : rows + padding;
+  };
+  lie(0, m, k, call.a_m, call.a_k);
+  lie(1, k, n, call.b_k, call.b_n);
+  lie(2, m, n, call.c_m, call.c_n);
+  return call;
+}
+
+std::vector<double> numbers(size_t count, int seed) {
+  std::vector<double> values(count);
+  for (size_t k = 0; k < count; ++k) values[k] = static_cast<double>((k * 7 + static_cast<size_t>(seed) * 13) % 11) - 5;
+  return values;
+}
+
+// As the call means it.
+std::vector<double> by_call(const GemmCall& call, const std::vector<double>& a, const std::vector<double>& b,
+                            size_t room) {
+  std::vector<double> c(room, -99);
+  const GemmLoop loop = call.loops.empty() ? GemmLoop{} : call.loops.front();
+  for (int64_t step = 0; step < loop.extent; ++step)
+    for (int64_t i = 0; i < call.m; ++i)
+      for (int64_t j = 0; j < call.n; ++j) {
+        double sum = 0;
+        for (int64_t l = 0; l < call.k; ++l)
+          sum += a.at(static_cast<size_t>(step * loop.a + i * call.a_m + l * call.a_k)) *
+                 b.at(static_cast<size_t>(step * loop.b + l * call.b_k + j * call.b_n));
+        c.at(static_cast<size_t>(step * loop.c + i * call.c_m + j * call.c_n)) = sum;
+      }
+  return c;
+}
+
+// As cuBLASLt means its descriptors.
+std::vector<double> by_library(const ColumnMajorProduct& product, std::vector<double> a, std::vector<double> b,
+                               size_t room) {
+  if (product.swapped) std::swap(a, b);
+  for (const ColumnMajor* matrix : {&product.a, &product.b, &product.c}) EXPECT_GE(matrix->leading, matrix->rows);
+  EXPECT_FALSE(product.c.transposed);
+  const int64_t k = product.a.transposed ? product.a.rows : product.a.columns;
+  EXPECT_EQ(product.a.transposed ? product.a.columns : product.a.rows, product.c.rows);
+  EXPECT_EQ(product.b.transposed ? product.b.columns : product.b.rows, k);
+  EXPECT_EQ(product.b.transposed ? product.b.rows : product.b.columns, product.c.columns);
+  const auto at = [](const std::vector<double>& values, const ColumnMajor& matrix, int64_t step, int64_t row,
+                     int64_t column) {
+    if (matrix.transposed) std::swap(row, column);
+    return values.at(static_cast<size_t>(step * matrix.batch_stride + row + column * matrix.leading));
+  };
+  std::vector<double> c(room, -99);
+  for (int64_t step = 0; step < product.batch; ++step)
+    for (int64_t i = 0; i < product.c.rows; ++i)
+      for (int64_t j = 0; j < product.c.columns; ++j) {
+        double sum = 0;
+        for (int64_t l = 0; l < k; ++l) sum += at(a, product.a, step, i, l) * at(b, product.b, step, l, j);
+        c.at(static_cast<size_t>(step * product.c.batch_stride + i + j * product.c.leading)) = sum;
+      }
+  return c;
+}
+
+void compare(const GemmCall& call, const std::string& where) {
+  const Result<ColumnMajorProduct> product = column_major(call);
+  ASSERT_TRUE(product) << where << to_string(product.error());
+  constexpr size_t kRoom = 4096;
+  const std::vector<double> a = numbers(kRoom, 1);
+  const std::vector<double> b = numbers(kRoom, 2);
+  EXPECT_EQ(by_library(*product, a, b, kRoom), by_call(call, a, b, kRoom)) << where;
+}
+
+TEST(ColumnMajor, EveryOrderAndExtentMeansTheSameProduct) {
+  for (int order = 0; order < 8; ++order)
+    for (const int64_t m : {1, 2, 5})
+      for (const int64_t n : {1, 3, 4})
+        for (const int64_t k : {1, 2, 6})
+          for (const int64_t padding : {0, 3})
+            compare(call_of(m, n, k, order, padding), concat(order, " ", m, " ", n, " ", k, " ", padding));
+}
+
+TEST(ColumnMajor, ABatchWithStridesBroadcastsAndInterleaves) {
+  for (int order = 0; order < 8; ++order) {
+    GemmCall call = call_of(3, 4, 5, order, 0);
+    call.loops = {{7, 15, 20, 12}};
+    compare(call, concat("dense ", order));
+    call.loops = {{7, 0, 20, 12}};
+    compare(call, concat("one A ", order));
+    call.loops = {{7, 15, 0, 12}, {1, 9, 9, 0}};
+    compare(call, concat("one B ", order));
+    // The loop's index inside: rows of 5 steps each.
+    call = call_of(3, 4, 5, order, 20);
+    call.loops = {{4, 6, 6, 6}};
+    compare(call, concat("inside ", order));
+  }
+}
+
+TEST(ColumnMajor, StridesOfExtentsOfOneSayNothing) {
+  GemmCall call = call_of(1, 4, 6, 0, 0);
+  call.a_m = 0;
+  call.c_m = 77;
+  compare(call, "m");
+  call = call_of(4, 1, 6, 7, 0);
+  call.b_n = 5;
+  call.c_n = 0;
+  compare(call, "n");
+  call = call_of(4, 3, 1, 5, 0);
+  call.a_k = 0;
+  call.b_k = 0;
+  compare(call, "k");
+}
+
+TEST(ColumnMajor, AVectorLiesAsItCanBeReadFastest) {
+  const Result<ColumnMajorProduct> product = column_major(call_of(1, 64, 128, 7, 0));
+  ASSERT_TRUE(product);
+  for (const ColumnMajor* matrix : {&product->a, &product->b, &product->c}) EXPECT_EQ(matrix->alignment, 16);
+}
+
+TEST(ColumnMajor, AlignmentIsAsBadAsTheWorstAddress) {
+  GemmCall call = call_of(8, 8, 8, 0, 0);  // columns of 16 bytes
+  EXPECT_EQ(column_major(call)->a.alignment, 16);
+  call.loops = {{3, 65, 0, 68}};
+  EXPECT_EQ(column_major(call)->a.pointer_alignment, 2);
+  EXPECT_EQ(column_major(call)->b.pointer_alignment, 16);
+  EXPECT_EQ(column_major(call)->c.pointer_alignment, 8);
+  call.loops.clear();
+  call.a_k = 10;
+  EXPECT_EQ(column_major(call)->a.pointer_alignment, 16);
+  EXPECT_EQ(column_major(call)->a.alignment, 4);
+}
+
+TEST(ColumnMajor, WhatIsNotOneCallIsRefusedWithItsReason) {
+  const auto why = [](const GemmCall& call) {
+    const Result<ColumnMajorProduct> product = column_major(call);
+    return product ? "" : to_string(product.error());
+  };
+  GemmCall call = call_of(4, 4, 4, 0, 0);
+  call.loops = {{2, 16, 16, 16}, {2, 32, 32, 32}};
+  EXPECT_NE(why(call).find("more than one loop"), std::string::npos);
+  call.loops = {{2, 16, 16, 0}};
+  EXPECT_NE(why(call).find("sums"), std::string::npos);
+  call = call_of(4, 4, 4, 0, 0);
+  call.a_m = 2;
+  EXPECT_NE(why(call).find("no unit stride"), std::string::npos);
+  call = call_of(4, 4, 4, 0, 0);
+  call.a_k = 3;  // columns overlap
+  EXPECT_NE(why(call).find("overlap"), std::string::npos);
+  call = call_of(4, 4, 4, 0, 0);
+  call.c_n = 0;
+  EXPECT_NE(why(call), "");
+  call = call_of(4, 4, 4, 0, 0);
+  call.k = int64_t{1} << 31;
+  EXPECT_NE(why(call).find("extent"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace millrace

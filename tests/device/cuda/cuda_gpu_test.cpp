@@ -1,0 +1,479 @@
+// The GPU itself, through device/gpu.h; skipped, and said so, where there is none.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <iostream>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "base/stored_type.h"
+#include "base/text.h"
+#include "device/gpu.h"
+#include "device/gpu_for_tests.h"
+
+namespace millrace {
+namespace {
+
+class CudaGpuTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    Result<std::unique_ptr<Gpu>> gpu = gpu_for_tests();
+    if (gpu)
+      gpu_ = std::move(*gpu);
+    else
+      reason_ = to_string(gpu.error());
+  }
+  static void TearDownTestSuite() { gpu_.reset(); }
+  void SetUp() override {
+    if (!gpu_) GTEST_SKIP() << reason_;
+  }
+  void TearDown() override {
+    for (void* memory : memory_) gpu_->free(memory);
+  }
+
+  void* allocate(int64_t bytes) {
+    const Result<void*> memory = gpu_->allocate(bytes);
+    EXPECT_TRUE(memory) << to_string(memory.error());
+    if (!memory) return nullptr;
+    memory_.push_back(*memory);
+    EXPECT_TRUE(gpu_->fill(*memory, 0xFF, bytes));
+    return *memory;
+  }
+  template <class T>
+  void* upload(const std::vector<T>& values) {
+    const auto bytes = static_cast<int64_t>(values.size() * sizeof(T));
+    void* memory = allocate(bytes);
+    expect_done(gpu_->copy_in(memory, values.data(), bytes));
+    return memory;
+  }
+  template <class T>
+  std::vector<T> download(const void* memory, size_t count) {
+    std::vector<T> values(count);
+    expect_done(gpu_->copy_out(values.data(), memory, static_cast<int64_t>(count * sizeof(T))));
+    return values;
+  }
+  static void expect_done(const Result<Done>& done) { EXPECT_TRUE(done) << to_string(done.error()); }
+
+  std::unique_ptr<GpuLaunch> prepare(const Launch& launch, const std::string& cubin = "") {
+    Result<std::unique_ptr<GpuLaunch>> prepared = gpu_->prepare(launch, cubin);
+    EXPECT_TRUE(prepared) << to_string(prepared.error());
+    return prepared ? std::move(*prepared) : nullptr;
+  }
+  void* scratch_of(const GpuLaunch& launch) {
+    return launch.scratch_bytes() > 0 ? allocate(launch.scratch_bytes()) : nullptr;
+  }
+
+  static std::unique_ptr<Gpu> gpu_;
+  static std::string reason_;
+  std::vector<void*> memory_;
+};
+std::unique_ptr<Gpu> CudaGpuTest::gpu_;
+std::string CudaGpuTest::reason_;
+
+TEST_F(CudaGpuTest, SaysWhatItIs) {
+  const GpuInfo& info = gpu_->info();
+  EXPECT_FALSE(info.name.empty());
+  EXPECT_GE(info.major, 7);
+  EXPECT_GT(info.multiprocessors, 0);
+  EXPECT_GT(info.memory_bytes, int64_t{1} << 30);
+  EXPECT_GT(info.l2_bytes, 0);
+  EXPECT_GE(info.shared_bytes, 48 << 10);
+  EXPECT_FALSE(info.driver.empty());
+  EXPECT_FALSE(info.cublaslt.empty());
+}
+
+TEST_F(CudaGpuTest, MemoryComesBackAsItWent) {
+  std::vector<uint8_t> bytes(100003);
+  for (size_t k = 0; k < bytes.size(); ++k) bytes[k] = static_cast<uint8_t>(k * 31 + k / 256);
+  void* memory = upload(bytes);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % 256, 0U);
+  void* other = allocate(static_cast<int64_t>(bytes.size()));
+  expect_done(gpu_->copy(other, memory, static_cast<int64_t>(bytes.size())));
+  expect_done(gpu_->fill(memory, 0x5A, 7));
+  EXPECT_EQ(download<uint8_t>(other, bytes.size()), bytes);
+  std::fill_n(bytes.begin(), 7, uint8_t{0x5A});
+  EXPECT_EQ(download<uint8_t>(memory, bytes.size()), bytes);
+  expect_done(gpu_->copy_in(memory, nullptr, 0));
+  expect_done(gpu_->copy_out(nullptr, memory, 0));
+}
+
+TEST_F(CudaGpuTest, MoreMemoryThanThereIsIsSaid) {
+  const Result<void*> memory = gpu_->allocate(int64_t{1} << 46);
+  ASSERT_FALSE(memory);
+  EXPECT_NE(to_string(memory.error()).find("CUDA_ERROR_OUT_OF_MEMORY"), std::string::npos);
+  EXPECT_TRUE(gpu_->wait()) << "and is no end of all";
+}
+
+// ---- Kernels ----
+
+constexpr const char* kKernels = R"(
+struct GpuState { unsigned long long seed; unsigned step, unused; };
+struct Parameters {
+  void* tensors[2]; double values[2]; const GpuState* state; char* scratch; unsigned streams[3];
+};
+extern "C" __global__ void scale(Parameters p) {
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  ((float*)p.scratch)[i] = ((const float*)p.tensors[0])[i] * (float)p.values[0] + (float)p.state->step;
+}
+extern "C" __global__ void add(Parameters p) {
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  ((float*)p.tensors[1])[i] = ((const float*)p.scratch)[i] + (float)p.values[1] + (float)p.streams[2];
+}
+)";
+
+class CudaKernelTest : public CudaGpuTest {
+ protected:
+  void SetUp() override {
+    CudaGpuTest::SetUp();
+    if (IsSkipped()) return;
+    const Result<std::unique_ptr<GpuCompiler>> compiler = gpu_compiler_for_tests();
+    if (!compiler) GTEST_SKIP() << to_string(compiler.error());
+    const Result<std::string> cubin = (*compiler)->compile(kKernels, gpu_->info().architecture());
+    ASSERT_TRUE(cubin) << to_string(cubin.error());
+    cubin_ = *cubin;
+    launch_.kernel = kKernels;
+    launch_.grids = {{"scale", 4, 64}, {"add", 2, 128}};
+    launch_.tensor_count = 2;
+    launch_.numbers = {{0, 0}, {-1, 0.5}};
+    launch_.streams = {1, 2, 100};
+    launch_.scratch_bytes = 256 * sizeof(float);
+    input_.resize(256);
+    std::iota(input_.begin(), input_.end(), 0.0F);
+    tensors_ = {upload(input_), allocate(256 * sizeof(float))};
+    state_ = upload(std::vector<GpuState>{{1, 1000, 0}});
+    scratch_ = allocate(launch_.scratch_bytes);
+  }
+
+  // The output for a factor and a step.
+  std::vector<float> expected(float factor, float step) const {
+    std::vector<float> values;
+    for (const float x : input_) values.push_back(x * factor + step + 0.5F + 100);
+    return values;
+  }
+  Result<Done> run(GpuLaunch& launch, double factor) { return launch.run(tensors_.data(), &factor, state_, scratch_); }
+  std::vector<float> output() { return download<float>(tensors_[1], 256); }
+
+  std::string cubin_;
+  Launch launch_;
+  std::vector<float> input_;
+  std::vector<void*> tensors_;
+  void* state_ = nullptr;
+  void* scratch_ = nullptr;
+};
+
+TEST_F(CudaKernelTest, RunOneBehindTheOther) {
+  const std::unique_ptr<GpuLaunch> launch = prepare(launch_, cubin_);
+  ASSERT_TRUE(launch);
+  EXPECT_EQ(launch->scratch_bytes(), 1024);
+  expect_done(run(*launch, 3));
+  EXPECT_EQ(output(), expected(3, 1000));
+  expect_done(run(*launch, -2));
+  EXPECT_EQ(output(), expected(-2, 1000));
+}
+
+TEST_F(CudaKernelTest, WhatCannotRunIsSaidBefore) {
+  const auto why = [&](const Launch& launch, const std::string& cubin) {
+    const Result<std::unique_ptr<GpuLaunch>> prepared = gpu_->prepare(launch, cubin);
+    return prepared ? "" : to_string(prepared.error());
+  };
+  Launch wrong = launch_;
+  wrong.grids[1].function = "absent";
+  EXPECT_NE(why(wrong, cubin_).find("absent"), std::string::npos);
+  wrong = launch_;
+  wrong.grids[0].threads = 2048;
+  EXPECT_NE(why(wrong, cubin_).find("threads"), std::string::npos);
+  wrong = launch_;
+  wrong.grids[0].blocks = 0;
+  EXPECT_NE(why(wrong, cubin_).find("blocks"), std::string::npos);
+  wrong = launch_;
+  wrong.tensor_count = 5;
+  EXPECT_NE(why(wrong, cubin_).find("parameter"), std::string::npos);
+  EXPECT_NE(why(launch_, std::string(1000, 'x')), "");
+  const std::unique_ptr<GpuLaunch> launch = prepare(launch_, cubin_);
+  ASSERT_TRUE(launch) << "and a mistake is no end of all";
+  expect_done(run(*launch, 3));
+  EXPECT_EQ(output(), expected(3, 1000));
+}
+
+TEST_F(CudaKernelTest, AGraphReplaysWithTheStateOfThen) {
+  const std::unique_ptr<GpuLaunch> launch = prepare(launch_, cubin_);
+  ASSERT_TRUE(launch);
+  expect_done(run(*launch, 1));
+  expect_done(gpu_->wait());
+  expect_done(gpu_->fill(tensors_[1], 0, 1024));
+  Result<std::unique_ptr<GpuGraph>> graph = gpu_->record([&] { return run(*launch, 5); });
+  ASSERT_TRUE(graph) << to_string(graph.error());
+  EXPECT_EQ(output(), std::vector<float>(256, 0)) << "recording runs nothing";
+  for (const uint32_t step : {7U, 8U}) {
+    const GpuState state{1, step, 0};
+    expect_done(gpu_->copy_in(state_, &state, sizeof(state)));
+    expect_done((*graph)->replay());
+    EXPECT_EQ(output(), expected(5, static_cast<float>(step)));
+  }
+  const auto failed = gpu_->record([]() -> Result<Done> { return Error::make(ErrorKind::failed, "not today"); });
+  ASSERT_FALSE(failed);
+  EXPECT_NE(to_string(failed.error()).find("not today"), std::string::npos);
+  expect_done((*graph)->replay());
+  expect_done(gpu_->wait());
+}
+
+TEST_F(CudaKernelTest, TimesWhatIsBetweenTwoEvents) {
+  const std::unique_ptr<GpuLaunch> launch = prepare(launch_, cubin_);
+  ASSERT_TRUE(launch);
+  const auto before = [&] { return gpu_->fill(scratch_, 0, 1024); };
+  const Result<double> once = gpu_->time(before, [&] { return run(*launch, 1); });
+  ASSERT_TRUE(once) << to_string(once.error());
+  EXPECT_GT(*once, 0);
+  EXPECT_LT(*once, 1);
+  EXPECT_FALSE(gpu_->time(before, []() -> Result<Done> { return Error::make(ErrorKind::failed, "no"); }));
+}
+
+TEST_F(CudaKernelTest, LaunchesOutliveTheGpu) {
+  Result<std::unique_ptr<Gpu>> second = gpu_for_tests();
+  ASSERT_TRUE(second) << to_string(second.error());
+  Result<std::unique_ptr<GpuLaunch>> launch = (*second)->prepare(launch_, cubin_);
+  ASSERT_TRUE(launch) << to_string(launch.error());
+  second->reset();
+  expect_done(gpu_->wait());  // the inputs are there
+  expect_done(run(**launch, 3));
+  launch->reset();
+}
+
+// ---- Products ----
+
+// Sums of products of -1, 0 and 1 are exact in every type, in any order.
+uint64_t random_bits(uint64_t& state) {
+  state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+  return state >> 33;
+}
+
+struct Problem {
+  GemmCall call;
+  std::vector<double> a;
+  std::vector<double> b;
+  std::vector<double> c;  // -1 where nothing is written
+};
+
+void fill_problem(Problem& problem) {
+  const GemmCall& call = problem.call;
+  const GemmLoop loop = call.loops.empty() ? GemmLoop{} : call.loops.front();
+  const auto room = [&](int64_t one, int64_t one_stride, int64_t other, int64_t other_stride, int64_t step) {
+    return static_cast<size_t>((one - 1) * one_stride + (other - 1) * other_stride + (loop.extent - 1) * step + 1);
+  };
+  problem.a.resize(room(call.m, call.a_m, call.k, call.a_k, loop.a));
+  problem.b.resize(room(call.k, call.b_k, call.n, call.b_n, loop.b));
+  problem.c.assign(room(call.m, call.c_m, call.n, call.c_n, loop.c), -1);
+  uint64_t state = 1;
+  for (std::vector<double>* values : {&problem.a, &problem.b})
+    for (double& value : *values) value = static_cast<double>(random_bits(state) % 3) - 1;
+  for (int64_t step = 0; step < loop.extent; ++step)
+    for (int64_t i = 0; i < call.m; ++i)
+      for (int64_t j = 0; j < call.n; ++j) {
+        double sum = 0;
+        for (int64_t l = 0; l < call.k; ++l)
+          sum += problem.a[static_cast<size_t>(step * loop.a + i * call.a_m + l * call.a_k)] *
+                 problem.b[static_cast<size_t>(step * loop.b + l * call.b_k + j * call.b_n)];
+        problem.c[static_cast<size_t>(step * loop.c + i * call.c_m + j * call.c_n)] = sum;
+      }
+}
+
+Problem problem_of(StoredType type, int64_t m, int64_t n, int64_t k, int order) {
+  Problem problem;
+  GemmCall& call = problem.call;
+  call.library = BlasLibrary::cublaslt;
+  call.type = type;
+  call.tensor_cores = type != StoredType::f32;
+  call.m = m;
+  call.n = n;
+  call.k = k;
+  const auto lie = [&](int bit, int64_t rows, int64_t columns, int64_t& row, int64_t& column) {
+    const bool by_rows = ((order >> bit) & 1) != 0;
+    row = by_rows ? columns : 1;
+    column = by_rows ? 1 : rows;
+  };
+  lie(0, m, k, call.a_m, call.a_k);
+  lie(1, k, n, call.b_k, call.b_n);
+  lie(2, m, n, call.c_m, call.c_n);
+  return problem;
+}
+
+std::vector<uint8_t> encoded(const std::vector<double>& values, StoredType type, double factor = 1) {
+  const auto size = static_cast<size_t>(bytes_of(type));
+  std::vector<uint8_t> bytes(values.size() * size);
+  for (size_t k = 0; k < values.size(); ++k) {
+    const uint64_t bits = encode(values[k] * factor, type);
+    std::memcpy(bytes.data() + k * size, &bits, size);
+  }
+  return bytes;
+}
+
+class CudaProductTest : public CudaGpuTest {
+ protected:
+  static Launch launch_of(const GemmCall& call) {
+    Launch launch;
+    launch.gemm = call;
+    launch.operands = {{{0}, {1}, {2}}};
+    return launch;
+  }
+
+  // Runs it on outputs that were -1 and compares all bytes.
+  void check(const Problem& problem, const std::string& where) {
+    const StoredType type = problem.call.type;
+    std::vector<void*> tensors = {upload(encoded(problem.a, type)), upload(encoded(problem.b, type)), nullptr};
+    tensors[2] = upload(encoded(std::vector<double>(problem.c.size(), -1), type));
+    const std::unique_ptr<GpuLaunch> launch = prepare(launch_of(problem.call));
+    ASSERT_TRUE(launch) << where;
+    expect_done(launch->run(tensors.data(), nullptr, nullptr, scratch_of(*launch)));
+    const std::vector<uint8_t> expected = encoded(problem.c, type);
+    EXPECT_EQ(download<uint8_t>(tensors[2], expected.size()), expected) << where;
+  }
+
+  // Every algorithm on outputs of NaN. How many there are.
+  size_t check_algorithms(const Problem& problem) {
+    const StoredType type = problem.call.type;
+    Result<std::vector<GemmAlgorithm>> algorithms = gpu_->algorithms(problem.call);
+    EXPECT_TRUE(algorithms) << to_string(algorithms.error());
+    if (!algorithms) return 0;
+    std::vector<void*> tensors = {upload(encoded(problem.a, type)), upload(encoded(problem.b, type)), nullptr};
+    const std::vector<uint8_t> expected = encoded(problem.c, type);
+    const auto bytes = static_cast<int64_t>(expected.size());
+    tensors[2] = allocate(bytes);
+    void* scratch = allocate(int64_t{32} << 20);
+    size_t wrong = 0;
+    size_t declined = 0;  // admitted, and yet not run: they cost an exploration a trial each
+    for (const GemmAlgorithm& algorithm : *algorithms) {
+      Launch launch = launch_of(problem.call);
+      launch.gemm.algorithm = algorithm;
+      const std::string where =
+          concat(algorithm.id, " tile ", algorithm.tile, " stages ", algorithm.stages, " split ", algorithm.split_k,
+                 " reduction ", algorithm.reduction, " swizzle ", algorithm.swizzle, " custom ", algorithm.custom,
+                 " inner ", algorithm.inner_shape, " cluster ", algorithm.cluster);
+      Result<std::unique_ptr<GpuLaunch>> prepared = gpu_->prepare(launch, "");
+      Result<Done> ran = prepared ? Result<Done>(Done{}) : Result<Done>(prepared.error());
+      if (ran && (*prepared)->scratch_bytes() > int64_t{32} << 20) ADD_FAILURE() << "too much scratch: " << where;
+      if (ran) ran = gpu_->fill(tensors[2], 0xFF, bytes);
+      if (ran) ran = (*prepared)->run(tensors.data(), nullptr, nullptr, scratch);
+      if (!ran && ++declined <= 3) std::cout << "declined: " << where << ": " << to_string(ran.error());
+      if (ran && download<uint8_t>(tensors[2], expected.size()) != expected && ++wrong <= 5) ADD_FAILURE() << where;
+    }
+    EXPECT_LE(declined, algorithms->size() / 2);
+    EXPECT_EQ(wrong, 0U) << "of " << algorithms->size();
+    return algorithms->size();
+  }
+};
+
+TEST_F(CudaProductTest, EveryOrderAndTypeIsExact) {
+  for (const StoredType type : {StoredType::f16, StoredType::bf16, StoredType::f32, StoredType::f64})
+    for (int order = 0; order < 8; ++order) {
+      Problem problem = problem_of(type, 48, 40, 56, order);
+      fill_problem(problem);
+      check(problem, concat(name_of(type), " order ", order));
+      problem = problem_of(type, 17, 1, 19, order);
+      fill_problem(problem);
+      check(problem, concat("odd ", name_of(type), " order ", order));
+    }
+}
+
+TEST_F(CudaProductTest, BatchesStridedAndShared) {
+  for (const StoredType type : {StoredType::f16, StoredType::f32})
+    for (int order = 0; order < 8; ++order)
+      for (const GemmLoop& loop : {GemmLoop{5, 48 * 56, 56 * 40, 48 * 40}, GemmLoop{5, 0, 56 * 40, 48 * 40},
+                                   GemmLoop{5, 48 * 56, 0, 48 * 40}}) {
+        Problem problem = problem_of(type, 48, 40, 56, order);
+        problem.call.loops = {loop};
+        fill_problem(problem);
+        check(problem, concat(name_of(type), " order ", order, " a ", loop.a, " b ", loop.b));
+      }
+}
+
+TEST_F(CudaProductTest, StackedMatricesAndFactors) {
+  Problem problem = problem_of(StoredType::f16, 48, 40, 56, 0);
+  fill_problem(problem);
+  // A's columns and C's columns lie apart in halves: A by k, C by n.
+  Launch launch = launch_of(problem.call);
+  launch.operands = {{{0, 1}, {2}, {3, 4}}};
+  launch.packed = {true, false, true};
+  launch.operand_bytes = {48 * 28 * 2, 56 * 40 * 2, 48 * 20 * 2};
+  launch.numbers = {{-1, 2}, {0, 0}};
+  const std::vector<uint8_t> a = encoded(problem.a, StoredType::f16);
+  const auto half = static_cast<ptrdiff_t>(a.size() / 2);
+  std::vector<void*> tensors = {upload(std::vector<uint8_t>(a.begin() + half, a.end())),
+                                upload(std::vector<uint8_t>(a.begin(), a.begin() + half)),
+                                upload(encoded(problem.b, StoredType::f16)), allocate(48 * 20 * 2),
+                                allocate(48 * 20 * 2)};
+  launch.operands[0] = {1, 0};
+  const std::unique_ptr<GpuLaunch> prepared = prepare(launch);
+  ASSERT_TRUE(prepared);
+  EXPECT_GE(prepared->scratch_bytes(), 48 * 56 * 2 + 48 * 40 * 2);
+  const double argument = 0.5;
+  expect_done(prepared->run(tensors.data(), &argument, nullptr, scratch_of(*prepared)));
+  std::vector<uint8_t> c = download<uint8_t>(tensors[3], 48 * 20 * 2);
+  const std::vector<uint8_t> rest = download<uint8_t>(tensors[4], 48 * 20 * 2);
+  c.insert(c.end(), rest.begin(), rest.end());
+  EXPECT_EQ(c, encoded(problem.c, StoredType::f16));
+  const double other = 1.5;
+  expect_done(prepared->run(tensors.data(), &other, nullptr, scratch_of(*prepared)));
+  EXPECT_EQ(download<uint8_t>(tensors[4], 48 * 20 * 2),
+            encoded(std::vector<double>(problem.c.begin() + 48 * 20, problem.c.end()), StoredType::f16, 3));
+}
+
+TEST_F(CudaProductTest, EveryAlgorithmOfASmallProblemIsRight) {
+  Problem problem = problem_of(StoredType::f16, 64, 48, 80, 5);
+  fill_problem(problem);
+  const size_t with = check_algorithms(problem);
+  problem.call.tensor_cores = false;
+  const size_t without = check_algorithms(problem);
+  EXPECT_GT(with, 1U);
+  std::cout << with << " algorithms with Tensor Cores, " << without << " without\n";
+}
+
+TEST_F(CudaProductTest, EveryAlgorithmOfALargerProblemIsRight) {
+  Problem problem = problem_of(StoredType::f16, 256, 192, 1024, 2);
+  fill_problem(problem);
+  const size_t count = check_algorithms(problem);
+  EXPECT_GT(count, 10U);
+  EXPECT_LE(count, 2000U);
+  std::cout << count << " algorithms\n";
+}
+
+TEST_F(CudaProductTest, TheHeuristicsChoiceIsFirstAndEachIsOnce) {
+  const Problem problem = problem_of(StoredType::bf16, 512, 512, 512, 0);
+  const Result<std::vector<GemmAlgorithm>> algorithms = gpu_->algorithms(problem.call);
+  ASSERT_TRUE(algorithms) << to_string(algorithms.error());
+  ASSERT_FALSE(algorithms->empty());
+  for (size_t k = 0; k < algorithms->size(); ++k)
+    for (size_t other = k + 1; other < algorithms->size(); ++other)
+      ASSERT_FALSE((*algorithms)[k] == (*algorithms)[other]);
+}
+
+TEST_F(CudaProductTest, AnAlgorithmOfAnotherLibraryIsSaid) {
+  Launch launch = launch_of(problem_of(StoredType::f16, 64, 64, 64, 0).call);
+  launch.gemm.algorithm.id = 999999;
+  const Result<std::unique_ptr<GpuLaunch>> prepared = gpu_->prepare(launch, "");
+  ASSERT_FALSE(prepared);
+  EXPECT_NE(to_string(prepared.error()).find("999999"), std::string::npos) << to_string(prepared.error());
+  EXPECT_NE(to_string(prepared.error()).find("another version"), std::string::npos);
+  launch.gemm.library = BlasLibrary::openblas;
+  EXPECT_FALSE(gpu_->prepare(launch, ""));
+}
+
+TEST_F(CudaProductTest, AProductInAGraph) {
+  Problem problem = problem_of(StoredType::f16, 256, 192, 1024, 0);
+  fill_problem(problem);
+  std::vector<void*> tensors = {upload(encoded(problem.a, StoredType::f16)),
+                                upload(encoded(problem.b, StoredType::f16)), allocate(256 * 192 * 2)};
+  const std::unique_ptr<GpuLaunch> launch = prepare(launch_of(problem.call));
+  ASSERT_TRUE(launch);
+  void* scratch = scratch_of(*launch);
+  const auto run = [&] { return launch->run(tensors.data(), nullptr, nullptr, scratch); };
+  expect_done(run());
+  Result<std::unique_ptr<GpuGraph>> graph = gpu_->record(run);
+  ASSERT_TRUE(graph) << to_string(graph.error());
+  expect_done(gpu_->fill(tensors[2], 0, 256 * 192 * 2));
+  expect_done((*graph)->replay());
+  EXPECT_EQ(download<uint8_t>(tensors[2], 256 * 192 * 2), encoded(problem.c, StoredType::f16));
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,86 @@
+"""`millrace doctor`: what it finds here, what it says of what is missing, and that it makes nothing."""
+
+import json
+import os
+import platform
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BINARY = os.environ.get("MILLRACE", str(ROOT / "build/release/millrace"))
+BACKEND = Path(BINARY).with_name("libmillrace_cuda.so")
+NAMES = ["processor", "threads", "compiler", "OpenBLAS", "BLIS", "SQLite", "cache", "data", "GPU", "GPU backend",
+         "CUDA driver", "NVRTC", "cuBLASLt"]
+
+
+class DoctorTest(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def doctor(self, *arguments: str, **environment: str) -> str:
+        places = {"MILLRACE_CACHE_DIR": str(self.folder / "cache"), "MILLRACE_DATA_DIR": str(self.folder / "data")}
+        done = subprocess.run([BINARY, "doctor", *arguments], env={**os.environ, **places, **environment},
+                              capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout
+
+    def findings(self, **environment: str) -> dict:
+        return {one["name"]: one for one in json.loads(self.doctor("--json", **environment))["findings"]}
+
+    def test_every_line(self) -> None:
+        lines = self.doctor().splitlines()
+        self.assertRegex(lines[0], r"^Millrace \d+\.\d+\.\d+$")
+        width = max(map(len, NAMES)) + 2
+        self.assertEqual([line[:width].rstrip() for line in lines[1:]], NAMES)
+        for line in lines[1:]:
+            self.assertTrue(line[width:].strip(), line)
+        self.assertRegex(lines[1], r", \d+ cores?, .+ of cache, .+ of memory$")
+        self.assertIn("++", lines[3])
+
+    def test_json_says_the_same(self) -> None:
+        report = json.loads(self.doctor("--json"))
+        self.assertEqual(report["schema_version"], 1)
+        self.assertEqual([one["name"] for one in report["findings"]], NAMES)
+        self.assertGreaterEqual(report["processor"]["cores"], 1)
+        for one in report["findings"]:
+            self.assertEqual(one["there"], not one["missing"], one)
+        self.assertEqual(report["gpu"] is not None, {one["name"]: one["there"] for one in report["findings"]}["GPU"])
+
+    def test_folders(self) -> None:
+        found = self.findings()
+        self.assertEqual(found["cache"]["what"], "not made yet")
+        self.assertEqual(list(self.folder.iterdir()), [], "looking makes nothing")
+        cache = self.folder / "cache"
+        cache.mkdir(mode=0o700)
+        (cache / "file").write_bytes(bytes(2048))
+        self.assertEqual(self.findings()["cache"]["what"], "2.0 KiB")
+        cache.chmod(0o777)
+        self.assertIn("other users may write", self.findings()["cache"]["missing"])
+
+    def test_a_compiler_that_is_not_there(self) -> None:
+        self.assertIn("apt-get install g++", self.findings(MILLRACE_CXX="/no/compiler")["compiler"]["missing"])
+
+    def test_a_backend_that_is_not_there_or_not_ours(self) -> None:
+        found = self.findings(MILLRACE_CUDA_BACKEND="/no/backend.so")
+        self.assertIn("/no/backend.so", found["GPU backend"]["missing"])
+        self.assertFalse(found["GPU"]["there"])
+        self.assertEqual(found["NVRTC"]["missing"], "not looked for")
+        if platform.system() == "Linux":
+            found = self.findings(MILLRACE_CUDA_BACKEND="libm.so.6")
+            self.assertIn("no backend of Millrace's", found["GPU backend"]["missing"])
+
+    @unittest.skipUnless(BACKEND.exists(), "the GPU backend was not built")
+    def test_what_a_gpu_needs(self) -> None:
+        found = self.findings()
+        self.assertEqual(found["GPU backend"]["path"], str(BACKEND.resolve()))
+        if not found["CUDA driver"]["there"]:
+            self.assertIn("libcuda.so.1", found["CUDA driver"]["missing"])
+            self.assertIn("install NVIDIA's driver", found["GPU"]["missing"])
+
+
+if __name__ == "__main__":
+    unittest.main()

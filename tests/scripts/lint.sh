@@ -14,7 +14,7 @@ if [[ ! -f $build/compile_commands.json ]]; then
 fi
 
 tool=$(judging_tool clang-tidy)
-mapfile -t sources < <(our_files '.*\.cpp' src tools)
+mapfile -t sources < <(our_files '.*\.cpp' src tools bindings/c)
 # The GPU backend is checked where it is built: elsewhere there are no headers of CUDA's.
 grep -q src/device/cuda/gpu.cpp "$build/compile_commands.json" ||
   mapfile -t sources < <(printf '%s\n' "${sources[@]}" | grep -v '^src/device/cuda/')

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """One training step of a layer (forward and backward) in Millrace and in PyTorch, side by side.
 
-PyTorch runs eagerly and under torch.compile: a layer of plain operators with the attention matrix materialised,
-nn.TransformerEncoderLayer, and scaled_dot_product_attention. All run on the same machine with the same number of
-threads and the same type, in turns, round after round. With dropout 0 their results and gradients are compared first.
-PyTorch is installed in build/bench-venv on the first run.
+Millrace runs by itself, and in PyTorch as millrace.torch's layer. PyTorch runs eagerly and under torch.compile: a layer
+of plain operators with the attention matrix materialised, nn.TransformerEncoderLayer, and scaled_dot_product_attention.
+All run on the same machine with the same number of threads and the same type, in turns, round after round. With dropout 0
+their results and gradients are compared first. PyTorch is installed in build/bench-venv on the first run.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import functools
 import os
 import platform
+import subprocess
 import sys
 import tempfile
 import time
@@ -83,9 +84,16 @@ class Comparison:
             raise ValueError(reason)
         self.device = torch_peer.DEVICES[options.device]
         self.device.set_up(options.threads)
+        if not options.peers_only:
+            self.make_library()
         drawn = self.model.draw(self.sizes)
         self.tensors = {name: tensor.astype(options.dtype).astype("float64") for name, tensor in drawn.items()}
         self.failures: dict[str, str] = {}
+
+    def make_library(self) -> None:
+        """Millrace's for Python."""
+        subprocess.run([self.options.millrace, "--version"], check=True, stdout=subprocess.DEVNULL)  # builds it
+        sys.path.insert(0, str(ROOT / "python"))
 
     def torch_peer_of(self, layer: str, *, compiled: bool, dtype: str, dropout: float):
         name = torch_name(layer, compiled)
@@ -109,7 +117,8 @@ class Comparison:
         if lacking:
             self.failures["torch.compile"] = lacking
         ways = [False] if lacking else [False, True]
-        return [(layer, compiled) for compiled in ways for layer in self.model.LAYERS]
+        kinds = [(layer, compiled) for compiled in ways for layer in self.model.LAYERS if layer != self.model.OURS]
+        return kinds if self.options.peers_only else [(self.model.OURS, False), *kinds]
 
     def check_agreement(self) -> list[dict]:
         """Every contestant with dropout 0 against the plain layer in float64."""
@@ -144,6 +153,9 @@ class Comparison:
         """All that could be made ready, Millrace first."""
         options, makers = self.options, {}
         if not options.peers_only:
+            import millrace.torch
+
+            millrace.torch.set_budget(options.budget)
             makers["Millrace"] = lambda: self.millrace_peer_of(options.dropout)
         for layer, compiled in self.torch_kinds():
             makers[torch_name(layer, compiled)] = functools.partial(

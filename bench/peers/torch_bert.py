@@ -1,4 +1,4 @@
-"""models/bert_encoder.py in PyTorch, three ways: post-norm, ReLU, four dropouts; x is [batch, sequence, embedding].
+"""models/bert_encoder.py in PyTorch, three ways, and by Millrace in PyTorch: post-norm, ReLU, four dropouts; x is [batch, sequence, embedding].
 
 Every layer gets Millrace's tensors by Millrace's names and gives its gradients back by them, so that all compute the
 same function of the same numbers.
@@ -71,7 +71,19 @@ class LibraryLayer(nn.Module):
         return {**projections, **_weights_and_biases(modules)}
 
 
-LAYERS = {"plain": PlainLayer, "TransformerEncoderLayer": LibraryLayer, "sdpa": SdpaLayer}
+class MillraceLayer(LibraryLayer):
+    """millrace.torch.TransformerEncoderLayer: Millrace's plan, called from Python as the others are."""
+
+    def __init__(self, sizes: dict[str, int], dropout: float):
+        nn.Module.__init__(self)
+        import millrace.torch  # only here: it is not everywhere
+
+        self.layer = millrace.torch.TransformerEncoderLayer(sizes["I"], sizes["H"], sizes["U"], dropout,
+                                                            batch_first=True)
+
+
+OURS = "millrace.torch"  # not compiled: it is one operator
+LAYERS = {"plain": PlainLayer, "TransformerEncoderLayer": LibraryLayer, "sdpa": SdpaLayer, OURS: MillraceLayer}
 # Softmax ignores what is added to all its inputs, so the key bias has no gradient but rounding: it is judged on the
 # scale of the query bias's.
 SCALE_OF = {"d_bk": "d_bq"}

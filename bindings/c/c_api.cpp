@@ -212,8 +212,8 @@ int run_pass(millrace_plan* plan, const millrace_call* call, Pass pass) {
 extern "C" {
 
 const char* millrace_version(void) {
-  static const std::string version = millrace::version();
-  return version.c_str();
+  static const std::string kVersion = millrace::version();
+  return kVersion.c_str();
 }
 
 const char* millrace_error(void) { return last_error.c_str(); }

@@ -3,6 +3,8 @@
  * Nothing is thrown, and nothing here prints. */
 #pragma once
 
+/* It is C, whatever C++ would have in its place. NOLINTBEGIN */
+
 #include <stdint.h>
 
 #define MILLRACE_EXPORT __attribute__((visibility("default")))
@@ -81,3 +83,5 @@ MILLRACE_EXPORT int millrace_plan_backward(millrace_plan* plan, const millrace_c
 #ifdef __cplusplus
 }
 #endif
+
+/* NOLINTEND */

@@ -59,8 +59,8 @@ class MultiheadAttention(nn.MultiheadAttention):
             return "dropout drops everything"
         if is_causal and (mask is None or length != keys):
             return "is_causal needs attn_mask, and as many keys as queries"
-        modules = {"out_proj": (self.out_proj, nn.modules.linear.NonDynamicallyQuantizableLinear)}
-        return (coverage.why_not_modules(modules)
+        kind = nn.modules.linear.NonDynamicallyQuantizableLinear
+        return (coverage.why_not_modules((("out_proj", self.out_proj, kind),))
                 or Mask.why_not("attn_mask", mask, [(length, keys), (batch * self.num_heads, length, keys)])
                 or Mask.why_not("key_padding_mask", padding, [(batch, keys)])
                 or coverage.why_not_parameters(self._weights_in_order()[0], query))
@@ -77,7 +77,7 @@ class MultiheadAttention(nn.MultiheadAttention):
         shared = "qkv" if same and query is key and key is value else "kv" if key is value else ""
         inputs = {"qkv": (query,), "kv": (query, key), "": (query, key, value)}[shared]
         parameters, pieces = self._weights_in_order()
-        tensors = [tensor.to(dtype).contiguous() for tensor in (*inputs, *parameters)]
+        tensors = [coverage.ready(tensor, dtype) for tensor in (*inputs, *parameters)]
         pieces = [1] * len(inputs) + pieces
         if mask.tensor is not None:
             tensors.append(mask.tensor)

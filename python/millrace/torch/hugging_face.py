@@ -48,16 +48,23 @@ class BertLayer(modeling_bert.BertLayer):
         if getattr(own, "position_embedding_type", None) not in (None, "absolute"):
             return "its positions are relative"
         linear, norm, dropout = nn.Linear, nn.LayerNorm, nn.Dropout
-        modules = {"query": (own.query, linear), "key": (own.key, linear), "value": (own.value, linear),
-                   "attention.output.dense": (attended.dense, linear), "output.dense": (output.dense, linear),
-                   "intermediate.dense": (intermediate.dense, linear),
-                   "attention.output.LayerNorm": (attended.LayerNorm, norm), "output.LayerNorm": (output.LayerNorm, norm),
-                   "attention dropout": (own.dropout, dropout), "attention.output.dropout": (attended.dropout, dropout),
-                   "output.dropout": (output.dropout, dropout)}
+        modules = (
+            ("query", own.query, linear),
+            ("key", own.key, linear),
+            ("value", own.value, linear),
+            ("attention.output.dense", attended.dense, linear),
+            ("output.dense", output.dense, linear),
+            ("intermediate.dense", intermediate.dense, linear),
+            ("attention.output.LayerNorm", attended.LayerNorm, norm),
+            ("output.LayerNorm", output.LayerNorm, norm),
+            ("attention dropout", own.dropout, dropout),
+            ("attention.output.dropout", attended.dropout, dropout),
+            ("output.dropout", output.dropout, dropout),
+        )
         if why := coverage.why_not_modules(modules):
             return why
         for name, module in (("attention", self.attention), ("attention.self", own), ("intermediate", intermediate)):
-            if module._forward_hooks or module._forward_pre_hooks:
+            if coverage.has_hooks(module):
                 return f"{name} has hooks, which a plan does not call"
         if _activation(intermediate.intermediate_act_fn) is None:
             return f"the activation is {intermediate.intermediate_act_fn}"
@@ -75,7 +82,7 @@ class BertLayer(modeling_bert.BertLayer):
         dtype = coverage.working_dtype(x)
         batch, length = coverage.fixed(x.shape[0]), coverage.fixed(x.shape[1])
         parameters = self._parameters_in_order()
-        tensors = [tensor.to(dtype).contiguous() for tensor in (x, *parameters)]
+        tensors = [coverage.ready(tensor, dtype) for tensor in (x, *parameters)]
         axes = ""
         if mask is not None:
             hides = ~mask if mask.dtype == torch.bool else mask  # True is what is seen

@@ -16,7 +16,6 @@ import tempfile
 from pathlib import Path
 from typing import Mapping
 
-import millrace
 from millrace import _library
 from millrace.commands import run_command, sizes_list
 
@@ -48,7 +47,7 @@ def private_directory(folder: Path) -> Path:
 def plan_folder(text: str, sizes: Mapping[str, int], dtype: str, device: str, threads: int, entry: str,
                 hardware: str) -> Path:
     """Where this program's plans are, or would be."""
-    key = [millrace.__version__, text, entry, sorted(sizes.items()), dtype, device, threads, hardware or _processor()]
+    key = [_version(), text, entry, sorted(sizes.items()), dtype, device, threads, hardware or _processor()]
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()
     return cache_directory() / "plans" / digest[:40]
 
@@ -96,6 +95,12 @@ def _locked(path: Path):
     with open(path, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+@functools.cache
+def _version() -> str:
+    """Another library may plan otherwise, and generate other kernels."""
+    return hashlib.sha256(_library.library_path().read_bytes()).hexdigest()
 
 
 @functools.cache

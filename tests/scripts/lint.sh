@@ -15,8 +15,8 @@ mkdir -p "$passed"
 mapfile -t shared < <(our_files '.*\.(h|inc)' include src tools)
 shared_hash=$(cat .clang-tidy "$build/compile_commands.json" "${shared[@]}" | sha256sum | cut -c1-16)
 
-# What is compiled: folders, and files that stand alone. What CMake made of texts is not ours to judge.
-units() { sed -nE 's/^ *"file": "(.*)",?$/\1/p' "$build/compile_commands.json" | grep -vE '/(prelude_text|report_assets)\.cpp$'; }
+# What is compiled of ours: folders, and files that stand alone.
+units() { sed -nE 's/^ *"file": "(.*)",?$/\1/p' "$build/compile_commands.json" | grep -E '/(Unity|src|tools)/' | sort -u; }
 # The files that one consists of, or itself.
 files_of() { sed -nE 's/^#include "(.*\.cpp)"$/\1/p' "$1" | grep . || echo "$1"; }
 

@@ -86,6 +86,7 @@ def add_gpu_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--attention-plan", type=Path, metavar="PLAN", help="the same for multi-head attention")
     group.add_argument("--plans", type=Path, metavar="FOLDER", help="where plans are kept; those that are there are used")
     group.add_argument("--plans-only", action="store_true", help="make the plans anew in --plans, and stop")
+    group.add_argument("--attention-budget", default="60s", metavar="TIME", help="of attention's plan (default: 60s)")
     group.add_argument("--check-budget", default="30s", metavar="TIME", help="of the plan without dropout (default: 30s)")
     group.add_argument("--torch-budget", default="20s", metavar="TIME", help="of millrace.torch's plan (default: 20s)")
     group.add_argument("--no-check", dest="check", action="store_false", help="compare no numbers, only times")

@@ -88,7 +88,8 @@ class GpuComparison:
                             seconds=BENCH_SECONDS)
 
     def timed_millrace(self) -> MillracePeer:
-        peer = self.millrace(self.options.dropout, self.options.budget)
+        budget = self.options.budget if self.part == "layer" else self.options.attention_budget
+        peer = self.millrace(self.options.dropout, budget)
         given = self.options.plan if self.part == "layer" else self.options.attention_plan
         if given:
             peer.use_plan(given)
@@ -104,7 +105,7 @@ class GpuComparison:
 
     def make_plans(self) -> None:
         """The one that is timed, and the one without dropout that is compared; what is there is made anew."""
-        self.make_plan(self.millrace(self.options.dropout, self.options.budget), anew=True)
+        self.make_plan(self.timed_millrace(), anew=True)
         if self.options.dropout != 0:
             self.make_plan(self.millrace(0.0, self.options.check_budget), anew=True)
 

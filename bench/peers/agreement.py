@@ -7,7 +7,9 @@ import numpy as np
 
 # What rounding of one step may come to; a wrong operator is off by orders of magnitude more.
 TOLERANCE = {"float32": 1e-4, "float64": 1e-12}
-DISTANCE_TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float32": 1e-3, "float64": 1e-12}
+# A ReLU whose input rounds to the other side of 0 costs an element of a gradient: PyTorch's own layer in float16 is 0.016
+# away from the one in float64, at its worst tensor, b1's gradient.
+DISTANCE_TOLERANCE = {"float16": 3e-2, "bfloat16": 1e-1, "float32": 1e-3, "float64": 1e-12}
 
 
 def check_shapes(expected: dict[str, np.ndarray], made: dict[str, np.ndarray]) -> None:

@@ -28,7 +28,7 @@ MODELS = {"layer": "bert", "attention": "mha"}
 PROGRAMS = {"bert": ROOT / "models/bert_encoder.py", "mha": ROOT / "models/mha.py"}
 TENSORS = {"bert": bert_tensors, "mha": mha_tensors}
 CHECK_SECONDS, PREPARE_SECONDS, ROUND_SECONDS = 240, 300, 60  # a contestant may take so long
-CHECKS_AT_ONCE = 4  # nothing is timed meanwhile
+CHECKS_AT_ONCE = 6  # nothing is timed meanwhile
 BENCH_SECONDS = 1.0  # of Millrace in a round
 
 
@@ -111,9 +111,10 @@ class GpuComparison:
 
     # --- the numbers ---
 
-    def specification(self, contestant: lists.Contestant, dtype: str | None = None) -> dict:
+    def specification(self, contestant: lists.Contestant, purpose: str, dtype: str | None = None) -> dict:
+        budget = self.options.torch_budget if purpose == "timed" else None  # numbers are right without exploring
         return contestant.specification(model=self.model, sizes=self.sizes, dtype=dtype or self.options.dtype,
-                                        dropout=self.options.dropout, seed=self.seed, budget=self.options.torch_budget)
+                                        dropout=self.options.dropout, seed=self.seed, budget=budget)
 
     def worker(self, contestant: lists.Contestant, purpose: str, dtype: str | None = None) -> WorkerPeer:
         """Kernels that torch.compile picks while others are at work are not those that are timed later."""
@@ -121,7 +122,7 @@ class GpuComparison:
         caches = Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", self.folder / "inductor"))
         variables = {"TORCHINDUCTOR_CACHE_DIR": str(caches / purpose), "TRITON_CACHE_DIR": str(caches / purpose / "triton"),
                      "TORCHINDUCTOR_COMPILE_THREADS": "4", "PYTHONUNBUFFERED": "1"}
-        return WorkerPeer(self.specification(contestant, dtype), self.folder / f"{self.part}_{words}_{purpose}.log",
+        return WorkerPeer(self.specification(contestant, purpose, dtype), self.folder / f"{self.part}_{words}_{purpose}.log",
                           variables, self.options.python or sys.executable)
 
     def results_of(self, contestant: lists.Contestant, given: Path, dtype: str | None = None) -> dict:
@@ -270,8 +271,8 @@ def compare_on_gpu(options: argparse.Namespace) -> int:
                 comparison.make_plans()
                 continue
             parts[part] = comparison.run()
-            case = " ".join([*options.size, options.dtype, f"dropout {options.dropout:g}"])
-            report.write_run(out, case, run | {"parts": parts})  # also where the next part is cut short
+            case = " ".join([part, *options.size, options.dtype, f"dropout {options.dropout:g}"])
+            report.write_run(out, case, run | parts[part])  # also where the next part is cut short
     if options.plans_only:
         return 0
     print(f"\n{gpu['name']}, driver {gpu['driver_version']}, commit {run['git_commit'][:10]}; written to {out}")

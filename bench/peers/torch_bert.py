@@ -1,4 +1,5 @@
-"""models/bert_encoder.py in PyTorch, three ways, and by Millrace in PyTorch: post-norm, ReLU, four dropouts; x is [batch, sequence, embedding].
+"""models/bert_encoder.py in PyTorch, three ways, and by Millrace in PyTorch: post-norm, ReLU, four dropouts; x is
+[batch, sequence, embedding].
 
 Every layer gets Millrace's tensors by Millrace's names and gives its gradients back by them, so that all compute the
 same function of the same numbers.

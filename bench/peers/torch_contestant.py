@@ -72,7 +72,7 @@ class TorchContestant:
         with torch.no_grad():
             for role, values in self.tensors.to_roles(given).items():
                 for piece, part in zip(self.roles[role], np.split(values, len(self.roles[role]))):
-                    piece.copy_(torch.from_numpy(np.ascontiguousarray(part)))
+                    piece.copy_(torch.from_numpy(np.array(part)))
         self.inputs = [self._placed(given[name]).requires_grad_() for name in self.tensors.INPUTS]
         self.result_gradient = self._placed(given[f"d_{self.tensors.RESULT}"])
         self.parameters = [piece for pieces in self.roles.values() for piece in pieces]
@@ -123,7 +123,6 @@ class TorchContestant:
             self.graphs = [self._recorded(self.forward), self._recorded(self.step)]
         except Exception as error:  # the calls are still to be timed
             self.no_graph = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-            torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         self.step()
         torch.cuda.synchronize()

@@ -55,7 +55,7 @@ Result<GpuChecker> GpuChecker::make(Gpu& gpu, const GpuCompiler& compiler) {
   if (!cubin) return cubin.error();
   GpuChecker made(gpu);
   for (const auto& [launch, name] : {std::pair(&made.put_, "put"), std::pair(&made.take_, "take"),
-                               std::pair(&made.compare_, "compare"), std::pair(&made.allow_, "allow")}) {
+                                     std::pair(&made.compare_, "compare"), std::pair(&made.allow_, "allow")}) {
     Launch kernel;
     kernel.kernel = source;
     kernel.tensor_count = 4;

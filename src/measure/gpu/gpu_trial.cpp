@@ -1,8 +1,11 @@
 #include "measure/gpu/gpu_trial.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <thread>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "codegen/lower.h"
 #include "measure/probes.h"
@@ -296,6 +299,33 @@ Result<MeasurementRow> GpuTrials::refused_unless_lost(const Error& error) {
   return outcome(Outcome::failed, error.diagnostics.front().message);
 }
 
+// A control that never changes, now and then: where it is slower than it was, the GPU has slowed down, and what would
+// be measured now would be compared with what was measured before. It gets some seconds to come back.
+Result<Done> GpuTrials::settle() {
+  constexpr double kEvery = 1;  // seconds
+  constexpr double kSlower = 1.05;
+  constexpr int kPatience = 20;
+  constexpr int kCopies = 8;
+  const int64_t half = flushed_.size() / 2;
+  for (int turn = 0; turn < kPatience; ++turn) {
+    if (turn == 0 && now() - control_at_ < kEvery) return Done{};
+    const auto copy = [&] { return gpu_->copy(flushed_.bytes_at(half), flushed_.data(), half); };
+    const Result<double> taken = gpu_->time(copy, [&]() -> Result<Done> {
+      for (int k = 0; k < kCopies; ++k) {
+        if (Result<Done> put = copy(); !put) return put;
+      }
+      return Done{};
+    });
+    if (!taken) return taken.error();
+    control_at_ = now();
+    control_best_ = control_best_ > 0 ? std::min(control_best_, *taken) : *taken;
+    if (*taken <= kSlower * control_best_) return Done{};
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  control_best_ = 0;  // this is how fast it is now
+  return Done{};
+}
+
 Result<MeasurementRow> GpuTrials::time(const Places& places, int64_t sets, GpuLaunch& launch,
                                        const TrialSettings& settings) {
   for (int64_t set = 1; set < sets; ++set) {
@@ -316,6 +346,7 @@ Result<MeasurementRow> GpuTrials::time(const Places& places, int64_t sets, GpuLa
                         return Done{};
                       });
   };
+  if (Result<Done> settled = settle(); !settled) return settled.error();
   const Result<double> first = sample(1);
   if (!first) return first.error();
   const int repeats = static_cast<int>(std::clamp(kSampleSeconds / std::max(*first, 1e-9), 2.0, 16.0));

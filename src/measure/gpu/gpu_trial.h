@@ -65,6 +65,7 @@ class GpuTrials {
   Result<std::string> describe(const Part& part, const std::vector<Layout>& layouts, const Places& places, size_t write,
                                int64_t element);
   Result<MeasurementRow> refused_unless_lost(const Error& error);
+  Result<Done> settle();
   Result<MeasurementRow> time(const Places& places, int64_t sets, GpuLaunch& launch, const TrialSettings& settings);
 
   Gpu* gpu_;
@@ -77,7 +78,9 @@ class GpuTrials {
   GpuMemory sets_;
   GpuMemory scratch_;
   GpuMemory state_;
-  GpuMemory flushed_;  // more than the cache holds
+  GpuMemory flushed_;        // more than the cache holds
+  double control_best_ = 0;  // seconds of the control, as fast as it ever was
+  double control_at_ = 0;    // when it ran last
 };
 
 }  // namespace millrace

@@ -100,7 +100,7 @@ Result<Done> GpuExecutor::put(Pass pass) {
 Result<Done> GpuExecutor::run(Pass pass) {
   Recorded& recorded = recorded_[static_cast<size_t>(pass)];
   if (pass == Pass::whole && random_ == state_.data()) ++known_.step;
-  if (!recorded.ran) {
+  if (!recorded.ran || gpu_->is_recorded()) {
     recorded.ran = true;
     return put(pass);
   }

@@ -52,6 +52,7 @@ void find_all(SharedLibrary& library, Driver& driver) {
   library.find("cuStreamSynchronize", driver.stream_synchronize);
   library.find("cuStreamBeginCapture_v2", driver.stream_begin_capture);
   library.find("cuStreamEndCapture", driver.stream_end_capture);
+  library.find("cuStreamIsCapturing", driver.stream_is_capturing);
   library.find("cuEventCreate", driver.event_create);
   library.find("cuEventDestroy_v2", driver.event_destroy);
   library.find("cuEventRecord", driver.event_record);

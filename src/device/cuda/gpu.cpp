@@ -159,6 +159,13 @@ class CudaGpu final : public Gpu {
     return done.error();
   }
 
+  bool is_recorded() const override {
+    const CurrentContext current(*context_);
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return context_->driver().stream_is_capturing(context_->stream(), &status) == CUDA_SUCCESS &&
+           status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  }
+
   // On a stream of ours: the caller's may be the default one, which records nothing.
   Result<std::unique_ptr<GpuGraph>> record(const std::function<Result<Done>()>& work) override {
     const CurrentContext current(*context_);

@@ -31,6 +31,7 @@ using torch::stable::Device;
 using torch::stable::Tensor;
 
 constexpr size_t kPage = 4096;
+constexpr uintptr_t kGpuAlignment = 16;  // of what a plan for a GPU takes
 
 // A tensor of the plan's lists, as PyTorch sees it.
 struct Wanted {
@@ -97,6 +98,12 @@ class LoadedPlan {
   LoadedPlan(const LoadedPlan&) = delete;
   LoadedPlan& operator=(const LoadedPlan&) = delete;
   ~LoadedPlan() { millrace_plan_unload(plan_); }
+
+  // A tensor as the plan may take it: a copy, where it begins in the middle of a GPU's line.
+  Tensor aligned(const Tensor& tensor) const {
+    const bool fits = on_cpu_ || reinterpret_cast<uintptr_t>(tensor.data_ptr()) % kGpuAlignment == 0;
+    return fits ? tensor : torch::stable::clone(tensor);
+  }
 
   const char* device() const { return on_cpu_ ? "the CPU" : "a GPU"; }
   bool is_on(const Tensor& tensor) const { return on_cpu_ ? tensor.is_cpu() : tensor.is_cuda(); }
@@ -270,6 +277,7 @@ std::tuple<std::vector<Tensor>, Tensor> forward(std::string path, std::vector<Te
   pointers.arguments.resize(plan.arguments.size());
   for (size_t k = 0; k < tensors.size(); ++k) {
     spread.check(plan, k, tensors[k]);
+    tensors[k] = plan.aligned(tensors[k]);
     point_pieces(plan, spread, k, tensors[k], pointers);
   }
   point_scalars(plan, numbers, pointers);
@@ -291,16 +299,16 @@ std::tuple<std::vector<Tensor>, Tensor> forward(std::string path, std::vector<Te
 // Takes the next of what was kept for backward.
 class KeptTensors {
  public:
-  explicit KeptTensors(const std::vector<Tensor>& tensors) : tensors_(tensors) {}
+  explicit KeptTensors(std::vector<Tensor>& tensors) : tensors_(tensors) {}
 
-  const Tensor& next() {
+  Tensor& next() {
     STD_TORCH_CHECK(next_ < tensors_.size(), "millrace: fewer tensors were kept than backward reads");
     return tensors_[next_++];
   }
   void expect_end() const { STD_TORCH_CHECK(next_ == tensors_.size(), "millrace: more was kept than backward reads"); }
 
  private:
-  const std::vector<Tensor>& tensors_;
+  std::vector<Tensor>& tensors_;
   size_t next_ = 0;
 };
 
@@ -343,8 +351,9 @@ std::vector<Tensor> backward(std::string path, std::vector<Tensor> gradients, st
   KeptTensors kept(kept_tensors);
   for (size_t k = 0; k < spread.size(); ++k) {
     if (!spread.read_by_backward(k)) continue;
-    const Tensor& tensor = kept.next();
+    Tensor& tensor = kept.next();
     spread.check(plan, k, tensor);
+    tensor = plan.aligned(tensor);
     point_pieces(plan, spread, k, tensor, pointers);
   }
   const auto check_as = [&](const Tensor& tensor, const Wanted& wanted) {
@@ -365,6 +374,7 @@ std::vector<Tensor> backward(std::string path, std::vector<Tensor> gradients, st
                   " gradients where the plan has ", plan.result_gradients.size(), " results");
   for (size_t k = 0; k < gradients.size(); ++k) {
     check_as(gradients[k], plan.result_gradients[k]);
+    gradients[k] = plan.aligned(gradients[k]);
     pointers.result_gradients.push_back(gradients[k].data_ptr());
   }
   check_memory(plan, saved, ScalarType::Byte, "saved");

@@ -90,6 +90,7 @@ class MultiheadAttention(nn.MultiheadAttention):
         if why is not None:
             return None, why
         random = operator.draw_random(query.device) if dropout > 0 else None
+        tensors, pieces = coverage.apart(tensors, pieces)
         out, *rest = operator.run(path, tensors, pieces, [], random)
         return (out.to(query.dtype), rest[0].to(query.dtype) if rest else None), None
 

@@ -84,6 +84,18 @@ def ready(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return tensor if tensor.dtype == dtype and tensor.is_contiguous() else tensor.to(dtype).contiguous()
 
 
+def apart(tensors: list[torch.Tensor], pieces: list[int]) -> tuple[list[torch.Tensor], list[int]]:
+    """With pieces that would begin in the middle of a GPU's 16 bytes as tensors of their own; nearly always as it is."""
+    if tensors[0].device.type == "cpu" or all(
+            count == 1 or tensor.numel() // count * tensor.element_size() % 16 == 0
+            for tensor, count in zip(tensors, pieces)):
+        return tensors, pieces
+    made: list[torch.Tensor] = []
+    for tensor, count in zip(tensors, pieces):
+        made += [tensor] if count == 1 else [piece.clone() for piece in tensor.chunk(count)]
+    return made, [1] * len(made)
+
+
 class Mask:
     """An additive mask: its axes as in programs.MASKS, and the tensor; none where nothing is hidden."""
 

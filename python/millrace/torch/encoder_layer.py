@@ -110,6 +110,7 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
             tensors.append(torch.zeros(attention.embed_dim, dtype=dtype, device=src.device))
         pieces = [1, *pieces] + [1] * (len(tensors) - 1 - len(pieces))
         random = operator.draw_random(src.device) if draws else None
+        tensors, pieces = coverage.apart(tensors, pieces)
         (out,) = operator.run(path, tensors, pieces, [], random)
         if out.shape != src.shape:
             out = out.view(src.shape)

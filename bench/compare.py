@@ -6,8 +6,8 @@ of plain operators with the attention matrix materialised, nn.TransformerEncoder
 All run on the same machine with the same number of threads and the same type, in turns, round after round. With dropout 0
 their results and gradients are compared first. PyTorch is installed in build/bench-venv on the first run.
 
-With --device cuda all run on the GPU: Millrace, PyTorch, Hugging Face's BertLayer and JAX, as far as this Python has them,
-called from Python and replayed from CUDA graphs; the whole layer, and multi-head attention alone (models/mha.py).
+With --device cuda all run on the GPU: Millrace, PyTorch, Hugging Face's BertLayer and JAX, as far as this Python has
+them, called from Python and replayed from CUDA graphs; the whole layer, and attention alone (models/mha.py).
 """
 
 from __future__ import annotations
@@ -84,15 +84,15 @@ def add_gpu_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--only", type=words, metavar="TEXT,...", help="contestants with one of these in their names")
     group.add_argument("--plan", type=Path, help="time this plan of the layer; none is made")
     group.add_argument("--attention-plan", type=Path, metavar="PLAN", help="the same for multi-head attention")
-    group.add_argument("--plans", type=Path, metavar="FOLDER", help="where plans are kept; those that are there are used")
+    group.add_argument("--plans", type=Path, metavar="FOLDER", help="where plans are kept and found again")
     group.add_argument("--plans-only", action="store_true", help="make the plans anew in --plans, and stop")
     group.add_argument("--attention-budget", default="60s", metavar="TIME", help="of attention's plan (default: 60s)")
-    group.add_argument("--check-budget", default="30s", metavar="TIME", help="of the plan without dropout (default: 30s)")
+    group.add_argument("--check-budget", default="30s", metavar="TIME", help="of plans without dropout (default: 30s)")
     group.add_argument("--torch-budget", default="20s", metavar="TIME", help="of millrace.torch's plan (default: 20s)")
     group.add_argument("--no-check", dest="check", action="store_false", help="compare no numbers, only times")
     group.add_argument("--minutes", type=float, default=30, metavar="N",
                        help="what is not ready then is left out (default: 30)")
-    group.add_argument("--keep", type=Path, metavar="FOLDER", help="for the contestants' logs (default: they are dropped)")
+    group.add_argument("--keep", type=Path, metavar="FOLDER", help="for the contestants' logs")
 
 
 def continue_inside(options: argparse.Namespace) -> None:

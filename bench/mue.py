@@ -2,8 +2,8 @@
 """How near every launch of a plan comes to the memory's limits: the paper's MUE, with the bytes that really moved.
 
 Runs the plan once under Nsight Compute, matches kernels to launches, and measures the best bandwidth by a large copy
-through PyTorch. Without ncu the bytes are modelled: each buffer once. Q is the fewest bytes a launch can move, D what moved;
-writes that stay in the L2 until the kernel is over are not in D, so Q/D may be above 1.
+through PyTorch. Without ncu the bytes are modelled: each buffer once. Q is the fewest bytes a launch can move, D what
+moved; writes that stay in the L2 until the kernel is over are not in D, so Q/D may be above 1.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--millrace", default=str(ROOT / "millrace"), metavar="COMMAND", help="default: ./millrace")
     parser.add_argument("--ncu", default="ncu", metavar="COMMAND", help="default: ncu")
     parser.add_argument("--python", default=sys.executable, metavar="PATH", help="a Python that has torch")
-    parser.add_argument("--bandwidth", type=float, metavar="BYTES/S", help="the best there is (default: it is measured)")
+    parser.add_argument("--bandwidth", type=float, metavar="BYTES/S", help="the best (default: it is measured)")
     parser.add_argument("--seconds", type=float, default=300, help="at most, for ncu (default: 300)")
     parser.add_argument("--out", type=Path, help="the JSON (default: bench/results/mue-MACHINE.json)")
     return parser.parse_args()
@@ -74,7 +74,7 @@ def ceilings_of(options: argparse.Namespace, dtype: str) -> tuple[metric.Ceiling
     return metric.Ceilings(bandwidth, found.get("flop_per_second")), found
 
 
-def counted(options: argparse.Namespace, plan: Path, known: list, ceilings: metric.Ceilings, folder: Path) -> list[dict]:
+def counted(options: argparse.Namespace, plan: Path, known: list, ceilings: metric.Ceilings, folder: Path) -> list:
     """`run` carries out one step, launch by launch and not yet as a graph."""
     kernels = ncu.count(options.ncu, [options.millrace, "run", str(plan)], folder / "ncu.csv", options.seconds)
     matched = launches.match(known, kernels)
@@ -109,7 +109,8 @@ def measure(options: argparse.Namespace) -> int:
     bytes_are = "measured" if rows else "modelled, each buffer once"
     rows = rows or modelled(options, path, known, ceilings)
     whole = metric.whole_row(rows, ceilings)
-    print(f"D is {bytes_are}; best: {shown(ceilings.bytes_per_second)} bytes/s, {shown(ceilings.flop_per_second)} flop/s")
+    best = f"{shown(ceilings.bytes_per_second)} bytes/s, {shown(ceilings.flop_per_second)} flop/s"
+    print(f"D is {bytes_are}; best: {best}")
     print(metric.table([*rows, whole]))
     gpu = environment.gpu().get("name") or found.get("gpu") or "gpu"
     slug = re.sub(r"[^a-z0-9]+", "-", gpu.lower().replace("nvidia ", "")).strip("-")

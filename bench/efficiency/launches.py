@@ -41,8 +41,8 @@ def read_launches(plan: dict, report: dict | None) -> list[Launch]:
 
 
 def match(launches: list[Launch], kernels: list[Kernel]) -> list[list[Kernel]]:
-    """The kernels of each launch, both being in the same order. Generated kernels have names to go by; what lies between
-    two of them are the products between them."""
+    """The kernels of each launch, both being in the same order. Generated kernels have names to go by; what lies
+    between two of them are the products between them."""
     kernels = [kernel for kernel in kernels if kernel.name != BETWEEN_STEPS]
     matched: list[list[Kernel]] = []
     at = 0

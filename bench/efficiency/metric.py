@@ -73,6 +73,8 @@ def table(rows: list[dict]) -> str:
                       shown(row["bytes_per_second"], 1e-12, 2), shown(row["share_of_product_rate"], 100, 0),
                       shown(row["mue"], 1, 1), row["held_by"]])
     widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
-    return "\n".join("  ".join([f"{line[0]:{widths[0]}}", f"{line[1]:{widths[1]}}",
-                                *(f"{cell:>{width}}" for cell, width in zip(line[2:-1], widths[2:-1])), line[-1]]).rstrip()
-                     for line in lines)
+    def row_text(line: list[str]) -> str:
+        numbers = [f"{cell:>{width}}" for cell, width in zip(line[2:-1], widths[2:-1])]
+        return "  ".join([f"{line[0]:{widths[0]}}", f"{line[1]:{widths[1]}}", *numbers, line[-1]]).rstrip()
+
+    return "\n".join(map(row_text, lines))

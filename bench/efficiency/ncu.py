@@ -31,7 +31,7 @@ class Kernel:
 
 
 def command(ncu: str, log: Path, program: list[str]) -> list[str]:
-    """Clocks stay as they are. The caches are emptied before each kernel: ncu's default, and how candidates are timed."""
+    """Clocks stay as they are. Caches are emptied before each kernel: ncu's default, and how candidates are timed."""
     return [ncu, "--clock-control", "none", "--metrics", ",".join(METRICS.values()), "--csv", "--print-units", "base",
             "--print-kernel-base", "function", "--log-file", str(log), *program]
 

@@ -22,7 +22,7 @@ class Contestant:
                 "compiled": self.compiled, **case}
 
 
-MILLRACE_IN_TORCH = Contestant("millrace.torch", "millrace", note="Millrace's plan, called from Python as the others are")
+MILLRACE_IN_TORCH = Contestant("millrace.torch", "millrace", note="Millrace's plan, called as the others are")
 REFERENCE = Contestant("reference", "plain")
 
 _SHARED = [

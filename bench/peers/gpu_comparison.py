@@ -120,10 +120,11 @@ class GpuComparison:
         """Kernels that torch.compile picks while others are at work are not those that are timed later."""
         words = "".join(letter if letter.isalnum() else "_" for letter in contestant.name)
         caches = Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", self.folder / "inductor"))
-        variables = {"TORCHINDUCTOR_CACHE_DIR": str(caches / purpose), "TRITON_CACHE_DIR": str(caches / purpose / "triton"),
-                     "TORCHINDUCTOR_COMPILE_THREADS": "4", "PYTHONUNBUFFERED": "1"}
-        return WorkerPeer(self.specification(contestant, purpose, dtype), self.folder / f"{self.part}_{words}_{purpose}.log",
-                          variables, self.options.python or sys.executable)
+        variables = {"TORCHINDUCTOR_CACHE_DIR": str(caches / purpose), "TORCHINDUCTOR_COMPILE_THREADS": "4",
+                     "TRITON_CACHE_DIR": str(caches / purpose / "triton"), "PYTHONUNBUFFERED": "1"}
+        log = self.folder / f"{self.part}_{words}_{purpose}.log"
+        return WorkerPeer(self.specification(contestant, purpose, dtype), log, variables,
+                          self.options.python or sys.executable)
 
     def results_of(self, contestant: lists.Contestant, given: Path, dtype: str | None = None) -> dict:
         made = given.with_name(f"{given.stem}_{secrets.token_hex(4)}.safetensors")
@@ -248,7 +249,8 @@ def succeeded(parts: dict[str, dict]) -> bool:
     for result in parts.values():
         if MILLRACE in result["did_not_run"] or not result["contestants"]:
             return False
-        if any(row["name"] == MILLRACE and "error" in row or not row.get("agrees", True) for row in result["agreement"]):
+        rows = result["agreement"]
+        if any(row["name"] == MILLRACE and "error" in row or not row.get("agrees", True) for row in rows):
             return False
     return True
 

@@ -1,4 +1,4 @@
-"""The comparison on a GPU as rows and as a table: every contestant called from Python, and replayed from a CUDA graph."""
+"""The comparison on a GPU as rows and as a table: contestants called from Python, and replayed from a CUDA graph."""
 
 from __future__ import annotations
 

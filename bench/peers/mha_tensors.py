@@ -1,4 +1,4 @@
-"""models/mha.py's tensors, as bert_tensors.py has those of the whole layer: queries, keys and values are given apart."""
+"""models/mha.py's tensors, as bert_tensors.py has those of the whole layer: queries, keys and values are apart."""
 
 from __future__ import annotations
 

@@ -206,11 +206,13 @@ class GpuReportTest(unittest.TestCase):
         self.assertEqual(len(set(map(len, lines[:4]))), 1, "the columns are not aligned")
         self.assertEqual(lines[1].split(), ["Millrace", "-", "-", "200.0", "600.0", "810.0", "[800.0,", "820.0]", "-",
                                             "1.000"])
-        self.assertEqual(lines[3].split(), ["JAX", "500.0", "1200.0", "-", "-", "-", "[1200.0,", "1200.0]", "1.481", "-"])
+        called = ["JAX", "500.0", "1200.0", "-", "-", "-", "[1200.0,", "1200.0]", "1.481", "-"]
+        self.assertEqual(lines[3].split(), called)
         self.assertEqual(lines[4:], ["flash: did not run: no kernel", "JAX: less dropout", "base: Millrace's step"])
 
     def test_agreement_table(self) -> None:
-        judged = {"name": "torch", "result_distance": 4e-4, "worst_distance": 0.5, "worst_tensor": "d_b1", "agrees": False}
+        judged = {"name": "torch", "result_distance": 4e-4, "worst_distance": 0.5, "worst_tensor": "d_b1",
+                  "agrees": False}
         lines = gpu_report.agreement_table([judged, {"name": "JAX", "error": "no jax"}]).splitlines()
         self.assertEqual(lines[1].split(), ["torch", "4.0e-04", "5.0e-01", "d_b1", "NO"])
         self.assertEqual(lines[2], "JAX: not compared: no jax")
@@ -251,7 +253,8 @@ class Echo:
 class WorkerTest(unittest.TestCase):
     def answers(self, specification: dict, *requests: str) -> list[dict]:
         written = []
-        with mock.patch("traceback.print_exception"), mock.patch("builtins.print", lambda text, **_: written.append(text)):
+        printed = mock.patch("builtins.print", lambda text, **_: written.append(text))
+        with mock.patch("traceback.print_exception"), printed:
             worker.serve(specification, iter(requests), None, Echo)
         return [json.loads(line) for line in written]
 

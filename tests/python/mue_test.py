@@ -18,8 +18,8 @@ from efficiency.launches import Launch  # noqa: E402
 from efficiency.ncu import Kernel  # noqa: E402
 
 FUSED, NORM = f"k_{'a1' * 16}", f"k_{'b2' * 16}"
-HEAD = ('"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device",'
-        '"CC","Section Name","Metric Name","Metric Unit","Metric Value"')
+HEAD = ('"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size",'
+        '"Device","CC","Section Name","Metric Name","Metric Unit","Metric Value"')
 
 
 def lines_of(number: int, name: str, read: str, written: str, time: str, units: tuple = ("byte", "byte", "nsecond")):
@@ -149,13 +149,13 @@ class MetricTest(unittest.TestCase):
     def test_all_together_and_the_table(self) -> None:
         gemm = Launch("q einsum", "forward", "", 16 * 10**6, 8e9)
         rows = [metric.counted_row(gemm, [kernel("gemm", 20e6, 16e-6)], self.ceilings),
-                metric.counted_row(Launch("norm", "backward", NORM, 4 * 10**6), [kernel(NORM, 4e6, 4e-6)], self.ceilings)]
+                metric.counted_row(Launch("norm", "backward", NORM, 4 * 10**6), [kernel(NORM, 4e6, 4e-6)],
+                                   self.ceilings)]
         whole = metric.whole_row(rows, self.ceilings)
         self.assertAlmostEqual(whole["mue"], 25.0)
         shown = metric.table([*rows, whole]).splitlines()
-        self.assertEqual(shown[1].split(), ["q", "einsum", "for", "16.00", "20.00", "0.80", "16.0", "1.25", "62", "25.0",
-                                            "compute"])
-        self.assertEqual(shown[2].split(), ["norm", "bac", "4.00", "4.00", "1.00", "4.0", "1.00", "-", "25.0", "launch"])
+        self.assertEqual(shown[1].split(), "q einsum for 16.00 20.00 0.80 16.0 1.25 62 25.0 compute".split())
+        self.assertEqual(shown[2].split(), "norm bac 4.00 4.00 1.00 4.0 1.00 - 25.0 launch".split())
         self.assertEqual(shown[3].split()[0], "all")
 
 
@@ -187,8 +187,9 @@ class WholeTest(unittest.TestCase):
         return str(path)
 
     def mue(self, *arguments: str) -> subprocess.CompletedProcess:
-        command = [sys.executable, str(ROOT / "bench/mue.py"), str(self.folder), "--millrace", str(self.folder / "millrace"),
-                   "--python", "/bin/false", "--bandwidth", "4e12", "--out", str(self.folder / "mue.json"), *arguments]
+        command = [sys.executable, str(ROOT / "bench/mue.py"), str(self.folder),
+                   "--millrace", str(self.folder / "millrace"), "--python", "/bin/false",
+                   "--bandwidth", "4e12", "--out", str(self.folder / "mue.json"), *arguments]
         return subprocess.run(command, capture_output=True, text=True)
 
     def written(self) -> dict:

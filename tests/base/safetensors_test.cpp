@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <bit>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -253,7 +252,8 @@ TEST(Safetensors, RefusesBeyondTheLimits) {
   expect_refusal(file_of(header + tensor("last", "U8", "[0]", "[0,0]") + "}"), "more than 100000 tensors");
 }
 
-TEST(Safetensors, HostileFilesAreAnsweredSoon) {
+// Long enough that work growing with the square of the length would reach the time limit of any test run.
+TEST(Safetensors, HostileFilesAreAnsweredInBrief) {
   const size_t size = 4'000'000;
   std::string empties = "{\"a\":";
   for (size_t k = 0; k < size; ++k) empties += "[]";
@@ -262,11 +262,9 @@ TEST(Safetensors, HostileFilesAreAnsweredSoon) {
         file_of("{\"a\":" + std::string(size, '9')), file_of(empties),
         file_of("{\"a\":{\"dtype\":\"" + std::string(size, '\x01')),
         file_of("{" + tensor(std::string(size, 'n'), std::string(size, 't'), "[0]", "[0,0]") + "}")}) {
-    const auto begin = std::chrono::steady_clock::now();
     const std::string said = refusal(bytes);
     EXPECT_NE(said, "accepted");
     EXPECT_LT(said.size(), 1000U) << "a message does not quote the file at length";
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
   }
 }
 

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """One training step of a layer (forward and backward) in Millrace and in PyTorch, side by side.
 
-PyTorch runs eagerly and under torch.compile: a layer of plain operators with the attention matrix materialised,
-nn.TransformerEncoderLayer, and scaled_dot_product_attention. All run on the same machine with the same number of
-threads and the same type, in turns, round after round. With dropout 0 their results and gradients are compared first.
-PyTorch is installed in build/bench-venv on the first run.
+Millrace runs by itself, and in PyTorch as millrace.torch's layer. PyTorch runs eagerly and under torch.compile: a layer
+of plain operators with the attention matrix materialised, nn.TransformerEncoderLayer, and scaled_dot_product_attention.
+All run on the same machine with the same number of threads and the same type, in turns, round after round. With dropout 0
+their results and gradients are compared first. PyTorch is installed in build/bench-venv on the first run.
+
+With --device cuda all run on the GPU: Millrace, PyTorch, Hugging Face's BertLayer and JAX, as far as this Python has
+them, called from Python and replayed from CUDA graphs; the whole layer, and attention alone (models/mha.py).
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import argparse
 import functools
 import os
 import platform
+import subprocess
 import sys
 import tempfile
 import time
@@ -23,22 +27,26 @@ from peers import environment, program, report  # noqa: E402  (the path above co
 from peers.environment import ROOT, Unavailable, say  # noqa: E402
 
 PROGRAMS = {"bert": ROOT / "models/bert_encoder.py"}
+DTYPES = {"cpu": ("float32", "float64"), "cuda": ("float16", "bfloat16", "float32")}
 INSIDE = "MILLRACE_COMPARE_INSIDE"  # set once this runs in a Python that has torch
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="example:\n  bench/compare.py --size base\n  bench/compare.py --size base --size B=8 --peers-only",
+        epilog="example:\n  bench/compare.py --size base\n  bench/compare.py --size base --size B=8 --peers-only\n"
+               "  bench/compare.py --device cuda --size large --dtype float16 --budget 240s\n"
+               "  bench/compare.py --device cuda --size b96 --plans plans --parts layer --only compile",
     )
     parser.add_argument("--model", choices=PROGRAMS, default="bert")
     parser.add_argument("--size", action="append", metavar="SET|NAME=N", help="sizes, as for millrace; later ones win")
-    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
-    parser.add_argument("--device", choices=("cpu",), default="cpu")
+    parser.add_argument("--dtype", choices=sorted({dtype for of in DTYPES.values() for dtype in of}),
+                        help="default: float32, on a GPU float16")
+    parser.add_argument("--device", choices=DTYPES, default="cpu")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--dropout", type=float, default=program.DEFAULT_DROPOUT, metavar="P")
-    parser.add_argument("--budget", default="60s", help="of millrace optimize (default: 60s)")
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--budget", help="of millrace optimize (default: 60s, on a GPU 240s)")
+    parser.add_argument("--rounds", type=int, help="default: 15, on a GPU 9")
     parser.add_argument("--calm", type=float, default=0, metavar="SECONDS",
                         help="before each turn wait at most so long for other processes to rest (default: 0)")
     parser.add_argument("--peers-only", action="store_true", help="leave Millrace out")
@@ -47,13 +55,44 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--torch", metavar="VERSION", help="a version of torch (default: the newest)")
     parser.add_argument("--python", metavar="PATH", help="a Python that has torch and numpy; nothing is installed")
     parser.add_argument("--out", type=Path, help="the JSON (default: bench/results/compare-MACHINE.json)")
+    add_gpu_arguments(parser)
     options = parser.parse_args()
-    options.size = options.size or ["base"]
+    on_gpu = options.device == "cuda"
+    options.size = options.size or ["large" if on_gpu else "base"]
+    options.dtype = options.dtype or DTYPES[options.device][0]
+    options.budget = options.budget or ("240s" if on_gpu else "60s")
+    options.rounds = 9 if options.rounds is None and on_gpu else 15 if options.rounds is None else options.rounds
+    if options.dtype not in DTYPES[options.device]:
+        parser.error(f"--device {options.device} takes --dtype {', '.join(DTYPES[options.device])}")
+    if unknown := set(options.parts) - {"layer", "attention"}:
+        parser.error(f"--parts are layer and attention, not {', '.join(sorted(unknown))}")
     if options.threads < 1 or options.rounds < 1 or not 0 <= options.dropout < 1:
         parser.error("--threads and --rounds are at least 1, --dropout is at least 0 and less than 1")
     if options.torch and options.python:
         parser.error("--python has its own torch: leave --torch out")
     return options
+
+
+def add_gpu_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("with --device cuda")
+
+    def words(text: str) -> list[str]:
+        return [word.strip() for word in text.split(",") if word.strip()]
+
+    group.add_argument("--parts", type=words, default=["layer", "attention"], metavar="PART,...",
+                       help="layer, attention (default: both)")
+    group.add_argument("--only", type=words, metavar="TEXT,...", help="contestants with one of these in their names")
+    group.add_argument("--plan", type=Path, help="time this plan of the layer; none is made")
+    group.add_argument("--attention-plan", type=Path, metavar="PLAN", help="the same for multi-head attention")
+    group.add_argument("--plans", type=Path, metavar="FOLDER", help="where plans are kept and found again")
+    group.add_argument("--plans-only", action="store_true", help="make the plans anew in --plans, and stop")
+    group.add_argument("--attention-budget", default="60s", metavar="TIME", help="of attention's plan (default: 60s)")
+    group.add_argument("--check-budget", default="30s", metavar="TIME", help="of plans without dropout (default: 30s)")
+    group.add_argument("--torch-budget", default="20s", metavar="TIME", help="of millrace.torch's plan (default: 20s)")
+    group.add_argument("--no-check", dest="check", action="store_false", help="compare no numbers, only times")
+    group.add_argument("--minutes", type=float, default=30, metavar="N",
+                       help="what is not ready then is left out (default: 30)")
+    group.add_argument("--keep", type=Path, metavar="FOLDER", help="for the contestants' logs")
 
 
 def continue_inside(options: argparse.Namespace) -> None:
@@ -83,9 +122,16 @@ class Comparison:
             raise ValueError(reason)
         self.device = torch_peer.DEVICES[options.device]
         self.device.set_up(options.threads)
+        if not options.peers_only:
+            self.make_library()
         drawn = self.model.draw(self.sizes)
         self.tensors = {name: tensor.astype(options.dtype).astype("float64") for name, tensor in drawn.items()}
         self.failures: dict[str, str] = {}
+
+    def make_library(self) -> None:
+        """Millrace's for Python."""
+        subprocess.run([self.options.millrace, "--version"], check=True, stdout=subprocess.DEVNULL)  # builds it
+        sys.path.insert(0, str(ROOT / "python"))
 
     def torch_peer_of(self, layer: str, *, compiled: bool, dtype: str, dropout: float):
         name = torch_name(layer, compiled)
@@ -109,7 +155,8 @@ class Comparison:
         if lacking:
             self.failures["torch.compile"] = lacking
         ways = [False] if lacking else [False, True]
-        return [(layer, compiled) for compiled in ways for layer in self.model.LAYERS]
+        kinds = [(layer, compiled) for compiled in ways for layer in self.model.LAYERS if layer != self.model.OURS]
+        return kinds if self.options.peers_only else [(self.model.OURS, False), *kinds]
 
     def check_agreement(self) -> list[dict]:
         """Every contestant with dropout 0 against the plain layer in float64."""
@@ -144,6 +191,9 @@ class Comparison:
         """All that could be made ready, Millrace first."""
         options, makers = self.options, {}
         if not options.peers_only:
+            import millrace.torch
+
+            millrace.torch.set_budget(options.budget)
             makers["Millrace"] = lambda: self.millrace_peer_of(options.dropout)
         for layer, compiled in self.torch_kinds():
             makers[torch_name(layer, compiled)] = functools.partial(
@@ -235,6 +285,10 @@ def compare(options: argparse.Namespace) -> int:
 def main() -> int:
     options = parse_arguments()
     try:
+        if options.device == "cuda":
+            from peers.gpu_comparison import compare_on_gpu  # with this Python: nothing is installed
+
+            return compare_on_gpu(options)
         if not os.environ.get(INSIDE):
             continue_inside(options)
         return compare(options)

@@ -289,6 +289,7 @@ CLI::App* add_doctor(CLI::App& app, DoctorOptions& options) {
   add_format(formats, "--json", "print JSON", Format::json, options.format);
   command->footer(
       "Examples:\n"
+      "  millrace doctor --json\n"
       "  millrace doctor");
   return command;
 }

@@ -119,6 +119,14 @@ def cpu_name() -> str:
     return model[1] if model else "unknown"
 
 
+def gpu() -> dict[str, str]:
+    """The first GPU, as its driver names it; empty where there is none."""
+    fields = ("name", "driver_version", "memory.total", "clocks.max.sm")
+    printed = output_of("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader").splitlines()
+    values = [value.strip() for value in printed[0].split(",")] if printed else []
+    return dict(zip(fields, values)) if len(values) == len(fields) else {}
+
+
 def circumstances(threads: int) -> dict:
     compiler = output_of(os.environ.get("CXX", "g++"), "--version").splitlines()
     return {

@@ -35,11 +35,15 @@ class MillracePeer:
 
     name = NAME
 
-    def __init__(self, command: str, program: Path, chosen_sizes: list[str], dtype: str, budget: str, folder: Path):
+    def __init__(self, command: str, program: Path, chosen_sizes: list[str], dtype: str, budget: str, folder: Path, *,
+                 device: str | None = None, layouts: dict[str, str] | None = None, seconds: float | None = None):
         self.command, self.dtype, self.folder = command, dtype, folder
         self.optimize = ["optimize", str(program), "--dtype", dtype, "--budget", budget, "--out", str(folder)]
         self.optimize += [part for size in chosen_sizes for part in ("--size", size)]
-        self.plan = str(folder / "plan.json")
+        self.optimize += ["--device", device] if device else []
+        self.optimize += [part for name, axes in (layouts or {}).items() for part in ("--layout", f"{name}={axes}")]
+        self.bench = ["--json", *(["--seconds", str(seconds)] if seconds else [])]
+        self.use_plan(folder)
 
     def millrace(self, *arguments: str) -> str:
         done = subprocess.run([self.command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -48,12 +52,16 @@ class MillracePeer:
             raise MillraceFailed(f"millrace {' '.join(arguments)}: exit {done.returncode}: {shown}")
         return done.stdout
 
+    def use_plan(self, path: Path) -> None:
+        """A plan, or the folder that it is in."""
+        self.plan = str(path if path.suffix == ".json" else path / "plan.json")
+
     def prepare(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.millrace(*self.optimize)
 
     def round(self) -> RoundTime:
-        printed = self.millrace("bench", self.plan, "--json")
+        printed = self.millrace("bench", self.plan, *self.bench)
         try:
             return round_time(printed)
         except (ValueError, KeyError, TypeError) as error:
@@ -61,6 +69,10 @@ class MillracePeer:
 
     def results(self, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         given, made = self.folder / "in.safetensors", self.folder / "out.safetensors"
-        safetensors_io.write(given, {name: tensor.astype(self.dtype) for name, tensor in tensors.items()})
+        stored = np.float64 if self.dtype == "float64" else np.float32
+        safetensors_io.write(given, {name: tensor.astype(stored) for name, tensor in tensors.items()})
+        return self.results_of(given, made)
+
+    def results_of(self, given: Path, made: Path) -> dict[str, np.ndarray]:
         self.millrace("run", self.plan, "--in", str(given), "--out", str(made))
         return {name: tensor.astype(np.float64) for name, tensor in safetensors_io.read(made).items()}

@@ -192,6 +192,8 @@ millrace::Tensors tensors_of(const millrace::Plan& plan, const millrace_call& ca
     tensors.argument_gradients = {call.argument_gradients, plan.argument_gradients().size()};
   tensors.saved = call.saved;
   tensors.workspace = call.workspace;
+  tensors.random = call.random;
+  tensors.stream = call.stream;
   return tensors;
 }
 
@@ -200,7 +202,7 @@ using Pass = Result<millrace::Done> (millrace::Plan::*)(const millrace::Tensors&
 int run_pass(millrace_plan* plan, const millrace_call* call, Pass pass) {
   return guarded([&] {
     const std::lock_guard<std::mutex> turn(plan->turn);
-    const Result<millrace::Done> done = (plan->plan.*pass)(tensors_of(plan->plan, *call), call->seed, call->step);
+    const Result<millrace::Done> done = (plan->plan.*pass)(tensors_of(plan->plan, *call), 0, 0);
     return done ? MILLRACE_DONE : fail(done.error());
   });
 }
@@ -210,8 +212,8 @@ int run_pass(millrace_plan* plan, const millrace_call* call, Pass pass) {
 extern "C" {
 
 const char* millrace_version(void) {
-  static const std::string version = millrace::version();
-  return version.c_str();
+  static const std::string kVersion = millrace::version();
+  return kVersion.c_str();
 }
 
 const char* millrace_error(void) { return last_error.c_str(); }
@@ -251,6 +253,8 @@ millrace_tensor millrace_plan_tensor(const millrace_plan* plan, int32_t list, in
           info.shape.data(),   info.strides.data(),          info.bytes,
           info.scalar ? 1 : 0, info.read_by_backward ? 1 : 0};
 }
+
+const char* millrace_plan_device(const millrace_plan* plan) { return plan->plan.device().c_str(); }
 
 int64_t millrace_plan_saved_bytes(const millrace_plan* plan) { return plan->plan.saved_bytes(); }
 

@@ -5,6 +5,7 @@
 // A tensor may stand for several arguments of the program that follow each other: `pieces` says for how many, and they
 // lie in it one behind the other, as the query, key and value weights do in in_proj_weight. So neither they nor their
 // gradients are copied.
+#include <dlfcn.h>
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
@@ -24,10 +25,13 @@
 
 namespace {
 
+using torch::headeronly::DeviceType;
 using torch::headeronly::ScalarType;
+using torch::stable::Device;
 using torch::stable::Tensor;
 
 constexpr size_t kPage = 4096;
+constexpr uintptr_t kGpuAlignment = 16;  // of what a plan for a GPU takes
 
 // A tensor of the plan's lists, as PyTorch sees it.
 struct Wanted {
@@ -59,6 +63,21 @@ std::string shown(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
+// The caller's stream. Only PyTorch's builds for CUDA have the function: it is looked for when it is needed.
+void* current_stream(const Device& device) {
+  if (device.type() != DeviceType::CUDA) return nullptr;
+  using Function = AOTITorchError (*)(int32_t, void**);
+  static const auto function = reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, "aoti_torch_get_current_cuda_stream"));
+  void* stream = nullptr;
+  STD_TORCH_CHECK(function != nullptr && function(device.index(), &stream) == 0,
+                  "millrace: this PyTorch does not say what its current stream is");
+  return stream;
+}
+
+Tensor empty_on(const Device& device, const std::vector<int64_t>& shape, ScalarType dtype) {
+  return torch::stable::empty(shape, dtype, std::nullopt, device);
+}
+
 // A plan that was loaded once for all calls.
 class LoadedPlan {
  public:
@@ -69,7 +88,10 @@ class LoadedPlan {
     result_gradients = list(MILLRACE_RESULT_GRADIENTS);
     argument_gradients = list(MILLRACE_ARGUMENT_GRADIENTS);
     saved_bytes = millrace_plan_saved_bytes(plan_);
-    const auto bytes = static_cast<size_t>(millrace_plan_workspace_bytes(plan_));
+    workspace_bytes_ = millrace_plan_workspace_bytes(plan_);
+    on_cpu_ = std::string(millrace_plan_device(plan_)) == "cpu";
+    if (!on_cpu_) return;
+    const auto bytes = static_cast<size_t>(workspace_bytes_);
     workspace_.reset(std::aligned_alloc(kPage, (bytes / kPage + 1) * kPage));
     STD_TORCH_CHECK(workspace_ != nullptr, "millrace: no memory for the workspace of ", bytes, " bytes");
   }
@@ -77,10 +99,23 @@ class LoadedPlan {
   LoadedPlan& operator=(const LoadedPlan&) = delete;
   ~LoadedPlan() { millrace_plan_unload(plan_); }
 
-  // Threads take turns: they share the workspace.
-  void run(millrace_call call, bool forward) {
+  // A tensor as the plan may take it: a copy, where it begins in the middle of a GPU's line.
+  Tensor aligned(const Tensor& tensor) const {
+    const bool fits = on_cpu_ || reinterpret_cast<uintptr_t>(tensor.data_ptr()) % kGpuAlignment == 0;
+    return fits ? tensor : torch::stable::clone(tensor);
+  }
+
+  const char* device() const { return on_cpu_ ? "the CPU" : "a GPU"; }
+  bool is_on(const Tensor& tensor) const { return on_cpu_ ? tensor.is_cpu() : tensor.is_cuda(); }
+
+  // On the CPU threads take turns, for they share a workspace that stays. On a GPU each call has one from PyTorch,
+  // whose allocator gives it to the next call on the same stream.
+  void run(millrace_call call, bool forward, const Device& device) {
+    std::optional<Tensor> workspace;
+    if (!on_cpu_) workspace = empty_on(device, {workspace_bytes_}, ScalarType::Byte);
+    call.workspace = on_cpu_ ? workspace_.get() : workspace->data_ptr();
+    call.stream = current_stream(device);
     const std::lock_guard<std::mutex> turn(turn_);
-    call.workspace = workspace_.get();
     const int code = forward ? millrace_plan_forward(plan_, &call) : millrace_plan_backward(plan_, &call);
     STD_TORCH_CHECK(code == MILLRACE_DONE, "millrace: ", millrace_error(), " (the plan is ", path_, ")");
   }
@@ -123,21 +158,25 @@ class LoadedPlan {
 
   std::string path_;
   millrace_plan* plan_ = nullptr;
-  std::unique_ptr<void, FreeMemory> workspace_;
+  bool on_cpu_ = true;
+  int64_t workspace_bytes_ = 0;
+  std::unique_ptr<void, FreeMemory> workspace_;  // on the CPU
   std::mutex turn_;
 };
 
-LoadedPlan& plan_at(const std::string& path) {
+// One for each device that it runs on.
+LoadedPlan& plan_at(const std::string& path, const Device& device) {
   static std::mutex turn;
-  static std::map<std::string, std::unique_ptr<LoadedPlan>> loaded;
+  static std::map<std::pair<std::string, int32_t>, std::unique_ptr<LoadedPlan>> loaded;
   const std::lock_guard<std::mutex> lock(turn);
-  std::unique_ptr<LoadedPlan>& plan = loaded[path];
+  std::unique_ptr<LoadedPlan>& plan = loaded[{path, device.type() == DeviceType::CPU ? -1 : device.index()}];
   if (!plan) plan = std::make_unique<LoadedPlan>(path);
   return *plan;
 }
 
-void check_memory(const Tensor& tensor, ScalarType dtype, const std::string& name) {
-  STD_TORCH_CHECK(tensor.is_cpu(), "millrace: '", name, "' is not on the CPU, which the plan is for; call .cpu()");
+void check_memory(const LoadedPlan& plan, const Tensor& tensor, ScalarType dtype, const std::string& name) {
+  STD_TORCH_CHECK(plan.is_on(tensor), "millrace: '", name, "' is not on ", plan.device(),
+                  ", which the plan is for; move it with .to()");
   STD_TORCH_CHECK(tensor.scalar_type() == dtype, "millrace: '", name, "' has the type ",
                   torch::headeronly::toString(tensor.scalar_type()), " where the plan has ",
                   torch::headeronly::toString(dtype), "; convert it with .to()");
@@ -174,9 +213,9 @@ class Spread {
 
   const std::vector<size_t>& entries(size_t tensor) const { return entries_[tensor]; }
 
-  void check(size_t number, const Tensor& tensor) const {
+  void check(const LoadedPlan& plan, size_t number, const Tensor& tensor) const {
     const Wanted& first = list_[entries_[number].front()];
-    check_memory(tensor, first.dtype, first.name);
+    check_memory(plan, tensor, first.dtype, first.name);
     int64_t elements = 0;
     for (const size_t entry : entries_[number]) elements += list_[entry].elements;
     STD_TORCH_CHECK(tensor.numel() == elements, "millrace: '", first.name, "' has ", tensor.numel(),
@@ -216,69 +255,67 @@ void point_pieces(const LoadedPlan& plan, const Spread& spread, size_t number, c
   }
 }
 
-Tensor empty_on_cpu(const std::vector<int64_t>& shape, ScalarType dtype) {
-  return torch::stable::empty(shape, dtype, std::nullopt, torch::stable::Device(torch::headeronly::DeviceType::CPU));
-}
-
-// (seed, step) of the call's dropouts. On the CPU the numbers are at hand; a plan for a GPU will read the tensor there,
-// so that a captured graph draws others in every replay.
-void take_random(const std::optional<Tensor>& random, millrace_call& call) {
+// (seed, step) of the call's dropouts, beside the tensors: on a GPU nobody waits for them, and a captured graph draws
+// other masks in every replay.
+void take_random(const LoadedPlan& plan, const std::optional<Tensor>& random, millrace_call& call) {
   if (!random) return;
-  check_memory(*random, ScalarType::Long, "random");
+  check_memory(plan, *random, ScalarType::Long, "random");
   STD_TORCH_CHECK(random->numel() == 2, "millrace: 'random' is not a seed and a step");
-  const auto* numbers = static_cast<const int64_t*>(random->data_ptr());
-  call.seed = static_cast<uint64_t>(numbers[0]);
-  call.step = static_cast<uint32_t>(static_cast<uint64_t>(numbers[1]));
+  call.random = random->data_ptr();
 }
 
 std::tuple<std::vector<Tensor>, Tensor> forward(std::string path, std::vector<Tensor> tensors,
                                                 std::vector<int64_t> pieces, std::vector<double> numbers,
                                                 std::optional<Tensor> random) {
-  LoadedPlan& plan = plan_at(path);
+  STD_TORCH_CHECK(!tensors.empty(), "millrace: a plan without tensors");
+  const Device device = tensors.front().device();
+  LoadedPlan& plan = plan_at(path, device);
   STD_TORCH_CHECK(tensors.size() == pieces.size(), "millrace: ", tensors.size(), " tensors, but pieces of ",
                   pieces.size());
   const Spread spread(plan.arguments, pieces);
   Pointers pointers;
   pointers.arguments.resize(plan.arguments.size());
   for (size_t k = 0; k < tensors.size(); ++k) {
-    spread.check(k, tensors[k]);
+    spread.check(plan, k, tensors[k]);
+    tensors[k] = plan.aligned(tensors[k]);
     point_pieces(plan, spread, k, tensors[k], pointers);
   }
   point_scalars(plan, numbers, pointers);
   std::vector<Tensor> results;
   for (const Wanted& wanted : plan.results) {
-    results.push_back(empty_on_cpu(wanted.shape, wanted.dtype));
+    results.push_back(empty_on(device, wanted.shape, wanted.dtype));
     pointers.results.push_back(results.back().data_ptr());
   }
-  Tensor saved = empty_on_cpu({plan.saved_bytes}, ScalarType::Byte);
+  Tensor saved = empty_on(device, {plan.saved_bytes}, ScalarType::Byte);
   millrace_call call{};
   call.arguments = pointers.arguments.data();
   call.results = pointers.results.data();
   call.saved = saved.data_ptr();
-  take_random(random, call);
-  plan.run(call, true);
+  take_random(plan, random, call);
+  plan.run(call, true, device);
   return {std::move(results), std::move(saved)};
 }
 
 // Takes the next of what was kept for backward.
 class KeptTensors {
  public:
-  explicit KeptTensors(const std::vector<Tensor>& tensors) : tensors_(tensors) {}
+  explicit KeptTensors(std::vector<Tensor>& tensors) : tensors_(tensors) {}
 
-  const Tensor& next() {
+  Tensor& next() {
     STD_TORCH_CHECK(next_ < tensors_.size(), "millrace: fewer tensors were kept than backward reads");
     return tensors_[next_++];
   }
   void expect_end() const { STD_TORCH_CHECK(next_ == tensors_.size(), "millrace: more was kept than backward reads"); }
 
  private:
-  const std::vector<Tensor>& tensors_;
+  std::vector<Tensor>& tensors_;
   size_t next_ = 0;
 };
 
 // The gradients' memory: of the shape that its tensor has, one for each that has a gradient.
-std::vector<Tensor> make_gradients(const LoadedPlan& plan, const Spread& spread, const std::vector<int64_t>& ranks,
-                                   const std::vector<int64_t>& sizes, Pointers& pointers) {
+std::vector<Tensor> make_gradients(const LoadedPlan& plan, const Device& device, const Spread& spread,
+                                   const std::vector<int64_t>& ranks, const std::vector<int64_t>& sizes,
+                                   Pointers& pointers) {
   std::vector<Tensor> gradients;
   pointers.argument_gradients.resize(plan.arguments.size());
   STD_TORCH_CHECK(ranks.size() == spread.size(), "millrace: one rank a tensor");
@@ -291,8 +328,8 @@ std::vector<Tensor> make_gradients(const LoadedPlan& plan, const Spread& spread,
     next += rank;
     const Wanted& first = plan.argument_gradients[spread.entries(k).front()];
     if (!first.there) continue;
-    gradients.push_back(empty_on_cpu(shape, first.dtype));
-    spread.check(k, gradients.back());
+    gradients.push_back(empty_on(device, shape, first.dtype));
+    spread.check(plan, k, gradients.back());
     char* at = static_cast<char*>(gradients.back().data_ptr());
     for (const size_t entry : spread.entries(k)) {
       STD_TORCH_CHECK(plan.argument_gradients[entry].there, "millrace: pieces with and without a gradient");
@@ -306,19 +343,21 @@ std::vector<Tensor> make_gradients(const LoadedPlan& plan, const Spread& spread,
 std::vector<Tensor> backward(std::string path, std::vector<Tensor> gradients, std::vector<Tensor> kept_tensors,
                              Tensor saved, std::vector<int64_t> pieces, std::vector<int64_t> ranks,
                              std::vector<int64_t> sizes, std::vector<double> numbers, std::optional<Tensor> random) {
-  LoadedPlan& plan = plan_at(path);
+  const Device device = saved.device();
+  LoadedPlan& plan = plan_at(path, device);
   const Spread spread(plan.arguments, pieces);
   Pointers pointers;
   pointers.arguments.resize(plan.arguments.size());
   KeptTensors kept(kept_tensors);
   for (size_t k = 0; k < spread.size(); ++k) {
     if (!spread.read_by_backward(k)) continue;
-    const Tensor& tensor = kept.next();
-    spread.check(k, tensor);
+    Tensor& tensor = kept.next();
+    spread.check(plan, k, tensor);
+    tensor = plan.aligned(tensor);
     point_pieces(plan, spread, k, tensor, pointers);
   }
-  const auto check_as = [](const Tensor& tensor, const Wanted& wanted) {
-    check_memory(tensor, wanted.dtype, wanted.name);
+  const auto check_as = [&](const Tensor& tensor, const Wanted& wanted) {
+    check_memory(plan, tensor, wanted.dtype, wanted.name);
     STD_TORCH_CHECK(tensor.numel() == wanted.elements, "millrace: '", wanted.name, "' has ", tensor.numel(),
                     " elements where the plan has ", wanted.elements);
   };
@@ -335,20 +374,21 @@ std::vector<Tensor> backward(std::string path, std::vector<Tensor> gradients, st
                   " gradients where the plan has ", plan.result_gradients.size(), " results");
   for (size_t k = 0; k < gradients.size(); ++k) {
     check_as(gradients[k], plan.result_gradients[k]);
+    gradients[k] = plan.aligned(gradients[k]);
     pointers.result_gradients.push_back(gradients[k].data_ptr());
   }
-  check_memory(saved, ScalarType::Byte, "saved");
+  check_memory(plan, saved, ScalarType::Byte, "saved");
   STD_TORCH_CHECK(saved.numel() == plan.saved_bytes, "millrace: 'saved' is another plan's: it has ", saved.numel(),
                   " bytes where this one has ", plan.saved_bytes);
-  std::vector<Tensor> made = make_gradients(plan, spread, ranks, sizes, pointers);
+  std::vector<Tensor> made = make_gradients(plan, device, spread, ranks, sizes, pointers);
   millrace_call call{};
   call.arguments = pointers.arguments.data();
   call.results = pointers.results.data();
   call.result_gradients = pointers.result_gradients.data();
   call.argument_gradients = pointers.argument_gradients.data();
   call.saved = saved.data_ptr();
-  take_random(random, call);
-  plan.run(call, false);
+  take_random(plan, random, call);
+  plan.run(call, false, device);
   return made;
 }
 
@@ -360,6 +400,11 @@ STABLE_TORCH_LIBRARY(millrace, library) {
   library.def(
       "backward(str plan, Tensor[] gradients, Tensor[] kept, Tensor saved, int[] pieces, int[] ranks, int[] sizes, "
       "float[] numbers, Tensor? random) -> Tensor[]");
+}
+
+STABLE_TORCH_LIBRARY_IMPL(millrace, CUDA, library) {
+  library.impl("forward", TORCH_BOX(&forward));
+  library.impl("backward", TORCH_BOX(&backward));
 }
 
 STABLE_TORCH_LIBRARY_IMPL(millrace, CPU, library) {

@@ -3,6 +3,8 @@
  * Nothing is thrown, and nothing here prints. */
 #pragma once
 
+/* It is C, whatever C++ would have in its place. NOLINTBEGIN */
+
 #include <stdint.h>
 
 #define MILLRACE_EXPORT __attribute__((visibility("default")))
@@ -61,8 +63,8 @@ typedef struct {
   void* const* argument_gradients;     /* forward: null */
   void* saved;
   void* workspace;
-  uint64_t seed;
-  uint32_t step;
+  const void* random; /* seed and step, two 64-bit numbers beside the tensors */
+  void* stream;       /* of a plan for a GPU */
 } millrace_call;
 
 /* Works in the caller's memory: one plan for several calls under way. */
@@ -70,6 +72,7 @@ MILLRACE_EXPORT int millrace_plan_load(const char* path, millrace_plan** plan);
 MILLRACE_EXPORT void millrace_plan_unload(millrace_plan* plan);
 MILLRACE_EXPORT int32_t millrace_plan_count(const millrace_plan* plan, int32_t list);
 MILLRACE_EXPORT millrace_tensor millrace_plan_tensor(const millrace_plan* plan, int32_t list, int32_t position);
+MILLRACE_EXPORT const char* millrace_plan_device(const millrace_plan* plan);
 MILLRACE_EXPORT int64_t millrace_plan_saved_bytes(const millrace_plan* plan);
 MILLRACE_EXPORT int64_t millrace_plan_workspace_bytes(const millrace_plan* plan);
 MILLRACE_EXPORT double millrace_plan_predicted_seconds(const millrace_plan* plan);
@@ -80,3 +83,5 @@ MILLRACE_EXPORT int millrace_plan_backward(millrace_plan* plan, const millrace_c
 #ifdef __cplusplus
 }
 #endif
+
+/* NOLINTEND */

@@ -36,8 +36,9 @@ inline constexpr int64_t kPlanMemoryAlignment = 64;
 // output overlaps anything else.
 //
 // `saved` holds what forward leaves for its backward, which only reads it: with one for each forward several of them
-// can be under way, and backward can be repeated. `workspace` is used while a pass runs, and means nothing before and
-// after. Both are aligned to kPlanMemoryAlignment; null is the plan's own.
+// can be under way, and backward can be repeated. The same tensors leave the same bytes, all of them written.
+// `workspace` is used while a pass runs, and means nothing before and after. Both are aligned to kPlanMemoryAlignment;
+// null is the plan's own.
 struct Tensors {
   std::span<const void* const> arguments;
   std::span<void* const> results;
@@ -45,6 +46,9 @@ struct Tensors {
   std::span<void* const> argument_gradients;      // forward needs none; what has none may be null
   void* saved = nullptr;                          // Plan::saved_bytes()
   void* workspace = nullptr;                      // Plan::workspace_bytes()
+  // Seed and step as two 64-bit numbers beside the tensors (on a GPU in its memory, so that a captured graph draws
+  // other masks when they change); null: those of the call.
+  const void* random = nullptr;
   // Of a plan on a GPU: all addresses but those of scalars are the device's, aligned to 16 (saved and workspace to
   // 256), and the work is only put on this CUstream. Null: a stream of the plan's own.
   void* stream = nullptr;
@@ -68,7 +72,7 @@ class Plan {
   const std::vector<TensorInfo>& argument_gradients()
       const;  // one an argument; of one without gradient nothing but its name
 
-  const std::string& device() const;  // "cpu" or "cuda"
+  const std::string& device() const;  // where its tensors are: "cpu" or "cuda"
   double predicted_seconds() const;   // of a step
   int64_t saved_bytes() const;        // that forward leaves for backward
   int64_t workspace_bytes() const;    // that a pass works in

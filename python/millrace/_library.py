@@ -43,8 +43,8 @@ class Call(ctypes.Structure):
         ("argument_gradients", ctypes.POINTER(ctypes.c_void_p)),
         ("saved", ctypes.c_void_p),
         ("workspace", ctypes.c_void_p),
-        ("seed", ctypes.c_uint64),
-        ("step", ctypes.c_uint32),
+        ("random", ctypes.POINTER(ctypes.c_uint64)),
+        ("stream", ctypes.c_void_p),
     ]
 
 
@@ -93,6 +93,7 @@ def library() -> ctypes.CDLL:
         ("plan_unload", None, plan),
         ("plan_count", ctypes.c_int32, plan, ctypes.c_int32),
         ("plan_tensor", _Tensor, plan, ctypes.c_int32, ctypes.c_int32),
+        ("plan_device", ctypes.c_char_p, plan),
         ("plan_saved_bytes", ctypes.c_int64, plan),
         ("plan_workspace_bytes", ctypes.c_int64, plan),
         ("plan_predicted_seconds", ctypes.c_double, plan),

@@ -46,6 +46,7 @@ class Plan:
         self.results = self._list(RESULTS)
         self.result_gradients = self._list(RESULT_GRADIENTS)
         self.argument_gradients = self._list(ARGUMENT_GRADIENTS)
+        self.device = library().millrace_plan_device(self._handle).decode()
         self.saved_bytes = library().millrace_plan_saved_bytes(self._handle)
         self.workspace_bytes = library().millrace_plan_workspace_bytes(self._handle)
         self.predicted_seconds = library().millrace_plan_predicted_seconds(self._handle)
@@ -64,6 +65,8 @@ class Plan:
 
     def forward(self, arguments: Sequence, seed: int = 0, step: int = 0) -> tuple[list[np.ndarray], Forward]:
         """The results, and what backward needs. Masks of dropout follow from seed and step alone."""
+        if self.device != "cpu":
+            raise MillraceError(f"the plan is for {self.device}, where NumPy's arrays are not; use millrace.torch", 2)
         if len(arguments) != len(self.arguments):
             raise MillraceError(f"{len(arguments)} arguments where the plan has {len(self.arguments)}: "
                                 f"{', '.join(info.name for info in self.arguments)}", 2)
@@ -90,7 +93,7 @@ class Plan:
 
         workspace = _aligned(self.workspace_bytes)
         call = Call(pointers(state.arguments), pointers(state.results), pointers(given), pointers(made),
-                    state.saved.ctypes.data, workspace.ctypes.data, state.seed, state.step)
+                    state.saved.ctypes.data, workspace.ctypes.data, (ctypes.c_uint64 * 2)(state.seed, state.step), None)
         check(function(self._handle, ctypes.byref(call)))
 
     @staticmethod

@@ -16,7 +16,6 @@ import tempfile
 from pathlib import Path
 from typing import Mapping
 
-import millrace
 from millrace import _library
 from millrace.commands import run_command, sizes_list
 
@@ -45,19 +44,21 @@ def private_directory(folder: Path) -> Path:
     return folder
 
 
-def plan_folder(text: str, sizes: Mapping[str, int], dtype: str, device: str, threads: int, entry: str = "") -> Path:
+def plan_folder(text: str, sizes: Mapping[str, int], dtype: str, device: str, threads: int, entry: str,
+                hardware: str) -> Path:
     """Where this program's plans are, or would be."""
-    key = [millrace.__version__, text, entry, sorted(sizes.items()), dtype, device, threads, _machine()]
+    key = [_version(), text, entry, sorted(sizes.items()), dtype, device, threads, hardware or _processor()]
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()
     return cache_directory() / "plans" / digest[:40]
 
 
 def find_plan(text: str, sizes: Mapping[str, int], dtype: str, *, device: str = "cpu", threads: int = 0,
-              entry: str = "", budget: str | None = None, name: str = "program") -> str:
+              entry: str = "", budget: str | None = None, name: str = "program", hardware: str = "") -> str:
     """The folder of a plan. What exploring once found is used; where there is none, `budget` ("60s") explores now, and
-    without it a plan is made at once, with nothing measured. Several processes make it once."""
-    threads = threads or _default_threads()
-    folder = plan_folder(text, sizes, dtype, device, threads, entry)
+    without it a plan is made at once, with nothing measured. Several processes make it once. `hardware`: a GPU's name."""
+    if device == "cpu":
+        threads = threads or _default_threads()
+    folder = plan_folder(text, sizes, dtype, device, threads, entry, hardware)
     for kind in (EXPLORED, DEFAULT) if budget is None else (EXPLORED,):
         if (folder / kind / "plan.json").exists():
             return str(folder / kind)
@@ -97,7 +98,13 @@ def _locked(path: Path):
 
 
 @functools.cache
-def _machine() -> str:
+def _version() -> str:
+    """Another library may plan otherwise, and generate other kernels."""
+    return hashlib.sha256(_library.library_path().read_bytes()).hexdigest()
+
+
+@functools.cache
+def _processor() -> str:
     """What a plan's times and kernels depend on."""
     lines = []
     with contextlib.suppress(OSError):

@@ -13,7 +13,7 @@
 #include <variant>
 #include <vector>
 
-#include "device/gemm_call.h"
+#include "base/gemm_algorithm.h"
 #include "ir/graph.h"
 #include "ir/layout.h"
 

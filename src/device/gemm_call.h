@@ -4,26 +4,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/gemm_algorithm.h"
 #include "base/stored_type.h"
 
 namespace millrace {
 
 enum class BlasLibrary { openblas, blis, cublaslt };
-
-// One of cuBLASLt's algorithms, by its attributes: numbers of the library's own, which mean the same in every process.
-struct GemmAlgorithm {
-  int id = -1;  // -1: what the library's heuristic takes
-  int tile = 0;
-  int stages = 0;
-  int split_k = 1;
-  int reduction = 0;
-  int swizzle = 0;
-  int custom = 0;
-  int inner_shape = 0;
-  int cluster = 0;
-
-  bool operator==(const GemmAlgorithm&) const = default;
-};
 
 // A loop around the product; how far each tensor moves a step, in elements. With c = 0 its products are summed.
 struct GemmLoop {

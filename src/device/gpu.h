@@ -83,6 +83,9 @@ class Gpu {
   // must outlive the graph.
   virtual Result<std::unique_ptr<GpuGraph>> record(const std::function<Result<Done>()>& work) = 0;
 
+  // Whether somebody else records the stream: then work is put there, and nothing is recorded or waited for.
+  virtual bool is_recorded() const = 0;
+
   // Every algorithm that the library admits for a product, by attributes; the heuristic's choice first.
   virtual Result<std::vector<GemmAlgorithm>> algorithms(const GemmCall& call) = 0;
 };

@@ -29,7 +29,7 @@ Result<std::vector<TracedLaunch>> trace_steps(PlanSession& session) {
   for (int step = 0; step < kTracedSteps; ++step) {
     if (Result<Done> bound = session.bind(kTimingSeed, static_cast<uint32_t>(step)); !bound) return bound.error();
     for (size_t k = 0; k < session.launches(); ++k) {
-      const Result<double> taken = session.seconds([&] { return session.launch(k); });
+      const Result<double> taken = session.seconds_of_launch(k);
       if (!taken) return taken.error();
       run.push_back({step, k, now, *taken});
       now += *taken;

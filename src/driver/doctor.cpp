@@ -1,5 +1,6 @@
 // `millrace doctor`: what there is on this machine, and how to get what is not.
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -38,11 +39,11 @@ std::string one_line(const Error& error) {
 
 std::string bytes_text(int64_t bytes) {
   constexpr double kKilo = 1024;
+  constexpr std::array kUnits = {"bytes", "KiB", "MiB", "GiB", "TiB"};
   auto value = static_cast<double>(bytes);
-  const char* const* unit = nullptr;
-  static constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-  for (unit = kUnits; value >= kKilo && unit != std::end(kUnits) - 1; ++unit) value /= kKilo;
-  return concat(fixed(value, unit == kUnits ? 0 : 1), " ", *unit);
+  size_t unit = 0;
+  for (; value >= kKilo && unit + 1 < kUnits.size(); ++unit) value /= kKilo;
+  return concat(fixed(value, unit == 0 ? 0 : 1), " ", kUnits.at(unit));
 }
 
 // ---- The CPU's side ----

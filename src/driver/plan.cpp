@@ -1,6 +1,10 @@
 // The public class Plan: what the caller gives is checked, then the executor runs.
 #include "millrace/plan.h"
 
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
 #include <variant>
 
 #include "base/text.h"
@@ -16,6 +20,11 @@ namespace {
 struct Slot {
   TensorInfo info;
   uintptr_t alignment = 0;
+};
+
+struct Gap {
+  int64_t offset;
+  int64_t bytes;
 };
 
 Slot slot_of(const Graph& graph, const CallersTensor& tensor) {
@@ -90,6 +99,23 @@ void find_readers(const StepPlan& plan, BufferPlace place, std::vector<TensorInf
   }
 }
 
+// What of the saved part forward writes nothing into: the ends of lines, and what only backward writes.
+std::vector<Gap> gaps_of(const StepPlan& plan) {
+  std::map<int64_t, int64_t> written;  // from, to
+  for (const PlanBuffer& buffer : plan.buffers) {
+    const bool forward = buffer.place == BufferPlace::arena && buffer.first < first_of_backward(plan);
+    if (forward && buffer.offset < plan.saved_bytes) written[buffer.offset] = buffer.offset + buffer.bytes;
+  }
+  written[plan.saved_bytes] = plan.saved_bytes;
+  std::vector<Gap> gaps;
+  int64_t end = 0;
+  for (const auto& [from, to] : written) {
+    if (from > end) gaps.push_back({end, from - end});
+    end = std::max(end, to);
+  }
+  return gaps;
+}
+
 Result<Done> check_memory(const void* memory, int64_t bytes, bool own, const char* what) {
   if (memory == nullptr && bytes > 0 && !own)
     return Error::make(ErrorKind::bad_input, concat("'", what, "' is a null pointer, and the plan has no own memory"),
@@ -115,6 +141,7 @@ struct Plan::Implementation {
         predicted_seconds(loaded.plan.cost),
         saved_bytes(loaded.plan.saved_bytes),
         workspace_bytes(loaded.plan.arena_bytes - loaded.plan.saved_bytes),
+        gaps(gaps_of(loaded.plan)),
         own(memory == PlanMemory::own),
         executor(std::move(ready)),
         device(std::holds_alternative<GpuExecutor>(executor) ? "cuda" : "cpu") {
@@ -140,9 +167,12 @@ struct Plan::Implementation {
     }
     if (auto* const gpu = std::get_if<GpuExecutor>(&executor)) {
       gpu->gpu().use_stream(tensors.stream);
+      bound.random = tensors.random;
       return gpu->bind(bound, seed, step);
     }
-    std::get<CpuExecutor>(executor).bind(bound, seed, step);
+    std::array<uint64_t, 2> random{seed, step};
+    if (tensors.random != nullptr) std::memcpy(random.data(), tensors.random, sizeof(random));
+    std::get<CpuExecutor>(executor).bind(bound, random[0], static_cast<uint32_t>(random[1]));
     return Done{};
   }
 
@@ -171,7 +201,8 @@ struct Plan::Implementation {
   double predicted_seconds;
   int64_t saved_bytes;
   int64_t workspace_bytes;
-  bool own;  // it has memory itself
+  std::vector<Gap> gaps;  // of the saved part
+  bool own;               // it has memory itself
   Executor executor;
   std::string device;
   bool saved = false;  // there is a forward's in its own memory
@@ -209,6 +240,10 @@ int64_t Plan::arena_bytes() const { return saved_bytes() + workspace_bytes(); }
 Result<Done> Plan::forward(const Tensors& tensors, uint64_t seed, uint32_t step) {
   if (Result<Done> bound = implementation_->bind(tensors, true, false, seed, step); !bound) return bound;
   implementation_->saved |= tensors.saved == nullptr;
+  if (tensors.saved != nullptr && !implementation_->on_gpu()) {
+    for (const Gap& gap : implementation_->gaps)
+      std::memset(static_cast<char*>(tensors.saved) + gap.offset, 0, static_cast<size_t>(gap.bytes));
+  }
   return implementation_->forward();
 }
 

@@ -1,18 +1,30 @@
 #include "driver/plan_session.h"
 
 #include <array>
-#include <chrono>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "device/cpu/cpu_info.h"
 
 namespace millrace {
+namespace {
+
+Result<double> clocked(const std::function<Result<Done>()>& work) {
+  const double begin = now();
+  if (Result<Done> done = work(); !done) return done.error();
+  return now() - begin;
+}
+
+}  // namespace
 
 Result<PlanSession> PlanSession::open(const LoadedPlan& loaded) {
   PlanSession made(loaded);
   if (is_gpu_plan(loaded.plan)) {
     Result<GpuExecutor> executor = load_gpu_executor(loaded);
     if (!executor) return executor.error();
+    Result<GpuMemory> flushed = GpuMemory::allocate(executor->gpu(), 2 * executor->gpu().info().l2_bytes);
+    if (!flushed) return flushed.error();
+    made.flushed_ = std::move(*flushed);
     made.gpu_.emplace(std::move(*executor));
   } else {
     Result<CpuExecutor> executor = load_executor(loaded);
@@ -102,11 +114,24 @@ Result<Done> PlanSession::launch(size_t number) {
   return Done{};
 }
 
-Result<double> PlanSession::seconds(const std::function<Result<Done>()>& work) {
-  if (gpu_) return gpu_->gpu().time([] { return Result<Done>(Done{}); }, work);
-  const auto begin = std::chrono::steady_clock::now();
-  if (Result<Done> done = work(); !done) return done.error();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+Result<double> PlanSession::seconds_of_pass(const std::function<Result<Done>()>& pass) {
+  if (cpu_) return clocked(pass);
+  constexpr int kRepeats = 8;
+  const auto nothing = [] { return Result<Done>(Done{}); };
+  const Result<double> all = gpu_->gpu().time(nothing, [&]() -> Result<Done> {
+    for (int k = 0; k < kRepeats; ++k) {
+      if (Result<Done> put = pass(); !put) return put;
+    }
+    return Done{};
+  });
+  if (!all) return all;
+  return *all / kRepeats;
+}
+
+Result<double> PlanSession::seconds_of_launch(size_t number) {
+  if (cpu_) return clocked([&] { return launch(number); });
+  return gpu_->gpu().time([&] { return gpu_->gpu().fill(flushed_.data(), 0, flushed_.size()); },
+                          [&] { return launch(number); });
 }
 
 std::string PlanSession::device() const {

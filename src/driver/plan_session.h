@@ -30,8 +30,10 @@ class PlanSession {
   Result<Done> step();
   Result<Done> launch(size_t number);
 
-  // What some of that takes, by the device's clock.
-  Result<double> seconds(const std::function<Result<Done>()>& work);
+  // What a pass takes, by the device's clock. On a GPU it is repeated some times, and the mean is given.
+  Result<double> seconds_of_pass(const std::function<Result<Done>()>& pass);
+  // What a launch takes; on a GPU from a cold cache.
+  Result<double> seconds_of_launch(size_t number);
 
   size_t launches() const { return loaded_->plan.launches.size(); }
   std::string device() const;  // in words
@@ -47,6 +49,7 @@ class PlanSession {
   std::unique_ptr<CallersMemory> memory_;         // in the host's memory
   std::vector<GpuMemory> on_gpu_;                 // the same tensors there
   std::vector<std::vector<void*>> gpu_pointers_;  // of the four lists
+  GpuMemory flushed_;                             // more than the GPU's cache holds
 };
 
 }  // namespace millrace

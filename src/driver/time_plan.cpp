@@ -29,7 +29,7 @@ Result<PassTimes> time_passes(PlanSession& session, double seconds) {
         [&] { return session.forward(); }, [&] { return session.backward(); }, [&] { return session.step(); }};
     for (size_t k = 0; k < passes.size(); ++k) {
       if (Result<Done> bound = bind(); !bound) return bound;
-      const Result<double> taken = session.seconds(passes[k]);
+      const Result<double> taken = session.seconds_of_pass(passes[k]);
       if (!taken) return taken.error();
       samples[k].push_back(*taken);
     }
@@ -47,7 +47,7 @@ Result<std::vector<Estimate>> time_launches(PlanSession& session, double seconds
   const Result<Done> timed = repeat(seconds, kLeastSamples, [&](int64_t sample) -> Result<Done> {
     if (Result<Done> bound = session.bind(kTimingSeed, static_cast<uint32_t>(sample)); !bound) return bound;
     for (size_t k = 0; k < samples.size(); ++k) {
-      const Result<double> taken = session.seconds([&] { return session.launch(k); });
+      const Result<double> taken = session.seconds_of_launch(k);
       if (!taken) return taken.error();
       samples[k].push_back(*taken);
     }

@@ -311,7 +311,8 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   if (!database) return database.error();
   const Result<std::unique_ptr<KernelMaker>> kernels = kernel_maker_of(machine);
   if (!kernels) return kernels.error();
-  const Result<std::string> worker_program = worker_path();
+  const Result<std::string> worker_program =
+      measuring == Measuring::within_budget ? worker_path() : Result<std::string>(std::string());
   if (!worker_program) return worker_program.error();
   Worker worker({{*worker_program}, greeting(program), 0});
 

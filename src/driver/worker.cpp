@@ -21,6 +21,7 @@ namespace millrace {
 namespace {
 
 constexpr int kGpuFailed = 70;
+constexpr int64_t kLargestCubin = int64_t{64} << 20;  // of one kernel
 
 MeasurementRow refused(const std::string& why) {
   MeasurementRow row;
@@ -62,10 +63,9 @@ class Server {
 
  private:
   MeasurementRow answer_on_gpu(const TrialRequest& request, const Part& part, const Candidate& candidate) {
-    constexpr int64_t kCubinBytes = int64_t{64} << 20;
     std::string cubin;
     if (!request.function.empty()) {
-      Result<std::string> bytes = read_file(request.path, kCubinBytes);
+      Result<std::string> bytes = read_file(request.path, kLargestCubin);
       if (!bytes) return refused(bytes.error().diagnostics.front().message);
       if (sha256(*bytes) != request.sha256) return refused("the kernel on disk is not the one that was compiled");
       cubin = std::move(*bytes);

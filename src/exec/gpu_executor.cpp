@@ -69,17 +69,20 @@ Result<GpuExecutor> GpuExecutor::load(std::shared_ptr<Gpu> gpu, const StepPlan& 
 }
 
 Result<Done> GpuExecutor::bind(const CallersTensors& tensors, uint64_t seed, uint32_t step) {
-  if (tensors_.bind(tensors)) {
+  const void* const random = tensors.random == nullptr ? state_.data() : tensors.random;
+  const bool elsewhere = random != random_;
+  random_ = random;
+  if (tensors_.bind(tensors) || elsewhere) {
     for (Recorded& recorded : recorded_) recorded = {};
   }
-  if (has_state_ && known_.seed == seed && known_.step == step) return Done{};
+  if (tensors.random != nullptr || (has_state_ && known_.seed == seed && known_.step == step)) return Done{};
   known_ = {seed, step, 0};
   has_state_ = true;
   return gpu_->copy_in(state_.data(), &known_, sizeof(known_));
 }
 
 Result<Done> GpuExecutor::launch(size_t number) {
-  return launches_[number]->run(tensors_.of(number), tensors_.scalars(), state_.data(), tensors_.scratch());
+  return launches_[number]->run(tensors_.of(number), tensors_.scalars(), random_, tensors_.scratch());
 }
 
 Result<Done> GpuExecutor::put(Pass pass) {
@@ -88,7 +91,7 @@ Result<Done> GpuExecutor::put(Pass pass) {
   for (size_t k = first; k < last; ++k) {
     if (Result<Done> put = launch(k); !put) return put;
   }
-  if (pass != Pass::whole) return Done{};
+  if (pass != Pass::whole || random_ != state_.data()) return Done{};
   void* const none = nullptr;
   return advance_->run(&none, tensors_.scalars(), state_.data(), nullptr);
 }
@@ -96,8 +99,8 @@ Result<Done> GpuExecutor::put(Pass pass) {
 // The first time launch by launch, which also loads what libraries load late; the second time it is recorded.
 Result<Done> GpuExecutor::run(Pass pass) {
   Recorded& recorded = recorded_[static_cast<size_t>(pass)];
-  if (pass == Pass::whole) ++known_.step;
-  if (!recorded.ran) {
+  if (pass == Pass::whole && random_ == state_.data()) ++known_.step;
+  if (!recorded.ran || gpu_->is_recorded()) {
     recorded.ran = true;
     return put(pass);
   }

@@ -27,7 +27,8 @@ class GpuExecutor {
   // All of them only put work on the GPU's stream.
   Result<Done> forward() { return run(Pass::forward_only); }
   Result<Done> backward() { return run(Pass::backward_only); }
-  // Forward, then backward, and the step's number grows by one: the next one without a bind() draws other masks.
+  // Forward, then backward, and the step's number grows by one: the next one without a bind() draws other masks. (Not
+  // where seed and step are the caller's.)
   Result<Done> step() { return run(Pass::whole); }
   // One launch, in the plan's order: for timing.
   Result<Done> launch(size_t number);
@@ -50,6 +51,7 @@ class GpuExecutor {
   GpuMemory state_;
   GpuState known_;  // what state_ holds when all that is on the stream is done
   bool has_state_ = false;
+  const void* random_ = nullptr;  // the caller's, or state_
   LaunchTensors tensors_;
   std::array<Recorded, 3> recorded_;  // after launches_: graphs do not outlive what they are made of
 };

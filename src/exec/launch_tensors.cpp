@@ -1,6 +1,6 @@
 #include "exec/launch_tensors.h"
 
-#include <cstring>
+#include <bit>
 #include <set>
 
 namespace millrace {
@@ -70,7 +70,7 @@ bool LaunchTensors::bind(const CallersTensors& tensors) {
             changed;
   for (const size_t position : scalars_at_) {
     const double value = *static_cast<const double*>(tensors.arguments[position]);
-    changed = changed || std::memcmp(&scalars_[position], &value, sizeof(value)) != 0;
+    changed = changed || std::bit_cast<uint64_t>(scalars_[position]) != std::bit_cast<uint64_t>(value);
     scalars_[position] = value;
   }
   return changed;

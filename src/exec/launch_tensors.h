@@ -20,6 +20,7 @@ struct CallersTensors {
   void* const* argument_gradients = nullptr;
   void* saved = nullptr;
   void* workspace = nullptr;
+  const void* random = nullptr;  // on a GPU: seed and step in its memory; null: the executor's own
 };
 
 // Whether an executor brings memory of its own, or works in the caller's alone.

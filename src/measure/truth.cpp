@@ -1,6 +1,7 @@
 #include "measure/truth.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <map>
 
@@ -75,8 +76,13 @@ Result<bool> expect(const Graph& whole, const Part& part, const PartGraph& of_pa
     // A mask that is stored as a word is rounded; one that is drawn again, or a bit, is not.
     const Tensor& tensor = whole.tensor(part.reads[k]);
     const bool mask = dropout_of(whole, part.reads[k]) != nullptr;
-    for (const double x : truth.inputs[k])
-      values[of_part.reads[k].at()].emplace_back(x, mask ? storage_error(tensor.dtype, x) : 0);
+    const std::vector<double>& given = truth.inputs[k];
+    std::vector<Bounded<kDigits>>& into = values[of_part.reads[k].at()];
+    into.resize(given.size());
+    in_parallel(static_cast<int64_t>(given.size()), kSlice, [&](int64_t begin, int64_t end) {
+      for (auto element = static_cast<size_t>(begin); element < static_cast<size_t>(end); ++element)
+        into[element] = {given[element], mask ? storage_error(tensor.dtype, given[element]) : 0};
+    });
   }
   for (size_t k = 0; k < whole.arguments.size(); ++k) {
     if (whole.tensor(whole.arguments[k]).role != TensorRole::scalar) continue;
@@ -88,19 +94,24 @@ Result<bool> expect(const Graph& whole, const Part& part, const PartGraph& of_pa
   if (Result<Done> ran = interpret(of_part.graph, values, truth.random); !ran) return ran.error();
   // The reference computes in float64 itself, and is then as far from exact as a kernel may be.
   constexpr double kBounds = kDigits == 53 ? 2 : 1;
-  bool finite = true;
+  std::atomic<bool> finite = true;
   truth.outputs.clear();
   for (const TensorId tensor : of_part.writes) {
-    Expected expected;
+    const std::vector<Bounded<kDigits>>& made = values[tensor.at()];
     const DType dtype = of_part.graph.tensor(tensor).dtype;
-    for (const Bounded<kDigits>& x : values[tensor.at()]) {
-      expected.values.push_back(x.value);
-      expected.tolerances.push_back(kBounds * x.error + storage_error(dtype, x.value));
-      finite = finite && std::isfinite(x.value);
-    }
-    truth.outputs.push_back(std::move(expected));
+    Expected& expected = truth.outputs.emplace_back();
+    expected.values.resize(made.size());
+    expected.tolerances.resize(made.size());
+    in_parallel(static_cast<int64_t>(made.size()), kSlice, [&](int64_t begin, int64_t end) {
+      for (auto element = static_cast<size_t>(begin); element < static_cast<size_t>(end); ++element) {
+        const Bounded<kDigits>& x = made[element];
+        expected.values[element] = x.value;
+        expected.tolerances[element] = kBounds * x.error + storage_error(dtype, x.value);
+        if (!std::isfinite(x.value)) finite = false;
+      }
+    });
   }
-  return finite;
+  return finite.load();
 }
 
 }  // namespace

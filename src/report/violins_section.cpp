@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "base/text.h"
@@ -28,10 +29,28 @@ std::string differing_layouts(const ReportArtefacts& of, const Part& part, const
   return join(texts, "; ");
 }
 
-std::string side_of(const ReportArtefacts& of, const Part& part, const std::string& candidate) {
-  const std::optional<Candidate> parsed = parse_candidate(of.candidates.domains, part, candidate);
-  if (!parsed || !std::holds_alternative<GemmWay>(parsed->way)) return "generated kernels";
-  return std::get<GemmWay>(parsed->way).library == GemmLibrary::blis ? "BLIS" : "OpenBLAS";
+// Who carries candidates out: the sides of a violin, in the order in which they are drawn.
+struct Side {
+  const char* name;
+  const char* classes;  // of the style
+  const char* key;      // of its fastest, in the table
+};
+constexpr std::array<Side, 5> kSides = {{{"OpenBLAS", "violin openblas", "openblas_seconds"},
+                                         {"BLIS", "violin blis", "blis_seconds"},
+                                         {"Tensor Cores", "violin openblas", "tensor_cores_seconds"},
+                                         {"no Tensor Cores", "violin blis", "no_tensor_cores_seconds"},
+                                         {"generated kernels", "violin", "kernels_seconds"}}};
+
+size_t side_of(const std::optional<Candidate>& candidate) {
+  if (!candidate || !std::holds_alternative<GemmWay>(candidate->way)) return 4;
+  const auto& way = std::get<GemmWay>(candidate->way);
+  if (way.library == GemmLibrary::cublaslt) return way.tensor_cores ? 2 : 3;
+  return way.library == GemmLibrary::blis ? 1 : 0;
+}
+
+bool is_heuristic(const std::optional<Candidate>& candidate) {
+  const auto* const way = candidate ? std::get_if<GemmWay>(&candidate->way) : nullptr;
+  return way != nullptr && way->library == GemmLibrary::cublaslt && way->algorithm.id < 0;
 }
 
 class Violins {
@@ -44,19 +63,22 @@ class Violins {
   Violin violin_of(const Part& part) const {
     Violin violin;
     violin.name = part.name;
-    std::map<std::string, std::vector<double>> sides;
+    std::array<std::vector<double>, kSides.size()> sides;
     double best = 0;
     if (const auto found = tried_.find(part.name); found != tried_.end()) {
       for (const TriedCandidate& candidate : found->second->tried) {
         if (candidate.seconds <= 0) continue;
-        sides[side_of(of_, part, candidate.candidate)].push_back(candidate.seconds);
+        const std::optional<Candidate> parsed = parse_candidate(of_.candidates.domains, part, candidate.candidate);
+        sides[side_of(parsed)].push_back(candidate.seconds);
+        if (is_heuristic(parsed) && (violin.heuristic <= 0 || candidate.seconds < violin.heuristic))
+          violin.heuristic = candidate.seconds;
         if (best > 0 && candidate.seconds >= best) continue;
         best = candidate.seconds;
         violin.fastest_candidate = candidate.candidate;
       }
     }
-    for (const char* name : {"OpenBLAS", "BLIS", "generated kernels"}) {
-      if (sides.contains(name)) violin.sides.push_back({name, std::move(sides[name])});
+    for (size_t k = 0; k < kSides.size(); ++k) {
+      if (!sides[k].empty()) violin.sides.push_back({kSides[k].name, kSides[k].classes, std::move(sides[k])});
     }
     if (const auto launch = launches_.find(part.name); launch != launches_.end()) {
       violin.selected = launch->second->predicted_seconds;
@@ -81,19 +103,30 @@ class Violins {
   std::map<std::string, const PlanLaunch*> launches_;
 };
 
+// Sides that any of the violins has.
+std::vector<size_t> sides_in(const std::vector<Violin>& violins) {
+  std::vector<size_t> there;
+  for (size_t k = 0; k < kSides.size(); ++k) {
+    const bool used = std::any_of(violins.begin(), violins.end(), [&](const Violin& violin) {
+      return std::any_of(violin.sides.begin(), violin.sides.end(),
+                         [&](const ViolinSide& side) { return side.name == kSides[k].name; });
+    });
+    if (used) there.push_back(k);
+  }
+  return there;
+}
+
 DataTable ways_table(const std::vector<Violin>& violins) {
-  DataTable table{"ways",
-                  "The same in numbers.",
-                  {{"part", "part", false},
-                   {"ways", "ways measured"},
-                   {"fastest_seconds", "fastest"},
-                   {"openblas_seconds", "OpenBLAS' fastest"},
-                   {"blis_seconds", "BLIS' fastest"},
-                   {"slowest_seconds", "slowest"},
-                   {"selected_seconds", "selected"},
-                   {"reason", "why not the fastest", false}},
-                  {},
-                  true};
+  const std::vector<size_t> sides = sides_in(violins);
+  const bool heuristic =
+      std::any_of(violins.begin(), violins.end(), [](const Violin& violin) { return violin.heuristic > 0; });
+  DataTable table{"ways", "The same in numbers.", {{"part", "part", false}, {"ways", "ways measured"}}, {}, true};
+  table.columns.push_back({"fastest_seconds", "fastest"});
+  for (const size_t side : sides) table.columns.push_back({kSides[side].key, kSides[side].name});
+  if (heuristic) table.columns.push_back({"heuristic_seconds", "the library's choice"});
+  table.columns.push_back({"slowest_seconds", "slowest"});
+  table.columns.push_back({"selected_seconds", "selected"});
+  table.columns.push_back({"reason", "why not the fastest", false});
   for (const Violin& violin : violins) {
     std::map<std::string, double> by_side;
     double low = 0;
@@ -107,24 +140,34 @@ DataTable ways_table(const std::vector<Violin>& violins) {
       count += static_cast<double>(side.seconds.size());
     }
     const auto cell = [](double seconds) { return seconds > 0 ? Cell(shown_seconds(seconds), seconds) : Cell("–"); };
-    table.rows.push_back({violin.name, Cell(with_commas(count), count), cell(low), cell(by_side["OpenBLAS"]),
-                          cell(by_side["BLIS"]), cell(high), cell(violin.selected), violin.reason});
+    std::vector<Cell> row = {violin.name, Cell(with_commas(count), count), cell(low)};
+    for (const size_t side : sides) row.push_back(cell(by_side[kSides[side].name]));
+    if (heuristic) row.push_back(cell(violin.heuristic));
+    row.push_back(cell(high));
+    row.push_back(cell(violin.selected));
+    row.emplace_back(violin.reason);
+    table.rows.push_back(std::move(row));
   }
   return table;
+}
+
+// What the two colours of contractions are.
+std::string sides_in_words(const std::vector<Violin>& violins) {
+  std::vector<std::string> names;
+  for (const size_t side : sides_in(violins)) {
+    if (side != kSides.size() - 1) names.emplace_back(kSides[side].name);
+  }
+  if (names.empty()) return "";
+  std::string text = concat(" Contractions show ", names.front(),
+                            names.size() > 1 ? concat(" above (blue) and ", names.back(), " below (orange).") : ".");
+  if (std::any_of(violins.begin(), violins.end(), [](const Violin& violin) { return violin.heuristic > 0; }))
+    text += " The ring is the fastest that the library's own heuristic chose, of all layouts.";
+  return text;
 }
 
 }  // namespace
 
 Section violins_section(const ReportArtefacts& artefacts) {
-  Section section{
-      "violins",
-      "Every layout of every operator",
-      "Each row is one part of the step; the shape shows how the times of all its measured candidates "
-      "(layouts of its tensors, orders of its loops, libraries) are spread: the thicker, the more candidates "
-      "take that long. To the right is slower, in times the fastest of the row. The bar is the fastest, "
-      "the diamond the selected one; where they differ the row says why. Contractions show OpenBLAS above "
-      "(blue) and BLIS below (orange).",
-      {}};
   const Violins violins(artefacts);
   std::vector<Violin> contractions;
   std::vector<Violin> kernels;
@@ -139,6 +182,15 @@ Section violins_section(const ReportArtefacts& artefacts) {
     all.push_back(violin);
     (!launched ? others : part.kind == PartKind::contraction ? contractions : kernels).push_back(violin);
   }
+  Section section{
+      "violins",
+      "Every layout of every operator",
+      concat("Each row is one part of the step; the shape shows how the times of all its measured candidates "
+             "(layouts of its tensors, orders of its loops, libraries) are spread: the thicker, the more candidates "
+             "take that long. To the right is slower, in times the fastest of the row. The bar is the fastest, "
+             "the diamond the selected one; where they differ the row says why.",
+             sides_in_words(all)),
+      {}};
   if (all.empty())
     section.add("This machine's database has no measurement of this program: run millrace optimize here.");
   const auto add = [&](const char* id, const char* caption, const std::vector<Violin>& rows, bool folded) {

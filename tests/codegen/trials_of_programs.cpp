@@ -91,12 +91,12 @@ Result<KernelCache> kernel_cache_of_tests(size_t batch) {
   return KernelCache(folder, *compiler, std::string(cpu_prelude()), cpu_info().identity(), {300, batch});
 }
 
-Result<KernelCache> emulated_kernel_cache() {
+Result<KernelCache> emulated_kernel_cache(const std::string& behind_prelude) {
   static const Result<Compiler> compiler = find_compiler();
   if (!compiler) return compiler.error();
   const std::string folder = (std::filesystem::path(MILLRACE_BINARY).parent_path() / "test_cuda_kernels").string();
-  const std::string prelude =
-      concat(text_of_file(concat(MILLRACE_SOURCE_DIR, "/tests/codegen/emulated_hardware.h")), cuda_prelude());
+  const std::string prelude = concat(text_of_file(concat(MILLRACE_SOURCE_DIR, "/tests/codegen/emulated_hardware.h")),
+                                     cuda_prelude(), behind_prelude);
   return KernelCache(folder, *compiler, prelude, cpu_info().identity(), {300, 24});
 }
 

@@ -17,7 +17,7 @@ namespace millrace {
 // One for all tests of a build: what was compiled once is there the next time.
 Result<KernelCache> kernel_cache_of_tests(size_t batch = 24);
 // The same for CUDA kernels that a CPU plays.
-Result<KernelCache> emulated_kernel_cache();
+Result<KernelCache> emulated_kernel_cache(const std::string& behind_prelude = "");
 
 // A launch of a CUDA kernel as a kernel for that cache: its threads and blocks by emulated_hardware.h.
 std::string emulated(const Launch& launch);

@@ -262,6 +262,10 @@ TEST_F(PlanFolder, SeveralForwardsMayBeUnderWayInTheCallersMemory) {
     return ran ? "" : to_string(ran.error());
   };
   for (size_t k = 0; k < kCalls; ++k) EXPECT_EQ(run(k, true), "");
+  const std::vector<Line> first = saved[0];
+  std::memset(saved[0].data(), 0x5a, saved[0].size() * sizeof(Line));
+  EXPECT_EQ(run(0, true), "");
+  EXPECT_EQ(std::memcmp(saved[0].data(), first.data(), static_cast<size_t>(plan->saved_bytes())), 0);
   for (const size_t k : {1U, 2U, 0U, 1U}) {
     calls[k].forget_gradients();
     EXPECT_EQ(run(k, false), "");

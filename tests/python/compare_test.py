@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import tempfile
+import textwrap
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -16,7 +18,9 @@ from numpy_program import ROOT, load_program
 
 sys.path.insert(0, str(ROOT / "bench"))
 from peers import agreement, environment, millrace_peer, program, report  # noqa: E402  (the path above comes first)
+from peers import bert_tensors, contestants, gpu_comparison, gpu_report, mha_tensors, worker  # noqa: E402
 from peers.report import RoundTime  # noqa: E402
+from peers.worker_peer import WorkerFailed, WorkerPeer  # noqa: E402
 
 BERT = ROOT / "models/bert_encoder.py"
 
@@ -125,6 +129,232 @@ class AgreementTest(unittest.TestCase):
                            ({**self.expected, "out": np.zeros((2, 1))}, "shape")):
             with self.subTest(said), self.assertRaisesRegex(ValueError, said):
                 agreement.largest_difference(self.expected, made, {})
+
+
+class DistanceTest(unittest.TestCase):
+    def test_rounded_to_types_of_few_bits(self) -> None:
+        # The first two lie halfway between two bfloat16: ties go to the even one, once down and once up.
+        tensor = np.array([[1 + 2.0**-8, 1 + 3 * 2.0**-8], [-1 - 2.0**-7, 1e-3]])
+        expected = np.array([[1.0, 1 + 2.0**-6], [-1 - 2.0**-7, 0.00099945068359375]])
+        np.testing.assert_array_equal(agreement.rounded(tensor, "bfloat16"), expected)
+        self.assertEqual(agreement.rounded(np.array(1 / 3), "float16"), float(np.float16(1 / 3)))
+        self.assertEqual(agreement.rounded(np.array(0.125), "bfloat16").shape, ())
+
+    def test_distances_and_the_worst(self) -> None:
+        expected = {"out": np.array([[3.0, 4.0]]), "d_bq": np.array([10.0]), "d_bk": np.array([0.0])}
+        made = {"out": np.array([[3.0, 4.5]]), "d_bq": np.array([10.0]), "d_bk": np.array([2.0])}
+        distances = agreement.relative_distances(expected, made, {"d_bk": "d_bq"})
+        self.assertEqual(distances, {"out": 0.1, "d_bq": 0.0, "d_bk": 0.2})
+        self.assertEqual(agreement.worst_distance(distances), (0.2, "d_bk"))
+        made["out"][0, 0] = np.nan
+        worst, tensor = agreement.worst_distance(agreement.relative_distances(expected, made, {"d_bk": "d_bq"}))
+        self.assertEqual(tensor, "out")
+        self.assertFalse(worst <= agreement.DISTANCE_TOLERANCE["bfloat16"])
+
+
+class TensorsTest(unittest.TestCase):
+    """A layer's tensors are the program's, and the way to the frameworks' and back loses nothing."""
+
+    def test_of_both_programs(self) -> None:
+        for path, tensors in ((BERT, bert_tensors), (ROOT / "models/mha.py", mha_tensors)):
+            with self.subTest(path.stem):
+                sizes = program.sizes_of(path.read_text(), ["tiny"])
+                drawn = tensors.draw(sizes, 3)
+                shapes = load_program(path, "tiny").shapes
+                given = {name: tensor.shape for name, tensor in drawn.items() if name != "d_out"}
+                self.assertEqual({name: tuple(shape or ()) for name, shape in shapes.items()}, given)
+                roles = tensors.to_roles(drawn)
+                self.assertEqual(roles["qkv.weight"].shape, (3 * sizes["I"], sizes["I"]))
+                for name, tensor in tensors.from_roles(roles, sizes).items():
+                    np.testing.assert_array_equal(tensor, drawn[name], name)
+                self.assertEqual(set(tensors.INPUTS) - set(drawn), set())
+                x = drawn[tensors.INPUTS[0]]
+                self.assertEqual(tensors.to_torch_layout(x).shape, (sizes["B"], sizes["J"], sizes["I"]))
+                np.testing.assert_array_equal(tensors.from_torch_layout(tensors.to_torch_layout(x)), x)
+                self.assertTrue(np.any(tensors.draw(sizes, 4)["wq"] != drawn["wq"]))
+
+
+class GpuReportTest(unittest.TestCase):
+    rounds = {
+        "Millrace": [{"graph": RoundTime(2e-4, 6e-4, 8e-4 + 1e-5 * k)} for k in range(3)],
+        "torch": [gpu_report.round_of({"called": [1e-3, 3e-3], "graph": [4e-4, 1.6e-3 + 2e-5 * k]}) for k in range(3)],
+        "JAX": [gpu_report.round_of({"called": [5e-4, 1.2e-3]}) for _ in range(3)],
+    }
+
+    def test_backward_is_the_rest_of_a_step(self) -> None:
+        self.assertEqual(gpu_report.round_of({"graph": [1.0, 3.5]}), {"graph": RoundTime(1.0, 2.5, 3.5)})
+
+    def test_rows(self) -> None:
+        base, steps = gpu_report.base_times(self.rounds, "Millrace")
+        rows = {row["name"]: row for row in gpu_report.contestant_rows(self.rounds, steps, {"JAX": "less dropout"})}
+        self.assertEqual(base, "Millrace")
+        self.assertNotIn("called", rows["Millrace"])
+        self.assertNotIn("graph", rows["JAX"])
+        self.assertAlmostEqual(rows["torch"]["graph"]["step_ratio"]["low"], 2.0)
+        self.assertAlmostEqual(rows["torch"]["graph"]["step_ratio"]["high"], 2.0)
+        self.assertAlmostEqual(rows["JAX"]["called"]["step_ratio"]["median"], 1.2e-3 / 8.1e-4)
+        self.assertEqual(rows["JAX"]["note"], "less dropout")
+
+    def test_without_millrace_the_fastest_is_the_base(self) -> None:
+        others = {name: times for name, times in self.rounds.items() if name != "Millrace"}
+        self.assertEqual(gpu_report.base_times(others, "Millrace")[0], "JAX")
+
+    def test_table(self) -> None:
+        base, steps = gpu_report.base_times(self.rounds, "Millrace")
+        rows = gpu_report.contestant_rows(self.rounds, steps, {"JAX": "less dropout"})
+        lines = gpu_report.table(rows, base, {"flash": "no kernel"}).splitlines()
+        self.assertEqual(len(set(map(len, lines[:4]))), 1, "the columns are not aligned")
+        self.assertEqual(lines[1].split(), ["Millrace", "-", "-", "200.0", "600.0", "810.0", "[800.0,", "820.0]", "-",
+                                            "1.000"])
+        called = ["JAX", "500.0", "1200.0", "-", "-", "-", "[1200.0,", "1200.0]", "1.481", "-"]
+        self.assertEqual(lines[3].split(), called)
+        self.assertEqual(lines[4:], ["flash: did not run: no kernel", "JAX: less dropout", "base: Millrace's step"])
+
+    def test_agreement_table(self) -> None:
+        judged = {"name": "torch", "result_distance": 4e-4, "worst_distance": 0.5, "worst_tensor": "d_b1",
+                  "agrees": False}
+        lines = gpu_report.agreement_table([judged, {"name": "JAX", "error": "no jax"}]).splitlines()
+        self.assertEqual(lines[1].split(), ["torch", "4.0e-04", "5.0e-01", "d_b1", "NO"])
+        self.assertEqual(lines[2], "JAX: not compared: no jax")
+
+    def test_file_name(self) -> None:
+        self.assertEqual(gpu_report.file_name("NVIDIA H200", ["large"], "float16"), "compare-h200-large-float16.json")
+        self.assertEqual(gpu_report.file_name("NVIDIA H200", ["large", "B=1"], "float32"),
+                         "compare-h200-large-b-1-float32.json")
+
+
+class ContestantsTest(unittest.TestCase):
+    def test_names_are_distinct_and_chosen_by_parts_of_them(self) -> None:
+        for model in contestants.CONTESTANTS:
+            names = [one.name for one in contestants.chosen(model, None)]
+            self.assertEqual(len(names), len(set(names)))
+            compiled = [one.name for one in contestants.chosen(model, ["COMPILE", "flash"])]
+            self.assertTrue(compiled and all("compile" in name or "flash" in name for name in compiled))
+
+    def test_a_specification_is_json(self) -> None:
+        made = contestants.REFERENCE.specification(model="bert", sizes={"B": 2}, dtype="float64")
+        self.assertEqual(json.loads(json.dumps(made)), made)
+
+
+class Echo:
+    """In a contestant's place."""
+
+    def __init__(self, specification: dict):
+        if specification.get("broken"):
+            raise RuntimeError("it is\nbroken")
+
+    def round(self) -> dict:
+        return {"called": [1.0, 2.0]}
+
+    def prepare(self) -> dict:
+        raise ValueError("no kernel")
+
+
+class WorkerTest(unittest.TestCase):
+    def answers(self, specification: dict, *requests: str) -> list[dict]:
+        written = []
+        printed = mock.patch("builtins.print", lambda text, **_: written.append(text))
+        with mock.patch("traceback.print_exception"), printed:
+            worker.serve(specification, iter(requests), None, Echo)
+        return [json.loads(line) for line in written]
+
+    def test_a_failure_is_an_answer_and_the_next_request_is_taken(self) -> None:
+        answers = self.answers({}, '{"do": "prepare"}', '{"do": "round"}', '{"do": "dance"}', "{")
+        self.assertEqual(answers[:3], [{"failed": "ValueError: no kernel"}, {"done": {"called": [1.0, 2.0]}},
+                                       {"failed": "ValueError: there is no 'dance'"}])
+        self.assertIn("JSONDecodeError", answers[3]["failed"])
+
+    def test_one_that_cannot_be_made_says_so(self) -> None:
+        self.assertEqual(self.answers({"broken": True}, '{"do": "round"}'), [{"failed": "RuntimeError: it is broken"}])
+
+
+class WorkerPeerTest(unittest.TestCase):
+    """With a script in the worker's place."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def peer(self, body: str) -> WorkerPeer:
+        script = self.folder / "worker.py"
+        script.write_text(f"import sys, json, time, os\n{textwrap.dedent(body)}")
+        made = WorkerPeer({"name": "echo"}, self.folder / "log", {"MARK": "here"}, worker=script)
+        self.addCleanup(made.stop)
+        return made
+
+    def test_requests_and_answers(self) -> None:
+        peer = self.peer("""
+            for line in sys.stdin:
+                request = json.loads(line)
+                answer = {"done": [request["do"], json.loads(sys.argv[1])["name"], os.environ["MARK"]]}
+                print(json.dumps({"failed": "why"} if request["do"] == "fail" else answer), flush=True)
+        """)
+        self.assertEqual(peer.ask({"do": "round"}, 20), ["round", "echo", "here"])
+        with self.assertRaisesRegex(WorkerFailed, "^why$"):
+            peer.ask({"do": "fail"}, 20)
+        self.assertEqual(peer.ask({"do": "again"}, 20)[0], "again")
+
+    def test_one_that_ends_is_told_by_its_last_words(self) -> None:
+        peer = self.peer("sys.stdin.readline(); print('out of\\nmemory', file=sys.stderr); sys.exit(7)")
+        for _ in range(2):
+            with self.assertRaisesRegex(WorkerFailed, "ended with 7: memory"):
+                peer.ask({"do": "round"}, 20)
+
+    def test_one_that_does_not_answer_is_ended(self) -> None:
+        peer = self.peer("time.sleep(60)")
+        with self.assertRaisesRegex(WorkerFailed, "no answer within"):
+            peer.ask({"do": "round"}, 0.2)
+        self.assertNotEqual(peer.process.wait(10), 0)
+
+
+class GpuComparisonTest(unittest.TestCase):
+    def comparison(self, part: str, folder: str, **more) -> gpu_comparison.GpuComparison:
+        options = argparse.Namespace(**{
+            "size": ["large", "B=2"], "dtype": "float16", "dropout": 0.1, "only": None, "plans": None, "plan": None,
+            "attention_plan": None, "millrace": "millrace", "budget": "9s", "attention_budget": "7s",
+            "torch_budget": "1s", "rounds": 3, **more})
+        return gpu_comparison.GpuComparison(options, part, Path(folder), gpu_comparison.Clock(10))
+
+    def test_what_millrace_is_asked_for(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            layer, attention = (self.comparison(part, folder) for part in ("layer", "attention"))
+            command = " ".join(layer.timed_millrace().optimize)
+            self.assertIn("models/bert_encoder.py --dtype float16 --budget 9s", command)
+            self.assertIn("--size large --size B=2 --device cuda --layout x=BJI --layout out=BJI", command)
+            self.assertIn(f"--out {folder}/bert-large-B2-float16-p0.1", command)
+            command = " ".join(attention.timed_millrace().optimize)
+            self.assertIn("--budget 7s", command)
+            self.assertIn("--size B=2 --size J=512 --size K=512", command)
+            self.assertIn("--layout k=BKI", command)
+            without = attention.millrace(0.0, "3s").optimize[1]
+            self.assertEqual(Path(without).parent, Path(folder, "dropout_0"))
+            self.assertIn("dropout(softmax(beta), 0.0)", Path(without).read_text())
+            given = self.comparison("layer", folder, plan=Path("kept/plan")).timed_millrace()
+            self.assertEqual(given.plan, "kept/plan/plan.json")
+
+    def test_a_contestant_that_fails_in_a_round_is_left_out(self) -> None:
+        with tempfile.TemporaryDirectory() as folder, mock.patch("peers.gpu_comparison.say"):
+            comparison = self.comparison("layer", folder)
+            taken = {"good": 0, "bad": 0}
+
+            def turn(name: str):
+                taken[name] += 1
+                if name == "bad" and taken[name] == 2:
+                    raise WorkerFailed("it fell over")
+                return {"graph": RoundTime(1, 2, 3)}
+
+            rounds = comparison.take_turns({name: lambda name=name: turn(name) for name in taken})
+        self.assertEqual({name: len(times) for name, times in rounds.items()}, {"good": 3})
+        self.assertEqual(comparison.failures, {"bad": "WorkerFailed: it fell over"})
+
+    def test_success(self) -> None:
+        ran = {"did_not_run": {}, "contestants": [{}], "agreement": [{"name": "Millrace", "agrees": True}]}
+        self.assertTrue(gpu_comparison.succeeded({"layer": ran | {"did_not_run": {"JAX": "no"}}}))
+        self.assertTrue(gpu_comparison.succeeded({"layer": ran | {"agreement": [{"name": "JAX", "error": "no jax"}]}}))
+        self.assertFalse(gpu_comparison.succeeded({"layer": ran | {"did_not_run": {"Millrace": "no"}}}))
+        self.assertFalse(gpu_comparison.succeeded({"layer": ran | {"agreement": [{"name": "x", "agrees": False}]}}))
+        self.assertFalse(gpu_comparison.succeeded({"layer": ran | {"agreement": [{"name": "Millrace", "error": "x"}]}}))
 
 
 class MillracePeerTest(unittest.TestCase):

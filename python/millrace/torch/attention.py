@@ -19,7 +19,9 @@ class MultiheadAttention(nn.MultiheadAttention):
         why = self._why_not(query, key, value, key_padding_mask, attn_mask, is_causal)
         if why is None:
             weights = ("mean" if average_attn_weights else "all") if need_weights else ""
-            return self._run(query, key, value, key_padding_mask, weights, attn_mask, is_causal)
+            out, why = self._run(query, key, value, key_padding_mask, weights, attn_mask, is_causal)
+            if why is None:
+                return out
         plans.warn_once("MultiheadAttention", why)
         return super().forward(query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights,
                                is_causal)
@@ -57,8 +59,8 @@ class MultiheadAttention(nn.MultiheadAttention):
             return "dropout drops everything"
         if is_causal and (mask is None or length != keys):
             return "is_causal needs attn_mask, and as many keys as queries"
-        modules = {"out_proj": (self.out_proj, nn.modules.linear.NonDynamicallyQuantizableLinear)}
-        return (coverage.why_not_modules(modules)
+        kind = nn.modules.linear.NonDynamicallyQuantizableLinear
+        return (coverage.why_not_modules((("out_proj", self.out_proj, kind),))
                 or Mask.why_not("attn_mask", mask, [(length, keys), (batch * self.num_heads, length, keys)])
                 or Mask.why_not("key_padding_mask", padding, [(batch, keys)])
                 or coverage.why_not_parameters(self._weights_in_order()[0], query))
@@ -75,29 +77,36 @@ class MultiheadAttention(nn.MultiheadAttention):
         shared = "qkv" if same and query is key and key is value else "kv" if key is value else ""
         inputs = {"qkv": (query,), "kv": (query, key), "": (query, key, value)}[shared]
         parameters, pieces = self._weights_in_order()
-        tensors = [tensor.to(dtype).contiguous() for tensor in (*inputs, *parameters)]
+        tensors = [coverage.ready(tensor, dtype) for tensor in (*inputs, *parameters)]
         pieces = [1] * len(inputs) + pieces
         if mask.tensor is not None:
             tensors.append(mask.tensor)
             pieces.append(1)
         dropout = float(self.dropout) if self.training else 0.0
         spec = (self.batch_first, self.in_proj_bias is not None, mask.axes, is_causal, dropout)
-        path = _plan(spec, shared, weights, batch, length, keys, self.num_heads, self.head_dim, coverage.fixed(key.shape[2]),
-                     coverage.fixed(value.shape[2]), operator.DTYPE_NAMES[dtype])
+        path, why = _plan(spec, shared, weights, batch, length, keys, self.num_heads, self.head_dim, coverage.fixed(key.shape[2]),
+                          coverage.fixed(value.shape[2]), operator.DTYPE_NAMES[dtype], query.device.type,
+                          query.device.index)
+        if why is not None:
+            return None, why
         random = operator.draw_random(query.device) if dropout > 0 else None
+        tensors, pieces = coverage.apart(tensors, pieces)
         out, *rest = operator.run(path, tensors, pieces, [], random)
-        return out.to(query.dtype), rest[0].to(query.dtype) if rest else None
+        return (out.to(query.dtype), rest[0].to(query.dtype) if rest else None), None
 
 
 @torch.compiler.assume_constant_result
-def _plan(attention: tuple, shared: str, weights: str, *sizes_and_dtype) -> str:
-    return _found_plan(attention, shared, weights, *sizes_and_dtype, torch.get_num_threads())
+def _plan(attention: tuple, shared: str, weights: str, batch: int, length: int, keys: int, heads: int, head: int,
+          key_size: int, value_size: int, dtype: str, device: str, index: int | None) -> tuple[str, str | None]:
+    """The plan's folder, or why there is none."""
+    return _found_plan(attention, shared, weights, batch, length, keys, heads, head, key_size, value_size, dtype,
+                       plans.Where.of(device, index))
 
 
 @plans.remembered
 def _found_plan(attention: tuple, shared: str, weights: str, batch: int, length: int, keys: int, heads: int, head: int,
-                key_size: int, value_size: int, dtype: str, threads: int) -> str:
+                key_size: int, value_size: int, dtype: str, where: plans.Where) -> tuple[str, str | None]:
     spec = programs.SeparateAttention(programs.Attention(*attention), shared, weights)
     sizes = {"B": batch, "J": length, "K": keys, "H": heads, "P": head, "I": heads * head, "E": key_size,
              "F": value_size}
-    return plans.find(programs.attention_text(spec), sizes, dtype, threads, "attention")
+    return plans.find_or_why(programs.attention_text(spec), sizes, dtype, where, "attention")

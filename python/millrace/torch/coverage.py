@@ -41,8 +41,8 @@ def working_dtype(x: torch.Tensor) -> torch.dtype:
 def why_not_tensor(x: torch.Tensor, name: str) -> str | None:
     if x.is_nested:
         return f"{name} is a nested tensor"
-    if x.device.type != "cpu":
-        return f"{name} is on {x.device}, and this version has plans for the CPU"
+    if x.device.type not in ("cpu", "cuda"):
+        return f"{name} is on {x.device}, and there are plans for the CPU and for CUDA"
     if x.dtype not in DTYPE_NAMES:
         return f"{name} is {x.dtype}"
     if x.numel() == 0:
@@ -52,24 +52,48 @@ def why_not_tensor(x: torch.Tensor, name: str) -> str | None:
 
 def why_not_parameters(parameters: list[torch.Tensor], x: torch.Tensor) -> str | None:
     """`parameters`: all that the plan takes as they lie."""
+    dtype, device = x.dtype, x.device
+    casts = working_dtype(x) != dtype
     for parameter in parameters:
-        if type(parameter) not in (torch.Tensor, nn.Parameter):
+        if type(parameter) is not nn.Parameter and type(parameter) is not torch.Tensor:
             return f"a parameter is a {type(parameter).__name__}"
-        if parameter.device != x.device:
-            return f"the input is on {x.device} and a parameter on {parameter.device}"
-        if parameter.dtype != x.dtype and working_dtype(x) == x.dtype:
-            return f"the input is {x.dtype} and a parameter {parameter.dtype}"
+        if parameter.device != device:
+            return f"the input is on {device} and a parameter on {parameter.device}"
+        if parameter.dtype != dtype and not casts:
+            return f"the input is {dtype} and a parameter {parameter.dtype}"
     return None
 
 
-def why_not_modules(modules: dict[str, tuple[nn.Module, type]]) -> str | None:
+def has_hooks(module: nn.Module) -> bool:
+    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
+                or module._backward_pre_hooks)
+
+
+def why_not_modules(modules: tuple[tuple[str, nn.Module, type], ...]) -> str | None:
     """Submodules that a plan stands for must be what they are called, and nobody may be watching them."""
-    for name, (module, kind) in modules.items():
+    for name, module, kind in modules:
         if type(module) is not kind:
             return f"{name} is a {type(module).__name__}"
-        if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
+        if has_hooks(module):
             return f"{name} has hooks, which a plan does not call"
     return None
+
+
+def ready(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Itself, where it is of this type and contiguous."""
+    return tensor if tensor.dtype == dtype and tensor.is_contiguous() else tensor.to(dtype).contiguous()
+
+
+def apart(tensors: list[torch.Tensor], pieces: list[int]) -> tuple[list[torch.Tensor], list[int]]:
+    """With pieces that would begin in the middle of a GPU's 16 bytes as tensors of their own; nearly always as it is."""
+    if tensors[0].device.type == "cpu" or all(
+            count == 1 or tensor.numel() // count * tensor.element_size() % 16 == 0
+            for tensor, count in zip(tensors, pieces)):
+        return tensors, pieces
+    made: list[torch.Tensor] = []
+    for tensor, count in zip(tensors, pieces):
+        made += [tensor] if count == 1 else [piece.clone() for piece in tensor.chunk(count)]
+    return made, [1] * len(made)
 
 
 class Mask:

@@ -4,6 +4,7 @@ data, and their gradient. bindings/torch/operator.cpp has the kernels."""
 from __future__ import annotations
 
 import functools
+from typing import NamedTuple
 
 import torch
 
@@ -52,43 +53,76 @@ def _(path, gradients, kept, saved, pieces, ranks, sizes, numbers, random):
     return made
 
 
-def _keep(ctx, inputs, output) -> None:
-    path, tensors, pieces, numbers, random = inputs
-    results, saved = output
+class Kept(NamedTuple):
+    """Which of a call's tensors and results backward reads, and which tensors have a gradient."""
+
+    tensors: list[int]
+    results: list[int]
+    differentiable: list[bool]
+
+
+@functools.cache
+def kept_of(path: str, pieces: tuple[int, ...]) -> Kept:
     plan = plan_at(path)
-    entries = entries_of(plan, pieces)
-    kept = [tensor for tensor, of in zip(tensors, entries) if any(plan.arguments[k].read_by_backward for k in of)]
-    kept += [result for result, info in zip(results, plan.results) if info.read_by_backward]
-    ctx.save_for_backward(saved, *([] if random is None else [random]), *kept)
-    ctx.has_random = random is not None
-    ctx.path, ctx.pieces, ctx.numbers = path, pieces, numbers
+    entries = entries_of(plan, list(pieces))
+    return Kept([k for k, of in enumerate(entries) if any(plan.arguments[entry].read_by_backward for entry in of)],
+                [k for k, info in enumerate(plan.results) if info.read_by_backward],
+                [is_differentiable(plan, of) for of in entries])
+
+
+def _keep_call(ctx, path, tensors, pieces, numbers, random, results, saved) -> None:
+    kept = kept_of(path, tuple(pieces))
+    ctx.save_for_backward(saved, random, *[tensors[k] for k in kept.tensors], *[results[k] for k in kept.results])
+    ctx.path, ctx.pieces, ctx.numbers, ctx.differentiable = path, pieces, numbers, kept.differentiable
     ctx.ranks = [tensor.dim() for tensor in tensors]
     ctx.sizes = [size for tensor in tensors for size in tensor.shape]
-    ctx.differentiable = [is_differentiable(plan, of) for of in entries]
+
+
+def _gradients(ctx, gradients) -> list[torch.Tensor | None]:
+    saved, random, *kept = ctx.saved_tensors
+    made = iter(torch.ops.millrace.backward(ctx.path, [gradient.contiguous() for gradient in gradients], kept, saved,
+                                            ctx.pieces, ctx.ranks, ctx.sizes, ctx.numbers, random))
+    return [next(made) if there else None for there in ctx.differentiable]
+
+
+def _setup(ctx, inputs, output) -> None:
+    _keep_call(ctx, *inputs, *output)
 
 
 def _differentiate(ctx, gradients, _):
-    saved, *kept = ctx.saved_tensors
-    random = kept.pop(0) if ctx.has_random else None
-    gradients = [gradient.contiguous() for gradient in gradients]
-    made = iter(torch.ops.millrace.backward(ctx.path, gradients, kept, saved, ctx.pieces, ctx.ranks, ctx.sizes,
-                                            ctx.numbers, random))
     # An empty list counts as a list of tensors.
-    return None, [next(made) if there else None for there in ctx.differentiable], None, None if ctx.numbers else [], None
+    return None, _gradients(ctx, gradients), None, None if ctx.numbers else [], None
 
 
 def _refuse(ctx, *gradients):
     raise RuntimeError("millrace: a plan has no second derivatives; differentiate once, or use PyTorch's own layer")
 
 
-torch.library.register_autograd("millrace::forward", _differentiate, setup_context=_keep)
+torch.library.register_autograd("millrace::forward", _differentiate, setup_context=_setup)
 torch.library.register_autograd("millrace::backward", _refuse)
 
 
+class _Run(torch.autograd.Function):
+    """What register_autograd made of the operator, without its costs in every call: for eager mode."""
+
+    @staticmethod
+    def forward(ctx, path, pieces, numbers, random, *tensors):
+        with torch._C._AutoDispatchBelowAutograd():
+            results, saved = torch.ops.millrace.forward(path, tensors, pieces, numbers, random)
+        _keep_call(ctx, path, tensors, pieces, numbers, random, results, saved)
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        return None, None, None, None, *_gradients(ctx, gradients)
+
+
 def run(path: str, tensors: list[torch.Tensor], pieces: list[int], numbers: list[float],
-        random: torch.Tensor | None) -> list[torch.Tensor]:
+        random: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
     """The results of the plan's program, differentiable."""
-    return torch.ops.millrace.forward(path, tensors, pieces, numbers, random)[0]
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return tuple(torch.ops.millrace.forward(path, tensors, pieces, numbers, random)[0])
+    return _Run.apply(path, pieces, numbers, random, *tensors)
 
 
 def draw_random(device: torch.device) -> torch.Tensor:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
+from typing import NamedTuple
 
 import torch
 
 from millrace import plan_cache
+from millrace._library import MillraceError
 
 _budget: str | None = None
 _warned: set[tuple[str, str]] = set()
@@ -45,8 +47,32 @@ def remembered(function):
     return _remembered[-1]
 
 
-def find(text: str, sizes: dict[str, int], dtype: str, threads: int, name: str, entry: str = "") -> str:
-    return plan_cache.find_plan(text, sizes, dtype, threads=threads, budget=_budget, name=name, entry=entry)
+class Where(NamedTuple):
+    """Where a plan runs, as plain values."""
+
+    device: str  # "cpu" or "cuda"
+    threads: int
+    hardware: str  # a GPU's name
+
+    @staticmethod
+    def of(device: str, index: int | None) -> Where:
+        if device == "cpu":
+            return Where(device, torch.get_num_threads(), "")
+        return Where(device, 0, torch.cuda.get_device_name(index))
+
+
+def find(text: str, sizes: dict[str, int], dtype: str, where: Where, name: str, entry: str = "") -> str:
+    """The plan's folder."""
+    return plan_cache.find_plan(text, sizes, dtype, device=where.device, threads=where.threads, hardware=where.hardware,
+                                budget=_budget, name=name, entry=entry)
+
+
+def find_or_why(*arguments) -> tuple[str, str | None]:
+    """The same for a layer, which can do without: the folder, or why there is none."""
+    try:
+        return find(*arguments), None
+    except MillraceError as error:
+        return "", f"there is no plan: {str(error).strip()}"
 
 
 def warn_once(what: str, why: str) -> None:

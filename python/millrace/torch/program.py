@@ -40,8 +40,9 @@ class Program:
         tensors = [value for argument, value in given if argument.dims is not None]
         numbers = [float(value) for argument, value in given if argument.dims is None]
         sizes, dtype = self._sizes([pair for pair in given if pair[0].dims is not None]), _common_dtype(tensors)
-        path = _plan(self.text, sizes, dtype, self.path.stem, self.entry)
-        random = operator.draw_random(tensors[0].device) if self.draws else None
+        device = tensors[0].device
+        path = _plan(self.text, sizes, dtype, device.type, device.index, self.path.stem, self.entry)
+        random = operator.draw_random(device) if self.draws else None
         results = operator.run(path, [tensor.contiguous() for tensor in tensors], [1] * len(tensors), numbers, random)
         return results[0] if len(results) == 1 else tuple(results)
 
@@ -63,8 +64,6 @@ class Program:
     def _sizes(self, given: list) -> tuple[tuple[str, int], ...]:
         sizes = dict(self.sizes)
         for argument, tensor in given:
-            if tensor.device.type != "cpu":
-                raise MillraceError(f"{argument.name} is on {tensor.device}; this version runs programs on the CPU", 3)
             if tensor.dim() != len(argument.dims):
                 raise ValueError(f"{argument.name} is {list(tensor.shape)} where the program has {argument.dims}")
             for size, extent in zip(argument.dims, map(coverage.fixed, tensor.shape)):
@@ -90,13 +89,13 @@ def _common_dtype(tensors: list[torch.Tensor]) -> str:
 
 
 @torch.compiler.assume_constant_result
-def _plan(text: str, sizes: tuple, dtype: str, name: str, entry: str) -> str:
-    return _found_plan(text, sizes, dtype, torch.get_num_threads(), name, entry)
+def _plan(text: str, sizes: tuple, dtype: str, device: str, index: int | None, name: str, entry: str) -> str:
+    return _found_plan(text, sizes, dtype, plans.Where.of(device, index), name, entry)
 
 
 @plans.remembered
-def _found_plan(text: str, sizes: tuple, dtype: str, threads: int, name: str, entry: str) -> str:
-    return plans.find(text, dict(sizes), dtype, threads, name, entry)
+def _found_plan(text: str, sizes: tuple, dtype: str, where: plans.Where, name: str, entry: str) -> str:
+    return plans.find(text, dict(sizes), dtype, where, name, entry)
 
 
 def _arguments(text: str, entry: str | None, path: str) -> list[_Argument]:

@@ -55,13 +55,13 @@ class Search {
     const Result<std::vector<cublasLtMatmulHeuristicResult_t>> chosen = product_.heuristic(kHeuristicChoices);
     if (!chosen) return chosen.error();
     for (const cublasLtMatmulHeuristicResult_t& one : *chosen) add(product_.attributes(one.algo), Round::heuristic);
-    const Result<std::vector<int>> ids = product_.algorithm_ids();
+    Result<std::vector<int>> ids = product_.algorithm_ids();
     if (!ids) return ids.error();
+    std::reverse(ids->begin(), ids->end());  // later ones are for newer devices
     heuristic_ = admitted_.size();
-    // Later ones are for newer devices.
-    for (auto id = ids->rbegin(); id != ids->rend(); ++id) try_id(*id, product_.tensor_cores());
+    for (const int id : *ids) try_id(id, product_.tensor_cores());
     if (admitted_.empty() && product_.tensor_cores())
-      for (auto id = ids->rbegin(); id != ids->rend(); ++id) try_id(*id, false);
+      for (const int id : *ids) try_id(id, false);
     std::stable_sort(admitted_.begin(), admitted_.end(), rank);
     if (admitted_.size() > kMostAlgorithms) admitted_.resize(kMostAlgorithms);
     std::vector<GemmAlgorithm> algorithms;
@@ -194,7 +194,7 @@ class Search {
       cublasLtMatmulHeuristicResult_t result{};
       if (configured && product_.admits(*configured, result)) admitted.push_back(value);
     }
-    if (admitted.size() == static_cast<size_t>(last - first + 1)) admitted.clear();
+    if (std::ssize(admitted) == last - first + 1) admitted.clear();
     return admitted;
   }
 

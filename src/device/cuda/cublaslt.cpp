@@ -81,7 +81,8 @@ GpuSoftware inspect_cublaslt() {
   return {(*library)->version(), SharedLibrary::path_of((*library)->matmul), ""};
 }
 
-Result<std::shared_ptr<cublasLtContext>> open_cublaslt(const CublasLt& library, std::shared_ptr<CudaContext> context) {
+Result<std::shared_ptr<cublasLtContext>> open_cublaslt(const CublasLt& library,
+                                                       const std::shared_ptr<CudaContext>& context) {
   const CurrentContext current(*context);
   cublasLtHandle_t handle = nullptr;
   const Result<Done> opened = library.check(library.create(&handle), "start");

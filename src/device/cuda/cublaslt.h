@@ -49,7 +49,8 @@ Result<const CublasLt*> cublaslt_library();
 GpuSoftware inspect_cublaslt();
 
 // A handle of the library's, which keeps the context it is in.
-Result<std::shared_ptr<cublasLtContext>> open_cublaslt(const CublasLt& library, std::shared_ptr<CudaContext> context);
+Result<std::shared_ptr<cublasLtContext>> open_cublaslt(const CublasLt& library,
+                                                       const std::shared_ptr<CudaContext>& context);
 
 // The library's descriptors of one product. Must be made and used with the GPU's context current.
 class CublasLtProduct {

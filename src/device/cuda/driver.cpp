@@ -52,12 +52,14 @@ void find_all(SharedLibrary& library, Driver& driver) {
   library.find("cuStreamSynchronize", driver.stream_synchronize);
   library.find("cuStreamBeginCapture_v2", driver.stream_begin_capture);
   library.find("cuStreamEndCapture", driver.stream_end_capture);
+  library.find("cuStreamIsCapturing", driver.stream_is_capturing);
   library.find("cuEventCreate", driver.event_create);
   library.find("cuEventDestroy_v2", driver.event_destroy);
   library.find("cuEventRecord", driver.event_record);
   library.find("cuEventSynchronize", driver.event_synchronize);
-  // Version 2 came with CUDA 12.8 and differs only in when it fails: this one is in every driver.
-  library.find("cuEventElapsedTime", driver.event_elapsed_time);
+  // Version 2 came with CUDA 12.8, and differs only in when it fails.
+  library.find_if_there("cuEventElapsedTime_v2", driver.event_elapsed_time);
+  if (driver.event_elapsed_time == nullptr) library.find("cuEventElapsedTime", driver.event_elapsed_time);
   library.find("cuModuleLoadData", driver.module_load_data);
   library.find("cuModuleUnload", driver.module_unload);
   library.find("cuModuleGetFunction", driver.module_get_function);
@@ -82,7 +84,7 @@ Result<Driver> load_driver() {
     return Error::make(ErrorKind::unavailable,
                        concat("the CUDA driver is too old: it has no function ", library->missing()),
                        "install a driver of CUDA 12 or later");
-  library->find("cuFuncGetParamInfo", driver.func_get_param_info);
+  library->find_if_there("cuFuncGetParamInfo", driver.func_get_param_info);
   const Result<Done> ready = driver.check(driver.init(0), "initialise the CUDA driver");
   if (!ready)
     return Error::make(ErrorKind::unavailable, concat("there is no GPU to use: ", ready.error().diagnostics[0].message),

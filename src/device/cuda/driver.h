@@ -42,6 +42,7 @@ struct Driver {
   decltype(&cuStreamSynchronize) stream_synchronize = nullptr;
   decltype(&cuStreamBeginCapture) stream_begin_capture = nullptr;
   decltype(&cuStreamEndCapture) stream_end_capture = nullptr;
+  decltype(&cuStreamIsCapturing) stream_is_capturing = nullptr;
 
   decltype(&cuEventCreate) event_create = nullptr;
   decltype(&cuEventDestroy) event_destroy = nullptr;

@@ -80,7 +80,7 @@ class CudaGpu final : public Gpu {
     const CurrentContext current(*context_);
     CUdeviceptr memory = 0;
     const CUresult result = driver().mem_alloc(&memory, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
-    if (result == CUDA_SUCCESS) return reinterpret_cast<void*>(memory);
+    if (result == CUDA_SUCCESS) return reinterpret_cast<void*>(memory);  // NOLINT(performance-no-int-to-ptr)
     Result<Done> failed = context_->check(result, concat("allocate ", bytes, " bytes on the GPU"));
     size_t free_bytes = 0;
     size_t all = 0;
@@ -148,7 +148,7 @@ class CudaGpu final : public Gpu {
     Event stop(*context_);
     if (const Result<Done> made = start.make(); !made) return made.error();
     if (const Result<Done> made = stop.make(); !made) return made.error();
-    Result<Done> done = before();
+    Result<Done> done = before ? before() : Done{};
     if (done) done = start.record();
     if (done) done = work();
     if (done) done = stop.record();
@@ -159,15 +159,22 @@ class CudaGpu final : public Gpu {
     return done.error();
   }
 
+  bool is_recorded() const override {
+    const CurrentContext current(*context_);
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return context_->driver().stream_is_capturing(context_->stream(), &status) == CUDA_SUCCESS &&
+           status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  }
+
   // On a stream of ours: the caller's may be the default one, which records nothing.
   Result<std::unique_ptr<GpuGraph>> record(const std::function<Result<Done>()>& work) override {
     const CurrentContext current(*context_);
-    const CUstream stream = context_->own_stream();
+    CUstream stream = context_->own_stream();
     if (const Result<Done> begun = context_->check(
             driver().stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "begin to record a graph");
         !begun)
       return begun.error();
-    const CUstream callers = context_->stream();
+    CUstream callers = context_->stream();
     context_->use_stream(nullptr);
     const Result<Done> worked = work();
     context_->use_stream(callers);

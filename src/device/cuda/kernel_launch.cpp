@@ -1,3 +1,4 @@
+#include <array>
 #include <limits>
 #include <utility>
 
@@ -56,12 +57,12 @@ class KernelLaunch final : public GpuLaunch {
 
   Result<Done> run(void* const* tensors, const double* arguments, const void* state, void* scratch) override {
     parameters_.set(tensors, arguments, state, scratch);
-    void* parameters[] = {parameters_.data()};  // the driver copies what they point to before it returns
+    std::array<void*, 1> parameters = {parameters_.data()};  // the driver copies what they point to before it returns
     const CudaContext& context = module_->context();
     const CurrentContext current(context);
     for (const Grid& grid : grids_) {
       const CUresult result = context.driver().launch_kernel(grid.function, grid.blocks, 1, 1, grid.threads, 1, 1, 0,
-                                                             context.stream(), parameters, nullptr);
+                                                             context.stream(), parameters.data(), nullptr);
       if (result != CUDA_SUCCESS) return context.check(result, concat("launch the kernel ", grid.name));
     }
     return Done{};

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <utility>
@@ -103,7 +104,7 @@ class ProductLaunch final : public GpuLaunch {
 
  private:
   // Inputs from their tensors into one, the output from one into its tensors.
-  Result<Done> copy(size_t operand, char* together, void* const* tensors) const {
+  Result<Done> copy(size_t operand, const char* together, void* const* tensors) const {
     const auto bytes = static_cast<size_t>(launch_.operand_bytes[operand]);
     for (const int tensor : launch_.operands[operand]) {
       const void* from = operand == 2 ? together : tensors[tensor];

@@ -19,8 +19,12 @@ class SharedLibrary {
   // Null when it is not there; missing() then names it.
   template <class Function>
   void find(const char* name, Function& function) {
-    function = reinterpret_cast<Function>(dlsym(handle_, name));
+    find_if_there(name, function);
     if (function == nullptr && missing_.empty()) missing_ = name;
+  }
+  template <class Function>
+  void find_if_there(const char* name, Function& function) const {
+    function = reinterpret_cast<Function>(dlsym(handle_, name));
   }
 
   const std::string& missing() const { return missing_; }

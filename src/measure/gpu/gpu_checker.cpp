@@ -54,8 +54,8 @@ Result<GpuChecker> GpuChecker::make(Gpu& gpu, const GpuCompiler& compiler) {
   const Result<std::string> cubin = compiler.compile(source, gpu.info().architecture());
   if (!cubin) return cubin.error();
   GpuChecker made(gpu);
-  for (auto& [launch, name] : {std::pair(&made.put_, "put"), std::pair(&made.take_, "take"),
-                               std::pair(&made.compare_, "compare"), std::pair(&made.allow_, "allow")}) {
+  for (const auto& [launch, name] : {std::pair(&made.put_, "put"), std::pair(&made.take_, "take"),
+                                     std::pair(&made.compare_, "compare"), std::pair(&made.allow_, "allow")}) {
     Launch kernel;
     kernel.kernel = source;
     kernel.tensor_count = 4;

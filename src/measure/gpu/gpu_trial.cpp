@@ -1,8 +1,11 @@
 #include "measure/gpu/gpu_trial.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <thread>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "codegen/lower.h"
 #include "measure/probes.h"
@@ -53,6 +56,7 @@ Result<Done> GpuTrials::reserve(int64_t bytes, GpuMemory& memory) {
   if (Result<Done> waited = gpu_->wait(); !waited) return waited;
   memory = GpuMemory();
   Result<GpuMemory> got = GpuMemory::allocate(*gpu_, bytes);
+  while (!got && forget_oldest()) got = GpuMemory::allocate(*gpu_, bytes);
   if (!got) return got.error();
   memory = std::move(*got);
   return Done{};
@@ -91,33 +95,59 @@ GpuTrials::Places GpuTrials::places_of(const Part& part, const std::vector<Layou
   return places;
 }
 
+// Frees what was not used for longest; false where there is nothing to free.
+bool GpuTrials::forget_oldest() {
+  auto oldest = known_.end();
+  for (auto at = known_.begin(); at != known_.end(); ++at) {
+    if (&at->second != part_ && (oldest == known_.end() || at->second.used < oldest->second.used)) oldest = at;
+  }
+  if (oldest == known_.end()) return false;
+  known_.erase(oldest);
+  return true;
+}
+
 Result<Done> GpuTrials::find_truth(const Part& part) {
-  const std::string text = print_part(*graph_, part);
-  if (text == part_) return Done{};
-  part_.clear();
-  has_peer_ = false;
-  by_peer_ = is_large(part);
-  if (by_peer_) {
-    truth_ = draw_inputs(*graph_, part, kSeed, false);
+  std::string text = print_part(*graph_, part);
+  const auto found = known_.find(text);
+  if (found != known_.end()) {
+    part_ = &found->second;
+    part_->used = ++uses_;
+    return Done{};
+  }
+  part_ = nullptr;
+  Known& known = known_[text];
+  part_ = &known;
+  known.used = ++uses_;
+  Result<Done> learned = learn(part, known);
+  if (learned) return learned;
+  part_ = nullptr;
+  known_.erase(text);
+  return learned;
+}
+
+Result<Done> GpuTrials::learn(const Part& part, Known& known) {
+  known.by_peer = is_large(part);
+  if (known.by_peer) {
+    known.truth = draw_inputs(*graph_, part, kSeed, false);
   } else {
     Result<Truth> truth = truth_of(*graph_, part, kSeed);
     if (!truth) return truth.error();
-    truth_ = std::move(*truth);
+    known.truth = std::move(*truth);
   }
-  inputs_.resize(std::max(inputs_.size(), part.reads.size()));
-  expected_.resize(std::max(expected_.size(), part.writes.size()));
+  known.inputs.resize(part.reads.size());
+  known.expected.resize(part.writes.size());
   for (size_t k = 0; k < part.reads.size(); ++k) {
-    if (Result<Done> up = upload(truth_.inputs[k], inputs_[k]); !up) return up;
+    if (Result<Done> up = upload(known.truth.inputs[k], known.inputs[k]); !up) return up;
   }
-  for (size_t k = 0; !by_peer_ && k < part.writes.size(); ++k) {
-    if (Result<Done> up = upload(truth_.outputs[k].values, expected_[k].values); !up) return up;
-    if (Result<Done> up = upload(truth_.outputs[k].tolerances, expected_[k].tolerances); !up) return up;
+  for (size_t k = 0; !known.by_peer && k < part.writes.size(); ++k) {
+    if (Result<Done> up = upload(known.truth.outputs[k].values, known.expected[k].values); !up) return up;
+    if (Result<Done> up = upload(known.truth.outputs[k].tolerances, known.expected[k].tolerances); !up) return up;
   }
-  const GpuState state{truth_.random.seed, truth_.random.step, 0};
+  known.truth.outputs.clear();
+  if (!known.by_peer) known.truth.inputs.clear();  // a peer's elements are computed from them
+  const GpuState state{known.truth.random.seed, known.truth.random.step, 0};  // the same for all parts
   if (Result<Done> copied = gpu_->copy_in(state_.data(), &state, sizeof(state)); !copied) return copied;
-  if (Result<Done> waited = gpu_->wait(); !waited) return waited;
-  part_ = text;
-  return Done{};
+  return gpu_->wait();
 }
 
 std::vector<void*> GpuTrials::pointers(const Places& places, int64_t set) const {
@@ -130,14 +160,14 @@ Result<Done> GpuTrials::put_inputs(const Part& part, const std::vector<Layout>& 
                                    bool magnitudes) {
   const std::vector<void*> at = pointers(places, 0);
   for (size_t k = 0; k < part.reads.size(); ++k) {
-    Result<Done> put = checker_.put(*graph_, part.reads[k], layouts[k], inputs_[k], magnitudes, at[k]);
+    Result<Done> put = checker_.put(*graph_, part.reads[k], layouts[k], part_->inputs[k], magnitudes, at[k]);
     if (!put) return put;
   }
   return Done{};
 }
 
 Result<Done> GpuTrials::launch_once(GpuLaunch& launch, const Places& places, int64_t set) {
-  return launch.run(pointers(places, set).data(), truth_.arguments.data(), state_.data(), scratch_.data());
+  return launch.run(pointers(places, set).data(), part_->truth.arguments.data(), state_.data(), scratch_.data());
 }
 
 // In words, what an element is and should be.
@@ -151,7 +181,8 @@ Result<std::string> GpuTrials::describe(const Part& part, const std::vector<Layo
   if (Result<Done> taken = checker_.take(*graph_, tensor, layouts[place], pointers(places, 0)[place], *values); !taken)
     return taken.error();
   std::array<double, 3> numbers{};
-  const std::array<const GpuMemory*, 3> from = {&*values, &expected_[write].values, &expected_[write].tolerances};
+  const std::array<const GpuMemory*, 3> from = {&*values, &part_->expected[write].values,
+                                                &part_->expected[write].tolerances};
   for (size_t k = 0; k < from.size(); ++k) {
     const char* const at = from[k]->bytes_at(element * static_cast<int64_t>(sizeof(double)));
     if (Result<Done> copied = gpu_->copy_out(&numbers[k], at, sizeof(double)); !copied) return copied.error();
@@ -171,7 +202,7 @@ Result<std::string> GpuTrials::check(const Part& part, const std::vector<Layout>
   if (Result<Done> put = put_inputs(part, layouts, places, false); !put) return put.error();
   if (Result<Done> ran = launch_once(launch, places, 0); !ran) return ran.error();
   if (Result<Done> waited = gpu_->wait(); !waited) return waited.error();
-  if (by_peer_ && !has_peer_) {
+  if (part_->by_peer && !part_->has_peer) {
     Result<std::string> wrong = take_as_peer(part, layouts, places, launch);
     if (!wrong || !wrong->empty()) return wrong;
   }
@@ -179,7 +210,7 @@ Result<std::string> GpuTrials::check(const Part& part, const std::vector<Layout>
   for (size_t k = 0; k < part.writes.size(); ++k) {
     const size_t place = part.reads.size() + k;
     const Result<std::optional<int64_t>> first = checker_.first_wrong(
-        *graph_, part.writes[k], layouts[place], at[place], expected_[k].values, expected_[k].tolerances);
+        *graph_, part.writes[k], layouts[place], at[place], part_->expected[k].values, part_->expected[k].tolerances);
     if (!first) return first.error();
     if (*first) return describe(part, layouts, places, k, **first);
   }
@@ -195,15 +226,16 @@ Result<std::string> GpuTrials::take_as_peer(const Part& part, const std::vector<
   for (size_t k = 0; k < part.writes.size(); ++k) {
     const size_t place = part.reads.size() + k;
     const int64_t bytes = elements_of(*graph_, part.writes[k]) * static_cast<int64_t>(sizeof(double));
-    if (Result<Done> got = reserve(bytes, expected_[k].values); !got) return got.error();
-    if (Result<Done> taken = checker_.take(*graph_, part.writes[k], layouts[place], at[place], expected_[k].values);
+    if (Result<Done> got = reserve(bytes, part_->expected[k].values); !got) return got.error();
+    if (Result<Done> taken =
+            checker_.take(*graph_, part.writes[k], layouts[place], at[place], part_->expected[k].values);
         !taken)
       return taken.error();
     values.emplace_back(static_cast<size_t>(elements_of(*graph_, part.writes[k])));
-    if (Result<Done> copied = gpu_->copy_out(values.back().data(), expected_[k].values.data(), bytes); !copied)
+    if (Result<Done> copied = gpu_->copy_out(values.back().data(), part_->expected[k].values.data(), bytes); !copied)
       return copied.error();
   }
-  for (const Probe& probe : probes_of(*graph_, part, truth_, kProbes)) {
+  for (const Probe& probe : probes_of(*graph_, part, part_->truth, kProbes)) {
     const TensorId tensor = part.writes[probe.output];
     const double found = values[probe.output][probe.element];
     const double tolerance = sum_tolerance(graph_->tensor(tensor).dtype, depth_of(part), probe.magnitude, probe.value);
@@ -218,22 +250,25 @@ Result<std::string> GpuTrials::take_as_peer(const Part& part, const std::vector<
     const TensorId tensor = part.writes[k];
     const DType dtype = graph_->tensor(tensor).dtype;
     const int64_t elements = elements_of(*graph_, tensor);
-    if (Result<Done> got = reserve(elements * static_cast<int64_t>(sizeof(double)), expected_[k].tolerances); !got)
+    if (Result<Done> got = reserve(elements * static_cast<int64_t>(sizeof(double)), part_->expected[k].tolerances);
+        !got)
       return got.error();
-    if (Result<Done> taken = checker_.take(*graph_, tensor, layouts[place], at[place], expected_[k].tolerances); !taken)
+    if (Result<Done> taken = checker_.take(*graph_, tensor, layouts[place], at[place], part_->expected[k].tolerances);
+        !taken)
       return taken.error();
     const double absolute = sum_tolerance(dtype, depth_of(part), 0, 0);
     const double of_magnitude = sum_tolerance(dtype, depth_of(part), 1, 0) - absolute;
     const double relative = sum_tolerance(dtype, depth_of(part), 0, 1) - absolute;
-    if (Result<Done> allowed =
-            checker_.allow(elements, expected_[k].values, expected_[k].tolerances, of_magnitude, relative, absolute);
+    if (Result<Done> allowed = checker_.allow(elements, part_->expected[k].values, part_->expected[k].tolerances,
+                                              of_magnitude, relative, absolute);
         !allowed)
       return allowed.error();
   }
   if (Result<Done> put = put_inputs(part, layouts, places, false); !put) return put.error();
   if (Result<Done> ran = launch_once(launch, places, 0); !ran) return ran.error();
   if (Result<Done> waited = gpu_->wait(); !waited) return waited.error();
-  has_peer_ = true;
+  part_->has_peer = true;
+  part_->truth.inputs.clear();
   return std::string();
 }
 
@@ -252,9 +287,43 @@ Result<MeasurementRow> GpuTrials::run(const Part& part, const Candidate& candida
   if (Result<Done> got = reserve((*launch)->scratch_bytes(), scratch_); !got)
     return outcome(Outcome::out_of_memory, got.error().diagnostics.front().message);
   Result<std::string> wrong = check(part, layouts, places, **launch);
-  if (!wrong) return wrong.error();
+  if (!wrong) return refused_unless_lost(wrong.error());
   if (!wrong->empty()) return outcome(Outcome::wrong, *wrong);
-  return time(places, sets, **launch, settings);
+  Result<MeasurementRow> row = time(places, sets, **launch, settings);
+  return row ? row : refused_unless_lost(row.error());
+}
+
+// A candidate that could not be launched is one that failed; after an error of the GPU itself nothing works any more.
+Result<MeasurementRow> GpuTrials::refused_unless_lost(const Error& error) {
+  if (Result<Done> alive = gpu_->wait(); !alive) return alive.error();
+  return outcome(Outcome::failed, error.diagnostics.front().message);
+}
+
+// A control that never changes, now and then: where it is slower than it was, the GPU has slowed down, and what would
+// be measured now would be compared with what was measured before. It gets some seconds to come back.
+Result<Done> GpuTrials::settle() {
+  constexpr double kEvery = 1;  // seconds
+  constexpr double kSlower = 1.05;
+  constexpr int kPatience = 20;
+  constexpr int kCopies = 8;
+  const int64_t half = flushed_.size() / 2;
+  for (int turn = 0; turn < kPatience; ++turn) {
+    if (turn == 0 && now() - control_at_ < kEvery) return Done{};
+    const auto copy = [&] { return gpu_->copy(flushed_.bytes_at(half), flushed_.data(), half); };
+    const Result<double> taken = gpu_->time(copy, [&]() -> Result<Done> {
+      for (int k = 0; k < kCopies; ++k) {
+        if (Result<Done> put = copy(); !put) return put;
+      }
+      return Done{};
+    });
+    if (!taken) return taken.error();
+    control_at_ = now();
+    control_best_ = control_best_ > 0 ? std::min(control_best_, *taken) : *taken;
+    if (*taken <= kSlower * control_best_) return Done{};
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  control_best_ = 0;  // this is how fast it is now
+  return Done{};
 }
 
 Result<MeasurementRow> GpuTrials::time(const Places& places, int64_t sets, GpuLaunch& launch,
@@ -270,13 +339,14 @@ Result<MeasurementRow> GpuTrials::time(const Places& places, int64_t sets, GpuLa
     return gpu_->time([&] { return gpu_->fill(flushed_.data(), 0, flushed_.size()); },
                       [&]() -> Result<Done> {
                         for (int k = 0; k < repeats; ++k) {
-                          Result<Done> ran = launch.run(at[next++ % at.size()].data(), truth_.arguments.data(),
+                          Result<Done> ran = launch.run(at[next++ % at.size()].data(), part_->truth.arguments.data(),
                                                         state_.data(), scratch_.data());
                           if (!ran) return ran;
                         }
                         return Done{};
                       });
   };
+  if (Result<Done> settled = settle(); !settled) return settled.error();
   const Result<double> first = sample(1);
   if (!first) return first.error();
   const int repeats = static_cast<int>(std::clamp(kSampleSeconds / std::max(*first, 1e-9), 2.0, 16.0));

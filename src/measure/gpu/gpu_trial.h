@@ -2,6 +2,7 @@
 // caches. Runs in a worker process, which a candidate may take down with it.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,6 +30,15 @@ class GpuTrials {
     GpuMemory values;
     GpuMemory tolerances;
   };
+  // What a part must compute, on the GPU.
+  struct Known {
+    Truth truth;
+    bool by_peer = false;  // too large for the reference: against a peer, of which elements were computed one by one
+    bool has_peer = false;
+    std::vector<GpuMemory> inputs;
+    std::vector<Expectation> expected;
+    uint64_t used = 0;  // when
+  };
   // The part's tensors in one block of memory.
   struct Places {
     std::vector<int64_t> offsets;
@@ -41,6 +51,8 @@ class GpuTrials {
 
   Places places_of(const Part& part, const std::vector<Layout>& layouts) const;
   Result<Done> find_truth(const Part& part);
+  Result<Done> learn(const Part& part, Known& known);
+  bool forget_oldest();
   Result<Done> upload(const std::vector<double>& values, GpuMemory& to);
   Result<Done> reserve(int64_t bytes, GpuMemory& memory);
   std::vector<void*> pointers(const Places& places, int64_t set) const;
@@ -52,23 +64,23 @@ class GpuTrials {
                                    GpuLaunch& launch);
   Result<std::string> describe(const Part& part, const std::vector<Layout>& layouts, const Places& places, size_t write,
                                int64_t element);
+  Result<MeasurementRow> refused_unless_lost(const Error& error);
+  Result<Done> settle();
   Result<MeasurementRow> time(const Places& places, int64_t sets, GpuLaunch& launch, const TrialSettings& settings);
 
   Gpu* gpu_;
   GpuChecker checker_;
   const Graph* graph_;
   const std::vector<TensorDomain>* domains_;
-  // Of the part that was tried last: candidates of one part come one behind the other.
-  std::string part_;
-  Truth truth_;
-  bool by_peer_ = false;  // too large for the reference: against a peer, of which elements were computed one by one
-  bool has_peer_ = false;
-  std::vector<GpuMemory> inputs_;
-  std::vector<Expectation> expected_;
+  std::map<std::string, Known> known_;  // by the part's text: candidates of one part do not all come together
+  Known* part_ = nullptr;               // the one that is tried
+  uint64_t uses_ = 0;
   GpuMemory sets_;
   GpuMemory scratch_;
   GpuMemory state_;
-  GpuMemory flushed_;  // more than the cache holds
+  GpuMemory flushed_;        // more than the cache holds
+  double control_best_ = 0;  // seconds of the control, as fast as it ever was
+  double control_at_ = 0;    // when it ran last
 };
 
 }  // namespace millrace

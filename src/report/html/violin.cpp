@@ -98,11 +98,7 @@ void draw_row(Svg& svg, const Axis& axis, const Violin& violin, double top) {
            "label weak");
   const bool both = violin.sides.size() == 1;
   for (size_t k = 0; k < violin.sides.size(); ++k) {
-    const bool blis = violin.sides[k].name == "BLIS";
-    const std::string classes = violin.sides[k].name == "OpenBLAS" ? "violin openblas"
-                                : blis                             ? "violin blis"
-                                                                   : "violin";
-    draw_side(svg, axis, violin.sides[k], fastest, middle, both || k == 0, both || k == 1, classes);
+    draw_side(svg, axis, violin.sides[k], fastest, middle, both || k == 0, both || k == 1, violin.sides[k].classes);
     const auto beyond = std::count_if(violin.sides[k].seconds.begin(), violin.sides[k].seconds.end(),
                                       [&](double seconds) { return seconds > fastest * axis.most; });
     if (beyond > 0)
@@ -113,6 +109,9 @@ void draw_row(Svg& svg, const Axis& axis, const Violin& violin, double top) {
   }
   svg.line({axis.at(1), middle - kHalf}, {axis.at(1), middle + kHalf}, "fastest", 2,
            concat("fastest: ", shown_seconds(fastest), "\n", violin.fastest_candidate));
+  if (violin.heuristic > 0 && violin.heuristic <= fastest * axis.most)
+    svg.circle({axis.at(violin.heuristic / fastest), middle}, 5, "heuristic",
+               concat("the library's own choice: ", shown_seconds(violin.heuristic)));
   if (violin.selected <= 0) return;
   const double x = axis.at(violin.selected / fastest);
   svg.polygon({{x, middle - 6}, {x + 6, middle}, {x, middle + 6}, {x - 6, middle}}, "selected",

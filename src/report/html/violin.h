@@ -16,6 +16,7 @@ std::vector<double> density_of(const std::vector<double>& samples, size_t count)
 // The times of one family of ways: one library's, or all kernels'.
 struct ViolinSide {
   std::string name;
+  std::string classes;  // of the style
   std::vector<double> seconds;
 };
 
@@ -23,6 +24,7 @@ struct Violin {
   std::string name;
   std::vector<ViolinSide> sides;  // one, drawn on both sides, or two, drawn against each other
   double selected = 0;            // seconds; 0: the part is not in the plan
+  double heuristic = 0;           // the fastest that a library chose by itself; 0: it has no choice
   std::string selected_candidate;
   std::string fastest_candidate;
   std::string reason;  // why the selected one is not the fastest; empty: it is

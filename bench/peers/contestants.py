@@ -1,0 +1,57 @@
+"""Who is compared with Millrace on a GPU. The strongest come first: where time runs out, the last are left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A layer of torch_contestant.py or jax_contestant.py. `note`: how what it does differs from the others."""
+
+    name: str
+    layer: str
+    attention: str | None = None
+    compiled: bool = False
+    framework: str = "torch"
+    note: str = ""
+
+    def specification(self, **case) -> dict:
+        """For worker.py."""
+        return {"name": self.name, "framework": self.framework, "layer": self.layer, "attention": self.attention,
+                "compiled": self.compiled, **case}
+
+
+MILLRACE_IN_TORCH = Contestant("millrace.torch", "millrace", note="Millrace's plan, called as the others are")
+REFERENCE = Contestant("reference", "plain")
+
+_SHARED = [
+    Contestant("torch.compile, SDPA cuDNN", "sdpa", "cudnn", compiled=True),
+    Contestant("torch, SDPA cuDNN", "sdpa", "cudnn"),
+    Contestant("torch.compile, materialised", "plain", compiled=True),
+    Contestant("torch, materialised", "plain"),
+]
+_FLASH = Contestant("torch, SDPA flash", "sdpa", "flash")
+_JAX = [
+    Contestant("JAX, materialised", "plain", "materialised", framework="jax"),
+    Contestant("JAX, cuDNN attention", "plain", "cudnn", framework="jax", note="no dropout of the attention's weights"),
+]
+
+CONTESTANTS = {
+    "bert": [
+        MILLRACE_IN_TORCH,
+        *_SHARED,
+        Contestant("torch, nn.TransformerEncoderLayer", "library"),
+        Contestant("torch.compile, Hugging Face BertLayer", "hugging_face", compiled=True,
+                   note="three dropouts: none behind the ReLU"),
+        _FLASH,
+        *_JAX,
+    ],
+    "mha": [MILLRACE_IN_TORCH, *_SHARED, Contestant("torch, nn.MultiheadAttention", "library"), _FLASH, *_JAX],
+}
+
+
+def chosen(model: str, wanted: list[str] | None) -> list[Contestant]:
+    """Those with one of these texts in their names; all where nothing is asked for."""
+    everyone = CONTESTANTS[model]
+    return [one for one in everyone if wanted is None or any(text.lower() in one.name.lower() for text in wanted)]

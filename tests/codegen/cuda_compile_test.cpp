@@ -1,0 +1,96 @@
+// Every generated kernel of every model, compiled by NVRTC for the GPUs that we care for: no GPU is needed.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "base/text.h"
+#include "codegen/corner_programs.h"
+#include "codegen/cuda/generate.h"
+#include "codegen/lower.h"
+#include "codegen/trials_of_programs.h"
+#include "device/gpu_for_tests.h"
+#include "device/gpu_kernel_cache.h"
+#include "exec/gpu_executor.h"
+#include "fusion/fusion_text.h"
+#include "golden/golden.h"
+#include "measure/gpu/gpu_checker.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kTogether = 12;  // kernels in one call of the compiler
+
+std::string prelude() { return concat(cuda_hardware(), cuda_prelude()); }
+
+// The most promising kernel of every part, several to a source.
+std::vector<std::string> sources_of(const TriedProgram& program) {
+  std::vector<std::string> sources;
+  size_t count = 0;
+  for (const PartCandidates& of : program.candidates.parts) {
+    if (of.candidates.empty()) continue;
+    const Candidate& candidate = of.candidates.front();
+    const Launch launch = lower(program.training.graph, of.part,
+                                layouts_of(program.candidates.domains, of.part, candidate), candidate.way);
+    if (launch.kernel.empty()) continue;
+    if (count % kTogether == 0) sources.push_back(prelude());
+    sources.back() += with_kernel_name(launch.kernel, concat("kernel_", count++));
+  }
+  return sources;
+}
+
+class CudaCompile : public testing::Test {
+ protected:
+  void SetUp() override {
+    Result<std::unique_ptr<GpuCompiler>> compiler = gpu_compiler_for_tests();
+    if (!compiler) GTEST_SKIP() << "no CUDA compiler: " << to_string(compiler.error());
+    compiler_ = std::move(*compiler);
+  }
+
+  void compile_all(const std::vector<std::string>& sources) {
+    std::atomic<size_t> next = 0;
+    std::mutex lock;
+    std::string failed;
+    const auto work = [&] {
+      for (size_t k = next++; k < 2 * sources.size(); k = next++) {
+        const Result<std::string> cubin = compiler_->compile(sources[k / 2], k % 2 == 0 ? "sm_90" : "sm_80");
+        const std::scoped_lock locked(lock);
+        if (!cubin) failed += to_string(cubin.error());
+        if (cubin && cubin->empty()) failed += "an empty cubin";
+      }
+    };
+    std::thread other(work);
+    work();
+    other.join();
+    EXPECT_EQ(failed, "");
+  }
+
+  std::unique_ptr<GpuCompiler> compiler_;
+};
+
+TEST_F(CudaCompile, EveryKernelOfEveryModel) {
+  std::vector<std::string> sources;
+  for (const std::string& model : models()) {
+    const std::string text = text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/", model, ".py"));
+    for (std::string& source : sources_of(tried_program(model, text, {"tiny"}, "float16", nullptr, TriedOn::gpu)))
+      sources.push_back(std::move(source));
+  }
+  ASSERT_GT(sources.size(), 5U);
+  compile_all(sources);
+}
+
+TEST_F(CudaCompile, CornersInEveryType) {
+  std::vector<std::string> sources;
+  for (const char* const dtype : {"float32", "float64", "bfloat16"}) {
+    for (std::string& source : sources_of(tried_program("corners", kCorners, {}, dtype, nullptr, TriedOn::gpu)))
+      sources.push_back(std::move(source));
+  }
+  compile_all(sources);
+}
+
+TEST_F(CudaCompile, WhatChecksAndRuns) {
+  compile_all({concat(prelude(), gpu_check_kernels()), gpu_plan_source({}, {}, prelude())});
+}
+
+}  // namespace
+}  // namespace millrace

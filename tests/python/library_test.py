@@ -1,0 +1,176 @@
+"""The library in Python, without PyTorch: commands, plans on NumPy's arrays, the cache of plans, and the package as pip
+lays it out."""
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+
+import millrace
+import millrace.numpy
+from millrace import plan_cache
+
+ROOT = Path(__file__).resolve().parents[2]
+LIBRARY = Path(os.environ.get("MILLRACE_LIBRARY") or ROOT / "build/release/libmillrace.so")
+BERT = ROOT / "models/bert_encoder.py"
+PROGRAM = """
+import numpy as np
+from millrace.numpy import dropout, fixed, float64, softmax
+
+B = 3
+I = 4
+
+
+def small(x: float64[B, I], w: float64[I, I], mask: fixed.float64[I], s: float64):
+    y = np.einsum("bi,ij->bj", x, w) * s
+    return dropout(softmax(y + mask), 0.25), np.exp(y)
+"""
+
+
+@unittest.skipUnless(LIBRARY.exists(), f"{LIBRARY} is not built")
+class LibraryTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.shared = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.shared.cleanup)
+        folder = cls.shared.name
+        variables = {"MILLRACE_CACHE_DIR": f"{folder}/cache", "MILLRACE_DATA_DIR": f"{folder}/data"}
+        patch = mock.patch.dict(os.environ, variables)
+        patch.start()
+        cls.addClassCleanup(patch.stop)
+
+    def setUp(self):
+        self.folder = Path(self.shared.name)
+        self.arguments = [np.random.default_rng(0).normal(size=shape) for shape in ((3, 4), (4, 4), (4,))] + [0.5]
+
+    def plan(self) -> millrace.Plan:
+        return millrace.Plan(millrace.find_plan(PROGRAM, {}, "float64", threads=1))
+
+    def test_analyze_and_fuse(self):
+        told = millrace.analyze(BERT, sizes="tiny", dtype="float32")
+        self.assertEqual(told["schema_version"], 1)
+        self.assertGreater(len(millrace.fuse(BERT, sizes={"B": 1})["groups"]), 5)
+        with self.assertRaisesRegex(millrace.MillraceError, "no such file|not there|cannot") as caught:
+            millrace.analyze("/nowhere.py")
+        self.assertIn(caught.exception.code, (1, 2))
+
+    def test_a_plan_computes_what_numpy_does(self):
+        results, state = self.plan().forward(self.arguments, seed=9, step=2)
+        scope: dict = {}
+        exec(PROGRAM, scope)
+        millrace.numpy.seed(9, 2)
+        for found, expected in zip(results, scope["small"](*self.arguments)):
+            np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+    def test_gradients_are_those_of_finite_differences(self):
+        plan = self.plan()
+        given = [np.random.default_rng(1).normal(size=(3, 4)) for _ in range(2)]
+
+        def value(arguments):
+            results, _ = plan.forward(arguments, seed=9)
+            return sum(float((gradient * result).sum()) for gradient, result in zip(given, results))
+
+        _, state = plan.forward(self.arguments, seed=9)
+        for _ in range(2):  # and again
+            gradients = plan.backward(state, given)
+            self.assertEqual([gradient is None for gradient in gradients], [False, False, True, True])
+            for k in (0, 1):
+                moved = [np.copy(argument) for argument in self.arguments]
+                direction = np.random.default_rng(2).normal(size=moved[k].shape)
+                ends = []
+                for sign in (1, -1):
+                    moved[k] = self.arguments[k] + sign * 1e-6 * direction
+                    ends.append(value(moved))
+                self.assertAlmostEqual((ends[0] - ends[1]) / 2e-6, float((gradients[k] * direction).sum()), places=6)
+
+    def test_arrays_that_lie_otherwise_are_copied_and_wrong_ones_refused(self):
+        plan = self.plan()
+        expected, _ = plan.forward(self.arguments)
+        x, *rest = self.arguments
+        found, _ = plan.forward([np.asfortranarray(x), *rest])
+        np.testing.assert_array_equal(found[0], expected[0])
+        for wrong, what in (([x], "1 arguments where the plan has 4: x, w, mask, s"),
+                            ([x.astype(np.float32), *rest], r"'x' is float32 .* use .astype"),
+                            ([x[:2], *rest], r"'x' is \[2, 4\] where the plan has \[3, 4\]")):
+            with self.assertRaisesRegex(millrace.MillraceError, what):
+                plan.forward(wrong)
+        with self.assertRaisesRegex(millrace.MillraceError, "/nowhere"):
+            millrace.Plan("/nowhere")
+
+    def test_optimize_explores_within_its_budget(self):
+        program = self.folder / "small.py"
+        program.write_text(PROGRAM)
+        told = millrace.optimize(program, self.folder / "small.plan", budget="0s", quiet=True, threads=1)
+        self.assertTrue(told["checked"])
+        self.assertGreater(millrace.bench(self.folder / "small.plan", seconds=0.01)["step_seconds"]["median"], 0)
+        explored = millrace.find_plan(PROGRAM, {}, "float64", threads=1, budget="0s")
+        self.assertTrue(explored.endswith("explored"))
+        self.assertEqual(millrace.find_plan(PROGRAM, {}, "float64", threads=1), explored, "the better one is found")
+
+    def test_the_cache_is_the_users_alone(self):
+        first = millrace.find_plan(PROGRAM, {"B": 2}, "float32", threads=1)
+        written = Path(first, "plan.json").stat().st_mtime_ns
+        self.assertEqual(millrace.find_plan(PROGRAM, {"B": 2}, "float32", threads=1), first)
+        self.assertEqual(Path(first, "plan.json").stat().st_mtime_ns, written, "made once")
+        self.assertEqual(stat.S_IMODE(Path(first).parent.stat().st_mode), 0o700)
+        self.assertNotEqual(plan_cache.plan_folder(PROGRAM, {"B": 2}, "float32", "cpu", 1, "", ""),
+                            plan_cache.plan_folder(PROGRAM, {"B": 2}, "float32", "cpu", 2, "", ""))
+        self.assertEqual([path.name for path in Path(first).parent.iterdir() if path.name not in ("lock", "default")],
+                         [], "nothing is left over")
+        shared = self.folder / "shared"
+        shared.mkdir()
+        shared.chmod(0o777)
+        with mock.patch.dict(os.environ, {"MILLRACE_CACHE_DIR": str(shared)}):
+            with self.assertRaisesRegex(millrace.MillraceError, "set MILLRACE_CACHE_DIR"):
+                millrace.find_plan(PROGRAM, {}, "float64")
+
+    def test_threads_that_want_one_plan_make_it_once(self):
+        found = []
+        threads = [threading.Thread(target=lambda: found.append(
+            millrace.find_plan(PROGRAM, {"I": 5}, "float64", threads=1))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(found), 4)
+        self.assertEqual(len(set(found)), 1)
+
+    def test_a_wrong_program_leaves_nothing(self):
+        text = "def f(x: float32[3]):\n    return np.sort(x)\n"
+        with self.assertRaisesRegex(millrace.MillraceError, r"wrong\.py:2:12") as caught:
+            millrace.find_plan(text, {}, "float32", name="wrong", threads=1)
+        self.assertEqual(caught.exception.code, 2)
+        folder = plan_cache.plan_folder(text, {}, "float32", "cpu", 1, "", "")
+        self.assertEqual([path.name for path in folder.iterdir()], ["lock"])
+
+    def test_the_package_as_pip_lays_it_out(self):
+        site = self.folder / "site"
+        shutil.copytree(ROOT / "python/millrace", site / "millrace", ignore=shutil.ignore_patterns("__pycache__"))
+        subprocess.run(["cmake", "--install", LIBRARY.parent, "--component", "python", "--prefix", site], check=True,
+                       capture_output=True)
+        self.assertTrue((site / "millrace/torch/csrc/operator.cpp").exists())
+        variables = {name: value for name, value in os.environ.items() if name != "MILLRACE_LIBRARY"}
+        variables["PYTHONPATH"] = str(site)
+        code = ("import millrace, sys\nassert 'numpy' not in sys.modules\n"
+                f"print(millrace.analyze({str(BERT)!r}, sizes='tiny')['schema_version'])\n"
+                "from millrace import _library\nprint(_library.library_path())\n"
+                "try:\n    import millrace.torch\nexcept ImportError as error:\n    print(error)\n")
+        done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, cwd="/")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = done.stdout.splitlines()
+        self.assertEqual(lines[:2], ["1", str(site / "millrace/lib/libmillrace.so")])
+        program = subprocess.run([sys.executable, "-m", "millrace", "--version"], env=variables, capture_output=True,
+                                 text=True, cwd="/")
+        self.assertIn(millrace.__version__, program.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,167 @@
+"""The operators themselves, and programs as functions."""
+
+from __future__ import annotations
+
+import tempfile
+import unittest
+from pathlib import Path
+
+import torch
+
+import millrace
+import millrace.torch
+from millrace.torch import operator
+from support import TorchTest
+
+SMALL = """
+B = 3
+I = 4
+O = 5
+
+def layer(x: float64[B, I], w: float64[O, I], b: float64[O], mask: fixed.float64[O], s: float64):
+    y = np.einsum("bi,oi->bo", x, w) + b
+    z = softmax(dropout(relu(y * s), 0.25) + mask)
+    return z, np.sum(y, axis=0)
+"""
+
+
+class SmallProgram(TorchTest):
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.path = self.folder / "small.py"
+        self.path.write_text(SMALL)
+        self.program = millrace.torch.program(self.path)
+        double = dict(dtype=torch.float64)
+        self.tensors = [torch.randn(3, 4, **double), torch.randn(5, 4, **double), torch.randn(5, **double),
+                        torch.randn(5, **double)]
+        for tensor in self.tensors[:3]:
+            tensor.requires_grad_()
+        self.program(*self.tensors, 0.5)
+        self.plan = millrace.find_plan(SMALL, {"B": 3, "I": 4, "O": 5}, "float64", threads=torch.get_num_threads(),
+                                       name="small")
+        self.random = torch.tensor([7, 3])
+
+class OperatorTest(SmallProgram):
+    def forward(self, **changes):
+        given = dict(plan=self.plan, tensors=self.tensors, pieces=[1] * 4, numbers=[0.5], random=self.random) | changes
+        return torch.ops.millrace.forward(*given.values())
+
+    def test_opcheck(self):
+        given = (self.plan, self.tensors, [1] * 4, [0.5], self.random)
+        torch.library.opcheck(torch.ops.millrace.forward.default, given)
+        results, saved = self.forward()
+        kept = [tensor.detach() for tensor, info in zip(self.tensors, operator.plan_at(self.plan).arguments)
+                if info.read_by_backward]
+        kept += [result.detach() for result, info in zip(results, operator.plan_at(self.plan).results)
+                 if info.read_by_backward]
+        ranks, sizes = [t.dim() for t in self.tensors], [n for t in self.tensors for n in t.shape]
+        gradients = [torch.randn_like(result) for result in results]
+        torch.library.opcheck(torch.ops.millrace.backward.default,
+                              (self.plan, gradients, kept, saved, [1] * 4, ranks, sizes, [0.5], self.random))
+
+    def test_gradcheck(self):
+        self.assertTrue(torch.autograd.gradcheck(lambda *given: self.forward(tensors=[*given, self.tensors[3]])[0],
+                                                 self.tensors[:3]))
+
+    def test_results_without_a_gradient_count_as_zero(self):
+        whole = torch.autograd.grad(self.program(*self.tensors, s=0.5)[1].sum(), self.tensors[:3], allow_unused=True)
+        self.assert_close(whole[2], torch.full((5,), 3.0, dtype=torch.float64))
+
+    def test_pieces_of_one_tensor(self):
+        text = 'B = 3\nI = 4\n\ndef f(x: float64[B, I], w: float64[I], v: float64[I]):\n    return x * w + v\n'
+        plan = millrace.find_plan(text, {}, "float64", threads=1)
+        both = torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
+        x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+        ((y,), _) = torch.ops.millrace.forward(plan, [x, both], [1, 2], [], None)
+        expected = x * both[0] + both[1]
+        self.assert_close(y, expected)
+        y.backward(x.detach())
+        theirs = torch.autograd.grad(expected, both, x.detach())[0]
+        self.assert_close(both.grad, theirs)
+
+    def refuses(self, what, **changes):
+        with self.assertRaisesRegex(RuntimeError, what):
+            self.forward(**changes)
+
+    def test_wrong_use_is_refused(self):
+        x, w, b, mask = self.tensors
+        self.refuses("'x' has the type Float where the plan has Double; convert it", tensors=[x.float(), w, b, mask])
+        self.refuses("'x' is not contiguous", tensors=[torch.randn(4, 3, dtype=torch.float64).t(), w, b, mask])
+        self.refuses("'b' is not contiguous", tensors=[x, w, b[:1].expand(5), mask])
+        self.refuses("'x' has 16 elements where the plan", tensors=[torch.randn(4, 4, dtype=torch.float64), w, b, mask])
+        self.refuses("'mask' is missing", tensors=[x, w, b], pieces=[1] * 3)
+        self.refuses("more tensors than", tensors=[x, w, b, mask, b], pieces=[1] * 5)
+        self.refuses("a tensor without pieces", pieces=[1, 1, 1, 0])
+        self.refuses("4 tensors, but pieces of 3", pieces=[1] * 3)
+        self.refuses("the number 's' is missing", numbers=[])
+        self.refuses("2 numbers where the plan has 1", numbers=[1.0, 2.0])
+        self.refuses("'random' is not a seed and a step", random=torch.tensor([1]))
+        self.refuses("'random' has the type", random=torch.tensor([1.0, 2.0]))
+        self.refuses("/nowhere", plan="/nowhere")
+        with self.assertRaises(NotImplementedError):
+            self.forward(tensors=[tensor.to("meta") for tensor in self.tensors[:1]] + [torch.eye(2).to_sparse()])
+
+    def test_backward_takes_its_own_forwards_memory(self):
+        results, saved = self.forward()
+        with self.assertRaisesRegex(RuntimeError, "'saved' is another plan's"):
+            torch.ops.millrace.backward(self.plan, [r.detach() for r in results], self._kept(results),
+                                        torch.empty(3, dtype=torch.uint8), [1] * 4, [2, 2, 1, 1], [3, 4, 5, 4, 5, 5],
+                                        [0.5], self.random)
+        with self.assertRaisesRegex(RuntimeError, "fewer tensors were kept"):
+            torch.ops.millrace.backward(self.plan, [r.detach() for r in results], [], saved, [1] * 4, [2, 2, 1, 1],
+                                        [3, 4, 5, 4, 5, 5], [0.5], self.random)
+        with self.assertRaisesRegex(RuntimeError, "elements where the plan"):
+            torch.ops.millrace.backward(self.plan, [r.detach() for r in results], self._kept(results), saved, [1] * 4,
+                                        [2, 2, 1, 1], [3, 4, 5, 5, 5, 5], [0.5], self.random)
+
+    def _kept(self, results):
+        plan = operator.plan_at(self.plan)
+        return [tensor.detach() for tensor, info in zip([*self.tensors, *results], [
+            *(info for info in plan.arguments if not info.scalar), *plan.results]) if info.read_by_backward]
+
+    def test_second_derivatives_are_refused(self):
+        y = self.program(*self.tensors, 0.5)[0].sum()
+        (gradient,) = torch.autograd.grad(y, self.tensors[0], create_graph=True)
+        with self.assertRaisesRegex(RuntimeError, "no second derivatives"):
+            gradient.sum().backward()
+
+    def test_a_damaged_plan_is_refused(self):
+        copy = self.folder / "plan"
+        copy.mkdir(mode=0o700)
+        text = Path(self.plan, "plan.json").read_text()
+        (copy / "plan.json").write_text(text.replace('"date": "2', '"date": "3'))
+        self.refuses("the plan is not as it was written", plan=str(copy))
+
+
+class ProgramTest(SmallProgram):
+    def test_sizes_follow_from_shapes(self):
+        x = torch.randn(2, 6)
+        z, y = self.program(x, torch.ones(3, 6), torch.zeros(3), mask=torch.zeros(3), s=1.0)
+        self.assertEqual((z.shape, z.dtype), ((2, 3), torch.float32))
+        self.assert_close(y, x.sum().expand(3), tolerance=1e-4)
+
+    def test_wrong_calls_say_what_is_right(self):
+        x, w, b, mask = self.tensors
+        for given, named, error, what in (
+            ((x, w, b, mask), {}, TypeError, "s is missing"),
+            ((x, w, b, mask, 1.0, 2.0), {}, TypeError, "6 arguments"),
+            ((x, w, b, mask), {"t": 1.0}, TypeError, "no argument t"),
+            ((1.0, w, b, mask, 1.0), {}, TypeError, "x is a tensor"),
+            ((x[0], w, b, mask, 1.0), {}, ValueError, r"x is \[4\]"),
+            ((x, w[:4], b, mask, 1.0), {}, ValueError, r"b is \[5\] where O is 4"),
+            ((x.int(), w.int(), b.int(), mask.int(), 1.0), {}, millrace.MillraceError, "int32"),
+        ):
+            with self.assertRaisesRegex(error, what):
+                self.program(*given, **named)
+
+    def test_wrong_programs_say_where(self):
+        self.path.write_text("def f(x: float32[3]):\n    return np.sort(x)\n")
+        with self.assertRaisesRegex(millrace.MillraceError, r"small\.py:2:12"):
+            millrace.torch.program(self.path)(torch.ones(3))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
@@ -84,7 +85,12 @@ class UsageTest(CliTest):
         self.fail(WRONG_USAGE, "run", "wrong.py")
 
     def test_a_device_that_is_not_there_is_3(self) -> None:
-        self.assertIn("cuda", self.fail(UNAVAILABLE, "run", "layer.py", "--device", "cuda"))
+        self.assertIn("tpu", self.fail(UNAVAILABLE, "run", "layer.py", "--device", "tpu"))
+        self.assertIn("tpu", self.fail(UNAVAILABLE, "optimize", "layer.py", "--device", "tpu"))
+
+    def test_a_gpu_without_its_backend_is_3(self) -> None:
+        with mock.patch.dict(os.environ, {"MILLRACE_CUDA_BACKEND": "/nowhere/libmillrace_cuda.so"}):
+            self.assertIn("GPU backend", self.fail(UNAVAILABLE, "optimize", "layer.py", "--device", "cuda"))
 
     def test_a_full_disk_is_1(self) -> None:
         if not Path("/dev/full").exists():

@@ -29,7 +29,7 @@ TEST(Violin, density_of_what_is_symmetric_is_symmetric) {
 TEST(Violin, names_and_reasons_are_escaped) {
   Violin violin;
   violin.name = "<b>";
-  violin.sides = {{"generated kernels", {1, 2, 30}}};
+  violin.sides = {{"generated kernels", "violin", {1, 2, 30}}};
   violin.selected = 2;
   violin.reason = "it wants <x> & y";
   const std::string svg = draw_violins({violin}, "a \"label\"");

@@ -1,7 +1,7 @@
 // The artefact of candidates: every way to carry out every part of the training step, under which layouts.
 //
-// A part is one launch: a fused operator, one of its members alone, a contraction, or several contractions stacked into
-// one. A candidate is a way to carry out one part when its tensors lie in given layouts. What cannot be done, or is not
+// A part is one launch: a fused operator, one of its members alone, a contraction, several contractions stacked into
+// one, or contractions with what a library does at their end (an epilogue). A candidate is a way to carry out one part when its tensors lie in given layouts. What cannot be done, or is not
 // worth trying, is counted with the reason.
 #pragma once
 
@@ -36,11 +36,23 @@ struct ProductIndex {
   std::array<bool, 3> stacks{};          // it counts the tensors of a, b or c
 };
 
+// A vector beside the matrices: a bias that is added to the result before it is stored, or the gradient of one, which is
+// the sum of an operand over the indices that are contracted. Stacked ones have one each, and these are packed.
+struct ProductVector {
+  enum class Role { bias, gradient_of_a, gradient_of_b };
+  Role role = Role::bias;
+  std::vector<TensorId> tensors;
+  std::vector<std::vector<int>> axes;  // one an index of the product: the vector's axes that run along it
+
+  bool written() const { return role != Role::bias; }
+};
+
 struct Product {
   std::array<std::vector<TensorId>, 3> tensors;  // a, b, c
   std::array<bool, 3> packed{};  // stacked, but not adjacent in memory: copied together first, or apart after
   std::vector<ProductIndex> indices;
   std::vector<TensorId> scales;
+  std::optional<ProductVector> vector;
 };
 
 enum class PartKind { kernel, contraction };
@@ -52,7 +64,7 @@ struct Part {
   std::vector<OperatorId> operators;  // all that it carries out
   std::vector<TensorId> reads;        // from memory, each once
   std::vector<TensorId> writes;
-  // As a loop nest: every part but a stacked one.
+  // As a loop nest: every part but a stacked one, and one with an epilogue.
   std::vector<OperatorId> members;
   std::vector<PartIndex> space;
   std::vector<std::vector<int>> index_of;  // one a member: for each index of its own space, the nest's, or -1
@@ -138,7 +150,8 @@ struct Candidates {
   std::vector<Declined> declined;               // alternatives that are no parts
 };
 
-// Elements between neighbours along an index, in a, b or c (0, 1, 2), when its tensors lie in `layout`.
+// Elements between neighbours along an index, in a, b, c or the vector (0 to 3), when its tensors lie in `layout`.
+inline constexpr size_t kVectorOperand = 3;
 int64_t step_along(const Graph& graph, const Product& product, size_t operand, size_t index, const Layout& layout);
 
 // What a part computes, without its names: parts with one text take the same time.

@@ -98,22 +98,6 @@ std::string key_of(const Candidate& candidate) {
   return key;
 }
 
-void find_ways(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
-               PartCandidates& part) {
-  Collector collector(domains, part, options.most);
-  if (part.part.kind == PartKind::contraction) gemm_ways(graph, domains, options, part, collector);
-  const bool by_library = !part.candidates.empty();
-  const bool stacked = part.part.members.empty();
-  if (part.part.kind == PartKind::kernel) {
-    kernel_ways(graph, domains, options, false, part, collector);
-  } else if (!stacked && !by_library) {
-    kernel_ways(graph, domains, options, true, part, collector);
-  } else if (!stacked) {
-    collector.decline("generated loops for a contraction that a library does: far slower");
-  }
-  collector.finish();
-}
-
 }  // namespace
 
 void Collector::add(Candidate candidate) {
@@ -149,12 +133,28 @@ void Collector::shrink() {
 
 void Collector::finish() { shrink(); }
 
+void find_ways(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
+               PartCandidates& part) {
+  Collector collector(domains, part, options.most);
+  if (part.part.kind == PartKind::contraction) gemm_ways(graph, domains, options, part, collector);
+  const bool by_library = !part.candidates.empty();
+  const bool stacked = part.part.members.empty();
+  if (part.part.kind == PartKind::kernel) {
+    kernel_ways(graph, domains, options, false, part, collector);
+  } else if (!stacked && !by_library) {
+    kernel_ways(graph, domains, options, true, part, collector);
+  } else if (!stacked) {
+    collector.decline("generated loops for a contraction that a library does: far slower");
+  }
+  collector.finish();
+}
+
 Result<Candidates> find_parts(const TrainingGraph& training, const FusedGraph& fused, const EnumerateOptions& options) {
   std::vector<TensorDomain> domains = domains_of(training);
   for (const auto& [name, layout] : options.layouts) {
     if (Result<Done> pinned = pin(training, name, layout, domains); !pinned) return pinned.error();
   }
-  Candidates candidates = find_parts(training, fused);
+  Candidates candidates = find_parts(training, fused, options.gpu.has_value());
   candidates.domains = std::move(domains);
   return candidates;
 }

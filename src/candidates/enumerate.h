@@ -20,7 +20,7 @@ struct GpuTarget {
 
 struct EnumerateOptions {
   int threads = 1;
-  std::optional<GpuTarget> gpu;                              // there: ways on a GPU, and no others
+  std::optional<GpuTarget> gpu;                              // there: parts and ways on a GPU, and no others
   std::vector<GemmLibrary> libraries;                        // that the device has
   std::map<GemmLibrary, std::string> missing;                // why the others are not there
   std::vector<std::pair<std::string, std::string>> layouts;  // the caller's: tensor, and its layout or "any"
@@ -29,6 +29,10 @@ struct EnumerateOptions {
 
 // Parts, covers and domains, without the ways: quick.
 Result<Candidates> find_parts(const TrainingGraph& training, const FusedGraph& fused, const EnumerateOptions& options);
+
+// The ways of one part, which has none yet.
+void find_ways(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
+               PartCandidates& part);
 
 // With all ways.
 Result<Candidates> enumerate(const TrainingGraph& training, const FusedGraph& fused, const EnumerateOptions& options);

@@ -14,6 +14,7 @@ namespace {
 constexpr size_t kA = 0;
 constexpr size_t kB = 1;
 constexpr size_t kC = 2;
+constexpr size_t kV = kVectorOperand;
 constexpr double kFlopPerSecond = 60e9;  // of a core; only the order of candidates depends on it
 constexpr double kCallSeconds = 5e-7;
 constexpr double kGpuFlopPerSecond = 6e14;
@@ -34,24 +35,37 @@ class GemmWays {
 
   void run() {
     for (const auto& [library, why] : options_.missing) collector_.decline(why);
-    for (const size_t operand : {kA, kB, kC}) {
-      domain_[operand] = &domains_[product_.tensors[operand].front().at()];
+    for (const size_t operand : {kA, kB, kC, kV}) {
+      if (tensors(operand).empty()) continue;
+      domain_[operand] = &domains_[tensors(operand).front().at()];
       for (const Layout& layout : domain_[operand]->layouts)
         steps_of_layouts_[operand].push_back(steps_in(operand, layout));
     }
     each_layout(kA, [&](int a) {
-      each_layout(kB, [&](int b) { each_layout(kC, [&](int c) { try_layouts({a, b, c}); }); });
+      each_layout(kB, [&](int b) {
+        each_layout(kC, [&](int c) { each_layout(kV, [&](int v) { try_layouts({a, b, c, v}); }); });
+      });
     });
   }
 
  private:
-  using Triple = std::array<int, 3>;
+  using Layouts = std::array<int, 4>;  // of a, b, c and the vector
+
+  // Of the vector: none, where the product has none.
+  const std::vector<TensorId>& tensors(size_t operand) const {
+    static const std::vector<TensorId> kNone;
+    if (operand != kV) return product_.tensors[operand];
+    return product_.vector ? product_.vector->tensors : kNone;
+  }
+
+  bool written(size_t operand) const { return operand == kC || (operand == kV && product_.vector->written()); }
 
   // Stacked tensors lie in one layout: the pinned one, if any of them has one.
   template <class Body>
   void each_layout(size_t operand, const Body& body) {
+    if (tensors(operand).empty()) return body(0);
     int pinned = -1;
-    for (const TensorId tensor : product_.tensors[operand]) {
+    for (const TensorId tensor : tensors(operand)) {
       const int here = domains_[tensor.at()].pinned;
       if (here >= 0 && pinned >= 0 && here != pinned)
         return collector_.decline("stacked tensors are pinned differently");
@@ -62,11 +76,13 @@ class GemmWays {
     }
   }
 
-  void try_layouts(const Triple& layouts) {
+  void try_layouts(const Layouts& layouts) {
     // One tensor cannot be read in two layouts by one part.
     if (product_.tensors[kA] == product_.tensors[kB] && layouts[kA] != layouts[kB]) return;
-    for (size_t operand = 0; operand < 3; ++operand)
-      steps_[operand] = steps_of_layouts_[operand][static_cast<size_t>(layouts[operand])];
+    for (const size_t operand : {kA, kB, kC, kV}) {
+      if (!tensors(operand).empty())
+        steps_[operand] = steps_of_layouts_[operand][static_cast<size_t>(layouts[operand])];
+    }
     const std::vector<Chain> rows = chains(kA, kC, kB, false);
     const std::vector<Chain> columns = chains(kB, kC, kA, false);
     const std::vector<Chain> depths = chains(kA, kB, kC, true);
@@ -137,7 +153,7 @@ class GemmWays {
     return step(operand, one) == 1 || step(operand, two) == 1;
   }
 
-  void consider(const Triple& layouts, const Chain& m, const Chain& n, const Chain& k, std::vector<Candidate>& found) {
+  void consider(const Layouts& layouts, const Chain& m, const Chain& n, const Chain& k, std::vector<Candidate>& found) {
     double calls = 1;
     bool shared_loops = false;  // loops whose products do not add up
     for (size_t index = 0; index < product_.indices.size(); ++index) {
@@ -149,6 +165,10 @@ class GemmWays {
       shared_loops = shared_loops || steps_[kC][index] != 0;
     }
     for (const GemmLibrary library : options_.libraries) {
+      if (product_.vector && library != GemmLibrary::cublaslt) {
+        collector_.decline("only cuBLASLt does what is swallowed");
+        continue;
+      }
       const bool unit = unit_stride(kA, m, k) && unit_stride(kB, k, n) && unit_stride(kC, m, n);
       if (library == GemmLibrary::cublaslt) {
         consider_cublaslt(layouts, m, n, k, unit, found);
@@ -167,7 +187,7 @@ class GemmWays {
   }
 
   // One call: what is not in m, n or k is one batch, the same distance apart from one to the next.
-  void consider_cublaslt(const Triple& layouts, const Chain& m, const Chain& n, const Chain& k, bool unit,
+  void consider_cublaslt(const Layouts& layouts, const Chain& m, const Chain& n, const Chain& k, bool unit,
                          std::vector<Candidate>& found) {
     if (!unit) return collector_.decline("cuBLASLt: a matrix has no unit stride along either of its indices");
     std::vector<int> batch;
@@ -187,6 +207,7 @@ class GemmWays {
           return collector_.decline("cuBLASLt: a batch along two indices that do not lie as one");
       }
     }
+    if (const char* const reason = why_no_vector(m, n, batch)) return collector_.decline(reason);
     // Tensor Cores take halves as they are; float32 they would round first.
     const DType dtype = graph_.tensor(product_.tensors[kC].front()).dtype;
     for (const bool tensor_cores : {true, false}) {
@@ -194,6 +215,33 @@ class GemmWays {
       GemmWay way{GemmLibrary::cublaslt, m, n, k, false, 1, tensor_cores, {}};
       found.push_back({all_layouts(layouts), way, estimate_on_gpu(way, extent(batch))});
     }
+  }
+
+  // What cuBLASLt asks of a vector: a bias runs along the matrix index whose neighbours are neighbours in C, the
+  // gradient of one along that of the operand's which is not contracted. Null: it is so.
+  const char* why_no_vector(const Chain& m, const Chain& n, const std::vector<int>& batch) const {
+    if (!product_.vector) return nullptr;
+    const bool of_c = product_.vector->role == ProductVector::Role::bias;
+    const bool of_m = of_c ? step(kC, m) == 1 && !m.empty()
+                           : product_.vector->role == ProductVector::Role::gradient_of_a;
+    const Chain& along = of_m ? m : n;
+    const auto still = [&](const Chain& chain) {
+      return std::all_of(chain.begin(), chain.end(),
+                         [&](int index) { return steps_[kV][static_cast<size_t>(index)] == 0; });
+    };
+    if (!still(of_m ? n : m) || (of_c && step(kC, along) != 1))
+      return "cuBLASLt: a bias runs along the index whose neighbours in the result are apart";
+    if (along.empty() || step(kV, along) != 1) return "cuBLASLt: the neighbours in a bias are apart";
+    for (size_t at = 0; at + 1 < along.size(); ++at) {
+      if (!merges(along[at], along[at + 1], kV)) return "cuBLASLt: a bias does not lie as the matrix's index does";
+    }
+    for (size_t at = 0; at < batch.size(); ++at) {
+      if (at + 1 < batch.size() && !merges(batch[at], batch[at + 1], kV))
+        return "cuBLASLt: biases of a batch are not equally far apart";
+      if (!of_c && steps_[kV][static_cast<size_t>(batch[at])] == 0)
+        return "cuBLASLt: products of a batch would write one gradient";
+    }
+    return nullptr;
   }
 
   double estimate_on_gpu(const GemmWay& way, int64_t batch) const {
@@ -213,13 +261,13 @@ class GemmWays {
            kGpuLaunchSeconds;
   }
 
-  std::vector<int> all_layouts(const Triple& layouts) const {
+  std::vector<int> all_layouts(const Layouts& layouts) const {
     std::vector<int> all;
-    for (const bool written : {false, true}) {
-      for (const TensorId tensor : written ? part_.writes : part_.reads) {
-        for (size_t operand = 0; operand < 3; ++operand) {
-          const std::vector<TensorId>& tensors = product_.tensors[operand];
-          if ((operand == kC) == written && std::find(tensors.begin(), tensors.end(), tensor) != tensors.end()) {
+    for (const bool writes : {false, true}) {
+      for (const TensorId tensor : writes ? part_.writes : part_.reads) {
+        for (const size_t operand : {kA, kB, kC, kV}) {
+          const std::vector<TensorId>& own = tensors(operand);
+          if (std::find(own.begin(), own.end(), tensor) != own.end() && written(operand) == writes) {
             all.push_back(layouts[operand]);
             break;
           }
@@ -252,9 +300,9 @@ class GemmWays {
   const Part& part_;
   const Product& product_;
   Collector& collector_;
-  std::array<const TensorDomain*, 3> domain_{};
-  std::array<std::vector<std::vector<int64_t>>, 3> steps_of_layouts_;
-  std::array<std::vector<int64_t>, 3> steps_;  // of the layouts in question
+  std::array<const TensorDomain*, 4> domain_{};
+  std::array<std::vector<std::vector<int64_t>>, 4> steps_of_layouts_;
+  std::array<std::vector<int64_t>, 4> steps_;  // of the layouts in question
 };
 
 }  // namespace

@@ -7,11 +7,13 @@
 #include "base/text.h"
 #include "base/unique_names.h"
 #include "candidates/product.h"
+#include "candidates/product_vector.h"
 
 namespace millrace {
 namespace {
 
 constexpr size_t kMostAlternatives = 64;  // of a site
+constexpr size_t kMostCovers = 4096;      // that are looked at to find them, where epilogues make many that mix
 
 class PartFinder {
  public:
@@ -30,7 +32,7 @@ class PartFinder {
     }
   }
 
-  Candidates run() {
+  Candidates run(bool epilogues) {
     for (size_t k = 0; k < site_of_.size(); ++k) site_of_[k] = k;
     for (const FusedOperator& group : fused_.groups) add_group(group);
     std::vector<const Stacking*> by_size;
@@ -38,6 +40,7 @@ class PartFinder {
     std::stable_sort(by_size.begin(), by_size.end(),
                      [](const auto* l, const auto* r) { return l->contractions.size() > r->contractions.size(); });
     for (const Stacking* stacking : by_size) add_stacking(*stacking);
+    if (epilogues) add_epilogues(by_size);
     sort_parts();
     find_sites();
     return std::move(found_);
@@ -124,19 +127,21 @@ class PartFinder {
 
   void add_group(const FusedOperator& group) {
     if (group.members.size() > 1) {
-      std::vector<size_t> all;
-      for (size_t k = 0; k < group.members.size(); ++k) all.push_back(k);
-      Part part = kernel_of(group, all);
+      Part part = kernel_of(group, rest_of(group, {}));
       part.name = concat(group.name, name_of_writes(part));
       add(std::move(part));
     }
     for (const OperatorId member : group.members) add(single(member));
   }
 
-  void decline(const Stacking& stacking, const std::string& reason) {
+  std::vector<std::string> names_of(const std::vector<OperatorId>& operators) const {
     std::vector<std::string> names;
-    for (const OperatorId op : stacking.contractions) names.push_back(graph_.operators[op.at()].name);
-    found_.declined.push_back({concat(join(names, " + "), " stacked: ", reason), 1});
+    for (const OperatorId op : operators) names.push_back(graph_.operators[op.at()].name);
+    return names;
+  }
+
+  void decline(const Stacking& stacking, const std::string& reason) {
+    found_.declined.push_back({concat(join(names_of(stacking.contractions), " + "), " stacked: ", reason), 1});
   }
 
   // The tensor that holds the sum of exactly these contractions, if the program's additions make one.
@@ -187,9 +192,7 @@ class PartFinder {
       add_rest_of_groups(additions);
     }
     part.pass = graph_.operators[stacking.contractions.front().at()].pass;
-    std::vector<std::string> names;
-    for (const OperatorId op : stacking.contractions) names.push_back(graph_.operators[op.at()].name);
-    part.name = join(names, " + ");
+    part.name = join(names_of(stacking.contractions), " + ");
     find_movement(part);
     for (size_t operand = 0; operand < 3; ++operand) {
       if (product->tensors[operand].size() > 1) product->packed[operand] = !make_adjacent(product->tensors[operand]);
@@ -201,19 +204,144 @@ class PartFinder {
   // What is left of a kernel when a stacked product does some of its additions.
   void add_rest_of_groups(const std::vector<OperatorId>& absorbed) {
     for (const FusedOperator& group : fused_.groups) {
-      std::vector<size_t> rest;
-      for (size_t k = 0; k < group.members.size(); ++k) {
-        if (std::find(absorbed.begin(), absorbed.end(), group.members[k]) == absorbed.end()) rest.push_back(k);
-      }
+      const std::vector<size_t> rest = rest_of(group, absorbed);
       if (rest.size() == group.members.size() || rest.size() < 2) continue;
       Part part = kernel_of(group, rest);
-      std::vector<std::string> names;
-      for (const OperatorId op : part.operators) names.push_back(graph_.operators[op.at()].name);
-      part.name = join(names, ", ");
+      part.name = join(names_of(part.operators), ", ");
       const bool known = std::any_of(found_.parts.begin(), found_.parts.end(),
                                      [&](const PartCandidates& p) { return p.part.operators == part.operators; });
       if (!known) add(std::move(part));
     }
+  }
+
+  // --- Epilogues ---
+
+  // What is known of contractions apart with an epilogue, for those that are stacked.
+  using Swallowed = std::map<OperatorId, OperatorId>;  // by contraction: the one operator that its epilogue does
+
+  // A contraction, or several stacked, with the operators that a library does at its end.
+  void add_epilogues(const std::vector<const Stacking*>& stackings) {
+    for (const bool gradients : {false, true}) {
+      Swallowed taken;
+      for (const Epilogue& epilogue : fused_.epilogues) {
+        if ((epilogue.name == "bias_gradient") != gradients) continue;
+        if (epilogue.swallowed.size() == 1 && (gradients || epilogue.name == "bias")) {
+          const bool added = add_epilogue({epilogue.contraction}, epilogue.swallowed, gradients);
+          if (added) taken.emplace(epilogue.contraction, epilogue.swallowed.front());
+        } else {
+          decline_epilogue({epilogue.contraction}, epilogue.swallowed, "none of the library's epilogues does that");
+        }
+      }
+      for (const Stacking* stacking : stackings) {
+        std::vector<OperatorId> swallowed;
+        for (const OperatorId contraction : stacking->contractions) {
+          if (taken.contains(contraction)) swallowed.push_back(taken.at(contraction));
+        }
+        if (stacking->kind == Stacking::Kind::shared_operand && swallowed.size() == stacking->contractions.size())
+          add_epilogue(stacking->contractions, swallowed, gradients);
+      }
+    }
+  }
+
+  std::string name_of_epilogue(const std::vector<OperatorId>& contractions,
+                               const std::vector<OperatorId>& swallowed) const {
+    return concat(join(names_of(contractions), " + "), " with ", join(names_of(swallowed), ", "));
+  }
+
+  bool decline_epilogue(const std::vector<OperatorId>& contractions, const std::vector<OperatorId>& swallowed,
+                        const std::string& reason) {
+    found_.declined.push_back({concat(name_of_epilogue(contractions, swallowed), ": ", reason), 1});
+    return false;
+  }
+
+  // Whether it became a part.
+  bool add_epilogue(const std::vector<OperatorId>& contractions, const std::vector<OperatorId>& swallowed,
+                    bool gradients) {
+    const auto decline = [&](const std::string& reason) { return decline_epilogue(contractions, swallowed, reason); };
+    std::string reason;
+    std::optional<Product> product = product_of(graph_, graph_.operators[contractions.front().at()]);
+    if (contractions.size() > 1) product = stacked_product(graph_, contractions, false, reason);
+    if (!product || !(gradients ? take_bias_gradients(graph_, swallowed, *product, reason)
+                                : take_biases(graph_, swallowed, *product, reason)))
+      return decline(reason);
+    Part part;
+    part.kind = PartKind::contraction;
+    part.pass = graph_.operators[contractions.front().at()].pass;
+    part.operators = contractions;
+    part.operators.insert(part.operators.end(), swallowed.begin(), swallowed.end());
+    part.name = name_of_epilogue(contractions, swallowed);
+    find_movement(part);
+    if (part.writes.size() != product->tensors[2].size() + (gradients ? swallowed.size() : 0))
+      return decline("the product's result is needed without it too");
+    if (waits_for_itself(part)) return decline("it would wait for what waits for it");
+    if (!leaves_whole_kernels(swallowed)) return decline("what is left of the kernel around it has another loop nest");
+    if (words_saved(part, contractions, swallowed) <= 0) return decline("the kernel around it moves as much without it");
+    for (size_t operand = 0; operand < 3; ++operand) {
+      if (product->tensors[operand].size() > 1) product->packed[operand] = !make_adjacent(product->tensors[operand]);
+    }
+    part.product = std::move(*product);
+    add(std::move(part));
+    add_rest_of_groups(swallowed);
+    return true;
+  }
+
+  // Whether something reads what the part writes, and makes what it reads.
+  bool waits_for_itself(const Part& part) const {
+    std::set<OperatorId> seen;
+    std::vector<TensorId> open = part.writes;
+    while (!open.empty()) {
+      const TensorId tensor = open.back();
+      open.pop_back();
+      for (const OperatorId reader : readers_[tensor.at()]) {
+        if (std::find(part.operators.begin(), part.operators.end(), reader) != part.operators.end()) return true;
+        if (!seen.insert(reader).second) continue;
+        for (const Access& output : graph_.operators[reader.at()].outputs) open.push_back(output.tensor);
+      }
+    }
+    return false;
+  }
+
+  // The members of a group that are not among `swallowed`.
+  static std::vector<size_t> rest_of(const FusedOperator& group, const std::vector<OperatorId>& swallowed) {
+    std::vector<size_t> rest;
+    for (size_t k = 0; k < group.members.size(); ++k) {
+      if (std::find(swallowed.begin(), swallowed.end(), group.members[k]) == swallowed.end()) rest.push_back(k);
+    }
+    return rest;
+  }
+
+  // Whether what is left of each kernel still runs along all of its indices: the nest is made for them.
+  bool leaves_whole_kernels(const std::vector<OperatorId>& swallowed) const {
+    return std::all_of(fused_.groups.begin(), fused_.groups.end(), [&](const FusedOperator& group) {
+      const std::vector<size_t> rest = rest_of(group, swallowed);
+      if (rest.size() == group.members.size() || rest.size() < 2) return true;
+      std::set<int> used;
+      for (const size_t member : rest) used.insert(group.index_of[member].begin(), group.index_of[member].end());
+      used.erase(kNoIndex);
+      return used.size() == group.space.size();
+    });
+  }
+
+  int64_t words_of_part(const Part& part) const {
+    int64_t words = 0;
+    for (const TensorId tensor : tensors_of(part)) words += words_of(graph_, tensor);
+    return words;
+  }
+
+  // That the kernels move less when a product swallows some of their members, less what it moves more itself.
+  int64_t words_saved(const Part& part, const std::vector<OperatorId>& contractions,
+                      const std::vector<OperatorId>& swallowed) const {
+    Part plain;
+    plain.operators = contractions;
+    find_movement(plain);
+    int64_t saved = words_of_part(plain) - words_of_part(part);
+    for (const FusedOperator& group : fused_.groups) {
+      const std::vector<size_t> rest = rest_of(group, swallowed);
+      if (rest.size() == group.members.size()) continue;
+      saved += words_of_part(kernel_of(group, rest_of(group, {})));
+      if (!rest.empty()) saved -= words_of_part(kernel_of(group, rest));
+    }
+    return saved;
   }
 
   // Whether the tensors lie one behind the other in some family, or can from now on.
@@ -252,16 +380,17 @@ class PartFinder {
       }
       const auto stacked = std::find_if(open.rbegin(), open.rend(),
                                         [](const PartCandidates& waiting) { return waiting.part.members.empty(); });
-      found_.declined.push_back({concat(stacked->part.name, " stacked: it would wait for what waits for it"), 1});
+      const char* const how = stacked->part.product.vector ? "" : " stacked";
+      found_.declined.push_back({concat(stacked->part.name, how, ": it would wait for what waits for it"), 1});
       open.erase(std::next(stacked).base());
     }
     found_.parts = std::move(sorted);
   }
 
   // All ways to choose parts that carry out each operator of the site once.
-  void cover(const std::vector<size_t>& parts, const std::vector<OperatorId>& operators, std::vector<int>& chosen,
-             std::set<OperatorId>& done, std::vector<std::vector<int>>& covers) const {
-    if (covers.size() >= kMostAlternatives) return;
+  void cover(const std::vector<size_t>& parts, const std::vector<OperatorId>& operators, size_t most,
+             std::vector<int>& chosen, std::set<OperatorId>& done, std::vector<std::vector<int>>& covers) const {
+    if (covers.size() >= most) return;
     const auto next =
         std::find_if(operators.begin(), operators.end(), [&](OperatorId op) { return !done.contains(op); });
     if (next == operators.end()) {
@@ -276,28 +405,41 @@ class PartFinder {
         continue;
       chosen.push_back(static_cast<int>(candidate));
       done.insert(part.operators.begin(), part.operators.end());
-      cover(parts, operators, chosen, done, covers);
+      cover(parts, operators, most, chosen, done, covers);
       for (const OperatorId op : part.operators) done.erase(op);
       chosen.pop_back();
     }
   }
 
-  // A kernel is either fused or all of its members are apart: between the two lies nothing worth measuring.
+  // A kernel is either fused or all of its members are apart: between the two lies nothing worth measuring. What
+  // epilogues leave of one is fused.
   bool mixes(const std::vector<int>& alternative) const {
     for (const FusedOperator& group : fused_.groups) {
       if (group.members.size() < 2) continue;
       bool fused = false;
-      bool apart = false;
+      size_t apart = 0;
+      bool swallowed = false;
       for (const int number : alternative) {
         const Part& part = found_.parts[static_cast<size_t>(number)].part;
+        if (part.product.vector) swallowed = swallowed || !has_none_of(part.operators, group.members);
         if (part.members.empty() ||
             std::find(group.members.begin(), group.members.end(), part.members.front()) == group.members.end())
           continue;
-        (part.members.size() > 1 ? fused : apart) = true;
+        if (part.members.size() > 1) {
+          fused = true;
+        } else {
+          ++apart;
+        }
       }
-      if (fused && apart) return true;
+      if ((fused && apart > 0) || (swallowed && apart > 1)) return true;
     }
     return false;
+  }
+
+  static bool has_none_of(const std::vector<OperatorId>& operators, const std::vector<OperatorId>& members) {
+    return std::none_of(operators.begin(), operators.end(), [&](OperatorId op) {
+      return std::find(members.begin(), members.end(), op) != members.end();
+    });
   }
 
   void find_sites() {
@@ -316,10 +458,14 @@ class PartFinder {
       std::vector<int> chosen;
       std::set<OperatorId> done;
       std::vector<std::vector<int>> covers;
-      cover(parts, {operators.begin(), operators.end()}, chosen, done, covers);
+      const bool epilogues = std::any_of(
+          parts.begin(), parts.end(), [&](size_t k) { return found_.parts[k].part.product.vector.has_value(); });
+      cover(parts, {operators.begin(), operators.end()}, epilogues ? kMostCovers : kMostAlternatives, chosen, done,
+            covers);
       Site found;
       for (std::vector<int>& alternative : covers) {
         if (mixes(alternative)) continue;
+        if (found.alternatives.size() == kMostAlternatives) break;
         std::sort(alternative.begin(), alternative.end());
         found.alternatives.push_back(std::move(alternative));
       }
@@ -339,8 +485,8 @@ class PartFinder {
 
 }  // namespace
 
-Candidates find_parts(const TrainingGraph& training, const FusedGraph& fused) {
-  return PartFinder(training, fused).run();
+Candidates find_parts(const TrainingGraph& training, const FusedGraph& fused, bool epilogues) {
+  return PartFinder(training, fused).run(epilogues);
 }
 
 Part conversion_part(const Graph& graph, TensorId tensor) {

@@ -10,8 +10,9 @@
 
 namespace millrace {
 
-// Parts without candidates, sites, families and what was declined.
-Candidates find_parts(const TrainingGraph& training, const FusedGraph& fused);
+// Parts without candidates, sites, families and what was declined. `epilogues`: contractions with biases and their
+// gradients too, which a library on a GPU does at a product's end.
+Candidates find_parts(const TrainingGraph& training, const FusedGraph& fused, bool epilogues);
 
 // A tensor's conversion as a part of its own: it reads and writes the same tensor.
 Part conversion_part(const Graph& graph, TensorId tensor);

@@ -16,16 +16,6 @@ std::vector<int> axes_along(const Access& access, size_t index) {
   return axes;
 }
 
-bool same_shape(const Graph& graph, TensorId one, TensorId other) {
-  const Tensor& a = graph.tensor(one);
-  const Tensor& b = graph.tensor(other);
-  if (a.dims.size() != b.dims.size() || a.dtype != b.dtype) return false;
-  for (size_t axis = 0; axis < a.dims.size(); ++axis) {
-    if (graph.extent(a.dims[axis]) != graph.extent(b.dims[axis])) return false;
-  }
-  return true;
-}
-
 bool same_indices(const Product& one, const Product& other) {
   if (one.indices.size() != other.indices.size()) return false;
   return std::all_of(one.indices.begin(), one.indices.end(), [&](const ProductIndex& index) {
@@ -41,6 +31,16 @@ void swap_operands(Product& product) {
 }
 
 }  // namespace
+
+bool same_shape(const Graph& graph, TensorId one, TensorId other) {
+  const Tensor& a = graph.tensor(one);
+  const Tensor& b = graph.tensor(other);
+  if (a.dims.size() != b.dims.size() || a.dtype != b.dtype) return false;
+  for (size_t axis = 0; axis < a.dims.size(); ++axis) {
+    if (graph.extent(a.dims[axis]) != graph.extent(b.dims[axis])) return false;
+  }
+  return true;
+}
 
 Product product_of(const Graph& graph, const Operator& contraction) {
   Product product;
@@ -97,11 +97,15 @@ std::optional<Product> stacked_product(const Graph& graph, const std::vector<Ope
 }
 
 int64_t step_along(const Graph& graph, const Product& product, size_t operand, size_t index, const Layout& layout) {
-  const TensorId tensor = product.tensors[operand].front();
-  if (product.indices[index].stacks[operand]) return elements_of(graph, tensor);
+  const bool vector = operand == kVectorOperand;
+  const TensorId tensor = vector ? product.vector->tensors.front() : product.tensors[operand].front();
+  const ProductIndex& along = product.indices[index];
+  // Whatever is stacked, the vectors are.
+  if (vector ? !along.dim.valid() : along.stacks[operand]) return elements_of(graph, tensor);
   const std::vector<int64_t> strides = strides_of(graph, tensor, layout);
   int64_t step = 0;
-  for (const int axis : product.indices[index].axes[operand]) step += strides[static_cast<size_t>(axis)];
+  for (const int axis : vector ? product.vector->axes[index] : along.axes[operand])
+    step += strides[static_cast<size_t>(axis)];
   return step;
 }
 

@@ -9,6 +9,9 @@
 
 namespace millrace {
 
+// Equal extents, axis by axis, and one type.
+bool same_shape(const Graph& graph, TensorId one, TensorId other);
+
 Product product_of(const Graph& graph, const Operator& contraction);
 
 // One product for contractions that share an operand (`summed` false: the others and the results are stacked), or whose

@@ -22,11 +22,11 @@ class GemmLowering {
 
   Launch run() {
     Launch launch;
-    for (size_t operand = 0; operand < 3; ++operand) {
-      for (const TensorId tensor : product_.tensors[operand])
-        launch.operands[operand].push_back(position(tensor, operand == 2));
-      launch.packed[operand] = product_.packed[operand];
-      const TensorId first = product_.tensors[operand].front();
+    for (size_t operand = 0; operand < (product_.vector ? 4 : 3); ++operand) {
+      for (const TensorId tensor : tensors(operand))
+        launch.operands[operand].push_back(position(tensor, is_written(operand)));
+      launch.packed[operand] = operand == kVectorOperand ? tensors(operand).size() > 1 : product_.packed[operand];
+      const TensorId first = tensors(operand).front();
       launch.operand_bytes[operand] = elements_of(graph_, first) * bytes_of(graph_.tensor(first).dtype);
     }
     GemmCall& call = launch.gemm;
@@ -47,8 +47,10 @@ class GemmLowering {
     call.c_n = step(2, way_.n);
     for (size_t index = 0; index < product_.indices.size(); ++index) {
       if (in(way_.m, index) || in(way_.n, index) || in(way_.k, index)) continue;
-      call.loops.push_back({product_.indices[index].extent, step_of(0, index), step_of(1, index), step_of(2, index)});
+      call.loops.push_back({product_.indices[index].extent, step_of(0, index), step_of(1, index), step_of(2, index),
+                            product_.vector ? step_of(kVectorOperand, index) : 0});
     }
+    if (product_.vector) set_vector(call);
     if (call.library == BlasLibrary::cublaslt) merge_loops(call.loops);
     call.threads_over_loops = way_.threads_over_loops;
     call.threads = way_.threads;
@@ -60,15 +62,35 @@ class GemmLowering {
   }
 
  private:
-  // Loops that are one in all three tensors: a batch.
+  void set_vector(GemmCall& call) const {
+    switch (product_.vector->role) {
+      case ProductVector::Role::bias: call.vector = GemmVector::bias; break;
+      case ProductVector::Role::gradient_of_a: call.vector = GemmVector::gradient_of_a; break;
+      case ProductVector::Role::gradient_of_b: call.vector = GemmVector::gradient_of_b; break;
+    }
+    call.v_m = way_.m.empty() ? 0 : step(kVectorOperand, way_.m);
+    call.v_n = way_.n.empty() ? 0 : step(kVectorOperand, way_.n);
+    call.v_elements = elements(kVectorOperand);
+  }
+
+  const std::vector<TensorId>& tensors(size_t operand) const {
+    return operand == kVectorOperand ? product_.vector->tensors : product_.tensors[operand];
+  }
+
+  bool is_written(size_t operand) const {
+    return operand == 2 || (operand == kVectorOperand && product_.vector->written());
+  }
+
+  // Loops that are one in all tensors: a batch.
   static void merge_loops(std::vector<GemmLoop>& loops) {
     std::sort(loops.begin(), loops.end(), [](const GemmLoop& l, const GemmLoop& r) { return l.c > r.c; });
     for (size_t k = loops.size(); k-- > 1;) {
       const GemmLoop inner = loops[k];
       GemmLoop& outer = loops[k - 1];
-      if (outer.a != inner.a * inner.extent || outer.b != inner.b * inner.extent || outer.c != inner.c * inner.extent)
+      if (outer.a != inner.a * inner.extent || outer.b != inner.b * inner.extent ||
+          outer.c != inner.c * inner.extent || outer.v != inner.v * inner.extent)
         continue;
-      outer = {outer.extent * inner.extent, inner.a, inner.b, inner.c};
+      outer = {outer.extent * inner.extent, inner.a, inner.b, inner.c, inner.v};
       loops.erase(loops.begin() + static_cast<std::ptrdiff_t>(k));
     }
   }
@@ -84,8 +106,7 @@ class GemmLowering {
   }
 
   int64_t elements(size_t operand) const {
-    return elements_of(graph_, product_.tensors[operand].front()) *
-           static_cast<int64_t>(product_.tensors[operand].size());
+    return elements_of(graph_, tensors(operand).front()) * static_cast<int64_t>(tensors(operand).size());
   }
 
   int64_t extent(const std::vector<int>& chain) const {
@@ -95,7 +116,7 @@ class GemmLowering {
   }
 
   int64_t step_of(size_t operand, size_t index) const {
-    const int at = position(product_.tensors[operand].front(), operand == 2);
+    const int at = position(tensors(operand).front(), is_written(operand));
     return step_along(graph_, product_, operand, index, layouts_[static_cast<size_t>(at)]);
   }
 

@@ -17,6 +17,15 @@ struct GemmLoop {
   int64_t a = 0;
   int64_t b = 0;
   int64_t c = 0;
+  int64_t v = 0;
+};
+
+// A vector V beside the matrices (a library's epilogue). The factor of the product is not a factor of V.
+enum class GemmVector {
+  none,
+  bias,           // read: C(i, j) = factor · Σ A(i, l) B(l, j) + V(i) or V(j), rounded once
+  gradient_of_a,  // written: V(i) = Σ A(i, l)
+  gradient_of_b,  // written: V(j) = Σ B(l, j)
 };
 
 // A is m × k, B is k × n, C is m × n. Strides are in elements.
@@ -40,6 +49,11 @@ struct GemmCall {
   int64_t a_elements = 0;
   int64_t b_elements = 0;
   int64_t c_elements = 0;
+  // cuBLASLt's alone. V runs along m or along n, with stride 1 there and 0 along the other. Its type is that of C.
+  GemmVector vector = GemmVector::none;
+  int64_t v_m = 0;
+  int64_t v_n = 0;
+  int64_t v_elements = 0;
   // cuBLASLt's. Its call has at most one loop, which does not sum.
   GemmAlgorithm algorithm;
   // Whether it may use Tensor Cores. Halves are multiplied exactly there, f32 is first rounded to TF32: whoever wants

@@ -74,10 +74,10 @@ Result<Document> document_of_plan(const ReportOptions& options, const std::strin
   ExploreOptions explore = options.explore;
   if (explore.threads == 0) explore.threads = threads_in(loaded->plan.device);
   explore.device = is_gpu_plan(loaded->plan) ? "cuda" : "cpu";
-  Result<Tuned> tuned = tune(explore, tune_program(loaded->plan.program), Measuring::known);
+  Result<Tuned> tuned = tune(explore, tune_program(loaded->plan), Measuring::known);
   if (!tuned && tuned.error().kind == ErrorKind::unavailable) {  // a GPU's plan, looked at elsewhere
     explore.device = "cpu";
-    tuned = tune(explore, tune_program(loaded->plan.program), Measuring::known);
+    tuned = tune(explore, tune_program(loaded->plan), Measuring::known);
   }
   if (!tuned) return tuned.error();
   const bool here = tuned->machine.text() == loaded->plan.device;

@@ -86,6 +86,7 @@ Result<Prepared> prepare(const TuneProgram& program) {
   if (!fused) return fused.error();
   EnumerateOptions options;
   options.layouts = program.layouts;
+  if (program.device == "cuda") options.gpu = GpuTarget();
   Result<Candidates> candidates = find_parts(*training, *fused, options);
   if (!candidates) return candidates.error();
   return Prepared{std::move(*training), std::move(*fused), std::move(*candidates)};
@@ -187,8 +188,12 @@ Result<TuneProgram> tune_program(const ExploreOptions& options) {
   return program;
 }
 
-TuneProgram tune_program(const PlanProgram& program) {
-  return {{program.file, program.entry, program.sizes, program.dtype}, program.text, program.layouts, "cpu"};
+TuneProgram tune_program(const StepPlan& plan) {
+  const PlanProgram& program = plan.program;
+  return {{program.file, program.entry, program.sizes, program.dtype},
+          program.text,
+          program.layouts,
+          is_gpu_plan(plan) ? "cuda" : "cpu"};
 }
 
 Result<double> parse_duration(const std::string& text) {

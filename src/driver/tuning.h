@@ -66,7 +66,7 @@ Result<KernelCache> kernel_cache_of(const Compiler& compiler);
 
 Result<TuneProgram> tune_program(const ExploreOptions& options);
 // The one that a plan was made of.
-TuneProgram tune_program(const PlanProgram& program);
+TuneProgram tune_program(const StepPlan& plan);
 
 // "90s", "5m", "1.5h"; plain numbers are seconds.
 Result<double> parse_duration(const std::string& text);

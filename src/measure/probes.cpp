@@ -11,32 +11,29 @@ constexpr uint64_t kProbeSeed = 20210101;
 
 class Prober {
  public:
-  Prober(const Graph& graph, const Part& part, const Truth& truth) : part_(part), truth_(truth) {
+  Prober(const Graph& graph, const Part& part, const Truth& truth)
+      : part_(part), truth_(truth), scale_(factor_of(graph, part, truth)) {
     const Product& product = part.product;
-    for (const TensorId tensor : product.scales) {
-      const auto at = std::find(graph.arguments.begin(), graph.arguments.end(), tensor);
-      scale_ *= graph.tensor(tensor).role == TensorRole::constant
-                    ? graph.tensor(tensor).value
-                    : truth.arguments[static_cast<size_t>(at - graph.arguments.begin())];
-    }
     stack_ = product.indices.size();
-    for (size_t operand = 0; operand < 3; ++operand) {
-      const std::vector<TensorId>& list = operand == 2 ? part.writes : part.reads;
-      for (const TensorId tensor : product.tensors[operand])
+    for (size_t operand = 0; operand < (product.vector ? 4 : 3); ++operand) {
+      const bool vector = operand == kVectorOperand;
+      const std::vector<TensorId>& tensors = vector ? product.vector->tensors : product.tensors[operand];
+      const bool written = vector ? product.vector->written() : operand == 2;
+      const std::vector<TensorId>& list = written ? part.writes : part.reads;
+      for (const TensorId tensor : tensors)
         places_[operand].push_back(static_cast<size_t>(std::find(list.begin(), list.end(), tensor) - list.begin()));
       for (size_t index = 0; index < product.indices.size(); ++index) {
-        const bool stacks = product.indices[index].stacks[operand];
+        const bool stacks = vector ? !product.indices[index].dim.valid() : product.indices[index].stacks[operand];
         if (stacks) stack_ = index;
-        const TensorId tensor = product.tensors[operand].front();
-        steps_[operand].push_back(stacks ? 0
-                                         : step_along(graph, product, operand, index, written_layout(graph, tensor)));
+        const Layout layout = written_layout(graph, tensors.front());
+        steps_[operand].push_back(stacks ? 0 : step_along(graph, product, operand, index, layout));
       }
     }
   }
 
   std::vector<Probe> run(size_t count) {
     std::vector<Probe> probes;
-    for (size_t k = 0; k < count; ++k) probes.push_back(probe());
+    for (size_t k = 0; k < count; ++k) probe(probes);
     return probes;
   }
 
@@ -53,20 +50,31 @@ class Prober {
     return static_cast<size_t>(at);
   }
 
-  Probe probe() {
+  double input(size_t operand, const Point& point) const {
+    return truth_.inputs[place(operand, point)][element(operand, point)];
+  }
+
+  // An element of the result and, where the product sums an operand, one of the sum.
+  void probe(std::vector<Probe>& probes) {
     const std::vector<ProductIndex>& indices = part_.product.indices;
+    const std::optional<ProductVector>& vector = part_.product.vector;
     Point point;
     for (const ProductIndex& index : indices) {
       state_ = state_ * 6364136223846793005ULL + 1442695040888963407ULL;
       point.push_back(index.reduced ? 0 : static_cast<int64_t>((state_ >> 33) % static_cast<uint64_t>(index.extent)));
     }
     Probe made;
+    Probe summed;
+    const auto add = [](Probe& to, double term) {
+      to.value += term;
+      to.magnitude += std::abs(term);
+    };
     bool more = true;
     while (more) {
-      const double term = truth_.inputs[place(0, point)][element(0, point)] *
-                          truth_.inputs[place(1, point)][element(1, point)] * scale_;
-      made.value += term;
-      made.magnitude += std::abs(term);
+      const double a = input(0, point);
+      const double b = input(1, point);
+      add(made, a * b * scale_);
+      add(summed, vector && vector->role == ProductVector::Role::gradient_of_b ? b : a);
       more = false;
       for (size_t index = point.size(); index-- > 0 && !more;) {
         if (!indices[index].reduced) continue;
@@ -74,16 +82,21 @@ class Prober {
         if (!more) point[index] = 0;
       }
     }
+    if (vector && !vector->written()) add(made, input(kVectorOperand, point));
     made.output = place(2, point);
     made.element = element(2, point);
-    return made;
+    probes.push_back(made);
+    if (!vector || !vector->written()) return;
+    summed.output = place(kVectorOperand, point);
+    summed.element = element(kVectorOperand, point);
+    probes.push_back(summed);
   }
 
   const Part& part_;
   const Truth& truth_;
-  double scale_ = 1;
-  std::array<std::vector<size_t>, 3> places_;
-  std::array<std::vector<int64_t>, 3> steps_;  // row-major ones
+  double scale_;
+  std::array<std::vector<size_t>, 4> places_;
+  std::array<std::vector<int64_t>, 4> steps_;  // row-major ones
   size_t stack_ = 0;                           // the index that counts stacked tensors
   uint64_t state_ = kProbeSeed;
 };
@@ -94,6 +107,17 @@ std::vector<Probe> probes_of(const Graph& graph, const Part& part, const Truth& 
   return Prober(graph, part, truth).run(count);
 }
 
+double factor_of(const Graph& graph, const Part& part, const Truth& truth) {
+  double factor = 1;
+  for (const TensorId tensor : part.product.scales) {
+    const auto at = std::find(graph.arguments.begin(), graph.arguments.end(), tensor);
+    factor *= graph.tensor(tensor).role == TensorRole::constant
+                  ? graph.tensor(tensor).value
+                  : truth.arguments[static_cast<size_t>(at - graph.arguments.begin())];
+  }
+  return factor;
+}
+
 double depth_of(const Part& part) {
   double depth = 1;
   for (const ProductIndex& index : part.product.indices) depth *= index.reduced ? static_cast<double>(index.extent) : 1;
@@ -101,7 +125,8 @@ double depth_of(const Part& part) {
 }
 
 double sum_tolerance(DType dtype, double depth, double magnitude, double value) {
-  // Each lies within depth·u·Σ|a||b| of the exact sum.
+  // Each lies within (depth + 2)·u·Σ|a||b| of the exact sum: the products and their sum, a factor, a bias. What a bias is
+  // added to is not rounded before.
   const double roundoff = dtype == DType::float64 ? 0x1p-53 : 0x1p-24;
   return 2 * (depth + 2) * roundoff * std::abs(magnitude) + 2 * storage_error(dtype, value);
 }

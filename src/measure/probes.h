@@ -11,11 +11,15 @@ struct Probe {
   size_t output = 0;   // which of the tensors that the part writes
   size_t element = 0;  // of it, row-major
   double value = 0;
-  double magnitude = 0;  // Σ|a||b|: what rounding is measured against
+  double magnitude = 0;  // Σ|a||b|, and |bias|: what rounding is measured against
 };
 
-// `count` elements by chance, of the inputs that `truth` has.
+// `count` elements by chance, of the inputs that `truth` has; and as many of the gradient of a bias, where the part makes
+// one.
 std::vector<Probe> probes_of(const Graph& graph, const Part& part, const Truth& truth, size_t count);
+
+// What a product is multiplied by.
+double factor_of(const Graph& graph, const Part& part, const Truth& truth);
 
 // How many products an element is the sum of.
 double depth_of(const Part& part);

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "candidates/parts.h"
+#include "candidates/parts_text.h"
 #include "fusion/fusion_text.h"
 #include "golden/golden.h"
 
@@ -35,31 +36,6 @@ Enumerated enumerated(TrainingGraph training, const EnumerateOptions& options) {
   return made;
 }
 
-std::string parts_text(const TrainingGraph& training, const Candidates& candidates) {
-  std::string text = "parts\n";
-  const auto names = [&](const std::vector<TensorId>& tensors) {
-    std::vector<std::string> list;
-    for (const TensorId tensor : tensors) list.push_back(training.graph.tensor(tensor).name);
-    return join(list, " ");
-  };
-  for (const PartCandidates& of : candidates.parts)
-    text += concat("  ", of.part.name, ": ", names(of.part.reads), " -> ", names(of.part.writes), "\n");
-  text += "sites with a choice\n";
-  for (const Site& site : candidates.sites) {
-    if (site.alternatives.size() < 2) continue;
-    for (size_t k = 0; k < site.alternatives.size(); ++k) {
-      std::vector<std::string> list;
-      for (const int part : site.alternatives[k]) list.push_back(candidates.parts[static_cast<size_t>(part)].part.name);
-      text += concat(k == 0 ? "  " : "  or ", join(list, "; "), "\n");
-    }
-  }
-  text += "families\n";
-  for (const std::vector<TensorId>& family : candidates.families) text += concat("  ", names(family), "\n");
-  text += "declined\n";
-  for (const Declined& declined : candidates.declined) text += concat("  ", declined.reason, "\n");
-  return text;
-}
-
 TEST(Parts, OfBert) {
   const TrainingGraph training = training_of_model("bert_encoder");
   const Result<Candidates> found = find_parts(training, fuse(training), {});
@@ -67,10 +43,10 @@ TEST(Parts, OfBert) {
   EXPECT_TRUE(matches_file(parts_text(training, *found), "candidates/bert_encoder_parts.txt", "Parts"));
 }
 
-TEST(Parts, EveryAlternativeCarriesOutItsSitesOperatorsOnce) {
+void expect_every_alternative_is_whole(const EnumerateOptions& options) {
   for (const std::string& model : models()) {
     const TrainingGraph training = training_of_model(model, {"tiny"});
-    const Result<Candidates> found = find_parts(training, fuse(training), {});
+    const Result<Candidates> found = find_parts(training, fuse(training), options);
     ASSERT_TRUE(found);
     std::map<OperatorId, int> in_sites;
     for (const Site& site : found->sites) {
@@ -114,6 +90,13 @@ TEST(Parts, EveryAlternativeCarriesOutItsSitesOperatorsOnce) {
         EXPECT_TRUE(!gradient.valid() || there.contains(gradient)) << model;
     }
   }
+}
+
+TEST(Parts, EveryAlternativeCarriesOutItsSitesOperatorsOnce) {
+  EnumerateOptions options;
+  expect_every_alternative_is_whole(options);
+  options.gpu = GpuTarget();
+  expect_every_alternative_is_whole(options);
 }
 
 TEST(Parts, FamiliesAreOfOneShape) {

@@ -67,6 +67,32 @@ Result<GemmLoop> batch_loop(const GemmCall& call) {
   return batch;
 }
 
+// Along which index the call's vector runs: stride 1 there, none along the other.
+Result<bool> runs_along_m(const GemmCall& call) {
+  const bool m = call.v_m == 1 && (call.v_n == 0 || call.n == 1);
+  const bool n = call.v_n == 1 && (call.v_m == 0 || call.m == 1);
+  if (m == n) return refused("its vector does not run along m or n alone, or with a stride");
+  return m;
+}
+
+// Which way round it is computed, where the vector has a say: a bias runs along the rows.
+Result<Done> place_vector(const GemmCall& call, const GemmLoop& loop, int64_t element, ColumnMajorProduct& product) {
+  const Result<bool> along_m = runs_along_m(call);
+  if (!along_m) return along_m.error();
+  const bool of_a = call.vector == GemmVector::gradient_of_a;
+  if (call.vector == GemmVector::bias) {
+    product.swapped = !*along_m;
+    product.vector = ColumnVector::bias;
+  } else {
+    if (of_a != *along_m) return refused("the sum of a matrix runs along the other matrix's index");
+    if (loop.extent > 1 && loop.v == 0) return refused("products of a batch would write one vector");
+    product.vector = of_a != product.swapped ? ColumnVector::gradient_of_a : ColumnVector::gradient_of_b;
+  }
+  product.vector_batch_stride = loop.extent > 1 ? loop.v : 0;
+  product.vector_alignment = std::gcd(kTensorAlignment, product.vector_batch_stride * element);
+  return Done{};
+}
+
 }  // namespace
 
 Result<ColumnMajorProduct> column_major(const GemmCall& call) {
@@ -82,6 +108,9 @@ Result<ColumnMajorProduct> column_major(const GemmCall& call) {
   const std::optional<ColumnMajor> c = lying({call.m, call.c_m}, {call.n, call.c_n});
   const std::optional<ColumnMajor> c_transposed = lying({call.n, call.c_n}, {call.m, call.c_m});
   product.swapped = better(c_transposed, c, element);
+  if (call.vector != GemmVector::none) {
+    if (const Result<Done> placed = place_vector(call, *loop, element, product); !placed) return placed.error();
+  }
   const std::optional<ColumnMajor>& result = product.swapped ? c_transposed : c;
   std::optional<ColumnMajor> first = operand({call.m, call.a_m}, {call.k, call.a_k}, element);
   std::optional<ColumnMajor> second = operand({call.k, call.b_k}, {call.n, call.b_n}, element);

@@ -21,6 +21,14 @@ struct ColumnMajor {
   int64_t alignment = 1;          // the same of every column's address
 };
 
+// The vector of a call as the library means it.
+enum class ColumnVector {
+  none,
+  bias,           // one element a row of `c`
+  gradient_of_a,  // sums of `a` along k: one element a row of `c`
+  gradient_of_b,  // sums of `b` along k: one element a column of `c`
+};
+
 struct ColumnMajorProduct {
   // Computed is C^T = B^T A^T: `a` is the call's B, and `b` its A.
   bool swapped = false;
@@ -28,9 +36,13 @@ struct ColumnMajorProduct {
   ColumnMajor a;
   ColumnMajor b;
   ColumnMajor c;  // never transposed
+  ColumnVector vector = ColumnVector::none;
+  int64_t vector_batch_stride = 0;   // elements
+  int64_t vector_alignment = 1;      // bytes that every vector's address is a multiple of, if the first one's is of 16
 };
 
-// Or why the call is not one product: no stride is 1, it sums over a loop, it has several loops.
+// Or why the call is not one product: no stride is 1, it sums over a loop, it has several loops, its vector runs along
+// the wrong index.
 Result<ColumnMajorProduct> column_major(const GemmCall& call);
 
 }  // namespace millrace

@@ -104,6 +104,7 @@ Result<CublasLtProduct> CublasLtProduct::make(const CublasLt& library, std::shar
   product.tensor_cores_ = call.tensor_cores;
   if (const Result<Done> typed = product.set_types(call); !typed) return typed.error();
   if (const Result<Done> made = product.make_desc(); !made) return made.error();
+  if (const Result<Done> set = product.set_epilogue(); !set) return set.error();
   Result<Layout> a = product.make_layout(shape->a);
   Result<Layout> b = product.make_layout(shape->b);
   Result<Layout> c = product.make_layout(shape->c);
@@ -148,6 +149,29 @@ Result<Done> CublasLtProduct::make_desc() {
       status = set_attribute(library_->desc_set, desc, CUBLASLT_MATMUL_DESC_TRANSB, operation(shape_.b));
   }
   return library_->check(status, "describe a product");
+}
+
+// Before algorithms are asked for: which of them there are depends on it, and on how the vector is aligned.
+Result<Done> CublasLtProduct::set_epilogue() {
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  switch (shape_.vector) {
+    case ColumnVector::none: return Done{};
+    case ColumnVector::bias: epilogue = CUBLASLT_EPILOGUE_BIAS; break;
+    case ColumnVector::gradient_of_a: epilogue = CUBLASLT_EPILOGUE_BGRADA; break;
+    case ColumnVector::gradient_of_b: epilogue = CUBLASLT_EPILOGUE_BGRADB; break;
+  }
+  const auto set = library_->desc_set;
+  for (const cublasStatus_t status :
+       {set_attribute(set, desc_.get(), CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<uint32_t>(epilogue)),
+        set_attribute(set, desc_.get(), CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, shape_.vector_batch_stride)})
+    if (const Result<Done> done = library_->check(status, "describe an epilogue"); !done) return done.error();
+  // An address that nobody reads, no better aligned than any of the vectors may be.
+  return set_vector(reinterpret_cast<const void*>(static_cast<uintptr_t>(shape_.vector_alignment)));
+}
+
+Result<Done> CublasLtProduct::set_vector(const void* vector) const {
+  return library_->check(set_attribute(library_->desc_set, desc_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector),
+                         "describe an epilogue");
 }
 
 Result<CublasLtProduct::Layout> CublasLtProduct::make_layout(const ColumnMajor& matrix) const {
@@ -287,10 +311,12 @@ std::vector<uint32_t> CublasLtProduct::capabilities(const cublasLtMatmulAlgo_t& 
 
 // ---- Running ----
 
-Result<Done> CublasLtProduct::multiply(double alpha, const void* a, const void* b, void* c,
+Result<Done> CublasLtProduct::multiply(double alpha, const void* a, const void* b, void* c, const void* vector,
                                        const cublasLtMatmulAlgo_t& algorithm, void* workspace, size_t workspace_bytes,
                                        void* stream) const {
   if (shape_.swapped) std::swap(a, b);
+  if (shape_.vector != ColumnVector::none)
+    if (Result<Done> set = set_vector(vector); !set) return set;
   const double wide_zero = 0;
   const auto narrow_alpha = static_cast<float>(alpha);
   const float narrow_zero = 0;

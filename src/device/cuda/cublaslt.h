@@ -16,6 +16,9 @@ namespace millrace {
 // What an algorithm may ask for beside its matrices.
 inline constexpr int64_t kLargestWorkspace = int64_t{32} << 20;
 
+// Of a bias, or the gradient of one: the library has no preference for it, and its kernels read 16 bytes at once.
+inline constexpr int64_t kVectorAlignment = 16;
+
 struct CublasLt {
   decltype(&cublasLtGetVersion) get_version = nullptr;
   decltype(&cublasLtGetStatusName) get_status_name = nullptr;
@@ -91,9 +94,10 @@ class CublasLtProduct {
 
   // ---- Running ----
 
-  // C = alpha A B. `a`, `b`, `c`: the call's.
-  Result<Done> multiply(double alpha, const void* a, const void* b, void* c, const cublasLtMatmulAlgo_t& algorithm,
-                        void* workspace, size_t workspace_bytes, void* stream) const;
+  // C = alpha A B. `a`, `b`, `c`: the call's; `vector`: where it has one, aligned to kVectorAlignment.
+  Result<Done> multiply(double alpha, const void* a, const void* b, void* c, const void* vector,
+                        const cublasLtMatmulAlgo_t& algorithm, void* workspace, size_t workspace_bytes,
+                        void* stream) const;
 
  private:
   struct Destroy {
@@ -111,6 +115,8 @@ class CublasLtProduct {
 
   Result<Done> set_types(const GemmCall& call);
   Result<Done> make_desc();
+  Result<Done> set_epilogue();
+  Result<Done> set_vector(const void* vector) const;
   Result<Layout> make_layout(const ColumnMajor& matrix) const;
   Result<Preference> make_preference() const;
 

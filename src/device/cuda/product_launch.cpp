@@ -54,15 +54,20 @@ Result<ChosenAlgorithm> choose(const CublasLtProduct& product, const GemmAlgorit
   return chosen;
 }
 
-// Where each operand that is copied together lies in scratch, then the workspace, then the end.
-std::array<int64_t, 5> places_in_scratch(const Launch& launch, size_t workspace_bytes) {
-  std::array<int64_t, 5> places{};
-  for (size_t operand = 0; operand < 3; ++operand) {
+constexpr size_t kVector = 3;  // the fourth of a launch's operands
+constexpr size_t kWorkspace = 4;
+constexpr size_t kEnd = 5;
+
+// Where each operand that is copied together lies in scratch, then the workspace, then the end. A vector always has a
+// place there, for when the caller's is not aligned.
+std::array<int64_t, 6> places_in_scratch(const Launch& launch, size_t workspace_bytes) {
+  std::array<int64_t, 6> places{};
+  for (size_t operand = 0; operand <= kVector; ++operand) {
     const auto count = static_cast<int64_t>(launch.operands[operand].size());
-    places[operand + 1] =
-        places[operand] + (launch.packed[operand] ? aligned(launch.operand_bytes[operand] * count) : 0);
+    const bool has_place = launch.packed[operand] || operand == kVector;
+    places[operand + 1] = places[operand] + (has_place ? aligned(launch.operand_bytes[operand] * count) : 0);
   }
-  places[4] = places[3] + aligned(static_cast<int64_t>(workspace_bytes));
+  places[kEnd] = places[kWorkspace] + aligned(static_cast<int64_t>(workspace_bytes));
   return places;
 }
 
@@ -90,25 +95,43 @@ class ProductLaunch final : public GpuLaunch {
     for (const size_t operand : {size_t{0}, size_t{1}})
       if (launch_.packed[operand])
         if (Result<Done> copied = copy(operand, at[operand], tensors); !copied) return copied;
+    const bool apart = is_apart(tensors);
+    void* vector = nullptr;
+    if (has_vector()) vector = apart ? at_in_scratch(kVector) : tensors[launch_.operands[kVector].front()];
+    if (apart && !is_written(kVector))
+      if (Result<Done> copied = copy(kVector, static_cast<char*>(vector), tensors); !copied) return copied;
     double alpha = 1;
     for (const LaunchNumber& number : launch_.numbers) alpha *= value_of(number, arguments);
-    void* workspace = chosen_.workspace_bytes > 0 ? at_in_scratch(3) : nullptr;
-    if (Result<Done> multiplied = product_.multiply(alpha, at[0], at[1], at[2], chosen_.algorithm, workspace,
+    void* workspace = chosen_.workspace_bytes > 0 ? at_in_scratch(kWorkspace) : nullptr;
+    if (Result<Done> multiplied = product_.multiply(alpha, at[0], at[1], at[2], vector, chosen_.algorithm, workspace,
                                                     chosen_.workspace_bytes, context_->stream());
         !multiplied)
       return multiplied;
+    if (apart && is_written(kVector))
+      if (Result<Done> copied = copy(kVector, static_cast<char*>(vector), tensors); !copied) return copied;
     return launch_.packed[2] ? copy(2, at[2], tensors) : Done{};
   }
 
-  int64_t scratch_bytes() const override { return places_[4]; }
+  int64_t scratch_bytes() const override { return places_[kEnd]; }
 
  private:
+  bool has_vector() const { return launch_.gemm.vector != GemmVector::none; }
+  bool is_written(size_t operand) const {
+    return operand == 2 || (operand == kVector && launch_.gemm.vector != GemmVector::bias);
+  }
+  // Whether the vector is copied: several are together, and one that the caller has is aligned.
+  bool is_apart(void* const* tensors) const {
+    return has_vector() &&
+           (launch_.packed[kVector] ||
+            reinterpret_cast<uintptr_t>(tensors[launch_.operands[kVector].front()]) % kVectorAlignment != 0);
+  }
+
   // Inputs from their tensors into one, the output from one into its tensors.
   Result<Done> copy(size_t operand, const char* together, void* const* tensors) const {
     const auto bytes = static_cast<size_t>(launch_.operand_bytes[operand]);
     for (const int tensor : launch_.operands[operand]) {
-      const void* from = operand == 2 ? together : tensors[tensor];
-      const void* to = operand == 2 ? tensors[tensor] : together;
+      const void* from = is_written(operand) ? together : tensors[tensor];
+      const void* to = is_written(operand) ? tensors[tensor] : together;
       const CUresult result =
           context_->driver().memcpy_on_device(address(to), address(from), bytes, context_->stream());
       if (result != CUDA_SUCCESS) return context_->check(result, "copy a stacked matrix");
@@ -121,7 +144,7 @@ class ProductLaunch final : public GpuLaunch {
   Launch launch_;
   CublasLtProduct product_;
   ChosenAlgorithm chosen_;
-  std::array<int64_t, 5> places_;
+  std::array<int64_t, 6> places_;
 };
 
 }  // namespace
@@ -130,8 +153,11 @@ Result<std::unique_ptr<GpuLaunch>> prepare_product(std::shared_ptr<CudaContext> 
                                                    std::shared_ptr<cublasLtContext> handle, const Launch& launch) {
   if (launch.gemm.library != BlasLibrary::cublaslt)
     return Error::make(ErrorKind::failed, "a product for the CPU's libraries was given to a GPU");
-  for (const std::vector<int>& stack : launch.operands)
-    if (stack.empty()) return Error::make(ErrorKind::failed, "a product lacks a matrix");
+  for (size_t operand = 0; operand < launch.operands.size(); ++operand) {
+    const bool there = operand != kVector || launch.gemm.vector != GemmVector::none;
+    if (launch.operands[operand].empty() == there)
+      return Error::make(ErrorKind::failed, "a product lacks a matrix, or has a vector that is none of its own");
+  }
   const CurrentContext current(*context);
   Result<CublasLtProduct> product = CublasLtProduct::make(library, std::move(handle), launch.gemm);
   if (!product) return product.error();

@@ -47,12 +47,12 @@ MR_DEVICE double taken(const CheckArguments& args, const void* from, u64 element
 
 }  // namespace mr
 
-// tensors: the values, row-major; the tensor. With extra, their magnitudes.
+// tensors: the values, row-major; the tensor. With extra, their magnitudes, of its sign.
 MR_KERNEL(256) MILLRACE_KERNEL_put(MR_PARAMETER mr::CheckArguments args) {
   using namespace mr;
   const double* const from = static_cast<const double*>(args.tensors[0]);
   void* const to = args.tensors[1];
-  const bool magnitudes = extra_of(args) != 0;
+  const double sign = extra_of(args);
   const u64 run = run_of(args);
   const u64 bytes_of_run = (run + 7) / 8;
   const u64 count = stored_as(args) == kBits ? elements_of(args) / run * bytes_of_run : elements_of(args);
@@ -66,7 +66,7 @@ MR_KERNEL(256) MILLRACE_KERNEL_put(MR_PARAMETER mr::CheckArguments args) {
       continue;
     }
     double value = from[k];
-    if (magnitudes && value < 0) value = -value;
+    if (value * sign < 0) value = -value;
     const u64 place = place_of(args, k);
     switch (stored_as(args)) {
       case kF64: static_cast<double*>(to)[place] = value; break;

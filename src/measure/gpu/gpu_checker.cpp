@@ -73,10 +73,10 @@ Result<GpuChecker> GpuChecker::make(Gpu& gpu, const GpuCompiler& compiler) {
 }
 
 Result<Done> GpuChecker::put(const Graph& graph, TensorId tensor, const Layout& layout, const GpuMemory& values,
-                             bool magnitudes, void* to) const {
+                             PutAs as, void* to) const {
   if (layout.storage == MaskStorage::drawn) return Done{};
   std::vector<double> numbers = check_numbers(graph, tensor, layout);
-  numbers[kExtraAt] = magnitudes ? 1 : 0;
+  numbers[kExtraAt] = as == PutAs::values ? 0 : as == PutAs::magnitudes ? 1 : -1;
   const std::array<void*, 4> tensors = {values.data(), to, nullptr, nullptr};
   return put_->run(tensors.data(), numbers.data(), nullptr, nullptr);
 }

@@ -16,12 +16,15 @@ std::string_view gpu_check_kernels();
 // A tensor in memory, as the check kernels know it: their numbers.
 std::vector<double> check_numbers(const Graph& graph, TensorId tensor, const Layout& layout);
 
+// Values as they are, or without their signs, or all of them negative.
+enum class PutAs { values, magnitudes, negative_magnitudes };
+
 class GpuChecker {
  public:
   static Result<GpuChecker> make(Gpu& gpu, const GpuCompiler& compiler);
 
   // `values`: row-major doubles on the device, there and everywhere below.
-  Result<Done> put(const Graph& graph, TensorId tensor, const Layout& layout, const GpuMemory& values, bool magnitudes,
+  Result<Done> put(const Graph& graph, TensorId tensor, const Layout& layout, const GpuMemory& values, PutAs as,
                    void* to) const;
   Result<Done> take(const Graph& graph, TensorId tensor, const Layout& layout, void* from,
                     const GpuMemory& values) const;

@@ -159,8 +159,13 @@ std::vector<void*> GpuTrials::pointers(const Places& places, int64_t set) const 
 Result<Done> GpuTrials::put_inputs(const Part& part, const std::vector<Layout>& layouts, const Places& places,
                                    bool magnitudes) {
   const std::vector<void*> at = pointers(places, 0);
+  const std::optional<ProductVector>& vector = part.product.vector;
+  const bool negative = factor_of(*graph_, part, part_->truth) < 0;
   for (size_t k = 0; k < part.reads.size(); ++k) {
-    Result<Done> put = checker_.put(*graph_, part.reads[k], layouts[k], part_->inputs[k], magnitudes, at[k]);
+    const bool bias =
+        vector && std::find(vector->tensors.begin(), vector->tensors.end(), part.reads[k]) != vector->tensors.end();
+    const PutAs as = !magnitudes ? PutAs::values : bias && negative ? PutAs::negative_magnitudes : PutAs::magnitudes;
+    Result<Done> put = checker_.put(*graph_, part.reads[k], layouts[k], part_->inputs[k], as, at[k]);
     if (!put) return put;
   }
   return Done{};
@@ -218,7 +223,7 @@ Result<std::string> GpuTrials::check(const Part& part, const std::vector<Layout>
 }
 
 // The first candidate whose probed elements are right speaks for the whole. Its tolerances come from the product of the
-// magnitudes.
+// magnitudes; and of that of a bias, which has the sign of the product's factor, so that nothing cancels.
 Result<std::string> GpuTrials::take_as_peer(const Part& part, const std::vector<Layout>& layouts, const Places& places,
                                             GpuLaunch& launch) {
   const std::vector<void*> at = pointers(places, 0);

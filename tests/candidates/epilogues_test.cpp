@@ -1,0 +1,394 @@
+// Contractions with what cuBLASLt does at their end: biases, and the gradients of biases.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "base/stored_type.h"
+#include "base/text.h"
+#include "candidates/enumerate.h"
+#include "candidates/parts_text.h"
+#include "codegen/lower.h"
+#include "device/cuda/column_major.h"
+#include "fusion/fusion_text.h"
+#include "measure/probes.h"
+#include "measure/tensor_memory.h"
+#include "measure/truth.h"
+
+namespace millrace {
+namespace {
+
+EnumerateOptions on_gpu(size_t most = 400) {
+  EnumerateOptions options;
+  options.gpu = GpuTarget();
+  options.libraries = {GemmLibrary::cublaslt};
+  options.most = most;
+  return options;
+}
+
+// The parts with an epilogue alone, with their ways.
+Candidates epilogues_of(const TrainingGraph& training, size_t most, const std::vector<std::string>& unpinned = {}) {
+  EnumerateOptions options = on_gpu(most);
+  for (const std::string& name : unpinned) options.layouts.emplace_back(name, "any");
+  Result<Candidates> found = find_parts(training, fuse(training), options);
+  EXPECT_TRUE(found);
+  std::erase_if(found->parts, [](const PartCandidates& of) { return !of.part.product.vector; });
+  for (PartCandidates& of : found->parts) find_ways(training.graph, found->domains, options, of);
+  return *found;
+}
+
+// --- Parts ---
+
+TEST(EpilogueParts, OfModels) {
+  for (const char* const model : {"bert_encoder", "gpt2_block"}) {
+    const TrainingGraph training = training_of_model(model);
+    const Result<Candidates> found = find_parts(training, fuse(training), on_gpu());
+    ASSERT_TRUE(found);
+    EXPECT_TRUE(matches_file(parts_text(training, *found), concat("candidates/", model, "_gpu_parts.txt"),
+                             "EpilogueParts"));
+  }
+}
+
+TEST(EpilogueParts, AreNotForACpu) {
+  for (const std::string& model : models()) {
+    const TrainingGraph training = training_of_model(model, {"tiny"});
+    const Result<Candidates> found = find_parts(training, fuse(training), {});
+    ASSERT_TRUE(found);
+    for (const PartCandidates& of : found->parts) EXPECT_FALSE(of.part.product.vector) << model << ": " << of.part.name;
+    for (const Declined& declined : found->declined)
+      EXPECT_EQ(declined.reason.find(" with "), std::string::npos) << declined.reason;
+  }
+}
+
+// The first alternative of a site, and with it what runs when nothing is measured, is what it is without epilogues.
+TEST(EpilogueParts, LeaveTheDefaultAsItIs) {
+  for (const std::string& model : models()) {
+    const TrainingGraph training = training_of_model(model, {"tiny"});
+    const FusedGraph fused = fuse(training);
+    const auto defaults = [&](const EnumerateOptions& options) {
+      std::set<std::string> names;
+      const Result<Candidates> found = find_parts(training, fused, options);
+      EXPECT_TRUE(found);
+      for (const Site& site : found->sites) {
+        for (const int part : site.alternatives.front()) names.insert(found->parts[static_cast<size_t>(part)].part.name);
+      }
+      return names;
+    };
+    EXPECT_EQ(defaults(on_gpu()), defaults({})) << model;
+  }
+}
+
+std::string declined_of(const std::string& text) {
+  const TrainingGraph training = training_of(text);
+  const Result<Candidates> found = find_parts(training, fuse(training), on_gpu());
+  EXPECT_TRUE(found);
+  std::string reasons;
+  for (const Declined& declined : found->declined) reasons += declined.reason + "\n";
+  for (const PartCandidates& of : found->parts) reasons += of.part.product.vector ? concat("part ", of.part.name, "\n") : "";
+  return reasons;
+}
+
+std::string program(const std::string& arguments, const std::string& body) {
+  return concat("A = 5\nB = 3\nC = 7\n\n\ndef f(", arguments, "):\n", body);
+}
+
+TEST(EpilogueParts, WhatIsDeclinedHasItsReason) {
+  const auto expect = [](const std::string& text, const std::string& reason) {
+    EXPECT_NE(declined_of(text).find(reason), std::string::npos) << declined_of(text) << "lacks " << reason;
+  };
+  const std::string matrices = "x: float32[A, B], w: float32[B, C], b: float32[C], m: float32[A, C]";
+  expect(program(matrices, "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = y + b\n    return z\n"),
+         "part y einsum with z bias\n");
+  expect(program(matrices, "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = y + b\n    return np.exp(z)\n"),
+         "the kernel around it moves as much without it");
+  expect(program(matrices, "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = y + m\n    return z\n"),
+         "none of the library's epilogues does that");
+  expect(program("x: float32[A, A], w: float32[A, A]",
+                 "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = y + np.einsum(\"aa->a\", x)\n    return z\n"),
+         "part y einsum with z bias\n");
+  expect(program("t: float32[C, A, A], v: float32[A]",
+                 "    y = np.einsum(\"cab,b->ca\", t, v)\n    z = y + v\n    return z\n"),
+         "the bias is one of the product's matrices");
+}
+
+// --- Ways ---
+
+TEST(EpilogueWays, AreReadBackAndNothingElseIsOne) {
+  const TrainingGraph training = training_of_model("gpt2_block", {"tiny"});
+  const Candidates found = epilogues_of(training, 60);
+  size_t ways = 0;
+  for (const PartCandidates& of : found.parts) {
+    EXPECT_FALSE(of.candidates.empty()) << of.part.name;
+    EXPECT_FALSE(of.declined.empty()) << of.part.name;
+    for (const Candidate& candidate : of.candidates) {
+      const std::string text = print_candidate(found.domains, of.part, candidate);
+      ASSERT_TRUE(std::holds_alternative<GemmWay>(candidate.way)) << text;
+      const std::optional<Candidate> read = parse_candidate(found.domains, of.part, text);
+      ASSERT_TRUE(read) << text;
+      EXPECT_EQ(read->layouts, candidate.layouts);
+      EXPECT_EQ(read->way, candidate.way);
+      if (ways++ % 8 != 0) continue;
+      EXPECT_TRUE(is_candidate(training.graph, found.domains, of.part, *read)) << of.part.name << ": " << text;
+      Candidate other = candidate;
+      std::get<GemmWay>(other.way).library = GemmLibrary::openblas;
+      EXPECT_FALSE(is_candidate(training.graph, found.domains, of.part, other)) << of.part.name << " by OpenBLAS";
+      // Another layout of the result: the bias would run along the other index, or across it.
+      const size_t result = of.part.reads.size();
+      for (size_t layout = 0; layout < found.domains[of.part.writes[0].at()].layouts.size(); ++layout) {
+        other = candidate;
+        other.layouts[result] = static_cast<int>(layout);
+        const bool known = std::any_of(of.candidates.begin(), of.candidates.end(), [&](const Candidate& c) {
+          return c.layouts == other.layouts && c.way == other.way;
+        });
+        if (of.candidates.size() < 60) {
+          EXPECT_EQ(is_candidate(training.graph, found.domains, of.part, other), known);
+        }
+      }
+    }
+  }
+  EXPECT_GT(ways, 20U);
+}
+
+// --- What they compute ---
+
+double read_one(const char* from, int64_t element, StoredType type) {
+  uint64_t bits = 0;
+  const auto size = static_cast<size_t>(bytes_of(type));
+  std::memcpy(&bits, from + static_cast<size_t>(element) * size, size);
+  return decode(bits, type);
+}
+
+void write_one(char* to, int64_t element, StoredType type, double value) {
+  const uint64_t bits = encode(value, type);
+  const auto size = static_cast<size_t>(bytes_of(type));
+  std::memcpy(to + static_cast<size_t>(element) * size, &bits, size);
+}
+
+// A product as the call means it, by loops: operands 0 to 3 are A, B, C and V.
+void play_call(const GemmCall& call, double factor, const std::array<char*, 4>& at) {
+  const GemmLoop loop = call.loops.empty() ? GemmLoop{} : call.loops.front();
+  ASSERT_LE(call.loops.size(), 1U);
+  const auto read = [&](size_t operand, int64_t element) { return read_one(at[operand], element, call.type); };
+  for (int64_t step = 0; step < loop.extent; ++step) {
+    for (int64_t i = 0; i < call.m; ++i) {
+      for (int64_t j = 0; j < call.n; ++j) {
+        double sum = 0;
+        double of_a = 0;
+        double of_b = 0;
+        for (int64_t l = 0; l < call.k; ++l) {
+          const double a = read(0, step * loop.a + i * call.a_m + l * call.a_k);
+          const double b = read(1, step * loop.b + l * call.b_k + j * call.b_n);
+          sum += a * b;
+          of_a += a;
+          of_b += b;
+        }
+        const int64_t v = step * loop.v + i * call.v_m + j * call.v_n;
+        sum *= factor;
+        if (call.vector == GemmVector::bias) sum += read(3, v);
+        if (call.vector == GemmVector::gradient_of_a) write_one(at[3], v, call.type, of_a);
+        if (call.vector == GemmVector::gradient_of_b) write_one(at[3], v, call.type, of_b);
+        write_one(at[2], step * loop.c + i * call.c_m + j * call.c_n, call.type, sum);
+      }
+    }
+  }
+}
+
+// The same as cuBLASLt means its descriptors.
+void play_library(const GemmCall& call, double factor, std::array<char*, 4> at) {
+  const Result<ColumnMajorProduct> product = column_major(call);
+  ASSERT_TRUE(product) << to_string(product.error());
+  if (product->swapped) std::swap(at[0], at[1]);
+  const auto read = [&](size_t operand, const ColumnMajor& matrix, int64_t step, int64_t row, int64_t column) {
+    if (matrix.transposed) std::swap(row, column);
+    return read_one(at[operand], step * matrix.batch_stride + row + column * matrix.leading, call.type);
+  };
+  for (int64_t step = 0; step < product->batch; ++step) {
+    for (int64_t i = 0; i < product->c.rows; ++i) {
+      for (int64_t j = 0; j < product->c.columns; ++j) {
+        double sum = 0;
+        double of_a = 0;
+        double of_b = 0;
+        for (int64_t l = 0; l < call.k; ++l) {
+          const double a = read(0, product->a, step, i, l);
+          const double b = read(1, product->b, step, l, j);
+          sum += a * b;
+          of_a += a;
+          of_b += b;
+        }
+        const int64_t v = step * product->vector_batch_stride;
+        sum *= factor;
+        if (product->vector == ColumnVector::bias) sum += read_one(at[3], v + i, call.type);
+        if (product->vector == ColumnVector::gradient_of_a) write_one(at[3], v + i, call.type, of_a);
+        if (product->vector == ColumnVector::gradient_of_b) write_one(at[3], v + j, call.type, of_b);
+        write_one(at[2], step * product->c.batch_stride + i + j * product->c.leading, call.type, sum);
+      }
+    }
+  }
+}
+
+// Runs a launch of a product by `play`: stacked operands are copied together and apart.
+template <class Play>
+void play_launch(const Launch& launch, const std::vector<char*>& tensors, const Truth& truth, const Play& play) {
+  double factor = 1;
+  for (const LaunchNumber& number : launch.numbers)
+    factor *= number.argument < 0 ? number.value : truth.arguments[static_cast<size_t>(number.argument)];
+  const GemmCall& call = launch.gemm;
+  const std::array<int64_t, 4> elements = {call.a_elements, call.b_elements, call.c_elements, call.v_elements};
+  std::array<std::vector<char>, 4> together;
+  std::array<char*, 4> at{};
+  for (size_t operand = 0; operand < 4; ++operand) {
+    together[operand].assign(static_cast<size_t>(elements[operand] * bytes_of(call.type)), '\xff');
+    at[operand] = together[operand].data();
+    ASSERT_EQ(launch.operand_bytes[operand] * static_cast<int64_t>(launch.operands[operand].size()),
+              static_cast<int64_t>(together[operand].size()));
+    for (size_t k = 0; k < launch.operands[operand].size(); ++k)
+      std::memcpy(at[operand] + k * static_cast<size_t>(launch.operand_bytes[operand]),
+                  tensors[static_cast<size_t>(launch.operands[operand][k])],
+                  static_cast<size_t>(launch.operand_bytes[operand]));
+  }
+  play(call, factor, at);
+  for (const size_t operand : {size_t{2}, size_t{3}}) {
+    for (size_t k = 0; k < launch.operands[operand].size(); ++k)
+      std::memcpy(tensors[static_cast<size_t>(launch.operands[operand][k])],
+                  at[operand] + k * static_cast<size_t>(launch.operand_bytes[operand]),
+                  static_cast<size_t>(launch.operand_bytes[operand]));
+  }
+}
+
+// Every way of every part with an epilogue, or one of so many, against the reference on the operators it swallowed. The
+// parts that have ways.
+std::set<std::string> check_against_reference(const TrainingGraph& training, size_t every, const std::string& where,
+                                              const std::vector<std::string>& unpinned = {}) {
+  const Graph& graph = training.graph;
+  const Candidates found = epilogues_of(training, 2000, unpinned);
+  std::set<std::string> parts;
+  for (const PartCandidates& of : found.parts) {
+    if (!of.candidates.empty()) parts.insert(of.part.name);
+    const Result<Truth> truth = truth_of(graph, of.part, 7);
+    EXPECT_TRUE(truth);
+    const std::vector<TensorId> tensors = tensors_of(of.part);
+    for (size_t k = 0; k < of.candidates.size(); k += every) {
+      const std::vector<Layout> layouts = layouts_of(found.domains, of.part, of.candidates[k]);
+      const Launch launch = lower(graph, of.part, layouts, of.candidates[k].way);
+      for (const bool by_library : {false, true}) {
+        std::vector<std::vector<char>> memory;
+        std::vector<char*> at;
+        for (size_t t = 0; t < tensors.size(); ++t) {
+          memory.emplace_back(static_cast<size_t>(stored_bytes(graph, tensors[t], layouts[t])), '\xff');
+          if (t < of.part.reads.size()) put_values(graph, tensors[t], layouts[t], truth->inputs[t], memory.back().data());
+        }
+        for (std::vector<char>& bytes : memory) at.push_back(bytes.data());
+        if (by_library) {
+          play_launch(launch, at, *truth, play_library);
+        } else {
+          play_launch(launch, at, *truth, play_call);
+        }
+        for (size_t w = 0; w < of.part.writes.size(); ++w) {
+          const size_t t = of.part.reads.size() + w;
+          EXPECT_EQ(difference(graph, tensors[t], layouts[t], truth->outputs[w],
+                               take_values(graph, tensors[t], layouts[t], at[t])),
+                    "")
+              << where << ": " << of.part.name << ": "
+              << print_candidate(found.domains, of.part, of.candidates[k]);
+        }
+      }
+    }
+  }
+  return parts;
+}
+
+TEST(EpilogueWays, OfModelsComputeWhatTheReferenceDoes) {
+  for (const std::string& model : models()) {
+    const std::set<std::string> tiny = check_against_reference(training_of_model(model, {"tiny"}), 37, model);
+    const std::set<std::string> odd = check_against_reference(training_of_model(model, {"odd"}), 37, model + " odd");
+    EXPECT_EQ(tiny.empty(), model == "llama_block") << model;  // which has no bias
+    EXPECT_EQ(odd.empty(), model == "llama_block") << model;
+  }
+}
+
+TEST(EpilogueWays, OfEveryTypeAndKindComputeWhatTheReferenceDoes) {
+  for (const char* const dtype : {"float16", "bfloat16", "float32", "float64"}) {
+    std::string text = R"(
+A = 4
+B = 3
+C = 5
+D = 6
+
+
+def f(x: float32[A, B], w: float32[B, C], b: float32[C], t: float32[D, A, B], u: float32[D, B, C], rows: float32[A],
+      each: float32[D, C], flat: float32[D], wide: float32[C, D], v: float32[B, C, D], s: float32):
+    columns = np.einsum("ab,bc->ac", x, w) + b
+    by_rows = np.einsum("ab,bc->ac", x, w) + rows[:, None]
+    batch = np.einsum("dab,dbc->dac", t, u) + b
+    each_its_own = np.einsum("dab,dbc->dac", t, u) + each[:, None, :]
+    of_batch = np.einsum("dab,dbc->dac", t, u) + flat[:, None, None]
+    chain = s * np.einsum("ab,bcd->acd", x, v) + wide
+    negative = -2 * np.einsum("ab,bcd->adc", x, v) + each
+    return columns, by_rows, batch, each_its_own, of_batch, chain, negative
+)";
+    for (size_t at = text.find("float32"); at != std::string::npos; at = text.find("float32", at + 1))
+      text.replace(at, 7, dtype);
+    const std::vector<std::string> unpinned = {"columns", "by_rows", "batch", "each_its_own", "of_batch",
+                                               "chain",   "negative", "v",     "wide",        "each"};
+    const std::set<std::string> parts = check_against_reference(training_of(text), 1, dtype, unpinned);
+    for (const std::string name : {"columns", "by_rows", "batch", "each_its_own", "chain", "negative"})
+      EXPECT_TRUE(parts.contains(concat(name, " einsum with ", name, " bias"))) << dtype << ": " << name;
+    EXPECT_FALSE(parts.contains("of_batch einsum with of_batch bias")) << "a bias along the batch alone is no vector";
+  }
+}
+
+// A bias, its gradient and both stacked, of the attention's inputs: where the model's arguments lie as a product's
+// result does, and where they do not and the caller leaves the choice.
+TEST(EpilogueWays, ThereAreOfTheAttentionsInputs) {
+  const auto expect_ways = [](const std::string& model, const std::vector<std::string>& unpinned, bool there) {
+    const TrainingGraph training = training_of_model(model);
+    for (const PartCandidates& of : epilogues_of(training, 4000, unpinned).parts) {
+      if (!of.part.name.starts_with("q_projected einsum")) continue;
+      // As the attention wants it: with the projection's index or the sequence's innermost.
+      const auto fits = [&](const Candidate& candidate) {
+        if (of.part.pass == Pass::backward) return true;
+        const TensorId result = of.part.writes.front();
+        const Layout layout = layouts_of(training.graph, result, false)[static_cast<size_t>(candidate.layouts[of.part.reads.size()])];
+        const std::string& inner =
+            training.graph.dims[training.graph.tensor(result).dims[static_cast<size_t>(layout.order.back())].at()].name;
+        return inner == "P" || inner == "J";
+      };
+      EXPECT_EQ(std::any_of(of.candidates.begin(), of.candidates.end(), fits), there || of.part.pass == Pass::backward)
+          << model << ": " << of.part.name;
+    }
+  };
+  expect_ways("gpt2_block", {}, true);
+  expect_ways("bert_encoder", {}, false);
+  expect_ways("bert_encoder", {"wq", "wk", "wv", "bq", "bk", "bv"}, true);
+}
+
+// --- Elements computed one by one ---
+
+TEST(EpilogueProbes, AreTheReferencesElements) {
+  for (const char* const model : {"gpt2_block", "bert_encoder"}) {
+    const TrainingGraph training = training_of_model(model, {"tiny"});
+    const Result<Candidates> found = find_parts(training, fuse(training), on_gpu());
+    ASSERT_TRUE(found);
+    for (const PartCandidates& of : found->parts) {
+      if (!of.part.product.vector) continue;
+      const Result<Truth> truth = truth_of(training.graph, of.part, 7);
+      ASSERT_TRUE(truth);
+      const std::vector<Probe> probes = probes_of(training.graph, of.part, *truth, 50);
+      EXPECT_EQ(probes.size(), of.part.product.vector->written() ? 100U : 50U);
+      std::set<size_t> outputs;
+      for (const Probe& probe : probes) {
+        ASSERT_LT(probe.output, of.part.writes.size());
+        outputs.insert(probe.output);
+        const Expected& expected = truth->outputs[probe.output];
+        ASSERT_LT(probe.element, expected.values.size());
+        EXPECT_NEAR(probe.value, expected.values[probe.element], 1e-12) << of.part.name;
+        EXPECT_GE(probe.magnitude, std::abs(probe.value) - 1e-12);
+      }
+      EXPECT_EQ(outputs.size(), of.part.writes.size()) << of.part.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace

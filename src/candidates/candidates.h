@@ -53,6 +53,9 @@ struct Product {
   std::vector<ProductIndex> indices;
   std::vector<TensorId> scales;
   std::optional<ProductVector> vector;
+  bool relu = false;  // the result's, behind the bias
+
+  bool has_epilogue() const { return vector || relu; }
 };
 
 enum class PartKind { kernel, contraction };

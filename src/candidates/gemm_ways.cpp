@@ -165,7 +165,7 @@ class GemmWays {
       shared_loops = shared_loops || steps_[kC][index] != 0;
     }
     for (const GemmLibrary library : options_.libraries) {
-      if (product_.vector && library != GemmLibrary::cublaslt) {
+      if (product_.has_epilogue() && library != GemmLibrary::cublaslt) {
         collector_.decline("only cuBLASLt does what is swallowed");
         continue;
       }

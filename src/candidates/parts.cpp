@@ -7,7 +7,8 @@
 #include "base/text.h"
 #include "base/unique_names.h"
 #include "candidates/product.h"
-#include "candidates/product_vector.h"
+#include "candidates/product_epilogue.h"
+#include "ir/label.h"
 
 namespace millrace {
 namespace {
@@ -216,21 +217,15 @@ class PartFinder {
 
   // --- Epilogues ---
 
-  // What is known of contractions apart with an epilogue, for those that are stacked.
-  using Swallowed = std::map<OperatorId, OperatorId>;  // by contraction: the one operator that its epilogue does
-
   // A contraction, or several stacked, with the operators that a library does at its end.
   void add_epilogues(const std::vector<const Stacking*>& stackings) {
     for (const bool gradients : {false, true}) {
-      Swallowed taken;
+      std::map<OperatorId, OperatorId> taken;  // by contraction: its bias, or the gradient of one, that it can swallow
       for (const Epilogue& epilogue : fused_.epilogues) {
         if ((epilogue.name == "bias_gradient") != gradients) continue;
-        if (epilogue.swallowed.size() == 1 && (gradients || epilogue.name == "bias")) {
-          const bool added = add_epilogue({epilogue.contraction}, epilogue.swallowed, gradients);
-          if (added) taken.emplace(epilogue.contraction, epilogue.swallowed.front());
-        } else {
-          decline_epilogue({epilogue.contraction}, epilogue.swallowed, "none of the library's epilogues does that");
-        }
+        const bool added = add_epilogue({epilogue.contraction}, epilogue.swallowed, gradients);
+        if (added && (gradients || epilogue.name == "bias"))
+          taken.emplace(epilogue.contraction, epilogue.swallowed.front());
       }
       for (const Stacking* stacking : stackings) {
         std::vector<OperatorId> swallowed;
@@ -241,6 +236,28 @@ class PartFinder {
           add_epilogue(stacking->contractions, swallowed, gradients);
       }
     }
+  }
+
+  // The product with the operators that it swallows; nothing, and a reason, where it cannot.
+  std::optional<Product> product_with(const std::vector<OperatorId>& contractions,
+                                      const std::vector<OperatorId>& swallowed, bool gradients,
+                                      std::string& reason) const {
+    std::optional<Product> product = product_of(graph_, graph_.operators[contractions.front().at()]);
+    if (contractions.size() > 1) product = stacked_product(graph_, contractions, false, reason);
+    if (!product) return product;
+    if (gradients) return take_bias_gradients(graph_, swallowed, *product, reason) ? product : std::nullopt;
+    // A bias each, or of one contraction a bias, a function, or both.
+    const bool biases = label_of(graph_, graph_.operators[swallowed.front().at()]) == "bias";
+    const size_t count = biases ? contractions.size() : 0;
+    if (biases && !take_biases(graph_, {swallowed.begin(), swallowed.begin() + static_cast<std::ptrdiff_t>(count)},
+                               *product, reason))
+      return std::nullopt;
+    if (swallowed.size() == count) return product;
+    if (swallowed.size() > count + 1) {
+      reason = "more than the library does at a product's end";
+      return std::nullopt;
+    }
+    return take_relu(graph_, swallowed.back(), *product, reason) ? product : std::nullopt;
   }
 
   std::string name_of_epilogue(const std::vector<OperatorId>& contractions,
@@ -259,11 +276,8 @@ class PartFinder {
                     bool gradients) {
     const auto decline = [&](const std::string& reason) { return decline_epilogue(contractions, swallowed, reason); };
     std::string reason;
-    std::optional<Product> product = product_of(graph_, graph_.operators[contractions.front().at()]);
-    if (contractions.size() > 1) product = stacked_product(graph_, contractions, false, reason);
-    if (!product || !(gradients ? take_bias_gradients(graph_, swallowed, *product, reason)
-                                : take_biases(graph_, swallowed, *product, reason)))
-      return decline(reason);
+    std::optional<Product> product = product_with(contractions, swallowed, gradients, reason);
+    if (!product) return decline(reason);
     Part part;
     part.kind = PartKind::contraction;
     part.pass = graph_.operators[contractions.front().at()].pass;
@@ -380,7 +394,7 @@ class PartFinder {
       }
       const auto stacked = std::find_if(open.rbegin(), open.rend(),
                                         [](const PartCandidates& waiting) { return waiting.part.members.empty(); });
-      const char* const how = stacked->part.product.vector ? "" : " stacked";
+      const char* const how = stacked->part.product.has_epilogue() ? "" : " stacked";
       found_.declined.push_back({concat(stacked->part.name, how, ": it would wait for what waits for it"), 1});
       open.erase(std::next(stacked).base());
     }
@@ -421,7 +435,7 @@ class PartFinder {
       bool swallowed = false;
       for (const int number : alternative) {
         const Part& part = found_.parts[static_cast<size_t>(number)].part;
-        if (part.product.vector) swallowed = swallowed || !has_none_of(part.operators, group.members);
+        if (part.product.has_epilogue()) swallowed = swallowed || !has_none_of(part.operators, group.members);
         if (part.members.empty() ||
             std::find(group.members.begin(), group.members.end(), part.members.front()) == group.members.end())
           continue;
@@ -459,7 +473,7 @@ class PartFinder {
       std::set<OperatorId> done;
       std::vector<std::vector<int>> covers;
       const bool epilogues = std::any_of(
-          parts.begin(), parts.end(), [&](size_t k) { return found_.parts[k].part.product.vector.has_value(); });
+          parts.begin(), parts.end(), [&](size_t k) { return found_.parts[k].part.product.has_epilogue(); });
       cover(parts, {operators.begin(), operators.end()}, epilogues ? kMostCovers : kMostAlternatives, chosen, done,
             covers);
       Site found;

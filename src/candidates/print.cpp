@@ -195,7 +195,7 @@ std::string print_part(const Graph& graph, const Part& part) {
   for (size_t k = 0; k < part.members.size(); ++k) text += concat("nest ", join(part.index_of[k], ","), "; ");
   for (const PartIndex& index : part.space) text += index.outer ? "o" : "i";
   for (const bool packed : part.product.packed) text += packed ? "p" : "";
-  if (part.product.vector) text += "v";
+  if (part.product.has_epilogue()) text += "e";
   return text;
 }
 

@@ -51,6 +51,7 @@ class GemmLowering {
                             product_.vector ? step_of(kVectorOperand, index) : 0});
     }
     if (product_.vector) set_vector(call);
+    call.relu = product_.relu;
     if (call.library == BlasLibrary::cublaslt) merge_loops(call.loops);
     call.threads_over_loops = way_.threads_over_loops;
     call.threads = way_.threads;

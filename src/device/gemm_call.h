@@ -54,6 +54,7 @@ struct GemmCall {
   int64_t v_m = 0;
   int64_t v_n = 0;
   int64_t v_elements = 0;
+  bool relu = false;  // cuBLASLt's alone: max(C, 0), behind the bias
   // cuBLASLt's. Its call has at most one loop, which does not sum.
   GemmAlgorithm algorithm;
   // Whether it may use Tensor Cores. Halves are multiplied exactly there, f32 is first rounded to TF32: whoever wants

@@ -33,7 +33,7 @@ Candidates epilogues_of(const TrainingGraph& training, size_t most, const std::v
   for (const std::string& name : unpinned) options.layouts.emplace_back(name, "any");
   Result<Candidates> found = find_parts(training, fuse(training), options);
   EXPECT_TRUE(found);
-  std::erase_if(found->parts, [](const PartCandidates& of) { return !of.part.product.vector; });
+  std::erase_if(found->parts, [](const PartCandidates& of) { return !of.part.product.has_epilogue(); });
   for (PartCandidates& of : found->parts) find_ways(training.graph, found->domains, options, of);
   return *found;
 }
@@ -55,7 +55,7 @@ TEST(EpilogueParts, AreNotForACpu) {
     const TrainingGraph training = training_of_model(model, {"tiny"});
     const Result<Candidates> found = find_parts(training, fuse(training), {});
     ASSERT_TRUE(found);
-    for (const PartCandidates& of : found->parts) EXPECT_FALSE(of.part.product.vector) << model << ": " << of.part.name;
+    for (const PartCandidates& of : found->parts) EXPECT_FALSE(of.part.product.has_epilogue()) << model << ": " << of.part.name;
     for (const Declined& declined : found->declined)
       EXPECT_EQ(declined.reason.find(" with "), std::string::npos) << declined.reason;
   }
@@ -85,7 +85,7 @@ std::string declined_of(const std::string& text) {
   EXPECT_TRUE(found);
   std::string reasons;
   for (const Declined& declined : found->declined) reasons += declined.reason + "\n";
-  for (const PartCandidates& of : found->parts) reasons += of.part.product.vector ? concat("part ", of.part.name, "\n") : "";
+  for (const PartCandidates& of : found->parts) reasons += of.part.product.has_epilogue() ? concat("part ", of.part.name, "\n") : "";
   return reasons;
 }
 
@@ -103,7 +103,12 @@ TEST(EpilogueParts, WhatIsDeclinedHasItsReason) {
   expect(program(matrices, "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = y + b\n    return np.exp(z)\n"),
          "the kernel around it moves as much without it");
   expect(program(matrices, "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = y + m\n    return z\n"),
-         "none of the library's epilogues does that");
+         "a whole tensor is added");
+  expect(program(matrices, "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = relu(y + b)\n    return z\n"), "relu\n");
+  expect(program(matrices, "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = gelu(y + b)\n    return z\n"),
+         "of functions only a ReLU");
+  expect(program(matrices, "    y = -2 * np.einsum(\"ab,bc->ac\", x, w)\n    z = relu(y)\n    return z\n"),
+         "the product has a negative factor");
   expect(program("x: float32[A, A], w: float32[A, A]",
                  "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = y + np.einsum(\"aa->a\", x)\n    return z\n"),
          "part y einsum with z bias\n");
@@ -188,6 +193,7 @@ void play_call(const GemmCall& call, double factor, const std::array<char*, 4>& 
         if (call.vector == GemmVector::bias) sum += read(3, v);
         if (call.vector == GemmVector::gradient_of_a) write_one(at[3], v, call.type, of_a);
         if (call.vector == GemmVector::gradient_of_b) write_one(at[3], v, call.type, of_b);
+        if (call.relu) sum = std::max(sum, 0.0);
         write_one(at[2], step * loop.c + i * call.c_m + j * call.c_n, call.type, sum);
       }
     }
@@ -221,6 +227,7 @@ void play_library(const GemmCall& call, double factor, std::array<char*, 4> at) 
         if (product->vector == ColumnVector::bias) sum += read_one(at[3], v + i, call.type);
         if (product->vector == ColumnVector::gradient_of_a) write_one(at[3], v + i, call.type, of_a);
         if (product->vector == ColumnVector::gradient_of_b) write_one(at[3], v + j, call.type, of_b);
+        if (call.relu) sum = std::max(sum, 0.0);
         write_one(at[2], step * product->c.batch_stride + i + j * product->c.leading, call.type, sum);
       }
     }
@@ -325,15 +332,20 @@ def f(x: float32[A, B], w: float32[B, C], b: float32[C], t: float32[D, A, B], u:
     of_batch = np.einsum("dab,dbc->dac", t, u) + flat[:, None, None]
     chain = s * np.einsum("ab,bcd->acd", x, v) + wide
     negative = -2 * np.einsum("ab,bcd->adc", x, v) + each
-    return columns, by_rows, batch, each_its_own, of_batch, chain, negative
+    positive = relu(np.einsum("dab,dbc->dac", t, u))
+    both = relu(s * np.einsum("ab,bcd->acd", x, v) + wide)
+    return columns, by_rows, batch, each_its_own, of_batch, chain, negative, positive, both
 )";
     for (size_t at = text.find("float32"); at != std::string::npos; at = text.find("float32", at + 1))
       text.replace(at, 7, dtype);
     const std::vector<std::string> unpinned = {"columns", "by_rows", "batch", "each_its_own", "of_batch",
-                                               "chain",   "negative", "v",     "wide",        "each"};
+                                               "chain",   "negative", "positive", "both", "v", "wide", "each"};
     const std::set<std::string> parts = check_against_reference(training_of(text), 1, dtype, unpinned);
     for (const std::string name : {"columns", "by_rows", "batch", "each_its_own", "chain", "negative"})
       EXPECT_TRUE(parts.contains(concat(name, " einsum with ", name, " bias"))) << dtype << ": " << name;
+    size_t relus = 0;
+    for (const std::string& part : parts) relus += part.ends_with(" relu") ? 1 : 0;
+    EXPECT_EQ(relus, 2U) << dtype;
     EXPECT_FALSE(parts.contains("of_batch einsum with of_batch bias")) << "a bias along the batch alone is no vector";
   }
 }
@@ -371,11 +383,11 @@ TEST(EpilogueProbes, AreTheReferencesElements) {
     const Result<Candidates> found = find_parts(training, fuse(training), on_gpu());
     ASSERT_TRUE(found);
     for (const PartCandidates& of : found->parts) {
-      if (!of.part.product.vector) continue;
+      if (!of.part.product.has_epilogue()) continue;
       const Result<Truth> truth = truth_of(training.graph, of.part, 7);
       ASSERT_TRUE(truth);
       const std::vector<Probe> probes = probes_of(training.graph, of.part, *truth, 50);
-      EXPECT_EQ(probes.size(), of.part.product.vector->written() ? 100U : 50U);
+      EXPECT_EQ(probes.size(), of.part.product.vector && of.part.product.vector->written() ? 100U : 50U);
       std::set<size_t> outputs;
       for (const Probe& probe : probes) {
         ASSERT_LT(probe.output, of.part.writes.size());

@@ -80,6 +80,7 @@ Result<Done> place_vector(const GemmCall& call, const GemmLoop& loop, int64_t el
   const Result<bool> along_m = runs_along_m(call);
   if (!along_m) return along_m.error();
   const bool of_a = call.vector == GemmVector::gradient_of_a;
+  if (call.relu && call.vector != GemmVector::bias) return refused("a ReLU behind the sum of a matrix");
   if (call.vector == GemmVector::bias) {
     product.swapped = !*along_m;
     product.vector = ColumnVector::bias;

@@ -102,6 +102,7 @@ Result<CublasLtProduct> CublasLtProduct::make(const CublasLt& library, std::shar
   CublasLtProduct product(library, std::move(handle), *shape);
   product.k_ = call.k;
   product.tensor_cores_ = call.tensor_cores;
+  product.relu_ = call.relu;
   if (const Result<Done> typed = product.set_types(call); !typed) return typed.error();
   if (const Result<Done> made = product.make_desc(); !made) return made.error();
   if (const Result<Done> set = product.set_epilogue(); !set) return set.error();
@@ -153,18 +154,21 @@ Result<Done> CublasLtProduct::make_desc() {
 
 // Before algorithms are asked for: which of them there are depends on it, and on how the vector is aligned.
 Result<Done> CublasLtProduct::set_epilogue() {
-  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  cublasLtEpilogue_t epilogue = relu_ ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT;
   switch (shape_.vector) {
-    case ColumnVector::none: return Done{};
-    case ColumnVector::bias: epilogue = CUBLASLT_EPILOGUE_BIAS; break;
+    case ColumnVector::none: break;
+    case ColumnVector::bias: epilogue = relu_ ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS; break;
     case ColumnVector::gradient_of_a: epilogue = CUBLASLT_EPILOGUE_BGRADA; break;
     case ColumnVector::gradient_of_b: epilogue = CUBLASLT_EPILOGUE_BGRADB; break;
   }
-  const auto set = library_->desc_set;
-  for (const cublasStatus_t status :
-       {set_attribute(set, desc_.get(), CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<uint32_t>(epilogue)),
-        set_attribute(set, desc_.get(), CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, shape_.vector_batch_stride)})
-    if (const Result<Done> done = library_->check(status, "describe an epilogue"); !done) return done.error();
+  if (epilogue == CUBLASLT_EPILOGUE_DEFAULT) return Done{};
+  const auto set = [&](cublasLtMatmulDescAttributes_t which, const auto& value) {
+    return library_->check(set_attribute(library_->desc_set, desc_.get(), which, value), "describe an epilogue");
+  };
+  const Result<Done> described = set(CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<uint32_t>(epilogue));
+  if (!described || shape_.vector == ColumnVector::none) return described;
+  const Result<Done> strided = set(CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, shape_.vector_batch_stride);
+  if (!strided) return strided;
   // An address that nobody reads, no better aligned than any of the vectors may be.
   return set_vector(reinterpret_cast<const void*>(static_cast<uintptr_t>(shape_.vector_alignment)));
 }

@@ -125,6 +125,7 @@ class CublasLtProduct {
   ColumnMajorProduct shape_;
   int64_t k_ = 1;
   bool tensor_cores_ = true;
+  bool relu_ = false;
   uint32_t reductions_ = CUBLASLT_REDUCTION_SCHEME_MASK;
   cudaDataType_t type_ = CUDA_R_32F;
   cudaDataType_t scale_ = CUDA_R_32F;

@@ -1,4 +1,4 @@
-#include "candidates/product_vector.h"
+#include "candidates/product_epilogue.h"
 
 #include <algorithm>
 
@@ -72,6 +72,25 @@ bool take_biases(const Graph& graph, const std::vector<OperatorId>& additions, P
     product.tensors[2][k] = add.outputs[0].tensor;
   }
   product.vector = std::move(vector);
+  return true;
+}
+
+bool take_relu(const Graph& graph, OperatorId relu, Product& product, std::string& reason) {
+  const Operator& op = graph.operators[relu.at()];
+  const TensorId result = product.tensors[2].front();
+  const std::vector<int> whole = in_order(op.space.size());
+  if (op.kind == OperatorKind::add) return refuse(reason, "a whole tensor is added: that is left to kernels");
+  if (op.kind != OperatorKind::relu) return refuse(reason, "of functions only a ReLU is left to the library");
+  if (op.inputs[0].tensor != result || op.inputs[0].axes != whole || op.outputs[0].axes != whole)
+    return refuse(reason, "the function runs along other axes than the product writes");
+  if (graph.tensor(op.outputs[0].tensor).dtype != graph.tensor(result).dtype)
+    return refuse(reason, "what it makes is of another type");
+  // A large product is checked against the sum of magnitudes, which the factor must leave positive.
+  if (std::any_of(product.scales.begin(), product.scales.end(),
+                  [&](TensorId scale) { return graph.tensor(scale).value < 0; }))
+    return refuse(reason, "the product has a negative factor");
+  product.tensors[2] = {op.outputs[0].tensor};
+  product.relu = true;
   return true;
 }
 

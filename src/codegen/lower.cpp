@@ -22,12 +22,14 @@ class GemmLowering {
 
   Launch run() {
     Launch launch;
-    for (size_t operand = 0; operand < (product_.vector ? 4 : 3); ++operand) {
-      for (const TensorId tensor : tensors(operand))
-        launch.operands[operand].push_back(position(tensor, is_written(operand)));
-      launch.packed[operand] = operand == kVectorOperand ? tensors(operand).size() > 1 : product_.packed[operand];
-      const TensorId first = tensors(operand).front();
-      launch.operand_bytes[operand] = elements_of(graph_, first) * bytes_of(graph_.tensor(first).dtype);
+    for (size_t operand = 0; operand < 3; ++operand) {
+      launch.operands[operand] = positions(operand);
+      launch.packed[operand] = product_.packed[operand];
+      launch.operand_bytes[operand] = tensor_bytes(operand);
+    }
+    if (product_.vector) {
+      launch.vectors = positions(kVectorOperand);
+      launch.vector_bytes = tensor_bytes(kVectorOperand);
     }
     GemmCall& call = launch.gemm;
     call.library = way_.library == GemmLibrary::openblas ? BlasLibrary::openblas
@@ -80,6 +82,17 @@ class GemmLowering {
 
   bool is_written(size_t operand) const {
     return operand == 2 || (operand == kVectorOperand && product_.vector->written());
+  }
+
+  std::vector<int> positions(size_t operand) const {
+    std::vector<int> found;
+    for (const TensorId tensor : tensors(operand)) found.push_back(position(tensor, is_written(operand)));
+    return found;
+  }
+
+  int64_t tensor_bytes(size_t operand) const {
+    const TensorId first = tensors(operand).front();
+    return elements_of(graph_, first) * bytes_of(graph_.tensor(first).dtype);
   }
 
   // Loops that are one in all tensors: a batch.

@@ -31,12 +31,14 @@ struct Launch {
   std::vector<LaunchNumber> numbers;  // a kernel's values; factors of a product
   std::vector<uint32_t> streams;      // of a kernel's dropouts
   int64_t scratch_bytes = 0;          // that it needs, aligned to 64
-  // A product: its call, and which tensors a, b, c and its vector are in; several are stacked, in memory one behind the
-  // other. A product without a vector has no tensor for one.
+  // A product: its call, and which tensors a, b and c are in; several are stacked, in memory one behind the other.
   GemmCall gemm;
-  std::array<std::vector<int>, 4> operands;
-  std::array<bool, 4> packed{};            // stacked, but apart in memory: copied together before, or apart behind
-  std::array<int64_t, 4> operand_bytes{};  // of one tensor
+  std::array<std::vector<int>, 3> operands;
+  std::array<bool, 3> packed{};            // stacked, but apart in memory: copied together before, or apart behind
+  std::array<int64_t, 3> operand_bytes{};  // of one tensor
+  // Those of its vector, where it has one. Several are copied together before, or apart behind.
+  std::vector<int> vectors;
+  int64_t vector_bytes = 0;  // of one tensor
 };
 
 // What changes from one run to the next.

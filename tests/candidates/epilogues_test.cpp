@@ -243,23 +243,23 @@ void play_launch(const Launch& launch, const std::vector<char*>& tensors, const 
   const GemmCall& call = launch.gemm;
   const std::array<int64_t, 4> elements = {call.a_elements, call.b_elements, call.c_elements, call.v_elements};
   std::array<std::vector<char>, 4> together;
+  std::array<std::vector<int>, 4> stacks = {launch.operands[0], launch.operands[1], launch.operands[2], launch.vectors};
+  const std::array<int64_t, 4> bytes = {launch.operand_bytes[0], launch.operand_bytes[1], launch.operand_bytes[2],
+                                        launch.vector_bytes};
   std::array<char*, 4> at{};
   for (size_t operand = 0; operand < 4; ++operand) {
     together[operand].assign(static_cast<size_t>(elements[operand] * bytes_of(call.type)), '\xff');
     at[operand] = together[operand].data();
-    ASSERT_EQ(launch.operand_bytes[operand] * static_cast<int64_t>(launch.operands[operand].size()),
-              static_cast<int64_t>(together[operand].size()));
-    for (size_t k = 0; k < launch.operands[operand].size(); ++k)
-      std::memcpy(at[operand] + k * static_cast<size_t>(launch.operand_bytes[operand]),
-                  tensors[static_cast<size_t>(launch.operands[operand][k])],
-                  static_cast<size_t>(launch.operand_bytes[operand]));
+    ASSERT_EQ(bytes[operand] * std::ssize(stacks[operand]), std::ssize(together[operand]));
+    for (size_t k = 0; k < stacks[operand].size(); ++k)
+      std::memcpy(at[operand] + k * static_cast<size_t>(bytes[operand]),
+                  tensors[static_cast<size_t>(stacks[operand][k])], static_cast<size_t>(bytes[operand]));
   }
   play(call, factor, at);
   for (const size_t operand : {size_t{2}, size_t{3}}) {
-    for (size_t k = 0; k < launch.operands[operand].size(); ++k)
-      std::memcpy(tensors[static_cast<size_t>(launch.operands[operand][k])],
-                  at[operand] + k * static_cast<size_t>(launch.operand_bytes[operand]),
-                  static_cast<size_t>(launch.operand_bytes[operand]));
+    for (size_t k = 0; k < stacks[operand].size(); ++k)
+      std::memcpy(tensors[static_cast<size_t>(stacks[operand][k])],
+                  at[operand] + k * static_cast<size_t>(bytes[operand]), static_cast<size_t>(bytes[operand]));
   }
 }
 
@@ -351,9 +351,10 @@ def f(x: float32[A, B], w: float32[B, C], b: float32[C], t: float32[D, A, B], u:
 }
 
 // A bias, its gradient and both stacked, of the attention's inputs: where the model's arguments lie as a product's
-// result does, and where they do not and the caller leaves the choice.
+// result does, and where they do not and the caller leaves the choice; stacked, of the weights too.
 TEST(EpilogueWays, ThereAreOfTheAttentionsInputs) {
-  const auto expect_ways = [](const std::string& model, const std::vector<std::string>& unpinned, bool there) {
+  const auto expect_ways = [](const std::string& model, const std::vector<std::string>& unpinned, bool apart,
+                              bool stacked) {
     const TrainingGraph training = training_of_model(model);
     for (const PartCandidates& of : epilogues_of(training, 4000, unpinned).parts) {
       if (!of.part.name.starts_with("q_projected einsum")) continue;
@@ -366,13 +367,15 @@ TEST(EpilogueWays, ThereAreOfTheAttentionsInputs) {
             training.graph.dims[training.graph.tensor(result).dims[static_cast<size_t>(layout.order.back())].at()].name;
         return inner == "P" || inner == "J";
       };
+      const bool there = of.part.product.tensors[2].size() > 1 ? stacked : apart;
       EXPECT_EQ(std::any_of(of.candidates.begin(), of.candidates.end(), fits), there || of.part.pass == Pass::backward)
           << model << ": " << of.part.name;
     }
   };
-  expect_ways("gpt2_block", {}, true);
-  expect_ways("bert_encoder", {}, false);
-  expect_ways("bert_encoder", {"wq", "wk", "wv", "bq", "bk", "bv"}, true);
+  expect_ways("gpt2_block", {}, true, true);
+  expect_ways("bert_encoder", {}, false, false);
+  expect_ways("bert_encoder", {"bq", "bk", "bv"}, true, false);
+  expect_ways("bert_encoder", {"wq", "wk", "wv", "bq", "bk", "bv"}, true, true);
 }
 
 // --- Elements computed one by one ---

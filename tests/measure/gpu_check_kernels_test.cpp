@@ -122,6 +122,22 @@ TEST_F(GpuCheckKernels, PutTakeAndCompareInEveryTypeAndLayout) {
   }
 }
 
+TEST_F(GpuCheckKernels, PutsMagnitudesOfEitherSign) {
+  const TensorId id = tensor(false);
+  const Layout layout = layouts_of(graph_, id, false).back();
+  const auto elements = static_cast<size_t>(elements_of(graph_, id));
+  std::vector<double> values(elements);
+  for (size_t k = 0; k < elements; ++k) values[k] = 0.25 * (double(k) - 70);
+  for (const double sign : {0.0, 1.0, -1.0}) {
+    std::vector<double> numbers = check_numbers(graph_, id, layout);
+    numbers[kExtra] = sign;
+    std::vector<char> put(static_cast<size_t>(stored_bytes(graph_, id, layout)));
+    run(0, {values.data(), put.data(), nullptr, nullptr}, numbers);
+    const std::vector<double> found = take_values(graph_, id, layout, put.data());
+    for (size_t k = 0; k < elements; ++k) EXPECT_EQ(found[k], sign == 0 ? values[k] : sign * std::abs(values[k])) << k;
+  }
+}
+
 TEST_F(GpuCheckKernels, MagnitudesBecomeTolerances) {
   std::vector<double> values = {1, -2, 3};
   std::vector<double> magnitudes = {10, -20, 0};

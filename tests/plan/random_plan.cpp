@@ -26,8 +26,12 @@ constexpr double kSeconds = 1e-6;
 
 class Chooser {
  public:
-  Chooser(const TrainingGraph& training, const Candidates& candidates, std::optional<uint64_t> seed)
-      : graph_(training.graph), candidates_(candidates), random_(seed.value_or(0)), by_chance_(seed.has_value()) {}
+  Chooser(const TrainingGraph& training, const Candidates& candidates, const PlanChoice& choice)
+      : graph_(training.graph),
+        candidates_(candidates),
+        random_(choice.seed.value_or(0)),
+        by_chance_(choice.seed.has_value()),
+        gpu_(choice.gpu ? std::optional(GpuTarget()) : std::nullopt) {}
 
   void run(Measurements& made, Selection& selection) {
     for (const TensorDomain& domain : candidates_.domains) base_.push_back(domain.pinned);
@@ -145,7 +149,7 @@ class Chooser {
     const TensorDomain& domain = candidates_.domains[tensor.at()];
     MeasuredConversion conversion{number_of_.at(tensor), base, layout, kSeconds, ""};
     if (domain.layouts[static_cast<size_t>(layout)].storage != MaskStorage::drawn) {
-      const PartCandidates ways = conversions(graph_, domain, tensor, base, layout, 2);
+      const PartCandidates ways = conversions(graph_, domain, tensor, base, layout, 2, gpu_);
       ASSERT_FALSE(ways.candidates.empty());
       conversion.candidate =
           print_candidate(candidates_.domains, ways.part, ways.candidates[below(ways.candidates.size())]);
@@ -157,6 +161,7 @@ class Chooser {
   const Candidates& candidates_;
   std::mt19937_64 random_;
   bool by_chance_;
+  std::optional<GpuTarget> gpu_;
   std::map<TensorId, int> number_of_;
   std::vector<int> alternatives_;
   std::vector<int> ways_;
@@ -177,26 +182,31 @@ MadePlan make_plan(const std::string& text, const PlanChoice& choice) {
   if (!graph) return made;
   made.training = differentiate(*graph);
   // The same for every type, but for the order in which they are tried; enumerating takes longest.
-  static std::map<std::tuple<std::string, std::vector<std::string>, std::vector<std::pair<std::string, std::string>>>,
-                  Candidates>
+  static std::map<
+      std::tuple<std::string, std::vector<std::string>, std::vector<std::pair<std::string, std::string>>, bool>,
+      Candidates>
       known;
-  const auto [place, fresh] = known.try_emplace({text, choice.sizes, choice.layouts});
+  const auto [place, fresh] = known.try_emplace({text, choice.sizes, choice.layouts, choice.gpu});
   made.candidates = place->second;
   if (fresh) {
     EnumerateOptions options;
     options.threads = 2;
     options.layouts = choice.layouts;
     options.most = choice.most;
+    if (choice.gpu) {
+      options.gpu = GpuTarget();
+      options.libraries = {GemmLibrary::cublaslt};
+    }
     for (const auto& [library, blas] :
          {std::pair(GemmLibrary::openblas, BlasLibrary::openblas), std::pair(GemmLibrary::blis, BlasLibrary::blis)}) {
-      if (blas_info(blas).there) options.libraries.push_back(library);
+      if (!choice.gpu && blas_info(blas).there) options.libraries.push_back(library);
     }
     const Result<Candidates> candidates = enumerate(made.training, fuse(made.training), options);
     EXPECT_TRUE(candidates) << to_string(candidates.error());
     if (!candidates) return made;
     made.candidates = place->second = *candidates;
   }
-  Chooser(made.training, made.candidates, choice.seed).run(made.measurements, made.selection);
+  Chooser(made.training, made.candidates, choice).run(made.measurements, made.selection);
   if (testing::Test::HasFatalFailure()) return made;
   const Result<Done> selected = verify(made.measurements, made.selection);
   EXPECT_TRUE(selected) << to_string(selected.error());
@@ -205,7 +215,10 @@ MadePlan make_plan(const std::string& text, const PlanChoice& choice) {
   planning.version = "0.0.0";
   planning.device = "test";
   planning.date = "2026-01-01T00:00:00Z";
-  planning.scratch_bytes = [](const Launch& launch) { return scratch_bytes(launch); };
+  constexpr int64_t kWorkspace = 1 << 16;  // a GPU's library says how much; nobody is asked here
+  planning.scratch_bytes = [&](const Launch& launch) {
+    return choice.gpu && launch.kernel.empty() ? kWorkspace : scratch_bytes(launch);
+  };
   Result<StepPlan> plan = build_plan(made.training, made.candidates, made.measurements, made.selection, planning);
   EXPECT_TRUE(plan) << to_string(plan.error());
   if (!plan) return made;

@@ -31,6 +31,7 @@ struct PlanChoice {
   std::string dtype;
   std::vector<std::pair<std::string, std::string>> layouts;
   size_t most = 200;  // candidates of a part to choose from
+  bool gpu = false;   // for a GPU with cuBLASLt
 };
 
 // Fails the test, and returns an empty plan, when something goes wrong.

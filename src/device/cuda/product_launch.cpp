@@ -54,19 +54,20 @@ Result<ChosenAlgorithm> choose(const CublasLtProduct& product, const GemmAlgorit
   return chosen;
 }
 
-constexpr size_t kVector = 3;  // the fourth of a launch's operands
+// Places in scratch, behind those of the operands that are copied together.
+constexpr size_t kVector = 3;
 constexpr size_t kWorkspace = 4;
 constexpr size_t kEnd = 5;
 
-// Where each operand that is copied together lies in scratch, then the workspace, then the end. A vector always has a
-// place there, for when the caller's is not aligned.
+// A vector always has a place, for when the caller's is not aligned.
 std::array<int64_t, 6> places_in_scratch(const Launch& launch, size_t workspace_bytes) {
   std::array<int64_t, 6> places{};
-  for (size_t operand = 0; operand <= kVector; ++operand) {
+  for (size_t operand = 0; operand < 3; ++operand) {
     const auto count = static_cast<int64_t>(launch.operands[operand].size());
-    const bool has_place = launch.packed[operand] || operand == kVector;
-    places[operand + 1] = places[operand] + (has_place ? aligned(launch.operand_bytes[operand] * count) : 0);
+    places[operand + 1] =
+        places[operand] + (launch.packed[operand] ? aligned(launch.operand_bytes[operand] * count) : 0);
   }
+  places[kWorkspace] = places[kVector] + aligned(launch.vector_bytes * static_cast<int64_t>(launch.vectors.size()));
   places[kEnd] = places[kWorkspace] + aligned(static_cast<int64_t>(workspace_bytes));
   return places;
 }
@@ -95,11 +96,13 @@ class ProductLaunch final : public GpuLaunch {
     for (const size_t operand : {size_t{0}, size_t{1}})
       if (launch_.packed[operand])
         if (Result<Done> copied = copy(operand, at[operand], tensors); !copied) return copied;
-    const bool apart = is_apart(tensors);
-    void* vector = nullptr;
-    if (has_vector()) vector = apart ? at_in_scratch(kVector) : tensors[launch_.operands[kVector].front()];
-    if (apart && !is_written(kVector))
-      if (Result<Done> copied = copy(kVector, static_cast<char*>(vector), tensors); !copied) return copied;
+    const bool apart = is_vector_apart(tensors);
+    char* vector = nullptr;
+    if (!launch_.vectors.empty())
+      vector = apart ? at_in_scratch(kVector) : static_cast<char*>(tensors[launch_.vectors.front()]);
+    const bool writes_vector = launch_.gemm.vector != GemmVector::bias;
+    if (apart && !writes_vector)
+      if (Result<Done> copied = copy_vectors(vector, false, tensors); !copied) return copied;
     double alpha = 1;
     for (const LaunchNumber& number : launch_.numbers) alpha *= value_of(number, arguments);
     void* workspace = chosen_.workspace_bytes > 0 ? at_in_scratch(kWorkspace) : nullptr;
@@ -107,31 +110,36 @@ class ProductLaunch final : public GpuLaunch {
                                                     chosen_.workspace_bytes, context_->stream());
         !multiplied)
       return multiplied;
-    if (apart && is_written(kVector))
-      if (Result<Done> copied = copy(kVector, static_cast<char*>(vector), tensors); !copied) return copied;
+    if (apart && writes_vector)
+      if (Result<Done> copied = copy_vectors(vector, true, tensors); !copied) return copied;
     return launch_.packed[2] ? copy(2, at[2], tensors) : Done{};
   }
 
   int64_t scratch_bytes() const override { return places_[kEnd]; }
 
  private:
-  bool has_vector() const { return launch_.gemm.vector != GemmVector::none; }
-  bool is_written(size_t operand) const {
-    return operand == 2 || (operand == kVector && launch_.gemm.vector != GemmVector::bias);
-  }
-  // Whether the vector is copied: several are together, and one that the caller has is aligned.
-  bool is_apart(void* const* tensors) const {
-    return has_vector() &&
-           (launch_.packed[kVector] ||
-            reinterpret_cast<uintptr_t>(tensors[launch_.operands[kVector].front()]) % kVectorAlignment != 0);
-  }
-
   // Inputs from their tensors into one, the output from one into its tensors.
   Result<Done> copy(size_t operand, const char* together, void* const* tensors) const {
-    const auto bytes = static_cast<size_t>(launch_.operand_bytes[operand]);
-    for (const int tensor : launch_.operands[operand]) {
-      const void* from = is_written(operand) ? together : tensors[tensor];
-      const void* to = is_written(operand) ? tensors[tensor] : together;
+    return copy(launch_.operands[operand], launch_.operand_bytes[operand], together, operand == 2, tensors);
+  }
+
+  Result<Done> copy_vectors(const char* together, bool apart, void* const* tensors) const {
+    return copy(launch_.vectors, launch_.vector_bytes, together, apart, tensors);
+  }
+
+  // Several vectors are together, and one that the caller has may be aligned worse than the library takes it to be.
+  bool is_vector_apart(void* const* tensors) const {
+    return launch_.vectors.size() > 1 ||
+           (launch_.vectors.size() == 1 &&
+            reinterpret_cast<uintptr_t>(tensors[launch_.vectors.front()]) % kVectorAlignment != 0);
+  }
+
+  Result<Done> copy(const std::vector<int>& stack, int64_t tensor_bytes, const char* together, bool apart,
+                    void* const* tensors) const {
+    const auto bytes = static_cast<size_t>(tensor_bytes);
+    for (const int tensor : stack) {
+      const void* from = apart ? together : tensors[tensor];
+      const void* to = apart ? tensors[tensor] : together;
       const CUresult result =
           context_->driver().memcpy_on_device(address(to), address(from), bytes, context_->stream());
       if (result != CUDA_SUCCESS) return context_->check(result, "copy a stacked matrix");
@@ -153,11 +161,10 @@ Result<std::unique_ptr<GpuLaunch>> prepare_product(std::shared_ptr<CudaContext> 
                                                    std::shared_ptr<cublasLtContext> handle, const Launch& launch) {
   if (launch.gemm.library != BlasLibrary::cublaslt)
     return Error::make(ErrorKind::failed, "a product for the CPU's libraries was given to a GPU");
-  for (size_t operand = 0; operand < launch.operands.size(); ++operand) {
-    const bool there = operand != kVector || launch.gemm.vector != GemmVector::none;
-    if (launch.operands[operand].empty() == there)
-      return Error::make(ErrorKind::failed, "a product lacks a matrix, or has a vector that is none of its own");
-  }
+  for (const std::vector<int>& stack : launch.operands)
+    if (stack.empty()) return Error::make(ErrorKind::failed, "a product lacks a matrix");
+  if (launch.vectors.empty() != (launch.gemm.vector == GemmVector::none))
+    return Error::make(ErrorKind::failed, "a product lacks its vector, or has one that it does not use");
   const CurrentContext current(*context);
   Result<CublasLtProduct> product = CublasLtProduct::make(library, std::move(handle), launch.gemm);
   if (!product) return product.error();

@@ -169,5 +169,75 @@ TEST(ColumnMajor, WhatIsNotOneCallIsRefusedWithItsReason) {
   EXPECT_NE(why(call).find("extent"), std::string::npos);
 }
 
+// --- Vectors ---
+
+GemmCall with_vector(GemmCall call, GemmVector vector, bool along_m) {
+  call.vector = vector;
+  call.v_m = along_m ? 1 : 0;
+  call.v_n = along_m ? 0 : 1;
+  return call;
+}
+
+TEST(ColumnMajorVector, ABiasRunsAlongTheRows) {
+  for (const bool along_m : {false, true}) {
+    for (int order = 0; order < 8; ++order) {
+      const bool by_rows = ((order >> 2) & 1) != 0;  // C's columns are its neighbours
+      const Result<ColumnMajorProduct> product =
+          column_major(with_vector(call_of(5, 4, 6, order, 0), GemmVector::bias, along_m));
+      ASSERT_EQ(static_cast<bool>(product), by_rows != along_m) << order << " " << along_m;
+      if (!product) continue;
+      EXPECT_EQ(product->vector, ColumnVector::bias);
+      EXPECT_EQ(product->swapped, !along_m);
+      EXPECT_EQ(product->c.rows, along_m ? 5 : 4);
+      EXPECT_EQ(product->vector_alignment, 16);
+      compare(with_vector(call_of(5, 4, 6, order, 0), GemmVector::bias, along_m), concat(order, " ", along_m));
+    }
+    // A vector as C lies both ways: then as the bias does.
+    const GemmCall call = with_vector(along_m ? call_of(64, 1, 8, 0, 0) : call_of(1, 64, 8, 7, 0), GemmVector::bias, along_m);
+    const Result<ColumnMajorProduct> product = column_major(call);
+    ASSERT_TRUE(product);
+    EXPECT_EQ(product->c.rows, 64);
+  }
+}
+
+TEST(ColumnMajorVector, TheSumOfAMatrixIsOfTheOneThatTheLibraryMeans) {
+  for (int order = 0; order < 8; ++order) {
+    for (const bool of_a : {false, true}) {
+      const GemmVector vector = of_a ? GemmVector::gradient_of_a : GemmVector::gradient_of_b;
+      const Result<ColumnMajorProduct> product = column_major(with_vector(call_of(5, 4, 6, order, 0), vector, of_a));
+      ASSERT_TRUE(product);
+      EXPECT_EQ(product->vector == ColumnVector::gradient_of_a, of_a != product->swapped);
+      EXPECT_FALSE(column_major(with_vector(call_of(5, 4, 6, order, 0), vector, !of_a)));
+    }
+  }
+}
+
+TEST(ColumnMajorVector, OfABatch) {
+  GemmCall call = with_vector(call_of(8, 4, 6, 0, 0), GemmVector::bias, true);
+  call.loops = {{3, 48, 24, 32, 8}};
+  EXPECT_EQ(column_major(call)->vector_batch_stride, 8);
+  EXPECT_EQ(column_major(call)->vector_alignment, 16);
+  call.loops = {{3, 48, 24, 32, 6}};
+  EXPECT_EQ(column_major(call)->vector_alignment, 4);
+  call.loops = {{3, 48, 24, 32, 0}};
+  EXPECT_EQ(column_major(call)->vector_batch_stride, 0) << "one for all";
+  call.vector = GemmVector::gradient_of_a;
+  EXPECT_FALSE(column_major(call)) << "all would write one";
+  call.loops = {{3, 48, 24, 32, 8}};
+  EXPECT_TRUE(column_major(call));
+}
+
+TEST(ColumnMajorVector, WhatIsNoVectorIsRefused) {
+  GemmCall call = with_vector(call_of(5, 4, 6, 0, 0), GemmVector::bias, true);
+  for (const auto& [m, n] : {std::pair<int64_t, int64_t>{0, 0}, {1, 1}, {2, 0}, {-1, 0}, {1, 3}, {0, 5}}) {
+    call.v_m = m;
+    call.v_n = n;
+    EXPECT_FALSE(column_major(call)) << m << " " << n;
+  }
+  call = with_vector(call_of(5, 4, 6, 0, 0), GemmVector::gradient_of_a, true);
+  call.relu = true;
+  EXPECT_FALSE(column_major(call)) << "the library has no such epilogue";
+}
+
 }  // namespace
 }  // namespace millrace

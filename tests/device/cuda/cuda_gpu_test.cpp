@@ -253,6 +253,7 @@ struct Problem {
   std::vector<double> a;
   std::vector<double> b;
   std::vector<double> c;  // -1 where nothing is written
+  std::vector<double> v;  // where the call has a vector
 };
 
 void fill_problem(Problem& problem) {
@@ -265,15 +266,27 @@ void fill_problem(Problem& problem) {
   problem.b.resize(room(call.k, call.b_k, call.n, call.b_n, loop.b));
   problem.c.assign(room(call.m, call.c_m, call.n, call.c_n, loop.c), -1);
   uint64_t state = 1;
-  for (std::vector<double>* values : {&problem.a, &problem.b})
+  if (call.vector != GemmVector::none) problem.v.resize(room(call.m, call.v_m, call.n, call.v_n, loop.v));
+  for (std::vector<double>* values : {&problem.a, &problem.b, &problem.v})
     for (double& value : *values) value = static_cast<double>(random_bits(state) % 3) - 1;
   for (int64_t step = 0; step < loop.extent; ++step)
     for (int64_t i = 0; i < call.m; ++i)
       for (int64_t j = 0; j < call.n; ++j) {
         double sum = 0;
-        for (int64_t l = 0; l < call.k; ++l)
-          sum += problem.a[static_cast<size_t>(step * loop.a + i * call.a_m + l * call.a_k)] *
-                 problem.b[static_cast<size_t>(step * loop.b + l * call.b_k + j * call.b_n)];
+        double of_a = 0;
+        double of_b = 0;
+        for (int64_t l = 0; l < call.k; ++l) {
+          const double a = problem.a[static_cast<size_t>(step * loop.a + i * call.a_m + l * call.a_k)];
+          const double b = problem.b[static_cast<size_t>(step * loop.b + l * call.b_k + j * call.b_n)];
+          sum += a * b;
+          of_a += a;
+          of_b += b;
+        }
+        const auto v = static_cast<size_t>(step * loop.v + i * call.v_m + j * call.v_n);
+        if (call.vector == GemmVector::bias) sum += problem.v[v];
+        if (call.vector == GemmVector::gradient_of_a) problem.v[v] = of_a;
+        if (call.vector == GemmVector::gradient_of_b) problem.v[v] = of_b;
+        if (call.relu) sum = std::max(sum, 0.0);
         problem.c[static_cast<size_t>(step * loop.c + i * call.c_m + j * call.c_n)] = sum;
       }
 }
@@ -314,6 +327,10 @@ class CudaProductTest : public CudaGpuTest {
     Launch launch;
     launch.gemm = call;
     launch.operands = {{{0}, {1}, {2}}};
+    if (call.vector != GemmVector::none) {
+      launch.vectors = {3};
+      launch.vector_bytes = call.v_elements * bytes_of(call.type);
+    }
     return launch;
   }
 
@@ -329,6 +346,32 @@ class CudaProductTest : public CudaGpuTest {
     EXPECT_EQ(download<uint8_t>(tensors[2], expected.size()), expected) << where;
   }
 
+  // The same with the vector, `offset` elements into its allocation; false where the library has no algorithm for it.
+  bool check_vector(Problem& problem, size_t offset, const std::string& where) {
+    GemmCall& call = problem.call;
+    fill_problem(problem);
+    call.v_elements = std::ssize(problem.v);
+    const StoredType type = call.type;
+    const auto element = static_cast<size_t>(bytes_of(type));
+    std::vector<double> given(offset, -1);
+    for (const double value : problem.v) given.push_back(call.vector == GemmVector::bias ? value : -1);
+    void* const vector = upload(encoded(given, type));
+    std::vector<void*> tensors = {upload(encoded(problem.a, type)), upload(encoded(problem.b, type)),
+                                  upload(encoded(std::vector<double>(problem.c.size(), -1), type)),
+                                  static_cast<char*>(vector) + offset * element};
+    Result<std::unique_ptr<GpuLaunch>> launch = gpu_->prepare(launch_of(call), "");
+    if (!launch) {
+      std::cout << where << ": " << to_string(launch.error());
+      return false;
+    }
+    expect_done((*launch)->run(tensors.data(), nullptr, nullptr, scratch_of(**launch)));
+    EXPECT_EQ(download<uint8_t>(tensors[2], problem.c.size() * element), encoded(problem.c, type)) << where;
+    std::vector<double> expected(offset, -1);
+    expected.insert(expected.end(), problem.v.begin(), problem.v.end());
+    EXPECT_EQ(download<uint8_t>(vector, expected.size() * element), encoded(expected, type)) << where;
+    return true;
+  }
+
   // Every algorithm on outputs of NaN. How many there are.
   size_t check_algorithms(const Problem& problem) {
     const StoredType type = problem.call.type;
@@ -339,6 +382,7 @@ class CudaProductTest : public CudaGpuTest {
     const std::vector<uint8_t> expected = encoded(problem.c, type);
     const auto bytes = static_cast<int64_t>(expected.size());
     tensors[2] = allocate(bytes);
+    if (!problem.v.empty()) tensors.push_back(upload(encoded(problem.v, type)));
     void* scratch = allocate(int64_t{32} << 20);
     size_t wrong = 0;
     size_t declined = 0;  // admitted, and yet not run: they cost an exploration a trial each
@@ -385,6 +429,58 @@ TEST_F(CudaProductTest, BatchesStridedAndShared) {
         fill_problem(problem);
         check(problem, concat(name_of(type), " order ", order, " a ", loop.a, " b ", loop.b));
       }
+}
+
+// Biases, with and without a ReLU, and the sums of matrices, in every order, aligned and not. Which of them the library
+// has no algorithm for is printed.
+TEST_F(CudaProductTest, Epilogues) {
+  size_t done = 0;
+  for (const StoredType type : {StoredType::f16, StoredType::bf16, StoredType::f32})
+    for (int order = 0; order < 8; ++order)
+      for (const GemmVector vector : {GemmVector::bias, GemmVector::gradient_of_a, GemmVector::gradient_of_b})
+        for (const int64_t batch : {1, 3})
+          for (const size_t offset : {size_t{0}, size_t{1}})
+            for (const bool relu : {false, true}) {
+              if (relu && vector != GemmVector::bias) continue;
+              Problem problem = problem_of(type, 48, 40, 56, order);
+              GemmCall& call = problem.call;
+              call.vector = vector;
+              call.relu = relu;
+              const bool by_rows = ((order >> 2) & 1) != 0;
+              const bool along_m = vector == GemmVector::bias ? !by_rows : vector == GemmVector::gradient_of_a;
+              call.v_m = along_m ? 1 : 0;
+              call.v_n = along_m ? 0 : 1;
+              if (batch > 1) call.loops = {{batch, 48 * 56, 56 * 40, 48 * 40, along_m ? 48 : 40}};
+              const std::string where =
+                  concat(name_of(type), " order ", order, " vector ", static_cast<int>(vector), " batch ", batch,
+                         " offset ", offset, relu ? " relu" : "");
+              done += check_vector(problem, offset, where) ? 1 : 0;
+            }
+  std::cout << done << " epilogues of " << 3 * 8 * 2 * 2 * 4 << "\n";
+  EXPECT_GT(done, 100U);
+}
+
+TEST_F(CudaProductTest, StackedVectors) {
+  Problem problem = problem_of(StoredType::f16, 48, 40, 56, 0);
+  GemmCall& call = problem.call;
+  call.vector = GemmVector::bias;
+  call.v_m = 1;
+  call.loops = {{2, 48 * 56, 0, 48 * 40, 48}};
+  fill_problem(problem);
+  call.v_elements = std::ssize(problem.v);
+  Launch launch = launch_of(call);
+  launch.vectors = {4, 3};
+  launch.vector_bytes = 48 * 2;
+  const std::vector<uint8_t> v = encoded(problem.v, StoredType::f16);
+  std::vector<void*> tensors = {upload(encoded(problem.a, StoredType::f16)), upload(encoded(problem.b, StoredType::f16)),
+                                allocate(2 * 48 * 40 * 2), upload(std::vector<uint8_t>(v.begin() + 96, v.end())),
+                                upload(std::vector<uint8_t>(v.begin(), v.begin() + 96))};
+  const std::unique_ptr<GpuLaunch> prepared = prepare(launch);
+  ASSERT_TRUE(prepared);
+  expect_done(prepared->run(tensors.data(), nullptr, nullptr, scratch_of(*prepared)));
+  EXPECT_EQ(download<uint8_t>(tensors[2], 2 * 48 * 40 * 2), encoded(problem.c, StoredType::f16));
+  launch.vectors.clear();
+  EXPECT_FALSE(gpu_->prepare(launch, "")) << "a product without its vector";
 }
 
 TEST_F(CudaProductTest, StackedMatricesAndFactors) {
@@ -434,6 +530,17 @@ TEST_F(CudaProductTest, EveryAlgorithmOfALargerProblemIsRight) {
   const size_t count = check_algorithms(problem);
   EXPECT_GT(count, 10U);
   EXPECT_LE(count, 2000U);
+  std::cout << count << " algorithms\n";
+}
+
+TEST_F(CudaProductTest, EveryAlgorithmWithABiasIsRight) {
+  Problem problem = problem_of(StoredType::f16, 256, 192, 1024, 2);
+  problem.call.vector = GemmVector::bias;
+  problem.call.v_m = 1;
+  fill_problem(problem);
+  problem.call.v_elements = std::ssize(problem.v);
+  const size_t count = check_algorithms(problem);
+  EXPECT_GT(count, 1U);
   std::cout << count << " algorithms\n";
 }
 

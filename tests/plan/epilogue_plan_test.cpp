@@ -1,0 +1,244 @@
+// Plans and selections with products that swallow biases and their gradients.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <set>
+
+#include "base/text.h"
+#include "candidates/enumerate.h"
+#include "exec/launch_tensors.h"
+#include "fusion/fuse.h"
+#include "fusion/fusion_text.h"
+#include "measure/verify.h"
+#include "plan/launched_part.h"
+#include "plan/plan_json.h"
+#include "plan/random_plan.h"
+#include "plan/verify.h"
+#include "select/select.h"
+#include "select/verify.h"
+
+namespace millrace {
+namespace {
+
+// Two projections of one input, each with its bias, as an attention has them.
+constexpr const char* kProjections = R"(
+B = 6
+I = 4
+O = 5
+
+
+def layer(x: float32[B, I], wq: float32[I, O], bq: float32[O], wk: float32[I, O], bk: float32[O]):
+    qq = np.einsum("bi,io->bo", x, wq) + bq
+    kk = np.einsum("bi,io->bo", x, wk) + bk
+    return np.einsum("bo,co->bc", qq, kk)
+)";
+
+MadePlan made_on_gpu(const std::string& text, uint64_t seed, std::vector<std::string> sizes = {}) {
+  PlanChoice choice;
+  choice.seed = seed;
+  choice.gpu = true;
+  choice.sizes = std::move(sizes);
+  choice.most = 60;
+  return make_plan(text, choice);
+}
+
+bool has_epilogue(const MadePlan& made, const PlanLaunch& launch) {
+  const Result<LaunchedPart> of = launched_part(made.training.graph, made.candidates, launch);
+  return of && of->part.product.has_epilogue();
+}
+
+std::string complaint(const MadePlan& made, const std::function<void(StepPlan&)>& change) {
+  StepPlan plan = made.plan;
+  change(plan);
+  const Result<Done> verified = verify(plan, made.training, made.candidates);
+  return verified ? "" : verified.error().diagnostics.front().message;
+}
+
+TEST(EpiloguePlans, AreBuiltVerifiedAndReadBack) {
+  std::set<std::string> launched;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    const MadePlan made = made_on_gpu(kProjections, seed);
+    const Result<StepPlan> read = parse_plan(plan_json(made.plan), "plan.json");
+    ASSERT_TRUE(read) << to_string(read.error());
+    EXPECT_EQ(plan_json(*read), plan_json(made.plan));
+    EXPECT_TRUE(verify(*read, made.training, made.candidates));
+    const Result<std::vector<Launch>> launches = lower_plan(*read, made.training, made.candidates);
+    ASSERT_TRUE(launches) << to_string(launches.error());
+    const LaunchTensors tensors(*read, *launches);
+    EXPECT_EQ(tensors.launches(), launches->size());
+    for (size_t k = 0; k < launches->size(); ++k) {
+      const Launch& launch = (*launches)[k];
+      EXPECT_EQ(launch.vectors.empty(), launch.gemm.vector == GemmVector::none);
+      if (launch.vectors.empty()) continue;
+      launched.insert(read->launches[k].part);
+      // Every tensor of the launch is one of its operands.
+      std::set<int> used(launch.vectors.begin(), launch.vectors.end());
+      for (const std::vector<int>& operand : launch.operands) used.insert(operand.begin(), operand.end());
+      EXPECT_EQ(used.size(), read->launches[k].buffers.size());
+      EXPECT_EQ(*used.rbegin() + 1, std::ssize(read->launches[k].buffers));
+      EXPECT_EQ(launch.vector_bytes * std::ssize(launch.vectors), launch.gemm.v_elements * 4);
+    }
+  }
+  // Apart and stacked, biases and their gradients.
+  EXPECT_EQ(launched.size(), 6U) << join(std::vector<std::string>(launched.begin(), launched.end()), "\n");
+}
+
+TEST(EpiloguePlans, OfModelsAreBuiltAndVerified) {
+  size_t epilogues = 0;
+  for (const char* const model : {"gpt2_block", "mha"}) {
+    const std::string text = text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/", model, ".py"));
+    for (uint64_t seed = 0; seed < 4; ++seed) {
+      const MadePlan made = made_on_gpu(text, seed, {"tiny"});
+      for (const PlanLaunch& launch : made.plan.launches) epilogues += has_epilogue(made, launch) ? 1 : 0;
+    }
+  }
+  EXPECT_GT(epilogues, 5U);
+}
+
+TEST(EpiloguePlans, EveryChangeIsNoticed) {
+  size_t changed = 0;
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    const MadePlan made = made_on_gpu(kProjections, seed);
+    for (size_t k = 0; k < made.plan.launches.size(); ++k) {
+      const PlanLaunch& launch = made.plan.launches[k];
+      if (!has_epilogue(made, launch)) continue;
+      ++changed;
+      const auto expect = [&](const std::string& how, const std::function<void(PlanLaunch&)>& change) {
+        EXPECT_NE(complaint(made, [&](StepPlan& plan) { change(plan.launches[k]); }), "") << launch.part << ": " << how;
+      };
+      expect("without what it swallows", [](PlanLaunch& one) { one.part = one.part.substr(0, one.part.find(" with ")); });
+      expect("with something else", [](PlanLaunch& one) { one.part += " too"; });
+      expect("by a kernel", [](PlanLaunch& one) {
+        one.candidate = one.candidate.substr(0, one.candidate.find("; ")) + "; flat loops 0.1 vector 1 threads 1 block -1";
+      });
+      expect("by another library", [](PlanLaunch& one) {
+        const size_t at = one.candidate.find("cublaslt");
+        const size_t on = one.candidate.find(" on ");
+        one.candidate = one.candidate.substr(0, at) + "openblas" + one.candidate.substr(at + 8, on - at - 8) +
+                        " threads 1 inside";
+      });
+      for (size_t b = 0; b < launch.buffers.size(); ++b) {
+        expect("a buffer less", [&](PlanLaunch& one) { one.buffers.erase(one.buffers.begin() + static_cast<std::ptrdiff_t>(b)); });
+        for (const int other : {-2, -1, 0, 1, 2, 1000}) {
+          if (launch.buffers[b] != other) expect("another buffer", [&](PlanLaunch& one) { one.buffers[b] = other; });
+        }
+      }
+      // Each digit of the layouts and of the way: what is still a way of the part is in other buffers, or the same.
+      for (size_t at = 0; at < launch.candidate.find(" algorithm"); ++at) {
+        if (launch.candidate[at] < '0' || launch.candidate[at] > '9') continue;
+        for (const char digit : {'0', '1', '2', '9'}) {
+          if (launch.candidate[at] == digit) continue;
+          const std::string wrong = complaint(made, [&](StepPlan& plan) { plan.launches[k].candidate[at] = digit; });
+          EXPECT_NE(wrong, "") << launch.candidate << " at " << at << ": " << digit;
+        }
+      }
+    }
+  }
+  EXPECT_GT(changed, 10U);
+}
+
+TEST(EpiloguePlans, AreNoneOfACpus) {
+  size_t refused = 0;
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    const MadePlan made = made_on_gpu(kProjections, seed);
+    const Result<Candidates> of_cpu = find_parts(made.training, fuse(made.training), EnumerateOptions());
+    ASSERT_TRUE(of_cpu);
+    for (const PlanLaunch& launch : made.plan.launches) {
+      if (!has_epilogue(made, launch)) continue;
+      const Result<Done> verified = verify(made.plan, made.training, *of_cpu);
+      ASSERT_FALSE(verified);
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 0U);
+}
+
+// --- Selecting ---
+
+// Every candidate of every part, taking as long as `seconds` says of its part; conversions take a microsecond.
+Measurements measured(const TrainingGraph& training, const Candidates& candidates,
+                      const std::function<double(const Part&)>& seconds) {
+  Measurements made;
+  std::vector<int> number(training.graph.tensors.size(), -1);
+  for (size_t t = 0; t < number.size(); ++t) {
+    const TensorDomain& domain = candidates.domains[t];
+    if (domain.layouts.empty()) continue;
+    number[t] = static_cast<int>(made.tensors.size());
+    MeasuredTensor tensor{training.graph.tensors[t].name, {}, domain.pinned};
+    for (const Layout& layout : domain.layouts) tensor.layouts.push_back(print_layout(training.graph, TensorId(t), layout));
+    for (size_t from = 0; from < domain.layouts.size(); ++from) {
+      for (size_t to = 0; to < domain.layouts.size(); ++to) {
+        if (from != to)
+          made.conversions.push_back({number[t], static_cast<int>(from), static_cast<int>(to), 1e-6, "by a test"});
+      }
+    }
+    made.tensors.push_back(std::move(tensor));
+  }
+  for (const PartCandidates& of : candidates.parts) {
+    MeasuredPart part{of.part.name, of.part.pass == Pass::backward, {}, {}, {}};
+    for (const TensorId tensor : of.part.reads) part.reads.push_back(number[tensor.at()]);
+    for (const TensorId tensor : of.part.writes) part.writes.push_back(number[tensor.at()]);
+    for (const Candidate& candidate : of.candidates) {
+      const double time = seconds(of.part);
+      part.ways.push_back({print_candidate(candidates.domains, of.part, candidate), candidate.layouts, time, time, time});
+    }
+    made.parts.push_back(std::move(part));
+  }
+  for (const Site& site : candidates.sites) {
+    MeasuredSite into;
+    for (const std::vector<int>& alternative : site.alternatives) {
+      if (std::all_of(alternative.begin(), alternative.end(),
+                      [&](int part) { return !made.parts[static_cast<size_t>(part)].ways.empty(); }))
+        into.alternatives.push_back(alternative);
+    }
+    made.sites.push_back(std::move(into));
+  }
+  return made;
+}
+
+std::set<std::string> selected(const Measurements& measurements) {
+  std::set<std::string> names;
+  const Result<Done> sound = verify(measurements);
+  EXPECT_TRUE(sound) << to_string(sound.error());
+  const Result<Selection> selection = select(measurements, SelectMethod::exact);
+  EXPECT_TRUE(selection) << to_string(selection.error());
+  if (!selection) return names;
+  EXPECT_TRUE(verify(measurements, *selection));
+  for (const SelectedPart& part : selection->parts) names.insert(measurements.parts[static_cast<size_t>(part.part)].name);
+  return names;
+}
+
+TEST(EpilogueSelections, TakeAnEpilogueWhereItIsFaster) {
+  const TrainingGraph training = training_of(kProjections);
+  EnumerateOptions options;
+  options.gpu = GpuTarget();
+  options.libraries = {GemmLibrary::cublaslt};
+  options.most = 30;
+  const Result<Candidates> candidates = enumerate(training, fuse(training), options);
+  ASSERT_TRUE(candidates);
+  constexpr double kProduct = 1e-4;
+  const auto with = [&](double apart, double stacked) {
+    return selected(measured(training, *candidates, [&](const Part& part) {
+      if (part.kind == PartKind::kernel) return 5e-5;
+      const bool is_stacked = part.product.tensors[2].size() > 1;
+      return kProduct * (is_stacked ? 2.5 : 1) + (part.product.vector ? (is_stacked ? stacked : apart) : 0);
+    }));
+  };
+  const std::string both = "qq einsum + kk einsum with qq bias, kk bias";
+  const auto count = [](const std::set<std::string>& names, const std::string& what) {
+    return std::count_if(names.begin(), names.end(),
+                         [&](const std::string& name) { return name.find(what) != std::string::npos; });
+  };
+  const std::set<std::string> apart = with(1e-6, 1e-3);
+  EXPECT_EQ(count(apart, " with "), 4) << join(std::vector<std::string>(apart.begin(), apart.end()), "\n");
+  EXPECT_EQ(count(apart, " + "), 0);
+  EXPECT_EQ(count(apart, "bias*2"), 0);
+  const std::set<std::string> stacked = with(1e-3, -1.5e-4);
+  EXPECT_EQ(count(stacked, " with "), 2) << join(std::vector<std::string>(stacked.begin(), stacked.end()), "\n");
+  EXPECT_EQ(count(stacked, " + "), 2);
+  const std::set<std::string> none = with(1e-3, 1e-3);
+  EXPECT_EQ(count(none, " with "), 0) << join(std::vector<std::string>(none.begin(), none.end()), "\n");
+}
+
+}  // namespace
+}  // namespace millrace

@@ -14,7 +14,7 @@ namespace millrace {
 namespace {
 
 constexpr size_t kMostAlternatives = 64;  // of a site
-constexpr size_t kMostCovers = 4096;      // that are looked at to find them, where epilogues make many that mix
+constexpr size_t kMostCovers = 4096;      // that are looked at to find them, where epilogues make many
 
 class PartFinder {
  public:
@@ -236,6 +236,7 @@ class PartFinder {
           add_epilogue(stacking->contractions, swallowed, gradients);
       }
     }
+    if (leaves_whole_kernels(swallowable_)) add_rest_of_groups(swallowable_);
   }
 
   // The product with the operators that it swallows; nothing, and a reason, where it cannot.
@@ -288,28 +289,37 @@ class PartFinder {
     if (part.writes.size() != product->tensors[2].size() + (gradients ? swallowed.size() : 0))
       return decline("the product's result is needed without it too");
     if (waits_for_itself(part)) return decline("it would wait for what waits for it");
-    if (!leaves_whole_kernels(swallowed)) return decline("what is left of the kernel around it has another loop nest");
+    if (!leaves_whole_kernels(swallowed)) return decline("what is left of the kernel around it is no kernel");
     if (words_saved(part, contractions, swallowed) <= 0) return decline("the kernel around it moves as much without it");
     for (size_t operand = 0; operand < 3; ++operand) {
       if (product->tensors[operand].size() > 1) product->packed[operand] = !make_adjacent(product->tensors[operand]);
     }
     part.product = std::move(*product);
     add(std::move(part));
-    add_rest_of_groups(swallowed);
+    swallowable_.insert(swallowable_.end(), swallowed.begin(), swallowed.end());
     return true;
   }
 
-  // Whether something reads what the part writes, and makes what it reads.
+  // Whether something else reads what the part writes, and makes what it reads.
   bool waits_for_itself(const Part& part) const {
+    const auto inside = [&](OperatorId op) {
+      return std::find(part.operators.begin(), part.operators.end(), op) != part.operators.end();
+    };
     std::set<OperatorId> seen;
-    std::vector<TensorId> open = part.writes;
-    while (!open.empty()) {
-      const TensorId tensor = open.back();
-      open.pop_back();
+    std::vector<OperatorId> open;
+    const auto follow = [&](TensorId tensor) {
       for (const OperatorId reader : readers_[tensor.at()]) {
-        if (std::find(part.operators.begin(), part.operators.end(), reader) != part.operators.end()) return true;
-        if (!seen.insert(reader).second) continue;
-        for (const Access& output : graph_.operators[reader.at()].outputs) open.push_back(output.tensor);
+        if (!inside(reader) && seen.insert(reader).second) open.push_back(reader);
+      }
+    };
+    for (const TensorId tensor : part.writes) follow(tensor);
+    while (!open.empty()) {
+      const Operator& op = graph_.operators[open.back().at()];
+      open.pop_back();
+      for (const Access& output : op.outputs) {
+        const std::vector<OperatorId>& readers = readers_[output.tensor.at()];
+        if (std::any_of(readers.begin(), readers.end(), inside)) return true;
+        follow(output.tensor);
       }
     }
     return false;
@@ -324,7 +334,8 @@ class PartFinder {
     return rest;
   }
 
-  // Whether what is left of each kernel still runs along all of its indices: the nest is made for them.
+  // Whether what is left of each kernel can run as one: along all of its indices, which the nest is made for, and
+  // without waiting for what was swallowed.
   bool leaves_whole_kernels(const std::vector<OperatorId>& swallowed) const {
     return std::all_of(fused_.groups.begin(), fused_.groups.end(), [&](const FusedOperator& group) {
       const std::vector<size_t> rest = rest_of(group, swallowed);
@@ -332,7 +343,7 @@ class PartFinder {
       std::set<int> used;
       for (const size_t member : rest) used.insert(group.index_of[member].begin(), group.index_of[member].end());
       used.erase(kNoIndex);
-      return used.size() == group.space.size();
+      return used.size() == group.space.size() && !waits_for_itself(kernel_of(group, rest));
     });
   }
 
@@ -425,35 +436,36 @@ class PartFinder {
     }
   }
 
-  // A kernel is either fused or all of its members are apart: between the two lies nothing worth measuring. What
-  // epilogues leave of one is fused.
+  // A kernel is either fused or all of its members are apart: between the two lies nothing worth measuring. Either all
+  // of it that products can swallow is swallowed, and what is left is fused, or nothing.
   bool mixes(const std::vector<int>& alternative) const {
     for (const FusedOperator& group : fused_.groups) {
       if (group.members.size() < 2) continue;
-      bool fused = false;
+      size_t fused = 0;
       size_t apart = 0;
       bool swallowed = false;
+      bool left = false;  // could have been swallowed
       for (const int number : alternative) {
         const Part& part = found_.parts[static_cast<size_t>(number)].part;
-        if (part.product.has_epilogue()) swallowed = swallowed || !has_none_of(part.operators, group.members);
-        if (part.members.empty() ||
-            std::find(group.members.begin(), group.members.end(), part.members.front()) == group.members.end())
-          continue;
-        if (part.members.size() > 1) {
-          fused = true;
+        const std::vector<OperatorId> of_group = common(part.operators, group.members);
+        if (part.product.has_epilogue()) {
+          swallowed = swallowed || !of_group.empty();
         } else {
-          ++apart;
+          left = left || !common(of_group, swallowable_).empty();
         }
+        if (part.members.empty() || of_group.empty()) continue;
+        ++(part.members.size() > 1 ? fused : apart);
       }
-      if ((fused && apart > 0) || (swallowed && apart > 1)) return true;
+      if ((fused > 0 && apart > 0) || (swallowed && (left || apart > 1))) return true;
     }
     return false;
   }
 
-  static bool has_none_of(const std::vector<OperatorId>& operators, const std::vector<OperatorId>& members) {
-    return std::none_of(operators.begin(), operators.end(), [&](OperatorId op) {
-      return std::find(members.begin(), members.end(), op) != members.end();
-    });
+  static std::vector<OperatorId> common(const std::vector<OperatorId>& one, const std::vector<OperatorId>& other) {
+    std::vector<OperatorId> both;
+    std::copy_if(one.begin(), one.end(), std::back_inserter(both),
+                 [&](OperatorId op) { return std::find(other.begin(), other.end(), op) != other.end(); });
+    return both;
   }
 
   void find_sites() {
@@ -479,9 +491,13 @@ class PartFinder {
       Site found;
       for (std::vector<int>& alternative : covers) {
         if (mixes(alternative)) continue;
-        if (found.alternatives.size() == kMostAlternatives) break;
         std::sort(alternative.begin(), alternative.end());
         found.alternatives.push_back(std::move(alternative));
+      }
+      if (found.alternatives.size() > kMostAlternatives) {  // the default, and those of fewest launches
+        std::stable_sort(std::next(found.alternatives.begin()), found.alternatives.end(),
+                         [](const auto& l, const auto& r) { return l.size() < r.size(); });
+        found.alternatives.resize(kMostAlternatives);
       }
       found_.sites.push_back(std::move(found));
     }
@@ -494,6 +510,7 @@ class PartFinder {
   std::vector<bool> callers_;    // one a tensor: the caller's memory
   std::vector<size_t> site_of_;  // one an operator: union-find
   UniqueNames names_;
+  std::vector<OperatorId> swallowable_;  // that some product with an epilogue does
   Candidates found_;
 };
 

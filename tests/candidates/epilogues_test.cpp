@@ -112,6 +112,7 @@ TEST(EpilogueParts, WhatIsDeclinedHasItsReason) {
   expect(program("x: float32[A, A], w: float32[A, A]",
                  "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = y + np.einsum(\"aa->a\", x)\n    return z\n"),
          "part y einsum with z bias\n");
+  expect(program(matrices, "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = np.exp(y + b * 2)\n    return z\n"), "no kernel");
   expect(program("t: float32[C, A, A], v: float32[A]",
                  "    y = np.einsum(\"cab,b->ca\", t, v)\n    z = y + v\n    return z\n"),
          "the bias is one of the product's matrices");

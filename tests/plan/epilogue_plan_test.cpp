@@ -97,7 +97,7 @@ TEST(EpiloguePlans, OfModelsAreBuiltAndVerified) {
 
 TEST(EpiloguePlans, EveryChangeIsNoticed) {
   size_t changed = 0;
-  for (uint64_t seed = 0; seed < 12; ++seed) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
     const MadePlan made = made_on_gpu(kProjections, seed);
     for (size_t k = 0; k < made.plan.launches.size(); ++k) {
       const PlanLaunch& launch = made.plan.launches[k];
@@ -192,6 +192,25 @@ Measurements measured(const TrainingGraph& training, const Candidates& candidate
         into.alternatives.push_back(alternative);
     }
     made.sites.push_back(std::move(into));
+  }
+  // Parts of no alternative that is left are not there.
+  std::vector<int> renumbered(made.parts.size(), -1);
+  std::vector<MeasuredPart> kept;
+  for (MeasuredSite& site : made.sites) {
+    for (const std::vector<int>& alternative : site.alternatives) {
+      for (const int part : alternative) renumbered[static_cast<size_t>(part)] = 0;
+    }
+  }
+  for (size_t k = 0; k < renumbered.size(); ++k) {
+    if (renumbered[k] < 0) continue;
+    renumbered[k] = static_cast<int>(kept.size());
+    kept.push_back(std::move(made.parts[k]));
+  }
+  made.parts = std::move(kept);
+  for (MeasuredSite& site : made.sites) {
+    for (std::vector<int>& alternative : site.alternatives) {
+      for (int& part : alternative) part = renumbered[static_cast<size_t>(part)];
+    }
   }
   return made;
 }

@@ -1,8 +1,8 @@
 // The artefact of candidates: every way to carry out every part of the training step, under which layouts.
 //
 // A part is one launch: a fused operator, one of its members alone, a contraction, several contractions stacked into
-// one, or contractions with what a library does at their end (an epilogue). A candidate is a way to carry out one part when its tensors lie in given layouts. What cannot be done, or is not
-// worth trying, is counted with the reason.
+// one, or contractions with what a library does at their end (an epilogue). A candidate is a way to carry out one part
+// when its tensors lie in given layouts. What cannot be done, or is not worth trying, is counted with the reason.
 #pragma once
 
 #include <array>
@@ -36,8 +36,8 @@ struct ProductIndex {
   std::array<bool, 3> stacks{};          // it counts the tensors of a, b or c
 };
 
-// A vector beside the matrices: a bias that is added to the result before it is stored, or the gradient of one, which is
-// the sum of an operand over the indices that are contracted. Stacked ones have one each, and these are packed.
+// A vector beside the matrices: a bias that is added to the result before it is stored, or the gradient of one, which
+// is the sum of an operand over the indices that are contracted. Stacked ones have one each, and these are packed.
 struct ProductVector {
   enum class Role { bias, gradient_of_a, gradient_of_b };
   Role role = Role::bias;

@@ -222,8 +222,8 @@ class GemmWays {
   const char* why_no_vector(const Chain& m, const Chain& n, const std::vector<int>& batch) const {
     if (!product_.vector) return nullptr;
     const bool of_c = product_.vector->role == ProductVector::Role::bias;
-    const bool of_m = of_c ? step(kC, m) == 1 && !m.empty()
-                           : product_.vector->role == ProductVector::Role::gradient_of_a;
+    const bool of_m =
+        of_c ? step(kC, m) == 1 && !m.empty() : product_.vector->role == ProductVector::Role::gradient_of_a;
     const Chain& along = of_m ? m : n;
     const auto still = [&](const Chain& chain) {
       return std::all_of(chain.begin(), chain.end(),

@@ -290,7 +290,8 @@ class PartFinder {
       return decline("the product's result is needed without it too");
     if (waits_for_itself(part)) return decline("it would wait for what waits for it");
     if (!leaves_whole_kernels(swallowed)) return decline("what is left of the kernel around it is no kernel");
-    if (words_saved(part, contractions, swallowed) <= 0) return decline("the kernel around it moves as much without it");
+    if (words_saved(part, contractions, swallowed) <= 0)
+      return decline("the kernel around it moves as much without it");
     for (size_t operand = 0; operand < 3; ++operand) {
       if (product->tensors[operand].size() > 1) product->packed[operand] = !make_adjacent(product->tensors[operand]);
     }
@@ -484,8 +485,8 @@ class PartFinder {
       std::vector<int> chosen;
       std::set<OperatorId> done;
       std::vector<std::vector<int>> covers;
-      const bool epilogues = std::any_of(
-          parts.begin(), parts.end(), [&](size_t k) { return found_.parts[k].part.product.has_epilogue(); });
+      const bool epilogues = std::any_of(parts.begin(), parts.end(),
+                                         [&](size_t k) { return found_.parts[k].part.product.has_epilogue(); });
       cover(parts, {operators.begin(), operators.end()}, epilogues ? kMostCovers : kMostAlternatives, chosen, done,
             covers);
       Site found;

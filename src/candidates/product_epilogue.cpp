@@ -100,8 +100,7 @@ bool take_bias_gradients(const Graph& graph, const std::vector<OperatorId>& sums
   const TensorId first = graph.operators[sums.front().at()].inputs[0].tensor;
   const size_t operand = has(product.tensors[0], first) ? 0 : 1;
   if (has(product.tensors[1 - operand], first)) return refuse(reason, "both matrices are the one that is summed");
-  if (product.tensors[operand].size() != sums.size())
-    return refuse(reason, "what is summed is not what is stacked");
+  if (product.tensors[operand].size() != sums.size()) return refuse(reason, "what is summed is not what is stacked");
   ProductVector vector;
   vector.role = operand == 0 ? ProductVector::Role::gradient_of_a : ProductVector::Role::gradient_of_b;
   for (size_t k = 0; k < sums.size(); ++k) {

@@ -101,8 +101,8 @@ class GemmLowering {
     for (size_t k = loops.size(); k-- > 1;) {
       const GemmLoop inner = loops[k];
       GemmLoop& outer = loops[k - 1];
-      if (outer.a != inner.a * inner.extent || outer.b != inner.b * inner.extent ||
-          outer.c != inner.c * inner.extent || outer.v != inner.v * inner.extent)
+      if (outer.a != inner.a * inner.extent || outer.b != inner.b * inner.extent || outer.c != inner.c * inner.extent ||
+          outer.v != inner.v * inner.extent)
         continue;
       outer = {outer.extent * inner.extent, inner.a, inner.b, inner.c, inner.v};
       loops.erase(loops.begin() + static_cast<std::ptrdiff_t>(k));

@@ -126,8 +126,8 @@ double depth_of(const Part& part) {
 }
 
 double sum_tolerance(DType dtype, double depth, double magnitude, double value) {
-  // Each lies within (depth + 2)·u·Σ|a||b| of the exact sum: the products and their sum, a factor, a bias. What a bias is
-  // added to is not rounded before, and a ReLU brings nothing further apart.
+  // Each lies within (depth + 2)·u·Σ|a||b| of the exact sum: the products and their sum, a factor, a bias. What a bias
+  // is added to is not rounded before, and a ReLU brings nothing further apart.
   const double roundoff = dtype == DType::float64 ? 0x1p-53 : 0x1p-24;
   return 2 * (depth + 2) * roundoff * std::abs(magnitude) + 2 * storage_error(dtype, value);
 }

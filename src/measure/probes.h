@@ -14,8 +14,8 @@ struct Probe {
   double magnitude = 0;  // Σ|a||b|, and |bias|: what rounding is measured against
 };
 
-// `count` elements by chance, of the inputs that `truth` has; and as many of the gradient of a bias, where the part makes
-// one.
+// `count` elements by chance, of the inputs that `truth` has; and as many of the gradient of a bias, where the part
+// makes one.
 std::vector<Probe> probes_of(const Graph& graph, const Part& part, const Truth& truth, size_t count);
 
 // What a product is multiplied by.

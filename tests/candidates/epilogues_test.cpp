@@ -45,8 +45,8 @@ TEST(EpilogueParts, OfModels) {
     const TrainingGraph training = training_of_model(model);
     const Result<Candidates> found = find_parts(training, fuse(training), on_gpu());
     ASSERT_TRUE(found);
-    EXPECT_TRUE(matches_file(parts_text(training, *found), concat("candidates/", model, "_gpu_parts.txt"),
-                             "EpilogueParts"));
+    EXPECT_TRUE(
+        matches_file(parts_text(training, *found), concat("candidates/", model, "_gpu_parts.txt"), "EpilogueParts"));
   }
 }
 
@@ -55,7 +55,8 @@ TEST(EpilogueParts, AreNotForACpu) {
     const TrainingGraph training = training_of_model(model, {"tiny"});
     const Result<Candidates> found = find_parts(training, fuse(training), {});
     ASSERT_TRUE(found);
-    for (const PartCandidates& of : found->parts) EXPECT_FALSE(of.part.product.has_epilogue()) << model << ": " << of.part.name;
+    for (const PartCandidates& of : found->parts)
+      EXPECT_FALSE(of.part.product.has_epilogue()) << model << ": " << of.part.name;
     for (const Declined& declined : found->declined)
       EXPECT_EQ(declined.reason.find(" with "), std::string::npos) << declined.reason;
   }
@@ -71,7 +72,8 @@ TEST(EpilogueParts, LeaveTheDefaultAsItIs) {
       const Result<Candidates> found = find_parts(training, fused, options);
       EXPECT_TRUE(found);
       for (const Site& site : found->sites) {
-        for (const int part : site.alternatives.front()) names.insert(found->parts[static_cast<size_t>(part)].part.name);
+        for (const int part : site.alternatives.front())
+          names.insert(found->parts[static_cast<size_t>(part)].part.name);
       }
       return names;
     };
@@ -85,7 +87,8 @@ std::string declined_of(const std::string& text) {
   EXPECT_TRUE(found);
   std::string reasons;
   for (const Declined& declined : found->declined) reasons += declined.reason + "\n";
-  for (const PartCandidates& of : found->parts) reasons += of.part.product.has_epilogue() ? concat("part ", of.part.name, "\n") : "";
+  for (const PartCandidates& of : found->parts)
+    reasons += of.part.product.has_epilogue() ? concat("part ", of.part.name, "\n") : "";
   return reasons;
 }
 
@@ -112,7 +115,8 @@ TEST(EpilogueParts, WhatIsDeclinedHasItsReason) {
   expect(program("x: float32[A, A], w: float32[A, A]",
                  "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = y + np.einsum(\"aa->a\", x)\n    return z\n"),
          "part y einsum with z bias\n");
-  expect(program(matrices, "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = np.exp(y + b * 2)\n    return z\n"), "no kernel");
+  expect(program(matrices, "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = np.exp(y + b * 2)\n    return z\n"),
+         "no kernel");
   expect(program("t: float32[C, A, A], v: float32[A]",
                  "    y = np.einsum(\"cab,b->ca\", t, v)\n    z = y + v\n    return z\n"),
          "the bias is one of the product's matrices");
@@ -284,7 +288,8 @@ std::set<std::string> check_against_reference(const TrainingGraph& training, siz
         std::vector<char*> at;
         for (size_t t = 0; t < tensors.size(); ++t) {
           memory.emplace_back(static_cast<size_t>(stored_bytes(graph, tensors[t], layouts[t])), '\xff');
-          if (t < of.part.reads.size()) put_values(graph, tensors[t], layouts[t], truth->inputs[t], memory.back().data());
+          if (t < of.part.reads.size())
+            put_values(graph, tensors[t], layouts[t], truth->inputs[t], memory.back().data());
         }
         for (std::vector<char>& bytes : memory) at.push_back(bytes.data());
         if (by_library) {
@@ -297,8 +302,7 @@ std::set<std::string> check_against_reference(const TrainingGraph& training, siz
           EXPECT_EQ(difference(graph, tensors[t], layouts[t], truth->outputs[w],
                                take_values(graph, tensors[t], layouts[t], at[t])),
                     "")
-              << where << ": " << of.part.name << ": "
-              << print_candidate(found.domains, of.part, of.candidates[k]);
+              << where << ": " << of.part.name << ": " << print_candidate(found.domains, of.part, of.candidates[k]);
         }
       }
     }
@@ -339,8 +343,9 @@ def f(x: float32[A, B], w: float32[B, C], b: float32[C], t: float32[D, A, B], u:
 )";
     for (size_t at = text.find("float32"); at != std::string::npos; at = text.find("float32", at + 1))
       text.replace(at, 7, dtype);
-    const std::vector<std::string> unpinned = {"columns", "by_rows", "batch", "each_its_own", "of_batch",
-                                               "chain",   "negative", "positive", "both", "v", "wide", "each"};
+    const std::vector<std::string> unpinned = {"columns",  "by_rows", "batch",    "each_its_own",
+                                               "of_batch", "chain",   "negative", "positive",
+                                               "both",     "v",       "wide",     "each"};
     const std::set<std::string> parts = check_against_reference(training_of(text), 1, dtype, unpinned);
     for (const std::string name : {"columns", "by_rows", "batch", "each_its_own", "chain", "negative"})
       EXPECT_TRUE(parts.contains(concat(name, " einsum with ", name, " bias"))) << dtype << ": " << name;
@@ -363,7 +368,8 @@ TEST(EpilogueWays, ThereAreOfTheAttentionsInputs) {
       const auto fits = [&](const Candidate& candidate) {
         if (of.part.pass == Pass::backward) return true;
         const TensorId result = of.part.writes.front();
-        const Layout layout = layouts_of(training.graph, result, false)[static_cast<size_t>(candidate.layouts[of.part.reads.size()])];
+        const Layout layout =
+            layouts_of(training.graph, result, false)[static_cast<size_t>(candidate.layouts[of.part.reads.size()])];
         const std::string& inner =
             training.graph.dims[training.graph.tensor(result).dims[static_cast<size_t>(layout.order.back())].at()].name;
         return inner == "P" || inner == "J";

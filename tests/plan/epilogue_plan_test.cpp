@@ -106,19 +106,22 @@ TEST(EpiloguePlans, EveryChangeIsNoticed) {
       const auto expect = [&](const std::string& how, const std::function<void(PlanLaunch&)>& change) {
         EXPECT_NE(complaint(made, [&](StepPlan& plan) { change(plan.launches[k]); }), "") << launch.part << ": " << how;
       };
-      expect("without what it swallows", [](PlanLaunch& one) { one.part = one.part.substr(0, one.part.find(" with ")); });
+      expect("without what it swallows",
+             [](PlanLaunch& one) { one.part = one.part.substr(0, one.part.find(" with ")); });
       expect("with something else", [](PlanLaunch& one) { one.part += " too"; });
       expect("by a kernel", [](PlanLaunch& one) {
-        one.candidate = one.candidate.substr(0, one.candidate.find("; ")) + "; flat loops 0.1 vector 1 threads 1 block -1";
+        one.candidate =
+            one.candidate.substr(0, one.candidate.find("; ")) + "; flat loops 0.1 vector 1 threads 1 block -1";
       });
       expect("by another library", [](PlanLaunch& one) {
         const size_t at = one.candidate.find("cublaslt");
         const size_t on = one.candidate.find(" on ");
-        one.candidate = one.candidate.substr(0, at) + "openblas" + one.candidate.substr(at + 8, on - at - 8) +
-                        " threads 1 inside";
+        one.candidate =
+            one.candidate.substr(0, at) + "openblas" + one.candidate.substr(at + 8, on - at - 8) + " threads 1 inside";
       });
       for (size_t b = 0; b < launch.buffers.size(); ++b) {
-        expect("a buffer less", [&](PlanLaunch& one) { one.buffers.erase(one.buffers.begin() + static_cast<std::ptrdiff_t>(b)); });
+        expect("a buffer less",
+               [&](PlanLaunch& one) { one.buffers.erase(one.buffers.begin() + static_cast<std::ptrdiff_t>(b)); });
         for (const int other : {-2, -1, 0, 1, 2, 1000}) {
           if (launch.buffers[b] != other) expect("another buffer", [&](PlanLaunch& one) { one.buffers[b] = other; });
         }
@@ -165,7 +168,8 @@ Measurements measured(const TrainingGraph& training, const Candidates& candidate
     if (domain.layouts.empty()) continue;
     number[t] = static_cast<int>(made.tensors.size());
     MeasuredTensor tensor{training.graph.tensors[t].name, {}, domain.pinned};
-    for (const Layout& layout : domain.layouts) tensor.layouts.push_back(print_layout(training.graph, TensorId(t), layout));
+    for (const Layout& layout : domain.layouts)
+      tensor.layouts.push_back(print_layout(training.graph, TensorId(t), layout));
     for (size_t from = 0; from < domain.layouts.size(); ++from) {
       for (size_t to = 0; to < domain.layouts.size(); ++to) {
         if (from != to)
@@ -180,7 +184,8 @@ Measurements measured(const TrainingGraph& training, const Candidates& candidate
     for (const TensorId tensor : of.part.writes) part.writes.push_back(number[tensor.at()]);
     for (const Candidate& candidate : of.candidates) {
       const double time = seconds(of.part);
-      part.ways.push_back({print_candidate(candidates.domains, of.part, candidate), candidate.layouts, time, time, time});
+      part.ways.push_back(
+          {print_candidate(candidates.domains, of.part, candidate), candidate.layouts, time, time, time});
     }
     made.parts.push_back(std::move(part));
   }
@@ -223,7 +228,8 @@ std::set<std::string> selected(const Measurements& measurements) {
   EXPECT_TRUE(selection) << to_string(selection.error());
   if (!selection) return names;
   EXPECT_TRUE(verify(measurements, *selection));
-  for (const SelectedPart& part : selection->parts) names.insert(measurements.parts[static_cast<size_t>(part.part)].name);
+  for (const SelectedPart& part : selection->parts)
+    names.insert(measurements.parts[static_cast<size_t>(part.part)].name);
   return names;
 }
 

@@ -37,8 +37,8 @@ struct ColumnMajorProduct {
   ColumnMajor b;
   ColumnMajor c;  // never transposed
   ColumnVector vector = ColumnVector::none;
-  int64_t vector_batch_stride = 0;   // elements
-  int64_t vector_alignment = 1;      // bytes that every vector's address is a multiple of, if the first one's is of 16
+  int64_t vector_batch_stride = 0;  // elements
+  int64_t vector_alignment = 1;     // bytes that every vector's address is a multiple of, if the first one's is of 16
 };
 
 // Or why the call is not one product: no stride is 1, it sums over a loop, it has several loops, its vector runs along

@@ -193,7 +193,8 @@ TEST(ColumnMajorVector, ABiasRunsAlongTheRows) {
       compare(with_vector(call_of(5, 4, 6, order, 0), GemmVector::bias, along_m), concat(order, " ", along_m));
     }
     // A vector as C lies both ways: then as the bias does.
-    const GemmCall call = with_vector(along_m ? call_of(64, 1, 8, 0, 0) : call_of(1, 64, 8, 7, 0), GemmVector::bias, along_m);
+    const GemmCall call =
+        with_vector(along_m ? call_of(64, 1, 8, 0, 0) : call_of(1, 64, 8, 7, 0), GemmVector::bias, along_m);
     const Result<ColumnMajorProduct> product = column_major(call);
     ASSERT_TRUE(product);
     EXPECT_EQ(product->c.rows, 64);

@@ -451,9 +451,8 @@ TEST_F(CudaProductTest, Epilogues) {
               call.v_m = along_m ? 1 : 0;
               call.v_n = along_m ? 0 : 1;
               if (batch > 1) call.loops = {{batch, 48 * 56, 56 * 40, 48 * 40, along_m ? 48 : 40}};
-              const std::string where =
-                  concat(name_of(type), " order ", order, " vector ", static_cast<int>(vector), " batch ", batch,
-                         " offset ", offset, relu ? " relu" : "");
+              const std::string where = concat(name_of(type), " order ", order, " vector ", static_cast<int>(vector),
+                                               " batch ", batch, " offset ", offset, relu ? " relu" : "");
               done += check_vector(problem, offset, where) ? 1 : 0;
             }
   std::cout << done << " epilogues of " << 3 * 8 * 2 * 2 * 4 << "\n";
@@ -472,8 +471,9 @@ TEST_F(CudaProductTest, StackedVectors) {
   launch.vectors = {4, 3};
   launch.vector_bytes = 48 * 2;
   const std::vector<uint8_t> v = encoded(problem.v, StoredType::f16);
-  std::vector<void*> tensors = {upload(encoded(problem.a, StoredType::f16)), upload(encoded(problem.b, StoredType::f16)),
-                                allocate(2 * 48 * 40 * 2), upload(std::vector<uint8_t>(v.begin() + 96, v.end())),
+  std::vector<void*> tensors = {upload(encoded(problem.a, StoredType::f16)),
+                                upload(encoded(problem.b, StoredType::f16)), allocate(2 * 48 * 40 * 2),
+                                upload(std::vector<uint8_t>(v.begin() + 96, v.end())),
                                 upload(std::vector<uint8_t>(v.begin(), v.begin() + 96))};
   const std::unique_ptr<GpuLaunch> prepared = prepare(launch);
   ASSERT_TRUE(prepared);

@@ -1,5 +1,7 @@
 #include "device/cuda/cublaslt.h"
 
+#include <bit>
+#include <cstdint>
 #include <utility>
 
 #include "base/text.h"
@@ -170,7 +172,7 @@ Result<Done> CublasLtProduct::set_epilogue() {
   const Result<Done> strided = set(CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, shape_.vector_batch_stride);
   if (!strided) return strided;
   // An address that nobody reads, no better aligned than any of the vectors may be.
-  return set_vector(reinterpret_cast<const void*>(static_cast<uintptr_t>(shape_.vector_alignment)));
+  return set_vector(std::bit_cast<const void*>(static_cast<uintptr_t>(shape_.vector_alignment)));
 }
 
 Result<Done> CublasLtProduct::set_vector(const void* vector) const {

@@ -21,6 +21,7 @@ constexpr size_t kConvertedLayouts = 3;  // of the fastest ways of a tensor's wr
 constexpr double kRefined = 1.1;         // of the best: products that are as fast are tried by every algorithm
 constexpr size_t kRefinedLayouts = 4;    // of a part, unless all are asked for
 constexpr size_t kConversionWays = 2;    // of a pair of layouts, unless all are asked for
+constexpr double kFirstKernels = 8;      // of a batch, when it is not known yet how long one takes to compile
 
 // A candidate to try, by whichever of the equal parts has it.
 struct Trial {
@@ -225,7 +226,7 @@ class Explorer {
           std::find_if(of.trials.begin(), of.trials.end(), [&](const Trial& trial) { return trial.text == base_text; });
       if (of_base == of.trials.end()) continue;
       candidate->estimate = of_base->candidate->estimate;
-      add_trial(of, part, std::move(*candidate));
+      if (!add_trial(of, part, std::move(*candidate))) continue;
       note(of, of.trials.back(), *row);
       explored_.summary.known += 1;
     }
@@ -333,11 +334,16 @@ class Explorer {
     const Trial& trial() const { return of->trials[number]; }
   };
 
+  struct Compiled {
+    std::vector<Result<MadeKernel>> kernels;  // of the launches that have one
+    double seconds = 0;
+  };
+
   // Candidates that were chosen together, and their kernels on the way.
   struct Batch {
     std::vector<Chosen> chosen;
     std::vector<Launch> launches;
-    std::future<std::vector<Result<MadeKernel>>> kernels;  // of the launches that have one
+    std::future<Compiled> kernels;
   };
 
   Result<Done> try_all(double end) {
@@ -345,11 +351,11 @@ class Explorer {
     std::optional<Batch> ahead;
     while (now() < end || has_baselines_left()) {
       add_algorithms();
-      Batch batch = ahead ? std::move(*ahead) : choose_batch();
+      Batch batch = ahead ? std::move(*ahead) : choose_batch(end);
       ahead.reset();
       if (batch.chosen.empty()) return Done{};
       if (settings_.compile_ahead) {
-        if (Batch next = choose_batch(); !next.chosen.empty()) ahead = std::move(next);
+        if (Batch next = choose_batch(end); !next.chosen.empty()) ahead = std::move(next);
       }
       if (Result<Done> tried = try_batch(batch, end); !tried) return tried;
     }
@@ -359,8 +365,17 @@ class Explorer {
     return Done{};
   }
 
-  Batch choose_batch() {
+  // How many kernels there is time for. A batch of more would be compiled past the end, for nothing.
+  double kernels_until(double end) const {
+    if (now() >= end) return 0;
+    if (kernel_seconds_ > 0) return std::max(1.0, (end - now()) / kernel_seconds_);
+    return end == kInfinite ? kInfinite : kFirstKernels;
+  }
+
+  Batch choose_batch(double end) {
     Batch batch;
+    const double most_kernels = kernels_until(end);
+    double kernels = 0;
     std::vector<std::optional<size_t>> next;
     for (const PartClass& of : classes_) next.push_back(next_of(of));
     std::vector<size_t> pending(classes_.size(), 0);
@@ -368,6 +383,8 @@ class Explorer {
       const std::optional<size_t> chosen = choose(next, pending);
       if (!chosen) break;
       PartClass& of = classes_[*chosen];
+      const Trial& trial = of.trials[*next[*chosen]];
+      if (std::holds_alternative<KernelWay>(trial.candidate->way) && ++kernels > most_kernels && !trial.first) break;
       of.trials[*next[*chosen]].chosen = true;
       batch.chosen.push_back({&of, *next[*chosen]});
       ++pending[*chosen];
@@ -382,8 +399,10 @@ class Explorer {
       if (!batch.launches.back().kernel.empty()) with_kernels.push_back(batch.launches.back());
     }
     const auto compile = [this, launches = std::move(with_kernels)] {
-      if (kernels_ == nullptr || launches.empty()) return std::vector<Result<MadeKernel>>();
-      return kernels_->make(launches);
+      if (kernels_ == nullptr || launches.empty()) return Compiled{};
+      const double begin = now();
+      std::vector<Result<MadeKernel>> made = kernels_->make(launches);
+      return Compiled{std::move(made), now() - begin};
     };
     batch.kernels = std::async(settings_.compile_ahead ? std::launch::async : std::launch::deferred, compile);
     return batch;
@@ -427,7 +446,8 @@ class Explorer {
 
   Result<Done> try_batch(Batch& batch, double end) {
     show("compiling");
-    const std::vector<Result<MadeKernel>> compiled = batch.kernels.get();
+    const auto [compiled, seconds] = batch.kernels.get();
+    if (!compiled.empty()) kernel_seconds_ = seconds / static_cast<double>(compiled.size());
     size_t next = 0;
     for (size_t k = 0; k < batch.chosen.size(); ++k) {
       PartClass& of = *batch.chosen[k].of;
@@ -673,6 +693,7 @@ class Explorer {
   std::map<std::string, size_t> class_by_text_;
   std::vector<size_t> class_of_part_;  // one a part of the candidates
   std::set<std::string> recalled_;
+  double kernel_seconds_ = 0;  // that one took to compile, in the last batch
   double selected_ = 0;     // seconds of the best selection so far
   double selected_at_ = 0;  // when it was worked out
   std::vector<std::unique_ptr<PartCandidates>> conversions_;

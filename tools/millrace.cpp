@@ -119,7 +119,7 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   add_program_options(*command, options.program, "a program, such as models/bert_encoder.py, or a plan");
   command
       ->add_option("--device", options.device,
-                   "where to run: reference, the slow and obvious interpreter in double, or cpu, which takes a plan")
+                   "where to run: reference, the slow and obvious interpreter in double; or cpu or cuda, which take a plan")
       ->type_name("DEVICE");
   command->add_option("--in", options.in, "arguments by name, and d_NAME for the results' gradients (default: drawn)")
       ->type_name("FILE.safetensors");
@@ -195,7 +195,7 @@ CLI::App* add_db(CLI::App& app, DatabaseOptions& options, Result<std::string> (*
 void add_explore_options(CLI::App& command, ExploreOptions& options,
                          const std::string& help = "a program, such as models/bert_encoder.py") {
   add_program_options(command, options.program, help);
-  command.add_option("--device", options.device, "where to run: cpu")->type_name("DEVICE");
+  command.add_option("--device", options.device, "where to run: cpu, or cuda for a GPU")->type_name("DEVICE");
   command
       .add_option("--layout", options.layouts,
                   "how a tensor of the caller lies: NAME=AXES, outermost first, or NAME=any")

@@ -30,7 +30,7 @@ struct Trial {
   TensorId converted;  // valid: a conversion of this tensor
   std::string text;
   std::string family;  // of its way
-  bool first = false;  // as the program writes it, and among the most promising of those: tried whatever the budget
+  bool first = false;  // of those without which there would be no plan: tried whatever the budget
   bool chosen = false;
 };
 
@@ -62,6 +62,7 @@ class Explorer {
     if (Result<Done> known = recall(); !known) return known.error();
     const double end = settings_.exhaustive ? kInfinite : begin_ + settings_.budget_seconds * (1 - kForConversions);
     if (Result<Done> tried = try_all(end); !tried) return tried.error();
+    if (settings_.assume) assume();
     find_conversions();
     if (Result<Done> known = recall(); !known) return known.error();
     const double last = settings_.exhaustive ? kInfinite : begin_ + settings_.budget_seconds;
@@ -100,20 +101,41 @@ class Explorer {
     return concat(kernel.rows ? "rows " : "flat ", kernel.threads, kernel.block != kNoIndex ? " in blocks" : "");
   }
 
-  // For tensors as the program writes them, the most promising way of each family is tried before all else.
+  // For tensors as the program writes them, the most promising way of each family is tried before all else. A part that
+  // has none, such as a product whose batch would need two strides, takes the most promising way, and what it reads and
+  // writes is converted.
   void find_classes() {
     for (const PartCandidates& of : candidates_.parts) {
       explored_.summary.configurations += of.configurations;
       class_of_part_.push_back(classify(of.part));
       PartClass& into = classes_[class_of_part_.back()];
       ++into.parts;
+      const bool as_written = std::any_of(of.candidates.begin(), of.candidates.end(), [&](const Candidate& candidate) {
+        return lies_as_written(candidates_.domains, of.part, candidate);
+      });
+      if (!as_written) {
+        converted_.insert(of.part.reads.begin(), of.part.reads.end());
+        converted_.insert(of.part.writes.begin(), of.part.writes.end());
+      }
       std::set<std::string> families;
       for (const Candidate& candidate : of.candidates) {
         Trial trial{&of.part, &candidate, TensorId(), print_candidate(candidates_.domains, of.part, candidate),
                     family_of(candidate)};
-        trial.first = lies_as_written(candidates_.domains, of.part, candidate) && families.insert(trial.family).second;
-        if (into.texts.insert(trial.text).second) into.trials.push_back(std::move(trial));
+        const bool could_be =
+            as_written ? lies_as_written(candidates_.domains, of.part, candidate) : fits(of.part, candidate);
+        trial.first = could_be && families.insert(trial.family).second;
+        add(into, std::move(trial));
       }
+    }
+  }
+
+  // What an equal part must try is tried, whichever part has it.
+  static void add(PartClass& into, Trial trial) {
+    if (into.texts.insert(trial.text).second) {
+      into.trials.push_back(std::move(trial));
+    } else if (trial.first) {
+      std::find_if(into.trials.begin(), into.trials.end(), [&](const Trial& known) { return known.text == trial.text; })
+          ->first = true;
     }
   }
 
@@ -168,8 +190,9 @@ class Explorer {
     for (const Candidate& candidate : of.candidates) {
       Trial trial{&of.part, &candidate, tensor, print_candidate(candidates_.domains, of.part, candidate),
                   family_of(candidate)};
+      trial.first = converted_.contains(tensor) && &candidate == &of.candidates.front();
       conversion_texts_.push_back({tensor, from, to, number, trial.text});
-      if (into.texts.insert(trial.text).second) into.trials.push_back(std::move(trial));
+      add(into, std::move(trial));
     }
   }
 
@@ -692,6 +715,7 @@ class Explorer {
   std::map<std::string, std::vector<double>> ratios_;
   std::map<std::string, size_t> class_by_text_;
   std::vector<size_t> class_of_part_;  // one a part of the candidates
+  std::set<TensorId> converted_;       // of parts that cannot take them as the program writes them
   std::set<std::string> recalled_;
   double kernel_seconds_ = 0;  // that one took to compile, in the last batch
   double selected_ = 0;     // seconds of the best selection so far

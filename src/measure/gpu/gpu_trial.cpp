@@ -283,7 +283,7 @@ Result<MeasurementRow> GpuTrials::run(const Part& part, const Candidate& candida
   Launch lowered = lower(*graph_, part, layouts, candidate.way);
   name_functions(lowered, name);
   Result<std::unique_ptr<GpuLaunch>> launch = gpu_->prepare(lowered, cubin);
-  if (!launch) return outcome(Outcome::failed, launch.error().diagnostics.front().message);
+  if (!launch) return refused_unless_lost(launch.error());
   const Places places = places_of(part, layouts);
   const int64_t sets = std::clamp<int64_t>(2 * gpu_->info().l2_bytes / places.bytes + 1, 2, kMostSets);
   if (Result<Done> got = reserve(sets * places.bytes, sets_); !got) return refused_unless_lost(got.error());

@@ -128,11 +128,11 @@ class PlayedGpu final : public Gpu {
     if (Result<Done> may = stream_->refuse_if_recorded("time work"); !may) return may.error();
     Result<Done> done = before ? before() : Done{};
     if (done) done = stream_->wait();
-    const double begin = stream_->seconds();
+    stream_->restart_clock();
     if (done) done = work();
     if (Result<Done> waited = stream_->wait(); !waited && done) done = waited;
     if (!done) return done.error();
-    return std::max(stream_->seconds() - begin, 1e-9);
+    return std::max(stream_->seconds(), 1e-9);
   }
 
   bool is_recorded() const override { return stream_->is_recorded(); }

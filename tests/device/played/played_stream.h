@@ -31,7 +31,8 @@ class Stream {
   Result<Done> refuse_if_recorded(const char* what);
   Result<std::vector<Work>> record(const std::function<Result<Done>()>& work);
 
-  double seconds() const { return seconds_; }  // of all that has run
+  void restart_clock() { seconds_ = 0; }
+  double seconds() const { return seconds_; }  // of what has run since then
   const std::optional<Error>& lost() const { return lost_; }
 
  private:

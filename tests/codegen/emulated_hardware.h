@@ -5,6 +5,7 @@
 // It is compiled with every kernel, so it includes little: <math.h> alone takes longer than most kernels.
 #pragma once
 
+#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,8 +34,10 @@ struct alignas(8) Chunk8 {
 
 constexpr int kMostThreads = 1024;  // of a block
 
+// Made by makecontext, and then left and resumed by longjmp, which unlike swapcontext asks nothing of the kernel.
 struct Fiber {
-  ucontext_t context;
+  ucontext_t start;
+  jmp_buf at;
   char* stack = nullptr;
   bool done = false;
 };
@@ -43,7 +46,7 @@ struct Machine {
   int thread = 0;
   int block = 0;
   int blocks = 0;
-  ucontext_t scheduler;
+  jmp_buf scheduler;
   Fiber* fibers = nullptr;  // kMostThreads
   double exchanged[kMostThreads];
   void (*body)(const void*) = nullptr;
@@ -65,11 +68,15 @@ inline int block_number() { return machine().block; }
 inline int grid_size() { return machine().blocks; }
 inline void lower_to(u64* to, u64 x) { *to = x < *to ? x : *to; }
 
+__attribute__((noinline)) inline void leave(Fiber& fiber) {
+  if (_setjmp(fiber.at) == 0) _longjmp(machine().scheduler, 1);
+}
+
 // The other threads go on until they are here too.
 inline void barrier() {
   Machine& m = machine();
   const int own = m.thread;
-  swapcontext(&m.fibers[own].context, &m.scheduler);
+  leave(m.fibers[own]);
   m.thread = own;
 }
 
@@ -87,38 +94,43 @@ inline float infinity() { return __builtin_inff(); }
 inline u32 high_product(u32 a, u32 b) { return static_cast<u32>((static_cast<u64>(a) * b) >> 32); }
 
 inline void fiber_body() {
-  Machine& m = machine();
-  m.body(m.argument);
-  m.fibers[m.thread].done = true;
-  swapcontext(&m.fibers[m.thread].context, &m.scheduler);
+  for (;;) {
+    Machine& m = machine();
+    m.body(m.argument);
+    Fiber& own = m.fibers[m.thread];
+    own.done = true;
+    leave(own);
+  }
+}
+
+__attribute__((noinline)) inline void resume(Fiber& fiber) {
+  constexpr size_t kStack = 128 * 1024;
+  if (_setjmp(machine().scheduler) != 0) return;
+  if (fiber.stack != nullptr) _longjmp(fiber.at, 1);
+  fiber.stack = static_cast<char*>(malloc(kStack));
+  getcontext(&fiber.start);
+  fiber.start.uc_stack.ss_sp = fiber.stack;
+  fiber.start.uc_stack.ss_size = kStack;
+  fiber.start.uc_link = nullptr;
+  makecontext(&fiber.start, fiber_body, 0);
+  setcontext(&fiber.start);
 }
 
 // Every thread up to its next barrier, in turn, until all are done. A barrier that some threads pass and others do not
 // is a defect of the kernel.
 inline void run_block(int threads) {
-  constexpr size_t kStack = 128 * 1024;
   Machine& m = machine();
   if (m.fibers == nullptr) m.fibers = new Fiber[kMostThreads];
   memset(m.exchanged, 0, sizeof(m.exchanged));
-  for (int t = 0; t < threads; ++t) {
-    Fiber& fiber = m.fibers[t];
-    fiber.done = false;
-    if (fiber.stack == nullptr) fiber.stack = static_cast<char*>(malloc(kStack));
-    getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = fiber.stack;
-    fiber.context.uc_stack.ss_size = kStack;
-    fiber.context.uc_link = nullptr;
-    makecontext(&fiber.context, fiber_body, 0);
-  }
+  for (int t = 0; t < threads; ++t) m.fibers[t].done = false;
   for (int done = 0; done < threads;) {
     done = 0;
     for (int t = 0; t < threads; ++t) {
-      Fiber& fiber = m.fibers[t];
-      if (!fiber.done) {
+      if (!m.fibers[t].done) {
         m.thread = t;
-        swapcontext(&m.scheduler, &fiber.context);
+        resume(m.fibers[t]);
       }
-      done += fiber.done ? 1 : 0;
+      done += m.fibers[t].done ? 1 : 0;
     }
     if (done != 0 && done != threads) {
       fprintf(stderr, "a barrier that not all threads reach\n");

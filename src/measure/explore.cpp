@@ -134,8 +134,9 @@ class Explorer {
     if (into.texts.insert(trial.text).second) {
       into.trials.push_back(std::move(trial));
     } else if (trial.first) {
-      std::find_if(into.trials.begin(), into.trials.end(), [&](const Trial& known) { return known.text == trial.text; })
-          ->first = true;
+      std::find_if(into.trials.begin(), into.trials.end(), [&](const Trial& known) {
+        return known.text == trial.text;
+      })->first = true;
     }
   }
 
@@ -718,8 +719,8 @@ class Explorer {
   std::set<TensorId> converted_;       // of parts that cannot take them as the program writes them
   std::set<std::string> recalled_;
   double kernel_seconds_ = 0;  // that one took to compile, in the last batch
-  double selected_ = 0;     // seconds of the best selection so far
-  double selected_at_ = 0;  // when it was worked out
+  double selected_ = 0;        // seconds of the best selection so far
+  double selected_at_ = 0;     // when it was worked out
   std::vector<std::unique_ptr<PartCandidates>> conversions_;
   std::vector<std::unique_ptr<Candidate>> added_;  // algorithms
   std::set<std::string> refined_;                  // products whose algorithms were added

@@ -63,7 +63,8 @@ Result<MeasurementRow> Worker::run(const TrialRequest& request, double timeout_s
   child_.reset();
   if (hung) return lost(Outcome::hung, concat("no end after ", fixed(timeout_seconds, 0), " s"));
   const bool killed = ending.signal == SIGKILL;
-  return lost(killed ? Outcome::out_of_memory : Outcome::crashed, concat("the worker ", to_string(ending), last_words(ending)));
+  return lost(killed ? Outcome::out_of_memory : Outcome::crashed,
+              concat("the worker ", to_string(ending), last_words(ending)));
 }
 
 }  // namespace millrace

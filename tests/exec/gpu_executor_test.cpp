@@ -58,8 +58,7 @@ class OnDevice {
       const TensorId tensor = callers_tensor(made_.training, *buffer);
       std::vector<char> bytes(static_cast<size_t>(buffer->bytes));
       EXPECT_TRUE(gpu_.copy_out(bytes.data(), memory.data(), buffer->bytes));
-      found[tensor.at()] =
-          take_values(made_.training.graph, tensor, layout_of(made_, *buffer, tensor), bytes.data());
+      found[tensor.at()] = take_values(made_.training.graph, tensor, layout_of(made_, *buffer, tensor), bytes.data());
       const bool made = buffer->place == BufferPlace::result || buffer->place == BufferPlace::argument_gradient;
       EXPECT_TRUE(gpu_.fill(memory.data(), 0xff, made ? buffer->bytes : 0));
     }
@@ -132,8 +131,10 @@ class PlayedExecutor : public ScratchTest {
 
 TEST_F(PlayedExecutor, RandomPlansAgreeWithTheReference) {
   const std::string mha = text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/mha.py"));
-  for (const auto& [text, size, dtype, seed] : {std::tuple(kProgram, "", "float32", 1), {kProgram, "", "float64", 2},
-                                                {kProgram, "", "float32", 3}, {mha.c_str(), "odd", "float32", 4}}) {
+  for (const auto& [text, size, dtype, seed] : {std::tuple(kProgram, "", "float32", 1),
+                                                {kProgram, "", "float64", 2},
+                                                {kProgram, "", "float32", 3},
+                                                {mha.c_str(), "odd", "float32", 4}}) {
     PlanChoice choice;
     choice.seed = static_cast<uint64_t>(seed);
     choice.dtype = dtype;

@@ -228,8 +228,8 @@ TEST_F(ExploreTest, WithoutTimeTheProgramAsItIsWrittenIsMeasuredStill) {
   EXPECT_LT(std::distance(begin(files), end(files)), 2 * made->summary.tried + 2);
 }
 
-// On a GPU a product's batch has one stride. Where the program's tensors would need two, some way is tried all the same,
-// and the conversions to it.
+// On a GPU a product's batch has one stride. Where the program's tensors would need two, some way is tried all the
+// same, and the conversions to it.
 TEST_F(ExploreTest, WithoutTimeAPartThatNeedsOtherLayoutsHasAWayStill) {
   training_ = training_of(R"(
 B = 2

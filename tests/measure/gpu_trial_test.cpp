@@ -5,11 +5,11 @@
 
 #include <cstdlib>
 
+#include "base/scratch.h"
 #include "candidates/enumerate.h"
 #include "codegen/cuda/generate.h"
 #include "codegen/lower.h"
 #include "device/gpu_kernel_cache.h"
-#include "base/scratch.h"
 #include "device/played/played_gpu.h"
 #include "fusion/fusion_text.h"
 
@@ -61,9 +61,7 @@ class PlayedTrials : public ScratchTest {
     compiler_ = played::make_compiler();
   }
 
-  Result<GpuTrials> trials() const {
-    return GpuTrials::make(*gpu_, *compiler_, training_.graph, candidates_.domains);
-  }
+  Result<GpuTrials> trials() const { return GpuTrials::make(*gpu_, *compiler_, training_.graph, candidates_.domains); }
 
   Result<MeasurementRow> run(GpuTrials& trials, const Part& part, const Candidate& candidate) const {
     const Launch launch = lower(training_.graph, part, layouts_of(candidates_.domains, part, candidate), candidate.way);
@@ -125,10 +123,12 @@ TEST_F(PlayedTrials, AlgorithmsAreTriedAndWrongOnesAreTold) {
   setenv("MILLRACE_PLAYED_REFUSED", "2", 1);
   Result<GpuTrials> all = trials();
   ASSERT_TRUE(all) << to_string(all.error());
-  for (const auto& [algorithm, split, wanted] :
-       {std::tuple(played::kHeuristicAlgorithm, 1, "measured"), {played::kSplittingAlgorithm, 4, "measured"},
-        {played::kAlignedAlgorithm, 1, "failed"}, {played::kFastAlgorithm, 1, "wrong"}, {99, 1, "failed"},
-        {played::kHeuristicAlgorithm, 1, "measured"}}) {
+  for (const auto& [algorithm, split, wanted] : {std::tuple(played::kHeuristicAlgorithm, 1, "measured"),
+                                                 {played::kSplittingAlgorithm, 4, "measured"},
+                                                 {played::kAlignedAlgorithm, 1, "failed"},
+                                                 {played::kFastAlgorithm, 1, "wrong"},
+                                                 {99, 1, "failed"},
+                                                 {played::kHeuristicAlgorithm, 1, "measured"}}) {
     const auto [part, candidate] = product(algorithm, split);
     const Result<MeasurementRow> row = run(*all, *part, candidate);
     ASSERT_TRUE(row) << to_string(row.error());
@@ -171,7 +171,7 @@ TEST_F(PlayedTrials, AGpuThatIsLostIsAnErrorAndNoOutcome) {
 // Wherever the memory ends: for the truth, for the candidate's own tensors, for its workspace.
 TEST_F(PlayedTrials, MemoryThatIsShortIsAnOutcomeAndTheWorkerLivesOn) {
   std::map<std::string, int> seen;
-  for (int64_t bytes = 264 << 10; bytes < 1 << 20; bytes += bytes / 16) {
+  for (int64_t bytes = 256 << 10; bytes < 1 << 20; bytes += bytes / 8) {
     setenv("MILLRACE_PLAYED_MEMORY", std::to_string(bytes).c_str(), 1);
     take(kProgram);
     Result<GpuTrials> all = trials();

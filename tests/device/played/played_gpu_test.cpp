@@ -98,15 +98,14 @@ TEST_F(PlayedGpu, RunsKernelsWithBarriersAndGraphsOfThem) {
 TEST_F(PlayedGpu, WhatMayNotBeRecordedIsRefused) {
   const GpuMemory x = floats(4, 1);
   std::vector<float> host(4);
-  const std::vector<std::function<Result<Done>()>> calls = {
-      [&] { return gpu_->wait(); },
-      [&] { return gpu_->copy_in(x.data(), host.data(), 16); },
-      [&] { return gpu_->copy_out(host.data(), x.data(), 16); },
-      [&]() -> Result<Done> {
-        const Result<void*> memory = gpu_->allocate(16);
-        if (!memory) return memory.error();
-        return Done{};
-      }};
+  const std::vector<std::function<Result<Done>()>> calls = {[&] { return gpu_->wait(); },
+                                                            [&] { return gpu_->copy_in(x.data(), host.data(), 16); },
+                                                            [&] { return gpu_->copy_out(host.data(), x.data(), 16); },
+                                                            [&]() -> Result<Done> {
+                                                              const Result<void*> memory = gpu_->allocate(16);
+                                                              if (!memory) return memory.error();
+                                                              return Done{};
+                                                            }};
   for (const auto& call : calls) {
     const Result<std::unique_ptr<GpuGraph>> graph = gpu_->record([&]() -> Result<Done> {
       static_cast<void>(call());  // who does not look at the error learns it from the recording

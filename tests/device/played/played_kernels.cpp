@@ -50,12 +50,13 @@ std::vector<Head> heads_in(const std::string& text, size_t from) {
 std::string entries(const std::string& text, const std::vector<Head>& heads) {
   std::string made;
   for (size_t k = 0; k < heads.size(); ++k) {
-    const std::string body = text.substr(heads[k].at, (k + 1 < heads.size() ? heads[k + 1].at : text.size()) - heads[k].at);
+    const std::string body =
+        text.substr(heads[k].at, (k + 1 < heads.size() ? heads[k + 1].at : text.size()) - heads[k].at);
     const bool together = body.find("all_reduce") != std::string::npos || body.find("barrier()") != std::string::npos;
     const std::string& name = heads[k].name;
     const std::string visible = "extern \"C\" __attribute__((visibility(\"default\"))) void ";
-    made += concat(visible, name, "_allows(unsigned long* bytes, int* threads) {\n  *bytes = mr::parameter_bytes(&", name,
-                   ");\n  *threads = ", heads[k].threads, ";\n}\n", visible, name,
+    made += concat(visible, name, "_allows(unsigned long* bytes, int* threads) {\n  *bytes = mr::parameter_bytes(&",
+                   name, ");\n  *threads = ", heads[k].threads, ";\n}\n", visible, name,
                    "_launch(const void* parameter, long blocks, int threads) {\n  mr::launch(&", name,
                    ", parameter, blocks, threads, ", together ? "true" : "false", ");\n}\n");
   }
@@ -74,7 +75,8 @@ Result<std::string> translated(std::string text) {
 
 Result<std::string> find_host_compiler() {
   const char* const told = std::getenv("MILLRACE_CXX");
-  for (const std::string& name : {std::string(told == nullptr ? "" : told), std::string("g++"), std::string("clang++")}) {
+  for (const std::string& name :
+       {std::string(told == nullptr ? "" : told), std::string("g++"), std::string("clang++")}) {
     if (name.empty()) continue;
     if (const std::optional<std::string> path = find_program(name)) return *path;
   }
@@ -107,10 +109,10 @@ class PlayedCompiler final : public GpuCompiler {
     options.timeout_seconds = kPatience;
     options.environment = {{"TMPDIR", folder->path()}, {"LC_ALL", "C"}};
     // A GPU traps where an address is not aligned as its access is wide; so does this.
-    const Result<Finished> finished = run_process(
-        {*compiler, "-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=fast", "-w",
-         "-fsanitize=alignment", "-fsanitize-undefined-trap-on-error", from, "-o", made},
-        options);
+    const Result<Finished> finished =
+        run_process({*compiler, "-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=fast",
+                     "-w", "-fsanitize=alignment", "-fsanitize-undefined-trap-on-error", from, "-o", made},
+                    options);
     if (!finished) return finished.error();
     if (finished->exit_code != 0)
       return Error::make(ErrorKind::bad_input,
@@ -145,7 +147,8 @@ class Module {
     if (Result<Done> written = write_file(path, bytes); !written) return written.error();
     void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr)
-      return Error::make(ErrorKind::failed, concat("cannot load a compiled kernel: CUDA_ERROR_INVALID_IMAGE: ", dlerror()));
+      return Error::make(ErrorKind::failed,
+                         concat("cannot load a compiled kernel: CUDA_ERROR_INVALID_IMAGE: ", dlerror()));
     std::shared_ptr<Module> module(new Module(handle));
     here = module;
     return module;
@@ -255,8 +258,8 @@ Result<Grid> find_grid(const Module& module, const GpuGrid& asked, size_t parame
   if (asked.threads > function->most_threads)
     return refused(asked.function, concat(asked.threads, " threads a block, and it allows ", function->most_threads));
   if (parameter_bytes != function->parameter_bytes)
-    return refused(asked.function, concat("its parameter has ", function->parameter_bytes, " bytes, and is given ",
-                                          parameter_bytes));
+    return refused(asked.function,
+                   concat("its parameter has ", function->parameter_bytes, " bytes, and is given ", parameter_bytes));
   return Grid{asked.function, *function, asked.blocks, asked.threads};
 }
 

@@ -11,9 +11,9 @@ namespace millrace::played {
 namespace {
 
 constexpr int64_t kAlignment = 256;
-constexpr int64_t kZone = 512;         // bytes before and behind an allocation
-constexpr std::byte kPoison{0xff};     // NaNs of every type
-constexpr size_t kKeptFreed = 64;      // allocations
+constexpr int64_t kZone = 512;           // bytes before and behind an allocation
+constexpr std::byte kPoison{0xff};       // NaNs of every type
+constexpr size_t kKeptFreed = 64;        // allocations
 constexpr int64_t kKeptBytes = 1 << 20;  // larger ones are not kept
 
 uintptr_t number(const void* at) { return reinterpret_cast<uintptr_t>(at); }
@@ -35,7 +35,8 @@ Result<void*> Memory::allocate(int64_t bytes, int64_t most) {
   if (bytes < 0 || bytes > most - used_)
     return Error::make(ErrorKind::failed,
                        concat("cannot allocate ", bytes, " bytes on the GPU: CUDA_ERROR_OUT_OF_MEMORY (out of memory)"),
-                       concat(most - used_, " of its ", most, " bytes are free: take a smaller batch, or end what else "
+                       concat(most - used_, " of its ", most,
+                              " bytes are free: take a smaller batch, or end what else "
                               "runs on it"));
   Block block;
   block.size = std::max<int64_t>(bytes, 1);

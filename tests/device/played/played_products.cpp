@@ -118,8 +118,8 @@ class ProductLaunch final : public GpuLaunch {
     if (algorithm_.id == kAlignedAlgorithm) {
       for (size_t operand = 0; operand < 3; ++operand) {
         if (!launch_.packed[operand] && reinterpret_cast<uintptr_t>(stacks[operand].front()) % 16 != 0)
-          return Error::make(ErrorKind::failed, concat("cuBLASLt's algorithm wants matrix ", "ABC"[operand],
-                                                       " aligned to 16 bytes"));
+          return Error::make(ErrorKind::failed,
+                             concat("cuBLASLt's algorithm wants matrix ", "ABC"[operand], " aligned to 16 bytes"));
       }
     }
     const auto work = [launch = launch_, algorithm = algorithm_, places = places_, workspace = workspace_bytes_, alpha,
@@ -138,8 +138,9 @@ class ProductLaunch final : public GpuLaunch {
     const Memory& memory = Memory::of_process();
     const GemmCall& call = launch.gemm;
     const auto illegal = [](const std::string& what) {
-      return Error::make(ErrorKind::failed, concat("cannot run what is on the GPU's stream: ",
-                                                   "CUDA_ERROR_ILLEGAL_ADDRESS: a product: ", what));
+      return Error::make(
+          ErrorKind::failed,
+          concat("cannot run what is on the GPU's stream: ", "CUDA_ERROR_ILLEGAL_ADDRESS: a product: ", what));
     };
     if (is_one_of("MILLRACE_PLAYED_LOST", algorithm)) return illegal("its algorithm takes the GPU down");
     if (places[4] > 0 && (!memory.has(scratch, places[4]) || reinterpret_cast<uintptr_t>(scratch) % kAlignment != 0))

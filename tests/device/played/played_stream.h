@@ -27,7 +27,8 @@ class Stream {
   Result<Done> wait();
 
   bool is_recorded() const { return recorded_ != nullptr; }
-  // An error where nothing but work may be put: the stream is recorded, or the GPU is lost. A recording is spoilt by it.
+  // An error where nothing but work may be put: the stream is recorded, or the GPU is lost. A recording is spoilt by
+  // it.
   Result<Done> refuse_if_recorded(const char* what);
   Result<std::vector<Work>> record(const std::function<Result<Done>()>& work);
 

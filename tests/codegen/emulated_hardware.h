@@ -234,6 +234,19 @@ inline void narrow(float x, bf16& y) {
   y.bits = static_cast<u16>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
+template <class F>
+inline F larger_of(F a, F b) {
+  return a > b || a != a ? a : b;
+}
+template <class F>
+inline F smaller_of(F a, F b) {
+  return a < b || a != a ? a : b;
+}
+// As inexact as the hardware's.
+inline float brief_exp_of(float x) {
+  const float y = __builtin_exp2f(x * 1.44269504088896341f) * (1 + 0x1p-23f);
+  return y < 0x1p-126f ? 0 : y;
+}
 inline float exp_of(float x) { return __builtin_expf(x); }
 inline double exp_of(double x) { return __builtin_exp(x); }
 inline float log_of(float x) { return __builtin_logf(x); }

@@ -54,7 +54,9 @@ std::vector<std::string> shapes_of(const TriedProgram& program, const Part& part
                        : way.gpu->group > 1 ? "groups in a warp"
                                             : "threads alone",
                        way.gpu->group == way.gpu->threads ? "a block a row" : "rows a block",
-                       way.gpu->blocks > 0 ? "across rows" : "rows apart"});
+                       way.gpu->ahead > 0    ? "across rows, the next one ahead"
+                       : way.gpu->blocks > 0 ? "across rows"
+                                             : "rows apart"});
   }
   std::vector<std::string> shapes = {!way.rows ? (way.block == kNoIndex ? "flat" : "flat in blocks")
                                      : lanes   ? "rows in lanes"

@@ -178,7 +178,7 @@ TEST_F(PlayedExecutor, ForwardAndBackwardApartAreAStep) {
   GpuExecutor executor = executor_of(made);
   const Values<double> given = drawn_values(made.training, 6);
   OnDevice tensors(*gpu_, made, given);
-  for (const uint32_t step : {7, 7, 8, 8, 9}) {
+  for (const uint32_t step : {7U, 7U, 8U, 8U, 9U}) {
     expect_done(executor.bind(tensors.forward_only(), 1, step));
     expect_done(executor.forward());
     expect_done(executor.bind(tensors.pointers(), 1, step));
@@ -205,12 +205,12 @@ TEST_F(PlayedExecutor, WhatWasRecordedIsNotReplayedOnTensorsThatMoved) {
   OnDevice first(*gpu_, made, given);
   {
     OnDevice second(*gpu_, made, others);
-    for (const uint32_t step : {1, 2, 3}) {
+    for (const uint32_t step : {1U, 2U, 3U}) {
       expect_done(executor.bind(first.pointers(), 1, step));
       expect_done(executor.step());
       expect_step(made, given, {1, step}, first);
     }
-    for (const uint32_t step : {3, 4, 5}) {
+    for (const uint32_t step : {3U, 4U, 5U}) {
       expect_done(executor.bind(second.pointers(), 1, step));
       expect_done(executor.step());
       expect_step(made, others, {1, step}, second);
@@ -228,7 +228,7 @@ TEST_F(PlayedExecutor, AScalarThatChangesIsHeeded) {
   OnDevice tensors(*gpu_, made, given);
   const TensorId scale = made.training.graph.arguments[2];
   ASSERT_EQ(made.training.graph.tensor(scale).role, TensorRole::scalar);
-  for (const uint32_t step : {1, 2, 3, 4, 5, 6}) {
+  for (const uint32_t step : {1U, 2U, 3U, 4U, 5U, 6U}) {
     given[scale.at()][0] = step < 4 ? 0.5 : -1.5;
     expect_done(executor.bind(tensors.pointers(), 1, step));
     expect_done(executor.step());
@@ -245,7 +245,7 @@ TEST_F(PlayedExecutor, SeedAndStepMayBeTheCallers) {
   ASSERT_TRUE(random);
   CallersTensors pointers = tensors.pointers();
   pointers.random = random->data();
-  for (const uint32_t step : {40, 41, 43, 50}) {
+  for (const uint32_t step : {40U, 41U, 43U, 50U}) {
     const GpuState state{77, step, 0};
     expect_done(gpu_->copy_in(random->data(), &state, sizeof(state)));
     expect_done(executor.bind(pointers, 0, 0));
@@ -253,7 +253,7 @@ TEST_F(PlayedExecutor, SeedAndStepMayBeTheCallers) {
     expect_step(made, given, {77, step}, tensors);
   }
   // And the executor's own again.
-  for (const uint32_t step : {1, 2, 3}) {
+  for (const uint32_t step : {1U, 2U, 3U}) {
     expect_done(executor.bind(tensors.pointers(), 5, step));
     expect_done(executor.step());
     expect_step(made, given, {5, step}, tensors);
@@ -267,7 +267,7 @@ TEST_F(PlayedExecutor, WorksInTheCallersMemoryAlone) {
   OnDevice tensors(*gpu_, made, given);
   const StepPlan& plan = made.plan;
   Result<GpuMemory> saved = GpuMemory::allocate(*gpu_, plan.saved_bytes);
-  for (const uint32_t step : {1, 2, 3}) {
+  for (const uint32_t step : {1U, 2U, 3U}) {
     // What a pass works in is another place every time, and gone between forward and backward.
     CallersTensors pointers = tensors.pointers();
     pointers.saved = saved->data();

@@ -115,7 +115,8 @@ std::optional<KernelWay> parse_kernel(const Part& part, const std::vector<std::s
   way.block = *block;
   if (words.size() == 11) {
     const std::optional<GpuShape> shape = parse_shape(named->contains("gpu") ? named->at("gpu") : "");
-    if (!shape || *threads != 1 || *block != kNoIndex) return std::nullopt;
+    const bool conversion = part.operators.empty();
+    if (!shape || *threads != 1 || (*block != kNoIndex && !conversion)) return std::nullopt;
     way.gpu = shape;
   }
   if (way.rows) {

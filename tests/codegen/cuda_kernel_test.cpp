@@ -53,6 +53,7 @@ TEST(CudaKernel, CandidatesAgreeWithTheReference) {
                                    "causal_mask_dx & rows in lanes",
                                    "dropout_dx & flat",
                                    "conversion & flat",
+                                   "conversion & flat in tiles",
                                    "where & flat",
                                    "extremum_dx & rows in lanes",
                                    "embed_diagonal & flat",

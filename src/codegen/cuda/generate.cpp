@@ -20,6 +20,7 @@ namespace {
 
 constexpr int64_t kWide = 16;           // bytes of the widest access
 constexpr int64_t kAlignment = 256;     // of scratch, and of buffers
+constexpr int64_t kTile = 64;           // the prelude's
 constexpr int64_t kMostPieces = 16;     // of a loop that is unrolled
 constexpr int64_t kMostShared = 32768;  // bytes in which a block adds up its groups' parts
 constexpr int kFinishColumns = 32;      // elements that a block of the second stage works on
@@ -45,7 +46,7 @@ class CudaGenerator : NestWriter {
     brief_ = real_ == "float" && std::all_of(ports_.begin(), ports_.end(), [&](const Port& port) {
                return !port.written || port.layout.storage != MaskStorage::words || type_of(port) == "mr::f16";
              });
-    std::string body = simple_ ? simple_text() : rows_text();
+    std::string body = way_.block != kNoIndex ? tiles_text() : simple_ ? simple_text() : rows_text();
     body += flush_text();
     std::string text = head("MILLRACE_KERNEL", shape_.threads, dropouts_);
     text += shared_ + body + "}\n";
@@ -304,6 +305,57 @@ class CudaGenerator : NestWriter {
     line(text, 2, "MR_UNROLL");
     line(text, 2, concat("for (int l = 0; l < ", width(way_.vector), "; ++l) moved[l] = x0.get<F>(l);"));
     line(text, 2, store_call(1, indices, way_.vector, "moved"));
+    return text;
+  }
+
+  // A conversion through tiles: read along what is contiguous on one side, written along what is on the other. Half a
+  // warp takes neighbours of the tile's row, the other half those a chunk below: whole sectors are written.
+  std::string tiles_text() {
+    const int across = way_.block;
+    const int down = way_.vector;
+    const std::vector<int> indices = own_indices(ports_[0].tensor);
+    std::vector<int> others;
+    for (const int index : way_.loops) {
+      if (index != across && index != down) others.push_back(index);
+    }
+    const int64_t wide = (extent(across) + kTile - 1) / kTile;
+    const int64_t high = (extent(down) + kTile - 1) / kTile;
+    blocks_ = points(others) * wide * high;
+    const std::string type = concat("mr::Tile<", type_of(ports_[0]), ">");
+    line(shared_, 1, concat("MR_SHARED ", type, " tile;"));
+    std::string text;
+    line(text, 1, "const I block = I(mr::block_number());");
+    line(text, 1, concat("const I left = block % ", wide, " * ", kTile, ";"));
+    line(text, 1, concat("const I top = block / ", wide, " % ", high, " * ", kTile, ";"));
+    decode(text, 1, others, concat("(block / ", wide * high, ")"), kNoIndex, 1);
+    const auto each = [&](int vector, const std::string& x, const std::string& y, const std::string& body) {
+      line(text, 1, "MR_UNROLL");
+      line(text, 1,
+           concat("for (int k = thread; k < ", kTile * kTile / width(vector), "; k += ", shape_.threads, ") {"));
+      line(text, 2, concat("const int x = ", x, ";"));
+      line(text, 2, concat("const int y = ", y, ";"));
+      line(text, 2, concat("const I ", index_name(across), " = left + x;"));
+      line(text, 2, concat("const I ", index_name(down), " = top + y;"));
+      line(text, 2,
+           concat("if (", index_name(across), " < ", extent(across), " && ", index_name(down), " < ", extent(down),
+                  ") {"));
+      text += indented(body, 3);
+      line(text, 2, "}");
+      line(text, 1, "}");
+    };
+    const auto elements = [&](int port, int vector) {
+      return concat(elements_type(port, indices, vector), " piece;\n");
+    };
+    const auto place = [&](int port) { return concat("I(", sum_of(steps_of(indices, ports_[at(port)].strides)), ")"); };
+    const int64_t chunks = kTile / width(across);
+    each(across, concat("k % ", chunks, " * ", width(across)), concat("k / ", chunks),
+         concat(elements(0, across), "piece.load(p0, ", place(0), ");\npiece.store(tile.elements, y * ", type,
+                "::kRow + x);"));
+    line(text, 1, "mr::barrier();");
+    each(down, "k % 16 + k / 32 % 4 * 16", concat("(k / 16 % 2 + k / 128 * 2) * ", width(down)),
+         concat(elements(1, down), "MR_UNROLL\nfor (int l = 0; l < ", width(down),
+                "; ++l) piece.data.elements[l] = tile.elements[(y + l) * ", type, "::kRow + x];\npiece.store(p1, ",
+                place(1), ");"));
     return text;
   }
 

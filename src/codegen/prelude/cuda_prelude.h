@@ -116,6 +116,14 @@ MR_DEVICE void store(T* to, I at, const F (&values)[W]) {
   elements.store(to, at);
 }
 
+// A piece of a tensor on its way from one layout to another. A row and a bit: columns are in different banks.
+constexpr int kTile = 64;
+template <class T>
+struct alignas(16) Tile {
+  static constexpr int kRow = kTile + 16 / static_cast<int>(sizeof(T));
+  T elements[kTile * kRow];
+};
+
 // --- Functions ---
 
 template <class E, class X>

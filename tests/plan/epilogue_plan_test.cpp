@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "candidates/enumerate.h"
+#include "device/played/played_gpu.h"
 #include "exec/launch_tensors.h"
 #include "fusion/fuse.h"
 #include "fusion/fusion_text.h"
@@ -34,9 +35,10 @@ def layer(x: float32[B, I], wq: float32[I, O], bq: float32[O], wk: float32[I, O]
 )";
 
 MadePlan made_on_gpu(const std::string& text, uint64_t seed, std::vector<std::string> sizes = {}) {
+  static const std::unique_ptr<Gpu> kGpu = played::make_gpu();
   PlanChoice choice;
   choice.seed = seed;
-  choice.gpu = true;
+  choice.gpu = kGpu.get();
   choice.sizes = std::move(sizes);
   choice.most = 60;
   return make_plan(text, choice);

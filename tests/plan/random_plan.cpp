@@ -24,6 +24,19 @@ namespace {
 
 constexpr double kSeconds = 1e-6;
 
+std::optional<GpuTarget> target_of(const PlanChoice& choice) {
+  if (choice.gpu == nullptr) return std::nullopt;
+  return GpuTarget{choice.gpu->info().multiprocessors};
+}
+
+int64_t scratch_on(Gpu* gpu, const Launch& launch) {
+  if (gpu == nullptr) return scratch_bytes(launch);
+  if (!launch.kernel.empty()) return launch.scratch_bytes;
+  const Result<std::unique_ptr<GpuLaunch>> prepared = gpu->prepare(launch, "");
+  EXPECT_TRUE(prepared) << to_string(prepared.error());
+  return prepared ? (*prepared)->scratch_bytes() : 0;
+}
+
 class Chooser {
  public:
   Chooser(const TrainingGraph& training, const Candidates& candidates, const PlanChoice& choice)
@@ -31,7 +44,7 @@ class Chooser {
         candidates_(candidates),
         random_(choice.seed.value_or(0)),
         by_chance_(choice.seed.has_value()),
-        gpu_(choice.gpu ? std::optional(GpuTarget()) : std::nullopt) {}
+        gpu_(target_of(choice)) {}
 
   void run(Measurements& made, Selection& selection) {
     for (const TensorDomain& domain : candidates_.domains) base_.push_back(domain.pinned);
@@ -181,26 +194,23 @@ MadePlan make_plan(const std::string& text, const PlanChoice& choice) {
   EXPECT_TRUE(graph) << to_string(graph.error());
   if (!graph) return made;
   made.training = differentiate(*graph);
-  // The same for every type, but for the order in which they are tried; enumerating takes longest.
-  static std::map<
-      std::tuple<std::string, std::vector<std::string>, std::vector<std::pair<std::string, std::string>>, bool>,
-      Candidates>
-      known;
-  const auto [place, fresh] = known.try_emplace({text, choice.sizes, choice.layouts, choice.gpu});
+  // On a CPU the same for every type, but for the order in which they are tried; enumerating takes longest.
+  using Layouts = std::vector<std::pair<std::string, std::string>>;
+  static std::map<std::tuple<std::string, std::vector<std::string>, Layouts, std::string>, Candidates> known;
+  const std::string device = choice.gpu == nullptr ? "" : "gpu " + choice.dtype;
+  const auto [place, fresh] = known.try_emplace({text, choice.sizes, choice.layouts, device});
   made.candidates = place->second;
   if (fresh) {
     EnumerateOptions options;
     options.threads = 2;
     options.layouts = choice.layouts;
     options.most = choice.most;
-    if (choice.gpu) {
-      options.gpu = GpuTarget();
-      options.libraries = {GemmLibrary::cublaslt};
-    }
     for (const auto& [library, blas] :
          {std::pair(GemmLibrary::openblas, BlasLibrary::openblas), std::pair(GemmLibrary::blis, BlasLibrary::blis)}) {
-      if (!choice.gpu && blas_info(blas).there) options.libraries.push_back(library);
+      if (choice.gpu == nullptr && blas_info(blas).there) options.libraries.push_back(library);
     }
+    options.gpu = target_of(choice);
+    if (options.gpu) options.libraries = {GemmLibrary::cublaslt};
     const Result<Candidates> candidates = enumerate(made.training, fuse(made.training), options);
     EXPECT_TRUE(candidates) << to_string(candidates.error());
     if (!candidates) return made;
@@ -215,10 +225,7 @@ MadePlan make_plan(const std::string& text, const PlanChoice& choice) {
   planning.version = "0.0.0";
   planning.device = "test";
   planning.date = "2026-01-01T00:00:00Z";
-  constexpr int64_t kWorkspace = 1 << 16;  // a GPU's library says how much; nobody is asked here
-  planning.scratch_bytes = [&](const Launch& launch) {
-    return choice.gpu && launch.kernel.empty() ? kWorkspace : scratch_bytes(launch);
-  };
+  planning.scratch_bytes = [&](const Launch& launch) { return scratch_on(choice.gpu, launch); };
   Result<StepPlan> plan = build_plan(made.training, made.candidates, made.measurements, made.selection, planning);
   EXPECT_TRUE(plan) << to_string(plan.error());
   if (!plan) return made;

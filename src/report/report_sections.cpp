@@ -269,10 +269,12 @@ Section dataflow_section(const ReportArtefacts& artefacts, const StepMetrics& me
       "makes boxes larger and lines fewer: what passes inside a box never goes to memory. Point at or tap a "
       "box or a line for details.",
       {}};
-  section.add(dataflow_picture(artefacts, metrics, FlowOf::launches, Pass::forward));
-  section.add(dataflow_picture(artefacts, metrics, FlowOf::launches, Pass::backward));
-  section.add(dataflow_picture(artefacts, metrics, FlowOf::operators, Pass::forward));
-  section.add(dataflow_picture(artefacts, metrics, FlowOf::operators, Pass::backward));
+  GraphLayout layout;
+  section.add(dataflow_picture(artefacts, metrics, FlowOf::launches, Pass::forward, layout));
+  section.add(dataflow_picture(artefacts, metrics, FlowOf::launches, Pass::backward, layout));
+  section.add(dataflow_picture(artefacts, metrics, FlowOf::operators, Pass::forward, layout));
+  section.add(dataflow_picture(artefacts, metrics, FlowOf::operators, Pass::backward, layout));
+  section.add(layout.note());
   return section;
 }
 

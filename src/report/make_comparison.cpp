@@ -102,11 +102,15 @@ Document make_comparison(const ComparedPlan& a, const ComparedPlan& b) {
        short_count);
   fact("arena_bytes", "arena", static_cast<double>(a.plan.arena_bytes), static_cast<double>(b.plan.arena_bytes),
        short_bytes);
-  document.origin = {{"A", concat(a.plan.program.file, ", ", a.plan.device, ", ", a.plan.date)},
-                     {"B", concat(b.plan.program.file, ", ", b.plan.device, ", ", b.plan.date)}};
+  for (const auto& [name, plan] : {std::pair("A", &a.plan), std::pair("B", &b.plan)})
+    document.origin.emplace_back(
+        name, concat(plan->program.file, ", ", plan->device, ", millrace ", plan->version, ", ", plan->date));
+  if (a.plan.version != b.plan.version)
+    document.next.emplace_back("The two were made by different versions of millrace.");
   if (a.plan.device != b.plan.device)
     document.next.emplace_back(
-        "The two were measured on different machines or libraries: their times tell of those too.");
+        "The two were measured on different machines, or with other libraries or threads: their times tell of those "
+        "too.");
   Section times{
       "compared_times",
       "Times and candidates",

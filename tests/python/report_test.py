@@ -149,7 +149,7 @@ class ReportTest(unittest.TestCase):
 
     @unittest.skipUnless(CHROMIUM, "no Chromium: reports are not opened")
     def test_in_a_browser(self) -> None:
-        views = {"mha": [(1280, False), (500, True)], "hostile": [(1280, True), (500, False)], "scaled": [(500, False)]}
+        views = {"mha": [(1280, False), (360, True)], "hostile": [(1280, True), (390, False)], "scaled": [(360, False)]}
         for name, wanted in views.items():
             for width, dark in wanted:
                 with self.subTest(name, width=width, dark=dark):

@@ -1,4 +1,4 @@
-"""Reports as a reader sees them: opened in headless Chromium at two widths, light and dark.
+"""Reports as a reader sees them: opened in headless Chromium as wide as phones and desktops, light and dark.
 
 Screenshots are left in build/screenshots/. Without Chromium what needs it is skipped.
 """
@@ -160,13 +160,17 @@ class ReportTest(unittest.TestCase):
         expected = json.dumps({"sections": SECTIONS, "json": report}).replace("<", "\\u003c")
         check = (Path(__file__).parent / "report_check.js").read_text()
         page = path.read_text().replace("</body>", f"<script>const EXPECTED = {expected};\n{check}</script></body>")
+        height = 12_000_000 // width  # enough for all sections
+        # In a frame: Chromium's own window is never narrower than 500 pixels.
         copy = self.folder / "opened.html"
-        copy.write_text(page)
+        copy.write_text(f'<!DOCTYPE html><style>:root {{ color-scheme: light dark; }} body {{ margin: 0; }} '
+                        f'iframe {{ display: block; border: 0; width: {width}px; height: {height}px; }}</style>'
+                        f'<iframe srcdoc="{html.escape(page)}"></iframe>')
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         shot = SCREENSHOTS / f"{name}-{width}-{'dark' if dark else 'light'}.png"
         done = subprocess.run(
             [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--enable-logging=stderr",
-             f"--user-data-dir={self.folder / 'profile'}", f"--window-size={width},6000", f"--screenshot={shot}",
+             f"--user-data-dir={self.folder / 'profile'}", f"--window-size={width},{height}", f"--screenshot={shot}",
              f"--blink-settings=preferredColorScheme={0 if dark else 1}", "--dump-dom", copy.as_uri()],
             capture_output=True, text=True, timeout=60)
         self.assertEqual([line for line in done.stderr.splitlines() if "CONSOLE" in line], [])

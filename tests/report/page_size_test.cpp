@@ -66,14 +66,14 @@ TEST(PageSize, long_tables_are_shown_as_far_as_they_fit) {
   Document document;
   Section section{"things", "Things", "All things.", {}};
   DataTable table{"long", "Many.", {{"name", "name", false}}, {}, false};
-  for (int k = 0; k < 300'000; ++k) table.rows.push_back({Cell(concat("row ", k, std::string(500, '<')))});
+  for (int k = 0; k < 50'000; ++k) table.rows.push_back({Cell(concat("row ", k, std::string(500, '<')))});
   section.add(std::move(table));
   document.sections = {std::move(section)};
   const std::string html = document_html(document);
   EXPECT_LT(html.size(), kMostBytes);
   EXPECT_NE(html.find("row 99&lt;"), std::string::npos);
   EXPECT_NE(html.find("more: millrace report --csv DIR"), std::string::npos);
-  EXPECT_NE(document_json(document).find("row 299999<"), std::string::npos);
+  EXPECT_NE(document_json(document).find("row 49999<"), std::string::npos);
 }
 
 TEST(PageSize, folded_pictures_give_way) {

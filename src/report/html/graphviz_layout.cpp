@@ -12,28 +12,28 @@
 namespace millrace {
 namespace {
 
-constexpr double kInch = 72;  // a pixel of ours is a point of Graphviz's, which writes inches
-constexpr double kMargin = 8;
-constexpr double kLargest = 100'000;
-constexpr size_t kMostPoints = 100'000;  // of an edge
-constexpr double kSeconds = 2;           // a report is made within five
-constexpr uint64_t kMemory = uint64_t{4} << 30;
+constexpr double kPointsPerInch = 72;  // a pixel of ours is a point of Graphviz's, which writes inches
+constexpr double kGraphvizMargin = 8;
+constexpr double kLargestDrawing = 100'000;
+constexpr size_t kMostEdgePoints = 100'000;  // of an edge
+constexpr double kGraphvizSeconds = 2;       // a report is made within five
+constexpr uint64_t kGraphvizMemory = uint64_t{4} << 30;
 
 std::string dot_text(const std::vector<LayeredNode>& nodes, const std::vector<LayeredEdge>& edges) {
   std::string text =
       "digraph {\n  graph [nodesep=0.2, ranksep=0.45]\n"
       "  node [shape=box, fixedsize=true, label=\"\"]\n  edge [arrowhead=none]\n";
   for (size_t k = 0; k < nodes.size(); ++k)
-    text += concat("  ", k, " [width=", fixed(nodes[k].width / kInch, 4),
-                   ", height=", fixed(nodes[k].height / kInch, 4), "]\n");
+    text += concat("  ", k, " [width=", fixed(nodes[k].width / kPointsPerInch, 4),
+                   ", height=", fixed(nodes[k].height / kPointsPerInch, 4), "]\n");
   for (const LayeredEdge& edge : edges) text += concat("  ", edge.from, " -> ", edge.to, "\n");
   return text + "}\n";
 }
 
 // The words of a line, as numbers where numbers are wanted.
-class Words {
+class PlainWords {
  public:
-  explicit Words(const std::string& line) {
+  explicit PlainWords(const std::string& line) {
     for (std::string& word : split(line, ' ')) {
       if (!word.empty()) words_.push_back(std::move(word));
     }
@@ -48,15 +48,15 @@ class Words {
 
   std::optional<double> inches() {
     double value = 0;
-    if (!read(value) || !std::isfinite(value) || std::abs(value) > kLargest) return std::nullopt;
-    return value * kInch;
+    if (!read(value) || !std::isfinite(value) || std::abs(value) > kLargestDrawing) return std::nullopt;
+    return value * kPointsPerInch;
   }
 
   std::optional<Point> point(double height) {
     const std::optional<double> x = inches();
     const std::optional<double> y = inches();
     if (!x || !y) return std::nullopt;
-    return Point{*x + kMargin, height - *y + kMargin};  // Graphviz counts upwards
+    return Point{*x + kGraphvizMargin, height - *y + kGraphvizMargin};  // Graphviz counts upwards
   }
 
  private:
@@ -84,7 +84,7 @@ class PlainParser {
   // False: it is no drawing of this graph.
   bool parse(std::string_view text) {
     for (const std::string& line : split(text, '\n')) {
-      Words words(line);
+      PlainWords words(line);
       const std::string what = words.word();
       if (what == "stop") return is_whole();
       if (what == "graph" ? !graph(words) : what == "node" ? !node(words) : what == "edge" ? !edge(words) : true)
@@ -96,19 +96,19 @@ class PlainParser {
   LayeredDrawing take() && { return std::move(drawing_); }
 
  private:
-  bool graph(Words& words) {
+  bool graph(PlainWords& words) {
     const std::optional<double> scale = words.inches();
     const std::optional<double> width = words.inches();
     const std::optional<double> height = words.inches();
-    if (!scale || !width || !height || *scale != kInch || *width < 0 || *height < 0) return false;
-    drawing_.width = *width + 2 * kMargin;
-    drawing_.height = *height + 2 * kMargin;
-    return drawing_.width <= kLargest && drawing_.height <= kLargest;
+    if (!scale || !width || !height || *scale != kPointsPerInch || *width < 0 || *height < 0) return false;
+    drawing_.width = *width + 2 * kGraphvizMargin;
+    drawing_.height = *height + 2 * kGraphvizMargin;
+    return drawing_.width <= kLargestDrawing && drawing_.height <= kLargestDrawing;
   }
 
-  bool node(Words& words) {
+  bool node(PlainWords& words) {
     const std::optional<size_t> k = words.count(nodes_.size());
-    const std::optional<Point> centre = words.point(drawing_.height - 2 * kMargin);
+    const std::optional<Point> centre = words.point(drawing_.height - 2 * kGraphvizMargin);
     if (!k || !centre || placed_[*k]) return false;
     placed_[*k] = true;
     const LayeredNode& size = nodes_[*k];
@@ -117,17 +117,17 @@ class PlainParser {
   }
 
   // Lines between the same two nodes are alike: the first of them takes the first.
-  bool edge(Words& words) {
+  bool edge(PlainWords& words) {
     const std::optional<size_t> from = words.count(nodes_.size());
     const std::optional<size_t> to = words.count(nodes_.size());
-    const std::optional<size_t> count = words.count(kMostPoints);
+    const std::optional<size_t> count = words.count(kMostEdgePoints);
     if (!from || !to || !count || *count < 4 || *count % 3 != 1) return false;
     const auto open = open_.find({*from, *to});
     if (open == open_.end() || open->second.empty()) return false;
     std::vector<Point>& points = drawing_.edges[open->second.front()];
     open->second.erase(open->second.begin());
     for (size_t k = 0; k < *count; ++k) {
-      const std::optional<Point> point = words.point(drawing_.height - 2 * kMargin);
+      const std::optional<Point> point = words.point(drawing_.height - 2 * kGraphvizMargin);
       if (!point) return false;
       points.push_back(*point);
     }
@@ -163,13 +163,13 @@ Result<LayeredDrawing> draw_by_graphviz(const std::vector<LayeredNode>& nodes, c
     return Error::make(ErrorKind::unavailable, "Graphviz's dot is not installed", "install the package graphviz");
   ProcessOptions options;
   options.input = dot_text(nodes, edges);
-  options.timeout_seconds = kSeconds;
-  options.memory_limit = kMemory;
+  options.timeout_seconds = kGraphvizSeconds;
+  options.memory_limit = kGraphvizMemory;
   options.environment["LC_ALL"] = "C";
   const Result<Finished> finished = run_process({"dot", "-Tplain"}, options);
   if (!finished) return finished.error();
   if (finished->timed_out)
-    return Error::make(ErrorKind::failed, concat("Graphviz's dot took longer than ", kSeconds, " seconds"));
+    return Error::make(ErrorKind::failed, concat("Graphviz's dot took longer than ", kGraphvizSeconds, " seconds"));
   if (finished->exit_code != 0) return Error::make(ErrorKind::failed, "Graphviz's dot failed");
   return parse_plain(finished->output, nodes, edges);
 }

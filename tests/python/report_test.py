@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import tempfile
 import unittest
+import unittest.mock
 import xml.etree.ElementTree
 from pathlib import Path
 
@@ -141,6 +142,21 @@ class ReportTest(unittest.TestCase):
         run("bench", "a.plan", "--seconds", "0.05", "--trace", "t.json", cwd=self.folder)
         events = json.loads((self.folder / "t.json").read_text())["traceEvents"]
         self.assertEqual(len([event for event in events if event.get("cat") == "pass"]), 6)
+
+    def test_a_dot_that_fails_changes_only_the_drawing(self) -> None:
+        folder = self.folder / "bin"
+        folder.mkdir()
+        (folder / "dot").write_text('#!/bin/sh\ncat >>"$0.given"\nexit 1\n')
+        (folder / "dot").chmod(0o755)
+        path = f"{folder}:{os.environ['PATH']}"
+        with unittest.mock.patch.dict(os.environ, {"PATH": path}):
+            done = run("report", *self.programs["hostile"], "--db", "t.db", "--out", "d.html", "--json", cwd=self.folder)
+        self.assertIn("Millrace&#39;s own: Graphviz&#39;s dot failed", (self.folder / "d.html").read_text())
+        tables = json.loads(done.stdout)["tables"]
+        self.assertEqual(tables["launches"], self.reports["hostile"][1]["tables"]["launches"])
+        given = (folder / "dot.given").read_text()
+        self.assertRegex(given, r"\A(digraph \{\n|  (graph|node|edge) \[[a-z0-9=.,\" ]*\]\n"
+                                r"|  \d+ \[width=[\d.]+, height=[\d.]+\]\n|  \d+ -> \d+\n|\}\n)+\Z", "no name reaches it")
 
     def test_without_measurements_says_what_to_do(self) -> None:
         done = run("report", "scaled.py", "--db", "empty.db", cwd=self.folder, code=4)

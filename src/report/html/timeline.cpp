@@ -45,10 +45,12 @@ Picture timeline_picture(const StepMetrics& metrics) {
   Svg svg(kTimelineWidth, 2 * kBar + 36, "where the time of a step goes, before and after");
   draw_pieces(svg, metrics.before, 10, scale, "before");
   draw_pieces(svg, metrics.after, kBar + 24, scale, "after");
-  return {"timeline",
-          "Where the time of a step goes: each box is an operator (before) or a launch (after), as wide as it takes "
-          "time; the thin line is where backward begins.",
-          std::move(svg).finish(), false};
+  return {
+      "timeline",
+      "Where the time of a step goes: each box is an operator (before) or a launch (after), as wide as it takes "
+      "time: blue contractions, orange normalizations, yellow elementwise, pink conversions. The thin line is where "
+      "backward begins.",
+      std::move(svg).finish(), false};
 }
 
 }  // namespace millrace

@@ -90,6 +90,7 @@ Document make_comparison(const ComparedPlan& a, const ComparedPlan& b) {
   document.title = "Two plans side by side";
   document.before = "A";
   document.after = "B";
+  document.next_title = "To keep in mind:";
   document.subtitle = concat("A: ", a.name, "; B: ", b.name);
   const auto fact = [&](const char* key, const char* title, double left, double right, const auto& show) {
     document.facts.push_back({key, title, show(left), show(right),
@@ -117,6 +118,7 @@ Document make_comparison(const ComparedPlan& a, const ComparedPlan& b) {
       "What every launch takes, as it was measured when the plan was made. A launch that only one of them has "
       "is there because the other groups its operators differently.",
       {}};
+  times.add(compared_timeline_picture(a.plan, b.plan));
   times.add(times_table(a.plan, b.plan));
   Section layouts{"compared_layouts", "Layouts", "How tensors lie in memory: their axes, outermost first.", {}};
   DataTable differing = layouts_table(a.plan, b.plan);

@@ -76,7 +76,8 @@ struct Document {
   std::string before = "before";  // what the facts' two columns are
   std::string after = "after";
   std::vector<std::pair<std::string, std::string>> origin;  // machine, version, date, …
-  std::vector<std::string> next;                            // what to do, with commands
+  std::string next_title = "What to do next:";
+  std::vector<std::string> next;  // what to do, with commands
   std::vector<Section> sections;
 };
 

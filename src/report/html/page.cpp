@@ -116,7 +116,7 @@ std::string page_html(const Document& document, const Shown& most) {
   for (const auto& [name, value] : document.origin) html += concat(tag("dt", "", name), tag("dd", "", value));
   html += "</dl>\n";
   if (!document.next.empty()) {
-    html += "<p>What to do next:</p><ul>";
+    html += concat(tag("p", "", document.next_title), "<ul>");
     for (const std::string& line : document.next) html += tag("li", "", line);
     html += "</ul>";
   }

@@ -21,6 +21,9 @@ Picture dataflow_picture(const ReportArtefacts& artefacts, const StepMetrics& me
 // Operators before and launches after, one behind the other, as wide as they take time.
 Picture timeline_picture(const StepMetrics& metrics);
 
+// Two plans' launches in the same way.
+Picture compared_timeline_picture(const StepPlan& a, const StepPlan& b);
+
 Picture roofline_picture(const ReportArtefacts& artefacts, const StepMetrics& metrics);
 
 // For each tensor that a launch writes, all layouts, how slow its writer is for each, and the path that was taken.

@@ -118,8 +118,9 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   CLI::App* const command = app.add_subcommand("run", "run a program's or a plan's forward and backward once");
   add_program_options(*command, options.program, "a program, such as models/bert_encoder.py, or a plan");
   command
-      ->add_option("--device", options.device,
-                   "where to run: reference, the slow and obvious interpreter in double, or cpu, which takes a plan")
+      ->add_option(
+          "--device", options.device,
+          "where to run: reference, the slow and obvious interpreter in double; a plan runs where it was made for")
       ->type_name("DEVICE");
   command->add_option("--in", options.in, "arguments by name, and d_NAME for the results' gradients (default: drawn)")
       ->type_name("FILE.safetensors");
@@ -195,7 +196,8 @@ CLI::App* add_db(CLI::App& app, DatabaseOptions& options, Result<std::string> (*
 void add_explore_options(CLI::App& command, ExploreOptions& options,
                          const std::string& help = "a program, such as models/bert_encoder.py") {
   add_program_options(command, options.program, help);
-  command.add_option("--device", options.device, "where to run: cpu")->type_name("DEVICE");
+  command.add_option("--device", options.device, "where to run: cpu (default), or cuda, an NVIDIA GPU")
+      ->type_name("DEVICE");
   command
       .add_option("--layout", options.layouts,
                   "how a tensor of the caller lies: NAME=AXES, outermost first, or NAME=any")

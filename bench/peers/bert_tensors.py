@@ -15,8 +15,7 @@ QKV = ("q", "k", "v")
 SCALE_OF = {"d_bk": "d_bq"}
 INPUT, RESULT = "x", "out"
 INPUTS = (INPUT,)
-# For Millrace: what a layer takes and gives lies as in the frameworks, the embedding innermost.
-LAYOUTS = {name: "BJI" for name in ("x", "out", "d_x", "d_out")}
+LIKE = {RESULT: INPUT}  # of its axes
 
 
 def why_not(sizes: dict[str, int]) -> str | None:

@@ -25,7 +25,9 @@ from peers.millrace_peer import MillracePeer, safetensors_io
 from peers.worker_peer import WorkerPeer
 
 MODELS = {"layer": "bert", "attention": "mha"}
-PROGRAMS = {"bert": ROOT / "models/bert_encoder.py", "mha": ROOT / "models/mha.py"}
+FILES = {"bert": "bert_encoder.py", "mha": "mha.py"}
+MODEL_FOLDER = ROOT / "models"  # whose tensors all are given, each in its own order of axes
+PROGRAM_FOLDER = ROOT / "bench/programs"  # Millrace's: the frameworks' order
 TENSORS = {"bert": bert_tensors, "mha": mha_tensors}
 CHECK_SECONDS, PREPARE_SECONDS, ROUND_SECONDS = 240, 300, 60  # a contestant may take so long
 CHECKS_AT_ONCE = 6  # nothing is timed meanwhile
@@ -55,7 +57,8 @@ class GpuComparison:
     def __init__(self, options: argparse.Namespace, part: str, folder: Path, clock: Clock):
         self.options, self.part, self.folder, self.clock = options, part, folder, clock
         self.model = MODELS[part]
-        self.tensors, self.text = TENSORS[self.model], PROGRAMS[self.model].read_text()
+        self.program = PROGRAM_FOLDER / FILES[self.model]
+        self.tensors, self.text = TENSORS[self.model], self.program.read_text()
         self.chosen_sizes = self._chosen_sizes()
         self.sizes = program.sizes_of(self.text, self.chosen_sizes)
         if reason := self.tensors.why_not(self.sizes):
@@ -68,7 +71,7 @@ class GpuComparison:
         """As asked for; attention's keys are as many as its queries."""
         if self.model == "bert":
             return self.options.size
-        layer = program.sizes_of(PROGRAMS["bert"].read_text(), self.options.size)
+        layer = program.sizes_of((PROGRAM_FOLDER / FILES["bert"]).read_text(), self.options.size)
         return [f"{name}={layer[name]}" for name in ("P", "W", "H", "B", "J", "K")]
 
     # --- Millrace ---
@@ -77,15 +80,14 @@ class GpuComparison:
         return "-".join([self.model, *self.options.size, self.options.dtype, f"p{dropout:g}"]).replace("=", "")
 
     def millrace(self, dropout: float, budget: str) -> MillracePeer:
-        path = PROGRAMS[self.model]
+        path = self.program
         if dropout != program.DEFAULT_DROPOUT:
             path = self.folder / f"dropout_{dropout:g}" / path.name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(program.with_dropout(self.text, dropout))
         plans = self.options.plans or self.folder
         return MillracePeer(self.options.millrace, path, self.chosen_sizes, self.options.dtype, budget,
-                            plans / self.plan_name(dropout), device="cuda", layouts=self.tensors.LAYOUTS,
-                            seconds=BENCH_SECONDS)
+                            plans / self.plan_name(dropout), device="cuda", seconds=BENCH_SECONDS)
 
     def timed_millrace(self) -> MillracePeer:
         budget = self.options.budget if self.part == "layer" else self.options.attention_budget
@@ -158,7 +160,12 @@ class GpuComparison:
     def millrace_results(self, given: Path) -> dict:
         peer = self.millrace(0.0, self.options.check_budget)
         self.make_plan(peer)
-        return peer.results_of(given, self.folder / f"{self.part}_millrace.safetensors")
+        model = (MODEL_FOLDER / FILES[self.model]).read_text()
+        own = self.folder / f"{self.part}_millrace_in.safetensors"
+        tensors = safetensors_io.read(given)
+        safetensors_io.write(own, program.transposed(tensors, model, self.text, self.tensors.LIKE))
+        results = peer.results_of(own, self.folder / f"{self.part}_millrace.safetensors")
+        return program.transposed(results, self.text, model, self.tensors.LIKE)
 
     def judged(self, name: str, work, expected: dict) -> dict:
         try:

@@ -10,7 +10,7 @@ from peers.bert_tensors import QKV, from_torch_layout, to_torch_layout, why_not 
 
 SCALE_OF = {"d_bk": "d_bq"}  # as in bert_tensors
 INPUTS, RESULT = QKV, "out"
-LAYOUTS = {name: "BKI" if name[-1] in "kv" else "BJI" for name in ("q", "k", "v", "out", "d_q", "d_k", "d_v", "d_out")}
+LIKE = {RESULT: "q"}  # of its axes
 
 
 def draw(sizes: dict[str, int], seed: int = 2021) -> dict[str, np.ndarray]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+import numpy as np
+
 DEFAULT_DROPOUT = 0.1  # of dropout(x, p=0.1); docs/language.md
 
 
@@ -37,6 +39,34 @@ def with_dropout(text: str, probability: float) -> str:
         new = (b"" if old else b", ") + repr(probability).encode()
         lines[begin[0] - 1] = line[: begin[1]] + new + line[end[1] :]
     return b"".join(lines).decode()
+
+
+def axes_of(text: str) -> dict[str, list[str]]:
+    """Of every argument with axes: their names, in its order."""
+    function = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)][-1]
+    axes = {}
+    for argument in function.args.args:
+        if isinstance(argument.annotation, ast.Subscript):
+            index = argument.annotation.slice
+            axes[argument.arg] = [axis.id for axis in (index.elts if isinstance(index, ast.Tuple) else [index])]
+    return axes
+
+
+def transposed(tensors: dict[str, np.ndarray], of: str, to: str, like: dict[str, str]) -> dict[str, np.ndarray]:
+    """One program's tensors as another one's, of the same names and axes in another order.
+
+    Gradients lie as what they are of; `like` says it of what is no argument.
+    """
+    before, after = axes_of(of), axes_of(to)
+
+    def moved(name: str, tensor: np.ndarray) -> np.ndarray:
+        argument = name.removeprefix("d_") if name not in before else name
+        argument = like.get(argument, argument)
+        if argument not in before:
+            return tensor
+        return np.ascontiguousarray(tensor.transpose([before[argument].index(axis) for axis in after[argument]]))
+
+    return {name: moved(name, tensor) for name, tensor in tensors.items()}
 
 
 def _name(call: ast.Call) -> str:

@@ -89,7 +89,8 @@ std::string key_of(const Candidate& candidate) {
   if (const auto* kernel = std::get_if<KernelWay>(&candidate.way)) {
     put_all({kernel->rows ? 1 : 0, kernel->vector, kernel->threads, kernel->block});
     put_all(kernel->loops);
-    if (const std::optional<GpuShape>& gpu = kernel->gpu) put_all({gpu->width, gpu->group, gpu->threads, gpu->blocks});
+    if (const std::optional<GpuShape>& gpu = kernel->gpu)
+      put_all({gpu->width, gpu->group, gpu->threads, gpu->blocks, gpu->ahead});
   } else {
     const auto& gemm = std::get<GemmWay>(candidate.way);
     put_all({static_cast<int>(gemm.library), gemm.threads_over_loops ? 1 : 0, gemm.threads, gemm.tensor_cores ? 1 : 0});

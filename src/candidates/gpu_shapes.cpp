@@ -1,5 +1,6 @@
 // How many threads share a row, a block and the grid. Few of each: the neighbours of a good shape are as good.
 #include <algorithm>
+#include <utility>
 
 #include "candidates/ways.h"
 
@@ -7,7 +8,8 @@ namespace millrace {
 namespace {
 
 constexpr int kWideBytes = 16;
-constexpr int64_t kMostKept = 64;  // elements of a row that a thread keeps
+constexpr int64_t kSectorBytes = 32;  // that memory gives at once
+constexpr int64_t kMostKept = 64;     // elements of a row that a thread keeps
 constexpr int kMostBlockThreads = 1024;
 
 int64_t power_above(int64_t x) {
@@ -35,8 +37,19 @@ std::vector<GpuShape> flat_shapes(const GpuNest& nest) {
   return shapes;
 }
 
+// Neighbours in memory are rows here: threads of a block that are not in one group read them together, a sector at
+// least. Rows that stay in registers come first; longer ones go through memory.
 std::vector<GpuShape> lane_shapes(const GpuNest& nest) {
   std::vector<GpuShape> shapes;
+  for (const int width : widths_of(nest)) {
+    for (const int threads : {256, 512, 1024}) {
+      for (const int64_t pieces : {8, 4, 16}) {
+        const int64_t group = power_above((nest.row_points + pieces - 1) / pieces);
+        if (pieces * width > kMostKept || group * kSectorBytes > threads * width * nest.element_bytes) continue;
+        add(shapes, {width, static_cast<int>(group), threads, 0});
+      }
+    }
+  }
   for (const int width : widths_of(nest)) {
     for (const int group : {16, 4, 1, 32}) {
       if (group > 1 && group > nest.row_points) continue;
@@ -54,14 +67,16 @@ std::vector<GpuShape> row_shapes(const GpuNest& nest, const GpuTarget& target) {
       const int64_t group = std::clamp<int64_t>(whole / pieces, 1, kMostBlockThreads);
       const bool kept = pieces * width <= kMostKept || group == kMostBlockThreads;
       if (!kept || (group < 4 && pieces > 1)) continue;
-      for (const int threads : {256, 128, 512}) {
-        const int all = std::max(threads, static_cast<int>(group));
-        if (!nest.across) {
-          add(shapes, {width, static_cast<int>(group), all, 0});
-          continue;
-        }
-        for (const int blocks : {2, 4, 1})
-          add(shapes, {width, static_cast<int>(group), all, blocks * target.multiprocessors});
+      if (!nest.across) {
+        for (const int threads : {256, 128, 512})
+          add(shapes, {width, static_cast<int>(group), std::max(threads, static_cast<int>(group)), 0});
+        continue;
+      }
+      // What a block leaves of a sum is written and read again: few large blocks leave little.
+      for (const auto& [threads, blocks] : {std::pair(512, 2), {256, 4}, {1024, 1}, {256, 2}, {512, 1}, {128, 4}}) {
+        for (const int ahead : {1, 0})
+          add(shapes, {width, static_cast<int>(group), std::max(threads, static_cast<int>(group)),
+                       blocks * target.multiprocessors, ahead});
       }
     }
   }

@@ -199,12 +199,24 @@ class KernelWays {
 
   // A way for a GPU in every shape.
   void add_shapes(const std::vector<int>& layouts, KernelWay way) {
-    if (way.block != kNoIndex) return;  // a cache's blocks
+    if (way.block != kNoIndex) return add_tiles(layouts, way);
     const GpuNest nest = nest_of(way);
     if (nest.lanes && nest.across)
       return collector_.decline("rows in lanes and a sum across rows: a thread would sum over its own lanes");
     for (const GpuShape& shape : gpu_shapes(nest, *options_.gpu)) {
       way.gpu = shape;
+      add_on_gpu(layouts, way);
+    }
+  }
+
+  // A conversion through tiles in shared memory: both sides in whole lines.
+  void add_tiles(const std::vector<int>& layouts, KernelWay way) {
+    if (!part_.operators.empty()) return;  // a CPU's blocks
+    const auto innermost = [&](size_t k) { return tensors_[k].innermost[static_cast<size_t>(layouts[k])]; };
+    if (innermost(0) != way.block || innermost(1) != way.vector) return;
+    const int widest = static_cast<int>(std::clamp<int64_t>(16 / bytes_of(graph_.tensor(tensors_[0].id).dtype), 1, 8));
+    for (const int threads : {256, 512}) {
+      way.gpu = GpuShape{widest, 1, threads, 0, 0};
       add_on_gpu(layouts, way);
     }
   }
@@ -266,7 +278,7 @@ class KernelWays {
       const std::vector<int>& axes = tensors_[k].axes;
       const bool broadcast = std::find(axes.begin(), axes.end(), way.vector) == axes.end();
       double factor = 1;
-      if (layout.storage == MaskStorage::words && !broadcast && innermost != way.vector)
+      if (layout.storage == MaskStorage::words && !broadcast && innermost != way.vector && innermost != way.block)
         factor = std::min(8.0, kSector / static_cast<double>(bytes_of(graph_.tensor(tensors_[k].id).dtype)));
       if (layout.storage == MaskStorage::drawn && !tensors_[k].written) drawn += 1;
       bytes += size * factor;

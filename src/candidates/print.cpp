@@ -18,10 +18,11 @@ std::string digits(const Layout& layout) {
 std::string chain(const std::vector<int>& indices) { return indices.empty() ? "-" : join(indices, "."); }
 
 std::string print_way(const KernelWay& way) {
-  return concat(
-      way.rows ? "rows" : "flat", " loops ", chain(way.loops), " vector ", way.vector, " threads ", way.threads,
-      " block ", way.block,
-      way.gpu ? concat(" gpu ", way.gpu->width, ".", way.gpu->group, ".", way.gpu->threads, ".", way.gpu->blocks) : "");
+  return concat(way.rows ? "rows" : "flat", " loops ", chain(way.loops), " vector ", way.vector, " threads ",
+                way.threads, " block ", way.block,
+                way.gpu ? concat(" gpu ", way.gpu->width, ".", way.gpu->group, ".", way.gpu->threads, ".",
+                                 way.gpu->blocks, ".", way.gpu->ahead)
+                        : "");
 }
 
 std::array<int, 9> attributes(const GemmAlgorithm& of) {
@@ -74,18 +75,18 @@ std::optional<GpuShape> parse_shape(const std::string& text) {
   constexpr int kMostGpuThreads = 1024;
   constexpr int kMostBlocks = 1 << 20;
   const std::vector<std::string> words = split(text, '.');
-  if (words.size() != 4) return std::nullopt;
-  std::array<int, 4> numbers{};
-  for (size_t k = 0; k < 4; ++k) {
+  std::array<int, 5> numbers{};
+  if (words.size() != numbers.size()) return std::nullopt;
+  for (size_t k = 0; k < numbers.size(); ++k) {
     const std::optional<int> number = parse_int(words[k]);
     if (!number || *number < 0) return std::nullopt;
     numbers[k] = *number;
   }
-  const GpuShape shape{numbers[0], numbers[1], numbers[2], numbers[3]};
+  const GpuShape shape{numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]};
   const auto power = [](int x) { return x > 0 && (x & (x - 1)) == 0; };
   const bool fits = power(shape.width) && shape.width <= kMostWidth && power(shape.group) && power(shape.threads) &&
                     shape.threads >= 32 && shape.threads <= kMostGpuThreads && shape.group <= shape.threads &&
-                    shape.blocks <= kMostBlocks;
+                    shape.blocks <= kMostBlocks && shape.ahead <= (shape.blocks > 0 ? 1 : 0);
   if (!fits) return std::nullopt;
   return shape;
 }
@@ -114,7 +115,8 @@ std::optional<KernelWay> parse_kernel(const Part& part, const std::vector<std::s
   way.block = *block;
   if (words.size() == 11) {
     const std::optional<GpuShape> shape = parse_shape(named->contains("gpu") ? named->at("gpu") : "");
-    if (!shape || *threads != 1 || *block != kNoIndex) return std::nullopt;
+    const bool conversion = part.operators.empty();
+    if (!shape || *threads != 1 || (*block != kNoIndex && !conversion)) return std::nullopt;
     way.gpu = shape;
   }
   if (way.rows) {

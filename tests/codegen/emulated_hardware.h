@@ -202,8 +202,21 @@ inline void narrow(float x, bf16& y) {
 }
 
 template <class F>
+inline F larger_of(F a, F b) {
+  return a > b || a != a ? a : b;
+}
+template <class F>
+inline F smaller_of(F a, F b) {
+  return a < b || a != a ? a : b;
+}
+template <class F>
 inline F exp_of(F x) {
   return std::exp(x);
+}
+// As inexact as the hardware's.
+inline float brief_exp_of(float x) {
+  const float y = std::exp2(x * 1.44269504088896341f) * (1 + 0x1p-23f);
+  return y < 0x1p-126f ? 0 : y;
 }
 template <class F>
 inline F log_of(F x) {

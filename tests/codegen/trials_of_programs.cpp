@@ -46,7 +46,7 @@ std::vector<std::string> shapes_of(const TriedProgram& program, const Part& part
   if (way.gpu) {
     const int64_t width = std::gcd(static_cast<int64_t>(way.gpu->width), std::max<int64_t>(extent, 1));
     return with_masks(program, part, candidate,
-                      {!way.rows ? "flat"
+                      {!way.rows ? (way.block == kNoIndex ? "flat" : "flat in tiles")
                        : lanes   ? "rows in lanes"
                                  : "rows",
                        width > 1 ? concat("width ", width) : "no width",
@@ -54,7 +54,9 @@ std::vector<std::string> shapes_of(const TriedProgram& program, const Part& part
                        : way.gpu->group > 1 ? "groups in a warp"
                                             : "threads alone",
                        way.gpu->group == way.gpu->threads ? "a block a row" : "rows a block",
-                       way.gpu->blocks > 0 ? "across rows" : "rows apart"});
+                       way.gpu->ahead > 0    ? "across rows, the next one ahead"
+                       : way.gpu->blocks > 0 ? "across rows"
+                                             : "rows apart"});
   }
   std::vector<std::string> shapes = {!way.rows ? (way.block == kNoIndex ? "flat" : "flat in blocks")
                                      : lanes   ? "rows in lanes"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
 import sys
 import tempfile
 import textwrap
@@ -23,6 +25,7 @@ from peers.report import RoundTime  # noqa: E402
 from peers.worker_peer import WorkerFailed, WorkerPeer  # noqa: E402
 
 BERT = ROOT / "models/bert_encoder.py"
+BINARY = os.environ.get("MILLRACE") or str(ROOT / "build/release/millrace")
 
 
 class ProgramTest(unittest.TestCase):
@@ -320,18 +323,43 @@ class GpuComparisonTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             layer, attention = (self.comparison(part, folder) for part in ("layer", "attention"))
             command = " ".join(layer.timed_millrace().optimize)
-            self.assertIn("models/bert_encoder.py --dtype float16 --budget 9s", command)
-            self.assertIn("--size large --size B=2 --device cuda --layout x=BJI --layout out=BJI", command)
+            self.assertIn("bench/programs/bert_encoder.py --dtype float16 --budget 9s", command)
+            self.assertIn("--size large --size B=2 --device cuda", command)
             self.assertIn(f"--out {folder}/bert-large-B2-float16-p0.1", command)
             command = " ".join(attention.timed_millrace().optimize)
             self.assertIn("--budget 7s", command)
             self.assertIn("--size B=2 --size J=512 --size K=512", command)
-            self.assertIn("--layout k=BKI", command)
             without = attention.millrace(0.0, "3s").optimize[1]
             self.assertEqual(Path(without).parent, Path(folder, "dropout_0"))
             self.assertIn("dropout(softmax(beta), 0.0)", Path(without).read_text())
             given = self.comparison("layer", folder, plan=Path("kept/plan")).timed_millrace()
             self.assertEqual(given.plan, "kept/plan/plan.json")
+
+    def test_benchmark_programs_are_the_models_with_other_axes(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for part in ("layer", "attention"):
+                comparison = self.comparison(part, folder, size=["odd", "W=3", "I=3"], dtype="float64")
+                model = (gpu_comparison.MODEL_FOLDER / gpu_comparison.FILES[comparison.model]).read_text()
+                tensors = comparison.tensors.draw(comparison.sizes)
+                own = program.transposed(tensors, model, comparison.text, comparison.tensors.LIKE)
+                self.assertNotEqual(own["wq"].shape, tensors["wq"].shape)
+                expected = self.reference(folder, model, comparison.chosen_sizes, tensors)
+                found = self.reference(folder, comparison.text, comparison.chosen_sizes, own)
+                found = program.transposed(found, comparison.text, model, comparison.tensors.LIKE)
+                self.assertEqual(expected.keys(), found.keys())
+                self.assertIn("d_wo", found)
+                for name, tensor in expected.items():
+                    np.testing.assert_allclose(found[name], tensor, rtol=1e-9, atol=1e-12, err_msg=name)
+
+    def reference(self, folder: str, text: str, sizes: list[str], tensors: dict) -> dict:
+        """What the reference computes of a program without dropout."""
+        path, given, made = (Path(folder, name) for name in ("p.py", "in.safetensors", "out.safetensors"))
+        path.write_text(program.with_dropout(text, 0.0))
+        millrace_peer.safetensors_io.write(given, tensors)
+        chosen = [part for size in sizes for part in ("--size", size)]
+        subprocess.run([BINARY, "run", path, *chosen, "--dtype", "float64", "--in", given, "--out", made],
+                       check=True, capture_output=True)
+        return millrace_peer.safetensors_io.read(made)
 
     def test_a_contestant_that_fails_in_a_round_is_left_out(self) -> None:
         with tempfile.TemporaryDirectory() as folder, mock.patch("peers.gpu_comparison.say"):

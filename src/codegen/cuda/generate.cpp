@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/text.h"
 #include "codegen/nest_writer.h"
@@ -19,6 +20,7 @@ namespace {
 
 constexpr int64_t kWide = 16;           // bytes of the widest access
 constexpr int64_t kAlignment = 256;     // of scratch, and of buffers
+constexpr int64_t kTile = 64;           // the prelude's
 constexpr int64_t kMostPieces = 16;     // of a loop that is unrolled
 constexpr int64_t kMostShared = 32768;  // bytes in which a block adds up its groups' parts
 constexpr int kFinishColumns = 32;      // elements that a block of the second stage works on
@@ -41,7 +43,10 @@ class CudaGenerator : NestWriter {
   KernelText run() {
     find_partials();
     find_rows();
-    std::string body = simple_ ? simple_text() : rows_text();
+    brief_ = real_ == "float" && std::all_of(ports_.begin(), ports_.end(), [&](const Port& port) {
+               return !port.written || port.layout.storage != MaskStorage::words || type_of(port) == "mr::f16";
+             });
+    std::string body = way_.block != kNoIndex ? tiles_text() : simple_ ? simple_text() : rows_text();
     body += flush_text();
     std::string text = head("MILLRACE_KERNEL", shape_.threads, dropouts_);
     text += shared_ + body + "}\n";
@@ -237,33 +242,56 @@ class CudaGenerator : NestWriter {
                   ";"));
       line(text, 1, "}");
     }
-    int64_t turns = 1;
+    guarded_ = rows % (partials_.empty() ? groups_ : chunks_ * groups_) != 0;
+    std::string segments;
+    for (const Segment& segment : schedule_.segments) segments += segment_text(segment);
     if (partials_.empty()) {
-      guarded_ = rows % groups_ != 0;
       line(text, 1, "constexpr int turn = 0;");
       line(text, 1, "{");
       line(text, 2, concat("const I number = I(mr::block_number()) * ", groups_, " + group;"));
     } else {
-      turns = (rows + chunks_ * groups_ - 1) / (chunks_ * groups_);
-      guarded_ = rows % (chunks_ * groups_) != 0;
+      const int64_t turns = (rows + chunks_ * groups_ - 1) / (chunks_ * groups_);
       line(text, 1, concat("const I fixed = I(mr::block_number()) / ", chunks_, ";"));
       line(text, 1, concat("const I chunk = I(mr::block_number()) % ", chunks_, ";"));
       decode(text, 1, fixed_, "fixed", kNoIndex, 1);
+      text += next_declared_ + fetch_text("0");
       line(text, 1, "MR_NO_UNROLL");
       line(text, 1, concat("for (int turn = 0; turn < ", turns, "; ++turn) {"));
-      line(text, 2, concat("const I number = (I(turn) * ", chunks_, " + chunk) * ", groups_, " + group;"));
+      text += std::exchange(kept_, "");
+      if (!next_loads_.empty()) line(text, 2, concat("if (turn + 1 < ", turns, ")"));
+      text += fetch_text("(turn + 1)");
+      row_number(text, "turn");
     }
+    find_row(text);
+    text += kept_ + segments;
+    line(text, 1, "}");
+    return text;
+  }
+
+  void row_number(std::string& text, const std::string& turn) const {
+    line(text, 2, concat("const I number = (I(", turn, ") * ", chunks_, " + chunk) * ", groups_, " + group;"));
+  }
+
+  // A group without a row does the last one again, and keeps nothing of it: barriers need all threads.
+  void find_row(std::string& text) const {
+    const int64_t rows = trips(walked_);
     if (guarded_) {
-      // A group without a row does the last one again, and keeps nothing of it: barriers need all threads.
       line(text, 2, concat("const bool active = number < ", rows, ";"));
       line(text, 2, concat("const I row = active ? number : ", rows - 1, ";"));
     } else {
       line(text, 2, "const I row = number;");
     }
     decode(text, 2, walked_, "row", lanes_ ? way_.vector : kNoIndex, lanes_ ? width(way_.vector) : 1);
-    std::string segments;
-    for (const Segment& segment : schedule_.segments) segments += segment_text(segment);
-    text += kept_ + segments;
+  }
+
+  // Loads the row of a turn ahead of it.
+  std::string fetch_text(const std::string& turn) const {
+    if (next_loads_.empty()) return "";
+    std::string text;
+    line(text, 1, "{");
+    row_number(text, turn);
+    find_row(text);
+    text += next_loads_;
     line(text, 1, "}");
     return text;
   }
@@ -280,12 +308,64 @@ class CudaGenerator : NestWriter {
     return text;
   }
 
+  // A conversion through tiles: read along what is contiguous on one side, written along what is on the other. Half a
+  // warp takes neighbours of the tile's row, the other half those a chunk below: whole sectors are written.
+  std::string tiles_text() {
+    const int across = way_.block;
+    const int down = way_.vector;
+    const std::vector<int> indices = own_indices(ports_[0].tensor);
+    std::vector<int> others;
+    for (const int index : way_.loops) {
+      if (index != across && index != down) others.push_back(index);
+    }
+    const int64_t wide = (extent(across) + kTile - 1) / kTile;
+    const int64_t high = (extent(down) + kTile - 1) / kTile;
+    blocks_ = points(others) * wide * high;
+    const std::string type = concat("mr::Tile<", type_of(ports_[0]), ">");
+    line(shared_, 1, concat("MR_SHARED ", type, " tile;"));
+    std::string text;
+    line(text, 1, "const I block = I(mr::block_number());");
+    line(text, 1, concat("const I left = block % ", wide, " * ", kTile, ";"));
+    line(text, 1, concat("const I top = block / ", wide, " % ", high, " * ", kTile, ";"));
+    decode(text, 1, others, concat("(block / ", wide * high, ")"), kNoIndex, 1);
+    const auto each = [&](int vector, const std::string& x, const std::string& y, const std::string& body) {
+      line(text, 1, "MR_UNROLL");
+      line(text, 1,
+           concat("for (int k = thread; k < ", kTile * kTile / width(vector), "; k += ", shape_.threads, ") {"));
+      line(text, 2, concat("const int x = ", x, ";"));
+      line(text, 2, concat("const int y = ", y, ";"));
+      line(text, 2, concat("const I ", index_name(across), " = left + x;"));
+      line(text, 2, concat("const I ", index_name(down), " = top + y;"));
+      line(text, 2,
+           concat("if (", index_name(across), " < ", extent(across), " && ", index_name(down), " < ", extent(down),
+                  ") {"));
+      text += indented(body, 3);
+      line(text, 2, "}");
+      line(text, 1, "}");
+    };
+    const auto elements = [&](int port, int vector) {
+      return concat(elements_type(port, indices, vector), " piece;\n");
+    };
+    const auto place = [&](int port) { return concat("I(", sum_of(steps_of(indices, ports_[at(port)].strides)), ")"); };
+    const int64_t chunks = kTile / width(across);
+    each(across, concat("k % ", chunks, " * ", width(across)), concat("k / ", chunks),
+         concat(elements(0, across), "piece.load(p0, ", place(0), ");\npiece.store(tile.elements, y * ", type,
+                "::kRow + x);"));
+    line(text, 1, "mr::barrier();");
+    each(down, "k % 16 + k / 32 % 4 * 16", concat("(k / 16 % 2 + k / 128 * 2) * ", width(down)),
+         concat(elements(1, down), "MR_UNROLL\nfor (int l = 0; l < ", width(down),
+                "; ++l) piece.data.elements[l] = tile.elements[(y + l) * ", type, "::kRow + x];\npiece.store(p1, ",
+                place(1), ");"));
+    return text;
+  }
+
   // --- A segment ---
 
   // The text of one while it is written. Row numbers stand between the loops; points in them.
   struct Writing {
     const Segment* segment = nullptr;
     std::string loads;     // at a piece, before anything is computed
+    std::string ahead;     // those of the next row
     std::string before;    // arrays and masks of a piece
     std::string lanes;     // for each l
     std::string after;     // stores
@@ -329,6 +409,7 @@ class CudaGenerator : NestWriter {
       text += indented(writing.loads + writing.before, 2) + lanes_loop(writing.lanes, wide, 2);
       return text + indented(writing.after, 2);
     }
+    if (!writing.ahead.empty()) next_loads_ += pieces_loop(segment, indented(writing.ahead, 4));
     const bool split_loads = unrolled(segment) && pieces_of(segment) > 1 && !writing.loads.empty();
     if (split_loads) text += pieces_loop(segment, indented(writing.loads, 4));
     std::string body = split_loads ? "" : indented(writing.loads, 4);
@@ -398,7 +479,7 @@ class CudaGenerator : NestWriter {
       line(writing.declared, 0,
            concat("for (int l = 0; l < ", wide, "; ++l) ", name, "[l] = ", identity(placed.step.kind), ";"));
       line(writing.lanes, 0, concat(name, "[l] = ", with, "::of(", name, "[l], F(", expression, "));"));
-      const std::string slots = shared_slots(shape_.group > 1 ? shape_.threads * wide : 0);
+      const std::string slots = shared_slots(apart() > 1 ? apart() * columns_ * wide : 0);
       line(writing.behind, 0,
            concat("mr::all_reduce_apart<", with, ", ", shape_.group, ", ", columns_, ">(", name, ", ", slots, ");"));
       return;
@@ -409,6 +490,9 @@ class CudaGenerator : NestWriter {
     line(writing.behind, 0,
          concat(name, " = mr::all_reduce<", with, ", ", shape_.group, ">(", name, ", ", slots, ");"));
   }
+
+  // Parts of a sum over rows in lanes that no shuffle reaches: the prelude's kPartsApart.
+  int64_t apart() const { return columns_ < 32 ? shape_.group * columns_ / 32 : shape_.group; }
 
   // Shared memory of one reduction, two of them taking turns: a thread that is ahead writes where no other still reads.
   std::string shared_slots(int64_t count) {
@@ -493,6 +577,7 @@ class CudaGenerator : NestWriter {
                                 : own_value({kind, placed.member, number}, *writing.segment);
     }
     for (const auto& [key, name] : names) text = replaced(text, key, name);
+    if (brief_) text = replaced(text, "mr::exp(", "mr::brief_exp(");
     if (text.find('#') != std::string::npos) text = replaced(text, "#", concat(reduced_points(placed.member)));
     if (text.find("VALUE") != std::string::npos)
       text = replaced(text, "VALUE", concat("c", number_value({TensorId(), op(placed.member).value})));
@@ -539,8 +624,17 @@ class CudaGenerator : NestWriter {
     const std::string name = concat("x", loads_++);
     const std::string load = concat(".load(p", port, ", I(", sum_of(steps_of(indices, from.strides)), "));");
     if (by_pieces) {
-      line(kept_, 2, concat(elements_type(port, indices, vector), " ", name, "[", pieces_of(segment), "];"));
-      line(writing.loads, 0, concat(name, "[p]", load));
+      const std::string pieces = concat("[", pieces_of(segment), "];");
+      line(kept_, 2, concat(elements_type(port, indices, vector), " ", name, pieces));
+      if (shape_.ahead > 0) {
+        line(next_declared_, 1, concat(elements_type(port, indices, vector), " next_", name, pieces));
+        line(kept_, 2, "MR_UNROLL");
+        line(kept_, 2,
+             concat("for (int p = 0; p < ", pieces_of(segment), "; ++p) ", name, "[p] = next_", name, "[p];"));
+        line(writing.ahead, 0, concat("next_", name, "[p]", load));
+      } else {
+        line(writing.loads, 0, concat(name, "[p]", load));
+      }
       reference = concat(name, "[p].get<F>(l)");
       kept_loads_[across_segments] = reference;
     } else {
@@ -572,16 +666,24 @@ class CudaGenerator : NestWriter {
     return sum_of(steps_of(indices, strides_of(graph_, mask, written_layout(graph_, mask))));
   }
 
+  // Whether the vector runs along a mask's neighbours, and the first of every W begins a block of them.
+  bool in_blocks(TensorId mask, const std::vector<int>& indices, int vector, int64_t block) const {
+    const std::map<int, int64_t> steps = steps_of(indices, strides_of(graph_, mask, written_layout(graph_, mask)));
+    if (!steps.contains(vector)) return false;
+    return std::all_of(steps.begin(), steps.end(), [&](const auto& of) {
+      const auto [index, step] = of;
+      return index == vector ? step == 1 && width(vector) <= 8 : step % block == 0 || extent(index) == 1;
+    });
+  }
+
   std::string draw_text(const std::string& name, TensorId mask, const std::vector<int>& indices, int vector,
                         const std::string& dropout) const {
     const std::map<int, int64_t> steps = steps_of(indices, strides_of(graph_, mask, written_layout(graph_, mask)));
-    bool whole = true;  // every first element begins a block of four
-    for (const auto& [index, step] : steps)
-      whole = whole && (index == vector ? step == 1 && width(vector) % 4 == 0 : step % 4 == 0 || extent(index) == 1);
+    const bool whole = width(vector) % 4 == 0 && in_blocks(mask, indices, vector, 4);
     const auto along = steps.find(vector);
     const int64_t step = along == steps.end() ? 0 : along->second;
-    return concat("mr::draw<", width(vector), ", ", step, ", ", whole && step == 1 ? "true" : "false", ">(", name,
-                  ", mr::u64(", sum_of(steps), "), ", dropout, ");");
+    return concat("mr::draw<", width(vector), ", ", step, ", ", whole ? "true" : "false", ">(", name, ", mr::u64(",
+                  sum_of(steps), "), ", dropout, ");");
   }
 
   std::string drawn_mask(int member, Writing& writing) {
@@ -611,8 +713,9 @@ class CudaGenerator : NestWriter {
       const int64_t run = graph_.extent(graph_.tensor(mask).dims.back());
       const int64_t step = step_along(vector, indices, strides_of(graph_, mask, written_layout(graph_, mask)));
       line(writing.before, 0,
-           concat("mr::unpack_bits<", width(vector), ", ", step, ">(", name, ", p", port, ", mr::u64(",
-                  element_of(mask, indices), "), ", run, ", ", dropout, ");"));
+           concat("mr::unpack_bits<", width(vector), ", ", step, ", ", run, ", ",
+                  run % 8 == 0 && in_blocks(mask, indices, vector, width(vector)) ? "true" : "false", ">(", name, ", p",
+                  port, ", mr::u64(", element_of(mask, indices), "), ", dropout, ");"));
     }
     return name;
   }
@@ -734,6 +837,7 @@ class CudaGenerator : NestWriter {
   const GpuShape shape_;
   bool simple_ = false;
   bool guarded_ = false;
+  bool brief_ = false;  // only float16 is written
   bool combined_ = true;
   int64_t columns_ = 1;
   int64_t groups_ = 1;
@@ -746,7 +850,9 @@ class CudaGenerator : NestWriter {
   std::string integer_ = "int";
   std::string dropouts_;
   std::string shared_;
-  std::string kept_;  // arrays that live as long as a row
+  std::string kept_;           // arrays that live as long as a row
+  std::string next_declared_;  // of the next row, while this one is worked on
+  std::string next_loads_;
   std::map<std::string, std::string> kept_loads_;
   std::vector<Partial> partials_;
   std::map<int, std::string> masks_;  // by the dropout's member

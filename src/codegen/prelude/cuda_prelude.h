@@ -62,13 +62,13 @@ struct ChunkOf<1> {
   using Type = u8;
 };
 
-constexpr int smaller_of(int a, int b) { return a < b ? a : b; }
+constexpr int least_of(int a, int b) { return a < b ? a : b; }
 
 // W elements of a tensor, kStep apart in memory: one for all where they do not move. Addresses are aligned to kAlign.
 template <class T, int W, int kStep, int kAlign>
 struct Elements {
   static constexpr int kCount = kStep == 0 ? 1 : W;
-  static constexpr int kBytes = smaller_of(kCount * static_cast<int>(sizeof(T)), kAlign);
+  static constexpr int kBytes = least_of(kCount * static_cast<int>(sizeof(T)), kAlign);
   using Chunk = typename ChunkOf<kBytes>::Type;
   static constexpr int kChunks = kCount * static_cast<int>(sizeof(T)) / kBytes;
   static constexpr bool kWide = kStep == 1 && kBytes > static_cast<int>(sizeof(T));
@@ -116,6 +116,14 @@ MR_DEVICE void store(T* to, I at, const F (&values)[W]) {
   elements.store(to, at);
 }
 
+// A piece of a tensor on its way from one layout to another. A row and a bit: columns are in different banks.
+constexpr int kTile = 64;
+template <class T>
+struct alignas(16) Tile {
+  static constexpr int kRow = kTile + 16 / static_cast<int>(sizeof(T));
+  T elements[kTile * kRow];
+};
+
 // --- Functions ---
 
 template <class E, class X>
@@ -137,11 +145,11 @@ MR_DEVICE int position(int index) {
 // As NumPy's: a NaN stays one.
 template <class F>
 MR_DEVICE F larger(F a, F b) {
-  return a > b || a != a ? a : b;
+  return larger_of(a, b);
 }
 template <class F>
 MR_DEVICE F smaller(F a, F b) {
-  return a < b || a != a ? a : b;
+  return smaller_of(a, b);
 }
 template <class F>
 MR_DEVICE F absolute(F x) {
@@ -151,6 +159,7 @@ template <class F>
 MR_DEVICE F exp(F x) {
   return exp_of(x);
 }
+MR_DEVICE float brief_exp(float x) { return brief_exp_of(x); }
 template <class F>
 MR_DEVICE F log(F x) {
   return log_of(x);
@@ -231,7 +240,7 @@ constexpr int kWarp = 32;
 template <class Operation, int kGroup, class F>
 MR_DEVICE F all_reduce(F x, F* slots) {
   MR_UNROLL
-  for (int distance = smaller_of(kGroup, kWarp) / 2; distance > 0; distance /= 2)
+  for (int distance = least_of(kGroup, kWarp) / 2; distance > 0; distance /= 2)
     x = Operation::of(x, shuffle_xor(x, distance));
   if constexpr (kGroup > kWarp) {
     constexpr int kWarps = kGroup / kWarp;
@@ -246,19 +255,31 @@ MR_DEVICE F all_reduce(F x, F* slots) {
   return x;
 }
 
-// The same for threads that are kStride apart, each with W numbers. `slots`: W for each thread of the block.
+// The same for threads that are kStride apart, each with W numbers. `slots`: W for each of the parts that remain apart.
+template <int kGroup, int kStride>
+constexpr int kPartsApart = kStride < kWarp ? kGroup* kStride / kWarp : kGroup;
 template <class Operation, int kGroup, int kStride, int W, class F>
 MR_DEVICE void all_reduce_apart(F (&x)[W], F* slots) {
-  if constexpr (kGroup > 1) {
-    const int column = thread_number() % kStride;
-    const int own = thread_number() / kStride;
+  MR_UNROLL
+  for (int distance = kStride; distance < least_of(kGroup * kStride, kWarp); distance *= 2) {
     MR_UNROLL
-    for (int l = 0; l < W; ++l) slots[(own * W + l) * kStride + column] = x[l];
+    for (int l = 0; l < W; ++l) x[l] = Operation::of(x[l], shuffle_xor(x[l], distance));
+  }
+  constexpr int kParts = kPartsApart<kGroup, kStride>;
+  if constexpr (kParts > 1) {
+    constexpr int kColumns = kStride;
+    const int column = thread_number() % kColumns;
+    const int own = thread_number() / (kColumns < kWarp ? kWarp : kColumns);
+    if (kColumns >= kWarp || thread_number() % kWarp < kColumns) {
+      MR_UNROLL
+      for (int l = 0; l < W; ++l) slots[(own * W + l) * kColumns + column] = x[l];
+    }
     barrier();
     MR_UNROLL
     for (int l = 0; l < W; ++l) {
-      x[l] = slots[l * kStride + column];
-      for (int k = 1; k < kGroup; ++k) x[l] = Operation::of(x[l], slots[(k * W + l) * kStride + column]);
+      x[l] = slots[l * kColumns + column];
+      MR_UNROLL
+      for (int k = 1; k < kParts; ++k) x[l] = Operation::of(x[l], slots[(k * W + l) * kColumns + column]);
     }
   }
 }
@@ -325,15 +346,22 @@ MR_DEVICE void draw(F (&mask)[W], u64 element, const Dropout& d) {
   }
 }
 
-// Masks as bits: a bit an element, each run along the last axis begins with a byte of its own.
-template <int W, int kStep, class F>
-MR_DEVICE void unpack_bits(F (&mask)[W], const u8* __restrict__ from, u64 element, u64 run, const Dropout& d) {
+// Masks as bits: a bit an element, each run of kRun along the last axis begins with a byte of its own. kWhole: the W
+// elements are neighbours in one byte, and runs fill their bytes.
+template <int W, int kStep, u64 kRun, bool kWhole, class F>
+MR_DEVICE void unpack_bits(F (&mask)[W], const u8* __restrict__ from, u64 element, const Dropout& d) {
   const F scale = static_cast<F>(d.scale);
-  MR_UNROLL
-  for (int l = 0; l < W; ++l) {
-    const u64 e = element + static_cast<u64>(l) * kStep;
-    const u64 in_run = e % run;
-    mask[l] = ((from[e / run * ((run + 7) / 8) + in_run / 8] >> (in_run % 8)) & 1) != 0 ? scale : F(0);
+  if constexpr (kWhole) {
+    const u32 bits = from[element / 8] >> (element % 8);
+    MR_UNROLL
+    for (int l = 0; l < W; ++l) mask[l] = ((bits >> l) & 1) != 0 ? scale : F(0);
+  } else {
+    MR_UNROLL
+    for (int l = 0; l < W; ++l) {
+      const u64 e = element + static_cast<u64>(l) * kStep;
+      const u64 in_run = e % kRun;
+      mask[l] = ((from[e / kRun * ((kRun + 7) / 8) + in_run / 8] >> (in_run % 8)) & 1) != 0 ? scale : F(0);
+    }
   }
 }
 

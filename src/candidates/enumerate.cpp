@@ -170,18 +170,11 @@ Result<Candidates> enumerate(const TrainingGraph& training, const FusedGraph& fu
   return candidates;
 }
 
-bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, const Part& part, Candidate candidate) {
-  EnumerateOptions options;
-  // Loops for a contraction are generated where no library does it.
-  if (auto* const gemm = std::get_if<GemmWay>(&candidate.way)) {
-    options.libraries = {gemm->library};
-    gemm->algorithm = {};  // the library itself says whether it has one
-    if (gemm->library == GemmLibrary::cublaslt) options.gpu = GpuTarget();
-  } else if (const std::optional<GpuShape>& shape = std::get<KernelWay>(candidate.way).gpu) {
-    // Blocks that share rows are so many a multiprocessor of the GPU at hand, which may be another one.
-    options.gpu = GpuTarget{shape->blocks};
-  }
-  options.threads = std::visit([](const auto& way) { return way.threads; }, candidate.way);
+namespace {
+
+// Whether it is one of those that these options give.
+bool is_one_of(const Graph& graph, const std::vector<TensorDomain>& domains, const Part& part,
+               const Candidate& candidate, EnumerateOptions options) {
   if (part.operators.empty()) {
     const TensorId tensor = part.reads.front();
     const std::vector<Candidate> found = conversions(graph, domains[tensor.at()], tensor, candidate.layouts[0],
@@ -189,6 +182,30 @@ bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, 
                                              .candidates;
     return std::any_of(found.begin(), found.end(), [&](const Candidate& c) { return c.way == candidate.way; });
   }
+  PartCandidates found;
+  found.part = part;
+  options.most = 1'000'000;
+  find_ways(graph, domains, options, found);
+  return std::any_of(found.candidates.begin(), found.candidates.end(),
+                     [&](const Candidate& c) { return c.layouts == candidate.layouts && c.way == candidate.way; });
+}
+
+}  // namespace
+
+bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, const Part& part, Candidate candidate) {
+  EnumerateOptions options;
+  int blocks = 0;  // that share rows
+  // Loops for a contraction are generated where no library does it.
+  if (auto* const gemm = std::get_if<GemmWay>(&candidate.way)) {
+    options.libraries = {gemm->library};
+    gemm->algorithm = {};  // the library itself says whether it has one
+    if (gemm->library == GemmLibrary::cublaslt) options.gpu = GpuTarget();
+  } else if (const std::optional<GpuShape>& shape = std::get<KernelWay>(candidate.way).gpu) {
+    options.gpu = GpuTarget();
+    blocks = shape->blocks;
+  }
+  options.threads = std::visit([](const auto& way) { return way.threads; }, candidate.way);
+  if (part.operators.empty()) return is_one_of(graph, domains, part, candidate, options);
   // With every tensor's layout fixed there are few.
   std::vector<TensorDomain> fixed = domains;
   size_t k = 0;
@@ -199,12 +216,13 @@ bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, 
       domain.pinned = candidate.layouts[k++];
     }
   }
-  PartCandidates found;
-  found.part = part;
-  options.most = 1'000'000;
-  find_ways(graph, fixed, options, found);
-  return std::any_of(found.candidates.begin(), found.candidates.end(),
-                     [&](const Candidate& c) { return c.layouts == candidate.layouts && c.way == candidate.way; });
+  if (blocks == 0) return is_one_of(graph, fixed, part, candidate, options);
+  // Blocks that share rows are a few a multiprocessor of the GPU that it was made for, which may be another one.
+  for (int each = 1; each <= kMostBlocksAMultiprocessor; ++each) {
+    options.gpu = GpuTarget{blocks / each};
+    if (blocks % each == 0 && is_one_of(graph, fixed, part, candidate, options)) return true;
+  }
+  return false;
 }
 
 PartCandidates conversions(const Graph& graph, const TensorDomain& domain, TensorId tensor, int from, int to,

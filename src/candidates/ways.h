@@ -57,6 +57,7 @@ struct GpuNest {
   int64_t element_bytes = 4;  // of the narrowest tensor
 };
 std::vector<GpuShape> gpu_shapes(const GpuNest& nest, const GpuTarget& target);
+inline constexpr int kMostBlocksAMultiprocessor = 4;  // that share rows
 
 // How many neighbours a thread takes at once in the end: no rest may be left.
 int64_t width_along(const GpuShape& shape, int64_t extent);

@@ -96,6 +96,14 @@ Result<Done> check_device(const RunOptions& options, bool plan) {
                      "use --device reference, or of a plan the one that it was made for");
 }
 
+// A plan runs on what it was made for.
+Result<Done> check_device_of(const LoadedPlan& loaded, const std::string& device) {
+  const std::string own = is_gpu_plan(loaded.plan) ? "cuda" : "cpu";
+  if (device.empty() || device == "reference" || device == own) return Done{};
+  return Error::make(ErrorKind::bad_input, concat("the plan was made for --device ", own, ", not for ", device),
+                     concat("leave out --device, or optimize with --device ", device));
+}
+
 Result<LoadedPlan> plan_of(const RunOptions& options) {
   const ProgramSource& program = options.program;
   if (!program.sizes.empty() || !program.dtype.empty() || !program.entry.empty())
@@ -113,6 +121,7 @@ Result<std::string> run_program(const RunOptions& options) {
   if (plan) {
     Result<LoadedPlan> read = plan_of(options);
     if (!read) return read.error();
+    if (Result<Done> fits = check_device_of(*read, options.device); !fits) return fits.error();
     loaded = std::move(*read);
   }
   Stages stages;

@@ -21,6 +21,7 @@ constexpr size_t kConvertedLayouts = 3;  // of the fastest ways of a tensor's wr
 constexpr double kRefined = 1.1;         // of the best: products that are as fast are tried by every algorithm
 constexpr size_t kRefinedLayouts = 4;    // of a part, unless all are asked for
 constexpr size_t kConversionWays = 2;    // of a pair of layouts, unless all are asked for
+constexpr double kFirstKernels = 8;      // of a batch, when it is not known yet how long one takes to compile
 
 // A candidate to try, by whichever of the equal parts has it.
 struct Trial {
@@ -29,7 +30,7 @@ struct Trial {
   TensorId converted;  // valid: a conversion of this tensor
   std::string text;
   std::string family;  // of its way
-  bool first = false;  // as the program writes it, and among the most promising of those: tried whatever the budget
+  bool first = false;  // of those without which there would be no plan: tried whatever the budget
   bool chosen = false;
 };
 
@@ -61,6 +62,7 @@ class Explorer {
     if (Result<Done> known = recall(); !known) return known.error();
     const double end = settings_.exhaustive ? kInfinite : begin_ + settings_.budget_seconds * (1 - kForConversions);
     if (Result<Done> tried = try_all(end); !tried) return tried.error();
+    if (settings_.assume) assume();
     find_conversions();
     if (Result<Done> known = recall(); !known) return known.error();
     const double last = settings_.exhaustive ? kInfinite : begin_ + settings_.budget_seconds;
@@ -99,20 +101,42 @@ class Explorer {
     return concat(kernel.rows ? "rows " : "flat ", kernel.threads, kernel.block != kNoIndex ? " in blocks" : "");
   }
 
-  // For tensors as the program writes them, the most promising way of each family is tried before all else.
+  // For tensors as the program writes them, the most promising way of each family is tried before all else. A part that
+  // has none, such as a product whose batch would need two strides, takes the most promising way, and what it reads and
+  // writes is converted.
   void find_classes() {
     for (const PartCandidates& of : candidates_.parts) {
       explored_.summary.configurations += of.configurations;
       class_of_part_.push_back(classify(of.part));
       PartClass& into = classes_[class_of_part_.back()];
       ++into.parts;
+      const bool as_written = std::any_of(of.candidates.begin(), of.candidates.end(), [&](const Candidate& candidate) {
+        return lies_as_written(candidates_.domains, of.part, candidate);
+      });
+      if (!as_written) {
+        converted_.insert(of.part.reads.begin(), of.part.reads.end());
+        converted_.insert(of.part.writes.begin(), of.part.writes.end());
+      }
       std::set<std::string> families;
       for (const Candidate& candidate : of.candidates) {
         Trial trial{&of.part, &candidate, TensorId(), print_candidate(candidates_.domains, of.part, candidate),
                     family_of(candidate)};
-        trial.first = lies_as_written(candidates_.domains, of.part, candidate) && families.insert(trial.family).second;
-        if (into.texts.insert(trial.text).second) into.trials.push_back(std::move(trial));
+        const bool could_be =
+            as_written ? lies_as_written(candidates_.domains, of.part, candidate) : fits(of.part, candidate);
+        trial.first = could_be && families.insert(trial.family).second;
+        add(into, std::move(trial));
       }
+    }
+  }
+
+  // What an equal part must try is tried, whichever part has it.
+  static void add(PartClass& into, Trial trial) {
+    if (into.texts.insert(trial.text).second) {
+      into.trials.push_back(std::move(trial));
+    } else if (trial.first) {
+      std::find_if(into.trials.begin(), into.trials.end(), [&](const Trial& known) {
+        return known.text == trial.text;
+      })->first = true;
     }
   }
 
@@ -167,8 +191,9 @@ class Explorer {
     for (const Candidate& candidate : of.candidates) {
       Trial trial{&of.part, &candidate, tensor, print_candidate(candidates_.domains, of.part, candidate),
                   family_of(candidate)};
+      trial.first = converted_.contains(tensor) && &candidate == &of.candidates.front();
       conversion_texts_.push_back({tensor, from, to, number, trial.text});
-      if (into.texts.insert(trial.text).second) into.trials.push_back(std::move(trial));
+      add(into, std::move(trial));
     }
   }
 
@@ -225,7 +250,7 @@ class Explorer {
           std::find_if(of.trials.begin(), of.trials.end(), [&](const Trial& trial) { return trial.text == base_text; });
       if (of_base == of.trials.end()) continue;
       candidate->estimate = of_base->candidate->estimate;
-      add_trial(of, part, std::move(*candidate));
+      if (!add_trial(of, part, std::move(*candidate))) continue;
       note(of, of.trials.back(), *row);
       explored_.summary.known += 1;
     }
@@ -333,11 +358,16 @@ class Explorer {
     const Trial& trial() const { return of->trials[number]; }
   };
 
+  struct Compiled {
+    std::vector<Result<MadeKernel>> kernels;  // of the launches that have one
+    double seconds = 0;
+  };
+
   // Candidates that were chosen together, and their kernels on the way.
   struct Batch {
     std::vector<Chosen> chosen;
     std::vector<Launch> launches;
-    std::future<std::vector<Result<MadeKernel>>> kernels;  // of the launches that have one
+    std::future<Compiled> kernels;
   };
 
   Result<Done> try_all(double end) {
@@ -345,11 +375,11 @@ class Explorer {
     std::optional<Batch> ahead;
     while (now() < end || has_baselines_left()) {
       add_algorithms();
-      Batch batch = ahead ? std::move(*ahead) : choose_batch();
+      Batch batch = ahead ? std::move(*ahead) : choose_batch(end);
       ahead.reset();
       if (batch.chosen.empty()) return Done{};
       if (settings_.compile_ahead) {
-        if (Batch next = choose_batch(); !next.chosen.empty()) ahead = std::move(next);
+        if (Batch next = choose_batch(end); !next.chosen.empty()) ahead = std::move(next);
       }
       if (Result<Done> tried = try_batch(batch, end); !tried) return tried;
     }
@@ -359,8 +389,17 @@ class Explorer {
     return Done{};
   }
 
-  Batch choose_batch() {
+  // How many kernels there is time for. A batch of more would be compiled past the end, for nothing.
+  double kernels_until(double end) const {
+    if (now() >= end) return 0;
+    if (kernel_seconds_ > 0) return std::max(1.0, (end - now()) / kernel_seconds_);
+    return end == kInfinite ? kInfinite : kFirstKernels;
+  }
+
+  Batch choose_batch(double end) {
     Batch batch;
+    const double most_kernels = kernels_until(end);
+    double kernels = 0;
     std::vector<std::optional<size_t>> next;
     for (const PartClass& of : classes_) next.push_back(next_of(of));
     std::vector<size_t> pending(classes_.size(), 0);
@@ -368,6 +407,8 @@ class Explorer {
       const std::optional<size_t> chosen = choose(next, pending);
       if (!chosen) break;
       PartClass& of = classes_[*chosen];
+      const Trial& trial = of.trials[*next[*chosen]];
+      if (std::holds_alternative<KernelWay>(trial.candidate->way) && ++kernels > most_kernels && !trial.first) break;
       of.trials[*next[*chosen]].chosen = true;
       batch.chosen.push_back({&of, *next[*chosen]});
       ++pending[*chosen];
@@ -382,8 +423,10 @@ class Explorer {
       if (!batch.launches.back().kernel.empty()) with_kernels.push_back(batch.launches.back());
     }
     const auto compile = [this, launches = std::move(with_kernels)] {
-      if (kernels_ == nullptr || launches.empty()) return std::vector<Result<MadeKernel>>();
-      return kernels_->make(launches);
+      if (kernels_ == nullptr || launches.empty()) return Compiled{};
+      const double begin = now();
+      std::vector<Result<MadeKernel>> made = kernels_->make(launches);
+      return Compiled{std::move(made), now() - begin};
     };
     batch.kernels = std::async(settings_.compile_ahead ? std::launch::async : std::launch::deferred, compile);
     return batch;
@@ -427,7 +470,8 @@ class Explorer {
 
   Result<Done> try_batch(Batch& batch, double end) {
     show("compiling");
-    const std::vector<Result<MadeKernel>> compiled = batch.kernels.get();
+    const auto [compiled, seconds] = batch.kernels.get();
+    if (!compiled.empty()) kernel_seconds_ = seconds / static_cast<double>(compiled.size());
     size_t next = 0;
     for (size_t k = 0; k < batch.chosen.size(); ++k) {
       PartClass& of = *batch.chosen[k].of;
@@ -672,9 +716,11 @@ class Explorer {
   std::map<std::string, std::vector<double>> ratios_;
   std::map<std::string, size_t> class_by_text_;
   std::vector<size_t> class_of_part_;  // one a part of the candidates
+  std::set<TensorId> converted_;       // of parts that cannot take them as the program writes them
   std::set<std::string> recalled_;
-  double selected_ = 0;     // seconds of the best selection so far
-  double selected_at_ = 0;  // when it was worked out
+  double kernel_seconds_ = 0;  // that one took to compile, in the last batch
+  double selected_ = 0;        // seconds of the best selection so far
+  double selected_at_ = 0;     // when it was worked out
   std::vector<std::unique_ptr<PartCandidates>> conversions_;
   std::vector<std::unique_ptr<Candidate>> added_;  // algorithms
   std::set<std::string> refined_;                  // products whose algorithms were added

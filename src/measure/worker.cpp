@@ -17,6 +17,15 @@ MeasurementRow lost(Outcome outcome, std::string detail) {
   return row;
 }
 
+// The last line that it wrote to its standard error, which says why.
+std::string last_words(const Ending& ending) {
+  std::string last;
+  for (const std::string& line : split(ending.error, '\n')) {
+    if (!line.empty()) last = line;
+  }
+  return last.empty() ? "" : concat(": ", last);
+}
+
 }  // namespace
 
 Result<Done> Worker::start() {
@@ -54,7 +63,8 @@ Result<MeasurementRow> Worker::run(const TrialRequest& request, double timeout_s
   child_.reset();
   if (hung) return lost(Outcome::hung, concat("no end after ", fixed(timeout_seconds, 0), " s"));
   const bool killed = ending.signal == SIGKILL;
-  return lost(killed ? Outcome::out_of_memory : Outcome::crashed, concat("the worker ", to_string(ending)));
+  return lost(killed ? Outcome::out_of_memory : Outcome::crashed,
+              concat("the worker ", to_string(ending), last_words(ending)));
 }
 
 }  // namespace millrace

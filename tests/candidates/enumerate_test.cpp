@@ -337,5 +337,32 @@ TEST(CandidatesOfPrograms, ConversionsGoFromOneLayoutToTheOther) {
   }
 }
 
+// A plan's verifier asks so: whatever GPU the plan was made for.
+TEST(EnumerateOnAGpu, WhatIsEnumeratedIsACandidate) {
+  const TrainingGraph training = training_of(R"(
+B = 6
+I = 64
+
+def layer(x: float16[B, I], w: float16[I], b: float16[I]):
+    return layernorm(x, w, b)
+)");
+  for (const int multiprocessors : {2, 78, 132}) {
+    EnumerateOptions options;
+    options.gpu = GpuTarget{multiprocessors};
+    const Result<Candidates> found = enumerate(training, fuse(training), options);
+    ASSERT_TRUE(found);
+    bool across = false;
+    for (const PartCandidates& of : found->parts) {
+      for (size_t k = 0; k < of.candidates.size(); k += 1 + of.candidates.size() / 40) {
+        const auto& shape = std::get<KernelWay>(of.candidates[k].way).gpu;
+        across = across || (shape && shape->blocks > multiprocessors);
+        EXPECT_TRUE(is_candidate(training.graph, found->domains, of.part, of.candidates[k]))
+            << print_candidate(found->domains, of.part, of.candidates[k]);
+      }
+    }
+    EXPECT_TRUE(across);
+  }
+}
+
 }  // namespace
 }  // namespace millrace

@@ -1,17 +1,15 @@
 // The hardware of generated CUDA kernels, played by one thread of a CPU: in front of cuda_prelude.h it takes the place
 // of codegen/prelude/cuda_hardware.h. Threads of a block are fibers that take turns at barriers and shuffles; blocks
 // run one behind the other, so a variable that a block shares is simply a static one.
+//
+// It is compiled with every kernel, so it includes little: <math.h> alone takes longer than most kernels.
 #pragma once
 
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <ucontext.h>
-
-#include <cmath>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <type_traits>
-#include <vector>
 
 #define MR_DEVICE inline
 #define MR_KERNEL(threads) static void
@@ -34,9 +32,13 @@ struct alignas(8) Chunk8 {
   u32 words[2];
 };
 
+constexpr int kMostThreads = 1024;  // of a block
+
+// Made by makecontext, and then left and resumed by longjmp, which unlike swapcontext asks nothing of the kernel.
 struct Fiber {
-  ucontext_t context;
-  std::vector<char> stack;
+  ucontext_t start;
+  jmp_buf at;
+  char* stack = nullptr;
   bool done = false;
 };
 
@@ -44,11 +46,16 @@ struct Machine {
   int thread = 0;
   int block = 0;
   int blocks = 0;
-  ucontext_t scheduler;
-  std::vector<Fiber> fibers;
-  std::vector<double> exchanged;
+  jmp_buf scheduler;
+  Fiber* fibers = nullptr;  // kMostThreads
+  double exchanged[kMostThreads];
   void (*body)(const void*) = nullptr;
   const void* argument = nullptr;
+
+  ~Machine() {
+    for (int t = 0; fibers != nullptr && t < kMostThreads; ++t) free(fibers[t].stack);
+    delete[] fibers;
+  }
 };
 
 inline Machine& machine() {
@@ -61,64 +68,73 @@ inline int block_number() { return machine().block; }
 inline int grid_size() { return machine().blocks; }
 inline void lower_to(u64* to, u64 x) { *to = x < *to ? x : *to; }
 
+__attribute__((noinline)) inline void leave(Fiber& fiber) {
+  if (_setjmp(fiber.at) == 0) _longjmp(machine().scheduler, 1);
+}
+
 // The other threads go on until they are here too.
 inline void barrier() {
   Machine& m = machine();
   const int own = m.thread;
-  swapcontext(&m.fibers[static_cast<size_t>(own)].context, &m.scheduler);
+  leave(m.fibers[own]);
   m.thread = own;
 }
 
 template <class F>
 inline F shuffle_xor(F x, int mask) {
   Machine& m = machine();
-  m.exchanged[static_cast<size_t>(m.thread)] = static_cast<double>(x);
+  m.exchanged[m.thread] = static_cast<double>(x);
   barrier();
-  const F got = static_cast<F>(m.exchanged[static_cast<size_t>(m.thread ^ mask)]);
+  const F got = static_cast<F>(m.exchanged[m.thread ^ mask]);
   barrier();
   return got;
 }
 
-inline float infinity() { return HUGE_VALF; }
+inline float infinity() { return __builtin_inff(); }
 inline u32 high_product(u32 a, u32 b) { return static_cast<u32>((static_cast<u64>(a) * b) >> 32); }
 
 inline void fiber_body() {
-  Machine& m = machine();
-  m.body(m.argument);
-  m.fibers[static_cast<size_t>(m.thread)].done = true;
-  swapcontext(&m.fibers[static_cast<size_t>(m.thread)].context, &m.scheduler);
+  for (;;) {
+    Machine& m = machine();
+    m.body(m.argument);
+    Fiber& own = m.fibers[m.thread];
+    own.done = true;
+    leave(own);
+  }
+}
+
+__attribute__((noinline)) inline void resume(Fiber& fiber) {
+  constexpr size_t kStack = 128 * 1024;
+  if (_setjmp(machine().scheduler) != 0) return;
+  if (fiber.stack != nullptr) _longjmp(fiber.at, 1);
+  fiber.stack = static_cast<char*>(malloc(kStack));
+  getcontext(&fiber.start);
+  fiber.start.uc_stack.ss_sp = fiber.stack;
+  fiber.start.uc_stack.ss_size = kStack;
+  fiber.start.uc_link = nullptr;
+  makecontext(&fiber.start, fiber_body, 0);
+  setcontext(&fiber.start);
 }
 
 // Every thread up to its next barrier, in turn, until all are done. A barrier that some threads pass and others do not
 // is a defect of the kernel.
 inline void run_block(int threads) {
-  constexpr size_t kStack = 128 * 1024;
   Machine& m = machine();
-  if (m.fibers.size() < static_cast<size_t>(threads)) m.fibers.resize(static_cast<size_t>(threads));
-  m.exchanged.assign(static_cast<size_t>(threads), 0.0);
-  for (int t = 0; t < threads; ++t) {
-    Fiber& fiber = m.fibers[static_cast<size_t>(t)];
-    fiber.done = false;
-    fiber.stack.resize(kStack);
-    getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = fiber.stack.data();
-    fiber.context.uc_stack.ss_size = kStack;
-    fiber.context.uc_link = nullptr;
-    makecontext(&fiber.context, fiber_body, 0);
-  }
+  if (m.fibers == nullptr) m.fibers = new Fiber[kMostThreads];
+  memset(m.exchanged, 0, sizeof(m.exchanged));
+  for (int t = 0; t < threads; ++t) m.fibers[t].done = false;
   for (int done = 0; done < threads;) {
     done = 0;
     for (int t = 0; t < threads; ++t) {
-      Fiber& fiber = m.fibers[static_cast<size_t>(t)];
-      if (!fiber.done) {
+      if (!m.fibers[t].done) {
         m.thread = t;
-        swapcontext(&m.scheduler, &fiber.context);
+        resume(m.fibers[t]);
       }
-      done += fiber.done ? 1 : 0;
+      done += m.fibers[t].done ? 1 : 0;
     }
     if (done != 0 && done != threads) {
-      std::fprintf(stderr, "a barrier that not all threads reach\n");
-      std::abort();
+      fprintf(stderr, "a barrier that not all threads reach\n");
+      abort();
     }
   }
 }
@@ -132,12 +148,28 @@ struct HostArguments {
   char* scratch;
 };
 
+// A grid of blocks, one behind the other. `together`: threads of a block wait for each other.
 template <class A>
-inline void launch(void (*kernel)(A), const HostArguments* host, long blocks, int threads, bool together) {
-  using Plain = std::remove_cv_t<A>;
+inline void play(void (*kernel)(A), const A& arguments, long blocks, int threads, bool together) {
   static void (*called)(A);
   called = kernel;
-  Plain arguments{};
+  Machine& m = machine();
+  m.body = [](const void* a) { called(*static_cast<const A*>(a)); };
+  m.argument = &arguments;
+  m.blocks = static_cast<int>(blocks);
+  for (long block = 0; block < blocks; ++block) {
+    m.block = static_cast<int>(block);
+    if (together) {
+      run_block(threads);
+      continue;
+    }
+    for (m.thread = 0; m.thread < threads; ++m.thread) m.body(m.argument);
+  }
+}
+
+template <class A>
+inline void launch(void (*kernel)(A), const HostArguments* host, long blocks, int threads, bool together) {
+  A arguments{};
   struct {
     u64 seed;
     u32 step;
@@ -149,18 +181,19 @@ inline void launch(void (*kernel)(A), const HostArguments* host, long blocks, in
     arguments.streams[k] = host->streams == nullptr ? 0 : host->streams[k];
   arguments.state = reinterpret_cast<decltype(arguments.state)>(&state);
   arguments.scratch = host->scratch;
-  Machine& m = machine();
-  m.body = [](const void* a) { called(*static_cast<const Plain*>(a)); };
-  m.argument = &arguments;
-  m.blocks = static_cast<int>(blocks);
-  for (long block = 0; block < blocks; ++block) {
-    m.block = static_cast<int>(block);
-    if (together) {
-      run_block(threads);
-      continue;
-    }
-    for (m.thread = 0; m.thread < threads; ++m.thread) m.body(m.argument);
-  }
+  play(kernel, arguments, blocks, threads, together);
+}
+
+// The same from a kernel's one parameter, as a driver is given it.
+template <class A>
+constexpr size_t parameter_bytes(void (*)(A)) {
+  return sizeof(A);
+}
+template <class A>
+inline void launch(void (*kernel)(A), const void* parameter, long blocks, int threads, bool together) {
+  A arguments;
+  memcpy(&arguments, parameter, sizeof(arguments));
+  play(kernel, arguments, blocks, threads, together);
 }
 
 struct f16 {
@@ -178,22 +211,22 @@ using HostHalf = _Float16;
 
 inline float widened(f16 x) {
   HostHalf half;
-  std::memcpy(&half, &x, 2);
+  memcpy(&half, &x, 2);
   return static_cast<float>(half);
 }
 inline void narrow(float x, f16& y) {
   const HostHalf half = static_cast<HostHalf>(x);
-  std::memcpy(&y, &half, 2);
+  memcpy(&y, &half, 2);
 }
 inline float widened(bf16 x) {
   const u32 bits = static_cast<u32>(x.bits) << 16;
   float y;
-  std::memcpy(&y, &bits, 4);
+  memcpy(&y, &bits, 4);
   return y;
 }
 inline void narrow(float x, bf16& y) {
   u32 bits;
-  std::memcpy(&bits, &x, 4);
+  memcpy(&bits, &x, 4);
   if (x != x) {
     y.bits = 0x7fff;
     return;
@@ -209,34 +242,22 @@ template <class F>
 inline F smaller_of(F a, F b) {
   return a < b || a != a ? a : b;
 }
-template <class F>
-inline F exp_of(F x) {
-  return std::exp(x);
-}
 // As inexact as the hardware's.
 inline float brief_exp_of(float x) {
-  const float y = std::exp2(x * 1.44269504088896341f) * (1 + 0x1p-23f);
+  const float y = __builtin_exp2f(x * 1.44269504088896341f) * (1 + 0x1p-23f);
   return y < 0x1p-126f ? 0 : y;
 }
-template <class F>
-inline F log_of(F x) {
-  return std::log(x);
-}
-template <class F>
-inline F tanh_of(F x) {
-  return std::tanh(x);
-}
-template <class F>
-inline F erf_of(F x) {
-  return std::erf(x);
-}
-template <class F>
-inline F power_of(F x, F y) {
-  return std::pow(x, y);
-}
-template <class F>
-inline F root_of(F x) {
-  return std::sqrt(x);
-}
+inline float exp_of(float x) { return __builtin_expf(x); }
+inline double exp_of(double x) { return __builtin_exp(x); }
+inline float log_of(float x) { return __builtin_logf(x); }
+inline double log_of(double x) { return __builtin_log(x); }
+inline float tanh_of(float x) { return __builtin_tanhf(x); }
+inline double tanh_of(double x) { return __builtin_tanh(x); }
+inline float erf_of(float x) { return __builtin_erff(x); }
+inline double erf_of(double x) { return __builtin_erf(x); }
+inline float power_of(float x, float y) { return __builtin_powf(x, y); }
+inline double power_of(double x, double y) { return __builtin_pow(x, y); }
+inline float root_of(float x) { return __builtin_sqrtf(x); }
+inline double root_of(double x) { return __builtin_sqrt(x); }
 
 }  // namespace mr

@@ -20,13 +20,6 @@ namespace {
 
 constexpr double kClose = 1e-10;
 
-const Layout& layout_of(const MadePlan& made, const PlanBuffer& buffer, TensorId tensor) {
-  const std::vector<Layout>& domain = made.candidates.domains[tensor.at()].layouts;
-  return *std::find_if(domain.begin(), domain.end(), [&](const Layout& layout) {
-    return print_layout(made.training.graph, tensor, layout) == buffer.layout;
-  });
-}
-
 std::vector<TensorId> outputs_of(const TrainingGraph& training) {
   std::vector<TensorId> outputs;
   for (const Output& result : training.graph.results) outputs.push_back(result.tensor);
@@ -34,18 +27,6 @@ std::vector<TensorId> outputs_of(const TrainingGraph& training) {
     if (gradient.valid()) outputs.push_back(gradient);
   }
   return outputs;
-}
-
-TensorId callers_tensor(const TrainingGraph& training, const PlanBuffer& buffer) {
-  const auto position = static_cast<size_t>(buffer.position);
-  switch (buffer.place) {
-    case BufferPlace::arena: break;
-    case BufferPlace::argument: return training.graph.arguments[position];
-    case BufferPlace::result: return training.graph.results[position].tensor;
-    case BufferPlace::result_gradient: return training.result_gradients[position];
-    case BufferPlace::argument_gradient: return training.argument_gradients[position];
-  }
-  return {};
 }
 
 template <int kDigits>
@@ -73,6 +54,25 @@ std::string compare(const MadePlan& made, const Values<double>& given, RandomSta
 }
 
 }  // namespace
+
+const Layout& layout_of(const MadePlan& made, const PlanBuffer& buffer, TensorId tensor) {
+  const std::vector<Layout>& domain = made.candidates.domains[tensor.at()].layouts;
+  return *std::find_if(domain.begin(), domain.end(), [&](const Layout& layout) {
+    return print_layout(made.training.graph, tensor, layout) == buffer.layout;
+  });
+}
+
+TensorId callers_tensor(const TrainingGraph& training, const PlanBuffer& buffer) {
+  const auto position = static_cast<size_t>(buffer.position);
+  switch (buffer.place) {
+    case BufferPlace::arena: break;
+    case BufferPlace::argument: return training.graph.arguments[position];
+    case BufferPlace::result: return training.graph.results[position].tensor;
+    case BufferPlace::result_gradient: return training.result_gradients[position];
+    case BufferPlace::argument_gradient: return training.argument_gradients[position];
+  }
+  return {};
+}
 
 Result<KernelCache> test_kernel_cache() {
   static const Result<Compiler> compiler = find_compiler();

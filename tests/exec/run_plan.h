@@ -11,6 +11,10 @@
 
 namespace millrace {
 
+// A buffer's layout; and of one that is the caller's, its tensor.
+const Layout& layout_of(const MadePlan& made, const PlanBuffer& buffer, TensorId tensor);
+TensorId callers_tensor(const TrainingGraph& training, const PlanBuffer& buffer);
+
 // One for all tests of a build: what was compiled once is there.
 Result<KernelCache> test_kernel_cache();
 

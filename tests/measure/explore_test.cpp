@@ -13,6 +13,7 @@
 #include "measure/measurements_json.h"
 #include "measure/pretended_worker.h"
 #include "measure/verify.h"
+#include "select/select.h"
 
 namespace millrace {
 namespace {
@@ -222,6 +223,59 @@ TEST_F(ExploreTest, WithoutTimeTheProgramAsItIsWrittenIsMeasuredStill) {
   ASSERT_TRUE(made) << to_string(made.error());
   EXPECT_GT(made->summary.tried, 0);
   for (const MeasuredPart& part : made->measurements.parts) EXPECT_FALSE(part.ways.empty()) << part.name;
+  // Of what is not tried nothing is compiled, but for a few that were chosen before it was known how long that takes.
+  const auto files = std::filesystem::directory_iterator(path("cache"));
+  EXPECT_LT(std::distance(begin(files), end(files)), 2 * made->summary.tried + 2);
+}
+
+// On a GPU a product's batch has one stride. Where the program's tensors would need two, some way is tried all the
+// same, and the conversions to it.
+TEST_F(ExploreTest, WithoutTimeAPartThatNeedsOtherLayoutsHasAWayStill) {
+  training_ = training_of(R"(
+B = 2
+H = 2
+J = 3
+K = 3
+P = 4
+
+
+def heads(x: float32[B, J, H, P], b: float32[H, P], y: float32[B, K, H, P], c: float32[H, P]):
+    q = x + b
+    k = y + c
+    return softmax(np.einsum("bjhp,bkhp->bhjk", q, k))
+)");
+  EnumerateOptions options;
+  options.gpu = GpuTarget{2};
+  options.libraries = {GemmLibrary::cublaslt};
+  const Result<Candidates> found = enumerate(training_, fuse(training_), options);
+  ASSERT_TRUE(found);
+  candidates_ = *found;
+  settings_.exhaustive = false;
+  settings_.budget_seconds = 0;
+  settings_.conversions = [&](TensorId tensor, int from, int to) {
+    return conversions(training_.graph, candidates_.domains[tensor.at()], tensor, from, to, 1, options.gpu);
+  };
+  const Result<Explored> made = explored(pretended_worker());
+  ASSERT_TRUE(made) << to_string(made.error());
+  const Result<Selection> selection = select(made->measurements, SelectMethod::exact);
+  EXPECT_TRUE(selection) << to_string(selection.error());
+  EXPECT_FALSE(made->measurements.conversions.empty());
+
+  // By the model's word alone, too.
+  settings_.measure = false;
+  settings_.assume = true;
+  const Result<Explored> assumed = explored({{"/no/worker"}, "", 0}, "empty.db");
+  ASSERT_TRUE(assumed) << to_string(assumed.error());
+  const Result<Selection> presumed = select(assumed->measurements, SelectMethod::exact);
+  EXPECT_TRUE(presumed) << to_string(presumed.error());
+}
+
+// What a worker says before it ends is why.
+TEST_F(ExploreTest, ACrashHasTheWorkersLastWords) {
+  const Result<Explored> made = explored(pretended_worker("  *) echo 'the GPU is gone' >&2; exit 70 ;;\n"));
+  ASSERT_TRUE(made) << to_string(made.error());
+  EXPECT_NE(made->summary.first_failure.find("exited with code 70: the GPU is gone"), std::string::npos)
+      << made->summary.first_failure;
 }
 
 }  // namespace

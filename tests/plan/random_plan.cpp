@@ -24,10 +24,27 @@ namespace {
 
 constexpr double kSeconds = 1e-6;
 
+std::optional<GpuTarget> target_of(const PlanChoice& choice) {
+  if (choice.gpu == nullptr) return std::nullopt;
+  return GpuTarget{choice.gpu->info().multiprocessors};
+}
+
+int64_t scratch_on(Gpu* gpu, const Launch& launch) {
+  if (gpu == nullptr) return scratch_bytes(launch);
+  if (!launch.kernel.empty()) return launch.scratch_bytes;
+  const Result<std::unique_ptr<GpuLaunch>> prepared = gpu->prepare(launch, "");
+  EXPECT_TRUE(prepared) << to_string(prepared.error());
+  return prepared ? (*prepared)->scratch_bytes() : 0;
+}
+
 class Chooser {
  public:
-  Chooser(const TrainingGraph& training, const Candidates& candidates, std::optional<uint64_t> seed)
-      : graph_(training.graph), candidates_(candidates), random_(seed.value_or(0)), by_chance_(seed.has_value()) {}
+  Chooser(const TrainingGraph& training, const Candidates& candidates, const PlanChoice& choice)
+      : graph_(training.graph),
+        candidates_(candidates),
+        random_(choice.seed.value_or(0)),
+        by_chance_(choice.seed.has_value()),
+        gpu_(target_of(choice)) {}
 
   void run(Measurements& made, Selection& selection) {
     for (const TensorDomain& domain : candidates_.domains) base_.push_back(domain.pinned);
@@ -145,7 +162,7 @@ class Chooser {
     const TensorDomain& domain = candidates_.domains[tensor.at()];
     MeasuredConversion conversion{number_of_.at(tensor), base, layout, kSeconds, ""};
     if (domain.layouts[static_cast<size_t>(layout)].storage != MaskStorage::drawn) {
-      const PartCandidates ways = conversions(graph_, domain, tensor, base, layout, 2);
+      const PartCandidates ways = conversions(graph_, domain, tensor, base, layout, 2, gpu_);
       ASSERT_FALSE(ways.candidates.empty());
       conversion.candidate =
           print_candidate(candidates_.domains, ways.part, ways.candidates[below(ways.candidates.size())]);
@@ -157,6 +174,7 @@ class Chooser {
   const Candidates& candidates_;
   std::mt19937_64 random_;
   bool by_chance_;
+  std::optional<GpuTarget> gpu_;
   std::map<TensorId, int> number_of_;
   std::vector<int> alternatives_;
   std::vector<int> ways_;
@@ -176,11 +194,11 @@ MadePlan make_plan(const std::string& text, const PlanChoice& choice) {
   EXPECT_TRUE(graph) << to_string(graph.error());
   if (!graph) return made;
   made.training = differentiate(*graph);
-  // The same for every type, but for the order in which they are tried; enumerating takes longest.
-  static std::map<std::tuple<std::string, std::vector<std::string>, std::vector<std::pair<std::string, std::string>>>,
-                  Candidates>
-      known;
-  const auto [place, fresh] = known.try_emplace({text, choice.sizes, choice.layouts});
+  // On a CPU the same for every type, but for the order in which they are tried; enumerating takes longest.
+  using Layouts = std::vector<std::pair<std::string, std::string>>;
+  static std::map<std::tuple<std::string, std::vector<std::string>, Layouts, std::string>, Candidates> known;
+  const std::string device = choice.gpu == nullptr ? "" : "gpu " + choice.dtype;
+  const auto [place, fresh] = known.try_emplace({text, choice.sizes, choice.layouts, device});
   made.candidates = place->second;
   if (fresh) {
     EnumerateOptions options;
@@ -189,14 +207,16 @@ MadePlan make_plan(const std::string& text, const PlanChoice& choice) {
     options.most = choice.most;
     for (const auto& [library, blas] :
          {std::pair(GemmLibrary::openblas, BlasLibrary::openblas), std::pair(GemmLibrary::blis, BlasLibrary::blis)}) {
-      if (blas_info(blas).there) options.libraries.push_back(library);
+      if (choice.gpu == nullptr && blas_info(blas).there) options.libraries.push_back(library);
     }
+    options.gpu = target_of(choice);
+    if (options.gpu) options.libraries = {GemmLibrary::cublaslt};
     const Result<Candidates> candidates = enumerate(made.training, fuse(made.training), options);
     EXPECT_TRUE(candidates) << to_string(candidates.error());
     if (!candidates) return made;
     made.candidates = place->second = *candidates;
   }
-  Chooser(made.training, made.candidates, choice.seed).run(made.measurements, made.selection);
+  Chooser(made.training, made.candidates, choice).run(made.measurements, made.selection);
   if (testing::Test::HasFatalFailure()) return made;
   const Result<Done> selected = verify(made.measurements, made.selection);
   EXPECT_TRUE(selected) << to_string(selected.error());
@@ -205,7 +225,7 @@ MadePlan make_plan(const std::string& text, const PlanChoice& choice) {
   planning.version = "0.0.0";
   planning.device = "test";
   planning.date = "2026-01-01T00:00:00Z";
-  planning.scratch_bytes = [](const Launch& launch) { return scratch_bytes(launch); };
+  planning.scratch_bytes = [&](const Launch& launch) { return scratch_on(choice.gpu, launch); };
   Result<StepPlan> plan = build_plan(made.training, made.candidates, made.measurements, made.selection, planning);
   EXPECT_TRUE(plan) << to_string(plan.error());
   if (!plan) return made;

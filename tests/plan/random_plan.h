@@ -10,6 +10,7 @@
 
 #include "autodiff/training_graph.h"
 #include "candidates/candidates.h"
+#include "device/gpu.h"
 #include "fusion/fused_graph.h"
 #include "measure/measurements.h"
 #include "plan/plan.h"
@@ -30,7 +31,8 @@ struct PlanChoice {
   std::vector<std::string> sizes;
   std::string dtype;
   std::vector<std::pair<std::string, std::string>> layouts;
-  size_t most = 200;  // candidates of a part to choose from
+  size_t most = 200;   // candidates of a part to choose from
+  Gpu* gpu = nullptr;  // there: a plan for it
 };
 
 // Fails the test, and returns an empty plan, when something goes wrong.

@@ -57,7 +57,10 @@ Result<Done> GpuTrials::reserve(int64_t bytes, GpuMemory& memory) {
   memory = GpuMemory();
   Result<GpuMemory> got = GpuMemory::allocate(*gpu_, bytes);
   while (!got && forget_oldest()) got = GpuMemory::allocate(*gpu_, bytes);
-  if (!got) return got.error();
+  if (!got) {
+    no_room_ = true;
+    return got.error();
+  }
   memory = std::move(*got);
   return Done{};
 }
@@ -274,18 +277,17 @@ Result<std::string> GpuTrials::take_as_peer(const Part& part, const std::vector<
 
 Result<MeasurementRow> GpuTrials::run(const Part& part, const Candidate& candidate, const std::string& cubin,
                                       const std::string& name, const TrialSettings& settings) {
-  if (Result<Done> found = find_truth(part); !found) return found.error();
+  no_room_ = false;
+  if (Result<Done> found = find_truth(part); !found) return refused_unless_lost(found.error());
   const std::vector<Layout> layouts = layouts_of(*domains_, part, candidate);
   Launch lowered = lower(*graph_, part, layouts, candidate.way);
   name_functions(lowered, name);
   Result<std::unique_ptr<GpuLaunch>> launch = gpu_->prepare(lowered, cubin);
-  if (!launch) return outcome(Outcome::failed, launch.error().diagnostics.front().message);
+  if (!launch) return refused_unless_lost(launch.error());
   const Places places = places_of(part, layouts);
   const int64_t sets = std::clamp<int64_t>(2 * gpu_->info().l2_bytes / places.bytes + 1, 2, kMostSets);
-  if (Result<Done> got = reserve(sets * places.bytes, sets_); !got)
-    return outcome(Outcome::out_of_memory, got.error().diagnostics.front().message);
-  if (Result<Done> got = reserve((*launch)->scratch_bytes(), scratch_); !got)
-    return outcome(Outcome::out_of_memory, got.error().diagnostics.front().message);
+  if (Result<Done> got = reserve(sets * places.bytes, sets_); !got) return refused_unless_lost(got.error());
+  if (Result<Done> got = reserve((*launch)->scratch_bytes(), scratch_); !got) return refused_unless_lost(got.error());
   Result<std::string> wrong = check(part, layouts, places, **launch);
   if (!wrong) return refused_unless_lost(wrong.error());
   if (!wrong->empty()) return outcome(Outcome::wrong, *wrong);
@@ -296,7 +298,7 @@ Result<MeasurementRow> GpuTrials::run(const Part& part, const Candidate& candida
 // A candidate that could not be launched is one that failed; after an error of the GPU itself nothing works any more.
 Result<MeasurementRow> GpuTrials::refused_unless_lost(const Error& error) {
   if (Result<Done> alive = gpu_->wait(); !alive) return alive.error();
-  return outcome(Outcome::failed, error.diagnostics.front().message);
+  return outcome(no_room_ ? Outcome::out_of_memory : Outcome::failed, error.diagnostics.front().message);
 }
 
 // A control that never changes, now and then: where it is slower than it was, the GPU has slowed down, and what would

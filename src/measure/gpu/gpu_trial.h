@@ -75,6 +75,7 @@ class GpuTrials {
   std::map<std::string, Known> known_;  // by the part's text: candidates of one part do not all come together
   Known* part_ = nullptr;               // the one that is tried
   uint64_t uses_ = 0;
+  bool no_room_ = false;  // the trial failed for lack of the GPU's memory
   GpuMemory sets_;
   GpuMemory scratch_;
   GpuMemory state_;

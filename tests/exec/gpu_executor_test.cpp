@@ -1,0 +1,299 @@
+// Plans on a GPU, which the CPU plays: whole training steps against the reference, and what is recorded and replayed.
+#include "exec/gpu_executor.h"
+
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "base/scratch.h"
+#include "base/text.h"
+#include "device/gpu_memory.h"
+#include "device/played/played_gpu.h"
+#include "driver/plan_folder.h"
+#include "exec/run_plan.h"
+#include "golden/golden.h"
+#include "measure/tensor_memory.h"
+#include "plan/launched_part.h"
+
+namespace millrace {
+namespace {
+
+constexpr const char* kProgram = R"(
+B = 3
+I = 8
+O = 5
+
+def layer(x: float32[B, I], w: float32[I, O], scale: float32):
+    y = einsum("bi,io->bo", x, w)
+    return dropout(softmax(y * scale), 0.5)
+)";
+
+// The caller's tensors on the device, in one block of memory each.
+class OnDevice {
+ public:
+  OnDevice(Gpu& gpu, const MadePlan& made, const Values<double>& given) : gpu_(gpu), made_(made) {
+    const Graph& graph = made.training.graph;
+    arguments_.resize(graph.arguments.size());
+    results_.resize(graph.results.size());
+    result_gradients_.resize(graph.results.size());
+    argument_gradients_.resize(graph.arguments.size());
+    for (size_t k = 0; k < graph.arguments.size(); ++k) {
+      if (graph.tensor(graph.arguments[k]).role == TensorRole::scalar)
+        arguments_[k] = given[graph.arguments[k].at()].data();
+    }
+    for (const PlanBuffer& buffer : made.plan.buffers) {
+      if (buffer.place != BufferPlace::arena) add(buffer, given);
+    }
+    EXPECT_TRUE(gpu.wait());
+  }
+
+  CallersTensors pointers() const {
+    return {arguments_.data(), results_.data(), result_gradients_.data(), argument_gradients_.data()};
+  }
+  CallersTensors forward_only() const { return {arguments_.data(), results_.data(), nullptr, nullptr}; }
+
+  // All that the plan makes, one a tensor of the graph; what was made is NaN then.
+  Values<double> take() {
+    Values<double> found(made_.training.graph.tensors.size());
+    for (const auto& [buffer, memory] : memories_) {
+      const TensorId tensor = callers_tensor(made_.training, *buffer);
+      std::vector<char> bytes(static_cast<size_t>(buffer->bytes));
+      EXPECT_TRUE(gpu_.copy_out(bytes.data(), memory.data(), buffer->bytes));
+      found[tensor.at()] = take_values(made_.training.graph, tensor, layout_of(made_, *buffer, tensor), bytes.data());
+      const bool made = buffer->place == BufferPlace::result || buffer->place == BufferPlace::argument_gradient;
+      EXPECT_TRUE(gpu_.fill(memory.data(), 0xff, made ? buffer->bytes : 0));
+    }
+    return found;
+  }
+
+ private:
+  void add(const PlanBuffer& buffer, const Values<double>& given) {
+    Result<GpuMemory> memory = GpuMemory::allocate(gpu_, buffer.bytes);
+    ASSERT_TRUE(memory) << to_string(memory.error());
+    const TensorId tensor = callers_tensor(made_.training, buffer);
+    if (!given[tensor.at()].empty()) {
+      std::vector<char> bytes(static_cast<size_t>(buffer.bytes), '\xff');
+      put_values(made_.training.graph, tensor, layout_of(made_, buffer, tensor), given[tensor.at()], bytes.data());
+      EXPECT_TRUE(gpu_.copy_in(memory->data(), bytes.data(), buffer.bytes));
+    }
+    const auto position = static_cast<size_t>(buffer.position);
+    switch (buffer.place) {
+      case BufferPlace::arena: break;
+      case BufferPlace::argument: arguments_[position] = memory->data(); break;
+      case BufferPlace::result: results_[position] = memory->data(); break;
+      case BufferPlace::result_gradient: result_gradients_[position] = memory->data(); break;
+      case BufferPlace::argument_gradient: argument_gradients_[position] = memory->data(); break;
+    }
+    memories_.emplace_back(&buffer, std::move(*memory));
+  }
+
+  Gpu& gpu_;
+  const MadePlan& made_;
+  std::vector<std::pair<const PlanBuffer*, GpuMemory>> memories_;
+  std::vector<const void*> arguments_;
+  std::vector<void*> results_;
+  std::vector<const void*> result_gradients_;
+  std::vector<void*> argument_gradients_;
+};
+
+class PlayedExecutor : public ScratchTest {
+ protected:
+  MadePlan plan_of(const std::string& text, PlanChoice choice) {
+    choice.gpu = gpu_.get();
+    MadePlan made = make_plan(text, choice);
+    const Result<std::vector<Launch>> launches = lower_plan(made.plan, made.training, made.candidates);
+    EXPECT_TRUE(launches) << to_string(launches.error());
+    if (launches) {
+      const Result<Done> written =
+          write_gpu_plan(made.plan, *launches, *compiler_, gpu_->info().architecture(), path("plan"));
+      EXPECT_TRUE(written) << to_string(written.error());
+    }
+    return made;
+  }
+
+  GpuExecutor executor_of(const MadePlan& made, ExecutorMemory memory = ExecutorMemory::own) {
+    const Result<std::vector<Launch>> launches = lower_plan(made.plan, made.training, made.candidates);
+    const Result<std::string> cubin = read_file(path("plan/kernels.cubin"), int64_t{1} << 30);
+    Result<GpuExecutor> executor = GpuExecutor::load(gpu_, made.plan, *launches, *cubin, memory);
+    EXPECT_TRUE(executor) << to_string(executor.error());
+    return std::move(*executor);
+  }
+
+  static void expect_done(const Result<Done>& done) { EXPECT_TRUE(done) << to_string(done.error()); }
+
+  // What the reference says of what was made in this step.
+  static void expect_step(const MadePlan& made, const Values<double>& given, RandomState random, OnDevice& tensors) {
+    EXPECT_EQ(difference_from_reference(made, given, random, tensors.take()), "") << "step " << random.step;
+  }
+
+  std::shared_ptr<Gpu> gpu_ = played::make_gpu();
+  std::unique_ptr<GpuCompiler> compiler_ = played::make_compiler();
+};
+
+TEST_F(PlayedExecutor, RandomPlansAgreeWithTheReference) {
+  const std::string mha = text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/mha.py"));
+  for (const auto& [text, size, dtype, seed] : {std::tuple(kProgram, "", "float32", 1),
+                                                {kProgram, "", "float64", 2},
+                                                {kProgram, "", "float32", 3},
+                                                {mha.c_str(), "odd", "float32", 4}}) {
+    PlanChoice choice;
+    choice.seed = static_cast<uint64_t>(seed);
+    choice.dtype = dtype;
+    if (*size != '\0') choice.sizes = {size};
+    const MadePlan made = plan_of(text, choice);
+    ASSERT_FALSE(HasFailure());
+    GpuExecutor executor = executor_of(made);
+    const Values<double> given = drawn_values(made.training, 5);
+    OnDevice tensors(*gpu_, made, given);
+    expect_done(executor.bind(tensors.pointers(), 5, 3));
+    expect_done(executor.step());
+    expect_step(made, given, {5, 3}, tensors);
+  }
+}
+
+TEST_F(PlayedExecutor, EveryStepDrawsItsOwnMasksAlsoWhenItIsReplayed) {
+  const MadePlan made = plan_of(kProgram, {});
+  GpuExecutor executor = executor_of(made);
+  const Values<double> given = drawn_values(made.training, 5);
+  OnDevice tensors(*gpu_, made, given);
+  expect_done(executor.bind(tensors.pointers(), 9, 100));
+  for (uint32_t step = 100; step < 105; ++step) {  // launched, recorded, replayed
+    expect_done(executor.step());
+    expect_step(made, given, {9, step}, tensors);
+  }
+  // The same seed and step again: the same masks.
+  expect_done(executor.bind(tensors.pointers(), 9, 101));
+  expect_done(executor.step());
+  expect_step(made, given, {9, 101}, tensors);
+  // A binding to what the device holds already changes nothing; one to another seed does.
+  expect_done(executor.bind(tensors.pointers(), 9, 102));
+  expect_done(executor.step());
+  expect_step(made, given, {9, 102}, tensors);
+  expect_done(executor.bind(tensors.pointers(), 10, 103));
+  expect_done(executor.step());
+  expect_step(made, given, {10, 103}, tensors);
+}
+
+TEST_F(PlayedExecutor, ForwardAndBackwardApartAreAStep) {
+  const MadePlan made = plan_of(kProgram, {});
+  GpuExecutor executor = executor_of(made);
+  const Values<double> given = drawn_values(made.training, 6);
+  OnDevice tensors(*gpu_, made, given);
+  for (const uint32_t step : {7U, 7U, 8U, 8U, 9U}) {
+    expect_done(executor.bind(tensors.forward_only(), 1, step));
+    expect_done(executor.forward());
+    expect_done(executor.bind(tensors.pointers(), 1, step));
+    expect_done(executor.backward());
+    expect_step(made, given, {1, step}, tensors);
+  }
+  // Bound once, passes do not change the step's number.
+  for (int turn = 0; turn < 3; ++turn) {
+    expect_done(executor.forward());
+    expect_done(executor.backward());
+    expect_step(made, given, {1, 9}, tensors);
+  }
+  expect_done(executor.step());
+  expect_step(made, given, {1, 9}, tensors);
+  expect_done(executor.step());
+  expect_step(made, given, {1, 10}, tensors);
+}
+
+TEST_F(PlayedExecutor, WhatWasRecordedIsNotReplayedOnTensorsThatMoved) {
+  const MadePlan made = plan_of(kProgram, {});
+  GpuExecutor executor = executor_of(made);
+  const Values<double> given = drawn_values(made.training, 6);
+  const Values<double> others = drawn_values(made.training, 7);
+  OnDevice first(*gpu_, made, given);
+  {
+    OnDevice second(*gpu_, made, others);
+    for (const uint32_t step : {1U, 2U, 3U}) {
+      expect_done(executor.bind(first.pointers(), 1, step));
+      expect_done(executor.step());
+      expect_step(made, given, {1, step}, first);
+    }
+    for (const uint32_t step : {3U, 4U, 5U}) {
+      expect_done(executor.bind(second.pointers(), 1, step));
+      expect_done(executor.step());
+      expect_step(made, others, {1, step}, second);
+    }
+  }
+  expect_done(executor.bind(first.pointers(), 1, 6));
+  expect_done(executor.step());
+  expect_step(made, given, {1, 6}, first);
+}
+
+TEST_F(PlayedExecutor, AScalarThatChangesIsHeeded) {
+  const MadePlan made = plan_of(kProgram, {});
+  GpuExecutor executor = executor_of(made);
+  Values<double> given = drawn_values(made.training, 6);
+  OnDevice tensors(*gpu_, made, given);
+  const TensorId scale = made.training.graph.arguments[2];
+  ASSERT_EQ(made.training.graph.tensor(scale).role, TensorRole::scalar);
+  for (const uint32_t step : {1U, 2U, 3U, 4U, 5U, 6U}) {
+    given[scale.at()][0] = step < 4 ? 0.5 : -1.5;
+    expect_done(executor.bind(tensors.pointers(), 1, step));
+    expect_done(executor.step());
+    expect_step(made, given, {1, step}, tensors);
+  }
+}
+
+TEST_F(PlayedExecutor, SeedAndStepMayBeTheCallers) {
+  const MadePlan made = plan_of(kProgram, {});
+  GpuExecutor executor = executor_of(made);
+  const Values<double> given = drawn_values(made.training, 6);
+  OnDevice tensors(*gpu_, made, given);
+  Result<GpuMemory> random = GpuMemory::allocate(*gpu_, sizeof(GpuState));
+  ASSERT_TRUE(random);
+  CallersTensors pointers = tensors.pointers();
+  pointers.random = random->data();
+  for (const uint32_t step : {40U, 41U, 43U, 50U}) {
+    const GpuState state{77, step, 0};
+    expect_done(gpu_->copy_in(random->data(), &state, sizeof(state)));
+    expect_done(executor.bind(pointers, 0, 0));
+    expect_done(executor.step());
+    expect_step(made, given, {77, step}, tensors);
+  }
+  // And the executor's own again.
+  for (const uint32_t step : {1U, 2U, 3U}) {
+    expect_done(executor.bind(tensors.pointers(), 5, step));
+    expect_done(executor.step());
+    expect_step(made, given, {5, step}, tensors);
+  }
+}
+
+TEST_F(PlayedExecutor, WorksInTheCallersMemoryAlone) {
+  const MadePlan made = plan_of(kProgram, {});
+  GpuExecutor executor = executor_of(made, ExecutorMemory::callers);
+  const Values<double> given = drawn_values(made.training, 6);
+  OnDevice tensors(*gpu_, made, given);
+  const StepPlan& plan = made.plan;
+  Result<GpuMemory> saved = GpuMemory::allocate(*gpu_, plan.saved_bytes);
+  for (const uint32_t step : {1U, 2U, 3U}) {
+    // What a pass works in is another place every time, and gone between forward and backward.
+    CallersTensors pointers = tensors.pointers();
+    pointers.saved = saved->data();
+    {
+      Result<GpuMemory> workspace = GpuMemory::allocate(*gpu_, plan.arena_bytes - plan.saved_bytes);
+      pointers.workspace = workspace->data();
+      expect_done(executor.bind(pointers, 1, step));
+      expect_done(executor.forward());
+    }
+    Result<GpuMemory> workspace = GpuMemory::allocate(*gpu_, plan.arena_bytes - plan.saved_bytes);
+    pointers.workspace = workspace->data();
+    expect_done(executor.bind(pointers, 1, step));
+    expect_done(executor.backward());
+    expect_step(made, given, {1, step}, tensors);
+  }
+}
+
+TEST_F(PlayedExecutor, AnArenaThatDoesNotFitIsRefused) {
+  MadePlan made = plan_of(kProgram, {});
+  made.plan.arena_bytes = int64_t{1} << 60;
+  const Result<std::vector<Launch>> launches = lower_plan(made.plan, made.training, made.candidates);
+  const Result<std::string> cubin = read_file(path("plan/kernels.cubin"), int64_t{1} << 30);
+  const Result<GpuExecutor> executor = GpuExecutor::load(gpu_, made.plan, *launches, *cubin);
+  ASSERT_FALSE(executor);
+  EXPECT_NE(to_string(executor.error()).find("CUDA_ERROR_OUT_OF_MEMORY"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace millrace

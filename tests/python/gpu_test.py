@@ -1,0 +1,276 @@
+"""`millrace --device cuda` from program to plan and back, on a GPU that the CPU plays (tests/device/played): what is
+explored, resumed, refused and told. Nothing here needs a GPU, and nothing is timed."""
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+import numpy as np
+
+import safetensors_io
+
+ROOT = Path(__file__).resolve().parents[2]
+BINARY = os.environ.get("MILLRACE") or str(ROOT / "build/release/millrace")
+BACKEND = os.environ.get("MILLRACE_PLAYED_GPU") or str(ROOT / "build/release/tests/libmillrace_played_gpu.so")
+DONE, FAILED, WRONG_USAGE, UNAVAILABLE, NO_CONFIGURATION = range(5)
+# Of the played GPU's algorithms (played_gpu.h).
+ALIGNED, FAST = 2, 3
+
+HEAD = "import numpy as np\nfrom millrace.numpy import dropout, float16, float32, softmax\n\n"
+
+# A product, a softmax, a dropout.
+SMALL = HEAD + """B = 3
+J = 5
+K = 7
+
+
+def small(x: float32[B, J], w: float32[J, K]):
+    y = np.einsum("bj,jk->bk", x, w)
+    return dropout(softmax(y), p=0.25)
+"""
+
+# Three products and no kernel: nothing has to be compiled.
+PRODUCT = HEAD + """B = 8
+J = 16
+K = 24
+
+
+def product(x: float16[B, J], w: float16[J, K]):
+    return np.einsum("bj,jk->bk", x, w)
+"""
+
+# A product whose batch would need two strides, were its tensors as the program writes them.
+HEADS = HEAD + """B = 2
+H = 2
+J = 3
+K = 3
+P = 4
+
+
+def heads(x: float32[B, J, H, P], b: float32[H, P], y: float32[B, K, H, P], c: float32[H, P]):
+    q = x + b
+    k = y + c
+    return softmax(np.einsum("bjhp,bkhp->bhjk", q, k))
+"""
+
+ONE = HEAD + """B = 4
+
+
+def one(x: float32[B]):
+    return x * 2
+"""
+
+
+@unittest.skipUnless(Path(BACKEND).exists(), "the played GPU was not built")
+class GpuTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        # What was compiled for one test is there for the others.
+        cls.shared = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.shared.cleanup)
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        for name, text in (("small", SMALL), ("product", PRODUCT), ("heads", HEADS), ("one", ONE)):
+            (self.folder / f"{name}.py").write_text(text)
+        self.environment = {
+            **os.environ,
+            "MILLRACE_DATA_DIR": str(self.folder / "data"),
+            "MILLRACE_CACHE_DIR": str(Path(self.shared.name) / "cache"),
+            "MILLRACE_CUDA_BACKEND": BACKEND,
+        }
+
+    def millrace(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [BINARY, *arguments], cwd=self.folder, env={**self.environment, **environment}, capture_output=True,
+            text=True, timeout=300,
+        )
+
+    def succeed(self, *arguments: str, **environment: str) -> str:
+        done = self.millrace(*arguments, **environment)
+        self.assertEqual(done.returncode, DONE, done.stderr)
+        self.assertNotIn("played GPU:", done.stderr)
+        return done.stdout
+
+    def fails(self, code: int, *arguments: str, **environment: str) -> str:
+        done = self.millrace(*arguments, **environment)
+        self.assertEqual(done.returncode, code, done.stderr + done.stdout)
+        self.assertEqual(done.stdout, "", "data though it failed")
+        self.assertIn("error: ", done.stderr)
+        return done.stderr
+
+    def optimize(self, program: str, *arguments: str, **environment: str) -> str:
+        text = self.succeed("optimize", program, "--device", "cuda", *arguments, **environment)
+        self.assertIn("agree with the reference", text)
+        return text
+
+    def rows(self) -> list[dict]:
+        return [json.loads(line) for line in self.succeed("db", "export").splitlines()]
+
+    def rows_by_algorithm(self, number: int) -> list[dict]:
+        return [row for row in self.rows() if f" algorithm {number}." in row["candidate"]]
+
+    def made_by(self, *arguments: str) -> dict[str, np.ndarray]:
+        """What a run makes, by name."""
+        self.succeed("run", *arguments, "--out", "made.safetensors")
+        return safetensors_io.read(self.folder / "made.safetensors")
+
+
+class WholeWayTest(GpuTest):
+    def test_program_to_plan(self) -> None:
+        text = self.optimize("small.py", "--budget", "1s")
+        for words in ("Played GPU", "small.plan", "before", "after", "words moved", "explored", "selected"):
+            self.assertIn(words, text)
+        self.assertEqual({row["outcome"] for row in self.rows()}, {"measured"}, "a candidate is wrong")
+        plan = json.loads((self.folder / "small.plan" / "plan.json").read_text())
+        self.assertIn("Played GPU", json.dumps(plan))
+        self.assertTrue((self.folder / "small.plan" / "kernels.cubin").exists())
+
+        # The plan's results are the reference's, and its masks those of the seed and the step.
+        wanted = self.made_by("small.py", "--seed", "4")
+        found = self.made_by("small.plan", "--seed", "4")
+        self.assertEqual(wanted.keys(), found.keys())
+        for name, values in wanted.items():
+            np.testing.assert_allclose(found[name], values, rtol=1e-4, atol=1e-5, err_msg=name)
+        again = self.made_by("small.plan", "--seed", "4", "--device", "cuda")
+        other = self.made_by("small.plan", "--seed", "5")
+        for name, values in found.items():
+            np.testing.assert_array_equal(again[name], values, name)
+        self.assertFalse(all(np.array_equal(other[name], values) for name, values in found.items()))
+        self.assertIn("made for --device cuda", self.fails(WRONG_USAGE, "run", "small.plan", "--device", "cpu"))
+
+        text = self.succeed("bench", "small.plan", "--seconds", "0.1", "--trace", "trace.json")
+        for words in ("softmax", "step", "Played GPU"):
+            self.assertIn(words, text)
+        events = json.loads((self.folder / "trace.json").read_text())["traceEvents"]
+        self.assertGreaterEqual(len(events), 3 * len(plan["launches"]))
+        told = json.loads(self.succeed("bench", "small.plan", "--seconds", "0.1", "--json"))
+        self.assertGreater(told["step_seconds"]["median"], 0)
+        self.assertEqual(len(told["operators"]), len(plan["launches"]))
+
+        self.assertIn("Played GPU", self.succeed("report", "small.plan", "--out", "r.html"))
+        self.assertIn("small", (self.folder / "r.html").read_text())
+        for method in ("exact", "sssp"):
+            json.loads(self.succeed("select", "small.py", "--device", "cuda", "--method", method, "--json"))
+
+        # Where there is no GPU its plan can be looked at, but not run.
+        gone = {"MILLRACE_CUDA_BACKEND": str(self.folder / "absent.so")}
+        self.assertIn("absent.so", self.fails(UNAVAILABLE, "run", "small.plan", **gone))
+        self.assertIn("another machine", self.succeed("report", "small.plan", "--out", "r.html", **gone))
+
+    def test_the_callers_layouts(self) -> None:
+        self.optimize("small.py", "--budget", "0s", "--layout", "x=JB", "--layout", "d_w=any", "--layout", "w=KJ")
+
+    def test_a_part_that_cannot_take_tensors_as_they_are_written(self) -> None:
+        text = self.optimize("heads.py", "--budget", "0s")
+        self.assertNotIn("and 0 conversions", text)
+
+    def test_a_model(self) -> None:
+        model = str(ROOT / "models" / "bert_encoder.py")
+        text = self.optimize(model, "--size", "tiny", "--dtype", "float16", "--budget", "0s", "--out", "bert.plan")
+        self.assertIn("right", text)
+        found = self.made_by("bert.plan")
+        self.assertTrue(all(np.isfinite(values).all() for values in found.values()))
+
+    def test_every_candidate_of_a_small_program(self) -> None:
+        self.optimize("one.py", "--exhaustive")
+        self.assertIn("(0 new)", self.optimize("one.py", "--exhaustive"))
+
+    def test_doctor(self) -> None:
+        text = self.succeed("doctor")
+        for words in ("Played GPU, sm_90", "NVRTC", "cuBLASLt", BACKEND):
+            self.assertIn(words, text)
+
+
+class AlgorithmTest(GpuTest):
+    """Products by every algorithm of the library."""
+
+    def test_they_are_tried_kept_and_taken(self) -> None:
+        self.optimize("product.py", "--exhaustive")
+        rows = self.rows()
+        self.assertEqual({row["outcome"] for row in rows}, {"measured"})
+        for number in range(4):
+            self.assertTrue(self.rows_by_algorithm(number), number)
+        plan = (self.folder / "product.plan" / "plan.json").read_text()
+        self.assertEqual(plan.count(f" algorithm {FAST}."), 3, "the fastest one was not taken")
+        # A second run finds them all, the algorithms too, and gives the same plan without measuring.
+        text = self.optimize("product.py", "--budget", "0s", "--out", "again.plan")
+        self.assertIn("(0 new)", text)
+        self.assertEqual(self.rows(), rows)
+        again = (self.folder / "again.plan" / "plan.json").read_text()
+        self.assertEqual(again.count(f" algorithm {FAST}."), 3)
+
+    def test_a_wrong_one_and_one_that_fails_are_never_taken(self) -> None:
+        self.optimize("product.py", "--exhaustive", MILLRACE_PLAYED_WRONG=str(FAST), MILLRACE_PLAYED_REFUSED=str(ALIGNED))
+        wrong = self.rows_by_algorithm(FAST)
+        self.assertTrue(wrong)
+        for row in wrong:
+            self.assertEqual(row["outcome"], "wrong")
+            self.assertIn("is right, within", row["detail"])
+        for row in self.rows_by_algorithm(ALIGNED):
+            self.assertEqual(row["outcome"], "failed")
+        self.assertNotIn(f" algorithm {FAST}.", (self.folder / "product.plan" / "plan.json").read_text())
+        # And not in the next run either, when it would be right: what is known is not tried again.
+        self.optimize("product.py", "--budget", "0s")
+        self.assertNotIn(f" algorithm {FAST}.", (self.folder / "product.plan" / "plan.json").read_text())
+
+    def test_one_that_takes_the_gpu_down_takes_only_its_worker(self) -> None:
+        self.optimize("product.py", "--exhaustive", MILLRACE_PLAYED_LOST=str(FAST))
+        lost = self.rows_by_algorithm(FAST)
+        self.assertTrue(lost)
+        self.assertEqual({row["outcome"] for row in lost}, {"crashed"})
+        self.assertIn("ILLEGAL_ADDRESS", lost[0]["detail"])
+        self.assertNotIn(f" algorithm {FAST}.", (self.folder / "product.plan" / "plan.json").read_text())
+
+    def test_killed_it_goes_on_to_the_same_selection(self) -> None:
+        whole = {"MILLRACE_DATA_DIR": str(self.folder / "whole")}
+        self.succeed("explore", "product.py", "--device", "cuda", "--exhaustive", **whole)
+        wanted = json.loads(self.succeed("select", "product.py", "--device", "cuda", "--json", **whole))
+        process = subprocess.Popen(
+            [BINARY, "explore", "product.py", "--device", "cuda", "--exhaustive"], cwd=self.folder,
+            env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )
+        for _ in range(1200):
+            if (self.folder / "data" / "measurements.db").exists() and len(self.rows()) >= 3:
+                break
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=30)
+        kept = self.rows()
+        self.assertGreaterEqual(len(kept), 3)
+        self.succeed("explore", "product.py", "--device", "cuda", "--exhaustive")
+        after = self.rows()
+        for row in kept:
+            self.assertIn(row, after, "a row was measured again, or lost")
+        self.assertEqual(json.loads(self.succeed("select", "product.py", "--device", "cuda", "--json")), wanted)
+
+    def test_a_plan_on_another_gpu(self) -> None:
+        self.optimize("small.py", "--budget", "0s")
+        wanted = self.made_by("small.plan")
+        # Its kernels are compiled anew; what was measured elsewhere is no measurement of this one.
+        other = {"MILLRACE_PLAYED_NAME": "Another GPU", "MILLRACE_PLAYED_CAPABILITY": "8.0"}
+        self.environment.update(other)
+        for name, values in self.made_by("small.plan").items():
+            np.testing.assert_array_equal(values, wanted[name], name)
+        self.assertIn("another machine", self.succeed("report", "small.plan", "--out", "r.html"))
+        self.assertIn("explore", self.fails(NO_CONFIGURATION, "select", "small.py", "--device", "cuda"))
+        # An algorithm that is not there says what to do.
+        self.optimize("product.py", "--exhaustive")
+        message = self.fails(FAILED, "run", "product.plan", MILLRACE_PLAYED_REFUSED=str(FAST))
+        self.assertIn(f"does not admit its algorithm {FAST}", message)
+        self.assertIn("explore again", message)
+
+    def test_a_gpu_without_room(self) -> None:
+        message = self.fails(FAILED, "optimize", "product.py", "--device", "cuda", MILLRACE_PLAYED_MEMORY="1000")
+        self.assertIn("OUT_OF_MEMORY", message)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -102,20 +102,23 @@ std::string key_of(const Candidate& candidate) {
 }  // namespace
 
 void Collector::add(Candidate candidate) {
-  if (!seen_.insert(key_of(candidate)).second) return;
+  if (seen_.insert(key_of(candidate)).second) add_new(std::move(candidate));
+}
+
+void Collector::add_new(Candidate candidate) {
   into_.configurations += 1;
-  if (candidate.estimate > worst_kept_ && !lies_as_written(domains_, into_.part, candidate)) return;
+  if (!keeps(candidate.estimate) && !lies_as_written(domains_, into_.part, candidate)) return;
   into_.candidates.push_back(std::move(candidate));
   if (into_.candidates.size() >= 4 * most_ + 1000) shrink();
 }
 
-void Collector::decline(const std::string& reason, double count) {
+void Collector::decline(std::string_view reason, double count) {
   for (Declined& known : into_.declined) {
     if (known.reason != reason) continue;
     known.count += count;
     return;
   }
-  into_.declined.push_back({reason, count});
+  into_.declined.push_back({std::string(reason), count});
 }
 
 void Collector::shrink() {

@@ -38,9 +38,14 @@ class GemmWays {
     for (const size_t operand : {kA, kB, kC, kV}) {
       if (tensors(operand).empty()) continue;
       domain_[operand] = &domains_[tensors(operand).front().at()];
-      for (const Layout& layout : domain_[operand]->layouts)
-        steps_of_layouts_[operand].push_back(steps_in(operand, layout));
+      for (size_t k = 0; k < domain_[operand]->layouts.size(); ++k) {
+        steps_of_layouts_[operand].push_back(steps_in(operand, domain_[operand]->layouts[k]));
+        as_written_[operand].push_back(is_as_written(operand, static_cast<int>(k)));
+      }
     }
+    for (size_t role = 0; role < kRoles.size(); ++role)
+      chains_[role].resize(domain_[kRoles[role].one]->layouts.size() * domain_[kRoles[role].two]->layouts.size());
+    operands_apart_ = are_operands_apart();
     each_layout(kA, [&](int a) {
       each_layout(kB, [&](int b) {
         each_layout(kC, [&](int c) { each_layout(kV, [&](int v) { try_layouts({a, b, c, v}); }); });
@@ -76,31 +81,82 @@ class GemmWays {
     }
   }
 
+  // A product's m, n and k: the operands that run along its indices, and the one that does not.
+  struct Role {
+    size_t one;
+    size_t two;
+    size_t other;
+    bool reduced;
+  };
+  static constexpr std::array<Role, 3> kRoles = {{{kA, kC, kB, false}, {kB, kC, kA, false}, {kA, kB, kC, true}}};
+
+  // A way under the layouts in question. There are millions: of most of them only the number is needed.
+  struct Found {
+    const Chain* m = nullptr;
+    const Chain* n = nullptr;
+    const Chain* k = nullptr;
+    GemmLibrary library = GemmLibrary::openblas;
+    bool threads_over_loops = false;
+    bool tensor_cores = true;
+    double estimate = 0;
+    size_t position = 0;
+
+    bool cuts_like(const Found& other) const { return m == other.m && n == other.n && k == other.k; }
+  };
+
   void try_layouts(const Layouts& layouts) {
     // One tensor cannot be read in two layouts by one part.
     if (product_.tensors[kA] == product_.tensors[kB] && layouts[kA] != layouts[kB]) return;
     for (const size_t operand : {kA, kB, kC, kV}) {
       if (!tensors(operand).empty())
-        steps_[operand] = steps_of_layouts_[operand][static_cast<size_t>(layouts[operand])];
+        steps_[operand] = &steps_of_layouts_[operand][static_cast<size_t>(layouts[operand])];
     }
-    const std::vector<Chain> rows = chains(kA, kC, kB, false);
-    const std::vector<Chain> columns = chains(kB, kC, kA, false);
-    const std::vector<Chain> depths = chains(kA, kB, kC, true);
-    std::vector<Candidate> found;
-    for (const Chain& m : rows) {
-      for (const Chain& n : columns) {
-        for (const Chain& k : depths) consider(layouts, m, n, k, found);
+    found_.clear();
+    for (const Chain& m : chains_of(0, layouts)) {
+      for (const Chain& n : chains_of(1, layouts)) {
+        for (const Chain& k : chains_of(2, layouts)) consider(m, n, k);
       }
     }
     // Of several ways to cut one combination of layouts the two with the largest products.
-    std::stable_sort(found.begin(), found.end(), [](const auto& l, const auto& r) { return l.estimate < r.estimate; });
-    std::set<std::vector<Chain>> cuts;
-    for (Candidate& candidate : found) {
-      const GemmWay& way = std::get<GemmWay>(candidate.way);
-      cuts.insert({way.m, way.n, way.k});
-      if (cuts.size() > 2) break;
-      collector_.add(std::move(candidate));
+    std::sort(found_.begin(), found_.end(), [](const Found& l, const Found& r) {
+      return l.estimate != r.estimate ? l.estimate < r.estimate : l.position < r.position;
+    });
+    const Found* second = nullptr;
+    for (const Found& found : found_) {
+      if (!found.cuts_like(found_.front())) {
+        if (second != nullptr && !found.cuts_like(*second)) break;
+        second = &found;
+      }
+      add(layouts, found);
     }
+  }
+
+  void add(const Layouts& layouts, const Found& found) {
+    bool as_written = true;
+    for (const size_t operand : {kA, kB, kC, kV}) {
+      if (!tensors(operand).empty())
+        as_written = as_written && as_written_[operand][static_cast<size_t>(layouts[operand])];
+    }
+    if (operands_apart_ && !as_written && !collector_.keeps(found.estimate)) return collector_.count();
+    const int threads = found.library == GemmLibrary::cublaslt ? 1 : options_.threads;
+    Candidate candidate{
+        all_layouts(layouts),
+        GemmWay{found.library, *found.m, *found.n, *found.k, found.threads_over_loops, threads, found.tensor_cores, {}},
+        found.estimate};
+    operands_apart_ ? collector_.add_new(std::move(candidate)) : collector_.add(std::move(candidate));
+  }
+
+  // Whether layouts of a, b and c are all different candidates: no tensor is in two of them, unless both are the same.
+  // A vector is none of them.
+  bool are_operands_apart() const {
+    const std::vector<TensorId>& a = product_.tensors[kA];
+    const std::vector<TensorId>& b = product_.tensors[kB];
+    return a == b || std::find_first_of(a.begin(), a.end(), b.begin(), b.end()) == a.end();
+  }
+
+  bool is_as_written(size_t operand, int layout) const {
+    return std::all_of(tensors(operand).begin(), tensors(operand).end(),
+                       [&](TensorId tensor) { return layout == std::max(0, domains_[tensor.at()].pinned); });
   }
 
   std::vector<int64_t> steps_in(size_t operand, const Layout& layout) const {
@@ -110,20 +166,31 @@ class GemmWays {
     return steps;
   }
 
+  // Of m, n or k (0, 1, 2): two operands' layouts decide.
+  const std::vector<Chain>& chains_of(size_t role, const Layouts& layouts) {
+    const Role& of = kRoles[role];
+    std::vector<Chain>& known = chains_[role][static_cast<size_t>(layouts[of.one]) * domain_[of.two]->layouts.size() +
+                                              static_cast<size_t>(layouts[of.two])];
+    if (known.empty()) known = find_chains(of);
+    return known;
+  }
+
+  int64_t along(size_t operand, int index) const { return (*steps_[operand])[static_cast<size_t>(index)]; }
+
   // The indices that `one` and `two` run along and `other` does not, merged where their strides allow it in both. The
   // empty chain stands for an extent of one.
-  std::vector<Chain> chains(size_t one, size_t two, size_t other, bool reduced) const {
+  std::vector<Chain> find_chains(const Role& role) const {
     std::vector<int> indices;
-    for (size_t k = 0; k < product_.indices.size(); ++k) {
-      const bool fits =
-          product_.indices[k].reduced == reduced && steps_[one][k] != 0 && steps_[two][k] != 0 && steps_[other][k] == 0;
-      if (fits) indices.push_back(static_cast<int>(k));
+    for (int k = 0; k < static_cast<int>(product_.indices.size()); ++k) {
+      const bool fits = product_.indices[static_cast<size_t>(k)].reduced == role.reduced && along(role.one, k) != 0 &&
+                        along(role.two, k) != 0 && along(role.other, k) == 0;
+      if (fits) indices.push_back(k);
     }
-    std::sort(indices.begin(), indices.end(),
-              [&](int l, int r) { return steps_[one][static_cast<size_t>(l)] > steps_[one][static_cast<size_t>(r)]; });
+    std::sort(indices.begin(), indices.end(), [&](int l, int r) { return along(role.one, l) > along(role.one, r); });
     std::vector<Chain> found;
     for (const int index : indices) {
-      if (!found.empty() && merges(found.back().back(), index, one) && merges(found.back().back(), index, two)) {
+      if (!found.empty() && merges(found.back().back(), index, role.one) &&
+          merges(found.back().back(), index, role.two)) {
         found.back().push_back(index);
       } else {
         found.emplace_back(1, index);
@@ -134,8 +201,7 @@ class GemmWays {
   }
 
   bool merges(int outer, int inner, size_t operand) const {
-    return steps_[operand][static_cast<size_t>(outer)] ==
-           steps_[operand][static_cast<size_t>(inner)] * product_.indices[static_cast<size_t>(inner)].extent;
+    return along(operand, outer) == along(operand, inner) * product_.indices[static_cast<size_t>(inner)].extent;
   }
 
   int64_t extent(const Chain& chain) const {
@@ -144,16 +210,14 @@ class GemmWays {
     return points;
   }
 
-  int64_t step(size_t operand, const Chain& chain) const {
-    return chain.empty() ? 1 : steps_[operand][static_cast<size_t>(chain.back())];
-  }
+  int64_t step(size_t operand, const Chain& chain) const { return chain.empty() ? 1 : along(operand, chain.back()); }
 
   // What OpenBLAS wants of each matrix: neighbours along one of its indices are neighbours in memory.
   bool unit_stride(size_t operand, const Chain& one, const Chain& two) const {
     return step(operand, one) == 1 || step(operand, two) == 1;
   }
 
-  void consider(const Layouts& layouts, const Chain& m, const Chain& n, const Chain& k, std::vector<Candidate>& found) {
+  void consider(const Chain& m, const Chain& n, const Chain& k) {
     double calls = 1;
     bool shared_loops = false;  // loops whose products do not add up
     for (size_t index = 0; index < product_.indices.size(); ++index) {
@@ -162,16 +226,16 @@ class GemmWays {
       };
       if (in(m) || in(n) || in(k)) continue;
       calls *= static_cast<double>(product_.indices[index].extent);
-      shared_loops = shared_loops || steps_[kC][index] != 0;
+      shared_loops = shared_loops || along(kC, static_cast<int>(index)) != 0;
     }
+    const bool unit = unit_stride(kA, m, k) && unit_stride(kB, k, n) && unit_stride(kC, m, n);
     for (const GemmLibrary library : options_.libraries) {
       if (product_.has_epilogue() && library != GemmLibrary::cublaslt) {
         collector_.decline("only cuBLASLt does what is swallowed");
         continue;
       }
-      const bool unit = unit_stride(kA, m, k) && unit_stride(kB, k, n) && unit_stride(kC, m, n);
       if (library == GemmLibrary::cublaslt) {
-        consider_cublaslt(layouts, m, n, k, unit, found);
+        consider_cublaslt(m, n, k, unit);
         continue;
       }
       if (library == GemmLibrary::openblas && !unit) {
@@ -180,15 +244,15 @@ class GemmWays {
       }
       for (const bool over : {false, true}) {
         if (over && (!shared_loops || options_.threads == 1)) continue;
-        GemmWay way{library, m, n, k, over, options_.threads, true, {}};
-        found.push_back({all_layouts(layouts), way, estimate(way, calls, unit)});
+        Found found{&m, &n, &k, library, over, true, 0, found_.size()};
+        found.estimate = estimate(found, calls, unit);
+        found_.push_back(found);
       }
     }
   }
 
   // One call: what is not in m, n or k is one batch, the same distance apart from one to the next.
-  void consider_cublaslt(const Layouts& layouts, const Chain& m, const Chain& n, const Chain& k, bool unit,
-                         std::vector<Candidate>& found) {
+  void consider_cublaslt(const Chain& m, const Chain& n, const Chain& k, bool unit) {
     if (!unit) return collector_.decline("cuBLASLt: a matrix has no unit stride along either of its indices");
     std::vector<int> batch;
     for (size_t index = 0; index < product_.indices.size(); ++index) {
@@ -196,11 +260,11 @@ class GemmWays {
         return std::find(chain.begin(), chain.end(), static_cast<int>(index)) != chain.end();
       };
       if (in(m) || in(n) || in(k)) continue;
-      if (steps_[kC][index] == 0) return collector_.decline("cuBLASLt: a sum over products is more than one call");
+      if (along(kC, static_cast<int>(index)) == 0)
+        return collector_.decline("cuBLASLt: a sum over products is more than one call");
       batch.push_back(static_cast<int>(index));
     }
-    std::sort(batch.begin(), batch.end(),
-              [&](int l, int r) { return steps_[kC][static_cast<size_t>(l)] > steps_[kC][static_cast<size_t>(r)]; });
+    std::sort(batch.begin(), batch.end(), [&](int l, int r) { return along(kC, l) > along(kC, r); });
     for (size_t at = 0; at + 1 < batch.size(); ++at) {
       for (const size_t operand : {kA, kB, kC}) {
         if (!merges(batch[at], batch[at + 1], operand))
@@ -212,8 +276,9 @@ class GemmWays {
     const DType dtype = graph_.tensor(product_.tensors[kC].front()).dtype;
     for (const bool tensor_cores : {true, false}) {
       if (tensor_cores ? dtype == DType::float32 : dtype == DType::float64) continue;
-      GemmWay way{GemmLibrary::cublaslt, m, n, k, false, 1, tensor_cores, {}};
-      found.push_back({all_layouts(layouts), way, estimate_on_gpu(way, extent(batch))});
+      Found found{&m, &n, &k, GemmLibrary::cublaslt, false, tensor_cores, 0, found_.size()};
+      found.estimate = estimate_on_gpu(found, extent(batch));
+      found_.push_back(found);
     }
   }
 
@@ -224,31 +289,29 @@ class GemmWays {
     const bool of_c = product_.vector->role == ProductVector::Role::bias;
     const bool of_m =
         of_c ? step(kC, m) == 1 && !m.empty() : product_.vector->role == ProductVector::Role::gradient_of_a;
-    const Chain& along = of_m ? m : n;
-    const auto still = [&](const Chain& chain) {
-      return std::all_of(chain.begin(), chain.end(),
-                         [&](int index) { return steps_[kV][static_cast<size_t>(index)] == 0; });
+    const Chain& chain = of_m ? m : n;
+    const auto still = [&](const Chain& indices) {
+      return std::all_of(indices.begin(), indices.end(), [&](int index) { return along(kV, index) == 0; });
     };
-    if (!still(of_m ? n : m) || (of_c && step(kC, along) != 1))
+    if (!still(of_m ? n : m) || (of_c && step(kC, chain) != 1))
       return "cuBLASLt: a bias runs along the index whose neighbours in the result are apart";
-    if (along.empty() || step(kV, along) != 1) return "cuBLASLt: the neighbours in a bias are apart";
-    for (size_t at = 0; at + 1 < along.size(); ++at) {
-      if (!merges(along[at], along[at + 1], kV)) return "cuBLASLt: a bias does not lie as the matrix's index does";
+    if (chain.empty() || step(kV, chain) != 1) return "cuBLASLt: the neighbours in a bias are apart";
+    for (size_t at = 0; at + 1 < chain.size(); ++at) {
+      if (!merges(chain[at], chain[at + 1], kV)) return "cuBLASLt: a bias does not lie as the matrix's index does";
     }
     for (size_t at = 0; at < batch.size(); ++at) {
       if (at + 1 < batch.size() && !merges(batch[at], batch[at + 1], kV))
         return "cuBLASLt: biases of a batch are not equally far apart";
-      if (!of_c && steps_[kV][static_cast<size_t>(batch[at])] == 0)
-        return "cuBLASLt: products of a batch would write one gradient";
+      if (!of_c && along(kV, batch[at]) == 0) return "cuBLASLt: products of a batch would write one gradient";
     }
     return nullptr;
   }
 
-  double estimate_on_gpu(const GemmWay& way, int64_t batch) const {
+  double estimate_on_gpu(const Found& way, int64_t batch) const {
     const auto filled = [](double x, double tile) { return x / (std::ceil(x / tile) * tile); };
-    const auto m = static_cast<double>(extent(way.m));
-    const auto n = static_cast<double>(extent(way.n));
-    const auto k = static_cast<double>(extent(way.k));
+    const auto m = static_cast<double>(extent(*way.m));
+    const auto n = static_cast<double>(extent(*way.n));
+    const auto k = static_cast<double>(extent(*way.k));
     const double flop = 2 * m * n * k * static_cast<double>(batch) / (filled(m, 64) * filled(n, 64) * filled(k, 16));
     double bytes = 0;
     for (size_t operand = 0; operand < 3; ++operand) {
@@ -277,10 +340,10 @@ class GemmWays {
     return all;
   }
 
-  double estimate(const GemmWay& way, double calls, bool unit) const {
-    const auto m = static_cast<double>(extent(way.m));
-    const auto n = static_cast<double>(extent(way.n));
-    const auto k = static_cast<double>(extent(way.k));
+  double estimate(const Found& way, double calls, bool unit) const {
+    const auto m = static_cast<double>(extent(*way.m));
+    const auto n = static_cast<double>(extent(*way.n));
+    const auto k = static_cast<double>(extent(*way.k));
     const auto filled = [](double x) { return x / (x + 8); };  // how well short matrices fill a product
     double threads = options_.threads;
     if (!way.threads_over_loops && m * n * k < 1e5) threads = 1;
@@ -302,7 +365,11 @@ class GemmWays {
   Collector& collector_;
   std::array<const TensorDomain*, 4> domain_{};
   std::array<std::vector<std::vector<int64_t>>, 4> steps_of_layouts_;
-  std::array<std::vector<int64_t>, 4> steps_;  // of the layouts in question
+  std::array<std::vector<bool>, 4> as_written_;  // one a layout: whether it is how the operand's tensors are written
+  std::array<std::vector<std::vector<Chain>>, 3> chains_;  // of m, n and k, for every two layouts; empty: not yet found
+  std::array<const std::vector<int64_t>*, 4> steps_{};     // of the layouts in question
+  std::vector<Found> found_;                               // under the layouts in question
+  bool operands_apart_ = false;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <limits>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 
 #include "candidates/enumerate.h"
@@ -21,7 +22,12 @@ class Collector {
       : domains_(domains), into_(into), most_(most) {}
 
   void add(Candidate candidate);
-  void decline(const std::string& reason, double count = 1);
+  // One that is not added twice: nothing is looked up.
+  void add_new(Candidate candidate);
+  // Whether one is kept even where its tensors do not lie as written; one that is not need only be counted.
+  bool keeps(double estimate) const { return estimate <= worst_kept_; }
+  void count() { into_.configurations += 1; }
+  void decline(std::string_view reason, double count = 1);
   void finish();
 
  private:

@@ -90,6 +90,7 @@ Document make_comparison(const ComparedPlan& a, const ComparedPlan& b) {
   document.title = "Two plans side by side";
   document.before = "A";
   document.after = "B";
+  document.next_title = "To keep in mind:";
   document.subtitle = concat("A: ", a.name, "; B: ", b.name);
   const auto fact = [&](const char* key, const char* title, double left, double right, const auto& show) {
     document.facts.push_back({key, title, show(left), show(right),
@@ -102,17 +103,22 @@ Document make_comparison(const ComparedPlan& a, const ComparedPlan& b) {
        short_count);
   fact("arena_bytes", "arena", static_cast<double>(a.plan.arena_bytes), static_cast<double>(b.plan.arena_bytes),
        short_bytes);
-  document.origin = {{"A", concat(a.plan.program.file, ", ", a.plan.device, ", ", a.plan.date)},
-                     {"B", concat(b.plan.program.file, ", ", b.plan.device, ", ", b.plan.date)}};
+  for (const auto& [name, plan] : {std::pair("A", &a.plan), std::pair("B", &b.plan)})
+    document.origin.emplace_back(
+        name, concat(plan->program.file, ", ", plan->device, ", millrace ", plan->version, ", ", plan->date));
+  if (a.plan.version != b.plan.version)
+    document.next.emplace_back("The two were made by different versions of millrace.");
   if (a.plan.device != b.plan.device)
     document.next.emplace_back(
-        "The two were measured on different machines or libraries: their times tell of those too.");
+        "The two were measured on different machines, or with other libraries or threads: their times tell of those "
+        "too.");
   Section times{
       "compared_times",
       "Times and candidates",
       "What every launch takes, as it was measured when the plan was made. A launch that only one of them has "
       "is there because the other groups its operators differently.",
       {}};
+  times.add(compared_timeline_picture(a.plan, b.plan));
   times.add(times_table(a.plan, b.plan));
   Section layouts{"compared_layouts", "Layouts", "How tensors lie in memory: their axes, outermost first.", {}};
   DataTable differing = layouts_table(a.plan, b.plan);

@@ -264,15 +264,18 @@ Section dataflow_section(const ReportArtefacts& artefacts, const StepMetrics& me
       "The dataflow, before and after",
       "A training step as a graph. Boxes are operators: blue ones are contractions (matrix products), orange "
       "ones normalizations (they reduce and then map), yellow ones elementwise, pink ones conversions of a "
-      "layout. Lines are tensors on their way through memory, the thicker the more words. The number in a box "
+      "layout. Small grey boxes are tensors that the caller gives or gets, or that one pass leaves for the other. "
+      "Lines are tensors on their way through memory, the thicker the more words. The number in a box "
       "is its flop per word: an operator with few waits for memory, however fast the machine computes. Fusing "
       "makes boxes larger and lines fewer: what passes inside a box never goes to memory. Point at or tap a "
       "box or a line for details.",
       {}};
-  section.add(dataflow_picture(artefacts, metrics, FlowOf::launches, Pass::forward));
-  section.add(dataflow_picture(artefacts, metrics, FlowOf::launches, Pass::backward));
-  section.add(dataflow_picture(artefacts, metrics, FlowOf::operators, Pass::forward));
-  section.add(dataflow_picture(artefacts, metrics, FlowOf::operators, Pass::backward));
+  GraphLayout layout;
+  section.add(dataflow_picture(artefacts, metrics, FlowOf::launches, Pass::forward, layout));
+  section.add(dataflow_picture(artefacts, metrics, FlowOf::launches, Pass::backward, layout));
+  section.add(dataflow_picture(artefacts, metrics, FlowOf::operators, Pass::forward, layout));
+  section.add(dataflow_picture(artefacts, metrics, FlowOf::operators, Pass::backward, layout));
+  section.add(layout.note());
   return section;
 }
 
@@ -303,8 +306,8 @@ Section roofline_section(const ReportArtefacts& artefacts, const StepMetrics& me
       "Roofline",
       "How fast each operator computes (upwards) against how much it computes for each byte that it moves (to "
       "the right). Nothing can be above the roof: under its slope memory is the limit, under its flat part "
-      "arithmetic. Fusion moves operators to the right, a better layout moves them up. Copies compute nothing "
-      "and are not drawn.",
+      "arithmetic. Fusion moves operators to the right, a better layout moves them up. Blue are contractions, "
+      "orange normalizations, yellow elementwise operators; copies compute nothing and are not drawn.",
       {}};
   section.add(roofline_picture(artefacts, metrics));
   return section;

@@ -151,6 +151,12 @@ class LibraryTest(unittest.TestCase):
         folder = plan_cache.plan_folder(text, {}, "float32", "cpu", 1, "", "")
         self.assertEqual([path.name for path in folder.iterdir()], ["lock"])
 
+    def test_cmake_may_be_started_anywhere(self):
+        # As pip's and Ninja's are.
+        done = subprocess.run(["cmake", "-S", ROOT, "-B", self.folder / "build", "-G", "Ninja"], cwd="/",
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_the_package_as_pip_lays_it_out(self):
         site = self.folder / "site"
         shutil.copytree(ROOT / "python/millrace", site / "millrace", ignore=shutil.ignore_patterns("__pycache__"))

@@ -1,4 +1,5 @@
-// Added to a copy of a report by report_test.py: looks at the page as a reader would and leaves what it found in the page.
+// Added to a copy of a report by report_test.py: looks at the page as a reader would and leaves what it found
+// in the page around it.
 "use strict";
 (() => {
   const found = [];
@@ -75,5 +76,5 @@
   const result = document.createElement("pre");
   result.hidden = true;
   result.textContent = "FOUND" + JSON.stringify({ found, dark, width: innerWidth }) + "DNUOF";
-  document.body.append(result);
+  parent.document.body.append(result);
 })();

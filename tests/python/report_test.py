@@ -1,4 +1,4 @@
-"""Reports as a reader sees them: opened in headless Chromium at two widths, light and dark.
+"""Reports as a reader sees them: opened in headless Chromium as wide as phones and desktops, light and dark.
 
 Screenshots are left in build/screenshots/. Without Chromium what needs it is skipped.
 """
@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import tempfile
 import unittest
+import unittest.mock
 import xml.etree.ElementTree
 from pathlib import Path
 
@@ -132,7 +133,8 @@ class ReportTest(unittest.TestCase):
         done = run("report", "a.plan", "--db", "t.db", "--out", "p.html", "--json", cwd=self.folder)
         self.assertGreater(len(json.loads(done.stdout)["tables"]["ways"]), 0)
         shutil.copytree(self.folder / "a.plan", self.folder / "b.plan", dirs_exist_ok=True)
-        done = run("report", "--compare", "a.plan", "b.plan", "--out", "c.html", "--json", cwd=self.folder)
+        done = run("report", "--compare", "a.plan", "b.plan", "--out", "c.html", "--svg", "both", "--json", cwd=self.folder)
+        self.assertTrue((self.folder / "both/compared_timeline.svg").exists())
         compared = json.loads(done.stdout)
         self.assertTrue(all(row["ratio"] == 1 for row in compared["tables"]["compared_launches"]))
         self.assertEqual(compared["tables"]["compared_layouts"], [])
@@ -142,6 +144,21 @@ class ReportTest(unittest.TestCase):
         events = json.loads((self.folder / "t.json").read_text())["traceEvents"]
         self.assertEqual(len([event for event in events if event.get("cat") == "pass"]), 6)
 
+    def test_a_dot_that_fails_changes_only_the_drawing(self) -> None:
+        folder = self.folder / "bin"
+        folder.mkdir()
+        (folder / "dot").write_text('#!/bin/sh\ncat >>"$0.given"\nexit 1\n')
+        (folder / "dot").chmod(0o755)
+        path = f"{folder}:{os.environ['PATH']}"
+        with unittest.mock.patch.dict(os.environ, {"PATH": path}):
+            done = run("report", *self.programs["hostile"], "--db", "t.db", "--out", "d.html", "--json", cwd=self.folder)
+        self.assertIn("Millrace&#39;s own: Graphviz&#39;s dot failed", (self.folder / "d.html").read_text())
+        tables = json.loads(done.stdout)["tables"]
+        self.assertEqual(tables["launches"], self.reports["hostile"][1]["tables"]["launches"])
+        given = (folder / "dot.given").read_text()
+        self.assertRegex(given, r"\A(digraph \{\n|  (graph|node|edge) \[[a-z0-9=.,\" ]*\]\n"
+                                r"|  \d+ \[width=[\d.]+, height=[\d.]+\]\n|  \d+ -> \d+\n|\}\n)+\Z", "no name reaches it")
+
     def test_without_measurements_says_what_to_do(self) -> None:
         done = run("report", "scaled.py", "--db", "empty.db", cwd=self.folder, code=4)
         self.assertIn("explore", done.stderr)
@@ -149,7 +166,7 @@ class ReportTest(unittest.TestCase):
 
     @unittest.skipUnless(CHROMIUM, "no Chromium: reports are not opened")
     def test_in_a_browser(self) -> None:
-        views = {"mha": [(1280, False), (500, True)], "hostile": [(1280, True), (500, False)], "scaled": [(500, False)]}
+        views = {"mha": [(1280, False), (360, True)], "hostile": [(1280, True), (390, False)], "scaled": [(360, False)]}
         for name, wanted in views.items():
             for width, dark in wanted:
                 with self.subTest(name, width=width, dark=dark):
@@ -160,13 +177,17 @@ class ReportTest(unittest.TestCase):
         expected = json.dumps({"sections": SECTIONS, "json": report}).replace("<", "\\u003c")
         check = (Path(__file__).parent / "report_check.js").read_text()
         page = path.read_text().replace("</body>", f"<script>const EXPECTED = {expected};\n{check}</script></body>")
+        height = 12_000_000 // width  # enough for all sections
+        # In a frame: Chromium's own window is never narrower than 500 pixels.
         copy = self.folder / "opened.html"
-        copy.write_text(page)
+        copy.write_text(f'<!DOCTYPE html><style>:root {{ color-scheme: light dark; }} body {{ margin: 0; }} '
+                        f'iframe {{ display: block; border: 0; width: {width}px; height: {height}px; }}</style>'
+                        f'<iframe srcdoc="{html.escape(page)}"></iframe>')
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         shot = SCREENSHOTS / f"{name}-{width}-{'dark' if dark else 'light'}.png"
         done = subprocess.run(
             [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--enable-logging=stderr",
-             f"--user-data-dir={self.folder / 'profile'}", f"--window-size={width},6000", f"--screenshot={shot}",
+             f"--user-data-dir={self.folder / 'profile'}", f"--window-size={width},{height}", f"--screenshot={shot}",
              f"--blink-settings=preferredColorScheme={0 if dark else 1}", "--dump-dom", copy.as_uri()],
             capture_output=True, text=True, timeout=60)
         self.assertEqual([line for line in done.stderr.splitlines() if "CONSOLE" in line], [])

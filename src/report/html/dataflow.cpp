@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 #include "report/exploration_report.h"
-#include "report/html/layered_layout.h"
+#include "report/html/graph_layout.h"
 #include "report/html/pictures.h"
 #include "report/html/svg.h"
 
@@ -105,7 +105,7 @@ Flow make_flow(const Graph& graph, std::vector<Carried> carried, const std::vect
   return flow;
 }
 
-std::string draw(const Flow& flow, const std::string& label) {
+std::string draw(const Flow& flow, const std::string& label, GraphLayout& layout) {
   std::vector<LayeredNode> boxes;
   for (const FlowNode& node : flow.nodes) {
     double width = 0;
@@ -118,13 +118,18 @@ std::string draw(const Flow& flow, const std::string& label) {
     lines.push_back({edge.from, edge.to});
     most = std::max(most, flow.carried[edge.carried].words);
   }
-  const LayeredDrawing drawing = draw_layered(boxes, lines);
+  const LayeredDrawing drawing = layout.draw(boxes, lines);
   Svg svg(drawing.width, drawing.height, label);
   for (size_t k = 0; k < flow.edges.size(); ++k) {
     const Carried& of = flow.carried[flow.edges[k].carried];
-    svg.curve(
-        drawing.edges[k], "flow", 0.8 + 7 * std::sqrt(of.words / most),
-        concat(of.name, of.layout.empty() ? "" : concat(" as ", of.layout), ": ", short_count(of.words), " words"));
+    const double width = 0.8 + 7 * std::sqrt(of.words / most);
+    const std::string tip =
+        concat(of.name, of.layout.empty() ? "" : concat(" as ", of.layout), ": ", short_count(of.words), " words");
+    if (drawing.splines) {
+      svg.spline(drawing.edges[k], "flow", width, tip);
+    } else {
+      svg.curve(drawing.edges[k], "flow", width, tip);
+    }
   }
   for (size_t k = 0; k < flow.nodes.size(); ++k) {
     const Point corner = drawing.nodes[k];
@@ -198,7 +203,8 @@ Flow flow_of_launches(const ReportArtefacts& of, const StepMetrics& metrics, Pas
 
 }  // namespace
 
-Picture dataflow_picture(const ReportArtefacts& artefacts, const StepMetrics& metrics, FlowOf of, Pass pass) {
+Picture dataflow_picture(const ReportArtefacts& artefacts, const StepMetrics& metrics, FlowOf of, Pass pass,
+                         GraphLayout& layout) {
   const bool before = of == FlowOf::operators;
   const std::string pass_name = name_of(pass);
   const Flow flow = before ? flow_of_operators(artefacts, metrics, pass) : flow_of_launches(artefacts, metrics, pass);
@@ -206,7 +212,7 @@ Picture dataflow_picture(const ReportArtefacts& artefacts, const StepMetrics& me
   picture.id = concat("dataflow_", pass_name, before ? "_before" : "_after");
   picture.caption = concat(before ? "Before: " : "After: ", pass_name, ", ",
                            before ? "every operator by itself." : "the plan's launches.");
-  picture.svg = draw(flow, concat("dataflow of ", pass_name, before ? " before fusion" : " after fusion"));
+  picture.svg = draw(flow, concat("dataflow of ", pass_name, before ? " before fusion" : " after fusion"), layout);
   picture.folded = before || pass == Pass::backward;
   return picture;
 }

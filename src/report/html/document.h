@@ -76,11 +76,12 @@ struct Document {
   std::string before = "before";  // what the facts' two columns are
   std::string after = "after";
   std::vector<std::pair<std::string, std::string>> origin;  // machine, version, date, …
-  std::vector<std::string> next;                            // what to do, with commands
+  std::string next_title = "What to do next:";
+  std::vector<std::string> next;  // what to do, with commands
   std::vector<Section> sections;
 };
 
-// The whole page, with nothing outside it.
+// The whole page, with nothing outside it. Under 5 MB: of long tables it has the beginning.
 std::string document_html(const Document& document);
 std::string document_json(const Document& document);
 // For a terminal of 100 columns: the facts, the slowest launches, what to do next.

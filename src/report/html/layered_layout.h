@@ -22,6 +22,8 @@ struct LayeredEdge {
 struct LayeredDrawing {
   std::vector<Point> nodes;               // their upper left corners
   std::vector<std::vector<Point>> edges;  // from the lower side of one node to the upper side of another
+  bool splines =
+      false;  // edges: a start and then three points a cubic spline, the third on the line; else all are on it
   double width = 0;
   double height = 0;
 };

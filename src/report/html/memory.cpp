@@ -31,6 +31,11 @@ Picture memory_picture(const ReportArtefacts& artefacts) {
     svg.line({kMemoryLeft, y(offset)}, {kMemoryWidth - 10, y(offset)}, "grid");
     svg.text({kMemoryLeft - 6, y(offset) + 4}, short_bytes(static_cast<double>(offset)), "label", "end");
   }
+  for (size_t k = 1; k < plan.launches.size(); ++k) {
+    if (plan.launches[k].pass == plan.launches[k - 1].pass) continue;
+    const double x = kMemoryLeft + across * static_cast<double>(k);
+    svg.line({x, kMemoryTop - 6}, {x, kMemoryTop + kMemoryHeight}, "fastest", 1.5, "backward begins here");
+  }
   for (const PlanBuffer& buffer : plan.buffers) {
     if (buffer.place != BufferPlace::arena || buffer.first < 0) continue;
     const bool crosses =
@@ -52,21 +57,21 @@ Picture memory_picture(const ReportArtefacts& artefacts) {
                   y(plan.scratch_offset) - y(plan.scratch_offset + plan.scratch_bytes), "scratch",
                   concat("scratch that launches share: ", short_bytes(static_cast<double>(plan.scratch_bytes))));
   }
-  for (size_t k = 0; k < plan.launches.size(); ++k) {
-    if (k > 0 && plan.launches[k].pass != plan.launches[k - 1].pass) {
-      const double x = kMemoryLeft + across * static_cast<double>(k);
-      svg.line({x, kMemoryTop - 6}, {x, kMemoryTop + kMemoryHeight}, "fastest", 1.5, "backward begins here");
-    }
-  }
   svg.text({kMemoryLeft, kMemoryTop + kMemoryHeight + 20}, concat("launches of a step: 1 to ", plan.launches.size()),
            "label");
-  return {"memory",
-          concat("Each box is a tensor in the arena: from left to right from the launch that first touches it to the "
-                 "last, from below to above its bytes. Green ones are what forward leaves for backward. Side by side "
-                 "without sharing they would take ",
-                 short_bytes(static_cast<double>(plan.sum_bytes)), "; the arena takes ",
-                 short_bytes(static_cast<double>(plan.arena_bytes)), "."),
-          std::move(svg).finish(), false};
+  return {
+      "memory",
+      concat("Each box is a tensor in the arena: from left to right from the launch that first touches it to the "
+             "last, from below to above its bytes. Green ones are what forward leaves for backward, which begins at "
+             "the vertical line. Side by side without sharing they would take ",
+             short_bytes(static_cast<double>(plan.sum_bytes)), "; the arena takes ",
+             short_bytes(static_cast<double>(plan.arena_bytes)),
+             plan.scratch_bytes > 0
+                 ? concat(", of which the grey ", short_bytes(static_cast<double>(plan.scratch_bytes)),
+                          " are room that launches use while they run")
+                 : "",
+             "."),
+      std::move(svg).finish(), false};
 }
 
 }  // namespace millrace

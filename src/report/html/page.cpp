@@ -1,13 +1,27 @@
+#include <algorithm>
+#include <array>
+
 #include "base/text.h"
 #include "report/html/assets.h"
 #include "report/html/document.h"
 #include "report/html/escape.h"
 #include "report/html/exact.h"
+#include "report/html/svg.h"
 
 namespace millrace {
 namespace {
 
-constexpr size_t kShort = 16;  // bytes of a text that stays on one line
+constexpr size_t kShort = 16;      // bytes of a text that stays on one line
+constexpr size_t kMostText = 600;  // characters of a cell
+
+// How much of a document the page shows; JSON, CSV and the files of pictures have all of it.
+struct Shown {
+  size_t rows;  // of a table
+  bool folded_pictures;
+};
+// The first with which the page is small enough.
+constexpr std::array<Shown, 5> kShown = {{{2000, true}, {500, true}, {100, true}, {100, false}, {20, false}}};
+constexpr size_t kMostBytes = 5'000'000;
 
 std::string tag(std::string_view name, std::string_view classes, std::string_view text) {
   return concat("<", name, classes.empty() ? "" : concat(" class=\"", classes, "\""), ">", escape_html(text), "</",
@@ -23,12 +37,12 @@ std::string cell_html(const Cell& cell, const Column& column) {
   const bool is_short = cell.text.size() <= kShort;
   std::string html = concat("<td", column.number ? " class=\"number\"" : is_short ? " class=\"short\"" : "");
   if (cell.value) html += concat(" data-v=\"", exact(*cell.value), "\"");
-  html += concat(">", escape_html(cell.text));
-  if (!cell.more.empty()) html += concat("<small>", escape_html(cell.more), "</small>");
+  html += concat(">", escape_html(shortened(cell.text, kMostText)));
+  if (!cell.more.empty()) html += concat("<small>", escape_html(shortened(cell.more, kMostText)), "</small>");
   return html + "</td>";
 }
 
-std::string table_html(const DataTable& table) {
+std::string table_html(const DataTable& table, const Shown& most) {
   if (table.rows.empty()) return "";
   std::string html = table.folded ? "" : tag("p", "caption", table.caption);
   html += concat("<div class=\"scroll\"><table id=\"table_", escape_html(table.id), "\"><thead><tr>");
@@ -36,29 +50,37 @@ std::string table_html(const DataTable& table) {
     html += concat("<th", column.number ? " class=\"number\"" : "", "><button type=\"button\">",
                    escape_html(column.title), "</button></th>");
   html += "</tr></thead><tbody>\n";
-  for (const std::vector<Cell>& row : table.rows) {
+  const size_t shown = std::min(table.rows.size(), most.rows);
+  for (size_t r = 0; r < shown; ++r) {
+    const std::vector<Cell>& row = table.rows[r];
     html += "<tr>";
     for (size_t k = 0; k < row.size(); ++k) html += cell_html(row[k], table.columns[k]);
     html += "</tr>\n";
   }
   html += "</tbody></table></div>\n";
+  if (shown < table.rows.size())
+    html += tag("p", "caption",
+                concat("… and ", table.rows.size() - shown, " more: millrace report --csv DIR writes all of them."));
   return folded(table.folded, table.caption, html);
 }
 
-std::string picture_html(const Picture& picture) {
+std::string picture_html(const Picture& picture, const Shown& most) {
+  if (picture.folded && !most.folded_pictures)
+    return tag("p", "caption",
+               concat(picture.caption, " Left out, to keep the page small: millrace report --svg DIR writes it."));
   const std::string figure = concat("<figure id=\"picture_", escape_html(picture.id), "\">",
                                     picture.folded ? "" : tag("figcaption", "", picture.caption),
                                     "<div class=\"scroll\">", picture.svg, "</div></figure>\n");
   return folded(picture.folded, picture.caption, figure);
 }
 
-std::string section_html(const Section& section) {
+std::string section_html(const Section& section, const Shown& most) {
   std::string html = concat("<section id=\"", escape_html(section.id), "\">", tag("h2", "", section.title),
                             tag("p", "", section.caption), "\n");
   for (const Block& block : section.blocks) {
     if (!block.paragraph.empty()) html += tag("p", "", block.paragraph) + "\n";
-    if (block.table) html += table_html(*block.table);
-    if (block.picture) html += picture_html(*block.picture);
+    if (block.table) html += table_html(*block.table, most);
+    if (block.picture) html += picture_html(*block.picture, most);
   }
   return html + "</section>\n";
 }
@@ -80,9 +102,7 @@ std::string facts_html(const Document& document) {
   return html + "</tbody></table></div>\n";
 }
 
-}  // namespace
-
-std::string document_html(const Document& document) {
+std::string page_html(const Document& document, const Shown& most) {
   std::string html = concat(
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
@@ -96,7 +116,7 @@ std::string document_html(const Document& document) {
   for (const auto& [name, value] : document.origin) html += concat(tag("dt", "", name), tag("dd", "", value));
   html += "</dl>\n";
   if (!document.next.empty()) {
-    html += "<p>What to do next:</p><ul>";
+    html += concat(tag("p", "", document.next_title), "<ul>");
     for (const std::string& line : document.next) html += tag("li", "", line);
     html += "</ul>";
   }
@@ -104,8 +124,19 @@ std::string document_html(const Document& document) {
   for (const Section& section : document.sections)
     html += concat("<a href=\"#", escape_html(section.id), "\">", escape_html(section.title), "</a> ");
   html += "</nav>\n";
-  for (const Section& section : document.sections) html += section_html(section);
+  for (const Section& section : document.sections) html += section_html(section, most);
   return concat(html, "<div id=\"tip\" hidden></div>\n<script>\n", report_script(), "</script>\n</body></html>\n");
+}
+
+}  // namespace
+
+std::string document_html(const Document& document) {
+  std::string html;
+  for (const Shown& most : kShown) {
+    html = page_html(document, most);
+    if (html.size() < kMostBytes) break;
+  }
+  return html;
 }
 
 std::string picture_svg(const Picture& picture) {

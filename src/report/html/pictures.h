@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "report/html/document.h"
+#include "report/html/graph_layout.h"
 #include "report/metrics.h"
 
 namespace millrace {
@@ -14,10 +15,14 @@ std::string colour_of(const Piece& piece);
 
 // One pass as a graph: operators by class, edges as thick as the words that they carry.
 enum class FlowOf { operators, launches };
-Picture dataflow_picture(const ReportArtefacts& artefacts, const StepMetrics& metrics, FlowOf of, Pass pass);
+Picture dataflow_picture(const ReportArtefacts& artefacts, const StepMetrics& metrics, FlowOf of, Pass pass,
+                         GraphLayout& layout);
 
 // Operators before and launches after, one behind the other, as wide as they take time.
 Picture timeline_picture(const StepMetrics& metrics);
+
+// Two plans' launches in the same way.
+Picture compared_timeline_picture(const StepPlan& a, const StepPlan& b);
 
 Picture roofline_picture(const ReportArtefacts& artefacts, const StepMetrics& metrics);
 

@@ -2,6 +2,8 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
+#include <tuple>
 
 #include "base/text.h"
 #include "report/exploration_report.h"
@@ -16,6 +18,7 @@ constexpr double kGraphRow = 13;
 constexpr double kGraphLeft = 20;
 constexpr double kGraphTop = 16;
 constexpr double kNames = 172;
+constexpr size_t kMostRows = 26;  // the layouts of a mask of four axes
 
 // A tensor in the order in which launches write it.
 struct Written {
@@ -24,7 +27,24 @@ struct Written {
   bool backward = false;
   std::vector<double> fastest;  // of the writer for each layout; infinite: no way
   std::vector<int> taken;       // layouts that it lies in: as written, then as converted
+  std::vector<int> drawn;       // layouts, downwards
+
+  bool is_taken(int layout) const { return std::find(taken.begin(), taken.end(), layout) != taken.end(); }
 };
+
+// All of them; of many those that were taken and the fastest.
+std::vector<int> drawn_layouts(const Written& written) {
+  std::vector<int> layouts(written.fastest.size());
+  std::iota(layouts.begin(), layouts.end(), 0);
+  if (layouts.size() <= kMostRows) return layouts;
+  const auto key = [&](int layout) {
+    return std::tuple(!written.is_taken(layout), written.fastest[static_cast<size_t>(layout)], layout);
+  };
+  std::sort(layouts.begin(), layouts.end(), [&](int l, int r) { return key(l) < key(r); });
+  layouts.resize(kMostRows - 1);  // one row says that there are more
+  std::sort(layouts.begin(), layouts.end());
+  return layouts;
+}
 
 std::vector<Written> written_tensors(const ReportArtefacts& of) {
   const Measurements& measurements = of.measurements;
@@ -50,6 +70,7 @@ std::vector<Written> written_tensors(const ReportArtefacts& of) {
         if (buffer.tensor == tensor.name && layout != tensor.layouts.end())
           written.taken.push_back(static_cast<int>(layout - tensor.layouts.begin()));
       }
+      written.drawn = drawn_layouts(written);
       list.push_back(std::move(written));
     }
   }
@@ -69,16 +90,20 @@ std::string shade_of(double times) {
 Picture selection_picture(const ReportArtefacts& artefacts) {
   const std::vector<Written> list = written_tensors(artefacts);
   size_t most = 1;
-  for (const Written& written : list) most = std::max(most, written.fastest.size());
+  for (const Written& written : list) most = std::max(most, std::min(kMostRows, written.fastest.size()));
   const double feet = kGraphTop + kGraphRow * static_cast<double>(most);
   Svg svg(kGraphLeft * 2 + kColumn * static_cast<double>(std::max<size_t>(1, list.size())), feet + kNames,
           "layouts of every tensor that is written, and the path through them");
-  const auto place = [&](size_t column, int layout) {
+  const auto in_row = [&](size_t column, size_t row) {
     return Point{kGraphLeft + kColumn * (static_cast<double>(column) + 0.5),
-                 kGraphTop + kGraphRow * (static_cast<double>(layout) + 0.5)};
+                 kGraphTop + kGraphRow * (static_cast<double>(row) + 0.5)};
+  };
+  const auto place = [&](size_t column, int layout) {
+    const std::vector<int>& drawn = list[column].drawn;
+    return in_row(column, static_cast<size_t>(std::find(drawn.begin(), drawn.end(), layout) - drawn.begin()));
   };
   for (size_t k = 0; k < list.size(); ++k) {
-    const double x = place(k, 0).x;
+    const double x = in_row(k, 0).x;
     if (k > 0 && list[k].backward && !list[k - 1].backward)
       svg.line({x - kColumn / 2, 4}, {x - kColumn / 2, feet + kNames - 4}, "fastest", 1.5, "backward begins here");
     if (k > 0 && !list[k].taken.empty() && !list[k - 1].taken.empty())
@@ -92,25 +117,30 @@ Picture selection_picture(const ReportArtefacts& artefacts) {
     const Written& written = list[k];
     const MeasuredTensor& tensor = artefacts.measurements.tensors[static_cast<size_t>(written.tensor)];
     const double best = *std::min_element(written.fastest.begin(), written.fastest.end());
-    for (size_t layout = 0; layout < written.fastest.size(); ++layout) {
+    for (const int drawn : written.drawn) {
+      const auto layout = static_cast<size_t>(drawn);
       const double times = written.fastest[layout] / best;
-      const bool taken =
-          std::find(written.taken.begin(), written.taken.end(), static_cast<int>(layout)) != written.taken.end();
-      svg.circle(place(k, static_cast<int>(layout)), taken ? 5.5 : 3.5, concat(shade_of(times), taken ? " taken" : ""),
+      const bool taken = written.is_taken(drawn);
+      svg.circle(place(k, drawn), taken ? 5.5 : 3.5, concat(shade_of(times), taken ? " taken" : ""),
                  concat(tensor.name, " as ", tensor.layouts[layout], taken ? ": taken" : "", "\n", written.writer, ": ",
                         std::isfinite(times) ? concat(shown_seconds(written.fastest[layout]), ", ", fixed(times, 2),
                                                       " times its fastest")
                                              : std::string("no way was measured for it")));
     }
+    if (written.drawn.size() < written.fastest.size())
+      svg.text({in_row(k, 0).x, in_row(k, written.drawn.size()).y + 4}, "⋮", "label", "middle");
     const std::string taken = written.taken.empty() ? "" : tensor.layouts[static_cast<size_t>(written.taken[0])];
-    svg.text({place(k, 0).x + 4, feet + 8}, shortened(concat(tensor.name, "  ", taken), 22), "label", "end", -90);
+    svg.text({in_row(k, 0).x + 4, feet + 8}, shortened(concat(tensor.name, "  ", taken), 22), "label", "end", -90);
   }
-  return {"selection",
-          "One column a tensor, in the order in which the step writes them; one dot a layout. A dot's colour says how "
-          "much slower the operator that writes the tensor is for this layout than for its best one: green at most 5 % "
-          "slower, then sky blue, orange (from 1.5 times) and red (from 3 times); an empty ring was not measured. The "
-          "line goes through the layouts that were selected; a thick vertical piece is a conversion.",
-          std::move(svg).finish(), false};
+  return {
+      "selection",
+      "One column a tensor, in the order in which the step writes them; one dot a layout. A dot's colour says how "
+      "much slower the operator that writes the tensor is for this layout than for its best one: green at most 5 % "
+      "slower, then sky blue, orange (from 1.5 times) and red (from 3 times); an empty ring was not measured. The "
+      "line goes through the layouts that were selected, whose names stand below; a thick vertical piece is a "
+      "conversion. Three dots stand for further layouts, slower or not measured. Right of the long vertical line is "
+      "the backward pass.",
+      std::move(svg).finish(), false};
 }
 
 }  // namespace millrace

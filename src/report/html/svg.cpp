@@ -85,6 +85,13 @@ void Svg::curve(const std::vector<Point>& points, std::string_view classes, doub
   element("path", concat("d=\"", path, "\" stroke-width=\"", number(width), "\""), classes, tip);
 }
 
+void Svg::spline(const std::vector<Point>& points, std::string_view classes, double width, std::string_view tip) {
+  std::string path;
+  for (size_t k = 0; k < points.size(); ++k)
+    path += concat(k == 0 ? "M" : k % 3 == 1 ? "C" : " ", number(points[k].x), ",", number(points[k].y));
+  element("path", concat("d=\"", path, "\" stroke-width=\"", number(width), "\""), classes, tip);
+}
+
 void Svg::text(Point at, std::string_view text, std::string_view classes, std::string_view anchor, double angle) {
   const std::string turn =
       angle == 0 ? "" : concat(" transform=\"rotate(", number(angle), " ", number(at.x), " ", number(at.y), ")\"");

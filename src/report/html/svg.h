@@ -31,6 +31,8 @@ class Svg {
   void polygon(const std::vector<Point>& points, std::string_view classes, std::string_view tip = {});
   // A smooth line through the points, each piece leaving and arriving vertically.
   void curve(const std::vector<Point>& points, std::string_view classes, double width, std::string_view tip = {});
+  // Cubic splines, one behind the other: a start, and for each two control points and an end.
+  void spline(const std::vector<Point>& points, std::string_view classes, double width, std::string_view tip = {});
   // `anchor`: start, middle or end; turned by `angle` degrees.
   void text(Point at, std::string_view text, std::string_view classes, std::string_view anchor = "start",
             double angle = 0);

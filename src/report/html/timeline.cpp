@@ -37,18 +37,54 @@ void draw_pieces(Svg& svg, const std::vector<Piece>& pieces, double top, double 
   svg.text({x + 4, top + kBar / 2 + 4}, shown_seconds(total_of(pieces)), "label");
 }
 
+struct Bar {
+  std::string name;
+  const std::vector<Piece>& pieces;
+};
+
+std::string draw_bars(const Bar& one, const Bar& two) {
+  const double most = std::max(total_of(one.pieces), total_of(two.pieces));
+  const double scale = most > 0 ? (kTimelineWidth - kTimelineLeft - 70) / most : 0;
+  Svg svg(kTimelineWidth, 2 * kBar + 36, concat("where the time of a step goes, ", one.name, " and ", two.name));
+  draw_pieces(svg, one.pieces, 10, scale, one.name);
+  draw_pieces(svg, two.pieces, kBar + 24, scale, two.name);
+  return std::move(svg).finish();
+}
+
+// What a plan by itself tells of its launches.
+std::vector<Piece> pieces_of(const StepPlan& plan) {
+  std::vector<Piece> pieces;
+  for (const PlanLaunch& launch : plan.launches) {
+    Piece piece;
+    piece.name = name_of(launch);
+    piece.pass = launch.pass;
+    piece.conversion = !launch.conversion_of.empty();
+    const bool kernel = launch.candidate.find(" loops ") != std::string::npos;
+    piece.operator_class = kernel ? OperatorClass::normalization : OperatorClass::contraction;
+    piece.seconds = launch.predicted_seconds;
+    pieces.push_back(std::move(piece));
+  }
+  return pieces;
+}
+
 }  // namespace
 
+Picture compared_timeline_picture(const StepPlan& a, const StepPlan& b) {
+  const std::vector<Piece> of_a = pieces_of(a);
+  const std::vector<Piece> of_b = pieces_of(b);
+  return {"compared_timeline",
+          "Where the time of a step goes in each: every box is a launch, as wide as it takes time: blue a library's "
+          "product, orange a generated kernel, pink a conversion. The thin line is where backward begins.",
+          draw_bars({"A", of_a}, {"B", of_b}), false};
+}
+
 Picture timeline_picture(const StepMetrics& metrics) {
-  const double most = std::max(total_of(metrics.before), total_of(metrics.after));
-  const double scale = most > 0 ? (kTimelineWidth - kTimelineLeft - 70) / most : 0;
-  Svg svg(kTimelineWidth, 2 * kBar + 36, "where the time of a step goes, before and after");
-  draw_pieces(svg, metrics.before, 10, scale, "before");
-  draw_pieces(svg, metrics.after, kBar + 24, scale, "after");
-  return {"timeline",
-          "Where the time of a step goes: each box is an operator (before) or a launch (after), as wide as it takes "
-          "time; the thin line is where backward begins.",
-          std::move(svg).finish(), false};
+  return {
+      "timeline",
+      "Where the time of a step goes: each box is an operator (before) or a launch (after), as wide as it takes "
+      "time: blue contractions, orange normalizations, yellow elementwise, pink conversions. The thin line is where "
+      "backward begins.",
+      draw_bars({"before", metrics.before}, {"after", metrics.after}), false};
 }
 
 }  // namespace millrace

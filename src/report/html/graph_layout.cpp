@@ -1,0 +1,27 @@
+#include "report/html/graph_layout.h"
+
+#include "base/text.h"
+#include "report/html/graphviz_layout.h"
+
+namespace millrace {
+
+LayeredDrawing GraphLayout::draw(const std::vector<LayeredNode>& nodes, const std::vector<LayeredEdge>& edges) {
+  if (reason_.empty()) {
+    Result<LayeredDrawing> drawing = draw_by_graphviz(nodes, edges);
+    if (drawing) {
+      ++by_graphviz_;
+      return std::move(*drawing);
+    }
+    reason_ = drawing.error().diagnostics.front().message;
+  }
+  ++by_us_;
+  return draw_layered(nodes, edges);
+}
+
+std::string GraphLayout::note() const {
+  if (by_us_ == 0) return "The places of boxes and lines are Graphviz's.";
+  const std::string us = concat("The places of boxes and lines are Millrace's own: ", reason_, ".");
+  return by_graphviz_ == 0 ? us : concat(us, " The first ", by_graphviz_, " of the drawings are Graphviz's.");
+}
+
+}  // namespace millrace

@@ -120,7 +120,7 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   command
       ->add_option(
           "--device", options.device,
-          "where to run: reference, the slow and obvious interpreter in double; a plan runs where it was made for")
+          "where to run: reference, the obvious interpreter in double; a plan runs where it was made for")
       ->type_name("DEVICE");
   command->add_option("--in", options.in, "arguments by name, and d_NAME for the results' gradients (default: drawn)")
       ->type_name("FILE.safetensors");

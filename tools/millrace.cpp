@@ -118,9 +118,8 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   CLI::App* const command = app.add_subcommand("run", "run a program's or a plan's forward and backward once");
   add_program_options(*command, options.program, "a program, such as models/bert_encoder.py, or a plan");
   command
-      ->add_option(
-          "--device", options.device,
-          "where to run: reference, the obvious interpreter in double; a plan runs where it was made for")
+      ->add_option("--device", options.device,
+                   "where to run: reference, the obvious interpreter in double; a plan runs where it was made for")
       ->type_name("DEVICE");
   command->add_option("--in", options.in, "arguments by name, and d_NAME for the results' gradients (default: drawn)")
       ->type_name("FILE.safetensors");

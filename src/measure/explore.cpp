@@ -29,9 +29,11 @@ struct Trial {
   const Candidate* candidate = nullptr;
   TensorId converted;  // valid: a conversion of this tensor
   std::string text;
-  std::string family;  // of its way
+  int family = 0;      // of its way, by number
+  int shape = 0;       // a narrower one
   bool first = false;  // of those without which there would be no plan: tried whatever the budget
   bool chosen = false;
+  bool known = false;  // its outcome
 };
 
 // Parts that compute the same, under different names: what one takes, all take.
@@ -39,9 +41,9 @@ struct PartClass {
   std::string text;
   size_t parts = 0;  // how many
   std::vector<Trial> trials;
-  std::set<std::string> texts;                        // of the trials
-  std::map<std::string, std::vector<double>> ratios;  // of measured and estimated seconds, by the family of ways
-  std::map<std::string, MeasurementRow> rows;         // by candidate
+  std::set<std::string> texts;                 // of the trials
+  std::map<int, std::vector<double>> ratios;   // of measured and estimated seconds, by family and by shape
+  std::map<std::string, MeasurementRow> rows;  // by candidate
   double best = kInfinite;
 };
 
@@ -101,6 +103,33 @@ class Explorer {
     return concat(kernel.rows ? "rows " : "flat ", kernel.threads, kernel.block != kNoIndex ? " in blocks" : "");
   }
 
+  // Ways of a family that are fast or slow together: how a GPU's threads share the work, and a library's algorithms.
+  static std::string shape_of(const Candidate& candidate) {
+    if (const auto* gemm = std::get_if<GemmWay>(&candidate.way)) {
+      const GemmAlgorithm& of = gemm->algorithm;
+      return concat(family_of(candidate), " ", of.id, " ", of.tile, " ", of.stages, " ", of.cluster);
+    }
+    const std::optional<GpuShape>& gpu = std::get<KernelWay>(candidate.way).gpu;
+    if (!gpu) return family_of(candidate);
+    return concat(family_of(candidate), " ", gpu->width, " ", gpu->group, " ", gpu->threads, " ", gpu->blocks, " ",
+                  gpu->ahead);
+  }
+
+  int number_of(const std::string& family) {
+    return family_numbers_.try_emplace(family, static_cast<int>(family_numbers_.size())).first->second;
+  }
+
+  Trial trial_of(const Part& part, const Candidate& candidate, TensorId converted = TensorId()) {
+    Trial trial;
+    trial.part = &part;
+    trial.candidate = &candidate;
+    trial.converted = converted;
+    trial.text = print_candidate(candidates_.domains, part, candidate);
+    trial.family = number_of(family_of(candidate));
+    trial.shape = number_of(shape_of(candidate));
+    return trial;
+  }
+
   // For tensors as the program writes them, the most promising way of each family is tried before all else. A part that
   // has none, such as a product whose batch would need two strides, takes the most promising way, and what it reads and
   // writes is converted.
@@ -117,10 +146,9 @@ class Explorer {
         converted_.insert(of.part.reads.begin(), of.part.reads.end());
         converted_.insert(of.part.writes.begin(), of.part.writes.end());
       }
-      std::set<std::string> families;
+      std::set<int> families;
       for (const Candidate& candidate : of.candidates) {
-        Trial trial{&of.part, &candidate, TensorId(), print_candidate(candidates_.domains, of.part, candidate),
-                    family_of(candidate)};
+        Trial trial = trial_of(of.part, candidate);
         const bool could_be =
             as_written ? lies_as_written(candidates_.domains, of.part, candidate) : fits(of.part, candidate);
         trial.first = could_be && families.insert(trial.family).second;
@@ -189,8 +217,7 @@ class Explorer {
     const size_t number = classify(of.part);
     PartClass& into = classes_[number];
     for (const Candidate& candidate : of.candidates) {
-      Trial trial{&of.part, &candidate, tensor, print_candidate(candidates_.domains, of.part, candidate),
-                  family_of(candidate)};
+      Trial trial = trial_of(of.part, candidate, tensor);
       trial.first = converted_.contains(tensor) && &candidate == &of.candidates.front();
       conversion_texts_.push_back({tensor, from, to, number, trial.text});
       add(into, std::move(trial));
@@ -224,7 +251,7 @@ class Explorer {
     for (PartClass& of : classes_) {
       const auto found = by_part.find(of.text);
       if (found == by_part.end()) continue;
-      for (const Trial& trial : of.trials) {
+      for (Trial& trial : of.trials) {
         const auto known = found->second.find(trial.text);
         if (known == found->second.end() || known->second->key.candidate != key_of(trial, launch_of(trial))) continue;
         note(of, trial, *known->second);
@@ -256,13 +283,15 @@ class Explorer {
     }
   }
 
-  void note(PartClass& of, const Trial& trial, const MeasurementRow& row) {
+  void note(PartClass& of, Trial& trial, const MeasurementRow& row) {
     of.rows[trial.text] = row;
+    trial.known = true;
     explored_.summary.outcomes[std::string(kOutcomeNames.at(static_cast<size_t>(row.outcome)))] += 1;
     if (row.outcome == Outcome::measured) {
       of.best = std::min(of.best, row.seconds);
       const double ratio = row.seconds / std::max(trial.candidate->estimate, 1e-9);
       of.ratios[trial.family].push_back(ratio);
+      if (trial.shape != trial.family) of.ratios[trial.shape].push_back(ratio);
       ratios_[trial.family].push_back(ratio);
     }
     if (row.outcome != Outcome::measured && explored_.summary.first_failure.empty())
@@ -276,29 +305,35 @@ class Explorer {
     return values[values.size() / 2];
   }
 
-  // The model's seconds, corrected by what ways of this family took so far: of this part, else of any.
-  double expected(const PartClass& of, const Trial& trial, std::map<std::string, double>& corrections) const {
-    const auto [known, fresh] = corrections.try_emplace(trial.family, 1);
-    if (fresh) {
-      const auto own = of.ratios.find(trial.family);
+  // What the model's seconds are multiplied by: as ways of this shape took so far, else of this family; of this part,
+  // else of any. By shape, and worked out when asked for.
+  using Corrections = std::vector<double>;
+
+  double expected(const PartClass& of, const Trial& trial, Corrections& corrections) const {
+    corrections.resize(family_numbers_.size(), 0);
+    double& correction = corrections[static_cast<size_t>(trial.shape)];
+    if (correction == 0) {
+      correction = 1;
+      const auto as_shape = of.ratios.find(trial.shape);
+      const auto own = as_shape != of.ratios.end() ? as_shape : of.ratios.find(trial.family);
       const auto any = ratios_.find(trial.family);
       if (own != of.ratios.end()) {
-        known->second = middle(own->second);
+        correction = middle(own->second);
       } else if (any != ratios_.end()) {
-        known->second = middle(any->second);
+        correction = middle(any->second);
       }
     }
-    return trial.candidate->estimate * known->second;
+    return trial.candidate->estimate * correction;
   }
 
   // The trial of a class that promises most.
   std::optional<size_t> next_of(const PartClass& of) const {
     std::optional<size_t> best;
     double best_seconds = kInfinite;
-    std::map<std::string, double> corrections;
+    Corrections corrections;
     for (size_t k = 0; k < of.trials.size(); ++k) {
       const Trial& trial = of.trials[k];
-      if (trial.chosen || of.rows.contains(trial.text)) continue;
+      if (trial.chosen || trial.known) continue;
       if (trial.first) return k;
       const double seconds = expected(of, trial, corrections);
       if (best && seconds >= best_seconds) continue;
@@ -333,20 +368,21 @@ class Explorer {
   bool has_baselines_left() const {
     return std::any_of(classes_.begin(), classes_.end(), [](const PartClass& of) {
       return std::any_of(of.trials.begin(), of.trials.end(),
-                         [&](const Trial& trial) { return trial.first && !of.rows.contains(trial.text); });
+                         [](const Trial& trial) { return trial.first && !trial.known; });
     });
   }
 
   // The model's word for what would be tried whatever the budget; such rows are in no database.
   void assume() {
     for (PartClass& of : classes_) {
-      std::map<std::string, double> corrections;
-      for (const Trial& trial : of.trials) {
-        if (!trial.first || of.rows.contains(trial.text)) continue;
+      Corrections corrections;
+      for (Trial& trial : of.trials) {
+        if (!trial.first || trial.known) continue;
         MeasurementRow row;
         row.outcome = Outcome::measured;
         row.seconds = row.low = row.high = expected(of, trial, corrections);
         of.rows[trial.text] = row;
+        trial.known = true;
       }
     }
   }
@@ -439,7 +475,7 @@ class Explorer {
       std::vector<std::pair<double, size_t>> fastest;
       for (size_t k = 0; k < of.trials.size(); ++k) {
         const auto* const gemm = std::get_if<GemmWay>(&of.trials[k].candidate->way);
-        if (gemm == nullptr || gemm->algorithm.id >= 0) continue;
+        if (gemm == nullptr || gemm->algorithm.id >= 0 || !of.trials[k].known) continue;
         const auto row = of.rows.find(of.trials[k].text);
         if (row == of.rows.end() || row->second.outcome != Outcome::measured) continue;
         if (settings_.exhaustive || row->second.seconds <= kRefined * of.best)
@@ -460,11 +496,12 @@ class Explorer {
 
   // A candidate that was not there from the beginning. Whether it is new.
   bool add_trial(PartClass& of, const Part& part, Candidate candidate) {
-    std::string text = print_candidate(candidates_.domains, part, candidate);
-    if (!of.texts.insert(text).second) return false;
-    added_.push_back(std::make_unique<Candidate>(std::move(candidate)));
+    auto own = std::make_unique<Candidate>(std::move(candidate));
+    Trial trial = trial_of(part, *own);
+    if (!of.texts.insert(trial.text).second) return false;
+    added_.push_back(std::move(own));
     explored_.summary.configurations += 1;
-    of.trials.push_back({&part, added_.back().get(), TensorId(), std::move(text), family_of(*added_.back())});
+    of.trials.push_back(std::move(trial));
     return true;
   }
 
@@ -475,11 +512,11 @@ class Explorer {
     size_t next = 0;
     for (size_t k = 0; k < batch.chosen.size(); ++k) {
       PartClass& of = *batch.chosen[k].of;
-      const Trial& trial = batch.chosen[k].trial();
+      Trial& trial = of.trials[batch.chosen[k].number];
       const bool by_kernel = !batch.launches[k].kernel.empty();
       const Result<MadeKernel>* kernel = by_kernel && kernels_ != nullptr ? &compiled[next++] : nullptr;
       if (now() > end && !trial.first) {
-        of.trials[batch.chosen[k].number].chosen = false;
+        trial.chosen = false;
         continue;
       }
       Result<MeasurementRow> row = try_one(of, trial, by_kernel, kernel);
@@ -713,7 +750,8 @@ class Explorer {
   Worker& worker_;
   double begin_ = 0;
   std::vector<PartClass> classes_;
-  std::map<std::string, std::vector<double>> ratios_;
+  std::map<int, std::vector<double>> ratios_;  // by family
+  std::map<std::string, int> family_numbers_;  // of families and shapes
   std::map<std::string, size_t> class_by_text_;
   std::vector<size_t> class_of_part_;  // one a part of the candidates
   std::set<TensorId> converted_;       // of parts that cannot take them as the program writes them

@@ -1,6 +1,8 @@
 #include "candidates/enumerate.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
 
 #include "base/text.h"
 #include "candidates/parts.h"
@@ -81,19 +83,20 @@ std::string key_of(const Candidate& candidate) {
     key.push_back(static_cast<char>(number & 0xff));
     key.push_back(static_cast<char>((number >> 8) & 0xff));
   };
-  const auto put_all = [&](const std::vector<int>& numbers) {
+  const auto put_all = [&](std::span<const int> numbers) {
     put(static_cast<int>(numbers.size()));
     for (const int number : numbers) put(number);
   };
   put_all(candidate.layouts);
   if (const auto* kernel = std::get_if<KernelWay>(&candidate.way)) {
-    put_all({kernel->rows ? 1 : 0, kernel->vector, kernel->threads, kernel->block});
+    put_all(std::array{kernel->rows ? 1 : 0, kernel->vector, kernel->threads, kernel->block});
     put_all(kernel->loops);
     if (const std::optional<GpuShape>& gpu = kernel->gpu)
-      put_all({gpu->width, gpu->group, gpu->threads, gpu->blocks, gpu->ahead});
+      put_all(std::array{gpu->width, gpu->group, gpu->threads, gpu->blocks, gpu->ahead});
   } else {
     const auto& gemm = std::get<GemmWay>(candidate.way);
-    put_all({static_cast<int>(gemm.library), gemm.threads_over_loops ? 1 : 0, gemm.threads, gemm.tensor_cores ? 1 : 0});
+    put_all(std::array{static_cast<int>(gemm.library), gemm.threads_over_loops ? 1 : 0, gemm.threads,
+                       gemm.tensor_cores ? 1 : 0});
     for (const std::vector<int>* chain : {&gemm.m, &gemm.n, &gemm.k}) put_all(*chain);
   }
   return key;
@@ -101,8 +104,10 @@ std::string key_of(const Candidate& candidate) {
 
 }  // namespace
 
+bool Collector::is_new(const Candidate& candidate) { return seen_.insert(key_of(candidate)).second; }
+
 void Collector::add(Candidate candidate) {
-  if (seen_.insert(key_of(candidate)).second) add_new(std::move(candidate));
+  if (is_new(candidate)) add_new(std::move(candidate));
 }
 
 void Collector::add_new(Candidate candidate) {

@@ -45,7 +45,8 @@ std::vector<GpuShape> lane_shapes(const GpuNest& nest) {
     for (const int threads : {256, 512, 1024}) {
       for (const int64_t pieces : {8, 4, 16}) {
         const int64_t group = power_above((nest.row_points + pieces - 1) / pieces);
-        if (pieces * width > kMostKept || group * kSectorBytes > threads * width * nest.element_bytes) continue;
+        const int64_t read_together = nest.element_bytes * width * threads / group;
+        if (pieces * width > kMostKept || read_together < kSectorBytes) continue;
         add(shapes, {width, static_cast<int>(group), threads, 0});
       }
     }

@@ -198,27 +198,21 @@ class KernelWays {
   }
 
   // A way for a GPU in every shape.
-  void add_shapes(const std::vector<int>& layouts, KernelWay way) {
+  void add_shapes(const std::vector<int>& layouts, const KernelWay& way) {
     if (way.block != kNoIndex) return add_tiles(layouts, way);
     const GpuNest nest = nest_of(way);
     if (nest.lanes && nest.across)
       return collector_.decline("rows in lanes and a sum across rows: a thread would sum over its own lanes");
-    for (const GpuShape& shape : gpu_shapes(nest, *options_.gpu)) {
-      way.gpu = shape;
-      add_on_gpu(layouts, way);
-    }
+    add_on_gpu(layouts, way, gpu_shapes(nest, *options_.gpu));
   }
 
   // A conversion through tiles in shared memory: both sides in whole lines.
-  void add_tiles(const std::vector<int>& layouts, KernelWay way) {
+  void add_tiles(const std::vector<int>& layouts, const KernelWay& way) {
     if (!part_.operators.empty()) return;  // a CPU's blocks
     const auto innermost = [&](size_t k) { return tensors_[k].innermost[static_cast<size_t>(layouts[k])]; };
     if (innermost(0) != way.block || innermost(1) != way.vector) return;
     const int widest = static_cast<int>(std::clamp<int64_t>(16 / bytes_of(graph_.tensor(tensors_[0].id).dtype), 1, 8));
-    for (const int threads : {256, 512}) {
-      way.gpu = GpuShape{widest, 1, threads, 0, 0};
-      add_on_gpu(layouts, way);
-    }
+    add_on_gpu(layouts, way, {{widest, 1, 256}, {widest, 1, 512}});
   }
 
   GpuNest nest_of(const KernelWay& way) const {
@@ -253,15 +247,37 @@ class KernelWays {
     return nest;
   }
 
-  void add_on_gpu(const std::vector<int>& layouts, const KernelWay& way) {
+  // Two orders can give the same way: then all its shapes are there. Most are only counted.
+  void add_on_gpu(const std::vector<int>& layouts, const KernelWay& way, const std::vector<GpuShape>& shapes) {
+    Candidate candidate{layouts, way, 0};
+    if (!collector_.is_new(candidate)) return;
+    const bool as_written = lies_as_written(domains_, part_, candidate);
+    int width = 0;
+    for (const GpuShape& shape : shapes) {
+      auto& shaped = std::get<KernelWay>(candidate.way);
+      shaped.gpu = shape;
+      if (shares_bytes(layouts, shaped)) {
+        collector_.decline("a mask written as bits, and a thread that does not have whole bytes of it");
+        continue;
+      }
+      if (shape.width != width) candidate.estimate = estimate_on_gpu(layouts, shaped);
+      width = shape.width;
+      if (as_written || collector_.keeps(candidate.estimate)) {
+        collector_.add_new(candidate);
+      } else {
+        collector_.count();
+      }
+    }
+  }
+
+  bool shares_bytes(const std::vector<int>& layouts, const KernelWay& way) const {
     for (size_t k = 0; k < tensors_.size(); ++k) {
       const MaskStorage storage = domain(k).layouts[static_cast<size_t>(layouts[k])].storage;
       if (storage != MaskStorage::bits || !tensors_[k].written) continue;
       const bool along = way.vector != kNoIndex && tensors_[k].axes.back() == way.vector;
-      if (!along || width_along(*way.gpu, part_.space[static_cast<size_t>(way.vector)].extent) != 8)
-        return collector_.decline("a mask written as bits, and a thread that does not have whole bytes of it");
+      if (!along || width_along(*way.gpu, part_.space[static_cast<size_t>(way.vector)].extent) != 8) return true;
     }
-    collector_.add({layouts, way, estimate_on_gpu(layouts, way)});
+    return false;
   }
 
   // Seconds by bytes: a tensor that is not contiguous along the vector costs a sector for each element.

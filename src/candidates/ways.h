@@ -22,6 +22,8 @@ class Collector {
       : domains_(domains), into_(into), most_(most) {}
 
   void add(Candidate candidate);
+  // Whether it was not asked for before. What stands for several candidates need only be looked up once.
+  bool is_new(const Candidate& candidate);
   // One that is not added twice: nothing is looked up.
   void add_new(Candidate candidate);
   // Whether one is kept even where its tensors do not lie as written; one that is not need only be counted.

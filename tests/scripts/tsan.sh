@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Builds the tests under the thread sanitizer, and runs those of what has threads or shares files with others: the
-# kernel cache, processes, workers, explorations and the database. OpenMP is not among them: the sanitizer does not
+# kernel cache, processes, workers, explorations, the database, the reference. OpenMP is not among them: the sanitizer does not
 # know how its threads wait for each other.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 tests/scripts/build_preset.sh tsan millrace_tests
 TSAN_OPTIONS="halt_on_error=1 die_after_fork=0 ${TSAN_OPTIONS:-}" exec build/tsan/tests/millrace_tests --gtest_brief=1 \
-  --gtest_filter='KernelCacheTest.*:ProcessTest.*:ChildTest.*:WorkerTest.*:ExploreTest.*:DatabaseTest.*'
+  --gtest_filter='KernelCacheTest.*:ProcessTest.*:ChildTest.*:WorkerTest.*:ExploreTest.*:DatabaseTest.*:Interpret.*:GpuCompilerTest.*'

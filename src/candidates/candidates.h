@@ -47,6 +47,8 @@ struct ProductVector {
   bool written() const { return role != Role::bias; }
 };
 
+inline constexpr size_t kVectorOperand = 3;  // behind a, b and c
+
 struct Product {
   std::array<std::vector<TensorId>, 3> tensors;  // a, b, c
   std::array<bool, 3> packed{};  // stacked, but not adjacent in memory: copied together first, or apart after
@@ -56,6 +58,12 @@ struct Product {
   bool relu = false;  // the result's, behind the bias
 
   bool has_epilogue() const { return vector || relu; }
+
+  // The same of a, b, c and the vector (0 to 3). Its tensors: none where there is no vector.
+  const std::vector<TensorId>& operand(size_t number) const;
+  bool is_written(size_t number) const;
+  // Whether an index counts its tensors: whatever is stacked, the vectors are.
+  bool is_stacked_along(size_t number, const ProductIndex& index) const;
 };
 
 enum class PartKind { kernel, contraction };
@@ -155,7 +163,6 @@ struct Candidates {
 };
 
 // Elements between neighbours along an index, in a, b, c or the vector (0 to 3), when its tensors lie in `layout`.
-inline constexpr size_t kVectorOperand = 3;
 int64_t step_along(const Graph& graph, const Product& product, size_t operand, size_t index, const Layout& layout);
 
 // What a part computes, without its names: parts with one text take the same time.

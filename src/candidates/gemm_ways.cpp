@@ -36,8 +36,8 @@ class GemmWays {
   void run() {
     for (const auto& [library, why] : options_.missing) collector_.decline(why);
     for (const size_t operand : {kA, kB, kC, kV}) {
-      if (tensors(operand).empty()) continue;
-      domain_[operand] = &domains_[tensors(operand).front().at()];
+      if (product_.operand(operand).empty()) continue;
+      domain_[operand] = &domains_[product_.operand(operand).front().at()];
       for (size_t k = 0; k < domain_[operand]->layouts.size(); ++k) {
         steps_of_layouts_[operand].push_back(steps_in(operand, domain_[operand]->layouts[k]));
         as_written_[operand].push_back(is_as_written(operand, static_cast<int>(k)));
@@ -56,21 +56,12 @@ class GemmWays {
  private:
   using Layouts = std::array<int, 4>;  // of a, b, c and the vector
 
-  // Of the vector: none, where the product has none.
-  const std::vector<TensorId>& tensors(size_t operand) const {
-    static const std::vector<TensorId> kNone;
-    if (operand != kV) return product_.tensors[operand];
-    return product_.vector ? product_.vector->tensors : kNone;
-  }
-
-  bool written(size_t operand) const { return operand == kC || (operand == kV && product_.vector->written()); }
-
   // Stacked tensors lie in one layout: the pinned one, if any of them has one.
   template <class Body>
   void each_layout(size_t operand, const Body& body) {
-    if (tensors(operand).empty()) return body(0);
+    if (product_.operand(operand).empty()) return body(0);
     int pinned = -1;
-    for (const TensorId tensor : tensors(operand)) {
+    for (const TensorId tensor : product_.operand(operand)) {
       const int here = domains_[tensor.at()].pinned;
       if (here >= 0 && pinned >= 0 && here != pinned)
         return collector_.decline("stacked tensors are pinned differently");
@@ -108,7 +99,7 @@ class GemmWays {
     // One tensor cannot be read in two layouts by one part.
     if (product_.tensors[kA] == product_.tensors[kB] && layouts[kA] != layouts[kB]) return;
     for (const size_t operand : {kA, kB, kC, kV}) {
-      if (!tensors(operand).empty())
+      if (!product_.operand(operand).empty())
         steps_[operand] = &steps_of_layouts_[operand][static_cast<size_t>(layouts[operand])];
     }
     found_.clear();
@@ -134,7 +125,7 @@ class GemmWays {
   void add(const Layouts& layouts, const Found& found) {
     bool as_written = true;
     for (const size_t operand : {kA, kB, kC, kV}) {
-      if (!tensors(operand).empty())
+      if (!product_.operand(operand).empty())
         as_written = as_written && as_written_[operand][static_cast<size_t>(layouts[operand])];
     }
     if (operands_apart_ && !as_written && !collector_.keeps(found.estimate)) return collector_.count();
@@ -155,7 +146,7 @@ class GemmWays {
   }
 
   bool is_as_written(size_t operand, int layout) const {
-    return std::all_of(tensors(operand).begin(), tensors(operand).end(),
+    return std::all_of(product_.operand(operand).begin(), product_.operand(operand).end(),
                        [&](TensorId tensor) { return layout == std::max(0, domains_[tensor.at()].pinned); });
   }
 
@@ -329,8 +320,8 @@ class GemmWays {
     for (const bool writes : {false, true}) {
       for (const TensorId tensor : writes ? part_.writes : part_.reads) {
         for (const size_t operand : {kA, kB, kC, kV}) {
-          const std::vector<TensorId>& own = tensors(operand);
-          if (std::find(own.begin(), own.end(), tensor) != own.end() && written(operand) == writes) {
+          const std::vector<TensorId>& own = product_.operand(operand);
+          if (std::find(own.begin(), own.end(), tensor) != own.end() && product_.is_written(operand) == writes) {
             all.push_back(layouts[operand]);
             break;
           }

@@ -23,8 +23,8 @@ void add(std::vector<GpuShape>& shapes, const GpuShape& shape) {
 }
 
 std::vector<int> widths_of(const GpuNest& nest) {
-  const int widest = static_cast<int>(std::clamp<int64_t>(kWideBytes / nest.element_bytes, 1, 8));
-  const int first = static_cast<int>(width_along({widest, 1, 1, 0}, nest.vector_extent));
+  const GpuShape widest{widest_access(nest.element_bytes), 1, 1, 0};
+  const int first = static_cast<int>(width_along(widest, nest.vector_extent));
   if (first == 1) return {1};
   return {first, first / 2};
 }
@@ -85,6 +85,10 @@ std::vector<GpuShape> row_shapes(const GpuNest& nest, const GpuTarget& target) {
 }
 
 }  // namespace
+
+int widest_access(int64_t element_bytes) {
+  return static_cast<int>(std::clamp<int64_t>(kWideBytes / element_bytes, 1, 8));
+}
 
 int64_t width_along(const GpuShape& shape, int64_t extent) {
   int64_t width = shape.width;

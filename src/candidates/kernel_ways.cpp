@@ -211,7 +211,7 @@ class KernelWays {
     if (!part_.operators.empty()) return;  // a CPU's blocks
     const auto innermost = [&](size_t k) { return tensors_[k].innermost[static_cast<size_t>(layouts[k])]; };
     if (innermost(0) != way.block || innermost(1) != way.vector) return;
-    const int widest = static_cast<int>(std::clamp<int64_t>(16 / bytes_of(graph_.tensor(tensors_[0].id).dtype), 1, 8));
+    const int widest = widest_access(bytes_of(graph_.tensor(tensors_[0].id).dtype));
     add_on_gpu(layouts, way, {{widest, 1, 256}, {widest, 1, 512}});
   }
 

@@ -195,9 +195,7 @@ class PartFinder {
     part.pass = graph_.operators[stacking.contractions.front().at()].pass;
     part.name = join(names_of(stacking.contractions), " + ");
     find_movement(part);
-    for (size_t operand = 0; operand < 3; ++operand) {
-      if (product->tensors[operand].size() > 1) product->packed[operand] = !make_adjacent(product->tensors[operand]);
-    }
+    pack(*product);
     part.product = std::move(*product);
     add(std::move(part));
   }
@@ -292,9 +290,7 @@ class PartFinder {
     if (!leaves_whole_kernels(swallowed)) return decline("what is left of the kernel around it is no kernel");
     if (words_saved(part, contractions, swallowed) <= 0)
       return decline("the kernel around it moves as much without it");
-    for (size_t operand = 0; operand < 3; ++operand) {
-      if (product->tensors[operand].size() > 1) product->packed[operand] = !make_adjacent(product->tensors[operand]);
-    }
+    pack(*product);
     part.product = std::move(*product);
     add(std::move(part));
     swallowable_.insert(swallowable_.end(), swallowed.begin(), swallowed.end());
@@ -368,6 +364,13 @@ class PartFinder {
       if (!rest.empty()) saved -= words_of_part(kernel_of(group, rest));
     }
     return saved;
+  }
+
+  // Stacked tensors lie one behind the other where they can, and are copied together where not.
+  void pack(Product& product) {
+    for (size_t operand = 0; operand < 3; ++operand) {
+      if (product.tensors[operand].size() > 1) product.packed[operand] = !make_adjacent(product.tensors[operand]);
+    }
   }
 
   // Whether the tensors lie one behind the other in some family, or can from now on.

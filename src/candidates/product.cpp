@@ -96,15 +96,27 @@ std::optional<Product> stacked_product(const Graph& graph, const std::vector<Ope
   return stacked;
 }
 
+const std::vector<TensorId>& Product::operand(size_t number) const {
+  static const std::vector<TensorId> kNone;
+  if (number != kVectorOperand) return tensors[number];
+  return vector ? vector->tensors : kNone;
+}
+
+bool Product::is_written(size_t number) const {
+  return number == kVectorOperand ? vector && vector->written() : number == 2;
+}
+
+bool Product::is_stacked_along(size_t number, const ProductIndex& index) const {
+  return number == kVectorOperand ? !index.dim.valid() : index.stacks[number];
+}
+
 int64_t step_along(const Graph& graph, const Product& product, size_t operand, size_t index, const Layout& layout) {
-  const bool vector = operand == kVectorOperand;
-  const TensorId tensor = vector ? product.vector->tensors.front() : product.tensors[operand].front();
+  const TensorId tensor = product.operand(operand).front();
   const ProductIndex& along = product.indices[index];
-  // Whatever is stacked, the vectors are.
-  if (vector ? !along.dim.valid() : along.stacks[operand]) return elements_of(graph, tensor);
+  if (product.is_stacked_along(operand, along)) return elements_of(graph, tensor);
   const std::vector<int64_t> strides = strides_of(graph, tensor, layout);
   int64_t step = 0;
-  for (const int axis : vector ? product.vector->axes[index] : along.axes[operand])
+  for (const int axis : operand == kVectorOperand ? product.vector->axes[index] : along.axes[operand])
     step += strides[static_cast<size_t>(axis)];
   return step;
 }

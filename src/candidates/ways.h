@@ -59,6 +59,8 @@ struct GpuNest {
   int64_t element_bytes = 4;  // of the narrowest tensor
 };
 std::vector<GpuShape> gpu_shapes(const GpuNest& nest, const GpuTarget& target);
+// Of elements that one access can take at most.
+int widest_access(int64_t element_bytes);
 inline constexpr int kMostBlocksAMultiprocessor = 4;  // that share rows
 
 // How many neighbours a thread takes at once in the end: no rest may be left.

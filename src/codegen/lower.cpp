@@ -76,22 +76,15 @@ class GemmLowering {
     call.v_elements = elements(kVectorOperand);
   }
 
-  const std::vector<TensorId>& tensors(size_t operand) const {
-    return operand == kVectorOperand ? product_.vector->tensors : product_.tensors[operand];
-  }
-
-  bool is_written(size_t operand) const {
-    return operand == 2 || (operand == kVectorOperand && product_.vector->written());
-  }
-
   std::vector<int> positions(size_t operand) const {
     std::vector<int> found;
-    for (const TensorId tensor : tensors(operand)) found.push_back(position(tensor, is_written(operand)));
+    for (const TensorId tensor : product_.operand(operand))
+      found.push_back(position(tensor, product_.is_written(operand)));
     return found;
   }
 
   int64_t tensor_bytes(size_t operand) const {
-    const TensorId first = tensors(operand).front();
+    const TensorId first = product_.operand(operand).front();
     return elements_of(graph_, first) * bytes_of(graph_.tensor(first).dtype);
   }
 
@@ -120,7 +113,8 @@ class GemmLowering {
   }
 
   int64_t elements(size_t operand) const {
-    return elements_of(graph_, tensors(operand).front()) * static_cast<int64_t>(tensors(operand).size());
+    return elements_of(graph_, product_.operand(operand).front()) *
+           static_cast<int64_t>(product_.operand(operand).size());
   }
 
   int64_t extent(const std::vector<int>& chain) const {
@@ -130,7 +124,7 @@ class GemmLowering {
   }
 
   int64_t step_of(size_t operand, size_t index) const {
-    const int at = position(tensors(operand).front(), is_written(operand));
+    const int at = position(product_.operand(operand).front(), product_.is_written(operand));
     return step_along(graph_, product_, operand, index, layouts_[static_cast<size_t>(at)]);
   }
 

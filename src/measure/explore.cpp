@@ -391,7 +391,7 @@ class Explorer {
     PartClass* of = nullptr;
     size_t number = 0;
 
-    const Trial& trial() const { return of->trials[number]; }
+    Trial& trial() const { return of->trials[number]; }
   };
 
   struct Compiled {
@@ -420,7 +420,7 @@ class Explorer {
       if (Result<Done> tried = try_batch(batch, end); !tried) return tried;
     }
     if (ahead) {
-      for (const Chosen& chosen : ahead->chosen) chosen.of->trials[chosen.number].chosen = false;
+      for (const Chosen& chosen : ahead->chosen) chosen.trial().chosen = false;
     }
     return Done{};
   }
@@ -443,9 +443,9 @@ class Explorer {
       const std::optional<size_t> chosen = choose(next, pending);
       if (!chosen) break;
       PartClass& of = classes_[*chosen];
-      const Trial& trial = of.trials[*next[*chosen]];
+      Trial& trial = of.trials[*next[*chosen]];
       if (std::holds_alternative<KernelWay>(trial.candidate->way) && ++kernels > most_kernels && !trial.first) break;
-      of.trials[*next[*chosen]].chosen = true;
+      trial.chosen = true;
       batch.chosen.push_back({&of, *next[*chosen]});
       ++pending[*chosen];
       next[*chosen] = next_of(of);
@@ -512,7 +512,7 @@ class Explorer {
     size_t next = 0;
     for (size_t k = 0; k < batch.chosen.size(); ++k) {
       PartClass& of = *batch.chosen[k].of;
-      Trial& trial = of.trials[batch.chosen[k].number];
+      Trial& trial = batch.chosen[k].trial();
       const bool by_kernel = !batch.launches[k].kernel.empty();
       const Result<MadeKernel>* kernel = by_kernel && kernels_ != nullptr ? &compiled[next++] : nullptr;
       if (now() > end && !trial.first) {

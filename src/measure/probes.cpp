@@ -16,14 +16,12 @@ class Prober {
     const Product& product = part.product;
     stack_ = product.indices.size();
     for (size_t operand = 0; operand < (product.vector ? 4 : 3); ++operand) {
-      const bool vector = operand == kVectorOperand;
-      const std::vector<TensorId>& tensors = vector ? product.vector->tensors : product.tensors[operand];
-      const bool written = vector ? product.vector->written() : operand == 2;
-      const std::vector<TensorId>& list = written ? part.writes : part.reads;
+      const std::vector<TensorId>& tensors = product.operand(operand);
+      const std::vector<TensorId>& list = product.is_written(operand) ? part.writes : part.reads;
       for (const TensorId tensor : tensors)
         places_[operand].push_back(static_cast<size_t>(std::find(list.begin(), list.end(), tensor) - list.begin()));
       for (size_t index = 0; index < product.indices.size(); ++index) {
-        const bool stacks = vector ? !product.indices[index].dim.valid() : product.indices[index].stacks[operand];
+        const bool stacks = product.is_stacked_along(operand, product.indices[index]);
         if (stacks) stack_ = index;
         const Layout layout = written_layout(graph, tensors.front());
         steps_[operand].push_back(stacks ? 0 : step_along(graph, product, operand, index, layout));

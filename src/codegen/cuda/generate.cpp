@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <utility>
 
 #include "base/text.h"
 #include "codegen/nest_writer.h"
@@ -248,6 +247,7 @@ class CudaGenerator : NestWriter {
     if (partials_.empty()) {
       line(text, 1, "constexpr int turn = 0;");
       line(text, 1, "{");
+      text += kept_;
       line(text, 2, concat("const I number = I(mr::block_number()) * ", groups_, " + group;"));
     } else {
       const int64_t turns = (rows + chunks_ * groups_ - 1) / (chunks_ * groups_);
@@ -257,13 +257,13 @@ class CudaGenerator : NestWriter {
       text += next_declared_ + fetch_text("0");
       line(text, 1, "MR_NO_UNROLL");
       line(text, 1, concat("for (int turn = 0; turn < ", turns, "; ++turn) {"));
-      text += std::exchange(kept_, "");
+      text += kept_;
       if (!next_loads_.empty()) line(text, 2, concat("if (turn + 1 < ", turns, ")"));
       text += fetch_text("(turn + 1)");
       row_number(text, "turn");
     }
     find_row(text);
-    text += kept_ + segments;
+    text += segments;
     line(text, 1, "}");
     return text;
   }

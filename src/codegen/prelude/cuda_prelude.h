@@ -267,19 +267,18 @@ MR_DEVICE void all_reduce_apart(F (&x)[W], F* slots) {
   }
   constexpr int kParts = kPartsApart<kGroup, kStride>;
   if constexpr (kParts > 1) {
-    constexpr int kColumns = kStride;
-    const int column = thread_number() % kColumns;
-    const int own = thread_number() / (kColumns < kWarp ? kWarp : kColumns);
-    if (kColumns >= kWarp || thread_number() % kWarp < kColumns) {
+    const int column = thread_number() % kStride;
+    const int own = thread_number() / (kStride < kWarp ? kWarp : kStride);
+    if (kStride >= kWarp || thread_number() % kWarp < kStride) {
       MR_UNROLL
-      for (int l = 0; l < W; ++l) slots[(own * W + l) * kColumns + column] = x[l];
+      for (int l = 0; l < W; ++l) slots[(own * W + l) * kStride + column] = x[l];
     }
     barrier();
     MR_UNROLL
     for (int l = 0; l < W; ++l) {
-      x[l] = slots[l * kColumns + column];
+      x[l] = slots[l * kStride + column];
       MR_UNROLL
-      for (int k = 1; k < kParts; ++k) x[l] = Operation::of(x[l], slots[(k * W + l) * kColumns + column]);
+      for (int k = 1; k < kParts; ++k) x[l] = Operation::of(x[l], slots[(k * W + l) * kStride + column]);
     }
   }
 }

@@ -162,11 +162,10 @@ std::vector<void*> GpuTrials::pointers(const Places& places, int64_t set) const 
 Result<Done> GpuTrials::put_inputs(const Part& part, const std::vector<Layout>& layouts, const Places& places,
                                    bool magnitudes) {
   const std::vector<void*> at = pointers(places, 0);
-  const std::optional<ProductVector>& vector = part.product.vector;
+  const std::vector<TensorId>& vectors = part.product.operand(kVectorOperand);
   const bool negative = factor_of(*graph_, part, part_->truth) < 0;
   for (size_t k = 0; k < part.reads.size(); ++k) {
-    const bool bias =
-        vector && std::find(vector->tensors.begin(), vector->tensors.end(), part.reads[k]) != vector->tensors.end();
+    const bool bias = std::find(vectors.begin(), vectors.end(), part.reads[k]) != vectors.end();
     const PutAs as = !magnitudes ? PutAs::values : bias && negative ? PutAs::negative_magnitudes : PutAs::magnitudes;
     Result<Done> put = checker_.put(*graph_, part.reads[k], layouts[k], part_->inputs[k], as, at[k]);
     if (!put) return put;

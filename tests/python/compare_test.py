@@ -340,6 +340,8 @@ class GpuComparisonTest(unittest.TestCase):
             for part in ("layer", "attention"):
                 comparison = self.comparison(part, folder, size=["odd", "W=3", "I=3"], dtype="float64")
                 model = (gpu_comparison.MODEL_FOLDER / gpu_comparison.FILES[comparison.model]).read_text()
+                for chosen in ([], ["tiny"], ["odd"], ["base"], ["large"], ["b96"]):
+                    self.assertEqual(program.sizes_of(comparison.text, chosen), program.sizes_of(model, chosen))
                 tensors = comparison.tensors.draw(comparison.sizes)
                 own = program.transposed(tensors, model, comparison.text, comparison.tensors.LIKE)
                 self.assertNotEqual(own["wq"].shape, tensors["wq"].shape)

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import tempfile
 import time
 import unittest
 from pathlib import Path
@@ -13,11 +12,9 @@ from pathlib import Path
 import numpy as np
 
 import safetensors_io
+from command_test_case import BINARY, FAILED, NO_CONFIGURATION, ROOT, UNAVAILABLE, WRONG_USAGE, CommandTest
 
-ROOT = Path(__file__).resolve().parents[2]
-BINARY = os.environ.get("MILLRACE") or str(ROOT / "build/release/millrace")
 BACKEND = os.environ.get("MILLRACE_PLAYED_GPU") or str(ROOT / "build/release/tests/libmillrace_played_gpu.so")
-DONE, FAILED, WRONG_USAGE, UNAVAILABLE, NO_CONFIGURATION = range(5)
 # Of the played GPU's algorithms (played_gpu.h).
 ALIGNED, FAST = 2, 3
 
@@ -67,52 +64,21 @@ def one(x: float32[B]):
 
 
 @unittest.skipUnless(Path(BACKEND).exists(), "the played GPU was not built")
-class GpuTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls) -> None:
-        # What was compiled for one test is there for the others.
-        cls.shared = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.shared.cleanup)
+class GpuTest(CommandTest):
+    programs = {"small": SMALL, "product": PRODUCT, "heads": HEADS, "one": ONE}
+    seconds = 300
 
     def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-        for name, text in (("small", SMALL), ("product", PRODUCT), ("heads", HEADS), ("one", ONE)):
-            (self.folder / f"{name}.py").write_text(text)
-        self.environment = {
-            **os.environ,
-            "MILLRACE_DATA_DIR": str(self.folder / "data"),
-            "MILLRACE_CACHE_DIR": str(Path(self.shared.name) / "cache"),
-            "MILLRACE_CUDA_BACKEND": BACKEND,
-        }
+        super().setUp()
+        self.environment["MILLRACE_CUDA_BACKEND"] = BACKEND
 
-    def millrace(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
-        return subprocess.run(
-            [BINARY, *arguments], cwd=self.folder, env={**self.environment, **environment}, capture_output=True,
-            text=True, timeout=300,
-        )
-
-    def succeed(self, *arguments: str, **environment: str) -> str:
-        done = self.millrace(*arguments, **environment)
-        self.assertEqual(done.returncode, DONE, done.stderr)
-        self.assertNotIn("played GPU:", done.stderr)
-        return done.stdout
-
-    def fails(self, code: int, *arguments: str, **environment: str) -> str:
-        done = self.millrace(*arguments, **environment)
-        self.assertEqual(done.returncode, code, done.stderr + done.stdout)
-        self.assertEqual(done.stdout, "", "data though it failed")
-        self.assertIn("error: ", done.stderr)
-        return done.stderr
+    def check_messages(self, messages: str) -> None:
+        self.assertNotIn("played GPU:", messages)
 
     def optimize(self, program: str, *arguments: str, **environment: str) -> str:
         text = self.succeed("optimize", program, "--device", "cuda", *arguments, **environment)
         self.assertIn("agree with the reference", text)
         return text
-
-    def rows(self) -> list[dict]:
-        return [json.loads(line) for line in self.succeed("db", "export").splitlines()]
 
     def rows_by_algorithm(self, number: int) -> list[dict]:
         return [row for row in self.rows() if f" algorithm {number}." in row["candidate"]]

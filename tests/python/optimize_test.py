@@ -7,14 +7,12 @@ import random
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 import unittest
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-BINARY = os.environ.get("MILLRACE") or str(ROOT / "build/release/millrace")
-DONE, FAILED, WRONG_USAGE, UNAVAILABLE, NO_CONFIGURATION = range(5)
+from command_test_case import BINARY, DONE, FAILED, NO_CONFIGURATION, UNAVAILABLE, WRONG_USAGE, CommandTest
+
 NOBODY = 65534
 
 PROGRAM = '''"""One matrix product, one softmax, one dropout."""
@@ -52,42 +50,8 @@ echo an object >"$out"
 """
 
 
-class OptimizeTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls) -> None:
-        # What was compiled for one test is there for the others.
-        cls.shared = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.shared.cleanup)
-
-    def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-        (self.folder / "small.py").write_text(PROGRAM)
-        self.environment = {
-            **os.environ,
-            "MILLRACE_DATA_DIR": str(self.folder / "data"),
-            "MILLRACE_CACHE_DIR": str(Path(self.shared.name) / "cache"),
-        }
-
-    def millrace(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
-        return subprocess.run(
-            [BINARY, *arguments], cwd=self.folder, env={**self.environment, **environment}, capture_output=True,
-            text=True, timeout=120,
-        )
-
-    def succeed(self, *arguments: str, **environment: str) -> str:
-        done = self.millrace(*arguments, **environment)
-        self.assertEqual(done.returncode, DONE, done.stderr)
-        return done.stdout
-
-    def fails(self, code: int, *arguments: str, **environment: str) -> str:
-        """Fails with the code, prints no data, and says why."""
-        done = self.millrace(*arguments, **environment)
-        self.assertEqual(done.returncode, code, done.stderr + done.stdout)
-        self.assertEqual(done.stdout, "", "data though it failed")
-        self.assertIn("error: ", done.stderr)
-        return done.stderr
+class OptimizeTest(CommandTest):
+    programs = {"small": PROGRAM}
 
     def pretended(self) -> dict[str, str]:
         """The environment with a worker and a compiler that are scripts."""
@@ -98,9 +62,6 @@ class OptimizeTest(unittest.TestCase):
             "MILLRACE_WORKER": str(self.folder / "worker.py"), "MILLRACE_CXX": str(self.folder / "compiler.sh"),
             "MILLRACE_CACHE_DIR": str(self.folder / "cache"),
         }
-
-    def rows(self) -> list[dict]:
-        return [json.loads(line) for line in self.succeed("db", "export").splitlines()]
 
 
 class WholeWayTest(OptimizeTest):

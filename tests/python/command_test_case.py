@@ -1,0 +1,61 @@
+"""For tests of `millrace` as its users see it: a folder, data and a cache of their own, and what a command must do."""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BINARY = os.environ.get("MILLRACE") or str(ROOT / "build/release/millrace")
+DONE, FAILED, WRONG_USAGE, UNAVAILABLE, NO_CONFIGURATION = range(5)
+
+
+class CommandTest(unittest.TestCase):
+    programs: dict[str, str] = {}  # by name: the files that stand in the folder
+    seconds = 120  # that a command may take
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        # What was compiled for one test is there for the others.
+        cls.shared = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.shared.cleanup)
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        for name, text in self.programs.items():
+            (self.folder / f"{name}.py").write_text(text)
+        self.environment = {
+            **os.environ,
+            "MILLRACE_DATA_DIR": str(self.folder / "data"),
+            "MILLRACE_CACHE_DIR": str(Path(self.shared.name) / "cache"),
+        }
+
+    def millrace(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [BINARY, *arguments], cwd=self.folder, env={**self.environment, **environment}, capture_output=True,
+            text=True, timeout=self.seconds,
+        )
+
+    def succeed(self, *arguments: str, **environment: str) -> str:
+        done = self.millrace(*arguments, **environment)
+        self.assertEqual(done.returncode, DONE, done.stderr)
+        self.check_messages(done.stderr)
+        return done.stdout
+
+    def check_messages(self, messages: str) -> None:
+        """What a command that succeeded may not have said."""
+
+    def fails(self, code: int, *arguments: str, **environment: str) -> str:
+        """Fails with the code, prints no data, and says why."""
+        done = self.millrace(*arguments, **environment)
+        self.assertEqual(done.returncode, code, done.stderr + done.stdout)
+        self.assertEqual(done.stdout, "", "data though it failed")
+        self.assertIn("error: ", done.stderr)
+        return done.stderr
+
+    def rows(self) -> list[dict]:
+        return [json.loads(line) for line in self.succeed("db", "export").splitlines()]

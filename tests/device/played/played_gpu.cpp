@@ -28,7 +28,7 @@ GpuInfo info() {
   info.minor = capability == nullptr || std::strchr(capability, '.') == nullptr
                    ? 0
                    : std::atoi(std::strchr(capability, '.') + 1);
-  info.multiprocessors = 2;
+  info.multiprocessors = static_cast<int>(number_of("MILLRACE_PLAYED_MULTIPROCESSORS", 2));
   info.memory_bytes = number_of("MILLRACE_PLAYED_MEMORY", kMemory);
   info.l2_bytes = kCache;
   info.shared_bytes = 48 << 10;

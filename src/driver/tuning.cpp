@@ -265,7 +265,7 @@ Result<std::unique_ptr<KernelMaker>> kernel_maker_of(const Machine& machine) {
 
 Wanted wanted_of(const Measurements& measurements) {
   Wanted wanted;
-  const Result<Selection> selection = select(measurements, SelectMethod::exact);
+  const Result<Selection> selection = select_roughly(measurements);
   if (!selection) return wanted;
   for (const SelectedPart& selected : selection->parts) {
     const MeasuredPart& part = measurements.parts[static_cast<size_t>(selected.part)];

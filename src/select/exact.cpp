@@ -15,6 +15,7 @@ constexpr double kGrowth = 1.4;
 constexpr double kLastMargin = 1e3;  // above it, no margin at all
 constexpr double kRounding = 1e-11;
 constexpr size_t kBeam = 5'000;
+constexpr size_t kNarrowBeam = 200;
 constexpr size_t kWidestBeam = 100'000;
 
 Error nothing_fits(const Measurements& measurements, const std::vector<size_t>& stuck) {
@@ -27,8 +28,9 @@ Error nothing_fits(const Measurements& measurements, const std::vector<size_t>& 
 }
 
 // The best of a search that looks at the most promising combinations only.
-Result<Selection> select_by_beam(const Measurements& measurements, const Problem& problem, const DualBound& dual) {
-  for (size_t beam = kBeam; beam <= kWidestBeam; beam *= 4) {
+Result<Selection> select_by_beam(const Measurements& measurements, const Problem& problem, const DualBound& dual,
+                                 size_t narrowest) {
+  for (size_t beam = narrowest; beam <= kWidestBeam; beam *= 4) {
     EliminationLimits limits;
     limits.beam = beam;
     const Elimination found = eliminate(problem, dual, limits);
@@ -59,7 +61,7 @@ Result<Selection> select_exact(const Measurements& measurements, const Restricti
     limits.cost += limits.cost * kRounding;
     const Elimination found = eliminate(*problem, dual, limits);
     switch (found.end) {
-      case Elimination::End::blown: return select_by_beam(measurements, *problem, dual);
+      case Elimination::End::blown: return select_by_beam(measurements, *problem, dual, kBeam);
       case Elimination::End::solved: {
         std::optional<Selection> selection = priced(measurements, found.alternatives, found.ways);
         if (!selection) return nothing_fits(measurements, found.stuck);
@@ -70,6 +72,14 @@ Result<Selection> select_exact(const Measurements& measurements, const Restricti
         margin *= kGrowth;
     }
   }
+}
+
+Result<Selection> select_roughly(const Measurements& measurements) {
+  const Result<Problem> problem = make_problem(measurements, {});
+  if (!problem) return problem.error();
+  DualBound dual(*problem);
+  dual.improve();
+  return select_by_beam(measurements, *problem, dual, kNarrowBeam);
 }
 
 }  // namespace millrace

@@ -11,4 +11,7 @@ namespace millrace {
 // An error of kind no_configuration when nothing fits together: it names the part or the tensors.
 Result<Selection> select(const Measurements& measurements, SelectMethod method);
 
+// One that is near the best, however many ways are as good as each other.
+Result<Selection> select_roughly(const Measurements& measurements);
+
 }  // namespace millrace

@@ -2,7 +2,8 @@
 // of codegen/prelude/cuda_hardware.h. Threads of a block are fibers that take turns at barriers and shuffles; blocks
 // run one behind the other, so a variable that a block shares is simply a static one.
 //
-// It is compiled with every kernel, so it includes little: <math.h> alone takes longer than most kernels.
+// It is compiled with every kernel, so it includes little: <math.h> alone takes longer than most kernels. And with
+// -U_FORTIFY_SOURCE: a fortified longjmp, which some compilers have by default, takes one to another stack for an error.
 #pragma once
 
 #include <setjmp.h>
@@ -10,6 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
+
+#if __USE_FORTIFY_LEVEL > 0
+#error "played kernels are compiled with -U_FORTIFY_SOURCE"
+#endif
 
 #define MR_DEVICE inline
 #define MR_KERNEL(threads) static void

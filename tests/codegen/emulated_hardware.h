@@ -3,7 +3,8 @@
 // run one behind the other, so a variable that a block shares is simply a static one.
 //
 // It is compiled with every kernel, so it includes little: <math.h> alone takes longer than most kernels. And with
-// -U_FORTIFY_SOURCE: a fortified longjmp, which some compilers have by default, takes one to another stack for an error.
+// -U_FORTIFY_SOURCE: a fortified longjmp, which some compilers have by default, takes one to another stack for an
+// error.
 #pragma once
 
 #include <setjmp.h>
@@ -84,6 +85,9 @@ inline void barrier() {
   leave(m.fibers[own]);
   m.thread = own;
 }
+
+// All threads of a block come past as many of them.
+inline void barrier_of(int, int) { barrier(); }
 
 template <class F>
 inline F shuffle_xor(F x, int mask) {

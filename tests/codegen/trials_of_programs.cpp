@@ -108,7 +108,7 @@ std::string emulated(const Launch& launch) {
   std::string text = launch.kernel;
   const std::string first = ") MILLRACE_KERNEL(";
   text.replace(text.find(first), first.size(), ") MILLRACE_KERNEL_first(");
-  const bool together = text.find("all_reduce") != std::string::npos || text.find("mr::barrier") != std::string::npos;
+  const bool together = text.find("reduce") != std::string::npos || text.find("barrier") != std::string::npos;
   text +=
       "extern \"C\" __attribute__((visibility(\"default\"))) void MILLRACE_KERNEL(const mr::HostArguments* host) {\n";
   for (const GpuGrid& grid : launch.grids) {

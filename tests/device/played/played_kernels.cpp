@@ -52,7 +52,7 @@ std::string entries(const std::string& text, const std::vector<Head>& heads) {
   for (size_t k = 0; k < heads.size(); ++k) {
     const std::string body =
         text.substr(heads[k].at, (k + 1 < heads.size() ? heads[k + 1].at : text.size()) - heads[k].at);
-    const bool together = body.find("all_reduce") != std::string::npos || body.find("barrier()") != std::string::npos;
+    const bool together = body.find("reduce") != std::string::npos || body.find("barrier") != std::string::npos;
     const std::string& name = heads[k].name;
     const std::string visible = "extern \"C\" __attribute__((visibility(\"default\"))) void ";
     made += concat(visible, name, "_allows(unsigned long* bytes, int* threads) {\n  *bytes = mr::parameter_bytes(&",

@@ -72,6 +72,7 @@ inline Machine& machine() {
 inline int thread_number() { return machine().thread; }
 inline int block_number() { return machine().block; }
 inline int grid_size() { return machine().blocks; }
+inline void begin() {}
 inline void lower_to(u64* to, u64 x) { *to = x < *to ? x : *to; }
 
 __attribute__((noinline)) inline void leave(Fiber& fiber) {

@@ -185,6 +185,7 @@ class CudaGenerator : NestWriter {
     line(text, 1, "using E = F;");
     line(text, 1, concat("using I = ", integer_, ";"));
     line(text, 1, "const int thread = mr::thread_number();");
+    line(text, 1, "mr::begin();");
     for (size_t k = 0; k < ports_.size(); ++k) {
       if (ports_[k].layout.storage == MaskStorage::drawn) continue;
       const std::string type = (ports_[k].written ? "" : "const ") + type_of(ports_[k]);

@@ -22,6 +22,17 @@ using Chunk8 = uint2;
 MR_DEVICE int thread_number() { return static_cast<int>(threadIdx.x); }
 MR_DEVICE int block_number() { return static_cast<int>(blockIdx.x); }
 MR_DEVICE int grid_size() { return static_cast<int>(gridDim.x); }
+
+// Every kernel's first call, before it touches memory: since Hopper it may have been started while the kernel before
+// still runs. Waits until that one is done, and all it wrote is there; then the next one may be started so. Not sooner:
+// two would then be ahead.
+MR_DEVICE void begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 MR_DEVICE void lower_to(u64* to, u64 x) { atomicMin(to, x); }
 MR_DEVICE void barrier() { __syncthreads(); }
 // For some whole warps of a block, which all have the same number.

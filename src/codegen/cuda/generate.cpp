@@ -184,6 +184,7 @@ class CudaGenerator : NestWriter {
     line(text, 1, concat("using F = ", real_, ";"));
     line(text, 1, "using E = F;");
     line(text, 1, concat("using I = ", integer_, ";"));
+    line(text, 1, concat("using U = unsigned ", integer_, ";  // what is divided: never negative, and cheaper so"));
     line(text, 1, "const int thread = mr::thread_number();");
     line(text, 1, "mr::begin();");
     for (size_t k = 0; k < ports_.size(); ++k) {
@@ -204,10 +205,10 @@ class CudaGenerator : NestWriter {
     for (const int index : indices) {
       const int64_t count = index == vector ? extent(index) / step : extent(index);
       below /= count;
-      std::string position = below == 1 ? number : concat(number, " / ", below);
-      if (index != indices.front()) position = concat("(", position, ") % ", count);
+      std::string position = concat("U(", number, ")", below == 1 ? "" : concat(" / ", below));
+      if (index != indices.front()) position += concat(" % ", count);
       line(text, depth,
-           concat("const I ", index_name(index), " = (", position, ")",
+           concat("const I ", index_name(index), " = I(", position, ")",
                   index == vector && step > 1 ? concat(" * ", step) : "", ";"));
     }
   }
@@ -564,9 +565,11 @@ class CudaGenerator : NestWriter {
     if (to.layout.storage == MaskStorage::bits) {
       const TensorId mask = to.tensor;
       const int64_t run = graph_.extent(graph_.tensor(mask).dims.back());
-      line(writing.after, 0,
-           concat(guard, "mr::pack_bits(", masks_.at(placed.member), ", p", port, " + (", element_of(mask, indices),
-                  ") / ", run, " * ", (run + 7) / 8, " + (", element_of(mask, indices), ") % ", run, " / 8);"));
+      const std::string element = concat("U(", element_of(mask, indices), ")");
+      const std::string byte =
+          run % 8 == 0 ? concat(element, " / 8")
+                       : concat(element, " / ", run, " * ", (run + 7) / 8, " + ", element, " % ", run, " / 8");
+      line(writing.after, 0, concat(guard, "p", port, "[", byte, "] = mr::u8(", masks_.at(placed.member), "_bits);"));
       return;
     }
     if (at_row(segment) && !lanes_) {
@@ -746,7 +749,9 @@ class CudaGenerator : NestWriter {
       name = concat("m", masks_count_++);
       const int vector = vector_of(segment);
       line(writing.before, 0, concat("F ", name, "[", width(vector), "];"));
-      line(writing.before, 0, draw_text(name, mask, indices, vector, dropout_name(op(member))));
+      line(
+          writing.before, 0,
+          concat("const mr::u32 ", name, "_bits = ", draw_text(name, mask, indices, vector, dropout_name(op(member)))));
     }
     return name + lane_suffix(segment);
   }

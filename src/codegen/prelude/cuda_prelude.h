@@ -357,17 +357,23 @@ MR_DEVICE void philox(u64 block, const Dropout& d, u32 (&x)[4]) {
   }
 }
 
-// The masks of W elements, kStep apart, from `element` on. kWhole: they are neighbours, and the first begins a block.
+// The masks of W elements, kStep apart, from `element` on, and as bits. kWhole: they are neighbours, and the first
+// begins a block.
 template <int W, int kStep, bool kWhole, class F>
-MR_DEVICE void draw(F (&mask)[W], u64 element, const Dropout& d) {
+MR_DEVICE u32 draw(F (&mask)[W], u64 element, const Dropout& d) {
   const F scale = static_cast<F>(d.scale);
   u32 words[4];
+  u32 bits = 0;
   if constexpr (kWhole && W % 4 == 0) {
     MR_UNROLL
     for (int l = 0; l < W; l += 4) {
       philox(element / 4 + static_cast<u64>(l / 4), d, words);
       MR_UNROLL
-      for (int k = 0; k < 4; ++k) mask[l + k] = words[k] >= d.threshold ? scale : F(0);
+      for (int k = 0; k < 4; ++k) {
+        const bool kept = words[k] >= d.threshold;
+        mask[l + k] = kept ? scale : F(0);
+        bits |= kept ? 1u << (l + k) : 0u;
+      }
     }
   } else {
     MR_UNROLL
@@ -376,9 +382,12 @@ MR_DEVICE void draw(F (&mask)[W], u64 element, const Dropout& d) {
       philox(e / 4, d, words);
       const u32 even = (e & 2) != 0 ? words[2] : words[0];
       const u32 odd = (e & 2) != 0 ? words[3] : words[1];
-      mask[l] = ((e & 1) != 0 ? odd : even) >= d.threshold ? scale : F(0);
+      const bool kept = ((e & 1) != 0 ? odd : even) >= d.threshold;
+      mask[l] = kept ? scale : F(0);
+      bits |= kept ? 1u << l : 0u;
     }
   }
+  return bits;
 }
 
 // Masks as bits: a bit an element, each run of kRun along the last axis begins with a byte of its own. Of W elements,
@@ -407,14 +416,5 @@ struct MaskBits {
     for (int l = 0; l < W; ++l) mask[l] = ((bits >> l) & 1) != 0 ? scale : F(0);
   }
 };
-
-// Eight neighbours along the last axis, the first at the beginning of a byte.
-template <class F>
-MR_DEVICE void pack_bits(const F (&mask)[8], u8* to) {
-  u32 bits = 0;
-  MR_UNROLL
-  for (int l = 0; l < 8; ++l) bits |= (mask[l] != F(0) ? 1u : 0u) << l;
-  *to = static_cast<u8>(bits);
-}
 
 }  // namespace mr

@@ -91,7 +91,8 @@ struct GpuShape {
   int group = 1;    // threads that share a row
   int threads = 1;  // of a block
   int blocks = 0;   // that share the rows of a nest with reductions across them; 0: one for as many rows as it takes
-  int ahead = 0;    // of such a nest: 1 when the next row is loaded while one is worked on
+  int ahead = 0;    // of such a nest: 1 when the next row is loaded while one is worked on, or where rows have no
+                    // reduction of their own, when twice as many are loaded at a time
 
   bool operator==(const GpuShape&) const = default;
 };

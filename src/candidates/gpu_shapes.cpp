@@ -1,6 +1,7 @@
 // How many threads share a row, a block and the grid. Few of each: the neighbours of a good shape are as good.
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "candidates/ways.h"
 
@@ -60,6 +61,17 @@ std::vector<GpuShape> lane_shapes(const GpuNest& nest) {
   return shapes;
 }
 
+// Threads of a block, and blocks on a multiprocessor, that share the rows of a sum across them. What a block leaves is
+// written and read again: few large blocks leave little. Parts of sums stay in registers, the more the more pieces a
+// thread has; blocks that do not fit beside each other would run one behind the other, so those that fit come first.
+std::vector<std::pair<int, int>> shared_grids(int64_t pieces) {
+  constexpr int64_t kFit = 1024;  // threads of one piece
+  std::vector<std::pair<int, int>> grids = {{1024, 1}, {512, 2}, {256, 4}, {512, 1}, {256, 2}, {128, 4}, {256, 1}};
+  std::stable_partition(grids.begin(), grids.end(),
+                        [&](const auto& grid) { return grid.first * grid.second * pieces <= kFit; });
+  return grids;
+}
+
 std::vector<GpuShape> row_shapes(const GpuNest& nest, const GpuTarget& target) {
   std::vector<GpuShape> shapes;
   for (const int width : widths_of(nest)) {
@@ -73,8 +85,7 @@ std::vector<GpuShape> row_shapes(const GpuNest& nest, const GpuTarget& target) {
           add(shapes, {width, static_cast<int>(group), std::max(threads, static_cast<int>(group)), 0});
         continue;
       }
-      // What a block leaves of a sum is written and read again: few large blocks leave little.
-      for (const auto& [threads, blocks] : {std::pair(256, 4), {512, 2}, {1024, 1}, {256, 2}, {512, 1}, {128, 4}}) {
+      for (const auto& [threads, blocks] : shared_grids(pieces)) {
         for (const int ahead : {0, 1})
           add(shapes, {width, static_cast<int>(group), std::max(threads, static_cast<int>(group)),
                        blocks * target.multiprocessors, ahead});

@@ -13,6 +13,7 @@ constexpr const char* kAdvance = "millrace_advance";
 std::string advance_text() {
   return concat("MR_KERNEL(32) ", kAdvance,
                 "(MR_PARAMETER mr::Arguments<1, 1, 1> args) {\n"
+                "  mr::begin();\n"
                 "  if (mr::thread_number() == 0) const_cast<mr::State*>(args.state)->step += 1;\n"
                 "}\n");
 }

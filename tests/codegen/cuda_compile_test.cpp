@@ -92,5 +92,29 @@ TEST_F(CudaCompile, WhatChecksAndRuns) {
   compile_all({concat(prelude(), gpu_check_kernels()), gpu_plan_source({}, {}, prelude())});
 }
 
+size_t count_of(std::string_view what, std::string_view text) {
+  size_t count = 0;
+  for (size_t at = text.find(what); at != std::string_view::npos; at = text.find(what, at + 1)) ++count;
+  return count;
+}
+
+// Kernels may be started before those in front of them are done: one that does not wait reads what is not written yet.
+TEST(CudaText, EveryKernelWaitsForTheOneBefore) {
+  std::vector<std::string> sources = {std::string(gpu_check_kernels()), gpu_plan_source({}, {}, "")};
+  const std::string text = text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/bert_encoder.py"));
+  for (const std::string& source :
+       sources_of(tried_program("bert_encoder", text, {"tiny"}, "float16", nullptr, TriedOn::gpu)))
+    sources.push_back(source.substr(prelude().size()));
+  for (const std::string& source : sources) {
+    EXPECT_GT(count_of("MR_KERNEL(", source), 0U);
+    size_t at = 0;
+    while ((at = source.find("MR_KERNEL(", at)) != std::string::npos) {
+      const std::string head = source.substr(at, source.find("args.", source.find("{\n", at)) - at);
+      EXPECT_EQ(count_of("begin();\n", head), 1U) << head;
+      ++at;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace millrace

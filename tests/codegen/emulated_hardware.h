@@ -2,7 +2,9 @@
 // of codegen/prelude/cuda_hardware.h. Threads of a block are fibers that take turns at barriers and shuffles; blocks
 // run one behind the other, so a variable that a block shares is simply a static one.
 //
-// It is compiled with every kernel, so it includes little: <math.h> alone takes longer than most kernels.
+// It is compiled with every kernel, so it includes little: <math.h> alone takes longer than most kernels. And with
+// -U_FORTIFY_SOURCE: a fortified longjmp, which some compilers have by default, takes one to another stack for an
+// error.
 #pragma once
 
 #include <setjmp.h>
@@ -10,6 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
+
+#if __USE_FORTIFY_LEVEL > 0
+#error "played kernels are compiled with -U_FORTIFY_SOURCE"
+#endif
 
 #define MR_DEVICE inline
 #define MR_KERNEL(threads) static void
@@ -66,6 +72,7 @@ inline Machine& machine() {
 inline int thread_number() { return machine().thread; }
 inline int block_number() { return machine().block; }
 inline int grid_size() { return machine().blocks; }
+inline void begin() {}
 inline void lower_to(u64* to, u64 x) { *to = x < *to ? x : *to; }
 
 __attribute__((noinline)) inline void leave(Fiber& fiber) {
@@ -79,6 +86,9 @@ inline void barrier() {
   leave(m.fibers[own]);
   m.thread = own;
 }
+
+// All threads of a block come past as many of them.
+inline void barrier_of(int, int) { barrier(); }
 
 template <class F>
 inline F shuffle_xor(F x, int mask) {

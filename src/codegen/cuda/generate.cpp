@@ -17,13 +17,17 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kWide = 16;           // bytes of the widest access
-constexpr int64_t kAlignment = 256;     // of scratch, and of buffers
-constexpr int64_t kTile = 64;           // the prelude's
-constexpr int64_t kMostPieces = 16;     // of a loop that is unrolled
-constexpr int64_t kMostShared = 32768;  // bytes in which a block adds up its groups' parts
-constexpr int kFinishColumns = 32;      // elements that a block of the second stage works on
-constexpr int kFinishThreads = 512;
+constexpr int64_t kWide = 16;            // bytes of the widest access
+constexpr int64_t kAlignment = 256;      // of scratch, and of buffers
+constexpr int64_t kTile = 64;            // the prelude's
+constexpr int64_t kMostPieces = 16;      // of a loop that is unrolled
+constexpr int64_t kMostEarly = 32;       // elements of a tensor that a thread loads at a row's beginning
+constexpr int64_t kMostShared = 32768;   // bytes in which a block adds up its groups' parts
+constexpr int kFinishThreads = 512;      // of a block of the second stage
+constexpr int kFinishAtOnce = 16;        // parts that one of its threads loads before it adds them up
+constexpr int64_t kFewElements = 32768;  // results for which the second stage spreads over many small blocks
+constexpr int64_t kSector = 32;          // bytes that memory gives at once
+constexpr int64_t kWarp = 32;
 constexpr int64_t kIntegerRange = int64_t{1} << 31;
 
 class CudaGenerator : NestWriter {
@@ -32,9 +36,13 @@ class CudaGenerator : NestWriter {
       : NestWriter(graph, part, layouts, way), shape_(*way.gpu) {
     bool reduces = false;
     for (const Segment& segment : schedule_.segments) {
-      for (const PlacedStep& placed : segment.steps) reduces = reduces || reduces_really(placed);
+      for (const PlacedStep& placed : segment.steps) {
+        reduces = reduces || reduces_really(placed);
+        reduces_inside_ = reduces_inside_ || (reduces_really(placed) && !placed.across);
+      }
     }
     simple_ = !way.rows && !reduces;
+    next_row_ahead_ = shape_.ahead > 0 && reduces_inside_;
     columns_ = lanes_ ? shape_.threads / shape_.group : 1;
     groups_ = lanes_ ? columns_ : shape_.threads / shape_.group;
   }
@@ -176,7 +184,9 @@ class CudaGenerator : NestWriter {
     line(text, 1, concat("using F = ", real_, ";"));
     line(text, 1, "using E = F;");
     line(text, 1, concat("using I = ", integer_, ";"));
+    line(text, 1, concat("using U = unsigned ", integer_, ";  // what is divided: never negative, and cheaper so"));
     line(text, 1, "const int thread = mr::thread_number();");
+    line(text, 1, "mr::begin();");
     for (size_t k = 0; k < ports_.size(); ++k) {
       if (ports_[k].layout.storage == MaskStorage::drawn) continue;
       const std::string type = (ports_[k].written ? "" : "const ") + type_of(ports_[k]);
@@ -195,10 +205,10 @@ class CudaGenerator : NestWriter {
     for (const int index : indices) {
       const int64_t count = index == vector ? extent(index) / step : extent(index);
       below /= count;
-      std::string position = below == 1 ? number : concat(number, " / ", below);
-      if (index != indices.front()) position = concat("(", position, ") % ", count);
+      std::string position = concat("U(", number, ")", below == 1 ? "" : concat(" / ", below));
+      if (index != indices.front()) position += concat(" % ", count);
       line(text, depth,
-           concat("const I ", index_name(index), " = (", position, ")",
+           concat("const I ", index_name(index), " = I(", position, ")",
                   index == vector && step > 1 ? concat(" * ", step) : "", ";"));
     }
   }
@@ -241,7 +251,8 @@ class CudaGenerator : NestWriter {
                   ";"));
       line(text, 1, "}");
     }
-    guarded_ = rows % (partials_.empty() ? groups_ : chunks_ * groups_) != 0;
+    rows_at_once_ = find_rows_at_once(rows);
+    guarded_ = rows % (partials_.empty() ? groups_ : chunks_ * groups_ * rows_at_once_) != 0;
     std::string segments;
     for (const Segment& segment : schedule_.segments) segments += segment_text(segment);
     if (partials_.empty()) {
@@ -250,7 +261,8 @@ class CudaGenerator : NestWriter {
       text += kept_;
       line(text, 2, concat("const I number = I(mr::block_number()) * ", groups_, " + group;"));
     } else {
-      const int64_t turns = (rows + chunks_ * groups_ - 1) / (chunks_ * groups_);
+      const int64_t at_once = chunks_ * groups_ * rows_at_once_;
+      const int64_t turns = (rows + at_once - 1) / at_once;
       line(text, 1, concat("const I fixed = I(mr::block_number()) / ", chunks_, ";"));
       line(text, 1, concat("const I chunk = I(mr::block_number()) % ", chunks_, ";"));
       decode(text, 1, fixed_, "fixed", kNoIndex, 1);
@@ -260,11 +272,38 @@ class CudaGenerator : NestWriter {
       text += kept_;
       if (!next_loads_.empty()) line(text, 2, concat("if (turn + 1 < ", turns, ")"));
       text += fetch_text("(turn + 1)");
+      if (rows_at_once_ > 1) {
+        text += each_row(row_loads_) + each_row(segments);
+        line(text, 1, "}");
+        return text;
+      }
       row_number(text, "turn");
     }
     find_row(text);
-    text += segments;
+    text += row_loads_ + segments;
     line(text, 1, "}");
+    return text;
+  }
+
+  // Rows without a reduction of their own: a group loads several before it works on the first of them.
+  int64_t find_rows_at_once(int64_t rows) const {
+    if (partials_.empty() || reduces_inside_) return 1;
+    int64_t pieces = 1;
+    for (const Segment& segment : schedule_.segments) pieces = std::max(pieces, pieces_of(segment));
+    const int64_t turns = (rows + chunks_ * groups_ - 1) / (chunks_ * groups_);
+    const int64_t most = std::clamp<int64_t>((shape_.ahead > 0 ? 8 : 4) / pieces, 1, turns);
+    const int64_t batches = (turns + most - 1) / most;
+    return (turns + batches - 1) / batches;
+  }
+
+  std::string each_row(const std::string& body) const {
+    std::string text;
+    line(text, 2, "MR_UNROLL");
+    line(text, 2, concat("for (int r = 0; r < ", rows_at_once_, "; ++r) {"));
+    row_number(text, concat("(turn * ", rows_at_once_, " + r)"));
+    find_row(text);
+    text += body;
+    line(text, 2, "}");
     return text;
   }
 
@@ -365,11 +404,13 @@ class CudaGenerator : NestWriter {
   struct Writing {
     const Segment* segment = nullptr;
     std::string loads;     // at a piece, before anything is computed
+    std::string early;     // those at the row's beginning
     std::string ahead;     // those of the next row
     std::string before;    // arrays and masks of a piece
     std::string lanes;     // for each l
     std::string after;     // stores
     std::string behind;    // behind the loop: reductions
+    std::string gathered;  // what they still need behind one barrier for all of them
     std::string declared;  // in front of it
     std::map<std::string, std::string> loaded;
   };
@@ -410,11 +451,14 @@ class CudaGenerator : NestWriter {
       return text + indented(writing.after, 2);
     }
     if (!writing.ahead.empty()) next_loads_ += pieces_loop(segment, indented(writing.ahead, 4));
+    if (!writing.early.empty()) row_loads_ += pieces_loop(segment, indented(writing.early, 4));
     const bool split_loads = unrolled(segment) && pieces_of(segment) > 1 && !writing.loads.empty();
     if (split_loads) text += pieces_loop(segment, indented(writing.loads, 4));
     std::string body = split_loads ? "" : indented(writing.loads, 4);
     body += indented(writing.before, 4) + lanes_loop(writing.lanes, wide, 4) + indented(writing.after, 4);
-    return text + pieces_loop(segment, body) + indented(writing.behind, 2);
+    text += pieces_loop(segment, body) + indented(writing.behind, 2);
+    if (!writing.gathered.empty()) line(text, 2, concat("mr::group_barrier<", shape_.group, ", ", groups_, ">();"));
+    return text + indented(writing.gathered, 2);
   }
 
   // A thread's points of a segment.
@@ -486,9 +530,12 @@ class CudaGenerator : NestWriter {
     }
     line(writing.declared, 0, concat("F ", name, " = ", identity(placed.step.kind), ";"));
     line(writing.lanes, 0, concat(name, " = ", with, "::of(", name, ", F(", expression, "));"));
-    const std::string slots = shared_slots(shape_.group > 32 ? shape_.threads / 32 : 0);
-    line(writing.behind, 0,
-         concat(name, " = mr::all_reduce<", with, ", ", shape_.group, ">(", name, ", ", slots, ");"));
+    const std::string group = concat("<", with, ", ", shape_.group, ">(");
+    line(writing.behind, 0, concat(name, " = mr::reduce_warp", group, name, ");"));
+    if (shape_.group <= kWarp) return;
+    const std::string slots = shared_slots(shape_.threads / kWarp);
+    line(writing.behind, 0, concat("mr::put_warp(", name, ", ", slots, ");"));
+    line(writing.gathered, 0, concat(name, " = mr::gather_warps", group, slots, ");"));
   }
 
   // Parts of a sum over rows in lanes that no shuffle reaches: the prelude's kPartsApart.
@@ -518,9 +565,11 @@ class CudaGenerator : NestWriter {
     if (to.layout.storage == MaskStorage::bits) {
       const TensorId mask = to.tensor;
       const int64_t run = graph_.extent(graph_.tensor(mask).dims.back());
-      line(writing.after, 0,
-           concat(guard, "mr::pack_bits(", masks_.at(placed.member), ", p", port, " + (", element_of(mask, indices),
-                  ") / ", run, " * ", (run + 7) / 8, " + (", element_of(mask, indices), ") % ", run, " / 8);"));
+      const std::string element = concat("U(", element_of(mask, indices), ")");
+      const std::string byte =
+          run % 8 == 0 ? concat(element, " / 8")
+                       : concat(element, " / ", run, " * ", (run + 7) / 8, " + ", element, " % ", run, " / 8");
+      line(writing.after, 0, concat(guard, "p", port, "[", byte, "] = mr::u8(", masks_.at(placed.member), "_bits);"));
       return;
     }
     if (at_row(segment) && !lanes_) {
@@ -616,33 +665,38 @@ class CudaGenerator : NestWriter {
     if (!reference.empty()) return reference;
     if (from.layout.storage != MaskStorage::words)
       return reference = stored_mask(port, indices, writing) + lane_suffix(segment);
-    const int vector = vector_of(segment);
+    const std::string from_where = concat("(p", port, ", I(", sum_of(steps_of(indices, from.strides)), "));");
+    const std::string loaded = place_load(key, elements_type(port, indices, vector_of(segment)), from_where, writing);
+    return reference = concat(loaded, ".get<F>(", segment.loop || lanes_ ? "l" : "0", ")");
+  }
+
+  // A load at the place where it is wanted; or where a row is kept, at the row's beginning, or with the row before. A
+  // load behind a reduction would be waited for once more. `type`: what it is loaded into.
+  std::string place_load(const std::string& key, const std::string& type, const std::string& from, Writing& writing) {
+    const Segment& segment = *writing.segment;
     const bool by_pieces = segment.loop && unrolled(segment);
-    const std::string across_segments = concat(key, " over ", join(segment.indices, ","), by_pieces ? " kept" : "");
-    const auto known = kept_loads_.find(across_segments);
-    if (known != kept_loads_.end() && by_pieces) return reference = known->second;
-    const std::string name = concat("x", loads_++);
-    const std::string load = concat(".load(p", port, ", I(", sum_of(steps_of(indices, from.strides)), "));");
-    if (by_pieces) {
-      const std::string pieces = concat("[", pieces_of(segment), "];");
-      line(kept_, 2, concat(elements_type(port, indices, vector), " ", name, pieces));
-      if (shape_.ahead > 0) {
-        line(next_declared_, 1, concat(elements_type(port, indices, vector), " next_", name, pieces));
-        line(kept_, 2, "MR_UNROLL");
-        line(kept_, 2,
-             concat("for (int p = 0; p < ", pieces_of(segment), "; ++p) ", name, "[p] = next_", name, "[p];"));
-        line(writing.ahead, 0, concat("next_", name, "[p]", load));
-      } else {
-        line(writing.loads, 0, concat(name, "[p]", load));
-      }
-      reference = concat(name, "[p].get<F>(l)");
-      kept_loads_[across_segments] = reference;
-    } else {
-      line(writing.loads, 0, concat(elements_type(port, indices, vector), " ", name, ";"));
-      line(writing.loads, 0, concat(name, load));
-      reference = concat(name, ".get<F>(", segment.loop || lanes_ ? "l" : "0", ")");
+    if (!by_pieces) {
+      const std::string name = concat("x", loads_++);
+      line(writing.loads, 0, concat(type, " ", name, ";"));
+      line(writing.loads, 0, concat(name, ".load", from));
+      return name;
     }
-    return reference;
+    std::string& known = kept_loads_[concat(key, " over ", join(segment.indices, ","))];
+    if (!known.empty()) return known;
+    const std::string name = concat("x", loads_++);
+    const std::string pieces = concat("[", pieces_of(segment), "];");
+    line(kept_, 2, concat(type, " ", name, rows_at_once_ > 1 ? concat("[", rows_at_once_, "]") : "", pieces));
+    const std::string here = concat(name, rows_at_once_ > 1 ? "[r]" : "", "[p]");
+    if (next_row_ahead_) {
+      line(next_declared_, 1, concat(type, " next_", name, pieces));
+      line(kept_, 2, "MR_UNROLL");
+      line(kept_, 2, concat("for (int p = 0; p < ", pieces_of(segment), "; ++p) ", name, "[p] = next_", name, "[p];"));
+      line(writing.ahead, 0, concat("next_", name, "[p].load", from));
+    } else {
+      const bool few = !simple_ && pieces_of(segment) * width_of(segment) <= kMostEarly;
+      line(few ? writing.early : writing.loads, 0, concat(here, ".load", from));
+    }
+    return known = here;
   }
 
   std::string lane_suffix(const Segment& segment) const { return segment.loop || lanes_ ? "[l]" : "[0]"; }
@@ -695,7 +749,9 @@ class CudaGenerator : NestWriter {
       name = concat("m", masks_count_++);
       const int vector = vector_of(segment);
       line(writing.before, 0, concat("F ", name, "[", width(vector), "];"));
-      line(writing.before, 0, draw_text(name, mask, indices, vector, dropout_name(op(member))));
+      line(
+          writing.before, 0,
+          concat("const mr::u32 ", name, "_bits = ", draw_text(name, mask, indices, vector, dropout_name(op(member)))));
     }
     return name + lane_suffix(segment);
   }
@@ -712,10 +768,12 @@ class CudaGenerator : NestWriter {
     } else {
       const int64_t run = graph_.extent(graph_.tensor(mask).dims.back());
       const int64_t step = step_along(vector, indices, strides_of(graph_, mask, written_layout(graph_, mask)));
-      line(writing.before, 0,
-           concat("mr::unpack_bits<", width(vector), ", ", step, ", ", run, ", ",
-                  run % 8 == 0 && in_blocks(mask, indices, vector, width(vector)) ? "true" : "false", ">(", name, ", p",
-                  port, ", mr::u64(", element_of(mask, indices), "), ", dropout, ");"));
+      const bool whole = run % 8 == 0 && in_blocks(mask, indices, vector, width(vector));
+      const std::string type =
+          concat("mr::MaskBits<", width(vector), ", ", step, ", ", run, ", ", whole ? "true" : "false", ">");
+      const std::string from = concat("(p", port, ", mr::u64(", element_of(mask, indices), "));");
+      const std::string bits = place_load(concat("p", port, ":", join(indices, ",")), type, from, writing);
+      line(writing.before, 0, concat(bits, ".unpack(", name, ", ", dropout, ");"));
     }
     return name;
   }
@@ -731,58 +789,138 @@ class CudaGenerator : NestWriter {
 
   // --- The second stage of reductions across rows ---
 
+  // Groups of a block whose parts of a result lie side by side in shared memory.
+  int64_t side_by_side(const Partial& partial) const {
+    int64_t rows = groups_;
+    while (rows > 1 && rows * points(partial.inner) * real_bytes() > kMostShared) rows /= 2;
+    return rows;
+  }
+
+  // Partials that a block adds up between the same two barriers: as many as there is shared memory for.
+  size_t flushed_together(size_t from) const {
+    int64_t bytes = 0;
+    size_t end = from;
+    for (; end < partials_.size(); ++end) {
+      bytes += side_by_side(partials_[end]) * points(partials_[end].inner) * real_bytes();
+      if (end > from && (bytes > kMostShared || side_by_side(partials_[end]) < groups_)) break;
+      if (side_by_side(partials_[end]) < groups_) return end + 1;
+    }
+    return end;
+  }
+
+  std::string each_piece(const Partial& partial, int depth, const std::string& body) const {
+    std::string text;
+    line(text, depth, "MR_UNROLL");
+    line(text, depth, concat("for (int p = 0; p < ", partial.pieces, "; ++p) {"));
+    line(text, depth + 1, concat("const I q = I(p * ", shape_.group, " + lane) * ", partial.width, ";"));
+    line(text, depth + 1, concat("if (q < ", points(partial.inner), ") ", body));
+    line(text, depth, "}");
+    return text;
+  }
+
+  std::string slot_text(const Partial& partial, const std::string& slot) const {
+    return concat("F* const to = reinterpret_cast<F*>(args.scratch + ", partial.bytes_offset, ") + (", slot, " * ",
+                  fixed_points_, " + fixed) * ", points(partial.inner), ";");
+  }
+
+  // What a block's groups have of each result, to scratch: added up before, in their order, where there is room.
   std::string flush_text() {
     std::string text;
-    int64_t largest = 0;
-    for (const Partial& partial : partials_) largest = std::max(largest, points(partial.inner));
-    if (combined_ && groups_ > 1 && largest > 0) line(shared_, 1, concat("MR_SHARED F combined[", largest, "];"));
+    if (combined_ && groups_ > 1) return combined_flush_text();
     for (const Partial& partial : partials_) {
-      const int64_t count = points(partial.inner);
-      const std::string part = concat("reinterpret_cast<F*>(args.scratch + ", partial.bytes_offset, ")");
-      const auto each_piece = [&](const std::string& body) {
-        line(text, 2, "MR_UNROLL");
-        line(text, 2, concat("for (int p = 0; p < ", partial.pieces, "; ++p) {"));
-        line(text, 3, concat("const I q = I(p * ", shape_.group, " + lane) * ", partial.width, ";"));
-        line(text, 3, concat("if (q < ", count, ") {"));
-        line(text, 4, "MR_UNROLL");
-        line(text, 4, concat("for (int l = 0; l < ", partial.width, "; ++l) ", body));
-        line(text, 3, "}");
-        line(text, 2, "}");
-      };
       line(text, 1, "{");
-      if (!combined_ || groups_ == 1) {
-        const std::string slot = combined_ ? "chunk" : concat("(chunk * ", groups_, " + group)");
-        line(text, 2, concat("F* const to = ", part, " + (", slot, " * ", fixed_points_, " + fixed) * ", count, ";"));
-        each_piece(concat("to[q + l] = ", partial.name, "[p][l];"));
-      } else {
-        line(text, 2, concat("for (int turn = 0; turn < ", groups_, "; ++turn) {"));
-        line(text, 2, "if (turn == group) {");
-        each_piece(concat("combined[q + l] = turn == 0 ? ", partial.name, "[p][l] : ", operation(partial.kind),
-                          "::of(combined[q + l], ", partial.name, "[p][l]);"));
-        line(text, 2, "}");
-        line(text, 2, "mr::barrier();");
-        line(text, 2, "}");
-        line(text, 2, concat("F* const to = ", part, " + (chunk * ", fixed_points_, " + fixed) * ", count, ";"));
-        line(text, 2, concat("for (int k = thread; k < ", count, "; k += ", shape_.threads, ") to[k] = combined[k];"));
-        line(text, 2, "mr::barrier();");
-      }
+      line(text, 2, slot_text(partial, combined_ ? "chunk" : concat("(chunk * ", groups_, " + group)")));
+      const int64_t aligned = std::gcd(kWide, std::gcd(points(partial.inner), partial.width) * real_bytes());
+      text += each_piece(partial, 2,
+                         concat("mr::store<", partial.width, ", 1, ", aligned, ">(to, q, ", partial.name, "[p]);"));
       line(text, 1, "}");
     }
     return text;
   }
 
+  std::string combined_flush_text() {
+    std::string text;
+    int64_t most = 0;
+    for (size_t from = 0; from < partials_.size();) {
+      const size_t end = flushed_together(from);
+      if (from > 0) line(text, 1, "mr::barrier();");
+      std::string sums;
+      int64_t place = 0;
+      for (; from < end; ++from) {
+        text += combine_text(partials_[from], place);
+        sums += combined_sum_text(partials_[from], place);
+        place += side_by_side(partials_[from]) * points(partials_[from].inner);
+      }
+      line(text, 1, "mr::barrier();");
+      text += sums;
+      most = std::max(most, place);
+    }
+    if (most > 0) line(shared_, 1, concat("MR_SHARED mr::Aligned<F, ", most, "> combined;"));
+    return text;
+  }
+
+  // Every group's part to its place. With less room than groups, later ones add theirs to those of earlier ones.
+  std::string combine_text(const Partial& partial, int64_t place) const {
+    const int64_t rows = side_by_side(partial);
+    const int64_t count = points(partial.inner);
+    std::string text;
+    for (int64_t first = 0; first < groups_; first += rows) {
+      if (first > 0) line(text, 1, "mr::barrier();");
+      const std::string to = concat("combined.elements[", place, " + (group - ", first, ") * ", count, " + q + l]");
+      const std::string own = concat(partial.name, "[p][l]");
+      const std::string sum = first == 0 ? own : concat(operation(partial.kind), "::of(", to, ", ", own, ")");
+      line(text, 1, concat("if (group >= ", first, " && group < ", first + rows, ") {"));
+      text += each_piece(partial, 2,
+                         concat("{\n      MR_UNROLL\n      for (int l = 0; l < ", partial.width, "; ++l) ", to, " = ",
+                                sum, ";\n    }"));
+      line(text, 1, "}");
+    }
+    return text;
+  }
+
+  std::string combined_sum_text(const Partial& partial, int64_t place) const {
+    const int64_t rows = side_by_side(partial);
+    const int64_t count = points(partial.inner);
+    std::string text;
+    line(text, 1, "{");
+    line(text, 2, slot_text(partial, "chunk"));
+    line(text, 2, "MR_UNROLL");
+    line(text, 2, concat("for (int k = 0; k < ", (count + shape_.threads - 1) / shape_.threads, "; ++k) {"));
+    line(text, 3, concat("const int q = k * ", shape_.threads, " + thread;"));
+    line(text, 3, concat("if (q < ", count, ") {"));
+    line(text, 4, concat("F total = combined.elements[", place, " + q];"));
+    line(text, 4, "MR_UNROLL");
+    line(text, 4,
+         concat("for (int row = 1; row < ", rows, "; ++row) total = ", operation(partial.kind),
+                "::of(total, combined.elements[", place, " + row * ", count, " + q]);"));
+    line(text, 4, "to[q] = total;");
+    line(text, 3, "}");
+    line(text, 2, "}");
+    line(text, 1, "}");
+    return text;
+  }
+
+  // The second stage waits for memory, not for arithmetic: few columns a block, so that there are many blocks, and many
+  // slices of a column's parts, whose loads do not wait for each other. At least a sector of neighbours.
+  int64_t finish_columns() const {
+    int64_t elements = 0;
+    for (const Partial& partial : partials_) elements += points(kept_by(partial.member));
+    return elements <= kFewElements ? kSector / real_bytes() : kWarp;
+  }
+
   std::string finish_text() {
+    const int64_t columns = finish_columns();
     std::string text = head("MILLRACE_KERNEL_finish", kFinishThreads, "");
-    line(text, 1, concat("MR_SHARED F sums[", kFinishThreads, "];"));
-    line(text, 1, concat("const int column = thread % ", kFinishColumns, ";"));
-    line(text, 1, concat("const int slice = thread / ", kFinishColumns, ";"));
+    line(text, 1, concat("MR_SHARED F sums[", kFinishThreads / kWarp * columns, "];"));
+    line(text, 1, concat("const int column = thread % ", columns, ";"));
+    line(text, 1, concat("const int slice = thread / ", columns, ";"));
     line(text, 1, "const int block = mr::block_number();");
     int64_t blocks = 0;
     for (const Partial& partial : partials_) {
       const int64_t count = points(kept_by(partial.member));
-      const int64_t own = (count + kFinishColumns - 1) / kFinishColumns;
+      const int64_t own = (count + columns - 1) / columns;
       line(text, 1, concat("if (block >= ", blocks, " && block < ", blocks + own, ") {"));
-      text += finish_one(partial, blocks, count);
+      text += finish_one(partial, blocks, count, columns);
       line(text, 1, "}");
       blocks += own;
     }
@@ -791,39 +929,18 @@ class CudaGenerator : NestWriter {
     return text;
   }
 
-  std::string finish_one(const Partial& partial, int64_t first_block, int64_t count) const {
+  std::string finish_one(const Partial& partial, int64_t first_block, int64_t count, int64_t columns) const {
     const std::vector<int> kept = kept_by(partial.member);
-    std::vector<int> reduced;
-    for (const std::vector<int>* indices : {&fixed_, &partial.inner}) {
-      for (const int index : *indices) {
-        if (std::find(kept.begin(), kept.end(), index) == kept.end()) reduced.push_back(index);
-      }
-    }
-    const int64_t terms = slots() * points(reduced);
     std::string text;
-    line(text, 2, concat("const I element = I(block - ", first_block, ") * ", kFinishColumns, " + column;"));
+    line(text, 2, concat("const I element = I(block - ", first_block, ") * ", columns, " + column;"));
     line(text, 2, concat("const bool there = element < ", count, ";"));
     line(text, 2, "const I at = there ? element : 0;");
     decode(text, 2, kept, "at", kNoIndex, 1);
     line(text, 2, concat("F total = ", identity(partial.kind), ";"));
-    line(text, 2, "_Pragma(\"unroll 4\")");
-    line(text, 2,
-         concat("for (int term = slice; term < ", terms, "; term += ", kFinishThreads / kFinishColumns, ") {"));
-    line(text, 3, concat("const I slot = term % ", slots(), ";"));
-    line(text, 3, concat("const I inside = term / ", slots(), ";"));
-    if (reduced.empty()) line(text, 3, "static_cast<void>(inside);");
-    decode(text, 3, reduced, "inside", kNoIndex, 1);
-    line(text, 3,
-         concat("total = ", operation(partial.kind), "::of(total, reinterpret_cast<const F*>(args.scratch + ",
-                partial.bytes_offset, ")[(slot * ", fixed_points_, " + ", place_in(fixed_, 1), ") * ",
-                points(partial.inner), " + ", place_in(partial.inner, 1), "]);"));
-    line(text, 2, "}");
-    line(text, 2, "sums[thread] = total;");
-    line(text, 2, "mr::barrier();");
+    text += finish_sum(partial, kept, columns);
+    const std::string with = operation(partial.kind);
+    line(text, 2, concat("total = mr::reduce_slices<", with, ", ", kFinishThreads, ", ", columns, ">(total, sums);"));
     line(text, 2, "if (slice == 0 && there) {");
-    line(text, 3,
-         concat("for (int k = 1; k < ", kFinishThreads / kFinishColumns, "; ++k) total = ", operation(partial.kind),
-                "::of(total, sums[k * ", kFinishColumns, " + column]);"));
     const Access& access = op(partial.member).outputs[at(partial.number)];
     const int port = port_of(access.tensor, true);
     const std::vector<int> indices = indices_along(partial.member, access);
@@ -834,13 +951,52 @@ class CudaGenerator : NestWriter {
     return text;
   }
 
+  // A slice's parts of a column: a number of them is loaded, then added in their order.
+  std::string finish_sum(const Partial& partial, const std::vector<int>& kept, int64_t columns) const {
+    std::vector<int> reduced;
+    for (const std::vector<int>* indices : {&fixed_, &partial.inner}) {
+      for (const int index : *indices) {
+        if (std::find(kept.begin(), kept.end(), index) == kept.end()) reduced.push_back(index);
+      }
+    }
+    const int64_t terms = slots() * points(reduced);
+    const int64_t slices = kFinishThreads / columns;
+    const int64_t each = (terms + slices - 1) / slices;
+    const int64_t batch = std::min<int64_t>(each, kFinishAtOnce);
+    std::string text;
+    line(text, 2, "MR_NO_UNROLL");
+    line(text, 2, concat("for (int first = slice; first < ", terms, "; first += ", batch * slices, ") {"));
+    line(text, 3, concat("F part[", batch, "];"));
+    line(text, 3, "MR_UNROLL");
+    line(text, 3, concat("for (int k = 0; k < ", batch, "; ++k) {"));
+    line(text, 4, concat("const int term = first + k * ", slices, ";"));
+    line(text, 4, concat("const I slot = term % ", slots(), ";"));
+    line(text, 4, concat("const I inside = term / ", slots(), ";"));
+    if (reduced.empty()) line(text, 4, "static_cast<void>(inside);");
+    decode(text, 4, reduced, "inside", kNoIndex, 1);
+    line(text, 4, concat("part[k] = ", identity(partial.kind), ";"));
+    line(text, 4,
+         concat("if (term < ", terms, ") part[k] = reinterpret_cast<const F*>(args.scratch + ", partial.bytes_offset,
+                ")[(slot * ", fixed_points_, " + ", place_in(fixed_, 1), ") * ", points(partial.inner), " + ",
+                place_in(partial.inner, 1), "];"));
+    line(text, 3, "}");
+    line(text, 3, "MR_UNROLL");
+    line(text, 3,
+         concat("for (int k = 0; k < ", batch, "; ++k) total = ", operation(partial.kind), "::of(total, part[k]);"));
+    line(text, 2, "}");
+    return text;
+  }
+
   const GpuShape shape_;
   bool simple_ = false;
   bool guarded_ = false;
+  bool reduces_inside_ = false;  // rows, each on its own
+  bool next_row_ahead_ = false;
   bool brief_ = false;  // only float16 is written
   bool combined_ = true;
   int64_t columns_ = 1;
   int64_t groups_ = 1;
+  int64_t rows_at_once_ = 1;  // that a group has loaded
   int64_t chunks_ = 1;
   int64_t blocks_ = 1;
   int64_t fixed_points_ = 1;
@@ -853,6 +1009,7 @@ class CudaGenerator : NestWriter {
   std::string kept_;           // arrays that live as long as a row
   std::string next_declared_;  // of the next row, while this one is worked on
   std::string next_loads_;
+  std::string row_loads_;
   std::map<std::string, std::string> kept_loads_;
   std::vector<Partial> partials_;
   std::map<int, std::string> masks_;  // by the dropout's member

@@ -22,8 +22,23 @@ using Chunk8 = uint2;
 MR_DEVICE int thread_number() { return static_cast<int>(threadIdx.x); }
 MR_DEVICE int block_number() { return static_cast<int>(blockIdx.x); }
 MR_DEVICE int grid_size() { return static_cast<int>(gridDim.x); }
+
+// Every kernel's first call, before it touches memory: since Hopper it may have been started while the kernel before
+// still runs. Waits until that one is done, and all it wrote is there; then the next one may be started so. Not sooner:
+// two would then be ahead.
+MR_DEVICE void begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 MR_DEVICE void lower_to(u64* to, u64 x) { atomicMin(to, x); }
 MR_DEVICE void barrier() { __syncthreads(); }
+// For some whole warps of a block, which all have the same number.
+MR_DEVICE void barrier_of(int number, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
 MR_DEVICE float shuffle_xor(float x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 MR_DEVICE double shuffle_xor(double x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 MR_DEVICE float infinity() { return __int_as_float(0x7f800000); }

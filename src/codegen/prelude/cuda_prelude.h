@@ -124,6 +124,12 @@ struct alignas(16) Tile {
   T elements[kTile * kRow];
 };
 
+// Shared memory that is accessed in wide pieces.
+template <class F, int kCount>
+struct alignas(16) Aligned {
+  F elements[kCount];
+};
+
 // --- Functions ---
 
 template <class E, class X>
@@ -236,23 +242,38 @@ struct Smallest {
 constexpr int kWarp = 32;
 
 // Of the numbers of kGroup neighbouring threads; every one gets the result. The same order of operations in each of
-// them, so that all get the same bits. `slots`: one a warp of the block, and not in use since the last barrier but one.
+// them, so that all get the same bits. A group of several warps puts what each has into `slots`, one a warp of the
+// block, and gathers them behind a barrier; slots were not in use since the last barrier but one.
 template <class Operation, int kGroup, class F>
-MR_DEVICE F all_reduce(F x, F* slots) {
+MR_DEVICE F reduce_warp(F x) {
   MR_UNROLL
   for (int distance = least_of(kGroup, kWarp) / 2; distance > 0; distance /= 2)
     x = Operation::of(x, shuffle_xor(x, distance));
-  if constexpr (kGroup > kWarp) {
-    constexpr int kWarps = kGroup / kWarp;
-    const int warp = thread_number() / kWarp;
-    if (thread_number() % kWarp == 0) slots[warp] = x;
-    barrier();
-    const F* const own = slots + warp / kWarps * kWarps;
-    x = own[0];
-    MR_UNROLL
-    for (int k = 1; k < kWarps; ++k) x = Operation::of(x, own[k]);
-  }
   return x;
+}
+template <class F>
+MR_DEVICE void put_warp(F x, F* slots) {
+  if (thread_number() % kWarp == 0) slots[thread_number() / kWarp] = x;
+}
+template <class Operation, int kGroup, class F>
+MR_DEVICE F gather_warps(const F* slots) {
+  constexpr int kWarps = kGroup / kWarp;
+  const F* const own = slots + thread_number() / kGroup * kWarps;
+  F x = own[0];
+  MR_UNROLL
+  for (int k = 1; k < kWarps; ++k) x = Operation::of(x, own[k]);
+  return x;
+}
+
+// Groups of a block do not wait for each other, as long as there are barriers for all; the block's own is the first.
+constexpr int kBarriers = 16;
+template <int kGroup, int kGroups>
+MR_DEVICE void group_barrier() {
+  if constexpr (kGroups > 1 && kGroups < kBarriers) {
+    barrier_of(1 + thread_number() / kGroup, kGroup);
+  } else {
+    barrier();
+  }
 }
 
 // The same for threads that are kStride apart, each with W numbers. `slots`: W for each of the parts that remain apart.
@@ -281,6 +302,21 @@ MR_DEVICE void all_reduce_apart(F (&x)[W], F* slots) {
       for (int k = 1; k < kParts; ++k) x[l] = Operation::of(x[l], slots[(k * W + l) * kStride + column]);
     }
   }
+}
+
+// Of threads that are kColumns apart in a block of kThreads: kColumns results, in its first threads. `sums`: kColumns a
+// warp.
+template <class Operation, int kThreads, int kColumns, class F>
+MR_DEVICE F reduce_slices(F x, F* sums) {
+  MR_UNROLL
+  for (int distance = kColumns; distance < kWarp; distance *= 2) x = Operation::of(x, shuffle_xor(x, distance));
+  const int column = thread_number() % kColumns;
+  if (thread_number() % kWarp < kColumns) sums[thread_number() / kWarp * kColumns + column] = x;
+  barrier();
+  x = sums[column];
+  MR_UNROLL
+  for (int k = 1; k < kThreads / kWarp; ++k) x = Operation::of(x, sums[k * kColumns + column]);
+  return x;
 }
 
 // --- Masks: reference/philox.h says which ---
@@ -321,17 +357,23 @@ MR_DEVICE void philox(u64 block, const Dropout& d, u32 (&x)[4]) {
   }
 }
 
-// The masks of W elements, kStep apart, from `element` on. kWhole: they are neighbours, and the first begins a block.
+// The masks of W elements, kStep apart, from `element` on, and as bits. kWhole: they are neighbours, and the first
+// begins a block.
 template <int W, int kStep, bool kWhole, class F>
-MR_DEVICE void draw(F (&mask)[W], u64 element, const Dropout& d) {
+MR_DEVICE u32 draw(F (&mask)[W], u64 element, const Dropout& d) {
   const F scale = static_cast<F>(d.scale);
   u32 words[4];
+  u32 bits = 0;
   if constexpr (kWhole && W % 4 == 0) {
     MR_UNROLL
     for (int l = 0; l < W; l += 4) {
       philox(element / 4 + static_cast<u64>(l / 4), d, words);
       MR_UNROLL
-      for (int k = 0; k < 4; ++k) mask[l + k] = words[k] >= d.threshold ? scale : F(0);
+      for (int k = 0; k < 4; ++k) {
+        const bool kept = words[k] >= d.threshold;
+        mask[l + k] = kept ? scale : F(0);
+        bits |= kept ? 1u << (l + k) : 0u;
+      }
     }
   } else {
     MR_UNROLL
@@ -340,37 +382,39 @@ MR_DEVICE void draw(F (&mask)[W], u64 element, const Dropout& d) {
       philox(e / 4, d, words);
       const u32 even = (e & 2) != 0 ? words[2] : words[0];
       const u32 odd = (e & 2) != 0 ? words[3] : words[1];
-      mask[l] = ((e & 1) != 0 ? odd : even) >= d.threshold ? scale : F(0);
+      const bool kept = ((e & 1) != 0 ? odd : even) >= d.threshold;
+      mask[l] = kept ? scale : F(0);
+      bits |= kept ? 1u << l : 0u;
     }
   }
+  return bits;
 }
 
-// Masks as bits: a bit an element, each run of kRun along the last axis begins with a byte of its own. kWhole: the W
-// elements are neighbours in one byte, and runs fill their bytes.
-template <int W, int kStep, u64 kRun, bool kWhole, class F>
-MR_DEVICE void unpack_bits(F (&mask)[W], const u8* __restrict__ from, u64 element, const Dropout& d) {
-  const F scale = static_cast<F>(d.scale);
-  if constexpr (kWhole) {
-    const u32 bits = from[element / 8] >> (element % 8);
+// Masks as bits: a bit an element, each run of kRun along the last axis begins with a byte of its own. Of W elements,
+// kStep apart. kWhole: they are neighbours in one byte, and runs fill their bytes.
+template <int W, int kStep, u64 kRun, bool kWhole>
+struct MaskBits {
+  u32 bits;
+
+  MR_DEVICE void load(const u8* __restrict__ from, u64 element) {
+    if constexpr (kWhole) {
+      bits = static_cast<u32>(from[element / 8]) >> (element % 8);
+    } else {
+      bits = 0;
+      MR_UNROLL
+      for (int l = 0; l < W; ++l) {
+        const u64 e = element + static_cast<u64>(l) * kStep;
+        const u64 in_run = e % kRun;
+        bits |= ((static_cast<u32>(from[e / kRun * ((kRun + 7) / 8) + in_run / 8]) >> (in_run % 8)) & 1) << l;
+      }
+    }
+  }
+  template <class F>
+  MR_DEVICE void unpack(F (&mask)[W], const Dropout& d) const {
+    const F scale = static_cast<F>(d.scale);
     MR_UNROLL
     for (int l = 0; l < W; ++l) mask[l] = ((bits >> l) & 1) != 0 ? scale : F(0);
-  } else {
-    MR_UNROLL
-    for (int l = 0; l < W; ++l) {
-      const u64 e = element + static_cast<u64>(l) * kStep;
-      const u64 in_run = e % kRun;
-      mask[l] = ((from[e / kRun * ((kRun + 7) / 8) + in_run / 8] >> (in_run % 8)) & 1) != 0 ? scale : F(0);
-    }
   }
-}
-
-// Eight neighbours along the last axis, the first at the beginning of a byte.
-template <class F>
-MR_DEVICE void pack_bits(const F (&mask)[8], u8* to) {
-  u32 bits = 0;
-  MR_UNROLL
-  for (int l = 0; l < 8; ++l) bits |= (mask[l] != F(0) ? 1u : 0u) << l;
-  *to = static_cast<u8>(bits);
-}
+};
 
 }  // namespace mr

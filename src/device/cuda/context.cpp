@@ -1,10 +1,23 @@
 #include "device/cuda/context.h"
 
 #include <array>
+#include <cstdlib>
 
 #include "base/text.h"
 
 namespace millrace {
+namespace {
+
+constexpr int kOverlapsSince = 9;  // compute capability: Hopper
+constexpr const char* kNoOverlap = "MILLRACE_NO_OVERLAP";
+
+// Set and neither empty nor 0: to compare, or where a driver gets it wrong.
+bool overlap_is_refused() {
+  const char* const value = std::getenv(kNoOverlap);
+  return value != nullptr && *value != '\0' && std::string(value) != "0";
+}
+
+}  // namespace
 
 Result<CUdevice> find_device(const Driver& driver) {
   CUdevice device = 0;
@@ -68,6 +81,9 @@ Result<std::shared_ptr<CudaContext>> CudaContext::open(const Driver& driver) {
   done = driver.check(driver.stream_create(&made->own_stream_, CU_STREAM_NON_BLOCKING), "make a stream on the GPU");
   if (!done) return done.error();
   made->stream_ = made->own_stream_;
+  int major = 0;
+  const CUresult known = driver.device_get_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, *device);
+  made->overlaps_ = known == CUDA_SUCCESS && major >= kOverlapsSince && !overlap_is_refused();
   return made;
 }
 

@@ -21,6 +21,9 @@ class CudaContext {
   const Driver& driver() const { return driver_; }
   CUstream stream() const { return stream_; }
   CUstream own_stream() const { return own_stream_; }
+  // Whether generated kernels may be started before the kernel in front of them is done: they wait for it themselves.
+  bool overlaps() const { return overlaps_; }
+  void set_overlaps(bool overlaps) { overlaps_ = overlaps; }
   void use_stream(CUstream stream) { stream_ = stream != nullptr ? stream : own_stream_; }
 
   Result<Done> check(CUresult result, const std::string& what) const { return driver_.check(result, what); }
@@ -35,6 +38,7 @@ class CudaContext {
   CUcontext context_;
   CUstream own_stream_ = nullptr;
   CUstream stream_ = nullptr;
+  bool overlaps_ = false;
 };
 
 // Makes the context the calling thread's for a scope, and leaves the thread as it was.

@@ -10,7 +10,8 @@
 
 namespace millrace {
 
-// Generated kernels, from the cubin that has them.
+// Generated kernels, from the cubin that has them. Since Hopper they may be started while the kernel before still runs:
+// each waits for it before it touches memory, as the prelude's begin() does.
 Result<std::unique_ptr<GpuLaunch>> prepare_kernels(std::shared_ptr<CudaContext> context, const Launch& launch,
                                                    const std::string& cubin);
 

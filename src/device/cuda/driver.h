@@ -56,7 +56,7 @@ struct Driver {
   decltype(&cuFuncGetAttribute) func_get_attribute = nullptr;
   // Since CUDA 12.4; null before. Offset and size of a kernel's parameter.
   CUresult (*func_get_param_info)(CUfunction, size_t, size_t*, size_t*) = nullptr;
-  decltype(&cuLaunchKernel) launch_kernel = nullptr;
+  decltype(&cuLaunchKernelEx) launch_kernel = nullptr;
 
   decltype(&cuGraphInstantiateWithFlags) graph_instantiate = nullptr;
   decltype(&cuGraphLaunch) graph_launch = nullptr;

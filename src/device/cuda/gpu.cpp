@@ -166,8 +166,28 @@ class CudaGpu final : public Gpu {
            status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
   }
 
-  // On a stream of ours: the caller's may be the default one, which records nothing.
+  // Between kernels that overlap a graph has edges of a special kind. Should a driver refuse them at some place, it
+  // gets a graph without.
   Result<std::unique_ptr<GpuGraph>> record(const std::function<Result<Done>()>& work) override {
+    Result<std::unique_ptr<GpuGraph>> graph = record_once(work);
+    if (graph || !context_->overlaps()) return graph;
+    context_->set_overlaps(false);
+    Result<std::unique_ptr<GpuGraph>> without = record_once(work);
+    if (without) return without;
+    context_->set_overlaps(true);
+    return graph;
+  }
+
+  Result<std::vector<GemmAlgorithm>> algorithms(const GemmCall& call) override {
+    const CurrentContext current(*context_);
+    const Result<CublasLtProduct> product = CublasLtProduct::make(cublaslt_, handle_, call);
+    if (!product) return product.error();
+    return list_algorithms(*product);
+  }
+
+ private:
+  // On a stream of ours: the caller's may be the default one, which records nothing.
+  Result<std::unique_ptr<GpuGraph>> record_once(const std::function<Result<Done>()>& work) {
     const CurrentContext current(*context_);
     CUstream stream = context_->own_stream();
     if (const Result<Done> begun = context_->check(
@@ -190,14 +210,6 @@ class CudaGpu final : public Gpu {
     return std::unique_ptr<GpuGraph>(std::make_unique<CudaGraph>(context_, executable));
   }
 
-  Result<std::vector<GemmAlgorithm>> algorithms(const GemmCall& call) override {
-    const CurrentContext current(*context_);
-    const Result<CublasLtProduct> product = CublasLtProduct::make(cublaslt_, handle_, call);
-    if (!product) return product.error();
-    return list_algorithms(*product);
-  }
-
- private:
   const Driver& driver() const { return context_->driver(); }
 
   GpuInfo info_;

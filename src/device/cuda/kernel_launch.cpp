@@ -60,9 +60,19 @@ class KernelLaunch final : public GpuLaunch {
     std::array<void*, 1> parameters = {parameters_.data()};  // the driver copies what they point to before it returns
     const CudaContext& context = module_->context();
     const CurrentContext current(context);
+    CUlaunchAttribute overlap{};
+    overlap.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    overlap.value.programmaticStreamSerializationAllowed = 1;
     for (const Grid& grid : grids_) {
-      const CUresult result = context.driver().launch_kernel(grid.function, grid.blocks, 1, 1, grid.threads, 1, 1, 0,
-                                                             context.stream(), parameters.data(), nullptr);
+      CUlaunchConfig config{};
+      config.gridDimX = grid.blocks;
+      config.gridDimY = config.gridDimZ = 1;
+      config.blockDimX = grid.threads;
+      config.blockDimY = config.blockDimZ = 1;
+      config.hStream = context.stream();
+      config.attrs = &overlap;
+      config.numAttrs = context.overlaps() ? 1 : 0;
+      const CUresult result = context.driver().launch_kernel(&config, grid.function, parameters.data(), nullptr);
       if (result != CUDA_SUCCESS) return context.check(result, concat("launch the kernel ", grid.name));
     }
     return Done{};

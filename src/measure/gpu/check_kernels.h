@@ -50,6 +50,7 @@ MR_DEVICE double taken(const CheckArguments& args, const void* from, u64 element
 // tensors: the values, row-major; the tensor. With extra, their magnitudes, of its sign.
 MR_KERNEL(256) MILLRACE_KERNEL_put(MR_PARAMETER mr::CheckArguments args) {
   using namespace mr;
+  begin();
   const double* const from = static_cast<const double*>(args.tensors[0]);
   void* const to = args.tensors[1];
   const double sign = extra_of(args);
@@ -81,6 +82,7 @@ MR_KERNEL(256) MILLRACE_KERNEL_put(MR_PARAMETER mr::CheckArguments args) {
 // tensors: the tensor; its values, row-major.
 MR_KERNEL(256) MILLRACE_KERNEL_take(MR_PARAMETER mr::CheckArguments args) {
   using namespace mr;
+  begin();
   double* const to = static_cast<double*>(args.tensors[1]);
   for (u64 k = static_cast<u64>(block_number()) * 256 + static_cast<u64>(thread_number()); k < elements_of(args);
        k += static_cast<u64>(grid_size()) * 256)
@@ -90,6 +92,7 @@ MR_KERNEL(256) MILLRACE_KERNEL_take(MR_PARAMETER mr::CheckArguments args) {
 // tensors: the tensor; what is expected, row-major; how far it may be off; the first element that is not, as a number.
 MR_KERNEL(256) MILLRACE_KERNEL_compare(MR_PARAMETER mr::CheckArguments args) {
   using namespace mr;
+  begin();
   const double* const expected = static_cast<const double*>(args.tensors[1]);
   const double* const tolerances = static_cast<const double*>(args.tensors[2]);
   for (u64 k = static_cast<u64>(block_number()) * 256 + static_cast<u64>(thread_number()); k < elements_of(args);
@@ -108,6 +111,7 @@ MR_KERNEL(256) MILLRACE_KERNEL_compare(MR_PARAMETER mr::CheckArguments args) {
 // the sum's roundings, and relative · value + absolute for what is lost when it is stored.
 MR_KERNEL(256) MILLRACE_KERNEL_allow(MR_PARAMETER mr::CheckArguments args) {
   using namespace mr;
+  begin();
   const double* const values = static_cast<const double*>(args.tensors[0]);
   double* const magnitudes = static_cast<double*>(args.tensors[1]);
   const double relative = args.values[2];

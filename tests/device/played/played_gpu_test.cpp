@@ -11,16 +11,21 @@ namespace {
 
 constexpr const char* kKernels = R"(
 MR_KERNEL(64) doubled(MR_PARAMETER mr::Arguments<2, 1, 1> args) {
+  mr::begin();
   const int k = mr::block_number() * 64 + mr::thread_number();
   static_cast<float*>(args.tensors[1])[k] = 2 * static_cast<const float*>(args.tensors[0])[k] + (float)args.values[0];
 }
 MR_KERNEL(64) summed(MR_PARAMETER mr::Arguments<2, 1, 1> args) {
+  mr::begin();
   MR_SHARED float slots[2];
   float x = static_cast<const float*>(args.tensors[0])[mr::thread_number()];
-  x = mr::all_reduce<mr::Sum, 64>(x, slots);
+  mr::put_warp(mr::reduce_warp<mr::Sum, 64>(x), slots);
+  mr::group_barrier<64, 1>();
+  x = mr::gather_warps<mr::Sum, 64>(slots);
   static_cast<float*>(args.tensors[1])[mr::thread_number()] = x;
 }
 MR_KERNEL(64) wide(MR_PARAMETER mr::Arguments<2, 1, 1> args) {
+  mr::begin();
   reinterpret_cast<mr::Chunk16*>(args.tensors[1])[0] = mr::Chunk16{};
 }
 )";

@@ -1,4 +1,4 @@
-// Three projections with biases of one tensor, as an attention has them; all of one shape.
+// Three projections of one tensor, with biases, as an attention has them; all of one shape.
 #pragma once
 
 #include <string>
@@ -17,7 +17,8 @@ def layer(x: float32[B, I], wq: float32[O, I], wk: float32[O, I], wv: float32[O,
     q = np.einsum("bi,oi->bo", x, wq) + bq
     k = np.einsum("bi,oi->bo", x, wk) + bk
     v = np.einsum("bi,oi->bo", x, wv) + bv
-    return np.exp(q) * np.tanh(k) * v
+    weights = np.tanh(np.einsum("bo,co->bc", q, k))
+    return np.einsum("bc,co->bo", weights, v)
 )";
 
 // The weights and the biases one behind the other, and their gradients too.

@@ -200,8 +200,7 @@ void add_explore_options(CLI::App& command, ExploreOptions& options,
   command
       .add_option(
           "--layout", options.layouts,
-          "how a tensor of the caller lies: NAME=AXES, outermost first, or NAME=any; or which lie one behind the "
-          "other without gaps, in this order: A+B=stacked. Gradients are named by themselves: d_A+d_B=stacked")
+          "how the caller's tensors lie: NAME=AXES or NAME=any; A+B=stacked: one behind the other; gradients: d_NAME")
       ->delimiter(',')
       ->type_name("NAME=AXES");
   command.add_option("--threads", options.threads, "threads to use (default: OMP_NUM_THREADS, or all cores)")

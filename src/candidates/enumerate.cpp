@@ -12,6 +12,8 @@
 namespace millrace {
 namespace {
 
+constexpr size_t kOfLayout = 64;  // candidates kept for a layout of a tensor
+
 // Its layouts and its way as bytes: what is added twice is found by it.
 std::string key_of(const Candidate& candidate) {
   std::string key;
@@ -48,9 +50,9 @@ void Collector::add(Candidate candidate) {
 
 void Collector::add_new(Candidate candidate) {
   into_.configurations += 1;
-  if (!keeps(candidate.estimate) && !lies_as_written(domains_, into_.part, candidate)) return;
+  if (!keeps(candidate.layouts, candidate.estimate) && !lies_as_written(domains_, into_.part, candidate)) return;
   into_.candidates.push_back(std::move(candidate));
-  if (into_.candidates.size() >= 4 * most_ + 1000) shrink();
+  if (into_.candidates.size() >= 4 * std::max(most_, kept_) + 1000) shrink();
 }
 
 void Collector::decline(std::string_view reason, double count) {
@@ -69,11 +71,32 @@ void Collector::shrink() {
   std::vector<Candidate>& all = into_.candidates;
   std::stable_sort(all.begin(), all.end(), before);
   if (all.size() <= most_) return;
-  const auto rest = all.begin() + static_cast<std::ptrdiff_t>(most_);
-  worst_kept_ = std::prev(rest)->estimate;
-  all.erase(
-      std::remove_if(rest, all.end(), [&](const Candidate& c) { return !lies_as_written(domains_, into_.part, c); }),
-      all.end());
+  worst_kept_ = all[most_ - 1].estimate;
+  worst_of_.assign(all.front().layouts.size(), {});
+  std::vector<std::map<int, size_t>> counts(worst_of_.size());
+  std::vector<Candidate> kept;
+  for (size_t position = 0; position < all.size(); ++position) {
+    Candidate& candidate = all[position];
+    bool wanted = position < most_ || lies_as_written(domains_, into_.part, candidate);
+    for (size_t k = 0; k < counts.size(); ++k) {
+      size_t& count = counts[k][candidate.layouts[k]];
+      if (count >= kOfLayout) continue;
+      wanted = true;
+      if (++count == kOfLayout) worst_of_[k][candidate.layouts[k]] = candidate.estimate;
+    }
+    if (wanted) kept.push_back(std::move(candidate));
+  }
+  all = std::move(kept);
+  kept_ = all.size();
+}
+
+bool Collector::keeps(const std::vector<int>& layouts, double estimate) const {
+  if (estimate <= worst_kept_) return true;
+  for (size_t k = 0; k < layouts.size(); ++k) {
+    const auto worst = worst_of_[k].find(layouts[k]);
+    if (worst == worst_of_[k].end() || estimate < worst->second) return true;
+  }
+  return false;
 }
 
 void Collector::finish() { shrink(); }
@@ -112,6 +135,21 @@ Result<Candidates> enumerate(const TrainingGraph& training, const FusedGraph& fu
 
 namespace {
 
+constexpr size_t kAll = 1'000'000;
+
+// With every tensor's layout fixed there are few ways. None where a tensor has to lie otherwise.
+std::optional<std::vector<TensorDomain>> fixed(const std::vector<TensorDomain>& domains, const Part& part,
+                                               const std::vector<int>& layouts) {
+  std::vector<TensorDomain> made = domains;
+  size_t k = 0;
+  for (const TensorId tensor : tensors_of(part)) {
+    TensorDomain& domain = made[tensor.at()];
+    if (domain.pinned >= 0 && domain.pinned != layouts[k]) return std::nullopt;
+    domain.pinned = layouts[k++];
+  }
+  return made;
+}
+
 // Whether it is one of those that these options give.
 bool is_one_of(const Graph& graph, const std::vector<TensorDomain>& domains, const Part& part,
                const Candidate& candidate, EnumerateOptions options) {
@@ -124,13 +162,26 @@ bool is_one_of(const Graph& graph, const std::vector<TensorDomain>& domains, con
   }
   PartCandidates found;
   found.part = part;
-  options.most = 1'000'000;
+  options.most = kAll;
+  options.every_shape = true;
   find_ways(graph, domains, options, found);
   return std::any_of(found.candidates.begin(), found.candidates.end(),
                      [&](const Candidate& c) { return c.layouts == candidate.layouts && c.way == candidate.way; });
 }
 
 }  // namespace
+
+std::vector<Candidate> ways_under(const Graph& graph, const std::vector<TensorDomain>& domains,
+                                  EnumerateOptions options, const Part& part, const std::vector<int>& layouts) {
+  const std::optional<std::vector<TensorDomain>> under = fixed(domains, part, layouts);
+  if (!under) return {};
+  PartCandidates found;
+  found.part = part;
+  options.most = kAll;
+  options.every_shape = true;
+  find_ways(graph, *under, options, found);
+  return std::move(found.candidates);
+}
 
 bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, const Part& part, Candidate candidate) {
   EnumerateOptions options;
@@ -146,21 +197,13 @@ bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, 
   }
   options.threads = std::visit([](const auto& way) { return way.threads; }, candidate.way);
   if (part.operators.empty()) return is_one_of(graph, domains, part, candidate, options);
-  // With every tensor's layout fixed there are few.
-  std::vector<TensorDomain> fixed = domains;
-  size_t k = 0;
-  for (const std::vector<TensorId>* tensors : {&part.reads, &part.writes}) {
-    for (const TensorId tensor : *tensors) {
-      TensorDomain& domain = fixed[tensor.at()];
-      if (domain.pinned >= 0 && domain.pinned != candidate.layouts[k]) return false;
-      domain.pinned = candidate.layouts[k++];
-    }
-  }
-  if (blocks == 0) return is_one_of(graph, fixed, part, candidate, options);
+  const std::optional<std::vector<TensorDomain>> under = fixed(domains, part, candidate.layouts);
+  if (!under) return false;
+  if (blocks == 0) return is_one_of(graph, *under, part, candidate, options);
   // Blocks that share rows are a few a multiprocessor of the GPU that it was made for, which may be another one.
   for (int each = 1; each <= kMostBlocksAMultiprocessor; ++each) {
     options.gpu = GpuTarget{blocks / each};
-    if (blocks % each == 0 && is_one_of(graph, fixed, part, candidate, options)) return true;
+    if (blocks % each == 0 && is_one_of(graph, *under, part, candidate, options)) return true;
   }
   return false;
 }
@@ -176,6 +219,7 @@ PartCandidates conversions(const Graph& graph, const TensorDomain& domain, Tenso
   EnumerateOptions options;
   options.threads = threads;
   options.gpu = gpu;
+  options.every_shape = true;
   kernel_ways(graph, domains, options, false, found, collector);
   collector.finish();
   std::erase_if(found.candidates, [](const Candidate& c) { return c.layouts[0] != 0 || c.layouts[1] != 1; });

@@ -25,6 +25,7 @@ struct EnumerateOptions {
   std::map<GemmLibrary, std::string> missing;                // why the others are not there
   std::vector<std::pair<std::string, std::string>> layouts;  // the caller's, as pins.h says
   size_t most = 4000;                                        // candidates kept of a part, the most promising ones
+  bool every_shape = false;  // of a GPU's threads; otherwise the first under any but the written layouts
 };
 
 // Parts, covers and domains, without the ways: quick.
@@ -36,6 +37,10 @@ void find_ways(const Graph& graph, const std::vector<TensorDomain>& domains, con
 
 // With all ways.
 Result<Candidates> enumerate(const TrainingGraph& training, const FusedGraph& fused, const EnumerateOptions& options);
+
+// All ways under the layouts of one: on a GPU, a part's candidates have only the first.
+std::vector<Candidate> ways_under(const Graph& graph, const std::vector<TensorDomain>& domains,
+                                  EnumerateOptions options, const Part& part, const std::vector<int>& layouts);
 
 // Whether it is one of the part's candidates, on a device with both libraries and as many threads as it names. Of a
 // conversion part: of its tensor's conversions.

@@ -128,10 +128,11 @@ class GemmWays {
       if (!product_.operand(operand).empty())
         as_written = as_written && as_written_[operand][static_cast<size_t>(layouts[operand])];
     }
-    if (operands_apart_ && !as_written && !collector_.keeps(found.estimate)) return collector_.count();
+    std::vector<int> all = all_layouts(layouts);
+    if (operands_apart_ && !as_written && !collector_.keeps(all, found.estimate)) return collector_.count();
     const int threads = found.library == GemmLibrary::cublaslt ? 1 : options_.threads;
     Candidate candidate{
-        all_layouts(layouts),
+        std::move(all),
         GemmWay{found.library, *found.m, *found.n, *found.k, found.threads_over_loops, threads, found.tensor_cores, {}},
         found.estimate};
     operands_apart_ ? collector_.add_new(std::move(candidate)) : collector_.add(std::move(candidate));

@@ -32,7 +32,7 @@ std::vector<int> widths_of(const GpuNest& nest) {
 std::vector<GpuShape> flat_shapes(const GpuNest& nest) {
   std::vector<GpuShape> shapes;
   for (const int width : widths_of(nest)) {
-    for (const int threads : {256, 128, 512}) add(shapes, {width, 1, threads, 0});
+    for (const int threads : {128, 256, 512}) add(shapes, {width, 1, threads, 0});
   }
   return shapes;
 }
@@ -64,18 +64,18 @@ std::vector<GpuShape> row_shapes(const GpuNest& nest, const GpuTarget& target) {
   std::vector<GpuShape> shapes;
   for (const int width : widths_of(nest)) {
     const int64_t whole = power_above((nest.row_points + width - 1) / width);
-    for (const int64_t pieces : {1, 2, 4, 8}) {
+    for (const int64_t pieces : {2, 1, 4, 8}) {
       const int64_t group = std::clamp<int64_t>(whole / pieces, 1, kMostBlockThreads);
       const bool kept = pieces * width <= kMostKept || group == kMostBlockThreads;
       if (!kept || (group < 4 && pieces > 1)) continue;
       if (!nest.across) {
-        for (const int threads : {256, 128, 512})
+        for (const int threads : {128, 256, 512})
           add(shapes, {width, static_cast<int>(group), std::max(threads, static_cast<int>(group)), 0});
         continue;
       }
       // What a block leaves of a sum is written and read again: few large blocks leave little.
-      for (const auto& [threads, blocks] : {std::pair(512, 2), {256, 4}, {1024, 1}, {256, 2}, {512, 1}, {128, 4}}) {
-        for (const int ahead : {1, 0})
+      for (const auto& [threads, blocks] : {std::pair(256, 4), {512, 2}, {1024, 1}, {256, 2}, {512, 1}, {128, 4}}) {
+        for (const int ahead : {0, 1})
           add(shapes, {width, static_cast<int>(group), std::max(threads, static_cast<int>(group)),
                        blocks * target.multiprocessors, ahead});
       }

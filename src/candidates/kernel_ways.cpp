@@ -253,6 +253,7 @@ class KernelWays {
     if (!collector_.is_new(candidate)) return;
     const bool as_written = lies_as_written(domains_, part_, candidate);
     int width = 0;
+    bool first = true;
     for (const GpuShape& shape : shapes) {
       auto& shaped = std::get<KernelWay>(candidate.way);
       shaped.gpu = shape;
@@ -262,11 +263,13 @@ class KernelWays {
       }
       if (shape.width != width) candidate.estimate = estimate_on_gpu(layouts, shaped);
       width = shape.width;
-      if (as_written || collector_.keeps(candidate.estimate)) {
+      const bool wanted = options_.every_shape || as_written || first;
+      if (wanted && (as_written || collector_.keeps(layouts, candidate.estimate))) {
         collector_.add_new(candidate);
       } else {
         collector_.count();
       }
+      first = false;
     }
   }
 

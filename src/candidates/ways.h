@@ -2,6 +2,7 @@
 #pragma once
 
 #include <limits>
+#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -14,8 +15,8 @@ namespace millrace {
 inline constexpr double kGpuBytesPerSecond = 3.5e12;
 inline constexpr double kGpuLaunchSeconds = 2e-6;
 
-// Keeps the most promising candidates, each once, and those where every tensor lies as the program writes it; counts
-// all.
+// Keeps the most promising candidates, each once, some for every layout of every tensor, since the parts before and
+// behind may want it, and those where every tensor lies as the program writes it; counts all.
 class Collector {
  public:
   Collector(const std::vector<TensorDomain>& domains, PartCandidates& into, size_t most)
@@ -27,7 +28,7 @@ class Collector {
   // One that is not added twice: nothing is looked up.
   void add_new(Candidate candidate);
   // Whether one is kept even where its tensors do not lie as written; one that is not need only be counted.
-  bool keeps(double estimate) const { return estimate <= worst_kept_; }
+  bool keeps(const std::vector<int>& layouts, double estimate) const;
   void count() { into_.configurations += 1; }
   void decline(std::string_view reason, double count = 1);
   void finish();
@@ -38,7 +39,9 @@ class Collector {
   const std::vector<TensorDomain>& domains_;
   PartCandidates& into_;
   size_t most_;
+  size_t kept_ = 0;  // by the last shrinking
   double worst_kept_ = std::numeric_limits<double>::infinity();  // no worse one is kept any more
+  std::vector<std::map<int, double>> worst_of_;                  // nor of a tensor's layout, by tensor
   std::unordered_set<std::string> seen_;
 };
 

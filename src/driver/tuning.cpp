@@ -73,6 +73,7 @@ EnumerateOptions enumerate_options(const TuneProgram& program, const Machine& ma
   options.layouts = program.layouts;
   if (machine.gpu) options.gpu = GpuTarget{machine.gpu->info().multiprocessors};
   if (exhaustive) options.most = std::numeric_limits<size_t>::max() / 8;
+  options.every_shape = exhaustive;
   return options;
 }
 
@@ -262,9 +263,23 @@ Result<std::unique_ptr<KernelMaker>> kernel_maker_of(const Machine& machine) {
   return std::unique_ptr<KernelMaker>(std::make_unique<CpuKernelMaker>(std::move(*cache), machine.cpu.cores));
 }
 
+Wanted wanted_of(const Measurements& measurements) {
+  Wanted wanted;
+  const Result<Selection> selection = select(measurements, SelectMethod::exact);
+  if (!selection) return wanted;
+  for (const SelectedPart& selected : selection->parts) {
+    const MeasuredPart& part = measurements.parts[static_cast<size_t>(selected.part)];
+    wanted.ways.push_back({part.name, part.ways[static_cast<size_t>(selected.way)].candidate});
+  }
+  for (const SelectedConversion& conversion : selection->conversions)
+    wanted.conversions.push_back(
+        {measurements.tensors[static_cast<size_t>(conversion.tensor)].name, conversion.from, conversion.to});
+  return wanted;
+}
+
 // What is different where a GPU measures: compilers do not disturb it, and products come in many algorithms.
-void explore_on_gpu(const Graph& graph, const Candidates& candidates, const Machine& machine,
-                    ExploreSettings& settings) {
+void explore_on_gpu(const Graph& graph, const Candidates& candidates, const EnumerateOptions& enumerating,
+                    const Machine& machine, ExploreSettings& settings) {
   constexpr size_t kGpuBatch = 64;
   constexpr double kGpuHangSeconds = 180;  // the reference has whole tensors to compute
   settings.trial.cold = true;
@@ -272,7 +287,10 @@ void explore_on_gpu(const Graph& graph, const Candidates& candidates, const Mach
   settings.batch = kGpuBatch;
   settings.compile_ahead = true;
   settings.hang_seconds = kGpuHangSeconds;
-  settings.algorithms = [&graph, &candidates, gpu = machine.gpu](const Part& part, const Candidate& candidate) {
+  settings.refinements = [&graph, &candidates, &enumerating, gpu = machine.gpu](const Part& part,
+                                                                                const Candidate& candidate) {
+    if (std::holds_alternative<KernelWay>(candidate.way))
+      return ways_under(graph, candidates.domains, enumerating, part, candidate.layouts);
     std::vector<Candidate> made;
     const Launch launch = lower(graph, part, layouts_of(candidates.domains, part, candidate), candidate.way);
     const Result<std::vector<GemmAlgorithm>> algorithms = gpu->algorithms(launch.gemm);
@@ -329,12 +347,13 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   settings.trial.cold = is_cold(prepared->training.graph, machine.cpu);
   settings.trial.cache_bytes = machine.cpu.last_level_cache;
   const Graph& graph = prepared->training.graph;
-  if (machine.gpu) explore_on_gpu(graph, prepared->candidates, machine, settings);
+  if (machine.gpu) explore_on_gpu(graph, prepared->candidates, enumerating, machine, settings);
   settings.device = concat(machine.text(), settings.trial.cold ? "; from memory" : "; from cache");
   settings.conversions = [&](TensorId tensor, int from, int to) {
     return conversions(graph, prepared->candidates.domains[tensor.at()], tensor, from, to, machine.threads,
                        enumerating.gpu);
   };
+  settings.wanted = wanted_of;
   if (options.progress) {
     settings.select = [](const Measurements& so_far) {
       const Result<Selection> selection = select(so_far, SelectMethod::sssp);

@@ -1,7 +1,9 @@
 #include "measure/explore.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <deque>
 #include <future>
 #include <limits>
 #include <memory>
@@ -20,8 +22,12 @@ constexpr double kSelectEvery = 5;       // seconds
 constexpr size_t kConvertedLayouts = 3;  // of the fastest ways of a tensor's writer, and of each of its readers
 constexpr double kRefined = 1.1;         // of the best: products that are as fast are tried by every algorithm
 constexpr size_t kRefinedLayouts = 4;    // of a part, unless all are asked for
+constexpr size_t kWantedWays = 12;       // under the layouts that a selection takes, beside the one that it takes
+constexpr double kForWanted = 0.25;      // of the time, at most, where nothing is measured meanwhile
 constexpr size_t kConversionWays = 2;    // of a pair of layouts, unless all are asked for
-constexpr double kFirstKernels = 8;      // of a batch, when it is not known yet how long one takes to compile
+constexpr double kMustBe = 1e9;          // more than any trial is worth by its seconds
+constexpr double kWorthMost = 1e8;
+constexpr double kFirstKernels = 8;  // of a batch, when it is not known yet how long one takes to compile
 
 // A candidate to try, by whichever of the equal parts has it.
 struct Trial {
@@ -29,9 +35,10 @@ struct Trial {
   const Candidate* candidate = nullptr;
   TensorId converted;  // valid: a conversion of this tensor
   std::string text;
-  int family = 0;      // of its way, by number
-  int shape = 0;       // a narrower one
-  bool first = false;  // of those without which there would be no plan: tried whatever the budget
+  int family = 0;       // of its way, by number
+  int shape = 0;        // a narrower one
+  bool first = false;   // of those without which there would be no plan: tried whatever the budget
+  bool wanted = false;  // by a selection
   bool chosen = false;
   bool known = false;  // its outcome
 };
@@ -41,7 +48,7 @@ struct PartClass {
   std::string text;
   size_t parts = 0;  // how many
   std::vector<Trial> trials;
-  std::set<std::string> texts;                 // of the trials
+  std::map<std::string, size_t> numbers;       // of the trials, by their texts
   std::map<int, std::vector<double>> ratios;   // of measured and estimated seconds, by family and by shape
   std::map<std::string, MeasurementRow> rows;  // by candidate
   double best = kInfinite;
@@ -61,6 +68,7 @@ class Explorer {
   Result<Explored> run() {
     begin_ = now();
     find_classes();
+    if (Result<Done> known = recall_conversions(); !known) return known.error();
     if (Result<Done> known = recall(); !known) return known.error();
     const double end = settings_.exhaustive ? kInfinite : begin_ + settings_.budget_seconds * (1 - kForConversions);
     if (Result<Done> tried = try_all(end); !tried) return tried.error();
@@ -103,10 +111,17 @@ class Explorer {
     return concat(kernel.rows ? "rows " : "flat ", kernel.threads, kernel.block != kNoIndex ? " in blocks" : "");
   }
 
+  static std::string chain(const std::vector<int>& indices) {
+    std::string text = "|";
+    for (const int index : indices) text += concat(index, ".");
+    return text;
+  }
+
   // Ways of a family that are fast or slow together: how a GPU's threads share the work, and a library's algorithms.
   static std::string shape_of(const Candidate& candidate) {
     if (const auto* gemm = std::get_if<GemmWay>(&candidate.way)) {
       const GemmAlgorithm& of = gemm->algorithm;
+      if (of.id < 0) return concat(family_of(candidate), " ", chain(gemm->m), chain(gemm->n), chain(gemm->k));
       return concat(family_of(candidate), " ", of.id, " ", of.tile, " ", of.stages, " ", of.cluster);
     }
     const std::optional<GpuShape>& gpu = std::get<KernelWay>(candidate.way).gpu;
@@ -147,25 +162,26 @@ class Explorer {
         converted_.insert(of.part.writes.begin(), of.part.writes.end());
       }
       std::set<int> families;
+      trials_of_part_.emplace_back();
       for (const Candidate& candidate : of.candidates) {
         Trial trial = trial_of(of.part, candidate);
         const bool could_be =
             as_written ? lies_as_written(candidates_.domains, of.part, candidate) : fits(of.part, candidate);
         trial.first = could_be && families.insert(trial.family).second;
-        add(into, std::move(trial));
+        trials_of_part_.back().push_back(add(into, std::move(trial)));
       }
     }
   }
 
-  // What an equal part must try is tried, whichever part has it.
-  static void add(PartClass& into, Trial trial) {
-    if (into.texts.insert(trial.text).second) {
+  // The number of the trial. What an equal part must try is tried, whichever part has it.
+  static size_t add(PartClass& into, Trial trial) {
+    const auto [known, fresh] = into.numbers.try_emplace(trial.text, into.trials.size());
+    if (fresh) {
       into.trials.push_back(std::move(trial));
     } else if (trial.first) {
-      std::find_if(into.trials.begin(), into.trials.end(), [&](const Trial& known) {
-        return known.text == trial.text;
-      })->first = true;
+      into.trials[known->second].first = true;
     }
+    return known->second;
   }
 
   // --- Conversions, between the layouts that fast ways write and read ---
@@ -201,25 +217,51 @@ class Explorer {
       if (domain.pinned >= 0) (from.empty() ? from : to).insert(domain.pinned);
       for (const int source : from) {
         for (const int target : to) {
-          const bool words = domain.layouts[static_cast<size_t>(source)].storage == MaskStorage::words &&
-                             domain.layouts[static_cast<size_t>(target)].storage == MaskStorage::words;
-          if (source != target && words) add_conversion(TensorId(k), source, target);
+          if (source != target && can_convert(TensorId(k), source, target))
+            add_conversions(TensorId(k), source, target);
         }
       }
     }
   }
 
+  bool can_convert(TensorId tensor, int from, int to) const {
+    const std::vector<Layout>& layouts = candidates_.domains[tensor.at()].layouts;
+    return layouts[static_cast<size_t>(from)].storage == MaskStorage::words &&
+           layouts[static_cast<size_t>(to)].storage == MaskStorage::words;
+  }
+
+  // Of all tensors that are equal: what one's takes, all take.
+  void add_conversions(TensorId tensor, int from, int to) {
+    if (equal_tensors_.empty()) find_equal_tensors();
+    for (const TensorId equal : equal_tensors_[tensor]) {
+      const auto layouts = static_cast<int>(candidates_.domains[equal.at()].layouts.size());
+      if (from < layouts && to < layouts && can_convert(equal, from, to)) add_conversion(equal, from, to);
+    }
+  }
+
+  void find_equal_tensors() {
+    std::map<std::string, std::vector<TensorId>> by_text;
+    for (size_t k = 0; k < graph_.tensors.size(); ++k) {
+      if (candidates_.domains[k].layouts.size() < 2 || !is_touched(TensorId(k))) continue;
+      by_text[print_part(graph_, settings_.conversions(TensorId(k), 0, 1).part)].push_back(TensorId(k));
+    }
+    for (const auto& [text, tensors] : by_text) {
+      for (const TensorId tensor : tensors) equal_tensors_[tensor] = tensors;
+    }
+  }
+
   void add_conversion(TensorId tensor, int from, int to) {
+    if (!converting_.insert({tensor, from, to}).second) return;
     conversions_.push_back(std::make_unique<PartCandidates>(settings_.conversions(tensor, from, to)));
     PartCandidates& of = *conversions_.back();
     explored_.summary.conversions += static_cast<double>(of.candidates.size());
     if (!settings_.exhaustive && of.candidates.size() > kConversionWays) of.candidates.resize(kConversionWays);
-    const size_t number = classify(of.part);
-    PartClass& into = classes_[number];
+    const size_t class_number = classify(of.part);
+    PartClass& into = classes_[class_number];
     for (const Candidate& candidate : of.candidates) {
       Trial trial = trial_of(of.part, candidate, tensor);
       trial.first = converted_.contains(tensor) && &candidate == &of.candidates.front();
-      conversion_texts_.push_back({tensor, from, to, number, trial.text});
+      conversion_texts_.push_back({tensor, from, to, class_number, trial.text});
       add(into, std::move(trial));
     }
   }
@@ -251,36 +293,68 @@ class Explorer {
     for (PartClass& of : classes_) {
       const auto found = by_part.find(of.text);
       if (found == by_part.end()) continue;
-      for (Trial& trial : of.trials) {
-        const auto known = found->second.find(trial.text);
-        if (known == found->second.end() || known->second->key.candidate != key_of(trial, launch_of(trial))) continue;
-        note(of, trial, *known->second);
-        explored_.summary.known += 1;
-      }
-      recall_algorithms(of, found->second);
+      for (const auto& [text, row] : found->second) recall_one(of, text, *row);
+      recall_refinements(of, found->second);
     }
     return Done{};
   }
 
-  // A product's algorithms are not among the candidates until they are asked for; those that were tried are known.
-  void recall_algorithms(PartClass& of, const std::map<std::string, const MeasurementRow*>& rows) {
-    if (of.trials.empty()) return;
-    const Part& part = *of.trials.front().part;
-    for (const auto& [text, row] : rows) {
-      if (of.texts.contains(text)) continue;
-      std::optional<Candidate> candidate = parse_candidate(candidates_.domains, part, text);
-      if (!candidate || !std::holds_alternative<GemmWay>(candidate->way)) continue;
-      Candidate base = *candidate;
-      std::get<GemmWay>(base.way).algorithm = {};
-      const std::string base_text = print_candidate(candidates_.domains, part, base);
-      const auto of_base =
-          std::find_if(of.trials.begin(), of.trials.end(), [&](const Trial& trial) { return trial.text == base_text; });
-      if (of_base == of.trials.end()) continue;
-      candidate->estimate = of_base->candidate->estimate;
-      if (!add_trial(of, part, std::move(*candidate))) continue;
-      note(of, of.trials.back(), *row);
-      explored_.summary.known += 1;
+  // Conversions that were tried, for this program or another one with equal tensors.
+  Result<Done> recall_conversions() {
+    if (equal_tensors_.empty()) find_equal_tensors();
+    for (const auto& [tensor, equals] : equal_tensors_) {
+      if (tensor != equals.front()) continue;
+      const Part part = settings_.conversions(tensor, 0, 1).part;
+      const Result<std::vector<MeasurementRow>> rows = database_.all_of(settings_.device, {print_part(graph_, part)});
+      if (!rows) return rows.error();
+      for (const MeasurementRow& row : *rows) {
+        const std::string text = row.key.candidate.substr(0, row.key.candidate.rfind(" k_"));
+        const std::optional<Candidate> candidate = parse_candidate(candidates_.domains, part, text);
+        if (candidate && candidate->layouts[0] != candidate->layouts[1])
+          add_conversions(tensor, candidate->layouts[0], candidate->layouts[1]);
+      }
     }
+    return Done{};
+  }
+
+  // Refinements are not among the candidates until they are asked for; those that were tried are known.
+  void recall_refinements(PartClass& of, const std::map<std::string, const MeasurementRow*>& rows) {
+    if (of.trials.empty() || !settings_.refinements) return;
+    const Part& part = *of.trials.front().part;
+    std::map<std::vector<int>, const Candidate*> by_layouts;
+    for (const Trial& trial : of.trials) by_layouts.emplace(trial.candidate->layouts, trial.candidate);
+    std::set<std::vector<int>> seen;
+    for (const auto& [text, row] : rows) {
+      if (!of.numbers.contains(text)) add_refinements_like(of, part, text, by_layouts, seen);
+      recall_one(of, text, *row);
+    }
+  }
+
+  // Those that the text of one names.
+  void add_refinements_like(PartClass& of, const Part& part, const std::string& text,
+                            const std::map<std::vector<int>, const Candidate*>& by_layouts,
+                            std::set<std::vector<int>>& seen) {
+    std::optional<Candidate> candidate = parse_candidate(candidates_.domains, part, text);
+    const auto base = candidate ? by_layouts.find(candidate->layouts) : by_layouts.end();
+    if (base == by_layouts.end()) return;
+    if (std::holds_alternative<GemmWay>(candidate->way)) {
+      Candidate own_choice = *candidate;
+      std::get<GemmWay>(own_choice.way).algorithm = {};
+      if (!of.numbers.contains(print_candidate(candidates_.domains, part, own_choice))) return;
+      candidate->estimate = base->second->estimate;
+      add_trial(of, part, std::move(*candidate));
+    } else if (seen.insert(candidate->layouts).second) {
+      for (Candidate& other : settings_.refinements(part, *base->second)) add_trial(of, part, std::move(other));
+    }
+  }
+
+  void recall_one(PartClass& of, const std::string& text, const MeasurementRow& row) {
+    const auto number = of.numbers.find(text);
+    if (number == of.numbers.end()) return;
+    Trial& trial = of.trials[number->second];
+    if (trial.known || row.key.candidate != key_of(trial, launch_of(trial))) return;
+    note(of, trial, row);
+    explored_.summary.known += 1;
   }
 
   void note(PartClass& of, Trial& trial, const MeasurementRow& row) {
@@ -329,18 +403,20 @@ class Explorer {
   // The trial of a class that promises most.
   std::optional<size_t> next_of(const PartClass& of) const {
     std::optional<size_t> best;
+    std::optional<size_t> wanted;
     double best_seconds = kInfinite;
     Corrections corrections;
     for (size_t k = 0; k < of.trials.size(); ++k) {
       const Trial& trial = of.trials[k];
       if (trial.chosen || trial.known) continue;
       if (trial.first) return k;
+      if (trial.wanted) wanted = wanted.value_or(k);
       const double seconds = expected(of, trial, corrections);
       if (best && seconds >= best_seconds) continue;
       best = k;
       best_seconds = seconds;
     }
-    return best;
+    return wanted ? wanted : best;
   }
 
   // The class that is worth the next trial: by what it costs in a step and how often it was tried; cheap ones too.
@@ -357,7 +433,8 @@ class Explorer {
       const PartClass& of = classes_[k];
       const auto tried = static_cast<double>(of.rows.size() + pending[k]);
       const double seconds = of.best == kInfinite ? 1e3 : of.best * static_cast<double>(of.parts);
-      const double worth = of.trials[*next[k]].first ? 1e9 : (seconds + mean) / (tried + 1);
+      const Trial& trial = of.trials[*next[k]];
+      const double worth = trial.first ? kMustBe : trial.wanted ? kWorthMost : (seconds + mean) / (tried + 1);
       if (worth <= best_worth) continue;
       best_worth = worth;
       best = k;
@@ -410,7 +487,8 @@ class Explorer {
     if (!settings_.measure) return Done{};
     std::optional<Batch> ahead;
     while (now() < end || has_baselines_left()) {
-      add_algorithms();
+      refine_fastest();
+      want(end);
       Batch batch = ahead ? std::move(*ahead) : choose_batch(end);
       ahead.reset();
       if (batch.chosen.empty()) return Done{};
@@ -468,29 +546,38 @@ class Explorer {
     return batch;
   }
 
-  // Every algorithm, for the fastest layouts of a product by the library's own choice.
-  void add_algorithms() {
-    if (!settings_.algorithms) return;
+  // Every way under the fastest layouts of a part: what is learnt of them holds for others.
+  void refine_fastest() {
+    if (!settings_.refinements) return;
     for (PartClass& of : classes_) {
       std::vector<std::pair<double, size_t>> fastest;
-      for (size_t k = 0; k < of.trials.size(); ++k) {
-        const auto* const gemm = std::get_if<GemmWay>(&of.trials[k].candidate->way);
-        if (gemm == nullptr || gemm->algorithm.id >= 0 || !of.trials[k].known) continue;
-        const auto row = of.rows.find(of.trials[k].text);
-        if (row == of.rows.end() || row->second.outcome != Outcome::measured) continue;
-        if (settings_.exhaustive || row->second.seconds <= kRefined * of.best)
-          fastest.emplace_back(row->second.seconds, k);
+      for (const auto& [text, row] : of.rows) {
+        if (row.outcome != Outcome::measured) continue;
+        const size_t number = of.numbers.at(text);
+        if (!is_refined_by_library(*of.trials[number].candidate)) continue;
+        if (settings_.exhaustive || row.seconds <= kRefined * of.best) fastest.emplace_back(row.seconds, number);
       }
       std::sort(fastest.begin(), fastest.end());
       if (!settings_.exhaustive && fastest.size() > kRefinedLayouts) fastest.resize(kRefinedLayouts);
-      for (const auto& [seconds, number] : fastest) {
-        const Trial base = of.trials[number];
-        if (!refined_.insert(concat(of.text, base.text)).second) continue;
-        for (Candidate& candidate : settings_.algorithms(*base.part, *base.candidate)) {
-          candidate.estimate = base.candidate->estimate;
-          add_trial(of, *base.part, std::move(candidate));
-        }
-      }
+      for (const auto& [seconds, number] : fastest) refine(of, number);
+    }
+  }
+
+  // Whether it is the library's own choice among its algorithms.
+  static bool is_refined_by_library(const Candidate& candidate) {
+    const auto* const gemm = std::get_if<GemmWay>(&candidate.way);
+    return gemm != nullptr && gemm->algorithm.id < 0;
+  }
+
+  // The trials under a trial's layouts that are there now, this one and algorithms of other products among them.
+  void refine(PartClass& of, size_t number) {
+    const Trial base = of.trials[number];
+    const bool by_library = std::holds_alternative<GemmWay>(base.candidate->way);
+    std::vector<int> layouts = base.candidate->layouts;
+    if (!refined_.emplace(&of, by_library ? base.text : std::string(), std::move(layouts)).second) return;
+    for (Candidate& candidate : settings_.refinements(*base.part, *base.candidate)) {
+      if (by_library) candidate.estimate = base.candidate->estimate;
+      add_trial(of, *base.part, std::move(candidate));
     }
   }
 
@@ -498,11 +585,165 @@ class Explorer {
   bool add_trial(PartClass& of, const Part& part, Candidate candidate) {
     auto own = std::make_unique<Candidate>(std::move(candidate));
     Trial trial = trial_of(part, *own);
-    if (!of.texts.insert(trial.text).second) return false;
+    if (of.numbers.contains(trial.text)) return false;
     added_.push_back(std::move(own));
-    explored_.summary.configurations += 1;
-    of.trials.push_back(std::move(trial));
+    if (is_library_algorithm(*trial.candidate)) explored_.summary.configurations += 1;
+    add(of, std::move(trial));
     return true;
+  }
+
+  // Shapes were counted when the parts' ways were enumerated, algorithms were not.
+  static bool is_library_algorithm(const Candidate& candidate) {
+    const auto* const gemm = std::get_if<GemmWay>(&candidate.way);
+    return gemm != nullptr && gemm->algorithm.id >= 0;
+  }
+
+  // --- What a selection wants ---
+
+  // Parts are not free of each other: the fastest ways of two need not go together. So every now and then a selection
+  // is made in which ways and conversions that were not tried are as fast as expected; what it takes is tried next.
+  // Where compilers do not disturb the measuring, selecting does not either.
+  void want(double end) {
+    if (!settings_.wanted || settings_.exhaustive || has_baselines_left()) return;
+    if (!wanting_.valid()) {
+      if (now() + wanting_seconds_ >= end) return;
+      if (!settings_.compile_ahead && wanting_seconds_ > kForWanted * (now() - wanted_at_)) return;
+      wanted_at_ = now();
+      wanting_ = std::async(settings_.compile_ahead ? std::launch::async : std::launch::deferred,
+                            [this, expecting = expected_measurements()] { return settings_.wanted(expecting); });
+    }
+    if (settings_.compile_ahead && wanting_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return;
+    const Wanted wanted = wanting_.get();
+    wanting_seconds_ = now() - wanted_at_;
+    wanted_at_ = now();
+    for (const Wanted::Way& way : wanted.ways) want_way(way);
+    for (const Wanted::Conversion& conversion : wanted.conversions) want_conversion(conversion);
+  }
+
+  // The way itself, and when that has been measured, others under its layouts.
+  void want_way(const Wanted::Way& way) {
+    const auto number = std::find_if(candidates_.parts.begin(), candidates_.parts.end(),
+                                     [&](const PartCandidates& of) { return of.part.name == way.part; });
+    if (number == candidates_.parts.end()) return;
+    PartClass& of = classes_[class_of_part_[static_cast<size_t>(number - candidates_.parts.begin())]];
+    const auto found = of.numbers.find(way.candidate);
+    if (found == of.numbers.end()) return;
+    const size_t taken = found->second;
+    if (!of.trials[taken].known) {
+      of.trials[taken].wanted = true;
+      if (std::holds_alternative<GemmWay>(of.trials[taken].candidate->way)) return;
+    }
+    if (!settings_.refinements) return;
+    const std::vector<int> layouts = of.trials[taken].candidate->layouts;
+    refine(of, base_of(of, taken));
+    Corrections corrections;
+    std::vector<std::pair<double, size_t>> under;
+    for (size_t k = 0; k < of.trials.size(); ++k) {
+      const Trial& trial = of.trials[k];
+      if (trial.candidate->layouts != layouts) continue;
+      under.emplace_back(expected(of, trial, corrections), k);
+    }
+    std::sort(under.begin(), under.end());
+    if (under.size() > kWantedWays) under.resize(kWantedWays);
+    for (const auto& [seconds, k] : under) of.trials[k].wanted = true;
+  }
+
+  // What a trial refines.
+  size_t base_of(const PartClass& of, size_t number) const {
+    const Candidate& candidate = *of.trials[number].candidate;
+    if (!is_library_algorithm(candidate)) return number;
+    Candidate base = candidate;
+    std::get<GemmWay>(base.way).algorithm = {};
+    const auto found = of.numbers.find(print_candidate(candidates_.domains, *of.trials[number].part, base));
+    return found == of.numbers.end() ? number : found->second;
+  }
+
+  void want_conversion(const Wanted::Conversion& conversion) {
+    for (size_t k = 0; k < graph_.tensors.size(); ++k) {
+      if (graph_.tensors[k].name != conversion.tensor) continue;
+      add_conversions(TensorId(k), conversion.from, conversion.to);
+      for (const ConversionText& text : conversion_texts_) {
+        if (text.tensor != TensorId(k) || text.from != conversion.from || text.to != conversion.to) continue;
+        PartClass& of = classes_[text.part_class];
+        of.trials[of.numbers.at(text.candidate)].wanted = true;
+      }
+    }
+  }
+
+  // What is measured, and for other layouts what is expected.
+  Measurements expected_measurements() {
+    Measurements made;
+    const std::vector<int> tensor_of = make_tensors(made);
+    for (size_t number = 0; number < candidates_.parts.size(); ++number) {
+      MeasuredPart into = part_without_ways(number, tensor_of);
+      into.ways = fastest_ways(number);
+      add_expected_ways(number, into.ways);
+      made.parts.push_back(std::move(into));
+    }
+    make_sites(made);
+    make_conversions(tensor_of, made);
+    add_expected_conversions(tensor_of, made);
+    return made;
+  }
+
+  void add_expected_ways(size_t number, std::vector<MeasuredWay>& ways) const {
+    const PartCandidates& candidates = candidates_.parts[number];
+    const PartClass& of = class_of(number);
+    std::map<std::vector<int>, std::pair<double, size_t>> expecting;  // by layouts
+    for (const MeasuredWay& way : ways) expecting[way.layouts] = {-1, 0};
+    Corrections corrections;
+    for (size_t k = 0; k < candidates.candidates.size(); ++k) {
+      const Candidate& candidate = candidates.candidates[k];
+      const size_t trial = trials_of_part_[number][k];
+      if (of.trials[trial].known || !fits(candidates.part, candidate)) continue;
+      const double seconds = expected(of, of.trials[trial], corrections);
+      const auto [known, fresh] = expecting.try_emplace(candidate.layouts, seconds, trial);
+      if (!fresh && seconds < known->second.first) known->second = {seconds, trial};
+    }
+    for (const auto& [layouts, best] : expecting) {
+      const auto& [seconds, trial] = best;
+      if (seconds >= 0) ways.push_back({of.trials[trial].text, layouts, seconds, seconds, seconds});
+    }
+  }
+
+  // Between layouts that some way writes, or the caller gives, and some way reads, or the caller expects.
+  void add_expected_conversions(const std::vector<int>& tensor_of, Measurements& made) {
+    std::vector<std::array<std::set<int>, 2>> layouts(made.tensors.size());
+    for (const MeasuredPart& part : made.parts) {
+      for (const MeasuredWay& way : part.ways) {
+        for (size_t k = 0; k < way.layouts.size(); ++k) {
+          const bool written = k >= part.reads.size();
+          const int tensor = written ? part.writes[k - part.reads.size()] : part.reads[k];
+          layouts[static_cast<size_t>(tensor)][written ? 0 : 1].insert(way.layouts[k]);
+        }
+      }
+    }
+    std::set<std::tuple<int, int, int>> known;
+    for (const MeasuredConversion& conversion : made.conversions)
+      known.emplace(conversion.tensor, conversion.from, conversion.to);
+    for (size_t k = 0; k < graph_.tensors.size(); ++k) {
+      if (tensor_of[k] < 0) continue;
+      auto& [from, to] = layouts[static_cast<size_t>(tensor_of[k])];
+      const int pinned = candidates_.domains[k].pinned;
+      if (pinned >= 0) (from.empty() ? from : to).insert(pinned);
+      for (const int source : from) {
+        for (const int target : to) {
+          if (source == target || !can_convert(TensorId(k), source, target)) continue;
+          if (known.contains({tensor_of[k], source, target})) continue;
+          made.conversions.push_back({tensor_of[k], source, target, expected_conversion(TensorId(k), source, target)});
+        }
+      }
+    }
+  }
+
+  // As conversions of equal tensors took, else as the model says.
+  double expected_conversion(TensorId tensor, int from, int to) {
+    const auto [known, fresh] = conversion_seconds_.try_emplace(tensor, 0);
+    if (fresh) {
+      const PartCandidates of = settings_.conversions(tensor, from, to);
+      if (!of.candidates.empty()) known->second = of.candidates.front().estimate;
+    }
+    return known->second;
   }
 
   Result<Done> try_batch(Batch& batch, double end) {
@@ -617,6 +858,19 @@ class Explorer {
 
   Measurements measurements() const {
     Measurements made;
+    const std::vector<int> tensor_of = make_tensors(made);
+    for (size_t number = 0; number < candidates_.parts.size(); ++number) {
+      MeasuredPart into = part_without_ways(number, tensor_of);
+      into.ways = fastest_ways(number);
+      made.parts.push_back(std::move(into));
+    }
+    make_sites(made);
+    make_conversions(tensor_of, made);
+    return made;
+  }
+
+  // Where each of the graph's tensors is among the measured ones; -1: not there.
+  std::vector<int> make_tensors(Measurements& made) const {
     std::vector<int> tensor_of(graph_.tensors.size(), -1);
     for (size_t k = 0; k < graph_.tensors.size(); ++k) {
       const TensorDomain& domain = candidates_.domains[k];
@@ -626,16 +880,14 @@ class Explorer {
       for (const Layout& layout : domain.layouts) tensor.layouts.push_back(print_layout(graph_, TensorId(k), layout));
       made.tensors.push_back(std::move(tensor));
     }
-    for (size_t number = 0; number < candidates_.parts.size(); ++number) {
-      const Part& part = candidates_.parts[number].part;
-      MeasuredPart into{part.name, part.pass == Pass::backward, {}, {}, {}};
-      for (const TensorId tensor : part.reads) into.reads.push_back(tensor_of[tensor.at()]);
-      for (const TensorId tensor : part.writes) into.writes.push_back(tensor_of[tensor.at()]);
-      into.ways = fastest_ways(number);
-      made.parts.push_back(std::move(into));
-    }
-    make_sites(made);
-    make_conversions(tensor_of, made);
+    return tensor_of;
+  }
+
+  MeasuredPart part_without_ways(size_t number, const std::vector<int>& tensor_of) const {
+    const Part& part = candidates_.parts[number].part;
+    MeasuredPart made{part.name, part.pass == Pass::backward, {}, {}, {}};
+    for (const TensorId tensor : part.reads) made.reads.push_back(tensor_of[tensor.at()]);
+    for (const TensorId tensor : part.writes) made.writes.push_back(tensor_of[tensor.at()]);
     return made;
   }
 
@@ -749,7 +1001,7 @@ class Explorer {
   Database& database_;
   Worker& worker_;
   double begin_ = 0;
-  std::vector<PartClass> classes_;
+  std::deque<PartClass> classes_;              // pointed to
   std::map<int, std::vector<double>> ratios_;  // by family
   std::map<std::string, int> family_numbers_;  // of families and shapes
   std::map<std::string, size_t> class_by_text_;
@@ -761,7 +1013,14 @@ class Explorer {
   double selected_at_ = 0;     // when it was worked out
   std::vector<std::unique_ptr<PartCandidates>> conversions_;
   std::vector<std::unique_ptr<Candidate>> added_;  // algorithms
-  std::set<std::string> refined_;                  // products whose algorithms were added
+  std::set<std::tuple<const PartClass*, std::string, std::vector<int>>> refined_;
+  std::map<TensorId, std::vector<TensorId>> equal_tensors_;  // itself among them
+  std::set<std::tuple<TensorId, int, int>> converting_;      // conversions that were added
+  std::vector<std::vector<size_t>> trials_of_part_;          // one a candidate of each part
+  std::map<TensorId, double> conversion_seconds_;            // expected
+  std::future<Wanted> wanting_;
+  double wanted_at_ = 0;
+  double wanting_seconds_ = 0;  // that the last selection took
   std::vector<ConversionText> conversion_texts_;
   Explored explored_;
 };

@@ -23,6 +23,21 @@ struct ExploreProgress {
   std::string doing;
 };
 
+// What the best selection takes, of measurements in which what was not tried is as fast as expected.
+struct Wanted {
+  struct Way {
+    std::string part;
+    std::string candidate;
+  };
+  struct Conversion {
+    std::string tensor;
+    int from = 0;
+    int to = 0;
+  };
+  std::vector<Way> ways;
+  std::vector<Conversion> conversions;
+};
+
 struct ExploreSettings {
   double budget_seconds = 60;
   bool exhaustive = false;
@@ -33,8 +48,10 @@ struct ExploreSettings {
   size_t batch = 24;           // candidates between two decisions on what comes next
   bool compile_ahead = false;  // the next batch while this one is measured: where compilers do not disturb
   double hang_seconds = 60;    // of a trial
-  // Every algorithm of a product that the library's heuristic has been tried for; null: there are none to choose from.
-  std::function<std::vector<Candidate>(const Part&, const Candidate&)> algorithms;
+  // The other ways under a candidate's layouts: every algorithm of a product that the library's heuristic has been
+  // tried for, every shape of a kernel. Null: all are candidates from the beginning.
+  std::function<std::vector<Candidate>(const Part&, const Candidate&)> refinements;
+  std::function<Wanted(const Measurements&)> wanted;  // null: parts are looked at one by one
   std::function<void(const ExploreProgress&)> progress;
   std::function<double(const Measurements&)> select;  // the cost of the best selection, for the progress; 0: none
   // The ways from one layout of a tensor to another.

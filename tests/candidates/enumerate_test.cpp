@@ -321,6 +321,62 @@ TEST(CandidatesOfPrograms, ConversionsGoFromOneLayoutToTheOther) {
 }
 
 // A plan's verifier asks so: whatever GPU the plan was made for.
+// The parts before and behind may want any of them: none is lost because others promise more.
+TEST(EnumerateOnAGpu, EveryLayoutOfEveryTensorHasACandidate) {
+  const TrainingGraph training = training_of(R"(
+B = 8
+H = 4
+J = 16
+K = 16
+
+
+def weights(x: float16[B, H, J, K]):
+    return dropout(softmax(x + x))
+)");
+  EnumerateOptions options;
+  options.gpu = GpuTarget{2};
+  options.most = 10;
+  const Result<Candidates> found = enumerate(training, fuse(training), options);
+  ASSERT_TRUE(found);
+  for (const PartCandidates& of : found->parts) {
+    std::vector<std::set<int>> layouts(tensors_of(of.part).size());
+    for (const Candidate& candidate : of.candidates) {
+      for (size_t k = 0; k < layouts.size(); ++k) layouts[k].insert(candidate.layouts[k]);
+    }
+    size_t k = 0;
+    for (const TensorId tensor : tensors_of(of.part)) {
+      const TensorDomain& domain = found->domains[tensor.at()];
+      const size_t all = domain.pinned < 0 ? domain.layouts.size() : 1;
+      EXPECT_EQ(layouts[k].size(), all) << of.part.name << " " << training.graph.tensor(tensor).name;
+      ++k;
+    }
+  }
+}
+
+TEST(EnumerateOnAGpu, UnderGivenLayoutsThereIsEveryShape) {
+  const TrainingGraph training = training_of_model("mha", {"tiny"});
+  EnumerateOptions options;
+  options.gpu = GpuTarget{2};
+  const Result<Candidates> few = enumerate(training, fuse(training), options);
+  options.every_shape = true;
+  options.most = 1'000'000;
+  const Result<Candidates> all = enumerate(training, fuse(training), options);
+  ASSERT_TRUE(few && all);
+  size_t more = 0;
+  for (size_t number = 0; number < few->parts.size(); ++number) {
+    const PartCandidates& of = all->parts[number];
+    EXPECT_EQ(few->parts[number].configurations, of.configurations) << of.part.name;
+    more += of.candidates.size() > few->parts[number].candidates.size() ? 1 : 0;
+    if (of.part.kind != PartKind::kernel) continue;
+    const std::vector<int>& layouts = of.candidates.back().layouts;
+    const auto lies_so = [&](const Candidate& candidate) { return candidate.layouts == layouts; };
+    EXPECT_EQ(static_cast<std::ptrdiff_t>(ways_under(training.graph, few->domains, options, of.part, layouts).size()),
+              std::count_if(of.candidates.begin(), of.candidates.end(), lies_so))
+        << of.part.name;
+  }
+  EXPECT_GT(more, 0U);
+}
+
 TEST(EnumerateOnAGpu, WhatIsEnumeratedIsACandidate) {
   const TrainingGraph training = training_of(R"(
 B = 6

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <optional>
 #include <set>
 
 #include "candidates/enumerate.h"
@@ -268,6 +269,87 @@ def heads(x: float32[B, J, H, P], b: float32[H, P], y: float32[B, K, H, P], c: f
   ASSERT_TRUE(assumed) << to_string(assumed.error());
   const Result<Selection> presumed = select(assumed->measurements, SelectMethod::exact);
   EXPECT_TRUE(presumed) << to_string(presumed.error());
+}
+
+// Of parts one by one the fastest ways would be tried first; what a selection takes comes before them.
+TEST_F(ExploreTest, WhatASelectionWantsIsTriedNext) {
+  settings_.exhaustive = false;
+  settings_.budget_seconds = 600;
+  settings_.batch = 1;
+  size_t asked_before = 0;
+  std::optional<Wanted> asked;
+  settings_.wanted = [&](const Measurements& expected) {
+    EXPECT_TRUE(verify(expected));
+    Wanted wanted;
+    if (asked) return wanted;
+    // The last way of each part is of none of the layouts that are tried early; and a conversion.
+    for (const MeasuredPart& part : expected.parts) wanted.ways.push_back({part.name, part.ways.back().candidate});
+    const auto conversion = std::find_if(expected.conversions.begin(), expected.conversions.end(),
+                                         [](const MeasuredConversion& c) { return c.candidate.empty(); });
+    EXPECT_NE(conversion, expected.conversions.end());
+    const MeasuredTensor& tensor = expected.tensors[static_cast<size_t>(conversion->tensor)];
+    wanted.conversions.push_back({tensor.name, conversion->from, conversion->to});
+    asked_before = calls().size();
+    asked = wanted;
+    return wanted;
+  };
+  const Result<Explored> made = explored(pretended_worker());
+  ASSERT_TRUE(made) << to_string(made.error());
+  ASSERT_TRUE(asked);
+  std::vector<std::string> next = calls();
+  next.erase(next.begin(), next.begin() + static_cast<std::ptrdiff_t>(asked_before));
+  next.resize(std::min<size_t>(next.size(), 2 * asked->ways.size() + 3));
+  for (const Wanted::Way& way : asked->ways) {
+    const auto tells = [&](const std::string& call) { return call.find(way.candidate) != std::string::npos; };
+    const std::vector<std::string> all = calls();
+    const bool was_known = std::any_of(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(asked_before), tells);
+    EXPECT_TRUE(was_known || std::any_of(next.begin(), next.end(), tells)) << way.part << ": " << way.candidate;
+  }
+  const auto converts = [](const std::string& call) { return call.find("\"conversion\":true") != std::string::npos; };
+  EXPECT_TRUE(std::any_of(next.begin(), next.end(), converts));
+}
+
+// A GPU's shapes are candidates only where they are asked for. They and the conversions are known when one comes back.
+TEST_F(ExploreTest, WhatASelectionWantedIsKnownTheNextTime) {
+  EnumerateOptions options;
+  options.gpu = GpuTarget{2};
+  options.libraries = {GemmLibrary::cublaslt};
+  const Result<Candidates> found = enumerate(training_, fuse(training_), options);
+  ASSERT_TRUE(found);
+  candidates_ = *found;
+  settings_.exhaustive = false;
+  settings_.budget_seconds = 600;
+  settings_.conversions = [&](TensorId tensor, int from, int to) {
+    return conversions(training_.graph, candidates_.domains[tensor.at()], tensor, from, to, 1, options.gpu);
+  };
+  settings_.refinements = [&](const Part& part, const Candidate& candidate) {
+    if (std::holds_alternative<KernelWay>(candidate.way))
+      return ways_under(training_.graph, candidates_.domains, options, part, candidate.layouts);
+    Candidate other = candidate;
+    std::get<GemmWay>(other.way).algorithm.id = 7;
+    return std::vector<Candidate>{other};
+  };
+  settings_.wanted = [](const Measurements& expected) {
+    Wanted wanted;
+    const Result<Selection> selection = select(expected, SelectMethod::exact);
+    EXPECT_TRUE(selection);
+    for (const SelectedPart& selected : selection->parts) {
+      const MeasuredPart& part = expected.parts[static_cast<size_t>(selected.part)];
+      wanted.ways.push_back({part.name, part.ways[static_cast<size_t>(selected.way)].candidate});
+    }
+    for (const MeasuredConversion& conversion : expected.conversions)
+      wanted.conversions.push_back(
+          {expected.tensors[static_cast<size_t>(conversion.tensor)].name, conversion.from, conversion.to});
+    return wanted;
+  };
+  const Result<Explored> first = explored(pretended_worker());
+  ASSERT_TRUE(first) << to_string(first.error());
+  EXPECT_GT(first->summary.tried, 0);
+  settings_.measure = false;
+  const Result<Explored> again = explored({{"/no/worker"}, "", 0});
+  ASSERT_TRUE(again) << to_string(again.error());
+  EXPECT_EQ(again->summary.known, static_cast<double>(rows_in().size()));
+  EXPECT_EQ(measurements_json(again->measurements), measurements_json(first->measurements));
 }
 
 // What a worker says before it ends is why.

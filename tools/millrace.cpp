@@ -200,7 +200,7 @@ void add_explore_options(CLI::App& command, ExploreOptions& options,
   command
       .add_option(
           "--layout", options.layouts,
-          "how the caller's tensors lie: NAME=AXES or NAME=any; A+B=stacked: one behind the other; gradients: d_NAME")
+          "how the caller's tensors lie: NAME=AXES or NAME=any; A+B=stacked, one behind the other; d_NAME alike")
       ->delimiter(',')
       ->type_name("NAME=AXES");
   command.add_option("--threads", options.threads, "threads to use (default: OMP_NUM_THREADS, or all cores)")

@@ -147,7 +147,8 @@ class Comparison:
             path.parent.mkdir(exist_ok=True)
             path.write_text(program.with_dropout(self.text, dropout))
         options, plan = self.options, self.folder / f"plan_{dropout}"
-        return MillracePeer(options.millrace, path, options.size, options.dtype, options.budget, plan)
+        return MillracePeer(options.millrace, path, options.size, options.dtype, options.budget, plan,
+                            layouts=self.model.STACKED)
 
     def torch_kinds(self) -> list[tuple[str, bool]]:
         """(layer, compiled) of what can run here; what cannot is put down with its reason."""

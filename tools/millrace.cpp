@@ -198,8 +198,9 @@ void add_explore_options(CLI::App& command, ExploreOptions& options,
   command.add_option("--device", options.device, "where to run: cpu (default), or cuda, an NVIDIA GPU")
       ->type_name("DEVICE");
   command
-      .add_option("--layout", options.layouts,
-                  "how a tensor of the caller lies: NAME=AXES, outermost first, or NAME=any")
+      .add_option(
+          "--layout", options.layouts,
+          "how the caller's tensors lie: NAME=AXES or NAME=any; A+B=stacked, one behind the other; d_NAME alike")
       ->delimiter(',')
       ->type_name("NAME=AXES");
   command.add_option("--threads", options.threads, "threads to use (default: OMP_NUM_THREADS, or all cores)")

@@ -16,6 +16,9 @@ SCALE_OF = {"d_bk": "d_bq"}
 INPUT, RESULT = "x", "out"
 INPUTS = (INPUT,)
 LIKE = {RESULT: INPUT}  # of its axes
+# The projections' weights and biases lie one behind the other, as in the frameworks' in_proj_weight and in_proj_bias;
+# and so do their gradients.
+STACKED = tuple("+".join(f"{prefix}{letter}" for letter in QKV) + "=stacked" for prefix in ("w", "d_w", "b", "d_b"))
 
 
 def why_not(sizes: dict[str, int]) -> str | None:

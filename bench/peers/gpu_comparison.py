@@ -87,7 +87,8 @@ class GpuComparison:
             path.write_text(program.with_dropout(self.text, dropout))
         plans = self.options.plans or self.folder
         return MillracePeer(self.options.millrace, path, self.chosen_sizes, self.options.dtype, budget,
-                            plans / self.plan_name(dropout), device="cuda", seconds=BENCH_SECONDS)
+                            plans / self.plan_name(dropout), device="cuda", seconds=BENCH_SECONDS,
+                            layouts=self.tensors.STACKED)
 
     def timed_millrace(self) -> MillracePeer:
         budget = self.options.budget if self.part == "layer" else self.options.attention_budget

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from peers.bert_tensors import QKV, from_torch_layout, to_torch_layout, why_not  # noqa: F401  (the same for both)
+from peers.bert_tensors import QKV, STACKED, from_torch_layout, to_torch_layout, why_not  # noqa: F401  (of both)
 
 SCALE_OF = {"d_bk": "d_bq"}  # as in bert_tensors
 INPUTS, RESULT = QKV, "out"

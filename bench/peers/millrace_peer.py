@@ -36,11 +36,12 @@ class MillracePeer:
     name = NAME
 
     def __init__(self, command: str, program: Path, chosen_sizes: list[str], dtype: str, budget: str, folder: Path, *,
-                 device: str | None = None, seconds: float | None = None):
+                 device: str | None = None, seconds: float | None = None, layouts: tuple[str, ...] = ()):
         self.command, self.dtype, self.folder = command, dtype, folder
         self.optimize = ["optimize", str(program), "--dtype", dtype, "--budget", budget, "--out", str(folder)]
         self.optimize += [part for size in chosen_sizes for part in ("--size", size)]
         self.optimize += ["--device", device] if device else []
+        self.optimize += [part for layout in layouts for part in ("--layout", layout)]
         self.bench = ["--json", *(["--seconds", str(seconds)] if seconds else [])]
         self.use_plan(folder)
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from peers.bert_tensors import (  # noqa: F401  (this module's users find them here)
-    INPUT, RESULT, SCALE_OF, draw, from_roles, from_torch_layout, to_roles, to_torch_layout, why_not,
+    INPUT, RESULT, SCALE_OF, STACKED, draw, from_roles, from_torch_layout, to_roles, to_torch_layout, why_not,
 )
 
 

@@ -249,9 +249,15 @@ int32_t millrace_plan_count(const millrace_plan* plan, int32_t list) {
 
 millrace_tensor millrace_plan_tensor(const millrace_plan* plan, int32_t list, int32_t position) {
   const millrace::TensorInfo& info = list_of(plan->plan, list)[static_cast<size_t>(position)];
-  return {info.name.c_str(),   info.dtype.c_str(),           static_cast<int32_t>(info.shape.size()),
-          info.shape.data(),   info.strides.data(),          info.bytes,
-          info.scalar ? 1 : 0, info.read_by_backward ? 1 : 0};
+  return {info.name.c_str(),
+          info.dtype.c_str(),
+          static_cast<int32_t>(info.shape.size()),
+          info.shape.data(),
+          info.strides.data(),
+          info.bytes,
+          info.scalar ? 1 : 0,
+          info.read_by_backward ? 1 : 0,
+          info.behind};
 }
 
 const char* millrace_plan_device(const millrace_plan* plan) { return plan->plan.device().c_str(); }

@@ -1,5 +1,6 @@
 // Runs a plan on made-up tensors, for some steps: run_plan PLAN [STEPS]
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -15,12 +16,26 @@ struct Buffers {
   std::vector<void*> pointers;
   std::vector<const void*> readable;
 
-  explicit Buffers(const std::vector<millrace::TensorInfo>& tensors) {
-    for (const millrace::TensorInfo& tensor : tensors) {
-      std::vector<double>& bytes = memory.emplace_back(static_cast<size_t>(tensor.bytes) / sizeof(double) + 1);
-      pointers.push_back(bytes.data());
-      readable.push_back(bytes.data());
+  explicit Buffers(const std::vector<millrace::TensorInfo>& tensors) : pointers(tensors.size()) {
+    for (size_t first = 0; first < tensors.size(); ++first) {
+      if (tensors[first].behind >= 0) continue;
+      // One array for a tensor and those that the plan wants right behind it.
+      int64_t bytes = 0;
+      for (size_t k = first; k < tensors.size(); k = next_behind(tensors, k)) bytes += tensors[k].bytes;
+      char* at = reinterpret_cast<char*>(memory.emplace_back(static_cast<size_t>(bytes) / sizeof(double) + 1).data());
+      for (size_t k = first; k < tensors.size(); k = next_behind(tensors, k)) {
+        pointers[k] = at;
+        at += tensors[k].bytes;
+      }
     }
+    readable.assign(pointers.begin(), pointers.end());
+  }
+
+  // What lies right behind tensor `k`; their number where nothing has to.
+  static size_t next_behind(const std::vector<millrace::TensorInfo>& tensors, size_t k) {
+    size_t next = 0;
+    while (next < tensors.size() && tensors[next].behind != static_cast<int>(k)) ++next;
+    return next;
   }
 };
 

@@ -54,6 +54,7 @@ typedef struct {
   int64_t bytes;
   int32_t scalar;
   int32_t read_by_backward;
+  int32_t behind; /* the position of what it lies right behind, in one array; -1: anywhere */
 } millrace_tensor;
 
 typedef struct {

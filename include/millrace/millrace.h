@@ -108,8 +108,9 @@ struct Progress {
 struct ExploreOptions {
   ProgramSource program;
   std::string device = "cpu";
-  std::vector<std::string> layouts;  // "x=BJI", "wq=any": how the caller's tensors lie; else as written
-  std::string budget;                // "90s", "5m", "1h"; empty: 60s, on a GPU 240s
+  std::vector<std::string>
+      layouts;         // "x=BJI", "wq=any", "wq+wk=stacked": how the caller's tensors lie; else as written
+  std::string budget;  // "90s", "5m", "1h"; empty: 60s, on a GPU 240s
   bool exhaustive = false;
   int threads = 0;       // 0: OMP_NUM_THREADS, or the cores that there are
   std::string database;  // empty: the user's own

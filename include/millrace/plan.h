@@ -25,6 +25,7 @@ struct TensorInfo {
   int64_t bytes = 0;
   bool scalar = false;           // a number of the program: pass the address of a double. It has no gradient
   bool read_by_backward = true;  // of arguments and results: else backward takes a null pointer for it too
+  int behind = -1;               // the tensor of its list that it lies right behind, in one array; -1: anywhere
 };
 
 // Who has the memory that a plan works in: the plan, or the caller alone.

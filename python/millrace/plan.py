@@ -70,8 +70,8 @@ class Plan:
         if len(arguments) != len(self.arguments):
             raise MillraceError(f"{len(arguments)} arguments where the plan has {len(self.arguments)}: "
                                 f"{', '.join(info.name for info in self.arguments)}", 2)
-        taken = [self._taken(value, info) for value, info in zip(arguments, self.arguments)]
-        results = [self._empty(info) for info in self.results]
+        taken = self._all_taken(arguments, self.arguments)
+        results = self._all_empty(self.results)
         state = Forward(taken, results, _aligned(self.saved_bytes), seed, step)
         self._run(library().millrace_plan_forward, state, None, None)
         return results, state
@@ -80,8 +80,8 @@ class Plan:
         """One gradient an argument; None for what has none. Can be repeated."""
         if len(result_gradients) != len(self.result_gradients):
             raise MillraceError(f"{len(result_gradients)} gradients where the plan has {len(self.results)} results", 2)
-        given = [self._taken(value, info) for value, info in zip(result_gradients, self.result_gradients)]
-        made = [None if info.scalar else self._empty(info) for info in self.argument_gradients]
+        given = self._all_taken(result_gradients, self.result_gradients)
+        made = self._all_empty(self.argument_gradients)
         self._run(library().millrace_plan_backward, state, given, made)
         return made
 
@@ -102,10 +102,49 @@ class Plan:
             raise MillraceError(f"'{info.name}' is bfloat16, which NumPy does not have; use millrace.torch", 2)
         return np.dtype(info.dtype)
 
-    def _empty(self, info: TensorInfo) -> np.ndarray:
+    def _empty(self, info: TensorInfo, memory: np.ndarray | None = None) -> np.ndarray:
+        """`memory`: its bytes, where it is part of another array."""
         order = sorted(range(len(info.shape)), key=lambda axis: -info.strides[axis])
-        array = np.empty([info.shape[axis] for axis in order], dtype=self._dtype(info))
+        shape, dtype = [info.shape[axis] for axis in order], self._dtype(info)
+        array = np.empty(shape, dtype=dtype) if memory is None else memory.view(dtype).reshape(shape)
         return array.transpose(np.argsort(order))
+
+    def _stacks(self, infos: list[TensorInfo]) -> list[list[int]]:
+        """Positions of tensors that lie one behind the other, in their order."""
+        behind = {info.behind: position for position, info in enumerate(infos) if info.behind >= 0}
+        stacks = []
+        for first, info in enumerate(infos):
+            if info.behind < 0 and first in behind:
+                stacks.append([first])
+                while stacks[-1][-1] in behind:
+                    stacks[-1].append(behind[stacks[-1][-1]])
+        return stacks
+
+    def _together(self, infos: list[TensorInfo], stack: list[int]) -> list[np.ndarray]:
+        """New arrays, parts of one."""
+        ends = np.cumsum([infos[position].bytes for position in stack])
+        memory = _aligned(int(ends[-1]))
+        return [self._empty(infos[position], memory[end - infos[position].bytes : end])
+                for position, end in zip(stack, ends)]
+
+    def _all_empty(self, infos: list[TensorInfo]) -> list[np.ndarray | None]:
+        made = [None if info.scalar else self._empty(info) for info in infos]
+        for stack in self._stacks(infos):
+            for position, array in zip(stack, self._together(infos, stack)):
+                made[position] = array
+        return made
+
+    def _all_taken(self, values: Sequence, infos: list[TensorInfo]) -> list[np.ndarray]:
+        """The arrays as the plan wants them; what should be stacked and is not is copied together."""
+        taken = [self._taken(value, info) for value, info in zip(values, infos)]
+        for stack in self._stacks(infos):
+            if all(taken[one].ctypes.data + infos[one].bytes == taken[next_one].ctypes.data
+                   for one, next_one in zip(stack, stack[1:])):
+                continue
+            for position, array in zip(stack, self._together(infos, stack)):
+                array[...] = taken[position]
+                taken[position] = array
+        return taken
 
     def _taken(self, value, info: TensorInfo) -> np.ndarray:
         """The array as the plan wants it, which is itself where it lies so."""

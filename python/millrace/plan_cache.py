@@ -14,7 +14,7 @@ import stat
 import sys
 import tempfile
 from pathlib import Path
-from typing import Mapping
+from typing import Mapping, Sequence
 
 from millrace import _library
 from millrace.commands import run_command, sizes_list
@@ -45,20 +45,23 @@ def private_directory(folder: Path) -> Path:
 
 
 def plan_folder(text: str, sizes: Mapping[str, int], dtype: str, device: str, threads: int, entry: str,
-                hardware: str) -> Path:
+                hardware: str, layouts: Sequence[str] = ()) -> Path:
     """Where this program's plans are, or would be."""
-    key = [_version(), text, entry, sorted(sizes.items()), dtype, device, threads, hardware or _processor()]
+    key = [_version(), text, entry, sorted(sizes.items()), dtype, device, threads, hardware or _processor(),
+           list(layouts)]
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()
     return cache_directory() / "plans" / digest[:40]
 
 
 def find_plan(text: str, sizes: Mapping[str, int], dtype: str, *, device: str = "cpu", threads: int = 0,
-              entry: str = "", budget: str | None = None, name: str = "program", hardware: str = "") -> str:
+              entry: str = "", budget: str | None = None, name: str = "program", hardware: str = "",
+              layouts: Sequence[str] = ()) -> str:
     """The folder of a plan. What exploring once found is used; where there is none, `budget` ("60s") explores now, and
-    without it a plan is made at once, with nothing measured. Several processes make it once. `hardware`: a GPU's name."""
+    without it a plan is made at once, with nothing measured. Several processes make it once. `hardware`: a GPU's name;
+    `layouts`: as --layout takes them."""
     if device == "cpu":
         threads = threads or _default_threads()
-    folder = plan_folder(text, sizes, dtype, device, threads, entry, hardware)
+    folder = plan_folder(text, sizes, dtype, device, threads, entry, hardware, layouts)
     for kind in (EXPLORED, DEFAULT) if budget is None else (EXPLORED,):
         if (folder / kind / "plan.json").exists():
             return str(folder / kind)
@@ -67,13 +70,14 @@ def find_plan(text: str, sizes: Mapping[str, int], dtype: str, *, device: str = 
     kind = DEFAULT if budget is None else EXPLORED
     with _locked(folder / "lock"):
         if not (folder / kind / "plan.json").exists():
-            _make(folder, kind, text, sizes, dtype, device, threads, entry, budget, name)
+            _make(folder, kind, text, sizes, dtype, device, threads, entry, budget, name, layouts)
     return str(folder / kind)
 
 
 def _make(folder: Path, kind: str, text: str, sizes: Mapping[str, int], dtype: str, device: str, threads: int,
-          entry: str, budget: str | None, name: str) -> None:
-    options = dict(sizes=sizes_list(dict(sizes)), dtype=dtype, device=device, threads=threads, entry=entry or None)
+          entry: str, budget: str | None, name: str, layouts: Sequence[str]) -> None:
+    options = dict(sizes=sizes_list(dict(sizes)), dtype=dtype, device=device, threads=threads, entry=entry or None,
+                   layouts=list(layouts))
     work = Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=folder))  # appears whole, by its new name, or not at all
     try:
         program = work / f"{name}.py"

@@ -37,7 +37,7 @@ struct ProductIndex {
 };
 
 // A vector beside the matrices: a bias that is added to the result before it is stored, or the gradient of one, which
-// is the sum of an operand over the indices that are contracted. Stacked ones have one each, and these are packed.
+// is the sum of an operand over the indices that are contracted. Stacked ones have one each.
 struct ProductVector {
   enum class Role { bias, gradient_of_a, gradient_of_b };
   Role role = Role::bias;
@@ -48,10 +48,12 @@ struct ProductVector {
 };
 
 inline constexpr size_t kVectorOperand = 3;  // behind a, b and c
+inline constexpr size_t kOperands = 4;
 
 struct Product {
   std::array<std::vector<TensorId>, 3> tensors;  // a, b, c
-  std::array<bool, 3> packed{};  // stacked, but not adjacent in memory: copied together first, or apart after
+  // Of a, b, c and the vector: stacked, but not adjacent in memory. Copied together first, or apart after.
+  std::array<bool, 4> packed{};
   std::vector<ProductIndex> indices;
   std::vector<TensorId> scales;
   std::optional<ProductVector> vector;
@@ -62,6 +64,8 @@ struct Product {
   // The same of a, b, c and the vector (0 to 3). Its tensors: none where there is no vector.
   const std::vector<TensorId>& operand(size_t number) const;
   bool is_written(size_t number) const;
+  // Whether its tensors are several, and taken as the one that they are in memory.
+  bool is_adjacent(size_t number) const { return operand(number).size() > 1 && !packed[number]; }
   // Whether an index counts its tensors: whatever is stacked, the vectors are.
   bool is_stacked_along(size_t number, const ProductIndex& index) const;
 };
@@ -160,6 +164,7 @@ struct Candidates {
   std::vector<PartCandidates> parts;            // in an order in which every cover can run
   std::vector<Site> sites;                      // every part in one of them
   std::vector<std::vector<TensorId>> families;  // tensors that lie one behind the other, in every layout
+  size_t callers_families = 0;                  // so many of them, the first ones, are the caller's
   std::vector<Declined> declined;               // alternatives that are no parts
 };
 

@@ -6,77 +6,13 @@
 
 #include "base/text.h"
 #include "candidates/parts.h"
+#include "candidates/pins.h"
 #include "candidates/ways.h"
 
 namespace millrace {
 namespace {
 
 constexpr size_t kOfLayout = 64;  // candidates kept for a layout of a tensor
-
-bool is_number(const Tensor& tensor) {
-  return tensor.role == TensorRole::scalar || tensor.role == TensorRole::constant;
-}
-
-std::vector<TensorDomain> domains_of(const TrainingGraph& training) {
-  const Graph& graph = training.graph;
-  std::vector<TensorDomain> domains(graph.tensors.size());
-  for (size_t k = 0; k < graph.tensors.size(); ++k) {
-    if (is_number(graph.tensors[k])) continue;
-    domains[k].layouts = layouts_of(graph, TensorId(k), dropout_of(graph, TensorId(k)) != nullptr);
-    const TensorRole role = graph.tensors[k].role;
-    if (role == TensorRole::argument || role == TensorRole::result_gradient) domains[k].pinned = 0;
-  }
-  for (const Output& result : graph.results) domains[result.tensor.at()].pinned = 0;
-  for (const TensorId gradient : training.argument_gradients) {
-    if (gradient.valid()) domains[gradient.at()].pinned = 0;
-  }
-  return domains;
-}
-
-// The tensors that the caller sees, under the names that it knows.
-std::vector<std::pair<std::string, TensorId>> callers_tensors(const TrainingGraph& training) {
-  const Graph& graph = training.graph;
-  std::vector<std::pair<std::string, TensorId>> named;
-  for (size_t k = 0; k < graph.arguments.size(); ++k) {
-    const std::string& name = graph.tensor(graph.arguments[k]).name;
-    named.emplace_back(name, graph.arguments[k]);
-    if (training.argument_gradients[k].valid()) named.emplace_back(concat("d_", name), training.argument_gradients[k]);
-  }
-  for (size_t k = 0; k < graph.results.size(); ++k) {
-    named.emplace_back(graph.results[k].name, graph.results[k].tensor);
-    named.emplace_back(concat("d_", graph.results[k].name), training.result_gradients[k]);
-  }
-  return named;
-}
-
-Result<Done> pin(const TrainingGraph& training, const std::string& name, const std::string& text,
-                 std::vector<TensorDomain>& domains) {
-  std::vector<std::string> names;
-  for (const auto& [known, tensor] : callers_tensors(training)) {
-    names.push_back(known);
-    if (known != name) continue;
-    TensorDomain& domain = domains[tensor.at()];
-    if (domain.layouts.empty()) {
-      return Error::make(ErrorKind::bad_input, concat("--layout ", name, ": it is a scalar"), "scalars have no layout");
-    }
-    if (text == "any") {
-      domain.pinned = -1;
-      return Done{};
-    }
-    const std::optional<Layout> layout = parse_layout(training.graph, tensor, text);
-    const auto found = layout ? std::find(domain.layouts.begin(), domain.layouts.end(), *layout) : domain.layouts.end();
-    if (found == domain.layouts.end()) {
-      return Error::make(ErrorKind::bad_input, concat("--layout ", name, "=", text, ": not an order of its axes"),
-                         concat("write its axes outermost first, as in ",
-                                print_layout(training.graph, tensor, domain.layouts.front()), ", or any"));
-    }
-    domain.pinned = static_cast<int>(found - domain.layouts.begin());
-    return Done{};
-  }
-  const std::string near = nearest(name, names);
-  return Error::make(ErrorKind::bad_input, concat("--layout ", name, ": no argument or result of that name"),
-                     near.empty() ? concat("there are ", join(names, ", ")) : concat("did you mean ", near, "?"));
-}
 
 // Its layouts and its way as bytes: what is added twice is found by it.
 std::string key_of(const Candidate& candidate) {
@@ -182,12 +118,11 @@ void find_ways(const Graph& graph, const std::vector<TensorDomain>& domains, con
 }
 
 Result<Candidates> find_parts(const TrainingGraph& training, const FusedGraph& fused, const EnumerateOptions& options) {
-  std::vector<TensorDomain> domains = domains_of(training);
-  for (const auto& [name, layout] : options.layouts) {
-    if (Result<Done> pinned = pin(training, name, layout, domains); !pinned) return pinned.error();
-  }
-  Candidates candidates = find_parts(training, fused, options.gpu.has_value());
-  candidates.domains = std::move(domains);
+  Result<Pinned> pinned = pin_layouts(training, options.layouts);
+  if (!pinned) return pinned.error();
+  Candidates candidates = find_parts(training, fused, options.gpu.has_value(), pinned->families);
+  candidates.domains = std::move(pinned->domains);
+  candidates.declined.insert(candidates.declined.begin(), pinned->declined.begin(), pinned->declined.end());
   return candidates;
 }
 

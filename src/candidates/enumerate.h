@@ -23,7 +23,7 @@ struct EnumerateOptions {
   std::optional<GpuTarget> gpu;                              // there: parts and ways on a GPU, and no others
   std::vector<GemmLibrary> libraries;                        // that the device has
   std::map<GemmLibrary, std::string> missing;                // why the others are not there
-  std::vector<std::pair<std::string, std::string>> layouts;  // the caller's: tensor, and its layout or "any"
+  std::vector<std::pair<std::string, std::string>> layouts;  // the caller's, as pins.h says
   size_t most = 4000;                                        // candidates kept of a part, the most promising ones
   bool every_shape = false;  // of a GPU's threads; otherwise the first under any but the written layouts
 };

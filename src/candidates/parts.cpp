@@ -18,7 +18,7 @@ constexpr size_t kMostCovers = 4096;      // that are looked at to find them, wh
 
 class PartFinder {
  public:
-  PartFinder(const TrainingGraph& training, const FusedGraph& fused)
+  PartFinder(const TrainingGraph& training, const FusedGraph& fused, std::vector<std::vector<TensorId>> families)
       : graph_(training.graph),
         fused_(fused),
         producers_(producers_of(graph_)),
@@ -31,16 +31,21 @@ class PartFinder {
     for (const TensorId gradient : training.argument_gradients) {
       if (gradient.valid()) callers_[gradient.at()] = true;
     }
+    found_.callers_families = families.size();
+    found_.families = std::move(families);
+    rank_arguments(training);
   }
 
   Candidates run(bool epilogues) {
     for (size_t k = 0; k < site_of_.size(); ++k) site_of_[k] = k;
     for (const FusedOperator& group : fused_.groups) add_group(group);
-    std::vector<const Stacking*> by_size;
-    for (const Stacking& stacking : fused_.stackings) by_size.push_back(&stacking);
+    std::vector<Stacking> by_size = fused_.stackings;
     std::stable_sort(by_size.begin(), by_size.end(),
-                     [](const auto* l, const auto* r) { return l->contractions.size() > r->contractions.size(); });
-    for (const Stacking* stacking : by_size) add_stacking(*stacking);
+                     [](const auto& l, const auto& r) { return l.contractions.size() > r.contractions.size(); });
+    for (Stacking& stacking : by_size) {
+      put_in_order(stacking);
+      add_stacking(stacking);
+    }
     if (epilogues) add_epilogues(by_size);
     sort_parts();
     find_sites();
@@ -61,6 +66,56 @@ class PartFinder {
     part.name = names_.take(part.name, " ");
     tie(part);
     found_.parts.push_back({std::move(part), 0, {}, {}});
+  }
+
+  // --- The order of stacks ---
+
+  // Where an argument, or its gradient, stands among the arguments; what is in a family of the caller's, in that.
+  using Rank = std::pair<size_t, size_t>;
+
+  void rank_arguments(const TrainingGraph& training) {
+    std::map<TensorId, size_t> position;
+    for (size_t k = 0; k < graph_.arguments.size(); ++k) {
+      position[graph_.arguments[k]] = k;
+      if (training.argument_gradients[k].valid()) position[training.argument_gradients[k]] = k;
+    }
+    std::map<TensorId, Rank> in_family;
+    for (const std::vector<TensorId>& family : found_.families) {
+      size_t first = graph_.arguments.size();
+      for (const TensorId tensor : family)
+        first = position.contains(tensor) ? std::min(first, position[tensor]) : first;
+      for (size_t k = 0; k < family.size(); ++k) in_family[family[k]] = {first, k};
+    }
+    for (size_t k = 0; k < graph_.arguments.size(); ++k) {
+      const TensorId argument = graph_.arguments[k];
+      const TensorId gradient = training.argument_gradients[k];
+      const auto rank = [&](TensorId own, TensorId other) {
+        for (const TensorId tensor : {own, other}) {
+          if (const auto found = in_family.find(tensor); found != in_family.end()) return found->second;
+        }
+        return Rank{k, 0};
+      };
+      rank_[argument] = rank(argument, gradient);
+      if (gradient.valid()) rank_[gradient] = rank(gradient, argument);
+    }
+  }
+
+  // Stacks of forward and backward in one order, that of the arguments they are about, so that what is adjacent for one
+  // of them is for the others too.
+  void put_in_order(Stacking& stacking) const {
+    const auto ranks = [&](OperatorId id) {
+      std::vector<Rank> found;
+      const Operator& op = graph_.operators[id.at()];
+      for (const std::vector<Access>* accesses : {&op.inputs, &op.outputs}) {
+        for (const Access& access : *accesses) {
+          if (const auto rank = rank_.find(access.tensor); rank != rank_.end()) found.push_back(rank->second);
+        }
+      }
+      std::sort(found.begin(), found.end());
+      return found;
+    };
+    std::stable_sort(stacking.contractions.begin(), stacking.contractions.end(),
+                     [&](OperatorId l, OperatorId r) { return ranks(l) < ranks(r); });
   }
 
   // What of the members' tensors is in memory.
@@ -216,7 +271,7 @@ class PartFinder {
   // --- Epilogues ---
 
   // A contraction, or several stacked, with the operators that a library does at its end.
-  void add_epilogues(const std::vector<const Stacking*>& stackings) {
+  void add_epilogues(const std::vector<Stacking>& stackings) {
     for (const bool gradients : {false, true}) {
       std::map<OperatorId, OperatorId> taken;  // by contraction: its bias, or the gradient of one, that it can swallow
       for (const Epilogue& epilogue : fused_.epilogues) {
@@ -225,13 +280,13 @@ class PartFinder {
         if (added && (gradients || epilogue.name == "bias"))
           taken.emplace(epilogue.contraction, epilogue.swallowed.front());
       }
-      for (const Stacking* stacking : stackings) {
+      for (const Stacking& stacking : stackings) {
         std::vector<OperatorId> swallowed;
-        for (const OperatorId contraction : stacking->contractions) {
+        for (const OperatorId contraction : stacking.contractions) {
           if (taken.contains(contraction)) swallowed.push_back(taken.at(contraction));
         }
-        if (stacking->kind == Stacking::Kind::shared_operand && swallowed.size() == stacking->contractions.size())
-          add_epilogue(stacking->contractions, swallowed, gradients);
+        if (stacking.kind == Stacking::Kind::shared_operand && swallowed.size() == stacking.contractions.size())
+          add_epilogue(stacking.contractions, swallowed, gradients);
       }
     }
     if (leaves_whole_kernels(swallowable_)) add_rest_of_groups(swallowable_);
@@ -368,20 +423,20 @@ class PartFinder {
 
   // Stacked tensors lie one behind the other where they can, and are copied together where not.
   void pack(Product& product) {
-    for (size_t operand = 0; operand < 3; ++operand) {
-      if (product.tensors[operand].size() > 1) product.packed[operand] = !make_adjacent(product.tensors[operand]);
+    for (size_t operand = 0; operand < kOperands; ++operand) {
+      if (product.operand(operand).size() > 1) product.packed[operand] = !make_adjacent(product.operand(operand));
     }
   }
 
-  // Whether the tensors lie one behind the other in some family, or can from now on.
+  // Whether the tensors lie one behind the other in some family, or can from now on: the caller's lie where they do.
   bool make_adjacent(const std::vector<TensorId>& tensors) {
-    if (std::any_of(tensors.begin(), tensors.end(), [&](TensorId t) { return callers_[t.at()]; })) return false;
     for (const std::vector<TensorId>& family : found_.families) {
       if (std::search(family.begin(), family.end(), tensors.begin(), tensors.end()) != family.end()) return true;
       for (const TensorId tensor : tensors) {
         if (std::find(family.begin(), family.end(), tensor) != family.end()) return false;
       }
     }
+    if (std::any_of(tensors.begin(), tensors.end(), [&](TensorId t) { return callers_[t.at()]; })) return false;
     if (std::set<TensorId>(tensors.begin(), tensors.end()).size() != tensors.size()) return false;
     found_.families.push_back(tensors);
     return true;
@@ -511,7 +566,8 @@ class PartFinder {
   const FusedGraph& fused_;
   std::vector<OperatorId> producers_;
   std::vector<std::vector<OperatorId>> readers_;
-  std::vector<bool> callers_;    // one a tensor: the caller's memory
+  std::vector<bool> callers_;  // one a tensor: the caller's memory
+  std::map<TensorId, Rank> rank_;
   std::vector<size_t> site_of_;  // one an operator: union-find
   UniqueNames names_;
   std::vector<OperatorId> swallowable_;  // that some product with an epilogue does
@@ -520,8 +576,9 @@ class PartFinder {
 
 }  // namespace
 
-Candidates find_parts(const TrainingGraph& training, const FusedGraph& fused, bool epilogues) {
-  return PartFinder(training, fused).run(epilogues);
+Candidates find_parts(const TrainingGraph& training, const FusedGraph& fused, bool epilogues,
+                      const std::vector<std::vector<TensorId>>& callers_families) {
+  return PartFinder(training, fused, callers_families).run(epilogues);
 }
 
 Part conversion_part(const Graph& graph, TensorId tensor) {

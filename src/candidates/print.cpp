@@ -196,7 +196,10 @@ std::string print_part(const Graph& graph, const Part& part) {
   }
   for (size_t k = 0; k < part.members.size(); ++k) text += concat("nest ", join(part.index_of[k], ","), "; ");
   for (const PartIndex& index : part.space) text += index.outer ? "o" : "i";
-  for (const bool packed : part.product.packed) text += packed ? "p" : "";
+  // Of stacked operands, whether they are copied together or adjacent.
+  for (size_t operand = 0; operand < kOperands; ++operand) {
+    if (part.product.operand(operand).size() > 1) text += part.product.packed[operand] ? "p" : "a";
+  }
   if (part.product.has_epilogue()) text += "e";
   return text;
 }

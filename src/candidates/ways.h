@@ -39,7 +39,7 @@ class Collector {
   const std::vector<TensorDomain>& domains_;
   PartCandidates& into_;
   size_t most_;
-  size_t kept_ = 0;  // by the last shrinking
+  size_t kept_ = 0;                                              // by the last shrinking
   double worst_kept_ = std::numeric_limits<double>::infinity();  // no worse one is kept any more
   std::vector<std::map<int, double>> worst_of_;                  // nor of a tensor's layout, by tensor
   std::unordered_set<std::string> seen_;

@@ -29,6 +29,7 @@ class GemmLowering {
     }
     if (product_.vector) {
       launch.vectors = positions(kVectorOperand);
+      launch.packed_vectors = product_.packed[kVectorOperand];
       launch.vector_bytes = tensor_bytes(kVectorOperand);
     }
     GemmCall& call = launch.gemm;

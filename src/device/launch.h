@@ -36,8 +36,9 @@ struct Launch {
   std::array<std::vector<int>, 3> operands;
   std::array<bool, 3> packed{};            // stacked, but apart in memory: copied together before, or apart behind
   std::array<int64_t, 3> operand_bytes{};  // of one tensor
-  // Those of its vector, where it has one. Several are copied together before, or apart behind.
+  // Those of its vector, where it has one.
   std::vector<int> vectors;
+  bool packed_vectors = false;
   int64_t vector_bytes = 0;  // of one tensor
 };
 

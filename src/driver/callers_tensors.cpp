@@ -6,11 +6,46 @@
 #include "base/text.h"
 
 namespace millrace {
+namespace {
+
+// Those that the caller has said lie one behind the other.
+void find_stacks(const Candidates& candidates, std::vector<CallersTensor>& tensors) {
+  for (size_t f = 0; f < candidates.callers_families; ++f) {
+    const std::vector<TensorId>& family = candidates.families[f];
+    const auto position = [&](TensorId tensor) {
+      const auto found =
+          std::find_if(tensors.begin(), tensors.end(), [&](const CallersTensor& t) { return t.tensor == tensor; });
+      return static_cast<size_t>(found - tensors.begin());
+    };
+    if (position(family.front()) == tensors.size()) continue;  // of another list, all of it
+    for (size_t k = 1; k < family.size(); ++k)
+      tensors[position(family[k])].behind = static_cast<int>(position(family[k - 1]));
+  }
+}
+
+}  // namespace
+
+CallersBlocks blocks_of(const std::vector<CallersTensor>& tensors) {
+  CallersBlocks made;
+  made.places.resize(tensors.size());
+  for (size_t first = 0; first < tensors.size(); ++first) {
+    if (tensors[first].behind >= 0) continue;
+    made.bytes.push_back(0);
+    for (size_t k = first; k < tensors.size();) {
+      made.places[k] = {made.bytes.size() - 1, made.bytes.back()};
+      made.bytes.back() += tensors[k].bytes;
+      const auto next = std::find_if(tensors.begin(), tensors.end(),
+                                     [&](const CallersTensor& t) { return t.behind == static_cast<int>(k); });
+      k = static_cast<size_t>(next - tensors.begin());
+    }
+  }
+  return made;
+}
 
 CallersLists callers_lists(const LoadedPlan& loaded) {
   const Graph& graph = loaded.training.graph;
   const auto describe = [&](const std::string& name, TensorId tensor) {
-    CallersTensor made{name, tensor, {}, 0};
+    CallersTensor made{name, tensor, {}, 0, -1};
     if (!tensor.valid()) return made;
     made.bytes = static_cast<int64_t>(sizeof(double));  // a scalar's
     for (const PlanBuffer& buffer : loaded.plan.buffers) {
@@ -34,6 +69,9 @@ CallersLists callers_lists(const LoadedPlan& loaded) {
     lists.results.push_back(describe(result.name, result.tensor));
     lists.result_gradients.push_back(describe(concat("d_", result.name), loaded.training.result_gradients[k]));
   }
+  for (std::vector<CallersTensor>* list :
+       {&lists.arguments, &lists.results, &lists.result_gradients, &lists.argument_gradients})
+    find_stacks(loaded.candidates, *list);
   return lists;
 }
 
@@ -48,8 +86,12 @@ CallersMemory::CallersMemory(const LoadedPlan& loaded, const Values<double>& giv
 std::vector<void*> CallersMemory::add(const std::vector<CallersTensor>& tensors, const Values<double>* given) {
   const Graph& graph = loaded_.training.graph;
   std::vector<void*> pointers;
-  for (const CallersTensor& tensor : tensors) {
-    char* const data = memory_.emplace_back(tensor.bytes).data();
+  const CallersBlocks blocks = blocks_of(tensors);
+  const size_t first = memory_.size();
+  for (const int64_t bytes : blocks.bytes) memory_.emplace_back(bytes);
+  for (size_t k = 0; k < tensors.size(); ++k) {
+    const CallersTensor& tensor = tensors[k];
+    char* const data = memory_[first + blocks.places[k].block].data() + blocks.places[k].offset;
     pointers.push_back(data);
     if (given == nullptr) {
       std::memset(data, 0, static_cast<size_t>(tensor.bytes));  // so that its pages are there

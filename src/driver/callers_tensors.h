@@ -18,7 +18,20 @@ struct CallersTensor {
   TensorId tensor;   // invalid: the gradient of an argument that has none
   Layout layout;
   int64_t bytes = 0;
+  int behind = -1;  // the position in its list of what it lies right behind; -1: anywhere
 };
+
+// Memory for a list: one block for each tensor, and one for all that are stacked.
+struct CallersBlocks {
+  struct Place {
+    size_t block = 0;
+    int64_t offset = 0;
+  };
+  std::vector<int64_t> bytes;  // one a block
+  std::vector<Place> places;   // one a tensor
+};
+
+CallersBlocks blocks_of(const std::vector<CallersTensor>& tensors);
 
 struct CallersLists {
   std::vector<CallersTensor> arguments;

@@ -31,6 +31,7 @@ Slot slot_of(const Graph& graph, const CallersTensor& tensor) {
   Slot slot;
   slot.info.name = tensor.name;
   slot.info.bytes = tensor.bytes;
+  slot.info.behind = tensor.behind;
   if (!tensor.tensor.valid()) {
     slot.info.scalar = true;
     return slot;
@@ -172,8 +173,7 @@ struct Plan::Implementation {
     }
     std::array<uint64_t, 2> random{seed, step};
     if (tensors.random != nullptr) std::memcpy(random.data(), tensors.random, sizeof(random));
-    std::get<CpuExecutor>(executor).bind(bound, random[0], static_cast<uint32_t>(random[1]));
-    return Done{};
+    return std::get<CpuExecutor>(executor).bind(bound, random[0], static_cast<uint32_t>(random[1]));
   }
 
   bool on_gpu() const { return std::holds_alternative<GpuExecutor>(executor); }

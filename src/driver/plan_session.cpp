@@ -42,17 +42,24 @@ Result<Done> PlanSession::put(const Values<double>& given) {
   gpu_pointers_.clear();
   for (const CallersMemory::List& list : memory_->lists()) {
     std::vector<void*>& pointers = gpu_pointers_.emplace_back();
+    const CallersBlocks blocks = blocks_of(*list.tensors);
+    std::vector<char*> begin_of(blocks.bytes.size(), nullptr);
     for (size_t k = 0; k < list.pointers.size(); ++k) {
       const CallersTensor& tensor = (*list.tensors)[k];
       if (!tensor.tensor.valid() || loaded_->training.graph.tensor(tensor.tensor).role == TensorRole::scalar) {
         pointers.push_back(list.pointers[k]);  // a scalar stays with the host
         continue;
       }
-      Result<GpuMemory> there = GpuMemory::allocate(gpu, tensor.bytes);
-      if (!there) return there.error();
-      if (Result<Done> copied = gpu.copy_in(there->data(), list.pointers[k], tensor.bytes); !copied) return copied;
-      pointers.push_back(there->data());
-      on_gpu_.push_back(std::move(*there));
+      const CallersBlocks::Place& place = blocks.places[k];
+      char*& begin = begin_of[place.block];
+      if (begin == nullptr) {
+        Result<GpuMemory> there = GpuMemory::allocate(gpu, blocks.bytes[place.block]);
+        if (!there) return there.error();
+        begin = there->bytes_at(0);
+        on_gpu_.push_back(std::move(*there));
+      }
+      pointers.push_back(begin + place.offset);
+      if (Result<Done> copied = gpu.copy_in(pointers.back(), list.pointers[k], tensor.bytes); !copied) return copied;
     }
   }
   return gpu.wait();
@@ -85,9 +92,7 @@ CallersTensors PlanSession::pointers() const {
 }
 
 Result<Done> PlanSession::bind(uint64_t seed, uint32_t step) {
-  if (gpu_) return gpu_->bind(pointers(), seed, step);
-  cpu_->bind(pointers(), seed, step);
-  return Done{};
+  return gpu_ ? gpu_->bind(pointers(), seed, step) : cpu_->bind(pointers(), seed, step);
 }
 
 Result<Done> PlanSession::forward() {

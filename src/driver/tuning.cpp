@@ -182,7 +182,7 @@ Result<TuneProgram> tune_program(const ExploreOptions& options) {
     const size_t equals = pin.find('=');
     if (equals == std::string::npos || equals == 0) {
       return Error::make(ErrorKind::bad_input, concat("--layout ", pin, ": not a tensor and its layout"),
-                         "write NAME=AXES, as in x=BJI, or NAME=any");
+                         "write NAME=AXES, as in x=BJI, or NAME=any, or A+B=stacked");
     }
     program.layouts.emplace_back(pin.substr(0, equals), pin.substr(equals + 1));
   }

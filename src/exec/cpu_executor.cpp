@@ -118,10 +118,11 @@ Result<Done> CpuExecutor::allocate(const StepPlan& plan) {
                      "free some, or make a plan for smaller sizes");
 }
 
-void CpuExecutor::bind(const CallersTensors& tensors, uint64_t seed, uint32_t step) {
-  tensors_.bind(tensors);
+Result<Done> CpuExecutor::bind(const CallersTensors& tensors, uint64_t seed, uint32_t step) {
+  if (const Result<bool> bound = tensors_.bind(tensors); !bound) return bound.error();
   seed_ = seed;
   step_ = step;
+  return Done{};
 }
 
 void CpuExecutor::run(size_t first, size_t last) const {

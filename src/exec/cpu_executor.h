@@ -28,7 +28,7 @@ class CpuExecutor {
                                   const KernelCacheMaker& cache, ExecutorMemory memory = ExecutorMemory::own);
 
   // What the following runs work on. Gradients may be null for forward alone.
-  void bind(const CallersTensors& tensors, uint64_t seed, uint32_t step);
+  Result<Done> bind(const CallersTensors& tensors, uint64_t seed, uint32_t step);
 
   void forward() const { run(0, tensors_.backward()); }
   // With what its own forward saved, which it leaves as it is.

@@ -70,10 +70,12 @@ Result<GpuExecutor> GpuExecutor::load(std::shared_ptr<Gpu> gpu, const StepPlan& 
 }
 
 Result<Done> GpuExecutor::bind(const CallersTensors& tensors, uint64_t seed, uint32_t step) {
+  const Result<bool> moved = tensors_.bind(tensors);
+  if (!moved) return moved.error();
   const void* const random = tensors.random == nullptr ? state_.data() : tensors.random;
   const bool elsewhere = random != random_;
   random_ = random;
-  if (tensors_.bind(tensors) || elsewhere) {
+  if (*moved || elsewhere) {
     for (Recorded& recorded : recorded_) recorded = {};
   }
   if (tensors.random != nullptr || (has_state_ && known_.seed == seed && known_.step == step)) return Done{};

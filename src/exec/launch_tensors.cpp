@@ -3,7 +3,27 @@
 #include <bit>
 #include <set>
 
+#include "base/text.h"
+
 namespace millrace {
+namespace {
+
+// The caller's address; null where it gives none. Kernels take all tensors alike; what is only read stays as it is.
+void* address_of(const CallersTensors& tensors, BufferPlace place, size_t position) {
+  const auto among = [&](const void* const* list) {
+    return list == nullptr ? nullptr : const_cast<void*>(list[position]);
+  };
+  switch (place) {
+    case BufferPlace::arena: break;
+    case BufferPlace::argument: return among(tensors.arguments);
+    case BufferPlace::result: return among(tensors.results);
+    case BufferPlace::result_gradient: return among(tensors.result_gradients);
+    case BufferPlace::argument_gradient: return among(tensors.argument_gradients);
+  }
+  return nullptr;
+}
+
+}  // namespace
 
 LaunchTensors::LaunchTensors(const StepPlan& plan, const std::vector<Launch>& launches)
     : saved_bytes_(plan.saved_bytes), scratch_offset_(plan.scratch_offset - plan.saved_bytes) {
@@ -30,6 +50,42 @@ LaunchTensors::LaunchTensors(const StepPlan& plan, const std::vector<Launch>& la
       tensors_.push_back(nullptr);
     }
   }
+  for (size_t k = 0; k < launches.size(); ++k) {
+    const Launch& launch = launches[k];
+    for (size_t operand = 0; operand < launch.operands.size(); ++operand) {
+      if (!launch.packed[operand]) find_adjacent(plan, plan.launches[k].buffers, launch.operands[operand]);
+    }
+    if (!launch.packed_vectors) find_adjacent(plan, plan.launches[k].buffers, launch.vectors);
+  }
+}
+
+// `buffers`: a launch's; `stack`: positions among them of what it takes as one.
+void LaunchTensors::find_adjacent(const StepPlan& plan, const std::vector<int>& buffers,
+                                  const std::vector<int>& stack) {
+  const auto buffer_at = [&](int position) -> const PlanBuffer& {
+    return plan.buffers[static_cast<size_t>(buffers[static_cast<size_t>(position)])];
+  };
+  for (size_t k = 0; k + 1 < stack.size(); ++k) {
+    const PlanBuffer& first = buffer_at(stack[k]);
+    const PlanBuffer& second = buffer_at(stack[k + 1]);
+    if (first.place == BufferPlace::arena) continue;
+    adjacent_.push_back({first.place, static_cast<size_t>(first.position), static_cast<size_t>(second.position),
+                         first.bytes, first.tensor, second.tensor});
+  }
+}
+
+// What is null is not used by the pass in question.
+Result<Done> LaunchTensors::check_adjacent(const CallersTensors& tensors) const {
+  for (const Adjacent& pair : adjacent_) {
+    const char* const first = static_cast<const char*>(address_of(tensors, pair.place, pair.first));
+    const char* const second = static_cast<const char*>(address_of(tensors, pair.place, pair.second));
+    if (first == nullptr || second == nullptr || first + pair.bytes == second) continue;
+    return Error::make(ErrorKind::bad_input,
+                       concat("'", pair.second_name, "' does not lie right behind '", pair.first_name,
+                              "', and the plan was made for tensors that are stacked"),
+                       "pass parts of one array, in this order, or make the plan without that --layout");
+  }
+  return Done{};
 }
 
 void LaunchTensors::own(char* arena) {
@@ -45,23 +101,11 @@ bool LaunchTensors::place(char* saved, char* workspace) {
   return true;
 }
 
-bool LaunchTensors::bind(const CallersTensors& tensors) {
-  // Kernels take all tensors alike; what is only read stays as it is.
-  const auto changeable = [](const void* pointer) { return const_cast<void*>(pointer); };
+Result<bool> LaunchTensors::bind(const CallersTensors& tensors) {
+  if (Result<Done> adjacent = check_adjacent(tensors); !adjacent) return adjacent.error();
   bool changed = false;
   for (const Bound& bound : bound_) {
-    void* to = nullptr;
-    switch (bound.place) {
-      case BufferPlace::arena: break;
-      case BufferPlace::argument: to = changeable(tensors.arguments[bound.position]); break;
-      case BufferPlace::result: to = tensors.results[bound.position]; break;
-      case BufferPlace::result_gradient:
-        to = tensors.result_gradients == nullptr ? nullptr : changeable(tensors.result_gradients[bound.position]);
-        break;
-      case BufferPlace::argument_gradient:
-        to = tensors.argument_gradients == nullptr ? nullptr : tensors.argument_gradients[bound.position];
-        break;
-    }
+    void* const to = address_of(tensors, bound.place, bound.position);
     changed = changed || tensors_[bound.slot] != to;
     tensors_[bound.slot] = to;
   }

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "device/launch.h"
+#include "millrace/result.h"
 #include "plan/plan.h"
 
 namespace millrace {
@@ -34,8 +36,9 @@ class LaunchTensors {
   // The executor's own memory, of plan.arena_bytes.
   void own(char* arena);
 
-  // Gradients may be null for forward alone. Whether anything is elsewhere than before, or a scalar another one.
-  bool bind(const CallersTensors& tensors);
+  // Gradients may be null for forward alone. Whether anything is elsewhere than before, or a scalar another one. An
+  // error, and nothing is bound, where a launch takes tensors as one that are apart.
+  Result<bool> bind(const CallersTensors& tensors);
 
   void* const* of(size_t launch) const { return tensors_.data() + first_[launch]; }
   const double* scalars() const { return scalars_.data(); }
@@ -55,6 +58,17 @@ class LaunchTensors {
     int64_t offset;  // in the saved part or in the workspace
   };
 
+  struct Adjacent {  // two of the caller's that a launch takes as one
+    BufferPlace place;
+    size_t first;  // positions
+    size_t second;
+    int64_t bytes;  // from one to the other
+    std::string first_name;
+    std::string second_name;
+  };
+
+  void find_adjacent(const StepPlan& plan, const std::vector<int>& buffers, const std::vector<int>& stack);
+  Result<Done> check_adjacent(const CallersTensors& tensors) const;
   bool place(char* saved, char* workspace);
 
   size_t backward_ = 0;
@@ -68,6 +82,7 @@ class LaunchTensors {
   std::vector<size_t> first_;   // one a launch: its first tensor
   std::vector<Bound> bound_;
   std::vector<Placed> placed_;
+  std::vector<Adjacent> adjacent_;
   std::vector<size_t> scalars_at_;  // positions of scalar arguments that launches use
   std::vector<double> scalars_;     // by position
 };

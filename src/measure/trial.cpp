@@ -59,13 +59,13 @@ struct Trials::Buffers {
     const std::vector<TensorId> tensors = tensors_of(part);
     for (size_t k = 0; k < tensors.size(); ++k) sizes.push_back(stored_bytes(graph, tensors[k], layouts[k]));
     pointers.assign(tensors.size(), nullptr);
-    for (size_t operand = 0; operand < 3; ++operand) {
-      const std::vector<TensorId>& stack = part.product.tensors[operand];
-      if (stack.size() < 2 || part.product.packed[operand]) continue;
+    for (size_t operand = 0; operand < kOperands; ++operand) {
+      const std::vector<TensorId>& stack = part.product.operand(operand);
+      if (!part.product.is_adjacent(operand)) continue;
       std::vector<size_t> places;
       int64_t total = 0;
       for (const TensorId tensor : stack) {
-        const size_t begin = operand == 2 ? part.reads.size() : 0;
+        const size_t begin = part.product.is_written(operand) ? part.reads.size() : 0;
         const auto found = std::find(tensors.begin() + static_cast<std::ptrdiff_t>(begin), tensors.end(), tensor);
         places.push_back(static_cast<size_t>(found - tensors.begin()));
         total += sizes[places.back()];

@@ -220,19 +220,19 @@ class PlanBuilder {
 
   // --- The arena ---
 
-  // Buffers that lie one behind the other because a stacked product takes them as one tensor.
+  // Buffers that lie one behind the other because a stacked product takes them as one tensor. The caller's do already.
   std::vector<std::vector<int>> stacked_buffers() const {
     std::map<std::pair<size_t, int>, std::set<size_t>>
         linked;  // by family and layout: members that the next one follows
     for (const Step& step : steps_) {
       if (!std::holds_alternative<GemmWay>(step.of.candidate.way)) continue;
       const Product& product = step.of.part.product;
-      for (size_t operand = 0; operand < 3; ++operand) {
-        const std::vector<TensorId>& stack = product.tensors[operand];
-        if (stack.size() < 2 || product.packed[operand]) continue;
+      for (size_t operand = 0; operand < kOperands; ++operand) {
+        const std::vector<TensorId>& stack = product.operand(operand);
+        if (!product.is_adjacent(operand)) continue;
         const auto place = std::find(step.of.tensors.begin(), step.of.tensors.end(), stack.front());
         const int layout = step.of.candidate.layouts[static_cast<size_t>(place - step.of.tensors.begin())];
-        for (size_t f = 0; f < candidates_.families.size(); ++f) {
+        for (size_t f = candidates_.callers_families; f < candidates_.families.size(); ++f) {
           const std::vector<TensorId>& family = candidates_.families[f];
           const auto found = std::search(family.begin(), family.end(), stack.begin(), stack.end());
           if (found == family.end()) continue;

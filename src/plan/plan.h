@@ -54,7 +54,7 @@ struct PlanProgram {
   std::string entry;
   std::vector<std::string> sizes;
   std::string dtype;
-  std::vector<std::pair<std::string, std::string>> layouts;  // the caller's: tensor, and its layout or "any"
+  std::vector<std::pair<std::string, std::string>> layouts;  // the caller's, as candidates/pins.h says
 };
 
 // The shared object beside the plan. All empty where no launch is a generated kernel.

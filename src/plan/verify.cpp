@@ -197,12 +197,20 @@ class Check {
     return {};
   }
 
+  // Whether the caller has said that they lie one behind the other.
+  bool are_adjacent_by_the_caller(const std::vector<TensorId>& stack) const {
+    const auto end = candidates_.families.begin() + static_cast<std::ptrdiff_t>(candidates_.callers_families);
+    return std::any_of(candidates_.families.begin(), end, [&](const std::vector<TensorId>& family) {
+      return std::search(family.begin(), family.end(), stack.begin(), stack.end()) != family.end();
+    });
+  }
+
   // Tensors that a product takes as one lie one behind the other.
   Complaint stacks(const LaunchedPart& of, const PlanLaunch& launch, const std::string& place) const {
     if (!std::holds_alternative<GemmWay>(of.candidate.way)) return {};
-    for (size_t operand = 0; operand < 3; ++operand) {
-      const std::vector<TensorId>& stack = of.part.product.tensors[operand];
-      if (stack.size() < 2 || of.part.product.packed[operand]) continue;
+    for (size_t operand = 0; operand < kOperands; ++operand) {
+      const std::vector<TensorId>& stack = of.part.product.operand(operand);
+      if (!of.part.product.is_adjacent(operand) || are_adjacent_by_the_caller(stack)) continue;
       const PlanBuffer* previous = nullptr;
       for (const TensorId tensor : stack) {
         const auto position = std::find(of.tensors.begin(), of.tensors.end(), tensor) - of.tensors.begin();

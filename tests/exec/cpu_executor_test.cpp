@@ -3,10 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/text.h"
+#include "candidates/stacked_program.h"
+#include "device/cpu/blas_library.h"
 #include "exec/run_plan.h"
 #include "fusion/fusion_text.h"
 #include "golden/golden.h"
+#include "measure/tensor_memory.h"
 #include "plan/small_plan.h"
 #include "random/generator.h"
 
@@ -92,6 +97,63 @@ TEST(CpuExecutor, LayoutsOfTheCallersChoiceAgreeWithTheReference) {
     plans.push_back(make_plan(kSmallProgram, choice));
   }
   expect_all_to_agree(plans);
+}
+
+// Plans that take the caller's stacked tensors as one.
+std::vector<MadePlan> stacked_plans(uint64_t seeds) {
+  std::vector<MadePlan> plans;
+  for (uint64_t seed = 0; seed < seeds; ++seed) {
+    PlanChoice choice;
+    choice.seed = seed;
+    choice.layouts = stacked_projections();
+    plans.push_back(make_plan(kProjections, choice));
+  }
+  return plans;
+}
+
+TEST(CpuExecutor, StackedTensorsOfTheCallerAgreeWithTheReference) {
+  if (!blas_info(BlasLibrary::openblas).there && !blas_info(BlasLibrary::blis).there)
+    GTEST_SKIP() << "no library here: nothing is stacked";
+  const std::vector<MadePlan> plans = stacked_plans(3);
+  expect_all_to_agree(plans);
+}
+
+TEST(CpuExecutor, TensorsThatAreApartAreRefusedWhereTheyShouldBeStacked) {
+  if (!blas_info(BlasLibrary::openblas).there && !blas_info(BlasLibrary::blis).there)
+    GTEST_SKIP() << "no library here: nothing is stacked";
+  size_t refused = 0;
+  for (const MadePlan& made : stacked_plans(12)) {
+    // A forward launch of all three.
+    const bool uses = std::any_of(made.plan.launches.begin(), made.plan.launches.end(), [](const PlanLaunch& launch) {
+      return launch.pass == Pass::forward && std::count(launch.part.begin(), launch.part.end(), '+') == 2;
+    });
+    if (!uses) continue;
+    ++refused;
+    Result<CpuExecutor> executor = executor_of(made);
+    ASSERT_TRUE(executor) << to_string(executor.error());
+    std::vector<Memory> memory;
+    for (int k = 0; k < 8; ++k) memory.emplace_back(4096);
+    std::vector<const void*> arguments;
+    for (size_t k = 0; k < 7; ++k) arguments.push_back(memory[k].data());
+    std::vector<void*> results = {memory[7].data()};
+    const Result<Done> apart = executor->bind({arguments.data(), results.data(), nullptr, nullptr}, 1, 1);
+    ASSERT_FALSE(apart);
+    EXPECT_EQ(apart.error().kind, ErrorKind::bad_input);
+    const std::string text = to_string(apart.error());
+    EXPECT_NE(text.find("'wk' does not lie right behind 'wq'"), std::string::npos) << text;
+    EXPECT_NE(text.find("pass parts of one array, in this order"), std::string::npos) << text;
+    // In the wrong order, and with a gap, too.
+    const int64_t bytes = 4 * 8 * static_cast<int64_t>(sizeof(float));
+    const auto put = [&](int64_t q, int64_t k, int64_t v) {
+      for (const auto& [position, offset] : {std::pair(1, q), {2, k}, {3, v}})
+        arguments[static_cast<size_t>(position)] = memory[1].data() + offset;
+      return executor->bind({arguments.data(), results.data(), nullptr, nullptr}, 1, 1);
+    };
+    EXPECT_FALSE(put(bytes, 0, 2 * bytes));
+    EXPECT_FALSE(put(0, bytes, 2 * bytes + 16));
+    EXPECT_TRUE(put(0, bytes, 2 * bytes));
+  }
+  EXPECT_GT(refused, 0U);
 }
 
 TEST(CpuExecutor, FixedArgumentsAgreeWithTheReference) {

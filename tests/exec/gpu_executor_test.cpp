@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
+
 #include "base/file.h"
 #include "base/scratch.h"
 #include "base/text.h"
+#include "candidates/stacked_program.h"
 #include "device/gpu_memory.h"
 #include "device/played/played_gpu.h"
 #include "driver/plan_folder.h"
@@ -40,8 +44,16 @@ class OnDevice {
       if (graph.tensor(graph.arguments[k]).role == TensorRole::scalar)
         arguments_[k] = given[graph.arguments[k].at()].data();
     }
-    for (const PlanBuffer& buffer : made.plan.buffers) {
-      if (buffer.place != BufferPlace::arena) add(buffer, given);
+    const CallersPlaces places = callers_places(made);
+    for (const int64_t bytes : places.bytes) {
+      Result<GpuMemory> memory = GpuMemory::allocate(gpu, bytes);
+      EXPECT_TRUE(memory) << to_string(memory.error());
+      blocks_.push_back(std::move(*memory));
+    }
+    for (size_t k = 0; k < made.plan.buffers.size(); ++k) {
+      const CallersPlace& place = places.places[k];
+      if (made.plan.buffers[k].place != BufferPlace::arena)
+        add(made.plan.buffers[k], given, blocks_[place.block].bytes_at(place.offset));
     }
     EXPECT_TRUE(gpu.wait());
   }
@@ -54,41 +66,40 @@ class OnDevice {
   // All that the plan makes, one a tensor of the graph; what was made is NaN then.
   Values<double> take() {
     Values<double> found(made_.training.graph.tensors.size());
-    for (const auto& [buffer, memory] : memories_) {
+    for (const auto& [buffer, data] : memories_) {
       const TensorId tensor = callers_tensor(made_.training, *buffer);
       std::vector<char> bytes(static_cast<size_t>(buffer->bytes));
-      EXPECT_TRUE(gpu_.copy_out(bytes.data(), memory.data(), buffer->bytes));
+      EXPECT_TRUE(gpu_.copy_out(bytes.data(), data, buffer->bytes));
       found[tensor.at()] = take_values(made_.training.graph, tensor, layout_of(made_, *buffer, tensor), bytes.data());
       const bool made = buffer->place == BufferPlace::result || buffer->place == BufferPlace::argument_gradient;
-      EXPECT_TRUE(gpu_.fill(memory.data(), 0xff, made ? buffer->bytes : 0));
+      EXPECT_TRUE(gpu_.fill(data, 0xff, made ? buffer->bytes : 0));
     }
     return found;
   }
 
  private:
-  void add(const PlanBuffer& buffer, const Values<double>& given) {
-    Result<GpuMemory> memory = GpuMemory::allocate(gpu_, buffer.bytes);
-    ASSERT_TRUE(memory) << to_string(memory.error());
+  void add(const PlanBuffer& buffer, const Values<double>& given, char* data) {
     const TensorId tensor = callers_tensor(made_.training, buffer);
     if (!given[tensor.at()].empty()) {
       std::vector<char> bytes(static_cast<size_t>(buffer.bytes), '\xff');
       put_values(made_.training.graph, tensor, layout_of(made_, buffer, tensor), given[tensor.at()], bytes.data());
-      EXPECT_TRUE(gpu_.copy_in(memory->data(), bytes.data(), buffer.bytes));
+      EXPECT_TRUE(gpu_.copy_in(data, bytes.data(), buffer.bytes));
     }
     const auto position = static_cast<size_t>(buffer.position);
     switch (buffer.place) {
       case BufferPlace::arena: break;
-      case BufferPlace::argument: arguments_[position] = memory->data(); break;
-      case BufferPlace::result: results_[position] = memory->data(); break;
-      case BufferPlace::result_gradient: result_gradients_[position] = memory->data(); break;
-      case BufferPlace::argument_gradient: argument_gradients_[position] = memory->data(); break;
+      case BufferPlace::argument: arguments_[position] = data; break;
+      case BufferPlace::result: results_[position] = data; break;
+      case BufferPlace::result_gradient: result_gradients_[position] = data; break;
+      case BufferPlace::argument_gradient: argument_gradients_[position] = data; break;
     }
-    memories_.emplace_back(&buffer, std::move(*memory));
+    memories_.emplace_back(&buffer, data);
   }
 
   Gpu& gpu_;
   const MadePlan& made_;
-  std::vector<std::pair<const PlanBuffer*, GpuMemory>> memories_;
+  std::vector<GpuMemory> blocks_;
+  std::vector<std::pair<const PlanBuffer*, char*>> memories_;
   std::vector<const void*> arguments_;
   std::vector<void*> results_;
   std::vector<const void*> result_gradients_;
@@ -148,6 +159,33 @@ TEST_F(PlayedExecutor, RandomPlansAgreeWithTheReference) {
     expect_done(executor.step());
     expect_step(made, given, {5, 3}, tensors);
   }
+}
+
+// Of plans with a product of all three projections and their biases, or of the gradients of both.
+TEST_F(PlayedExecutor, StackedTensorsOfTheCallerAgreeWithTheReference) {
+  std::set<Pass> seen;
+  PlanChoice choice;
+  choice.layouts = stacked_projections();
+  choice.gpu = gpu_.get();
+  for (uint64_t seed = 0; seed < 100 && seen.size() < 2; ++seed) {
+    choice.seed = seed;
+    const MadePlan sketch = make_plan(kProjections, choice);
+    const size_t before = seen.size();
+    for (const PlanLaunch& launch : sketch.plan.launches) {
+      const bool of_three = std::count(launch.part.begin(), launch.part.end(), '+') == 2;
+      if (of_three && launch.part.find(" with ") != std::string::npos) seen.insert(launch.pass);
+    }
+    if (seen.size() == before) continue;
+    const MadePlan made = plan_of(kProjections, choice);
+    ASSERT_FALSE(HasFailure());
+    GpuExecutor executor = executor_of(made);
+    const Values<double> given = drawn_values(made.training, 5);
+    OnDevice tensors(*gpu_, made, given);
+    expect_done(executor.bind(tensors.pointers(), 5, 3));
+    expect_done(executor.step());
+    expect_step(made, given, {5, 3}, tensors);
+  }
+  EXPECT_EQ(seen.size(), 2U);
 }
 
 TEST_F(PlayedExecutor, EveryStepDrawsItsOwnMasksAlsoWhenItIsReplayed) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <map>
 
 #include "base/text.h"
 #include "codegen/cpu/generate.h"
@@ -74,6 +75,29 @@ TensorId callers_tensor(const TrainingGraph& training, const PlanBuffer& buffer)
   return {};
 }
 
+CallersPlaces callers_places(const MadePlan& made) {
+  CallersPlaces found;
+  std::map<TensorId, size_t> buffer_of;
+  for (size_t k = 0; k < made.plan.buffers.size(); ++k) {
+    const PlanBuffer& buffer = made.plan.buffers[k];
+    found.places.emplace_back();
+    if (buffer.place == BufferPlace::arena) continue;
+    buffer_of[callers_tensor(made.training, buffer)] = k;
+    found.places.back() = {found.bytes.size(), 0};
+    found.bytes.push_back(buffer.bytes);
+  }
+  for (size_t f = 0; f < made.candidates.callers_families; ++f) {
+    const std::vector<TensorId>& family = made.candidates.families[f];
+    const size_t block = found.places[buffer_of[family.front()]].block;
+    for (size_t k = 1; k < family.size(); ++k) {
+      const size_t buffer = buffer_of[family[k]];
+      found.places[buffer] = {block, found.bytes[block]};
+      found.bytes[block] += made.plan.buffers[buffer].bytes;
+    }
+  }
+  return found;
+}
+
 Result<KernelCache> test_kernel_cache() {
   static const Result<Compiler> compiler = find_compiler();
   if (!compiler) return compiler.error();
@@ -127,14 +151,16 @@ Values<double> run_plan(const MadePlan& made, CpuExecutor& executor, const Value
     if (graph.tensor(graph.arguments[k]).role == TensorRole::scalar)
       arguments[k] = given[graph.arguments[k].at()].data();
   }
+  const CallersPlaces places = callers_places(made);
   std::vector<Memory> memories;
-  std::vector<const PlanBuffer*> buffers;
-  for (const PlanBuffer& buffer : made.plan.buffers) {
+  for (const int64_t bytes : places.bytes) memories.emplace_back(bytes);
+  std::vector<std::pair<const PlanBuffer*, char*>> buffers;
+  for (size_t k = 0; k < made.plan.buffers.size(); ++k) {
+    const PlanBuffer& buffer = made.plan.buffers[k];
     if (buffer.place == BufferPlace::arena) continue;
     const TensorId tensor = callers_tensor(training, buffer);
-    memories.emplace_back(buffer.bytes);
-    buffers.push_back(&buffer);
-    char* const data = memories.back().data();
+    char* const data = memories[places.places[k].block].data() + places.places[k].offset;
+    buffers.emplace_back(&buffer, data);
     std::memset(data, 0xff, static_cast<size_t>(buffer.bytes));
     if (!given[tensor.at()].empty())
       put_values(graph, tensor, layout_of(made, buffer, tensor), given[tensor.at()], data);
@@ -147,15 +173,15 @@ Values<double> run_plan(const MadePlan& made, CpuExecutor& executor, const Value
       case BufferPlace::argument_gradient: argument_gradients[position] = data; break;
     }
   }
-  executor.bind({arguments.data(), results.data(), nullptr, nullptr}, random.seed, random.step);
+  EXPECT_TRUE(executor.bind({arguments.data(), results.data(), nullptr, nullptr}, random.seed, random.step));
   executor.forward();
-  executor.bind({arguments.data(), results.data(), result_gradients.data(), argument_gradients.data()}, random.seed,
-                random.step);
+  EXPECT_TRUE(executor.bind({arguments.data(), results.data(), result_gradients.data(), argument_gradients.data()},
+                            random.seed, random.step));
   executor.backward();
   Values<double> found(graph.tensors.size());
-  for (size_t k = 0; k < buffers.size(); ++k) {
-    const TensorId tensor = callers_tensor(training, *buffers[k]);
-    found[tensor.at()] = take_values(graph, tensor, layout_of(made, *buffers[k], tensor), memories[k].data());
+  for (const auto& [buffer, data] : buffers) {
+    const TensorId tensor = callers_tensor(training, *buffer);
+    found[tensor.at()] = take_values(graph, tensor, layout_of(made, *buffer, tensor), data);
   }
   return found;
 }

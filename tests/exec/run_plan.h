@@ -15,6 +15,17 @@ namespace millrace {
 const Layout& layout_of(const MadePlan& made, const PlanBuffer& buffer, TensorId tensor);
 TensorId callers_tensor(const TrainingGraph& training, const PlanBuffer& buffer);
 
+// Memory for the caller's tensors: a block for each, and one for those that are stacked.
+struct CallersPlace {
+  size_t block = 0;
+  int64_t offset = 0;
+};
+struct CallersPlaces {
+  std::vector<int64_t> bytes;        // one a block
+  std::vector<CallersPlace> places;  // one a buffer of the plan; of one in the arena nothing
+};
+CallersPlaces callers_places(const MadePlan& made);
+
 // One for all tests of a build: what was compiled once is there.
 Result<KernelCache> test_kernel_cache();
 

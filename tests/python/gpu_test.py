@@ -55,6 +55,20 @@ def heads(x: float32[B, J, H, P], b: float32[H, P], y: float32[B, K, H, P], c: f
     return softmax(np.einsum("bjhp,bkhp->bhjk", q, k))
 """
 
+# Three projections of one tensor, with biases.
+STACKED = HEAD + """B = 4
+I = 16
+O = 8
+
+
+def stacked(x: float16[B, I], wq: float16[O, I], wk: float16[O, I], wv: float16[O, I],
+            bq: float16[O], bk: float16[O], bv: float16[O]):
+    q = np.einsum("bi,oi->bo", x, wq) + bq
+    k = np.einsum("bi,oi->bo", x, wk) + bk
+    v = np.einsum("bi,oi->bo", x, wv) + bv
+    return np.exp(q) * k + v
+"""
+
 ONE = HEAD + """B = 4
 
 
@@ -65,7 +79,7 @@ def one(x: float32[B]):
 
 @unittest.skipUnless(Path(BACKEND).exists(), "the played GPU was not built")
 class GpuTest(CommandTest):
-    programs = {"small": SMALL, "product": PRODUCT, "heads": HEADS, "one": ONE}
+    programs = {"small": SMALL, "product": PRODUCT, "heads": HEADS, "stacked": STACKED, "one": ONE}
     seconds = 300
 
     def setUp(self) -> None:
@@ -133,6 +147,15 @@ class WholeWayTest(GpuTest):
 
     def test_the_callers_layouts(self) -> None:
         self.optimize("small.py", "--budget", "0s", "--layout", "x=JB", "--layout", "d_w=any", "--layout", "w=KJ")
+
+    def test_stacked_tensors_of_the_caller(self) -> None:
+        pins = [f"{name}q+{name}k+{name}v=stacked" for name in ("w", "d_w", "b", "d_b")]
+        self.optimize("stacked.py", "--budget", "0s", *(part for pin in pins for part in ("--layout", pin)))
+        self.assertEqual({row["outcome"] for row in self.rows()}, {"measured"}, "a candidate is wrong")
+        wanted, found = self.made_by("stacked.py"), self.made_by("stacked.plan")
+        for name, values in wanted.items():
+            np.testing.assert_allclose(found[name], values, rtol=2e-2, atol=2e-2, err_msg=name)
+        self.succeed("bench", "stacked.plan", "--seconds", "0.1")
 
     def test_a_part_that_cannot_take_tensors_as_they_are_written(self) -> None:
         text = self.optimize("heads.py", "--budget", "0s")

@@ -35,6 +35,23 @@ def small(x: float64[B, I], w: float64[I, I], mask: fixed.float64[I], s: float64
 """
 
 
+STACKED = """
+import numpy as np
+from millrace.numpy import float64
+
+B = 3
+I = 4
+O = 6
+
+
+def stacked(x: float64[B, I], wq: float64[O, I], wk: float64[O, I], wv: float64[O, I]):
+    q = np.einsum("bi,oi->bo", x, wq)
+    k = np.einsum("bi,oi->bo", x, wk)
+    v = np.einsum("bi,oi->bo", x, wv)
+    return np.exp(q) * k + v
+"""
+
+
 @unittest.skipUnless(LIBRARY.exists(), f"{LIBRARY} is not built")
 class LibraryTest(unittest.TestCase):
     @classmethod
@@ -104,6 +121,34 @@ class LibraryTest(unittest.TestCase):
                 plan.forward(wrong)
         with self.assertRaisesRegex(millrace.MillraceError, "/nowhere"):
             millrace.Plan("/nowhere")
+
+    def test_arrays_that_are_stacked(self):
+        layouts = [f"{prefix}q+{prefix}k+{prefix}v=stacked" for prefix in ("w", "d_w")]
+        plans = {}
+        for pins in ([], layouts):
+            path = millrace.find_plan(STACKED, {}, "float64", threads=1, layouts=pins)
+            plans[bool(pins)] = millrace.Plan(path)
+        self.assertNotEqual(plans[False].path, plans[True].path)
+        self.assertEqual([info.behind for info in plans[False].arguments], [-1] * 4)
+        for infos in (plans[True].arguments, plans[True].argument_gradients):
+            self.assertEqual([info.behind for info in infos], [-1, -1, 1, 2])
+        rng = np.random.default_rng(0)
+        x, whole = rng.normal(size=(3, 4)), rng.normal(size=(3, 6, 4))
+        apart = [array.copy() for array in whole]  # are copied together
+        gradient = rng.normal(size=(3, 6))
+        told = []
+        for plan, weights in ((plans[False], apart), (plans[True], apart), (plans[True], list(whole))):
+            results, state = plan.forward([x, *weights])
+            told.append([*results, *plan.backward(state, [gradient])])
+        for others in told[1:]:
+            for one, other in zip(told[0], others):
+                np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
+        gradients = told[1][-3:]
+        for one, other in zip(gradients, gradients[1:]):
+            self.assertEqual(one.ctypes.data + one.nbytes, other.ctypes.data)
+        # What is stacked is taken as it is.
+        taken = plans[True]._all_taken([x, *whole], plans[True].arguments)
+        self.assertTrue(all(np.shares_memory(array, whole) for array in taken[1:]))
 
     def test_optimize_explores_within_its_budget(self):
         program = self.folder / "small.py"

@@ -30,6 +30,22 @@ def small(x: float32[B, J], w: float32[J, K]):
     return dropout(softmax(y), p=0.25)
 '''
 
+# Three projections of one tensor.
+STACKED = '''import numpy as np
+from millrace.numpy import float32
+
+B = 3
+I = 8
+O = 4
+
+
+def stacked(x: float32[B, I], wq: float32[O, I], wk: float32[O, I], wv: float32[O, I]):
+    q = np.einsum("bi,oi->bo", x, wq)
+    k = np.einsum("bi,oi->bo", x, wk)
+    v = np.einsum("bi,oi->bo", x, wv)
+    return np.exp(q) * k + v
+'''
+
 # In place of millrace-worker: everything is right, and takes a time that follows from the candidate's text.
 WORKER = """#!/usr/bin/env python3
 import json, sys, zlib
@@ -51,7 +67,7 @@ echo an object >"$out"
 
 
 class OptimizeTest(CommandTest):
-    programs = {"small": PROGRAM}
+    programs = {"small": PROGRAM, "stacked": STACKED}
 
     def pretended(self) -> dict[str, str]:
         """The environment with a worker and a compiler that are scripts."""
@@ -96,6 +112,21 @@ class WholeWayTest(OptimizeTest):
         self.assertIn("agree with the reference", text)
         plan = json.loads((self.folder / "small.plan" / "plan.json").read_text())
         self.assertIn("JB", json.dumps(plan))
+
+    def test_stacked_tensors_of_the_caller(self) -> None:
+        pins = [part for names in ("wq+wk+wv", "d_wq+d_wk+d_wv") for part in ("--layout", f"{names}=stacked")]
+        text = self.succeed("optimize", "stacked.py", "--budget", "1s", *pins)
+        self.assertIn("agree with the reference", text)
+        plan = json.loads((self.folder / "stacked.plan" / "plan.json").read_text())
+        self.assertIn({"tensor": "wq+wk+wv", "layout": "stacked"}, plan["program"]["layouts"])
+        self.succeed("run", "stacked.plan")
+        self.succeed("bench", "stacked.plan", "--seconds", "0.1")
+        # Where one would be aligned worse than 16 bytes, nothing comes of it, and that is said.
+        text = self.succeed("explore", "stacked.py", "--explain", "--size", "I=5", "--size", "O=3", *pins)
+        self.assertIn("wq + wk + wv stacked by the caller: wq takes 60 bytes", text)
+        for value, words in {"wq+w=stacked": "no argument or result 'w'", "wq+wq=stacked": "named twice",
+                             "wq=stacked": "no stack", "wq+wk=OI": "wq+wk=stacked"}.items():
+            self.assertIn(words, self.fails(WRONG_USAGE, "optimize", "stacked.py", "--layout", value), value)
 
     def test_explain(self) -> None:
         text = self.succeed("explore", "small.py", "--explain")

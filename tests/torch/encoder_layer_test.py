@@ -7,12 +7,15 @@ import io
 import threading
 import unittest
 import warnings
+from unittest import mock
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 import millrace.torch
+from millrace import plan_cache
+from millrace.torch import programs
 from support import TOLERANCE, TorchTest, pair
 
 HALF, BRAIN, SINGLE, DOUBLE = torch.float16, torch.bfloat16, torch.float32, torch.float64
@@ -47,6 +50,26 @@ class EncoderLayerTest(TorchTest):
 
     def test_as_it_is_made(self):
         self.check(DOUBLE)
+
+    def test_projections_are_stacked_where_they_are_parts_of_one_tensor(self):
+        asked = []
+        real = plan_cache.find_plan
+
+        def find_plan(*arguments, **options):
+            asked.append(options["layouts"])
+            return real(*arguments, **options)
+
+        with mock.patch.object(plan_cache, "find_plan", find_plan):
+            self.check(SINGLE, length=6, batch=2)  # of no other test
+            self.check(SINGLE, length=6, batch=2, bias=False)
+        weights = ("wq+wk+wv=stacked", "d_wq+d_wk+d_wv=stacked")
+        biases = ("bq+bk+bv=stacked", "d_bq+d_bk+d_bv=stacked")
+        self.assertEqual(asked, [weights + biases, weights])
+
+    def test_which_projections_are_stacked(self):
+        for pieces, expected in (([3, 3, 1, 1], "wb"), ([3, 1], "w"), ([1, 1, 1, 3, 1], "b"), ([1] * 6, "")):
+            self.assertEqual(programs.stacked(pieces), expected)
+        self.assertEqual(programs.stacked_layouts("b"), ("bq+bk+bv=stacked", "d_bq+d_bk+d_bv=stacked"))
 
     def test_pre_norm_gelu_padding(self):
         self.check(DOUBLE, "padding", batch_first=False, norm_first=True, activation="gelu")

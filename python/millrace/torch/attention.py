@@ -84,29 +84,31 @@ class MultiheadAttention(nn.MultiheadAttention):
             pieces.append(1)
         dropout = float(self.dropout) if self.training else 0.0
         spec = (self.batch_first, self.in_proj_bias is not None, mask.axes, is_causal, dropout)
+        tensors, pieces = coverage.apart(tensors, pieces)
         path, why = _plan(spec, shared, weights, batch, length, keys, self.num_heads, self.head_dim, coverage.fixed(key.shape[2]),
                           coverage.fixed(value.shape[2]), operator.DTYPE_NAMES[dtype], query.device.type,
-                          query.device.index)
+                          query.device.index, programs.stacked(pieces[len(inputs) :]))
         if why is not None:
             return None, why
         random = operator.draw_random(query.device) if dropout > 0 else None
-        tensors, pieces = coverage.apart(tensors, pieces)
         out, *rest = operator.run(path, tensors, pieces, [], random)
         return (out.to(query.dtype), rest[0].to(query.dtype) if rest else None), None
 
 
 @torch.compiler.assume_constant_result
 def _plan(attention: tuple, shared: str, weights: str, batch: int, length: int, keys: int, heads: int, head: int,
-          key_size: int, value_size: int, dtype: str, device: str, index: int | None) -> tuple[str, str | None]:
-    """The plan's folder, or why there is none."""
+          key_size: int, value_size: int, dtype: str, device: str, index: int | None,
+          stacked: str) -> tuple[str, str | None]:
+    """The plan's folder, or why there is none. `stacked`: as programs.stacked says it."""
     return _found_plan(attention, shared, weights, batch, length, keys, heads, head, key_size, value_size, dtype,
-                       plans.Where.of(device, index))
+                       plans.Where.of(device, index), stacked)
 
 
 @plans.remembered
 def _found_plan(attention: tuple, shared: str, weights: str, batch: int, length: int, keys: int, heads: int, head: int,
-                key_size: int, value_size: int, dtype: str, where: plans.Where) -> tuple[str, str | None]:
+                key_size: int, value_size: int, dtype: str, where: plans.Where, stacked: str) -> tuple[str, str | None]:
     spec = programs.SeparateAttention(programs.Attention(*attention), shared, weights)
     sizes = {"B": batch, "J": length, "K": keys, "H": heads, "P": head, "I": heads * head, "E": key_size,
              "F": value_size}
-    return plans.find_or_why(programs.attention_text(spec), sizes, dtype, where, "attention")
+    return plans.find_or_why(programs.attention_text(spec), sizes, dtype, where, "attention",
+                             layouts=programs.stacked_layouts(stacked))

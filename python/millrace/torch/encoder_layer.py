@@ -97,11 +97,6 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
             padding = padding[None]
         # A causal hint stands for the mask that comes with it, as in PyTorch.
         mask = Mask.of(None if is_causal else src_mask, padding, batch, attention.num_heads, dtype)
-        path, draws, why = _plan(self._attention_spec(mask.axes, is_causal, src.dim() == 2), self._layer_spec(), batch,
-                                 length, attention.num_heads, attention.head_dim, linear1.out_features,
-                                 operator.DTYPE_NAMES[dtype], src.device.type, src.device.index)
-        if why is not None:
-            return None, why
         parameters, pieces = self._parameters_in_order()
         tensors = [coverage.ready(tensor, dtype) for tensor in (src, *parameters)]
         if mask.tensor is not None:
@@ -109,8 +104,14 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
         if norm1._parameters["bias"] is None:
             tensors.append(torch.zeros(attention.embed_dim, dtype=dtype, device=src.device))
         pieces = [1, *pieces] + [1] * (len(tensors) - 1 - len(pieces))
-        random = operator.draw_random(src.device) if draws else None
         tensors, pieces = coverage.apart(tensors, pieces)
+        path, draws, why = _plan(self._attention_spec(mask.axes, is_causal, src.dim() == 2), self._layer_spec(), batch,
+                                 length, attention.num_heads, attention.head_dim, linear1.out_features,
+                                 operator.DTYPE_NAMES[dtype], src.device.type, src.device.index,
+                                 programs.stacked(pieces[1:]))
+        if why is not None:
+            return None, why
+        random = operator.draw_random(src.device) if draws else None
         (out,) = operator.run(path, tensors, pieces, [], random)
         if out.shape != src.shape:
             out = out.view(src.shape)
@@ -133,16 +134,19 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
 
 @torch.compiler.assume_constant_result
 def _plan(attention: tuple, layer: tuple, batch: int, length: int, heads: int, head: int, width: int, dtype: str,
-          device: str, index: int | None) -> tuple[str, bool, str | None]:
-    """The plan's folder, whether its program draws masks, and why there is no plan."""
-    return _found_plan(attention, layer, batch, length, heads, head, width, dtype, plans.Where.of(device, index))
+          device: str, index: int | None, stacked: str = "") -> tuple[str, bool, str | None]:
+    """The plan's folder, whether its program draws masks, and why there is no plan. `stacked`: as programs.stacked says
+    it."""
+    return _found_plan(attention, layer, batch, length, heads, head, width, dtype, plans.Where.of(device, index),
+                       stacked)
 
 
 @plans.remembered
 def _found_plan(attention: tuple, layer: tuple, batch: int, length: int, heads: int, head: int, width: int, dtype: str,
-                where: plans.Where) -> tuple[str, bool, str | None]:
+                where: plans.Where, stacked: str) -> tuple[str, bool, str | None]:
     spec = programs.EncoderLayer(programs.Attention(*attention), *layer)
     sizes = {"B": batch, "J": length, "K": length, "H": heads, "P": head, "I": heads * head, "U": width}
     draws = max(spec.attention.dropout, spec.dropout, spec.dropout1, spec.dropout2) > 0
-    path, why = plans.find_or_why(programs.encoder_layer_text(spec), sizes, dtype, where, "encoder_layer")
+    path, why = plans.find_or_why(programs.encoder_layer_text(spec), sizes, dtype, where, "encoder_layer",
+                                  layouts=programs.stacked_layouts(stacked))
     return path, draws, why

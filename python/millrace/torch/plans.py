@@ -61,16 +61,17 @@ class Where(NamedTuple):
         return Where(device, 0, torch.cuda.get_device_name(index))
 
 
-def find(text: str, sizes: dict[str, int], dtype: str, where: Where, name: str, entry: str = "") -> str:
-    """The plan's folder."""
+def find(text: str, sizes: dict[str, int], dtype: str, where: Where, name: str, entry: str = "",
+         layouts: tuple[str, ...] = ()) -> str:
+    """The plan's folder. `layouts`: as --layout takes them."""
     return plan_cache.find_plan(text, sizes, dtype, device=where.device, threads=where.threads, hardware=where.hardware,
-                                budget=_budget, name=name, entry=entry)
+                                budget=_budget, name=name, entry=entry, layouts=layouts)
 
 
-def find_or_why(*arguments) -> tuple[str, str | None]:
+def find_or_why(*arguments, layouts: tuple[str, ...] = ()) -> tuple[str, str | None]:
     """The same for a layer, which can do without: the folder, or why there is none."""
     try:
-        return find(*arguments), None
+        return find(*arguments, layouts=layouts), None
     except MillraceError as error:
         return "", f"there is no plan: {str(error).strip()}"
 

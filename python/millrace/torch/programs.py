@@ -99,6 +99,19 @@ def _weights(bias: bool, inputs: str = "III") -> list[str]:
     return [*made, "bo: float32[I]"] if bias else made
 
 
+def stacked(pieces: list[int]) -> str:
+    """Which of the projections lie one behind the other: "w", "b", "wb" or "". `pieces`: for how many arguments each
+    tensor stands, weights and then biases; more than one are parts of in_proj_weight or in_proj_bias."""
+    threes = pieces.count(3)
+    return "" if threes == 0 else "wb" if threes == 2 else "w" if pieces[0] == 3 else "b"
+
+
+def stacked_layouts(stacked_projections: str) -> tuple[str, ...]:
+    """As --layout takes them; their gradients lie as they do."""
+    return tuple("+".join(f"{prefix}{letter}{name}" for name in "qkv") + "=stacked"
+                 for letter in stacked_projections for prefix in ("", "d_"))
+
+
 def _sequence(name: str, letters: str, batch_first: bool) -> str:
     return f"{name}: float32[{', '.join(_axes(letters, batch_first))}]"
 

@@ -127,10 +127,10 @@ class ProductLaunch final : public GpuLaunch {
     return copy(launch_.vectors, launch_.vector_bytes, together, apart, tensors);
   }
 
-  // Several vectors are together, and one that the caller has may be aligned worse than the library takes it to be.
+  // Stacked vectors may be apart, and one that the caller has aligned worse than the library takes it to be.
   bool is_vector_apart(void* const* tensors) const {
-    return launch_.vectors.size() > 1 ||
-           (launch_.vectors.size() == 1 &&
+    return launch_.packed_vectors ||
+           (!launch_.vectors.empty() &&
             reinterpret_cast<uintptr_t>(tensors[launch_.vectors.front()]) % kVectorAlignment != 0);
   }
 

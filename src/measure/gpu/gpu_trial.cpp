@@ -78,11 +78,11 @@ GpuTrials::Places GpuTrials::places_of(const Part& part, const std::vector<Layou
   for (size_t k = 0; k < tensors.size(); ++k) places.sizes.push_back(stored_bytes(*graph_, tensors[k], layouts[k]));
   places.offsets.assign(tensors.size(), -1);
   // Stacked ones lie one behind the other.
-  for (size_t operand = 0; operand < 3; ++operand) {
-    const std::vector<TensorId>& stack = part.product.tensors[operand];
-    if (stack.size() < 2 || part.product.packed[operand]) continue;
-    for (const TensorId tensor : stack) {
-      const auto begin = tensors.begin() + (operand == 2 ? static_cast<std::ptrdiff_t>(part.reads.size()) : 0);
+  for (size_t operand = 0; operand < kOperands; ++operand) {
+    if (!part.product.is_adjacent(operand)) continue;
+    for (const TensorId tensor : part.product.operand(operand)) {
+      const bool written = part.product.is_written(operand);
+      const auto begin = tensors.begin() + (written ? static_cast<std::ptrdiff_t>(part.reads.size()) : 0);
       const auto place = static_cast<size_t>(std::find(begin, tensors.end(), tensor) - tensors.begin());
       places.offsets[place] = places.bytes;
       places.bytes += places.sizes[place];

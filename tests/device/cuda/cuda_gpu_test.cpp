@@ -477,6 +477,7 @@ TEST_F(CudaProductTest, StackedVectors) {
   call.v_elements = std::ssize(problem.v);
   Launch launch = launch_of(call);
   launch.vectors = {4, 3};
+  launch.packed_vectors = true;
   launch.vector_bytes = 48 * 2;
   const std::vector<uint8_t> v = encoded(problem.v, StoredType::f16);
   std::vector<void*> tensors = {upload(encoded(problem.a, StoredType::f16)),
@@ -486,6 +487,15 @@ TEST_F(CudaProductTest, StackedVectors) {
   const std::unique_ptr<GpuLaunch> prepared = prepare(launch);
   ASSERT_TRUE(prepared);
   expect_done(prepared->run(tensors.data(), nullptr, nullptr, scratch_of(*prepared)));
+  EXPECT_EQ(download<uint8_t>(tensors[2], 2 * 48 * 40 * 2), encoded(problem.c, StoredType::f16));
+  // Adjacent, they are taken as they are.
+  launch.packed_vectors = false;
+  tensors[4] = upload(v);
+  tensors[3] = static_cast<char*>(tensors[4]) + 96;
+  tensors[2] = allocate(2 * 48 * 40 * 2);
+  const std::unique_ptr<GpuLaunch> adjacent = prepare(launch);
+  ASSERT_TRUE(adjacent);
+  expect_done(adjacent->run(tensors.data(), nullptr, nullptr, scratch_of(*adjacent)));
   EXPECT_EQ(download<uint8_t>(tensors[2], 2 * 48 * 40 * 2), encoded(problem.c, StoredType::f16));
   launch.vectors.clear();
   EXPECT_FALSE(gpu_->prepare(launch, "")) << "a product without its vector";

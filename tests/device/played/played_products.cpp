@@ -167,8 +167,7 @@ class ProductLaunch final : public GpuLaunch {
     const std::array<int64_t, 4> elements = {call.a_elements, call.b_elements, call.c_elements, call.v_elements};
     const std::array<int64_t, 4> sizes = {launch.operand_bytes[0], launch.operand_bytes[1], launch.operand_bytes[2],
                                           launch.vector_bytes};
-    const std::array<bool, 4> packed = {launch.packed[0], launch.packed[1], launch.packed[2],
-                                        launch.vectors.size() > 1};
+    const std::array<bool, 4> packed = {launch.packed[0], launch.packed[1], launch.packed[2], launch.packed_vectors};
     const std::array<bool, 4> read = {true, true, false, call.vector == GemmVector::bias};
     std::array<char*, 4> at{};
     for (size_t operand = 0; operand < 4; ++operand) {

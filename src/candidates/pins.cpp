@@ -1,0 +1,193 @@
+#include "candidates/pins.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "ir/layout.h"
+
+namespace millrace {
+namespace {
+
+constexpr const char* kStacked = "stacked";
+
+bool is_number(const Tensor& tensor) {
+  return tensor.role == TensorRole::scalar || tensor.role == TensorRole::constant;
+}
+
+std::vector<TensorDomain> domains_of(const TrainingGraph& training) {
+  const Graph& graph = training.graph;
+  std::vector<TensorDomain> domains(graph.tensors.size());
+  for (size_t k = 0; k < graph.tensors.size(); ++k) {
+    if (is_number(graph.tensors[k])) continue;
+    domains[k].layouts = layouts_of(graph, TensorId(k), dropout_of(graph, TensorId(k)) != nullptr);
+    const TensorRole role = graph.tensors[k].role;
+    if (role == TensorRole::argument || role == TensorRole::result_gradient) domains[k].pinned = 0;
+  }
+  for (const Output& result : graph.results) domains[result.tensor.at()].pinned = 0;
+  for (const TensorId gradient : training.argument_gradients) {
+    if (gradient.valid()) domains[gradient.at()].pinned = 0;
+  }
+  return domains;
+}
+
+enum class CallersList { arguments, argument_gradients, results, result_gradients };
+
+// A tensor that the caller sees, under the name that it knows.
+struct Named {
+  std::string name;
+  TensorId tensor;
+  CallersList list = CallersList::arguments;
+};
+
+std::vector<Named> callers_tensors(const TrainingGraph& training) {
+  const Graph& graph = training.graph;
+  std::vector<Named> named;
+  for (size_t k = 0; k < graph.arguments.size(); ++k) {
+    const std::string& name = graph.tensor(graph.arguments[k]).name;
+    named.push_back({name, graph.arguments[k], CallersList::arguments});
+    if (training.argument_gradients[k].valid())
+      named.push_back({concat("d_", name), training.argument_gradients[k], CallersList::argument_gradients});
+  }
+  for (size_t k = 0; k < graph.results.size(); ++k) {
+    named.push_back({graph.results[k].name, graph.results[k].tensor, CallersList::results});
+    named.push_back({concat("d_", graph.results[k].name), training.result_gradients[k], CallersList::result_gradients});
+  }
+  return named;
+}
+
+class Pinning {
+ public:
+  explicit Pinning(const TrainingGraph& training)
+      : graph_(training.graph), named_(callers_tensors(training)), pinned_{domains_of(training), {}, {}} {}
+
+  Result<Pinned> run(const std::vector<std::pair<std::string, std::string>>& layouts) {
+    // Stacks last: whatever the order, they must agree with the layouts of their tensors.
+    for (const bool stacks : {false, true}) {
+      for (const auto& [name, layout] : layouts) {
+        if (is_stack(name, layout) != stacks) continue;
+        if (Result<Done> done = stacks ? stack(name, layout) : pin(name, layout); !done) return done.error();
+      }
+    }
+    return std::move(pinned_);
+  }
+
+ private:
+  static bool is_stack(const std::string& name, const std::string& layout) {
+    return layout == kStacked || name.find('+') != std::string::npos;
+  }
+
+  static Error wrong(const std::string& pin, const std::string& what, const std::string& remedy) {
+    return Error::make(ErrorKind::bad_input, concat("--layout ", pin, ": ", what), remedy);
+  }
+
+  // `pin`: what the user wrote, for the message.
+  Result<Named> find(const std::string& name, const std::string& pin) const {
+    std::vector<std::string> names;
+    for (const Named& known : named_) {
+      if (known.name == name) {
+        if (!pinned_.domains[known.tensor.at()].layouts.empty()) return known;
+        return wrong(pin, concat(pin == name ? "it" : name, " is a scalar"), "scalars have no layout");
+      }
+      names.push_back(known.name);
+    }
+    const std::string near = nearest(name, names);
+    return wrong(pin, pin == name ? "no argument or result of that name" : concat("no argument or result '", name, "'"),
+                 near.empty() ? concat("there are ", join(names, ", ")) : concat("did you mean ", near, "?"));
+  }
+
+  Result<Done> pin(const std::string& name, const std::string& text) {
+    const Result<Named> found = find(name, name);
+    if (!found) return found.error();
+    TensorDomain& domain = pinned_.domains[found->tensor.at()];
+    if (text == "any") {
+      domain.pinned = -1;
+      return Done{};
+    }
+    const std::optional<Layout> layout = parse_layout(graph_, found->tensor, text);
+    const auto place = layout ? std::find(domain.layouts.begin(), domain.layouts.end(), *layout) : domain.layouts.end();
+    if (place == domain.layouts.end()) {
+      return wrong(concat(name, "=", text), "not an order of its axes",
+                   concat("write its axes outermost first, as in ",
+                          print_layout(graph_, found->tensor, domain.layouts.front()), ", or any"));
+    }
+    domain.pinned = static_cast<int>(place - domain.layouts.begin());
+    return Done{};
+  }
+
+  // Tensors that lie one behind the other.
+  Result<Done> stack(const std::string& name, const std::string& text) {
+    const std::string pin = concat(name, "=", text);
+    const std::vector<std::string> names = split(name, '+');
+    if (text != kStacked)
+      return wrong(
+          pin, "several tensors have no layout in common",
+          concat("write ", name, "=", kStacked, " where they lie one behind the other, and a --layout for each"));
+    if (names.size() < 2)
+      return wrong(pin, "one tensor is no stack",
+                   concat("name what lies behind it too, as in ", name, "+k=", kStacked));
+    std::vector<Named> stack;
+    for (const std::string& one : names) {
+      Result<Named> found = find(one, pin);
+      if (!found) return found.error();
+      if (Result<Done> fits = check_next(pin, stack, *found); !fits) return fits;
+      stack.push_back(std::move(*found));
+    }
+    std::vector<TensorId> family;
+    for (const Named& one : stack) family.push_back(one.tensor);
+    stacked_.insert(stacked_.end(), family.begin(), family.end());
+    if (const std::string reason = why_of_no_use(stack); !reason.empty()) {
+      pinned_.declined.push_back({concat(join(names, " + "), " stacked by the caller: ", reason), 1});
+    } else {
+      pinned_.families.push_back(std::move(family));
+    }
+    return Done{};
+  }
+
+  // Whether it can stand behind the others, or first.
+  Result<Done> check_next(const std::string& pin, const std::vector<Named>& stack, const Named& next) const {
+    const bool again = std::any_of(stack.begin(), stack.end(), [&](const Named& n) { return n.tensor == next.tensor; });
+    if (again)
+      return wrong(pin, concat(next.name, " is named twice"), "name each tensor once, in their order in memory");
+    if (std::find(stacked_.begin(), stacked_.end(), next.tensor) != stacked_.end())
+      return wrong(pin, concat(next.name, " is in another stack"), "write both as one, in their order in memory");
+    if (pinned_.domains[next.tensor.at()].pinned < 0)
+      return wrong(pin, concat(next.name, "=any leaves the layout open"), concat("leave out ", next.name, "=any"));
+    if (stack.empty()) return Done{};
+    const Named& first = stack.front();
+    if (first.list != next.list)
+      return wrong(pin, concat(first.name, " and ", next.name, " are not of one kind"),
+                   "stack arguments with arguments, gradients with gradients, results with results");
+    const DType one = graph_.tensor(first.tensor).dtype;
+    const DType other = graph_.tensor(next.tensor).dtype;
+    if (one != other)
+      return wrong(pin, concat(first.name, " is ", name_of(one), " and ", next.name, " is ", name_of(other)),
+                   "what is stacked is of one type");
+    return Done{};
+  }
+
+  // A family's members must all be aligned as a tensor by itself is taken to be.
+  std::string why_of_no_use(const std::vector<Named>& stack) const {
+    for (size_t k = 0; k + 1 < stack.size(); ++k) {
+      const TensorId tensor = stack[k].tensor;
+      const int64_t bytes = elements_of(graph_, tensor) * bytes_of(graph_.tensor(tensor).dtype);
+      if (bytes % kCallersAlignment != 0)
+        return concat(stack[k].name, " takes ", bytes, " bytes, and ", stack[k + 1].name,
+                      " behind it is not aligned to ", kCallersAlignment);
+    }
+    return "";
+  }
+
+  const Graph& graph_;
+  std::vector<Named> named_;
+  Pinned pinned_;
+  std::vector<TensorId> stacked_;  // all that are in a stack
+};
+
+}  // namespace
+
+Result<Pinned> pin_layouts(const TrainingGraph& training,
+                           const std::vector<std::pair<std::string, std::string>>& layouts) {
+  return Pinning(training).run(layouts);
+}
+
+}  // namespace millrace

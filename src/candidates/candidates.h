@@ -5,6 +5,7 @@
 // when its tensors lie in given layouts. What cannot be done, or is not worth trying, is counted with the reason.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -153,6 +154,11 @@ struct PartCandidates {
 struct TensorDomain {
   std::vector<Layout> layouts;  // empty: not in memory (a scalar)
   int pinned = -1;              // the layout that the caller gives or expects
+  std::vector<int> otherwise;   // layouts beside the pinned one in which parts may read it, when it is converted
+
+  bool can_lie(int layout) const {
+    return pinned < 0 || layout == pinned || std::find(otherwise.begin(), otherwise.end(), layout) != otherwise.end();
+  }
 };
 
 struct Site {

@@ -144,8 +144,9 @@ std::optional<std::vector<TensorDomain>> fixed(const std::vector<TensorDomain>& 
   size_t k = 0;
   for (const TensorId tensor : tensors_of(part)) {
     TensorDomain& domain = made[tensor.at()];
-    if (domain.pinned >= 0 && domain.pinned != layouts[k]) return std::nullopt;
+    if (!domain.can_lie(layouts[k])) return std::nullopt;
     domain.pinned = layouts[k++];
+    domain.otherwise.clear();
   }
   return made;
 }

@@ -56,20 +56,19 @@ class GemmWays {
  private:
   using Layouts = std::array<int, 4>;  // of a, b, c and the vector
 
-  // Stacked tensors lie in one layout: the pinned one, if any of them has one.
+  // Stacked tensors lie in one layout, in which each of them can.
   template <class Body>
   void each_layout(size_t operand, const Body& body) {
     if (product_.operand(operand).empty()) return body(0);
-    int pinned = -1;
-    for (const TensorId tensor : product_.operand(operand)) {
-      const int here = domains_[tensor.at()].pinned;
-      if (here >= 0 && pinned >= 0 && here != pinned)
-        return collector_.decline("stacked tensors are pinned differently");
-      pinned = std::max(pinned, here);
+    const std::vector<TensorId>& tensors = product_.operand(operand);
+    bool any = false;
+    for (int k = 0; k < static_cast<int>(domain_[operand]->layouts.size()); ++k) {
+      const bool fits = std::all_of(tensors.begin(), tensors.end(),
+                                    [&](TensorId tensor) { return domains_[tensor.at()].can_lie(k); });
+      if (fits) body(k);
+      any = any || fits;
     }
-    for (size_t k = 0; k < domain_[operand]->layouts.size(); ++k) {
-      if (pinned < 0 || static_cast<int>(k) == pinned) body(static_cast<int>(k));
-    }
+    if (!any) collector_.decline("stacked tensors are pinned differently");
   }
 
   // A product's m, n and k: the operands that run along its indices, and the one that does not.

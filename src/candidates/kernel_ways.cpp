@@ -130,7 +130,7 @@ class KernelWays {
       const TensorDomain& of = domain(k);
       const PartTensor& tensor = tensors_[k];
       if (of.pinned >= 0) {
-        layouts[k] = of.pinned;
+        layouts[k] = of.can_lie(tensor.by_order[one]) ? tensor.by_order[one] : of.pinned;
       } else if (tensor.by_order[one] < 0 || tensor.by_order[two] < 0) {
         return;
       } else if (!all) {

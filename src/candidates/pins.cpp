@@ -10,6 +10,8 @@ namespace {
 
 constexpr const char* kStacked = "stacked";
 
+constexpr std::ptrdiff_t kManyReaders = 3;  // a weight has two, forward and backward
+
 bool is_number(const Tensor& tensor) {
   return tensor.role == TensorRole::scalar || tensor.role == TensorRole::constant;
 }
@@ -68,10 +70,28 @@ class Pinning {
         if (Result<Done> done = stacks ? stack(name, layout) : pin(name, layout); !done) return done.error();
       }
     }
+    for (const TensorId argument : graph_.arguments) open(argument);
     return std::move(pinned_);
   }
 
  private:
+  // What many operators read may be worth one conversion: to layouts of whole lines, which is a copy and no more.
+  void open(TensorId argument) {
+    TensorDomain& domain = pinned_.domains[argument.at()];
+    const bool stacked = std::find(stacked_.begin(), stacked_.end(), argument) != stacked_.end();
+    if (domain.pinned < 0 || stacked || readers_of(argument) < kManyReaders) return;
+    const auto last = [&](int layout) { return domain.layouts[static_cast<size_t>(layout)].order.back(); };
+    for (int layout = 0; layout < static_cast<int>(domain.layouts.size()); ++layout) {
+      if (layout != domain.pinned && last(layout) == last(domain.pinned)) domain.otherwise.push_back(layout);
+    }
+  }
+
+  std::ptrdiff_t readers_of(TensorId tensor) const {
+    return std::count_if(graph_.operators.begin(), graph_.operators.end(), [&](const Operator& op) {
+      return std::any_of(op.inputs.begin(), op.inputs.end(), [&](const Access& in) { return in.tensor == tensor; });
+    });
+  }
+
   static bool is_stack(const std::string& name, const std::string& layout) {
     return layout == kStacked || name.find('+') != std::string::npos;
   }

@@ -846,12 +846,8 @@ class Explorer {
 
   bool fits(const Part& part, const Candidate& candidate) const {
     size_t k = 0;
-    for (const std::vector<TensorId>* tensors : {&part.reads, &part.writes}) {
-      for (const TensorId tensor : *tensors) {
-        const int pinned = candidates_.domains[tensor.at()].pinned;
-        if (pinned >= 0 && candidate.layouts[k] != pinned) return false;
-        ++k;
-      }
+    for (const TensorId tensor : tensors_of(part)) {
+      if (!candidates_.domains[tensor.at()].can_lie(candidate.layouts[k++])) return false;
     }
     return true;
   }

@@ -18,7 +18,7 @@ constexpr double kViolinTop = 34;
 constexpr double kHalf = 15;  // of a violin's greatest height
 constexpr size_t kPlaces = 40;
 constexpr size_t kFewest = 8;  // candidates that make a shape; fewer are dots
-constexpr double kMostTimes = 10;
+constexpr double kMostTimes = 30;  // products without Tensor Cores take up to so many
 constexpr size_t kReasonLength = 94;
 
 struct Axis {
@@ -50,7 +50,7 @@ Axis axis_of(const std::vector<Violin>& violins) {
 
 void draw_axis(Svg& svg, const Axis& axis, double bottom) {
   double last = 0;
-  for (const double times : {1.0, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0, 10.0}) {
+  for (const double times : {1.0, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0, 10.0, 20.0, 30.0}) {
     const double x = axis.at(times);
     if (times > axis.most || x < last + 44) continue;
     last = x;

@@ -29,6 +29,31 @@ import paper_rows  # noqa: E402
 DATA_SHEETS = {"H200": tables.Limits(989.4e12, 4.8e12), "H100": tables.Limits(989.4e12, 3.35e12),
                "A100": tables.Limits(312e12, 2.039e12), "V100": tables.Limits(125e12, 0.9e12)}
 
+ABOUT_SHARES = """\
+A launch counts as the class of its operators that stands first here; the paper's fused kernels count as the class of
+their first row.
+"""
+ABOUT_OPERATORS = """\
+Flop and words are the paper's ([docs/paper-table.md](../../docs/paper-table.md) has ours beside them). A kernel stands
+at its first row; *in N* says that a row's work is in the kernel of row N. Percents and TB/s are of ours as selected; TB/s
+are the bytes of a launch's buffers, each once, masks as they are stored.
+"""
+ABOUT_FUSION = """\
+The projections of queries, keys and values as three products, as one of two and one, and as one of three: the fastest
+measured of each, copies of operands that do not lie side by side included. In brackets: which two. The paper's backward
+row names no product.
+"""
+ABOUT_HEURISTIC = """\
+Of every combination of layouts under which algorithms of cuBLASLt were measured beside its heuristic's choice: the
+fastest of these combinations, and the largest gap in any of them. Exploration measures algorithms where a product is
+promising, not everywhere. A gap of 0 says that none was faster than the heuristic's. Layouts are the axes of each tensor
+read and written, outermost first.
+"""
+ABOUT_LAYOUTS = """\
+Tensors as the program writes them against the best of all layouts, each with its fastest algorithm. *Not measured*
+stands also where cuBLASLt has no single product for tensors as written.
+"""
+
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
@@ -37,7 +62,7 @@ def parse_arguments() -> argparse.Namespace:
                "and anywhere, with what that kept:\n  bench/paper_tables.py bert.plan "
                "--explored build/tables/explored.json --rows build/tables/rows.jsonl",
     )
-    parser.add_argument("plan", type=Path, metavar="PLAN", help="a plan of bert_encoder.py, or the folder that it is in")
+    parser.add_argument("plan", type=Path, metavar="PLAN", help="a plan of bert_encoder.py, or the folder it is in")
     parser.add_argument("--db", metavar="FILE", help="database of measurements (default: the user's own)")
     parser.add_argument("--explored", type=Path, metavar="FILE", help="what `millrace explore --json` printed")
     parser.add_argument("--rows", type=Path, metavar="FILE", help="what `millrace db export` wrote")
@@ -88,7 +113,7 @@ def gather(options: argparse.Namespace, plan: dict, program: list[str], folder: 
     explored, rows = options.explored, options.rows
     if explored is None:
         explored = folder / "explored.json"
-        layouts = [word for one in plan["program"]["layouts"] for word in ("--layout", f"{one['tensor']}={one['layout']}")]
+        layouts = [f"--layout={one['tensor']}={one['layout']}" for one in plan["program"]["layouts"]]
         explored.write_text(output_of([options.millrace, "explore", *program, *layouts, "--device", "cuda", "--budget",
                                        "0s", "--json", *database]))
     if rows is None:
@@ -137,29 +162,15 @@ def write_tables(options: argparse.Namespace, folder: Path) -> int:
                      if launch.operator_class == "contraction" and launch.name not in contractions]
     text = "\n".join([
         head(plan, rows, limits),
-        "## Shares of the classes\n",
-        "A launch counts as the class of its operators that stands first here; the paper's fused kernels count as the\n"
-        "class of their first row.\n",
+        "## Shares of the classes\n", ABOUT_SHARES,
         tables.class_shares(analysis, paper, measured, launches),
-        "## Every operator\n",
-        "Flop and words are the paper's ([docs/paper-table.md](../../docs/paper-table.md) has ours beside them). A kernel\n"
-        "stands at its first row; *in N* says that a row's work is in the kernel of row N. Percents and TB/s are of ours\n"
-        "as selected; TB/s are the bytes of a launch's buffers, each once, masks as they are stored.\n",
+        "## Every operator\n", ABOUT_OPERATORS,
         tables.operators_table(paper_rows.paper_rows(analysis), names, paper, measured, launches, limits),
-        "## Algebraic fusion\n",
-        "The projections of queries, keys and values as three products, as one of two and one, and as one of three: the\n"
-        "fastest measured of each, copies of operands that do not lie side by side included. In brackets: which two.\n"
-        "The paper's backward row names no product.\n",
+        "## Algebraic fusion\n", ABOUT_FUSION,
         tables.algebraic_table(measured),
-        "## The library's heuristic against the best algorithm\n",
-        "Of every combination of layouts under which algorithms of cuBLASLt were measured beside its heuristic's choice:\n"
-        "the fastest of these combinations, and the largest gap in any of them. Exploration measures algorithms where a\n"
-        "product is promising, not everywhere. A gap of 0 says that none was faster than the heuristic's. Layouts are\n"
-        "the axes of each tensor read and written, outermost first.\n",
+        "## The library's heuristic against the best algorithm\n", ABOUT_HEURISTIC,
         tables.heuristic_table(contractions, measured),
-        "## Layouts\n",
-        "Tensors as the program writes them against the best of all layouts, each with its fastest algorithm. *Not\n"
-        "measured* stands also where cuBLASLt has no single product for tensors as written.\n",
+        "## Layouts\n", ABOUT_LAYOUTS,
         tables.layouts_table(contractions, measured),
     ])
     slug = re.sub(r"[^a-z0-9]+", "-", re.sub(r"^gpu (NVIDIA )?", "", plan["device"].split(",")[0]).lower()).strip("-")

@@ -1,4 +1,4 @@
-"""Which operators every launch of a plan carries out, and the rows of the paper's table that launches have in common."""
+"""Which operators every launch of a plan carries out, and which rows of the paper's table launches have in common."""
 
 from __future__ import annotations
 

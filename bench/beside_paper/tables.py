@@ -65,7 +65,8 @@ def class_shares(analysis: dict, paper: list[dict], measured: Measured, launches
     text = markdown(["class", "% flop, paper", "ours", "% time, PyTorch on V100", "paper's on V100", "ours unfused, µs",
                      "%", "as selected, µs", "%"], rows)
     if missing:
-        text += f"\nOurs unfused is without {len(missing)} operators that were not measured alone: {', '.join(missing)}.\n"
+        text += f"\nOurs unfused is without {len(missing)} operators that were not measured alone: "
+        text += f"{', '.join(missing)}.\n"
     return text
 
 

@@ -35,8 +35,8 @@ their first row.
 """
 ABOUT_OPERATORS = """\
 Flop and words are the paper's ([docs/paper-table.md](../../docs/paper-table.md) has ours beside them). A kernel stands
-at its first row; *in N* says that a row's work is in the kernel of row N. Percents and TB/s are of ours as selected; TB/s
-are the bytes of a launch's buffers, each once, masks as they are stored.
+at its first row; *in N* says that a row's work is in the kernel of row N. Percents and TB/s are of ours as selected;
+TB/s are the bytes of a launch's buffers, each once, masks as they are stored.
 """
 ABOUT_FUSION = """\
 The projections of queries, keys and values as three products, as one of two and one, and as one of three: the fastest
@@ -46,8 +46,8 @@ row names no product.
 ABOUT_HEURISTIC = """\
 Of every combination of layouts under which algorithms of cuBLASLt were measured beside its heuristic's choice: the
 fastest of these combinations, and the largest gap in any of them. Exploration measures algorithms where a product is
-promising, not everywhere. A gap of 0 says that none was faster than the heuristic's. Layouts are the axes of each tensor
-read and written, outermost first.
+promising, not everywhere. A gap of 0 says that none was faster than the heuristic's. Layouts are the axes of each
+tensor read and written, outermost first.
 """
 ABOUT_LAYOUTS = """\
 Tensors as the program writes them against the best of all layouts, each with its fastest algorithm. *Not measured*

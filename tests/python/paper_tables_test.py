@@ -90,7 +90,7 @@ class TablesTest(unittest.TestCase):
 
 
 class WholeTest(unittest.TestCase):
-    """Every operator takes 10 µs; first bias, ReLU and dropout run as one launch of 12 µs that stores the mask as bits."""
+    """Every operator takes 10 µs; a bias, ReLU and dropout run as one launch of 12 µs, which stores the mask as bits."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -167,8 +167,8 @@ class WholeTest(unittest.TestCase):
 
     def test_every_operator(self) -> None:
         rows = table_of(self.text, "Every operator")
-        self.assertEqual(rows["1 Q, K, V"][3:], ["25.770", "7.34", "12.58", "333", "306", "30.0", "30.0", "86.8", "1.89",
-                                                 "39.3"])
+        self.assertEqual(rows["1 Q, K, V"][3:],
+                         ["25.770", "7.34", "12.58", "333", "306", "30.0", "30.0", "86.8", "1.89", "39.3"])
         moved = 2 * (2 * 16_777_216 + 4096) + 16_777_216 // 8
         self.assertEqual(rows["12 Bias"][8:], ["10.0", "12.0", "0.3", f"{moved / 12e-6 / 1e12:.2f}",
                                                f"{moved / 12e-6 / 4.8e10:.1f}"])

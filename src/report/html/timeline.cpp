@@ -21,7 +21,8 @@ double total_of(const std::vector<Piece>& pieces) {
 
 // In words, with what is missing in it.
 std::string told_total(const std::vector<Piece>& pieces) {
-  const auto unknown = std::count_if(pieces.begin(), pieces.end(), [](const Piece& piece) { return piece.seconds <= 0; });
+  const auto unknown =
+      std::count_if(pieces.begin(), pieces.end(), [](const Piece& piece) { return piece.seconds <= 0; });
   return concat(shown_seconds(total_of(pieces)), unknown > 0 ? concat(" + ", unknown, " not measured") : "");
 }
 
@@ -51,7 +52,8 @@ struct Bar {
 
 std::string draw_bars(const Bar& one, const Bar& two) {
   const double most = std::max(total_of(one.pieces), total_of(two.pieces));
-  const double room = 12 + std::max(text_width(told_total(one.pieces), kFont), text_width(told_total(two.pieces), kFont));
+  const double room =
+      12 + std::max(text_width(told_total(one.pieces), kFont), text_width(told_total(two.pieces), kFont));
   const double scale = most > 0 ? (kTimelineWidth - kTimelineLeft - room) / most : 0;
   Svg svg(kTimelineWidth, 2 * kBar + 36, concat("where the time of a step goes, ", one.name, " and ", two.name));
   draw_pieces(svg, one.pieces, 10, scale, one.name);

@@ -11,7 +11,7 @@ namespace {
 constexpr double kTimelineWidth = 900;
 constexpr double kTimelineLeft = 64;
 constexpr double kBar = 30;
-constexpr double kFont = 11;  // of labels
+constexpr double kLabelFont = 11;  // of labels
 
 double total_of(const std::vector<Piece>& pieces) {
   double total = 0;
@@ -53,7 +53,7 @@ struct Bar {
 std::string draw_bars(const Bar& one, const Bar& two) {
   const double most = std::max(total_of(one.pieces), total_of(two.pieces));
   const double room =
-      12 + std::max(text_width(told_total(one.pieces), kFont), text_width(told_total(two.pieces), kFont));
+      12 + std::max(text_width(told_total(one.pieces), kLabelFont), text_width(told_total(two.pieces), kLabelFont));
   const double scale = most > 0 ? (kTimelineWidth - kTimelineLeft - room) / most : 0;
   Svg svg(kTimelineWidth, 2 * kBar + 36, concat("where the time of a step goes, ", one.name, " and ", two.name));
   draw_pieces(svg, one.pieces, 10, scale, one.name);

@@ -21,7 +21,7 @@ constexpr size_t kFewest = 8;  // candidates that make a shape; fewer are dots
 constexpr double kMostTimes = 10;
 constexpr double kMostTimesOfASide = 30;  // where the fastest of a side is so slow, as without Tensor Cores
 constexpr size_t kReasonLength = 94;
-constexpr size_t kNameLength = 31;
+constexpr size_t kRowNameLength = 31;
 
 struct Axis {
   double most = 1.1;
@@ -114,14 +114,14 @@ void draw_side(Svg& svg, const Axis& axis, const ViolinSide& side, double fastes
 
 // A name on one line, or on two where it is too long for one and has a blank or hyphen to break at.
 void draw_name(Svg& svg, const std::string& name, double middle) {
-  const std::string whole = shortened(name, kNameLength);
-  const size_t end = whole == name ? std::string::npos : name.find_last_of(" -", kNameLength - 1);
+  const std::string whole = shortened(name, kRowNameLength);
+  const size_t end = whole == name ? std::string::npos : name.find_last_of(" -", kRowNameLength - 1);
   if (end == std::string::npos) {
     svg.text({6, middle - 2}, whole, "label strong");
     return;
   }
   svg.text({6, middle - 14}, name.substr(0, end + 1), "label strong");
-  svg.text({6, middle - 1}, shortened(name.substr(end + 1), kNameLength), "label strong");
+  svg.text({6, middle - 1}, shortened(name.substr(end + 1), kRowNameLength), "label strong");
 }
 
 void draw_row(Svg& svg, const Axis& axis, const Violin& violin, double top) {

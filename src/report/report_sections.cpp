@@ -40,8 +40,8 @@ DataTable operators_table(const ReportArtefacts& of, const StepMetrics& metrics)
                    {"launch", "launched in", false}},
                   {},
                   true};
-  for (size_t k = 0; k < metrics.before.size(); ++k) {
-    const Piece& piece = metrics.before[k];
+  for (size_t k = 0; k < metrics.operators.size(); ++k) {
+    const Piece& piece = metrics.operators[k];
     const int launch = metrics.launch_of[k];
     table.rows.push_back(
         {piece.name, name_of(piece.pass), class_name(piece), count_cell(static_cast<double>(piece.flop)),
@@ -77,10 +77,11 @@ DataTable launches_table(const StepMetrics& metrics) {
     bool known = !piece.operators.empty();
     std::vector<std::string> names;
     for (const OperatorId op : piece.operators) {
-      const Piece& alone = metrics.before[op.at()];
+      const Piece& alone = metrics.operators[op.at()];
+      names.push_back(alone.name);
+      if (alone.repeated) continue;
       known = known && alone.seconds > 0;
       unfused += alone.seconds;
-      names.push_back(alone.name);
     }
     Cell name(piece.name);
     if (names.size() > 1) name.more = join(names, ", ");

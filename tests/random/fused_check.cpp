@@ -5,8 +5,10 @@
 #include <set>
 #include <vector>
 
+#include "autodiff/verify.h"
 #include "base/text.h"
 #include "fusion/fuse.h"
+#include "fusion/recompute.h"
 #include "random/fused_rows.h"
 #include "random/inputs.h"
 #include "random/value.h"
@@ -332,7 +334,30 @@ std::optional<std::string> check_fusion(const TrainingGraph& training, uint64_t 
   for (size_t r = 0; r < training.result_gradients.size(); ++r)
     values[training.result_gradients[r].at()] = inputs.result_gradients[r];
   if (const Result<Done> done = interpret<double>(graph, values, inputs.random); !done) return to_string(done.error());
-  return check_fused(training, fuse(training), values, inputs.random);
+  if (std::optional<std::string> wrong = check_fused(training, fuse(training), values, inputs.random)) return wrong;
+  return check_recomputation(training, values, inputs.random);
+}
+
+std::optional<std::string> check_recomputation(const TrainingGraph& training, const Values<double>& expected,
+                                               RandomState random) {
+  const Recomputed made = recompute(training);
+  if (made.training.repeated.empty()) return std::nullopt;
+  if (const Result<Done> valid = verify(made.training); !valid) return to_string(valid.error());
+  if (fuse(training).words_after <= made.fused.words_after) return "computing again moves no fewer words";
+  Values<double> values(made.training.graph.tensors.size());
+  for (size_t k = 0; k < expected.size(); ++k) {
+    if (training.graph.tensors[k].role != TensorRole::computed) values[k] = expected[k];
+  }
+  if (const Result<Done> done = interpret<double>(made.training.graph, values, random); !done)
+    return to_string(done.error());
+  for (size_t k = 0; k < expected.size(); ++k) {  // the same operators on the same numbers: bit by bit
+    const auto same = [](double l, double r) { return l == r || (std::isnan(l) && std::isnan(r)); };
+    if (!std::equal(expected[k].begin(), expected[k].end(), values[k].begin(), values[k].end(), same))
+      return concat(training.graph.tensors[k].name, " differs where operators are computed again");
+  }
+  if (std::optional<std::string> wrong = check_fused(made.training, made.fused, values, random))
+    return concat("computed again: ", *wrong);
+  return std::nullopt;
 }
 
 }  // namespace millrace::random_programs

@@ -31,7 +31,7 @@ size_t forward_operators(const Graph& graph) {
   return static_cast<size_t>(begin - graph.operators.begin());
 }
 
-using GroupNumber = size_t;  // of the graph as it was fused without recomputation
+using GroupNumber = size_t;                                   // of the graph as it was fused without recomputation
 using Copies = std::set<std::pair<OperatorId, GroupNumber>>;  // which operator of forward is repeated in which kernel
 
 struct Choice {
@@ -151,7 +151,11 @@ class Chooser {
 class Repeater {
  public:
   Repeater(const TrainingGraph& training, const FusedGraph& fused, const Choice& choice)
-      : made_(training), fused_(fused), choice_(choice), forward_(forward_operators(training.graph)), tensors_(training.graph.tensors.size()) {}
+      : made_(training),
+        fused_(fused),
+        choice_(choice),
+        forward_(forward_operators(training.graph)),
+        tensors_(training.graph.tensors.size()) {}
 
   TrainingGraph make() {
     UniqueNames operator_names;
@@ -176,7 +180,8 @@ class Repeater {
     }
     for (GroupNumber kernel = 0; kernel < fused_.groups.size(); ++kernel) {
       if (fused_.groups[kernel].pass == Pass::forward) continue;
-      for (const OperatorId member : fused_.groups[kernel].members) redirect(made_.graph.operators[member.at()], kernel);
+      for (const OperatorId member : fused_.groups[kernel].members)
+        redirect(made_.graph.operators[member.at()], kernel);
     }
     keep(copies);
     for (size_t k = 0; k < copies.size(); ++k) made_.repeated.emplace_back(forward_ + k);
@@ -241,7 +246,8 @@ std::set<TensorId> not_as_chosen(const FusedGraph& before, const Choice& choice,
   for (const auto& [tensor, kernels] : choice.kernels_of) {
     for (const GroupNumber kernel : kernels) {
       std::vector<OperatorId> all = members[kernel];
-      for (const OperatorId member : before.groups[kernel].members) all.emplace_back(member.at() + choice.copies.size());
+      for (const OperatorId member : before.groups[kernel].members)
+        all.emplace_back(member.at() + choice.copies.size());
       const FusedOperator* group = fused_as[all.front()];
       const bool together = std::all_of(all.begin(), all.end(), [&](OperatorId op) { return fused_as[op] == group; });
       // A kernel that took in more than this one did so because together they move less.

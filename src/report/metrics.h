@@ -61,9 +61,9 @@ struct Peaks {
 
 struct StepMetrics {
   std::vector<Piece> operators;  // the graph's, each by itself
-  std::vector<Piece> before;   // those of them that are not repeated
-  std::vector<Piece> after;    // the plan's launches
-  std::vector<int> launch_of;  // one an operator; -1: none
+  std::vector<Piece> before;     // those of them that are not repeated
+  std::vector<Piece> after;      // the plan's launches
+  std::vector<int> launch_of;    // one an operator; -1: none
   Peaks peaks;
   double words_before = 0;
   double words_after = 0;

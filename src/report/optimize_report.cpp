@@ -42,10 +42,9 @@ std::string optimize_text(const StepPlan& plan, const Selection& selection, cons
     text += what + std::string(11 - what.size(), ' ') + content + "\n";
   };
   const size_t conversions = conversions_of(plan);
-  const std::string again =
-      made.repeated == 0 ? "" : concat(", ", made.repeated, " of them again in backward,");
-  line("fused", concat(made.operators, " operators", again, " into ", plan.launches.size() - conversions, " launches and ",
-                       conversions, conversions == 1 ? " conversion" : " conversions"));
+  const std::string again = made.repeated == 0 ? "" : concat(", ", made.repeated, " of them again in backward,");
+  line("fused", concat(made.operators, " operators", again, " into ", plan.launches.size() - conversions,
+                       " launches and ", conversions, conversions == 1 ? " conversion" : " conversions"));
   line("explored", exploration_line(made.exploration));
   if (!made.exploration.first_failure.empty()) line("", concat("not right: ", made.exploration.first_failure));
   line("selected", concat(shown_seconds(selection.cost), " a step, ",

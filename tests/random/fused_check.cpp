@@ -253,7 +253,7 @@ class Structure {
   const TrainingGraph& training_;
   const Graph& graph_;
   const FusedGraph& fused_;
-  Tensors wanted_;  // by an operator or the caller: nothing else is written
+  Tensors wanted_;                // by an operator or the caller: nothing else is written
   std::vector<size_t> group_of_;  // one an operator
   bool crosses_ = false;          // a member of the group at hand reduces across rows
   std::string at_;

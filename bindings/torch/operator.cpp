@@ -71,7 +71,9 @@ void* current_stream(const Device& device) {
   void* stream = nullptr;
   STD_TORCH_CHECK(function != nullptr && function(device.index(), &stream) == 0,
                   "millrace: this PyTorch does not say what its current stream is");
-  return stream;
+  // PyTorch's default stream is the null stream, and null would be a stream of the plan's own.
+  static void* const kLegacyStream = reinterpret_cast<void*>(1);  // CU_STREAM_LEGACY
+  return stream != nullptr ? stream : kLegacyStream;
 }
 
 Tensor empty_on(const Device& device, const std::vector<int64_t>& shape, ScalarType dtype) {

@@ -119,7 +119,7 @@ Result<Done> CpuExecutor::allocate(const StepPlan& plan) {
 }
 
 Result<Done> CpuExecutor::bind(const CallersTensors& tensors, uint64_t seed, uint32_t step) {
-  if (const Result<bool> bound = tensors_.bind(tensors); !bound) return bound.error();
+  if (Result<Done> bound = tensors_.bind(tensors); !bound) return bound;
   seed_ = seed;
   step_ = step;
   return Done{};

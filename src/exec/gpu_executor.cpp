@@ -1,6 +1,8 @@
 #include "exec/gpu_executor.h"
 
+#include <algorithm>
 #include <set>
+#include <span>
 
 #include "base/text.h"
 #include "device/gpu_kernel_cache.h"
@@ -9,6 +11,7 @@ namespace millrace {
 namespace {
 
 constexpr const char* kAdvance = "millrace_advance";
+constexpr size_t kMostRecordings = 8;  // of a pass
 
 std::string advance_text() {
   return concat("MR_KERNEL(32) ", kAdvance,
@@ -70,14 +73,8 @@ Result<GpuExecutor> GpuExecutor::load(std::shared_ptr<Gpu> gpu, const StepPlan& 
 }
 
 Result<Done> GpuExecutor::bind(const CallersTensors& tensors, uint64_t seed, uint32_t step) {
-  const Result<bool> moved = tensors_.bind(tensors);
-  if (!moved) return moved.error();
-  const void* const random = tensors.random == nullptr ? state_.data() : tensors.random;
-  const bool elsewhere = random != random_;
-  random_ = random;
-  if (*moved || elsewhere) {
-    for (Recorded& recorded : recorded_) recorded = {};
-  }
+  if (Result<Done> bound = tensors_.bind(tensors); !bound) return bound;
+  random_ = tensors.random == nullptr ? state_.data() : tensors.random;
   if (tensors.random != nullptr || (has_state_ && known_.seed == seed && known_.step == step)) return Done{};
   known_ = {seed, step, 0};
   has_state_ = true;
@@ -88,9 +85,13 @@ Result<Done> GpuExecutor::launch(size_t number) {
   return launches_[number]->run(tensors_.of(number), tensors_.scalars(), random_, tensors_.scratch());
 }
 
+std::pair<size_t, size_t> GpuExecutor::launches_of(Pass pass) const {
+  return {pass == Pass::backward_only ? tensors_.backward() : 0,
+          pass == Pass::forward_only ? tensors_.backward() : launches_.size()};
+}
+
 Result<Done> GpuExecutor::put(Pass pass) {
-  const size_t first = pass == Pass::backward_only ? tensors_.backward() : 0;
-  const size_t last = pass == Pass::forward_only ? tensors_.backward() : launches_.size();
+  const auto [first, last] = launches_of(pass);
   for (size_t k = first; k < last; ++k) {
     if (Result<Done> put = launch(k); !put) return put;
   }
@@ -101,12 +102,24 @@ Result<Done> GpuExecutor::put(Pass pass) {
 
 // The first time launch by launch, which also loads what libraries load late; the second time it is recorded.
 Result<Done> GpuExecutor::run(Pass pass) {
-  Recorded& recorded = recorded_[static_cast<size_t>(pass)];
   if (pass == Pass::whole && random_ == state_.data()) ++known_.step;
-  if (!recorded.ran || gpu_->is_recorded()) {
-    recorded.ran = true;
+  const auto [first, last] = launches_of(pass);
+  if (first == last || gpu_->is_recorded()) return put(pass);
+  const std::span<void* const> tensors = tensors_.between(first, last);
+  std::vector<const void*> places(tensors.begin(), tensors.end());
+  places.push_back(tensors_.scratch());
+  places.push_back(random_);
+  Recordings& recordings = recorded_[static_cast<size_t>(pass)];
+  const auto known = std::find_if(recordings.begin(), recordings.end(), [&](const Recorded& one) {
+    return one.places == places && one.scalars == tensors_.all_scalars();
+  });
+  if (known == recordings.end()) {
+    if (recordings.size() == kMostRecordings) recordings.erase(recordings.begin());
+    recordings.push_back({std::move(places), tensors_.all_scalars(), nullptr});
     return put(pass);
   }
+  std::rotate(known, known + 1, recordings.end());
+  Recorded& recorded = recordings.back();
   if (!recorded.graph) {
     Result<std::unique_ptr<GpuGraph>> graph = gpu_->record([&] { return put(pass); });
     if (!graph) return graph.error();

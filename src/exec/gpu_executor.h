@@ -1,10 +1,11 @@
 // A plan and the caller's tensors → results, on a GPU: a pass is a CUDA graph, or its launches one behind the other
-// where the tensors are elsewhere than the last time. Nothing is allocated, and nothing waits.
+// where the tensors are where they were not yet. Nothing is allocated, and nothing waits.
 #pragma once
 
 #include <array>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device/gpu.h"
@@ -35,14 +36,18 @@ class GpuExecutor {
 
  private:
   enum class Pass { forward_only, backward_only, whole };
+  // A pass on tensors at certain places. A caller's allocator gives it the same few again and again.
   struct Recorded {
-    bool ran = false;  // with these tensors: what is recorded has run once
-    std::unique_ptr<GpuGraph> graph;
+    std::vector<const void*> places;
+    std::vector<double> scalars;
+    std::unique_ptr<GpuGraph> graph;  // null: it has run once
   };
+  using Recordings = std::vector<Recorded>;  // the last one used is the last
 
   explicit GpuExecutor(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)) {}
   Result<Done> run(Pass pass);
   Result<Done> put(Pass pass);
+  std::pair<size_t, size_t> launches_of(Pass pass) const;
 
   std::shared_ptr<Gpu> gpu_;
   std::vector<std::unique_ptr<GpuLaunch>> launches_;
@@ -53,7 +58,7 @@ class GpuExecutor {
   bool has_state_ = false;
   const void* random_ = nullptr;  // the caller's, or state_
   LaunchTensors tensors_;
-  std::array<Recorded, 3> recorded_;  // after launches_: graphs do not outlive what they are made of
+  std::array<Recordings, 3> recorded_;  // after launches_: graphs do not outlive what they are made of
 };
 
 // The source of all kernels of a plan, under the names in `functions` (one a launch, empty where it has none), and of

@@ -1,6 +1,5 @@
 #include "exec/launch_tensors.h"
 
-#include <bit>
 #include <set>
 
 #include "base/text.h"
@@ -93,31 +92,15 @@ void LaunchTensors::own(char* arena) {
   own_workspace_ = arena + saved_bytes_;
 }
 
-bool LaunchTensors::place(char* saved, char* workspace) {
-  if (saved == saved_ && workspace == workspace_) return false;
-  saved_ = saved;
-  workspace_ = workspace;
-  for (const Placed& placed : placed_) tensors_[placed.slot] = (placed.saved ? saved : workspace) + placed.offset;
-  return true;
-}
-
-Result<bool> LaunchTensors::bind(const CallersTensors& tensors) {
-  if (Result<Done> adjacent = check_adjacent(tensors); !adjacent) return adjacent.error();
-  bool changed = false;
-  for (const Bound& bound : bound_) {
-    void* const to = address_of(tensors, bound.place, bound.position);
-    changed = changed || tensors_[bound.slot] != to;
-    tensors_[bound.slot] = to;
-  }
-  changed = place(tensors.saved == nullptr ? own_saved_ : static_cast<char*>(tensors.saved),
-                  tensors.workspace == nullptr ? own_workspace_ : static_cast<char*>(tensors.workspace)) ||
-            changed;
-  for (const size_t position : scalars_at_) {
-    const double value = *static_cast<const double*>(tensors.arguments[position]);
-    changed = changed || std::bit_cast<uint64_t>(scalars_[position]) != std::bit_cast<uint64_t>(value);
-    scalars_[position] = value;
-  }
-  return changed;
+Result<Done> LaunchTensors::bind(const CallersTensors& tensors) {
+  if (Result<Done> adjacent = check_adjacent(tensors); !adjacent) return adjacent;
+  for (const Bound& bound : bound_) tensors_[bound.slot] = address_of(tensors, bound.place, bound.position);
+  char* const saved = tensors.saved == nullptr ? own_saved_ : static_cast<char*>(tensors.saved);
+  workspace_ = tensors.workspace == nullptr ? own_workspace_ : static_cast<char*>(tensors.workspace);
+  for (const Placed& placed : placed_) tensors_[placed.slot] = (placed.saved ? saved : workspace_) + placed.offset;
+  for (const size_t position : scalars_at_)
+    scalars_[position] = *static_cast<const double*>(tensors.arguments[position]);
+  return Done{};
 }
 
 }  // namespace millrace

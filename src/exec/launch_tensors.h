@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,12 +37,18 @@ class LaunchTensors {
   // The executor's own memory, of plan.arena_bytes.
   void own(char* arena);
 
-  // Gradients may be null for forward alone. Whether anything is elsewhere than before, or a scalar another one. An
-  // error, and nothing is bound, where a launch takes tensors as one that are apart.
-  Result<bool> bind(const CallersTensors& tensors);
+  // Gradients may be null for forward alone. An error, and nothing is bound, where a launch takes tensors as one that
+  // are apart.
+  Result<Done> bind(const CallersTensors& tensors);
 
   void* const* of(size_t launch) const { return tensors_.data() + first_[launch]; }
+  // The tensors of the launches from one to before another.
+  std::span<void* const> between(size_t first, size_t last) const {
+    const size_t end = last < first_.size() ? first_[last] : tensors_.size();
+    return {tensors_.data() + first_[first], tensors_.data() + end};
+  }
   const double* scalars() const { return scalars_.data(); }
+  const std::vector<double>& all_scalars() const { return scalars_; }
   char* scratch() const { return workspace_ + scratch_offset_; }
   size_t backward() const { return backward_; }  // the first launch of backward
   size_t launches() const { return first_.size(); }
@@ -69,15 +76,13 @@ class LaunchTensors {
 
   void find_adjacent(const StepPlan& plan, const std::vector<int>& buffers, const std::vector<int>& stack);
   Result<Done> check_adjacent(const CallersTensors& tensors) const;
-  bool place(char* saved, char* workspace);
 
   size_t backward_ = 0;
   int64_t saved_bytes_ = 0;
   char* own_saved_ = nullptr;
   char* own_workspace_ = nullptr;
   int64_t scratch_offset_ = 0;  // in the workspace
-  char* saved_ = nullptr;       // where the placed tensors point to now
-  char* workspace_ = nullptr;
+  char* workspace_ = nullptr;   // that is worked in now
   std::vector<void*> tensors_;  // of all launches, one behind the other
   std::vector<size_t> first_;   // one a launch: its first tensor
   std::vector<Bound> bound_;

@@ -38,6 +38,15 @@ void set_traffic(Piece& piece, const Traffic& in, const Traffic& out) {
   piece.bytes = in.bytes + out.bytes;
 }
 
+// What of a mask does not go through memory where it is stored as bits, or not at all.
+Traffic spared(const Graph& graph, TensorId tensor, const Layout& layout) {
+  if (layout.storage == MaskStorage::words) return {};
+  const Traffic as_words = traffic_of(graph, {tensor});
+  const int64_t kept = layout.storage == MaskStorage::bits ? stored_bytes(graph, tensor, layout) : 0;
+  const auto word = static_cast<int64_t>(bytes_of(graph.tensor(tensor).dtype));
+  return {as_words.words - (kept + word - 1) / word, as_words.bytes - static_cast<double>(kept)};
+}
+
 // More words than its tensors have: a product that does not fit into fast memory, a kernel that reads a row again.
 void set_moved(Piece& piece, double moved) {
   if (moved <= piece.moved_words || piece.moved_words <= 0) return;
@@ -95,7 +104,23 @@ class Metrics {
     return piece;
   }
 
-  // Of a part: sums over its operators, and each of its tensors once.
+  // Of a part: sums over its operators, and each of its tensors once, masks as the candidate stores them.
+  Piece piece_of(const Part& part, const std::string& candidate) const {
+    Piece piece = piece_of(part);
+    const std::optional<Candidate> parsed = parse_candidate(of_.candidates.domains, part, candidate);
+    if (!parsed) return piece;
+    const std::vector<TensorId> tensors = millrace::tensors_of(part);
+    const std::vector<Layout> layouts = layouts_of(of_.candidates.domains, part, *parsed);
+    for (size_t k = 0; k < tensors.size(); ++k) {
+      const Traffic less = spared(graph_, tensors[k], layouts[k]);
+      (k < part.reads.size() ? piece.input_words : piece.output_words) -= less.words;
+      piece.moved_words -= static_cast<double>(less.words);
+      piece.least_words -= static_cast<double>(less.words);
+      piece.bytes -= less.bytes;
+    }
+    return piece;
+  }
+
   Piece piece_of(const Part& part) const {
     Piece piece;
     piece.name = part.name;
@@ -130,7 +155,7 @@ class Metrics {
   Piece after(const PlanLaunch& launch) const {
     Piece piece;
     if (const auto part = parts_.find(launch.part); !launch.part.empty() && part != parts_.end()) {
-      piece = piece_of(*part->second);
+      piece = piece_of(*part->second, launch.candidate);
     } else if (const auto tensor = tensors_.find(launch.conversion_of); tensor != tensors_.end()) {
       const Traffic once = traffic_of(graph_, {tensor->second});
       set_traffic(piece, once, once);
@@ -162,8 +187,9 @@ class Metrics {
     for (const TriedPart& tried : of_.exploration.parts) {
       const auto part = parts_.find(tried.name);
       if (part == parts_.end()) continue;
-      const Piece piece = piece_of(*part->second);
-      for (const TriedCandidate& candidate : tried.tried) note(piece, candidate.seconds);
+      for (const TriedCandidate& candidate : tried.tried) {
+        if (candidate.seconds > 0) note(piece_of(*part->second, candidate.candidate), candidate.seconds);
+      }
     }
     for (const Piece& piece : made_.after) note(piece, piece.seconds);
   }

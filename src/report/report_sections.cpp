@@ -291,7 +291,7 @@ Section operators_section(const ReportArtefacts& artefacts, const StepMetrics& m
           "that any implementation must move over those that this one moves, times the bandwidth that it reaches over "
           "the highest seen here (",
           short_bytes(metrics.peaks.bytes_per_second),
-          "/s): 100 % means that nothing is moved in vain and memory is never idle. On the CPU the moved words are "
+          "/s): 100 % means that nothing is moved in vain and memory is never idle. The moved words are "
           "modelled from tensors and cache, not counted by hardware. Held by says which of the two limits, arithmetic "
           "or memory, explains more of the time, and how much of it; the rest is overhead and what is still to win."),
       {}};

@@ -29,6 +29,8 @@ std::string differing_layouts(const ReportArtefacts& of, const Part& part, const
   return join(texts, "; ");
 }
 
+constexpr double kWorthSaying = 1.005;  // times the fastest: from here on it is not shown as 1.00
+
 // Who carries candidates out: the sides of a violin, in the order in which they are drawn.
 struct Side {
   const char* name;
@@ -92,7 +94,8 @@ class Violins {
 
  private:
   std::string reason(const Part& part, const Violin& violin, double best) const {
-    if (best <= 0 || violin.selected <= best || violin.selected_candidate == violin.fastest_candidate) return "";
+    if (best <= 0 || violin.selected < kWorthSaying * best || violin.selected_candidate == violin.fastest_candidate)
+      return "";
     const std::string layouts = differing_layouts(of_, part, violin.fastest_candidate, violin.selected_candidate);
     return concat("selected at ", fixed(violin.selected / best, 2), " times the fastest, which ",
                   layouts.empty() ? "was measured after the plan was made" : concat("wants ", layouts));

@@ -259,6 +259,26 @@ TEST_F(PlayedExecutor, WhatWasRecordedIsNotReplayedOnTensorsThatMoved) {
   expect_step(made, given, {1, 6}, first);
 }
 
+// An allocator gives a caller the same few places again and again, in turns.
+TEST_F(PlayedExecutor, PlacesThatComeBackAreReplayed) {
+  const MadePlan made = plan_of(kProgram, {});
+  GpuExecutor executor = executor_of(made);
+  std::vector<Values<double>> given;
+  std::vector<std::unique_ptr<OnDevice>> places;
+  for (const int seed : {8, 9, 10}) {
+    given.push_back(drawn_values(made.training, seed));
+    places.push_back(std::make_unique<OnDevice>(*gpu_, made, given.back()));
+  }
+  for (uint32_t step = 1; step <= 12; ++step) {
+    const size_t place = (step * step) % places.size();  // 1, 1, 0, 1, 1, 0, …
+    const size_t taken = step > 6 ? step % places.size() : place;
+    expect_done(executor.bind(places[taken]->pointers(), 1, step));
+    expect_done(executor.forward());
+    expect_done(executor.backward());
+    expect_step(made, given[taken], {1, step}, *places[taken]);
+  }
+}
+
 TEST_F(PlayedExecutor, AScalarThatChangesIsHeeded) {
   const MadePlan made = plan_of(kProgram, {});
   GpuExecutor executor = executor_of(made);

@@ -2,6 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
+#include "analysis/analyze.h"
+#include "fusion/fuse.h"
+#include "plan/random_plan.h"
+
 namespace millrace {
 namespace {
 
@@ -50,6 +56,40 @@ TEST(Metrics, as_written_is_the_fastest_way_of_the_first_or_the_pinned_layouts) 
   EXPECT_FALSE(seconds_as_written(measurements, part));
   part.ways = {{"", {1, 1}, 1, 1, 1}, {"", {0, 1}, 3, 3, 3}, {"", {0, 1}, 2, 2, 2}, {"", {0, 0}, 1, 1, 1}};
   EXPECT_EQ(seconds_as_written(measurements, part), 2.0);
+}
+
+// Each launch moves its plan's buffers once: a mask that is stored as bits or drawn again is not words.
+TEST(Metrics, masks_are_counted_as_the_plan_stores_them) {
+  const char* const program = "A = 6\nB = 24\n\n\ndef f(x: float32[A, B]):\n    return dropout(x)\n";
+  std::set<std::string> seen;
+  for (uint64_t seed = 1; seed <= 24; ++seed) {
+    PlanChoice choice;
+    choice.seed = seed;
+    const MadePlan made = make_plan(program, choice);
+    const FusedGraph fused = fuse(made.training);
+    const Result<Analysis> analysis = analyze(made.training, 1 << 20);
+    ASSERT_TRUE(analysis);
+    const Exploration exploration;
+    const ReportArtefacts artefacts{
+        made.training, fused, *analysis, made.candidates, made.measurements, exploration, made.plan, "a folder", "f.py",
+        "made up",     0,     false};
+    const StepMetrics metrics = measure_step(artefacts);
+    ASSERT_EQ(metrics.after.size(), made.plan.launches.size());
+    for (size_t k = 0; k < metrics.after.size(); ++k) {
+      double stored = 0;
+      for (const int number : made.plan.launches[k].buffers) {
+        if (number == kNoBuffer) {
+          seen.insert("drawn");
+          continue;
+        }
+        const PlanBuffer& buffer = made.plan.buffers[static_cast<size_t>(number)];
+        if (buffer.layout == "bits") seen.insert("bits");
+        stored += static_cast<double>(buffer.bytes);
+      }
+      EXPECT_DOUBLE_EQ(metrics.after[k].bytes, stored) << seed << ": " << metrics.after[k].name;
+    }
+  }
+  EXPECT_EQ(seen, (std::set<std::string>{"bits", "drawn"}));
 }
 
 }  // namespace

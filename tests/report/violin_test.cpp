@@ -40,5 +40,35 @@ TEST(Violin, names_and_reasons_are_escaped) {
   EXPECT_NE(svg.find("1 slower"), std::string::npos) << "what is beyond the axis is counted";
 }
 
+TEST(Violin, long_names_are_broken_in_two) {
+  Violin violin;
+  violin.name = "q_projected einsum d_wq + k_projected einsum d_wk + v_projected einsum d_wv";
+  violin.sides = {{"generated kernels", "violin", {1, 2}}};
+  const std::string svg = draw_violins({violin}, "");
+  EXPECT_NE(svg.find(">q_projected einsum d_wq + <"), std::string::npos) << svg;
+  EXPECT_NE(svg.find(">k_projected einsum d_wk + v_pr…<"), std::string::npos) << svg;
+  violin.name = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
+  EXPECT_NE(draw_violins({violin}, "").find("xxxxxxxxx…<"), std::string::npos);
+}
+
+TEST(Violin, the_fastest_of_a_slow_side_is_in_view) {
+  Violin violin;
+  violin.name = "product";
+  violin.sides = {{"Tensor Cores", "violin openblas", {1, 2}}, {"no Tensor Cores", "violin blis", {20, 40}}};
+  EXPECT_NE(draw_violins({violin}, "").find(">20×<"), std::string::npos);
+  EXPECT_NE(draw_violins({violin}, "").find("1 slower"), std::string::npos);
+  violin.sides[1].seconds = {5, 40};
+  EXPECT_EQ(draw_violins({violin}, "").find(">20×<"), std::string::npos);
+}
+
+TEST(Violin, the_legend_names_the_heuristic_only_where_there_is_one) {
+  Violin violin;
+  violin.name = "product";
+  violin.sides = {{"Tensor Cores", "violin openblas", {1, 2}}};
+  EXPECT_EQ(draw_violins({violin}, "").find(">heuristic<"), std::string::npos);
+  violin.heuristic = 2;
+  EXPECT_NE(draw_violins({violin}, "").find(">heuristic<"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace millrace

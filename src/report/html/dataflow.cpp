@@ -171,15 +171,16 @@ Flow flow_of_operators(const ReportArtefacts& of, const StepMetrics& metrics, Pa
 
 Flow flow_of_launches(const ReportArtefacts& of, const StepMetrics& metrics, Pass pass) {
   const Graph& graph = of.training.graph;
-  std::map<std::string, double> words;
-  for (size_t k = 0; k < graph.tensors.size(); ++k)
-    words[graph.tensors[k].name] = static_cast<double>(words_of(graph, TensorId(k)));
+  std::map<std::string, double> word_bytes;
+  for (const Tensor& tensor : graph.tensors) word_bytes[tensor.name] = static_cast<double>(bytes_of(tensor.dtype));
   std::vector<Carried> carried;
   for (const PlanBuffer& buffer : of.plan.buffers) {
     const bool saved = buffer.first >= 0 && of.plan.launches[static_cast<size_t>(buffer.first)].pass == Pass::forward &&
                        of.plan.launches[static_cast<size_t>(buffer.last)].pass == Pass::backward;
-    carried.push_back(
-        {buffer.tensor, buffer.layout, words[buffer.tensor], saved || buffer.place == BufferPlace::result});
+    const auto word = word_bytes.find(buffer.tensor);
+    // As it is stored: a mask as bits is few words.
+    const double words = word != word_bytes.end() ? static_cast<double>(buffer.bytes) / word->second : 0;
+    carried.push_back({buffer.tensor, buffer.layout, words, saved || buffer.place == BufferPlace::result});
   }
   std::map<std::string, const Part*> parts;
   for (const PartCandidates& candidates : of.candidates.parts) parts[candidates.part.name] = &candidates.part;

@@ -11,11 +11,19 @@ namespace {
 constexpr double kTimelineWidth = 900;
 constexpr double kTimelineLeft = 64;
 constexpr double kBar = 30;
+constexpr double kFont = 11;  // of labels
 
 double total_of(const std::vector<Piece>& pieces) {
   double total = 0;
   for (const Piece& piece : pieces) total += piece.seconds;
   return total;
+}
+
+// In words, with what is missing in it.
+std::string told_total(const std::vector<Piece>& pieces) {
+  const auto unknown =
+      std::count_if(pieces.begin(), pieces.end(), [](const Piece& piece) { return piece.seconds <= 0; });
+  return concat(shown_seconds(total_of(pieces)), unknown > 0 ? concat(" + ", unknown, " not measured") : "");
 }
 
 void draw_pieces(Svg& svg, const std::vector<Piece>& pieces, double top, double scale, const std::string& name) {
@@ -34,7 +42,7 @@ void draw_pieces(Svg& svg, const std::vector<Piece>& pieces, double top, double 
     if (width > 44) svg.text({x + width / 2, top + kBar / 2 + 4}, label, "label on-node", "middle");
     x += width;
   }
-  svg.text({x + 4, top + kBar / 2 + 4}, shown_seconds(total_of(pieces)), "label");
+  svg.text({x + 4, top + kBar / 2 + 4}, told_total(pieces), "label");
 }
 
 struct Bar {
@@ -44,7 +52,9 @@ struct Bar {
 
 std::string draw_bars(const Bar& one, const Bar& two) {
   const double most = std::max(total_of(one.pieces), total_of(two.pieces));
-  const double scale = most > 0 ? (kTimelineWidth - kTimelineLeft - 70) / most : 0;
+  const double room =
+      12 + std::max(text_width(told_total(one.pieces), kFont), text_width(told_total(two.pieces), kFont));
+  const double scale = most > 0 ? (kTimelineWidth - kTimelineLeft - room) / most : 0;
   Svg svg(kTimelineWidth, 2 * kBar + 36, concat("where the time of a step goes, ", one.name, " and ", two.name));
   draw_pieces(svg, one.pieces, 10, scale, one.name);
   draw_pieces(svg, two.pieces, kBar + 24, scale, two.name);

@@ -19,7 +19,9 @@ constexpr double kHalf = 15;  // of a violin's greatest height
 constexpr size_t kPlaces = 40;
 constexpr size_t kFewest = 8;  // candidates that make a shape; fewer are dots
 constexpr double kMostTimes = 10;
+constexpr double kMostTimesOfASide = 30;  // where the fastest of a side is so slow, as without Tensor Cores
 constexpr size_t kReasonLength = 94;
+constexpr size_t kNameLength = 31;
 
 struct Axis {
   double most = 1.1;
@@ -39,24 +41,46 @@ double fastest_of(const Violin& violin) {
 
 Axis axis_of(const std::vector<Violin>& violins) {
   Axis axis;
+  double most = kMostTimes;
   for (const Violin& violin : violins) {
+    const double fastest = fastest_of(violin);
     for (const ViolinSide& side : violin.sides) {
-      for (const double seconds : side.seconds) axis.most = std::max(axis.most, seconds / fastest_of(violin));
+      if (side.seconds.empty()) continue;
+      const auto [low, high] = std::minmax_element(side.seconds.begin(), side.seconds.end());
+      axis.most = std::max(axis.most, *high / fastest);
+      most = std::max(most, std::min(1.1 * *low / fastest, kMostTimesOfASide));
     }
   }
-  axis.most = std::min(axis.most * 1.1, kMostTimes);
+  axis.most = std::min(axis.most * 1.1, most);
   return axis;
 }
 
 void draw_axis(Svg& svg, const Axis& axis, double bottom) {
   double last = 0;
-  for (const double times : {1.0, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0, 10.0}) {
+  for (const double times : {1.0, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0, 10.0, 20.0, 30.0}) {
     const double x = axis.at(times);
     if (times > axis.most || x < last + 44) continue;
     last = x;
     svg.line({x, kViolinTop - 8}, {x, bottom}, "grid");
     svg.text({x, kViolinTop - 14}, concat(times, "×"), "label", "middle");
   }
+  svg.text({kViolinWidth - 4, kViolinTop - 14}, "slower →", "label weak", "end");
+}
+
+void draw_diamond(Svg& svg, Point at, const std::string& tip) {
+  svg.polygon({{at.x, at.y - 6}, {at.x + 6, at.y}, {at.x, at.y + 6}, {at.x - 6, at.y}}, "selected", tip);
+}
+
+// What the marks are, left of the axis.
+void draw_legend(Svg& svg, const std::vector<Violin>& violins) {
+  const double y = kViolinTop - 18;
+  svg.line({8, y - 7}, {8, y + 7}, "fastest", 2);
+  svg.text({13, y + 4}, "fastest", "label weak");
+  draw_diamond(svg, {72, y}, "");
+  svg.text({81, y + 4}, "selected", "label weak");
+  if (std::none_of(violins.begin(), violins.end(), [](const Violin& violin) { return violin.heuristic > 0; })) return;
+  svg.circle({146, y}, 5, "heuristic");
+  svg.text({154, y + 4}, "heuristic", "label weak");
 }
 
 // `up` and `down`: how much of the density to draw above and below the row's middle.
@@ -88,12 +112,24 @@ void draw_side(Svg& svg, const Axis& axis, const ViolinSide& side, double fastes
   svg.polygon(outline, classes, tip);
 }
 
+// A name on one line, or on two where it is too long for one and has a blank or hyphen to break at.
+void draw_name(Svg& svg, const std::string& name, double middle) {
+  const std::string whole = shortened(name, kNameLength);
+  const size_t end = whole == name ? std::string::npos : name.find_last_of(" -", kNameLength - 1);
+  if (end == std::string::npos) {
+    svg.text({6, middle - 2}, whole, "label strong");
+    return;
+  }
+  svg.text({6, middle - 14}, name.substr(0, end + 1), "label strong");
+  svg.text({6, middle - 1}, shortened(name.substr(end + 1), kNameLength), "label strong");
+}
+
 void draw_row(Svg& svg, const Axis& axis, const Violin& violin, double top) {
   const double fastest = fastest_of(violin);
   const double middle = top + kHalf + 6;
   size_t count = 0;
   for (const ViolinSide& side : violin.sides) count += side.seconds.size();
-  svg.text({6, middle - 2}, shortened(violin.name, 31), "label strong");
+  draw_name(svg, violin.name, middle);
   svg.text({6, middle + 13}, concat(count, count == 1 ? " way, fastest " : " ways, fastest ", shown_seconds(fastest)),
            "label weak");
   const bool both = violin.sides.size() == 1;
@@ -113,9 +149,8 @@ void draw_row(Svg& svg, const Axis& axis, const Violin& violin, double top) {
     svg.circle({axis.at(violin.heuristic / fastest), middle}, 5, "heuristic",
                concat("the library's own choice: ", shown_seconds(violin.heuristic)));
   if (violin.selected <= 0) return;
-  const double x = axis.at(violin.selected / fastest);
-  svg.polygon({{x, middle - 6}, {x + 6, middle}, {x, middle + 6}, {x - 6, middle}}, "selected",
-              concat("selected: ", shown_seconds(violin.selected), "\n", violin.selected_candidate));
+  draw_diamond(svg, {axis.at(violin.selected / fastest), middle},
+               concat("selected: ", shown_seconds(violin.selected), "\n", violin.selected_candidate));
   if (!violin.reason.empty())
     svg.text({kViolinLeft, middle + kHalf + 14}, shortened(violin.reason, kReasonLength), "label weak");
 }
@@ -148,6 +183,7 @@ std::string draw_violins(const std::vector<Violin>& violins, const std::string& 
   const double height = kViolinTop + kViolinRow * static_cast<double>(violins.size()) + 6;
   Svg svg(kViolinWidth, height, label);
   draw_axis(svg, axis, height - 6);
+  draw_legend(svg, violins);
   for (size_t k = 0; k < violins.size(); ++k)
     draw_row(svg, axis, violins[k], kViolinTop + kViolinRow * static_cast<double>(k));
   return std::move(svg).finish();

@@ -11,7 +11,7 @@
 namespace millrace {
 namespace {
 
-// Gives the same each time. A dropout's mask would be drawn again, which no generator has as an operator of backward.
+// A map or a normalization. A dropout is left alone: kernels can draw its mask again without it.
 bool is_repeatable(const Operator& op) {
   return op.kind != OperatorKind::dropout && op.kind != OperatorKind::contraction;
 }
@@ -30,6 +30,9 @@ size_t forward_operators(const Graph& graph) {
                                   [](const Operator& op) { return op.pass == Pass::backward; });
   return static_cast<size_t>(begin - graph.operators.begin());
 }
+
+// For one tensor: more arithmetic would cost more than its words.
+constexpr size_t kMostRepeated = 32;
 
 using GroupNumber = size_t;                                   // of the graph as it was fused without recomputation
 using Copies = std::set<std::pair<OperatorId, GroupNumber>>;  // which operator of forward is repeated in which kernel
@@ -87,7 +90,8 @@ class Chooser {
     return kernels;
   }
 
-  // False where something would have to be saved that is as large as what need not be.
+  // False where something would have to be saved that is as large as what need not be, or where the way down to what
+  // is in memory is long.
   bool find(TensorId tensor, TensorId instead_of, GroupNumber kernel, Again& again) const {
     const OperatorId producer = near_.producers[tensor.at()];
     const int64_t words = words_of(near_.graph, tensor);
@@ -104,6 +108,7 @@ class Chooser {
       }
     }
     if (choice_.copies.contains({producer, kernel}) || !again.operators.insert(producer).second) return true;
+    if (again.operators.size() > kMostRepeated) return false;
     const std::vector<Access>& inputs = near_.op(producer).inputs;
     return std::all_of(inputs.begin(), inputs.end(),
                        [&](const Access& input) { return find(input.tensor, instead_of, kernel, again); });

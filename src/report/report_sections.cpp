@@ -40,9 +40,8 @@ DataTable operators_table(const ReportArtefacts& of, const StepMetrics& metrics)
                    {"launch", "launched in", false}},
                   {},
                   true};
-  for (size_t k = 0; k < metrics.operators.size(); ++k) {
-    const Piece& piece = metrics.operators[k];
-    const int launch = metrics.launch_of[k];
+  for (const Piece& piece : metrics.before) {
+    const int launch = metrics.launch_of[piece.operators.front().at()];
     table.rows.push_back(
         {piece.name, name_of(piece.pass), class_name(piece), count_cell(static_cast<double>(piece.flop)),
          count_cell(static_cast<double>(piece.input_words)), count_cell(static_cast<double>(piece.output_words)),

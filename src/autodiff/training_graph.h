@@ -29,6 +29,7 @@ struct TrainingGraph {
   std::vector<TensorId> result_gradients;    // one a result: given by the caller
   std::vector<TensorId> argument_gradients;  // one an argument; invalid for one that has none
   std::vector<Kept> kept;                    // one a forward tensor that backward needs, in order of tensors
+  std::vector<OperatorId> repeated;          // backward operators that fusion/recompute.h added
 };
 
 // Whether an argument of the program has one: scalars and fixed ones do not.

@@ -95,7 +95,9 @@ Result<std::string> optimize_program(const OptimizeOptions& options) {
 
   Optimized made;
   made.folder = folder;
-  made.operators = tuned->prepared.training.graph.operators.size();
+  const TrainingGraph& training = tuned->prepared.training;
+  made.repeated = training.repeated.size();
+  made.operators = training.graph.operators.size() - made.repeated;
   made.exploration = tuned->explored.summary;
   made.device = session->device();
   made.checked = check->checked;

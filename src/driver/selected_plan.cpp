@@ -1,5 +1,6 @@
 #include "driver/selected_plan.h"
 
+#include <algorithm>
 #include <map>
 
 #include "base/text.h"
@@ -15,12 +16,14 @@ namespace {
 
 // Every operator by itself, with tensors as the program writes them: what there was before. 0 where one was not
 // measured.
-double unfused_seconds(const Candidates& candidates, const Measurements& measurements) {
+double unfused_seconds(const Prepared& prepared, const Measurements& measurements) {
   std::map<std::string, const MeasuredPart*> measured;
   for (const MeasuredPart& part : measurements.parts) measured[part.name] = &part;
   double total = 0;
-  for (const PartCandidates& of : candidates.parts) {
+  const std::vector<OperatorId>& repeated = prepared.training.repeated;
+  for (const PartCandidates& of : prepared.candidates.parts) {
     if (of.part.operators.size() != 1) continue;
+    if (std::find(repeated.begin(), repeated.end(), of.part.operators[0]) != repeated.end()) continue;
     const auto found = measured.find(of.part.name);
     if (found == measured.end()) return 0;
     const std::optional<double> seconds = seconds_as_written(measurements, *found->second);
@@ -50,7 +53,7 @@ Result<SelectedPlan> select_plan(const Tuned& tuned, SelectMethod method) {
   planning.version = version();
   planning.device = tuned.machine.text();
   planning.date = utc_now();
-  planning.default_cost = unfused_seconds(tuned.prepared.candidates, measurements);
+  planning.default_cost = unfused_seconds(tuned.prepared, measurements);
   planning.scratch_bytes = [&](const Launch& launch) {
     if (!tuned.machine.gpu) return scratch_bytes(launch);
     if (!launch.kernel.empty()) return launch.scratch_bytes;

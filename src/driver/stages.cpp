@@ -49,4 +49,13 @@ Result<FusedGraph> Stages::fuse(const TrainingGraph& training) {
       [&](const FusedGraph& fused) { return verify(training, fused); });
 }
 
+Result<Recomputed> Stages::recompute(const TrainingGraph& training) {
+  return run(
+      "fuse", [&] { return Result<Recomputed>(millrace::recompute(training)); },
+      [](const Recomputed& made) {
+        Result<Done> checked = verify(made.training);
+        return checked ? verify(made.training, made.fused) : checked;
+      });
+}
+
 }  // namespace millrace

@@ -8,6 +8,7 @@
 
 #include "autodiff/training_graph.h"
 #include "fusion/fused_graph.h"
+#include "fusion/recompute.h"
 #include "ir/graph.h"
 #include "millrace/millrace.h"
 #include "millrace/result.h"
@@ -24,6 +25,8 @@ class Stages {
   Result<TrainingGraph> train(const ProgramSource& program, const std::string& text);
 
   Result<FusedGraph> fuse(const TrainingGraph& training);
+  // The same with what is better computed again than saved: what plans are made of.
+  Result<Recomputed> recompute(const TrainingGraph& training);
 
   // Runs `make`; an artefact that `check` refuses is our bug and never reaches the next stage.
   template <class Make, class Check>

@@ -81,16 +81,16 @@ EnumerateOptions enumerate_options(const TuneProgram& program, const Machine& ma
 
 Result<Prepared> prepare(const TuneProgram& program) {
   Stages stages;
-  Result<TrainingGraph> training = stages.train(program.source, program.text);
+  const Result<TrainingGraph> training = stages.train(program.source, program.text);
   if (!training) return training.error();
-  Result<FusedGraph> fused = stages.fuse(*training);
-  if (!fused) return fused.error();
+  Result<Recomputed> made = stages.recompute(*training);
+  if (!made) return made.error();
   EnumerateOptions options;
   options.layouts = program.layouts;
   if (program.device == "cuda") options.gpu = GpuTarget();
-  Result<Candidates> candidates = find_parts(*training, *fused, options);
+  Result<Candidates> candidates = find_parts(made->training, made->fused, options);
   if (!candidates) return candidates.error();
-  return Prepared{std::move(*training), std::move(*fused), std::move(*candidates)};
+  return Prepared{std::move(made->training), std::move(made->fused), std::move(*candidates)};
 }
 
 std::string greeting(const TuneProgram& program) {

@@ -1,6 +1,7 @@
 #include "report/metrics.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <set>
@@ -63,7 +64,10 @@ class Metrics {
   }
 
   StepMetrics make() {
-    for (size_t k = 0; k < graph_.operators.size(); ++k) made_.before.push_back(before(OperatorId(k)));
+    for (size_t k = 0; k < graph_.operators.size(); ++k) made_.operators.push_back(alone(OperatorId(k)));
+    for (const OperatorId op : of_.training.repeated) made_.operators[op.at()].repeated = true;
+    std::copy_if(made_.operators.begin(), made_.operators.end(), std::back_inserter(made_.before),
+                 [](const Piece& piece) { return !piece.repeated; });
     made_.launch_of.assign(graph_.operators.size(), -1);
     for (const PlanLaunch& launch : of_.plan.launches) {
       made_.after.push_back(after(launch));
@@ -79,7 +83,7 @@ class Metrics {
   }
 
  private:
-  Piece before(OperatorId id) const {
+  Piece alone(OperatorId id) const {
     const Operator& op = graph_.operators[id.at()];
     const OperatorAnalysis& analysis = of_.analysis.operators[id.at()];
     Piece piece;

@@ -37,6 +37,7 @@ struct Piece {
   Pass pass = Pass::forward;
   OperatorClass operator_class = OperatorClass::elementwise;
   bool conversion = false;
+  bool repeated = false;  // an operator that is computed again and was not there before
   std::vector<OperatorId> operators;
   std::string candidate;  // of a launch
   int64_t flop = 0;
@@ -59,9 +60,10 @@ struct Peaks {
 };
 
 struct StepMetrics {
-  std::vector<Piece> before;   // the graph's operators, each by itself
-  std::vector<Piece> after;    // the plan's launches
-  std::vector<int> launch_of;  // one an operator; -1: none
+  std::vector<Piece> operators;  // the graph's, each by itself
+  std::vector<Piece> before;     // those of them that are not repeated
+  std::vector<Piece> after;      // the plan's launches
+  std::vector<int> launch_of;    // one an operator; -1: none
   Peaks peaks;
   double words_before = 0;
   double words_after = 0;

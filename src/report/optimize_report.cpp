@@ -42,8 +42,9 @@ std::string optimize_text(const StepPlan& plan, const Selection& selection, cons
     text += what + std::string(11 - what.size(), ' ') + content + "\n";
   };
   const size_t conversions = conversions_of(plan);
-  line("fused", concat(made.operators, " operators into ", plan.launches.size() - conversions, " launches and ",
-                       conversions, conversions == 1 ? " conversion" : " conversions"));
+  const std::string again = made.repeated == 0 ? "" : concat(", ", made.repeated, " of them again in backward,");
+  line("fused", concat(made.operators, " operators", again, " into ", plan.launches.size() - conversions,
+                       " launches and ", conversions, conversions == 1 ? " conversion" : " conversions"));
   line("explored", exploration_line(made.exploration));
   if (!made.exploration.first_failure.empty()) line("", concat("not right: ", made.exploration.first_failure));
   line("selected", concat(shown_seconds(selection.cost), " a step, ",
@@ -87,6 +88,7 @@ std::string optimize_json(const StepPlan& plan, const Selection& selection, cons
       {"date", plan.date},
       {"launches", plan.launches.size()},
       {"conversions", conversions_of(plan)},
+      {"repeated_operators", made.repeated},
       {"configurations", made.exploration.configurations + made.exploration.conversions},
       {"tried", made.exploration.tried},
       {"known", made.exploration.known},

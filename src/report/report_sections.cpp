@@ -40,9 +40,8 @@ DataTable operators_table(const ReportArtefacts& of, const StepMetrics& metrics)
                    {"launch", "launched in", false}},
                   {},
                   true};
-  for (size_t k = 0; k < metrics.before.size(); ++k) {
-    const Piece& piece = metrics.before[k];
-    const int launch = metrics.launch_of[k];
+  for (const Piece& piece : metrics.before) {
+    const int launch = metrics.launch_of[piece.operators.front().at()];
     table.rows.push_back(
         {piece.name, name_of(piece.pass), class_name(piece), count_cell(static_cast<double>(piece.flop)),
          count_cell(static_cast<double>(piece.input_words)), count_cell(static_cast<double>(piece.output_words)),
@@ -77,10 +76,11 @@ DataTable launches_table(const StepMetrics& metrics) {
     bool known = !piece.operators.empty();
     std::vector<std::string> names;
     for (const OperatorId op : piece.operators) {
-      const Piece& alone = metrics.before[op.at()];
+      const Piece& alone = metrics.operators[op.at()];
+      names.push_back(alone.name);
+      if (alone.repeated) continue;
       known = known && alone.seconds > 0;
       unfused += alone.seconds;
-      names.push_back(alone.name);
     }
     Cell name(piece.name);
     if (names.size() > 1) name.more = join(names, ", ");

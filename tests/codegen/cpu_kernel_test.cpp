@@ -44,6 +44,9 @@ TEST(CpuKernel, CandidatesAgreeWithTheReference) {
   trials.run();
   for (const char* const wanted : {"softmax_dx & rows",
                                    "softmax_dx & rows in lanes",
+                                   "softmax again & rows",
+                                   "softmax again & rows in lanes",
+                                   "causal_mask again & rows",
                                    "layernorm_dw & flat",
                                    "rmsnorm & rows in lanes",
                                    "causal_mask & rows",

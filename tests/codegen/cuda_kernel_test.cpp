@@ -47,6 +47,9 @@ TEST(CudaKernel, CandidatesAgreeWithTheReference) {
   trials.run();
   for (const char* const wanted : {"softmax_dx & rows",
                                    "softmax_dx & rows in lanes",
+                                   "softmax again & rows",
+                                   "softmax again & rows in lanes",
+                                   "causal_mask again & rows",
                                    "layernorm_dw & flat",
                                    "layernorm_dw & rows",
                                    "causal_mask & rows",

@@ -17,7 +17,7 @@
 #include "device/cpu/cpu_info.h"
 #include "device/cpu/module.h"
 #include "frontend/frontend.h"
-#include "fusion/fuse.h"
+#include "fusion/recompute.h"
 #include "golden/golden.h"
 #include "measure/trial.h"
 
@@ -68,8 +68,13 @@ std::vector<std::string> shapes_of(const TriedProgram& program, const Part& part
   return with_masks(program, part, candidate, std::move(shapes));
 }
 
-std::vector<std::string> operators_of(const Graph& graph, const Part& part) {
+std::vector<std::string> operators_of(const TrainingGraph& training, const Part& part) {
+  const Graph& graph = training.graph;
   std::set<std::string> names;
+  for (const OperatorId member : training.repeated) {
+    if (part.operators.size() > 1 && std::find(part.members.begin(), part.members.end(), member) != part.members.end())
+      names.insert(concat(info_of(graph.operators[member.at()].kind).name, " again"));
+  }
   for (const OperatorId member : part.members) names.emplace(info_of(graph.operators[member.at()].kind).name);
   if (part.operators.empty()) names.insert("conversion");
   return {names.begin(), names.end()};
@@ -128,7 +133,8 @@ TriedProgram tried_program(const std::string& name, const std::string& text, con
   const Result<Graph> graph = parse_program(text, options);
   EXPECT_TRUE(graph) << name << ": " << to_string(graph.error());
   if (!graph) return made;
-  made.training = differentiate(*graph);
+  Recomputed recomputed = recompute(differentiate(*graph));
+  made.training = std::move(recomputed.training);
   if (enumerated != nullptr) {
     made.candidates = *enumerated;
     return made;
@@ -141,7 +147,7 @@ TriedProgram tried_program(const std::string& name, const std::string& text, con
        {std::pair(GemmLibrary::openblas, BlasLibrary::openblas), std::pair(GemmLibrary::blis, BlasLibrary::blis)}) {
     if (device == TriedOn::cpu && blas_info(blas).there) enumerating.libraries.push_back(library);
   }
-  Result<Candidates> candidates = enumerate(made.training, fuse(made.training), enumerating);
+  Result<Candidates> candidates = enumerate(made.training, recomputed.fused, enumerating);
   EXPECT_TRUE(candidates) << name << ": " << to_string(candidates.error());
   if (candidates) made.candidates = std::move(*candidates);
   return made;
@@ -158,7 +164,7 @@ bool TrialsOfPrograms::take_features(const TriedProgram& program, const Part& pa
     for (size_t other = k + 1; other < shapes.size(); ++other) pairs.push_back(concat(shapes[k], " & ", shapes[other]));
   }
   // Half precisions are only stored: operators see float.
-  for (const std::string& op : operators_of(program.training.graph, part)) {
+  for (const std::string& op : operators_of(program.training, part)) {
     pairs.push_back(concat(op, " & ", shapes.front()));
     pairs.push_back(concat(op, " in ", dtype == "float64" ? "float64" : "float32"));
   }

@@ -13,7 +13,7 @@
 #include "device/cpu/blas_library.h"
 #include "device/cpu/cpu_launch.h"
 #include "frontend/frontend.h"
-#include "fusion/fuse.h"
+#include "fusion/recompute.h"
 #include "plan/build.h"
 #include "plan/verify.h"
 #include "select/price.h"
@@ -193,7 +193,8 @@ MadePlan make_plan(const std::string& text, const PlanChoice& choice) {
   const Result<Graph> graph = parse_program(text, program);
   EXPECT_TRUE(graph) << to_string(graph.error());
   if (!graph) return made;
-  made.training = differentiate(*graph);
+  Recomputed recomputed = recompute(differentiate(*graph));
+  made.training = std::move(recomputed.training);
   // On a CPU the same for every type, but for the order in which they are tried; enumerating takes longest.
   using Layouts = std::vector<std::pair<std::string, std::string>>;
   static std::map<std::tuple<std::string, std::vector<std::string>, Layouts, std::string>, Candidates> known;
@@ -211,7 +212,7 @@ MadePlan make_plan(const std::string& text, const PlanChoice& choice) {
     }
     options.gpu = target_of(choice);
     if (options.gpu) options.libraries = {GemmLibrary::cublaslt};
-    const Result<Candidates> candidates = enumerate(made.training, fuse(made.training), options);
+    const Result<Candidates> candidates = enumerate(made.training, recomputed.fused, options);
     EXPECT_TRUE(candidates) << to_string(candidates.error());
     if (!candidates) return made;
     made.candidates = place->second = *candidates;

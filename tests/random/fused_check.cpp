@@ -5,8 +5,10 @@
 #include <set>
 #include <vector>
 
+#include "autodiff/verify.h"
 #include "base/text.h"
 #include "fusion/fuse.h"
+#include "fusion/recompute.h"
 #include "random/fused_rows.h"
 #include "random/inputs.h"
 #include "random/value.h"
@@ -21,7 +23,13 @@ using Tensors = std::set<TensorId>;
 class Structure {
  public:
   Structure(const TrainingGraph& training, const FusedGraph& fused)
-      : training_(training), graph_(training.graph), fused_(fused) {}
+      : training_(training), graph_(training.graph), fused_(fused) {
+    for (const Operator& reader : graph_.operators) {
+      for (const Access& input : reader.inputs) wanted_.insert(input.tensor);
+    }
+    for (const Output& result : graph_.results) wanted_.insert(result.tensor);
+    wanted_.insert(training.argument_gradients.begin(), training.argument_gradients.end());
+  }
 
   std::optional<std::string> run() {
     cover();
@@ -195,7 +203,9 @@ class Structure {
       long_rows = long_rows || row > kShortRow;
       Tensors touched;
       for (const Access& input : op(member).inputs) touched.insert(input.tensor);
-      for (const Access& output : op(member).outputs) touched.insert(output.tensor);
+      for (const Access& output : op(member).outputs) {
+        if (wanted_.contains(output.tensor)) touched.insert(output.tensor);
+      }
       for (const TensorId tensor : touched) before += words_of(graph_, tensor);
     }
     check(group.words_before == before || (long_rows && group.words_before > before),
@@ -243,6 +253,7 @@ class Structure {
   const TrainingGraph& training_;
   const Graph& graph_;
   const FusedGraph& fused_;
+  Tensors wanted_;                // by an operator or the caller: nothing else is written
   std::vector<size_t> group_of_;  // one an operator
   bool crosses_ = false;          // a member of the group at hand reduces across rows
   std::string at_;
@@ -332,7 +343,30 @@ std::optional<std::string> check_fusion(const TrainingGraph& training, uint64_t 
   for (size_t r = 0; r < training.result_gradients.size(); ++r)
     values[training.result_gradients[r].at()] = inputs.result_gradients[r];
   if (const Result<Done> done = interpret<double>(graph, values, inputs.random); !done) return to_string(done.error());
-  return check_fused(training, fuse(training), values, inputs.random);
+  if (std::optional<std::string> wrong = check_fused(training, fuse(training), values, inputs.random)) return wrong;
+  return check_recomputation(training, values, inputs.random);
+}
+
+std::optional<std::string> check_recomputation(const TrainingGraph& training, const Values<double>& expected,
+                                               RandomState random) {
+  const Recomputed made = recompute(training);
+  if (made.training.repeated.empty()) return std::nullopt;
+  if (const Result<Done> valid = verify(made.training); !valid) return to_string(valid.error());
+  if (fuse(training).words_after <= made.fused.words_after) return "computing again moves no fewer words";
+  Values<double> values(made.training.graph.tensors.size());
+  for (size_t k = 0; k < expected.size(); ++k) {
+    if (training.graph.tensors[k].role != TensorRole::computed) values[k] = expected[k];
+  }
+  if (const Result<Done> done = interpret<double>(made.training.graph, values, random); !done)
+    return to_string(done.error());
+  for (size_t k = 0; k < expected.size(); ++k) {  // the same operators on the same numbers: bit by bit
+    const auto same = [](double l, double r) { return l == r || (std::isnan(l) && std::isnan(r)); };
+    if (!std::equal(expected[k].begin(), expected[k].end(), values[k].begin(), values[k].end(), same))
+      return concat(training.graph.tensors[k].name, " differs where operators are computed again");
+  }
+  if (std::optional<std::string> wrong = check_fused(made.training, made.fused, values, random))
+    return concat("computed again: ", *wrong);
+  return std::nullopt;
 }
 
 }  // namespace millrace::random_programs

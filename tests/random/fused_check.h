@@ -20,7 +20,12 @@ std::optional<std::string> check_structure(const TrainingGraph& training, const 
 std::optional<std::string> check_fused(const TrainingGraph& training, const FusedGraph& fused,
                                        const Values<double>& expected, RandomState random);
 
-// Draws arguments from the seed, runs the graph unfused, fuses it and checks the outcome.
+// That recompute() gives what the graph gave, `expected`, with fewer words, and that its fused graph is right too.
+std::optional<std::string> check_recomputation(const TrainingGraph& training, const Values<double>& expected,
+                                               RandomState random);
+
+// Draws arguments from the seed, runs the graph unfused, fuses it and checks the outcome, both plainly and with what
+// is computed again.
 std::optional<std::string> check_fusion(const TrainingGraph& training, uint64_t seed);
 
 }  // namespace millrace::random_programs

@@ -155,7 +155,7 @@ Flow flow_of_operators(const ReportArtefacts& of, const StepMetrics& metrics, Pa
   std::vector<Touched> pieces;
   for (size_t k = 0; k < graph.operators.size(); ++k) {
     if (graph.operators[k].pass != pass) continue;
-    Touched touched{&metrics.before[k], {}, {}};
+    Touched touched{&metrics.operators[k], {}, {}};
     for (const auto& [accesses, into] : {std::pair(&graph.operators[k].inputs, &touched.reads),
                                          std::pair(&graph.operators[k].outputs, &touched.writes)}) {
       for (const Access& access : *accesses) {

@@ -1,0 +1,287 @@
+#include "fusion/recompute.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/unique_names.h"
+#include "fusion/fuse.h"
+#include "fusion/group.h"
+
+namespace millrace {
+namespace {
+
+// A map or a normalization. A dropout is left alone: kernels can draw its mask again without it.
+bool is_repeatable(const Operator& op) {
+  return op.kind != OperatorKind::dropout && op.kind != OperatorKind::contraction;
+}
+
+// Whether the first output has an element for each point: a map, or a normalization that maps. A plain reduction's is
+// so small that saving it costs less than a loop over the row.
+bool maps(const Operator& op) {
+  for (size_t index = 0; index < op.space.size(); ++index) {
+    if (!runs_along(op.outputs[0], index)) return false;
+  }
+  return true;
+}
+
+size_t forward_operators(const Graph& graph) {
+  const auto begin = std::find_if(graph.operators.begin(), graph.operators.end(),
+                                  [](const Operator& op) { return op.pass == Pass::backward; });
+  return static_cast<size_t>(begin - graph.operators.begin());
+}
+
+// For one tensor: more arithmetic would cost more than its words.
+constexpr size_t kMostRepeated = 32;
+
+using GroupNumber = size_t;                                   // of the graph as it was fused without recomputation
+using Copies = std::set<std::pair<OperatorId, GroupNumber>>;  // which operator of forward is repeated in which kernel
+
+struct Choice {
+  std::map<TensorId, std::set<GroupNumber>> kernels_of;  // of each tensor that is no longer saved: which need it
+  Copies copies;
+  std::map<GroupNumber, int64_t> more_words;  // that a kernel of backward moves then
+};
+
+// What it costs to have a tensor again in one kernel of backward.
+struct Again {
+  std::set<OperatorId> operators;
+  std::set<TensorId> reads;  // that the kernel did not read before
+  std::set<TensorId> saves;  // that were not in memory before
+};
+
+class Chooser {
+ public:
+  Chooser(const TrainingGraph& training, const FusedGraph& fused)
+      : near_(training), group_of_(near_.graph.operators.size()), in_memory_(near_.graph.tensors.size()) {
+    for (size_t k = 0; k < in_memory_.size(); ++k) in_memory_[k] = !near_.producers[k].valid();
+    for (const FusedOperator& group : fused.groups) {
+      const size_t number = reads_.size();
+      for (const OperatorId member : group.members) group_of_[member.at()] = number;
+      for (const TensorId tensor : group.writes) in_memory_[tensor.at()] = true;
+      reads_.emplace_back(group.reads.begin(), group.reads.end());
+    }
+  }
+
+  // In forward's order, so that what a copy reads is decided before it.
+  Choice choose(const std::set<TensorId>& except) {
+    for (size_t k = 0; k < forward_operators(near_.graph); ++k) {
+      const Operator& op = near_.graph.operators[k];
+      const TensorId tensor = op.outputs[0].tensor;
+      if (is_repeatable(op) && maps(op) && !except.contains(tensor)) consider(tensor);
+    }
+    return std::move(choice_);
+  }
+
+ private:
+  // The kernels of backward that read a tensor; none where it has to be in memory all the same.
+  std::set<GroupNumber> kernels_that_need(TensorId tensor) const {
+    if (near_.leaves[tensor.at()] || !in_memory_[tensor.at()]) return {};
+    const GroupNumber home = group_of_[near_.producers[tensor.at()].at()];
+    std::set<GroupNumber> kernels;
+    for (const OperatorId reader : near_.readers[tensor.at()]) {
+      const GroupNumber group = group_of_[reader.at()];
+      if (group == home) continue;
+      // An extremum's gradient asks which elements equal it: of the two, none may be rounded where the other is not.
+      const bool exact = near_.op(reader).kind == OperatorKind::extremum_dx;
+      if (near_.op(reader).pass == Pass::forward || near_.is_contraction(reader) || exact) return {};
+      kernels.insert(group);
+    }
+    return kernels;
+  }
+
+  // False where something would have to be saved that is as large as what need not be, or where the way down to what
+  // is in memory is long.
+  bool find(TensorId tensor, TensorId instead_of, GroupNumber kernel, Again& again) const {
+    const OperatorId producer = near_.producers[tensor.at()];
+    const int64_t words = words_of(near_.graph, tensor);
+    if (tensor != instead_of) {
+      if (words == 0 || reads_[kernel].contains(tensor)) return true;
+      if (in_memory_[tensor.at()]) {
+        again.reads.insert(tensor);
+        return true;
+      }
+      if (!is_repeatable(near_.op(producer))) {
+        again.reads.insert(tensor);
+        again.saves.insert(tensor);
+        return words < words_of(near_.graph, instead_of);
+      }
+    }
+    if (choice_.copies.contains({producer, kernel}) || !again.operators.insert(producer).second) return true;
+    if (again.operators.size() > kMostRepeated) return false;
+    const std::vector<Access>& inputs = near_.op(producer).inputs;
+    return std::all_of(inputs.begin(), inputs.end(),
+                       [&](const Access& input) { return find(input.tensor, instead_of, kernel, again); });
+  }
+
+  int64_t words(const std::set<TensorId>& tensors) const {
+    int64_t sum = 0;
+    for (const TensorId tensor : tensors) sum += words_of(near_.graph, tensor);
+    return sum;
+  }
+
+  void consider(TensorId tensor) {
+    const std::set<GroupNumber> kernels = kernels_that_need(tensor);
+    if (kernels.empty()) return;
+    const int64_t once = words_of(near_.graph, tensor);
+    int64_t saved = once;
+    std::set<TensorId> saves;
+    std::map<GroupNumber, Again> found;
+    for (const GroupNumber kernel : kernels) {
+      Again& again = found[kernel];
+      if (!find(tensor, tensor, kernel, again)) return;
+      saved += once - words(again.reads);
+      saves.insert(again.saves.begin(), again.saves.end());
+    }
+    if (saved <= words(saves)) return;
+    choice_.kernels_of[tensor] = kernels;
+    in_memory_[tensor.at()] = false;
+    for (const TensorId also : saves) in_memory_[also.at()] = true;
+    for (const auto& [kernel, again] : found) {
+      for (const OperatorId op : again.operators) choice_.copies.emplace(op, kernel);
+      reads_[kernel].erase(tensor);
+      reads_[kernel].insert(again.reads.begin(), again.reads.end());
+      choice_.more_words[kernel] += words(again.reads) - once;
+    }
+  }
+
+  Neighbourhood near_;
+  std::vector<GroupNumber> group_of_;      // one an operator
+  std::vector<bool> in_memory_;            // one a tensor, with what is chosen so far
+  std::vector<std::set<TensorId>> reads_;  // one a group, with what is chosen so far
+  Choice choice_;
+};
+
+// The training graph with the copies at the beginning of backward.
+class Repeater {
+ public:
+  Repeater(const TrainingGraph& training, const FusedGraph& fused, const Choice& choice)
+      : made_(training),
+        fused_(fused),
+        choice_(choice),
+        forward_(forward_operators(training.graph)),
+        tensors_(training.graph.tensors.size()) {}
+
+  TrainingGraph make() {
+    UniqueNames operator_names;
+    UniqueNames tensor_names;
+    for (const Operator& op : made_.graph.operators) operator_names.claim(op.name);
+    for (const Tensor& tensor : made_.graph.tensors) tensor_names.claim(tensor.name);
+    std::vector<Operator> copies;
+    for (const auto& [id, kernel] : choice_.copies) {
+      Operator op = made_.graph.operators[id.at()];
+      op.name = operator_names.take(op.name + " again", " ");
+      op.pass = Pass::backward;
+      redirect(op, kernel);
+      for (Access& output : op.outputs) {
+        Tensor tensor = made_.graph.tensor(output.tensor);
+        tensor.name = tensor_names.take(tensor.name + ".again", "");
+        const TensorId copy(made_.graph.tensors.size());
+        made_.graph.tensors.push_back(std::move(tensor));
+        again_[{output.tensor, kernel}] = copy;
+        output.tensor = copy;
+      }
+      copies.push_back(std::move(op));
+    }
+    for (GroupNumber kernel = 0; kernel < fused_.groups.size(); ++kernel) {
+      if (fused_.groups[kernel].pass == Pass::forward) continue;
+      for (const OperatorId member : fused_.groups[kernel].members)
+        redirect(made_.graph.operators[member.at()], kernel);
+    }
+    keep(copies);
+    for (size_t k = 0; k < copies.size(); ++k) made_.repeated.emplace_back(forward_ + k);
+    made_.graph.operators.insert(made_.graph.operators.begin() + static_cast<std::ptrdiff_t>(forward_), copies.begin(),
+                                 copies.end());
+    return std::move(made_);
+  }
+
+ private:
+  void redirect(Operator& op, GroupNumber kernel) const {
+    for (Access& input : op.inputs) {
+      const auto found = again_.find({input.tensor, kernel});
+      if (found != again_.end()) input.tensor = found->second;
+    }
+  }
+
+  // What was saved is recomputed, and what the copies read is kept for them.
+  void keep(const std::vector<Operator>& copies) {
+    std::map<TensorId, Kept> kept;
+    for (size_t k = 0; k < copies.size(); ++k) {
+      for (const Access& input : copies[k].inputs) {
+        const TensorRole role = made_.graph.tensor(input.tensor).role;
+        const bool copied = input.tensor.at() >= tensors_;
+        if (copied || role == TensorRole::scalar || role == TensorRole::constant) continue;
+        Kept& entry = kept[input.tensor];
+        entry.tensor = input.tensor;
+        entry.keeping = role == TensorRole::argument ? Keeping::given : Keeping::saved;
+        const OperatorId reader(forward_ + k);
+        if (entry.readers.empty() || entry.readers.back() != reader) entry.readers.push_back(reader);
+      }
+    }
+    for (const Kept& before : made_.kept) {
+      const auto [found, fresh] = kept.try_emplace(before.tensor);
+      Kept& entry = found->second;
+      entry.tensor = before.tensor;
+      if (fresh) entry.keeping = choice_.kernels_of.contains(before.tensor) ? Keeping::recomputed : before.keeping;
+      for (const OperatorId reader : before.readers) entry.readers.emplace_back(reader.at() + copies.size());
+    }
+    made_.kept.clear();
+    for (auto& [tensor, entry] : kept) made_.kept.push_back(std::move(entry));
+  }
+
+  TrainingGraph made_;
+  const FusedGraph& fused_;
+  const Choice& choice_;
+  size_t forward_;  // operators
+  size_t tensors_;  // before there were copies
+  std::map<std::pair<TensorId, GroupNumber>, TensorId> again_;
+};
+
+// The tensors whose kernels did not become what was chosen: each with its copies inside, and with no more words.
+std::set<TensorId> not_as_chosen(const FusedGraph& before, const Choice& choice, const TrainingGraph& training,
+                                 const FusedGraph& fused) {
+  std::map<GroupNumber, std::vector<OperatorId>> members;
+  size_t copy = 0;
+  for (const auto& [op, kernel] : choice.copies) members[kernel].push_back(training.repeated[copy++]);
+  std::map<OperatorId, const FusedOperator*> fused_as;
+  for (const FusedOperator& group : fused.groups) {
+    for (const OperatorId member : group.members) fused_as[member] = &group;
+  }
+  std::set<TensorId> wrong;
+  for (const auto& [tensor, kernels] : choice.kernels_of) {
+    for (const GroupNumber kernel : kernels) {
+      std::vector<OperatorId> all = members[kernel];
+      for (const OperatorId member : before.groups[kernel].members)
+        all.emplace_back(member.at() + choice.copies.size());
+      const FusedOperator* group = fused_as[all.front()];
+      const bool together = std::all_of(all.begin(), all.end(), [&](OperatorId op) { return fused_as[op] == group; });
+      // A kernel that took in more than this one did so because together they move less.
+      const bool grown = group->members.size() > all.size();
+      const int64_t most = before.groups[kernel].words_after + choice.more_words.at(kernel);
+      if (!together || (!grown && group->words_after > most)) wrong.insert(tensor);
+    }
+  }
+  return wrong;
+}
+
+}  // namespace
+
+Recomputed recompute(const TrainingGraph& training) {
+  constexpr int kRounds = 4;  // each fuses; one is enough where kernels become what was chosen
+  FusedGraph fused = fuse(training);
+  std::set<TensorId> except;
+  for (int round = 0; round < kRounds; ++round) {
+    const Choice choice = Chooser(training, fused).choose(except);
+    if (choice.copies.empty()) break;
+    Recomputed made;
+    made.training = Repeater(training, fused, choice).make();
+    made.fused = fuse(made.training);
+    const std::set<TensorId> wrong = not_as_chosen(fused, choice, made.training, made.fused);
+    if (wrong.empty() && made.fused.words_after < fused.words_after) return made;
+    if (wrong.empty()) break;
+    except.insert(wrong.begin(), wrong.end());
+  }
+  return {training, std::move(fused)};
+}
+
+}  // namespace millrace

@@ -49,6 +49,21 @@ class CudaTest(TorchTest):
         torch.cuda.current_stream().wait_stream(stream)
         self.assert_close(found, theirs(x), tolerance=1e-4)
 
+    def test_the_default_stream(self):
+        """Its handle is null, which must not be taken for none: a plan's own stream would read before it is written."""
+        ours, theirs = self.make()
+        ours(torch.randn(4, 32, 64, device="cuda"))
+        slow = torch.randn(4096, 4096, device="cuda")
+        x = torch.zeros(4, 32, 64, device="cuda")
+        torch.cuda.synchronize()
+        for _ in range(20):  # takes longer than the launches behind it
+            slow = torch.nn.functional.normalize(slow @ slow)
+        x.copy_(slow[:128, :64].reshape(4, 32, 64))
+        found = ours(x)
+        kept = found.clone()  # before the plan has run, if it ran elsewhere
+        torch.cuda.synchronize()
+        self.assert_close(kept, theirs(x), tolerance=1e-4)
+
     def test_nothing_waits(self):
         ours, _ = self.make(dropout=0.1)
         x = torch.randn(4, 32, 64, device="cuda", requires_grad=True)

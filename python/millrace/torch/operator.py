@@ -114,7 +114,10 @@ class _Run(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *gradients):
-        return None, None, None, None, *_gradients(ctx, gradients)
+        if torch.is_grad_enabled():  # second derivatives are asked for: autograd says that there are none
+            return None, None, None, None, *_gradients(ctx, gradients)
+        with torch._C._AutoDispatchBelowAutograd():
+            return None, None, None, None, *_gradients(ctx, gradients)
 
 
 def run(path: str, tensors: list[torch.Tensor], pieces: list[int], numbers: list[float],

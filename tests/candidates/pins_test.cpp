@@ -138,7 +138,7 @@ TEST(StackPins, StacksFollowTheCallersOrderWhateverItIs) {
   EXPECT_TRUE(forward);
   // Neighbours are adjacent, and the two ends of a stack are not.
   for (const PartCandidates& of : found.parts) {
-    for (const size_t operand : {0, 1}) {
+    for (const size_t operand : {size_t{0}, size_t{1}}) {
       const std::string names = names_of(training, of.part.product.tensors[operand]);
       if (names != "wv wq" && names != "wq wk" && names != "wv wk") continue;
       EXPECT_EQ(of.part.product.packed[operand], names == "wv wk") << names;

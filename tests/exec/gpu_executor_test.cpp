@@ -265,7 +265,7 @@ TEST_F(PlayedExecutor, PlacesThatComeBackAreReplayed) {
   GpuExecutor executor = executor_of(made);
   std::vector<Values<double>> given;
   std::vector<std::unique_ptr<OnDevice>> places;
-  for (const int seed : {8, 9, 10}) {
+  for (const uint64_t seed : {8U, 9U, 10U}) {
     given.push_back(drawn_values(made.training, seed));
     places.push_back(std::make_unique<OnDevice>(*gpu_, made, given.back()));
   }

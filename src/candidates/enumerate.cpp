@@ -151,9 +151,19 @@ std::optional<std::vector<TensorDomain>> fixed(const std::vector<TensorDomain>& 
   return made;
 }
 
+std::vector<Candidate> all_ways(const Graph& graph, const std::vector<TensorDomain>& domains, EnumerateOptions options,
+                                const Part& part) {
+  PartCandidates found;
+  found.part = part;
+  options.most = kAll;
+  options.every_shape = true;
+  find_ways(graph, domains, options, found);
+  return std::move(found.candidates);
+}
+
 // Whether it is one of those that these options give.
 bool is_one_of(const Graph& graph, const std::vector<TensorDomain>& domains, const Part& part,
-               const Candidate& candidate, EnumerateOptions options) {
+               const Candidate& candidate, const EnumerateOptions& options) {
   if (part.operators.empty()) {
     const TensorId tensor = part.reads.front();
     const std::vector<Candidate> found = conversions(graph, domains[tensor.at()], tensor, candidate.layouts[0],
@@ -161,27 +171,17 @@ bool is_one_of(const Graph& graph, const std::vector<TensorDomain>& domains, con
                                              .candidates;
     return std::any_of(found.begin(), found.end(), [&](const Candidate& c) { return c.way == candidate.way; });
   }
-  PartCandidates found;
-  found.part = part;
-  options.most = kAll;
-  options.every_shape = true;
-  find_ways(graph, domains, options, found);
-  return std::any_of(found.candidates.begin(), found.candidates.end(),
+  const std::vector<Candidate> found = all_ways(graph, domains, options, part);
+  return std::any_of(found.begin(), found.end(),
                      [&](const Candidate& c) { return c.layouts == candidate.layouts && c.way == candidate.way; });
 }
 
 }  // namespace
 
 std::vector<Candidate> ways_under(const Graph& graph, const std::vector<TensorDomain>& domains,
-                                  EnumerateOptions options, const Part& part, const std::vector<int>& layouts) {
+                                  const EnumerateOptions& options, const Part& part, const std::vector<int>& layouts) {
   const std::optional<std::vector<TensorDomain>> under = fixed(domains, part, layouts);
-  if (!under) return {};
-  PartCandidates found;
-  found.part = part;
-  options.most = kAll;
-  options.every_shape = true;
-  find_ways(graph, *under, options, found);
-  return std::move(found.candidates);
+  return under ? all_ways(graph, *under, options, part) : std::vector<Candidate>();
 }
 
 bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, const Part& part, Candidate candidate) {

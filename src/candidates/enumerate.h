@@ -40,7 +40,7 @@ Result<Candidates> enumerate(const TrainingGraph& training, const FusedGraph& fu
 
 // All ways under the layouts of one: on a GPU, a part's candidates have only the first.
 std::vector<Candidate> ways_under(const Graph& graph, const std::vector<TensorDomain>& domains,
-                                  EnumerateOptions options, const Part& part, const std::vector<int>& layouts);
+                                  const EnumerateOptions& options, const Part& part, const std::vector<int>& layouts);
 
 // Whether it is one of the part's candidates, on a device with both libraries and as many threads as it names. Of a
 // conversion part: of its tensor's conversions.

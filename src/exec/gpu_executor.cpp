@@ -106,16 +106,15 @@ Result<Done> GpuExecutor::run(Pass pass) {
   const auto [first, last] = launches_of(pass);
   if (first == last || gpu_->is_recorded()) return put(pass);
   const std::span<void* const> tensors = tensors_.between(first, last);
-  std::vector<const void*> places(tensors.begin(), tensors.end());
-  places.push_back(tensors_.scratch());
-  places.push_back(random_);
   Recordings& recordings = recorded_[static_cast<size_t>(pass)];
   const auto known = std::find_if(recordings.begin(), recordings.end(), [&](const Recorded& one) {
-    return one.places == places && one.scalars == tensors_.all_scalars();
+    return std::equal(one.tensors.begin(), one.tensors.end(), tensors.begin(), tensors.end()) &&
+           one.scratch == tensors_.scratch() && one.random == random_ && one.scalars == tensors_.all_scalars();
   });
   if (known == recordings.end()) {
     if (recordings.size() == kMostRecordings) recordings.erase(recordings.begin());
-    recordings.push_back({std::move(places), tensors_.all_scalars(), nullptr});
+    recordings.push_back(
+        {{tensors.begin(), tensors.end()}, tensors_.scratch(), random_, tensors_.all_scalars(), nullptr});
     return put(pass);
   }
   std::rotate(known, known + 1, recordings.end());

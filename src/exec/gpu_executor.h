@@ -38,7 +38,9 @@ class GpuExecutor {
   enum class Pass { forward_only, backward_only, whole };
   // A pass on tensors at certain places. A caller's allocator gives it the same few again and again.
   struct Recorded {
-    std::vector<const void*> places;
+    std::vector<void*> tensors;
+    const void* scratch = nullptr;
+    const void* random = nullptr;
     std::vector<double> scalars;
     std::unique_ptr<GpuGraph> graph;  // null: it has run once
   };

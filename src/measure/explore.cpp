@@ -68,6 +68,7 @@ class Explorer {
   Result<Explored> run() {
     begin_ = now();
     find_classes();
+    find_equal_tensors();
     if (Result<Done> known = recall_conversions(); !known) return known.error();
     if (Result<Done> known = recall(); !known) return known.error();
     const double end = settings_.exhaustive ? kInfinite : begin_ + settings_.budget_seconds * (1 - kForConversions);
@@ -232,21 +233,24 @@ class Explorer {
 
   // Of all tensors that are equal: what one's takes, all take.
   void add_conversions(TensorId tensor, int from, int to) {
-    if (equal_tensors_.empty()) find_equal_tensors();
-    for (const TensorId equal : equal_tensors_[tensor]) {
-      const auto layouts = static_cast<int>(candidates_.domains[equal.at()].layouts.size());
-      if (from < layouts && to < layouts && can_convert(equal, from, to)) add_conversion(equal, from, to);
+    const auto equal = std::find_if(equal_tensors_.begin(), equal_tensors_.end(), [&](const EqualTensors& of) {
+      return std::find(of.tensors.begin(), of.tensors.end(), tensor) != of.tensors.end();
+    });
+    if (equal == equal_tensors_.end()) return;
+    for (const TensorId one : equal->tensors) {
+      const auto layouts = static_cast<int>(candidates_.domains[one.at()].layouts.size());
+      if (from < layouts && to < layouts && can_convert(one, from, to)) add_conversion(one, from, to);
     }
   }
 
   void find_equal_tensors() {
-    std::map<std::string, std::vector<TensorId>> by_text;
+    std::map<std::string, size_t> by_text;
     for (size_t k = 0; k < graph_.tensors.size(); ++k) {
       if (candidates_.domains[k].layouts.size() < 2 || !is_touched(TensorId(k))) continue;
-      by_text[print_part(graph_, settings_.conversions(TensorId(k), 0, 1).part)].push_back(TensorId(k));
-    }
-    for (const auto& [text, tensors] : by_text) {
-      for (const TensorId tensor : tensors) equal_tensors_[tensor] = tensors;
+      Part part = settings_.conversions(TensorId(k), 0, 1).part;
+      const auto [known, fresh] = by_text.try_emplace(print_part(graph_, part), equal_tensors_.size());
+      if (fresh) equal_tensors_.push_back({known->first, std::move(part), {}});
+      equal_tensors_[known->second].tensors.emplace_back(k);
     }
   }
 
@@ -301,17 +305,14 @@ class Explorer {
 
   // Conversions that were tried, for this program or another one with equal tensors.
   Result<Done> recall_conversions() {
-    if (equal_tensors_.empty()) find_equal_tensors();
-    for (const auto& [tensor, equals] : equal_tensors_) {
-      if (tensor != equals.front()) continue;
-      const Part part = settings_.conversions(tensor, 0, 1).part;
-      const Result<std::vector<MeasurementRow>> rows = database_.all_of(settings_.device, {print_part(graph_, part)});
+    for (const EqualTensors& of : equal_tensors_) {
+      const Result<std::vector<MeasurementRow>> rows = database_.all_of(settings_.device, {of.text});
       if (!rows) return rows.error();
       for (const MeasurementRow& row : *rows) {
         const std::string text = row.key.candidate.substr(0, row.key.candidate.rfind(" k_"));
-        const std::optional<Candidate> candidate = parse_candidate(candidates_.domains, part, text);
+        const std::optional<Candidate> candidate = parse_candidate(candidates_.domains, of.part, text);
         if (candidate && candidate->layouts[0] != candidate->layouts[1])
-          add_conversions(tensor, candidate->layouts[0], candidate->layouts[1]);
+          add_conversions(of.tensors.front(), candidate->layouts[0], candidate->layouts[1]);
       }
     }
     return Done{};
@@ -338,9 +339,7 @@ class Explorer {
     const auto base = candidate ? by_layouts.find(candidate->layouts) : by_layouts.end();
     if (base == by_layouts.end()) return;
     if (std::holds_alternative<GemmWay>(candidate->way)) {
-      Candidate own_choice = *candidate;
-      std::get<GemmWay>(own_choice.way).algorithm = {};
-      if (!of.numbers.contains(print_candidate(candidates_.domains, part, own_choice))) return;
+      if (!of.numbers.contains(own_choice_text(part, *candidate))) return;
       candidate->estimate = base->second->estimate;
       add_trial(of, part, std::move(*candidate));
     } else if (seen.insert(candidate->layouts).second) {
@@ -554,7 +553,8 @@ class Explorer {
       for (const auto& [text, row] : of.rows) {
         if (row.outcome != Outcome::measured) continue;
         const size_t number = of.numbers.at(text);
-        if (!is_refined_by_library(*of.trials[number].candidate)) continue;
+        const GemmAlgorithm* const algorithm = algorithm_of(*of.trials[number].candidate);
+        if (algorithm == nullptr || algorithm->id >= 0) continue;
         if (settings_.exhaustive || row.seconds <= kRefined * of.best) fastest.emplace_back(row.seconds, number);
       }
       std::sort(fastest.begin(), fastest.end());
@@ -563,39 +563,38 @@ class Explorer {
     }
   }
 
-  // Whether it is the library's own choice among its algorithms.
-  static bool is_refined_by_library(const Candidate& candidate) {
+  // Null: it is a kernel. One without an id is the library's own choice.
+  static const GemmAlgorithm* algorithm_of(const Candidate& candidate) {
     const auto* const gemm = std::get_if<GemmWay>(&candidate.way);
-    return gemm != nullptr && gemm->algorithm.id < 0;
+    return gemm == nullptr ? nullptr : &gemm->algorithm;
   }
 
-  // The trials under a trial's layouts that are there now, this one and algorithms of other products among them.
+  // The text of the library's own choice in the place of an algorithm.
+  std::string own_choice_text(const Part& part, Candidate candidate) const {
+    std::get<GemmWay>(candidate.way).algorithm = {};
+    return print_candidate(candidates_.domains, part, candidate);
+  }
+
+  // Makes trials, once, of all ways under a trial's layouts; of a product, of all algorithms that cut it alike.
   void refine(PartClass& of, size_t number) {
     const Trial base = of.trials[number];
-    const bool by_library = std::holds_alternative<GemmWay>(base.candidate->way);
-    std::vector<int> layouts = base.candidate->layouts;
-    if (!refined_.emplace(&of, by_library ? base.text : std::string(), std::move(layouts)).second) return;
+    const bool by_library = algorithm_of(*base.candidate) != nullptr;
+    if (!refined_.emplace(&of, by_library ? base.text : std::string(), base.candidate->layouts).second) return;
     for (Candidate& candidate : settings_.refinements(*base.part, *base.candidate)) {
       if (by_library) candidate.estimate = base.candidate->estimate;
       add_trial(of, *base.part, std::move(candidate));
     }
   }
 
-  // A candidate that was not there from the beginning. Whether it is new.
-  bool add_trial(PartClass& of, const Part& part, Candidate candidate) {
+  // A candidate that was not there from the beginning. Shapes were counted when the parts' ways were enumerated,
+  // algorithms were not.
+  void add_trial(PartClass& of, const Part& part, Candidate candidate) {
     auto own = std::make_unique<Candidate>(std::move(candidate));
     Trial trial = trial_of(part, *own);
-    if (of.numbers.contains(trial.text)) return false;
+    if (of.numbers.contains(trial.text)) return;
     added_.push_back(std::move(own));
-    if (is_library_algorithm(*trial.candidate)) explored_.summary.configurations += 1;
+    if (algorithm_of(*trial.candidate) != nullptr) explored_.summary.configurations += 1;
     add(of, std::move(trial));
-    return true;
-  }
-
-  // Shapes were counted when the parts' ways were enumerated, algorithms were not.
-  static bool is_library_algorithm(const Candidate& candidate) {
-    const auto* const gemm = std::get_if<GemmWay>(&candidate.way);
-    return gemm != nullptr && gemm->algorithm.id >= 0;
   }
 
   // --- What a selection wants ---
@@ -650,11 +649,9 @@ class Explorer {
 
   // What a trial refines.
   size_t base_of(const PartClass& of, size_t number) const {
-    const Candidate& candidate = *of.trials[number].candidate;
-    if (!is_library_algorithm(candidate)) return number;
-    Candidate base = candidate;
-    std::get<GemmWay>(base.way).algorithm = {};
-    const auto found = of.numbers.find(print_candidate(candidates_.domains, *of.trials[number].part, base));
+    const Trial& trial = of.trials[number];
+    if (algorithm_of(*trial.candidate) == nullptr) return number;
+    const auto found = of.numbers.find(own_choice_text(*trial.part, *trial.candidate));
     return found == of.numbers.end() ? number : found->second;
   }
 
@@ -674,13 +671,7 @@ class Explorer {
   Measurements expected_measurements() {
     Measurements made;
     const std::vector<int> tensor_of = make_tensors(made);
-    for (size_t number = 0; number < candidates_.parts.size(); ++number) {
-      MeasuredPart into = part_without_ways(number, tensor_of);
-      into.ways = fastest_ways(number);
-      add_expected_ways(number, into.ways);
-      made.parts.push_back(std::move(into));
-    }
-    make_sites(made);
+    make_parts(tensor_of, true, made);
     make_conversions(tensor_of, made);
     add_expected_conversions(tensor_of, made);
     return made;
@@ -736,7 +727,7 @@ class Explorer {
     }
   }
 
-  // As conversions of equal tensors took, else as the model says.
+  // By the model, which takes all of a tensor's conversions to be alike.
   double expected_conversion(TensorId tensor, int from, int to) {
     const auto [known, fresh] = conversion_seconds_.try_emplace(tensor, 0);
     if (fresh) {
@@ -855,12 +846,7 @@ class Explorer {
   Measurements measurements() const {
     Measurements made;
     const std::vector<int> tensor_of = make_tensors(made);
-    for (size_t number = 0; number < candidates_.parts.size(); ++number) {
-      MeasuredPart into = part_without_ways(number, tensor_of);
-      into.ways = fastest_ways(number);
-      made.parts.push_back(std::move(into));
-    }
-    make_sites(made);
+    make_parts(tensor_of, false, made);
     make_conversions(tensor_of, made);
     return made;
   }
@@ -879,12 +865,17 @@ class Explorer {
     return tensor_of;
   }
 
-  MeasuredPart part_without_ways(size_t number, const std::vector<int>& tensor_of) const {
-    const Part& part = candidates_.parts[number].part;
-    MeasuredPart made{part.name, part.pass == Pass::backward, {}, {}, {}};
-    for (const TensorId tensor : part.reads) made.reads.push_back(tensor_of[tensor.at()]);
-    for (const TensorId tensor : part.writes) made.writes.push_back(tensor_of[tensor.at()]);
-    return made;
+  // And their sites. `expected`: with ways that were not tried.
+  void make_parts(const std::vector<int>& tensor_of, bool expected, Measurements& made) const {
+    for (size_t number = 0; number < candidates_.parts.size(); ++number) {
+      const Part& part = candidates_.parts[number].part;
+      MeasuredPart into{part.name, part.pass == Pass::backward, {}, {}, fastest_ways(number)};
+      for (const TensorId tensor : part.reads) into.reads.push_back(tensor_of[tensor.at()]);
+      for (const TensorId tensor : part.writes) into.writes.push_back(tensor_of[tensor.at()]);
+      if (expected) add_expected_ways(number, into.ways);
+      made.parts.push_back(std::move(into));
+    }
+    make_sites(made);
   }
 
   bool is_touched(TensorId tensor) const {
@@ -982,6 +973,13 @@ class Explorer {
     for (auto& [key, conversion] : fastest) made.conversions.push_back(std::move(conversion));
   }
 
+  // That are converted alike.
+  struct EqualTensors {
+    std::string text;  // of their conversion
+    Part part;         // of the first one
+    std::vector<TensorId> tensors;
+  };
+
   struct ConversionText {
     TensorId tensor;
     int from = 0;
@@ -1010,10 +1008,10 @@ class Explorer {
   std::vector<std::unique_ptr<PartCandidates>> conversions_;
   std::vector<std::unique_ptr<Candidate>> added_;  // algorithms
   std::set<std::tuple<const PartClass*, std::string, std::vector<int>>> refined_;
-  std::map<TensorId, std::vector<TensorId>> equal_tensors_;  // itself among them
-  std::set<std::tuple<TensorId, int, int>> converting_;      // conversions that were added
-  std::vector<std::vector<size_t>> trials_of_part_;          // one a candidate of each part
-  std::map<TensorId, double> conversion_seconds_;            // expected
+  std::vector<EqualTensors> equal_tensors_;
+  std::set<std::tuple<TensorId, int, int>> converting_;  // conversions that were added
+  std::vector<std::vector<size_t>> trials_of_part_;      // one a candidate of each part
+  std::map<TensorId, double> conversion_seconds_;        // expected
   std::future<Wanted> wanting_;
   double wanted_at_ = 0;
   double wanting_seconds_ = 0;  // that the last selection took

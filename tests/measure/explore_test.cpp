@@ -51,6 +51,19 @@ class ExploreTest : public WorkerTest {
     compiler_ = {file, "pretended 1", {"-shared"}};
   }
 
+  EnumerateOptions enumerate_on_gpu() {
+    EnumerateOptions options;
+    options.gpu = GpuTarget{2};
+    options.libraries = {GemmLibrary::cublaslt};
+    Result<Candidates> found = enumerate(training_, fuse(training_), options);
+    EXPECT_TRUE(found);
+    if (found) candidates_ = std::move(*found);
+    settings_.conversions = [this, gpu = options.gpu](TensorId tensor, int from, int to) {
+      return conversions(training_.graph, candidates_.domains[tensor.at()], tensor, from, to, 1, gpu);
+    };
+    return options;
+  }
+
   Result<Explored> explored(const WorkerCommand& command, const std::string& database = "m.db",
                             bool with_compiler = true) {
     Result<Database> opened = Database::open(path(database));
@@ -245,17 +258,9 @@ def heads(x: float32[B, J, H, P], b: float32[H, P], y: float32[B, K, H, P], c: f
     k = y + c
     return softmax(np.einsum("bjhp,bkhp->bhjk", q, k))
 )");
-  EnumerateOptions options;
-  options.gpu = GpuTarget{2};
-  options.libraries = {GemmLibrary::cublaslt};
-  const Result<Candidates> found = enumerate(training_, fuse(training_), options);
-  ASSERT_TRUE(found);
-  candidates_ = *found;
+  enumerate_on_gpu();
   settings_.exhaustive = false;
   settings_.budget_seconds = 0;
-  settings_.conversions = [&](TensorId tensor, int from, int to) {
-    return conversions(training_.graph, candidates_.domains[tensor.at()], tensor, from, to, 1, options.gpu);
-  };
   const Result<Explored> made = explored(pretended_worker());
   ASSERT_TRUE(made) << to_string(made.error());
   const Result<Selection> selection = select(made->measurements, SelectMethod::exact);
@@ -311,17 +316,9 @@ TEST_F(ExploreTest, WhatASelectionWantsIsTriedNext) {
 
 // A GPU's shapes are candidates only where they are asked for. They and the conversions are known when one comes back.
 TEST_F(ExploreTest, WhatASelectionWantedIsKnownTheNextTime) {
-  EnumerateOptions options;
-  options.gpu = GpuTarget{2};
-  options.libraries = {GemmLibrary::cublaslt};
-  const Result<Candidates> found = enumerate(training_, fuse(training_), options);
-  ASSERT_TRUE(found);
-  candidates_ = *found;
+  const EnumerateOptions options = enumerate_on_gpu();
   settings_.exhaustive = false;
   settings_.budget_seconds = 600;
-  settings_.conversions = [&](TensorId tensor, int from, int to) {
-    return conversions(training_.graph, candidates_.domains[tensor.at()], tensor, from, to, 1, options.gpu);
-  };
   settings_.refinements = [&](const Part& part, const Candidate& candidate) {
     if (std::holds_alternative<KernelWay>(candidate.way))
       return ways_under(training_.graph, candidates_.domains, options, part, candidate.layouts);

@@ -13,7 +13,7 @@ namespace millrace {
 namespace {
 
 // Walks the forward operators backwards. Each leaves its inputs' gradients as contributions; when a tensor's producer
-// is reached all of its contributions are there, and they are summed in the order in which forward reads the tensor.
+// is reached all of its contributions are there, and they are summed.
 class Differentiator {
  public:
   explicit Differentiator(const Graph& forward) : graph_(training_.graph) {
@@ -110,11 +110,19 @@ class Differentiator {
     return op;
   }
 
-  // The sum of a tensor's contributions, by explicit operators: the paper's backward residuals.
+  bool is_product(TensorId tensor) const {
+    return std::any_of(graph_.operators.begin() + static_cast<std::ptrdiff_t>(forward_operators_),
+                       graph_.operators.end(), [&](const Operator& op) {
+                         return op.kind == OperatorKind::contraction && op.outputs[0].tensor == tensor;
+                       });
+  }
+
+  // The sum of a tensor's contributions, by explicit operators: the paper's backward residuals. What is no product comes
+  // first, and then the products in the order in which they are made, so that each can add itself to what is there.
   TensorId total(TensorId tensor) {
     std::vector<TensorId> parts = contributions_[tensor.at()];
     if (parts.empty()) return {};
-    std::reverse(parts.begin(), parts.end());
+    std::stable_partition(parts.begin(), parts.end(), [&](TensorId part) { return !is_product(part); });
     TensorId sum = parts[0];
     const std::string name = concat("d_", graph_.tensor(tensor).name);
     for (size_t k = 1; k < parts.size(); ++k) {

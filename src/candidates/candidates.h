@@ -1,7 +1,7 @@
 // The artefact of candidates: every way to carry out every part of the training step, under which layouts.
 //
 // A part is one launch: a fused operator, one of its members alone, a contraction, several contractions stacked into
-// one, or contractions with what a library does at their end (an epilogue). A candidate is a way to carry out one part
+// one, contractions that add to what is there, or with what a library does at their end (an epilogue). A candidate is a way to carry out one part
 // when its tensors lie in given layouts. What cannot be done, or is not worth trying, is counted with the reason.
 #pragma once
 
@@ -59,8 +59,10 @@ struct Product {
   std::vector<TensorId> scales;
   std::optional<ProductVector> vector;
   bool relu = false;  // the result's, behind the bias
+  TensorId added;     // valid: a tensor of the result's shape that is added to it, and lies as it does
 
   bool has_epilogue() const { return vector || relu; }
+  bool adds() const { return added.valid(); }
 
   // The same of a, b, c and the vector (0 to 3). Its tensors: none where there is no vector.
   const std::vector<TensorId>& operand(size_t number) const;

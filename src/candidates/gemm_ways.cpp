@@ -46,6 +46,7 @@ class GemmWays {
     for (size_t role = 0; role < kRoles.size(); ++role)
       chains_[role].resize(domain_[kRoles[role].one]->layouts.size() * domain_[kRoles[role].two]->layouts.size());
     operands_apart_ = are_operands_apart();
+    if (product_.adds()) find_layouts_of_added();
     each_layout(kA, [&](int a) {
       each_layout(kB, [&](int b) {
         each_layout(kC, [&](int c) { each_layout(kV, [&](int v) { try_layouts({a, b, c, v}); }); });
@@ -69,6 +70,16 @@ class GemmWays {
       any = any || fits;
     }
     if (!any) collector_.decline("stacked tensors are pinned differently");
+  }
+
+  // What is added lies as the result does: under each layout of that, its own, or kNoIndex where it cannot.
+  void find_layouts_of_added() {
+    const TensorDomain& domain = domains_[product_.added.at()];
+    for (const Layout& layout : domain_[kC]->layouts) {
+      const auto same = std::find(domain.layouts.begin(), domain.layouts.end(), layout);
+      const int number = static_cast<int>(same - domain.layouts.begin());
+      layout_of_added_.push_back(same != domain.layouts.end() && domain.can_lie(number) ? number : kNoIndex);
+    }
   }
 
   // A product's m, n and k: the operands that run along its indices, and the one that does not.
@@ -97,6 +108,8 @@ class GemmWays {
   void try_layouts(const Layouts& layouts) {
     // One tensor cannot be read in two layouts by one part.
     if (product_.tensors[kA] == product_.tensors[kB] && layouts[kA] != layouts[kB]) return;
+    if (product_.adds() && layout_of_added(layouts) == kNoIndex)
+      return collector_.decline("what is added lies otherwise than the result");
     for (const size_t operand : {kA, kB, kC, kV}) {
       if (!product_.operand(operand).empty())
         steps_[operand] = &steps_of_layouts_[operand][static_cast<size_t>(layouts[operand])];
@@ -127,6 +140,8 @@ class GemmWays {
       if (!product_.operand(operand).empty())
         as_written = as_written && as_written_[operand][static_cast<size_t>(layouts[operand])];
     }
+    if (product_.adds())
+      as_written = as_written && layout_of_added(layouts) == std::max(0, domains_[product_.added.at()].pinned);
     std::vector<int> all = all_layouts(layouts);
     if (operands_apart_ && !as_written && !collector_.keeps(all, found.estimate)) return collector_.count();
     const int threads = found.library == GemmLibrary::cublaslt ? 1 : options_.threads;
@@ -149,6 +164,8 @@ class GemmWays {
     return std::all_of(product_.operand(operand).begin(), product_.operand(operand).end(),
                        [&](TensorId tensor) { return layout == std::max(0, domains_[tensor.at()].pinned); });
   }
+
+  int layout_of_added(const Layouts& layouts) const { return layout_of_added_[static_cast<size_t>(layouts[kC])]; }
 
   std::vector<int64_t> steps_in(size_t operand, const Layout& layout) const {
     std::vector<int64_t> steps;
@@ -310,6 +327,9 @@ class GemmWays {
         bytes += (product_.packed[operand] ? 3.0 : 1.0) * static_cast<double>(elements_of(graph_, tensor)) *
                  static_cast<double>(bytes_of(graph_.tensor(tensor).dtype));
     }
+    if (product_.adds())
+      bytes += static_cast<double>(elements_of(graph_, product_.added) *
+                                   bytes_of(graph_.tensor(product_.added).dtype));
     return std::max(flop / (way.tensor_cores ? kGpuFlopPerSecond : kGpuPlainFlopPerSecond),
                     bytes / kGpuBytesPerSecond) +
            kGpuLaunchSeconds;
@@ -319,6 +339,10 @@ class GemmWays {
     std::vector<int> all;
     for (const bool writes : {false, true}) {
       for (const TensorId tensor : writes ? part_.writes : part_.reads) {
+        if (!writes && tensor == product_.added) {
+          all.push_back(layout_of_added(layouts));
+          continue;
+        }
         for (const size_t operand : {kA, kB, kC, kV}) {
           const std::vector<TensorId>& own = product_.operand(operand);
           if (std::find(own.begin(), own.end(), tensor) != own.end() && product_.is_written(operand) == writes) {
@@ -345,6 +369,7 @@ class GemmWays {
       for (const TensorId tensor : product_.tensors[operand])
         bytes += 8.0 * static_cast<double>(elements_of(graph_, tensor));
     }
+    if (product_.adds()) bytes += 8.0 * static_cast<double>(elements_of(graph_, product_.added));
     return calls * (flop / kFlopPerSecond / threads + kCallSeconds) * (unit ? 1 : 1.5) + bytes / 10e9;
   }
 
@@ -359,6 +384,7 @@ class GemmWays {
   std::array<std::vector<bool>, 4> as_written_;  // one a layout: whether it is how the operand's tensors are written
   std::array<std::vector<std::vector<Chain>>, 3> chains_;  // of m, n and k, for every two layouts; empty: not yet found
   std::array<const std::vector<int64_t>*, 4> steps_{};     // of the layouts in question
+  std::vector<int> layout_of_added_;                       // one a layout of the result
   std::vector<Found> found_;                               // under the layouts in question
   bool operands_apart_ = false;
 };

@@ -6,15 +6,16 @@
 
 #include "base/text.h"
 #include "base/unique_names.h"
+#include "candidates/accumulations.h"
 #include "candidates/product.h"
 #include "candidates/product_epilogue.h"
+#include "candidates/sites.h"
 #include "ir/label.h"
 
 namespace millrace {
 namespace {
 
-constexpr size_t kMostAlternatives = 64;  // of a site
-constexpr size_t kMostCovers = 4096;      // that are looked at to find them, where epilogues make many
+constexpr size_t kMostInParts = 4;  // products of a sum of which some are stacked, and the others add one by one
 
 class PartFinder {
  public:
@@ -39,6 +40,7 @@ class PartFinder {
   Candidates run(bool epilogues) {
     for (size_t k = 0; k < site_of_.size(); ++k) site_of_[k] = k;
     for (const FusedOperator& group : fused_.groups) add_group(group);
+    find_sums();
     std::vector<Stacking> by_size = fused_.stackings;
     std::stable_sort(by_size.begin(), by_size.end(),
                      [](const auto& l, const auto& r) { return l.contractions.size() > r.contractions.size(); });
@@ -46,9 +48,12 @@ class PartFinder {
       put_in_order(stacking);
       add_stacking(stacking);
     }
+    for (const std::vector<Part>& sum : sums_) offer(sum);
     if (epilogues) add_epilogues(by_size);
+    add_rests();
     sort_parts();
-    find_sites();
+    for (size_t op = 0; op < site_of_.size(); ++op) rules_.site_of.push_back(site(op));
+    found_.sites = find_sites(found_.parts, fused_.groups, rules_);
     return std::move(found_);
   }
 
@@ -58,8 +63,10 @@ class PartFinder {
     return op;
   }
 
-  void tie(const Part& part) {
-    for (const OperatorId op : part.operators) site_of_[site(op.at())] = site(part.operators.front().at());
+  void tie(const Part& part) { tie(part, part); }
+
+  void tie(const Part& one, const Part& other) {
+    for (const OperatorId op : other.operators) site_of_[site(op.at())] = site(one.operators.front().at());
   }
 
   void add(Part part) {
@@ -200,52 +207,22 @@ class PartFinder {
     found_.declined.push_back({concat(join(names_of(stacking.contractions), " + "), " stacked: ", reason), 1});
   }
 
-  // The tensor that holds the sum of exactly these contractions, if the program's additions make one.
-  TensorId sum_of(const Stacking& stacking, std::vector<OperatorId>& additions) const {
-    std::set<TensorId> open;
-    for (const OperatorId op : stacking.contractions) open.insert(graph_.operators[op.at()].outputs.front().tensor);
-    bool found = true;
-    while (found && open.size() > 1) {
-      found = false;
-      for (const TensorId tensor : open) {
-        for (const OperatorId reader : readers_[tensor.at()]) {
-          const Operator& op = graph_.operators[reader.at()];
-          if (op.kind != OperatorKind::add || !open.contains(op.inputs[0].tensor) ||
-              !open.contains(op.inputs[1].tensor) || op.inputs[0].tensor == op.inputs[1].tensor)
-            continue;
-          const TensorId first = op.inputs[0].tensor;
-          const TensorId second = op.inputs[1].tensor;
-          if (op.inputs[0].axes != in_order(op.space.size()) || op.inputs[1].axes != in_order(op.space.size()))
-            continue;
-          if (readers_[first.at()].size() != 1 || readers_[second.at()].size() != 1) continue;
-          open.erase(first);
-          open.erase(second);
-          open.insert(op.outputs.front().tensor);
-          additions.push_back(reader);
-          found = true;
-          break;
-        }
-        if (found) break;
-      }
-    }
-    return open.size() == 1 ? *open.begin() : TensorId();
-  }
-
   void add_stacking(const Stacking& stacking) {
     const bool summed = stacking.kind == Stacking::Kind::summed_results;
     std::string reason;
     std::optional<Product> product = stacked_product(graph_, stacking.contractions, summed, reason);
     if (!product) return decline(stacking, reason);
+    const bool adds = summed && add_adding_stack(stacking, *product);
     Part part;
     part.kind = PartKind::contraction;
     part.operators = stacking.contractions;
     if (summed) {
-      std::vector<OperatorId> additions;
-      const TensorId sum = sum_of(stacking, additions);
-      if (!sum.valid()) return decline(stacking, "the program adds them up in another order");
-      product->tensors[2] = {sum};
-      part.operators.insert(part.operators.end(), additions.begin(), additions.end());
-      add_rest_of_groups(additions);
+      const std::optional<ProductSum> sum = sum_of(graph_, readers_, stacking.contractions);
+      if (!sum && adds) return;
+      if (!sum) return decline(stacking, "the program adds them up in another order");
+      product->tensors[2] = {sum->sum};
+      part.operators.insert(part.operators.end(), sum->additions.begin(), sum->additions.end());
+      add_rest_of_groups(sum->additions);
     }
     part.pass = graph_.operators[stacking.contractions.front().at()].pass;
     part.name = join(names_of(stacking.contractions), " + ");
@@ -255,11 +232,93 @@ class PartFinder {
     add(std::move(part));
   }
 
+  // --- Products that add to what is there ---
+
+  // Contractions with the additions of them and of `added`; nothing, which is declined, where one product cannot.
+  std::optional<Part> adding_part(const std::vector<OperatorId>& contractions, const ProductSum& sum,
+                                  Product product) {
+    Part part = epilogue_part(contractions, sum.additions);
+    std::string reason = "the product's result is needed without it too";
+    if (part.writes.size() == 1 && take_addition(graph_, sum.added, sum.sum, product, reason)) {
+      part.product = std::move(product);
+      return part;
+    }
+    decline_epilogue(contractions, sum.additions, reason);
+    return std::nullopt;
+  }
+
+  // The products of each sum that can add themselves one by one.
+  void find_sums() {
+    for (const std::vector<AddingProduct>& accumulation : find_accumulations(graph_, fused_.epilogues)) {
+      std::vector<Part> sum;
+      for (const AddingProduct& adding : accumulation) {
+        const TensorId result = graph_.operators[adding.addition.at()].outputs.front().tensor;
+        std::optional<Part> part = adding_part({adding.contraction}, {result, adding.added, {adding.addition}},
+                                               product_of(graph_, graph_.operators[adding.contraction.at()]));
+        if (part) sum.push_back(std::move(*part));
+      }
+      if (!sum.empty()) sums_.push_back(std::move(sum));
+    }
+  }
+
+  // Stacked products that add their sum to a tensor, and the other products of that sum one by one. Whether there are.
+  bool add_adding_stack(const Stacking& stacking, const Product& product) {
+    const std::optional<ProductSum> added_sum = sum_with_another(graph_, readers_, producers_, stacking.contractions);
+    if (!added_sum) return false;
+    std::optional<Part> part = adding_part(stacking.contractions, *added_sum, product);
+    if (!part) return true;
+    std::vector<Part> bundle = {*part};
+    for (const std::vector<Part>& sum : sums_) {
+      const auto overlaps = [&](const Part& one) { return !common(one.operators, part->operators).empty(); };
+      const auto among = std::count_if(sum.begin(), sum.end(), overlaps);
+      if (among == 0 || among == std::ssize(sum)) continue;
+      if (sum.size() > kMostInParts) return true;
+      std::copy_if(sum.begin(), sum.end(), std::back_inserter(bundle), [&](const Part& one) { return !overlaps(one); });
+    }
+    offer(bundle);
+    return true;
+  }
+
+  // Products that add, all of which run or none.
+  void offer(const std::vector<Part>& bundle) {
+    std::vector<OperatorId> contractions;
+    std::vector<OperatorId> additions;
+    for (const Part& part : bundle) {
+      for (const OperatorId op : part.operators)
+        (graph_.operators[op.at()].kind == OperatorKind::add ? additions : contractions).push_back(op);
+    }
+    const char* const refused = !leaves_whole_kernels(additions)    ? "what is left of the kernel around it is no kernel"
+                                : words_saved(bundle, additions) <= 0 ? "the kernel around it moves as much without it"
+                                                                      : nullptr;
+    if (refused != nullptr) {
+      decline_epilogue(contractions, additions, refused);
+      return;
+    }
+    std::vector<std::string> names;
+    for (const Part& part : bundle) {
+      tie(bundle.front(), part);
+      const auto known = std::find_if(found_.parts.begin(), found_.parts.end(), [&](const PartCandidates& p) {
+        return p.part.operators == part.operators && p.part.product.adds();
+      });
+      if (known != found_.parts.end()) {
+        names.push_back(known->part.name);
+        continue;
+      }
+      Part fresh = part;
+      pack(fresh.product);
+      add(std::move(fresh));
+      names.push_back(found_.parts.back().part.name);
+    }
+    rules_.bundles.push_back(std::move(names));
+    add_rest_of_groups(additions);
+    summable_.insert(summable_.end(), additions.begin(), additions.end());
+  }
+
   // What is left of a kernel when a stacked product does some of its additions.
   void add_rest_of_groups(const std::vector<OperatorId>& absorbed) {
     for (const FusedOperator& group : fused_.groups) {
       const std::vector<size_t> rest = rest_of(group, absorbed);
-      if (rest.size() == group.members.size() || rest.size() < 2) continue;
+      if (rest.size() == group.members.size() || rest.size() < 2 || !leaves_whole_kernel(group, absorbed)) continue;
       Part part = kernel_of(group, rest);
       part.name = join(names_of(part.operators), ", ");
       const bool known = std::any_of(found_.parts.begin(), found_.parts.end(),
@@ -275,7 +334,7 @@ class PartFinder {
     for (const bool gradients : {false, true}) {
       std::map<OperatorId, OperatorId> taken;  // by contraction: its bias, or the gradient of one, that it can swallow
       for (const Epilogue& epilogue : fused_.epilogues) {
-        if ((epilogue.name == "bias_gradient") != gradients) continue;
+        if ((epilogue.name == "bias_gradient") != gradients || epilogue.name == "residual") continue;
         const bool added = add_epilogue({epilogue.contraction}, epilogue.swallowed, gradients);
         if (added && (gradients || epilogue.name == "bias"))
           taken.emplace(epilogue.contraction, epilogue.swallowed.front());
@@ -289,7 +348,14 @@ class PartFinder {
           add_epilogue(stacking.contractions, swallowed, gradients);
       }
     }
-    if (leaves_whole_kernels(swallowable_)) add_rest_of_groups(swallowable_);
+  }
+
+  // What is left of kernels when products do all of what they can, of either kind or of both.
+  void add_rests() {
+    std::vector<OperatorId> both = rules_.swallowable;
+    both.insert(both.end(), summable_.begin(), summable_.end());
+    for (const std::vector<OperatorId>* const absorbed : {&rules_.swallowable, &summable_, &both})
+      add_rest_of_groups(*absorbed);
   }
 
   // The product with the operators that it swallows; nothing, and a reason, where it cannot.
@@ -325,13 +391,8 @@ class PartFinder {
     return false;
   }
 
-  // Whether it became a part.
-  bool add_epilogue(const std::vector<OperatorId>& contractions, const std::vector<OperatorId>& swallowed,
-                    bool gradients) {
-    const auto decline = [&](const std::string& reason) { return decline_epilogue(contractions, swallowed, reason); };
-    std::string reason;
-    std::optional<Product> product = product_with(contractions, swallowed, gradients, reason);
-    if (!product) return decline(reason);
+  // Without its product.
+  Part epilogue_part(const std::vector<OperatorId>& contractions, const std::vector<OperatorId>& swallowed) const {
     Part part;
     part.kind = PartKind::contraction;
     part.pass = graph_.operators[contractions.front().at()].pass;
@@ -339,16 +400,27 @@ class PartFinder {
     part.operators.insert(part.operators.end(), swallowed.begin(), swallowed.end());
     part.name = name_of_epilogue(contractions, swallowed);
     find_movement(part);
+    return part;
+  }
+
+  // Whether it became a part.
+  bool add_epilogue(const std::vector<OperatorId>& contractions, const std::vector<OperatorId>& swallowed,
+                    bool gradients) {
+    const auto decline = [&](const std::string& reason) { return decline_epilogue(contractions, swallowed, reason); };
+    std::string reason;
+    std::optional<Product> product = product_with(contractions, swallowed, gradients, reason);
+    if (!product) return decline(reason);
+    Part part = epilogue_part(contractions, swallowed);
     if (part.writes.size() != product->tensors[2].size() + (gradients ? swallowed.size() : 0))
       return decline("the product's result is needed without it too");
     if (waits_for_itself(part)) return decline("it would wait for what waits for it");
     if (!leaves_whole_kernels(swallowed)) return decline("what is left of the kernel around it is no kernel");
-    if (words_saved(part, contractions, swallowed) <= 0)
+    if (words_saved({part}, swallowed) <= 0)
       return decline("the kernel around it moves as much without it");
     pack(*product);
     part.product = std::move(*product);
     add(std::move(part));
-    swallowable_.insert(swallowable_.end(), swallowed.begin(), swallowed.end());
+    rules_.swallowable.insert(rules_.swallowable.end(), swallowed.begin(), swallowed.end());
     return true;
   }
 
@@ -386,17 +458,20 @@ class PartFinder {
     return rest;
   }
 
-  // Whether what is left of each kernel can run as one: along all of its indices, which the nest is made for, and
-  // without waiting for what was swallowed.
+  // Whether what is left of a kernel can run as one: along all of its indices, which the nest is made for, and without
+  // waiting for what was swallowed.
+  bool leaves_whole_kernel(const FusedOperator& group, const std::vector<OperatorId>& swallowed) const {
+    const std::vector<size_t> rest = rest_of(group, swallowed);
+    if (rest.size() == group.members.size() || rest.size() < 2) return true;
+    std::set<int> used;
+    for (const size_t member : rest) used.insert(group.index_of[member].begin(), group.index_of[member].end());
+    used.erase(kNoIndex);
+    return used.size() == group.space.size() && !waits_for_itself(kernel_of(group, rest));
+  }
+
   bool leaves_whole_kernels(const std::vector<OperatorId>& swallowed) const {
-    return std::all_of(fused_.groups.begin(), fused_.groups.end(), [&](const FusedOperator& group) {
-      const std::vector<size_t> rest = rest_of(group, swallowed);
-      if (rest.size() == group.members.size() || rest.size() < 2) return true;
-      std::set<int> used;
-      for (const size_t member : rest) used.insert(group.index_of[member].begin(), group.index_of[member].end());
-      used.erase(kNoIndex);
-      return used.size() == group.space.size() && !waits_for_itself(kernel_of(group, rest));
-    });
+    return std::all_of(fused_.groups.begin(), fused_.groups.end(),
+                       [&](const FusedOperator& group) { return leaves_whole_kernel(group, swallowed); });
   }
 
   int64_t words_of_part(const Part& part) const {
@@ -405,13 +480,16 @@ class PartFinder {
     return words;
   }
 
-  // That the kernels move less when a product swallows some of their members, less what it moves more itself.
-  int64_t words_saved(const Part& part, const std::vector<OperatorId>& contractions,
-                      const std::vector<OperatorId>& swallowed) const {
-    Part plain;
-    plain.operators = contractions;
-    find_movement(plain);
-    int64_t saved = words_of_part(plain) - words_of_part(part);
+  // That the kernels move less when products swallow some of their members, less what these move more themselves.
+  int64_t words_saved(const std::vector<Part>& products, const std::vector<OperatorId>& swallowed) const {
+    int64_t saved = 0;
+    for (const Part& part : products) {
+      Part plain;
+      std::copy_if(part.operators.begin(), part.operators.end(), std::back_inserter(plain.operators),
+                   [&](OperatorId op) { return graph_.operators[op.at()].kind == OperatorKind::contraction; });
+      find_movement(plain);
+      saved += words_of_part(plain) - words_of_part(part);
+    }
     for (const FusedOperator& group : fused_.groups) {
       const std::vector<size_t> rest = rest_of(group, swallowed);
       if (rest.size() == group.members.size()) continue;
@@ -464,60 +542,11 @@ class PartFinder {
       }
       const auto stacked = std::find_if(open.rbegin(), open.rend(),
                                         [](const PartCandidates& waiting) { return waiting.part.members.empty(); });
-      const char* const how = stacked->part.product.has_epilogue() ? "" : " stacked";
+      const char* const how = stacked->part.product.has_epilogue() || stacked->part.product.adds() ? "" : " stacked";
       found_.declined.push_back({concat(stacked->part.name, how, ": it would wait for what waits for it"), 1});
       open.erase(std::next(stacked).base());
     }
     found_.parts = std::move(sorted);
-  }
-
-  // All ways to choose parts that carry out each operator of the site once.
-  void cover(const std::vector<size_t>& parts, const std::vector<OperatorId>& operators, size_t most,
-             std::vector<int>& chosen, std::set<OperatorId>& done, std::vector<std::vector<int>>& covers) const {
-    if (covers.size() >= most) return;
-    const auto next =
-        std::find_if(operators.begin(), operators.end(), [&](OperatorId op) { return !done.contains(op); });
-    if (next == operators.end()) {
-      covers.push_back(chosen);
-      return;
-    }
-    for (const size_t candidate : parts) {
-      const Part& part = found_.parts[candidate].part;
-      const bool has = std::find(part.operators.begin(), part.operators.end(), *next) != part.operators.end();
-      if (!has ||
-          std::any_of(part.operators.begin(), part.operators.end(), [&](OperatorId op) { return done.contains(op); }))
-        continue;
-      chosen.push_back(static_cast<int>(candidate));
-      done.insert(part.operators.begin(), part.operators.end());
-      cover(parts, operators, most, chosen, done, covers);
-      for (const OperatorId op : part.operators) done.erase(op);
-      chosen.pop_back();
-    }
-  }
-
-  // A kernel is either fused or all of its members are apart: between the two lies nothing worth measuring. Either all
-  // of it that products can swallow is swallowed, and what is left is fused, or nothing.
-  bool mixes(const std::vector<int>& alternative) const {
-    for (const FusedOperator& group : fused_.groups) {
-      if (group.members.size() < 2) continue;
-      size_t fused = 0;
-      size_t apart = 0;
-      bool swallowed = false;
-      bool left = false;  // could have been swallowed
-      for (const int number : alternative) {
-        const Part& part = found_.parts[static_cast<size_t>(number)].part;
-        const std::vector<OperatorId> of_group = common(part.operators, group.members);
-        if (part.product.has_epilogue()) {
-          swallowed = swallowed || !of_group.empty();
-        } else {
-          left = left || !common(of_group, swallowable_).empty();
-        }
-        if (part.members.empty() || of_group.empty()) continue;
-        ++(part.members.size() > 1 ? fused : apart);
-      }
-      if ((fused > 0 && apart > 0) || (swallowed && (left || apart > 1))) return true;
-    }
-    return false;
   }
 
   static std::vector<OperatorId> common(const std::vector<OperatorId>& one, const std::vector<OperatorId>& other) {
@@ -525,41 +554,6 @@ class PartFinder {
     std::copy_if(one.begin(), one.end(), std::back_inserter(both),
                  [&](OperatorId op) { return std::find(other.begin(), other.end(), op) != other.end(); });
     return both;
-  }
-
-  void find_sites() {
-    std::map<size_t, std::vector<size_t>> parts_of;
-    for (size_t k = 0; k < found_.parts.size(); ++k)
-      parts_of[site(found_.parts[k].part.operators.front().at())].push_back(k);
-    for (auto& [root, parts] : parts_of) {
-      // Larger parts first: the first cover is the fused one, with contractions apart.
-      std::stable_sort(parts.begin(), parts.end(), [&](size_t l, size_t r) {
-        const auto size = [&](size_t k) { return found_.parts[k].part.members.size(); };
-        return size(l) > size(r);
-      });
-      std::set<OperatorId> operators;
-      for (const size_t k : parts)
-        operators.insert(found_.parts[k].part.operators.begin(), found_.parts[k].part.operators.end());
-      std::vector<int> chosen;
-      std::set<OperatorId> done;
-      std::vector<std::vector<int>> covers;
-      const bool epilogues = std::any_of(parts.begin(), parts.end(),
-                                         [&](size_t k) { return found_.parts[k].part.product.has_epilogue(); });
-      cover(parts, {operators.begin(), operators.end()}, epilogues ? kMostCovers : kMostAlternatives, chosen, done,
-            covers);
-      Site found;
-      for (std::vector<int>& alternative : covers) {
-        if (mixes(alternative)) continue;
-        std::sort(alternative.begin(), alternative.end());
-        found.alternatives.push_back(std::move(alternative));
-      }
-      if (found.alternatives.size() > kMostAlternatives) {  // the default, and those of fewest launches
-        std::stable_sort(std::next(found.alternatives.begin()), found.alternatives.end(),
-                         [](const auto& l, const auto& r) { return l.size() < r.size(); });
-        found.alternatives.resize(kMostAlternatives);
-      }
-      found_.sites.push_back(std::move(found));
-    }
   }
 
   const Graph& graph_;
@@ -570,7 +564,9 @@ class PartFinder {
   std::map<TensorId, Rank> rank_;
   std::vector<size_t> site_of_;  // one an operator: union-find
   UniqueNames names_;
-  std::vector<OperatorId> swallowable_;  // that some product with an epilogue does
+  std::vector<std::vector<Part>> sums_;  // one a sum: products that add themselves to it, one by one
+  std::vector<OperatorId> summable_;     // additions that some product does
+  SiteRules rules_;
   Candidates found_;
 };
 

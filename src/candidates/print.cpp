@@ -201,6 +201,7 @@ std::string print_part(const Graph& graph, const Part& part) {
     if (part.product.operand(operand).size() > 1) text += part.product.packed[operand] ? "p" : "a";
   }
   if (part.product.has_epilogue()) text += "e";
+  if (part.product.adds()) text += "+";
   return text;
 }
 

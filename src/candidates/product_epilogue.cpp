@@ -75,11 +75,21 @@ bool take_biases(const Graph& graph, const std::vector<OperatorId>& additions, P
   return true;
 }
 
+bool take_addition(const Graph& graph, TensorId added, TensorId sum, Product& product, std::string& reason) {
+  if (!same_shape(graph, added, sum) || !same_shape(graph, product.tensors[2].front(), sum))
+    return refuse(reason, "what is added is of another shape or type");
+  if (has(product.tensors[0], added) || has(product.tensors[1], added))
+    return refuse(reason, "what is added is one of the product's matrices");
+  product.tensors[2] = {sum};
+  product.added = added;
+  return true;
+}
+
 bool take_relu(const Graph& graph, OperatorId relu, Product& product, std::string& reason) {
   const Operator& op = graph.operators[relu.at()];
   const TensorId result = product.tensors[2].front();
   const std::vector<int> whole = in_order(op.space.size());
-  if (op.kind == OperatorKind::add) return refuse(reason, "a whole tensor is added: that is left to kernels");
+  if (op.kind == OperatorKind::add) return refuse(reason, "a product adds a bias or a whole tensor, and not both");
   if (op.kind != OperatorKind::relu) return refuse(reason, "of functions only a ReLU is left to the library");
   if (op.inputs[0].tensor != result || op.inputs[0].axes != whole || op.outputs[0].axes != whole)
     return refuse(reason, "the function runs along other axes than the product writes");

@@ -1,5 +1,5 @@
-// What a library does at the end of a product: adds biases, takes the positive part, or sums an operand for the
-// gradient of a bias.
+// What a library does at the end of a product: adds a tensor or biases, takes the positive part, or sums an operand for
+// the gradient of a bias.
 #pragma once
 
 #include <string>
@@ -12,6 +12,9 @@ namespace millrace {
 // Gives a product the biases that `additions` add to its results, one to each; its results are then theirs. False, and
 // a reason, where that is not what they do.
 bool take_biases(const Graph& graph, const std::vector<OperatorId>& additions, Product& product, std::string& reason);
+
+// Lets a product write `sum`, which is its result and `added`.
+bool take_addition(const Graph& graph, TensorId added, TensorId sum, Product& product, std::string& reason);
 
 // Lets a product, which has its bias by then, write what `relu` makes of its one result.
 bool take_relu(const Graph& graph, OperatorId relu, Product& product, std::string& reason);

@@ -32,7 +32,9 @@ class GemmLowering {
       launch.packed_vectors = product_.packed[kVectorOperand];
       launch.vector_bytes = tensor_bytes(kVectorOperand);
     }
+    if (product_.adds()) launch.added = position(product_.added, false);
     GemmCall& call = launch.gemm;
+    call.adds = product_.adds();
     call.library = way_.library == GemmLibrary::openblas ? BlasLibrary::openblas
                    : way_.library == GemmLibrary::blis   ? BlasLibrary::blis
                                                          : BlasLibrary::cublaslt;

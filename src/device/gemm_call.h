@@ -28,7 +28,7 @@ enum class GemmVector {
   gradient_of_b,  // written: V(j) = Σ B(l, j)
 };
 
-// A is m × k, B is k × n, C is m × n. Strides are in elements.
+// C = factor · A·B: A is m × k, B is k × n, C is m × n. Strides are in elements.
 struct GemmCall {
   BlasLibrary library = BlasLibrary::openblas;
   StoredType type = StoredType::f32;  // of A, B and C: f64, f32, f16 or bf16
@@ -49,6 +49,8 @@ struct GemmCall {
   int64_t a_elements = 0;
   int64_t b_elements = 0;
   int64_t c_elements = 0;
+  // C = factor · A·B + D, rounded once, with a D that lies as C does and is apart from it. C is covered as a whole.
+  bool adds = false;
   // cuBLASLt's alone. V runs along m or along n, with stride 1 there and 0 along the other. Its type is that of C.
   GemmVector vector = GemmVector::none;
   int64_t v_m = 0;

@@ -110,25 +110,39 @@ void find_shared_operands(const Neighbourhood& near, std::vector<Stacking>& foun
   }
 }
 
-// The contractions that an addition sums, and the additions under it, where nothing else reads what they make.
-bool collect_sum(const Neighbourhood& near, OperatorId add, std::vector<OperatorId>& contractions,
-                 std::vector<OperatorId>& additions) {
-  additions.push_back(add);
-  bool whole = true;
+// What additions sum up, where nothing else reads what is between.
+struct Sum {
+  std::vector<OperatorId> contractions;
+  std::vector<OperatorId> additions;
+  std::vector<TensorId> others;  // that are no contractions' own
+
+  // A product adds one tensor, so that a sum with one that is no contraction can be stacked as a whole.
+  bool can_be_stacked() const { return contractions.size() >= 2 && others.size() <= 1; }
+};
+
+void collect_sum(const Neighbourhood& near, OperatorId add, Sum& sum) {
+  sum.additions.push_back(add);
   const bool doubles = near.op(add).inputs[0].tensor == near.op(add).inputs[1].tensor;  // one contraction, not two
   for (const Access& input : near.op(add).inputs) {
     const OperatorId producer = near.producers[input.tensor.at()];
     const bool own = !doubles && producer.valid() && near.readers[input.tensor.at()].size() == 1 &&
                      !near.leaves[input.tensor.at()] && near.op(producer).pass == near.op(add).pass;
     if (own && near.is_contraction(producer) && near.op(producer).inputs.size() == 2) {
-      contractions.push_back(producer);
+      sum.contractions.push_back(producer);
     } else if (own && near.op(producer).kind == OperatorKind::add) {
-      whole = collect_sum(near, producer, contractions, additions) && whole;
+      collect_sum(near, producer, sum);
     } else {
-      whole = false;
+      sum.others.push_back(input.tensor);
     }
   }
-  return whole;
+}
+
+Sum sum_of(const Neighbourhood& near, OperatorId add) {
+  Sum sum;
+  collect_sum(near, add, sum);
+  std::sort(sum.contractions.begin(), sum.contractions.end());
+  std::sort(sum.additions.begin(), sum.additions.end());
+  return sum;
 }
 
 void find_summed_results(const Neighbourhood& near, std::vector<Stacking>& found) {
@@ -137,22 +151,20 @@ void find_summed_results(const Neighbourhood& near, std::vector<Stacking>& found
     if (op.kind != OperatorKind::add) continue;
     // Only the last addition of a sum of contractions speaks for it.
     const std::vector<OperatorId>& readers = near.readers[op.outputs[0].tensor.at()];
-    std::vector<OperatorId> contractions;
-    std::vector<OperatorId> additions;
-    if (!collect_sum(near, OperatorId(k), contractions, additions) || contractions.size() < 2) continue;
+    const Sum sum = sum_of(near, OperatorId(k));
+    if (!sum.can_be_stacked()) continue;
     if (readers.size() == 1 && near.op(readers[0]).kind == OperatorKind::add) {
-      std::vector<OperatorId> larger;
-      std::vector<OperatorId> ignored;
-      if (collect_sum(near, readers[0], larger, ignored)) continue;
+      const Sum larger = sum_of(near, readers[0]);
+      const bool inside = std::binary_search(larger.additions.begin(), larger.additions.end(), OperatorId(k));
+      if (inside && larger.can_be_stacked()) continue;
     }
-    std::sort(contractions.begin(), contractions.end());
-    std::sort(additions.begin(), additions.end());
     const int64_t result_words = words_of(near.graph, op.outputs[0].tensor);
-    for (std::vector<OperatorId>& part : parts_of(near, contractions)) {
+    for (std::vector<OperatorId>& part : parts_of(near, sum.contractions)) {
       Stacking stacking;
       stacking.kind = Stacking::Kind::summed_results;
-      stacking.absorbed.assign(additions.begin(), additions.begin() + static_cast<std::ptrdiff_t>(part.size()) - 1);
-      std::set<TensorId> reads;
+      const size_t absorbed = part.size() - 1 + sum.others.size();
+      stacking.absorbed.assign(sum.additions.begin(), sum.additions.begin() + static_cast<std::ptrdiff_t>(absorbed));
+      std::set<TensorId> reads(sum.others.begin(), sum.others.end());
       for (const OperatorId id : part) {
         stacking.words_apart += words_apart(near.graph, near.op(id));
         reads.merge(tensors_in(near.op(id).inputs));

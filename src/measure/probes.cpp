@@ -27,6 +27,8 @@ class Prober {
         steps_[operand].push_back(stacks ? 0 : step_along(graph, product, operand, index, layout));
       }
     }
+    const auto added = std::find(part.reads.begin(), part.reads.end(), product.added);
+    place_of_added_ = static_cast<size_t>(added - part.reads.begin());
   }
 
   std::vector<Probe> run(size_t count) {
@@ -81,6 +83,7 @@ class Prober {
       }
     }
     if (vector && !vector->written()) add(made, input(kVectorOperand, point));
+    if (part_.product.adds()) add(made, truth_.inputs[place_of_added_][element(2, point)]);
     if (part_.product.relu) made.value = std::max(made.value, 0.0);
     made.output = place(2, point);
     made.element = element(2, point);
@@ -96,6 +99,7 @@ class Prober {
   double scale_;
   std::array<std::vector<size_t>, 4> places_;
   std::array<std::vector<int64_t>, 4> steps_;  // row-major ones
+  size_t place_of_added_ = 0;
   size_t stack_ = 0;                           // the index that counts stacked tensors
   uint64_t state_ = kProbeSeed;
 };
@@ -117,6 +121,11 @@ double factor_of(const Graph& graph, const Part& part, const Truth& truth) {
   return factor;
 }
 
+bool is_added(const Part& part, TensorId tensor) {
+  const std::vector<TensorId>& vectors = part.product.operand(kVectorOperand);
+  return tensor == part.product.added || std::find(vectors.begin(), vectors.end(), tensor) != vectors.end();
+}
+
 double depth_of(const Part& part) {
   double depth = 1;
   for (const ProductIndex& index : part.product.indices) depth *= index.reduced ? static_cast<double>(index.extent) : 1;
@@ -124,8 +133,8 @@ double depth_of(const Part& part) {
 }
 
 double sum_tolerance(DType dtype, double depth, double magnitude, double value) {
-  // Each lies within (depth + 2)·u·Σ|a||b| of the exact sum: the products and their sum, a factor, a bias. What a bias
-  // is added to is not rounded before, and a ReLU brings nothing further apart.
+  // Each lies within (depth + 2)·u·Σ|a||b| of the exact sum: the products and their sum, a factor, a bias or what
+  // is added. What that is added to is not rounded before, and a ReLU brings nothing further apart.
   const double roundoff = dtype == DType::float64 ? 0x1p-53 : 0x1p-24;
   return 2 * (depth + 2) * roundoff * std::abs(magnitude) + 2 * storage_error(dtype, value);
 }

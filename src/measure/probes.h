@@ -11,7 +11,7 @@ struct Probe {
   size_t output = 0;   // which of the tensors that the part writes
   size_t element = 0;  // of it, row-major
   double value = 0;
-  double magnitude = 0;  // Σ|a||b|, and |bias|: what rounding is measured against
+  double magnitude = 0;  // Σ|a||b|, and |bias| or what is added: what rounding is measured against
 };
 
 // `count` elements by chance, of the inputs that `truth` has; and as many of the gradient of a bias, where the part
@@ -20,6 +20,9 @@ std::vector<Probe> probes_of(const Graph& graph, const Part& part, const Truth& 
 
 // What a product is multiplied by.
 double factor_of(const Graph& graph, const Part& part, const Truth& truth);
+
+// Whether a tensor that the part reads is added to the product, as a bias or as a whole: the factor is not its own.
+bool is_added(const Part& part, TensorId tensor);
 
 // How many products an element is the sum of.
 double depth_of(const Part& part);

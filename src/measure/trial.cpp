@@ -144,7 +144,8 @@ std::string Trials::check_small(const Part& part, const Candidate& candidate) {
 }
 
 // The first candidate that passed at small extents speaks for the real ones, after some of its elements have been
-// computed one by one. Its tolerances come from the product of the magnitudes.
+// computed one by one. Its tolerances come from the product of the magnitudes; and of that of what is added, which has
+// the sign of the product's factor, so that nothing cancels.
 Result<Done> Trials::take_as_peer(const Part& part, const std::vector<Layout>& layouts, const CpuLaunch& launch,
                                   Buffers& buffers) {
   truth_.outputs.clear();
@@ -153,9 +154,11 @@ Result<Done> Trials::take_as_peer(const Part& part, const std::vector<Layout>& l
     truth_.outputs.push_back(
         {take_values(graph_, part.writes[k], layouts[place], static_cast<const char*>(buffers.pointers[place])), {}});
   }
+  const bool negative = factor_of(graph_, part, truth_) < 0;
   for (size_t k = 0; k < part.reads.size(); ++k) {
+    const double sign = negative && is_added(part, part.reads[k]) ? -1 : 1;
     std::vector<double> magnitudes = truth_.inputs[k];
-    for (double& x : magnitudes) x = std::abs(x);
+    for (double& x : magnitudes) x = sign * std::abs(x);
     put_values(graph_, part.reads[k], layouts[k], magnitudes, static_cast<char*>(buffers.pointers[k]));
   }
   launch.run(buffers.pointers.data(), {truth_.arguments.data(), truth_.random.seed, truth_.random.step},

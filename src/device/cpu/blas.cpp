@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <limits>
 #include <optional>
 #include <string_view>
@@ -25,6 +26,7 @@ namespace {
 
 constexpr int64_t kMostElements = int64_t{1} << 56;  // bytes of them, summed up, still fit into 64 bits
 constexpr int64_t kScratchAlignment = 16;            // in float32s: a cache line
+constexpr int64_t kCopiedAtOnce = int64_t{1} << 18;  // bytes
 
 bool is_half(StoredType type) { return type == StoredType::f16 || type == StoredType::bf16; }
 
@@ -150,12 +152,13 @@ std::string why_not_tensors(const GemmCall& call) {
   if (auto reason = why_not_within("C", c, call.c_elements); !reason.empty()) return reason;
   if (!distinct(c)) return "two results would be written to the same element of C";
 
-  // Distinct and within C, so that the count is at most C's. The float32 copy of C is rounded as a whole.
+  // Distinct and within C, so that the count is at most C's. The float32 copy of C is rounded as a whole, and D is copied
+  // as a whole.
   int64_t covered = 1;
   for (const Axis& axis : c) covered *= axis.extent;
-  if (is_half(call.type) && covered != call.c_elements) {
-    return concat("the product covers ", covered, " of C's ", call.c_elements, " elements; of ", name_of(call.type),
-                  " it must be all");
+  if ((is_half(call.type) || call.adds) && covered != call.c_elements) {
+    return concat("the product covers ", covered, " of C's ", call.c_elements, " elements; ",
+                  call.adds ? "where it adds" : concat("of ", name_of(call.type)), " it must be all");
   }
   return "";
 }
@@ -240,6 +243,7 @@ Gemm::Gemm(const GemmCall& call)
       type_(call.type),
       threads_(call.threads),
       threads_over_loops_(call.threads_over_loops),
+      adds_(call.adds),
       m_(call.m),
       n_(call.n),
       k_(call.k),
@@ -312,7 +316,8 @@ void Gemm::multiply_at(int64_t outer, Real alpha, const Real* a, const Real* b, 
   const Offsets start = offsets_at(outer_, outer);
   for (int64_t step = 0; step < summing_steps_; ++step) {
     const Offsets inner = offsets_at(summing_, step);
-    product(alpha, a + start.a + inner.a, b + start.b + inner.b, static_cast<Real>(step == 0 ? 0 : 1), c + start.c);
+    const bool onto = adds_ || step > 0;  // what is there is D, or what was summed so far
+    product(alpha, a + start.a + inner.a, b + start.b + inner.b, static_cast<Real>(onto ? 1 : 0), c + start.c);
   }
 }
 
@@ -332,8 +337,19 @@ void Gemm::multiply(Real alpha, const Real* a, const Real* b, Real* c) const {
   }
 }
 
-void Gemm::run(double alpha, const void* a, const void* b, void* c, void* scratch) const {
+// All elements of C.
+void Gemm::copy(const void* from, void* to) const {
+  const int64_t bytes = c_elements_ * bytes_of(type_);
+  const auto* source = static_cast<const char*>(from);
+  auto* target = static_cast<char*>(to);
+#pragma omp parallel for num_threads(threads_) if (bytes >= 2 * kCopiedAtOnce) schedule(static)
+  for (int64_t at = 0; at < bytes; at += kCopiedAtOnce)
+    std::memcpy(target + at, source + at, static_cast<size_t>(std::min(kCopiedAtOnce, bytes - at)));
+}
+
+void Gemm::run(double alpha, const void* a, const void* b, void* c, void* scratch, const void* added) const {
   const OpenMpSettings settings;
+  if (adds_ && !is_half(type_)) copy(added, c);
   if (type_ == StoredType::f64) {
     multiply(alpha, static_cast<const double*>(a), static_cast<const double*>(b), static_cast<double*>(c));
     return;
@@ -348,14 +364,16 @@ void Gemm::run(double alpha, const void* a, const void* b, void* c, void* scratc
   float* wide_c = wide_b + aligned(b_elements_);
   widen(type_, a, wide_a, a_elements_, threads_);
   widen(type_, b, wide_b, b_elements_, threads_);
+  if (adds_) widen(type_, added, wide_c, c_elements_, threads_);
   multiply<float>(narrow_alpha, wide_a, wide_b, wide_c);
   narrow(type_, wide_c, c, c_elements_, threads_);
 }
 
-Result<Done> run_gemm(const GemmCall& call, double alpha, const void* a, const void* b, void* c, void* scratch) {
+Result<Done> run_gemm(const GemmCall& call, double alpha, const void* a, const void* b, void* c, void* scratch,
+                      const void* added) {
   auto gemm = Gemm::prepare(call);
   if (!gemm) return gemm.error();
-  gemm->run(alpha, a, b, c, scratch);
+  gemm->run(alpha, a, b, c, scratch, added);
   return Done{};
 }
 

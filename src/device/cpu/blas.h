@@ -1,5 +1,5 @@
-// Matrix products by the BLAS libraries: C = alpha · A·B, with loops around the product for batches and for contracted
-// indices that one product cannot take in. Float16 and bfloat16 are multiplied as float32 and rounded once.
+// Matrix products by the BLAS libraries: C = alpha · A·B, or that and D, with loops around the product for batches and
+// for contracted indices that one product cannot take in. Float16 and bfloat16 are multiplied as float32 and rounded once.
 // Test: tests/device/blas_test.cpp
 #pragma once
 
@@ -29,8 +29,8 @@ class Gemm {
   static Result<Gemm> prepare(const GemmCall& call);
 
   // Overwrites what the call covers of C, without reading it. `scratch` is scratch_bytes long and aligned as malloc
-  // does, or null where that is 0. No two of A or B, C and scratch overlap.
-  void run(double alpha, const void* a, const void* b, void* c, void* scratch) const;
+  // does, or null where that is 0. `added`: D, where the call adds. No two of A, B or D, C and scratch overlap.
+  void run(double alpha, const void* a, const void* b, void* c, void* scratch, const void* added = nullptr) const;
 
  private:
   struct Placed {  // a matrix in memory
@@ -48,11 +48,13 @@ class Gemm {
   template <class Real>
   void product(Real alpha, const Real* a, const Real* b, Real beta, Real* c) const;
   void set_threads(int threads) const;
+  void copy(const void* from, void* to) const;
 
   BlasLibrary library_;
   StoredType type_;
   int threads_;
   bool threads_over_loops_;
+  bool adds_;
   // Of the product as it is handed over: with C by columns, OpenBLAS computes Cᵀ = Bᵀ·Aᵀ.
   bool swapped_ = false;
   int64_t m_;
@@ -74,6 +76,7 @@ class Gemm {
 };
 
 // Prepares and runs, for callers that do it once.
-Result<Done> run_gemm(const GemmCall& call, double alpha, const void* a, const void* b, void* c, void* scratch);
+Result<Done> run_gemm(const GemmCall& call, double alpha, const void* a, const void* b, void* c, void* scratch,
+                      const void* added = nullptr);
 
 }  // namespace millrace

@@ -44,6 +44,8 @@ Result<CpuLaunch> CpuLaunch::prepare(const Launch& launch, void* function) {
   if (launch.numbers.size() > kMostNumbers)
     return Error::make(ErrorKind::failed, "a kernel takes more than 64 numbers", "split the expression");
   if (!launch.kernel.empty()) return prepared;
+  if (launch.gemm.adds != (launch.added >= 0))
+    return Error::make(ErrorKind::failed, "a product lacks what it adds, or has something that it does not add");
   Result<Gemm> gemm = Gemm::prepare(launch.gemm);
   if (!gemm) return gemm.error();
   prepared.gemm_ = std::move(*gemm);
@@ -73,7 +75,8 @@ void CpuLaunch::run(void* const* tensors, const LaunchState& state, char* scratc
   }
   double alpha = 1;
   for (const LaunchNumber& number : launch_.numbers) alpha *= value_of(number, state);
-  gemm_->run(alpha, at[0], at[1], at[2], scratch + gemm_scratch_at_);
+  const void* const added = launch_.added < 0 ? nullptr : tensors[launch_.added];
+  gemm_->run(alpha, at[0], at[1], at[2], scratch + gemm_scratch_at_, added);
   if (!launch_.packed[2]) return;
   const auto bytes = static_cast<size_t>(launch_.operand_bytes[2]);
   const std::vector<int>& stack = launch_.operands[2];

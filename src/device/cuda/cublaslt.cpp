@@ -105,6 +105,7 @@ Result<CublasLtProduct> CublasLtProduct::make(const CublasLt& library, std::shar
   product.k_ = call.k;
   product.tensor_cores_ = call.tensor_cores;
   product.relu_ = call.relu;
+  product.adds_ = call.adds;
   if (const Result<Done> typed = product.set_types(call); !typed) return typed.error();
   if (const Result<Done> made = product.make_desc(); !made) return made.error();
   if (const Result<Done> set = product.set_epilogue(); !set) return set.error();
@@ -317,21 +318,22 @@ std::vector<uint32_t> CublasLtProduct::capabilities(const cublasLtMatmulAlgo_t& 
 
 // ---- Running ----
 
-Result<Done> CublasLtProduct::multiply(double alpha, const void* a, const void* b, void* c, const void* vector,
-                                       const cublasLtMatmulAlgo_t& algorithm, void* workspace, size_t workspace_bytes,
-                                       void* stream) const {
+Result<Done> CublasLtProduct::multiply(double alpha, const void* a, const void* b, const void* added, void* c,
+                                       const void* vector, const cublasLtMatmulAlgo_t& algorithm, void* workspace,
+                                       size_t workspace_bytes, void* stream) const {
   if (shape_.swapped) std::swap(a, b);
   if (shape_.vector != ColumnVector::none)
     if (Result<Done> set = set_vector(vector); !set) return set;
-  const double wide_zero = 0;
+  // The library's C is what is added, and its D the result.
+  const double wide_beta = adds_ ? 1 : 0;
   const auto narrow_alpha = static_cast<float>(alpha);
-  const float narrow_zero = 0;
+  const float narrow_beta = adds_ ? 1 : 0;
   const bool wide = scale_ == CUDA_R_64F;
   const void* alpha_at = wide ? static_cast<const void*>(&alpha) : &narrow_alpha;
-  const void* beta_at = wide ? static_cast<const void*>(&wide_zero) : &narrow_zero;
+  const void* beta_at = wide ? static_cast<const void*>(&wide_beta) : &narrow_beta;
   return library_->check(
-      library_->matmul(handle_.get(), desc_.get(), alpha_at, a, a_.get(), b, b_.get(), beta_at, c, c_.get(), c,
-                       c_.get(), &algorithm, workspace, workspace_bytes, static_cast<cudaStream_t>(stream)),
+      library_->matmul(handle_.get(), desc_.get(), alpha_at, a, a_.get(), b, b_.get(), beta_at, adds_ ? added : c,
+                       c_.get(), c, c_.get(), &algorithm, workspace, workspace_bytes, static_cast<cudaStream_t>(stream)),
       "multiply");
 }
 

@@ -94,8 +94,9 @@ class CublasLtProduct {
 
   // ---- Running ----
 
-  // C = alpha A B. `a`, `b`, `c`: the call's; `vector`: where it has one, aligned to kVectorAlignment.
-  Result<Done> multiply(double alpha, const void* a, const void* b, void* c, const void* vector,
+  // C = alpha A B, and `added` where the call adds. `a`, `b`, `c`: the call's; `vector`: where it has one, aligned to
+  // kVectorAlignment.
+  Result<Done> multiply(double alpha, const void* a, const void* b, const void* added, void* c, const void* vector,
                         const cublasLtMatmulAlgo_t& algorithm, void* workspace, size_t workspace_bytes,
                         void* stream) const;
 
@@ -126,6 +127,7 @@ class CublasLtProduct {
   int64_t k_ = 1;
   bool tensor_cores_ = true;
   bool relu_ = false;
+  bool adds_ = false;
   uint32_t reductions_ = CUBLASLT_REDUCTION_SCHEME_MASK;
   cudaDataType_t type_ = CUDA_R_32F;
   cudaDataType_t scale_ = CUDA_R_32F;

@@ -93,6 +93,10 @@ class ProductLaunch final : public GpuLaunch {
         return Error::make(ErrorKind::failed, concat("cuBLASLt's algorithm wants matrix ", "ABC"[operand],
                                                      " aligned to ", chosen_.alignments[operand], " bytes"));
     }
+    const void* const added = launch_.gemm.adds ? tensors[launch_.added] : nullptr;
+    if (reinterpret_cast<uintptr_t>(added) % chosen_.alignments[2] != 0)
+      return Error::make(ErrorKind::failed, concat("cuBLASLt's algorithm wants what is added aligned to ",
+                                                   chosen_.alignments[2], " bytes"));
     for (const size_t operand : {size_t{0}, size_t{1}})
       if (launch_.packed[operand])
         if (Result<Done> copied = copy(operand, at[operand], tensors); !copied) return copied;
@@ -106,8 +110,8 @@ class ProductLaunch final : public GpuLaunch {
     double alpha = 1;
     for (const LaunchNumber& number : launch_.numbers) alpha *= value_of(number, arguments);
     void* workspace = chosen_.workspace_bytes > 0 ? at_in_scratch(kWorkspace) : nullptr;
-    if (Result<Done> multiplied = product_.multiply(alpha, at[0], at[1], at[2], vector, chosen_.algorithm, workspace,
-                                                    chosen_.workspace_bytes, context_->stream());
+    if (Result<Done> multiplied = product_.multiply(alpha, at[0], at[1], added, at[2], vector, chosen_.algorithm,
+                                                    workspace, chosen_.workspace_bytes, context_->stream());
         !multiplied)
       return multiplied;
     if (apart && writes_vector)
@@ -165,6 +169,8 @@ Result<std::unique_ptr<GpuLaunch>> prepare_product(std::shared_ptr<CudaContext> 
     if (stack.empty()) return Error::make(ErrorKind::failed, "a product lacks a matrix");
   if (launch.vectors.empty() != (launch.gemm.vector == GemmVector::none))
     return Error::make(ErrorKind::failed, "a product lacks its vector, or has one that it does not use");
+  if (launch.gemm.adds != (launch.added >= 0))
+    return Error::make(ErrorKind::failed, "a product lacks what it adds, or has something that it does not add");
   const CurrentContext current(*context);
   Result<CublasLtProduct> product = CublasLtProduct::make(library, std::move(handle), launch.gemm);
   if (!product) return product.error();

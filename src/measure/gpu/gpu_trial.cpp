@@ -162,11 +162,10 @@ std::vector<void*> GpuTrials::pointers(const Places& places, int64_t set) const 
 Result<Done> GpuTrials::put_inputs(const Part& part, const std::vector<Layout>& layouts, const Places& places,
                                    bool magnitudes) {
   const std::vector<void*> at = pointers(places, 0);
-  const std::vector<TensorId>& vectors = part.product.operand(kVectorOperand);
   const bool negative = factor_of(*graph_, part, part_->truth) < 0;
   for (size_t k = 0; k < part.reads.size(); ++k) {
-    const bool bias = std::find(vectors.begin(), vectors.end(), part.reads[k]) != vectors.end();
-    const PutAs as = !magnitudes ? PutAs::values : bias && negative ? PutAs::negative_magnitudes : PutAs::magnitudes;
+    const bool against = negative && is_added(part, part.reads[k]);
+    const PutAs as = !magnitudes ? PutAs::values : against ? PutAs::negative_magnitudes : PutAs::magnitudes;
     Result<Done> put = checker_.put(*graph_, part.reads[k], layouts[k], part_->inputs[k], as, at[k]);
     if (!put) return put;
   }
@@ -225,7 +224,7 @@ Result<std::string> GpuTrials::check(const Part& part, const std::vector<Layout>
 }
 
 // The first candidate whose probed elements are right speaks for the whole. Its tolerances come from the product of the
-// magnitudes; and of that of a bias, which has the sign of the product's factor, so that nothing cancels.
+// magnitudes; and of that of what is added, which has the sign of the product's factor, so that nothing cancels.
 Result<std::string> GpuTrials::take_as_peer(const Part& part, const std::vector<Layout>& layouts, const Places& places,
                                             GpuLaunch& launch) {
   const std::vector<void*> at = pointers(places, 0);

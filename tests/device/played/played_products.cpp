@@ -63,13 +63,15 @@ std::vector<F> numbers_of(const char* from, int64_t elements, StoredType type) {
   return numbers;
 }
 
-// `v`: the call's vector, where it has one.
+// `d`: what the call adds, where it does. `v`: its vector, where it has one.
 template <class F>
-void multiply(const GemmCall& call, double alpha, int splits, const char* a, const char* b, char* c, char* v) {
+void multiply(const GemmCall& call, double alpha, int splits, const char* a, const char* b, const char* d, char* c,
+              char* v) {
   const std::vector<F> left = numbers_of<F>(a, call.a_elements, call.type);
   const std::vector<F> right = numbers_of<F>(b, call.b_elements, call.type);
   const GemmLoop loop = call.loops.empty() ? GemmLoop{} : call.loops.front();
   const std::vector<F> bias = numbers_of<F>(v, call.vector == GemmVector::bias ? call.v_elements : 0, call.type);
+  const std::vector<F> added = numbers_of<F>(d, call.adds ? call.c_elements : 0, call.type);
   const auto bytes = static_cast<size_t>(bytes_of(call.type));
   const auto store = [&](char* to, int64_t element, F value) {
     const uint64_t bits = encode(static_cast<double>(value), call.type);
@@ -97,8 +99,10 @@ void multiply(const GemmCall& call, double alpha, int splits, const char* a, con
         if (call.vector == GemmVector::bias) sum += bias[static_cast<size_t>(at)];
         if (call.vector == GemmVector::gradient_of_a) store(v, at, of_a);
         if (call.vector == GemmVector::gradient_of_b) store(v, at, of_b);
+        const int64_t of_c = turn * loop.c + m * call.c_m + n * call.c_n;
+        if (call.adds) sum += added[static_cast<size_t>(of_c)];
         if (call.relu && sum < 0) sum = 0;
-        store(c, turn * loop.c + m * call.c_m + n * call.c_n, sum);
+        store(c, of_c, sum);
       }
     }
   }
@@ -141,9 +145,10 @@ class ProductLaunch final : public GpuLaunch {
                              concat("cuBLASLt's algorithm wants matrix ", "ABC"[operand], " aligned to 16 bytes"));
       }
     }
+    char* const added = launch_.gemm.adds ? static_cast<char*>(tensors[launch_.added]) : nullptr;
     const auto work = [launch = launch_, algorithm = algorithm_, places = places_, workspace = workspace_bytes_, alpha,
-                       stacks, scratch = static_cast<char*>(scratch)] {
-      return multiply_stacks(launch, algorithm, places, workspace, alpha, stacks, scratch);
+                       stacks, added, scratch = static_cast<char*>(scratch)] {
+      return multiply_stacks(launch, algorithm, places, workspace, alpha, stacks, added, scratch);
     };
     return work_.put("a product", pretended_seconds(launch_.gemm, algorithm_), work);
   }
@@ -153,7 +158,8 @@ class ProductLaunch final : public GpuLaunch {
  private:
   static Result<Done> multiply_stacks(const Launch& launch, const GemmAlgorithm& algorithm,
                                       const std::array<int64_t, 6>& places, int64_t workspace, double alpha,
-                                      const std::array<std::vector<char*>, 4>& stacks, char* scratch) {
+                                      const std::array<std::vector<char*>, 4>& stacks, const char* added,
+                                      char* scratch) {
     const Memory& memory = Memory::of_process();
     const GemmCall& call = launch.gemm;
     const auto illegal = [](const std::string& what) {
@@ -183,13 +189,16 @@ class ProductLaunch final : public GpuLaunch {
       for (size_t k = 1; !packed[operand] && k < stack.size(); ++k)
         if (stack[k] != stack.front() + static_cast<int64_t>(k) * bytes) return illegal("stacked tensors are apart");
     }
+    if (call.adds && !memory.has(added, call.c_elements * bytes_of(call.type)))
+      return illegal("what it adds is not there");
+    if (call.adds && added == at[2]) return illegal("what it adds is where it writes");
     // What a library leaves in its workspace is nobody's.
     if (workspace > 0) std::memset(scratch + places[4], 0xff, static_cast<size_t>(workspace));
     const int splits = std::max(algorithm.split_k, 1);
     if (call.type == StoredType::f64)
-      multiply<double>(call, alpha, splits, at[0], at[1], at[2], at[3]);
+      multiply<double>(call, alpha, splits, at[0], at[1], added, at[2], at[3]);
     else
-      multiply<float>(call, alpha, splits, at[0], at[1], at[2], at[3]);
+      multiply<float>(call, alpha, splits, at[0], at[1], added, at[2], at[3]);
     if (is_one_of("MILLRACE_PLAYED_WRONG", algorithm))
       std::memset(at[2] + reach(call, call.m, call.c_m, call.n, call.c_n, &GemmLoop::c) / 2 * bytes_of(call.type), 0x3e,
                   static_cast<size_t>(bytes_of(call.type)));
@@ -237,6 +246,8 @@ Result<std::unique_ptr<GpuLaunch>> prepare_product(std::shared_ptr<Stream> strea
     if (stack.empty()) return Error::make(ErrorKind::failed, "a product lacks a matrix");
   if (launch.vectors.empty() != (call.vector == GemmVector::none))
     return Error::make(ErrorKind::failed, "a product lacks its vector, or has one that it does not use");
+  if (call.adds != (launch.added >= 0))
+    return Error::make(ErrorKind::failed, "a product lacks what it adds, or has something that it does not add");
   const Result<ColumnMajorProduct> shape = column_major(call);
   if (!shape) return shape.error();
   GemmAlgorithm algorithm = call.algorithm;

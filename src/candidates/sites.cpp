@@ -1,0 +1,167 @@
+#include "candidates/sites.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace millrace {
+namespace {
+
+constexpr size_t kMostAlternatives = 64;  // of a site
+constexpr size_t kMostCovers = 4096;      // that are looked at to find them, where what products swallow makes many
+
+// What is taken or left as one: a part, or several.
+struct Choice {
+  std::vector<int> parts;
+  std::vector<OperatorId> operators;
+};
+
+bool has(const std::vector<OperatorId>& operators, OperatorId op) {
+  return std::find(operators.begin(), operators.end(), op) != operators.end();
+}
+
+std::vector<OperatorId> common(const std::vector<OperatorId>& one, const std::vector<OperatorId>& other) {
+  std::vector<OperatorId> both;
+  std::copy_if(one.begin(), one.end(), std::back_inserter(both), [&](OperatorId op) { return has(other, op); });
+  return both;
+}
+
+class SiteFinder {
+ public:
+  SiteFinder(const std::vector<PartCandidates>& parts, const std::vector<FusedOperator>& groups, const SiteRules& rules)
+      : parts_(parts), groups_(groups), rules_(rules) {}
+
+  std::vector<Site> run() {
+    std::map<size_t, std::vector<Choice>> choices;
+    for (Choice& choice : all_choices()) choices[site_of(choice.operators.front())].push_back(std::move(choice));
+    std::vector<Site> sites;
+    for (auto& [number, of_site] : choices) sites.push_back(find(number, of_site));
+    return sites;
+  }
+
+ private:
+  const Part& part(int number) const { return parts_[static_cast<size_t>(number)].part; }
+  size_t site_of(OperatorId op) const { return rules_.site_of[op.at()]; }
+
+  std::vector<Choice> all_choices() const {
+    std::map<std::string, int> numbers;
+    for (size_t k = 0; k < parts_.size(); ++k) numbers[parts_[k].part.name] = static_cast<int>(k);
+    std::vector<Choice> bundles;
+    std::set<int> bundled;
+    for (const std::vector<std::string>& names : rules_.bundles) {
+      Choice choice;
+      bool whole = true;  // a part may have been dropped
+      for (const std::string& name : names) {
+        const auto found = numbers.find(name);
+        whole = whole && found != numbers.end();
+        if (found == numbers.end()) continue;
+        choice.parts.push_back(found->second);
+        bundled.insert(found->second);
+        const std::vector<OperatorId>& operators = part(found->second).operators;
+        choice.operators.insert(choice.operators.end(), operators.begin(), operators.end());
+      }
+      if (whole) bundles.push_back(std::move(choice));
+    }
+    std::vector<Choice> choices;
+    for (int k = 0; k < static_cast<int>(parts_.size()); ++k) {
+      if (!bundled.contains(k)) choices.push_back({{k}, part(k).operators});
+    }
+    choices.insert(choices.end(), bundles.begin(), bundles.end());
+    return choices;
+  }
+
+  Site find(size_t number, std::vector<Choice>& choices) const {
+    // Larger parts first: the first cover is the fused one, with contractions apart.
+    std::stable_sort(choices.begin(), choices.end(), [&](const Choice& l, const Choice& r) {
+      return part(l.parts.front()).members.size() > part(r.parts.front()).members.size();
+    });
+    std::set<OperatorId> operators;
+    bool swallows = false;
+    for (const Choice& choice : choices) {
+      operators.insert(choice.operators.begin(), choice.operators.end());
+      swallows = swallows || std::any_of(choice.parts.begin(), choice.parts.end(), [&](int k) {
+                   return part(k).product.has_epilogue() || part(k).product.adds();
+                 });
+    }
+    std::vector<const FusedOperator*> kernels;
+    for (const FusedOperator& group : groups_) {
+      if (group.members.size() > 1 && site_of(group.members.front()) == number) kernels.push_back(&group);
+    }
+    std::vector<int> chosen;
+    std::set<OperatorId> done;
+    std::vector<std::vector<int>> covers;
+    cover(choices, {operators.begin(), operators.end()}, swallows ? kMostCovers : kMostAlternatives, chosen, done,
+          covers);
+    Site found;
+    for (std::vector<int>& alternative : covers) {
+      if (std::any_of(kernels.begin(), kernels.end(), [&](const auto* group) { return mixes(*group, alternative); }))
+        continue;
+      std::sort(alternative.begin(), alternative.end());
+      found.alternatives.push_back(std::move(alternative));
+    }
+    if (found.alternatives.size() > kMostAlternatives) {  // the default, and those of fewest launches
+      std::stable_sort(std::next(found.alternatives.begin()), found.alternatives.end(),
+                       [](const auto& l, const auto& r) { return l.size() < r.size(); });
+      found.alternatives.resize(kMostAlternatives);
+    }
+    return found;
+  }
+
+  // All ways to choose parts that carry out each operator of the site once.
+  void cover(const std::vector<Choice>& choices, const std::vector<OperatorId>& operators, size_t most,
+             std::vector<int>& chosen, std::set<OperatorId>& done, std::vector<std::vector<int>>& covers) const {
+    if (covers.size() >= most) return;
+    const auto next =
+        std::find_if(operators.begin(), operators.end(), [&](OperatorId op) { return !done.contains(op); });
+    if (next == operators.end()) {
+      covers.push_back(chosen);
+      return;
+    }
+    for (const Choice& choice : choices) {
+      if (!has(choice.operators, *next) || std::any_of(choice.operators.begin(), choice.operators.end(),
+                                                       [&](OperatorId op) { return done.contains(op); }))
+        continue;
+      chosen.insert(chosen.end(), choice.parts.begin(), choice.parts.end());
+      done.insert(choice.operators.begin(), choice.operators.end());
+      cover(choices, operators, most, chosen, done, covers);
+      for (const OperatorId op : choice.operators) done.erase(op);
+      chosen.resize(chosen.size() - choice.parts.size());
+    }
+  }
+
+  // A kernel is either fused or all of its members are apart: between the two lies nothing worth measuring. Either all
+  // of it that epilogues can swallow is swallowed, or nothing; and what products leave of it is fused.
+  bool mixes(const FusedOperator& group, const std::vector<int>& alternative) const {
+    size_t fused = 0;
+    size_t apart = 0;
+    bool swallowed = false;
+    bool added = false;
+    bool left = false;  // could have been swallowed
+    for (const int number : alternative) {
+      const Part& one = part(number);
+      const std::vector<OperatorId> of_group = common(one.operators, group.members);
+      if (of_group.empty()) continue;
+      if (one.product.has_epilogue()) {
+        swallowed = true;
+      } else {
+        left = left || !common(of_group, rules_.swallowable).empty();
+      }
+      added = added || one.product.adds();
+      if (!one.members.empty()) ++(one.members.size() > 1 ? fused : apart);
+    }
+    return (fused > 0 && apart > 0) || (swallowed && left) || ((swallowed || added) && apart > 1);
+  }
+
+  const std::vector<PartCandidates>& parts_;
+  const std::vector<FusedOperator>& groups_;
+  const SiteRules& rules_;
+};
+
+}  // namespace
+
+std::vector<Site> find_sites(const std::vector<PartCandidates>& parts, const std::vector<FusedOperator>& groups,
+                             const SiteRules& rules) {
+  return SiteFinder(parts, groups, rules).run();
+}
+
+}  // namespace millrace

@@ -13,7 +13,8 @@ namespace millrace {
 namespace {
 
 // Walks the forward operators backwards. Each leaves its inputs' gradients as contributions; when a tensor's producer
-// is reached all of its contributions are there, and they are summed.
+// is reached all of its contributions are there, and they are summed in the order in which forward reads the tensor, but
+// for products.
 class Differentiator {
  public:
   explicit Differentiator(const Graph& forward) : graph_(training_.graph) {
@@ -117,12 +118,18 @@ class Differentiator {
                        });
   }
 
-  // The sum of a tensor's contributions, by explicit operators: the paper's backward residuals. What is no product comes
-  // first, and then the products in the order in which they are made, so that each can add itself to what is there.
+  // The sum of a tensor's contributions, by explicit operators: the paper's backward residuals. Where some are products
+  // and others are not, the others come first, and then the products as they are made, so that each can add itself to
+  // what is there; two can do that in either order.
   TensorId total(TensorId tensor) {
     std::vector<TensorId> parts = contributions_[tensor.at()];
     if (parts.empty()) return {};
-    std::stable_partition(parts.begin(), parts.end(), [&](TensorId part) { return !is_product(part); });
+    std::reverse(parts.begin(), parts.end());
+    if (parts.size() > 2) {
+      const auto products =
+          std::stable_partition(parts.begin(), parts.end(), [&](TensorId part) { return !is_product(part); });
+      if (products != parts.begin()) std::reverse(products, parts.end());
+    }
     TensorId sum = parts[0];
     const std::string name = concat("d_", graph_.tensor(tensor).name);
     for (size_t k = 1; k < parts.size(); ++k) {

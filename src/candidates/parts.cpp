@@ -19,9 +19,11 @@ constexpr size_t kMostInParts = 4;  // products of a sum of which some are stack
 
 class PartFinder {
  public:
-  PartFinder(const TrainingGraph& training, const FusedGraph& fused, std::vector<std::vector<TensorId>> families)
+  PartFinder(const TrainingGraph& training, const FusedGraph& fused, bool on_gpu,
+             std::vector<std::vector<TensorId>> families)
       : graph_(training.graph),
         fused_(fused),
+        on_gpu_(on_gpu),
         producers_(producers_of(graph_)),
         readers_(readers_of(graph_)),
         callers_(graph_.tensors.size(), false),
@@ -37,7 +39,7 @@ class PartFinder {
     rank_arguments(training);
   }
 
-  Candidates run(bool epilogues) {
+  Candidates run() {
     for (size_t k = 0; k < site_of_.size(); ++k) site_of_[k] = k;
     for (const FusedOperator& group : fused_.groups) add_group(group);
     find_sums();
@@ -49,7 +51,7 @@ class PartFinder {
       add_stacking(stacking);
     }
     for (const std::vector<Part>& sum : sums_) offer(sum);
-    if (epilogues) add_epilogues(by_size);
+    if (on_gpu_) add_epilogues(by_size);
     add_rests();
     sort_parts();
     for (size_t op = 0; op < site_of_.size(); ++op) rules_.site_of.push_back(site(op));
@@ -287,11 +289,12 @@ class PartFinder {
       for (const OperatorId op : part.operators)
         (graph_.operators[op.at()].kind == OperatorKind::add ? additions : contractions).push_back(op);
     }
-    const char* const refused = !leaves_whole_kernels(additions)    ? "what is left of the kernel around it is no kernel"
-                                : words_saved(bundle, additions) <= 0 ? "the kernel around it moves as much without it"
-                                                                      : nullptr;
-    if (refused != nullptr) {
-      decline_epilogue(contractions, additions, refused);
+    // What moves as much is worth a trial where the library reads it while it multiplies.
+    const bool moves_less = words_saved(bundle, additions) > (on_gpu_ ? -1 : 0);
+    if (!moves_less || !leaves_whole_kernels(additions)) {
+      decline_epilogue(contractions, additions,
+                       moves_less ? "what is left of the kernel around it is no kernel"
+                                  : "the kernel around it moves as much without it");
       return;
     }
     std::vector<std::string> names;
@@ -558,6 +561,7 @@ class PartFinder {
 
   const Graph& graph_;
   const FusedGraph& fused_;
+  bool on_gpu_;
   std::vector<OperatorId> producers_;
   std::vector<std::vector<OperatorId>> readers_;
   std::vector<bool> callers_;  // one a tensor: the caller's memory
@@ -572,9 +576,9 @@ class PartFinder {
 
 }  // namespace
 
-Candidates find_parts(const TrainingGraph& training, const FusedGraph& fused, bool epilogues,
+Candidates find_parts(const TrainingGraph& training, const FusedGraph& fused, bool on_gpu,
                       const std::vector<std::vector<TensorId>>& callers_families) {
-  return PartFinder(training, fused, callers_families).run(epilogues);
+  return PartFinder(training, fused, on_gpu, callers_families).run();
 }
 
 Part conversion_part(const Graph& graph, TensorId tensor) {

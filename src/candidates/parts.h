@@ -10,10 +10,10 @@
 
 namespace millrace {
 
-// Parts without candidates, sites, families and what was declined. `epilogues`: contractions with biases and their
-// gradients too, which a library on a GPU does at a product's end. `callers_families`: the caller's tensors that lie
-// one behind the other.
-Candidates find_parts(const TrainingGraph& training, const FusedGraph& fused, bool epilogues,
+// Parts without candidates, sites, families and what was declined. `on_gpu`: contractions with biases and their
+// gradients too, which a library there does at a product's end. `callers_families`: the caller's tensors that lie one
+// behind the other.
+Candidates find_parts(const TrainingGraph& training, const FusedGraph& fused, bool on_gpu,
                       const std::vector<std::vector<TensorId>>& callers_families);
 
 // A tensor's conversion as a part of its own: it reads and writes the same tensor.

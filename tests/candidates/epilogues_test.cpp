@@ -1,4 +1,4 @@
-// Contractions with what cuBLASLt does at their end: biases, and the gradients of biases.
+// Contractions with what cuBLASLt does at their end: biases, the gradients of biases, and tensors that are added.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -27,13 +27,15 @@ EnumerateOptions on_gpu(size_t most = 400) {
   return options;
 }
 
-// The parts with an epilogue alone, with their ways.
+bool swallows(const PartCandidates& of) { return of.part.product.has_epilogue() || of.part.product.adds(); }
+
+// The parts with an epilogue or an addition alone, with their ways.
 Candidates epilogues_of(const TrainingGraph& training, size_t most, const std::vector<std::string>& unpinned = {}) {
   EnumerateOptions options = on_gpu(most);
   for (const std::string& name : unpinned) options.layouts.emplace_back(name, "any");
   Result<Candidates> found = find_parts(training, fuse(training), options);
   EXPECT_TRUE(found);
-  std::erase_if(found->parts, [](const PartCandidates& of) { return !of.part.product.has_epilogue(); });
+  std::erase_if(found->parts, [](const PartCandidates& of) { return !swallows(of); });
   for (PartCandidates& of : found->parts) find_ways(training.graph, found->domains, options, of);
   return *found;
 }
@@ -58,7 +60,7 @@ TEST(EpilogueParts, AreNotForACpu) {
     for (const PartCandidates& of : found->parts)
       EXPECT_FALSE(of.part.product.has_epilogue()) << model << ": " << of.part.name;
     for (const Declined& declined : found->declined)
-      EXPECT_EQ(declined.reason.find(" with "), std::string::npos) << declined.reason;
+      EXPECT_EQ(declined.reason.find(" bias"), std::string::npos) << declined.reason;
   }
 }
 
@@ -88,7 +90,7 @@ std::string declined_of(const std::string& text) {
   std::string reasons;
   for (const Declined& declined : found->declined) reasons += declined.reason + "\n";
   for (const PartCandidates& of : found->parts)
-    reasons += of.part.product.has_epilogue() ? concat("part ", of.part.name, "\n") : "";
+    reasons += swallows(of) ? concat("part ", of.part.name, "\n") : "";
   return reasons;
 }
 
@@ -106,7 +108,12 @@ TEST(EpilogueParts, WhatIsDeclinedHasItsReason) {
   expect(program(matrices, "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = y + b\n    return np.exp(z)\n"),
          "the kernel around it moves as much without it");
   expect(program(matrices, "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = y + m\n    return z\n"),
-         "a whole tensor is added");
+         "part y einsum with z residual\n");
+  expect(program(matrices, "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = y + b + m\n    return z\n"),
+         "a bias or a whole tensor, and not both");
+  expect(program("x: float32[A, A], w: float32[A, A]",
+                 "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = y + x\n    return z\n"),
+         "what is added is one of the product's matrices");
   expect(program(matrices, "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = relu(y + b)\n    return z\n"), "relu\n");
   expect(program(matrices, "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = gelu(y + b)\n    return z\n"),
          "of functions only a ReLU");
@@ -140,6 +147,7 @@ TEST(EpilogueWays, AreReadBackAndNothingElseIsOne) {
       EXPECT_EQ(read->way, candidate.way);
       if (ways++ % 8 != 0) continue;
       EXPECT_TRUE(is_candidate(training.graph, found.domains, of.part, *read)) << of.part.name << ": " << text;
+      if (of.part.product.adds()) continue;
       Candidate other = candidate;
       std::get<GemmWay>(other.way).library = GemmLibrary::openblas;
       EXPECT_FALSE(is_candidate(training.graph, found.domains, of.part, other)) << of.part.name << " by OpenBLAS";
@@ -175,8 +183,8 @@ void write_one(char* to, int64_t element, StoredType type, double value) {
   std::memcpy(to + static_cast<size_t>(element) * size, &bits, size);
 }
 
-// A product as the call means it, by loops: operands 0 to 3 are A, B, C and V.
-void play_call(const GemmCall& call, double factor, const std::array<char*, 4>& at) {
+// A product as the call means it, by loops: operands 0 to 4 are A, B, C, V and D.
+void play_call(const GemmCall& call, double factor, const std::array<char*, 5>& at) {
   const GemmLoop loop = call.loops.empty() ? GemmLoop{} : call.loops.front();
   ASSERT_LE(call.loops.size(), 1U);
   const auto read = [&](size_t operand, int64_t element) { return read_one(at[operand], element, call.type); };
@@ -198,15 +206,17 @@ void play_call(const GemmCall& call, double factor, const std::array<char*, 4>& 
         if (call.vector == GemmVector::bias) sum += read(3, v);
         if (call.vector == GemmVector::gradient_of_a) write_one(at[3], v, call.type, of_a);
         if (call.vector == GemmVector::gradient_of_b) write_one(at[3], v, call.type, of_b);
+        const int64_t c = step * loop.c + i * call.c_m + j * call.c_n;
+        if (call.adds) sum += read(4, c);
         if (call.relu) sum = std::max(sum, 0.0);
-        write_one(at[2], step * loop.c + i * call.c_m + j * call.c_n, call.type, sum);
+        write_one(at[2], c, call.type, sum);
       }
     }
   }
 }
 
 // The same as cuBLASLt means its descriptors.
-void play_library(const GemmCall& call, double factor, std::array<char*, 4> at) {
+void play_library(const GemmCall& call, double factor, std::array<char*, 5> at) {
   const Result<ColumnMajorProduct> product = column_major(call);
   ASSERT_TRUE(product) << to_string(product.error());
   if (product->swapped) std::swap(at[0], at[1]);
@@ -232,6 +242,7 @@ void play_library(const GemmCall& call, double factor, std::array<char*, 4> at) 
         if (product->vector == ColumnVector::bias) sum += read_one(at[3], v + i, call.type);
         if (product->vector == ColumnVector::gradient_of_a) write_one(at[3], v + i, call.type, of_a);
         if (product->vector == ColumnVector::gradient_of_b) write_one(at[3], v + j, call.type, of_b);
+        if (call.adds) sum += read(4, product->c, step, i, j);
         if (call.relu) sum = std::max(sum, 0.0);
         write_one(at[2], step * product->c.batch_stride + i + j * product->c.leading, call.type, sum);
       }
@@ -251,7 +262,9 @@ void play_launch(const Launch& launch, const std::vector<char*>& tensors, const 
   std::array<std::vector<int>, 4> stacks = {launch.operands[0], launch.operands[1], launch.operands[2], launch.vectors};
   const std::array<int64_t, 4> bytes = {launch.operand_bytes[0], launch.operand_bytes[1], launch.operand_bytes[2],
                                         launch.vector_bytes};
-  std::array<char*, 4> at{};
+  std::array<char*, 5> at{};
+  ASSERT_EQ(call.adds, launch.added >= 0);
+  if (call.adds) at[4] = tensors[static_cast<size_t>(launch.added)];
   for (size_t operand = 0; operand < 4; ++operand) {
     together[operand].assign(static_cast<size_t>(elements[operand] * bytes_of(call.type)), '\xff');
     at[operand] = together[operand].data();
@@ -314,8 +327,8 @@ TEST(EpilogueWays, OfModelsComputeWhatTheReferenceDoes) {
   for (const std::string& model : models()) {
     const std::set<std::string> tiny = check_against_reference(training_of_model(model, {"tiny"}), 37, model);
     const std::set<std::string> odd = check_against_reference(training_of_model(model, {"odd"}), 37, model + " odd");
-    EXPECT_EQ(tiny.empty(), model == "llama_block") << model;  // which has no bias
-    EXPECT_EQ(odd.empty(), model == "llama_block") << model;
+    EXPECT_FALSE(tiny.empty()) << model;
+    EXPECT_FALSE(odd.empty()) << model;
   }
 }
 
@@ -329,7 +342,8 @@ D = 6
 
 
 def f(x: float32[A, B], w: float32[B, C], b: float32[C], t: float32[D, A, B], u: float32[D, B, C], rows: float32[A],
-      each: float32[D, C], flat: float32[D], wide: float32[C, D], v: float32[B, C, D], s: float32):
+      each: float32[D, C], flat: float32[D], wide: float32[C, D], v: float32[B, C, D], s: float32,
+      m: float32[A, C], n: float32[D, A, C], o: float32[A, D, C], p: float32[A, B], q: float32[B, C]):
     columns = np.einsum("ab,bc->ac", x, w) + b
     by_rows = np.einsum("ab,bc->ac", x, w) + rows[:, None]
     batch = np.einsum("dab,dbc->dac", t, u) + b
@@ -339,16 +353,29 @@ def f(x: float32[A, B], w: float32[B, C], b: float32[C], t: float32[D, A, B], u:
     negative = -2 * np.einsum("ab,bcd->adc", x, v) + each
     positive = relu(np.einsum("dab,dbc->dac", t, u))
     both = relu(s * np.einsum("ab,bcd->acd", x, v) + wide)
-    return columns, by_rows, batch, each_its_own, of_batch, chain, negative, positive, both
+    added = m + np.einsum("ab,bc->ac", x, w)
+    added_twice = m + np.einsum("ab,bc->ac", x, w) + np.einsum("ab,bc->ac", p, q)
+    added_batch = np.einsum("dab,dbc->dac", t, u) + n
+    added_negative = o + -2 * np.einsum("ab,bcd->adc", x, v)
+    return (columns, by_rows, batch, each_its_own, of_batch, chain, negative, positive, both, added, added_twice,
+            added_batch, added_negative)
 )";
     for (size_t at = text.find("float32"); at != std::string::npos; at = text.find("float32", at + 1))
       text.replace(at, 7, dtype);
     const std::vector<std::string> unpinned = {"columns",  "by_rows", "batch",    "each_its_own",
                                                "of_batch", "chain",   "negative", "positive",
-                                               "both",     "v",       "wide",     "each"};
+                                               "both",     "v",       "wide",     "each",
+                                               "added",    "m",       "n",        "added_batch",
+                                               "o",        "added_negative", "x", "p"};
     const std::set<std::string> parts = check_against_reference(training_of(text), 1, dtype, unpinned);
     for (const std::string name : {"columns", "by_rows", "batch", "each_its_own", "chain", "negative"})
       EXPECT_TRUE(parts.contains(concat(name, " einsum with ", name, " bias"))) << dtype << ": " << name;
+    for (const std::string name : {"added", "added_batch", "added_negative"})
+      EXPECT_TRUE(parts.contains(concat(name, " einsum with ", name, " residual"))) << dtype << ": " << name;
+    const auto is_stacked_sum = [](const std::string& part) {
+      return part.find(" + ") != std::string::npos && part.find(" with added_twice") != std::string::npos;
+    };
+    EXPECT_TRUE(std::any_of(parts.begin(), parts.end(), is_stacked_sum)) << dtype;
     size_t relus = 0;
     for (const std::string& part : parts) relus += part.ends_with(" relu") ? 1 : 0;
     EXPECT_EQ(relus, 2U) << dtype;
@@ -393,7 +420,7 @@ TEST(EpilogueProbes, AreTheReferencesElements) {
     const Result<Candidates> found = find_parts(training, fuse(training), on_gpu());
     ASSERT_TRUE(found);
     for (const PartCandidates& of : found->parts) {
-      if (!of.part.product.has_epilogue()) continue;
+      if (!swallows(of)) continue;
       const Result<Truth> truth = truth_of(training.graph, of.part, 7);
       ASSERT_TRUE(truth);
       const std::vector<Probe> probes = probes_of(training.graph, of.part, *truth, 50);

@@ -88,8 +88,9 @@ void visit_all(const GemmCall& call, size_t loop, int64_t a, int64_t b, int64_t 
 
 // A sum of K products in any order is off by at most K·u·Σ|a||b| to first order (Higham, ch. 3); scaling by alpha and
 // adding the partial sums of the loops are a few roundings more. The oracle's own double sum has the same bound. Twice
-// that covers the higher orders, as K·u is far below 1. Half-sized results are rounded once more.
-Expected expected_of(const GemmCall& call, double alpha, const Tensor& a, const Tensor& b) {
+// that covers the higher orders, as K·u is far below 1. Half-sized results are rounded once more. `d`: what is added,
+// where the call does: one more term.
+Expected expected_of(const GemmCall& call, double alpha, const Tensor& a, const Tensor& b, const Tensor& d) {
   const auto elements = static_cast<size_t>(call.c_elements);
   Expected expected{std::vector<double>(elements), std::vector<double>(elements), std::vector<bool>(elements)};
   visit_all(call, 0, 0, 0, 0, [&](int64_t at_a, int64_t at_b, int64_t at_c) {
@@ -98,6 +99,10 @@ Expected expected_of(const GemmCall& call, double alpha, const Tensor& a, const 
     expected.bound[static_cast<size_t>(at_c)] += std::abs(term);
     expected.covered[static_cast<size_t>(at_c)] = true;
   });
+  for (size_t i = 0; call.adds && i < elements; ++i) {
+    expected.value[i] += d.get(static_cast<int64_t>(i));
+    expected.bound[i] += std::abs(d.get(static_cast<int64_t>(i)));
+  }
   double terms = static_cast<double>(call.k);
   double sums = 1;
   for (const GemmLoop& loop : call.loops) sums *= loop.c == 0 ? static_cast<double>(loop.extent) : 1;
@@ -135,7 +140,8 @@ std::vector<int64_t> strides_of(const std::vector<int64_t>& extents, const std::
 std::string describe(const GemmCall& call) {
   std::string text = concat(name_of(call.library), " ", name_of(call.type), " m ", call.m, " n ", call.n, " k ", call.k,
                             " a ", call.a_m, ",", call.a_k, " b ", call.b_k, ",", call.b_n, " c ", call.c_m, ",",
-                            call.c_n, " threads ", call.threads, call.threads_over_loops ? " over loops" : "");
+                            call.c_n, " threads ", call.threads, call.threads_over_loops ? " over loops" : "",
+                            call.adds ? " adds" : "");
   for (const GemmLoop& loop : call.loops)
     text += concat(" [", loop.extent, ": ", loop.a, ",", loop.b, ",", loop.c, "]");
   return text;
@@ -191,14 +197,17 @@ void check(const GemmCall& call, double alpha, unsigned seed) {
   Tensor c(call.type, call.c_elements, kNan);
   for (int64_t i = 0; i < call.a_elements; ++i) a.set(i, uniform(random));
   for (int64_t i = 0; i < call.b_elements; ++i) b.set(i, uniform(random));
+  Tensor d(call.type, call.adds ? call.c_elements : 1, kNan);
+  for (int64_t i = 0; call.adds && i < call.c_elements; ++i) d.set(i, 3 * uniform(random));
   // Each bit set: NaNs, in scratch as in C.
   std::vector<unsigned char> scratch(static_cast<size_t>(scratch_bytes(call)), 0xFF);
 
   const auto gemm = Gemm::prepare(call);
   ASSERT_TRUE(gemm) << to_string(gemm.error());
-  const Expected expected = expected_of(call, alpha, a, b);
+  const Expected expected = expected_of(call, alpha, a, b, d);
   for (int run = 0; run < (spins(call) ? 1 : 2); ++run) {  // the second finds the first one's results in C
-    gemm->run(alpha, a.data(), b.data(), c.data(), scratch.empty() ? nullptr : scratch.data());
+    gemm->run(alpha, a.data(), b.data(), c.data(), scratch.empty() ? nullptr : scratch.data(),
+              call.adds ? d.data() : nullptr);
     for (size_t i = 0; i < expected.value.size(); ++i) {
       const double got = c.get(static_cast<int64_t>(i));
       if (expected.covered[i]) {
@@ -244,8 +253,11 @@ TEST_P(Blas, EveryTranspose) {
     for (const int threads : {1, 2}) {
       call.threads = threads;
       if (too_slow(call)) continue;
-      check(call, 0.75, 11);
-      if (HasFatalFailure()) return;
+      for (const bool adds : {false, true}) {
+        call.adds = adds;
+        check(call, adds ? -0.75 : 0.75, 11);
+        if (HasFatalFailure()) return;
+      }
     }
   }
 }
@@ -284,6 +296,7 @@ TEST_P(Blas, AnyLayoutAndLoops) {
     over_loops.threads_over_loops = true;
     if (why_not(over_loops).empty() && random() % 2 == 0) call = over_loops;
     if (spins(call)) call.threads = 1;
+    call.adds = random() % 2 == 0;
     check(call, 1.25, static_cast<unsigned>(i));
     if (HasFatalFailure()) return;
     ++done;
@@ -304,8 +317,11 @@ TEST_P(Blas, BatchAndSumTogetherBothWays) {
       call.threads_over_loops = over_loops;
       call.threads = threads;
       if (too_slow(call)) continue;
-      check(call, 1, 3);
-      if (HasFatalFailure()) return;
+      for (const bool adds : {false, true}) {
+        call.adds = adds;
+        check(call, 1, 3);
+        if (HasFatalFailure()) return;
+      }
     }
   }
 }
@@ -321,6 +337,17 @@ TEST_P(Blas, LeavesTheRestOfC) {
   } else {
     check(call, 2, 1);
   }
+  call.adds = true;
+  EXPECT_EQ("the product covers 35 of C's 50 elements; where it adds it must be all", why_not(call));
+}
+
+// So much that the threads share the copy of it.
+TEST_P(Blas, AddsALargeTensor) {
+  GemmCall call = call_of(library(), type(), 700, 501, 2, {}, [](size_t) { return std::vector<size_t>{0, 1}; });
+  call.adds = true;
+  call.threads = 2;
+  if (too_slow(call)) call.threads = 1;
+  check(call, 1, 9);
 }
 
 // Float32 sums 4,096 ones to themselves times 2; a half-sized sum would stop growing long before.

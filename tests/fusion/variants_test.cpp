@@ -53,12 +53,12 @@ TEST(FuseStackings, QKVOfSelfAttentionInPairsAndAllThree) {
             "k_projected einsum, v_projected einsum\n"
             "q_projected einsum d_wq, v_projected einsum d_wv\n"
             "q_projected einsum, v_projected einsum\n");
-  // The residual's gradient is no contraction's: its addition stays.
+  // The residual's gradient is no contraction's: it is added to them.
   EXPECT_EQ(stackings_of(training, fused, Stacking::Kind::summed_results),
-            "k_projected einsum d_x, q_projected einsum d_x with d_x sum\n"
-            "k_projected einsum d_x, q_projected einsum d_x, v_projected einsum d_x with d_x sum, d_x sum 2\n"
-            "k_projected einsum d_x, v_projected einsum d_x with d_x sum\n"
-            "q_projected einsum d_x, v_projected einsum d_x with d_x sum\n");
+            "k_projected einsum d_x, q_projected einsum d_x with d_x sum, d_x sum 2\n"
+            "k_projected einsum d_x, q_projected einsum d_x, v_projected einsum d_x with d_x sum, d_x sum 2, d_x sum 3\n"
+            "k_projected einsum d_x, v_projected einsum d_x with d_x sum, d_x sum 2\n"
+            "q_projected einsum d_x, v_projected einsum d_x with d_x sum, d_x sum 2\n");
 }
 
 TEST(FuseStackings, CountTheirWords) {
@@ -70,9 +70,9 @@ TEST(FuseStackings, CountTheirWords) {
     if (stacking.kind == Stacking::Kind::shared_operand) {  // x and weights to projections, x and those to weights
       EXPECT_EQ(stacking.words_apart, count * (x + w + x));
       EXPECT_EQ(stacking.words_stacked, x + count * (w + x));
-    } else {  // an addition reads two and writes one
-      EXPECT_EQ(stacking.words_apart, count * (x + w + x) + (count - 1) * 3 * x);
-      EXPECT_EQ(stacking.words_stacked, count * (x + w) + x);
+    } else {  // an addition reads two and writes one; the stack reads the residual's gradient
+      EXPECT_EQ(stacking.words_apart, count * (x + w + x) + count * 3 * x);
+      EXPECT_EQ(stacking.words_stacked, x + count * (x + w) + x);
     }
   }
 }

@@ -247,6 +247,7 @@ TEST(EpilogueSelections, TakeAnEpilogueWhereItIsFaster) {
   const auto with = [&](double apart, double stacked) {
     return selected(measured(training, *candidates, [&](const Part& part) {
       if (part.kind == PartKind::kernel) return 5e-5;
+      if (part.product.adds()) return 1e-3;
       const bool is_stacked = part.product.tensors[2].size() > 1;
       return kProduct * (is_stacked ? 2.5 : 1) + (part.product.vector ? (is_stacked ? stacked : apart) : 0);
     }));

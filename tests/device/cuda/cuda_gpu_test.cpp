@@ -262,6 +262,7 @@ struct Problem {
   std::vector<double> b;
   std::vector<double> c;  // -1 where nothing is written
   std::vector<double> v;  // where the call has a vector
+  std::vector<double> d;  // where the call adds
 };
 
 void fill_problem(Problem& problem) {
@@ -275,7 +276,8 @@ void fill_problem(Problem& problem) {
   problem.c.assign(room(call.m, call.c_m, call.n, call.c_n, loop.c), -1);
   uint64_t state = 1;
   if (call.vector != GemmVector::none) problem.v.resize(room(call.m, call.v_m, call.n, call.v_n, loop.v));
-  for (std::vector<double>* values : {&problem.a, &problem.b, &problem.v})
+  if (call.adds) problem.d.resize(problem.c.size());
+  for (std::vector<double>* values : {&problem.a, &problem.b, &problem.v, &problem.d})
     for (double& value : *values) value = static_cast<double>(random_bits(state) % 3) - 1;
   for (int64_t step = 0; step < loop.extent; ++step)
     for (int64_t i = 0; i < call.m; ++i)
@@ -294,8 +296,10 @@ void fill_problem(Problem& problem) {
         if (call.vector == GemmVector::bias) sum += problem.v[v];
         if (call.vector == GemmVector::gradient_of_a) problem.v[v] = of_a;
         if (call.vector == GemmVector::gradient_of_b) problem.v[v] = of_b;
+        const auto c = static_cast<size_t>(step * loop.c + i * call.c_m + j * call.c_n);
+        if (call.adds) sum += problem.d[c];
         if (call.relu) sum = std::max(sum, 0.0);
-        problem.c[static_cast<size_t>(step * loop.c + i * call.c_m + j * call.c_n)] = sum;
+        problem.c[c] = sum;
       }
 }
 
@@ -339,6 +343,7 @@ class CudaProductTest : public CudaGpuTest {
       launch.vectors = {3};
       launch.vector_bytes = call.v_elements * bytes_of(call.type);
     }
+    if (call.adds) launch.added = 3;
     return launch;
   }
 
@@ -347,6 +352,7 @@ class CudaProductTest : public CudaGpuTest {
     const StoredType type = problem.call.type;
     std::vector<void*> tensors = {upload(encoded(problem.a, type)), upload(encoded(problem.b, type)), nullptr};
     tensors[2] = upload(encoded(std::vector<double>(problem.c.size(), -1), type));
+    if (problem.call.adds) tensors.push_back(upload(encoded(problem.d, type)));
     const std::unique_ptr<GpuLaunch> launch = prepare(launch_of(problem.call));
     ASSERT_TRUE(launch) << where;
     expect_done(launch->run(tensors.data(), nullptr, nullptr, scratch_of(*launch)));
@@ -391,6 +397,7 @@ class CudaProductTest : public CudaGpuTest {
     const auto bytes = static_cast<int64_t>(expected.size());
     tensors[2] = allocate(bytes);
     if (!problem.v.empty()) tensors.push_back(upload(encoded(problem.v, type)));
+    if (!problem.d.empty()) tensors.push_back(upload(encoded(problem.d, type)));
     void* scratch = allocate(int64_t{32} << 20);
     size_t wrong = 0;
     size_t declined = 0;  // admitted, and yet not run: they cost an exploration a trial each
@@ -437,6 +444,39 @@ TEST_F(CudaProductTest, BatchesStridedAndShared) {
         fill_problem(problem);
         check(problem, concat(name_of(type), " order ", order, " a ", loop.a, " b ", loop.b));
       }
+}
+
+TEST_F(CudaProductTest, AddsATensor) {
+  for (const StoredType type : {StoredType::f16, StoredType::bf16, StoredType::f32, StoredType::f64})
+    for (int order = 0; order < 8; ++order)
+      for (const int64_t batch : {1, 3}) {
+        Problem problem = problem_of(type, 48, 40, 56, order);
+        problem.call.adds = true;
+        if (batch > 1) problem.call.loops = {{batch, 48 * 56, 56 * 40, 48 * 40}};
+        fill_problem(problem);
+        check(problem, concat(name_of(type), " order ", order, " batch ", batch));
+      }
+  Launch launch = launch_of(problem_of(StoredType::f16, 48, 40, 56, 0).call);
+  launch.gemm.adds = true;
+  EXPECT_FALSE(gpu_->prepare(launch, "")) << "a product without what it adds";
+}
+
+// What is added is not multiplied by the factor.
+TEST_F(CudaProductTest, AddsToAFactor) {
+  Problem problem = problem_of(StoredType::f16, 48, 40, 56, 0);
+  fill_problem(problem);
+  Launch launch = launch_of(problem.call);
+  launch.gemm.adds = true;
+  launch.added = 3;
+  launch.numbers = {{-1, -2}};
+  std::vector<void*> tensors = {
+      upload(encoded(problem.a, StoredType::f16)), upload(encoded(problem.b, StoredType::f16)), allocate(48 * 40 * 2),
+      upload(encoded(std::vector<double>(48 * 40, 5), StoredType::f16))};
+  const std::unique_ptr<GpuLaunch> prepared = prepare(launch);
+  ASSERT_TRUE(prepared);
+  expect_done(prepared->run(tensors.data(), nullptr, nullptr, scratch_of(*prepared)));
+  for (double& value : problem.c) value = 5 - 2 * value;
+  EXPECT_EQ(download<uint8_t>(tensors[2], 48 * 40 * 2), encoded(problem.c, StoredType::f16));
 }
 
 // Biases, with and without a ReLU, and the sums of matrices, in every order, aligned and not. Which of them the library
@@ -557,6 +597,15 @@ TEST_F(CudaProductTest, EveryAlgorithmWithABiasIsRight) {
   problem.call.v_m = 1;
   fill_problem(problem);
   problem.call.v_elements = std::ssize(problem.v);
+  const size_t count = check_algorithms(problem);
+  EXPECT_GT(count, 1U);
+  std::cout << count << " algorithms\n";
+}
+
+TEST_F(CudaProductTest, EveryAlgorithmThatAddsIsRight) {
+  Problem problem = problem_of(StoredType::f16, 256, 192, 1024, 2);
+  problem.call.adds = true;
+  fill_problem(problem);
   const size_t count = check_algorithms(problem);
   EXPECT_GT(count, 1U);
   std::cout << count << " algorithms\n";

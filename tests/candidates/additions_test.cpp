@@ -1,0 +1,153 @@
+// Products that add themselves to what is there.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/text.h"
+#include "candidates/enumerate.h"
+#include "candidates/parts_text.h"
+#include "fusion/fuse.h"
+#include "fusion/fusion_text.h"
+#include "random/generator.h"
+
+namespace millrace {
+namespace {
+
+// `free`: of these the caller leaves the layout open.
+EnumerateOptions on(bool gpu, const std::vector<std::string>& free = {}) {
+  EnumerateOptions options;
+  if (gpu) options.gpu = GpuTarget();
+  options.libraries = {gpu ? GemmLibrary::cublaslt : GemmLibrary::openblas};
+  options.most = 200;
+  for (const std::string& name : free) options.layouts.emplace_back(name, "any");
+  return options;
+}
+
+Candidates parts_of(const TrainingGraph& training, const EnumerateOptions& options) {
+  Result<Candidates> found = find_parts(training, fuse(training), options);
+  EXPECT_TRUE(found);
+  return *found;
+}
+
+// Two projections of one input, and the input beside them.
+constexpr const char* kResidual = R"(
+B = 6
+I = 4
+O = 5
+
+
+def layer(x: float32[B, I], wq: float32[I, O], wk: float32[I, O]):
+    q = np.einsum("bi,io->bo", x, wq)
+    k = np.einsum("bi,io->bo", x, wk)
+    return np.einsum("bo,co->bc", q, k), x
+)";
+
+TEST(Additions, OfAResidualAndProjections) {
+  const TrainingGraph training = training_of(kResidual);
+  for (const bool gpu : {false, true}) {
+    const std::string text = parts_text(training, parts_of(training, on(gpu)));
+    const size_t sites = text.find("sites with a choice");
+    EXPECT_EQ(text.substr(text.find("  k einsum d_x:"), sites - text.find("  k einsum d_x:")),
+              "  k einsum d_x: wk d_k -> d_x.2\n"
+              "  k einsum d_wk: x d_k -> d_wk\n"
+              "  q einsum d_x: wq d_q -> d_x.3\n"
+              "  q einsum d_wq: x d_q -> d_wq\n"
+              "  q einsum d_wq + k einsum d_wk: x d_q d_k -> d_wq d_wk\n"
+              "  d_x sum: d_x d_x.2 -> d_x.sum\n"
+              "  k einsum d_x with d_x sum: wk d_x d_k -> d_x.sum\n"
+              "  residual*2 (d_x.sum.2): d_x d_x.2 d_x.3 -> d_x.sum.2\n"
+              "  d_x sum 2: d_x.3 d_x.sum -> d_x.sum.2\n"
+              "  q einsum d_x + k einsum d_x with d_x sum, d_x sum 2: wq wk d_x d_q d_k -> d_x.sum.2\n"
+              "  q einsum d_x with d_x sum 2: wq d_q d_x.sum -> d_x.sum.2\n");
+    EXPECT_NE(text.find("  k einsum d_x; q einsum d_x; residual*2 (d_x.sum.2)\n"
+                        "  or k einsum d_x; q einsum d_x; d_x sum; d_x sum 2\n"
+                        "  or q einsum d_x + k einsum d_x with d_x sum, d_x sum 2\n"
+                        "  or k einsum d_x with d_x sum; q einsum d_x with d_x sum 2\n"),
+              std::string::npos)
+        << text;
+  }
+}
+
+// What a product adds to lies as what it writes does; and a part that adds is another one than the product alone.
+TEST(Additions, LieAsTheResult) {
+  const TrainingGraph training = training_of(R"(
+B = 6
+I = 4
+O = 5
+
+
+def layer(m: float32[B, O], x: float32[B, I], w: float32[I, O], p: float32[B, I], q: float32[I, O]):
+    z = m + np.einsum("bi,io->bo", x, w) + np.einsum("bi,io->bo", p, q)
+    return z
+)");
+  for (const bool gpu : {false, true}) {
+    const EnumerateOptions options = on(gpu, {"m", "x", "w", "p", "q", "z"});
+    Candidates found = parts_of(training, options);
+    size_t ways = 0;
+    for (PartCandidates& of : found.parts) {
+      if (!of.part.product.adds()) continue;
+      EXPECT_TRUE(print_part(training.graph, of.part).ends_with("+"));
+      find_ways(training.graph, found.domains, options, of);
+      EXPECT_FALSE(of.candidates.empty()) << of.part.name;
+      const auto added = std::find(of.part.reads.begin(), of.part.reads.end(), of.part.product.added);
+      ASSERT_NE(added, of.part.reads.end());
+      for (const Candidate& candidate : of.candidates) {
+        ++ways;
+        const std::vector<Layout> layouts = layouts_of(found.domains, of.part, candidate);
+        EXPECT_EQ(layouts[static_cast<size_t>(added - of.part.reads.begin())], layouts.back());
+        EXPECT_TRUE(is_candidate(training.graph, found.domains, of.part, candidate));
+        Candidate other = candidate;
+        int& layout = other.layouts[static_cast<size_t>(added - of.part.reads.begin())];
+        layout = 1 - layout;
+        EXPECT_FALSE(is_candidate(training.graph, found.domains, of.part, other));
+      }
+    }
+    EXPECT_GT(ways, 15U);
+  }
+}
+
+// However many products a sum has, all of them add one by one, or stacked, or none does.
+TEST(Additions, OfALongSumAreFew) {
+  constexpr int kProducts = 24;
+  std::vector<std::string> arguments = {"x: float32[B, I]"};
+  std::vector<std::string> terms;
+  for (int k = 0; k < kProducts; ++k) {
+    arguments.push_back(concat("w", k, ": float32[I, I]"));
+    terms.push_back(concat("relu(np.einsum(\"bi,io->bo\", x, w", k, "))"));
+  }
+  const std::string text = concat("B = 6\nI = 4\n\n\ndef f(", join(arguments, ", "), "):\n    return x + ",
+                                  join(terms, " + "), "\n");
+  const TrainingGraph training = training_of(text);
+  for (const bool gpu : {false, true}) {
+    const Candidates found = parts_of(training, on(gpu));
+    std::vector<std::string> seen;
+    for (const Site& site : found.sites) {
+      for (const std::vector<int>& alternative : site.alternatives) {
+        size_t apart = 0;
+        size_t stacked = 0;
+        for (const int k : alternative) {
+          const Product& product = found.parts[static_cast<size_t>(k)].part.product;
+          if (product.adds()) ++(product.tensors[0].size() > 1 ? stacked : apart);
+        }
+        if (apart + stacked > 0) seen.push_back(concat(apart, " and ", stacked));
+      }
+    }
+    EXPECT_EQ(join(seen, ", "), "0 and 1, 24 and 0");
+  }
+}
+
+TEST(Additions, RandomProgramsHaveThem) {
+  size_t programs = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const TrainingGraph training = training_of(random_programs::random_program(seed));
+    const Candidates found = parts_of(training, on(false));
+    const bool adds = std::any_of(found.parts.begin(), found.parts.end(),
+                                  [](const PartCandidates& of) { return of.part.product.adds(); });
+    programs += adds ? 1U : 0U;
+  }
+  EXPECT_GE(programs, 10U);
+}
+
+}  // namespace
+}  // namespace millrace

@@ -108,16 +108,16 @@ std::vector<std::vector<AddingProduct>> find_accumulations(const Graph& graph, c
       known->second = {epilogue.contraction, addition, added};
   }
   const std::vector<OperatorId> producers = producers_of(graph);
+  const ReadersOfTensors readers = readers_of(graph);
   std::vector<std::vector<AddingProduct>> found;
-  std::map<OperatorId, size_t> sum_of;  // by addition
+  std::map<OperatorId, size_t> place;  // by addition: which sum it is in
   for (const auto& [addition, product] : by_addition) {
-    const auto before = sum_of.find(producers[product.added.at()]);
-    const bool goes_on =
-        before != sum_of.end() && graph.operators[before->first.at()].pass == graph.operators[addition.at()].pass;
+    const auto before = place.find(producers[product.added.at()]);
+    const bool goes_on = before != place.end() && readers[product.added.at()].size() == 1;
     const size_t sum = goes_on ? before->second : found.size();
     if (!goes_on) found.emplace_back();
     found[sum].push_back(product);
-    sum_of[addition] = sum;
+    place[addition] = sum;
   }
   return found;
 }

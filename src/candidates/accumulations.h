@@ -15,8 +15,8 @@ struct AddingProduct {
   TensorId added;
 };
 
-// From the epilogues that add a whole tensor. One list a sum, in the order in which it is made; of two products whose
-// results are added, the later one adds. Each addition is in one list.
+// From the epilogues that add a whole tensor. One list a sum, in the order in which it is made; what something else
+// reads too is a sum of its own. Of two products whose results are added, the later one adds.
 std::vector<std::vector<AddingProduct>> find_accumulations(const Graph& graph, const std::vector<Epilogue>& epilogues);
 
 // What the program's additions make of the results of several contractions.

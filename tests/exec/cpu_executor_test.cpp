@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 
 #include "base/text.h"
+#include "candidates/adding_program.h"
 #include "candidates/stacked_program.h"
 #include "device/cpu/blas_library.h"
 #include "exec/run_plan.h"
@@ -115,6 +118,30 @@ TEST(CpuExecutor, StackedTensorsOfTheCallerAgreeWithTheReference) {
   if (!blas_info(BlasLibrary::openblas).there && !blas_info(BlasLibrary::blis).there)
     GTEST_SKIP() << "no library here: nothing is stacked";
   const std::vector<MadePlan> plans = stacked_plans(3);
+  expect_all_to_agree(plans);
+}
+
+TEST(CpuExecutor, ProductsThatAddAgreeWithTheReference) {
+  if (!blas_info(BlasLibrary::openblas).there && !blas_info(BlasLibrary::blis).there)
+    GTEST_SKIP() << "no library here: nothing is added";
+  std::set<std::tuple<std::string, Pass, bool>> seen;  // the type, the pass, stacked or not
+  std::vector<MadePlan> plans;
+  for (const char* const dtype : {"float32", "float64", "float16"}) {
+    for (uint64_t seed = 0; seed < 40; ++seed) {
+      PlanChoice choice;
+      choice.seed = seed;
+      choice.dtype = dtype;
+      choice.layouts = free_weights();
+      MadePlan made = make_plan(kSums, choice);
+      const size_t before = seen.size();
+      for (const PlanLaunch& launch : made.plan.launches) {
+        if (launch.part.find(" with ") != std::string::npos)
+          seen.emplace(dtype, launch.pass, launch.part.find(" + ") != std::string::npos);
+      }
+      if (seen.size() > before) plans.push_back(std::move(made));
+    }
+  }
+  EXPECT_EQ(seen.size(), 12U);
   expect_all_to_agree(plans);
 }
 

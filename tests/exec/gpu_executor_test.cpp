@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/scratch.h"
 #include "base/text.h"
+#include "candidates/adding_program.h"
 #include "candidates/stacked_program.h"
 #include "device/gpu_memory.h"
 #include "device/played/played_gpu.h"
@@ -186,6 +187,33 @@ TEST_F(PlayedExecutor, StackedTensorsOfTheCallerAgreeWithTheReference) {
     expect_step(made, given, {5, 3}, tensors);
   }
   EXPECT_EQ(seen.size(), 2U);
+}
+
+// Of plans whose products add themselves to a sum, one by one and stacked, forward and backward.
+TEST_F(PlayedExecutor, ProductsThatAddAgreeWithTheReference) {
+  std::set<std::pair<Pass, bool>> seen;
+  PlanChoice choice;
+  choice.layouts = free_weights();
+  choice.gpu = gpu_.get();
+  for (uint64_t seed = 0; seed < 200 && seen.size() < 4; ++seed) {
+    choice.seed = seed;
+    const MadePlan sketch = make_plan(kSums, choice);
+    const size_t before = seen.size();
+    for (const PlanLaunch& launch : sketch.plan.launches) {
+      if (launch.part.find(" with ") != std::string::npos)
+        seen.emplace(launch.pass, launch.part.find(" + ") != std::string::npos);
+    }
+    if (seen.size() == before) continue;
+    const MadePlan made = plan_of(kSums, choice);
+    ASSERT_FALSE(HasFailure());
+    GpuExecutor executor = executor_of(made);
+    const Values<double> given = drawn_values(made.training, 5);
+    OnDevice tensors(*gpu_, made, given);
+    expect_done(executor.bind(tensors.pointers(), 5, 3));
+    expect_done(executor.step());
+    expect_step(made, given, {5, 3}, tensors);
+  }
+  EXPECT_EQ(seen.size(), 4U);
 }
 
 TEST_F(PlayedExecutor, EveryStepDrawsItsOwnMasksAlsoWhenItIsReplayed) {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "candidates/adding_program.h"
 #include "candidates/enumerate.h"
 #include "device/played/played_gpu.h"
 #include "exec/launch_tensors.h"
@@ -158,6 +159,38 @@ TEST(EpiloguePlans, AreNoneOfACpus) {
   EXPECT_GT(refused, 0U);
 }
 
+// A product that adds does not write where it reads, and reads what it adds as it writes.
+TEST(AdditionPlans, EveryChangeIsNoticed) {
+  size_t changed = 0;
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    const MadePlan made = made_on_gpu(kSums, seed);
+    for (size_t k = 0; k < made.plan.launches.size(); ++k) {
+      const PlanLaunch& launch = made.plan.launches[k];
+      const Result<LaunchedPart> of = launched_part(made.training.graph, made.candidates, launch);
+      ASSERT_TRUE(of) << to_string(of.error());
+      if (!of->part.product.adds()) continue;
+      ++changed;
+      const auto expect = [&](const std::string& how, const std::function<void(PlanLaunch&)>& change) {
+        EXPECT_NE(complaint(made, [&](StepPlan& plan) { change(plan.launches[k]); }), "") << launch.part << ": " << how;
+      };
+      const auto added = static_cast<size_t>(
+          std::find(of->tensors.begin(), of->tensors.end(), of->part.product.added) - of->tensors.begin());
+      expect("onto itself", [&](PlanLaunch& one) { one.buffers[added] = one.buffers.back(); });
+      expect("where what is added lies", [&](PlanLaunch& one) { one.buffers.back() = one.buffers[added]; });
+      expect("without the addition", [](PlanLaunch& one) { one.part = one.part.substr(0, one.part.find(" with ")); });
+      for (size_t at = 0; at < launch.candidate.find(" algorithm"); ++at) {
+        if (launch.candidate[at] < '0' || launch.candidate[at] > '9') continue;
+        for (const char digit : {'0', '1', '2', '9'}) {
+          if (launch.candidate[at] == digit) continue;
+          const std::string wrong = complaint(made, [&](StepPlan& plan) { plan.launches[k].candidate[at] = digit; });
+          EXPECT_NE(wrong, "") << launch.candidate << " at " << at << ": " << digit;
+        }
+      }
+    }
+  }
+  EXPECT_GT(changed, 10U);
+}
+
 // --- Selecting ---
 
 // Every candidate of every part, taking as long as `seconds` says of its part; conversions take a microsecond.
@@ -266,6 +299,35 @@ TEST(EpilogueSelections, TakeAnEpilogueWhereItIsFaster) {
   EXPECT_EQ(count(stacked, " + "), 2);
   const std::set<std::string> none = with(1e-3, 1e-3);
   EXPECT_EQ(count(none, " with "), 0) << join(std::vector<std::string>(none.begin(), none.end()), "\n");
+}
+
+TEST(AdditionSelections, TakeWhatIsFaster) {
+  const TrainingGraph training = training_of(kSums);
+  EnumerateOptions options;
+  options.gpu = GpuTarget();
+  options.libraries = {GemmLibrary::cublaslt};
+  options.most = 30;
+  options.layouts = free_weights();
+  const Result<Candidates> candidates = enumerate(training, fuse(training), options);
+  ASSERT_TRUE(candidates);
+  // How many products add in the best selection: one by one, and stacked.
+  const auto with = [&](double apart, double stacked) {
+    const std::set<std::string> names = selected(measured(training, *candidates, [&](const Part& part) {
+      if (part.kind == PartKind::kernel) return 5e-5;
+      if (!part.product.adds()) return 1e-4 * static_cast<double>(part.operators.size());
+      return part.product.tensors[0].size() > 1 ? stacked : apart;
+    }));
+    size_t one_by_one = 0;
+    size_t together = 0;
+    for (const std::string& name : names) {
+      if (name.find(" with ") == std::string::npos) continue;
+      ++(name.find(" + ") == std::string::npos ? one_by_one : together);
+    }
+    return concat(one_by_one, " and ", together);
+  };
+  EXPECT_EQ(with(1e-3, 1e-3), "0 and 0");
+  EXPECT_EQ(with(1e-4, 1e-3), "8 and 0");  // four of forward, three of d_x, one of d_wk
+  EXPECT_EQ(with(1e-4, 1e-4), "4 and 2");
 }
 
 }  // namespace

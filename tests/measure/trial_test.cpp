@@ -1,0 +1,51 @@
+// Trials on the CPU, of products that are too large for the reference.
+#include "measure/trial.h"
+
+#include <gtest/gtest.h>
+
+#include "candidates/adding_program.h"
+#include "candidates/enumerate.h"
+#include "device/cpu/blas_library.h"
+#include "fusion/fuse.h"
+#include "fusion/fusion_text.h"
+
+namespace millrace {
+namespace {
+
+// What is added is as large as the product, and the factor negative: a tolerance that came from their difference would
+// be too small for what the libraries differ in.
+TEST(Trials, LargeProductsThatAddAreComparedWithAPeer) {
+  std::string text = kSums;
+  text.replace(text.find("B = 6"), 5, "B = 610");
+  text.replace(text.find("I = 4"), 5, "I = 100");
+  text.replace(text.find("O = 5"), 5, "O = 590");
+  text.replace(text.find("-2 *"), 4, "-0.04 *");
+  const TrainingGraph training = training_of(text);
+  EnumerateOptions options;
+  options.most = 20;
+  if (blas_info(BlasLibrary::openblas).there) options.libraries.push_back(GemmLibrary::openblas);
+  if (blas_info(BlasLibrary::blis).there) options.libraries.push_back(GemmLibrary::blis);
+  if (options.libraries.empty()) GTEST_SKIP() << "no library here: nothing is added";
+  Result<Candidates> found = find_parts(training, fuse(training), options);
+  ASSERT_TRUE(found);
+  Trials trials(training.graph, found->domains);
+  TrialSettings settings;
+  settings.seconds = 0;
+  size_t large = 0;
+  size_t negative = 0;
+  for (PartCandidates& of : found->parts) {
+    if (!of.part.product.adds()) continue;
+    find_ways(training.graph, found->domains, options, of);
+    large += is_large(of.part) ? 1U : 0U;
+    negative += of.part.product.scales.empty() ? 0U : 1U;
+    for (const Candidate& candidate : of.candidates) {
+      const MeasurementRow row = trials.run(of.part, candidate, nullptr, settings);
+      EXPECT_EQ(row.outcome, Outcome::measured) << of.part.name << ": " << row.detail;
+    }
+  }
+  EXPECT_GT(large, 3U);
+  EXPECT_GT(negative, 0U);
+}
+
+}  // namespace
+}  // namespace millrace

@@ -126,7 +126,7 @@ TEST(CpuExecutor, ProductsThatAddAgreeWithTheReference) {
     GTEST_SKIP() << "no library here: nothing is added";
   std::set<std::tuple<std::string, Pass, bool>> seen;  // the type, the pass, stacked or not
   std::vector<MadePlan> plans;
-  for (const char* const dtype : {"float32", "float64", "float16"}) {
+  for (const char* const dtype : {"float32", "float64"}) {
     for (uint64_t seed = 0; seed < 40; ++seed) {
       PlanChoice choice;
       choice.seed = seed;
@@ -141,7 +141,7 @@ TEST(CpuExecutor, ProductsThatAddAgreeWithTheReference) {
       if (seen.size() > before) plans.push_back(std::move(made));
     }
   }
-  EXPECT_EQ(seen.size(), 12U);
+  EXPECT_EQ(seen.size(), 8U);
   expect_all_to_agree(plans);
 }
 

@@ -13,8 +13,8 @@ namespace millrace {
 namespace {
 
 // Walks the forward operators backwards. Each leaves its inputs' gradients as contributions; when a tensor's producer
-// is reached all of its contributions are there, and they are summed in the order in which forward reads the tensor, but
-// for products.
+// is reached all of its contributions are there, and they are summed in the order in which forward reads the tensor,
+// but for products.
 class Differentiator {
  public:
   explicit Differentiator(const Graph& forward) : graph_(training_.graph) {
@@ -112,10 +112,9 @@ class Differentiator {
   }
 
   bool is_product(TensorId tensor) const {
-    return std::any_of(graph_.operators.begin() + static_cast<std::ptrdiff_t>(forward_operators_),
-                       graph_.operators.end(), [&](const Operator& op) {
-                         return op.kind == OperatorKind::contraction && op.outputs[0].tensor == tensor;
-                       });
+    return std::any_of(
+        graph_.operators.begin() + static_cast<std::ptrdiff_t>(forward_operators_), graph_.operators.end(),
+        [&](const Operator& op) { return op.kind == OperatorKind::contraction && op.outputs[0].tensor == tensor; });
   }
 
   // The sum of a tensor's contributions, by explicit operators: the paper's backward residuals. Where some are products

@@ -1,8 +1,9 @@
 // The artefact of candidates: every way to carry out every part of the training step, under which layouts.
 //
 // A part is one launch: a fused operator, one of its members alone, a contraction, several contractions stacked into
-// one, contractions that add to what is there, or with what a library does at their end (an epilogue). A candidate is a way to carry out one part
-// when its tensors lie in given layouts. What cannot be done, or is not worth trying, is counted with the reason.
+// one, contractions that add to what is there, or with what a library does at their end (an epilogue). A candidate is a
+// way to carry out one part when its tensors lie in given layouts. What cannot be done, or is not worth trying, is
+// counted with the reason.
 #pragma once
 
 #include <algorithm>

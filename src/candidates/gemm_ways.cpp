@@ -328,8 +328,7 @@ class GemmWays {
                  static_cast<double>(bytes_of(graph_.tensor(tensor).dtype));
     }
     if (product_.adds())
-      bytes += static_cast<double>(elements_of(graph_, product_.added) *
-                                   bytes_of(graph_.tensor(product_.added).dtype));
+      bytes += static_cast<double>(elements_of(graph_, product_.added) * bytes_of(graph_.tensor(product_.added).dtype));
     return std::max(flop / (way.tensor_cores ? kGpuFlopPerSecond : kGpuPlainFlopPerSecond),
                     bytes / kGpuBytesPerSecond) +
            kGpuLaunchSeconds;

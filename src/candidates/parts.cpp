@@ -237,8 +237,7 @@ class PartFinder {
   // --- Products that add to what is there ---
 
   // Contractions with the additions of them and of `added`; nothing, which is declined, where one product cannot.
-  std::optional<Part> adding_part(const std::vector<OperatorId>& contractions, const ProductSum& sum,
-                                  Product product) {
+  std::optional<Part> adding_part(const std::vector<OperatorId>& contractions, const ProductSum& sum, Product product) {
     Part part = epilogue_part(contractions, sum.additions);
     std::string reason = "the product's result is needed without it too";
     if (part.writes.size() == 1 && take_addition(graph_, sum.added, sum.sum, product, reason)) {
@@ -418,8 +417,7 @@ class PartFinder {
       return decline("the product's result is needed without it too");
     if (waits_for_itself(part)) return decline("it would wait for what waits for it");
     if (!leaves_whole_kernels(swallowed)) return decline("what is left of the kernel around it is no kernel");
-    if (words_saved({part}, swallowed) <= 0)
-      return decline("the kernel around it moves as much without it");
+    if (words_saved({part}, swallowed) <= 0) return decline("the kernel around it moves as much without it");
     pack(*product);
     part.product = std::move(*product);
     add(std::move(part));

@@ -15,8 +15,8 @@ struct SiteRules {
   std::vector<OperatorId> swallowable;            // operators that some product with an epilogue does
 };
 
-// `parts`: in an order in which every cover can run. The first alternative of a site is the fused one, with contractions
-// apart.
+// `parts`: in an order in which every cover can run. The first alternative of a site is the fused one, with
+// contractions apart.
 std::vector<Site> find_sites(const std::vector<PartCandidates>& parts, const std::vector<FusedOperator>& groups,
                              const SiteRules& rules);
 

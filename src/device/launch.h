@@ -36,7 +36,7 @@ struct Launch {
   std::array<std::vector<int>, 3> operands;
   std::array<bool, 3> packed{};            // stacked, but apart in memory: copied together before, or apart behind
   std::array<int64_t, 3> operand_bytes{};  // of one tensor
-  int added = -1;  // the tensor that it adds, where it does
+  int added = -1;                          // the tensor that it adds, where it does
   // Those of its vector, where it has one.
   std::vector<int> vectors;
   bool packed_vectors = false;

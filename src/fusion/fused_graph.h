@@ -54,9 +54,9 @@ struct Stacking {
   enum class Kind { shared_operand, summed_results };
   Kind kind = Kind::shared_operand;
   std::vector<OperatorId> contractions;
-  // The additions that a stacked contraction does by itself: of the sum, as many as it needs, and one more where the sum
-  // has something that is no contraction, which a product can add; the others of the sum, if any are left, add what is
-  // not stacked.
+  // The additions that a stacked contraction does by itself: of the sum, as many as it needs, and one more where the
+  // sum has something that is no contraction, which a product can add; the others of the sum, if any are left, add what
+  // is not stacked.
   std::vector<OperatorId> absorbed;
   int64_t words_apart = 0;  // of the contractions and what they absorb
   int64_t words_stacked = 0;

@@ -100,7 +100,7 @@ class Prober {
   std::array<std::vector<size_t>, 4> places_;
   std::array<std::vector<int64_t>, 4> steps_;  // row-major ones
   size_t place_of_added_ = 0;
-  size_t stack_ = 0;                           // the index that counts stacked tensors
+  size_t stack_ = 0;  // the index that counts stacked tensors
   uint64_t state_ = kProbeSeed;
 };
 

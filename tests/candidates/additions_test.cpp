@@ -116,8 +116,8 @@ TEST(Additions, OfALongSumAreFew) {
     arguments.push_back(concat("w", k, ": float32[I, I]"));
     terms.push_back(concat("relu(np.einsum(\"bi,io->bo\", x, w", k, "))"));
   }
-  const std::string text = concat("B = 6\nI = 4\n\n\ndef f(", join(arguments, ", "), "):\n    return x + ",
-                                  join(terms, " + "), "\n");
+  const std::string text =
+      concat("B = 6\nI = 4\n\n\ndef f(", join(arguments, ", "), "):\n    return x + ", join(terms, " + "), "\n");
   const TrainingGraph training = training_of(text);
   for (const bool gpu : {false, true}) {
     const Candidates found = parts_of(training, on(gpu));

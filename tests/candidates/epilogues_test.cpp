@@ -89,8 +89,7 @@ std::string declined_of(const std::string& text) {
   EXPECT_TRUE(found);
   std::string reasons;
   for (const Declined& declined : found->declined) reasons += declined.reason + "\n";
-  for (const PartCandidates& of : found->parts)
-    reasons += swallows(of) ? concat("part ", of.part.name, "\n") : "";
+  for (const PartCandidates& of : found->parts) reasons += swallows(of) ? concat("part ", of.part.name, "\n") : "";
   return reasons;
 }
 
@@ -362,11 +361,10 @@ def f(x: float32[A, B], w: float32[B, C], b: float32[C], t: float32[D, A, B], u:
 )";
     for (size_t at = text.find("float32"); at != std::string::npos; at = text.find("float32", at + 1))
       text.replace(at, 7, dtype);
-    const std::vector<std::string> unpinned = {"columns",  "by_rows", "batch",    "each_its_own",
-                                               "of_batch", "chain",   "negative", "positive",
-                                               "both",     "v",       "wide",     "each",
-                                               "added",    "m",       "n",        "added_batch",
-                                               "o",        "added_negative", "x", "p"};
+    const std::vector<std::string> unpinned = {
+        "columns",  "by_rows",     "batch", "each_its_own",   "of_batch", "chain", "negative",
+        "positive", "both",        "v",     "wide",           "each",     "added", "m",
+        "n",        "added_batch", "o",     "added_negative", "x",        "p"};
     const std::set<std::string> parts = check_against_reference(training_of(text), 1, dtype, unpinned);
     for (const std::string name : {"columns", "by_rows", "batch", "each_its_own", "chain", "negative"})
       EXPECT_TRUE(parts.contains(concat(name, " einsum with ", name, " bias"))) << dtype << ": " << name;

@@ -138,10 +138,10 @@ std::vector<int64_t> strides_of(const std::vector<int64_t>& extents, const std::
 }
 
 std::string describe(const GemmCall& call) {
-  std::string text = concat(name_of(call.library), " ", name_of(call.type), " m ", call.m, " n ", call.n, " k ", call.k,
-                            " a ", call.a_m, ",", call.a_k, " b ", call.b_k, ",", call.b_n, " c ", call.c_m, ",",
-                            call.c_n, " threads ", call.threads, call.threads_over_loops ? " over loops" : "",
-                            call.adds ? " adds" : "");
+  std::string text =
+      concat(name_of(call.library), " ", name_of(call.type), " m ", call.m, " n ", call.n, " k ", call.k, " a ",
+             call.a_m, ",", call.a_k, " b ", call.b_k, ",", call.b_n, " c ", call.c_m, ",", call.c_n, " threads ",
+             call.threads, call.threads_over_loops ? " over loops" : "", call.adds ? " adds" : "");
   for (const GemmLoop& loop : call.loops)
     text += concat(" [", loop.extent, ": ", loop.a, ",", loop.b, ",", loop.c, "]");
   return text;

@@ -54,11 +54,12 @@ TEST(FuseStackings, QKVOfSelfAttentionInPairsAndAllThree) {
             "q_projected einsum d_wq, v_projected einsum d_wv\n"
             "q_projected einsum, v_projected einsum\n");
   // The residual's gradient is no contraction's: it is added to them.
-  EXPECT_EQ(stackings_of(training, fused, Stacking::Kind::summed_results),
-            "k_projected einsum d_x, q_projected einsum d_x with d_x sum, d_x sum 2\n"
-            "k_projected einsum d_x, q_projected einsum d_x, v_projected einsum d_x with d_x sum, d_x sum 2, d_x sum 3\n"
-            "k_projected einsum d_x, v_projected einsum d_x with d_x sum, d_x sum 2\n"
-            "q_projected einsum d_x, v_projected einsum d_x with d_x sum, d_x sum 2\n");
+  EXPECT_EQ(
+      stackings_of(training, fused, Stacking::Kind::summed_results),
+      "k_projected einsum d_x, q_projected einsum d_x with d_x sum, d_x sum 2\n"
+      "k_projected einsum d_x, q_projected einsum d_x, v_projected einsum d_x with d_x sum, d_x sum 2, d_x sum 3\n"
+      "k_projected einsum d_x, v_projected einsum d_x with d_x sum, d_x sum 2\n"
+      "q_projected einsum d_x, v_projected einsum d_x with d_x sum, d_x sum 2\n");
 }
 
 TEST(FuseStackings, CountTheirWords) {

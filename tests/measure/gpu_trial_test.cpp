@@ -176,10 +176,10 @@ TEST_F(PlayedTrials, AdditionsAreMeasured) {
       const Product& product = of.part.product;
       if (!product.adds() || of.candidates.empty()) continue;
       const bool fresh = tried
-                             .insert(!product.scales.empty()                                  ? "factor"
-                                     : product.tensors[0].size() > 1                          ? "stacked"
+                             .insert(!product.scales.empty()                                 ? "factor"
+                                     : product.tensors[0].size() > 1                         ? "stacked"
                                      : training_.graph.tensor(product.added).dims.size() > 2 ? "batch"
-                                                                                              : "plain")
+                                                                                             : "plain")
                              .second;
       if (program == large && !fresh) continue;
       EXPECT_EQ(is_large(of.part), program == large) << of.part.name;

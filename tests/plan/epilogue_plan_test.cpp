@@ -173,8 +173,8 @@ TEST(AdditionPlans, EveryChangeIsNoticed) {
       const auto expect = [&](const std::string& how, const std::function<void(PlanLaunch&)>& change) {
         EXPECT_NE(complaint(made, [&](StepPlan& plan) { change(plan.launches[k]); }), "") << launch.part << ": " << how;
       };
-      const auto added = static_cast<size_t>(
-          std::find(of->tensors.begin(), of->tensors.end(), of->part.product.added) - of->tensors.begin());
+      const auto added = static_cast<size_t>(std::find(of->tensors.begin(), of->tensors.end(), of->part.product.added) -
+                                             of->tensors.begin());
       expect("onto itself", [&](PlanLaunch& one) { one.buffers[added] = one.buffers.back(); });
       expect("where what is added lies", [&](PlanLaunch& one) { one.buffers.back() = one.buffers[added]; });
       expect("without the addition", [](PlanLaunch& one) { one.part = one.part.substr(0, one.part.find(" with ")); });

@@ -152,8 +152,8 @@ std::string why_not_tensors(const GemmCall& call) {
   if (auto reason = why_not_within("C", c, call.c_elements); !reason.empty()) return reason;
   if (!distinct(c)) return "two results would be written to the same element of C";
 
-  // Distinct and within C, so that the count is at most C's. The float32 copy of C is rounded as a whole, and D is copied
-  // as a whole.
+  // Distinct and within C, so that the count is at most C's. The float32 copy of C is rounded as a whole, and D is
+  // copied as a whole.
   int64_t covered = 1;
   for (const Axis& axis : c) covered *= axis.extent;
   if ((is_half(call.type) || call.adds) && covered != call.c_elements) {

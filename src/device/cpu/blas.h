@@ -1,6 +1,6 @@
 // Matrix products by the BLAS libraries: C = alpha · A·B, or that and D, with loops around the product for batches and
-// for contracted indices that one product cannot take in. Float16 and bfloat16 are multiplied as float32 and rounded once.
-// Test: tests/device/blas_test.cpp
+// for contracted indices that one product cannot take in. Float16 and bfloat16 are multiplied as float32 and rounded
+// once. Test: tests/device/blas_test.cpp
 #pragma once
 
 #include <cstdint>

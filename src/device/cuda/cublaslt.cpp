@@ -331,10 +331,10 @@ Result<Done> CublasLtProduct::multiply(double alpha, const void* a, const void* 
   const bool wide = scale_ == CUDA_R_64F;
   const void* alpha_at = wide ? static_cast<const void*>(&alpha) : &narrow_alpha;
   const void* beta_at = wide ? static_cast<const void*>(&wide_beta) : &narrow_beta;
-  return library_->check(
-      library_->matmul(handle_.get(), desc_.get(), alpha_at, a, a_.get(), b, b_.get(), beta_at, adds_ ? added : c,
-                       c_.get(), c, c_.get(), &algorithm, workspace, workspace_bytes, static_cast<cudaStream_t>(stream)),
-      "multiply");
+  return library_->check(library_->matmul(handle_.get(), desc_.get(), alpha_at, a, a_.get(), b, b_.get(), beta_at,
+                                          adds_ ? added : c, c_.get(), c, c_.get(), &algorithm, workspace,
+                                          workspace_bytes, static_cast<cudaStream_t>(stream)),
+                         "multiply");
 }
 
 }  // namespace millrace

@@ -469,9 +469,9 @@ TEST_F(CudaProductTest, AddsToAFactor) {
   launch.gemm.adds = true;
   launch.added = 3;
   launch.numbers = {{-1, -2}};
-  std::vector<void*> tensors = {
-      upload(encoded(problem.a, StoredType::f16)), upload(encoded(problem.b, StoredType::f16)), allocate(48 * 40 * 2),
-      upload(encoded(std::vector<double>(48 * 40, 5), StoredType::f16))};
+  std::vector<void*> tensors = {upload(encoded(problem.a, StoredType::f16)),
+                                upload(encoded(problem.b, StoredType::f16)), allocate(48 * 40 * 2),
+                                upload(encoded(std::vector<double>(48 * 40, 5), StoredType::f16))};
   const std::unique_ptr<GpuLaunch> prepared = prepare(launch);
   ASSERT_TRUE(prepared);
   expect_done(prepared->run(tensors.data(), nullptr, nullptr, scratch_of(*prepared)));

@@ -16,12 +16,17 @@ TEST(Philox, GivesTheKnownAnswers) {
             (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
             (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+  EXPECT_EQ(philox4x32({0, 0, 0, 0}, {0, 0}, 7), (Words{0x5f6fb709, 0x0d893f64, 0x4f121f81, 0x4f730a48}));
+  EXPECT_EQ(philox4x32({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}, 7),
+            (Words{0x5207ddc2, 0x45165e59, 0x4d8ee751, 0x8c52f662}));
+  EXPECT_EQ(philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}, 7),
+            (Words{0x4dfccaba, 0x190a87f0, 0xc47362ba, 0xb6b5242a}));
 }
 
 TEST(Dropout, ComparesTheElementsDrawWithTheThreshold) {
   // Elements 0 to 7 of seed, stream and step zero have the halves of the first known answer's words, the lower ones
   // first.
-  const std::array<uint32_t, 8> draws = {0xe8d5, 0x6627, 0xc58d, 0xe169, 0xac4c, 0xbc57, 0xdbd8, 0x9b00};
+  const std::array<uint32_t, 8> draws = {0xb709, 0x5f6f, 0x3f64, 0x0d89, 0x1f81, 0x4f12, 0x0a48, 0x4f73};
   const auto keeps = [](uint64_t element, double probability) { return dropout_keeps(0, 0, 0, element, probability); };
   for (uint64_t e = 0; e < draws.size(); ++e) {
     EXPECT_TRUE(keeps(e, draws[e] * 0x1p-16)) << e;
@@ -33,7 +38,7 @@ TEST(Dropout, ComparesTheElementsDrawWithTheThreshold) {
 TEST(Dropout, PutsSeedElementStreamAndStepWhereTheDefinitionSays) {
   const uint64_t seed = 0x0123456789abcdef;
   const uint64_t element = 0xa'0000'000f;  // e/8 = 0x1'4000'0001, e%8 = 7
-  const uint32_t word = philox4x32({0x40000001, 1, 7, 9}, {0x89abcdef, 0x01234567})[3];
+  const uint32_t word = philox4x32({0x40000001, 1, 7, 9}, {0x89abcdef, 0x01234567}, kMaskRounds)[3];
   const double fraction = (word >> 16) * 0x1p-16;
   EXPECT_TRUE(dropout_keeps(seed, 9, 7, element, fraction));
   EXPECT_FALSE(dropout_keeps(seed, 9, 7, element, fraction + 0x1p-16));

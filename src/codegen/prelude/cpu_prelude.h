@@ -559,12 +559,10 @@ struct Dropout {
     x##0 = y0;                                  \
     x##2 = y2;                                  \
   }
-#define MR_ROUNDS(round)                                                                                          \
-  round(k0, k1) round(k0 + 0x9E3779B9u, k1 + 0xBB67AE85u) round(k0 + 2 * 0x9E3779B9u, k1 + 2 * 0xBB67AE85u)       \
-      round(k0 + 3 * 0x9E3779B9u, k1 + 3 * 0xBB67AE85u) round(k0 + 4 * 0x9E3779B9u, k1 + 4 * 0xBB67AE85u)         \
-          round(k0 + 5 * 0x9E3779B9u, k1 + 5 * 0xBB67AE85u) round(k0 + 6 * 0x9E3779B9u, k1 + 6 * 0xBB67AE85u)     \
-              round(k0 + 7 * 0x9E3779B9u, k1 + 7 * 0xBB67AE85u) round(k0 + 8 * 0x9E3779B9u, k1 + 8 * 0xBB67AE85u) \
-                  round(k0 + 9 * 0x9E3779B9u, k1 + 9 * 0xBB67AE85u)
+#define MR_ROUNDS(round)                                                                                    \
+  round(k0, k1) round(k0 + 0x9E3779B9u, k1 + 0xBB67AE85u) round(k0 + 2 * 0x9E3779B9u, k1 + 2 * 0xBB67AE85u) \
+      round(k0 + 3 * 0x9E3779B9u, k1 + 3 * 0xBB67AE85u) round(k0 + 4 * 0x9E3779B9u, k1 + 4 * 0xBB67AE85u)   \
+          round(k0 + 5 * 0x9E3779B9u, k1 + 5 * 0xBB67AE85u) round(k0 + 6 * 0x9E3779B9u, k1 + 6 * 0xBB67AE85u)
 #define MR_ONE_ROUND(k0, k1) MR_ROUND_OF(x, k0, k1)
 #define MR_FOUR_ROUNDS(k0, k1) \
   MR_ROUND_OF(a, k0, k1) MR_ROUND_OF(b, k0, k1) MR_ROUND_OF(c, k0, k1) MR_ROUND_OF(e, k0, k1)

@@ -343,7 +343,7 @@ MR_DEVICE void philox(u64 block, const Dropout& d, u32 (&x)[4]) {
   u32 k0 = d.key0;
   u32 k1 = d.key1;
   MR_UNROLL
-  for (int round = 0; round < 10; ++round) {
+  for (int round = 0; round < 7; ++round) {
     const u32 high0 = high_product(0xD2511F53u, x[0]);
     const u32 low0 = 0xD2511F53u * x[0];
     const u32 high1 = high_product(0xCD9E8D57u, x[2]);

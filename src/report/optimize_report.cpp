@@ -43,7 +43,8 @@ std::string optimize_text(const StepPlan& plan, const Selection& selection, cons
   };
   const size_t conversions = conversions_of(plan);
   const std::string again = made.repeated == 0 ? "" : concat(", ", made.repeated, " of them again in backward,");
-  line("fused", concat(made.operators, " operators", again, " into ", plan.launches.size() - conversions,
+  const std::string bits = made.predicates == 0 ? "" : concat(", and ", made.predicates, " saved as bits,");
+  line("fused", concat(made.operators, " operators", again, bits, " into ", plan.launches.size() - conversions,
                        " launches and ", conversions, conversions == 1 ? " conversion" : " conversions"));
   line("explored", exploration_line(made.exploration));
   if (!made.exploration.first_failure.empty()) line("", concat("not right: ", made.exploration.first_failure));
@@ -89,6 +90,7 @@ std::string optimize_json(const StepPlan& plan, const Selection& selection, cons
       {"launches", plan.launches.size()},
       {"conversions", conversions_of(plan)},
       {"repeated_operators", made.repeated},
+      {"predicates", made.predicates},
       {"configurations", made.exploration.configurations + made.exploration.conversions},
       {"tried", made.exploration.tried},
       {"known", made.exploration.known},

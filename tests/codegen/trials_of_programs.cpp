@@ -17,7 +17,7 @@
 #include "device/cpu/cpu_info.h"
 #include "device/cpu/module.h"
 #include "frontend/frontend.h"
-#include "fusion/recompute.h"
+#include "fusion/predicates.h"
 #include "golden/golden.h"
 #include "measure/trial.h"
 
@@ -133,7 +133,7 @@ TriedProgram tried_program(const std::string& name, const std::string& text, con
   const Result<Graph> graph = parse_program(text, options);
   EXPECT_TRUE(graph) << name << ": " << to_string(graph.error());
   if (!graph) return made;
-  Recomputed recomputed = recompute(differentiate(*graph));
+  Recomputed recomputed = save_predicates(differentiate(*graph), device == TriedOn::gpu);
   made.training = std::move(recomputed.training);
   if (enumerated != nullptr) {
     made.candidates = *enumerated;

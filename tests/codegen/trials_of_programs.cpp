@@ -29,9 +29,12 @@ constexpr int64_t kLanes = 16;  // of float
 std::vector<std::string> with_masks(const TriedProgram& program, const Part& part, const Candidate& candidate,
                                     std::vector<std::string> shapes) {
   const std::vector<Layout> layouts = layouts_of(program.candidates.domains, part, candidate);
+  const std::vector<TensorId> tensors = tensors_of(part);
   for (size_t k = 0; k < layouts.size(); ++k) {
     const char* const how = k < part.reads.size() ? "read" : "written";
-    if (layouts[k].storage == MaskStorage::bits) shapes.push_back(concat("a mask ", how, " as bits"));
+    const bool boolean = program.training.graph.tensor(tensors[k]).dtype == DType::boolean;
+    if (layouts[k].storage == MaskStorage::bits)
+      shapes.push_back(concat(boolean ? "booleans " : "a mask ", how, " as bits"));
     if (layouts[k].storage == MaskStorage::drawn) shapes.push_back(concat("a mask ", how, " as drawn"));
   }
   return shapes;

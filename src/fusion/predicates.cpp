@@ -93,12 +93,11 @@ class Chooser {
   // A kernel of forward that no product does at its end.
   bool is_host(const FusedOperator& group, bool epilogues) const {
     if (group.kind != FusedKind::kernel || group.pass != Pass::forward) return false;
-    return !epilogues ||
-           std::none_of(fused_.epilogues.begin(), fused_.epilogues.end(), [&](const Epilogue& epilogue) {
-             const std::set<OperatorId> swallowed(epilogue.swallowed.begin(), epilogue.swallowed.end());
-             return std::all_of(group.members.begin(), group.members.end(),
-                                [&](OperatorId member) { return swallowed.contains(member); });
-           });
+    return !epilogues || std::none_of(fused_.epilogues.begin(), fused_.epilogues.end(), [&](const Epilogue& epilogue) {
+      const std::set<OperatorId> swallowed(epilogue.swallowed.begin(), epilogue.swallowed.end());
+      return std::all_of(group.members.begin(), group.members.end(),
+                         [&](OperatorId member) { return swallowed.contains(member); });
+    });
   }
 
   // Whether a kernel of forward has all that is compared.

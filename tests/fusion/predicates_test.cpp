@@ -35,8 +35,7 @@ std::string predicates_of(const TrainingGraph& training, bool epilogues = false)
     const Operator& op = graph.operators[id.at()];
     text += concat(op.name, " in ", group_with(made.training, made.fused, op.name).name, ", read by");
     for (const FusedOperator& group : made.fused.groups) {
-      const bool reads =
-          std::find(group.reads.begin(), group.reads.end(), op.outputs[0].tensor) != group.reads.end();
+      const bool reads = std::find(group.reads.begin(), group.reads.end(), op.outputs[0].tensor) != group.reads.end();
       if (reads) text += " " + group.name;
     }
     text += "\n";

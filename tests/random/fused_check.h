@@ -26,8 +26,8 @@ std::optional<std::string> check_fused(const TrainingGraph& training, const Fuse
 std::optional<std::string> check_saving_less(const TrainingGraph& training, const Recomputed& made,
                                              const Values<double>& expected, RandomState random);
 
-// Draws arguments from the seed, runs the graph unfused, fuses it and checks the outcome: plainly, with what is computed
-// again, and with what is saved as bits.
+// Draws arguments from the seed, runs the graph unfused, fuses it and checks the outcome: plainly, with what is
+// computed again, and with what is saved as bits.
 std::optional<std::string> check_fusion(const TrainingGraph& training, uint64_t seed);
 
 }  // namespace millrace::random_programs

@@ -51,7 +51,8 @@ class CudaGenerator : NestWriter {
     find_partials();
     find_rows();
     brief_ = real_ == "float" && std::all_of(ports_.begin(), ports_.end(), [&](const Port& port) {
-               const bool drawn = port.layout.storage != MaskStorage::words && !is_computed_boolean(graph_, port.tensor);
+               const bool drawn =
+                   port.layout.storage != MaskStorage::words && !is_computed_boolean(graph_, port.tensor);
                return !port.written || drawn || type_of(port) == "mr::f16";
              });
     std::string body = way_.block != kNoIndex ? tiles_text() : simple_ ? simple_text() : rows_text();

@@ -190,8 +190,8 @@ class Chooser {
 // The training graph with the comparisons at the end of forward, in the order of `chosen`.
 class Saver {
  public:
-  Saver(const TrainingGraph& training, const std::vector<Predicate>& predicates, const std::vector<Saved>& chosen)
-      : made_(training), predicates_(predicates), chosen_(chosen) {}
+  Saver(TrainingGraph training, const std::vector<Predicate>& predicates, const std::vector<Saved>& chosen)
+      : made_(std::move(training)), predicates_(predicates), chosen_(chosen) {}
 
   TrainingGraph make() {
     Graph& graph = made_.graph;

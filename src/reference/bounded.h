@@ -111,8 +111,9 @@ struct Bounded {
   }
 
   friend Bounded decided(bool truth, const Bounded& a, const Bounded& b) {
-    const double error = a.error + b.error;
-    return {truth ? 1.0 : 0.0, error > 0 && std::abs(a.value - b.value) <= error ? 1.0 : 0.0};
+    const double apart = std::abs(a.value - b.value);
+    const double moved = a.error + b.error;
+    return {truth ? 1.0 : 0.0, moved > 0 && apart <= moved ? 1.0 : 0.0};
   }
 
   // Of a sum: the error and the magnitude of its terms, and how many additions it took.

@@ -1,6 +1,7 @@
 """models/bert_encoder.py with PyTorch's order of axes: what the frameworks' layers are given lies in memory as here.
 
-The order matters beyond the layouts, which --layout could change: masks are drawn in the order of the axes.
+The order matters beyond the layouts, which --layout could change: masks are drawn in the order of the axes. Arguments and
+operands are in the order of millrace.torch's program, so that what one measured the other need not.
 """
 
 import numpy as np
@@ -25,13 +26,12 @@ SIZES = {
 
 def bert_encoder(
     x: float16[B, J, I],
-    wq: float16[H, P, I], bq: float16[H, P],
-    wk: float16[H, P, I], bk: float16[H, P],
-    wv: float16[H, W, I], bv: float16[H, W],
+    wq: float16[H, P, I], wk: float16[H, P, I], wv: float16[H, W, I],
+    bq: float16[H, P], bk: float16[H, P], bv: float16[H, W],
     wo: float16[I, H, W], bo: float16[I],
-    ln1_weight: float16[I], ln1_bias: float16[I],
     w1: float16[U, I], b1: float16[U],
     w2: float16[I, U], b2: float16[I],
+    ln1_weight: float16[I], ln1_bias: float16[I],
     ln2_weight: float16[I], ln2_bias: float16[I],
 ):
     scaler = 1 / np.sqrt(P)

@@ -135,24 +135,26 @@ def dropout(x: np.ndarray, p: float = 0.1) -> np.ndarray:
     """Zeros an element of x with probability p and divides the others by 1 - p.
 
     The mask is a function of seed, step, the dropout's place in the program and the element's
-    row-major index e alone: word e % 4 of the Philox block at counter e / 4.
+    row-major index e alone: half a word, number e % 8 of the Philox4x32-7 block at counter e / 8.
     """
     if not 0 <= p < 1:
         raise ValueError(f"dropout's p is {p}; it must be at least 0 and less than 1")
     state = _dropout_state
-    blocks = np.arange((x.size + 3) // 4, dtype=np.uint64)
+    blocks = np.arange((x.size + 7) // 8, dtype=np.uint64)
     counter = (blocks & _u64(_WORD), blocks >> _u64(32), state["stream"], state["step"])
-    words = philox4x32(counter, (state["seed"] & _WORD, state["seed"] >> 32 & _WORD))
+    words = philox4x32(counter, (state["seed"] & _WORD, state["seed"] >> 32 & _WORD), rounds=7)
     state["stream"] += 1
-    kept = np.stack(words, axis=-1).reshape(-1)[: x.size] >= _u64(math.floor(p * 2**32))
+    halves = [half for word in words for half in (word & _u64(0xFFFF), word >> _u64(16))]
+    threshold = min(math.floor(p * 2**16 + 0.5), 2**16 - 1)
+    kept = np.stack(halves, axis=-1).reshape(-1)[: x.size] >= _u64(threshold)
     return x * np.where(kept, 1 / (1 - p), 0.0).astype(x.dtype).reshape(x.shape)
 
 
-def philox4x32(counter: Sequence, key: Sequence[int]) -> tuple[np.ndarray, ...]:
-    """Philox4x32-10: four random words (as uint64) from four counter words and two key words."""
+def philox4x32(counter: Sequence, key: Sequence[int], rounds: int = 10) -> tuple[np.ndarray, ...]:
+    """Philox4x32: four random words (as uint64) from four counter words and two key words."""
     c0, c1, c2, c3 = np.broadcast_arrays(*(np.asarray(word, dtype=np.uint64) for word in counter))
     k0, k1 = key
-    for _ in range(10):
+    for _ in range(rounds):
         product0, product1 = c0 * _u64(0xD2511F53), c2 * _u64(0xCD9E8D57)
         c0, c1, c2, c3 = (
             (product1 >> _u64(32)) ^ c1 ^ _u64(k0),

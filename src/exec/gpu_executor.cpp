@@ -12,6 +12,8 @@ namespace {
 
 constexpr const char* kAdvance = "millrace_advance";
 constexpr size_t kMostRecordings = 8;  // of a pass
+// Recording takes as long as some ten steps. A caller's tensors have moved by then, unless its allocator has settled.
+constexpr int kCallsUntilRecorded = 24;
 
 std::string advance_text() {
   return concat("MR_KERNEL(32) ", kAdvance,
@@ -64,7 +66,10 @@ Result<GpuExecutor> GpuExecutor::load(std::shared_ptr<Gpu> gpu, const StepPlan& 
   Result<GpuMemory> state = GpuMemory::allocate(*made.gpu_, sizeof(GpuState));
   if (!state) return state.error();
   made.state_ = std::move(*state);
-  if (memory == ExecutorMemory::callers) return made;
+  if (memory == ExecutorMemory::callers) {
+    made.calls_until_recorded_ = kCallsUntilRecorded;
+    return made;
+  }
   Result<GpuMemory> arena = GpuMemory::allocate(*made.gpu_, plan.arena_bytes);
   if (!arena) return arena.error();
   made.arena_ = std::move(*arena);
@@ -100,7 +105,7 @@ Result<Done> GpuExecutor::put(Pass pass) {
   return advance_->run(&none, tensors_.scalars(), state_.data(), nullptr);
 }
 
-// The first time launch by launch, which also loads what libraries load late; the second time it is recorded.
+// The first time launch by launch, which also loads what libraries load late; what comes again and again is recorded.
 Result<Done> GpuExecutor::run(Pass pass) {
   if (pass == Pass::whole && random_ == state_.data()) ++known_.step;
   const auto [first, last] = launches_of(pass);
@@ -114,11 +119,15 @@ Result<Done> GpuExecutor::run(Pass pass) {
   if (known == recordings.end()) {
     if (recordings.size() == kMostRecordings) recordings.erase(recordings.begin());
     recordings.push_back(
-        {{tensors.begin(), tensors.end()}, tensors_.scratch(), random_, tensors_.all_scalars(), nullptr});
+        {{tensors.begin(), tensors.end()}, tensors_.scratch(), random_, tensors_.all_scalars(), 1, nullptr});
     return put(pass);
   }
   std::rotate(known, known + 1, recordings.end());
   Recorded& recorded = recordings.back();
+  if (!recorded.graph && recorded.calls < calls_until_recorded_) {
+    ++recorded.calls;
+    return put(pass);
+  }
   if (!recorded.graph) {
     Result<std::unique_ptr<GpuGraph>> graph = gpu_->record([&] { return put(pass); });
     if (!graph) return graph.error();

@@ -42,7 +42,8 @@ class GpuExecutor {
     const void* scratch = nullptr;
     const void* random = nullptr;
     std::vector<double> scalars;
-    std::unique_ptr<GpuGraph> graph;  // null: it has run once
+    int calls = 1;
+    std::unique_ptr<GpuGraph> graph;  // null: not worth recording yet
   };
   using Recordings = std::vector<Recorded>;  // the last one used is the last
 
@@ -59,6 +60,7 @@ class GpuExecutor {
   GpuState known_;  // what state_ holds when all that is on the stream is done
   bool has_state_ = false;
   const void* random_ = nullptr;  // the caller's, or state_
+  int calls_until_recorded_ = 1;
   LaunchTensors tensors_;
   std::array<Recordings, 3> recorded_;  // after launches_: graphs do not outlive what they are made of
 };

@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "base/parallel.h"
+
 namespace millrace {
 namespace {
 
@@ -30,13 +32,29 @@ class Prober {
   }
 
   std::vector<Probe> run(size_t count) {
+    constexpr int64_t kSlice = 16;  // probes that are worth a thread
+    std::vector<Point> points;
+    for (size_t k = 0; k < count; ++k) points.push_back(by_chance());
+    std::vector<std::vector<Probe>> made(count);
+    in_parallel(static_cast<int64_t>(count), kSlice, [&](int64_t begin, int64_t end) {
+      for (auto k = static_cast<size_t>(begin); k < static_cast<size_t>(end); ++k) probe(points[k], made[k]);
+    });
     std::vector<Probe> probes;
-    for (size_t k = 0; k < count; ++k) probe(probes);
+    for (const std::vector<Probe>& of : made) probes.insert(probes.end(), of.begin(), of.end());
     return probes;
   }
 
  private:
   using Point = std::vector<int64_t>;
+
+  Point by_chance() {
+    Point point;
+    for (const ProductIndex& index : part_.product.indices) {
+      state_ = state_ * 6364136223846793005ULL + 1442695040888963407ULL;
+      point.push_back(index.reduced ? 0 : static_cast<int64_t>((state_ >> 33) % static_cast<uint64_t>(index.extent)));
+    }
+    return point;
+  }
 
   // Which of an operand's tensors, and which element of it.
   size_t place(size_t operand, const Point& point) const {
@@ -53,14 +71,9 @@ class Prober {
   }
 
   // An element of the result and, where the product sums an operand, one of the sum.
-  void probe(std::vector<Probe>& probes) {
+  void probe(Point point, std::vector<Probe>& probes) const {
     const std::vector<ProductIndex>& indices = part_.product.indices;
     const std::optional<ProductVector>& vector = part_.product.vector;
-    Point point;
-    for (const ProductIndex& index : indices) {
-      state_ = state_ * 6364136223846793005ULL + 1442695040888963407ULL;
-      point.push_back(index.reduced ? 0 : static_cast<int64_t>((state_ >> 33) % static_cast<uint64_t>(index.extent)));
-    }
     Probe made;
     Probe summed;
     const auto add = [](Probe& to, double term) {

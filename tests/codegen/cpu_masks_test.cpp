@@ -27,8 +27,8 @@ extern "C" __attribute__((visibility("default"))) void MILLRACE_KERNEL(const mr:
   }
 }
 )";
-  constexpr uint64_t kCarry = uint64_t{1} << 34;  // the element whose block's number no longer fits into 32 bits
-  const std::vector<Draw> draws = {{0, 1, 200},
+  constexpr uint64_t kCarry = uint64_t{1} << 35;  // the element whose block's number no longer fits into 32 bits
+  const std::vector<Draw> draws = {{0, 1, 300},
                                    {4, 1, 64},
                                    {1, 1, 131},
                                    {7, 1, 16},

@@ -357,6 +357,29 @@ TEST_F(PlayedExecutor, WorksInTheCallersMemoryAlone) {
   }
 }
 
+TEST_F(PlayedExecutor, ACallersTensorsThatStayAreRecordedAfterManyCalls) {
+  const MadePlan made = plan_of(kProgram, {});
+  GpuExecutor executor = executor_of(made, ExecutorMemory::callers);
+  const Values<double> given = drawn_values(made.training, 6);
+  OnDevice tensors(*gpu_, made, given);
+  Result<GpuMemory> saved = GpuMemory::allocate(*gpu_, made.plan.saved_bytes);
+  Result<GpuMemory> workspace = GpuMemory::allocate(*gpu_, made.plan.arena_bytes - made.plan.saved_bytes);
+  CallersTensors pointers = tensors.pointers();
+  pointers.saved = saved->data();
+  pointers.workspace = workspace->data();
+  const int before = played::recordings();
+  for (uint32_t step = 1; step <= 40; ++step) {
+    expect_done(executor.bind(pointers, 1, step));
+    expect_done(executor.forward());
+    expect_done(executor.backward());
+    if (step == 2) {
+      EXPECT_EQ(played::recordings(), before) << "its tensors may be elsewhere the next time";
+    }
+    if (step % 10 == 0) expect_step(made, given, {1, step}, tensors);
+  }
+  EXPECT_EQ(played::recordings(), before + 2) << "one for each pass";
+}
+
 TEST_F(PlayedExecutor, AnArenaThatDoesNotFitIsRefused) {
   MadePlan made = plan_of(kProgram, {});
   made.plan.arena_bytes = int64_t{1} << 60;

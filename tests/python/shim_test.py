@@ -36,14 +36,15 @@ class ShimTest(unittest.TestCase):
             words = mr.philox4x32(counter, key)
             self.assertEqual(" ".join(f"{int(word):08x}" for word in words), expected)
 
-    def test_dropout_draws_word_e_mod_4_of_block_e_div_4(self) -> None:
+    def test_dropout_draws_half_word_e_mod_8_of_block_e_div_8(self) -> None:
         seed, step, p = 0x123456789ABCDEF0, 5, 0.3
         mr.seed(seed, step=step)
         for stream in range(3):
             dropped = mr.dropout(np.ones((3, 7)), p=p).ravel()
             for e in range(dropped.size):
-                words = mr.philox4x32((e // 4, 0, stream, step), (0x9ABCDEF0, 0x12345678))
-                kept = int(words[e % 4]) >= math.floor(p * 2**32)
+                words = mr.philox4x32((e // 8, 0, stream, step), (0x9ABCDEF0, 0x12345678), rounds=7)
+                draw = int(words[e % 8 // 2]) >> 16 * (e % 2) & 0xFFFF
+                kept = draw >= math.floor(p * 2**16 + 0.5)
                 self.assertEqual(dropped[e], 1 / (1 - p) if kept else 0.0)
 
     def test_dropout_statistics(self) -> None:

@@ -16,29 +16,39 @@ TEST(Philox, GivesTheKnownAnswers) {
             (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
             (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+  EXPECT_EQ(philox4x32({0, 0, 0, 0}, {0, 0}, 7), (Words{0x5f6fb709, 0x0d893f64, 0x4f121f81, 0x4f730a48}));
+  EXPECT_EQ(philox4x32({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}, 7),
+            (Words{0x5207ddc2, 0x45165e59, 0x4d8ee751, 0x8c52f662}));
+  EXPECT_EQ(philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}, 7),
+            (Words{0x4dfccaba, 0x190a87f0, 0xc47362ba, 0xb6b5242a}));
 }
 
-TEST(Dropout, ComparesTheElementsWordWithTheThreshold) {
-  // Elements 0 to 3 of seed, stream and step zero have the words of the first known answer: as fractions of 2^32
-  // 0.399, 0.881, 0.736, 0.605.
+TEST(Dropout, ComparesTheElementsDrawWithTheThreshold) {
+  // Elements 0 to 7 of seed, stream and step zero have the halves of the first known answer's words, the lower ones
+  // first.
+  const std::array<uint32_t, 8> draws = {0xb709, 0x5f6f, 0x3f64, 0x0d89, 0x1f81, 0x4f12, 0x0a48, 0x4f73};
   const auto keeps = [](uint64_t element, double probability) { return dropout_keeps(0, 0, 0, element, probability); };
-  EXPECT_TRUE(keeps(0, 0.39));
-  EXPECT_FALSE(keeps(0, 0.40));
-  EXPECT_TRUE(keeps(1, 0.88));
-  EXPECT_FALSE(keeps(1, 0.89));
-  EXPECT_TRUE(keeps(2, 0.73));
-  EXPECT_FALSE(keeps(2, 0.74));
-  EXPECT_TRUE(keeps(3, 0.60));
-  EXPECT_FALSE(keeps(3, 0.61));
+  for (uint64_t e = 0; e < draws.size(); ++e) {
+    EXPECT_TRUE(keeps(e, draws[e] * 0x1p-16)) << e;
+    EXPECT_TRUE(keeps(e, (draws[e] + 0.49) * 0x1p-16)) << e;
+    EXPECT_FALSE(keeps(e, (draws[e] + 0.5) * 0x1p-16)) << e;
+  }
 }
 
 TEST(Dropout, PutsSeedElementStreamAndStepWhereTheDefinitionSays) {
   const uint64_t seed = 0x0123456789abcdef;
-  const uint64_t element = 0x5'0000'0007;  // e/4 = 0x1'4000'0001, e%4 = 3
-  const uint32_t word = philox4x32({0x40000001, 1, 7, 9}, {0x89abcdef, 0x01234567})[3];
-  const double fraction = word * 0x1p-32;
+  const uint64_t element = 0xa'0000'000f;  // e/8 = 0x1'4000'0001, e%8 = 7
+  const uint32_t word = philox4x32({0x40000001, 1, 7, 9}, {0x89abcdef, 0x01234567}, kMaskRounds)[3];
+  const double fraction = (word >> 16) * 0x1p-16;
   EXPECT_TRUE(dropout_keeps(seed, 9, 7, element, fraction));
-  EXPECT_FALSE(dropout_keeps(seed, 9, 7, element, fraction + 0x1p-32));
+  EXPECT_FALSE(dropout_keeps(seed, 9, 7, element, fraction + 0x1p-16));
+}
+
+TEST(Dropout, AlwaysKeepsSome) {
+  int kept = 0;
+  for (uint64_t e = 0; e < 1 << 20; ++e) kept += dropout_keeps(42, 1, 2, e, 1 - 0x1p-50) ? 1 : 0;
+  EXPECT_NEAR(kept, 16, 16);  // one draw of 2^16
+  EXPECT_GT(kept, 0);
 }
 
 TEST(Dropout, KeepsAboutTheRightShare) {

@@ -79,7 +79,7 @@ def _attention(attention: Attention, q: str, k: str, v: str) -> list[str]:
         scores = "later_hidden"
     lines.append(f"weights = softmax({scores})")
     lines.append(f"alpha = {_dropped('weights', attention.dropout)}")
-    lines.append('gamma = np.einsum("bhkp,bhjk->bhjp", vv, alpha)')
+    lines.append('gamma = np.einsum("bhjk,bhkp->bhjp", alpha, vv)')
     lines.append(f'attended = np.einsum("bhjp,ihp->{query}", gamma, wo)' + (" + bo" if attention.bias else ""))
     return lines
 
@@ -150,12 +150,12 @@ def encoder_layer_text(layer: EncoderLayer) -> str:
     attended = f"attended_dropped = {_dropped('attended', layer.dropout1)}"
     if layer.norm_first:
         lines = [f"normed = {norm('norm1', 'x', layer.eps1)}", *_attention(attention, *["normed"] * 3), attended,
-                 "residual = x + attended_dropped", f"normed2 = {norm('norm2', 'residual', layer.eps2)}",
-                 *feed_forward("normed2"), "out = residual + fed"]
+                 "residual = attended_dropped + x", f"normed2 = {norm('norm2', 'residual', layer.eps2)}",
+                 *feed_forward("normed2"), "out = fed + residual"]
     else:
-        lines = [*_attention(attention, *"xxx"), attended, "residual = x + attended_dropped",
+        lines = [*_attention(attention, *"xxx"), attended, "residual = attended_dropped + x",
                  f"normed = {norm('norm1', 'residual', layer.eps1)}", *feed_forward("normed"),
-                 "residual2 = normed + fed", f"out = {norm('norm2', 'residual2', layer.eps2)}"]
+                 "residual2 = fed + normed", f"out = {norm('norm2', 'residual2', layer.eps2)}"]
     return _function("encoder_layer", arguments, [*lines, "return out"])
 
 

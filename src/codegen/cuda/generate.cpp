@@ -9,6 +9,7 @@
 #include "codegen/cuda/generate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "base/text.h"
@@ -710,8 +711,8 @@ class CudaGenerator : NestWriter {
 
   std::string dropout_name(const Operator& dropout) {
     const std::string name = concat("d", made_.streams.size());
-    const size_t threshold =
-        number_value({TensorId(), static_cast<double>(static_cast<uint64_t>(dropout.value * 4294967296.0))});
+    const double rounded = std::min(std::floor(dropout.value * 65536 + 0.5), 65535.0);
+    const size_t threshold = number_value({TensorId(), rounded * 65536});
     const size_t scale = number_value({TensorId(), 1.0 / (1.0 - dropout.value)});
     line(dropouts_, 1,
          concat("const mr::Dropout ", name, "(args.state, args.streams[", made_.streams.size(), "], args.values[",
@@ -738,7 +739,7 @@ class CudaGenerator : NestWriter {
   std::string draw_text(const std::string& name, TensorId mask, const std::vector<int>& indices, int vector,
                         const std::string& dropout) const {
     const std::map<int, int64_t> steps = steps_of(indices, strides_of(graph_, mask, written_layout(graph_, mask)));
-    const bool whole = width(vector) % 4 == 0 && in_blocks(mask, indices, vector, 4);
+    const bool whole = (width(vector) == 4 || width(vector) == 8) && in_blocks(mask, indices, vector, width(vector));
     const auto along = steps.find(vector);
     const int64_t step = along == steps.end() ? 0 : along->second;
     return concat("mr::draw<", width(vector), ", ", step, ", ", whole ? "true" : "false", ">(", name, ", mr::u64(",

@@ -533,8 +533,7 @@ MR_INLINE V silu_dx(V a, V g) {
 // --- Masks: reference/philox.h says which ---
 
 struct Dropout {
-  u32 key0, key1, stream, step;
-  u64 threshold;
+  u32 key0, key1, stream, step, threshold;
   double scale;
 
   Dropout(const Arguments* a, u32 of_stream, double probability)
@@ -542,8 +541,10 @@ struct Dropout {
         key1(u32(a->seed >> 32)),
         stream(of_stream),
         step(a->step),
-        threshold(u64(probability * 4294967296.0)),
-        scale(1.0 / (1.0 - probability)) {}
+        threshold(u32(probability * 65536.0 + 0.5)),
+        scale(1.0 / (1.0 - probability)) {
+    if (threshold > 65535) threshold = 65535;
+  }
 };
 
 // One round of one counter (x0, x1, x2, x3), named by a suffix so that several can be on their way at once.
@@ -558,30 +559,28 @@ struct Dropout {
     x##0 = y0;                                  \
     x##2 = y2;                                  \
   }
-#define MR_ROUNDS(round)                                                                                          \
-  round(k0, k1) round(k0 + 0x9E3779B9u, k1 + 0xBB67AE85u) round(k0 + 2 * 0x9E3779B9u, k1 + 2 * 0xBB67AE85u)       \
-      round(k0 + 3 * 0x9E3779B9u, k1 + 3 * 0xBB67AE85u) round(k0 + 4 * 0x9E3779B9u, k1 + 4 * 0xBB67AE85u)         \
-          round(k0 + 5 * 0x9E3779B9u, k1 + 5 * 0xBB67AE85u) round(k0 + 6 * 0x9E3779B9u, k1 + 6 * 0xBB67AE85u)     \
-              round(k0 + 7 * 0x9E3779B9u, k1 + 7 * 0xBB67AE85u) round(k0 + 8 * 0x9E3779B9u, k1 + 8 * 0xBB67AE85u) \
-                  round(k0 + 9 * 0x9E3779B9u, k1 + 9 * 0xBB67AE85u)
+#define MR_ROUNDS(round)                                                                                    \
+  round(k0, k1) round(k0 + 0x9E3779B9u, k1 + 0xBB67AE85u) round(k0 + 2 * 0x9E3779B9u, k1 + 2 * 0xBB67AE85u) \
+      round(k0 + 3 * 0x9E3779B9u, k1 + 3 * 0xBB67AE85u) round(k0 + 4 * 0x9E3779B9u, k1 + 4 * 0xBB67AE85u)   \
+          round(k0 + 5 * 0x9E3779B9u, k1 + 5 * 0xBB67AE85u) round(k0 + 6 * 0x9E3779B9u, k1 + 6 * 0xBB67AE85u)
 #define MR_ONE_ROUND(k0, k1) MR_ROUND_OF(x, k0, k1)
 #define MR_FOUR_ROUNDS(k0, k1) \
   MR_ROUND_OF(a, k0, k1) MR_ROUND_OF(b, k0, k1) MR_ROUND_OF(c, k0, k1) MR_ROUND_OF(e, k0, k1)
 #define MR_COUNTER(x, number) u32 x##0 = (number), x##1 = high, x##2 = d.stream, x##3 = d.step;
-#define MR_MASKS(x, at)                           \
-  out[at] = x##0 >= threshold ? scale : F(0);     \
-  out[at + 1] = x##1 >= threshold ? scale : F(0); \
-  out[at + 2] = x##2 >= threshold ? scale : F(0); \
-  out[at + 3] = x##3 >= threshold ? scale : F(0);
+#define MR_TWO_MASKS(x, at)                           \
+  out[at] = (x & 0xffff) >= threshold ? scale : F(0); \
+  out[at + 1] = (x >> 16) >= threshold ? scale : F(0);
+#define MR_MASKS(x, at) \
+  MR_TWO_MASKS(x##0, at) MR_TWO_MASKS(x##1, at + 2) MR_TWO_MASKS(x##2, at + 4) MR_TWO_MASKS(x##3, at + 6)
 
-// The masks of 4 · kBlocks neighbours, the first of which begins a block. Sixteen blocks are four chains of rounds,
+// The masks of 8 · kBlocks neighbours, the first of which begins a block. Sixteen blocks are four chains of rounds,
 // which do not wait for each other.
 template <int kBlocks, class F>
 MR_INLINE void draw_blocks(F* __restrict out, u64 block, const Dropout& d) {
   const u32 k0 = d.key0;
   const u32 k1 = d.key1;
   const F scale = F(d.scale);
-  const u32 threshold = u32(d.threshold);
+  const u32 threshold = d.threshold;
   const u32 low = u32(block);
   const u32 high = u32(block >> 32);
   if constexpr (kBlocks == 16) {
@@ -592,17 +591,17 @@ MR_INLINE void draw_blocks(F* __restrict out, u64 block, const Dropout& d) {
       MR_COUNTER(c, low + l + 8)
       MR_COUNTER(e, low + l + 12)
       MR_ROUNDS(MR_FOUR_ROUNDS)
-      MR_MASKS(a, 4 * l)
-      MR_MASKS(b, 4 * l + 16)
-      MR_MASKS(c, 4 * l + 32)
-      MR_MASKS(e, 4 * l + 48)
+      MR_MASKS(a, 8 * l)
+      MR_MASKS(b, 8 * l + 32)
+      MR_MASKS(c, 8 * l + 64)
+      MR_MASKS(e, 8 * l + 96)
     }
   } else {
 #pragma omp simd
     for (u32 l = 0; l < kBlocks; ++l) {
       MR_COUNTER(x, low + l)
       MR_ROUNDS(MR_ONE_ROUND)
-      MR_MASKS(x, 4 * l)
+      MR_MASKS(x, 8 * l)
     }
   }
 }
@@ -613,24 +612,25 @@ __attribute__((noinline)) static void draw(F* __restrict out, u64 element, u64 s
   const u32 k0 = d.key0;
   const u32 k1 = d.key1;
   const F scale = F(d.scale);
-  const u32 threshold = u32(d.threshold);
+  const u32 threshold = d.threshold;
   i64 done = 0;
-  if (step == 1 && element % 4 == 0) {
-    const u64 block = element / 4;
-    const bool carries = u32(block) > 0xffffffffu - u32(n / 4 + 16);  // the low word of a block's number overflows
-    for (; !carries && n - done >= 64; done += 64) draw_blocks<16>(out + done, block + u64(done / 4), d);
-    for (; !carries && n - done >= 16; done += 16) draw_blocks<4>(out + done, block + u64(done / 4), d);
-    for (; n - done >= 4; done += 4) draw_blocks<1>(out + done, block + u64(done / 4), d);
+  if (step == 1 && element % 8 == 0) {
+    const u64 block = element / 8;
+    const bool carries = u32(block) > 0xffffffffu - u32(n / 8 + 16);  // the low word of a block's number overflows
+    for (; !carries && n - done >= 128; done += 128) draw_blocks<16>(out + done, block + u64(done / 8), d);
+    for (; !carries && n - done >= 32; done += 32) draw_blocks<4>(out + done, block + u64(done / 8), d);
+    for (; n - done >= 8; done += 8) draw_blocks<1>(out + done, block + u64(done / 8), d);
   }
 #pragma omp simd
   for (i64 l = done; l < n; ++l) {
     const u64 e = element + u64(l) * step;
-    const u32 high = u32(e / 4 >> 32);
-    MR_COUNTER(x, u32(e / 4))
+    const u32 high = u32(e / 8 >> 32);
+    MR_COUNTER(x, u32(e / 8))
     MR_ROUNDS(MR_ONE_ROUND)
-    const u32 even = (e & 2) ? x2 : x0;
-    const u32 odd = (e & 2) ? x3 : x1;
-    out[l] = ((e & 1) ? odd : even) >= threshold ? scale : F(0);
+    const u32 even = (e & 4) ? x2 : x0;
+    const u32 odd = (e & 4) ? x3 : x1;
+    const u32 word = (e & 2) ? odd : even;
+    out[l] = ((e & 1) ? word >> 16 : word & 0xffff) >= threshold ? scale : F(0);
   }
 }
 

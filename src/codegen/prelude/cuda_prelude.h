@@ -325,7 +325,7 @@ struct Dropout {
   u32 key0, key1, stream, step, threshold;
   double scale;
 
-  // floor(probability · 2^32) and 1/(1 - probability), which the host works out.
+  // The threshold in the upper half of a word, and 1/(1 - probability), which the host works out.
   MR_DEVICE Dropout(const State* state, u32 of_stream, double of_threshold, double of_scale)
       : key0(static_cast<u32>(state->seed)),
         key1(static_cast<u32>(state->seed >> 32)),
@@ -343,7 +343,7 @@ MR_DEVICE void philox(u64 block, const Dropout& d, u32 (&x)[4]) {
   u32 k0 = d.key0;
   u32 k1 = d.key1;
   MR_UNROLL
-  for (int round = 0; round < 10; ++round) {
+  for (int round = 0; round < 7; ++round) {
     const u32 high0 = high_product(0xD2511F53u, x[0]);
     const u32 low0 = 0xD2511F53u * x[0];
     const u32 high1 = high_product(0xCD9E8D57u, x[2]);
@@ -357,32 +357,34 @@ MR_DEVICE void philox(u64 block, const Dropout& d, u32 (&x)[4]) {
   }
 }
 
-// The masks of W elements, kStep apart, from `element` on, and as bits. kWhole: they are neighbours, and the first
-// begins a block.
+// The masks of W elements, kStep apart, from `element` on, and as bits. kWhole: they are neighbours in one block. Draws
+// are compared in the upper half of a word, as the threshold is.
 template <int W, int kStep, bool kWhole, class F>
 MR_DEVICE u32 draw(F (&mask)[W], u64 element, const Dropout& d) {
   const F scale = static_cast<F>(d.scale);
   u32 words[4];
   u32 bits = 0;
-  if constexpr (kWhole && W % 4 == 0) {
+  if constexpr (kWhole) {
+    philox(element / 8, d, words);
+    if constexpr (W == 4) {
+      words[0] = (element & 4) != 0 ? words[2] : words[0];
+      words[1] = (element & 4) != 0 ? words[3] : words[1];
+    }
     MR_UNROLL
-    for (int l = 0; l < W; l += 4) {
-      philox(element / 4 + static_cast<u64>(l / 4), d, words);
-      MR_UNROLL
-      for (int k = 0; k < 4; ++k) {
-        const bool kept = words[k] >= d.threshold;
-        mask[l + k] = kept ? scale : F(0);
-        bits |= kept ? 1u << (l + k) : 0u;
-      }
+    for (int l = 0; l < W; ++l) {
+      const bool kept = (l % 2 == 0 ? words[l / 2] << 16 : words[l / 2]) >= d.threshold;
+      mask[l] = kept ? scale : F(0);
+      bits |= kept ? 1u << l : 0u;
     }
   } else {
     MR_UNROLL
     for (int l = 0; l < W; ++l) {
       const u64 e = element + static_cast<u64>(l) * kStep;
-      philox(e / 4, d, words);
-      const u32 even = (e & 2) != 0 ? words[2] : words[0];
-      const u32 odd = (e & 2) != 0 ? words[3] : words[1];
-      const bool kept = ((e & 1) != 0 ? odd : even) >= d.threshold;
+      philox(e / 8, d, words);
+      const u32 even = (e & 4) != 0 ? words[2] : words[0];
+      const u32 odd = (e & 4) != 0 ? words[3] : words[1];
+      const u32 word = (e & 2) != 0 ? odd : even;
+      const bool kept = ((e & 1) != 0 ? word : word << 16) >= d.threshold;
       mask[l] = kept ? scale : F(0);
       bits |= kept ? 1u << l : 0u;
     }

@@ -16,6 +16,8 @@ constexpr int64_t kMemory = int64_t{1} << 30;
 constexpr int64_t kCache = 128 << 10;
 constexpr double kBytesASecond = 1e12;
 
+std::atomic<int> recorded_graphs = 0;
+
 GpuInfo info() {
   GpuInfo info;
   const char* const name = std::getenv("MILLRACE_PLAYED_NAME");
@@ -140,6 +142,7 @@ class PlayedGpu final : public Gpu {
   Result<std::unique_ptr<GpuGraph>> record(const std::function<Result<Done>()>& work) override {
     Result<std::vector<Work>> recorded = stream_->record(work);
     if (!recorded) return recorded.error();
+    ++recorded_graphs;
     return std::unique_ptr<GpuGraph>(std::make_unique<Graph>(stream_, std::move(*recorded)));
   }
 
@@ -157,6 +160,8 @@ class PlayedGpu final : public Gpu {
 };
 
 }  // namespace
+
+int recordings() { return recorded_graphs; }
 
 std::unique_ptr<Gpu> make_gpu() { return std::make_unique<PlayedGpu>(); }
 

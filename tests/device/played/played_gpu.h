@@ -24,6 +24,9 @@ std::unique_ptr<Gpu> make_gpu();
 std::unique_ptr<GpuCompiler> make_compiler();
 GpuReport inspect();
 
+// How many graphs were recorded in this process.
+int recordings();
+
 // The algorithms of products that it lists, where a product admits them.
 inline constexpr int kHeuristicAlgorithm = 0;
 inline constexpr int kSplittingAlgorithm = 1;  // needs a workspace

@@ -38,15 +38,16 @@ D = 1
 
 
 def predicates(x: float32[A, B], y: float32[B, A], z: float32[A, C], u: float32[C, A, B], one: float32[C, D],
-               w: float32[B, B], row: float32[B]):
+               w: float32[B, B], v: float32[C, B], row: float32[B]):
     hidden = dropout(relu(np.einsum("ab,bc->ac", x, w) + row), p=0.3)
     kept = np.where(x < np.einsum("ba->ab", y), np.tanh(x), hidden)
     rows = softmax(relu(kept))
     columns = softmax(np.maximum(kept, 0.25), axis=0)
     short = softmax(np.abs(z))
+    even = softmax(np.abs(v))
     broad = np.where(u <= kept[None, :, :], np.exp(u), kept[None, :, :])
     thin = np.where(one < 0.5, np.tanh(one), 2 * one)
-    return np.einsum("ab,bc->ac", hidden, w), rows, columns, short, broad, thin
+    return np.einsum("ab,bc->ac", hidden, w), rows, columns, short, even, broad, thin
 )";
 
 // Contractions of every kind, by the libraries and by generated loops.

@@ -30,6 +30,7 @@ struct TrainingGraph {
   std::vector<TensorId> argument_gradients;  // one an argument; invalid for one that has none
   std::vector<Kept> kept;                    // one a forward tensor that backward needs, in order of tensors
   std::vector<OperatorId> repeated;          // backward operators that fusion/recompute.h added
+  std::vector<OperatorId> predicates;        // forward operators that fusion/predicates.h added
 };
 
 // Whether an argument of the program has one: scalars and fixed ones do not.

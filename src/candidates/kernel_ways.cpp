@@ -46,7 +46,7 @@ std::vector<Order> orders_of(size_t count) {
 struct PartTensor {
   TensorId id;
   bool written = false;
-  bool mask = false;           // of a dropout
+  bool mask = false;           // it can be something else than words
   std::vector<int> axes;       // the index along each axis
   std::vector<int> innermost;  // one a layout of its domain: the index whose neighbours are neighbours in memory
   std::vector<int> by_order;   // one an order: the layout that follows it, or -1
@@ -99,10 +99,10 @@ class KernelWays {
     PartTensor tensor;
     tensor.id = id;
     tensor.written = written;
-    tensor.mask = dropout_of(graph_, id) != nullptr;
     tensor.axes = indices_of(graph_, part_, id);
     const std::vector<Layout>& layouts = domains_[id.at()].layouts;
     for (const Layout& layout : layouts) {
+      tensor.mask = tensor.mask || layout.storage != MaskStorage::words;
       int innermost = kNoIndex;
       for (const int axis : layout.order) {
         if (tensor.axes[static_cast<size_t>(axis)] != kNoIndex) innermost = tensor.axes[static_cast<size_t>(axis)];
@@ -355,8 +355,7 @@ class KernelWays {
   void add(const std::vector<int>& layouts, const KernelWay& way) {
     for (size_t k = 0; k < tensors_.size(); ++k) {
       const MaskStorage storage = domain(k).layouts[static_cast<size_t>(layouts[k])].storage;
-      if (storage == MaskStorage::bits &&
-          !(way.vector != kNoIndex && tensors_[k].axes.back() == way.vector && way.block == kNoIndex && !in_lanes(way)))
+      if (storage == MaskStorage::bits && !(way.block == kNoIndex && !in_lanes(way) && is_in_lines(k, way.vector)))
         return collector_.decline("a mask as bits, and the vector not along its last axis: a byte would be shared");
       if (storage != MaskStorage::words && !tensors_[k].written && way.block != kNoIndex)
         return collector_.decline("masks are drawn and unpacked a line at a time: not in blocks");
@@ -365,6 +364,26 @@ class KernelWays {
     if (draws_ && way.block != kNoIndex)
       return collector_.decline("masks are drawn and unpacked a line at a time: not in blocks");
     collector_.add({layouts, way, estimate(layouts, way)});
+  }
+
+  // Whether every access of a tensor runs along the index with its last axis, and with no other.
+  bool is_in_lines(size_t k, int vector) const {
+    const TensorId tensor = tensors_[k].id;
+    for (size_t member = 0; member < part_.members.size(); ++member) {
+      const Operator& op = graph_.operators[part_.members[member].at()];
+      for (const std::vector<Access>* accesses : {&op.inputs, &op.outputs}) {
+        for (const Access& access : *accesses) {
+          if (access.tensor != tensor) continue;
+          for (size_t axis = 0; axis < access.axes.size(); ++axis) {
+            const int own = access.axes[axis];
+            const int index = own == kFixed ? kNoIndex : part_.index_of[member][static_cast<size_t>(own)];
+            const bool last = axis + 1 == access.axes.size();
+            if ((index == vector && index != kNoIndex) != last) return false;
+          }
+        }
+      }
+    }
+    return true;
   }
 
   bool in_lanes(const KernelWay& way) const {

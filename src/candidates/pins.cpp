@@ -21,7 +21,7 @@ std::vector<TensorDomain> domains_of(const TrainingGraph& training) {
   std::vector<TensorDomain> domains(graph.tensors.size());
   for (size_t k = 0; k < graph.tensors.size(); ++k) {
     if (is_number(graph.tensors[k])) continue;
-    domains[k].layouts = layouts_of(graph, TensorId(k), dropout_of(graph, TensorId(k)) != nullptr);
+    domains[k].layouts = layouts_of(graph, TensorId(k), true);
     const TensorRole role = graph.tensors[k].role;
     if (role == TensorRole::argument || role == TensorRole::result_gradient) domains[k].pinned = 0;
   }

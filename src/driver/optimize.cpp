@@ -97,7 +97,8 @@ Result<std::string> optimize_program(const OptimizeOptions& options) {
   made.folder = folder;
   const TrainingGraph& training = tuned->prepared.training;
   made.repeated = training.repeated.size();
-  made.operators = training.graph.operators.size() - made.repeated;
+  made.predicates = training.predicates.size();
+  made.operators = training.graph.operators.size() - made.repeated - made.predicates;
   made.exploration = tuned->explored.summary;
   made.device = session->device();
   made.checked = check->checked;

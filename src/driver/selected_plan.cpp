@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/text.h"
 #include "device/cpu/cpu_launch.h"
@@ -20,10 +21,12 @@ double unfused_seconds(const Prepared& prepared, const Measurements& measurement
   std::map<std::string, const MeasuredPart*> measured;
   for (const MeasuredPart& part : measurements.parts) measured[part.name] = &part;
   double total = 0;
-  const std::vector<OperatorId>& repeated = prepared.training.repeated;
+  const TrainingGraph& training = prepared.training;
+  std::set<OperatorId> added(training.repeated.begin(), training.repeated.end());
+  added.insert(training.predicates.begin(), training.predicates.end());
   for (const PartCandidates& of : prepared.candidates.parts) {
     if (of.part.operators.size() != 1) continue;
-    if (std::find(repeated.begin(), repeated.end(), of.part.operators[0]) != repeated.end()) continue;
+    if (added.contains(of.part.operators[0])) continue;
     const auto found = measured.find(of.part.name);
     if (found == measured.end()) return 0;
     const std::optional<double> seconds = seconds_as_written(measurements, *found->second);

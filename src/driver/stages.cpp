@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "frontend/frontend.h"
 #include "fusion/fuse.h"
+#include "fusion/predicates.h"
 #include "fusion/verify.h"
 #include "ir/verify.h"
 
@@ -49,9 +50,9 @@ Result<FusedGraph> Stages::fuse(const TrainingGraph& training) {
       [&](const FusedGraph& fused) { return verify(training, fused); });
 }
 
-Result<Recomputed> Stages::recompute(const TrainingGraph& training) {
+Result<Recomputed> Stages::save_less(const TrainingGraph& training, bool epilogues) {
   return run(
-      "fuse", [&] { return Result<Recomputed>(millrace::recompute(training)); },
+      "fuse", [&] { return Result<Recomputed>(save_predicates(training, epilogues)); },
       [](const Recomputed& made) {
         Result<Done> checked = verify(made.training);
         return checked ? verify(made.training, made.fused) : checked;

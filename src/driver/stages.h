@@ -25,8 +25,8 @@ class Stages {
   Result<TrainingGraph> train(const ProgramSource& program, const std::string& text);
 
   Result<FusedGraph> fuse(const TrainingGraph& training);
-  // The same with what is better computed again than saved: what plans are made of.
-  Result<Recomputed> recompute(const TrainingGraph& training);
+  // The same with what is better computed again or saved as bits: what plans are made of.
+  Result<Recomputed> save_less(const TrainingGraph& training, bool epilogues);
 
   // Runs `make`; an artefact that `check` refuses is our bug and never reaches the next stage.
   template <class Make, class Check>

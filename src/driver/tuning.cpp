@@ -83,11 +83,12 @@ Result<Prepared> prepare(const TuneProgram& program) {
   Stages stages;
   const Result<TrainingGraph> training = stages.train(program.source, program.text);
   if (!training) return training.error();
-  Result<Recomputed> made = stages.recompute(*training);
+  const bool gpu = program.device == "cuda";
+  Result<Recomputed> made = stages.save_less(*training, gpu);
   if (!made) return made.error();
   EnumerateOptions options;
   options.layouts = program.layouts;
-  if (program.device == "cuda") options.gpu = GpuTarget();
+  if (gpu) options.gpu = GpuTarget();
   Result<Candidates> candidates = find_parts(made->training, made->fused, options);
   if (!candidates) return candidates.error();
   return Prepared{std::move(made->training), std::move(made->fused), std::move(*candidates)};

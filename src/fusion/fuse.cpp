@@ -106,7 +106,9 @@ FusedGraph fuse(const TrainingGraph& training) {
     fused.words_before += fused.groups.back().words_before;
     fused.words_after += fused.groups.back().words_after;
     for (const MaskStorage masks : {MaskStorage::words, MaskStorage::bits, MaskStorage::drawn}) {
-      fused.words_after_by_mask.at(static_cast<size_t>(masks)) += words_with_masks(near, group, nest, movement, masks);
+      const int64_t words = words_with_masks(near, group, nest, movement, masks);
+      fused.groups.back().words_after_by_mask.at(static_cast<size_t>(masks)) = words;
+      fused.words_after_by_mask.at(static_cast<size_t>(masks)) += words;
     }
   }
   fused.stackings = find_stackings(near);

@@ -47,6 +47,7 @@ struct FusedOperator {
   int64_t partial_words = 0;               // written and read between the two stages of reductions across the grid
   int64_t words_before = 0;                // of the members apart
   int64_t words_after = 0;
+  std::array<int64_t, 3> words_after_by_mask{};  // indexed by MaskStorage
 };
 
 // Contractions that can run as one. Alternatives overlap: all of a set, and every smaller part of it.
@@ -78,6 +79,12 @@ struct FusedGraph {
   std::vector<Stacking> stackings;
   std::vector<Epilogue> epilogues;
 };
+
+// Words with masks as bits, as plans have them: what decides whether something is saved.
+template <class Fused>
+int64_t moved_words(const Fused& fused) {
+  return fused.words_after_by_mask[static_cast<size_t>(MaskStorage::bits)];
+}
 
 // A pair of neighbouring operators, and what became of it.
 struct PairExplanation {

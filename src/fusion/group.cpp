@@ -149,11 +149,12 @@ std::optional<Group> unite(const Neighbourhood& near, const Group& a, const Grou
 int64_t stored_words(const Neighbourhood& near, TensorId tensor, MaskStorage masks) {
   const int64_t words = words_of(near.graph, tensor);
   const OperatorId producer = near.producers[tensor.at()];
-  const bool is_mask = producer.valid() && near.op(producer).kind == OperatorKind::dropout &&
-                       near.op(producer).outputs[1].tensor == tensor;
-  if (!is_mask || masks == MaskStorage::words) return words;
-  if (masks == MaskStorage::drawn) return 0;
-  const int64_t bits_a_word = 8 * bytes_of(near.graph.tensor(tensor).dtype);
+  if (masks == MaskStorage::words || !producer.valid()) return words;
+  const Operator& op = near.op(producer);
+  const bool dropped = op.kind == OperatorKind::dropout && op.outputs[1].tensor == tensor;
+  if (!dropped && !is_computed_boolean(near.graph, tensor)) return words;
+  if (dropped && masks == MaskStorage::drawn) return 0;
+  const int64_t bits_a_word = dropped ? 8 * bytes_of(near.graph.tensor(tensor).dtype) : kBooleansAWord;
   return (words + bits_a_word - 1) / bits_a_word;
 }
 

@@ -74,7 +74,10 @@ struct Movement {
 };
 Movement movement_of(const Neighbourhood& near, const Group& group, const LoopNest& nest);
 
-// Words of a tensor when masks are stored in the given way.
+// That are a word as bits: of half precision, so that what is decided by it is the same for every type.
+inline constexpr int64_t kBooleansAWord = 16;
+
+// Words of a tensor when masks are stored in the given way, and computed booleans as bits where masks are not words.
 int64_t stored_words(const Neighbourhood& near, TensorId tensor, MaskStorage masks);
 
 // The words of a movement under another storage of masks.

@@ -94,7 +94,7 @@ class Chooser {
   // is in memory is long.
   bool find(TensorId tensor, TensorId instead_of, GroupNumber kernel, Again& again) const {
     const OperatorId producer = near_.producers[tensor.at()];
-    const int64_t words = words_of(near_.graph, tensor);
+    const int64_t words = stored(tensor);
     if (tensor != instead_of) {
       if (words == 0 || reads_[kernel].contains(tensor)) return true;
       if (in_memory_[tensor.at()]) {
@@ -104,7 +104,7 @@ class Chooser {
       if (!is_repeatable(near_.op(producer))) {
         again.reads.insert(tensor);
         again.saves.insert(tensor);
-        return words < words_of(near_.graph, instead_of);
+        return words < stored(instead_of);
       }
     }
     if (choice_.copies.contains({producer, kernel}) || !again.operators.insert(producer).second) return true;
@@ -114,16 +114,18 @@ class Chooser {
                        [&](const Access& input) { return find(input.tensor, instead_of, kernel, again); });
   }
 
+  int64_t stored(TensorId tensor) const { return stored_words(near_, tensor, MaskStorage::bits); }
+
   int64_t words(const std::set<TensorId>& tensors) const {
     int64_t sum = 0;
-    for (const TensorId tensor : tensors) sum += words_of(near_.graph, tensor);
+    for (const TensorId tensor : tensors) sum += stored(tensor);
     return sum;
   }
 
   void consider(TensorId tensor) {
     const std::set<GroupNumber> kernels = kernels_that_need(tensor);
     if (kernels.empty()) return;
-    const int64_t once = words_of(near_.graph, tensor);
+    const int64_t once = stored(tensor);
     int64_t saved = once;
     std::set<TensorId> saves;
     std::map<GroupNumber, Again> found;
@@ -257,8 +259,8 @@ std::set<TensorId> not_as_chosen(const FusedGraph& before, const Choice& choice,
       const bool together = std::all_of(all.begin(), all.end(), [&](OperatorId op) { return fused_as[op] == group; });
       // A kernel that took in more than this one did so because together they move less.
       const bool grown = group->members.size() > all.size();
-      const int64_t most = before.groups[kernel].words_after + choice.more_words.at(kernel);
-      if (!together || (!grown && group->words_after > most)) wrong.insert(tensor);
+      const int64_t most = moved_words(before.groups[kernel]) + choice.more_words.at(kernel);
+      if (!together || (!grown && moved_words(*group) > most)) wrong.insert(tensor);
     }
   }
   return wrong;
@@ -266,9 +268,10 @@ std::set<TensorId> not_as_chosen(const FusedGraph& before, const Choice& choice,
 
 }  // namespace
 
-Recomputed recompute(const TrainingGraph& training) {
+Recomputed recompute(const TrainingGraph& training) { return recompute(training, fuse(training)); }
+
+Recomputed recompute(const TrainingGraph& training, FusedGraph fused) {
   constexpr int kRounds = 4;  // each fuses; one is enough where kernels become what was chosen
-  FusedGraph fused = fuse(training);
   std::set<TensorId> except;
   for (int round = 0; round < kRounds; ++round) {
     const Choice choice = Chooser(training, fused).choose(except);
@@ -277,7 +280,7 @@ Recomputed recompute(const TrainingGraph& training) {
     made.training = Repeater(training, fused, choice).make();
     made.fused = fuse(made.training);
     const std::set<TensorId> wrong = not_as_chosen(fused, choice, made.training, made.fused);
-    if (wrong.empty() && made.fused.words_after < fused.words_after) return made;
+    if (wrong.empty() && moved_words(made.fused) < moved_words(fused)) return made;
     if (wrong.empty()) break;
     except.insert(wrong.begin(), wrong.end());
   }

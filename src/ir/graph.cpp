@@ -47,6 +47,10 @@ const Operator* dropout_of(const Graph& graph, TensorId mask) {
   return nullptr;
 }
 
+bool is_computed_boolean(const Graph& graph, TensorId tensor) {
+  return graph.tensor(tensor).dtype == DType::boolean && graph.tensor(tensor).role == TensorRole::computed;
+}
+
 std::vector<std::vector<OperatorId>> readers_of(const Graph& graph) {
   std::vector<std::vector<OperatorId>> readers(graph.tensors.size());
   for (size_t k = 0; k < graph.operators.size(); ++k) {

@@ -118,6 +118,9 @@ std::vector<OperatorId> producers_of(const Graph& graph);
 // The dropout whose mask a tensor is, or none.
 const Operator* dropout_of(const Graph& graph, TensorId mask);
 
+// What a comparison makes.
+bool is_computed_boolean(const Graph& graph, TensorId tensor);
+
 // For each tensor the operators that read it, each once, in order.
 std::vector<std::vector<OperatorId>> readers_of(const Graph& graph);
 

@@ -57,10 +57,10 @@ std::vector<Layout> layouts_of(const Graph& graph, TensorId tensor, bool masks) 
       layouts.push_back(std::move(moved));
     }
   }
-  if (masks) {
-    layouts.push_back({written.order, MaskStorage::bits});
-    layouts.push_back({written.order, MaskStorage::drawn});
-  }
+  if (!masks || written.order.empty()) return layouts;
+  const bool drawn = dropout_of(graph, tensor) != nullptr;
+  if (drawn || is_computed_boolean(graph, tensor)) layouts.push_back({written.order, MaskStorage::bits});
+  if (drawn) layouts.push_back({written.order, MaskStorage::drawn});
   return layouts;
 }
 

@@ -1,5 +1,5 @@
-// How a tensor lies in memory: its axes in some order, outermost first, without gaps. A dropout's mask has two ways
-// more.
+// How a tensor lies in memory: its axes in some order, outermost first, without gaps. A mask can be bits besides: a
+// dropout's, which need not be in memory at all, or a boolean that an operator computes.
 #pragma once
 
 #include <optional>
@@ -11,11 +11,11 @@
 
 namespace millrace {
 
-// How a dropout's mask gets from forward to backward.
+// How a mask gets from forward to backward.
 enum class MaskStorage {
   words,  // as a tensor
   bits,   // a bit an element; each run along the last axis begins with a byte of its own
-  drawn,  // not at all: backward draws it again
+  drawn,  // not at all: backward draws it again; a dropout's
 };
 
 struct Layout {
@@ -29,7 +29,7 @@ struct Layout {
 Layout written_layout(const Graph& graph, TensorId tensor);
 
 // Every layout that differs in memory: axes of extent one stand first. Of a tensor with more than five axes only those
-// that move one axis to the end. `masks`: also as bits and drawn.
+// that move one axis to the end. `masks`: also what a mask has besides.
 std::vector<Layout> layouts_of(const Graph& graph, TensorId tensor, bool masks);
 
 // Elements between neighbours along each axis. For words.

@@ -8,7 +8,8 @@
 // - It holds for any order of summation: of n additions, each partial sum is at most the sum of all magnitudes, so
 //   they err by at most n·u·Σ|x|. A chain of + is one sum, until anything else is done with it.
 // - A result that is not finite has error 0: it is compared for being the same infinity, or a NaN.
-// - Branches follow the computed value; only larger() accounts for the one not taken.
+// - Branches follow the computed value; only larger() accounts for the one not taken. A comparison whose operands
+//   rounding may have moved past each other may come to either: it errs by one.
 #pragma once
 
 #include <algorithm>
@@ -107,6 +108,12 @@ struct Bounded {
     const Bounded& taken = second ? b : a;
     const Bounded& other = second ? a : b;
     return {taken.value, std::max(taken.error, other.value - taken.value + other.error)};
+  }
+
+  friend Bounded decided(bool truth, const Bounded& a, const Bounded& b) {
+    const double apart = std::abs(a.value - b.value);
+    const double moved = a.error + b.error;
+    return {truth ? 1.0 : 0.0, moved > 0 && apart <= moved ? 1.0 : 0.0};
   }
 
   // Of a sum: the error and the magnitude of its terms, and how many additions it took.

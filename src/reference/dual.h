@@ -74,6 +74,8 @@ struct Dual {
     return {larger(a.value, b.value), takes_second ? b.tangent : a.tangent};
   }
 
+  friend Dual decided(bool truth, const Dual& a, const Dual& b) { return {decided(truth, a.value, b.value), T(0)}; }
+
  private:
   // What does not move has no derivative, however steep the function (a masked element is -inf).
   static T chain(const T& slope, const T& tangent) { return is_zero(tangent) ? T(0) : slope * tangent; }

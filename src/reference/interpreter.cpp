@@ -95,10 +95,14 @@ class Interpreter {
       case OperatorKind::power: return map(op, [&](S a) -> Scalar { return pow(a, op.value); });
       case OperatorKind::maximum: return map(op, [](S a, S b) -> Scalar { return larger(a, b); });
       case OperatorKind::minimum: return map(op, [](S a, S b) -> Scalar { return smaller(a, b); });
-      case OperatorKind::less: return map(op, [](S a, S b) { return boolean(value_of(a) < value_of(b)); });
-      case OperatorKind::less_equal: return map(op, [](S a, S b) { return boolean(value_of(a) <= value_of(b)); });
-      case OperatorKind::equal: return map(op, [](S a, S b) { return boolean(value_of(a) == value_of(b)); });
-      case OperatorKind::not_equal: return map(op, [](S a, S b) { return boolean(value_of(a) != value_of(b)); });
+      case OperatorKind::less:
+        return map(op, [](S a, S b) -> Scalar { return decided(value_of(a) < value_of(b), a, b); });
+      case OperatorKind::less_equal:
+        return map(op, [](S a, S b) -> Scalar { return decided(value_of(a) <= value_of(b), a, b); });
+      case OperatorKind::equal:
+        return map(op, [](S a, S b) -> Scalar { return decided(value_of(a) == value_of(b), a, b); });
+      case OperatorKind::not_equal:
+        return map(op, [](S a, S b) -> Scalar { return decided(value_of(a) != value_of(b), a, b); });
       case OperatorKind::where: return map(op, [](S a, S b, S c) -> Scalar { return value_of(a) != 0 ? b : c; });
       case OperatorKind::relu: return map(op, [&](S a) -> Scalar { return larger(zero, a); });
       case OperatorKind::gelu: return map(op, [](S a) -> Scalar { return a * normal_cdf(a); });
@@ -140,8 +144,6 @@ class Interpreter {
   }
 
  private:
-  static Scalar boolean(bool truth) { return Scalar(truth ? 1 : 0); }
-
   template <size_t kInputs, size_t kOutputs>
   Operands<Scalar, kInputs, kOutputs> operands(const Operator& op) const {
     return {graph_, op, values_};

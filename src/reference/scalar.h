@@ -13,6 +13,9 @@ inline bool is_zero(double x) { return x == 0; }
 // The maximum; of equals the first, and a NaN if there is one.
 inline double larger(double a, double b) { return a < b || b != b ? b : a; }
 
+// What a comparison of a and b came to.
+inline double decided(bool truth, double, double) { return truth ? 1 : 0; }
+
 template <class Scalar>
 Scalar smaller(const Scalar& a, const Scalar& b) {
   return -larger(-a, -b);

@@ -65,9 +65,11 @@ class Metrics {
 
   StepMetrics make() {
     for (size_t k = 0; k < graph_.operators.size(); ++k) made_.operators.push_back(alone(OperatorId(k)));
-    for (const OperatorId op : of_.training.repeated) made_.operators[op.at()].repeated = true;
+    for (const std::vector<OperatorId>* added : {&of_.training.repeated, &of_.training.predicates}) {
+      for (const OperatorId op : *added) made_.operators[op.at()].added = true;
+    }
     std::copy_if(made_.operators.begin(), made_.operators.end(), std::back_inserter(made_.before),
-                 [](const Piece& piece) { return !piece.repeated; });
+                 [](const Piece& piece) { return !piece.added; });
     made_.launch_of.assign(graph_.operators.size(), -1);
     for (const PlanLaunch& launch : of_.plan.launches) {
       made_.after.push_back(after(launch));

@@ -37,7 +37,7 @@ struct Piece {
   Pass pass = Pass::forward;
   OperatorClass operator_class = OperatorClass::elementwise;
   bool conversion = false;
-  bool repeated = false;  // an operator that is computed again and was not there before
+  bool added = false;  // an operator that was not there before: computed again, or a predicate
   std::vector<OperatorId> operators;
   std::string candidate;  // of a launch
   int64_t flop = 0;
@@ -61,7 +61,7 @@ struct Peaks {
 
 struct StepMetrics {
   std::vector<Piece> operators;  // the graph's, each by itself
-  std::vector<Piece> before;     // those of them that are not repeated
+  std::vector<Piece> before;     // those of them that were not added
   std::vector<Piece> after;      // the plan's launches
   std::vector<int> launch_of;    // one an operator; -1: none
   Peaks peaks;

@@ -42,8 +42,10 @@ std::string optimize_text(const StepPlan& plan, const Selection& selection, cons
     text += what + std::string(11 - what.size(), ' ') + content + "\n";
   };
   const size_t conversions = conversions_of(plan);
-  const std::string again = made.repeated == 0 ? "" : concat(", ", made.repeated, " of them again in backward,");
-  line("fused", concat(made.operators, " operators", again, " into ", plan.launches.size() - conversions,
+  const std::string again = made.repeated == 0 ? "" : concat(", ", made.repeated, " of them again in backward");
+  const std::string asked = made.predicates == 0 ? "" : concat(", ", made.predicates, " saved only as bits");
+  const char* const comma = again.empty() && asked.empty() ? "" : ",";
+  line("fused", concat(made.operators, " operators", again, asked, comma, " into ", plan.launches.size() - conversions,
                        " launches and ", conversions, conversions == 1 ? " conversion" : " conversions"));
   line("explored", exploration_line(made.exploration));
   if (!made.exploration.first_failure.empty()) line("", concat("not right: ", made.exploration.first_failure));
@@ -89,6 +91,7 @@ std::string optimize_json(const StepPlan& plan, const Selection& selection, cons
       {"launches", plan.launches.size()},
       {"conversions", conversions_of(plan)},
       {"repeated_operators", made.repeated},
+      {"predicates", made.predicates},
       {"configurations", made.exploration.configurations + made.exploration.conversions},
       {"tried", made.exploration.tried},
       {"known", made.exploration.known},

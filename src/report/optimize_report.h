@@ -14,8 +14,9 @@ struct Optimized {
   std::string folder;
   std::string report;  // its file
   std::string device;
-  size_t operators = 0;  // of the program, forward and backward
-  size_t repeated = 0;   // in backward, instead of saving what they make
+  size_t operators = 0;   // of the program, forward and backward
+  size_t repeated = 0;    // in backward, instead of saving what they make
+  size_t predicates = 0;  // comparisons that are saved instead of what they compare
   int64_t words_before = 0;
   int64_t words_after = 0;
   Exploration exploration;

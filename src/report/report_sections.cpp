@@ -78,7 +78,7 @@ DataTable launches_table(const StepMetrics& metrics) {
     for (const OperatorId op : piece.operators) {
       const Piece& alone = metrics.operators[op.at()];
       names.push_back(alone.name);
-      if (alone.repeated) continue;
+      if (alone.added) continue;
       known = known && alone.seconds > 0;
       unfused += alone.seconds;
     }

@@ -149,17 +149,27 @@ TEST(Layouts, AreAllThatDifferInMemory) {
       "A = 1\nB = 2\nC = 3\nD = 4\n\n\ndef f(x: float32[B, A, C, A], y: float32[B, B], z: float32[A, A], "
       "w: float32[B, C, D, B, C, D], heads: float32[B]):\n    return x * 2, y * 2, z * 2, w * 2, heads * 2\n");
   const Graph& graph = training.graph;
-  const auto texts = [&](size_t argument, bool masks = false) {
+  const auto texts_of = [](const Graph& of, TensorId tensor) {
     std::vector<std::string> list;
-    for (const Layout& layout : layouts_of(graph, graph.arguments[argument], masks))
-      list.push_back(print_layout(graph, graph.arguments[argument], layout));
+    for (const Layout& layout : layouts_of(of, tensor, true)) list.push_back(print_layout(of, tensor, layout));
     return join(list, " ");
   };
+  const auto texts = [&](size_t argument) { return texts_of(graph, graph.arguments[argument]); };
   EXPECT_EQ(texts(0), "AA'BC AA'CB");
   EXPECT_EQ(texts(1), "BB' B'B");
   EXPECT_EQ(texts(2), "AA'");
   EXPECT_EQ(texts(3), "BCDB'C'D' CDB'C'D'B BDB'C'D'C BCB'C'D'D BCDC'D'B' BCDB'D'C'");
-  EXPECT_EQ(texts(4, true), "B bits drawn");
+  EXPECT_EQ(texts(4), "B");
+  const TrainingGraph masks = training_of(
+      "B = 2\nC = 3\n\n\ndef f(x: float32[B, C]):\n"
+      "    return dropout(np.where(x < 0.5, x, 2.0 * x)) + np.where(np.sum(x) < 1, 1.0, 2.0)\n");
+  std::vector<std::string> found;
+  for (size_t k = 0; k < masks.graph.tensors.size(); ++k) {
+    const std::string list = texts_of(masks.graph, TensorId(k));
+    const bool boolean = masks.graph.tensors[k].dtype == DType::boolean;
+    if (boolean || list.find("bits") != std::string::npos) found.push_back((boolean ? "boolean " : "mask ") + list);
+  }
+  EXPECT_EQ(found, (std::vector<std::string>{"boolean BC CB bits", "mask BC CB bits drawn", "boolean "}));
   for (const TensorId tensor : graph.arguments) {
     for (const Layout& layout : layouts_of(graph, tensor, false)) {
       EXPECT_EQ(parse_layout(graph, tensor, print_layout(graph, tensor, layout)), layout);

@@ -28,6 +28,28 @@ def corners(x: float32[A, C], y: float32[A, C], row: float32[C], column: float32
     return dropped, widened, ones, means, np.sum(powers, axis=0), np.max(wide, axis=(0, 1)), rmsnorm(y, row)
 )";
 
+// Booleans that forward leaves for backward: signs, larger ones, the program's own; along other axes than they are
+// computed, for each row, and with a last axis of whole bytes, of a rest, and of one.
+inline constexpr const char* kPredicates = R"(
+A = 24
+B = 40
+C = 7
+D = 1
+
+
+def predicates(x: float32[A, B], y: float32[B, A], z: float32[A, C], u: float32[C, A, B], one: float32[C, D],
+               w: float32[B, B], v: float32[C, B], row: float32[B]):
+    hidden = dropout(relu(np.einsum("ab,bc->ac", x, w) + row), p=0.3)
+    kept = np.where(x < np.einsum("ba->ab", y), np.tanh(x), hidden)
+    rows = softmax(relu(kept))
+    columns = softmax(np.maximum(kept, 0.25), axis=0)
+    short = softmax(np.abs(z))
+    even = softmax(np.abs(v))
+    broad = np.where(u <= kept[None, :, :], np.exp(u), kept[None, :, :])
+    thin = np.where(one < 0.5, np.tanh(one), 2 * one)
+    return np.einsum("ab,bc->ac", hidden, w), rows, columns, short, even, broad, thin
+)";
+
 // Contractions of every kind, by the libraries and by generated loops.
 inline constexpr const char* kContractions = R"(
 A = 5

@@ -31,6 +31,7 @@ TEST(CpuKernel, CandidatesAgreeWithTheReference) {
   draw_in_all_types(trials, "contractions", kContractions, {}, 6);
   draw_in_all_types(trials, "contractions as kernels", kContractions, {}, 1, TriedOn::cpu_without_libraries);
   draw_in_all_types(trials, "corners", kCorners, {}, 3);
+  draw_in_all_types(trials, "predicates", kPredicates, {}, 6);
   for (const std::string& model : models()) {
     const std::string text = text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/", model, ".py"));
     draw_in_all_types(trials, model, text, {"odd"}, 1);
@@ -70,6 +71,15 @@ TEST(CpuKernel, CandidatesAgreeWithTheReference) {
                                    "a mask written as bits & float16",
                                    "a mask read as drawn & bfloat16",
                                    "rows in lanes & a mask read as drawn",
+                                   "flat & booleans written as bits",
+                                   "flat & booleans read as bits",
+                                   "rows & booleans written as bits",
+                                   "rows & booleans read as bits",
+                                   "less than a vector & booleans written as bits",
+                                   "less than a vector & booleans read as bits",
+                                   "vectors and a rest & booleans read as bits",
+                                   "booleans written as bits & float64",
+                                   "booleans read as bits & float16",
                                    "rows & vectors and a rest",
                                    "rows & whole vectors",
                                    "rows in lanes & vectors and a rest"})

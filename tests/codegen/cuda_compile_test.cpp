@@ -82,8 +82,10 @@ TEST_F(CudaCompile, EveryKernelOfEveryModel) {
 TEST_F(CudaCompile, CornersInEveryType) {
   std::vector<std::string> sources;
   for (const char* const dtype : {"float32", "float64", "bfloat16"}) {
-    for (std::string& source : sources_of(tried_program("corners", kCorners, {}, dtype, nullptr, TriedOn::gpu)))
-      sources.push_back(std::move(source));
+    for (const char* const program : {kCorners, kPredicates}) {
+      for (std::string& source : sources_of(tried_program("corners", program, {}, dtype, nullptr, TriedOn::gpu)))
+        sources.push_back(std::move(source));
+    }
   }
   compile_all(sources);
 }

@@ -31,6 +31,8 @@ TEST(CudaKernel, CandidatesAgreeWithTheReference) {
   TrialsOfPrograms trials(1, TriedOn::gpu);
   draw_in_all_types(trials, "contractions as kernels", kContractions, {}, 1);
   draw_in_all_types(trials, "corners", kCorners, {}, 3);
+  draw_in_all_types(trials, "predicates", kPredicates, {}, 6);
+  trials.draw(tried_program("predicates", kPredicates, {}, "float16", nullptr, TriedOn::gpu), 12, true);
   for (const std::string& model : models()) {
     const std::string text = text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/", model, ".py"));
     if (model == "llama_block") continue;  // six axes: long to enumerate
@@ -73,7 +75,17 @@ TEST(CudaKernel, CandidatesAgreeWithTheReference) {
                                    "no width & float16",
                                    "a mask written as bits & float16",
                                    "a mask read as drawn & bfloat16",
-                                   "rows in lanes & a mask read as drawn"})
+                                   "rows in lanes & a mask read as drawn",
+                                   "flat & booleans written as bits",
+                                   "rows & booleans written as bits",
+                                   "rows in lanes & booleans written as bits",
+                                   "width 8 & booleans written as bits",
+                                   "flat & booleans read as bits",
+                                   "rows & booleans read as bits",
+                                   "rows in lanes & booleans read as bits",
+                                   "no width & booleans read as bits",
+                                   "booleans read as bits & bfloat16",
+                                   "booleans read as bits & float32"})
     EXPECT_TRUE(trials.features().contains(wanted)) << wanted;
   RecordProperty("kernels", static_cast<int>(trials.kernels()));
 }

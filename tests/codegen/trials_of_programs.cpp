@@ -17,7 +17,7 @@
 #include "device/cpu/cpu_info.h"
 #include "device/cpu/module.h"
 #include "frontend/frontend.h"
-#include "fusion/recompute.h"
+#include "fusion/predicates.h"
 #include "golden/golden.h"
 #include "measure/trial.h"
 
@@ -29,9 +29,12 @@ constexpr int64_t kLanes = 16;  // of float
 std::vector<std::string> with_masks(const TriedProgram& program, const Part& part, const Candidate& candidate,
                                     std::vector<std::string> shapes) {
   const std::vector<Layout> layouts = layouts_of(program.candidates.domains, part, candidate);
+  const std::vector<TensorId> tensors = tensors_of(part);
   for (size_t k = 0; k < layouts.size(); ++k) {
     const char* const how = k < part.reads.size() ? "read" : "written";
-    if (layouts[k].storage == MaskStorage::bits) shapes.push_back(concat("a mask ", how, " as bits"));
+    const bool boolean = program.training.graph.tensor(tensors[k]).dtype == DType::boolean;
+    if (layouts[k].storage == MaskStorage::bits)
+      shapes.push_back(concat(boolean ? "booleans " : "a mask ", how, " as bits"));
     if (layouts[k].storage == MaskStorage::drawn) shapes.push_back(concat("a mask ", how, " as drawn"));
   }
   return shapes;
@@ -133,7 +136,7 @@ TriedProgram tried_program(const std::string& name, const std::string& text, con
   const Result<Graph> graph = parse_program(text, options);
   EXPECT_TRUE(graph) << name << ": " << to_string(graph.error());
   if (!graph) return made;
-  Recomputed recomputed = recompute(differentiate(*graph));
+  Recomputed recomputed = save_predicates(differentiate(*graph), device == TriedOn::gpu);
   made.training = std::move(recomputed.training);
   if (enumerated != nullptr) {
     made.candidates = *enumerated;

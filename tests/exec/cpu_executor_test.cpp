@@ -12,6 +12,7 @@
 #include "candidates/stacked_program.h"
 #include "device/cpu/blas_library.h"
 #include "exec/run_plan.h"
+#include "exec/signs_program.h"
 #include "fusion/fusion_text.h"
 #include "golden/golden.h"
 #include "measure/tensor_memory.h"
@@ -209,6 +210,19 @@ def masked(x: float32[B, I]):
     plans.push_back(make_plan(kDropout, choice));
   }
   expect_all_to_agree(plans);
+}
+
+TEST(CpuExecutor, SavedSignsOfZerosInfinitiesAndNoNumbers) {
+  for (const char* const dtype : {"float32", "float16"}) {
+    PlanChoice choice;
+    choice.dtype = dtype;
+    const MadePlan made = make_plan(kSigns, choice);
+    compile_kernels({&made});
+    Result<CpuExecutor> executor = executor_of(made);
+    ASSERT_TRUE(executor) << to_string(executor.error());
+    const Values<double> given = values_with_hard_signs(made);
+    expect_gradient_of_signs(made, given, {5, 3}, run_plan(made, *executor, given, {5, 3}));
+  }
 }
 
 TEST(CpuExecutor, ScratchThatIsTooSmallIsRefused) {

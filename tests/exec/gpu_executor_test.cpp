@@ -15,6 +15,7 @@
 #include "device/played/played_gpu.h"
 #include "driver/plan_folder.h"
 #include "exec/run_plan.h"
+#include "exec/signs_program.h"
 #include "golden/golden.h"
 #include "measure/tensor_memory.h"
 #include "plan/launched_part.h"
@@ -160,6 +161,19 @@ TEST_F(PlayedExecutor, RandomPlansAgreeWithTheReference) {
     expect_done(executor.step());
     expect_step(made, given, {5, 3}, tensors);
   }
+}
+
+TEST_F(PlayedExecutor, SavedSignsOfZerosInfinitiesAndNoNumbers) {
+  PlanChoice choice;
+  choice.dtype = "float16";
+  const MadePlan made = plan_of(kSigns, choice);
+  ASSERT_FALSE(HasFailure());
+  GpuExecutor executor = executor_of(made);
+  const Values<double> given = values_with_hard_signs(made);
+  OnDevice tensors(*gpu_, made, given);
+  expect_done(executor.bind(tensors.pointers(), 5, 3));
+  expect_done(executor.step());
+  expect_gradient_of_signs(made, given, {5, 3}, tensors.take());
 }
 
 // Of plans with a product of all three projections and their biases, or of the gradients of both.

@@ -13,7 +13,7 @@
 #include "device/cpu/blas_library.h"
 #include "device/cpu/cpu_launch.h"
 #include "frontend/frontend.h"
-#include "fusion/recompute.h"
+#include "fusion/predicates.h"
 #include "plan/build.h"
 #include "plan/verify.h"
 #include "select/price.h"
@@ -193,7 +193,7 @@ MadePlan make_plan(const std::string& text, const PlanChoice& choice) {
   const Result<Graph> graph = parse_program(text, program);
   EXPECT_TRUE(graph) << to_string(graph.error());
   if (!graph) return made;
-  Recomputed recomputed = recompute(differentiate(*graph));
+  Recomputed recomputed = save_predicates(differentiate(*graph), choice.gpu != nullptr);
   made.training = std::move(recomputed.training);
   // On a CPU the same for every type, but for the order in which they are tried; enumerating takes longest.
   using Layouts = std::vector<std::pair<std::string, std::string>>;

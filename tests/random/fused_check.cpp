@@ -8,7 +8,7 @@
 #include "autodiff/verify.h"
 #include "base/text.h"
 #include "fusion/fuse.h"
-#include "fusion/recompute.h"
+#include "fusion/predicates.h"
 #include "random/fused_rows.h"
 #include "random/inputs.h"
 #include "random/value.h"
@@ -344,15 +344,20 @@ std::optional<std::string> check_fusion(const TrainingGraph& training, uint64_t 
     values[training.result_gradients[r].at()] = inputs.result_gradients[r];
   if (const Result<Done> done = interpret<double>(graph, values, inputs.random); !done) return to_string(done.error());
   if (std::optional<std::string> wrong = check_fused(training, fuse(training), values, inputs.random)) return wrong;
-  return check_recomputation(training, values, inputs.random);
+  if (std::optional<std::string> wrong = check_saving_less(training, recompute(training), values, inputs.random))
+    return concat("computed again: ", *wrong);
+  const Recomputed predicated = save_predicates(training, false);
+  if (predicated.training.predicates.empty()) return std::nullopt;
+  if (std::optional<std::string> wrong = check_saving_less(training, predicated, values, inputs.random))
+    return concat("saved as bits: ", *wrong);
+  return std::nullopt;
 }
 
-std::optional<std::string> check_recomputation(const TrainingGraph& training, const Values<double>& expected,
-                                               RandomState random) {
-  const Recomputed made = recompute(training);
-  if (made.training.repeated.empty()) return std::nullopt;
+std::optional<std::string> check_saving_less(const TrainingGraph& training, const Recomputed& made,
+                                             const Values<double>& expected, RandomState random) {
+  if (made.training.repeated.empty() && made.training.predicates.empty()) return std::nullopt;
   if (const Result<Done> valid = verify(made.training); !valid) return to_string(valid.error());
-  if (fuse(training).words_after <= made.fused.words_after) return "computing again moves no fewer words";
+  if (moved_words(fuse(training)) <= moved_words(made.fused)) return "no fewer words are moved";
   Values<double> values(made.training.graph.tensors.size());
   for (size_t k = 0; k < expected.size(); ++k) {
     if (training.graph.tensors[k].role != TensorRole::computed) values[k] = expected[k];
@@ -362,11 +367,9 @@ std::optional<std::string> check_recomputation(const TrainingGraph& training, co
   for (size_t k = 0; k < expected.size(); ++k) {  // the same operators on the same numbers: bit by bit
     const auto same = [](double l, double r) { return l == r || (std::isnan(l) && std::isnan(r)); };
     if (!std::equal(expected[k].begin(), expected[k].end(), values[k].begin(), values[k].end(), same))
-      return concat(training.graph.tensors[k].name, " differs where operators are computed again");
+      return concat(training.graph.tensors[k].name, " differs");
   }
-  if (std::optional<std::string> wrong = check_fused(made.training, made.fused, values, random))
-    return concat("computed again: ", *wrong);
-  return std::nullopt;
+  return check_fused(made.training, made.fused, values, random);
 }
 
 }  // namespace millrace::random_programs

@@ -8,6 +8,7 @@
 
 #include "autodiff/training_graph.h"
 #include "fusion/fused_graph.h"
+#include "fusion/recompute.h"
 #include "reference/interpreter.h"
 
 namespace millrace::random_programs {
@@ -20,12 +21,13 @@ std::optional<std::string> check_structure(const TrainingGraph& training, const 
 std::optional<std::string> check_fused(const TrainingGraph& training, const FusedGraph& fused,
                                        const Values<double>& expected, RandomState random);
 
-// That recompute() gives what the graph gave, `expected`, with fewer words, and that its fused graph is right too.
-std::optional<std::string> check_recomputation(const TrainingGraph& training, const Values<double>& expected,
-                                               RandomState random);
+// That what recompute() or save_predicates() made gives what the graph gave, `expected`, with fewer words, and that its
+// fused graph is right too.
+std::optional<std::string> check_saving_less(const TrainingGraph& training, const Recomputed& made,
+                                             const Values<double>& expected, RandomState random);
 
-// Draws arguments from the seed, runs the graph unfused, fuses it and checks the outcome, both plainly and with what
-// is computed again.
+// Draws arguments from the seed, runs the graph unfused, fuses it and checks the outcome: plainly, with what is
+// computed again, and with what is saved as bits.
 std::optional<std::string> check_fusion(const TrainingGraph& training, uint64_t seed);
 
 }  // namespace millrace::random_programs

@@ -306,15 +306,27 @@ class Generator : NestWriter {
     const Port& to = ports_[at(port)];
     if (to.layout.storage == MaskStorage::drawn) return;
     const std::vector<int> indices = indices_along(placed.member, access);
-    if (to.layout.storage == MaskStorage::bits) {
-      line(body.before_line, 4,
-           concat("mr::pack_bits(p", port, " + ", bits_offset(to.tensor, indices), ", ", mask_lines_.at(placed.member),
-                  ", ", extent(way_.vector), ");"));
-      return;
-    }
+    if (to.layout.storage == MaskStorage::bits) return emit_bits(segment, placed, name, body);
     line(body.text, segment.loop ? 5 : 3,
          concat("mr::store<L, ", step_of(segment, indices, to.strides), ">(p", port, " + ",
                 offset(indices, to.strides, all), ", ", name, ");"));
+  }
+
+  // A dropout's mask was drawn before its line; booleans are gathered along it.
+  void emit_bits(const Segment& segment, const PlacedStep& placed, const std::string& name, Body& body) {
+    const Access& access = op(placed.member).outputs[at(placed.step.target)];
+    const bool drawn = op(placed.member).kind == OperatorKind::dropout;
+    std::string buffer;
+    if (drawn) {
+      buffer = mask_lines_.at(placed.member);
+    } else {
+      buffer = reserve_named(concat("m", lines_++), line_capacity(segment));
+      line(body.text, 5, concat("mr::store<L, 1>(", buffer, " + ", index_name(vector_of(segment)), ", ", name, ");"));
+    }
+    line(drawn ? body.before_line : body.after_line, 4,
+         concat("mr::pack_bits(p", port_of(access.tensor, true), " + ",
+                bits_offset(access.tensor, indices_along(placed.member, access)), ", ", buffer, ", ",
+                extent(way_.vector), ");"));
   }
 
   // A partial result along the vector is added to vector by vector; one that is not, once a line or once a point.
@@ -483,11 +495,11 @@ class Generator : NestWriter {
     const TensorId mask = ports_[at(port)].tensor;
     const Operator* dropout = dropout_of(graph_, mask);
     const std::string buffer = reserve_named(concat("m", lines_++), line_capacity(segment));
-    const std::string name = dropout_name(*dropout);
+    const std::string name = dropout == nullptr ? "" : dropout_name(*dropout);
     if (ports_[at(port)].layout.storage == MaskStorage::bits) {
       line(body.before_line, 4,
            concat("mr::unpack_bits(", buffer, ", p", port, " + ", bits_offset(mask, indices), ", ",
-                  line_length(segment), ", ", name, ");"));
+                  line_length(segment), name.empty() ? "" : ", ", name, ");"));
     } else {
       line(body.before_line, 4,
            concat("mr::draw(", buffer, ", ", element_of(segment, mask, indices), ", ",

@@ -52,7 +52,9 @@ class CudaGenerator : NestWriter {
     find_partials();
     find_rows();
     brief_ = real_ == "float" && std::all_of(ports_.begin(), ports_.end(), [&](const Port& port) {
-               return !port.written || port.layout.storage != MaskStorage::words || type_of(port) == "mr::f16";
+               const bool drawn =
+                   port.layout.storage != MaskStorage::words && !is_computed_boolean(graph_, port.tensor);
+               return !port.written || drawn || type_of(port) == "mr::f16";
              });
     std::string body = way_.block != kNoIndex ? tiles_text() : simple_ ? simple_text() : rows_text();
     body += flush_text();
@@ -563,6 +565,7 @@ class CudaGenerator : NestWriter {
     if (at_row(segment)) condition = simple_ ? concat(first_of_row()) : "lane == 0";
     if (guarded_) condition += condition.empty() ? "active" : " && active";
     const std::string guard = condition.empty() ? "" : concat("if (", condition, ") ");
+    const bool carried = schedule_.carried.contains(value_of(placed)) && !at_row(segment);
     if (to.layout.storage == MaskStorage::bits) {
       const TensorId mask = to.tensor;
       const int64_t run = graph_.extent(graph_.tensor(mask).dims.back());
@@ -570,7 +573,10 @@ class CudaGenerator : NestWriter {
       const std::string byte =
           run % 8 == 0 ? concat(element, " / 8")
                        : concat(element, " / ", run, " * ", (run + 7) / 8, " + ", element, " % ", run, " / 8");
-      line(writing.after, 0, concat(guard, "p", port, "[", byte, "] = mr::u8(", masks_.at(placed.member), "_bits);"));
+      const bool drawn = op(placed.member).kind == OperatorKind::dropout;
+      const std::string bits = drawn ? concat("mr::u8(", masks_.at(placed.member), "_bits)")
+                                     : concat("mr::packed(", name, carried ? "[p]" : "", ")");
+      line(writing.after, 0, concat(guard, "p", port, "[", byte, "] = ", bits, ";"));
       return;
     }
     if (at_row(segment) && !lanes_) {
@@ -578,7 +584,6 @@ class CudaGenerator : NestWriter {
            concat(guard, "mr::narrow(", name, ", p", port, "[I(", sum_of(steps_of(indices, to.strides)), ")]);"));
       return;
     }
-    const bool carried = schedule_.carried.contains(value_of(placed)) && !at_row(segment);
     line(writing.after, 0, guard + store_call(port, indices, vector_of(segment), name + (carried ? "[p]" : "")));
   }
 
@@ -760,7 +765,8 @@ class CudaGenerator : NestWriter {
   std::string stored_mask(int port, const std::vector<int>& indices, Writing& writing) {
     const Segment& segment = *writing.segment;
     const TensorId mask = ports_[at(port)].tensor;
-    const std::string dropout = dropout_name(*dropout_of(graph_, mask));
+    const Operator* const of = dropout_of(graph_, mask);
+    const std::string dropout = of == nullptr ? "" : dropout_name(*of);
     const std::string name = concat("m", masks_count_++);
     const int vector = vector_of(segment);
     line(writing.before, 0, concat("F ", name, "[", width(vector), "];"));
@@ -774,7 +780,7 @@ class CudaGenerator : NestWriter {
           concat("mr::MaskBits<", width(vector), ", ", step, ", ", run, ", ", whole ? "true" : "false", ">");
       const std::string from = concat("(p", port, ", mr::u64(", element_of(mask, indices), "));");
       const std::string bits = place_load(concat("p", port, ":", join(indices, ",")), type, from, writing);
-      line(writing.before, 0, concat(bits, ".unpack(", name, ", ", dropout, ");"));
+      line(writing.before, 0, concat(bits, ".unpack(", name, dropout.empty() ? "" : ", ", dropout, ");"));
     }
     return name;
   }

@@ -649,6 +649,12 @@ static void unpack_bits(F* __restrict mask, const u8* __restrict from, i64 n, co
   for (i64 k = 0; k < n; ++k) mask[k] = ((from[k / 8] >> (k % 8)) & 1) ? scale : F(0);
 }
 
+// Of booleans.
+template <class F>
+static void unpack_bits(F* __restrict booleans, const u8* __restrict from, i64 n) {
+  for (i64 k = 0; k < n; ++k) booleans[k] = F((from[k / 8] >> (k % 8)) & 1);
+}
+
 }  // namespace mr
 
 extern "C" int omp_get_thread_num(void) noexcept;

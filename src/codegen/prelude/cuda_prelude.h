@@ -417,6 +417,21 @@ struct MaskBits {
     MR_UNROLL
     for (int l = 0; l < W; ++l) mask[l] = ((bits >> l) & 1) != 0 ? scale : F(0);
   }
+  // Of booleans.
+  template <class F>
+  MR_DEVICE void unpack(F (&booleans)[W]) const {
+    MR_UNROLL
+    for (int l = 0; l < W; ++l) booleans[l] = ((bits >> l) & 1) != 0 ? F(1) : F(0);
+  }
 };
+
+// Eight booleans as a byte.
+template <class F>
+MR_DEVICE u8 packed(const F (&booleans)[8]) {
+  u32 bits = 0;
+  MR_UNROLL
+  for (int l = 0; l < 8; ++l) bits |= booleans[l] != F(0) ? 1u << l : 0u;
+  return static_cast<u8>(bits);
+}
 
 }  // namespace mr

@@ -1,0 +1,327 @@
+#include "fusion/predicates.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/unique_names.h"
+#include "fusion/fuse.h"
+#include "fusion/group.h"
+
+namespace millrace {
+namespace {
+
+// A comparison of backward: which of two is less, of tensors that are there before backward begins.
+struct Predicate {
+  std::vector<DimId> space;
+  std::vector<Access> inputs;
+  std::vector<OperatorId> uses;  // the operators that make it, or that ask nothing else of their first input
+};
+
+TensorId zero_of(Graph& graph) {
+  UniqueNames names;
+  for (size_t k = 0; k < graph.tensors.size(); ++k) {
+    if (graph.tensors[k].role == TensorRole::constant && graph.tensors[k].value == 0) return TensorId(k);
+    names.claim(graph.tensors[k].name);
+  }
+  graph.tensors.push_back({names.take("0", "."), DType::float64, {}, TensorRole::constant, 0});
+  return TensorId(graph.tensors.size() - 1);
+}
+
+bool same(const Access& a, const Access& b) { return a.tensor == b.tensor && a.axes == b.axes; }
+
+// The comparisons of backward, equal ones once. May add the constant that a ReLU's output is compared with.
+std::vector<Predicate> find_predicates(Graph& graph) {
+  std::vector<bool> later(graph.tensors.size(), false);  // what backward makes or is given
+  for (size_t k = 0; k < graph.tensors.size(); ++k) later[k] = graph.tensors[k].role == TensorRole::result_gradient;
+  for (const Operator& op : graph.operators) {
+    for (const Access& output : op.outputs) later[output.tensor.at()] = op.pass == Pass::backward;
+  }
+  const auto earlier = [&](const Access& input) { return !later[input.tensor.at()]; };
+  std::vector<Predicate> found;
+  for (size_t k = 0; k < graph.operators.size(); ++k) {
+    const Operator& op = graph.operators[k];
+    if (op.pass == Pass::forward) continue;
+    std::vector<Access> inputs;
+    if (op.kind == OperatorKind::less && std::all_of(op.inputs.begin(), op.inputs.end(), earlier)) inputs = op.inputs;
+    if (op.kind == OperatorKind::relu_dx && earlier(op.inputs[0])) inputs = {{zero_of(graph), {}}, op.inputs[0]};
+    if (inputs.empty()) continue;
+    const auto known = std::find_if(found.begin(), found.end(), [&](const Predicate& predicate) {
+      return predicate.space == op.space && std::equal(inputs.begin(), inputs.end(), predicate.inputs.begin(), same);
+    });
+    if (known != found.end()) {
+      known->uses.emplace_back(k);
+    } else {
+      found.push_back({op.space, std::move(inputs), {OperatorId(k)}});
+    }
+  }
+  return found;
+}
+
+using GroupNumber = size_t;  // of the graph as it was fused without
+
+// A predicate that is saved: for whom, and what each of their kernels then no longer reads.
+struct Saved {
+  size_t predicate = 0;
+  std::vector<OperatorId> uses;
+  std::vector<std::pair<GroupNumber, TensorId>> unread;
+};
+
+class Chooser {
+ public:
+  Chooser(const TrainingGraph& training, const FusedGraph& fused, const std::vector<Predicate>& predicates,
+          bool epilogues)
+      : near_(training), fused_(fused), predicates_(predicates), group_of_(near_.graph.operators.size()) {
+    for (size_t number = 0; number < fused.groups.size(); ++number) {
+      for (const OperatorId member : fused.groups[number].members) group_of_[member.at()] = number;
+      if (is_host(fused.groups[number], epilogues)) hosts_.push_back(number);
+    }
+  }
+
+  std::vector<Saved> choose(const std::set<size_t>& except) {
+    std::vector<Saved> chosen;
+    for (size_t k = 0; k < predicates_.size(); ++k) {
+      if (except.contains(k) || !has_host(predicates_[k])) continue;
+      Saved saved = consider(k);
+      if (saved.uses.empty()) continue;
+      asking_.insert(saved.uses.begin(), saved.uses.end());
+      chosen.push_back(std::move(saved));
+    }
+    return chosen;
+  }
+
+ private:
+  // A kernel of forward that no product does at its end.
+  bool is_host(const FusedOperator& group, bool epilogues) const {
+    if (group.kind != FusedKind::kernel || group.pass != Pass::forward) return false;
+    return !epilogues || std::none_of(fused_.epilogues.begin(), fused_.epilogues.end(), [&](const Epilogue& epilogue) {
+      const std::set<OperatorId> swallowed(epilogue.swallowed.begin(), epilogue.swallowed.end());
+      return std::all_of(group.members.begin(), group.members.end(),
+                         [&](OperatorId member) { return swallowed.contains(member); });
+    });
+  }
+
+  // Whether a kernel of forward has all that is compared.
+  bool has_host(const Predicate& predicate) const {
+    return std::any_of(hosts_.begin(), hosts_.end(), [&](GroupNumber host) {
+      return std::all_of(predicate.inputs.begin(), predicate.inputs.end(), [&](const Access& input) {
+        const std::vector<TensorId>& reads = fused_.groups[host].reads;
+        const OperatorId producer = near_.producers[input.tensor.at()];
+        return words_of(near_.graph, input.tensor) == 0 ||
+               std::find(reads.begin(), reads.end(), input.tensor) != reads.end() ||
+               (producer.valid() && group_of_[producer.at()] == host);
+      });
+    });
+  }
+
+  // Whether a kernel reads a tensor only to ask: this, or what was chosen before.
+  bool only_asks(GroupNumber kernel, TensorId tensor, const std::set<OperatorId>& uses) const {
+    const std::vector<OperatorId>& readers = near_.readers[tensor.at()];
+    return std::all_of(readers.begin(), readers.end(), [&](OperatorId reader) {
+      return group_of_[reader.at()] != kernel || uses.contains(reader) || asking_.contains(reader);
+    });
+  }
+
+  // Whether forward writes a tensor only for those who ask.
+  bool is_saved_for(const std::set<OperatorId>& uses, TensorId tensor) const {
+    const OperatorId producer = near_.producers[tensor.at()];
+    if (!producer.valid() || near_.leaves[tensor.at()]) return false;
+    const std::vector<OperatorId>& readers = near_.readers[tensor.at()];
+    return std::all_of(readers.begin(), readers.end(), [&](OperatorId reader) {
+      return group_of_[reader.at()] == group_of_[producer.at()] || uses.contains(reader) || asking_.contains(reader);
+    });
+  }
+
+  std::vector<TensorId> compared(const Predicate& predicate) const {
+    std::vector<TensorId> tensors;
+    for (const Access& input : predicate.inputs) {
+      const bool again = std::find(tensors.begin(), tensors.end(), input.tensor) != tensors.end();
+      if (words_of(near_.graph, input.tensor) > 0 && !again) tensors.push_back(input.tensor);
+    }
+    return tensors;
+  }
+
+  // The words of its outcome.
+  int64_t words_as_bits(const Predicate& predicate) const {
+    int64_t points = 1;
+    for (const DimId dim : predicate.space) points *= near_.graph.extent(dim);
+    return (points + kBooleansAWord - 1) / kBooleansAWord;
+  }
+
+  // Without uses where no words are saved.
+  Saved consider(size_t number) const {
+    const Predicate& predicate = predicates_[number];
+    const std::vector<TensorId> tensors = compared(predicate);
+    const int64_t bits = words_as_bits(predicate);
+    const std::set<OperatorId> all(predicate.uses.begin(), predicate.uses.end());
+    std::set<GroupNumber> kernels;
+    for (const OperatorId use : predicate.uses) kernels.insert(group_of_[use.at()]);
+    Saved saved;
+    saved.predicate = number;
+    int64_t words = -bits;
+    for (const GroupNumber kernel : kernels) {
+      std::vector<std::pair<GroupNumber, TensorId>> unread;
+      int64_t less = -bits;
+      for (const TensorId tensor : tensors) {
+        if (!only_asks(kernel, tensor, all)) continue;
+        less += words_of(near_.graph, tensor);
+        unread.emplace_back(kernel, tensor);
+      }
+      if (less <= 0) continue;
+      words += less;
+      saved.unread.insert(saved.unread.end(), unread.begin(), unread.end());
+      for (const OperatorId use : predicate.uses) {
+        if (group_of_[use.at()] == kernel) saved.uses.push_back(use);
+      }
+    }
+    const std::set<OperatorId> uses(saved.uses.begin(), saved.uses.end());
+    for (const TensorId tensor : tensors) words += is_saved_for(uses, tensor) ? words_of(near_.graph, tensor) : 0;
+    if (words <= 0) saved.uses.clear();
+    return saved;
+  }
+
+  Neighbourhood near_;
+  const FusedGraph& fused_;
+  const std::vector<Predicate>& predicates_;
+  std::vector<GroupNumber> group_of_;  // one an operator
+  std::vector<GroupNumber> hosts_;
+  std::set<OperatorId> asking_;  // uses of what is chosen so far
+};
+
+// The training graph with the comparisons at the end of forward, in the order of `chosen`.
+class Saver {
+ public:
+  Saver(TrainingGraph training, const std::vector<Predicate>& predicates, const std::vector<Saved>& chosen)
+      : made_(std::move(training)), predicates_(predicates), chosen_(chosen) {}
+
+  TrainingGraph make() {
+    Graph& graph = made_.graph;
+    UniqueNames operator_names;
+    UniqueNames tensor_names;
+    for (const Operator& op : graph.operators) operator_names.claim(op.name);
+    for (const Tensor& tensor : graph.tensors) tensor_names.claim(tensor.name);
+    std::vector<Operator> comparisons;
+    for (const Saved& saved : chosen_) {
+      const Predicate& predicate = predicates_[saved.predicate];
+      const Tensor& first = graph.tensor(predicate.inputs[0].tensor);
+      const bool sign = first.role == TensorRole::constant && first.value == 0;
+      const bool second = words_of(graph, predicate.inputs[0].tensor) == 0;
+      const std::string of = graph.tensor(predicate.inputs[second ? 1 : 0].tensor).name;
+      Operator op;
+      op.kind = OperatorKind::less;
+      op.name = operator_names.take(of + (sign ? " positive" : " less"), " ");
+      op.space = predicate.space;
+      op.reduced.resize(op.space.size(), false);
+      op.inputs = predicate.inputs;
+      const Access outcome{TensorId(graph.tensors.size()), in_order(op.space.size())};
+      graph.tensors.push_back({tensor_names.take(of + (sign ? ".positive" : ".less"), "."), DType::boolean, op.space,
+                               TensorRole::computed, 0});
+      op.outputs = {outcome};
+      for (const OperatorId use : saved.uses) ask(graph.operators[use.at()], outcome);
+      comparisons.push_back(std::move(op));
+    }
+    keep();
+    const auto begin = std::find_if(graph.operators.begin(), graph.operators.end(),
+                                    [](const Operator& op) { return op.pass == Pass::backward; });
+    const auto forward = static_cast<size_t>(begin - graph.operators.begin());
+    for (size_t k = 0; k < comparisons.size(); ++k) made_.predicates.emplace_back(forward + k);
+    graph.operators.insert(begin, comparisons.begin(), comparisons.end());
+    return std::move(made_);
+  }
+
+ private:
+  // A ReLU's gradient asks the outcome what it asked the ReLU's output; a comparison has it.
+  static void ask(Operator& use, const Access& outcome) {
+    if (use.kind == OperatorKind::relu_dx) {
+      use.inputs[0] = outcome;
+      return;
+    }
+    use.kind = OperatorKind::copy;
+    use.inputs = {outcome};
+  }
+
+  // Before the comparisons are inserted: operators of backward move by as many.
+  void keep() {
+    const auto reads = [&](OperatorId op, TensorId tensor) {
+      const std::vector<Access>& inputs = made_.graph.operators[op.at()].inputs;
+      return std::any_of(inputs.begin(), inputs.end(), [&](const Access& input) { return input.tensor == tensor; });
+    };
+    for (const Saved& saved : chosen_) {
+      const Access& outcome = made_.graph.operators[saved.uses.front().at()].inputs[0];
+      made_.kept.push_back({outcome.tensor, Keeping::saved, saved.uses});
+    }
+    for (Kept& entry : made_.kept) {
+      if (entry.keeping != Keeping::recomputed)
+        std::erase_if(entry.readers, [&](OperatorId reader) { return !reads(reader, entry.tensor); });
+      for (OperatorId& reader : entry.readers) reader = OperatorId(reader.at() + chosen_.size());
+    }
+    std::erase_if(made_.kept, [](const Kept& entry) { return entry.readers.empty(); });
+  }
+
+  TrainingGraph made_;
+  const std::vector<Predicate>& predicates_;
+  const std::vector<Saved>& chosen_;
+};
+
+// The predicates whose kernels did not become what was chosen: forward's reads nothing for it, and backward's stayed
+// together and read less.
+std::set<size_t> not_as_chosen(const FusedGraph& before, const std::vector<Saved>& chosen,
+                               const TrainingGraph& training, const FusedGraph& fused) {
+  const Graph& graph = training.graph;
+  std::vector<const FusedOperator*> fused_as(graph.operators.size());
+  for (const FusedOperator& group : fused.groups) {
+    for (const OperatorId member : group.members) fused_as[member.at()] = &group;
+  }
+  const std::set<OperatorId> added(training.predicates.begin(), training.predicates.end());
+  const auto has_anyway = [&](const FusedOperator& group, TensorId tensor) {
+    return std::any_of(group.members.begin(), group.members.end(), [&](OperatorId member) {
+      const Operator& op = graph.operators[member.at()];
+      const auto touches = [&](const Access& access) { return access.tensor == tensor; };
+      return !added.contains(member) && (std::any_of(op.inputs.begin(), op.inputs.end(), touches) ||
+                                         std::any_of(op.outputs.begin(), op.outputs.end(), touches));
+    });
+  };
+  std::set<size_t> wrong;
+  for (size_t k = 0; k < chosen.size(); ++k) {
+    const OperatorId comparison = training.predicates[k];
+    for (const Access& input : graph.operators[comparison.at()].inputs) {
+      if (words_of(graph, input.tensor) > 0 && !has_anyway(*fused_as[comparison.at()], input.tensor))
+        wrong.insert(chosen[k].predicate);
+    }
+    for (const auto& [kernel, tensor] : chosen[k].unread) {
+      const std::vector<OperatorId>& members = before.groups[kernel].members;
+      const FusedOperator* group = fused_as[members.front().at() + chosen.size()];
+      const bool together = std::all_of(members.begin(), members.end(), [&](OperatorId member) {
+        return fused_as[member.at() + chosen.size()] == group;
+      });
+      const bool reads = std::find(group->reads.begin(), group->reads.end(), tensor) != group->reads.end();
+      if (!together || reads) wrong.insert(chosen[k].predicate);
+    }
+  }
+  return wrong;
+}
+
+}  // namespace
+
+Recomputed save_predicates(const TrainingGraph& training, bool epilogues) {
+  constexpr int kRounds = 4;  // each fuses; one is enough where kernels become what was chosen
+  const FusedGraph fused = fuse(training);
+  Recomputed without = recompute(training, fused);
+  TrainingGraph with_zero = training;
+  const std::vector<Predicate> predicates = find_predicates(with_zero.graph);
+  std::set<size_t> except;
+  for (int round = 0; round < kRounds; ++round) {
+    const std::vector<Saved> chosen = Chooser(with_zero, fused, predicates, epilogues).choose(except);
+    if (chosen.empty()) break;
+    const TrainingGraph saving = Saver(with_zero, predicates, chosen).make();
+    FusedGraph saving_fused = fuse(saving);
+    const std::set<size_t> wrong = not_as_chosen(fused, chosen, saving, saving_fused);
+    if (wrong.empty()) {
+      Recomputed made = recompute(saving, std::move(saving_fused));
+      return moved_words(made.fused) < moved_words(without.fused) ? std::move(made) : std::move(without);
+    }
+    except.insert(wrong.begin(), wrong.end());
+  }
+  return without;
+}
+
+}  // namespace millrace

@@ -64,7 +64,7 @@ class Explorer {
     return Done{};
   }
 
-  Exploration summary() const {
+  Exploration summary() {
     Exploration made;
     made.configurations = classes_.configurations();
     made.conversions = conversions_.configurations();
@@ -80,7 +80,7 @@ class Explorer {
 
   // --- Conversions, between the layouts that fast ways write and read ---
 
-  std::set<int> promising(TensorId tensor, bool written) const {
+  std::set<int> promising(TensorId tensor, bool written) {
     std::set<int> layouts;
     for (size_t number = 0; number < candidates_.parts.size(); ++number) {
       const Part& part = candidates_.parts[number].part;

@@ -1,8 +1,6 @@
 #include "measure/measurements_maker.h"
 
 #include <algorithm>
-#include <map>
-#include <optional>
 #include <set>
 #include <tuple>
 
@@ -55,7 +53,7 @@ std::vector<UsedLayouts> used_layouts(const Measurements& made) {
 
 }  // namespace
 
-Measurements MeasurementsMaker::measured() const {
+Measurements MeasurementsMaker::measured() {
   Measurements made;
   const std::vector<int> tensor_of = make_tensors(made);
   make_parts(tensor_of, false, made);
@@ -72,7 +70,7 @@ Measurements MeasurementsMaker::expected() {
   return made;
 }
 
-TriedPart MeasurementsMaker::tried(size_t number) const {
+TriedPart MeasurementsMaker::tried(size_t number) {
   TriedPart made{candidates_.parts[number].part.name, {}};
   for (const FittingRow& of : fitting_rows(number)) {
     const std::string_view outcome = kOutcomeNames.at(static_cast<size_t>(of.row->outcome));
@@ -81,25 +79,28 @@ TriedPart MeasurementsMaker::tried(size_t number) const {
   return made;
 }
 
-std::vector<MeasuredWay> MeasurementsMaker::fastest_ways(size_t number) const {
+std::vector<MeasuredWay> MeasurementsMaker::fastest_ways(size_t number) {
   std::map<std::vector<int>, MeasuredWay> fastest;
   for (const FittingRow& of : fitting_rows(number)) {
     if (of.row->outcome != Outcome::measured) continue;
-    MeasuredWay& way = fastest[of.candidate.layouts];
+    MeasuredWay& way = fastest[of.candidate->layouts];
     if (!way.candidate.empty() && way.seconds <= of.row->seconds) continue;
-    way = {*of.text, of.candidate.layouts, of.row->seconds, of.row->low, of.row->high};
+    way = {*of.text, of.candidate->layouts, of.row->seconds, of.row->low, of.row->high};
   }
   std::vector<MeasuredWay> ways;
   for (auto& [layouts, way] : fastest) ways.push_back(std::move(way));
   return ways;
 }
 
-std::vector<MeasurementsMaker::FittingRow> MeasurementsMaker::fitting_rows(size_t number) const {
+std::vector<MeasurementsMaker::FittingRow> MeasurementsMaker::fitting_rows(size_t number) {
   const Part& part = candidates_.parts[number].part;
   std::vector<FittingRow> fitting;
   for (const auto& [text, row] : classes_.class_of(number).rows) {
-    std::optional<Candidate> candidate = parse_candidate(candidates_.domains, part, text);
-    if (candidate && classes_.fits(part, *candidate)) fitting.push_back({&text, &row, std::move(*candidate)});
+    const auto [parsed, fresh] = parsed_[number].try_emplace(text);
+    std::optional<Candidate>& candidate = parsed->second;
+    if (fresh) candidate = parse_candidate(candidates_.domains, part, text);
+    if (fresh && candidate && !classes_.fits(part, *candidate)) candidate.reset();
+    if (candidate) fitting.push_back({&text, &row, &*candidate});
   }
   return fitting;
 }
@@ -119,7 +120,7 @@ std::vector<int> MeasurementsMaker::make_tensors(Measurements& made) const {
 }
 
 // And their sites. `expected`: with ways that were not tried.
-void MeasurementsMaker::make_parts(const std::vector<int>& tensor_of, bool expected, Measurements& made) const {
+void MeasurementsMaker::make_parts(const std::vector<int>& tensor_of, bool expected, Measurements& made) {
   for (size_t number = 0; number < candidates_.parts.size(); ++number) {
     const Part& part = candidates_.parts[number].part;
     MeasuredPart into{part.name, part.pass == Pass::backward, {}, {}, fastest_ways(number)};

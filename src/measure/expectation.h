@@ -30,7 +30,8 @@ class WayKinds {
 using Ratios = std::map<int, std::vector<double>>;
 
 // What the model's seconds are multiplied by: as ways of this shape took so far, else of this family; of this part,
-// else of any. Worked out when asked for, and kept: it is for as long as nothing new is measured.
+// else of any. Worked out when asked for, and kept: one is of use for as long as nothing new is measured. Both ratios
+// live longer.
 class Expectation {
  public:
   Expectation(const Ratios& of_part, const Ratios& of_any) : of_part_(of_part), of_any_(of_any) {}

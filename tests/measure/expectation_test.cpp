@@ -62,7 +62,8 @@ TEST(ExpectationTest, ACorrectionIsOfTheNearestThatWasMeasured) {
 
 TEST(ExpectationTest, OneThatWasSlowOnceDoesNotSpoilIt) {
   const Ratios ratios = {{0, {2, 900, 1.5, 2, 2.5}}};
-  Expectation expectation(ratios, {});
+  const Ratios none;
+  Expectation expectation(ratios, none);
   EXPECT_EQ(expectation.seconds({0, 0}, 1), 2);
   EXPECT_EQ(expectation.seconds({0, 0}, 10), 20);
 }

@@ -1,4 +1,4 @@
-// What is known of a small program's trials, and of its conversions'.
+// What is known of a small program's trials and of its conversions', and the Measurements that are made of it.
 #include "measure/part_classes.h"
 
 #include <gtest/gtest.h>
@@ -8,6 +8,9 @@
 #include "candidates/enumerate.h"
 #include "fusion/fusion_text.h"
 #include "measure/conversion_trials.h"
+#include "measure/measurements_json.h"
+#include "measure/measurements_maker.h"
+#include "measure/verify.h"
 
 namespace millrace {
 namespace {
@@ -33,13 +36,6 @@ class PartClassesTest : public testing::Test {
     ASSERT_TRUE(found);
     candidates_ = std::move(*found);
     classes_.emplace(training_.graph, candidates_);
-  }
-
-  size_t part_of(const std::string& name) const {
-    const auto found = std::find_if(candidates_.parts.begin(), candidates_.parts.end(),
-                                    [&](const PartCandidates& of) { return of.part.name == name; });
-    EXPECT_NE(found, candidates_.parts.end()) << name;
-    return static_cast<size_t>(found - candidates_.parts.begin());
   }
 
   TensorId tensor_of(const std::string& name) const {
@@ -191,6 +187,50 @@ TEST_F(PartClassesTest, ConversionsAreFromWhatTheCallerGivesAndToWhatItExpects) 
   const TensorId between(static_cast<size_t>(free - candidates_.domains.begin()));
   EXPECT_EQ(conversions.between(between, {0, 1}, {0, 1}), (Pairs{{0, 1}, {1, 0}}));
   EXPECT_TRUE(conversions.between(between, {}, {0, 1}).empty());
+}
+
+// A maker keeps what does not change between two calls, and nothing else.
+TEST_F(PartClassesTest, MeasurementsFollowWhatIsNoted) {
+  ConversionTrials conversions = conversion_trials(2);
+  MeasurementsMaker maker(training_.graph, candidates_, *classes_, conversions);
+  classes_->assume();
+  const Measurements before = maker.measured();
+  EXPECT_TRUE(verify(before));
+  EXPECT_TRUE(before.conversions.empty());
+  double tried = 1;
+  for (size_t number = 0; number < candidates_.parts.size(); ++number) {
+    for (size_t k = 0; k < candidates_.parts[number].candidates.size(); k += 2) {
+      const TrialId id = classes_->of_candidate(number, k);
+      if (!classes_->trial(id).known) classes_->note(id, row_of(Outcome::measured, 1e-9 / tried++));
+    }
+  }
+  conversions.add(tensor_of("w"), 0, 1);
+  classes_->note(conversions.added().front().trial, row_of(Outcome::measured, 1e-6));
+  const std::string after = measurements_json(maker.measured());
+  EXPECT_NE(after, measurements_json(before));
+  MeasurementsMaker fresh(training_.graph, candidates_, *classes_, conversions);
+  EXPECT_EQ(after, measurements_json(fresh.measured()));
+  EXPECT_EQ(measurements_json(maker.expected()), measurements_json(fresh.expected()));
+}
+
+TEST_F(PartClassesTest, WhatIsExpectedIsBesideWhatIsMeasured) {
+  ConversionTrials conversions = conversion_trials(2);
+  MeasurementsMaker maker(training_.graph, candidates_, *classes_, conversions);
+  classes_->assume();
+  const Measurements measured = maker.measured();
+  const Measurements expected = maker.expected();
+  EXPECT_TRUE(verify(expected));
+  EXPECT_GT(expected.conversions.size(), measured.conversions.size());
+  for (const MeasuredPart& part : measured.parts) {
+    const auto same = std::find_if(expected.parts.begin(), expected.parts.end(),
+                                   [&](const MeasuredPart& of) { return of.name == part.name; });
+    ASSERT_NE(same, expected.parts.end()) << part.name;
+    std::set<std::vector<int>> layouts;
+    for (const MeasuredWay& way : same->ways)
+      EXPECT_TRUE(layouts.insert(way.layouts).second) << "two ways: " << part.name;
+    ASSERT_GE(same->ways.size(), part.ways.size());
+    for (size_t k = 0; k < part.ways.size(); ++k) EXPECT_EQ(same->ways[k].candidate, part.ways[k].candidate);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,72 @@
+#include "measure/conversion_trials.h"
+
+#include <algorithm>
+
+namespace millrace {
+
+ConversionTrials::ConversionTrials(const Graph& graph, const Candidates& candidates, Ways ways, size_t most,
+                                   PartClasses& classes)
+    : candidates_(candidates), ways_(std::move(ways)), most_(most), classes_(classes) {
+  find_equal_tensors(graph);
+}
+
+void ConversionTrials::find_equal_tensors(const Graph& graph) {
+  std::map<std::string, size_t> by_text;
+  for (size_t k = 0; k < graph.tensors.size(); ++k) {
+    if (candidates_.domains[k].layouts.size() < 2 || !classes_.is_touched(TensorId(k))) continue;
+    Part part = ways_(TensorId(k), 0, 1).part;
+    const auto [known, fresh] = by_text.try_emplace(print_part(graph, part), equal_tensors_.size());
+    if (fresh) equal_tensors_.push_back({known->first, std::move(part), {}});
+    equal_tensors_[known->second].tensors.emplace_back(k);
+  }
+}
+
+bool ConversionTrials::can_convert(TensorId tensor, int from, int to) const {
+  const std::vector<Layout>& layouts = candidates_.domains[tensor.at()].layouts;
+  return layouts[static_cast<size_t>(from)].storage == MaskStorage::words &&
+         layouts[static_cast<size_t>(to)].storage == MaskStorage::words;
+}
+
+std::vector<std::pair<int, int>> ConversionTrials::between(TensorId tensor, std::set<int> written,
+                                                           std::set<int> read) const {
+  const int pinned = candidates_.domains[tensor.at()].pinned;
+  if (pinned >= 0) (written.empty() ? written : read).insert(pinned);
+  std::vector<std::pair<int, int>> pairs;
+  for (const int from : written) {
+    for (const int to : read) {
+      if (from != to && can_convert(tensor, from, to)) pairs.emplace_back(from, to);
+    }
+  }
+  return pairs;
+}
+
+void ConversionTrials::add(TensorId tensor, int from, int to) {
+  const auto equal = std::find_if(equal_tensors_.begin(), equal_tensors_.end(), [&](const EqualTensors& of) {
+    return std::find(of.tensors.begin(), of.tensors.end(), tensor) != of.tensors.end();
+  });
+  if (equal == equal_tensors_.end()) return;
+  for (const TensorId one : equal->tensors) {
+    const auto layouts = static_cast<int>(candidates_.domains[one.at()].layouts.size());
+    if (from < layouts && to < layouts && can_convert(one, from, to)) add_one(one, from, to);
+  }
+}
+
+void ConversionTrials::add_one(TensorId tensor, int from, int to) {
+  if (!converting_.insert({tensor, from, to}).second) return;
+  conversions_.push_back(std::make_unique<PartCandidates>(ways_(tensor, from, to)));
+  PartCandidates& of = *conversions_.back();
+  configurations_ += static_cast<double>(of.candidates.size());
+  if (of.candidates.size() > most_) of.candidates.resize(most_);
+  for (const TrialId& trial : classes_.add_conversion(tensor, of)) added_.push_back({tensor, from, to, trial});
+}
+
+double ConversionTrials::expected(TensorId tensor, int from, int to) {
+  const auto [known, fresh] = seconds_.try_emplace(tensor, 0);
+  if (fresh) {
+    const PartCandidates of = ways_(tensor, from, to);
+    if (!of.candidates.empty()) known->second = of.candidates.front().estimate;
+  }
+  return known->second;
+}
+
+}  // namespace millrace

@@ -1,0 +1,69 @@
+#include "measure/expectation.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace millrace {
+namespace {
+
+std::string family_of(const Candidate& candidate) {
+  if (const auto* gemm = std::get_if<GemmWay>(&candidate.way)) {
+    if (gemm->library == GemmLibrary::cublaslt) return gemm->tensor_cores ? "cublaslt" : "cublaslt plain";
+    return concat(gemm->library == GemmLibrary::blis ? "blis" : "openblas", gemm->threads_over_loops ? " over" : "");
+  }
+  const auto& kernel = std::get<KernelWay>(candidate.way);
+  return concat(kernel.rows ? "rows " : "flat ", kernel.threads, kernel.block != kNoIndex ? " in blocks" : "");
+}
+
+std::string chain(const std::vector<int>& indices) {
+  std::string text = "|";
+  for (const int index : indices) text += concat(index, ".");
+  return text;
+}
+
+// Ways of a family that are fast or slow together: how a GPU's threads share the work, and a library's algorithms.
+std::string shape_of(const Candidate& candidate) {
+  if (const auto* gemm = std::get_if<GemmWay>(&candidate.way)) {
+    const GemmAlgorithm& of = gemm->algorithm;
+    if (of.id < 0) return concat(family_of(candidate), " ", chain(gemm->m), chain(gemm->n), chain(gemm->k));
+    return concat(family_of(candidate), " ", of.id, " ", of.tile, " ", of.stages, " ", of.cluster);
+  }
+  const std::optional<GpuShape>& gpu = std::get<KernelWay>(candidate.way).gpu;
+  if (!gpu) return family_of(candidate);
+  return concat(family_of(candidate), " ", gpu->width, " ", gpu->group, " ", gpu->threads, " ", gpu->blocks, " ",
+                gpu->ahead);
+}
+
+double middle(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+}  // namespace
+
+WayKind WayKinds::of(const Candidate& candidate) {
+  const int family = number_of(family_of(candidate));
+  return {family, number_of(shape_of(candidate))};
+}
+
+int WayKinds::number_of(const std::string& text) {
+  return numbers_.try_emplace(text, static_cast<int>(numbers_.size())).first->second;
+}
+
+double Expectation::seconds(const WayKind& kind, double estimate) {
+  const auto shape = static_cast<size_t>(kind.shape);
+  if (corrections_.size() <= shape) corrections_.resize(shape + 1, 0);
+  if (corrections_[shape] == 0) corrections_[shape] = correction(kind);
+  return estimate * corrections_[shape];
+}
+
+double Expectation::correction(const WayKind& kind) const {
+  const auto as_shape = of_part_.find(kind.shape);
+  const auto own = as_shape != of_part_.end() ? as_shape : of_part_.find(kind.family);
+  if (own != of_part_.end()) return middle(own->second);
+  const auto any = of_any_.find(kind.family);
+  return any != of_any_.end() ? middle(any->second) : 1;
+}
+
+}  // namespace millrace

@@ -1,0 +1,49 @@
+// How long a way will take, before it is tried: what the byte model says, corrected by how long ways like it took.
+// Test: tests/measure/expectation_test.cpp
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "candidates/candidates.h"
+
+namespace millrace {
+
+// Ways that are alike, by number.
+struct WayKind {
+  int family = 0;  // ways that the byte model misjudges alike
+  int shape = 0;   // a narrower one; the family's number where there is none
+};
+
+class WayKinds {
+ public:
+  WayKind of(const Candidate& candidate);
+
+ private:
+  int number_of(const std::string& text);
+
+  std::map<std::string, int> numbers_;  // of families and shapes
+};
+
+// Of measured and estimated seconds, by family or shape.
+using Ratios = std::map<int, std::vector<double>>;
+
+// What the model's seconds are multiplied by: as ways of this shape took so far, else of this family; of this part,
+// else of any. Worked out when asked for, and kept: one is of use for as long as nothing new is measured. Both ratios
+// live longer.
+class Expectation {
+ public:
+  Expectation(const Ratios& of_part, const Ratios& of_any) : of_part_(of_part), of_any_(of_any) {}
+
+  double seconds(const WayKind& kind, double estimate);
+
+ private:
+  double correction(const WayKind& kind) const;
+
+  const Ratios& of_part_;
+  const Ratios& of_any_;
+  std::vector<double> corrections_;  // by shape; 0: not worked out yet
+};
+
+}  // namespace millrace

@@ -1,0 +1,153 @@
+#include "measure/part_classes.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "codegen/lower.h"
+
+namespace millrace {
+
+PartClasses::PartClasses(const Graph& graph, const Candidates& candidates) : graph_(graph), candidates_(candidates) {
+  for (const PartCandidates& of : candidates_.parts) add_part(of);
+}
+
+// For tensors as the program writes them, the most promising way of each family is tried before all else. A part that
+// has none, such as a product whose batch would need two strides, takes the most promising way, and what it reads and
+// writes is converted.
+void PartClasses::add_part(const PartCandidates& of) {
+  configurations_ += of.configurations;
+  class_of_part_.push_back(classify(of.part));
+  PartClass& into = classes_[class_of_part_.back()];
+  ++into.parts;
+  const bool as_written = std::any_of(of.candidates.begin(), of.candidates.end(), [&](const Candidate& candidate) {
+    return lies_as_written(candidates_.domains, of.part, candidate);
+  });
+  for (const TensorId tensor : tensors_of(of.part)) {
+    touched_.insert(tensor);
+    if (!as_written) converted_.insert(tensor);
+  }
+  std::set<int> families;
+  trials_of_part_.emplace_back();
+  for (const Candidate& candidate : of.candidates) {
+    Trial trial = trial_of(of.part, candidate);
+    const bool could_be =
+        as_written ? lies_as_written(candidates_.domains, of.part, candidate) : fits(of.part, candidate);
+    trial.first = could_be && families.insert(trial.kind.family).second;
+    trials_of_part_.back().push_back(add(into, std::move(trial)));
+  }
+}
+
+size_t PartClasses::classify(const Part& part) {
+  const std::string text = print_part(graph_, part);
+  const auto [found, fresh] = class_by_text_.try_emplace(text, classes_.size());
+  if (fresh) {
+    classes_.emplace_back();
+    classes_.back().text = text;
+  }
+  return found->second;
+}
+
+Trial PartClasses::trial_of(const Part& part, const Candidate& candidate) {
+  Trial trial;
+  trial.part = &part;
+  trial.candidate = &candidate;
+  trial.text = print_candidate(candidates_.domains, part, candidate);
+  trial.kind = kinds_.of(candidate);
+  return trial;
+}
+
+// The number of the trial. What an equal part must try is tried, whichever part has it.
+size_t PartClasses::add(PartClass& into, Trial trial) {
+  const auto [known, fresh] = into.numbers.try_emplace(trial.text, into.trials.size());
+  if (fresh) {
+    into.trials.push_back(std::move(trial));
+  } else if (trial.first) {
+    into.trials[known->second].first = true;
+  }
+  return known->second;
+}
+
+std::vector<TrialId> PartClasses::add_conversion(TensorId tensor, const PartCandidates& of) {
+  const size_t part_class = classify(of.part);
+  std::vector<TrialId> added;
+  for (const Candidate& candidate : of.candidates) {
+    Trial trial = trial_of(of.part, candidate);
+    trial.converted = tensor;
+    trial.first = converted_.contains(tensor) && &candidate == &of.candidates.front();
+    added.push_back({part_class, add(classes_[part_class], std::move(trial))});
+  }
+  return added;
+}
+
+// Shapes were counted when the parts' ways were enumerated, algorithms were not.
+void PartClasses::add_late(size_t part_class, const Part& part, Candidate candidate) {
+  auto own = std::make_unique<Candidate>(std::move(candidate));
+  Trial trial = trial_of(part, *own);
+  if (classes_[part_class].numbers.contains(trial.text)) return;
+  if (std::holds_alternative<GemmWay>(own->way)) configurations_ += 1;
+  late_.push_back(std::move(own));
+  add(classes_[part_class], std::move(trial));
+}
+
+TrialId PartClasses::of_candidate(size_t part, size_t candidate) const {
+  return {class_of_part_[part], trials_of_part_[part][candidate]};
+}
+
+std::optional<TrialId> PartClasses::find(size_t part, const std::string& text) const {
+  const auto found = class_of(part).numbers.find(text);
+  if (found == class_of(part).numbers.end()) return std::nullopt;
+  return TrialId{class_of_part_[part], found->second};
+}
+
+Launch PartClasses::launch_of(const Trial& trial) const {
+  return lower(graph_, *trial.part, layouts_of(candidates_.domains, *trial.part, *trial.candidate),
+               trial.candidate->way);
+}
+
+void PartClasses::note(const TrialId& id, const MeasurementRow& row) {
+  PartClass& of = classes_[id.part_class];
+  Trial& trial = of.trials[id.number];
+  of.rows[trial.text] = row;
+  trial.known = true;
+  outcomes_[std::string(kOutcomeNames.at(static_cast<size_t>(row.outcome)))] += 1;
+  if (row.outcome == Outcome::measured) {
+    of.best = std::min(of.best, row.seconds);
+    const double ratio = row.seconds / std::max(trial.candidate->estimate, 1e-9);
+    of.ratios[trial.kind.family].push_back(ratio);
+    if (trial.kind.shape != trial.kind.family) of.ratios[trial.kind.shape].push_back(ratio);
+    ratios_[trial.kind.family].push_back(ratio);
+  }
+  if (row.outcome != Outcome::measured && first_failure_.empty())
+    first_failure_ = concat(trial.part->name, ": ", trial.text, ": ", row.detail);
+}
+
+void PartClasses::assume() {
+  for (PartClass& of : classes_) {
+    Expectation expected = expectation(of);
+    for (Trial& trial : of.trials) {
+      if (!trial.first || trial.known) continue;
+      MeasurementRow row;
+      row.outcome = Outcome::measured;
+      row.seconds = row.low = row.high = expected.seconds(trial.kind, trial.candidate->estimate);
+      of.rows[trial.text] = row;
+      trial.known = true;
+    }
+  }
+}
+
+bool PartClasses::has_baselines_left() const {
+  return std::any_of(classes_.begin(), classes_.end(), [](const PartClass& of) {
+    return std::any_of(of.trials.begin(), of.trials.end(),
+                       [](const Trial& trial) { return trial.first && !trial.known; });
+  });
+}
+
+bool PartClasses::fits(const Part& part, const Candidate& candidate) const {
+  size_t k = 0;
+  for (const TensorId tensor : tensors_of(part)) {
+    if (!candidates_.domains[tensor.at()].can_lie(candidate.layouts[k++])) return false;
+  }
+  return true;
+}
+
+}  // namespace millrace

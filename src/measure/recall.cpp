@@ -1,0 +1,68 @@
+#include "measure/recall.h"
+
+#include <map>
+#include <optional>
+
+#include "base/text.h"
+
+namespace millrace {
+namespace {
+
+// The trial's text, of what stored_name() made of it.
+std::string text_of(const MeasurementRow& row) { return row.key.candidate.substr(0, row.key.candidate.rfind(" k_")); }
+
+}  // namespace
+
+std::string stored_name(const KernelMaker* kernels, const Trial& trial, const Launch& launch) {
+  if (launch.kernel.empty() || kernels == nullptr) return trial.text;
+  return concat(trial.text, " ", kernels->name_of(launch));
+}
+
+Result<Done> Recall::conversions(const std::vector<TensorDomain>& domains, ConversionTrials& into) const {
+  for (const EqualTensors& of : into.equal_tensors()) {
+    const Result<std::vector<MeasurementRow>> rows = database_.all_of(device_, {of.text});
+    if (!rows) return rows.error();
+    for (const MeasurementRow& row : *rows) {
+      const std::optional<Candidate> candidate = parse_candidate(domains, of.part, text_of(row));
+      if (candidate && candidate->layouts[0] != candidate->layouts[1])
+        into.add(of.tensors.front(), candidate->layouts[0], candidate->layouts[1]);
+    }
+  }
+  return Done{};
+}
+
+Result<Done> Recall::outcomes(Refinements& refinements, PartClasses& into) {
+  std::vector<std::string> texts;
+  for (const PartClass& of : into.all()) {
+    if (asked_.insert(of.text).second) texts.push_back(of.text);
+  }
+  const Result<std::vector<MeasurementRow>> rows = database_.all_of(device_, texts);
+  if (!rows) return rows.error();
+  std::map<std::string, RowsByText> by_part;
+  for (const MeasurementRow& row : *rows) by_part[row.key.part][text_of(row)] = &row;
+  for (size_t k = 0; k < into.all().size(); ++k) {
+    const auto found = by_part.find(into.all()[k].text);
+    if (found == by_part.end()) continue;
+    recall_class(k, found->second, into);
+    // Refinements are not among the candidates until they are asked for; those that were tried are known.
+    std::vector<std::string> tried;
+    for (const auto& [text, row] : found->second) tried.push_back(text);
+    if (refinements.add_tried(k, tried)) recall_class(k, found->second, into);
+  }
+  return Done{};
+}
+
+void Recall::recall_class(size_t part_class, const RowsByText& rows, PartClasses& into) {
+  const PartClass& of = into.all()[part_class];
+  for (const auto& [text, row] : rows) {
+    const auto number = of.numbers.find(text);
+    if (number == of.numbers.end()) continue;
+    const TrialId id{part_class, number->second};
+    const Trial& trial = into.trial(id);
+    if (trial.known || row->key.candidate != stored_name(kernels_, trial, into.launch_of(trial))) continue;
+    into.note(id, *row);
+    known_ += 1;
+  }
+}
+
+}  // namespace millrace

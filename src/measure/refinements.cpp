@@ -1,0 +1,94 @@
+#include "measure/refinements.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+namespace millrace {
+namespace {
+
+constexpr double kRefined = 1.1;       // of the best: products that are as fast are tried by every algorithm
+constexpr size_t kRefinedLayouts = 4;  // of a part, unless all are asked for
+
+// Null: it is a kernel. One without an id is the library's own choice.
+const GemmAlgorithm* algorithm_of(const Candidate& candidate) {
+  const auto* const gemm = std::get_if<GemmWay>(&candidate.way);
+  return gemm == nullptr ? nullptr : &gemm->algorithm;
+}
+
+}  // namespace
+
+void Refinements::add_of_fastest() {
+  if (!ways_) return;
+  for (size_t k = 0; k < classes_.all().size(); ++k) {
+    const PartClass& of = classes_.all()[k];
+    std::vector<std::pair<double, size_t>> fastest;
+    for (const auto& [text, row] : of.rows) {
+      if (row.outcome != Outcome::measured) continue;
+      const size_t number = of.numbers.at(text);
+      const GemmAlgorithm* const algorithm = algorithm_of(*of.trials[number].candidate);
+      if (algorithm == nullptr || algorithm->id >= 0) continue;
+      if (exhaustive_ || row.seconds <= kRefined * of.best) fastest.emplace_back(row.seconds, number);
+    }
+    std::sort(fastest.begin(), fastest.end());
+    if (!exhaustive_ && fastest.size() > kRefinedLayouts) fastest.resize(kRefinedLayouts);
+    for (const auto& [seconds, number] : fastest) refine({k, number});
+  }
+}
+
+void Refinements::add_of(const TrialId& id) {
+  if (ways_) refine({id.part_class, base_of(id)});
+}
+
+bool Refinements::add_tried(size_t part_class, const std::vector<std::string>& texts) {
+  const PartClass& of = classes_.all()[part_class];
+  if (of.trials.empty() || !ways_) return false;
+  const size_t before = of.trials.size();
+  const Part& part = *of.trials.front().part;
+  std::map<std::vector<int>, const Candidate*> by_layouts;
+  for (const Trial& trial : of.trials) by_layouts.emplace(trial.candidate->layouts, trial.candidate);
+  std::set<std::vector<int>> seen;
+  for (const std::string& text : texts) {
+    if (of.numbers.contains(text)) continue;
+    std::optional<Candidate> candidate = parse_candidate(domains_, part, text);
+    const auto base = candidate ? by_layouts.find(candidate->layouts) : by_layouts.end();
+    if (base == by_layouts.end()) continue;
+    if (algorithm_of(*candidate) != nullptr) {
+      if (!of.numbers.contains(own_choice_text(part, *candidate))) continue;
+      candidate->estimate = base->second->estimate;
+      classes_.add_late(part_class, part, std::move(*candidate));
+    } else if (seen.insert(candidate->layouts).second) {
+      for (Candidate& other : ways_(part, *base->second)) classes_.add_late(part_class, part, std::move(other));
+    }
+  }
+  return of.trials.size() > before;
+}
+
+// The text of the library's own choice in the place of an algorithm.
+std::string Refinements::own_choice_text(const Part& part, Candidate candidate) const {
+  std::get<GemmWay>(candidate.way).algorithm = {};
+  return print_candidate(domains_, part, candidate);
+}
+
+// What a trial refines.
+size_t Refinements::base_of(const TrialId& id) const {
+  const Trial& trial = classes_.trial(id);
+  if (algorithm_of(*trial.candidate) == nullptr) return id.number;
+  const std::map<std::string, size_t>& numbers = classes_.all()[id.part_class].numbers;
+  const auto found = numbers.find(own_choice_text(*trial.part, *trial.candidate));
+  return found == numbers.end() ? id.number : found->second;
+}
+
+// Makes trials, once, of all ways under a trial's layouts; of a product, of all algorithms that cut it alike.
+void Refinements::refine(const TrialId& id) {
+  const Trial base = classes_.trial(id);
+  const bool by_library = algorithm_of(*base.candidate) != nullptr;
+  const std::string product = by_library ? base.text : std::string();
+  if (!refined_.emplace(id.part_class, product, base.candidate->layouts).second) return;
+  for (Candidate& candidate : ways_(*base.part, *base.candidate)) {
+    if (by_library) candidate.estimate = base.candidate->estimate;
+    classes_.add_late(id.part_class, *base.part, std::move(candidate));
+  }
+}
+
+}  // namespace millrace

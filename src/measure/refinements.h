@@ -1,0 +1,45 @@
+// Ways that are no candidates until they are asked for: every algorithm of a product that the library's own choice was
+// tried for, every shape of a kernel under layouts that are in question.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "candidates/candidates.h"
+#include "measure/part_classes.h"
+
+namespace millrace {
+
+class Refinements {
+ public:
+  // The other ways under a candidate's layouts. Null: all are candidates from the beginning.
+  using Ways = std::function<std::vector<Candidate>(const Part&, const Candidate&)>;
+
+  // `exhaustive`: of all layouts. What is referred to lives longer.
+  Refinements(const std::vector<TensorDomain>& domains, Ways ways, bool exhaustive, PartClasses& classes)
+      : domains_(domains), ways_(std::move(ways)), exhaustive_(exhaustive), classes_(classes) {}
+
+  // Every way under the fastest layouts of a part: what is learnt of them holds for others.
+  void add_of_fastest();
+  // Every way under a trial's layouts.
+  void add_of(const TrialId& id);
+  // Those of a class that were tried once, by their texts. Whether there is one that was no trial.
+  bool add_tried(size_t part_class, const std::vector<std::string>& texts);
+
+ private:
+  std::string own_choice_text(const Part& part, Candidate candidate) const;
+  size_t base_of(const TrialId& id) const;
+  void refine(const TrialId& id);
+
+  const std::vector<TensorDomain>& domains_;
+  Ways ways_;
+  bool exhaustive_;
+  PartClasses& classes_;
+  std::set<std::tuple<size_t, std::string, std::vector<int>>> refined_;  // class, product's text, layouts
+};
+
+}  // namespace millrace

@@ -1,0 +1,72 @@
+#include "measure/expectation.h"
+
+#include <gtest/gtest.h>
+
+namespace millrace {
+namespace {
+
+Candidate kernel(bool rows, std::optional<GpuShape> gpu = std::nullopt) {
+  KernelWay way;
+  way.rows = rows;
+  way.gpu = gpu;
+  return {{}, way, 0};
+}
+
+Candidate product(GemmLibrary library, int algorithm = -1, std::vector<int> m = {0}) {
+  GemmWay way;
+  way.library = library;
+  way.m = std::move(m);
+  way.algorithm.id = algorithm;
+  return {{}, way, 0};
+}
+
+TEST(ExpectationTest, FamiliesAreWhatTheModelMisjudgesAlike) {
+  WayKinds kinds;
+  const WayKind rows = kinds.of(kernel(true));
+  EXPECT_EQ(rows.family, rows.shape) << "a CPU's kernels have no narrower kind";
+  EXPECT_EQ(kinds.of(kernel(true)).family, rows.family);
+  EXPECT_NE(kinds.of(kernel(false)).family, rows.family);
+  const WayKind narrow = kinds.of(kernel(true, GpuShape{1, 32, 128}));
+  const WayKind wide = kinds.of(kernel(true, GpuShape{8, 32, 128}));
+  EXPECT_EQ(narrow.family, wide.family);
+  EXPECT_NE(narrow.shape, wide.shape);
+  EXPECT_NE(narrow.shape, narrow.family);
+}
+
+TEST(ExpectationTest, ProductsAreAlikeByLibraryThenByAlgorithmOrCut) {
+  WayKinds kinds;
+  const WayKind own = kinds.of(product(GemmLibrary::cublaslt));
+  EXPECT_NE(kinds.of(product(GemmLibrary::openblas)).family, kinds.of(product(GemmLibrary::blis)).family);
+  EXPECT_NE(kinds.of(product(GemmLibrary::openblas)).family, own.family);
+  EXPECT_EQ(kinds.of(product(GemmLibrary::cublaslt, 7)).family, own.family);
+  EXPECT_NE(kinds.of(product(GemmLibrary::cublaslt, 7)).shape, own.shape);
+  EXPECT_NE(kinds.of(product(GemmLibrary::cublaslt, -1, {0, 1})).shape, own.shape);
+  // However it is cut: an algorithm is as good.
+  EXPECT_EQ(kinds.of(product(GemmLibrary::cublaslt, 7, {0, 1})).shape,
+            kinds.of(product(GemmLibrary::cublaslt, 7)).shape);
+}
+
+TEST(ExpectationTest, ACorrectionIsOfTheNearestThatWasMeasured) {
+  const WayKind kind{0, 1};
+  const Ratios none;
+  const Ratios any = {{0, {5}}};
+  const Ratios by_family = {{0, {3}}};
+  const Ratios by_shape = {{0, {3, 2}}, {1, {2}}};
+  EXPECT_EQ(Expectation(none, none).seconds(kind, 0.5), 0.5) << "the model's word";
+  EXPECT_EQ(Expectation(none, any).seconds(kind, 0.5), 2.5);
+  EXPECT_EQ(Expectation(by_family, any).seconds(kind, 0.5), 1.5);
+  EXPECT_EQ(Expectation(by_shape, any).seconds(kind, 0.5), 1);
+  // Another family's tell nothing.
+  EXPECT_EQ(Expectation(by_shape, any).seconds({2, 3}, 0.5), 0.5);
+}
+
+TEST(ExpectationTest, OneThatWasSlowOnceDoesNotSpoilIt) {
+  const Ratios ratios = {{0, {2, 900, 1.5, 2, 2.5}}};
+  const Ratios none;
+  Expectation expectation(ratios, none);
+  EXPECT_EQ(expectation.seconds({0, 0}, 1), 2);
+  EXPECT_EQ(expectation.seconds({0, 0}, 10), 20);
+}
+
+}  // namespace
+}  // namespace millrace

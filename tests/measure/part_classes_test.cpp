@@ -1,0 +1,237 @@
+// What is known of a small program's trials and of its conversions', and the Measurements that are made of it.
+#include "measure/part_classes.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "candidates/enumerate.h"
+#include "fusion/fusion_text.h"
+#include "measure/conversion_trials.h"
+#include "measure/measurements_json.h"
+#include "measure/measurements_maker.h"
+#include "measure/verify.h"
+
+namespace millrace {
+namespace {
+
+// Two equal products of equal tensors, and what is between them.
+constexpr const char* kProgram = R"(
+B = 2
+J = 3
+
+
+def layer(x: float32[B, J], w: float32[J, J], v: float32[J, J]):
+    y = relu(np.einsum("bj,jk->bk", x, w))
+    return np.einsum("bj,jk->bk", y, v)
+)";
+
+class PartClassesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    training_ = training_of(kProgram);
+    EnumerateOptions options;
+    options.libraries = {GemmLibrary::openblas};
+    Result<Candidates> found = enumerate(training_, fuse(training_), options);
+    ASSERT_TRUE(found);
+    candidates_ = std::move(*found);
+    classes_.emplace(training_.graph, candidates_);
+  }
+
+  TensorId tensor_of(const std::string& name) const {
+    for (size_t k = 0; k < training_.graph.tensors.size(); ++k) {
+      if (training_.graph.tensors[k].name == name) return TensorId(k);
+    }
+    ADD_FAILURE() << name;
+    return TensorId();
+  }
+
+  ConversionTrials conversion_trials(size_t most) {
+    const auto ways = [this](TensorId tensor, int from, int to) {
+      return conversions(training_.graph, candidates_.domains[tensor.at()], tensor, from, to, 1);
+    };
+    return {training_.graph, candidates_, ways, most, *classes_};
+  }
+
+  static MeasurementRow row_of(Outcome outcome, double seconds, const std::string& detail = "") {
+    MeasurementRow row;
+    row.outcome = outcome;
+    row.seconds = seconds;
+    row.detail = detail;
+    return row;
+  }
+
+  TrainingGraph training_;
+  Candidates candidates_;
+  std::optional<PartClasses> classes_;
+};
+
+TEST_F(PartClassesTest, EqualPartsShareTheirTrials) {
+  size_t parts = 0;
+  for (const PartClass& of : classes_->all()) parts += of.parts;
+  EXPECT_EQ(parts, candidates_.parts.size());
+  EXPECT_LT(classes_->all().size(), parts) << "the two products are equal";
+  for (size_t number = 0; number < candidates_.parts.size(); ++number) {
+    const PartCandidates& of = candidates_.parts[number];
+    for (size_t k = 0; k < of.candidates.size(); ++k) {
+      const std::string text = print_candidate(candidates_.domains, of.part, of.candidates[k]);
+      EXPECT_EQ(classes_->trial(classes_->of_candidate(number, k)).text, text);
+      const std::optional<TrialId> found = classes_->find(number, text);
+      ASSERT_TRUE(found);
+      EXPECT_EQ(found->number, classes_->of_candidate(number, k).number);
+    }
+    EXPECT_FALSE(classes_->find(number, "no way"));
+  }
+}
+
+TEST_F(PartClassesTest, WhatOneTookAllAreExpectedToTake) {
+  const TrialId id = classes_->of_candidate(0, 0);
+  const Trial& trial = classes_->trial(id);
+  const PartClass& of = classes_->class_of(0);
+  const double estimate = trial.candidate->estimate;
+  EXPECT_EQ(classes_->expectation(of).seconds(trial.kind, estimate), estimate);
+  EXPECT_EQ(of.best, kNotMeasured);
+  classes_->note(id, row_of(Outcome::measured, 3 * estimate));
+  EXPECT_TRUE(trial.known);
+  EXPECT_EQ(of.best, 3 * estimate);
+  EXPECT_DOUBLE_EQ(classes_->expectation(of).seconds(trial.kind, estimate), 3 * estimate);
+  // Of another part's ways of this family, too, as long as they have none of their own.
+  for (const PartClass& other : classes_->all()) {
+    for (const Trial& one : other.trials) {
+      if (one.kind.family != trial.kind.family || &other == &of) continue;
+      EXPECT_DOUBLE_EQ(classes_->expectation(other).seconds(one.kind, 1), 3);
+    }
+  }
+}
+
+TEST_F(PartClassesTest, AFailureIsKnownAndTellsNoTime) {
+  const TrialId id = classes_->of_candidate(0, 0);
+  classes_->note(id, row_of(Outcome::wrong, 0, "y[0] is 1"));
+  classes_->note(classes_->of_candidate(0, 1), row_of(Outcome::crashed, 0, "signal 11"));
+  EXPECT_TRUE(classes_->trial(id).known);
+  EXPECT_EQ(classes_->class_of(0).best, kNotMeasured);
+  EXPECT_TRUE(classes_->class_of(0).ratios.empty());
+  EXPECT_EQ(classes_->outcomes(), (std::map<std::string, double>{{"wrong", 1}, {"crashed", 1}}));
+  EXPECT_NE(classes_->first_failure().find("y[0] is 1"), std::string::npos) << classes_->first_failure();
+}
+
+TEST_F(PartClassesTest, BaselinesAreOfEveryPartAndMayBeAssumed) {
+  for (const PartClass& of : classes_->all()) {
+    EXPECT_TRUE(std::any_of(of.trials.begin(), of.trials.end(), [](const Trial& trial) { return trial.first; }))
+        << of.text;
+  }
+  EXPECT_TRUE(classes_->has_baselines_left());
+  classes_->assume();
+  EXPECT_FALSE(classes_->has_baselines_left());
+  EXPECT_TRUE(classes_->outcomes().empty()) << "that was no outcome";
+  for (const PartClass& of : classes_->all()) EXPECT_FALSE(of.rows.empty()) << of.text;
+}
+
+TEST_F(PartClassesTest, ALateCandidateIsAddedOnce) {
+  const auto product = std::find_if(candidates_.parts.begin(), candidates_.parts.end(), [](const PartCandidates& of) {
+    return std::holds_alternative<GemmWay>(of.candidates.front().way);
+  });
+  ASSERT_NE(product, candidates_.parts.end());
+  const TrialId id = classes_->of_candidate(static_cast<size_t>(product - candidates_.parts.begin()), 0);
+  const std::vector<Trial>& trials = classes_->all()[id.part_class].trials;
+  const size_t before = trials.size();
+  const double configurations = classes_->configurations();
+  classes_->add_late(id.part_class, product->part, product->candidates.front());
+  EXPECT_EQ(trials.size(), before) << "it is there";
+  Candidate other = product->candidates.front();
+  std::get<GemmWay>(other.way).library = GemmLibrary::cublaslt;
+  std::get<GemmWay>(other.way).algorithm.id = 7;
+  classes_->add_late(id.part_class, product->part, other);
+  classes_->add_late(id.part_class, product->part, other);
+  EXPECT_EQ(trials.size(), before + 1);
+  EXPECT_EQ(classes_->configurations(), configurations + 1);
+  EXPECT_FALSE(trials.back().first);
+}
+
+TEST_F(PartClassesTest, EqualTensorsAreConvertedAlike) {
+  ConversionTrials conversions = conversion_trials(2);
+  const TensorId w = tensor_of("w");
+  const TensorId v = tensor_of("v");
+  conversions.add(w, 0, 1);
+  std::set<TensorId> tensors;
+  for (const ConversionTrial& of : conversions.added()) {
+    tensors.insert(of.tensor);
+    EXPECT_EQ(of.from, 0);
+    EXPECT_EQ(of.to, 1);
+    EXPECT_TRUE(classes_->trial(of.trial).converted.valid());
+  }
+  EXPECT_TRUE(tensors.contains(w));
+  EXPECT_TRUE(tensors.contains(v));
+  EXPECT_LE(conversions.added().size(), 2 * tensors.size());
+  EXPECT_GE(conversions.configurations(), static_cast<double>(conversions.added().size()));
+  // By the same trials, and once.
+  const size_t added = conversions.added().size();
+  std::set<std::pair<size_t, size_t>> trials;
+  for (const ConversionTrial& of : conversions.added()) trials.emplace(of.trial.part_class, of.trial.number);
+  EXPECT_LT(trials.size(), added);
+  conversions.add(v, 0, 1);
+  EXPECT_EQ(conversions.added().size(), added);
+}
+
+TEST_F(PartClassesTest, ConversionsAreFromWhatTheCallerGivesAndToWhatItExpects) {
+  const ConversionTrials conversions = conversion_trials(2);
+  const TensorId w = tensor_of("w");
+  const int pinned = candidates_.domains[w.at()].pinned;
+  ASSERT_EQ(pinned, 0);
+  using Pairs = std::vector<std::pair<int, int>>;
+  EXPECT_EQ(conversions.between(w, {}, {0, 1}), (Pairs{{0, 1}}));
+  EXPECT_EQ(conversions.between(w, {1}, {}), (Pairs{{1, 0}}));
+  const auto free = std::find_if(candidates_.domains.begin(), candidates_.domains.end(),
+                                 [](const TensorDomain& of) { return of.pinned < 0 && of.layouts.size() > 1; });
+  ASSERT_NE(free, candidates_.domains.end());
+  const TensorId between(static_cast<size_t>(free - candidates_.domains.begin()));
+  EXPECT_EQ(conversions.between(between, {0, 1}, {0, 1}), (Pairs{{0, 1}, {1, 0}}));
+  EXPECT_TRUE(conversions.between(between, {}, {0, 1}).empty());
+}
+
+// A maker keeps what does not change between two calls, and nothing else.
+TEST_F(PartClassesTest, MeasurementsFollowWhatIsNoted) {
+  ConversionTrials conversions = conversion_trials(2);
+  MeasurementsMaker maker(training_.graph, candidates_, *classes_, conversions);
+  classes_->assume();
+  const Measurements before = maker.measured();
+  EXPECT_TRUE(verify(before));
+  EXPECT_TRUE(before.conversions.empty());
+  double tried = 1;
+  for (size_t number = 0; number < candidates_.parts.size(); ++number) {
+    for (size_t k = 0; k < candidates_.parts[number].candidates.size(); k += 2) {
+      const TrialId id = classes_->of_candidate(number, k);
+      if (!classes_->trial(id).known) classes_->note(id, row_of(Outcome::measured, 1e-9 / tried++));
+    }
+  }
+  conversions.add(tensor_of("w"), 0, 1);
+  classes_->note(conversions.added().front().trial, row_of(Outcome::measured, 1e-6));
+  const std::string after = measurements_json(maker.measured());
+  EXPECT_NE(after, measurements_json(before));
+  MeasurementsMaker fresh(training_.graph, candidates_, *classes_, conversions);
+  EXPECT_EQ(after, measurements_json(fresh.measured()));
+  EXPECT_EQ(measurements_json(maker.expected()), measurements_json(fresh.expected()));
+}
+
+TEST_F(PartClassesTest, WhatIsExpectedIsBesideWhatIsMeasured) {
+  ConversionTrials conversions = conversion_trials(2);
+  MeasurementsMaker maker(training_.graph, candidates_, *classes_, conversions);
+  classes_->assume();
+  const Measurements measured = maker.measured();
+  const Measurements expected = maker.expected();
+  EXPECT_TRUE(verify(expected));
+  EXPECT_GT(expected.conversions.size(), measured.conversions.size());
+  for (const MeasuredPart& part : measured.parts) {
+    const auto same = std::find_if(expected.parts.begin(), expected.parts.end(),
+                                   [&](const MeasuredPart& of) { return of.name == part.name; });
+    ASSERT_NE(same, expected.parts.end()) << part.name;
+    std::set<std::vector<int>> layouts;
+    for (const MeasuredWay& way : same->ways)
+      EXPECT_TRUE(layouts.insert(way.layouts).second) << "two ways: " << part.name;
+    ASSERT_GE(same->ways.size(), part.ways.size());
+    for (size_t k = 0; k < part.ways.size(); ++k) EXPECT_EQ(same->ways[k].candidate, part.ways[k].candidate);
+  }
+}
+
+}  // namespace
+}  // namespace millrace

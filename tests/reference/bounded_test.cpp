@@ -105,6 +105,21 @@ TEST(Bounded, WhatIsDoneWithASumKeepsTheBound) {
   }
 }
 
+// A comparison errs only where rounding may have moved its operands past each other.
+TEST(Bounded, AComparisonMayComeToEitherWhereRoundingDecides) {
+  const Single sum = Single(0.1) + Single(-0.1);
+  ASSERT_GT(sum.error, 0);
+  const auto positive = [](const Single& x) { return decided(0 < x.value, Single(0), x); };
+  EXPECT_EQ(positive(sum).error, 1);
+  EXPECT_EQ(positive(sum + Single(1)).error, 0);
+  EXPECT_EQ(positive(sum + Single(1)).value, 1);
+  EXPECT_EQ(positive(sum + Single(-1)).value, 0);
+  EXPECT_EQ(positive(Single(0)).error, 0) << "an exact zero is not positive";
+  EXPECT_EQ(positive(larger(Single(0), sum + Single(-1))).error, 0) << "nor what a ReLU cut off";
+  EXPECT_EQ(positive(Single(std::nan(""))).value, 0);
+  EXPECT_EQ(positive(Single(std::nan(""))).error, 0);
+}
+
 TEST(Bounded, ABoundIsNoLicence) {
   // A thousand ones: the bound is far below one term that was forgotten.
   Single sum;

@@ -14,7 +14,9 @@
 //   2·(e%2)+1. The draw is (h · 2^21 + floor(l / 2^11)) · 2^-52 - 1, which is exact in float64 and lies in [-1, 1).
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -48,8 +50,7 @@ inline bool dropout_keeps(uint64_t seed, uint32_t step, uint32_t stream, uint64_
       {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), stream, step}, philox_key(seed), kMaskRounds);
   const uint32_t word = words[element % 8 / 2];
   const uint32_t draw = element % 2 == 0 ? word & 0xffff : word >> 16;
-  const auto threshold = static_cast<uint32_t>(probability * 65536.0 + 0.5);
-  return draw >= (threshold < 65536 ? threshold : 65535);
+  return draw >= std::min(std::floor(probability * 65536.0 + 0.5), 65535.0);
 }
 
 inline double uniform_draw(uint64_t seed, uint32_t tensor, uint64_t element) {

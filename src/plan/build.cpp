@@ -9,7 +9,6 @@
 #include "codegen/lower.h"
 #include "plan/arena.h"
 #include "plan/launched_part.h"
-#include "plan/order.h"
 
 namespace millrace {
 namespace {
@@ -37,7 +36,6 @@ class PlanBuilder {
     for (auto step : {&PlanBuilder::take_parts, &PlanBuilder::take_conversions}) {
       if (Result<Done> done = (this->*step)(); !done) return done.error();
     }
-    order_passes();
     for (const Step& step : steps_) plan_.launches.push_back(step.launch);
     add_callers_buffers();
     for (size_t k = 0; k < steps_.size(); ++k) add_buffers_of(static_cast<int>(k));
@@ -156,30 +154,6 @@ class PlanBuilder {
       if (step.of.tensors[k] == tensor && step.of.candidate.layouts[k] == layout) return true;
     }
     return false;
-  }
-
-  // Each pass by itself: forward ends before backward begins.
-  void order_passes() {
-    std::vector<Step> ordered;
-    const size_t backward = first_of_backward();
-    for (const auto& [begin, end] : {std::pair(size_t{0}, backward), std::pair(backward, steps_.size())}) {
-      std::vector<std::vector<Touched>> launches;
-      for (size_t k = begin; k < end; ++k) launches.push_back(touched_by(steps_[k]));
-      for (const size_t k : order_by_reuse(launches)) ordered.push_back(std::move(steps_[begin + k]));
-    }
-    steps_ = std::move(ordered);
-  }
-
-  std::vector<Touched> touched_by(const Step& step) {
-    std::vector<Touched> made;
-    for (size_t k = 0; k < step.of.tensors.size(); ++k) {
-      if (step.of.layouts[k].storage == MaskStorage::drawn) continue;
-      const Stored stored{step.of.tensors[k], step.of.candidate.layouts[k]};
-      const int number = stored_number_.try_emplace(stored, static_cast<int>(stored_number_.size())).first->second;
-      made.push_back(
-          {number, stored_bytes(graph_, step.of.tensors[k], step.of.layouts[k]), k >= step.of.part.reads.size()});
-    }
-    return made;
   }
 
   // --- Buffers ---
@@ -344,7 +318,6 @@ class PlanBuilder {
   const Selection& selection_;
   const PlanOptions& options_;
   std::vector<Step> steps_;
-  std::map<Stored, int> stored_number_;
   std::map<Stored, int> buffer_of_;
   StepPlan plan_;
 };

@@ -220,8 +220,7 @@ class CudaGenerator : NestWriter {
     std::string text;
     const int64_t wide = width(way_.vector);
     const int64_t chunks = trips(walked_) * (way_.vector == kNoIndex ? 1 : extent(way_.vector) / wide);
-    line(text, 1,
-         concat("const I chunk = I(mr::grid_size() - 1 - mr::block_number()) * ", shape_.threads, " + thread;"));
+    line(text, 1, concat("const I chunk = I(mr::block_number()) * ", shape_.threads, " + thread;"));
     line(text, 1, concat("if (chunk < ", chunks, ") {"));
     std::vector<int> indices = walked_;
     if (way_.vector != kNoIndex) indices.push_back(way_.vector);
@@ -315,16 +314,14 @@ class CudaGenerator : NestWriter {
     line(text, 2, concat("const I number = (I(", turn, ") * ", chunks_, " + chunk) * ", groups_, " + group;"));
   }
 
-  // From the last row to the first: what the launch before wrote or read last is still in the cache, and libraries'
-  // products go from the first to the last. A group without a row does the first one again, and keeps nothing of it:
-  // barriers need all threads.
+  // A group without a row does the last one again, and keeps nothing of it: barriers need all threads.
   void find_row(std::string& text) const {
     const int64_t rows = trips(walked_);
     if (guarded_) {
       line(text, 2, concat("const bool active = number < ", rows, ";"));
-      line(text, 2, concat("const I row = active ? ", rows - 1, " - number : 0;"));
+      line(text, 2, concat("const I row = active ? number : ", rows - 1, ";"));
     } else {
-      line(text, 2, concat("const I row = ", rows - 1, " - number;"));
+      line(text, 2, "const I row = number;");
     }
     decode(text, 2, walked_, "row", lanes_ ? way_.vector : kNoIndex, lanes_ ? width(way_.vector) : 1);
   }

@@ -76,8 +76,19 @@ void* current_stream(const Device& device) {
   return stream != nullptr ? stream : kLegacyStream;
 }
 
+// Not torch::stable::empty, which looks aten::empty up by its name: a backward pass makes one for every gradient.
 Tensor empty_on(const Device& device, const std::vector<int64_t>& shape, ScalarType dtype) {
-  return torch::stable::empty(shape, dtype, std::nullopt, device);
+  std::vector<int64_t> strides(shape.size());
+  int64_t elements = 1;
+  for (size_t k = shape.size(); k-- > 0;) {
+    strides[k] = elements;
+    elements *= std::max<int64_t>(shape[k], 1);
+  }
+  AtenTensorHandle made = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(
+      static_cast<int64_t>(shape.size()), shape.data(), strides.data(), static_cast<int32_t>(dtype),
+      static_cast<int32_t>(device.type()), static_cast<int32_t>(device.index()), &made));
+  return Tensor(made);
 }
 
 // A plan that was loaded once for all calls.

@@ -66,10 +66,10 @@ struct Saved {
   std::vector<std::pair<GroupNumber, TensorId>> unread;
 };
 
-class Chooser {
+class PredicateChooser {
  public:
-  Chooser(const TrainingGraph& training, const FusedGraph& fused, const std::vector<Predicate>& predicates,
-          bool epilogues)
+  PredicateChooser(const TrainingGraph& training, const FusedGraph& fused, const std::vector<Predicate>& predicates,
+                   bool epilogues)
       : near_(training), fused_(fused), predicates_(predicates), group_of_(near_.graph.operators.size()) {
     for (size_t number = 0; number < fused.groups.size(); ++number) {
       for (const OperatorId member : fused.groups[number].members) group_of_[member.at()] = number;
@@ -188,9 +188,9 @@ class Chooser {
 };
 
 // The training graph with the comparisons at the end of forward, in the order of `chosen`.
-class Saver {
+class PredicateSaver {
  public:
-  Saver(TrainingGraph training, const std::vector<Predicate>& predicates, const std::vector<Saved>& chosen)
+  PredicateSaver(TrainingGraph training, const std::vector<Predicate>& predicates, const std::vector<Saved>& chosen)
       : made_(std::move(training)), predicates_(predicates), chosen_(chosen) {}
 
   TrainingGraph make() {
@@ -310,9 +310,9 @@ Recomputed save_predicates(const TrainingGraph& training, bool epilogues) {
   const std::vector<Predicate> predicates = find_predicates(with_zero.graph);
   std::set<size_t> except;
   for (int round = 0; round < kRounds; ++round) {
-    const std::vector<Saved> chosen = Chooser(with_zero, fused, predicates, epilogues).choose(except);
+    const std::vector<Saved> chosen = PredicateChooser(with_zero, fused, predicates, epilogues).choose(except);
     if (chosen.empty()) break;
-    const TrainingGraph saving = Saver(with_zero, predicates, chosen).make();
+    const TrainingGraph saving = PredicateSaver(with_zero, predicates, chosen).make();
     FusedGraph saving_fused = fuse(saving);
     const std::set<size_t> wrong = not_as_chosen(fused, chosen, saving, saving_fused);
     if (wrong.empty()) {

@@ -135,16 +135,17 @@ def _stacked(names: list[str], suffixes: list[str] | None) -> str:
 
 
 def _stackings(measured: Measured, names: list[str], suffixes: list[str] | None,
-               sums: list[str]) -> list[tuple[float | None, str]]:
-    """Apart, the fastest two stacked, three stacked: seconds and which. `sums` add what products apart leave: stacking
-    along what is summed saves one of them for each that is stacked."""
+               sum_of_apart: str) -> list[tuple[float | None, str]]:
+    """Apart, the fastest two stacked, three stacked: seconds and which. `sum_of_apart`: the kernel that adds what products
+    apart leave; stacked ones add themselves, the last of the sum's operands first."""
     def part(*numbers: int) -> str:
-        return _stacked([names[n] for n in numbers], [suffixes[n] for n in numbers] if suffixes else None)
+        order = reversed(numbers) if sum_of_apart else numbers
+        return _stacked([names[n] for n in numbers], [suffixes[n] for n in order] if suffixes else None)
 
-    apart = measured.together([*(part(n) for n in range(3)), *sums])
+    apart = measured.together([*names, sum_of_apart] if sum_of_apart else [part(n) for n in range(3)])
     pairs = []
     for pair, other in (((0, 1), 2), ((1, 2), 0), ((0, 2), 1)):
-        seconds = measured.together([part(*pair), part(other), *sums[1:]])
+        seconds = measured.together([part(*pair), part(other)])
         if seconds is not None:
             pairs.append((seconds, "".join(LETTERS[n] for n in pair)))
     two = min(pairs, default=(None, ""))
@@ -156,17 +157,17 @@ def algebraic_table(measured: Measured) -> str:
     biases = [f"{letter * 2} bias" for letter in LETTERS]
     gradients = [f"{letter} einsum d_w{name}" for letter, name in zip((f"{n}_projected" for n in LETTERS), LETTERS)]
     cases = [
-        ("forward", "forward", [q, k, v], None, []),
-        ("forward, biases in the products", "", [q, k, v], biases, []),
-        ("dX, sums of the three included", "backward", [f"{name} d_x" for name in (q, k, v)], None,
-         ["d_x sum", "d_x sum 2"]),
-        ("dW", "backward", gradients, None, []),
+        ("forward", "forward", [q, k, v], None, ""),
+        ("forward, biases in the products", "", [q, k, v], biases, ""),
+        ("dX, added to the residual's gradient", "backward", [f"{name} d_x" for name in (q, k, v)],
+         ["d_x sum 3", "d_x sum 2", "d_x sum"], "residual*3 (d_x.sum.3)"),
+        ("dW", "backward", gradients, None, ""),
         ("dW, gradients of the biases in the products", "", gradients,
-         [f"{bias} d_b{letter}" for bias, letter in zip(biases, LETTERS)], []),
+         [f"{bias} d_b{letter}" for bias, letter in zip(biases, LETTERS)], ""),
     ]
     rows = []
-    for title, paper, names, suffixes, sums in cases:
-        stackings = _stackings(measured, names, suffixes, sums)
+    for title, paper, names, suffixes, sum_of_apart in cases:
+        stackings = _stackings(measured, names, suffixes, sum_of_apart)
         known = [seconds for seconds, _ in stackings if seconds is not None]
         cells = [title, *(str(time) for time in PAPER_ALGEBRAIC.get(paper, ("", "", "")))]
         for seconds, which in stackings:

@@ -25,7 +25,8 @@ GpuInfo info() {
   info.name = name == nullptr ? "Played GPU" : name;
   info.driver = "13.0";
   info.nvrtc = "13.0";
-  info.cublaslt = "13.0";
+  const char* const cublaslt = std::getenv("MILLRACE_PLAYED_CUBLASLT");
+  info.cublaslt = cublaslt == nullptr ? "13.0" : cublaslt;
   info.major = capability == nullptr ? 9 : std::atoi(capability);
   info.minor = capability == nullptr || std::strchr(capability, '.') == nullptr
                    ? 0

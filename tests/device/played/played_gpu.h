@@ -7,7 +7,8 @@
 // Variables say what it pretends to be:
 //   MILLRACE_PLAYED_NAME         what the GPU is called
 //   MILLRACE_PLAYED_CAPABILITY   9.0
-//   MILLRACE_PLAYED_MULTIPROCESSORS, MILLRACE_PLAYED_COMPILER   as a real one's, so that its measurements can be read
+//   MILLRACE_PLAYED_MULTIPROCESSORS, MILLRACE_PLAYED_COMPILER, MILLRACE_PLAYED_CUBLASLT   as a real one's, so that its
+//                                measurements can be read
 //   MILLRACE_PLAYED_MEMORY       bytes that it has
 //   MILLRACE_PLAYED_WRONG        an algorithm of products, by its id, that gives wrong results
 //   MILLRACE_PLAYED_REFUSED      one that is listed, but cannot be prepared

@@ -65,12 +65,12 @@ ROWS = [
     ("Q, K, V dX", ["q_projected einsum d_x", "k_projected einsum d_x", "v_projected einsum d_x"]),
     ("Q, K, V dW", ["q_projected einsum d_wq", "k_projected einsum d_wk", "v_projected einsum d_wv"]),
     ("Input bias dW", ["qq bias d_bq", "kk bias d_bk", "vv bias d_bv"]),
-    ("Residual", ["d_x sum 3"]),
+    ("Residual", ["d_x sum"]),
 ]
 
 # The gradients of Q, K and V are one tensor in the paper's row; ours are summed by operators of
 # their own, whose words are the row's and whose flop it does not count.
-WORDS_ONLY = {"Q, K, V dX": ["d_x sum", "d_x sum 2"]}
+WORDS_ONLY = {"Q, K, V dX": ["d_x sum 2", "d_x sum 3"]}
 
 
 @dataclass
@@ -104,6 +104,15 @@ def mwords(words: int) -> str:
 # (number, "in" or "out"): (the paper's figure, ours, why). A row stands here when its figure does
 # not follow from the shapes that the paper itself gives; everything else must agree.
 EXCEPTIONS = {
+    (43, "in"): (
+        "15.73", "19.92",
+        "ours adds the products to the residual's gradient one by one, where the paper adds them first: 15.73 + the sum of "
+        "the residual's and V's gradients, 4.194",
+    ),
+    (43, "out"): (
+        "4.19", "8.39",
+        "the same: V's gradient, 4.194, goes to the residual's row, and the whole sum, 4.194, leaves this one",
+    ),
     (10, "out"): (
         "4.19", "4.20",
         "the result 4.194 + mean and rstd 0.008 = 4.203: backward reads both, as the paper's own dX rows (8.40) say, "

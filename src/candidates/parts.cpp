@@ -550,13 +550,6 @@ class PartFinder {
     found_.parts = std::move(sorted);
   }
 
-  static std::vector<OperatorId> common(const std::vector<OperatorId>& one, const std::vector<OperatorId>& other) {
-    std::vector<OperatorId> both;
-    std::copy_if(one.begin(), one.end(), std::back_inserter(both),
-                 [&](OperatorId op) { return std::find(other.begin(), other.end(), op) != other.end(); });
-    return both;
-  }
-
   const Graph& graph_;
   const FusedGraph& fused_;
   bool on_gpu_;

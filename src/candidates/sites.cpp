@@ -20,12 +20,6 @@ bool has(const std::vector<OperatorId>& operators, OperatorId op) {
   return std::find(operators.begin(), operators.end(), op) != operators.end();
 }
 
-std::vector<OperatorId> common(const std::vector<OperatorId>& one, const std::vector<OperatorId>& other) {
-  std::vector<OperatorId> both;
-  std::copy_if(one.begin(), one.end(), std::back_inserter(both), [&](OperatorId op) { return has(other, op); });
-  return both;
-}
-
 class SiteFinder {
  public:
   SiteFinder(const std::vector<PartCandidates>& parts, const std::vector<FusedOperator>& groups, const SiteRules& rules)
@@ -158,6 +152,12 @@ class SiteFinder {
 };
 
 }  // namespace
+
+std::vector<OperatorId> common(const std::vector<OperatorId>& one, const std::vector<OperatorId>& other) {
+  std::vector<OperatorId> both;
+  std::copy_if(one.begin(), one.end(), std::back_inserter(both), [&](OperatorId op) { return has(other, op); });
+  return both;
+}
 
 std::vector<Site> find_sites(const std::vector<PartCandidates>& parts, const std::vector<FusedOperator>& groups,
                              const SiteRules& rules) {

@@ -15,6 +15,9 @@ struct SiteRules {
   std::vector<OperatorId> swallowable;            // operators that some product with an epilogue does
 };
 
+// The operators that are in both.
+std::vector<OperatorId> common(const std::vector<OperatorId>& one, const std::vector<OperatorId>& other);
+
 // `parts`: in an order in which every cover can run. The first alternative of a site is the fused one, with
 // contractions apart.
 std::vector<Site> find_sites(const std::vector<PartCandidates>& parts, const std::vector<FusedOperator>& groups,

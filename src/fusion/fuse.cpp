@@ -116,14 +116,21 @@ FusedGraph fuse(const TrainingGraph& training) {
   return fused;
 }
 
+std::vector<size_t> group_numbers(const FusedGraph& fused) {
+  size_t operators = 0;
+  for (const FusedOperator& group : fused.groups) operators += group.members.size();
+  std::vector<size_t> numbers(operators);
+  for (size_t number = 0; number < fused.groups.size(); ++number) {
+    for (const OperatorId member : fused.groups[number].members) numbers[member.at()] = number;
+  }
+  return numbers;
+}
+
 std::vector<PairExplanation> explain(const TrainingGraph& training, const FusedGraph& fused) {
   const Neighbourhood near(training);
   Fuser fuser(near);
   fuser.restore(fused);
-  std::vector<const FusedOperator*> fused_as(near.graph.operators.size());
-  for (const FusedOperator& op : fused.groups) {
-    for (const OperatorId member : op.members) fused_as[member.at()] = &op;
-  }
+  const std::vector<size_t> group_of = group_numbers(fused);
   std::vector<PairExplanation> pairs;
   std::map<std::pair<size_t, size_t>, std::string> known;  // one answer for all pairs of two groups
   for (size_t k = 0; k < near.graph.operators.size(); ++k) {
@@ -135,7 +142,7 @@ std::vector<PairExplanation> explain(const TrainingGraph& training, const FusedG
       const size_t b = fuser.group_of(second);
       PairExplanation pair{first, second, a == b, {}};
       if (pair.fused) {
-        pair.reason = saving_of(near, *fused_as[k], first, second);
+        pair.reason = saving_of(near, fused.groups[group_of[k]], first, second);
       } else {
         std::string& reason = known[{std::min(a, b), std::max(a, b)}];
         if (reason.empty() && fuser.try_merge(a, b, reason)) {

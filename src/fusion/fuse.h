@@ -12,6 +12,9 @@ namespace millrace {
 // that saves words or a launch. What comes out does not depend on the order of the operators in the graph.
 FusedGraph fuse(const TrainingGraph& training);
 
+// The number of each operator's group.
+std::vector<size_t> group_numbers(const FusedGraph& fused);
+
 // For every two neighbouring operators (one reads what the other writes, or both read one tensor) whether they fused.
 std::vector<PairExplanation> explain(const TrainingGraph& training, const FusedGraph& fused);
 

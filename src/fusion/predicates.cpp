@@ -70,9 +70,8 @@ class PredicateChooser {
  public:
   PredicateChooser(const TrainingGraph& training, const FusedGraph& fused, const std::vector<Predicate>& predicates,
                    bool epilogues)
-      : near_(training), fused_(fused), predicates_(predicates), group_of_(near_.graph.operators.size()) {
+      : near_(training), fused_(fused), predicates_(predicates), group_of_(group_numbers(fused)) {
     for (size_t number = 0; number < fused.groups.size(); ++number) {
-      for (const OperatorId member : fused.groups[number].members) group_of_[member.at()] = number;
       if (is_host(fused.groups[number], epilogues)) hosts_.push_back(number);
     }
   }
@@ -267,10 +266,7 @@ class PredicateSaver {
 std::set<size_t> not_as_chosen(const FusedGraph& before, const std::vector<Saved>& chosen,
                                const TrainingGraph& training, const FusedGraph& fused) {
   const Graph& graph = training.graph;
-  std::vector<const FusedOperator*> fused_as(graph.operators.size());
-  for (const FusedOperator& group : fused.groups) {
-    for (const OperatorId member : group.members) fused_as[member.at()] = &group;
-  }
+  const std::vector<GroupNumber> group_of = group_numbers(fused);
   const std::set<OperatorId> added(training.predicates.begin(), training.predicates.end());
   const auto has_anyway = [&](const FusedOperator& group, TensorId tensor) {
     return std::any_of(group.members.begin(), group.members.end(), [&](OperatorId member) {
@@ -284,16 +280,17 @@ std::set<size_t> not_as_chosen(const FusedGraph& before, const std::vector<Saved
   for (size_t k = 0; k < chosen.size(); ++k) {
     const OperatorId comparison = training.predicates[k];
     for (const Access& input : graph.operators[comparison.at()].inputs) {
-      if (words_of(graph, input.tensor) > 0 && !has_anyway(*fused_as[comparison.at()], input.tensor))
+      if (words_of(graph, input.tensor) > 0 && !has_anyway(fused.groups[group_of[comparison.at()]], input.tensor))
         wrong.insert(chosen[k].predicate);
     }
     for (const auto& [kernel, tensor] : chosen[k].unread) {
       const std::vector<OperatorId>& members = before.groups[kernel].members;
-      const FusedOperator* group = fused_as[members.front().at() + chosen.size()];
+      const GroupNumber number = group_of[members.front().at() + chosen.size()];
       const bool together = std::all_of(members.begin(), members.end(), [&](OperatorId member) {
-        return fused_as[member.at() + chosen.size()] == group;
+        return group_of[member.at() + chosen.size()] == number;
       });
-      const bool reads = std::find(group->reads.begin(), group->reads.end(), tensor) != group->reads.end();
+      const std::vector<TensorId>& reading = fused.groups[number].reads;
+      const bool reads = std::find(reading.begin(), reading.end(), tensor) != reading.end();
       if (!together || reads) wrong.insert(chosen[k].predicate);
     }
   }

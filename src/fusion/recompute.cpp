@@ -53,11 +53,9 @@ struct Again {
 class Chooser {
  public:
   Chooser(const TrainingGraph& training, const FusedGraph& fused)
-      : near_(training), group_of_(near_.graph.operators.size()), in_memory_(near_.graph.tensors.size()) {
+      : near_(training), group_of_(group_numbers(fused)), in_memory_(near_.graph.tensors.size()) {
     for (size_t k = 0; k < in_memory_.size(); ++k) in_memory_[k] = !near_.producers[k].valid();
     for (const FusedOperator& group : fused.groups) {
-      const size_t number = reads_.size();
-      for (const OperatorId member : group.members) group_of_[member.at()] = number;
       for (const TensorId tensor : group.writes) in_memory_[tensor.at()] = true;
       reads_.emplace_back(group.reads.begin(), group.reads.end());
     }
@@ -245,22 +243,21 @@ std::set<TensorId> not_as_chosen(const FusedGraph& before, const Choice& choice,
   std::map<GroupNumber, std::vector<OperatorId>> members;
   size_t copy = 0;
   for (const auto& [op, kernel] : choice.copies) members[kernel].push_back(training.repeated[copy++]);
-  std::map<OperatorId, const FusedOperator*> fused_as;
-  for (const FusedOperator& group : fused.groups) {
-    for (const OperatorId member : group.members) fused_as[member] = &group;
-  }
+  const std::vector<GroupNumber> group_of = group_numbers(fused);
   std::set<TensorId> wrong;
   for (const auto& [tensor, kernels] : choice.kernels_of) {
     for (const GroupNumber kernel : kernels) {
       std::vector<OperatorId> all = members[kernel];
       for (const OperatorId member : before.groups[kernel].members)
         all.emplace_back(member.at() + choice.copies.size());
-      const FusedOperator* group = fused_as[all.front()];
-      const bool together = std::all_of(all.begin(), all.end(), [&](OperatorId op) { return fused_as[op] == group; });
+      const GroupNumber number = group_of[all.front().at()];
+      const FusedOperator& group = fused.groups[number];
+      const bool together =
+          std::all_of(all.begin(), all.end(), [&](OperatorId op) { return group_of[op.at()] == number; });
       // A kernel that took in more than this one did so because together they move less.
-      const bool grown = group->members.size() > all.size();
+      const bool grown = group.members.size() > all.size();
       const int64_t most = moved_words(before.groups[kernel]) + choice.more_words.at(kernel);
-      if (!together || (!grown && moved_words(*group) > most)) wrong.insert(tensor);
+      if (!together || (!grown && moved_words(group) > most)) wrong.insert(tensor);
     }
   }
   return wrong;

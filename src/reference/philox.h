@@ -7,8 +7,7 @@
 //   counter = (low 32 bits of e/8, high 32 bits of e/8, stream, step); its draw is the low half of word number e%8/2 of
 //   the four where e is even, the high half where e is odd. The element is kept when draw >= threshold; the mask is
 //   then 1/(1-probability), else 0. The threshold is probability · 2^16, probability in [0, 1), rounded half up, and at
-//   most 2^16 - 1: sixteen bits are nearer to the probability than a mask of a billion elements can tell, and half as
-//   many blocks are drawn as with words.
+//   most 2^16 - 1: the probability is met within 2^-17, and half as many blocks are drawn as with words.
 // - Drawing inputs: let e be the row-major index of an element of tensor number `tensor`.
 //   counter = (low 32 bits of e/2, high 32 bits of e/2, tensor, 0x6d696c6c); its words are h, l = numbers 2·(e%2) and
 //   2·(e%2)+1. The draw is (h · 2^21 + floor(l / 2^11)) · 2^-52 - 1, which is exact in float64 and lies in [-1, 1).

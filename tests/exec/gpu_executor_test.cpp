@@ -138,6 +138,18 @@ class PlayedExecutor : public ScratchTest {
     EXPECT_EQ(difference_from_reference(made, given, random, tensors.take()), "") << "step " << random.step;
   }
 
+  // Of a plan of its own.
+  void expect_one_step(const std::string& text, const PlanChoice& choice) {
+    const MadePlan made = plan_of(text, choice);
+    ASSERT_FALSE(HasFailure());
+    GpuExecutor executor = executor_of(made);
+    const Values<double> given = drawn_values(made.training, 5);
+    OnDevice tensors(*gpu_, made, given);
+    expect_done(executor.bind(tensors.pointers(), 5, 3));
+    expect_done(executor.step());
+    expect_step(made, given, {5, 3}, tensors);
+  }
+
   std::shared_ptr<Gpu> gpu_ = played::make_gpu();
   std::unique_ptr<GpuCompiler> compiler_ = played::make_compiler();
 };
@@ -191,14 +203,8 @@ TEST_F(PlayedExecutor, StackedTensorsOfTheCallerAgreeWithTheReference) {
       if (of_three && launch.part.find(" with ") != std::string::npos) seen.insert(launch.pass);
     }
     if (seen.size() == before) continue;
-    const MadePlan made = plan_of(kProjections, choice);
+    expect_one_step(kProjections, choice);
     ASSERT_FALSE(HasFailure());
-    GpuExecutor executor = executor_of(made);
-    const Values<double> given = drawn_values(made.training, 5);
-    OnDevice tensors(*gpu_, made, given);
-    expect_done(executor.bind(tensors.pointers(), 5, 3));
-    expect_done(executor.step());
-    expect_step(made, given, {5, 3}, tensors);
   }
   EXPECT_EQ(seen.size(), 2U);
 }
@@ -218,14 +224,8 @@ TEST_F(PlayedExecutor, ProductsThatAddAgreeWithTheReference) {
         seen.emplace(launch.pass, launch.part.find(" + ") != std::string::npos);
     }
     if (seen.size() == before) continue;
-    const MadePlan made = plan_of(kSums, choice);
+    expect_one_step(kSums, choice);
     ASSERT_FALSE(HasFailure());
-    GpuExecutor executor = executor_of(made);
-    const Values<double> given = drawn_values(made.training, 5);
-    OnDevice tensors(*gpu_, made, given);
-    expect_done(executor.bind(tensors.pointers(), 5, 3));
-    expect_done(executor.step());
-    expect_step(made, given, {5, 3}, tensors);
   }
   EXPECT_EQ(seen.size(), 4U);
 }

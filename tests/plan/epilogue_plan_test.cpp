@@ -57,6 +57,19 @@ std::string complaint(const MadePlan& made, const std::function<void(StepPlan&)>
   return verified ? "" : verified.error().diagnostics.front().message;
 }
 
+// Each digit of the layouts and of the way: what is still a way of the part is in other buffers, or the same.
+void expect_digits_matter(const MadePlan& made, size_t number) {
+  const std::string& candidate = made.plan.launches[number].candidate;
+  for (size_t at = 0; at < candidate.find(" algorithm"); ++at) {
+    if (candidate[at] < '0' || candidate[at] > '9') continue;
+    for (const char digit : {'0', '1', '2', '9'}) {
+      if (candidate[at] == digit) continue;
+      const std::string wrong = complaint(made, [&](StepPlan& plan) { plan.launches[number].candidate[at] = digit; });
+      EXPECT_NE(wrong, "") << candidate << " at " << at << ": " << digit;
+    }
+  }
+}
+
 TEST(EpiloguePlans, AreBuiltVerifiedAndReadBack) {
   std::set<std::string> launched;
   for (uint64_t seed = 0; seed < 40; ++seed) {
@@ -129,15 +142,7 @@ TEST(EpiloguePlans, EveryChangeIsNoticed) {
           if (launch.buffers[b] != other) expect("another buffer", [&](PlanLaunch& one) { one.buffers[b] = other; });
         }
       }
-      // Each digit of the layouts and of the way: what is still a way of the part is in other buffers, or the same.
-      for (size_t at = 0; at < launch.candidate.find(" algorithm"); ++at) {
-        if (launch.candidate[at] < '0' || launch.candidate[at] > '9') continue;
-        for (const char digit : {'0', '1', '2', '9'}) {
-          if (launch.candidate[at] == digit) continue;
-          const std::string wrong = complaint(made, [&](StepPlan& plan) { plan.launches[k].candidate[at] = digit; });
-          EXPECT_NE(wrong, "") << launch.candidate << " at " << at << ": " << digit;
-        }
-      }
+      expect_digits_matter(made, k);
     }
   }
   EXPECT_GT(changed, 10U);
@@ -178,14 +183,7 @@ TEST(AdditionPlans, EveryChangeIsNoticed) {
       expect("onto itself", [&](PlanLaunch& one) { one.buffers[added] = one.buffers.back(); });
       expect("where what is added lies", [&](PlanLaunch& one) { one.buffers.back() = one.buffers[added]; });
       expect("without the addition", [](PlanLaunch& one) { one.part = one.part.substr(0, one.part.find(" with ")); });
-      for (size_t at = 0; at < launch.candidate.find(" algorithm"); ++at) {
-        if (launch.candidate[at] < '0' || launch.candidate[at] > '9') continue;
-        for (const char digit : {'0', '1', '2', '9'}) {
-          if (launch.candidate[at] == digit) continue;
-          const std::string wrong = complaint(made, [&](StepPlan& plan) { plan.launches[k].candidate[at] = digit; });
-          EXPECT_NE(wrong, "") << launch.candidate << " at " << at << ": " << digit;
-        }
-      }
+      expect_digits_matter(made, k);
     }
   }
   EXPECT_GT(changed, 10U);

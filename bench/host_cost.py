@@ -4,9 +4,8 @@
     bench/host_cost.py --device cuda                    # BERT-large, batch 8, 512 tokens, float16
     bench/host_cost.py --device cpu                     # a tiny layer: there the plan's own work is part of the call
 
-On a GPU twice: with nothing under way (idle), and behind a kernel that keeps it busy, so that nothing but the host counts
-and what the driver does about a full queue does too (busy). A step is bound by the GPU where the busy column is well below
-the last line, which is the GPU's own clock over many steps in a row.
+On a GPU twice: with nothing under way (idle), and behind a kernel that keeps it busy, as in training (busy). A step is
+bound by the GPU where the busy column is well below the last line: the GPU's own clock over many steps in a row.
 
 Takes the Python that it is started with, which must have torch.
 """
@@ -14,6 +13,7 @@ Takes the Python that it is started with, which must have torch.
 from __future__ import annotations
 
 import argparse
+import collections
 import statistics
 import sys
 import time
@@ -29,15 +29,17 @@ SIZES = {  # batch, length, embedding, heads, width
 BUSY_CALLS = 8  # behind one kernel: fewer launches than the driver's queue holds
 BUSY_CYCLES = 60_000_000  # of the GPU: some 30 ms, in which those calls are made
 STEPS_IN_A_ROW = 200
+MOVED_PLACES = 16  # more than those that an executor keeps graphs of
 
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--size", choices=SIZES, help="default: tiny on the CPU, large on a GPU")
-    parser.add_argument("--dtype", choices=("float16", "bfloat16", "float32"), help="default: float32, float16 on a GPU")
+    parser.add_argument("--dtype", choices=("float16", "bfloat16", "float32"),
+                        help="default: float32; float16 on a GPU")
     parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--layer", choices=("millrace", "torch"), default="millrace", help="torch: nn's own, to compare")
+    parser.add_argument("--layer", choices=("millrace", "torch"), default="millrace", help="torch: nn's, to compare")
     parser.add_argument("--calls", type=int, default=300, help="that each line is the median of (default: 300)")
     return parser.parse_args()
 
@@ -51,7 +53,7 @@ class Bench:
         self.torch, self.options, self.cuda = torch, options, options.device == "cuda"
         batch, length, embedding, heads, width = SIZES[options.size]
         of = dict(dtype=getattr(torch, options.dtype), device=options.device)
-        kind = millrace.torch.TransformerEncoderLayer if options.layer == "millrace" else torch.nn.TransformerEncoderLayer
+        kind = (millrace.torch if options.layer == "millrace" else torch.nn).TransformerEncoderLayer
         self.layer = kind(embedding, heads, width, dropout=options.dropout, batch_first=True, **of)
         self.x = torch.randn(batch, length, embedding, requires_grad=True, **of)
         self.gradient = torch.randn(batch, length, embedding, **of)
@@ -106,9 +108,14 @@ class Bench:
 
             return guarded
 
-        return [("millrace::forward by itself", nothing, below(forward)),
+        made = [("millrace::forward by itself", nothing, below(forward)),
                 ("millrace::backward by itself", nothing, below(backward)),
                 ("a seed for dropout", nothing, lambda _: operator.draw_random(self.x.device))]
+        if self.cuda:  # where tensors are elsewhere in every call, no recorded graph fits
+            moved = collections.deque(maxlen=MOVED_PLACES)
+            made += [(f"{name}, launches", nothing, lambda _, work=below(work): moved.append(work()))
+                     for name, work in (("millrace::forward", forward), ("millrace::backward", backward))]
+        return made
 
     # --- how long it takes ---
 
@@ -174,7 +181,8 @@ def main() -> int:
         bench.backward(bench.forward())
         bench.forget()
     where = torch.cuda.get_device_name() if bench.cuda else "the CPU"
-    print(f"{options.layer}, {options.size}, {options.dtype}, dropout {options.dropout}, {where}, torch {torch.__version__}")
+    print(f"{options.layer}, {options.size}, {options.dtype}, dropout {options.dropout}, {where}, "
+          f"torch {torch.__version__}")
     print(f"{'µs of the host':30}{'idle':>8}" + (f"{'busy':>8}" if bench.cuda else ""))
     for name, before, work in bench.rows():
         columns = [bench.microseconds(before, work, busy) for busy in ((False, True) if bench.cuda else (False,))]

@@ -283,10 +283,11 @@ class CallAsBeforeTest(TorchTest):
 
     def test_autocast(self):
         self.ours(self.x)
-        for _ in range(2):
-            with torch.autocast("cpu", dtype=BRAIN):
-                found, expected = self.ours(self.x), self.theirs(self.x)
-            self.assert_close(found.float(), expected.float(), tolerance=TOLERANCE[BRAIN])
+        with torch.autocast("cpu", dtype=BRAIN):
+            for _ in range(2):
+                self.assert_looked_at(True, lambda: self.ours(self.x))
+            self.assert_close(self.ours(self.x), self.theirs(self.x).float(), tolerance=TOLERANCE[BRAIN])
+        self.assert_looked_at(False, lambda: self.ours(self.x))
 
     def test_inputs_that_are_not_contiguous(self):
         self.ours(self.x)

@@ -93,9 +93,10 @@ Tensor empty_on(const Device& device, const std::vector<int64_t>& shape, ScalarT
     elements *= std::max<int64_t>(shape[k], 1);
   }
   AtenTensorHandle made = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(
+  const AOTITorchError failed = aoti_torch_empty_strided(
       static_cast<int64_t>(shape.size()), shape.data(), strides.data(), static_cast<int32_t>(dtype),
-      static_cast<int32_t>(device.type()), static_cast<int32_t>(device.index()), &made));
+      static_cast<int32_t>(device.type()), static_cast<int32_t>(device.index()), &made);
+  STD_TORCH_CHECK(failed == AOTI_TORCH_SUCCESS, "millrace: no memory for a tensor of ", shown(shape));
   return Tensor(made);
 }
 

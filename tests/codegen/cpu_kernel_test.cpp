@@ -26,8 +26,8 @@ void draw_in_all_types(TrialsOfPrograms& trials, const std::string& name, const 
     trials.draw(tried_program(name, text, sizes, dtype, &first.candidates), count, true);
 }
 
-// One test: what a kernel of one program has shown, no other is compiled for. A sanitizer sees into no kernel, so under it
-// only the programs written for this are tried: the corners of what generates kernels.
+// One test: what a kernel of one program has shown, no other is compiled for. A sanitizer sees into no kernel, so
+// under it only the programs written for this are tried: the corners of what generates kernels.
 TEST(CpuKernel, CandidatesAgreeWithTheReference) {
   TrialsOfPrograms trials(1);
   draw_in_all_types(trials, "contractions", kContractions, {}, 6);

@@ -63,6 +63,14 @@ std::string shown(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
+int64_t elements_of(const std::vector<int64_t>& shape) {
+  int64_t elements = 1;
+  for (const int64_t size : shape)
+    STD_TORCH_CHECK(size >= 0 && !__builtin_mul_overflow(elements, size, &elements), "millrace: no tensor is ",
+                    shown(shape));
+  return elements;
+}
+
 // The caller's stream. Only PyTorch's builds for CUDA have the function: it is looked for when it is needed.
 void* current_stream(const Device& device) {
   if (device.type() != DeviceType::CUDA) return nullptr;
@@ -91,6 +99,41 @@ Tensor empty_on(const Device& device, const std::vector<int64_t>& shape, ScalarT
   return Tensor(made);
 }
 
+// The tensors that each stand for one or several entries of the plan's arguments, and which those are.
+class Spread {
+ public:
+  struct Piece {
+    std::vector<size_t> entries;
+    int64_t elements = 0;  // of all of them
+    bool read_by_backward = false;
+  };
+
+  Spread(const std::vector<Wanted>& list, const std::vector<int64_t>& pieces) {
+    size_t next = 0;
+    for (const int64_t count : pieces) {
+      Piece piece;
+      for (int64_t k = 0; k < count; ++k) {
+        while (next < list.size() && list[next].scalar) ++next;
+        STD_TORCH_CHECK(next < list.size(), "millrace: more tensors than the plan has arguments");
+        piece.elements += list[next].elements;
+        piece.read_by_backward |= list[next].read_by_backward;
+        piece.entries.push_back(next++);
+      }
+      STD_TORCH_CHECK(!piece.entries.empty(), "millrace: a tensor without pieces");
+      pieces_.push_back(std::move(piece));
+    }
+    while (next < list.size() && list[next].scalar) ++next;
+    STD_TORCH_CHECK(next == list.size(), "millrace: '", list[std::min(next, list.size() - 1)].name,
+                    "' is missing: fewer tensors than the plan has arguments");
+  }
+
+  size_t size() const { return pieces_.size(); }
+  const Piece& operator[](size_t tensor) const { return pieces_[tensor]; }
+
+ private:
+  std::vector<Piece> pieces_;
+};
+
 // A plan that was loaded once for all calls.
 class LoadedPlan {
  public:
@@ -113,13 +156,20 @@ class LoadedPlan {
   ~LoadedPlan() { millrace_plan_unload(plan_); }
 
   // A tensor as the plan may take it: a copy, where it begins in the middle of a GPU's line.
-  Tensor aligned(const Tensor& tensor) const {
+  Tensor aligned(Tensor tensor) const {
     const bool fits = on_cpu_ || reinterpret_cast<uintptr_t>(tensor.data_ptr()) % kGpuAlignment == 0;
     return fits ? tensor : torch::stable::clone(tensor);
   }
 
   const char* device() const { return on_cpu_ ? "the CPU" : "a GPU"; }
   bool is_on(const Tensor& tensor) const { return on_cpu_ ? tensor.is_cpu() : tensor.is_cuda(); }
+
+  // Made once for all calls with these pieces.
+  const Spread& spread(const std::vector<int64_t>& pieces) {
+    const std::lock_guard<std::mutex> turn(turn_);
+    const auto known = spreads_.find(pieces);
+    return known != spreads_.end() ? known->second : spreads_.emplace(pieces, Spread(arguments, pieces)).first->second;
+  }
 
   // On the CPU threads take turns, for they share a workspace that stays. On a GPU each call has one from PyTorch,
   // whose allocator gives it to the next call on the same stream.
@@ -174,6 +224,7 @@ class LoadedPlan {
   bool on_cpu_ = true;
   int64_t workspace_bytes_ = 0;
   std::unique_ptr<void, FreeMemory> workspace_;  // on the CPU
+  std::map<std::vector<int64_t>, Spread> spreads_;
   std::mutex turn_;
 };
 
@@ -187,59 +238,23 @@ LoadedPlan& plan_at(const std::string& path, const Device& device) {
   return *plan;
 }
 
-void check_memory(const LoadedPlan& plan, const Tensor& tensor, ScalarType dtype, const std::string& name) {
+void check_memory(const LoadedPlan& plan, const Device& device, const Tensor& tensor, ScalarType dtype,
+                  const std::string& name) {
   STD_TORCH_CHECK(plan.is_on(tensor), "millrace: '", name, "' is not on ", plan.device(),
                   ", which the plan is for; move it with .to()");
+  STD_TORCH_CHECK(tensor.get_device_index() == device.index(), "millrace: '", name, "' is on GPU ",
+                  tensor.get_device_index(), " and others are on GPU ", device.index(), "; move it with .to()");
   STD_TORCH_CHECK(tensor.scalar_type() == dtype, "millrace: '", name, "' has the type ",
                   torch::headeronly::toString(tensor.scalar_type()), " where the plan has ",
                   torch::headeronly::toString(dtype), "; convert it with .to()");
   STD_TORCH_CHECK(tensor.is_contiguous(), "millrace: '", name, "' is not contiguous; call .contiguous()");
 }
 
-// The tensors that each stand for one or several entries of a list, and where those are.
-class Spread {
- public:
-  // `wanted`: false for entries that no tensor stands for.
-  Spread(const std::vector<Wanted>& list, const std::vector<int64_t>& pieces) : list_(list) {
-    size_t next = 0;
-    for (const int64_t count : pieces) {
-      std::vector<size_t> entries;
-      for (int64_t k = 0; k < count; ++k) {
-        while (next < list.size() && list[next].scalar) ++next;
-        STD_TORCH_CHECK(next < list.size(), "millrace: more tensors than the plan has arguments");
-        entries.push_back(next++);
-      }
-      STD_TORCH_CHECK(!entries.empty(), "millrace: a tensor without pieces");
-      entries_.push_back(std::move(entries));
-    }
-    while (next < list.size() && list[next].scalar) ++next;
-    STD_TORCH_CHECK(next == list.size(), "millrace: '", list[std::min(next, list.size() - 1)].name,
-                    "' is missing: fewer tensors than the plan has arguments");
-  }
-
-  size_t size() const { return entries_.size(); }
-
-  bool read_by_backward(size_t tensor) const {
-    return std::any_of(entries_[tensor].begin(), entries_[tensor].end(),
-                       [&](size_t entry) { return list_[entry].read_by_backward; });
-  }
-
-  const std::vector<size_t>& entries(size_t tensor) const { return entries_[tensor]; }
-
-  void check(const LoadedPlan& plan, size_t number, const Tensor& tensor) const {
-    const Wanted& first = list_[entries_[number].front()];
-    check_memory(plan, tensor, first.dtype, first.name);
-    int64_t elements = 0;
-    for (const size_t entry : entries_[number]) elements += list_[entry].elements;
-    STD_TORCH_CHECK(tensor.numel() == elements, "millrace: '", first.name, "' has ", tensor.numel(),
-                    " elements where the plan, whose argument is ", shown(first.shape), ", has ", elements,
-                    "; a plan is for one shape");
-  }
-
- private:
-  const std::vector<Wanted>& list_;
-  std::vector<std::vector<size_t>> entries_;
-};
+void check_elements(const Wanted& first, int64_t found, int64_t expected) {
+  STD_TORCH_CHECK(found == expected, "millrace: '", first.name, "' has ", found,
+                  " elements where the plan, whose argument is ", shown(first.shape), ", has ", expected,
+                  "; a plan is for one shape");
+}
 
 // A call's pointers, by position in the plan's lists.
 struct Pointers {
@@ -259,10 +274,15 @@ void point_scalars(const LoadedPlan& plan, const std::vector<double>& numbers, P
   STD_TORCH_CHECK(next == numbers.size(), "millrace: ", numbers.size(), " numbers where the plan has ", next);
 }
 
-void point_pieces(const LoadedPlan& plan, const Spread& spread, size_t number, const Tensor& tensor,
+// A tensor of the call, which is copied where the plan cannot take it as it lies.
+void point_pieces(const LoadedPlan& plan, const Device& device, const Spread::Piece& piece, Tensor& tensor,
                   Pointers& pointers) {
+  const Wanted& first = plan.arguments[piece.entries.front()];
+  check_memory(plan, device, tensor, first.dtype, first.name);
+  check_elements(first, tensor.numel(), piece.elements);
+  tensor = plan.aligned(std::move(tensor));
   const char* at = static_cast<const char*>(tensor.data_ptr());
-  for (const size_t entry : spread.entries(number)) {
+  for (const size_t entry : piece.entries) {
     pointers.arguments[entry] = at;
     at += plan.arguments[entry].bytes;
   }
@@ -270,9 +290,10 @@ void point_pieces(const LoadedPlan& plan, const Spread& spread, size_t number, c
 
 // (seed, step) of the call's dropouts, beside the tensors: on a GPU nobody waits for them, and a captured graph draws
 // other masks in every replay.
-void take_random(const LoadedPlan& plan, const std::optional<Tensor>& random, millrace_call& call) {
+void take_random(const LoadedPlan& plan, const Device& device, const std::optional<Tensor>& random,
+                 millrace_call& call) {
   if (!random) return;
-  check_memory(plan, *random, ScalarType::Long, "random");
+  check_memory(plan, device, *random, ScalarType::Long, "random");
   STD_TORCH_CHECK(random->numel() == 2, "millrace: 'random' is not a seed and a step");
   call.random = random->data_ptr();
 }
@@ -285,14 +306,10 @@ std::tuple<std::vector<Tensor>, Tensor> forward(std::string path, std::vector<Te
   LoadedPlan& plan = plan_at(path, device);
   STD_TORCH_CHECK(tensors.size() == pieces.size(), "millrace: ", tensors.size(), " tensors, but pieces of ",
                   pieces.size());
-  const Spread spread(plan.arguments, pieces);
+  const Spread& spread = plan.spread(pieces);
   Pointers pointers;
   pointers.arguments.resize(plan.arguments.size());
-  for (size_t k = 0; k < tensors.size(); ++k) {
-    spread.check(plan, k, tensors[k]);
-    tensors[k] = plan.aligned(tensors[k]);
-    point_pieces(plan, spread, k, tensors[k], pointers);
-  }
+  for (size_t k = 0; k < tensors.size(); ++k) point_pieces(plan, device, spread[k], tensors[k], pointers);
   point_scalars(plan, numbers, pointers);
   std::vector<Tensor> results;
   for (const Wanted& wanted : plan.results) {
@@ -304,7 +321,7 @@ std::tuple<std::vector<Tensor>, Tensor> forward(std::string path, std::vector<Te
   call.arguments = pointers.arguments.data();
   call.results = pointers.results.data();
   call.saved = saved.data_ptr();
-  take_random(plan, random, call);
+  take_random(plan, device, random, call);
   plan.run(call, true, device);
   return {std::move(results), std::move(saved)};
 }
@@ -339,12 +356,13 @@ std::vector<Tensor> make_gradients(const LoadedPlan& plan, const Device& device,
     const auto begin = sizes.begin() + static_cast<std::ptrdiff_t>(next);
     const std::vector<int64_t> shape(begin, begin + static_cast<std::ptrdiff_t>(rank));
     next += rank;
-    const Wanted& first = plan.argument_gradients[spread.entries(k).front()];
+    const Spread::Piece& piece = spread[k];
+    const Wanted& first = plan.argument_gradients[piece.entries.front()];
     if (!first.there) continue;
+    check_elements(plan.arguments[piece.entries.front()], elements_of(shape), piece.elements);
     gradients.push_back(empty_on(device, shape, first.dtype));
-    spread.check(plan, k, gradients.back());
     char* at = static_cast<char*>(gradients.back().data_ptr());
-    for (const size_t entry : spread.entries(k)) {
+    for (const size_t entry : piece.entries) {
       STD_TORCH_CHECK(plan.argument_gradients[entry].there, "millrace: pieces with and without a gradient");
       pointers.argument_gradients[entry] = at;
       at += plan.argument_gradients[entry].bytes;
@@ -358,19 +376,14 @@ std::vector<Tensor> backward(std::string path, std::vector<Tensor> gradients, st
                              std::vector<int64_t> sizes, std::vector<double> numbers, std::optional<Tensor> random) {
   const Device device = saved.device();
   LoadedPlan& plan = plan_at(path, device);
-  const Spread spread(plan.arguments, pieces);
+  const Spread& spread = plan.spread(pieces);
   Pointers pointers;
   pointers.arguments.resize(plan.arguments.size());
   KeptTensors kept(kept_tensors);
-  for (size_t k = 0; k < spread.size(); ++k) {
-    if (!spread.read_by_backward(k)) continue;
-    Tensor& tensor = kept.next();
-    spread.check(plan, k, tensor);
-    tensor = plan.aligned(tensor);
-    point_pieces(plan, spread, k, tensor, pointers);
-  }
+  for (size_t k = 0; k < spread.size(); ++k)
+    if (spread[k].read_by_backward) point_pieces(plan, device, spread[k], kept.next(), pointers);
   const auto check_as = [&](const Tensor& tensor, const Wanted& wanted) {
-    check_memory(plan, tensor, wanted.dtype, wanted.name);
+    check_memory(plan, device, tensor, wanted.dtype, wanted.name);
     STD_TORCH_CHECK(tensor.numel() == wanted.elements, "millrace: '", wanted.name, "' has ", tensor.numel(),
                     " elements where the plan has ", wanted.elements);
   };
@@ -387,10 +400,10 @@ std::vector<Tensor> backward(std::string path, std::vector<Tensor> gradients, st
                   " gradients where the plan has ", plan.result_gradients.size(), " results");
   for (size_t k = 0; k < gradients.size(); ++k) {
     check_as(gradients[k], plan.result_gradients[k]);
-    gradients[k] = plan.aligned(gradients[k]);
+    gradients[k] = plan.aligned(std::move(gradients[k]));
     pointers.result_gradients.push_back(gradients[k].data_ptr());
   }
-  check_memory(plan, saved, ScalarType::Byte, "saved");
+  check_memory(plan, device, saved, ScalarType::Byte, "saved");
   STD_TORCH_CHECK(saved.numel() == plan.saved_bytes, "millrace: 'saved' is another plan's: it has ", saved.numel(),
                   " bytes where this one has ", plan.saved_bytes);
   std::vector<Tensor> made = make_gradients(plan, device, spread, ranks, sizes, pointers);
@@ -400,7 +413,7 @@ std::vector<Tensor> backward(std::string path, std::vector<Tensor> gradients, st
   call.result_gradients = pointers.result_gradients.data();
   call.argument_gradients = pointers.argument_gradients.data();
   call.saved = saved.data_ptr();
-  take_random(plan, random, call);
+  take_random(plan, device, random, call);
   plan.run(call, false, device);
   return made;
 }

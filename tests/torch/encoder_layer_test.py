@@ -15,7 +15,7 @@ from torch.nn import functional
 
 import millrace.torch
 from millrace import plan_cache
-from millrace.torch import programs
+from millrace.torch import encoder_layer, programs
 from support import TOLERANCE, TorchTest, pair
 
 HALF, BRAIN, SINGLE, DOUBLE = torch.float16, torch.bfloat16, torch.float32, torch.float64
@@ -212,14 +212,131 @@ class OwnershipTest(TorchTest):
         self.assertAlmostEqual(*losses, places=4)
 
 
+class CallAsBeforeTest(TorchTest):
+    """A call like one before is not looked at as closely; whatever a plan depends on must be noticed all the same."""
+
+    def setUp(self):
+        super().setUp()
+        self.ours, self.theirs = pair(8, 2, 12, dropout=0.0, batch_first=True)
+        self.x = torch.randn(3, 5, 8)
+
+    def assert_looked_at(self, expected, call):
+        with mock.patch.object(self.ours, "_why_not", wraps=self.ours._why_not) as why_not:
+            call()
+        self.assertEqual(why_not.called, expected)
+
+    def test_the_second_call_is_short(self):
+        self.assert_looked_at(True, lambda: self.ours(self.x))
+        self.assert_looked_at(False, lambda: self.ours(torch.randn(3, 5, 8)))
+        self.assert_same_step(self.ours, self.theirs, [self.x])
+        self.assert_looked_at(True, lambda: self.ours(self.x[:2]))
+        for length in (3, 2, 3):
+            self.assert_looked_at(False, lambda: self.ours(self.x[:length]))
+        self.assert_looked_at(True, lambda: self.ours(self.x, src_mask=torch.zeros(5, 5)))
+
+    def test_another_budget_asks_for_the_plan_again(self):
+        self.ours(self.x)
+        millrace.torch.set_budget(None)
+        self.assert_looked_at(True, lambda: self.ours(self.x))
+
+    def test_changes_are_noticed(self):
+        def replace_norm(module):
+            module.norm2 = nn.LayerNorm(8, eps=0.3)
+
+        def widen(module):
+            torch.manual_seed(3)
+            module.linear1, module.linear2 = nn.Linear(8, 16), nn.Linear(16, 8)
+
+        def lay_otherwise(module):
+            module.linear1.weight.data = module.linear1.weight.data.t().contiguous().t()
+
+        def drop_nothing(module):
+            module.train()
+            module.dropout1.p = 0.0
+
+        def change_heads(module):
+            module.self_attn.num_heads, module.self_attn.head_dim = 4, 2
+
+        for change in (lambda module: setattr(module.norm1, "eps", 0.5), replace_norm, widen,
+                       lambda module: setattr(module, "activation", functional.gelu),
+                       lambda module: setattr(module, "norm_first", True), lambda module: module.eval(), drop_nothing,
+                       change_heads, lambda module: module.double(), lay_otherwise):
+            self.ours(self.x)
+            self.assert_looked_at(False, lambda: self.ours(self.x))
+            change(self.ours), change(self.theirs)
+            self.x = self.x.to(self.ours.linear1.weight.dtype)
+            self.assert_same_step(self.ours, self.theirs, [self.x], tolerance=1e-4)
+
+    def test_dropout_that_is_turned_on_and_off(self):
+        self.ours(self.x)
+        self.ours.dropout1.p = 0.5
+        self.assertFalse(torch.equal(self.ours(self.x), self.ours(self.x)))
+        self.ours.eval()
+        self.assert_close(self.ours(self.x), self.theirs(self.x))
+
+    def test_the_causal_hint(self):
+        self.ours(self.x)
+        mask = nn.Transformer.generate_square_subsequent_mask(5)
+        expected = self.theirs(self.x, src_mask=mask, is_causal=True)
+        for _ in range(2):
+            self.assert_close(self.ours(self.x, is_causal=True), expected)
+
+    def test_autocast(self):
+        self.ours(self.x)
+        with torch.autocast("cpu", dtype=BRAIN):
+            for _ in range(2):
+                self.assert_looked_at(True, lambda: self.ours(self.x))
+            self.assert_close(self.ours(self.x), self.theirs(self.x).float(), tolerance=TOLERANCE[BRAIN])
+        self.assert_looked_at(False, lambda: self.ours(self.x))
+
+    def test_inputs_that_are_not_contiguous(self):
+        self.ours(self.x)
+        x = torch.randn(5, 3, 8).transpose(0, 1)
+        self.assert_same_step(self.ours, self.theirs, [x])
+
+    def test_parameters_that_left_the_device(self):
+        self.ours(self.x)
+        self.ours.linear1.to("meta")
+        with self.assertWarnsRegex(UserWarning, "a parameter on meta"), self.assertRaises((RuntimeError, TypeError)):
+            warnings.simplefilter("always")
+            self.ours(self.x)
+
+    def test_parameters_of_a_functional_call(self):
+        self.ours(self.x)
+        others = {name: torch.randn_like(parameter) for name, parameter in self.ours.named_parameters()}
+        for _ in range(2):
+            self.assert_close(torch.func.functional_call(self.ours, others, (self.x,)),
+                              torch.func.functional_call(self.theirs, others, (self.x,)), tolerance=1e-4)
+
+    def test_nothing_of_it_is_copied_or_saved(self):
+        self.ours(self.x)
+        self.assertIn("_millrace_calls", self.ours.__dict__)
+        copied = copy.deepcopy(self.ours)
+        self.assertNotIn("_millrace_calls", copied.__dict__)
+        self.assertTrue(torch.equal(copied(self.x), self.ours(self.x)))
+
+    def test_no_tensor_is_held(self):
+        self.ours(self.x)
+        held = [value for facts, (call, _) in self.ours._millrace_calls.items() for value in (*facts, *call)]
+        self.assertFalse([value for value in held if isinstance(value, (torch.Tensor, nn.Module))])
+
+    def test_many_shapes_do_not_pile_up(self):
+        with mock.patch.object(encoder_layer, "_MOST_CALLS", 2):
+            for batch in (1, 2, 3, 1):
+                self.ours(self.x[:batch])
+                self.assertLessEqual(len(self.ours._millrace_calls), 2)
+
+
 class FallbackTest(TorchTest):
     """What a plan does not cover runs as in PyTorch, and says why, once."""
 
     def check(self, why, change=lambda module: None, **options):
         named = dict(dropout=0.0, batch_first=True) | options
         ours, theirs = pair(8, 2, 12, **named)
-        change(ours), change(theirs)
         x = torch.randn(3, 5, 8)
+        if "activation" not in options:
+            ours(x)  # by a plan: what it leaves behind must not hide the change
+        change(ours), change(theirs)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             first, _ = ours(x), ours(x)

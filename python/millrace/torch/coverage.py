@@ -18,16 +18,16 @@ _HIDDEN = {torch.float16: -3e4, torch.bfloat16: -1e30, torch.float32: -1e30, tor
 
 def activation_name(activation) -> str | None:
     """The language's function for it; None where there is none."""
+    try:
+        if (name := _ACTIVATIONS.get(activation)) is not None:
+            return name
+    except TypeError:  # it has no hash
+        return None
     if isinstance(activation, nn.GELU):
         return {"none": "gelu", "tanh": "gelu_tanh"}.get(activation.approximate)
     if isinstance(activation, nn.ReLU):
         return "relu"
-    if isinstance(activation, nn.SiLU):
-        return "silu"
-    try:
-        return _ACTIVATIONS.get(activation)
-    except TypeError:  # it has no hash
-        return None
+    return "silu" if isinstance(activation, nn.SiLU) else None
 
 
 def working_dtype(x: torch.Tensor) -> torch.dtype:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from operator import is_
+
 import torch
 from torch import nn
 
 from millrace.torch import coverage, operator, plans, programs
 from millrace.torch.coverage import Mask
+
+_CALLS = "_millrace_calls"  # a module's, by their facts
+_MOST_CALLS = 64
+_NO_NUMBERS: list[float] = []
 
 
 class TransformerEncoderLayer(nn.TransformerEncoderLayer):
@@ -16,6 +22,10 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
 
     def forward(self, src: torch.Tensor, src_mask: torch.Tensor | None = None,
                 src_key_padding_mask: torch.Tensor | None = None, is_causal: bool = False) -> torch.Tensor:
+        if src_mask is None and src_key_padding_mask is None and operator.is_plain():
+            out = self._run_as_before(src, is_causal)
+            if out is not None:
+                return out
         why = self._why_not(src, src_mask, src_key_padding_mask, is_causal)
         if why is None:
             out, why = self._run(src, src_mask, src_key_padding_mask, is_causal)
@@ -27,6 +37,9 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
             src_mask = nn.Transformer.generate_square_subsequent_mask(length, device=src.device, dtype=src.dtype)
         return super().forward(src, src_mask, src_key_padding_mask, is_causal)
 
+    def __getstate__(self) -> dict:
+        return {name: value for name, value in self.__dict__.items() if name != _CALLS}
+
     def _parts(self) -> tuple[nn.Module, ...]:
         """What the plan stands for. Looked up in the dictionary: an attribute of a module costs more."""
         modules = self._modules
@@ -36,18 +49,10 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
 
     def _parameters_in_order(self) -> tuple[list[torch.Tensor], list[int]]:
         """As the program takes them, and for how many of its arguments each stands."""
-        attention, *others = self._parts()[:6]
-        own = attention._parameters
-        made, pieces = [own["in_proj_weight"]], [3]
-        if own["in_proj_bias"] is not None:
-            made.append(own["in_proj_bias"])
-            pieces.append(3)
-        for module in others:
-            of = module._parameters
-            made.append(of["weight"])
-            if of["bias"] is not None:
-                made.append(of["bias"])
-        return made, pieces + [1] * (len(made) - len(pieces))
+        parts = self._parts()
+        made = _parameters_of(parts)
+        threes = 1 if parts[0]._parameters["in_proj_bias"] is None else 2
+        return made, [3] * threes + [1] * (len(made) - threes)
 
     def _why_not(self, src, src_mask, padding, is_causal) -> str | None:
         attention, out_proj, linear1, linear2, norm1, norm2, dropout, dropout1, dropout2 = self._parts()
@@ -82,6 +87,58 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
                 return why
         return coverage.why_not_parameters(self._parameters_in_order()[0], src)
 
+    # ---- Calls without masks, as there was one before: the host's step is to be shorter than the GPU's ----
+
+    def _run_as_before(self, src: torch.Tensor, is_causal: bool) -> torch.Tensor | None:
+        """The result, or None where the call is to be looked at with care."""
+        calls = self.__dict__.get(_CALLS)
+        if calls is None or src.is_nested:
+            return None
+        try:
+            parts = self._parts()
+            # An attribute of a module is looked up in several places; these are in its dictionary.
+            fields = [part.__dict__ for part in parts]
+            parameters = _parameters_of(parts)
+            call, draws = calls[self._facts(src, is_causal, parts, fields, parameters)]
+        except KeyError:  # no such call yet, or a part that is not as the layer makes it
+            return None
+        dtype, device = src.dtype, src.device
+        tensors = (src, *parameters)
+        for tensor in tensors:
+            if tensor.dtype is not dtype or tensor.device != device or not tensor.is_contiguous():
+                return None
+        for of in fields:
+            if of["_forward_hooks"] or of["_forward_pre_hooks"] or of["_backward_hooks"] or of["_backward_pre_hooks"]:
+                return None
+        return operator.run_call(call, tensors, _NO_NUMBERS, operator.draw_random(device) if draws else None)[0]
+
+    def _facts(self, src: torch.Tensor, is_causal: bool, parts: tuple, fields: list[dict], parameters: list) -> tuple:
+        """All that decides whether and by which plan a call without masks runs, but for what _run_as_before looks at
+        itself. Holds no module and no tensor."""
+        attention, _, linear1, _, norm1, norm2, dropout, dropout1, dropout2 = fields
+        own, device = self.__dict__, src.device
+        return (type(src), src.shape, src.dtype, device, torch.is_autocast_enabled(device.type), is_causal,
+                own["training"], own["norm_first"], coverage.activation_name(self.activation), attention["batch_first"],
+                attention["num_heads"], attention["head_dim"], attention["embed_dim"], attention["dropout"],
+                attention["add_zero_attn"], attention["bias_k"] is None, linear1["out_features"], norm1["eps"],
+                norm2["eps"], dropout["p"], dropout1["p"], dropout2["p"], plans.validity(), *map(type, parts),
+                *map(type, parameters))
+
+    def _remember(self, src: torch.Tensor, is_causal: bool, path: str, pieces: list[int], draws: bool,
+                  tensors: list[torch.Tensor]) -> None:
+        """`tensors`: as the operator got them. Calls for which any was converted or added are not remembered."""
+        parts = self._parts()
+        parameters = _parameters_of(parts)
+        given = (src, *parameters)
+        if (type(parts[0]) is not nn.MultiheadAttention or len(tensors) != len(given)
+                or not all(map(is_, tensors, given)) or src.dim() != 3):
+            return
+        calls = self.__dict__.setdefault(_CALLS, {})
+        if len(calls) == _MOST_CALLS:
+            calls.clear()
+        call = operator.call_of(path, tuple(pieces), tuple([tensor.shape for tensor in tensors]))
+        calls[self._facts(src, is_causal, parts, [part.__dict__ for part in parts], parameters)] = call, draws
+
     def _sizes(self, src: torch.Tensor) -> tuple[int, int]:
         if src.dim() == 2:
             return 1, coverage.fixed(src.shape[0])
@@ -111,6 +168,8 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
                                  programs.stacked(pieces[1:]))
         if why is not None:
             return None, why
+        if mask.tensor is None and operator.is_plain():
+            self._remember(src, is_causal, path, pieces, draws, tensors)
         random = operator.draw_random(src.device) if draws else None
         (out,) = operator.run(path, tensors, pieces, [], random)
         if out.shape != src.shape:
@@ -130,6 +189,19 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
         dropped = [float(module.p) if self.training else 0.0 for module in dropouts]
         return (self.norm_first, coverage.activation_name(self.activation), linear1._parameters["bias"] is not None,
                 *dropped, float(norm1.eps), float(norm2.eps))
+
+
+def _parameters_of(parts: tuple[nn.Module, ...]) -> list[torch.Tensor]:
+    own = parts[0]._parameters
+    made = [own["in_proj_weight"]]
+    if own["in_proj_bias"] is not None:
+        made.append(own["in_proj_bias"])
+    for module in parts[1:6]:
+        of = module._parameters
+        made.append(of["weight"])
+        if of["bias"] is not None:
+            made.append(of["bias"])
+    return made
 
 
 @torch.compiler.assume_constant_result

@@ -53,40 +53,49 @@ def _(path, gradients, kept, saved, pieces, ranks, sizes, numbers, random):
     return made
 
 
-class Kept(NamedTuple):
-    """Which of a call's tensors and results backward reads, and which tensors have a gradient."""
+class Call(NamedTuple):
+    """What all calls of a plan on tensors of certain shapes have in common."""
 
-    tensors: list[int]
-    results: list[int]
-    differentiable: list[bool]
+    path: str
+    pieces: list[int]
+    ranks: list[int]
+    sizes: list[int]
+    kept_tensors: list[int]  # what backward reads
+    kept_results: list[int]
+    differentiable: list[bool]  # by tensor
 
 
-@functools.cache
-def kept_of(path: str, pieces: tuple[int, ...]) -> Kept:
+@functools.lru_cache(1024)
+def call_of(path: str, pieces: tuple[int, ...], shapes: tuple[tuple[int, ...], ...]) -> Call:
     plan = plan_at(path)
     entries = entries_of(plan, list(pieces))
-    return Kept([k for k, of in enumerate(entries) if any(plan.arguments[entry].read_by_backward for entry in of)],
+    return Call(path, list(pieces), [len(shape) for shape in shapes], [size for shape in shapes for size in shape],
+                [k for k, of in enumerate(entries) if any(plan.arguments[entry].read_by_backward for entry in of)],
                 [k for k, info in enumerate(plan.results) if info.read_by_backward],
                 [is_differentiable(plan, of) for of in entries])
 
 
-def _keep_call(ctx, path, tensors, pieces, numbers, random, results, saved) -> None:
-    kept = kept_of(path, tuple(pieces))
-    ctx.save_for_backward(saved, random, *[tensors[k] for k in kept.tensors], *[results[k] for k in kept.results])
-    ctx.path, ctx.pieces, ctx.numbers, ctx.differentiable = path, pieces, numbers, kept.differentiable
-    ctx.ranks = [tensor.dim() for tensor in tensors]
-    ctx.sizes = [size for tensor in tensors for size in tensor.shape]
+def _keep(ctx, call: Call, numbers, random, tensors, results, saved) -> None:
+    ctx.save_for_backward(saved, random, *[tensors[k] for k in call.kept_tensors],
+                          *[results[k] for k in call.kept_results])
+    ctx.call, ctx.numbers = call, numbers
 
 
 def _gradients(ctx, gradients) -> list[torch.Tensor | None]:
     saved, random, *kept = ctx.saved_tensors
-    made = iter(torch.ops.millrace.backward(ctx.path, [gradient.contiguous() for gradient in gradients], kept, saved,
-                                            ctx.pieces, ctx.ranks, ctx.sizes, ctx.numbers, random))
-    return [next(made) if there else None for there in ctx.differentiable]
+    path, pieces, ranks, sizes, _, _, differentiable = ctx.call
+    made = _backward(path, [gradient.contiguous() for gradient in gradients], kept, saved, pieces, ranks, sizes,
+                     ctx.numbers, random)
+    if len(made) == len(differentiable):
+        return made
+    rest = iter(made)
+    return [next(rest) if there else None for there in differentiable]
 
 
 def _setup(ctx, inputs, output) -> None:
-    _keep_call(ctx, *inputs, *output)
+    path, tensors, pieces, numbers, random = inputs
+    call = call_of.__wrapped__(path, pieces, [tensor.shape for tensor in tensors])  # what is traced may have no hash
+    _keep(ctx, call, numbers, random, tensors, *output)
 
 
 def _differentiate(ctx, gradients, _):
@@ -100,32 +109,45 @@ def _refuse(ctx, *gradients):
 
 torch.library.register_autograd("millrace::forward", _differentiate, setup_context=_setup)
 torch.library.register_autograd("millrace::backward", _refuse)
+_forward, _backward = torch.ops.millrace.forward.default, torch.ops.millrace.backward.default
+_below_autograd = torch._C._AutoDispatchBelowAutograd
 
 
 class _Run(torch.autograd.Function):
     """What register_autograd made of the operator, without its costs in every call: for eager mode."""
 
     @staticmethod
-    def forward(ctx, path, pieces, numbers, random, *tensors):
-        with torch._C._AutoDispatchBelowAutograd():
-            results, saved = torch.ops.millrace.forward(path, tensors, pieces, numbers, random)
-        _keep_call(ctx, path, tensors, pieces, numbers, random, results, saved)
+    def forward(ctx, call, numbers, random, *tensors):
+        with _below_autograd():
+            results, saved = _forward(call.path, tensors, call.pieces, numbers, random)
+        _keep(ctx, call, numbers, random, tensors, results, saved)
         return tuple(results)
 
     @staticmethod
     def backward(ctx, *gradients):
         if torch.is_grad_enabled():  # second derivatives are asked for: autograd says that there are none
-            return None, None, None, None, *_gradients(ctx, gradients)
-        with torch._C._AutoDispatchBelowAutograd():
-            return None, None, None, None, *_gradients(ctx, gradients)
+            return None, None, None, *_gradients(ctx, gradients)
+        with _below_autograd():
+            return None, None, None, *_gradients(ctx, gradients)
+
+
+def is_plain() -> bool:
+    """Whether calls run as they come: nothing is traced or transformed."""
+    return not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
 
 
 def run(path: str, tensors: list[torch.Tensor], pieces: list[int], numbers: list[float],
         random: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
     """The results of the plan's program, differentiable."""
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+    if not is_plain():
         return tuple(torch.ops.millrace.forward(path, tensors, pieces, numbers, random)[0])
-    return _Run.apply(path, pieces, numbers, random, *tensors)
+    return run_call(call_of(path, tuple(pieces), tuple([tensor.shape for tensor in tensors])), tensors, numbers, random)
+
+
+def run_call(call: Call, tensors: list[torch.Tensor], numbers: list[float],
+             random: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
+    """The same where is_plain(), of what call_of gave for tensors like these."""
+    return _Run.apply(call, numbers, random, *tensors)
 
 
 def draw_random(device: torch.device) -> torch.Tensor:

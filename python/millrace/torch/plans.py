@@ -13,6 +13,7 @@ from millrace import plan_cache
 from millrace._library import MillraceError
 
 _budget: str | None = None
+_changes = 0  # of the budget
 _warned: set[tuple[str, str]] = set()
 _remembered: list = []
 
@@ -20,8 +21,9 @@ _remembered: list = []
 def set_budget(budget: str | None) -> None:
     """Time to explore for every shape that comes up and was not explored before: "60s", "5m". None, the default, makes
     plans at once, from what is known."""
-    global _budget
+    global _budget, _changes
     _budget = budget
+    _changes += 1
     for function in _remembered:
         function.cache_clear()
 
@@ -47,6 +49,11 @@ def remembered(function):
     return _remembered[-1]
 
 
+def validity() -> tuple[int, int]:
+    """What was found before holds for as long as this is the same: the budget, and the number of threads."""
+    return _changes, torch.get_num_threads()
+
+
 class Where(NamedTuple):
     """Where a plan runs, as plain values."""
 
@@ -58,7 +65,12 @@ class Where(NamedTuple):
     def of(device: str, index: int | None) -> Where:
         if device == "cpu":
             return Where(device, torch.get_num_threads(), "")
-        return Where(device, 0, torch.cuda.get_device_name(index))
+        return Where(device, 0, _gpu_name(index))
+
+
+@functools.cache
+def _gpu_name(index: int) -> str:
+    return torch.cuda.get_device_name(index)  # asks the driver for all that there is to know
 
 
 def find(text: str, sizes: dict[str, int], dtype: str, where: Where, name: str, entry: str = "",

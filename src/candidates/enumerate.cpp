@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <span>
 
 #include "base/text.h"
@@ -40,6 +41,21 @@ std::string key_of(const Candidate& candidate) {
   return key;
 }
 
+// The most promising first. What is sorted is their places: candidates are long to move.
+void sort_by_estimate(std::vector<Candidate>& candidates) {
+  std::vector<size_t> order(candidates.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t left, size_t right) {
+    const Candidate& l = candidates[left];
+    const Candidate& r = candidates[right];
+    return l.estimate != r.estimate ? l.estimate < r.estimate : l.layouts < r.layouts;
+  });
+  std::vector<Candidate> sorted;
+  sorted.reserve(candidates.size());
+  for (const size_t place : order) sorted.push_back(std::move(candidates[place]));
+  candidates = std::move(sorted);
+}
+
 }  // namespace
 
 bool Collector::is_new(const Candidate& candidate) { return seen_.insert(key_of(candidate)).second; }
@@ -65,11 +81,8 @@ void Collector::decline(std::string_view reason, double count) {
 }
 
 void Collector::shrink() {
-  const auto before = [](const Candidate& l, const Candidate& r) {
-    return l.estimate != r.estimate ? l.estimate < r.estimate : l.layouts < r.layouts;
-  };
   std::vector<Candidate>& all = into_.candidates;
-  std::stable_sort(all.begin(), all.end(), before);
+  sort_by_estimate(all);
   if (all.size() <= most_) return;
   worst_kept_ = all[most_ - 1].estimate;
   worst_of_.assign(all.front().layouts.size(), {});

@@ -14,15 +14,9 @@
 #include <thread>
 #include <vector>
 
-namespace millrace {
+#include "base/sanitized.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-inline constexpr bool kSanitized = true;
-#elif defined(__has_feature)
-inline constexpr bool kSanitized = __has_feature(address_sanitizer);
-#else
-inline constexpr bool kSanitized = false;
-#endif
+namespace millrace {
 
 // What hostile text may cost. A sanitizer makes everything slower, and takes memory of its own.
 inline constexpr double kSecondsAllowed = kSanitized ? 20 : 1;

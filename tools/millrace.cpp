@@ -149,13 +149,16 @@ CLI::App* add_bench(CLI::App& app, BenchOptions& options) {
       ->type_name("N");
   command->add_option("--trace", options.trace, "where a timeline of a few steps goes: ui.perfetto.dev opens it")
       ->type_name("FILE.json");
+  command->add_flag("--kernels", options.kernels,
+                    "only generated kernels, one by one: for tools that cannot follow a library's products");
   CLI::Option_group& formats = *command->add_option_group("output");
   add_format(formats, "--json", "print JSON", Format::json, options.format);
   command->footer(
       "Examples:\n"
       "  millrace bench plan\n"
       "  millrace bench plan/plan.json --seconds 10 --json\n"
-      "  millrace bench plan --trace timeline.json");
+      "  millrace bench plan --trace timeline.json\n"
+      "  compute-sanitizer --tool racecheck millrace bench plan --kernels --seconds 0.1");
   return command;
 }
 

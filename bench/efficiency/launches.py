@@ -10,7 +10,7 @@ from efficiency.ncu import Kernel
 OURS = re.compile(r"^k_[0-9a-f]{8,}")  # generated kernels; behind the hash a launch's second kernel has its name
 BETWEEN_STEPS = "millrace_advance"
 # Kernels by which a library prepares or finishes a product.
-BEFORE, BEHIND = re.compile(r"memset|fill|zero", re.I), re.compile(r"split_?k.*reduc|reduce", re.I)
+BEFORE, BEHIND = re.compile(r"memset|fill|zero", re.I), re.compile(r"split_?k.*reduc|reduce|bgrad", re.I)
 
 
 class Unmatched(Exception):

@@ -71,11 +71,18 @@ int64_t elements_of(const std::vector<int64_t>& shape) {
   return elements;
 }
 
-// The caller's stream. Only PyTorch's builds for CUDA have the function: it is looked for when it is needed.
+// A function of PyTorch's CUDA library, which is there by then; null otherwise. Only builds for CUDA have the library,
+// so the operator is not linked to it, and whether its symbols are found without naming it depends on the linker.
+void* cuda_function(const char* name) {
+  void* const library = dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
+  return library == nullptr ? nullptr : dlsym(library, name);
+}
+
+// The caller's stream.
 void* current_stream(const Device& device) {
   if (device.type() != DeviceType::CUDA) return nullptr;
   using Function = AOTITorchError (*)(int32_t, void**);
-  static const auto function = reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, "aoti_torch_get_current_cuda_stream"));
+  static const auto function = reinterpret_cast<Function>(cuda_function("aoti_torch_get_current_cuda_stream"));
   void* stream = nullptr;
   STD_TORCH_CHECK(function != nullptr && function(device.index(), &stream) == 0,
                   "millrace: this PyTorch does not say what its current stream is");

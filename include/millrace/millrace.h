@@ -68,9 +68,10 @@ struct RunOptions {
 Result<std::string> run_program(const RunOptions& options);
 
 struct BenchOptions {
-  std::string path;    // of a plan
-  double seconds = 3;  // to spend on timing, about
-  std::string trace;   // where a timeline of a few steps goes, for Perfetto; empty: nowhere
+  std::string path;      // of a plan
+  double seconds = 3;    // to spend on timing, about
+  std::string trace;     // where a timeline of a few steps goes, for Perfetto; empty: nowhere
+  bool kernels = false;  // only generated kernels, one by one: for tools that cannot follow a library's
   Format format = Format::text;
   int width = 100;
 };

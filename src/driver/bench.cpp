@@ -1,4 +1,6 @@
 // `millrace bench`: a plan's times, in whole and launch by launch.
+#include <optional>
+
 #include "base/file.h"
 #include "base/text.h"
 #include "device/cpu/cpu_info.h"
@@ -18,9 +20,18 @@ constexpr double kWhole = 0.6;  // of the time: the rest times launches apart
 constexpr int kTracedSteps = 3;
 
 struct Times {
-  PassTimes passes;
-  std::vector<Estimate> launches;
+  std::optional<PassTimes> passes;  // none where only some launches are timed
+  std::vector<size_t> timed;        // launches
+  std::vector<Estimate> launches;   // one each
 };
+
+std::vector<size_t> timed_launches(const StepPlan& plan, bool kernels) {
+  std::vector<size_t> timed;
+  for (size_t k = 0; k < plan.launches.size(); ++k) {
+    if (!kernels || !plan.launches[k].function.empty()) timed.push_back(k);
+  }
+  return timed;
+}
 
 // A few steps, when the machine is warm, launch by launch.
 Result<std::vector<TracedLaunch>> trace_steps(PlanSession& session) {
@@ -47,15 +58,16 @@ double sum_of_launches(const Times& times) {
 std::string bench_json(const StepPlan& plan, const Times& times, const std::string& device) {
   JsonText json;
   json.field("schema_version", 1);
-  json.field("forward_seconds", times.passes.forward.median);
-  json.field("backward_seconds", times.passes.backward.median);
-  json.field(
-      "step_seconds",
-      Json{{"median", times.passes.step.median}, {"low", times.passes.step.low}, {"high", times.passes.step.high}});
+  if (times.passes) {
+    json.field("forward_seconds", times.passes->forward.median);
+    json.field("backward_seconds", times.passes->backward.median);
+    const Estimate& step = times.passes->step;
+    json.field("step_seconds", Json{{"median", step.median}, {"low", step.low}, {"high", step.high}});
+  }
   json.field("predicted_seconds", plan.cost);
   json.field("sum_of_operators_seconds", sum_of_launches(times));
-  json.list("operators", plan.launches.size(), [&](size_t k) {
-    const PlanLaunch& launch = plan.launches[k];
+  json.list("operators", times.timed.size(), [&](size_t k) {
+    const PlanLaunch& launch = plan.launches[times.timed[k]];
     return Json{{"name", name_of(launch)},
                 {"pass", name_of(launch.pass)},
                 {"seconds", times.launches[k].median},
@@ -75,22 +87,25 @@ std::string mebibytes(int64_t bytes) { return concat(fixed(static_cast<double>(b
 std::string bench_text(const StepPlan& plan, const Times& times, const std::string& device, size_t width) {
   Table table({Align::left, Align::left, Align::right, Align::right, Align::right});
   table.row({"launch", "pass", "predicted ms", "measured ms", "ratio"});
-  for (size_t k = 0; k < plan.launches.size(); ++k) {
-    const PlanLaunch& launch = plan.launches[k];
+  double predicted = 0;
+  for (size_t k = 0; k < times.timed.size(); ++k) {
+    const PlanLaunch& launch = plan.launches[times.timed[k]];
     const double measured = times.launches[k].median;
+    predicted += launch.predicted_seconds;
     table.row({name_of(launch), name_of(launch.pass), milliseconds(launch.predicted_seconds), milliseconds(measured),
                launch.predicted_seconds > 0 ? fixed(measured / launch.predicted_seconds, 2) : "-"});
   }
-  table.row({"sum", "", milliseconds(plan.cost), milliseconds(sum_of_launches(times)), ""});
+  table.row({"sum", "", milliseconds(times.passes ? plan.cost : predicted), milliseconds(sum_of_launches(times)), ""});
   std::string text = table.text(width);
+  if (!times.passes) return text;
   const auto line = [&](const char* what, const Estimate& time) {
     text += concat(what, milliseconds(time.median), " ms  (", milliseconds(time.low), " to ", milliseconds(time.high),
                    ", ", time.samples, " runs)\n");
   };
   text += "\n";
-  line("forward   ", times.passes.forward);
-  line("backward  ", times.passes.backward);
-  line("step      ", times.passes.step);
+  line("forward   ", times.passes->forward);
+  line("backward  ", times.passes->backward);
+  line("step      ", times.passes->step);
   text += concat("predicted ", milliseconds(plan.cost), " ms",
                  plan.default_cost > 0 ? concat("; with nothing fused ", milliseconds(plan.default_cost), " ms") : "",
                  "\narena     ", mebibytes(plan.arena_bytes), "; its buffers apart ", mebibytes(plan.sum_bytes),
@@ -108,11 +123,17 @@ Result<std::string> bench_plan(const BenchOptions& options) {
   Values<double> values(loaded->training.graph.tensors.size());
   draw_missing(loaded->training.graph, given_tensors(loaded->training), kTimingSeed, values);
   if (Result<Done> put = session->put(values); !put) return put.error();
-  Result<PassTimes> passes = time_passes(*session, options.seconds * kWhole);
-  if (!passes) return passes.error();
-  Result<std::vector<Estimate>> launches = time_launches(*session, options.seconds * (1 - kWhole));
+  Times times;
+  if (!options.kernels) {
+    const Result<PassTimes> passes = time_passes(*session, options.seconds * kWhole);
+    if (!passes) return passes.error();
+    times.passes = *passes;
+  }
+  times.timed = timed_launches(loaded->plan, options.kernels);
+  Result<std::vector<Estimate>> launches =
+      time_launches(*session, times.timed, options.seconds * (options.kernels ? 1 : 1 - kWhole));
   if (!launches) return launches.error();
-  const Times times{*passes, std::move(*launches)};
+  times.launches = std::move(*launches);
   if (!options.trace.empty()) {
     const Result<std::vector<TracedLaunch>> run = trace_steps(*session);
     if (!run) return run.error();

@@ -42,12 +42,12 @@ Result<PassTimes> time_passes(PlanSession& session, double seconds) {
   return PassTimes{estimate(std::move(samples[0])), estimate(std::move(samples[1])), estimate(std::move(samples[2]))};
 }
 
-Result<std::vector<Estimate>> time_launches(PlanSession& session, double seconds) {
-  std::vector<std::vector<double>> samples(session.launches());
+Result<std::vector<Estimate>> time_launches(PlanSession& session, const std::vector<size_t>& launches, double seconds) {
+  std::vector<std::vector<double>> samples(launches.size());
   const Result<Done> timed = repeat(seconds, kLeastSamples, [&](int64_t sample) -> Result<Done> {
     if (Result<Done> bound = session.bind(kTimingSeed, static_cast<uint32_t>(sample)); !bound) return bound;
     for (size_t k = 0; k < samples.size(); ++k) {
-      const Result<double> taken = session.seconds_of_launch(k);
+      const Result<double> taken = session.seconds_of_launch(launches[k]);
       if (!taken) return taken.error();
       samples[k].push_back(*taken);
     }

@@ -20,7 +20,7 @@ struct PassTimes {
 // Steps for about `seconds`, behind some that warm the machine up, and at least as many as an interval takes.
 Result<PassTimes> time_passes(PlanSession& session, double seconds);
 
-// The same with every launch timed by itself; without warming up.
-Result<std::vector<Estimate>> time_launches(PlanSession& session, double seconds);
+// The same with each of these launches timed by itself; without warming up.
+Result<std::vector<Estimate>> time_launches(PlanSession& session, const std::vector<size_t>& launches, double seconds);
 
 }  // namespace millrace

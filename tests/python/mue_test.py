@@ -106,6 +106,9 @@ class LaunchesTest(unittest.TestCase):
         kernels = [kernel(name) for name in ("memset", "gemm_a", "cublasLt::splitKreduce_kernel", "gemm_b")]
         self.assertEqual(self.names(launches.match([product("q"), product("k")], kernels)),
                          [["memset", "gemm_a", "cublasLt::splitKreduce_kernel"], ["gemm_b"]])
+        kernels = [kernel(name) for name in ("gemm_a", "globalKernelBgradAB_v2", "gemm_b")]
+        self.assertEqual(self.names(launches.match([product("d_w"), product("d_x")], kernels)),
+                         [["gemm_a", "globalKernelBgradAB_v2"], ["gemm_b"]])
         # Where there are as many kernels as products, names mean nothing: a product may be called reduce.
         kernels = [kernel("reduce_1"), kernel("reduce_2")]
         self.assertEqual(len(launches.match([product("q"), product("k")], kernels)), 2)

@@ -99,6 +99,10 @@ class WholeWayTest(OptimizeTest):
         self.assertTrue((self.folder / "r.safetensors").stat().st_size > 0)
         self.assertIn("softmax", self.succeed("bench", "small.plan"))
         json.loads(self.succeed("bench", "small.plan", "--json"))
+        kernels = json.loads(self.succeed("bench", "small.plan", "--kernels", "--seconds", "0.1", "--json"))
+        self.assertNotIn("step_seconds", kernels)
+        self.assertTrue(kernels["operators"])
+        self.assertFalse([one["name"] for one in kernels["operators"] if "einsum" in one["name"]])
 
         # What was measured is what select chooses from, by both methods.
         exact = json.loads(self.succeed("select", "small.py", "--json"))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 import torch
 
 import millrace
 import millrace.torch
-from millrace.torch import operator
+from millrace import _library
+from millrace.torch import build, operator
 from support import TorchTest
 
 SMALL = """
@@ -134,6 +138,19 @@ class OperatorTest(SmallProgram):
         text = Path(self.plan, "plan.json").read_text()
         (copy / "plan.json").write_text(text.replace('"date": "2', '"date": "3'))
         self.refuses("the plan is not as it was written", plan=str(copy))
+
+
+class BuildTest(unittest.TestCase):
+    def test_a_compiler_that_brings_its_own_runtime_does_not_link_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            compiler, made = Path(folder, "c++"), Path(folder, "made.so")
+            compiler.write_text('#!/bin/sh\nexec "${REAL_CXX:-g++}" "$@" -static-libstdc++\n')
+            compiler.chmod(0o700)
+            source, include = build._sources()
+            with unittest.mock.patch.dict(os.environ, CXX=str(compiler), REAL_CXX=os.environ.get("CXX") or "g++"):
+                build._compile(source, include, _library.library_path(), made)
+            needed = subprocess.run(["readelf", "-d", made], capture_output=True, text=True, check=True).stdout
+            self.assertIn("[libstdc++.so.6]", needed)
 
 
 class ProgramTest(SmallProgram):

@@ -47,6 +47,14 @@ def operator_library() -> Path:
     return made
 
 
+def _runtime() -> list[str]:
+    """The C++ runtime that PyTorch runs on. A compiler that would link its own into the operator gets this one:
+    an exception that leaves the operator for PyTorch would not be understood there, and end the process."""
+    with open("/proc/self/maps") as maps:
+        loaded = (line.split(maxsplit=5)[-1].strip() for line in maps)
+        return next(([path] for path in loaded if Path(path).name.startswith("libstdc++.so.6")), [])
+
+
 def _compile(source: Path, include: Path, library: Path, made: Path) -> None:
     compiler = shutil.which(os.environ.get("CXX") or "g++") or shutil.which("c++")
     if compiler is None:
@@ -56,8 +64,8 @@ def _compile(source: Path, include: Path, library: Path, made: Path) -> None:
     with tempfile.TemporaryDirectory(dir=made.parent) as work:  # it appears whole or not at all
         out = Path(work, made.name)
         command = [compiler, "-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-w", f"-I{include}",
-                   f"-isystem{headers}", f"-DTORCH_TARGET_VERSION={_TARGET}", str(source), "-o", str(out),
-                   f"-L{library.parent}", f"-l:{library.name}", f"-Wl,-rpath,{library.parent}",
+                   f"-isystem{headers}", f"-DTORCH_TARGET_VERSION={_TARGET}", str(source), *_runtime(), "-o",
+                   str(out), f"-L{library.parent}", f"-l:{library.name}", f"-Wl,-rpath,{library.parent}",
                    f"-L{headers.parent / 'lib'}", "-ltorch", "-ltorch_cpu"]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:

@@ -173,7 +173,7 @@ def main() -> int:
     except ImportError:
         sys.exit("host_cost: this Python has no torch; start it with one that has (build/bench-venv/bin/python)")
     if options.device == "cuda" and not torch.cuda.is_available():
-        sys.exit("host_cost: there is no GPU here")
+        sys.exit("host_cost: there is no GPU here; take --device cpu")
     torch.set_num_threads(1)
     bench = Bench(options)
     for _ in range(100):  # plans are made, memory is allocated, graphs are recorded

@@ -149,8 +149,10 @@ CLI::App* add_bench(CLI::App& app, BenchOptions& options) {
       ->type_name("N");
   command->add_option("--trace", options.trace, "where a timeline of a few steps goes: ui.perfetto.dev opens it")
       ->type_name("FILE.json");
-  command->add_flag("--kernels", options.kernels,
-                    "only generated kernels, one by one: for tools that cannot follow a library's products");
+  command
+      ->add_flag("--kernels", options.kernels,
+                 "only generated kernels, one by one: for tools that cannot follow a library's products")
+      ->excludes("--trace");  // which is of whole steps
   CLI::Option_group& formats = *command->add_option_group("output");
   add_format(formats, "--json", "print JSON", Format::json, options.format);
   command->footer(

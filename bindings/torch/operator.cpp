@@ -84,8 +84,9 @@ void* current_stream(const Device& device) {
   using Function = AOTITorchError (*)(int32_t, void**);
   static const auto function = reinterpret_cast<Function>(cuda_function("aoti_torch_get_current_cuda_stream"));
   void* stream = nullptr;
-  STD_TORCH_CHECK(function != nullptr && function(device.index(), &stream) == 0,
-                  "millrace: this PyTorch does not say what its current stream is");
+  STD_TORCH_CHECK(
+      function != nullptr && function(device.index(), &stream) == 0,
+      "millrace: this PyTorch does not say what its current stream is; take a build for CUDA, 2.10 or later");
   // PyTorch's default stream is the null stream, and null would be a stream of the plan's own.
   static void* const kLegacyStream = reinterpret_cast<void*>(1);  // CU_STREAM_LEGACY
   return stream != nullptr ? stream : kLegacyStream;
@@ -103,7 +104,8 @@ Tensor empty_on(const Device& device, const std::vector<int64_t>& shape, ScalarT
   const AOTITorchError failed = aoti_torch_empty_strided(
       static_cast<int64_t>(shape.size()), shape.data(), strides.data(), static_cast<int32_t>(dtype),
       static_cast<int32_t>(device.type()), static_cast<int32_t>(device.index()), &made);
-  STD_TORCH_CHECK(failed == AOTI_TORCH_SUCCESS, "millrace: no memory for a tensor of ", shown(shape));
+  STD_TORCH_CHECK(failed == AOTI_TORCH_SUCCESS, "millrace: PyTorch makes no tensor of ", shown(shape),
+                  ", most likely for want of memory; take a smaller batch");
   return Tensor(made);
 }
 

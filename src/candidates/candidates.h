@@ -1,9 +1,9 @@
 // The artefact of candidates: every way to carry out every part of the training step, under which layouts.
 //
 // A part is one launch: a fused operator, one of its members alone, a contraction, several contractions stacked into
-// one, contractions that add to what is there, or with what a library does at their end (an epilogue). A candidate is a
-// way to carry out one part when its tensors lie in given layouts. What cannot be done, or is not worth trying, is
-// counted with the reason.
+// one, contractions that add to what is there, or with what a library does at their end (an epilogue), or an attention
+// in one piece. A candidate is a way to carry out one part when its tensors lie in given layouts. What cannot be done,
+// or is not worth trying, is counted with the reason.
 #pragma once
 
 #include <algorithm>
@@ -74,7 +74,37 @@ struct Product {
   bool is_stacked_along(size_t number, const ProductIndex& index) const;
 };
 
-enum class PartKind { kernel, contraction };
+// A softmax between two contractions, with the scores never in memory: o = dropout(softmax(scale · q kᵀ)) v, or its
+// gradients. Its indices: those of the batch, the queries, the keys (over which the softmax runs), the inner one that q
+// and k are contracted over, and that of the values.
+struct Attention {
+  // The logarithms of the rows' sums of exponentials are all that backward needs of the softmax.
+  enum Operand : size_t { q, k, v, o, log_sums, d_o, d_q, d_k, d_v };
+  static constexpr size_t kOperands = 9;
+
+  // Which axes of an operand run along which indices; -1: none.
+  struct Axes {
+    std::vector<int> batch;  // one a batch index
+    int query = -1;
+    int key = -1;
+    int column = -1;  // the inner index of q, k and their gradients, the values' of v, o and theirs
+  };
+
+  bool backward = false;
+  std::array<TensorId, kOperands> tensors;  // invalid: not in this pass
+  std::array<Axes, kOperands> axes;
+  std::vector<int64_t> batch;  // extents
+  int64_t queries = 1;
+  int64_t keys = 1;
+  int64_t inner = 1;
+  int64_t values = 1;
+  std::vector<TensorId> scales;  // numbers that the scores are multiplied with
+  bool causal = false;           // keys behind the query are not looked at
+  TensorId mask;                 // valid: of the dropout behind the softmax, which is drawn
+  Axes mask_axes;
+};
+
+enum class PartKind { kernel, contraction, attention };
 
 struct Part {
   PartKind kind = PartKind::kernel;
@@ -89,6 +119,9 @@ struct Part {
   std::vector<std::vector<int>> index_of;  // one a member: for each index of its own space, the nest's, or -1
   // A contraction's.
   Product product;
+  // An attention's.
+  Attention attention;
+  std::vector<OperatorId> repeats;  // operators of forward whose work it does again: what it reads came out of them
 };
 
 inline constexpr int kNoIndex = -1;
@@ -135,9 +168,22 @@ struct GemmWay {
   bool operator==(const GemmWay&) const = default;
 };
 
+// An attention by the tensor cores: a block of warps has rows of the scores (in backward's second kernel columns), and
+// goes over the others a panel at a time.
+struct AttentionWay {
+  int warps = 4;    // of a block
+  int tiles = 1;    // of 16 rows that a warp has
+  int panel = 64;   // columns at a time
+  int stages = 2;   // panels in shared memory: one is loaded while another is worked on
+
+  bool operator==(const AttentionWay&) const = default;
+};
+
+using Way = std::variant<KernelWay, GemmWay, AttentionWay>;
+
 struct Candidate {
   std::vector<int> layouts;  // one a tensor of the part, its reads and then its writes: of the tensor's domain
-  std::variant<KernelWay, GemmWay> way;
+  Way way;
   double estimate = 0;  // seconds, by the byte model: what to try first
 };
 

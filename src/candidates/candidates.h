@@ -171,10 +171,10 @@ struct GemmWay {
 // An attention by the tensor cores: a block of warps has rows of the scores (in backward's second kernel columns), and
 // goes over the others a panel at a time.
 struct AttentionWay {
-  int warps = 4;    // of a block
-  int tiles = 1;    // of 16 rows that a warp has
-  int panel = 64;   // columns at a time
-  int stages = 2;   // panels in shared memory: one is loaded while another is worked on
+  int warps = 4;   // of a block
+  int tiles = 1;   // of 16 rows that a warp has
+  int panel = 64;  // columns at a time
+  int stages = 2;  // panels in shared memory: one is loaded while another is worked on
 
   bool operator==(const AttentionWay&) const = default;
 };

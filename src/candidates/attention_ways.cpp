@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "base/text.h"
-#include "candidates/attention.h"
 #include "candidates/ways.h"
 
 namespace millrace {

@@ -226,6 +226,9 @@ struct Candidates {
 // Elements between neighbours along an index, in a, b, c or the vector (0 to 3), when its tensors lie in `layout`.
 int64_t step_along(const Graph& graph, const Product& product, size_t operand, size_t index, const Layout& layout);
 
+// What a block of an attention's kernels asks for of a multiprocessor's shared memory.
+int64_t attention_shared_bytes(const Attention& attention, const AttentionWay& way);
+
 // What a part computes, without its names: parts with one text take the same time.
 std::string print_part(const Graph& graph, const Part& part);
 

@@ -62,7 +62,7 @@ constexpr int kPitch = 2 * kColumns + 16;
 template <class S>
 constexpr int kFirstPanel = S::kPanel* kPitch<S::kInner>;
 template <class S>
-constexpr int kBothPanels = kFirstPanel<S> + S::kPanel * kPitch<S::kValues>;
+constexpr int kBothPanels = kFirstPanel<S> + S::kPanel* kPitch<S::kValues>;
 template <class S>
 constexpr int kStageBytes = kBothPanels<S> + (S::kBackward ? S::kPanel * 8 : 0);
 
@@ -205,8 +205,8 @@ MR_DEVICE void multiply_rows(float (&c)[S::kTiles][2 * kBundles][4], const u32 (
 
 // c += scores · panel, with kBundles times 16 columns of the scores, rows of the panel.
 template <class S, int kColumns, int kBundles>
-MR_DEVICE void multiply_scores(float (&c)[S::kTiles][kColumns / 8][4], const float (&scores)[S::kTiles][2 * kBundles][4],
-                               Place panel) {
+MR_DEVICE void multiply_scores(float (&c)[S::kTiles][kColumns / 8][4],
+                               const float (&scores)[S::kTiles][2 * kBundles][4], Place panel) {
   using T = typename S::T;
   const int lane = lane_number();
   const Place own = panel + (lane / 8 % 2 * 8 + lane % 8) * kPitch<kColumns> + lane / 16 * 16;
@@ -282,8 +282,7 @@ struct Masks {
       u32 words[4];
       philox(block(query, key), dropout, words);
       MR_UNROLL
-      for (int l = 0; l < 8; ++l)
-        kept[l] = (l % 2 == 0 ? words[l / 2] << 16 : words[l / 2]) >= dropout.threshold;
+      for (int l = 0; l < 8; ++l) kept[l] = (l % 2 == 0 ? words[l / 2] << 16 : words[l / 2]) >= dropout.threshold;
     } else {
       u32 bits = 0;
       MR_NO_UNROLL

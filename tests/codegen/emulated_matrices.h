@@ -23,10 +23,14 @@ struct CopyingThread {
   int groups = 0;
 };
 
+struct Given {
+  u32 words[6];
+};
+
 struct Matrices {
   alignas(16) unsigned char shared[kMostShared];
   CopyingThread threads[kMostThreads];
-  u32 given[2][kMostThreads][6];  // to other threads, alternately so that one barrier is enough
+  Given given[2][kMostThreads];  // to other threads, alternately so that one barrier is enough
   int turns[kMostThreads];
 };
 
@@ -78,11 +82,11 @@ inline void wait_for_copies() {
 
 // What each thread of the block gives, as soon as all have given.
 template <int kCount>
-inline const u32 (*exchanged(const u32 (&words)[kCount]))[6] {
+inline const Given* exchanged(const u32 (&words)[kCount]) {
   Matrices& all = matrices();
   const int own = thread_number();
   const int turn = all.turns[own]++ % 2;
-  memcpy(all.given[turn][own], words, sizeof(words));
+  memcpy(all.given[turn][own].words, words, sizeof(words));
   barrier();
   return all.given[turn] + thread_number() / 32 * 32;
 }
@@ -96,7 +100,7 @@ inline u16 shared_half(Place at) {
 inline void load_matrices(u32 (&to)[4], Place row, bool transposed) {
   shared_bytes(row, 16);
   const u32 place[1] = {row};
-  const u32(*const rows)[6] = exchanged(place);
+  const Given* const rows = exchanged(place);
   const int lane = thread_number() % 32;
   const int first = lane % 4 * 2;
   const int other = lane / 4;
@@ -105,7 +109,7 @@ inline void load_matrices(u32 (&to)[4], Place row, bool transposed) {
     for (int n = 0; n < 2; ++n) {
       const int line = transposed ? first + n : other;
       const int column = transposed ? other : first + n;
-      words[n] = shared_half(rows[8 * k + line][0] + 2 * column);
+      words[n] = shared_half(rows[8 * k + line].words[0] + 2 * column);
     }
     to[k] = words[0] | words[1] << 16;
   }
@@ -122,7 +126,7 @@ inline float widened_half(u32 word, int number) {
 template <class T>
 inline void multiply(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   const u32 words[6] = {a[0], a[1], a[2], a[3], b0, b1};
-  const u32(*const all)[6] = exchanged(words);
+  const Given* const all = exchanged(words);
   const int lane = thread_number() % 32;
   for (int e = 0; e < 4; ++e) {
     const int row = lane / 4;
@@ -130,8 +134,8 @@ inline void multiply(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
     float sum = c[e];
     for (int k = 0; k < 16; ++k) {
       const int pair = k % 8 / 2;
-      const float left = widened_half<T>(all[4 * row + pair][e / 2 + k / 8 * 2], k % 2);
-      const float right = widened_half<T>(all[4 * column + pair][4 + k / 8], k % 2);
+      const float left = widened_half<T>(all[4 * row + pair].words[e / 2 + k / 8 * 2], k % 2);
+      const float right = widened_half<T>(all[4 * column + pair].words[4 + k / 8], k % 2);
       sum += left * right;
     }
     c[e] = sum;
@@ -155,9 +159,9 @@ inline float power_of_two(float x) {
 
 inline u32 votes(bool yes) {
   const u32 own[1] = {yes ? 1u : 0u};
-  const u32(*const all)[6] = exchanged(own);
+  const Given* const all = exchanged(own);
   u32 bits = 0;
-  for (int k = 0; k < 32; ++k) bits |= all[k][0] << k;
+  for (int k = 0; k < 32; ++k) bits |= all[k].words[0] << k;
   return bits;
 }
 

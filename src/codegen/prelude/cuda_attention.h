@@ -461,4 +461,212 @@ MR_DEVICE void attend(int block, const typename S::T* q, const typename S::T* k,
   store_rows<S, S::kValues>(o, S::kO, row, S::kQueries, sums, factors);
 }
 
+// --- Backward ---
+
+// Σ x·y of a thread's pieces of rows.
+template <class T, int kSteps>
+MR_DEVICE float sum_of_products(const u32 (&x)[kSteps][4], const u32 (&y)[kSteps][4], int half) {
+  float sum = 0;
+  MR_UNROLL
+  for (int step = 0; step < kSteps; ++step) {
+    MR_UNROLL
+    for (int n = half; n < 4; n += 2) {
+      sum += widened(T{static_cast<u16>(x[step][n])}) * widened(T{static_cast<u16>(y[step][n])});
+      sum += widened(T{static_cast<u16>(x[step][n] >> 16)}) * widened(T{static_cast<u16>(y[step][n] >> 16)});
+    }
+  }
+  return sum;
+}
+
+// Of the rows of a warp: the logarithm of the sum, to the base of two, and Σ o·d_o. Left for the other kernel.
+template <class S>
+struct QueryPairs {
+  float logs[S::kTiles][2];
+  float sums[S::kTiles][2];
+
+  MR_DEVICE QueryPairs(const u32 (&d_o)[S::kTiles][S::kValues / 16][4], const typename S::T* o, const float* log_sums,
+                       float* pairs, int row) {
+    using I = typename S::I;
+    u32 rows[S::kTiles][S::kValues / 16][4];
+    load_rows<S, S::kValues>(rows, o, S::kO, row, S::kQueries);
+    MR_UNROLL
+    for (int tile = 0; tile < S::kTiles; ++tile) {
+      MR_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const int own = row + tile * 16 + row_number() + half * 8;
+        const bool there = own < S::kQueries;
+        logs[tile][half] = there ? log_sums[I(own) * S::kLogSums] * static_cast<float>(kLogarithm) : 0.0f;
+        sums[tile][half] = over_row<Sum>(sum_of_products<typename S::T>(rows[tile], d_o[tile], half));
+        if (there && column_number() == 0) {
+          pairs[I(own) * 2] = logs[tile][half];
+          pairs[I(own) * 2 + 1] = sums[tile][half];
+        }
+      }
+    }
+  }
+};
+
+// Scores become ds: p · (dp · mask - Σ o·d_o), of 32 mixed keys.
+template <class S, class M>
+MR_DEVICE void differentiate(float (&scores)[S::kTiles][4][4], const float (&dp)[S::kTiles][4][4],
+                             const QueryPairs<S>& queries, float factor, const M& masks, int row, int key) {
+  MR_UNROLL
+  for (int tile = 0; tile < S::kTiles; ++tile) {
+    MR_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      bool kept[8];
+      if constexpr (S::kDropout)
+        masks.draw_keys(kept, row + tile * 16 + row_number() + half * 8, key + mixed_key(0, 0));
+      MR_UNROLL
+      for (int l = 0; l < 8; ++l) {
+        float& own = scores[tile][l / 2][2 * half + l % 2];
+        float of = dp[tile][l / 2][2 * half + l % 2];
+        if constexpr (S::kDropout) of = kept[l] ? of : 0.0f;
+        own = power_of_two(own * factor - queries.logs[tile][half]) * (of * masks.scale() - queries.sums[tile][half]);
+      }
+    }
+  }
+}
+
+template <int kTiles>
+MR_DEVICE void set_all(float (&to)[kTiles][2], float x) {
+  MR_UNROLL
+  for (int tile = 0; tile < kTiles; ++tile) to[tile][0] = to[tile][1] = x;
+}
+
+template <class S, class M>
+MR_DEVICE void attend_dq(int block, const typename S::T* q, const typename S::T* k, const typename S::T* v,
+                         const typename S::T* o, const float* log_sums, const typename S::T* d_o, typename S::T* d_q,
+                         float* pairs, double scale, const M& masks) {
+  static_assert(S::kPanel % 32 == 0 && S::kInner % 16 == 0 && S::kValues % 16 == 0);
+  static_assert(S::kStages * kStageBytes<S> == S::kShared);
+  const int row = first_row<S>(block);
+  const float factor = factor_of(scale);
+  u32 rows[S::kTiles][S::kInner / 16][4];
+  load_rows<S, S::kInner>(rows, q, S::kQ, row, S::kQueries);
+  negate_rows(rows, scale);
+  u32 d_rows[S::kTiles][S::kValues / 16][4];
+  load_rows<S, S::kValues>(d_rows, d_o, S::kDO, row, S::kQueries);
+  const QueryPairs<S> queries(d_rows, o, log_sums, pairs, row);
+  float sums[S::kTiles][S::kInner / 8][4];
+  clear(sums);
+  const auto fetch = [&](int panel, Place to) { fetch_keys<S>(panel, to, k, v); };
+  const auto work = [&](int panel, Place at) {
+    const bool hides = hides_keys<S>(row, panel * S::kPanel);
+    MR_UNROLL
+    for (int part = 0; part < S::kPanel; part += 32) {
+      const int key = panel * S::kPanel + part;
+      const Place keys = at + part * kPitch<S::kInner>;
+      float scores[S::kTiles][4][4];
+      float dp[S::kTiles][4][4];
+      multiply_rows<S, S::kInner, 2>(scores, rows, keys);
+      multiply_rows<S, S::kValues, 2>(dp, d_rows, at + kFirstPanel<S> + part * kPitch<S::kValues>);
+      if (hides) hide_keys<S>(scores, row, key);
+      differentiate<S>(scores, dp, queries, factor, masks, row, key);
+      multiply_scores<S, S::kInner, 2>(sums, scores, keys);
+    }
+  };
+  over_panels<S>(0, panels_of_keys<S>(block), fetch, work);
+  float factors[S::kTiles][2];
+  set_all(factors, static_cast<float>(scale));
+  store_rows<S, S::kInner>(d_q, S::kDQ, row, S::kQueries, sums, factors);
+}
+
+// Of 16 queries and a warp's keys: scores become p · mask but for its scale, and dp becomes ds.
+template <class S, class M>
+MR_DEVICE void differentiate_square(float (&scores)[S::kTiles][2][4], float (&dp)[S::kTiles][2][4], Place pairs,
+                                    float factor, const M& masks, int row, int query) {
+  MR_UNROLL
+  for (int tile = 0; tile < S::kTiles; ++tile) {
+    u32 kept = 0;
+    if constexpr (S::kDropout) kept = masks.draw_square(query, row + tile * 16);
+    MR_UNROLL
+    for (int n = 0; n < 2; ++n) {
+      float of[4];
+      load_floats(of, pairs + (n * 8 + column_number()) * 8);
+      MR_UNROLL
+      for (int e = 0; e < 4; ++e) {
+        float& p = scores[tile][n][e];
+        float& d = dp[tile][n][e];
+        p = power_of_two(p * factor - of[e % 2 * 2]);
+        const bool dropped = S::kDropout && (kept & (1u << (e / 2 * 16 + n * 8 + e % 2))) == 0;
+        d = p * ((dropped ? 0.0f : d) * masks.scale() - of[e % 2 * 2 + 1]);
+        p = dropped ? 0.0f : p;
+      }
+    }
+  }
+}
+
+template <class S>
+MR_DEVICE void hide_queries(float (&scores)[S::kTiles][2][4], int row, int query) {
+  MR_UNROLL
+  for (int tile = 0; tile < S::kTiles; ++tile) {
+    MR_UNROLL
+    for (int n = 0; n < 2; ++n) {
+      MR_UNROLL
+      for (int e = 0; e < 4; ++e) {
+        if (row + tile * 16 + row_number() + e / 2 * 8 > query + n * 8 + column_number() + e % 2)
+          scores[tile][n][e] = -infinity();
+      }
+    }
+  }
+}
+
+// Queries behind the last are zeros, in all that is read of them: they add nothing.
+template <class S>
+MR_DEVICE void fetch_queries(int panel, Place to, const typename S::T* q, const typename S::T* d_o,
+                             const float* pairs) {
+  const int first = panel * S::kPanel;
+  fetch_panel<S, S::kInner, Columns::in_order>(to, q, S::kQ, first, S::kQueries);
+  fetch_panel<S, S::kValues, Columns::in_order>(to + kFirstPanel<S>, d_o, S::kDO, first, S::kQueries);
+  MR_UNROLL
+  for (int n = 0; n < S::kPanel; n += 32 * S::kWarps) {
+    const int number = n + thread_number();
+    const bool there = first + number < S::kQueries;
+    if (number < S::kPanel)
+      copy_8(to + kBothPanels<S> + number * 8, pairs + typename S::I(there ? first + number : 0) * 2, there);
+  }
+}
+
+template <class S, class M>
+MR_DEVICE void attend_dk_dv(int block, const typename S::T* q, const typename S::T* k, const typename S::T* v,
+                            const typename S::T* d_o, typename S::T* d_k, typename S::T* d_v, const float* pairs,
+                            double scale, const M& masks) {
+  const int row = first_row<S>(block);
+  const float factor = factor_of(scale);
+  u32 k_rows[S::kTiles][S::kInner / 16][4];
+  load_rows<S, S::kInner>(k_rows, k, S::kK, row, S::kKeys);
+  negate_rows(k_rows, scale);
+  u32 v_rows[S::kTiles][S::kValues / 16][4];
+  load_rows<S, S::kValues>(v_rows, v, S::kV, row, S::kKeys);
+  float k_sums[S::kTiles][S::kInner / 8][4];
+  clear(k_sums);
+  float v_sums[S::kTiles][S::kValues / 8][4];
+  clear(v_sums);
+  const auto fetch = [&](int panel, Place to) { fetch_queries<S>(panel, to, q, d_o, pairs); };
+  const auto work = [&](int panel, Place at) {
+    MR_UNROLL
+    for (int part = 0; part < S::kPanel; part += 16) {
+      const int query = panel * S::kPanel + part;
+      const Place of_q = at + part * kPitch<S::kInner>;
+      const Place of_d_o = at + kFirstPanel<S> + part * kPitch<S::kValues>;
+      float scores[S::kTiles][2][4];
+      float dp[S::kTiles][2][4];
+      multiply_rows<S, S::kInner, 1>(scores, k_rows, of_q);
+      multiply_rows<S, S::kValues, 1>(dp, v_rows, of_d_o);
+      if (S::kCausal && query < row + S::kTiles * 16 - 1) hide_queries<S>(scores, row, query);
+      differentiate_square<S>(scores, dp, at + kBothPanels<S> + part * 8, factor, masks, row, query);
+      multiply_scores<S, S::kValues, 1>(v_sums, scores, of_d_o);
+      multiply_scores<S, S::kInner, 1>(k_sums, dp, of_q);
+    }
+  };
+  const int seen = S::kCausal ? block * S::kWarps * S::kTiles * 16 / S::kPanel : 0;  // the first panel that looks here
+  over_panels<S>(seen, (S::kQueries + S::kPanel - 1) / S::kPanel, fetch, work);
+  float factors[S::kTiles][2];
+  set_all(factors, static_cast<float>(scale));
+  store_rows<S, S::kInner>(d_k, S::kDK, row, S::kKeys, k_sums, factors);
+  set_all(factors, masks.scale());
+  store_rows<S, S::kValues>(d_v, S::kDV, row, S::kKeys, v_sums, factors);
+}
+
 }  // namespace mr

@@ -187,12 +187,11 @@ class AttentionNumbers {
         strides_of(made_.graph, attention_.mask, written_layout(made_.graph, attention_.mask));
     const Attention::Axes& axes = attention_.mask_axes;
     for (size_t head = 0; head < heads_; ++head) {
-      const int64_t first =
-          head_place(head, [&](size_t k) { return strides[static_cast<size_t>(axes.batch[k])]; });
+      const int64_t first = head_place(head, [&](size_t k) { return strides[static_cast<size_t>(axes.batch[k])]; });
       for (int64_t query = 0; query < problem_.queries; ++query) {
         for (int64_t key = 0; key < problem_.keys; ++key) {
-          const int64_t element = first + query * strides[static_cast<size_t>(axes.query)] +
-                                  key * strides[static_cast<size_t>(axes.key)];
+          const int64_t element =
+              first + query * strides[static_cast<size_t>(axes.query)] + key * strides[static_cast<size_t>(axes.key)];
           const bool kept = dropout_keeps(run_.seed, run_.step, dropout_of(made_.graph, attention_.mask)->stream,
                                           static_cast<uint64_t>(element), problem_.rate);
           masks_[score_at(head, static_cast<size_t>(query), static_cast<size_t>(key))] =

@@ -292,6 +292,11 @@ class AttentionNumbers {
     return made;
   }
 
+  struct Approximate {
+    double value = 0;
+    double away = 0;
+  };
+
   // A result: `factor` times Σ of left · right, with `count` terms.
   template <class Left, class Right>
   void put_sum(size_t operand, size_t head, size_t row, size_t column, double factor, size_t count, const Left& left,
@@ -299,10 +304,10 @@ class AttentionNumbers {
     double sum = 0;
     double away = 0;
     for (size_t n = 0; n < count; ++n) {
-      const auto [x, x_away] = left(n);
+      const Approximate x = left(n);
       const double y = right(n);
-      sum += x * y;
-      away += std::abs(y) * (x_away + std::abs(x) * static_cast<double>(count + 8) * kFloat);
+      sum += x.value * y;
+      away += std::abs(y) * (x.away + std::abs(x.value) * static_cast<double>(count + 8) * kFloat);
     }
     set(operand, head, row, column, factor * sum,
         std::abs(factor) * away + 2 * half_unit() * std::abs(factor * sum) + smallest());
@@ -316,13 +321,17 @@ class AttentionNumbers {
       for (size_t query = 0; query < queries; ++query) {
         put_sum(
             Attention::d_q, head, query, column, scale_, keys,
-            [&](size_t key) { return std::pair(of.ds[query * keys + key], of.ds_away[query * keys + key]); },
+            [&](size_t key) {
+              return Approximate{of.ds[query * keys + key], of.ds_away[query * keys + key]};
+            },
             [&](size_t key) { return value(Attention::k, head, key, column); });
       }
       for (size_t key = 0; key < keys; ++key) {
         put_sum(
             Attention::d_k, head, key, column, scale_, queries,
-            [&](size_t query) { return std::pair(of.ds[query * keys + key], of.ds_away[query * keys + key]); },
+            [&](size_t query) {
+              return Approximate{of.ds[query * keys + key], of.ds_away[query * keys + key]};
+            },
             [&](size_t query) { return value(Attention::q, head, query, column); });
       }
     }
@@ -330,7 +339,9 @@ class AttentionNumbers {
       for (size_t key = 0; key < keys; ++key) {
         put_sum(
             Attention::d_v, head, key, column, 1, queries,
-            [&](size_t query) { return std::pair(of.p[query * keys + key], of.p_away[query * keys + key]); },
+            [&](size_t query) {
+              return Approximate{of.p[query * keys + key], of.p_away[query * keys + key]};
+            },
             [&](size_t query) { return value(Attention::d_o, head, query, column); });
       }
     }

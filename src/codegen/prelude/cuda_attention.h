@@ -74,22 +74,36 @@ MR_DEVICE int row_of(int number) {
   return number / 32 * 32 + number % 8 / 2 * 8 + number / 8 % 4 * 2 + number % 2;
 }
 
-// Rows from `first` on of a tensor that has `count`; zeros behind them.
+// Rows from `first` on of a tensor that has `count`; zeros behind them, where nothing is read.
 template <class S, int kColumns, Columns kOrder>
 MR_DEVICE void fetch_panel(Place to, const typename S::T* from, typename S::I pitch, int first, int count) {
   using I = typename S::I;
   constexpr int kChunks = kColumns / 8;
   constexpr int kThreads = 32 * S::kWarps;
   constexpr int kAll = S::kPanel * kChunks;
-  MR_UNROLL
-  for (int n = 0; n < kAll; n += kThreads) {
-    const int number = n + thread_number();
-    if (kAll % kThreads != 0 && number >= kAll) continue;
-    const int row = number / kChunks;
-    const int chunk = number % kChunks;
-    const bool there = first + row < count;
-    copy_16(to + row_of<kOrder>(row) * kPitch<kColumns> + chunk * 16,
-            from + I(there ? first + row : 0) * pitch + chunk * 8, there);
+  constexpr int kRows = kThreads / kChunks;  // at a time
+  if constexpr (kRows * kChunks == kThreads && (kRows & (kRows - 1)) == 0) {
+    // Bits of a row's number that change from one copy to the next are others than those that threads differ in: all
+    // addresses are the first one's and a constant.
+    const int row = thread_number() / kChunks;
+    const int chunk = thread_number() % kChunks;
+    const Place own = to + row_of<kOrder>(row) * kPitch<kColumns> + chunk * 16;
+    const typename S::T* const own_from = from + I(first + row) * pitch + chunk * 8;
+    MR_UNROLL
+    for (int n = 0; n < S::kPanel; n += kRows) {
+      if (kRows <= S::kPanel || row < S::kPanel)
+        copy_16(own + row_of<kOrder>(n) * kPitch<kColumns>, own_from + n * pitch, n + row < count - first);
+    }
+  } else {
+    MR_UNROLL
+    for (int n = 0; n < kAll; n += kThreads) {
+      const int number = n + thread_number();
+      const int row = number / kChunks;
+      const int chunk = number % kChunks;
+      if (number < kAll)
+        copy_16(to + row_of<kOrder>(row) * kPitch<kColumns> + chunk * 16, from + I(first + row) * pitch + chunk * 8,
+                first + row < count);
+    }
   }
 }
 
@@ -203,10 +217,10 @@ MR_DEVICE void multiply_rows(float (&c)[S::kTiles][2 * kBundles][4], const u32 (
   }
 }
 
-// c += scores · panel, with kBundles times 16 columns of the scores, rows of the panel.
-template <class S, int kColumns, int kBundles>
-MR_DEVICE void multiply_scores(float (&c)[S::kTiles][kColumns / 8][4],
-                               const float (&scores)[S::kTiles][2 * kBundles][4], Place panel) {
+// c += scores · panel, with kBundles times 16 columns of the scores from tile `first` on, rows of the panel.
+template <class S, int kColumns, int kBundles, int kCount>
+MR_DEVICE void multiply_scores(float (&c)[S::kTiles][kColumns / 8][4], const float (&scores)[S::kTiles][kCount][4],
+                               int first, Place panel) {
   using T = typename S::T;
   const int lane = lane_number();
   const Place own = panel + (lane / 8 % 2 * 8 + lane % 8) * kPitch<kColumns> + lane / 16 * 16;
@@ -217,7 +231,7 @@ MR_DEVICE void multiply_scores(float (&c)[S::kTiles][kColumns / 8][4],
     for (int tile = 0; tile < S::kTiles; ++tile) {
       MR_UNROLL
       for (int n = 0; n < 4; ++n) {
-        const float(&of)[4] = scores[tile][2 * bundle + n / 2];
+        const float(&of)[4] = scores[tile][first + 2 * bundle + n / 2];
         left[tile][n] = halves_of<T>(of[n % 2 * 2], of[n % 2 * 2 + 1]);
       }
     }
@@ -381,22 +395,20 @@ struct RunningSoftmax {
   }
 };
 
+// Of 32 mixed keys, from tile `first` on.
 template <class S, int kCount, class M>
-MR_DEVICE void drop_keys(float (&p)[S::kTiles][kCount][4], const M& masks, int row, int key) {
+MR_DEVICE void drop_keys(float (&p)[S::kTiles][kCount][4], int first, const M& masks, int row, int key) {
   if constexpr (S::kDropout) {
     MR_UNROLL
     for (int tile = 0; tile < S::kTiles; ++tile) {
       MR_UNROLL
-      for (int n = 0; n < kCount; n += 4) {
+      for (int half = 0; half < 2; ++half) {
+        bool kept[8];
+        masks.draw_keys(kept, row + tile * 16 + row_number() + half * 8, key + mixed_key(0, 0));
         MR_UNROLL
-        for (int half = 0; half < 2; ++half) {
-          bool kept[8];
-          masks.draw_keys(kept, row + tile * 16 + row_number() + half * 8, key + mixed_key(n, 0));
-          MR_UNROLL
-          for (int l = 0; l < 8; ++l) {
-            float& own = p[tile][n + l / 2][2 * half + l % 2];
-            own = kept[l] ? own : 0.0f;
-          }
+        for (int l = 0; l < 8; ++l) {
+          float& own = p[tile][first + l / 2][2 * half + l % 2];
+          own = kept[l] ? own : 0.0f;
         }
       }
     }
@@ -441,8 +453,11 @@ MR_DEVICE void attend(int block, const typename S::T* q, const typename S::T* k,
     multiply_rows<S, S::kInner, S::kPanel / 16>(scores, rows, at);
     if (hides_keys<S>(row, key)) hide_keys<S>(scores, row, key);
     softmax.take(scores, sums, factor);
-    drop_keys<S>(scores, masks, row, key);
-    multiply_scores<S, S::kValues, S::kPanel / 16>(sums, scores, at + kFirstPanel<S>);
+    MR_UNROLL
+    for (int part = 0; part < S::kPanel; part += 32) {
+      drop_keys<S>(scores, part / 8, masks, row, key + part);
+      multiply_scores<S, S::kValues, 2>(sums, scores, part / 8, at + kFirstPanel<S> + part * kPitch<S::kValues>);
+    }
   };
   over_panels<S>(0, panels_of_keys<S>(block), fetch, work);
   float factors[S::kTiles][2];
@@ -553,7 +568,7 @@ MR_DEVICE void attend_dq(int block, const typename S::T* q, const typename S::T*
   const auto fetch = [&](int panel, Place to) { fetch_keys<S>(panel, to, k, v); };
   const auto work = [&](int panel, Place at) {
     const bool hides = hides_keys<S>(row, panel * S::kPanel);
-    MR_UNROLL
+    MR_NO_UNROLL
     for (int part = 0; part < S::kPanel; part += 32) {
       const int key = panel * S::kPanel + part;
       const Place keys = at + part * kPitch<S::kInner>;
@@ -563,7 +578,7 @@ MR_DEVICE void attend_dq(int block, const typename S::T* q, const typename S::T*
       multiply_rows<S, S::kValues, 2>(dp, d_rows, at + kFirstPanel<S> + part * kPitch<S::kValues>);
       if (hides) hide_keys<S>(scores, row, key);
       differentiate<S>(scores, dp, queries, factor, masks, row, key);
-      multiply_scores<S, S::kInner, 2>(sums, scores, keys);
+      multiply_scores<S, S::kInner, 2>(sums, scores, 0, keys);
     }
   };
   over_panels<S>(0, panels_of_keys<S>(block), fetch, work);
@@ -645,7 +660,7 @@ MR_DEVICE void attend_dk_dv(int block, const typename S::T* q, const typename S:
   clear(v_sums);
   const auto fetch = [&](int panel, Place to) { fetch_queries<S>(panel, to, q, d_o, pairs); };
   const auto work = [&](int panel, Place at) {
-    MR_UNROLL
+    MR_NO_UNROLL
     for (int part = 0; part < S::kPanel; part += 16) {
       const int query = panel * S::kPanel + part;
       const Place of_q = at + part * kPitch<S::kInner>;
@@ -656,8 +671,8 @@ MR_DEVICE void attend_dk_dv(int block, const typename S::T* q, const typename S:
       multiply_rows<S, S::kValues, 1>(dp, v_rows, of_d_o);
       if (S::kCausal && query < row + S::kTiles * 16 - 1) hide_queries<S>(scores, row, query);
       differentiate_square<S>(scores, dp, at + kBothPanels<S> + part * 8, factor, masks, row, query);
-      multiply_scores<S, S::kValues, 1>(v_sums, scores, of_d_o);
-      multiply_scores<S, S::kInner, 1>(k_sums, dp, of_q);
+      multiply_scores<S, S::kValues, 1>(v_sums, scores, 0, of_d_o);
+      multiply_scores<S, S::kInner, 1>(k_sums, dp, 0, of_q);
     }
   };
   const int seen = S::kCausal ? block * S::kWarps * S::kTiles * 16 / S::kPanel : 0;  // the first panel that looks here

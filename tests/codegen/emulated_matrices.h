@@ -3,6 +3,8 @@
 // before it is waited for, and what was there before is gone when the copy begins.
 #pragma once
 
+#define MR_BLOCKS(count)
+
 namespace mr {
 
 using Place = u32;

@@ -144,6 +144,32 @@ class AttentionGenerator {
     return 2 * largest + 65536 < kIntegerRange ? "int" : "long long";
   }
 
+  // --- Registers ---
+
+  // A thread's: pieces of rows, sums and scores, and about as much beside them as ptxas was seen to want.
+  int64_t registers(const Kernel& kernel) const {
+    constexpr int64_t kBeside = 48;
+    const int64_t inner = attention_.inner;
+    const int64_t values = attention_.values;
+    const int64_t pieces = !attention_.backward           ? inner / 4 + values / 2 + way_.panel / 2
+                           : kernel.rows == Rows::queries ? 3 * inner / 4 + values / 4 + 16
+                                                          : 3 * (inner + values) / 4 + 16;
+    return way_.tiles * pieces + kBeside + (attention_.causal ? 8 : 0);
+  }
+
+  // As many as registers and shared memory allow without spilling the former.
+  int64_t blocks_at_a_time(const Kernel& kernel) const {
+    constexpr int64_t kRegisters = 65536;  // of a multiprocessor
+    constexpr int64_t kMostOfThread = 255;
+    constexpr int64_t kShared = 228 * 1024;
+    constexpr int64_t kSharedBeside = 1024;  // of every block
+    constexpr int64_t kThreads = 1536;       // of the smallest multiprocessor that we care for
+    const int64_t threads = way_.warps * 32;
+    const int64_t by_registers = kRegisters / (threads * std::min(registers(kernel), kMostOfThread));
+    const int64_t by_shared = kShared / (attention_shared_bytes(attention_, way_) + kSharedBeside);
+    return std::max<int64_t>(1, std::min({by_registers, by_shared, kThreads / threads}));
+  }
+
   // --- Text ---
 
   static void line(std::string& text, int depth, const std::string& content) {
@@ -191,10 +217,10 @@ class AttentionGenerator {
     const int64_t rows = kernel.rows == Rows::queries ? attention_.queries : attention_.keys;
     const int64_t blocks = (rows + rows_per_block() - 1) / rows_per_block();
     std::string& text = made_.text;
-    line(
-        text, 0,
-        concat("MR_KERNEL(", threads, ") ", kernel.name, "(MR_PARAMETER mr::Arguments<", layouts_.size(), ", ",
-               std::max<size_t>(made_.values.size(), 1), ", ", std::max<size_t>(made_.streams.size(), 1), "> args) {"));
+    line(text, 0,
+         concat("MR_KERNEL(", threads, " MR_BLOCKS(", blocks_at_a_time(kernel), ")) ", kernel.name,
+                "(MR_PARAMETER mr::Arguments<", layouts_.size(), ", ", std::max<size_t>(made_.values.size(), 1), ", ",
+                std::max<size_t>(made_.streams.size(), 1), "> args) {"));
     line(text, 1, "using S = MILLRACE_KERNEL_sizes;");
     line(text, 1, "mr::begin();");
     add_head(blocks, kernel.rows);

@@ -7,6 +7,10 @@
 // operand the same rows of 2t, 2t + 1, and then of 2t + 8, 2t + 9; of the right one these indices of column g.
 #pragma once
 
+// In MR_KERNEL's place of threads, behind them: how many blocks a multiprocessor shall have at a time, at least; the
+// compiler gives threads so many registers, and no more.
+#define MR_BLOCKS(count) , count
+
 namespace mr {
 
 // Where something lies in shared memory: bytes.

@@ -120,6 +120,7 @@ void find_ways(const Graph& graph, const std::vector<TensorDomain>& domains, con
   if (part.part.kind == PartKind::contraction) gemm_ways(graph, domains, options, part, collector);
   const bool by_library = !part.candidates.empty();
   const bool stacked = part.part.members.empty();
+  if (part.part.kind == PartKind::attention) return;
   if (part.part.kind == PartKind::kernel) {
     kernel_ways(graph, domains, options, false, part, collector);
   } else if (!stacked && !by_library) {
@@ -209,7 +210,9 @@ bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, 
     options.gpu = GpuTarget();
     blocks = shape->blocks;
   }
-  options.threads = std::visit([](const auto& way) { return way.threads; }, candidate.way);
+  const auto* const kernel = std::get_if<KernelWay>(&candidate.way);
+  const auto* const product = std::get_if<GemmWay>(&candidate.way);
+  options.threads = kernel != nullptr ? kernel->threads : product != nullptr ? product->threads : 1;
   if (part.operators.empty()) return is_one_of(graph, domains, part, candidate, options);
   const std::optional<std::vector<TensorDomain>> under = fixed(domains, part, candidate.layouts);
   if (!under) return false;

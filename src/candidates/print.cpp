@@ -40,6 +40,10 @@ std::string print_way(const GemmWay& way) {
                 " k ", chain(way.k), " threads ", way.threads, way.threads_over_loops ? " over" : " inside");
 }
 
+std::string print_way(const AttentionWay& way) {
+  return concat("attention warps ", way.warps, " tiles ", way.tiles, " panel ", way.panel, " stages ", way.stages);
+}
+
 std::optional<int> parse_int(std::string_view text) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

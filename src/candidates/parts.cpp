@@ -16,6 +16,10 @@
 namespace millrace {
 namespace {
 
+bool has(const std::vector<OperatorId>& operators, OperatorId op) {
+  return std::find(operators.begin(), operators.end(), op) != operators.end();
+}
+
 constexpr size_t kMostInParts = 4;  // products of a sum of which some are stacked, and the others add one by one
 
 class PartFinder {
@@ -36,6 +40,9 @@ class PartFinder {
     for (const TensorId gradient : training.argument_gradients) {
       if (gradient.valid()) callers_[gradient.at()] = true;
     }
+    // What only a statistic reads need not be in memory: where that is carried out, it is computed inside.
+    for (std::vector<OperatorId>& readers : readers_)
+      std::erase_if(readers, [&](OperatorId reader) { return has(training.statistics, reader); });
     found_.callers_families = families.size();
     found_.families = std::move(families);
     rank_arguments(training);

@@ -145,8 +145,7 @@ class GemmLowering {
 
 }  // namespace
 
-Launch lower(const Graph& graph, const Part& part, const std::vector<Layout>& layouts,
-             const Way& way) {
+Launch lower(const Graph& graph, const Part& part, const std::vector<Layout>& layouts, const Way& way) {
   if (const auto* gemm = std::get_if<GemmWay>(&way)) return GemmLowering(graph, part, layouts, *gemm).run();
   const auto& kernel = std::get<KernelWay>(way);
   KernelText text = kernel.gpu ? generate_cuda_kernel(graph, part, layouts, kernel)

@@ -7,7 +7,6 @@
 namespace millrace {
 
 // `layouts`: one a tensor of the part, its reads and then its writes.
-Launch lower(const Graph& graph, const Part& part, const std::vector<Layout>& layouts,
-             const Way& way);
+Launch lower(const Graph& graph, const Part& part, const std::vector<Layout>& layouts, const Way& way);
 
 }  // namespace millrace

@@ -238,7 +238,7 @@ class AttentionWays {
     double bytes = 0;
     for (const TensorId tensor : attention_.tensors)
       bytes +=
-          tensor.valid() ? static_cast<double>(elements_of(graph_, tensor)) * bytes_of(graph_.tensor(tensor).dtype) : 0;
+          tensor.valid() ? static_cast<double>(elements_of(graph_, tensor) * bytes_of(graph_.tensor(tensor).dtype)) : 0;
     return std::max(2 * scores * products / kTensorFlopPerSecond, bytes / kGpuBytesPerSecond) + kGpuLaunchSeconds;
   }
 

@@ -187,12 +187,11 @@ class AttentionNumbers {
         strides_of(made_.graph, attention_.mask, written_layout(made_.graph, attention_.mask));
     const Attention::Axes& axes = attention_.mask_axes;
     for (size_t head = 0; head < heads_; ++head) {
-      const int64_t first =
-          head_place(head, [&](size_t k) { return strides[static_cast<size_t>(axes.batch[k])]; });
+      const int64_t first = head_place(head, [&](size_t k) { return strides[static_cast<size_t>(axes.batch[k])]; });
       for (int64_t query = 0; query < problem_.queries; ++query) {
         for (int64_t key = 0; key < problem_.keys; ++key) {
-          const int64_t element = first + query * strides[static_cast<size_t>(axes.query)] +
-                                  key * strides[static_cast<size_t>(axes.key)];
+          const int64_t element =
+              first + query * strides[static_cast<size_t>(axes.query)] + key * strides[static_cast<size_t>(axes.key)];
           const bool kept = dropout_keeps(run_.seed, run_.step, dropout_of(made_.graph, attention_.mask)->stream,
                                           static_cast<uint64_t>(element), problem_.rate);
           masks_[score_at(head, static_cast<size_t>(query), static_cast<size_t>(key))] =
@@ -293,6 +292,11 @@ class AttentionNumbers {
     return made;
   }
 
+  struct Approximate {
+    double value = 0;
+    double away = 0;
+  };
+
   // A result: `factor` times Σ of left · right, with `count` terms.
   template <class Left, class Right>
   void put_sum(size_t operand, size_t head, size_t row, size_t column, double factor, size_t count, const Left& left,
@@ -300,10 +304,10 @@ class AttentionNumbers {
     double sum = 0;
     double away = 0;
     for (size_t n = 0; n < count; ++n) {
-      const auto [x, x_away] = left(n);
+      const Approximate x = left(n);
       const double y = right(n);
-      sum += x * y;
-      away += std::abs(y) * (x_away + std::abs(x) * static_cast<double>(count + 8) * kFloat);
+      sum += x.value * y;
+      away += std::abs(y) * (x.away + std::abs(x.value) * static_cast<double>(count + 8) * kFloat);
     }
     set(operand, head, row, column, factor * sum,
         std::abs(factor) * away + 2 * half_unit() * std::abs(factor * sum) + smallest());
@@ -317,13 +321,17 @@ class AttentionNumbers {
       for (size_t query = 0; query < queries; ++query) {
         put_sum(
             Attention::d_q, head, query, column, scale_, keys,
-            [&](size_t key) { return std::pair(of.ds[query * keys + key], of.ds_away[query * keys + key]); },
+            [&](size_t key) {
+              return Approximate{of.ds[query * keys + key], of.ds_away[query * keys + key]};
+            },
             [&](size_t key) { return value(Attention::k, head, key, column); });
       }
       for (size_t key = 0; key < keys; ++key) {
         put_sum(
             Attention::d_k, head, key, column, scale_, queries,
-            [&](size_t query) { return std::pair(of.ds[query * keys + key], of.ds_away[query * keys + key]); },
+            [&](size_t query) {
+              return Approximate{of.ds[query * keys + key], of.ds_away[query * keys + key]};
+            },
             [&](size_t query) { return value(Attention::q, head, query, column); });
       }
     }
@@ -331,7 +339,9 @@ class AttentionNumbers {
       for (size_t key = 0; key < keys; ++key) {
         put_sum(
             Attention::d_v, head, key, column, 1, queries,
-            [&](size_t query) { return std::pair(of.p[query * keys + key], of.p_away[query * keys + key]); },
+            [&](size_t query) {
+              return Approximate{of.p[query * keys + key], of.p_away[query * keys + key]};
+            },
             [&](size_t query) { return value(Attention::d_o, head, query, column); });
       }
     }

@@ -42,7 +42,7 @@ inline Matrices& matrices() {
 inline Place shared_memory() { return 0; }
 
 inline unsigned char* shared_bytes(Place at, u32 bytes) {
-  if (at % bytes != 0 || at + bytes > kMostShared) {
+  if (at % bytes != 0 || at + bytes > machine().shared_bytes || machine().shared_bytes > kMostShared) {
     fprintf(stderr, "no %u bytes at %u of shared memory\n", bytes, at);
     abort();
   }

@@ -126,7 +126,6 @@ void find_ways(const Graph& graph, const std::vector<TensorDomain>& domains, con
   if (part.part.kind == PartKind::contraction) gemm_ways(graph, domains, options, part, collector);
   const bool by_library = !part.candidates.empty();
   const bool stacked = part.part.members.empty();
-  if (part.part.kind == PartKind::attention) return;
   if (part.part.kind == PartKind::kernel) {
     kernel_ways(graph, domains, options, false, part, collector);
   } else if (!stacked && !by_library) {

@@ -262,7 +262,7 @@ def attend(q: float16[J, P], k: float16[K, P], v: float16[K, P]):
 
 )";
 
-// Two layers are two sites; attentions of the same queries are tied by the sum of their gradients.
+// Two layers are two sites; attentions of the same queries are tied by what could be stacked.
 TEST(AttentionSites, OfSeveralAttentions) {
   const auto tried = [](const std::string& program) {
     const Recomputed without = save_predicates(training_of(concat(kShared, program)), true);
@@ -278,12 +278,11 @@ TEST(AttentionSites, OfSeveralAttentions) {
       "    return attend(attend(q, k, v), l, w)\n");
   EXPECT_EQ(attentions_in(layers.candidates).size(), 4U);
   EXPECT_EQ(alternatives_with_attention(layers), 2U);
-  // Either, or both, or none; one that is too many is left out, with its reason.
+  // What could be stacked would be tied together: too much to be tried, so it is left as it was, with the reason.
   const Parts siblings = tried(
       "def siblings(q: float16[J, P], k: float16[K, P], v: float16[K, P], l: float16[K, P], w: float16[K, P]):\n"
       "    return attend(q, k, v) + attend(q, l, w)\n");
-  EXPECT_EQ(attentions_in(siblings.candidates).size(), 2U);
-  EXPECT_GE(alternatives_with_attention(siblings), 4U);
+  EXPECT_TRUE(attentions_in(siblings.candidates).empty());
   const bool told = std::any_of(siblings.candidates.declined.begin(), siblings.candidates.declined.end(),
                                 [](const Declined& d) { return d.reason.find("too many to be tried") < 200; });
   EXPECT_TRUE(told);

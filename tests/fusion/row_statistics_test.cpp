@@ -78,7 +78,7 @@ TEST(RowStatistics, AreOfWhatTheSoftmaxReads) {
             "gamma log_sums: gamma.log_sums[B, H, J] = log_sum_exp(weights.1[B, H, J, J']) over J', float32\n");
 }
 
-// One attention behind the other, and a name that is taken.
+// One attention behind the other.
 TEST(RowStatistics, OfSeveralAttentions) {
   EXPECT_EQ(statistics_of(training_of(R"(
 J = 5
@@ -94,8 +94,8 @@ def attend(q: float16[J, P], k: float16[K, P], v: float16[K, P]):
 def twice(q: float16[J, P], k: float16[K, P], v: float16[K, P], l: float16[K, P], w: float16[K, P]):
     return attend(attend(q, k, v), l, w)
 )")),
-            "o log_sums: o.log_sums[J] = log_sum_exp(o.2[J, K]) over K, float32\n"
-            "result log_sums: result.log_sums[J] = log_sum_exp(o.4[J, K]) over K, float32\n");
+            "result/o log_sums: result/o.log_sums[J] = log_sum_exp(result/o.1[J, K]) over K, float32\n"
+            "result log_sums: result.log_sums[J] = log_sum_exp(result/o.1.4[J, K]) over K, float32\n");
 }
 
 // --- Graphs that are not as they must be ---

@@ -17,6 +17,7 @@ struct AttentionProgram {
   std::string scores = "bhjk";
   std::string o = "bhjw";
   std::string scale = "0.5 * ";
+  std::string scaled = "";                              // the same, behind them
   std::string weights = "dropout(softmax(s), p=0.25)";  // of s
   std::string factor = "";                              // of o
   std::string type = "float16";
@@ -36,7 +37,7 @@ struct AttentionProgram {
     };
     return concat("B = 2\nG = 3\nH = 3\nJ = 5\nK = ", keys, "\nP = 4\nR = 2\nW = 6\nX = 2\n\n\ndef layer(",
                   tensor("q", q), ", ", tensor("k", k), ", ", tensor("v", v), arguments, "):\n    s = ", scale,
-                  "np.einsum(\"", q, ",", k, "->", scores, "\", ", of_q, ", ", of_k, ")\n    a = ", weights,
+                  "np.einsum(\"", q, ",", k, "->", scores, "\", ", of_q, ", ", of_k, ")", scaled, "\n    a = ", weights,
                   "\n    o = ", factor, "np.einsum(\"", scores, ",", v, "->", o, "\", a, ", of_v, ")\n", more,
                   "    return ", results, "\n");
   }

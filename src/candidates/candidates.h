@@ -171,10 +171,10 @@ struct GemmWay {
 // An attention by the tensor cores: a block of warps has rows of the scores (in backward's second kernel columns), and
 // goes over the others a panel at a time.
 struct AttentionWay {
-  int warps = 4;    // of a block
-  int tiles = 1;    // of 16 rows that a warp has
-  int panel = 64;   // columns at a time
-  int stages = 2;   // panels in shared memory: one is loaded while another is worked on
+  int warps = 4;   // of a block
+  int tiles = 1;   // of 16 rows that a warp has
+  int panel = 64;  // columns at a time
+  int stages = 2;  // panels in shared memory: one is loaded while another is worked on
 
   bool operator==(const AttentionWay&) const = default;
 };
@@ -225,6 +225,9 @@ struct Candidates {
 
 // Elements between neighbours along an index, in a, b, c or the vector (0 to 3), when its tensors lie in `layout`.
 int64_t step_along(const Graph& graph, const Product& product, size_t operand, size_t index, const Layout& layout);
+
+// What a block of an attention's kernels asks for of a multiprocessor's shared memory.
+int64_t attention_shared_bytes(const Attention& attention, const AttentionWay& way);
 
 // What a part computes, without its names: parts with one text take the same time.
 std::string print_part(const Graph& graph, const Part& part);

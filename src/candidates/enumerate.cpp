@@ -32,6 +32,8 @@ std::string key_of(const Candidate& candidate) {
     put_all(kernel->loops);
     if (const std::optional<GpuShape>& gpu = kernel->gpu)
       put_all(std::array{gpu->width, gpu->group, gpu->threads, gpu->blocks, gpu->ahead});
+  } else if (const auto* attention = std::get_if<AttentionWay>(&candidate.way)) {
+    put_all(std::array{attention->warps, attention->tiles, attention->panel, attention->stages});
   } else {
     const auto& gemm = std::get<GemmWay>(candidate.way);
     put_all(std::array{static_cast<int>(gemm.library), gemm.threads_over_loops ? 1 : 0, gemm.threads,
@@ -117,6 +119,10 @@ void Collector::finish() { shrink(); }
 void find_ways(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
                PartCandidates& part) {
   Collector collector(domains, part, options.most);
+  if (part.part.kind == PartKind::attention) {
+    attention_ways(graph, domains, options, part, collector);
+    return collector.finish();
+  }
   if (part.part.kind == PartKind::contraction) gemm_ways(graph, domains, options, part, collector);
   const bool by_library = !part.candidates.empty();
   const bool stacked = part.part.members.empty();
@@ -206,13 +212,14 @@ bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, 
     options.libraries = {gemm->library};
     gemm->algorithm = {};  // the library itself says whether it has one
     if (gemm->library == GemmLibrary::cublaslt) options.gpu = GpuTarget();
-  } else if (const std::optional<GpuShape>& shape = std::get<KernelWay>(candidate.way).gpu) {
+    options.threads = gemm->threads;
+  } else if (const auto* const kernel = std::get_if<KernelWay>(&candidate.way)) {
+    if (kernel->gpu) options.gpu = GpuTarget();
+    blocks = kernel->gpu ? kernel->gpu->blocks : 0;
+    options.threads = kernel->threads;
+  } else {
     options.gpu = GpuTarget();
-    blocks = shape->blocks;
   }
-  const auto* const kernel = std::get_if<KernelWay>(&candidate.way);
-  const auto* const product = std::get_if<GemmWay>(&candidate.way);
-  options.threads = kernel != nullptr ? kernel->threads : product != nullptr ? product->threads : 1;
   if (part.operators.empty()) return is_one_of(graph, domains, part, candidate, options);
   const std::optional<std::vector<TensorDomain>> under = fixed(domains, part, candidate.layouts);
   if (!under) return false;

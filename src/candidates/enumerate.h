@@ -16,6 +16,7 @@ namespace millrace {
 // What kernels on a GPU are made for.
 struct GpuTarget {
   int multiprocessors = 132;
+  int64_t shared_bytes = 232'448;  // that a block may ask for
 };
 
 struct EnumerateOptions {

@@ -173,6 +173,19 @@ std::optional<GemmWay> parse_gemm(const Part& part, const std::vector<std::strin
   return GemmWay{library, *m, *n, *k, words[9] == "over", *threads, true, {}};
 }
 
+// What a kernel can be generated for, whoever wrote it: is_candidate says whether it is offered.
+std::optional<AttentionWay> parse_attention(const std::vector<std::string>& words) {
+  constexpr std::array<const char*, 4> kNames = {"warps", "tiles", "panel", "stages"};
+  std::array<int, 4> numbers{};
+  if (words.size() != 1 + 2 * kNames.size()) return std::nullopt;
+  for (size_t k = 0; k < kNames.size(); ++k) {
+    const std::optional<int> number = parse_int(words[2 + 2 * k]);
+    if (words[1 + 2 * k] != kNames[k] || !number || *number < 1) return std::nullopt;
+    numbers[k] = *number;
+  }
+  return AttentionWay{numbers[0], numbers[1], numbers[2], numbers[3]};
+}
+
 }  // namespace
 
 std::string print_part(const Graph& graph, const Part& part) {
@@ -234,7 +247,13 @@ std::optional<Candidate> parse_candidate(const std::vector<TensorDomain>& domain
   const std::vector<std::string> words = split(text.substr(cut + 2), ' ');
   if (words.front() == "rows" || words.front() == "flat") {
     const std::optional<KernelWay> way = parse_kernel(part, words);
-    if (!way || (part.members.empty() && part.kind == PartKind::contraction)) return std::nullopt;
+    if (!way || (part.members.empty() && part.kind != PartKind::kernel)) return std::nullopt;
+    candidate.way = *way;
+    return candidate;
+  }
+  if (words.front() == "attention") {
+    const std::optional<AttentionWay> way = parse_attention(words);
+    if (!way || part.kind != PartKind::attention) return std::nullopt;
     candidate.way = *way;
     return candidate;
   }

@@ -72,4 +72,7 @@ int64_t width_along(const GpuShape& shape, int64_t extent);
 void gemm_ways(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
                PartCandidates& into, Collector& collector);
 
+void attention_ways(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
+                    PartCandidates& into, Collector& collector);
+
 }  // namespace millrace

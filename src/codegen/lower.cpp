@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "codegen/cpu/generate.h"
+#include "codegen/cuda/attention.h"
 #include "codegen/cuda/generate.h"
 
 namespace millrace {
@@ -143,13 +144,19 @@ class GemmLowering {
   const GemmWay& way_;
 };
 
+KernelText text_of(const Graph& graph, const Part& part, const std::vector<Layout>& layouts, const Way& way) {
+  if (const auto* attention = std::get_if<AttentionWay>(&way))
+    return generate_cuda_attention(graph, part, layouts, *attention);
+  const auto& kernel = std::get<KernelWay>(way);
+  return kernel.gpu ? generate_cuda_kernel(graph, part, layouts, kernel)
+                    : generate_cpu_kernel(graph, part, layouts, kernel);
+}
+
 }  // namespace
 
 Launch lower(const Graph& graph, const Part& part, const std::vector<Layout>& layouts, const Way& way) {
   if (const auto* gemm = std::get_if<GemmWay>(&way)) return GemmLowering(graph, part, layouts, *gemm).run();
-  const auto& kernel = std::get<KernelWay>(way);
-  KernelText text = kernel.gpu ? generate_cuda_kernel(graph, part, layouts, kernel)
-                               : generate_cpu_kernel(graph, part, layouts, kernel);
+  KernelText text = text_of(graph, part, layouts, way);
   Launch launch;
   launch.grids = std::move(text.grids);
   launch.tensor_count = static_cast<int64_t>(layouts.size());

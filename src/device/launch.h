@@ -22,6 +22,7 @@ struct GpuGrid {
   std::string function;  // in the launch's source
   int64_t blocks = 1;
   int threads = 1;
+  int64_t shared_bytes = 0;  // that it asks for beside what is declared in it
 };
 
 struct Launch {

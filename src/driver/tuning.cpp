@@ -71,7 +71,7 @@ EnumerateOptions enumerate_options(const TuneProgram& program, const Machine& ma
   options.libraries = machine.libraries;
   options.missing = machine.missing;
   options.layouts = program.layouts;
-  if (machine.gpu) options.gpu = GpuTarget{machine.gpu->info().multiprocessors};
+  if (machine.gpu) options.gpu = GpuTarget{machine.gpu->info().multiprocessors, machine.gpu->info().shared_bytes};
   if (exhaustive) options.most = std::numeric_limits<size_t>::max() / 8;
   options.every_shape = exhaustive;
   return options;
@@ -290,7 +290,7 @@ void explore_on_gpu(const Graph& graph, const Candidates& candidates, const Enum
   settings.hang_seconds = kGpuHangSeconds;
   settings.refinements = [&graph, &candidates, &enumerating, gpu = machine.gpu](const Part& part,
                                                                                 const Candidate& candidate) {
-    if (std::holds_alternative<KernelWay>(candidate.way))
+    if (!std::holds_alternative<GemmWay>(candidate.way))
       return ways_under(graph, candidates.domains, enumerating, part, candidate.layouts);
     std::vector<Candidate> made;
     const Launch launch = lower(graph, part, layouts_of(candidates.domains, part, candidate), candidate.way);

@@ -12,6 +12,7 @@ std::string family_of(const Candidate& candidate) {
     if (gemm->library == GemmLibrary::cublaslt) return gemm->tensor_cores ? "cublaslt" : "cublaslt plain";
     return concat(gemm->library == GemmLibrary::blis ? "blis" : "openblas", gemm->threads_over_loops ? " over" : "");
   }
+  if (std::holds_alternative<AttentionWay>(candidate.way)) return "attention";
   const auto& kernel = std::get<KernelWay>(candidate.way);
   return concat(kernel.rows ? "rows " : "flat ", kernel.threads, kernel.block != kNoIndex ? " in blocks" : "");
 }
@@ -29,6 +30,8 @@ std::string shape_of(const Candidate& candidate) {
     if (of.id < 0) return concat(family_of(candidate), " ", chain(gemm->m), chain(gemm->n), chain(gemm->k));
     return concat(family_of(candidate), " ", of.id, " ", of.tile, " ", of.stages, " ", of.cluster);
   }
+  if (const auto* attention = std::get_if<AttentionWay>(&candidate.way))
+    return concat("attention ", attention->warps, " ", attention->tiles, " ", attention->panel, " ", attention->stages);
   const std::optional<GpuShape>& gpu = std::get<KernelWay>(candidate.way).gpu;
   if (!gpu) return family_of(candidate);
   return concat(family_of(candidate), " ", gpu->width, " ", gpu->group, " ", gpu->threads, " ", gpu->blocks, " ",

@@ -207,7 +207,7 @@ class Explorer {
       if (!chosen) break;
       const TrialId id{*chosen, *next[*chosen]};
       const Trial& trial = classes_.trial(id);
-      if (std::holds_alternative<KernelWay>(trial.candidate->way) && ++kernels > most_kernels && !trial.first) break;
+      if (!std::holds_alternative<GemmWay>(trial.candidate->way) && ++kernels > most_kernels && !trial.first) break;
       classes_.choose(id);
       batch.chosen.push_back(id);
       ++pending[*chosen];

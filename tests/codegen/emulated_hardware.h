@@ -52,6 +52,7 @@ struct Machine {
   int thread = 0;
   int block = 0;
   int blocks = 0;
+  u32 shared_bytes = 0;  // that the launch asks for
   jmp_buf scheduler;
   Fiber* fibers = nullptr;  // kMostThreads
   double exchanged[kMostThreads];
@@ -178,7 +179,9 @@ inline void play(void (*kernel)(A), const A& arguments, long blocks, int threads
 }
 
 template <class A>
-inline void launch(void (*kernel)(A), const HostArguments* host, long blocks, int threads, bool together) {
+inline void launch(void (*kernel)(A), const HostArguments* host, long blocks, int threads, bool together,
+                   long shared_bytes = 0) {
+  machine().shared_bytes = static_cast<u32>(shared_bytes);
   A arguments{};
   struct {
     u64 seed;
@@ -200,7 +203,9 @@ constexpr size_t parameter_bytes(void (*)(A)) {
   return sizeof(A);
 }
 template <class A>
-inline void launch(void (*kernel)(A), const void* parameter, long blocks, int threads, bool together) {
+inline void launch(void (*kernel)(A), const void* parameter, long blocks, int threads, bool together,
+                   long shared_bytes = 0) {
+  machine().shared_bytes = static_cast<u32>(shared_bytes);
   A arguments;
   memcpy(&arguments, parameter, sizeof(arguments));
   play(kernel, arguments, blocks, threads, together);

@@ -16,6 +16,7 @@
 #include "device/cpu/blas_library.h"
 #include "device/cpu/cpu_info.h"
 #include "device/cpu/module.h"
+#include "device/played/played_text.h"
 #include "frontend/frontend.h"
 #include "fusion/predicates.h"
 #include "golden/golden.h"
@@ -113,7 +114,7 @@ Result<KernelCache> emulated_kernel_cache(const std::string& behind_prelude) {
 }
 
 std::string emulated(const Launch& launch) {
-  std::string text = launch.kernel;
+  std::string text = played::with_played_matrices(launch.kernel);
   const std::string first = ") MILLRACE_KERNEL(";
   text.replace(text.find(first), first.size(), ") MILLRACE_KERNEL_first(");
   const bool together = text.find("reduce") != std::string::npos || text.find("barrier") != std::string::npos;
@@ -121,7 +122,8 @@ std::string emulated(const Launch& launch) {
       "extern \"C\" __attribute__((visibility(\"default\"))) void MILLRACE_KERNEL(const mr::HostArguments* host) {\n";
   for (const GpuGrid& grid : launch.grids) {
     text += concat("  mr::launch(&", grid.function == "MILLRACE_KERNEL" ? "MILLRACE_KERNEL_first" : grid.function,
-                   ", host, ", grid.blocks, ", ", grid.threads, ", ", together ? "true" : "false", ");\n");
+                   ", host, ", grid.blocks, ", ", grid.threads, ", ", together ? "true" : "false", ", ",
+                   grid.shared_bytes, ");\n");
   }
   return text + "}\n";
 }

@@ -27,7 +27,7 @@ constexpr double kSeconds = 1e-6;
 
 std::optional<GpuTarget> target_of(const PlanChoice& choice) {
   if (choice.gpu == nullptr) return std::nullopt;
-  return GpuTarget{choice.gpu->info().multiprocessors};
+  return GpuTarget{choice.gpu->info().multiprocessors, choice.gpu->info().shared_bytes};
 }
 
 int64_t scratch_on(Gpu* gpu, const Launch& launch) {

@@ -64,6 +64,7 @@ void find_all(SharedLibrary& library, Driver& driver) {
   library.find("cuModuleUnload", driver.module_unload);
   library.find("cuModuleGetFunction", driver.module_get_function);
   library.find("cuFuncGetAttribute", driver.func_get_attribute);
+  library.find("cuFuncSetAttribute", driver.func_set_attribute);
   library.find("cuLaunchKernelEx", driver.launch_kernel);
   library.find("cuGraphInstantiateWithFlags", driver.graph_instantiate);
   library.find("cuGraphLaunch", driver.graph_launch);

@@ -54,6 +54,7 @@ struct Driver {
   decltype(&cuModuleUnload) module_unload = nullptr;
   decltype(&cuModuleGetFunction) module_get_function = nullptr;
   decltype(&cuFuncGetAttribute) func_get_attribute = nullptr;
+  decltype(&cuFuncSetAttribute) func_set_attribute = nullptr;
   // Since CUDA 12.4; null before. Offset and size of a kernel's parameter.
   CUresult (*func_get_param_info)(CUfunction, size_t, size_t*, size_t*) = nullptr;
   decltype(&cuLaunchKernelEx) launch_kernel = nullptr;

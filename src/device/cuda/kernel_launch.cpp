@@ -9,7 +9,8 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kMostParameterBytes = 32764;  // of a kernel, since CUDA 12.1
+constexpr size_t kMostParameterBytes = 32764;   // of a kernel, since CUDA 12.1
+constexpr unsigned kSharedUnasked = 48 * 1024;  // bytes that a launch may have without its function being told
 
 // A cubin's code on the GPU.
 class Module {
@@ -45,6 +46,7 @@ struct Grid {
   std::string name;
   unsigned blocks = 1;
   unsigned threads = 1;
+  unsigned shared_bytes = 0;
 };
 
 class KernelLaunch final : public GpuLaunch {
@@ -69,6 +71,7 @@ class KernelLaunch final : public GpuLaunch {
       config.gridDimY = config.gridDimZ = 1;
       config.blockDimX = grid.threads;
       config.blockDimY = config.blockDimZ = 1;
+      config.sharedMemBytes = grid.shared_bytes;
       config.hStream = context.stream();
       config.attrs = &overlap;
       config.numAttrs = context.overlaps() ? 1 : 0;
@@ -89,6 +92,14 @@ class KernelLaunch final : public GpuLaunch {
 
 Error refused(const std::string& name, const std::string& why) {
   return Error::make(ErrorKind::failed, concat("the kernel ", name, " cannot be launched: ", why));
+}
+
+Result<Done> allow_shared(const CudaContext& context, const Grid& grid) {
+  if (grid.shared_bytes <= kSharedUnasked) return Done{};
+  return context.check(
+      context.driver().func_set_attribute(grid.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                          static_cast<int>(grid.shared_bytes)),
+      concat("give the kernel ", grid.name, " ", grid.shared_bytes, " bytes of shared memory"));
 }
 
 // Asks for attributes, which also loads the function: nothing is loaded while a graph is recorded.
@@ -112,9 +123,13 @@ Result<Done> check_function(const CudaContext& context, const Grid& grid, size_t
 Result<Grid> find_grid(const Module& module, const GpuGrid& asked, size_t parameter_bytes) {
   if (asked.blocks < 1 || asked.blocks > std::numeric_limits<int32_t>::max() || asked.threads < 1)
     return refused(asked.function, concat(asked.blocks, " blocks of ", asked.threads, " threads"));
+  if (asked.shared_bytes < 0 || asked.shared_bytes > std::numeric_limits<int32_t>::max())
+    return refused(asked.function, concat(asked.shared_bytes, " bytes of shared memory a block"));
   const Result<CUfunction> function = module.function(asked.function);
   if (!function) return function.error();
-  Grid grid{*function, asked.function, static_cast<unsigned>(asked.blocks), static_cast<unsigned>(asked.threads)};
+  Grid grid{*function, asked.function, static_cast<unsigned>(asked.blocks), static_cast<unsigned>(asked.threads),
+            static_cast<unsigned>(asked.shared_bytes)};
+  if (const Result<Done> allowed = allow_shared(module.context(), grid); !allowed) return allowed.error();
   if (const Result<Done> fits = check_function(module.context(), grid, parameter_bytes); !fits) return fits.error();
   return grid;
 }

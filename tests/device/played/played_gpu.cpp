@@ -34,7 +34,7 @@ GpuInfo info() {
   info.multiprocessors = static_cast<int>(number_of("MILLRACE_PLAYED_MULTIPROCESSORS", 2));
   info.memory_bytes = number_of("MILLRACE_PLAYED_MEMORY", kMemory);
   info.l2_bytes = kCache;
-  info.shared_bytes = 48 << 10;
+  info.shared_bytes = kSharedBytes;
   info.clock_khz = 1'000'000;
   info.memory_clock_khz = 1'000'000;
   return info;

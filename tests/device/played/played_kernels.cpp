@@ -11,6 +11,7 @@
 #include "base/sha256.h"
 #include "base/temporary_directory.h"
 #include "base/text.h"
+#include "codegen/cuda/attention.h"
 #include "codegen/cuda/generate.h"
 #include "device/cuda/kernel_parameters.h"
 #include "device/played/played_gpu.h"
@@ -52,13 +53,14 @@ std::string entries(const std::string& text, const std::vector<Head>& heads) {
   for (size_t k = 0; k < heads.size(); ++k) {
     const std::string body =
         text.substr(heads[k].at, (k + 1 < heads.size() ? heads[k + 1].at : text.size()) - heads[k].at);
-    const bool together = body.find("reduce") != std::string::npos || body.find("barrier") != std::string::npos;
+    const bool together = body.find("reduce") != std::string::npos || body.find("barrier") != std::string::npos ||
+                          body.find("mr::attend") != std::string::npos;
     const std::string& name = heads[k].name;
     const std::string visible = "extern \"C\" __attribute__((visibility(\"default\"))) void ";
     made += concat(visible, name, "_allows(unsigned long* bytes, int* threads) {\n  *bytes = mr::parameter_bytes(&",
                    name, ");\n  *threads = ", heads[k].threads, ";\n}\n", visible, name,
-                   "_launch(const void* parameter, long blocks, int threads) {\n  mr::launch(&", name,
-                   ", parameter, blocks, threads, ", together ? "true" : "false", ");\n}\n");
+                   "_launch(const void* parameter, long blocks, int threads, long shared_bytes) {\n  mr::launch(&",
+                   name, ", parameter, blocks, threads, ", together ? "true" : "false", ", shared_bytes);\n}\n");
   }
   return made;
 }
@@ -70,6 +72,7 @@ Result<std::string> translated(std::string text) {
   if (at == std::string::npos)
     return Error::make(ErrorKind::bad_input, "the kernel does not compile: it does not stand on cuda_hardware.h");
   text.replace(at, real.size(), emulated_hardware());
+  text = with_played_matrices(std::move(text));
   return text + entries(text, heads_in(text, at + emulated_hardware().size()));
 }
 
@@ -92,7 +95,8 @@ std::string temporary_folder() {
 // Its kernels have the names that a compiler of this version gives them.
 std::string pretended_version() {
   const char* const version = std::getenv("MILLRACE_PLAYED_COMPILER");
-  return version != nullptr ? version : concat("played ", sha256(std::string(emulated_hardware())).substr(0, 12));
+  return version != nullptr ? version
+                            : concat("played ", sha256(concat(emulated_hardware(), emulated_matrices())).substr(0, 12));
 }
 
 class PlayedCompiler final : public GpuCompiler {
@@ -134,7 +138,7 @@ class PlayedCompiler final : public GpuCompiler {
 // --- Loading ---
 
 struct Function {
-  void (*launch)(const void* parameter, long blocks, int threads) = nullptr;
+  void (*launch)(const void* parameter, long blocks, int threads, long shared_bytes) = nullptr;
   unsigned long parameter_bytes = 0;
   int most_threads = 0;
 };
@@ -188,6 +192,7 @@ struct Grid {
   Function function;
   int64_t blocks = 1;
   int threads = 1;
+  int64_t shared_bytes = 0;
 };
 
 // The same for the same kernel, and others for others.
@@ -234,7 +239,8 @@ class KernelLaunch final : public GpuLaunch {
       if (scratch_bytes > 0 && !memory.has(scratch, scratch_bytes)) return illegal("its scratch is not there");
       if (scratch_bytes > 0 && reinterpret_cast<uintptr_t>(scratch) % 256 != 0)
         return illegal("its scratch is not aligned to 256");
-      for (const Grid& grid : grids) grid.function.launch(parameters.data(), grid.blocks, grid.threads);
+      for (const Grid& grid : grids)
+        grid.function.launch(parameters.data(), grid.blocks, grid.threads, grid.shared_bytes);
       if (!memory.is_intact()) return illegal("it writes beside an allocation");
       return Done{};
     };
@@ -260,6 +266,8 @@ Error refused(const std::string& name, const std::string& why) {
 Result<Grid> find_grid(const Module& module, const GpuGrid& asked, size_t parameter_bytes) {
   if (asked.blocks < 1 || asked.blocks > INT32_MAX || asked.threads < 1)
     return refused(asked.function, concat(asked.blocks, " blocks of ", asked.threads, " threads"));
+  if (asked.shared_bytes < 0 || asked.shared_bytes > kSharedBytes)
+    return refused(asked.function, concat(asked.shared_bytes, " bytes of shared memory a block"));
   const Result<Function> function = module.function(asked.function);
   if (!function) return function.error();
   if (asked.threads > function->most_threads)
@@ -267,10 +275,18 @@ Result<Grid> find_grid(const Module& module, const GpuGrid& asked, size_t parame
   if (parameter_bytes != function->parameter_bytes)
     return refused(asked.function,
                    concat("its parameter has ", function->parameter_bytes, " bytes, and is given ", parameter_bytes));
-  return Grid{asked.function, *function, asked.blocks, asked.threads};
+  return Grid{asked.function, *function, asked.blocks, asked.threads, asked.shared_bytes};
 }
 
 }  // namespace
+
+std::string with_played_matrices(std::string text) {
+  const std::string_view real = cuda_matrices();
+  const std::string_view played = emulated_matrices();
+  for (size_t at = text.find(real); at != std::string::npos; at = text.find(real, at + played.size()))
+    text.replace(at, real.size(), played);
+  return text;
+}
 
 std::unique_ptr<GpuCompiler> make_compiler() { return std::make_unique<PlayedCompiler>(); }
 

@@ -9,6 +9,8 @@
 
 namespace millrace::played {
 
+inline constexpr int64_t kSharedBytes = 227 << 10;  // that a block may ask for
+
 Result<std::unique_ptr<GpuLaunch>> prepare_kernels(std::shared_ptr<Stream> stream, const Launch& launch,
                                                    const std::string& cubin);
 Result<std::unique_ptr<GpuLaunch>> prepare_product(std::shared_ptr<Stream> stream, const Launch& launch);

@@ -1,0 +1,262 @@
+// The ways of an attention: how its operands lie, and how a block's warps share it.
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "candidates/ways.h"
+
+namespace millrace {
+namespace {
+
+constexpr double kTensorFlopPerSecond = 3e14;  // that such a kernel gets; only the order of candidates depends on it
+constexpr int64_t kTile = 16;                  // of a matrix that the tensor cores take
+constexpr int64_t kMostColumns = 128;          // that fit a warp's registers
+constexpr int64_t kPiece = 8;                  // elements that are copied at once
+
+using Operand = Attention::Operand;
+
+// The order of an operand's indices, outermost first: those of the batch by number, then its rows' and its columns'.
+// Operands with the same order lie alike.
+using Order = std::vector<int>;
+
+// How some operands lie.
+struct Lying {
+  Order order;                                  // of the last one
+  std::vector<std::pair<size_t, int>> layouts;  // by their places among the part's tensors
+};
+
+class AttentionWays {
+ public:
+  AttentionWays(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
+                const Part& part, Collector& collector)
+      : graph_(graph),
+        domains_(domains),
+        options_(options),
+        part_(part),
+        attention_(part.attention),
+        collector_(collector),
+        tensors_(tensors_of(part)) {}
+
+  void run() {
+    if (const std::string reason = why_none(); !reason.empty()) return collector_.decline(reason);
+    set_fixed();
+    const std::vector<Lying> given = lyings_of({Operand::q, Operand::k, Operand::v});
+    const std::vector<Lying> results = lyings_of({Operand::o, Operand::d_o});
+    const std::vector<Lying> gradients = lyings_of({Operand::d_q, Operand::d_k, Operand::d_v});
+    for (const Lying& one : given) {
+      for (const Lying& other : results) {
+        for (const Lying* gradient : worth_trying(gradients, one, other)) {
+          for (const Lying* lying : {&one, &other, gradient}) put(*lying);
+          add_under_layouts();
+        }
+      }
+    }
+  }
+
+ private:
+  std::string why_none() const {
+    if (!options_.gpu) return "attentions are fused on a GPU only";
+    const DType dtype = graph_.tensor(attention_.tensors[Operand::q]).dtype;
+    if (dtype != DType::float16 && dtype != DType::bfloat16)
+      return concat("an attention in ", name_of(dtype), ": tensor cores take float16 and bfloat16");
+    for (const TensorId tensor : attention_.tensors) {
+      if (tensor.valid() && tensor != attention_.tensors[Operand::log_sums] && graph_.tensor(tensor).dtype != dtype)
+        return "an attention of several types";
+    }
+    for (const int64_t columns : {attention_.inner, attention_.values}) {
+      if (columns % kTile != 0 || columns > kMostColumns)
+        return concat("an attention over ", columns, " columns: multiples of ", kTile, " up to ", kMostColumns,
+                      " fit the tensor cores");
+    }
+    return {};
+  }
+
+  size_t place_of(TensorId tensor, bool written) const {
+    const auto begin = tensors_.begin() + (written ? static_cast<std::ptrdiff_t>(part_.reads.size()) : 0);
+    return static_cast<size_t>(std::find(begin, tensors_.end(), tensor) - tensors_.begin());
+  }
+  bool is_written(Operand operand) const {
+    return attention_.backward ? operand >= Operand::d_q : operand == Operand::o || operand == Operand::log_sums;
+  }
+
+  // What lies in one way only: sums of rows as they are written, masks nowhere.
+  void set_fixed() {
+    layouts_.assign(tensors_.size(), 0);
+    const TensorId sums = attention_.tensors[Operand::log_sums];
+    layouts_[place_of(sums, is_written(Operand::log_sums))] =
+        number_of(sums, [&](const Layout& layout) { return layout == written_layout(graph_, sums); });
+    const auto mask = std::find(tensors_.begin(), tensors_.end(), attention_.mask);
+    if (attention_.mask.valid() && mask != tensors_.end())
+      layouts_[static_cast<size_t>(mask - tensors_.begin())] =
+          number_of(attention_.mask, [](const Layout& layout) { return layout.storage == MaskStorage::drawn; });
+  }
+
+  template <class Wanted>
+  int number_of(TensorId tensor, Wanted wanted) const {
+    const std::vector<Layout>& all = domains_[tensor.at()].layouts;
+    return static_cast<int>(std::find_if(all.begin(), all.end(), wanted) - all.begin());
+  }
+
+  // The order in which an operand lies in a layout; empty where kernels cannot take it so.
+  Order order_in(Operand operand, const Layout& layout) const {
+    const Attention::Axes& axes = attention_.axes[operand];
+    const int row = axes.query >= 0 ? axes.query : axes.key;
+    const int batches = static_cast<int>(axes.batch.size());
+    Order order;
+    for (const int axis : layout.order) {
+      const auto batch = std::find(axes.batch.begin(), axes.batch.end(), axis);
+      const int index = axis == row           ? batches
+                        : axis == axes.column ? batches + 1
+                                              : static_cast<int>(batch - axes.batch.begin());
+      if (graph_.extent(graph_.tensor(attention_.tensors[operand]).dims[static_cast<size_t>(axis)]) > 1 ||
+          index >= batches)
+        order.push_back(index);
+    }
+    const bool by_rows = order.back() == batches + 1;
+    const int64_t rows = axes.query >= 0 ? attention_.queries : attention_.keys;
+    return by_rows || (order.back() == batches && rows % kPiece == 0) ? order : Order();
+  }
+
+  // How the operands of a group, where they are there, can lie: all in one order, or each in any where no order is
+  // common to them, as when the caller has them in several.
+  std::vector<Lying> lyings_of(const std::vector<Operand>& operands) const {
+    std::vector<Lying> apart = {{}};
+    std::vector<Lying> alike = {{}};
+    for (const Operand operand : operands) {
+      if (!attention_.tensors[operand].valid()) continue;
+      const std::vector<Lying> own = lyings_of(operand);
+      apart = joined(apart, own, false);
+      alike = joined(alike, own, true);
+    }
+    if (alike.empty() && apart.empty())
+      collector_.decline("an attention whose operands have neither rows nor columns of neighbours");
+    return alike.empty() ? apart : alike;
+  }
+
+  std::vector<Lying> lyings_of(Operand operand) const {
+    const TensorId tensor = attention_.tensors[operand];
+    const TensorDomain& domain = domains_[tensor.at()];
+    const size_t place = place_of(tensor, is_written(operand));
+    std::vector<Lying> found;
+    for (size_t k = 0; k < domain.layouts.size(); ++k) {
+      Order order = domain.can_lie(static_cast<int>(k)) ? order_in(operand, domain.layouts[k]) : Order();
+      if (!order.empty()) found.push_back({std::move(order), {{place, static_cast<int>(k)}}});
+    }
+    return found;
+  }
+
+  static std::vector<Lying> joined(const std::vector<Lying>& some, const std::vector<Lying>& own, bool alike) {
+    std::vector<Lying> made;
+    for (const Lying& one : some) {
+      for (const Lying& other : own) {
+        if (alike && !one.layouts.empty() && one.order != other.order) continue;
+        Lying both = one;
+        both.order = other.order;
+        both.layouts.insert(both.layouts.end(), other.layouts.begin(), other.layouts.end());
+        made.push_back(std::move(both));
+      }
+    }
+    return made;
+  }
+
+  // The products around an attention want few orders: gradients that lie as what they are of, or as the result does,
+  // unless they cannot.
+  std::vector<const Lying*> worth_trying(const std::vector<Lying>& gradients, const Lying& given, const Lying& result) {
+    std::vector<const Lying*> all;
+    std::vector<const Lying*> alike;
+    for (const Lying& one : gradients) {
+      all.push_back(&one);
+      if (one.layouts.empty() || one.order == given.order || one.order == result.order) alike.push_back(&one);
+    }
+    if (alike.empty()) return all;
+    if (alike.size() < all.size())
+      collector_.decline("an attention's gradients in an order of their own",
+                         static_cast<double>(all.size() - alike.size()));
+    return alike;
+  }
+
+  void put(const Lying& lying) {
+    for (const auto& [place, layout] : lying.layouts) layouts_[place] = layout;
+  }
+
+  // --- How warps share it ---
+
+  void add_under_layouts() {
+    Candidate candidate;
+    candidate.layouts = layouts_;
+    bool first = true;
+    for (const AttentionWay& way : attention_.backward ? backward_ways() : forward_ways()) {
+      if (attention_shared_bytes(attention_, way) > options_.gpu->shared_bytes) {
+        collector_.decline("panels that do not fit a multiprocessor's shared memory");
+        continue;
+      }
+      candidate.way = way;
+      candidate.estimate = estimate(way);
+      if (first || options_.every_shape || lies_as_written(domains_, part_, candidate)) {
+        collector_.add(candidate);
+      } else {
+        collector_.count();
+      }
+      first = false;
+    }
+  }
+
+  // The first is the one to begin with. The neighbours of a good one are as good, so they are few.
+  static std::vector<AttentionWay> forward_ways() {
+    std::vector<AttentionWay> ways;
+    for (const int warps : {4, 8}) {
+      for (const int tiles : {1, 2}) {
+        for (const int panel : {64, 32, 128}) {
+          for (const int stages : {2, 3}) ways.push_back({warps, tiles, panel, stages});
+        }
+      }
+    }
+    return ways;
+  }
+  static std::vector<AttentionWay> backward_ways() {
+    std::vector<AttentionWay> ways;
+    for (const int warps : {4, 8}) {
+      for (const int panel : {64, 32}) {
+        for (const int stages : {2, 1}) ways.push_back({warps, 1, panel, stages});
+      }
+    }
+    return ways;
+  }
+
+  // Products at the tensor cores' speed, whatever part of a block's rows and of the last panel is beyond the end.
+  double estimate(const AttentionWay& way) const {
+    const auto whole = [](int64_t extent, int64_t step) {
+      return static_cast<double>((extent + step - 1) / step * step);
+    };
+    double batches = 1;
+    for (const int64_t extent : attention_.batch) batches *= static_cast<double>(extent);
+    const double scores =
+        batches * whole(attention_.queries, way.warps * way.tiles * kTile) * whole(attention_.keys, way.panel);
+    const auto inner = static_cast<double>(attention_.inner);
+    const auto values = static_cast<double>(attention_.values);
+    const double products = attention_.backward ? 4 * inner + 3 * values : inner + values;
+    double bytes = 0;
+    for (const TensorId tensor : attention_.tensors)
+      bytes +=
+          tensor.valid() ? static_cast<double>(elements_of(graph_, tensor) * bytes_of(graph_.tensor(tensor).dtype)) : 0;
+    return std::max(2 * scores * products / kTensorFlopPerSecond, bytes / kGpuBytesPerSecond) + kGpuLaunchSeconds;
+  }
+
+  const Graph& graph_;
+  const std::vector<TensorDomain>& domains_;
+  const EnumerateOptions& options_;
+  const Part& part_;
+  const Attention& attention_;
+  Collector& collector_;
+  std::vector<TensorId> tensors_;
+  std::vector<int> layouts_;  // of the candidates that are being made
+};
+
+}  // namespace
+
+void attention_ways(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
+                    PartCandidates& into, Collector& collector) {
+  AttentionWays(graph, domains, options, into.part, collector).run();
+}
+
+}  // namespace millrace

@@ -1,0 +1,269 @@
+// What is written here is a structure of sizes, and a kernel that finds its tensors and calls the prelude's.
+#include "codegen/cuda/attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kTile = 16;      // rows that the tensor cores take
+constexpr int64_t kDrawn = 8;      // neighbours of a mask that are drawn at once
+constexpr int64_t kPairBytes = 8;  // two floats, that backward's first kernel leaves of every query
+constexpr int64_t kIntegerRange = int64_t{1} << 31;
+
+using Operand = Attention::Operand;
+
+// Names in the text, by operand: a pointer's, and that of the elements between rows.
+struct OperandName {
+  const char* pointer;
+  const char* pitch;
+};
+constexpr std::array<OperandName, Attention::kOperands> kNames = {{{"q", "kQ"},
+                                                                   {"k", "kK"},
+                                                                   {"v", "kV"},
+                                                                   {"o", "kO"},
+                                                                   {"log_sums", "kLogSums"},
+                                                                   {"d_o", "kDO"},
+                                                                   {"d_q", "kDQ"},
+                                                                   {"d_k", "kDK"},
+                                                                   {"d_v", "kDV"}}};
+
+class AttentionGenerator {
+ public:
+  AttentionGenerator(const Graph& graph, const Part& part, const std::vector<Layout>& layouts, const AttentionWay& way)
+      : graph_(graph), part_(part), attention_(part.attention), layouts_(layouts), way_(way) {
+    for (const int64_t extent : attention_.batch) heads_ *= extent;
+  }
+
+  KernelText run() {
+    number_values();
+    made_.text = concat("#ifndef MILLRACE_ATTENTIONS\n#define MILLRACE_ATTENTIONS\n", cuda_matrices(), cuda_attention(),
+                        "#endif\n", sizes_text());
+    if (!attention_.backward) {
+      add({"MILLRACE_KERNEL",
+           "attend",
+           Rows::queries,
+           {Operand::q, Operand::k, Operand::v, Operand::o, Operand::log_sums}});
+    } else {
+      made_.scratch_bytes = heads_ * attention_.queries * kPairBytes;
+      add({"MILLRACE_KERNEL",
+           "attend_dq",
+           Rows::queries,
+           {Operand::q, Operand::k, Operand::v, Operand::o, Operand::log_sums, Operand::d_o, Operand::d_q}});
+      add({"MILLRACE_KERNEL_keys",
+           "attend_dk_dv",
+           Rows::keys,
+           {Operand::q, Operand::k, Operand::v, Operand::d_o, Operand::d_k, Operand::d_v}});
+    }
+    return std::move(made_);
+  }
+
+ private:
+  enum class Rows { queries, keys };
+
+  // What calls one of the prelude's functions.
+  struct Kernel {
+    const char* name;
+    const char* function;
+    Rows rows;  // that blocks share
+    std::vector<Operand> operands;
+  };
+
+  bool is_written(Operand operand) const {
+    return attention_.backward ? operand >= Operand::d_q : operand >= Operand::o;
+  }
+
+  size_t position_of(Operand operand) const {
+    const bool written = is_written(operand);
+    const std::vector<TensorId>& list = written ? part_.writes : part_.reads;
+    const auto at = std::find(list.begin(), list.end(), attention_.tensors[operand]) - list.begin();
+    return static_cast<size_t>(at) + (written ? part_.reads.size() : 0);
+  }
+
+  int64_t rows_per_block() const { return way_.warps * way_.tiles * kTile; }
+
+  // Elements between neighbours along an index of the attention.
+  static int64_t stride(const std::vector<int64_t>& strides, int axis) {
+    return axis < 0 ? 0 : strides[static_cast<size_t>(axis)];
+  }
+  std::vector<int64_t> strides(Operand operand) const {
+    return strides_of(graph_, attention_.tensors[operand], layouts_[position_of(operand)]);
+  }
+  int64_t pitch(Operand operand) const {
+    const Attention::Axes& axes = attention_.axes[operand];
+    return stride(strides(operand), axes.query >= 0 ? axes.query : axes.key);
+  }
+  // A mask's elements are numbered as the program writes it.
+  std::vector<int64_t> mask_strides() const {
+    return strides_of(graph_, attention_.mask, written_layout(graph_, attention_.mask));
+  }
+
+  // Where the head that a block works on begins.
+  std::string head_offset(const Attention::Axes& axes, const std::vector<int64_t>& strides) const {
+    std::vector<std::string> terms;
+    for (size_t k = 0; k < attention_.batch.size(); ++k) {
+      if (const int64_t step = stride(strides, axes.batch[k]); step != 0 && attention_.batch[k] > 1)
+        terms.push_back(concat("b", k, " * ", step));
+    }
+    return terms.empty() ? "0" : join(terms, " + ");
+  }
+
+  // --- Numbers ---
+
+  void number_values() {
+    for (const TensorId scale : attention_.scales) made_.values.push_back({scale, 0});
+    if (!attention_.mask.valid()) return;
+    const Operator& dropout = *dropout_of(graph_, attention_.mask);
+    const double rounded = std::min(std::floor(dropout.value * 65536 + 0.5), 65535.0);
+    made_.values.push_back({TensorId(), rounded * 65536});
+    made_.values.push_back({TensorId(), 1.0 / (1.0 - dropout.value)});
+    made_.streams.push_back(dropout.stream);
+  }
+
+  // Whether the neighbours that are drawn at once are keys of one query.
+  bool draws_keys() const {
+    const std::vector<int64_t> steps = mask_strides();
+    const Attention::Axes& axes = attention_.mask_axes;
+    if (stride(steps, axes.key) != 1 || attention_.keys % kDrawn != 0) return false;
+    const auto whole = [&](int axis) { return stride(steps, axis) % kDrawn == 0; };
+    return (attention_.queries == 1 || whole(axes.query)) &&
+           std::all_of(axes.batch.begin(), axes.batch.end(), [&](int axis) {
+             return axis < 0 || whole(axis) ||
+                    graph_.extent(graph_.tensor(attention_.mask).dims[static_cast<size_t>(axis)]) == 1;
+           });
+  }
+
+  std::string integer() const {
+    int64_t largest = 0;
+    for (const TensorId tensor : attention_.tensors) {
+      if (tensor.valid()) largest = std::max(largest, elements_of(graph_, tensor));
+    }
+    return 2 * largest + 65536 < kIntegerRange ? "int" : "long long";
+  }
+
+  // --- Text ---
+
+  static void line(std::string& text, int depth, const std::string& content) {
+    text += std::string(static_cast<size_t>(2 * depth), ' ') + content + "\n";
+  }
+  static void constant(std::string& text, const char* type, const char* name, int64_t value) {
+    line(text, 1, concat("static constexpr ", type, " ", name, " = ", value, ";"));
+  }
+
+  std::string sizes_text() const {
+    const bool half = graph_.tensor(attention_.tensors[Operand::q]).dtype == DType::float16;
+    const bool masked = attention_.mask.valid();
+    std::string text;
+    line(text, 0, "struct MILLRACE_KERNEL_sizes {");
+    line(text, 1, concat("using T = mr::", half ? "f16;" : "bf16;"));
+    line(text, 1, concat("using I = ", integer(), ";"));
+    const bool few = masked && elements_of(graph_, attention_.mask) / kDrawn + 65536 < 2 * kIntegerRange;
+    line(text, 1, concat("using Block = mr::", few ? "u32;" : "u64;"));
+    constant(text, "bool", "kBackward", attention_.backward ? 1 : 0);
+    constant(text, "bool", "kCausal", attention_.causal ? 1 : 0);
+    constant(text, "bool", "kDropout", masked ? 1 : 0);
+    constant(text, "int", "kQueries", attention_.queries);
+    constant(text, "int", "kKeys", attention_.keys);
+    constant(text, "int", "kInner", attention_.inner);
+    constant(text, "int", "kValues", attention_.values);
+    constant(text, "int", "kWarps", way_.warps);
+    constant(text, "int", "kTiles", way_.tiles);
+    constant(text, "int", "kPanel", way_.panel);
+    constant(text, "int", "kStages", way_.stages);
+    constant(text, "int", "kShared", attention_shared_bytes(attention_, way_));
+    for (size_t k = 0; k < Attention::kOperands; ++k) {
+      if (attention_.tensors[k].valid()) constant(text, "I", kNames[k].pitch, pitch(static_cast<Operand>(k)));
+    }
+    if (masked) {
+      constant(text, "bool", "kMaskInBlocks", draws_keys() ? 1 : 0);
+      constant(text, "mr::u64", "kMaskQuery", stride(mask_strides(), attention_.mask_axes.query));
+      constant(text, "mr::u64", "kMaskKey", stride(mask_strides(), attention_.mask_axes.key));
+    }
+    line(text, 0, "};");
+    return text;
+  }
+
+  void add(const Kernel& kernel) {
+    const int threads = way_.warps * 32;
+    const int64_t rows = kernel.rows == Rows::queries ? attention_.queries : attention_.keys;
+    const int64_t blocks = (rows + rows_per_block() - 1) / rows_per_block();
+    std::string& text = made_.text;
+    line(
+        text, 0,
+        concat("MR_KERNEL(", threads, ") ", kernel.name, "(MR_PARAMETER mr::Arguments<", layouts_.size(), ", ",
+               std::max<size_t>(made_.values.size(), 1), ", ", std::max<size_t>(made_.streams.size(), 1), "> args) {"));
+    line(text, 1, "using S = MILLRACE_KERNEL_sizes;");
+    line(text, 1, "mr::begin();");
+    add_head(blocks, kernel.rows);
+    std::string arguments = "block";
+    for (const Operand operand : kernel.operands) {
+      add_pointer(operand);
+      arguments += concat(", ", kNames[operand].pointer);
+    }
+    if (attention_.backward) {
+      line(text, 1,
+           concat("float* const pairs = reinterpret_cast<float*>(args.scratch) + head * ", 2 * attention_.queries,
+                  "LL;"));
+      arguments += ", pairs";
+    }
+    std::string scale = "1.0";
+    for (size_t k = 0; k < attention_.scales.size(); ++k) scale += concat(" * args.values[", k, "]");
+    line(text, 1, concat("const double scale = ", scale, ";"));
+    line(text, 1, masks_text());
+    line(text, 1, concat("mr::", kernel.function, "<S>(", arguments, ", scale, masks);"));
+    line(text, 0, "}");
+    made_.grids.push_back({kernel.name, heads_ * blocks, threads, attention_shared_bytes(attention_, way_)});
+  }
+
+  // Neighbouring blocks work on one head, whose panels they share. Causal: those with most to look at come first.
+  void add_head(int64_t blocks, Rows rows) {
+    std::string& text = made_.text;
+    const bool last_first = attention_.causal && rows == Rows::queries;
+    line(text, 1, concat("const int head = mr::block_number() / ", blocks, ";"));
+    line(text, 1,
+         concat("const int block = ", last_first ? concat(blocks - 1, " - ") : "", "mr::block_number() % ", blocks,
+                ";"));
+    int64_t below = heads_;
+    for (size_t k = 0; k < attention_.batch.size(); ++k) {
+      below /= attention_.batch[k];
+      if (attention_.batch[k] > 1)
+        line(text, 1, concat("const long long b", k, " = head / ", below, " % ", attention_.batch[k], ";"));
+    }
+  }
+
+  void add_pointer(Operand operand) {
+    const std::string type = operand == Operand::log_sums ? "float" : "S::T";
+    const std::string whole = concat(is_written(operand) ? "" : "const ", type);
+    line(made_.text, 1,
+         concat(whole, "* const ", kNames[operand].pointer, " = static_cast<", whole, "*>(args.tensors[",
+                position_of(operand), "]) + (", head_offset(attention_.axes[operand], strides(operand)), ");"));
+  }
+
+  std::string masks_text() const {
+    if (!attention_.mask.valid()) return "const mr::NoMasks masks;";
+    const size_t threshold = attention_.scales.size();
+    return concat("const mr::Masks<S> masks{mr::Dropout(args.state, args.streams[0], args.values[", threshold,
+                  "], args.values[", threshold + 1, "]), mr::u64(", head_offset(attention_.mask_axes, mask_strides()),
+                  ")};");
+  }
+
+  const Graph& graph_;
+  const Part& part_;
+  const Attention& attention_;
+  const std::vector<Layout>& layouts_;
+  const AttentionWay& way_;
+  int64_t heads_ = 1;
+  KernelText made_;
+};
+
+}  // namespace
+
+KernelText generate_cuda_attention(const Graph& graph, const Part& part, const std::vector<Layout>& layouts,
+                                   const AttentionWay& way) {
+  return AttentionGenerator(graph, part, layouts, way).run();
+}
+
+}  // namespace millrace

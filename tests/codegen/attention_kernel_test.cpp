@@ -1,0 +1,335 @@
+// Generated kernels of attentions, against the definition in double: played by a CPU, so that they are checked where
+// there is no GPU; and compiled for those that we care for.
+#include <gtest/gtest.h>
+
+#include "base/text.h"
+#include "codegen/attention_numbers.h"
+#include "codegen/cuda/attention.h"
+#include "codegen/cuda/generate.h"
+#include "codegen/lower.h"
+#include "device/gpu_for_tests.h"
+#include "device/gpu_kernel_cache.h"
+#include "device/gpu_memory.h"
+#include "device/played/played_gpu.h"
+
+namespace millrace {
+namespace {
+
+using Lying = AttentionProblem::Lying;
+using MaskOrder = AttentionProblem::MaskOrder;
+
+struct Case {
+  std::string name;
+  AttentionWay way;
+  AttentionProblem problem;
+};
+
+std::string source_of(const Launch& launch) { return concat(cuda_hardware(), cuda_prelude(), launch.kernel); }
+
+Launch launch_of(const AttentionProblem& problem, const AttentionWay& way) {
+  const MadeAttention made = made_attention(problem);
+  return lower(made.graph, made.part, made.layouts, way);
+}
+
+// Runs on outputs of NaN and returns them, one an operand that is written.
+class PlayedAttention {
+ public:
+  PlayedAttention(const AttentionNumbers& numbers, const AttentionRun& run, const AttentionWay& way)
+      : numbers_(numbers), part_(numbers.made().part), backward_(part_.attention.backward) {
+    const Launch launch = lower(numbers.made().graph, part_, numbers.made().layouts, way);
+    const Result<std::string> cubin = played::make_compiler()->compile(source_of(launch), "sm_90");
+    if (!cubin) {
+      ADD_FAILURE() << to_string(cubin.error());
+      return;
+    }
+    const Result<std::unique_ptr<GpuLaunch>> ready = gpu_->prepare(launch, *cubin);
+    if (!ready) {
+      ADD_FAILURE() << to_string(ready.error());
+      return;
+    }
+    allocate();
+    const GpuState state{run.seed, run.step, 0};
+    const GpuMemory place = memory_of(sizeof(state), &state);
+    const std::vector<std::byte> poison(static_cast<size_t>((*ready)->scratch_bytes()), std::byte{0xff});
+    const GpuMemory scratch = memory_of(poison.size(), poison.data());
+    std::vector<void*> pointers;
+    for (const GpuMemory& memory : memory_) pointers.push_back(memory.size() == 0 ? nullptr : memory.data());
+    const Result<Done> ran = (*ready)->run(pointers.data(), nullptr, place.data(), scratch.data());
+    EXPECT_TRUE(ran) << to_string(ran.error());
+    const Result<Done> waited = gpu_->wait();
+    EXPECT_TRUE(waited) << to_string(waited.error());
+    for (const Attention::Operand operand : AttentionNumbers::written(backward_)) {
+      std::vector<std::byte> bytes(numbers_.bytes_of(operand).size());
+      EXPECT_TRUE(gpu_->copy_out(bytes.data(), memory_[position(operand)].data(), static_cast<int64_t>(bytes.size())));
+      results_.push_back(numbers_.numbers_in(bytes, operand));
+    }
+  }
+
+  const std::vector<std::vector<double>>& results() const { return results_; }
+
+  // How far it is from what others are: one an operand that is written.
+  std::vector<double> distances_from(const AttentionNumbers& expected) const {
+    std::vector<double> found;
+    const std::vector<Attention::Operand> written = AttentionNumbers::written(backward_);
+    for (size_t k = 0; k < results_.size(); ++k) found.push_back(expected.distance(results_[k], written[k]));
+    return found;
+  }
+
+ private:
+  GpuMemory memory_of(size_t bytes, const void* content) {
+    Result<GpuMemory> memory = GpuMemory::allocate(*gpu_, static_cast<int64_t>(bytes));
+    const Result<Done> copied = bytes == 0 ? Done{} : gpu_->copy_in(memory->data(), content, memory->size());
+    EXPECT_TRUE(copied) << to_string(copied.error());
+    return std::move(*memory);
+  }
+  size_t position(Attention::Operand operand) const {
+    const std::vector<TensorId> tensors = tensors_of(part_);
+    return static_cast<size_t>(std::find(tensors.begin(), tensors.end(), part_.attention.tensors[operand]) -
+                               tensors.begin());
+  }
+  void allocate() {
+    memory_.resize(tensors_of(part_).size());
+    for (const Attention::Operand operand : AttentionNumbers::read(backward_)) {
+      const std::vector<std::byte> bytes = numbers_.bytes_of(operand);
+      memory_[position(operand)] = memory_of(bytes.size(), bytes.data());
+    }
+    for (const Attention::Operand operand : AttentionNumbers::written(backward_)) {
+      const std::vector<std::byte> poison(numbers_.bytes_of(operand).size(), std::byte{0xff});
+      memory_[position(operand)] = memory_of(poison.size(), poison.data());
+    }
+  }
+
+  const AttentionNumbers& numbers_;
+  const Part& part_;
+  bool backward_;
+  std::unique_ptr<Gpu> gpu_ = played::make_gpu();
+  std::vector<GpuMemory> memory_;
+  std::vector<std::vector<double>> results_;
+};
+
+double farthest(const std::vector<double>& distances) { return *std::max_element(distances.begin(), distances.end()); }
+
+// Name, way, and what differs from the usual problem.
+template <class Set>
+Case of(std::string name, const AttentionWay& way, const Set& set) {
+  Case made{std::move(name), way, {}};
+  set(made.problem);
+  return made;
+}
+
+std::vector<Case> cases() {
+  return {
+      of("plain", {1, 1, 32, 1}, [](AttentionProblem&) {}),
+      of("several panels and rests", {2, 1, 32, 2},
+         [](AttentionProblem& p) {
+           p.queries = 70;
+           p.keys = 100;
+           p.dtype = DType::bfloat16;
+         }),
+      of("three stages, two tiles, inner and values apart", {2, 2, 64, 3},
+         [](AttentionProblem& p) {
+           p.batch = {2};
+           p.queries = 75;
+           p.keys = 203;
+           p.inner = 48;
+           p.values = 16;
+           p.lying = Lying::rows_batch_columns;
+         }),
+      of("causal", {2, 1, 32, 2},
+         [](AttentionProblem& p) {
+           p.causal = true;
+           p.queries = p.keys = 91;
+           p.lying = Lying::reversed_batch_rows_columns;
+         }),
+      of("causal, more keys than queries, a negative scale", {2, 1, 64, 2},
+         [](AttentionProblem& p) {
+           p.causal = true;
+           p.queries = 50;
+           p.keys = 130;
+           p.scales = {0.5, -0.25};
+         }),
+      of("causal, more queries than keys, a scale of nothing", {1, 1, 32, 2},
+         [](AttentionProblem& p) {
+           p.causal = true;
+           p.queries = 130;
+           p.keys = 50;
+           p.scales = {0};
+         }),
+      of("dropout in blocks of keys", {2, 1, 32, 2},
+         [](AttentionProblem& p) {
+           p.rate = 0.3;
+           p.lying = Lying::rows_batch_columns;
+         }),
+      of("dropout and causal, two tiles", {1, 2, 64, 1},
+         [](AttentionProblem& p) {
+           p.rate = 0.1;
+           p.causal = true;
+           p.keys = 72;
+           p.values = 64;
+           p.dtype = DType::bfloat16;
+           p.lying = Lying::reversed_batch_rows_columns;
+         }),
+      of("dropout, keys in no blocks", {2, 1, 32, 2},
+         [](AttentionProblem& p) {
+           p.rate = 0.3;
+           p.keys = 45;
+         }),
+      of("dropout, neighbours are queries", {2, 1, 32, 2},
+         [](AttentionProblem& p) {
+           p.rate = 0.3;
+           p.mask_order = MaskOrder::queries_last;
+         }),
+      of("dropout, neighbours are heads", {2, 1, 32, 1},
+         [](AttentionProblem& p) {
+           p.rate = 0.3;
+           p.mask_order = MaskOrder::batch_last;
+           p.scales = {};
+         }),
+      of("no batch, one query", {1, 1, 32, 2},
+         [](AttentionProblem& p) {
+           p.batch = {};
+           p.queries = 1;
+           p.keys = 24;
+           p.rate = 0.5;
+           p.inner = p.values = 128;
+         }),
+  };
+}
+
+class AttentionKernel : public testing::TestWithParam<bool> {};
+
+TEST_P(AttentionKernel, AgreesWithTheDefinition) {
+  for (const Case& one : cases()) {
+    AttentionProblem problem = one.problem;
+    problem.backward = GetParam();
+    const AttentionRun run;
+    const AttentionNumbers numbers(problem, run);
+    const PlayedAttention played(numbers, run, one.way);
+    EXPECT_LE(farthest(played.distances_from(numbers)), 1) << one.name;
+  }
+}
+
+// What a kernel could get wrong is further away than what is allowed.
+TEST_P(AttentionKernel, WrongOnesAreFarAway) {
+  AttentionProblem problem;
+  problem.backward = GetParam();
+  problem.rate = 0.25;
+  problem.causal = true;
+  const AttentionRun run;
+  const AttentionNumbers numbers(problem, run);
+  const PlayedAttention played(numbers, run, {2, 1, 32, 2});
+  ASSERT_LE(farthest(played.distances_from(numbers)), 1);
+  const auto far_from = [&](const AttentionProblem& other, const AttentionRun& other_run) {
+    return farthest(played.distances_from(AttentionNumbers(other, other_run)));
+  };
+  EXPECT_GT(far_from(problem, {run.seed + 1, run.step}), 10) << "another mask";
+  EXPECT_GT(far_from(problem, {run.seed, run.step + 1}), 10) << "another step's mask";
+  AttentionProblem wrong = problem;
+  wrong.scales = {};
+  EXPECT_GT(far_from(wrong, run), 10) << "no scale";
+  wrong = problem;
+  wrong.causal = false;
+  EXPECT_GT(far_from(wrong, run), 10) << "not causal";
+  wrong = problem;
+  wrong.mask_order = MaskOrder::queries_last;
+  EXPECT_GT(far_from(wrong, run), 10) << "a mask with other neighbours";
+}
+
+TEST_P(AttentionKernel, TheSameBitsEveryTime) {
+  AttentionProblem problem;
+  problem.backward = GetParam();
+  problem.rate = 0.25;
+  const AttentionRun run;
+  const AttentionNumbers numbers(problem, run);
+  EXPECT_EQ(PlayedAttention(numbers, run, {2, 1, 32, 2}).results(),
+            PlayedAttention(numbers, run, {2, 1, 32, 2}).results());
+}
+
+// A NaN or an infinity anywhere shows in every result that it has a part in.
+TEST_P(AttentionKernel, NothingHidesNotANumber) {
+  const bool backward = GetParam();
+  AttentionProblem problem;
+  problem.backward = backward;
+  problem.batch = {1};
+  problem.rate = 0.25;
+  const AttentionRun run;
+  for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    for (const Attention::Operand operand : AttentionNumbers::read(backward)) {
+      if (operand == Attention::log_sums && std::isinf(bad)) continue;  // p is 0 then, by definition
+      AttentionNumbers numbers(problem, run);
+      numbers[operand].values[3] = bad;
+      const PlayedAttention played(numbers, run, {1, 1, 32, 2});
+      size_t bad_results = 0;
+      for (const std::vector<double>& result : played.results())
+        bad_results += static_cast<size_t>(
+            std::count_if(result.begin(), result.end(), [](double x) { return !std::isfinite(x); }));
+      EXPECT_GT(bad_results, 0U) << "operand " << operand << " " << bad;
+    }
+  }
+}
+
+TEST_P(AttentionKernel, SharedMemoryIsWhatTheGridAsksFor) {
+  AttentionProblem problem;
+  problem.backward = GetParam();
+  const Attention attention = made_attention(problem).part.attention;
+  for (const AttentionWay& way : {AttentionWay{4, 1, 64, 2}, AttentionWay{8, 1, 32, 3}}) {
+    for (const GpuGrid& grid : launch_of(problem, way).grids) {
+      EXPECT_EQ(grid.shared_bytes, attention_shared_bytes(attention, way));
+      EXPECT_EQ(grid.threads, 32 * way.warps);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Passes, AttentionKernel, testing::Values(false, true),
+                         [](const testing::TestParamInfo<bool>& pass) {
+                           return std::string(pass.param ? "Backward" : "Forward");
+                         });
+
+// --- NVRTC ---
+
+class AttentionCompile : public testing::Test {
+ protected:
+  void SetUp() override {
+    Result<std::unique_ptr<GpuCompiler>> compiler = gpu_compiler_for_tests();
+    if (!compiler) GTEST_SKIP() << "no CUDA compiler: " << to_string(compiler.error());
+    compiler_ = std::move(*compiler);
+  }
+  void compile(const std::string& source, const std::string& architecture) {
+    const Result<std::string> cubin = compiler_->compile(source, architecture);
+    ASSERT_TRUE(cubin) << to_string(cubin.error());
+    EXPECT_FALSE(cubin->empty());
+  }
+
+  std::unique_ptr<GpuCompiler> compiler_;
+};
+
+// Several in one source, as a plan has them.
+TEST_F(AttentionCompile, EveryKindTogether) {
+  std::string source = concat(cuda_hardware(), cuda_prelude());
+  size_t count = 0;
+  for (const Case& one : cases()) {
+    AttentionProblem problem = one.problem;
+    problem.backward = count % 2 == 0;
+    source += with_kernel_name(launch_of(problem, one.way).kernel, concat("kernel_", count++));
+  }
+  compile(source, "sm_90");
+  compile(source, "sm_80");
+}
+
+TEST_F(AttentionCompile, TensorsBeyondAnInteger) {
+  for (const bool backward : {false, true}) {
+    AttentionProblem problem;
+    problem.backward = backward;
+    problem.batch = {4096, 1024};
+    problem.queries = problem.keys = 512;
+    problem.rate = 0.1;
+    const Launch launch = launch_of(problem, {4, 1, 64, 2});
+    EXPECT_NE(launch.kernel.find("using I = long long;"), std::string::npos);
+    EXPECT_NE(launch.kernel.find("using Block = mr::u64;"), std::string::npos);
+    compile(source_of(launch), "sm_90");
+    compile(source_of(launch), "sm_80");
+  }
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,168 @@
+// The hardware of an attention's kernels, played by one thread of a CPU: it takes the place of
+// codegen/prelude/cuda_matrices.h, behind emulated_hardware.h. Stricter than a GPU: what is being copied is not there
+// before it is waited for, and what was there before is gone when the copy begins.
+#pragma once
+
+namespace mr {
+
+using Place = u32;
+
+constexpr u32 kMostShared = 227 * 1024;  // bytes that a block may ask for
+constexpr int kMostCopies = 4096;        // of a thread that it has not waited for
+
+struct Copy {
+  Place to;
+  u32 bytes;
+  const void* from;  // null: zeros
+  int group;
+};
+
+struct CopyingThread {
+  Copy copies[kMostCopies];
+  int count = 0;
+  int groups = 0;
+};
+
+struct Given {
+  u32 words[6];
+};
+
+struct Matrices {
+  alignas(16) unsigned char shared[kMostShared];
+  CopyingThread threads[kMostThreads];
+  Given given[2][kMostThreads];  // to other threads, alternately so that one barrier is enough
+  int turns[kMostThreads];
+};
+
+inline Matrices& matrices() {
+  static Matrices* const one = new Matrices();
+  return *one;
+}
+
+inline Place shared_memory() { return 0; }
+
+inline unsigned char* shared_bytes(Place at, u32 bytes) {
+  if (at % bytes != 0 || at + bytes > machine().shared_bytes || machine().shared_bytes > kMostShared) {
+    fprintf(stderr, "no %u bytes at %u of shared memory\n", bytes, at);
+    abort();
+  }
+  return matrices().shared + at;
+}
+
+inline void copy_bytes(Place to, const void* from, bool there, u32 bytes) {
+  if (reinterpret_cast<u64>(from) % bytes != 0) {
+    fprintf(stderr, "a copy from an address that is not aligned to %u\n", bytes);
+    abort();
+  }
+  memset(shared_bytes(to, bytes), 0xff, bytes);
+  CopyingThread& own = matrices().threads[thread_number()];
+  if (own.count == kMostCopies) abort();
+  own.copies[own.count++] = {to, bytes, there ? from : nullptr, own.groups};
+}
+inline void copy_16(Place to, const void* from, bool there) { copy_bytes(to, from, there, 16); }
+inline void copy_8(Place to, const void* from, bool there) { copy_bytes(to, from, there, 8); }
+inline void group_copies() { ++matrices().threads[thread_number()].groups; }
+
+template <int kGroups>
+inline void wait_for_copies() {
+  CopyingThread& own = matrices().threads[thread_number()];
+  int left = 0;
+  for (int k = 0; k < own.count; ++k) {
+    const Copy& copy = own.copies[k];
+    if (copy.group >= own.groups - kGroups) {
+      own.copies[left++] = copy;
+    } else if (copy.from == nullptr) {
+      memset(shared_bytes(copy.to, copy.bytes), 0, copy.bytes);
+    } else {
+      memcpy(shared_bytes(copy.to, copy.bytes), copy.from, copy.bytes);
+    }
+  }
+  own.count = left;
+}
+
+// What each thread of the block gives, as soon as all have given.
+template <int kCount>
+inline const Given* exchanged(const u32 (&words)[kCount]) {
+  Matrices& all = matrices();
+  const int own = thread_number();
+  const int turn = all.turns[own]++ % 2;
+  memcpy(all.given[turn][own].words, words, sizeof(words));
+  barrier();
+  return all.given[turn] + thread_number() / 32 * 32;
+}
+
+inline u16 shared_half(Place at) {
+  u16 half;
+  memcpy(&half, shared_bytes(at, 2), 2);
+  return half;
+}
+
+inline void load_matrices(u32 (&to)[4], Place row, bool transposed) {
+  shared_bytes(row, 16);
+  const u32 place[1] = {row};
+  const Given* const rows = exchanged(place);
+  const int lane = thread_number() % 32;
+  const int first = lane % 4 * 2;
+  const int other = lane / 4;
+  for (int k = 0; k < 4; ++k) {
+    u32 words[2];
+    for (int n = 0; n < 2; ++n) {
+      const int line = transposed ? first + n : other;
+      const int column = transposed ? other : first + n;
+      words[n] = shared_half(rows[8 * k + line].words[0] + 2 * column);
+    }
+    to[k] = words[0] | words[1] << 16;
+  }
+}
+inline void load_matrices(u32 (&to)[4], Place row) { load_matrices(to, row, false); }
+inline void load_matrices_transposed(u32 (&to)[4], Place row) { load_matrices(to, row, true); }
+inline void load_floats(float (&to)[4], Place from) { memcpy(to, shared_bytes(from, 16), 16); }
+
+template <class T>
+inline float widened_half(u32 word, int number) {
+  return widened(T{static_cast<u16>(number == 0 ? word : word >> 16)});
+}
+
+template <class T>
+inline void multiply(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  const u32 words[6] = {a[0], a[1], a[2], a[3], b0, b1};
+  const Given* const all = exchanged(words);
+  const int lane = thread_number() % 32;
+  for (int e = 0; e < 4; ++e) {
+    const int row = lane / 4;
+    const int column = lane % 4 * 2 + e % 2;
+    float sum = c[e];
+    for (int k = 0; k < 16; ++k) {
+      const int pair = k % 8 / 2;
+      const float left = widened_half<T>(all[4 * row + pair].words[e / 2 + k / 8 * 2], k % 2);
+      const float right = widened_half<T>(all[4 * column + pair].words[4 + k / 8], k % 2);
+      sum += left * right;
+    }
+    c[e] = sum;
+  }
+}
+
+template <class T>
+inline u32 halves_of(float first, float second) {
+  T low;
+  T high;
+  narrow(first, low);
+  narrow(second, high);
+  return static_cast<u32>(low.bits) | static_cast<u32>(high.bits) << 16;
+}
+
+// As inexact as the hardware's.
+inline float power_of_two(float x) {
+  const float y = __builtin_exp2f(x) * (1 + 0x1p-23f);
+  return y < 0x1p-126f ? 0 : y;
+}
+
+inline u32 votes(bool yes) {
+  const u32 own[1] = {yes ? 1u : 0u};
+  const Given* const all = exchanged(own);
+  u32 bits = 0;
+  for (int k = 0; k < 32; ++k) bits |= all[k].words[0] << k;
+  return bits;
+}
+
+}  // namespace mr

@@ -31,6 +31,8 @@ struct TrainingGraph {
   std::vector<Kept> kept;                    // one a forward tensor that backward needs, in order of tensors
   std::vector<OperatorId> repeated;          // backward operators that fusion/recompute.h added
   std::vector<OperatorId> predicates;        // forward operators that fusion/predicates.h added
+  std::vector<OperatorId> statistics;        // forward operators that fusion/row_statistics.h added: only an attention
+                                             // in one piece carries them out
 };
 
 // Whether an argument of the program has one: scalars and fixed ones do not.

@@ -66,6 +66,19 @@ Result<Done> verify(const TrainingGraph& training) {
         return broken(concat(graph.tensor(input.tensor).name, " is read by backward but not kept"));
     }
   }
+  std::vector<bool> statistic(graph.tensors.size(), false);
+  for (const OperatorId id : training.statistics) {
+    const bool known_operator = id.valid() && id.at() < graph.operators.size();
+    if (!known_operator || graph.operators[id.at()].kind != OperatorKind::log_sum_exp)
+      return broken("a statistic is no log_sum_exp");
+    if (graph.operators[id.at()].pass != Pass::forward) return broken("a statistic is not of forward");
+    statistic[graph.operators[id.at()].outputs[0].tensor.at()] = true;
+  }
+  for (const Operator& op : graph.operators) {
+    for (const Access& input : op.inputs) {
+      if (statistic[input.tensor.at()]) return broken(concat(op.name, " reads a statistic, which need not be there"));
+    }
+  }
   for (const Kept& entry : training.kept) {
     for (const OperatorId reader : entry.readers) {
       const bool in_backward =

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "base/unique_names.h"
 #include "candidates/accumulations.h"
+#include "candidates/attention_parts.h"
 #include "candidates/product.h"
 #include "candidates/product_epilogue.h"
 #include "candidates/sites.h"
@@ -15,13 +16,18 @@
 namespace millrace {
 namespace {
 
+bool has(const std::vector<OperatorId>& operators, OperatorId op) {
+  return std::find(operators.begin(), operators.end(), op) != operators.end();
+}
+
 constexpr size_t kMostInParts = 4;  // products of a sum of which some are stacked, and the others add one by one
 
 class PartFinder {
  public:
   PartFinder(const TrainingGraph& training, const FusedGraph& fused, bool on_gpu,
              std::vector<std::vector<TensorId>> families)
-      : graph_(training.graph),
+      : training_(training),
+        graph_(training.graph),
         fused_(fused),
         on_gpu_(on_gpu),
         producers_(producers_of(graph_)),
@@ -34,6 +40,9 @@ class PartFinder {
     for (const TensorId gradient : training.argument_gradients) {
       if (gradient.valid()) callers_[gradient.at()] = true;
     }
+    // What only a statistic reads need not be in memory: where that is carried out, it is computed inside.
+    for (std::vector<OperatorId>& readers : readers_)
+      std::erase_if(readers, [&](OperatorId reader) { return has(training.statistics, reader); });
     found_.callers_families = families.size();
     found_.families = std::move(families);
     rank_arguments(training);
@@ -53,9 +62,10 @@ class PartFinder {
     for (const std::vector<Part>& sum : sums_) offer(sum);
     if (on_gpu_) add_epilogues(by_size);
     add_rests();
+    rules_.optional = training_.statistics;
+    if (on_gpu_) add_attentions();
     sort_parts();
-    for (size_t op = 0; op < site_of_.size(); ++op) rules_.site_of.push_back(site(op));
-    found_.sites = find_sites(found_.parts, fused_.groups, rules_);
+    find_sites();
     return std::move(found_);
   }
 
@@ -75,6 +85,12 @@ class PartFinder {
     part.name = names_.take(part.name, " ");
     tie(part);
     found_.parts.push_back({std::move(part), 0, {}, {}});
+  }
+
+  void find_sites() {
+    rules_.site_of.clear();
+    for (size_t op = 0; op < site_of_.size(); ++op) rules_.site_of.push_back(site(op));
+    found_.sites = millrace::find_sites(found_.parts, fused_.groups, rules_);
   }
 
   // --- The order of stacks ---
@@ -360,6 +376,42 @@ class PartFinder {
       add_rest_of_groups(*absorbed);
   }
 
+  // --- Attentions ---
+
+  // Both parts of each, where the site that they tie together keeps all that its operators could be before.
+  void add_attentions() {
+    FoundAttentionParts attentions = find_attention_parts(training_, callers_);
+    std::move(attentions.declined.begin(), attentions.declined.end(), std::back_inserter(found_.declined));
+    if (attentions.parts.empty()) return;
+    find_sites();
+    std::map<size_t, size_t> alternatives;  // by site
+    for (const Site& of : found_.sites) {
+      const Part& first = found_.parts[static_cast<size_t>(of.alternatives.front().front())].part;
+      alternatives[site(first.operators.front().at())] = of.alternatives.size();
+    }
+    for (AttentionParts& attention : attentions.parts) {
+      std::set<size_t> tied;
+      for (const Part* const part : {&attention.forward, &attention.backward}) {
+        for (const OperatorId op : part->operators) tied.insert(site(op.at()));
+      }
+      size_t together = 1;  // without it, and then as many with it at most
+      for (const size_t number : tied) together *= alternatives.contains(number) ? alternatives[number] : 1;
+      if (2 * together > kMostAlternatives) {
+        found_.declined.push_back({concat(attention.forward.name, ": its operators can be carried out in ", together,
+                                          " other ways, too many to be tried beside it"),
+                                   1});
+        continue;
+      }
+      tie(attention.forward, attention.backward);
+      rules_.bundles.emplace_back();
+      for (Part* const part : {&attention.forward, &attention.backward}) {
+        add(std::move(*part));
+        rules_.bundles.back().push_back(found_.parts.back().part.name);
+      }
+      alternatives[site(found_.parts.back().part.operators.front().at())] = 2 * together;
+    }
+  }
+
   // The product with the operators that it swallows; nothing, and a reason, where it cannot.
   std::optional<Product> product_with(const std::vector<OperatorId>& contractions,
                                       const std::vector<OperatorId>& swallowed, bool gradients,
@@ -543,13 +595,16 @@ class PartFinder {
       }
       const auto stacked = std::find_if(open.rbegin(), open.rend(),
                                         [](const PartCandidates& waiting) { return waiting.part.members.empty(); });
-      const char* const how = stacked->part.product.has_epilogue() || stacked->part.product.adds() ? "" : " stacked";
+      const bool named = stacked->part.product.has_epilogue() || stacked->part.product.adds() ||
+                         stacked->part.kind == PartKind::attention;
+      const char* const how = named ? "" : " stacked";
       found_.declined.push_back({concat(stacked->part.name, how, ": it would wait for what waits for it"), 1});
       open.erase(std::next(stacked).base());
     }
     found_.parts = std::move(sorted);
   }
 
+  const TrainingGraph& training_;
   const Graph& graph_;
   const FusedGraph& fused_;
   bool on_gpu_;

@@ -7,8 +7,7 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kMostAlternatives = 64;  // of a site
-constexpr size_t kMostCovers = 4096;      // that are looked at to find them, where what products swallow makes many
+constexpr size_t kMostCovers = 4096;  // that are looked at to find them, where products or attentions swallow others
 
 // What is taken or left as one: a part, or several.
 struct Choice {
@@ -70,13 +69,15 @@ class SiteFinder {
       return part(l.parts.front()).members.size() > part(r.parts.front()).members.size();
     });
     std::set<OperatorId> operators;
-    bool swallows = false;
+    bool many = false;
     for (const Choice& choice : choices) {
       operators.insert(choice.operators.begin(), choice.operators.end());
-      swallows = swallows || std::any_of(choice.parts.begin(), choice.parts.end(), [&](int k) {
-                   return part(k).product.has_epilogue() || part(k).product.adds();
-                 });
+      many = many || std::any_of(choice.parts.begin(), choice.parts.end(), [&](int k) {
+               const Part& one = part(k);
+               return one.product.has_epilogue() || one.product.adds() || one.kind == PartKind::attention;
+             });
     }
+    for (const OperatorId op : rules_.optional) operators.erase(op);
     std::vector<const FusedOperator*> kernels;
     for (const FusedOperator& group : groups_) {
       if (group.members.size() > 1 && site_of(group.members.front()) == number) kernels.push_back(&group);
@@ -84,8 +85,7 @@ class SiteFinder {
     std::vector<int> chosen;
     std::set<OperatorId> done;
     std::vector<std::vector<int>> covers;
-    cover(choices, {operators.begin(), operators.end()}, swallows ? kMostCovers : kMostAlternatives, chosen, done,
-          covers);
+    cover(choices, {operators.begin(), operators.end()}, many ? kMostCovers : kMostAlternatives, chosen, done, covers);
     Site found;
     for (std::vector<int>& alternative : covers) {
       if (std::any_of(kernels.begin(), kernels.end(), [&](const auto* group) { return mixes(*group, alternative); }))
@@ -101,7 +101,7 @@ class SiteFinder {
     return found;
   }
 
-  // All ways to choose parts that carry out each operator of the site once.
+  // All ways to choose parts that carry out each operator of the site once, of optional ones at most once.
   void cover(const std::vector<Choice>& choices, const std::vector<OperatorId>& operators, size_t most,
              std::vector<int>& chosen, std::set<OperatorId>& done, std::vector<std::vector<int>>& covers) const {
     if (covers.size() >= most) return;

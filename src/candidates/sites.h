@@ -13,7 +13,10 @@ struct SiteRules {
   std::vector<size_t> site_of;                    // one an operator: those of one site have one number
   std::vector<std::vector<std::string>> bundles;  // parts, by name, of which either all run or none
   std::vector<OperatorId> swallowable;            // operators that some product with an epilogue does
+  std::vector<OperatorId> optional;               // operators that need not be carried out
 };
+
+inline constexpr size_t kMostAlternatives = 64;  // of a site
 
 // The operators that are in both.
 std::vector<OperatorId> common(const std::vector<OperatorId>& one, const std::vector<OperatorId>& other);

@@ -154,8 +154,7 @@ KernelText text_of(const Graph& graph, const Part& part, const std::vector<Layou
 
 }  // namespace
 
-Launch lower(const Graph& graph, const Part& part, const std::vector<Layout>& layouts,
-             const Way& way) {
+Launch lower(const Graph& graph, const Part& part, const std::vector<Layout>& layouts, const Way& way) {
   if (const auto* gemm = std::get_if<GemmWay>(&way)) return GemmLowering(graph, part, layouts, *gemm).run();
   KernelText text = text_of(graph, part, layouts, way);
   Launch launch;

@@ -78,6 +78,8 @@ std::vector<Step> recipe_of(const Operator& op) {
               {row, 2, "F(1) / %1"},
               {StepKind::map, 0, "@0 * %2"}};
     case OperatorKind::softmax_dx: return {{sum, 0, "$0 * $1"}, {StepKind::map, 0, "$0 * ($1 - %0)"}};
+    case OperatorKind::log_sum_exp:
+      return {{maximum, 0, "$0"}, {sum, 1, "mr::exp($0 - %0)"}, {row_map, 0, "mr::log(%1) + %0"}};
     case OperatorKind::layernorm:
       return {{sum, 0, "$0"},
               {row, 1, "%0 / F(#)"},

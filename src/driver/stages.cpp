@@ -7,6 +7,7 @@
 #include "frontend/frontend.h"
 #include "fusion/fuse.h"
 #include "fusion/predicates.h"
+#include "fusion/row_statistics.h"
 #include "fusion/verify.h"
 #include "ir/verify.h"
 
@@ -50,9 +51,13 @@ Result<FusedGraph> Stages::fuse(const TrainingGraph& training) {
       [&](const FusedGraph& fused) { return verify(training, fused); });
 }
 
-Result<Recomputed> Stages::save_less(const TrainingGraph& training, bool epilogues) {
+Result<Recomputed> Stages::save_less(const TrainingGraph& training, bool on_gpu) {
   return run(
-      "fuse", [&] { return Result<Recomputed>(save_predicates(training, epilogues)); },
+      "fuse",
+      [&] {
+        Recomputed made = save_predicates(training, on_gpu);
+        return Result<Recomputed>(on_gpu ? add_row_statistics(std::move(made)) : std::move(made));
+      },
       [](const Recomputed& made) {
         Result<Done> checked = verify(made.training);
         return checked ? verify(made.training, made.fused) : checked;

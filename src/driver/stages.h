@@ -25,8 +25,9 @@ class Stages {
   Result<TrainingGraph> train(const ProgramSource& program, const std::string& text);
 
   Result<FusedGraph> fuse(const TrainingGraph& training);
-  // The same with what is better computed again or saved as bits: what plans are made of.
-  Result<Recomputed> save_less(const TrainingGraph& training, bool epilogues);
+  // The same with what is better computed again or saved as bits, and on a GPU with the statistics of attentions: what
+  // plans are made of.
+  Result<Recomputed> save_less(const TrainingGraph& training, bool on_gpu);
 
   // Runs `make`; an artefact that `check` refuses is our bug and never reaches the next stage.
   template <class Make, class Check>

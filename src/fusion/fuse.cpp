@@ -118,8 +118,10 @@ FusedGraph fuse(const TrainingGraph& training) {
 
 std::vector<size_t> group_numbers(const FusedGraph& fused) {
   size_t operators = 0;
-  for (const FusedOperator& group : fused.groups) operators += group.members.size();
-  std::vector<size_t> numbers(operators);
+  for (const FusedOperator& group : fused.groups) {
+    for (const OperatorId member : group.members) operators = std::max(operators, member.at() + 1);
+  }
+  std::vector<size_t> numbers(operators, fused.groups.size());
   for (size_t number = 0; number < fused.groups.size(); ++number) {
     for (const OperatorId member : fused.groups[number].members) numbers[member.at()] = number;
   }

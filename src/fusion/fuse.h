@@ -12,7 +12,7 @@ namespace millrace {
 // that saves words or a launch. What comes out does not depend on the order of the operators in the graph.
 FusedGraph fuse(const TrainingGraph& training);
 
-// The number of each operator's group.
+// The number of each operator's group; their number where it is in none.
 std::vector<size_t> group_numbers(const FusedGraph& fused);
 
 // For every two neighbouring operators (one reads what the other writes, or both read one tensor) whether they fused.

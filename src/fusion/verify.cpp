@@ -39,6 +39,10 @@ Result<Done> verify(const TrainingGraph& training, const FusedGraph& fused) {
     if (group.words_after > group.words_before)
       return broken(concat(group.name, " moves more words than its members apart"));
   }
+  for (const OperatorId statistic : training.statistics) {
+    if (ran[statistic.at()]) return broken(concat(graph.operators[statistic.at()].name, " is in a group"));
+    ++count;
+  }
   if (count != graph.operators.size()) return broken("an operator is in no group");
   if (words != fused.words_after) return broken("the groups' words do not add up");
   return Done{};

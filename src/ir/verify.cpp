@@ -112,7 +112,7 @@ class Verifier {
   void space(const Operator& op) {
     const OperatorClass operator_class = info_of(op.kind).operator_class;
     const bool folds = op.kind == OperatorKind::sum || op.kind == OperatorKind::max || op.kind == OperatorKind::min ||
-                       operator_class == OperatorClass::contraction;
+                       op.kind == OperatorKind::log_sum_exp || operator_class == OperatorClass::contraction;
     for (size_t index = 0; index < op.space.size(); ++index) {
       if (operator_class == OperatorClass::elementwise) {
         check(!op.reduced[index], "an elementwise operator reduces nothing");

@@ -124,14 +124,7 @@ std::vector<Probe> probes_of(const Graph& graph, const Part& part, const Truth& 
 }
 
 double factor_of(const Graph& graph, const Part& part, const Truth& truth) {
-  double factor = 1;
-  for (const TensorId tensor : part.product.scales) {
-    const auto at = std::find(graph.arguments.begin(), graph.arguments.end(), tensor);
-    factor *= graph.tensor(tensor).role == TensorRole::constant
-                  ? graph.tensor(tensor).value
-                  : truth.arguments[static_cast<size_t>(at - graph.arguments.begin())];
-  }
-  return factor;
+  return factor_of(graph, part.product.scales, truth);
 }
 
 bool is_added(const Part& part, TensorId tensor) {

@@ -7,6 +7,7 @@
 
 #include "base/parallel.h"
 #include "base/text.h"
+#include "measure/attention_truth.h"
 #include "reference/bounded.h"
 #include "reference/philox.h"
 
@@ -15,7 +16,7 @@ namespace {
 
 constexpr int64_t kSlice = 1 << 18;  // elements that are worth a thread
 
-// The part's operators as a graph of their own; what the part reads is given.
+// The part's operators as a graph of their own, behind those that it repeats; what else the part reads is given.
 struct PartGraph {
   Graph graph;
   std::vector<TensorId> reads;
@@ -27,6 +28,7 @@ PartGraph graph_of(const Graph& whole, const Part& part) {
   made.graph.dims = whole.dims;
   std::map<TensorId, TensorId> here;
   std::vector<OperatorId> operators = part.operators;
+  operators.insert(operators.end(), part.repeats.begin(), part.repeats.end());
   std::sort(operators.begin(), operators.end());
   std::vector<TensorId> written;
   for (const OperatorId id : operators) {
@@ -56,23 +58,12 @@ PartGraph graph_of(const Graph& whole, const Part& part) {
   return made;
 }
 
-std::vector<double> drawn_mask(const Operator& dropout, size_t elements, const RandomState& random) {
-  std::vector<double> mask(elements);
-  const double scale = 1 / (1 - dropout.value);
-  in_parallel(static_cast<int64_t>(elements), kSlice, [&](int64_t begin, int64_t end) {
-    for (auto element = static_cast<size_t>(begin); element < static_cast<size_t>(end); ++element) {
-      const bool kept = dropout_keeps(random.seed, random.step, dropout.stream, element, dropout.value);
-      mask[element] = kept ? scale : 0;
-    }
-  });
-  return mask;
-}
-
 // Runs the reference; false where something came out that is not a number, or an infinity.
 template <int kDigits>
 Result<bool> expect(const Graph& whole, const Part& part, const PartGraph& of_part, Truth& truth) {
   Values<Bounded<kDigits>> values(of_part.graph.tensors.size());
   for (size_t k = 0; k < part.reads.size(); ++k) {
+    if (of_part.graph.tensor(of_part.reads[k]).role == TensorRole::computed) continue;  // by what is repeated
     // A mask that is stored as a word is rounded; one that is drawn again, or a bit, is not.
     const Tensor& tensor = whole.tensor(part.reads[k]);
     const bool mask = dropout_of(whole, part.reads[k]) != nullptr;
@@ -114,7 +105,46 @@ Result<bool> expect(const Graph& whole, const Part& part, const PartGraph& of_pa
   return finite.load();
 }
 
+// Of one that the reference can do, what is expected is the reference's word.
+Result<Truth> truth_of_attention(const Graph& graph, const Part& part, uint64_t seed) {
+  constexpr double kLargeAttention = 3e7;  // products of the scores and of the output
+  const Attention& of = part.attention;
+  double products = static_cast<double>(of.queries * of.keys) * static_cast<double>(of.inner + of.values);
+  for (const int64_t extent : of.batch) products *= static_cast<double>(extent);
+  Truth truth = draw_inputs(graph, part, seed, false);
+  complete_attention(graph, part, truth);
+  if (products > kLargeAttention) return truth;
+  Truth reference = truth;
+  const Result<bool> finite = expect<53>(graph, part, graph_of(graph, part), reference);
+  if (!finite) return finite.error();
+  for (size_t k = 0; k < truth.outputs.size(); ++k) truth.outputs[k].values = std::move(reference.outputs[k].values);
+  return truth;
+}
+
 }  // namespace
+
+std::vector<double> drawn_mask(const Operator& dropout, size_t elements, const RandomState& random) {
+  std::vector<double> mask(elements);
+  const double scale = 1 / (1 - dropout.value);
+  in_parallel(static_cast<int64_t>(elements), kSlice, [&](int64_t begin, int64_t end) {
+    for (auto element = static_cast<size_t>(begin); element < static_cast<size_t>(end); ++element) {
+      const bool kept = dropout_keeps(random.seed, random.step, dropout.stream, element, dropout.value);
+      mask[element] = kept ? scale : 0;
+    }
+  });
+  return mask;
+}
+
+double factor_of(const Graph& graph, const std::vector<TensorId>& scales, const Truth& truth) {
+  double factor = 1;
+  for (const TensorId tensor : scales) {
+    const auto at = std::find(graph.arguments.begin(), graph.arguments.end(), tensor);
+    factor *= graph.tensor(tensor).role == TensorRole::constant
+                  ? graph.tensor(tensor).value
+                  : truth.arguments[static_cast<size_t>(at - graph.arguments.begin())];
+  }
+  return factor;
+}
 
 double storage_error(DType dtype, double value) {
   // Half of the distance to the next number, and of the smallest one; float32 may also lose what is below its range.
@@ -155,6 +185,7 @@ Truth draw_inputs(const Graph& graph, const Part& part, uint64_t seed, bool posi
 }
 
 Result<Truth> truth_of(const Graph& graph, const Part& part, uint64_t seed) {
+  if (part.kind == PartKind::attention) return truth_of_attention(graph, part, seed);
   if (part.operators.empty()) {  // a conversion: what is read is what is written
     Truth truth = draw_inputs(graph, part, seed, false);
     for (double& x : truth.inputs[0]) x = rounded_to(graph.tensor(part.reads[0]).dtype, x);

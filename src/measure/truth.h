@@ -27,6 +27,12 @@ Result<Truth> truth_of(const Graph& graph, const Part& part, uint64_t seed);
 // Draws the inputs alone.
 Truth draw_inputs(const Graph& graph, const Part& part, uint64_t seed, bool positive);
 
+// What a dropout of this kind makes of these numbers.
+std::vector<double> drawn_mask(const Operator& dropout, size_t elements, const RandomState& random);
+
+// The product of numbers that something is scaled by: constants, or arguments of the program.
+double factor_of(const Graph& graph, const std::vector<TensorId>& scales, const Truth& truth);
+
 // How far from the nearest number of its type a stored one may lie.
 double storage_error(DType dtype, double value);
 

@@ -133,6 +133,7 @@ class Interpreter {
       case OperatorKind::extremum_dx: return extremum_dx(operands<3, 1>(op));
       case OperatorKind::softmax: return softmax(operands<1, 1>(op));
       case OperatorKind::softmax_dx: return softmax_dx(operands<2, 1>(op));
+      case OperatorKind::log_sum_exp: return log_sum_exp(operands<1, 1>(op));
       case OperatorKind::layernorm: return layernorm(operands<3, 3>(op), op.value);
       case OperatorKind::layernorm_dx: return layernorm_dx(operands<5, 1>(op));
       case OperatorKind::layernorm_dw: return layernorm_dw(operands<4, 2>(op));

@@ -60,6 +60,18 @@ void softmax(const Operands<Scalar, 1, 1>& o) {
   });
 }
 
+// log Σ exp(a), by way of the maximum, so that no exponential overflows.
+template <class Scalar>
+void log_sum_exp(const Operands<Scalar, 1, 1>& o) {
+  using std::exp, std::log;
+  o.for_each_row([&](const auto& row) {
+    // Any shift gives the same logarithm, as for the softmax.
+    const Scalar shift(value_of(row_maximum(o, row)));
+    const Scalar total = o.sum(row, [&](const auto& at) -> Scalar { return exp(o.in(0, at) - shift); });
+    o.out(0, row) = log(total) + shift;
+  });
+}
+
 // (y, g)
 template <class Scalar>
 void softmax_dx(const Operands<Scalar, 2, 1>& o) {

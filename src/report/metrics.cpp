@@ -65,7 +65,8 @@ class Metrics {
 
   StepMetrics make() {
     for (size_t k = 0; k < graph_.operators.size(); ++k) made_.operators.push_back(alone(OperatorId(k)));
-    for (const std::vector<OperatorId>* added : {&of_.training.repeated, &of_.training.predicates}) {
+    for (const std::vector<OperatorId>* added :
+         {&of_.training.repeated, &of_.training.predicates, &of_.training.statistics}) {
       for (const OperatorId op : *added) made_.operators[op.at()].added = true;
     }
     std::copy_if(made_.operators.begin(), made_.operators.end(), std::back_inserter(made_.before),
@@ -140,7 +141,7 @@ class Metrics {
                            : normalization ? OperatorClass::normalization
                                            : OperatorClass::elementwise;
     set_traffic(piece, traffic_of(graph_, part.reads), traffic_of(graph_, part.writes));
-    if (contraction) {
+    if (contraction && part.kind != PartKind::attention) {  // whose products have no matrices in memory between them
       double least = 0;
       for (const OperatorId op : part.operators) {
         const OperatorAnalysis& analysis = of_.analysis.operators[op.at()];

@@ -133,13 +133,13 @@ std::vector<Case> cases() {
            p.keys = 203;
            p.inner = 48;
            p.values = 16;
-           p.lying = Lying::rows_batch_columns;
+           p.set_lying(Lying::rows_batch_columns);
          }),
       of("causal", {2, 1, 32, 2},
          [](AttentionProblem& p) {
            p.causal = true;
            p.queries = p.keys = 91;
-           p.lying = Lying::reversed_batch_rows_columns;
+           p.set_lying(Lying::reversed_batch_rows_columns);
          }),
       of("causal, more keys than queries, a negative scale", {2, 1, 64, 2},
          [](AttentionProblem& p) {
@@ -158,7 +158,7 @@ std::vector<Case> cases() {
       of("dropout in blocks of keys", {2, 1, 32, 2},
          [](AttentionProblem& p) {
            p.rate = 0.3;
-           p.lying = Lying::rows_batch_columns;
+           p.set_lying(Lying::rows_batch_columns);
          }),
       of("dropout and causal, two tiles", {1, 2, 64, 1},
          [](AttentionProblem& p) {
@@ -167,7 +167,7 @@ std::vector<Case> cases() {
            p.keys = 72;
            p.values = 64;
            p.dtype = DType::bfloat16;
-           p.lying = Lying::reversed_batch_rows_columns;
+           p.set_lying(Lying::reversed_batch_rows_columns);
          }),
       of("dropout, keys in no blocks", {2, 1, 32, 2},
          [](AttentionProblem& p) {
@@ -184,6 +184,38 @@ std::vector<Case> cases() {
            p.rate = 0.3;
            p.mask_order = MaskOrder::batch_last;
            p.scales = {};
+         }),
+      of("rows lie together", {2, 1, 32, 2},
+         [](AttentionProblem& p) {
+           p.set_lying(Lying::columns_batch_rows);
+           p.rate = 0.3;
+           p.queries = 72;
+           p.keys = 104;
+           p.values = 48;
+         }),
+      of("rows lie together, causal, no dropout", {1, 2, 64, 1},
+         [](AttentionProblem& p) {
+           p.set_lying(Lying::batch_columns_rows);
+           p.causal = true;
+           p.dtype = DType::bfloat16;
+           p.queries = p.keys = 88;
+         }),
+      of("rows of what is given lie together", {2, 1, 64, 2},
+         [](AttentionProblem& p) {
+           p.lying = Lying::columns_batch_rows;
+           p.rate = 0.3;
+           p.mask_order = MaskOrder::queries_last;
+         }),
+      of("rows of results lie together", {2, 1, 32, 3},
+         [](AttentionProblem& p) {
+           p.results = Lying::batch_columns_rows;
+           p.rate = 0.3;
+         }),
+      of("rows of gradients lie together", {2, 1, 32, 2},
+         [](AttentionProblem& p) {
+           p.gradients = Lying::batch_columns_rows;
+           p.lying = Lying::rows_batch_columns;
+           p.rate = 0.3;
          }),
       of("no batch, one query", {1, 1, 32, 2},
          [](AttentionProblem& p) {
@@ -284,6 +316,22 @@ INSTANTIATE_TEST_SUITE_P(Passes, AttentionKernel, testing::Values(false, true),
                          [](const testing::TestParamInfo<bool>& pass) {
                            return std::string(pass.param ? "Backward" : "Forward");
                          });
+
+// Kernels take long to compile, and layouts are many.
+TEST_P(AttentionKernel, OneForAllLayoutsWithTheSameNeighbours) {
+  AttentionProblem problem;
+  problem.backward = GetParam();
+  const auto text_of = [&](Lying lying) {
+    problem.set_lying(lying);
+    return launch_of(problem, {4, 1, 64, 2}).kernel;
+  };
+  const std::string by_rows = text_of(Lying::batch_rows_columns);
+  EXPECT_EQ(by_rows, text_of(Lying::rows_batch_columns));
+  EXPECT_EQ(by_rows, text_of(Lying::reversed_batch_rows_columns));
+  const std::string by_columns = text_of(Lying::batch_columns_rows);
+  EXPECT_EQ(by_columns, text_of(Lying::columns_batch_rows));
+  EXPECT_NE(by_rows, by_columns);
+}
 
 // --- NVRTC ---
 

@@ -13,7 +13,13 @@ namespace millrace {
 
 struct AttentionProblem {
   // How operands lie, outermost first.
-  enum class Lying { batch_rows_columns, rows_batch_columns, reversed_batch_rows_columns };
+  enum class Lying {
+    batch_rows_columns,
+    rows_batch_columns,
+    reversed_batch_rows_columns,
+    columns_batch_rows,  // as they are written
+    batch_columns_rows
+  };
   enum class MaskOrder { keys_last, queries_last, batch_last };
 
   DType dtype = DType::float16;
@@ -25,7 +31,11 @@ struct AttentionProblem {
   int64_t keys = 40;
   int64_t inner = 32;
   int64_t values = 32;
-  Lying lying = Lying::batch_rows_columns;
+  Lying lying = Lying::batch_rows_columns;      // q, k and v
+  Lying results = Lying::batch_rows_columns;    // o and d_o
+  Lying gradients = Lying::batch_rows_columns;  // d_q, d_k and d_v
+
+  void set_lying(Lying all) { lying = results = gradients = all; }
   MaskOrder mask_order = MaskOrder::keys_last;
   std::vector<double> scales = {0.125};
 };
@@ -103,7 +113,24 @@ class AttentionMaker {
     (written ? writes_ : reads_).push_back(std::move(layout));
   }
 
-  // Written as column, batch, row; lying with the columns innermost.
+  Layout layout_of(const Attention::Axes& axes, AttentionProblem::Lying lying) const {
+    using Lying = AttentionProblem::Lying;
+    const int row = std::max(axes.query, axes.key);
+    Layout layout;
+    layout.order = axes.batch;
+    if (lying == Lying::reversed_batch_rows_columns) std::reverse(layout.order.begin(), layout.order.end());
+    const bool rows_last = lying == Lying::columns_batch_rows || lying == Lying::batch_columns_rows;
+    const bool other_first = lying == Lying::rows_batch_columns || lying == Lying::columns_batch_rows;
+    layout.order.insert(other_first ? layout.order.begin() : layout.order.end(), rows_last ? axes.column : row);
+    layout.order.push_back(rows_last ? row : axes.column);
+    return layout;
+  }
+  AttentionProblem::Lying lying_of(Attention::Operand operand) const {
+    if (operand >= Attention::d_q) return problem_.gradients;
+    return operand == Attention::o || operand == Attention::d_o ? problem_.results : problem_.lying;
+  }
+
+  // Written as column, batch, row.
   void add(Attention::Operand operand, const std::string& name, DimId row, DimId column, bool written) {
     std::vector<DimId> dims = {column};
     dims.insert(dims.end(), batch_.begin(), batch_.end());
@@ -113,17 +140,10 @@ class AttentionMaker {
     axes.column = 0;
     (row == queries_ ? axes.query : axes.key) = rank - 1;
     for (int axis = 1; axis + 1 < rank; ++axis) axes.batch.push_back(axis);
-    Layout layout;
-    layout.order = axes.batch;
-    if (problem_.lying == AttentionProblem::Lying::reversed_batch_rows_columns)
-      std::reverse(layout.order.begin(), layout.order.end());
-    const bool rows_first = problem_.lying == AttentionProblem::Lying::rows_batch_columns;
-    layout.order.insert(rows_first ? layout.order.begin() : layout.order.end(), rank - 1);
-    layout.order.push_back(0);
     const TensorId made = tensor(name, dims, problem_.dtype);
     made_.part.attention.tensors[operand] = made;
     made_.part.attention.axes[operand] = axes;
-    place(made, layout, written);
+    place(made, layout_of(axes, lying_of(operand)), written);
   }
 
   void add_log_sums(bool written) {

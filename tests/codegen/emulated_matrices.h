@@ -159,6 +159,26 @@ inline float power_of_two(float x) {
   return y < 0x1p-126f ? 0 : y;
 }
 
+inline u32 transposed(u32 piece) {
+  const u32 own[1] = {piece};
+  const Given* const all = exchanged(own);
+  const int lane = thread_number() % 32;
+  u32 word = 0;
+  for (int n = 0; n < 2; ++n) {
+    const int row = lane % 4 * 2 + n;
+    const int column = lane / 4;
+    const u32 from = all[4 * row + column / 2].words[0];
+    word |= (column % 2 == 0 ? from & 0xffffu : from >> 16) << (16 * n);
+  }
+  return word;
+}
+
+inline u32 shuffled_word(u32 word, int mask) {
+  const u32 own[1] = {word};
+  const Given* const all = exchanged(own);
+  return all[thread_number() % 32 ^ mask].words[0];
+}
+
 inline u32 votes(bool yes) {
   const u32 own[1] = {yes ? 1u : 0u};
   const Given* const all = exchanged(own);

@@ -14,6 +14,7 @@
 #include "device/cpu/cpu_launch.h"
 #include "frontend/frontend.h"
 #include "fusion/predicates.h"
+#include "fusion/row_statistics.h"
 #include "plan/build.h"
 #include "plan/verify.h"
 #include "select/price.h"
@@ -194,6 +195,7 @@ MadePlan make_plan(const std::string& text, const PlanChoice& choice) {
   EXPECT_TRUE(graph) << to_string(graph.error());
   if (!graph) return made;
   Recomputed recomputed = save_predicates(differentiate(*graph), choice.gpu != nullptr);
+  if (choice.gpu != nullptr) recomputed = add_row_statistics(std::move(recomputed));
   made.training = std::move(recomputed.training);
   // On a CPU the same for every type, but for the order in which they are tried; enumerating takes longest.
   using Layouts = std::vector<std::pair<std::string, std::string>>;

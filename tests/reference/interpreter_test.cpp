@@ -243,6 +243,29 @@ TEST(Softmax, NormalizesRowsAndIgnoresMaskedElements) {
   expect_near(dx.run(), one.derivative(0, g));
 }
 
+TEST(LogSumExp, IsTheLogarithmOfWhatASoftmaxDividesBy) {
+  // As above: columns (0, log 3) and (1000, -inf), which the exponential alone cannot take.
+  OneOperator one(OperatorKind::log_sum_exp, {2, 2}, {true, false});
+  one.in({0, 1}, {0, 1000, std::log(3.0), -kInfinity}).out({1});
+  expect_near(one.run(), {std::log(4.0), 1000});
+  expect_near(one.derivative(0, {2, 3}), {0.5, 3, 1.5, 0});  // the softmax, times g
+}
+
+// Its bound holds for the same in float32, and is no wider than a few of its roundings.
+TEST(LogSumExp, Bounded) {
+  OneOperator one(OperatorKind::log_sum_exp, {8}, {true});
+  one.in({0}, {0.1, 0.7, -2.3, 5.1, 4.9, 0.3, -7.7, 1.1}).out({});
+  Values<Bounded<24>> values(one.graph.tensors.size());
+  for (const double x : one.values[0]) values[0].emplace_back(x);
+  ASSERT_TRUE(interpret(one.graph, values, {}));
+  float sum = 0;
+  for (const double x : one.values[0]) sum += std::exp(static_cast<float>(x) - 5.1F);
+  const Bounded<24>& found = values[one.op().outputs[0].tensor.at()][0];
+  EXPECT_NEAR(found.value, one.run()[0], 1e-12);
+  EXPECT_LE(std::abs(static_cast<double>(std::log(sum) + 5.1F) - found.value), found.error);
+  EXPECT_LT(found.error, 64 * 0x1p-24 * 5.1);
+}
+
 struct Norm {
   Numbers x = {1, 2, 4, -1, 0.5, 3};  // [row 2, channel 3]
   Numbers weight = {2, -1, 0.5};

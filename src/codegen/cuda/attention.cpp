@@ -16,20 +16,9 @@ constexpr int64_t kIntegerRange = int64_t{1} << 31;
 
 using Operand = Attention::Operand;
 
-// Names in the text, by operand: a pointer's, and that of the elements between rows.
-struct OperandName {
-  const char* pointer;
-  const char* pitch;
-};
-constexpr std::array<OperandName, Attention::kOperands> kNames = {{{"q", "kQ"},
-                                                                   {"k", "kK"},
-                                                                   {"v", "kV"},
-                                                                   {"o", "kO"},
-                                                                   {"log_sums", "kLogSums"},
-                                                                   {"d_o", "kDO"},
-                                                                   {"d_q", "kDQ"},
-                                                                   {"d_k", "kDK"},
-                                                                   {"d_v", "kDV"}}};
+// Names in the text, by operand.
+constexpr std::array<const char*, Attention::kOperands> kNames = {"q",   "k",   "v",   "o",  "log_sums",
+                                                                  "d_o", "d_q", "d_k", "d_v"};
 
 class AttentionGenerator {
  public:
@@ -92,21 +81,27 @@ class AttentionGenerator {
   std::vector<int64_t> strides(Operand operand) const {
     return strides_of(graph_, attention_.tensors[operand], layouts_[position_of(operand)]);
   }
+  // Whether the numbers of a row lie together; else those of a column do. Sums of rows have one each.
+  bool lies_by_rows(Operand operand) const {
+    return operand == Operand::log_sums || stride(strides(operand), attention_.axes[operand].column) == 1;
+  }
+  // Elements from row to row, or from column to column.
   int64_t pitch(Operand operand) const {
     const Attention::Axes& axes = attention_.axes[operand];
-    return stride(strides(operand), axes.query >= 0 ? axes.query : axes.key);
+    const int row = axes.query >= 0 ? axes.query : axes.key;
+    return stride(strides(operand), lies_by_rows(operand) ? row : axes.column);
   }
   // A mask's elements are numbered as the program writes it.
   std::vector<int64_t> mask_strides() const {
     return strides_of(graph_, attention_.mask, written_layout(graph_, attention_.mask));
   }
 
-  // Where the head that a block works on begins.
-  std::string head_offset(const Attention::Axes& axes, const std::vector<int64_t>& strides) const {
+  // Where the head that a block works on begins. `step`: the text of what is between neighbours along a batch index.
+  template <class Step>
+  std::string head_offset(const Step& step) const {
     std::vector<std::string> terms;
     for (size_t k = 0; k < attention_.batch.size(); ++k) {
-      if (const int64_t step = stride(strides, axes.batch[k]); step != 0 && attention_.batch[k] > 1)
-        terms.push_back(concat("b", k, " * ", step));
+      if (attention_.batch[k] > 1) terms.push_back(concat("b", k, " * ", step(k)));
     }
     return terms.empty() ? "0" : join(terms, " + ");
   }
@@ -115,7 +110,18 @@ class AttentionGenerator {
 
   void number_values() {
     for (const TensorId scale : attention_.scales) made_.values.push_back({scale, 0});
-    if (!attention_.mask.valid()) return;
+    if (attention_.mask.valid()) number_dropout();
+    for (size_t k = 0; k < Attention::kOperands; ++k) {
+      if (!attention_.tensors[k].valid()) continue;
+      const auto operand = static_cast<Operand>(k);
+      pitches_[k] = made_.values.size();
+      made_.values.push_back({TensorId(), static_cast<double>(pitch(operand))});
+      for (const int axis : attention_.axes[k].batch)
+        made_.values.push_back({TensorId(), static_cast<double>(stride(strides(operand), axis))});
+    }
+  }
+
+  void number_dropout() {
     const Operator& dropout = *dropout_of(graph_, attention_.mask);
     const double rounded = std::min(std::floor(dropout.value * 65536 + 0.5), 65535.0);
     made_.values.push_back({TensorId(), rounded * 65536});
@@ -200,9 +206,8 @@ class AttentionGenerator {
     constant(text, "int", "kPanel", way_.panel);
     constant(text, "int", "kStages", way_.stages);
     constant(text, "int", "kShared", attention_shared_bytes(attention_, way_));
-    for (size_t k = 0; k < Attention::kOperands; ++k) {
-      if (attention_.tensors[k].valid()) constant(text, "I", kNames[k].pitch, pitch(static_cast<Operand>(k)));
-    }
+    const bool mixed = lies_by_rows(Operand::k) && lies_by_rows(Operand::v);
+    line(text, 1, concat("static constexpr mr::Columns kKeyColumns = mr::Columns::", mixed ? "mixed;" : "in_order;"));
     if (masked) {
       constant(text, "bool", "kMaskInBlocks", draws_keys() ? 1 : 0);
       constant(text, "mr::u64", "kMaskQuery", stride(mask_strides(), attention_.mask_axes.query));
@@ -226,8 +231,8 @@ class AttentionGenerator {
     add_head(blocks, kernel.rows);
     std::string arguments = "block";
     for (const Operand operand : kernel.operands) {
-      add_pointer(operand);
-      arguments += concat(", ", kNames[operand].pointer);
+      add_matrix(operand);
+      arguments += concat(", ", kNames[operand]);
     }
     if (attention_.backward) {
       line(text, 1,
@@ -260,20 +265,29 @@ class AttentionGenerator {
     }
   }
 
-  void add_pointer(Operand operand) {
+  void add_matrix(Operand operand) {
     const std::string type = operand == Operand::log_sums ? "float" : "S::T";
     const std::string whole = concat(is_written(operand) ? "" : "const ", type);
+    const auto value = [&](const char* as, size_t number) {
+      return concat("static_cast<", as, ">(args.values[", pitches_[operand] + number, "])");
+    };
+    const std::string offset = head_offset([&](size_t k) { return value("long long", 1 + k); });
     line(made_.text, 1,
-         concat(whole, "* const ", kNames[operand].pointer, " = static_cast<", whole, "*>(args.tensors[",
-                position_of(operand), "]) + (", head_offset(attention_.axes[operand], strides(operand)), ");"));
+         concat("const mr::Matrix<", whole, ", S::I, mr::Lies::by_", lies_by_rows(operand) ? "rows" : "columns", "> ",
+                kNames[operand], "{static_cast<", whole, "*>(args.tensors[", position_of(operand), "]) + (", offset,
+                "), ", value("S::I", 0), "};"));
+  }
+
+  std::string mask_offset() const {
+    const std::vector<int64_t> steps = mask_strides();
+    return head_offset([&](size_t k) { return stride(steps, attention_.mask_axes.batch[k]); });
   }
 
   std::string masks_text() const {
     if (!attention_.mask.valid()) return "const mr::NoMasks masks;";
     const size_t threshold = attention_.scales.size();
     return concat("const mr::Masks<S> masks{mr::Dropout(args.state, args.streams[0], args.values[", threshold,
-                  "], args.values[", threshold + 1, "]), mr::u64(", head_offset(attention_.mask_axes, mask_strides()),
-                  ")};");
+                  "], args.values[", threshold + 1, "]), mr::u64(", mask_offset(), ")};");
   }
 
   const Graph& graph_;
@@ -282,6 +296,8 @@ class AttentionGenerator {
   const std::vector<Layout>& layouts_;
   const AttentionWay& way_;
   int64_t heads_ = 1;
+  std::array<size_t, Attention::kOperands>
+      pitches_{};  // where an operand's strides are among the values: its pitch first
   KernelText made_;
 };
 

@@ -1,5 +1,6 @@
 // An attention by the tensor cores, and its gradients; cuda_matrices.h stands before it. `S` has the sizes that the
-// generator writes: extents, elements between rows (kQ and its like), the way's numbers, types.
+// generator writes: extents, the way's numbers, types. Strides are numbers that a launch is given: kernels take long to
+// compile, and one is for all layouts in which the same neighbours lie together.
 //
 // Every kernel is the same figure. A warp has kTiles times 16 rows of the scores and keeps their operand as fragments;
 // a block goes over panels of the columns, which all its warps read. Scores of a panel come out of the tensor cores as
@@ -9,8 +10,9 @@
 // - attend_dq: rows are queries. Leaves for every query what the third needs of it: the logarithm of its sum, to the
 //   base of two, and Σ o·d_o.
 // - attend_dk_dv: rows are keys, columns queries.
-// With rows of queries, the columns are mixed: of 32 keys, thread 4g + t has the neighbours from 8t on, which are one
-// block of random numbers. For that, key 8a + 2b + c lies in row 8b + 2a + c of the panel.
+// With rows of queries, the columns are mixed where a key's numbers lie together: of 32 keys, thread 4g + t has the
+// neighbours from 8t on, which are one block of random numbers. For that, key 8a + 2b + c lies in row 8b + 2a + c of
+// the panel. Where keys lie together they stay in order, and the four threads of a row exchange what they draw.
 //
 // A negative scale is that of the negated rows; then a hidden score is -inf, whatever it is multiplied with.
 #pragma once
@@ -52,17 +54,48 @@ MR_DEVICE void negate_rows(u32 (&rows)[kTiles][kSteps][4], double scale) {
   }
 }
 
+// --- Operands ---
+
+// Which neighbours lie together: those of a row, or those of a column.
+enum class Lies { by_rows, by_columns };
+
+// What a head has of an operand. `pitch`: elements from row to row, or from column to column.
+template <class E, class I, Lies kOwn>
+struct Matrix {
+  static constexpr Lies kLies = kOwn;
+  E* first;
+  I pitch;
+
+  MR_DEVICE E* at(int row, int column) const {
+    if constexpr (kLies == Lies::by_rows) return first + I(row) * pitch + column;
+    return first + I(column) * pitch + row;
+  }
+};
+
 // --- Panels ---
 
-// Bytes from row to row: an odd number of 16, so that rows which are read together are in different banks.
-template <int kColumns>
-constexpr int kPitch = 2 * kColumns + 16;
+// Bytes from line to line: an odd number of 16, so that lines which are read together are in different banks.
+template <int kLength>
+constexpr int kPitch = 2 * kLength + 16;
+
+// Some rows of an operand in shared memory, as they lie in memory.
+template <class S, int kColumns, Lies kOwn>
+struct Panel {
+  static constexpr Lies kLies = kOwn;
+  static constexpr int kLines = kLies == Lies::by_rows ? S::kPanel : kColumns;
+  static constexpr int kLength = kLies == Lies::by_rows ? kColumns : S::kPanel;
+  Place place;
+
+  MR_DEVICE Panel from_row(int row) const { return {place + row * (kLies == Lies::by_rows ? kPitch<kLength> : 2)}; }
+};
 
 // A stage has a panel of the inner index, one of the values', and two floats a row.
+template <class S, int kColumns>
+constexpr int kPanelBytes = 2 * S::kPanel* kColumns + 16 * (S::kPanel < kColumns ? kColumns : S::kPanel);
 template <class S>
-constexpr int kFirstPanel = S::kPanel* kPitch<S::kInner>;
+constexpr int kFirstPanel = kPanelBytes<S, S::kInner>;
 template <class S>
-constexpr int kBothPanels = kFirstPanel<S> + S::kPanel* kPitch<S::kValues>;
+constexpr int kBothPanels = kFirstPanel<S> + kPanelBytes<S, S::kValues>;
 template <class S>
 constexpr int kStageBytes = kBothPanels<S> + (S::kBackward ? S::kPanel * 8 : 0);
 
@@ -74,35 +107,38 @@ MR_DEVICE int row_of(int number) {
   return number / 32 * 32 + number % 8 / 2 * 8 + number / 8 % 4 * 2 + number % 2;
 }
 
-// Rows from `first` on of a tensor that has `count`; zeros behind them, where nothing is read.
-template <class S, int kColumns, Columns kOrder>
-MR_DEVICE void fetch_panel(Place to, const typename S::T* from, typename S::I pitch, int first, int count) {
-  using I = typename S::I;
-  constexpr int kChunks = kColumns / 8;
+// Rows from `first` on of an operand that has `count`; zeros behind them, where nothing is read.
+template <class S, int kColumns, Columns kOrder, class M>
+MR_DEVICE void fetch_panel(Place to, const M& from, int first, int count) {
+  using To = Panel<S, kColumns, M::kLies>;
+  constexpr bool kByRows = M::kLies == Lies::by_rows;
+  static_assert(kByRows || kOrder == Columns::in_order);
+  constexpr int kChunks = To::kLength / 8;
   constexpr int kThreads = 32 * S::kWarps;
-  constexpr int kAll = S::kPanel * kChunks;
-  constexpr int kRows = kThreads / kChunks;  // at a time
-  if constexpr (kRows * kChunks == kThreads && (kRows & (kRows - 1)) == 0) {
-    // Bits of a row's number that change from one copy to the next are others than those that threads differ in: all
-    // addresses are the first one's and a constant.
-    const int row = thread_number() / kChunks;
+  constexpr int kAtOnce = kThreads / kChunks;  // lines
+  if constexpr (kAtOnce * kChunks == kThreads && (kAtOnce & (kAtOnce - 1)) == 0) {
+    // Bits of a line's number that change from one copy to the next are others than those that threads differ in: all
+    // places are the first one's and a constant.
+    const int line = thread_number() / kChunks;
     const int chunk = thread_number() % kChunks;
-    const Place own = to + row_of<kOrder>(row) * kPitch<kColumns> + chunk * 16;
-    const typename S::T* const own_from = from + I(first + row) * pitch + chunk * 8;
+    const Place own = to + row_of<kOrder>(line) * kPitch<To::kLength> + chunk * 16;
+    const int row = first + (kByRows ? line : chunk * 8);
+    const auto* own_from = from.at(row, kByRows ? chunk * 8 : line);
     MR_UNROLL
-    for (int n = 0; n < S::kPanel; n += kRows) {
-      if (kRows <= S::kPanel || row < S::kPanel)
-        copy_16(own + row_of<kOrder>(n) * kPitch<kColumns>, own_from + n * pitch, n + row < count - first);
+    for (int n = 0; n < To::kLines; n += kAtOnce) {
+      if (To::kLines % kAtOnce == 0 || n + line < To::kLines)
+        copy_16(own + row_of<kOrder>(n) * kPitch<To::kLength>, own_from, row + (kByRows ? n : 0) < count);
+      own_from += kAtOnce * from.pitch;
     }
   } else {
     MR_UNROLL
-    for (int n = 0; n < kAll; n += kThreads) {
-      const int number = n + thread_number();
-      const int row = number / kChunks;
-      const int chunk = number % kChunks;
-      if (number < kAll)
-        copy_16(to + row_of<kOrder>(row) * kPitch<kColumns> + chunk * 16, from + I(first + row) * pitch + chunk * 8,
-                first + row < count);
+    for (int n = 0; n < To::kLines * kChunks; n += kThreads) {
+      const int line = (n + thread_number()) / kChunks;
+      const int chunk = (n + thread_number()) % kChunks;
+      const int row = first + (kByRows ? line : chunk * 8);
+      if (line < To::kLines)
+        copy_16(to + row_of<kOrder>(line) * kPitch<To::kLength> + chunk * 16, from.at(row, kByRows ? chunk * 8 : line),
+                row < count);
     }
   }
 }
@@ -144,40 +180,53 @@ MR_DEVICE void over_panels(int first, int end, const Fetch& fetch, const Work& w
 
 // --- Rows and products ---
 
+// Where a thread has two neighbours of 8 rows and 8 columns of an operand: as pieces of matrices are, or where rows lie
+// together, transposed.
+template <Lies kLies>
+MR_DEVICE int own_row() {
+  return kLies == Lies::by_rows ? row_number() : column_number();
+}
+template <Lies kLies>
+MR_DEVICE int own_column() {
+  return kLies == Lies::by_rows ? column_number() : row_number();
+}
+template <Lies kLies>
+MR_DEVICE u32 as_piece(u32 neighbours) {
+  if constexpr (kLies == Lies::by_columns) return transposed(neighbours);
+  return neighbours;
+}
+
 // A warp's rows from `first` on as left operands; zeros behind `count`.
-template <class S, int kColumns>
-MR_DEVICE void load_rows(u32 (&to)[S::kTiles][kColumns / 16][4], const typename S::T* from, typename S::I pitch,
-                         int first, int count) {
-  using I = typename S::I;
+template <class S, int kColumns, class M>
+MR_DEVICE void load_rows(u32 (&to)[S::kTiles][kColumns / 16][4], const M& from, int first, int count) {
   MR_UNROLL
   for (int tile = 0; tile < S::kTiles; ++tile) {
     MR_UNROLL
     for (int n = 0; n < 4; ++n) {
-      const int row = first + tile * 16 + row_number() + n % 2 * 8;
+      const int row = first + tile * 16 + n % 2 * 8 + own_row<M::kLies>();
       MR_UNROLL
       for (int step = 0; step < kColumns / 16; ++step) {
-        const I at = I(row) * pitch + step * 16 + column_number() + n / 2 * 8;
-        to[tile][step][n] = row < count ? *reinterpret_cast<const u32*>(from + at) : 0;
+        const int column = step * 16 + n / 2 * 8 + own_column<M::kLies>();
+        to[tile][step][n] = as_piece<M::kLies>(row < count ? *reinterpret_cast<const u32*>(from.at(row, column)) : 0);
       }
     }
   }
 }
 
-template <class S, int kColumns>
-MR_DEVICE void store_rows(typename S::T* to, typename S::I pitch, int first, int count,
-                          const float (&c)[S::kTiles][kColumns / 8][4], const float (&factors)[S::kTiles][2]) {
-  using I = typename S::I;
+template <class S, int kColumns, class M>
+MR_DEVICE void store_rows(const M& to, int first, int count, const float (&c)[S::kTiles][kColumns / 8][4],
+                          const float (&factors)[S::kTiles][2]) {
   MR_UNROLL
   for (int tile = 0; tile < S::kTiles; ++tile) {
     MR_UNROLL
     for (int half = 0; half < 2; ++half) {
-      const int row = first + tile * 16 + row_number() + half * 8;
-      if (row >= count) continue;
+      const int row = first + tile * 16 + half * 8 + own_row<M::kLies>();
       const float factor = factors[tile][half];
       MR_UNROLL
       for (int n = 0; n < kColumns / 8; ++n) {
-        *reinterpret_cast<u32*>(to + I(row) * pitch + n * 8 + column_number()) =
-            halves_of<typename S::T>(c[tile][n][2 * half] * factor, c[tile][n][2 * half + 1] * factor);
+        const u32 piece = halves_of<typename S::T>(c[tile][n][2 * half] * factor, c[tile][n][2 * half + 1] * factor);
+        const u32 neighbours = as_piece<M::kLies>(piece);
+        if (row < count) *reinterpret_cast<u32*>(to.at(row, n * 8 + own_column<M::kLies>())) = neighbours;
       }
     }
   }
@@ -195,19 +244,49 @@ MR_DEVICE void clear(float (&c)[kTiles][kCount][4]) {
   }
 }
 
-// c = rows · panelᵀ, with kBundles times 16 rows of the panel.
-template <class S, int kColumns, int kBundles>
-MR_DEVICE void multiply_rows(float (&c)[S::kTiles][2 * kBundles][4], const u32 (&rows)[S::kTiles][kColumns / 16][4],
-                             Place panel) {
-  clear(c);
+// A thread's row of four matrices of a panel: of those at 16 lines and 16 along them, the second one next to the first
+// along the lines, or across.
+template <class P>
+MR_DEVICE Place along_lines(const P& panel) {
   const int lane = lane_number();
-  const Place own = panel + (lane / 16 * 8 + lane % 8) * kPitch<kColumns> + lane / 8 % 2 * 16;
+  return panel.place + (lane / 16 * 8 + lane % 8) * kPitch<P::kLength> + lane / 8 % 2 * 16;
+}
+template <class P>
+MR_DEVICE Place across_lines(const P& panel) {
+  const int lane = lane_number();
+  return panel.place + lane % 16 * kPitch<P::kLength> + lane / 16 * 16;
+}
+
+// Right operands of 16 columns over 16 indices, at a row and a column of a panel: those of the product with the panel's
+// transpose, or with the panel.
+template <class P>
+MR_DEVICE void load_right_transposed(u32 (&b)[4], const P& panel, int row, int column) {
+  if constexpr (P::kLies == Lies::by_rows) {
+    load_matrices(b, along_lines(panel) + row * kPitch<P::kLength> + column * 2);
+  } else {
+    load_matrices_transposed(b, across_lines(panel) + column * kPitch<P::kLength> + row * 2);
+  }
+}
+template <class P>
+MR_DEVICE void load_right(u32 (&b)[4], const P& panel, int row, int column) {
+  if constexpr (P::kLies == Lies::by_rows) {
+    load_matrices_transposed(b, across_lines(panel) + row * kPitch<P::kLength> + column * 2);
+  } else {
+    load_matrices(b, along_lines(panel) + column * kPitch<P::kLength> + row * 2);
+  }
+}
+
+// c = rows · panelᵀ, with kBundles times 16 rows of the panel.
+template <class S, int kColumns, int kBundles, class P>
+MR_DEVICE void multiply_rows(float (&c)[S::kTiles][2 * kBundles][4], const u32 (&rows)[S::kTiles][kColumns / 16][4],
+                             const P& panel) {
+  clear(c);
   MR_UNROLL
   for (int step = 0; step < kColumns / 16; ++step) {
     MR_UNROLL
     for (int bundle = 0; bundle < kBundles; ++bundle) {
       u32 b[4];
-      load_matrices(b, own + bundle * 16 * kPitch<kColumns> + step * 32);
+      load_right_transposed(b, panel, bundle * 16, step * 16);
       MR_UNROLL
       for (int tile = 0; tile < S::kTiles; ++tile) {
         multiply<typename S::T>(c[tile][2 * bundle], rows[tile][step], b[0], b[1]);
@@ -218,12 +297,10 @@ MR_DEVICE void multiply_rows(float (&c)[S::kTiles][2 * kBundles][4], const u32 (
 }
 
 // c += scores · panel, with kBundles times 16 columns of the scores from tile `first` on, rows of the panel.
-template <class S, int kColumns, int kBundles, int kCount>
+template <class S, int kColumns, int kBundles, int kCount, class P>
 MR_DEVICE void multiply_scores(float (&c)[S::kTiles][kColumns / 8][4], const float (&scores)[S::kTiles][kCount][4],
-                               int first, Place panel) {
+                               int first, const P& panel) {
   using T = typename S::T;
-  const int lane = lane_number();
-  const Place own = panel + (lane / 8 % 2 * 8 + lane % 8) * kPitch<kColumns> + lane / 16 * 16;
   MR_UNROLL
   for (int bundle = 0; bundle < kBundles; ++bundle) {
     u32 left[S::kTiles][4];
@@ -238,7 +315,7 @@ MR_DEVICE void multiply_scores(float (&c)[S::kTiles][kColumns / 8][4], const flo
     MR_UNROLL
     for (int pair = 0; pair < kColumns / 16; ++pair) {
       u32 b[4];
-      load_matrices_transposed(b, own + bundle * 16 * kPitch<kColumns> + pair * 32);
+      load_right(b, panel, bundle * 16, pair * 16);
       MR_UNROLL
       for (int tile = 0; tile < S::kTiles; ++tile) {
         multiply<T>(c[tile][2 * pair], left[tile], b[0], b[1]);
@@ -250,8 +327,12 @@ MR_DEVICE void multiply_scores(float (&c)[S::kTiles][kColumns / 8][4], const flo
 
 // --- What is hidden and what is dropped ---
 
-// The key of a thread's element in the tile number n of mixed columns, from the panel's first on.
-MR_DEVICE int mixed_key(int n, int e) { return n / 4 * 32 + column_number() * 4 + n % 4 * 2 + e % 2; }
+// The key of a thread's element in the tile number n, from the panel's first on.
+template <class S>
+MR_DEVICE int key_of(int n, int e) {
+  if constexpr (S::kKeyColumns == Columns::in_order) return n * 8 + column_number() + e % 2;
+  return n / 4 * 32 + column_number() * 4 + n % 4 * 2 + e % 2;
+}
 
 template <class S, int kCount>
 MR_DEVICE void hide_keys(float (&scores)[S::kTiles][kCount][4], int row, int key) {
@@ -261,10 +342,26 @@ MR_DEVICE void hide_keys(float (&scores)[S::kTiles][kCount][4], int row, int key
     for (int n = 0; n < kCount; ++n) {
       MR_UNROLL
       for (int e = 0; e < 4; ++e) {
-        const int own = key + mixed_key(n, e);
+        const int own = key + key_of<S>(n, e);
         const bool behind = S::kCausal && own > row + tile * 16 + row_number() + e / 2 * 8;
         if (own >= S::kKeys || behind) scores[tile][n][e] = -infinity();
       }
+    }
+  }
+}
+
+// The four threads of a row have four words each; each gets the words with its own number, of all four.
+MR_DEVICE void exchange_words(u32 (&words)[4]) {
+  MR_UNROLL
+  for (int distance = 1; distance < 4; distance *= 2) {
+    const bool second = (lane_number() & distance) != 0;
+    MR_UNROLL
+    for (int pair = 0; pair < 2; ++pair) {
+      u32& low = words[distance == 1 ? 2 * pair : pair];
+      u32& high = words[(distance == 1 ? 2 * pair : pair) + distance];
+      const u32 got = shuffled_word(second ? low : high, distance);
+      low = second ? got : low;
+      high = second ? high : got;
     }
   }
 }
@@ -290,17 +387,18 @@ struct Masks {
   }
   MR_DEVICE float scale() const { return static_cast<float>(dropout.scale); }
 
-  // Which of a query's 8 keys from a multiple of 8 on are kept.
+  // Which are kept of a thread's elements in a query's 32 keys, which are four tiles: those of the first one first.
   MR_DEVICE void draw_keys(bool (&kept)[8], int query, int key) const {
     if constexpr (S::kMaskInBlocks) {
       u32 words[4];
-      philox(block(query, key), dropout, words);
+      philox(block(query, key + lane_number() % 4 * 8), dropout, words);
+      if constexpr (S::kKeyColumns == Columns::in_order) exchange_words(words);
       MR_UNROLL
       for (int l = 0; l < 8; ++l) kept[l] = (l % 2 == 0 ? words[l / 2] << 16 : words[l / 2]) >= dropout.threshold;
     } else {
       u32 bits = 0;
       MR_NO_UNROLL
-      for (int l = 0; l < 8; ++l) bits |= keeps(query, key + l) ? 1u << l : 0u;
+      for (int l = 0; l < 8; ++l) bits |= keeps(query, key + key_of<S>(l / 2, l % 2)) ? 1u << l : 0u;
       MR_UNROLL
       for (int l = 0; l < 8; ++l) kept[l] = ((bits >> l) & 1) != 0;
     }
@@ -395,7 +493,7 @@ struct RunningSoftmax {
   }
 };
 
-// Of 32 mixed keys, from tile `first` on.
+// Of 32 keys, whose tiles are those from `first` on.
 template <class S, int kCount, class M>
 MR_DEVICE void drop_keys(float (&p)[S::kTiles][kCount][4], int first, const M& masks, int row, int key) {
   if constexpr (S::kDropout) {
@@ -404,7 +502,7 @@ MR_DEVICE void drop_keys(float (&p)[S::kTiles][kCount][4], int first, const M& m
       MR_UNROLL
       for (int half = 0; half < 2; ++half) {
         bool kept[8];
-        masks.draw_keys(kept, row + tile * 16 + row_number() + half * 8, key + mixed_key(0, 0));
+        masks.draw_keys(kept, row + tile * 16 + row_number() + half * 8, key);
         MR_UNROLL
         for (int l = 0; l < 8; ++l) {
           float& own = p[tile][first + l / 2][2 * half + l % 2];
@@ -427,21 +525,21 @@ MR_DEVICE bool hides_keys(int row, int key) {
   return key + S::kPanel > S::kKeys || (S::kCausal && key + S::kPanel - 1 > row);
 }
 
-template <class S>
-MR_DEVICE void fetch_keys(int panel, Place to, const typename S::T* k, const typename S::T* v) {
-  fetch_panel<S, S::kInner, Columns::mixed>(to, k, S::kK, panel * S::kPanel, S::kKeys);
-  fetch_panel<S, S::kValues, Columns::mixed>(to + kFirstPanel<S>, v, S::kV, panel * S::kPanel, S::kKeys);
+template <class S, class K, class V>
+MR_DEVICE void fetch_keys(int panel, Place to, const K& k, const V& v) {
+  fetch_panel<S, S::kInner, S::kKeyColumns>(to, k, panel * S::kPanel, S::kKeys);
+  fetch_panel<S, S::kValues, S::kKeyColumns>(to + kFirstPanel<S>, v, panel * S::kPanel, S::kKeys);
 }
 
-template <class S, class M>
-MR_DEVICE void attend(int block, const typename S::T* q, const typename S::T* k, const typename S::T* v,
-                      typename S::T* o, float* log_sums, double scale, const M& masks) {
+template <class S, class Q, class K, class V, class O, class L, class M>
+MR_DEVICE void attend(int block, const Q& q, const K& k, const V& v, const O& o, const L& log_sums, double scale,
+                      const M& masks) {
   static_assert(S::kPanel % 32 == 0 && S::kInner % 16 == 0 && S::kValues % 16 == 0);
   static_assert(S::kStages * kStageBytes<S> == S::kShared);
   const int row = first_row<S>(block);
   const float factor = factor_of(scale);
   u32 rows[S::kTiles][S::kInner / 16][4];
-  load_rows<S, S::kInner>(rows, q, S::kQ, row, S::kQueries);
+  load_rows<S, S::kInner>(rows, q, row, S::kQueries);
   negate_rows(rows, scale);
   RunningSoftmax<S> softmax;
   float sums[S::kTiles][S::kValues / 8][4];
@@ -450,13 +548,15 @@ MR_DEVICE void attend(int block, const typename S::T* q, const typename S::T* k,
   const auto work = [&](int panel, Place at) {
     const int key = panel * S::kPanel;
     float scores[S::kTiles][S::kPanel / 8][4];
-    multiply_rows<S, S::kInner, S::kPanel / 16>(scores, rows, at);
+    const Panel<S, S::kInner, K::kLies> keys{at};
+    const Panel<S, S::kValues, V::kLies> values{at + kFirstPanel<S>};
+    multiply_rows<S, S::kInner, S::kPanel / 16>(scores, rows, keys);
     if (hides_keys<S>(row, key)) hide_keys<S>(scores, row, key);
     softmax.take(scores, sums, factor);
     MR_UNROLL
     for (int part = 0; part < S::kPanel; part += 32) {
       drop_keys<S>(scores, part / 8, masks, row, key + part);
-      multiply_scores<S, S::kValues, 2>(sums, scores, part / 8, at + kFirstPanel<S> + part * kPitch<S::kValues>);
+      multiply_scores<S, S::kValues, 2>(sums, scores, part / 8, values.from_row(part));
     }
   };
   over_panels<S>(0, panels_of_keys<S>(block), fetch, work);
@@ -469,11 +569,10 @@ MR_DEVICE void attend(int block, const typename S::T* q, const typename S::T* k,
       factors[tile][half] = masks.scale() / sum;
       const int own = row + tile * 16 + row_number() + half * 8;
       if (own < S::kQueries && column_number() == 0)
-        log_sums[typename S::I(own) * S::kLogSums] =
-            softmax.largest[tile][half] * static_cast<float>(1 / kLogarithm) + log_of(sum);
+        *log_sums.at(own, 0) = softmax.largest[tile][half] * static_cast<float>(1 / kLogarithm) + log_of(sum);
     }
   }
-  store_rows<S, S::kValues>(o, S::kO, row, S::kQueries, sums, factors);
+  store_rows<S, S::kValues>(o, row, S::kQueries, sums, factors);
 }
 
 // --- Backward ---
@@ -499,18 +598,19 @@ struct QueryPairs {
   float logs[S::kTiles][2];
   float sums[S::kTiles][2];
 
-  MR_DEVICE QueryPairs(const u32 (&d_o)[S::kTiles][S::kValues / 16][4], const typename S::T* o, const float* log_sums,
-                       float* pairs, int row) {
+  template <class O, class L>
+  MR_DEVICE QueryPairs(const u32 (&d_o)[S::kTiles][S::kValues / 16][4], const O& o, const L& log_sums, float* pairs,
+                       int row) {
     using I = typename S::I;
     u32 rows[S::kTiles][S::kValues / 16][4];
-    load_rows<S, S::kValues>(rows, o, S::kO, row, S::kQueries);
+    load_rows<S, S::kValues>(rows, o, row, S::kQueries);
     MR_UNROLL
     for (int tile = 0; tile < S::kTiles; ++tile) {
       MR_UNROLL
       for (int half = 0; half < 2; ++half) {
         const int own = row + tile * 16 + row_number() + half * 8;
         const bool there = own < S::kQueries;
-        logs[tile][half] = there ? log_sums[I(own) * S::kLogSums] * static_cast<float>(kLogarithm) : 0.0f;
+        logs[tile][half] = there ? *log_sums.at(own, 0) * static_cast<float>(kLogarithm) : 0.0f;
         sums[tile][half] = over_row<Sum>(sum_of_products<typename S::T>(rows[tile], d_o[tile], half));
         if (there && column_number() == 0) {
           pairs[I(own) * 2] = logs[tile][half];
@@ -530,8 +630,7 @@ MR_DEVICE void differentiate(float (&scores)[S::kTiles][4][4], const float (&dp)
     MR_UNROLL
     for (int half = 0; half < 2; ++half) {
       bool kept[8];
-      if constexpr (S::kDropout)
-        masks.draw_keys(kept, row + tile * 16 + row_number() + half * 8, key + mixed_key(0, 0));
+      if constexpr (S::kDropout) masks.draw_keys(kept, row + tile * 16 + row_number() + half * 8, key);
       MR_UNROLL
       for (int l = 0; l < 8; ++l) {
         float& own = scores[tile][l / 2][2 * half + l % 2];
@@ -549,19 +648,18 @@ MR_DEVICE void set_all(float (&to)[kTiles][2], float x) {
   for (int tile = 0; tile < kTiles; ++tile) to[tile][0] = to[tile][1] = x;
 }
 
-template <class S, class M>
-MR_DEVICE void attend_dq(int block, const typename S::T* q, const typename S::T* k, const typename S::T* v,
-                         const typename S::T* o, const float* log_sums, const typename S::T* d_o, typename S::T* d_q,
-                         float* pairs, double scale, const M& masks) {
+template <class S, class Q, class K, class V, class O, class L, class DO, class DQ, class M>
+MR_DEVICE void attend_dq(int block, const Q& q, const K& k, const V& v, const O& o, const L& log_sums, const DO& d_o,
+                         const DQ& d_q, float* pairs, double scale, const M& masks) {
   static_assert(S::kPanel % 32 == 0 && S::kInner % 16 == 0 && S::kValues % 16 == 0);
   static_assert(S::kStages * kStageBytes<S> == S::kShared);
   const int row = first_row<S>(block);
   const float factor = factor_of(scale);
   u32 rows[S::kTiles][S::kInner / 16][4];
-  load_rows<S, S::kInner>(rows, q, S::kQ, row, S::kQueries);
+  load_rows<S, S::kInner>(rows, q, row, S::kQueries);
   negate_rows(rows, scale);
   u32 d_rows[S::kTiles][S::kValues / 16][4];
-  load_rows<S, S::kValues>(d_rows, d_o, S::kDO, row, S::kQueries);
+  load_rows<S, S::kValues>(d_rows, d_o, row, S::kQueries);
   const QueryPairs<S> queries(d_rows, o, log_sums, pairs, row);
   float sums[S::kTiles][S::kInner / 8][4];
   clear(sums);
@@ -571,11 +669,12 @@ MR_DEVICE void attend_dq(int block, const typename S::T* q, const typename S::T*
     MR_NO_UNROLL
     for (int part = 0; part < S::kPanel; part += 32) {
       const int key = panel * S::kPanel + part;
-      const Place keys = at + part * kPitch<S::kInner>;
+      const auto keys = Panel<S, S::kInner, K::kLies>{at}.from_row(part);
+      const auto values = Panel<S, S::kValues, V::kLies>{at + kFirstPanel<S>}.from_row(part);
       float scores[S::kTiles][4][4];
       float dp[S::kTiles][4][4];
       multiply_rows<S, S::kInner, 2>(scores, rows, keys);
-      multiply_rows<S, S::kValues, 2>(dp, d_rows, at + kFirstPanel<S> + part * kPitch<S::kValues>);
+      multiply_rows<S, S::kValues, 2>(dp, d_rows, values);
       if (hides) hide_keys<S>(scores, row, key);
       differentiate<S>(scores, dp, queries, factor, masks, row, key);
       multiply_scores<S, S::kInner, 2>(sums, scores, 0, keys);
@@ -584,7 +683,7 @@ MR_DEVICE void attend_dq(int block, const typename S::T* q, const typename S::T*
   over_panels<S>(0, panels_of_keys<S>(block), fetch, work);
   float factors[S::kTiles][2];
   set_all(factors, static_cast<float>(scale));
-  store_rows<S, S::kInner>(d_q, S::kDQ, row, S::kQueries, sums, factors);
+  store_rows<S, S::kInner>(d_q, row, S::kQueries, sums, factors);
 }
 
 // Of 16 queries and a warp's keys: scores become p · mask but for its scale, and dp becomes ds.
@@ -628,12 +727,11 @@ MR_DEVICE void hide_queries(float (&scores)[S::kTiles][2][4], int row, int query
 }
 
 // Queries behind the last are zeros, in all that is read of them: they add nothing.
-template <class S>
-MR_DEVICE void fetch_queries(int panel, Place to, const typename S::T* q, const typename S::T* d_o,
-                             const float* pairs) {
+template <class S, class Q, class DO>
+MR_DEVICE void fetch_queries(int panel, Place to, const Q& q, const DO& d_o, const float* pairs) {
   const int first = panel * S::kPanel;
-  fetch_panel<S, S::kInner, Columns::in_order>(to, q, S::kQ, first, S::kQueries);
-  fetch_panel<S, S::kValues, Columns::in_order>(to + kFirstPanel<S>, d_o, S::kDO, first, S::kQueries);
+  fetch_panel<S, S::kInner, Columns::in_order>(to, q, first, S::kQueries);
+  fetch_panel<S, S::kValues, Columns::in_order>(to + kFirstPanel<S>, d_o, first, S::kQueries);
   MR_UNROLL
   for (int n = 0; n < S::kPanel; n += 32 * S::kWarps) {
     const int number = n + thread_number();
@@ -643,17 +741,16 @@ MR_DEVICE void fetch_queries(int panel, Place to, const typename S::T* q, const 
   }
 }
 
-template <class S, class M>
-MR_DEVICE void attend_dk_dv(int block, const typename S::T* q, const typename S::T* k, const typename S::T* v,
-                            const typename S::T* d_o, typename S::T* d_k, typename S::T* d_v, const float* pairs,
-                            double scale, const M& masks) {
+template <class S, class Q, class K, class V, class DO, class DK, class DV, class M>
+MR_DEVICE void attend_dk_dv(int block, const Q& q, const K& k, const V& v, const DO& d_o, const DK& d_k, const DV& d_v,
+                            const float* pairs, double scale, const M& masks) {
   const int row = first_row<S>(block);
   const float factor = factor_of(scale);
   u32 k_rows[S::kTiles][S::kInner / 16][4];
-  load_rows<S, S::kInner>(k_rows, k, S::kK, row, S::kKeys);
+  load_rows<S, S::kInner>(k_rows, k, row, S::kKeys);
   negate_rows(k_rows, scale);
   u32 v_rows[S::kTiles][S::kValues / 16][4];
-  load_rows<S, S::kValues>(v_rows, v, S::kV, row, S::kKeys);
+  load_rows<S, S::kValues>(v_rows, v, row, S::kKeys);
   float k_sums[S::kTiles][S::kInner / 8][4];
   clear(k_sums);
   float v_sums[S::kTiles][S::kValues / 8][4];
@@ -663,8 +760,8 @@ MR_DEVICE void attend_dk_dv(int block, const typename S::T* q, const typename S:
     MR_NO_UNROLL
     for (int part = 0; part < S::kPanel; part += 16) {
       const int query = panel * S::kPanel + part;
-      const Place of_q = at + part * kPitch<S::kInner>;
-      const Place of_d_o = at + kFirstPanel<S> + part * kPitch<S::kValues>;
+      const auto of_q = Panel<S, S::kInner, Q::kLies>{at}.from_row(part);
+      const auto of_d_o = Panel<S, S::kValues, DO::kLies>{at + kFirstPanel<S>}.from_row(part);
       float scores[S::kTiles][2][4];
       float dp[S::kTiles][2][4];
       multiply_rows<S, S::kInner, 1>(scores, k_rows, of_q);
@@ -679,9 +776,9 @@ MR_DEVICE void attend_dk_dv(int block, const typename S::T* q, const typename S:
   over_panels<S>(seen, (S::kQueries + S::kPanel - 1) / S::kPanel, fetch, work);
   float factors[S::kTiles][2];
   set_all(factors, static_cast<float>(scale));
-  store_rows<S, S::kInner>(d_k, S::kDK, row, S::kKeys, k_sums, factors);
+  store_rows<S, S::kInner>(d_k, row, S::kKeys, k_sums, factors);
   set_all(factors, masks.scale());
-  store_rows<S, S::kValues>(d_v, S::kDV, row, S::kKeys, v_sums, factors);
+  store_rows<S, S::kValues>(d_v, row, S::kKeys, v_sums, factors);
 }
 
 }  // namespace mr

@@ -99,6 +99,16 @@ MR_DEVICE float power_of_two(float x) {
   return y;
 }
 
+// Of 8 x 8 halves in a warp's pieces: thread 4g + t has 2t and 2t + 1 of row g, and gets them of column g.
+MR_DEVICE u32 transposed(u32 piece) {
+  u32 other;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(other) : "r"(piece));
+  return other;
+}
+
+// That of the thread whose number differs in these bits.
+MR_DEVICE u32 shuffled_word(u32 word, int mask) { return __shfl_xor_sync(0xffffffffu, word, mask); }
+
 // A bit a thread of the warp.
 MR_DEVICE u32 votes(bool yes) { return __ballot_sync(0xffffffffu, yes); }
 

@@ -154,7 +154,8 @@ Flow flow_of_operators(const ReportArtefacts& of, const StepMetrics& metrics, Pa
   }
   std::vector<Touched> pieces;
   for (size_t k = 0; k < graph.operators.size(); ++k) {
-    if (graph.operators[k].pass != pass) continue;
+    const bool left_out = metrics.operators[k].added && metrics.launch_of[k] < 0;
+    if (graph.operators[k].pass != pass || left_out) continue;
     Touched touched{&metrics.operators[k], {}, {}};
     for (const auto& [accesses, into] : {std::pair(&graph.operators[k].inputs, &touched.reads),
                                          std::pair(&graph.operators[k].outputs, &touched.writes)}) {

@@ -1,0 +1,56 @@
+// A program that is an attention and nothing else, in as many variants as tests ask for.
+#pragma once
+
+#include <string>
+
+#include "autodiff/differentiate.h"
+#include "base/text.h"
+#include "frontend/program_text.h"
+#include "ir/attention.h"
+
+namespace millrace {
+
+struct AttentionProgram {
+  std::string q = "bhjp";
+  std::string k = "bhkp";
+  std::string v = "bhkw";
+  std::string scores = "bhjk";
+  std::string o = "bhjw";
+  std::string scale = "0.5 * ";
+  std::string scaled = "";                              // the same, behind them
+  std::string weights = "dropout(softmax(s), p=0.25)";  // of s
+  std::string factor = "";                              // of o
+  std::string type = "float16";
+  std::string arguments = "";  // further ones
+  std::string more = "";       // lines before the return
+  std::string results = "o";
+  std::string of_q = "q";  // what takes their places
+  std::string of_k = "k";
+  std::string of_v = "v";
+  int keys = 7;
+
+  std::string text() const {
+    const auto tensor = [&](const std::string& name, const std::string& axes) {
+      std::vector<std::string> sizes;
+      for (const char axis : axes) sizes.emplace_back(1, static_cast<char>(axis - 'a' + 'A'));
+      return concat(name, ": ", type, "[", join(sizes, ", "), "]");
+    };
+    return concat("B = 2\nG = 3\nH = 3\nJ = 5\nK = ", keys, "\nP = 4\nR = 2\nW = 6\nX = 2\n\n\ndef layer(",
+                  tensor("q", q), ", ", tensor("k", k), ", ", tensor("v", v), arguments, "):\n    s = ", scale,
+                  "np.einsum(\"", q, ",", k, "->", scores, "\", ", of_q, ", ", of_k, ")", scaled, "\n    a = ", weights,
+                  "\n    o = ", factor, "np.einsum(\"", scores, ",", v, "->", o, "\", a, ", of_v, ")\n", more,
+                  "    return ", results, "\n");
+  }
+};
+
+// What of a training graph is in the caller's memory.
+inline std::vector<bool> callers_of(const TrainingGraph& training) {
+  std::vector<bool> callers(training.graph.tensors.size(), false);
+  for (const Output& result : training.graph.results) callers[result.tensor.at()] = true;
+  for (const TensorId gradient : training.argument_gradients) {
+    if (gradient.valid()) callers[gradient.at()] = true;
+  }
+  return callers;
+}
+
+}  // namespace millrace

@@ -1,0 +1,207 @@
+// Programs as text to the attentions in them, and to why others are none.
+#include "ir/attention.h"
+
+#include <gtest/gtest.h>
+
+#include "fusion/fusion_text.h"
+#include "fusion/predicates.h"
+#include "ir/attention_program.h"
+
+namespace millrace {
+namespace {
+
+FoundAttentions found_in(const TrainingGraph& training) {
+  return find_attentions(training.graph, callers_of(training));
+}
+
+// "q[batch 0 1, query 2, column 3]", by axes.
+std::string print(const Graph& graph, const AttentionTensor& of) {
+  std::vector<std::string> parts;
+  if (!of.axes.batch.empty()) parts.push_back(concat("batch ", join(of.axes.batch, " ")));
+  if (of.axes.query >= 0) parts.push_back(concat("query ", of.axes.query));
+  if (of.axes.key >= 0) parts.push_back(concat("key ", of.axes.key));
+  if (of.axes.column >= 0) parts.push_back(concat("column ", of.axes.column));
+  return concat(graph.tensor(of.tensor).name, "[", join(parts, ", "), "]");
+}
+
+std::string print(const Graph& graph, const AttentionPattern& of) {
+  std::string text;
+  for (const auto* const list : {&of.forward, &of.backward}) {
+    std::vector<std::string> kinds;
+    for (const OperatorId op : *list) kinds.emplace_back(info_of(graph.operators[op.at()].kind).name);
+    text += concat(list == &of.forward ? "forward " : "backward ", join(kinds, " "), "\n");
+  }
+  for (const AttentionTensor* const tensor : {&of.q, &of.k, &of.v, &of.o, &of.d_o, &of.d_q, &of.d_k, &of.d_v})
+    text += concat(print(graph, *tensor), tensor == &of.d_v ? "\n" : " ");
+  text += print(graph, of.logits);
+  if (of.mask.tensor.valid()) text += concat(" ", print(graph, of.mask));
+  text += concat(of.causal ? " causal" : "", "\n");
+  std::vector<int64_t> extents;
+  for (const DimId dim : of.batch) extents.push_back(graph.extent(dim));
+  return concat(text, "batch ", join(extents, " "), " queries ", graph.extent(of.query), " keys ", graph.extent(of.key),
+                " inner ", graph.extent(of.inner), " values ", graph.extent(of.value), " scales ", of.scales.size(),
+                "\n");
+}
+
+std::string attentions_in(const TrainingGraph& training) {
+  const FoundAttentions found = found_in(training);
+  std::string text;
+  for (const AttentionPattern& attention : found.attentions) text += print(training.graph, attention);
+  for (const NoAttention& none : found.declined) text += none.reason + "\n";
+  return text;
+}
+
+std::string attentions_in(const AttentionProgram& program) { return attentions_in(training_of(program.text())); }
+
+TEST(Attentions, OneIsFound) {
+  EXPECT_EQ(attentions_in(AttentionProgram()),
+            "forward contraction softmax dropout contraction\n"
+            "backward contraction contraction dropout_dx softmax_dx contraction contraction\n"
+            "q[batch 0 1, query 2, column 3] k[batch 0 1, key 2, column 3] v[batch 0 1, key 2, column 3] "
+            "o[batch 0 1, query 2, column 3] d_o[batch 0 1, query 2, column 3] d_q[batch 0 1, query 2, column 3] "
+            "d_k[batch 0 1, key 2, column 3] d_v[batch 0 1, key 2, column 3]\n"
+            "s[batch 0 1, query 2, key 3] a.mask[batch 0 1, query 2, key 3]\n"
+            "batch 2 3 queries 5 keys 7 inner 4 values 6 scales 1\n");
+}
+
+// Axes in any order, keys before queries, causal, without a dropout or a scale.
+TEST(Attentions, AreFoundByTheirIndices) {
+  AttentionProgram program;
+  program.q = "pjbh";
+  program.k = "hpkb";
+  program.v = "whbk";
+  program.scores = "hbjk";
+  program.o = "bjhw";
+  program.scale = "";
+  program.weights = "softmax(causal_mask(s))";
+  EXPECT_EQ(attentions_in(program),
+            "forward contraction causal_mask softmax contraction\n"
+            "backward contraction contraction softmax_dx causal_mask_dx contraction contraction\n"
+            "q[batch 3 2, query 1, column 0] k[batch 0 3, key 2, column 1] v[batch 1 2, key 3, column 0] "
+            "o[batch 2 0, query 1, column 3] d_o[batch 2 0, query 1, column 3] d_q[batch 3 2, query 1, column 0] "
+            "d_k[batch 0 3, key 2, column 1] d_v[batch 1 2, key 3, column 0]\n"
+            "a.1[batch 0 1, query 2, key 3] causal\n"
+            "batch 3 2 queries 5 keys 7 inner 4 values 6 scales 0\n");
+}
+
+// The softmax says which are the keys: here the first of the scores' last two axes, and the first operand.
+TEST(Attentions, TheSoftmaxSaysWhichAreTheKeys) {
+  AttentionProgram program;
+  program.scores = "bhkj";
+  program.weights = "softmax(s, axis=2)";
+  const std::string text = attentions_in(program);
+  EXPECT_NE(text.find("s[batch 0 1, query 3, key 2]"), std::string::npos) << text;
+  EXPECT_NE(text.find("q[batch 0 1, query 2, column 3] k[batch 0 1, key 2, column 3]"), std::string::npos) << text;
+}
+
+TEST(Attentions, WithoutABatch) {
+  AttentionProgram program;
+  program.q = "jp";
+  program.k = "kp";
+  program.v = "kw";
+  program.scores = "jk";
+  program.o = "wj";
+  const std::string text = attentions_in(program);
+  EXPECT_NE(text.find("q[query 0, column 1] k[key 0, column 1] v[key 0, column 1] o[query 1, column 0]"),
+            std::string::npos)
+      << text;
+}
+
+TEST(Attentions, InModels) {
+  for (const std::string& model : models()) {
+    for (const char* const size : {"tiny", "odd", "base", "large"}) {
+      if (model == "encoder_decoder_attention" && std::string(size) == "odd") continue;  // one query
+      const TrainingGraph training = training_of_model(model, {size});
+      for (const TrainingGraph& graph : {training, save_predicates(training, true).training}) {
+        const FoundAttentions found = found_in(graph);
+        const bool grouped = model == "llama_block";
+        EXPECT_EQ(found.attentions.size(), grouped ? 0U : 1U) << model << " " << size << attentions_in(graph);
+        EXPECT_EQ(found.declined.size(), grouped ? 1U : 0U) << model << " " << size << attentions_in(graph);
+      }
+    }
+  }
+}
+
+// What recompute.h added belongs to it: the softmax, and the mask before it.
+TEST(Attentions, TakeWhatIsComputedAgain) {
+  const TrainingGraph training = save_predicates(training_of_model("gpt2_block", {"tiny"}), true).training;
+  const std::string text = attentions_in(training);
+  EXPECT_NE(text.find("backward causal_mask softmax contraction contraction dropout_dx softmax_dx causal_mask_dx "
+                      "contraction contraction\n"),
+            std::string::npos)
+      << text;
+}
+
+TEST(Attentions, WhatIsNearlyOneHasAReason) {
+  const auto expect = [](const std::string& reason, auto change) {
+    AttentionProgram program;
+    change(program);
+    EXPECT_EQ(attentions_in(program), reason + "\n") << program.text();
+  };
+  using Program = AttentionProgram;
+  expect("its queries have more than one index", [](Program& p) {
+    p.q = "bhgjp";
+    p.scores = "bhgjk";
+    p.o = "bhgjw";
+  });
+  expect("its keys have more than one index", [](Program& p) {
+    p.k = "bhgkp";
+    p.v = "bhgkw";
+    p.scores = "bhgjk";
+  });
+  expect("its scores are contracted over more than one index", [](Program& p) {
+    p.q = "bhjpr";
+    p.k = "bhkpr";
+  });
+  expect("its output is contracted over more than the keys", [](Program& p) { p.weights = "softmax(s, axis=2)"; });
+  expect("its causal mask is not of queries and then keys", [](Program& p) {
+    p.scores = "bhkj";
+    p.weights = "softmax(causal_mask(s), axis=2)";
+  });
+  expect("its values have more than one index", [](Program& p) {
+    p.v = "bhkwx";
+    p.o = "bhjwx";
+  });
+  expect("its values do not run along every batch index", [](Program& p) { p.v = "hkw"; });
+  expect("its output is scaled", [](Program& p) { p.factor = "2 * "; });
+  expect("its queries and keys are not two tensors", [](Program& p) {
+    p.keys = 5;
+    p.of_k = "q";
+  });
+  expect("its queries, keys and values are not three tensors", [](Program& p) {
+    p.v = "bhkp";
+    p.o = "bhjp";
+    p.of_v = "k";
+  });
+}
+
+TEST(Attentions, WhatIsInsideMustStayThere) {
+  const auto expect = [](const std::string& reason, auto change) {
+    AttentionProgram program;
+    change(program);
+    EXPECT_EQ(attentions_in(program), reason + "\n") << program.text();
+  };
+  using Program = AttentionProgram;
+  expect("the caller gets what is inside it", [](Program& p) { p.results = "o, s"; });
+  expect("the caller gets what is inside it", [](Program& p) { p.results = "o, a"; });
+  expect("something else reads what is inside it", [](Program& p) { p.results = "o, np.sum(s, axis=3)"; });
+  expect("something else reads what is inside it", [](Program& p) { p.results = "o, np.sum(a, axis=3)"; });
+  expect("not all of its gradients are wanted", [](Program& p) {
+    p.arguments = ", f: fixed.float16[B, H, J, P]";
+    p.of_q = "f";
+  });
+}
+
+// A softmax of something else, or that no contraction reads, is far from being one.
+TEST(Attentions, OthersHaveNoReason) {
+  EXPECT_EQ(attentions_in(training_of("def f(x: float32[3, 4]):\n    return softmax(x)\n")), "");
+  EXPECT_EQ(attentions_in(training_of("def f(x: float32[3, 4], w: float32[4, 5]):\n    s = np.einsum(\"ij,jk->ik\", x, "
+                                      "w)\n    return softmax(s)\n")),
+            "");
+  EXPECT_EQ(attentions_in(training_of("def f(x: float32[3, 4], w: float32[4, 5]):\n    return np.einsum(\"ij,jk->ik\", "
+                                      "softmax(x), w)\n")),
+            "");
+}
+
+}  // namespace
+}  // namespace millrace

@@ -179,6 +179,12 @@ inline u32 shuffled_word(u32 word, int mask) {
   return all[thread_number() % 32 ^ mask].words[0];
 }
 
+inline long long bits_of(double x) {
+  long long bits;
+  memcpy(&bits, &x, sizeof(bits));
+  return bits;
+}
+
 inline u32 votes(bool yes) {
   const u32 own[1] = {yes ? 1u : 0u};
   const Given* const all = exchanged(own);

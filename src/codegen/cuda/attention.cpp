@@ -115,11 +115,14 @@ class AttentionGenerator {
       if (!attention_.tensors[k].valid()) continue;
       const auto operand = static_cast<Operand>(k);
       pitches_[k] = made_.values.size();
-      made_.values.push_back({TensorId(), static_cast<double>(pitch(operand))});
+      made_.values.push_back({TensorId(), whole_number(pitch(operand))});
       for (const int axis : attention_.axes[k].batch)
-        made_.values.push_back({TensorId(), static_cast<double>(stride(strides(operand), axis))});
+        made_.values.push_back({TensorId(), whole_number(stride(strides(operand), axis))});
     }
   }
+
+  // As the prelude reads it.
+  static double whole_number(int64_t number) { return 0x1p52 + static_cast<double>(number); }
 
   void number_dropout() {
     const Operator& dropout = *dropout_of(graph_, attention_.mask);
@@ -268,14 +271,14 @@ class AttentionGenerator {
   void add_matrix(Operand operand) {
     const std::string type = operand == Operand::log_sums ? "float" : "S::T";
     const std::string whole = concat(is_written(operand) ? "" : "const ", type);
-    const auto value = [&](const char* as, size_t number) {
-      return concat("static_cast<", as, ">(args.values[", pitches_[operand] + number, "])");
+    const auto value = [&](size_t number) {
+      return concat("mr::whole_number(args.values[", pitches_[operand] + number, "])");
     };
-    const std::string offset = head_offset([&](size_t k) { return value("long long", 1 + k); });
+    const std::string offset = head_offset([&](size_t k) { return value(1 + k); });
     line(made_.text, 1,
          concat("const mr::Matrix<", whole, ", S::I, mr::Lies::by_", lies_by_rows(operand) ? "rows" : "columns", "> ",
                 kNames[operand], "{static_cast<", whole, "*>(args.tensors[", position_of(operand), "]) + (", offset,
-                "), ", value("S::I", 0), "};"));
+                "), S::I(", value(0), ")};"));
   }
 
   std::string mask_offset() const {

@@ -56,6 +56,10 @@ MR_DEVICE void negate_rows(u32 (&rows)[kTiles][kSteps][4], double scale) {
 
 // --- Operands ---
 
+// A whole number that a launch is given among its doubles, 2^52 more than it is: its bits are the last ones. To convert
+// one takes long, and each thread would convert many.
+MR_DEVICE long long whole_number(double x) { return bits_of(x) & ((1LL << 52) - 1); }
+
 // Which neighbours lie together: those of a row, or those of a column.
 enum class Lies { by_rows, by_columns };
 
@@ -143,39 +147,50 @@ MR_DEVICE void fetch_panel(Place to, const M& from, int first, int count) {
   }
 }
 
-// Calls work(panel, place of its stage) for every panel; fetch(panel, place) was called ahead.
-template <class S, class Fetch, class Work>
-MR_DEVICE void over_panels(int first, int end, const Fetch& fetch, const Work& work) {
-  const Place shared = shared_memory();
-  if constexpr (S::kStages == 1) {
-    MR_NO_UNROLL
-    for (int panel = first; panel < end; ++panel) {
-      barrier();
-      fetch(panel, shared);
-      group_copies();
-      wait_for_copies<0>();
-      barrier();
-      work(panel, shared);
-    }
-  } else {
+// Panels from `first` up to `end`, which come in stages: fetch(panel, place) is called ahead of work(panel, place).
+template <class S, class Fetch>
+struct Panels {
+  int first;
+  int end;
+  const Fetch& fetch;
+  Place shared = shared_memory();
+
+  MR_DEVICE Panels(int of_first, int of_end, const Fetch& of_fetch) : first(of_first), end(of_end), fetch(of_fetch) {
+    // The first ones are on their way while a block looks for its rows.
     MR_UNROLL
     for (int ahead = 0; ahead < S::kStages - 1; ++ahead) {
       if (first + ahead < end) fetch(first + ahead, shared + ahead * kStageBytes<S>);
       group_copies();
     }
+  }
+
+  template <class Work>
+  MR_DEVICE void each(const Work& work) const {
     int stage = 0;
     MR_NO_UNROLL
     for (int panel = first; panel < end; ++panel) {
-      wait_for_copies<S::kStages - 2>();
-      barrier();
-      const int ahead = panel + S::kStages - 1;
-      const int free = stage == 0 ? S::kStages - 1 : stage - 1;
-      if (ahead < end) fetch(ahead, shared + free * kStageBytes<S>);
-      group_copies();
+      if constexpr (S::kStages == 1) {
+        barrier();
+        fetch(panel, shared);
+        group_copies();
+        wait_for_copies<0>();
+        barrier();
+      } else {
+        wait_for_copies<S::kStages - 2>();
+        barrier();
+        const int ahead = panel + S::kStages - 1;
+        const int free = stage == 0 ? S::kStages - 1 : stage - 1;
+        if (ahead < end) fetch(ahead, shared + free * kStageBytes<S>);
+        group_copies();
+      }
       work(panel, shared + stage * kStageBytes<S>);
       stage = stage == S::kStages - 1 ? 0 : stage + 1;
     }
   }
+};
+template <class S, class Fetch>
+MR_DEVICE Panels<S, Fetch> panels_of(int first, int end, const Fetch& fetch) {
+  return Panels<S, Fetch>(first, end, fetch);
 }
 
 // --- Rows and products ---
@@ -536,6 +551,8 @@ MR_DEVICE void attend(int block, const Q& q, const K& k, const V& v, const O& o,
                       const M& masks) {
   static_assert(S::kPanel % 32 == 0 && S::kInner % 16 == 0 && S::kValues % 16 == 0);
   static_assert(S::kStages * kStageBytes<S> == S::kShared);
+  const auto fetch = [&](int panel, Place to) { fetch_keys<S>(panel, to, k, v); };
+  const auto panels = panels_of<S>(0, panels_of_keys<S>(block), fetch);
   const int row = first_row<S>(block);
   const float factor = factor_of(scale);
   u32 rows[S::kTiles][S::kInner / 16][4];
@@ -544,7 +561,6 @@ MR_DEVICE void attend(int block, const Q& q, const K& k, const V& v, const O& o,
   RunningSoftmax<S> softmax;
   float sums[S::kTiles][S::kValues / 8][4];
   clear(sums);
-  const auto fetch = [&](int panel, Place to) { fetch_keys<S>(panel, to, k, v); };
   const auto work = [&](int panel, Place at) {
     const int key = panel * S::kPanel;
     float scores[S::kTiles][S::kPanel / 8][4];
@@ -559,7 +575,7 @@ MR_DEVICE void attend(int block, const Q& q, const K& k, const V& v, const O& o,
       multiply_scores<S, S::kValues, 2>(sums, scores, part / 8, values.from_row(part));
     }
   };
-  over_panels<S>(0, panels_of_keys<S>(block), fetch, work);
+  panels.each(work);
   float factors[S::kTiles][2];
   MR_UNROLL
   for (int tile = 0; tile < S::kTiles; ++tile) {
@@ -653,6 +669,8 @@ MR_DEVICE void attend_dq(int block, const Q& q, const K& k, const V& v, const O&
                          const DQ& d_q, float* pairs, double scale, const M& masks) {
   static_assert(S::kPanel % 32 == 0 && S::kInner % 16 == 0 && S::kValues % 16 == 0);
   static_assert(S::kStages * kStageBytes<S> == S::kShared);
+  const auto fetch = [&](int panel, Place to) { fetch_keys<S>(panel, to, k, v); };
+  const auto panels = panels_of<S>(0, panels_of_keys<S>(block), fetch);
   const int row = first_row<S>(block);
   const float factor = factor_of(scale);
   u32 rows[S::kTiles][S::kInner / 16][4];
@@ -663,7 +681,6 @@ MR_DEVICE void attend_dq(int block, const Q& q, const K& k, const V& v, const O&
   const QueryPairs<S> queries(d_rows, o, log_sums, pairs, row);
   float sums[S::kTiles][S::kInner / 8][4];
   clear(sums);
-  const auto fetch = [&](int panel, Place to) { fetch_keys<S>(panel, to, k, v); };
   const auto work = [&](int panel, Place at) {
     const bool hides = hides_keys<S>(row, panel * S::kPanel);
     MR_NO_UNROLL
@@ -680,7 +697,7 @@ MR_DEVICE void attend_dq(int block, const Q& q, const K& k, const V& v, const O&
       multiply_scores<S, S::kInner, 2>(sums, scores, 0, keys);
     }
   };
-  over_panels<S>(0, panels_of_keys<S>(block), fetch, work);
+  panels.each(work);
   float factors[S::kTiles][2];
   set_all(factors, static_cast<float>(scale));
   store_rows<S, S::kInner>(d_q, row, S::kQueries, sums, factors);
@@ -744,6 +761,9 @@ MR_DEVICE void fetch_queries(int panel, Place to, const Q& q, const DO& d_o, con
 template <class S, class Q, class K, class V, class DO, class DK, class DV, class M>
 MR_DEVICE void attend_dk_dv(int block, const Q& q, const K& k, const V& v, const DO& d_o, const DK& d_k, const DV& d_v,
                             const float* pairs, double scale, const M& masks) {
+  const auto fetch = [&](int panel, Place to) { fetch_queries<S>(panel, to, q, d_o, pairs); };
+  const int seen = S::kCausal ? block * S::kWarps * S::kTiles * 16 / S::kPanel : 0;  // the first panel that looks here
+  const auto panels = panels_of<S>(seen, (S::kQueries + S::kPanel - 1) / S::kPanel, fetch);
   const int row = first_row<S>(block);
   const float factor = factor_of(scale);
   u32 k_rows[S::kTiles][S::kInner / 16][4];
@@ -755,7 +775,6 @@ MR_DEVICE void attend_dk_dv(int block, const Q& q, const K& k, const V& v, const
   clear(k_sums);
   float v_sums[S::kTiles][S::kValues / 8][4];
   clear(v_sums);
-  const auto fetch = [&](int panel, Place to) { fetch_queries<S>(panel, to, q, d_o, pairs); };
   const auto work = [&](int panel, Place at) {
     MR_NO_UNROLL
     for (int part = 0; part < S::kPanel; part += 16) {
@@ -772,8 +791,7 @@ MR_DEVICE void attend_dk_dv(int block, const Q& q, const K& k, const V& v, const
       multiply_scores<S, S::kInner, 1>(k_sums, dp, 0, of_q);
     }
   };
-  const int seen = S::kCausal ? block * S::kWarps * S::kTiles * 16 / S::kPanel : 0;  // the first panel that looks here
-  over_panels<S>(seen, (S::kQueries + S::kPanel - 1) / S::kPanel, fetch, work);
+  panels.each(work);
   float factors[S::kTiles][2];
   set_all(factors, static_cast<float>(scale));
   store_rows<S, S::kInner>(d_k, row, S::kKeys, k_sums, factors);

@@ -109,6 +109,8 @@ MR_DEVICE u32 transposed(u32 piece) {
 // That of the thread whose number differs in these bits.
 MR_DEVICE u32 shuffled_word(u32 word, int mask) { return __shfl_xor_sync(0xffffffffu, word, mask); }
 
+MR_DEVICE long long bits_of(double x) { return __double_as_longlong(x); }
+
 // A bit a thread of the warp.
 MR_DEVICE u32 votes(bool yes) { return __ballot_sync(0xffffffffu, yes); }
 

@@ -1,5 +1,5 @@
 // Generated kernels of attentions, against the definition in double: played by a CPU, so that they are checked where
-// there is no GPU; and compiled for those that we care for.
+// there is no GPU; on one where there is; and compiled for those that we care for.
 #include <gtest/gtest.h>
 
 #include "base/text.h"
@@ -31,13 +31,25 @@ Launch launch_of(const AttentionProblem& problem, const AttentionWay& way) {
   return lower(made.graph, made.part, made.layouts, way);
 }
 
+struct Machine {
+  Gpu& gpu;
+  const GpuCompiler& compiler;
+};
+
+Machine played_machine() {
+  static const std::unique_ptr<Gpu> gpu = played::make_gpu();
+  static const std::unique_ptr<GpuCompiler> compiler = played::make_compiler();
+  return {*gpu, *compiler};
+}
+
 // Runs on outputs of NaN and returns them, one an operand that is written.
-class PlayedAttention {
+class AttentionResults {
  public:
-  PlayedAttention(const AttentionNumbers& numbers, const AttentionRun& run, const AttentionWay& way)
-      : numbers_(numbers), part_(numbers.made().part), backward_(part_.attention.backward) {
+  AttentionResults(const Machine& machine, const AttentionNumbers& numbers, const AttentionRun& run,
+                   const AttentionWay& way)
+      : gpu_(&machine.gpu), numbers_(numbers), part_(numbers.made().part), backward_(part_.attention.backward) {
     const Launch launch = lower(numbers.made().graph, part_, numbers.made().layouts, way);
-    const Result<std::string> cubin = played::make_compiler()->compile(source_of(launch), "sm_90");
+    const Result<std::string> cubin = machine.compiler.compile(source_of(launch), gpu_->info().architecture());
     if (!cubin) {
       ADD_FAILURE() << to_string(cubin.error());
       return;
@@ -99,15 +111,19 @@ class PlayedAttention {
     }
   }
 
+  Gpu* gpu_;
   const AttentionNumbers& numbers_;
   const Part& part_;
   bool backward_;
-  std::unique_ptr<Gpu> gpu_ = played::make_gpu();
   std::vector<GpuMemory> memory_;
   std::vector<std::vector<double>> results_;
 };
 
-double farthest(const std::vector<double>& distances) { return *std::max_element(distances.begin(), distances.end()); }
+// Nothing is infinitely far: the launch failed.
+double farthest(const std::vector<double>& distances) {
+  return distances.empty() ? std::numeric_limits<double>::infinity()
+                           : *std::max_element(distances.begin(), distances.end());
+}
 
 // Name, way, and what differs from the usual problem.
 template <class Set>
@@ -236,7 +252,7 @@ TEST_P(AttentionKernel, AgreesWithTheDefinition) {
     problem.backward = GetParam();
     const AttentionRun run;
     const AttentionNumbers numbers(problem, run);
-    const PlayedAttention played(numbers, run, one.way);
+    const AttentionResults played(played_machine(), numbers, run, one.way);
     EXPECT_LE(farthest(played.distances_from(numbers)), 1) << one.name;
   }
 }
@@ -249,7 +265,7 @@ TEST_P(AttentionKernel, WrongOnesAreFarAway) {
   problem.causal = true;
   const AttentionRun run;
   const AttentionNumbers numbers(problem, run);
-  const PlayedAttention played(numbers, run, {2, 1, 32, 2});
+  const AttentionResults played(played_machine(), numbers, run, {2, 1, 32, 2});
   ASSERT_LE(farthest(played.distances_from(numbers)), 1);
   const auto far_from = [&](const AttentionProblem& other, const AttentionRun& other_run) {
     return farthest(played.distances_from(AttentionNumbers(other, other_run)));
@@ -273,8 +289,8 @@ TEST_P(AttentionKernel, TheSameBitsEveryTime) {
   problem.rate = 0.25;
   const AttentionRun run;
   const AttentionNumbers numbers(problem, run);
-  EXPECT_EQ(PlayedAttention(numbers, run, {2, 1, 32, 2}).results(),
-            PlayedAttention(numbers, run, {2, 1, 32, 2}).results());
+  EXPECT_EQ(AttentionResults(played_machine(), numbers, run, {2, 1, 32, 2}).results(),
+            AttentionResults(played_machine(), numbers, run, {2, 1, 32, 2}).results());
 }
 
 // A NaN or an infinity anywhere shows in every result that it has a part in.
@@ -290,7 +306,7 @@ TEST_P(AttentionKernel, NothingHidesNotANumber) {
       if (operand == Attention::log_sums && std::isinf(bad)) continue;  // p is 0 then, by definition
       AttentionNumbers numbers(problem, run);
       numbers[operand].values[3] = bad;
-      const PlayedAttention played(numbers, run, {1, 1, 32, 2});
+      const AttentionResults played(played_machine(), numbers, run, {1, 1, 32, 2});
       size_t bad_results = 0;
       for (const std::vector<double>& result : played.results())
         bad_results += static_cast<size_t>(
@@ -332,6 +348,45 @@ TEST_P(AttentionKernel, OneForAllLayoutsWithTheSameNeighbours) {
   EXPECT_EQ(by_columns, text_of(Lying::columns_batch_rows));
   EXPECT_NE(by_rows, by_columns);
 }
+
+// --- A GPU ---
+
+// What the played GPU does, and ways that keep a real one busy; the same bits every time.
+void agrees_on_a_gpu(bool backward) {
+  const Result<std::unique_ptr<Gpu>> gpu = gpu_for_tests();
+  if (!gpu) GTEST_SKIP() << "no GPU: " << to_string(gpu.error());
+  const Result<std::unique_ptr<GpuCompiler>> compiler = gpu_compiler_for_tests();
+  ASSERT_TRUE(compiler) << to_string(compiler.error());
+  const Machine machine{**gpu, **compiler};
+  const AttentionRun run;
+  const auto try_way = [&](const AttentionNumbers& numbers, const AttentionWay& way, const std::string& name) {
+    const AttentionResults once(machine, numbers, run, way);
+    EXPECT_LE(farthest(once.distances_from(numbers)), 1) << name;
+    EXPECT_EQ(once.results(), AttentionResults(machine, numbers, run, way).results()) << name;
+  };
+  for (const Case& one : cases()) {
+    AttentionProblem problem = one.problem;
+    problem.backward = backward;
+    try_way(AttentionNumbers(problem, run), one.way, one.name);
+  }
+  AttentionProblem usual;
+  usual.backward = backward;
+  usual.queries = usual.keys = 256;
+  usual.inner = usual.values = 64;
+  usual.rate = 0.1;
+  const AttentionNumbers numbers(usual, run);
+  for (const int warps : {4, 8}) {
+    for (const int tiles : {1, 2}) {
+      for (const int panel : {32, 64}) {
+        for (const int stages : {1, 2, 3})
+          try_way(numbers, {warps, tiles, panel, stages}, concat(warps, " ", tiles, " ", panel, " ", stages));
+      }
+    }
+  }
+}
+
+TEST(CudaAttention, ForwardAgreesWithTheDefinition) { agrees_on_a_gpu(false); }
+TEST(CudaAttention, BackwardAgreesWithTheDefinition) { agrees_on_a_gpu(true); }
 
 // --- NVRTC ---
 

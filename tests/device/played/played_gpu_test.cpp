@@ -100,6 +100,19 @@ TEST_F(PlayedGpu, RunsKernelsWithBarriersAndGraphsOfThem) {
   EXPECT_DOUBLE_EQ(*once, *again);
 }
 
+TEST_F(PlayedGpu, MoreSharedMemoryThanABlockMayHaveIsRefused) {
+  Launch asked;
+  asked.kernel = source();
+  asked.tensor_count = 2;
+  asked.numbers = {{0, 0}};
+  asked.grids = {{"doubled", 1, 64, gpu_->info().shared_bytes}};
+  EXPECT_TRUE(gpu_->prepare(asked, cubin()));
+  for (const int64_t bytes : {gpu_->info().shared_bytes + 1, int64_t{-1}}) {
+    asked.grids.front().shared_bytes = bytes;
+    EXPECT_FALSE(gpu_->prepare(asked, cubin())) << bytes;
+  }
+}
+
 TEST_F(PlayedGpu, WhatMayNotBeRecordedIsRefused) {
   const GpuMemory x = floats(4, 1);
   std::vector<float> host(4);

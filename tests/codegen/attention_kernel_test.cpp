@@ -32,29 +32,28 @@ Launch launch_of(const AttentionProblem& problem, const AttentionWay& way) {
 }
 
 struct Machine {
-  Gpu& gpu;
-  const GpuCompiler& compiler;
+  std::shared_ptr<Gpu> gpu;
+  std::shared_ptr<GpuCompiler> compiler;
 };
 
-Machine played_machine() {
-  static const std::unique_ptr<Gpu> gpu = played::make_gpu();
-  static const std::unique_ptr<GpuCompiler> compiler = played::make_compiler();
-  return {*gpu, *compiler};
-}
+Machine played_machine() { return {played::make_gpu(), played::make_compiler()}; }
 
 // Runs on outputs of NaN and returns them, one an operand that is written.
 class AttentionResults {
  public:
-  AttentionResults(const Machine& machine, const AttentionNumbers& numbers, const AttentionRun& run,
-                   const AttentionWay& way)
-      : gpu_(&machine.gpu), numbers_(numbers), part_(numbers.made().part), backward_(part_.attention.backward) {
+  AttentionResults(Machine machine, const AttentionNumbers& numbers, const AttentionRun& run, const AttentionWay& way)
+      : machine_(std::move(machine)),
+        numbers_(numbers),
+        part_(numbers.made().part),
+        backward_(part_.attention.backward) {
     const Launch launch = lower(numbers.made().graph, part_, numbers.made().layouts, way);
-    const Result<std::string> cubin = machine.compiler.compile(source_of(launch), gpu_->info().architecture());
+    const Result<std::string> cubin =
+        machine_.compiler->compile(source_of(launch), machine_.gpu->info().architecture());
     if (!cubin) {
       ADD_FAILURE() << to_string(cubin.error());
       return;
     }
-    const Result<std::unique_ptr<GpuLaunch>> ready = gpu_->prepare(launch, *cubin);
+    const Result<std::unique_ptr<GpuLaunch>> ready = machine_.gpu->prepare(launch, *cubin);
     if (!ready) {
       ADD_FAILURE() << to_string(ready.error());
       return;
@@ -68,11 +67,12 @@ class AttentionResults {
     for (const GpuMemory& memory : memory_) pointers.push_back(memory.size() == 0 ? nullptr : memory.data());
     const Result<Done> ran = (*ready)->run(pointers.data(), nullptr, place.data(), scratch.data());
     EXPECT_TRUE(ran) << to_string(ran.error());
-    const Result<Done> waited = gpu_->wait();
+    const Result<Done> waited = machine_.gpu->wait();
     EXPECT_TRUE(waited) << to_string(waited.error());
     for (const Attention::Operand operand : AttentionNumbers::written(backward_)) {
       std::vector<std::byte> bytes(numbers_.bytes_of(operand).size());
-      EXPECT_TRUE(gpu_->copy_out(bytes.data(), memory_[position(operand)].data(), static_cast<int64_t>(bytes.size())));
+      EXPECT_TRUE(
+          machine_.gpu->copy_out(bytes.data(), memory_[position(operand)].data(), static_cast<int64_t>(bytes.size())));
       results_.push_back(numbers_.numbers_in(bytes, operand));
     }
   }
@@ -89,8 +89,8 @@ class AttentionResults {
 
  private:
   GpuMemory memory_of(size_t bytes, const void* content) {
-    Result<GpuMemory> memory = GpuMemory::allocate(*gpu_, static_cast<int64_t>(bytes));
-    const Result<Done> copied = bytes == 0 ? Done{} : gpu_->copy_in(memory->data(), content, memory->size());
+    Result<GpuMemory> memory = GpuMemory::allocate(*machine_.gpu, static_cast<int64_t>(bytes));
+    const Result<Done> copied = bytes == 0 ? Done{} : machine_.gpu->copy_in(memory->data(), content, memory->size());
     EXPECT_TRUE(copied) << to_string(copied.error());
     return std::move(*memory);
   }
@@ -111,7 +111,7 @@ class AttentionResults {
     }
   }
 
-  Gpu* gpu_;
+  Machine machine_;  // goes behind its memory
   const AttentionNumbers& numbers_;
   const Part& part_;
   bool backward_;
@@ -353,11 +353,11 @@ TEST_P(AttentionKernel, OneForAllLayoutsWithTheSameNeighbours) {
 
 // What the played GPU does, and ways that keep a real one busy; the same bits every time.
 void agrees_on_a_gpu(bool backward) {
-  const Result<std::unique_ptr<Gpu>> gpu = gpu_for_tests();
+  Result<std::unique_ptr<Gpu>> gpu = gpu_for_tests();
   if (!gpu) GTEST_SKIP() << "no GPU: " << to_string(gpu.error());
-  const Result<std::unique_ptr<GpuCompiler>> compiler = gpu_compiler_for_tests();
+  Result<std::unique_ptr<GpuCompiler>> compiler = gpu_compiler_for_tests();
   ASSERT_TRUE(compiler) << to_string(compiler.error());
-  const Machine machine{**gpu, **compiler};
+  const Machine machine{std::move(*gpu), std::move(*compiler)};
   const AttentionRun run;
   const auto try_way = [&](const AttentionNumbers& numbers, const AttentionWay& way, const std::string& name) {
     const AttentionResults once(machine, numbers, run, way);

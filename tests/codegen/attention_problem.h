@@ -61,7 +61,7 @@ class AttentionMaker {
     attention.keys = problem_.keys;
     attention.inner = problem_.inner;
     attention.values = problem_.values;
-    for (size_t k = 0; k < problem_.batch.size(); ++k) batch_.push_back(dim("b", problem_.batch[k]));
+    for (const int64_t extent : problem_.batch) batch_.push_back(dim("b", extent));
     queries_ = dim("Q", problem_.queries);
     keys_ = dim("K", problem_.keys);
     inner_ = dim("P", problem_.inner);

@@ -9,6 +9,7 @@
 namespace millrace {
 namespace {
 
+constexpr int kWarp = 32;
 constexpr int64_t kTile = 16;      // rows that the tensor cores take
 constexpr int64_t kDrawn = 8;      // neighbours of a mask that are drawn at once
 constexpr int64_t kPairBytes = 8;  // two floats, that backward's first kernel leaves of every query
@@ -72,7 +73,7 @@ class AttentionGenerator {
     return static_cast<size_t>(at) + (written ? part_.reads.size() : 0);
   }
 
-  int64_t rows_per_block() const { return way_.warps * way_.tiles * kTile; }
+  int64_t rows_per_block() const { return kTile * way_.warps * way_.tiles; }
 
   // Elements between neighbours along an index of the attention.
   static int64_t stride(const std::vector<int64_t>& strides, int axis) {
@@ -170,10 +171,10 @@ class AttentionGenerator {
   int64_t blocks_at_a_time(const Kernel& kernel) const {
     constexpr int64_t kRegisters = 65536;  // of a multiprocessor
     constexpr int64_t kMostOfThread = 255;
-    constexpr int64_t kShared = 228 * 1024;
+    constexpr int64_t kShared = 228 << 10;
     constexpr int64_t kSharedBeside = 1024;  // of every block
     constexpr int64_t kThreads = 1536;       // of the smallest multiprocessor that we care for
-    const int64_t threads = way_.warps * 32;
+    const int64_t threads = int64_t{kWarp} * way_.warps;
     const int64_t by_registers = kRegisters / (threads * std::min(registers(kernel), kMostOfThread));
     const int64_t by_shared = kShared / (attention_shared_bytes(attention_, way_) + kSharedBeside);
     return std::max<int64_t>(1, std::min({by_registers, by_shared, kThreads / threads}));
@@ -221,7 +222,7 @@ class AttentionGenerator {
   }
 
   void add(const Kernel& kernel) {
-    const int threads = way_.warps * 32;
+    const int threads = kWarp * way_.warps;
     const int64_t rows = kernel.rows == Rows::queries ? attention_.queries : attention_.keys;
     const int64_t blocks = (rows + rows_per_block() - 1) / rows_per_block();
     std::string& text = made_.text;

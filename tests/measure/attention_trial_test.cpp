@@ -75,6 +75,16 @@ TEST_F(AttentionTrials, AreRight) {
   try_some(4);
 }
 
+// Without conversions there is a way too, though the mask is drawn: it is tried whatever the budget.
+TEST_F(AttentionTrials, TakeTensorsAsTheyAreWritten) {
+  take({});
+  for (const PartCandidates& of : candidates_.parts) {
+    EXPECT_TRUE(std::any_of(of.candidates.begin(), of.candidates.end(), [&](const Candidate& candidate) {
+      return lies_as_written(candidates_.domains, of.part, candidate);
+    })) << of.part.name;
+  }
+}
+
 TEST_F(AttentionTrials, CausalInBfloat16) {
   AttentionProgram program;
   program.weights = "softmax(causal_mask(s))";

@@ -155,7 +155,10 @@ Result<Done> GpuTrials::learn(const Part& part, Known& known) {
 
 std::vector<void*> GpuTrials::pointers(const Places& places, int64_t set) const {
   std::vector<void*> made;
-  for (const int64_t offset : places.offsets) made.push_back(sets_.bytes_at(set * places.bytes + offset));
+  for (size_t k = 0; k < places.offsets.size(); ++k) {
+    const bool nowhere = places.sizes[k] == 0;  // a mask that is drawn
+    made.push_back(nowhere ? nullptr : sets_.bytes_at(set * places.bytes + places.offsets[k]));
+  }
   return made;
 }
 

@@ -153,7 +153,9 @@ def layer(x: float16[B, I], wq: float16[I, O], bq: float16[O], wk: float16[I, O]
         ASSERT_TRUE(row) << to_string(row.error());
         EXPECT_EQ(word(*row), "measured") << of.part.name << ": " << row->detail;
       }
-      tried.insert(of.part.product.relu ? "relu" : of.part.product.vector->written() ? "gradient" : "bias");
+      tried.insert(of.part.product.activation == Activation::relu ? "relu"
+                   : of.part.product.vector->written()            ? "gradient"
+                                                                  : "bias");
     }
     EXPECT_EQ(tried.size(), 3U);
   }

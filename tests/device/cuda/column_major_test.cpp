@@ -236,7 +236,7 @@ TEST(ColumnMajorVector, WhatIsNoVectorIsRefused) {
     EXPECT_FALSE(column_major(call)) << m << " " << n;
   }
   call = with_vector(call_of(5, 4, 6, 0, 0), GemmVector::gradient_of_a, true);
-  call.relu = true;
+  call.activation = Activation::relu;
   EXPECT_FALSE(column_major(call)) << "the library has no such epilogue";
 }
 

@@ -298,7 +298,7 @@ void fill_problem(Problem& problem) {
         if (call.vector == GemmVector::gradient_of_b) problem.v[v] = of_b;
         const auto c = static_cast<size_t>(step * loop.c + i * call.c_m + j * call.c_n);
         if (call.adds) sum += problem.d[c];
-        if (call.relu) sum = std::max(sum, 0.0);
+        if (call.activation == Activation::relu) sum = std::max(sum, 0.0);
         problem.c[c] = sum;
       }
 }
@@ -493,7 +493,7 @@ TEST_F(CudaProductTest, Epilogues) {
               Problem problem = problem_of(type, 48, 40, 56, order);
               GemmCall& call = problem.call;
               call.vector = vector;
-              call.relu = relu;
+              if (relu) call.activation = Activation::relu;
               const bool by_rows = ((order >> 2) & 1) != 0;
               const bool along_m = vector == GemmVector::bias ? !by_rows : vector == GemmVector::gradient_of_a;
               call.v_m = along_m ? 1 : 0;

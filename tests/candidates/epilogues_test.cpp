@@ -8,7 +8,10 @@
 #include "base/stored_type.h"
 #include "base/text.h"
 #include "candidates/enumerate.h"
+#include "candidates/gelu_program.h"
 #include "candidates/parts_text.h"
+#include "candidates/product.h"
+#include "candidates/product_epilogue.h"
 #include "codegen/lower.h"
 #include "device/cuda/column_major.h"
 #include "fusion/fusion_text.h"
@@ -117,6 +120,16 @@ TEST(EpilogueParts, WhatIsDeclinedHasItsReason) {
   expect(program(matrices, "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = relu(y + b)\n    return z\n"), "relu\n");
   expect(program(matrices, "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = gelu(y + b)\n    return z\n"),
          "the library's GELU is the one by tanh");
+  const std::string wide = "x: float32[A, B], w: float32[B, C], b: float32[C], v: float32[C, A]";
+  expect(program(matrices, "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = gelu_tanh(y + b)\n    return z\n"),
+         "with z bias, z gelu_tanh: the library's tanh is as exact as half precision is, and no more");
+  expect(
+      program(wide, "    y = gelu_tanh(np.einsum(\"ab,bc->ac\", x, w))\n    return np.einsum(\"ac,ce->ae\", y, v)\n"),
+      "d_y with y gelu_tanh d_y.1: the library's tanh is as exact as half precision is, and no more");
+  expect(program(wide, "    y = gelu(np.einsum(\"ab,bc->ac\", x, w))\n    return np.einsum(\"ac,ce->ae\", y, v)\n"),
+         "d_y with y gelu d_y.1: the library's GELU is the one by tanh");
+  expect(program(wide, "    y = relu(np.einsum(\"ab,bc->ac\", x, w))\n    return np.einsum(\"ac,ce->ae\", y, v)\n"),
+         "the library's gradient of a ReLU takes longer than a kernel behind it");
   expect(program(matrices, "    y = -2 * np.einsum(\"ab,bc->ac\", x, w)\n    z = relu(y)\n    return z\n"),
          "the product has a negative factor");
   expect(program("x: float32[A, A], w: float32[A, A]",
@@ -400,6 +413,61 @@ def f(x: float32[A, B], w: float32[B, C], b: float32[C], t: float32[D, A, B], u:
     EXPECT_EQ(relus, 2U) << dtype;
     EXPECT_FALSE(parts.contains("of_batch einsum with of_batch bias")) << "a bias along the batch alone is no vector";
   }
+}
+
+// With what they write and read beside their result, in every layout that the library takes, in halves of both types.
+TEST(EpilogueWays, OfGelusComputeWhatTheReferenceDoes) {
+  for (const char* const dtype : {"float16", "bfloat16"}) {
+    std::string text = kGelus;
+    for (size_t at = text.find("float16"); at != std::string::npos; at = text.find("float16", at + 8))
+      text.replace(at, 7, dtype);
+    const std::vector<std::string> unpinned = {"x", "w1", "w2", "t", "v1", "v2"};
+    const TrainingGraph training = training_of(text);
+    const std::set<std::string> parts = check_against_reference(training, 1, dtype, unpinned);
+    for (const char* const name :
+         {"linear einsum with linear bias, hidden gelu_tanh", "batch einsum with curved gelu_tanh",
+          "first einsum d_hidden with hidden gelu_tanh d_linear",
+          "second einsum d_curved with curved gelu_tanh d_batch"})
+      EXPECT_TRUE(parts.contains(name)) << dtype << ": " << name;
+    const Candidates found = epilogues_of(training, 2000, unpinned);
+    for (const PartCandidates& of : found.parts) {
+      const Product& product = of.part.product;
+      if (!product.auxiliary.valid()) continue;
+      const std::vector<TensorId> tensors = tensors_of(of.part);
+      for (const Candidate& candidate : of.candidates) {
+        const std::vector<Layout> layouts = layouts_of(found.domains, of.part, candidate);
+        const auto layout = [&](TensorId tensor) {
+          return layouts[static_cast<size_t>(std::find(tensors.begin(), tensors.end(), tensor) - tensors.begin())];
+        };
+        EXPECT_EQ(layout(product.auxiliary), layout(product.tensors[2].front())) << of.part.name;
+      }
+    }
+  }
+}
+
+// Nothing reads what the GELU is taken of: it is not written.
+TEST(EpilogueProducts, AGeluWithoutItsAuxiliaryMatrix) {
+  const TrainingGraph training = training_of(kGelus);
+  const Graph& graph = training.graph;
+  for (size_t k = 0; k < graph.operators.size(); ++k) {
+    if (graph.operators[k].name != "batch einsum") continue;
+    const TensorId result = graph.operators[k].outputs[0].tensor;
+    for (size_t f = 0; f < graph.operators.size(); ++f) {
+      if (graph.operators[f].kind != OperatorKind::gelu_tanh || graph.operators[f].inputs[0].tensor != result) continue;
+      for (const bool needed : {false, true}) {
+        Product product = product_of(graph, graph.operators[k]);
+        std::string reason;
+        ASSERT_TRUE(take_activation(graph, OperatorId(f),
+                                    needed ? std::vector<TensorId>{result} : std::vector<TensorId>(), product, reason))
+            << reason;
+        EXPECT_EQ(product.writes_auxiliary(), needed);
+        EXPECT_EQ(product.activation, Activation::gelu);
+        EXPECT_EQ(product.tensors[2].front(), graph.operators[f].outputs[0].tensor);
+      }
+      return;
+    }
+  }
+  FAIL() << "no GELU";
 }
 
 // A bias, its gradient and both stacked, of the attention's inputs: where the model's arguments lie as a product's

@@ -5,8 +5,8 @@
 
 namespace millrace {
 
-// Of its tanh. The instruction of the GPU that is there for it is right to 2^-11 of the result in float32, and to
-// 2^-10.987 in float16 (PTX ISA, tanh.approx); twice that, since its argument is rounded too.
+// Of its tanh, which is an instruction of the GPU (decisions/0005 says how that is known). It is right to 2^-11 of the
+// result (PTX ISA, tanh.approx.f32); twice that, since its argument is rounded too.
 inline constexpr double kTanhError = 0x1p-10;
 
 // Where tanh is -1 to float32's last bit there is nothing to be wrong about: a GELU of less than this is nought.

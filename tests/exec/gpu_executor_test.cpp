@@ -10,6 +10,7 @@
 #include "base/scratch.h"
 #include "base/text.h"
 #include "candidates/adding_program.h"
+#include "candidates/gelu_program.h"
 #include "candidates/stacked_program.h"
 #include "device/gpu_memory.h"
 #include "device/played/played_gpu.h"
@@ -274,6 +275,27 @@ TEST_F(PlayedExecutor, AttentionsInOnePieceAgreeWithTheReference) {
     }
   }
   EXPECT_EQ(seen.size(), 2U);
+}
+
+// Of plans whose products take a GELU and write what it is taken of, which products of backward read.
+TEST_F(PlayedExecutor, ProductsWithGelusAgreeWithTheReference) {
+  std::set<std::string> seen;
+  PlanChoice choice;
+  choice.gpu = gpu_.get();
+  for (uint64_t seed = 0; seed < 200 && seen.size() < 4; ++seed) {
+    choice.seed = seed;
+    const MadePlan sketch = make_plan(kGelus, choice);
+    const size_t before = seen.size();
+    for (const PlanLaunch& launch : sketch.plan.launches) {
+      const Result<LaunchedPart> of = launched_part(sketch.training.graph, sketch.candidates, launch);
+      ASSERT_TRUE(of) << to_string(of.error());
+      if (of->part.product.auxiliary.valid()) seen.insert(launch.part);
+    }
+    if (seen.size() == before) continue;
+    expect_one_step(kGelus, choice);
+    ASSERT_FALSE(HasFailure());
+  }
+  EXPECT_EQ(seen.size(), 4U);
 }
 
 TEST_F(PlayedExecutor, EveryStepDrawsItsOwnMasksAlsoWhenItIsReplayed) {

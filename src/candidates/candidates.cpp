@@ -14,7 +14,9 @@ bool lies_as_written(const std::vector<TensorDomain>& domains, const Part& part,
   size_t k = 0;
   for (const std::vector<TensorId>* tensors : {&part.reads, &part.writes}) {
     for (const TensorId tensor : *tensors) {
-      if (candidate.layouts[k++] != std::max(0, domains[tensor.at()].pinned)) return false;
+      const int layout = candidate.layouts[k++];
+      const bool drawn = part.kind == PartKind::attention && tensor == part.attention.mask;  // whatever the others are
+      if (!drawn && layout != std::max(0, domains[tensor.at()].pinned)) return false;
     }
   }
   return true;

@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/activation.h"
 #include "base/gemm_algorithm.h"
 #include "ir/graph.h"
 #include "ir/layout.h"
@@ -59,11 +60,15 @@ struct Product {
   std::vector<ProductIndex> indices;
   std::vector<TensorId> scales;
   std::optional<ProductVector> vector;
-  bool relu = false;  // the result's, behind the bias
-  TensorId added;     // valid: a tensor of the result's shape that is added to it, and lies as it does
+  Activation activation = Activation::none;  // of the result, behind the bias
+  TensorId added;      // valid: a tensor of the result's shape that is added to it, and lies as it does
+  TensorId auxiliary;  // valid: the activation's auxiliary matrix, likewise
 
-  bool has_epilogue() const { return vector || relu; }
+  bool has_epilogue() const { return vector || activation != Activation::none; }
   bool adds() const { return added.valid(); }
+  bool writes_auxiliary() const { return auxiliary.valid() && activation == Activation::gelu; }
+  // The tensor that lies as the result does, whichever it is; invalid where there is none.
+  TensorId beside() const { return adds() ? added : auxiliary; }
 
   // The same of a, b, c and the vector (0 to 3). Its tensors: none where there is no vector.
   const std::vector<TensorId>& operand(size_t number) const;

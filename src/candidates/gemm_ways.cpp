@@ -46,7 +46,7 @@ class GemmWays {
     for (size_t role = 0; role < kRoles.size(); ++role)
       chains_[role].resize(domain_[kRoles[role].one]->layouts.size() * domain_[kRoles[role].two]->layouts.size());
     operands_apart_ = are_operands_apart();
-    if (product_.adds()) find_layouts_of_added();
+    if (product_.beside().valid()) find_layouts_beside();
     each_layout(kA, [&](int a) {
       each_layout(kB, [&](int b) {
         each_layout(kC, [&](int c) { each_layout(kV, [&](int v) { try_layouts({a, b, c, v}); }); });
@@ -72,13 +72,14 @@ class GemmWays {
     if (!any) collector_.decline("stacked tensors are pinned differently");
   }
 
-  // What is added lies as the result does: under each layout of that, its own, or kNoIndex where it cannot.
-  void find_layouts_of_added() {
-    const TensorDomain& domain = domains_[product_.added.at()];
+  // What is added, or auxiliary, lies as the result does: under each layout of that, its own, or kNoIndex where it
+  // cannot.
+  void find_layouts_beside() {
+    const TensorDomain& domain = domains_[product_.beside().at()];
     for (const Layout& layout : domain_[kC]->layouts) {
       const auto same = std::find(domain.layouts.begin(), domain.layouts.end(), layout);
       const int number = static_cast<int>(same - domain.layouts.begin());
-      layout_of_added_.push_back(same != domain.layouts.end() && domain.can_lie(number) ? number : kNoIndex);
+      layout_beside_.push_back(same != domain.layouts.end() && domain.can_lie(number) ? number : kNoIndex);
     }
   }
 
@@ -108,8 +109,9 @@ class GemmWays {
   void try_layouts(const Layouts& layouts) {
     // One tensor cannot be read in two layouts by one part.
     if (product_.tensors[kA] == product_.tensors[kB] && layouts[kA] != layouts[kB]) return;
-    if (product_.adds() && layout_of_added(layouts) == kNoIndex)
-      return collector_.decline("what is added lies otherwise than the result");
+    if (product_.beside().valid() && layout_beside(layouts) == kNoIndex)
+      return collector_.decline(product_.adds() ? "what is added lies otherwise than the result"
+                                                : "the auxiliary matrix lies otherwise than the result");
     for (const size_t operand : {kA, kB, kC, kV}) {
       if (!product_.operand(operand).empty())
         steps_[operand] = &steps_of_layouts_[operand][static_cast<size_t>(layouts[operand])];
@@ -140,8 +142,8 @@ class GemmWays {
       if (!product_.operand(operand).empty())
         as_written = as_written && as_written_[operand][static_cast<size_t>(layouts[operand])];
     }
-    if (product_.adds())
-      as_written = as_written && layout_of_added(layouts) == std::max(0, domains_[product_.added.at()].pinned);
+    if (product_.beside().valid())
+      as_written = as_written && layout_beside(layouts) == std::max(0, domains_[product_.beside().at()].pinned);
     std::vector<int> all = all_layouts(layouts);
     if (operands_apart_ && !as_written && !collector_.keeps(all, found.estimate)) return collector_.count();
     const int threads = found.library == GemmLibrary::cublaslt ? 1 : options_.threads;
@@ -165,7 +167,7 @@ class GemmWays {
                        [&](TensorId tensor) { return layout == std::max(0, domains_[tensor.at()].pinned); });
   }
 
-  int layout_of_added(const Layouts& layouts) const { return layout_of_added_[static_cast<size_t>(layouts[kC])]; }
+  int layout_beside(const Layouts& layouts) const { return layout_beside_[static_cast<size_t>(layouts[kC])]; }
 
   std::vector<int64_t> steps_in(size_t operand, const Layout& layout) const {
     std::vector<int64_t> steps;
@@ -280,6 +282,8 @@ class GemmWays {
       }
     }
     if (const char* const reason = why_no_vector(m, n, batch)) return collector_.decline(reason);
+    if (product_.auxiliary.valid() && !can_be_auxiliary(m, n, batch))
+      return collector_.decline("cuBLASLt: columns of the auxiliary matrix are no multiple of 8 apart");
     // Tensor Cores take halves as they are; float32 they would round first.
     const DType dtype = graph_.tensor(product_.tensors[kC].front()).dtype;
     for (const bool tensor_cores : {true, false}) {
@@ -315,6 +319,15 @@ class GemmWays {
     return nullptr;
   }
 
+  // What cuBLASLt asks of an auxiliary matrix, which lies as the result does.
+  bool can_be_auxiliary(const Chain& m, const Chain& n, const std::vector<int>& batch) const {
+    const bool of_m = step(kC, m) == 1 && !m.empty();
+    const Chain& column = of_m ? m : n;
+    const Chain& row = of_m ? n : m;
+    const int64_t leading = row.empty() ? extent(column) : step(kC, row);
+    return leading % kAuxiliaryStep == 0 && (batch.empty() || along(kC, batch.back()) % kAuxiliaryStep == 0);
+  }
+
   double estimate_on_gpu(const Found& way, int64_t batch) const {
     const auto filled = [](double x, double tile) { return x / (std::ceil(x / tile) * tile); };
     const auto m = static_cast<double>(extent(*way.m));
@@ -327,8 +340,8 @@ class GemmWays {
         bytes += (product_.packed[operand] ? 3.0 : 1.0) * static_cast<double>(elements_of(graph_, tensor)) *
                  static_cast<double>(bytes_of(graph_.tensor(tensor).dtype));
     }
-    if (product_.adds())
-      bytes += static_cast<double>(elements_of(graph_, product_.added) * bytes_of(graph_.tensor(product_.added).dtype));
+    if (const TensorId beside = product_.beside(); beside.valid())
+      bytes += static_cast<double>(elements_of(graph_, beside) * bytes_of(graph_.tensor(beside).dtype));
     return std::max(flop / (way.tensor_cores ? kGpuFlopPerSecond : kGpuPlainFlopPerSecond),
                     bytes / kGpuBytesPerSecond) +
            kGpuLaunchSeconds;
@@ -338,8 +351,8 @@ class GemmWays {
     std::vector<int> all;
     for (const bool writes : {false, true}) {
       for (const TensorId tensor : writes ? part_.writes : part_.reads) {
-        if (!writes && tensor == product_.added) {
-          all.push_back(layout_of_added(layouts));
+        if (tensor == product_.beside() && writes == product_.writes_auxiliary()) {
+          all.push_back(layout_beside(layouts));
           continue;
         }
         for (const size_t operand : {kA, kB, kC, kV}) {
@@ -383,7 +396,7 @@ class GemmWays {
   std::array<std::vector<bool>, 4> as_written_;  // one a layout: whether it is how the operand's tensors are written
   std::array<std::vector<std::vector<Chain>>, 3> chains_;  // of m, n and k, for every two layouts; empty: not yet found
   std::array<const std::vector<int64_t>*, 4> steps_{};     // of the layouts in question
-  std::vector<int> layout_of_added_;                       // one a layout of the result
+  std::vector<int> layout_beside_;                         // one a layout of the result
   std::vector<Found> found_;                               // under the layouts in question
   bool operands_apart_ = false;
 };

@@ -372,7 +372,9 @@ class PartFinder {
   void add_rests() {
     std::vector<OperatorId> both = rules_.swallowable;
     both.insert(both.end(), summable_.begin(), summable_.end());
-    for (const std::vector<OperatorId>* const absorbed : {&rules_.swallowable, &summable_, &both})
+    std::vector<OperatorId> most = rules_.swallowable;
+    most.insert(most.end(), further_.begin(), further_.end());
+    for (const std::vector<OperatorId>* const absorbed : {&rules_.swallowable, &summable_, &both, &most})
       add_rest_of_groups(*absorbed);
   }
 
@@ -415,7 +417,7 @@ class PartFinder {
   // The product with the operators that it swallows; nothing, and a reason, where it cannot.
   std::optional<Product> product_with(const std::vector<OperatorId>& contractions,
                                       const std::vector<OperatorId>& swallowed, bool gradients,
-                                      std::string& reason) const {
+                                      const std::vector<TensorId>& needed, std::string& reason) const {
     std::optional<Product> product = product_of(graph_, graph_.operators[contractions.front().at()]);
     if (contractions.size() > 1) product = stacked_product(graph_, contractions, false, reason);
     if (!product) return product;
@@ -431,7 +433,15 @@ class PartFinder {
       reason = "more than the library does at a product's end";
       return std::nullopt;
     }
-    return take_relu(graph_, swallowed.back(), *product, reason) ? product : std::nullopt;
+    const bool taken = is_gradient_of_function(swallowed.back())
+                           ? take_activation_gradient(graph_, swallowed.back(), *product, reason)
+                           : take_activation(graph_, swallowed.back(), needed, *product, reason);
+    return taken ? product : std::nullopt;
+  }
+
+  bool is_gradient_of_function(OperatorId op) const {
+    const OperatorKind kind = graph_.operators[op.at()].kind;
+    return kind == OperatorKind::relu_dx || kind == OperatorKind::gelu_dx || kind == OperatorKind::gelu_tanh_dx;
   }
 
   std::string name_of_epilogue(const std::vector<OperatorId>& contractions,
@@ -462,19 +472,39 @@ class PartFinder {
                     bool gradients) {
     const auto decline = [&](const std::string& reason) { return decline_epilogue(contractions, swallowed, reason); };
     std::string reason;
-    std::optional<Product> product = product_with(contractions, swallowed, gradients, reason);
-    if (!product) return decline(reason);
     Part part = epilogue_part(contractions, swallowed);
-    if (part.writes.size() != product->tensors[2].size() + (gradients ? swallowed.size() : 0))
+    std::optional<Product> product = product_with(contractions, swallowed, gradients, part.writes, reason);
+    if (!product) return decline(reason);
+    const size_t beside = gradients ? swallowed.size() : product->writes_auxiliary() ? 1 : 0;
+    if (part.writes.size() != product->tensors[2].size() + beside)
       return decline("the product's result is needed without it too");
     if (waits_for_itself(part)) return decline("it would wait for what waits for it");
     if (!leaves_whole_kernels(swallowed)) return decline("what is left of the kernel around it is no kernel");
-    if (words_saved({part}, swallowed) <= 0) return decline("the kernel around it moves as much without it");
+    // What saves nothing of a whole kernel may save the rest of one, of which another product swallows something.
+    const bool alone = words_saved({part}, swallowed) > 0;
+    if (!alone && words_saved({part}, swallowed, rules_.swallowable) <= 0)
+      return decline("the kernel around it moves as much without it");
+    const Activation activation = product->activation;
     pack(*product);
     part.product = std::move(*product);
     add(std::move(part));
-    rules_.swallowable.insert(rules_.swallowable.end(), swallowed.begin(), swallowed.end());
+    if (activation == Activation::gelu_gradient) decline_sums_behind(contractions, swallowed);
+    // A GELU takes a product longer: the bias alone, and a kernel behind it, stays worth a trial.
+    std::vector<OperatorId>& into = alone && activation != Activation::gelu ? rules_.swallowable : further_;
+    into.insert(into.end(), swallowed.begin(), swallowed.end());
     return true;
+  }
+
+  // The library could sum what it writes, too, for the gradient of a bias in front of the function.
+  void decline_sums_behind(const std::vector<OperatorId>& contractions, const std::vector<OperatorId>& swallowed) {
+    const TensorId result = graph_.operators[swallowed.back().at()].outputs[0].tensor;
+    for (const OperatorId reader : readers_[result.at()]) {
+      if (graph_.operators[reader.at()].kind != OperatorKind::sum) continue;
+      std::vector<OperatorId> more = swallowed;
+      more.push_back(reader);
+      decline_epilogue(contractions, more,
+                       "the library takes longer for both at once than one by one (decisions/0005)");
+    }
   }
 
   // Whether something else reads what the part writes, and makes what it reads.
@@ -534,7 +564,9 @@ class PartFinder {
   }
 
   // That the kernels move less when products swallow some of their members, less what these move more themselves.
-  int64_t words_saved(const std::vector<Part>& products, const std::vector<OperatorId>& swallowed) const {
+  // `before`: what other products have swallowed by then.
+  int64_t words_saved(const std::vector<Part>& products, const std::vector<OperatorId>& swallowed,
+                      const std::vector<OperatorId>& before = {}) const {
     int64_t saved = 0;
     for (const Part& part : products) {
       Part plain;
@@ -543,10 +575,13 @@ class PartFinder {
       find_movement(plain);
       saved += words_of_part(plain) - words_of_part(part);
     }
+    std::vector<OperatorId> all = before;
+    all.insert(all.end(), swallowed.begin(), swallowed.end());
     for (const FusedOperator& group : fused_.groups) {
-      const std::vector<size_t> rest = rest_of(group, swallowed);
-      if (rest.size() == group.members.size()) continue;
-      saved += words_of_part(kernel_of(group, rest_of(group, {})));
+      const std::vector<size_t> whole = rest_of(group, before);
+      const std::vector<size_t> rest = rest_of(group, all);
+      if (rest.size() == whole.size()) continue;
+      saved += words_of_part(kernel_of(group, whole));
       if (!rest.empty()) saved -= words_of_part(kernel_of(group, rest));
     }
     return saved;
@@ -616,6 +651,7 @@ class PartFinder {
   UniqueNames names_;
   std::vector<std::vector<Part>> sums_;  // one a sum: products that add themselves to it, one by one
   std::vector<OperatorId> summable_;     // additions that some product does
+  std::vector<OperatorId> further_;      // what products may swallow beside what they must all swallow or leave
   SiteRules rules_;
   Candidates found_;
 };

@@ -12,6 +12,12 @@ bool refuse(std::string& reason, const char* why) {
   return false;
 }
 
+constexpr const char* kGeluIsByTanh = "the library's GELU is the one by tanh";
+constexpr const char* kTanhIsCoarse = "the library's tanh is as exact as half precision is, and no more";
+constexpr const char* kOtherAxes = "the function runs along other axes than the product writes";
+
+bool is_whole(const Operator& op, const Access& access) { return access.axes == in_order(op.space.size()); }
+
 bool has(const std::vector<TensorId>& tensors, TensorId tensor) {
   return std::find(tensors.begin(), tensors.end(), tensor) != tensors.end();
 }
@@ -85,14 +91,18 @@ bool take_addition(const Graph& graph, TensorId added, TensorId sum, Product& pr
   return true;
 }
 
-bool take_relu(const Graph& graph, OperatorId relu, Product& product, std::string& reason) {
-  const Operator& op = graph.operators[relu.at()];
+bool take_activation(const Graph& graph, OperatorId function, const std::vector<TensorId>& needed, Product& product,
+                     std::string& reason) {
+  const Operator& op = graph.operators[function.at()];
   const TensorId result = product.tensors[2].front();
-  const std::vector<int> whole = in_order(op.space.size());
   if (op.kind == OperatorKind::add) return refuse(reason, "a product adds a bias or a whole tensor, and not both");
-  if (op.kind != OperatorKind::relu) return refuse(reason, "of functions only a ReLU is left to the library");
-  if (op.inputs[0].tensor != result || op.inputs[0].axes != whole || op.outputs[0].axes != whole)
-    return refuse(reason, "the function runs along other axes than the product writes");
+  if (op.kind == OperatorKind::gelu) return refuse(reason, kGeluIsByTanh);
+  if (op.kind != OperatorKind::relu && op.kind != OperatorKind::gelu_tanh)
+    return refuse(reason, "of functions only a ReLU and a GELU are left to the library");
+  const bool gelu = op.kind == OperatorKind::gelu_tanh;
+  if (gelu && !is_half(graph.tensor(result).dtype)) return refuse(reason, kTanhIsCoarse);
+  if (op.inputs[0].tensor != result || !is_whole(op, op.inputs[0]) || !is_whole(op, op.outputs[0]))
+    return refuse(reason, kOtherAxes);
   if (graph.tensor(op.outputs[0].tensor).dtype != graph.tensor(result).dtype)
     return refuse(reason, "what it makes is of another type");
   // A large product is checked against the sum of magnitudes, which the factor must leave positive.
@@ -100,7 +110,31 @@ bool take_relu(const Graph& graph, OperatorId relu, Product& product, std::strin
                   [&](TensorId scale) { return graph.tensor(scale).value < 0; }))
     return refuse(reason, "the product has a negative factor");
   product.tensors[2] = {op.outputs[0].tensor};
-  product.relu = true;
+  product.activation = gelu ? Activation::gelu : Activation::relu;
+  if (gelu && has(needed, result)) product.auxiliary = result;
+  return true;
+}
+
+bool take_activation_gradient(const Graph& graph, OperatorId gradient, Product& product, std::string& reason) {
+  const Operator& op = graph.operators[gradient.at()];
+  const TensorId result = product.tensors[2].front();
+  if (op.kind == OperatorKind::relu_dx)
+    return refuse(reason, "the library's gradient of a ReLU takes longer than a kernel behind it (decisions/0005)");
+  if (op.kind == OperatorKind::gelu_dx) return refuse(reason, kGeluIsByTanh);
+  if (!is_half(graph.tensor(result).dtype)) return refuse(reason, kTanhIsCoarse);
+  if (product.vector) return refuse(reason, "a bias is added in front of a gradient");
+  const Access& auxiliary = op.inputs[0];
+  if (op.inputs[1].tensor != result || !is_whole(op, op.inputs[1]) || !is_whole(op, op.outputs[0]) ||
+      !is_whole(op, auxiliary))
+    return refuse(reason, kOtherAxes);
+  if (!same_shape(graph, auxiliary.tensor, result) || !same_shape(graph, op.outputs[0].tensor, result))
+    return refuse(reason, "what the function was taken of is of another shape or type");
+  if (auxiliary.tensor == result || has(product.tensors[0], auxiliary.tensor) ||
+      has(product.tensors[1], auxiliary.tensor))
+    return refuse(reason, "what the function was taken of is one of the product's matrices");
+  product.tensors[2] = {op.outputs[0].tensor};
+  product.activation = Activation::gelu_gradient;
+  product.auxiliary = auxiliary.tensor;
   return true;
 }
 

@@ -1,5 +1,5 @@
-// What a library does at the end of a product: adds a tensor or biases, takes the positive part, or sums an operand for
-// the gradient of a bias.
+// What a library does at the end of a product: adds a tensor or biases, takes a function or the gradient of one, or
+// sums an operand for the gradient of a bias.
 #pragma once
 
 #include <string>
@@ -16,8 +16,13 @@ bool take_biases(const Graph& graph, const std::vector<OperatorId>& additions, P
 // Lets a product write `sum`, which is its result and `added`.
 bool take_addition(const Graph& graph, TensorId added, TensorId sum, Product& product, std::string& reason);
 
-// Lets a product, which has its bias by then, write what `relu` makes of its one result.
-bool take_relu(const Graph& graph, OperatorId relu, Product& product, std::string& reason);
+// Lets a product, which has its bias by then, write what `function` makes of its one result; and what it is made of,
+// where that is among `needed`.
+bool take_activation(const Graph& graph, OperatorId function, const std::vector<TensorId>& needed, Product& product,
+                     std::string& reason);
+
+// Lets a product, whose result is what a function's output has as gradient, write that of its input.
+bool take_activation_gradient(const Graph& graph, OperatorId gradient, Product& product, std::string& reason);
 
 // Gives a product the gradients that `sums` make of one of its operands, one of each tensor of it.
 bool take_bias_gradients(const Graph& graph, const std::vector<OperatorId>& sums, Product& product,

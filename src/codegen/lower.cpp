@@ -34,6 +34,7 @@ class GemmLowering {
       launch.vector_bytes = tensor_bytes(kVectorOperand);
     }
     if (product_.adds()) launch.added = position(product_.added, false);
+    if (product_.auxiliary.valid()) launch.auxiliary = position(product_.auxiliary, product_.writes_auxiliary());
     GemmCall& call = launch.gemm;
     call.adds = product_.adds();
     call.library = way_.library == GemmLibrary::openblas ? BlasLibrary::openblas
@@ -57,7 +58,8 @@ class GemmLowering {
                             product_.vector ? step_of(kVectorOperand, index) : 0});
     }
     if (product_.vector) set_vector(call);
-    call.relu = product_.relu;
+    call.activation = product_.activation;
+    call.has_auxiliary = product_.auxiliary.valid();
     if (call.library == BlasLibrary::cublaslt) merge_loops(call.loops);
     call.threads_over_loops = way_.threads_over_loops;
     call.threads = way_.threads;

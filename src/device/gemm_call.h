@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/activation.h"
 #include "base/gemm_algorithm.h"
 #include "base/stored_type.h"
 
@@ -56,7 +57,9 @@ struct GemmCall {
   int64_t v_m = 0;
   int64_t v_n = 0;
   int64_t v_elements = 0;
-  bool relu = false;  // cuBLASLt's alone: max(C, 0), behind the bias
+  // cuBLASLt's alone: what is stored in the place of C, behind the bias.
+  Activation activation = Activation::none;
+  bool has_auxiliary = false;  // its matrix, which is apart from C and lies as C does
   // cuBLASLt's. Its call has at most one loop, which does not sum.
   GemmAlgorithm algorithm;
   // Whether it may use Tensor Cores. Halves are multiplied exactly there, f32 is first rounded to TF32: whoever wants

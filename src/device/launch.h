@@ -38,6 +38,7 @@ struct Launch {
   std::array<bool, 3> packed{};            // stacked, but apart in memory: copied together before, or apart behind
   std::array<int64_t, 3> operand_bytes{};  // of one tensor
   int added = -1;                          // the tensor that it adds, where it does
+  int auxiliary = -1;                      // its auxiliary matrix, where it has one
   // Those of its vector, where it has one.
   std::vector<int> vectors;
   bool packed_vectors = false;

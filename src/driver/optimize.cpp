@@ -98,8 +98,7 @@ Result<std::string> optimize_program(const OptimizeOptions& options) {
   const TrainingGraph& training = tuned->prepared.training;
   made.repeated = training.repeated.size();
   made.predicates = training.predicates.size();
-  made.operators =
-      training.graph.operators.size() - made.repeated - made.predicates - training.statistics.size();
+  made.operators = training.graph.operators.size() - made.repeated - made.predicates - training.statistics.size();
   made.exploration = tuned->explored.summary;
   made.device = session->device();
   made.checked = check->checked;

@@ -302,7 +302,7 @@ std::set<size_t> not_as_chosen(const FusedGraph& before, const std::vector<Saved
 Recomputed save_predicates(const TrainingGraph& training, bool epilogues) {
   constexpr int kRounds = 4;  // each fuses; one is enough where kernels become what was chosen
   const FusedGraph fused = fuse(training);
-  Recomputed without = recompute(training, fused);
+  Recomputed without = recompute(training, fused, epilogues);
   TrainingGraph with_zero = training;
   const std::vector<Predicate> predicates = find_predicates(with_zero.graph);
   std::set<size_t> except;
@@ -313,7 +313,7 @@ Recomputed save_predicates(const TrainingGraph& training, bool epilogues) {
     FusedGraph saving_fused = fuse(saving);
     const std::set<size_t> wrong = not_as_chosen(fused, chosen, saving, saving_fused);
     if (wrong.empty()) {
-      Recomputed made = recompute(saving, std::move(saving_fused));
+      Recomputed made = recompute(saving, std::move(saving_fused), epilogues);
       return moved_words(made.fused) < moved_words(without.fused) ? std::move(made) : std::move(without);
     }
     except.insert(wrong.begin(), wrong.end());

@@ -10,7 +10,8 @@ namespace millrace {
 // Looks for kernels of backward that read a tensor of forward only to compare it: a ReLU's gradient asks where its
 // output was positive, a maximum's which operand was larger. Forward then makes the comparison, in a kernel that has
 // the tensor anyway, and backward reads bits. Taken where the fused graph moves strictly fewer words; then recompute().
-// `epilogues`: products can do a bias and an activation at their end, and a kernel of nothing else may not be there.
+// `epilogues`: products can do a bias and an activation at their end, and a kernel of nothing else may not be there;
+// recompute() knows of it, too.
 Recomputed save_predicates(const TrainingGraph& training, bool epilogues);
 
 }  // namespace millrace

@@ -263,13 +263,27 @@ std::set<TensorId> not_as_chosen(const FusedGraph& before, const Choice& choice,
   return wrong;
 }
 
+// The sums of a product and its bias that a GELU is taken of, where a library can do all three. A product that adds the
+// bias writes them in the place of its own result, so that there is nothing to be saved by computing them again; and
+// one that takes the GELU, too, writes them beside it.
+std::set<TensorId> auxiliaries_of(const Graph& graph, const FusedGraph& fused) {
+  std::set<TensorId> found;
+  for (const Epilogue& epilogue : fused.epilogues) {
+    const Operator& last = graph.operators[epilogue.swallowed.back().at()];
+    const TensorId input = last.inputs[0].tensor;
+    if (last.kind == OperatorKind::gelu_tanh && is_half(graph.tensor(input).dtype)) found.insert(input);
+  }
+  return found;
+}
+
 }  // namespace
 
-Recomputed recompute(const TrainingGraph& training) { return recompute(training, fuse(training)); }
+Recomputed recompute(const TrainingGraph& training) { return recompute(training, fuse(training), false); }
 
-Recomputed recompute(const TrainingGraph& training, FusedGraph fused) {
+Recomputed recompute(const TrainingGraph& training, FusedGraph fused, bool epilogues) {
   constexpr int kRounds = 4;  // each fuses; one is enough where kernels become what was chosen
   std::set<TensorId> except;
+  if (epilogues) except = auxiliaries_of(training.graph, fused);
   for (int round = 0; round < kRounds; ++round) {
     const Choice choice = Chooser(training, fused).choose(except);
     if (choice.copies.empty()) break;

@@ -17,7 +17,8 @@ struct Recomputed {
 // tensor is in registers in both passes. Taken where the fused graph moves strictly fewer words, and where nothing that
 // is computed again is written. A tensor that leaves the program or that a contraction of backward reads stays saved.
 Recomputed recompute(const TrainingGraph& training);
-// The same of a graph that is fused already.
-Recomputed recompute(const TrainingGraph& training, FusedGraph fused);
+// The same of a graph that is fused already. `epilogues`: products can do a bias and a GELU at their end, and write
+// what the GELU is taken of, too: that stays saved.
+Recomputed recompute(const TrainingGraph& training, FusedGraph fused, bool epilogues);
 
 }  // namespace millrace

@@ -13,7 +13,7 @@ constexpr double kRoundoff = 0x1p-24;     // of float32
 constexpr double kAddition = 0x1p-23;     // of tensor cores
 constexpr double kExponential = 0x1p-21;  // relative
 constexpr double kSteps = 4;              // roundings beside the sums: factors, differences, quotients
-constexpr int64_t kFewestKeys = 16;       // between two times that a row's maximum grows
+constexpr double kFewestKeys = 16;        // between two times that a row's maximum grows
 
 // A matrix, row by row.
 struct Matrix {
@@ -276,7 +276,7 @@ class Heads {
   }
 
   // How often a row's maximum can grow.
-  double growths() const { return static_cast<double>(of_.keys / kFewestKeys + 1); }
+  double growths() const { return static_cast<double>(of_.keys) / kFewestKeys + 1; }
 
   struct Gradients {
     Matrix d_o;

@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "base/parallel.h"
+#include "measure/library_gelu.h"
+#include "reference/activations.h"
 
 namespace millrace {
 namespace {
@@ -29,8 +31,8 @@ class Prober {
         steps_[operand].push_back(stacks ? 0 : step_along(graph, product, operand, index, layout));
       }
     }
-    const auto added = std::find(part.reads.begin(), part.reads.end(), product.added);
-    place_of_added_ = static_cast<size_t>(added - part.reads.begin());
+    const std::vector<TensorId>& list = product.writes_auxiliary() ? part.writes : part.reads;
+    place_beside_ = static_cast<size_t>(std::find(list.begin(), list.end(), product.beside()) - list.begin());
   }
 
   std::vector<Probe> run(size_t count) {
@@ -72,7 +74,9 @@ class Prober {
     return truth_.inputs[place(operand, point)][element(operand, point)];
   }
 
-  // An element of the result and, where the product sums an operand, one of the sum.
+  double beside(const Point& point) const { return truth_.inputs[place_beside_][element(2, point)]; }
+
+  // An element of the result; one of the sum, where the product sums an operand, and the same of its auxiliary matrix.
   void probe(Point point, std::vector<Probe>& probes) const {
     const std::vector<ProductIndex>& indices = part_.product.indices;
     const std::optional<ProductVector>& vector = part_.product.vector;
@@ -96,10 +100,14 @@ class Prober {
       }
     }
     if (vector && !vector->written()) add(made, input(kVectorOperand, point));
-    if (part_.product.adds()) add(made, truth_.inputs[place_of_added_][element(2, point)]);
-    if (part_.product.relu) made.value = std::max(made.value, 0.0);
+    if (part_.product.adds()) add(made, beside(point));
     made.output = place(2, point);
     made.element = element(2, point);
+    if (part_.product.writes_auxiliary()) {
+      probes.push_back(made);
+      probes.back().output = place_beside_;
+    }
+    activate(made, point);
     probes.push_back(made);
     if (!vector || !vector->written()) return;
     summed.output = place(kVectorOperand, point);
@@ -107,13 +115,29 @@ class Prober {
     probes.push_back(summed);
   }
 
+  // The magnitudes as the product of magnitudes makes them.
+  void activate(Probe& made, const Point& point) const {
+    switch (part_.product.activation) {
+      case Activation::none: return;
+      case Activation::relu: made.value = std::max(made.value, 0.0); return;
+      case Activation::gelu:
+        made.value = gelu_tanh(made.value);
+        made.magnitude = gelu_tanh(made.magnitude);
+        return;
+      case Activation::gelu_gradient:
+        made.value = gelu_tanh_dx(beside(point), made.value);
+        made.magnitude = gelu_tanh_dx(std::abs(beside(point)), made.magnitude);
+        return;
+    }
+  }
+
   const Part& part_;
   const Truth& truth_;
   double scale_;
   std::array<std::vector<size_t>, 4> places_;
   std::array<std::vector<int64_t>, 4> steps_;  // row-major ones
-  size_t place_of_added_ = 0;
-  size_t stack_ = 0;  // the index that counts stacked tensors
+  size_t place_beside_ = 0;                    // of what is added, or auxiliary, among what is read or written
+  size_t stack_ = 0;                           // the index that counts stacked tensors
   uint64_t state_ = kProbeSeed;
 };
 
@@ -138,11 +162,20 @@ double depth_of(const Part& part) {
   return depth;
 }
 
-double sum_tolerance(DType dtype, double depth, double magnitude, double value) {
+double tolerance_of(const Graph& graph, const Part& part, TensorId tensor, double magnitude, double value) {
   // Each lies within (depth + 2)·u·Σ|a||b| of the exact sum: the products and their sum, a factor, a bias or what
   // is added. What that is added to is not rounded before, and a ReLU brings nothing further apart.
+  const DType dtype = graph.tensor(tensor).dtype;
   const double roundoff = dtype == DType::float64 ? 0x1p-53 : 0x1p-24;
-  return 2 * (depth + 2) * roundoff * std::abs(magnitude) + 2 * storage_error(dtype, value);
+  double of_sum = (depth_of(part) + 2) * roundoff * std::abs(magnitude);
+  // A GELU of the sum of magnitudes is at least half of it, and so is the gradient's slope there.
+  const bool is_result = tensor == part.product.tensors[2].front();
+  const Activation activation = is_result ? part.product.activation : Activation::none;
+  if (activation == Activation::gelu || activation == Activation::gelu_gradient) of_sum *= 2 * kSteepestGelu;
+  // Where the sum is positive its GELU is at least half of it.
+  if (activation == Activation::gelu) of_sum += kTanhError * std::abs(value) + library_gelu_error(-kMostNegative);
+  if (activation == Activation::gelu_gradient) of_sum += kGradientError * 2 * std::abs(magnitude);
+  return 2 * of_sum + 2 * storage_error(dtype, value);
 }
 
 }  // namespace millrace

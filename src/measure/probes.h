@@ -11,11 +11,12 @@ struct Probe {
   size_t output = 0;   // which of the tensors that the part writes
   size_t element = 0;  // of it, row-major
   double value = 0;
-  double magnitude = 0;  // Σ|a||b|, and |bias| or what is added: what rounding is measured against
+  double magnitude = 0;  // Σ|a||b|, and |bias| or what is added: what rounding is measured against; and behind a GELU
+                         // what that makes of it
 };
 
-// `count` elements by chance, of the inputs that `truth` has; and as many of the gradient of a bias, where the part
-// makes one.
+// `count` elements by chance, of the inputs that `truth` has; and as many of the gradient of a bias, and of the
+// auxiliary matrix, where the part makes one.
 std::vector<Probe> probes_of(const Graph& graph, const Part& part, const Truth& truth, size_t count);
 
 // What a product is multiplied by.
@@ -27,7 +28,8 @@ bool is_added(const Part& part, TensorId tensor);
 // How many products an element is the sum of.
 double depth_of(const Part& part);
 
-// How far from each other two such sums may lie, of that many products and of this magnitude, as computed and stored.
-double sum_tolerance(DType dtype, double depth, double magnitude, double value);
+// How far from each other two such elements of a tensor that the part writes may lie, of this magnitude, as computed
+// and stored. Of the form c + d · magnitude + e · |value|. The part's inputs lie between -1 and 1.
+double tolerance_of(const Graph& graph, const Part& part, TensorId tensor, double magnitude, double value);
 
 }  // namespace millrace

@@ -165,13 +165,12 @@ Result<Done> Trials::take_as_peer(const Part& part, const std::vector<Layout>& l
              buffers.scratch.data());
   for (size_t k = 0; k < part.writes.size(); ++k) {
     const size_t place = part.reads.size() + k;
-    const DType dtype = graph_.tensor(part.writes[k]).dtype;
     Expected& expected = truth_.outputs[k];
     const std::vector<double> magnitudes =
         take_values(graph_, part.writes[k], layouts[place], static_cast<const char*>(buffers.pointers[place]));
     for (size_t element = 0; element < magnitudes.size(); ++element)
       expected.tolerances.push_back(
-          sum_tolerance(dtype, depth_of(part), magnitudes[element], expected.values[element]));
+          tolerance_of(graph_, part, part.writes[k], magnitudes[element], expected.values[element]));
   }
   std::string wrong = probe(part);
   if (!wrong.empty()) return Error::make(ErrorKind::failed, wrong);

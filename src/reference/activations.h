@@ -28,6 +28,11 @@ Scalar gelu_inner_tanh(const Scalar& a) {
 }
 
 template <class Scalar>
+Scalar gelu_tanh(const Scalar& a) {
+  return Scalar(0.5) * a * (Scalar(1) + gelu_inner_tanh(a));
+}
+
+template <class Scalar>
 Scalar gelu_tanh_dx(const Scalar& a, const Scalar& g) {
   using std::sqrt;
   const Scalar t = gelu_inner_tanh(a);

@@ -106,8 +106,7 @@ class Interpreter {
       case OperatorKind::where: return map(op, [](S a, S b, S c) -> Scalar { return value_of(a) != 0 ? b : c; });
       case OperatorKind::relu: return map(op, [&](S a) -> Scalar { return larger(zero, a); });
       case OperatorKind::gelu: return map(op, [](S a) -> Scalar { return a * normal_cdf(a); });
-      case OperatorKind::gelu_tanh:
-        return map(op, [&](S a) -> Scalar { return Scalar(0.5) * a * (one + gelu_inner_tanh(a)); });
+      case OperatorKind::gelu_tanh: return map(op, [](S a) -> Scalar { return gelu_tanh(a); });
       case OperatorKind::silu: return map(op, [&](S a) -> Scalar { return a / (one + exp(-a)); });
       case OperatorKind::dropout: return dropout(op);
       case OperatorKind::causal_mask:

@@ -8,13 +8,17 @@
 #include "base/stored_type.h"
 #include "base/text.h"
 #include "candidates/enumerate.h"
+#include "candidates/gelu_program.h"
 #include "candidates/parts_text.h"
+#include "candidates/product.h"
+#include "candidates/product_epilogue.h"
 #include "codegen/lower.h"
 #include "device/cuda/column_major.h"
 #include "fusion/fusion_text.h"
 #include "measure/probes.h"
 #include "measure/tensor_memory.h"
 #include "measure/truth.h"
+#include "reference/activations.h"
 
 namespace millrace {
 namespace {
@@ -115,7 +119,17 @@ TEST(EpilogueParts, WhatIsDeclinedHasItsReason) {
          "what is added is one of the product's matrices");
   expect(program(matrices, "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = relu(y + b)\n    return z\n"), "relu\n");
   expect(program(matrices, "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = gelu(y + b)\n    return z\n"),
-         "of functions only a ReLU");
+         "the library's GELU is the one by tanh");
+  const std::string wide = "x: float32[A, B], w: float32[B, C], b: float32[C], v: float32[C, A]";
+  expect(program(matrices, "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = gelu_tanh(y + b)\n    return z\n"),
+         "with z bias, z gelu_tanh: the library's tanh is as exact as half precision is, and no more");
+  expect(
+      program(wide, "    y = gelu_tanh(np.einsum(\"ab,bc->ac\", x, w))\n    return np.einsum(\"ac,ce->ae\", y, v)\n"),
+      "d_y with y gelu_tanh d_y.1: the library's tanh is as exact as half precision is, and no more");
+  expect(program(wide, "    y = gelu(np.einsum(\"ab,bc->ac\", x, w))\n    return np.einsum(\"ac,ce->ae\", y, v)\n"),
+         "d_y with y gelu d_y.1: the library's GELU is the one by tanh");
+  expect(program(wide, "    y = relu(np.einsum(\"ab,bc->ac\", x, w))\n    return np.einsum(\"ac,ce->ae\", y, v)\n"),
+         "the library's gradient of a ReLU takes longer than a kernel behind it");
   expect(program(matrices, "    y = -2 * np.einsum(\"ab,bc->ac\", x, w)\n    z = relu(y)\n    return z\n"),
          "the product has a negative factor");
   expect(program("x: float32[A, A], w: float32[A, A]",
@@ -182,8 +196,22 @@ void write_one(char* to, int64_t element, StoredType type, double value) {
   std::memcpy(to + static_cast<size_t>(element) * size, &bits, size);
 }
 
-// A product as the call means it, by loops: operands 0 to 4 are A, B, C, V and D.
-void play_call(const GemmCall& call, double factor, const std::array<char*, 5>& at) {
+// What is stored of a sum; `auxiliary`: reads or writes the element beside it.
+template <class Read, class Write>
+double activated(const GemmCall& call, double sum, const Read& read_auxiliary, const Write& write_auxiliary) {
+  if (call.activation == Activation::gelu && call.has_auxiliary) write_auxiliary(sum);
+  switch (call.activation) {
+    case Activation::none: return sum;
+    case Activation::relu: return std::max(sum, 0.0);
+    case Activation::gelu: return gelu_tanh(sum);
+    case Activation::gelu_gradient: return gelu_tanh_dx(read_auxiliary(), sum);
+  }
+  return sum;
+}
+
+// A product as the call means it, by loops: operands 0 to 5 are A, B, C, V, D and the auxiliary matrix.
+using Operands = std::array<char*, 6>;
+void play_call(const GemmCall& call, double factor, const Operands& at) {
   const GemmLoop loop = call.loops.empty() ? GemmLoop{} : call.loops.front();
   ASSERT_LE(call.loops.size(), 1U);
   const auto read = [&](size_t operand, int64_t element) { return read_one(at[operand], element, call.type); };
@@ -207,7 +235,8 @@ void play_call(const GemmCall& call, double factor, const std::array<char*, 5>& 
         if (call.vector == GemmVector::gradient_of_b) write_one(at[3], v, call.type, of_b);
         const int64_t c = step * loop.c + i * call.c_m + j * call.c_n;
         if (call.adds) sum += read(4, c);
-        if (call.relu) sum = std::max(sum, 0.0);
+        sum = activated(
+            call, sum, [&] { return read(5, c); }, [&](double x) { write_one(at[5], c, call.type, x); });
         write_one(at[2], c, call.type, sum);
       }
     }
@@ -215,7 +244,7 @@ void play_call(const GemmCall& call, double factor, const std::array<char*, 5>& 
 }
 
 // The same as cuBLASLt means its descriptors.
-void play_library(const GemmCall& call, double factor, std::array<char*, 5> at) {
+void play_library(const GemmCall& call, double factor, Operands at) {
   const Result<ColumnMajorProduct> product = column_major(call);
   ASSERT_TRUE(product) << to_string(product.error());
   if (product->swapped) std::swap(at[0], at[1]);
@@ -242,8 +271,11 @@ void play_library(const GemmCall& call, double factor, std::array<char*, 5> at) 
         if (product->vector == ColumnVector::gradient_of_a) write_one(at[3], v + i, call.type, of_a);
         if (product->vector == ColumnVector::gradient_of_b) write_one(at[3], v + j, call.type, of_b);
         if (call.adds) sum += read(4, product->c, step, i, j);
-        if (call.relu) sum = std::max(sum, 0.0);
-        write_one(at[2], step * product->c.batch_stride + i + j * product->c.leading, call.type, sum);
+        const int64_t c = step * product->c.batch_stride + i + j * product->c.leading;
+        sum = activated(
+            call, sum, [&] { return read(5, product->c, step, i, j); },
+            [&](double x) { write_one(at[5], c, call.type, x); });
+        write_one(at[2], c, call.type, sum);
       }
     }
   }
@@ -261,9 +293,11 @@ void play_launch(const Launch& launch, const std::vector<char*>& tensors, const 
   std::array<std::vector<int>, 4> stacks = {launch.operands[0], launch.operands[1], launch.operands[2], launch.vectors};
   const std::array<int64_t, 4> bytes = {launch.operand_bytes[0], launch.operand_bytes[1], launch.operand_bytes[2],
                                         launch.vector_bytes};
-  std::array<char*, 5> at{};
+  Operands at{};
   ASSERT_EQ(call.adds, launch.added >= 0);
+  ASSERT_EQ(call.has_auxiliary, launch.auxiliary >= 0);
   if (call.adds) at[4] = tensors[static_cast<size_t>(launch.added)];
+  if (call.has_auxiliary) at[5] = tensors[static_cast<size_t>(launch.auxiliary)];
   for (size_t operand = 0; operand < 4; ++operand) {
     together[operand].assign(static_cast<size_t>(elements[operand] * bytes_of(call.type)), '\xff');
     at[operand] = together[operand].data();
@@ -381,6 +415,61 @@ def f(x: float32[A, B], w: float32[B, C], b: float32[C], t: float32[D, A, B], u:
   }
 }
 
+// With what they write and read beside their result, in every layout that the library takes, in halves of both types.
+TEST(EpilogueWays, OfGelusComputeWhatTheReferenceDoes) {
+  for (const char* const dtype : {"float16", "bfloat16"}) {
+    std::string text = kGelus;
+    for (size_t at = text.find("float16"); at != std::string::npos; at = text.find("float16", at + 8))
+      text.replace(at, 7, dtype);
+    const std::vector<std::string> unpinned = {"x", "w1", "w2", "t", "v1", "v2"};
+    const TrainingGraph training = training_of(text);
+    const std::set<std::string> parts = check_against_reference(training, 1, dtype, unpinned);
+    for (const char* const name :
+         {"linear einsum with linear bias, hidden gelu_tanh", "batch einsum with curved gelu_tanh",
+          "first einsum d_hidden with hidden gelu_tanh d_linear",
+          "second einsum d_curved with curved gelu_tanh d_batch"})
+      EXPECT_TRUE(parts.contains(name)) << dtype << ": " << name;
+    const Candidates found = epilogues_of(training, 2000, unpinned);
+    for (const PartCandidates& of : found.parts) {
+      const Product& product = of.part.product;
+      if (!product.auxiliary.valid()) continue;
+      const std::vector<TensorId> tensors = tensors_of(of.part);
+      for (const Candidate& candidate : of.candidates) {
+        const std::vector<Layout> layouts = layouts_of(found.domains, of.part, candidate);
+        const auto layout = [&](TensorId tensor) {
+          return layouts[static_cast<size_t>(std::find(tensors.begin(), tensors.end(), tensor) - tensors.begin())];
+        };
+        EXPECT_EQ(layout(product.auxiliary), layout(product.tensors[2].front())) << of.part.name;
+      }
+    }
+  }
+}
+
+// Nothing reads what the GELU is taken of: it is not written.
+TEST(EpilogueProducts, AGeluWithoutItsAuxiliaryMatrix) {
+  const TrainingGraph training = training_of(kGelus);
+  const Graph& graph = training.graph;
+  for (size_t k = 0; k < graph.operators.size(); ++k) {
+    if (graph.operators[k].name != "batch einsum") continue;
+    const TensorId result = graph.operators[k].outputs[0].tensor;
+    for (size_t f = 0; f < graph.operators.size(); ++f) {
+      if (graph.operators[f].kind != OperatorKind::gelu_tanh || graph.operators[f].inputs[0].tensor != result) continue;
+      for (const bool needed : {false, true}) {
+        Product product = product_of(graph, graph.operators[k]);
+        std::string reason;
+        ASSERT_TRUE(take_activation(graph, OperatorId(f),
+                                    needed ? std::vector<TensorId>{result} : std::vector<TensorId>(), product, reason))
+            << reason;
+        EXPECT_EQ(product.writes_auxiliary(), needed);
+        EXPECT_EQ(product.activation, Activation::gelu);
+        EXPECT_EQ(product.tensors[2].front(), graph.operators[f].outputs[0].tensor);
+      }
+      return;
+    }
+  }
+  FAIL() << "no GELU";
+}
+
 // A bias, its gradient and both stacked, of the attention's inputs: where the model's arguments lie as a product's
 // result does, and where they do not and the caller leaves the choice; stacked, of the weights too.
 TEST(EpilogueWays, ThereAreOfTheAttentionsInputs) {
@@ -422,7 +511,7 @@ TEST(EpilogueProbes, AreTheReferencesElements) {
       const Result<Truth> truth = truth_of(training.graph, of.part, 7);
       ASSERT_TRUE(truth);
       const std::vector<Probe> probes = probes_of(training.graph, of.part, *truth, 50);
-      EXPECT_EQ(probes.size(), of.part.product.vector && of.part.product.vector->written() ? 100U : 50U);
+      EXPECT_EQ(probes.size(), 50 * of.part.writes.size() / of.part.product.tensors[2].size()) << of.part.name;
       std::set<size_t> outputs;
       for (const Probe& probe : probes) {
         ASSERT_LT(probe.output, of.part.writes.size());

@@ -10,6 +10,7 @@
 #include "base/scratch.h"
 #include "base/text.h"
 #include "candidates/adding_program.h"
+#include "candidates/gelu_program.h"
 #include "candidates/stacked_program.h"
 #include "device/gpu_memory.h"
 #include "device/played/played_gpu.h"
@@ -17,7 +18,9 @@
 #include "exec/run_plan.h"
 #include "exec/signs_program.h"
 #include "golden/golden.h"
+#include "ir/attention_program.h"
 #include "measure/tensor_memory.h"
+#include "measure/truth.h"
 #include "plan/launched_part.h"
 
 namespace millrace {
@@ -219,6 +222,77 @@ TEST_F(PlayedExecutor, ProductsThatAddAgreeWithTheReference) {
     }
     if (seen.size() == before) continue;
     expect_one_step(kSums, choice);
+    ASSERT_FALSE(HasFailure());
+  }
+  EXPECT_EQ(seen.size(), 4U);
+}
+
+// Of plans with an attention in one piece: nearer to the exact numbers than the program by itself is, whose scores are
+// rounded. Its statistics are carried out there, and in no other plan.
+TEST_F(PlayedExecutor, AttentionsInOnePieceAgreeWithTheReference) {
+  AttentionProgram program;
+  std::string text = program.text();
+  for (const auto& [from, to] : {std::pair("J = 5", "J = 16"), std::pair("K = 7", "K = 24"),
+                                 std::pair("P = 4", "P = 16"), std::pair("W = 6", "W = 16")})
+    text.replace(text.find(from), std::string(from).size(), to);
+  std::set<bool> seen;
+  PlanChoice choice;
+  choice.gpu = gpu_.get();
+  for (uint64_t seed = 0; seed < 100 && seen.size() < 2; ++seed) {
+    choice.seed = seed;
+    const MadePlan sketch = make_plan(text, choice);
+    const std::vector<PlanLaunch>& launches = sketch.plan.launches;
+    const bool whole = std::any_of(launches.begin(), launches.end(),
+                                   [](const PlanLaunch& launch) { return launch.part.starts_with("attention ("); });
+    if (!seen.insert(whole).second) continue;
+    const MadePlan made = plan_of(text, choice);
+    ASSERT_FALSE(HasFailure());
+    GpuExecutor executor = executor_of(made);
+    const Values<double> given = drawn_values(made.training, 5);
+    OnDevice tensors(*gpu_, made, given);
+    expect_done(executor.bind(tensors.pointers(), 5, 3));
+    expect_done(executor.step());
+    const Values<double> found = tensors.take();
+    const Graph& graph = made.training.graph;
+    Values<double> exact = given;
+    Values<double> rounded = given;
+    expect_done(interpret(graph, exact, {5, 3}));
+    expect_done(interpret_rounded(graph, rounded, {5, 3}));
+    std::vector<TensorId> outputs = made.training.argument_gradients;
+    outputs.push_back(graph.results[0].tensor);
+    for (const TensorId output : outputs) {
+      const size_t k = output.at();
+      double apart = 0;
+      double allowed = 0;
+      for (size_t e = 0; e < exact[k].size(); ++e) {
+        const double unfused = rounded[k][e] - exact[k][e];
+        const double storage = storage_error(graph.tensors[k].dtype, exact[k][e]);
+        apart += (found[k][e] - exact[k][e]) * (found[k][e] - exact[k][e]);
+        allowed += unfused * unfused + storage * storage;
+      }
+      EXPECT_LE(apart, 4 * allowed) << graph.tensors[k].name << (whole ? ", in one piece" : "");
+      EXPECT_GT(apart, 0) << graph.tensors[k].name;
+    }
+  }
+  EXPECT_EQ(seen.size(), 2U);
+}
+
+// Of plans whose products take a GELU and write what it is taken of, which products of backward read.
+TEST_F(PlayedExecutor, ProductsWithGelusAgreeWithTheReference) {
+  std::set<std::string> seen;
+  PlanChoice choice;
+  choice.gpu = gpu_.get();
+  for (uint64_t seed = 0; seed < 200 && seen.size() < 4; ++seed) {
+    choice.seed = seed;
+    const MadePlan sketch = make_plan(kGelus, choice);
+    const size_t before = seen.size();
+    for (const PlanLaunch& launch : sketch.plan.launches) {
+      const Result<LaunchedPart> of = launched_part(sketch.training.graph, sketch.candidates, launch);
+      ASSERT_TRUE(of) << to_string(of.error());
+      if (of->part.product.auxiliary.valid()) seen.insert(launch.part);
+    }
+    if (seen.size() == before) continue;
+    expect_one_step(kGelus, choice);
     ASSERT_FALSE(HasFailure());
   }
   EXPECT_EQ(seen.size(), 4U);

@@ -41,7 +41,8 @@ Values<double> drawn_values(const TrainingGraph& training, uint64_t seed);
 Values<double> run_plan(const MadePlan& made, CpuExecutor& executor, const Values<double>& given, RandomState random);
 
 // The reference's word on `found`; empty where they agree: float64 to 1e-10 of a tensor's largest element, others
-// within the bound of their rounding errors; and float64 within that bound too, where exact gradients are zeros.
+// within the bound of their rounding errors; and float64 within that bound too, where exact gradients are zeros. Of
+// halves as if every operation rounded to them, since what is stored between operators is.
 std::string difference_from_reference(const MadePlan& made, const Values<double>& given, RandomState random,
                                       const Values<double>& found);
 

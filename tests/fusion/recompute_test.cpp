@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "autodiff/verify.h"
+#include "candidates/gelu_program.h"
+#include "fusion/fuse.h"
 #include "fusion/fusion_text.h"
 #include "fusion/verify.h"
 #include "random/fused_check.h"
@@ -72,6 +74,28 @@ TEST(Recompute, OfModels) {
             "saved no more: hidden.1\n"
             "saved instead: \n"
             "3160440832 to 3101720576 words\n");
+}
+
+// Where a product can take a GELU by tanh, in half precision, it writes what that is taken of.
+TEST(Recompute, NotWhatProductsWriteBesideAGelu) {
+  const auto repeated = [](const TrainingGraph& training, bool epilogues) {
+    std::vector<std::string> names;
+    const Recomputed made = recompute(training, fuse(training), epilogues);
+    EXPECT_TRUE(verify(made.training, made.fused));
+    for (const OperatorId op : made.training.repeated) names.push_back(made.training.graph.operators[op.at()].name);
+    return join(names, ", ");
+  };
+  const TrainingGraph block = training_of_model("gpt2_block");
+  EXPECT_EQ(repeated(block, false), "weights causal_mask again, weights softmax again, linear1_biased bias again");
+  EXPECT_EQ(repeated(block, true), "weights causal_mask again, weights softmax again");
+  std::string text = kGelus;
+  EXPECT_EQ(repeated(training_of(text), true), "");
+  text.replace(text.find("gelu_tanh"), 9, "gelu");
+  EXPECT_EQ(repeated(training_of(text), true), "linear bias again") << "it is not by tanh";
+  text = kGelus;
+  for (size_t at = text.find("float16"); at != std::string::npos; at = text.find("float16", at + 1))
+    text.replace(at, 7, "float32");
+  EXPECT_EQ(repeated(training_of(text), true), "linear bias again") << "in single precision";
 }
 
 // One tensor less written and read, and nothing more: its operand is read by the same kernel already.

@@ -10,6 +10,7 @@
 #include "base/scratch.h"
 #include "candidates/adding_program.h"
 #include "candidates/enumerate.h"
+#include "candidates/gelu_program.h"
 #include "codegen/cuda/generate.h"
 #include "codegen/lower.h"
 #include "device/gpu_kernel_cache.h"
@@ -94,7 +95,7 @@ class PlayedTrials : public ScratchTest {
   }
 
   static constexpr std::array kVariables = {"MILLRACE_PLAYED_WRONG", "MILLRACE_PLAYED_REFUSED", "MILLRACE_PLAYED_LOST",
-                                            "MILLRACE_PLAYED_MEMORY"};
+                                            "MILLRACE_PLAYED_MEMORY", "MILLRACE_PLAYED_WRONG_AUXILIARY"};
   TrainingGraph training_;
   Candidates candidates_;
   std::unique_ptr<Gpu> gpu_;
@@ -153,9 +154,50 @@ def layer(x: float16[B, I], wq: float16[I, O], bq: float16[O], wk: float16[I, O]
         ASSERT_TRUE(row) << to_string(row.error());
         EXPECT_EQ(word(*row), "measured") << of.part.name << ": " << row->detail;
       }
-      tried.insert(of.part.product.relu ? "relu" : of.part.product.vector->written() ? "gradient" : "bias");
+      tried.insert(of.part.product.activation == Activation::relu ? "relu"
+                   : of.part.product.vector->written()            ? "gradient"
+                                                                  : "bias");
     }
     EXPECT_EQ(tried.size(), 3U);
+  }
+}
+
+// Products that take a GELU, and its gradient, by a tanh as coarse as a GPU's: small ones and large ones. An algorithm
+// that gets an element wrong of what it writes beside the GELU is told.
+TEST_F(PlayedTrials, GelusAreMeasured) {
+  std::string large = kGelus;
+  large.replace(large.find("B = 6"), 5, "B = 330");
+  large.replace(large.find("I = 4"), 5, "I = 320");
+  large.replace(large.find("U = 8"), 5, "U = 312");
+  setenv("MILLRACE_PLAYED_WRONG_AUXILIARY", "3", 1);
+  for (const std::string& program : {std::string(kGelus), large}) {
+    take(program);
+    Result<GpuTrials> all = trials();
+    ASSERT_TRUE(all) << to_string(all.error());
+    std::set<std::string> tried;
+    for (const PartCandidates& of : candidates_.parts) {
+      const Product& product = of.part.product;
+      if (!product.auxiliary.valid()) continue;
+      // Under a sanitizer a large product takes half a minute: none of the batch, which is twice as many.
+      if (program == large && training_.graph.tensor(product.auxiliary).dims.size() > 2) continue;
+      tried.insert(of.part.name);
+      EXPECT_EQ(is_large(of.part), program == large) << of.part.name;
+      ASSERT_FALSE(of.candidates.empty()) << of.part.name;
+      const size_t most = program == large ? 1 : 4;
+      for (size_t number = 0; number < std::min(most, of.candidates.size()); ++number) {
+        Candidate candidate = of.candidates[number];
+        const Result<MeasurementRow> row = run(*all, of.part, candidate);
+        ASSERT_TRUE(row) << to_string(row.error());
+        EXPECT_EQ(word(*row), "measured") << of.part.name << ": " << row->detail;
+        if (!product.writes_auxiliary()) continue;
+        std::get<GemmWay>(candidate.way).algorithm = {played::kFastAlgorithm};
+        const Result<MeasurementRow> wrong = run(*all, of.part, candidate);
+        ASSERT_TRUE(wrong) << to_string(wrong.error());
+        EXPECT_EQ(word(*wrong), "wrong") << of.part.name;
+        EXPECT_TRUE(wrong->detail.starts_with(training_.graph.tensor(product.auxiliary).name + "[")) << wrong->detail;
+      }
+    }
+    EXPECT_EQ(tried.size(), program == large ? 2U : 4U);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "candidates/adding_program.h"
 #include "candidates/enumerate.h"
+#include "candidates/gelu_program.h"
 #include "device/played/played_gpu.h"
 #include "exec/launch_tensors.h"
 #include "fusion/fuse.h"
@@ -187,6 +188,39 @@ TEST(AdditionPlans, EveryChangeIsNoticed) {
     }
   }
   EXPECT_GT(changed, 10U);
+}
+
+// What a GELU was taken of lies as the GELU does, and is not written where that is.
+TEST(AuxiliaryPlans, EveryChangeIsNoticed) {
+  std::set<std::string> changed;
+  for (uint64_t seed = 0; seed < 16; ++seed) {
+    const MadePlan made = made_on_gpu(kGelus, seed);
+    const Result<StepPlan> read = parse_plan(plan_json(made.plan), "plan.json");
+    ASSERT_TRUE(read) << to_string(read.error());
+    EXPECT_TRUE(verify(*read, made.training, made.candidates));
+    for (size_t k = 0; k < made.plan.launches.size(); ++k) {
+      const PlanLaunch& launch = made.plan.launches[k];
+      const Result<LaunchedPart> of = launched_part(made.training.graph, made.candidates, launch);
+      ASSERT_TRUE(of) << to_string(of.error());
+      const Product& product = of->part.product;
+      if (!product.auxiliary.valid()) continue;
+      changed.insert(launch.part);
+      const auto place = [&](TensorId tensor) {
+        return static_cast<size_t>(std::find(of->tensors.begin(), of->tensors.end(), tensor) - of->tensors.begin());
+      };
+      const size_t auxiliary = place(product.auxiliary);
+      const size_t result = place(product.tensors[2].front());
+      const auto expect = [&](const std::string& how, const std::function<void(PlanLaunch&)>& change) {
+        EXPECT_NE(complaint(made, [&](StepPlan& plan) { change(plan.launches[k]); }), "") << launch.part << ": " << how;
+      };
+      expect("onto itself", [&](PlanLaunch& one) { one.buffers[auxiliary] = one.buffers[result]; });
+      expect("where it lies", [&](PlanLaunch& one) { one.buffers[result] = one.buffers[auxiliary]; });
+      expect("the other way round", [&](PlanLaunch& one) { std::swap(one.buffers[result], one.buffers[auxiliary]); });
+      expect("without the GELU", [](PlanLaunch& one) { one.part = one.part.substr(0, one.part.find(" with ")); });
+      expect_digits_matter(made, k);
+    }
+  }
+  EXPECT_EQ(changed.size(), 4U) << join(std::vector<std::string>(changed.begin(), changed.end()), "\n");
 }
 
 // --- Selecting ---

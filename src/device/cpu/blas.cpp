@@ -214,7 +214,7 @@ int64_t aligned(int64_t floats) { return (floats + kScratchAlignment - 1) / kScr
 }  // namespace
 
 std::string why_not(const GemmCall& call) {
-  if (call.vector != GemmVector::none || call.relu) return "it has no epilogues";
+  if (call.vector != GemmVector::none || call.activation != Activation::none) return "it has no epilogues";
   if (auto reason = why_not_numbers(call); !reason.empty()) return reason;
   if (auto reason = why_not_tensors(call); !reason.empty()) return reason;
   if (auto reason = why_not_threads(call); !reason.empty()) return reason;

@@ -80,7 +80,8 @@ Result<Done> place_vector(const GemmCall& call, const GemmLoop& loop, int64_t el
   const Result<bool> along_m = runs_along_m(call);
   if (!along_m) return along_m.error();
   const bool of_a = call.vector == GemmVector::gradient_of_a;
-  if (call.relu && call.vector != GemmVector::bias) return refused("a ReLU behind the sum of a matrix");
+  if (call.activation != Activation::none && call.vector != GemmVector::bias)
+    return refused("a function behind the sum of a matrix");
   if (call.vector == GemmVector::bias) {
     product.swapped = !*along_m;
     product.vector = ColumnVector::bias;
@@ -91,6 +92,17 @@ Result<Done> place_vector(const GemmCall& call, const GemmLoop& loop, int64_t el
   }
   product.vector_batch_stride = loop.extent > 1 ? loop.v : 0;
   product.vector_alignment = std::gcd(kTensorAlignment, product.vector_batch_stride * element);
+  return Done{};
+}
+
+// A function takes what the library gives it: its gradient the auxiliary matrix and no bias, a GELU either or neither.
+Result<Done> check_activation(const GemmCall& call) {
+  const bool gradient = call.activation == Activation::gelu_gradient;
+  if (call.adds && call.activation != Activation::none) return refused("a function behind what is added");
+  if (gradient && call.vector != GemmVector::none) return refused("a bias behind the gradient of a function");
+  if (gradient && !call.has_auxiliary) return refused("the gradient of a function without its auxiliary matrix");
+  if (call.has_auxiliary && !gradient && call.activation != Activation::gelu)
+    return refused("an auxiliary matrix that no function has");
   return Done{};
 }
 
@@ -109,6 +121,7 @@ Result<ColumnMajorProduct> column_major(const GemmCall& call) {
   const std::optional<ColumnMajor> c = lying({call.m, call.c_m}, {call.n, call.c_n});
   const std::optional<ColumnMajor> c_transposed = lying({call.n, call.c_n}, {call.m, call.c_m});
   product.swapped = better(c_transposed, c, element);
+  if (const Result<Done> sound = check_activation(call); !sound) return sound.error();
   if (call.vector != GemmVector::none) {
     if (const Result<Done> placed = place_vector(call, *loop, element, product); !placed) return placed.error();
   }
@@ -126,6 +139,8 @@ Result<ColumnMajorProduct> column_major(const GemmCall& call) {
   set_batch(product.a, product.batch, product.swapped ? loop->b : loop->a, element);
   set_batch(product.b, product.batch, product.swapped ? loop->a : loop->b, element);
   set_batch(product.c, product.batch, loop->c, element);
+  if (call.has_auxiliary && (product.c.leading % kAuxiliaryStep != 0 || product.c.batch_stride % kAuxiliaryStep != 0))
+    return refused(concat("the columns of its auxiliary matrix are no multiple of ", kAuxiliaryStep, " apart"));
   return product;
 }
 

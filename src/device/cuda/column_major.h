@@ -35,14 +35,14 @@ struct ColumnMajorProduct {
   int64_t batch = 1;
   ColumnMajor a;
   ColumnMajor b;
-  ColumnMajor c;  // never transposed
+  ColumnMajor c;  // never transposed; the auxiliary matrix lies so too
   ColumnVector vector = ColumnVector::none;
   int64_t vector_batch_stride = 0;  // elements
   int64_t vector_alignment = 1;     // bytes that every vector's address is a multiple of, if the first one's is of 16
 };
 
 // Or why the call is not one product: no stride is 1, it sums over a loop, it has several loops, its vector runs along
-// the wrong index.
+// the wrong index, its auxiliary matrix lies as the library does not take it.
 Result<ColumnMajorProduct> column_major(const GemmCall& call);
 
 }  // namespace millrace

@@ -104,7 +104,8 @@ Result<CublasLtProduct> CublasLtProduct::make(const CublasLt& library, std::shar
   CublasLtProduct product(library, std::move(handle), *shape);
   product.k_ = call.k;
   product.tensor_cores_ = call.tensor_cores;
-  product.relu_ = call.relu;
+  product.activation_ = call.activation;
+  product.has_auxiliary_ = call.has_auxiliary;
   product.adds_ = call.adds;
   if (const Result<Done> typed = product.set_types(call); !typed) return typed.error();
   if (const Result<Done> made = product.make_desc(); !made) return made.error();
@@ -155,30 +156,45 @@ Result<Done> CublasLtProduct::make_desc() {
   return library_->check(status, "describe a product");
 }
 
-// Before algorithms are asked for: which of them there are depends on it, and on how the vector is aligned.
-Result<Done> CublasLtProduct::set_epilogue() {
-  cublasLtEpilogue_t epilogue = relu_ ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT;
-  switch (shape_.vector) {
-    case ColumnVector::none: break;
-    case ColumnVector::bias: epilogue = relu_ ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS; break;
-    case ColumnVector::gradient_of_a: epilogue = CUBLASLT_EPILOGUE_BGRADA; break;
-    case ColumnVector::gradient_of_b: epilogue = CUBLASLT_EPILOGUE_BGRADB; break;
+cublasLtEpilogue_t CublasLtProduct::epilogue() const {
+  const bool bias = shape_.vector == ColumnVector::bias;
+  if (shape_.vector == ColumnVector::gradient_of_a) return CUBLASLT_EPILOGUE_BGRADA;
+  if (shape_.vector == ColumnVector::gradient_of_b) return CUBLASLT_EPILOGUE_BGRADB;
+  switch (activation_) {
+    case Activation::none: return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    case Activation::relu: return bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    case Activation::gelu:
+      if (has_auxiliary_) return bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+      return bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    case Activation::gelu_gradient: return CUBLASLT_EPILOGUE_DGELU;
   }
-  if (epilogue == CUBLASLT_EPILOGUE_DEFAULT) return Done{};
+  return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+// Before algorithms are asked for: which of them there are depends on it, and on how what is beside the matrices is
+// aligned. Addresses are therefore some that nobody reads, no better aligned than any may be.
+Result<Done> CublasLtProduct::set_epilogue() {
+  if (epilogue() == CUBLASLT_EPILOGUE_DEFAULT) return Done{};
   const auto set = [&](cublasLtMatmulDescAttributes_t which, const auto& value) {
     return library_->check(set_attribute(library_->desc_set, desc_.get(), which, value), "describe an epilogue");
   };
-  const Result<Done> described = set(CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<uint32_t>(epilogue));
-  if (!described || shape_.vector == ColumnVector::none) return described;
-  const Result<Done> strided = set(CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, shape_.vector_batch_stride);
-  if (!strided) return strided;
-  // An address that nobody reads, no better aligned than any of the vectors may be.
-  return set_vector(std::bit_cast<const void*>(static_cast<uintptr_t>(shape_.vector_alignment)));
+  const auto pointer = [](int64_t alignment) { return std::bit_cast<const void*>(static_cast<uintptr_t>(alignment)); };
+  Result<Done> done = set(CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<uint32_t>(epilogue()));
+  if (shape_.vector != ColumnVector::none) {
+    if (done) done = set(CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, shape_.vector_batch_stride);
+    if (done) done = set_pointer(CUBLASLT_MATMUL_DESC_BIAS_POINTER, pointer(shape_.vector_alignment));
+  }
+  if (has_auxiliary_) {
+    if (done) done = set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape_.c.leading);
+    if (done) done = set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, shape_.c.batch_stride);
+    if (done) done = set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, static_cast<int32_t>(type_));
+    if (done) done = set_pointer(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, pointer(shape_.c.pointer_alignment));
+  }
+  return done;
 }
 
-Result<Done> CublasLtProduct::set_vector(const void* vector) const {
-  return library_->check(set_attribute(library_->desc_set, desc_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector),
-                         "describe an epilogue");
+Result<Done> CublasLtProduct::set_pointer(cublasLtMatmulDescAttributes_t which, const void* pointer) const {
+  return library_->check(set_attribute(library_->desc_set, desc_.get(), which, pointer), "describe an epilogue");
 }
 
 Result<CublasLtProduct::Layout> CublasLtProduct::make_layout(const ColumnMajor& matrix) const {
@@ -318,12 +334,15 @@ std::vector<uint32_t> CublasLtProduct::capabilities(const cublasLtMatmulAlgo_t& 
 
 // ---- Running ----
 
-Result<Done> CublasLtProduct::multiply(double alpha, const void* a, const void* b, const void* added, void* c,
-                                       const void* vector, const cublasLtMatmulAlgo_t& algorithm, void* workspace,
-                                       size_t workspace_bytes, void* stream) const {
+Result<Done> CublasLtProduct::multiply(double alpha, const Operands& operands, const cublasLtMatmulAlgo_t& algorithm,
+                                       void* workspace, size_t workspace_bytes, void* stream) const {
+  const void* a = operands.a;
+  const void* b = operands.b;
   if (shape_.swapped) std::swap(a, b);
   if (shape_.vector != ColumnVector::none)
-    if (Result<Done> set = set_vector(vector); !set) return set;
+    if (Result<Done> set = set_pointer(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.vector); !set) return set;
+  if (has_auxiliary_)
+    if (Result<Done> set = set_pointer(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.auxiliary); !set) return set;
   // The library's C is what is added, and its D the result.
   const double wide_beta = adds_ ? 1 : 0;
   const auto narrow_alpha = static_cast<float>(alpha);
@@ -332,8 +351,8 @@ Result<Done> CublasLtProduct::multiply(double alpha, const void* a, const void* 
   const void* alpha_at = wide ? static_cast<const void*>(&alpha) : &narrow_alpha;
   const void* beta_at = wide ? static_cast<const void*>(&wide_beta) : &narrow_beta;
   return library_->check(library_->matmul(handle_.get(), desc_.get(), alpha_at, a, a_.get(), b, b_.get(), beta_at,
-                                          adds_ ? added : c, c_.get(), c, c_.get(), &algorithm, workspace,
-                                          workspace_bytes, static_cast<cudaStream_t>(stream)),
+                                          adds_ ? operands.added : operands.c, c_.get(), operands.c, c_.get(),
+                                          &algorithm, workspace, workspace_bytes, static_cast<cudaStream_t>(stream)),
                          "multiply");
 }
 

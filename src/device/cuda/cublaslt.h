@@ -94,11 +94,19 @@ class CublasLtProduct {
 
   // ---- Running ----
 
-  // C = alpha A B, and `added` where the call adds. `a`, `b`, `c`: the call's; `vector`: where it has one, aligned to
-  // kVectorAlignment.
-  Result<Done> multiply(double alpha, const void* a, const void* b, const void* added, void* c, const void* vector,
-                        const cublasLtMatmulAlgo_t& algorithm, void* workspace, size_t workspace_bytes,
-                        void* stream) const;
+  // The call's matrices. What it does not have is null.
+  struct Operands {
+    const void* a = nullptr;
+    const void* b = nullptr;
+    const void* added = nullptr;
+    void* c = nullptr;
+    const void* vector = nullptr;  // aligned to kVectorAlignment
+    const void* auxiliary = nullptr;
+  };
+
+  // C = alpha A B, and `added` where the call adds.
+  Result<Done> multiply(double alpha, const Operands& operands, const cublasLtMatmulAlgo_t& algorithm, void* workspace,
+                        size_t workspace_bytes, void* stream) const;
 
  private:
   struct Destroy {
@@ -117,7 +125,8 @@ class CublasLtProduct {
   Result<Done> set_types(const GemmCall& call);
   Result<Done> make_desc();
   Result<Done> set_epilogue();
-  Result<Done> set_vector(const void* vector) const;
+  cublasLtEpilogue_t epilogue() const;
+  Result<Done> set_pointer(cublasLtMatmulDescAttributes_t which, const void* pointer) const;
   Result<Layout> make_layout(const ColumnMajor& matrix) const;
   Result<Preference> make_preference() const;
 
@@ -126,7 +135,8 @@ class CublasLtProduct {
   ColumnMajorProduct shape_;
   int64_t k_ = 1;
   bool tensor_cores_ = true;
-  bool relu_ = false;
+  Activation activation_ = Activation::none;
+  bool has_auxiliary_ = false;
   bool adds_ = false;
   uint32_t reductions_ = CUBLASLT_REDUCTION_SCHEME_MASK;
   cudaDataType_t type_ = CUDA_R_32F;

@@ -97,6 +97,11 @@ class ProductLaunch final : public GpuLaunch {
     if (reinterpret_cast<uintptr_t>(added) % chosen_.alignments[2] != 0)
       return Error::make(ErrorKind::failed, concat("cuBLASLt's algorithm wants what is added aligned to ",
                                                    chosen_.alignments[2], " bytes"));
+    const void* const auxiliary = launch_.gemm.has_auxiliary ? tensors[launch_.auxiliary] : nullptr;
+    const int64_t auxiliary_alignment = product_.shape().c.pointer_alignment;
+    if (reinterpret_cast<uintptr_t>(auxiliary) % static_cast<uintptr_t>(auxiliary_alignment) != 0)
+      return Error::make(ErrorKind::failed,
+                         concat("cuBLASLt wants the auxiliary matrix aligned to ", auxiliary_alignment, " bytes"));
     for (const size_t operand : {size_t{0}, size_t{1}})
       if (launch_.packed[operand])
         if (Result<Done> copied = copy(operand, at[operand], tensors); !copied) return copied;
@@ -110,8 +115,9 @@ class ProductLaunch final : public GpuLaunch {
     double alpha = 1;
     for (const LaunchNumber& number : launch_.numbers) alpha *= value_of(number, arguments);
     void* workspace = chosen_.workspace_bytes > 0 ? at_in_scratch(kWorkspace) : nullptr;
-    if (Result<Done> multiplied = product_.multiply(alpha, at[0], at[1], added, at[2], vector, chosen_.algorithm,
-                                                    workspace, chosen_.workspace_bytes, context_->stream());
+    if (Result<Done> multiplied =
+            product_.multiply(alpha, {at[0], at[1], added, at[2], vector, auxiliary}, chosen_.algorithm, workspace,
+                              chosen_.workspace_bytes, context_->stream());
         !multiplied)
       return multiplied;
     if (apart && writes_vector)
@@ -171,6 +177,8 @@ Result<std::unique_ptr<GpuLaunch>> prepare_product(std::shared_ptr<CudaContext> 
     return Error::make(ErrorKind::failed, "a product lacks its vector, or has one that it does not use");
   if (launch.gemm.adds != (launch.added >= 0))
     return Error::make(ErrorKind::failed, "a product lacks what it adds, or has something that it does not add");
+  if (launch.gemm.has_auxiliary != (launch.auxiliary >= 0))
+    return Error::make(ErrorKind::failed, "a product lacks its auxiliary matrix, or has one that it does not use");
   const CurrentContext current(*context);
   Result<CublasLtProduct> product = CublasLtProduct::make(library, std::move(handle), launch.gemm);
   if (!product) return product.error();

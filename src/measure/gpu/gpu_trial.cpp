@@ -155,7 +155,10 @@ Result<Done> GpuTrials::learn(const Part& part, Known& known) {
 
 std::vector<void*> GpuTrials::pointers(const Places& places, int64_t set) const {
   std::vector<void*> made;
-  for (const int64_t offset : places.offsets) made.push_back(sets_.bytes_at(set * places.bytes + offset));
+  for (size_t k = 0; k < places.offsets.size(); ++k) {
+    const bool nowhere = places.sizes[k] == 0;  // a mask that is drawn
+    made.push_back(nowhere ? nullptr : sets_.bytes_at(set * places.bytes + places.offsets[k]));
+  }
   return made;
 }
 
@@ -244,7 +247,7 @@ Result<std::string> GpuTrials::take_as_peer(const Part& part, const std::vector<
   for (const Probe& probe : probes_of(*graph_, part, part_->truth, kProbes)) {
     const TensorId tensor = part.writes[probe.output];
     const double found = values[probe.output][probe.element];
-    const double tolerance = sum_tolerance(graph_->tensor(tensor).dtype, depth_of(part), probe.magnitude, probe.value);
+    const double tolerance = tolerance_of(*graph_, part, tensor, probe.magnitude, probe.value);
     if (!(std::abs(found - probe.value) <= tolerance))
       return concat(graph_->tensor(tensor).name, "[", probe.element, "] is ", found, " where ", probe.value,
                     " is right, within ", tolerance);
@@ -254,7 +257,6 @@ Result<std::string> GpuTrials::take_as_peer(const Part& part, const std::vector<
   for (size_t k = 0; k < part.writes.size(); ++k) {
     const size_t place = part.reads.size() + k;
     const TensorId tensor = part.writes[k];
-    const DType dtype = graph_->tensor(tensor).dtype;
     const int64_t elements = elements_of(*graph_, tensor);
     if (Result<Done> got = reserve(elements * static_cast<int64_t>(sizeof(double)), part_->expected[k].tolerances);
         !got)
@@ -262,9 +264,9 @@ Result<std::string> GpuTrials::take_as_peer(const Part& part, const std::vector<
     if (Result<Done> taken = checker_.take(*graph_, tensor, layouts[place], at[place], part_->expected[k].tolerances);
         !taken)
       return taken.error();
-    const double absolute = sum_tolerance(dtype, depth_of(part), 0, 0);
-    const double of_magnitude = sum_tolerance(dtype, depth_of(part), 1, 0) - absolute;
-    const double relative = sum_tolerance(dtype, depth_of(part), 0, 1) - absolute;
+    const double absolute = tolerance_of(*graph_, part, tensor, 0, 0);
+    const double of_magnitude = tolerance_of(*graph_, part, tensor, 1, 0) - absolute;
+    const double relative = tolerance_of(*graph_, part, tensor, 0, 1) - absolute;
     if (Result<Done> allowed = checker_.allow(elements, part_->expected[k].values, part_->expected[k].tolerances,
                                               of_magnitude, relative, absolute);
         !allowed)

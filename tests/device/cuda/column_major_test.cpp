@@ -236,8 +236,52 @@ TEST(ColumnMajorVector, WhatIsNoVectorIsRefused) {
     EXPECT_FALSE(column_major(call)) << m << " " << n;
   }
   call = with_vector(call_of(5, 4, 6, 0, 0), GemmVector::gradient_of_a, true);
-  call.relu = true;
+  call.activation = Activation::relu;
   EXPECT_FALSE(column_major(call)) << "the library has no such epilogue";
+}
+
+// --- Auxiliary matrices ---
+
+TEST(ColumnMajorAuxiliary, LiesAsTheResultInColumnsOfEights) {
+  GemmCall call = call_of(16, 24, 4, 0, 0);
+  call.activation = Activation::gelu;
+  call.has_auxiliary = true;
+  for (const int order : {0, 4}) {
+    call.c_m = order == 0 ? 1 : 24;
+    call.c_n = order == 0 ? 16 : 1;
+    ASSERT_TRUE(column_major(call));
+    EXPECT_EQ(column_major(call)->c.leading, order == 0 ? 16 : 24);
+  }
+  call.loops = {{3, 64, 96, 400}};
+  EXPECT_EQ(column_major(call)->c.batch_stride, 400);
+  call.loops = {{3, 64, 96, 404}};
+  EXPECT_FALSE(column_major(call)) << "from one of a batch to the next";
+  call = call_of(12, 24, 4, 0, 0);
+  call.activation = Activation::gelu;
+  EXPECT_TRUE(column_major(call)) << "without";
+  call.has_auxiliary = true;
+  const Result<ColumnMajorProduct> odd = column_major(call);
+  ASSERT_FALSE(odd);
+  EXPECT_NE(to_string(odd.error()).find("multiple of 8"), std::string::npos);
+}
+
+TEST(ColumnMajorAuxiliary, WhatTheLibraryDoesNotHaveIsRefused) {
+  GemmCall call = call_of(16, 24, 4, 0, 0);
+  call.activation = Activation::gelu_gradient;
+  EXPECT_FALSE(column_major(call)) << "without its matrix";
+  call.has_auxiliary = true;
+  EXPECT_TRUE(column_major(call));
+  EXPECT_FALSE(column_major(with_vector(call, GemmVector::bias, true))) << "with a bias";
+  call.adds = true;
+  EXPECT_FALSE(column_major(call)) << "behind what is added";
+  call.adds = false;
+  for (const Activation activation : {Activation::none, Activation::relu}) {
+    call.activation = activation;
+    EXPECT_FALSE(column_major(call)) << "an auxiliary matrix that nothing uses";
+  }
+  call.activation = Activation::gelu;
+  EXPECT_TRUE(column_major(with_vector(call, GemmVector::bias, true)));
+  EXPECT_FALSE(column_major(with_vector(call, GemmVector::gradient_of_a, true))) << "with the sum of a matrix";
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The GPU itself, through device/gpu.h; skipped, and said so, where there is none.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <iostream>
 #include <memory>
@@ -11,6 +12,8 @@
 #include "base/text.h"
 #include "device/gpu.h"
 #include "device/gpu_for_tests.h"
+#include "measure/library_gelu.h"
+#include "reference/activations.h"
 
 namespace millrace {
 namespace {
@@ -298,7 +301,7 @@ void fill_problem(Problem& problem) {
         if (call.vector == GemmVector::gradient_of_b) problem.v[v] = of_b;
         const auto c = static_cast<size_t>(step * loop.c + i * call.c_m + j * call.c_n);
         if (call.adds) sum += problem.d[c];
-        if (call.relu) sum = std::max(sum, 0.0);
+        if (call.activation == Activation::relu) sum = std::max(sum, 0.0);
         problem.c[c] = sum;
       }
 }
@@ -383,6 +386,49 @@ class CudaProductTest : public CudaGpuTest {
     std::vector<double> expected(offset, -1);
     expected.insert(expected.end(), problem.v.begin(), problem.v.end());
     EXPECT_EQ(download<uint8_t>(vector, expected.size() * element), encoded(expected, type)) << where;
+    return true;
+  }
+
+  // A product with a GELU, or its gradient, whose sums are in `problem.c`; false where the library has no algorithm.
+  bool check_gelu(const Problem& problem, const std::string& where) {
+    const GemmCall& call = problem.call;
+    const bool gradient = call.activation == Activation::gelu_gradient;
+    std::vector<double> taken_of(problem.c.size(), -1);
+    uint64_t state = 7;
+    if (gradient)
+      for (double& value : taken_of) value = static_cast<double>(random_bits(state) % 64) / 16 - 2;
+    std::vector<void*> tensors = {upload(encoded(problem.a, call.type)), upload(encoded(problem.b, call.type)),
+                                  upload(encoded(std::vector<double>(problem.c.size(), -1), call.type))};
+    Launch launch = launch_of(call);
+    if (!problem.v.empty()) tensors.push_back(upload(encoded(problem.v, call.type)));
+    if (call.has_auxiliary) {
+      launch.auxiliary = static_cast<int>(tensors.size());
+      tensors.push_back(upload(encoded(taken_of, call.type)));
+    }
+    Result<std::unique_ptr<GpuLaunch>> prepared = gpu_->prepare(launch, "");
+    if (!prepared) {
+      std::cout << where << ": " << to_string(prepared.error());
+      return false;
+    }
+    expect_done((*prepared)->run(tensors.data(), nullptr, nullptr, scratch_of(**prepared)));
+    const auto element = static_cast<size_t>(bytes_of(call.type));
+    if (call.has_auxiliary) {
+      const std::vector<uint8_t> expected = encoded(gradient ? taken_of : problem.c, call.type);
+      EXPECT_EQ(download<uint8_t>(tensors[static_cast<size_t>(launch.auxiliary)], expected.size()), expected) << where;
+    }
+    const std::vector<uint8_t> bytes = download<uint8_t>(tensors[2], problem.c.size() * element);
+    size_t wrong = 0;
+    for (size_t k = 0; k < problem.c.size(); ++k) {
+      uint64_t bits = 0;
+      std::memcpy(&bits, bytes.data() + k * element, element);
+      const double found = decode(bits, call.type);
+      const double sum = problem.c[k];
+      const double right = gradient ? gelu_tanh_dx(taken_of[k], sum) : gelu_tanh(sum);
+      const double error = gradient ? library_gelu_gradient_error(taken_of[k], sum) : library_gelu_error(sum);
+      const double stored = std::abs(right) * (call.type == StoredType::f16 ? 0x1p-11 : 0x1p-8) + 0x1p-25;
+      if (!(std::abs(found - right) <= error + stored) && ++wrong <= 3)
+        ADD_FAILURE() << where << ": [" << k << "] is " << found << " where " << right << " is right";
+    }
     return true;
   }
 
@@ -493,7 +539,7 @@ TEST_F(CudaProductTest, Epilogues) {
               Problem problem = problem_of(type, 48, 40, 56, order);
               GemmCall& call = problem.call;
               call.vector = vector;
-              call.relu = relu;
+              if (relu) call.activation = Activation::relu;
               const bool by_rows = ((order >> 2) & 1) != 0;
               const bool along_m = vector == GemmVector::bias ? !by_rows : vector == GemmVector::gradient_of_a;
               call.v_m = along_m ? 1 : 0;
@@ -505,6 +551,42 @@ TEST_F(CudaProductTest, Epilogues) {
             }
   std::cout << done << " epilogues of " << 3 * 8 * 2 * 2 * 4 << "\n";
   EXPECT_GT(done, 100U);
+}
+
+// A GELU, with and without a bias and what it is taken of, and the gradient of one: that matrix exactly, the others as
+// exactly as the library's tanh is. Which of them the library has no algorithm for is printed.
+TEST_F(CudaProductTest, Gelus) {
+  size_t done = 0;
+  size_t tried = 0;
+  for (const StoredType type : {StoredType::f16, StoredType::bf16})
+    for (int order = 0; order < 8; ++order)
+      for (const int64_t batch : {1, 3})
+        for (const bool bias : {false, true})
+          for (const bool auxiliary : {false, true})
+            for (const Activation activation : {Activation::gelu, Activation::gelu_gradient}) {
+              const bool gradient = activation == Activation::gelu_gradient;
+              if (gradient && (bias || !auxiliary)) continue;
+              Problem problem = problem_of(type, 48, 40, 56, order);
+              GemmCall& call = problem.call;
+              const bool along_m = ((order >> 2) & 1) == 0;
+              if (bias) call.vector = GemmVector::bias;
+              call.v_m = bias && along_m ? 1 : 0;
+              call.v_n = bias && !along_m ? 1 : 0;
+              if (batch > 1) call.loops = {{batch, 48 * 56, 56 * 40, 48 * 40, bias ? (along_m ? 48 : 40) : 0}};
+              fill_problem(problem);  // what the function is taken of
+              call.a_elements = std::ssize(problem.a);
+              call.b_elements = std::ssize(problem.b);
+              call.c_elements = std::ssize(problem.c);
+              call.v_elements = std::ssize(problem.v);
+              call.activation = activation;
+              call.has_auxiliary = auxiliary;
+              const std::string where = concat(name_of(type), " order ", order, " batch ", batch, bias ? " bias" : "",
+                                               auxiliary ? " auxiliary" : "", gradient ? " gradient" : "");
+              ++tried;
+              done += check_gelu(problem, where) ? 1 : 0;
+            }
+  std::cout << done << " of " << tried << " with a GELU\n";
+  EXPECT_GT(done, tried / 2);
 }
 
 TEST_F(CudaProductTest, StackedVectors) {

@@ -1,5 +1,6 @@
 // Matrix products by three loops over what GemmCall says, and algorithms that are made up.
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 
@@ -63,15 +64,41 @@ std::vector<F> numbers_of(const char* from, int64_t elements, StoredType type) {
   return numbers;
 }
 
-// `d`: what the call adds, where it does. `v`: its vector, where it has one.
+// As coarse as a GPU's instruction: eleven digits.
+double coarse_tanh(double x) {
+  int exponent = 0;
+  const double fraction = std::frexp(std::tanh(x), &exponent);
+  return std::ldexp(std::trunc(fraction * 0x1p11), exponent - 11);
+}
+
+// What is stored of a sum; `y`: the element of the auxiliary matrix.
+double activated(Activation activation, double sum, double y) {
+  constexpr double kRoot = 0.7978845608028654;  // of 2/π
+  constexpr double kCubic = 0.044715;
+  const auto tanh_of = [&](double x) { return coarse_tanh(kRoot * (x + kCubic * x * x * x)); };
+  switch (activation) {
+    case Activation::none: return sum;
+    case Activation::relu: return sum < 0 ? 0 : sum;
+    case Activation::gelu: return sum / 2 * (1 + tanh_of(sum));
+    case Activation::gelu_gradient: {
+      const double t = tanh_of(y);
+      return sum / 2 * (1 + t + y * (1 - t * t) * kRoot * (1 + 3 * kCubic * y * y));
+    }
+  }
+  return sum;
+}
+
+// `d`: what the call adds, where it does. `v`: its vector, where it has one; `y`: its auxiliary matrix.
 template <class F>
 void multiply(const GemmCall& call, double alpha, int splits, const char* a, const char* b, const char* d, char* c,
-              char* v) {
+              char* v, char* y) {
   const std::vector<F> left = numbers_of<F>(a, call.a_elements, call.type);
   const std::vector<F> right = numbers_of<F>(b, call.b_elements, call.type);
   const GemmLoop loop = call.loops.empty() ? GemmLoop{} : call.loops.front();
   const std::vector<F> bias = numbers_of<F>(v, call.vector == GemmVector::bias ? call.v_elements : 0, call.type);
   const std::vector<F> added = numbers_of<F>(d, call.adds ? call.c_elements : 0, call.type);
+  const bool gradient = call.activation == Activation::gelu_gradient;
+  const std::vector<F> auxiliary = numbers_of<F>(y, gradient ? call.c_elements : 0, call.type);
   const auto bytes = static_cast<size_t>(bytes_of(call.type));
   const auto store = [&](char* to, int64_t element, F value) {
     const uint64_t bits = encode(static_cast<double>(value), call.type);
@@ -86,11 +113,11 @@ void multiply(const GemmCall& call, double alpha, int splits, const char* a, con
         for (int split = 0; split < splits; ++split) {
           F part = 0;
           for (int64_t k = call.k * split / splits; k < call.k * (split + 1) / splits; ++k) {
-            const F x = left[static_cast<size_t>(turn * loop.a + m * call.a_m + k * call.a_k)];
-            const F y = right[static_cast<size_t>(turn * loop.b + k * call.b_k + n * call.b_n)];
-            part += x * y;
-            of_a += x;
-            of_b += y;
+            const F of_left = left[static_cast<size_t>(turn * loop.a + m * call.a_m + k * call.a_k)];
+            const F of_right = right[static_cast<size_t>(turn * loop.b + k * call.b_k + n * call.b_n)];
+            part += of_left * of_right;
+            of_a += of_left;
+            of_b += of_right;
           }
           sum += part;
         }
@@ -101,8 +128,9 @@ void multiply(const GemmCall& call, double alpha, int splits, const char* a, con
         if (call.vector == GemmVector::gradient_of_b) store(v, at, of_b);
         const int64_t of_c = turn * loop.c + m * call.c_m + n * call.c_n;
         if (call.adds) sum += added[static_cast<size_t>(of_c)];
-        if (call.relu && sum < 0) sum = 0;
-        store(c, of_c, sum);
+        const double beside = gradient ? static_cast<double>(auxiliary[static_cast<size_t>(of_c)]) : 0;
+        if (call.has_auxiliary && !gradient) store(y, of_c, sum);
+        store(c, of_c, static_cast<F>(activated(call.activation, static_cast<double>(sum), beside)));
       }
     }
   }
@@ -146,9 +174,12 @@ class ProductLaunch final : public GpuLaunch {
       }
     }
     char* const added = launch_.gemm.adds ? static_cast<char*>(tensors[launch_.added]) : nullptr;
+    char* const auxiliary = launch_.gemm.has_auxiliary ? static_cast<char*>(tensors[launch_.auxiliary]) : nullptr;
+    if (reinterpret_cast<uintptr_t>(auxiliary) % 16 != 0)
+      return Error::make(ErrorKind::failed, "cuBLASLt wants the auxiliary matrix aligned to 16 bytes");
     const auto work = [launch = launch_, algorithm = algorithm_, places = places_, workspace = workspace_bytes_, alpha,
-                       stacks, added, scratch = static_cast<char*>(scratch)] {
-      return multiply_stacks(launch, algorithm, places, workspace, alpha, stacks, added, scratch);
+                       stacks, added, auxiliary, scratch = static_cast<char*>(scratch)] {
+      return multiply_stacks(launch, algorithm, places, workspace, alpha, stacks, added, auxiliary, scratch);
     };
     return work_.put("a product", pretended_seconds(launch_.gemm, algorithm_), work);
   }
@@ -159,7 +190,7 @@ class ProductLaunch final : public GpuLaunch {
   static Result<Done> multiply_stacks(const Launch& launch, const GemmAlgorithm& algorithm,
                                       const std::array<int64_t, 6>& places, int64_t workspace, double alpha,
                                       const std::array<std::vector<char*>, 4>& stacks, const char* added,
-                                      char* scratch) {
+                                      char* auxiliary, char* scratch) {
     const Memory& memory = Memory::of_process();
     const GemmCall& call = launch.gemm;
     const auto illegal = [](const std::string& what) {
@@ -192,16 +223,22 @@ class ProductLaunch final : public GpuLaunch {
     if (call.adds && !memory.has(added, call.c_elements * bytes_of(call.type)))
       return illegal("what it adds is not there");
     if (call.adds && added == at[2]) return illegal("what it adds is where it writes");
+    if (call.has_auxiliary && !memory.has(auxiliary, call.c_elements * bytes_of(call.type)))
+      return illegal("its auxiliary matrix is not there");
+    if (call.has_auxiliary && auxiliary == at[2]) return illegal("its auxiliary matrix is where it writes");
     // What a library leaves in its workspace is nobody's.
     if (workspace > 0) std::memset(scratch + places[4], 0xff, static_cast<size_t>(workspace));
     const int splits = std::max(algorithm.split_k, 1);
     if (call.type == StoredType::f64)
-      multiply<double>(call, alpha, splits, at[0], at[1], added, at[2], at[3]);
+      multiply<double>(call, alpha, splits, at[0], at[1], added, at[2], at[3], auxiliary);
     else
-      multiply<float>(call, alpha, splits, at[0], at[1], added, at[2], at[3]);
-    if (is_one_of("MILLRACE_PLAYED_WRONG", algorithm))
-      std::memset(at[2] + reach(call, call.m, call.c_m, call.n, call.c_n, &GemmLoop::c) / 2 * bytes_of(call.type), 0x3e,
-                  static_cast<size_t>(bytes_of(call.type)));
+      multiply<float>(call, alpha, splits, at[0], at[1], added, at[2], at[3], auxiliary);
+    char* const spoilt = is_one_of("MILLRACE_PLAYED_WRONG_AUXILIARY", algorithm) ? auxiliary
+                         : is_one_of("MILLRACE_PLAYED_WRONG", algorithm)         ? at[2]
+                                                                                 : nullptr;
+    if (spoilt != nullptr)
+      std::memset(spoilt + reach(call, call.m, call.c_m, call.n, call.c_n, &GemmLoop::c) / 2 * bytes_of(call.type),
+                  0x3e, static_cast<size_t>(bytes_of(call.type)));
     for (size_t operand = 0; operand < 4; ++operand)
       for (size_t k = 0; packed[operand] && !read[operand] && k < stacks[operand].size(); ++k)
         std::memcpy(stacks[operand][k], at[operand] + static_cast<int64_t>(k) * sizes[operand],
@@ -248,6 +285,8 @@ Result<std::unique_ptr<GpuLaunch>> prepare_product(std::shared_ptr<Stream> strea
     return Error::make(ErrorKind::failed, "a product lacks its vector, or has one that it does not use");
   if (call.adds != (launch.added >= 0))
     return Error::make(ErrorKind::failed, "a product lacks what it adds, or has something that it does not add");
+  if (call.has_auxiliary != (launch.auxiliary >= 0))
+    return Error::make(ErrorKind::failed, "a product lacks its auxiliary matrix, or has one that it does not use");
   const Result<ColumnMajorProduct> shape = column_major(call);
   if (!shape) return shape.error();
   GemmAlgorithm algorithm = call.algorithm;

@@ -1,0 +1,153 @@
+// How attentions in one piece can lie and be shared among warps.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/text.h"
+#include "candidates/enumerate.h"
+#include "fusion/fusion_text.h"
+#include "fusion/predicates.h"
+#include "fusion/row_statistics.h"
+
+namespace millrace {
+namespace {
+
+struct Enumerated {
+  TrainingGraph training;
+  Candidates candidates;
+  std::vector<PartCandidates> attentions;  // forward's, then backward's
+};
+
+EnumerateOptions on_gpu() {
+  EnumerateOptions options;
+  options.gpu = GpuTarget();
+  return options;
+}
+
+Enumerated attentions_of(const std::string& model, const std::vector<std::string>& sizes,
+                         const EnumerateOptions& options = on_gpu(), const std::string& dtype = "") {
+  ProgramOptions program = with_sizes(sizes);
+  if (!dtype.empty()) program.dtype = dtype_named(dtype);
+  const std::string text = text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/", model, ".py"));
+  const Recomputed made = add_row_statistics(save_predicates(training_of(text, program), true));
+  Enumerated found{made.training, {}, {}};
+  Result<Candidates> parts = find_parts(made.training, made.fused, options);
+  EXPECT_TRUE(parts) << to_string(parts.error());
+  found.candidates = std::move(*parts);
+  for (const PartCandidates& of : found.candidates.parts) {
+    if (of.part.kind != PartKind::attention) continue;
+    found.attentions.push_back(of);
+    find_ways(made.training.graph, found.candidates.domains, options, found.attentions.back());
+  }
+  EXPECT_EQ(found.attentions.size(), 2U);
+  return found;
+}
+
+const std::vector<std::string> kSmall = {"tiny", "P=16", "W=16", "J=24"};
+
+std::vector<std::string> reasons_of(const PartCandidates& of) {
+  std::vector<std::string> reasons;
+  for (const Declined& declined : of.declined) reasons.push_back(declined.reason);
+  return reasons;
+}
+
+// The layout of one of its tensors, by the names of axes.
+std::string lying(const Enumerated& made, const PartCandidates& of, const Candidate& candidate,
+                  Attention::Operand operand) {
+  const TensorId tensor = of.part.attention.tensors[operand];
+  const std::vector<TensorId> tensors = tensors_of(of.part);
+  const auto place = static_cast<size_t>(std::find(tensors.begin(), tensors.end(), tensor) - tensors.begin());
+  return print_layout(made.training.graph, tensor, layouts_of(made.candidates.domains, of.part, candidate)[place]);
+}
+
+TEST(AttentionWays, OperandsOfAGroupLieAlike) {
+  const Enumerated made = attentions_of("bert_encoder", kSmall);
+  for (const PartCandidates& of : made.attentions) {
+    ASSERT_FALSE(of.candidates.empty()) << of.part.name;
+    std::set<std::string> given;
+    for (const Candidate& candidate : of.candidates) {
+      const std::string q = lying(made, of, candidate, Attention::q);
+      given.insert(q);
+      std::string k = lying(made, of, candidate, Attention::k);
+      std::replace(k.begin(), k.end(), 'K', 'J');
+      EXPECT_EQ(q, k);
+      EXPECT_TRUE(q.ends_with("P") || q.ends_with("J")) << q;
+      if (!of.part.attention.backward) continue;
+      EXPECT_EQ(lying(made, of, candidate, Attention::o), lying(made, of, candidate, Attention::d_o));
+      EXPECT_EQ(lying(made, of, candidate, Attention::log_sums), "HBJ");
+    }
+    EXPECT_EQ(given.size(), 12U) << of.part.name;  // one of two axes innermost, the others in any order
+  }
+}
+
+TEST(AttentionWays, RowsThatLieTogetherAreMultiplesOfEight) {
+  const Enumerated made = attentions_of("bert_encoder", {"tiny", "P=16", "W=16", "J=20"});
+  for (const PartCandidates& of : made.attentions) {
+    ASSERT_FALSE(of.candidates.empty()) << of.part.name;
+    for (const Candidate& candidate : of.candidates)
+      EXPECT_TRUE(lying(made, of, candidate, Attention::q).ends_with("P"));
+  }
+}
+
+TEST(AttentionWays, AreReadBackAndAreCandidates) {
+  EnumerateOptions options = on_gpu();
+  options.every_shape = true;
+  const Enumerated made = attentions_of("gpt2_block", {"tiny", "P=16", "J=24"}, options);
+  for (const PartCandidates& of : made.attentions) {
+    std::set<std::string> texts;
+    for (size_t k = 0; k < of.candidates.size(); ++k) {
+      const Candidate& candidate = of.candidates[k];
+      const std::string text = print_candidate(made.candidates.domains, of.part, candidate);
+      EXPECT_TRUE(texts.insert(text).second) << text << " twice";
+      const std::optional<Candidate> again = parse_candidate(made.candidates.domains, of.part, text);
+      ASSERT_TRUE(again) << text;
+      EXPECT_EQ(again->layouts, candidate.layouts);
+      EXPECT_EQ(again->way, candidate.way);
+      if (k % (1 + of.candidates.size() / 20) != 0) continue;
+      EXPECT_TRUE(is_candidate(made.training.graph, made.candidates.domains, of.part, *again)) << text;
+    }
+    Candidate other = of.candidates.front();
+    std::get<AttentionWay>(other.way).warps = 3;
+    EXPECT_FALSE(is_candidate(made.training.graph, made.candidates.domains, of.part, other));
+  }
+  const PartCandidates& forward = made.attentions.front();
+  const std::string text = print_candidate(made.candidates.domains, forward.part, forward.candidates.front());
+  for (const std::string& wrong : {text + " more 1", text.substr(0, text.size() - 1) + "-1",
+                                   text.substr(0, text.size() - 2), text.substr(0, text.find(';')) + "; attention"})
+    EXPECT_FALSE(parse_candidate(made.candidates.domains, forward.part, wrong)) << wrong;
+  for (const PartCandidates& of : made.candidates.parts) {
+    if (of.part.kind == PartKind::attention || tensors_of(of.part).size() != tensors_of(forward.part).size()) continue;
+    EXPECT_FALSE(parse_candidate(made.candidates.domains, of.part, text)) << of.part.name << " is no attention";
+  }
+}
+
+TEST(AttentionWays, WhatKernelsCannotTakeIsDeclined) {
+  const auto reason = [](const std::vector<std::string>& sizes, const std::string& dtype) {
+    const Enumerated made = attentions_of("bert_encoder", sizes, on_gpu(), dtype);
+    for (const PartCandidates& of : made.attentions) EXPECT_TRUE(of.candidates.empty());
+    return join(reasons_of(made.attentions.front()), "; ");
+  };
+  EXPECT_EQ(reason({"tiny"}, ""), "an attention over 4 columns: multiples of 16 up to 128 fit the tensor cores");
+  EXPECT_EQ(reason(kSmall, "float32"), "an attention in float32: tensor cores take float16 and bfloat16");
+}
+
+TEST(AttentionWays, PanelsFitTheGpu) {
+  EnumerateOptions options = on_gpu();
+  options.every_shape = true;
+  options.gpu->shared_bytes = 48 * 1024;
+  const Enumerated made = attentions_of("bert_encoder", kSmall, options);
+  for (const PartCandidates& of : made.attentions) {
+    for (const Candidate& candidate : of.candidates)
+      EXPECT_LE(attention_shared_bytes(of.part.attention, std::get<AttentionWay>(candidate.way)), 48 * 1024);
+  }
+  options.gpu->shared_bytes = 1024;
+  const Enumerated none = attentions_of("bert_encoder", kSmall, options);
+  for (const PartCandidates& of : none.attentions) {
+    EXPECT_TRUE(of.candidates.empty());
+    EXPECT_EQ(reasons_of(of).front(), "panels that do not fit a multiprocessor's shared memory");
+  }
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,117 @@
+// Attentions in one piece on a GPU that the CPU plays: every orientation that is offered, compared with what must come
+// out.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/scratch.h"
+#include "candidates/enumerate.h"
+#include "codegen/cuda/generate.h"
+#include "codegen/lower.h"
+#include "device/gpu_kernel_cache.h"
+#include "device/played/played_gpu.h"
+#include "fusion/fusion_text.h"
+#include "fusion/predicates.h"
+#include "fusion/row_statistics.h"
+#include "ir/attention_program.h"
+#include "measure/gpu/gpu_trial.h"
+
+namespace millrace {
+namespace {
+
+class AttentionTrials : public ScratchTest {
+ protected:
+  void take(const AttentionProgram& program) {
+    std::string text = program.text();
+    for (const auto& [from, to] : {std::pair("J = 5", "J = 24"), std::pair("K = 7", "K = 40"),
+                                   std::pair("P = 4", "P = 16"), std::pair("W = 6", "W = 32")})
+      text.replace(text.find(from), std::string(from).size(), to);
+    Recomputed made = add_row_statistics(save_predicates(training_of(text), true));
+    EnumerateOptions options;
+    options.gpu = GpuTarget();
+    options.libraries = {GemmLibrary::cublaslt};
+    Result<Candidates> found = find_parts(made.training, made.fused, options);
+    ASSERT_TRUE(found) << to_string(found.error());
+    training_ = std::move(made.training);
+    candidates_ = std::move(*found);
+    std::erase_if(candidates_.parts, [](const PartCandidates& of) { return of.part.kind != PartKind::attention; });
+    ASSERT_EQ(candidates_.parts.size(), 2U);
+    for (PartCandidates& of : candidates_.parts) {
+      find_ways(training_.graph, candidates_.domains, options, of);
+      ASSERT_FALSE(of.candidates.empty()) << of.part.name;
+    }
+    gpu_ = played::make_gpu();
+    compiler_ = played::make_compiler();
+  }
+
+  // Some candidates of both passes, spread over all.
+  void try_some(size_t count) {
+    Result<GpuTrials> trials = GpuTrials::make(*gpu_, *compiler_, training_.graph, candidates_.domains);
+    ASSERT_TRUE(trials) << to_string(trials.error());
+    const GpuKernelCache cache(path("cache"), *compiler_, concat(cuda_hardware(), cuda_prelude()), "sm_90");
+    for (const PartCandidates& of : candidates_.parts) {
+      for (size_t k = 0; k < count; ++k) {
+        const Candidate& candidate = of.candidates[k * (of.candidates.size() - 1) / std::max<size_t>(count - 1, 1)];
+        const std::vector<Layout> layouts = layouts_of(candidates_.domains, of.part, candidate);
+        const Launch launch = lower(training_.graph, of.part, layouts, candidate.way);
+        const Result<CompiledCubin> cubin = cache.get({launch}, 1).front();
+        ASSERT_TRUE(cubin) << to_string(cubin.error());
+        const Result<MeasurementRow> row = trials->run(of.part, candidate, cubin->bytes, cubin->name, {});
+        ASSERT_TRUE(row) << to_string(row.error());
+        EXPECT_EQ(kOutcomeNames.at(static_cast<size_t>(row->outcome)), "measured")
+            << of.part.name << ": " << print_candidate(candidates_.domains, of.part, candidate) << ": " << row->detail;
+      }
+    }
+  }
+
+  TrainingGraph training_;
+  Candidates candidates_;
+  std::unique_ptr<Gpu> gpu_;
+  std::unique_ptr<GpuCompiler> compiler_;
+};
+
+TEST_F(AttentionTrials, AreRight) {
+  take({});
+  try_some(4);
+}
+
+// Without conversions there is a way too, though the mask is drawn: it is tried whatever the budget.
+TEST_F(AttentionTrials, TakeTensorsAsTheyAreWritten) {
+  take({});
+  for (const PartCandidates& of : candidates_.parts) {
+    EXPECT_TRUE(std::any_of(of.candidates.begin(), of.candidates.end(), [&](const Candidate& candidate) {
+      return lies_as_written(candidates_.domains, of.part, candidate);
+    })) << of.part.name;
+  }
+}
+
+TEST_F(AttentionTrials, CausalInBfloat16) {
+  AttentionProgram program;
+  program.weights = "softmax(causal_mask(s))";
+  program.type = "bfloat16";
+  take(program);
+  try_some(3);
+}
+
+// What the graph says and what the kernel does are held against each other: with another scale it is wrong.
+TEST_F(AttentionTrials, AWrongOneIsNoticed) {
+  take({});
+  for (PartCandidates& of : candidates_.parts) {
+    Part other = of.part;
+    other.attention.scales.clear();
+    Result<GpuTrials> trials = GpuTrials::make(*gpu_, *compiler_, training_.graph, candidates_.domains);
+    ASSERT_TRUE(trials) << to_string(trials.error());
+    const GpuKernelCache cache(path("cache"), *compiler_, concat(cuda_hardware(), cuda_prelude()), "sm_90");
+    const Candidate& candidate = of.candidates.front();
+    const std::vector<Layout> layouts = layouts_of(candidates_.domains, other, candidate);
+    const Launch launch = lower(training_.graph, other, layouts, candidate.way);
+    const Result<CompiledCubin> cubin = cache.get({launch}, 1).front();
+    ASSERT_TRUE(cubin) << to_string(cubin.error());
+    const Result<MeasurementRow> row = trials->run(other, candidate, cubin->bytes, cubin->name, {});
+    ASSERT_TRUE(row) << to_string(row.error());
+    EXPECT_EQ(kOutcomeNames.at(static_cast<size_t>(row->outcome)), "wrong") << other.name;
+  }
+}
+
+}  // namespace
+}  // namespace millrace

@@ -11,6 +11,7 @@ namespace {
 constexpr double kTensorFlopPerSecond = 3e14;  // that such a kernel gets; only the order of candidates depends on it
 constexpr int64_t kTile = 16;                  // of a matrix that the tensor cores take
 constexpr int64_t kMostColumns = 128;          // that fit a warp's registers
+constexpr int64_t kMostColumnsOfTwo = 64;      // and those of two tiles
 constexpr int64_t kPiece = 8;                  // elements that are copied at once
 
 using Operand = Attention::Operand;
@@ -185,7 +186,7 @@ class AttentionWays {
     Candidate candidate;
     candidate.layouts = layouts_;
     bool first = true;
-    for (const AttentionWay& way : attention_.backward ? backward_ways() : forward_ways()) {
+    for (const AttentionWay& way : ways()) {
       if (attention_shared_bytes(attention_, way) > options_.gpu->shared_bytes) {
         collector_.decline("panels that do not fit a multiprocessor's shared memory");
         continue;
@@ -201,26 +202,22 @@ class AttentionWays {
     }
   }
 
-  // The first is the one to begin with. The neighbours of a good one are as good, so they are few.
-  static std::vector<AttentionWay> forward_ways() {
-    std::vector<AttentionWay> ways;
+  // The first is the one to begin with. The neighbours of a good one are as good, so they are few. With two tiles a
+  // warp reads a panel half as often, where its registers have room for them.
+  std::vector<AttentionWay> ways() const {
+    const bool narrow = std::max(attention_.inner, attention_.values) <= kMostColumnsOfTwo;
+    const std::vector<int> panels = attention_.backward ? std::vector{64, 32} : std::vector{64, 32, 128};
+    const std::vector<int> stages = attention_.backward ? std::vector{2, 1} : std::vector{2, 3};
+    std::vector<AttentionWay> made;
     for (const int warps : {4, 8}) {
       for (const int tiles : {1, 2}) {
-        for (const int panel : {64, 32, 128}) {
-          for (const int stages : {2, 3}) ways.push_back({warps, tiles, panel, stages});
+        for (const int panel : panels) {
+          if (tiles == 2 && (!narrow || panel == 128)) continue;
+          for (const int count : stages) made.push_back({warps, tiles, panel, count});
         }
       }
     }
-    return ways;
-  }
-  static std::vector<AttentionWay> backward_ways() {
-    std::vector<AttentionWay> ways;
-    for (const int warps : {4, 8}) {
-      for (const int panel : {64, 32}) {
-        for (const int stages : {2, 1}) ways.push_back({warps, 1, panel, stages});
-      }
-    }
-    return ways;
+    return made;
   }
 
   // Products at the tensor cores' speed, whatever part of a block's rows and of the last panel is beyond the end.

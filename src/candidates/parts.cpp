@@ -16,10 +16,6 @@
 namespace millrace {
 namespace {
 
-bool has(const std::vector<OperatorId>& operators, OperatorId op) {
-  return std::find(operators.begin(), operators.end(), op) != operators.end();
-}
-
 constexpr size_t kMostInParts = 4;  // products of a sum of which some are stacked, and the others add one by one
 
 class PartFinder {

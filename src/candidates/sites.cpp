@@ -15,10 +15,6 @@ struct Choice {
   std::vector<OperatorId> operators;
 };
 
-bool has(const std::vector<OperatorId>& operators, OperatorId op) {
-  return std::find(operators.begin(), operators.end(), op) != operators.end();
-}
-
 class SiteFinder {
  public:
   SiteFinder(const std::vector<PartCandidates>& parts, const std::vector<FusedOperator>& groups, const SiteRules& rules)
@@ -152,6 +148,10 @@ class SiteFinder {
 };
 
 }  // namespace
+
+bool has(const std::vector<OperatorId>& operators, OperatorId op) {
+  return std::find(operators.begin(), operators.end(), op) != operators.end();
+}
 
 std::vector<OperatorId> common(const std::vector<OperatorId>& one, const std::vector<OperatorId>& other) {
   std::vector<OperatorId> both;

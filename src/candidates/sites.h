@@ -18,6 +18,8 @@ struct SiteRules {
 
 inline constexpr size_t kMostAlternatives = 64;  // of a site
 
+bool has(const std::vector<OperatorId>& operators, OperatorId op);
+
 // The operators that are in both.
 std::vector<OperatorId> common(const std::vector<OperatorId>& one, const std::vector<OperatorId>& other);
 

@@ -9,11 +9,11 @@
 namespace millrace {
 namespace {
 
-constexpr int kWarp = 32;
-constexpr int64_t kTile = 16;      // rows that the tensor cores take
+constexpr int kWarpThreads = 32;
+constexpr int64_t kTileRows = 16;  // rows that the tensor cores take
 constexpr int64_t kDrawn = 8;      // neighbours of a mask that are drawn at once
 constexpr int64_t kPairBytes = 8;  // two floats, that backward's first kernel leaves of every query
-constexpr int64_t kIntegerRange = int64_t{1} << 31;
+constexpr int64_t kIntRange = int64_t{1} << 31;
 
 using Operand = Attention::Operand;
 
@@ -73,7 +73,7 @@ class AttentionGenerator {
     return static_cast<size_t>(at) + (written ? part_.reads.size() : 0);
   }
 
-  int64_t rows_per_block() const { return kTile * way_.warps * way_.tiles; }
+  int64_t rows_per_block() const { return kTileRows * way_.warps * way_.tiles; }
 
   // Elements between neighbours along an index of the attention.
   static int64_t stride(const std::vector<int64_t>& strides, int axis) {
@@ -151,7 +151,7 @@ class AttentionGenerator {
     for (const TensorId tensor : attention_.tensors) {
       if (tensor.valid()) largest = std::max(largest, elements_of(graph_, tensor));
     }
-    return 2 * largest + 65536 < kIntegerRange ? "int" : "long long";
+    return 2 * largest + 65536 < kIntRange ? "int" : "long long";
   }
 
   // --- Registers ---
@@ -174,7 +174,7 @@ class AttentionGenerator {
     constexpr int64_t kShared = 228 << 10;
     constexpr int64_t kSharedBeside = 1024;  // of every block
     constexpr int64_t kThreads = 1536;       // of the smallest multiprocessor that we care for
-    const int64_t threads = int64_t{kWarp} * way_.warps;
+    const int64_t threads = int64_t{kWarpThreads} * way_.warps;
     const int64_t by_registers = kRegisters / (threads * std::min(registers(kernel), kMostOfThread));
     const int64_t by_shared = kShared / (attention_shared_bytes(attention_, way_) + kSharedBeside);
     return std::max<int64_t>(1, std::min({by_registers, by_shared, kThreads / threads}));
@@ -196,7 +196,7 @@ class AttentionGenerator {
     line(text, 0, "struct MILLRACE_KERNEL_sizes {");
     line(text, 1, concat("using T = mr::", half ? "f16;" : "bf16;"));
     line(text, 1, concat("using I = ", integer(), ";"));
-    const bool few = masked && elements_of(graph_, attention_.mask) / kDrawn + 65536 < 2 * kIntegerRange;
+    const bool few = masked && elements_of(graph_, attention_.mask) / kDrawn + 65536 < 2 * kIntRange;
     line(text, 1, concat("using Block = mr::", few ? "u32;" : "u64;"));
     constant(text, "bool", "kBackward", attention_.backward ? 1 : 0);
     constant(text, "bool", "kCausal", attention_.causal ? 1 : 0);
@@ -222,7 +222,7 @@ class AttentionGenerator {
   }
 
   void add(const Kernel& kernel) {
-    const int threads = kWarp * way_.warps;
+    const int threads = kWarpThreads * way_.warps;
     const int64_t rows = kernel.rows == Rows::queries ? attention_.queries : attention_.keys;
     const int64_t blocks = (rows + rows_per_block() - 1) / rows_per_block();
     std::string& text = made_.text;

@@ -6,8 +6,6 @@
 namespace millrace {
 namespace {
 
-Attention::Axes axes_of(const AttentionAxes& axes) { return {axes.batch, axes.query, axes.key, axes.column}; }
-
 // The rows' statistics run along the logits' axes but the keys'.
 AttentionTensor log_sums_of(const Graph& graph, const AttentionPattern& pattern, OperatorId statistic) {
   AttentionTensor made{graph.operators[statistic.at()].outputs[0].tensor, pattern.logits.axes};
@@ -31,14 +29,14 @@ Attention attention_of(const Graph& graph, const AttentionPattern& pattern) {
   made.causal = pattern.causal;
   if (pattern.mask.tensor.valid()) {
     made.mask = pattern.mask.tensor;
-    made.mask_axes = axes_of(pattern.mask.axes);
+    made.mask_axes = pattern.mask.axes;
   }
   return made;
 }
 
 void take(Attention& attention, Attention::Operand operand, const AttentionTensor& of) {
   attention.tensors[operand] = of.tensor;
-  attention.axes[operand] = axes_of(of.axes);
+  attention.axes[operand] = of.axes;
 }
 
 AttentionParts parts_of(const Graph& graph, const AttentionPattern& pattern, OperatorId statistic) {

@@ -17,6 +17,7 @@
 
 #include "base/activation.h"
 #include "base/gemm_algorithm.h"
+#include "ir/attention.h"
 #include "ir/graph.h"
 #include "ir/layout.h"
 
@@ -87,13 +88,7 @@ struct Attention {
   enum Operand : size_t { q, k, v, o, log_sums, d_o, d_q, d_k, d_v };
   static constexpr size_t kOperands = 9;
 
-  // Which axes of an operand run along which indices; -1: none.
-  struct Axes {
-    std::vector<int> batch;  // one a batch index
-    int query = -1;
-    int key = -1;
-    int column = -1;  // the inner index of q, k and their gradients, the values' of v, o and theirs
-  };
+  using Axes = AttentionAxes;
 
   bool backward = false;
   std::array<TensorId, kOperands> tensors;  // invalid: not in this pass

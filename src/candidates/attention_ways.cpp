@@ -222,13 +222,11 @@ class AttentionWays {
 
   // Products at the tensor cores' speed, whatever part of a block's rows and of the last panel is beyond the end.
   double estimate(const AttentionWay& way) const {
-    const auto whole = [](int64_t extent, int64_t step) {
-      return static_cast<double>((extent + step - 1) / step * step);
-    };
-    double batches = 1;
-    for (const int64_t extent : attention_.batch) batches *= static_cast<double>(extent);
-    const double scores =
-        batches * whole(attention_.queries, way.warps * way.tiles * kTile) * whole(attention_.keys, way.panel);
+    const auto whole = [](int64_t extent, int64_t step) { return (extent + step - 1) / step * step; };
+    const int64_t rows = kTile * way.warps * way.tiles;
+    auto scores =
+        static_cast<double>(whole(attention_.queries, rows)) * static_cast<double>(whole(attention_.keys, way.panel));
+    for (const int64_t extent : attention_.batch) scores *= static_cast<double>(extent);
     const auto inner = static_cast<double>(attention_.inner);
     const auto values = static_cast<double>(attention_.values);
     const double products = attention_.backward ? 4 * inner + 3 * values : inner + values;

@@ -2,6 +2,9 @@
 // there is no GPU; on one where there is; and compiled for those that we care for.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <random>
+
 #include "base/text.h"
 #include "codegen/attention_numbers.h"
 #include "codegen/cuda/attention.h"
@@ -254,6 +257,53 @@ TEST_P(AttentionKernel, AgreesWithTheDefinition) {
     const AttentionNumbers numbers(problem, run);
     const AttentionResults played(played_machine(), numbers, run, one.way);
     EXPECT_LE(farthest(played.distances_from(numbers)), 1) << one.name;
+  }
+}
+
+// Any sizes, layouts, masks, scales and ways.
+Case drawn_case(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto below = [&](int64_t count) { return static_cast<int64_t>(random() % static_cast<uint64_t>(count)); };
+  const auto one_of = [&](const auto& list) { return list[static_cast<size_t>(below(std::ssize(list)))]; };
+  AttentionProblem p;
+  p.dtype = one_of(std::vector{DType::float16, DType::bfloat16});
+  p.backward = below(2) == 0;
+  p.causal = below(3) == 0;
+  p.rate = one_of(std::vector{0.0, 0.1, 0.5});
+  p.batch.clear();
+  for (int64_t k = below(3); k > 0; --k) p.batch.push_back(1 + below(3));
+  const std::vector<Lying> all = {Lying::batch_rows_columns, Lying::rows_batch_columns,
+                                  Lying::reversed_batch_rows_columns, Lying::columns_batch_rows,
+                                  Lying::batch_columns_rows};
+  p.lying = one_of(all);
+  p.results = one_of(all);
+  p.gradients = one_of(all);
+  const bool together = std::max({p.lying, p.results, p.gradients}) >= Lying::columns_batch_rows;  // rows, somewhere
+  const int64_t step = together || below(2) == 0 ? 8 : 1;
+  p.queries = step * (1 + below(100 / step));
+  p.keys = step * (1 + below(140 / step));
+  p.inner = 16 * (1 + below(4));
+  p.values = 16 * (1 + below(4));
+  p.mask_order =
+      one_of(std::vector{MaskOrder::keys_last, MaskOrder::keys_last, MaskOrder::queries_last, MaskOrder::batch_last});
+  if (p.batch.empty() && p.mask_order == MaskOrder::batch_last) p.mask_order = MaskOrder::keys_last;
+  p.scales.clear();
+  for (int64_t k = below(3); k > 0; --k) p.scales.push_back(static_cast<double>(below(9) - 4) / 8);
+  const AttentionWay way{1 << below(3), static_cast<int>(1 + below(2)), static_cast<int>(32 << below(2)),
+                         static_cast<int>(1 + below(3))};
+  return {concat("drawn with seed ", seed), way, p};
+}
+
+TEST(DrawnAttentionKernel, AgreesWithTheDefinition) {
+  constexpr uint64_t kUsual = 12;
+  const char* const asked = std::getenv("MILLRACE_RANDOM_KERNELS");
+  const uint64_t count = asked == nullptr ? kUsual : std::stoull(asked);
+  for (uint64_t seed = 1; seed <= count; ++seed) {
+    const Case one = drawn_case(seed);
+    const AttentionRun run{seed, static_cast<uint32_t>(seed)};
+    const AttentionNumbers numbers(one.problem, run, static_cast<unsigned>(seed));
+    const AttentionResults results(played_machine(), numbers, run, one.way);
+    EXPECT_LE(farthest(results.distances_from(numbers)), 1) << one.name;
   }
 }
 

@@ -10,7 +10,7 @@ namespace mr {
 using Place = u32;
 
 constexpr u32 kMostShared = 227 * 1024;  // bytes that a block may ask for
-constexpr int kMostCopies = 4096;        // of a thread that it has not waited for
+constexpr int kMostCopies = 512;         // of a thread that it has not waited for; every kernel has its own table
 
 struct Copy {
   Place to;

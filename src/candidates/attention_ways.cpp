@@ -58,8 +58,7 @@ class AttentionWays {
   std::string why_none() const {
     if (!options_.gpu) return "attentions are fused on a GPU only";
     const DType dtype = graph_.tensor(attention_.tensors[Operand::q]).dtype;
-    if (dtype != DType::float16 && dtype != DType::bfloat16)
-      return concat("an attention in ", name_of(dtype), ": tensor cores take float16 and bfloat16");
+    if (!is_half(dtype)) return concat("an attention in ", name_of(dtype), ": tensor cores take float16 and bfloat16");
     for (const TensorId tensor : attention_.tensors) {
       if (tensor.valid() && tensor != attention_.tensors[Operand::log_sums] && graph_.tensor(tensor).dtype != dtype)
         return "an attention of several types";
@@ -76,15 +75,12 @@ class AttentionWays {
     const auto begin = tensors_.begin() + (written ? static_cast<std::ptrdiff_t>(part_.reads.size()) : 0);
     return static_cast<size_t>(std::find(begin, tensors_.end(), tensor) - tensors_.begin());
   }
-  bool is_written(Operand operand) const {
-    return attention_.backward ? operand >= Operand::d_q : operand == Operand::o || operand == Operand::log_sums;
-  }
 
   // What lies in one way only: sums of rows as they are written, masks nowhere.
   void set_fixed() {
     layouts_.assign(tensors_.size(), 0);
     const TensorId sums = attention_.tensors[Operand::log_sums];
-    layouts_[place_of(sums, is_written(Operand::log_sums))] =
+    layouts_[place_of(sums, attention_.writes(Operand::log_sums))] =
         number_of(sums, [&](const Layout& layout) { return layout == written_layout(graph_, sums); });
     const auto mask = std::find(tensors_.begin(), tensors_.end(), attention_.mask);
     if (attention_.mask.valid() && mask != tensors_.end())
@@ -101,7 +97,7 @@ class AttentionWays {
   // The order in which an operand lies in a layout; empty where kernels cannot take it so.
   Order order_in(Operand operand, const Layout& layout) const {
     const Attention::Axes& axes = attention_.axes[operand];
-    const int row = axes.query >= 0 ? axes.query : axes.key;
+    const int row = axes.row();
     const int batches = static_cast<int>(axes.batch.size());
     Order order;
     for (const int axis : layout.order) {
@@ -137,7 +133,7 @@ class AttentionWays {
   std::vector<Lying> lyings_of(Operand operand) const {
     const TensorId tensor = attention_.tensors[operand];
     const TensorDomain& domain = domains_[tensor.at()];
-    const size_t place = place_of(tensor, is_written(operand));
+    const size_t place = place_of(tensor, attention_.writes(operand));
     std::vector<Lying> found;
     for (size_t k = 0; k < domain.layouts.size(); ++k) {
       Order order = domain.can_lie(static_cast<int>(k)) ? order_in(operand, domain.layouts[k]) : Order();

@@ -102,6 +102,8 @@ struct Attention {
   bool causal = false;           // keys behind the query are not looked at
   TensorId mask;                 // valid: of the dropout behind the softmax, which is drawn
   Axes mask_axes;
+
+  bool writes(Operand operand) const { return backward ? operand >= d_q : operand == o || operand == log_sums; }
 };
 
 enum class PartKind { kernel, contraction, attention };

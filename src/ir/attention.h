@@ -16,6 +16,9 @@ struct AttentionAxes {
   int query = -1;
   int key = -1;
   int column = -1;  // the inner index of q, k and their gradients, the values' of v, o and theirs
+
+  // That of an operand's rows, which are queries or keys.
+  int row() const { return query >= 0 ? query : key; }
 };
 
 // A tensor, and which of its axes run along which indices of the attention.

@@ -119,9 +119,8 @@ class Heads {
       : graph_(graph), part_(part), of_(part.attention), truth_(truth), scale_(factor_of(graph, of_.scales, truth)) {
     for (size_t operand = 0; operand < Attention::kOperands; ++operand) {
       const Attention::Axes& axes = of_.axes[operand];
-      const int row = std::max(axes.query, axes.key);  // an operand has one of them
       strides_[operand] = of_.tensors[operand].valid()
-                              ? strides_of(graph, of_.tensors[operand], axes.batch, row, axes.column)
+                              ? strides_of(graph, of_.tensors[operand], axes.batch, axes.row(), axes.column)
                               : Strides();
     }
     type_ = graph.tensor(of_.tensors[Attention::q]).dtype;

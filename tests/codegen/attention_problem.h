@@ -115,7 +115,7 @@ class AttentionMaker {
 
   Layout layout_of(const Attention::Axes& axes, AttentionProblem::Lying lying) const {
     using Lying = AttentionProblem::Lying;
-    const int row = std::max(axes.query, axes.key);
+    const int row = axes.row();
     Layout layout;
     layout.order = axes.batch;
     if (lying == Lying::reversed_batch_rows_columns) std::reverse(layout.order.begin(), layout.order.end());

@@ -62,12 +62,8 @@ class AttentionGenerator {
     std::vector<Operand> operands;
   };
 
-  bool is_written(Operand operand) const {
-    return attention_.backward ? operand >= Operand::d_q : operand >= Operand::o;
-  }
-
   size_t position_of(Operand operand) const {
-    const bool written = is_written(operand);
+    const bool written = attention_.writes(operand);
     const std::vector<TensorId>& list = written ? part_.writes : part_.reads;
     const auto at = std::find(list.begin(), list.end(), attention_.tensors[operand]) - list.begin();
     return static_cast<size_t>(at) + (written ? part_.reads.size() : 0);
@@ -89,8 +85,7 @@ class AttentionGenerator {
   // Elements from row to row, or from column to column.
   int64_t pitch(Operand operand) const {
     const Attention::Axes& axes = attention_.axes[operand];
-    const int row = axes.query >= 0 ? axes.query : axes.key;
-    return stride(strides(operand), lies_by_rows(operand) ? row : axes.column);
+    return stride(strides(operand), lies_by_rows(operand) ? axes.row() : axes.column);
   }
   // A mask's elements are numbered as the program writes it.
   std::vector<int64_t> mask_strides() const {
@@ -271,7 +266,7 @@ class AttentionGenerator {
 
   void add_matrix(Operand operand) {
     const std::string type = operand == Operand::log_sums ? "float" : "S::T";
-    const std::string whole = concat(is_written(operand) ? "" : "const ", type);
+    const std::string whole = concat(attention_.writes(operand) ? "" : "const ", type);
     const auto value = [&](size_t number) {
       return concat("mr::whole_number(args.values[", pitches_[operand] + number, "])");
     };

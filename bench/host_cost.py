@@ -74,6 +74,10 @@ class Bench:
     def backward(self, y):
         y.backward(self.gradient)
 
+    def step_in_one_thread(self):
+        with self.torch.autograd.set_multithreading_enabled(False):
+            return self.grad(self.forward())
+
     def forget(self):
         for tensor in self.inputs:
             tensor.grad = None
@@ -156,7 +160,8 @@ class Bench:
                 ("autograd.grad", self.forward, self.grad),
                 ("y.backward", self.forward, self.backward),
                 ("step by autograd.grad", nothing, lambda _: self.grad(self.forward())),
-                ("step by y.backward", nothing, lambda _: self.backward(self.forward()))]
+                ("step by y.backward", nothing, lambda _: self.backward(self.forward())),
+                ("step in one thread", nothing, lambda _: self.step_in_one_thread())]
         return made + (self.operators() if self.options.layer == "millrace" else [])
 
 

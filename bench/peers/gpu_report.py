@@ -7,7 +7,7 @@ import statistics
 
 from peers.report import RoundTime, spread
 
-MODES = ("called", "graph")
+MODES = ("called", "one_thread", "graph")  # one_thread: called, with PyTorch's backward in the caller's thread
 Round = dict[str, RoundTime]  # by mode
 
 
@@ -59,9 +59,10 @@ def _ratio(row: dict, mode: str) -> str:
 
 def table(rows: list[dict], base: str, failures: dict[str, str]) -> str:
     """Microseconds; the interval is of the graph's steps, or of the calls' where there is no graph."""
-    heads = ["", "called forward", "step", "graph forward", "backward", "step", "[low, high]", "called / base",
-             "graph / base"]
+    heads = ["", "called forward", "step", "one thread", "graph forward", "backward", "step", "[low, high]",
+             "called / base", "graph / base"]
     lines = [[row["name"], _microseconds(row, "called", "forward"), _microseconds(row, "called", "step"),
+              _microseconds(row, "one_thread", "step"),
               *(_microseconds(row, "graph", part) for part in ("forward", "backward", "step")), _interval(row),
               _ratio(row, "called"), _ratio(row, "graph")] for row in rows]
     shown = aligned([heads, *lines])

@@ -142,8 +142,12 @@ class TorchContestant:
         with torch.no_grad():
             for tensor in [*self.inputs, self.result_gradient]:
                 tensor.normal_()
-        forward, step = (seconds_of_calls(work) for work in (self.forward, self.step))
-        times = {"called": [forward, step]}
+        def called() -> list[float]:
+            return [seconds_of_calls(work) for work in (self.forward, self.step)]
+
+        times = {"called": called()}
+        with torch.autograd.set_multithreading_enabled(False):
+            times["one_thread"] = called()
         if self.graphs:
             times["graph"] = [seconds_of_replay(graph) for graph in self.graphs]
         return times

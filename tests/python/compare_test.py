@@ -180,7 +180,8 @@ class TensorsTest(unittest.TestCase):
 class GpuReportTest(unittest.TestCase):
     rounds = {
         "Millrace": [{"graph": RoundTime(2e-4, 6e-4, 8e-4 + 1e-5 * k)} for k in range(3)],
-        "torch": [gpu_report.round_of({"called": [1e-3, 3e-3], "graph": [4e-4, 1.6e-3 + 2e-5 * k]}) for k in range(3)],
+        "torch": [gpu_report.round_of({"called": [1e-3, 3e-3], "one_thread": [1e-3, 2e-3],
+                                       "graph": [4e-4, 1.6e-3 + 2e-5 * k]}) for k in range(3)],
         "JAX": [gpu_report.round_of({"called": [5e-4, 1.2e-3]}) for _ in range(3)],
     }
 
@@ -207,9 +208,10 @@ class GpuReportTest(unittest.TestCase):
         rows = gpu_report.contestant_rows(self.rounds, steps, {"JAX": "less dropout"})
         lines = gpu_report.table(rows, base, {"flash": "no kernel"}).splitlines()
         self.assertEqual(len(set(map(len, lines[:4]))), 1, "the columns are not aligned")
-        self.assertEqual(lines[1].split(), ["Millrace", "-", "-", "200.0", "600.0", "810.0", "[800.0,", "820.0]", "-",
-                                            "1.000"])
-        called = ["JAX", "500.0", "1200.0", "-", "-", "-", "[1200.0,", "1200.0]", "1.481", "-"]
+        self.assertEqual(lines[1].split(), ["Millrace", "-", "-", "-", "200.0", "600.0", "810.0", "[800.0,", "820.0]",
+                                            "-", "1.000"])
+        self.assertEqual(lines[2].split()[:5], ["torch", "1000.0", "3000.0", "2000.0", "400.0"])
+        called = ["JAX", "500.0", "1200.0", "-", "-", "-", "-", "[1200.0,", "1200.0]", "1.481", "-"]
         self.assertEqual(lines[3].split(), called)
         self.assertEqual(lines[4:], ["flash: did not run: no kernel", "JAX: less dropout", "base: Millrace's step"])
 

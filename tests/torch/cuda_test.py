@@ -18,8 +18,11 @@ class CudaTest(TorchTest):
         return ours.cuda(), theirs.cuda()
 
     def test_as_pytorchs(self):
-        for dtype, norm_first in ((torch.float32, False), (torch.float16, True), (torch.bfloat16, False)):
-            ours, theirs = self.make(dtype=dtype, norm_first=norm_first)
+        """In halves with GELU: what rounds to the other side of ReLU's zero has another gradient, which put PyTorch's own
+        float16 up to 2.6 % from float64 here, and its gelu 0.3 %."""
+        for dtype, norm_first, activation in ((torch.float32, False, "relu"), (torch.float16, True, "gelu"),
+                                              (torch.bfloat16, False, "gelu")):
+            ours, theirs = self.make(dtype=dtype, norm_first=norm_first, activation=activation)
             x = torch.randn(4, 32, 64, dtype=dtype, device="cuda")
             self.assert_same_step_on_gpu(ours, theirs, x)
 
@@ -33,7 +36,7 @@ class CudaTest(TorchTest):
             results.append([y.detach(), given.grad, *(parameter.grad for parameter in module.parameters())])
         scale = max(tensor.abs().max().item() for tensor in results[1])
         for found, expected in zip(*results):
-            tolerance = {torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}[x.dtype]
+            tolerance = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 4e-2}[x.dtype]
             self.assertLessEqual((found - expected).abs().max().item(), tolerance * scale)
 
     def test_the_callers_stream(self):

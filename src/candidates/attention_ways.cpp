@@ -12,6 +12,7 @@ constexpr double kTensorFlopPerSecond = 3e14;  // that such a kernel gets; only 
 constexpr int64_t kTile = 16;                  // of a matrix that the tensor cores take
 constexpr int64_t kMostColumns = 128;          // that fit a warp's registers
 constexpr int64_t kMostColumnsOfTwo = 64;      // and those of two tiles
+constexpr int kGroupPanel = 64;                // of what groups of warps multiply
 constexpr int64_t kPiece = 8;                  // elements that are copied at once
 
 using Operand = Attention::Operand;
@@ -198,6 +199,11 @@ class AttentionWays {
     }
   }
 
+  // Lines of shared memory that groups read are of 64 numbers.
+  bool fits_groups() const {
+    return options_.gpu->group_products && attention_.inner % kGroupPanel == 0 && attention_.values % kGroupPanel == 0;
+  }
+
   // The first is the one to begin with. The neighbours of a good one are as good, so they are few. With two tiles a
   // warp reads a panel half as often, where its registers have room for them.
   std::vector<AttentionWay> ways() const {
@@ -205,6 +211,11 @@ class AttentionWays {
     const std::vector<int> panels = attention_.backward ? std::vector{64, 32} : std::vector{64, 32, 128};
     const std::vector<int> stages = attention_.backward ? std::vector{2, 1} : std::vector{2, 3};
     std::vector<AttentionWay> made;
+    if (fits_groups()) {
+      for (const int warps : {4, 8}) {
+        for (const int count : {2, 3}) made.push_back({warps, 1, kGroupPanel, count, true});
+      }
+    }
     for (const int warps : {4, 8}) {
       for (const int tiles : {1, 2}) {
         for (const int panel : panels) {

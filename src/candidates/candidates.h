@@ -177,6 +177,8 @@ struct AttentionWay {
   int tiles = 1;   // of 16 rows that a warp has
   int panel = 64;  // columns at a time
   int stages = 2;  // panels in shared memory: one is loaded while another is worked on
+  // Products of a group of four warps, which Hopper has: what they have in common stays in shared memory.
+  bool groups = false;
 
   bool operator==(const AttentionWay&) const = default;
 };

@@ -41,7 +41,8 @@ std::string print_way(const GemmWay& way) {
 }
 
 std::string print_way(const AttentionWay& way) {
-  return concat("attention warps ", way.warps, " tiles ", way.tiles, " panel ", way.panel, " stages ", way.stages);
+  return concat("attention warps ", way.warps, " tiles ", way.tiles, " panel ", way.panel, " stages ", way.stages,
+                way.groups ? " groups" : "");
 }
 
 std::optional<int> parse_int(std::string_view text) {
@@ -177,13 +178,14 @@ std::optional<GemmWay> parse_gemm(const Part& part, const std::vector<std::strin
 std::optional<AttentionWay> parse_attention(const std::vector<std::string>& words) {
   constexpr std::array<const char*, 4> kNames = {"warps", "tiles", "panel", "stages"};
   std::array<int, 4> numbers{};
-  if (words.size() != 1 + 2 * kNames.size()) return std::nullopt;
+  const bool groups = words.size() == 2 + 2 * kNames.size() && words.back() == "groups";
+  if (!groups && words.size() != 1 + 2 * kNames.size()) return std::nullopt;
   for (size_t k = 0; k < kNames.size(); ++k) {
     const std::optional<int> number = parse_int(words[2 + 2 * k]);
     if (words[1 + 2 * k] != kNames[k] || !number || *number < 1) return std::nullopt;
     numbers[k] = *number;
   }
-  return AttentionWay{numbers[0], numbers[1], numbers[2], numbers[3]};
+  return AttentionWay{numbers[0], numbers[1], numbers[2], numbers[3], groups};
 }
 
 }  // namespace

@@ -25,6 +25,8 @@
 namespace millrace {
 namespace {
 
+constexpr int kHopper = 9;  // the major number of its compute capability
+
 // The folder of the file that this code was loaded from: a program, or a shared object in one.
 std::string own_folder() {
   Dl_info info{};
@@ -71,7 +73,10 @@ EnumerateOptions enumerate_options(const TuneProgram& program, const Machine& ma
   options.libraries = machine.libraries;
   options.missing = machine.missing;
   options.layouts = program.layouts;
-  if (machine.gpu) options.gpu = GpuTarget{machine.gpu->info().multiprocessors, machine.gpu->info().shared_bytes};
+  if (machine.gpu) {
+    const GpuInfo& info = machine.gpu->info();
+    options.gpu = GpuTarget{info.multiprocessors, info.shared_bytes, info.major == kHopper};
+  }
   if (exhaustive) options.most = std::numeric_limits<size_t>::max() / 8;
   options.every_shape = exhaustive;
   return options;

@@ -93,7 +93,7 @@ TEST(AttentionWays, RowsThatLieTogetherAreMultiplesOfEight) {
 TEST(AttentionWays, AreReadBackAndAreCandidates) {
   EnumerateOptions options = on_gpu();
   options.every_shape = true;
-  const Enumerated made = attentions_of("gpt2_block", {"tiny", "P=16", "J=24"}, options);
+  const Enumerated made = attentions_of("gpt2_block", {"tiny", "P=64", "J=24"}, options);
   for (const PartCandidates& of : made.attentions) {
     std::set<std::string> texts;
     for (size_t k = 0; k < of.candidates.size(); ++k) {
@@ -130,6 +130,23 @@ TEST(AttentionWays, WhatKernelsCannotTakeIsDeclined) {
   };
   EXPECT_EQ(reason({"tiny"}, ""), "an attention over 4 columns: multiples of 16 up to 128 fit the tensor cores");
   EXPECT_EQ(reason(kSmall, "float32"), "an attention in float32: tensor cores take float16 and bfloat16");
+}
+
+// Of lines of 64 numbers, on GPUs that have them.
+TEST(AttentionWays, GroupsOfWarps) {
+  const auto with_groups = [](const std::vector<std::string>& sizes, bool has_them) {
+    EnumerateOptions options = on_gpu();
+    options.gpu->group_products = has_them;
+    bool any = false;
+    for (const PartCandidates& of : attentions_of("bert_encoder", sizes, options).attentions) {
+      for (const Candidate& candidate : of.candidates) any = any || std::get<AttentionWay>(candidate.way).groups;
+    }
+    return any;
+  };
+  EXPECT_TRUE(with_groups({"tiny", "P=64", "W=64"}, true));
+  EXPECT_TRUE(with_groups({"tiny", "P=64", "W=128"}, true));
+  EXPECT_FALSE(with_groups({"tiny", "P=64", "W=64"}, false));
+  EXPECT_FALSE(with_groups({"tiny", "P=64", "W=80"}, true));
 }
 
 TEST(AttentionWays, PanelsFitTheGpu) {

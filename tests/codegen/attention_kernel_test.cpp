@@ -244,6 +244,56 @@ std::vector<Case> cases() {
            p.rate = 0.5;
            p.inner = p.values = 128;
          }),
+      of("groups", {4, 1, 64, 2, true}, [](AttentionProblem& p) { p.inner = p.values = 64; }),
+      of("groups, several panels and rests, causal", {4, 1, 64, 3, true},
+         [](AttentionProblem& p) {
+           p.batch = {2};
+           p.queries = 130;
+           p.keys = 203;
+           p.inner = 64;
+           p.values = 128;
+           p.causal = true;
+           p.dtype = DType::bfloat16;
+           p.set_lying(Lying::rows_batch_columns);
+         }),
+      of("groups, dropout, two tiles", {4, 2, 64, 1, true},
+         [](AttentionProblem& p) {
+           p.batch = {2};
+           p.rate = 0.3;
+           p.keys = 136;
+           p.inner = 128;
+           p.values = 64;
+           p.scales = {-0.25};
+         }),
+      of("groups, rows lie together", {8, 1, 64, 2, true},
+         [](AttentionProblem& p) {
+           p.batch = {2};
+           p.set_lying(Lying::columns_batch_rows);
+           p.rate = 0.3;
+           p.queries = 136;
+           p.keys = 104;
+           p.inner = p.values = 64;
+         }),
+      of("groups, rows of what is given lie together", {4, 1, 64, 2, true},
+         [](AttentionProblem& p) {
+           p.batch = {2};
+           p.lying = Lying::batch_columns_rows;
+           p.causal = true;
+           p.rate = 0.1;
+           p.queries = p.keys = 96;
+           p.inner = 64;
+           p.values = 128;
+           p.dtype = DType::bfloat16;
+         }),
+      of("groups, rows of results lie together", {4, 1, 64, 2, true},
+         [](AttentionProblem& p) {
+           p.batch = {2};
+           p.results = Lying::columns_batch_rows;
+           p.rate = 0.3;
+           p.mask_order = MaskOrder::queries_last;
+           p.inner = 128;
+           p.values = 64;
+         }),
   };
 }
 
@@ -289,8 +339,15 @@ Case drawn_case(uint64_t seed) {
   if (p.batch.empty() && p.mask_order == MaskOrder::batch_last) p.mask_order = MaskOrder::keys_last;
   p.scales.clear();
   for (int64_t k = below(3); k > 0; --k) p.scales.push_back(static_cast<double>(below(9) - 4) / 8);
-  const AttentionWay way{1 << below(3), static_cast<int>(1 + below(2)), static_cast<int>(32 << below(2)),
-                         static_cast<int>(1 + below(3))};
+  AttentionWay way{1 << below(3), static_cast<int>(1 + below(2)), static_cast<int>(32 << below(2)),
+                   static_cast<int>(1 + below(3))};
+  if (below(3) == 0) {
+    p.inner = 64 * (1 + below(2));
+    p.values = 64 * (1 + below(2));
+    way.warps = 4;
+    way.panel = 64;
+    way.groups = true;
+  }
   return {concat("drawn with seed ", seed), way, p};
 }
 
@@ -369,8 +426,10 @@ TEST_P(AttentionKernel, NothingHidesNotANumber) {
 TEST_P(AttentionKernel, SharedMemoryIsWhatTheGridAsksFor) {
   AttentionProblem problem;
   problem.backward = GetParam();
+  problem.inner = problem.values = 64;
   const Attention attention = made_attention(problem).part.attention;
-  for (const AttentionWay& way : {AttentionWay{4, 1, 64, 2}, AttentionWay{8, 1, 32, 3}}) {
+  for (const AttentionWay& way :
+       {AttentionWay{4, 1, 64, 2}, AttentionWay{8, 1, 32, 3}, AttentionWay{4, 1, 64, 3, true}}) {
     for (const GpuGrid& grid : launch_of(problem, way).grids) {
       EXPECT_EQ(grid.shared_bytes, attention_shared_bytes(attention, way));
       EXPECT_EQ(grid.threads, 32 * way.warps);
@@ -409,7 +468,9 @@ void agrees_on_a_gpu(bool backward) {
   ASSERT_TRUE(compiler) << to_string(compiler.error());
   const Machine machine{std::move(*gpu), std::move(*compiler)};
   const AttentionRun run;
+  const bool groups = machine.gpu->info().major == 9;
   const auto try_way = [&](const AttentionNumbers& numbers, const AttentionWay& way, const std::string& name) {
+    if (way.groups && !groups) return;
     const AttentionResults once(machine, numbers, run, way);
     EXPECT_LE(farthest(once.distances_from(numbers)), 1) << name;
     EXPECT_EQ(once.results(), AttentionResults(machine, numbers, run, way).results()) << name;
@@ -431,6 +492,8 @@ void agrees_on_a_gpu(bool backward) {
         for (const int stages : {1, 2, 3})
           try_way(numbers, {warps, tiles, panel, stages}, concat(warps, " ", tiles, " ", panel, " ", stages));
       }
+      for (const int stages : {1, 2, 3})
+        try_way(numbers, {warps, tiles, 64, stages, true}, concat(warps, " ", tiles, " ", stages, " groups"));
     }
   }
 }
@@ -458,15 +521,18 @@ class AttentionCompile : public testing::Test {
 
 // Several in one source, as a plan has them.
 TEST_F(AttentionCompile, EveryKindTogether) {
-  std::string source = concat(cuda_hardware(), cuda_prelude());
+  const std::string prelude = concat(cuda_hardware(), cuda_prelude());
+  std::string source;
+  std::string groups;  // Hopper's
   size_t count = 0;
   for (const Case& one : cases()) {
     AttentionProblem problem = one.problem;
     problem.backward = count % 2 == 0;
-    source += with_kernel_name(launch_of(problem, one.way).kernel, concat("kernel_", count++));
+    (one.way.groups ? groups : source) +=
+        with_kernel_name(launch_of(problem, one.way).kernel, concat("kernel_", count++));
   }
-  compile(source, "sm_90");
-  compile(source, "sm_80");
+  compile(concat(prelude, source, groups), "sm_90");
+  compile(concat(prelude, source), "sm_80");
 }
 
 TEST_F(AttentionCompile, TensorsBeyondAnInteger) {

@@ -29,9 +29,32 @@ struct Given {
   u32 words[6];
 };
 
+constexpr int kMostProducts = 32;      // of a thread that it has not waited for
+constexpr int kMostMultiplying = 256;  // threads of a block that has such products
+
+// A product of a group that is under way: what is in shared memory is read when it is waited for.
+struct GroupProduct {
+  float (*c)[4];  // which nobody may touch meanwhile
+  int columns;
+  bool indices_by_line;
+  bool half;           // else bfloat16
+  bool first;          // that has this c
+  float before[8][4];  // what was in it then
+  u32 left[16][8];     // two halves each
+  Place right;
+};
+
+struct MultiplyingThread {
+  GroupProduct products[kMostProducts];
+  int count = 0;
+  bool sees_copies = false;  // those that it waited for
+  bool has_begun = false;
+};
+
 struct Matrices {
   alignas(16) unsigned char shared[kMostShared];
   CopyingThread threads[kMostThreads];
+  MultiplyingThread multiplying[kMostMultiplying];
   Given given[2][kMostThreads];  // to other threads, alternately so that one barrier is enough
   int turns[kMostThreads];
 };
@@ -80,6 +103,7 @@ inline void wait_for_copies() {
     }
   }
   own.count = left;
+  if (thread_number() < kMostMultiplying) matrices().multiplying[thread_number()].sees_copies = false;
 }
 
 // What each thread of the block gives, as soon as all have given.
@@ -191,6 +215,88 @@ inline u32 votes(bool yes) {
   u32 bits = 0;
   for (int k = 0; k < 32; ++k) bits |= all[k].words[0] << k;
   return bits;
+}
+
+// --- Products of groups ---
+
+constexpr Place kLineBytes = 128;
+inline Place spread(Place place) { return place ^ (place >> 3 & 0x70); }
+
+inline MultiplyingThread& multiplying() {
+  if (thread_number() >= kMostMultiplying) abort();
+  return matrices().multiplying[thread_number()];
+}
+
+inline void show_copies_to_products() { multiplying().sees_copies = true; }
+inline void begin_products() { multiplying().has_begun = true; }
+inline void end_products() { multiplying().has_begun = false; }
+
+// The right operand's number for a column and an index: lines are of columns, or of indices.
+template <class T>
+inline float right_number(const GroupProduct& of, int column, int index) {
+  const int line = of.indices_by_line ? index : column;
+  const int number = of.indices_by_line ? column : index;
+  return widened(
+      T{shared_half(spread(of.right + static_cast<Place>(line) * kLineBytes + static_cast<Place>(number) * 2))});
+}
+
+template <class T>
+inline void finish_product(const GroupProduct& of) {
+  const int lane = thread_number() % 32;
+  for (int n = 0; n < of.columns / 8; ++n) {
+    for (int e = 0; e < 4; ++e) {
+      float sum = of.first ? of.before[n][e] : of.c[n][e];
+      for (int k = 0; k < 16; ++k)
+        sum += widened_half<T>(of.left[lane / 4 + e / 2 * 8][k / 2], k % 2) *
+               right_number<T>(of, n * 8 + lane % 4 * 2 + e % 2, k);
+      of.c[n][e] = sum;
+    }
+  }
+}
+
+inline void wait_for_products() {
+  MultiplyingThread& own = multiplying();
+  for (int k = 0; k < own.count; ++k) {
+    if (own.products[k].half) {
+      finish_product<f16>(own.products[k]);
+    } else {
+      finish_product<bf16>(own.products[k]);
+    }
+  }
+  own.count = 0;
+}
+
+inline void settle(float&) {}
+inline void settle(u32&) {}
+
+template <class T>
+constexpr bool kIsF16 = false;
+template <>
+constexpr bool kIsF16<f16> = true;
+
+template <class T, int kColumns, bool kIndicesByLine, int kFirst, int kCount>
+inline void multiply_shared(float (&c)[kCount][4], const u32 (&a)[4], Place right, int add) {
+  static_assert((kColumns == 32 || kColumns == 64) && kFirst + kColumns / 8 <= kCount);
+  MultiplyingThread& own = multiplying();
+  const Given* const all = exchanged(a);
+  if (!own.sees_copies || !own.has_begun || own.count == kMostProducts || right % 32 != 0) {
+    fprintf(stderr, "a product of what is not there yet, or of what is not aligned\n");
+    abort();
+  }
+  GroupProduct& made = own.products[own.count++];
+  made = {c + kFirst, kColumns, kIndicesByLine, kIsF16<T>, true, {}, {}, right};
+  for (int k = 0; k + 1 < own.count; ++k) made.first = made.first && own.products[k].c != made.c;
+  for (int n = 0; n < kColumns / 8; ++n) {
+    for (int e = 0; e < 4; ++e) {
+      if (add != 0 && made.first) made.before[n][e] = made.c[n][e];
+      if (add == 0 && !made.first) abort();
+      made.c[n][e] = __builtin_nanf("");
+    }
+  }
+  for (int row = 0; row < 16; ++row) {
+    for (int pair = 0; pair < 8; ++pair)
+      made.left[row][pair] = all[row % 8 * 4 + pair % 4].words[row / 8 + pair / 4 * 2];
+  }
 }
 
 }  // namespace mr

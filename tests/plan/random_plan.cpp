@@ -27,7 +27,8 @@ constexpr double kSeconds = 1e-6;
 
 std::optional<GpuTarget> target_of(const PlanChoice& choice) {
   if (choice.gpu == nullptr) return std::nullopt;
-  return GpuTarget{choice.gpu->info().multiprocessors, choice.gpu->info().shared_bytes};
+  const GpuInfo& info = choice.gpu->info();
+  return GpuTarget{info.multiprocessors, info.shared_bytes, info.major == 9};
 }
 
 int64_t scratch_on(Gpu* gpu, const Launch& launch) {

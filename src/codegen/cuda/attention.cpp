@@ -154,8 +154,13 @@ class AttentionGenerator {
   // A thread's: pieces of rows, sums and scores, and about as much beside them as ptxas was seen to want.
   int64_t registers(const Kernel& kernel) const {
     constexpr int64_t kBeside = 48;
+    constexpr int64_t kBesideOfGroups = 40;
     const int64_t inner = attention_.inner;
     const int64_t values = attention_.values;
+    if (way_.groups && attention_.backward) {
+      const int64_t scores = kernel.rows == Rows::queries ? 64 - values / 2 : 32;
+      return way_.tiles * (3 * (inner + values) / 4 + scores) + kBesideOfGroups;
+    }
     const int64_t pieces = !attention_.backward           ? inner / 4 + values / 2 + way_.panel / 2
                            : kernel.rows == Rows::queries ? 3 * inner / 4 + values / 4 + 16
                                                           : 3 * (inner + values) / 4 + 16;
@@ -196,6 +201,7 @@ class AttentionGenerator {
     constant(text, "bool", "kBackward", attention_.backward ? 1 : 0);
     constant(text, "bool", "kCausal", attention_.causal ? 1 : 0);
     constant(text, "bool", "kDropout", masked ? 1 : 0);
+    constant(text, "bool", "kGroups", way_.groups ? 1 : 0);
     constant(text, "int", "kQueries", attention_.queries);
     constant(text, "int", "kKeys", attention_.keys);
     constant(text, "int", "kInner", attention_.inner);

@@ -90,18 +90,27 @@ struct Panel {
   static constexpr int kLength = kLies == Lies::by_rows ? kColumns : S::kPanel;
   Place place;
 
-  MR_DEVICE Panel from_row(int row) const { return {place + row * (kLies == Lies::by_rows ? kPitch<kLength> : 2)}; }
+  // From the panel's place on, of a number in a line; for groups' products, before it is spread.
+  MR_DEVICE static int offset(int line, int number) {
+    if constexpr (S::kGroups) return (number / 64 * kLines + line) * static_cast<int>(kLineBytes) + number % 64 * 2;
+    return line * kPitch<kLength> + number * 2;
+  }
+  MR_DEVICE Place at(int row, int column) const {
+    return place + (kLies == Lies::by_rows ? offset(row, column) : offset(column, row));
+  }
 };
 
 // A stage has a panel of the inner index, one of the values', and two floats a row.
 template <class S, int kColumns>
-constexpr int kPanelBytes = 2 * S::kPanel* kColumns + 16 * (S::kPanel < kColumns ? kColumns : S::kPanel);
+constexpr int kPanelBytes = 2 * S::kPanel* kColumns +
+                            (S::kGroups ? 0 : 16 * (S::kPanel < kColumns ? kColumns : S::kPanel));
 template <class S>
 constexpr int kFirstPanel = kPanelBytes<S, S::kInner>;
 template <class S>
 constexpr int kBothPanels = kFirstPanel<S> + kPanelBytes<S, S::kValues>;
 template <class S>
-constexpr int kStageBytes = kBothPanels<S> + (S::kBackward ? S::kPanel * 8 : 0);
+constexpr int kStageBytes = (kBothPanels<S> + (S::kBackward ? S::kPanel * 8 : 0) + (S::kGroups ? 1023 : 0)) /
+                            (S::kGroups ? 1024 : 1) * (S::kGroups ? 1024 : 1);
 
 enum class Columns { in_order, mixed };
 
@@ -109,6 +118,13 @@ template <Columns kColumns>
 MR_DEVICE int row_of(int number) {
   if constexpr (kColumns == Columns::in_order) return number;
   return number / 32 * 32 + number % 8 / 2 * 8 + number / 8 % 4 * 2 + number % 2;
+}
+
+// That of an offset in a panel and another one, which have no bit in common.
+template <class S>
+MR_DEVICE Place place_in(Place panel, int offset, int other) {
+  if constexpr (S::kGroups) return panel + (spread(offset) ^ spread(other));
+  return panel + offset + other;
 }
 
 // Rows from `first` on of an operand that has `count`; zeros behind them, where nothing is read.
@@ -125,13 +141,13 @@ MR_DEVICE void fetch_panel(Place to, const M& from, int first, int count) {
     // places are the first one's and a constant.
     const int line = thread_number() / kChunks;
     const int chunk = thread_number() % kChunks;
-    const Place own = to + row_of<kOrder>(line) * kPitch<To::kLength> + chunk * 16;
+    const int own = To::offset(row_of<kOrder>(line), chunk * 8);
     const int row = first + (kByRows ? line : chunk * 8);
     const auto* own_from = from.at(row, kByRows ? chunk * 8 : line);
     MR_UNROLL
     for (int n = 0; n < To::kLines; n += kAtOnce) {
       if (To::kLines % kAtOnce == 0 || n + line < To::kLines)
-        copy_16(own + row_of<kOrder>(n) * kPitch<To::kLength>, own_from, row + (kByRows ? n : 0) < count);
+        copy_16(place_in<S>(to, own, To::offset(row_of<kOrder>(n), 0)), own_from, row + (kByRows ? n : 0) < count);
       own_from += kAtOnce * from.pitch;
     }
   } else {
@@ -141,8 +157,8 @@ MR_DEVICE void fetch_panel(Place to, const M& from, int first, int count) {
       const int chunk = (n + thread_number()) % kChunks;
       const int row = first + (kByRows ? line : chunk * 8);
       if (line < To::kLines)
-        copy_16(to + row_of<kOrder>(line) * kPitch<To::kLength> + chunk * 16, from.at(row, kByRows ? chunk * 8 : line),
-                row < count);
+        copy_16(place_in<S>(to, To::offset(row_of<kOrder>(line), chunk * 8), 0),
+                from.at(row, kByRows ? chunk * 8 : line), row < count);
     }
   }
 }
@@ -174,9 +190,11 @@ struct Panels {
         fetch(panel, shared);
         group_copies();
         wait_for_copies<0>();
+        if constexpr (S::kGroups) show_copies_to_products();
         barrier();
       } else {
         wait_for_copies<S::kStages - 2>();
+        if constexpr (S::kGroups) show_copies_to_products();
         barrier();
         const int ahead = panel + S::kStages - 1;
         const int free = stage == 0 ? S::kStages - 1 : stage - 1;
@@ -291,53 +309,106 @@ MR_DEVICE void load_right(u32 (&b)[4], const P& panel, int row, int column) {
   }
 }
 
-// c = rows · panelᵀ, with kBundles times 16 rows of the panel.
-template <class S, int kColumns, int kBundles, class P>
-MR_DEVICE void multiply_rows(float (&c)[S::kTiles][2 * kBundles][4], const u32 (&rows)[S::kTiles][kColumns / 16][4],
-                             const P& panel) {
-  clear(c);
-  MR_UNROLL
-  for (int step = 0; step < kColumns / 16; ++step) {
+// What the products below leave, and until then is not to be touched.
+template <class S, int kCount>
+MR_DEVICE void finish_products(float (&c)[S::kTiles][kCount][4]) {
+  if constexpr (S::kGroups) {
+    wait_for_products();
     MR_UNROLL
-    for (int bundle = 0; bundle < kBundles; ++bundle) {
-      u32 b[4];
-      load_right_transposed(b, panel, bundle * 16, step * 16);
+    for (int tile = 0; tile < S::kTiles; ++tile) {
       MR_UNROLL
-      for (int tile = 0; tile < S::kTiles; ++tile) {
-        multiply<typename S::T>(c[tile][2 * bundle], rows[tile][step], b[0], b[1]);
-        multiply<typename S::T>(c[tile][2 * bundle + 1], rows[tile][step], b[2], b[3]);
+      for (int n = 0; n < kCount; ++n) {
+        MR_UNROLL
+        for (int e = 0; e < 4; ++e) settle(c[tile][n][e]);
       }
     }
   }
 }
 
-// c += scores · panel, with kBundles times 16 columns of the scores from tile `first` on, rows of the panel.
+// One of 64 or 32 columns from kFirst tiles on, over 16 indices.
+template <class S, int kFirst, bool kIndicesByLine, int kCount>
+MR_DEVICE void multiply_group(float (&c)[kCount][4], const u32 (&a)[4], Place right, int add) {
+  constexpr int kColumns = kCount % 8 == 0 ? 64 : 32;
+  multiply_shared<typename S::T, kColumns, kIndicesByLine, kFirst>(c, a, right, add);
+}
+
+// c = rows · panelᵀ, with as many rows of the panel from `row` on as c has columns.
+template <class S, int kColumns, int kCount, class P>
+MR_DEVICE void multiply_rows(float (&c)[S::kTiles][kCount][4], const u32 (&rows)[S::kTiles][kColumns / 16][4],
+                             const P& panel, int row) {
+  if constexpr (S::kGroups) {
+    static_assert(kCount == 4 || kCount == 8);
+    begin_products();
+    MR_UNROLL
+    for (int tile = 0; tile < S::kTiles; ++tile) {
+      MR_UNROLL
+      for (int step = 0; step < kColumns / 16; ++step)
+        multiply_group<S, 0, P::kLies == Lies::by_columns>(c[tile], rows[tile][step], panel.at(row, step * 16),
+                                                           step > 0 ? 1 : 0);
+    }
+    end_products();
+  } else {
+    clear(c);
+    MR_UNROLL
+    for (int step = 0; step < kColumns / 16; ++step) {
+      MR_UNROLL
+      for (int bundle = 0; bundle < kCount / 2; ++bundle) {
+        u32 b[4];
+        load_right_transposed(b, panel, row + bundle * 16, step * 16);
+        MR_UNROLL
+        for (int tile = 0; tile < S::kTiles; ++tile) {
+          multiply<typename S::T>(c[tile][2 * bundle], rows[tile][step], b[0], b[1]);
+          multiply<typename S::T>(c[tile][2 * bundle + 1], rows[tile][step], b[2], b[3]);
+        }
+      }
+    }
+  }
+}
+
+// c += scores · panel, with kBundles times 16 columns of the scores from tile `first` on, rows of the panel from `row`
+// on.
 template <class S, int kColumns, int kBundles, int kCount, class P>
 MR_DEVICE void multiply_scores(float (&c)[S::kTiles][kColumns / 8][4], const float (&scores)[S::kTiles][kCount][4],
-                               int first, const P& panel) {
+                               int first, const P& panel, int row) {
   using T = typename S::T;
+  u32 left[kBundles][S::kTiles][4];
   MR_UNROLL
   for (int bundle = 0; bundle < kBundles; ++bundle) {
-    u32 left[S::kTiles][4];
     MR_UNROLL
     for (int tile = 0; tile < S::kTiles; ++tile) {
       MR_UNROLL
       for (int n = 0; n < 4; ++n) {
         const float(&of)[4] = scores[tile][first + 2 * bundle + n / 2];
-        left[tile][n] = halves_of<T>(of[n % 2 * 2], of[n % 2 * 2 + 1]);
-      }
-    }
-    MR_UNROLL
-    for (int pair = 0; pair < kColumns / 16; ++pair) {
-      u32 b[4];
-      load_right(b, panel, bundle * 16, pair * 16);
-      MR_UNROLL
-      for (int tile = 0; tile < S::kTiles; ++tile) {
-        multiply<T>(c[tile][2 * pair], left[tile], b[0], b[1]);
-        multiply<T>(c[tile][2 * pair + 1], left[tile], b[2], b[3]);
+        left[bundle][tile][n] = halves_of<T>(of[n % 2 * 2], of[n % 2 * 2 + 1]);
+        if constexpr (S::kGroups) settle(left[bundle][tile][n]);
       }
     }
   }
+  if constexpr (S::kGroups) begin_products();
+  MR_UNROLL
+  for (int bundle = 0; bundle < kBundles; ++bundle) {
+    if constexpr (S::kGroups) {
+      MR_UNROLL
+      for (int tile = 0; tile < S::kTiles; ++tile) {
+        multiply_group<S, 0, P::kLies == Lies::by_rows>(c[tile], left[bundle][tile], panel.at(row + bundle * 16, 0), 1);
+        if constexpr (kColumns == 128)
+          multiply_shared<T, 64, P::kLies == Lies::by_rows, 8>(c[tile], left[bundle][tile],
+                                                               panel.at(row + bundle * 16, 64), 1);
+      }
+    } else {
+      MR_UNROLL
+      for (int pair = 0; pair < kColumns / 16; ++pair) {
+        u32 b[4];
+        load_right(b, panel, row + bundle * 16, pair * 16);
+        MR_UNROLL
+        for (int tile = 0; tile < S::kTiles; ++tile) {
+          multiply<T>(c[tile][2 * pair], left[bundle][tile], b[0], b[1]);
+          multiply<T>(c[tile][2 * pair + 1], left[bundle][tile], b[2], b[3]);
+        }
+      }
+    }
+  }
+  if constexpr (S::kGroups) end_products();
 }
 
 // --- What is hidden and what is dropped ---
@@ -566,14 +637,16 @@ MR_DEVICE void attend(int block, const Q& q, const K& k, const V& v, const O& o,
     float scores[S::kTiles][S::kPanel / 8][4];
     const Panel<S, S::kInner, K::kLies> keys{at};
     const Panel<S, S::kValues, V::kLies> values{at + kFirstPanel<S>};
-    multiply_rows<S, S::kInner, S::kPanel / 16>(scores, rows, keys);
+    multiply_rows<S, S::kInner>(scores, rows, keys, 0);
+    finish_products<S>(scores);
     if (hides_keys<S>(row, key)) hide_keys<S>(scores, row, key);
     softmax.take(scores, sums, factor);
     MR_UNROLL
     for (int part = 0; part < S::kPanel; part += 32) {
       drop_keys<S>(scores, part / 8, masks, row, key + part);
-      multiply_scores<S, S::kValues, 2>(sums, scores, part / 8, values.from_row(part));
+      multiply_scores<S, S::kValues, 2>(sums, scores, part / 8, values, part);
     }
+    finish_products<S>(sums);
   };
   panels.each(work);
   float factors[S::kTiles][2];
@@ -637,9 +710,9 @@ struct QueryPairs {
   }
 };
 
-// Scores become ds: p · (dp · mask - Σ o·d_o), of 32 mixed keys.
-template <class S, class M>
-MR_DEVICE void differentiate(float (&scores)[S::kTiles][4][4], const float (&dp)[S::kTiles][4][4],
+// Scores become ds: p · (dp · mask - Σ o·d_o), of 32 keys, whose tiles are those from `first` on.
+template <class S, int kCount, class M>
+MR_DEVICE void differentiate(float (&scores)[S::kTiles][kCount][4], const float (&dp)[S::kTiles][kCount][4], int first,
                              const QueryPairs<S>& queries, float factor, const M& masks, int row, int key) {
   MR_UNROLL
   for (int tile = 0; tile < S::kTiles; ++tile) {
@@ -649,8 +722,8 @@ MR_DEVICE void differentiate(float (&scores)[S::kTiles][4][4], const float (&dp)
       if constexpr (S::kDropout) masks.draw_keys(kept, row + tile * 16 + row_number() + half * 8, key);
       MR_UNROLL
       for (int l = 0; l < 8; ++l) {
-        float& own = scores[tile][l / 2][2 * half + l % 2];
-        float of = dp[tile][l / 2][2 * half + l % 2];
+        float& own = scores[tile][first + l / 2][2 * half + l % 2];
+        float of = dp[tile][first + l / 2][2 * half + l % 2];
         if constexpr (S::kDropout) of = kept[l] ? of : 0.0f;
         own = power_of_two(own * factor - queries.logs[tile][half]) * (of * masks.scale() - queries.sums[tile][half]);
       }
@@ -682,19 +755,26 @@ MR_DEVICE void attend_dq(int block, const Q& q, const K& k, const V& v, const O&
   float sums[S::kTiles][S::kInner / 8][4];
   clear(sums);
   const auto work = [&](int panel, Place at) {
+    constexpr int kPart = S::kGroups ? 64 : 32;  // keys
     const bool hides = hides_keys<S>(row, panel * S::kPanel);
     MR_NO_UNROLL
-    for (int part = 0; part < S::kPanel; part += 32) {
+    for (int part = 0; part < S::kPanel; part += kPart) {
       const int key = panel * S::kPanel + part;
-      const auto keys = Panel<S, S::kInner, K::kLies>{at}.from_row(part);
-      const auto values = Panel<S, S::kValues, V::kLies>{at + kFirstPanel<S>}.from_row(part);
-      float scores[S::kTiles][4][4];
-      float dp[S::kTiles][4][4];
-      multiply_rows<S, S::kInner, 2>(scores, rows, keys);
-      multiply_rows<S, S::kValues, 2>(dp, d_rows, values);
+      const Panel<S, S::kInner, K::kLies> keys{at};
+      const Panel<S, S::kValues, V::kLies> values{at + kFirstPanel<S>};
+      float scores[S::kTiles][kPart / 8][4];
+      float dp[S::kTiles][kPart / 8][4];
+      multiply_rows<S, S::kInner>(scores, rows, keys, part);
+      multiply_rows<S, S::kValues>(dp, d_rows, values, part);
+      finish_products<S>(scores);
+      finish_products<S>(dp);
       if (hides) hide_keys<S>(scores, row, key);
-      differentiate<S>(scores, dp, queries, factor, masks, row, key);
-      multiply_scores<S, S::kInner, 2>(sums, scores, 0, keys);
+      MR_UNROLL
+      for (int some = 0; some < kPart; some += 32) {
+        differentiate<S>(scores, dp, some / 8, queries, factor, masks, row, key + some);
+        multiply_scores<S, S::kInner, 2>(sums, scores, some / 8, keys, part + some);
+      }
+      finish_products<S>(sums);
     }
   };
   panels.each(work);
@@ -703,10 +783,11 @@ MR_DEVICE void attend_dq(int block, const Q& q, const K& k, const V& v, const O&
   store_rows<S, S::kInner>(d_q, row, S::kQueries, sums, factors);
 }
 
-// Of 16 queries and a warp's keys: scores become p · mask but for its scale, and dp becomes ds.
-template <class S, class M>
-MR_DEVICE void differentiate_square(float (&scores)[S::kTiles][2][4], float (&dp)[S::kTiles][2][4], Place pairs,
-                                    float factor, const M& masks, int row, int query) {
+// Of 16 queries, whose tiles are those from `first` on, and a warp's keys: scores become p · mask but for its scale,
+// and dp becomes ds.
+template <class S, int kCount, class M>
+MR_DEVICE void differentiate_square(float (&scores)[S::kTiles][kCount][4], float (&dp)[S::kTiles][kCount][4], int first,
+                                    Place pairs, float factor, const M& masks, int row, int query) {
   MR_UNROLL
   for (int tile = 0; tile < S::kTiles; ++tile) {
     u32 kept = 0;
@@ -717,8 +798,8 @@ MR_DEVICE void differentiate_square(float (&scores)[S::kTiles][2][4], float (&dp
       load_floats(of, pairs + (n * 8 + column_number()) * 8);
       MR_UNROLL
       for (int e = 0; e < 4; ++e) {
-        float& p = scores[tile][n][e];
-        float& d = dp[tile][n][e];
+        float& p = scores[tile][first + n][e];
+        float& d = dp[tile][first + n][e];
         p = power_of_two(p * factor - of[e % 2 * 2]);
         const bool dropped = S::kDropout && (kept & (1u << (e / 2 * 16 + n * 8 + e % 2))) == 0;
         d = p * ((dropped ? 0.0f : d) * masks.scale() - of[e % 2 * 2 + 1]);
@@ -728,12 +809,12 @@ MR_DEVICE void differentiate_square(float (&scores)[S::kTiles][2][4], float (&dp
   }
 }
 
-template <class S>
-MR_DEVICE void hide_queries(float (&scores)[S::kTiles][2][4], int row, int query) {
+template <class S, int kCount>
+MR_DEVICE void hide_queries(float (&scores)[S::kTiles][kCount][4], int row, int query) {
   MR_UNROLL
   for (int tile = 0; tile < S::kTiles; ++tile) {
     MR_UNROLL
-    for (int n = 0; n < 2; ++n) {
+    for (int n = 0; n < kCount; ++n) {
       MR_UNROLL
       for (int e = 0; e < 4; ++e) {
         if (row + tile * 16 + row_number() + e / 2 * 8 > query + n * 8 + column_number() + e % 2)
@@ -776,19 +857,27 @@ MR_DEVICE void attend_dk_dv(int block, const Q& q, const K& k, const V& v, const
   float v_sums[S::kTiles][S::kValues / 8][4];
   clear(v_sums);
   const auto work = [&](int panel, Place at) {
+    constexpr int kPart = S::kGroups ? 32 : 16;  // queries
     MR_NO_UNROLL
-    for (int part = 0; part < S::kPanel; part += 16) {
+    for (int part = 0; part < S::kPanel; part += kPart) {
       const int query = panel * S::kPanel + part;
-      const auto of_q = Panel<S, S::kInner, Q::kLies>{at}.from_row(part);
-      const auto of_d_o = Panel<S, S::kValues, DO::kLies>{at + kFirstPanel<S>}.from_row(part);
-      float scores[S::kTiles][2][4];
-      float dp[S::kTiles][2][4];
-      multiply_rows<S, S::kInner, 1>(scores, k_rows, of_q);
-      multiply_rows<S, S::kValues, 1>(dp, v_rows, of_d_o);
+      const Panel<S, S::kInner, Q::kLies> of_q{at};
+      const Panel<S, S::kValues, DO::kLies> of_d_o{at + kFirstPanel<S>};
+      float scores[S::kTiles][kPart / 8][4];
+      float dp[S::kTiles][kPart / 8][4];
+      multiply_rows<S, S::kInner>(scores, k_rows, of_q, part);
+      multiply_rows<S, S::kValues>(dp, v_rows, of_d_o, part);
+      finish_products<S>(scores);
+      finish_products<S>(dp);
       if (S::kCausal && query < row + S::kTiles * 16 - 1) hide_queries<S>(scores, row, query);
-      differentiate_square<S>(scores, dp, at + kBothPanels<S> + part * 8, factor, masks, row, query);
-      multiply_scores<S, S::kValues, 1>(v_sums, scores, 0, of_d_o);
-      multiply_scores<S, S::kInner, 1>(k_sums, dp, 0, of_q);
+      MR_UNROLL
+      for (int some = 0; some < kPart; some += 16)
+        differentiate_square<S>(scores, dp, some / 8, at + kBothPanels<S> + (part + some) * 8, factor, masks, row,
+                                query + some);
+      multiply_scores<S, S::kValues, kPart / 16>(v_sums, scores, 0, of_d_o, part);
+      multiply_scores<S, S::kInner, kPart / 16>(k_sums, dp, 0, of_q, part);
+      finish_products<S>(v_sums);
+      finish_products<S>(k_sums);
     }
   };
   panels.each(work);

@@ -16,7 +16,7 @@ namespace mr {
 // Where something lies in shared memory: bytes.
 using Place = u32;
 
-extern __shared__ __align__(16) unsigned char mr_shared_memory[];
+extern __shared__ __align__(1024) unsigned char mr_shared_memory[];
 
 // What a launch gives a block of it.
 MR_DEVICE Place shared_memory() { return static_cast<Place>(__cvta_generic_to_shared(mr_shared_memory)); }
@@ -113,5 +113,74 @@ MR_DEVICE long long bits_of(double x) { return __double_as_longlong(x); }
 
 // A bit a thread of the warp.
 MR_DEVICE u32 votes(bool yes) { return __ballot_sync(0xffffffffu, yes); }
+
+// --- Products of a group of four warps, on Hopper: each warp has 16 rows, and all read one right operand where it is
+// in shared memory. Results are there when wait_for_products and `settle` say so; until then nothing is to touch them
+// ---
+
+// Lines of 64 halves, one behind the other, of which eight are a block: the 16 bytes at a place are found where its
+// number in the line and the line's number in the block differ. A block begins at a multiple of 1024.
+constexpr Place kLineBytes = 128;
+MR_DEVICE Place spread(Place place) { return place ^ (place >> 3 & 0x70); }
+
+// Copies that were waited for are there for products too, behind a barrier.
+MR_DEVICE void show_copies_to_products() { asm volatile("fence.proxy.async;" ::: "memory"); }
+
+MR_DEVICE void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+MR_DEVICE void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+MR_DEVICE void wait_for_products() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
+
+// What the compiler keeps in this place: neither before it nor behind it.
+MR_DEVICE void settle(float& x) { asm volatile("" : "+f"(x)::"memory"); }
+MR_DEVICE void settle(u32& x) { asm volatile("" : "+r"(x)::"memory"); }
+
+// Where a right operand begins, its blocks one behind the other.
+MR_DEVICE u64 right_operand(Place place) {
+  return static_cast<u64>((place & 0x3ffff) >> 4) | 1ull << 16 | static_cast<u64>(8 * kLineBytes / 16) << 32 |
+         1ull << 62;
+}
+
+// Of 64 or 32 columns over 16 indices: c = a b, or added. kIndicesByLine: a line of the right operand is of one index,
+// and not of one column.
+#define MR_OUT_4(n) "+f"(c[kFirst + n][0]), "+f"(c[kFirst + n][1]), "+f"(c[kFirst + n][2]), "+f"(c[kFirst + n][3])
+#define MR_OUT_32 MR_OUT_4(0), MR_OUT_4(1), MR_OUT_4(2), MR_OUT_4(3)
+#define MR_OUT_64 MR_OUT_32, MR_OUT_4(4), MR_OUT_4(5), MR_OUT_4(6), MR_OUT_4(7)
+#define MR_PRODUCT_32(type, by_line)                                                                             \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %21, 0; wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type \
+               " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "                       \
+               "{%16, %17, %18, %19}, %20, p, 1, 1, " by_line ";}"                                               \
+               : MR_OUT_32                                                                                       \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add)                                    \
+               : "memory")
+#define MR_PRODUCT_64(type, by_line)                                                                                \
+  asm volatile(                                                                                                     \
+      "{.reg .pred p; setp.ne.b32 p, %37, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type             \
+      " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, " \
+      "%23, %24, %25, %26, %27, %28, %29, %30, %31}, {%32, %33, %34, %35}, %36, p, 1, 1, " by_line ";}"             \
+      : MR_OUT_64                                                                                                   \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add)                                                \
+      : "memory")
+
+template <class T>
+constexpr bool kIsF16 = false;
+template <>
+constexpr bool kIsF16<f16> = true;
+
+template <class T, int kColumns, bool kIndicesByLine, int kFirst, int kCount>
+MR_DEVICE void multiply_shared(float (&c)[kCount][4], const u32 (&a)[4], Place right, int add) {
+  static_assert(kColumns == 32 || kColumns == 64);
+  const u64 b = right_operand(right);
+  if constexpr (kColumns == 64) {
+    if constexpr (kIsF16<T> && kIndicesByLine) MR_PRODUCT_64("f16", "1");
+    if constexpr (kIsF16<T> && !kIndicesByLine) MR_PRODUCT_64("f16", "0");
+    if constexpr (!kIsF16<T> && kIndicesByLine) MR_PRODUCT_64("bf16", "1");
+    if constexpr (!kIsF16<T> && !kIndicesByLine) MR_PRODUCT_64("bf16", "0");
+  } else {
+    if constexpr (kIsF16<T> && kIndicesByLine) MR_PRODUCT_32("f16", "1");
+    if constexpr (kIsF16<T> && !kIndicesByLine) MR_PRODUCT_32("f16", "0");
+    if constexpr (!kIsF16<T> && kIndicesByLine) MR_PRODUCT_32("bf16", "1");
+    if constexpr (!kIsF16<T> && !kIndicesByLine) MR_PRODUCT_32("bf16", "0");
+  }
+}
 
 }  // namespace mr

@@ -87,7 +87,8 @@ class Program {
   Result<std::string> compile(const std::string& source, const std::string& architecture) {
     nvrtcResult result = nvrtc_.create_program(&program_, source.c_str(), "kernel.cu", 0, nullptr, nullptr);
     if (result != NVRTC_SUCCESS) return machine_error("take a kernel's source", result);
-    const std::string target = "--gpu-architecture=" + architecture;
+    // What only this generation has, kernels ask for by name.
+    const std::string target = concat("--gpu-architecture=", architecture, architecture == "sm_90" ? "a" : "");
     const std::array options = {target.c_str(), "--std=c++17", "-default-device", "--fmad=true",
                                 "--extra-device-vectorization"};
     result = nvrtc_.compile_program(program_, static_cast<int>(options.size()), options.data());

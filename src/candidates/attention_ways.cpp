@@ -13,6 +13,7 @@ constexpr int64_t kTile = 16;                  // of a matrix that the tensor co
 constexpr int64_t kMostColumns = 128;          // that fit a warp's registers
 constexpr int64_t kMostColumnsOfTwo = 64;      // and those of two tiles
 constexpr int kGroupPanel = 64;                // of what groups of warps multiply
+constexpr int64_t kWord = 32;                  // bits
 constexpr int64_t kPiece = 8;                  // elements that are copied at once
 
 using Operand = Attention::Operand;
@@ -77,16 +78,29 @@ class AttentionWays {
     return static_cast<size_t>(std::find(begin, tensors_.end(), tensor) - tensors_.begin());
   }
 
-  // What lies in one way only: sums of rows as they are written, masks nowhere.
+  // What lies in one way only: sums of rows, as they are written.
   void set_fixed() {
     layouts_.assign(tensors_.size(), 0);
     const TensorId sums = attention_.tensors[Operand::log_sums];
     layouts_[place_of(sums, attention_.writes(Operand::log_sums))] =
         number_of(sums, [&](const Layout& layout) { return layout == written_layout(graph_, sums); });
+    set_mask(MaskStorage::drawn);
+  }
+
+  void set_mask(MaskStorage storage) {
     const auto mask = std::find(tensors_.begin(), tensors_.end(), attention_.mask);
-    if (attention_.mask.valid() && mask != tensors_.end())
-      layouts_[static_cast<size_t>(mask - tensors_.begin())] =
-          number_of(attention_.mask, [](const Layout& layout) { return layout.storage == MaskStorage::drawn; });
+    if (!attention_.mask.valid() || mask == tensors_.end()) return;
+    layouts_[static_cast<size_t>(mask - tensors_.begin())] =
+        number_of(attention_.mask, [&](const Layout& layout) { return layout.storage == storage; });
+  }
+
+  // Masks are drawn in both passes; or forward leaves bits, where a warp's 32 keys are a word of them and it looks at
+  // all.
+  std::vector<MaskStorage> mask_storages() const {
+    if (!attention_.mask.valid() || attention_.causal) return {MaskStorage::drawn};
+    const std::vector<DimId>& dims = graph_.tensor(attention_.mask).dims;
+    const bool words = attention_.mask_axes.key + 1 == std::ssize(dims) && attention_.keys % kWord == 0;
+    return words ? std::vector{MaskStorage::drawn, MaskStorage::bits} : std::vector{MaskStorage::drawn};
   }
 
   template <class Wanted>
@@ -180,6 +194,13 @@ class AttentionWays {
   // --- How warps share it ---
 
   void add_under_layouts() {
+    for (const MaskStorage storage : mask_storages()) {
+      set_mask(storage);
+      add_with_mask();
+    }
+  }
+
+  void add_with_mask() {
     Candidate candidate;
     candidate.layouts = layouts_;
     bool first = true;

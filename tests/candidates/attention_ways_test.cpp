@@ -132,6 +132,27 @@ TEST(AttentionWays, WhatKernelsCannotTakeIsDeclined) {
   EXPECT_EQ(reason(kSmall, "float32"), "an attention in float32: tensor cores take float16 and bfloat16");
 }
 
+// Where a warp's keys are a word of bits, and are all looked at.
+TEST(AttentionWays, MasksMayBeLeftAsBits) {
+  const auto storages = [](const std::string& model, const std::vector<std::string>& sizes) {
+    std::set<std::string> found;
+    const Enumerated made = attentions_of(model, sizes);
+    for (const PartCandidates& of : made.attentions) {
+      const std::vector<TensorId> tensors = tensors_of(of.part);
+      const auto mask =
+          static_cast<size_t>(std::find(tensors.begin(), tensors.end(), of.part.attention.mask) - tensors.begin());
+      for (const Candidate& candidate : of.candidates)
+        found.insert(print_layout(made.training.graph, of.part.attention.mask,
+                                  layouts_of(made.candidates.domains, of.part, candidate)[mask]));
+    }
+    return found;
+  };
+  using Storages = std::set<std::string>;
+  EXPECT_EQ(storages("bert_encoder", {"tiny", "P=16", "W=16", "J=32"}), (Storages{"bits", "drawn"}));
+  EXPECT_EQ(storages("bert_encoder", kSmall), Storages{"drawn"});
+  EXPECT_EQ(storages("gpt2_block", {"tiny", "P=16", "J=32"}), Storages{"drawn"});
+}
+
 // Of lines of 64 numbers, on GPUs that have them.
 TEST(AttentionWays, GroupsOfWarps) {
   const auto with_groups = [](const std::vector<std::string>& sizes, bool has_them) {

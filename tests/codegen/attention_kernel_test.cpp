@@ -78,6 +78,12 @@ class AttentionResults {
           machine_.gpu->copy_out(bytes.data(), memory_[position(operand)].data(), static_cast<int64_t>(bytes.size())));
       results_.push_back(numbers_.numbers_in(bytes, operand));
     }
+    if (!numbers_.mask_bits().empty() && !backward_) {
+      std::vector<std::byte> bits(numbers_.mask_bits().size());
+      EXPECT_TRUE(
+          machine_.gpu->copy_out(bits.data(), memory_[mask_position()].data(), static_cast<int64_t>(bits.size())));
+      EXPECT_TRUE(bits == numbers_.mask_bits()) << "the mask";
+    }
   }
 
   const std::vector<std::vector<double>>& results() const { return results_; }
@@ -102,8 +108,16 @@ class AttentionResults {
     return static_cast<size_t>(std::find(tensors.begin(), tensors.end(), part_.attention.tensors[operand]) -
                                tensors.begin());
   }
+  size_t mask_position() const {
+    const std::vector<TensorId> tensors = tensors_of(part_);
+    return static_cast<size_t>(std::find(tensors.begin(), tensors.end(), part_.attention.mask) - tensors.begin());
+  }
   void allocate() {
     memory_.resize(tensors_of(part_).size());
+    if (const std::vector<std::byte>& bits = numbers_.mask_bits(); !bits.empty()) {
+      const std::vector<std::byte> poison(bits.size(), std::byte{0xff});
+      memory_[mask_position()] = memory_of(bits.size(), backward_ ? bits.data() : poison.data());
+    }
     for (const Attention::Operand operand : AttentionNumbers::read(backward_)) {
       const std::vector<std::byte> bytes = numbers_.bytes_of(operand);
       memory_[position(operand)] = memory_of(bytes.size(), bytes.data());
@@ -244,6 +258,39 @@ std::vector<Case> cases() {
            p.rate = 0.5;
            p.inner = p.values = 128;
          }),
+      of("masks as bits", {2, 1, 32, 2},
+         [](AttentionProblem& p) {
+           p.rate = 0.3;
+           p.mask_bits = true;
+           p.keys = 96;
+         }),
+      of("masks as bits, rows lie together, two tiles", {1, 2, 64, 2},
+         [](AttentionProblem& p) {
+           p.rate = 0.3;
+           p.mask_bits = true;
+           p.set_lying(Lying::columns_batch_rows);
+           p.queries = 72;
+           p.keys = 96;
+         }),
+      of("masks as bits, groups, whole blocks", {4, 1, 64, 2, true},
+         [](AttentionProblem& p) {
+           p.batch = {2};
+           p.rate = 0.1;
+           p.mask_bits = true;
+           p.queries = 64;
+           p.keys = 128;
+           p.inner = p.values = 64;
+         }),
+      of("masks as bits, groups, rests", {4, 1, 64, 2, true},
+         [](AttentionProblem& p) {
+           p.batch = {2};
+           p.rate = 0.3;
+           p.mask_bits = true;
+           p.queries = 70;
+           p.keys = 96;
+           p.inner = p.values = 64;
+           p.dtype = DType::bfloat16;
+         }),
       of("groups", {4, 1, 64, 2, true}, [](AttentionProblem& p) { p.inner = p.values = 64; }),
       of("groups, several panels and rests, causal", {4, 1, 64, 3, true},
          [](AttentionProblem& p) {
@@ -348,6 +395,7 @@ Case drawn_case(uint64_t seed) {
     way.panel = 64;
     way.groups = true;
   }
+  p.mask_bits = p.rate > 0 && !p.causal && p.mask_order == MaskOrder::keys_last && p.keys % 32 == 0;
   return {concat("drawn with seed ", seed), way, p};
 }
 

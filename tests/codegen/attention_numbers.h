@@ -42,6 +42,7 @@ class AttentionNumbers {
   }
 
   const MadeAttention& made() const { return made_; }
+  const std::vector<std::byte>& mask_bits() const { return mask_bits_; }  // empty: they are drawn
   OperandNumbers& operator[](Attention::Operand operand) { return operands_[operand]; }
   // After an input was changed.
   void work_out() {
@@ -183,6 +184,7 @@ class AttentionNumbers {
   void fill_masks() {
     masks_.assign(heads_ * static_cast<size_t>(problem_.queries * problem_.keys), 1.0);
     if (problem_.rate == 0) return;
+    mask_bits_.assign(problem_.mask_bits ? masks_.size() / 8 : 0, std::byte{});
     const std::vector<int64_t> strides =
         strides_of(made_.graph, attention_.mask, written_layout(made_.graph, attention_.mask));
     const Attention::Axes& axes = attention_.mask_axes;
@@ -196,6 +198,7 @@ class AttentionNumbers {
                                           static_cast<uint64_t>(element), problem_.rate);
           masks_[score_at(head, static_cast<size_t>(query), static_cast<size_t>(key))] =
               kept ? 1 / (1 - problem_.rate) : 0;
+          if (kept && problem_.mask_bits) mask_bits_[static_cast<size_t>(element) / 8] |= std::byte{1} << (element % 8);
         }
       }
     }
@@ -355,6 +358,7 @@ class AttentionNumbers {
   size_t heads_ = 1;
   std::array<OperandNumbers, Attention::kOperands> operands_;
   std::vector<double> masks_;
+  std::vector<std::byte> mask_bits_;
 };
 
 }  // namespace millrace

@@ -37,6 +37,7 @@ struct AttentionProblem {
 
   void set_lying(Lying all) { lying = results = gradients = all; }
   MaskOrder mask_order = MaskOrder::keys_last;
+  bool mask_bits = false;  // forward leaves them for backward
   std::vector<double> scales = {0.125};
 };
 
@@ -193,9 +194,9 @@ class AttentionMaker {
     made_.graph.operators.push_back(std::move(dropout));
     made_.part.attention.mask = mask;
     made_.part.attention.mask_axes = axes;
-    Layout drawn = written_layout(made_.graph, mask);
-    drawn.storage = MaskStorage::drawn;
-    place(mask, std::move(drawn), !problem_.backward);
+    Layout layout = written_layout(made_.graph, mask);
+    layout.storage = problem_.mask_bits ? MaskStorage::bits : MaskStorage::drawn;
+    place(mask, std::move(layout), !problem_.backward);
   }
 
   const AttentionProblem& problem_;

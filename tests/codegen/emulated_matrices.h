@@ -209,6 +209,8 @@ inline long long bits_of(double x) {
   return bits;
 }
 
+inline u32 with_bit(u32 bits, u32 x, u32 threshold) { return 2 * bits + (x >= threshold ? 1 : 0); }
+
 inline u32 votes(bool yes) {
   const u32 own[1] = {yes ? 1u : 0u};
   const Given* const all = exchanged(own);

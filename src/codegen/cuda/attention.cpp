@@ -128,6 +128,17 @@ class AttentionGenerator {
     made_.streams.push_back(dropout.stream);
   }
 
+  // The mask's among the part's tensors.
+  size_t mask_position() const {
+    const std::vector<TensorId> tensors = tensors_of(part_);
+    return static_cast<size_t>(std::find(tensors.begin(), tensors.end(), attention_.mask) - tensors.begin());
+  }
+  // Whether forward leaves it for backward, as bits.
+  bool keeps_mask() const {
+    const size_t position = mask_position();
+    return position < layouts_.size() && layouts_[position].storage == MaskStorage::bits;
+  }
+
   // Whether the neighbours that are drawn at once are keys of one query.
   bool draws_keys() const {
     const std::vector<int64_t> steps = mask_strides();
@@ -215,6 +226,7 @@ class AttentionGenerator {
     line(text, 1, concat("static constexpr mr::Columns kKeyColumns = mr::Columns::", mixed ? "mixed;" : "in_order;"));
     if (masked) {
       constant(text, "bool", "kMaskInBlocks", draws_keys() ? 1 : 0);
+      constant(text, "bool", "kMaskBits", keeps_mask() ? 1 : 0);
       constant(text, "mr::u64", "kMaskQuery", stride(mask_strides(), attention_.mask_axes.query));
       constant(text, "mr::u64", "kMaskKey", stride(mask_strides(), attention_.mask_axes.key));
     }
@@ -292,7 +304,8 @@ class AttentionGenerator {
     if (!attention_.mask.valid()) return "const mr::NoMasks masks;";
     const size_t threshold = attention_.scales.size();
     return concat("const mr::Masks<S> masks{mr::Dropout(args.state, args.streams[0], args.values[", threshold,
-                  "], args.values[", threshold + 1, "]), mr::u64(", mask_offset(), ")};");
+                  "], args.values[", threshold + 1, "]), mr::u64(", mask_offset(), "), ",
+                  keeps_mask() ? concat("static_cast<mr::u8*>(args.tensors[", mask_position(), "])") : "nullptr", "};");
   }
 
   const Graph& graph_;

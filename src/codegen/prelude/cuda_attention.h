@@ -452,11 +452,14 @@ MR_DEVICE void exchange_words(u32 (&words)[4]) {
   }
 }
 
-// A dropout, and the number of the first of its elements that are the block's.
+// A dropout, and the number of the first of its elements that are the block's. kMaskBits: forward leaves the masks, a
+// bit an element as they are numbered, and backward reads them instead of drawing them again.
 template <class S>
 struct Masks {
   Dropout dropout;
   u64 first;
+  u8* bits;  // of the whole mask
+  static constexpr bool kReads = S::kMaskBits && S::kBackward;
 
   MR_DEVICE u64 element(int query, int key) const {
     return first + static_cast<u64>(query) * S::kMaskQuery + static_cast<u64>(key) * S::kMaskKey;
@@ -473,14 +476,54 @@ struct Masks {
   }
   MR_DEVICE float scale() const { return static_cast<float>(dropout.scale); }
 
+  // Of the eight neighbours of a block, by their numbers.
+  MR_DEVICE bool keeps_drawn(const u32 (&words)[4], int l) const {
+    return (l % 2 == 0 ? words[l / 2] << 16 : words[l / 2]) >= dropout.threshold;
+  }
+  // All of them, the first one at the last bit.
+  MR_DEVICE u32 kept_of_drawn(const u32 (&words)[4]) const {
+    u32 kept = 0;
+    MR_UNROLL
+    for (int l = 7; l >= 0; --l)
+      kept = with_bit(kept, l % 2 == 0 ? words[l / 2] << 16 : words[l / 2], dropout.threshold);
+    return kept;
+  }
+
+  // Whether there are such elements: where blocks are whole, that is known.
+  MR_DEVICE static bool has(int query, int key) {
+    constexpr int kRows = S::kWarps * S::kTiles * 16;
+    constexpr bool kWhole =
+        S::kQueries % kRows == 0 && S::kKeys % kRows == 0 && S::kQueries % S::kPanel == 0 && S::kKeys % S::kPanel == 0;
+    return kWhole || (query < S::kQueries && key < S::kKeys);
+  }
+
+  // Those of a query's 32 keys, where they are read.
+  MR_DEVICE u32 read_keys(int query, int key) const {
+    if constexpr (!kReads) return 0;
+    return has(query, key) ? *reinterpret_cast<const u32*>(bits + block(query, key)) : 0;
+  }
+
   // Which are kept of a thread's elements in a query's 32 keys, which are four tiles: those of the first one first.
-  MR_DEVICE void draw_keys(bool (&kept)[8], int query, int key) const {
-    if constexpr (S::kMaskInBlocks) {
-      u32 words[4];
-      philox(block(query, key + lane_number() % 4 * 8), dropout, words);
-      if constexpr (S::kKeyColumns == Columns::in_order) exchange_words(words);
+  // `read`: what read_keys gave.
+  MR_DEVICE void draw_keys(bool (&kept)[8], int query, int key, u32 read) const {
+    if constexpr (kReads) {
+      constexpr bool kInOrder = S::kKeyColumns == Columns::in_order;
+      const u32 own = read >> (kInOrder ? column_number() : 4 * column_number());
       MR_UNROLL
-      for (int l = 0; l < 8; ++l) kept[l] = (l % 2 == 0 ? words[l / 2] << 16 : words[l / 2]) >= dropout.threshold;
+      for (int l = 0; l < 8; ++l) kept[l] = (own & 1u << (kInOrder ? l / 2 * 8 + l % 2 : l)) != 0;
+    } else if constexpr (S::kMaskInBlocks) {
+      u32 words[4];
+      const int own_key = key + lane_number() % 4 * 8;
+      philox(block(query, own_key), dropout, words);
+      u32 all = 0;
+      if constexpr (S::kMaskBits) {
+        all = kept_of_drawn(words);
+        if (has(query, own_key)) bits[block(query, own_key)] = static_cast<u8>(all);
+      }
+      if constexpr (S::kKeyColumns == Columns::in_order) exchange_words(words);
+      constexpr bool kKnown = S::kMaskBits && S::kKeyColumns == Columns::mixed;
+      MR_UNROLL
+      for (int l = 0; l < 8; ++l) kept[l] = kKnown ? (all & 1u << l) != 0 : keeps_drawn(words, l);
     } else {
       u32 bits = 0;
       MR_NO_UNROLL
@@ -490,32 +533,59 @@ struct Masks {
     }
   }
 
-  // Of 16 keys and 16 queries those that are kept of a thread's elements, when rows are keys: element e in tile n of 8
-  // queries at bit 8n + e % 2, of the second row at 16 more. Each thread draws a block, and all vote on each key of it.
+  // Of 16 keys and 16 queries those that are kept of a thread's elements, when rows are keys; `square_bit` says where.
+  // Each thread draws a block, and all vote on each key of it; or it reads 16 keys of each of its queries.
+  MR_DEVICE void draw_square(u32 (&tiles)[2], int query, int key) const {
+    if constexpr (kReads) {
+      const u8* const own = bits + block(query + column_number(), key);
+      MR_UNROLL
+      for (int n = 0; n < 2; ++n) {
+        u32 pair[2];
+        MR_UNROLL
+        for (int l = 0; l < 2; ++l) {
+          const bool there = has(query + n * 8 + column_number() + l, key);
+          pair[l] = there ? *reinterpret_cast<const u16*>(own + (n * 8 + l) * (S::kMaskQuery / 8)) : 0;
+        }
+        tiles[n] = (pair[0] | pair[1] << 16) >> row_number();
+      }
+    } else {
+      const u32 kept = draw_square(query, key);
+      tiles[0] = kept;
+      tiles[1] = kept >> 8;
+    }
+  }
+  // Of a tile's element.
+  MR_DEVICE static constexpr u32 square_bit(int e) {
+    return 1u << (kReads ? e % 2 * 16 + e / 2 * 8 : e % 2 + e / 2 * 16);
+  }
+
+  // Element e in tile n of 8 queries at bit 8n + e % 2, of the second row at 16 more.
   MR_DEVICE u32 draw_square(int query, int key) const {
-    u32 bits = 0;
+    u32 kept = 0;
     if constexpr (S::kMaskInBlocks) {
       u32 words[4];
       philox(block(query + lane_number() % 16, key + lane_number() / 16 * 8), dropout, words);
       MR_UNROLL
       for (int l = 0; l < 8; ++l) {
-        const u32 all = votes((l % 2 == 0 ? words[l / 2] << 16 : words[l / 2]) >= dropout.threshold);
-        bits = row_number() == l ? all : bits;
+        const u32 all = votes(keeps_drawn(words, l));
+        kept = row_number() == l ? all : kept;
       }
-      return bits >> column_number();
+      return kept >> column_number();
     } else {
       MR_NO_UNROLL
       for (int l = 0; l < 8; ++l) {
-        const bool kept = keeps(query + l / 2 % 2 * 8 + column_number() + l % 2, key + row_number() + l / 4 * 8);
-        bits |= kept ? 1u << (l / 4 * 16 + l / 2 % 2 * 8 + l % 2) : 0u;
+        const bool one = keeps(query + l / 2 % 2 * 8 + column_number() + l % 2, key + row_number() + l / 4 * 8);
+        kept |= one ? 1u << (l / 4 * 16 + l / 2 % 2 * 8 + l % 2) : 0u;
       }
-      return bits;
+      return kept;
     }
   }
 };
 
 struct NoMasks {
   MR_DEVICE float scale() const { return 1; }
+  MR_DEVICE u32 read_keys(int, int) const { return 0; }
+  MR_DEVICE static constexpr u32 square_bit(int) { return 0; }
 };
 
 // --- Sums along a row: its elements are in the four threads with one row_number ---
@@ -588,7 +658,7 @@ MR_DEVICE void drop_keys(float (&p)[S::kTiles][kCount][4], int first, const M& m
       MR_UNROLL
       for (int half = 0; half < 2; ++half) {
         bool kept[8];
-        masks.draw_keys(kept, row + tile * 16 + row_number() + half * 8, key);
+        masks.draw_keys(kept, row + tile * 16 + row_number() + half * 8, key, 0);
         MR_UNROLL
         for (int l = 0; l < 8; ++l) {
           float& own = p[tile][first + l / 2][2 * half + l % 2];
@@ -710,16 +780,19 @@ struct QueryPairs {
   }
 };
 
-// Scores become ds: p · (dp · mask - Σ o·d_o), of 32 keys, whose tiles are those from `first` on.
+// Scores become ds: p · (dp · mask - Σ o·d_o), of 32 keys, whose tiles are those from `first` on. `read`: what
+// read_keys gave.
 template <class S, int kCount, class M>
 MR_DEVICE void differentiate(float (&scores)[S::kTiles][kCount][4], const float (&dp)[S::kTiles][kCount][4], int first,
-                             const QueryPairs<S>& queries, float factor, const M& masks, int row, int key) {
+                             const QueryPairs<S>& queries, float factor, const M& masks,
+                             const u32 (&read)[S::kTiles][2], int row, int key) {
   MR_UNROLL
   for (int tile = 0; tile < S::kTiles; ++tile) {
     MR_UNROLL
     for (int half = 0; half < 2; ++half) {
       bool kept[8];
-      if constexpr (S::kDropout) masks.draw_keys(kept, row + tile * 16 + row_number() + half * 8, key);
+      if constexpr (S::kDropout)
+        masks.draw_keys(kept, row + tile * 16 + row_number() + half * 8, key, read[tile][half]);
       MR_UNROLL
       for (int l = 0; l < 8; ++l) {
         float& own = scores[tile][first + l / 2][2 * half + l % 2];
@@ -766,12 +839,19 @@ MR_DEVICE void attend_dq(int block, const Q& q, const K& k, const V& v, const O&
       float dp[S::kTiles][kPart / 8][4];
       multiply_rows<S, S::kInner>(scores, rows, keys, part);
       multiply_rows<S, S::kValues>(dp, d_rows, values, part);
+      u32 read[kPart / 32][S::kTiles][2];
+      MR_UNROLL
+      for (int n = 0; n < kPart / 32 * S::kTiles * 2; ++n) {
+        const int tile = n / 2 % S::kTiles;
+        const int some = n / 2 / S::kTiles;
+        read[some][tile][n % 2] = masks.read_keys(row + tile * 16 + row_number() + n % 2 * 8, key + some * 32);
+      }
       finish_products<S>(scores);
       finish_products<S>(dp);
       if (hides) hide_keys<S>(scores, row, key);
       MR_UNROLL
       for (int some = 0; some < kPart; some += 32) {
-        differentiate<S>(scores, dp, some / 8, queries, factor, masks, row, key + some);
+        differentiate<S>(scores, dp, some / 8, queries, factor, masks, read[some / 32], row, key + some);
         multiply_scores<S, S::kInner, 2>(sums, scores, some / 8, keys, part + some);
       }
       finish_products<S>(sums);
@@ -784,14 +864,12 @@ MR_DEVICE void attend_dq(int block, const Q& q, const K& k, const V& v, const O&
 }
 
 // Of 16 queries, whose tiles are those from `first` on, and a warp's keys: scores become p · mask but for its scale,
-// and dp becomes ds.
+// and dp becomes ds. `squares`: what draw_square gave.
 template <class S, int kCount, class M>
 MR_DEVICE void differentiate_square(float (&scores)[S::kTiles][kCount][4], float (&dp)[S::kTiles][kCount][4], int first,
-                                    Place pairs, float factor, const M& masks, int row, int query) {
+                                    Place pairs, float factor, const M& masks, const u32 (&squares)[S::kTiles][2]) {
   MR_UNROLL
   for (int tile = 0; tile < S::kTiles; ++tile) {
-    u32 kept = 0;
-    if constexpr (S::kDropout) kept = masks.draw_square(query, row + tile * 16);
     MR_UNROLL
     for (int n = 0; n < 2; ++n) {
       float of[4];
@@ -801,7 +879,7 @@ MR_DEVICE void differentiate_square(float (&scores)[S::kTiles][kCount][4], float
         float& p = scores[tile][first + n][e];
         float& d = dp[tile][first + n][e];
         p = power_of_two(p * factor - of[e % 2 * 2]);
-        const bool dropped = S::kDropout && (kept & (1u << (e / 2 * 16 + n * 8 + e % 2))) == 0;
+        const bool dropped = S::kDropout && (squares[tile][n] & M::square_bit(e)) == 0;
         d = p * ((dropped ? 0.0f : d) * masks.scale() - of[e % 2 * 2 + 1]);
         p = dropped ? 0.0f : p;
       }
@@ -867,13 +945,20 @@ MR_DEVICE void attend_dk_dv(int block, const Q& q, const K& k, const V& v, const
       float dp[S::kTiles][kPart / 8][4];
       multiply_rows<S, S::kInner>(scores, k_rows, of_q, part);
       multiply_rows<S, S::kValues>(dp, v_rows, of_d_o, part);
+      u32 squares[kPart / 16][S::kTiles][2] = {};
+      if constexpr (S::kDropout) {
+        MR_UNROLL
+        for (int n = 0; n < kPart / 16 * S::kTiles; ++n)
+          masks.draw_square(squares[n / S::kTiles][n % S::kTiles], query + n / S::kTiles * 16,
+                            row + n % S::kTiles * 16);
+      }
       finish_products<S>(scores);
       finish_products<S>(dp);
       if (S::kCausal && query < row + S::kTiles * 16 - 1) hide_queries<S>(scores, row, query);
       MR_UNROLL
       for (int some = 0; some < kPart; some += 16)
-        differentiate_square<S>(scores, dp, some / 8, at + kBothPanels<S> + (part + some) * 8, factor, masks, row,
-                                query + some);
+        differentiate_square<S>(scores, dp, some / 8, at + kBothPanels<S> + (part + some) * 8, factor, masks,
+                                squares[some / 16]);
       multiply_scores<S, S::kValues, kPart / 16>(v_sums, scores, 0, of_d_o, part);
       multiply_scores<S, S::kInner, kPart / 16>(k_sums, dp, 0, of_q, part);
       finish_products<S>(v_sums);

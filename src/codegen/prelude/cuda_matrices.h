@@ -111,6 +111,12 @@ MR_DEVICE u32 shuffled_word(u32 word, int mask) { return __shfl_xor_sync(0xfffff
 
 MR_DEVICE long long bits_of(double x) { return __double_as_longlong(x); }
 
+// A bit more at the end: whether x is not below the threshold.
+MR_DEVICE u32 with_bit(u32 bits, u32 x, u32 threshold) {
+  asm("{.reg .u32 rest; add.cc.u32 rest, %1, %2; addc.u32 %0, %0, %0;}" : "+r"(bits) : "r"(x), "r"(0 - threshold));
+  return bits;
+}
+
 // A bit a thread of the warp.
 MR_DEVICE u32 votes(bool yes) { return __ballot_sync(0xffffffffu, yes); }
 

@@ -220,9 +220,12 @@ class AttentionWays {
     }
   }
 
-  // Lines of shared memory that groups read are of 64 numbers.
+  // Lines of shared memory that groups read are of 64 numbers. Where some scores are hidden their kernels branch, and
+  // ptxas 13.0 forgets what a product needs again behind a branch.
   bool fits_groups() const {
-    return options_.gpu->group_products && attention_.inner % kGroupPanel == 0 && attention_.values % kGroupPanel == 0;
+    const auto whole = [](int64_t extent) { return extent % kGroupPanel == 0; };
+    return options_.gpu->group_products && whole(attention_.inner) && whole(attention_.values) && !attention_.causal &&
+           whole(attention_.queries) && whole(attention_.keys);
   }
 
   // The first is the one to begin with. The neighbours of a good one are as good, so they are few. With two tiles a

@@ -93,7 +93,7 @@ TEST(AttentionWays, RowsThatLieTogetherAreMultiplesOfEight) {
 TEST(AttentionWays, AreReadBackAndAreCandidates) {
   EnumerateOptions options = on_gpu();
   options.every_shape = true;
-  const Enumerated made = attentions_of("gpt2_block", {"tiny", "P=64", "J=24"}, options);
+  const Enumerated made = attentions_of("bert_encoder", {"tiny", "P=64", "W=64", "J=64"}, options);
   for (const PartCandidates& of : made.attentions) {
     std::set<std::string> texts;
     for (size_t k = 0; k < of.candidates.size(); ++k) {
@@ -155,19 +155,21 @@ TEST(AttentionWays, MasksMayBeLeftAsBits) {
 
 // Of lines of 64 numbers, on GPUs that have them.
 TEST(AttentionWays, GroupsOfWarps) {
-  const auto with_groups = [](const std::vector<std::string>& sizes, bool has_them) {
+  const auto with_groups = [](const std::string& model, const std::vector<std::string>& sizes, bool has_them) {
     EnumerateOptions options = on_gpu();
     options.gpu->group_products = has_them;
     bool any = false;
-    for (const PartCandidates& of : attentions_of("bert_encoder", sizes, options).attentions) {
+    for (const PartCandidates& of : attentions_of(model, sizes, options).attentions) {
       for (const Candidate& candidate : of.candidates) any = any || std::get<AttentionWay>(candidate.way).groups;
     }
     return any;
   };
-  EXPECT_TRUE(with_groups({"tiny", "P=64", "W=64"}, true));
-  EXPECT_TRUE(with_groups({"tiny", "P=64", "W=128"}, true));
-  EXPECT_FALSE(with_groups({"tiny", "P=64", "W=64"}, false));
-  EXPECT_FALSE(with_groups({"tiny", "P=64", "W=80"}, true));
+  EXPECT_TRUE(with_groups("bert_encoder", {"tiny", "P=64", "W=64", "J=64"}, true));
+  EXPECT_TRUE(with_groups("bert_encoder", {"tiny", "P=64", "W=128", "J=192"}, true));
+  EXPECT_FALSE(with_groups("bert_encoder", {"tiny", "P=64", "W=64", "J=64"}, false));
+  EXPECT_FALSE(with_groups("bert_encoder", {"tiny", "P=64", "W=80", "J=64"}, true));
+  EXPECT_FALSE(with_groups("bert_encoder", {"tiny", "P=64", "W=64", "J=72"}, true));
+  EXPECT_FALSE(with_groups("gpt2_block", {"tiny", "P=64", "J=64"}, true)) << "causal";
 }
 
 TEST(AttentionWays, PanelsFitTheGpu) {

@@ -272,7 +272,7 @@ std::vector<Case> cases() {
            p.queries = 72;
            p.keys = 96;
          }),
-      of("masks as bits, groups, whole blocks", {4, 1, 64, 2, true},
+      of("masks as bits, groups", {4, 1, 64, 2, true},
          [](AttentionProblem& p) {
            p.batch = {2};
            p.rate = 0.1;
@@ -281,33 +281,32 @@ std::vector<Case> cases() {
            p.keys = 128;
            p.inner = p.values = 64;
          }),
-      of("masks as bits, groups, rests", {4, 1, 64, 2, true},
+      of("masks as bits, groups, blocks that are not whole", {8, 1, 64, 2, true},
          [](AttentionProblem& p) {
            p.batch = {2};
            p.rate = 0.3;
            p.mask_bits = true;
-           p.queries = 70;
-           p.keys = 96;
+           p.queries = p.keys = 64;
            p.inner = p.values = 64;
            p.dtype = DType::bfloat16;
          }),
-      of("groups", {4, 1, 64, 2, true}, [](AttentionProblem& p) { p.inner = p.values = 64; }),
-      of("groups, several panels and rests, causal", {4, 1, 64, 3, true},
+      of("groups", {4, 1, 64, 2, true}, [](AttentionProblem& p) { p.queries = p.keys = p.inner = p.values = 64; }),
+      of("groups, several panels, three stages", {4, 1, 64, 3, true},
          [](AttentionProblem& p) {
            p.batch = {2};
-           p.queries = 130;
-           p.keys = 203;
+           p.queries = 128;
+           p.keys = 192;
            p.inner = 64;
            p.values = 128;
-           p.causal = true;
            p.dtype = DType::bfloat16;
            p.set_lying(Lying::rows_batch_columns);
          }),
-      of("groups, dropout, two tiles", {4, 2, 64, 1, true},
+      of("groups, dropout, two tiles, a negative scale", {4, 2, 64, 1, true},
          [](AttentionProblem& p) {
            p.batch = {2};
            p.rate = 0.3;
-           p.keys = 136;
+           p.queries = 64;
+           p.keys = 128;
            p.inner = 128;
            p.values = 64;
            p.scales = {-0.25};
@@ -317,17 +316,16 @@ std::vector<Case> cases() {
            p.batch = {2};
            p.set_lying(Lying::columns_batch_rows);
            p.rate = 0.3;
-           p.queries = 136;
-           p.keys = 104;
+           p.queries = 128;
+           p.keys = 64;
            p.inner = p.values = 64;
          }),
       of("groups, rows of what is given lie together", {4, 1, 64, 2, true},
          [](AttentionProblem& p) {
            p.batch = {2};
            p.lying = Lying::batch_columns_rows;
-           p.causal = true;
            p.rate = 0.1;
-           p.queries = p.keys = 96;
+           p.queries = p.keys = 64;
            p.inner = 64;
            p.values = 128;
            p.dtype = DType::bfloat16;
@@ -338,6 +336,7 @@ std::vector<Case> cases() {
            p.results = Lying::columns_batch_rows;
            p.rate = 0.3;
            p.mask_order = MaskOrder::queries_last;
+           p.queries = p.keys = 64;
            p.inner = 128;
            p.values = 64;
          }),
@@ -389,13 +388,14 @@ Case drawn_case(uint64_t seed) {
   AttentionWay way{1 << below(3), static_cast<int>(1 + below(2)), static_cast<int>(32 << below(2)),
                    static_cast<int>(1 + below(3))};
   if (below(3) == 0) {
-    p.inner = 64 * (1 + below(2));
-    p.values = 64 * (1 + below(2));
+    for (int64_t* extent : {&p.queries, &p.keys, &p.inner, &p.values}) *extent = 64 * (1 + below(2));
+    p.causal = false;
     way.warps = 4;
     way.panel = 64;
     way.groups = true;
   }
-  p.mask_bits = p.rate > 0 && !p.causal && p.mask_order == MaskOrder::keys_last && p.keys % 32 == 0;
+  p.mask_bits =
+      p.rate > 0 && !p.causal && p.mask_order == MaskOrder::keys_last && p.keys % 32 == 0 && way.warps * way.tiles > 1;
   return {concat("drawn with seed ", seed), way, p};
 }
 

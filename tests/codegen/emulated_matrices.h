@@ -86,6 +86,7 @@ inline void copy_bytes(Place to, const void* from, bool there, u32 bytes) {
 }
 inline void copy_16(Place to, const void* from, bool there) { copy_bytes(to, from, there, 16); }
 inline void copy_8(Place to, const void* from, bool there) { copy_bytes(to, from, there, 8); }
+inline void copy_4(Place to, const void* from, bool there) { copy_bytes(to, from, there, 4); }
 inline void group_copies() { ++matrices().threads[thread_number()].groups; }
 
 template <int kGroups>
@@ -143,6 +144,7 @@ inline void load_matrices(u32 (&to)[4], Place row, bool transposed) {
 inline void load_matrices(u32 (&to)[4], Place row) { load_matrices(to, row, false); }
 inline void load_matrices_transposed(u32 (&to)[4], Place row) { load_matrices(to, row, true); }
 inline void load_floats(float (&to)[4], Place from) { memcpy(to, shared_bytes(from, 16), 16); }
+inline u32 load_half(Place from) { return shared_half(from); }
 
 template <class T>
 inline float widened_half(u32 word, int number) {

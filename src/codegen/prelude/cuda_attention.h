@@ -109,8 +109,15 @@ constexpr int kFirstPanel = kPanelBytes<S, S::kInner>;
 template <class S>
 constexpr int kBothPanels = kFirstPanel<S> + kPanelBytes<S, S::kValues>;
 template <class S>
-constexpr int kStageBytes = (kBothPanels<S> + (S::kBackward ? S::kPanel * 8 : 0) + (S::kGroups ? 1023 : 0)) /
-                            (S::kGroups ? 1024 : 1) * (S::kGroups ? 1024 : 1);
+constexpr int kPairs = kBothPanels<S>;  // of a stage's rows
+template <class S>
+constexpr int kBits = kPairs<S> + S::kPanel * 8;  // of them and of the block's own rows, where there is a dropout
+template <class S>
+constexpr int kBitsBytes = S::kWarps* S::kTiles * 2;  // a row
+template <class S>
+constexpr int kUsedBytes = !S::kBackward ? kBothPanels<S> : kBits<S> + (S::kDropout ? S::kPanel * kBitsBytes<S> : 0);
+template <class S>
+constexpr int kStageBytes = S::kGroups ? (kUsedBytes<S> + 1023) / 1024 * 1024 : kUsedBytes<S>;
 
 enum class Columns { in_order, mixed };
 
@@ -497,33 +504,42 @@ struct Masks {
     return kWhole || (query < S::kQueries && key < S::kKeys);
   }
 
-  // Those of a query's 32 keys, where they are read.
-  MR_DEVICE u32 read_keys(int query, int key) const {
-    if constexpr (!kReads) return 0;
-    return has(query, key) ? *reinterpret_cast<const u32*>(bits + block(query, key)) : 0;
-  }
-
-  // Which are kept of a thread's elements in a query's 32 keys, which are four tiles: those of the first one first.
-  // `read`: what read_keys gave.
-  MR_DEVICE void draw_keys(bool (&kept)[8], int query, int key, u32 read) const {
+  // With kMaskBits, those of a thread's elements in a query's 32 keys: drawn and left, or read. To be called early, for
+  // that takes time.
+  MR_DEVICE u32 bits_of_keys(int query, int key) const {
+    constexpr bool kInOrder = S::kKeyColumns == Columns::in_order;
+    u32 word = 0;
     if constexpr (kReads) {
-      constexpr bool kInOrder = S::kKeyColumns == Columns::in_order;
-      const u32 own = read >> (kInOrder ? column_number() : 4 * column_number());
-      MR_UNROLL
-      for (int l = 0; l < 8; ++l) kept[l] = (own & 1u << (kInOrder ? l / 2 * 8 + l % 2 : l)) != 0;
-    } else if constexpr (S::kMaskInBlocks) {
+      word = has(query, key) ? *reinterpret_cast<const u32*>(bits + block(query, key)) : 0;
+      return word >> (kInOrder ? column_number() : 4 * column_number());
+    } else if constexpr (S::kMaskBits) {
       u32 words[4];
       const int own_key = key + lane_number() % 4 * 8;
       philox(block(query, own_key), dropout, words);
-      u32 all = 0;
-      if constexpr (S::kMaskBits) {
-        all = kept_of_drawn(words);
-        if (has(query, own_key)) bits[block(query, own_key)] = static_cast<u8>(all);
-      }
-      if constexpr (S::kKeyColumns == Columns::in_order) exchange_words(words);
-      constexpr bool kKnown = S::kMaskBits && S::kKeyColumns == Columns::mixed;
+      const u32 byte = kept_of_drawn(words);
+      if (has(query, own_key)) bits[block(query, own_key)] = static_cast<u8>(byte);
+      if constexpr (!kInOrder) return byte;
+      word = byte << 4 * column_number();
+      word |= shuffled_word(word, 1);
+      word |= shuffled_word(word, 2);
+      return word >> column_number();
+    }
+    return word;
+  }
+
+  // Which are kept of a thread's elements in a query's 32 keys, which are four tiles: those of the first one first.
+  // `known`: what bits_of_keys gave.
+  MR_DEVICE void draw_keys(bool (&kept)[8], int query, int key, u32 known) const {
+    if constexpr (S::kMaskBits) {
+      constexpr bool kInOrder = S::kKeyColumns == Columns::in_order;
       MR_UNROLL
-      for (int l = 0; l < 8; ++l) kept[l] = kKnown ? (all & 1u << l) != 0 : keeps_drawn(words, l);
+      for (int l = 0; l < 8; ++l) kept[l] = (known & 1u << (kInOrder ? l / 2 * 8 + l % 2 : l)) != 0;
+    } else if constexpr (S::kMaskInBlocks) {
+      u32 words[4];
+      philox(block(query, key + lane_number() % 4 * 8), dropout, words);
+      if constexpr (S::kKeyColumns == Columns::in_order) exchange_words(words);
+      MR_UNROLL
+      for (int l = 0; l < 8; ++l) kept[l] = keeps_drawn(words, l);
     } else {
       u32 bits = 0;
       MR_NO_UNROLL
@@ -535,18 +551,14 @@ struct Masks {
 
   // Of 16 keys and 16 queries those that are kept of a thread's elements, when rows are keys; `square_bit` says where.
   // Each thread draws a block, and all vote on each key of it; or it reads 16 keys of each of its queries.
-  MR_DEVICE void draw_square(u32 (&tiles)[2], int query, int key) const {
+  // `stage`: where the query's bits are, if they are read.
+  MR_DEVICE void draw_square(u32 (&tiles)[2], int query, int key, Place stage, int tile) const {
     if constexpr (kReads) {
-      const u8* const own = bits + block(query + column_number(), key);
+      const Place own = stage + column_number() * kBitsBytes<S> + (warp_number() * S::kTiles + tile) * 2;
       MR_UNROLL
       for (int n = 0; n < 2; ++n) {
-        u32 pair[2];
-        MR_UNROLL
-        for (int l = 0; l < 2; ++l) {
-          const bool there = has(query + n * 8 + column_number() + l, key);
-          pair[l] = there ? *reinterpret_cast<const u16*>(own + (n * 8 + l) * (S::kMaskQuery / 8)) : 0;
-        }
-        tiles[n] = (pair[0] | pair[1] << 16) >> row_number();
+        const u32 first = load_half(own + n * 8 * kBitsBytes<S>);
+        tiles[n] = (first | load_half(own + (n * 8 + 1) * kBitsBytes<S>) << 16) >> row_number();
       }
     } else {
       const u32 kept = draw_square(query, key);
@@ -583,8 +595,9 @@ struct Masks {
 };
 
 struct NoMasks {
+  static constexpr bool kReads = false;
   MR_DEVICE float scale() const { return 1; }
-  MR_DEVICE u32 read_keys(int, int) const { return 0; }
+  MR_DEVICE u32 bits_of_keys(int, int) const { return 0; }
   MR_DEVICE static constexpr u32 square_bit(int) { return 0; }
 };
 
@@ -595,6 +608,11 @@ MR_DEVICE float over_row(float x) {
   x = Operation::of(x, shuffle_xor(x, 1));
   return Operation::of(x, shuffle_xor(x, 2));
 }
+
+// Kernels of groups do not branch between their products: ptxas 13.0 would give away the registers of a left operand
+// that the next panel's need again.
+template <class S>
+constexpr bool kBranches = S::kCausal || S::kKeys % S::kPanel != 0 || S::kQueries % S::kPanel != 0;
 
 // --- Forward ---
 
@@ -649,16 +667,28 @@ struct RunningSoftmax {
   }
 };
 
-// Of 32 keys, whose tiles are those from `first` on.
+// Of a warp's rows and as many times 32 keys.
+template <class S, int kParts, class M>
+MR_DEVICE void find_bits(u32 (&known)[kParts][S::kTiles][2], const M& masks, int row, int key) {
+  MR_UNROLL
+  for (int n = 0; n < kParts * S::kTiles * 2; ++n) {
+    const int tile = n / 2 % S::kTiles;
+    const int part = n / 2 / S::kTiles;
+    known[part][tile][n % 2] = masks.bits_of_keys(row + tile * 16 + row_number() + n % 2 * 8, key + part * 32);
+  }
+}
+
+// Of 32 keys, whose tiles are those from `first` on. `known`: what find_bits gave.
 template <class S, int kCount, class M>
-MR_DEVICE void drop_keys(float (&p)[S::kTiles][kCount][4], int first, const M& masks, int row, int key) {
+MR_DEVICE void drop_keys(float (&p)[S::kTiles][kCount][4], int first, const M& masks, const u32 (&known)[S::kTiles][2],
+                         int row, int key) {
   if constexpr (S::kDropout) {
     MR_UNROLL
     for (int tile = 0; tile < S::kTiles; ++tile) {
       MR_UNROLL
       for (int half = 0; half < 2; ++half) {
         bool kept[8];
-        masks.draw_keys(kept, row + tile * 16 + row_number() + half * 8, key, 0);
+        masks.draw_keys(kept, row + tile * 16 + row_number() + half * 8, key, known[tile][half]);
         MR_UNROLL
         for (int l = 0; l < 8; ++l) {
           float& own = p[tile][first + l / 2][2 * half + l % 2];
@@ -691,7 +721,7 @@ template <class S, class Q, class K, class V, class O, class L, class M>
 MR_DEVICE void attend(int block, const Q& q, const K& k, const V& v, const O& o, const L& log_sums, double scale,
                       const M& masks) {
   static_assert(S::kPanel % 32 == 0 && S::kInner % 16 == 0 && S::kValues % 16 == 0);
-  static_assert(S::kStages * kStageBytes<S> == S::kShared);
+  static_assert(S::kStages * kStageBytes<S> == S::kShared && !(S::kGroups && kBranches<S>));
   const auto fetch = [&](int panel, Place to) { fetch_keys<S>(panel, to, k, v); };
   const auto panels = panels_of<S>(0, panels_of_keys<S>(block), fetch);
   const int row = first_row<S>(block);
@@ -708,12 +738,14 @@ MR_DEVICE void attend(int block, const Q& q, const K& k, const V& v, const O& o,
     const Panel<S, S::kInner, K::kLies> keys{at};
     const Panel<S, S::kValues, V::kLies> values{at + kFirstPanel<S>};
     multiply_rows<S, S::kInner>(scores, rows, keys, 0);
+    u32 known[S::kPanel / 32][S::kTiles][2];
+    find_bits<S>(known, masks, row, key);
     finish_products<S>(scores);
     if (hides_keys<S>(row, key)) hide_keys<S>(scores, row, key);
     softmax.take(scores, sums, factor);
     MR_UNROLL
     for (int part = 0; part < S::kPanel; part += 32) {
-      drop_keys<S>(scores, part / 8, masks, row, key + part);
+      drop_keys<S>(scores, part / 8, masks, known[part / 32], row, key + part);
       multiply_scores<S, S::kValues, 2>(sums, scores, part / 8, values, part);
     }
     finish_products<S>(sums);
@@ -780,19 +812,19 @@ struct QueryPairs {
   }
 };
 
-// Scores become ds: p · (dp · mask - Σ o·d_o), of 32 keys, whose tiles are those from `first` on. `read`: what
-// read_keys gave.
+// Scores become ds: p · (dp · mask - Σ o·d_o), of 32 keys, whose tiles are those from `first` on. `known`: what
+// find_bits gave.
 template <class S, int kCount, class M>
 MR_DEVICE void differentiate(float (&scores)[S::kTiles][kCount][4], const float (&dp)[S::kTiles][kCount][4], int first,
                              const QueryPairs<S>& queries, float factor, const M& masks,
-                             const u32 (&read)[S::kTiles][2], int row, int key) {
+                             const u32 (&known)[S::kTiles][2], int row, int key) {
   MR_UNROLL
   for (int tile = 0; tile < S::kTiles; ++tile) {
     MR_UNROLL
     for (int half = 0; half < 2; ++half) {
       bool kept[8];
       if constexpr (S::kDropout)
-        masks.draw_keys(kept, row + tile * 16 + row_number() + half * 8, key, read[tile][half]);
+        masks.draw_keys(kept, row + tile * 16 + row_number() + half * 8, key, known[tile][half]);
       MR_UNROLL
       for (int l = 0; l < 8; ++l) {
         float& own = scores[tile][first + l / 2][2 * half + l % 2];
@@ -814,7 +846,7 @@ template <class S, class Q, class K, class V, class O, class L, class DO, class 
 MR_DEVICE void attend_dq(int block, const Q& q, const K& k, const V& v, const O& o, const L& log_sums, const DO& d_o,
                          const DQ& d_q, float* pairs, double scale, const M& masks) {
   static_assert(S::kPanel % 32 == 0 && S::kInner % 16 == 0 && S::kValues % 16 == 0);
-  static_assert(S::kStages * kStageBytes<S> == S::kShared);
+  static_assert(S::kStages * kStageBytes<S> == S::kShared && !(S::kGroups && kBranches<S>));
   const auto fetch = [&](int panel, Place to) { fetch_keys<S>(panel, to, k, v); };
   const auto panels = panels_of<S>(0, panels_of_keys<S>(block), fetch);
   const int row = first_row<S>(block);
@@ -839,19 +871,14 @@ MR_DEVICE void attend_dq(int block, const Q& q, const K& k, const V& v, const O&
       float dp[S::kTiles][kPart / 8][4];
       multiply_rows<S, S::kInner>(scores, rows, keys, part);
       multiply_rows<S, S::kValues>(dp, d_rows, values, part);
-      u32 read[kPart / 32][S::kTiles][2];
-      MR_UNROLL
-      for (int n = 0; n < kPart / 32 * S::kTiles * 2; ++n) {
-        const int tile = n / 2 % S::kTiles;
-        const int some = n / 2 / S::kTiles;
-        read[some][tile][n % 2] = masks.read_keys(row + tile * 16 + row_number() + n % 2 * 8, key + some * 32);
-      }
+      u32 known[kPart / 32][S::kTiles][2];
+      find_bits<S>(known, masks, row, key);
       finish_products<S>(scores);
       finish_products<S>(dp);
       if (hides) hide_keys<S>(scores, row, key);
       MR_UNROLL
       for (int some = 0; some < kPart; some += 32) {
-        differentiate<S>(scores, dp, some / 8, queries, factor, masks, read[some / 32], row, key + some);
+        differentiate<S>(scores, dp, some / 8, queries, factor, masks, known[some / 32], row, key + some);
         multiply_scores<S, S::kInner, 2>(sums, scores, some / 8, keys, part + some);
       }
       finish_products<S>(sums);
@@ -902,9 +929,10 @@ MR_DEVICE void hide_queries(float (&scores)[S::kTiles][kCount][4], int row, int 
   }
 }
 
-// Queries behind the last are zeros, in all that is read of them: they add nothing.
-template <class S, class Q, class DO>
-MR_DEVICE void fetch_queries(int panel, Place to, const Q& q, const DO& d_o, const float* pairs) {
+// Queries behind the last are zeros, in all that is read of them: they add nothing. `row`: the block's first.
+template <class S, class Q, class DO, class M>
+MR_DEVICE void fetch_queries(int panel, Place to, const Q& q, const DO& d_o, const float* pairs, const M& masks,
+                             int row) {
   const int first = panel * S::kPanel;
   fetch_panel<S, S::kInner, Columns::in_order>(to, q, first, S::kQueries);
   fetch_panel<S, S::kValues, Columns::in_order>(to + kFirstPanel<S>, d_o, first, S::kQueries);
@@ -913,14 +941,28 @@ MR_DEVICE void fetch_queries(int panel, Place to, const Q& q, const DO& d_o, con
     const int number = n + thread_number();
     const bool there = first + number < S::kQueries;
     if (number < S::kPanel)
-      copy_8(to + kBothPanels<S> + number * 8, pairs + typename S::I(there ? first + number : 0) * 2, there);
+      copy_8(to + kPairs<S> + number * 8, pairs + typename S::I(there ? first + number : 0) * 2, there);
+  }
+  if constexpr (M::kReads) {
+    static_assert(kBitsBytes<S> % 4 == 0);
+    constexpr int kWords = S::kPanel * kBitsBytes<S> / 4;
+    MR_UNROLL
+    for (int n = 0; n < kWords; n += 32 * S::kWarps) {
+      const int number = n + thread_number();
+      const int query = first + number * 4 / kBitsBytes<S>;
+      const int key = row + number * 4 % kBitsBytes<S> * 8;
+      const bool there = M::has(query, key);
+      if (number < kWords)
+        copy_4(to + kBits<S> + number * 4, masks.bits + (there ? masks.block(query, key) : 0), there);
+    }
   }
 }
 
 template <class S, class Q, class K, class V, class DO, class DK, class DV, class M>
 MR_DEVICE void attend_dk_dv(int block, const Q& q, const K& k, const V& v, const DO& d_o, const DK& d_k, const DV& d_v,
                             const float* pairs, double scale, const M& masks) {
-  const auto fetch = [&](int panel, Place to) { fetch_queries<S>(panel, to, q, d_o, pairs); };
+  const int first = block * S::kWarps * S::kTiles * 16;
+  const auto fetch = [&](int panel, Place to) { fetch_queries<S>(panel, to, q, d_o, pairs, masks, first); };
   const int seen = S::kCausal ? block * S::kWarps * S::kTiles * 16 / S::kPanel : 0;  // the first panel that looks here
   const auto panels = panels_of<S>(seen, (S::kQueries + S::kPanel - 1) / S::kPanel, fetch);
   const int row = first_row<S>(block);
@@ -949,15 +991,15 @@ MR_DEVICE void attend_dk_dv(int block, const Q& q, const K& k, const V& v, const
       if constexpr (S::kDropout) {
         MR_UNROLL
         for (int n = 0; n < kPart / 16 * S::kTiles; ++n)
-          masks.draw_square(squares[n / S::kTiles][n % S::kTiles], query + n / S::kTiles * 16,
-                            row + n % S::kTiles * 16);
+          masks.draw_square(squares[n / S::kTiles][n % S::kTiles], query + n / S::kTiles * 16, row + n % S::kTiles * 16,
+                            at + kBits<S> + (part + n / S::kTiles * 16) * kBitsBytes<S>, n % S::kTiles);
       }
       finish_products<S>(scores);
       finish_products<S>(dp);
       if (S::kCausal && query < row + S::kTiles * 16 - 1) hide_queries<S>(scores, row, query);
       MR_UNROLL
       for (int some = 0; some < kPart; some += 16)
-        differentiate_square<S>(scores, dp, some / 8, at + kBothPanels<S> + (part + some) * 8, factor, masks,
+        differentiate_square<S>(scores, dp, some / 8, at + kPairs<S> + (part + some) * 8, factor, masks,
                                 squares[some / 16]);
       multiply_scores<S, S::kValues, kPart / 16>(v_sums, scores, 0, of_d_o, part);
       multiply_scores<S, S::kInner, kPart / 16>(k_sums, dp, 0, of_q, part);

@@ -21,13 +21,16 @@ extern __shared__ __align__(1024) unsigned char mr_shared_memory[];
 // What a launch gives a block of it.
 MR_DEVICE Place shared_memory() { return static_cast<Place>(__cvta_generic_to_shared(mr_shared_memory)); }
 
-// 16 bytes, or 8; zeros where there is nothing. Done when wait_for_copies says so, and for other threads behind a
+// 16 bytes, 8 or 4; zeros where there is nothing. Done when wait_for_copies says so, and for other threads behind a
 // barrier.
 MR_DEVICE void copy_16(Place to, const void* from, bool there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
 }
 MR_DEVICE void copy_8(Place to, const void* from, bool there) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(from), "r"(there ? 8 : 0) : "memory");
+}
+MR_DEVICE void copy_4(Place to, const void* from, bool there) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(there ? 4 : 0) : "memory");
 }
 // Copies since the last call are a group.
 MR_DEVICE void group_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
@@ -56,6 +59,12 @@ MR_DEVICE void load_floats(float (&to)[4], Place from) {
                : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
                : "r"(from)
                : "memory");
+}
+
+MR_DEVICE u32 load_half(Place from) {
+  u16 half;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(half) : "r"(from) : "memory");
+  return half;
 }
 
 // c += a b

@@ -113,25 +113,6 @@ class Explorer {
 
   // --- Trying ---
 
-  // The trial of a class that promises most.
-  std::optional<size_t> next_of(const PartClass& of) const {
-    std::optional<size_t> best;
-    std::optional<size_t> wanted;
-    double best_seconds = kInfinite;
-    Expectation expectation = classes_.expectation(of);
-    for (size_t k = 0; k < of.trials.size(); ++k) {
-      const Trial& trial = of.trials[k];
-      if (trial.chosen || trial.known) continue;
-      if (trial.first) return k;
-      if (trial.wanted) wanted = wanted.value_or(k);
-      const double seconds = expectation.seconds(trial.kind, trial.candidate->estimate);
-      if (best && seconds >= best_seconds) continue;
-      best = k;
-      best_seconds = seconds;
-    }
-    return wanted ? wanted : best;
-  }
-
   // The class that is worth the next trial: by what it costs in a step and how often it was tried; cheap ones too.
   std::optional<size_t> choose(const std::vector<std::optional<size_t>>& next,
                                const std::vector<size_t>& pending) const {
@@ -200,7 +181,7 @@ class Explorer {
     const double most_kernels = kernels_until(end);
     double kernels = 0;
     std::vector<std::optional<size_t>> next;
-    for (const PartClass& of : classes_.all()) next.push_back(next_of(of));
+    for (size_t k = 0; k < classes_.all().size(); ++k) next.push_back(classes_.next_of(k));
     std::vector<size_t> pending(next.size(), 0);
     while (batch.chosen.size() < settings_.batch) {
       const std::optional<size_t> chosen = choose(next, pending);
@@ -211,7 +192,7 @@ class Explorer {
       classes_.choose(id);
       batch.chosen.push_back(id);
       ++pending[*chosen];
-      next[*chosen] = next_of(classes_.all()[*chosen]);
+      next[*chosen] = classes_.next_of(*chosen);
     }
     // Candidates of one part together: its truth is worked out once.
     std::stable_sort(batch.chosen.begin(), batch.chosen.end(),

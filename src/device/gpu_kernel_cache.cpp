@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -12,10 +13,34 @@
 
 #include "base/directories.h"
 #include "base/file.h"
+#include "base/parallel.h"
 #include "base/sha256.h"
 #include "base/text.h"
 
 namespace millrace {
+
+// Work that is done a few at a time, whoever asks for it.
+class CompileTurns {
+ public:
+  template <class Work>
+  auto take(int most, const Work& work) {
+    std::unique_lock lock(mutex_);
+    free_.wait(lock, [&] { return taken_ < std::max(most, 1); });
+    ++taken_;
+    lock.unlock();
+    auto made = work();
+    lock.lock();
+    --taken_;
+    free_.notify_one();
+    return made;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable free_;
+  int taken_ = 0;
+};
+
 namespace {
 
 constexpr std::string_view kToken = "MILLRACE_KERNEL";
@@ -37,7 +62,11 @@ void share(size_t count, int jobs, Work work) {
   };
   std::vector<std::thread> helpers;
   try {
-    while (helpers.size() + 1 < std::min(static_cast<size_t>(std::max(jobs, 1)), count)) helpers.emplace_back(take);
+    while (helpers.size() + 1 < std::min(static_cast<size_t>(std::max(jobs, 1)), count))
+      helpers.emplace_back([&] {
+        step_back();
+        take();
+      });
   } catch (const std::system_error&) {
     // No more threads to be had: those that there are do it.
   }
@@ -63,7 +92,8 @@ GpuKernelCache::GpuKernelCache(std::string directory, const GpuCompiler& compile
     : directory_(std::move(directory)),
       compiler_(compiler),
       prelude_(std::move(prelude)),
-      architecture_(std::move(architecture)) {}
+      architecture_(std::move(architecture)),
+      turns_(std::make_shared<CompileTurns>()) {}
 
 std::string GpuKernelCache::name_of(const Launch& launch) const {
   return kernel_name({prelude_, launch.kernel, architecture_, compiler_.version()});
@@ -114,7 +144,8 @@ std::vector<Result<CompiledCubin>> GpuKernelCache::get(const std::vector<Launch>
   std::mutex mutex;  // of all below
   size_t done = 0;
   share(missing.size(), jobs, [&](size_t k) {
-    Result<CompiledCubin> compiled = compile(store, *missing[k].second, missing[k].first);
+    Result<CompiledCubin> compiled =
+        turns_->take(jobs, [&] { return compile(store, *missing[k].second, missing[k].first); });
     const std::lock_guard lock(mutex);
     known.insert_or_assign(missing[k].first, std::move(compiled));
     if (progress) progress(++done, missing.size());

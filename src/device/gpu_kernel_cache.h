@@ -2,6 +2,7 @@
 // KernelStore; but a cubin a kernel, and compiled in this process.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ std::string with_kernel_name(std::string text, const std::string& name);
 // A launch whose grids have the names of the functions in a cubin, as Gpu::prepare wants them.
 Launch with_kernel_names(Launch launch, const std::string& name);
 
+class CompileTurns;
+
 class GpuKernelCache {
  public:
   // `architecture`: "sm_90". The compiler must outlive this.
@@ -36,8 +39,9 @@ class GpuKernelCache {
   // The whole text that is compiled.
   std::string source_of(const Launch& launch) const;
 
-  // Every launch's kernels, or why there are none, in the order of `launches`; `jobs` threads compile. One that does
-  // not compile spoils no other: its error is of the kind bad_input.
+  // Every launch's kernels, or why there are none, in the order of `launches`. `jobs` are compiled at a time, those of
+  // other calls that are under way among them. One that does not compile spoils no other: its error is of the kind
+  // bad_input.
   std::vector<Result<CompiledCubin>> get(const std::vector<Launch>& launches, int jobs,
                                          const CompileProgress& progress = {}) const;
 
@@ -48,6 +52,7 @@ class GpuKernelCache {
   const GpuCompiler& compiler_;
   std::string prelude_;
   std::string architecture_;
+  std::shared_ptr<CompileTurns> turns_;  // of all calls
 };
 
 }  // namespace millrace

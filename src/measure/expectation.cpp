@@ -39,11 +39,6 @@ std::string shape_of(const Candidate& candidate) {
                 gpu->ahead);
 }
 
-double middle(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
-
 }  // namespace
 
 WayKind WayKinds::of(const Candidate& candidate) {
@@ -55,6 +50,17 @@ int WayKinds::number_of(const std::string& text) {
   return numbers_.try_emplace(text, static_cast<int>(numbers_.size())).first->second;
 }
 
+void Ratios::add(int kind, double ratio) {
+  std::vector<double>& of = sorted_[kind];
+  of.insert(std::upper_bound(of.begin(), of.end(), ratio), ratio);
+}
+
+std::optional<double> Ratios::middle(int kind) const {
+  const auto found = sorted_.find(kind);
+  if (found == sorted_.end()) return std::nullopt;
+  return found->second[found->second.size() / 2];
+}
+
 double Expectation::seconds(const WayKind& kind, double estimate) {
   const auto shape = static_cast<size_t>(kind.shape);
   if (corrections_.size() <= shape) corrections_.resize(shape + 1, 0);
@@ -63,11 +69,9 @@ double Expectation::seconds(const WayKind& kind, double estimate) {
 }
 
 double Expectation::correction(const WayKind& kind) const {
-  const auto as_shape = of_part_.find(kind.shape);
-  const auto own = as_shape != of_part_.end() ? as_shape : of_part_.find(kind.family);
-  if (own != of_part_.end()) return middle(own->second);
-  const auto any = of_any_.find(kind.family);
-  return any != of_any_.end() ? middle(any->second) : 1;
+  if (const std::optional<double> as_shape = of_part_.middle(kind.shape)) return *as_shape;
+  if (const std::optional<double> as_family = of_part_.middle(kind.family)) return *as_family;
+  return of_any_.middle(kind.family).value_or(1);
 }
 
 }  // namespace millrace

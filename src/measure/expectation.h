@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,18 @@ class WayKinds {
   std::map<std::string, int> numbers_;  // of families and shapes
 };
 
-// Of measured and estimated seconds, by family or shape.
-using Ratios = std::map<int, std::vector<double>>;
+// Of measured and estimated seconds, by family or shape. Kept in order: a middle is asked for far more often than a
+// ratio is added.
+class Ratios {
+ public:
+  void add(int kind, double ratio);
+  // Nothing where none is known.
+  std::optional<double> middle(int kind) const;
+  bool empty() const { return sorted_.empty(); }
+
+ private:
+  std::map<int, std::vector<double>> sorted_;
+};
 
 // What the model's seconds are multiplied by: as ways of this shape took so far, else of this family; of this part,
 // else of any. Worked out when asked for, and kept: one is of use for as long as nothing new is measured. Both ratios

@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 #include <set>
+#include <type_traits>
 
 #include "base/clock.h"
 #include "measure/conversion_trials.h"
@@ -27,6 +28,8 @@ constexpr double kForWanted = 0.25;      // of the time, at most, where nothing 
 constexpr size_t kConversionWays = 2;    // of a pair of layouts, unless all are asked for
 constexpr double kMustBe = 1e9;          // more than any trial is worth by its seconds
 constexpr double kWorthMost = 1e8;
+constexpr size_t kBatchesAhead = 3;  // that are compiled while one is measured, where compilers do not disturb
+constexpr size_t kSoon = 3;          // parts that a worker is told of before they are tried
 constexpr double kFirstKernels = 8;  // of a batch, when it is not known yet how long one takes to compile
 
 class Explorer {
@@ -113,25 +116,6 @@ class Explorer {
 
   // --- Trying ---
 
-  // The trial of a class that promises most.
-  std::optional<size_t> next_of(const PartClass& of) const {
-    std::optional<size_t> best;
-    std::optional<size_t> wanted;
-    double best_seconds = kInfinite;
-    Expectation expectation = classes_.expectation(of);
-    for (size_t k = 0; k < of.trials.size(); ++k) {
-      const Trial& trial = of.trials[k];
-      if (trial.chosen || trial.known) continue;
-      if (trial.first) return k;
-      if (trial.wanted) wanted = wanted.value_or(k);
-      const double seconds = expectation.seconds(trial.kind, trial.candidate->estimate);
-      if (best && seconds >= best_seconds) continue;
-      best = k;
-      best_seconds = seconds;
-    }
-    return wanted ? wanted : best;
-  }
-
   // The class that is worth the next trial: by what it costs in a step and how often it was tried; cheap ones too.
   std::optional<size_t> choose(const std::vector<std::optional<size_t>>& next,
                                const std::vector<size_t>& pending) const {
@@ -156,36 +140,61 @@ class Explorer {
     return best;
   }
 
+  // A trial that was chosen, ready to be tried.
+  struct Ready {
+    std::string name;  // in the database
+    bool by_kernel = false;
+    std::optional<Result<MadeKernel>> kernel;  // of one that has a kernel, where there is a compiler
+  };
+
   struct Compiled {
-    std::vector<Result<MadeKernel>> kernels;  // of the launches that have one
-    double seconds = 0;
+    std::vector<Ready> ready;  // one a trial
+    size_t kernels = 0;
+    double seconds = 0;  // that compiling them took
   };
 
   // Candidates that were chosen together, and their kernels on the way.
   struct Batch {
     std::vector<TrialId> chosen;
-    std::vector<Launch> launches;
-    std::future<Compiled> kernels;
+    double kernels = 0;
+    std::future<Compiled> compiled;
   };
 
   Result<Done> try_all(double end) {
     if (!settings_.measure) return Done{};
-    std::optional<Batch> ahead;
+    std::deque<Batch> ahead;
     while (now() < end || classes_.has_baselines_left()) {
       refinements_.add_of_fastest();
       want(end);
-      Batch batch = ahead ? std::move(*ahead) : choose_batch(end);
-      ahead.reset();
-      if (batch.chosen.empty()) return Done{};
-      if (settings_.compile_ahead) {
-        if (Batch next = choose_batch(end); !next.chosen.empty()) ahead = std::move(next);
-      }
+      choose_ahead(end, ahead);
+      if (ahead.empty()) return Done{};
+      Batch batch = take_ready(ahead);
+      if (settings_.compile_ahead) choose_ahead(end, ahead);
       if (Result<Done> tried = try_batch(batch, end); !tried) return tried;
     }
-    if (ahead) {
-      for (const TrialId& chosen : ahead->chosen) classes_.leave(chosen);
+    for (const Batch& batch : ahead) {
+      for (const TrialId& chosen : batch.chosen) classes_.leave(chosen);
     }
     return Done{};
+  }
+
+  void choose_ahead(double end, std::deque<Batch>& ahead) {
+    while (ahead.size() < (settings_.compile_ahead ? kBatchesAhead : 1)) {
+      Batch next = choose_batch(end, ahead);
+      if (next.chosen.empty()) return;
+      ahead.push_back(std::move(next));
+    }
+  }
+
+  // The first one whose kernels are compiled: one that takes seconds holds up its own batch and no other. Else the
+  // first.
+  static Batch take_ready(std::deque<Batch>& ahead) {
+    const auto ready =
+        std::find_if(ahead.begin(), ahead.end(), [](const Batch& batch) { return is_ready(batch.compiled); });
+    const auto taken = ready == ahead.end() ? ahead.begin() : ready;
+    Batch batch = std::move(*taken);
+    ahead.erase(taken);
+    return batch;
   }
 
   // How many kernels there is time for. A batch of more would be compiled past the end, for nothing.
@@ -195,60 +204,71 @@ class Explorer {
     return end == kInfinite ? kInfinite : kFirstKernels;
   }
 
-  Batch choose_batch(double end) {
+  Batch choose_batch(double end, const std::deque<Batch>& ahead) {
     Batch batch;
-    const double most_kernels = kernels_until(end);
-    double kernels = 0;
+    double most_kernels = kernels_until(end);
+    for (const Batch& before : ahead) most_kernels -= before.kernels;
     std::vector<std::optional<size_t>> next;
-    for (const PartClass& of : classes_.all()) next.push_back(next_of(of));
+    for (size_t k = 0; k < classes_.all().size(); ++k) next.push_back(classes_.next_of(k));
     std::vector<size_t> pending(next.size(), 0);
     while (batch.chosen.size() < settings_.batch) {
       const std::optional<size_t> chosen = choose(next, pending);
       if (!chosen) break;
       const TrialId id{*chosen, *next[*chosen]};
       const Trial& trial = classes_.trial(id);
-      if (!std::holds_alternative<GemmWay>(trial.candidate->way) && ++kernels > most_kernels && !trial.first) break;
+      const bool by_library = std::holds_alternative<GemmWay>(trial.candidate->way);
+      if (!by_library && batch.kernels + 1 > most_kernels && !trial.first) break;
+      if (!by_library) batch.kernels += 1;
       classes_.choose(id);
       batch.chosen.push_back(id);
       ++pending[*chosen];
-      next[*chosen] = next_of(classes_.all()[*chosen]);
+      next[*chosen] = classes_.next_of(*chosen);
     }
     // Candidates of one part together: its truth is worked out once.
     std::stable_sort(batch.chosen.begin(), batch.chosen.end(),
                      [](const TrialId& l, const TrialId& r) { return l.part_class < r.part_class; });
-    std::vector<Launch> with_kernels;
-    for (const TrialId& chosen : batch.chosen) {
-      batch.launches.push_back(classes_.launch_of(classes_.trial(chosen)));
-      if (!batch.launches.back().kernel.empty()) with_kernels.push_back(batch.launches.back());
-    }
-    const auto compile = [this, launches = std::move(with_kernels)] {
-      if (kernels_ == nullptr || launches.empty()) return Compiled{};
-      const double begin = now();
-      std::vector<Result<MadeKernel>> made = kernels_->make(launches);
-      return Compiled{std::move(made), now() - begin};
-    };
-    batch.kernels = std::async(settings_.compile_ahead ? std::launch::async : std::launch::deferred, compile);
+    // Trials may be added meanwhile: these are its own.
+    std::vector<Trial> trials;
+    for (const TrialId& chosen : batch.chosen) trials.push_back(classes_.trial(chosen));
+    batch.compiled = beside([this, trials = std::move(trials)] { return compiled(trials); });
     return batch;
+  }
+
+  Compiled compiled(const std::vector<Trial>& trials) const {
+    Compiled made;
+    std::vector<Launch> with_kernels;
+    for (const Trial& trial : trials) {
+      Launch launch = classes_.launch_of(trial);
+      made.ready.push_back({stored_name(kernels_, trial, launch), !launch.kernel.empty(), std::nullopt});
+      if (made.ready.back().by_kernel) with_kernels.push_back(std::move(launch));
+    }
+    if (kernels_ == nullptr || with_kernels.empty()) return made;
+    const double begin = now();
+    std::vector<Result<MadeKernel>> kernels = kernels_->make(with_kernels);
+    made.seconds = now() - begin;
+    made.kernels = kernels.size();
+    size_t next = 0;
+    for (Ready& ready : made.ready) {
+      if (ready.by_kernel) ready.kernel = std::move(kernels[next++]);
+    }
+    return made;
   }
 
   Result<Done> try_batch(Batch& batch, double end) {
     show("compiling");
-    const auto [compiled, seconds] = batch.kernels.get();
-    if (!compiled.empty()) kernel_seconds_ = seconds / static_cast<double>(compiled.size());
-    size_t next = 0;
+    const Compiled compiled = batch.compiled.get();
+    if (compiled.kernels > 0) kernel_seconds_ = compiled.seconds / static_cast<double>(compiled.kernels);
     for (size_t k = 0; k < batch.chosen.size(); ++k) {
       const TrialId& id = batch.chosen[k];
       const PartClass& of = classes_.all()[id.part_class];
       const Trial& trial = classes_.trial(id);
-      const bool by_kernel = !batch.launches[k].kernel.empty();
-      const Result<MadeKernel>* kernel = by_kernel && kernels_ != nullptr ? &compiled[next++] : nullptr;
       if (now() > end && !trial.first) {
         classes_.leave(id);
         continue;
       }
-      Result<MeasurementRow> row = try_one(of, trial, by_kernel, kernel);
+      Result<MeasurementRow> row = try_one(of, trial, compiled.ready[k], new_parts_behind(batch, k));
       if (!row) return row.error();
-      row->key = {settings_.device, of.text, stored_name(kernels_, trial, batch.launches[k])};
+      row->key = {settings_.device, of.text, compiled.ready[k].name};
       row->when = utc_now();
       row->detail = storable_detail(row->detail);
       if (Result<Done> stored = database_.put(*row); !stored) return stored;
@@ -259,10 +279,26 @@ class Explorer {
     return Done{};
   }
 
-  Result<MeasurementRow> try_one(const PartClass& of, const Trial& trial, bool by_kernel,
-                                 const Result<MadeKernel>* kernel) {
+  // Parts that come behind a trial and were none before: what is right for them can be worked out meanwhile.
+  std::vector<std::string> new_parts_behind(const Batch& batch, size_t number) {
+    asked_.insert(batch.chosen[number].part_class);
+    std::vector<std::string> names;
+    size_t last = batch.chosen[number].part_class;
+    for (size_t k = number + 1; k < batch.chosen.size() && names.size() < kSoon; ++k) {
+      const TrialId& id = batch.chosen[k];
+      if (id.part_class == last || asked_.contains(id.part_class)) continue;
+      last = id.part_class;
+      const Trial& trial = classes_.trial(id);
+      if (!trial.converted.valid()) names.push_back(trial.part->name);
+    }
+    return names;
+  }
+
+  Result<MeasurementRow> try_one(const PartClass& of, const Trial& trial, const Ready& ready,
+                                 std::vector<std::string> soon) {
     MeasurementRow failed;
-    if (by_kernel && kernel == nullptr) {
+    const Result<MadeKernel>* const kernel = ready.kernel ? &*ready.kernel : nullptr;
+    if (ready.by_kernel && kernel == nullptr) {
       failed.detail = "no compiler on this machine";
       return failed;
     }
@@ -283,6 +319,7 @@ class Explorer {
     }
     request.settings = settings_.trial;
     request.settings.best_seconds = of.best == kNotMeasured ? 0 : of.best;
+    request.soon = std::move(soon);
     return worker_.run(request, settings_.hang_seconds);
   }
 
@@ -297,10 +334,9 @@ class Explorer {
       if (now() + wanting_seconds_ >= end) return;
       if (!settings_.compile_ahead && wanting_seconds_ > kForWanted * (now() - wanted_at_)) return;
       wanted_at_ = now();
-      wanting_ = std::async(settings_.compile_ahead ? std::launch::async : std::launch::deferred,
-                            [this, expecting = measurements_.expected()] { return settings_.wanted(expecting); });
+      wanting_ = beside([this, expecting = measurements_.expected()] { return settings_.wanted(expecting); });
     }
-    if (settings_.compile_ahead && wanting_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return;
+    if (!is_ready(wanting_)) return;
     const Wanted wanted = wanting_.get();
     wanting_seconds_ = now() - wanted_at_;
     wanted_at_ = now();
@@ -374,10 +410,27 @@ class Explorer {
 
   // Worked out anew every few seconds, once every part has a way.
   double selected_seconds() {
-    if (!settings_.select || now() - selected_at_ < kSelectEvery || classes_.has_baselines_left()) return selected_;
-    selected_ = settings_.select(measurements_.measured());
+    if (!settings_.select || classes_.has_baselines_left()) return selected_;
+    if (!selecting_.valid() && now() - selected_at_ >= kSelectEvery)
+      selecting_ = beside([this, so_far = measurements_.measured()] { return settings_.select(so_far); });
+    if (!selecting_.valid() || !is_ready(selecting_)) return selected_;
+    selected_ = selecting_.get();
     selected_at_ = now();
     return selected_;
+  }
+
+  // --- What is done while candidates are measured ---
+
+  // On a thread of its own, or where that would disturb the measuring, when it is asked for.
+  template <class Work>
+  std::future<std::invoke_result_t<Work>> beside(Work work) const {
+    return std::async(settings_.compile_ahead ? std::launch::async : std::launch::deferred, std::move(work));
+  }
+
+  // Whether it need not be waited for.
+  template <class T>
+  static bool is_ready(const std::future<T>& work) {
+    return work.wait_for(std::chrono::seconds(0)) != std::future_status::timeout;
   }
 
   const Graph& graph_;
@@ -392,10 +445,12 @@ class Explorer {
   Refinements refinements_;
   Recall recall_;
   MeasurementsMaker measurements_;
+  std::set<size_t> asked_;  // classes of which something was tried
   double tried_ = 0;
   double kernel_seconds_ = 0;  // that one took to compile, in the last batch
   double selected_ = 0;        // seconds of the best selection so far
   double selected_at_ = 0;     // when it was worked out
+  std::future<double> selecting_;
   std::future<Wanted> wanting_;
   double wanted_at_ = 0;
   double wanting_seconds_ = 0;  // that the last selection took

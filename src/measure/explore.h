@@ -46,7 +46,7 @@ struct ExploreSettings {
   std::string device;   // all of the machine that changes a time, as one text
   TrialSettings trial;
   size_t batch = 24;           // candidates between two decisions on what comes next
-  bool compile_ahead = false;  // the next batch while this one is measured: where compilers do not disturb
+  bool compile_ahead = false;  // the next batches while one is measured: where compilers do not disturb
   double hang_seconds = 60;    // of a trial
   // The other ways under a candidate's layouts: every algorithm of a product that the library's heuristic has been
   // tried for, every shape of a kernel. Null: all are candidates from the beginning.

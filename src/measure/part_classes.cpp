@@ -59,12 +59,17 @@ Trial PartClasses::trial_of(const Part& part, const Candidate& candidate) {
 // The number of the trial. What an equal part must try is tried, whichever part has it.
 size_t PartClasses::add(PartClass& into, Trial trial) {
   const auto [known, fresh] = into.numbers.try_emplace(trial.text, into.trials.size());
+  const size_t number = known->second;
+  if (!fresh && (!trial.first || into.trials[number].first)) return number;
   if (fresh) {
     into.trials.push_back(std::move(trial));
-  } else if (trial.first) {
-    into.trials[known->second].first = true;
+  } else {
+    into.trials[number].first = true;
   }
-  return known->second;
+  const Trial& there = into.trials[number];
+  if (there.first && !there.known) ++baselines_left_;
+  into.queue.put(number, there);
+  return number;
 }
 
 std::vector<TrialId> PartClasses::add_conversion(TensorId tensor, const PartCandidates& of) {
@@ -104,18 +109,35 @@ Launch PartClasses::launch_of(const Trial& trial) const {
                trial.candidate->way);
 }
 
+std::optional<size_t> PartClasses::next_of(size_t part_class) {
+  PartClass& of = classes_[part_class];
+  return of.queue.next(of.trials, expectation(of));
+}
+
+void PartClasses::leave(const TrialId& id) {
+  at(id).chosen = false;
+  classes_[id.part_class].queue.put(id.number, at(id));
+}
+
+void PartClasses::want(const TrialId& id) {
+  if (at(id).wanted) return;
+  at(id).wanted = true;
+  classes_[id.part_class].queue.put(id.number, at(id));
+}
+
 void PartClasses::note(const TrialId& id, const MeasurementRow& row) {
   PartClass& of = classes_[id.part_class];
   Trial& trial = of.trials[id.number];
   of.rows[trial.text] = row;
+  if (trial.first && !trial.known) --baselines_left_;
   trial.known = true;
   outcomes_[std::string(kOutcomeNames.at(static_cast<size_t>(row.outcome)))] += 1;
   if (row.outcome == Outcome::measured) {
     of.best = std::min(of.best, row.seconds);
     const double ratio = row.seconds / std::max(trial.candidate->estimate, 1e-9);
-    of.ratios[trial.kind.family].push_back(ratio);
-    if (trial.kind.shape != trial.kind.family) of.ratios[trial.kind.shape].push_back(ratio);
-    ratios_[trial.kind.family].push_back(ratio);
+    of.ratios.add(trial.kind.family, ratio);
+    if (trial.kind.shape != trial.kind.family) of.ratios.add(trial.kind.shape, ratio);
+    ratios_.add(trial.kind.family, ratio);
   }
   if (row.outcome != Outcome::measured && first_failure_.empty())
     first_failure_ = concat(trial.part->name, ": ", trial.text, ": ", row.detail);
@@ -131,15 +153,9 @@ void PartClasses::assume() {
       row.seconds = row.low = row.high = expected.seconds(trial.kind, trial.candidate->estimate);
       of.rows[trial.text] = row;
       trial.known = true;
+      --baselines_left_;
     }
   }
-}
-
-bool PartClasses::has_baselines_left() const {
-  return std::any_of(classes_.begin(), classes_.end(), [](const PartClass& of) {
-    return std::any_of(of.trials.begin(), of.trials.end(),
-                       [](const Trial& trial) { return trial.first && !trial.known; });
-  });
 }
 
 bool PartClasses::fits(const Part& part, const Candidate& candidate) const {

@@ -15,23 +15,11 @@
 #include "device/launch.h"
 #include "measure/expectation.h"
 #include "measure/measurement_row.h"
+#include "measure/trial_queue.h"
 
 namespace millrace {
 
 inline constexpr double kNotMeasured = std::numeric_limits<double>::infinity();
-
-// A candidate to try, by whichever of the equal parts has it.
-struct Trial {
-  const Part* part = nullptr;
-  const Candidate* candidate = nullptr;
-  TensorId converted;  // valid: a conversion of this tensor
-  std::string text;
-  WayKind kind;
-  bool first = false;   // of those without which there would be no plan: tried whatever the budget
-  bool wanted = false;  // by a selection
-  bool chosen = false;
-  bool known = false;  // its outcome
-};
 
 // Parts that compute the same, under different names: what one takes, all take.
 struct PartClass {
@@ -39,6 +27,7 @@ struct PartClass {
   size_t parts = 0;  // how many
   std::vector<Trial> trials;
   std::map<std::string, size_t> numbers;  // of the trials, by their texts
+  TrialQueue queue;
   Ratios ratios;
   std::map<std::string, MeasurementRow> rows;  // by candidate
   double best = kNotMeasured;
@@ -68,13 +57,15 @@ class PartClasses {
   // Of any trial of a class, until something is noted or added.
   Expectation expectation(const PartClass& of) const { return {of.ratios, ratios_}; }
 
+  // The trial of a class that promises most; nothing where all are chosen or known.
+  std::optional<size_t> next_of(size_t part_class);
   void choose(const TrialId& id) { at(id).chosen = true; }
-  void leave(const TrialId& id) { at(id).chosen = false; }
-  void want(const TrialId& id) { at(id).wanted = true; }
+  void leave(const TrialId& id);
+  void want(const TrialId& id);
   void note(const TrialId& id, const MeasurementRow& row);
   // The model's word for what would be tried whatever the budget; such rows are in no database.
   void assume();
-  bool has_baselines_left() const;
+  bool has_baselines_left() const { return baselines_left_ > 0; }
 
   // Whether some part reads or writes it.
   bool is_touched(TensorId tensor) const { return touched_.contains(tensor); }
@@ -91,7 +82,7 @@ class PartClasses {
   // The number of a part's class: a new one where no equal part is known.
   size_t classify(const Part& part);
   Trial trial_of(const Part& part, const Candidate& candidate);
-  static size_t add(PartClass& into, Trial trial);
+  size_t add(PartClass& into, Trial trial);
 
   const Graph& graph_;
   const Candidates& candidates_;
@@ -103,7 +94,8 @@ class PartClasses {
   std::set<TensorId> touched_;                       // by some part
   std::set<TensorId> converted_;                     // of parts that cannot take them as the program writes them
   WayKinds kinds_;
-  Ratios ratios_;  // of all parts, by family
+  Ratios ratios_;              // of all parts, by family
+  size_t baselines_left_ = 0;  // trials that must be tried and are not known
   double configurations_ = 0;
   std::map<std::string, double> outcomes_;
   std::string first_failure_;

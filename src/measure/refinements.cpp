@@ -20,8 +20,10 @@ const GemmAlgorithm* algorithm_of(const Candidate& candidate) {
 
 void Refinements::add_of_fastest() {
   if (!ways_) return;
+  looked_at_.resize(classes_.all().size(), 0);
   for (size_t k = 0; k < classes_.all().size(); ++k) {
     const PartClass& of = classes_.all()[k];
+    if (std::exchange(looked_at_[k], of.rows.size()) == of.rows.size()) continue;
     std::vector<std::pair<double, size_t>> fastest;
     for (const auto& [text, row] : of.rows) {
       if (row.outcome != Outcome::measured) continue;

@@ -39,6 +39,7 @@ class Refinements {
   Ways ways_;
   bool exhaustive_;
   PartClasses& classes_;
+  std::vector<size_t> looked_at_;                                        // one a class: how many of its rows
   std::set<std::tuple<size_t, std::string, std::vector<int>>> refined_;  // class, product's text, layouts
 };
 

@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <thread>
 
@@ -197,6 +199,41 @@ TEST_F(GpuCompilerTest, OneThatDoesNotCompileSpoilsNoOther) {
   const std::string kept = path("cache/failed/" + all.name_of(launches[1]) + ".cu");
   EXPECT_TRUE(says(compiled[1].error(), kept)) << to_string(compiled[1].error());
   EXPECT_EQ(*read_file(kept, 1 << 20), all.source_of(launches[1]));
+}
+
+// One that notes how many of its calls were under way at once.
+class Counting : public GpuCompiler {
+ public:
+  const std::string& version() const override { return version_; }
+  Result<std::string> compile(const std::string& source, const std::string&) const override {
+    const int now = ++working_;
+    for (int most = most_; most < now && !most_.compare_exchange_weak(most, now);) {
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    --working_;
+    return source;
+  }
+  int most() const { return most_; }
+
+ private:
+  std::string version_ = "counting 1";
+  mutable std::atomic<int> working_ = 0;
+  mutable std::atomic<int> most_ = 0;
+};
+
+TEST_F(GpuCompilerTest, CallsAtOnceCompileNoMoreThanOne) {
+  const Counting counting;
+  const GpuKernelCache all = cache(counting);
+  std::vector<std::thread> threads;
+  for (int k = 0; k < 3; ++k) {
+    threads.emplace_back([&, k] {
+      std::vector<Launch> launches;
+      for (int number = 0; number < 8; ++number) launches.push_back(adding(10 * k + number));
+      for (const auto& cubin : all.get(launches, 2)) EXPECT_TRUE(cubin);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(counting.most(), 2);
 }
 
 TEST_F(GpuCompilerTest, ThreadsShareACache) {

@@ -20,6 +20,14 @@ Candidate product(GemmLibrary library, int algorithm = -1, std::vector<int> m = 
   return {{}, way, 0};
 }
 
+Ratios ratios_of(const std::map<int, std::vector<double>>& by_kind) {
+  Ratios made;
+  for (const auto& [kind, ratios] : by_kind) {
+    for (const double ratio : ratios) made.add(kind, ratio);
+  }
+  return made;
+}
+
 TEST(ExpectationTest, FamiliesAreWhatTheModelMisjudgesAlike) {
   WayKinds kinds;
   const WayKind rows = kinds.of(kernel(true));
@@ -49,9 +57,9 @@ TEST(ExpectationTest, ProductsAreAlikeByLibraryThenByAlgorithmOrCut) {
 TEST(ExpectationTest, ACorrectionIsOfTheNearestThatWasMeasured) {
   const WayKind kind{0, 1};
   const Ratios none;
-  const Ratios any = {{0, {5}}};
-  const Ratios by_family = {{0, {3}}};
-  const Ratios by_shape = {{0, {3, 2}}, {1, {2}}};
+  const Ratios any = ratios_of({{0, {5}}});
+  const Ratios by_family = ratios_of({{0, {3}}});
+  const Ratios by_shape = ratios_of({{0, {3, 2}}, {1, {2}}});
   EXPECT_EQ(Expectation(none, none).seconds(kind, 0.5), 0.5) << "the model's word";
   EXPECT_EQ(Expectation(none, any).seconds(kind, 0.5), 2.5);
   EXPECT_EQ(Expectation(by_family, any).seconds(kind, 0.5), 1.5);
@@ -60,8 +68,20 @@ TEST(ExpectationTest, ACorrectionIsOfTheNearestThatWasMeasured) {
   EXPECT_EQ(Expectation(by_shape, any).seconds({2, 3}, 0.5), 0.5);
 }
 
+TEST(ExpectationTest, AMiddleIsThatOfAllThatWereAdded) {
+  Ratios ratios;
+  EXPECT_TRUE(ratios.empty());
+  EXPECT_FALSE(ratios.middle(0));
+  for (const double ratio : {7, 1, 5, 1, 3}) ratios.add(0, ratio);
+  EXPECT_EQ(ratios.middle(0), 3);
+  ratios.add(0, 4);
+  EXPECT_EQ(ratios.middle(0), 4) << "of two in the middle the larger one";
+  EXPECT_FALSE(ratios.middle(1));
+  EXPECT_FALSE(ratios.empty());
+}
+
 TEST(ExpectationTest, OneThatWasSlowOnceDoesNotSpoilIt) {
-  const Ratios ratios = {{0, {2, 900, 1.5, 2, 2.5}}};
+  const Ratios ratios = ratios_of({{0, {2, 900, 1.5, 2, 2.5}}});
   const Ratios none;
   Expectation expectation(ratios, none);
   EXPECT_EQ(expectation.seconds({0, 0}, 1), 2);

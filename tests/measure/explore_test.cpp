@@ -128,6 +128,34 @@ TEST_F(ExploreTest, WatchingItChangesNothing) {
   EXPECT_EQ(watched->summary.parts.size(), candidates_.parts.size());
 }
 
+// Batches that are compiled while others are measured come in another order, and nothing is lost or tried twice.
+TEST_F(ExploreTest, CompilingAheadTriesTheSame) {
+  settings_.batch = 4;
+  const Result<Explored> one_by_one = explored(pretended_worker(), "one_by_one.db");
+  ASSERT_TRUE(one_by_one) << to_string(one_by_one.error());
+  std::filesystem::remove(path("calls"));
+  settings_.compile_ahead = true;
+  settings_.progress = [](const ExploreProgress&) {};
+  settings_.select = [](const Measurements& so_far) { return verify(so_far) ? 1.0 : 0.0; };
+  const Result<Explored> ahead = explored(pretended_worker());
+  ASSERT_TRUE(ahead) << to_string(ahead.error());
+  EXPECT_EQ(measurements_json(ahead->measurements), measurements_json(one_by_one->measurements));
+  const std::vector<std::string> asked = calls();
+  EXPECT_EQ(static_cast<double>(asked.size()), one_by_one->summary.tried);
+  EXPECT_EQ(std::set<std::string>(asked.begin(), asked.end()).size(), asked.size()) << "something was asked twice";
+
+  // Without time for them, what was chosen ahead is left, and tried when it goes on.
+  settings_.exhaustive = false;
+  settings_.budget_seconds = 0;
+  const Result<Explored> none = explored(pretended_worker(), "short.db");
+  ASSERT_TRUE(none) << to_string(none.error());
+  EXPECT_LT(none->summary.tried, ahead->summary.tried);
+  settings_.exhaustive = true;
+  const Result<Explored> rest = explored(pretended_worker(), "short.db");
+  ASSERT_TRUE(rest) << to_string(rest.error());
+  EXPECT_EQ(measurements_json(rest->measurements), measurements_json(one_by_one->measurements));
+}
+
 TEST_F(ExploreTest, OneThatWasStoppedGoesOnWhereItWas) {
   const Result<Explored> whole = explored(pretended_worker(), "whole.db");
   ASSERT_TRUE(whole);
@@ -347,6 +375,24 @@ TEST_F(ExploreTest, WhatASelectionWantedIsKnownTheNextTime) {
   ASSERT_TRUE(again) << to_string(again.error());
   EXPECT_EQ(again->summary.known, static_cast<double>(rows_in().size()));
   EXPECT_EQ(measurements_json(again->measurements), measurements_json(first->measurements));
+}
+
+// A worker is told of parts that come next, and never of one that was tried.
+TEST_F(ExploreTest, AWorkerHearsOfPartsBeforeTheyAreTried) {
+  settings_.batch = 1000;
+  ASSERT_TRUE(explored(pretended_worker()));
+  std::set<std::string> tried;
+  size_t told = 0;
+  for (const std::string& call : calls()) {
+    const std::optional<TrialRequest> request = parse_request(call);
+    ASSERT_TRUE(request);
+    if (!request->conversion) tried.insert(request->part);
+    for (const std::string& name : request->soon) {
+      EXPECT_FALSE(tried.contains(name)) << name;
+      ++told;
+    }
+  }
+  EXPECT_GT(told, 0U);
 }
 
 // What a worker says before it ends is why.

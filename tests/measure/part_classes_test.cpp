@@ -146,6 +146,48 @@ TEST_F(PartClassesTest, ALateCandidateIsAddedOnce) {
   EXPECT_EQ(trials.size(), before + 1);
   EXPECT_EQ(classes_->configurations(), configurations + 1);
   EXPECT_FALSE(trials.back().first);
+  while (const std::optional<size_t> next = classes_->next_of(id.part_class)) {
+    if (*next == before) return;
+    classes_->choose({id.part_class, *next});
+  }
+  FAIL() << "it is never next";
+}
+
+// Baselines, then what is wanted, then by what is expected; one that was left comes again.
+TEST_F(PartClassesTest, WhatIsNextFollowsWhatIsChosenLeftAndAdded) {
+  for (size_t k = 0; k < classes_->all().size(); ++k) {
+    const PartClass& of = classes_->all()[k];
+    std::vector<size_t> order;
+    while (const std::optional<size_t> next = classes_->next_of(k)) {
+      classes_->choose({k, *next});
+      order.push_back(*next);
+    }
+    EXPECT_EQ(order.size(), of.trials.size());
+    EXPECT_TRUE(of.trials[order.front()].first);
+    for (size_t at = 1; at < order.size(); ++at) {
+      const Trial& before = of.trials[order[at - 1]];
+      const Trial& trial = of.trials[order[at]];
+      EXPECT_LE(trial.first, before.first);
+      if (before.first) continue;
+      Expectation expectation = classes_->expectation(of);
+      EXPECT_LE(expectation.seconds(before.kind, before.candidate->estimate),
+                expectation.seconds(trial.kind, trial.candidate->estimate));
+    }
+    const TrialId last{k, order.back()};
+    classes_->leave(last);
+    EXPECT_EQ(classes_->next_of(k), last.number);
+    if (of.trials.size() < 2 || of.trials[last.number].first) continue;
+    const auto other = std::find_if(order.begin(), order.end(), [&](size_t n) { return !of.trials[n].first; });
+    classes_->leave({k, *other});
+    classes_->want(last);
+    EXPECT_EQ(classes_->next_of(k), last.number) << "it is wanted";
+    classes_->note(last, row_of(Outcome::measured, 1e-6));
+    if (*other != last.number) {
+      EXPECT_EQ(classes_->next_of(k), *other);
+    } else {
+      EXPECT_FALSE(classes_->next_of(k));
+    }
+  }
 }
 
 TEST_F(PartClassesTest, EqualTensorsAreConvertedAlike) {

@@ -609,10 +609,11 @@ MR_DEVICE float over_row(float x) {
   return Operation::of(x, shuffle_xor(x, 2));
 }
 
-// Kernels of groups do not branch between their products: ptxas 13.0 would give away the registers of a left operand
-// that the next panel's need again.
+// What products of groups can be had of: a tile a warp, and nothing hidden. ptxas 13.0 gives away the registers of a
+// left operand that the next panel needs again where a kernel branches between its products, and where two tiles leave
+// it too few.
 template <class S>
-constexpr bool kBranches = S::kCausal || S::kKeys % S::kPanel != 0 || S::kQueries % S::kPanel != 0;
+constexpr bool kFitsGroups = S::kTiles == 1 && !S::kCausal && S::kKeys % S::kPanel == 0 && S::kQueries % S::kPanel == 0;
 
 // --- Forward ---
 
@@ -721,7 +722,7 @@ template <class S, class Q, class K, class V, class O, class L, class M>
 MR_DEVICE void attend(int block, const Q& q, const K& k, const V& v, const O& o, const L& log_sums, double scale,
                       const M& masks) {
   static_assert(S::kPanel % 32 == 0 && S::kInner % 16 == 0 && S::kValues % 16 == 0);
-  static_assert(S::kStages * kStageBytes<S> == S::kShared && !(S::kGroups && kBranches<S>));
+  static_assert(S::kStages * kStageBytes<S> == S::kShared && (!S::kGroups || kFitsGroups<S>));
   const auto fetch = [&](int panel, Place to) { fetch_keys<S>(panel, to, k, v); };
   const auto panels = panels_of<S>(0, panels_of_keys<S>(block), fetch);
   const int row = first_row<S>(block);
@@ -846,7 +847,7 @@ template <class S, class Q, class K, class V, class O, class L, class DO, class 
 MR_DEVICE void attend_dq(int block, const Q& q, const K& k, const V& v, const O& o, const L& log_sums, const DO& d_o,
                          const DQ& d_q, float* pairs, double scale, const M& masks) {
   static_assert(S::kPanel % 32 == 0 && S::kInner % 16 == 0 && S::kValues % 16 == 0);
-  static_assert(S::kStages * kStageBytes<S> == S::kShared && !(S::kGroups && kBranches<S>));
+  static_assert(S::kStages * kStageBytes<S> == S::kShared && (!S::kGroups || kFitsGroups<S>));
   const auto fetch = [&](int panel, Place to) { fetch_keys<S>(panel, to, k, v); };
   const auto panels = panels_of<S>(0, panels_of_keys<S>(block), fetch);
   const int row = first_row<S>(block);

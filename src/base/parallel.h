@@ -1,8 +1,6 @@
 // A range of work, shared by the machine's threads.
 #pragma once
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <thread>
@@ -21,13 +19,6 @@ void in_parallel(int64_t count, int64_t least, const Body& body) {
     threads.emplace_back([&body, count, slices, k] { body(count * k / slices, count * (k + 1) / slices); });
   body(0, count / slices);
   for (std::thread& thread : threads) thread.join();
-}
-
-// Lets whoever else wants this thread's core have it, the process that measures above all: it waits for its GPU on one.
-// What the thread starts steps back, too.
-inline void step_back() {
-  constexpr int kNice = 10;
-  setpriority(PRIO_PROCESS, 0, kNice);  // Linux takes 0 for the thread
 }
 
 }  // namespace millrace

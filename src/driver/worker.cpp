@@ -59,14 +59,10 @@ class Server {
   }
 
   MeasurementRow answer(const TrialRequest& request) {
-    const std::optional<Part> part = part_of(request.part, request.conversion);
+    const std::optional<Part> part = part_of(request);
     if (!part) return refused("the worker knows no such part");
     const std::optional<Candidate> candidate = parse_candidate(prepared_.candidates.domains, *part, request.candidate);
     if (!candidate) return refused("the worker cannot read the candidate");
-    for (const std::string& name : request.soon) {
-      const std::optional<Part> next = part_of(name, false);
-      if (gpu_trials_ && next) gpu_trials_->expect_soon(*next);
-    }
     if (gpu_trials_) return answer_on_gpu(request, *part, *candidate);
     if (request.function.empty()) return trials_.run(*part, *candidate, nullptr, request.settings);
     const Result<KernelModule> module = KernelModule::load(request.path, request.sha256);
@@ -92,13 +88,13 @@ class Server {
     std::_Exit(kGpuFailed);
   }
 
-  std::optional<Part> part_of(const std::string& name, bool conversion) const {
+  std::optional<Part> part_of(const TrialRequest& request) const {
     const Graph& graph = prepared_.training.graph;
-    for (size_t k = 0; conversion && k < graph.tensors.size(); ++k) {
-      if (graph.tensors[k].name == name) return conversion_part(graph, TensorId(k));
+    for (size_t k = 0; request.conversion && k < graph.tensors.size(); ++k) {
+      if (graph.tensors[k].name == request.part) return conversion_part(graph, TensorId(k));
     }
     for (const PartCandidates& of : prepared_.candidates.parts) {
-      if (!conversion && of.part.name == name) return of.part;
+      if (!request.conversion && of.part.name == request.part) return of.part;
     }
     return std::nullopt;
   }

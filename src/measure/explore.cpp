@@ -29,7 +29,6 @@ constexpr size_t kConversionWays = 2;    // of a pair of layouts, unless all are
 constexpr double kMustBe = 1e9;          // more than any trial is worth by its seconds
 constexpr double kWorthMost = 1e8;
 constexpr size_t kBatchesAhead = 3;  // that are compiled while one is measured, where compilers do not disturb
-constexpr size_t kSoon = 3;          // parts that a worker is told of before they are tried
 constexpr double kFirstKernels = 8;  // of a batch, when it is not known yet how long one takes to compile
 
 class Explorer {
@@ -266,7 +265,7 @@ class Explorer {
         classes_.leave(id);
         continue;
       }
-      Result<MeasurementRow> row = try_one(of, trial, compiled.ready[k], new_parts_behind(batch, k));
+      Result<MeasurementRow> row = try_one(of, trial, compiled.ready[k]);
       if (!row) return row.error();
       row->key = {settings_.device, of.text, compiled.ready[k].name};
       row->when = utc_now();
@@ -279,23 +278,7 @@ class Explorer {
     return Done{};
   }
 
-  // Parts that come behind a trial and were none before: what is right for them can be worked out meanwhile.
-  std::vector<std::string> new_parts_behind(const Batch& batch, size_t number) {
-    asked_.insert(batch.chosen[number].part_class);
-    std::vector<std::string> names;
-    size_t last = batch.chosen[number].part_class;
-    for (size_t k = number + 1; k < batch.chosen.size() && names.size() < kSoon; ++k) {
-      const TrialId& id = batch.chosen[k];
-      if (id.part_class == last || asked_.contains(id.part_class)) continue;
-      last = id.part_class;
-      const Trial& trial = classes_.trial(id);
-      if (!trial.converted.valid()) names.push_back(trial.part->name);
-    }
-    return names;
-  }
-
-  Result<MeasurementRow> try_one(const PartClass& of, const Trial& trial, const Ready& ready,
-                                 std::vector<std::string> soon) {
+  Result<MeasurementRow> try_one(const PartClass& of, const Trial& trial, const Ready& ready) {
     MeasurementRow failed;
     const Result<MadeKernel>* const kernel = ready.kernel ? &*ready.kernel : nullptr;
     if (ready.by_kernel && kernel == nullptr) {
@@ -319,7 +302,6 @@ class Explorer {
     }
     request.settings = settings_.trial;
     request.settings.best_seconds = of.best == kNotMeasured ? 0 : of.best;
-    request.soon = std::move(soon);
     return worker_.run(request, settings_.hang_seconds);
   }
 
@@ -445,7 +427,6 @@ class Explorer {
   Refinements refinements_;
   Recall recall_;
   MeasurementsMaker measurements_;
-  std::set<size_t> asked_;  // classes of which something was tried
   double tried_ = 0;
   double kernel_seconds_ = 0;  // that one took to compile, in the last batch
   double selected_ = 0;        // seconds of the best selection so far

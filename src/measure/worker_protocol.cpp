@@ -47,8 +47,7 @@ std::string to_line(const TrialRequest& request) {
                   {"cold", settings.cold},
                   {"cache_bytes", settings.cache_bytes},
                   {"best_seconds", settings.best_seconds},
-                  {"seconds", settings.seconds},
-                  {"soon", request.soon}});
+                  {"seconds", settings.seconds}});
 }
 
 std::optional<TrialRequest> parse_request(std::string_view line) {
@@ -64,7 +63,6 @@ std::optional<TrialRequest> parse_request(std::string_view line) {
     json.at("cache_bytes").get_to(request.settings.cache_bytes);
     json.at("best_seconds").get_to(request.settings.best_seconds);
     json.at("seconds").get_to(request.settings.seconds);
-    json.at("soon").get_to(request.soon);
     return request;
   });
 }

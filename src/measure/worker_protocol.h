@@ -4,7 +4,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "measure/measurement_row.h"
 #include "measure/trial.h"
@@ -20,7 +19,6 @@ struct TrialRequest {
   std::string path;       // of the shared object that has it
   std::string sha256;
   TrialSettings settings;
-  std::vector<std::string> soon;  // parts that are tried next, by name
 };
 
 std::string to_line(const TrialRequest& request);

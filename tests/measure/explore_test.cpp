@@ -377,24 +377,6 @@ TEST_F(ExploreTest, WhatASelectionWantedIsKnownTheNextTime) {
   EXPECT_EQ(measurements_json(again->measurements), measurements_json(first->measurements));
 }
 
-// A worker is told of parts that come next, and never of one that was tried.
-TEST_F(ExploreTest, AWorkerHearsOfPartsBeforeTheyAreTried) {
-  settings_.batch = 1000;
-  ASSERT_TRUE(explored(pretended_worker()));
-  std::set<std::string> tried;
-  size_t told = 0;
-  for (const std::string& call : calls()) {
-    const std::optional<TrialRequest> request = parse_request(call);
-    ASSERT_TRUE(request);
-    if (!request->conversion) tried.insert(request->part);
-    for (const std::string& name : request->soon) {
-      EXPECT_FALSE(tried.contains(name)) << name;
-      ++told;
-    }
-  }
-  EXPECT_GT(told, 0U);
-}
-
 // What a worker says before it ends is why.
 TEST_F(ExploreTest, ACrashHasTheWorkersLastWords) {
   const Result<Explored> made = explored(pretended_worker("  *) echo 'the GPU is gone' >&2; exit 70 ;;\n"));

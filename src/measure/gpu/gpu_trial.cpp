@@ -41,13 +41,6 @@ void name_functions(Launch& launch, const std::string& name) {
 
 }  // namespace
 
-GpuTrials::GpuTrials(Gpu& gpu, GpuChecker checker, const Graph& graph, const std::vector<TensorDomain>& domains)
-    : gpu_(&gpu),
-      checker_(std::move(checker)),
-      graph_(&graph),
-      domains_(&domains),
-      ahead_(graph, kSeed, AheadLimits::of_machine()) {}
-
 Result<GpuTrials> GpuTrials::make(Gpu& gpu, const GpuCompiler& compiler, const Graph& graph,
                                   const std::vector<TensorDomain>& domains) {
   Result<GpuChecker> checker = GpuChecker::make(gpu, compiler);
@@ -128,23 +121,22 @@ Result<Done> GpuTrials::find_truth(const Part& part) {
   Known& known = known_[text];
   part_ = &known;
   known.used = ++uses_;
-  Result<Done> learned = learn(part, text, known);
+  Result<Done> learned = learn(part, known);
   if (learned) return learned;
   part_ = nullptr;
   known_.erase(text);
   return learned;
 }
 
-void GpuTrials::expect_soon(const Part& part) {
-  const std::string text = print_part(*graph_, part);
-  if (!known_.contains(text)) ahead_.begin(text, part);
-}
-
-Result<Done> GpuTrials::learn(const Part& part, const std::string& text, Known& known) {
+Result<Done> GpuTrials::learn(const Part& part, Known& known) {
   known.by_peer = is_large(part);
-  Result<Truth> truth = ahead_.take(text, part);
-  if (!truth) return truth.error();
-  known.truth = std::move(*truth);
+  if (known.by_peer) {
+    known.truth = draw_inputs(*graph_, part, kSeed, false);
+  } else {
+    Result<Truth> truth = truth_of(*graph_, part, kSeed);
+    if (!truth) return truth.error();
+    known.truth = std::move(*truth);
+  }
   known.inputs.resize(part.reads.size());
   known.expected.resize(part.writes.size());
   for (size_t k = 0; k < part.reads.size(); ++k) {

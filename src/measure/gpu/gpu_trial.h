@@ -9,7 +9,6 @@
 
 #include "candidates/candidates.h"
 #include "measure/gpu/gpu_checker.h"
-#include "measure/gpu/truths_ahead.h"
 #include "measure/measurement_row.h"
 #include "measure/trial.h"
 #include "measure/truth.h"
@@ -25,9 +24,6 @@ class GpuTrials {
   // is one of the GPU itself: nothing more can be tried in this process.
   Result<MeasurementRow> run(const Part& part, const Candidate& candidate, const std::string& cubin,
                              const std::string& name, const TrialSettings& settings);
-
-  // One of its candidates is tried soon: what must come out of it can be worked out meanwhile.
-  void expect_soon(const Part& part);
 
  private:
   struct Expectation {  // of one tensor that the part writes
@@ -50,11 +46,12 @@ class GpuTrials {
     int64_t bytes = 0;
   };
 
-  GpuTrials(Gpu& gpu, GpuChecker checker, const Graph& graph, const std::vector<TensorDomain>& domains);
+  GpuTrials(Gpu& gpu, GpuChecker checker, const Graph& graph, const std::vector<TensorDomain>& domains)
+      : gpu_(&gpu), checker_(std::move(checker)), graph_(&graph), domains_(&domains) {}
 
   Places places_of(const Part& part, const std::vector<Layout>& layouts) const;
   Result<Done> find_truth(const Part& part);
-  Result<Done> learn(const Part& part, const std::string& text, Known& known);
+  Result<Done> learn(const Part& part, Known& known);
   bool forget_oldest();
   Result<Done> upload(const std::vector<double>& values, GpuMemory& to);
   Result<Done> reserve(int64_t bytes, GpuMemory& memory);
@@ -75,7 +72,6 @@ class GpuTrials {
   GpuChecker checker_;
   const Graph* graph_;
   const std::vector<TensorDomain>* domains_;
-  TruthsAhead ahead_;
   std::map<std::string, Known> known_;  // by the part's text: candidates of one part do not all come together
   Known* part_ = nullptr;               // the one that is tried
   uint64_t uses_ = 0;

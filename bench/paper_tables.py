@@ -158,8 +158,9 @@ def write_tables(options: argparse.Namespace, folder: Path) -> int:
     limits = next((sheet for name, sheet in DATA_SHEETS.items() if name in plan["device"]), tables.Limits())
     names = [[*each, *paper_rows.WORDS_ONLY.get(name, [])] for name, each in paper_rows.ROWS]
     contractions = [op["name"] for op in analysis["operators"] if op["class"] == "contraction"]
-    contractions += [launch.name for launch in launches
-                     if launch.operator_class == "contraction" and launch.name not in contractions]
+    attentions = {each["part"] for each in plan["launches"] if "; attention " in each.get("candidate", "")}
+    contractions += [launch.name for launch in launches if launch.operator_class == "contraction"
+                     and launch.name not in attentions and launch.name not in contractions]
     text = "\n".join([
         head(plan, rows, limits),
         "## Shares of the classes\n", ABOUT_SHARES,

@@ -12,6 +12,7 @@ from efficiency.ncu import Kernel
 
 GOOD = 70.0  # below, something holds it
 COMPUTE_SHARE = 0.6  # of the rate of a large product
+SOME_SHARE = 0.1  # more than kernels of no products have
 LAUNCH_SECONDS = 10e-6
 
 
@@ -51,6 +52,8 @@ def held_by(mue: float | None, share: float | None, seconds: float) -> str:
         return ""
     if share is not None and share >= COMPUTE_SHARE:
         return "compute"
+    if share is not None and share >= SOME_SHARE and seconds >= LAUNCH_SECONDS:
+        return "instructions"  # products, and as many others between them: an attention's
     return "launch" if seconds < LAUNCH_SECONDS else "memory access"
 
 

@@ -141,6 +141,7 @@ class MetricTest(unittest.TestCase):
         self.assertEqual(metric.held_by(20, 0.7, 5e-5), "compute")
         self.assertEqual(metric.held_by(20, 0.7, 5e-6), "compute")
         self.assertEqual(metric.held_by(20, 0.2, 5e-6), "launch")
+        self.assertEqual(metric.held_by(20, 0.2, 5e-5), "instructions")
         self.assertEqual(metric.held_by(20, None, 5e-5), "memory access")
         self.assertEqual(metric.held_by(None, None, 5e-5), "")
 

@@ -35,6 +35,7 @@ set_target_properties(millrace_cuda PROPERTIES CXX_VISIBILITY_PRESET hidden VISI
                       LINK_DEPENDS ${PROJECT_SOURCE_DIR}/src/device/cuda/exports.map)
 target_include_directories(millrace_cuda PRIVATE src include)
 target_include_directories(millrace_cuda SYSTEM PRIVATE ${MILLRACE_CUDA_INCLUDES})
+millrace_unity(millrace_cuda)
 target_compile_features(millrace_cuda PRIVATE cxx_std_20)
 target_compile_definitions(millrace_cuda PRIVATE MILLRACE_GPU_ABI="${MILLRACE_GPU_ABI}")
 target_link_options(millrace_cuda PRIVATE LINKER:--version-script=${PROJECT_SOURCE_DIR}/src/device/cuda/exports.map)

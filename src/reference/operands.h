@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -77,24 +78,10 @@ class Operands {
   Scalar& out(size_t k, const At& at) const { return outputs_[k][at[kInputs + k]]; }
   int64_t out_element(const At& at) const { return at[kInputs]; }
 
-  // At each point of the kept indices, where the reduced ones are zero: body(row). Rows have nothing to do with each
-  // other, so where there are many, the machine's threads share them.
+  // At each point of the kept indices, where the reduced ones are zero: body(row).
   template <class Body>
   void for_each_row(const Body& body) const {
-    constexpr int64_t kMany = 1 << 20;
-    int64_t points = row_length();
-    for (const auto& loop : kept_) points *= loop.extent;
-    if (points < kMany || kept_.empty()) return for_each_point<kInputs + kOutputs>(kept_, At{}, body);
-    const auto longest =
-        std::max_element(kept_.begin(), kept_.end(), [](const auto& l, const auto& r) { return l.extent < r.extent; });
-    const auto at = static_cast<size_t>(longest - kept_.begin());
-    in_parallel(longest->extent, 1, [&](int64_t begin, int64_t end) {
-      std::vector<Loop<kInputs + kOutputs>> slice = kept_;
-      slice[at].extent = end - begin;
-      At first{};
-      for (size_t k = 0; k < first.size(); ++k) first[k] = begin * slice[at].steps[k];
-      for_each_point<kInputs + kOutputs>(slice, first, body);
-    });
+    share_rows([&](Loops loops, const At& first) { for_each_point<kInputs + kOutputs>(loops, first, body); });
   }
 
   // At each point of the reduced indices: body(at).
@@ -117,6 +104,27 @@ class Operands {
   }
 
  private:
+  using Loops = std::span<const Loop<kInputs + kOutputs>>;
+
+  // Rows have nothing to do with each other, so where there are many, the machine's threads share them. Not a template
+  // of what is done with them: that would compile it again for each formula.
+  void share_rows(const std::function<void(Loops, const At&)>& run) const {
+    constexpr int64_t kMany = 1 << 20;
+    int64_t points = row_length();
+    for (const auto& loop : kept_) points *= loop.extent;
+    if (points < kMany || kept_.empty()) return run(kept_, At{});
+    const auto longest =
+        std::max_element(kept_.begin(), kept_.end(), [](const auto& l, const auto& r) { return l.extent < r.extent; });
+    const auto at = static_cast<size_t>(longest - kept_.begin());
+    in_parallel(longest->extent, 1, [&](int64_t begin, int64_t end) {
+      std::vector<Loop<kInputs + kOutputs>> slice = kept_;
+      slice[at].extent = end - begin;
+      At first{};
+      for (size_t k = 0; k < first.size(); ++k) first[k] = begin * slice[at].steps[k];
+      run(slice, first);
+    });
+  }
+
   int64_t row_length() const {
     int64_t points = 1;
     for (const auto& loop : reduced_) points *= loop.extent;

@@ -16,7 +16,7 @@
 namespace millrace {
 namespace {
 
-EnumerateOptions on_gpu() {
+EnumerateOptions with_cublaslt() {
   EnumerateOptions options;
   options.gpu = GpuTarget();
   options.libraries = {GemmLibrary::cublaslt};
@@ -28,7 +28,7 @@ struct Parts {
   Candidates candidates;
 };
 
-Parts parts_of(const Recomputed& made, const EnumerateOptions& options = on_gpu()) {
+Parts parts_of(const Recomputed& made, const EnumerateOptions& options = with_cublaslt()) {
   Result<Candidates> found = find_parts(made.training, made.fused, options);
   EXPECT_TRUE(found) << to_string(found.error());
   return {made.training, std::move(*found)};

@@ -13,25 +13,26 @@
 namespace millrace {
 namespace {
 
-struct Enumerated {
+struct EnumeratedAttentions {
   TrainingGraph training;
   Candidates candidates;
   std::vector<PartCandidates> attentions;  // forward's, then backward's
 };
 
-EnumerateOptions on_gpu() {
+EnumerateOptions without_libraries() {
   EnumerateOptions options;
   options.gpu = GpuTarget();
   return options;
 }
 
-Enumerated attentions_of(const std::string& model, const std::vector<std::string>& sizes,
-                         const EnumerateOptions& options = on_gpu(), const std::string& dtype = "") {
+EnumeratedAttentions enumerated_attentions(const std::string& model, const std::vector<std::string>& sizes,
+                                           const EnumerateOptions& options = without_libraries(),
+                                           const std::string& dtype = "") {
   ProgramOptions program = with_sizes(sizes);
   if (!dtype.empty()) program.dtype = dtype_named(dtype);
   const std::string text = text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/", model, ".py"));
   const Recomputed made = add_row_statistics(save_predicates(training_of(text, program), true));
-  Enumerated found{made.training, {}, {}};
+  EnumeratedAttentions found{made.training, {}, {}};
   Result<Candidates> parts = find_parts(made.training, made.fused, options);
   EXPECT_TRUE(parts) << to_string(parts.error());
   found.candidates = std::move(*parts);
@@ -53,7 +54,7 @@ std::vector<std::string> reasons_of(const PartCandidates& of) {
 }
 
 // The layout of one of its tensors, by the names of axes.
-std::string lying(const Enumerated& made, const PartCandidates& of, const Candidate& candidate,
+std::string lying(const EnumeratedAttentions& made, const PartCandidates& of, const Candidate& candidate,
                   Attention::Operand operand) {
   const TensorId tensor = of.part.attention.tensors[operand];
   const std::vector<TensorId> tensors = tensors_of(of.part);
@@ -62,7 +63,7 @@ std::string lying(const Enumerated& made, const PartCandidates& of, const Candid
 }
 
 TEST(AttentionWays, OperandsOfAGroupLieAlike) {
-  const Enumerated made = attentions_of("bert_encoder", kSmall);
+  const EnumeratedAttentions made = enumerated_attentions("bert_encoder", kSmall);
   for (const PartCandidates& of : made.attentions) {
     ASSERT_FALSE(of.candidates.empty()) << of.part.name;
     std::set<std::string> given;
@@ -82,7 +83,7 @@ TEST(AttentionWays, OperandsOfAGroupLieAlike) {
 }
 
 TEST(AttentionWays, RowsThatLieTogetherAreMultiplesOfEight) {
-  const Enumerated made = attentions_of("bert_encoder", {"tiny", "P=16", "W=16", "J=20"});
+  const EnumeratedAttentions made = enumerated_attentions("bert_encoder", {"tiny", "P=16", "W=16", "J=20"});
   for (const PartCandidates& of : made.attentions) {
     ASSERT_FALSE(of.candidates.empty()) << of.part.name;
     for (const Candidate& candidate : of.candidates)
@@ -91,9 +92,9 @@ TEST(AttentionWays, RowsThatLieTogetherAreMultiplesOfEight) {
 }
 
 TEST(AttentionWays, AreReadBackAndAreCandidates) {
-  EnumerateOptions options = on_gpu();
+  EnumerateOptions options = without_libraries();
   options.every_shape = true;
-  const Enumerated made = attentions_of("bert_encoder", {"tiny", "P=64", "W=64", "J=64"}, options);
+  const EnumeratedAttentions made = enumerated_attentions("bert_encoder", {"tiny", "P=64", "W=64", "J=64"}, options);
   for (const PartCandidates& of : made.attentions) {
     std::set<std::string> texts;
     for (size_t k = 0; k < of.candidates.size(); ++k) {
@@ -124,7 +125,7 @@ TEST(AttentionWays, AreReadBackAndAreCandidates) {
 
 TEST(AttentionWays, WhatKernelsCannotTakeIsDeclined) {
   const auto reason = [](const std::vector<std::string>& sizes, const std::string& dtype) {
-    const Enumerated made = attentions_of("bert_encoder", sizes, on_gpu(), dtype);
+    const EnumeratedAttentions made = enumerated_attentions("bert_encoder", sizes, without_libraries(), dtype);
     for (const PartCandidates& of : made.attentions) EXPECT_TRUE(of.candidates.empty());
     return join(reasons_of(made.attentions.front()), "; ");
   };
@@ -136,7 +137,7 @@ TEST(AttentionWays, WhatKernelsCannotTakeIsDeclined) {
 TEST(AttentionWays, MasksMayBeLeftAsBits) {
   const auto storages = [](const std::string& model, const std::vector<std::string>& sizes) {
     std::set<std::string> found;
-    const Enumerated made = attentions_of(model, sizes);
+    const EnumeratedAttentions made = enumerated_attentions(model, sizes);
     for (const PartCandidates& of : made.attentions) {
       const std::vector<TensorId> tensors = tensors_of(of.part);
       const auto mask =
@@ -156,10 +157,10 @@ TEST(AttentionWays, MasksMayBeLeftAsBits) {
 // Of lines of 64 numbers, on GPUs that have them.
 TEST(AttentionWays, GroupsOfWarps) {
   const auto with_groups = [](const std::string& model, const std::vector<std::string>& sizes, bool has_them) {
-    EnumerateOptions options = on_gpu();
+    EnumerateOptions options = without_libraries();
     options.gpu->group_products = has_them;
     bool any = false;
-    for (const PartCandidates& of : attentions_of(model, sizes, options).attentions) {
+    for (const PartCandidates& of : enumerated_attentions(model, sizes, options).attentions) {
       for (const Candidate& candidate : of.candidates) any = any || std::get<AttentionWay>(candidate.way).groups;
     }
     return any;
@@ -173,16 +174,16 @@ TEST(AttentionWays, GroupsOfWarps) {
 }
 
 TEST(AttentionWays, PanelsFitTheGpu) {
-  EnumerateOptions options = on_gpu();
+  EnumerateOptions options = without_libraries();
   options.every_shape = true;
   options.gpu->shared_bytes = 48 * 1024;
-  const Enumerated made = attentions_of("bert_encoder", kSmall, options);
+  const EnumeratedAttentions made = enumerated_attentions("bert_encoder", kSmall, options);
   for (const PartCandidates& of : made.attentions) {
     for (const Candidate& candidate : of.candidates)
       EXPECT_LE(attention_shared_bytes(of.part.attention, std::get<AttentionWay>(candidate.way)), 48 * 1024);
   }
   options.gpu->shared_bytes = 1024;
-  const Enumerated none = attentions_of("bert_encoder", kSmall, options);
+  const EnumeratedAttentions none = enumerated_attentions("bert_encoder", kSmall, options);
   for (const PartCandidates& of : none.attentions) {
     EXPECT_TRUE(of.candidates.empty());
     const std::vector<std::string> reasons = reasons_of(of);

@@ -12,14 +12,14 @@
 namespace millrace {
 namespace {
 
-const std::vector<std::string>& dtypes() {
+const std::vector<std::string>& gpu_dtypes() {
   static const std::vector<std::string> names = {"float16", "float32", "bfloat16", "float64"};
   return names;
 }
 
 // Unlike a CPU's, the ways of a GPU depend on the type: on how much of it fits 16 bytes. Both halves have the same.
-void draw_in_all_types(TrialsOfPrograms& trials, const std::string& name, const std::string& text,
-                       const std::vector<std::string>& sizes, size_t count) {
+void draw_on_gpu_in_all_types(TrialsOfPrograms& trials, const std::string& name, const std::string& text,
+                              const std::vector<std::string>& sizes, size_t count) {
   TriedProgram halves = tried_program(name, text, sizes, "float16", nullptr, TriedOn::gpu);
   trials.draw(tried_program(name, text, sizes, "bfloat16", &halves.candidates, TriedOn::gpu), count, true);
   trials.draw(std::move(halves), count, true);
@@ -29,21 +29,21 @@ void draw_in_all_types(TrialsOfPrograms& trials, const std::string& name, const 
 
 TEST(CudaKernel, CandidatesAgreeWithTheReference) {
   TrialsOfPrograms trials(1, TriedOn::gpu);
-  draw_in_all_types(trials, "contractions as kernels", kContractions, {}, 1);
-  draw_in_all_types(trials, "corners", kCorners, {}, 3);
-  draw_in_all_types(trials, "predicates", kPredicates, {}, 6);
+  draw_on_gpu_in_all_types(trials, "contractions as kernels", kContractions, {}, 1);
+  draw_on_gpu_in_all_types(trials, "corners", kCorners, {}, 3);
+  draw_on_gpu_in_all_types(trials, "predicates", kPredicates, {}, 6);
   trials.draw(tried_program("predicates", kPredicates, {}, "float16", nullptr, TriedOn::gpu), 12, true);
   for (const std::string& model : models()) {
     const std::string text = text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/", model, ".py"));
     if (model == "llama_block") continue;  // six axes: long to enumerate
-    draw_in_all_types(trials, model, text, {"odd"}, 1);
+    draw_on_gpu_in_all_types(trials, model, text, {"odd"}, 1);
     trials.draw(tried_program(model, text, {"tiny"}, "float16", nullptr, TriedOn::gpu), 3, true);
   }
   for (uint64_t seed = 1001; seed <= 1020; ++seed) {
     const std::string text = random_programs::random_program(seed);
-    trials.draw(
-        tried_program(concat("random ", seed), text, {}, dtypes()[seed % dtypes().size()], nullptr, TriedOn::gpu), 2,
-        true);
+    trials.draw(tried_program(concat("random ", seed), text, {}, gpu_dtypes()[seed % gpu_dtypes().size()], nullptr,
+                              TriedOn::gpu),
+                2, true);
   }
   ASSERT_FALSE(testing::Test::HasFailure());
   trials.run();
@@ -96,9 +96,9 @@ TEST(CudaKernel, ManyRandomProgramsWhereAskedFor) {
   for (uint64_t seed = 0; count != nullptr && seed < std::stoull(count); ++seed) {
     TrialsOfPrograms trials(seed, TriedOn::gpu);
     const std::string text = random_programs::random_program(seed);
-    trials.draw(
-        tried_program(concat("random ", seed), text, {}, dtypes()[seed % dtypes().size()], nullptr, TriedOn::gpu), 3,
-        false);
+    trials.draw(tried_program(concat("random ", seed), text, {}, gpu_dtypes()[seed % gpu_dtypes().size()], nullptr,
+                              TriedOn::gpu),
+                3, false);
     trials.run();
   }
 }

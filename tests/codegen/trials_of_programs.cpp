@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <numeric>
 
@@ -17,6 +16,7 @@
 #include "device/cpu/cpu_info.h"
 #include "device/cpu/module.h"
 #include "device/played/played_text.h"
+#include "device/test_kernels.h"
 #include "frontend/frontend.h"
 #include "fusion/predicates.h"
 #include "golden/golden.h"
@@ -98,7 +98,7 @@ std::string dtype_of(const Graph& graph, const Part& part) {
 Result<KernelCache> kernel_cache_of_tests(size_t batch) {
   static const Result<Compiler> compiler = find_compiler();
   if (!compiler) return compiler.error();
-  const std::string folder = (std::filesystem::path(MILLRACE_BINARY).parent_path() / "test_kernels").string();
+  const std::string folder = test_kernels("test_kernels", MILLRACE_BINARY);
   return KernelCache(folder, *compiler, std::string(cpu_prelude()), cpu_info().identity(), {300, batch});
 }
 
@@ -107,7 +107,8 @@ Result<KernelCache> emulated_kernel_cache(const std::string& behind_prelude) {
   if (!found) return found.error();
   Compiler compiler = *found;
   compiler.flags.emplace_back("-U_FORTIFY_SOURCE");  // emulated_hardware.h says why
-  const std::string folder = (std::filesystem::path(MILLRACE_BINARY).parent_path() / "test_cuda_kernels").string();
+  std::replace(compiler.flags.begin(), compiler.flags.end(), std::string("-O3"), std::string("-O1"));  // each runs once
+  const std::string folder = test_kernels("test_cuda_kernels", MILLRACE_BINARY);
   const std::string prelude = concat(text_of_file(concat(MILLRACE_SOURCE_DIR, "/tests/codegen/emulated_hardware.h")),
                                      cuda_prelude(), behind_prelude);
   return KernelCache(folder, std::move(compiler), prelude, cpu_info().identity(), {300, 24});

@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/sanitized.h"
 #include "base/text.h"
 #include "candidates/adding_program.h"
 #include "candidates/stacked_program.h"
@@ -77,7 +78,7 @@ TEST(CpuExecutor, ModelsAgreeWithTheReference) {
 TEST(CpuExecutor, RandomPlansOfRandomProgramsAgreeWithTheReference) {
   constexpr size_t kOperators = 10;  // of a small program
   const char* const more = std::getenv("MILLRACE_RANDOM_PLANS");
-  const size_t count = more == nullptr ? 30 : std::stoull(more);
+  const size_t count = more == nullptr ? tried_of(30) : std::stoull(more);
   std::vector<MadePlan> plans;
   for (uint64_t seed = 0; plans.size() < count; ++seed) {
     const std::string text = random_programs::random_program(seed);

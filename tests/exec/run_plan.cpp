@@ -4,12 +4,12 @@
 
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <map>
 
 #include "base/text.h"
 #include "codegen/cpu/generate.h"
 #include "device/cpu/cpu_info.h"
+#include "device/test_kernels.h"
 #include "measure/tensor_memory.h"
 #include "measure/truth.h"
 #include "plan/launched_part.h"
@@ -102,7 +102,7 @@ CallersPlaces callers_places(const MadePlan& made) {
 Result<KernelCache> test_kernel_cache() {
   static const Result<Compiler> compiler = find_compiler();
   if (!compiler) return compiler.error();
-  const std::string folder = (std::filesystem::path(MILLRACE_BINARY).parent_path() / "test_kernels").string();
+  const std::string folder = test_kernels("test_kernels", MILLRACE_BINARY);
   return KernelCache(folder, *compiler, std::string(cpu_prelude()), cpu_info().identity());
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "base/sanitized.h"
 #include "fusion/fusion_text.h"
 #include "random/generator.h"
 #include "random/inputs.h"
@@ -157,7 +158,7 @@ const std::vector<std::string>& backward_names() {
 }
 
 TEST(FusedCheck, TakesOperatorsApart) {
-  for (uint64_t seed = 1; seed <= 300; ++seed) {
+  for (uint64_t seed = 1; seed <= tried_of(300); ++seed) {
     const TrainingGraph training = training_of(random_program(seed));
     EXPECT_EQ(complaint_about(training, std::vector<Together>{}), "") << "seed " << seed;
   }

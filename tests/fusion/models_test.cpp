@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "base/sanitized.h"
 #include "fusion/fusion_text.h"
 #include "ir/verify.h"
 #include "random/fused_check.h"
@@ -152,7 +153,7 @@ TEST(FuseOrder, DoesNotMatterInModels) {
 }
 
 TEST(FuseOrder, DoesNotMatterInRandomPrograms) {
-  for (uint64_t seed = 1; seed <= 200; ++seed)
+  for (uint64_t seed = 1; seed <= tried_of(200); ++seed)
     expect_one_partition(training_of(random_programs::random_program(seed)), concat("random_programs --one ", seed));
 }
 
@@ -193,7 +194,7 @@ TEST(FuseMaximality, NothingIsLeftInModels) {
 }
 
 TEST(FuseMaximality, NothingIsLeftInRandomPrograms) {
-  for (uint64_t seed = 1; seed <= 200; ++seed)
+  for (uint64_t seed = 1; seed <= tried_of(200); ++seed)
     expect_nothing_left(training_of(random_programs::random_program(seed)), concat("random_programs --one ", seed));
 }
 

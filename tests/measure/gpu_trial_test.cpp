@@ -20,7 +20,7 @@
 namespace millrace {
 namespace {
 
-constexpr const char* kProgram = R"(
+constexpr const char* kTriedProgram = R"(
 B = 4
 J = 8
 K = 24
@@ -103,7 +103,7 @@ class PlayedTrials : public ScratchTest {
 };
 
 TEST_F(PlayedTrials, EveryPartIsMeasured) {
-  take(kProgram);
+  take(kTriedProgram);
   Result<GpuTrials> all = trials();
   ASSERT_TRUE(all) << to_string(all.error());
   size_t products = 0;
@@ -239,7 +239,7 @@ TEST_F(PlayedTrials, AdditionsAreMeasured) {
 }
 
 TEST_F(PlayedTrials, AlgorithmsAreTriedAndWrongOnesAreTold) {
-  take(kProgram);
+  take(kTriedProgram);
   setenv("MILLRACE_PLAYED_WRONG", "3", 1);
   setenv("MILLRACE_PLAYED_REFUSED", "2", 1);
   Result<GpuTrials> all = trials();
@@ -277,7 +277,7 @@ TEST_F(PlayedTrials, ProductsThatAreTooLargeForTheReferenceAreComparedWithAPeer)
 }
 
 TEST_F(PlayedTrials, AGpuThatIsLostIsAnErrorAndNoOutcome) {
-  take(kProgram);
+  take(kTriedProgram);
   setenv("MILLRACE_PLAYED_LOST", "3", 1);
   Result<GpuTrials> all = trials();
   ASSERT_TRUE(all) << to_string(all.error());
@@ -294,7 +294,7 @@ TEST_F(PlayedTrials, MemoryThatIsShortIsAnOutcomeAndTheWorkerLivesOn) {
   std::map<std::string, int> seen;
   for (int64_t bytes = 257 << 10; bytes < 290 << 10; bytes += 4 << 10) {
     setenv("MILLRACE_PLAYED_MEMORY", std::to_string(bytes).c_str(), 1);
-    take(kProgram);
+    take(kTriedProgram);
     Result<GpuTrials> all = trials();
     if (!all) {
       EXPECT_NE(to_string(all.error()).find("CUDA_ERROR_OUT_OF_MEMORY"), std::string::npos);

@@ -16,7 +16,7 @@ namespace millrace {
 namespace {
 
 // Two equal products of equal tensors, and what is between them.
-constexpr const char* kProgram = R"(
+constexpr const char* kClassedProgram = R"(
 B = 2
 J = 3
 
@@ -29,7 +29,7 @@ def layer(x: float32[B, J], w: float32[J, J], v: float32[J, J]):
 class PartClassesTest : public testing::Test {
  protected:
   void SetUp() override {
-    training_ = training_of(kProgram);
+    training_ = training_of(kClassedProgram);
     EnumerateOptions options;
     options.libraries = {GemmLibrary::openblas};
     Result<Candidates> found = enumerate(training_, fuse(training_), options);

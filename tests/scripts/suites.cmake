@@ -9,5 +9,6 @@ endif()
 foreach(suite IN LISTS suites)
   string(REGEX REPLACE "[\n.]" "" suite "${suite}")
   add_test("${suite}" "${MILLRACE_TEST_BINARY}" "--gtest_filter=${suite}.*")
-  set_tests_properties("${suite}" PROPERTIES TIMEOUT 600 COST 60)
+  set_tests_properties("${suite}" PROPERTIES TIMEOUT 600 COST 60
+                       ENVIRONMENT "${MILLRACE_TEST_ENVIRONMENT}")
 endforeach()

@@ -32,6 +32,9 @@ def install_extras(python: Path) -> None:
 
 def main() -> int:
     named = os.environ.get("MILLRACE_TORCH_PYTHON")
+    # Of thousands of modules most are never imported: each is compiled when it is, and kept then.
+    os.environ["PIP_COMPILE"] = "no"
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     try:
         python = Path(named) if named else environment.ensure_python(None)
         if not named:

@@ -9,6 +9,8 @@
 
 namespace millrace {
 
+inline CUdeviceptr address(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
+
 // Under the names that cuda.h gives them: version 2 where there is one.
 struct Driver {
   decltype(&cuInit) init = nullptr;

@@ -16,8 +16,6 @@
 namespace millrace {
 namespace {
 
-CUdeviceptr address(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
-
 class CudaGraph final : public GpuGraph {
  public:
   CudaGraph(std::shared_ptr<CudaContext> context, CUgraphExec graph) : context_(std::move(context)), graph_(graph) {}

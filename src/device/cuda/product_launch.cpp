@@ -14,8 +14,6 @@ constexpr int64_t kAlignment = 256;  // of what lies in scratch
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-CUdeviceptr address(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
-
 struct ChosenAlgorithm {
   cublasLtMatmulAlgo_t algorithm{};
   size_t workspace_bytes = 0;

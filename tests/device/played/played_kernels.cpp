@@ -18,6 +18,7 @@
 #include "device/played/played_launch.h"
 #include "device/played/played_memory.h"
 #include "device/played/played_text.h"
+#include "device/test_kernels.h"
 
 namespace millrace::played {
 namespace {
@@ -99,6 +100,28 @@ std::string pretended_version() {
                             : concat("played ", sha256(concat(emulated_hardware(), emulated_matrices())).substr(0, 12));
 }
 
+// A GPU traps where an address is not aligned as its access is wide; so does this. emulated_hardware.h says why nothing
+// is fortified.
+const std::vector<std::string> kFlags = {"-std=c++20",
+                                         "-O1",
+                                         "-fPIC",
+                                         "-shared",
+                                         "-fvisibility=hidden",
+                                         "-ffp-contract=fast",
+                                         "-w",
+                                         "-U_FORTIFY_SOURCE",
+                                         "-fsanitize=alignment",
+                                         "-fsanitize-undefined-trap-on-error"};
+
+// Where tests keep what the text is compiled to; empty where they keep nothing.
+std::string kept_object(const std::string& compiler, const std::string& text) {
+  const std::string folder = test_kernels_folder();
+  if (folder.empty()) return "";
+  std::error_code failed;
+  std::filesystem::create_directories(folder + "/played", failed);
+  return concat(folder, "/played/", sha256(concat(compiler, " ", join(kFlags, " "), "\n", text)), ".so");
+}
+
 class PlayedCompiler final : public GpuCompiler {
  public:
   const std::string& version() const override { return version_; }
@@ -110,6 +133,8 @@ class PlayedCompiler final : public GpuCompiler {
     if (!text) return text.error();
     const Result<std::string> compiler = find_host_compiler();
     if (!compiler) return compiler.error();
+    const std::string kept = kept_object(*compiler, *text);
+    if (!kept.empty() && std::filesystem::exists(kept)) return read_file(kept, kLargest);
     const Result<TemporaryDirectory> folder = TemporaryDirectory::make(temporary_folder());
     if (!folder) return folder.error();
     const std::string made = folder->path() + "/kernels.so";
@@ -118,17 +143,17 @@ class PlayedCompiler final : public GpuCompiler {
     ProcessOptions options;
     options.timeout_seconds = kPatience;
     options.environment = {{"TMPDIR", folder->path()}, {"LC_ALL", "C"}};
-    // A GPU traps where an address is not aligned as its access is wide; so does this. emulated_hardware.h says why
-    // nothing is fortified.
-    const Result<Finished> finished = run_process(
-        {*compiler, "-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=fast", "-w",
-         "-U_FORTIFY_SOURCE", "-fsanitize=alignment", "-fsanitize-undefined-trap-on-error", from, "-o", made},
-        options);
+    std::vector<std::string> command = {*compiler};
+    command.insert(command.end(), kFlags.begin(), kFlags.end());
+    command.insert(command.end(), {from, "-o", made});
+    const Result<Finished> finished = run_process(command, options);
     if (!finished) return finished.error();
     if (finished->exit_code != 0)
       return Error::make(ErrorKind::bad_input,
                          concat("the kernel does not compile: ", finished->error.substr(0, 4000)));
-    return read_file(made, kLargest);
+    Result<std::string> object = read_file(made, kLargest);
+    if (object && !kept.empty()) static_cast<void>(write_file(kept, *object));  // the next one compiles it, then
+    return object;
   }
 
  private:

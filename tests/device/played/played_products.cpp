@@ -15,9 +15,9 @@
 namespace millrace::played {
 namespace {
 
-constexpr int64_t kAlignment = 256;  // of what lies in scratch
+constexpr int64_t kScratchAlignment = 256;
 
-int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+int64_t aligned(int64_t bytes) { return (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment; }
 
 // --- Algorithms ---
 
@@ -199,7 +199,8 @@ class ProductLaunch final : public GpuLaunch {
           concat("cannot run what is on the GPU's stream: ", "CUDA_ERROR_ILLEGAL_ADDRESS: a product: ", what));
     };
     if (is_one_of("MILLRACE_PLAYED_LOST", algorithm)) return illegal("its algorithm takes the GPU down");
-    if (places[5] > 0 && (!memory.has(scratch, places[5]) || reinterpret_cast<uintptr_t>(scratch) % kAlignment != 0))
+    if (places[5] > 0 &&
+        (!memory.has(scratch, places[5]) || reinterpret_cast<uintptr_t>(scratch) % kScratchAlignment != 0))
       return illegal("its scratch is not in the device's memory, or not aligned");
     const std::array<int64_t, 4> elements = {call.a_elements, call.b_elements, call.c_elements, call.v_elements};
     const std::array<int64_t, 4> sizes = {launch.operand_bytes[0], launch.operand_bytes[1], launch.operand_bytes[2],

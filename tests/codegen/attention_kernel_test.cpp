@@ -265,6 +265,12 @@ std::vector<Case> cases() {
            p.mask_bits = true;
            p.keys = 96;
          }),
+      of("masks as bits that are all set", {2, 1, 32, 2},
+         [](AttentionProblem& p) {
+           p.rate = 1e-6;  // no draw is below what it rounds to
+           p.mask_bits = true;
+           p.keys = 64;
+         }),
       of("masks as bits, rows lie together, two tiles", {1, 2, 64, 2},
          [](AttentionProblem& p) {
            p.rate = 0.3;

@@ -120,18 +120,21 @@ MR_DEVICE u32 shuffled_word(u32 word, int mask) { return __shfl_xor_sync(0xfffff
 
 MR_DEVICE long long bits_of(double x) { return __double_as_longlong(x); }
 
-// A bit more at the end: whether x is not below the threshold.
+// A bit more at the end: whether x is not below the threshold. Two bits and one less what is borrowed.
 MR_DEVICE u32 with_bit(u32 bits, u32 x, u32 threshold) {
-  asm("{.reg .u32 rest; add.cc.u32 rest, %1, %2; addc.u32 %0, %0, %0;}" : "+r"(bits) : "r"(x), "r"(0 - threshold));
+  asm("{.reg .u32 rest, inverse; not.b32 inverse, %0; sub.cc.u32 rest, %1, %2; subc.u32 %0, %0, inverse;}"
+      : "+r"(bits)
+      : "r"(x), "r"(threshold));
   return bits;
 }
 
 // A bit a thread of the warp.
 MR_DEVICE u32 votes(bool yes) { return __ballot_sync(0xffffffffu, yes); }
 
-// --- Products of a group of four warps, on Hopper: each warp has 16 rows, and all read one right operand where it is
-// in shared memory. Results are there when wait_for_products and `settle` say so; until then nothing is to touch them
-// ---
+// --- Products of a group of four warps, on Hopper ---
+
+// Each warp has 16 rows, and all read one right operand where it is in shared memory. Results are there when
+// wait_for_products and `settle` say so; until then nothing is to touch them.
 
 // Lines of 64 halves, one behind the other, of which eight are a block: the 16 bytes at a place are found where its
 // number in the line and the line's number in the block differ. A block begins at a multiple of 1024.

@@ -47,6 +47,7 @@ TEST(FuseModels, ReductionsAcrossTheGridGiveTheSame) {
       return index.outer && index.implementation == Implementation::grid_reduction;
     })) << model;
     EXPECT_EQ(random_programs::check_fusion(training, 1), std::nullopt) << model;
+    if (kSanitized) break;  // each is many seconds of the reference's
   }
 }
 

@@ -204,6 +204,7 @@ class AttentionWays {
     Candidate candidate;
     candidate.layouts = layouts_;
     bool first = true;
+    bool first_of_groups = true;
     for (const AttentionWay& way : ways()) {
       if (attention_shared_bytes(attention_, way) > options_.gpu->shared_bytes) {
         collector_.decline("panels that do not fit a multiprocessor's shared memory");
@@ -211,12 +212,13 @@ class AttentionWays {
       }
       candidate.way = way;
       candidate.estimate = estimate(way);
-      if (first || options_.every_shape || lies_as_written(domains_, part_, candidate)) {
+      bool& first_of_kind = way.groups ? first_of_groups : first;
+      if (first_of_kind || options_.every_shape || lies_as_written(domains_, part_, candidate)) {
         collector_.add(candidate);
       } else {
         collector_.count();
       }
-      first = false;
+      first_of_kind = false;
     }
   }
 
@@ -228,18 +230,14 @@ class AttentionWays {
            whole(attention_.queries) && whole(attention_.keys);
   }
 
-  // The first is the one to begin with. The neighbours of a good one are as good, so they are few. With two tiles a
-  // warp reads a panel half as often, where its registers have room for them.
+  // The first is the one to begin with, and the one that is taken where nothing is measured: no product of groups,
+  // which have to be checked. The neighbours of a good one are as good, so they are few. With two tiles a warp reads a
+  // panel half as often, where its registers have room for them.
   std::vector<AttentionWay> ways() const {
     const bool narrow = std::max(attention_.inner, attention_.values) <= kMostColumnsOfTwo;
     const std::vector<int> panels = attention_.backward ? std::vector{64, 32} : std::vector{64, 32, 128};
     const std::vector<int> stages = attention_.backward ? std::vector{2, 1} : std::vector{2, 3};
     std::vector<AttentionWay> made;
-    if (fits_groups()) {
-      for (const int warps : {4, 8}) {
-        for (const int count : {2, 3}) made.push_back({warps, 1, kGroupPanel, count, true});
-      }
-    }
     for (const int warps : {4, 8}) {
       for (const int tiles : {1, 2}) {
         for (const int panel : panels) {
@@ -247,6 +245,10 @@ class AttentionWays {
           for (const int count : stages) made.push_back({warps, tiles, panel, count});
         }
       }
+    }
+    if (!fits_groups()) return made;
+    for (const int warps : {4, 8}) {
+      for (const int count : {2, 3}) made.push_back({warps, 1, kGroupPanel, count, true});
     }
     return made;
   }

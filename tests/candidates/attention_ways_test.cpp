@@ -161,6 +161,7 @@ TEST(AttentionWays, GroupsOfWarps) {
     options.gpu->group_products = has_them;
     bool any = false;
     for (const PartCandidates& of : enumerated_attentions(model, sizes, options).attentions) {
+      EXPECT_FALSE(std::get<AttentionWay>(of.candidates.front().way).groups) << "taken where nothing is measured";
       for (const Candidate& candidate : of.candidates) any = any || std::get<AttentionWay>(candidate.way).groups;
     }
     return any;

@@ -29,6 +29,8 @@ struct GpuInfo {
   int memory_clock_khz = 0;
 
   std::string architecture() const;  // "sm_90"
+  // Whether four warps together multiply matrices: Hopper's do, and no other generation's.
+  bool has_group_products() const { return major == 9; }
 };
 
 // What kernels read of a run: seed and step in the device's memory, so that a replayed graph draws fresh masks.

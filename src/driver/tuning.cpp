@@ -25,8 +25,6 @@
 namespace millrace {
 namespace {
 
-constexpr int kHopper = 9;  // the major number of its compute capability
-
 // The folder of the file that this code was loaded from: a program, or a shared object in one.
 std::string own_folder() {
   Dl_info info{};
@@ -75,7 +73,7 @@ EnumerateOptions enumerate_options(const TuneProgram& program, const Machine& ma
   options.layouts = program.layouts;
   if (machine.gpu) {
     const GpuInfo& info = machine.gpu->info();
-    options.gpu = GpuTarget{info.multiprocessors, info.shared_bytes, info.major == kHopper};
+    options.gpu = GpuTarget{info.multiprocessors, info.shared_bytes, info.has_group_products()};
   }
   if (exhaustive) options.most = std::numeric_limits<size_t>::max() / 8;
   options.every_shape = exhaustive;

@@ -104,15 +104,12 @@ class AttentionResults {
     EXPECT_TRUE(copied) << to_string(copied.error());
     return std::move(*memory);
   }
-  size_t position(Attention::Operand operand) const {
+  size_t position(TensorId tensor) const {
     const std::vector<TensorId> tensors = tensors_of(part_);
-    return static_cast<size_t>(std::find(tensors.begin(), tensors.end(), part_.attention.tensors[operand]) -
-                               tensors.begin());
+    return static_cast<size_t>(std::find(tensors.begin(), tensors.end(), tensor) - tensors.begin());
   }
-  size_t mask_position() const {
-    const std::vector<TensorId> tensors = tensors_of(part_);
-    return static_cast<size_t>(std::find(tensors.begin(), tensors.end(), part_.attention.mask) - tensors.begin());
-  }
+  size_t position(Attention::Operand operand) const { return position(part_.attention.tensors[operand]); }
+  size_t mask_position() const { return position(part_.attention.mask); }
   void allocate() {
     memory_.resize(tensors_of(part_).size());
     if (const std::vector<std::byte>& bits = numbers_.mask_bits(); !bits.empty()) {
@@ -521,7 +518,7 @@ void agrees_on_a_gpu(bool backward) {
   ASSERT_TRUE(compiler) << to_string(compiler.error());
   const Machine machine{std::move(*gpu), std::move(*compiler)};
   const AttentionRun run;
-  const bool groups = machine.gpu->info().major == 9;
+  const bool groups = machine.gpu->info().has_group_products();
   const auto try_way = [&](const AttentionNumbers& numbers, const AttentionWay& way, const std::string& name) {
     if (way.groups && !groups) return;
     const AttentionResults once(machine, numbers, run, way);

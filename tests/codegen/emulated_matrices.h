@@ -37,11 +37,11 @@ struct GroupProduct {
   float (*c)[4];  // which nobody may touch meanwhile
   int columns;
   bool indices_by_line;
-  bool half;           // else bfloat16
   bool first;          // that has this c
   float before[8][4];  // what was in it then
   u32 left[16][8];     // two halves each
   Place right;
+  void (*finish)(const GroupProduct&);
 };
 
 struct MultiplyingThread {
@@ -260,23 +260,12 @@ inline void finish_product(const GroupProduct& of) {
 
 inline void wait_for_products() {
   MultiplyingThread& own = multiplying();
-  for (int k = 0; k < own.count; ++k) {
-    if (own.products[k].half) {
-      finish_product<f16>(own.products[k]);
-    } else {
-      finish_product<bf16>(own.products[k]);
-    }
-  }
+  for (int k = 0; k < own.count; ++k) own.products[k].finish(own.products[k]);
   own.count = 0;
 }
 
 inline void settle(float&) {}
 inline void settle(u32&) {}
-
-template <class T>
-constexpr bool kIsF16 = false;
-template <>
-constexpr bool kIsF16<f16> = true;
 
 template <class T, int kColumns, bool kIndicesByLine, int kFirst, int kCount>
 inline void multiply_shared(float (&c)[kCount][4], const u32 (&a)[4], Place right, int add) {
@@ -288,7 +277,7 @@ inline void multiply_shared(float (&c)[kCount][4], const u32 (&a)[4], Place righ
     abort();
   }
   GroupProduct& made = own.products[own.count++];
-  made = {c + kFirst, kColumns, kIndicesByLine, kIsF16<T>, true, {}, {}, right};
+  made = {c + kFirst, kColumns, kIndicesByLine, true, {}, {}, right, finish_product<T>};
   for (int k = 0; k + 1 < own.count; ++k) made.first = made.first && own.products[k].c != made.c;
   for (int n = 0; n < kColumns / 8; ++n) {
     for (int e = 0; e < 4; ++e) {

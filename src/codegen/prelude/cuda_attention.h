@@ -332,11 +332,15 @@ MR_DEVICE void finish_products(float (&c)[S::kTiles][kCount][4]) {
   }
 }
 
-// One of 64 or 32 columns from kFirst tiles on, over 16 indices.
-template <class S, int kFirst, bool kIndicesByLine, int kCount>
-MR_DEVICE void multiply_group(float (&c)[kCount][4], const u32 (&a)[4], Place right, int add) {
-  constexpr int kColumns = kCount % 8 == 0 ? 64 : 32;
-  multiply_shared<typename S::T, kColumns, kIndicesByLine, kFirst>(c, a, right, add);
+// A warp's tiles times 16 columns of the right operand, over 16 indices: the left operands' step.
+template <class S, int kCount, int kSteps>
+MR_DEVICE void multiply_bundle(float (&c)[S::kTiles][kCount][4], int bundle, const u32 (&left)[S::kTiles][kSteps][4],
+                               int step, const u32 (&b)[4]) {
+  MR_UNROLL
+  for (int tile = 0; tile < S::kTiles; ++tile) {
+    multiply<typename S::T>(c[tile][2 * bundle], left[tile][step], b[0], b[1]);
+    multiply<typename S::T>(c[tile][2 * bundle + 1], left[tile][step], b[2], b[3]);
+  }
 }
 
 // c = rows · panelᵀ, with as many rows of the panel from `row` on as c has columns.
@@ -344,14 +348,13 @@ template <class S, int kColumns, int kCount, class P>
 MR_DEVICE void multiply_rows(float (&c)[S::kTiles][kCount][4], const u32 (&rows)[S::kTiles][kColumns / 16][4],
                              const P& panel, int row) {
   if constexpr (S::kGroups) {
-    static_assert(kCount == 4 || kCount == 8);
     begin_products();
     MR_UNROLL
     for (int tile = 0; tile < S::kTiles; ++tile) {
       MR_UNROLL
       for (int step = 0; step < kColumns / 16; ++step)
-        multiply_group<S, 0, P::kLies == Lies::by_columns>(c[tile], rows[tile][step], panel.at(row, step * 16),
-                                                           step > 0 ? 1 : 0);
+        multiply_shared<typename S::T, 8 * kCount, P::kLies == Lies::by_columns, 0>(
+            c[tile], rows[tile][step], panel.at(row, step * 16), step > 0 ? 1 : 0);
     }
     end_products();
   } else {
@@ -362,11 +365,7 @@ MR_DEVICE void multiply_rows(float (&c)[S::kTiles][kCount][4], const u32 (&rows)
       for (int bundle = 0; bundle < kCount / 2; ++bundle) {
         u32 b[4];
         load_right_transposed(b, panel, row + bundle * 16, step * 16);
-        MR_UNROLL
-        for (int tile = 0; tile < S::kTiles; ++tile) {
-          multiply<typename S::T>(c[tile][2 * bundle], rows[tile][step], b[0], b[1]);
-          multiply<typename S::T>(c[tile][2 * bundle + 1], rows[tile][step], b[2], b[3]);
-        }
+        multiply_bundle<S>(c, bundle, rows, step, b);
       }
     }
   }
@@ -378,7 +377,7 @@ template <class S, int kColumns, int kBundles, int kCount, class P>
 MR_DEVICE void multiply_scores(float (&c)[S::kTiles][kColumns / 8][4], const float (&scores)[S::kTiles][kCount][4],
                                int first, const P& panel, int row) {
   using T = typename S::T;
-  u32 left[kBundles][S::kTiles][4];
+  u32 left[S::kTiles][kBundles][4];
   MR_UNROLL
   for (int bundle = 0; bundle < kBundles; ++bundle) {
     MR_UNROLL
@@ -386,8 +385,8 @@ MR_DEVICE void multiply_scores(float (&c)[S::kTiles][kColumns / 8][4], const flo
       MR_UNROLL
       for (int n = 0; n < 4; ++n) {
         const float(&of)[4] = scores[tile][first + 2 * bundle + n / 2];
-        left[bundle][tile][n] = halves_of<T>(of[n % 2 * 2], of[n % 2 * 2 + 1]);
-        if constexpr (S::kGroups) settle(left[bundle][tile][n]);
+        left[tile][bundle][n] = halves_of<T>(of[n % 2 * 2], of[n % 2 * 2 + 1]);
+        if constexpr (S::kGroups) settle(left[tile][bundle][n]);
       }
     }
   }
@@ -397,21 +396,17 @@ MR_DEVICE void multiply_scores(float (&c)[S::kTiles][kColumns / 8][4], const flo
     if constexpr (S::kGroups) {
       MR_UNROLL
       for (int tile = 0; tile < S::kTiles; ++tile) {
-        multiply_group<S, 0, P::kLies == Lies::by_rows>(c[tile], left[bundle][tile], panel.at(row + bundle * 16, 0), 1);
+        constexpr bool kByRows = P::kLies == Lies::by_rows;
+        multiply_shared<T, 64, kByRows, 0>(c[tile], left[tile][bundle], panel.at(row + bundle * 16, 0), 1);
         if constexpr (kColumns == 128)
-          multiply_shared<T, 64, P::kLies == Lies::by_rows, 8>(c[tile], left[bundle][tile],
-                                                               panel.at(row + bundle * 16, 64), 1);
+          multiply_shared<T, 64, kByRows, 8>(c[tile], left[tile][bundle], panel.at(row + bundle * 16, 64), 1);
       }
     } else {
       MR_UNROLL
       for (int pair = 0; pair < kColumns / 16; ++pair) {
         u32 b[4];
         load_right(b, panel, row + bundle * 16, pair * 16);
-        MR_UNROLL
-        for (int tile = 0; tile < S::kTiles; ++tile) {
-          multiply<T>(c[tile][2 * pair], left[bundle][tile], b[0], b[1]);
-          multiply<T>(c[tile][2 * pair + 1], left[bundle][tile], b[2], b[3]);
-        }
+        multiply_bundle<S>(c, pair, left, bundle, b);
       }
     }
   }
@@ -483,16 +478,14 @@ struct Masks {
   }
   MR_DEVICE float scale() const { return static_cast<float>(dropout.scale); }
 
-  // Of the eight neighbours of a block, by their numbers.
-  MR_DEVICE bool keeps_drawn(const u32 (&words)[4], int l) const {
-    return (l % 2 == 0 ? words[l / 2] << 16 : words[l / 2]) >= dropout.threshold;
-  }
+  // Of the eight neighbours of a block, by their numbers; compared in the upper half of a word, as the threshold is.
+  MR_DEVICE static u32 drawn(const u32 (&words)[4], int l) { return l % 2 == 0 ? words[l / 2] << 16 : words[l / 2]; }
+  MR_DEVICE bool keeps_drawn(const u32 (&words)[4], int l) const { return drawn(words, l) >= dropout.threshold; }
   // All of them, the first one at the last bit.
   MR_DEVICE u32 kept_of_drawn(const u32 (&words)[4]) const {
     u32 kept = 0;
     MR_UNROLL
-    for (int l = 7; l >= 0; --l)
-      kept = with_bit(kept, l % 2 == 0 ? words[l / 2] << 16 : words[l / 2], dropout.threshold);
+    for (int l = 7; l >= 0; --l) kept = with_bit(kept, drawn(words, l), dropout.threshold);
     return kept;
   }
 

@@ -3,6 +3,7 @@ none."""
 
 from __future__ import annotations
 
+import threading
 import unittest
 
 import torch
@@ -74,6 +75,18 @@ class CudaTest(TorchTest):
         torch.cuda.set_sync_debug_mode("error")
         self.addCleanup(torch.cuda.set_sync_debug_mode, "default")
         ours(x).sum().backward()
+
+    def test_backward_in_the_callers_thread(self):
+        ours, _ = self.make()
+        x = torch.randn(4, 32, 64, device="cuda", requires_grad=True)
+        threads = []
+        x.register_hook(lambda _: threads.append(threading.get_ident()))
+        ours(x).sum().backward()
+        self.assertEqual(threads, [threading.get_ident()])
+        millrace.torch.set_backward_thread("pytorch")
+        self.addCleanup(millrace.torch.set_backward_thread, "caller")
+        ours(x).sum().backward()
+        self.assertNotEqual(threads[1], threading.get_ident())
 
     def captured(self, ours, x):
         stream = torch.cuda.Stream()

@@ -14,6 +14,7 @@ except ImportError as error:
 
 from millrace.torch.accelerate import Accelerated, accelerate
 from millrace.torch.attention import MultiheadAttention
+from millrace.torch.backward_thread import set_backward_thread
 from millrace.torch.encoder_layer import TransformerEncoderLayer
 from millrace.torch.plans import explore, set_budget
 from millrace.torch.program import Program, program
@@ -26,5 +27,6 @@ __all__ = [
     "accelerate",
     "explore",
     "program",
+    "set_backward_thread",
     "set_budget",
 ]

@@ -10,6 +10,7 @@ import torch
 
 from millrace import _library
 from millrace.plan import Plan
+from millrace.torch import backward_thread
 from millrace.torch.build import operator_library
 
 _library.library()  # before the operator, which then takes the same one
@@ -147,6 +148,8 @@ def run(path: str, tensors: list[torch.Tensor], pieces: list[int], numbers: list
 def run_call(call: Call, tensors: list[torch.Tensor], numbers: list[float],
              random: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
     """The same where is_plain(), of what call_of gave for tensors like these."""
+    if torch.is_grad_enabled():
+        backward_thread.before_call(tensors[0].device)
     return _Run.apply(call, numbers, random, *tensors)
 
 

@@ -223,7 +223,8 @@ class AttentionWays {
   }
 
   // Lines of shared memory that groups read are of 64 numbers. Where some scores are hidden their kernels branch, and
-  // ptxas 13.0 forgets what a product needs again behind a branch.
+  // ptxas 13.0 forgets what a product needs again behind a branch; and in loops over fewer panels than there are
+  // stages.
   bool fits_groups() const {
     const auto whole = [](int64_t extent) { return extent % kGroupPanel == 0; };
     return options_.gpu->group_products && whole(attention_.inner) && whole(attention_.values) && !attention_.causal &&
@@ -248,7 +249,10 @@ class AttentionWays {
     }
     if (!fits_groups()) return made;
     for (const int warps : {4, 8}) {
-      for (const int count : {2, 3}) made.push_back({warps, 1, kGroupPanel, count, true});
+      for (const int count : {2, 3}) {
+        if (count == 2 || count * kGroupPanel <= std::min(attention_.queries, attention_.keys))
+          made.push_back({warps, 1, kGroupPanel, count, true});
+      }
     }
     return made;
   }

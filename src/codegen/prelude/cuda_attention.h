@@ -603,10 +603,12 @@ MR_DEVICE float over_row(float x) {
 }
 
 // What products of groups can be had of: a tile a warp, and nothing hidden. ptxas 13.0 gives away the registers of a
-// left operand that the next panel needs again where a kernel branches between its products, and where two tiles leave
-// it too few.
+// left operand that the next panel needs again where a kernel branches between its products, where two tiles leave it
+// too few, and where the loop over panels is short: with one stage, or with more stages than panels.
 template <class S>
-constexpr bool kFitsGroups = S::kTiles == 1 && !S::kCausal && S::kKeys % S::kPanel == 0 && S::kQueries % S::kPanel == 0;
+constexpr bool kFitsGroups = S::kTiles == 1 && !S::kCausal && S::kKeys % S::kPanel == 0 &&
+                             S::kQueries % S::kPanel == 0 && S::kStages > 1 &&
+                             (S::kStages == 2 || S::kStages * S::kPanel <= least_of(S::kKeys, S::kQueries));
 
 // --- Forward ---
 

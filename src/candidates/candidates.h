@@ -236,6 +236,9 @@ int64_t attention_shared_bytes(const Attention& attention, const AttentionWay& w
 // What a part computes, without its names: parts with one text take the same time.
 std::string print_part(const Graph& graph, const Part& part);
 
+// A way by itself: "rows loops 0.1.2.3 vector 3 threads 2".
+std::string print_way(const Way& way);
+
 // A way and its layouts, without names: "0213 012; rows loops 0.1.2.3 vector 3 threads 2".
 std::string print_candidate(const std::vector<TensorDomain>& domains, const Part& part, const Candidate& candidate);
 

@@ -2,6 +2,8 @@
 //
 // Layouts are not free of each other: the tensors of a kernel follow one or two orders of its indices. With a third one
 // no loop order would read or write all of them along their memory; a conversion before or behind does that better.
+// Nor, on a GPU, do large ones lie across the lines that its threads read and write: that is as slow as eight
+// conversions.
 #include <algorithm>
 #include <set>
 
@@ -23,6 +25,9 @@ constexpr double kDrawSeconds = 1e-9;  // a mask's element
 
 // And of a GPU.
 constexpr double kGpuDrawSeconds = 5e-13;
+constexpr double kSector = 32;      // bytes that memory gives at once
+constexpr double kMostAcross = 8;   // times the bytes, of what is read across its lines: caches keep some of the rest
+constexpr double kConversions = 3;  // times the bytes, of what is converted and then read along its lines
 
 std::vector<Order> orders_of(size_t count) {
   Order order;
@@ -65,6 +70,10 @@ class KernelWays {
         orders_(orders_of(part.space.size())) {
     for (const bool written : {false, true}) {
       for (const TensorId id : written ? part.writes : part.reads) tensors_.push_back(describe(id, written));
+    }
+    for (const PartTensor& tensor : tensors_) {
+      const DType dtype = graph.tensor(tensor.id).dtype;
+      if (dtype != DType::boolean) element_bytes_ = std::min(element_bytes_, bytes_of(dtype));
     }
     for (size_t k = 0; k < part.members.size(); ++k) {
       const Operator& op = graph.operators[part.members[k].at()];
@@ -239,11 +248,7 @@ class KernelWays {
       nest.across = nest.across || (reduces && !exactly_inside);
     }
     if (way.vector != kNoIndex) nest.vector_extent = part_.space[static_cast<size_t>(way.vector)].extent;
-    nest.element_bytes = 8;
-    for (const PartTensor& tensor : tensors_) {
-      const DType dtype = graph_.tensor(tensor.id).dtype;
-      if (dtype != DType::boolean) nest.element_bytes = std::min(nest.element_bytes, bytes_of(dtype));
-    }
+    nest.element_bytes = element_bytes_;
     return nest;
   }
 
@@ -252,6 +257,9 @@ class KernelWays {
     Candidate candidate{layouts, way, 0};
     if (!collector_.is_new(candidate)) return;
     const bool as_written = lies_as_written(domains_, part_, candidate);
+    if (!as_written && !part_.operators.empty() && should_convert(layouts, way))
+      return collector_.decline("a large tensor across the lines that threads read: a conversion does that better",
+                                static_cast<double>(shapes.size()));
     int width = 0;
     bool first = true;
     for (const GpuShape& shape : shapes) {
@@ -283,24 +291,46 @@ class KernelWays {
     return false;
   }
 
-  // Seconds by bytes: a tensor that is not contiguous along the vector costs a sector for each element.
+  // How many times a tensor's bytes are read or written: a sector for each element, where neighbours among a GPU's
+  // threads are none in memory.
+  double times_moved(size_t k, const std::vector<int>& layouts, const KernelWay& way) const {
+    const PartTensor& tensor = tensors_[k];
+    const int innermost = tensor.innermost[static_cast<size_t>(layouts[k])];
+    const bool broadcast = std::find(tensor.axes.begin(), tensor.axes.end(), way.vector) == tensor.axes.end();
+    if (domain(k).layouts[static_cast<size_t>(layouts[k])].storage != MaskStorage::words || broadcast ||
+        innermost == way.vector || innermost == way.block || innermost == beside_vector(way))
+      return 1;
+    return std::min(kMostAcross, kSector / static_cast<double>(bytes_of(graph_.tensor(tensor.id).dtype)));
+  }
+
+  // Where a thread has all of a short vector's index, neighbours among threads run along the next one of a flat nest.
+  int beside_vector(const KernelWay& way) const {
+    if (way.rows || way.loops.size() < 2 || way.vector != way.loops.back()) return kNoIndex;
+    const bool whole = part_.space[static_cast<size_t>(way.vector)].extent <= widest_access(element_bytes_);
+    return whole ? way.loops[way.loops.size() - 2] : kNoIndex;
+  }
+
+  // Whether a tensor that could lie otherwise is better converted.
+  bool should_convert(const std::vector<int>& layouts, const KernelWay& way) const {
+    for (size_t k = 0; k < tensors_.size(); ++k) {
+      if (domain(k).pinned >= 0 || domain(k).layouts.size() < 2) continue;
+      const auto bytes =
+          static_cast<double>(stored_bytes(graph_, tensors_[k].id, domain(k).layouts[static_cast<size_t>(layouts[k])]));
+      if ((times_moved(k, layouts, way) - kConversions) * bytes / kGpuBytesPerSecond > kGpuLaunchSeconds) return true;
+    }
+    return false;
+  }
+
+  // Seconds by bytes.
   double estimate_on_gpu(const std::vector<int>& layouts, const KernelWay& way) const {
-    constexpr double kSector = 32;
     double bytes = 0;
     double drawn = draws_ ? 1 : 0;
     double points = 1;
     for (const PartIndex& index : part_.space) points *= static_cast<double>(index.extent);
     for (size_t k = 0; k < tensors_.size(); ++k) {
       const Layout& layout = domain(k).layouts[static_cast<size_t>(layouts[k])];
-      const auto size = static_cast<double>(stored_bytes(graph_, tensors_[k].id, layout));
-      const int innermost = tensors_[k].innermost[static_cast<size_t>(layouts[k])];
-      const std::vector<int>& axes = tensors_[k].axes;
-      const bool broadcast = std::find(axes.begin(), axes.end(), way.vector) == axes.end();
-      double factor = 1;
-      if (layout.storage == MaskStorage::words && !broadcast && innermost != way.vector && innermost != way.block)
-        factor = std::min(8.0, kSector / static_cast<double>(bytes_of(graph_.tensor(tensors_[k].id).dtype)));
       if (layout.storage == MaskStorage::drawn && !tensors_[k].written) drawn += 1;
-      bytes += size * factor;
+      bytes += times_moved(k, layouts, way) * static_cast<double>(stored_bytes(graph_, tensors_[k].id, layout));
     }
     const double narrow =
         way.vector == kNoIndex
@@ -439,6 +469,7 @@ class KernelWays {
   Collector& collector_;
   std::vector<Order> orders_;
   std::vector<PartTensor> tensors_;
+  int64_t element_bytes_ = 8;  // of the narrowest tensor
   bool draws_ = false;
   bool reduces_ = false;
 };

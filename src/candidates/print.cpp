@@ -17,7 +17,7 @@ std::string digits(const Layout& layout) {
 
 std::string chain(const std::vector<int>& indices) { return indices.empty() ? "-" : join(indices, "."); }
 
-std::string print_way(const KernelWay& way) {
+std::string text_of(const KernelWay& way) {
   return concat(way.rows ? "rows" : "flat", " loops ", chain(way.loops), " vector ", way.vector, " threads ",
                 way.threads, " block ", way.block,
                 way.gpu ? concat(" gpu ", way.gpu->width, ".", way.gpu->group, ".", way.gpu->threads, ".",
@@ -29,7 +29,7 @@ std::array<int, 9> attributes(const GemmAlgorithm& of) {
   return {of.id, of.tile, of.stages, of.split_k, of.reduction, of.swizzle, of.custom, of.inner_shape, of.cluster};
 }
 
-std::string print_way(const GemmWay& way) {
+std::string text_of(const GemmWay& way) {
   if (way.library == GemmLibrary::cublaslt) {
     const std::array<int, 9> numbers = attributes(way.algorithm);
     return concat("cublaslt m ", chain(way.m), " n ", chain(way.n), " k ", chain(way.k), " on ",
@@ -40,7 +40,7 @@ std::string print_way(const GemmWay& way) {
                 " k ", chain(way.k), " threads ", way.threads, way.threads_over_loops ? " over" : " inside");
 }
 
-std::string print_way(const AttentionWay& way) {
+std::string text_of(const AttentionWay& way) {
   return concat("attention warps ", way.warps, " tiles ", way.tiles, " panel ", way.panel, " stages ", way.stages,
                 way.groups ? " groups" : "");
 }
@@ -224,11 +224,14 @@ std::string print_part(const Graph& graph, const Part& part) {
   return text;
 }
 
+std::string print_way(const Way& way) {
+  return std::visit([](const auto& of) { return text_of(of); }, way);
+}
+
 std::string print_candidate(const std::vector<TensorDomain>& domains, const Part& part, const Candidate& candidate) {
   std::vector<std::string> layouts;
   for (const Layout& layout : layouts_of(domains, part, candidate)) layouts.push_back(digits(layout));
-  const std::string way = std::visit([](const auto& w) { return print_way(w); }, candidate.way);
-  return concat(join(layouts, " "), "; ", way);
+  return concat(join(layouts, " "), "; ", print_way(candidate.way));
 }
 
 std::optional<Candidate> parse_candidate(const std::vector<TensorDomain>& domains, const Part& part,

@@ -388,6 +388,36 @@ TEST(EnumerateOnAGpu, UnderGivenLayoutsThereIsEveryShape) {
   EXPECT_GT(more, 0U);
 }
 
+// Small ones are, and those that lie as the program has them.
+TEST(EnumerateOnAGpu, LargeTensorsAreNotReadAcrossTheirLines) {
+  const auto counted = [](int rows, const std::string& other) {
+    const TrainingGraph training = training_of(concat("J = ", rows, R"(
+K = 1024
+
+def sum_of(x: float16[J, K], y: float16[K, J]):
+    return relu(np.exp(x) + np.einsum(")",
+                                                      other, R"(->jk", np.exp(y)))
+)"));
+    EnumerateOptions options;
+    options.gpu = GpuTarget{2};
+    options.most = std::numeric_limits<size_t>::max() / 8;
+    const Result<Candidates> found = enumerate(training, fuse(training), options);
+    EXPECT_TRUE(found);
+    double declined = 0;
+    for (const PartCandidates& of : found->parts) {
+      EXPECT_FALSE(of.candidates.empty()) << of.part.name;
+      for (const Declined& reason : of.declined)
+        declined += reason.reason.find("across the lines") != std::string::npos ? reason.count : 0;
+      // Ways along the lines of each of its tensors are there.
+      for (const Candidate& candidate : of.candidates)
+        EXPECT_TRUE(is_candidate(training.graph, found->domains, of.part, candidate)) << of.part.name;
+    }
+    return declined;
+  };
+  EXPECT_EQ(counted(64, "kj"), 0);
+  EXPECT_GT(counted(4096, "kj"), 0);
+}
+
 TEST(EnumerateOnAGpu, WhatIsEnumeratedIsACandidate) {
   const TrainingGraph training = training_of(R"(
 B = 6

@@ -19,6 +19,7 @@
 #include "driver/plan_folder.h"
 #include "driver/stages.h"
 #include "frontend/frontend.h"
+#include "measure/alike.h"
 #include "measure/verify.h"
 #include "select/select.h"
 
@@ -291,6 +292,9 @@ void explore_on_gpu(const Graph& graph, const Candidates& candidates, const Enum
   settings.batch = kGpuBatch;
   settings.compile_ahead = true;
   settings.hang_seconds = kGpuHangSeconds;
+  settings.alike = [&graph, &candidates](const Part& part, const Candidate& candidate) {
+    return alike_text(graph, candidates.domains, part, candidate);
+  };
   settings.refinements = [&graph, &candidates, &enumerating, gpu = machine.gpu](const Part& part,
                                                                                 const Candidate& candidate) {
     if (!std::holds_alternative<GemmWay>(candidate.way))

@@ -41,9 +41,10 @@ std::string shape_of(const Candidate& candidate) {
 
 }  // namespace
 
-WayKind WayKinds::of(const Candidate& candidate) {
+WayKind WayKinds::of(const Candidate& candidate, const std::string& alike) {
   const int family = number_of(family_of(candidate));
-  return {family, number_of(shape_of(candidate))};
+  const int shape = number_of(shape_of(candidate));
+  return {family, shape, alike.empty() ? -1 : number_of(alike)};
 }
 
 int WayKinds::number_of(const std::string& text) {
@@ -62,13 +63,14 @@ std::optional<double> Ratios::middle(int kind) const {
 }
 
 double Expectation::seconds(const WayKind& kind, double estimate) {
-  const auto shape = static_cast<size_t>(kind.shape);
-  if (corrections_.size() <= shape) corrections_.resize(shape + 1, 0);
-  if (corrections_[shape] == 0) corrections_[shape] = correction(kind);
-  return estimate * corrections_[shape];
+  const auto narrowest = static_cast<size_t>(kind.narrowest());
+  if (corrections_.size() <= narrowest) corrections_.resize(narrowest + 1, 0);
+  if (corrections_[narrowest] == 0) corrections_[narrowest] = correction(kind);
+  return estimate * corrections_[narrowest];
 }
 
 double Expectation::correction(const WayKind& kind) const {
+  if (const std::optional<double> as_alike = of_part_.middle(kind.narrowest())) return *as_alike;
   if (const std::optional<double> as_shape = of_part_.middle(kind.shape)) return *as_shape;
   if (const std::optional<double> as_family = of_part_.middle(kind.family)) return *as_family;
   return of_any_.middle(kind.family).value_or(1);

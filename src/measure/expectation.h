@@ -15,16 +15,20 @@ namespace millrace {
 struct WayKind {
   int family = 0;  // ways that the byte model misjudges alike
   int shape = 0;   // a narrower one; the family's number where there is none
+  int alike = -1;  // under layouts that are alike, too; -1: nothing says which are
+
+  int narrowest() const { return alike >= 0 ? alike : shape; }
 };
 
 class WayKinds {
  public:
-  WayKind of(const Candidate& candidate);
+  // `alike`: the text of alike.h, or nothing.
+  WayKind of(const Candidate& candidate, const std::string& alike = "");
 
  private:
   int number_of(const std::string& text);
 
-  std::map<std::string, int> numbers_;  // of families and shapes
+  std::map<std::string, int> numbers_;  // of families, shapes and texts
 };
 
 // Of measured and estimated seconds, by family or shape. Kept in order: a middle is asked for far more often than a
@@ -40,9 +44,9 @@ class Ratios {
   std::map<int, std::vector<double>> sorted_;
 };
 
-// What the model's seconds are multiplied by: as ways of this shape took so far, else of this family; of this part,
-// else of any. Worked out when asked for, and kept: one is of use for as long as nothing new is measured. Both ratios
-// live longer.
+// What the model's seconds are multiplied by: as ways that are alike took so far, else those of this shape, else of
+// this family; of this part, else of any. Worked out when asked for, and kept: one is of use for as long as nothing new
+// is measured. Both ratios live longer.
 class Expectation {
  public:
   Expectation(const Ratios& of_part, const Ratios& of_any) : of_part_(of_part), of_any_(of_any) {}
@@ -54,7 +58,7 @@ class Expectation {
 
   const Ratios& of_part_;
   const Ratios& of_any_;
-  std::vector<double> corrections_;  // by shape; 0: not worked out yet
+  std::vector<double> corrections_;  // by the narrowest kind; 0: not worked out yet
 };
 
 }  // namespace millrace

@@ -41,7 +41,7 @@ class Explorer {
         kernels_(kernels),
         database_(database),
         worker_(worker),
-        classes_(graph, candidates),
+        classes_(graph, candidates, settings.alike, settings.exhaustive),
         conversions_(graph, candidates, settings.conversions,
                      settings.exhaustive ? std::numeric_limits<size_t>::max() : kConversionWays, classes_),
         refinements_(candidates.domains, settings.refinements, settings.exhaustive, classes_),
@@ -72,6 +72,7 @@ class Explorer {
     made.conversions = conversions_.configurations();
     made.tried = tried_;
     made.known = recall_.known();
+    made.like_others = classes_.like_others();
     made.outcomes = classes_.outcomes();
     made.first_failure = classes_.first_failure();
     for (size_t number = 0; number < candidates_.parts.size(); ++number)
@@ -166,6 +167,7 @@ class Explorer {
       refinements_.add_of_fastest();
       want(end);
       choose_ahead(end, ahead);
+      if (ahead.empty() && want_last()) continue;
       if (ahead.empty()) return Done{};
       Batch batch = take_ready(ahead);
       if (settings_.compile_ahead) choose_ahead(end, ahead);
@@ -311,7 +313,7 @@ class Explorer {
   // is made in which ways and conversions that were not tried are as fast as expected; what it takes is tried next.
   // Where compilers do not disturb the measuring, selecting does not either.
   void want(double end) {
-    if (!settings_.wanted || settings_.exhaustive || classes_.has_baselines_left()) return;
+    if (!settings_.wanted || classes_.has_baselines_left()) return;
     if (!wanting_.valid()) {
       if (now() + wanting_seconds_ >= end) return;
       if (!settings_.compile_ahead && wanting_seconds_ > kForWanted * (now() - wanted_at_)) return;
@@ -322,26 +324,42 @@ class Explorer {
     const Wanted wanted = wanting_.get();
     wanting_seconds_ = now() - wanted_at_;
     wanted_at_ = now();
-    for (const Wanted::Way& way : wanted.ways) want_way(way);
-    for (const Wanted::Conversion& conversion : wanted.conversions) want_conversion(conversion);
+    take(wanted);
+  }
+
+  // Where nothing is left to try but what is like something else: whether a selection takes any of that.
+  bool want_last() {
+    if (!settings_.wanted || !settings_.exhaustive || classes_.has_baselines_left()) return false;
+    if (wanting_.valid()) wanting_.wait();
+    wanting_ = {};
+    return take(settings_.wanted(measurements_.expected()));
+  }
+
+  // Whether anything of it is still to be tried.
+  bool take(const Wanted& wanted) {
+    bool open = false;
+    for (const Wanted::Way& way : wanted.ways) open |= want_way(way);
+    for (const Wanted::Conversion& conversion : wanted.conversions) open |= want_conversion(conversion);
+    return open;
   }
 
   // The way itself, and when that has been measured, others under its layouts.
-  void want_way(const Wanted::Way& way) {
+  bool want_way(const Wanted::Way& way) {
     const auto number = std::find_if(candidates_.parts.begin(), candidates_.parts.end(),
                                      [&](const PartCandidates& of) { return of.part.name == way.part; });
-    if (number == candidates_.parts.end()) return;
+    if (number == candidates_.parts.end()) return false;
     const std::optional<TrialId> taken =
         classes_.find(static_cast<size_t>(number - candidates_.parts.begin()), way.candidate);
-    if (!taken) return;
+    if (!taken) return false;
+    bool open = false;
     if (!classes_.trial(*taken).known) {
-      classes_.want(*taken);
-      if (std::holds_alternative<GemmWay>(classes_.trial(*taken).candidate->way)) return;
+      open = classes_.want(*taken);
+      if (std::holds_alternative<GemmWay>(classes_.trial(*taken).candidate->way)) return open;
     }
-    if (settings_.refinements) want_others_under(*taken);
+    return settings_.refinements ? want_others_under(*taken) || open : open;
   }
 
-  void want_others_under(const TrialId& taken) {
+  bool want_others_under(const TrialId& taken) {
     refinements_.add_of(taken);
     const PartClass& of = classes_.all()[taken.part_class];
     const std::vector<int>& layouts = of.trials[taken.number].candidate->layouts;
@@ -354,18 +372,22 @@ class Explorer {
     }
     std::sort(under.begin(), under.end());
     if (under.size() > kWantedWays) under.resize(kWantedWays);
-    for (const auto& [seconds, k] : under) classes_.want({taken.part_class, k});
+    bool open = false;
+    for (const auto& [seconds, k] : under) open |= classes_.want({taken.part_class, k});
+    return open;
   }
 
-  void want_conversion(const Wanted::Conversion& wanted) {
+  bool want_conversion(const Wanted::Conversion& wanted) {
+    bool open = false;
     for (size_t k = 0; k < graph_.tensors.size(); ++k) {
       if (graph_.tensors[k].name != wanted.tensor) continue;
       conversions_.add(TensorId(k), wanted.from, wanted.to);
       for (const ConversionTrial& conversion : conversions_.added()) {
         if (conversion.tensor == TensorId(k) && conversion.from == wanted.from && conversion.to == wanted.to)
-          classes_.want(conversion.trial);
+          open |= classes_.want(conversion.trial);
       }
     }
+    return open;
   }
 
   // --- How far it is ---
@@ -374,7 +396,7 @@ class Explorer {
     if (!settings_.progress) return;
     ExploreProgress progress;
     progress.done = tried_ + recall_.known();
-    progress.total = classes_.configurations() + conversions_.configurations();
+    progress.total = classes_.configurations() + conversions_.configurations() - classes_.like_others();
     progress.left = settings_.exhaustive ? 0 : std::max(0.0, begin_ + settings_.budget_seconds - now());
     progress.doing = doing;
     for (const Site& site : candidates_.sites) {

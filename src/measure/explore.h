@@ -40,10 +40,10 @@ struct Wanted {
 
 struct ExploreSettings {
   double budget_seconds = 60;
-  bool exhaustive = false;
-  bool measure = true;  // false: what the database has, and nothing else
-  bool assume = false;  // what is tried first and was not is taken to be as fast as the model says
-  std::string device;   // all of the machine that changes a time, as one text
+  bool exhaustive = false;  // every candidate, or one of each that are alike
+  bool measure = true;      // false: what the database has, and nothing else
+  bool assume = false;      // what is tried first and was not is taken to be as fast as the model says
+  std::string device;       // all of the machine that changes a time, as one text
   TrialSettings trial;
   size_t batch = 24;           // candidates between two decisions on what comes next
   bool compile_ahead = false;  // the next batches while one is measured: where compilers do not disturb
@@ -51,6 +51,8 @@ struct ExploreSettings {
   // The other ways under a candidate's layouts: every algorithm of a product that the library's heuristic has been
   // tried for, every shape of a kernel. Null: all are candidates from the beginning.
   std::function<std::vector<Candidate>(const Part&, const Candidate&)> refinements;
+  // Which candidates of a part take equally long, by equal texts. Null: nobody knows.
+  std::function<std::string(const Part&, const Candidate&)> alike;
   std::function<Wanted(const Measurements&)> wanted;  // null: parts are looked at one by one
   std::function<void(const ExploreProgress&)> progress;
   std::function<double(const Measurements&)> select;  // the cost of the best selection, for the progress; 0: none

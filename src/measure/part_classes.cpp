@@ -1,13 +1,15 @@
 #include "measure/part_classes.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/text.h"
 #include "codegen/lower.h"
 
 namespace millrace {
 
-PartClasses::PartClasses(const Graph& graph, const Candidates& candidates) : graph_(graph), candidates_(candidates) {
+PartClasses::PartClasses(const Graph& graph, const Candidates& candidates, Alike alike, bool one_of_alike)
+    : graph_(graph), candidates_(candidates), alike_(std::move(alike)), one_of_alike_(one_of_alike) {
   for (const PartCandidates& of : candidates_.parts) add_part(of);
 }
 
@@ -52,7 +54,7 @@ Trial PartClasses::trial_of(const Part& part, const Candidate& candidate) {
   trial.part = &part;
   trial.candidate = &candidate;
   trial.text = print_candidate(candidates_.domains, part, candidate);
-  trial.kind = kinds_.of(candidate);
+  trial.kind = kinds_.of(candidate, alike_text(part, candidate));
   return trial;
 }
 
@@ -62,6 +64,8 @@ size_t PartClasses::add(PartClass& into, Trial trial) {
   const size_t number = known->second;
   if (!fresh && (!trial.first || into.trials[number].first)) return number;
   if (fresh) {
+    trial.like_another = one_of_alike_ && trial.kind.alike >= 0 && !into.alikes.insert(trial.kind.alike).second;
+    if (trial.like_another) like_others_ += 1;
     into.trials.push_back(std::move(trial));
   } else {
     into.trials[number].first = true;
@@ -119,10 +123,9 @@ void PartClasses::leave(const TrialId& id) {
   classes_[id.part_class].queue.put(id.number, at(id));
 }
 
-void PartClasses::want(const TrialId& id) {
-  if (at(id).wanted) return;
-  at(id).wanted = true;
-  classes_[id.part_class].queue.put(id.number, at(id));
+bool PartClasses::want(const TrialId& id) {
+  if (!std::exchange(at(id).wanted, true)) classes_[id.part_class].queue.put(id.number, at(id));
+  return at(id).is_open();
 }
 
 void PartClasses::note(const TrialId& id, const MeasurementRow& row) {
@@ -130,6 +133,7 @@ void PartClasses::note(const TrialId& id, const MeasurementRow& row) {
   Trial& trial = of.trials[id.number];
   of.rows[trial.text] = row;
   if (trial.first && !trial.known) --baselines_left_;
+  if (trial.like_another && !trial.known) like_others_ -= 1;
   trial.known = true;
   outcomes_[std::string(kOutcomeNames.at(static_cast<size_t>(row.outcome)))] += 1;
   if (row.outcome == Outcome::measured) {
@@ -137,6 +141,7 @@ void PartClasses::note(const TrialId& id, const MeasurementRow& row) {
     const double ratio = row.seconds / std::max(trial.candidate->estimate, 1e-9);
     of.ratios.add(trial.kind.family, ratio);
     if (trial.kind.shape != trial.kind.family) of.ratios.add(trial.kind.shape, ratio);
+    if (trial.kind.alike >= 0) of.ratios.add(trial.kind.alike, ratio);
     ratios_.add(trial.kind.family, ratio);
   }
   if (row.outcome != Outcome::measured && first_failure_.empty())

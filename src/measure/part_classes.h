@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -29,6 +30,7 @@ struct PartClass {
   std::map<std::string, size_t> numbers;  // of the trials, by their texts
   TrialQueue queue;
   Ratios ratios;
+  std::set<int> alikes;                        // the kinds by that name that there are
   std::map<std::string, MeasurementRow> rows;  // by candidate
   double best = kNotMeasured;
 };
@@ -40,8 +42,12 @@ struct TrialId {
 
 class PartClasses {
  public:
-  // All candidates of all parts. Both live longer.
-  PartClasses(const Graph& graph, const Candidates& candidates);
+  // Which candidates are alike, by equal texts. Null: none are known to be.
+  using Alike = std::function<std::string(const Part&, const Candidate&)>;
+
+  // All candidates of all parts, which live longer as the graph does. `one_of_alike`: of those that are alike one is
+  // to be tried, and others only where they are wanted.
+  PartClasses(const Graph& graph, const Candidates& candidates, Alike alike = nullptr, bool one_of_alike = false);
 
   // Those of a tensor's conversion, which lives longer: one a candidate, new or an equal conversion's.
   std::vector<TrialId> add_conversion(TensorId tensor, const PartCandidates& of);
@@ -54,6 +60,10 @@ class PartClasses {
   TrialId of_candidate(size_t part, size_t candidate) const;
   std::optional<TrialId> find(size_t part, const std::string& text) const;
   Launch launch_of(const Trial& trial) const;
+  // Empty where nothing says which are alike.
+  std::string alike_text(const Part& part, const Candidate& candidate) const {
+    return alike_ ? alike_(part, candidate) : std::string();
+  }
   // Of any trial of a class, until something is noted or added.
   Expectation expectation(const PartClass& of) const { return {of.ratios, ratios_}; }
 
@@ -61,7 +71,8 @@ class PartClasses {
   std::optional<size_t> next_of(size_t part_class);
   void choose(const TrialId& id) { at(id).chosen = true; }
   void leave(const TrialId& id);
-  void want(const TrialId& id);
+  // Whether it is still to be tried.
+  bool want(const TrialId& id);
   void note(const TrialId& id, const MeasurementRow& row);
   // The model's word for what would be tried whatever the budget; such rows are in no database.
   void assume();
@@ -73,6 +84,8 @@ class PartClasses {
   bool fits(const Part& part, const Candidate& candidate) const;
 
   double configurations() const { return configurations_; }
+  // How many were not tried and need not be: each is like another.
+  double like_others() const { return like_others_; }
   const std::map<std::string, double>& outcomes() const { return outcomes_; }
   const std::string& first_failure() const { return first_failure_; }
 
@@ -86,6 +99,8 @@ class PartClasses {
 
   const Graph& graph_;
   const Candidates& candidates_;
+  Alike alike_;
+  bool one_of_alike_;
   std::deque<PartClass> classes_;  // referred to while others are added
   std::map<std::string, size_t> class_by_text_;
   std::vector<size_t> class_of_part_;                // one a part of the candidates
@@ -97,6 +112,7 @@ class PartClasses {
   Ratios ratios_;              // of all parts, by family
   size_t baselines_left_ = 0;  // trials that must be tried and are not known
   double configurations_ = 0;
+  double like_others_ = 0;
   std::map<std::string, double> outcomes_;
   std::string first_failure_;
 };

@@ -19,11 +19,12 @@ class Refinements {
   // The other ways under a candidate's layouts. Null: all are candidates from the beginning.
   using Ways = std::function<std::vector<Candidate>(const Part&, const Candidate&)>;
 
-  // `exhaustive`: of all layouts. What is referred to lives longer.
+  // `exhaustive`: of products that are told the same but for distances, all algorithms of the first. What is referred
+  // to lives longer.
   Refinements(const std::vector<TensorDomain>& domains, Ways ways, bool exhaustive, PartClasses& classes)
       : domains_(domains), ways_(std::move(ways)), exhaustive_(exhaustive), classes_(classes) {}
 
-  // Every way under the fastest layouts of a part: what is learnt of them holds for others.
+  // Every algorithm of the fastest products of a part: what is learnt of them holds for others.
   void add_of_fastest();
   // Every way under a trial's layouts.
   void add_of(const TrialId& id);
@@ -31,6 +32,7 @@ class Refinements {
   bool add_tried(size_t part_class, const std::vector<std::string>& texts);
 
  private:
+  bool is_first_of_its_kind(size_t part_class, const Trial& trial);
   std::string own_choice_text(const Part& part, Candidate candidate) const;
   size_t base_of(const TrialId& id) const;
   void refine(const TrialId& id);
@@ -39,7 +41,8 @@ class Refinements {
   Ways ways_;
   bool exhaustive_;
   PartClasses& classes_;
-  std::vector<size_t> looked_at_;                                        // one a class: how many of its rows
+  std::set<std::pair<size_t, std::string>> kinds_;  // class, and what a product is but for distances
+  std::vector<size_t> looked_at_;                   // one a class: how many of its rows
   std::set<std::tuple<size_t, std::string, std::vector<int>>> refined_;  // class, product's text, layouts
 };
 

@@ -5,8 +5,9 @@ namespace millrace {
 void TrialQueue::put(size_t number, const Trial& trial) {
   if (trial.first) first_.emplace(0, number);
   if (trial.wanted) wanted_.emplace(0, number);
+  if (trial.like_another) return;
   OfKind& of = kinds_[trial.kind.shape];
-  of.kind = trial.kind;
+  of.kind = {trial.kind.family, trial.kind.shape};
   of.waiting.emplace(trial.candidate->estimate, number);
 }
 

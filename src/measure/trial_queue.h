@@ -1,6 +1,6 @@
 // Which trial of a class is next: one that must be tried, else one that a selection wants, else the one that is
-// expected to be fastest. What is expected is the model's estimate times a correction, which all trials of a kind
-// share: among them the order of the estimates is that of the expectations, whatever is measured. So each kind has a
+// expected to be fastest. What is expected is the model's estimate times a correction, which all trials of a shape
+// share: among them the order of the estimates is that of the expectations, whatever is measured. So each shape has a
 // queue of its own, and only the fronts of these are compared. Test: tests/measure/trial_queue_test.cpp
 #pragma once
 
@@ -24,8 +24,9 @@ struct Trial {
   TensorId converted;  // valid: a conversion of this tensor
   std::string text;
   WayKind kind;
-  bool first = false;   // of those without which there would be no plan: tried whatever the budget
-  bool wanted = false;  // by a selection
+  bool like_another = false;  // which is tried in its place, unless it is a first or a wanted one
+  bool first = false;         // of those without which there would be no plan: tried whatever the budget
+  bool wanted = false;        // by a selection
   bool chosen = false;
   bool known = false;  // its outcome
 

@@ -53,9 +53,12 @@ std::string exploration_line(const Exploration& exploration) {
   std::vector<std::string> outcomes;
   for (const auto& [name, count] : exploration.outcomes)
     outcomes.push_back(concat(with_commas(count), " ", name == "measured" ? "right" : name));
+  const std::string others = exploration.like_others > 0 ? concat("; the other ", with_commas(exploration.like_others),
+                                                                  " differ from these in far strides alone")
+                                                         : "";
   return concat(with_commas(done), " of ", with_commas(exploration.configurations + exploration.conversions),
                 " candidates in ", fixed(exploration.seconds, 1), " s (", with_commas(exploration.tried),
-                " new): ", join(outcomes, ", "));
+                " new): ", join(outcomes, ", "), others);
 }
 
 std::string exploration_text(const Measurements& measurements, const Exploration& exploration, size_t width) {

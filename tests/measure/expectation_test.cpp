@@ -64,6 +64,10 @@ TEST(ExpectationTest, ACorrectionIsOfTheNearestThatWasMeasured) {
   EXPECT_EQ(Expectation(none, any).seconds(kind, 0.5), 2.5);
   EXPECT_EQ(Expectation(by_family, any).seconds(kind, 0.5), 1.5);
   EXPECT_EQ(Expectation(by_shape, any).seconds(kind, 0.5), 1);
+  // Of those that are alike, before all others.
+  const Ratios by_alike = ratios_of({{0, {3, 2}}, {1, {2}}, {4, {7}}});
+  EXPECT_EQ(Expectation(by_alike, any).seconds({0, 1, 4}, 0.5), 3.5);
+  EXPECT_EQ(Expectation(by_alike, any).seconds({0, 1, 5}, 0.5), 1);
   // Another family's tell nothing.
   EXPECT_EQ(Expectation(by_shape, any).seconds({2, 3}, 0.5), 0.5);
 }

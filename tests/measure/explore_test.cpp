@@ -342,6 +342,36 @@ TEST_F(ExploreTest, WhatASelectionWantsIsTriedNext) {
   EXPECT_TRUE(std::any_of(next.begin(), next.end(), converts));
 }
 
+// Of those that are alike one is tried, and what a selection takes of the others, until it takes nothing that was not.
+TEST_F(ExploreTest, OfThoseThatAreAlikeOneIsTriedAndWhatASelectionTakes) {
+  const Result<Explored> all = explored(pretended_worker(), "all.db");
+  ASSERT_TRUE(all) << to_string(all.error());
+  settings_.alike = [](const Part&, const Candidate& candidate) {
+    return std::to_string(candidate.layouts.empty() ? 0 : candidate.layouts.back());
+  };
+  const Result<Explored> some = explored(pretended_worker(), "some.db");
+  ASSERT_TRUE(some) << to_string(some.error());
+  EXPECT_GT(some->summary.like_others, 0);
+  EXPECT_LT(some->summary.tried, all->summary.tried);
+
+  size_t selections = 0;
+  settings_.wanted = [&](const Measurements& expected) {
+    ++selections;
+    Wanted wanted;
+    for (const MeasuredPart& part : expected.parts) wanted.ways.push_back({part.name, part.ways.back().candidate});
+    return wanted;
+  };
+  const Result<Explored> more = explored(pretended_worker(), "some.db");
+  ASSERT_TRUE(more) << to_string(more.error());
+  EXPECT_GT(selections, 1U) << "the last word on what was tried at last";
+  EXPECT_GT(more->summary.tried, 0);
+  EXPECT_EQ(more->summary.known, some->summary.tried);
+  EXPECT_EQ(more->summary.like_others, some->summary.like_others - more->summary.tried);
+  const Result<Explored> again = explored(pretended_worker(), "some.db");
+  ASSERT_TRUE(again) << to_string(again.error());
+  EXPECT_EQ(again->summary.tried, 0);
+}
+
 // A GPU's shapes are candidates only where they are asked for. They and the conversions are known when one comes back.
 TEST_F(ExploreTest, WhatASelectionWantedIsKnownTheNextTime) {
   const EnumerateOptions options = enumerate_on_gpu();

@@ -127,6 +127,61 @@ TEST_F(PartClassesTest, BaselinesAreOfEveryPartAndMayBeAssumed) {
   for (const PartClass& of : classes_->all()) EXPECT_FALSE(of.rows.empty()) << of.text;
 }
 
+TEST_F(PartClassesTest, OfThoseThatAreAlikeOneIsTriedUnlessOthersAreWanted) {
+  const auto alike = [](const Part&, const Candidate& candidate) {  // by the layout of the first tensor
+    return std::to_string(candidate.layouts.empty() ? 0 : candidate.layouts.front());
+  };
+  const auto tried = [](PartClasses& classes) {
+    size_t count = 0;
+    for (size_t k = 0; k < classes.all().size(); ++k) {
+      while (const std::optional<size_t> next = classes.next_of(k)) {
+        classes.choose({k, *next});
+        ++count;
+      }
+    }
+    return count;
+  };
+  PartClasses all(training_.graph, candidates_, alike, false);
+  EXPECT_EQ(all.like_others(), 0);
+  const size_t every = tried(all);
+  PartClasses classes(training_.graph, candidates_, alike, true);
+  const double others = classes.like_others();
+  EXPECT_GT(others, 0);
+  std::set<std::pair<size_t, int>> kinds;
+  size_t firsts = 0;  // are tried whatever they are like
+  for (size_t k = 0; k < classes.all().size(); ++k) {
+    for (const Trial& trial : classes.all()[k].trials) {
+      kinds.emplace(k, trial.kind.alike);
+      firsts += trial.first && trial.like_another ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(tried(classes), kinds.size() + firsts);
+  EXPECT_EQ(every, kinds.size() + static_cast<size_t>(others));
+
+  for (size_t k = 0; k < classes.all().size(); ++k) {
+    const std::vector<Trial>& trials = classes.all()[k].trials;
+    const auto other =
+        std::find_if(trials.begin(), trials.end(), [](const Trial& t) { return t.like_another && t.is_open(); });
+    if (other == trials.end()) continue;
+    const TrialId id{k, static_cast<size_t>(other - trials.begin())};
+    EXPECT_TRUE(classes.want(id));
+    EXPECT_EQ(classes.next_of(k), id.number);
+    // It is expected to take what the one that it is like took.
+    const auto like = std::find_if(trials.begin(), trials.end(), [&](const Trial& t) {
+      return t.kind.alike == other->kind.alike && !t.like_another;
+    });
+    ASSERT_NE(like, trials.end());
+    const double estimate = like->candidate->estimate;
+    classes.note({k, static_cast<size_t>(like - trials.begin())}, row_of(Outcome::measured, 5 * estimate));
+    EXPECT_DOUBLE_EQ(classes.expectation(classes.all()[k]).seconds(other->kind, 1), 5);
+    classes.note(id, row_of(Outcome::measured, 1));
+    EXPECT_FALSE(classes.want(id)) << "it is known";
+    EXPECT_EQ(classes.like_others(), others - 1);
+    return;
+  }
+  FAIL() << "none is like another";
+}
+
 TEST_F(PartClassesTest, ALateCandidateIsAddedOnce) {
   const auto product = std::find_if(candidates_.parts.begin(), candidates_.parts.end(), [](const PartCandidates& of) {
     return std::holds_alternative<GemmWay>(of.candidates.front().way);

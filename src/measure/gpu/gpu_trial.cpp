@@ -20,7 +20,7 @@ constexpr int64_t kMostSets = 16;  // of buffers, to get past the cache
 constexpr size_t kMostSamples = 24;
 constexpr size_t kFewestSamples = 5;
 constexpr double kTight = 0.02;
-constexpr double kFarSlower = 1.5;       // than the best known: two samples will do
+constexpr double kFarSlower = 1.2;       // than the best known: two samples will do
 constexpr double kSampleSeconds = 1e-4;  // of work in one sample
 constexpr size_t kProbes = 4096;
 

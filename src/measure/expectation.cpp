@@ -63,10 +63,9 @@ std::optional<double> Ratios::middle(int kind) const {
 }
 
 double Expectation::seconds(const WayKind& kind, double estimate) {
-  const auto narrowest = static_cast<size_t>(kind.narrowest());
-  if (corrections_.size() <= narrowest) corrections_.resize(narrowest + 1, 0);
-  if (corrections_[narrowest] == 0) corrections_[narrowest] = correction(kind);
-  return estimate * corrections_[narrowest];
+  const auto [known, fresh] = corrections_.try_emplace(kind.narrowest());
+  if (fresh) known->second = correction(kind);
+  return estimate * known->second;
 }
 
 double Expectation::correction(const WayKind& kind) const {

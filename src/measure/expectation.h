@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "candidates/candidates.h"
@@ -58,7 +59,7 @@ class Expectation {
 
   const Ratios& of_part_;
   const Ratios& of_any_;
-  std::vector<double> corrections_;  // by the narrowest kind; 0: not worked out yet
+  std::unordered_map<int, double> corrections_;  // by the narrowest kind
 };
 
 }  // namespace millrace

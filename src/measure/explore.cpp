@@ -25,6 +25,7 @@ constexpr double kSelectEvery = 5;       // seconds
 constexpr size_t kConvertedLayouts = 3;  // of the fastest ways of a tensor's writer, and of each of its readers
 constexpr size_t kWantedWays = 12;       // under the layouts that a selection takes, beside the one that it takes
 constexpr double kForWanted = 0.25;      // of the time, at most, where nothing is measured meanwhile
+constexpr double kForLooking = 0.02;     // of the time, for putting together what is known so far
 constexpr size_t kConversionWays = 2;    // of a pair of layouts, unless all are asked for
 constexpr double kMustBe = 1e9;          // more than any trial is worth by its seconds
 constexpr double kWorthMost = 1e8;
@@ -315,10 +316,11 @@ class Explorer {
   void want(double end) {
     if (!settings_.wanted || classes_.has_baselines_left()) return;
     if (!wanting_.valid()) {
-      if (now() + wanting_seconds_ >= end) return;
+      if (now() + wanting_seconds_ >= end || (settings_.exhaustive && now() < look_at_)) return;
       if (!settings_.compile_ahead && wanting_seconds_ > kForWanted * (now() - wanted_at_)) return;
       wanted_at_ = now();
       wanting_ = beside([this, expecting = measurements_.expected()] { return settings_.wanted(expecting); });
+      look_at_ = now() + (now() - wanted_at_) / kForLooking;
     }
     if (!is_ready(wanting_)) return;
     const Wanted wanted = wanting_.get();
@@ -415,11 +417,13 @@ class Explorer {
   // Worked out anew every few seconds, once every part has a way.
   double selected_seconds() {
     if (!settings_.select || classes_.has_baselines_left()) return selected_;
-    if (!selecting_.valid() && now() - selected_at_ >= kSelectEvery)
+    if (!selecting_.valid() && now() >= select_at_) {
+      const double begin = now();
       selecting_ = beside([this, so_far = measurements_.measured()] { return settings_.select(so_far); });
+      select_at_ = now() + std::max(kSelectEvery, (now() - begin) / kForLooking);
+    }
     if (!selecting_.valid() || !is_ready(selecting_)) return selected_;
     selected_ = selecting_.get();
-    selected_at_ = now();
     return selected_;
   }
 
@@ -452,7 +456,8 @@ class Explorer {
   double tried_ = 0;
   double kernel_seconds_ = 0;  // that one took to compile, in the last batch
   double selected_ = 0;        // seconds of the best selection so far
-  double selected_at_ = 0;     // when it was worked out
+  double select_at_ = 0;       // when it is to be worked out again
+  double look_at_ = 0;         // when a selection may be asked again what it wants
   std::future<double> selecting_;
   std::future<Wanted> wanting_;
   double wanted_at_ = 0;

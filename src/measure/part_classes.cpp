@@ -66,6 +66,8 @@ size_t PartClasses::add(PartClass& into, Trial trial) {
   if (fresh) {
     trial.like_another = one_of_alike_ && trial.kind.alike >= 0 && !into.alikes.insert(trial.kind.alike).second;
     if (trial.like_another) like_others_ += 1;
+    const auto* const gemm = std::get_if<GemmWay>(&trial.candidate->way);
+    if (gemm != nullptr && gemm->algorithm.id < 0) into.own_choices.push_back(number);
     into.trials.push_back(std::move(trial));
   } else {
     into.trials[number].first = true;

@@ -28,6 +28,7 @@ struct PartClass {
   size_t parts = 0;  // how many
   std::vector<Trial> trials;
   std::map<std::string, size_t> numbers;  // of the trials, by their texts
+  std::vector<size_t> own_choices;        // of a library: the numbers of products that no algorithm is named for
   TrialQueue queue;
   Ratios ratios;
   std::set<int> alikes;                        // the kinds by that name that there are

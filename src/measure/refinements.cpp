@@ -27,11 +27,10 @@ void Refinements::add_of_fastest() {
     const PartClass& of = classes_.all()[k];
     if (std::exchange(looked_at_[k], of.rows.size()) == of.rows.size()) continue;
     std::vector<std::pair<double, size_t>> fastest;
-    for (const auto& [text, row] : of.rows) {
-      if (row.outcome != Outcome::measured) continue;
-      const size_t number = of.numbers.at(text);
-      const GemmAlgorithm* const algorithm = algorithm_of(*of.trials[number].candidate);
-      if (algorithm == nullptr || algorithm->id >= 0) continue;
+    for (const size_t number : of.own_choices) {
+      const auto found = of.rows.find(of.trials[number].text);
+      if (found == of.rows.end() || found->second.outcome != Outcome::measured) continue;
+      const MeasurementRow& row = found->second;
       if (row.seconds <= (exhaustive_ ? kHopeless : kRefined) * of.best) fastest.emplace_back(row.seconds, number);
     }
     std::sort(fastest.begin(), fastest.end());

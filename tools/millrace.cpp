@@ -217,7 +217,8 @@ void add_explore_options(CLI::App& command, ExploreOptions& options,
 void add_budget(CLI::App& command, ExploreOptions& options) {
   command.add_option("--budget", options.budget, "time for trying candidates (default: 60s; on a GPU 240s)")
       ->type_name("TIME");
-  command.add_flag("--exhaustive", options.exhaustive, "try every candidate, however long it takes");
+  command.add_flag("--exhaustive", options.exhaustive,
+                   "try every candidate, on a GPU one of each that are alike, however long it takes");
 }
 
 CLI::App* add_explore(CLI::App& app, ExploreOptions& options) {

@@ -1,30 +1,48 @@
 // Small text helpers: g++ 12 has no std::format.
 #pragma once
 
+#include <array>
+#include <charconv>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace millrace {
 
+// As a stream would write it. Texts and integers without one: making a stream takes longer than a short text.
+template <class Part>
+void append(std::string& text, const Part& part) {
+  if constexpr (std::is_convertible_v<const Part&, std::string_view>) {
+    text += std::string_view(part);
+  } else if constexpr (std::is_integral_v<Part> && sizeof(Part) > 1) {
+    std::array<char, 24> digits{};
+    text.append(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), part).ptr);
+  } else {
+    std::ostringstream stream;
+    stream << part;
+    text += stream.str();
+  }
+}
+
 template <class... Parts>
 std::string concat(const Parts&... parts) {
-  std::ostringstream stream;
-  (stream << ... << parts);
-  return stream.str();
+  std::string text;
+  (append(text, parts), ...);
+  return text;
 }
 
 template <class Range>
 std::string join(const Range& parts, std::string_view separator) {
-  std::ostringstream stream;
+  std::string text;
   bool first = true;
   for (const auto& part : parts) {
-    if (!first) stream << separator;
-    stream << part;
+    if (!first) text += separator;
+    append(text, part);
     first = false;
   }
-  return stream.str();
+  return text;
 }
 
 // `value` with `decimals` digits behind the point.

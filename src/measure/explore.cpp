@@ -29,7 +29,7 @@ constexpr double kForLooking = 0.02;     // of the time, for putting together wh
 constexpr size_t kConversionWays = 2;    // of a pair of layouts, unless all are asked for
 constexpr double kMustBe = 1e9;          // more than any trial is worth by its seconds
 constexpr double kWorthMost = 1e8;
-constexpr size_t kBatchesAhead = 3;  // that are compiled while one is measured, where compilers do not disturb
+constexpr size_t kBatchesAhead = 8;  // that are compiled while one is measured, where compilers do not disturb: each waits for its slowest kernel
 constexpr double kFirstKernels = 8;  // of a batch, when it is not known yet how long one takes to compile
 
 class Explorer {
@@ -74,6 +74,7 @@ class Explorer {
     made.tried = tried_;
     made.known = recall_.known();
     made.like_others = classes_.like_others();
+    made.alike_spreads = classes_.alike_spreads();
     made.outcomes = classes_.outcomes();
     made.first_failure = classes_.first_failure();
     for (size_t number = 0; number < candidates_.parts.size(); ++number)

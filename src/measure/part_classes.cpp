@@ -165,6 +165,32 @@ void PartClasses::assume() {
   }
 }
 
+std::vector<double> PartClasses::alike_spreads() const {
+  constexpr double kNearly = 1.3;
+  struct Range {
+    double fastest = kNotMeasured;
+    double slowest = 0;
+    int count = 0;
+  };
+  std::vector<double> spreads;
+  for (const PartClass& of : classes_) {
+    std::map<int, Range> ranges;
+    for (const auto& [text, row] : of.rows) {
+      const Trial& trial = of.trials[of.numbers.at(text)];
+      if (row.outcome != Outcome::measured || trial.kind.alike < 0) continue;
+      Range& range = ranges[trial.kind.alike];
+      range.fastest = std::min(range.fastest, row.seconds);
+      range.slowest = std::max(range.slowest, row.seconds);
+      range.count += 1;
+    }
+    for (const auto& [kind, range] : ranges) {
+      if (range.count > 1 && range.fastest <= kNearly * of.best) spreads.push_back(range.slowest / range.fastest);
+    }
+  }
+  std::sort(spreads.begin(), spreads.end());
+  return spreads;
+}
+
 bool PartClasses::fits(const Part& part, const Candidate& candidate) const {
   size_t k = 0;
   for (const TensorId tensor : tensors_of(part)) {

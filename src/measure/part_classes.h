@@ -79,6 +79,9 @@ class PartClasses {
   void assume();
   bool has_baselines_left() const { return baselines_left_ > 0; }
 
+  // Of trials that are alike, and nearly as fast as the best: the slowest by the fastest, ascending.
+  std::vector<double> alike_spreads() const;
+
   // Whether some part reads or writes it.
   bool is_touched(TensorId tensor) const { return touched_.contains(tensor); }
   // Whether a part's tensors may lie in the candidate's layouts: an equal part's may where this one's may not.

@@ -12,6 +12,8 @@ using Parts = std::vector<std::string>;
 
 TEST(Text, ConcatTakesAnythingPrintable) {
   EXPECT_EQ(concat("a", 1, ' ', std::string("b"), std::string_view("c"), -2.5), "a1 bc-2.5");
+  EXPECT_EQ(concat(true, " ", uint8_t{'x'}, " ", std::numeric_limits<int64_t>::min(), " ", uint64_t{1} << 63),
+            "1 x -9223372036854775808 9223372036854775808");
 }
 
 TEST(Text, JoinPutsTheSeparatorBetween) {

@@ -34,6 +34,13 @@ TEST(ExpectationTest, FamiliesAreWhatTheModelMisjudgesAlike) {
   EXPECT_EQ(rows.family, rows.shape) << "a CPU's kernels have no narrower kind";
   EXPECT_EQ(kinds.of(kernel(true)).family, rows.family);
   EXPECT_NE(kinds.of(kernel(false)).family, rows.family);
+  Candidate along = kernel(true);
+  std::get<KernelWay>(along.way).loops = {0, 1};
+  std::get<KernelWay>(along.way).vector = 1;
+  EXPECT_EQ(kinds.of(along).family, rows.family);
+  Candidate across = along;
+  std::get<KernelWay>(across.way).vector = 0;
+  EXPECT_NE(kinds.of(across).family, rows.family);
   const WayKind narrow = kinds.of(kernel(true, GpuShape{1, 32, 128}));
   const WayKind wide = kinds.of(kernel(true, GpuShape{8, 32, 128}));
   EXPECT_EQ(narrow.family, wide.family);

@@ -176,6 +176,7 @@ TEST_F(PartClassesTest, OfThoseThatAreAlikeOneIsTriedUnlessOthersAreWanted) {
     EXPECT_DOUBLE_EQ(classes.expectation(classes.all()[k]).seconds(other->kind, 1), 5);
     classes.note(id, row_of(Outcome::measured, 1));
     EXPECT_FALSE(classes.want(id)) << "it is known";
+    EXPECT_EQ(classes.alike_spreads(), std::vector<double>{1 / (5 * estimate)});
     EXPECT_EQ(classes.like_others(), others - 1);
     return;
   }

@@ -146,8 +146,21 @@ void PartClasses::note(const TrialId& id, const MeasurementRow& row) {
     if (trial.kind.alike >= 0) of.ratios.add(trial.kind.alike, ratio);
     ratios_.add(trial.kind.family, ratio);
   }
-  if (row.outcome != Outcome::measured && first_failure_.empty())
-    first_failure_ = concat(trial.part->name, ": ", trial.text, ": ", row.detail);
+  if (row.outcome == Outcome::measured) return;
+  if (first_failure_.empty()) first_failure_ = concat(trial.part->name, ": ", trial.text, ": ", row.detail);
+  if (one_of_alike_ && !trial.like_another && trial.kind.alike >= 0) try_another_like(trial.kind.alike, of);
+}
+
+// What failed says nothing of those that are like it.
+void PartClasses::try_another_like(int alike, PartClass& of) {
+  for (size_t number = 0; number < of.trials.size(); ++number) {
+    Trial& other = of.trials[number];
+    if (other.kind.alike != alike || !other.like_another || other.known) continue;
+    other.like_another = false;
+    like_others_ -= 1;
+    if (other.is_open()) of.queue.put(number, other);
+    return;
+  }
 }
 
 void PartClasses::assume() {

@@ -100,6 +100,7 @@ class PartClasses {
   size_t classify(const Part& part);
   Trial trial_of(const Part& part, const Candidate& candidate);
   size_t add(PartClass& into, Trial trial);
+  void try_another_like(int alike, PartClass& of);
 
   const Graph& graph_;
   const Candidates& candidates_;

@@ -183,6 +183,37 @@ TEST_F(PartClassesTest, OfThoseThatAreAlikeOneIsTriedUnlessOthersAreWanted) {
   FAIL() << "none is like another";
 }
 
+TEST_F(PartClassesTest, WhereOneFailsAnotherThatIsLikeItIsTried) {
+  PartClasses classes(
+      training_.graph, candidates_, [](const Part&, const Candidate&) { return "all"; }, true);
+  const auto largest =
+      std::max_element(classes.all().begin(), classes.all().end(),
+                       [](const PartClass& l, const PartClass& r) { return l.trials.size() < r.trials.size(); });
+  const PartClass& of = *largest;
+  const auto number = static_cast<size_t>(largest - classes.all().begin());
+  ASSERT_GT(of.trials.size(), 3U);
+  std::set<size_t> tried;
+  for (int turn = 0; turn < 3; ++turn) {
+    while (const std::optional<size_t> next = classes.next_of(number)) {
+      tried.insert(*next);
+      classes.choose({number, *next});
+      classes.note({number, *next}, row_of(turn < 2 ? Outcome::wrong : Outcome::measured, 1e-3));
+      if (turn < 2) break;
+    }
+  }
+  // Firsts are tried whatever they are like: two that failed, and one that did not.
+  const auto firsts = static_cast<size_t>(
+      std::count_if(of.trials.begin(), of.trials.end(), [](const Trial& trial) { return trial.first; }));
+  EXPECT_GE(tried.size(), 3U);
+  EXPECT_LE(tried.size(), 3 + firsts);
+  EXPECT_LT(tried.size(), of.trials.size());
+  double left = 0;
+  for (const PartClass& all : classes.all())
+    left += static_cast<double>(std::count_if(all.trials.begin(), all.trials.end(),
+                                              [](const Trial& trial) { return trial.like_another && !trial.known; }));
+  EXPECT_EQ(classes.like_others(), left);
+}
+
 TEST_F(PartClassesTest, ALateCandidateIsAddedOnce) {
   const auto product = std::find_if(candidates_.parts.begin(), candidates_.parts.end(), [](const PartCandidates& of) {
     return std::holds_alternative<GemmWay>(of.candidates.front().way);

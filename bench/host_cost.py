@@ -6,6 +6,7 @@
 
 On a GPU twice: with nothing under way (idle), and behind a kernel that keeps it busy, as in training (busy). A step is
 bound by the GPU where the busy column is well below the last line: the GPU's own clock over many steps in a row.
+--gaps profiles some steps in a row and says between which kernels the GPU had nothing to do, and for how long.
 
 Takes the Python that it is started with, which must have torch.
 """
@@ -18,6 +19,7 @@ import statistics
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
 
@@ -29,6 +31,8 @@ SIZES = {  # batch, length, embedding, heads, width
 BUSY_CALLS = 8  # behind one kernel: fewer launches than the driver's queue holds
 BUSY_CYCLES = 60_000_000  # of the GPU: some 30 ms, in which those calls are made
 STEPS_IN_A_ROW = 200
+STEPS_IN_A_PROFILE = 20
+GAPS_SHOWN = 16
 MOVED_PLACES = 16  # more than those that an executor keeps graphs of
 
 
@@ -40,8 +44,27 @@ def parsed() -> argparse.Namespace:
                         help="default: float32; float16 on a GPU")
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--layer", choices=("millrace", "torch"), default="millrace", help="torch: nn's, to compare")
+    parser.add_argument("--gaps", action="store_true", help="on a GPU: where it waits, and nothing else")
     parser.add_argument("--calls", type=int, default=300, help="that each line is the median of (default: 300)")
     return parser.parse_args()
+
+
+class Kernel(NamedTuple):
+    name: str
+    begin: float  # µs
+    end: float
+
+
+def gaps_between(kernels: list[Kernel], steps: int) -> list[tuple[float, str, str]]:
+    """µs of a step in which nothing runs, by what ran before and what runs next, the longest first."""
+    idle: dict[tuple[str, str], float] = collections.defaultdict(float)
+    last = None  # the one that ends last so far
+    for kernel in sorted(kernels, key=lambda kernel: kernel.begin):
+        if last is not None and kernel.begin > last.end:
+            idle[last.name, kernel.name] += (kernel.begin - last.end) / steps
+        if last is None or kernel.end > last.end:
+            last = kernel
+    return sorted(((time, *names) for names, time in idle.items()), reverse=True)
 
 
 class Bench:
@@ -155,6 +178,18 @@ class Bench:
         end.synchronize()
         return 1e3 * begin.elapsed_time(end) / STEPS_IN_A_ROW
 
+    def kernels(self, steps: int) -> list[Kernel]:
+        """Of steps in a row, as CUPTI saw them."""
+        torch = self.torch
+        activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+        with torch.profiler.profile(activities=activities) as profile:
+            for _ in range(steps):
+                self.grad(self.forward())
+            self.wait()
+        on_gpu = torch.autograd.DeviceType.CUDA
+        return [Kernel(event.name, event.time_range.start, event.time_range.end) for event in profile.events()
+                if event.device_type == on_gpu]
+
     def rows(self) -> list[tuple]:
         made = [("forward, no gradient", nothing, lambda _: self.forward_without_gradient()),
                 ("forward", nothing, lambda _: self.forward()),
@@ -170,6 +205,13 @@ def nothing():
     return None
 
 
+def print_gaps(bench: Bench) -> None:
+    gaps = gaps_between(bench.kernels(STEPS_IN_A_PROFILE), STEPS_IN_A_PROFILE)
+    print(f"{'µs of a step without a kernel':54}{sum(gap for gap, *_ in gaps):8.1f}")
+    for gap, before, behind in gaps[:GAPS_SHOWN]:
+        print(f"{before[:24]:26}{'before':8}{behind[:18]:20}{gap:8.1f}")
+
+
 def main() -> int:
     options = parsed()
     options.size = options.size or ("large" if options.device == "cuda" else "tiny")
@@ -178,6 +220,8 @@ def main() -> int:
         import torch
     except ImportError:
         sys.exit("host_cost: this Python has no torch; start it with one that has (build/bench-venv/bin/python)")
+    if options.gaps and options.device != "cuda":
+        sys.exit("host_cost: --gaps looks at a GPU's kernels; add --device cuda")
     if options.device == "cuda" and not torch.cuda.is_available():
         sys.exit("host_cost: there is no GPU here; take --device cpu")
     torch.set_num_threads(1)
@@ -189,6 +233,9 @@ def main() -> int:
     where = torch.cuda.get_device_name() if bench.cuda else "the CPU"
     print(f"{options.layer}, {options.size}, {options.dtype}, dropout {options.dropout}, {where}, "
           f"torch {torch.__version__}")
+    if options.gaps:
+        print_gaps(bench)
+        return 0
     print(f"{'µs of the host':30}{'idle':>8}" + (f"{'busy':>8}" if bench.cuda else ""))
     for name, before, work in bench.rows():
         columns = [bench.microseconds(before, work, busy) for busy in ((False, True) if bench.cuda else (False,))]

@@ -2,8 +2,8 @@
 //
 // Layouts are not free of each other: the tensors of a kernel follow one or two orders of its indices. With a third one
 // no loop order would read or write all of them along their memory; a conversion before or behind does that better.
-// Nor, on a GPU, do large ones lie across the lines that its threads read and write: that is as slow as eight
-// conversions.
+// Nor, on a GPU, do large ones lie across the lines that its threads read and write, which moves their bytes eight
+// times; a conversion moves them twice.
 #include <algorithm>
 #include <set>
 

@@ -29,7 +29,7 @@ constexpr double kForLooking = 0.02;     // of the time, for putting together wh
 constexpr size_t kConversionWays = 2;    // of a pair of layouts, unless all are asked for
 constexpr double kMustBe = 1e9;          // more than any trial is worth by its seconds
 constexpr double kWorthMost = 1e8;
-constexpr size_t kBatchesAhead = 8;  // that are compiled while one is measured, where compilers do not disturb: each waits for its slowest kernel
+constexpr size_t kBatchesAhead = 8;  // that are compiled while one is measured: each waits for its slowest kernel
 constexpr double kFirstKernels = 8;  // of a batch, when it is not known yet how long one takes to compile
 
 class Explorer {

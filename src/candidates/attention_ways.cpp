@@ -250,7 +250,7 @@ class AttentionWays {
     if (!fits_groups()) return made;
     for (const int warps : {4, 8}) {
       for (const int count : {2, 3}) {
-        if (count == 2 || count * kGroupPanel <= std::min(attention_.queries, attention_.keys))
+        if (count == 2 || int64_t{count} * kGroupPanel <= std::min(attention_.queries, attention_.keys))
           made.push_back({warps, 1, kGroupPanel, count, true});
       }
     }

@@ -15,7 +15,10 @@ std::string family_of(const Candidate& candidate) {
   if (std::holds_alternative<AttentionWay>(candidate.way)) return "attention";
   const auto& kernel = std::get<KernelWay>(candidate.way);
   const bool lanes = kernel.rows && !kernel.loops.empty() && kernel.loops.back() != kernel.vector;  // across rows
-  return concat(!kernel.rows ? "flat " : lanes ? "lanes " : "rows ", kernel.threads, kernel.block != kNoIndex ? " in blocks" : "");
+  return concat(!kernel.rows ? "flat "
+                : lanes      ? "lanes "
+                             : "rows ",
+                kernel.threads, kernel.block != kNoIndex ? " in blocks" : "");
 }
 
 std::string chain(const std::vector<int>& indices) {

@@ -10,6 +10,15 @@ std::vector<TensorId> tensors_of(const Part& part) {
   return tensors;
 }
 
+int64_t narrowest_bytes(const Graph& graph, const Part& part) {
+  int64_t bytes = 8;
+  for (const TensorId tensor : tensors_of(part)) {
+    const DType dtype = graph.tensor(tensor).dtype;
+    if (dtype != DType::boolean) bytes = std::min(bytes, bytes_of(dtype));
+  }
+  return bytes;
+}
+
 bool lies_as_written(const std::vector<TensorDomain>& domains, const Part& part, const Candidate& candidate) {
   size_t k = 0;
   for (const std::vector<TensorId>* tensors : {&part.reads, &part.writes}) {

@@ -249,6 +249,9 @@ std::optional<Candidate> parse_candidate(const std::vector<TensorDomain>& domain
 // Its reads, then its writes.
 std::vector<TensorId> tensors_of(const Part& part);
 
+// Of an element of its narrowest tensor; truth values are left out.
+int64_t narrowest_bytes(const Graph& graph, const Part& part);
+
 // Whether every tensor lies as the caller has it, and the others as the program writes them.
 bool lies_as_written(const std::vector<TensorDomain>& domains, const Part& part, const Candidate& candidate);
 

@@ -67,13 +67,10 @@ class KernelWays {
         written_only_(written_only),
         part_(part),
         collector_(collector),
-        orders_(orders_of(part.space.size())) {
+        orders_(orders_of(part.space.size())),
+        element_bytes_(narrowest_bytes(graph, part)) {
     for (const bool written : {false, true}) {
       for (const TensorId id : written ? part.writes : part.reads) tensors_.push_back(describe(id, written));
-    }
-    for (const PartTensor& tensor : tensors_) {
-      const DType dtype = graph.tensor(tensor.id).dtype;
-      if (dtype != DType::boolean) element_bytes_ = std::min(element_bytes_, bytes_of(dtype));
     }
     for (size_t k = 0; k < part.members.size(); ++k) {
       const Operator& op = graph.operators[part.members[k].at()];
@@ -469,7 +466,7 @@ class KernelWays {
   Collector& collector_;
   std::vector<Order> orders_;
   std::vector<PartTensor> tensors_;
-  int64_t element_bytes_ = 8;  // of the narrowest tensor
+  int64_t element_bytes_;  // of the narrowest tensor
   bool draws_ = false;
   bool reduces_ = false;
 };

@@ -31,11 +31,7 @@ std::string line_of(const Graph& graph, TensorId tensor, const Layout& layout) {
 KernelWay without_far_loops(const Graph& graph, const Part& part, KernelWay way) {
   const std::vector<int> loops = std::move(way.loops);
   way.loops.clear();
-  int64_t bytes = kLineBytes;
-  for (const TensorId tensor : tensors_of(part)) {
-    const DType dtype = graph.tensor(tensor).dtype;
-    if (dtype != DType::boolean) bytes = std::min(bytes, bytes_of(dtype));
-  }
+  int64_t bytes = narrowest_bytes(graph, part);
   auto loop = std::find(loops.rbegin(), loops.rend(), way.vector);
   if (loop == loops.rend()) loop = loops.rbegin();
   for (; loop != loops.rend() && bytes < kLineBytes; ++loop) {

@@ -18,7 +18,7 @@ namespace {
 class AlikeTest : public testing::Test {
  protected:
   void enumerate_all(const std::string& program) {
-    training_ = training_of(program);
+    training_ = training_of(concat("B = 4\nL = 32\nI = 64\nU = 128\n", program));
     EnumerateOptions options;
     options.gpu = GpuTarget{2};
     options.libraries = {GemmLibrary::cublaslt};
@@ -61,10 +61,6 @@ class AlikeTest : public testing::Test {
 
 TEST_F(AlikeTest, KernelsByTheLinesOfTheirTensors) {
   enumerate_all(R"(
-B = 4
-L = 32
-I = 64
-
 def layer(x: float16[B, L, I]):
     y = relu(x)
     return np.exp(y)
@@ -94,10 +90,6 @@ def layer(x: float16[B, L, I]):
 
 TEST_F(AlikeTest, MasksByHowTheyAreKept) {
   enumerate_all(R"(
-B = 4
-L = 32
-I = 64
-
 def layer(x: float16[B, L, I]):
     return dropout(x, p=0.1)
 )");
@@ -114,11 +106,6 @@ def layer(x: float16[B, L, I]):
 
 TEST_F(AlikeTest, ProductsByWhatTheLibraryIsTold) {
   enumerate_all(R"(
-B = 4
-L = 32
-I = 64
-U = 128
-
 def layer(x: float16[B, L, I], w: float16[U, I]):
     return np.exp(relu(np.einsum("bli,ui->blu", np.exp(x), w)))
 )");

@@ -90,8 +90,8 @@ struct Trials::Buffers {
 };
 
 Result<Done> Trials::find_truth(const Part& part) {
-  const std::string text = print_part(graph_, part);
-  if (text == part_) return Done{};
+  const std::string name = truth_name(graph_, part);
+  if (name == part_) return Done{};
   part_.clear();
   has_peer_ = false;
   by_peer_ = is_large(part);
@@ -102,7 +102,7 @@ Result<Done> Trials::find_truth(const Part& part) {
     if (!truth) return truth.error();
     truth_ = std::move(*truth);
   }
-  part_ = text;
+  part_ = name;
   return Done{};
 }
 

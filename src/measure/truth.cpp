@@ -203,6 +203,21 @@ Truth draw_inputs(const Graph& graph, const Part& part, uint64_t seed, bool posi
   return truth;
 }
 
+std::string truth_name(const Graph& graph, const Part& part) {
+  std::string name = print_part(graph, part);
+  const auto add = [&](const Operator* dropout) {
+    if (dropout != nullptr) name += concat("; stream ", dropout->stream);
+  };
+  for (const TensorId tensor : part.reads) add(dropout_of(graph, tensor));
+  for (const std::vector<OperatorId>* operators : {&part.operators, &part.repeats}) {
+    for (const OperatorId id : *operators) {
+      const Operator& op = graph.operators[id.at()];
+      add(op.kind == OperatorKind::dropout ? &op : nullptr);
+    }
+  }
+  return name;
+}
+
 Result<Truth> truth_of(const Graph& graph, const Part& part, uint64_t seed) {
   if (part.kind == PartKind::attention) return truth_of_attention(graph, part, seed);
   if (part.operators.empty()) {  // a conversion: what is read is what is written

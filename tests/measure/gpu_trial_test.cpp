@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <set>
 
 #include "base/sanitized.h"
@@ -29,6 +31,16 @@ K = 24
 def layer(x: float16[B, J], w: float16[J, K]):
     y = np.einsum("bj,jk->bk", x, w)
     return dropout(softmax(y), p=0.5)
+)";
+
+// Two dropouts that are equal but for the stream that they draw from.
+constexpr const char* kTwoDropouts = R"(
+B = 4
+J = 24
+
+
+def dropped(x: float16[B, J], y: float16[B, J]):
+    return dropout(x, p=0.5), dropout(y, p=0.5)
 )";
 
 // Larger than what the reference computes.
@@ -119,6 +131,23 @@ TEST_F(PlayedTrials, EveryPartIsMeasured) {
     }
   }
   EXPECT_GT(products, 0U);
+}
+
+// What one of two equal parts draws says nothing of what the other one draws.
+TEST_F(PlayedTrials, EqualPartsThatDrawFromDifferentStreamsAreMeasured) {
+  take(kTwoDropouts);
+  Result<GpuTrials> all = trials();
+  ASSERT_TRUE(all) << to_string(all.error());
+  std::map<std::string, int> equal;
+  for (const PartCandidates& of : candidates_.parts) {
+    ++equal[print_part(training_.graph, of.part)];
+    for (const Candidate& candidate : of.candidates) {
+      const Result<MeasurementRow> row = run(*all, of.part, candidate);
+      ASSERT_TRUE(row) << to_string(row.error());
+      EXPECT_EQ(word(*row), "measured") << of.part.name << ": " << row->detail;
+    }
+  }
+  EXPECT_TRUE(std::any_of(equal.begin(), equal.end(), [](const auto& of) { return of.second == 2; }));
 }
 
 // Products that swallow biases, a ReLU, and the gradients of biases: small ones against the reference, large ones by

@@ -110,21 +110,21 @@ bool GpuTrials::forget_oldest() {
 }
 
 Result<Done> GpuTrials::find_truth(const Part& part) {
-  std::string text = print_part(*graph_, part);
-  const auto found = known_.find(text);
+  const std::string name = truth_name(*graph_, part);
+  const auto found = known_.find(name);
   if (found != known_.end()) {
     part_ = &found->second;
     part_->used = ++uses_;
     return Done{};
   }
   part_ = nullptr;
-  Known& known = known_[text];
+  Known& known = known_[name];
   part_ = &known;
   known.used = ++uses_;
   Result<Done> learned = learn(part, known);
   if (learned) return learned;
   part_ = nullptr;
-  known_.erase(text);
+  known_.erase(name);
   return learned;
 }
 

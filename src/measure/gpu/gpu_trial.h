@@ -72,7 +72,7 @@ class GpuTrials {
   GpuChecker checker_;
   const Graph* graph_;
   const std::vector<TensorDomain>* domains_;
-  std::map<std::string, Known> known_;  // by the part's text: candidates of one part do not all come together
+  std::map<std::string, Known> known_;  // by truth_name: candidates of one part do not all come together
   Known* part_ = nullptr;               // the one that is tried
   uint64_t uses_ = 0;
   bool no_room_ = false;  // the trial failed for lack of the GPU's memory

@@ -108,8 +108,11 @@ void DualBound::refresh_part(size_t p) {
   double least = kInfinity;
   for (size_t w = 0; w < part.ways.size(); ++w) {
     double sum = part.ways[w].seconds;
-    for (size_t slot = 0; slot < part.tensors.size(); ++slot)
-      sum += touches_[part.tensors[slot]][touch_of_[p][slot]].price[as_index(part.ways[w].layouts[slot])];
+    for (size_t slot = 0; slot < part.tensors.size(); ++slot) {
+      const TouchPrices& prices = touches_[part.tensors[slot]][touch_of_[p][slot]];
+      const size_t layout = as_index(part.ways[w].layouts[slot]);
+      sum += prices.used[layout] ? prices.price[layout] : kInfinity;
+    }
     reduced_[p][w] = sum;
     least = std::min(least, sum);
   }
@@ -227,26 +230,19 @@ void DualBound::pull(size_t p, size_t slot) {
     prices.price[l] = least;
     smallest = std::min(smallest, least);
   }
-  const double level = off < kInfinity ? off : smallest < kInfinity ? smallest : 0.0;
-  for (size_t l = 0; l < tensor.layouts; ++l) {
-    if (prices.price[l] < kInfinity) prices.price[l] -= level;
-  }
+  // What the others leave no room for is never asked for again.
+  std::erase_if(prices.uses, [&](size_t l) {
+    prices.used[l] = prices.price[l] < kInfinity;
+    return !prices.used[l];
+  });
+  const double level = off < kInfinity ? off : smallest;
+  for (size_t l = 0; l < tensor.layouts; ++l) prices.price[l] = prices.used[l] ? prices.price[l] - level : 0.0;
   // Another slot of the part may hold the same tensor.
   refresh_touch(t, touch);
 }
 
 void DualBound::push(size_t p) {
   const ProblemPart& part = problem_.parts[p];
-  if (part_minima_[p] == kInfinity) {
-    // It cannot be carried out whatever the others do. Finite prices keep the sums defined; its ways stay infinite no
-    // longer, which only weakens the bound.
-    for (size_t slot = 0; slot < part.tensors.size(); ++slot) {
-      TouchPrices& prices = touches_[part.tensors[slot]][touch_of_[p][slot]];
-      for (double& price : prices.price) price = price < kInfinity ? price : 0.0;
-      refresh_touch(part.tensors[slot], touch_of_[p][slot]);
-    }
-    return;
-  }
   double on = kInfinity;
   double off = kInfinity;
   for (size_t a = 0; a < part.in.size(); ++a) {
@@ -266,14 +262,11 @@ void DualBound::push(size_t p) {
       double& entry = least[as_index(part.ways[w].layouts[slot])];
       entry = std::min(entry, reduced_[p][w]);
     }
-    for (size_t l = 0; l < least.size(); ++l) {
-      if (!prices.used[l]) continue;
-      // A layout that no way can have any more has no price: the part does not use it.
-      if (least[l] == kInfinity || prices.price[l] == kInfinity)
-        prices.price[l] = 0;
-      else
-        prices.price[l] -= fraction * (least[l] - level);
-    }
+    std::erase_if(prices.uses, [&](size_t l) {
+      prices.used[l] = least[l] < kInfinity;
+      prices.price[l] = prices.used[l] ? prices.price[l] - fraction * (least[l] - level) : 0.0;
+      return !prices.used[l];
+    });
     refresh_touch(t, touch_of_[p][slot]);
   }
 }

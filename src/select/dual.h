@@ -44,7 +44,7 @@ class DualBound {
     std::vector<double> price;   // by layout
     std::vector<double> share;   // by base and layout; only of readers
     std::vector<double> minima;  // by base
-    std::vector<bool> used;      // by layout: whether a way uses it
+    std::vector<bool> used;      // by layout: whether a way uses it that others leave room for
     std::vector<size_t> uses;    // the layouts that are used
   };
 

@@ -6,7 +6,9 @@
 
 #include "measure/verify.h"
 #include "select/brute_force.h"
+#include "select/dual.h"
 #include "select/layer_measurements.h"
+#include "select/problem.h"
 #include "select/random_measurements.h"
 #include "select/verify.h"
 
@@ -52,6 +54,23 @@ TEST(Select, EqualsBruteForceAndNeverLosesToTheShortestPath) {
   EXPECT_GT(converting, 500);
   EXPECT_GT(dearer_by_path, 300);
   EXPECT_GT(not_default, 500);
+}
+
+// Where layouts do not meet, ways become impossible while the bound rises; it must not fall for that.
+TEST(Select, TheBoundOnlyRisesAndStaysBelowTheBest) {
+  size_t higher = 0;
+  for (unsigned seed = 0; seed < 4000; ++seed) {
+    const Measurements measurements = random_measurements(seed);
+    const Result<Problem> problem = make_problem(measurements);
+    if (!problem) continue;
+    DualBound dual(*problem);
+    const double first = dual.bound();
+    dual.improve();
+    EXPECT_GE(dual.bound(), first - 1e-9) << "seed " << seed;
+    EXPECT_LE(dual.bound(), BruteForce(measurements).cost() + 1e-9) << "seed " << seed;
+    higher += dual.bound() > first + 1e-9 ? 1U : 0U;
+  }
+  EXPECT_GT(higher, 1000U);
 }
 
 TEST(Select, NamesThePartWithoutAWay) {

@@ -22,11 +22,7 @@ constexpr std::array<uint32_t, 64> kRounds = {
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
-using State = std::array<uint32_t, 8>;
-
-// The standard's H(0): of the square roots of the first eight primes.
-constexpr State kInitial = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                            0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+using State = Sha256::State;
 
 uint32_t big_endian(std::string_view bytes) {
   uint32_t word = 0;
@@ -72,18 +68,34 @@ std::string hexadecimal(const State& state) {
 
 }  // namespace
 
-std::string sha256(std::string_view bytes) {
-  State state = kInitial;
-  const uint64_t bits = uint64_t{bytes.size()} * 8;
-  for (; bytes.size() >= kBlock; bytes.remove_prefix(kBlock)) add_block(state, bytes);
+void Sha256::add(std::string_view bytes) {
+  bytes_ += bytes.size();
+  const size_t missing = std::min(bytes.size(), (kBlock - rest_.size()) % kBlock);
+  rest_ += bytes.substr(0, missing);
+  bytes.remove_prefix(missing);
+  if (rest_.size() == kBlock) {
+    add_block(state_, rest_);
+    rest_.clear();
+  }
+  for (; bytes.size() >= kBlock; bytes.remove_prefix(kBlock)) add_block(state_, bytes);
+  rest_ += bytes;
+}
 
+std::string Sha256::digest() const {
   // What is left, a one bit, zeros, and the length in the last eight bytes: one block or two.
-  std::string tail(bytes);
+  State state = state_;
+  std::string tail = rest_;
   tail += '\x80';
   while (tail.size() % kBlock != kBlock - 8) tail += '\0';
-  for (int shift = 56; shift >= 0; shift -= 8) tail += static_cast<char>(bits >> shift & 0xFFU);
+  for (int shift = 56; shift >= 0; shift -= 8) tail += static_cast<char>(bytes_ * 8 >> shift & 0xFFU);
   for (size_t at = 0; at < tail.size(); at += kBlock) add_block(state, std::string_view(tail).substr(at));
   return hexadecimal(state);
+}
+
+std::string sha256(std::string_view bytes) {
+  Sha256 hash;
+  hash.add(bytes);
+  return hash.digest();
 }
 
 }  // namespace millrace

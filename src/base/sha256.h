@@ -1,10 +1,27 @@
 // SHA-256 (FIPS 180-4): names and verifies what is kept on disk.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace millrace {
+
+// Of bytes that come one after another. A copy goes on from where it was made.
+class Sha256 {
+ public:
+  void add(std::string_view bytes);
+  std::string digest() const;
+
+  using State = std::array<uint32_t, 8>;
+
+ private:
+  // The standard's H(0): of the square roots of the first eight primes.
+  State state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  std::string rest_;  // less than a block
+  uint64_t bytes_ = 0;
+};
 
 // The digest of `bytes` as 64 lower-case hexadecimal digits.
 std::string sha256(std::string_view bytes);

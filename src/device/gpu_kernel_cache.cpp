@@ -100,10 +100,12 @@ GpuKernelCache::GpuKernelCache(std::string directory, const GpuCompiler& compile
       compiler_(compiler),
       prelude_(std::move(prelude)),
       architecture_(std::move(architecture)),
-      turns_(std::make_shared<CompileTurns>()) {}
+      turns_(std::make_shared<CompileTurns>()) {
+  add_to_name(names_, prelude_);
+}
 
 std::string GpuKernelCache::name_of(const Launch& launch) const {
-  return kernel_name({prelude_, launch.kernel, architecture_, compiler_.version()});
+  return kernel_name({launch.kernel, architecture_, compiler_.version()}, names_);
 }
 
 std::string GpuKernelCache::source_of(const Launch& launch) const {

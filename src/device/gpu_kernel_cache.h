@@ -51,6 +51,7 @@ class GpuKernelCache {
   std::string directory_;
   const GpuCompiler& compiler_;
   std::string prelude_;
+  Sha256 names_;  // as they all begin
   std::string architecture_;
   std::shared_ptr<CompileTurns> turns_;  // of all calls
 };

@@ -7,7 +7,6 @@
 
 #include "base/directories.h"
 #include "base/file.h"
-#include "base/sha256.h"
 #include "base/text.h"
 
 namespace millrace {
@@ -24,11 +23,15 @@ Result<Done> move_into_place(const std::string& from, const std::string& to) {
 
 }  // namespace
 
-std::string kernel_name(const std::vector<std::string>& parts) {
-  std::string all;
-  // With their lengths, so that no two lists of parts read the same.
-  for (const std::string& part : parts) all += concat(part.size(), " ", part, "\n");
-  return "k_" + sha256(all).substr(0, 32);
+void add_to_name(Sha256& hash, const std::string& part) {
+  hash.add(concat(part.size(), " "));
+  hash.add(part);
+  hash.add("\n");
+}
+
+std::string kernel_name(const std::vector<std::string>& parts, Sha256 begun) {
+  for (const std::string& part : parts) add_to_name(begun, part);
+  return "k_" + begun.digest().substr(0, 32);
 }
 
 Error with_room_as_remedy(Error error, const std::string& directory) {

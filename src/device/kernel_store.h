@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/sha256.h"
 #include "base/temporary_directory.h"
 #include "device/kernel_index.h"
 #include "millrace/result.h"
@@ -18,8 +19,11 @@ namespace millrace {
 // How many of the kernels that are not there yet have been compiled. Called from several threads, one at a time.
 using CompileProgress = std::function<void(size_t done, size_t total)>;
 
-// k_ and 32 digits, which follow from all the parts and their order.
-std::string kernel_name(const std::vector<std::string>& parts);
+// One of the parts that a name follows from; with its length, so that no two lists of parts read the same.
+void add_to_name(Sha256& hash, const std::string& part);
+
+// k_ and 32 digits, which follow from all the parts and their order, behind those that `begun` has.
+std::string kernel_name(const std::vector<std::string>& parts, Sha256 begun = {});
 
 // `error` with what to do when the cache's directory could not be written to.
 Error with_room_as_remedy(Error error, const std::string& directory);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 
@@ -44,6 +45,21 @@ TEST(Sha256Test, EveryLengthUpTo200) {
   std::string digests;
   for (size_t length = 0; length < 200; ++length) digests += sha256(pattern(length));
   EXPECT_EQ(sha256(digests), "466ee381bbc4a6de34133ad71e2d19bd7ac1efe7fbd78829b39564fb7a8e7d20");
+}
+
+// Wherever a text is cut.
+TEST(Sha256Test, OfPieces) {
+  std::string text;
+  for (int k = 0; k < 200; ++k) text += static_cast<char>('a' + k % 26);
+  for (size_t first = 0; first <= text.size(); ++first) {
+    Sha256 begun;
+    begun.add(text.substr(0, first));
+    Sha256 copy = begun;
+    begun.add("something else");
+    copy.add(text.substr(first, 70));
+    copy.add(text.substr(std::min(first + 70, text.size())));
+    EXPECT_EQ(copy.digest(), sha256(text)) << first;
+  }
 }
 
 }  // namespace

@@ -144,6 +144,8 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
 CLI::App* add_bench(CLI::App& app, BenchOptions& options) {
   CLI::App* const command = app.add_subcommand("bench", "time a plan, and each of its launches beside its prediction");
   command->add_option("PLAN", options.path, "a plan.json, or the folder that it is in")->required();
+  command->add_option("--in", options.in, "arguments by name, and d_NAME for the results' gradients (default: drawn)")
+      ->type_name("FILE.safetensors");
   command->add_option("--seconds", options.seconds, "to spend on timing, about (default: 3)")
       ->check(CLI::Range(0.01, 3600.0))
       ->type_name("N");
@@ -159,6 +161,7 @@ CLI::App* add_bench(CLI::App& app, BenchOptions& options) {
       "Examples:\n"
       "  millrace bench plan\n"
       "  millrace bench plan/plan.json --seconds 10 --json\n"
+      "  millrace bench plan --in t.safetensors\n"
       "  millrace bench plan --trace timeline.json\n"
       "  compute-sanitizer --tool racecheck millrace bench plan --kernels --seconds 0.1");
   return command;

@@ -161,12 +161,19 @@ class GpuComparison:
     def millrace_results(self, given: Path) -> dict:
         peer = self.millrace(0.0, self.options.check_budget)
         self.make_plan(peer)
-        model = (MODEL_FOLDER / FILES[self.model]).read_text()
-        own = self.folder / f"{self.part}_millrace_in.safetensors"
-        tensors = safetensors_io.read(given)
-        safetensors_io.write(own, program.transposed(tensors, model, self.text, self.tensors.LIKE))
+        own = self.in_millraces_order(safetensors_io.read(given))
         results = peer.results_of(own, self.folder / f"{self.part}_millrace.safetensors")
-        return program.transposed(results, self.text, model, self.tensors.LIKE)
+        return program.transposed(results, self.text, self.model_text(), self.tensors.LIKE)
+
+    def model_text(self) -> str:
+        return (MODEL_FOLDER / FILES[self.model]).read_text()
+
+    def in_millraces_order(self, tensors: dict) -> Path:
+        """A file of tensors of the model, with the axes in the order of the program that is timed."""
+        own = self.folder / f"{self.part}_millrace_in.safetensors"
+        tensors = {name: tensor.astype("float32") for name, tensor in tensors.items()}
+        safetensors_io.write(own, program.transposed(tensors, self.model_text(), self.text, self.tensors.LIKE))
+        return own
 
     def judged(self, name: str, work, expected: dict) -> dict:
         try:
@@ -187,6 +194,7 @@ class GpuComparison:
             with self.failing(MILLRACE):
                 peer = self.timed_millrace()
                 self.make_plan(peer)
+                peer.take_inputs(self.in_millraces_order(self.tensors.draw(self.sizes, self.seed)))
                 turns[MILLRACE] = lambda: {"graph": peer.round()}
         for one in self.contestants:
             if self.clock.left() < 60:

@@ -56,6 +56,10 @@ class MillracePeer:
         """A plan, or the folder that it is in."""
         self.plan = str(path if path.suffix == ".json" else path / "plan.json")
 
+    def take_inputs(self, path: Path) -> None:
+        """What it is timed with: how much power a GPU takes, and with it its clock, depends on the numbers."""
+        self.bench += ["--in", str(path)]
+
     def prepare(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.millrace(*self.optimize)

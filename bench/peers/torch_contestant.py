@@ -1,7 +1,7 @@
 """A layer in PyTorch on a GPU, in a process of its own: compared, called step by step, and replayed from a CUDA graph.
 
-Called: steps one behind the other from Python, the whole row between two events. Graph: one replay between two events,
-as `millrace bench` times Millrace's. Backward is the step less forward.
+Called: steps one behind the other from Python, the whole row between two events. Graph: eight replays between two
+events, as `millrace bench` times Millrace's. Backward is the step less forward.
 """
 
 from __future__ import annotations

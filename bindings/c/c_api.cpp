@@ -155,6 +155,7 @@ Result<std::string> optimize(const Json& request, const Listeners& listeners) {
 Result<std::string> bench(const Json& request, const Listeners&) {
   millrace::BenchOptions options;
   request.at("program").get_to(options.path);
+  take(request, "in", options.in);
   take(request, "seconds", options.seconds);
   options.format = format_of(request);
   return millrace::bench_plan(options);

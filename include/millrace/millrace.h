@@ -69,6 +69,7 @@ Result<std::string> run_program(const RunOptions& options);
 
 struct BenchOptions {
   std::string path;      // of a plan
+  std::string in;        // safetensors with arguments by name, and d_NAME for results' gradients; empty: drawn
   double seconds = 3;    // to spend on timing, about
   std::string trace;     // where a timeline of a few steps goes, for Perfetto; empty: nowhere
   bool kernels = false;  // only generated kernels, one by one: for tools that cannot follow a library's

@@ -121,7 +121,12 @@ Result<std::string> bench_plan(const BenchOptions& options) {
   Result<PlanSession> session = PlanSession::open(*loaded);
   if (!session) return session.error();
   Values<double> values(loaded->training.graph.tensors.size());
-  draw_missing(loaded->training.graph, given_tensors(loaded->training), kTimingSeed, values);
+  const std::vector<Given> given = given_tensors(loaded->training);
+  if (!options.in.empty()) {
+    if (Result<Done> taken = take_from_file(options.in, loaded->training.graph, given, values); !taken)
+      return taken.error();
+  }
+  draw_missing(loaded->training.graph, given, kTimingSeed, values);
   if (Result<Done> put = session->put(values); !put) return put.error();
   Times times;
   if (!options.kernels) {

@@ -346,6 +346,8 @@ class GpuComparisonTest(unittest.TestCase):
                     self.assertEqual(program.sizes_of(comparison.text, chosen), program.sizes_of(model, chosen))
                 tensors = comparison.tensors.draw(comparison.sizes)
                 own = program.transposed(tensors, model, comparison.text, comparison.tensors.LIKE)
+                for name, tensor in safetensors_io.read(comparison.in_millraces_order(tensors)).items():
+                    np.testing.assert_array_equal(tensor, own[name].astype("float32"), err_msg=name)
                 self.assertNotEqual(own["wq"].shape, tensors["wq"].shape)
                 expected = self.reference(folder, model, comparison.chosen_sizes, tensors)
                 found = self.reference(folder, comparison.text, comparison.chosen_sizes, own)
@@ -409,6 +411,8 @@ class MillracePeerTest(unittest.TestCase):
         peer = self.peer(f"echo \"$@\" >> {log}\ncase $1 in bench) echo '{printed}';; run) cp \"$4\" \"$6\";; esac")
         peer.prepare()
         self.assertEqual(peer.round(), RoundTime(1, 2, 3.5))
+        peer.take_inputs(Path("given.safetensors"))
+        peer.round()
         tensors = {"x": np.arange(6.0).reshape(2, 3).T, "y": np.array(0.5)}
         made = peer.results(tensors)
         for name, tensor in tensors.items():
@@ -418,6 +422,7 @@ class MillracePeerTest(unittest.TestCase):
         self.assertEqual(log.read_text().splitlines(), [
             f"optimize {BERT} --dtype float32 --budget 5s --out {plan} --size base --size B=2",
             f"bench {plan}/plan.json --json",
+            f"bench {plan}/plan.json --json --in given.safetensors",
             f"run {plan}/plan.json --in {plan}/in.safetensors --out {plan}/out.safetensors",
         ])
 

@@ -11,6 +11,8 @@ import time
 import unittest
 from pathlib import Path
 
+import numpy as np
+import safetensors_io
 from command_test_case import BINARY, DONE, FAILED, NO_CONFIGURATION, UNAVAILABLE, WRONG_USAGE, CommandTest
 
 NOBODY = 65534
@@ -98,6 +100,11 @@ class WholeWayTest(OptimizeTest):
         self.assertIn("d_w", self.succeed("run", "small.plan", "--out", "r.safetensors"))
         self.assertTrue((self.folder / "r.safetensors").stat().st_size > 0)
         self.assertIn("softmax", self.succeed("bench", "small.plan"))
+        given = {"x": np.ones((3, 5)), "w": np.ones((5, 7))}
+        safetensors_io.write(self.folder / "in.safetensors", given)
+        self.assertIn("step", self.succeed("bench", "small.plan", "--in", "in.safetensors", "--seconds", "0.1"))
+        safetensors_io.write(self.folder / "in.safetensors", given | {"other": np.ones(3)})
+        self.assertIn("no argument 'other'", self.fails(WRONG_USAGE, "bench", "small.plan", "--in", "in.safetensors"))
         json.loads(self.succeed("bench", "small.plan", "--json"))
         kernels = json.loads(self.succeed("bench", "small.plan", "--kernels", "--seconds", "0.1", "--json"))
         self.assertNotIn("step_seconds", kernels)

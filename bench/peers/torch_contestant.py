@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -28,7 +29,10 @@ LAYERS = {
     "mha": torch_mha.LAYERS,
 }
 WARM_UP_STEPS = 11
-CALLED_SECONDS, GRAPH_SECONDS = 0.15, 0.1  # of a round, about
+CALLED_SECONDS, GRAPH_SECONDS = 0.1, 0.1  # of a round, about
+# Before each of a round's times: a GPU that was busy for longer has reached the limit of its power, and slows down.
+# Millrace's own step is timed by a new process, so behind a rest too.
+REST_SECONDS = 0.2
 FEWEST_CALLS, FEWEST_SAMPLES = 20, 8
 REPLAYS_IN_A_ROW = 8  # as `millrace bench` has them in a sample: what comes before the first one is shared by all
 
@@ -143,15 +147,22 @@ class TorchContestant:
         with torch.no_grad():
             for tensor in [*self.inputs, self.result_gradient]:
                 tensor.normal_()
+
         def called() -> list[float]:
-            return [seconds_of_calls(work) for work in (self.forward, self.step)]
+            return [rested(seconds_of_calls, work) for work in (self.forward, self.step)]
 
         times = {"called": called()}
         with torch.autograd.set_multithreading_enabled(False):
             times["one_thread"] = called()
         if self.graphs:
-            times["graph"] = [seconds_of_replay(graph) for graph in self.graphs]
+            times["graph"] = [rested(seconds_of_replay, graph) for graph in self.graphs]
         return times
+
+
+def rested(time_of, work) -> float:
+    torch.cuda.synchronize()
+    time.sleep(REST_SECONDS)
+    return time_of(work)
 
 
 def seconds_between(work, times: int) -> float:

@@ -3,7 +3,8 @@
 // Layouts are not free of each other: the tensors of a kernel follow one or two orders of its indices. With a third one
 // no loop order would read or write all of them along their memory; a conversion before or behind does that better.
 // Nor, on a GPU, do large ones lie across the lines that its threads read and write, which moves their bytes eight
-// times; a conversion moves them twice.
+// times; a conversion moves them twice. Nor are their masks drawn across the order in which they are numbered: eight
+// neighbours come out of one draw.
 #include <algorithm>
 #include <set>
 
@@ -28,6 +29,7 @@ constexpr double kGpuDrawSeconds = 5e-13;
 constexpr double kSector = 32;      // bytes that memory gives at once
 constexpr double kMostAcross = 8;   // times the bytes, of what is read across its lines: caches keep some of the rest
 constexpr double kConversions = 3;  // times the bytes, of what is converted and then read along its lines
+constexpr double kOfOneDraw = 8;    // neighbours in a mask
 
 std::vector<Order> orders_of(size_t count) {
   Order order;
@@ -257,6 +259,9 @@ class KernelWays {
     if (!as_written && !part_.operators.empty() && should_convert(layouts, way))
       return collector_.decline("a large tensor across the lines that threads read: a conversion does that better",
                                 static_cast<double>(shapes.size()));
+    if (!as_written && draws_across(layouts, way))
+      return collector_.decline("a large mask drawn across its neighbours, of which one draw gives eight",
+                                static_cast<double>(shapes.size()));
     int width = 0;
     bool first = true;
     for (const GpuShape& shape : shapes) {
@@ -318,22 +323,37 @@ class KernelWays {
     return false;
   }
 
+  // As many times as one draw for each eight elements of a mask; 0 where nothing is drawn.
+  double times_drawn(size_t k, const std::vector<int>& layouts, const KernelWay& way) const {
+    const PartTensor& tensor = tensors_[k];
+    const bool read_as_drawn = domain(k).layouts[static_cast<size_t>(layouts[k])].storage == MaskStorage::drawn;
+    if (tensor.written ? dropout_of(graph_, tensor.id) == nullptr : !read_as_drawn) return 0;
+    return tensor.axes.empty() || tensor.axes.back() == way.vector ? 1 : kOfOneDraw;
+  }
+
+  bool draws_across(const std::vector<int>& layouts, const KernelWay& way) const {
+    for (size_t k = 0; k < tensors_.size(); ++k) {
+      const auto elements = static_cast<double>(elements_of(graph_, tensors_[k].id));
+      if ((times_drawn(k, layouts, way) - 1) * elements * kGpuDrawSeconds > kGpuLaunchSeconds) return true;
+    }
+    return false;
+  }
+
   // Seconds by bytes.
   double estimate_on_gpu(const std::vector<int>& layouts, const KernelWay& way) const {
     double bytes = 0;
-    double drawn = draws_ ? 1 : 0;
-    double points = 1;
-    for (const PartIndex& index : part_.space) points *= static_cast<double>(index.extent);
+    double drawn = 0;
     for (size_t k = 0; k < tensors_.size(); ++k) {
       const Layout& layout = domain(k).layouts[static_cast<size_t>(layouts[k])];
-      if (layout.storage == MaskStorage::drawn && !tensors_[k].written) drawn += 1;
+      const double times = times_drawn(k, layouts, way);
+      if (times > 0) drawn += times * static_cast<double>(elements_of(graph_, tensors_[k].id));
       bytes += times_moved(k, layouts, way) * static_cast<double>(stored_bytes(graph_, tensors_[k].id, layout));
     }
     const double narrow =
         way.vector == kNoIndex
             ? 1
             : 1 + 0.2 / static_cast<double>(width_along(*way.gpu, part_.space[static_cast<size_t>(way.vector)].extent));
-    return (bytes / kGpuBytesPerSecond + points * drawn * kGpuDrawSeconds) * narrow + kGpuLaunchSeconds;
+    return (bytes / kGpuBytesPerSecond + drawn * kGpuDrawSeconds) * narrow + kGpuLaunchSeconds;
   }
 
   void add_with(const std::vector<int>& layouts, const Order& one, const Order& two) {

@@ -418,6 +418,41 @@ def sum_of(x: float16[J, K], y: float16[K, J]):
   EXPECT_GT(counted(4096, "kj"), 0);
 }
 
+// Small ones are across, too, and any where tensors lie as the program or the caller has them.
+TEST(EnumerateOnAGpu, LargeMasksAreDrawnAlongTheirNeighbours) {
+  const auto across = [](int rows) {
+    const TrainingGraph training = training_of(concat("J = ", rows, R"(
+K = 1024
+
+def dropped(x: float16[J, K]):
+    return dropout(np.exp(x), p=0.5)
+)"));
+    EnumerateOptions options;
+    options.gpu = GpuTarget{2};
+    options.layouts = {{"x", "KJ"}};
+    options.most = std::numeric_limits<size_t>::max() / 8;
+    const Result<Candidates> found = enumerate(training, fuse(training), options);
+    EXPECT_TRUE(found) << to_string(found.error());
+    size_t drawn = 0;
+    for (const PartCandidates& of : found->parts) {
+      EXPECT_FALSE(of.candidates.empty()) << of.part.name;
+      for (const Candidate& candidate : of.candidates) {
+        EXPECT_TRUE(is_candidate(training.graph, found->domains, of.part, candidate)) << of.part.name;
+        const std::vector<Layout> layouts = layouts_of(found->domains, of.part, candidate);
+        const bool draws = of.part.pass == Pass::forward ||
+                           std::any_of(layouts.begin(), layouts.end(),
+                                       [](const Layout& l) { return l.storage == MaskStorage::drawn; });
+        const bool masks = print_part(training.graph, of.part).find("dropout") != std::string::npos;
+        if (lies_as_written(found->domains, of.part, candidate)) continue;
+        drawn += masks && draws && std::get<KernelWay>(candidate.way).vector == 0 ? 1U : 0U;
+      }
+    }
+    return drawn;
+  };
+  EXPECT_GT(across(64), 0U);
+  EXPECT_EQ(across(4096), 0U);
+}
+
 TEST(EnumerateOnAGpu, WhatIsEnumeratedIsACandidate) {
   const TrainingGraph training = training_of(R"(
 B = 6

@@ -23,6 +23,7 @@
 #define MR_SHARED static
 #define MR_UNROLL
 #define MR_NO_UNROLL
+#define MR_UNROLL_SOME
 
 namespace mr {
 

@@ -896,7 +896,7 @@ class CudaGenerator : NestWriter {
     line(text, 3, concat("const int q = k * ", shape_.threads, " + thread;"));
     line(text, 3, concat("if (q < ", count, ") {"));
     line(text, 4, concat("F total = combined.elements[", place, " + q];"));
-    line(text, 4, "MR_UNROLL");
+    line(text, 4, "MR_UNROLL_SOME");
     line(text, 4,
          concat("for (int row = 1; row < ", rows, "; ++row) total = ", operation(partial.kind),
                 "::of(total, combined.elements[", place, " + row * ", count, " + q]);"));

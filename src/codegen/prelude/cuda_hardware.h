@@ -8,6 +8,7 @@
 #define MR_SHARED __shared__
 #define MR_UNROLL _Pragma("unroll")
 #define MR_NO_UNROLL _Pragma("unroll 1")
+#define MR_UNROLL_SOME _Pragma("unroll 16")  // of a loop that may be long
 
 namespace mr {
 

@@ -5,7 +5,7 @@
     bench/host_cost.py --device cpu                     # a tiny layer: there the plan's own work is part of the call
 
 On a GPU twice: with nothing under way (idle), and behind a kernel that keeps it busy, as in training (busy). A step is
-bound by the GPU where the busy column is well below the last line: the GPU's own clock over many steps in a row.
+bound by the GPU where the busy column is well below the last lines: the GPU's own clock over many steps in a row.
 --gaps profiles some steps in a row and says between which kernels the GPU had nothing to do, and for how long.
 
 Takes the Python that it is started with, which must have torch.
@@ -33,6 +33,7 @@ BUSY_CYCLES = 60_000_000  # of the GPU: some 30 ms, in which those calls are mad
 STEPS_IN_A_ROW = 200
 STEPS_IN_A_PROFILE = 20
 GAPS_SHOWN = 16
+REST_SECONDS = 0.5
 MOVED_PLACES = 16  # more than those that an executor keeps graphs of
 
 
@@ -242,9 +243,14 @@ def main() -> int:
         print(f"{name:30}" + "".join(f"{column:8.1f}" for column in columns), flush=True)
     if bench.cuda:
         # Where results stay, the next ones are elsewhere: no recorded graph fits, and kernels are launched one by one.
-        for kept, how in ((0, ""), (MOVED_PLACES, ", launches")):
+        # A GPU that has been busy for long reaches the limit of its power, and slows down.
+        for kept, busy_seconds, how in ((0, 0, ""), (MOVED_PLACES, 0, ", launches"), (0, 1, ", behind a second of them")):
             bench.gpu_microseconds(kept)
-            print(f"{f'a step by the GPU’s clock{how}':38}{bench.gpu_microseconds(kept):8.1f}")
+            time.sleep(REST_SECONDS)
+            begin = time.monotonic()
+            while time.monotonic() - begin < busy_seconds:
+                bench.gpu_microseconds(kept)
+            print(f"{f'a step by the GPU’s clock{how}':56}{bench.gpu_microseconds(kept):8.1f}")
     return 0
 
 

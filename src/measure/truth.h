@@ -22,8 +22,8 @@ struct Truth {
   RandomState random;
 };
 
-// Equal for parts whose truth is: those that compute the same, and draw the same masks. Parts that take equally long may
-// draw different ones.
+// Equal for parts whose truth is: those that compute the same, and draw the same masks. Parts that take equally long
+// may draw different ones.
 std::string truth_name(const Graph& graph, const Part& part);
 
 Result<Truth> truth_of(const Graph& graph, const Part& part, uint64_t seed);

@@ -30,8 +30,7 @@ LAYERS = {
 }
 WARM_UP_STEPS = 11
 CALLED_SECONDS, GRAPH_SECONDS = 0.1, 0.1  # of a round, about
-# Before each of a round's times: a GPU that was busy for longer has reached the limit of its power, and slows down.
-# Millrace's own step is timed by a new process, so behind a rest too.
+# Before each of a round's times: a GPU that was busy for longer may have reached the limit of its power, and slow down.
 REST_SECONDS = 0.2
 FEWEST_CALLS, FEWEST_SAMPLES = 20, 8
 REPLAYS_IN_A_ROW = 8  # as `millrace bench` has them in a sample: what comes before the first one is shared by all

@@ -26,10 +26,11 @@ constexpr double kDrawSeconds = 1e-9;  // a mask's element
 
 // And of a GPU.
 constexpr double kGpuDrawSeconds = 5e-13;
-constexpr double kSector = 32;      // bytes that memory gives at once
-constexpr double kMostAcross = 8;   // times the bytes, of what is read across its lines: caches keep some of the rest
-constexpr double kConversions = 3;  // times the bytes, of what is converted and then read along its lines
-constexpr double kOfOneDraw = 8;    // neighbours in a mask
+constexpr double kSector = 32;       // bytes that memory gives at once
+constexpr double kMostAcross = 8;    // times the bytes, of what is read across its lines: caches keep some of the rest
+constexpr double kConversions = 3;   // times the bytes, of what is converted and then read along its lines
+constexpr double kOfOneDraw = 8;     // neighbours in a mask
+constexpr int64_t kFewestDrawn = 4;  // neighbours for which one draw is made: of fewer, each has its own
 
 std::vector<Order> orders_of(size_t count) {
   Order order;
@@ -327,8 +328,12 @@ class KernelWays {
   double times_drawn(size_t k, const std::vector<int>& layouts, const KernelWay& way) const {
     const PartTensor& tensor = tensors_[k];
     const bool read_as_drawn = domain(k).layouts[static_cast<size_t>(layouts[k])].storage == MaskStorage::drawn;
-    if (tensor.written ? dropout_of(graph_, tensor.id) == nullptr : !read_as_drawn) return 0;
-    return tensor.axes.empty() || tensor.axes.back() == way.vector ? 1 : kOfOneDraw;
+    const bool made = tensor.written && !part_.operators.empty() && dropout_of(graph_, tensor.id) != nullptr;
+    if (!made && (tensor.written || !read_as_drawn)) return 0;
+    const int neighbours = tensor.innermost.front();  // as written, which is how elements are numbered
+    const bool whole =
+        neighbours != kNoIndex && part_.space[static_cast<size_t>(neighbours)].extent % kFewestDrawn == 0;
+    return whole && neighbours != way.vector ? kOfOneDraw : 1;
   }
 
   bool draws_across(const std::vector<int>& layouts, const KernelWay& way) const {

@@ -175,6 +175,18 @@ double DualBound::bound() const {
   return sum;
 }
 
+std::vector<size_t> DualBound::stuck() const {
+  std::vector<size_t> found;
+  if (bound() < kInfinity) return found;
+  for (size_t t = 0; t < problem_.tensors.size(); ++t) {
+    if (!problem_.tensors[t].touches.empty() && tensor_minimum(t) == kInfinity) found.push_back(t);
+  }
+  for (size_t p = 0; p < problem_.parts.size() && found.empty(); ++p) {
+    if (part_minima_[p] == kInfinity) found = problem_.parts[p].tensors;
+  }
+  return found;
+}
+
 void DualBound::improve() {
   double before = bound();
   for (int sweep = 1; sweep <= kSweeps; ++sweep) {

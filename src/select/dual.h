@@ -21,6 +21,8 @@ class DualBound {
   void improve();
 
   double bound() const;
+  // Where it is infinite: tensors that nothing can be asked of together. Empty otherwise.
+  std::vector<size_t> stuck() const;
   // The least that a part pays, prices included.
   double part_minimum(size_t part) const { return part_minima_[part]; }
   // The least that a tensor costs, what it gets back taken off, when nothing of it is decided.

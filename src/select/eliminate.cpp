@@ -737,8 +737,9 @@ void Eliminator::go_on_condensed() {
   const Problem smaller = condensed(rows_of);
   DualBound dual(smaller);
   dual.improve();
-  if (dual.bound() > limits_.cost) {
+  if (dual.bound() > limits_.cost || dual.bound() == kInfinity) {
     result_.complete = complete_ && dual.bound() == kInfinity;
+    result_.stuck = dual.stuck();
     return;
   }
   EliminationLimits rest = limits_;

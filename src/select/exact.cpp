@@ -54,6 +54,7 @@ Result<Selection> select_exact(const Measurements& measurements, const Restricti
   DualBound dual(*problem);
   dual.improve();
   const double bound = dual.bound();
+  if (bound == kInfinity) return nothing_fits(measurements, dual.stuck());
   double margin = kFirstMargin;
   while (true) {
     EliminationLimits limits;

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "base/sanitized.h"
 #include "base/text.h"
@@ -451,6 +453,38 @@ def dropped(x: float16[J, K]):
   };
   EXPECT_GT(across(64), 0U);
   EXPECT_EQ(across(4096), 0U);
+}
+
+// A conversion draws nothing; and elements are numbered along the last axis that has more than one.
+TEST(EnumerateOnAGpu, LargeMasksAreConvertedLikeOtherTensors) {
+  const TrainingGraph training = training_of(R"(
+J = 4096
+K = 1024
+L = 1
+
+def dropped(x: float16[J, K, L]):
+    return dropout(np.exp(x), p=0.5)
+)");
+  EnumerateOptions options;
+  options.gpu = GpuTarget{2};
+  const Result<Candidates> found = enumerate(training, fuse(training), options);
+  ASSERT_TRUE(found) << to_string(found.error());
+  std::set<size_t> counts;
+  for (size_t t = 0; t < training.graph.tensors.size(); ++t) {
+    const TensorDomain& domain = found->domains[t];
+    if (domain.layouts.size() < 2 || domain.layouts[1].storage != MaskStorage::words) continue;
+    counts.insert(conversions(training.graph, domain, TensorId(t), 0, 1, 1, options.gpu).candidates.size());
+  }
+  EXPECT_EQ(counts.size(), 1U);
+  for (const PartCandidates& of : found->parts) {
+    if (of.part.pass != Pass::forward || of.part.members.size() != 2) continue;
+    const bool as_drawn = std::any_of(of.candidates.begin(), of.candidates.end(), [&](const Candidate& candidate) {
+      const std::vector<Layout> layouts = layouts_of(found->domains, of.part, candidate);
+      return std::any_of(layouts.begin(), layouts.end(),
+                         [](const Layout& l) { return l.storage == MaskStorage::drawn; });
+    });
+    EXPECT_TRUE(as_drawn) << of.part.name;
+  }
 }
 
 TEST(EnumerateOnAGpu, WhatIsEnumeratedIsACandidate) {

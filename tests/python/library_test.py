@@ -156,6 +156,8 @@ class LibraryTest(unittest.TestCase):
         told = millrace.optimize(program, self.folder / "small.plan", budget="0s", quiet=True, threads=1)
         self.assertTrue(told["checked"])
         self.assertGreater(millrace.bench(self.folder / "small.plan", seconds=0.01)["step_seconds"]["median"], 0)
+        with self.assertRaisesRegex(millrace.MillraceError, "nowhere"):
+            millrace.bench(self.folder / "small.plan", inputs=self.folder / "nowhere.safetensors")
         explored = millrace.find_plan(PROGRAM, {}, "float64", threads=1, budget="0s")
         self.assertTrue(explored.endswith("explored"))
         self.assertEqual(millrace.find_plan(PROGRAM, {}, "float64", threads=1), explored, "the better one is found")

@@ -34,6 +34,8 @@ TEST(Select, EqualsBruteForceAndNeverLosesToTheShortestPath) {
     ASSERT_EQ(std::isfinite(best), static_cast<bool>(path));
     if (!exact) {
       ASSERT_EQ(exact.error().kind, ErrorKind::no_configuration);
+      ASSERT_NE(to_string(exact.error()).find('\''), std::string::npos)
+          << "names nothing: " << to_string(exact.error());
       ASSERT_EQ(path.error().kind, ErrorKind::no_configuration);
       continue;
     }

@@ -244,13 +244,13 @@ def main() -> int:
     if bench.cuda:
         # Where results stay, the next ones are elsewhere: no recorded graph fits, and kernels are launched one by one.
         # A GPU that has been busy for long reaches the limit of its power, and slows down.
-        for kept, busy_seconds, how in ((0, 0, ""), (MOVED_PLACES, 0, ", launches"), (0, 1, ", behind a second of them")):
+        for kept, busy_seconds, how in ((0, 0, ""), (MOVED_PLACES, 0, ", launches"), (0, 1, ", after 1 s")):
             bench.gpu_microseconds(kept)
             time.sleep(REST_SECONDS)
             begin = time.monotonic()
             while time.monotonic() - begin < busy_seconds:
                 bench.gpu_microseconds(kept)
-            print(f"{f'a step by the GPU’s clock{how}':56}{bench.gpu_microseconds(kept):8.1f}")
+            print(f"{f'a step by the GPU’s clock{how}':38}{bench.gpu_microseconds(kept):8.1f}")
     return 0
 
 

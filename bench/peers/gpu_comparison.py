@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import contextlib
+import functools
 import os
 import secrets
 import sys
@@ -114,6 +115,11 @@ class GpuComparison:
 
     # --- the numbers ---
 
+    @functools.cached_property
+    def drawn(self) -> dict:
+        """What all are compared with, and Millrace timed with; workers draw the same from the seed."""
+        return self.tensors.draw(self.sizes, self.seed)
+
     def specification(self, contestant: lists.Contestant, purpose: str, dtype: str | None = None) -> dict:
         budget = self.options.torch_budget if purpose == "timed" else None  # numbers are right without exploring
         return contestant.specification(model=self.model, sizes=self.sizes, dtype=dtype or self.options.dtype,
@@ -141,9 +147,8 @@ class GpuComparison:
         """Every contestant with dropout 0 against the plain layer in float64."""
         say(f"{self.part}: comparing results and gradients with dropout 0")
         given = self.folder / f"{self.part}_in.safetensors"
-        drawn = self.tensors.draw(self.sizes, self.seed)
         safetensors_io.write(given, {name: agreement.rounded(tensor, self.options.dtype).astype("float32")
-                                     for name, tensor in drawn.items()})
+                                     for name, tensor in self.drawn.items()})
         works = {one.name: (lambda one=one: self.results_of(one, given)) for one in self.contestants}
         if not self.options.peers_only:
             works = {MILLRACE: lambda: self.millrace_results(given)} | works
@@ -194,7 +199,7 @@ class GpuComparison:
             with self.failing(MILLRACE):
                 peer = self.timed_millrace()
                 self.make_plan(peer)
-                peer.take_inputs(self.in_millraces_order(self.tensors.draw(self.sizes, self.seed)))
+                peer.take_inputs(self.in_millraces_order(self.drawn))
                 turns[MILLRACE] = lambda: {"graph": peer.round()}
         for one in self.contestants:
             if self.clock.left() < 60:

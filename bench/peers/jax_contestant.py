@@ -19,6 +19,7 @@ import numpy as np  # noqa: E402
 
 from peers import bert_tensors, mha_tensors  # noqa: E402
 from peers.environment import ROOT  # noqa: E402
+from peers.rows import CALLED_SECONDS, FEWEST_CALLS, count_for, rest  # noqa: E402
 
 sys.path.insert(0, str(ROOT / "tests/python"))
 import safetensors_io  # noqa: E402  (its folder stands in the line above)
@@ -26,8 +27,6 @@ import safetensors_io  # noqa: E402  (its folder stands in the line above)
 TENSORS = {"bert": bert_tensors, "mha": mha_tensors}
 EPSILON = 1e-5
 WARM_UP_STEPS = 5
-CALLED_SECONDS, FEWEST_CALLS = 0.1, 20
-REST_SECONDS = 0.2  # torch_contestant.py says why
 
 
 def dropped(x, p: float, key):
@@ -139,9 +138,9 @@ class JaxContestant:
 
     def _seconds(self, work) -> float:
         """Of one of many calls that do not wait for each other."""
-        time.sleep(REST_SECONDS)
+        rest()
         once = self._timed(work, 3) / 3
-        count = max(FEWEST_CALLS, round(CALLED_SECONDS / max(once, 1e-6)))
+        count = count_for(CALLED_SECONDS, once, FEWEST_CALLS)
         return self._timed(work, count) / count
 
     def _timed(self, work, times: int) -> float:

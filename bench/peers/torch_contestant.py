@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import statistics
 import sys
-import time
 import warnings
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import torch
 
 from peers import bert_tensors, hugging_face, mha_tensors, torch_bert, torch_mha
 from peers.environment import ROOT
+from peers.rows import CALLED_SECONDS, FEWEST_CALLS, count_for, rest
 
 sys.path.insert(0, str(ROOT / "tests/python"))
 import safetensors_io  # noqa: E402  (its folder stands in the line above)
@@ -29,10 +29,7 @@ LAYERS = {
     "mha": torch_mha.LAYERS,
 }
 WARM_UP_STEPS = 11
-CALLED_SECONDS, GRAPH_SECONDS = 0.1, 0.1  # of a round, about
-# Before each of a round's times: a GPU that was busy for longer may have reached the limit of its power, and slow down.
-REST_SECONDS = 0.2
-FEWEST_CALLS, FEWEST_SAMPLES = 20, 8
+GRAPH_SECONDS, FEWEST_SAMPLES = 0.1, 8  # of a round, about
 REPLAYS_IN_A_ROW = 8  # as `millrace bench` has them in a sample: what comes before the first one is shared by all
 
 
@@ -160,7 +157,7 @@ class TorchContestant:
 
 def rested(time_of, work) -> float:
     torch.cuda.synchronize()
-    time.sleep(REST_SECONDS)
+    rest()
     return time_of(work)
 
 
@@ -172,10 +169,6 @@ def seconds_between(work, times: int) -> float:
     end.record()
     end.synchronize()
     return 1e-3 * begin.elapsed_time(end)
-
-
-def count_for(seconds: float, once: float, fewest: int) -> int:
-    return max(fewest, round(seconds / max(once, 1e-6)))
 
 
 def seconds_of_calls(work) -> float:

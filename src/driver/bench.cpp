@@ -120,14 +120,9 @@ Result<std::string> bench_plan(const BenchOptions& options) {
   if (!loaded) return loaded.error();
   Result<PlanSession> session = PlanSession::open(*loaded);
   if (!session) return session.error();
-  Values<double> values(loaded->training.graph.tensors.size());
-  const std::vector<Given> given = given_tensors(loaded->training);
-  if (!options.in.empty()) {
-    if (Result<Done> taken = take_from_file(options.in, loaded->training.graph, given, values); !taken)
-      return taken.error();
-  }
-  draw_missing(loaded->training.graph, given, kTimingSeed, values);
-  if (Result<Done> put = session->put(values); !put) return put.error();
+  const Result<Values<double>> given = take_given(loaded->training, options.in, kTimingSeed);
+  if (!given) return given.error();
+  if (Result<Done> put = session->put(*given); !put) return put.error();
   Times times;
   if (!options.kernels) {
     const Result<PassTimes> passes = time_passes(*session, options.seconds * kWhole);

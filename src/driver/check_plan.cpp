@@ -132,8 +132,7 @@ Result<PlanCheck> check_plan(const LoadedPlan& loaded, PlanSession& session, dou
       error.by_chance() ? std::clamp(most_seconds / std::max(check.seconds, 1e-9), 1.0, kMostDraws) : 1;
   for (uint64_t draw = 0; draw < static_cast<uint64_t>(draws); ++draw) {
     const uint64_t seed = kSeed + draw;
-    Values<double> given(graph.tensors.size());
-    draw_missing(graph, given_tensors(loaded.training), seed, given);
+    Values<double> given = draw_given(loaded.training, seed);
     for (size_t k = 0; k < given.size(); ++k) {
       if (graph.tensors[k].role == TensorRole::scalar) continue;
       for (double& x : given[k]) x = rounded_to(graph.tensors[k].dtype, x);

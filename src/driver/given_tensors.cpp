@@ -56,6 +56,8 @@ Result<Done> check_names(const TrainingGraph& training) {
   return Done{};
 }
 
+namespace {
+
 Result<Done> take_from_file(const std::string& path, const Graph& graph, const std::vector<Given>& given,
                             Values<double>& values) {
   Result<std::vector<StoredTensor>> stored = read_safetensors(path);
@@ -101,6 +103,24 @@ void draw_missing(const Graph& graph, const std::vector<Given>& given, uint64_t 
     elements.resize(static_cast<size_t>(elements_of(graph, given[k].tensor)));
     for (size_t e = 0; e < elements.size(); ++e) elements[e] = uniform_draw(seed, static_cast<uint32_t>(k), e);
   }
+}
+
+}  // namespace
+
+Values<double> draw_given(const TrainingGraph& training, uint64_t seed) {
+  Values<double> values(training.graph.tensors.size());
+  draw_missing(training.graph, given_tensors(training), seed, values);
+  return values;
+}
+
+Result<Values<double>> take_given(const TrainingGraph& training, const std::string& path, uint64_t seed) {
+  if (path.empty()) return draw_given(training, seed);
+  if (Result<Done> distinct = check_names(training); !distinct) return distinct.error();
+  Values<double> values(training.graph.tensors.size());
+  const std::vector<Given> given = given_tensors(training);
+  if (Result<Done> taken = take_from_file(path, training.graph, given, values); !taken) return taken.error();
+  draw_missing(training.graph, given, seed, values);
+  return values;
 }
 
 }  // namespace millrace

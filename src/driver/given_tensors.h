@@ -35,10 +35,11 @@ std::vector<Made> made_tensors(const TrainingGraph& training);
 // A file's names must tell arguments from gradients: an argument `x` beside a result `d_x` would not.
 Result<Done> check_names(const TrainingGraph& training);
 
-// Fills `values` from the file's tensors; complains about all that do not fit at once.
-Result<Done> take_from_file(const std::string& path, const Graph& graph, const std::vector<Given>& given,
-                            Values<double>& values);
+// By tensor of the graph: what the caller gives, all of it drawn.
+Values<double> draw_given(const TrainingGraph& training, uint64_t seed);
 
-void draw_missing(const Graph& graph, const std::vector<Given>& given, uint64_t seed, Values<double>& values);
+// The same from a file, with what may be missing in it drawn; complains about all that does not fit at once. An empty
+// path: all are drawn.
+Result<Values<double>> take_given(const TrainingGraph& training, const std::string& path, uint64_t seed);
 
 }  // namespace millrace

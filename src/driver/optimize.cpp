@@ -20,9 +20,7 @@ constexpr double kReferenceSeconds = 20;  // that the check of the whole plan ma
 constexpr double kStepSeconds = 2;        // for timing the step
 
 Result<Estimate> time_step(const LoadedPlan& loaded, PlanSession& session) {
-  Values<double> given(loaded.training.graph.tensors.size());
-  draw_missing(loaded.training.graph, given_tensors(loaded.training), kTimingSeed, given);
-  if (Result<Done> put = session.put(given); !put) return put.error();
+  if (Result<Done> put = session.put(draw_given(loaded.training, kTimingSeed)); !put) return put.error();
   const Result<PassTimes> passes = time_passes(session, kStepSeconds);
   if (!passes) return passes.error();
   return passes->step;

@@ -132,12 +132,9 @@ Result<std::string> run_program(const RunOptions& options) {
   if (!by_plan) {
     if (Result<Done> fits = check_memory(training->graph); !fits) return fits.error();
   }
-  Values<double> values(training->graph.tensors.size());
-  const std::vector<Given> given = given_tensors(*training);
-  if (!options.in.empty()) {
-    if (Result<Done> taken = take_from_file(options.in, training->graph, given, values); !taken) return taken.error();
-  }
-  draw_missing(training->graph, given, options.seed, values);
+  Result<Values<double>> given = take_given(*training, options.in, options.seed);
+  if (!given) return given.error();
+  Values<double> values = std::move(*given);
   if (Result<Done> ran =
           by_plan ? run_by_plan(*loaded, options, values) : run_by_reference(training->graph, options, values);
       !ran)

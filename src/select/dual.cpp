@@ -177,7 +177,6 @@ double DualBound::bound() const {
 
 std::vector<size_t> DualBound::stuck() const {
   std::vector<size_t> found;
-  if (bound() < kInfinity) return found;
   for (size_t t = 0; t < problem_.tensors.size(); ++t) {
     if (!problem_.tensors[t].touches.empty() && tensor_minimum(t) == kInfinity) found.push_back(t);
   }

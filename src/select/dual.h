@@ -21,7 +21,7 @@ class DualBound {
   void improve();
 
   double bound() const;
-  // Where it is infinite: tensors that nothing can be asked of together. Empty otherwise.
+  // Where it is infinite: tensors whose layouts cannot be brought together.
   std::vector<size_t> stuck() const;
   // The least that a part pays, prices included.
   double part_minimum(size_t part) const { return part_minima_[part]; }

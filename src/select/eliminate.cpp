@@ -737,9 +737,10 @@ void Eliminator::go_on_condensed() {
   const Problem smaller = condensed(rows_of);
   DualBound dual(smaller);
   dual.improve();
-  if (dual.bound() > limits_.cost || dual.bound() == kInfinity) {
-    result_.complete = complete_ && dual.bound() == kInfinity;
-    result_.stuck = dual.stuck();
+  const double bound = dual.bound();
+  if (bound > limits_.cost || bound == kInfinity) {
+    result_.complete = complete_ && bound == kInfinity;
+    if (bound == kInfinity) result_.stuck = dual.stuck();
     return;
   }
   EliminationLimits rest = limits_;

@@ -420,6 +420,12 @@ def sum_of(x: float16[J, K], y: float16[K, J]):
   EXPECT_GT(counted(4096, "kj"), 0);
 }
 
+// Whether a mask is drawn again where it is read, and kept nowhere.
+bool keeps_none(const std::vector<TensorDomain>& domains, const Part& part, const Candidate& candidate) {
+  const std::vector<Layout> layouts = layouts_of(domains, part, candidate);
+  return std::any_of(layouts.begin(), layouts.end(), [](const Layout& l) { return l.storage == MaskStorage::drawn; });
+}
+
 // Small ones are across, too, and any where tensors lie as the program or the caller has them.
 TEST(EnumerateOnAGpu, LargeMasksAreDrawnAlongTheirNeighbours) {
   const auto across = [](int rows) {
@@ -440,10 +446,7 @@ def dropped(x: float16[J, K]):
       EXPECT_FALSE(of.candidates.empty()) << of.part.name;
       for (const Candidate& candidate : of.candidates) {
         EXPECT_TRUE(is_candidate(training.graph, found->domains, of.part, candidate)) << of.part.name;
-        const std::vector<Layout> layouts = layouts_of(found->domains, of.part, candidate);
-        const bool draws = of.part.pass == Pass::forward ||
-                           std::any_of(layouts.begin(), layouts.end(),
-                                       [](const Layout& l) { return l.storage == MaskStorage::drawn; });
+        const bool draws = of.part.pass == Pass::forward || keeps_none(found->domains, of.part, candidate);
         const bool masks = print_part(training.graph, of.part).find("dropout") != std::string::npos;
         if (lies_as_written(found->domains, of.part, candidate)) continue;
         drawn += masks && draws && std::get<KernelWay>(candidate.way).vector == 0 ? 1U : 0U;
@@ -478,12 +481,9 @@ def dropped(x: float16[J, K, L]):
   EXPECT_EQ(counts.size(), 1U);
   for (const PartCandidates& of : found->parts) {
     if (of.part.pass != Pass::forward || of.part.members.size() != 2) continue;
-    const bool as_drawn = std::any_of(of.candidates.begin(), of.candidates.end(), [&](const Candidate& candidate) {
-      const std::vector<Layout> layouts = layouts_of(found->domains, of.part, candidate);
-      return std::any_of(layouts.begin(), layouts.end(),
-                         [](const Layout& l) { return l.storage == MaskStorage::drawn; });
-    });
-    EXPECT_TRUE(as_drawn) << of.part.name;
+    EXPECT_TRUE(std::any_of(of.candidates.begin(), of.candidates.end(), [&](const Candidate& candidate) {
+      return keeps_none(found->domains, of.part, candidate);
+    })) << of.part.name;
   }
 }
 

@@ -3,6 +3,16 @@
 
 namespace millrace {
 
+// Two dropouts that are equal but for the stream that they draw from.
+inline constexpr const char* kTwoDropouts = R"(
+B = 4
+J = 24
+
+
+def dropped(x: float16[B, J], y: float16[B, J]):
+    return dropout(x, p=0.5), dropout(y, p=0.5)
+)";
+
 // Extents: one, below a vector, a vector, and more than one with a rest.
 inline constexpr const char* kCorners = R"(
 A = 19

@@ -114,16 +114,7 @@ TEST(CpuKernel, ManyRandomProgramsWhereAskedFor) {
 // What one of two equal parts draws says nothing of what the other one draws.
 TEST(CpuKernel, EqualPartsThatDrawFromDifferentStreamsAgreeWithTheReference) {
   TrialsOfPrograms trials(1);
-  trials.draw(tried_program("two dropouts", R"(
-B = 4
-J = 24
-
-
-def dropped(x: float32[B, J], y: float32[B, J]):
-    return dropout(x, p=0.5), dropout(y, p=0.5)
-)",
-                            {}, "float32"),
-              2, false);
+  trials.draw(tried_program("two dropouts", kTwoDropouts, {}, "float32"), 2, false);
   trials.run();
 }
 

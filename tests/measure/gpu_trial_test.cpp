@@ -13,6 +13,7 @@
 #include "candidates/adding_program.h"
 #include "candidates/enumerate.h"
 #include "candidates/gelu_program.h"
+#include "codegen/corner_programs.h"
 #include "codegen/cuda/generate.h"
 #include "codegen/lower.h"
 #include "device/gpu_kernel_cache.h"
@@ -31,16 +32,6 @@ K = 24
 def layer(x: float16[B, J], w: float16[J, K]):
     y = np.einsum("bj,jk->bk", x, w)
     return dropout(softmax(y), p=0.5)
-)";
-
-// Two dropouts that are equal but for the stream that they draw from.
-constexpr const char* kTwoDropouts = R"(
-B = 4
-J = 24
-
-
-def dropped(x: float16[B, J], y: float16[B, J]):
-    return dropout(x, p=0.5), dropout(y, p=0.5)
 )";
 
 // Larger than what the reference computes.

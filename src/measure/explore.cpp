@@ -29,7 +29,9 @@ constexpr double kForLooking = 0.02;     // of the time, for putting together wh
 constexpr size_t kConversionWays = 2;    // of a pair of layouts, unless all are asked for
 constexpr double kMustBe = 1e9;          // more than any trial is worth by its seconds
 constexpr double kWorthMost = 1e8;
-constexpr size_t kBatchesAhead = 8;  // that are compiled while one is measured: each waits for its slowest kernel
+// Batches that are compiled while one is measured: each waits for its slowest kernel. Where all are tried, what is
+// learnt meanwhile changes no choice, and no compiler need wait.
+constexpr size_t kBatchesAhead = 8, kBatchesAheadOfAll = 32;
 constexpr double kFirstKernels = 8;  // of a batch, when it is not known yet how long one takes to compile
 
 class Explorer {
@@ -182,7 +184,8 @@ class Explorer {
   }
 
   void choose_ahead(double end, std::deque<Batch>& ahead) {
-    while (ahead.size() < (settings_.compile_ahead ? kBatchesAhead : 1)) {
+    const size_t most = settings_.exhaustive ? kBatchesAheadOfAll : kBatchesAhead;
+    while (ahead.size() < (settings_.compile_ahead ? most : 1)) {
       Batch next = choose_batch(end, ahead);
       if (next.chosen.empty()) return;
       ahead.push_back(std::move(next));

@@ -19,7 +19,7 @@ import numpy as np  # noqa: E402
 
 from peers import bert_tensors, mha_tensors  # noqa: E402
 from peers.environment import ROOT  # noqa: E402
-from peers.rows import CALLED_SECONDS, FEWEST_CALLS, count_for, rest  # noqa: E402
+from peers.rows import CALLED_SECONDS, FEWEST_CALLS, count_for  # noqa: E402
 
 sys.path.insert(0, str(ROOT / "tests/python"))
 import safetensors_io  # noqa: E402  (its folder stands in the line above)
@@ -138,7 +138,6 @@ class JaxContestant:
 
     def _seconds(self, work) -> float:
         """Of one of many calls that do not wait for each other."""
-        rest()
         once = self._timed(work, 3) / 3
         count = count_for(CALLED_SECONDS, once, FEWEST_CALLS)
         return self._timed(work, count) / count

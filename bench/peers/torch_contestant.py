@@ -16,7 +16,7 @@ import torch
 
 from peers import bert_tensors, hugging_face, mha_tensors, torch_bert, torch_mha
 from peers.environment import ROOT
-from peers.rows import CALLED_SECONDS, FEWEST_CALLS, count_for, rest
+from peers.rows import CALLED_SECONDS, FEWEST_CALLS, count_for
 
 sys.path.insert(0, str(ROOT / "tests/python"))
 import safetensors_io  # noqa: E402  (its folder stands in the line above)
@@ -132,10 +132,11 @@ class TorchContestant:
                 "tf32": torch.backends.cuda.matmul.allow_tf32, "gpu": torch.cuda.get_device_name()}
 
     def _recorded(self, work) -> torch.cuda.CUDAGraph:
+        """What it makes is not kept: the memory is the graph's own. A result would keep its autograd nodes, which are of the
+        stream that records, and every later call would wait for that one, input by input, on the host too."""
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            kept = work()
-        self.kept = [*getattr(self, "kept", []), kept]  # a replay writes here
+            work()
         return graph
 
     def round(self) -> dict:
@@ -145,20 +146,14 @@ class TorchContestant:
                 tensor.normal_()
 
         def called() -> list[float]:
-            return [rested(seconds_of_calls, work) for work in (self.forward, self.step)]
+            return [seconds_of_calls(work) for work in (self.forward, self.step)]
 
         times = {"called": called()}
         with torch.autograd.set_multithreading_enabled(False):
             times["one_thread"] = called()
         if self.graphs:
-            times["graph"] = [rested(seconds_of_replay, graph) for graph in self.graphs]
+            times["graph"] = [seconds_of_replay(graph) for graph in self.graphs]
         return times
-
-
-def rested(time_of, work) -> float:
-    torch.cuda.synchronize()
-    rest()
-    return time_of(work)
 
 
 def seconds_between(work, times: int) -> float:

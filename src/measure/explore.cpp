@@ -173,6 +173,7 @@ class Explorer {
       choose_ahead(end, ahead);
       if (ahead.empty() && want_last()) continue;
       if (ahead.empty()) return Done{};
+      show("compiling");
       Batch batch = take_ready(ahead);
       if (settings_.compile_ahead) choose_ahead(end, ahead);
       if (Result<Done> tried = try_batch(batch, end); !tried) return tried;
@@ -192,14 +193,18 @@ class Explorer {
     }
   }
 
-  // The first one whose kernels are compiled: one that takes seconds holds up its own batch and no other. Else the
-  // first.
+  // The first one whose kernels are compiled, as soon as there is one: what takes seconds holds up its own batch and no
+  // other.
   static Batch take_ready(std::deque<Batch>& ahead) {
-    const auto ready =
-        std::find_if(ahead.begin(), ahead.end(), [](const Batch& batch) { return is_ready(batch.compiled); });
-    const auto taken = ready == ahead.end() ? ahead.begin() : ready;
-    Batch batch = std::move(*taken);
-    ahead.erase(taken);
+    constexpr std::chrono::milliseconds kMoment(2);
+    auto ready = ahead.begin();
+    while (!is_ready(ready->compiled)) {
+      if (++ready != ahead.end()) continue;
+      ready = ahead.begin();
+      ready->compiled.wait_for(kMoment);
+    }
+    Batch batch = std::move(*ready);
+    ahead.erase(ready);
     return batch;
   }
 
@@ -261,7 +266,6 @@ class Explorer {
   }
 
   Result<Done> try_batch(Batch& batch, double end) {
-    show("compiling");
     const Compiled compiled = batch.compiled.get();
     if (compiled.kernels > 0) kernel_seconds_ = compiled.seconds / static_cast<double>(compiled.kernels);
     for (size_t k = 0; k < batch.chosen.size(); ++k) {

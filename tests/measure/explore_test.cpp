@@ -5,8 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
+#include <functional>
 #include <optional>
 #include <set>
+#include <thread>
 
 #include "candidates/enumerate.h"
 #include "device/cpu/kernel_cache.h"
@@ -154,6 +158,45 @@ TEST_F(ExploreTest, CompilingAheadTriesTheSame) {
   const Result<Explored> rest = explored(pretended_worker(), "short.db");
   ASSERT_TRUE(rest) << to_string(rest.error());
   EXPECT_EQ(measurements_json(rest->measurements), measurements_json(one_by_one->measurements));
+}
+
+// Compiles as another does; but of the batches, all but the third take until something is measured.
+class QuickOnce : public KernelMaker {
+ public:
+  QuickOnce(const KernelMaker& others, std::function<bool()> measured)
+      : others_(others), measured_(std::move(measured)) {}
+
+  std::string name_of(const Launch& launch) const override { return others_.name_of(launch); }
+  std::vector<Result<MadeKernel>> make(const std::vector<Launch>& launches) const override {
+    constexpr int kQuick = 2;
+    constexpr int kPatience = 500;
+    if (calls_++ != kQuick) {
+      int turn = 0;
+      for (; turn < kPatience && !measured_(); ++turn) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      if (turn == kPatience) in_vain_ = true;
+    }
+    return others_.make(launches);
+  }
+  bool waited_in_vain() const { return in_vain_; }
+
+ private:
+  const KernelMaker& others_;
+  std::function<bool()> measured_;
+  mutable std::atomic<int> calls_ = 0;
+  mutable std::atomic<bool> in_vain_ = false;
+};
+
+TEST_F(ExploreTest, WhatCompilesLongHoldsUpNothingElse) {
+  settings_.batch = 4;
+  settings_.compile_ahead = true;
+  Result<Database> database = Database::open(path("m.db"));
+  ASSERT_TRUE(database);
+  const CpuKernelMaker quick(KernelCache(path("cache"), compiler_, "", "cpu"), 1);
+  const QuickOnce kernels(quick, [this] { return !calls().empty(); });
+  Worker worker(pretended_worker());
+  const Result<Explored> made = explore(training_.graph, candidates_, settings_, &kernels, *database, worker);
+  ASSERT_TRUE(made) << to_string(made.error());
+  EXPECT_FALSE(kernels.waited_in_vain());
 }
 
 TEST_F(ExploreTest, OneThatWasStoppedGoesOnWhereItWas) {

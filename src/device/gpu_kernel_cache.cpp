@@ -1,47 +1,18 @@
 #include "device/gpu_kernel_cache.h"
 
-#include <sys/resource.h>
-
-#include <algorithm>
-#include <atomic>
-#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <string_view>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include "base/directories.h"
 #include "base/file.h"
 #include "base/sha256.h"
 #include "base/text.h"
+#include "device/compile_queue.h"
 
 namespace millrace {
-
-// Work that is done a few at a time, whoever asks for it.
-class CompileTurns {
- public:
-  template <class Work>
-  auto take(int most, const Work& work) {
-    std::unique_lock lock(mutex_);
-    free_.wait(lock, [&] { return taken_ < std::max(most, 1); });
-    ++taken_;
-    lock.unlock();
-    auto made = work();
-    lock.lock();
-    --taken_;
-    free_.notify_one();
-    return made;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable free_;
-  int taken_ = 0;
-};
-
 namespace {
 
 constexpr std::string_view kToken = "MILLRACE_KERNEL";
@@ -52,33 +23,6 @@ std::optional<CompiledCubin> find(const KernelStore& store, const std::string& n
   std::optional<std::string> bytes = store.object(entry->object);
   if (!bytes || sha256(*bytes) != entry->sha256) return std::nullopt;
   return CompiledCubin{name, store.path_of(entry->object), entry->sha256, std::move(*bytes)};
-}
-
-// Lets whoever else wants this thread's core have it: the process that measures waits for its GPU on one.
-void step_back() {
-  constexpr int kNice = 10;
-  setpriority(PRIO_PROCESS, 0, kNice);  // Linux takes 0 for the thread
-}
-
-// Calls `work(k)` for every k below `count`, on `jobs` threads, this one among them.
-template <class Work>
-void share(size_t count, int jobs, Work work) {
-  std::atomic<size_t> next = 0;
-  const auto take = [&] {
-    for (size_t k = next++; k < count; k = next++) work(k);
-  };
-  std::vector<std::thread> helpers;
-  try {
-    while (helpers.size() + 1 < std::min(static_cast<size_t>(std::max(jobs, 1)), count))
-      helpers.emplace_back([&] {
-        step_back();
-        take();
-      });
-  } catch (const std::system_error&) {
-    // No more threads to be had: those that there are do it.
-  }
-  take();
-  for (std::thread& helper : helpers) helper.join();
 }
 
 }  // namespace
@@ -100,7 +44,7 @@ GpuKernelCache::GpuKernelCache(std::string directory, const GpuCompiler& compile
       compiler_(compiler),
       prelude_(std::move(prelude)),
       architecture_(std::move(architecture)),
-      turns_(std::make_shared<CompileTurns>()) {
+      queue_(std::make_shared<CompileQueue>()) {
   add_to_name(names_, prelude_);
 }
 
@@ -152,9 +96,8 @@ std::vector<Result<CompiledCubin>> GpuKernelCache::get(const std::vector<Launch>
   if (!missing.empty()) store.remove_stale();
   std::mutex mutex;  // of all below
   size_t done = 0;
-  share(missing.size(), jobs, [&](size_t k) {
-    Result<CompiledCubin> compiled =
-        turns_->take(jobs, [&] { return compile(store, *missing[k].second, missing[k].first); });
+  queue_->run(missing.size(), jobs, [&](size_t k) {
+    Result<CompiledCubin> compiled = compile(store, *missing[k].second, missing[k].first);
     const std::lock_guard lock(mutex);
     known.insert_or_assign(missing[k].first, std::move(compiled));
     if (progress) progress(++done, missing.size());

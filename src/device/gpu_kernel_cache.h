@@ -26,7 +26,7 @@ std::string with_kernel_name(std::string text, const std::string& name);
 // A launch whose grids have the names of the functions in a cubin, as Gpu::prepare wants them.
 Launch with_kernel_names(Launch launch, const std::string& name);
 
-class CompileTurns;
+class CompileQueue;
 
 class GpuKernelCache {
  public:
@@ -40,7 +40,7 @@ class GpuKernelCache {
   std::string source_of(const Launch& launch) const;
 
   // Every launch's kernels, or why there are none, in the order of `launches`. `jobs` are compiled at a time, those of
-  // other calls that are under way among them. One that does not compile spoils no other: its error is of the kind
+  // other calls that are under way among them, and before them where they came first. One that does not compile spoils no other: its error is of the kind
   // bad_input.
   std::vector<Result<CompiledCubin>> get(const std::vector<Launch>& launches, int jobs,
                                          const CompileProgress& progress = {}) const;
@@ -53,7 +53,7 @@ class GpuKernelCache {
   std::string prelude_;
   Sha256 names_;  // as they all begin
   std::string architecture_;
-  std::shared_ptr<CompileTurns> turns_;  // of all calls
+  std::shared_ptr<CompileQueue> queue_;  // of all calls
 };
 
 }  // namespace millrace

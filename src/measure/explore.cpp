@@ -31,7 +31,7 @@ constexpr double kMustBe = 1e9;          // more than any trial is worth by its 
 constexpr double kWorthMost = 1e8;
 // Batches that are compiled while one is measured: each waits for its slowest kernel. Where all are tried, what is
 // learnt meanwhile changes no choice, and no compiler need wait.
-constexpr size_t kBatchesAhead = 8, kBatchesAheadOfAll = 32;
+constexpr size_t kBatchesAhead = 8, kBatchesAheadOfAll = 64;
 constexpr double kFirstKernels = 8;  // of a batch, when it is not known yet how long one takes to compile
 
 class Explorer {

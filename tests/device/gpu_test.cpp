@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <mutex>
 #include <thread>
 
 #include "base/file.h"
@@ -236,6 +238,43 @@ TEST_F(GpuCompilerTest, CallsAtOnceCompileNoMoreThanOne) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(counting.most(), 2);
+}
+
+// One that notes the numbers that kernels add, in the order in which it came to them.
+class Noting : public GpuCompiler {
+ public:
+  const std::string& version() const override { return version_; }
+  Result<std::string> compile(const std::string& source, const std::string&) const override {
+    constexpr std::string_view kBefore = "*x += number(";
+    {
+      const std::lock_guard lock(mutex_);
+      noted_.push_back(std::stoi(source.substr(source.find(kBefore) + kBefore.size())));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return source;
+  }
+  std::vector<int> noted() const {
+    const std::lock_guard lock(mutex_);
+    return noted_;
+  }
+
+ private:
+  std::string version_ = "noting 1";
+  mutable std::mutex mutex_;
+  mutable std::vector<int> noted_;
+};
+
+TEST_F(GpuCompilerTest, TheEarlierCallIsServedFirst) {
+  const Noting noting;
+  const GpuKernelCache all = cache(noting);
+  std::thread first([&] { all.get(adding_up_to(12), 2); });
+  while (noting.noted().empty()) std::this_thread::yield();
+  std::thread second([&] { all.get({adding(100), adding(101), adding(102)}, 2); });
+  first.join();
+  second.join();
+  const std::vector<int> noted = noting.noted();
+  ASSERT_EQ(noted.size(), 15U);
+  EXPECT_EQ(*std::min_element(noted.begin() + 12, noted.end()), 100) << "what the second call wants comes last";
 }
 
 TEST_F(GpuCompilerTest, ThreadsShareACache) {

@@ -3,22 +3,46 @@
 #include "candidates/candidates.h"
 
 namespace millrace {
+namespace {
+
+constexpr int64_t kTile = 16;  // rows that the tensor cores take
+
+int64_t rows_of_block(const AttentionWay& way) { return kTile * way.warps * way.tiles; }
+
+}  // namespace
 
 // Of a stage: two panels, whose rows, or columns where these lie together, are 16 bytes apart from each other so that
 // they are in different banks, and in backward two floats a row, and bits for the block's own rows. For products of
-// groups no line is apart from the next, and stages are of whole blocks. As codegen/prelude/cuda_attention.h has it,
-// which checks that.
+// groups no line is apart from the next, and stages are of whole blocks. Where a block has all keys, these and a
+// panel's gradients are beside the stages, and two floats for every query instead. As codegen/prelude/cuda_attention.h
+// has it, which checks that.
 int64_t attention_shared_bytes(const Attention& attention, const AttentionWay& way) {
   constexpr int64_t kHalf = 2;
   constexpr int64_t kBlock = 1024;
   const int64_t apart = way.groups ? 0 : 16;
-  const auto panel = [&](int64_t columns) {
-    return kHalf * way.panel * columns + apart * std::max<int64_t>(way.panel, columns);
+  constexpr int64_t kPair = 8;
+  const auto panel = [&](int64_t rows, int64_t columns) {
+    return kHalf * rows * columns + apart * std::max(rows, columns);
   };
+  const auto whole = [](int64_t extent, int64_t step) { return (extent + step - 1) / step * step; };
   const int64_t bits = attention.mask.valid() ? 2 * way.warps * way.tiles : 0;
-  const int64_t beside = attention.backward ? way.panel * (8 + bits) : 0;
-  const int64_t stage = panel(attention.inner) + panel(attention.values) + beside;
-  return way.stages * (way.groups ? (stage + kBlock - 1) / kBlock * kBlock : stage);
+  const bool all_keys = way.whole && attention.backward;
+  const int64_t beside = attention.backward ? way.panel * ((all_keys ? 0 : kPair) + bits) : 0;
+  const int64_t stage = panel(way.panel, attention.inner) + panel(way.panel, attention.values) + beside;
+  const int64_t stages = way.stages * (way.groups ? whole(stage, kBlock) : stage);
+  if (!all_keys) return stages;
+  const int64_t rows = rows_of_block(way);
+  return stages + panel(rows, attention.inner) + panel(rows, way.panel) + whole(attention.queries, way.panel) * kPair;
+}
+
+bool can_be_whole(const Attention& attention, const AttentionWay& way) {
+  constexpr int64_t kMostQueries = 1024;  // of which a block keeps two floats each
+  constexpr int64_t kGroupColumns = 32;
+  const int64_t tiles = way.panel / kTile;  // of queries
+  const int64_t shares = std::max<int64_t>(1, way.warps / tiles);
+  const int64_t columns = way.groups ? kGroupColumns : kTile;
+  return attention.backward && rows_of_block(way) >= attention.keys && attention.queries <= kMostQueries &&
+         tiles * shares % way.warps == 0 && attention.inner % (shares * columns) == 0;
 }
 
 }  // namespace millrace

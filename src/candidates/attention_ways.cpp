@@ -1,5 +1,6 @@
 // The ways of an attention: how its operands lie, and how a block's warps share it.
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/text.h"
@@ -203,8 +204,7 @@ class AttentionWays {
   void add_with_mask() {
     Candidate candidate;
     candidate.layouts = layouts_;
-    bool first = true;
-    bool first_of_groups = true;
+    std::set<std::pair<bool, bool>> begun;  // kinds
     for (const AttentionWay& way : ways()) {
       if (attention_shared_bytes(attention_, way) > options_.gpu->shared_bytes) {
         collector_.decline("panels that do not fit a multiprocessor's shared memory");
@@ -212,13 +212,12 @@ class AttentionWays {
       }
       candidate.way = way;
       candidate.estimate = estimate(way);
-      bool& first_of_kind = way.groups ? first_of_groups : first;
+      const bool first_of_kind = begun.emplace(way.groups, way.whole).second;
       if (first_of_kind || options_.every_shape || lies_as_written(domains_, part_, candidate)) {
         collector_.add(candidate);
       } else {
         collector_.count();
       }
-      first_of_kind = false;
     }
   }
 
@@ -247,12 +246,24 @@ class AttentionWays {
         }
       }
     }
-    if (!fits_groups()) return made;
-    for (const int warps : {4, 8}) {
-      for (const int count : {2, 3}) {
-        if (count == 2 || int64_t{count} * kGroupPanel <= std::min(attention_.queries, attention_.keys))
-          made.push_back({warps, 1, kGroupPanel, count, true});
+    if (fits_groups()) {
+      for (const int warps : {4, 8}) {
+        for (const int count : {2, 3}) {
+          if (count == 2 || int64_t{count} * kGroupPanel <= std::min(attention_.queries, attention_.keys))
+            made.push_back({warps, 1, kGroupPanel, count, true});
+        }
       }
+    }
+    return with_whole(std::move(made));
+  }
+
+  // And in one kernel, where few of a block's rows have no key.
+  std::vector<AttentionWay> with_whole(std::vector<AttentionWay> made) const {
+    const size_t apart = made.size();
+    for (size_t k = 0; k < apart; ++k) {
+      AttentionWay way = made[k];
+      way.whole = true;
+      if (can_be_whole(attention_, way) && kTile * way.warps * way.tiles < 2 * attention_.keys) made.push_back(way);
     }
     return made;
   }
@@ -266,7 +277,9 @@ class AttentionWays {
     for (const int64_t extent : attention_.batch) scores *= static_cast<double>(extent);
     const auto inner = static_cast<double>(attention_.inner);
     const auto values = static_cast<double>(attention_.values);
-    const double products = attention_.backward ? 4 * inner + 3 * values : inner + values;
+    const double products = !attention_.backward ? inner + values
+                            : way.whole          ? 3 * inner + 2 * values
+                                                 : 4 * inner + 3 * values;
     double bytes = 0;
     for (const TensorId tensor : attention_.tensors)
       bytes +=

@@ -33,8 +33,8 @@ std::string key_of(const Candidate& candidate) {
     if (const std::optional<GpuShape>& gpu = kernel->gpu)
       put_all(std::array{gpu->width, gpu->group, gpu->threads, gpu->blocks, gpu->ahead});
   } else if (const auto* attention = std::get_if<AttentionWay>(&candidate.way)) {
-    put_all(
-        std::array{attention->warps, attention->tiles, attention->panel, attention->stages, attention->groups ? 1 : 0});
+    put_all(std::array{attention->warps, attention->tiles, attention->panel, attention->stages,
+                       attention->groups ? 1 : 0, attention->whole ? 1 : 0});
   } else {
     const auto& gemm = std::get<GemmWay>(candidate.way);
     put_all(std::array{static_cast<int>(gemm.library), gemm.threads_over_loops ? 1 : 0, gemm.threads,

@@ -42,7 +42,7 @@ std::string text_of(const GemmWay& way) {
 
 std::string text_of(const AttentionWay& way) {
   return concat("attention warps ", way.warps, " tiles ", way.tiles, " panel ", way.panel, " stages ", way.stages,
-                way.groups ? " groups" : "");
+                way.groups ? " groups" : "", way.whole ? " whole" : "");
 }
 
 std::optional<int> parse_int(std::string_view text) {
@@ -178,14 +178,21 @@ std::optional<GemmWay> parse_gemm(const Part& part, const std::vector<std::strin
 std::optional<AttentionWay> parse_attention(const std::vector<std::string>& words) {
   constexpr std::array<const char*, 4> kNames = {"warps", "tiles", "panel", "stages"};
   std::array<int, 4> numbers{};
-  const bool groups = words.size() == 2 + 2 * kNames.size() && words.back() == "groups";
-  if (!groups && words.size() != 1 + 2 * kNames.size()) return std::nullopt;
+  size_t end = 1 + 2 * kNames.size();
+  const auto has = [&](const char* word) {
+    const bool there = end < words.size() && words[end] == word;
+    end += there ? 1 : 0;
+    return there;
+  };
+  const bool groups = has("groups");
+  const bool whole = has("whole");
+  if (words.size() != end) return std::nullopt;
   for (size_t k = 0; k < kNames.size(); ++k) {
     const std::optional<int> number = parse_int(words[2 + 2 * k]);
     if (words[1 + 2 * k] != kNames[k] || !number || *number < 1) return std::nullopt;
     numbers[k] = *number;
   }
-  return AttentionWay{numbers[0], numbers[1], numbers[2], numbers[3], groups};
+  return AttentionWay{numbers[0], numbers[1], numbers[2], numbers[3], groups, whole};
 }
 
 }  // namespace

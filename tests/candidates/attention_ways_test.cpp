@@ -174,6 +174,30 @@ TEST(AttentionWays, GroupsOfWarps) {
   EXPECT_FALSE(with_groups("gpt2_block", {"tiny", "P=64", "J=64"}, true)) << "causal";
 }
 
+// Where a block has all keys, and not twice as many rows.
+TEST(AttentionWays, BackwardInOneKernel) {
+  const auto rows_of_whole = [](const std::string& keys) {
+    EnumerateOptions options = without_libraries();
+    options.every_shape = true;
+    std::set<int> rows;
+    for (const PartCandidates& of :
+         enumerated_attentions("bert_encoder", {"tiny", "P=64", "W=64", keys}, options).attentions) {
+      for (const Candidate& candidate : of.candidates) {
+        const auto& way = std::get<AttentionWay>(candidate.way);
+        EXPECT_TRUE(!way.whole || can_be_whole(of.part.attention, way));
+        if (way.whole) rows.insert(16 * way.warps * way.tiles);
+      }
+    }
+    return rows;
+  };
+  EXPECT_EQ(rows_of_whole("J=32"), std::set<int>());
+  EXPECT_EQ(rows_of_whole("J=64"), std::set<int>{64});
+  EXPECT_EQ(rows_of_whole("J=72"), std::set<int>{128});
+  EXPECT_EQ(rows_of_whole("J=128"), (std::set<int>{128}));
+  EXPECT_EQ(rows_of_whole("J=256"), std::set<int>{256});
+  EXPECT_EQ(rows_of_whole("J=512"), std::set<int>());
+}
+
 TEST(AttentionWays, PanelsFitTheGpu) {
   EnumerateOptions options = without_libraries();
   options.every_shape = true;

@@ -294,6 +294,53 @@ std::vector<Case> cases() {
            p.inner = p.values = 64;
            p.dtype = DType::bfloat16;
          }),
+      of("backward in one", {4, 1, 32, 2, false, true},
+         [](AttentionProblem& p) {
+           p.queries = 70;
+           p.keys = 50;
+           p.inner = 32;
+           p.values = 48;
+           p.rate = 0.3;
+         }),
+      of("backward in one, rows without a key, scores far below zero", {1, 1, 32, 2, false, true},
+         [](AttentionProblem& p) {
+           p.keys = 1;
+           p.scales = {100};
+         }),
+      of("backward in one, causal, two tiles, rows lie together", {2, 2, 64, 1, false, true},
+         [](AttentionProblem& p) {
+           p.causal = true;
+           p.queries = p.keys = 56;
+           p.dtype = DType::bfloat16;
+           p.scales = {-0.25};
+           p.set_lying(Lying::columns_batch_rows);
+         }),
+      of("backward in one, groups", {8, 1, 64, 2, true, true},
+         [](AttentionProblem& p) {
+           p.batch = {2};
+           p.queries = p.keys = 128;
+           p.inner = p.values = 64;
+           p.rate = 0.1;
+           p.mask_bits = true;
+         }),
+      of("backward in one, groups, rows lie together", {8, 1, 64, 2, true, true},
+         [](AttentionProblem& p) {
+           p.batch = {2};
+           p.queries = 64;
+           p.keys = 128;
+           p.inner = 128;
+           p.values = 64;
+           p.rate = 0.3;
+           p.set_lying(Lying::batch_columns_rows);
+         }),
+      of("backward in one, groups, rows without a key", {8, 1, 64, 2, true, true},
+         [](AttentionProblem& p) {
+           p.batch = {2};
+           p.queries = 192;
+           p.keys = 64;
+           p.inner = p.values = 64;
+           p.dtype = DType::bfloat16;
+         }),
       of("groups", {4, 1, 64, 2, true}, [](AttentionProblem& p) { p.queries = p.keys = p.inner = p.values = 64; }),
       of("groups, several panels, three stages", {4, 1, 64, 3, true},
          [](AttentionProblem& p) {
@@ -396,6 +443,13 @@ Case drawn_case(uint64_t seed) {
     p.causal = false;
     way = {4, 1, 64, 2, true};
   }
+  if (below(2) == 0) {
+    if (way.groups) way.warps = 8;
+    p.keys = std::min<int64_t>(p.keys, 16 * way.warps * way.tiles);
+    AttentionProblem backward = p;
+    backward.backward = true;
+    way.whole = can_be_whole(made_attention(backward).part.attention, way);
+  }
   p.mask_bits =
       p.rate > 0 && !p.causal && p.mask_order == MaskOrder::keys_last && p.keys % 32 == 0 && way.warps * way.tiles > 1;
   return {concat("drawn with seed ", seed), way, p};
@@ -479,8 +533,8 @@ TEST_P(AttentionKernel, SharedMemoryIsWhatTheGridAsksFor) {
   problem.queries = problem.keys = 192;
   problem.inner = problem.values = 64;
   const Attention attention = made_attention(problem).part.attention;
-  for (const AttentionWay& way :
-       {AttentionWay{4, 1, 64, 2}, AttentionWay{8, 1, 32, 3}, AttentionWay{4, 1, 64, 3, true}}) {
+  for (const AttentionWay& way : {AttentionWay{4, 1, 64, 2}, AttentionWay{8, 1, 32, 3}, AttentionWay{4, 1, 64, 3, true},
+                                  AttentionWay{8, 2, 64, 2, false, true}}) {
     for (const GpuGrid& grid : launch_of(problem, way).grids) {
       EXPECT_EQ(grid.shared_bytes, attention_shared_bytes(attention, way));
       EXPECT_EQ(grid.threads, 32 * way.warps);
@@ -578,7 +632,7 @@ TEST_F(AttentionCompile, EveryKindTogether) {
   size_t count = 0;
   for (const Case& one : cases()) {
     AttentionProblem problem = one.problem;
-    problem.backward = count % 2 == 0;
+    problem.backward = one.way.whole || count % 2 == 0;
     (one.way.groups ? groups : source) +=
         with_kernel_name(launch_of(problem, one.way).kernel, concat("kernel_", count++));
   }

@@ -145,6 +145,11 @@ inline void load_matrices(u32 (&to)[4], Place row) { load_matrices(to, row, fals
 inline void load_matrices_transposed(u32 (&to)[4], Place row) { load_matrices(to, row, true); }
 inline void load_floats(float (&to)[4], Place from) { memcpy(to, shared_bytes(from, 16), 16); }
 inline u32 load_half(Place from) { return shared_half(from); }
+inline void store_word(Place to, u32 word) { memcpy(shared_bytes(to, 4), &word, 4); }
+inline void store_floats(Place to, float first, float second) {
+  const float both[2] = {first, second};
+  memcpy(shared_bytes(to, 8), both, 8);
+}
 
 template <class T>
 inline float widened_half(u32 word, int number) {

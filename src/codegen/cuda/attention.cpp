@@ -37,6 +37,12 @@ class AttentionGenerator {
            "attend",
            Rows::queries,
            {Operand::q, Operand::k, Operand::v, Operand::o, Operand::log_sums}});
+    } else if (way_.whole) {
+      add({"MILLRACE_KERNEL",
+           "attend_back",
+           Rows::keys,
+           {Operand::q, Operand::k, Operand::v, Operand::o, Operand::log_sums, Operand::d_o, Operand::d_q, Operand::d_k,
+            Operand::d_v}});
     } else {
       made_.scratch_bytes = heads_ * attention_.queries * kPairBytes;
       add({"MILLRACE_KERNEL",
@@ -168,6 +174,8 @@ class AttentionGenerator {
     constexpr int64_t kBesideOfGroups = 40;
     const int64_t inner = attention_.inner;
     const int64_t values = attention_.values;
+    if (way_.whole && attention_.backward)
+      return way_.tiles * (3 * (inner + values) / 4 + (way_.groups ? 32 : 16)) + kBeside + inner / 4;
     if (way_.groups && attention_.backward) {
       const int64_t scores = kernel.rows == Rows::queries ? 64 - values / 2 : 32;
       return way_.tiles * (3 * (inner + values) / 4 + scores) + kBesideOfGroups;
@@ -213,6 +221,7 @@ class AttentionGenerator {
     constant(text, "bool", "kCausal", attention_.causal ? 1 : 0);
     constant(text, "bool", "kDropout", masked ? 1 : 0);
     constant(text, "bool", "kGroups", way_.groups ? 1 : 0);
+    constant(text, "bool", "kWhole", way_.whole && attention_.backward ? 1 : 0);
     constant(text, "int", "kQueries", attention_.queries);
     constant(text, "int", "kKeys", attention_.keys);
     constant(text, "int", "kInner", attention_.inner);
@@ -251,7 +260,7 @@ class AttentionGenerator {
       add_matrix(operand);
       arguments += concat(", ", kNames[operand]);
     }
-    if (attention_.backward) {
+    if (attention_.backward && !way_.whole) {
       line(text, 1,
            concat("float* const pairs = reinterpret_cast<float*>(args.scratch) + head * ", 2 * attention_.queries,
                   "LL;"));

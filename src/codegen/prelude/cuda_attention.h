@@ -10,6 +10,8 @@
 // - attend_dq: rows are queries. Leaves for every query what the third needs of it: the logarithm of its sum, to the
 //   base of two, and Σ o·d_o.
 // - attend_dk_dv: rows are keys, columns queries.
+// - attend_back: the two in one, where a block's rows are all keys: what it has of a panel of queries is whole, goes
+//   through shared memory, and times the keys is d_q.
 // With rows of queries, the columns are mixed where a key's numbers lie together: of 32 keys, thread 4g + t has the
 // neighbours from 8t on, which are one block of random numbers. For that, key 8a + 2b + c lies in row 8b + 2a + c of
 // the panel. Where keys lie together they stay in order, and the four threads of a row exchange what they draw.
@@ -109,15 +111,32 @@ constexpr int kFirstPanel = kPanelBytes<S, S::kInner>;
 template <class S>
 constexpr int kBothPanels = kFirstPanel<S> + kPanelBytes<S, S::kValues>;
 template <class S>
-constexpr int kPairs = kBothPanels<S>;  // of a stage's rows
+constexpr int kPairs = kBothPanels<S>;  // of a stage's rows; where there is a block a head, those of all are elsewhere
 template <class S>
-constexpr int kBits = kPairs<S> + S::kPanel * 8;  // of them and of the block's own rows, where there is a dropout
+constexpr int kBits = kPairs<S> +
+                      (S::kWhole ? 0 : S::kPanel * 8);  // of them and of the block's own rows, with a dropout
 template <class S>
 constexpr int kBitsBytes = S::kWarps* S::kTiles * 2;  // a row
 template <class S>
 constexpr int kUsedBytes = !S::kBackward ? kBothPanels<S> : kBits<S> + (S::kDropout ? S::kPanel * kBitsBytes<S> : 0);
 template <class S>
 constexpr int kStageBytes = S::kGroups ? (kUsedBytes<S> + 1023) / 1024 * 1024 : kUsedBytes<S>;
+
+// Behind the stages, where a block has all keys: these in one panel, a panel's gradients of the scores, a line a key,
+// and the pairs of all queries.
+template <class S>
+struct AllKeys : S {
+  static constexpr int kPanel = S::kWarps * S::kTiles * 16;
+};
+template <class S>
+constexpr int kKeysPlace = S::kStages* kStageBytes<S>;
+template <class S>
+constexpr int kScoresPlace = kKeysPlace<S> + kPanelBytes<AllKeys<S>, S::kInner>;
+template <class S>
+constexpr int kAllPairs = kScoresPlace<S> + kPanelBytes<AllKeys<S>, S::kPanel>;
+template <class S>
+constexpr int kSharedBytes =
+    !S::kWhole ? kKeysPlace<S> : kAllPairs<S> + (S::kQueries + S::kPanel - 1) / S::kPanel * S::kPanel * 8;
 
 enum class Columns { in_order, mixed };
 
@@ -371,6 +390,35 @@ MR_DEVICE void multiply_rows(float (&c)[S::kTiles][kCount][4], const u32 (&rows)
   }
 }
 
+// c += left · panel, with rows of the panel from `row` on, kColumns of its columns from `column` on.
+template <class S, int kColumns, int kBundles, class P>
+MR_DEVICE void multiply_left(float (&c)[S::kTiles][kColumns / 8][4], const u32 (&left)[S::kTiles][kBundles][4],
+                             const P& panel, int row, int column) {
+  using T = typename S::T;
+  constexpr bool kByRows = P::kLies == Lies::by_rows;
+  if constexpr (S::kGroups) begin_products();
+  MR_UNROLL
+  for (int bundle = 0; bundle < kBundles; ++bundle) {
+    if constexpr (S::kGroups) {
+      constexpr int kAtOnce = kColumns < 64 ? kColumns : 64;
+      MR_UNROLL
+      for (int tile = 0; tile < S::kTiles; ++tile) {
+        multiply_shared<T, kAtOnce, kByRows, 0>(c[tile], left[tile][bundle], panel.at(row + bundle * 16, column), 1);
+        if constexpr (kColumns == 128)
+          multiply_shared<T, 64, kByRows, 8>(c[tile], left[tile][bundle], panel.at(row + bundle * 16, column + 64), 1);
+      }
+    } else {
+      MR_UNROLL
+      for (int pair = 0; pair < kColumns / 16; ++pair) {
+        u32 b[4];
+        load_right(b, panel, row + bundle * 16, column + pair * 16);
+        multiply_bundle<S>(c, pair, left, bundle, b);
+      }
+    }
+  }
+  if constexpr (S::kGroups) end_products();
+}
+
 // c += scores · panel, with kBundles times 16 columns of the scores from tile `first` on, rows of the panel from `row`
 // on.
 template <class S, int kColumns, int kBundles, int kCount, class P>
@@ -390,27 +438,7 @@ MR_DEVICE void multiply_scores(float (&c)[S::kTiles][kColumns / 8][4], const flo
       }
     }
   }
-  if constexpr (S::kGroups) begin_products();
-  MR_UNROLL
-  for (int bundle = 0; bundle < kBundles; ++bundle) {
-    if constexpr (S::kGroups) {
-      MR_UNROLL
-      for (int tile = 0; tile < S::kTiles; ++tile) {
-        constexpr bool kByRows = P::kLies == Lies::by_rows;
-        multiply_shared<T, 64, kByRows, 0>(c[tile], left[tile][bundle], panel.at(row + bundle * 16, 0), 1);
-        if constexpr (kColumns == 128)
-          multiply_shared<T, 64, kByRows, 8>(c[tile], left[tile][bundle], panel.at(row + bundle * 16, 64), 1);
-      }
-    } else {
-      MR_UNROLL
-      for (int pair = 0; pair < kColumns / 16; ++pair) {
-        u32 b[4];
-        load_right(b, panel, row + bundle * 16, pair * 16);
-        multiply_bundle<S>(c, pair, left, bundle, b);
-      }
-    }
-  }
-  if constexpr (S::kGroups) end_products();
+  multiply_left<S, kColumns>(c, left, panel, row, 0);
 }
 
 // --- What is hidden and what is dropped ---
@@ -717,7 +745,7 @@ template <class S, class Q, class K, class V, class O, class L, class M>
 MR_DEVICE void attend(int block, const Q& q, const K& k, const V& v, const O& o, const L& log_sums, double scale,
                       const M& masks) {
   static_assert(S::kPanel % 32 == 0 && S::kInner % 16 == 0 && S::kValues % 16 == 0);
-  static_assert(S::kStages * kStageBytes<S> == S::kShared && (!S::kGroups || kFitsGroups<S>));
+  static_assert(kSharedBytes<S> == S::kShared && (!S::kGroups || kFitsGroups<S>));
   const auto fetch = [&](int panel, Place to) { fetch_keys<S>(panel, to, k, v); };
   const auto panels = panels_of<S>(0, panels_of_keys<S>(block), fetch);
   const int row = first_row<S>(block);
@@ -779,16 +807,16 @@ MR_DEVICE float sum_of_products(const u32 (&x)[kSteps][4], const u32 (&y)[kSteps
   return sum;
 }
 
-// Of the rows of a warp: the logarithm of the sum, to the base of two, and Σ o·d_o. Left for the other kernel.
+// Of the rows of a warp: the logarithm of the sum, to the base of two, and Σ o·d_o. leave(query, log, sum) is for
+// whoever else needs them.
 template <class S>
 struct QueryPairs {
   float logs[S::kTiles][2];
   float sums[S::kTiles][2];
 
-  template <class O, class L>
-  MR_DEVICE QueryPairs(const u32 (&d_o)[S::kTiles][S::kValues / 16][4], const O& o, const L& log_sums, float* pairs,
-                       int row) {
-    using I = typename S::I;
+  template <class O, class L, class Leave>
+  MR_DEVICE QueryPairs(const u32 (&d_o)[S::kTiles][S::kValues / 16][4], const O& o, const L& log_sums, int row,
+                       const Leave& leave) {
     u32 rows[S::kTiles][S::kValues / 16][4];
     load_rows<S, S::kValues>(rows, o, row, S::kQueries);
     MR_UNROLL
@@ -799,10 +827,7 @@ struct QueryPairs {
         const bool there = own < S::kQueries;
         logs[tile][half] = there ? *log_sums.at(own, 0) * static_cast<float>(kLogarithm) : 0.0f;
         sums[tile][half] = over_row<Sum>(sum_of_products<typename S::T>(rows[tile], d_o[tile], half));
-        if (there && column_number() == 0) {
-          pairs[I(own) * 2] = logs[tile][half];
-          pairs[I(own) * 2 + 1] = sums[tile][half];
-        }
+        if (column_number() == 0) leave(own, logs[tile][half], sums[tile][half]);
       }
     }
   }
@@ -842,7 +867,7 @@ template <class S, class Q, class K, class V, class O, class L, class DO, class 
 MR_DEVICE void attend_dq(int block, const Q& q, const K& k, const V& v, const O& o, const L& log_sums, const DO& d_o,
                          const DQ& d_q, float* pairs, double scale, const M& masks) {
   static_assert(S::kPanel % 32 == 0 && S::kInner % 16 == 0 && S::kValues % 16 == 0);
-  static_assert(S::kStages * kStageBytes<S> == S::kShared && (!S::kGroups || kFitsGroups<S>));
+  static_assert(kSharedBytes<S> == S::kShared && (!S::kGroups || kFitsGroups<S>));
   const auto fetch = [&](int panel, Place to) { fetch_keys<S>(panel, to, k, v); };
   const auto panels = panels_of<S>(0, panels_of_keys<S>(block), fetch);
   const int row = first_row<S>(block);
@@ -852,7 +877,11 @@ MR_DEVICE void attend_dq(int block, const Q& q, const K& k, const V& v, const O&
   negate_rows(rows, scale);
   u32 d_rows[S::kTiles][S::kValues / 16][4];
   load_rows<S, S::kValues>(d_rows, d_o, row, S::kQueries);
-  const QueryPairs<S> queries(d_rows, o, log_sums, pairs, row);
+  const QueryPairs<S> queries(d_rows, o, log_sums, row, [&](int query, float log, float sum) {
+    if (query >= S::kQueries) return;
+    pairs[typename S::I(query) * 2] = log;
+    pairs[typename S::I(query) * 2 + 1] = sum;
+  });
   float sums[S::kTiles][S::kInner / 8][4];
   clear(sums);
   const auto work = [&](int panel, Place at) {
@@ -932,12 +961,14 @@ MR_DEVICE void fetch_queries(int panel, Place to, const Q& q, const DO& d_o, con
   const int first = panel * S::kPanel;
   fetch_panel<S, S::kInner, Columns::in_order>(to, q, first, S::kQueries);
   fetch_panel<S, S::kValues, Columns::in_order>(to + kFirstPanel<S>, d_o, first, S::kQueries);
-  MR_UNROLL
-  for (int n = 0; n < S::kPanel; n += 32 * S::kWarps) {
-    const int number = n + thread_number();
-    const bool there = first + number < S::kQueries;
-    if (number < S::kPanel)
-      copy_8(to + kPairs<S> + number * 8, pairs + typename S::I(there ? first + number : 0) * 2, there);
+  if constexpr (!S::kWhole) {
+    MR_UNROLL
+    for (int n = 0; n < S::kPanel; n += 32 * S::kWarps) {
+      const int number = n + thread_number();
+      const bool there = first + number < S::kQueries;
+      if (number < S::kPanel)
+        copy_8(to + kPairs<S> + number * 8, pairs + typename S::I(there ? first + number : 0) * 2, there);
+    }
   }
   if constexpr (M::kReads) {
     static_assert(kBitsBytes<S> % 4 == 0);
@@ -954,13 +985,25 @@ MR_DEVICE void fetch_queries(int panel, Place to, const Q& q, const DO& d_o, con
   }
 }
 
-template <class S, class Q, class K, class V, class DO, class DK, class DV, class M>
-MR_DEVICE void attend_dk_dv(int block, const Q& q, const K& k, const V& v, const DO& d_o, const DK& d_k, const DV& d_v,
-                            const float* pairs, double scale, const M& masks) {
-  const int first = block * S::kWarps * S::kTiles * 16;
-  const auto fetch = [&](int panel, Place to) { fetch_queries<S>(panel, to, q, d_o, pairs, masks, first); };
-  const int seen = S::kCausal ? block * S::kWarps * S::kTiles * 16 / S::kPanel : 0;  // the first panel that looks here
-  const auto panels = panels_of<S>(seen, (S::kQueries + S::kPanel - 1) / S::kPanel, fetch);
+template <class S, int kCount>
+MR_DEVICE void hide_rows_behind(float (&scores)[S::kTiles][kCount][4], int row) {
+  MR_UNROLL
+  for (int tile = 0; tile < S::kTiles; ++tile) {
+    MR_UNROLL
+    for (int n = 0; n < kCount; ++n) {
+      MR_UNROLL
+      for (int e = 0; e < 4; ++e) {
+        if (row + tile * 16 + row_number() + e / 2 * 8 >= S::kKeys) scores[tile][n][e] = -infinity();
+      }
+    }
+  }
+}
+
+// d_k and d_v of a block's rows, over panels of queries. `more`: what else is done with the scores' gradients, first of
+// some queries, then of a panel.
+template <class S, class Q, class K, class V, class DO, class DK, class DV, class M, class P, class More>
+MR_DEVICE void go_over_queries(int block, const P& panels, const Q&, const K& k, const V& v, const DO&, const DK& d_k,
+                               const DV& d_v, double scale, const M& masks, const More& more) {
   const int row = first_row<S>(block);
   const float factor = factor_of(scale);
   u32 k_rows[S::kTiles][S::kInner / 16][4];
@@ -974,6 +1017,7 @@ MR_DEVICE void attend_dk_dv(int block, const Q& q, const K& k, const V& v, const
   clear(v_sums);
   const auto work = [&](int panel, Place at) {
     constexpr int kPart = S::kGroups ? 32 : 16;  // queries
+    const Place pairs = S::kWhole ? shared_memory() + kAllPairs<S> + panel * S::kPanel * 8 : at + kPairs<S>;
     MR_NO_UNROLL
     for (int part = 0; part < S::kPanel; part += kPart) {
       const int query = panel * S::kPanel + part;
@@ -993,15 +1037,17 @@ MR_DEVICE void attend_dk_dv(int block, const Q& q, const K& k, const V& v, const
       finish_products<S>(scores);
       finish_products<S>(dp);
       if (S::kCausal && query < row + S::kTiles * 16 - 1) hide_queries<S>(scores, row, query);
+      if constexpr (S::kWhole && AllKeys<S>::kPanel > S::kKeys) hide_rows_behind<S>(scores, row);
       MR_UNROLL
       for (int some = 0; some < kPart; some += 16)
-        differentiate_square<S>(scores, dp, some / 8, at + kPairs<S> + (part + some) * 8, factor, masks,
-                                squares[some / 16]);
+        differentiate_square<S>(scores, dp, some / 8, pairs + (part + some) * 8, factor, masks, squares[some / 16]);
       multiply_scores<S, S::kValues, kPart / 16>(v_sums, scores, 0, of_d_o, part);
       multiply_scores<S, S::kInner, kPart / 16>(k_sums, dp, 0, of_q, part);
+      more.of_queries(dp, row, part);
       finish_products<S>(v_sums);
       finish_products<S>(k_sums);
     }
+    more.of_panel(panel);
   };
   panels.each(work);
   float factors[S::kTiles][2];
@@ -1009,6 +1055,118 @@ MR_DEVICE void attend_dk_dv(int block, const Q& q, const K& k, const V& v, const
   store_rows<S, S::kInner>(d_k, row, S::kKeys, k_sums, factors);
   set_all(factors, masks.scale());
   store_rows<S, S::kValues>(d_v, row, S::kKeys, v_sums, factors);
+}
+
+struct NothingMore {
+  template <class Scores>
+  MR_DEVICE void of_queries(const Scores&, int, int) const {}
+  MR_DEVICE void of_panel(int) const {}
+};
+
+template <class S, class Q, class K, class V, class DO, class DK, class DV, class M>
+MR_DEVICE void attend_dk_dv(int block, const Q& q, const K& k, const V& v, const DO& d_o, const DK& d_k, const DV& d_v,
+                            const float* pairs, double scale, const M& masks) {
+  const int first = block * S::kWarps * S::kTiles * 16;
+  const auto fetch = [&](int panel, Place to) { fetch_queries<S>(panel, to, q, d_o, pairs, masks, first); };
+  const int seen = S::kCausal ? block * S::kWarps * S::kTiles * 16 / S::kPanel : 0;  // the first panel that looks here
+  const auto panels = panels_of<S>(seen, (S::kQueries + S::kPanel - 1) / S::kPanel, fetch);
+  go_over_queries<S>(block, panels, q, k, v, d_o, d_k, d_v, scale, masks, NothingMore());
+}
+
+// --- Backward in one, where a block has all keys ---
+
+template <class S>
+struct OneTile : S {
+  static constexpr int kTiles = 1;
+};
+
+// A panel's gradients of the scores: all warps leave theirs, a line a key; then each takes 16 queries of them, and some
+// of the keys' columns.
+template <class S, class K, class DQ>
+struct QueryGradients {
+  static constexpr int kQueryTiles = S::kPanel / 16;
+  static constexpr int kShares = S::kWarps > kQueryTiles ? S::kWarps / kQueryTiles : 1;  // of columns
+  static constexpr int kColumns = S::kInner / kShares;
+  static_assert(kColumns * kShares == S::kInner && kColumns % (S::kGroups ? 32 : 16) == 0);
+  static_assert(kQueryTiles * kShares % S::kWarps == 0);
+  using Scores = Panel<AllKeys<S>, S::kPanel, Lies::by_rows>;
+  using Keys = Panel<AllKeys<S>, S::kInner, K::kLies>;
+  const DQ& d_q;
+  float scale;
+
+  template <int kCount>
+  MR_DEVICE void of_queries(const float (&ds)[S::kTiles][kCount][4], int row, int part) const {
+    MR_UNROLL
+    for (int tile = 0; tile < S::kTiles; ++tile) {
+      MR_UNROLL
+      for (int n = 0; n < 2 * kCount; ++n) {
+        const int key = row + tile * 16 + row_number() + n % 2 * 8;
+        const int query = part + n / 2 * 8 + column_number();
+        const float(&of)[4] = ds[tile][n / 2];
+        store_word(place_in<S>(shared_memory() + kScoresPlace<S>, Scores::offset(key, query), 0),
+                   halves_of<typename S::T>(of[n % 2 * 2], of[n % 2 * 2 + 1]));
+      }
+    }
+  }
+
+  MR_DEVICE void of_panel(int panel) const {
+    constexpr int kSteps = AllKeys<S>::kPanel / 16;
+    constexpr int kBundles = kSteps < 4 ? kSteps : 4;
+    const Keys keys{shared_memory() + kKeysPlace<S>};
+    barrier();
+    MR_UNROLL
+    for (int n = 0; n < kQueryTiles * kShares; n += S::kWarps) {
+      const int query = (n + warp_number()) % kQueryTiles * 16;
+      const int column = (n + warp_number()) / kQueryTiles * kColumns;
+      float sums[1][kColumns / 8][4];
+      clear(sums);
+      MR_UNROLL
+      for (int step = 0; step < kSteps; step += kBundles) {
+        u32 left[1][kBundles][4];
+        MR_UNROLL
+        for (int bundle = 0; bundle < kBundles; ++bundle) load_left(left[0][bundle], (step + bundle) * 16, query);
+        multiply_left<OneTile<S>, kColumns>(sums, left, keys, step * 16, column);
+        finish_products<OneTile<S>>(sums);
+      }
+      const float factors[1][2] = {{scale, scale}};
+      const DQ own{d_q.at(0, column), d_q.pitch};
+      store_rows<OneTile<S>, kColumns>(own, panel * S::kPanel + query, S::kQueries, sums, factors);
+    }
+  }
+
+  // A left operand, of 16 queries over 16 keys.
+  MR_DEVICE static void load_left(u32 (&a)[4], int key, int query) {
+    const int lane = lane_number();
+    load_matrices_transposed(a,
+                             place_in<S>(shared_memory() + kScoresPlace<S>,
+                                         Scores::offset(key + lane / 16 * 8 + lane % 8, query + lane / 8 % 2 * 8), 0));
+    if constexpr (S::kGroups) {
+      MR_UNROLL
+      for (int n = 0; n < 4; ++n) settle(a[n]);
+    }
+  }
+};
+
+template <class S, class Q, class K, class V, class O, class L, class DO, class DQ, class DK, class DV, class M>
+MR_DEVICE void attend_back(int block, const Q& q, const K& k, const V& v, const O& o, const L& log_sums, const DO& d_o,
+                           const DQ& d_q, const DK& d_k, const DV& d_v, double scale, const M& masks) {
+  static_assert(S::kPanel % 32 == 0 && S::kInner % 16 == 0 && S::kValues % 16 == 0);
+  static_assert(kSharedBytes<S> == S::kShared && (!S::kGroups || kFitsGroups<S>));
+  static_assert(AllKeys<S>::kPanel >= S::kKeys);
+  fetch_panel<AllKeys<S>, S::kInner, Columns::in_order>(shared_memory() + kKeysPlace<S>, k, 0, S::kKeys);
+  const auto fetch = [&](int panel, Place to) { fetch_queries<S>(panel, to, q, d_o, nullptr, masks, 0); };
+  constexpr int kPanels = (S::kQueries + S::kPanel - 1) / S::kPanel;
+  const auto panels = panels_of<S>(0, kPanels, fetch);
+  MR_NO_UNROLL
+  for (int row = first_row<S>(0); row - first_row<S>(0) < kPanels * S::kPanel; row += AllKeys<S>::kPanel) {
+    u32 d_rows[S::kTiles][S::kValues / 16][4];
+    load_rows<S, S::kValues>(d_rows, d_o, row, S::kQueries);
+    const QueryPairs<S> queries(d_rows, o, log_sums, row, [&](int query, float log, float sum) {
+      if (query < kPanels * S::kPanel) store_floats(shared_memory() + kAllPairs<S> + query * 8, log, sum);
+    });
+  }
+  go_over_queries<S>(block, panels, q, k, v, d_o, d_k, d_v, scale, masks,
+                     QueryGradients<S, K, DQ>{d_q, static_cast<float>(scale)});
 }
 
 }  // namespace mr

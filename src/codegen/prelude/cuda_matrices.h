@@ -67,6 +67,13 @@ MR_DEVICE u32 load_half(Place from) {
   return half;
 }
 
+MR_DEVICE void store_word(Place to, u32 word) {
+  asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(word) : "memory");
+}
+MR_DEVICE void store_floats(Place to, float first, float second) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(first), "f"(second) : "memory");
+}
+
 // c += a b
 template <class T>
 MR_DEVICE void multiply(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1);

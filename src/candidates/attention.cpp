@@ -7,9 +7,9 @@ namespace {
 
 constexpr int64_t kTile = 16;  // rows that the tensor cores take
 
-int64_t rows_of_block(const AttentionWay& way) { return kTile * way.warps * way.tiles; }
-
 }  // namespace
+
+int64_t rows_of_block(const AttentionWay& way) { return kTile * way.warps * way.tiles; }
 
 // Of a stage: two panels, whose rows, or columns where these lie together, are 16 bytes apart from each other so that
 // they are in different banks, and in backward two floats a row, and bits for the block's own rows. For products of
@@ -30,9 +30,10 @@ int64_t attention_shared_bytes(const Attention& attention, const AttentionWay& w
   const int64_t beside = attention.backward ? way.panel * ((all_keys ? 0 : kPair) + bits) : 0;
   const int64_t stage = panel(way.panel, attention.inner) + panel(way.panel, attention.values) + beside;
   const int64_t stages = way.stages * (way.groups ? whole(stage, kBlock) : stage);
-  if (!all_keys) return stages;
   const int64_t rows = rows_of_block(way);
-  return stages + panel(rows, attention.inner) + panel(rows, way.panel) + whole(attention.queries, way.panel) * kPair;
+  const int64_t own = panel(rows, attention.inner) + (attention.backward ? panel(rows, attention.values) : 0);
+  const int64_t kept = way.shared_rows ? own : all_keys ? panel(rows, attention.inner) : 0;
+  return stages + kept + (all_keys ? panel(rows, way.panel) + whole(attention.queries, way.panel) * kPair : 0);
 }
 
 bool can_be_whole(const Attention& attention, const AttentionWay& way) {
@@ -41,8 +42,9 @@ bool can_be_whole(const Attention& attention, const AttentionWay& way) {
   const int64_t tiles = way.panel / kTile;  // of queries
   const int64_t shares = std::max<int64_t>(1, way.warps / tiles);
   const int64_t columns = way.groups ? kGroupColumns : kTile;
-  return attention.backward && rows_of_block(way) >= attention.keys && attention.queries <= kMostQueries &&
-         tiles * shares % way.warps == 0 && attention.inner % (shares * columns) == 0;
+  return attention.backward && way.groups == way.shared_rows && rows_of_block(way) >= attention.keys &&
+         attention.queries <= kMostQueries && tiles * shares % way.warps == 0 &&
+         attention.inner % (shares * columns) == 0;
 }
 
 }  // namespace millrace

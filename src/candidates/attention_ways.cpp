@@ -1,5 +1,6 @@
 // The ways of an attention: how its operands lie, and how a block's warps share it.
 #include <algorithm>
+#include <array>
 #include <set>
 #include <utility>
 
@@ -204,7 +205,7 @@ class AttentionWays {
   void add_with_mask() {
     Candidate candidate;
     candidate.layouts = layouts_;
-    std::set<std::pair<bool, bool>> begun;  // kinds
+    std::set<std::array<bool, 3>> begun;  // kinds
     for (const AttentionWay& way : ways()) {
       if (attention_shared_bytes(attention_, way) > options_.gpu->shared_bytes) {
         collector_.decline("panels that do not fit a multiprocessor's shared memory");
@@ -212,7 +213,7 @@ class AttentionWays {
       }
       candidate.way = way;
       candidate.estimate = estimate(way);
-      const bool first_of_kind = begun.emplace(way.groups, way.whole).second;
+      const bool first_of_kind = begun.insert({way.groups, way.shared_rows, way.whole}).second;
       if (first_of_kind || options_.every_shape || lies_as_written(domains_, part_, candidate)) {
         collector_.add(candidate);
       } else {
@@ -221,13 +222,14 @@ class AttentionWays {
     }
   }
 
-  // Lines of shared memory that groups read are of 64 numbers. Where some scores are hidden their kernels branch, and
-  // ptxas 13.0 forgets what a product needs again behind a branch; and in loops over fewer panels than there are
-  // stages.
+  // Lines of shared memory that groups read are of 64 numbers.
   bool fits_groups() const {
-    const auto whole = [](int64_t extent) { return extent % kGroupPanel == 0; };
-    return options_.gpu->group_products && whole(attention_.inner) && whole(attention_.values) && !attention_.causal &&
-           whole(attention_.queries) && whole(attention_.keys);
+    return options_.gpu->group_products && attention_.inner % kGroupPanel == 0 && attention_.values % kGroupPanel == 0;
+  }
+  // Where some scores are hidden kernels branch, and ptxas 13.0 forgets a row's registers that a product needs again
+  // behind a branch; and in loops over fewer panels than there are stages.
+  bool hides() const {
+    return attention_.causal || attention_.queries % kGroupPanel != 0 || attention_.keys % kGroupPanel != 0;
   }
 
   // The first is the one to begin with, and the one that is taken where nothing is measured: no product of groups,
@@ -246,24 +248,26 @@ class AttentionWays {
         }
       }
     }
-    if (fits_groups()) {
-      for (const int warps : {4, 8}) {
-        for (const int count : {2, 3}) {
-          if (count == 2 || int64_t{count} * kGroupPanel <= std::min(attention_.queries, attention_.keys))
-            made.push_back({warps, 1, kGroupPanel, count, true});
-        }
+    for (const int warps : {4, 8}) {
+      for (const int count : {2, 3}) {
+        const bool short_loop = int64_t{count} * kGroupPanel > std::min(attention_.queries, attention_.keys);
+        if (fits_groups() && !hides() && (count == 2 || !short_loop))
+          made.push_back({warps, 1, kGroupPanel, count, true});
+        if (fits_groups()) made.push_back({warps, 1, kGroupPanel, count, true, true});
       }
     }
     return with_whole(std::move(made));
   }
 
-  // And in one kernel, where few of a block's rows have no key.
+  // And in one kernel, where few of a block's rows have no key; with a tile a warp, since more do not fit its
+  // registers.
   std::vector<AttentionWay> with_whole(std::vector<AttentionWay> made) const {
     const size_t apart = made.size();
     for (size_t k = 0; k < apart; ++k) {
       AttentionWay way = made[k];
       way.whole = true;
-      if (can_be_whole(attention_, way) && kTile * way.warps * way.tiles < 2 * attention_.keys) made.push_back(way);
+      if (way.tiles == 1 && can_be_whole(attention_, way) && rows_of_block(way) < 2 * attention_.keys)
+        made.push_back(way);
     }
     return made;
   }
@@ -271,7 +275,7 @@ class AttentionWays {
   // Products at the tensor cores' speed, whatever part of a block's rows and of the last panel is beyond the end.
   double estimate(const AttentionWay& way) const {
     const auto whole = [](int64_t extent, int64_t step) { return (extent + step - 1) / step * step; };
-    const int64_t rows = kTile * way.warps * way.tiles;
+    const int64_t rows = rows_of_block(way);
     auto scores =
         static_cast<double>(whole(attention_.queries, rows)) * static_cast<double>(whole(attention_.keys, way.panel));
     for (const int64_t extent : attention_.batch) scores *= static_cast<double>(extent);

@@ -179,6 +179,8 @@ struct AttentionWay {
   int stages = 2;  // panels in shared memory: one is loaded while another is worked on
   // Products of a group of four warps, which Hopper has: what they have in common stays in shared memory.
   bool groups = false;
+  // The block's own rows are in shared memory too, and in no registers.
+  bool shared_rows = false;
   // Backward in one kernel, where a block has all keys: five products, and not seven in two.
   bool whole = false;
 
@@ -234,7 +236,10 @@ int64_t step_along(const Graph& graph, const Product& product, size_t operand, s
 
 // What a block of an attention's kernels asks for of a multiprocessor's shared memory.
 int64_t attention_shared_bytes(const Attention& attention, const AttentionWay& way);
+// Of the scores, that a block has.
+int64_t rows_of_block(const AttentionWay& way);
 // Whether backward can be one kernel: a block has all keys, and its warps can share what comes of a panel of queries.
+// Not with a group's rows in registers: ptxas 13.0 gives those away meanwhile.
 bool can_be_whole(const Attention& attention, const AttentionWay& way);
 
 // What a part computes, without its names: parts with one text take the same time.

@@ -34,7 +34,7 @@ std::string key_of(const Candidate& candidate) {
       put_all(std::array{gpu->width, gpu->group, gpu->threads, gpu->blocks, gpu->ahead});
   } else if (const auto* attention = std::get_if<AttentionWay>(&candidate.way)) {
     put_all(std::array{attention->warps, attention->tiles, attention->panel, attention->stages,
-                       attention->groups ? 1 : 0, attention->whole ? 1 : 0});
+                       attention->groups ? 1 : 0, attention->shared_rows ? 1 : 0, attention->whole ? 1 : 0});
   } else {
     const auto& gemm = std::get<GemmWay>(candidate.way);
     put_all(std::array{static_cast<int>(gemm.library), gemm.threads_over_loops ? 1 : 0, gemm.threads,

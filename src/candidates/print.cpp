@@ -42,7 +42,7 @@ std::string text_of(const GemmWay& way) {
 
 std::string text_of(const AttentionWay& way) {
   return concat("attention warps ", way.warps, " tiles ", way.tiles, " panel ", way.panel, " stages ", way.stages,
-                way.groups ? " groups" : "", way.whole ? " whole" : "");
+                way.groups ? " groups" : "", way.shared_rows ? " shared" : "", way.whole ? " whole" : "");
 }
 
 std::optional<int> parse_int(std::string_view text) {
@@ -185,6 +185,7 @@ std::optional<AttentionWay> parse_attention(const std::vector<std::string>& word
     return there;
   };
   const bool groups = has("groups");
+  const bool shared_rows = groups && has("shared");
   const bool whole = has("whole");
   if (words.size() != end) return std::nullopt;
   for (size_t k = 0; k < kNames.size(); ++k) {
@@ -192,7 +193,7 @@ std::optional<AttentionWay> parse_attention(const std::vector<std::string>& word
     if (words[1 + 2 * k] != kNames[k] || !number || *number < 1) return std::nullopt;
     numbers[k] = *number;
   }
-  return AttentionWay{numbers[0], numbers[1], numbers[2], numbers[3], groups, whole};
+  return AttentionWay{numbers[0], numbers[1], numbers[2], numbers[3], groups, shared_rows, whole};
 }
 
 }  // namespace

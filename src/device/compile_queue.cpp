@@ -39,6 +39,13 @@ void CompileQueue::run(size_t count, int jobs, const std::function<void(size_t)>
   finished_.wait(lock, [&] { return call.done == count; });
 }
 
+void CompileQueue::forget() {
+  const std::lock_guard lock(mutex_);
+  for (Call* const call : calls_) call->done += call->count - call->begun;
+  calls_.clear();
+  finished_.notify_all();
+}
+
 bool CompileQueue::has_threads_for(size_t count, int jobs) {
   try {
     while (threads_.size() < std::min(static_cast<size_t>(std::max(jobs, 1)), count))

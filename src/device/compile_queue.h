@@ -19,9 +19,11 @@ class CompileQueue {
   CompileQueue(const CompileQueue&) = delete;
   CompileQueue& operator=(const CompileQueue&) = delete;
 
-  // Calls work(k) for every k below `count`; returns when all are done. At most `jobs` of all callers at a time, who ask
-  // for the same number.
+  // Calls work(k) for every k below `count`; returns when all are done. At most `jobs` of all callers at a time, who
+  // ask for the same number.
   void run(size_t count, int jobs, const std::function<void(size_t)>& work);
+  // Who waits does so no longer for what is not begun, and nobody begins it.
+  void forget();
 
  private:
   struct Call {

@@ -106,4 +106,6 @@ std::vector<Result<CompiledCubin>> GpuKernelCache::get(const std::vector<Launch>
   return results;
 }
 
+void GpuKernelCache::forget() const { queue_->forget(); }
+
 }  // namespace millrace

@@ -40,10 +40,13 @@ class GpuKernelCache {
   std::string source_of(const Launch& launch) const;
 
   // Every launch's kernels, or why there are none, in the order of `launches`. `jobs` are compiled at a time, those of
-  // other calls that are under way among them, and before them where they came first. One that does not compile spoils no other: its error is of the kind
-  // bad_input.
+  // other calls that are under way among them, and before them where they came first. One that does not compile spoils
+  // no other: its error is of the kind bad_input.
   std::vector<Result<CompiledCubin>> get(const std::vector<Launch>& launches, int jobs,
                                          const CompileProgress& progress = {}) const;
+
+  // Calls that are under way end soon, with errors for what was not begun.
+  void forget() const;
 
  private:
   Result<CompiledCubin> compile(const KernelStore& store, const Launch& launch, const std::string& name) const;

@@ -36,7 +36,8 @@ std::string shape_of(const Candidate& candidate) {
   }
   if (const auto* attention = std::get_if<AttentionWay>(&candidate.way))
     return concat("attention ", attention->warps, " ", attention->tiles, " ", attention->panel, " ", attention->stages,
-                  attention->groups ? " groups" : "", attention->whole ? " whole" : "");
+                  attention->groups ? " groups" : "", attention->shared_rows ? " shared" : "",
+                  attention->whole ? " whole" : "");
   const std::optional<GpuShape>& gpu = std::get<KernelWay>(candidate.way).gpu;
   if (!gpu) return family_of(candidate);
   return concat(family_of(candidate), " ", gpu->width, " ", gpu->group, " ", gpu->threads, " ", gpu->blocks, " ",

@@ -5,8 +5,10 @@
 #include <deque>
 #include <future>
 #include <limits>
+#include <mutex>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <type_traits>
 
 #include "base/clock.h"
@@ -167,6 +169,15 @@ class Explorer {
   Result<Done> try_all(double end) {
     if (!settings_.measure) return Done{};
     std::deque<Batch> ahead;
+    Result<Done> tried = try_all(end, ahead);
+    if (kernels_ != nullptr && !ahead.empty()) kernels_->forget();
+    for (const Batch& batch : ahead) {
+      for (const TrialId& chosen : batch.chosen) classes_.leave(chosen);
+    }
+    return tried;
+  }
+
+  Result<Done> try_all(double end, std::deque<Batch>& ahead) {
     while (now() < end || classes_.has_baselines_left()) {
       refinements_.add_of_fastest();
       want(end);
@@ -177,9 +188,6 @@ class Explorer {
       Batch batch = take_ready(ahead);
       if (settings_.compile_ahead) choose_ahead(end, ahead);
       if (Result<Done> tried = try_batch(batch, end); !tried) return tried;
-    }
-    for (const Batch& batch : ahead) {
-      for (const TrialId& chosen : batch.chosen) classes_.leave(chosen);
     }
     return Done{};
   }
@@ -245,7 +253,7 @@ class Explorer {
     return batch;
   }
 
-  Compiled compiled(const std::vector<Trial>& trials) const {
+  Compiled compiled(const std::vector<Trial>& trials) {
     Compiled made;
     std::vector<Launch> with_kernels;
     for (const Trial& trial : trials) {
@@ -256,7 +264,12 @@ class Explorer {
     if (kernels_ == nullptr || with_kernels.empty()) return made;
     const double begin = now();
     std::vector<Result<MadeKernel>> kernels = kernels_->make(with_kernels);
-    made.seconds = now() - begin;
+    {
+      // They come in the order in which they were asked for: until the one before was done, this one waited.
+      const std::lock_guard lock(compiled_mutex_);
+      made.seconds = now() - std::max(begin, compiled_at_);
+      compiled_at_ = now();
+    }
     made.kernels = kernels.size();
     size_t next = 0;
     for (Ready& ready : made.ready) {
@@ -440,7 +453,14 @@ class Explorer {
   // On a thread of its own, or where that would disturb the measuring, when it is asked for.
   template <class Work>
   std::future<std::invoke_result_t<Work>> beside(Work work) const {
-    return std::async(settings_.compile_ahead ? std::launch::async : std::launch::deferred, std::move(work));
+    if (settings_.compile_ahead) {
+      try {
+        return std::async(std::launch::async, work);
+      } catch (const std::system_error&) {
+        // No thread to be had: when it is asked for, then.
+      }
+    }
+    return std::async(std::launch::deferred, std::move(work));
   }
 
   // Whether it need not be waited for.
@@ -463,9 +483,11 @@ class Explorer {
   MeasurementsMaker measurements_;
   double tried_ = 0;
   double kernel_seconds_ = 0;  // that one took to compile, in the last batch
-  double selected_ = 0;        // seconds of the best selection so far
-  double select_at_ = 0;       // when it is to be worked out again
-  double look_at_ = 0;         // when a selection may be asked again what it wants
+  std::mutex compiled_mutex_;
+  double compiled_at_ = 0;  // when the last batch was
+  double selected_ = 0;     // seconds of the best selection so far
+  double select_at_ = 0;    // when it is to be worked out again
+  double look_at_ = 0;      // when a selection may be asked again what it wants
   std::future<double> selecting_;
   std::future<Wanted> wanting_;
   double wanted_at_ = 0;

@@ -25,6 +25,8 @@ class KernelMaker {
   virtual std::string name_of(const Launch& launch) const = 0;
   // One a launch; all of them have a kernel.
   virtual std::vector<Result<MadeKernel>> make(const std::vector<Launch>& launches) const = 0;
+  // Calls of make() that are under way end soon, whatever they give back: nobody wants it any more.
+  virtual void forget() const {}
 };
 
 class CpuKernelMaker : public KernelMaker {
@@ -65,6 +67,7 @@ class GpuKernelMaker : public KernelMaker {
     }
     return made;
   }
+  void forget() const override { cache_.forget(); }
 
  private:
   GpuKernelCache cache_;

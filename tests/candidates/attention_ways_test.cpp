@@ -154,24 +154,29 @@ TEST(AttentionWays, MasksMayBeLeftAsBits) {
   EXPECT_EQ(storages("gpt2_block", {"tiny", "P=16", "J=32"}), Storages{"drawn"});
 }
 
-// Of lines of 64 numbers, on GPUs that have them.
+// Of lines of 64 numbers, on GPUs that have them; where something is hidden, with rows in shared memory alone.
 TEST(AttentionWays, GroupsOfWarps) {
-  const auto with_groups = [](const std::string& model, const std::vector<std::string>& sizes, bool has_them) {
+  using Kinds = std::set<std::string>;
+  const auto kinds = [](const std::string& model, const std::vector<std::string>& sizes, bool has_them) {
     EnumerateOptions options = without_libraries();
     options.gpu->group_products = has_them;
-    bool any = false;
+    Kinds found;
     for (const PartCandidates& of : enumerated_attentions(model, sizes, options).attentions) {
       EXPECT_FALSE(std::get<AttentionWay>(of.candidates.front().way).groups) << "taken where nothing is measured";
-      for (const Candidate& candidate : of.candidates) any = any || std::get<AttentionWay>(candidate.way).groups;
+      for (const Candidate& candidate : of.candidates) {
+        const auto& way = std::get<AttentionWay>(candidate.way);
+        EXPECT_TRUE(way.groups || !way.shared_rows);
+        if (way.groups) found.insert(way.shared_rows ? "shared" : "pieces");
+      }
     }
-    return any;
+    return found;
   };
-  EXPECT_TRUE(with_groups("bert_encoder", {"tiny", "P=64", "W=64", "J=64"}, true));
-  EXPECT_TRUE(with_groups("bert_encoder", {"tiny", "P=64", "W=128", "J=192"}, true));
-  EXPECT_FALSE(with_groups("bert_encoder", {"tiny", "P=64", "W=64", "J=64"}, false));
-  EXPECT_FALSE(with_groups("bert_encoder", {"tiny", "P=64", "W=80", "J=64"}, true));
-  EXPECT_FALSE(with_groups("bert_encoder", {"tiny", "P=64", "W=64", "J=72"}, true));
-  EXPECT_FALSE(with_groups("gpt2_block", {"tiny", "P=64", "J=64"}, true)) << "causal";
+  EXPECT_EQ(kinds("bert_encoder", {"tiny", "P=64", "W=64", "J=64"}, true), (Kinds{"pieces", "shared"}));
+  EXPECT_EQ(kinds("bert_encoder", {"tiny", "P=64", "W=128", "J=192"}, true), (Kinds{"pieces", "shared"}));
+  EXPECT_EQ(kinds("bert_encoder", {"tiny", "P=64", "W=64", "J=64"}, false), Kinds());
+  EXPECT_EQ(kinds("bert_encoder", {"tiny", "P=64", "W=80", "J=64"}, true), Kinds());
+  EXPECT_EQ(kinds("bert_encoder", {"tiny", "P=64", "W=64", "J=72"}, true), Kinds{"shared"});
+  EXPECT_EQ(kinds("gpt2_block", {"tiny", "P=64", "J=64"}, true), Kinds{"shared"}) << "causal";
 }
 
 // Where a block has all keys, and not twice as many rows.
@@ -184,8 +189,8 @@ TEST(AttentionWays, BackwardInOneKernel) {
          enumerated_attentions("bert_encoder", {"tiny", "P=64", "W=64", keys}, options).attentions) {
       for (const Candidate& candidate : of.candidates) {
         const auto& way = std::get<AttentionWay>(candidate.way);
-        EXPECT_TRUE(!way.whole || can_be_whole(of.part.attention, way));
-        if (way.whole) rows.insert(16 * way.warps * way.tiles);
+        EXPECT_TRUE(!way.whole || way.groups == way.shared_rows);
+        if (way.whole) rows.insert(static_cast<int>(rows_of_block(way)));
       }
     }
     return rows;
@@ -194,8 +199,7 @@ TEST(AttentionWays, BackwardInOneKernel) {
   EXPECT_EQ(rows_of_whole("J=64"), std::set<int>{64});
   EXPECT_EQ(rows_of_whole("J=72"), std::set<int>{128});
   EXPECT_EQ(rows_of_whole("J=128"), (std::set<int>{128}));
-  EXPECT_EQ(rows_of_whole("J=256"), std::set<int>{256});
-  EXPECT_EQ(rows_of_whole("J=512"), std::set<int>());
+  EXPECT_EQ(rows_of_whole("J=136"), std::set<int>());
 }
 
 TEST(AttentionWays, PanelsFitTheGpu) {

@@ -294,7 +294,7 @@ std::vector<Case> cases() {
            p.inner = p.values = 64;
            p.dtype = DType::bfloat16;
          }),
-      of("backward in one", {4, 1, 32, 2, false, true},
+      of("backward in one", {4, 1, 32, 2, false, false, true},
          [](AttentionProblem& p) {
            p.queries = 70;
            p.keys = 50;
@@ -302,12 +302,12 @@ std::vector<Case> cases() {
            p.values = 48;
            p.rate = 0.3;
          }),
-      of("backward in one, rows without a key, scores far below zero", {1, 1, 32, 2, false, true},
+      of("backward in one, rows without a key, scores far below zero", {1, 1, 32, 2, false, false, true},
          [](AttentionProblem& p) {
            p.keys = 1;
            p.scales = {100};
          }),
-      of("backward in one, causal, two tiles, rows lie together", {2, 2, 64, 1, false, true},
+      of("backward in one, causal, two tiles, rows lie together", {2, 2, 64, 1, false, false, true},
          [](AttentionProblem& p) {
            p.causal = true;
            p.queries = p.keys = 56;
@@ -315,7 +315,7 @@ std::vector<Case> cases() {
            p.scales = {-0.25};
            p.set_lying(Lying::columns_batch_rows);
          }),
-      of("backward in one, groups", {8, 1, 64, 2, true, true},
+      of("backward in one, groups", {8, 1, 64, 2, true, true, true},
          [](AttentionProblem& p) {
            p.batch = {2};
            p.queries = p.keys = 128;
@@ -323,7 +323,7 @@ std::vector<Case> cases() {
            p.rate = 0.1;
            p.mask_bits = true;
          }),
-      of("backward in one, groups, rows lie together", {8, 1, 64, 2, true, true},
+      of("backward in one, groups, rows lie together", {8, 1, 64, 2, true, true, true},
          [](AttentionProblem& p) {
            p.batch = {2};
            p.queries = 64;
@@ -333,13 +333,66 @@ std::vector<Case> cases() {
            p.rate = 0.3;
            p.set_lying(Lying::batch_columns_rows);
          }),
-      of("backward in one, groups, rows without a key", {8, 1, 64, 2, true, true},
+      of("backward in one, groups, rows without a key", {8, 1, 64, 2, true, true, true},
          [](AttentionProblem& p) {
            p.batch = {2};
            p.queries = 192;
            p.keys = 64;
            p.inner = p.values = 64;
            p.dtype = DType::bfloat16;
+         }),
+      of("rows in shared memory", {4, 1, 64, 2, true, true},
+         [](AttentionProblem& p) {
+           p.batch = {2};
+           p.queries = p.keys = 128;
+           p.inner = p.values = 64;
+           p.rate = 0.1;
+           p.mask_bits = true;
+         }),
+      of("rows in shared memory, causal, rests, a negative scale", {4, 1, 64, 3, true, true},
+         [](AttentionProblem& p) {
+           p.batch = {2};
+           p.causal = true;
+           p.queries = p.keys = 91;
+           p.inner = p.values = 64;
+           p.scales = {-0.25};
+           p.rate = 0.3;
+           p.dtype = DType::bfloat16;
+         }),
+      of("rows in shared memory, backward in one, causal, a negative scale", {8, 1, 64, 2, true, true, true},
+         [](AttentionProblem& p) {
+           p.batch = {2};
+           p.causal = true;
+           p.queries = p.keys = 104;
+           p.inner = p.values = 64;
+           p.scales = {-0.25};
+           p.rate = 0.3;
+         }),
+      of("backward in one, groups, one of them", {4, 1, 64, 2, true, true, true},
+         [](AttentionProblem& p) {
+           p.batch = {2};
+           p.queries = p.keys = 64;
+           p.inner = 128;
+           p.values = 64;
+           p.rate = 0.1;
+         }),
+      of("rows in shared memory, rows lie together", {8, 1, 64, 2, true, true},
+         [](AttentionProblem& p) {
+           p.batch = {2};
+           p.set_lying(Lying::columns_batch_rows);
+           p.queries = 72;
+           p.keys = 200;
+           p.inner = 128;
+           p.values = 64;
+           p.rate = 0.3;
+         }),
+      of("rows in shared memory, of what is given lie together", {4, 1, 64, 1, true, true},
+         [](AttentionProblem& p) {
+           p.batch = {2};
+           p.lying = Lying::batch_columns_rows;
+           p.queries = p.keys = 64;
+           p.inner = 64;
+           p.values = 128;
          }),
       of("groups", {4, 1, 64, 2, true}, [](AttentionProblem& p) { p.queries = p.keys = p.inner = p.values = 64; }),
       of("groups, several panels, three stages", {4, 1, 64, 3, true},
@@ -442,9 +495,13 @@ Case drawn_case(uint64_t seed) {
     for (int64_t* extent : {&p.queries, &p.keys, &p.inner, &p.values}) *extent = 64 * (1 + below(2));
     p.causal = false;
     way = {4, 1, 64, 2, true};
+  } else if (below(4) == 0) {
+    p.inner = 64;
+    p.values = 64 * (1 + below(2));
+    way = {below(2) == 0 ? 4 : 8, 1, 64, static_cast<int>(1 + below(3)), true, true};
   }
   if (below(2) == 0) {
-    if (way.groups) way.warps = 8;
+    way.shared_rows = way.groups;
     p.keys = std::min<int64_t>(p.keys, 16 * way.warps * way.tiles);
     AttentionProblem backward = p;
     backward.backward = true;
@@ -452,7 +509,11 @@ Case drawn_case(uint64_t seed) {
   }
   p.mask_bits =
       p.rate > 0 && !p.causal && p.mask_order == MaskOrder::keys_last && p.keys % 32 == 0 && way.warps * way.tiles > 1;
-  return {concat("drawn with seed ", seed), way, p};
+  return {concat("drawn with seed ", seed, ": warps ", way.warps, " tiles ", way.tiles, " panel ", way.panel,
+                 " stages ", way.stages, way.groups ? " groups" : "", way.shared_rows ? " shared" : "",
+                 way.whole ? " whole" : "", "; ", p.queries, " x ", p.keys, ", ", p.inner, " and ", p.values,
+                 p.causal ? ", causal" : "", p.backward ? ", backward" : ", forward"),
+          way, p};
 }
 
 TEST(DrawnAttentionKernel, AgreesWithTheDefinition) {
@@ -534,7 +595,7 @@ TEST_P(AttentionKernel, SharedMemoryIsWhatTheGridAsksFor) {
   problem.inner = problem.values = 64;
   const Attention attention = made_attention(problem).part.attention;
   for (const AttentionWay& way : {AttentionWay{4, 1, 64, 2}, AttentionWay{8, 1, 32, 3}, AttentionWay{4, 1, 64, 3, true},
-                                  AttentionWay{8, 2, 64, 2, false, true}}) {
+                                  AttentionWay{8, 2, 64, 2, false, false, true}}) {
     for (const GpuGrid& grid : launch_of(problem, way).grids) {
       EXPECT_EQ(grid.shared_bytes, attention_shared_bytes(attention, way));
       EXPECT_EQ(grid.threads, 32 * way.warps);
@@ -641,7 +702,7 @@ TEST_F(AttentionCompile, EveryKindTogether) {
 }
 
 TEST_F(AttentionCompile, TensorsBeyondAnInteger) {
-  for (const bool backward : {false, true}) {
+  for (const bool backward : {false, false, true}) {
     AttentionProblem problem;
     problem.backward = backward;
     problem.batch = {4096, 1024};

@@ -41,6 +41,9 @@ struct GroupProduct {
   float before[8][4];  // what was in it then
   u32 left[16][8];     // two halves each
   Place right;
+  bool left_shared;  // then not there, but in shared memory
+  bool left_by_line;
+  Place left_place;
   void (*finish)(const GroupProduct&);
 };
 
@@ -145,6 +148,11 @@ inline void load_matrices(u32 (&to)[4], Place row) { load_matrices(to, row, fals
 inline void load_matrices_transposed(u32 (&to)[4], Place row) { load_matrices(to, row, true); }
 inline void load_floats(float (&to)[4], Place from) { memcpy(to, shared_bytes(from, 16), 16); }
 inline u32 load_half(Place from) { return shared_half(from); }
+inline u32 load_word(Place from) {
+  u32 word;
+  memcpy(&word, shared_bytes(from, 4), 4);
+  return word;
+}
 inline void store_word(Place to, u32 word) { memcpy(shared_bytes(to, 4), &word, 4); }
 inline void store_floats(Place to, float first, float second) {
   const float both[2] = {first, second};
@@ -249,6 +257,17 @@ inline float right_number(const GroupProduct& of, int column, int index) {
       T{shared_half(spread(of.right + static_cast<Place>(line) * kLineBytes + static_cast<Place>(number) * 2))});
 }
 
+// The left operand's number for a row of the warp's and an index.
+template <class T>
+inline float left_number(const GroupProduct& of, int row, int index) {
+  if (!of.left_shared) return widened_half<T>(of.left[row][index / 2], index % 2);
+  const int own = thread_number() / 32 % 4 * 16 + row;
+  const int line = of.left_by_line ? index : own;
+  const int number = of.left_by_line ? own : index;
+  return widened(
+      T{shared_half(spread(of.left_place + static_cast<Place>(line) * kLineBytes + static_cast<Place>(number) * 2))});
+}
+
 template <class T>
 inline void finish_product(const GroupProduct& of) {
   const int lane = thread_number() % 32;
@@ -256,8 +275,7 @@ inline void finish_product(const GroupProduct& of) {
     for (int e = 0; e < 4; ++e) {
       float sum = of.first ? of.before[n][e] : of.c[n][e];
       for (int k = 0; k < 16; ++k)
-        sum += widened_half<T>(of.left[lane / 4 + e / 2 * 8][k / 2], k % 2) *
-               right_number<T>(of, n * 8 + lane % 4 * 2 + e % 2, k);
+        sum += left_number<T>(of, lane / 4 + e / 2 * 8, k) * right_number<T>(of, n * 8 + lane % 4 * 2 + e % 2, k);
       of.c[n][e] = sum;
     }
   }
@@ -272,17 +290,17 @@ inline void wait_for_products() {
 inline void settle(float&) {}
 inline void settle(u32&) {}
 
+// A product that begins, of which the left operand is still to be said.
 template <class T, int kColumns, bool kIndicesByLine, int kFirst, int kCount>
-inline void multiply_shared(float (&c)[kCount][4], const u32 (&a)[4], Place right, int add) {
+inline GroupProduct& begun_product(float (&c)[kCount][4], Place right, int add) {
   static_assert((kColumns == 32 || kColumns == 64) && kFirst + kColumns / 8 <= kCount);
   MultiplyingThread& own = multiplying();
-  const Given* const all = exchanged(a);
   if (!own.sees_copies || !own.has_begun || own.count == kMostProducts || right % 32 != 0) {
     fprintf(stderr, "a product of what is not there yet, or of what is not aligned\n");
     abort();
   }
   GroupProduct& made = own.products[own.count++];
-  made = {c + kFirst, kColumns, kIndicesByLine, true, {}, {}, right, finish_product<T>};
+  made = {c + kFirst, kColumns, kIndicesByLine, true, {}, {}, right, false, false, 0, finish_product<T>};
   for (int k = 0; k + 1 < own.count; ++k) made.first = made.first && own.products[k].c != made.c;
   for (int n = 0; n < kColumns / 8; ++n) {
     for (int e = 0; e < 4; ++e) {
@@ -291,10 +309,26 @@ inline void multiply_shared(float (&c)[kCount][4], const u32 (&a)[4], Place righ
       made.c[n][e] = __builtin_nanf("");
     }
   }
+  return made;
+}
+
+template <class T, int kColumns, bool kIndicesByLine, int kFirst, int kCount>
+inline void multiply_shared(float (&c)[kCount][4], const u32 (&a)[4], Place right, int add) {
+  const Given* const all = exchanged(a);
+  GroupProduct& made = begun_product<T, kColumns, kIndicesByLine, kFirst>(c, right, add);
   for (int row = 0; row < 16; ++row) {
     for (int pair = 0; pair < 8; ++pair)
       made.left[row][pair] = all[row % 8 * 4 + pair % 4].words[row / 8 + pair / 4 * 2];
   }
+}
+
+template <class T, int kColumns, bool kLeftByLine, bool kIndicesByLine, int kCount>
+inline void multiply_both_shared(float (&c)[kCount][4], Place left, Place right, int add) {
+  if (left % 32 != 0) abort();
+  GroupProduct& made = begun_product<T, kColumns, kIndicesByLine, 0>(c, right, add);
+  made.left_shared = true;
+  made.left_by_line = kLeftByLine;
+  made.left_place = left;
 }
 
 }  // namespace mr

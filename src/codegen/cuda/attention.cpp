@@ -10,7 +10,6 @@ namespace millrace {
 namespace {
 
 constexpr int kWarpThreads = 32;
-constexpr int64_t kTileRows = 16;  // rows that the tensor cores take
 constexpr int64_t kDrawn = 8;      // neighbours of a mask that are drawn at once
 constexpr int64_t kPairBytes = 8;  // two floats, that backward's first kernel leaves of every query
 constexpr int64_t kIntRange = int64_t{1} << 31;
@@ -74,8 +73,6 @@ class AttentionGenerator {
     const auto at = std::find(list.begin(), list.end(), attention_.tensors[operand]) - list.begin();
     return static_cast<size_t>(at) + (written ? part_.reads.size() : 0);
   }
-
-  int64_t rows_per_block() const { return kTileRows * way_.warps * way_.tiles; }
 
   // Elements between neighbours along an index of the attention.
   static int64_t stride(const std::vector<int64_t>& strides, int axis) {
@@ -172,21 +169,21 @@ class AttentionGenerator {
   int64_t registers(const Kernel& kernel) const {
     constexpr int64_t kBeside = 48;
     constexpr int64_t kBesideOfGroups = 40;
+    constexpr int64_t kBesideOfSharedRows = 32;
     const int64_t inner = attention_.inner;
     const int64_t values = attention_.values;
-    if (way_.whole && attention_.backward)
-      return way_.tiles * (3 * (inner + values) / 4 + (way_.groups ? 32 : 16)) + kBeside + inner / 4;
     if (way_.groups && attention_.backward) {
       const int64_t scores = kernel.rows == Rows::queries ? 64 - values / 2 : 32;
+      if (way_.shared_rows) return (inner + values) / 2 + scores + kBesideOfSharedRows;
       return way_.tiles * (3 * (inner + values) / 4 + scores) + kBesideOfGroups;
     }
-    const int64_t pieces = !attention_.backward           ? inner / 4 + values / 2 + way_.panel / 2
+    const int64_t pieces = !attention_.backward ? (way_.shared_rows ? 0 : inner / 4) + values / 2 + way_.panel / 2
                            : kernel.rows == Rows::queries ? 3 * inner / 4 + values / 4 + 16
                                                           : 3 * (inner + values) / 4 + 16;
     return way_.tiles * pieces + kBeside + (attention_.causal ? 8 : 0);
   }
 
-  // As many as registers and shared memory allow without spilling the former.
+  // As many as registers and shared memory allow, with hardly any of the former spilled.
   int64_t blocks_at_a_time(const Kernel& kernel) const {
     constexpr int64_t kRegisters = 65536;  // of a multiprocessor
     constexpr int64_t kMostOfThread = 255;
@@ -221,6 +218,7 @@ class AttentionGenerator {
     constant(text, "bool", "kCausal", attention_.causal ? 1 : 0);
     constant(text, "bool", "kDropout", masked ? 1 : 0);
     constant(text, "bool", "kGroups", way_.groups ? 1 : 0);
+    constant(text, "bool", "kSharedRows", way_.shared_rows ? 1 : 0);
     constant(text, "bool", "kWhole", way_.whole && attention_.backward ? 1 : 0);
     constant(text, "int", "kQueries", attention_.queries);
     constant(text, "int", "kKeys", attention_.keys);
@@ -246,7 +244,7 @@ class AttentionGenerator {
   void add(const Kernel& kernel) {
     const int threads = kWarpThreads * way_.warps;
     const int64_t rows = kernel.rows == Rows::queries ? attention_.queries : attention_.keys;
-    const int64_t blocks = (rows + rows_per_block() - 1) / rows_per_block();
+    const int64_t blocks = (rows + rows_of_block(way_) - 1) / rows_of_block(way_);
     std::string& text = made_.text;
     line(text, 0,
          concat("MR_KERNEL(", threads, " MR_BLOCKS(", blocks_at_a_time(kernel), ")) ", kernel.name,

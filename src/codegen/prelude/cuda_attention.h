@@ -43,19 +43,6 @@ MR_DEVICE float factor_of(double scale) {
   return factor < 1.17549435e-38f ? 1.17549435e-38f : factor;
 }
 
-template <int kTiles, int kSteps>
-MR_DEVICE void negate_rows(u32 (&rows)[kTiles][kSteps][4], double scale) {
-  const u32 signs = scale < 0 ? 0x80008000u : 0;
-  MR_UNROLL
-  for (int tile = 0; tile < kTiles; ++tile) {
-    MR_UNROLL
-    for (int step = 0; step < kSteps; ++step) {
-      MR_UNROLL
-      for (int n = 0; n < 4; ++n) rows[tile][step][n] ^= signs;
-    }
-  }
-}
-
 // --- Operands ---
 
 // A whole number that a launch is given among its doubles, 2^52 more than it is: its bits are the last ones. To convert
@@ -122,21 +109,28 @@ constexpr int kUsedBytes = !S::kBackward ? kBothPanels<S> : kBits<S> + (S::kDrop
 template <class S>
 constexpr int kStageBytes = S::kGroups ? (kUsedBytes<S> + 1023) / 1024 * 1024 : kUsedBytes<S>;
 
-// Behind the stages, where a block has all keys: these in one panel, a panel's gradients of the scores, a line a key,
-// and the pairs of all queries.
+// A panel of as many rows as a block has.
 template <class S>
-struct AllKeys : S {
+struct BlockRows : S {
   static constexpr int kPanel = S::kWarps * S::kTiles * 16;
 };
+
+// Behind the stages, where rows are in shared memory: the block's, of the inner index, and in backward of the values'.
+// Where a block has all keys: these at least, a panel's gradients of the scores, a line a key, and the pairs of all
+// queries.
 template <class S>
-constexpr int kKeysPlace = S::kStages* kStageBytes<S>;
+constexpr int kRowsPlace = S::kStages* kStageBytes<S>;
 template <class S>
-constexpr int kScoresPlace = kKeysPlace<S> + kPanelBytes<AllKeys<S>, S::kInner>;
+constexpr int kOtherRowsPlace = kRowsPlace<S> + kPanelBytes<BlockRows<S>, S::kInner>;
 template <class S>
-constexpr int kAllPairs = kScoresPlace<S> + kPanelBytes<AllKeys<S>, S::kPanel>;
+constexpr int kScoresPlace =
+    !S::kSharedRows && !S::kWhole    ? kRowsPlace<S>
+    : S::kSharedRows && S::kBackward ? kOtherRowsPlace<S> + kPanelBytes<BlockRows<S>, S::kValues>
+                                     : kOtherRowsPlace<S>;
 template <class S>
-constexpr int kSharedBytes =
-    !S::kWhole ? kKeysPlace<S> : kAllPairs<S> + (S::kQueries + S::kPanel - 1) / S::kPanel * S::kPanel * 8;
+constexpr int kAllPairs = kScoresPlace<S> + (S::kWhole ? kPanelBytes<BlockRows<S>, S::kPanel> : 0);
+template <class S>
+constexpr int kSharedBytes = kAllPairs<S> + (S::kWhole ? (S::kQueries + S::kPanel - 1) / S::kPanel * S::kPanel * 8 : 0);
 
 enum class Columns { in_order, mixed };
 
@@ -272,6 +266,45 @@ MR_DEVICE void load_rows(u32 (&to)[S::kTiles][kColumns / 16][4], const M& from, 
   }
 }
 
+// A block's rows from row to row, left operands of every panel: each warp's own as pieces; or all in shared memory,
+// from `place` on, for products of groups. `fetch` comes before the panels', so that who waits for the first one has
+// waited for the rows, and `take` behind it.
+template <class S, int kColumns, class M, bool kShared = S::kSharedRows>
+struct KeptRows {
+  u32 pieces[S::kTiles][kColumns / 16][4];
+
+  MR_DEVICE void fetch(Place, const M&, int, int) {}
+  MR_DEVICE void take(const M& from, int block, int count, double scale) {
+    load_rows<S, kColumns>(pieces, from, first_row<S>(block), count);
+    const u32 signs = scale < 0 ? 0x80008000u : 0;
+    MR_UNROLL
+    for (int n = 0; n < S::kTiles * (kColumns / 16) * 4; ++n)
+      pieces[n / 4 / (kColumns / 16)][n / 4 % (kColumns / 16)][n % 4] ^= signs;
+  }
+};
+template <class S, int kColumns, class M>
+struct KeptRows<S, kColumns, M, true> {
+  using Rows = Panel<BlockRows<S>, kColumns, M::kLies>;
+  static_assert(S::kGroups);
+  Place place;
+
+  MR_DEVICE void fetch(Place to, const M& from, int block, int count) {
+    place = to;
+    fetch_panel<BlockRows<S>, kColumns, Columns::in_order>(to, from, block * BlockRows<S>::kPanel, count);
+  }
+  MR_DEVICE void take(const M&, int, int, double scale) {
+    if (scale >= 0) return;
+    group_copies();
+    wait_for_copies<0>();
+    barrier();
+    MR_NO_UNROLL
+    for (int word = thread_number(); word < BlockRows<S>::kPanel * kColumns / 2; word += 32 * S::kWarps)
+      store_word(place + word * 4, load_word(place + word * 4) ^ 0x80008000u);
+  }
+  // Of the rows of a group of warps.
+  MR_DEVICE Place left(int column) const { return Rows{place}.at(warp_number() / 4 * 64, column); }
+};
+
 template <class S, int kColumns, class M>
 MR_DEVICE void store_rows(const M& to, int first, int count, const float (&c)[S::kTiles][kColumns / 8][4],
                           const float (&factors)[S::kTiles][2]) {
@@ -363,17 +396,25 @@ MR_DEVICE void multiply_bundle(float (&c)[S::kTiles][kCount][4], int bundle, con
 }
 
 // c = rows · panelᵀ, with as many rows of the panel from `row` on as c has columns.
-template <class S, int kColumns, int kCount, class P>
-MR_DEVICE void multiply_rows(float (&c)[S::kTiles][kCount][4], const u32 (&rows)[S::kTiles][kColumns / 16][4],
-                             const P& panel, int row) {
-  if constexpr (S::kGroups) {
+template <class S, int kColumns, int kCount, class R, class P>
+MR_DEVICE void multiply_rows(float (&c)[S::kTiles][kCount][4], const KeptRows<S, kColumns, R>& rows, const P& panel,
+                             int row) {
+  constexpr bool kByLine = P::kLies == Lies::by_columns;
+  if constexpr (S::kSharedRows) {
+    begin_products();
+    MR_UNROLL
+    for (int step = 0; step < kColumns / 16; ++step)
+      multiply_both_shared<typename S::T, 8 * kCount, R::kLies == Lies::by_columns, kByLine>(
+          c[0], rows.left(step * 16), panel.at(row, step * 16), step > 0 ? 1 : 0);
+    end_products();
+  } else if constexpr (S::kGroups) {
     begin_products();
     MR_UNROLL
     for (int tile = 0; tile < S::kTiles; ++tile) {
       MR_UNROLL
       for (int step = 0; step < kColumns / 16; ++step)
-        multiply_shared<typename S::T, 8 * kCount, P::kLies == Lies::by_columns, 0>(
-            c[tile], rows[tile][step], panel.at(row, step * 16), step > 0 ? 1 : 0);
+        multiply_shared<typename S::T, 8 * kCount, kByLine, 0>(c[tile], rows.pieces[tile][step],
+                                                               panel.at(row, step * 16), step > 0 ? 1 : 0);
     }
     end_products();
   } else {
@@ -384,7 +425,7 @@ MR_DEVICE void multiply_rows(float (&c)[S::kTiles][kCount][4], const u32 (&rows)
       for (int bundle = 0; bundle < kCount / 2; ++bundle) {
         u32 b[4];
         load_right_transposed(b, panel, row + bundle * 16, step * 16);
-        multiply_bundle<S>(c, bundle, rows, step, b);
+        multiply_bundle<S>(c, bundle, rows.pieces, step, b);
       }
     }
   }
@@ -630,13 +671,16 @@ MR_DEVICE float over_row(float x) {
   return Operation::of(x, shuffle_xor(x, 2));
 }
 
-// What products of groups can be had of: a tile a warp, and nothing hidden. ptxas 13.0 gives away the registers of a
-// left operand that the next panel needs again where a kernel branches between its products, where two tiles leave it
-// too few, and where the loop over panels is short: with one stage, or with more stages than panels.
+// What products of groups can be had of: a tile a warp; and where rows are pieces, nothing hidden. ptxas 13.0 gives
+// away the registers of a left operand that the next panel needs again where a kernel branches between its products,
+// where two tiles leave it too few, and where the loop over panels is short: with one stage, or with more stages than
+// panels.
 template <class S>
-constexpr bool kFitsGroups = S::kTiles == 1 && !S::kCausal && S::kKeys % S::kPanel == 0 &&
-                             S::kQueries % S::kPanel == 0 && S::kStages > 1 &&
-                             (S::kStages == 2 || S::kStages * S::kPanel <= least_of(S::kKeys, S::kQueries));
+constexpr bool kFitsGroups = S::kTiles == 1 &&
+                             (S::kSharedRows ||
+                              (!S::kCausal && S::kKeys % S::kPanel == 0 && S::kQueries % S::kPanel == 0 &&
+                               S::kStages > 1 &&
+                               (S::kStages == 2 || S::kStages * S::kPanel <= least_of(S::kKeys, S::kQueries))));
 
 // --- Forward ---
 
@@ -746,13 +790,13 @@ MR_DEVICE void attend(int block, const Q& q, const K& k, const V& v, const O& o,
                       const M& masks) {
   static_assert(S::kPanel % 32 == 0 && S::kInner % 16 == 0 && S::kValues % 16 == 0);
   static_assert(kSharedBytes<S> == S::kShared && (!S::kGroups || kFitsGroups<S>));
+  KeptRows<S, S::kInner, Q> rows;
+  rows.fetch(shared_memory() + kRowsPlace<S>, q, block, S::kQueries);
   const auto fetch = [&](int panel, Place to) { fetch_keys<S>(panel, to, k, v); };
   const auto panels = panels_of<S>(0, panels_of_keys<S>(block), fetch);
   const int row = first_row<S>(block);
   const float factor = factor_of(scale);
-  u32 rows[S::kTiles][S::kInner / 16][4];
-  load_rows<S, S::kInner>(rows, q, row, S::kQueries);
-  negate_rows(rows, scale);
+  rows.take(q, block, S::kQueries, scale);
   RunningSoftmax<S> softmax;
   float sums[S::kTiles][S::kValues / 8][4];
   clear(sums);
@@ -815,8 +859,8 @@ struct QueryPairs {
   float sums[S::kTiles][2];
 
   template <class O, class L, class Leave>
-  MR_DEVICE QueryPairs(const u32 (&d_o)[S::kTiles][S::kValues / 16][4], const O& o, const L& log_sums, int row,
-                       const Leave& leave) {
+  MR_DEVICE void find(const u32 (&d_rows)[S::kTiles][S::kValues / 16][4], const O& o, const L& log_sums, int row,
+                      const Leave& leave) {
     u32 rows[S::kTiles][S::kValues / 16][4];
     load_rows<S, S::kValues>(rows, o, row, S::kQueries);
     MR_UNROLL
@@ -826,7 +870,7 @@ struct QueryPairs {
         const int own = row + tile * 16 + row_number() + half * 8;
         const bool there = own < S::kQueries;
         logs[tile][half] = there ? *log_sums.at(own, 0) * static_cast<float>(kLogarithm) : 0.0f;
-        sums[tile][half] = over_row<Sum>(sum_of_products<typename S::T>(rows[tile], d_o[tile], half));
+        sums[tile][half] = over_row<Sum>(sum_of_products<typename S::T>(rows[tile], d_rows[tile], half));
         if (column_number() == 0) leave(own, logs[tile][half], sums[tile][half]);
       }
     }
@@ -868,20 +912,29 @@ MR_DEVICE void attend_dq(int block, const Q& q, const K& k, const V& v, const O&
                          const DQ& d_q, float* pairs, double scale, const M& masks) {
   static_assert(S::kPanel % 32 == 0 && S::kInner % 16 == 0 && S::kValues % 16 == 0);
   static_assert(kSharedBytes<S> == S::kShared && (!S::kGroups || kFitsGroups<S>));
+  KeptRows<S, S::kInner, Q> rows;
+  rows.fetch(shared_memory() + kRowsPlace<S>, q, block, S::kQueries);
+  KeptRows<S, S::kValues, DO> d_rows;
+  d_rows.fetch(shared_memory() + kOtherRowsPlace<S>, d_o, block, S::kQueries);
   const auto fetch = [&](int panel, Place to) { fetch_keys<S>(panel, to, k, v); };
   const auto panels = panels_of<S>(0, panels_of_keys<S>(block), fetch);
   const int row = first_row<S>(block);
   const float factor = factor_of(scale);
-  u32 rows[S::kTiles][S::kInner / 16][4];
-  load_rows<S, S::kInner>(rows, q, row, S::kQueries);
-  negate_rows(rows, scale);
-  u32 d_rows[S::kTiles][S::kValues / 16][4];
-  load_rows<S, S::kValues>(d_rows, d_o, row, S::kQueries);
-  const QueryPairs<S> queries(d_rows, o, log_sums, row, [&](int query, float log, float sum) {
+  rows.take(q, block, S::kQueries, scale);
+  d_rows.take(d_o, block, S::kQueries, 1);
+  QueryPairs<S> queries;
+  const auto leave = [&](int query, float log, float sum) {
     if (query >= S::kQueries) return;
     pairs[typename S::I(query) * 2] = log;
     pairs[typename S::I(query) * 2 + 1] = sum;
-  });
+  };
+  if constexpr (S::kSharedRows) {
+    u32 pieces[S::kTiles][S::kValues / 16][4];
+    load_rows<S, S::kValues>(pieces, d_o, row, S::kQueries);
+    queries.find(pieces, o, log_sums, row, leave);
+  } else {
+    queries.find(d_rows.pieces, o, log_sums, row, leave);
+  }
   float sums[S::kTiles][S::kInner / 8][4];
   clear(sums);
   const auto work = [&](int panel, Place at) {
@@ -999,18 +1052,26 @@ MR_DEVICE void hide_rows_behind(float (&scores)[S::kTiles][kCount][4], int row) 
   }
 }
 
+template <class S, class K, class V>
+struct KeyRows {
+  KeptRows<S, S::kInner, K> k;
+  KeptRows<S, S::kValues, V> v;
+
+  MR_DEVICE KeyRows(const K& of_k, const V& of_v, int block) {
+    k.fetch(shared_memory() + kRowsPlace<S>, of_k, block, S::kKeys);
+    v.fetch(shared_memory() + kOtherRowsPlace<S>, of_v, block, S::kKeys);
+  }
+};
+
 // d_k and d_v of a block's rows, over panels of queries. `more`: what else is done with the scores' gradients, first of
 // some queries, then of a panel.
-template <class S, class Q, class K, class V, class DO, class DK, class DV, class M, class P, class More>
-MR_DEVICE void go_over_queries(int block, const P& panels, const Q&, const K& k, const V& v, const DO&, const DK& d_k,
-                               const DV& d_v, double scale, const M& masks, const More& more) {
+template <class S, class Q, class DO, class K, class V, class DK, class DV, class M, class P, class More>
+MR_DEVICE void go_over_queries(int block, KeyRows<S, K, V>& rows, const P& panels, const K& k, const V& v,
+                               const DK& d_k, const DV& d_v, double scale, const M& masks, const More& more) {
   const int row = first_row<S>(block);
   const float factor = factor_of(scale);
-  u32 k_rows[S::kTiles][S::kInner / 16][4];
-  load_rows<S, S::kInner>(k_rows, k, row, S::kKeys);
-  negate_rows(k_rows, scale);
-  u32 v_rows[S::kTiles][S::kValues / 16][4];
-  load_rows<S, S::kValues>(v_rows, v, row, S::kKeys);
+  rows.k.take(k, block, S::kKeys, scale);
+  rows.v.take(v, block, S::kKeys, 1);
   float k_sums[S::kTiles][S::kInner / 8][4];
   clear(k_sums);
   float v_sums[S::kTiles][S::kValues / 8][4];
@@ -1025,8 +1086,8 @@ MR_DEVICE void go_over_queries(int block, const P& panels, const Q&, const K& k,
       const Panel<S, S::kValues, DO::kLies> of_d_o{at + kFirstPanel<S>};
       float scores[S::kTiles][kPart / 8][4];
       float dp[S::kTiles][kPart / 8][4];
-      multiply_rows<S, S::kInner>(scores, k_rows, of_q, part);
-      multiply_rows<S, S::kValues>(dp, v_rows, of_d_o, part);
+      multiply_rows<S, S::kInner>(scores, rows.k, of_q, part);
+      multiply_rows<S, S::kValues>(dp, rows.v, of_d_o, part);
       u32 squares[kPart / 16][S::kTiles][2] = {};
       if constexpr (S::kDropout) {
         MR_UNROLL
@@ -1037,7 +1098,7 @@ MR_DEVICE void go_over_queries(int block, const P& panels, const Q&, const K& k,
       finish_products<S>(scores);
       finish_products<S>(dp);
       if (S::kCausal && query < row + S::kTiles * 16 - 1) hide_queries<S>(scores, row, query);
-      if constexpr (S::kWhole && AllKeys<S>::kPanel > S::kKeys) hide_rows_behind<S>(scores, row);
+      if constexpr (S::kWhole && BlockRows<S>::kPanel > S::kKeys) hide_rows_behind<S>(scores, row);
       MR_UNROLL
       for (int some = 0; some < kPart; some += 16)
         differentiate_square<S>(scores, dp, some / 8, pairs + (part + some) * 8, factor, masks, squares[some / 16]);
@@ -1066,11 +1127,12 @@ struct NothingMore {
 template <class S, class Q, class K, class V, class DO, class DK, class DV, class M>
 MR_DEVICE void attend_dk_dv(int block, const Q& q, const K& k, const V& v, const DO& d_o, const DK& d_k, const DV& d_v,
                             const float* pairs, double scale, const M& masks) {
+  KeyRows<S, K, V> rows(k, v, block);
   const int first = block * S::kWarps * S::kTiles * 16;
   const auto fetch = [&](int panel, Place to) { fetch_queries<S>(panel, to, q, d_o, pairs, masks, first); };
   const int seen = S::kCausal ? block * S::kWarps * S::kTiles * 16 / S::kPanel : 0;  // the first panel that looks here
   const auto panels = panels_of<S>(seen, (S::kQueries + S::kPanel - 1) / S::kPanel, fetch);
-  go_over_queries<S>(block, panels, q, k, v, d_o, d_k, d_v, scale, masks, NothingMore());
+  go_over_queries<S, Q, DO>(block, rows, panels, k, v, d_k, d_v, scale, masks, NothingMore());
 }
 
 // --- Backward in one, where a block has all keys ---
@@ -1089,8 +1151,8 @@ struct QueryGradients {
   static constexpr int kColumns = S::kInner / kShares;
   static_assert(kColumns * kShares == S::kInner && kColumns % (S::kGroups ? 32 : 16) == 0);
   static_assert(kQueryTiles * kShares % S::kWarps == 0);
-  using Scores = Panel<AllKeys<S>, S::kPanel, Lies::by_rows>;
-  using Keys = Panel<AllKeys<S>, S::kInner, K::kLies>;
+  using Scores = Panel<BlockRows<S>, S::kPanel, Lies::by_rows>;
+  using Keys = Panel<BlockRows<S>, S::kInner, K::kLies>;
   const DQ& d_q;
   float scale;
 
@@ -1110,9 +1172,9 @@ struct QueryGradients {
   }
 
   MR_DEVICE void of_panel(int panel) const {
-    constexpr int kSteps = AllKeys<S>::kPanel / 16;
+    constexpr int kSteps = BlockRows<S>::kPanel / 16;
     constexpr int kBundles = kSteps < 4 ? kSteps : 4;
-    const Keys keys{shared_memory() + kKeysPlace<S>};
+    const Keys keys{shared_memory() + kRowsPlace<S>};
     barrier();
     MR_UNROLL
     for (int n = 0; n < kQueryTiles * kShares; n += S::kWarps) {
@@ -1152,21 +1214,24 @@ MR_DEVICE void attend_back(int block, const Q& q, const K& k, const V& v, const 
                            const DQ& d_q, const DK& d_k, const DV& d_v, double scale, const M& masks) {
   static_assert(S::kPanel % 32 == 0 && S::kInner % 16 == 0 && S::kValues % 16 == 0);
   static_assert(kSharedBytes<S> == S::kShared && (!S::kGroups || kFitsGroups<S>));
-  static_assert(AllKeys<S>::kPanel >= S::kKeys);
-  fetch_panel<AllKeys<S>, S::kInner, Columns::in_order>(shared_memory() + kKeysPlace<S>, k, 0, S::kKeys);
+  static_assert(BlockRows<S>::kPanel >= S::kKeys);
+  KeyRows<S, K, V> rows(k, v, block);
+  if constexpr (!S::kSharedRows)
+    fetch_panel<BlockRows<S>, S::kInner, Columns::in_order>(shared_memory() + kRowsPlace<S>, k, 0, S::kKeys);
   const auto fetch = [&](int panel, Place to) { fetch_queries<S>(panel, to, q, d_o, nullptr, masks, 0); };
   constexpr int kPanels = (S::kQueries + S::kPanel - 1) / S::kPanel;
   const auto panels = panels_of<S>(0, kPanels, fetch);
   MR_NO_UNROLL
-  for (int row = first_row<S>(0); row - first_row<S>(0) < kPanels * S::kPanel; row += AllKeys<S>::kPanel) {
+  for (int row = first_row<S>(0); row - first_row<S>(0) < kPanels * S::kPanel; row += BlockRows<S>::kPanel) {
     u32 d_rows[S::kTiles][S::kValues / 16][4];
     load_rows<S, S::kValues>(d_rows, d_o, row, S::kQueries);
-    const QueryPairs<S> queries(d_rows, o, log_sums, row, [&](int query, float log, float sum) {
+    QueryPairs<S>().find(d_rows, o, log_sums, row, [&](int query, float log, float sum) {
       if (query < kPanels * S::kPanel) store_floats(shared_memory() + kAllPairs<S> + query * 8, log, sum);
     });
   }
-  go_over_queries<S>(block, panels, q, k, v, d_o, d_k, d_v, scale, masks,
-                     QueryGradients<S, K, DQ>{d_q, static_cast<float>(scale)});
+  const bool negated = S::kSharedRows && scale < 0;  // the keys, in shared memory
+  go_over_queries<S, Q, DO>(block, rows, panels, k, v, d_k, d_v, scale, masks,
+                            QueryGradients<S, K, DQ>{d_q, static_cast<float>(negated ? -scale : scale)});
 }
 
 }  // namespace mr

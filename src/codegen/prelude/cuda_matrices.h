@@ -67,6 +67,11 @@ MR_DEVICE u32 load_half(Place from) {
   return half;
 }
 
+MR_DEVICE u32 load_word(Place from) {
+  u32 word;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word) : "r"(from) : "memory");
+  return word;
+}
 MR_DEVICE void store_word(Place to, u32 word) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(word) : "memory");
 }
@@ -159,8 +164,8 @@ MR_DEVICE void wait_for_products() { asm volatile("wgmma.wait_group.sync.aligned
 MR_DEVICE void settle(float& x) { asm volatile("" : "+f"(x)::"memory"); }
 MR_DEVICE void settle(u32& x) { asm volatile("" : "+r"(x)::"memory"); }
 
-// Where a right operand begins, its blocks one behind the other.
-MR_DEVICE u64 right_operand(Place place) {
+// Where an operand in shared memory begins, its blocks one behind the other.
+MR_DEVICE u64 operand_at(Place place) {
   return static_cast<u64>((place & 0x3ffff) >> 4) | 1ull << 16 | static_cast<u64>(8 * kLineBytes / 16) << 32 |
          1ull << 62;
 }
@@ -170,21 +175,41 @@ MR_DEVICE u64 right_operand(Place place) {
 #define MR_OUT_4(n) "+f"(c[kFirst + n][0]), "+f"(c[kFirst + n][1]), "+f"(c[kFirst + n][2]), "+f"(c[kFirst + n][3])
 #define MR_OUT_32 MR_OUT_4(0), MR_OUT_4(1), MR_OUT_4(2), MR_OUT_4(3)
 #define MR_OUT_64 MR_OUT_32, MR_OUT_4(4), MR_OUT_4(5), MR_OUT_4(6), MR_OUT_4(7)
+#define MR_COLUMNS_32 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define MR_COLUMNS_64 \
+  MR_COLUMNS_32       \
+  ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define MR_PRODUCT_32(type, by_line)                                                                             \
   asm volatile("{.reg .pred p; setp.ne.b32 p, %21, 0; wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type \
-               " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "                       \
-               "{%16, %17, %18, %19}, %20, p, 1, 1, " by_line ";}"                                               \
+               " {" MR_COLUMNS_32 "}, {%16, %17, %18, %19}, %20, p, 1, 1, " by_line ";}"                         \
                : MR_OUT_32                                                                                       \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add)                                    \
                : "memory")
-#define MR_PRODUCT_64(type, by_line)                                                                                \
-  asm volatile(                                                                                                     \
-      "{.reg .pred p; setp.ne.b32 p, %37, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type             \
-      " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, " \
-      "%23, %24, %25, %26, %27, %28, %29, %30, %31}, {%32, %33, %34, %35}, %36, p, 1, 1, " by_line ";}"             \
-      : MR_OUT_64                                                                                                   \
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add)                                                \
-      : "memory")
+#define MR_PRODUCT_64(type, by_line)                                                                             \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %37, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type \
+               " {" MR_COLUMNS_64 "}, {%32, %33, %34, %35}, %36, p, 1, 1, " by_line ";}"                         \
+               : MR_OUT_64                                                                                       \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add)                                    \
+               : "memory")
+// The same with a left operand in shared memory: rows by line, or indices.
+#define MR_PRODUCT_OF_SHARED_32(type, left_by_line, by_line)                                                     \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %18, 0; wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type \
+               " {" MR_COLUMNS_32 "}, %16, %17, p, 1, 1, " left_by_line ", " by_line ";}"                        \
+               : MR_OUT_32                                                                                       \
+               : "l"(a), "l"(b), "r"(add)                                                                        \
+               : "memory")
+#define MR_PRODUCT_OF_SHARED_64(type, left_by_line, by_line)                                                     \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %34, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type \
+               " {" MR_COLUMNS_64 "}, %32, %33, p, 1, 1, " left_by_line ", " by_line ";}"                        \
+               : MR_OUT_64                                                                                       \
+               : "l"(a), "l"(b), "r"(add)                                                                        \
+               : "memory")
+
+#define MR_PRODUCT_OF_SHARED(product, type)                              \
+  if constexpr (kLeftByLine && kIndicesByLine) product(type, "1", "1");  \
+  if constexpr (kLeftByLine && !kIndicesByLine) product(type, "1", "0"); \
+  if constexpr (!kLeftByLine && kIndicesByLine) product(type, "0", "1"); \
+  if constexpr (!kLeftByLine && !kIndicesByLine) product(type, "0", "0")
 
 template <class T>
 constexpr bool kIsF16 = false;
@@ -194,7 +219,7 @@ constexpr bool kIsF16<f16> = true;
 template <class T, int kColumns, bool kIndicesByLine, int kFirst, int kCount>
 MR_DEVICE void multiply_shared(float (&c)[kCount][4], const u32 (&a)[4], Place right, int add) {
   static_assert(kColumns == 32 || kColumns == 64);
-  const u64 b = right_operand(right);
+  const u64 b = operand_at(right);
   if constexpr (kColumns == 64) {
     if constexpr (kIsF16<T> && kIndicesByLine) MR_PRODUCT_64("f16", "1");
     if constexpr (kIsF16<T> && !kIndicesByLine) MR_PRODUCT_64("f16", "0");
@@ -205,6 +230,25 @@ MR_DEVICE void multiply_shared(float (&c)[kCount][4], const u32 (&a)[4], Place r
     if constexpr (kIsF16<T> && !kIndicesByLine) MR_PRODUCT_32("f16", "0");
     if constexpr (!kIsF16<T> && kIndicesByLine) MR_PRODUCT_32("bf16", "1");
     if constexpr (!kIsF16<T> && !kIndicesByLine) MR_PRODUCT_32("bf16", "0");
+  }
+}
+
+// Both in shared memory; kLeftByLine: a line of the left one is of one index, and not of one row. `left`: where the
+// group's 64 rows begin.
+template <class T, int kColumns, bool kLeftByLine, bool kIndicesByLine, int kCount>
+MR_DEVICE void multiply_both_shared(float (&c)[kCount][4], Place left, Place right, int add) {
+  static_assert(kColumns == 32 || kColumns == 64);
+  constexpr int kFirst = 0;
+  const u64 a = operand_at(left);
+  const u64 b = operand_at(right);
+  if constexpr (kIsF16<T> && kColumns == 64) {
+    MR_PRODUCT_OF_SHARED(MR_PRODUCT_OF_SHARED_64, "f16");
+  } else if constexpr (kIsF16<T>) {
+    MR_PRODUCT_OF_SHARED(MR_PRODUCT_OF_SHARED_32, "f16");
+  } else if constexpr (kColumns == 64) {
+    MR_PRODUCT_OF_SHARED(MR_PRODUCT_OF_SHARED_64, "bf16");
+  } else {
+    MR_PRODUCT_OF_SHARED(MR_PRODUCT_OF_SHARED_32, "bf16");
   }
 }
 

@@ -5,11 +5,11 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kTile = 16;  // rows that the tensor cores take
+constexpr int64_t kTileRows = 16;  // rows that the tensor cores take
 
 }  // namespace
 
-int64_t rows_of_block(const AttentionWay& way) { return kTile * way.warps * way.tiles; }
+int64_t rows_of_block(const AttentionWay& way) { return kTileRows * way.warps * way.tiles; }
 
 // Of a stage: two panels, whose rows, or columns where these lie together, are 16 bytes apart from each other so that
 // they are in different banks, and in backward two floats a row, and bits for the block's own rows. For products of
@@ -39,9 +39,9 @@ int64_t attention_shared_bytes(const Attention& attention, const AttentionWay& w
 bool can_be_whole(const Attention& attention, const AttentionWay& way) {
   constexpr int64_t kMostQueries = 1024;  // of which a block keeps two floats each
   constexpr int64_t kGroupColumns = 32;
-  const int64_t tiles = way.panel / kTile;  // of queries
+  const int64_t tiles = way.panel / kTileRows;  // of queries
   const int64_t shares = std::max<int64_t>(1, way.warps / tiles);
-  const int64_t columns = way.groups ? kGroupColumns : kTile;
+  const int64_t columns = way.groups ? kGroupColumns : kTileRows;
   return attention.backward && way.groups == way.shared_rows && rows_of_block(way) >= attention.keys &&
          attention.queries <= kMostQueries && tiles * shares % way.warps == 0 &&
          attention.inner % (shares * columns) == 0;

@@ -248,15 +248,18 @@ class AttentionWays {
         }
       }
     }
+    if (fits_groups()) add_groups(made);
+    return with_whole(std::move(made));
+  }
+
+  void add_groups(std::vector<AttentionWay>& made) const {
     for (const int warps : {4, 8}) {
       for (const int count : {2, 3}) {
         const bool short_loop = int64_t{count} * kGroupPanel > std::min(attention_.queries, attention_.keys);
-        if (fits_groups() && !hides() && (count == 2 || !short_loop))
-          made.push_back({warps, 1, kGroupPanel, count, true});
-        if (fits_groups()) made.push_back({warps, 1, kGroupPanel, count, true, true});
+        if (!hides() && (count == 2 || !short_loop)) made.push_back({warps, 1, kGroupPanel, count, true});
+        made.push_back({warps, 1, kGroupPanel, count, true, true});
       }
     }
-    return with_whole(std::move(made));
   }
 
   // And in one kernel, where few of a block's rows have no key; with a tile a warp, since more do not fit its

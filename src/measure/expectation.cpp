@@ -34,10 +34,7 @@ std::string shape_of(const Candidate& candidate) {
     if (of.id < 0) return concat(family_of(candidate), " ", chain(gemm->m), chain(gemm->n), chain(gemm->k));
     return concat(family_of(candidate), " ", of.id, " ", of.tile, " ", of.stages, " ", of.cluster);
   }
-  if (const auto* attention = std::get_if<AttentionWay>(&candidate.way))
-    return concat("attention ", attention->warps, " ", attention->tiles, " ", attention->panel, " ", attention->stages,
-                  attention->groups ? " groups" : "", attention->shared_rows ? " shared" : "",
-                  attention->whole ? " whole" : "");
+  if (std::holds_alternative<AttentionWay>(candidate.way)) return print_way(candidate.way);
   const std::optional<GpuShape>& gpu = std::get<KernelWay>(candidate.way).gpu;
   if (!gpu) return family_of(candidate);
   return concat(family_of(candidate), " ", gpu->width, " ", gpu->group, " ", gpu->threads, " ", gpu->blocks, " ",

@@ -169,7 +169,7 @@ class Explorer {
   Result<Done> try_all(double end) {
     if (!settings_.measure) return Done{};
     std::deque<Batch> ahead;
-    Result<Done> tried = try_all(end, ahead);
+    Result<Done> tried = try_until(end, ahead);
     if (kernels_ != nullptr && !ahead.empty()) kernels_->forget();
     for (const Batch& batch : ahead) {
       for (const TrialId& chosen : batch.chosen) classes_.leave(chosen);
@@ -177,7 +177,7 @@ class Explorer {
     return tried;
   }
 
-  Result<Done> try_all(double end, std::deque<Batch>& ahead) {
+  Result<Done> try_until(double end, std::deque<Batch>& ahead) {
     while (now() < end || classes_.has_baselines_left()) {
       refinements_.add_of_fastest();
       want(end);

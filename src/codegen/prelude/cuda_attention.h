@@ -491,20 +491,27 @@ MR_DEVICE int key_of(int n, int e) {
   return n / 4 * 32 + column_number() * 4 + n % 4 * 2 + e % 2;
 }
 
-template <class S, int kCount>
-MR_DEVICE void hide_keys(float (&scores)[S::kTiles][kCount][4], int row, int key) {
+// Scores become -inf where hidden(row, n, e) says so: of a warp's row, and of element e in the tile number n.
+template <class S, int kCount, class Hidden>
+MR_DEVICE void hide(float (&scores)[S::kTiles][kCount][4], const Hidden& hidden) {
   MR_UNROLL
   for (int tile = 0; tile < S::kTiles; ++tile) {
     MR_UNROLL
     for (int n = 0; n < kCount; ++n) {
       MR_UNROLL
       for (int e = 0; e < 4; ++e) {
-        const int own = key + key_of<S>(n, e);
-        const bool behind = S::kCausal && own > row + tile * 16 + row_number() + e / 2 * 8;
-        if (own >= S::kKeys || behind) scores[tile][n][e] = -infinity();
+        if (hidden(tile * 16 + row_number() + e / 2 * 8, n, e)) scores[tile][n][e] = -infinity();
       }
     }
   }
+}
+
+template <class S, int kCount>
+MR_DEVICE void hide_keys(float (&scores)[S::kTiles][kCount][4], int row, int key) {
+  hide<S>(scores, [&](int own_row, int n, int e) {
+    const int own = key + key_of<S>(n, e);
+    return own >= S::kKeys || (S::kCausal && own > row + own_row);
+  });
 }
 
 // The four threads of a row have four words each; each gets the words with its own number, of all four.
@@ -994,17 +1001,7 @@ MR_DEVICE void differentiate_square(float (&scores)[S::kTiles][kCount][4], float
 
 template <class S, int kCount>
 MR_DEVICE void hide_queries(float (&scores)[S::kTiles][kCount][4], int row, int query) {
-  MR_UNROLL
-  for (int tile = 0; tile < S::kTiles; ++tile) {
-    MR_UNROLL
-    for (int n = 0; n < kCount; ++n) {
-      MR_UNROLL
-      for (int e = 0; e < 4; ++e) {
-        if (row + tile * 16 + row_number() + e / 2 * 8 > query + n * 8 + column_number() + e % 2)
-          scores[tile][n][e] = -infinity();
-      }
-    }
-  }
+  hide<S>(scores, [&](int own_row, int n, int e) { return row + own_row > query + n * 8 + column_number() + e % 2; });
 }
 
 // Queries behind the last are zeros, in all that is read of them: they add nothing. `row`: the block's first.
@@ -1040,16 +1037,7 @@ MR_DEVICE void fetch_queries(int panel, Place to, const Q& q, const DO& d_o, con
 
 template <class S, int kCount>
 MR_DEVICE void hide_rows_behind(float (&scores)[S::kTiles][kCount][4], int row) {
-  MR_UNROLL
-  for (int tile = 0; tile < S::kTiles; ++tile) {
-    MR_UNROLL
-    for (int n = 0; n < kCount; ++n) {
-      MR_UNROLL
-      for (int e = 0; e < 4; ++e) {
-        if (row + tile * 16 + row_number() + e / 2 * 8 >= S::kKeys) scores[tile][n][e] = -infinity();
-      }
-    }
-  }
+  hide<S>(scores, [&](int own_row, int, int) { return row + own_row >= S::kKeys; });
 }
 
 template <class S, class K, class V>

@@ -179,31 +179,23 @@ MR_DEVICE u64 operand_at(Place place) {
 #define MR_COLUMNS_64 \
   MR_COLUMNS_32       \
   ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define MR_PRODUCT_32(type, by_line)                                                                             \
-  asm volatile("{.reg .pred p; setp.ne.b32 p, %21, 0; wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type \
-               " {" MR_COLUMNS_32 "}, {%16, %17, %18, %19}, %20, p, 1, 1, " by_line ";}"                         \
-               : MR_OUT_32                                                                                       \
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add)                                    \
+// `add_number`: of what says whether it is added. Behind `operands`: what the left one is.
+#define MR_PRODUCT(columns, add_number, type, operands, ...)                                                  \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %" add_number ", 0; wgmma.mma_async.sync.aligned.m64n" #columns \
+               "k16.f32." type "." type " {" MR_COLUMNS_##columns "}, " operands ";}"                         \
+               : MR_OUT_##columns                                                                             \
+               : __VA_ARGS__, "l"(b), "r"(add)                                                                \
                : "memory")
-#define MR_PRODUCT_64(type, by_line)                                                                             \
-  asm volatile("{.reg .pred p; setp.ne.b32 p, %37, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type \
-               " {" MR_COLUMNS_64 "}, {%32, %33, %34, %35}, %36, p, 1, 1, " by_line ";}"                         \
-               : MR_OUT_64                                                                                       \
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add)                                    \
-               : "memory")
+#define MR_PIECES "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
+#define MR_PRODUCT_32(type, by_line) \
+  MR_PRODUCT(32, "21", type, "{%16, %17, %18, %19}, %20, p, 1, 1, " by_line, MR_PIECES)
+#define MR_PRODUCT_64(type, by_line) \
+  MR_PRODUCT(64, "37", type, "{%32, %33, %34, %35}, %36, p, 1, 1, " by_line, MR_PIECES)
 // The same with a left operand in shared memory: rows by line, or indices.
-#define MR_PRODUCT_OF_SHARED_32(type, left_by_line, by_line)                                                     \
-  asm volatile("{.reg .pred p; setp.ne.b32 p, %18, 0; wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type \
-               " {" MR_COLUMNS_32 "}, %16, %17, p, 1, 1, " left_by_line ", " by_line ";}"                        \
-               : MR_OUT_32                                                                                       \
-               : "l"(a), "l"(b), "r"(add)                                                                        \
-               : "memory")
-#define MR_PRODUCT_OF_SHARED_64(type, left_by_line, by_line)                                                     \
-  asm volatile("{.reg .pred p; setp.ne.b32 p, %34, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type \
-               " {" MR_COLUMNS_64 "}, %32, %33, p, 1, 1, " left_by_line ", " by_line ";}"                        \
-               : MR_OUT_64                                                                                       \
-               : "l"(a), "l"(b), "r"(add)                                                                        \
-               : "memory")
+#define MR_PRODUCT_OF_SHARED_32(type, left_by_line, by_line) \
+  MR_PRODUCT(32, "18", type, "%16, %17, p, 1, 1, " left_by_line ", " by_line, "l"(a))
+#define MR_PRODUCT_OF_SHARED_64(type, left_by_line, by_line) \
+  MR_PRODUCT(64, "34", type, "%32, %33, p, 1, 1, " left_by_line ", " by_line, "l"(a))
 
 #define MR_PRODUCT_OF_SHARED(product, type)                              \
   if constexpr (kLeftByLine && kIndicesByLine) product(type, "1", "1");  \

@@ -86,7 +86,7 @@ struct Exploration {
   double conversions = 0;                  // between the layouts in question
   double tried = 0;                        // in this run
   double known = 0;                        // from the database
-  double like_others = 0;                  // not tried, each being like one that was
+  double like_others = 0;                  // not tried, each being like one that was, or the same in an equal part
   std::vector<double> alike_spreads;       // of tried ones that are alike: the slowest by the fastest; ascending
   std::map<std::string, double> outcomes;  // of both: "measured", "wrong", …
   std::string first_failure;               // what was wrong with the first that was not measured

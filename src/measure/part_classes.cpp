@@ -62,6 +62,7 @@ Trial PartClasses::trial_of(const Part& part, const Candidate& candidate) {
 size_t PartClasses::add(PartClass& into, Trial trial) {
   const auto [known, fresh] = into.numbers.try_emplace(trial.text, into.trials.size());
   const size_t number = known->second;
+  if (!fresh) equal_others_ += 1;
   if (!fresh && (!trial.first || into.trials[number].first)) return number;
   if (fresh) {
     trial.like_another = one_of_alike_ && trial.kind.alike >= 0 && !into.alikes.insert(trial.kind.alike).second;

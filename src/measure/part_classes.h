@@ -90,6 +90,8 @@ class PartClasses {
   double configurations() const { return configurations_; }
   // How many were not tried and need not be: each is like another.
   double like_others() const { return like_others_; }
+  // And how many are the same as one of an equal part.
+  double equal_others() const { return equal_others_; }
   const std::map<std::string, double>& outcomes() const { return outcomes_; }
   const std::string& first_failure() const { return first_failure_; }
 
@@ -118,6 +120,7 @@ class PartClasses {
   size_t baselines_left_ = 0;  // trials that must be tried and are not known
   double configurations_ = 0;
   double like_others_ = 0;
+  double equal_others_ = 0;
   std::map<std::string, double> outcomes_;
   std::string first_failure_;
 };

@@ -92,6 +92,8 @@ struct Exploration {
   std::string first_failure;               // what was wrong with the first that was not measured
   std::vector<TriedPart> parts;            // all of the candidates, whether or not a cover can take them
   double seconds = 0;
+
+  bool is_whole() const { return tried + known + like_others >= configurations + conversions; }
 };
 
 }  // namespace millrace

@@ -78,7 +78,7 @@ std::vector<std::string> next_of(const ReportArtefacts& of, const StepMetrics& m
                           " where the limits seen on this machine allow ", shown_seconds(worst->seconds - most), "."));
   const double tried = of.exploration.tried + of.exploration.known;
   const double all = of.exploration.configurations + of.exploration.conversions;
-  if (tried < all)
+  if (!of.exploration.is_whole())
     next.push_back(concat(with_commas(tried), " of ", with_commas(all),
                           " candidates were tried: millrace optimize with more --budget looks further."));
   next.emplace_back(

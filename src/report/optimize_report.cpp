@@ -77,7 +77,8 @@ std::string optimize_text(const StepPlan& plan, const Selection& selection, cons
                  "The plan is in ", made.folder, "/, what was found in ", made.report, ". Next:\n", "  millrace bench ",
                  made.folder, "        each launch, predicted and measured\n", "  millrace run ", made.folder,
                  " --in FILE   results and gradients for your tensors\n",
-                 "  more --budget looks further; --layout NAME=any frees a tensor's layout\n");
+                 made.exploration.is_whole() ? "  " : "  more --budget looks further; ",
+                 "--layout NAME=any frees a tensor's layout\n");
   return text;
 }
 

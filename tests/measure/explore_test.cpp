@@ -396,8 +396,10 @@ TEST_F(ExploreTest, OfThoseThatAreAlikeOneIsTriedAndWhatASelectionTakes) {
   ASSERT_TRUE(some) << to_string(some.error());
   EXPECT_GT(some->summary.like_others, 0);
   EXPECT_LT(some->summary.tried, all->summary.tried);
-  for (const Exploration& whole : {all->summary, some->summary})
+  for (const Exploration& whole : {all->summary, some->summary}) {
     EXPECT_EQ(whole.tried + whole.like_others, whole.configurations + whole.conversions);
+    EXPECT_TRUE(whole.is_whole());
+  }
 
   size_t selections = 0;
   settings_.wanted = [&](const Measurements& expected) {

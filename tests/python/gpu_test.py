@@ -169,8 +169,11 @@ class WholeWayTest(GpuTest):
         self.assertTrue(all(np.isfinite(values).all() for values in found.values()))
 
     def test_every_candidate_of_a_small_program(self) -> None:
-        self.optimize("one.py", "--exhaustive")
-        self.assertIn("(0 new)", self.optimize("one.py", "--exhaustive"))
+        self.assertIn("more --budget looks further", self.optimize("one.py", "--budget", "0s"))
+        self.assertNotIn("looks further", self.optimize("one.py", "--exhaustive"))
+        again = self.optimize("one.py", "--exhaustive")
+        self.assertIn("(0 new)", again)
+        self.assertIn("the same in equal parts, or differ in far strides alone", again)
 
     def test_doctor(self) -> None:
         text = self.succeed("doctor")

@@ -98,8 +98,6 @@ Result<Backend> backend() {
 
 }  // namespace
 
-std::string GpuInfo::architecture() const { return concat("sm_", major, minor); }
-
 Result<std::unique_ptr<Gpu>> open_gpu() {
   const Result<Backend> loaded = backend();
   if (!loaded) return loaded.error();

@@ -25,10 +25,10 @@ struct GpuInfo {
   int64_t memory_bytes = 0;
   int64_t l2_bytes = 0;
   int64_t shared_bytes = 0;  // that a block may ask for
-  int clock_khz = 0;
+  int clock_khz = 0;         // the highest
   int memory_clock_khz = 0;
 
-  std::string architecture() const;  // "sm_90"
+  std::string architecture() const { return "sm_" + std::to_string(major) + std::to_string(minor); }  // "sm_90"
   // Whether four warps together multiply matrices: Hopper's do, and no other generation's.
   bool has_group_products() const { return major == 9; }
 };
@@ -81,6 +81,9 @@ class Gpu {
   // there first, so that the work is in the queue when it is done.
   virtual Result<double> time(const std::function<Result<Done>()>& before,
                               const std::function<Result<Done>()>& work) = 0;
+  // The clock of the multiprocessors behind what is on the stream, which is waited for: GPUs lower it below info()'s
+  // for their power or their heat.
+  virtual Result<double> clock_hertz() = 0;
   // Nothing is run. What is recorded must have run once before (libraries load kernels then), and the launches in it
   // must outlive the graph.
   virtual Result<std::unique_ptr<GpuGraph>> record(const std::function<Result<Done>()>& work) = 0;

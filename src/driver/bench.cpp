@@ -55,7 +55,8 @@ double sum_of_launches(const Times& times) {
   return sum;
 }
 
-std::string bench_json(const StepPlan& plan, const Times& times, const std::string& device) {
+std::string bench_json(const LoadedPlan& loaded, const Times& times, const std::string& device) {
+  const StepPlan& plan = loaded.plan;
   JsonText json;
   json.field("schema_version", 1);
   if (times.passes) {
@@ -63,6 +64,8 @@ std::string bench_json(const StepPlan& plan, const Times& times, const std::stri
     json.field("backward_seconds", times.passes->backward.median);
     const Estimate& step = times.passes->step;
     json.field("step_seconds", Json{{"median", step.median}, {"low", step.low}, {"high", step.high}});
+    json.field("relative_clock", times.passes->clock);
+    json.field("predicted_at_clock_seconds", predicted_at(loaded, times.passes->clock));
   }
   json.field("predicted_seconds", plan.cost);
   json.field("sum_of_operators_seconds", sum_of_launches(times));
@@ -84,7 +87,8 @@ std::string milliseconds(double seconds) { return fixed(seconds * 1e3, 4); }
 
 std::string mebibytes(int64_t bytes) { return concat(fixed(static_cast<double>(bytes) / (1 << 20), 2), " MiB"); }
 
-std::string bench_text(const StepPlan& plan, const Times& times, const std::string& device, size_t width) {
+std::string bench_text(const LoadedPlan& loaded, const Times& times, const std::string& device, size_t width) {
+  const StepPlan& plan = loaded.plan;
   Table table({Align::left, Align::left, Align::right, Align::right, Align::right});
   table.row({"launch", "pass", "predicted ms", "measured ms", "ratio"});
   double predicted = 0;
@@ -106,7 +110,12 @@ std::string bench_text(const StepPlan& plan, const Times& times, const std::stri
   line("forward   ", times.passes->forward);
   line("backward  ", times.passes->backward);
   line("step      ", times.passes->step);
-  text += concat("predicted ", milliseconds(plan.cost), " ms",
+  const double clock = times.passes->clock;
+  const std::string lowered = clock < kFullClock
+                                  ? concat("; ", milliseconds(predicted_at(loaded, clock)), " ms at ",
+                                           fixed(100 * clock, 0), " % of the highest clock, which these steps ran at")
+                                  : "";
+  text += concat("predicted ", milliseconds(plan.cost), " ms", lowered,
                  plan.default_cost > 0 ? concat("; with nothing fused ", milliseconds(plan.default_cost), " ms") : "",
                  "\narena     ", mebibytes(plan.arena_bytes), "; its buffers apart ", mebibytes(plan.sum_bytes),
                  "\ndevice    ", device, "\n");
@@ -141,8 +150,8 @@ Result<std::string> bench_plan(const BenchOptions& options) {
       return written.error();
   }
   const std::string device = session->device();
-  return options.format == Format::json ? bench_json(loaded->plan, times, device)
-                                        : bench_text(loaded->plan, times, device, static_cast<size_t>(options.width));
+  return options.format == Format::json ? bench_json(*loaded, times, device)
+                                        : bench_text(*loaded, times, device, static_cast<size_t>(options.width));
 }
 
 }  // namespace millrace

@@ -19,11 +19,9 @@ namespace {
 constexpr double kReferenceSeconds = 20;  // that the check of the whole plan may take
 constexpr double kStepSeconds = 2;        // for timing the step
 
-Result<Estimate> time_step(const LoadedPlan& loaded, PlanSession& session) {
+Result<PassTimes> time_step(const LoadedPlan& loaded, PlanSession& session) {
   if (Result<Done> put = session.put(draw_given(loaded.training, kTimingSeed)); !put) return put.error();
-  const Result<PassTimes> passes = time_passes(session, kStepSeconds);
-  if (!passes) return passes.error();
-  return passes->step;
+  return time_passes(session, kStepSeconds);
 }
 
 std::string stem_of(const std::string& path) {
@@ -88,8 +86,9 @@ Result<std::string> optimize_program(const OptimizeOptions& options) {
   if (!session) return session.error();
   const Result<PlanCheck> check = check_plan(*loaded, *session, kReferenceSeconds);
   if (!check) return check.error();
-  const Result<Estimate> step = time_step(*loaded, *session);
-  if (!step) return step.error();
+  const Result<PassTimes> times = time_step(*loaded, *session);
+  if (!times) return times.error();
+  const Estimate& step = times->step;
 
   Optimized made;
   made.folder = folder;
@@ -102,10 +101,12 @@ Result<std::string> optimize_program(const OptimizeOptions& options) {
   made.checked = check->checked;
   made.worst_error = check->worst;
   made.reference_seconds = check->seconds;
-  made.step_seconds = step->median;
-  made.step_low = step->low;
-  made.step_high = step->high;
-  const Result<PlanReport> report = report_of(*tuned, {plan, folder, &best->selected.selection, step->median});
+  made.step_seconds = step.median;
+  made.step_low = step.low;
+  made.step_high = step.high;
+  made.clock = times->clock;
+  made.expected_seconds = times->clock < kFullClock ? predicted_at(*loaded, times->clock) : plan.cost;
+  const Result<PlanReport> report = report_of(*tuned, {plan, folder, &best->selected.selection, step.median});
   if (!report) return report.error();
   made.words_before = static_cast<int64_t>(report->metrics.words_before);
   made.words_after = static_cast<int64_t>(report->metrics.words_after);

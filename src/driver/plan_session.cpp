@@ -139,6 +139,13 @@ Result<double> PlanSession::seconds_of_launch(size_t number) {
                           [&] { return launch(number); });
 }
 
+Result<double> PlanSession::relative_clock() {
+  if (cpu_) return 1.0;
+  const Result<double> hertz = gpu_->gpu().clock_hertz();
+  if (!hertz) return hertz;
+  return *hertz / (gpu_->gpu().info().clock_khz * 1e3);
+}
+
 std::string PlanSession::device() const {
   if (gpu_) return gpu_->gpu().info().name;
   return concat(cpu_info().model, ", ", threads(), " threads");

@@ -1,5 +1,7 @@
 #include "driver/time_plan.h"
 
+#include <algorithm>
+
 #include "base/clock.h"
 
 namespace millrace {
@@ -23,6 +25,7 @@ Result<Done> repeat(double seconds, int64_t least, const Body& body) {
 
 Result<PassTimes> time_passes(PlanSession& session, double seconds) {
   std::array<std::vector<double>, 3> samples;
+  std::vector<double> clocks;
   const auto once = [&](int64_t sample) -> Result<Done> {
     const auto bind = [&] { return session.bind(kTimingSeed, static_cast<uint32_t>(sample)); };
     const std::array<std::function<Result<Done>()>, 3> passes = {
@@ -33,13 +36,34 @@ Result<PassTimes> time_passes(PlanSession& session, double seconds) {
       if (!taken) return taken.error();
       samples[k].push_back(*taken);
     }
+    const Result<double> clock = session.relative_clock();
+    if (!clock) return clock.error();
+    clocks.push_back(*clock);
     return Done{};
   };
   // Twice at least: the second time is when a GPU's work is recorded.
   if (Result<Done> warm = repeat(seconds * kWarmUp, 2, once); !warm) return warm.error();
   for (std::vector<double>& of : samples) of.clear();
+  clocks.clear();
   if (Result<Done> timed = repeat(seconds * (1 - kWarmUp), kLeastSamples, once); !timed) return timed.error();
-  return PassTimes{estimate(std::move(samples[0])), estimate(std::move(samples[1])), estimate(std::move(samples[2]))};
+  return PassTimes{estimate(std::move(samples[0])), estimate(std::move(samples[1])), estimate(std::move(samples[2])),
+                   estimate(std::move(clocks)).median};
+}
+
+double predicted_at(const LoadedPlan& loaded, double clock) {
+  const auto multiplies = [&](const PlanLaunch& launch) {
+    const std::vector<PartCandidates>& parts = loaded.candidates.parts;
+    const auto found =
+        std::find_if(parts.begin(), parts.end(), [&](const PartCandidates& of) { return of.part.name == launch.part; });
+    return found != parts.end() &&
+           std::any_of(found->part.operators.begin(), found->part.operators.end(), [&](OperatorId id) {
+             return loaded.training.graph.operators[id.at()].kind == OperatorKind::contraction;
+           });
+  };
+  double seconds = 0;
+  for (const PlanLaunch& launch : loaded.plan.launches)
+    seconds += multiplies(launch) ? launch.predicted_seconds / clock : launch.predicted_seconds;
+  return seconds;
 }
 
 Result<std::vector<Estimate>> time_launches(PlanSession& session, const std::vector<size_t>& launches, double seconds) {

@@ -70,8 +70,12 @@ std::string optimize_text(const StepPlan& plan, const Selection& selection, cons
   table.row({"words moved", shown_words(made.words_before), shown_words(made.words_after),
              percent_less(static_cast<double>(made.words_before), static_cast<double>(made.words_after))});
   text += concat("\n", table.text(100));
-  if (made.step_seconds > kBusy * plan.cost)
-    text += concat("\nThe parts add up to ", shown_seconds(plan.cost),
+  if (made.expected_seconds > plan.cost)
+    text += concat("\nSteps behind each other make the GPU lower its clock, to ", fixed(100 * made.clock, 0),
+                   " % of its highest: what adds up to ", shown_seconds(plan.cost), " takes ",
+                   shown_seconds(made.expected_seconds), " then, as far as products are slower.\n");
+  if (made.step_seconds > kBusy * made.expected_seconds)
+    text += concat("\nThe parts add up to ", shown_seconds(made.expected_seconds),
                    ": the machine was busy with something else; millrace bench times the plan again.\n");
   text += concat("\nBefore: every operator by itself, the fastest way for tensors as the program writes them.\n",
                  "The plan is in ", made.folder, "/, what was found in ", made.report, ". Next:\n", "  millrace bench ",
@@ -102,6 +106,8 @@ std::string optimize_json(const StepPlan& plan, const Selection& selection, cons
       {"proven", selection.proven},
       {"before_seconds", plan.default_cost},
       {"step_seconds", {{"median", made.step_seconds}, {"low", made.step_low}, {"high", made.step_high}}},
+      {"relative_clock", made.clock},
+      {"expected_seconds", made.expected_seconds},
       {"words_before", made.words_before},
       {"words_after", made.words_after},
       {"arena_bytes", plan.arena_bytes},

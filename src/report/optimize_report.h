@@ -26,6 +26,8 @@ struct Optimized {
   double step_seconds = 0;  // measured
   double step_low = 0;
   double step_high = 0;
+  double clock = 1;             // behind steps, by the device's highest
+  double expected_seconds = 0;  // of a step, at that clock
 };
 
 std::string optimize_text(const StepPlan& plan, const Selection& selection, const Optimized& made);

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/scratch.h"
 #include "base/sha256.h"
+#include "device/cuda/clock_probe.h"
 #include "device/gpu_for_tests.h"
 #include "device/gpu_kernel_cache.h"
 
@@ -55,6 +56,13 @@ TEST(Gpu, AReportNamesWhatIsThereOrWhyNot) {
     EXPECT_EQ(software.version.empty(), software.path.empty());
   }
 }
+
+#ifdef MILLRACE_CUDA_BACKEND_FILE
+TEST(Gpu, TheBackendThatWasBuiltCanBeLoaded) {
+  use_built_backend();
+  EXPECT_EQ(inspect_gpu().backend.missing, "");
+}
+#endif
 
 // ---- Compiling: needs NVRTC, not a GPU ----
 
@@ -116,6 +124,14 @@ TEST_F(GpuCompilerTest, CompilesForSeveralArchitectures) {
     ASSERT_TRUE(cubin) << to_string(cubin.error());
     EXPECT_TRUE(is_elf(*cubin));
     EXPECT_NE(cubin->find("f"), std::string::npos);
+  }
+}
+
+TEST_F(GpuCompilerTest, CompilesWhatReadsTheClock) {
+  for (const char* const architecture : {"sm_80", "sm_90"}) {
+    const Result<std::string> cubin = compiler_->compile(kClockSource, architecture);
+    ASSERT_TRUE(cubin) << to_string(cubin.error());
+    EXPECT_NE(cubin->find(kClockFunction), std::string::npos);
   }
 }
 

@@ -168,6 +168,20 @@ class WholeWayTest(GpuTest):
         found = self.made_by("bert.plan")
         self.assertTrue(all(np.isfinite(values).all() for values in found.values()))
 
+    def test_a_clock_that_is_lowered(self) -> None:
+        lowered = {"MILLRACE_PLAYED_CLOCK_KHZ": "750000"}
+        self.assertIn("lower its clock, to 75 % of its highest", self.optimize("small.py", "--budget", "0s", **lowered))
+        self.assertNotIn("clock", self.optimize("small.py", "--budget", "0s"))
+        text = self.succeed("bench", "small.plan", "--seconds", "0.1", **lowered)
+        self.assertIn("ms at 75 % of the highest clock, which these steps ran at", text)
+        self.assertNotIn("clock", self.succeed("bench", "small.plan", "--seconds", "0.1"))
+        told = json.loads(self.succeed("bench", "small.plan", "--seconds", "0.1", "--json", **lowered))
+        expected = sum(launch["predicted_seconds"] / (0.75 if "einsum" in launch["name"] else 1)
+                       for launch in told["operators"])
+        self.assertEqual(told["relative_clock"], 0.75)
+        self.assertGreater(expected, told["predicted_seconds"])
+        self.assertAlmostEqual(told["predicted_at_clock_seconds"] / expected, 1, delta=1e-9)
+
     def test_every_candidate_of_a_small_program(self) -> None:
         self.assertIn("more --budget looks further", self.optimize("one.py", "--budget", "0s"))
         self.assertNotIn("looks further", self.optimize("one.py", "--exhaustive"))

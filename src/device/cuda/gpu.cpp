@@ -2,10 +2,12 @@
 #include "device/gpu.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/text.h"
 #include "device/cuda/algorithms.h"
+#include "device/cuda/clock_probe.h"
 #include "device/cuda/context.h"
 #include "device/cuda/cublaslt.h"
 #include "device/cuda/cuda_launch.h"
@@ -157,6 +159,15 @@ class CudaGpu final : public Gpu {
     return done.error();
   }
 
+  Result<double> clock_hertz() override {
+    if (!clock_) {
+      Result<ClockProbe> made = ClockProbe::make(*this);
+      if (!made) return made.error();
+      clock_.emplace(std::move(*made));
+    }
+    return clock_->hertz();
+  }
+
   bool is_recorded() const override {
     const CurrentContext current(*context_);
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -214,6 +225,7 @@ class CudaGpu final : public Gpu {
   std::shared_ptr<CudaContext> context_;
   const CublasLt& cublaslt_;
   std::shared_ptr<cublasLtContext> handle_;
+  std::optional<ClockProbe> clock_;  // when it is first asked for
 };
 
 Result<std::unique_ptr<Gpu>> make_gpu() {

@@ -240,6 +240,15 @@ TEST_F(CudaKernelTest, TimesWhatIsBetweenTwoEvents) {
   EXPECT_FALSE(gpu_->time(before, []() -> Result<Done> { return Error::make(ErrorKind::failed, "no"); }));
 }
 
+TEST_F(CudaKernelTest, TellsItsClock) {
+  for (int turn = 0; turn < 2; ++turn) {
+    const Result<double> clock = gpu_->clock_hertz();
+    ASSERT_TRUE(clock) << to_string(clock.error());
+    EXPECT_LT(*clock, 1.02 * gpu_->info().clock_khz * 1e3);
+    EXPECT_GT(*clock, 0.1 * gpu_->info().clock_khz * 1e3);
+  }
+}
+
 TEST_F(CudaKernelTest, LaunchesOutliveTheGpu) {
   Result<std::unique_ptr<Gpu>> second = gpu_for_tests();
   ASSERT_TRUE(second) << to_string(second.error());

@@ -138,6 +138,11 @@ class PlayedGpu final : public Gpu {
     return std::max(stream_->seconds(), 1e-9);
   }
 
+  Result<double> clock_hertz() override {
+    if (Result<Done> waited = stream_->wait(); !waited) return waited.error();
+    return static_cast<double>(number_of("MILLRACE_PLAYED_CLOCK_KHZ", info_.clock_khz)) * 1e3;
+  }
+
   bool is_recorded() const override { return stream_->is_recorded(); }
 
   Result<std::unique_ptr<GpuGraph>> record(const std::function<Result<Done>()>& work) override {

@@ -64,8 +64,9 @@ std::string bench_json(const LoadedPlan& loaded, const Times& times, const std::
     json.field("backward_seconds", times.passes->backward.median);
     const Estimate& step = times.passes->step;
     json.field("step_seconds", Json{{"median", step.median}, {"low", step.low}, {"high", step.high}});
-    json.field("relative_clock", times.passes->clock);
-    json.field("predicted_at_clock_seconds", predicted_at(loaded, times.passes->clock));
+    if (const std::optional<double> clock = times.passes->relative_clock) json.field("relative_clock", *clock);
+    if (const std::optional<double> predicted = predicted_at(loaded, times.passes->relative_clock))
+      json.field("predicted_at_clock_seconds", *predicted);
   }
   json.field("predicted_seconds", plan.cost);
   json.field("sum_of_operators_seconds", sum_of_launches(times));
@@ -110,11 +111,11 @@ std::string bench_text(const LoadedPlan& loaded, const Times& times, const std::
   line("forward   ", times.passes->forward);
   line("backward  ", times.passes->backward);
   line("step      ", times.passes->step);
-  const double clock = times.passes->clock;
-  const std::string lowered = clock < kFullClock
-                                  ? concat("; ", milliseconds(predicted_at(loaded, clock)), " ms at ",
-                                           fixed(100 * clock, 0), " % of the highest clock, which these steps ran at")
-                                  : "";
+  const std::optional<double> at_clock = predicted_at(loaded, times.passes->relative_clock);
+  const std::string lowered =
+      at_clock ? concat("; ", milliseconds(*at_clock), " ms at ", fixed(100 * *times.passes->relative_clock, 0),
+                        " % of the highest clock, which these steps ran at")
+               : "";
   text += concat("predicted ", milliseconds(plan.cost), " ms", lowered,
                  plan.default_cost > 0 ? concat("; with nothing fused ", milliseconds(plan.default_cost), " ms") : "",
                  "\narena     ", mebibytes(plan.arena_bytes), "; its buffers apart ", mebibytes(plan.sum_bytes),

@@ -104,8 +104,8 @@ Result<std::string> optimize_program(const OptimizeOptions& options) {
   made.step_seconds = step.median;
   made.step_low = step.low;
   made.step_high = step.high;
-  made.clock = times->clock;
-  made.expected_seconds = times->clock < kFullClock ? predicted_at(*loaded, times->clock) : plan.cost;
+  made.relative_clock = times->relative_clock;
+  made.predicted_at_clock = predicted_at(*loaded, times->relative_clock);
   const Result<PlanReport> report = report_of(*tuned, {plan, folder, &best->selected.selection, step.median});
   if (!report) return report.error();
   made.words_before = static_cast<int64_t>(report->metrics.words_before);

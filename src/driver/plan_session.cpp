@@ -139,10 +139,10 @@ Result<double> PlanSession::seconds_of_launch(size_t number) {
                           [&] { return launch(number); });
 }
 
-Result<double> PlanSession::relative_clock() {
-  if (cpu_) return 1.0;
+std::optional<double> PlanSession::relative_clock() {
+  if (cpu_ || gpu_->gpu().info().clock_khz <= 0) return std::nullopt;
   const Result<double> hertz = gpu_->gpu().clock_hertz();
-  if (!hertz) return hertz;
+  if (!hertz) return std::nullopt;
   return *hertz / (gpu_->gpu().info().clock_khz * 1e3);
 }
 

@@ -35,8 +35,8 @@ class PlanSession {
   // What a launch takes; on a GPU from a cold cache.
   Result<double> seconds_of_launch(size_t number);
 
-  // Behind what ran: how fast the device's clock is, by its highest. 1 for a CPU.
-  Result<double> relative_clock();
+  // Behind what ran: a GPU's clock, by its highest. Nothing where it cannot be told.
+  std::optional<double> relative_clock();
 
   size_t launches() const { return loaded_->plan.launches.size(); }
   std::string device() const;  // in words

@@ -9,7 +9,9 @@ namespace {
 
 constexpr int64_t kLeastSamples = 6;  // fewer give no interval
 constexpr int64_t kMostSamples = 10'000;
-constexpr double kWarmUp = 0.2;  // of the time
+constexpr double kWarmUp = 0.2;        // of the time
+constexpr int64_t kSamplesAClock = 4;  // reading a GPU's clock is a rest for it, if a short one
+constexpr double kFullClock = 0.98;    // that is no lower counts as the highest
 
 // Calls body(sample) until the time is over, at least `least` times.
 template <class Body>
@@ -36,21 +38,24 @@ Result<PassTimes> time_passes(PlanSession& session, double seconds) {
       if (!taken) return taken.error();
       samples[k].push_back(*taken);
     }
-    const Result<double> clock = session.relative_clock();
-    if (!clock) return clock.error();
-    clocks.push_back(*clock);
+    if (sample % kSamplesAClock != 0) return Done{};
+    if (const std::optional<double> clock = session.relative_clock()) clocks.push_back(*clock);
     return Done{};
   };
+  session.relative_clock();  // what reads it is compiled before anything is warm
   // Twice at least: the second time is when a GPU's work is recorded.
   if (Result<Done> warm = repeat(seconds * kWarmUp, 2, once); !warm) return warm.error();
   for (std::vector<double>& of : samples) of.clear();
   clocks.clear();
   if (Result<Done> timed = repeat(seconds * (1 - kWarmUp), kLeastSamples, once); !timed) return timed.error();
-  return PassTimes{estimate(std::move(samples[0])), estimate(std::move(samples[1])), estimate(std::move(samples[2])),
-                   estimate(std::move(clocks)).median};
+  PassTimes times{
+      estimate(std::move(samples[0])), estimate(std::move(samples[1])), estimate(std::move(samples[2])), {}};
+  if (!clocks.empty()) times.relative_clock = estimate(std::move(clocks)).median;
+  return times;
 }
 
-double predicted_at(const LoadedPlan& loaded, double clock) {
+std::optional<double> predicted_at(const LoadedPlan& loaded, std::optional<double> relative_clock) {
+  if (!relative_clock || *relative_clock >= kFullClock) return std::nullopt;
   const auto multiplies = [&](const PlanLaunch& launch) {
     const std::vector<PartCandidates>& parts = loaded.candidates.parts;
     const auto found =
@@ -60,9 +65,10 @@ double predicted_at(const LoadedPlan& loaded, double clock) {
              return loaded.training.graph.operators[id.at()].kind == OperatorKind::contraction;
            });
   };
-  double seconds = 0;
-  for (const PlanLaunch& launch : loaded.plan.launches)
-    seconds += multiplies(launch) ? launch.predicted_seconds / clock : launch.predicted_seconds;
+  double seconds = loaded.plan.cost;
+  for (const PlanLaunch& launch : loaded.plan.launches) {
+    if (multiplies(launch)) seconds += launch.predicted_seconds * (1 / *relative_clock - 1);
+  }
   return seconds;
 }
 

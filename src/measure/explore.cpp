@@ -77,7 +77,7 @@ class Explorer {
     made.conversions = conversions_.configurations();
     made.tried = tried_;
     made.known = recall_.known();
-    if (settings_.exhaustive) made.like_others = classes_.like_others() + classes_.equal_others();
+    made.not_needed = classes_.like_others() + classes_.equal_others();
     made.alike_spreads = classes_.alike_spreads();
     made.outcomes = classes_.outcomes();
     made.first_failure = classes_.first_failure();

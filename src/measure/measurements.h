@@ -86,14 +86,14 @@ struct Exploration {
   double conversions = 0;                  // between the layouts in question
   double tried = 0;                        // in this run
   double known = 0;                        // from the database
-  double like_others = 0;                  // not tried, each being like one that was, or the same in an equal part
+  double not_needed = 0;                   // each is like another one, or the same in an equal part
   std::vector<double> alike_spreads;       // of tried ones that are alike: the slowest by the fastest; ascending
   std::map<std::string, double> outcomes;  // of both: "measured", "wrong", …
   std::string first_failure;               // what was wrong with the first that was not measured
   std::vector<TriedPart> parts;            // all of the candidates, whether or not a cover can take them
   double seconds = 0;
 
-  bool is_whole() const { return tried + known + like_others >= configurations + conversions; }
+  bool is_whole() const { return tried + known + not_needed >= configurations + conversions; }
 };
 
 }  // namespace millrace

@@ -53,10 +53,10 @@ std::string exploration_line(const Exploration& exploration) {
   std::vector<std::string> outcomes;
   for (const auto& [name, count] : exploration.outcomes)
     outcomes.push_back(concat(with_commas(count), " ", name == "measured" ? "right" : name));
-  const std::string others = exploration.like_others > 0
-                                 ? concat("; the other ", with_commas(exploration.like_others),
-                                          " are the same in equal parts, or differ in far strides alone")
-                                 : "";
+  const bool whole = exploration.is_whole() && exploration.not_needed > 0;
+  const std::string others = whole ? concat("; the other ", with_commas(exploration.not_needed),
+                                            " are the same in equal parts, or differ in far strides alone")
+                                   : "";
   return concat(with_commas(done), " of ", with_commas(exploration.configurations + exploration.conversions),
                 " candidates in ", fixed(exploration.seconds, 1), " s (", with_commas(exploration.tried),
                 " new): ", join(outcomes, ", "), others);

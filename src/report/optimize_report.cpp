@@ -70,12 +70,13 @@ std::string optimize_text(const StepPlan& plan, const Selection& selection, cons
   table.row({"words moved", shown_words(made.words_before), shown_words(made.words_after),
              percent_less(static_cast<double>(made.words_before), static_cast<double>(made.words_after))});
   text += concat("\n", table.text(100));
-  if (made.expected_seconds > plan.cost)
-    text += concat("\nSteps behind each other make the GPU lower its clock, to ", fixed(100 * made.clock, 0),
-                   " % of its highest: what adds up to ", shown_seconds(plan.cost), " takes ",
-                   shown_seconds(made.expected_seconds), " then, as far as products are slower.\n");
-  if (made.step_seconds > kBusy * made.expected_seconds)
-    text += concat("\nThe parts add up to ", shown_seconds(made.expected_seconds),
+  if (made.predicted_at_clock)
+    text += concat("\nThe GPU ran these steps at ", fixed(100 * *made.relative_clock, 0),
+                   " % of its highest clock, at which ways are measured: ", shown_seconds(*made.predicted_at_clock),
+                   " is what they predict at this one.\n");
+  const double predicted = made.predicted_at_clock.value_or(plan.cost);
+  if (made.step_seconds > kBusy * predicted)
+    text += concat("\nPredicted are ", shown_seconds(predicted),
                    ": the machine was busy with something else; millrace bench times the plan again.\n");
   text += concat("\nBefore: every operator by itself, the fastest way for tensors as the program writes them.\n",
                  "The plan is in ", made.folder, "/, what was found in ", made.report, ". Next:\n", "  millrace bench ",
@@ -100,20 +101,21 @@ std::string optimize_json(const StepPlan& plan, const Selection& selection, cons
       {"configurations", made.exploration.configurations + made.exploration.conversions},
       {"tried", made.exploration.tried},
       {"known", made.exploration.known},
+      {"not_needed", made.exploration.not_needed},
       {"outcomes", made.exploration.outcomes},
       {"cost_seconds", selection.cost},
       {"bound_seconds", selection.bound},
       {"proven", selection.proven},
       {"before_seconds", plan.default_cost},
       {"step_seconds", {{"median", made.step_seconds}, {"low", made.step_low}, {"high", made.step_high}}},
-      {"relative_clock", made.clock},
-      {"expected_seconds", made.expected_seconds},
       {"words_before", made.words_before},
       {"words_after", made.words_after},
       {"arena_bytes", plan.arena_bytes},
       {"sum_bytes", plan.sum_bytes},
       {"checked", made.checked},
       {"error_of_allowed", made.worst_error}};
+  if (made.relative_clock) root["relative_clock"] = *made.relative_clock;
+  if (made.predicted_at_clock) root["predicted_at_clock_seconds"] = *made.predicted_at_clock;
   return root.dump(2) + "\n";
 }
 

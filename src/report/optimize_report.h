@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "measure/measurements.h"
@@ -26,8 +27,8 @@ struct Optimized {
   double step_seconds = 0;  // measured
   double step_low = 0;
   double step_high = 0;
-  double clock = 1;             // behind steps, by the device's highest
-  double expected_seconds = 0;  // of a step, at that clock
+  std::optional<double> relative_clock;      // of a GPU, behind steps
+  std::optional<double> predicted_at_clock;  // seconds of a step, where that is lower than the highest
 };
 
 std::string optimize_text(const StepPlan& plan, const Selection& selection, const Optimized& made);

@@ -15,6 +15,7 @@
 #include "base/scratch.h"
 #include "base/sha256.h"
 #include "device/cuda/clock_probe.h"
+#include "device/cuda/kernel_parameters.h"
 #include "device/gpu_for_tests.h"
 #include "device/gpu_kernel_cache.h"
 
@@ -60,7 +61,9 @@ TEST(Gpu, AReportNamesWhatIsThereOrWhyNot) {
 #ifdef MILLRACE_CUDA_BACKEND_FILE
 TEST(Gpu, TheBackendThatWasBuiltCanBeLoaded) {
   use_built_backend();
-  EXPECT_EQ(inspect_gpu().backend.missing, "");
+  const GpuSoftware backend = inspect_gpu().backend;
+  EXPECT_EQ(backend.missing, "");
+  EXPECT_EQ(backend.path, MILLRACE_CUDA_BACKEND_FILE);
 }
 #endif
 
@@ -128,6 +131,7 @@ TEST_F(GpuCompilerTest, CompilesForSeveralArchitectures) {
 }
 
 TEST_F(GpuCompilerTest, CompilesWhatReadsTheClock) {
+  EXPECT_EQ(KernelParameters(1, {}, {}).size(), 40U) << "as its source says";
   for (const char* const architecture : {"sm_80", "sm_90"}) {
     const Result<std::string> cubin = compiler_->compile(kClockSource, architecture);
     ASSERT_TRUE(cubin) << to_string(cubin.error());

@@ -3,6 +3,7 @@ explored, resumed, refused and told. Nothing here needs a GPU, and nothing is ti
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -167,10 +168,15 @@ class WholeWayTest(GpuTest):
         self.assertIn("right", text)
         found = self.made_by("bert.plan")
         self.assertTrue(all(np.isfinite(values).all() for values in found.values()))
+        told = json.loads(self.succeed("bench", "bert.plan", "--seconds", "0.1", "--json", MILLRACE_PLAYED_CLOCK_KHZ="500000"))
+        products = [launch for launch in told["operators"] if re.search("einsum|attention", launch["name"])]
+        self.assertLess(len(products), len(told["operators"]))
+        longer = sum(launch["predicted_seconds"] for launch in products)
+        self.assertAlmostEqual(told["predicted_at_clock_seconds"] / (told["predicted_seconds"] + longer), 1, delta=1e-9)
 
     def test_a_clock_that_is_lowered(self) -> None:
         lowered = {"MILLRACE_PLAYED_CLOCK_KHZ": "750000"}
-        self.assertIn("lower its clock, to 75 % of its highest", self.optimize("small.py", "--budget", "0s", **lowered))
+        self.assertIn("at 75 % of its highest clock", self.optimize("small.py", "--budget", "0s", **lowered))
         self.assertNotIn("clock", self.optimize("small.py", "--budget", "0s"))
         text = self.succeed("bench", "small.plan", "--seconds", "0.1", **lowered)
         self.assertIn("ms at 75 % of the highest clock, which these steps ran at", text)

@@ -8,8 +8,8 @@
 
 namespace millrace {
 
-// Counts cycles and nanoseconds of one thread for a fifth of a millisecond, from one tick of the timer to another:
-// those are a microsecond apart on some GPUs. Its parameter is that of kernel_parameters.h.
+// Counts cycles and nanoseconds of one thread for 50 µs, from one tick of the timer to another: those are a microsecond
+// apart on some GPUs. Its parameter is that of kernel_parameters.h; a launch of another size is refused.
 inline constexpr const char* kClockSource = R"(
 struct Parameters { unsigned long long* counted[1]; double values[1]; const void* state; char* scratch; unsigned streams[1]; };
 __device__ unsigned long long nanoseconds() {
@@ -17,6 +17,7 @@ __device__ unsigned long long nanoseconds() {
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
   return now;
 }
+static_assert(sizeof(Parameters) == 40, "kernel_parameters.h");
 extern "C" __global__ void count_cycles(const Parameters p) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -26,7 +27,7 @@ extern "C" __global__ void count_cycles(const Parameters p) {
   while (begin == before) begin = nanoseconds();
   const long long first = clock64();
   unsigned long long end = begin;
-  while (end - begin < 200000) end = nanoseconds();
+  while (end - begin < 50000) end = nanoseconds();
   p.counted[0][0] = clock64() - first;
   p.counted[0][1] = end - begin;
 }

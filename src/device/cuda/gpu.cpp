@@ -160,6 +160,7 @@ class CudaGpu final : public Gpu {
   }
 
   Result<double> clock_hertz() override {
+    if (is_recorded()) return Error::make(ErrorKind::failed, "the clock cannot be read while the stream is recorded");
     if (!clock_) {
       Result<ClockProbe> made = ClockProbe::make(*this);
       if (!made) return made.error();

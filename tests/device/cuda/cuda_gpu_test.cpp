@@ -245,7 +245,7 @@ TEST_F(CudaKernelTest, TellsItsClock) {
     const Result<double> clock = gpu_->clock_hertz();
     ASSERT_TRUE(clock) << to_string(clock.error());
     EXPECT_LT(*clock, 1.02 * gpu_->info().clock_khz * 1e3);
-    EXPECT_GT(*clock, 0.1 * gpu_->info().clock_khz * 1e3);
+    EXPECT_GT(*clock, 0.4 * gpu_->info().clock_khz * 1e3) << "an idle one may be that low, and no lower";
   }
 }
 

@@ -136,7 +136,7 @@ def head(plan: dict, rows: list[dict], limits: tables.Limits) -> str:
 | machine | {plan['device']} |
 | program | {Path(program['file']).name}, {' '.join(program['sizes'])}, {program['dtype'] or 'its own types'} |
 | plan | {plan['date']}, Millrace {plan['version']}, sha256 {plan['sha256'][:16]}… |
-| measured | {len(rows):,} candidates in the device's database, of this program and others, {' to '.join(dict.fromkeys((days[0], days[-1])))} |
+| measured | {len(rows):,} candidates, of other programs too, {' to '.join(dict.fromkeys((days[0], days[-1])))} |
 | tables | by commit {commit.strip() or 'unknown'}: `{shlex.join(['bench/paper_tables.py', *sys.argv[1:]])}` |
 
 The paper's figures (PyTorch, and its own implementation) are of a V100 and the same layer: B=8, L=512, BERT-large, half

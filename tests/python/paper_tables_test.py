@@ -159,7 +159,7 @@ class WholeTest(unittest.TestCase):
     def test_head(self) -> None:
         self.assertEqual(self.done.returncode, 0, self.done.stderr)
         self.assertIn(f"| machine | {DEVICE} |", self.text)
-        self.assertIn("| measured | 72 candidates, 2026-01-01 |", self.text)
+        self.assertIn("| measured | 72 candidates, of other programs too, 2026-01-01 |", self.text)
         self.assertIn("989 Tflop/s", self.text)
 
     def test_class_shares(self) -> None:

@@ -107,7 +107,7 @@ Result<KernelCache> emulated_kernel_cache(const std::string& behind_prelude) {
   if (!found) return found.error();
   Compiler compiler = *found;
   compiler.flags.emplace_back("-U_FORTIFY_SOURCE");  // emulated_hardware.h says why
-  std::replace(compiler.flags.begin(), compiler.flags.end(), std::string("-O3"), std::string("-O1"));  // each runs once
+  std::replace(compiler.flags.begin(), compiler.flags.end(), std::string("-O3"), std::string("-Og"));  // each runs once
   const std::string folder = test_kernels("test_cuda_kernels", MILLRACE_BINARY);
   const std::string prelude = concat(text_of_file(concat(MILLRACE_SOURCE_DIR, "/tests/codegen/emulated_hardware.h")),
                                      cuda_prelude(), behind_prelude);

@@ -103,7 +103,7 @@ std::string pretended_version() {
 // A GPU traps where an address is not aligned as its access is wide; so does this. emulated_hardware.h says why nothing
 // is fortified.
 const std::vector<std::string> kFlags = {"-std=c++20",
-                                         "-O1",
+                                         "-Og",
                                          "-fPIC",
                                          "-shared",
                                          "-fvisibility=hidden",

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "autodiff/differentiate.h"
+#include "base/sanitized.h"
 #include "base/text.h"
 #include "candidates/enumerate.h"
 #include "codegen/cpu/generate.h"
@@ -187,6 +188,10 @@ void TrialsOfPrograms::draw_from(const TriedProgram& program, const PartCandidat
     const Candidate& candidate = of.candidates[random_() % of.candidates.size()];
     const bool by_kernel = std::holds_alternative<KernelWay>(candidate.way);
     if (by_kernel && !take_features(program, of.part, candidate, covering)) continue;
+    if (kSanitized && !by_kernel && k > 0) {
+      random_();  // as below: the kernels are those of the other builds, compiled once
+      continue;
+    }
     parts_.push_back(of.part);
     Trial trial{&program, &parts_.back(), candidate, ""};
     // Libraries wait for each other's threads by spinning: few trials of that, other processes may have the cores.

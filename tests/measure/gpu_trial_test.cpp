@@ -168,15 +168,18 @@ def layer(x: float16[B, I], wq: float16[I, O], bq: float16[O], wk: float16[I, O]
     for (const PartCandidates& of : candidates_.parts) {
       if (!of.part.product.has_epilogue()) continue;
       EXPECT_FALSE(of.candidates.empty()) << of.part.name;
+      const bool fresh = tried
+                             .insert(of.part.product.activation == Activation::relu ? "relu"
+                                     : of.part.product.vector->written()            ? "gradient"
+                                                                                    : "bias")
+                             .second;
+      if (kSanitized && program == large && !fresh) continue;
       const size_t most = program == large ? 1 : 4;
       for (size_t number = 0; number < std::min(most, of.candidates.size()); ++number) {
         const Result<MeasurementRow> row = run(*all, of.part, of.candidates[number]);
         ASSERT_TRUE(row) << to_string(row.error());
         EXPECT_EQ(word(*row), "measured") << of.part.name << ": " << row->detail;
       }
-      tried.insert(of.part.product.activation == Activation::relu ? "relu"
-                   : of.part.product.vector->written()            ? "gradient"
-                                                                  : "bias");
     }
     EXPECT_EQ(tried.size(), 3U);
   }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/sanitized.h"
 #include "measure/verify.h"
 #include "select/random_measurements.h"
 
@@ -111,9 +112,10 @@ TEST(MeasurementsJson, HostileWholes) {
 
 // Every prefix of a file, and the file with every byte changed, is either read or answered.
 TEST(MeasurementsJson, DamagedTexts) {
+  constexpr size_t kStep = kSanitized ? 7 : 1;
   const std::string whole = measurements_json(random_measurements(3));
-  for (size_t k = 0; k + 2 < whole.size(); ++k) EXPECT_NE(complaint(whole.substr(0, k)), "accepted");
-  for (size_t k = 0; k < whole.size(); ++k) {
+  for (size_t k = 0; k + 2 < whole.size(); k += kStep) EXPECT_NE(complaint(whole.substr(0, k)), "accepted");
+  for (size_t k = 0; k < whole.size(); k += kStep) {
     for (const char by : {'9', '-', '"', ']', ','}) {
       std::string text = whole;
       text[k] = by;

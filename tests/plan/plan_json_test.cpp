@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/sanitized.h"
 #include "plan/small_plan.h"
 
 namespace millrace {
@@ -29,7 +30,7 @@ TEST(PlanJson, ReadsWhatItWrote) {
 
 TEST(PlanJson, EveryFlippedBitIsNoticedOrMeansTheSame) {
   const std::string text = plan_json(small_plan().plan);
-  for (size_t k = 0; k < text.size(); ++k) {
+  for (size_t k = 0; k < text.size(); k += kSanitized ? 5 : 1) {
     for (int bit = k % 7 == 0 ? 0 : static_cast<int>(k % 8); bit < 8; bit += k % 7 == 0 ? 1 : 8) {
       std::string changed = text;
       changed[k] = static_cast<char>(changed[k] ^ (1 << bit));

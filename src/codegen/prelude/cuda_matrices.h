@@ -153,8 +153,9 @@ MR_DEVICE u32 votes(bool yes) { return __ballot_sync(0xffffffffu, yes); }
 constexpr Place kLineBytes = 128;
 MR_DEVICE Place spread(Place place) { return place ^ (place >> 3 & 0x70); }
 
-// Copies that were waited for are there for products too, behind a barrier.
-MR_DEVICE void show_copies_to_products() { asm volatile("fence.proxy.async;" ::: "memory"); }
+// Copies that were waited for are there for products too, behind a barrier. Those in shared memory: of all memory ptxas
+// would have the whole GPU see what the thread has written (MEMBAR.ALL.GPU), and not its block (MEMBAR.ALL.CTA).
+MR_DEVICE void show_copies_to_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 MR_DEVICE void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 MR_DEVICE void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }

@@ -15,8 +15,7 @@ int64_t rows_of_block(const AttentionWay& way) { return kTileRows * way.warps * 
 // they are in different banks, and in backward two floats a row, and bits for the block's own rows. For products of
 // groups no line is apart from the next, and stages are of whole blocks. Beside the stages: the block's own rows,
 // where these are not in registers; where it has all keys, these and a panel's gradients, and two floats for every
-// query instead. As codegen/prelude/cuda_attention.h
-// has it, which checks that.
+// query instead. As codegen/prelude/cuda_attention.h has it, which checks that.
 int64_t attention_shared_bytes(const Attention& attention, const AttentionWay& way) {
   constexpr int64_t kHalf = 2;
   constexpr int64_t kBlock = 1024;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "plan/launched_part.h"
 
 namespace millrace {
 namespace {
@@ -56,14 +57,11 @@ Result<PassTimes> time_passes(PlanSession& session, double seconds) {
 
 std::optional<double> predicted_at(const LoadedPlan& loaded, std::optional<double> relative_clock) {
   if (!relative_clock || *relative_clock >= kFullClock) return std::nullopt;
+  const Graph& graph = loaded.training.graph;
   const auto multiplies = [&](const PlanLaunch& launch) {
-    const std::vector<PartCandidates>& parts = loaded.candidates.parts;
-    const auto found =
-        std::find_if(parts.begin(), parts.end(), [&](const PartCandidates& of) { return of.part.name == launch.part; });
-    return found != parts.end() &&
-           std::any_of(found->part.operators.begin(), found->part.operators.end(), [&](OperatorId id) {
-             return loaded.training.graph.operators[id.at()].kind == OperatorKind::contraction;
-           });
+    const Result<LaunchedPart> of = launched_part(graph, loaded.candidates, launch);
+    return of && std::any_of(of->part.operators.begin(), of->part.operators.end(),
+                             [&](OperatorId id) { return graph.operators[id.at()].kind == OperatorKind::contraction; });
   };
   double seconds = loaded.plan.cost;
   for (const PlanLaunch& launch : loaded.plan.launches) {

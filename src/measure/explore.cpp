@@ -77,7 +77,7 @@ class Explorer {
     made.conversions = conversions_.configurations();
     made.tried = tried_;
     made.known = recall_.known();
-    made.not_needed = classes_.like_others() + classes_.equal_others();
+    made.not_needed = classes_.not_needed();
     made.alike_spreads = classes_.alike_spreads();
     made.outcomes = classes_.outcomes();
     made.first_failure = classes_.first_failure();
@@ -419,8 +419,7 @@ class Explorer {
     if (!settings_.progress) return;
     ExploreProgress progress;
     progress.done = tried_ + recall_.known();
-    progress.total =
-        classes_.configurations() + conversions_.configurations() - classes_.like_others() - classes_.equal_others();
+    progress.total = classes_.configurations() + conversions_.configurations() - classes_.not_needed();
     progress.left = settings_.exhaustive ? 0 : std::max(0.0, begin_ + settings_.budget_seconds - now());
     progress.doing = doing;
     for (const Site& site : candidates_.sites) {

@@ -90,8 +90,8 @@ class PartClasses {
   double configurations() const { return configurations_; }
   // How many were not tried and need not be: each is like another.
   double like_others() const { return like_others_; }
-  // And how many are the same as one of an equal part.
-  double equal_others() const { return equal_others_; }
+  // With those that are the same as one of an equal part.
+  double not_needed() const { return like_others_ + equal_others_; }
   const std::map<std::string, double>& outcomes() const { return outcomes_; }
   const std::string& first_failure() const { return first_failure_; }
 

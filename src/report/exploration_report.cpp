@@ -48,18 +48,22 @@ std::string candidates_text(const Graph& graph, const Candidates& candidates, si
   return text;
 }
 
-std::string exploration_line(const Exploration& exploration) {
-  const double done = exploration.tried + exploration.known;
+std::string outcomes_text(const Exploration& exploration) {
   std::vector<std::string> outcomes;
   for (const auto& [name, count] : exploration.outcomes)
     outcomes.push_back(concat(with_commas(count), " ", name == "measured" ? "right" : name));
+  return join(outcomes, ", ");
+}
+
+std::string exploration_line(const Exploration& exploration) {
+  const double done = exploration.tried + exploration.known;
   const bool whole = exploration.is_whole() && exploration.not_needed > 0;
   const std::string others = whole ? concat("; the other ", with_commas(exploration.not_needed),
                                             " are the same in equal parts, or differ in far strides alone")
                                    : "";
   return concat(with_commas(done), " of ", with_commas(exploration.configurations + exploration.conversions),
                 " candidates in ", fixed(exploration.seconds, 1), " s (", with_commas(exploration.tried),
-                " new): ", join(outcomes, ", "), others);
+                " new): ", outcomes_text(exploration), others);
 }
 
 std::string exploration_text(const Measurements& measurements, const Exploration& exploration, size_t width) {

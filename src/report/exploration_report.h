@@ -16,6 +16,9 @@ std::string exploration_text(const Measurements& measurements, const Exploration
 // "1,234 of 411,055 candidates in 60 s (1,200 new): 1,233 right, 1 wrong"
 std::string exploration_line(const Exploration& exploration);
 
+// "1,233 right, 1 wrong"
+std::string outcomes_text(const Exploration& exploration);
+
 // "411,055"
 std::string with_commas(double count);
 

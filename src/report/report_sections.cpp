@@ -189,12 +189,10 @@ DataTable tried_table(const ReportArtefacts& of) {
 }
 
 std::string tried_line(const Exploration& exploration) {
-  std::vector<std::string> outcomes;
-  for (const auto& [name, count] : exploration.outcomes)
-    outcomes.push_back(concat(with_commas(count), " ", name == "measured" ? "right" : name));
+  const std::string outcomes = outcomes_text(exploration);
   return concat(with_commas(exploration.tried + exploration.known), " of ",
                 with_commas(exploration.configurations + exploration.conversions), " candidates were tried",
-                outcomes.empty() ? "" : concat(": ", join(outcomes, ", ")));
+                outcomes.empty() ? "" : concat(": ", outcomes));
 }
 
 DataTable refused_table(const ReportArtefacts& of) {

@@ -168,7 +168,8 @@ class WholeWayTest(GpuTest):
         self.assertIn("right", text)
         found = self.made_by("bert.plan")
         self.assertTrue(all(np.isfinite(values).all() for values in found.values()))
-        told = json.loads(self.succeed("bench", "bert.plan", "--seconds", "0.1", "--json", MILLRACE_PLAYED_CLOCK_KHZ="500000"))
+        told = json.loads(
+            self.succeed("bench", "bert.plan", "--seconds", "0.1", "--json", MILLRACE_PLAYED_CLOCK_KHZ="500000"))
         products = [launch for launch in told["operators"] if re.search("einsum|attention", launch["name"])]
         self.assertLess(len(products), len(told["operators"]))
         longer = sum(launch["predicted_seconds"] for launch in products)

@@ -160,7 +160,9 @@ class CudaGpu final : public Gpu {
   }
 
   Result<double> clock_hertz() override {
-    if (is_recorded()) return Error::make(ErrorKind::failed, "the clock cannot be read while the stream is recorded");
+    if (is_recorded())
+      return Error::make(ErrorKind::failed, "the clock cannot be read while the stream is recorded",
+                         "read it before or behind the recording");
     if (!clock_) {
       Result<ClockProbe> made = ClockProbe::make(*this);
       if (!made) return made.error();

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import safetensors_io
-from command_test_case import BINARY, DONE, FAILED, NO_CONFIGURATION, UNAVAILABLE, WRONG_USAGE, CommandTest
+from command_test_case import BINARY, DONE, FAILED, NO_CONFIGURATION, ROOT, UNAVAILABLE, WRONG_USAGE, CommandTest
 
 NOBODY = 65534
 
@@ -115,6 +115,12 @@ class WholeWayTest(OptimizeTest):
         exact = json.loads(self.succeed("select", "small.py", "--json"))
         sssp = json.loads(self.succeed("select", "small.py", "--json", "--method", "sssp"))
         self.assertLessEqual(exact["cost"], sssp["cost"] * (1 + 1e-9))
+
+    def test_the_layer_of_the_readme(self) -> None:
+        # Of its sixteen draws some have a ReLU's argument within rounding of 0.
+        model = str(ROOT / "models" / "bert_encoder.py")
+        text = self.succeed("optimize", model, "--size", "tiny", "--budget", "0s", "--out", "bert.plan")
+        self.assertIn("agree with the reference", text)
 
     def test_the_callers_layouts(self) -> None:
         text = self.succeed(

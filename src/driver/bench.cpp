@@ -65,8 +65,11 @@ std::string bench_json(const LoadedPlan& loaded, const Times& times, const std::
     const Estimate& step = times.passes->step;
     json.field("step_seconds", Json{{"median", step.median}, {"low", step.low}, {"high", step.high}});
     if (const std::optional<double> clock = times.passes->relative_clock) json.field("relative_clock", *clock);
-    if (const std::optional<double> predicted = predicted_at(loaded, times.passes->relative_clock))
-      json.field("predicted_at_clock_seconds", *predicted);
+    if (const std::optional<RestedSteps>& rested = times.passes->rested)
+      json.field("rested_step_seconds", Json{{"median", rested->step.median},
+                                             {"low", rested->step.low},
+                                             {"high", rested->step.high},
+                                             {"relative_clock", rested->relative_clock}});
   }
   json.field("predicted_seconds", plan.cost);
   json.field("sum_of_operators_seconds", sum_of_launches(times));
@@ -103,20 +106,18 @@ std::string bench_text(const LoadedPlan& loaded, const Times& times, const std::
   table.row({"sum", "", milliseconds(times.passes ? plan.cost : predicted), milliseconds(sum_of_launches(times)), ""});
   std::string text = table.text(width);
   if (!times.passes) return text;
-  const auto line = [&](const char* what, const Estimate& time) {
+  const auto line = [&](const char* what, const Estimate& time, const std::string& clock = "") {
     text += concat(what, milliseconds(time.median), " ms  (", milliseconds(time.low), " to ", milliseconds(time.high),
-                   ", ", time.samples, " runs)\n");
+                   ", ", time.samples, " runs)", clock, "\n");
   };
   text += "\n";
   line("forward   ", times.passes->forward);
   line("backward  ", times.passes->backward);
-  line("step      ", times.passes->step);
-  const std::optional<double> at_clock = predicted_at(loaded, times.passes->relative_clock);
-  const std::string lowered =
-      at_clock ? concat("; ", milliseconds(*at_clock), " ms at ", fixed(100 * *times.passes->relative_clock, 0),
-                        " % of the highest clock, which these steps ran at")
-               : "";
-  text += concat("predicted ", milliseconds(plan.cost), " ms", lowered,
+  const std::optional<RestedSteps>& rested = times.passes->rested;
+  const auto at = [](double clock) { return concat("  at ", fixed(100 * clock, 0), " % of the highest clock"); };
+  line("step      ", times.passes->step, rested ? at(*times.passes->relative_clock) : "");
+  if (rested) line("rested    ", rested->step, at(rested->relative_clock));
+  text += concat("predicted ", milliseconds(plan.cost), " ms", rested ? "; ways are measured at the highest clock" : "",
                  plan.default_cost > 0 ? concat("; with nothing fused ", milliseconds(plan.default_cost), " ms") : "",
                  "\narena     ", mebibytes(plan.arena_bytes), "; its buffers apart ", mebibytes(plan.sum_bytes),
                  "\ndevice    ", device, "\n");

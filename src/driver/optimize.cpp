@@ -105,7 +105,10 @@ Result<std::string> optimize_program(const OptimizeOptions& options) {
   made.step_low = step.low;
   made.step_high = step.high;
   made.relative_clock = times->relative_clock;
-  made.predicted_at_clock = predicted_at(*loaded, times->relative_clock);
+  if (times->rested) {
+    made.rested_seconds = times->rested->step.median;
+    made.rested_clock = times->rested->relative_clock;
+  }
   const Result<PlanReport> report = report_of(*tuned, {plan, folder, &best->selected.selection, step.median});
   if (!report) return report.error();
   made.words_before = static_cast<int64_t>(report->metrics.words_before);

@@ -119,18 +119,17 @@ Result<Done> PlanSession::launch(size_t number) {
   return Done{};
 }
 
-Result<double> PlanSession::seconds_of_pass(const std::function<Result<Done>()>& pass) {
+Result<double> PlanSession::seconds_of_pass(const std::function<Result<Done>()>& pass, int repeats) {
   if (cpu_) return clocked(pass);
-  constexpr int kRepeats = 8;
   const auto nothing = [] { return Result<Done>(Done{}); };
   const Result<double> all = gpu_->gpu().time(nothing, [&]() -> Result<Done> {
-    for (int k = 0; k < kRepeats; ++k) {
+    for (int k = 0; k < repeats; ++k) {
       if (Result<Done> put = pass(); !put) return put;
     }
     return Done{};
   });
   if (!all) return all;
-  return *all / kRepeats;
+  return *all / repeats;
 }
 
 Result<double> PlanSession::seconds_of_launch(size_t number) {

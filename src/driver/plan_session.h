@@ -30,8 +30,8 @@ class PlanSession {
   Result<Done> step();
   Result<Done> launch(size_t number);
 
-  // What a pass takes, by the device's clock. On a GPU it is repeated some times, and the mean is given.
-  Result<double> seconds_of_pass(const std::function<Result<Done>()>& pass);
+  // What a pass takes, by the device's clock. On a GPU it is repeated so many times, and the mean is given.
+  Result<double> seconds_of_pass(const std::function<Result<Done>()>& pass, int repeats = 8);
   // What a launch takes; on a GPU from a cold cache.
   Result<double> seconds_of_launch(size_t number);
 

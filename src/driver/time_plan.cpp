@@ -1,9 +1,9 @@
 #include "driver/time_plan.h"
 
-#include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "base/clock.h"
-#include "plan/launched_part.h"
 
 namespace millrace {
 namespace {
@@ -13,6 +13,8 @@ constexpr int64_t kMostSamples = 10'000;
 constexpr double kWarmUp = 0.2;        // of the time
 constexpr int64_t kSamplesAClock = 4;  // reading a GPU's clock is a rest for it, if a short one
 constexpr double kFullClock = 0.98;    // that is no lower counts as the highest
+constexpr int64_t kRestedSteps = 12;
+constexpr auto kRest = std::chrono::milliseconds(50);
 
 // Calls body(sample) until the time is over, at least `least` times.
 template <class Body>
@@ -22,6 +24,21 @@ Result<Done> repeat(double seconds, int64_t least, const Body& body) {
     if (Result<Done> done = body(sample); !done) return done;
   }
   return Done{};
+}
+
+// A GPU that had nothing to do for a while has its highest clock again.
+Result<RestedSteps> time_rested(PlanSession& session) {
+  std::vector<double> steps;
+  std::vector<double> clocks;
+  for (int64_t sample = 0; sample < kRestedSteps; ++sample) {
+    if (Result<Done> bound = session.bind(kTimingSeed, static_cast<uint32_t>(sample)); !bound) return bound.error();
+    std::this_thread::sleep_for(kRest);
+    const Result<double> taken = session.seconds_of_pass([&] { return session.step(); }, 1);
+    if (!taken) return taken.error();
+    steps.push_back(*taken);
+    if (const std::optional<double> clock = session.relative_clock()) clocks.push_back(*clock);
+  }
+  return RestedSteps{estimate(std::move(steps)), clocks.empty() ? 0 : estimate(std::move(clocks)).median};
 }
 
 }  // namespace
@@ -50,24 +67,14 @@ Result<PassTimes> time_passes(PlanSession& session, double seconds) {
   clocks.clear();
   if (Result<Done> timed = repeat(seconds * (1 - kWarmUp), kLeastSamples, once); !timed) return timed.error();
   PassTimes times{
-      estimate(std::move(samples[0])), estimate(std::move(samples[1])), estimate(std::move(samples[2])), {}};
+      estimate(std::move(samples[0])), estimate(std::move(samples[1])), estimate(std::move(samples[2])), {}, {}};
   if (!clocks.empty()) times.relative_clock = estimate(std::move(clocks)).median;
-  return times;
-}
-
-std::optional<double> predicted_at(const LoadedPlan& loaded, std::optional<double> relative_clock) {
-  if (!relative_clock || *relative_clock >= kFullClock) return std::nullopt;
-  const Graph& graph = loaded.training.graph;
-  const auto multiplies = [&](const PlanLaunch& launch) {
-    const Result<LaunchedPart> of = launched_part(graph, loaded.candidates, launch);
-    return of && std::any_of(of->part.operators.begin(), of->part.operators.end(),
-                             [&](OperatorId id) { return graph.operators[id.at()].kind == OperatorKind::contraction; });
-  };
-  double seconds = loaded.plan.cost;
-  for (const PlanLaunch& launch : loaded.plan.launches) {
-    if (multiplies(launch)) seconds += launch.predicted_seconds * (1 / *relative_clock - 1);
+  if (times.relative_clock.value_or(1) < kFullClock) {
+    const Result<RestedSteps> rested = time_rested(session);
+    if (!rested) return rested.error();
+    times.rested = *rested;
   }
-  return seconds;
+  return times;
 }
 
 Result<std::vector<Estimate>> time_launches(PlanSession& session, const std::vector<size_t>& launches, double seconds) {

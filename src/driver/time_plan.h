@@ -12,19 +12,23 @@ namespace millrace {
 
 inline constexpr uint64_t kTimingSeed = 1;  // of the inputs and the masks
 
+// Steps of which none follows another at once.
+struct RestedSteps {
+  Estimate step;
+  double relative_clock = 0;  // median
+};
+
 struct PassTimes {
   Estimate forward;
   Estimate backward;
   Estimate step;
   std::optional<double> relative_clock;  // of a GPU, behind steps: median
+  // Where that is lower than the highest, at which ways are measured: what is predicted is to be held against these.
+  std::optional<RestedSteps> rested;
 };
 
 // Steps for about `seconds`, behind some that warm the machine up, and at least as many as an interval takes.
 Result<PassTimes> time_passes(PlanSession& session, double seconds);
-
-// What a plan's step is expected to take at a clock that is lower than the highest, at which its ways were measured one
-// by one: products and attentions take longer by as much, what moves data does not. Nothing where it is not lower.
-std::optional<double> predicted_at(const LoadedPlan& loaded, std::optional<double> relative_clock);
 
 // The same with each of these launches timed by itself; without warming up.
 Result<std::vector<Estimate>> time_launches(PlanSession& session, const std::vector<size_t>& launches, double seconds);

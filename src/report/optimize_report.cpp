@@ -70,13 +70,12 @@ std::string optimize_text(const StepPlan& plan, const Selection& selection, cons
   table.row({"words moved", shown_words(made.words_before), shown_words(made.words_after),
              percent_less(static_cast<double>(made.words_before), static_cast<double>(made.words_after))});
   text += concat("\n", table.text(100));
-  if (made.predicted_at_clock)
+  if (made.rested_seconds)
     text += concat("\nThe GPU ran these steps at ", fixed(100 * *made.relative_clock, 0),
-                   " % of its highest clock, at which ways are measured: ", shown_seconds(*made.predicted_at_clock),
-                   " is what they predict at this one.\n");
-  const double predicted = made.predicted_at_clock.value_or(plan.cost);
-  if (made.step_seconds > kBusy * predicted)
-    text += concat("\nPredicted are ", shown_seconds(predicted),
+                   " % of its highest clock; one at a time, with rests, they take ", shown_seconds(*made.rested_seconds),
+                   " at ", fixed(100 * made.rested_clock, 0), " %.\n");
+  if (made.rested_seconds.value_or(made.step_seconds) > kBusy * plan.cost)
+    text += concat("\nPredicted are ", shown_seconds(plan.cost),
                    ": the machine was busy with something else; millrace bench times the plan again.\n");
   text += concat("\nBefore: every operator by itself, the fastest way for tensors as the program writes them.\n",
                  "The plan is in ", made.folder, "/, what was found in ", made.report, ". Next:\n", "  millrace bench ",
@@ -115,7 +114,8 @@ std::string optimize_json(const StepPlan& plan, const Selection& selection, cons
       {"checked", made.checked},
       {"error_of_allowed", made.worst_error}};
   if (made.relative_clock) root["relative_clock"] = *made.relative_clock;
-  if (made.predicted_at_clock) root["predicted_at_clock_seconds"] = *made.predicted_at_clock;
+  if (made.rested_seconds)
+    root["rested_step_seconds"] = {{"median", *made.rested_seconds}, {"relative_clock", made.rested_clock}};
   return root.dump(2) + "\n";
 }
 

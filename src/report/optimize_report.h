@@ -27,8 +27,9 @@ struct Optimized {
   double step_seconds = 0;  // measured
   double step_low = 0;
   double step_high = 0;
-  std::optional<double> relative_clock;      // of a GPU, behind steps
-  std::optional<double> predicted_at_clock;  // seconds of a step, where that is lower than the highest
+  std::optional<double> relative_clock;  // of a GPU, behind steps
+  std::optional<double> rested_seconds;  // of steps with rests between them, where that is lower than the highest
+  double rested_clock = 0;
 };
 
 std::string optimize_text(const StepPlan& plan, const Selection& selection, const Optimized& made);

@@ -72,8 +72,8 @@ std::string optimize_text(const StepPlan& plan, const Selection& selection, cons
   text += concat("\n", table.text(100));
   if (made.rested_seconds)
     text += concat("\nThe GPU ran these steps at ", fixed(100 * *made.relative_clock, 0),
-                   " % of its highest clock; one at a time, with rests, they take ", shown_seconds(*made.rested_seconds),
-                   " at ", fixed(100 * made.rested_clock, 0), " %.\n");
+                   " % of its highest clock; one at a time, with rests, they take ",
+                   shown_seconds(*made.rested_seconds), " at ", fixed(100 * made.rested_clock, 0), " %.\n");
   if (made.rested_seconds.value_or(made.step_seconds) > kBusy * plan.cost)
     text += concat("\nPredicted are ", shown_seconds(plan.cost),
                    ": the machine was busy with something else; millrace bench times the plan again.\n");

@@ -55,7 +55,9 @@ struct Machine {
   int blocks = 0;
   u32 shared_bytes = 0;  // that the launch asks for
   jmp_buf scheduler;
-  Fiber* fibers = nullptr;  // kMostThreads
+  Fiber* fibers = nullptr;     // kMostThreads
+  u64 ran = 0;                 // blocks, this one too
+  u32 barriers[kMostThreads];  // that a thread came past
   double exchanged[kMostThreads];
   void (*body)(const void*) = nullptr;
   const void* argument = nullptr;
@@ -82,11 +84,16 @@ __attribute__((noinline)) inline void leave(Fiber& fiber) {
 }
 
 // The other threads go on until they are here too.
-inline void barrier() {
+inline void wait_for_others() {
   Machine& m = machine();
   const int own = m.thread;
   leave(m.fibers[own]);
   m.thread = own;
+}
+
+inline void barrier() {
+  wait_for_others();
+  ++machine().barriers[machine().thread];
 }
 
 // All threads of a block come past as many of them.
@@ -96,9 +103,9 @@ template <class F>
 inline F shuffle_xor(F x, int mask) {
   Machine& m = machine();
   m.exchanged[m.thread] = static_cast<double>(x);
-  barrier();
+  wait_for_others();
   const F got = static_cast<F>(m.exchanged[m.thread ^ mask]);
-  barrier();
+  wait_for_others();
   return got;
 }
 
@@ -134,6 +141,8 @@ inline void run_block(int threads) {
   Machine& m = machine();
   if (m.fibers == nullptr) m.fibers = new Fiber[kMostThreads];
   memset(m.exchanged, 0, sizeof(m.exchanged));
+  memset(m.barriers, 0, sizeof(m.barriers));
+  ++m.ran;
   for (int t = 0; t < threads; ++t) m.fibers[t].done = false;
   for (int done = 0; done < threads;) {
     done = 0;

@@ -1,6 +1,7 @@
 // The hardware of an attention's kernels, played by one thread of a CPU: it takes the place of
 // codegen/prelude/cuda_matrices.h, behind emulated_hardware.h. Stricter than a GPU: what is being copied is not there
-// before it is waited for, and what was there before is gone when the copy begins.
+// before it is waited for, and what was there before is gone when the copy begins; what a warp stores, another one may
+// only touch behind a barrier.
 #pragma once
 
 #define MR_BLOCKS(count)
@@ -54,8 +55,22 @@ struct MultiplyingThread {
   bool has_begun = false;
 };
 
+// Who was last at a word of shared memory, and how many barriers before: all of a block's threads count alike.
+struct Visit {
+  u64 block = 0;  // of those that ran
+  u32 barriers = 0;
+  int warp = 0;
+
+  bool is_of_another() const;
+};
+struct Visits {
+  Visit written;
+  Visit read;
+};
+
 struct Matrices {
   alignas(16) unsigned char shared[kMostShared];
+  Visits visits[kMostShared / 4];
   CopyingThread threads[kMostThreads];
   MultiplyingThread multiplying[kMostMultiplying];
   Given given[2][kMostThreads];  // to other threads, alternately so that one barrier is enough
@@ -77,12 +92,42 @@ inline unsigned char* shared_bytes(Place at, u32 bytes) {
   return matrices().shared + at;
 }
 
+inline Visit own_visit() {
+  const int own = thread_number();
+  return {machine().ran, machine().barriers[own], own / 32};
+}
+inline bool Visit::is_of_another() const {
+  const Visit own = own_visit();
+  return block == own.block && barriers == own.barriers && warp != own.warp;
+}
+inline void refuse_race(Place at) {
+  fprintf(stderr, "two warps are at %u of shared memory, and no barrier between them\n", at);
+  abort();
+}
+// What a thread reads of shared memory, and what it writes there.
+inline const unsigned char* read_bytes(Place at, u32 bytes) {
+  for (Place word = at / 4; word < (at + bytes + 3) / 4; ++word) {
+    Visits& visits = matrices().visits[word];
+    if (visits.written.is_of_another()) refuse_race(at);
+    visits.read = own_visit();
+  }
+  return shared_bytes(at, bytes);
+}
+inline unsigned char* written_bytes(Place at, u32 bytes) {
+  for (Place word = at / 4; word < (at + bytes + 3) / 4; ++word) {
+    Visits& visits = matrices().visits[word];
+    if (visits.written.is_of_another() || visits.read.is_of_another()) refuse_race(at);
+    visits.written = own_visit();
+  }
+  return shared_bytes(at, bytes);
+}
+
 inline void copy_bytes(Place to, const void* from, bool there, u32 bytes) {
   if (reinterpret_cast<u64>(from) % bytes != 0) {
     fprintf(stderr, "a copy from an address that is not aligned to %u\n", bytes);
     abort();
   }
-  memset(shared_bytes(to, bytes), 0xff, bytes);
+  memset(written_bytes(to, bytes), 0xff, bytes);
   CopyingThread& own = matrices().threads[thread_number()];
   if (own.count == kMostCopies) abort();
   own.copies[own.count++] = {to, bytes, there ? from : nullptr, own.groups};
@@ -117,7 +162,7 @@ inline const Given* exchanged(const u32 (&words)[kCount]) {
   const int own = thread_number();
   const int turn = all.turns[own]++ % 2;
   memcpy(all.given[turn][own].words, words, sizeof(words));
-  barrier();
+  wait_for_others();
   return all.given[turn] + thread_number() / 32 * 32;
 }
 
@@ -128,7 +173,7 @@ inline u16 shared_half(Place at) {
 }
 
 inline void load_matrices(u32 (&to)[4], Place row, bool transposed) {
-  shared_bytes(row, 16);
+  read_bytes(row, 16);
   const u32 place[1] = {row};
   const Given* const rows = exchanged(place);
   const int lane = thread_number() % 32;
@@ -146,17 +191,41 @@ inline void load_matrices(u32 (&to)[4], Place row, bool transposed) {
 }
 inline void load_matrices(u32 (&to)[4], Place row) { load_matrices(to, row, false); }
 inline void load_matrices_transposed(u32 (&to)[4], Place row) { load_matrices(to, row, true); }
-inline void load_floats(float (&to)[4], Place from) { memcpy(to, shared_bytes(from, 16), 16); }
-inline u32 load_half(Place from) { return shared_half(from); }
+inline void store_matrices(Place row, const u32 (&from)[4], bool transposed) {
+  written_bytes(row, 16);
+  const u32 words[5] = {row, from[0], from[1], from[2], from[3]};
+  const Given* const all = exchanged(words);
+  const int lane = thread_number() % 32;
+  const int first = lane % 4 * 2;
+  const int other = lane / 4;
+  for (int k = 0; k < 4; ++k) {
+    for (int n = 0; n < 2; ++n) {
+      const int line = transposed ? first + n : other;
+      const int column = transposed ? other : first + n;
+      const u16 half = static_cast<u16>(from[k] >> 16 * n);
+      memcpy(shared_bytes(all[8 * k + line].words[0] + 2 * column, 2), &half, 2);
+    }
+  }
+}
+inline void store_matrices(Place row, const u32 (&from)[4]) { store_matrices(row, from, false); }
+inline void store_matrices_transposed(Place row, const u32 (&from)[4]) { store_matrices(row, from, true); }
+inline void load_words(u32 (&to)[4], Place from) { memcpy(to, read_bytes(from, 16), 16); }
+inline void store_words(Place to, const u32 (&from)[4]) { memcpy(written_bytes(to, 16), from, 16); }
+inline void warp_barrier() { wait_for_others(); }
+inline void load_floats(float (&to)[4], Place from) { memcpy(to, read_bytes(from, 16), 16); }
+inline u32 load_half(Place from) {
+  read_bytes(from, 2);
+  return shared_half(from);
+}
 inline u32 load_word(Place from) {
   u32 word;
-  memcpy(&word, shared_bytes(from, 4), 4);
+  memcpy(&word, read_bytes(from, 4), 4);
   return word;
 }
-inline void store_word(Place to, u32 word) { memcpy(shared_bytes(to, 4), &word, 4); }
+inline void store_word(Place to, u32 word) { memcpy(written_bytes(to, 4), &word, 4); }
 inline void store_floats(Place to, float first, float second) {
   const float both[2] = {first, second};
-  memcpy(shared_bytes(to, 8), both, 8);
+  memcpy(written_bytes(to, 8), both, 8);
 }
 
 template <class T>
@@ -212,6 +281,8 @@ inline u32 transposed(u32 piece) {
   return word;
 }
 
+inline int not_negative(int x) { return x; }
+
 inline u32 shuffled_word(u32 word, int mask) {
   const u32 own[1] = {word};
   const Given* const all = exchanged(own);
@@ -238,6 +309,24 @@ inline u32 votes(bool yes) {
 
 constexpr Place kLineBytes = 128;
 inline Place spread(Place place) { return place ^ (place >> 3 & 0x70); }
+
+// As products take it; where it is.
+struct SharedOperand {
+  Place place;
+
+  SharedOperand behind(int bytes) const { return {place + static_cast<Place>(bytes)}; }
+};
+inline SharedOperand operand_at(Place place) { return {place}; }
+
+inline int of_warp(int x) {
+  const u32 own[1] = {static_cast<u32>(x)};
+  const Given* const all = exchanged(own);
+  if (all[0].words[0] != own[0]) {
+    fprintf(stderr, "threads of a warp differ\n");
+    abort();
+  }
+  return x;
+}
 
 inline MultiplyingThread& multiplying() {
   if (thread_number() >= kMostMultiplying) abort();
@@ -292,15 +381,15 @@ inline void settle(u32&) {}
 
 // A product that begins, of which the left operand is still to be said.
 template <class T, int kColumns, bool kIndicesByLine, int kFirst, int kCount>
-inline GroupProduct& begun_product(float (&c)[kCount][4], Place right, int add) {
+inline GroupProduct& begun_product(float (&c)[kCount][4], SharedOperand right, int add) {
   static_assert((kColumns == 32 || kColumns == 64) && kFirst + kColumns / 8 <= kCount);
   MultiplyingThread& own = multiplying();
-  if (!own.sees_copies || !own.has_begun || own.count == kMostProducts || right % 32 != 0) {
+  if (!own.sees_copies || !own.has_begun || own.count == kMostProducts || right.place % 32 != 0) {
     fprintf(stderr, "a product of what is not there yet, or of what is not aligned\n");
     abort();
   }
   GroupProduct& made = own.products[own.count++];
-  made = {c + kFirst, kColumns, kIndicesByLine, true, {}, {}, right, false, false, 0, finish_product<T>};
+  made = {c + kFirst, kColumns, kIndicesByLine, true, {}, {}, right.place, false, false, 0, finish_product<T>};
   for (int k = 0; k + 1 < own.count; ++k) made.first = made.first && own.products[k].c != made.c;
   for (int n = 0; n < kColumns / 8; ++n) {
     for (int e = 0; e < 4; ++e) {
@@ -313,7 +402,7 @@ inline GroupProduct& begun_product(float (&c)[kCount][4], Place right, int add) 
 }
 
 template <class T, int kColumns, bool kIndicesByLine, int kFirst, int kCount>
-inline void multiply_shared(float (&c)[kCount][4], const u32 (&a)[4], Place right, int add) {
+inline void multiply_shared(float (&c)[kCount][4], const u32 (&a)[4], SharedOperand right, int add) {
   const Given* const all = exchanged(a);
   GroupProduct& made = begun_product<T, kColumns, kIndicesByLine, kFirst>(c, right, add);
   for (int row = 0; row < 16; ++row) {
@@ -322,13 +411,13 @@ inline void multiply_shared(float (&c)[kCount][4], const u32 (&a)[4], Place righ
   }
 }
 
-template <class T, int kColumns, bool kLeftByLine, bool kIndicesByLine, int kCount>
-inline void multiply_both_shared(float (&c)[kCount][4], Place left, Place right, int add) {
-  if (left % 32 != 0) abort();
-  GroupProduct& made = begun_product<T, kColumns, kIndicesByLine, 0>(c, right, add);
+template <class T, int kColumns, bool kLeftByLine, bool kIndicesByLine, int kFirst, int kCount>
+inline void multiply_both_shared(float (&c)[kCount][4], SharedOperand left, SharedOperand right, int add) {
+  if (left.place % 32 != 0) abort();
+  GroupProduct& made = begun_product<T, kColumns, kIndicesByLine, kFirst>(c, right, add);
   made.left_shared = true;
   made.left_by_line = kLeftByLine;
-  made.left_place = left;
+  made.left_place = left.place;
 }
 
 }  // namespace mr

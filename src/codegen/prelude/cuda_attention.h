@@ -23,8 +23,9 @@ namespace mr {
 
 // --- Who a thread is ---
 
-MR_DEVICE int lane_number() { return thread_number() % 32; }
-MR_DEVICE int warp_number() { return thread_number() / 32; }
+MR_DEVICE int own_number() { return not_negative(thread_number()); }
+MR_DEVICE int lane_number() { return own_number() % 32; }
+MR_DEVICE int warp_number() { return own_number() / 32; }
 MR_DEVICE int row_number() { return lane_number() / 4; }         // in a tile, and the same plus 8
 MR_DEVICE int column_number() { return lane_number() % 4 * 2; }  // in a tile of 8, and the next
 
@@ -59,9 +60,11 @@ struct Matrix {
   E* first;
   I pitch;
 
-  MR_DEVICE E* at(int row, int column) const {
-    if constexpr (kLies == Lies::by_rows) return first + I(row) * pitch + column;
-    return first + I(column) * pitch + row;
+  MR_DEVICE E* at(int row, int column) const { return further(first, row, column); }
+  // From an element on.
+  MR_DEVICE E* further(E* from, int rows, int columns) const {
+    if constexpr (kLies == Lies::by_rows) return from + I(rows) * pitch + columns;
+    return from + I(columns) * pitch + rows;
   }
 };
 
@@ -80,13 +83,15 @@ struct Panel {
   Place place;
 
   // From the panel's place on, of a number in a line; for groups' products, before it is spread.
-  MR_DEVICE static int offset(int line, int number) {
+  MR_DEVICE static constexpr int offset(int line, int number) {
     if constexpr (S::kGroups) return (number / 64 * kLines + line) * static_cast<int>(kLineBytes) + number % 64 * 2;
     return line * kPitch<kLength> + number * 2;
   }
-  MR_DEVICE Place at(int row, int column) const {
-    return place + (kLies == Lies::by_rows ? offset(row, column) : offset(column, row));
+  // Of an element from the panel's place on; and from that of one that is further on by no more than its line.
+  MR_DEVICE static constexpr int distance(int row, int column) {
+    return kLies == Lies::by_rows ? offset(row, column) : offset(column, row);
   }
+  MR_DEVICE Place at(int row, int column) const { return place + distance(row, column); }
 };
 
 // A stage has a panel of the inner index, one of the values', and two floats a row.
@@ -114,6 +119,11 @@ template <class S>
 struct BlockRows : S {
   static constexpr int kPanel = S::kWarps * S::kTiles * 16;
 };
+
+// All rows are there, of every block and of every panel: nobody has to look.
+template <class S>
+constexpr bool kRowsAreWhole = S::kQueries % BlockRows<S>::kPanel == 0 && S::kKeys % BlockRows<S>::kPanel == 0 &&
+                               S::kQueries % S::kPanel == 0 && S::kKeys % S::kPanel == 0;
 
 // Behind the stages, where rows are in shared memory: the block's, of the inner index, and in backward of the values'.
 // Where a block has all keys: these at least, a panel's gradients of the scores, a line a key, and the pairs of all
@@ -159,8 +169,8 @@ MR_DEVICE void fetch_panel(Place to, const M& from, int first, int count) {
   if constexpr (kAtOnce * kChunks == kThreads && (kAtOnce & (kAtOnce - 1)) == 0) {
     // Bits of a line's number that change from one copy to the next are others than those that threads differ in: all
     // places are the first one's and a constant.
-    const int line = thread_number() / kChunks;
-    const int chunk = thread_number() % kChunks;
+    const int line = own_number() / kChunks;
+    const int chunk = own_number() % kChunks;
     const int own = To::offset(row_of<kOrder>(line), chunk * 8);
     const int row = first + (kByRows ? line : chunk * 8);
     const auto* own_from = from.at(row, kByRows ? chunk * 8 : line);
@@ -173,8 +183,8 @@ MR_DEVICE void fetch_panel(Place to, const M& from, int first, int count) {
   } else {
     MR_UNROLL
     for (int n = 0; n < To::kLines * kChunks; n += kThreads) {
-      const int line = (n + thread_number()) / kChunks;
-      const int chunk = (n + thread_number()) % kChunks;
+      const int line = (n + own_number()) / kChunks;
+      const int chunk = (n + own_number()) % kChunks;
       const int row = first + (kByRows ? line : chunk * 8);
       if (line < To::kLines)
         copy_16(place_in<S>(to, To::offset(row_of<kOrder>(line), chunk * 8), 0),
@@ -249,33 +259,132 @@ MR_DEVICE u32 as_piece(u32 neighbours) {
   return neighbours;
 }
 
-// A warp's rows from `first` on as left operands; zeros behind `count`.
-template <class S, int kColumns, class M>
-MR_DEVICE void load_rows(u32 (&to)[S::kTiles][kColumns / 16][4], const M& from, int first, int count) {
+// --- Rows from memory and back ---
+
+// 16 bytes of memory; zeros where there is nothing.
+MR_DEVICE void load_16(u32 (&to)[4], const void* from, bool there) {
+  Elements<u32, 4, 1, 16> chunk;
+  if (there) chunk.load(static_cast<const u32*>(from), 0);
   MR_UNROLL
-  for (int tile = 0; tile < S::kTiles; ++tile) {
-    MR_UNROLL
-    for (int n = 0; n < 4; ++n) {
-      const int row = first + tile * 16 + n % 2 * 8 + own_row<M::kLies>();
+  for (int n = 0; n < 4; ++n) to[n] = there ? chunk.data.elements[n] : 0;
+}
+MR_DEVICE void store_16(void* to, const u32 (&from)[4]) {
+  Elements<u32, 4, 1, 16> chunk;
+  MR_UNROLL
+  for (int n = 0; n < 4; ++n) chunk.data.elements[n] = from[n];
+  chunk.store(static_cast<u32*>(to), 0);
+}
+
+// A warp's own part of a stage that no panel is in: the last one before the first panel is worked on, and any behind a
+// barrier that comes behind the panel.
+template <class S>
+struct Room {
+  static constexpr int kBytes = kStageBytes<S> / S::kWarps / 16 * 16;
+  Place place;
+
+  MR_DEVICE explicit Room(Place stage) : place(stage + warp_number() * kBytes) {}
+};
+template <class S>
+MR_DEVICE Place last_stage() {
+  return shared_memory() + (S::kStages - 1) * kStageBytes<S>;
+}
+
+// A warp's rows in shared memory on their way, as they lie in memory.
+template <class S, int kColumns, Lies kLies>
+struct Transit {
+  static constexpr int kRows = S::kTiles * 16;
+  static constexpr int kLines = kLies == Lies::by_rows ? kRows : kColumns;
+  static constexpr int kChunks = (kLies == Lies::by_rows ? kColumns : kRows) / 8;  // of a line
+  static constexpr int kAtOnce = 32 / kChunks;                                     // lines that a warp moves
+  // From line to line; short ones are in different banks anyway, but for two and two.
+  static constexpr int kLineBytes = kChunks < 8 ? kChunks * 16 : kPitch<kChunks * 8>;
+  static constexpr int kBytes = kLines * kLineBytes;
+  // Whether rows can go this way. Else they are moved by words.
+  static constexpr bool kFits = (kChunks & (kChunks - 1)) == 0 && kLines % kAtOnce == 0 && kBytes <= Room<S>::kBytes;
+  Place place;
+
+  MR_DEVICE Place at(int line, int chunk) const { return place + line * kLineBytes + chunk * 16; }
+  // A thread's own, of those that are moved at once.
+  MR_DEVICE static int line() { return lane_number() / kChunks; }
+  MR_DEVICE static int chunk() { return lane_number() % kChunks; }
+  MR_DEVICE static int row(int line) { return kLies == Lies::by_rows ? line : chunk() * 8; }
+  MR_DEVICE static int column(int line) { return kLies == Lies::by_rows ? chunk() * 8 : line; }
+  // Where the row begins that a thread names of a left operand's four pieces: the second one has the next 8 rows, the
+  // third one the next 8 columns.
+  MR_DEVICE Place of_pieces(int tile, int step) const {
+    const int rows = lane_number() / 8 % 2;
+    const int columns = lane_number() / 16;
+    if constexpr (kLies == Lies::by_rows) return at(tile * 16 + rows * 8 + lane_number() % 8, step * 2 + columns);
+    return at(step * 16 + columns * 8 + lane_number() % 8, tile * 2 + rows);
+  }
+};
+
+// A warp's rows from `first` on, left operands; zeros behind `count`. Asked for early, and taken as pieces when they
+// are wanted.
+template <class S, int kColumns, class M>
+struct LoadedRows {
+  using Way = Transit<S, kColumns, M::kLies>;
+  static constexpr int kCount = S::kTiles * (kColumns / 16);
+  u32 words[kCount][4];
+
+  MR_DEVICE void load(const M& from, int first, int count) {
+    if constexpr (Way::kFits) {
+      const auto* const own = from.at(first + Way::row(Way::line()), Way::column(Way::line()));
       MR_UNROLL
-      for (int step = 0; step < kColumns / 16; ++step) {
-        const int column = step * 16 + n / 2 * 8 + own_column<M::kLies>();
-        to[tile][step][n] = as_piece<M::kLies>(row < count ? *reinterpret_cast<const u32*>(from.at(row, column)) : 0);
+      for (int n = 0; n < kCount; ++n) {
+        const int lines = n * Way::kAtOnce;
+        const bool by_rows = M::kLies == Lies::by_rows;
+        const bool there = kRowsAreWhole<S> || first + Way::row(Way::line()) + (by_rows ? lines : 0) < count;
+        load_16(words[n], from.further(own, by_rows ? lines : 0, by_rows ? 0 : lines), there);
+      }
+    } else {
+      const int row = first + own_row<M::kLies>();
+      const auto* const own = from.at(row, own_column<M::kLies>());
+      MR_UNROLL
+      for (int n = 0; n < kCount * 4; ++n) {
+        const int rows = n / 4 / (kColumns / 16) * 16 + n % 2 * 8;
+        const auto* const at = from.further(own, rows, n / 4 % (kColumns / 16) * 16 + n % 4 / 2 * 8);
+        words[n / 4][n % 4] = kRowsAreWhole<S> || row + rows < count ? *reinterpret_cast<const u32*>(at) : 0;
       }
     }
   }
-}
+
+  MR_DEVICE void take(u32 (&to)[S::kTiles][kColumns / 16][4]) const {
+    if constexpr (Way::kFits) {
+      const Way way{Room<S>(last_stage<S>()).place};
+      warp_barrier();
+      MR_UNROLL
+      for (int n = 0; n < kCount; ++n) store_words(way.at(n * Way::kAtOnce + Way::line(), Way::chunk()), words[n]);
+      warp_barrier();
+      MR_UNROLL
+      for (int n = 0; n < kCount; ++n) {
+        const int tile = n / (kColumns / 16);
+        const int step = n % (kColumns / 16);
+        if constexpr (M::kLies == Lies::by_rows) {
+          load_matrices(to[tile][step], way.of_pieces(tile, step));
+        } else {
+          load_matrices_transposed(to[tile][step], way.of_pieces(tile, step));
+        }
+      }
+    } else {
+      MR_UNROLL
+      for (int n = 0; n < kCount * 4; ++n)
+        to[n / 4 / (kColumns / 16)][n / 4 % (kColumns / 16)][n % 4] = as_piece<M::kLies>(words[n / 4][n % 4]);
+    }
+  }
+};
 
 // A block's rows from row to row, left operands of every panel: each warp's own as pieces; or all in shared memory,
 // from `place` on, for products of groups. `fetch` comes before the panels', so that who waits for the first one has
 // waited for the rows, and `take` behind it.
 template <class S, int kColumns, class M, bool kShared = S::kSharedRows>
 struct KeptRows {
+  LoadedRows<S, kColumns, M> loaded;
   u32 pieces[S::kTiles][kColumns / 16][4];
 
-  MR_DEVICE void fetch(Place, const M&, int, int) {}
-  MR_DEVICE void take(const M& from, int block, int count, double scale) {
-    load_rows<S, kColumns>(pieces, from, first_row<S>(block), count);
+  MR_DEVICE void fetch(Place, const M& from, int block, int count) { loaded.load(from, first_row<S>(block), count); }
+  MR_DEVICE void take(double scale) {
+    loaded.take(pieces);
     const u32 signs = scale < 0 ? 0x80008000u : 0;
     MR_UNROLL
     for (int n = 0; n < S::kTiles * (kColumns / 16) * 4; ++n)
@@ -287,39 +396,72 @@ struct KeptRows<S, kColumns, M, true> {
   using Rows = Panel<BlockRows<S>, kColumns, M::kLies>;
   static_assert(S::kGroups);
   Place place;
+  SharedOperand of_group;  // the rows of a group of warps
 
   MR_DEVICE void fetch(Place to, const M& from, int block, int count) {
     place = to;
+    of_group = operand_at(Rows{to}.at(S::kWarps == 4 ? 0 : of_warp(warp_number() / 4 * 64), 0));
     fetch_panel<BlockRows<S>, kColumns, Columns::in_order>(to, from, block * BlockRows<S>::kPanel, count);
   }
-  MR_DEVICE void take(const M&, int, int, double scale) {
+  MR_DEVICE void take(double scale) {
     if (scale >= 0) return;
     group_copies();
     wait_for_copies<0>();
     barrier();
     MR_NO_UNROLL
-    for (int word = thread_number(); word < BlockRows<S>::kPanel * kColumns / 2; word += 32 * S::kWarps)
+    for (int word = own_number(); word < BlockRows<S>::kPanel * kColumns / 2; word += 32 * S::kWarps)
       store_word(place + word * 4, load_word(place + word * 4) ^ 0x80008000u);
   }
-  // Of the rows of a group of warps.
-  MR_DEVICE Place left(int column) const { return Rows{place}.at(warp_number() / 4 * 64, column); }
+  MR_DEVICE SharedOperand left(int column) const { return of_group.behind(Rows::distance(0, column)); }
 };
 
+// A warp's rows from `first` on, but for those behind `count`.
 template <class S, int kColumns, class M>
-MR_DEVICE void store_rows(const M& to, int first, int count, const float (&c)[S::kTiles][kColumns / 8][4],
-                          const float (&factors)[S::kTiles][2]) {
+MR_DEVICE void store_rows(const Room<S>& room, const M& to, int first, int count,
+                          const float (&c)[S::kTiles][kColumns / 8][4], const float (&factors)[S::kTiles][2]) {
+  using Way = Transit<S, kColumns, M::kLies>;
+  constexpr int kCount = S::kTiles * (kColumns / 16);
+  constexpr bool kThrough = Way::kFits;
+  const Way way{room.place};
+  const int row = first + own_row<M::kLies>();
+  auto* const own = to.at(row, own_column<M::kLies>());
+  if constexpr (kThrough) warp_barrier();
   MR_UNROLL
-  for (int tile = 0; tile < S::kTiles; ++tile) {
+  for (int n = 0; n < kCount; ++n) {
+    const int tile = n / (kColumns / 16);
+    const int step = n % (kColumns / 16);
+    u32 pieces[4];
     MR_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const int row = first + tile * 16 + half * 8 + own_row<M::kLies>();
-      const float factor = factors[tile][half];
+    for (int k = 0; k < 4; ++k) {
+      const float(&of)[4] = c[tile][2 * step + k / 2];
+      const float factor = factors[tile][k % 2];
+      pieces[k] = halves_of<typename S::T>(of[k % 2 * 2] * factor, of[k % 2 * 2 + 1] * factor);
+    }
+    if constexpr (!kThrough) {
       MR_UNROLL
-      for (int n = 0; n < kColumns / 8; ++n) {
-        const u32 piece = halves_of<typename S::T>(c[tile][n][2 * half] * factor, c[tile][n][2 * half + 1] * factor);
-        const u32 neighbours = as_piece<M::kLies>(piece);
-        if (row < count) *reinterpret_cast<u32*>(to.at(row, n * 8 + own_column<M::kLies>())) = neighbours;
+      for (int k = 0; k < 4; ++k) {
+        const int rows = tile * 16 + k % 2 * 8;
+        const u32 neighbours = as_piece<M::kLies>(pieces[k]);
+        if (kRowsAreWhole<S> || row + rows < count)
+          *reinterpret_cast<u32*>(to.further(own, rows, step * 16 + k / 2 * 8)) = neighbours;
       }
+    } else if constexpr (M::kLies == Lies::by_rows) {
+      store_matrices(way.of_pieces(tile, step), pieces);
+    } else {
+      store_matrices_transposed(way.of_pieces(tile, step), pieces);
+    }
+  }
+  if constexpr (kThrough) {
+    warp_barrier();
+    constexpr bool kByRows = M::kLies == Lies::by_rows;
+    auto* const to_own = to.at(first + Way::row(Way::line()), Way::column(Way::line()));
+    MR_UNROLL
+    for (int n = 0; n < kCount; ++n) {
+      const int lines = n * Way::kAtOnce;
+      u32 words[4];
+      load_words(words, way.at(lines + Way::line(), Way::chunk()));
+      if (kRowsAreWhole<S> || first + Way::row(Way::line()) + (kByRows ? lines : 0) < count)
+        store_16(to.further(to_own, kByRows ? lines : 0, kByRows ? 0 : lines), words);
     }
   }
 }
@@ -401,20 +543,22 @@ MR_DEVICE void multiply_rows(float (&c)[S::kTiles][kCount][4], const KeptRows<S,
                              int row) {
   constexpr bool kByLine = P::kLies == Lies::by_columns;
   if constexpr (S::kSharedRows) {
+    const SharedOperand right = operand_at(panel.at(row, 0));
     begin_products();
     MR_UNROLL
     for (int step = 0; step < kColumns / 16; ++step)
-      multiply_both_shared<typename S::T, 8 * kCount, R::kLies == Lies::by_columns, kByLine>(
-          c[0], rows.left(step * 16), panel.at(row, step * 16), step > 0 ? 1 : 0);
+      multiply_both_shared<typename S::T, 8 * kCount, R::kLies == Lies::by_columns, kByLine, 0>(
+          c[0], rows.left(step * 16), right.behind(P::distance(0, step * 16)), step > 0 ? 1 : 0);
     end_products();
   } else if constexpr (S::kGroups) {
+    const SharedOperand right = operand_at(panel.at(row, 0));
     begin_products();
     MR_UNROLL
     for (int tile = 0; tile < S::kTiles; ++tile) {
       MR_UNROLL
       for (int step = 0; step < kColumns / 16; ++step)
-        multiply_shared<typename S::T, 8 * kCount, kByLine, 0>(c[tile], rows.pieces[tile][step],
-                                                               panel.at(row, step * 16), step > 0 ? 1 : 0);
+        multiply_shared<typename S::T, 8 * kCount, kByLine, 0>(
+            c[tile], rows.pieces[tile][step], right.behind(P::distance(0, step * 16)), step > 0 ? 1 : 0);
     }
     end_products();
   } else {
@@ -437,18 +581,25 @@ MR_DEVICE void multiply_left(float (&c)[S::kTiles][kColumns / 8][4], const u32 (
                              const P& panel, int row, int column) {
   using T = typename S::T;
   constexpr bool kByRows = P::kLies == Lies::by_rows;
-  if constexpr (S::kGroups) begin_products();
-  MR_UNROLL
-  for (int bundle = 0; bundle < kBundles; ++bundle) {
-    if constexpr (S::kGroups) {
-      constexpr int kAtOnce = kColumns < 64 ? kColumns : 64;
+  if constexpr (S::kGroups) {
+    constexpr int kAtOnce = kColumns < 64 ? kColumns : 64;
+    const SharedOperand right = operand_at(panel.at(row, column));
+    begin_products();
+    MR_UNROLL
+    for (int bundle = 0; bundle < kBundles; ++bundle) {
       MR_UNROLL
       for (int tile = 0; tile < S::kTiles; ++tile) {
-        multiply_shared<T, kAtOnce, kByRows, 0>(c[tile], left[tile][bundle], panel.at(row + bundle * 16, column), 1);
+        multiply_shared<T, kAtOnce, kByRows, 0>(c[tile], left[tile][bundle], right.behind(P::distance(bundle * 16, 0)),
+                                                1);
         if constexpr (kColumns == 128)
-          multiply_shared<T, 64, kByRows, 8>(c[tile], left[tile][bundle], panel.at(row + bundle * 16, column + 64), 1);
+          multiply_shared<T, 64, kByRows, 8>(c[tile], left[tile][bundle], right.behind(P::distance(bundle * 16, 64)),
+                                             1);
       }
-    } else {
+    }
+    end_products();
+  } else {
+    MR_UNROLL
+    for (int bundle = 0; bundle < kBundles; ++bundle) {
       MR_UNROLL
       for (int pair = 0; pair < kColumns / 16; ++pair) {
         u32 b[4];
@@ -457,7 +608,16 @@ MR_DEVICE void multiply_left(float (&c)[S::kTiles][kColumns / 8][4], const u32 (
       }
     }
   }
-  if constexpr (S::kGroups) end_products();
+}
+
+// The pieces of a left operand: 16 columns of a warp's scores, from tile `first` on.
+template <class T, int kCount>
+MR_DEVICE void pack_left(u32 (&to)[4], const float (&scores)[kCount][4], int first) {
+  MR_UNROLL
+  for (int n = 0; n < 4; ++n) {
+    const float(&of)[4] = scores[first + n / 2];
+    to[n] = halves_of<T>(of[n % 2 * 2], of[n % 2 * 2 + 1]);
+  }
 }
 
 // c += scores · panel, with kBundles times 16 columns of the scores from tile `first` on, rows of the panel from `row`
@@ -471,12 +631,9 @@ MR_DEVICE void multiply_scores(float (&c)[S::kTiles][kColumns / 8][4], const flo
   for (int bundle = 0; bundle < kBundles; ++bundle) {
     MR_UNROLL
     for (int tile = 0; tile < S::kTiles; ++tile) {
+      pack_left<T>(left[tile][bundle], scores[tile], first + 2 * bundle);
       MR_UNROLL
-      for (int n = 0; n < 4; ++n) {
-        const float(&of)[4] = scores[tile][first + 2 * bundle + n / 2];
-        left[tile][bundle][n] = halves_of<T>(of[n % 2 * 2], of[n % 2 * 2 + 1]);
-        if constexpr (S::kGroups) settle(left[tile][bundle][n]);
-      }
+      for (int n = 0; S::kGroups && n < 4; ++n) settle(left[tile][bundle][n]);
     }
   }
   multiply_left<S, kColumns>(c, left, panel, row, 0);
@@ -667,6 +824,7 @@ struct NoMasks {
   static constexpr bool kReads = false;
   MR_DEVICE float scale() const { return 1; }
   MR_DEVICE u32 bits_of_keys(int, int) const { return 0; }
+  MR_DEVICE void draw_square(u32 (&)[2], int, int, Place, int) const {}
   MR_DEVICE static constexpr u32 square_bit(int) { return 0; }
 };
 
@@ -753,6 +911,13 @@ MR_DEVICE void find_bits(u32 (&known)[kParts][S::kTiles][2], const M& masks, int
   }
 }
 
+template <class S, int kParts>
+MR_DEVICE void copy_bits(u32 (&to)[kParts][S::kTiles][2], const u32 (&from)[kParts][S::kTiles][2]) {
+  MR_UNROLL
+  for (int n = 0; n < kParts * S::kTiles * 2; ++n)
+    to[n / 2 / S::kTiles][n / 2 % S::kTiles][n % 2] = from[n / 2 / S::kTiles][n / 2 % S::kTiles][n % 2];
+}
+
 // Of 32 keys, whose tiles are those from `first` on. `known`: what find_bits gave.
 template <class S, int kCount, class M>
 MR_DEVICE void drop_keys(float (&p)[S::kTiles][kCount][4], int first, const M& masks, const u32 (&known)[S::kTiles][2],
@@ -803,7 +968,7 @@ MR_DEVICE void attend(int block, const Q& q, const K& k, const V& v, const O& o,
   const auto panels = panels_of<S>(0, panels_of_keys<S>(block), fetch);
   const int row = first_row<S>(block);
   const float factor = factor_of(scale);
-  rows.take(q, block, S::kQueries, scale);
+  rows.take(scale);
   RunningSoftmax<S> softmax;
   float sums[S::kTiles][S::kValues / 8][4];
   clear(sums);
@@ -826,6 +991,7 @@ MR_DEVICE void attend(int block, const Q& q, const K& k, const V& v, const O& o,
     finish_products<S>(sums);
   };
   panels.each(work);
+  barrier();
   float factors[S::kTiles][2];
   MR_UNROLL
   for (int tile = 0; tile < S::kTiles; ++tile) {
@@ -834,11 +1000,11 @@ MR_DEVICE void attend(int block, const Q& q, const K& k, const V& v, const O& o,
       const float sum = over_row<Sum>(softmax.sums[tile][half]);
       factors[tile][half] = masks.scale() / sum;
       const int own = row + tile * 16 + row_number() + half * 8;
-      if (own < S::kQueries && column_number() == 0)
+      if ((kRowsAreWhole<S> || own < S::kQueries) && column_number() == 0)
         *log_sums.at(own, 0) = softmax.largest[tile][half] * static_cast<float>(1 / kLogarithm) + log_of(sum);
     }
   }
-  store_rows<S, S::kValues>(o, row, S::kQueries, sums, factors);
+  store_rows<S, S::kValues>(Room<S>(last_stage<S>()), o, row, S::kQueries, sums, factors);
 }
 
 // --- Backward ---
@@ -866,16 +1032,16 @@ struct QueryPairs {
   float sums[S::kTiles][2];
 
   template <class O, class L, class Leave>
-  MR_DEVICE void find(const u32 (&d_rows)[S::kTiles][S::kValues / 16][4], const O& o, const L& log_sums, int row,
-                      const Leave& leave) {
+  MR_DEVICE void find(const u32 (&d_rows)[S::kTiles][S::kValues / 16][4], const LoadedRows<S, S::kValues, O>& o,
+                      const L& log_sums, int row, const Leave& leave) {
     u32 rows[S::kTiles][S::kValues / 16][4];
-    load_rows<S, S::kValues>(rows, o, row, S::kQueries);
+    o.take(rows);
     MR_UNROLL
     for (int tile = 0; tile < S::kTiles; ++tile) {
       MR_UNROLL
       for (int half = 0; half < 2; ++half) {
         const int own = row + tile * 16 + row_number() + half * 8;
-        const bool there = own < S::kQueries;
+        const bool there = kRowsAreWhole<S> || own < S::kQueries;
         logs[tile][half] = there ? *log_sums.at(own, 0) * static_cast<float>(kLogarithm) : 0.0f;
         sums[tile][half] = over_row<Sum>(sum_of_products<typename S::T>(rows[tile], d_rows[tile], half));
         if (column_number() == 0) leave(own, logs[tile][half], sums[tile][half]);
@@ -926,26 +1092,33 @@ MR_DEVICE void attend_dq(int block, const Q& q, const K& k, const V& v, const O&
   const auto fetch = [&](int panel, Place to) { fetch_keys<S>(panel, to, k, v); };
   const auto panels = panels_of<S>(0, panels_of_keys<S>(block), fetch);
   const int row = first_row<S>(block);
+  LoadedRows<S, S::kValues, O> o_rows;
+  o_rows.load(o, row, S::kQueries);
   const float factor = factor_of(scale);
-  rows.take(q, block, S::kQueries, scale);
-  d_rows.take(d_o, block, S::kQueries, 1);
+  rows.take(scale);
+  d_rows.take(1);
   QueryPairs<S> queries;
   const auto leave = [&](int query, float log, float sum) {
-    if (query >= S::kQueries) return;
+    if (!kRowsAreWhole<S> && query >= S::kQueries) return;
     pairs[typename S::I(query) * 2] = log;
     pairs[typename S::I(query) * 2 + 1] = sum;
   };
   if constexpr (S::kSharedRows) {
+    LoadedRows<S, S::kValues, DO> loaded;
+    loaded.load(d_o, row, S::kQueries);
     u32 pieces[S::kTiles][S::kValues / 16][4];
-    load_rows<S, S::kValues>(pieces, d_o, row, S::kQueries);
-    queries.find(pieces, o, log_sums, row, leave);
+    loaded.take(pieces);
+    queries.find(pieces, o_rows, log_sums, row, leave);
   } else {
-    queries.find(d_rows.pieces, o, log_sums, row, leave);
+    queries.find(d_rows.pieces, o_rows, log_sums, row, leave);
   }
   float sums[S::kTiles][S::kInner / 8][4];
   clear(sums);
+  constexpr int kPart = S::kGroups ? 64 : 32;               // keys
+  constexpr bool kAhead = M::kReads && kPart == S::kPanel;  // masks are read while the panel before is worked on
+  u32 ahead[kPart / 32][S::kTiles][2];
+  if constexpr (kAhead) find_bits<S>(ahead, masks, row, 0);
   const auto work = [&](int panel, Place at) {
-    constexpr int kPart = S::kGroups ? 64 : 32;  // keys
     const bool hides = hides_keys<S>(row, panel * S::kPanel);
     MR_NO_UNROLL
     for (int part = 0; part < S::kPanel; part += kPart) {
@@ -957,7 +1130,12 @@ MR_DEVICE void attend_dq(int block, const Q& q, const K& k, const V& v, const O&
       multiply_rows<S, S::kInner>(scores, rows, keys, part);
       multiply_rows<S, S::kValues>(dp, d_rows, values, part);
       u32 known[kPart / 32][S::kTiles][2];
-      find_bits<S>(known, masks, row, key);
+      if constexpr (kAhead) {
+        copy_bits<S>(known, ahead);
+        find_bits<S>(ahead, masks, row, key + kPart < S::kKeys ? key + kPart : key);
+      } else {
+        find_bits<S>(known, masks, row, key);
+      }
       finish_products<S>(scores);
       finish_products<S>(dp);
       if (hides) hide_keys<S>(scores, row, key);
@@ -970,9 +1148,10 @@ MR_DEVICE void attend_dq(int block, const Q& q, const K& k, const V& v, const O&
     }
   };
   panels.each(work);
+  barrier();
   float factors[S::kTiles][2];
   set_all(factors, static_cast<float>(scale));
-  store_rows<S, S::kInner>(d_q, row, S::kQueries, sums, factors);
+  store_rows<S, S::kInner>(Room<S>(last_stage<S>()), d_q, row, S::kQueries, sums, factors);
 }
 
 // Of 16 queries, whose tiles are those from `first` on, and a warp's keys: scores become p · mask but for its scale,
@@ -1014,7 +1193,7 @@ MR_DEVICE void fetch_queries(int panel, Place to, const Q& q, const DO& d_o, con
   if constexpr (!S::kWhole) {
     MR_UNROLL
     for (int n = 0; n < S::kPanel; n += 32 * S::kWarps) {
-      const int number = n + thread_number();
+      const int number = n + own_number();
       const bool there = first + number < S::kQueries;
       if (number < S::kPanel)
         copy_8(to + kPairs<S> + number * 8, pairs + typename S::I(there ? first + number : 0) * 2, there);
@@ -1025,7 +1204,7 @@ MR_DEVICE void fetch_queries(int panel, Place to, const Q& q, const DO& d_o, con
     constexpr int kWords = S::kPanel * kBitsBytes<S> / 4;
     MR_UNROLL
     for (int n = 0; n < kWords; n += 32 * S::kWarps) {
-      const int number = n + thread_number();
+      const int number = n + own_number();
       const int query = first + number * 4 / kBitsBytes<S>;
       const int key = row + number * 4 % kBitsBytes<S> * 8;
       const bool there = M::has(query, key);
@@ -1058,8 +1237,8 @@ MR_DEVICE void go_over_queries(int block, KeyRows<S, K, V>& rows, const P& panel
                                const DK& d_k, const DV& d_v, double scale, const M& masks, const More& more) {
   const int row = first_row<S>(block);
   const float factor = factor_of(scale);
-  rows.k.take(k, block, S::kKeys, scale);
-  rows.v.take(v, block, S::kKeys, 1);
+  rows.k.take(scale);
+  rows.v.take(1);
   float k_sums[S::kTiles][S::kInner / 8][4];
   clear(k_sums);
   float v_sums[S::kTiles][S::kValues / 8][4];
@@ -1074,15 +1253,17 @@ MR_DEVICE void go_over_queries(int block, KeyRows<S, K, V>& rows, const P& panel
       const Panel<S, S::kValues, DO::kLies> of_d_o{at + kFirstPanel<S>};
       float scores[S::kTiles][kPart / 8][4];
       float dp[S::kTiles][kPart / 8][4];
-      multiply_rows<S, S::kInner>(scores, rows.k, of_q, part);
-      multiply_rows<S, S::kValues>(dp, rows.v, of_d_o, part);
       u32 squares[kPart / 16][S::kTiles][2] = {};
-      if constexpr (S::kDropout) {
+      const auto find_squares = [&] {
         MR_UNROLL
         for (int n = 0; n < kPart / 16 * S::kTiles; ++n)
           masks.draw_square(squares[n / S::kTiles][n % S::kTiles], query + n / S::kTiles * 16, row + n % S::kTiles * 16,
                             at + kBits<S> + (part + n / S::kTiles * 16) * kBitsBytes<S>, n % S::kTiles);
-      }
+      };
+      if constexpr (M::kReads) find_squares();  // they come while the products begin
+      multiply_rows<S, S::kInner>(scores, rows.k, of_q, part);
+      multiply_rows<S, S::kValues>(dp, rows.v, of_d_o, part);
+      if constexpr (!M::kReads) find_squares();
       finish_products<S>(scores);
       finish_products<S>(dp);
       if (S::kCausal && query < row + S::kTiles * 16 - 1) hide_queries<S>(scores, row, query);
@@ -1096,20 +1277,21 @@ MR_DEVICE void go_over_queries(int block, KeyRows<S, K, V>& rows, const P& panel
       finish_products<S>(v_sums);
       finish_products<S>(k_sums);
     }
-    more.of_panel(panel);
+    more.of_panel(panel, at);
   };
   panels.each(work);
+  barrier();
   float factors[S::kTiles][2];
   set_all(factors, static_cast<float>(scale));
-  store_rows<S, S::kInner>(d_k, row, S::kKeys, k_sums, factors);
+  store_rows<S, S::kInner>(Room<S>(last_stage<S>()), d_k, row, S::kKeys, k_sums, factors);
   set_all(factors, masks.scale());
-  store_rows<S, S::kValues>(d_v, row, S::kKeys, v_sums, factors);
+  store_rows<S, S::kValues>(Room<S>(last_stage<S>()), d_v, row, S::kKeys, v_sums, factors);
 }
 
 struct NothingMore {
   template <class Scores>
   MR_DEVICE void of_queries(const Scores&, int, int) const {}
-  MR_DEVICE void of_panel(int) const {}
+  MR_DEVICE void of_panel(int, Place) const {}
 };
 
 template <class S, class Q, class K, class V, class DO, class DK, class DV, class M>
@@ -1146,53 +1328,76 @@ struct QueryGradients {
 
   template <int kCount>
   MR_DEVICE void of_queries(const float (&ds)[S::kTiles][kCount][4], int row, int part) const {
+    const int key = row + lane_number() / 8 % 2 * 8 + lane_number() % 8;
     MR_UNROLL
     for (int tile = 0; tile < S::kTiles; ++tile) {
+      const int own = Scores::offset(key + tile * 16, lane_number() / 16 * 8);
       MR_UNROLL
-      for (int n = 0; n < 2 * kCount; ++n) {
-        const int key = row + tile * 16 + row_number() + n % 2 * 8;
-        const int query = part + n / 2 * 8 + column_number();
-        const float(&of)[4] = ds[tile][n / 2];
-        store_word(place_in<S>(shared_memory() + kScoresPlace<S>, Scores::offset(key, query), 0),
-                   halves_of<typename S::T>(of[n % 2 * 2], of[n % 2 * 2 + 1]));
+      for (int bundle = 0; bundle < kCount / 2; ++bundle) {
+        u32 pieces[4];
+        pack_left<typename S::T>(pieces, ds[tile], 2 * bundle);
+        store_matrices(place_in<S>(shared_memory() + kScoresPlace<S>, own, Scores::offset(0, part + bundle * 16)),
+                       pieces);
       }
     }
   }
 
-  MR_DEVICE void of_panel(int panel) const {
-    constexpr int kSteps = BlockRows<S>::kPanel / 16;
-    constexpr int kBundles = kSteps < 4 ? kSteps : 4;
-    const Keys keys{shared_memory() + kRowsPlace<S>};
+  // `stage`: the panel's, which nobody reads any more when all have left their gradients.
+  MR_DEVICE void of_panel(int panel, Place stage) const {
+    if constexpr (S::kGroups) show_copies_to_products();  // and what was stored
     barrier();
     MR_UNROLL
     for (int n = 0; n < kQueryTiles * kShares; n += S::kWarps) {
-      const int query = (n + warp_number()) % kQueryTiles * 16;
-      const int column = (n + warp_number()) / kQueryTiles * kColumns;
+      const int own = n + (S::kGroups ? of_warp(warp_number()) : warp_number());
+      const int query = own % kQueryTiles * 16;
+      const int column = own / kQueryTiles * kColumns;
       float sums[1][kColumns / 8][4];
-      clear(sums);
-      MR_UNROLL
-      for (int step = 0; step < kSteps; step += kBundles) {
-        u32 left[1][kBundles][4];
-        MR_UNROLL
-        for (int bundle = 0; bundle < kBundles; ++bundle) load_left(left[0][bundle], (step + bundle) * 16, query);
-        multiply_left<OneTile<S>, kColumns>(sums, left, keys, step * 16, column);
-        finish_products<OneTile<S>>(sums);
-      }
+      multiply(sums, query, column);
       const float factors[1][2] = {{scale, scale}};
-      const DQ own{d_q.at(0, column), d_q.pitch};
-      store_rows<OneTile<S>, kColumns>(own, panel * S::kPanel + query, S::kQueries, sums, factors);
+      const DQ columns{d_q.at(0, column), d_q.pitch};
+      store_rows<OneTile<S>, kColumns>(Room<OneTile<S>>(stage), columns, panel * S::kPanel + query, S::kQueries, sums,
+                                       factors);
     }
   }
 
-  // A left operand, of 16 queries over 16 keys.
-  MR_DEVICE static void load_left(u32 (&a)[4], int key, int query) {
-    const int lane = lane_number();
-    load_matrices_transposed(a,
-                             place_in<S>(shared_memory() + kScoresPlace<S>,
-                                         Scores::offset(key + lane / 16 * 8 + lane % 8, query + lane / 8 % 2 * 8), 0));
+  // 16 queries' gradients times the keys' columns. A group's warps have those of a panel, which stay where they are.
+  MR_DEVICE static void multiply(float (&sums)[1][kColumns / 8][4], int query, int column) {
+    using T = typename S::T;
+    constexpr int kSteps = BlockRows<S>::kPanel / 16;
+    const Place scores = shared_memory() + kScoresPlace<S>;
+    const Keys keys{shared_memory() + kRowsPlace<S>};
     if constexpr (S::kGroups) {
+      static_assert(S::kPanel == 64);
+      constexpr bool kByRows = K::kLies == Lies::by_rows;
+      const SharedOperand left = operand_at(scores);
+      const SharedOperand right = operand_at(keys.at(0, column));
+      begin_products();
       MR_UNROLL
-      for (int n = 0; n < 4; ++n) settle(a[n]);
+      for (int step = 0; step < kSteps; ++step) {
+        MR_UNROLL
+        for (int some = 0; some < kColumns; some += 64) {
+          constexpr int kAtOnce = kColumns < 64 ? kColumns : 64;
+          const SharedOperand own_left = left.behind(Scores::distance(step * 16, 0));
+          const SharedOperand own_right = right.behind(Keys::distance(step * 16, some));
+          if (some == 0) {
+            multiply_both_shared<T, kAtOnce, true, kByRows, 0>(sums[0], own_left, own_right, step > 0 ? 1 : 0);
+          } else if constexpr (kColumns > 64) {
+            multiply_both_shared<T, kAtOnce, true, kByRows, 8>(sums[0], own_left, own_right, step > 0 ? 1 : 0);
+          }
+        }
+      }
+      end_products();
+      finish_products<OneTile<S>>(sums);
+    } else {
+      clear(sums);
+      const int lane = lane_number();
+      const int own = Scores::offset(lane / 16 * 8 + lane % 8, query + lane / 8 % 2 * 8);
+      MR_UNROLL
+      for (int step = 0; step < kSteps; ++step) {
+        u32 left[1][1][4];
+        load_matrices_transposed(left[0][0], scores + own + Scores::offset(step * 16, 0));
+        multiply_left<OneTile<S>, kColumns>(sums, left, keys, step * 16, column);
+      }
     }
   }
 };
@@ -1211,15 +1416,20 @@ MR_DEVICE void attend_back(int block, const Q& q, const K& k, const V& v, const 
   const auto panels = panels_of<S>(0, kPanels, fetch);
   MR_NO_UNROLL
   for (int row = first_row<S>(0); row - first_row<S>(0) < kPanels * S::kPanel; row += BlockRows<S>::kPanel) {
+    LoadedRows<S, S::kValues, DO> d_loaded;
+    d_loaded.load(d_o, row, S::kQueries);
+    LoadedRows<S, S::kValues, O> loaded;
+    loaded.load(o, row, S::kQueries);
     u32 d_rows[S::kTiles][S::kValues / 16][4];
-    load_rows<S, S::kValues>(d_rows, d_o, row, S::kQueries);
-    QueryPairs<S>().find(d_rows, o, log_sums, row, [&](int query, float log, float sum) {
+    d_loaded.take(d_rows);
+    QueryPairs<S>().find(d_rows, loaded, log_sums, row, [&](int query, float log, float sum) {
       if (query < kPanels * S::kPanel) store_floats(shared_memory() + kAllPairs<S> + query * 8, log, sum);
     });
   }
   const bool negated = S::kSharedRows && scale < 0;  // the keys, in shared memory
-  go_over_queries<S, Q, DO>(block, rows, panels, k, v, d_k, d_v, scale, masks,
-                            QueryGradients<S, K, DQ>{d_q, static_cast<float>(negated ? -scale : scale)});
+  QueryGradients<S, K, DQ> gradients{d_q, static_cast<float>(negated ? -scale : scale)};
+  settle(gradients.scale);
+  go_over_queries<S, Q, DO>(block, rows, panels, k, v, d_k, d_v, scale, masks, gradients);
 }
 
 }  // namespace mr

@@ -54,6 +54,53 @@ MR_DEVICE void load_matrices_transposed(u32 (&to)[4], Place row) {
                : "r"(row)
                : "memory");
 }
+MR_DEVICE void store_word(Place to, u32 word) {
+  asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(word) : "memory");
+}
+
+// Of 8 x 8 halves in a warp's pieces: thread 4g + t has 2t and 2t + 1 of row g, and gets them of column g.
+MR_DEVICE u32 transposed(u32 piece) {
+  u32 other;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(other) : "r"(piece));
+  return other;
+}
+
+// What load_matrices gets, the other way round.
+MR_DEVICE void store_matrices(Place row, const u32 (&from)[4]) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(from[0]),
+               "r"(from[1]), "r"(from[2]), "r"(from[3])
+               : "memory");
+#else
+  MR_UNROLL
+  for (int n = 0; n < 4; ++n)
+    store_word(__shfl_sync(0xffffffffu, row, n * 8 + threadIdx.x % 32 / 4) + threadIdx.x % 4 * 4, from[n]);
+#endif
+}
+MR_DEVICE void store_matrices_transposed(Place row, const u32 (&from)[4]) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(from[0]),
+               "r"(from[1]), "r"(from[2]), "r"(from[3])
+               : "memory");
+#else
+  const u32 others[4] = {transposed(from[0]), transposed(from[1]), transposed(from[2]), transposed(from[3])};
+  store_matrices(row, others);
+#endif
+}
+// 16 bytes.
+MR_DEVICE void load_words(u32 (&to)[4], Place from) {
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(from)
+               : "memory");
+}
+MR_DEVICE void store_words(Place to, const u32 (&from)[4]) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(from[0]), "r"(from[1]), "r"(from[2]),
+               "r"(from[3])
+               : "memory");
+}
+// What a warp's threads have stored there, all of them see behind it.
+MR_DEVICE void warp_barrier() { __syncwarp(); }
 MR_DEVICE void load_floats(float (&to)[4], Place from) {
   asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
                : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
@@ -71,9 +118,6 @@ MR_DEVICE u32 load_word(Place from) {
   u32 word;
   asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word) : "r"(from) : "memory");
   return word;
-}
-MR_DEVICE void store_word(Place to, u32 word) {
-  asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(word) : "memory");
 }
 MR_DEVICE void store_floats(Place to, float first, float second) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(first), "f"(second) : "memory");
@@ -120,11 +164,10 @@ MR_DEVICE float power_of_two(float x) {
   return y;
 }
 
-// Of 8 x 8 halves in a warp's pieces: thread 4g + t has 2t and 2t + 1 of row g, and gets them of column g.
-MR_DEVICE u32 transposed(u32 piece) {
-  u32 other;
-  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(other) : "r"(piece));
-  return other;
+// What is known of a number, and the compiler does not see: divisions are by shifts then.
+MR_DEVICE int not_negative(int x) {
+  __builtin_assume(x >= 0);
+  return x;
 }
 
 // That of the thread whose number differs in these bits.
@@ -165,11 +208,18 @@ MR_DEVICE void wait_for_products() { asm volatile("wgmma.wait_group.sync.aligned
 MR_DEVICE void settle(float& x) { asm volatile("" : "+f"(x)::"memory"); }
 MR_DEVICE void settle(u32& x) { asm volatile("" : "+r"(x)::"memory"); }
 
-// Where an operand in shared memory begins, its blocks one behind the other.
-MR_DEVICE u64 operand_at(Place place) {
-  return static_cast<u64>((place & 0x3ffff) >> 4) | 1ull << 16 | static_cast<u64>(8 * kLineBytes / 16) << 32 |
-         1ull << 62;
-}
+// An operand in shared memory: where it begins, its blocks one behind the other, in the words that a product takes.
+// Made once for what lies together: one that begins some bytes further, a multiple of 16, is a single addition.
+struct SharedOperand {
+  u32 low;
+
+  MR_DEVICE SharedOperand behind(int bytes) const { return {low + static_cast<u32>(bytes / 16)}; }
+  MR_DEVICE u64 words() const { return static_cast<u64>(8 * kLineBytes / 16 | 1u << 30) << 32 | low; }
+};
+MR_DEVICE SharedOperand operand_at(Place place) { return {place >> 4 | 1u << 16}; }
+
+// What is the same in a warp's threads, where the compiler does not see that it is.
+MR_DEVICE int of_warp(int x) { return __shfl_sync(0xffffffffu, x, 0); }
 
 // Of 64 or 32 columns over 16 indices: c = a b, or added. kIndicesByLine: a line of the right operand is of one index,
 // and not of one column.
@@ -210,9 +260,9 @@ template <>
 constexpr bool kIsF16<f16> = true;
 
 template <class T, int kColumns, bool kIndicesByLine, int kFirst, int kCount>
-MR_DEVICE void multiply_shared(float (&c)[kCount][4], const u32 (&a)[4], Place right, int add) {
+MR_DEVICE void multiply_shared(float (&c)[kCount][4], const u32 (&a)[4], SharedOperand right, int add) {
   static_assert(kColumns == 32 || kColumns == 64);
-  const u64 b = operand_at(right);
+  const u64 b = right.words();
   if constexpr (kColumns == 64) {
     if constexpr (kIsF16<T> && kIndicesByLine) MR_PRODUCT_64("f16", "1");
     if constexpr (kIsF16<T> && !kIndicesByLine) MR_PRODUCT_64("f16", "0");
@@ -228,12 +278,11 @@ MR_DEVICE void multiply_shared(float (&c)[kCount][4], const u32 (&a)[4], Place r
 
 // Both in shared memory; kLeftByLine: a line of the left one is of one index, and not of one row. `left`: where the
 // group's 64 rows begin.
-template <class T, int kColumns, bool kLeftByLine, bool kIndicesByLine, int kCount>
-MR_DEVICE void multiply_both_shared(float (&c)[kCount][4], Place left, Place right, int add) {
+template <class T, int kColumns, bool kLeftByLine, bool kIndicesByLine, int kFirst, int kCount>
+MR_DEVICE void multiply_both_shared(float (&c)[kCount][4], SharedOperand left, SharedOperand right, int add) {
   static_assert(kColumns == 32 || kColumns == 64);
-  constexpr int kFirst = 0;
-  const u64 a = operand_at(left);
-  const u64 b = operand_at(right);
+  const u64 a = left.words();
+  const u64 b = right.words();
   if constexpr (kIsF16<T> && kColumns == 64) {
     MR_PRODUCT_OF_SHARED(MR_PRODUCT_OF_SHARED_64, "f16");
   } else if constexpr (kIsF16<T>) {

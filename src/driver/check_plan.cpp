@@ -8,6 +8,7 @@
 #include "driver/given_tensors.h"
 #include "measure/truth.h"
 #include "reference/bounded.h"
+#include "reference/decisions.h"
 #include "reference/interpreter.h"
 
 namespace millrace {
@@ -34,19 +35,6 @@ double squared_distance(const std::vector<double>& one, const std::vector<double
   return sum;
 }
 
-// Whether no ReLU's argument is so near 0 that a plan which errs by twice what the unfused program does may take it for
-// one of the other side. There a gradient jumps, and is as far off as it is large: that says nothing of the plan.
-bool is_decided(const Graph& graph, const Values<double>& exact, const Values<double>& rounded) {
-  return std::all_of(graph.operators.begin(), graph.operators.end(), [&](const Operator& op) {
-    if (op.kind != OperatorKind::relu) return true;
-    const std::vector<double>& right = exact[op.inputs[0].tensor.at()];
-    const std::vector<double>& made = rounded[op.inputs[0].tensor.at()];
-    double apart = 0;
-    for (size_t k = 0; k < right.size(); ++k) apart = std::max(apart, std::abs(right[k] - made[k]));
-    return std::none_of(right.begin(), right.end(), [&](double x) { return std::abs(x) <= 2 * apart; });
-  });
-}
-
 template <class Scalar>
 Values<Scalar> as(const Values<double>& given) {
   Values<Scalar> values(given.size());
@@ -59,7 +47,7 @@ Values<Scalar> as(const Values<double>& given) {
 // The error of every output, as a fraction of what is allowed, over several draws of the inputs.
 class ErrorOf {
  public:
-  ErrorOf(const Graph& graph, const std::vector<Made>& outputs) : graph_(graph), outputs_(outputs) {
+  ErrorOf(const Graph& graph, const std::vector<Made>& outputs) : graph_(graph), outputs_(outputs), decisions_(graph) {
     for (const Tensor& tensor : graph.tensors) {
       const bool stored = tensor.role != TensorRole::constant && tensor.role != TensorRole::scalar;
       half_ = half_ || tensor.dtype == DType::float16 || tensor.dtype == DType::bfloat16;
@@ -77,7 +65,7 @@ class ErrorOf {
     return single_ ? add_bounded<24>(given, random, found) : add_bounded<53>(given, random, found);
   }
 
-  // How many draws were decided.
+  // How many draws leave the program no decision that a plan may take otherwise.
   size_t decided() const { return decided_; }
 
   // Of those, if there are some: where there are hardly any there are many elements, and few that jump.
@@ -106,15 +94,16 @@ class ErrorOf {
     Values<double> rounded = given;
     if (Result<Done> ran = interpret(graph_, exact, random); !ran) return ran;
     if (Result<Done> ran = interpret_rounded(graph_, rounded, random); !ran) return ran;
-    const bool is_one = is_decided(graph_, exact, rounded);
-    decided_ += is_one ? 1 : 0;
+    const Result<bool> clear = decisions_.are_clear(exact, rounded);
+    if (!clear) return clear.error();
+    decided_ += *clear ? 1 : 0;
     for (size_t k = 0; k < outputs_.size(); ++k) {
       const size_t tensor = outputs_[k].tensor.at();
       const double storage = storage_error(graph_.tensors[tensor].dtype, largest(exact[tensor]));
       const Sums of{0, squared_distance(exact[tensor], found[tensor]), squared_distance(exact[tensor], rounded[tensor]),
                     storage * storage};
       sums_[k].add(of);
-      if (is_one) decided_sums_[k].add(of);
+      if (*clear) decided_sums_[k].add(of);
     }
     return Done{};
   }
@@ -144,6 +133,7 @@ class ErrorOf {
 
   const Graph& graph_;
   const std::vector<Made>& outputs_;
+  Decisions decisions_;
   std::vector<Sums> sums_;
   std::vector<Sums> decided_sums_;
   size_t decided_ = 0;

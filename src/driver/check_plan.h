@@ -18,7 +18,8 @@ struct PlanCheck {
 // An error where something lies farther from the reference than its storage type allows: float64 by 1e-10 of the
 // largest element (or the computed bound, where a gradient is nothing but rounding); float32 by the bound that the
 // reference computes for it; half precisions by twice the error of the same program unfused, every tensor rounded, root
-// mean square over several draws.
+// mean square over several draws: those that leave the program nothing to decide (reference/decisions.h), where there
+// are some.
 Result<PlanCheck> check_plan(const LoadedPlan& loaded, PlanSession& session, double most_seconds);
 
 }  // namespace millrace

@@ -56,6 +56,15 @@ Result<std::string> worker_path() {
                      "set MILLRACE_WORKER to where it is");
 }
 
+// What the reference computes for a part takes gigabytes, which come and go with parts: in pages of 4 KiB that takes
+// longer than to compute it. Not where a CPU's kernels are timed, whose tensors lie in such pages when a plan runs.
+std::map<std::string, std::string> worker_environment(const Machine& machine) {
+  constexpr const char* kTunables = "GLIBC_TUNABLES";
+  const bool is_set = std::getenv(kTunables) != nullptr;  // NOLINT(concurrency-mt-unsafe): as above
+  if (!machine.gpu || is_set) return {};
+  return {{kTunables, "glibc.malloc.hugetlb=1"}};
+}
+
 // Whether the program's tensors fit into the last cache together: then a step finds them there.
 bool is_cold(const Graph& graph, const CpuInfo& cpu) {
   double bytes = 0;
@@ -345,7 +354,7 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   const Result<std::string> worker_program =
       measuring == Measuring::within_budget ? worker_path() : Result<std::string>(std::string());
   if (!worker_program) return worker_program.error();
-  Worker worker({{*worker_program}, greeting(program), 0});
+  Worker worker({{*worker_program}, greeting(program), 0, worker_environment(machine)});
 
   ExploreSettings settings;
   settings.measure = measuring == Measuring::within_budget;

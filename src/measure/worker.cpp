@@ -31,6 +31,7 @@ std::string last_words(const Ending& ending) {
 Result<Done> Worker::start() {
   ProcessOptions options;
   options.memory_limit = command_.memory_limit;
+  options.environment = command_.environment;
   Result<Child> child = Child::start(command_.arguments, options);
   if (!child) return child.error();
   if (Result<Done> sent = child->send(command_.greeting); !sent) return sent.error();

@@ -2,6 +2,7 @@
 // memory costs its own row and nothing else; the next request starts a new worker.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@ struct WorkerCommand {
   std::vector<std::string> arguments;  // the program and its options
   std::string greeting;                // the first line that it is sent: what it works on
   uint64_t memory_limit = 0;
+  std::map<std::string, std::string> environment = {};  // beside ours
 };
 
 class Worker {

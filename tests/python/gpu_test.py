@@ -3,7 +3,6 @@ explored, resumed, refused and told. Nothing here needs a GPU, and nothing is ti
 
 import json
 import os
-import re
 import signal
 import subprocess
 import time
@@ -183,6 +182,21 @@ class WholeWayTest(GpuTest):
         self.assertEqual(told["relative_clock"], 0.75)
         self.assertEqual(told["rested_step_seconds"]["relative_clock"], 0.75)
         self.assertGreater(told["rested_step_seconds"]["median"], 0)
+
+    def test_the_worker_has_huge_pages(self) -> None:
+        asked = self.folder / "tunables"
+        script = self.folder / "worker.sh"
+        worker = Path(BINARY).parent / "millrace-worker"
+        script.write_text(f'#!/bin/sh\nprintf "%s\\n" "$GLIBC_TUNABLES" >>{asked}\nexec {worker} "$@"\n')
+        script.chmod(0o700)
+        own = {"MILLRACE_WORKER": str(script)}
+        self.optimize("one.py", "--budget", "0s", **own)
+        self.assertEqual(asked.read_text(), "glibc.malloc.hugetlb=1\n")
+        self.optimize("product.py", "--budget", "0s", **own, GLIBC_TUNABLES="glibc.malloc.check=0")
+        self.assertEqual(set(asked.read_text().split()), {"glibc.malloc.hugetlb=1", "glibc.malloc.check=0"})
+        asked.unlink()
+        self.succeed("optimize", "one.py", "--budget", "0s", **own)
+        self.assertEqual(asked.read_text(), "\n", "kernels of a CPU are timed in other pages than a plan's")
 
     def test_every_candidate_of_a_small_program(self) -> None:
         self.assertIn("more --budget looks further", self.optimize("one.py", "--budget", "0s"))

@@ -62,14 +62,16 @@ std::string bench_json(const LoadedPlan& loaded, const Times& times, const std::
   if (times.passes) {
     json.field("forward_seconds", times.passes->forward.median);
     json.field("backward_seconds", times.passes->backward.median);
-    const Estimate& step = times.passes->step;
-    json.field("step_seconds", Json{{"median", step.median}, {"low", step.low}, {"high", step.high}});
+    const auto interval = [](const Estimate& of) {
+      return Json{{"median", of.median}, {"low", of.low}, {"high", of.high}};
+    };
+    json.field("step_seconds", interval(times.passes->step));
     if (const std::optional<double> clock = times.passes->relative_clock) json.field("relative_clock", *clock);
-    if (const std::optional<RestedSteps>& rested = times.passes->rested)
-      json.field("rested_step_seconds", Json{{"median", rested->step.median},
-                                             {"low", rested->step.low},
-                                             {"high", rested->step.high},
-                                             {"relative_clock", rested->relative_clock}});
+    if (const std::optional<RestedSteps>& rested = times.passes->rested) {
+      Json told = interval(rested->step);
+      told["relative_clock"] = rested->relative_clock;
+      json.field("rested_step_seconds", told);
+    }
   }
   json.field("predicted_seconds", plan.cost);
   json.field("sum_of_operators_seconds", sum_of_launches(times));

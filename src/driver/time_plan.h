@@ -27,7 +27,8 @@ struct PassTimes {
   std::optional<RestedSteps> rested;
 };
 
-// Steps for about `seconds`, behind some that warm the machine up, and at least as many as an interval takes.
+// Steps for about `seconds`, behind some that warm the machine up, and at least as many as an interval takes. Rested
+// ones take most of a second more.
 Result<PassTimes> time_passes(PlanSession& session, double seconds);
 
 // The same with each of these launches timed by itself; without warming up.

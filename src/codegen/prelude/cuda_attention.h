@@ -304,11 +304,14 @@ struct Transit {
   Place place;
 
   MR_DEVICE Place at(int line, int chunk) const { return place + line * kLineBytes + chunk * 16; }
-  // A thread's own, of those that are moved at once.
+  // What a thread moves at first, and how much further on it is in the move number n.
   MR_DEVICE static int line() { return lane_number() / kChunks; }
   MR_DEVICE static int chunk() { return lane_number() % kChunks; }
-  MR_DEVICE static int row(int line) { return kLies == Lies::by_rows ? line : chunk() * 8; }
-  MR_DEVICE static int column(int line) { return kLies == Lies::by_rows ? chunk() * 8 : line; }
+  MR_DEVICE static int row() { return kLies == Lies::by_rows ? line() : chunk() * 8; }
+  MR_DEVICE static int column() { return kLies == Lies::by_rows ? chunk() * 8 : line(); }
+  MR_DEVICE static constexpr int rows(int n) { return kLies == Lies::by_rows ? n * kAtOnce : 0; }
+  MR_DEVICE static constexpr int columns(int n) { return kLies == Lies::by_rows ? 0 : n * kAtOnce; }
+  MR_DEVICE Place moved(int n) const { return at(n * kAtOnce + line(), chunk()); }
   // Where the row begins that a thread names of a left operand's four pieces: the second one has the next 8 rows, the
   // third one the next 8 columns.
   MR_DEVICE Place of_pieces(int tile, int step) const {
@@ -329,14 +332,12 @@ struct LoadedRows {
 
   MR_DEVICE void load(const M& from, int first, int count) {
     if constexpr (Way::kFits) {
-      const auto* const own = from.at(first + Way::row(Way::line()), Way::column(Way::line()));
+      const int row = first + Way::row();
+      const auto* const own = from.at(row, Way::column());
       MR_UNROLL
-      for (int n = 0; n < kCount; ++n) {
-        const int lines = n * Way::kAtOnce;
-        const bool by_rows = M::kLies == Lies::by_rows;
-        const bool there = kRowsAreWhole<S> || first + Way::row(Way::line()) + (by_rows ? lines : 0) < count;
-        load_16(words[n], from.further(own, by_rows ? lines : 0, by_rows ? 0 : lines), there);
-      }
+      for (int n = 0; n < kCount; ++n)
+        load_16(words[n], from.further(own, Way::rows(n), Way::columns(n)),
+                kRowsAreWhole<S> || row + Way::rows(n) < count);
     } else {
       const int row = first + own_row<M::kLies>();
       const auto* const own = from.at(row, own_column<M::kLies>());
@@ -354,7 +355,7 @@ struct LoadedRows {
       const Way way{Room<S>(last_stage<S>()).place};
       warp_barrier();
       MR_UNROLL
-      for (int n = 0; n < kCount; ++n) store_words(way.at(n * Way::kAtOnce + Way::line(), Way::chunk()), words[n]);
+      for (int n = 0; n < kCount; ++n) store_words(way.moved(n), words[n]);
       warp_barrier();
       MR_UNROLL
       for (int n = 0; n < kCount; ++n) {
@@ -421,11 +422,10 @@ MR_DEVICE void store_rows(const Room<S>& room, const M& to, int first, int count
                           const float (&c)[S::kTiles][kColumns / 8][4], const float (&factors)[S::kTiles][2]) {
   using Way = Transit<S, kColumns, M::kLies>;
   constexpr int kCount = S::kTiles * (kColumns / 16);
-  constexpr bool kThrough = Way::kFits;
   const Way way{room.place};
   const int row = first + own_row<M::kLies>();
   auto* const own = to.at(row, own_column<M::kLies>());
-  if constexpr (kThrough) warp_barrier();
+  if constexpr (Way::kFits) warp_barrier();
   MR_UNROLL
   for (int n = 0; n < kCount; ++n) {
     const int tile = n / (kColumns / 16);
@@ -437,7 +437,7 @@ MR_DEVICE void store_rows(const Room<S>& room, const M& to, int first, int count
       const float factor = factors[tile][k % 2];
       pieces[k] = halves_of<typename S::T>(of[k % 2 * 2] * factor, of[k % 2 * 2 + 1] * factor);
     }
-    if constexpr (!kThrough) {
+    if constexpr (!Way::kFits) {
       MR_UNROLL
       for (int k = 0; k < 4; ++k) {
         const int rows = tile * 16 + k % 2 * 8;
@@ -451,17 +451,16 @@ MR_DEVICE void store_rows(const Room<S>& room, const M& to, int first, int count
       store_matrices_transposed(way.of_pieces(tile, step), pieces);
     }
   }
-  if constexpr (kThrough) {
+  if constexpr (Way::kFits) {
     warp_barrier();
-    constexpr bool kByRows = M::kLies == Lies::by_rows;
-    auto* const to_own = to.at(first + Way::row(Way::line()), Way::column(Way::line()));
+    const int moved_row = first + Way::row();
+    auto* const moved_to = to.at(moved_row, Way::column());
     MR_UNROLL
     for (int n = 0; n < kCount; ++n) {
-      const int lines = n * Way::kAtOnce;
       u32 words[4];
-      load_words(words, way.at(lines + Way::line(), Way::chunk()));
-      if (kRowsAreWhole<S> || first + Way::row(Way::line()) + (kByRows ? lines : 0) < count)
-        store_16(to.further(to_own, kByRows ? lines : 0, kByRows ? 0 : lines), words);
+      load_words(words, way.moved(n));
+      if (kRowsAreWhole<S> || moved_row + Way::rows(n) < count)
+        store_16(to.further(moved_to, Way::rows(n), Way::columns(n)), words);
     }
   }
 }
@@ -1233,8 +1232,8 @@ struct KeyRows {
 // d_k and d_v of a block's rows, over panels of queries. `more`: what else is done with the scores' gradients, first of
 // some queries, then of a panel.
 template <class S, class Q, class DO, class K, class V, class DK, class DV, class M, class P, class More>
-MR_DEVICE void go_over_queries(int block, KeyRows<S, K, V>& rows, const P& panels, const K& k, const V& v,
-                               const DK& d_k, const DV& d_v, double scale, const M& masks, const More& more) {
+MR_DEVICE void go_over_queries(int block, KeyRows<S, K, V>& rows, const P& panels, const DK& d_k, const DV& d_v,
+                               double scale, const M& masks, const More& more) {
   const int row = first_row<S>(block);
   const float factor = factor_of(scale);
   rows.k.take(scale);
@@ -1302,7 +1301,7 @@ MR_DEVICE void attend_dk_dv(int block, const Q& q, const K& k, const V& v, const
   const auto fetch = [&](int panel, Place to) { fetch_queries<S>(panel, to, q, d_o, pairs, masks, first); };
   const int seen = S::kCausal ? block * S::kWarps * S::kTiles * 16 / S::kPanel : 0;  // the first panel that looks here
   const auto panels = panels_of<S>(seen, (S::kQueries + S::kPanel - 1) / S::kPanel, fetch);
-  go_over_queries<S, Q, DO>(block, rows, panels, k, v, d_k, d_v, scale, masks, NothingMore());
+  go_over_queries<S, Q, DO>(block, rows, panels, d_k, d_v, scale, masks, NothingMore());
 }
 
 // --- Backward in one, where a block has all keys ---
@@ -1429,7 +1428,7 @@ MR_DEVICE void attend_back(int block, const Q& q, const K& k, const V& v, const 
   const bool negated = S::kSharedRows && scale < 0;  // the keys, in shared memory
   QueryGradients<S, K, DQ> gradients{d_q, static_cast<float>(negated ? -scale : scale)};
   settle(gradients.scale);
-  go_over_queries<S, Q, DO>(block, rows, panels, k, v, d_k, d_v, scale, masks, gradients);
+  go_over_queries<S, Q, DO>(block, rows, panels, d_k, d_v, scale, masks, gradients);
 }
 
 }  // namespace mr

@@ -138,7 +138,8 @@ Result<std::string> select_program(const SelectOptions& options);
 struct OptimizeOptions {
   ExploreOptions explore;
   std::string method = "exact";
-  std::string out;  // the plan's folder; empty: NAME.plan in the working directory
+  std::string out;     // the plan's folder; empty: NAME.plan in the working directory
+  bool aside = false;  // on a GPU: whether launches may run beside others, where that makes the step faster
 };
 
 // All of it: explores, selects, writes a plan, runs it against the reference, and says what was gained.

@@ -49,6 +49,13 @@ Result<SelectedPlan> select_plan(const Tuned& tuned, SelectMethod method) {
   Result<Selection> selection = select(measurements, method);
   if (!selection) return selection.error();
   if (Result<Done> checked = verify(measurements, *selection); !checked) return checked.error();
+  Result<StepPlan> plan = lay_out(tuned, *selection, false);
+  if (!plan) return plan.error();
+  return SelectedPlan{std::move(*selection), std::move(*plan)};
+}
+
+Result<StepPlan> lay_out(const Tuned& tuned, const Selection& selection, bool aside) {
+  const Measurements& measurements = tuned.explored.measurements;
   PlanOptions planning;
   const TuneProgram& program = tuned.program;
   planning.program = {program.source.path,  program.text,         program.source.entry,
@@ -63,12 +70,13 @@ Result<SelectedPlan> select_plan(const Tuned& tuned, SelectMethod method) {
     const Result<std::unique_ptr<GpuLaunch>> prepared = tuned.machine.gpu->prepare(launch, "");
     return prepared ? (*prepared)->scratch_bytes() : 0;  // the executor says what is wrong
   };
+  planning.aside = aside;
   Result<StepPlan> plan =
-      build_plan(tuned.prepared.training, tuned.prepared.candidates, measurements, *selection, planning);
+      build_plan(tuned.prepared.training, tuned.prepared.candidates, measurements, selection, planning);
   if (!plan) return plan.error();
   if (Result<Done> checked = verify(*plan, tuned.prepared.training, tuned.prepared.candidates); !checked)
     return checked.error();
-  return SelectedPlan{std::move(*selection), std::move(*plan)};
+  return plan;
 }
 
 }  // namespace millrace

@@ -25,7 +25,9 @@ void* address_of(const CallersTensors& tensors, BufferPlace place, size_t positi
 }  // namespace
 
 LaunchTensors::LaunchTensors(const StepPlan& plan, const std::vector<Launch>& launches)
-    : saved_bytes_(plan.saved_bytes), scratch_offset_(plan.scratch_offset - plan.saved_bytes) {
+    : saved_bytes_(plan.saved_bytes),
+      scratch_offset_(plan.scratch_offset - plan.saved_bytes),
+      aside_scratch_offset_(scratch_offset_ + plan.scratch_bytes) {
   std::set<size_t> scalars;
   for (size_t k = 0; k < launches.size(); ++k) {
     if (plan.launches[k].pass == Pass::forward) backward_ = k + 1;

@@ -39,14 +39,14 @@ std::vector<Fact> facts_of(const ReportArtefacts& of, const StepMetrics& metrics
                      shown_seconds(plan.bound),
                      concat("the step is ", percent(plan.cost / plan.bound - 1), " above it; ", of.method),
                      std::nullopt, plan.bound});
-  facts.push_back(
-      {"arena_bytes", "memory for what the step computes", short_bytes(static_cast<double>(plan.sum_bytes)),
-       short_bytes(static_cast<double>(plan.arena_bytes)),
-       concat("every tensor in a buffer of its own before; one arena after",
-              plan.scratch_bytes > 0 ? concat(", of which ", short_bytes(static_cast<double>(plan.scratch_bytes)),
-                                              " are room that launches use while they run")
-                                     : ""),
-       static_cast<double>(plan.sum_bytes), static_cast<double>(plan.arena_bytes)});
+  const int64_t scratch = plan.arena_bytes - plan.scratch_offset;
+  facts.push_back({"arena_bytes", "memory for what the step computes", short_bytes(static_cast<double>(plan.sum_bytes)),
+                   short_bytes(static_cast<double>(plan.arena_bytes)),
+                   concat("every tensor in a buffer of its own before; one arena after",
+                          scratch > 0 ? concat(", of which ", short_bytes(static_cast<double>(scratch)),
+                                               " are room that launches use while they run")
+                                      : ""),
+                   static_cast<double>(plan.sum_bytes), static_cast<double>(plan.arena_bytes)});
   return facts;
 }
 

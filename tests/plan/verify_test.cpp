@@ -5,7 +5,9 @@
 
 #include <functional>
 
+#include "base/text.h"
 #include "device/cpu/blas_library.h"
+#include "golden/golden.h"
 #include "plan/small_plan.h"
 
 namespace millrace {
@@ -189,6 +191,87 @@ def layer(x: float64[B, I], w: float64[O, I], v: float64[O, I]):
     }
   }
   EXPECT_GT(stacked, 3);
+}
+
+const MadePlan& plan_with_asides() {
+  static const MadePlan made = [] {
+    PlanChoice choice;
+    choice.sizes = {"tiny"};
+    choice.aside = true;
+    return make_plan(text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/bert_encoder.py")), choice);
+  }();
+  return made;
+}
+
+std::string complaint_with_asides(const std::function<void(StepPlan&)>& change) {
+  const MadePlan& made = plan_with_asides();
+  StepPlan plan = made.plan;
+  change(plan);
+  const Result<Done> verified = verify(plan, made.training, made.candidates);
+  return verified ? "" : verified.error().diagnostics.front().message;
+}
+
+// Whether a launch that is not aside, up to where one that is would be waited for, reads what that writes.
+bool is_needed_beside(const StepPlan& plan, size_t number) {
+  StepPlan moved = plan;
+  moved.launches[number].aside = true;
+  const int end = waited_for_before(moved, static_cast<int>(number));
+  for (int k = static_cast<int>(number) + 1; k < end; ++k) {
+    if (plan.launches[static_cast<size_t>(k)].aside) continue;
+    for (const int buffer : plan.launches[static_cast<size_t>(k)].buffers) {
+      if (buffer != kNoBuffer && plan.buffers[static_cast<size_t>(buffer)].first == static_cast<int>(number))
+        return true;
+    }
+  }
+  return false;
+}
+
+TEST(VerifyPlan, NothingNeedsWhatRunsAside) {
+  const StepPlan& plan = plan_with_asides().plan;
+  ASSERT_EQ(complaint_with_asides([](StepPlan&) {}), "");
+  int tried = 0;
+  for (size_t k = 0; k < plan.launches.size(); ++k) {
+    if (plan.launches[k].aside || !is_needed_beside(plan, k)) continue;
+    ++tried;
+    EXPECT_NE(complaint_with_asides([&](StepPlan& changed) { changed.launches[k].aside = true; }).find("meanwhile"),
+              std::string::npos)
+        << k;
+  }
+  EXPECT_GT(tried, 10);
+}
+
+// Of a buffer that is written while a launch runs aside, put over each that this one touches.
+TEST(VerifyPlan, NothingIsWrittenOverWhatIsTouchedAside) {
+  const StepPlan& plan = plan_with_asides().plan;
+  int tried = 0;
+  for (size_t k = 0; k < plan.launches.size(); ++k) {
+    if (!plan.launches[k].aside) continue;
+    const int end = waited_for_before(plan, static_cast<int>(k));
+    for (size_t other = 0; other < plan.buffers.size(); ++other) {
+      const PlanBuffer& one = plan.buffers[other];
+      if (one.place != BufferPlace::arena || one.first <= static_cast<int>(k) || one.first >= end) continue;
+      for (const int number : plan.launches[k].buffers) {
+        if (number == kNoBuffer) continue;
+        const PlanBuffer& touched = plan.buffers[static_cast<size_t>(number)];
+        if (touched.place != BufferPlace::arena || touched.offset + one.bytes > plan.scratch_offset) continue;
+        ++tried;
+        EXPECT_NE(complaint_with_asides([&](StepPlan& changed) { changed.buffers[other].offset = touched.offset; }), "")
+            << one.tensor << " over " << touched.tensor;
+      }
+    }
+  }
+  EXPECT_GT(tried, 3);
+}
+
+TEST(VerifyPlan, ScratchOfThoseAsideIsTheirOwn) {
+  EXPECT_NE(complaint_with_asides([](StepPlan& plan) { plan.aside_scratch_bytes += 256; }), "");
+  EXPECT_NE(complaint_with_asides([](StepPlan& plan) { plan.aside_scratch_bytes = -256; }), "");
+  EXPECT_NE(complaint_with_asides([](StepPlan& plan) {
+              plan.scratch_bytes += 8;
+              plan.aside_scratch_bytes += 256;
+              plan.arena_bytes += 264;
+            }).find("multiple"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ class KernelLaunch final : public GpuLaunch {
   Result<Done> run(void* const* tensors, const double* arguments, const void* state, void* scratch) override {
     parameters_.set(tensors, arguments, state, scratch);
     std::array<void*, 1> parameters = {parameters_.data()};  // the driver copies what they point to before it returns
-    const CudaContext& context = module_->context();
+    CudaContext& context = module_->context();
     const CurrentContext current(context);
     CUlaunchAttribute overlap{};
     overlap.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
@@ -74,7 +74,7 @@ class KernelLaunch final : public GpuLaunch {
       config.sharedMemBytes = grid.shared_bytes;
       config.hStream = context.stream();
       config.attrs = &overlap;
-      config.numAttrs = context.overlaps() ? 1 : 0;
+      config.numAttrs = context.overlaps_now() ? 1 : 0;
       const CUresult result = context.driver().launch_kernel(&config, grid.function, parameters.data(), nullptr);
       if (result != CUDA_SUCCESS) return context.check(result, concat("launch the kernel ", grid.name));
     }

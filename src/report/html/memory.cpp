@@ -52,10 +52,11 @@ Picture memory_picture(const ReportArtefacts& artefacts) {
     if (height >= 13 && room >= 4)
       svg.text({left + width / 2, top + height / 2 + 4}, shortened(buffer.tensor, room), "label on-node", "middle");
   }
-  if (plan.scratch_bytes > 0) {
-    svg.rectangle({kMemoryLeft, y(plan.scratch_offset + plan.scratch_bytes)}, kMemoryWidth - 10 - kMemoryLeft,
-                  y(plan.scratch_offset) - y(plan.scratch_offset + plan.scratch_bytes), "scratch",
-                  concat("scratch that launches share: ", short_bytes(static_cast<double>(plan.scratch_bytes))));
+  const int64_t scratch = plan.arena_bytes - plan.scratch_offset;
+  if (scratch > 0) {
+    svg.rectangle({kMemoryLeft, y(plan.arena_bytes)}, kMemoryWidth - 10 - kMemoryLeft,
+                  y(plan.scratch_offset) - y(plan.arena_bytes), "scratch",
+                  concat("scratch that launches share: ", short_bytes(static_cast<double>(scratch))));
   }
   svg.text({kMemoryLeft, kMemoryTop + kMemoryHeight + 20}, concat("launches of a step: 1 to ", plan.launches.size()),
            "label");
@@ -66,10 +67,9 @@ Picture memory_picture(const ReportArtefacts& artefacts) {
              "the vertical line. Side by side without sharing they would take ",
              short_bytes(static_cast<double>(plan.sum_bytes)), "; the arena takes ",
              short_bytes(static_cast<double>(plan.arena_bytes)),
-             plan.scratch_bytes > 0
-                 ? concat(", of which the grey ", short_bytes(static_cast<double>(plan.scratch_bytes)),
-                          " are room that launches use while they run")
-                 : "",
+             scratch > 0 ? concat(", of which the grey ", short_bytes(static_cast<double>(scratch)),
+                                  " are room that launches use while they run")
+                         : "",
              "."),
       std::move(svg).finish(), false};
 }

@@ -13,6 +13,7 @@
 //   MILLRACE_PLAYED_WRONG        an algorithm of products, by its id, that gives wrong results
 //   MILLRACE_PLAYED_REFUSED      one that is listed, but cannot be prepared
 //   MILLRACE_PLAYED_LOST         one whose launch takes the GPU down
+//   MILLRACE_PLAYED_ASIDE        how much of its time work takes that runs aside, in percent: 0
 #pragma once
 
 #include <memory>

@@ -26,7 +26,7 @@ class CudaContext {
   // Whether generated kernels may be started before the kernel in front of them is done: they wait for it themselves.
   bool overlaps() const { return overlaps_; }
   void set_overlaps(bool overlaps) { overlaps_ = overlaps; }
-  // The next one is behind another stream, too: it is started when all of that is done.
+  // The next one is behind another stream, too, and is started when all in front of it is done.
   void set_behind_another(bool behind) { behind_another_ = behind; }
   // Whether the launch that is put on the stream now may be started so.
   bool overlaps_now() { return !std::exchange(behind_another_, false) && overlaps_; }

@@ -78,6 +78,13 @@ class CudaGpu final : public Gpu {
   CudaGpu(GpuInfo info, std::shared_ptr<CudaContext> context, const CublasLt& cublaslt,
           std::shared_ptr<cublasLtContext> handle)
       : info_(std::move(info)), context_(std::move(context)), cublaslt_(cublaslt), handle_(std::move(handle)) {}
+  ~CudaGpu() override {
+    const CurrentContext current(*context_);
+    fork_.reset();
+    join_.reset();
+  }
+  CudaGpu(const CudaGpu&) = delete;
+  CudaGpu& operator=(const CudaGpu&) = delete;
 
   const GpuInfo& info() const override { return info_; }
 
@@ -246,6 +253,7 @@ class CudaGpu final : public Gpu {
     context_->use_stream(nullptr);
     const Result<Done> worked = work();
     context_->use_stream(callers);
+    is_aside_ = false;  // an event that was recorded cannot be waited for outside
     CUgraph graph = nullptr;
     Result<Done> done = context_->check(driver().stream_end_capture(stream, &graph), "record a graph");
     // What the work itself says is nearer to the cause.

@@ -1,5 +1,4 @@
 // `millrace optimize`: program to plan, and what was gained.
-#include <algorithm>
 #include <optional>
 
 #include "base/file.h"
@@ -21,11 +20,6 @@ namespace {
 
 constexpr double kReferenceSeconds = 20;  // that the check of the whole plan may take
 constexpr double kStepSeconds = 2;        // for timing the step
-
-Result<PassTimes> time_step(const LoadedPlan& loaded, PlanSession& session) {
-  if (Result<Done> put = session.put(draw_given(loaded.training, kTimingSeed)); !put) return put.error();
-  return time_passes(session, kStepSeconds);
-}
 
 std::string stem_of(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -67,40 +61,50 @@ Result<WrittenPlan> write_best(const Tuned& tuned, const OptimizeOptions& option
   return WrittenPlan{std::move(*selected), std::move(folder)};
 }
 
-Result<PassTimes> time_written(const std::string& folder) {
+// A plan in its folder, checked and then timed.
+struct TriedPlan {
+  PlanCheck check;
+  PassTimes times;
+  std::string device;  // in words
+};
+
+Result<TriedPlan> try_written(const std::string& folder) {
   const Result<LoadedPlan> loaded = read_plan(folder);
   if (!loaded) return loaded.error();
   Result<PlanSession> session = PlanSession::open(*loaded);
   if (!session) return session.error();
-  return time_step(*loaded, *session);
+  const Result<PlanCheck> check = check_plan(*loaded, *session, kReferenceSeconds);
+  if (!check) return check.error();
+  if (Result<Done> put = session->put(draw_given(loaded->training, kTimingSeed)); !put) return put.error();
+  const Result<PassTimes> times = time_passes(*session, kStepSeconds);
+  if (!times) return times.error();
+  return TriedPlan{*check, *times, session->device()};
 }
 
-// Whether launches of a plan run beside others, what its step takes, and what it takes with all in a row.
-struct Arranged {
-  PassTimes times;
-  std::optional<double> in_a_row_seconds;  // where some run aside
-  std::string refused;                     // why none could be tried so
+// The plan that is left in the folder.
+struct ArrangedPlan {
+  TriedPlan tried;
+  std::optional<double> in_a_row_seconds;  // where launches are aside: of the step without
+  std::string no_aside;                    // why they could not be
 };
 
-// Of the plan that was written and, where it is asked for, one with launches aside, the faster one is in the folder
-// afterwards.
-Result<Arranged> arrange(const Tuned& tuned, WrittenPlan& written, bool aside) {
-  const Result<PassTimes> in_a_row = time_written(written.folder);
+// Of the plan that was written and, where it is asked for, one with launches aside, the faster one is left there.
+Result<ArrangedPlan> arrange(const Tuned& tuned, WrittenPlan& written, bool aside) {
+  Result<TriedPlan> in_a_row = try_written(written.folder);
   if (!in_a_row) return in_a_row.error();
-  Arranged arranged{*in_a_row, {}, ""};
+  ArrangedPlan arranged{std::move(*in_a_row), {}, ""};
   if (!aside) return arranged;
   Result<StepPlan> plan = lay_out(tuned, written.selected.selection, true);
   if (!plan) return plan.error();
-  if (std::none_of(plan->launches.begin(), plan->launches.end(), [](const PlanLaunch& one) { return one.aside; }))
-    return arranged;
+  if (asides_of(*plan) == 0) return arranged;
+  const double seconds = arranged.tried.times.step.median;
   const Result<Done> put = write_to(tuned, *plan, written.folder);
-  const Result<PassTimes> times = put ? time_written(written.folder) : Result<PassTimes>(put.error());
-  if (times && times->step.median < in_a_row->step.median) {
-    arranged = {*times, in_a_row->step.median, ""};
+  Result<TriedPlan> tried = put ? try_written(written.folder) : Result<TriedPlan>(put.error());
+  if (tried && tried->times.step.median < seconds) {
     written.selected.plan = std::move(*plan);
-    return arranged;
+    return ArrangedPlan{std::move(*tried), seconds, ""};
   }
-  if (!times) arranged.refused = times.error().diagnostics.front().message;
+  if (!tried) arranged.no_aside = tried.error().diagnostics.front().message;
   if (Result<Done> again = write_to(tuned, written.selected.plan, written.folder); !again) return again.error();
   return arranged;
 }
@@ -125,18 +129,12 @@ Result<std::string> optimize_program(const OptimizeOptions& options) {
   if (!tuned) return tuned.error();
   Result<WrittenPlan> best = write_best(*tuned, options);
   if (!best) return best.error();
-  const Result<Arranged> arranged = arrange(*tuned, *best, options.aside);
+  const Result<ArrangedPlan> arranged = arrange(*tuned, *best, options.aside);
   if (!arranged) return arranged.error();
-  const PassTimes& times = arranged->times;
-  const Estimate& step = times.step;
   const StepPlan& plan = best->selected.plan;
   const std::string& folder = best->folder;
-  const Result<LoadedPlan> loaded = read_plan(folder);
-  if (!loaded) return loaded.error();
-  Result<PlanSession> session = PlanSession::open(*loaded);
-  if (!session) return session.error();
-  const Result<PlanCheck> check = check_plan(*loaded, *session, kReferenceSeconds);
-  if (!check) return check.error();
+  const auto& [check, times, device] = arranged->tried;
+  const Estimate& step = times.step;
 
   Optimized made;
   made.folder = folder;
@@ -145,10 +143,10 @@ Result<std::string> optimize_program(const OptimizeOptions& options) {
   made.predicates = training.predicates.size();
   made.operators = training.graph.operators.size() - made.repeated - made.predicates - training.statistics.size();
   made.exploration = tuned->explored.summary;
-  made.device = session->device();
-  made.checked = check->checked;
-  made.worst_error = check->worst;
-  made.reference_seconds = check->seconds;
+  made.device = device;
+  made.checked = check.checked;
+  made.worst_error = check.worst;
+  made.reference_seconds = check.seconds;
   made.step_seconds = step.median;
   made.step_low = step.low;
   made.step_high = step.high;
@@ -158,7 +156,7 @@ Result<std::string> optimize_program(const OptimizeOptions& options) {
     made.rested_clock = times.rested->relative_clock;
   }
   made.in_a_row_seconds = arranged->in_a_row_seconds;
-  made.no_aside = arranged->refused;
+  made.no_aside = arranged->no_aside;
   const Result<PlanReport> report = report_of(*tuned, {plan, folder, &best->selected.selection, step.median});
   if (!report) return report.error();
   made.words_before = static_cast<int64_t>(report->metrics.words_before);

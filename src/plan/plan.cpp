@@ -22,6 +22,11 @@ int waited_for_before(const StepPlan& plan, int launch) {
   return static_cast<int>(end - plan.launches.begin());
 }
 
+size_t asides_of(const StepPlan& plan) {
+  return static_cast<size_t>(
+      std::count_if(plan.launches.begin(), plan.launches.end(), [](const PlanLaunch& launch) { return launch.aside; }));
+}
+
 std::string name_of(const PlanLaunch& launch) {
   return launch.part.empty() ? concat("conversion of ", launch.conversion_of) : launch.part;
 }

@@ -94,6 +94,9 @@ int first_of_backward(const StepPlan& plan);
 // Of a launch that is aside: the one before which it is waited for; their number where it is at the end.
 int waited_for_before(const StepPlan& plan, int launch);
 
+// How many launches are aside.
+size_t asides_of(const StepPlan& plan);
+
 // "conversion of x", or the part's name.
 std::string name_of(const PlanLaunch& launch);
 

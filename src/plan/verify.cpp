@@ -240,26 +240,20 @@ class Check {
 
   // What runs beside a launch that is aside neither needs it nor disturbs it; what it touches is alive meanwhile.
   Complaint asides() {
-    bool running = false;  // one aside
-    bool between = false;  // and one that is not is behind it
-    std::set<int> read;    // by those that run aside
+    std::set<int> read;  // by those that run aside
     std::set<int> written;
     alive_until_ = last_;
     for (size_t k = 0; k < plan_.launches.size(); ++k) {
       const PlanLaunch& launch = plan_.launches[k];
-      const bool begins = k == 0 || launch.pass != plan_.launches[k - 1].pass;
-      if (begins || (launch.aside && between)) {
-        running = between = false;
-        read.clear();
+      const PlanLaunch* const before = k > 0 ? &plan_.launches[k - 1] : nullptr;
+      if (before != nullptr && (launch.pass != before->pass || (launch.aside && !before->aside))) {
+        read.clear();  // they are waited for
         written.clear();
       }
-      running = running || launch.aside;
-      between = between || (running && !launch.aside);
-      const size_t reads = reads_of_[k];
       for (size_t position = 0; position < launch.buffers.size(); ++position) {
         const int buffer = launch.buffers[position];
         if (buffer == kNoBuffer) continue;
-        const bool writes = position >= reads;
+        const bool writes = position >= reads_of_[k];
         if (launch.aside)
           (writes ? written : read).insert(buffer);
         else if (written.contains(buffer) || (writes && read.contains(buffer)))

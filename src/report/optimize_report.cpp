@@ -34,11 +34,6 @@ size_t conversions_of(const StepPlan& plan) {
   return count;
 }
 
-size_t asides_of(const StepPlan& plan) {
-  return static_cast<size_t>(
-      std::count_if(plan.launches.begin(), plan.launches.end(), [](const PlanLaunch& launch) { return launch.aside; }));
-}
-
 }  // namespace
 
 std::string optimize_text(const StepPlan& plan, const Selection& selection, const Optimized& made) {

@@ -141,18 +141,23 @@ class PlayedExecutor : public ScratchTest {
     EXPECT_EQ(difference_from_reference(made, given, random, tensors.take()), "") << "step " << random.step;
   }
 
+  // What the third step with this seed makes of these.
+  Values<double> made_by_a_step(const MadePlan& made, const Values<double>& given) {
+    GpuExecutor executor = executor_of(made);
+    OnDevice tensors(*gpu_, made, given);
+    expect_done(executor.bind(tensors.pointers(), 5, 3));
+    expect_done(executor.step());
+    return tensors.take();
+  }
+
   // Of a plan of its own, with its launches in a row and with some aside.
   void expect_one_step(const std::string& text, PlanChoice choice) {
     for (const bool aside : {false, true}) {
       choice.aside = aside;
       const MadePlan made = plan_of(text, choice);
       ASSERT_FALSE(HasFailure());
-      GpuExecutor executor = executor_of(made);
       const Values<double> given = drawn_values(made.training, 5);
-      OnDevice tensors(*gpu_, made, given);
-      expect_done(executor.bind(tensors.pointers(), 5, 3));
-      expect_done(executor.step());
-      expect_step(made, given, {5, 3}, tensors);
+      EXPECT_EQ(difference_from_reference(made, given, {5, 3}, made_by_a_step(made, given)), "");
     }
   }
 
@@ -180,12 +185,8 @@ TEST_F(PlayedExecutor, SavedSignsOfZerosInfinitiesAndNoNumbers) {
   choice.dtype = "float16";
   const MadePlan made = plan_of(kSigns, choice);
   ASSERT_FALSE(HasFailure());
-  GpuExecutor executor = executor_of(made);
   const Values<double> given = values_with_hard_signs(made);
-  OnDevice tensors(*gpu_, made, given);
-  expect_done(executor.bind(tensors.pointers(), 5, 3));
-  expect_done(executor.step());
-  expect_gradient_of_signs(made, given, {5, 3}, tensors.take());
+  expect_gradient_of_signs(made, given, {5, 3}, made_by_a_step(made, given));
 }
 
 // Of plans with a product of all three projections and their biases, or of the gradients of both.
@@ -250,12 +251,8 @@ TEST_F(PlayedExecutor, AttentionsInOnePieceAgreeWithTheReference) {
     if (!seen.insert(whole).second) continue;
     const MadePlan made = plan_of(text, choice);
     ASSERT_FALSE(HasFailure());
-    GpuExecutor executor = executor_of(made);
     const Values<double> given = drawn_values(made.training, 5);
-    OnDevice tensors(*gpu_, made, given);
-    expect_done(executor.bind(tensors.pointers(), 5, 3));
-    expect_done(executor.step());
-    const Values<double> found = tensors.take();
+    const Values<double> found = made_by_a_step(made, given);
     const Graph& graph = made.training.graph;
     Values<double> exact = given;
     Values<double> rounded = given;
@@ -314,9 +311,7 @@ TEST_F(PlayedExecutor, LaunchesAsideMakeTheSameBits) {
       choice.aside = aside;
       const MadePlan made = plan_of(bert, choice);
       ASSERT_FALSE(HasFailure());
-      const auto asides = std::count_if(made.plan.launches.begin(), made.plan.launches.end(),
-                                        [](const PlanLaunch& launch) { return launch.aside; });
-      EXPECT_EQ(asides > 2, aside);
+      EXPECT_EQ(asides_of(made.plan) > 2, aside);
       GpuExecutor executor = executor_of(made);
       const Values<double> given = drawn_values(made.training, 5);
       OnDevice tensors(*gpu_, made, given);

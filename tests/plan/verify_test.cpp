@@ -13,8 +13,7 @@
 namespace millrace {
 namespace {
 
-std::string complaint(const std::function<void(StepPlan&)>& change) {
-  const MadePlan& made = small_plan();
+std::string complaint(const std::function<void(StepPlan&)>& change, const MadePlan& made = small_plan()) {
   StepPlan plan = made.plan;
   change(plan);
   const Result<Done> verified = verify(plan, made.training, made.candidates);
@@ -204,11 +203,7 @@ const MadePlan& plan_with_asides() {
 }
 
 std::string complaint_with_asides(const std::function<void(StepPlan&)>& change) {
-  const MadePlan& made = plan_with_asides();
-  StepPlan plan = made.plan;
-  change(plan);
-  const Result<Done> verified = verify(plan, made.training, made.candidates);
-  return verified ? "" : verified.error().diagnostics.front().message;
+  return complaint(change, plan_with_asides());
 }
 
 // Whether a launch that is not aside, up to where one that is would be waited for, reads what that writes.

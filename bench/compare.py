@@ -155,8 +155,8 @@ class Comparison:
         lacking = environment.why_not_compile()
         if lacking:
             self.failures["torch.compile"] = lacking
-        ways = [False] if lacking else [False, True]
-        kinds = [(layer, compiled) for compiled in ways for layer in self.model.LAYERS if layer != self.model.OURS]
+        candidates = [False] if lacking else [False, True]
+        kinds = [(layer, compiled) for compiled in candidates for layer in self.model.LAYERS if layer != self.model.OURS]
         return kinds if self.options.peers_only else [(self.model.OURS, False), *kinds]
 
     def check_agreement(self) -> list[dict]:

@@ -2,7 +2,7 @@
 """The paper's tables beside ours, of a plan of its layer: class shares, every operator, algebraic fusion, algorithms.
 
 Measures nothing. Takes the plan, and what was measured for it: all rows of the database (`millrace db export`) and the
-parts by name (`millrace explore … --budget 0s --json`). Both commands are run here unless files are given; the second
+partitions by name (`millrace explore … --budget 0s --json`). Both commands are run here unless files are given; the second
 needs the GPU, so that where there is none --explored and --rows name what was brought from the machine that has one.
 """
 
@@ -108,7 +108,7 @@ def program_options(plan: dict, folder: Path) -> list[str]:
 
 
 def gather(options: argparse.Namespace, plan: dict, program: list[str], folder: Path) -> tuple[dict, list[dict]]:
-    """The parts by name, and the database's rows."""
+    """The partitions by name, and the database's rows."""
     database = ["--db", options.db] if options.db else []
     explored, rows = options.explored, options.rows
     if explored is None:
@@ -119,7 +119,7 @@ def gather(options: argparse.Namespace, plan: dict, program: list[str], folder: 
     if rows is None:
         rows = folder / "rows.jsonl"
         output_of([options.millrace, "db", "export", str(rows), *database])
-    return read_json(explored, "parts"), read_rows(rows, plan["device"])
+    return read_json(explored, "partitions"), read_rows(rows, plan["device"])
 
 
 def head(plan: dict, rows: list[dict], limits: tables.Limits) -> str:
@@ -158,7 +158,7 @@ def write_tables(options: argparse.Namespace, folder: Path) -> int:
     limits = next((sheet for name, sheet in DATA_SHEETS.items() if name in plan["device"]), tables.Limits())
     names = [[*each, *paper_rows.WORDS_ONLY.get(name, [])] for name, each in paper_rows.ROWS]
     contractions = [op["name"] for op in analysis["operators"] if op["class"] == "contraction"]
-    attentions = {each["part"] for each in plan["launches"] if "; attention " in each.get("candidate", "")}
+    attentions = {each["partition"] for each in plan["launches"] if "; attention " in each.get("candidate", "")}
     contractions += [launch.name for launch in launches if launch.operator_class == "contraction"
                      and launch.name not in attentions and launch.name not in contractions]
     text = "\n".join([

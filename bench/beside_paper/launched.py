@@ -42,21 +42,21 @@ def read_launches(plan: dict, analysis: dict) -> list[Launch]:
                 inside[op["name"]] = op
                 wanted += [read["tensor"] for read in op["inputs"]]
         there |= tensors | {tensor["tensor"] for op in inside.values() for tensor in op["outputs"]}
-        launches.append(Launch(launch.get("part") or f"conversion of {launch['conversion_of']}", frozenset(inside),
+        launches.append(Launch(launch.get("partition") or f"conversion of {launch['conversion_of']}", frozenset(inside),
                                launch["predicted_seconds"], sum(buffer["bytes"] for buffer in buffers),
                                _class_of(list(inside.values()))))
     return launches
 
 
 def shared_rows(rows: list[set[str]], launches: list[Launch]) -> list[tuple[list[int], list[Launch]]]:
-    """Rows (sets of operators) and launches, parted so that no launch has operators in two of the parts."""
-    parts: list[tuple[list[int], list[Launch]]] = []
+    """Rows (sets of operators) and launches, parted so that no launch has operators in two of the partitions."""
+    partitions: list[tuple[list[int], list[Launch]]] = []
     for number, operators in enumerate(rows):
         touched = [launch for launch in launches if launch.operators & operators]
-        joined = [part for part in parts if any(launch in part[1] for launch in touched)]
-        parts = [part for part in parts if part not in joined]
-        numbers = sorted([number, *(n for part in joined for n in part[0])])
-        all_launches = {id(launch): launch for part in joined for launch in part[1]}
+        joined = [partition for partition in partitions if any(launch in partition[1] for launch in touched)]
+        partitions = [partition for partition in partitions if partition not in joined]
+        numbers = sorted([number, *(n for partition in joined for n in partition[0])])
+        all_launches = {id(launch): launch for partition in joined for launch in partition[1]}
         all_launches |= {id(launch): launch for launch in touched}
-        parts.append((numbers, list(all_launches.values())))
-    return sorted(parts, key=lambda part: part[0])
+        partitions.append((numbers, list(all_launches.values())))
+    return sorted(partitions, key=lambda partition: partition[0])

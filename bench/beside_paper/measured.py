@@ -1,6 +1,6 @@
 """What was measured of every part of a program, by name, with every candidate that the database has of it.
 
-The database knows parts by their structure and `millrace explore --json` by their names, with the fastest candidate of
+The database knows partitions by their structure and `millrace explore --json` by their names, with the fastest candidate of
 every combination of layouts. A product's rows in the database are those that hold these to the last digit.
 """
 
@@ -56,20 +56,20 @@ def told_attributes(algorithm: str) -> str:
 
 
 class Measured:
-    """All candidates by the name of their part."""
+    """All candidates by the name of their partition."""
 
     def __init__(self, tried: dict[str, list[Tried]]) -> None:
         self._tried = tried
 
-    def of(self, part: str) -> list[Tried]:
-        return self._tried.get(part, [])
+    def of(self, partition: str) -> list[Tried]:
+        return self._tried.get(partition, [])
 
-    def fastest(self, part: str) -> float | None:
-        return min((tried.seconds for tried in self.of(part)), default=None)
+    def fastest(self, partition: str) -> float | None:
+        return min((tried.seconds for tried in self.of(partition)), default=None)
 
-    def together(self, parts: Iterable[str]) -> float | None:
+    def together(self, partitions: Iterable[str]) -> float | None:
         """The fastest of each, added; None where one was not measured."""
-        each = [self.fastest(part) for part in parts]
+        each = [self.fastest(partition) for partition in partitions]
         return None if None in each else sum(each)
 
 
@@ -89,22 +89,22 @@ def read_rows(path: Path, device: str) -> list[dict]:
 
 
 def join_rows(explored: dict, rows: list[dict]) -> Measured:
-    texts = defaultdict(set)  # of parts that hold a candidate with its time
+    texts = defaultdict(set)  # of partitions that hold a candidate with its time
     tried = defaultdict(list)
     for row in rows:
         one = Tried(row["candidate"], row["seconds"])
         if one.is_product:
-            texts[one].add(row["part"])
-            tried[row["part"]].append(one)
+            texts[one].add(row["partition"])
+            tried[row["partition"]].append(one)
     by_name = {}
-    for part in explored["parts"]:
-        ways = [Tried(way["candidate"], way["seconds"]) for way in part["ways"]]
-        by_name[part["name"]] = ways
-        if not ways or not ways[0].is_product:
+    for partition in explored["partitions"]:
+        candidates = [Tried(candidate["candidate"], candidate["seconds"]) for candidate in partition["candidates"]]
+        by_name[partition["name"]] = candidates
+        if not candidates or not candidates[0].is_product:
             continue  # a kernel of ours: no algorithms are tried beside the one of each combination
-        holding = set.intersection(*(texts[way] for way in ways))
+        holding = set.intersection(*(texts[candidate] for candidate in candidates))
         if len(holding) != 1:
-            raise Unusable(f"{len(holding)} parts of the database have the measurements of {part['name']}: what was "
+            raise Unusable(f"{len(holding)} parts of the database have the measurements of {partition['name']}: what was "
                            "explored and the database's rows are not of the same database")
-        by_name[part["name"]] = tried[holding.pop()]
+        by_name[partition["name"]] = tried[holding.pop()]
     return Measured(by_name)

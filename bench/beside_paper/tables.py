@@ -28,8 +28,8 @@ def micro(seconds: float | None, digits: int = 1) -> str:
     return NOT_MEASURED if seconds is None else f"{1e6 * seconds:.{digits}f}"
 
 
-def percent(part: float, whole: float | None, digits: int = 1) -> str:
-    return "" if not whole else f"{100 * part / whole:.{digits}f}"
+def percent(partition: float, whole: float | None, digits: int = 1) -> str:
+    return "" if not whole else f"{100 * partition / whole:.{digits}f}"
 
 
 def markdown(headings: list[str], rows: list[list[str]], left: int = 1) -> str:
@@ -138,18 +138,18 @@ def _stackings(measured: Measured, names: list[str], suffixes: list[str] | None,
                sum_of_apart: str) -> list[tuple[float | None, str]]:
     """Apart, the fastest two stacked, three stacked: seconds and which. `sum_of_apart`: the kernel that adds what products
     apart leave; stacked ones add themselves, the last of the sum's operands first."""
-    def part(*numbers: int) -> str:
+    def partition(*numbers: int) -> str:
         order = reversed(numbers) if sum_of_apart else numbers
         return _stacked([names[n] for n in numbers], [suffixes[n] for n in order] if suffixes else None)
 
-    apart = measured.together([*names, sum_of_apart] if sum_of_apart else [part(n) for n in range(3)])
+    apart = measured.together([*names, sum_of_apart] if sum_of_apart else [partition(n) for n in range(3)])
     pairs = []
     for pair, other in (((0, 1), 2), ((1, 2), 0), ((0, 2), 1)):
-        seconds = measured.together([part(*pair), part(other)])
+        seconds = measured.together([partition(*pair), partition(other)])
         if seconds is not None:
             pairs.append((seconds, "".join(LETTERS[n] for n in pair)))
     two = min(pairs, default=(None, ""))
-    return [(apart, ""), two, (measured.fastest(part(0, 1, 2)), "")]
+    return [(apart, ""), two, (measured.fastest(partition(0, 1, 2)), "")]
 
 
 def algebraic_table(measured: Measured) -> str:
@@ -206,44 +206,44 @@ def gaps_of(tried: list[Tried]) -> list[Gap]:
     return sorted(gaps, key=lambda gap: gap.best.seconds)
 
 
-def heuristic_table(parts: list[str], measured: Measured) -> str:
+def heuristic_table(partitions: list[str], measured: Measured) -> str:
     """The combination of layouts that is fastest of those with a comparison, and the largest gap of all of them."""
     rows, largest = [], None
-    for part in parts:
-        gaps = gaps_of(measured.of(part))
+    for partition in partitions:
+        gaps = gaps_of(measured.of(partition))
         if not gaps:
-            rows.append([part, NOT_MEASURED, *[""] * 6])
+            rows.append([partition, NOT_MEASURED, *[""] * 6])
             continue
         fastest, widest = gaps[0], max(gaps, key=lambda gap: gap.percent)
         if largest is None or widest.percent > largest[1].percent:
-            largest = (part, widest)
+            largest = (partition, widest)
         algorithm = fastest.best.algorithm
-        rows.append([part, fastest.best.layouts, told_attributes(algorithm) if algorithm != HEURISTIC else HEURISTIC,
+        rows.append([partition, fastest.best.layouts, told_attributes(algorithm) if algorithm != HEURISTIC else HEURISTIC,
                      micro(fastest.heuristic.seconds, 2), micro(fastest.best.seconds, 2), f"{fastest.percent:.2f}",
                      str(len(gaps)), f"{widest.percent:.2f}"])
     text = markdown(["contraction", "layouts", "best algorithm", "heuristic, µs", "best, µs", "gap, %",
                      "layouts compared", "largest gap, %"], rows, left=3)
     if largest is None:
         return text + "\nNo algorithm was measured beside the heuristic's.\n"
-    part, gap = largest
-    return text + (f"\nLargest gap: **{gap.percent:.2f} %**, {part} with layouts {gap.best.layouts}: "
+    partition, gap = largest
+    return text + (f"\nLargest gap: **{gap.percent:.2f} %**, {partition} with layouts {gap.best.layouts}: "
                    f"{micro(gap.heuristic.seconds, 2)} µs by the heuristic, {micro(gap.best.seconds, 2)} µs by "
                    f"{told_attributes(gap.best.algorithm)}. The paper's largest: {PAPER_LARGEST_GAP} % (dX1 QKT).\n")
 
 
-def layouts_table(parts: list[str], measured: Measured) -> str:
+def layouts_table(partitions: list[str], measured: Measured) -> str:
     """What layouts are worth: tensors as the program writes them against the best of all layouts."""
     rows = []
-    for part in parts:
-        products = [one for one in measured.of(part) if one.algorithm is not None]
+    for partition in partitions:
+        products = [one for one in measured.of(partition) if one.algorithm is not None]
         best = min(products, key=lambda one: one.seconds, default=None)
         written = min((one for one in products if one.is_written), key=lambda one: one.seconds, default=None)
         slowest = max(products, key=lambda one: one.seconds, default=None)
         if best is None:
-            rows.append([part, NOT_MEASURED, *[""] * 5])
+            rows.append([partition, NOT_MEASURED, *[""] * 5])
             continue
         gap = f"{100 * (written.seconds / best.seconds - 1):.2f}" if written else ""
-        rows.append([part, best.layouts, micro(written.seconds if written else None, 2), micro(best.seconds, 2), gap,
+        rows.append([partition, best.layouts, micro(written.seconds if written else None, 2), micro(best.seconds, 2), gap,
                      micro(slowest.seconds, 2), str(len({one.layouts for one in products}))])
     return markdown(["contraction", "best layouts", "as written, µs", "best, µs", "gap, %", "slowest, µs",
                      "layouts measured"], rows, left=2)

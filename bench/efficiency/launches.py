@@ -34,7 +34,7 @@ def read_launches(plan: dict, report: dict | None) -> list[Launch]:
     launches = []
     for launch, row in zip(plan["launches"], rows):
         buffers = {number for number in launch["buffers"] if number >= 0}
-        launches.append(Launch(launch.get("part") or f"conversion of {launch['conversion_of']}", launch["pass"],
+        launches.append(Launch(launch.get("partition") or f"conversion of {launch['conversion_of']}", launch["pass"],
                                launch.get("function", ""), sum(plan["buffers"][k]["bytes"] for k in buffers),
                                row.get("flop")))
     return launches

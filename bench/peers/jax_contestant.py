@@ -41,9 +41,9 @@ def normalized(x, weight, bias):
     return (centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + EPSILON)).astype(x.dtype) * weight + bias
 
 
-def attention(q, k, v, p: float, key, way: str):
+def attention(q, k, v, p: float, key, candidate: str):
     """Each [batch, sequence, heads, projection]."""
-    if way == "cudnn":
+    if candidate == "cudnn":
         return jax.nn.dot_product_attention(q, k, v, implementation="cudnn")
     scores = jnp.einsum("bjhp,bkhp->bhjk", q, k) * (1 / q.shape[-1] ** 0.5)
     weights = jax.nn.softmax(scores.astype(jnp.promote_types(q.dtype, jnp.float32)), -1).astype(q.dtype)
@@ -54,11 +54,11 @@ def with_heads(x, heads: int):
     return x.reshape(*x.shape[:2], heads, -1)
 
 
-def bert_layer(roles, inputs, heads: int, p: float, key, way: str):
+def bert_layer(roles, inputs, heads: int, p: float, key, candidate: str):
     (x,), keys = inputs, jax.random.split(key, 4)
     q, k, v = (with_heads(part, heads)
                for part in jnp.split(x @ roles["qkv.weight"].T + roles["qkv.bias"], 3, axis=-1))
-    gamma = attention(q, k, v, p, keys[0], way).reshape(x.shape)
+    gamma = attention(q, k, v, p, keys[0], candidate).reshape(x.shape)
     y = normalized(x + dropped(gamma @ roles["out.weight"].T + roles["out.bias"], p, keys[1]),
                    roles["norm1.weight"], roles["norm1.bias"])
     hidden = dropped(jax.nn.relu(y @ roles["linear1.weight"].T + roles["linear1.bias"]), p, keys[2])
@@ -66,10 +66,10 @@ def bert_layer(roles, inputs, heads: int, p: float, key, way: str):
     return normalized(y + dropped(z, p, keys[3]), roles["norm2.weight"], roles["norm2.bias"])
 
 
-def mha_layer(roles, inputs, heads: int, p: float, key, way: str):
+def mha_layer(roles, inputs, heads: int, p: float, key, candidate: str):
     weights, biases = jnp.split(roles["qkv.weight"], 3), jnp.split(roles["qkv.bias"], 3)
     q, k, v = (with_heads(x @ weight.T + bias, heads) for x, weight, bias in zip(inputs, weights, biases))
-    gamma = attention(q, k, v, p, key, way).reshape(inputs[0].shape)
+    gamma = attention(q, k, v, p, key, candidate).reshape(inputs[0].shape)
     return gamma @ roles["out.weight"].T + roles["out.bias"]
 
 
@@ -85,13 +85,13 @@ class JaxContestant:
         self.dtype, self.layer = jnp.dtype(specification["dtype"]), LAYERS[specification["model"]]
 
     def _build(self, dropout: float, given: dict[str, np.ndarray]) -> None:
-        heads, way, layer = self.made["sizes"]["H"], self.made["attention"], self.layer
+        heads, candidate, layer = self.made["sizes"]["H"], self.made["attention"], self.layer
         self.roles = {role: jnp.asarray(values, self.dtype) for role, values in self.tensors.to_roles(given).items()}
         self.inputs = [self._placed(given[name]) for name in self.tensors.INPUTS]
         self.result_gradient = self._placed(given[f"d_{self.tensors.RESULT}"])
 
         def forward(roles, inputs, number):
-            return layer(roles, inputs, heads, dropout, jax.random.fold_in(jax.random.key(1), number), way)
+            return layer(roles, inputs, heads, dropout, jax.random.fold_in(jax.random.key(1), number), candidate)
 
         def step(roles, inputs, gradient, number):
             result, back = jax.vjp(lambda roles, inputs: forward(roles, inputs, number), roles, inputs)

@@ -101,7 +101,7 @@ Result<std::string> import_database(const DatabaseOptions& options);
 struct Progress {
   double done = 0;  // candidates
   double total = 0;
-  double bound = 0;    // seconds of a step so far, if every part could take its fastest way
+  double bound = 0;    // seconds of a step so far, if every partition could take its fastest way
   double seconds = 0;  // of the best selection so far; 0: none yet
   double left = 0;     // seconds of the budget; 0: no budget
   std::string doing;
@@ -116,7 +116,7 @@ struct ExploreOptions {
   bool exhaustive = false;
   int threads = 0;       // 0: OMP_NUM_THREADS, or the cores that there are
   std::string database;  // empty: the user's own
-  bool explain = false;  // what was declined, and why, in place of measuring
+  bool explain = false;  // what was rejected, and why, in place of measuring
   Format format = Format::text;
   std::string out;  // where the measurements go as JSON; empty: nowhere
   int width = 100;

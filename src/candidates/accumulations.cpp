@@ -99,8 +99,8 @@ std::vector<std::vector<AddingProduct>> find_accumulations(const Graph& graph, c
   std::map<OperatorId, AddingProduct> by_addition;
   for (const Epilogue& epilogue : epilogues) {
     const Operator& contraction = graph.operators[epilogue.contraction.at()];
-    const OperatorId addition = epilogue.swallowed.front();
-    if (epilogue.swallowed.size() > 1) continue;
+    const OperatorId addition = epilogue.absorbed.front();
+    if (epilogue.absorbed.size() > 1) continue;
     const TensorId added = added_to(graph, graph.operators[addition.at()], contraction.outputs[0].tensor);
     if (!added.valid()) continue;
     const auto [known, fresh] = by_addition.try_emplace(addition, AddingProduct{epilogue.contraction, addition, added});

@@ -4,36 +4,38 @@
 
 namespace millrace {
 
-std::vector<TensorId> tensors_of(const Part& part) {
-  std::vector<TensorId> tensors = part.reads;
-  tensors.insert(tensors.end(), part.writes.begin(), part.writes.end());
+std::vector<TensorId> tensors_of(const Partition& partition) {
+  std::vector<TensorId> tensors = partition.reads;
+  tensors.insert(tensors.end(), partition.writes.begin(), partition.writes.end());
   return tensors;
 }
 
-int64_t narrowest_bytes(const Graph& graph, const Part& part) {
+int64_t narrowest_bytes(const Graph& graph, const Partition& partition) {
   int64_t bytes = 8;
-  for (const TensorId tensor : tensors_of(part)) {
+  for (const TensorId tensor : tensors_of(partition)) {
     const DType dtype = graph.tensor(tensor).dtype;
     if (dtype != DType::boolean) bytes = std::min(bytes, bytes_of(dtype));
   }
   return bytes;
 }
 
-bool lies_as_written(const std::vector<TensorDomain>& domains, const Part& part, const Candidate& candidate) {
+bool lies_as_written(const std::vector<TensorDomain>& domains, const Partition& partition, const Candidate& candidate) {
   size_t k = 0;
-  for (const std::vector<TensorId>* tensors : {&part.reads, &part.writes}) {
+  for (const std::vector<TensorId>* tensors : {&partition.reads, &partition.writes}) {
     for (const TensorId tensor : *tensors) {
       const int layout = candidate.layouts[k++];
-      const bool drawn = part.kind == PartKind::attention && tensor == part.attention.mask;  // whatever the others are
+      const bool drawn =
+          partition.kind == PartitionKind::attention && tensor == partition.attention.mask;  // whatever the others are
       if (!drawn && layout != std::max(0, domains[tensor.at()].pinned)) return false;
     }
   }
   return true;
 }
 
-std::vector<Layout> layouts_of(const std::vector<TensorDomain>& domains, const Part& part, const Candidate& candidate) {
+std::vector<Layout> layouts_of(const std::vector<TensorDomain>& domains, const Partition& partition,
+                               const Candidate& candidate) {
   std::vector<Layout> layouts;
-  const std::vector<TensorId> tensors = tensors_of(part);
+  const std::vector<TensorId> tensors = tensors_of(partition);
   for (size_t k = 0; k < tensors.size(); ++k)
     layouts.push_back(domains[tensors[k].at()].layouts[static_cast<size_t>(candidate.layouts[k])]);
   return layouts;

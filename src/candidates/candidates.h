@@ -1,9 +1,9 @@
 // The artefact of candidates: every way to carry out every part of the training step, under which layouts.
 //
-// A part is one launch: a fused operator, one of its members alone, a contraction, several contractions stacked into
-// one, contractions that add to what is there, or with what a library does at their end (an epilogue), or an attention
-// in one piece. A candidate is a way to carry out one part when its tensors lie in given layouts. What cannot be done,
-// or is not worth trying, is counted with the reason.
+// A partition is one launch: a fused operator, one of its members alone, a contraction, several contractions stacked
+// into one, contractions that add to what is there, or with what a library does at their end (an epilogue), or an
+// attention in one piece. A candidate is a way to carry out one partition when its tensors lie in given layouts. What
+// cannot be done, or is not worth trying, is counted with the reason.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@
 namespace millrace {
 
 // An index of a kernel's loop nest. fused_graph.h says what outer and inner mean.
-struct PartIndex {
+struct PartitionIndex {
   DimId dim;
   int64_t extent = 1;
   bool outer = true;
@@ -106,18 +106,18 @@ struct Attention {
   bool writes(Operand operand) const { return backward ? operand >= d_q : operand == o || operand == log_sums; }
 };
 
-enum class PartKind { kernel, contraction, attention };
+enum class PartitionKind { kernel, contraction, attention };
 
-struct Part {
-  PartKind kind = PartKind::kernel;
+struct Partition {
+  PartitionKind kind = PartitionKind::kernel;
   std::string name;  // unique
   Pass pass = Pass::forward;
   std::vector<OperatorId> operators;  // all that it carries out
   std::vector<TensorId> reads;        // from memory, each once
   std::vector<TensorId> writes;
-  // As a loop nest: every part but a stacked one, and one with an epilogue.
+  // As a loop nest: every partition but a stacked one, and one with an epilogue.
   std::vector<OperatorId> members;
-  std::vector<PartIndex> space;
+  std::vector<PartitionIndex> space;
   std::vector<std::vector<int>> index_of;  // one a member: for each index of its own space, the nest's, or -1
   // A contraction's.
   Product product;
@@ -140,8 +140,8 @@ struct GpuShape {
   bool operator==(const GpuShape&) const = default;
 };
 
-// A generated kernel: one loop nest over the part's space.
-struct KernelWay {
+// A generated kernel: one loop nest over the partition's space.
+struct KernelConfig {
   bool rows = false;       // the inner indices of an outer point are one row, worked on as a whole; else one flat nest
   std::vector<int> loops;  // indices of the space, outermost first; of a row nest the outer ones, then the inner ones
   int vector = kNoIndex;   // whose neighbours fill a vector
@@ -150,13 +150,13 @@ struct KernelWay {
       kNoIndex;  // flat: an index that is taken in blocks inside the vector's loop, to transpose through the cache
   std::optional<GpuShape> gpu;  // there: on a GPU
 
-  bool operator==(const KernelWay&) const = default;
+  bool operator==(const KernelConfig&) const = default;
 };
 
 enum class GemmLibrary { openblas, blis, cublaslt };
 
 // A library's matrix product, in loops over the indices that are not in m, n or k.
-struct GemmWay {
+struct GemmConfig {
   GemmLibrary library = GemmLibrary::openblas;
   std::vector<int> m;  // indices of the product, outermost first, that together make one of the matrix's
   std::vector<int> n;
@@ -167,12 +167,12 @@ struct GemmWay {
   bool tensor_cores = true;
   GemmAlgorithm algorithm;
 
-  bool operator==(const GemmWay&) const = default;
+  bool operator==(const GemmConfig&) const = default;
 };
 
 // An attention by the tensor cores: a block of warps has rows of the scores (in backward's second kernel columns), and
 // goes over the others a panel at a time.
-struct AttentionWay {
+struct AttentionConfig {
   int warps = 4;   // of a block
   int tiles = 1;   // of 16 rows that a warp has
   int panel = 64;  // columns at a time
@@ -184,87 +184,89 @@ struct AttentionWay {
   // Backward in one kernel, where a block has all keys: five products, and not seven in two.
   bool whole = false;
 
-  bool operator==(const AttentionWay&) const = default;
+  bool operator==(const AttentionConfig&) const = default;
 };
 
-using Way = std::variant<KernelWay, GemmWay, AttentionWay>;
+using Config = std::variant<KernelConfig, GemmConfig, AttentionConfig>;
 
 struct Candidate {
-  std::vector<int> layouts;  // one a tensor of the part, its reads and then its writes: of the tensor's domain
-  Way way;
+  std::vector<int> layouts;  // one a tensor of the partition, its reads and then its writes: of the tensor's domain
+  Config config;
   double estimate = 0;  // seconds, by the byte model: what to try first
 };
 
 // Combinations that were not made candidates.
-struct Declined {
+struct Rejected {
   std::string reason;
   double count = 0;
 };
 
-struct PartCandidates {
-  Part part;
+struct PartitionCandidates {
+  Partition partition;
   double configurations = 0;  // of which these are the most promising ones
   std::vector<Candidate> candidates;
-  std::vector<Declined> declined;
+  std::vector<Rejected> rejected;
 };
 
 struct TensorDomain {
   std::vector<Layout> layouts;  // empty: not in memory (a scalar)
   int pinned = -1;              // the layout that the caller gives or expects
-  std::vector<int> otherwise;   // layouts beside the pinned one in which parts may read it, when it is converted
+  std::vector<int> otherwise;   // layouts beside the pinned one in which partitions may read it, when it is converted
 
   bool can_lie(int layout) const {
     return pinned < 0 || layout == pinned || std::find(otherwise.begin(), otherwise.end(), layout) != otherwise.end();
   }
 };
 
-struct Site {
-  std::vector<std::vector<int>> alternatives;  // each a list of parts; the first is the default
+struct ChoicePoint {
+  std::vector<std::vector<int>> alternatives;  // each a list of partitions; the first is the default
 };
 
 struct Candidates {
   std::vector<TensorDomain> domains;            // one a tensor of the graph
-  std::vector<PartCandidates> parts;            // in an order in which every cover can run
-  std::vector<Site> sites;                      // every part in one of them
+  std::vector<PartitionCandidates> partitions;  // in an order in which every cover can run
+  std::vector<ChoicePoint> choice_points;       // every partition in one of them
   std::vector<std::vector<TensorId>> families;  // tensors that lie one behind the other, in every layout
   size_t callers_families = 0;                  // so many of them, the first ones, are the caller's
-  std::vector<Declined> declined;               // alternatives that are no parts
+  std::vector<Rejected> rejected;               // alternatives that are no partitions
 };
 
 // Elements between neighbours along an index, in a, b, c or the vector (0 to 3), when its tensors lie in `layout`.
 int64_t step_along(const Graph& graph, const Product& product, size_t operand, size_t index, const Layout& layout);
 
 // What a block of an attention's kernels asks for of a multiprocessor's shared memory.
-int64_t attention_shared_bytes(const Attention& attention, const AttentionWay& way);
+int64_t attention_shared_bytes(const Attention& attention, const AttentionConfig& config);
 // Of the scores, that a block has.
-int64_t rows_of_block(const AttentionWay& way);
+int64_t rows_of_block(const AttentionConfig& config);
 // Whether backward can be one kernel: a block has all keys, and its warps can share what comes of a panel of queries.
 // Not with a group's rows in registers: ptxas 13.0 gives those away meanwhile.
-bool can_be_whole(const Attention& attention, const AttentionWay& way);
+bool can_be_whole(const Attention& attention, const AttentionConfig& config);
 
-// What a part computes, without its names: parts with one text take the same time.
-std::string print_part(const Graph& graph, const Part& part);
+// What a partition computes, without its names: partitions with one text take the same time.
+std::string print_partition(const Graph& graph, const Partition& partition);
 
 // A way by itself: "rows loops 0.1.2.3 vector 3 threads 2".
-std::string print_way(const Way& way);
+std::string print_config(const Config& config);
 
 // A way and its layouts, without names: "0213 012; rows loops 0.1.2.3 vector 3 threads 2".
-std::string print_candidate(const std::vector<TensorDomain>& domains, const Part& part, const Candidate& candidate);
+std::string print_candidate(const std::vector<TensorDomain>& domains, const Partition& partition,
+                            const Candidate& candidate);
 
 // What print_candidate wrote, for a part of the same program; nothing where it does not fit.
-std::optional<Candidate> parse_candidate(const std::vector<TensorDomain>& domains, const Part& part,
+std::optional<Candidate> parse_candidate(const std::vector<TensorDomain>& domains, const Partition& partition,
                                          std::string_view text);
 
 // Its reads, then its writes.
-std::vector<TensorId> tensors_of(const Part& part);
+std::vector<TensorId> tensors_of(const Partition& partition);
 
 // Of an element of its narrowest tensor; truth values are left out.
-int64_t narrowest_bytes(const Graph& graph, const Part& part);
+int64_t narrowest_bytes(const Graph& graph, const Partition& partition);
 
 // Whether every tensor lies as the caller has it, and the others as the program writes them.
-bool lies_as_written(const std::vector<TensorDomain>& domains, const Part& part, const Candidate& candidate);
+bool lies_as_written(const std::vector<TensorDomain>& domains, const Partition& partition, const Candidate& candidate);
 
-// The layouts of a candidate, one a tensor of the part.
-std::vector<Layout> layouts_of(const std::vector<TensorDomain>& domains, const Part& part, const Candidate& candidate);
+// The layouts of a candidate, one a tensor of the partition.
+std::vector<Layout> layouts_of(const std::vector<TensorDomain>& domains, const Partition& partition,
+                               const Candidate& candidate);
 
 }  // namespace millrace

@@ -6,9 +6,9 @@
 #include <span>
 
 #include "base/text.h"
-#include "candidates/parts.h"
+#include "candidates/configs.h"
+#include "candidates/partitions.h"
 #include "candidates/pins.h"
-#include "candidates/ways.h"
 
 namespace millrace {
 namespace {
@@ -27,16 +27,16 @@ std::string key_of(const Candidate& candidate) {
     for (const int number : numbers) put(number);
   };
   put_all(candidate.layouts);
-  if (const auto* kernel = std::get_if<KernelWay>(&candidate.way)) {
+  if (const auto* kernel = std::get_if<KernelConfig>(&candidate.config)) {
     put_all(std::array{kernel->rows ? 1 : 0, kernel->vector, kernel->threads, kernel->block});
     put_all(kernel->loops);
     if (const std::optional<GpuShape>& gpu = kernel->gpu)
       put_all(std::array{gpu->width, gpu->group, gpu->threads, gpu->blocks, gpu->ahead});
-  } else if (const auto* attention = std::get_if<AttentionWay>(&candidate.way)) {
+  } else if (const auto* attention = std::get_if<AttentionConfig>(&candidate.config)) {
     put_all(std::array{attention->warps, attention->tiles, attention->panel, attention->stages,
                        attention->groups ? 1 : 0, attention->shared_rows ? 1 : 0, attention->whole ? 1 : 0});
   } else {
-    const auto& gemm = std::get<GemmWay>(candidate.way);
+    const auto& gemm = std::get<GemmConfig>(candidate.config);
     put_all(std::array{static_cast<int>(gemm.library), gemm.threads_over_loops ? 1 : 0, gemm.threads,
                        gemm.tensor_cores ? 1 : 0});
     for (const std::vector<int>* chain : {&gemm.m, &gemm.n, &gemm.k}) put_all(*chain);
@@ -69,18 +69,18 @@ void Collector::add(Candidate candidate) {
 
 void Collector::add_new(Candidate candidate) {
   into_.configurations += 1;
-  if (!keeps(candidate.layouts, candidate.estimate) && !lies_as_written(domains_, into_.part, candidate)) return;
+  if (!keeps(candidate.layouts, candidate.estimate) && !lies_as_written(domains_, into_.partition, candidate)) return;
   into_.candidates.push_back(std::move(candidate));
   if (into_.candidates.size() >= 4 * std::max(most_, kept_) + 1000) shrink();
 }
 
-void Collector::decline(std::string_view reason, double count) {
-  for (Declined& known : into_.declined) {
+void Collector::reject(std::string_view reason, double count) {
+  for (Rejected& known : into_.rejected) {
     if (known.reason != reason) continue;
     known.count += count;
     return;
   }
-  into_.declined.push_back({std::string(reason), count});
+  into_.rejected.push_back({std::string(reason), count});
 }
 
 void Collector::shrink() {
@@ -93,7 +93,7 @@ void Collector::shrink() {
   std::vector<Candidate> kept;
   for (size_t position = 0; position < all.size(); ++position) {
     Candidate& candidate = all[position];
-    bool wanted = position < most_ || lies_as_written(domains_, into_.part, candidate);
+    bool wanted = position < most_ || lies_as_written(domains_, into_.partition, candidate);
     for (size_t k = 0; k < counts.size(); ++k) {
       size_t& count = counts[k][candidate.layouts[k]];
       if (count >= kOfLayout) continue;
@@ -117,39 +117,42 @@ bool Collector::keeps(const std::vector<int>& layouts, double estimate) const {
 
 void Collector::finish() { shrink(); }
 
-void find_ways(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
-               PartCandidates& part) {
-  Collector collector(domains, part, options.most);
-  if (part.part.kind == PartKind::attention) {
-    attention_ways(graph, domains, options, part, collector);
+void find_configs(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
+                  PartitionCandidates& partition) {
+  Collector collector(domains, partition, options.most);
+  if (partition.partition.kind == PartitionKind::attention) {
+    attention_configs(graph, domains, options, partition, collector);
     return collector.finish();
   }
-  if (part.part.kind == PartKind::contraction) gemm_ways(graph, domains, options, part, collector);
-  const bool by_library = !part.candidates.empty();
-  const bool stacked = part.part.members.empty();
-  if (part.part.kind == PartKind::kernel) {
-    kernel_ways(graph, domains, options, false, part, collector);
+  if (partition.partition.kind == PartitionKind::contraction)
+    gemm_configs(graph, domains, options, partition, collector);
+  const bool by_library = !partition.candidates.empty();
+  const bool stacked = partition.partition.members.empty();
+  if (partition.partition.kind == PartitionKind::kernel) {
+    kernel_configs(graph, domains, options, false, partition, collector);
   } else if (!stacked && !by_library) {
-    kernel_ways(graph, domains, options, true, part, collector);
+    kernel_configs(graph, domains, options, true, partition, collector);
   } else if (!stacked) {
-    collector.decline("generated loops for a contraction that a library does: far slower");
+    collector.reject("generated loops for a contraction that a library does: far slower");
   }
   collector.finish();
 }
 
-Result<Candidates> find_parts(const TrainingGraph& training, const FusedGraph& fused, const EnumerateOptions& options) {
+Result<Candidates> find_partitions(const TrainingGraph& training, const FusedGraph& fused,
+                                   const EnumerateOptions& options) {
   Result<Pinned> pinned = pin_layouts(training, options.layouts);
   if (!pinned) return pinned.error();
-  Candidates candidates = find_parts(training, fused, options.gpu.has_value(), pinned->families);
+  Candidates candidates = find_partitions(training, fused, options.gpu.has_value(), pinned->families);
   candidates.domains = std::move(pinned->domains);
-  candidates.declined.insert(candidates.declined.begin(), pinned->declined.begin(), pinned->declined.end());
+  candidates.rejected.insert(candidates.rejected.begin(), pinned->rejected.begin(), pinned->rejected.end());
   return candidates;
 }
 
 Result<Candidates> enumerate(const TrainingGraph& training, const FusedGraph& fused, const EnumerateOptions& options) {
-  Result<Candidates> candidates = find_parts(training, fused, options);
+  Result<Candidates> candidates = find_partitions(training, fused, options);
   if (!candidates) return candidates;
-  for (PartCandidates& part : candidates->parts) find_ways(training.graph, candidates->domains, options, part);
+  for (PartitionCandidates& partition : candidates->partitions)
+    find_configs(training.graph, candidates->domains, options, partition);
   return candidates;
 }
 
@@ -158,11 +161,11 @@ namespace {
 constexpr size_t kAll = 1'000'000;
 
 // With every tensor's layout fixed there are few ways. None where a tensor has to lie otherwise.
-std::optional<std::vector<TensorDomain>> fixed(const std::vector<TensorDomain>& domains, const Part& part,
+std::optional<std::vector<TensorDomain>> fixed(const std::vector<TensorDomain>& domains, const Partition& partition,
                                                const std::vector<int>& layouts) {
   std::vector<TensorDomain> made = domains;
   size_t k = 0;
-  for (const TensorId tensor : tensors_of(part)) {
+  for (const TensorId tensor : tensors_of(partition)) {
     TensorDomain& domain = made[tensor.at()];
     if (!domain.can_lie(layouts[k])) return std::nullopt;
     domain.pinned = layouts[k++];
@@ -171,71 +174,74 @@ std::optional<std::vector<TensorDomain>> fixed(const std::vector<TensorDomain>& 
   return made;
 }
 
-std::vector<Candidate> all_ways(const Graph& graph, const std::vector<TensorDomain>& domains, EnumerateOptions options,
-                                const Part& part) {
-  PartCandidates found;
-  found.part = part;
+std::vector<Candidate> all_configs(const Graph& graph, const std::vector<TensorDomain>& domains,
+                                   EnumerateOptions options, const Partition& partition) {
+  PartitionCandidates found;
+  found.partition = partition;
   options.most = kAll;
   options.every_shape = true;
-  find_ways(graph, domains, options, found);
+  find_configs(graph, domains, options, found);
   return std::move(found.candidates);
 }
 
 // Whether it is one of those that these options give.
-bool is_one_of(const Graph& graph, const std::vector<TensorDomain>& domains, const Part& part,
+bool is_one_of(const Graph& graph, const std::vector<TensorDomain>& domains, const Partition& partition,
                const Candidate& candidate, const EnumerateOptions& options) {
-  if (part.operators.empty()) {
-    const TensorId tensor = part.reads.front();
+  if (partition.operators.empty()) {
+    const TensorId tensor = partition.reads.front();
     const std::vector<Candidate> found = conversions(graph, domains[tensor.at()], tensor, candidate.layouts[0],
                                                      candidate.layouts[1], options.threads, options.gpu)
                                              .candidates;
-    return std::any_of(found.begin(), found.end(), [&](const Candidate& c) { return c.way == candidate.way; });
+    return std::any_of(found.begin(), found.end(), [&](const Candidate& c) { return c.config == candidate.config; });
   }
-  const std::vector<Candidate> found = all_ways(graph, domains, options, part);
-  return std::any_of(found.begin(), found.end(),
-                     [&](const Candidate& c) { return c.layouts == candidate.layouts && c.way == candidate.way; });
+  const std::vector<Candidate> found = all_configs(graph, domains, options, partition);
+  return std::any_of(found.begin(), found.end(), [&](const Candidate& c) {
+    return c.layouts == candidate.layouts && c.config == candidate.config;
+  });
 }
 
 }  // namespace
 
 std::vector<Candidate> ways_under(const Graph& graph, const std::vector<TensorDomain>& domains,
-                                  const EnumerateOptions& options, const Part& part, const std::vector<int>& layouts) {
-  const std::optional<std::vector<TensorDomain>> under = fixed(domains, part, layouts);
-  return under ? all_ways(graph, *under, options, part) : std::vector<Candidate>();
+                                  const EnumerateOptions& options, const Partition& partition,
+                                  const std::vector<int>& layouts) {
+  const std::optional<std::vector<TensorDomain>> under = fixed(domains, partition, layouts);
+  return under ? all_configs(graph, *under, options, partition) : std::vector<Candidate>();
 }
 
-bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, const Part& part, Candidate candidate) {
+bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, const Partition& partition,
+                  Candidate candidate) {
   EnumerateOptions options;
   int blocks = 0;  // that share rows
   // Loops for a contraction are generated where no library does it.
-  if (auto* const gemm = std::get_if<GemmWay>(&candidate.way)) {
+  if (auto* const gemm = std::get_if<GemmConfig>(&candidate.config)) {
     options.libraries = {gemm->library};
     gemm->algorithm = {};  // the library itself says whether it has one
     if (gemm->library == GemmLibrary::cublaslt) options.gpu = GpuTarget();
     options.threads = gemm->threads;
-  } else if (const auto* const kernel = std::get_if<KernelWay>(&candidate.way)) {
+  } else if (const auto* const kernel = std::get_if<KernelConfig>(&candidate.config)) {
     if (kernel->gpu) options.gpu = GpuTarget();
     blocks = kernel->gpu ? kernel->gpu->blocks : 0;
     options.threads = kernel->threads;
   } else {
     options.gpu = GpuTarget();
   }
-  if (part.operators.empty()) return is_one_of(graph, domains, part, candidate, options);
-  const std::optional<std::vector<TensorDomain>> under = fixed(domains, part, candidate.layouts);
+  if (partition.operators.empty()) return is_one_of(graph, domains, partition, candidate, options);
+  const std::optional<std::vector<TensorDomain>> under = fixed(domains, partition, candidate.layouts);
   if (!under) return false;
-  if (blocks == 0) return is_one_of(graph, *under, part, candidate, options);
+  if (blocks == 0) return is_one_of(graph, *under, partition, candidate, options);
   // Blocks that share rows are a few a multiprocessor of the GPU that it was made for, which may be another one.
   for (int each = 1; each <= kMostBlocksAMultiprocessor; ++each) {
     options.gpu = GpuTarget{blocks / each};
-    if (blocks % each == 0 && is_one_of(graph, *under, part, candidate, options)) return true;
+    if (blocks % each == 0 && is_one_of(graph, *under, partition, candidate, options)) return true;
   }
   return false;
 }
 
-PartCandidates conversions(const Graph& graph, const TensorDomain& domain, TensorId tensor, int from, int to,
-                           int threads, const std::optional<GpuTarget>& gpu) {
-  PartCandidates found;
-  found.part = conversion_part(graph, tensor);
+PartitionCandidates conversions(const Graph& graph, const TensorDomain& domain, TensorId tensor, int from, int to,
+                                int threads, const std::optional<GpuTarget>& gpu) {
+  PartitionCandidates found;
+  found.partition = conversion_partition(graph, tensor);
   // With these two layouts alone there are few; all pairs of a tensor's layouts are thousands.
   std::vector<TensorDomain> domains(graph.tensors.size());
   domains[tensor.at()].layouts = {domain.layouts[static_cast<size_t>(from)], domain.layouts[static_cast<size_t>(to)]};
@@ -244,7 +250,7 @@ PartCandidates conversions(const Graph& graph, const TensorDomain& domain, Tenso
   options.threads = threads;
   options.gpu = gpu;
   options.every_shape = true;
-  kernel_ways(graph, domains, options, false, found, collector);
+  kernel_configs(graph, domains, options, false, found, collector);
   collector.finish();
   std::erase_if(found.candidates, [](const Candidate& c) { return c.layouts[0] != 0 || c.layouts[1] != 1; });
   for (Candidate& candidate : found.candidates) candidate.layouts = {from, to};

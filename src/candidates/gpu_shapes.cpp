@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "candidates/ways.h"
+#include "candidates/configs.h"
 
 namespace millrace {
 namespace {

@@ -156,7 +156,7 @@ class Pinning {
     for (const Named& one : stack) family.push_back(one.tensor);
     stacked_.insert(stacked_.end(), family.begin(), family.end());
     if (const std::string reason = why_of_no_use(stack); !reason.empty()) {
-      pinned_.declined.push_back({concat(join(names, " + "), " stacked by the caller: ", reason), 1});
+      pinned_.rejected.push_back({concat(join(names, " + "), " stacked by the caller: ", reason), 1});
     } else {
       pinned_.families.push_back(std::move(family));
     }

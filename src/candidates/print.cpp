@@ -11,38 +11,40 @@ namespace {
 
 std::string digits(const Layout& layout) {
   if (layout.storage == MaskStorage::bits) return "bits";
-  if (layout.storage == MaskStorage::drawn) return "drawn";
+  if (layout.storage == MaskStorage::regenerated) return "regenerated";
   return layout.order.empty() ? "-" : join(layout.order, layout.order.size() > 9 ? "." : "");
 }
 
 std::string chain(const std::vector<int>& indices) { return indices.empty() ? "-" : join(indices, "."); }
 
-std::string text_of(const KernelWay& way) {
-  return concat(way.rows ? "rows" : "flat", " loops ", chain(way.loops), " vector ", way.vector, " threads ",
-                way.threads, " block ", way.block,
-                way.gpu ? concat(" gpu ", way.gpu->width, ".", way.gpu->group, ".", way.gpu->threads, ".",
-                                 way.gpu->blocks, ".", way.gpu->ahead)
-                        : "");
+std::string text_of(const KernelConfig& config) {
+  return concat(config.rows ? "rows" : "flat", " loops ", chain(config.loops), " vector ", config.vector, " threads ",
+                config.threads, " block ", config.block,
+                config.gpu ? concat(" gpu ", config.gpu->width, ".", config.gpu->group, ".", config.gpu->threads, ".",
+                                    config.gpu->blocks, ".", config.gpu->ahead)
+                           : "");
 }
 
 std::array<int, 9> attributes(const GemmAlgorithm& of) {
   return {of.id, of.tile, of.stages, of.split_k, of.reduction, of.swizzle, of.custom, of.inner_shape, of.cluster};
 }
 
-std::string text_of(const GemmWay& way) {
-  if (way.library == GemmLibrary::cublaslt) {
-    const std::array<int, 9> numbers = attributes(way.algorithm);
-    return concat("cublaslt m ", chain(way.m), " n ", chain(way.n), " k ", chain(way.k), " on ",
-                  way.tensor_cores ? "tensor" : "plain", " algorithm ",
-                  way.algorithm.id < 0 ? "heuristic" : join(std::vector<int>(numbers.begin(), numbers.end()), "."));
+std::string text_of(const GemmConfig& config) {
+  if (config.library == GemmLibrary::cublaslt) {
+    const std::array<int, 9> numbers = attributes(config.algorithm);
+    return concat("cublaslt m ", chain(config.m), " n ", chain(config.n), " k ", chain(config.k), " on ",
+                  config.tensor_cores ? "tensor" : "plain", " algorithm ",
+                  config.algorithm.id < 0 ? "heuristic" : join(std::vector<int>(numbers.begin(), numbers.end()), "."));
   }
-  return concat(way.library == GemmLibrary::openblas ? "openblas" : "blis", " m ", chain(way.m), " n ", chain(way.n),
-                " k ", chain(way.k), " threads ", way.threads, way.threads_over_loops ? " over" : " inside");
+  return concat(config.library == GemmLibrary::openblas ? "openblas" : "blis", " m ", chain(config.m), " n ",
+                chain(config.n), " k ", chain(config.k), " threads ", config.threads,
+                config.threads_over_loops ? " over" : " inside");
 }
 
-std::string text_of(const AttentionWay& way) {
-  return concat("attention warps ", way.warps, " tiles ", way.tiles, " panel ", way.panel, " stages ", way.stages,
-                way.groups ? " groups" : "", way.shared_rows ? " shared" : "", way.whole ? " whole" : "");
+std::string text_of(const AttentionConfig& config) {
+  return concat("attention warps ", config.warps, " tiles ", config.tiles, " panel ", config.panel, " stages ",
+                config.stages, config.groups ? " groups" : "", config.shared_rows ? " shared" : "",
+                config.whole ? " whole" : "");
 }
 
 std::optional<int> parse_int(std::string_view text) {
@@ -56,8 +58,8 @@ std::optional<int> parse_int(std::string_view text) {
 std::optional<std::vector<int>> parse_chain(std::string_view text, size_t count) {
   std::vector<int> indices;
   if (text == "-") return indices;
-  for (const std::string& part : split(text, '.')) {
-    const std::optional<int> index = parse_int(part);
+  for (const std::string& partition : split(text, '.')) {
+    const std::optional<int> index = parse_int(partition);
     if (!index || *index < 0 || static_cast<size_t>(*index) >= count) return std::nullopt;
     if (std::find(indices.begin(), indices.end(), *index) != indices.end()) return std::nullopt;
     indices.push_back(*index);
@@ -96,41 +98,41 @@ std::optional<GpuShape> parse_shape(const std::string& text) {
   return shape;
 }
 
-std::optional<KernelWay> parse_kernel(const Part& part, const std::vector<std::string>& words) {
+std::optional<KernelConfig> parse_kernel(const Partition& partition, const std::vector<std::string>& words) {
   const auto named = fields(words, 1);
   if ((words.size() != 9 && words.size() != 11) || !named->contains("loops") || !named->contains("vector") ||
       !named->contains("threads") || !named->contains("block"))
     return std::nullopt;
-  const auto loops = parse_chain(named->at("loops"), part.space.size());
+  const auto loops = parse_chain(named->at("loops"), partition.space.size());
   const auto vector = parse_int(named->at("vector"));
   const auto threads = parse_int(named->at("threads"));
   const auto block = parse_int(named->at("block"));
-  if (!loops || !vector || !threads || !block || loops->size() != part.space.size()) return std::nullopt;
-  const int count = static_cast<int>(part.space.size());
+  if (!loops || !vector || !threads || !block || loops->size() != partition.space.size()) return std::nullopt;
+  const int count = static_cast<int>(partition.space.size());
   if (*threads < 1 || *threads > kMostThreads || *vector < (count == 0 ? -1 : 0) || *vector >= std::max(count, 1) ||
       *block < -1 || *block >= count || (*block >= 0 && *block == *vector))
     return std::nullopt;
   if (count == 0 && *vector != kNoIndex) return std::nullopt;
-  KernelWay way;
-  way.rows = words[0] == "rows";
-  if (way.rows && *block != kNoIndex) return std::nullopt;
-  way.loops = *loops;
-  way.vector = *vector;
-  way.threads = *threads;
-  way.block = *block;
+  KernelConfig config;
+  config.rows = words[0] == "rows";
+  if (config.rows && *block != kNoIndex) return std::nullopt;
+  config.loops = *loops;
+  config.vector = *vector;
+  config.threads = *threads;
+  config.block = *block;
   if (words.size() == 11) {
     const std::optional<GpuShape> shape = parse_shape(named->contains("gpu") ? named->at("gpu") : "");
-    const bool conversion = part.operators.empty();
+    const bool conversion = partition.operators.empty();
     if (!shape || *threads != 1 || (*block != kNoIndex && !conversion)) return std::nullopt;
-    way.gpu = shape;
+    config.gpu = shape;
   }
-  if (way.rows) {
+  if (config.rows) {
     // The outer indices stand before the inner ones.
-    const auto inner = [&](int index) { return !part.space[static_cast<size_t>(index)].outer; };
-    if (!std::is_partitioned(way.loops.begin(), way.loops.end(), [&](int index) { return !inner(index); }))
+    const auto inner = [&](int index) { return !partition.space[static_cast<size_t>(index)].outer; };
+    if (!std::is_partitioned(config.loops.begin(), config.loops.end(), [&](int index) { return !inner(index); }))
       return std::nullopt;
   }
-  return way;
+  return config;
 }
 
 std::optional<GemmAlgorithm> parse_algorithm(const std::string& text) {
@@ -146,36 +148,36 @@ std::optional<GemmAlgorithm> parse_algorithm(const std::string& text) {
                        numbers[5], numbers[6], numbers[7], numbers[8]};
 }
 
-std::optional<GemmWay> parse_cublaslt(const Part& part, const std::vector<std::string>& words) {
+std::optional<GemmConfig> parse_cublaslt(const Partition& partition, const std::vector<std::string>& words) {
   if (words.size() != 11 || words[1] != "m" || words[3] != "n" || words[5] != "k" || words[7] != "on" ||
       words[9] != "algorithm" || (words[8] != "tensor" && words[8] != "plain"))
     return std::nullopt;
-  const size_t count = part.product.indices.size();
+  const size_t count = partition.product.indices.size();
   const auto m = parse_chain(words[2], count);
   const auto n = parse_chain(words[4], count);
   const auto k = parse_chain(words[6], count);
   const auto algorithm = parse_algorithm(words[10]);
   if (!m || !n || !k || !algorithm) return std::nullopt;
-  return GemmWay{GemmLibrary::cublaslt, *m, *n, *k, false, 1, words[8] == "tensor", *algorithm};
+  return GemmConfig{GemmLibrary::cublaslt, *m, *n, *k, false, 1, words[8] == "tensor", *algorithm};
 }
 
-std::optional<GemmWay> parse_gemm(const Part& part, const std::vector<std::string>& words) {
+std::optional<GemmConfig> parse_gemm(const Partition& partition, const std::vector<std::string>& words) {
   const auto named = fields(words, 1);
   if (words.size() != 10 || !named->contains("m") || !named->contains("n") || !named->contains("k") ||
       !named->contains("threads") || (words[9] != "over" && words[9] != "inside"))
     return std::nullopt;
-  const size_t count = part.product.indices.size();
+  const size_t count = partition.product.indices.size();
   const auto m = parse_chain(named->at("m"), count);
   const auto n = parse_chain(named->at("n"), count);
   const auto k = parse_chain(named->at("k"), count);
   const auto threads = parse_int(named->at("threads"));
   if (!m || !n || !k || !threads || *threads < 1 || *threads > kMostThreads) return std::nullopt;
   const GemmLibrary library = words[0] == "openblas" ? GemmLibrary::openblas : GemmLibrary::blis;
-  return GemmWay{library, *m, *n, *k, words[9] == "over", *threads, true, {}};
+  return GemmConfig{library, *m, *n, *k, words[9] == "over", *threads, true, {}};
 }
 
 // What a kernel can be generated for, whoever wrote it: is_candidate says whether it is offered.
-std::optional<AttentionWay> parse_attention(const std::vector<std::string>& words) {
+std::optional<AttentionConfig> parse_attention(const std::vector<std::string>& words) {
   constexpr std::array<const char*, 4> kNames = {"warps", "tiles", "panel", "stages"};
   std::array<int, 4> numbers{};
   size_t end = 1 + 2 * kNames.size();
@@ -193,12 +195,12 @@ std::optional<AttentionWay> parse_attention(const std::vector<std::string>& word
     if (words[1 + 2 * k] != kNames[k] || !number || *number < 1) return std::nullopt;
     numbers[k] = *number;
   }
-  return AttentionWay{numbers[0], numbers[1], numbers[2], numbers[3], groups, shared_rows, whole};
+  return AttentionConfig{numbers[0], numbers[1], numbers[2], numbers[3], groups, shared_rows, whole};
 }
 
 }  // namespace
 
-std::string print_part(const Graph& graph, const Part& part) {
+std::string print_partition(const Graph& graph, const Partition& partition) {
   std::map<TensorId, size_t> numbers;
   const auto number = [&](TensorId tensor) { return numbers.try_emplace(tensor, numbers.size()).first->second; };
   std::string text;
@@ -207,9 +209,9 @@ std::string print_part(const Graph& graph, const Part& part) {
     for (const DimId dim : graph.tensor(tensor).dims) shape.push_back(graph.extent(dim));
     return concat(number(tensor), ":", name_of(graph.tensor(tensor).dtype), "[", join(shape, ","), "]");
   };
-  for (const TensorId tensor : part.reads) text += concat("read ", describe(tensor), "; ");
-  for (const TensorId tensor : part.writes) text += concat("write ", describe(tensor), "; ");
-  for (const OperatorId id : part.operators) {
+  for (const TensorId tensor : partition.reads) text += concat("read ", describe(tensor), "; ");
+  for (const TensorId tensor : partition.writes) text += concat("write ", describe(tensor), "; ");
+  for (const OperatorId id : partition.operators) {
     const Operator& op = graph.operators[id.at()];
     text += concat(info_of(op.kind).name, op.value != 0 ? concat("(", op.value, ")") : "");
     for (const std::vector<Access>* accesses : {&op.inputs, &op.outputs}) {
@@ -221,32 +223,33 @@ std::string print_part(const Graph& graph, const Part& part) {
       space.push_back(concat(graph.extent(op.space[index]), op.reduced[index] ? "r" : ""));
     text += concat(" over ", join(space, ","), "; ");
   }
-  for (size_t k = 0; k < part.members.size(); ++k) text += concat("nest ", join(part.index_of[k], ","), "; ");
-  for (const PartIndex& index : part.space) text += index.outer ? "o" : "i";
+  for (size_t k = 0; k < partition.members.size(); ++k) text += concat("nest ", join(partition.index_of[k], ","), "; ");
+  for (const PartitionIndex& index : partition.space) text += index.outer ? "o" : "i";
   // Of stacked operands, whether they are copied together or adjacent.
   for (size_t operand = 0; operand < kOperands; ++operand) {
-    if (part.product.operand(operand).size() > 1) text += part.product.packed[operand] ? "p" : "a";
+    if (partition.product.operand(operand).size() > 1) text += partition.product.packed[operand] ? "p" : "a";
   }
-  if (part.product.has_epilogue()) text += "e";
-  if (part.product.adds()) text += "+";
+  if (partition.product.has_epilogue()) text += "e";
+  if (partition.product.adds()) text += "+";
   return text;
 }
 
-std::string print_way(const Way& way) {
-  return std::visit([](const auto& of) { return text_of(of); }, way);
+std::string print_config(const Config& config) {
+  return std::visit([](const auto& of) { return text_of(of); }, config);
 }
 
-std::string print_candidate(const std::vector<TensorDomain>& domains, const Part& part, const Candidate& candidate) {
+std::string print_candidate(const std::vector<TensorDomain>& domains, const Partition& partition,
+                            const Candidate& candidate) {
   std::vector<std::string> layouts;
-  for (const Layout& layout : layouts_of(domains, part, candidate)) layouts.push_back(digits(layout));
-  return concat(join(layouts, " "), "; ", print_way(candidate.way));
+  for (const Layout& layout : layouts_of(domains, partition, candidate)) layouts.push_back(digits(layout));
+  return concat(join(layouts, " "), "; ", print_config(candidate.config));
 }
 
-std::optional<Candidate> parse_candidate(const std::vector<TensorDomain>& domains, const Part& part,
+std::optional<Candidate> parse_candidate(const std::vector<TensorDomain>& domains, const Partition& partition,
                                          std::string_view text) {
   const size_t cut = text.find("; ");
   if (cut == std::string_view::npos) return std::nullopt;
-  const std::vector<TensorId> tensors = tensors_of(part);
+  const std::vector<TensorId> tensors = tensors_of(partition);
   const std::vector<std::string> layouts = cut == 0 ? std::vector<std::string>() : split(text.substr(0, cut), ' ');
   if (layouts.size() != tensors.size()) return std::nullopt;
   Candidate candidate;
@@ -259,23 +262,24 @@ std::optional<Candidate> parse_candidate(const std::vector<TensorDomain>& domain
   }
   const std::vector<std::string> words = split(text.substr(cut + 2), ' ');
   if (words.front() == "rows" || words.front() == "flat") {
-    const std::optional<KernelWay> way = parse_kernel(part, words);
-    if (!way || (part.members.empty() && part.kind != PartKind::kernel)) return std::nullopt;
-    candidate.way = *way;
+    const std::optional<KernelConfig> config = parse_kernel(partition, words);
+    if (!config || (partition.members.empty() && partition.kind != PartitionKind::kernel)) return std::nullopt;
+    candidate.config = *config;
     return candidate;
   }
   if (words.front() == "attention") {
-    const std::optional<AttentionWay> way = parse_attention(words);
-    if (!way || part.kind != PartKind::attention) return std::nullopt;
-    candidate.way = *way;
+    const std::optional<AttentionConfig> config = parse_attention(words);
+    if (!config || partition.kind != PartitionKind::attention) return std::nullopt;
+    candidate.config = *config;
     return candidate;
   }
   const bool cublaslt = words.front() == "cublaslt";
-  if ((words.front() != "openblas" && words.front() != "blis" && !cublaslt) || part.kind != PartKind::contraction)
+  if ((words.front() != "openblas" && words.front() != "blis" && !cublaslt) ||
+      partition.kind != PartitionKind::contraction)
     return std::nullopt;
-  const std::optional<GemmWay> way = cublaslt ? parse_cublaslt(part, words) : parse_gemm(part, words);
-  if (!way) return std::nullopt;
-  candidate.way = *way;
+  const std::optional<GemmConfig> config = cublaslt ? parse_cublaslt(partition, words) : parse_gemm(partition, words);
+  if (!config) return std::nullopt;
+  candidate.config = *config;
   return candidate;
 }
 

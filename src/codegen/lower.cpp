@@ -18,8 +18,9 @@ LaunchNumber number_of(const Graph& graph, TensorId scalar, double value) {
 
 class GemmLowering {
  public:
-  GemmLowering(const Graph& graph, const Part& part, const std::vector<Layout>& layouts, const GemmWay& way)
-      : graph_(graph), part_(part), product_(part.product), layouts_(layouts), way_(way) {}
+  GemmLowering(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts,
+               const GemmConfig& config)
+      : graph_(graph), partition_(partition), product_(partition.product), layouts_(layouts), config_(config) {}
 
   Launch run() {
     Launch launch;
@@ -37,23 +38,23 @@ class GemmLowering {
     if (product_.auxiliary.valid()) launch.auxiliary = position(product_.auxiliary, product_.writes_auxiliary());
     GemmCall& call = launch.gemm;
     call.adds = product_.adds();
-    call.library = way_.library == GemmLibrary::openblas ? BlasLibrary::openblas
-                   : way_.library == GemmLibrary::blis   ? BlasLibrary::blis
-                                                         : BlasLibrary::cublaslt;
-    call.algorithm = way_.algorithm;
-    call.tensor_cores = way_.tensor_cores;
+    call.library = config_.library == GemmLibrary::openblas ? BlasLibrary::openblas
+                   : config_.library == GemmLibrary::blis   ? BlasLibrary::blis
+                                                            : BlasLibrary::cublaslt;
+    call.algorithm = config_.algorithm;
+    call.tensor_cores = config_.tensor_cores;
     call.type = stored_type(graph_.tensor(product_.tensors[2].front()).dtype);
-    call.m = extent(way_.m);
-    call.n = extent(way_.n);
-    call.k = extent(way_.k);
-    call.a_m = step(0, way_.m);
-    call.a_k = step(0, way_.k);
-    call.b_k = step(1, way_.k);
-    call.b_n = step(1, way_.n);
-    call.c_m = step(2, way_.m);
-    call.c_n = step(2, way_.n);
+    call.m = extent(config_.m);
+    call.n = extent(config_.n);
+    call.k = extent(config_.k);
+    call.a_m = step(0, config_.m);
+    call.a_k = step(0, config_.k);
+    call.b_k = step(1, config_.k);
+    call.b_n = step(1, config_.n);
+    call.c_m = step(2, config_.m);
+    call.c_n = step(2, config_.n);
     for (size_t index = 0; index < product_.indices.size(); ++index) {
-      if (in(way_.m, index) || in(way_.n, index) || in(way_.k, index)) continue;
+      if (in(config_.m, index) || in(config_.n, index) || in(config_.k, index)) continue;
       call.loops.push_back({product_.indices[index].extent, step_of(0, index), step_of(1, index), step_of(2, index),
                             product_.vector ? step_of(kVectorOperand, index) : 0});
     }
@@ -61,8 +62,8 @@ class GemmLowering {
     call.activation = product_.activation;
     call.has_auxiliary = product_.auxiliary.valid();
     if (call.library == BlasLibrary::cublaslt) merge_loops(call.loops);
-    call.threads_over_loops = way_.threads_over_loops;
-    call.threads = way_.threads;
+    call.threads_over_loops = config_.threads_over_loops;
+    call.threads = config_.threads;
     call.a_elements = elements(0);
     call.b_elements = elements(1);
     call.c_elements = elements(2);
@@ -77,8 +78,8 @@ class GemmLowering {
       case ProductVector::Role::gradient_of_a: call.vector = GemmVector::gradient_of_a; break;
       case ProductVector::Role::gradient_of_b: call.vector = GemmVector::gradient_of_b; break;
     }
-    call.v_m = way_.m.empty() ? 0 : step(kVectorOperand, way_.m);
-    call.v_n = way_.n.empty() ? 0 : step(kVectorOperand, way_.n);
+    call.v_m = config_.m.empty() ? 0 : step(kVectorOperand, config_.m);
+    call.v_n = config_.n.empty() ? 0 : step(kVectorOperand, config_.n);
     call.v_elements = elements(kVectorOperand);
   }
 
@@ -113,9 +114,9 @@ class GemmLowering {
   }
 
   int position(TensorId tensor, bool written) const {
-    const std::vector<TensorId>& list = written ? part_.writes : part_.reads;
+    const std::vector<TensorId>& list = written ? partition_.writes : partition_.reads;
     const auto at = std::find(list.begin(), list.end(), tensor) - list.begin();
-    return static_cast<int>(at + (written ? static_cast<std::ptrdiff_t>(part_.reads.size()) : 0));
+    return static_cast<int>(at + (written ? static_cast<std::ptrdiff_t>(partition_.reads.size()) : 0));
   }
 
   int64_t elements(size_t operand) const {
@@ -140,25 +141,26 @@ class GemmLowering {
   }
 
   const Graph& graph_;
-  const Part& part_;
+  const Partition& partition_;
   const Product& product_;
   const std::vector<Layout>& layouts_;
-  const GemmWay& way_;
+  const GemmConfig& config_;
 };
 
-KernelText text_of(const Graph& graph, const Part& part, const std::vector<Layout>& layouts, const Way& way) {
-  if (const auto* attention = std::get_if<AttentionWay>(&way))
-    return generate_cuda_attention(graph, part, layouts, *attention);
-  const auto& kernel = std::get<KernelWay>(way);
-  return kernel.gpu ? generate_cuda_kernel(graph, part, layouts, kernel)
-                    : generate_cpu_kernel(graph, part, layouts, kernel);
+KernelText text_of(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts,
+                   const Config& config) {
+  if (const auto* attention = std::get_if<AttentionConfig>(&config))
+    return generate_cuda_attention(graph, partition, layouts, *attention);
+  const auto& kernel = std::get<KernelConfig>(config);
+  return kernel.gpu ? generate_cuda_kernel(graph, partition, layouts, kernel)
+                    : generate_cpu_kernel(graph, partition, layouts, kernel);
 }
 
 }  // namespace
 
-Launch lower(const Graph& graph, const Part& part, const std::vector<Layout>& layouts, const Way& way) {
-  if (const auto* gemm = std::get_if<GemmWay>(&way)) return GemmLowering(graph, part, layouts, *gemm).run();
-  KernelText text = text_of(graph, part, layouts, way);
+Launch lower(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts, const Config& config) {
+  if (const auto* gemm = std::get_if<GemmConfig>(&config)) return GemmLowering(graph, partition, layouts, *gemm).run();
+  KernelText text = text_of(graph, partition, layouts, config);
   Launch launch;
   launch.grids = std::move(text.grids);
   launch.tensor_count = static_cast<int64_t>(layouts.size());

@@ -1,4 +1,4 @@
-// (part, layouts, way) → what a device is asked to run.
+// (partition, layouts, way) → what a device is asked to run.
 #pragma once
 
 #include "candidates/candidates.h"
@@ -6,7 +6,7 @@
 
 namespace millrace {
 
-// `layouts`: one a tensor of the part, its reads and then its writes.
-Launch lower(const Graph& graph, const Part& part, const std::vector<Layout>& layouts, const Way& way);
+// `layouts`: one a tensor of the partition, its reads and then its writes.
+Launch lower(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts, const Config& config);
 
 }  // namespace millrace

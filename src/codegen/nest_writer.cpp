@@ -6,24 +6,25 @@
 
 namespace millrace {
 
-NestWriter::NestWriter(const Graph& graph, const Part& part, const std::vector<Layout>& layouts, const KernelWay& way)
-    : graph_(graph), part_(part), way_(way) {
+NestWriter::NestWriter(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts,
+                       const KernelConfig& config)
+    : graph_(graph), partition_(partition), config_(config) {
   for (const bool written : {false, true}) {
-    for (const TensorId tensor : written ? part.writes : part.reads) {
+    for (const TensorId tensor : written ? partition.writes : partition.reads) {
       const Layout& layout = layouts[ports_.size()];
       ports_.push_back({tensor, written, layout, strides_of(graph, tensor, layout)});
       if (graph.tensor(tensor).dtype == DType::float64) real_ = "double";
     }
   }
-  lanes_ = way.rows && way.vector != kNoIndex && part.space[at(way.vector)].outer;
-  for (size_t k = 0; k < part.space.size(); ++k)
-    rows_.inner.push_back(way.rows ? !part.space[k].outer : static_cast<int>(k) == way.vector);
-  loops_ = way.loops;
-  if (!way.rows && way.vector != kNoIndex) {
-    loops_.erase(std::find(loops_.begin(), loops_.end(), way.vector));
-    loops_.push_back(way.vector);
+  lanes_ = config.rows && config.vector != kNoIndex && partition.space[at(config.vector)].outer;
+  for (size_t k = 0; k < partition.space.size(); ++k)
+    rows_.inner.push_back(config.rows ? !partition.space[k].outer : static_cast<int>(k) == config.vector);
+  loops_ = config.loops;
+  if (!config.rows && config.vector != kNoIndex) {
+    loops_.erase(std::find(loops_.begin(), loops_.end(), config.vector));
+    loops_.push_back(config.vector);
   }
-  schedule_ = schedule_of(graph, part, rows_, loops_);
+  schedule_ = schedule_of(graph, partition, rows_, loops_);
 }
 
 std::string NestWriter::index_name(int index) { return concat("i", index); }
@@ -70,7 +71,7 @@ int NestWriter::port_of(TensorId tensor, bool written) const {
 std::vector<int> NestWriter::indices_along(int member, const Access& access) const {
   std::vector<int> indices;
   for (const int index : access.axes)
-    indices.push_back(index == kFixed ? kNoIndex : part_.index_of[at(member)][at(index)]);
+    indices.push_back(index == kFixed ? kNoIndex : partition_.index_of[at(member)][at(index)]);
   return indices;
 }
 
@@ -163,7 +164,7 @@ std::string NestWriter::operation(StepKind kind) {
 }
 
 std::optional<StepValue> NestWriter::made_inside(TensorId tensor) const {
-  for (int k = 0; k < static_cast<int>(part_.members.size()); ++k) {
+  for (int k = 0; k < static_cast<int>(partition_.members.size()); ++k) {
     for (size_t output = 0; output < op(k).outputs.size(); ++output) {
       if (op(k).outputs[output].tensor == tensor)
         return StepValue{StepValue::Kind::output, k, static_cast<int>(output)};
@@ -174,7 +175,7 @@ std::optional<StepValue> NestWriter::made_inside(TensorId tensor) const {
 
 std::vector<int> NestWriter::kept_by(int member) const {
   const std::vector<int>& reduced = schedule_.reduced[at(member)];
-  const std::vector<int>& index_of = part_.index_of[at(member)];
+  const std::vector<int>& index_of = partition_.index_of[at(member)];
   std::vector<int> kept;
   for (const int index : loops_) {
     const bool there = std::find(index_of.begin(), index_of.end(), index) != index_of.end();

@@ -1,4 +1,4 @@
-// What the writers of kernels share: a part's tensors and loops, its schedule, and how text refers to them.
+// What the writers of kernels share: a partition's tensors and loops, its schedule, and how text refers to them.
 #pragma once
 
 #include <map>
@@ -13,7 +13,8 @@ namespace millrace {
 
 class NestWriter {
  protected:
-  NestWriter(const Graph& graph, const Part& part, const std::vector<Layout>& layouts, const KernelWay& way);
+  NestWriter(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts,
+             const KernelConfig& config);
 
   struct Port {
     TensorId tensor;
@@ -29,14 +30,14 @@ class NestWriter {
   // Replaces a token by what it stands for.
   static std::string replaced(std::string text, const std::string& token, const std::string& by);
 
-  int64_t extent(int index) const { return part_.space[at(index)].extent; }
+  int64_t extent(int index) const { return partition_.space[at(index)].extent; }
   int64_t points(const std::vector<int>& indices) const;
-  const Operator& op(int member) const { return graph_.operators[part_.members[at(member)].at()]; }
+  const Operator& op(int member) const { return graph_.operators[partition_.members[at(member)].at()]; }
 
   std::string type_of(const Port& port) const;
   int port_of(TensorId tensor, bool written) const;
 
-  // The index of the part's space along each axis: of an access, and of a conversion's tensor.
+  // The index of the partition's space along each axis: of an access, and of a conversion's tensor.
   std::vector<int> indices_along(int member, const Access& access) const;
   std::vector<int> own_indices(TensorId tensor) const;
 
@@ -82,8 +83,8 @@ class NestWriter {
   }
 
   const Graph& graph_;
-  const Part& part_;
-  const KernelWay& way_;
+  const Partition& partition_;
+  const KernelConfig& config_;
   std::vector<Port> ports_;
   std::string real_ = "float";
   bool lanes_ = false;  // the vector's lanes are rows

@@ -8,11 +8,11 @@ namespace {
 
 class Scheduler {
  public:
-  Scheduler(const Graph& graph, const Part& part, const RowShape& rows, const std::vector<int>& loops)
-      : graph_(graph), part_(part), rows_(rows), loops_(loops) {}
+  Scheduler(const Graph& graph, const Partition& partition, const RowShape& rows, const std::vector<int>& loops)
+      : graph_(graph), partition_(partition), rows_(rows), loops_(loops) {}
 
   Schedule run() {
-    for (size_t k = 0; k < part_.members.size(); ++k) {
+    for (size_t k = 0; k < partition_.members.size(); ++k) {
       describe(static_cast<int>(k));
       place_member(static_cast<int>(k));
     }
@@ -21,12 +21,14 @@ class Scheduler {
   }
 
  private:
-  const Operator& op(int member) const { return graph_.operators[part_.members[static_cast<size_t>(member)].at()]; }
+  const Operator& op(int member) const {
+    return graph_.operators[partition_.members[static_cast<size_t>(member)].at()];
+  }
 
   void describe(int member) {
     std::vector<int> inner;
     std::vector<int> reduced;
-    const std::vector<int>& index_of = part_.index_of[static_cast<size_t>(member)];
+    const std::vector<int>& index_of = partition_.index_of[static_cast<size_t>(member)];
     for (const int index : loops_) {
       const auto at = std::find(index_of.begin(), index_of.end(), index);
       if (at == index_of.end()) continue;
@@ -108,7 +110,7 @@ class Scheduler {
   }
 
   const Graph& graph_;
-  const Part& part_;
+  const Partition& partition_;
   const RowShape& rows_;
   const std::vector<int>& loops_;
   std::map<TensorId, StepValue> made_by_;
@@ -127,8 +129,9 @@ std::vector<std::pair<char, int>> operands_in(const std::string& expression) {
   return operands;
 }
 
-Schedule schedule_of(const Graph& graph, const Part& part, const RowShape& rows, const std::vector<int>& loops) {
-  return Scheduler(graph, part, rows, loops).run();
+Schedule schedule_of(const Graph& graph, const Partition& partition, const RowShape& rows,
+                     const std::vector<int>& loops) {
+  return Scheduler(graph, partition, rows, loops).run();
 }
 
 }  // namespace millrace

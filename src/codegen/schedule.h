@@ -10,9 +10,9 @@
 
 namespace millrace {
 
-// How a nest is cut into rows: which of the part's indices are inside a row.
+// How a nest is cut into rows: which of the partition's indices are inside a row.
 struct RowShape {
-  std::vector<bool> inner;  // one an index of the part's space
+  std::vector<bool> inner;  // one an index of the partition's space
 };
 
 // A number that a step makes: an output, a row's number or a temporary of a member.
@@ -33,7 +33,7 @@ struct PlacedStep {
 
 struct Segment {
   bool loop = false;         // over `indices`; else once a row
-  std::vector<int> indices;  // of the part's space, in the order of the part's loops
+  std::vector<int> indices;  // of the partition's space, in the order of the partition's loops
   std::vector<PlacedStep> steps;
 };
 
@@ -45,7 +45,8 @@ struct Schedule {
   std::set<StepValue> carried;            // values of a point that a later loop needs
 };
 
-Schedule schedule_of(const Graph& graph, const Part& part, const RowShape& rows, const std::vector<int>& loops);
+Schedule schedule_of(const Graph& graph, const Partition& partition, const RowShape& rows,
+                     const std::vector<int>& loops);
 
 // The operands that an expression names, by token: "$0" is {'$', 0}.
 std::vector<std::pair<char, int>> operands_in(const std::string& expression);

@@ -67,9 +67,9 @@ std::string bench_json(const LoadedPlan& loaded, const Times& times, const std::
     };
     json.field("step_seconds", interval(times.passes->step));
     if (const std::optional<double> clock = times.passes->relative_clock) json.field("relative_clock", *clock);
-    if (const std::optional<RestedSteps>& rested = times.passes->rested) {
-      Json told = interval(rested->step);
-      told["relative_clock"] = rested->relative_clock;
+    if (const std::optional<IdleGappedSteps>& idle_gapped = times.passes->idle_gapped) {
+      Json told = interval(idle_gapped->step);
+      told["relative_clock"] = idle_gapped->relative_clock;
       json.field("rested_step_seconds", told);
     }
   }
@@ -117,11 +117,12 @@ std::string bench_text(const LoadedPlan& loaded, const Times& times, const std::
   text += "\n";
   line("forward   ", times.passes->forward);
   line("backward  ", times.passes->backward);
-  const std::optional<RestedSteps>& rested = times.passes->rested;
+  const std::optional<IdleGappedSteps>& idle_gapped = times.passes->idle_gapped;
   const auto at = [](double clock) { return concat("  at ", fixed(100 * clock, 0), " % of the highest clock"); };
-  line("step      ", times.passes->step, rested ? at(*times.passes->relative_clock) : "");
-  if (rested) line("rested    ", rested->step, at(rested->relative_clock));
-  text += concat("predicted ", milliseconds(plan.cost), " ms", rested ? "; ways are measured at the highest clock" : "",
+  line("step      ", times.passes->step, idle_gapped ? at(*times.passes->relative_clock) : "");
+  if (idle_gapped) line("rested    ", idle_gapped->step, at(idle_gapped->relative_clock));
+  text += concat("predicted ", milliseconds(plan.cost), " ms",
+                 idle_gapped ? "; ways are measured at the highest clock" : "",
                  plan.default_cost > 0 ? concat("; with nothing fused ", milliseconds(plan.default_cost), " ms") : "",
                  "\narena     ", mebibytes(plan.arena_bytes), "; its buffers apart ", mebibytes(plan.sum_bytes),
                  "\ndevice    ", device, "\n");

@@ -49,7 +49,7 @@ CallersLists callers_lists(const LoadedPlan& loaded) {
     if (!tensor.valid()) return made;
     made.bytes = static_cast<int64_t>(sizeof(double));  // a scalar's
     for (const PlanBuffer& buffer : loaded.plan.buffers) {
-      if (buffer.place == BufferPlace::arena || buffer.tensor != graph.tensor(tensor).name) continue;
+      if (buffer.location == BufferLocation::arena || buffer.tensor != graph.tensor(tensor).name) continue;
       const std::vector<Layout>& domain = loaded.candidates.domains[tensor.at()].layouts;
       made.layout = *std::find_if(domain.begin(), domain.end(), [&](const Layout& layout) {
         return print_layout(graph, tensor, layout) == buffer.layout;

@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "driver/callers_tensors.h"
 #include "driver/given_tensors.h"
-#include "measure/truth.h"
+#include "measure/reference_data.h"
 #include "reference/bounded.h"
 #include "reference/decisions.h"
 #include "reference/interpreter.h"

@@ -47,12 +47,12 @@ std::string list_text(const std::string& path, const std::vector<DeviceSummary>&
   if (devices.empty()) return concat("no measurements in ", printable(path), "\n");
   Table table({Align::left, Align::right, Align::right, Align::right, Align::right, Align::left, Align::left});
   table.line(concat("measurements in ", printable(path)));
-  table.row({"device", "rows", "parts", "measured", "refused", "first", "last"});
+  table.row({"device", "rows", "partitions", "measured", "refused", "first", "last"});
   constexpr size_t kDate = 10;
   for (const DeviceSummary& device : devices) {
     const auto measured = device.outcomes.find(Outcome::measured);
     const int64_t count = measured == device.outcomes.end() ? 0 : measured->second;
-    table.row({printable(device.device), concat(device.rows), concat(device.parts), concat(count),
+    table.row({printable(device.device), concat(device.rows), concat(device.partitions), concat(count),
                concat(device.rows - count), device.first.substr(0, kDate), device.last.substr(0, kDate)});
   }
   return table.text(width);
@@ -64,7 +64,7 @@ nlohmann::ordered_json device_json(const DeviceSummary& device) {
     const auto found = device.outcomes.find(static_cast<Outcome>(k));
     outcomes[std::string(kOutcomeNames.at(k))] = found == device.outcomes.end() ? 0 : found->second;
   }
-  return {{"device", device.device}, {"rows", device.rows},   {"parts", device.parts},
+  return {{"device", device.device}, {"rows", device.rows},   {"partitions", device.partitions},
           {"outcomes", outcomes},    {"first", device.first}, {"last", device.last}};
 }
 

@@ -11,7 +11,7 @@
 #include "driver/time_plan.h"
 #include "driver/tuning.h"
 #include "millrace/millrace.h"
-#include "plan/launched_part.h"
+#include "plan/launched_partition.h"
 #include "report/exploration_report.h"
 #include "report/optimize_report.h"
 
@@ -151,9 +151,9 @@ Result<std::string> optimize_program(const OptimizeOptions& options) {
   made.step_low = step.low;
   made.step_high = step.high;
   made.relative_clock = times.relative_clock;
-  if (times.rested) {
-    made.rested_seconds = times.rested->step.median;
-    made.rested_clock = times.rested->relative_clock;
+  if (times.idle_gapped) {
+    made.idle_gapped_seconds = times.idle_gapped->step.median;
+    made.idle_gapped_clock = times.idle_gapped->relative_clock;
   }
   made.in_a_row_seconds = arranged->in_a_row_seconds;
   made.no_aside = arranged->no_aside;

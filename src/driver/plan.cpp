@@ -93,10 +93,11 @@ struct List {
 };
 
 // Which tensors of a place backward's launches touch.
-void find_readers(const StepPlan& plan, BufferPlace place, std::vector<TensorInfo>& infos) {
+void find_readers(const StepPlan& plan, BufferLocation place, std::vector<TensorInfo>& infos) {
   const int backward = first_of_backward(plan);
   for (const PlanBuffer& buffer : plan.buffers) {
-    if (buffer.place == place) infos[static_cast<size_t>(buffer.position)].read_by_backward = buffer.last >= backward;
+    if (buffer.location == place)
+      infos[static_cast<size_t>(buffer.position)].read_by_backward = buffer.last >= backward;
   }
 }
 
@@ -104,7 +105,7 @@ void find_readers(const StepPlan& plan, BufferPlace place, std::vector<TensorInf
 std::vector<Gap> gaps_of(const StepPlan& plan) {
   std::map<int64_t, int64_t> written;  // from, to
   for (const PlanBuffer& buffer : plan.buffers) {
-    const bool forward = buffer.place == BufferPlace::arena && buffer.first < first_of_backward(plan);
+    const bool forward = buffer.location == BufferLocation::arena && buffer.first < first_of_backward(plan);
     if (forward && buffer.offset < plan.saved_bytes) written[buffer.offset] = buffer.offset + buffer.bytes;
   }
   written[plan.saved_bytes] = plan.saved_bytes;
@@ -149,8 +150,8 @@ struct Plan::Implementation {
     if (on_gpu()) {
       for (List* list : {&arguments, &results, &result_gradients, &argument_gradients}) list->align_for_gpu();
     }
-    find_readers(loaded.plan, BufferPlace::argument, arguments.infos);
-    find_readers(loaded.plan, BufferPlace::result, results.infos);
+    find_readers(loaded.plan, BufferLocation::argument, arguments.infos);
+    find_readers(loaded.plan, BufferLocation::result, results.infos);
   }
 
   Result<Done> bind(const Tensors& tensors, bool forward, bool backward, uint64_t seed, uint32_t step) {

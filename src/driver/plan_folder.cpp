@@ -11,7 +11,7 @@
 #include "device/cpu/cpu_info.h"
 #include "device/kernel_store.h"
 #include "driver/tuning.h"
-#include "plan/launched_part.h"
+#include "plan/launched_partition.h"
 #include "plan/plan_json.h"
 #include "plan/verify.h"
 

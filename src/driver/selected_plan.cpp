@@ -18,16 +18,16 @@ namespace {
 // Every operator by itself, with tensors as the program writes them: what there was before. 0 where one was not
 // measured.
 double unfused_seconds(const Prepared& prepared, const Measurements& measurements) {
-  std::map<std::string, const MeasuredPart*> measured;
-  for (const MeasuredPart& part : measurements.parts) measured[part.name] = &part;
+  std::map<std::string, const MeasuredPartition*> measured;
+  for (const MeasuredPartition& partition : measurements.partitions) measured[partition.name] = &partition;
   double total = 0;
   const TrainingGraph& training = prepared.training;
   std::set<OperatorId> added(training.repeated.begin(), training.repeated.end());
   added.insert(training.predicates.begin(), training.predicates.end());
-  for (const PartCandidates& of : prepared.candidates.parts) {
-    if (of.part.operators.size() != 1) continue;
-    if (added.contains(of.part.operators[0])) continue;
-    const auto found = measured.find(of.part.name);
+  for (const PartitionCandidates& of : prepared.candidates.partitions) {
+    if (of.partition.operators.size() != 1) continue;
+    if (added.contains(of.partition.operators[0])) continue;
+    const auto found = measured.find(of.partition.name);
     if (found == measured.end()) return 0;
     const std::optional<double> seconds = seconds_as_written(measurements, *found->second);
     if (!seconds) return 0;

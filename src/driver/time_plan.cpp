@@ -13,7 +13,7 @@ constexpr int64_t kMostSamples = 10'000;
 constexpr double kWarmUp = 0.2;        // of the time
 constexpr int64_t kSamplesAClock = 4;  // reading a GPU's clock is a rest for it, if a short one
 constexpr double kFullClock = 0.98;    // that is no lower counts as the highest
-constexpr int64_t kRestedSteps = 12;
+constexpr int64_t kIdleGappedSteps = 12;
 constexpr auto kRest = std::chrono::milliseconds(50);
 
 // Calls body(sample) until the time is over, at least `least` times.
@@ -27,10 +27,10 @@ Result<Done> repeat(double seconds, int64_t least, const Body& body) {
 }
 
 // A GPU that had nothing to do for a while has its highest clock again.
-Result<RestedSteps> time_rested(PlanSession& session) {
+Result<IdleGappedSteps> time_idle_gapped(PlanSession& session) {
   std::vector<double> steps;
   std::vector<double> clocks;
-  for (int64_t sample = 0; sample < kRestedSteps; ++sample) {
+  for (int64_t sample = 0; sample < kIdleGappedSteps; ++sample) {
     if (Result<Done> bound = session.bind(kTimingSeed, static_cast<uint32_t>(sample)); !bound) return bound.error();
     std::this_thread::sleep_for(kRest);
     const Result<double> taken = session.seconds_of_pass([&] { return session.step(); }, 1);
@@ -38,7 +38,7 @@ Result<RestedSteps> time_rested(PlanSession& session) {
     steps.push_back(*taken);
     if (const std::optional<double> clock = session.relative_clock()) clocks.push_back(*clock);
   }
-  return RestedSteps{estimate(std::move(steps)), clocks.empty() ? 0 : estimate(std::move(clocks)).median};
+  return IdleGappedSteps{estimate(std::move(steps)), clocks.empty() ? 0 : estimate(std::move(clocks)).median};
 }
 
 }  // namespace
@@ -70,9 +70,9 @@ Result<PassTimes> time_passes(PlanSession& session, double seconds) {
       estimate(std::move(samples[0])), estimate(std::move(samples[1])), estimate(std::move(samples[2])), {}, {}};
   if (!clocks.empty()) times.relative_clock = estimate(std::move(clocks)).median;
   if (times.relative_clock.value_or(1) < kFullClock) {
-    const Result<RestedSteps> rested = time_rested(session);
-    if (!rested) return rested.error();
-    times.rested = *rested;
+    const Result<IdleGappedSteps> idle_gapped = time_idle_gapped(session);
+    if (!idle_gapped) return idle_gapped.error();
+    times.idle_gapped = *idle_gapped;
   }
   return times;
 }

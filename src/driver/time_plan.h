@@ -13,7 +13,7 @@ namespace millrace {
 inline constexpr uint64_t kTimingSeed = 1;  // of the inputs and the masks
 
 // Steps of which none follows another at once.
-struct RestedSteps {
+struct IdleGappedSteps {
   Estimate step;
   double relative_clock = 0;  // median
 };
@@ -24,7 +24,7 @@ struct PassTimes {
   Estimate step;
   std::optional<double> relative_clock;  // of a GPU, behind steps: median
   // Where that is lower than the highest, at which ways are measured: what is predicted is to be held against these.
-  std::optional<RestedSteps> rested;
+  std::optional<IdleGappedSteps> idle_gapped;
 };
 
 // Steps for about `seconds`, behind some that warm the machine up, and at least as many as an interval takes. Rested

@@ -19,7 +19,7 @@
 #include "driver/plan_folder.h"
 #include "driver/stages.h"
 #include "frontend/frontend.h"
-#include "measure/alike.h"
+#include "measure/timing_class.h"
 #include "measure/verify.h"
 #include "select/select.h"
 
@@ -56,8 +56,9 @@ Result<std::string> worker_path() {
                      "set MILLRACE_WORKER to where it is");
 }
 
-// What the reference computes for a part takes gigabytes, which come and go with parts: in pages of 4 KiB that takes
-// longer than to compute it. Not where a CPU's kernels are timed, whose tensors lie in such pages when a plan runs.
+// What the reference computes for a partition takes gigabytes, which come and go with partitions: in pages of 4 KiB
+// that takes longer than to compute it. Not where a CPU's kernels are timed, whose tensors lie in such pages when a
+// plan runs.
 std::map<std::string, std::string> worker_environment(const Machine& machine) {
   constexpr const char* kTunables = "GLIBC_TUNABLES";
   const bool is_set = std::getenv(kTunables) != nullptr;  // NOLINT(concurrency-mt-unsafe): as above
@@ -102,7 +103,7 @@ Result<Prepared> prepare(const TuneProgram& program) {
   EnumerateOptions options;
   options.layouts = program.layouts;
   if (gpu) options.gpu = GpuTarget();
-  Result<Candidates> candidates = find_parts(made->training, made->fused, options);
+  Result<Candidates> candidates = find_partitions(made->training, made->fused, options);
   if (!candidates) return candidates.error();
   return Prepared{std::move(made->training), std::move(made->fused), std::move(*candidates)};
 }
@@ -254,9 +255,9 @@ namespace {
 void announce(const ExploreOptions& options, const Candidates& candidates, const Machine& machine,
               const std::string& budget) {
   double configurations = 0;
-  for (const PartCandidates& of : candidates.parts) configurations += of.configurations;
-  options.notice(concat(candidates.parts.size(), " parts, ", static_cast<int64_t>(configurations), " configurations",
-                        machine.gpu ? ", and every algorithm of the best products" : "", "; ",
+  for (const PartitionCandidates& of : candidates.partitions) configurations += of.configurations;
+  options.notice(concat(candidates.partitions.size(), " partitions, ", static_cast<int64_t>(configurations),
+                        " configurations", machine.gpu ? ", and every algorithm of the best products" : "", "; ",
                         options.exhaustive ? std::string("all will be tried")
                                            : concat("the most promising ones are tried for ", budget)));
   if (machine.no_compiler)
@@ -281,9 +282,10 @@ Wanted wanted_of(const Measurements& measurements) {
   Wanted wanted;
   const Result<Selection> selection = select_roughly(measurements);
   if (!selection) return wanted;
-  for (const SelectedPart& selected : selection->parts) {
-    const MeasuredPart& part = measurements.parts[static_cast<size_t>(selected.part)];
-    wanted.ways.push_back({part.name, part.ways[static_cast<size_t>(selected.way)].candidate});
+  for (const SelectedPartition& selected : selection->partitions) {
+    const MeasuredPartition& partition = measurements.partitions[static_cast<size_t>(selected.partition)];
+    wanted.candidates.push_back(
+        {partition.name, partition.candidates[static_cast<size_t>(selected.candidate)].candidate});
   }
   for (const SelectedConversion& conversion : selection->conversions)
     wanted.conversions.push_back(
@@ -301,20 +303,21 @@ void explore_on_gpu(const Graph& graph, const Candidates& candidates, const Enum
   settings.batch = kGpuBatch;
   settings.compile_ahead = true;
   settings.hang_seconds = kGpuHangSeconds;
-  settings.alike = [&graph, &candidates](const Part& part, const Candidate& candidate) {
-    return alike_text(graph, candidates.domains, part, candidate);
+  settings.timing_class = [&graph, &candidates](const Partition& partition, const Candidate& candidate) {
+    return timing_class_text(graph, candidates.domains, partition, candidate);
   };
-  settings.refinements = [&graph, &candidates, &enumerating, gpu = machine.gpu](const Part& part,
+  settings.refinements = [&graph, &candidates, &enumerating, gpu = machine.gpu](const Partition& partition,
                                                                                 const Candidate& candidate) {
-    if (!std::holds_alternative<GemmWay>(candidate.way))
-      return ways_under(graph, candidates.domains, enumerating, part, candidate.layouts);
+    if (!std::holds_alternative<GemmConfig>(candidate.config))
+      return ways_under(graph, candidates.domains, enumerating, partition, candidate.layouts);
     std::vector<Candidate> made;
-    const Launch launch = lower(graph, part, layouts_of(candidates.domains, part, candidate), candidate.way);
+    const Launch launch =
+        lower(graph, partition, layouts_of(candidates.domains, partition, candidate), candidate.config);
     const Result<std::vector<GemmAlgorithm>> algorithms = gpu->algorithms(launch.gemm);
     if (!algorithms) return made;
     for (const GemmAlgorithm& algorithm : *algorithms) {
       made.push_back(candidate);
-      std::get<GemmWay>(made.back().way).algorithm = algorithm;
+      std::get<GemmConfig>(made.back().config).algorithm = algorithm;
     }
     return made;
   };
@@ -332,9 +335,10 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   Result<Machine> found = find_machine(options.device, options.threads);
   if (!found) return found.error();
   Machine& machine = *found;
-  const std::vector<PartCandidates>& parts = prepared->candidates.parts;
-  const bool needs_kernels = std::any_of(parts.begin(), parts.end(),
-                                         [](const PartCandidates& of) { return of.part.kind == PartKind::kernel; });
+  const std::vector<PartitionCandidates>& partitions = prepared->candidates.partitions;
+  const bool needs_kernels = std::any_of(partitions.begin(), partitions.end(), [](const PartitionCandidates& of) {
+    return of.partition.kind == PartitionKind::kernel;
+  });
   if (measuring != Measuring::known && needs_kernels && machine.no_compiler) return *machine.no_compiler;
   const EnumerateOptions enumerating = enumerate_options(program, machine, options.exhaustive);
   Stages stages;

@@ -1,4 +1,4 @@
-// What exploring, selecting and optimizing share: the program down to its parts, and the machine.
+// What exploring, selecting and optimizing share: the program down to its partitions, and the machine.
 #pragma once
 
 #include <memory>
@@ -27,7 +27,7 @@ struct TuneProgram {
   std::string device = "cpu";
 };
 
-// The program down to its parts, without ways.
+// The program down to its partitions, without ways.
 struct Prepared {
   TrainingGraph training;
   FusedGraph fused;

@@ -12,7 +12,7 @@
 
 #include "base/file.h"
 #include "base/sha256.h"
-#include "candidates/parts.h"
+#include "candidates/partitions.h"
 #include "device/cpu/module.h"
 #include "driver/tuning.h"
 #include "measure/gpu/gpu_trial.h"
@@ -25,8 +25,8 @@ namespace {
 constexpr int kGpuFailed = 70;
 constexpr int64_t kLargestCubin = int64_t{64} << 20;  // of one kernel
 
-// A part's right values are gigabytes, which the next part needs again: given back in between, every page of them would
-// be zeroed anew, by one core.
+// A partition's right values are gigabytes, which the next partition needs again: given back in between, every page of
+// them would be zeroed anew, by one core.
 void keep_memory() {
 #ifdef __GLIBC__
   mallopt(M_MMAP_MAX, 0);
@@ -59,21 +59,22 @@ class Server {
   }
 
   MeasurementRow answer(const TrialRequest& request) {
-    const std::optional<Part> part = part_of(request);
-    if (!part) return refused("the worker knows no such part");
-    const std::optional<Candidate> candidate = parse_candidate(prepared_.candidates.domains, *part, request.candidate);
+    const std::optional<Partition> partition = partition_of(request);
+    if (!partition) return refused("the worker knows no such partition");
+    const std::optional<Candidate> candidate =
+        parse_candidate(prepared_.candidates.domains, *partition, request.candidate);
     if (!candidate) return refused("the worker cannot read the candidate");
-    if (gpu_trials_) return answer_on_gpu(request, *part, *candidate);
-    if (request.function.empty()) return trials_.run(*part, *candidate, nullptr, request.settings);
+    if (gpu_trials_) return answer_on_gpu(request, *partition, *candidate);
+    if (request.function.empty()) return trials_.run(*partition, *candidate, nullptr, request.settings);
     const Result<KernelModule> module = KernelModule::load(request.path, request.sha256);
     if (!module) return refused(module.error().diagnostics.front().message);
     const Result<void*> function = module->function(request.function);
     if (!function) return refused(function.error().diagnostics.front().message);
-    return trials_.run(*part, *candidate, *function, request.settings);
+    return trials_.run(*partition, *candidate, *function, request.settings);
   }
 
  private:
-  MeasurementRow answer_on_gpu(const TrialRequest& request, const Part& part, const Candidate& candidate) {
+  MeasurementRow answer_on_gpu(const TrialRequest& request, const Partition& partition, const Candidate& candidate) {
     std::string cubin;
     if (!request.function.empty()) {
       Result<std::string> bytes = read_file(request.path, kLargestCubin);
@@ -81,20 +82,20 @@ class Server {
       if (sha256(*bytes) != request.sha256) return refused("the kernel on disk is not the one that was compiled");
       cubin = std::move(*bytes);
     }
-    Result<MeasurementRow> row = gpu_trials_->run(part, candidate, cubin, request.function, request.settings);
+    Result<MeasurementRow> row = gpu_trials_->run(partition, candidate, cubin, request.function, request.settings);
     if (row) return *row;
     // After an error of the GPU nothing works in this process any more: the candidate takes it down.
     std::cerr << "millrace-worker: " << row.error().diagnostics.front().message << std::endl;
     std::_Exit(kGpuFailed);
   }
 
-  std::optional<Part> part_of(const TrialRequest& request) const {
+  std::optional<Partition> partition_of(const TrialRequest& request) const {
     const Graph& graph = prepared_.training.graph;
     for (size_t k = 0; request.conversion && k < graph.tensors.size(); ++k) {
-      if (graph.tensors[k].name == request.part) return conversion_part(graph, TensorId(k));
+      if (graph.tensors[k].name == request.partition) return conversion_partition(graph, TensorId(k));
     }
-    for (const PartCandidates& of : prepared_.candidates.parts) {
-      if (!request.conversion && of.part.name == request.part) return of.part;
+    for (const PartitionCandidates& of : prepared_.candidates.partitions) {
+      if (!request.conversion && of.partition.name == request.partition) return of.partition;
     }
     return std::nullopt;
   }

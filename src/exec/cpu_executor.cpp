@@ -51,13 +51,13 @@ Result<Functions> compiled_functions(const std::vector<Launch>& launches, const 
     if (launch.kernel.empty()) continue;
     const Result<CompiledKernel>& kernel = compiled[next++];
     if (!kernel) return kernel.error();
-    const auto [place, fresh] = module_of.try_emplace(kernel->path, found.modules.size());
+    const auto [location, fresh] = module_of.try_emplace(kernel->path, found.modules.size());
     if (fresh) {
       Result<KernelModule> module = KernelModule::load(kernel->path, kernel->sha256);
       if (!module) return module.error();
       found.modules.push_back(std::move(*module));
     }
-    const Result<void*> address = found.modules[place->second].function(kernel->name);
+    const Result<void*> address = found.modules[location->second].function(kernel->name);
     if (!address) return address.error();
     found.addresses.back() = *address;
   }

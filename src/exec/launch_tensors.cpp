@@ -8,16 +8,16 @@ namespace millrace {
 namespace {
 
 // The caller's address; null where it gives none. Kernels take all tensors alike; what is only read stays as it is.
-void* address_of(const CallersTensors& tensors, BufferPlace place, size_t position) {
+void* address_of(const CallersTensors& tensors, BufferLocation location, size_t position) {
   const auto among = [&](const void* const* list) {
     return list == nullptr ? nullptr : const_cast<void*>(list[position]);
   };
-  switch (place) {
-    case BufferPlace::arena: break;
-    case BufferPlace::argument: return among(tensors.arguments);
-    case BufferPlace::result: return among(tensors.results);
-    case BufferPlace::result_gradient: return among(tensors.result_gradients);
-    case BufferPlace::argument_gradient: return among(tensors.argument_gradients);
+  switch (location) {
+    case BufferLocation::arena: break;
+    case BufferLocation::argument: return among(tensors.arguments);
+    case BufferLocation::result: return among(tensors.results);
+    case BufferLocation::result_gradient: return among(tensors.result_gradients);
+    case BufferLocation::argument_gradient: return among(tensors.argument_gradients);
   }
   return nullptr;
 }
@@ -43,10 +43,10 @@ LaunchTensors::LaunchTensors(const StepPlan& plan, const std::vector<Launch>& la
       if (number != kNoBuffer) {
         const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(number)];
         const bool saved = buffer.offset < plan.saved_bytes;
-        if (buffer.place == BufferPlace::arena)
+        if (buffer.location == BufferLocation::arena)
           placed_.push_back({tensors_.size(), saved, saved ? buffer.offset : buffer.offset - plan.saved_bytes});
         else
-          bound_.push_back({tensors_.size(), buffer.place, static_cast<size_t>(buffer.position)});
+          bound_.push_back({tensors_.size(), buffer.location, static_cast<size_t>(buffer.position)});
       }
       tensors_.push_back(nullptr);
     }
@@ -69,8 +69,8 @@ void LaunchTensors::find_adjacent(const StepPlan& plan, const std::vector<int>& 
   for (size_t k = 0; k + 1 < stack.size(); ++k) {
     const PlanBuffer& first = buffer_at(stack[k]);
     const PlanBuffer& second = buffer_at(stack[k + 1]);
-    if (first.place == BufferPlace::arena) continue;
-    adjacent_.push_back({first.place, static_cast<size_t>(first.position), static_cast<size_t>(second.position),
+    if (first.location == BufferLocation::arena) continue;
+    adjacent_.push_back({first.location, static_cast<size_t>(first.position), static_cast<size_t>(second.position),
                          first.bytes, first.tensor, second.tensor});
   }
 }
@@ -78,8 +78,8 @@ void LaunchTensors::find_adjacent(const StepPlan& plan, const std::vector<int>& 
 // What is null is not used by the pass in question.
 Result<Done> LaunchTensors::check_adjacent(const CallersTensors& tensors) const {
   for (const Adjacent& pair : adjacent_) {
-    const char* const first = static_cast<const char*>(address_of(tensors, pair.place, pair.first));
-    const char* const second = static_cast<const char*>(address_of(tensors, pair.place, pair.second));
+    const char* const first = static_cast<const char*>(address_of(tensors, pair.location, pair.first));
+    const char* const second = static_cast<const char*>(address_of(tensors, pair.location, pair.second));
     if (first == nullptr || second == nullptr || first + pair.bytes == second) continue;
     return Error::make(ErrorKind::bad_input,
                        concat("'", pair.second_name, "' does not lie right behind '", pair.first_name,
@@ -96,7 +96,7 @@ void LaunchTensors::own(char* arena) {
 
 Result<Done> LaunchTensors::bind(const CallersTensors& tensors) {
   if (Result<Done> adjacent = check_adjacent(tensors); !adjacent) return adjacent;
-  for (const Bound& bound : bound_) tensors_[bound.slot] = address_of(tensors, bound.place, bound.position);
+  for (const Bound& bound : bound_) tensors_[bound.slot] = address_of(tensors, bound.location, bound.position);
   char* const saved = tensors.saved == nullptr ? own_saved_ : static_cast<char*>(tensors.saved);
   workspace_ = tensors.workspace == nullptr ? own_workspace_ : static_cast<char*>(tensors.workspace);
   for (const Placed& placed : placed_) tensors_[placed.slot] = (placed.saved ? saved : workspace_) + placed.offset;

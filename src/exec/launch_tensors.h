@@ -57,7 +57,7 @@ class LaunchTensors {
  private:
   struct Bound {  // a tensor of a launch that is the caller's
     size_t slot;
-    BufferPlace place;
+    BufferLocation location;
     size_t position;
   };
   struct Placed {  // one that lies in the arena
@@ -67,7 +67,7 @@ class LaunchTensors {
   };
 
   struct Adjacent {  // two of the caller's that a launch takes as one
-    BufferPlace place;
+    BufferLocation location;
     size_t first;  // positions
     size_t second;
     int64_t bytes;  // from one to the other

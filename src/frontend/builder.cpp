@@ -49,11 +49,11 @@ TensorId Builder::add_tensor(DType dtype, const std::vector<DimId>& dims, const 
 }
 
 // Checks what only a whole program can exceed, then names and appends the operator.
-std::optional<OperatorId> Builder::add_operator(Operator op, Place place) {
+std::optional<OperatorId> Builder::add_operator(Operator op, SourceLocation location) {
   if (full_) return std::nullopt;
   if (graph.operators.size() >= kMaxOperators) {
     full_ = true;
-    diagnostics_.complain(place, concat("the program has more than ", kMaxOperators, " operators"),
+    diagnostics_.complain(location, concat("the program has more than ", kMaxOperators, " operators"),
                           "calls are inlined: call fewer functions, or less deep");
     return std::nullopt;
   }
@@ -61,7 +61,7 @@ std::optional<OperatorId> Builder::add_operator(Operator op, Place place) {
   for (const DimId dim : op.space) {
     const std::optional<int64_t> product = checked_multiply(points, graph.extent(dim));
     if (!product || *product > kMaxPoints) {
-      diagnostics_.complain(place, "this operator runs over more than 2^50 points", "choose smaller sizes");
+      diagnostics_.complain(location, "this operator runs over more than 2^50 points", "choose smaller sizes");
       return std::nullopt;
     }
     points = *product;
@@ -114,7 +114,7 @@ DType Builder::common_dtype(const std::vector<View>& views) const {
   return of_tensors.value_or(of_scalars.value_or(DType::float32));
 }
 
-Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, Place place, double value) {
+Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLocation location, double value) {
   std::vector<View> views;
   for (const Value& input : inputs) {
     if (input.kind == ValueKind::broken) return Value::broken();
@@ -122,7 +122,7 @@ Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, Place pl
     const bool boolean = graph.tensor(views.back().tensor).dtype == DType::boolean;
     const bool condition = kind == OperatorKind::where && views.size() == 1;
     if (boolean != condition) {
-      diagnostics_.complain(place, boolean ? "a comparison is not a number" : "np.where chooses by a comparison",
+      diagnostics_.complain(location, boolean ? "a comparison is not a number" : "np.where chooses by a comparison",
                             "write np.where(a < b, x, y)");
       return Value::broken();
     }
@@ -145,7 +145,7 @@ Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, Place pl
       } else if (here != 1 && here != extents[index]) {
         std::vector<std::string> shapes;
         for (const View& operand : views) shapes.push_back(shape(operand));
-        diagnostics_.complain(place, concat("shapes ", join(shapes, " and "), " do not broadcast"),
+        diagnostics_.complain(location, concat("shapes ", join(shapes, " and "), " do not broadcast"),
                               concat("axis ", index, " of the result would be ", extents[index], " and ", here,
                                      "; insert axes with x[:, None]"));
         return Value::broken();
@@ -167,14 +167,14 @@ Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, Place pl
   if (compares) compared_[output] = common_dtype(views);
   const View result = whole(output);
   op.outputs.push_back({output, result.axes});
-  if (!add_operator(std::move(op), place)) return Value::broken();
+  if (!add_operator(std::move(op), location)) return Value::broken();
   return Value::of(result);
 }
 
-Value Builder::dropout(const Value& input, double probability, Place place) {
+Value Builder::dropout(const Value& input, double probability, SourceLocation location) {
   const uint32_t stream = streams_++;
   if (probability == 0) return input;
-  const Value result = map(OperatorKind::dropout, {input}, place, probability);
+  const Value result = map(OperatorKind::dropout, {input}, location, probability);
   if (result.kind != ValueKind::view) return result;
   Operator& op = graph.operators.back();
   op.stream = stream;
@@ -184,7 +184,7 @@ Value Builder::dropout(const Value& input, double probability, Place place) {
 }
 
 Value Builder::reduce(OperatorKind kind, const View& view, const std::vector<bool>& reduced, bool keep_dims,
-                      Place place) {
+                      SourceLocation location) {
   if (std::none_of(reduced.begin(), reduced.end(), [](bool r) { return r; })) return Value::of(view);
   Operator op;
   op.kind = kind;
@@ -203,12 +203,12 @@ Value Builder::reduce(OperatorKind kind, const View& view, const std::vector<boo
   output.tensor = add_tensor(common_dtype({view}), dims);
   op.inputs.push_back(std::move(input));
   op.outputs.push_back(output);
-  if (!add_operator(std::move(op), place)) return Value::broken();
+  if (!add_operator(std::move(op), location)) return Value::broken();
   return Value::of(whole(output.tensor));
 }
 
 Value Builder::normalize(OperatorKind kind, const View& view, size_t axis, const std::vector<View>& weights,
-                         double epsilon, Place place) {
+                         double epsilon, SourceLocation location) {
   Operator op;
   op.kind = kind;
   op.value = epsilon;
@@ -230,7 +230,7 @@ Value Builder::normalize(OperatorKind kind, const View& view, size_t axis, const
   for (const View& weight : weights) {
     if (weight.axes.size() != 1 || weight.axes[0] == kFixed || extent(weight, 0) != extent(view, axis)) {
       diagnostics_.complain(
-          place, concat("a weight of shape ", shape(weight), " does not fit axis ", axis, " of ", shape(view)),
+          location, concat("a weight of shape ", shape(weight), " does not fit axis ", axis, " of ", shape(view)),
           concat("its shape must be [", extent(view, axis), "]"));
       return Value::broken();
     }
@@ -245,7 +245,7 @@ Value Builder::normalize(OperatorKind kind, const View& view, size_t axis, const
   };
   if (kind == OperatorKind::layernorm) add_statistic(".mean");
   if (kind == OperatorKind::layernorm || kind == OperatorKind::rmsnorm) add_statistic(".rstd");
-  if (!add_operator(std::move(op), place)) return Value::broken();
+  if (!add_operator(std::move(op), location)) return Value::broken();
   return Value::of(whole(along.tensor));
 }
 
@@ -259,7 +259,7 @@ Access Builder::access(const Term& term, const std::map<int, int>& index_of) con
 }
 
 Value Builder::product(const Term& a, const Term& b, const std::vector<int>& out, const std::map<int, DimId>& dims,
-                       Place place) {
+                       SourceLocation location) {
   Operator op;
   op.kind = OperatorKind::multiply;
   std::map<int, int> index_of;
@@ -281,11 +281,12 @@ Value Builder::product(const Term& a, const Term& b, const std::vector<int>& out
   const TensorId output = add_tensor(common_dtype({a.view, b.view}), out_dims);
   const View result = whole(output);
   op.outputs.push_back({output, result.axes});
-  if (!add_operator(std::move(op), place)) return Value::broken();
+  if (!add_operator(std::move(op), location)) return Value::broken();
   return Value::of(result);
 }
 
-Value Builder::copy(const Term& term, const std::vector<int>& out, const std::map<int, DimId>& dims, Place place) {
+Value Builder::copy(const Term& term, const std::vector<int>& out, const std::map<int, DimId>& dims,
+                    SourceLocation location) {
   Operator op;
   op.kind = OperatorKind::copy;
   std::map<int, int> index_of;
@@ -298,7 +299,7 @@ Value Builder::copy(const Term& term, const std::vector<int>& out, const std::ma
   const TensorId output = add_tensor(graph.tensor(term.view.tensor).dtype, op.space);
   const View result = whole(output);
   op.outputs.push_back({output, result.axes});
-  if (!add_operator(std::move(op), place)) return Value::broken();
+  if (!add_operator(std::move(op), location)) return Value::broken();
   return Value::of(result);
 }
 
@@ -310,7 +311,7 @@ void Builder::name_result(const Value& value, size_t first_tensor) {
   tensor.name = tensor_names_.take(target_, ".");
 }
 
-void Builder::add_result(const std::string& name, const View& view, Place place) {
+void Builder::add_result(const std::string& name, const View& view, SourceLocation location) {
   // Every result is a tensor of its own that an operator writes, so that a caller's buffer is never another's.
   TensorId tensor = view.tensor;
   if (!results_.insert(tensor).second || graph.tensor(tensor).role != TensorRole::computed ||
@@ -318,7 +319,7 @@ void Builder::add_result(const std::string& name, const View& view, Place place)
     const std::vector<int> labels = in_order(view.axes.size());
     std::map<int, DimId> dims;
     for (size_t axis = 0; axis < view.axes.size(); ++axis) dims.emplace(static_cast<int>(axis), dim_of(view, axis));
-    const Value copied = copy({view, labels}, labels, dims, place);
+    const Value copied = copy({view, labels}, labels, dims, location);
     if (copied.kind != ValueKind::view) return;
     tensor = copied.view.tensor;
   }

@@ -39,17 +39,18 @@ class Builder {
   std::string shape(const View& view) const;
 
   // y[…] = kind(inputs[…]) with broadcasting. Numbers among the inputs become constants.
-  Value map(OperatorKind kind, const std::vector<Value>& inputs, Place place, double value = 0);
+  Value map(OperatorKind kind, const std::vector<Value>& inputs, SourceLocation location, double value = 0);
 
   // A dropout; each call draws from a stream of its own.
-  Value dropout(const Value& input, double probability, Place place);
+  Value dropout(const Value& input, double probability, SourceLocation location);
 
   // A sum, maximum or minimum over the marked axes.
-  Value reduce(OperatorKind kind, const View& view, const std::vector<bool>& reduced, bool keep_dims, Place place);
+  Value reduce(OperatorKind kind, const View& view, const std::vector<bool>& reduced, bool keep_dims,
+               SourceLocation location);
 
   // A normalization along one axis; `weights` run along that axis alone.
   Value normalize(OperatorKind kind, const View& view, size_t axis, const std::vector<View>& weights, double epsilon,
-                  Place place);
+                  SourceLocation location);
 
   // One axis of an einsum's operand or result: which letter it runs along. Labels are the einsum's own numbers.
   struct Term {
@@ -59,21 +60,21 @@ class Builder {
 
   // Σ a · b over the labels of a and b that are not in `out`; an elementwise product when there are none.
   Value product(const Term& a, const Term& b, const std::vector<int>& out, const std::map<int, DimId>& dims,
-                Place place);
+                SourceLocation location);
 
   // The view as a tensor of its own, with one axis for each of `labels`: a transpose, diagonal or plain copy.
-  Value copy(const Term& term, const std::vector<int>& out, const std::map<int, DimId>& dims, Place place);
+  Value copy(const Term& term, const std::vector<int>& out, const std::map<int, DimId>& dims, SourceLocation location);
 
   // Gives the value's tensor the statement's own name, where it was made by that statement.
   void name_result(const Value& value, size_t first_tensor);
 
-  void add_result(const std::string& name, const View& view, Place place);
+  void add_result(const std::string& name, const View& view, SourceLocation location);
 
   Graph graph;
 
  private:
   TensorId add_tensor(DType dtype, const std::vector<DimId>& dims, const char* suffix = ".1");
-  std::optional<OperatorId> add_operator(Operator op, Place place);
+  std::optional<OperatorId> add_operator(Operator op, SourceLocation location);
   DType common_dtype(const std::vector<View>& views) const;
   Access access(const Term& term, const std::map<int, int>& index_of) const;
 

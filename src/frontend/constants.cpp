@@ -8,9 +8,9 @@
 namespace millrace {
 namespace {
 
-Value finite(double number, Place place, Diagnostics& diagnostics) {
+Value finite(double number, SourceLocation location, Diagnostics& diagnostics) {
   if (std::isfinite(number)) return Value::of(number);
-  diagnostics.complain(place, "this constant is not a finite number", "check for a division by zero or an overflow");
+  diagnostics.complain(location, "this constant is not a finite number", "check for a division by zero or an overflow");
   return Value::broken();
 }
 
@@ -30,10 +30,11 @@ std::optional<int64_t> floor_divide(int64_t a, int64_t b) {
 
 }  // namespace
 
-Value fold_binary(std::string_view op, const Value& a, const Value& b, Place place, Diagnostics& diagnostics) {
+Value fold_binary(std::string_view op, const Value& a, const Value& b, SourceLocation location,
+                  Diagnostics& diagnostics) {
   const bool divides = op == "/" || op == "//";
   if (divides && b.number == 0) {
-    diagnostics.complain(place, "division by zero", "divide by a number that is not zero");
+    diagnostics.complain(location, "division by zero", "divide by a number that is not zero");
     return Value::broken();
   }
   if (a.integer && b.integer && op != "/" && (op != "**" || *b.integer >= 0)) {
@@ -44,36 +45,36 @@ Value fold_binary(std::string_view op, const Value& a, const Value& b, Place pla
     if (op == "//") result = floor_divide(*a.integer, *b.integer);
     if (op == "**") result = integer_power(*a.integer, *b.integer);
     if (result) return Value::of_integer(*result);
-    diagnostics.complain(place, concat(*a.integer, " ", op, " ", *b.integer, " does not fit into 64 bits"),
+    diagnostics.complain(location, concat(*a.integer, " ", op, " ", *b.integer, " does not fit into 64 bits"),
                          "choose smaller sizes");
     return Value::broken();
   }
-  if (op == "+") return finite(a.number + b.number, place, diagnostics);
-  if (op == "-") return finite(a.number - b.number, place, diagnostics);
-  if (op == "*") return finite(a.number * b.number, place, diagnostics);
-  if (op == "/") return finite(a.number / b.number, place, diagnostics);
-  if (op == "//") return finite(std::floor(a.number / b.number), place, diagnostics);
-  return finite(std::pow(a.number, b.number), place, diagnostics);
+  if (op == "+") return finite(a.number + b.number, location, diagnostics);
+  if (op == "-") return finite(a.number - b.number, location, diagnostics);
+  if (op == "*") return finite(a.number * b.number, location, diagnostics);
+  if (op == "/") return finite(a.number / b.number, location, diagnostics);
+  if (op == "//") return finite(std::floor(a.number / b.number), location, diagnostics);
+  return finite(std::pow(a.number, b.number), location, diagnostics);
 }
 
-Value fold_negation(const Value& a, Place place, Diagnostics& diagnostics) {
-  return fold_binary("-", a.integer ? Value::of_integer(0) : Value::of(0.0), a, place, diagnostics);
+Value fold_negation(const Value& a, SourceLocation location, Diagnostics& diagnostics) {
+  return fold_binary("-", a.integer ? Value::of_integer(0) : Value::of(0.0), a, location, diagnostics);
 }
 
-Value fold_function(OperatorKind kind, const std::vector<Value>& inputs, double value, Place place,
+Value fold_function(OperatorKind kind, const std::vector<Value>& inputs, double value, SourceLocation location,
                     Diagnostics& diagnostics) {
   const double a = inputs[0].number;
   switch (kind) {
-    case OperatorKind::exp: return finite(std::exp(a), place, diagnostics);
-    case OperatorKind::log: return finite(std::log(a), place, diagnostics);
-    case OperatorKind::sqrt: return finite(std::sqrt(a), place, diagnostics);
-    case OperatorKind::tanh: return finite(std::tanh(a), place, diagnostics);
-    case OperatorKind::absolute: return finite(std::abs(a), place, diagnostics);
-    case OperatorKind::power: return finite(std::pow(a, value), place, diagnostics);
-    case OperatorKind::maximum: return finite(std::max(a, inputs[1].number), place, diagnostics);
-    case OperatorKind::minimum: return finite(std::min(a, inputs[1].number), place, diagnostics);
+    case OperatorKind::exp: return finite(std::exp(a), location, diagnostics);
+    case OperatorKind::log: return finite(std::log(a), location, diagnostics);
+    case OperatorKind::sqrt: return finite(std::sqrt(a), location, diagnostics);
+    case OperatorKind::tanh: return finite(std::tanh(a), location, diagnostics);
+    case OperatorKind::absolute: return finite(std::abs(a), location, diagnostics);
+    case OperatorKind::power: return finite(std::pow(a, value), location, diagnostics);
+    case OperatorKind::maximum: return finite(std::max(a, inputs[1].number), location, diagnostics);
+    case OperatorKind::minimum: return finite(std::min(a, inputs[1].number), location, diagnostics);
     default:
-      diagnostics.complain(place, "this needs a tensor, not a number",
+      diagnostics.complain(location, "this needs a tensor, not a number",
                            "pass an argument or something computed from one");
       return Value::broken();
   }

@@ -9,12 +9,13 @@
 namespace millrace {
 
 // a `op` b for + - * / // **.
-Value fold_binary(std::string_view op, const Value& a, const Value& b, Place place, Diagnostics& diagnostics);
+Value fold_binary(std::string_view op, const Value& a, const Value& b, SourceLocation location,
+                  Diagnostics& diagnostics);
 
-Value fold_negation(const Value& a, Place place, Diagnostics& diagnostics);
+Value fold_negation(const Value& a, SourceLocation location, Diagnostics& diagnostics);
 
 // kind(a, b) of an elementwise operator, for the kinds that NumPy has as functions of numbers; broken otherwise.
-Value fold_function(OperatorKind kind, const std::vector<Value>& inputs, double value, Place place,
+Value fold_function(OperatorKind kind, const std::vector<Value>& inputs, double value, SourceLocation location,
                     Diagnostics& diagnostics);
 
 }  // namespace millrace

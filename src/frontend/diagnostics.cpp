@@ -46,9 +46,9 @@ void Diagnostics::complain(std::string_view message, std::string_view remedy) {
   diagnostics_.push_back(std::move(diagnostic));
 }
 
-void Diagnostics::complain(Place place, std::string_view message, std::string_view remedy) {
+void Diagnostics::complain(SourceLocation location, std::string_view message, std::string_view remedy) {
   if (full()) return;
-  const size_t offset = std::min(place.offset, text_.size());
+  const size_t offset = std::min(location.offset, text_.size());
   const size_t last_break = offset == 0 ? std::string_view::npos : text_.rfind('\n', offset - 1);
   const size_t begin = last_break == std::string_view::npos ? 0 : last_break + 1;
   const size_t end = std::min(text_.find('\n', offset), text_.size());

@@ -10,7 +10,7 @@
 namespace millrace {
 
 // A byte of the text.
-struct Place {
+struct SourceLocation {
   size_t offset = 0;
 };
 
@@ -25,7 +25,7 @@ class Diagnostics {
     return diagnostics;
   }
 
-  void complain(Place place, std::string_view message, std::string_view remedy = {});
+  void complain(SourceLocation location, std::string_view message, std::string_view remedy = {});
   // About an option, which has no place in the text.
   void complain(std::string_view message, std::string_view remedy);
   bool any() const { return !diagnostics_.empty(); }

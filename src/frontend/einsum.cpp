@@ -21,9 +21,9 @@ std::string shown(int label) { return label >= kEllipsis ? "..." : std::string(1
 
 class Einsum {
  public:
-  Einsum(const std::string& subscripts, const std::vector<View>& operands, const Numbers& numbers, Place place,
-         Builder& builder, Diagnostics& diagnostics)
-      : operands_(operands), numbers_(numbers), place_(place), builder_(builder), diagnostics_(diagnostics) {
+  Einsum(const std::string& subscripts, const std::vector<View>& operands, const Numbers& numbers,
+         SourceLocation location, Builder& builder, Diagnostics& diagnostics)
+      : operands_(operands), numbers_(numbers), location_(location), builder_(builder), diagnostics_(diagnostics) {
     std::copy_if(subscripts.begin(), subscripts.end(), std::back_inserter(subscripts_),
                  [](char c) { return c != ' '; });
   }
@@ -38,14 +38,14 @@ class Einsum {
     }
     Value result = terms_.empty() ? scales.front() : last_term();
     for (size_t k = terms_.empty() ? 1 : 0; k < scales.size(); ++k) {
-      result = builder_.map(OperatorKind::multiply, {scales[k], result}, place_);
+      result = builder_.map(OperatorKind::multiply, {scales[k], result}, location_);
     }
     return result;
   }
 
  private:
   bool complain(const std::string& message, const std::string& remedy) {
-    diagnostics_.complain(place_, concat("einsum \"", subscripts_.substr(0, 80), "\": ", message), remedy);
+    diagnostics_.complain(location_, concat("einsum \"", subscripts_.substr(0, 80), "\": ", message), remedy);
     return false;
   }
 
@@ -194,7 +194,7 @@ class Einsum {
       const std::vector<int> labels = free_labels(term);
       const auto fixed = std::count(term.labels.begin(), term.labels.end(), kFixed);
       if (labels.size() + static_cast<size_t>(fixed) < term.labels.size()) {
-        if (!replace(term, builder_.copy(term, labels, dims_, place_), labels)) return false;
+        if (!replace(term, builder_.copy(term, labels, dims_, location_), labels)) return false;
       }
       std::vector<bool> reduced;
       std::vector<int> kept;
@@ -203,7 +203,7 @@ class Einsum {
         if (!reduced.back()) kept.push_back(label);
       }
       if (kept.size() == term.labels.size()) continue;
-      if (!replace(term, builder_.reduce(OperatorKind::sum, term.view, reduced, false, place_), kept)) return false;
+      if (!replace(term, builder_.reduce(OperatorKind::sum, term.view, reduced, false, location_), kept)) return false;
     }
     return true;
   }
@@ -251,7 +251,7 @@ class Einsum {
       std::copy_if(labels.begin(), labels.end(), std::back_inserter(out),
                    [&](int label) { return is_needed(label, &a, &b); });
     }
-    const Value value = builder_.product(a, b, out, dims_, place_);
+    const Value value = builder_.product(a, b, out, dims_, location_);
     if (value.kind != ValueKind::view) return false;
     terms_[best_a] = {value.view, out};
     terms_.erase(terms_.begin() + static_cast<std::ptrdiff_t>(best_b));
@@ -272,7 +272,7 @@ class Einsum {
   std::string subscripts_;
   const std::vector<View>& operands_;
   const Numbers& numbers_;
-  Place place_;
+  SourceLocation location_;
   Builder& builder_;
   Diagnostics& diagnostics_;
   std::vector<Term> terms_;
@@ -283,8 +283,8 @@ class Einsum {
 }  // namespace
 
 Value lower_einsum(const std::string& subscripts, const std::vector<View>& operands, const Numbers& numbers,
-                   Place place, Builder& builder, Diagnostics& diagnostics) {
-  return Einsum(subscripts, operands, numbers, place, builder, diagnostics).run();
+                   SourceLocation location, Builder& builder, Diagnostics& diagnostics) {
+  return Einsum(subscripts, operands, numbers, location, builder, diagnostics).run();
 }
 
 }  // namespace millrace

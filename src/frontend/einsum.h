@@ -12,6 +12,6 @@ namespace millrace {
 
 // `subscripts` as NumPy reads them. Result axes are named after module sizes of the letters' names where those fit.
 Value lower_einsum(const std::string& subscripts, const std::vector<View>& operands, const Numbers& numbers,
-                   Place place, Builder& builder, Diagnostics& diagnostics);
+                   SourceLocation location, Builder& builder, Diagnostics& diagnostics);
 
 }  // namespace millrace

@@ -17,9 +17,9 @@ struct Call {
   Diagnostics& diagnostics;
   std::vector<std::optional<Value>> arguments;  // one a parameter of the signature
 
-  Place place() const { return expression.place; }
+  SourceLocation location() const { return expression.location; }
   Value complain(std::string_view message, std::string_view remedy) const {
-    diagnostics.complain(place(), message, remedy);
+    diagnostics.complain(location(), message, remedy);
     return Value::broken();
   }
 };
@@ -90,8 +90,8 @@ Value elementwise(const Call& call, OperatorKind kind, double value = 0) {
   for (int k = 0; k < info_of(kind).inputs; ++k) inputs.push_back(*call.arguments[static_cast<size_t>(k)]);
   const bool numbers =
       std::all_of(inputs.begin(), inputs.end(), [](const Value& v) { return v.kind == ValueKind::number; });
-  if (numbers) return fold_function(kind, inputs, value, call.place(), call.diagnostics);
-  return call.builder.map(kind, inputs, call.place(), value);
+  if (numbers) return fold_function(kind, inputs, value, call.location(), call.diagnostics);
+  return call.builder.map(kind, inputs, call.location(), value);
 }
 
 Value call_map(const Call& call, OperatorKind kind) { return elementwise(call, kind); }
@@ -116,7 +116,7 @@ Value call_reduction(const Call& call, OperatorKind kind) {
   const std::optional<std::vector<bool>> axes = axes_argument(call, 1, view->axes.size());
   const std::optional<double> keep_dims = number_argument(call, 2, 0);
   if (!axes || !keep_dims) return Value::broken();
-  return call.builder.reduce(kind, *view, *axes, *keep_dims != 0, call.place());
+  return call.builder.reduce(kind, *view, *axes, *keep_dims != 0, call.location());
 }
 
 Value call_mean(const Call& call, OperatorKind) {
@@ -128,7 +128,7 @@ Value call_mean(const Call& call, OperatorKind) {
   for (size_t axis = 0; axis < axes.size(); ++axis) {
     if (axes[axis]) count *= static_cast<double>(call.builder.extent(view, axis));
   }
-  return call.builder.map(OperatorKind::multiply, {total, Value::of(1 / count)}, call.place());
+  return call.builder.map(OperatorKind::multiply, {total, Value::of(1 / count)}, call.location());
 }
 
 Value call_normalization(const Call& call, const std::vector<View>& weights, size_t axis_parameter, double epsilon,
@@ -136,7 +136,7 @@ Value call_normalization(const Call& call, const std::vector<View>& weights, siz
   const View* const view = tensor_argument(call, 0);
   if (view == nullptr) return Value::broken();
   const std::optional<size_t> axis = axis_argument(call, axis_parameter, view->axes.size());
-  return axis ? call.builder.normalize(kind, *view, *axis, weights, epsilon, call.place()) : Value::broken();
+  return axis ? call.builder.normalize(kind, *view, *axis, weights, epsilon, call.location()) : Value::broken();
 }
 
 Value call_softmax(const Call& call, OperatorKind kind) { return call_normalization(call, {}, 1, 0, kind); }
@@ -162,7 +162,7 @@ Value call_dropout(const Call& call, OperatorKind) {
   if (!(*probability >= 0 && *probability < 1)) {
     return call.complain(concat("a dropout of ", *probability, " leaves nothing to train"), "0 <= p < 1");
   }
-  return call.builder.dropout(*call.arguments[0], *probability, call.place());
+  return call.builder.dropout(*call.arguments[0], *probability, call.location());
 }
 
 Value call_causal_mask(const Call& call, OperatorKind kind) {

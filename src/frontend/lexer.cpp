@@ -39,7 +39,7 @@ class Lexer {
   char peek(size_t ahead = 0) const { return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0'; }
 
   void push(TokenKind kind, size_t begin, size_t length) {
-    tokens_.push_back({kind, text_.substr(begin, length), Place{begin}});
+    tokens_.push_back({kind, text_.substr(begin, length), SourceLocation{begin}});
   }
 
   // Measures the indentation of a line that has more than a comment on it.
@@ -135,7 +135,7 @@ class Lexer {
       }
       if (!triple && peek() == '\n') break;
       if (peek() == quote && (!triple || (peek(1) == quote && peek(2) == quote))) {
-        tokens_.push_back({TokenKind::string, text_.substr(content, at_ - content), Place{begin}});
+        tokens_.push_back({TokenKind::string, text_.substr(content, at_ - content), SourceLocation{begin}});
         at_ += quotes;
         return;
       }

@@ -13,7 +13,7 @@ enum class TokenKind { name, number, string, symbol, newline, indent, dedent, en
 struct Token {
   TokenKind kind = TokenKind::end;
   std::string_view text;  // a string's is what stands between its quotes
-  Place place;
+  SourceLocation location;
 };
 
 // Complains about bytes that begin no token and goes on behind them. Ends with an `end` token.

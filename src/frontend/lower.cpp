@@ -37,8 +37,8 @@ class Lowerer {
   }
 
  private:
-  Value complain(Place place, std::string_view message, std::string_view remedy) {
-    diagnostics_.complain(place, message, remedy);
+  Value complain(SourceLocation location, std::string_view message, std::string_view remedy) {
+    diagnostics_.complain(location, message, remedy);
     return Value::broken();
   }
 
@@ -61,14 +61,14 @@ class Lowerer {
   std::optional<DType> annotated_dtype(const Expression& name) {
     const std::optional<DType> dtype = name.kind == ExpressionKind::name ? dtype_named(name.text) : std::nullopt;
     if (dtype && dtype != DType::boolean) return options_.dtype.value_or(*dtype);
-    complain(name.place, "this is not a tensor's type",
+    complain(name.location, "this is not a tensor's type",
              "write float16, bfloat16, float32 or float64, and its sizes: float32[A, B]");
     return std::nullopt;
   }
 
   std::optional<std::vector<DimId>> annotated_dims(const Expression& annotation) {
     if (annotation.children.size() - 1 > kMaxRank) {
-      complain(annotation.place, concat("a tensor of ", annotation.children.size() - 1, " dimensions"),
+      complain(annotation.location, concat("a tensor of ", annotation.children.size() - 1, " dimensions"),
                concat("at most ", kMaxRank, " are allowed"));
       return std::nullopt;
     }
@@ -79,12 +79,12 @@ class Lowerer {
       const Value value = evaluate_number(size, numbers_, diagnostics_);
       if (value.kind == ValueKind::broken) return std::nullopt;
       if (!value.integer || *value.integer < 1) {
-        complain(size.place, "a size must be a positive integer", "use a module-level integer");
+        complain(size.location, "a size must be a positive integer", "use a module-level integer");
         return std::nullopt;
       }
       constexpr int64_t kMaxElements = int64_t{1} << 50;
       if (*value.integer > kMaxElements / elements) {
-        complain(size.place, "this tensor has more than 2^50 elements", "choose smaller sizes");
+        complain(size.location, "this tensor has more than 2^50 elements", "choose smaller sizes");
         return std::nullopt;
       }
       elements *= *value.integer;
@@ -96,14 +96,14 @@ class Lowerer {
 
   void declare_argument(const Parameter& parameter, Scope& scope) {
     if (scope.contains(parameter.name)) {
-      complain(parameter.place, concat("two parameters are called '", parameter.name, "'"), "rename one");
+      complain(parameter.location, concat("two parameters are called '", parameter.name, "'"), "rename one");
       return;
     }
     if (!parameter.annotation) {
       if (parameter.fallback) {
         scope[parameter.name] = evaluate_number(*parameter.fallback, numbers_, diagnostics_);
       } else {
-        complain(parameter.place, concat("argument '", parameter.name, "' has no type"),
+        complain(parameter.location, concat("argument '", parameter.name, "' has no type"),
                  concat("write `", parameter.name, ": float32[A, B]`"));
       }
       return;
@@ -133,7 +133,7 @@ class Lowerer {
       if (statement.returns) return lower_return(statement, scope, prefix);
       lower_assignment(statement, scope, prefix);
     }
-    complain(function.place, concat("function '", function.name, "' returns nothing"), "end it with `return x`");
+    complain(function.location, concat("function '", function.name, "' returns nothing"), "end it with `return x`");
     return {};
   }
 
@@ -156,7 +156,7 @@ class Lowerer {
     const bool fits = value.kind == ValueKind::tuple && value.items->size() == target.size();
     if (!fits && value.kind != ValueKind::broken) {
       complain(
-          statement.place,
+          statement.location,
           concat(target.size(), " names for ", value.kind == ValueKind::tuple ? value.items->size() : 1, " values"),
           "name each value that the function returns");
     }
@@ -185,7 +185,7 @@ class Lowerer {
         break;
       }
     }
-    if (values.empty()) complain(statement.place, "this return has no value", "write `return x` or `return x, y`");
+    if (values.empty()) complain(statement.location, "this return has no value", "write `return x` or `return x, y`");
     returned_ = std::move(values);
     return expressions;
   }
@@ -200,19 +200,19 @@ class Lowerer {
       const Value& value = returned_[k];
       if (value.kind == ValueKind::broken) continue;
       if (value.kind != ValueKind::view || builder_.graph.tensor(value.view.tensor).dtype == DType::boolean) {
-        complain(expressions[k]->place, "a result must be a tensor", "return something computed from the arguments");
+        complain(expressions[k]->location, "a result must be a tensor", "return something computed from the arguments");
         continue;
       }
       const std::string name = result_name(*expressions[k], k, expressions.size());
       builder_.set_target(name);
-      builder_.add_result(name, value.view, expressions[k]->place);
+      builder_.add_result(name, value.view, expressions[k]->location);
     }
   }
 
   Value lower(const Expression& expression, Scope& scope) {
     if (++lowered_ > kMaxLowered) {
       if (!too_long_) {
-        complain(expression.place, concat("more than ", kMaxLowered, " expressions after inlining"),
+        complain(expression.location, concat("more than ", kMaxLowered, " expressions after inlining"),
                  "calls are inlined: call fewer functions, or less deep");
       }
       too_long_ = true;
@@ -233,15 +233,15 @@ class Lowerer {
         for (const Expression& item : expression.children) {
           items.push_back(lower(item, scope));
           if (items.back().kind == ValueKind::tuple) {
-            return complain(item.place, "a tuple in a tuple",
+            return complain(item.location, "a tuple in a tuple",
                             "a function's several results are taken apart with `a, b = f(x)`");
           }
         }
         return Value::of(std::move(items));
       }
       case ExpressionKind::string:
-        return complain(expression.place, "a string is no value", "only np.einsum's subscripts are strings");
-      default: return complain(expression.place, "this is no value", "slices and ... stand in x[:, None, ...] only");
+        return complain(expression.location, "a string is no value", "only np.einsum's subscripts are strings");
+      default: return complain(expression.location, "this is no value", "slices and ... stand in x[:, None, ...] only");
     }
   }
 
@@ -257,23 +257,23 @@ class Lowerer {
     for (const auto& [known, value] : scope) candidates.push_back(known);
     for (const auto& [known, value] : numbers_) candidates.push_back(known);
     const std::string near = nearest(name.text, candidates);
-    return complain(name.place,
+    return complain(name.location,
                     concat("'", name.prefix, name.prefix.empty() ? "" : ".", name.text, "' is not defined here"),
                     near.empty() ? "assign it first, or make it a parameter" : concat("did you mean '", near, "'?"));
   }
 
   Value lower_unary(const Expression& expression, Scope& scope) {
     const Value inner = lower(expression.children[0], scope);
-    if (inner.kind == ValueKind::broken || !arithmetic(inner, expression.place)) return Value::broken();
+    if (inner.kind == ValueKind::broken || !arithmetic(inner, expression.location)) return Value::broken();
     if (expression.text == "+") return inner;
-    if (inner.kind == ValueKind::number) return fold_negation(inner, expression.place, diagnostics_);
-    return builder_.map(OperatorKind::negate, {inner}, expression.place);
+    if (inner.kind == ValueKind::number) return fold_negation(inner, expression.location, diagnostics_);
+    return builder_.map(OperatorKind::negate, {inner}, expression.location);
   }
 
-  bool arithmetic(const Value& value, Place place) {
+  bool arithmetic(const Value& value, SourceLocation location) {
     if (value.kind == ValueKind::number || value.kind == ValueKind::view) return true;
     if (value.kind != ValueKind::broken)
-      complain(place, "arithmetic needs tensors and numbers",
+      complain(location, "arithmetic needs tensors and numbers",
                "a function's several results are taken apart with `a, b = f(x)`");
     return false;
   }
@@ -281,7 +281,7 @@ class Lowerer {
   Value lower_binary(const Expression& expression, Scope& scope) {
     const Value left = lower(expression.children[0], scope);
     const Value right = lower(expression.children[1], scope);
-    if (!arithmetic(left, expression.place) || !arithmetic(right, expression.place)) return Value::broken();
+    if (!arithmetic(left, expression.location) || !arithmetic(right, expression.location)) return Value::broken();
     const std::string& op = expression.text;
     static const std::map<std::string, OperatorKind> kOperators = {
         {"+", OperatorKind::add},       {"-", OperatorKind::subtract},    {"*", OperatorKind::multiply},
@@ -292,28 +292,28 @@ class Lowerer {
     if (left.kind == ValueKind::number && right.kind == ValueKind::number) {
       static constexpr std::string_view kComparisons = " < <= > >= == != ";
       if (kComparisons.find(concat(" ", op, " ")) == std::string_view::npos) {
-        return fold_binary(op, left, right, expression.place, diagnostics_);
+        return fold_binary(op, left, right, expression.location, diagnostics_);
       }
-      return complain(expression.place, "this compares two numbers", "compare tensors, in np.where");
+      return complain(expression.location, "this compares two numbers", "compare tensors, in np.where");
     }
     if (op == "**") {
       if (right.kind != ValueKind::number)
-        return complain(expression.place, "an exponent must be a number", "write x ** 2");
-      return builder_.map(OperatorKind::power, {left}, expression.place, right.number);
+        return complain(expression.location, "an exponent must be a number", "write x ** 2");
+      return builder_.map(OperatorKind::power, {left}, expression.location, right.number);
     }
     if (found == kOperators.end())
-      return complain(expression.place, concat("'", op, "' works on numbers only"),
+      return complain(expression.location, concat("'", op, "' works on numbers only"),
                       "tensors have + - * / and ** with a number");
     // a > b is b < a
-    if (op.front() == '>') return builder_.map(found->second, {right, left}, expression.place);
-    return builder_.map(found->second, {left, right}, expression.place);
+    if (op.front() == '>') return builder_.map(found->second, {right, left}, expression.location);
+    return builder_.map(found->second, {left, right}, expression.location);
   }
 
   Value lower_index(const Expression& expression, Scope& scope) {
     const Value base = lower(expression.children[0], scope);
     if (base.kind == ValueKind::broken) return base;
     if (base.kind != ValueKind::view)
-      return complain(expression.place, "only tensors are indexed", "write x[:, None, ...]");
+      return complain(expression.location, "only tensors are indexed", "write x[:, None, ...]");
     size_t taken = 0;
     size_t dots = 0;
     for (size_t k = 1; k < expression.children.size(); ++k) {
@@ -321,7 +321,7 @@ class Lowerer {
       const bool known = item.kind == ExpressionKind::slice || item.kind == ExpressionKind::none ||
                          item.kind == ExpressionKind::ellipsis;
       if (!known)
-        return complain(item.place, "only ':', None and ... are allowed as indices",
+        return complain(item.location, "only ':', None and ... are allowed as indices",
                         "write x[:, None, ...]; take parts of a tensor as arguments of their own");
       if (item.kind == ExpressionKind::slice) ++taken;
       if (item.kind == ExpressionKind::ellipsis) ++dots;
@@ -329,7 +329,7 @@ class Lowerer {
     const std::vector<int>& axes = base.view.axes;
     if (taken > axes.size() || dots > 1) {
       return complain(
-          expression.place,
+          expression.location,
           dots > 1 ? "more than one ..." : concat(taken, " indices for a tensor with ", axes.size(), " axes"),
           "write one ':' an axis, and ... once");
     }
@@ -345,7 +345,7 @@ class Lowerer {
     }
     while (next < axes.size()) view.axes.push_back(axes[next++]);
     if (view.axes.size() > kMaxRank)
-      return complain(expression.place, concat("a tensor of ", view.axes.size(), " dimensions"),
+      return complain(expression.location, concat("a tensor of ", view.axes.size(), " dimensions"),
                       concat("at most ", kMaxRank, " are allowed"));
     return Value::of(view);
   }
@@ -353,7 +353,7 @@ class Lowerer {
   Value lower_call(const Expression& call, Scope& scope) {
     const auto function = functions_.find(call.text);
     if (!call.prefix.empty() && scope.contains(call.prefix)) {
-      return complain(call.place, "methods are not in the language",
+      return complain(call.location, "methods are not in the language",
                       concat("write np.", call.text, "(", call.prefix, ", …)"));
     }
     if (call.text == "einsum" && function == functions_.end()) return lower_einsum_call(call, scope);
@@ -361,14 +361,14 @@ class Lowerer {
     if (!inlined && !is_named_function(call.text)) {
       if (diagnostics_.full()) return Value::broken();
       if (call.text == "matmul" || call.text == "dot" || call.text == "tensordot") {
-        return complain(call.place, concat("'", call.text, "' is not a function of the language"),
+        return complain(call.location, concat("'", call.text, "' is not a function of the language"),
                         "write the product as np.einsum(\"ij,jk->ik\", a, b)");
       }
       std::vector<std::string> candidates = named_functions();
       for (const auto& [name, known] : functions_) candidates.push_back(name);
       const std::string near = nearest(call.text, candidates);
       return complain(
-          call.place, concat("'", call.text, "' is not a function of the language"),
+          call.location, concat("'", call.text, "' is not a function of the language"),
           near.empty() ? concat("there are ", join(named_functions(), ", ")) : concat("did you mean '", near, "'?"));
     }
     std::vector<Value> arguments;
@@ -379,31 +379,32 @@ class Lowerer {
 
   Value lower_einsum_call(const Expression& call, Scope& scope) {
     if (call.children.empty() || call.children[0].kind != ExpressionKind::string) {
-      return complain(call.place, "np.einsum's first argument is its subscripts, as text",
+      return complain(call.location, "np.einsum's first argument is its subscripts, as text",
                       "write np.einsum(\"ij,jk->ik\", a, b)");
     }
     std::vector<View> operands;
     for (size_t k = 1; k < call.children.size(); ++k) {
       if (!call.keywords[k].empty())
-        return complain(call.children[k].place, concat("np.einsum has no argument '", call.keywords[k], "' here"),
+        return complain(call.children[k].location, concat("np.einsum has no argument '", call.keywords[k], "' here"),
                         "give it subscripts and operands only");
       const Value operand = lower(call.children[k], scope);
       if (operand.kind == ValueKind::broken) return operand;
       if (operand.kind != ValueKind::view && operand.kind != ValueKind::number)
-        return complain(call.children[k].place, "this operand is not a tensor", "pass tensors");
+        return complain(call.children[k].location, "this operand is not a tensor", "pass tensors");
       operands.push_back(operand.kind == ValueKind::number ? builder_.constant(operand.number).view : operand.view);
       if (builder_.graph.tensor(operands.back().tensor).dtype == DType::boolean)
-        return complain(call.children[k].place, "a comparison is not a number", "choose with np.where(a < b, x, y)");
+        return complain(call.children[k].location, "a comparison is not a number", "choose with np.where(a < b, x, y)");
     }
-    return lower_einsum(call.children[0].text, operands, numbers_, call.place, builder_, diagnostics_);
+    return lower_einsum(call.children[0].text, operands, numbers_, call.location, builder_, diagnostics_);
   }
 
   Value inline_call(const Expression& call, const Function& function, const std::vector<Value>& arguments) {
     if (std::find(calls_.begin(), calls_.end(), &function) != calls_.end()) {
-      return complain(call.place, concat("'", function.name, "' calls itself"), "calls are inlined: they cannot recur");
+      return complain(call.location, concat("'", function.name, "' calls itself"),
+                      "calls are inlined: they cannot recur");
     }
     if (calls_.size() >= kMaxCallDepth)
-      return complain(call.place, concat("calls are nested more than ", kMaxCallDepth, " deep"), "call less deep");
+      return complain(call.location, concat("calls are nested more than ", kMaxCallDepth, " deep"), "call less deep");
     lowered_ += static_cast<int>(function.parameters.size());  // binding is work too
     Scope scope;
     if (!bind_parameters(call, function, arguments, scope)) return Value::broken();
@@ -430,17 +431,17 @@ class Lowerer {
         position = named == positions.end() ? function.parameters.size() : named->second;
       }
       if (position >= function.parameters.size() || scope.contains(function.parameters[position].name)) {
-        complain(call.children[k].place, concat("'", function.name, "' has no place for this argument"), usage());
+        complain(call.children[k].location, concat("'", function.name, "' has no place for this argument"), usage());
         return false;
       }
       const Parameter& parameter = function.parameters[position];
-      if (!fits_annotation(parameter, arguments[k], call.children[k].place)) return false;
+      if (!fits_annotation(parameter, arguments[k], call.children[k].location)) return false;
       scope[parameter.name] = arguments[k];
     }
     for (const Parameter& parameter : function.parameters) {
       if (scope.contains(parameter.name)) continue;
       if (!parameter.fallback) {
-        complain(call.place, concat("'", function.name, "' needs an argument '", parameter.name, "'"), usage());
+        complain(call.location, concat("'", function.name, "' needs an argument '", parameter.name, "'"), usage());
         return false;
       }
       scope[parameter.name] = evaluate_number(*parameter.fallback, numbers_, diagnostics_);
@@ -463,7 +464,7 @@ class Lowerer {
     return join(names, ", ");
   }
 
-  bool fits_annotation(const Parameter& parameter, const Value& value, Place place) {
+  bool fits_annotation(const Parameter& parameter, const Value& value, SourceLocation location) {
     if (value.kind == ValueKind::broken) return false;
     if (!parameter.annotation || parameter.annotation->kind != ExpressionKind::index) return true;
     const std::optional<std::vector<DimId>> dims = annotated_dims(*parameter.annotation);
@@ -474,7 +475,7 @@ class Lowerer {
     if (fits) return true;
     std::vector<int64_t> extents;
     for (const DimId dim : *dims) extents.push_back(builder_.graph.extent(dim));
-    complain(place,
+    complain(location,
              concat("parameter '", parameter.name, "' is [", join(extents, ", "), "], not ",
                     value.kind == ValueKind::view ? builder_.shape(value.view) : "a number"),
              "pass a tensor of the annotated shape, or leave the annotation out");

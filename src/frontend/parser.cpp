@@ -41,8 +41,8 @@ class Parser {
     if (now().kind != TokenKind::end) ++at_;
   }
 
-  void complain(Place place, std::string_view message, std::string_view remedy) {
-    if (!broken_) diagnostics_.complain(place, message, remedy);
+  void complain(SourceLocation location, std::string_view message, std::string_view remedy) {
+    if (!broken_) diagnostics_.complain(location, message, remedy);
     broken_ = true;
   }
 
@@ -63,12 +63,12 @@ class Parser {
   }
 
   void expect_symbol(std::string_view text, std::string_view remedy) {
-    if (!take_symbol(text)) complain(now().place, concat("expected '", text, "', found ", shown()), remedy);
+    if (!take_symbol(text)) complain(now().location, concat("expected '", text, "', found ", shown()), remedy);
   }
 
   std::string expect_name(std::string_view remedy) {
     if (now().kind != TokenKind::name) {
-      complain(now().place, concat("expected a name, found ", shown()), remedy);
+      complain(now().location, concat("expected a name, found ", shown()), remedy);
       return {};
     }
     std::string name(now().text);
@@ -81,7 +81,7 @@ class Parser {
     if (now().kind == TokenKind::newline) {
       step();
     } else if (now().kind != TokenKind::end && now().kind != TokenKind::dedent) {
-      complain(now().place, concat("expected the end of the statement, found ", shown()), kExpressions);
+      complain(now().location, concat("expected the end of the statement, found ", shown()), kExpressions);
     }
   }
 
@@ -113,7 +113,7 @@ class Parser {
       expression();
       expect_end_of_line();
       if (!broken_ && !at_name("def") && !at_symbol("@")) {
-        complain(now().place, concat("expected a function under the decorator, found ", shown()), kModule);
+        complain(now().location, concat("expected a function under the decorator, found ", shown()), kModule);
       }
     } else if (at_name("def")) {
       function();
@@ -121,7 +121,7 @@ class Parser {
       module_.assignments.push_back(assignment());
       if (broken_) module_.assignments.pop_back();
     } else {
-      complain(now().place, concat(shown(), " is not allowed here"), kModule);
+      complain(now().location, concat(shown(), " is not allowed here"), kModule);
     }
   }
 
@@ -137,13 +137,14 @@ class Parser {
   void function() {
     Function function;
     step();
-    function.place = now().place;
+    function.location = now().location;
     function.name = expect_name("write `def name(x: float32[A, B]):`");
     expect_symbol("(", "write `def name(x: float32[A, B]):`");
     while (!broken_ && !at_symbol(")")) {
-      if (function.parameters.size() >= kMaxItems) complain(now().place, "too many parameters", "split the function");
+      if (function.parameters.size() >= kMaxItems)
+        complain(now().location, "too many parameters", "split the function");
       Parameter parameter;
-      parameter.place = now().place;
+      parameter.location = now().location;
       parameter.name = expect_name("parameters are `name: float32[A, B]`");
       if (take_symbol(":")) parameter.annotation = expression();
       if (take_symbol("=")) parameter.fallback = expression();
@@ -165,7 +166,7 @@ class Parser {
     }
     step();
     if (now().kind != TokenKind::indent) {
-      complain(now().place, concat("function '", function.name, "' has no body"), "indent its statements");
+      complain(now().location, concat("function '", function.name, "' has no body"), "indent its statements");
       return;
     }
     step();
@@ -186,11 +187,11 @@ class Parser {
       expect_end_of_line();
     } else if (at_name("return")) {
       Assignment statement;
-      statement.place = now().place;
+      statement.location = now().location;
       statement.returns = true;
       step();
       if (now().kind == TokenKind::newline || now().kind == TokenKind::end) {
-        complain(statement.place, "this return has no value", "write `return x` or `return x, y`");
+        complain(statement.location, "this return has no value", "write `return x` or `return x, y`");
         return;
       }
       statement.value = tuple_expression();
@@ -200,20 +201,20 @@ class Parser {
       Assignment statement = assignment();
       if (!broken_) function.body.push_back(std::move(statement));
     } else {
-      complain(now().place, concat(shown(), " is not allowed here"), kStatements);
+      complain(now().location, concat(shown(), " is not allowed here"), kStatements);
     }
   }
 
   Assignment assignment() {
     Assignment statement;
-    statement.place = now().place;
+    statement.location = now().location;
     while (!broken_) {
-      const Place place = now().place;
+      const SourceLocation location = now().location;
       Expression left = tuple_expression();
       if (broken_) break;
       if (!at_symbol("=")) {
         if (statement.targets.empty()) {
-          complain_no_assignment(place);
+          complain_no_assignment(location);
           break;
         }
         statement.value = std::move(left);
@@ -226,12 +227,12 @@ class Parser {
     return statement;
   }
 
-  void complain_no_assignment(Place place) {
+  void complain_no_assignment(SourceLocation location) {
     static constexpr std::string_view kUpdates = "+-*/%@&|^";
     if (now().kind == TokenKind::symbol && kUpdates.find(now().text.front()) != std::string_view::npos) {
-      complain(now().place, "updates in place are not in the language", "write `x = x + y`");
+      complain(now().location, "updates in place are not in the language", "write `x = x + y`");
     } else {
-      complain(place, "this statement assigns nothing", kStatements);
+      complain(location, "this statement assigns nothing", kStatements);
     }
   }
 
@@ -241,7 +242,7 @@ class Parser {
       if (part.kind == ExpressionKind::name && part.prefix.empty() && !is_reserved(part.text)) {
         names.push_back(part.text);
       } else {
-        complain(part.place, "only names can be assigned to", "write `name = …` or `a, b = …`");
+        complain(part.location, "only names can be assigned to", "write `name = …` or `a, b = …`");
       }
     };
     if (target.kind == ExpressionKind::tuple) {
@@ -252,10 +253,10 @@ class Parser {
     return names;
   }
 
-  Expression node(ExpressionKind kind, Place place) {
+  Expression node(ExpressionKind kind, SourceLocation location) {
     Expression result;
     result.kind = kind;
-    result.place = place;
+    result.location = location;
     return result;
   }
 
@@ -263,12 +264,12 @@ class Parser {
   void adopt(Expression& parent, Expression child) {
     parent.depth = std::max(parent.depth, child.depth + 1);
     if (parent.depth > kMaxDepth) {
-      complain(parent.place, concat("this expression is nested more than ", kMaxDepth, " deep"),
+      complain(parent.location, concat("this expression is nested more than ", kMaxDepth, " deep"),
                "split it into statements");
       return;
     }
     if (parent.children.size() >= 2 * kMaxItems) {
-      complain(child.place, concat("more than ", kMaxItems, " items"), "split it into statements");
+      complain(child.location, concat("more than ", kMaxItems, " items"), "split it into statements");
       return;
     }
     parent.children.push_back(std::move(child));
@@ -278,7 +279,7 @@ class Parser {
   Expression tuple_expression() {
     Expression first = expression();
     if (broken_ || !at_symbol(",")) return first;
-    Expression tuple = node(ExpressionKind::tuple, first.place);
+    Expression tuple = node(ExpressionKind::tuple, first.location);
     adopt(tuple, std::move(first));
     while (!broken_ && take_symbol(",")) {
       if (now().kind == TokenKind::newline || at_symbol("=") || at_symbol(")")) break;
@@ -289,20 +290,20 @@ class Parser {
 
   Expression expression() {
     if (++nesting_ > kMaxDepth) {
-      complain(now().place, concat("nested more than ", kMaxDepth, " deep"), "split it into statements");
+      complain(now().location, concat("nested more than ", kMaxDepth, " deep"), "split it into statements");
     }
     Expression result = broken_ ? Expression{} : comparison();
     --nesting_;
     if (!broken_ &&
         (at_name("if") || at_name("and") || at_name("or") || at_name("in") || at_name("is") || at_name("not"))) {
-      complain(now().place, concat("'", now().text, "' is not in the language"),
+      complain(now().location, concat("'", now().text, "' is not in the language"),
                "choose between tensors with np.where");
     }
     return result;
   }
 
-  Expression binary(std::string_view op, Place place, Expression left, Expression right) {
-    Expression result = node(ExpressionKind::binary, place);
+  Expression binary(std::string_view op, SourceLocation location, Expression left, Expression right) {
+    Expression result = node(ExpressionKind::binary, location);
     result.text = std::string(op);
     adopt(result, std::move(left));
     if (!broken_) adopt(result, std::move(right));
@@ -316,7 +317,7 @@ class Parser {
         std::find(kComparisons.begin(), kComparisons.end(), now().text) != kComparisons.end()) {
       const Token op = now();
       step();
-      left = binary(op.text, op.place, std::move(left), sum());
+      left = binary(op.text, op.location, std::move(left), sum());
     }
     return left;
   }
@@ -327,7 +328,7 @@ class Parser {
       if (ahead().kind == TokenKind::symbol && ahead().text == "=") break;  // an update in place
       const Token op = now();
       step();
-      left = binary(op.text, op.place, std::move(left), product());
+      left = binary(op.text, op.location, std::move(left), product());
     }
     return left;
   }
@@ -338,23 +339,23 @@ class Parser {
       if (ahead().kind == TokenKind::symbol && ahead().text == "=") break;
       const Token op = now();
       if (op.text == "@" || op.text == "%") {
-        complain(op.place, concat("'", op.text, "' is not in the language"),
+        complain(op.location, concat("'", op.text, "' is not in the language"),
                  op.text == "@" ? "write the product as np.einsum(\"ij,jk->ik\", a, b)" : kExpressions);
         break;
       }
       step();
-      left = binary(op.text, op.place, std::move(left), unary());
+      left = binary(op.text, op.location, std::move(left), unary());
     }
     return left;
   }
 
   Expression unary() {
     if (at_symbol("-") || at_symbol("+")) {
-      Expression result = node(ExpressionKind::unary, now().place);
+      Expression result = node(ExpressionKind::unary, now().location);
       result.text = std::string(now().text);
       step();
       if (++nesting_ > kMaxDepth) {
-        complain(now().place, concat("nested more than ", kMaxDepth, " deep"), "split it into statements");
+        complain(now().location, concat("nested more than ", kMaxDepth, " deep"), "split it into statements");
       }
       if (!broken_) adopt(result, unary());
       --nesting_;
@@ -365,9 +366,9 @@ class Parser {
       const Token op = now();
       step();
       if (++nesting_ > kMaxDepth) {
-        complain(now().place, concat("nested more than ", kMaxDepth, " deep"), "split it into statements");
+        complain(now().location, concat("nested more than ", kMaxDepth, " deep"), "split it into statements");
       }
-      if (!broken_) base = binary(op.text, op.place, std::move(base), unary());
+      if (!broken_) base = binary(op.text, op.location, std::move(base), unary());
       --nesting_;
     }
     return base;
@@ -381,7 +382,7 @@ class Parser {
       } else if (at_symbol("[")) {
         base = index(std::move(base));
       } else if (at_symbol(".")) {
-        complain(now().place, "attributes of values are not in the language", "write np.sum(x) for x.sum()");
+        complain(now().location, "attributes of values are not in the language", "write np.sum(x) for x.sum()");
       } else {
         break;
       }
@@ -390,9 +391,9 @@ class Parser {
   }
 
   Expression call(Expression callee) {
-    Expression result = node(ExpressionKind::call, callee.place);
+    Expression result = node(ExpressionKind::call, callee.location);
     if (callee.kind != ExpressionKind::name) {
-      complain(callee.place, "only named functions can be called", kExpressions);
+      complain(callee.location, "only named functions can be called", kExpressions);
       return result;
     }
     result.text = std::move(callee.text);
@@ -405,7 +406,7 @@ class Parser {
         step();
         step();
       } else if (!result.keywords.empty() && !result.keywords.back().empty()) {
-        complain(now().place, "a positional argument stands behind a named one", "put positional arguments first");
+        complain(now().location, "a positional argument stands behind a named one", "put positional arguments first");
       }
       adopt(result, expression());
       result.keywords.push_back(std::move(keyword));
@@ -416,21 +417,21 @@ class Parser {
   }
 
   Expression index(Expression base) {
-    Expression result = node(ExpressionKind::index, now().place);
+    Expression result = node(ExpressionKind::index, now().location);
     adopt(result, std::move(base));
     step();
     while (!broken_ && !at_symbol("]")) {
       if (at_symbol(":")) {
-        Expression slice = node(ExpressionKind::slice, now().place);
+        Expression slice = node(ExpressionKind::slice, now().location);
         step();
         if (!at_symbol(",") && !at_symbol("]")) {
-          complain(now().place, "only full slices are in the language", "write x[:, None, ...]");
+          complain(now().location, "only full slices are in the language", "write x[:, None, ...]");
         }
         adopt(result, std::move(slice));
       } else {
         adopt(result, expression());
         if (!broken_ && at_symbol(":")) {
-          complain(now().place, "only full slices are in the language", "write x[:, None, ...]");
+          complain(now().location, "only full slices are in the language", "write x[:, None, ...]");
         }
       }
       if (!take_symbol(",")) break;
@@ -444,7 +445,7 @@ class Parser {
     switch (token.kind) {
       case TokenKind::number: step(); return number(token);
       case TokenKind::string: {
-        Expression result = node(ExpressionKind::string, token.place);
+        Expression result = node(ExpressionKind::string, token.location);
         result.text = std::string(token.text);
         step();
         return result;
@@ -455,15 +456,15 @@ class Parser {
         if (token.text == "{") return dictionary();
         if (token.text == "...") {
           step();
-          return node(ExpressionKind::ellipsis, token.place);
+          return node(ExpressionKind::ellipsis, token.location);
         }
         [[fallthrough]];
-      default: complain(token.place, concat("expected an expression, found ", shown()), kExpressions); return {};
+      default: complain(token.location, concat("expected an expression, found ", shown()), kExpressions); return {};
     }
   }
 
   Expression name() {
-    Expression result = node(ExpressionKind::name, now().place);
+    Expression result = node(ExpressionKind::name, now().location);
     if (at_name("None") || at_name("True") || at_name("False")) {
       result.kind = at_name("None") ? ExpressionKind::none : ExpressionKind::boolean;
       result.number = at_name("True") ? 1 : 0;
@@ -471,7 +472,7 @@ class Parser {
       return result;
     }
     if (is_reserved(now().text)) {
-      complain(now().place, concat("'", now().text, "' is not in the language"), kExpressions);
+      complain(now().location, concat("'", now().text, "' is not in the language"), kExpressions);
       return result;
     }
     result.text = std::string(now().text);
@@ -487,11 +488,11 @@ class Parser {
   }
 
   Expression parenthesized() {
-    const Place place = now().place;
+    const SourceLocation location = now().location;
     step();
     if (at_symbol(")")) {
       step();
-      return node(ExpressionKind::tuple, place);
+      return node(ExpressionKind::tuple, location);
     }
     Expression inner = tuple_expression();
     if (!broken_) expect_symbol(")", "close the bracket with ')'");
@@ -499,7 +500,7 @@ class Parser {
   }
 
   Expression dictionary() {
-    Expression result = node(ExpressionKind::dict, now().place);
+    Expression result = node(ExpressionKind::dict, now().location);
     step();
     while (!broken_ && !at_symbol("}")) {
       adopt(result, expression());
@@ -512,7 +513,7 @@ class Parser {
   }
 
   Expression number(const Token& token) {
-    Expression result = node(ExpressionKind::number, token.place);
+    Expression result = node(ExpressionKind::number, token.location);
     std::string digits(token.text);
     digits.erase(std::remove(digits.begin(), digits.end(), '_'), digits.end());
     const char* const end = digits.data() + digits.size();
@@ -525,7 +526,7 @@ class Parser {
     }
     const auto real = std::from_chars(digits.data(), end, result.number);
     if (real.ec != std::errc() || real.ptr != end || !std::isfinite(result.number) || !plain_decimal(digits)) {
-      complain(token.place, concat("'", token.text.substr(0, 40), "' is not a number of the language"),
+      complain(token.location, concat("'", token.text.substr(0, 40), "' is not a number of the language"),
                "write a decimal number such as 64 or 1e-5, within double precision (integers within 64 bits)");
     }
     return result;

@@ -31,7 +31,7 @@ void read_size_sets(const Expression& dict, const Numbers& numbers, SizeSets& se
     const Expression& name = dict.children[k];
     const Expression& sizes = dict.children[k + 1];
     if (name.kind != ExpressionKind::string || sizes.kind != ExpressionKind::dict) {
-      diagnostics.complain(name.place, "SIZES maps names to sets of sizes", std::string(kSizesRemedy));
+      diagnostics.complain(name.location, "SIZES maps names to sets of sizes", std::string(kSizesRemedy));
       continue;
     }
     Numbers& set = sets[name.text];
@@ -40,7 +40,7 @@ void read_size_sets(const Expression& dict, const Numbers& numbers, SizeSets& se
       const Value value = evaluate_number(sizes.children[m + 1], numbers, diagnostics);
       if (value.kind == ValueKind::broken) continue;
       if (key.kind != ExpressionKind::string || !value.integer) {
-        diagnostics.complain(key.place, "a set of sizes maps names to integers", std::string(kSizesRemedy));
+        diagnostics.complain(key.location, "a set of sizes maps names to integers", std::string(kSizesRemedy));
         continue;
       }
       set[key.text] = value;
@@ -85,11 +85,11 @@ Value evaluate_call(const Expression& call, const Numbers& numbers, Diagnostics&
   }
   if (!kind || inputs.empty() || inputs.size() != static_cast<size_t>(info_of(*kind).inputs)) {
     diagnostics.complain(
-        call.place, concat("'", call.text, "' is not a function of numbers"),
+        call.location, concat("'", call.text, "' is not a function of numbers"),
         "numbers have + - * / // **, np.sqrt, np.exp, np.log, np.tanh, np.abs, np.maximum, np.minimum");
     return Value::broken();
   }
-  return fold_function(*kind, inputs, 0, call.place, diagnostics);
+  return fold_function(*kind, inputs, 0, call.location, diagnostics);
 }
 
 }  // namespace
@@ -102,14 +102,14 @@ Value evaluate_number(const Expression& expression, const Numbers& numbers, Diag
       const auto found = numbers.find(expression.text);
       if (found != numbers.end() && expression.prefix.empty()) return found->second;
       if (diagnostics.full()) return Value::broken();
-      diagnostics.complain(expression.place, concat("'", expression.text, "' is not a size"),
+      diagnostics.complain(expression.location, concat("'", expression.text, "' is not a size"),
                            did_you_mean(expression.text, numbers));
       return Value::broken();
     }
     case ExpressionKind::unary: {
       const Value inner = evaluate_number(expression.children[0], numbers, diagnostics);
       if (inner.kind == ValueKind::broken || expression.text == "+") return inner;
-      return fold_negation(inner, expression.place, diagnostics);
+      return fold_negation(inner, expression.location, diagnostics);
     }
     case ExpressionKind::binary: {
       const Value left = evaluate_number(expression.children[0], numbers, diagnostics);
@@ -117,14 +117,15 @@ Value evaluate_number(const Expression& expression, const Numbers& numbers, Diag
       if (left.kind == ValueKind::broken || right.kind == ValueKind::broken) return Value::broken();
       static constexpr std::string_view kArithmetic = " + - * / // ** ";
       if (kArithmetic.find(concat(" ", expression.text, " ")) != std::string_view::npos) {
-        return fold_binary(expression.text, left, right, expression.place, diagnostics);
+        return fold_binary(expression.text, left, right, expression.location, diagnostics);
       }
       break;
     }
     case ExpressionKind::call: return evaluate_call(expression, numbers, diagnostics);
     default: break;
   }
-  diagnostics.complain(expression.place, "expected a number", "sizes are integers and products of them: `I = P * H`");
+  diagnostics.complain(expression.location, "expected a number",
+                       "sizes are integers and products of them: `I = P * H`");
   return Value::broken();
 }
 
@@ -139,7 +140,7 @@ Numbers evaluate_sizes(const Module& module, const ProgramOptions& options, Diag
       if (is_sizes) {
         read_size_sets(statement.value, defaults, sets, diagnostics);
       } else {
-        diagnostics.complain(statement.place, "only SIZES is a dictionary", std::string(kSizesRemedy));
+        diagnostics.complain(statement.location, "only SIZES is a dictionary", std::string(kSizesRemedy));
       }
       continue;
     }
@@ -155,7 +156,7 @@ Numbers evaluate_sizes(const Module& module, const ProgramOptions& options, Diag
     const Value value = evaluate_number(statement.value, numbers, diagnostics);
     for (const std::vector<std::string>& target : statement.targets) {
       if (target.size() != 1) {
-        diagnostics.complain(statement.place, "a size has one name", "write `P = W = 64`, or one line each");
+        diagnostics.complain(statement.location, "a size has one name", "write `P = W = 64`, or one line each");
         continue;
       }
       const auto choice = chosen.find(target[0]);

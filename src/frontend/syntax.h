@@ -27,7 +27,7 @@ enum class ExpressionKind {
 
 struct Expression {
   ExpressionKind kind = ExpressionKind::none;
-  Place place;
+  SourceLocation location;
   std::string text;
   std::string prefix;  // of a dotted name or call: `np` of `np.exp`
   double number = 0;
@@ -39,7 +39,7 @@ struct Expression {
 
 // `a = b = value`, `a, b = value`: one target a '=', each of one or more names.
 struct Assignment {
-  Place place;
+  SourceLocation location;
   std::vector<std::vector<std::string>> targets;
   Expression value;
   bool returns = false;  // a `return value`, without targets
@@ -47,14 +47,14 @@ struct Assignment {
 
 struct Parameter {
   std::string name;
-  Place place;
+  SourceLocation location;
   std::optional<Expression> annotation;
   std::optional<Expression> fallback;  // its default value
 };
 
 struct Function {
   std::string name;
-  Place place;
+  SourceLocation location;
   std::vector<Parameter> parameters;
   std::vector<Assignment> body;
 };

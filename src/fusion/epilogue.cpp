@@ -43,7 +43,7 @@ void follow(const Neighbourhood& near, OperatorId contraction, std::vector<Epilo
     const auto use =
         std::find_if(op.inputs.begin(), op.inputs.end(), [&](const Access& input) { return input.tensor == tensor; });
     if (use->axes != in_order(op.space.size())) return;
-    epilogue.swallowed.push_back(here[0]);
+    epilogue.absorbed.push_back(here[0]);
     epilogue.name += concat(epilogue.name.empty() ? "" : "-", label_of(near.graph, op));
     epilogue.words_saved += words_of(near.graph, tensor) * (kept ? 1 : 2);
     found.push_back(epilogue);

@@ -105,7 +105,7 @@ FusedGraph fuse(const TrainingGraph& training) {
     fused.groups.push_back(describe(near, group, nest, movement));
     fused.words_before += fused.groups.back().words_before;
     fused.words_after += fused.groups.back().words_after;
-    for (const MaskStorage masks : {MaskStorage::words, MaskStorage::bits, MaskStorage::drawn}) {
+    for (const MaskStorage masks : {MaskStorage::words, MaskStorage::bits, MaskStorage::regenerated}) {
       const int64_t words = words_with_masks(near, group, nest, movement, masks);
       fused.groups.back().words_after_by_mask.at(static_cast<size_t>(masks)) = words;
       fused.words_after_by_mask.at(static_cast<size_t>(masks)) += words;

@@ -66,7 +66,7 @@ struct Stacking {
 // Neighbours that a matrix product can do at its end.
 struct Epilogue {
   OperatorId contraction;
-  std::vector<OperatorId> swallowed;
+  std::vector<OperatorId> absorbed;
   std::string name;  // bias, bias-relu, bias_gradient, …
   int64_t words_saved = 0;
 };

@@ -153,7 +153,7 @@ int64_t stored_words(const Neighbourhood& near, TensorId tensor, MaskStorage mas
   const Operator& op = near.op(producer);
   const bool dropped = op.kind == OperatorKind::dropout && op.outputs[1].tensor == tensor;
   if (!dropped && !is_computed_boolean(near.graph, tensor)) return words;
-  if (dropped && masks == MaskStorage::drawn) return 0;
+  if (dropped && masks == MaskStorage::regenerated) return 0;
   const int64_t bits_a_word = dropped ? 8 * bytes_of(near.graph.tensor(tensor).dtype) : kBooleansAWord;
   return (words + bits_a_word - 1) / bits_a_word;
 }

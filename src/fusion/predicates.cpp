@@ -93,9 +93,9 @@ class PredicateChooser {
   bool is_host(const FusedOperator& group, bool epilogues) const {
     if (group.kind != FusedKind::kernel || group.pass != Pass::forward) return false;
     return !epilogues || std::none_of(fused_.epilogues.begin(), fused_.epilogues.end(), [&](const Epilogue& epilogue) {
-      const std::set<OperatorId> swallowed(epilogue.swallowed.begin(), epilogue.swallowed.end());
+      const std::set<OperatorId> absorbed(epilogue.absorbed.begin(), epilogue.absorbed.end());
       return std::all_of(group.members.begin(), group.members.end(),
-                         [&](OperatorId member) { return swallowed.contains(member); });
+                         [&](OperatorId member) { return absorbed.contains(member); });
     });
   }
 

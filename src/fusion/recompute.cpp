@@ -269,7 +269,7 @@ std::set<TensorId> not_as_chosen(const FusedGraph& before, const Choice& choice,
 std::set<TensorId> auxiliaries_of(const Graph& graph, const FusedGraph& fused) {
   std::set<TensorId> found;
   for (const Epilogue& epilogue : fused.epilogues) {
-    const Operator& last = graph.operators[epilogue.swallowed.back().at()];
+    const Operator& last = graph.operators[epilogue.absorbed.back().at()];
     const TensorId input = last.inputs[0].tensor;
     if (last.kind == OperatorKind::gelu_tanh && is_half(graph.tensor(input).dtype)) found.insert(input);
   }

@@ -42,7 +42,7 @@ class Renumbering {
     }
     for (Epilogue& epilogue : fused.epilogues) {
       apply(epilogue.contraction);
-      apply(epilogue.swallowed);
+      apply(epilogue.absorbed);
     }
   }
 

@@ -479,7 +479,7 @@ FoundAttentions find_attentions(const Graph& graph, const std::vector<bool>& lea
     if (std::optional<AttentionPattern> made = matcher.run(reason)) {
       found.attentions.push_back(std::move(*made));
     } else {
-      found.declined.push_back({OperatorId(k), std::move(reason)});
+      found.rejected.push_back({OperatorId(k), std::move(reason)});
     }
   }
   return found;

@@ -50,7 +50,7 @@ struct NoAttention {
 
 struct FoundAttentions {
   std::vector<AttentionPattern> attentions;  // in the order of their softmaxes
-  std::vector<NoAttention> declined;
+  std::vector<NoAttention> rejected;
 };
 
 // `leaves`: one a tensor, whether the caller gets it. Operators of kind log_sum_exp may read the logits.

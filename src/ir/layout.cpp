@@ -60,7 +60,7 @@ std::vector<Layout> layouts_of(const Graph& graph, TensorId tensor, bool masks) 
   if (!masks || written.order.empty()) return layouts;
   const bool drawn = dropout_of(graph, tensor) != nullptr;
   if (drawn || is_computed_boolean(graph, tensor)) layouts.push_back({written.order, MaskStorage::bits});
-  if (drawn) layouts.push_back({written.order, MaskStorage::drawn});
+  if (drawn) layouts.push_back({written.order, MaskStorage::regenerated});
   return layouts;
 }
 
@@ -77,7 +77,7 @@ std::vector<int64_t> strides_of(const Graph& graph, TensorId tensor, const Layou
 int64_t stored_bytes(const Graph& graph, TensorId tensor, const Layout& layout) {
   const int64_t elements = elements_of(graph, tensor);
   switch (layout.storage) {
-    case MaskStorage::drawn: return 0;
+    case MaskStorage::regenerated: return 0;
     case MaskStorage::bits: {
       const std::vector<DimId>& dims = graph.tensor(tensor).dims;
       const int64_t run = dims.empty() ? 1 : graph.extent(dims.back());
@@ -90,7 +90,7 @@ int64_t stored_bytes(const Graph& graph, TensorId tensor, const Layout& layout) 
 
 std::string print_layout(const Graph& graph, TensorId tensor, const Layout& layout) {
   if (layout.storage == MaskStorage::bits) return "bits";
-  if (layout.storage == MaskStorage::drawn) return "drawn";
+  if (layout.storage == MaskStorage::regenerated) return "regenerated";
   const std::vector<std::string> names = axis_names(graph, tensor);
   const bool letters = std::all_of(names.begin(), names.end(), is_letter);
   std::vector<std::string> in_order;

@@ -13,9 +13,9 @@ namespace millrace {
 
 // How a mask gets from forward to backward.
 enum class MaskStorage {
-  words,  // as a tensor
-  bits,   // a bit an element; each run along the last axis begins with a byte of its own
-  drawn,  // not at all: backward draws it again; a dropout's
+  words,        // as a tensor
+  bits,         // a bit an element; each run along the last axis begins with a byte of its own
+  regenerated,  // not at all: backward draws it again; a dropout's
 };
 
 struct Layout {

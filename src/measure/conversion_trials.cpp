@@ -4,9 +4,9 @@
 
 namespace millrace {
 
-ConversionTrials::ConversionTrials(const Graph& graph, const Candidates& candidates, Ways ways, size_t most,
-                                   PartClasses& classes)
-    : candidates_(candidates), ways_(std::move(ways)), most_(most), classes_(classes) {
+ConversionTrials::ConversionTrials(const Graph& graph, const Candidates& candidates, Configs configs, size_t most,
+                                   PartitionClasses& classes)
+    : candidates_(candidates), configs_(std::move(configs)), most_(most), classes_(classes) {
   find_equal_tensors(graph);
 }
 
@@ -14,9 +14,9 @@ void ConversionTrials::find_equal_tensors(const Graph& graph) {
   std::map<std::string, size_t> by_text;
   for (size_t k = 0; k < graph.tensors.size(); ++k) {
     if (candidates_.domains[k].layouts.size() < 2 || !classes_.is_touched(TensorId(k))) continue;
-    Part part = ways_(TensorId(k), 0, 1).part;
-    const auto [known, fresh] = by_text.try_emplace(print_part(graph, part), equal_tensors_.size());
-    if (fresh) equal_tensors_.push_back({known->first, std::move(part), {}});
+    Partition partition = configs_(TensorId(k), 0, 1).partition;
+    const auto [known, fresh] = by_text.try_emplace(print_partition(graph, partition), equal_tensors_.size());
+    if (fresh) equal_tensors_.push_back({known->first, std::move(partition), {}});
     equal_tensors_[known->second].tensors.emplace_back(k);
   }
 }
@@ -53,8 +53,8 @@ void ConversionTrials::add(TensorId tensor, int from, int to) {
 
 void ConversionTrials::add_one(TensorId tensor, int from, int to) {
   if (!converting_.insert({tensor, from, to}).second) return;
-  conversions_.push_back(std::make_unique<PartCandidates>(ways_(tensor, from, to)));
-  PartCandidates& of = *conversions_.back();
+  conversions_.push_back(std::make_unique<PartitionCandidates>(configs_(tensor, from, to)));
+  PartitionCandidates& of = *conversions_.back();
   configurations_ += static_cast<double>(of.candidates.size());
   if (of.candidates.size() > most_) of.candidates.resize(most_);
   for (const TrialId& trial : classes_.add_conversion(tensor, of)) added_.push_back({tensor, from, to, trial});
@@ -63,7 +63,7 @@ void ConversionTrials::add_one(TensorId tensor, int from, int to) {
 double ConversionTrials::expected(TensorId tensor, int from, int to) {
   const auto [known, fresh] = seconds_.try_emplace(tensor, 0);
   if (fresh) {
-    const PartCandidates of = ways_(tensor, from, to);
+    const PartitionCandidates of = configs_(tensor, from, to);
     if (!of.candidates.empty()) known->second = of.candidates.front().estimate;
   }
   return known->second;

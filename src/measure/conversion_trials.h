@@ -12,14 +12,14 @@
 #include <vector>
 
 #include "candidates/candidates.h"
-#include "measure/part_classes.h"
+#include "measure/partition_classes.h"
 
 namespace millrace {
 
 // That are converted alike.
 struct EqualTensors {
-  std::string text;  // of their conversion
-  Part part;         // of the first one
+  std::string text;     // of their conversion
+  Partition partition;  // of the first one
   std::vector<TensorId> tensors;
 };
 
@@ -33,10 +33,11 @@ struct ConversionTrial {
 class ConversionTrials {
  public:
   // The ways from one layout of a tensor to another.
-  using Ways = std::function<PartCandidates(TensorId, int from, int to)>;
+  using Configs = std::function<PartitionCandidates(TensorId, int from, int to)>;
 
   // Of a pair of layouts, `most` ways are tried. What is referred to lives longer.
-  ConversionTrials(const Graph& graph, const Candidates& candidates, Ways ways, size_t most, PartClasses& classes);
+  ConversionTrials(const Graph& graph, const Candidates& candidates, Configs configs, size_t most,
+                   PartitionClasses& classes);
 
   const std::vector<EqualTensors>& equal_tensors() const { return equal_tensors_; }
   // The conversions there may be between layouts in which it is written, or the caller gives it, and those in which
@@ -55,12 +56,12 @@ class ConversionTrials {
   void add_one(TensorId tensor, int from, int to);
 
   const Candidates& candidates_;
-  Ways ways_;
+  Configs configs_;
   size_t most_;
-  PartClasses& classes_;
+  PartitionClasses& classes_;
   std::vector<EqualTensors> equal_tensors_;
-  std::set<std::tuple<TensorId, int, int>> converting_;       // that were added
-  std::vector<std::unique_ptr<PartCandidates>> conversions_;  // pointed to by their trials
+  std::set<std::tuple<TensorId, int, int>> converting_;            // that were added
+  std::vector<std::unique_ptr<PartitionCandidates>> conversions_;  // pointed to by their trials
   std::vector<ConversionTrial> added_;
   double configurations_ = 0;
   std::map<TensorId, double> seconds_;  // expected

@@ -23,17 +23,17 @@ struct SchemaTable {
 };
 constexpr std::array<SchemaTable, 2> kSchema = {{
     {"measurement",
-     "CREATE TABLE measurement(id INTEGER PRIMARY KEY, device INTEGER NOT NULL, part INTEGER NOT NULL, "
+     "CREATE TABLE measurement(id INTEGER PRIMARY KEY, device INTEGER NOT NULL, partition INTEGER NOT NULL, "
      "candidate INTEGER NOT NULL, outcome INTEGER NOT NULL, seconds REAL NOT NULL, low REAL NOT NULL, "
      "high REAL NOT NULL, samples INTEGER NOT NULL, detail TEXT NOT NULL, taken TEXT NOT NULL, "
-     "hash INTEGER NOT NULL, UNIQUE(device, part, candidate))"},
+     "hash INTEGER NOT NULL, UNIQUE(device, partition, candidate))"},
     {"text", "CREATE TABLE text(id INTEGER PRIMARY KEY, text TEXT NOT NULL)"},
 }};
 
 // A text that is missing must show, so the joins are outer ones.
 constexpr std::string_view kSelect =
     "SELECT d.text, p.text, c.text, m.outcome, m.seconds, m.low, m.high, m.samples, m.detail, m.taken, m.hash "
-    "FROM measurement m LEFT JOIN text d ON d.id = m.device LEFT JOIN text p ON p.id = m.part "
+    "FROM measurement m LEFT JOIN text d ON d.id = m.device LEFT JOIN text p ON p.id = m.partition "
     "LEFT JOIN text c ON c.id = m.candidate ";
 
 // ---- Hashes: FNV-1a, in which any change of one byte changes the result ----
@@ -62,7 +62,7 @@ int64_t text_id(std::string_view text) {
 
 int64_t row_hash(const MeasurementRow& row) {
   Hash hash;
-  for (const std::string* text : {&row.key.device, &row.key.part, &row.key.candidate, &row.detail, &row.when})
+  for (const std::string* text : {&row.key.device, &row.key.partition, &row.key.candidate, &row.detail, &row.when})
     hash.add(*text);
   hash.add(static_cast<uint64_t>(row.outcome));
   for (const double value : {row.seconds, row.low, row.high}) hash.add(std::bit_cast<uint64_t>(value));
@@ -114,14 +114,14 @@ Result<std::vector<MeasurementRow>> read_rows(SqliteStatement& statement, const 
 }
 
 Result<SqliteStatement> prepare_find(const SqliteConnection& connection) {
-  return connection.prepare(concat(kSelect, "WHERE m.device = ?1 AND m.part = ?2 AND m.candidate = ?3"));
+  return connection.prepare(concat(kSelect, "WHERE m.device = ?1 AND m.partition = ?2 AND m.candidate = ?3"));
 }
 
 Result<std::optional<MeasurementRow>> find_row(SqliteStatement& statement, const MeasurementKey& key,
                                                const std::string& path) {
   statement.reset();
   statement.bind_integer(1, text_id(key.device));
-  statement.bind_integer(2, text_id(key.part));
+  statement.bind_integer(2, text_id(key.partition));
   statement.bind_integer(3, text_id(key.candidate));
   Result<std::vector<MeasurementRow>> rows = read_rows(statement, path);
   if (!rows) return rows.error();
@@ -157,8 +157,9 @@ class RowWriter {
     Result<SqliteStatement> add_text = connection.prepare("INSERT INTO text(id, text) VALUES(?1, ?2)");
     if (!add_text) return add_text.error();
     Result<SqliteStatement> add_row = connection.prepare(
-        "INSERT INTO measurement(device, part, candidate, outcome, seconds, low, high, samples, detail, taken, hash) "
-        "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT(device, part, candidate) DO UPDATE SET "
+        "INSERT INTO measurement(device, partition, candidate, outcome, seconds, low, high, samples, detail, taken, "
+        "hash) "
+        "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT(device, partition, candidate) DO UPDATE SET "
         "outcome = ?4, seconds = ?5, low = ?6, high = ?7, samples = ?8, detail = ?9, taken = ?10, hash = ?11");
     if (!add_row) return add_row.error();
     return RowWriter(connection, std::move(*find_text), std::move(*add_text), std::move(*add_row));
@@ -170,7 +171,7 @@ class RowWriter {
     if (!wrong.empty()) return Error::make(ErrorKind::bad_input, concat("a row cannot be stored: ", wrong));
     int parameter = 0;
     add_row_.reset();
-    for (const std::string* text : {&row.key.device, &row.key.part, &row.key.candidate}) {
+    for (const std::string* text : {&row.key.device, &row.key.partition, &row.key.candidate}) {
       const int64_t id = text_id(*text);
       const Result<Done> written = write_text(id, *text);
       if (!written) return written.error();
@@ -437,21 +438,21 @@ Result<std::optional<MeasurementRow>> Database::find(const MeasurementKey& key) 
   return find_row(*statement, key, connection_.path());
 }
 
-Result<std::vector<MeasurementRow>> Database::all_of(const std::string& device, const std::string& part) const {
-  return all_of(device, std::vector<std::string>{part});
+Result<std::vector<MeasurementRow>> Database::all_of(const std::string& device, const std::string& partition) const {
+  return all_of(device, std::vector<std::string>{partition});
 }
 
 Result<std::vector<MeasurementRow>> Database::all_of(const std::string& device,
-                                                     const std::vector<std::string>& parts) const {
+                                                     const std::vector<std::string>& partitions) const {
   constexpr size_t kParameters = 500;  // SQLite allows 999 everywhere
-  const std::set<std::string> different(parts.begin(), parts.end());
+  const std::set<std::string> different(partitions.begin(), partitions.end());
   std::vector<MeasurementRow> all;
-  for (auto part = different.begin(); part != different.end();) {
+  for (auto partition = different.begin(); partition != different.end();) {
     std::vector<int64_t> ids;
-    for (; part != different.end() && ids.size() < kParameters; ++part) ids.push_back(text_id(*part));
+    for (; partition != different.end() && ids.size() < kParameters; ++partition) ids.push_back(text_id(*partition));
     const std::vector<std::string> marks(ids.size(), "?");
     Result<SqliteStatement> statement =
-        connection_.prepare(concat(kSelect, "WHERE m.device = ? AND m.part IN (", join(marks, ", "), ")"));
+        connection_.prepare(concat(kSelect, "WHERE m.device = ? AND m.partition IN (", join(marks, ", "), ")"));
     if (!statement) return statement.error();
     int parameter = 0;
     statement->bind_integer(++parameter, text_id(device));
@@ -459,7 +460,7 @@ Result<std::vector<MeasurementRow>> Database::all_of(const std::string& device,
     Result<std::vector<MeasurementRow>> rows = read_rows(*statement, connection_.path());
     if (!rows) return rows;
     for (MeasurementRow& row : *rows) {
-      if (row.key.device != device || !different.contains(row.key.part))
+      if (row.key.device != device || !different.contains(row.key.partition))
         return damaged_database(connection_.path(), "a row has another's key");
       all.push_back(std::move(row));
     }
@@ -484,7 +485,7 @@ Result<std::vector<DeviceSummary>> Database::list() const {
     if (new_device) devices.push_back({row.key.device, 0, 0, {}, row.when, row.when});
     DeviceSummary& device = devices.back();
     ++device.rows;
-    if (new_device || previous->part != row.key.part) ++device.parts;
+    if (new_device || previous->partition != row.key.partition) ++device.partitions;
     ++device.outcomes[row.outcome];
     device.first = std::min(device.first, row.when);
     device.last = std::max(device.last, row.when);

@@ -47,7 +47,7 @@ struct Merged {
 struct DeviceSummary {
   std::string device;
   int64_t rows = 0;
-  int64_t parts = 0;
+  int64_t partitions = 0;
   std::map<Outcome, int64_t> outcomes;
   std::string first;  // times of its oldest and newest row
   std::string last;
@@ -64,8 +64,9 @@ class Database {
 
   Result<std::optional<MeasurementRow>> find(const MeasurementKey& key) const;
   // In the order of the keys.
-  Result<std::vector<MeasurementRow>> all_of(const std::string& device, const std::string& part) const;
-  Result<std::vector<MeasurementRow>> all_of(const std::string& device, const std::vector<std::string>& parts) const;
+  Result<std::vector<MeasurementRow>> all_of(const std::string& device, const std::string& partition) const;
+  Result<std::vector<MeasurementRow>> all_of(const std::string& device,
+                                             const std::vector<std::string>& partitions) const;
   Result<std::vector<MeasurementRow>> all() const;
   Result<std::vector<DeviceSummary>> list() const;
 

@@ -13,18 +13,18 @@
 namespace millrace {
 
 // Ways that are alike, by number.
-struct WayKind {
-  int family = 0;  // ways that the byte model misjudges alike
-  int shape = 0;   // a narrower one; the family's number where there is none
-  int alike = -1;  // under layouts that are alike, too; -1: nothing says which are
+struct ConfigKind {
+  int family = 0;         // ways that the byte model misjudges alike
+  int shape = 0;          // a narrower one; the family's number where there is none
+  int timing_class = -1;  // under layouts that are alike, too; -1: nothing says which are
 
-  int narrowest() const { return alike >= 0 ? alike : shape; }
+  int narrowest() const { return timing_class >= 0 ? timing_class : shape; }
 };
 
-class WayKinds {
+class ConfigKinds {
  public:
-  // `alike`: the text of alike.h, or nothing.
-  WayKind of(const Candidate& candidate, const std::string& alike = "");
+  // `alike`: the text of timing_class.h, or nothing.
+  ConfigKind of(const Candidate& candidate, const std::string& timing_class = "");
 
  private:
   int number_of(const std::string& text);
@@ -46,18 +46,18 @@ class Ratios {
 };
 
 // What the model's seconds are multiplied by: as ways that are alike took so far, else those of this shape, else of
-// this family; of this part, else of any. Worked out when asked for, and kept: one is of use for as long as nothing new
-// is measured. Both ratios live longer.
+// this family; of this partition, else of any. Worked out when asked for, and kept: one is of use for as long as
+// nothing new is measured. Both ratios live longer.
 class Expectation {
  public:
-  Expectation(const Ratios& of_part, const Ratios& of_any) : of_part_(of_part), of_any_(of_any) {}
+  Expectation(const Ratios& of_partition, const Ratios& of_any) : of_partition_(of_partition), of_any_(of_any) {}
 
-  double seconds(const WayKind& kind, double estimate);
+  double seconds(const ConfigKind& kind, double estimate);
 
  private:
-  double correction(const WayKind& kind) const;
+  double correction(const ConfigKind& kind) const;
 
-  const Ratios& of_part_;
+  const Ratios& of_partition_;
   const Ratios& of_any_;
   std::unordered_map<int, double> corrections_;  // by the narrowest kind
 };

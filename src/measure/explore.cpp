@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "measure/conversion_trials.h"
 #include "measure/measurements_maker.h"
-#include "measure/part_classes.h"
+#include "measure/partition_classes.h"
 #include "measure/recall.h"
 #include "measure/refinements.h"
 
@@ -22,14 +22,14 @@ namespace millrace {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
-constexpr double kForConversions = 0.2;  // of the budget
-constexpr double kSelectEvery = 5;       // seconds
-constexpr size_t kConvertedLayouts = 3;  // of the fastest ways of a tensor's writer, and of each of its readers
-constexpr size_t kWantedWays = 12;       // under the layouts that a selection takes, beside the one that it takes
-constexpr double kForWanted = 0.25;      // of the time, at most, where nothing is measured meanwhile
-constexpr double kForLooking = 0.02;     // of the time, for putting together what is known so far
-constexpr size_t kConversionWays = 2;    // of a pair of layouts, unless all are asked for
-constexpr double kMustBe = 1e9;          // more than any trial is worth by its seconds
+constexpr double kForConversions = 0.2;   // of the budget
+constexpr double kSelectEvery = 5;        // seconds
+constexpr size_t kConvertedLayouts = 3;   // of the fastest ways of a tensor's writer, and of each of its readers
+constexpr size_t kWantedConfigs = 12;     // under the layouts that a selection takes, beside the one that it takes
+constexpr double kForWanted = 0.25;       // of the time, at most, where nothing is measured meanwhile
+constexpr double kForLooking = 0.02;      // of the time, for putting together what is known so far
+constexpr size_t kConversionConfigs = 2;  // of a pair of layouts, unless all are asked for
+constexpr double kMustBe = 1e9;           // more than any trial is worth by its seconds
 constexpr double kWorthMost = 1e8;
 // Batches that are compiled while one is measured: each waits for its slowest kernel. Where all are tried, what is
 // learnt meanwhile changes no choice, and no compiler need wait.
@@ -46,9 +46,9 @@ class Explorer {
         kernels_(kernels),
         database_(database),
         worker_(worker),
-        classes_(graph, candidates, settings.alike, settings.exhaustive),
+        classes_(graph, candidates, settings.timing_class, settings.exhaustive),
         conversions_(graph, candidates, settings.conversions,
-                     settings.exhaustive ? std::numeric_limits<size_t>::max() : kConversionWays, classes_),
+                     settings.exhaustive ? std::numeric_limits<size_t>::max() : kConversionConfigs, classes_),
         refinements_(candidates.domains, settings.refinements, settings.exhaustive, classes_),
         recall_(database, settings.device, kernels),
         measurements_(graph, candidates, classes_, conversions_) {}
@@ -78,11 +78,11 @@ class Explorer {
     made.tried = tried_;
     made.known = recall_.known();
     made.not_needed = classes_.not_needed();
-    made.alike_spreads = classes_.alike_spreads();
+    made.timing_class_spreads = classes_.timing_class_spreads();
     made.outcomes = classes_.outcomes();
     made.first_failure = classes_.first_failure();
-    for (size_t number = 0; number < candidates_.parts.size(); ++number)
-      made.parts.push_back(measurements_.tried(number));
+    for (size_t number = 0; number < candidates_.partitions.size(); ++number)
+      made.partitions.push_back(measurements_.tried(number));
     made.seconds = now() - begin_;
     return made;
   }
@@ -91,22 +91,22 @@ class Explorer {
 
   std::set<int> promising(TensorId tensor, bool written) {
     std::set<int> layouts;
-    for (size_t number = 0; number < candidates_.parts.size(); ++number) {
-      const Part& part = candidates_.parts[number].part;
-      const std::vector<TensorId>& list = written ? part.writes : part.reads;
+    for (size_t number = 0; number < candidates_.partitions.size(); ++number) {
+      const Partition& partition = candidates_.partitions[number].partition;
+      const std::vector<TensorId>& list = written ? partition.writes : partition.reads;
       const auto at = std::find(list.begin(), list.end(), tensor);
       if (at == list.end()) continue;
-      const auto place = static_cast<size_t>(at - list.begin()) + (written ? part.reads.size() : 0);
+      const auto place = static_cast<size_t>(at - list.begin()) + (written ? partition.reads.size() : 0);
       std::vector<std::pair<double, int>> fastest;
-      for (const MeasuredWay& way : measurements_.fastest_ways(number))
-        fastest.emplace_back(way.seconds, way.layouts[place]);
+      for (const MeasuredCandidate& config : measurements_.fastest_configs(number))
+        fastest.emplace_back(config.seconds, config.layouts[place]);
       std::sort(fastest.begin(), fastest.end());
-      std::set<int> of_part;
+      std::set<int> of_partition;
       for (const auto& [seconds, layout] : fastest) {
-        if (of_part.size() >= kConvertedLayouts && !settings_.exhaustive) break;
-        of_part.insert(layout);
+        if (of_partition.size() >= kConvertedLayouts && !settings_.exhaustive) break;
+        of_partition.insert(layout);
       }
-      layouts.merge(of_part);
+      layouts.merge(of_partition);
     }
     return layouts;
   }
@@ -125,18 +125,18 @@ class Explorer {
   // The class that is worth the next trial: by what it costs in a step and how often it was tried; cheap ones too.
   std::optional<size_t> choose(const std::vector<std::optional<size_t>>& next,
                                const std::vector<size_t>& pending) const {
-    const std::deque<PartClass>& classes = classes_.all();
+    const std::deque<PartitionClass>& classes = classes_.all();
     double mean = 0;
-    for (const PartClass& of : classes) {
+    for (const PartitionClass& of : classes) {
       if (of.best < kNotMeasured) mean += of.best / static_cast<double>(classes.size());
     }
     std::optional<size_t> best;
     double best_worth = -1;
     for (size_t k = 0; k < classes.size(); ++k) {
       if (!next[k]) continue;
-      const PartClass& of = classes[k];
+      const PartitionClass& of = classes[k];
       const auto tried = static_cast<double>(of.rows.size() + pending[k]);
-      const double seconds = of.best == kNotMeasured ? 1e3 : of.best * static_cast<double>(of.parts);
+      const double seconds = of.best == kNotMeasured ? 1e3 : of.best * static_cast<double>(of.partitions);
       const Trial& trial = of.trials[*next[k]];
       const double worth = trial.first ? kMustBe : trial.wanted ? kWorthMost : (seconds + mean) / (tried + 1);
       if (worth <= best_worth) continue;
@@ -235,7 +235,7 @@ class Explorer {
       if (!chosen) break;
       const TrialId id{*chosen, *next[*chosen]};
       const Trial& trial = classes_.trial(id);
-      const bool by_library = std::holds_alternative<GemmWay>(trial.candidate->way);
+      const bool by_library = std::holds_alternative<GemmConfig>(trial.candidate->config);
       if (!by_library && batch.kernels + 1 > most_kernels && !trial.first) break;
       if (!by_library) batch.kernels += 1;
       classes_.choose(id);
@@ -243,9 +243,9 @@ class Explorer {
       ++pending[*chosen];
       next[*chosen] = classes_.next_of(*chosen);
     }
-    // Candidates of one part together: its truth is worked out once.
+    // Candidates of one partition together: its truth is worked out once.
     std::stable_sort(batch.chosen.begin(), batch.chosen.end(),
-                     [](const TrialId& l, const TrialId& r) { return l.part_class < r.part_class; });
+                     [](const TrialId& l, const TrialId& r) { return l.partition_class < r.partition_class; });
     // Trials may be added meanwhile: these are its own.
     std::vector<Trial> trials;
     for (const TrialId& chosen : batch.chosen) trials.push_back(classes_.trial(chosen));
@@ -283,7 +283,7 @@ class Explorer {
     if (compiled.kernels > 0) kernel_seconds_ = compiled.seconds / static_cast<double>(compiled.kernels);
     for (size_t k = 0; k < batch.chosen.size(); ++k) {
       const TrialId& id = batch.chosen[k];
-      const PartClass& of = classes_.all()[id.part_class];
+      const PartitionClass& of = classes_.all()[id.partition_class];
       const Trial& trial = classes_.trial(id);
       if (now() > end && !trial.first) {
         classes_.leave(id);
@@ -302,7 +302,7 @@ class Explorer {
     return Done{};
   }
 
-  Result<MeasurementRow> try_one(const PartClass& of, const Trial& trial, const Ready& ready) {
+  Result<MeasurementRow> try_one(const PartitionClass& of, const Trial& trial, const Ready& ready) {
     MeasurementRow failed;
     const Result<MadeKernel>* const kernel = ready.kernel ? &*ready.kernel : nullptr;
     if (ready.by_kernel && kernel == nullptr) {
@@ -317,7 +317,7 @@ class Explorer {
     }
     TrialRequest request;
     request.conversion = trial.converted.valid();
-    request.part = request.conversion ? graph_.tensor(trial.converted).name : trial.part->name;
+    request.partition = request.conversion ? graph_.tensor(trial.converted).name : trial.partition->name;
     request.candidate = trial.text;
     if (kernel != nullptr) {
       request.function = (*kernel)->name;
@@ -331,9 +331,9 @@ class Explorer {
 
   // --- What a selection wants ---
 
-  // Parts are not free of each other: the fastest ways of two need not go together. So every now and then a selection
-  // is made in which ways and conversions that were not tried are as fast as expected; what it takes is tried next.
-  // Where compilers do not disturb the measuring, selecting does not either.
+  // Partitions are not free of each other: the fastest ways of two need not go together. So every now and then a
+  // selection is made in which ways and conversions that were not tried are as fast as expected; what it takes is tried
+  // next. Where compilers do not disturb the measuring, selecting does not either.
   void want(double end) {
     if (!settings_.wanted || classes_.has_baselines_left()) return;
     if (!wanting_.valid()) {
@@ -361,30 +361,31 @@ class Explorer {
   // Whether anything of it is still to be tried.
   bool take(const Wanted& wanted) {
     bool open = false;
-    for (const Wanted::Way& way : wanted.ways) open |= want_way(way);
+    for (const Wanted::Candidate& config : wanted.candidates) open |= want_config(config);
     for (const Wanted::Conversion& conversion : wanted.conversions) open |= want_conversion(conversion);
     return open;
   }
 
   // The way itself, and when that has been measured, others under its layouts.
-  bool want_way(const Wanted::Way& way) {
-    const auto number = std::find_if(candidates_.parts.begin(), candidates_.parts.end(),
-                                     [&](const PartCandidates& of) { return of.part.name == way.part; });
-    if (number == candidates_.parts.end()) return false;
+  bool want_config(const Wanted::Candidate& config) {
+    const auto number =
+        std::find_if(candidates_.partitions.begin(), candidates_.partitions.end(),
+                     [&](const PartitionCandidates& of) { return of.partition.name == config.partition; });
+    if (number == candidates_.partitions.end()) return false;
     const std::optional<TrialId> taken =
-        classes_.find(static_cast<size_t>(number - candidates_.parts.begin()), way.candidate);
+        classes_.find(static_cast<size_t>(number - candidates_.partitions.begin()), config.candidate);
     if (!taken) return false;
     bool open = false;
     if (!classes_.trial(*taken).known) {
       open = classes_.want(*taken);
-      if (std::holds_alternative<GemmWay>(classes_.trial(*taken).candidate->way)) return open;
+      if (std::holds_alternative<GemmConfig>(classes_.trial(*taken).candidate->config)) return open;
     }
     return settings_.refinements ? want_others_under(*taken) || open : open;
   }
 
   bool want_others_under(const TrialId& taken) {
     refinements_.add_of(taken);
-    const PartClass& of = classes_.all()[taken.part_class];
+    const PartitionClass& of = classes_.all()[taken.partition_class];
     const std::vector<int>& layouts = of.trials[taken.number].candidate->layouts;
     Expectation expectation = classes_.expectation(of);
     std::vector<std::pair<double, size_t>> under;
@@ -394,9 +395,9 @@ class Explorer {
       under.emplace_back(expectation.seconds(trial.kind, trial.candidate->estimate), k);
     }
     std::sort(under.begin(), under.end());
-    if (under.size() > kWantedWays) under.resize(kWantedWays);
+    if (under.size() > kWantedConfigs) under.resize(kWantedConfigs);
     bool open = false;
-    for (const auto& [seconds, k] : under) open |= classes_.want({taken.part_class, k});
+    for (const auto& [seconds, k] : under) open |= classes_.want({taken.partition_class, k});
     return open;
   }
 
@@ -422,11 +423,11 @@ class Explorer {
     progress.total = classes_.configurations() + conversions_.configurations() - classes_.not_needed();
     progress.left = settings_.exhaustive ? 0 : std::max(0.0, begin_ + settings_.budget_seconds - now());
     progress.doing = doing;
-    for (const Site& site : candidates_.sites) {
+    for (const ChoicePoint& choice_point : candidates_.choice_points) {
       double best = kNotMeasured;
-      for (const std::vector<int>& alternative : site.alternatives) {
+      for (const std::vector<int>& alternative : choice_point.alternatives) {
         double sum = 0;
-        for (const int part : alternative) sum += classes_.class_of(static_cast<size_t>(part)).best;
+        for (const int partition : alternative) sum += classes_.class_of(static_cast<size_t>(partition)).best;
         best = std::min(best, sum);
       }
       if (best < kNotMeasured) progress.bound += best;
@@ -435,7 +436,7 @@ class Explorer {
     settings_.progress(progress);
   }
 
-  // Worked out anew every few seconds, once every part has a way.
+  // Worked out anew every few seconds, once every partition has a way.
   double selected_seconds() {
     if (!settings_.select || classes_.has_baselines_left()) return selected_;
     if (!selecting_.valid() && now() >= select_at_) {
@@ -476,7 +477,7 @@ class Explorer {
   Database& database_;
   Worker& worker_;
   const double begin_ = now();
-  PartClasses classes_;
+  PartitionClasses classes_;
   ConversionTrials conversions_;
   Refinements refinements_;
   Recall recall_;

@@ -17,7 +17,7 @@ namespace millrace {
 struct ExploreProgress {
   double done = 0;  // candidates, known ones among them
   double total = 0;
-  double bound = 0;    // seconds of a step, if every part could take its fastest way so far
+  double bound = 0;    // seconds of a step, if every partition could take its fastest way so far
   double seconds = 0;  // of the best selection so far; 0: none yet
   double left = 0;     // of the budget
   std::string doing;
@@ -25,8 +25,8 @@ struct ExploreProgress {
 
 // What the best selection takes, of measurements in which what was not tried is as fast as expected.
 struct Wanted {
-  struct Way {
-    std::string part;
+  struct Candidate {
+    std::string partition;
     std::string candidate;
   };
   struct Conversion {
@@ -34,7 +34,7 @@ struct Wanted {
     int from = 0;
     int to = 0;
   };
-  std::vector<Way> ways;
+  std::vector<Candidate> candidates;
   std::vector<Conversion> conversions;
 };
 
@@ -50,14 +50,14 @@ struct ExploreSettings {
   double hang_seconds = 60;    // of a trial
   // The other ways under a candidate's layouts: every algorithm of a product that the library's heuristic has been
   // tried for, every shape of a kernel. Null: all are candidates from the beginning.
-  std::function<std::vector<Candidate>(const Part&, const Candidate&)> refinements;
-  // Which candidates of a part take equally long, by equal texts. Null: nobody knows.
-  std::function<std::string(const Part&, const Candidate&)> alike;
-  std::function<Wanted(const Measurements&)> wanted;  // null: parts are looked at one by one
+  std::function<std::vector<Candidate>(const Partition&, const Candidate&)> refinements;
+  // Which candidates of a partition take equally long, by equal texts. Null: nobody knows.
+  std::function<std::string(const Partition&, const Candidate&)> timing_class;
+  std::function<Wanted(const Measurements&)> wanted;  // null: partitions are looked at one by one
   std::function<void(const ExploreProgress&)> progress;
   std::function<double(const Measurements&)> select;  // the cost of the best selection, for the progress; 0: none
   // The ways from one layout of a tensor to another.
-  std::function<PartCandidates(TensorId, int from, int to)> conversions;
+  std::function<PartitionCandidates(TensorId, int from, int to)> conversions;
 };
 
 struct Explored {

@@ -38,7 +38,7 @@ bool is_utc_time(std::string_view text) {
 nlohmann::ordered_json to_json(const MeasurementRow& row) {
   return {{kVersionField, kRowVersion},
           {"device", row.key.device},
-          {"part", row.key.part},
+          {"partition", row.key.partition},
           {"candidate", row.key.candidate},
           {"outcome", kOutcomeNames.at(static_cast<size_t>(row.outcome))},
           {"seconds", row.seconds},
@@ -121,7 +121,7 @@ MeasurementRow row_of(LineReader& reader) {
   MeasurementRow row;
   if (reader.integer(kVersionField.data()) != kRowVersion)
     reader.complain(concat("'", kVersionField, "' is not ", kRowVersion, ", the one that this Millrace reads"));
-  row.key = {reader.text("device"), reader.text("part"), reader.text("candidate")};
+  row.key = {reader.text("device"), reader.text("partition"), reader.text("candidate")};
   const std::string outcome = reader.text("outcome");
   const auto* const name = std::find(kOutcomeNames.begin(), kOutcomeNames.end(), outcome);
   if (name == kOutcomeNames.end()) reader.complain(concat("'outcome' is none of ", join(kOutcomeNames, ", ")));
@@ -150,17 +150,18 @@ std::string read_line(std::string_view line, MeasurementRow& row) {
 
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
+  std::tm partitions{};
+  gmtime_r(&now, &partitions);
   std::array<char, 32> text{};
-  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts)};
+  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &partitions)};
 }
 
 std::string complaint_about(const MeasurementRow& row) {
-  for (const std::string* text : {&row.key.device, &row.key.part, &row.key.candidate}) {
-    if (text->empty()) return "device, part or candidate is empty";
-    if (text->size() > kMaxKeyBytes) return concat("device, part or candidate is longer than ", kMaxKeyBytes, " bytes");
-    if (!storable_text(*text)) return "device, part or candidate is not UTF-8 text";
+  for (const std::string* text : {&row.key.device, &row.key.partition, &row.key.candidate}) {
+    if (text->empty()) return "device, partition or candidate is empty";
+    if (text->size() > kMaxKeyBytes)
+      return concat("device, partition or candidate is longer than ", kMaxKeyBytes, " bytes");
+    if (!storable_text(*text)) return "device, partition or candidate is not UTF-8 text";
   }
   if (static_cast<size_t>(row.outcome) >= kOutcomeNames.size()) return "the outcome is none that there is";
   for (const double value : {row.seconds, row.low, row.high})

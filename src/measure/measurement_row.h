@@ -15,7 +15,7 @@ namespace millrace {
 // Everything that could change the time, as three canonical texts. None is empty; all are UTF-8.
 struct MeasurementKey {
   std::string device;     // machine, driver, compiler, libraries, flags
-  std::string part;       // what is computed: kinds, extents, dtypes, accesses
+  std::string partition;  // what is computed: kinds, extents, dtypes, accesses
   std::string candidate;  // how, with the layouts
 
   auto operator<=>(const MeasurementKey&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 sees one

@@ -23,23 +23,25 @@ Json tensor_json(const MeasuredTensor& tensor) {
   return json;
 }
 
-Json part_json(const MeasuredPart& part) {
-  Json ways = Json::array();
-  for (const MeasuredWay& way : part.ways) {
-    ways.push_back({{"candidate", way.candidate},
-                    {"layouts", way.layouts},
-                    {"seconds", way.seconds},
-                    {"low", way.low},
-                    {"high", way.high}});
+Json partition_json(const MeasuredPartition& partition) {
+  Json candidates = Json::array();
+  for (const MeasuredCandidate& candidate : partition.candidates) {
+    candidates.push_back({{"candidate", candidate.candidate},
+                          {"layouts", candidate.layouts},
+                          {"seconds", candidate.seconds},
+                          {"low", candidate.low},
+                          {"high", candidate.high}});
   }
-  return {{"name", part.name},
-          {"pass", part.backward ? "backward" : "forward"},
-          {"reads", part.reads},
-          {"writes", part.writes},
-          {"ways", std::move(ways)}};
+  return {{"name", partition.name},
+          {"pass", partition.backward ? "backward" : "forward"},
+          {"reads", partition.reads},
+          {"writes", partition.writes},
+          {"candidates", std::move(candidates)}};
 }
 
-Json site_json(const MeasuredSite& site) { return {{"alternatives", site.alternatives}}; }
+Json choice_point_json(const MeasuredChoicePoint& choice_point) {
+  return {{"alternatives", choice_point.alternatives}};
+}
 
 Json conversion_json(const MeasuredConversion& conversion) {
   return {{"tensor", conversion.tensor},
@@ -71,14 +73,14 @@ class Reader {
 
   Measurements measurements(const Node& root) {
     Measurements made;
-    json_.object(root, {"schema_version", "tensors", "parts", "sites", "conversions"});
+    json_.object(root, {"schema_version", "tensors", "partitions", "choice_points", "conversions"});
     const Node schema = JsonReader::field(root, "schema_version");
     if (const int version = position(schema); version != kMeasurementsVersion)
       json_.complain(schema, concat("version ", version, " is not known"),
                      concat("this program reads version ", kMeasurementsVersion, "; measure again with it"));
     made.tensors = list(JsonReader::field(root, "tensors"), &Reader::tensor);
-    made.parts = list(JsonReader::field(root, "parts"), &Reader::part);
-    made.sites = list(JsonReader::field(root, "sites"), &Reader::site);
+    made.partitions = list(JsonReader::field(root, "partitions"), &Reader::partition);
+    made.choice_points = list(JsonReader::field(root, "choice_points"), &Reader::choice_point);
     made.conversions = list(JsonReader::field(root, "conversions"), &Reader::conversion);
     return made;
   }
@@ -111,9 +113,9 @@ class Reader {
     return made;
   }
 
-  MeasuredWay way(const Node& node) {
+  MeasuredCandidate candidate(const Node& node) {
     json_.object(node, {"candidate", "layouts", "seconds", "low", "high"});
-    MeasuredWay made;
+    MeasuredCandidate made;
     made.candidate = text(JsonReader::field(node, "candidate"));
     made.layouts = list(JsonReader::field(node, "layouts"), &Reader::position);
     made.seconds = seconds(JsonReader::field(node, "seconds"));
@@ -122,9 +124,9 @@ class Reader {
     return made;
   }
 
-  MeasuredPart part(const Node& node) {
-    json_.object(node, {"name", "pass", "reads", "writes", "ways"});
-    MeasuredPart made;
+  MeasuredPartition partition(const Node& node) {
+    json_.object(node, {"name", "pass", "reads", "writes", "candidates"});
+    MeasuredPartition made;
     made.name = text(JsonReader::field(node, "name"));
     const Node pass = JsonReader::field(node, "pass");
     const std::string named = text(pass);
@@ -133,13 +135,13 @@ class Reader {
     made.backward = named == "backward";
     made.reads = list(JsonReader::field(node, "reads"), &Reader::position);
     made.writes = list(JsonReader::field(node, "writes"), &Reader::position);
-    made.ways = list(JsonReader::field(node, "ways"), &Reader::way);
+    made.candidates = list(JsonReader::field(node, "candidates"), &Reader::candidate);
     return made;
   }
 
   std::vector<int> alternative(const Node& node) { return list(node, &Reader::position); }
 
-  MeasuredSite site(const Node& node) {
+  MeasuredChoicePoint choice_point(const Node& node) {
     json_.object(node, {"alternatives"});
     return {list(JsonReader::field(node, "alternatives"), &Reader::alternative)};
   }
@@ -159,7 +161,8 @@ class Reader {
 std::string measurements_json(const Measurements& measurements) {
   return concat("{\n  \"schema_version\": ", kMeasurementsVersion,
                 list_text("tensors", measurements.tensors, tensor_json),
-                list_text("parts", measurements.parts, part_json), list_text("sites", measurements.sites, site_json),
+                list_text("partitions", measurements.partitions, partition_json),
+                list_text("choice_points", measurements.choice_points, choice_point_json),
                 list_text("conversions", measurements.conversions, conversion_json), "\n}\n");
 }
 

@@ -7,25 +7,25 @@
 namespace millrace {
 namespace {
 
-// Parts of dropped alternatives are in no site any more.
-void drop_unused_parts(Measurements& made) {
-  std::vector<bool> used(made.parts.size(), false);
-  for (const MeasuredSite& site : made.sites) {
-    for (const std::vector<int>& alternative : site.alternatives) {
-      for (const int part : alternative) used[static_cast<size_t>(part)] = true;
+// Parts of dropped alternatives are in no choice point any more.
+void drop_unused_partitions(Measurements& made) {
+  std::vector<bool> used(made.partitions.size(), false);
+  for (const MeasuredChoicePoint& choice_point : made.choice_points) {
+    for (const std::vector<int>& alternative : choice_point.alternatives) {
+      for (const int partition : alternative) used[static_cast<size_t>(partition)] = true;
     }
   }
-  std::vector<int> renumbered(made.parts.size(), -1);
-  std::vector<MeasuredPart> kept;
-  for (size_t k = 0; k < made.parts.size(); ++k) {
+  std::vector<int> renumbered(made.partitions.size(), -1);
+  std::vector<MeasuredPartition> kept;
+  for (size_t k = 0; k < made.partitions.size(); ++k) {
     if (!used[k]) continue;
     renumbered[k] = static_cast<int>(kept.size());
-    kept.push_back(std::move(made.parts[k]));
+    kept.push_back(std::move(made.partitions[k]));
   }
-  made.parts = std::move(kept);
-  for (MeasuredSite& site : made.sites) {
-    for (std::vector<int>& alternative : site.alternatives) {
-      for (int& part : alternative) part = renumbered[static_cast<size_t>(part)];
+  made.partitions = std::move(kept);
+  for (MeasuredChoicePoint& choice_point : made.choice_points) {
+    for (std::vector<int>& alternative : choice_point.alternatives) {
+      for (int& partition : alternative) partition = renumbered[static_cast<size_t>(partition)];
     }
   }
 }
@@ -38,13 +38,13 @@ struct UsedLayouts {
 
 std::vector<UsedLayouts> used_layouts(const Measurements& made) {
   std::vector<UsedLayouts> layouts(made.tensors.size());
-  for (const MeasuredPart& part : made.parts) {
-    for (const MeasuredWay& way : part.ways) {
-      for (size_t k = 0; k < way.layouts.size(); ++k) {
-        const bool written = k >= part.reads.size();
-        const int tensor = written ? part.writes[k - part.reads.size()] : part.reads[k];
+  for (const MeasuredPartition& partition : made.partitions) {
+    for (const MeasuredCandidate& config : partition.candidates) {
+      for (size_t k = 0; k < config.layouts.size(); ++k) {
+        const bool written = k >= partition.reads.size();
+        const int tensor = written ? partition.writes[k - partition.reads.size()] : partition.reads[k];
         UsedLayouts& of = layouts[static_cast<size_t>(tensor)];
-        (written ? of.written : of.read).insert(way.layouts[k]);
+        (written ? of.written : of.read).insert(config.layouts[k]);
       }
     }
   }
@@ -56,7 +56,7 @@ std::vector<UsedLayouts> used_layouts(const Measurements& made) {
 Measurements MeasurementsMaker::measured() {
   Measurements made;
   const std::vector<int> tensor_of = make_tensors(made);
-  make_parts(tensor_of, false, made);
+  make_partitions(tensor_of, false, made);
   make_conversions(tensor_of, made);
   return made;
 }
@@ -64,14 +64,14 @@ Measurements MeasurementsMaker::measured() {
 Measurements MeasurementsMaker::expected() {
   Measurements made;
   const std::vector<int> tensor_of = make_tensors(made);
-  make_parts(tensor_of, true, made);
+  make_partitions(tensor_of, true, made);
   make_conversions(tensor_of, made);
   add_expected_conversions(tensor_of, made);
   return made;
 }
 
-TriedPart MeasurementsMaker::tried(size_t number) {
-  TriedPart made{candidates_.parts[number].part.name, {}};
+TriedPartition MeasurementsMaker::tried(size_t number) {
+  TriedPartition made{candidates_.partitions[number].partition.name, {}};
   for (const FittingRow& of : fitting_rows(number)) {
     const std::string_view outcome = kOutcomeNames.at(static_cast<size_t>(of.row->outcome));
     made.tried.push_back({*of.text, of.row->seconds, std::string(outcome), of.row->detail});
@@ -79,27 +79,27 @@ TriedPart MeasurementsMaker::tried(size_t number) {
   return made;
 }
 
-std::vector<MeasuredWay> MeasurementsMaker::fastest_ways(size_t number) {
-  std::map<std::vector<int>, MeasuredWay> fastest;
+std::vector<MeasuredCandidate> MeasurementsMaker::fastest_configs(size_t number) {
+  std::map<std::vector<int>, MeasuredCandidate> fastest;
   for (const FittingRow& of : fitting_rows(number)) {
     if (of.row->outcome != Outcome::measured) continue;
-    MeasuredWay& way = fastest[of.candidate->layouts];
-    if (!way.candidate.empty() && way.seconds <= of.row->seconds) continue;
-    way = {*of.text, of.candidate->layouts, of.row->seconds, of.row->low, of.row->high};
+    MeasuredCandidate& config = fastest[of.candidate->layouts];
+    if (!config.candidate.empty() && config.seconds <= of.row->seconds) continue;
+    config = {*of.text, of.candidate->layouts, of.row->seconds, of.row->low, of.row->high};
   }
-  std::vector<MeasuredWay> ways;
-  for (auto& [layouts, way] : fastest) ways.push_back(std::move(way));
-  return ways;
+  std::vector<MeasuredCandidate> configs;
+  for (auto& [layouts, config] : fastest) configs.push_back(std::move(config));
+  return configs;
 }
 
 std::vector<MeasurementsMaker::FittingRow> MeasurementsMaker::fitting_rows(size_t number) {
-  const Part& part = candidates_.parts[number].part;
+  const Partition& partition = candidates_.partitions[number].partition;
   std::vector<FittingRow> fitting;
   for (const auto& [text, row] : classes_.class_of(number).rows) {
     const auto [parsed, fresh] = parsed_[number].try_emplace(text);
     std::optional<Candidate>& candidate = parsed->second;
-    if (fresh) candidate = parse_candidate(candidates_.domains, part, text);
-    if (fresh && candidate && !classes_.fits(part, *candidate)) candidate.reset();
+    if (fresh) candidate = parse_candidate(candidates_.domains, partition, text);
+    if (fresh && candidate && !classes_.fits(partition, *candidate)) candidate.reset();
     if (candidate) fitting.push_back({&text, &row, &*candidate});
   }
   return fitting;
@@ -119,59 +119,60 @@ std::vector<int> MeasurementsMaker::make_tensors(Measurements& made) const {
   return tensor_of;
 }
 
-// And their sites. `expected`: with ways that were not tried.
-void MeasurementsMaker::make_parts(const std::vector<int>& tensor_of, bool expected, Measurements& made) {
-  for (size_t number = 0; number < candidates_.parts.size(); ++number) {
-    const Part& part = candidates_.parts[number].part;
-    MeasuredPart into{part.name, part.pass == Pass::backward, {}, {}, fastest_ways(number)};
-    for (const TensorId tensor : part.reads) into.reads.push_back(tensor_of[tensor.at()]);
-    for (const TensorId tensor : part.writes) into.writes.push_back(tensor_of[tensor.at()]);
-    if (expected) add_expected_ways(number, into.ways);
-    made.parts.push_back(std::move(into));
+// And their choice points. `expected`: with ways that were not tried.
+void MeasurementsMaker::make_partitions(const std::vector<int>& tensor_of, bool expected, Measurements& made) {
+  for (size_t number = 0; number < candidates_.partitions.size(); ++number) {
+    const Partition& partition = candidates_.partitions[number].partition;
+    MeasuredPartition into{partition.name, partition.pass == Pass::backward, {}, {}, fastest_configs(number)};
+    for (const TensorId tensor : partition.reads) into.reads.push_back(tensor_of[tensor.at()]);
+    for (const TensorId tensor : partition.writes) into.writes.push_back(tensor_of[tensor.at()]);
+    if (expected) add_expected_configs(number, into.candidates);
+    made.partitions.push_back(std::move(into));
   }
-  make_sites(made);
+  make_choice_points(made);
 }
 
-void MeasurementsMaker::add_expected_ways(size_t number, std::vector<MeasuredWay>& ways) const {
-  const PartCandidates& candidates = candidates_.parts[number];
+void MeasurementsMaker::add_expected_configs(size_t number, std::vector<MeasuredCandidate>& configs) const {
+  const PartitionCandidates& candidates = candidates_.partitions[number];
   std::map<std::vector<int>, std::pair<double, const Trial*>> expecting;  // by layouts
-  for (const MeasuredWay& way : ways) expecting[way.layouts] = {-1, nullptr};
+  for (const MeasuredCandidate& config : configs) expecting[config.layouts] = {-1, nullptr};
   Expectation expectation = classes_.expectation(classes_.class_of(number));
   for (size_t k = 0; k < candidates.candidates.size(); ++k) {
     const Candidate& candidate = candidates.candidates[k];
     const Trial& trial = classes_.trial(classes_.of_candidate(number, k));
-    if (trial.known || !classes_.fits(candidates.part, candidate)) continue;
+    if (trial.known || !classes_.fits(candidates.partition, candidate)) continue;
     const double seconds = expectation.seconds(trial.kind, trial.candidate->estimate);
     const auto [known, fresh] = expecting.try_emplace(candidate.layouts, seconds, &trial);
     if (!fresh && seconds < known->second.first) known->second = {seconds, &trial};
   }
   for (const auto& [layouts, best] : expecting) {
     const auto& [seconds, trial] = best;
-    if (seconds >= 0) ways.push_back({trial->text, layouts, seconds, seconds, seconds});
+    if (seconds >= 0) configs.push_back({trial->text, layouts, seconds, seconds, seconds});
   }
 }
 
-// Alternatives of which every part has a way; a site without one keeps its default, so that selection can say what
-// is missing.
-void MeasurementsMaker::make_sites(Measurements& made) const {
-  for (const Site& site : candidates_.sites) {
-    MeasuredSite into;
-    for (const std::vector<int>& alternative : site.alternatives) {
-      const bool whole = std::all_of(alternative.begin(), alternative.end(),
-                                     [&](int part) { return !made.parts[static_cast<size_t>(part)].ways.empty(); });
+// Alternatives of which every partition has a way; a choice point without one keeps its default, so that selection can
+// say what is missing.
+void MeasurementsMaker::make_choice_points(Measurements& made) const {
+  for (const ChoicePoint& choice_point : candidates_.choice_points) {
+    MeasuredChoicePoint into;
+    for (const std::vector<int>& alternative : choice_point.alternatives) {
+      const bool whole = std::all_of(alternative.begin(), alternative.end(), [&](int partition) {
+        return !made.partitions[static_cast<size_t>(partition)].candidates.empty();
+      });
       if (whole) into.alternatives.push_back(alternative);
     }
-    if (into.alternatives.empty()) into.alternatives.push_back(site.alternatives.front());
-    made.sites.push_back(std::move(into));
+    if (into.alternatives.empty()) into.alternatives.push_back(choice_point.alternatives.front());
+    made.choice_points.push_back(std::move(into));
   }
-  drop_unused_parts(made);
+  drop_unused_partitions(made);
 }
 
 void MeasurementsMaker::make_conversions(const std::vector<int>& tensor_of, Measurements& made) const {
   std::map<std::tuple<TensorId, int, int>, MeasuredConversion> fastest;
   for (const ConversionTrial& conversion : conversions_.added()) {
     const std::string& text = classes_.trial(conversion.trial).text;
-    const std::map<std::string, MeasurementRow>& rows = classes_.all()[conversion.trial.part_class].rows;
+    const std::map<std::string, MeasurementRow>& rows = classes_.all()[conversion.trial.partition_class].rows;
     const auto row = rows.find(text);
     if (row == rows.end() || row->second.outcome != Outcome::measured) continue;
     MeasuredConversion& known = fastest[{conversion.tensor, conversion.from, conversion.to}];

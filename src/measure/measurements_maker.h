@@ -10,31 +10,31 @@
 #include "candidates/candidates.h"
 #include "measure/conversion_trials.h"
 #include "measure/measurements.h"
-#include "measure/part_classes.h"
+#include "measure/partition_classes.h"
 
 namespace millrace {
 
 class MeasurementsMaker {
  public:
   // What is referred to lives longer.
-  MeasurementsMaker(const Graph& graph, const Candidates& candidates, const PartClasses& classes,
+  MeasurementsMaker(const Graph& graph, const Candidates& candidates, const PartitionClasses& classes,
                     ConversionTrials& conversions)
       : graph_(graph),
         candidates_(candidates),
         classes_(classes),
         conversions_(conversions),
-        parsed_(candidates.parts.size()) {}
+        parsed_(candidates.partitions.size()) {}
 
   Measurements measured();
   // What is measured, and for other layouts what is expected.
   Measurements expected();
-  // Of a part, one way for each combination of layouts.
-  std::vector<MeasuredWay> fastest_ways(size_t number);
-  // Everything that was tried of a part and would fit it.
-  TriedPart tried(size_t number);
+  // Of a partition, one way for each combination of layouts.
+  std::vector<MeasuredCandidate> fastest_configs(size_t number);
+  // Everything that was tried of a partition and would fit it.
+  TriedPartition tried(size_t number);
 
  private:
-  // Of a part: what was tried that is its candidate, or that an equal part's is and it could take.
+  // Of a partition: what was tried that is its candidate, or that an equal partition's is and it could take.
   struct FittingRow {
     const std::string* text;
     const MeasurementRow* row;
@@ -43,18 +43,18 @@ class MeasurementsMaker {
 
   std::vector<FittingRow> fitting_rows(size_t number);
   std::vector<int> make_tensors(Measurements& made) const;
-  void make_parts(const std::vector<int>& tensor_of, bool expected, Measurements& made);
-  void add_expected_ways(size_t number, std::vector<MeasuredWay>& ways) const;
-  void make_sites(Measurements& made) const;
+  void make_partitions(const std::vector<int>& tensor_of, bool expected, Measurements& made);
+  void add_expected_configs(size_t number, std::vector<MeasuredCandidate>& configs) const;
+  void make_choice_points(Measurements& made) const;
   void make_conversions(const std::vector<int>& tensor_of, Measurements& made) const;
   void add_expected_conversions(const std::vector<int>& tensor_of, Measurements& made);
 
   const Graph& graph_;
   const Candidates& candidates_;
-  const PartClasses& classes_;
+  const PartitionClasses& classes_;
   ConversionTrials& conversions_;
-  // One a part: its rows' candidates, by their texts; nothing where it could not take them. Kept, since they are asked
-  // for between every two batches.
+  // One a partition: its rows' candidates, by their texts; nothing where it could not take them. Kept, since they are
+  // asked for between every two batches.
   std::vector<std::map<std::string, std::optional<Candidate>>> parsed_;
 };
 

@@ -15,13 +15,13 @@ constexpr uint64_t kProbeSeed = 20210101;
 
 class Prober {
  public:
-  Prober(const Graph& graph, const Part& part, const Truth& truth)
-      : part_(part), truth_(truth), scale_(factor_of(graph, part, truth)) {
-    const Product& product = part.product;
+  Prober(const Graph& graph, const Partition& partition, const ReferenceData& reference_data)
+      : partition_(partition), reference_data_(reference_data), scale_(factor_of(graph, partition, reference_data)) {
+    const Product& product = partition.product;
     stack_ = product.indices.size();
     for (size_t operand = 0; operand < (product.vector ? 4 : 3); ++operand) {
       const std::vector<TensorId>& tensors = product.operand(operand);
-      const std::vector<TensorId>& list = product.is_written(operand) ? part.writes : part.reads;
+      const std::vector<TensorId>& list = product.is_written(operand) ? partition.writes : partition.reads;
       for (const TensorId tensor : tensors)
         places_[operand].push_back(static_cast<size_t>(std::find(list.begin(), list.end(), tensor) - list.begin()));
       for (size_t index = 0; index < product.indices.size(); ++index) {
@@ -31,7 +31,7 @@ class Prober {
         steps_[operand].push_back(stacks ? 0 : step_along(graph, product, operand, index, layout));
       }
     }
-    const std::vector<TensorId>& list = product.writes_auxiliary() ? part.writes : part.reads;
+    const std::vector<TensorId>& list = product.writes_auxiliary() ? partition.writes : partition.reads;
     place_beside_ = static_cast<size_t>(std::find(list.begin(), list.end(), product.beside()) - list.begin());
   }
 
@@ -53,7 +53,7 @@ class Prober {
 
   Point by_chance() {
     Point point;
-    for (const ProductIndex& index : part_.product.indices) {
+    for (const ProductIndex& index : partition_.product.indices) {
       state_ = state_ * 6364136223846793005ULL + 1442695040888963407ULL;
       point.push_back(index.reduced ? 0 : static_cast<int64_t>((state_ >> 33) % static_cast<uint64_t>(index.extent)));
     }
@@ -71,15 +71,15 @@ class Prober {
   }
 
   double input(size_t operand, const Point& point) const {
-    return truth_.inputs[place(operand, point)][element(operand, point)];
+    return reference_data_.inputs[place(operand, point)][element(operand, point)];
   }
 
-  double beside(const Point& point) const { return truth_.inputs[place_beside_][element(2, point)]; }
+  double beside(const Point& point) const { return reference_data_.inputs[place_beside_][element(2, point)]; }
 
   // An element of the result; one of the sum, where the product sums an operand, and the same of its auxiliary matrix.
   void probe(Point point, std::vector<Probe>& probes) const {
-    const std::vector<ProductIndex>& indices = part_.product.indices;
-    const std::optional<ProductVector>& vector = part_.product.vector;
+    const std::vector<ProductIndex>& indices = partition_.product.indices;
+    const std::optional<ProductVector>& vector = partition_.product.vector;
     Probe made;
     Probe summed;
     const auto add = [](Probe& to, double term) {
@@ -100,10 +100,10 @@ class Prober {
       }
     }
     if (vector && !vector->written()) add(made, input(kVectorOperand, point));
-    if (part_.product.adds()) add(made, beside(point));
+    if (partition_.product.adds()) add(made, beside(point));
     made.output = place(2, point);
     made.element = element(2, point);
-    if (part_.product.writes_auxiliary()) {
+    if (partition_.product.writes_auxiliary()) {
       probes.push_back(made);
       probes.back().output = place_beside_;
     }
@@ -117,7 +117,7 @@ class Prober {
 
   // The magnitudes as the product of magnitudes makes them.
   void activate(Probe& made, const Point& point) const {
-    switch (part_.product.activation) {
+    switch (partition_.product.activation) {
       case Activation::none: return;
       case Activation::relu: made.value = std::max(made.value, 0.0); return;
       case Activation::gelu:
@@ -131,8 +131,8 @@ class Prober {
     }
   }
 
-  const Part& part_;
-  const Truth& truth_;
+  const Partition& partition_;
+  const ReferenceData& reference_data_;
   double scale_;
   std::array<std::vector<size_t>, 4> places_;
   std::array<std::vector<int64_t>, 4> steps_;  // row-major ones
@@ -143,34 +143,36 @@ class Prober {
 
 }  // namespace
 
-std::vector<Probe> probes_of(const Graph& graph, const Part& part, const Truth& truth, size_t count) {
-  return Prober(graph, part, truth).run(count);
+std::vector<Probe> probes_of(const Graph& graph, const Partition& partition, const ReferenceData& reference_data,
+                             size_t count) {
+  return Prober(graph, partition, reference_data).run(count);
 }
 
-double factor_of(const Graph& graph, const Part& part, const Truth& truth) {
-  return factor_of(graph, part.product.scales, truth);
+double factor_of(const Graph& graph, const Partition& partition, const ReferenceData& reference_data) {
+  return factor_of(graph, partition.product.scales, reference_data);
 }
 
-bool is_added(const Part& part, TensorId tensor) {
-  const std::vector<TensorId>& vectors = part.product.operand(kVectorOperand);
-  return tensor == part.product.added || std::find(vectors.begin(), vectors.end(), tensor) != vectors.end();
+bool is_added(const Partition& partition, TensorId tensor) {
+  const std::vector<TensorId>& vectors = partition.product.operand(kVectorOperand);
+  return tensor == partition.product.added || std::find(vectors.begin(), vectors.end(), tensor) != vectors.end();
 }
 
-double depth_of(const Part& part) {
+double depth_of(const Partition& partition) {
   double depth = 1;
-  for (const ProductIndex& index : part.product.indices) depth *= index.reduced ? static_cast<double>(index.extent) : 1;
+  for (const ProductIndex& index : partition.product.indices)
+    depth *= index.reduced ? static_cast<double>(index.extent) : 1;
   return depth;
 }
 
-double tolerance_of(const Graph& graph, const Part& part, TensorId tensor, double magnitude, double value) {
+double tolerance_of(const Graph& graph, const Partition& partition, TensorId tensor, double magnitude, double value) {
   // Each lies within (depth + 2)·u·Σ|a||b| of the exact sum: the products and their sum, a factor, a bias or what
   // is added. What that is added to is not rounded before, and a ReLU brings nothing further apart.
   const DType dtype = graph.tensor(tensor).dtype;
   const double roundoff = dtype == DType::float64 ? 0x1p-53 : 0x1p-24;
-  double of_sum = (depth_of(part) + 2) * roundoff * std::abs(magnitude);
+  double of_sum = (depth_of(partition) + 2) * roundoff * std::abs(magnitude);
   // A GELU of the sum of magnitudes is at least half of it, and so is the gradient's slope there.
-  const bool is_result = tensor == part.product.tensors[2].front();
-  const Activation activation = is_result ? part.product.activation : Activation::none;
+  const bool is_result = tensor == partition.product.tensors[2].front();
+  const Activation activation = is_result ? partition.product.activation : Activation::none;
   if (activation == Activation::gelu || activation == Activation::gelu_gradient) of_sum *= 2 * kSteepestGelu;
   // Where the sum is positive its GELU is at least half of it.
   if (activation == Activation::gelu) of_sum += kTanhError * std::abs(value) + library_gelu_error(-kMostNegative);

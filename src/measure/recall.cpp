@@ -23,7 +23,7 @@ Result<Done> Recall::conversions(const std::vector<TensorDomain>& domains, Conve
     const Result<std::vector<MeasurementRow>> rows = database_.all_of(device_, {of.text});
     if (!rows) return rows.error();
     for (const MeasurementRow& row : *rows) {
-      const std::optional<Candidate> candidate = parse_candidate(domains, of.part, text_of(row));
+      const std::optional<Candidate> candidate = parse_candidate(domains, of.partition, text_of(row));
       if (candidate && candidate->layouts[0] != candidate->layouts[1])
         into.add(of.tensors.front(), candidate->layouts[0], candidate->layouts[1]);
     }
@@ -31,18 +31,18 @@ Result<Done> Recall::conversions(const std::vector<TensorDomain>& domains, Conve
   return Done{};
 }
 
-Result<Done> Recall::outcomes(Refinements& refinements, PartClasses& into) {
+Result<Done> Recall::outcomes(Refinements& refinements, PartitionClasses& into) {
   std::vector<std::string> texts;
-  for (const PartClass& of : into.all()) {
+  for (const PartitionClass& of : into.all()) {
     if (asked_.insert(of.text).second) texts.push_back(of.text);
   }
   const Result<std::vector<MeasurementRow>> rows = database_.all_of(device_, texts);
   if (!rows) return rows.error();
-  std::map<std::string, RowsByText> by_part;
-  for (const MeasurementRow& row : *rows) by_part[row.key.part][text_of(row)] = &row;
+  std::map<std::string, RowsByText> by_partition;
+  for (const MeasurementRow& row : *rows) by_partition[row.key.partition][text_of(row)] = &row;
   for (size_t k = 0; k < into.all().size(); ++k) {
-    const auto found = by_part.find(into.all()[k].text);
-    if (found == by_part.end()) continue;
+    const auto found = by_partition.find(into.all()[k].text);
+    if (found == by_partition.end()) continue;
     recall_class(k, found->second, into);
     // Refinements are not among the candidates until they are asked for; those that were tried are known.
     std::vector<std::string> tried;
@@ -52,12 +52,12 @@ Result<Done> Recall::outcomes(Refinements& refinements, PartClasses& into) {
   return Done{};
 }
 
-void Recall::recall_class(size_t part_class, const RowsByText& rows, PartClasses& into) {
-  const PartClass& of = into.all()[part_class];
+void Recall::recall_class(size_t partition_class, const RowsByText& rows, PartitionClasses& into) {
+  const PartitionClass& of = into.all()[partition_class];
   for (const auto& [text, row] : rows) {
     const auto number = of.numbers.find(text);
     if (number == of.numbers.end()) continue;
-    const TrialId id{part_class, number->second};
+    const TrialId id{partition_class, number->second};
     const Trial& trial = into.trial(id);
     if (trial.known || row->key.candidate != stored_name(kernels_, trial, into.launch_of(trial))) continue;
     into.note(id, *row);

@@ -1,4 +1,4 @@
-// What the database has of the trials: outcomes of earlier runs, of this program or another one with equal parts.
+// What the database has of the trials: outcomes of earlier runs, of this program or another one with equal partitions.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 #include "measure/conversion_trials.h"
 #include "measure/database.h"
 #include "measure/kernel_maker.h"
-#include "measure/part_classes.h"
+#include "measure/partition_classes.h"
 #include "measure/refinements.h"
 
 namespace millrace {
@@ -28,14 +28,14 @@ class Recall {
   // Makes trials of the conversions that were tried.
   Result<Done> conversions(const std::vector<TensorDomain>& domains, ConversionTrials& into) const;
   // The outcomes of trials of which it was not asked before, and of their refinements.
-  Result<Done> outcomes(Refinements& refinements, PartClasses& into);
+  Result<Done> outcomes(Refinements& refinements, PartitionClasses& into);
   // How many outcomes.
   double known() const { return known_; }
 
  private:
   using RowsByText = std::map<std::string, const MeasurementRow*>;
 
-  void recall_class(size_t part_class, const RowsByText& rows, PartClasses& into);
+  void recall_class(size_t partition_class, const RowsByText& rows, PartitionClasses& into);
 
   const Database& database_;
   std::string device_;

@@ -8,23 +8,23 @@ namespace millrace {
 namespace {
 
 constexpr double kRefined = 1.1;       // of the best: products that are as fast are tried by every algorithm
-constexpr size_t kRefinedLayouts = 4;  // of a part, unless all are asked for
+constexpr size_t kRefinedLayouts = 4;  // of a partition, unless all are asked for
 constexpr double kHopeless = 1.5;      // of the best: no algorithm makes up for that; the largest gain measured is 26 %
 
 // Null: it is a kernel. One without an id is the library's own choice.
 const GemmAlgorithm* algorithm_of(const Candidate& candidate) {
-  const auto* const gemm = std::get_if<GemmWay>(&candidate.way);
+  const auto* const gemm = std::get_if<GemmConfig>(&candidate.config);
   return gemm == nullptr ? nullptr : &gemm->algorithm;
 }
 
 }  // namespace
 
 void Refinements::add_of_fastest() {
-  // What the best is can be told when every part has been tried in some way.
-  if (!ways_ || (exhaustive_ && classes_.has_baselines_left())) return;
+  // What the best is can be told when every partition has been tried in some way.
+  if (!configs_ || (exhaustive_ && classes_.has_baselines_left())) return;
   looked_at_.resize(classes_.all().size(), 0);
   for (size_t k = 0; k < classes_.all().size(); ++k) {
-    const PartClass& of = classes_.all()[k];
+    const PartitionClass& of = classes_.all()[k];
     if (std::exchange(looked_at_[k], of.rows.size()) == of.rows.size()) continue;
     std::vector<std::pair<double, size_t>> fastest;
     for (const size_t number : of.own_choices) {
@@ -41,53 +41,54 @@ void Refinements::add_of_fastest() {
   }
 }
 
-bool Refinements::is_first_of_its_kind(size_t part_class, const Trial& trial) {
+bool Refinements::is_first_of_its_kind(size_t partition_class, const Trial& trial) {
   Candidate by_name = *trial.candidate;
-  std::get<GemmWay>(by_name.way).algorithm.id = 0;
-  const std::string text = classes_.alike_text(*trial.part, by_name);
-  return text.empty() || kinds_.emplace(part_class, text).second;
+  std::get<GemmConfig>(by_name.config).algorithm.id = 0;
+  const std::string text = classes_.timing_class_text(*trial.partition, by_name);
+  return text.empty() || kinds_.emplace(partition_class, text).second;
 }
 
 void Refinements::add_of(const TrialId& id) {
-  if (ways_) refine({id.part_class, base_of(id)});
+  if (configs_) refine({id.partition_class, base_of(id)});
 }
 
-bool Refinements::add_tried(size_t part_class, const std::vector<std::string>& texts) {
-  const PartClass& of = classes_.all()[part_class];
-  if (of.trials.empty() || !ways_) return false;
+bool Refinements::add_tried(size_t partition_class, const std::vector<std::string>& texts) {
+  const PartitionClass& of = classes_.all()[partition_class];
+  if (of.trials.empty() || !configs_) return false;
   const size_t before = of.trials.size();
-  const Part& part = *of.trials.front().part;
+  const Partition& partition = *of.trials.front().partition;
   std::map<std::vector<int>, const Candidate*> by_layouts;
   for (const Trial& trial : of.trials) by_layouts.emplace(trial.candidate->layouts, trial.candidate);
   std::set<std::vector<int>> seen;
   for (const std::string& text : texts) {
     if (of.numbers.contains(text)) continue;
-    std::optional<Candidate> candidate = parse_candidate(domains_, part, text);
+    std::optional<Candidate> candidate = parse_candidate(domains_, partition, text);
     const auto base = candidate ? by_layouts.find(candidate->layouts) : by_layouts.end();
     if (base == by_layouts.end()) continue;
     if (algorithm_of(*candidate) != nullptr) {
-      if (!of.numbers.contains(own_choice_text(part, *candidate))) continue;
+      if (!of.numbers.contains(own_choice_text(partition, *candidate))) continue;
       candidate->estimate = base->second->estimate;
-      classes_.add_late(part_class, part, std::move(*candidate));
+      classes_.add_late(partition_class, partition, std::move(*candidate));
     } else if (seen.insert(candidate->layouts).second) {
-      for (Candidate& other : ways_(part, *base->second)) classes_.add_late(part_class, part, std::move(other));
+      for (Candidate& other : configs_(partition, *base->second))
+        classes_.add_late(partition_class, partition, std::move(other));
     }
   }
   return of.trials.size() > before;
 }
 
 // The text of the library's own choice in the place of an algorithm.
-std::string Refinements::own_choice_text(const Part& part, Candidate candidate) const {
-  std::get<GemmWay>(candidate.way).algorithm = {};
-  return print_candidate(domains_, part, candidate);
+std::string Refinements::own_choice_text(const Partition& partition, Candidate candidate) const {
+  std::get<GemmConfig>(candidate.config).algorithm = {};
+  return print_candidate(domains_, partition, candidate);
 }
 
 // What a trial refines.
 size_t Refinements::base_of(const TrialId& id) const {
   const Trial& trial = classes_.trial(id);
   if (algorithm_of(*trial.candidate) == nullptr) return id.number;
-  const std::map<std::string, size_t>& numbers = classes_.all()[id.part_class].numbers;
-  const auto found = numbers.find(own_choice_text(*trial.part, *trial.candidate));
+  const std::map<std::string, size_t>& numbers = classes_.all()[id.partition_class].numbers;
+  const auto found = numbers.find(own_choice_text(*trial.partition, *trial.candidate));
   return found == numbers.end() ? id.number : found->second;
 }
 
@@ -96,10 +97,10 @@ void Refinements::refine(const TrialId& id) {
   const Trial base = classes_.trial(id);
   const bool by_library = algorithm_of(*base.candidate) != nullptr;
   const std::string product = by_library ? base.text : std::string();
-  if (!refined_.emplace(id.part_class, product, base.candidate->layouts).second) return;
-  for (Candidate& candidate : ways_(*base.part, *base.candidate)) {
+  if (!refined_.emplace(id.partition_class, product, base.candidate->layouts).second) return;
+  for (Candidate& candidate : configs_(*base.partition, *base.candidate)) {
     if (by_library) candidate.estimate = base.candidate->estimate;
-    classes_.add_late(id.part_class, *base.part, std::move(candidate));
+    classes_.add_late(id.partition_class, *base.partition, std::move(candidate));
   }
 }
 

@@ -59,7 +59,7 @@ void Memory::Free::operator()(char* bytes) const { std::free(bytes); }
 
 void put_values(const Graph& graph, TensorId tensor, const Layout& layout, const std::vector<double>& values,
                 char* to) {
-  if (layout.storage == MaskStorage::drawn) return;
+  if (layout.storage == MaskStorage::regenerated) return;
   if (layout.storage == MaskStorage::bits) {
     std::memset(to, 0, static_cast<size_t>(stored_bytes(graph, tensor, layout)));
     for (size_t element = 0; element < values.size(); ++element) {
@@ -86,7 +86,7 @@ void put_values(const Graph& graph, TensorId tensor, const Layout& layout, const
 
 std::vector<double> take_values(const Graph& graph, TensorId tensor, const Layout& layout, const char* from) {
   std::vector<double> values(static_cast<size_t>(elements_of(graph, tensor)));
-  if (layout.storage == MaskStorage::drawn) return {};
+  if (layout.storage == MaskStorage::regenerated) return {};
   if (layout.storage == MaskStorage::bits) {
     for (size_t element = 0; element < values.size(); ++element) {
       const BitPlace place = bit_of(graph, tensor, element);

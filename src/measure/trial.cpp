@@ -45,27 +45,27 @@ MeasurementRow measured_row(const std::vector<double>& samples) {
   return row;
 }
 
-bool is_large(const Part& part) {
-  if (part.kind != PartKind::contraction) return false;
+bool is_large(const Partition& partition) {
+  if (partition.kind != PartitionKind::contraction) return false;
   double products = 1;
-  for (const ProductIndex& index : part.product.indices) products *= static_cast<double>(index.extent);
+  for (const ProductIndex& index : partition.product.indices) products *= static_cast<double>(index.extent);
   return products > kLargeProduct;
 }
 
-// A part's tensors in memory, stacked ones one behind the other, and scratch.
+// A partition's tensors in memory, stacked ones one behind the other, and scratch.
 struct Trials::Buffers {
-  Buffers(const Graph& graph, const Part& part, const std::vector<Layout>& layouts, int64_t scratch_bytes)
+  Buffers(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts, int64_t scratch_bytes)
       : scratch(scratch_bytes) {
-    const std::vector<TensorId> tensors = tensors_of(part);
+    const std::vector<TensorId> tensors = tensors_of(partition);
     for (size_t k = 0; k < tensors.size(); ++k) sizes.push_back(stored_bytes(graph, tensors[k], layouts[k]));
     pointers.assign(tensors.size(), nullptr);
     for (size_t operand = 0; operand < kOperands; ++operand) {
-      const std::vector<TensorId>& stack = part.product.operand(operand);
-      if (!part.product.is_adjacent(operand)) continue;
+      const std::vector<TensorId>& stack = partition.product.operand(operand);
+      if (!partition.product.is_adjacent(operand)) continue;
       std::vector<size_t> places;
       int64_t total = 0;
       for (const TensorId tensor : stack) {
-        const size_t begin = part.product.is_written(operand) ? part.reads.size() : 0;
+        const size_t begin = partition.product.is_written(operand) ? partition.reads.size() : 0;
         const auto found = std::find(tensors.begin() + static_cast<std::ptrdiff_t>(begin), tensors.end(), tensor);
         places.push_back(static_cast<size_t>(found - tensors.begin()));
         total += sizes[places.back()];
@@ -89,54 +89,57 @@ struct Trials::Buffers {
   int64_t bytes = 0;
 };
 
-Result<Done> Trials::find_truth(const Part& part) {
-  const std::string name = truth_name(graph_, part);
-  if (name == part_) return Done{};
-  part_.clear();
+Result<Done> Trials::find_reference_data(const Partition& partition) {
+  const std::string name = reference_data_name(graph_, partition);
+  if (name == partition_) return Done{};
+  partition_.clear();
   has_peer_ = false;
-  by_peer_ = is_large(part);
+  by_peer_ = is_large(partition);
   if (by_peer_) {
-    truth_ = draw_inputs(graph_, part, kSeed, false);
+    reference_data_ = draw_inputs(graph_, partition, kSeed, false);
   } else {
-    Result<Truth> truth = truth_of(graph_, part, kSeed);
-    if (!truth) return truth.error();
-    truth_ = std::move(*truth);
+    Result<ReferenceData> reference_data = reference_data_of(graph_, partition, kSeed);
+    if (!reference_data) return reference_data.error();
+    reference_data_ = std::move(*reference_data);
   }
-  part_ = name;
+  partition_ = name;
   return Done{};
 }
 
 // Runs on poisoned outputs and compares; empty when all is as it must be.
-std::string Trials::check(const Part& part, const std::vector<Layout>& layouts, const CpuLaunch& launch,
+std::string Trials::check(const Partition& partition, const std::vector<Layout>& layouts, const CpuLaunch& launch,
                           Buffers& buffers) {
-  for (size_t k = 0; k < part.reads.size(); ++k)
-    put_values(graph_, part.reads[k], layouts[k], truth_.inputs[k], static_cast<char*>(buffers.pointers[k]));
-  for (size_t k = part.reads.size(); k < buffers.pointers.size(); ++k)
+  for (size_t k = 0; k < partition.reads.size(); ++k)
+    put_values(graph_, partition.reads[k], layouts[k], reference_data_.inputs[k],
+               static_cast<char*>(buffers.pointers[k]));
+  for (size_t k = partition.reads.size(); k < buffers.pointers.size(); ++k)
     std::memset(buffers.pointers[k], 0xff, static_cast<size_t>(buffers.sizes[k]));
   std::memset(buffers.scratch.data(), 0xff, static_cast<size_t>(buffers.scratch.size()));
-  launch.run(buffers.pointers.data(), {truth_.arguments.data(), truth_.random.seed, truth_.random.step},
+  launch.run(buffers.pointers.data(),
+             {reference_data_.arguments.data(), reference_data_.random.seed, reference_data_.random.step},
              buffers.scratch.data());
   if (by_peer_ && !has_peer_) {
-    if (Result<Done> taken = take_as_peer(part, layouts, launch, buffers); !taken)
+    if (Result<Done> taken = take_as_peer(partition, layouts, launch, buffers); !taken)
       return taken.error().diagnostics.front().message;
   }
-  for (size_t k = 0; k < part.writes.size(); ++k) {
-    const size_t place = part.reads.size() + k;
+  for (size_t k = 0; k < partition.writes.size(); ++k) {
+    const size_t place = partition.reads.size() + k;
     const std::vector<double> found =
-        take_values(graph_, part.writes[k], layouts[place], static_cast<const char*>(buffers.pointers[place]));
-    const std::string wrong = difference(graph_, part.writes[k], layouts[place], truth_.outputs[k], found);
+        take_values(graph_, partition.writes[k], layouts[place], static_cast<const char*>(buffers.pointers[place]));
+    const std::string wrong =
+        difference(graph_, partition.writes[k], layouts[place], reference_data_.outputs[k], found);
     if (!wrong.empty()) return wrong;
   }
   return "";
 }
 
 // A large contraction at small extents, against the reference.
-std::string Trials::check_small(const Part& part, const Candidate& candidate) {
-  const Part small = shrunken(part, small_);
-  const std::vector<Layout> layouts = layouts_of(domains_, part, candidate);
+std::string Trials::check_small(const Partition& partition, const Candidate& candidate) {
+  const Partition small = shrunken(partition, small_);
+  const std::vector<Layout> layouts = layouts_of(domains_, partition, candidate);
   Trials trials(small_, domains_);
-  if (Result<Done> found = trials.find_truth(small); !found) return found.error().diagnostics.front().message;
-  const Result<CpuLaunch> launch = CpuLaunch::prepare(lower(small_, small, layouts, candidate.way), nullptr);
+  if (Result<Done> found = trials.find_reference_data(small); !found) return found.error().diagnostics.front().message;
+  const Result<CpuLaunch> launch = CpuLaunch::prepare(lower(small_, small, layouts, candidate.config), nullptr);
   if (!launch) return launch.error().diagnostics.front().message;
   Buffers buffers(small_, small, layouts, launch->scratch_bytes());
   const std::string wrong = trials.check(small, layouts, *launch, buffers);
@@ -146,88 +149,92 @@ std::string Trials::check_small(const Part& part, const Candidate& candidate) {
 // The first candidate that passed at small extents speaks for the real ones, after some of its elements have been
 // computed one by one. Its tolerances come from the product of the magnitudes; and of that of what is added, which has
 // the sign of the product's factor, so that nothing cancels.
-Result<Done> Trials::take_as_peer(const Part& part, const std::vector<Layout>& layouts, const CpuLaunch& launch,
-                                  Buffers& buffers) {
-  truth_.outputs.clear();
-  for (size_t k = 0; k < part.writes.size(); ++k) {
-    const size_t place = part.reads.size() + k;
-    truth_.outputs.push_back(
-        {take_values(graph_, part.writes[k], layouts[place], static_cast<const char*>(buffers.pointers[place])), {}});
+Result<Done> Trials::take_as_peer(const Partition& partition, const std::vector<Layout>& layouts,
+                                  const CpuLaunch& launch, Buffers& buffers) {
+  reference_data_.outputs.clear();
+  for (size_t k = 0; k < partition.writes.size(); ++k) {
+    const size_t place = partition.reads.size() + k;
+    reference_data_.outputs.push_back(
+        {take_values(graph_, partition.writes[k], layouts[place], static_cast<const char*>(buffers.pointers[place])),
+         {}});
   }
-  const bool negative = factor_of(graph_, part, truth_) < 0;
-  for (size_t k = 0; k < part.reads.size(); ++k) {
-    const double sign = negative && is_added(part, part.reads[k]) ? -1 : 1;
-    std::vector<double> magnitudes = truth_.inputs[k];
+  const bool negative = factor_of(graph_, partition, reference_data_) < 0;
+  for (size_t k = 0; k < partition.reads.size(); ++k) {
+    const double sign = negative && is_added(partition, partition.reads[k]) ? -1 : 1;
+    std::vector<double> magnitudes = reference_data_.inputs[k];
     for (double& x : magnitudes) x = sign * std::abs(x);
-    put_values(graph_, part.reads[k], layouts[k], magnitudes, static_cast<char*>(buffers.pointers[k]));
+    put_values(graph_, partition.reads[k], layouts[k], magnitudes, static_cast<char*>(buffers.pointers[k]));
   }
-  launch.run(buffers.pointers.data(), {truth_.arguments.data(), truth_.random.seed, truth_.random.step},
+  launch.run(buffers.pointers.data(),
+             {reference_data_.arguments.data(), reference_data_.random.seed, reference_data_.random.step},
              buffers.scratch.data());
-  for (size_t k = 0; k < part.writes.size(); ++k) {
-    const size_t place = part.reads.size() + k;
-    Expected& expected = truth_.outputs[k];
+  for (size_t k = 0; k < partition.writes.size(); ++k) {
+    const size_t place = partition.reads.size() + k;
+    Expected& expected = reference_data_.outputs[k];
     const std::vector<double> magnitudes =
-        take_values(graph_, part.writes[k], layouts[place], static_cast<const char*>(buffers.pointers[place]));
+        take_values(graph_, partition.writes[k], layouts[place], static_cast<const char*>(buffers.pointers[place]));
     for (size_t element = 0; element < magnitudes.size(); ++element)
       expected.tolerances.push_back(
-          tolerance_of(graph_, part, part.writes[k], magnitudes[element], expected.values[element]));
+          tolerance_of(graph_, partition, partition.writes[k], magnitudes[element], expected.values[element]));
   }
-  std::string wrong = probe(part);
+  std::string wrong = probe(partition);
   if (!wrong.empty()) return Error::make(ErrorKind::failed, wrong);
   has_peer_ = true;
   // The inputs as they were.
-  for (size_t k = 0; k < part.reads.size(); ++k)
-    put_values(graph_, part.reads[k], layouts[k], truth_.inputs[k], static_cast<char*>(buffers.pointers[k]));
-  launch.run(buffers.pointers.data(), {truth_.arguments.data(), truth_.random.seed, truth_.random.step},
+  for (size_t k = 0; k < partition.reads.size(); ++k)
+    put_values(graph_, partition.reads[k], layouts[k], reference_data_.inputs[k],
+               static_cast<char*>(buffers.pointers[k]));
+  launch.run(buffers.pointers.data(),
+             {reference_data_.arguments.data(), reference_data_.random.seed, reference_data_.random.step},
              buffers.scratch.data());
   return Done{};
 }
 
 // Some elements of the peer's product, computed one by one.
-std::string Trials::probe(const Part& part) const {
-  for (const Probe& probe : probes_of(graph_, part, truth_, kProbes)) {
-    const Expected& expected = truth_.outputs[probe.output];
+std::string Trials::probe(const Partition& partition) const {
+  for (const Probe& probe : probes_of(graph_, partition, reference_data_, kProbes)) {
+    const Expected& expected = reference_data_.outputs[probe.output];
     if (!(std::abs(expected.values[probe.element] - probe.value) <= expected.tolerances[probe.element]))
-      return concat(graph_.tensor(part.writes[probe.output]).name, "[", probe.element, "] is ",
+      return concat(graph_.tensor(partition.writes[probe.output]).name, "[", probe.element, "] is ",
                     expected.values[probe.element], " where ", probe.value, " is right");
   }
   return "";
 }
 
-MeasurementRow Trials::run(const Part& part, const Candidate& candidate, void* function,
+MeasurementRow Trials::run(const Partition& partition, const Candidate& candidate, void* function,
                            const TrialSettings& settings) {
   try {
-    if (Result<Done> found = find_truth(part); !found)
+    if (Result<Done> found = find_reference_data(partition); !found)
       return outcome(Outcome::failed, found.error().diagnostics.front().message);
-    const std::vector<Layout> layouts = layouts_of(domains_, part, candidate);
-    Result<CpuLaunch> launch = CpuLaunch::prepare(lower(graph_, part, layouts, candidate.way), function);
+    const std::vector<Layout> layouts = layouts_of(domains_, partition, candidate);
+    Result<CpuLaunch> launch = CpuLaunch::prepare(lower(graph_, partition, layouts, candidate.config), function);
     if (!launch) return outcome(Outcome::failed, launch.error().diagnostics.front().message);
     if (by_peer_) {
-      if (std::string wrong = check_small(part, candidate); !wrong.empty())
+      if (std::string wrong = check_small(partition, candidate); !wrong.empty())
         return outcome(Outcome::wrong, std::move(wrong));
     }
     std::vector<Buffers> sets;
-    sets.emplace_back(graph_, part, layouts, launch->scratch_bytes());
-    if (std::string wrong = check(part, layouts, *launch, sets.front()); !wrong.empty())
+    sets.emplace_back(graph_, partition, layouts, launch->scratch_bytes());
+    if (std::string wrong = check(partition, layouts, *launch, sets.front()); !wrong.empty())
       return outcome(Outcome::wrong, std::move(wrong));
-    return time(part, layouts, *launch, sets, settings);
+    return time(partition, layouts, *launch, sets, settings);
   } catch (const std::bad_alloc&) {
     return outcome(Outcome::out_of_memory, "its tensors do not fit into memory");
   }
 }
 
-MeasurementRow Trials::time(const Part& part, const std::vector<Layout>& layouts, const CpuLaunch& launch,
+MeasurementRow Trials::time(const Partition& partition, const std::vector<Layout>& layouts, const CpuLaunch& launch,
                             std::vector<Buffers>& sets, const TrialSettings& settings) const {
   if (settings.cold) {
     const int64_t bytes = std::max<int64_t>(sets.front().bytes, 1);
     const int64_t wanted = std::clamp<int64_t>(settings.cache_bytes / bytes + 1, 2, kMostSets);
     while (static_cast<int64_t>(sets.size()) < wanted) {
-      Buffers& added = sets.emplace_back(graph_, part, layouts, launch.scratch_bytes());
+      Buffers& added = sets.emplace_back(graph_, partition, layouts, launch.scratch_bytes());
       for (size_t k = 0; k < added.pointers.size(); ++k)
         std::memcpy(added.pointers[k], sets.front().pointers[k], static_cast<size_t>(added.sizes[k]));
     }
   }
-  const LaunchState state{truth_.arguments.data(), truth_.random.seed, truth_.random.step};
+  const LaunchState state{reference_data_.arguments.data(), reference_data_.random.seed, reference_data_.random.step};
   const auto once = [&](size_t set) {
     launch.run(sets[set % sets.size()].pointers.data(), state, sets.front().scratch.data());
   };

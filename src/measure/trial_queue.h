@@ -17,13 +17,13 @@
 
 namespace millrace {
 
-// A candidate to try, by whichever of the equal parts has it.
+// A candidate to try, by whichever of the equal partitions has it.
 struct Trial {
-  const Part* part = nullptr;
+  const Partition* partition = nullptr;
   const Candidate* candidate = nullptr;
   TensorId converted;  // valid: a conversion of this tensor
   std::string text;
-  WayKind kind;
+  ConfigKind kind;
   bool like_another = false;  // which is tried in its place, unless it is a first or a wanted one
   bool first = false;         // of those without which there would be no plan: tried whatever the budget
   bool wanted = false;        // by a selection
@@ -46,7 +46,7 @@ class TrialQueue {
   using Waiting =
       std::priority_queue<std::pair<double, size_t>, std::vector<std::pair<double, size_t>>, std::greater<>>;
   struct OfKind {
-    WayKind kind;
+    ConfigKind kind;
     Waiting waiting;
   };
 

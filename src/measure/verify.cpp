@@ -24,8 +24,8 @@ class Check {
   explicit Check(const Measurements& measurements) : m_(measurements) {}
 
   Complaint run() {
-    for (auto step :
-         {&Check::tensors, &Check::parts, &Check::sites, &Check::writers, &Check::order, &Check::conversions}) {
+    for (auto step : {&Check::tensors, &Check::partitions, &Check::choice_points, &Check::writers, &Check::order,
+                      &Check::conversions}) {
       if (Complaint complaint = (this->*step)()) return complaint;
     }
     return {};
@@ -53,118 +53,125 @@ class Check {
     return {};
   }
 
-  Complaint parts() {
+  Complaint partitions() {
     std::set<std::string> names;
-    for (size_t p = 0; p < m_.parts.size(); ++p) {
-      const MeasuredPart& part = m_.parts[p];
-      const std::string place = concat("parts[", p, "]");
-      if (part.name.empty()) return concat(place, ".name: it is empty; every part needs a name");
-      if (!names.insert(part.name).second)
-        return concat(place, ".name: another part is named '", part.name, "' too; names must differ");
+    for (size_t p = 0; p < m_.partitions.size(); ++p) {
+      const MeasuredPartition& partition = m_.partitions[p];
+      const std::string place = concat("partitions[", p, "]");
+      if (partition.name.empty()) return concat(place, ".name: it is empty; every partition needs a name");
+      if (!names.insert(partition.name).second)
+        return concat(place, ".name: another partition is named '", partition.name, "' too; names must differ");
       std::vector<int> touched;
-      for (const auto& [list, key] : {std::pair(&part.reads, ".reads["), std::pair(&part.writes, ".writes[")}) {
+      for (const auto& [list, key] :
+           {std::pair(&partition.reads, ".reads["), std::pair(&partition.writes, ".writes[")}) {
         for (size_t k = 0; k < list->size(); ++k) {
           const int t = (*list)[k];
           if (!within(t, m_.tensors.size()))
             return concat(place, key, k, "]: there is no tensor ", t, "; there are ", m_.tensors.size());
           if (std::find(touched.begin(), touched.end(), t) != touched.end())
-            return concat(place, key, k, "]: the part touches tensor ", t, " twice; list it once");
+            return concat(place, key, k, "]: the partition touches tensor ", t, " twice; list it once");
           touched.push_back(t);
         }
       }
-      for (size_t w = 0; w < part.ways.size(); ++w) {
-        if (Complaint complaint = way(part.ways[w], touched, concat(place, ".ways[", w, "]"))) return complaint;
+      for (size_t w = 0; w < partition.candidates.size(); ++w) {
+        if (Complaint complaint = candidate(partition.candidates[w], touched, concat(place, ".ways[", w, "]")))
+          return complaint;
       }
     }
     return {};
   }
 
-  Complaint way(const MeasuredWay& way, const std::vector<int>& touched, const std::string& place) const {
-    if (way.layouts.size() != touched.size())
-      return concat(place, ".layouts: ", way.layouts.size(), " layouts for ", touched.size(),
+  Complaint candidate(const MeasuredCandidate& candidate, const std::vector<int>& touched,
+                      const std::string& place) const {
+    if (candidate.layouts.size() != touched.size())
+      return concat(place, ".layouts: ", candidate.layouts.size(), " layouts for ", touched.size(),
                     " tensors; give one for each read, then one for each write");
     for (size_t k = 0; k < touched.size(); ++k) {
       const size_t count = m_.tensors[index(touched[k])].layouts.size();
-      if (!within(way.layouts[k], count))
-        return concat(place, ".layouts[", k, "]: ", way.layouts[k], " is not one of the tensor's ", count,
+      if (!within(candidate.layouts[k], count))
+        return concat(place, ".layouts[", k, "]: ", candidate.layouts[k], " is not one of the tensor's ", count,
                       " layouts; count from 0");
     }
-    for (const auto& [seconds, key] :
-         {std::pair(way.seconds, ".seconds"), std::pair(way.low, ".low"), std::pair(way.high, ".high")}) {
+    for (const auto& [seconds, key] : {std::pair(candidate.seconds, ".seconds"), std::pair(candidate.low, ".low"),
+                                       std::pair(candidate.high, ".high")}) {
       if (!is_time(seconds)) return concat(place, key, ": ", seconds, " is no time; give seconds, zero or more");
     }
-    if (way.low > way.seconds || way.seconds > way.high)
+    if (candidate.low > candidate.seconds || candidate.seconds > candidate.high)
       return concat(place, ".low: the interval does not hold the median; low <= seconds <= high must hold");
     return {};
   }
 
-  Complaint sites() {
-    std::vector<int> site_of(m_.parts.size(), -1);
-    for (size_t s = 0; s < m_.sites.size(); ++s) {
-      const auto& alternatives = m_.sites[s].alternatives;
-      const std::string place = concat("sites[", s, "].alternatives");
-      if (alternatives.empty()) return concat(place, ": it is empty; a site needs at least one alternative");
+  Complaint choice_points() {
+    std::vector<int> choice_point_of(m_.partitions.size(), -1);
+    for (size_t s = 0; s < m_.choice_points.size(); ++s) {
+      const auto& alternatives = m_.choice_points[s].alternatives;
+      const std::string place = concat("choice points[", s, "].alternatives");
+      if (alternatives.empty()) return concat(place, ": it is empty; a choice point needs at least one alternative");
       for (size_t a = 0; a < alternatives.size(); ++a) {
         std::set<int> known;
         for (size_t k = 0; k < alternatives[a].size(); ++k) {
           const int p = alternatives[a][k];
           const std::string at = concat(place, "[", a, "][", k, "]");
-          if (!within(p, m_.parts.size())) return concat(at, ": there is no part ", p, "; there are ", m_.parts.size());
-          if (!known.insert(p).second) return concat(at, ": part ", p, " is there twice; list it once");
-          int& site = site_of[index(p)];
-          if (site >= 0 && index(site) != s)
-            return concat(at, ": part ", p, " is in site ", site, " too; a part belongs to one site");
-          site = static_cast<int>(s);
+          if (!within(p, m_.partitions.size()))
+            return concat(at, ": there is no partition ", p, "; there are ", m_.partitions.size());
+          if (!known.insert(p).second) return concat(at, ": partition ", p, " is there twice; list it once");
+          int& choice_point = choice_point_of[index(p)];
+          if (choice_point >= 0 && index(choice_point) != s)
+            return concat(at, ": partition ", p, " is in choice point ", choice_point,
+                          " too; a partition belongs to one choice point");
+          choice_point = static_cast<int>(s);
         }
       }
     }
-    for (size_t p = 0; p < site_of.size(); ++p) {
-      if (site_of[p] < 0)
-        return concat("parts[", p, "]: it is in no site; name it in an alternative of one of the sites");
+    for (size_t p = 0; p < choice_point_of.size(); ++p) {
+      if (choice_point_of[p] < 0)
+        return concat("partitions[", p,
+                      "]: it is in no choice point; name it in an alternative of one of the choice points");
     }
-    site_of_ = std::move(site_of);
+    choice_point_of_ = std::move(choice_point_of);
     return {};
   }
 
   // At most one writer in every cover; a pinned one in all of them.
   Complaint writers() {
-    std::map<int, int> site_of_writers;
-    for (size_t p = 0; p < m_.parts.size(); ++p) {
-      for (const int t : m_.parts[p].writes) {
-        const auto [site, fresh] = site_of_writers.emplace(t, site_of_[p]);
-        if (!fresh && site->second != site_of_[p])
-          return concat("parts[", p, "].writes: tensor ", t, " is written in site ", site->second,
-                        " too; let one site write it");
+    std::map<int, int> choice_point_of_writers;
+    for (size_t p = 0; p < m_.partitions.size(); ++p) {
+      for (const int t : m_.partitions[p].writes) {
+        const auto [choice_point, fresh] = choice_point_of_writers.emplace(t, choice_point_of_[p]);
+        if (!fresh && choice_point->second != choice_point_of_[p])
+          return concat("partitions[", p, "].writes: tensor ", t, " is written in choice point ", choice_point->second,
+                        " too; let one choice point write it");
       }
     }
-    for (const auto& [t, s] : site_of_writers) {
-      const auto& alternatives = m_.sites[index(s)].alternatives;
+    for (const auto& [t, s] : choice_point_of_writers) {
+      const auto& alternatives = m_.choice_points[index(s)].alternatives;
       for (size_t a = 0; a < alternatives.size(); ++a) {
         int count = 0;
         for (const int p : alternatives[a]) {
-          for (const int written : m_.parts[index(p)].writes) count += written == t ? 1 : 0;
+          for (const int written : m_.partitions[index(p)].writes) count += written == t ? 1 : 0;
         }
-        const std::string place = concat("sites[", s, "].alternatives[", a, "]");
-        if (count > 1) return concat(place, ": two of its parts write tensor ", t, "; let one of them");
+        const std::string place = concat("choice points[", s, "].alternatives[", a, "]");
+        if (count > 1) return concat(place, ": two of its partitions write tensor ", t, "; let one of them");
         if (count == 0 && m_.tensors[index(t)].pinned != kNoLayout)
-          return concat(place, ": none of its parts writes tensor ", t, ", which is pinned; let one of them");
+          return concat(place, ": none of its partitions writes tensor ", t, ", which is pinned; let one of them");
       }
     }
     return {};
   }
 
-  // The order of the parts is one in which every cover can run: what is read is written before.
+  // The order of the partitions is one in which every cover can run: what is read is written before.
   Complaint order() {
     std::map<int, size_t> last;
-    for (size_t p = 0; p < m_.parts.size(); ++p) {
-      for (const int t : m_.parts[p].writes) last[t] = p;
+    for (size_t p = 0; p < m_.partitions.size(); ++p) {
+      for (const int t : m_.partitions[p].writes) last[t] = p;
     }
     for (const auto& [t, writer] : last) {
       for (size_t p = 0; p < writer; ++p) {
-        const MeasuredPart& part = m_.parts[p];
-        if (std::find(part.reads.begin(), part.reads.end(), t) == part.reads.end() || excluded(p, t)) continue;
-        return concat("parts[", p, "].reads: tensor ", t, " is written by parts[", writer,
-                      "], which comes later; order the parts so that every cover can run");
+        const MeasuredPartition& partition = m_.partitions[p];
+        if (std::find(partition.reads.begin(), partition.reads.end(), t) == partition.reads.end() || excluded(p, t))
+          continue;
+        return concat("partitions[", p, "].reads: tensor ", t, " is written by partitions[", writer,
+                      "], which comes later; order the partitions so that every cover can run");
       }
     }
     return {};
@@ -172,13 +179,13 @@ class Check {
 
   // Whether no alternative has the reader together with a writer that comes later.
   bool excluded(size_t reader, int tensor) const {
-    for (size_t p = reader + 1; p < m_.parts.size(); ++p) {
-      const auto& writes = m_.parts[p].writes;
+    for (size_t p = reader + 1; p < m_.partitions.size(); ++p) {
+      const auto& writes = m_.partitions[p].writes;
       if (std::find(writes.begin(), writes.end(), tensor) == writes.end()) continue;
-      if (site_of_[p] != site_of_[reader]) return false;
-      for (const auto& alternative : m_.sites[index(site_of_[p])].alternatives) {
-        const auto has = [&](size_t part) {
-          return std::find(alternative.begin(), alternative.end(), static_cast<int>(part)) != alternative.end();
+      if (choice_point_of_[p] != choice_point_of_[reader]) return false;
+      for (const auto& alternative : m_.choice_points[index(choice_point_of_[p])].alternatives) {
+        const auto has = [&](size_t partition) {
+          return std::find(alternative.begin(), alternative.end(), static_cast<int>(partition)) != alternative.end();
         };
         if (has(p) && has(reader)) return false;
       }
@@ -208,7 +215,7 @@ class Check {
   }
 
   const Measurements& m_;
-  std::vector<int> site_of_;  // by part
+  std::vector<int> choice_point_of_;  // by partition
 };
 
 }  // namespace

@@ -38,7 +38,7 @@ bool makes_sense(const MeasurementRow& row) {
 
 std::string to_line(const TrialRequest& request) {
   const TrialSettings& settings = request.settings;
-  return line_of({{"part", request.part},
+  return line_of({{"partition", request.partition},
                   {"conversion", request.conversion},
                   {"candidate", request.candidate},
                   {"function", request.function},
@@ -53,7 +53,7 @@ std::string to_line(const TrialRequest& request) {
 std::optional<TrialRequest> parse_request(std::string_view line) {
   return parsed<TrialRequest>(line, [](const nlohmann::json& json) {
     TrialRequest request;
-    json.at("part").get_to(request.part);
+    json.at("partition").get_to(request.partition);
     json.at("conversion").get_to(request.conversion);
     json.at("candidate").get_to(request.candidate);
     json.at("function").get_to(request.function);

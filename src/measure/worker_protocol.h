@@ -10,9 +10,9 @@
 
 namespace millrace {
 
-// A candidate to try: of a part, or of a tensor's conversion.
+// A candidate to try: of a partition, or of a tensor's conversion.
 struct TrialRequest {
-  std::string part;  // its name, or the tensor's
+  std::string partition;  // its name, or the tensor's
   bool conversion = false;
   std::string candidate;  // as print_candidate writes it
   std::string function;   // of the compiled kernel; empty: a matrix product

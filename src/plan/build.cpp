@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "codegen/lower.h"
 #include "plan/arena.h"
-#include "plan/launched_part.h"
+#include "plan/launched_partition.h"
 
 namespace millrace {
 namespace {
@@ -33,7 +33,7 @@ class PlanBuilder {
         options_(options) {}
 
   Result<StepPlan> run() {
-    for (auto step : {&PlanBuilder::take_parts, &PlanBuilder::take_conversions}) {
+    for (auto step : {&PlanBuilder::take_partitions, &PlanBuilder::take_conversions}) {
       if (Result<Done> done = (this->*step)(); !done) return done.error();
     }
     if (options_.aside) take_aside();
@@ -54,27 +54,27 @@ class PlanBuilder {
  private:
   struct Step {
     PlanLaunch launch;
-    LaunchedPart of;
+    LaunchedPartition of;
   };
 
   Result<Step> step_of(PlanLaunch launch) const {
-    Result<LaunchedPart> of = launched_part(graph_, candidates_, launch);
+    Result<LaunchedPartition> of = launched_partition(graph_, candidates_, launch);
     if (!of) return of.error();
     return Step{std::move(launch), std::move(*of)};
   }
 
   // Forward before backward, each in the order of the measurements.
-  Result<Done> take_parts() {
+  Result<Done> take_partitions() {
     for (const bool backward : {false, true}) {
-      for (const SelectedPart& selected : selection_.parts) {
-        const MeasuredPart& part = measurements_.parts[as_index(selected.part)];
-        if (part.backward != backward) continue;
-        const MeasuredWay& way = part.ways[as_index(selected.way)];
+      for (const SelectedPartition& selected : selection_.partitions) {
+        const MeasuredPartition& partition = measurements_.partitions[as_index(selected.partition)];
+        if (partition.backward != backward) continue;
+        const MeasuredCandidate& config = partition.candidates[as_index(selected.candidate)];
         PlanLaunch launch;
-        launch.part = part.name;
+        launch.partition = partition.name;
         launch.pass = backward ? Pass::backward : Pass::forward;
-        launch.candidate = way.candidate;
-        launch.predicted_seconds = way.seconds;
+        launch.candidate = config.candidate;
+        launch.predicted_seconds = config.seconds;
         Result<Step> step = step_of(std::move(launch));
         if (!step) return step.error();
         steps_.push_back(std::move(*step));
@@ -87,7 +87,7 @@ class PlanBuilder {
     std::map<size_t, std::vector<Step>> before;  // by the step that they stand before
     for (const SelectedConversion& selected : selection_.conversions) {
       const MeasuredTensor& tensor = measurements_.tensors[as_index(selected.tensor)];
-      if (tensor.layouts[as_index(selected.to)] == "drawn") continue;  // there is nothing to convert it into
+      if (tensor.layouts[as_index(selected.to)] == "regenerated") continue;  // there is nothing to convert it into
       const auto measured = std::find_if(
           measurements_.conversions.begin(), measurements_.conversions.end(), [&](const MeasuredConversion& c) {
             return c.tensor == selected.tensor && c.from == selected.from && c.to == selected.to;
@@ -100,12 +100,13 @@ class PlanBuilder {
       Result<Step> step = step_of(std::move(launch));
       if (!step) return step.error();
       const TensorId id = step->of.tensors[0];
-      const size_t place = place_of_conversion(id, step->of.candidate.layouts[1]);
-      step->launch.pass = place < first_of_backward() || (place == first_of_backward() && is_written_forward(id) &&
-                                                          is_callers_output(id, step->of.candidate.layouts[1]))
-                              ? Pass::forward
-                              : Pass::backward;
-      before[place].push_back(std::move(*step));
+      const size_t location = place_of_conversion(id, step->of.candidate.layouts[1]);
+      step->launch.pass =
+          location < first_of_backward() || (location == first_of_backward() && is_written_forward(id) &&
+                                             is_callers_output(id, step->of.candidate.layouts[1]))
+              ? Pass::forward
+              : Pass::backward;
+      before[location].push_back(std::move(*step));
     }
     std::vector<Step> all;
     for (size_t k = 0; k <= steps_.size(); ++k) {
@@ -127,7 +128,7 @@ class PlanBuilder {
 
   bool is_written_forward(TensorId tensor) const {
     return std::any_of(steps_.begin(), steps_.end(), [&](const Step& step) {
-      const std::vector<TensorId>& writes = step.of.part.writes;
+      const std::vector<TensorId>& writes = step.of.partition.writes;
       return step.launch.pass == Pass::forward && std::find(writes.begin(), writes.end(), tensor) != writes.end();
     });
   }
@@ -144,14 +145,15 @@ class PlanBuilder {
   // The step that a conversion stands before: its first reader, but not behind the end of the pass that must end with
   // the caller's tensor in place.
   size_t place_of_conversion(TensorId tensor, int layout) const {
-    size_t place = 0;
-    while (place < steps_.size() && !reads(steps_[place], tensor, layout)) ++place;
-    if (is_callers_output(tensor, layout) && is_written_forward(tensor)) place = std::min(place, first_of_backward());
-    return place;
+    size_t location = 0;
+    while (location < steps_.size() && !reads(steps_[location], tensor, layout)) ++location;
+    if (is_callers_output(tensor, layout) && is_written_forward(tensor))
+      location = std::min(location, first_of_backward());
+    return location;
   }
 
   static bool reads(const Step& step, TensorId tensor, int layout) {
-    for (size_t k = 0; k < step.of.part.reads.size(); ++k) {
+    for (size_t k = 0; k < step.of.partition.reads.size(); ++k) {
       if (step.of.tensors[k] == tensor && step.of.candidate.layouts[k] == layout) return true;
     }
     return false;
@@ -161,8 +163,8 @@ class PlanBuilder {
 
   // Whether one needs what another writes, in whatever layout: then that stands before it.
   static bool needs(const Step& step, const Step& other) {
-    return std::any_of(step.of.part.reads.begin(), step.of.part.reads.end(), [&](TensorId tensor) {
-      const std::vector<TensorId>& writes = other.of.part.writes;
+    return std::any_of(step.of.partition.reads.begin(), step.of.partition.reads.end(), [&](TensorId tensor) {
+      const std::vector<TensorId>& writes = other.of.partition.writes;
       return std::find(writes.begin(), writes.end(), tensor) != writes.end();
     });
   }
@@ -178,13 +180,13 @@ class PlanBuilder {
     }
     std::vector<Step> ordered;
     for (Step& step : steps_) {
-      auto place = ordered.end();
+      auto location = ordered.end();
       const auto may_stand_before = [&](const Step& other) {
         return step.launch.aside && other.launch.pass == step.launch.pass && !needs(step, other);
       };
-      while (place != ordered.begin() && may_stand_before(*(place - 1))) --place;
-      while (place != ordered.end() && place->launch.aside) ++place;
-      ordered.insert(place, std::move(step));
+      while (location != ordered.begin() && may_stand_before(*(location - 1))) --location;
+      while (location != ordered.end() && location->launch.aside) ++location;
+      ordered.insert(location, std::move(step));
     }
     bool is_last = true;  // of its pass, but for others that are aside
     for (size_t k = ordered.size(); k-- > 0;) {
@@ -197,14 +199,14 @@ class PlanBuilder {
 
   // --- Buffers ---
 
-  int add_buffer(TensorId tensor, int layout, BufferPlace place, size_t position) {
+  int add_buffer(TensorId tensor, int layout, BufferLocation location, size_t position) {
     const Layout& lies = candidates_.domains[tensor.at()].layouts[as_index(layout)];
     PlanBuffer buffer;
     buffer.tensor = graph_.tensor(tensor).name;
     buffer.layout = print_layout(graph_, tensor, lies);
     buffer.bytes = stored_bytes(graph_, tensor, lies);
-    buffer.place = place;
-    if (place != BufferPlace::arena) buffer.position = static_cast<int>(position);
+    buffer.location = location;
+    if (location != BufferLocation::arena) buffer.position = static_cast<int>(position);
     plan_.buffers.push_back(std::move(buffer));
     const int number = static_cast<int>(plan_.buffers.size()) - 1;
     buffer_of_[{tensor, layout}] = number;
@@ -212,16 +214,16 @@ class PlanBuilder {
   }
 
   void add_callers_buffers() {
-    const auto add = [&](TensorId tensor, BufferPlace place, size_t position) {
+    const auto add = [&](TensorId tensor, BufferLocation location, size_t position) {
       if (tensor.valid() && graph_.tensor(tensor).role != TensorRole::scalar)
-        add_buffer(tensor, callers_layout(tensor), place, position);
+        add_buffer(tensor, callers_layout(tensor), location, position);
     };
-    for (size_t k = 0; k < graph_.arguments.size(); ++k) add(graph_.arguments[k], BufferPlace::argument, k);
-    for (size_t k = 0; k < graph_.results.size(); ++k) add(graph_.results[k].tensor, BufferPlace::result, k);
+    for (size_t k = 0; k < graph_.arguments.size(); ++k) add(graph_.arguments[k], BufferLocation::argument, k);
+    for (size_t k = 0; k < graph_.results.size(); ++k) add(graph_.results[k].tensor, BufferLocation::result, k);
     for (size_t k = 0; k < graph_.results.size(); ++k)
-      add(training_.result_gradients[k], BufferPlace::result_gradient, k);
+      add(training_.result_gradients[k], BufferLocation::result_gradient, k);
     for (size_t k = 0; k < graph_.arguments.size(); ++k)
-      add(training_.argument_gradients[k], BufferPlace::argument_gradient, k);
+      add(training_.argument_gradients[k], BufferLocation::argument_gradient, k);
   }
 
   // The pinned one; else that in which it is written, or is converted from, or is read.
@@ -230,10 +232,10 @@ class PlanBuilder {
     if (pinned >= 0) return pinned;
     int layout = -1;
     for (const Step& step : steps_) {
-      const bool conversion = step.launch.part.empty();
+      const bool conversion = step.launch.partition.empty();
       for (size_t k = 0; k < step.of.tensors.size(); ++k) {
         if (step.of.tensors[k] != tensor) continue;
-        const bool written = k >= step.of.part.reads.size();
+        const bool written = k >= step.of.partition.reads.size();
         if (conversion != written) return step.of.candidate.layouts[k];
         if (layout < 0) layout = step.of.candidate.layouts[k];
       }
@@ -242,13 +244,14 @@ class PlanBuilder {
   }
 
   void add_buffers_of(int number) {
-    const LaunchedPart& of = steps_[as_index(number)].of;
+    const LaunchedPartition& of = steps_[as_index(number)].of;
     for (size_t k = 0; k < of.tensors.size(); ++k) {
       int buffer = kNoBuffer;
-      if (of.layouts[k].storage != MaskStorage::drawn) {
+      if (of.layouts[k].storage != MaskStorage::regenerated) {
         const auto found = buffer_of_.find({of.tensors[k], of.candidate.layouts[k]});
-        buffer = found != buffer_of_.end() ? found->second
-                                           : add_buffer(of.tensors[k], of.candidate.layouts[k], BufferPlace::arena, 0);
+        buffer = found != buffer_of_.end()
+                     ? found->second
+                     : add_buffer(of.tensors[k], of.candidate.layouts[k], BufferLocation::arena, 0);
         PlanBuffer& touched = plan_.buffers[as_index(buffer)];
         if (touched.first < 0) touched.first = number;
         touched.last = number;
@@ -264,13 +267,13 @@ class PlanBuilder {
     std::map<std::pair<size_t, int>, std::set<size_t>>
         linked;  // by family and layout: members that the next one follows
     for (const Step& step : steps_) {
-      if (!std::holds_alternative<GemmWay>(step.of.candidate.way)) continue;
-      const Product& product = step.of.part.product;
+      if (!std::holds_alternative<GemmConfig>(step.of.candidate.config)) continue;
+      const Product& product = step.of.partition.product;
       for (size_t operand = 0; operand < kOperands; ++operand) {
         const std::vector<TensorId>& stack = product.operand(operand);
         if (!product.is_adjacent(operand)) continue;
-        const auto place = std::find(step.of.tensors.begin(), step.of.tensors.end(), stack.front());
-        const int layout = step.of.candidate.layouts[static_cast<size_t>(place - step.of.tensors.begin())];
+        const auto location = std::find(step.of.tensors.begin(), step.of.tensors.end(), stack.front());
+        const int layout = step.of.candidate.layouts[static_cast<size_t>(location - step.of.tensors.begin())];
         for (size_t f = candidates_.callers_families; f < candidates_.families.size(); ++f) {
           const std::vector<TensorId>& family = candidates_.families[f];
           const auto found = std::search(family.begin(), family.end(), stack.begin(), stack.end());
@@ -333,7 +336,7 @@ class PlanBuilder {
     for (const std::vector<int>& stack : groups) in_stacks.insert(stack.begin(), stack.end());
     for (size_t k = 0; k < plan_.buffers.size(); ++k) {
       const int number = static_cast<int>(k);
-      if (plan_.buffers[k].place == BufferPlace::arena && !in_stacks.contains(number)) groups.push_back({number});
+      if (plan_.buffers[k].location == BufferLocation::arena && !in_stacks.contains(number)) groups.push_back({number});
     }
     const std::vector<int> last = alive_until();
     std::vector<ArenaBlock> blocks;
@@ -359,7 +362,7 @@ class PlanBuilder {
     }
     plan_.scratch_offset = aligned(end);
     for (const Step& step : steps_) {
-      const Launch launch = lower(graph_, step.of.part, step.of.layouts, step.of.candidate.way);
+      const Launch launch = lower(graph_, step.of.partition, step.of.layouts, step.of.candidate.config);
       int64_t& bytes = step.launch.aside ? plan_.aside_scratch_bytes : plan_.scratch_bytes;
       bytes = std::max(bytes, options_.scratch_bytes(launch));
     }

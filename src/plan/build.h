@@ -24,8 +24,8 @@ struct PlanOptions {
   bool aside = false;  // whether what no other launch of its pass waits for runs beside those that do not wait for it
 };
 
-// `measurements` name parts and tensors as `candidates` and the graph do. The names of the kernels' functions, and the
-// shared object that has them, are left to whoever compiles them.
+// `measurements` name partitions and tensors as `candidates` and the graph do. The names of the kernels' functions, and
+// the shared object that has them, are left to whoever compiles them.
 Result<StepPlan> build_plan(const TrainingGraph& training, const Candidates& candidates,
                             const Measurements& measurements, const Selection& selection, const PlanOptions& options);
 

@@ -28,16 +28,16 @@ size_t asides_of(const StepPlan& plan) {
 }
 
 std::string name_of(const PlanLaunch& launch) {
-  return launch.part.empty() ? concat("conversion of ", launch.conversion_of) : launch.part;
+  return launch.partition.empty() ? concat("conversion of ", launch.conversion_of) : launch.partition;
 }
 
-std::string_view name_of(BufferPlace place) {
-  switch (place) {
-    case BufferPlace::arena: return "arena";
-    case BufferPlace::argument: return "argument";
-    case BufferPlace::result: return "result";
-    case BufferPlace::result_gradient: return "result_gradient";
-    case BufferPlace::argument_gradient: return "argument_gradient";
+std::string_view name_of(BufferLocation location) {
+  switch (location) {
+    case BufferLocation::arena: return "arena";
+    case BufferLocation::argument: return "argument";
+    case BufferLocation::result: return "result";
+    case BufferLocation::result_gradient: return "result_gradient";
+    case BufferLocation::argument_gradient: return "argument_gradient";
   }
   return "";
 }

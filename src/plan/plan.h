@@ -1,7 +1,8 @@
 // The artefact of planning: a training step as launches over buffers, ready to be written down, loaded and run.
 //
 // What it means:
-// - Launches run in their order: first those of forward, then those of backward. Each names the buffers of its part's
+// - Launches run in their order: first those of forward, then those of backward. Each names the buffers of its
+// partition's
 //   tensors, reads and then writes. A conversion reads and writes one tensor, in two layouts.
 // - One that is aside runs beside those behind it, until it is waited for: before the next one that is aside behind one
 //   that is not, at the latest at the end of its pass. Meanwhile nothing else reads or writes over what it writes, or
@@ -27,13 +28,13 @@ namespace millrace {
 inline constexpr int kNoBuffer = -1;
 inline constexpr int64_t kArenaAlignment = 256;  // of buffers; stacked ones lie one behind the other without gaps
 
-enum class BufferPlace { arena, argument, result, result_gradient, argument_gradient };
+enum class BufferLocation { arena, argument, result, result_gradient, argument_gradient };
 
 struct PlanBuffer {
   std::string tensor;  // its name in the graph
   std::string layout;  // as print_layout writes it
   int64_t bytes = 0;
-  BufferPlace place = BufferPlace::arena;
+  BufferLocation location = BufferLocation::arena;
   int position = -1;   // the caller's: among the graph's arguments or results
   int64_t offset = 0;  // in the arena
   int first = -1;      // launches that touch it; -1: none does
@@ -41,7 +42,7 @@ struct PlanBuffer {
 };
 
 struct PlanLaunch {
-  std::string part;           // of the candidates; empty: a conversion
+  std::string partition;      // of the candidates; empty: a conversion
   std::string conversion_of;  // the tensor
   Pass pass = Pass::forward;
   std::string candidate;     // as print_candidate writes it
@@ -83,7 +84,7 @@ struct StepPlan {
   int64_t arena_bytes = 0;          // scratch and all
   int64_t sum_bytes = 0;            // what the arena's buffers would take without sharing
   double cost = 0;                  // seconds of a step, as predicted
-  double bound = 0;                 // if every part could take its fastest way
+  double bound = 0;                 // if every partition could take its fastest way
   double default_cost = 0;          // with nothing fused, everything as the program writes it; 0: not known
   PlanKernels kernels;
 };
@@ -97,9 +98,9 @@ int waited_for_before(const StepPlan& plan, int launch);
 // How many launches are aside.
 size_t asides_of(const StepPlan& plan);
 
-// "conversion of x", or the part's name.
+// "conversion of x", or the partition's name.
 std::string name_of(const PlanLaunch& launch);
 
-std::string_view name_of(BufferPlace place);
+std::string_view name_of(BufferLocation location);
 
 }  // namespace millrace

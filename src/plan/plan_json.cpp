@@ -32,8 +32,8 @@ Json buffer_json(const PlanBuffer& buffer) {
   Json json = {{"tensor", buffer.tensor},
                {"layout", buffer.layout},
                {"bytes", buffer.bytes},
-               {"place", std::string(name_of(buffer.place))}};
-  if (buffer.place == BufferPlace::arena)
+               {"location", std::string(name_of(buffer.location))}};
+  if (buffer.location == BufferLocation::arena)
     json["offset"] = buffer.offset;
   else
     json["position"] = buffer.position;
@@ -44,10 +44,10 @@ Json buffer_json(const PlanBuffer& buffer) {
 
 Json launch_json(const PlanLaunch& launch) {
   Json json = Json::object();
-  if (launch.part.empty())
+  if (launch.partition.empty())
     json["conversion_of"] = launch.conversion_of;
   else
-    json["part"] = launch.part;
+    json["partition"] = launch.partition;
   json["pass"] = name_of(launch.pass);
   json["candidate"] = launch.candidate;
   json["buffers"] = launch.buffers;
@@ -153,20 +153,20 @@ class PlanReader {
 
   PlanBuffer buffer(const Node& node) {
     PlanBuffer made;
-    const Node place = JsonReader::field(node, "place");
-    const std::string name = reader_.text(place);
+    const Node location = JsonReader::field(node, "location");
+    const std::string name = reader_.text(location);
     bool known = false;
-    for (const BufferPlace kind : {BufferPlace::arena, BufferPlace::argument, BufferPlace::result,
-                                   BufferPlace::result_gradient, BufferPlace::argument_gradient}) {
+    for (const BufferLocation kind : {BufferLocation::arena, BufferLocation::argument, BufferLocation::result,
+                                      BufferLocation::result_gradient, BufferLocation::argument_gradient}) {
       if (name_of(kind) != name) continue;
-      made.place = kind;
+      made.location = kind;
       known = true;
     }
     if (!known)
-      reader_.complain(place, concat("there is no '", name, "'"),
+      reader_.complain(location, concat("there is no '", name, "'"),
                        "give arena, argument, result, result_gradient or argument_gradient");
-    const bool arena = made.place == BufferPlace::arena;
-    reader_.object(node, {"tensor", "layout", "bytes", "place", arena ? "offset" : "position", "first", "last"});
+    const bool arena = made.location == BufferLocation::arena;
+    reader_.object(node, {"tensor", "layout", "bytes", "location", arena ? "offset" : "position", "first", "last"});
     made.tensor = text(node, "tensor");
     made.layout = text(node, "layout");
     made.bytes = integer(node, "bytes", 0, kMost);
@@ -181,12 +181,12 @@ class PlanReader {
 
   PlanLaunch launch(const Node& node) {
     PlanLaunch made;
-    const bool conversion = JsonReader::field(node, "part").json == nullptr;
-    const char* const name = conversion ? "conversion_of" : "part";
+    const bool conversion = JsonReader::field(node, "partition").json == nullptr;
+    const char* const name = conversion ? "conversion_of" : "partition";
     reader_.object(node, {name, "pass", "candidate", "buffers", "predicted_seconds", "function", "aside"});
-    (conversion ? made.conversion_of : made.part) = text(node, name);
-    if (!conversion && made.part.empty())
-      reader_.complain(JsonReader::field(node, name), "it is empty", "give the part's name");
+    (conversion ? made.conversion_of : made.partition) = text(node, name);
+    if (!conversion && made.partition.empty())
+      reader_.complain(JsonReader::field(node, name), "it is empty", "give the partition's name");
     const Node pass = JsonReader::field(node, "pass");
     const std::string named = reader_.text(pass);
     if (named != "forward" && named != "backward")

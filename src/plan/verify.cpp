@@ -9,7 +9,7 @@
 #include "base/id.h"
 #include "base/text.h"
 #include "candidates/enumerate.h"
-#include "plan/launched_part.h"
+#include "plan/launched_partition.h"
 
 namespace millrace {
 namespace {
@@ -32,21 +32,21 @@ class Check {
   }
 
  private:
-  bool is_arena(const PlanBuffer& buffer) const { return buffer.place == BufferPlace::arena; }
+  bool is_arena(const PlanBuffer& buffer) const { return buffer.location == BufferLocation::arena; }
 
   // The tensors that stand at the caller's positions; invalid where there is none.
-  TensorId callers_tensor(BufferPlace place, int position) const {
+  TensorId callers_tensor(BufferLocation location, int position) const {
     const auto among = [&](const std::vector<TensorId>& list) {
       return position >= 0 && as_index(position) < list.size() ? list[as_index(position)] : TensorId();
     };
-    switch (place) {
-      case BufferPlace::arena: break;
-      case BufferPlace::argument: return among(graph_.arguments);
-      case BufferPlace::result:
+    switch (location) {
+      case BufferLocation::arena: break;
+      case BufferLocation::argument: return among(graph_.arguments);
+      case BufferLocation::result:
         return position >= 0 && as_index(position) < graph_.results.size() ? graph_.results[as_index(position)].tensor
                                                                            : TensorId();
-      case BufferPlace::result_gradient: return among(training_.result_gradients);
-      case BufferPlace::argument_gradient: return among(training_.argument_gradients);
+      case BufferLocation::result_gradient: return among(training_.result_gradients);
+      case BufferLocation::argument_gradient: return among(training_.argument_gradients);
     }
     return {};
   }
@@ -58,19 +58,19 @@ class Check {
     std::set<std::pair<TensorId, int>> known;
     for (size_t k = 0; k < plan_.buffers.size(); ++k) {
       const PlanBuffer& buffer = plan_.buffers[k];
-      const std::string place = concat("buffers[", k, "]");
+      const std::string location = concat("buffers[", k, "]");
       const auto tensor = by_name.find(buffer.tensor);
-      if (tensor == by_name.end()) return concat(place, ".tensor: the program has no '", buffer.tensor, "'");
+      if (tensor == by_name.end()) return concat(location, ".tensor: the program has no '", buffer.tensor, "'");
       const std::vector<Layout>& domain = candidates_.domains[tensor->second.at()].layouts;
       const auto layout = std::find_if(domain.begin(), domain.end(), [&](const Layout& l) {
-        return l.storage != MaskStorage::drawn && print_layout(graph_, tensor->second, l) == buffer.layout;
+        return l.storage != MaskStorage::regenerated && print_layout(graph_, tensor->second, l) == buffer.layout;
       });
       if (layout == domain.end())
-        return concat(place, ".layout: '", buffer.layout, "' is no layout of ", buffer.tensor);
+        return concat(location, ".layout: '", buffer.layout, "' is no layout of ", buffer.tensor);
       if (!known.emplace(tensor->second, static_cast<int>(layout - domain.begin())).second)
-        return concat(place, ": another buffer is ", buffer.tensor, " in this layout");
+        return concat(location, ": another buffer is ", buffer.tensor, " in this layout");
       if (buffer.bytes != stored_bytes(graph_, tensor->second, *layout))
-        return concat(place, ".bytes: ", buffer.tensor, " takes ", stored_bytes(graph_, tensor->second, *layout));
+        return concat(location, ".bytes: ", buffer.tensor, " takes ", stored_bytes(graph_, tensor->second, *layout));
       tensors_.push_back(tensor->second);
       layouts_.push_back(static_cast<int>(layout - domain.begin()));
     }
@@ -83,17 +83,17 @@ class Check {
     for (size_t k = 0; k < plan_.buffers.size(); ++k) {
       const PlanBuffer& buffer = plan_.buffers[k];
       if (is_arena(buffer)) continue;
-      const std::string place = concat("buffers[", k, "]");
-      if (callers_tensor(buffer.place, buffer.position) != tensors_[k])
-        return concat(place, ".position: ", buffer.tensor, " is no such tensor of the caller's");
-      if (!found.insert(tensors_[k]).second) return concat(place, ": the caller has ", buffer.tensor, " once");
+      const std::string location = concat("buffers[", k, "]");
+      if (callers_tensor(buffer.location, buffer.position) != tensors_[k])
+        return concat(location, ".position: ", buffer.tensor, " is no such tensor of the caller's");
+      if (!found.insert(tensors_[k]).second) return concat(location, ": the caller has ", buffer.tensor, " once");
       const int pinned = candidates_.domains[tensors_[k].at()].pinned;
       if (pinned >= 0 && pinned != layouts_[k])
-        return concat(place, ".layout: the caller has ", buffer.tensor, " in another one");
+        return concat(location, ".layout: the caller has ", buffer.tensor, " in another one");
     }
-    for (const BufferPlace kind :
-         {BufferPlace::argument, BufferPlace::result, BufferPlace::result_gradient, BufferPlace::argument_gradient}) {
-      const bool by_argument = kind == BufferPlace::argument || kind == BufferPlace::argument_gradient;
+    for (const BufferLocation kind : {BufferLocation::argument, BufferLocation::result, BufferLocation::result_gradient,
+                                      BufferLocation::argument_gradient}) {
+      const bool by_argument = kind == BufferLocation::argument || kind == BufferLocation::argument_gradient;
       const size_t count = by_argument ? graph_.arguments.size() : graph_.results.size();
       for (size_t k = 0; k < count; ++k) {
         const TensorId tensor = callers_tensor(kind, static_cast<int>(k));
@@ -142,30 +142,31 @@ class Check {
     bool backward = false;
     for (size_t k = 0; k < plan_.launches.size(); ++k) {
       const PlanLaunch& launch = plan_.launches[k];
-      const std::string place = concat("launches[", k, "]");
-      if (backward && launch.pass == Pass::forward) return concat(place, ".pass: forward stands before backward");
+      const std::string location = concat("launches[", k, "]");
+      if (backward && launch.pass == Pass::forward) return concat(location, ".pass: forward stands before backward");
       backward = launch.pass == Pass::backward;
-      const Result<LaunchedPart> of = launched_part(graph_, candidates_, launch);
-      if (!of) return concat(place, ": ", of.error().diagnostics.front().message);
-      if (!launch.part.empty() && of->part.pass != launch.pass) return concat(place, ".pass: the part is of the other");
-      if (!is_candidate(graph_, candidates_.domains, of->part, of->candidate))
-        return concat(place, ".candidate: '", launch.candidate, "' is no way to do ", name_of(launch));
-      if (Complaint complaint = touch(*of, static_cast<int>(k), place)) return complaint;
-      if (Complaint complaint = stacks(*of, launch, place)) return complaint;
-      done_.insert(done_.end(), of->part.operators.begin(), of->part.operators.end());
-      reads_of_.push_back(of->part.reads.size());
+      const Result<LaunchedPartition> of = launched_partition(graph_, candidates_, launch);
+      if (!of) return concat(location, ": ", of.error().diagnostics.front().message);
+      if (!launch.partition.empty() && of->partition.pass != launch.pass)
+        return concat(location, ".pass: the partition is of the other");
+      if (!is_candidate(graph_, candidates_.domains, of->partition, of->candidate))
+        return concat(location, ".candidate: '", launch.candidate, "' is no way to do ", name_of(launch));
+      if (Complaint complaint = touch(*of, static_cast<int>(k), location)) return complaint;
+      if (Complaint complaint = stacks(*of, launch, location)) return complaint;
+      done_.insert(done_.end(), of->partition.operators.begin(), of->partition.operators.end());
+      reads_of_.push_back(of->partition.reads.size());
     }
     return {};
   }
 
-  Complaint touch(const LaunchedPart& of, int number, const std::string& place) {
+  Complaint touch(const LaunchedPartition& of, int number, const std::string& location) {
     const PlanLaunch& launch = plan_.launches[as_index(number)];
     if (launch.buffers.size() != of.tensors.size())
-      return concat(place, ".buffers: the part has ", of.tensors.size(), " tensors");
+      return concat(location, ".buffers: the partition has ", of.tensors.size(), " tensors");
     for (size_t k = 0; k < of.tensors.size(); ++k) {
-      const std::string here = concat(place, ".buffers[", k, "]");
+      const std::string here = concat(location, ".buffers[", k, "]");
       const int buffer = launch.buffers[k];
-      if (of.layouts[k].storage == MaskStorage::drawn) {
+      if (of.layouts[k].storage == MaskStorage::regenerated) {
         if (buffer != kNoBuffer) return concat(here, ": a mask that is drawn is in no buffer");
         continue;
       }
@@ -174,27 +175,27 @@ class Check {
         return concat(here, ": buffer ", buffer, " is not ", graph_.tensor(of.tensors[k]).name, " in the way's layout");
       if (first_[as_index(buffer)] < 0) first_[as_index(buffer)] = number;
       last_[as_index(buffer)] = number;
-      const bool written = k >= of.part.reads.size();
+      const bool written = k >= of.partition.reads.size();
       if (Complaint complaint = written ? write(buffer, launch, here) : read(buffer, launch, here)) return complaint;
     }
     return {};
   }
 
   Complaint read(int buffer, const PlanLaunch& launch, const std::string& here) const {
-    const BufferPlace place = plan_.buffers[as_index(buffer)].place;
-    const bool given =
-        place == BufferPlace::argument || (place == BufferPlace::result_gradient && launch.pass == Pass::backward);
+    const BufferLocation location = plan_.buffers[as_index(buffer)].location;
+    const bool given = location == BufferLocation::argument ||
+                       (location == BufferLocation::result_gradient && launch.pass == Pass::backward);
     if (given || written_[as_index(buffer)]) return {};
     return concat(here, ": ", plan_.buffers[as_index(buffer)].tensor, " is read before it is written");
   }
 
   Complaint write(int buffer, const PlanLaunch& launch, const std::string& here) {
     const PlanBuffer& to = plan_.buffers[as_index(buffer)];
-    if (to.place == BufferPlace::argument || to.place == BufferPlace::result_gradient)
+    if (to.location == BufferLocation::argument || to.location == BufferLocation::result_gradient)
       return concat(here, ": ", to.tensor, " is the caller's, to be read only");
-    if (to.place == BufferPlace::argument_gradient && launch.pass == Pass::forward)
+    if (to.location == BufferLocation::argument_gradient && launch.pass == Pass::forward)
       return concat(here, ": ", to.tensor, " is not there in forward");
-    if (to.place == BufferPlace::result && launch.pass == Pass::backward)
+    if (to.location == BufferLocation::result && launch.pass == Pass::backward)
       return concat(here, ": ", to.tensor, " must be there when forward ends");
     if (written_[as_index(buffer)]) return concat(here, ": ", to.tensor, " is written twice");
     written_[as_index(buffer)] = true;
@@ -210,18 +211,18 @@ class Check {
   }
 
   // Tensors that a product takes as one lie one behind the other.
-  Complaint stacks(const LaunchedPart& of, const PlanLaunch& launch, const std::string& place) const {
-    if (!std::holds_alternative<GemmWay>(of.candidate.way)) return {};
+  Complaint stacks(const LaunchedPartition& of, const PlanLaunch& launch, const std::string& location) const {
+    if (!std::holds_alternative<GemmConfig>(of.candidate.config)) return {};
     for (size_t operand = 0; operand < kOperands; ++operand) {
-      const std::vector<TensorId>& stack = of.part.product.operand(operand);
-      if (!of.part.product.is_adjacent(operand) || are_adjacent_by_the_caller(stack)) continue;
+      const std::vector<TensorId>& stack = of.partition.product.operand(operand);
+      if (!of.partition.product.is_adjacent(operand) || are_adjacent_by_the_caller(stack)) continue;
       const PlanBuffer* previous = nullptr;
       for (const TensorId tensor : stack) {
         const auto position = std::find(of.tensors.begin(), of.tensors.end(), tensor) - of.tensors.begin();
         const PlanBuffer& buffer = plan_.buffers[as_index(launch.buffers[static_cast<size_t>(position)])];
         const bool behind = previous == nullptr || previous->offset + previous->bytes == buffer.offset;
         if (!is_arena(buffer) || !behind)
-          return concat(place, ".buffers: ", buffer.tensor, " does not lie behind what it is stacked with");
+          return concat(location, ".buffers: ", buffer.tensor, " does not lie behind what it is stacked with");
         previous = &buffer;
       }
     }
@@ -306,8 +307,8 @@ class Check {
 
   Complaint outputs() {
     for (size_t k = 0; k < plan_.buffers.size(); ++k) {
-      const BufferPlace place = plan_.buffers[k].place;
-      const bool output = place == BufferPlace::result || place == BufferPlace::argument_gradient;
+      const BufferLocation location = plan_.buffers[k].location;
+      const bool output = location == BufferLocation::result || location == BufferLocation::argument_gradient;
       if (output && !written_[k])
         return concat("buffers[", k, "]: nothing writes the caller's ", plan_.buffers[k].tensor);
     }

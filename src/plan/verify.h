@@ -10,7 +10,7 @@
 
 namespace millrace {
 
-// `candidates`: of find_parts with the plan's layouts; their ways are not needed.
+// `candidates`: of find_partitions with the plan's layouts; their ways are not needed.
 Result<Done> verify(const StepPlan& plan, const TrainingGraph& training, const Candidates& candidates);
 
 }  // namespace millrace

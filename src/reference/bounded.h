@@ -110,10 +110,10 @@ struct Bounded {
     return {taken.value, std::max(taken.error, other.value - taken.value + other.error)};
   }
 
-  friend Bounded decided(bool truth, const Bounded& a, const Bounded& b) {
+  friend Bounded decided(bool reference_data, const Bounded& a, const Bounded& b) {
     const double apart = std::abs(a.value - b.value);
     const double moved = a.error + b.error;
-    return {truth ? 1.0 : 0.0, moved > 0 && apart <= moved ? 1.0 : 0.0};
+    return {reference_data ? 1.0 : 0.0, moved > 0 && apart <= moved ? 1.0 : 0.0};
   }
 
   // Of a sum: the error and the magnitude of its terms, and how many additions it took.

@@ -74,7 +74,9 @@ struct Dual {
     return {larger(a.value, b.value), takes_second ? b.tangent : a.tangent};
   }
 
-  friend Dual decided(bool truth, const Dual& a, const Dual& b) { return {decided(truth, a.value, b.value), T(0)}; }
+  friend Dual decided(bool reference_data, const Dual& a, const Dual& b) {
+    return {decided(reference_data, a.value, b.value), T(0)};
+  }
 
  private:
   // What does not move has no derivative, however steep the function (a masked element is -inf).

@@ -14,7 +14,7 @@ inline bool is_zero(double x) { return x == 0; }
 inline double larger(double a, double b) { return a < b || b != b ? b : a; }
 
 // What a comparison of a and b came to.
-inline double decided(bool truth, double, double) { return truth ? 1 : 0; }
+inline double decided(bool reference_data, double, double) { return reference_data ? 1 : 0; }
 
 template <class Scalar>
 Scalar smaller(const Scalar& a, const Scalar& b) {

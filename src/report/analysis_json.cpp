@@ -38,8 +38,8 @@ Json space_json(const Graph& graph, const Operator& op) {
 }
 
 Json totals_json(const Totals& totals, const Totals& all) {
-  const auto share = [](int64_t part, int64_t whole) {
-    return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
+  const auto share = [](int64_t partition, int64_t whole) {
+    return whole == 0 ? 0.0 : static_cast<double>(partition) / static_cast<double>(whole);
   };
   return {{"operators", totals.operators},
           {"flop", totals.flop},

@@ -25,26 +25,27 @@ std::string shown_seconds(double seconds) {
 
 std::string candidates_text(const Graph& graph, const Candidates& candidates, size_t width) {
   Table table({Align::left, Align::right});
-  table.row({"part", "configurations"});
+  table.row({"partition", "configurations"});
   std::string text;
   double total = 0;
-  for (const PartCandidates& of : candidates.parts) {
+  for (const PartitionCandidates& of : candidates.partitions) {
     total += of.configurations;
-    table.row({of.part.name, with_commas(of.configurations)});
+    table.row({of.partition.name, with_commas(of.configurations)});
   }
   text += table.text(width);
   text += "\nnot tried, and why\n";
-  for (const PartCandidates& of : candidates.parts) {
-    if (of.declined.empty()) continue;
-    text += concat("  ", of.part.name, "\n");
-    for (const Declined& declined : of.declined)
-      text += concat("    ", with_commas(declined.count), "  ", declined.reason, "\n");
+  for (const PartitionCandidates& of : candidates.partitions) {
+    if (of.rejected.empty()) continue;
+    text += concat("  ", of.partition.name, "\n");
+    for (const Rejected& rejected : of.rejected)
+      text += concat("    ", with_commas(rejected.count), "  ", rejected.reason, "\n");
   }
-  for (const Declined& declined : candidates.declined) text += concat("  ", declined.reason, "\n");
+  for (const Rejected& rejected : candidates.rejected) text += concat("  ", rejected.reason, "\n");
   size_t covers = 0;
-  for (const Site& site : candidates.sites) covers += site.alternatives.size() > 1 ? 1 : 0;
-  text += concat("\n", candidates.parts.size(), " parts of ", graph.name, ", ", with_commas(total), " configurations; ",
-                 covers, " places with a choice of cover\n");
+  for (const ChoicePoint& choice_point : candidates.choice_points)
+    covers += choice_point.alternatives.size() > 1 ? 1 : 0;
+  text += concat("\n", candidates.partitions.size(), " parts of ", graph.name, ", ", with_commas(total),
+                 " configurations; ", covers, " places with a choice of cover\n");
   return text;
 }
 
@@ -59,7 +60,7 @@ std::string exploration_line(const Exploration& exploration) {
   const double done = exploration.tried + exploration.known;
   const bool whole = exploration.is_whole() && exploration.not_needed > 0;
   const std::string others = whole ? concat("; the other ", with_commas(exploration.not_needed),
-                                            " are the same in equal parts, or differ in far strides alone")
+                                            " are the same in equal partitions, or differ in far strides alone")
                                    : "";
   return concat(with_commas(done), " of ", with_commas(exploration.configurations + exploration.conversions),
                 " candidates in ", fixed(exploration.seconds, 1), " s (", with_commas(exploration.tried),
@@ -68,21 +69,21 @@ std::string exploration_line(const Exploration& exploration) {
 
 std::string exploration_text(const Measurements& measurements, const Exploration& exploration, size_t width) {
   Table table({Align::left, Align::right, Align::right, Align::right, Align::left});
-  table.row({"part", "ways", "fastest", "slowest", "fastest way"});
-  for (const MeasuredPart& part : measurements.parts) {
-    if (part.ways.empty()) {
-      table.row({part.name, "0", "", "", ""});
+  table.row({"partition", "candidates", "fastest", "slowest", "fastest way"});
+  for (const MeasuredPartition& partition : measurements.partitions) {
+    if (partition.candidates.empty()) {
+      table.row({partition.name, "0", "", "", ""});
       continue;
     }
-    const auto [low, high] =
-        std::minmax_element(part.ways.begin(), part.ways.end(),
-                            [](const MeasuredWay& l, const MeasuredWay& r) { return l.seconds < r.seconds; });
-    table.row({part.name, concat(part.ways.size()), shown_seconds(low->seconds), shown_seconds(high->seconds),
-               low->candidate});
+    const auto [low, high] = std::minmax_element(
+        partition.candidates.begin(), partition.candidates.end(),
+        [](const MeasuredCandidate& l, const MeasuredCandidate& r) { return l.seconds < r.seconds; });
+    table.row({partition.name, concat(partition.candidates.size()), shown_seconds(low->seconds),
+               shown_seconds(high->seconds), low->candidate});
   }
   std::string text = concat(table.text(width), "\n", exploration_line(exploration), "\n");
   if (!exploration.first_failure.empty()) text += concat("the first that failed: ", exploration.first_failure, "\n");
-  if (const std::vector<double>& spreads = exploration.alike_spreads; !spreads.empty()) {
+  if (const std::vector<double>& spreads = exploration.timing_class_spreads; !spreads.empty()) {
     const auto percent = [&](size_t place) { return concat(fixed(100 * (spreads[place] - 1), 1), " %"); };
     text += concat("those that are alike: ", with_commas(static_cast<double>(spreads.size())),
                    " kinds were tried more than once; the slowest of one took ", percent(spreads.size() / 2),

@@ -91,7 +91,7 @@ std::string fusion_json(const TrainingGraph& training, const FusedGraph& fused,
   text.field("words_before", fused.words_before);
   text.field("words_after", fused.words_after);
   text.field("reduction", reduction(fused.words_before, fused.words_after));
-  constexpr std::array<const char*, 3> kMasks = {"words", "bits", "drawn"};
+  constexpr std::array<const char*, 3> kMasks = {"words", "bits", "regenerated"};
   Json masks = Json::object();
   for (size_t k = 0; k < kMasks.size(); ++k) {
     const int64_t after = fused.words_after_by_mask.at(k);
@@ -110,7 +110,7 @@ std::string fusion_json(const TrainingGraph& training, const FusedGraph& fused,
     const Epilogue& epilogue = fused.epilogues[k];
     return Json{{"contraction", graph.operators[epilogue.contraction.at()].name},
                 {"name", epilogue.name},
-                {"swallowed", operators_json(graph, epilogue.swallowed)},
+                {"absorbed", operators_json(graph, epilogue.absorbed)},
                 {"words_saved", epilogue.words_saved}};
   });
   if (!pairs.empty()) {

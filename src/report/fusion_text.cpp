@@ -17,9 +17,9 @@ std::string joined_names(const Graph& graph, const std::vector<OperatorId>& oper
 std::string wrapped(const std::string& text, size_t width, const std::string& indent) {
   std::string result;
   std::string line = indent;
-  for (const std::string& part : split(text, ',')) {
+  for (const std::string& partition : split(text, ',')) {
     const std::string word =
-        part.substr(part.find_first_not_of(' ') == std::string::npos ? 0 : part.find_first_not_of(' '));
+        partition.substr(partition.find_first_not_of(' ') == std::string::npos ? 0 : partition.find_first_not_of(' '));
     if (line.size() > indent.size() && line.size() + word.size() + 2 > width) {
       result += line + ",\n";
       line = indent + word;

@@ -57,8 +57,9 @@ void set_moved(Piece& piece, double moved) {
 class Metrics {
  public:
   explicit Metrics(const ReportArtefacts& of) : of_(of), graph_(of.training.graph) {
-    for (const MeasuredPart& part : of.measurements.parts) measured_[part.name] = &part;
-    for (const PartCandidates& candidates : of.candidates.parts) parts_[candidates.part.name] = &candidates.part;
+    for (const MeasuredPartition& partition : of.measurements.partitions) measured_[partition.name] = &partition;
+    for (const PartitionCandidates& candidates : of.candidates.partitions)
+      partitions_[candidates.partition.name] = &candidates.partition;
     for (size_t k = 0; k < graph_.tensors.size(); ++k) tensors_[graph_.tensors[k].name] = TensorId(k);
     for (const FusedOperator& group : of.fused.groups) moved_by_group_[group.members] = group.words_after;
   }
@@ -98,8 +99,8 @@ class Metrics {
     set_traffic(piece, traffic_of(graph_, tensors_of(op.inputs)), traffic_of(graph_, tensors_of(op.outputs)));
     piece.least_words = static_cast<double>(analysis.io_lower_bound);
     set_moved(piece, piece.least_words);
-    for (const auto& [name, part] : parts_) {
-      if (part->operators.size() != 1 || part->operators[0] != id) continue;
+    for (const auto& [name, partition] : partitions_) {
+      if (partition->operators.size() != 1 || partition->operators[0] != id) continue;
       const auto found = measured_.find(name);
       if (found == measured_.end()) continue;
       piece.seconds = seconds_as_written(of_.measurements, *found->second).value_or(0);
@@ -107,16 +108,16 @@ class Metrics {
     return piece;
   }
 
-  // Of a part: sums over its operators, and each of its tensors once, masks as the candidate stores them.
-  Piece piece_of(const Part& part, const std::string& candidate) const {
-    Piece piece = piece_of(part);
-    const std::optional<Candidate> parsed = parse_candidate(of_.candidates.domains, part, candidate);
+  // Of a partition: sums over its operators, and each of its tensors once, masks as the candidate stores them.
+  Piece piece_of(const Partition& partition, const std::string& candidate) const {
+    Piece piece = piece_of(partition);
+    const std::optional<Candidate> parsed = parse_candidate(of_.candidates.domains, partition, candidate);
     if (!parsed) return piece;
-    const std::vector<TensorId> tensors = millrace::tensors_of(part);
-    const std::vector<Layout> layouts = layouts_of(of_.candidates.domains, part, *parsed);
+    const std::vector<TensorId> tensors = millrace::tensors_of(partition);
+    const std::vector<Layout> layouts = layouts_of(of_.candidates.domains, partition, *parsed);
     for (size_t k = 0; k < tensors.size(); ++k) {
       const Traffic less = spared(graph_, tensors[k], layouts[k]);
-      (k < part.reads.size() ? piece.input_words : piece.output_words) -= less.words;
+      (k < partition.reads.size() ? piece.input_words : piece.output_words) -= less.words;
       piece.moved_words -= static_cast<double>(less.words);
       piece.least_words -= static_cast<double>(less.words);
       piece.bytes -= less.bytes;
@@ -124,14 +125,14 @@ class Metrics {
     return piece;
   }
 
-  Piece piece_of(const Part& part) const {
+  Piece piece_of(const Partition& partition) const {
     Piece piece;
-    piece.name = part.name;
-    piece.pass = part.pass;
-    piece.operators = part.operators;
-    bool contraction = part.kind == PartKind::contraction;
+    piece.name = partition.name;
+    piece.pass = partition.pass;
+    piece.operators = partition.operators;
+    bool contraction = partition.kind == PartitionKind::contraction;
     bool normalization = false;
-    for (const OperatorId op : part.operators) {
+    for (const OperatorId op : partition.operators) {
       const OperatorAnalysis& analysis = of_.analysis.operators[op.at()];
       piece.flop += analysis.flop;
       contraction = contraction || analysis.operator_class == OperatorClass::contraction;
@@ -140,16 +141,17 @@ class Metrics {
     piece.operator_class = contraction     ? OperatorClass::contraction
                            : normalization ? OperatorClass::normalization
                                            : OperatorClass::elementwise;
-    set_traffic(piece, traffic_of(graph_, part.reads), traffic_of(graph_, part.writes));
-    if (contraction && part.kind != PartKind::attention) {  // whose products have no matrices in memory between them
+    set_traffic(piece, traffic_of(graph_, partition.reads), traffic_of(graph_, partition.writes));
+    if (contraction &&
+        partition.kind != PartitionKind::attention) {  // whose products have no matrices in memory between them
       double least = 0;
-      for (const OperatorId op : part.operators) {
+      for (const OperatorId op : partition.operators) {
         const OperatorAnalysis& analysis = of_.analysis.operators[op.at()];
         if (analysis.io_lower_bound > analysis.words()) least += static_cast<double>(analysis.io_lower_bound);
       }
       piece.least_words = std::max(piece.least_words, least);
       set_moved(piece, piece.least_words);
-    } else if (const auto group = moved_by_group_.find(part.operators); group != moved_by_group_.end()) {
+    } else if (const auto group = moved_by_group_.find(partition.operators); group != moved_by_group_.end()) {
       set_moved(piece, static_cast<double>(group->second));
     }
     return piece;
@@ -157,8 +159,9 @@ class Metrics {
 
   Piece after(const PlanLaunch& launch) const {
     Piece piece;
-    if (const auto part = parts_.find(launch.part); !launch.part.empty() && part != parts_.end()) {
-      piece = piece_of(*part->second, launch.candidate);
+    if (const auto partition = partitions_.find(launch.partition);
+        !launch.partition.empty() && partition != partitions_.end()) {
+      piece = piece_of(*partition->second, launch.candidate);
     } else if (const auto tensor = tensors_.find(launch.conversion_of); tensor != tensors_.end()) {
       const Traffic once = traffic_of(graph_, {tensor->second});
       set_traffic(piece, once, once);
@@ -187,11 +190,11 @@ class Metrics {
   }
 
   void find_peaks() {
-    for (const TriedPart& tried : of_.exploration.parts) {
-      const auto part = parts_.find(tried.name);
-      if (part == parts_.end()) continue;
+    for (const TriedPartition& tried : of_.exploration.partitions) {
+      const auto partition = partitions_.find(tried.name);
+      if (partition == partitions_.end()) continue;
       for (const TriedCandidate& candidate : tried.tried) {
-        if (candidate.seconds > 0) note(piece_of(*part->second, candidate.candidate), candidate.seconds);
+        if (candidate.seconds > 0) note(piece_of(*partition->second, candidate.candidate), candidate.seconds);
       }
     }
     for (const Piece& piece : made_.after) note(piece, piece.seconds);
@@ -199,8 +202,8 @@ class Metrics {
 
   const ReportArtefacts& of_;
   const Graph& graph_;
-  std::map<std::string, const MeasuredPart*> measured_;
-  std::map<std::string, const Part*> parts_;
+  std::map<std::string, const MeasuredPartition*> measured_;
+  std::map<std::string, const Partition*> partitions_;
   std::map<std::string, TensorId> tensors_;
   std::map<std::vector<OperatorId>, int64_t> moved_by_group_;
   StepMetrics made_;
@@ -213,15 +216,16 @@ double Piece::flop_per_word() const {
   return words > 0 ? static_cast<double>(flop) / words : 0;
 }
 
-std::optional<double> seconds_as_written(const Measurements& measurements, const MeasuredPart& part) {
-  std::vector<int> tensors = part.reads;
-  tensors.insert(tensors.end(), part.writes.begin(), part.writes.end());
+std::optional<double> seconds_as_written(const Measurements& measurements, const MeasuredPartition& partition) {
+  std::vector<int> tensors = partition.reads;
+  tensors.insert(tensors.end(), partition.writes.begin(), partition.writes.end());
   std::optional<double> best;
-  for (const MeasuredWay& way : part.ways) {
+  for (const MeasuredCandidate& candidate : partition.candidates) {
     bool written = true;
     for (size_t k = 0; k < tensors.size(); ++k)
-      written = written && way.layouts[k] == std::max(0, measurements.tensors[static_cast<size_t>(tensors[k])].pinned);
-    if (written && (!best || way.seconds < *best)) best = way.seconds;
+      written =
+          written && candidate.layouts[k] == std::max(0, measurements.tensors[static_cast<size_t>(tensors[k])].pinned);
+    if (written && (!best || candidate.seconds < *best)) best = candidate.seconds;
   }
   return best;
 }

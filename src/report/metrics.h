@@ -54,7 +54,7 @@ struct Piece {
 // The fastest that was seen on this machine, over everything that was measured.
 struct Peaks {
   double flop_per_second = 0;
-  std::string flop_of;  // the part that reached it
+  std::string flop_of;  // the partition that reached it
   double bytes_per_second = 0;
   std::string bytes_of;
 };
@@ -69,8 +69,8 @@ struct StepMetrics {
   double words_after = 0;
 };
 
-// The fastest way of a part for tensors as the program writes them.
-std::optional<double> seconds_as_written(const Measurements& measurements, const MeasuredPart& part);
+// The fastest way of a partition for tensors as the program writes them.
+std::optional<double> seconds_as_written(const Measurements& measurements, const MeasuredPartition& partition);
 
 StepMetrics measure_step(const ReportArtefacts& artefacts);
 

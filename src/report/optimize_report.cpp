@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-constexpr double kBusy = 1.25;  // a step takes so much longer than its parts
+constexpr double kBusy = 1.25;  // a step takes so much longer than its partitions
 
 std::string percent_less(double before, double after) {
   if (before <= 0) return "";
@@ -30,7 +30,7 @@ std::string shown_words(int64_t words) {
 
 size_t conversions_of(const StepPlan& plan) {
   size_t count = 0;
-  for (const PlanLaunch& launch : plan.launches) count += launch.part.empty() ? 1 : 0;
+  for (const PlanLaunch& launch : plan.launches) count += launch.partition.empty() ? 1 : 0;
   return count;
 }
 
@@ -77,11 +77,11 @@ std::string optimize_text(const StepPlan& plan, const Selection& selection, cons
   table.row({"words moved", shown_words(made.words_before), shown_words(made.words_after),
              percent_less(static_cast<double>(made.words_before), static_cast<double>(made.words_after))});
   text += concat("\n", table.text(100));
-  if (made.rested_seconds)
+  if (made.idle_gapped_seconds)
     text += concat("\nThe GPU ran these steps at ", fixed(100 * *made.relative_clock, 0),
                    " % of its highest clock; one at a time, with rests, they take ",
-                   shown_seconds(*made.rested_seconds), " at ", fixed(100 * made.rested_clock, 0), " %.\n");
-  if (made.rested_seconds.value_or(made.step_seconds) > kBusy * plan.cost)
+                   shown_seconds(*made.idle_gapped_seconds), " at ", fixed(100 * made.idle_gapped_clock, 0), " %.\n");
+  if (made.idle_gapped_seconds.value_or(made.step_seconds) > kBusy * plan.cost)
     text += concat("\nPredicted are ", shown_seconds(plan.cost),
                    ": the machine was busy with something else; millrace bench times the plan again.\n");
   text += concat("\nBefore: every operator by itself, the fastest way for tensors as the program writes them.\n",
@@ -123,8 +123,8 @@ std::string optimize_json(const StepPlan& plan, const Selection& selection, cons
   root["launches_aside"] = asides_of(plan);
   if (made.in_a_row_seconds) root["in_a_row_seconds"] = *made.in_a_row_seconds;
   if (made.relative_clock) root["relative_clock"] = *made.relative_clock;
-  if (made.rested_seconds)
-    root["rested_step_seconds"] = {{"median", *made.rested_seconds}, {"relative_clock", made.rested_clock}};
+  if (made.idle_gapped_seconds)
+    root["rested_step_seconds"] = {{"median", *made.idle_gapped_seconds}, {"relative_clock", made.idle_gapped_clock}};
   return root.dump(2) + "\n";
 }
 

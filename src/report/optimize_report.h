@@ -27,9 +27,9 @@ struct Optimized {
   double step_seconds = 0;  // measured
   double step_low = 0;
   double step_high = 0;
-  std::optional<double> relative_clock;  // of a GPU, behind steps
-  std::optional<double> rested_seconds;  // of steps with rests between them, where that is lower than the highest
-  double rested_clock = 0;
+  std::optional<double> relative_clock;       // of a GPU, behind steps
+  std::optional<double> idle_gapped_seconds;  // of steps with rests between them, where that is lower than the highest
+  double idle_gapped_clock = 0;
   std::optional<double> in_a_row_seconds;  // where launches are aside: of the step without
   std::string no_aside;                    // why they could not be
 };

@@ -123,22 +123,23 @@ DataTable path_table(const ReportArtefacts& of) {
        {"candidate", "candidate", false}},
       {},
       true};
-  std::map<std::string, const Part*> parts;
-  for (const PartCandidates& candidates : of.candidates.parts) parts[candidates.part.name] = &candidates.part;
+  std::map<std::string, const Partition*> partitions;
+  for (const PartitionCandidates& candidates : of.candidates.partitions)
+    partitions[candidates.partition.name] = &candidates.partition;
   std::map<std::string, double> fastest;
-  for (const MeasuredPart& part : of.measurements.parts) {
-    for (const MeasuredWay& way : part.ways) {
-      const auto [known, fresh] = fastest.try_emplace(part.name, way.seconds);
-      if (!fresh) known->second = std::min(known->second, way.seconds);
+  for (const MeasuredPartition& partition : of.measurements.partitions) {
+    for (const MeasuredCandidate& candidate : partition.candidates) {
+      const auto [known, fresh] = fastest.try_emplace(partition.name, candidate.seconds);
+      if (!fresh) known->second = std::min(known->second, candidate.seconds);
     }
   }
   for (const PlanLaunch& launch : of.plan.launches) {
-    const auto part = parts.find(launch.part);
-    const size_t reads = part != parts.end() ? part->second->reads.size() : 1;
-    table.rows.push_back({name_of(launch), name_of(launch.pass), join(layouts_in(of.plan, launch, 0, reads), ", "),
-                          join(layouts_in(of.plan, launch, reads, launch.buffers.size()), ", "),
-                          seconds_cell(launch.predicted_seconds),
-                          seconds_cell(fastest.contains(launch.part) ? fastest[launch.part] : 0), launch.candidate});
+    const auto partition = partitions.find(launch.partition);
+    const size_t reads = partition != partitions.end() ? partition->second->reads.size() : 1;
+    table.rows.push_back(
+        {name_of(launch), name_of(launch.pass), join(layouts_in(of.plan, launch, 0, reads), ", "),
+         join(layouts_in(of.plan, launch, reads, launch.buffers.size()), ", "), seconds_cell(launch.predicted_seconds),
+         seconds_cell(fastest.contains(launch.partition) ? fastest[launch.partition] : 0), launch.candidate});
   }
   return table;
 }
@@ -160,30 +161,32 @@ DataTable conversions_table(const ReportArtefacts& of) {
 }
 
 DataTable tried_table(const ReportArtefacts& of) {
-  DataTable table{"exploration",
-                  "Every part that a cover of the program can launch: how many configurations there are, how many were "
-                  "tried, and what came of them.",
-                  {{"part", "part", false},
-                   {"configurations", "configurations"},
-                   {"tried", "tried"},
-                   {"right", "right"},
-                   {"refused", "refused"},
-                   {"launched", "in the plan", false}},
-                  {},
-                  true};
-  std::map<std::string, const TriedPart*> tried;
-  for (const TriedPart& part : of.exploration.parts) tried[part.name] = &part;
+  DataTable table{
+      "exploration",
+      "Every partition that a cover of the program can launch: how many configurations there are, how many were "
+      "tried, and what came of them.",
+      {{"partition", "partition", false},
+       {"configurations", "configurations"},
+       {"tried", "tried"},
+       {"right", "right"},
+       {"refused", "refused"},
+       {"launched", "in the plan", false}},
+      {},
+      true};
+  std::map<std::string, const TriedPartition*> tried;
+  for (const TriedPartition& partition : of.exploration.partitions) tried[partition.name] = &partition;
   std::map<std::string, bool> launched;
-  for (const PlanLaunch& launch : of.plan.launches) launched[launch.part] = true;
-  for (const PartCandidates& candidates : of.candidates.parts) {
+  for (const PlanLaunch& launch : of.plan.launches) launched[launch.partition] = true;
+  for (const PartitionCandidates& candidates : of.candidates.partitions) {
     double right = 0;
     double refused = 0;
-    if (const auto found = tried.find(candidates.part.name); found != tried.end()) {
+    if (const auto found = tried.find(candidates.partition.name); found != tried.end()) {
       for (const TriedCandidate& candidate : found->second->tried) (candidate.seconds > 0 ? right : refused) += 1;
     }
     const auto count = [](double number) { return Cell(with_commas(number), number); };
-    table.rows.push_back({candidates.part.name, count(candidates.configurations), count(right + refused), count(right),
-                          count(refused), Cell(launched.contains(candidates.part.name) ? "yes" : "no")});
+    table.rows.push_back({candidates.partition.name, count(candidates.configurations), count(right + refused),
+                          count(right), count(refused),
+                          Cell(launched.contains(candidates.partition.name) ? "yes" : "no")});
   }
   return table;
 }
@@ -198,34 +201,35 @@ std::string tried_line(const Exploration& exploration) {
 DataTable refused_table(const ReportArtefacts& of) {
   DataTable table{"refused",
                   "Candidates that were tried and refused: their results were wrong, or they did not run.",
-                  {{"part", "part", false},
+                  {{"partition", "partition", false},
                    {"candidate", "candidate", false},
                    {"outcome", "outcome", false},
                    {"detail", "why", false}},
                   {},
                   false};
-  for (const TriedPart& part : of.exploration.parts) {
-    for (const TriedCandidate& candidate : part.tried) {
+  for (const TriedPartition& partition : of.exploration.partitions) {
+    for (const TriedCandidate& candidate : partition.tried) {
       if (candidate.seconds <= 0)
-        table.rows.push_back({part.name, candidate.candidate, candidate.outcome, candidate.detail});
+        table.rows.push_back({partition.name, candidate.candidate, candidate.outcome, candidate.detail});
     }
   }
   return table;
 }
 
-DataTable declined_table(const ReportArtefacts& of) {
-  DataTable table{"declined",
+DataTable rejected_table(const ReportArtefacts& of) {
+  DataTable table{"rejected",
                   "Combinations that were not made candidates, and why.",
-                  {{"part", "part", false}, {"count", "combinations"}, {"reason", "why", false}},
+                  {{"partition", "partition", false}, {"count", "combinations"}, {"reason", "why", false}},
                   {},
                   true};
-  for (const PartCandidates& candidates : of.candidates.parts) {
-    for (const Declined& declined : candidates.declined)
-      table.rows.push_back({candidates.part.name, Cell(with_commas(declined.count), declined.count), declined.reason});
+  for (const PartitionCandidates& candidates : of.candidates.partitions) {
+    for (const Rejected& rejected : candidates.rejected)
+      table.rows.push_back(
+          {candidates.partition.name, Cell(with_commas(rejected.count), rejected.count), rejected.reason});
   }
-  for (const Declined& declined : of.candidates.declined)
+  for (const Rejected& rejected : of.candidates.rejected)
     table.rows.push_back(
-        {std::string("(an alternative)"), Cell(with_commas(declined.count), declined.count), declined.reason});
+        {std::string("(an alternative)"), Cell(with_commas(rejected.count), rejected.count), rejected.reason});
   return table;
 }
 
@@ -243,9 +247,9 @@ DataTable buffers_table(const ReportArtefacts& of) {
                   true};
   for (const PlanBuffer& buffer : of.plan.buffers) {
     const auto number = [](int64_t value) { return Cell(concat(value), static_cast<double>(value)); };
-    table.rows.push_back({buffer.tensor, buffer.layout, std::string(name_of(buffer.place)),
+    table.rows.push_back({buffer.tensor, buffer.layout, std::string(name_of(buffer.location)),
                           Cell(short_bytes(static_cast<double>(buffer.bytes)), static_cast<double>(buffer.bytes)),
-                          buffer.place == BufferPlace::arena ? number(buffer.offset) : Cell("–"),
+                          buffer.location == BufferLocation::arena ? number(buffer.offset) : Cell("–"),
                           buffer.first < 0 ? Cell("–") : number(buffer.first + 1),
                           buffer.last < 0 ? Cell("–") : number(buffer.last + 1)});
   }
@@ -303,7 +307,7 @@ Section roofline_section(const ReportArtefacts& artefacts, const StepMetrics& me
       "roofline",
       "Roofline",
       "How fast each operator computes (upwards) against how much it computes for each byte that it moves (to "
-      "the right). Nothing can be above the roof: under its slope memory is the limit, under its flat part "
+      "the right). Nothing can be above the roof: under its slope memory is the limit, under its flat partition "
       "arithmetic. Fusion moves operators to the right, a better layout moves them up. Blue are contractions, "
       "orange normalizations, yellow elementwise operators; copies compute nothing and are not drawn.",
       {}};
@@ -354,7 +358,7 @@ Section exploration_section(const ReportArtefacts& artefacts) {
   DataTable refused = refused_table(artefacts);
   if (refused.rows.empty()) section.add("None of those that were tried was refused.");
   section.add(std::move(refused));
-  section.add(declined_table(artefacts));
+  section.add(rejected_table(artefacts));
   return section;
 }
 

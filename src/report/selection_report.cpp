@@ -33,22 +33,23 @@ std::string named_layouts(const Measurements& measurements, const std::vector<in
   return join(texts, ", ");
 }
 
-std::string layouts_of(const Measurements& measurements, const MeasuredPart& part, const MeasuredWay& way) {
-  return concat(named_layouts(measurements, part.reads, way.layouts, 0), " → ",
-                named_layouts(measurements, part.writes, way.layouts, part.reads.size()));
+std::string layouts_of(const Measurements& measurements, const MeasuredPartition& partition,
+                       const MeasuredCandidate& candidate) {
+  return concat(named_layouts(measurements, partition.reads, candidate.layouts, 0), " → ",
+                named_layouts(measurements, partition.writes, candidate.layouts, partition.reads.size()));
 }
 
-std::string parts_table(const Measurements& measurements, const Selection& selection, size_t width) {
+std::string partitions_table(const Measurements& measurements, const Selection& selection, size_t width) {
   Table table({Align::left, Align::left, Align::right});
   for (const bool backward : {false, true}) {
     if (backward) table.line("");
     table.row({backward ? "backward" : "forward", "candidate", "µs"});
-    for (const SelectedPart& selected : selection.parts) {
-      const MeasuredPart& part = measurements.parts[as_index(selected.part)];
-      if (part.backward != backward) continue;
-      const MeasuredWay& way = part.ways[as_index(selected.way)];
-      table.row({concat("  ", part.name), way.candidate, microseconds(way.seconds)});
-      table.line(concat("      ", layouts_of(measurements, part, way)));
+    for (const SelectedPartition& selected : selection.partitions) {
+      const MeasuredPartition& partition = measurements.partitions[as_index(selected.partition)];
+      if (partition.backward != backward) continue;
+      const MeasuredCandidate& candidate = partition.candidates[as_index(selected.candidate)];
+      table.row({concat("  ", partition.name), candidate.candidate, microseconds(candidate.seconds)});
+      table.line(concat("      ", layouts_of(measurements, partition, candidate)));
     }
   }
   return table.text(width);
@@ -66,9 +67,9 @@ std::string conversions_table(const Measurements& measurements, const Selection&
   return table.text(width);
 }
 
-std::string part_names(const Measurements& measurements, const std::vector<int>& parts) {
+std::string partition_names(const Measurements& measurements, const std::vector<int>& partitions) {
   std::vector<std::string> names;
-  for (const int part : parts) names.push_back(measurements.parts[as_index(part)].name);
+  for (const int partition : partitions) names.push_back(measurements.partitions[as_index(partition)].name);
   return names.empty() ? "nothing" : join(names, ", ");
 }
 
@@ -76,9 +77,9 @@ std::string alternatives_lines(const Measurements& measurements, const Selection
   std::string text;
   for (size_t s = 0; s < selection.alternatives.size(); ++s) {
     if (selection.alternatives[s] == 0) continue;
-    const auto& alternatives = measurements.sites[s].alternatives;
-    text += concat("  ", part_names(measurements, alternatives[as_index(selection.alternatives[s])]),
-                   "\n      instead of ", part_names(measurements, alternatives[0]), "\n");
+    const auto& alternatives = measurements.choice_points[s].alternatives;
+    text += concat("  ", partition_names(measurements, alternatives[as_index(selection.alternatives[s])]),
+                   "\n      instead of ", partition_names(measurements, alternatives[0]), "\n");
   }
   return text.empty() ? text : concat("other alternatives than the default\n", text, "\n");
 }
@@ -99,17 +100,17 @@ Json names_json(const Measurements& measurements, const std::vector<int>& tensor
   return json;
 }
 
-Json part_json(const Measurements& measurements, const SelectedPart& selected) {
-  const MeasuredPart& part = measurements.parts[as_index(selected.part)];
-  const MeasuredWay& way = part.ways[as_index(selected.way)];
-  return {{"part", part.name},
-          {"pass", part.backward ? "backward" : "forward"},
-          {"candidate", way.candidate},
-          {"reads", names_json(measurements, part.reads, way.layouts, 0)},
-          {"writes", names_json(measurements, part.writes, way.layouts, part.reads.size())},
-          {"seconds", way.seconds},
-          {"low", way.low},
-          {"high", way.high}};
+Json partition_json(const Measurements& measurements, const SelectedPartition& selected) {
+  const MeasuredPartition& partition = measurements.partitions[as_index(selected.partition)];
+  const MeasuredCandidate& candidate = partition.candidates[as_index(selected.candidate)];
+  return {{"partition", partition.name},
+          {"pass", partition.backward ? "backward" : "forward"},
+          {"candidate", candidate.candidate},
+          {"reads", names_json(measurements, partition.reads, candidate.layouts, 0)},
+          {"writes", names_json(measurements, partition.writes, candidate.layouts, partition.reads.size())},
+          {"seconds", candidate.seconds},
+          {"low", candidate.low},
+          {"high", candidate.high}};
 }
 
 }  // namespace
@@ -120,8 +121,9 @@ std::string selection_text(const Measurements& measurements, const Selection& se
   totals.row({"  cost of a step", microseconds(selection.cost)});
   totals.row({"  bound without layout constraints", microseconds(selection.bound)});
   totals.row({"  gap", fixed(100 * gap(selection), 2) + " %"});
-  return concat(parts_table(measurements, selection, width), "\n", conversions_table(measurements, selection, width),
-                "\n", alternatives_lines(measurements, selection), totals.text(width), "\n", method_line(selection));
+  return concat(partitions_table(measurements, selection, width), "\n",
+                conversions_table(measurements, selection, width), "\n", alternatives_lines(measurements, selection),
+                totals.text(width), "\n", method_line(selection));
 }
 
 std::string selection_json(const Measurements& measurements, const Selection& selection) {
@@ -133,13 +135,15 @@ std::string selection_json(const Measurements& measurements, const Selection& se
   text.field("bound", selection.bound);
   text.field("gap", gap(selection));
   text.list("alternatives", selection.alternatives.size(), [&](size_t s) {
-    const auto& alternatives = measurements.sites[s].alternatives;
-    Json parts = Json::array();
-    for (const int part : alternatives[as_index(selection.alternatives[s])])
-      parts.push_back(measurements.parts[as_index(part)].name);
-    return Json{{"taken", selection.alternatives[s]}, {"of", alternatives.size()}, {"parts", std::move(parts)}};
+    const auto& alternatives = measurements.choice_points[s].alternatives;
+    Json partitions = Json::array();
+    for (const int partition : alternatives[as_index(selection.alternatives[s])])
+      partitions.push_back(measurements.partitions[as_index(partition)].name);
+    return Json{
+        {"taken", selection.alternatives[s]}, {"of", alternatives.size()}, {"partitions", std::move(partitions)}};
   });
-  text.list("parts", selection.parts.size(), [&](size_t k) { return part_json(measurements, selection.parts[k]); });
+  text.list("partitions", selection.partitions.size(),
+            [&](size_t k) { return partition_json(measurements, selection.partitions[k]); });
   text.list("conversions", selection.conversions.size(), [&](size_t k) {
     const SelectedConversion& conversion = selection.conversions[k];
     return Json{{"tensor", measurements.tensors[as_index(conversion.tensor)].name},

@@ -1,4 +1,5 @@
-// A selection as a table for people and as JSON: parts, conversions, and how far it is from the unconstrained bound.
+// A selection as a table for people and as JSON: partitions, conversions, and how far it is from the unconstrained
+// bound.
 #pragma once
 
 #include <string>

@@ -25,8 +25,8 @@ Json row_name(int row, const char* name) {
 
 Json launch_event(const StepPlan& plan, const TracedLaunch& traced) {
   const PlanLaunch& launch = plan.launches[traced.launch];
-  Json made = event(name_of(launch), launch.part.empty() ? "conversion" : name_of(launch.pass), kLaunches, traced.begin,
-                    traced.seconds);
+  Json made = event(name_of(launch), launch.partition.empty() ? "conversion" : name_of(launch.pass), kLaunches,
+                    traced.begin, traced.seconds);
   std::vector<std::string> buffers;
   for (const int number : launch.buffers) {
     if (number == kNoBuffer) continue;

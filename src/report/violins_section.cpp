@@ -11,15 +11,15 @@ namespace millrace {
 namespace {
 
 // Tensors whose layouts differ between the fastest way and the selected one.
-std::string differing_layouts(const ReportArtefacts& of, const Part& part, const std::string& fastest,
+std::string differing_layouts(const ReportArtefacts& of, const Partition& partition, const std::string& fastest,
                               const std::string& selected) {
-  const std::optional<Candidate> ours = parse_candidate(of.candidates.domains, part, selected);
-  const std::optional<Candidate> best = parse_candidate(of.candidates.domains, part, fastest);
+  const std::optional<Candidate> ours = parse_candidate(of.candidates.domains, partition, selected);
+  const std::optional<Candidate> best = parse_candidate(of.candidates.domains, partition, fastest);
   if (!ours || !best) return "";
   const Graph& graph = of.training.graph;
-  const std::vector<Layout> our_layouts = layouts_of(of.candidates.domains, part, *ours);
-  const std::vector<Layout> best_layouts = layouts_of(of.candidates.domains, part, *best);
-  const std::vector<TensorId> tensors = tensors_of(part);
+  const std::vector<Layout> our_layouts = layouts_of(of.candidates.domains, partition, *ours);
+  const std::vector<Layout> best_layouts = layouts_of(of.candidates.domains, partition, *best);
+  const std::vector<TensorId> tensors = tensors_of(partition);
   std::vector<std::string> texts;
   for (size_t k = 0; k < tensors.size(); ++k) {
     if (our_layouts[k] == best_layouts[k]) continue;
@@ -44,33 +44,33 @@ constexpr std::array<Side, 5> kSides = {{{"OpenBLAS", "violin openblas", "openbl
                                          {"generated kernels", "violin", "kernels_seconds"}}};
 
 size_t side_of(const std::optional<Candidate>& candidate) {
-  if (!candidate || !std::holds_alternative<GemmWay>(candidate->way)) return 4;
-  const auto& way = std::get<GemmWay>(candidate->way);
-  if (way.library == GemmLibrary::cublaslt) return way.tensor_cores ? 2 : 3;
-  return way.library == GemmLibrary::blis ? 1 : 0;
+  if (!candidate || !std::holds_alternative<GemmConfig>(candidate->config)) return 4;
+  const auto& config = std::get<GemmConfig>(candidate->config);
+  if (config.library == GemmLibrary::cublaslt) return config.tensor_cores ? 2 : 3;
+  return config.library == GemmLibrary::blis ? 1 : 0;
 }
 
 bool is_heuristic(const std::optional<Candidate>& candidate) {
-  const auto* const way = candidate ? std::get_if<GemmWay>(&candidate->way) : nullptr;
-  return way != nullptr && way->library == GemmLibrary::cublaslt && way->algorithm.id < 0;
+  const auto* const config = candidate ? std::get_if<GemmConfig>(&candidate->config) : nullptr;
+  return config != nullptr && config->library == GemmLibrary::cublaslt && config->algorithm.id < 0;
 }
 
 class Violins {
  public:
   explicit Violins(const ReportArtefacts& of) : of_(of) {
-    for (const TriedPart& part : of.exploration.parts) tried_[part.name] = &part;
-    for (const PlanLaunch& launch : of.plan.launches) launches_[launch.part] = &launch;
+    for (const TriedPartition& partition : of.exploration.partitions) tried_[partition.name] = &partition;
+    for (const PlanLaunch& launch : of.plan.launches) launches_[launch.partition] = &launch;
   }
 
-  Violin violin_of(const Part& part) const {
+  Violin violin_of(const Partition& partition) const {
     Violin violin;
-    violin.name = part.name;
+    violin.name = partition.name;
     std::array<std::vector<double>, kSides.size()> sides;
     double best = 0;
-    if (const auto found = tried_.find(part.name); found != tried_.end()) {
+    if (const auto found = tried_.find(partition.name); found != tried_.end()) {
       for (const TriedCandidate& candidate : found->second->tried) {
         if (candidate.seconds <= 0) continue;
-        const std::optional<Candidate> parsed = parse_candidate(of_.candidates.domains, part, candidate.candidate);
+        const std::optional<Candidate> parsed = parse_candidate(of_.candidates.domains, partition, candidate.candidate);
         sides[side_of(parsed)].push_back(candidate.seconds);
         if (is_heuristic(parsed) && (violin.heuristic <= 0 || candidate.seconds < violin.heuristic))
           violin.heuristic = candidate.seconds;
@@ -82,27 +82,27 @@ class Violins {
     for (size_t k = 0; k < kSides.size(); ++k) {
       if (!sides[k].empty()) violin.sides.push_back({kSides[k].name, kSides[k].classes, std::move(sides[k])});
     }
-    if (const auto launch = launches_.find(part.name); launch != launches_.end()) {
+    if (const auto launch = launches_.find(partition.name); launch != launches_.end()) {
       violin.selected = launch->second->predicted_seconds;
       violin.selected_candidate = launch->second->candidate;
-      violin.reason = reason(part, violin, best);
+      violin.reason = reason(partition, violin, best);
     }
     return violin;
   }
 
-  bool is_launched(const Part& part) const { return launches_.contains(part.name); }
+  bool is_launched(const Partition& partition) const { return launches_.contains(partition.name); }
 
  private:
-  std::string reason(const Part& part, const Violin& violin, double best) const {
+  std::string reason(const Partition& partition, const Violin& violin, double best) const {
     if (best <= 0 || violin.selected < kWorthSaying * best || violin.selected_candidate == violin.fastest_candidate)
       return "";
-    const std::string layouts = differing_layouts(of_, part, violin.fastest_candidate, violin.selected_candidate);
+    const std::string layouts = differing_layouts(of_, partition, violin.fastest_candidate, violin.selected_candidate);
     return concat("selected at ", fixed(violin.selected / best, 2), " times the fastest, which ",
                   layouts.empty() ? "was measured after the plan was made" : concat("wants ", layouts));
   }
 
   const ReportArtefacts& of_;
-  std::map<std::string, const TriedPart*> tried_;
+  std::map<std::string, const TriedPartition*> tried_;
   std::map<std::string, const PlanLaunch*> launches_;
 };
 
@@ -119,11 +119,12 @@ std::vector<size_t> sides_in(const std::vector<Violin>& violins) {
   return there;
 }
 
-DataTable ways_table(const std::vector<Violin>& violins) {
+DataTable configs_table(const std::vector<Violin>& violins) {
   const std::vector<size_t> sides = sides_in(violins);
   const bool heuristic =
       std::any_of(violins.begin(), violins.end(), [](const Violin& violin) { return violin.heuristic > 0; });
-  DataTable table{"ways", "The same in numbers.", {{"part", "part", false}, {"ways", "ways measured"}}, {}, true};
+  DataTable table{
+      "configs", "The same in numbers.", {{"partition", "partition", false}, {"configs", "ways measured"}}, {}, true};
   table.columns.push_back({"fastest_seconds", "fastest"});
   for (const size_t side : sides) table.columns.push_back({kSides[side].key, kSides[side].name});
   if (heuristic) table.columns.push_back({"heuristic_seconds", "the library's choice"});
@@ -176,14 +177,14 @@ Section violins_section(const ReportArtefacts& artefacts) {
   std::vector<Violin> kernels;
   std::vector<Violin> others;
   std::vector<Violin> all;
-  for (const PartCandidates& candidates : artefacts.candidates.parts) {
-    const Part& part = candidates.part;
-    const bool launched = violins.is_launched(part);
-    if (!launched && part.kind != PartKind::contraction && part.operators.size() < 2) continue;
-    const Violin violin = violins.violin_of(part);
+  for (const PartitionCandidates& candidates : artefacts.candidates.partitions) {
+    const Partition& partition = candidates.partition;
+    const bool launched = violins.is_launched(partition);
+    if (!launched && partition.kind != PartitionKind::contraction && partition.operators.size() < 2) continue;
+    const Violin violin = violins.violin_of(partition);
     if (violin.sides.empty()) continue;
     all.push_back(violin);
-    (!launched ? others : part.kind == PartKind::contraction ? contractions : kernels).push_back(violin);
+    (!launched ? others : partition.kind == PartitionKind::contraction ? contractions : kernels).push_back(violin);
   }
   Section section{
       "violins",
@@ -202,7 +203,7 @@ Section violins_section(const ReportArtefacts& artefacts) {
   add("violins_contractions", "Contractions of the plan.", contractions, false);
   add("violins_kernels", "Fused operators of the plan.", kernels, false);
   add("violins_others", "Contractions and fused operators that the plan does not use.", others, true);
-  section.add(ways_table(all));
+  section.add(configs_table(all));
   return section;
 }
 

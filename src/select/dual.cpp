@@ -15,8 +15,8 @@ constexpr double kHardly = 1e-4;  // of the bound, in ten sweeps
 }  // namespace
 
 DualBound::DualBound(const Problem& problem) : problem_(problem) {
-  touch_of_.resize(problem.parts.size());
-  for (size_t p = 0; p < problem.parts.size(); ++p) touch_of_[p].resize(problem.parts[p].tensors.size());
+  touch_of_.resize(problem.partitions.size());
+  for (size_t p = 0; p < problem.partitions.size(); ++p) touch_of_[p].resize(problem.partitions[p].tensors.size());
   for (size_t t = 0; t < problem.tensors.size(); ++t) {
     const ProblemTensor& tensor = problem.tensors[t];
     std::vector<bool> bases(tensor.bases(), true);
@@ -27,7 +27,8 @@ DualBound::DualBound(const Problem& problem) : problem_(problem) {
       std::vector<bool> written(tensor.layouts, false);
       for (const Touch& touch : tensor.touches) {
         if (!touch.writes) continue;
-        for (const ProblemWay& way : problem.parts[touch.part].ways) written[as_index(way.layouts[touch.slot])] = true;
+        for (const ProblemCandidate& candidate : problem.partitions[touch.partition].candidates)
+          written[as_index(candidate.layouts[touch.slot])] = true;
       }
       std::copy(written.begin(), written.end(), bases.begin());
     }
@@ -35,13 +36,13 @@ DualBound::DualBound(const Problem& problem) : problem_(problem) {
     touches_.emplace_back(tensor.touches.size());
     for (size_t k = 0; k < tensor.touches.size(); ++k) {
       const Touch& touch = tensor.touches[k];
-      touch_of_[touch.part][touch.slot] = k;
+      touch_of_[touch.partition][touch.slot] = k;
       TouchPrices& prices = touches_[t][k];
       prices.price.assign(tensor.layouts, 0);
       prices.minima.assign(tensor.bases(), kInfinity);
       prices.used.assign(tensor.layouts, false);
-      for (const ProblemWay& way : problem.parts[touch.part].ways)
-        prices.used[as_index(way.layouts[touch.slot])] = true;
+      for (const ProblemCandidate& candidate : problem.partitions[touch.partition].candidates)
+        prices.used[as_index(candidate.layouts[touch.slot])] = true;
       for (size_t l = 0; l < tensor.layouts; ++l) {
         if (prices.used[l]) prices.uses.push_back(l);
       }
@@ -50,12 +51,12 @@ DualBound::DualBound(const Problem& problem) : problem_(problem) {
     split_conversions(t);
     for (size_t k = 0; k < tensor.touches.size(); ++k) refresh_touch(t, k);
   }
-  reduced_.resize(problem.parts.size());
-  part_minima_.resize(problem.parts.size());
-  for (size_t p = 0; p < problem.parts.size(); ++p) refresh_part(p);
+  reduced_.resize(problem.partitions.size());
+  partition_minima_.resize(problem.partitions.size());
+  for (size_t p = 0; p < problem.partitions.size(); ++p) refresh_partition(p);
 }
 
-// Each site whose parts read the tensor, and a pin, begin with equal shares.
+// Each choice point whose partitions read the tensor, and a pin, begin with equal shares.
 void DualBound::split_conversions(size_t t) {
   const ProblemTensor& tensor = problem_.tensors[t];
   const bool pin = tensor.written && tensor.pinned != kNoLayout;
@@ -63,21 +64,21 @@ void DualBound::split_conversions(size_t t) {
   const auto readers = [&](const std::vector<size_t>& touches) {
     return std::count_if(touches.begin(), touches.end(), [&](size_t k) { return !tensor.touches[k].writes; });
   };
-  for (const SiteTouch& site : tensor.sites) {
-    const bool reads =
-        std::any_of(site.touches.begin(), site.touches.end(), [&](const auto& list) { return readers(list) > 0; });
+  for (const ChoicePointTouch& choice_point : tensor.choice_points) {
+    const bool reads = std::any_of(choice_point.touches.begin(), choice_point.touches.end(),
+                                   [&](const auto& list) { return readers(list) > 0; });
     if (reads) ++payers;
   }
   for (size_t k = 0; k < tensor.touches.size(); ++k) {
     if (!tensor.touches[k].writes) touches_[t][k].share = tensor.converted;
   }
-  for (const SiteTouch& site : tensor.sites) {
-    for (const auto& list : site.touches) {
+  for (const ChoicePointTouch& choice_point : tensor.choice_points) {
+    for (const auto& list : choice_point.touches) {
       for (const size_t k : list) {
         if (tensor.touches[k].writes) continue;
-        const double part = 1.0 / static_cast<double>(payers * static_cast<size_t>(readers(list)));
+        const double partition = 1.0 / static_cast<double>(payers * static_cast<size_t>(readers(list)));
         for (size_t x = 0; x < tensor.converted.size(); ++x)
-          touches_[t][k].share[x] = std::min(touches_[t][k].share[x], tensor.converted[x] * part);
+          touches_[t][k].share[x] = std::min(touches_[t][k].share[x], tensor.converted[x] * partition);
       }
     }
   }
@@ -102,46 +103,47 @@ void DualBound::refresh_touch(size_t t, size_t touch) {
   }
 }
 
-void DualBound::refresh_part(size_t p) {
-  const ProblemPart& part = problem_.parts[p];
-  reduced_[p].resize(part.ways.size());
+void DualBound::refresh_partition(size_t p) {
+  const ProblemPartition& partition = problem_.partitions[p];
+  reduced_[p].resize(partition.candidates.size());
   double least = kInfinity;
-  for (size_t w = 0; w < part.ways.size(); ++w) {
-    double sum = part.ways[w].seconds;
-    for (size_t slot = 0; slot < part.tensors.size(); ++slot) {
-      const TouchPrices& prices = touches_[part.tensors[slot]][touch_of_[p][slot]];
-      const size_t layout = as_index(part.ways[w].layouts[slot]);
+  for (size_t w = 0; w < partition.candidates.size(); ++w) {
+    double sum = partition.candidates[w].seconds;
+    for (size_t slot = 0; slot < partition.tensors.size(); ++slot) {
+      const TouchPrices& prices = touches_[partition.tensors[slot]][touch_of_[p][slot]];
+      const size_t layout = as_index(partition.candidates[w].layouts[slot]);
       sum += prices.used[layout] ? prices.price[layout] : kInfinity;
     }
     reduced_[p][w] = sum;
     least = std::min(least, sum);
   }
-  part_minima_[p] = least;
+  partition_minima_[p] = least;
 }
 
-double DualBound::alternative_value(size_t t, const SiteTouch& site, size_t alternative, size_t base,
+double DualBound::alternative_value(size_t t, const ChoicePointTouch& choice_point, size_t alternative, size_t base,
                                     size_t without) const {
   const ProblemTensor& tensor = problem_.tensors[t];
-  if (!problem_.open[site.site][alternative]) return kInfinity;
+  if (!problem_.open[choice_point.choice_point][alternative]) return kInfinity;
   const bool absent = base == tensor.layouts;
-  const bool writers = std::find(site.writes.begin(), site.writes.end(), true) != site.writes.end();
-  if (writers && site.writes[alternative] == absent) return kInfinity;
+  const bool writers =
+      std::find(choice_point.writes.begin(), choice_point.writes.end(), true) != choice_point.writes.end();
+  if (writers && choice_point.writes[alternative] == absent) return kInfinity;
   double sum = 0;
-  for (const size_t k : site.touches[alternative]) {
+  for (const size_t k : choice_point.touches[alternative]) {
     if (k != without) sum += touches_[t][k].minima[base];
   }
   return sum;
 }
 
-std::vector<double> DualBound::without_site(size_t t, size_t site) const {
+std::vector<double> DualBound::without_choice_point(size_t t, size_t choice_point) const {
   const ProblemTensor& tensor = problem_.tensors[t];
   std::vector<double> sums(tensor.bases());
   for (size_t b = 0; b < tensor.bases(); ++b) {
     sums[b] = kInfinity;
     if (!bases_[t][b]) continue;
     double sum = pin_minimum(t, b);
-    for (const SiteTouch& other : tensor.sites) {
-      if (other.site == site) continue;
+    for (const ChoicePointTouch& other : tensor.choice_points) {
+      if (other.choice_point == choice_point) continue;
       double least = kInfinity;
       for (size_t a = 0; a < other.touches.size(); ++a)
         least = std::min(least, alternative_value(t, other, a, b, kNone));
@@ -153,18 +155,18 @@ std::vector<double> DualBound::without_site(size_t t, size_t site) const {
 }
 
 double DualBound::tensor_minimum(size_t tensor) const {
-  const std::vector<double> sums = without_site(tensor, kNone);
+  const std::vector<double> sums = without_choice_point(tensor, kNone);
   return *std::min_element(sums.begin(), sums.end());
 }
 
 double DualBound::bound() const {
   double sum = 0;
-  for (size_t s = 0; s < problem_.sites.size(); ++s) {
+  for (size_t s = 0; s < problem_.choice_points.size(); ++s) {
     double least = kInfinity;
-    for (size_t a = 0; a < problem_.sites[s].size(); ++a) {
+    for (size_t a = 0; a < problem_.choice_points[s].size(); ++a) {
       if (!problem_.open[s][a]) continue;
       double alternative = 0;
-      for (const size_t p : problem_.sites[s][a]) alternative += part_minima_[p];
+      for (const size_t p : problem_.choice_points[s][a]) alternative += partition_minima_[p];
       least = std::min(least, alternative);
     }
     sum += least;
@@ -180,8 +182,8 @@ std::vector<size_t> DualBound::stuck() const {
   for (size_t t = 0; t < problem_.tensors.size(); ++t) {
     if (!problem_.tensors[t].touches.empty() && tensor_minimum(t) == kInfinity) found.push_back(t);
   }
-  for (size_t p = 0; p < problem_.parts.size() && found.empty(); ++p) {
-    if (part_minima_[p] == kInfinity) found = problem_.parts[p].tensors;
+  for (size_t p = 0; p < problem_.partitions.size() && found.empty(); ++p) {
+    if (partition_minima_[p] == kInfinity) found = problem_.partitions[p].tensors;
   }
   return found;
 }
@@ -189,7 +191,8 @@ std::vector<size_t> DualBound::stuck() const {
 void DualBound::improve() {
   double before = bound();
   for (int sweep = 1; sweep <= kSweeps; ++sweep) {
-    for (size_t k = 0; k < problem_.parts.size(); ++k) update_part(sweep % 2 == 1 ? k : problem_.parts.size() - 1 - k);
+    for (size_t k = 0; k < problem_.partitions.size(); ++k)
+      update_partition(sweep % 2 == 1 ? k : problem_.partitions.size() - 1 - k);
     for (size_t t = 0; t < problem_.tensors.size() && sweep % kSweepsAShare == 0; ++t) update_shares(t);
     if (sweep % 10 != 0) continue;
     const double now = bound();
@@ -198,31 +201,33 @@ void DualBound::improve() {
   }
 }
 
-// All that its tensors know goes into the part's prices, then the part's own minima go back in equal parts.
-void DualBound::update_part(size_t p) {
-  if (problem_.parts[p].ways.empty()) return;
-  for (size_t slot = 0; slot < problem_.parts[p].tensors.size(); ++slot) pull(p, slot);
-  refresh_part(p);
+// All that its tensors know goes into the partition's prices, then the partition's own minima go back in equal
+// partitions.
+void DualBound::update_partition(size_t p) {
+  if (problem_.partitions[p].candidates.empty()) return;
+  for (size_t slot = 0; slot < problem_.partitions[p].tensors.size(); ++slot) pull(p, slot);
+  refresh_partition(p);
   push(p);
-  refresh_part(p);
+  refresh_partition(p);
 }
 
 void DualBound::pull(size_t p, size_t slot) {
-  const ProblemPart& part = problem_.parts[p];
-  const size_t t = part.tensors[slot];
+  const ProblemPartition& partition = problem_.partitions[p];
+  const size_t t = partition.tensors[slot];
   const size_t touch = touch_of_[p][slot];
   const ProblemTensor& tensor = problem_.tensors[t];
-  const std::vector<double> others = without_site(t, part.site);
-  const SiteTouch& site = *std::find_if(tensor.sites.begin(), tensor.sites.end(),
-                                        [&](const SiteTouch& entry) { return entry.site == part.site; });
+  const std::vector<double> others = without_choice_point(t, partition.choice_point);
+  const ChoicePointTouch& choice_point =
+      *std::find_if(tensor.choice_points.begin(), tensor.choice_points.end(),
+                    [&](const ChoicePointTouch& entry) { return entry.choice_point == partition.choice_point; });
   std::vector<double> with(tensor.bases(), kInfinity);
   double off = kInfinity;
   for (size_t b = 0; b < tensor.bases(); ++b) {
     if (!bases_[t][b]) continue;
     double least_off = kInfinity;
-    for (size_t a = 0; a < part.in.size(); ++a) {
-      double& least = part.in[a] ? with[b] : least_off;
-      least = std::min(least, alternative_value(t, site, a, b, touch));
+    for (size_t a = 0; a < partition.in.size(); ++a) {
+      double& least = partition.in[a] ? with[b] : least_off;
+      least = std::min(least, alternative_value(t, choice_point, a, b, touch));
     }
     with[b] += others[b];
     off = std::min(off, least_off + others[b]);
@@ -248,29 +253,29 @@ void DualBound::pull(size_t p, size_t slot) {
   });
   const double level = off < kInfinity ? off : smallest;
   for (size_t l = 0; l < tensor.layouts; ++l) prices.price[l] = prices.used[l] ? prices.price[l] - level : 0.0;
-  // Another slot of the part may hold the same tensor.
+  // Another slot of the partition may hold the same tensor.
   refresh_touch(t, touch);
 }
 
 void DualBound::push(size_t p) {
-  const ProblemPart& part = problem_.parts[p];
+  const ProblemPartition& partition = problem_.partitions[p];
   double on = kInfinity;
   double off = kInfinity;
-  for (size_t a = 0; a < part.in.size(); ++a) {
-    if (!problem_.open[part.site][a]) continue;
+  for (size_t a = 0; a < partition.in.size(); ++a) {
+    if (!problem_.open[partition.choice_point][a]) continue;
     double sum = 0;
-    for (const size_t q : problem_.sites[part.site][a]) sum += part_minima_[q];
-    double& least = part.in[a] ? on : off;
+    for (const size_t q : problem_.choice_points[partition.choice_point][a]) sum += partition_minima_[q];
+    double& least = partition.in[a] ? on : off;
     least = std::min(least, sum);
   }
-  const double level = part_minima_[p] - (off < kInfinity && on < kInfinity ? on - off : 0.0);
-  const double fraction = 1.0 / static_cast<double>(part.tensors.size());
-  for (size_t slot = 0; slot < part.tensors.size(); ++slot) {
-    const size_t t = part.tensors[slot];
+  const double level = partition_minima_[p] - (off < kInfinity && on < kInfinity ? on - off : 0.0);
+  const double fraction = 1.0 / static_cast<double>(partition.tensors.size());
+  for (size_t slot = 0; slot < partition.tensors.size(); ++slot) {
+    const size_t t = partition.tensors[slot];
     TouchPrices& prices = touches_[t][touch_of_[p][slot]];
     std::vector<double> least(prices.price.size(), kInfinity);
-    for (size_t w = 0; w < part.ways.size(); ++w) {
-      double& entry = least[as_index(part.ways[w].layouts[slot])];
+    for (size_t w = 0; w < partition.candidates.size(); ++w) {
+      double& entry = least[as_index(partition.candidates[w].layouts[slot])];
       entry = std::min(entry, reduced_[p][w]);
     }
     std::erase_if(prices.uses, [&](size_t l) {
@@ -310,25 +315,25 @@ void DualBound::share_again(size_t t, size_t base, size_t layout) {
     return std::clamp(prices.share[at] - prices.price[layout] - prices.minima[base], 0.0, prices.share[at]);
   };
   struct Payer {
-    const SiteTouch* site;
+    const ChoicePointTouch* choice_point;
     double budget;  // what is left to it
   };
   std::vector<Payer> payers;
   double pool = tensor.conversion(base, layout) - (pin ? pin_shares_[t][base] : 0.0);
-  for (const SiteTouch& site : tensor.sites) {
+  for (const ChoicePointTouch& choice_point : tensor.choice_points) {
     double needed = 0;
     bool reads = false;
-    for (size_t a = 0; a < site.touches.size(); ++a) {
+    for (size_t a = 0; a < choice_point.touches.size(); ++a) {
       double sum = 0;
-      for (const size_t k : site.touches[a]) {
-        if (tensor.touches[k].writes || !problem_.open[site.site][a]) continue;
+      for (const size_t k : choice_point.touches[a]) {
+        if (tensor.touches[k].writes || !problem_.open[choice_point.choice_point][a]) continue;
         reads = true;
         sum += touches_[t][k].share[at] - slack(k);
       }
       needed = std::max(needed, sum);
     }
     if (!reads) continue;
-    payers.push_back({&site, needed});
+    payers.push_back({&choice_point, needed});
     pool -= needed;
   }
   if (pool < 0) pool = 0;
@@ -336,16 +341,16 @@ void DualBound::share_again(size_t t, size_t base, size_t layout) {
   if (pin) pin_shares_[t][base] += extra;
   for (const Payer& payer : payers) {
     std::vector<std::pair<size_t, double>> changed;
-    for (size_t a = 0; a < payer.site->touches.size(); ++a) {
-      if (!problem_.open[payer.site->site][a]) continue;
+    for (size_t a = 0; a < payer.choice_point->touches.size(); ++a) {
+      if (!problem_.open[payer.choice_point->choice_point][a]) continue;
       double sum = 0;
       size_t readers = 0;
-      for (const size_t k : payer.site->touches[a]) {
+      for (const size_t k : payer.choice_point->touches[a]) {
         if (tensor.touches[k].writes) continue;
         sum += touches_[t][k].share[at] - slack(k);
         ++readers;
       }
-      for (const size_t k : payer.site->touches[a]) {
+      for (const size_t k : payer.choice_point->touches[a]) {
         if (tensor.touches[k].writes) continue;
         const double more = (payer.budget + extra - sum) / static_cast<double>(readers);
         const double share = touches_[t][k].share[at] - slack(k) + more;

@@ -15,20 +15,20 @@ namespace {
 constexpr size_t kFew = 5;       // tables that are joined to one without another bound
 constexpr size_t kLarge = 2000;  // rows after which another bound is worth its time
 
-// Rows of numbers: the usage of each open tensor, then the alternative of each open site.
+// Rows of numbers: the usage of each open tensor, then the alternative of each open choice point.
 struct Table {
   std::vector<size_t> tensors;
-  std::vector<size_t> sites;
-  std::vector<bool> joined;  // by part
+  std::vector<size_t> choice_points;
+  std::vector<bool> joined;  // by partition
   std::vector<int> cells;    // row by row
   std::vector<double> cost;  // of what is joined, without conversions of open tensors
-  // Where each row came from: rows of two tables, or a way of a part (-1: not in the cover).
+  // Where each row came from: rows of two tables, or a way of a partition (-1: not in the cover).
   std::vector<std::pair<int, int>> origin;
   const Table* left = nullptr;
   const Table* right = nullptr;
-  size_t part = 0;  // without left and right
+  size_t partition = 0;  // without left and right
 
-  size_t width() const { return tensors.size() + sites.size(); }
+  size_t width() const { return tensors.size() + choice_points.size(); }
   size_t rows() const { return cost.size(); }
   const int* row(size_t k) const { return cells.data() + k * width(); }
 };
@@ -49,7 +49,7 @@ bool contains(const std::vector<T>& list, const T& value) {
 // Rows that agree in everything that joining looks at; what else they have only adds up.
 struct RowGroup {
   std::vector<int> shared;                      // usages of the shared tensors
-  std::vector<int> choices;                     // alternatives of the table's sites
+  std::vector<int> choices;                     // alternatives of the table's choice points
   std::vector<std::pair<double, int>> members;  // the cost with what the other tensors still cost, and the row
 };
 
@@ -67,13 +67,13 @@ struct Joining {
   Side right;
   std::vector<size_t> shared;                                    // tensors
   std::vector<bool> stays_open;                                  // one a shared tensor
-  std::vector<size_t> sites;                                     // of both sides, the left's first
-  std::vector<size_t> right_sites;                               // where each of the right's is in `sites`
-  std::vector<size_t> open_sites;                                // positions in `sites`
+  std::vector<size_t> choice_points;                             // of both sides, the left's first
+  std::vector<size_t> right_choice_points;                       // where each of the right's is in `choice points`
+  std::vector<size_t> open_choice_points;                        // positions in `choice points`
   double rest = 0;                                               // the bound of everything that neither side touches
   std::vector<std::unordered_map<size_t, double>> shared_rests;  // what they still cost, by alternatives and usage
   std::vector<int> joint;                                        // usages of the shared tensors, of two groups
-  std::vector<int> open_choices;                                 // and the alternatives of the open sites
+  std::vector<int> open_choices;                                 // and the alternatives of the open choice points
   std::vector<int> cells;
   std::unordered_map<std::vector<int>, size_t, CellsHash> known;  // rows by cells
   std::unique_ptr<Table> result = std::make_unique<Table>();
@@ -85,12 +85,13 @@ class Eliminator {
       : problem_(problem), dual_(dual), limits_(limits), usages_(problem.tensors.size()) {
     for (size_t t = 0; t < problem.tensors.size(); ++t)
       tensor_minima_.push_back(problem.tensors[t].touches.empty() ? 0.0 : dual.tensor_minimum(t));
-    for (size_t s = 0; s < problem.sites.size(); ++s) site_minima_.push_back(site_rest(s, -1, {}));
-    result_.ways.assign(problem.parts.size(), -1);
-    result_.alternatives.assign(problem.sites.size(), -1);
+    for (size_t s = 0; s < problem.choice_points.size(); ++s)
+      choice_point_minima_.push_back(choice_point_rest(s, -1, {}));
+    result_.candidates.assign(problem.partitions.size(), -1);
+    result_.alternatives.assign(problem.choice_points.size(), -1);
   }
 
-  // Some joins, the parts of each site at first, and then what that leaves as a problem of its own.
+  // Some joins, the parts of each choice point at first, and then what that leaves as a problem of its own.
   Elimination run(bool first);
 
  private:
@@ -99,24 +100,26 @@ class Eliminator {
   bool join_all();
   bool join_some();
   void go_on_condensed();
-  bool join_sites();
+  bool join_choice_points();
   Problem condensed(std::vector<std::pair<const Table*, std::vector<size_t>>>& rows_of) const;
   void choose_alternatives();
-  // One site's columns of the sums below: open alternatives of several.
-  bool has_choice(size_t site) const { return problem_.sites[site].size() > 1; }
-  bool is_joined(const std::vector<bool>& joined, size_t part) const { return !joined.empty() && joined[part]; }
+  // One choice point's columns of the sums below: open alternatives of several.
+  bool has_choice(size_t choice_point) const { return problem_.choice_points[choice_point].size() > 1; }
+  bool is_joined(const std::vector<bool>& joined, size_t partition) const {
+    return !joined.empty() && joined[partition];
+  }
 
-  double site_rest(size_t site, int alternative, const std::vector<bool>& joined) const;
-  double alternative_rest(size_t tensor, const SiteTouch& site, size_t alternative, size_t base, const Usage& usage,
-                          const std::vector<bool>& joined) const;
+  double choice_point_rest(size_t choice_point, int alternative, const std::vector<bool>& joined) const;
+  double alternative_rest(size_t tensor, const ChoicePointTouch& choice_point, size_t alternative, size_t base,
+                          const Usage& usage, const std::vector<bool>& joined) const;
   double tensor_rest(size_t tensor, const Usage& usage, const std::vector<bool>& joined,
-                     const std::vector<size_t>& sites, const int* choices) const;
+                     const std::vector<size_t>& choice_points, const int* choices) const;
   double closing_cost(size_t tensor, const Usage& usage) const;
   double untouched(const Table& table) const;
   bool all_joined(size_t tensor, const std::vector<bool>& joined) const;
-  bool site_joined(size_t site, const std::vector<bool>& joined) const;
+  bool choice_point_joined(size_t choice_point, const std::vector<bool>& joined) const;
 
-  Table leaf(size_t part);
+  Table leaf(size_t partition);
   Side side_of(const Table& table, const std::vector<size_t>& shared) const;
   std::unique_ptr<Table> join(const Table& left, const Table& right);
   void join_groups(Joining& joining, const RowGroup& x, const RowGroup& y);
@@ -124,7 +127,7 @@ class Eliminator {
   void keep_most_promising(Table& table);
   double promise(const Table& table, size_t row) const;
   void trace(const Table& table, size_t row, Elimination& result) const;
-  int alternative_of(size_t site, const std::vector<int>& ways) const;
+  int alternative_of(size_t choice_point, const std::vector<int>& candidates) const;
   std::pair<size_t, size_t> next_pair() const;
 
   const Problem& problem_;
@@ -132,7 +135,7 @@ class Eliminator {
   const EliminationLimits& limits_;
   std::vector<Usages> usages_;
   std::vector<double> tensor_minima_;
-  std::vector<double> site_minima_;
+  std::vector<double> choice_point_minima_;
   std::vector<std::unique_ptr<Table>> kept_;
   std::vector<const Table*> tables_;  // not joined yet
   size_t rows_ = 0;
@@ -140,29 +143,29 @@ class Eliminator {
   Elimination result_;
 };
 
-// The least that the parts of a site that are not joined cost, prices included; alternative -1: whichever.
-double Eliminator::site_rest(size_t site, int alternative, const std::vector<bool>& joined) const {
+// The least that the parts of a choice point that are not joined cost, prices included; alternative -1: whichever.
+double Eliminator::choice_point_rest(size_t choice_point, int alternative, const std::vector<bool>& joined) const {
   double least = kInfinity;
-  for (size_t a = 0; a < problem_.sites[site].size(); ++a) {
-    if (!problem_.open[site][a] || (alternative >= 0 && as_index(alternative) != a)) continue;
+  for (size_t a = 0; a < problem_.choice_points[choice_point].size(); ++a) {
+    if (!problem_.open[choice_point][a] || (alternative >= 0 && as_index(alternative) != a)) continue;
     double sum = 0;
-    for (const size_t p : problem_.sites[site][a]) {
-      if (!is_joined(joined, p)) sum += dual_.part_minimum(p);
+    for (const size_t p : problem_.choice_points[choice_point][a]) {
+      if (!is_joined(joined, p)) sum += dual_.partition_minimum(p);
     }
     least = std::min(least, sum);
   }
   return least;
 }
 
-double Eliminator::alternative_rest(size_t t, const SiteTouch& site, size_t alternative, size_t base,
+double Eliminator::alternative_rest(size_t t, const ChoicePointTouch& choice_point, size_t alternative, size_t base,
                                     const Usage& usage, const std::vector<bool>& joined) const {
   const ProblemTensor& tensor = problem_.tensors[t];
-  if (!problem_.open[site.site][alternative]) return kInfinity;
+  if (!problem_.open[choice_point.choice_point][alternative]) return kInfinity;
   double sum = 0;
   bool written = false;
-  for (const size_t k : site.touches[alternative]) {
+  for (const size_t k : choice_point.touches[alternative]) {
     const Touch& touch = tensor.touches[k];
-    if (joined[touch.part]) continue;
+    if (joined[touch.partition]) continue;
     double least = dual_.touch_minimum(t, k, base);
     if (!touch.writes) {
       for (const int l : usage.read) least = std::min(least, dual_.touch_free(t, k, as_index(l)));
@@ -170,14 +173,14 @@ double Eliminator::alternative_rest(size_t t, const SiteTouch& site, size_t alte
     written |= touch.writes;
     sum += least;
   }
-  const bool writers = contains(std::vector<bool>(site.writes), true);
+  const bool writers = contains(std::vector<bool>(choice_point.writes), true);
   if (writers && base < tensor.layouts && !written && usage.base < 0) return kInfinity;
   return sum;
 }
 
 // The least that an open tensor still costs, given what is asked of it already.
 double Eliminator::tensor_rest(size_t t, const Usage& usage, const std::vector<bool>& joined,
-                               const std::vector<size_t>& sites, const int* choices) const {
+                               const std::vector<size_t>& choice_points, const int* choices) const {
   const ProblemTensor& tensor = problem_.tensors[t];
   const bool pin = tensor.written && tensor.pinned != kNoLayout;
   double result = kInfinity;
@@ -192,15 +195,15 @@ double Eliminator::tensor_rest(size_t t, const Usage& usage, const std::vector<b
       pin_made |= pin && l == tensor.pinned;
     }
     if (pin && !pin_made) sum += dual_.pin_minimum(t, b);
-    for (const SiteTouch& site : tensor.sites) {
+    for (const ChoicePointTouch& choice_point : tensor.choice_points) {
       if (sum == kInfinity) break;
-      const auto column = std::find(sites.begin(), sites.end(), site.site);
+      const auto column = std::find(choice_points.begin(), choice_points.end(), choice_point.choice_point);
       double least = kInfinity;
-      if (column != sites.end()) {
-        least = alternative_rest(t, site, as_index(choices[column - sites.begin()]), b, usage, joined);
+      if (column != choice_points.end()) {
+        least = alternative_rest(t, choice_point, as_index(choices[column - choice_points.begin()]), b, usage, joined);
       } else {
-        for (size_t a = 0; a < site.touches.size(); ++a)
-          least = std::min(least, alternative_rest(t, site, a, b, usage, joined));
+        for (size_t a = 0; a < choice_point.touches.size(); ++a)
+          least = std::min(least, alternative_rest(t, choice_point, a, b, usage, joined));
       }
       sum += least;
     }
@@ -227,11 +230,11 @@ double Eliminator::closing_cost(size_t t, const Usage& usage) const {
 
 bool Eliminator::all_joined(size_t t, const std::vector<bool>& joined) const {
   const std::vector<Touch>& touches = problem_.tensors[t].touches;
-  return std::all_of(touches.begin(), touches.end(), [&](const Touch& touch) { return joined[touch.part]; });
+  return std::all_of(touches.begin(), touches.end(), [&](const Touch& touch) { return joined[touch.partition]; });
 }
 
-bool Eliminator::site_joined(size_t site, const std::vector<bool>& joined) const {
-  for (const auto& alternative : problem_.sites[site]) {
+bool Eliminator::choice_point_joined(size_t choice_point, const std::vector<bool>& joined) const {
+  for (const auto& alternative : problem_.choice_points[choice_point]) {
     for (const size_t p : alternative) {
       if (!joined[p]) return false;
     }
@@ -245,15 +248,15 @@ double Eliminator::untouched(const Table& table) const {
   for (size_t t = 0; t < problem_.tensors.size(); ++t) {
     const std::vector<Touch>& touches = problem_.tensors[t].touches;
     const bool touched =
-        std::any_of(touches.begin(), touches.end(), [&](const Touch& touch) { return table.joined[touch.part]; });
+        std::any_of(touches.begin(), touches.end(), [&](const Touch& touch) { return table.joined[touch.partition]; });
     if (!touched) sum += tensor_minima_[t];
   }
-  for (size_t s = 0; s < problem_.sites.size(); ++s) {
-    if (contains(table.sites, s)) continue;
+  for (size_t s = 0; s < problem_.choice_points.size(); ++s) {
+    if (contains(table.choice_points, s)) continue;
     if (!has_choice(s))
-      sum += site_rest(s, 0, table.joined);
-    else if (!site_joined(s, table.joined))
-      sum += site_minima_[s];
+      sum += choice_point_rest(s, 0, table.joined);
+    else if (!choice_point_joined(s, table.joined))
+      sum += choice_point_minima_[s];
   }
   return sum;
 }
@@ -263,20 +266,22 @@ double Eliminator::promise(const Table& table, size_t row) const {
   const int* choices = cells + table.tensors.size();
   double sum = table.cost[row];
   for (size_t k = 0; k < table.tensors.size(); ++k)
-    sum += tensor_rest(table.tensors[k], usages_[table.tensors[k]][cells[k]], table.joined, table.sites, choices);
-  for (size_t k = 0; k < table.sites.size(); ++k) sum += site_rest(table.sites[k], choices[k], table.joined);
+    sum +=
+        tensor_rest(table.tensors[k], usages_[table.tensors[k]][cells[k]], table.joined, table.choice_points, choices);
+  for (size_t k = 0; k < table.choice_points.size(); ++k)
+    sum += choice_point_rest(table.choice_points[k], choices[k], table.joined);
   return sum;
 }
 
 // What a way asks of one of its tensors.
-Usage usage_of(const ProblemPart& part, const ProblemWay& way, size_t tensor) {
+Usage usage_of(const ProblemPartition& partition, const ProblemCandidate& candidate, size_t tensor) {
   Usage usage;
-  for (size_t slot = 0; slot < part.tensors.size(); ++slot) {
-    if (part.tensors[slot] != tensor) continue;
-    if (slot >= part.reads)
-      usage.base = way.layouts[slot];
+  for (size_t slot = 0; slot < partition.tensors.size(); ++slot) {
+    if (partition.tensors[slot] != tensor) continue;
+    if (slot >= partition.reads)
+      usage.base = candidate.layouts[slot];
     else
-      usage.read.push_back(way.layouts[slot]);
+      usage.read.push_back(candidate.layouts[slot]);
   }
   std::sort(usage.read.begin(), usage.read.end());
   usage.read.erase(std::unique(usage.read.begin(), usage.read.end()), usage.read.end());
@@ -285,35 +290,36 @@ Usage usage_of(const ProblemPart& part, const ProblemWay& way, size_t tensor) {
 }
 
 Table Eliminator::leaf(size_t p) {
-  const ProblemPart& part = problem_.parts[p];
+  const ProblemPartition& partition = problem_.partitions[p];
   Table table;
-  table.part = p;
-  table.joined.assign(problem_.parts.size(), false);
+  table.partition = p;
+  table.joined.assign(problem_.partitions.size(), false);
   table.joined[p] = true;
-  std::vector<size_t> touched = part.tensors;
+  std::vector<size_t> touched = partition.tensors;
   std::sort(touched.begin(), touched.end());
   touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
   for (const size_t t : touched) {
     if (!all_joined(t, table.joined)) table.tensors.push_back(t);
   }
-  const bool choice = has_choice(part.site);
-  if (choice && !site_joined(part.site, table.joined)) table.sites.push_back(part.site);
+  const bool choice = has_choice(partition.choice_point);
+  if (choice && !choice_point_joined(partition.choice_point, table.joined))
+    table.choice_points.push_back(partition.choice_point);
 
   const double rest = untouched(table);
   std::unordered_map<std::vector<int>, size_t, CellsHash> known;
-  const auto add = [&](std::vector<int> cells, double cost, int way) {
+  const auto add = [&](std::vector<int> cells, double cost, int candidate) {
     if (cost == kInfinity) return;
     const auto [entry, fresh] = known.try_emplace(cells, table.rows());
     if (!fresh) {
       if (cost < table.cost[entry->second]) {
         table.cost[entry->second] = cost;
-        table.origin[entry->second].first = way;
+        table.origin[entry->second].first = candidate;
       }
       return;
     }
     table.cells.insert(table.cells.end(), cells.begin(), cells.end());
     table.cost.push_back(cost);
-    table.origin.emplace_back(way, 0);
+    table.origin.emplace_back(candidate, 0);
     const double promised = promise(table, table.rows() - 1) + rest;
     if (promised <= limits_.cost) return;
     complete_ &= promised == kInfinity;
@@ -322,26 +328,26 @@ Table Eliminator::leaf(size_t p) {
     table.origin.pop_back();
     known.erase(entry);
   };
-  for (size_t a = 0; a < part.in.size(); ++a) {
-    if (!problem_.open[part.site][a]) continue;
-    if (!part.in[a]) {
+  for (size_t a = 0; a < partition.in.size(); ++a) {
+    if (!problem_.open[partition.choice_point][a]) continue;
+    if (!partition.in[a]) {
       std::vector<int> cells(table.tensors.size(), Usages::kUnused);
-      if (!table.sites.empty()) cells.push_back(static_cast<int>(a));
+      if (!table.choice_points.empty()) cells.push_back(static_cast<int>(a));
       add(std::move(cells), 0, -1);
       continue;
     }
-    for (const ProblemWay& way : part.ways) {
+    for (const ProblemCandidate& candidate : partition.candidates) {
       std::vector<int> cells;
-      double cost = way.seconds;
+      double cost = candidate.seconds;
       for (const size_t t : touched) {
-        Usage usage = usage_of(part, way, t);
+        Usage usage = usage_of(partition, candidate, t);
         if (contains(table.tensors, t))
           cells.push_back(usages_[t].number(std::move(usage)));
         else
           cost += closing_cost(t, usage);
       }
-      if (!table.sites.empty()) cells.push_back(static_cast<int>(a));
-      add(std::move(cells), cost, way.way);
+      if (!table.choice_points.empty()) cells.push_back(static_cast<int>(a));
+      add(std::move(cells), cost, candidate.candidate);
     }
   }
   return table;
@@ -364,7 +370,7 @@ Side Eliminator::side_of(const Table& table, const std::vector<size_t>& shared) 
     const int* choices = cells + table.tensors.size();
     RowGroup group;
     for (const size_t k : side.shared) group.shared.push_back(cells[k]);
-    group.choices.assign(choices, choices + table.sites.size());
+    group.choices.assign(choices, choices + table.choice_points.size());
     std::vector<int> key = group.shared;
     key.insert(key.end(), group.choices.begin(), group.choices.end());
     const auto [entry, fresh] = known.try_emplace(std::move(key), side.groups.size());
@@ -372,11 +378,11 @@ Side Eliminator::side_of(const Table& table, const std::vector<size_t>& shared) 
     double sum = table.cost[r];
     for (const size_t k : side.own) {
       std::vector<int> rest_key = {static_cast<int>(k), cells[k]};
-      rest_key.insert(rest_key.end(), choices, choices + table.sites.size());
+      rest_key.insert(rest_key.end(), choices, choices + table.choice_points.size());
       const auto [rest, unknown] = rests.try_emplace(std::move(rest_key), 0.0);
       if (unknown) {
         const size_t t = table.tensors[k];
-        rest->second = tensor_rest(t, usages_[t][cells[k]], table.joined, table.sites, choices);
+        rest->second = tensor_rest(t, usages_[t][cells[k]], table.joined, table.choice_points, choices);
       }
       sum += rest->second;
     }
@@ -407,22 +413,22 @@ std::unique_ptr<Table> Eliminator::join(const Table& left, const Table& right) {
     joining.stays_open.push_back(!all_joined(t, result.joined));
     if (joining.stays_open.back()) result.tensors.push_back(t);
   }
-  joining.sites = left.sites;
-  for (const size_t s : right.sites) {
-    const auto at =
-        static_cast<size_t>(std::find(joining.sites.begin(), joining.sites.end(), s) - joining.sites.begin());
-    joining.right_sites.push_back(at);
-    if (at == joining.sites.size()) joining.sites.push_back(s);
+  joining.choice_points = left.choice_points;
+  for (const size_t s : right.choice_points) {
+    const auto at = static_cast<size_t>(std::find(joining.choice_points.begin(), joining.choice_points.end(), s) -
+                                        joining.choice_points.begin());
+    joining.right_choice_points.push_back(at);
+    if (at == joining.choice_points.size()) joining.choice_points.push_back(s);
   }
-  for (size_t k = 0; k < joining.sites.size(); ++k) {
-    if (site_joined(joining.sites[k], result.joined)) continue;
-    joining.open_sites.push_back(k);
-    result.sites.push_back(joining.sites[k]);
+  for (size_t k = 0; k < joining.choice_points.size(); ++k) {
+    if (choice_point_joined(joining.choice_points[k], result.joined)) continue;
+    joining.open_choice_points.push_back(k);
+    result.choice_points.push_back(joining.choice_points[k]);
   }
   joining.rest = untouched(result);
   joining.shared_rests.resize(joining.shared.size());
   joining.joint.resize(joining.shared.size());
-  joining.open_choices.resize(joining.open_sites.size());
+  joining.open_choices.resize(joining.open_choice_points.size());
   for (const RowGroup& x : joining.left.groups) {
     for (const RowGroup& y : joining.right.groups) {
       join_groups(joining, x, y);
@@ -432,29 +438,31 @@ std::unique_ptr<Table> Eliminator::join(const Table& left, const Table& right) {
   return std::move(joining.result);
 }
 
-// Whether the groups agree on the sites that both sides have; sets the alternatives of the sites that stay open.
-bool agree_on_sites(Joining& joining, const RowGroup& x, const RowGroup& y) {
+// Whether the groups agree on the choice points that both sides have; sets the alternatives of the choice points that
+// stay open.
+bool agree_on_choice_points(Joining& joining, const RowGroup& x, const RowGroup& y) {
   std::vector<int> choices = x.choices;
-  choices.resize(joining.sites.size());
+  choices.resize(joining.choice_points.size());
   for (size_t k = 0; k < y.choices.size(); ++k) {
-    const size_t at = joining.right_sites[k];
+    const size_t at = joining.right_choice_points[k];
     if (at < x.choices.size() && choices[at] != y.choices[k]) return false;
     choices[at] = y.choices[k];
   }
-  for (size_t k = 0; k < joining.open_sites.size(); ++k) joining.open_choices[k] = choices[joining.open_sites[k]];
+  for (size_t k = 0; k < joining.open_choice_points.size(); ++k)
+    joining.open_choices[k] = choices[joining.open_choice_points[k]];
   return true;
 }
 
 void Eliminator::join_groups(Joining& joining, const RowGroup& x, const RowGroup& y) {
-  if (!agree_on_sites(joining, x, y)) return;
+  if (!agree_on_choice_points(joining, x, y)) return;
   const Table& result = *joining.result;
   double closing = 0;             // paid by the joined rows
   double waiting = joining.rest;  // still to be paid
   const double least = x.members[0].first + y.members[0].first;
   size_t mix = 0;  // of the alternatives
-  for (size_t k = 0; k < result.sites.size(); ++k) {
-    waiting += site_rest(result.sites[k], joining.open_choices[k], result.joined);
-    mix = mix * problem_.sites[result.sites[k]].size() + as_index(joining.open_choices[k]);
+  for (size_t k = 0; k < result.choice_points.size(); ++k) {
+    waiting += choice_point_rest(result.choice_points[k], joining.open_choices[k], result.joined);
+    mix = mix * problem_.choice_points[result.choice_points[k]].size() + as_index(joining.open_choices[k]);
   }
   for (size_t k = 0; k < joining.shared.size() && least + closing + waiting < kInfinity; ++k) {
     const size_t t = joining.shared[k];
@@ -467,7 +475,8 @@ void Eliminator::join_groups(Joining& joining, const RowGroup& x, const RowGroup
     } else {
       const auto [entry, unknown] = joining.shared_rests[k].try_emplace(mix << 32 | as_index(usage), 0.0);
       if (unknown)
-        entry->second = tensor_rest(t, usages_[t][usage], result.joined, result.sites, joining.open_choices.data());
+        entry->second =
+            tensor_rest(t, usages_[t][usage], result.joined, result.choice_points, joining.open_choices.data());
       waiting += entry->second;
     }
   }
@@ -544,10 +553,10 @@ std::pair<size_t, size_t> Eliminator::next_pair() const {
         ++common;
         const auto& touches = problem_.tensors[t].touches;
         closed += std::all_of(touches.begin(), touches.end(), [&](const Touch& touch) {
-          return tables_[i]->joined[touch.part] || tables_[j]->joined[touch.part];
+          return tables_[i]->joined[touch.partition] || tables_[j]->joined[touch.partition];
         });
       }
-      for (const size_t s : tables_[i]->sites) common += contains(tables_[j]->sites, s) ? 1 : 0;
+      for (const size_t s : tables_[i]->choice_points) common += contains(tables_[j]->choice_points, s) ? 1 : 0;
       if (common == 0) continue;
       const double pairs = static_cast<double>(tables_[i]->rows()) * static_cast<double>(tables_[j]->rows());
       const double weight =
@@ -567,7 +576,7 @@ void Eliminator::trace(const Table& table, size_t row, Elimination& result) cons
     open.pop_back();
     const auto [x, y] = current->origin[r];
     if (current->left == nullptr) {
-      result.ways[current->part] = x;
+      result.candidates[current->partition] = x;
       continue;
     }
     open.emplace_back(current->left, as_index(x));
@@ -576,15 +585,16 @@ void Eliminator::trace(const Table& table, size_t row, Elimination& result) cons
 }
 
 void Eliminator::choose_alternatives() {
-  for (size_t s = 0; s < problem_.sites.size(); ++s) result_.alternatives[s] = alternative_of(s, result_.ways);
+  for (size_t s = 0; s < problem_.choice_points.size(); ++s)
+    result_.alternatives[s] = alternative_of(s, result_.candidates);
 }
 
-// The alternative whose parts are just those of the site that have a way.
-int Eliminator::alternative_of(size_t site, const std::vector<int>& ways) const {
-  for (size_t a = 0; a < problem_.sites[site].size(); ++a) {
-    bool same = problem_.open[site][a];
-    for (const auto& parts : problem_.sites[site]) {
-      for (const size_t p : parts) same = same && (ways[p] >= 0) == problem_.parts[p].in[a];
+// The alternative whose partitions are just those of the choice point that have a way.
+int Eliminator::alternative_of(size_t choice_point, const std::vector<int>& candidates) const {
+  for (size_t a = 0; a < problem_.choice_points[choice_point].size(); ++a) {
+    bool same = problem_.open[choice_point][a];
+    for (const auto& partitions : problem_.choice_points[choice_point]) {
+      for (const size_t p : partitions) same = same && (candidates[p] >= 0) == problem_.partitions[p].in[a];
     }
     if (same) return static_cast<int>(a);
   }
@@ -592,11 +602,11 @@ int Eliminator::alternative_of(size_t site, const std::vector<int>& ways) const 
 }
 
 bool Eliminator::make_leaves() {
-  for (size_t p = 0; p < problem_.parts.size(); ++p) {
+  for (size_t p = 0; p < problem_.partitions.size(); ++p) {
     kept_.push_back(std::make_unique<Table>(leaf(p)));
     tables_.push_back(kept_.back().get());
     if (tables_.back()->rows() > 0) continue;
-    result_.stuck = problem_.parts[p].tensors;
+    result_.stuck = problem_.partitions[p].tensors;
     return false;
   }
   return true;
@@ -631,14 +641,14 @@ bool Eliminator::join_all() {
   return true;
 }
 
-// One table a site, in the order of the sites that have parts.
-bool Eliminator::join_sites() {
+// One table a choice point, in the order of the choice points that have partitions.
+bool Eliminator::join_choice_points() {
   const std::vector<const Table*> leaves = std::move(tables_);
   std::vector<const Table*> done;
-  for (size_t s = 0; s < problem_.sites.size(); ++s) {
+  for (size_t s = 0; s < problem_.choice_points.size(); ++s) {
     tables_.clear();
     for (const Table* table : leaves) {
-      if (problem_.parts[table->part].site == s) tables_.push_back(table);
+      if (problem_.partitions[table->partition].choice_point == s) tables_.push_back(table);
     }
     if (!join_all()) return false;
     done.insert(done.end(), tables_.begin(), tables_.end());
@@ -647,58 +657,58 @@ bool Eliminator::join_sites() {
   return true;
 }
 
-// The sites' tables as a problem: rows that ask alike (the same tensors, as many layouts of each) are the ways of one
-// part, and the parts of a site are its alternatives.
+// The choice points' tables as a problem: rows that ask alike (the same tensors, as many layouts of each) are the ways
+// of one partition, and the parts of a choice point are its alternatives.
 Problem Eliminator::condensed(std::vector<std::pair<const Table*, std::vector<size_t>>>& rows_of) const {
   Problem result;
   result.tensors = problem_.tensors;
   for (ProblemTensor& tensor : result.tensors) {
     tensor.touches.clear();
-    tensor.sites.clear();
+    tensor.choice_points.clear();
   }
   for (const Table* table : tables_) {
-    std::map<std::vector<size_t>, size_t> kinds;  // tensors as slots hold them, then the number of reads → part
-    const size_t site = result.sites.size();
-    result.sites.emplace_back();
+    std::map<std::vector<size_t>, size_t> kinds;  // tensors as slots hold them, then the number of reads → partition
+    const size_t choice_point = result.choice_points.size();
+    result.choice_points.emplace_back();
     for (size_t r = 0; r < table->rows(); ++r) {
-      ProblemPart part;
-      ProblemWay way;
-      way.seconds = table->cost[r];
+      ProblemPartition partition;
+      ProblemCandidate candidate;
+      candidate.seconds = table->cost[r];
       std::vector<std::pair<size_t, int>> writes;
       for (size_t k = 0; k < table->tensors.size(); ++k) {
         const size_t t = table->tensors[k];
         const Usage& usage = usages_[t][table->row(r)[k]];
         for (const int l : usage.read) {
-          part.tensors.push_back(t);
-          way.layouts.push_back(l);
+          partition.tensors.push_back(t);
+          candidate.layouts.push_back(l);
         }
         if (usage.base >= 0) writes.emplace_back(t, usage.base);
       }
-      part.reads = part.tensors.size();
+      partition.reads = partition.tensors.size();
       for (const auto& [t, l] : writes) {
-        part.tensors.push_back(t);
-        way.layouts.push_back(l);
+        partition.tensors.push_back(t);
+        candidate.layouts.push_back(l);
       }
-      std::vector<size_t> kind = part.tensors;
-      kind.push_back(part.reads);
-      const auto [entry, fresh] = kinds.try_emplace(std::move(kind), result.parts.size());
+      std::vector<size_t> kind = partition.tensors;
+      kind.push_back(partition.reads);
+      const auto [entry, fresh] = kinds.try_emplace(std::move(kind), result.partitions.size());
       if (fresh) {
-        part.site = site;
-        result.sites.back().push_back({result.parts.size()});
-        result.parts.push_back(std::move(part));
+        partition.choice_point = choice_point;
+        result.choice_points.back().push_back({result.partitions.size()});
+        result.partitions.push_back(std::move(partition));
         rows_of.emplace_back(table, std::vector<size_t>());
       }
       auto& [own_table, rows] = rows_of[entry->second];
-      way.way = static_cast<int>(rows.size());
+      candidate.candidate = static_cast<int>(rows.size());
       rows.push_back(r);
-      result.parts[entry->second].ways.push_back(std::move(way));
+      result.partitions[entry->second].candidates.push_back(std::move(candidate));
     }
-    const size_t alternatives = result.sites.back().size();
+    const size_t alternatives = result.choice_points.back().size();
     result.open.emplace_back(alternatives, true);
     for (size_t a = 0; a < alternatives; ++a) {
-      ProblemPart& part = result.parts[result.sites.back()[a][0]];
-      part.in.assign(alternatives, false);
-      part.in[a] = true;
+      ProblemPartition& partition = result.partitions[result.choice_points.back()[a][0]];
+      partition.in.assign(alternatives, false);
+      partition.in[a] = true;
     }
   }
   add_touches(result);
@@ -717,7 +727,7 @@ bool Eliminator::join_some() {
 }
 
 Elimination Eliminator::run(bool first) {
-  if (!make_leaves() || !join_sites() || (!first && !join_some())) {
+  if (!make_leaves() || !join_choice_points() || (!first && !join_some())) {
     result_.complete = complete_;
     return std::move(result_);
   }
@@ -750,8 +760,8 @@ void Eliminator::go_on_condensed() {
   result_.complete = complete_ && found.complete;
   result_.stuck = found.stuck;
   if (found.end != Elimination::End::solved) return;
-  for (size_t p = 0; p < smaller.parts.size(); ++p) {
-    if (found.ways[p] >= 0) trace(*rows_of[p].first, rows_of[p].second[as_index(found.ways[p])], result_);
+  for (size_t p = 0; p < smaller.partitions.size(); ++p) {
+    if (found.candidates[p] >= 0) trace(*rows_of[p].first, rows_of[p].second[as_index(found.candidates[p])], result_);
   }
 }
 

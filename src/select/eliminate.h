@@ -25,13 +25,13 @@ struct Elimination {
   };
   End end = End::nothing;
   bool complete = true;           // no row was dropped for its cost or for the beam
-  std::vector<int> alternatives;  // one a site
-  std::vector<int> ways;          // one a part, of the measurements; -1: not in the cover
+  std::vector<int> alternatives;  // one a choice point
+  std::vector<int> candidates;    // one a partition, of the measurements; -1: not in the cover
   std::vector<size_t> stuck;      // nothing: the tensors that could not be brought together where it became clear
 };
 
-// In two steps: the parts of each site are joined to one table a site; these are a smaller problem, with a higher bound
-// of its own, whose tables are then joined to one.
+// In two steps: the parts of each choice point are joined to one table a choice point; these are a smaller problem,
+// with a higher bound of its own, whose tables are then joined to one.
 Elimination eliminate(const Problem& problem, const DualBound& dual, const EliminationLimits& limits);
 
 }  // namespace millrace

@@ -23,8 +23,8 @@ Error nothing_fits(const Measurements& measurements, const std::vector<size_t>& 
   for (const size_t tensor : stuck) names.push_back(concat("'", measurements.tensors[tensor].name, "'"));
   return Error::make(ErrorKind::no_configuration,
                      concat("the layouts of tensor", names.size() == 1 ? " " : "s ", join(names, ", "),
-                            " cannot be brought together: no choice of ways and conversions serves all parts"),
-                     "measure more candidates of the parts that touch them, or more conversions of them");
+                            " cannot be brought together: no choice of ways and conversions serves all partitions"),
+                     "measure more candidates of the partitions that touch them, or more conversions of them");
 }
 
 // The best of a search that looks at the most promising combinations only.
@@ -35,7 +35,7 @@ Result<Selection> select_by_beam(const Measurements& measurements, const Problem
     limits.beam = beam;
     const Elimination found = eliminate(problem, dual, limits);
     if (found.end != Elimination::End::solved) continue;
-    std::optional<Selection> selection = priced(measurements, found.alternatives, found.ways);
+    std::optional<Selection> selection = priced(measurements, found.alternatives, found.candidates);
     if (!selection) continue;
     selection->proven = false;
     return *std::move(selection);
@@ -64,7 +64,7 @@ Result<Selection> select_exact(const Measurements& measurements, const Restricti
     switch (found.end) {
       case Elimination::End::blown: return select_by_beam(measurements, *problem, dual, kBeam);
       case Elimination::End::solved: {
-        std::optional<Selection> selection = priced(measurements, found.alternatives, found.ways);
+        std::optional<Selection> selection = priced(measurements, found.alternatives, found.candidates);
         if (!selection) return nothing_fits(measurements, found.stuck);
         return *std::move(selection);
       }

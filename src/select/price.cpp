@@ -15,19 +15,19 @@ struct Needs {
   std::set<int> layouts;  // to lie in
 };
 
-std::vector<Needs> needs_of(const Measurements& measurements, const std::vector<int>& ways) {
+std::vector<Needs> needs_of(const Measurements& measurements, const std::vector<int>& candidates) {
   std::vector<Needs> needs(measurements.tensors.size());
-  for (size_t p = 0; p < measurements.parts.size(); ++p) {
-    if (ways[p] < 0) continue;
-    const MeasuredPart& part = measurements.parts[p];
-    const std::vector<int>& layouts = part.ways[as_index(ways[p])].layouts;
-    for (size_t k = 0; k < part.reads.size(); ++k) {
-      needs[as_index(part.reads[k])].touched = true;
-      needs[as_index(part.reads[k])].layouts.insert(layouts[k]);
+  for (size_t p = 0; p < measurements.partitions.size(); ++p) {
+    if (candidates[p] < 0) continue;
+    const MeasuredPartition& partition = measurements.partitions[p];
+    const std::vector<int>& layouts = partition.candidates[as_index(candidates[p])].layouts;
+    for (size_t k = 0; k < partition.reads.size(); ++k) {
+      needs[as_index(partition.reads[k])].touched = true;
+      needs[as_index(partition.reads[k])].layouts.insert(layouts[k]);
     }
-    for (size_t k = 0; k < part.writes.size(); ++k) {
-      needs[as_index(part.writes[k])].touched = true;
-      needs[as_index(part.writes[k])].written = layouts[part.reads.size() + k];
+    for (size_t k = 0; k < partition.writes.size(); ++k) {
+      needs[as_index(partition.writes[k])].touched = true;
+      needs[as_index(partition.writes[k])].written = layouts[partition.reads.size() + k];
     }
   }
   return needs;
@@ -64,23 +64,23 @@ bool cheaper(const std::vector<SelectedConversion>& a, const std::vector<Selecte
 }  // namespace
 
 std::optional<Selection> priced(const Measurements& measurements, const std::vector<int>& alternatives,
-                                const std::vector<int>& ways) {
+                                const std::vector<int>& candidates) {
   Selection selection;
   selection.alternatives = alternatives;
   selection.bound = unconstrained_bound(measurements);
-  for (size_t p = 0; p < measurements.parts.size(); ++p) {
-    if (ways[p] < 0) continue;
-    selection.parts.push_back({static_cast<int>(p), ways[p]});
-    selection.cost += measurements.parts[p].ways[as_index(ways[p])].seconds;
+  for (size_t p = 0; p < measurements.partitions.size(); ++p) {
+    if (candidates[p] < 0) continue;
+    selection.partitions.push_back({static_cast<int>(p), candidates[p]});
+    selection.cost += measurements.partitions[p].candidates[as_index(candidates[p])].seconds;
   }
   std::vector<std::vector<MeasuredConversion>> known(measurements.tensors.size());
   for (const MeasuredConversion& conversion : measurements.conversions)
     known[as_index(conversion.tensor)].push_back(conversion);
   std::vector<bool> written(measurements.tensors.size(), false);
-  for (const MeasuredPart& part : measurements.parts) {
-    for (const int tensor : part.writes) written[as_index(tensor)] = true;
+  for (const MeasuredPartition& partition : measurements.partitions) {
+    for (const int tensor : partition.writes) written[as_index(tensor)] = true;
   }
-  std::vector<Needs> needs = needs_of(measurements, ways);
+  std::vector<Needs> needs = needs_of(measurements, candidates);
   for (size_t t = 0; t < needs.size(); ++t) {
     if (!needs[t].touched) continue;
     const MeasuredTensor& tensor = measurements.tensors[t];
@@ -106,13 +106,14 @@ std::optional<Selection> priced(const Measurements& measurements, const std::vec
 
 double unconstrained_bound(const Measurements& measurements) {
   double bound = 0;
-  for (const MeasuredSite& site : measurements.sites) {
+  for (const MeasuredChoicePoint& choice_point : measurements.choice_points) {
     double least = kInfinity;
-    for (const auto& alternative : site.alternatives) {
+    for (const auto& alternative : choice_point.alternatives) {
       double sum = 0;
       for (const int p : alternative) {
         double fastest = kInfinity;
-        for (const MeasuredWay& way : measurements.parts[as_index(p)].ways) fastest = std::min(fastest, way.seconds);
+        for (const MeasuredCandidate& candidate : measurements.partitions[as_index(p)].candidates)
+          fastest = std::min(fastest, candidate.seconds);
         sum += fastest;
       }
       least = std::min(least, sum);

@@ -9,12 +9,12 @@
 
 namespace millrace {
 
-// The alternatives (one a site) and ways (one a part; -1: not in the cover) as a selection, with the conversions that
-// cost least; none when a layout that is needed cannot be made.
+// The alternatives (one a choice point) and ways (one a partition; -1: not in the cover) as a selection, with the
+// conversions that cost least; none when a layout that is needed cannot be made.
 std::optional<Selection> priced(const Measurements& measurements, const std::vector<int>& alternatives,
-                                const std::vector<int>& ways);
+                                const std::vector<int>& candidates);
 
-// What a step would cost if every part could take its fastest way, the best alternative of every site.
+// What a step would cost if every partition could take its fastest way, the best alternative of every choice point.
 double unconstrained_bound(const Measurements& measurements);
 
 }  // namespace millrace

@@ -28,47 +28,48 @@ std::vector<ProblemTensor> problem_tensors(const Measurements& measurements) {
 }
 
 // One way for each combination of layouts, the fastest.
-std::vector<ProblemWay> fastest_ways(const MeasuredPart& measured, const Restriction& restriction) {
+std::vector<ProblemCandidate> fastest_candidates(const MeasuredPartition& measured, const Restriction& restriction) {
   std::map<std::vector<int>, size_t> best;
-  for (size_t k = 0; k < measured.ways.size(); ++k) {
-    const MeasuredWay& way = measured.ways[k];
+  for (size_t k = 0; k < measured.candidates.size(); ++k) {
+    const MeasuredCandidate& candidate = measured.candidates[k];
     bool allowed = true;
     for (size_t w = 0; w < measured.writes.size() && !restriction.written.empty(); ++w) {
       const int wanted = restriction.written[as_index(measured.writes[w])];
-      allowed &= wanted == kNoLayout || wanted == way.layouts[measured.reads.size() + w];
+      allowed &= wanted == kNoLayout || wanted == candidate.layouts[measured.reads.size() + w];
     }
     if (!allowed) continue;
-    const auto [entry, fresh] = best.try_emplace(way.layouts, k);
-    if (!fresh && way.seconds < measured.ways[entry->second].seconds) entry->second = k;
+    const auto [entry, fresh] = best.try_emplace(candidate.layouts, k);
+    if (!fresh && candidate.seconds < measured.candidates[entry->second].seconds) entry->second = k;
   }
-  std::vector<ProblemWay> ways;
-  for (const auto& [layouts, k] : best) ways.push_back({layouts, measured.ways[k].seconds, static_cast<int>(k)});
-  return ways;
+  std::vector<ProblemCandidate> candidates;
+  for (const auto& [layouts, k] : best)
+    candidates.push_back({layouts, measured.candidates[k].seconds, static_cast<int>(k)});
+  return candidates;
 }
 
-void add_parts(Problem& problem, const Measurements& measurements, const Restriction& restriction) {
-  for (const MeasuredPart& measured : measurements.parts) {
-    ProblemPart part;
-    for (const int tensor : measured.reads) part.tensors.push_back(as_index(tensor));
-    for (const int tensor : measured.writes) part.tensors.push_back(as_index(tensor));
-    part.reads = measured.reads.size();
-    part.ways = fastest_ways(measured, restriction);
-    problem.parts.push_back(std::move(part));
+void add_partitions(Problem& problem, const Measurements& measurements, const Restriction& restriction) {
+  for (const MeasuredPartition& measured : measurements.partitions) {
+    ProblemPartition partition;
+    for (const int tensor : measured.reads) partition.tensors.push_back(as_index(tensor));
+    for (const int tensor : measured.writes) partition.tensors.push_back(as_index(tensor));
+    partition.reads = measured.reads.size();
+    partition.candidates = fastest_candidates(measured, restriction);
+    problem.partitions.push_back(std::move(partition));
   }
-  for (size_t s = 0; s < measurements.sites.size(); ++s) {
-    const auto& alternatives = measurements.sites[s].alternatives;
-    problem.sites.emplace_back();
+  for (size_t s = 0; s < measurements.choice_points.size(); ++s) {
+    const auto& alternatives = measurements.choice_points[s].alternatives;
+    problem.choice_points.emplace_back();
     problem.open.emplace_back();
     for (size_t a = 0; a < alternatives.size(); ++a) {
-      problem.sites.back().emplace_back();
+      problem.choice_points.back().emplace_back();
       problem.open.back().push_back(restriction.alternatives.empty() ||
                                     restriction.alternatives[s] == static_cast<int>(a));
       for (const int id : alternatives[a]) {
-        ProblemPart& part = problem.parts[as_index(id)];
-        problem.sites.back().back().push_back(as_index(id));
-        part.site = s;
-        part.in.resize(alternatives.size(), false);
-        part.in[a] = true;
+        ProblemPartition& partition = problem.partitions[as_index(id)];
+        problem.choice_points.back().back().push_back(as_index(id));
+        partition.choice_point = s;
+        partition.in.resize(alternatives.size(), false);
+        partition.in[a] = true;
       }
     }
   }
@@ -82,8 +83,8 @@ class Propagation {
   Result<Done> run() {
     for (bool changed = true; changed;) {
       changed = false;
-      for (size_t s = 0; s < problem_.sites.size(); ++s) {
-        for (size_t a = 0; a < problem_.sites[s].size(); ++a) changed |= close_when_impossible(s, a);
+      for (size_t s = 0; s < problem_.choice_points.size(); ++s) {
+        for (size_t a = 0; a < problem_.choice_points[s].size(); ++a) changed |= close_when_impossible(s, a);
         if (std::find(problem_.open[s].begin(), problem_.open[s].end(), true) == problem_.open[s].end())
           return Error::make(ErrorKind::no_configuration, reasons_.empty() ? "nothing to choose from" : reasons_.back(),
                              "measure more candidates of it, or more conversions");
@@ -94,16 +95,16 @@ class Propagation {
   }
 
  private:
-  bool close_when_impossible(size_t site, size_t alternative) {
-    if (!problem_.open[site][alternative]) return false;
-    for (const size_t p : problem_.sites[site][alternative]) {
-      if (!problem_.parts[p].ways.empty()) continue;
-      problem_.open[site][alternative] = false;
-      const MeasuredPart& part = measurements_.parts[p];
+  bool close_when_impossible(size_t choice_point, size_t alternative) {
+    if (!problem_.open[choice_point][alternative]) return false;
+    for (const size_t p : problem_.choice_points[choice_point][alternative]) {
+      if (!problem_.partitions[p].candidates.empty()) continue;
+      problem_.open[choice_point][alternative] = false;
+      const MeasuredPartition& partition = measurements_.partitions[p];
       reasons_.push_back(
-          part.ways.empty() || last_tensor_.empty()
-              ? concat("part '", part.name, "' has no way")
-              : concat("no way of part '", part.name,
+          partition.candidates.empty() || last_tensor_.empty()
+              ? concat("partition '", partition.name, "' has no way")
+              : concat("no way of partition '", partition.name,
                        "' is left: the layouts of the tensors that it touches cannot be brought together, "
                        "last those of tensor '",
                        last_tensor_, "'"));
@@ -113,24 +114,25 @@ class Propagation {
   }
 
   bool is_open(const Touch& touch) const {
-    const ProblemPart& part = problem_.parts[touch.part];
-    for (size_t a = 0; a < part.in.size(); ++a) {
-      if (part.in[a] && problem_.open[part.site][a]) return true;
+    const ProblemPartition& partition = problem_.partitions[touch.partition];
+    for (size_t a = 0; a < partition.in.size(); ++a) {
+      if (partition.in[a] && problem_.open[partition.choice_point][a]) return true;
     }
     return false;
   }
 
   bool in_every_cover(const Touch& touch) const {
-    const ProblemPart& part = problem_.parts[touch.part];
-    for (size_t a = 0; a < part.in.size(); ++a) {
-      if (!part.in[a] && problem_.open[part.site][a]) return false;
+    const ProblemPartition& partition = problem_.partitions[touch.partition];
+    for (size_t a = 0; a < partition.in.size(); ++a) {
+      if (!partition.in[a] && problem_.open[partition.choice_point][a]) return false;
     }
     return true;
   }
 
   std::vector<bool> used(const Touch& touch, size_t layouts) const {
     std::vector<bool> result(layouts, false);
-    for (const ProblemWay& way : problem_.parts[touch.part].ways) result[as_index(way.layouts[touch.slot])] = true;
+    for (const ProblemCandidate& candidate : problem_.partitions[touch.partition].candidates)
+      result[as_index(candidate.layouts[touch.slot])] = true;
     return result;
   }
 
@@ -157,9 +159,9 @@ class Propagation {
             allowed[l] = allowed[l] || tensor.conversion(b, l) < kInfinity;
         }
       }
-      const size_t dropped = std::erase_if(problem_.parts[touch.part].ways, [&](const ProblemWay& way) {
-        return !allowed[as_index(way.layouts[touch.slot])];
-      });
+      const size_t dropped = std::erase_if(
+          problem_.partitions[touch.partition].candidates,
+          [&](const ProblemCandidate& candidate) { return !allowed[as_index(candidate.layouts[touch.slot])]; });
       changed |= dropped > 0;
     }
     if (changed) last_tensor_ = measurements_.tensors[t].name;
@@ -189,31 +191,34 @@ class Propagation {
 }  // namespace
 
 void add_touches(Problem& problem) {
-  for (size_t p = 0; p < problem.parts.size(); ++p) {
-    const ProblemPart& part = problem.parts[p];
-    for (size_t slot = 0; slot < part.tensors.size(); ++slot) {
-      ProblemTensor& tensor = problem.tensors[part.tensors[slot]];
-      const bool writes = slot >= part.reads;
+  for (size_t p = 0; p < problem.partitions.size(); ++p) {
+    const ProblemPartition& partition = problem.partitions[p];
+    for (size_t slot = 0; slot < partition.tensors.size(); ++slot) {
+      ProblemTensor& tensor = problem.tensors[partition.tensors[slot]];
+      const bool writes = slot >= partition.reads;
       tensor.written |= writes;
-      auto site = std::find_if(tensor.sites.begin(), tensor.sites.end(),
-                               [&](const SiteTouch& touch) { return touch.site == part.site; });
-      if (site == tensor.sites.end()) {
-        site = tensor.sites.insert(site, SiteTouch{part.site, {}, {}});
-        site->touches.resize(part.in.size());
-        site->writes.resize(part.in.size(), false);
+      auto choice_point =
+          std::find_if(tensor.choice_points.begin(), tensor.choice_points.end(),
+                       [&](const ChoicePointTouch& touch) { return touch.choice_point == partition.choice_point; });
+      if (choice_point == tensor.choice_points.end()) {
+        choice_point = tensor.choice_points.insert(choice_point, ChoicePointTouch{partition.choice_point, {}, {}});
+        choice_point->touches.resize(partition.in.size());
+        choice_point->writes.resize(partition.in.size(), false);
       }
-      for (size_t a = 0; a < part.in.size(); ++a) {
-        if (!part.in[a]) continue;
-        site->touches[a].push_back(tensor.touches.size());
-        if (writes) site->writes[a] = true;
+      for (size_t a = 0; a < partition.in.size(); ++a) {
+        if (!partition.in[a]) continue;
+        choice_point->touches[a].push_back(tensor.touches.size());
+        if (writes) choice_point->writes[a] = true;
       }
       tensor.touches.push_back({p, slot, writes});
     }
   }
   for (ProblemTensor& tensor : problem.tensors) {
-    for (const SiteTouch& site : tensor.sites) {
-      const bool some = std::find(site.writes.begin(), site.writes.end(), true) != site.writes.end();
-      const bool all = std::find(site.writes.begin(), site.writes.end(), false) == site.writes.end();
+    for (const ChoicePointTouch& choice_point : tensor.choice_points) {
+      const bool some =
+          std::find(choice_point.writes.begin(), choice_point.writes.end(), true) != choice_point.writes.end();
+      const bool all =
+          std::find(choice_point.writes.begin(), choice_point.writes.end(), false) == choice_point.writes.end();
       tensor.can_be_absent |= some && !all;
     }
   }
@@ -222,7 +227,7 @@ void add_touches(Problem& problem) {
 Result<Problem> make_problem(const Measurements& measurements, const Restriction& restriction) {
   Problem problem;
   problem.tensors = problem_tensors(measurements);
-  add_parts(problem, measurements, restriction);
+  add_partitions(problem, measurements, restriction);
   add_touches(problem);
   if (Result<Done> done = Propagation(problem, measurements).run(); !done) return done.error();
   return problem;

@@ -1,5 +1,5 @@
-// Measurements → Selection: one alternative of every site, one way of every part, and the conversions between them.
-// Assumes measurements that verify() of measure/ accepts. Tested by tests/select/select_test.cpp.
+// Measurements → Selection: one alternative of every choice point, one way of every partition, and the conversions
+// between them. Assumes measurements that verify() of measure/ accepts. Tested by tests/select/select_test.cpp.
 #pragma once
 
 #include "measure/measurements.h"
@@ -8,7 +8,7 @@
 
 namespace millrace {
 
-// An error of kind no_configuration when nothing fits together: it names the part or the tensors.
+// An error of kind no_configuration when nothing fits together: it names the partition or the tensors.
 Result<Selection> select(const Measurements& measurements, SelectMethod method);
 
 // One that is near the best, however many ways are as good as each other.

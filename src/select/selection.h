@@ -1,4 +1,4 @@
-// The artefact of selection: which alternative of every site, which way of every part, which conversions.
+// The artefact of selection: which alternative of every choice point, which way of every partition, which conversions.
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@ enum class SelectMethod {
   sssp,   // the paper's shortest path along forward, backward following from it
 };
 
-struct SelectedPart {
-  int part = 0;  // of the measurements
-  int way = 0;   // of the part
+struct SelectedPartition {
+  int partition = 0;  // of the measurements
+  int candidate = 0;  // of the partition
 };
 
 struct SelectedConversion {
@@ -25,11 +25,11 @@ struct SelectedConversion {
 
 struct Selection {
   SelectMethod method = SelectMethod::exact;
-  std::vector<int> alternatives;    // one a site
-  std::vector<SelectedPart> parts;  // of the cover, in the order of the measurements
+  std::vector<int> alternatives;              // one a choice point
+  std::vector<SelectedPartition> partitions;  // of the cover, in the order of the measurements
   std::vector<SelectedConversion> conversions;
   double cost = 0;     // seconds of a step
-  double bound = 0;    // what it would cost if every part could take its fastest way: no layouts, no conversions
+  double bound = 0;    // what it would cost if every partition could take its fastest way: no layouts, no conversions
   bool proven = true;  // exact: no cheaper one exists; false when the search was cut short
 };
 

@@ -13,7 +13,7 @@ namespace {
 
 // A part of the main chain and the tensors by which it hangs in it.
 struct Link {
-  size_t part = 0;
+  size_t partition = 0;
   int in = -1;   // what it reads of the link before; -1: it is the first
   int out = -1;  // what it writes for the next, or its first result
   int in_layout = kNoLayout;
@@ -33,22 +33,23 @@ class ShortestPath {
       double& entry = seconds_[t][as_index(conversion.from) * layouts(t) + as_index(conversion.to)];
       entry = std::min(entry, conversion.seconds);
     }
-    in_cover_.assign(measurements.parts.size(), false);
-    for (const MeasuredSite& site : measurements.sites) {
-      for (const int p : site.alternatives[0]) in_cover_[as_index(p)] = true;
+    in_cover_.assign(measurements.partitions.size(), false);
+    for (const MeasuredChoicePoint& choice_point : measurements.choice_points) {
+      for (const int p : choice_point.alternatives[0]) in_cover_[as_index(p)] = true;
     }
     written_.assign(measurements.tensors.size(), false);
-    for (const MeasuredPart& part : measurements.parts) {
-      for (const int t : part.writes) written_[as_index(t)] = true;
+    for (const MeasuredPartition& partition : measurements.partitions) {
+      for (const int t : partition.writes) written_[as_index(t)] = true;
     }
   }
 
   Result<Selection> run() {
     find_chain();
     follow_shortest_path();
-    const std::vector<int> alternatives(measurements_.sites.size(), 0);
+    const std::vector<int> alternatives(measurements_.choice_points.size(), 0);
     if (follow_greedily()) {
-      if (std::optional<Selection> selection = priced(measurements_, alternatives, ways_)) return *std::move(selection);
+      if (std::optional<Selection> selection = priced(measurements_, alternatives, candidates_))
+        return *std::move(selection);
     }
     // Nothing went with what was taken before: keep the path alone, then the cover alone, then nothing.
     Restriction restriction;
@@ -69,30 +70,30 @@ class ShortestPath {
     return seconds_[as_index(tensor)][as_index(from) * layouts(as_index(tensor)) + as_index(to)];
   }
 
-  // The longest path from part to part through tensors, among the forward parts.
+  // The longest path from partition to partition through tensors, among the forward partitions.
   void find_chain() {
     struct Best {
       int length = 0;
       int before = -1;
       int tensor = -1;
     };
-    std::vector<Best> best(measurements_.parts.size());
+    std::vector<Best> best(measurements_.partitions.size());
     std::vector<int> writer(measurements_.tensors.size(), -1);
     int last = -1;
-    for (size_t p = 0; p < measurements_.parts.size(); ++p) {
-      const MeasuredPart& part = measurements_.parts[p];
-      if (!in_cover_[p] || part.backward) continue;
+    for (size_t p = 0; p < measurements_.partitions.size(); ++p) {
+      const MeasuredPartition& partition = measurements_.partitions[p];
+      if (!in_cover_[p] || partition.backward) continue;
       best[p].length = 1;
-      for (const int t : part.reads) {
+      for (const int t : partition.reads) {
         const int before = writer[as_index(t)];
         if (before >= 0 && best[as_index(before)].length + 1 > best[p].length)
           best[p] = {best[as_index(before)].length + 1, before, t};
       }
-      for (const int t : part.writes) writer[as_index(t)] = static_cast<int>(p);
+      for (const int t : partition.writes) writer[as_index(t)] = static_cast<int>(p);
       if (last < 0 || best[p].length > best[as_index(last)].length) last = static_cast<int>(p);
     }
-    int out = last >= 0 && !measurements_.parts[as_index(last)].writes.empty()
-                  ? measurements_.parts[as_index(last)].writes[0]
+    int out = last >= 0 && !measurements_.partitions[as_index(last)].writes.empty()
+                  ? measurements_.partitions[as_index(last)].writes[0]
                   : -1;
     for (int p = last; p >= 0; p = best[as_index(p)].before) {
       chain_.push_back({as_index(p), best[as_index(p)].tensor, out, kNoLayout, kNoLayout});
@@ -101,14 +102,15 @@ class ShortestPath {
     std::reverse(chain_.begin(), chain_.end());
   }
 
-  static int layout_of(const MeasuredPart& part, const MeasuredWay& way, int tensor, bool written) {
-    const auto& list = written ? part.writes : part.reads;
+  static int layout_of(const MeasuredPartition& partition, const MeasuredCandidate& candidate, int tensor,
+                       bool written) {
+    const auto& list = written ? partition.writes : partition.reads;
     const auto at = static_cast<size_t>(std::find(list.begin(), list.end(), tensor) - list.begin());
-    return way.layouts[at + (written ? part.reads.size() : 0)];
+    return candidate.layouts[at + (written ? partition.reads.size() : 0)];
   }
 
-  // Nodes are the layouts in which the tensors of the chain are written; an edge is the fastest way of the part between
-  // two of them, with a conversion before it where that is faster.
+  // Nodes are the layouts in which the tensors of the chain are written; an edge is the fastest way of the partition
+  // between two of them, with a conversion before it where that is faster.
   void follow_shortest_path() {
     struct Step {
       double seconds = kInfinity;
@@ -117,20 +119,20 @@ class ShortestPath {
     };
     std::vector<std::vector<Step>> steps;
     for (const Link& link : chain_) {
-      const MeasuredPart& part = measurements_.parts[link.part];
+      const MeasuredPartition& partition = measurements_.partitions[link.partition];
       std::vector<Step> now(link.out >= 0 ? layouts(as_index(link.out)) : 1);
-      for (const MeasuredWay& way : part.ways) {
-        const int out = link.out >= 0 ? layout_of(part, way, link.out, true) : 0;
+      for (const MeasuredCandidate& candidate : partition.candidates) {
+        const int out = link.out >= 0 ? layout_of(partition, candidate, link.out, true) : 0;
         const auto relax = [&](double seconds, int before, int read) {
           if (seconds < now[as_index(out)].seconds) now[as_index(out)] = {seconds, before, read};
         };
         if (link.in < 0) {
-          relax(way.seconds, kNoLayout, kNoLayout);
+          relax(candidate.seconds, kNoLayout, kNoLayout);
           continue;
         }
-        const int read = layout_of(part, way, link.in, false);
+        const int read = layout_of(partition, candidate, link.in, false);
         for (size_t before = 0; before < steps.back().size(); ++before)
-          relax(steps.back()[before].seconds + conversion(link.in, static_cast<int>(before), read) + way.seconds,
+          relax(steps.back()[before].seconds + conversion(link.in, static_cast<int>(before), read) + candidate.seconds,
                 static_cast<int>(before), read);
       }
       steps.push_back(std::move(now));
@@ -148,63 +150,65 @@ class ShortestPath {
     }
   }
 
-  // Each part in order takes the way that costs least with the conversions that it needs; false when one has none.
+  // Each partition in order takes the way that costs least with the conversions that it needs; false when one has none.
   bool follow_greedily() {
-    ways_.assign(measurements_.parts.size(), -1);
+    candidates_.assign(measurements_.partitions.size(), -1);
     lies_.assign(measurements_.tensors.size(), {});
     for (size_t t = 0; t < lies_.size(); ++t) {
       if (!written_[t] && measurements_.tensors[t].pinned != kNoLayout) lies_[t] = {measurements_.tensors[t].pinned};
     }
-    for (size_t p = 0; p < measurements_.parts.size(); ++p) {
+    for (size_t p = 0; p < measurements_.partitions.size(); ++p) {
       if (!in_cover_[p]) continue;
-      const MeasuredPart& part = measurements_.parts[p];
-      const auto link = std::find_if(chain_.begin(), chain_.end(), [&](const Link& entry) { return entry.part == p; });
+      const MeasuredPartition& partition = measurements_.partitions[p];
+      const auto link =
+          std::find_if(chain_.begin(), chain_.end(), [&](const Link& entry) { return entry.partition == p; });
       double best = kInfinity;
-      for (size_t w = 0; w < part.ways.size(); ++w) {
-        if (link != chain_.end() && !on_path(*link, part.ways[w])) continue;
-        const double seconds = added_seconds(part, part.ways[w]);
+      for (size_t w = 0; w < partition.candidates.size(); ++w) {
+        if (link != chain_.end() && !on_path(*link, partition.candidates[w])) continue;
+        const double seconds = added_seconds(partition, partition.candidates[w]);
         if (seconds >= best) continue;
         best = seconds;
-        ways_[p] = static_cast<int>(w);
+        candidates_[p] = static_cast<int>(w);
       }
-      if (ways_[p] < 0) return false;
-      take(part, part.ways[as_index(ways_[p])]);
+      if (candidates_[p] < 0) return false;
+      take(partition, partition.candidates[as_index(candidates_[p])]);
     }
     return true;
   }
 
-  bool on_path(const Link& link, const MeasuredWay& way) const {
-    const MeasuredPart& part = measurements_.parts[link.part];
-    const bool in = link.in_layout == kNoLayout || layout_of(part, way, link.in, false) == link.in_layout;
-    const bool out =
-        link.out < 0 || link.out_layout == kNoLayout || layout_of(part, way, link.out, true) == link.out_layout;
+  bool on_path(const Link& link, const MeasuredCandidate& candidate) const {
+    const MeasuredPartition& partition = measurements_.partitions[link.partition];
+    const bool in = link.in_layout == kNoLayout || layout_of(partition, candidate, link.in, false) == link.in_layout;
+    const bool out = link.out < 0 || link.out_layout == kNoLayout ||
+                     layout_of(partition, candidate, link.out, true) == link.out_layout;
     return in && out;
   }
 
-  double added_seconds(const MeasuredPart& part, const MeasuredWay& way) const {
-    double sum = way.seconds;
-    for (size_t k = 0; k < part.reads.size(); ++k) {
-      const std::vector<int>& lies = lies_[as_index(part.reads[k])];
-      const bool there = lies.empty() || std::find(lies.begin(), lies.end(), way.layouts[k]) != lies.end();
-      if (lies.empty() && written_[as_index(part.reads[k])]) return kInfinity;
-      if (!there) sum += conversion(part.reads[k], lies[0], way.layouts[k]);
+  double added_seconds(const MeasuredPartition& partition, const MeasuredCandidate& candidate) const {
+    double sum = candidate.seconds;
+    for (size_t k = 0; k < partition.reads.size(); ++k) {
+      const std::vector<int>& lies = lies_[as_index(partition.reads[k])];
+      const bool there = lies.empty() || std::find(lies.begin(), lies.end(), candidate.layouts[k]) != lies.end();
+      if (lies.empty() && written_[as_index(partition.reads[k])]) return kInfinity;
+      if (!there) sum += conversion(partition.reads[k], lies[0], candidate.layouts[k]);
     }
-    for (size_t k = 0; k < part.writes.size(); ++k) {
-      const int pinned = measurements_.tensors[as_index(part.writes[k])].pinned;
-      if (pinned != kNoLayout) sum += conversion(part.writes[k], way.layouts[part.reads.size() + k], pinned);
+    for (size_t k = 0; k < partition.writes.size(); ++k) {
+      const int pinned = measurements_.tensors[as_index(partition.writes[k])].pinned;
+      if (pinned != kNoLayout)
+        sum += conversion(partition.writes[k], candidate.layouts[partition.reads.size() + k], pinned);
     }
     return sum;
   }
 
-  void take(const MeasuredPart& part, const MeasuredWay& way) {
-    for (size_t k = 0; k < part.reads.size(); ++k) {
-      std::vector<int>& lies = lies_[as_index(part.reads[k])];
-      if (std::find(lies.begin(), lies.end(), way.layouts[k]) == lies.end()) lies.push_back(way.layouts[k]);
+  void take(const MeasuredPartition& partition, const MeasuredCandidate& candidate) {
+    for (size_t k = 0; k < partition.reads.size(); ++k) {
+      std::vector<int>& lies = lies_[as_index(partition.reads[k])];
+      if (std::find(lies.begin(), lies.end(), candidate.layouts[k]) == lies.end()) lies.push_back(candidate.layouts[k]);
     }
-    for (size_t k = 0; k < part.writes.size(); ++k) {
-      std::vector<int>& lies = lies_[as_index(part.writes[k])];
-      lies.push_back(way.layouts[part.reads.size() + k]);
-      const int pinned = measurements_.tensors[as_index(part.writes[k])].pinned;
+    for (size_t k = 0; k < partition.writes.size(); ++k) {
+      std::vector<int>& lies = lies_[as_index(partition.writes[k])];
+      lies.push_back(candidate.layouts[partition.reads.size() + k]);
+      const int pinned = measurements_.tensors[as_index(partition.writes[k])].pinned;
       if (pinned != kNoLayout && pinned != lies[0]) lies.push_back(pinned);
     }
   }
@@ -214,7 +218,7 @@ class ShortestPath {
   std::vector<bool> in_cover_;
   std::vector<bool> written_;
   std::vector<Link> chain_;
-  std::vector<int> ways_;
+  std::vector<int> candidates_;
   std::vector<std::vector<int>> lies_;  // by tensor: the layouts that it lies in, the first one first
 };
 

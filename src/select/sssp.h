@@ -1,5 +1,5 @@
 // The paper's method (section 6.1): a shortest path through the layouts of the forward pass's main chain of tensors;
-// everything else follows from it, part by part, each taking what costs least given what is fixed already.
+// everything else follows from it, partition by partition, each taking what costs least given what is fixed already.
 #pragma once
 
 #include "measure/measurements.h"

@@ -27,7 +27,7 @@ class Check {
   Check(const Measurements& measurements, const Selection& selection) : m_(measurements), s_(selection) {}
 
   Result<Done> run() {
-    for (auto step : {&Check::cover, &Check::ways, &Check::conversions, &Check::layouts, &Check::cost}) {
+    for (auto step : {&Check::cover, &Check::candidates, &Check::conversions, &Check::layouts, &Check::cost}) {
       if (const std::optional<std::string> complaint = (this->*step)()) return broken(*complaint);
     }
     return Done{};
@@ -37,31 +37,33 @@ class Check {
   using Complaint = std::optional<std::string>;
 
   Complaint cover() {
-    if (s_.alternatives.size() != m_.sites.size()) return "it does not have one alternative a site";
+    if (s_.alternatives.size() != m_.choice_points.size()) return "it does not have one alternative a choice point";
     std::set<int> wanted;
-    for (size_t k = 0; k < m_.sites.size(); ++k) {
-      const auto& alternatives = m_.sites[k].alternatives;
-      if (!within(s_.alternatives[k], alternatives.size())) return concat("site ", k, " has no such alternative");
-      const std::vector<int>& parts = alternatives[as_index(s_.alternatives[k])];
-      wanted.insert(parts.begin(), parts.end());
+    for (size_t k = 0; k < m_.choice_points.size(); ++k) {
+      const auto& alternatives = m_.choice_points[k].alternatives;
+      if (!within(s_.alternatives[k], alternatives.size()))
+        return concat("choice point ", k, " has no such alternative");
+      const std::vector<int>& partitions = alternatives[as_index(s_.alternatives[k])];
+      wanted.insert(partitions.begin(), partitions.end());
     }
     std::vector<int> got;
-    for (const SelectedPart& part : s_.parts) got.push_back(part.part);
+    for (const SelectedPartition& partition : s_.partitions) got.push_back(partition.partition);
     if (!std::equal(got.begin(), got.end(), wanted.begin(), wanted.end()))
-      return "its parts are not those of the alternatives, in the order of the measurements";
+      return "its partitions are not those of the alternatives, in the order of the measurements";
     return {};
   }
 
-  Complaint ways() {
-    for (const SelectedPart& selected : s_.parts) {
-      const MeasuredPart& part = m_.parts[as_index(selected.part)];
-      if (!within(selected.way, part.ways.size())) return concat("part '", part.name, "' has no such way");
-      const MeasuredWay& way = part.ways[as_index(selected.way)];
-      seconds_ += way.seconds;
-      for (size_t k = 0; k < part.reads.size(); ++k) read_[part.reads[k]].insert(way.layouts[k]);
-      for (size_t k = 0; k < part.writes.size(); ++k) {
-        if (!written_.emplace(part.writes[k], way.layouts[part.reads.size() + k]).second)
-          return concat(name(part.writes[k]), " is written twice");
+  Complaint candidates() {
+    for (const SelectedPartition& selected : s_.partitions) {
+      const MeasuredPartition& partition = m_.partitions[as_index(selected.partition)];
+      if (!within(selected.candidate, partition.candidates.size()))
+        return concat("partition '", partition.name, "' has no such way");
+      const MeasuredCandidate& candidate = partition.candidates[as_index(selected.candidate)];
+      seconds_ += candidate.seconds;
+      for (size_t k = 0; k < partition.reads.size(); ++k) read_[partition.reads[k]].insert(candidate.layouts[k]);
+      for (size_t k = 0; k < partition.writes.size(); ++k) {
+        if (!written_.emplace(partition.writes[k], candidate.layouts[partition.reads.size() + k]).second)
+          return concat(name(partition.writes[k]), " is written twice");
       }
     }
     return {};
@@ -100,7 +102,7 @@ class Check {
         if (from_.contains(tensor) && from_.at(tensor) != *base)
           return concat(name(tensor), " is converted from a layout that it does not lie in");
         rest.erase(*base);
-      } else if (some_part_writes(tensor)) {
+      } else if (some_partition_writes(tensor)) {
         return concat(name(tensor), " is read, but no part of the cover writes it");
       } else if (from_.contains(tensor)) {
         if (rest.size() == 1) return concat(name(tensor), " is converted, but the caller could give it as it is read");
@@ -117,11 +119,12 @@ class Check {
 
   Complaint cost() {
     if (!std::isfinite(s_.cost) || std::abs(s_.cost - seconds_) > kTolerance * std::max(s_.cost, seconds_))
-      return concat("its parts and conversions cost ", seconds_, " s together, not ", s_.cost, " s");
+      return concat("its partitions and conversions cost ", seconds_, " s together, not ", s_.cost, " s");
     double bound = 0;
-    for (const MeasuredSite& site : m_.sites) {
+    for (const MeasuredChoicePoint& choice_point : m_.choice_points) {
       double least = std::numeric_limits<double>::infinity();
-      for (const std::vector<int>& alternative : site.alternatives) least = std::min(least, fastest(alternative));
+      for (const std::vector<int>& alternative : choice_point.alternatives)
+        least = std::min(least, fastest(alternative));
       bound += least;
     }
     if (!std::isfinite(s_.bound) || std::abs(s_.bound - bound) > kTolerance * std::max(s_.bound, bound))
@@ -132,9 +135,10 @@ class Check {
 
   double fastest(const std::vector<int>& alternative) const {
     double sum = 0;
-    for (const int part : alternative) {
+    for (const int partition : alternative) {
       double least = std::numeric_limits<double>::infinity();
-      for (const MeasuredWay& way : m_.parts[as_index(part)].ways) least = std::min(least, way.seconds);
+      for (const MeasuredCandidate& candidate : m_.partitions[as_index(partition)].candidates)
+        least = std::min(least, candidate.seconds);
       sum += least;
     }
     return sum;
@@ -144,13 +148,13 @@ class Check {
   std::optional<int> base_of(int tensor) const {
     if (const auto written = written_.find(tensor); written != written_.end()) return written->second;
     const int pinned = m_.tensors[as_index(tensor)].pinned;
-    if (some_part_writes(tensor) || pinned == kNoLayout) return {};
+    if (some_partition_writes(tensor) || pinned == kNoLayout) return {};
     return pinned;
   }
 
-  bool some_part_writes(int tensor) const {
-    return std::any_of(m_.parts.begin(), m_.parts.end(), [&](const MeasuredPart& part) {
-      return std::find(part.writes.begin(), part.writes.end(), tensor) != part.writes.end();
+  bool some_partition_writes(int tensor) const {
+    return std::any_of(m_.partitions.begin(), m_.partitions.end(), [&](const MeasuredPartition& partition) {
+      return std::find(partition.writes.begin(), partition.writes.end(), tensor) != partition.writes.end();
     });
   }
 

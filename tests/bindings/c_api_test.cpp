@@ -11,7 +11,7 @@
 #include "base/scratch.h"
 #include "base/text.h"
 #include "exec/run_plan.h"
-#include "plan/launched_part.h"
+#include "plan/launched_partition.h"
 #include "plan/small_plan.h"
 
 namespace millrace {

@@ -25,8 +25,8 @@ EnumerateOptions on(bool gpu, const std::vector<std::string>& free = {}) {
   return options;
 }
 
-Candidates parts_of(const TrainingGraph& training, const EnumerateOptions& options) {
-  Result<Candidates> found = find_parts(training, fuse(training), options);
+Candidates partitions_of(const TrainingGraph& training, const EnumerateOptions& options) {
+  Result<Candidates> found = find_partitions(training, fuse(training), options);
   EXPECT_TRUE(found);
   return *found;
 }
@@ -47,9 +47,9 @@ def layer(x: float32[B, I], wq: float32[I, O], wk: float32[I, O]):
 TEST(Additions, OfAResidualAndProjections) {
   const TrainingGraph training = training_of(kResidual);
   for (const bool gpu : {false, true}) {
-    const std::string text = parts_text(training, parts_of(training, on(gpu)));
-    const size_t sites = text.find("sites with a choice");
-    EXPECT_EQ(text.substr(text.find("  k einsum d_x:"), sites - text.find("  k einsum d_x:")),
+    const std::string text = partitions_text(training, partitions_of(training, on(gpu)));
+    const size_t choice_points = text.find("choice points with a choice");
+    EXPECT_EQ(text.substr(text.find("  k einsum d_x:"), choice_points - text.find("  k einsum d_x:")),
               "  k einsum d_x: wk d_k -> d_x.2\n"
               "  k einsum d_wk: x d_k -> d_wk\n"
               "  q einsum d_x: wq d_q -> d_x.3\n"
@@ -70,7 +70,7 @@ TEST(Additions, OfAResidualAndProjections) {
   }
 }
 
-// What a product adds to lies as what it writes does; and a part that adds is another one than the product alone.
+// What a product adds to lies as what it writes does; and a partition that adds is another one than the product alone.
 TEST(Additions, LieAsTheResult) {
   const TrainingGraph training = training_of(R"(
 B = 6
@@ -84,27 +84,27 @@ def layer(m: float32[B, O], x: float32[B, I], w: float32[I, O], p: float32[B, I]
 )");
   for (const bool gpu : {false, true}) {
     const EnumerateOptions options = on(gpu, {"m", "x", "w", "p", "q", "z"});
-    Candidates found = parts_of(training, options);
-    size_t ways = 0;
-    for (PartCandidates& of : found.parts) {
-      if (!of.part.product.adds()) continue;
-      EXPECT_TRUE(print_part(training.graph, of.part).ends_with("+"));
-      find_ways(training.graph, found.domains, options, of);
-      EXPECT_FALSE(of.candidates.empty()) << of.part.name;
-      const auto added = std::find(of.part.reads.begin(), of.part.reads.end(), of.part.product.added);
-      ASSERT_NE(added, of.part.reads.end());
+    Candidates found = partitions_of(training, options);
+    size_t configs = 0;
+    for (PartitionCandidates& of : found.partitions) {
+      if (!of.partition.product.adds()) continue;
+      EXPECT_TRUE(print_partition(training.graph, of.partition).ends_with("+"));
+      find_configs(training.graph, found.domains, options, of);
+      EXPECT_FALSE(of.candidates.empty()) << of.partition.name;
+      const auto added = std::find(of.partition.reads.begin(), of.partition.reads.end(), of.partition.product.added);
+      ASSERT_NE(added, of.partition.reads.end());
       for (const Candidate& candidate : of.candidates) {
-        ++ways;
-        const std::vector<Layout> layouts = layouts_of(found.domains, of.part, candidate);
-        EXPECT_EQ(layouts[static_cast<size_t>(added - of.part.reads.begin())], layouts.back());
-        EXPECT_TRUE(is_candidate(training.graph, found.domains, of.part, candidate));
+        ++configs;
+        const std::vector<Layout> layouts = layouts_of(found.domains, of.partition, candidate);
+        EXPECT_EQ(layouts[static_cast<size_t>(added - of.partition.reads.begin())], layouts.back());
+        EXPECT_TRUE(is_candidate(training.graph, found.domains, of.partition, candidate));
         Candidate other = candidate;
-        int& layout = other.layouts[static_cast<size_t>(added - of.part.reads.begin())];
+        int& layout = other.layouts[static_cast<size_t>(added - of.partition.reads.begin())];
         layout = 1 - layout;
-        EXPECT_FALSE(is_candidate(training.graph, found.domains, of.part, other));
+        EXPECT_FALSE(is_candidate(training.graph, found.domains, of.partition, other));
       }
     }
-    EXPECT_GT(ways, 15U);
+    EXPECT_GT(configs, 15U);
   }
 }
 
@@ -121,14 +121,14 @@ TEST(Additions, OfALongSumAreFew) {
       concat("B = 6\nI = 4\n\n\ndef f(", join(arguments, ", "), "):\n    return x + ", join(terms, " + "), "\n");
   const TrainingGraph training = training_of(text);
   for (const bool gpu : {false, true}) {
-    const Candidates found = parts_of(training, on(gpu));
+    const Candidates found = partitions_of(training, on(gpu));
     std::vector<std::string> seen;
-    for (const Site& site : found.sites) {
-      for (const std::vector<int>& alternative : site.alternatives) {
+    for (const ChoicePoint& choice_point : found.choice_points) {
+      for (const std::vector<int>& alternative : choice_point.alternatives) {
         size_t apart = 0;
         size_t stacked = 0;
         for (const int k : alternative) {
-          const Product& product = found.parts[static_cast<size_t>(k)].part.product;
+          const Product& product = found.partitions[static_cast<size_t>(k)].partition.product;
           if (product.adds()) ++(product.tensors[0].size() > 1 ? stacked : apart);
         }
         if (apart + stacked > 0) seen.push_back(concat(apart, " and ", stacked));
@@ -142,9 +142,9 @@ TEST(Additions, RandomProgramsHaveThem) {
   size_t programs = 0;
   for (uint64_t seed = 0; seed < tried_of(200); ++seed) {
     const TrainingGraph training = training_of(random_programs::random_program(seed));
-    const Candidates found = parts_of(training, on(false));
-    const bool adds = std::any_of(found.parts.begin(), found.parts.end(),
-                                  [](const PartCandidates& of) { return of.part.product.adds(); });
+    const Candidates found = partitions_of(training, on(false));
+    const bool adds = std::any_of(found.partitions.begin(), found.partitions.end(),
+                                  [](const PartitionCandidates& of) { return of.partition.product.adds(); });
     programs += adds ? 1U : 0U;
   }
   EXPECT_GE(programs, kSanitized ? 1U : 10U);

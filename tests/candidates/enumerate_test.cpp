@@ -1,4 +1,4 @@
-// Parts, covers and layouts of programs, and every candidate as text and back.
+// Partitions, covers and layouts of programs, and every candidate as text and back.
 #include "candidates/enumerate.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 #include "base/sanitized.h"
 #include "base/text.h"
-#include "candidates/parts.h"
+#include "candidates/partitions.h"
 #include "candidates/parts_text.h"
 #include "fusion/fusion_text.h"
 #include "golden/golden.h"
@@ -39,54 +39,54 @@ Enumerated enumerated(TrainingGraph training, const EnumerateOptions& options) {
   return made;
 }
 
-TEST(Parts, OfBert) {
+TEST(Partitions, OfBert) {
   const TrainingGraph training = training_of_model("bert_encoder");
-  const Result<Candidates> found = find_parts(training, fuse(training), {});
+  const Result<Candidates> found = find_partitions(training, fuse(training), {});
   ASSERT_TRUE(found);
-  EXPECT_TRUE(matches_file(parts_text(training, *found), "candidates/bert_encoder_parts.txt", "Parts"));
+  EXPECT_TRUE(matches_file(partitions_text(training, *found), "candidates/bert_encoder_parts.txt", "Partitions"));
 }
 
 void expect_every_alternative_is_whole(const EnumerateOptions& options) {
   for (const std::string& model : models()) {
     const TrainingGraph training = training_of_model(model, {"tiny"});
-    const Result<Candidates> found = find_parts(training, fuse(training), options);
+    const Result<Candidates> found = find_partitions(training, fuse(training), options);
     ASSERT_TRUE(found);
-    std::map<OperatorId, int> in_sites;
-    for (const Site& site : found->sites) {
-      ASSERT_FALSE(site.alternatives.empty()) << model;
+    std::map<OperatorId, int> in_choice_points;
+    for (const ChoicePoint& choice_point : found->choice_points) {
+      ASSERT_FALSE(choice_point.alternatives.empty()) << model;
       std::optional<std::vector<OperatorId>> first;
-      for (const std::vector<int>& alternative : site.alternatives) {
+      for (const std::vector<int>& alternative : choice_point.alternatives) {
         std::vector<OperatorId> operators;
-        for (const int part : alternative) {
-          const std::vector<OperatorId>& own = found->parts[static_cast<size_t>(part)].part.operators;
+        for (const int partition : alternative) {
+          const std::vector<OperatorId>& own = found->partitions[static_cast<size_t>(partition)].partition.operators;
           operators.insert(operators.end(), own.begin(), own.end());
         }
         std::sort(operators.begin(), operators.end());
         if (!first) {
           first = operators;
-          for (const OperatorId op : operators) ++in_sites[op];
+          for (const OperatorId op : operators) ++in_choice_points[op];
         }
         EXPECT_EQ(operators, *first) << model;
       }
     }
-    EXPECT_EQ(in_sites.size(), training.graph.operators.size()) << model;
-    for (const auto& [op, count] : in_sites) EXPECT_EQ(count, 1) << model;
-    // Whichever alternatives are taken, parts in their order find what they read.
+    EXPECT_EQ(in_choice_points.size(), training.graph.operators.size()) << model;
+    for (const auto& [op, count] : in_choice_points) EXPECT_EQ(count, 1) << model;
+    // Whichever alternatives are taken, partitions in their order find what they read.
     for (const bool last : {false, true}) {
-      std::vector<bool> chosen(found->parts.size(), false);
-      for (const Site& site : found->sites) {
-        for (const int part : last ? site.alternatives.back() : site.alternatives.front())
-          chosen[static_cast<size_t>(part)] = true;
+      std::vector<bool> chosen(found->partitions.size(), false);
+      for (const ChoicePoint& choice_point : found->choice_points) {
+        for (const int partition : last ? choice_point.alternatives.back() : choice_point.alternatives.front())
+          chosen[static_cast<size_t>(partition)] = true;
       }
       std::set<TensorId> there(training.graph.arguments.begin(), training.graph.arguments.end());
       there.insert(training.result_gradients.begin(), training.result_gradients.end());
-      for (size_t k = 0; k < found->parts.size(); ++k) {
+      for (size_t k = 0; k < found->partitions.size(); ++k) {
         if (!chosen[k]) continue;
-        const Part& part = found->parts[k].part;
-        for (const TensorId tensor : part.reads)
-          EXPECT_TRUE(there.contains(tensor)) << model << ": " << part.name << " reads "
+        const Partition& partition = found->partitions[k].partition;
+        for (const TensorId tensor : partition.reads)
+          EXPECT_TRUE(there.contains(tensor)) << model << ": " << partition.name << " reads "
                                               << training.graph.tensor(tensor).name << " before it is written";
-        there.insert(part.writes.begin(), part.writes.end());
+        there.insert(partition.writes.begin(), partition.writes.end());
       }
       for (const Output& result : training.graph.results) EXPECT_TRUE(there.contains(result.tensor)) << model;
       for (const TensorId gradient : training.argument_gradients)
@@ -95,16 +95,16 @@ void expect_every_alternative_is_whole(const EnumerateOptions& options) {
   }
 }
 
-TEST(Parts, EveryAlternativeCarriesOutItsSitesOperatorsOnce) {
+TEST(Partitions, EveryAlternativeCarriesOutItsSitesOperatorsOnce) {
   EnumerateOptions options;
   expect_every_alternative_is_whole(options);
   options.gpu = GpuTarget();
   expect_every_alternative_is_whole(options);
 }
 
-TEST(Parts, FamiliesAreOfOneShape) {
+TEST(Partitions, FamiliesAreOfOneShape) {
   const TrainingGraph training = training_of_model("bert_encoder", {"tiny"});
-  const Result<Candidates> found = find_parts(training, fuse(training), {});
+  const Result<Candidates> found = find_partitions(training, fuse(training), {});
   ASSERT_TRUE(found);
   EXPECT_FALSE(found->families.empty());
   std::set<TensorId> members;
@@ -126,7 +126,7 @@ TEST(Layouts, TheCallersArePinnedAsWrittenOrAsAsked) {
     EnumerateOptions options;
     const size_t equals = layout.find('=');
     if (equals != std::string::npos) options.layouts = {{layout.substr(0, equals), layout.substr(equals + 1)}};
-    const Result<Candidates> found = find_parts(training, fused, options);
+    const Result<Candidates> found = find_partitions(training, fused, options);
     if (!found) return to_string(found.error());
     const TensorId x = training.graph.arguments.front();
     const TensorDomain& domain = found->domains[x.at()];
@@ -200,19 +200,19 @@ TEST(Layouts, AreAllThatDifferInMemory) {
 TEST(CandidatesOfPrograms, EachIsReadBackFromItsTextAndIsOne) {
   const Enumerated made = enumerated(training_of_model("mha", {"tiny"}), both_libraries(300));
   size_t count = 0;
-  for (const PartCandidates& of : made.candidates.parts) {
+  for (const PartitionCandidates& of : made.candidates.partitions) {
     std::set<std::string> texts;
     for (size_t k = 0; k < of.candidates.size(); ++k) {
       const Candidate& candidate = of.candidates[k];
-      const std::string text = print_candidate(made.candidates.domains, of.part, candidate);
-      EXPECT_TRUE(texts.insert(text).second) << of.part.name << " twice: " << text;
-      const std::optional<Candidate> read = parse_candidate(made.candidates.domains, of.part, text);
-      ASSERT_TRUE(read) << of.part.name << ": " << text;
+      const std::string text = print_candidate(made.candidates.domains, of.partition, candidate);
+      EXPECT_TRUE(texts.insert(text).second) << of.partition.name << " twice: " << text;
+      const std::optional<Candidate> read = parse_candidate(made.candidates.domains, of.partition, text);
+      ASSERT_TRUE(read) << of.partition.name << ": " << text;
       EXPECT_EQ(read->layouts, candidate.layouts) << text;
-      EXPECT_EQ(read->way, candidate.way) << text;
+      EXPECT_EQ(read->config, candidate.config) << text;
       if (k % (kSanitized ? 160 : 16) != 0) continue;  // finding them anew takes longer
-      EXPECT_TRUE(is_candidate(made.training.graph, made.candidates.domains, of.part, candidate))
-          << of.part.name << ": " << text;
+      EXPECT_TRUE(is_candidate(made.training.graph, made.candidates.domains, of.partition, candidate))
+          << of.partition.name << ": " << text;
       ++count;
     }
   }
@@ -223,40 +223,40 @@ TEST(CandidatesOfPrograms, WhatIsChangedIsNone) {
   const Enumerated made = enumerated(training_of_model("mha", {"tiny"}), both_libraries(60));
   const Graph& graph = made.training.graph;
   size_t changed = 0;
-  const auto expect_none = [&](const Part& part, const Candidate& candidate, const std::string& how) {
-    EXPECT_FALSE(is_candidate(graph, made.candidates.domains, part, candidate))
-        << part.name << ", " << how << ": " << print_candidate(made.candidates.domains, part, candidate);
+  const auto expect_none = [&](const Partition& partition, const Candidate& candidate, const std::string& how) {
+    EXPECT_FALSE(is_candidate(graph, made.candidates.domains, partition, candidate))
+        << partition.name << ", " << how << ": " << print_candidate(made.candidates.domains, partition, candidate);
     ++changed;
   };
-  for (size_t number = 0; number < made.candidates.parts.size(); number += kSanitized ? 3 : 1) {
-    const PartCandidates& of = made.candidates.parts[number];
+  for (size_t number = 0; number < made.candidates.partitions.size(); number += kSanitized ? 3 : 1) {
+    const PartitionCandidates& of = made.candidates.partitions[number];
     for (size_t k = 0; k < of.candidates.size(); k += kSanitized ? 60 : 20) {
       Candidate candidate = of.candidates[k];
-      if (auto* const kernel = std::get_if<KernelWay>(&candidate.way)) {
-        const KernelWay way = *kernel;
+      if (auto* const kernel = std::get_if<KernelConfig>(&candidate.config)) {
+        const KernelConfig config = *kernel;
         kernel->loops.push_back(0);
-        expect_none(of.part, candidate, "a loop twice");
-        *kernel = way;
-        if (way.loops.size() > 1) {
-          kernel->vector = way.loops.front();
-          if (!way.rows) expect_none(of.part, candidate, "the vector along the outermost loop");
-          *kernel = way;
-          kernel->block = way.vector;
-          expect_none(of.part, candidate, "blocks of the vector");
+        expect_none(of.partition, candidate, "a loop twice");
+        *kernel = config;
+        if (config.loops.size() > 1) {
+          kernel->vector = config.loops.front();
+          if (!config.rows) expect_none(of.partition, candidate, "the vector along the outermost loop");
+          *kernel = config;
+          kernel->block = config.vector;
+          expect_none(of.partition, candidate, "blocks of the vector");
         }
       } else {
-        auto& gemm = std::get<GemmWay>(candidate.way);
-        const GemmWay way = gemm;
+        auto& gemm = std::get<GemmConfig>(candidate.config);
+        const GemmConfig config = gemm;
         std::swap(gemm.m, gemm.k);
-        if (gemm.m != gemm.k) expect_none(of.part, candidate, "rows reduced");
-        gemm = way;
+        if (gemm.m != gemm.k) expect_none(of.partition, candidate, "rows reduced");
+        gemm = config;
         if (!gemm.n.empty()) {
           gemm.n.pop_back();
-          if (gemm.n.empty()) expect_none(of.part, candidate, "an index less");
+          if (gemm.n.empty()) expect_none(of.partition, candidate, "an index less");
         }
-        gemm = way;
+        gemm = config;
         gemm.m.insert(gemm.m.end(), gemm.k.begin(), gemm.k.end());
-        if (!gemm.k.empty()) expect_none(of.part, candidate, "an index twice");
+        if (!gemm.k.empty()) expect_none(of.partition, candidate, "an index twice");
       }
     }
   }
@@ -265,10 +265,10 @@ TEST(CandidatesOfPrograms, WhatIsChangedIsNone) {
 
 TEST(CandidatesOfPrograms, TextsThatDoNotFitAreRefused) {
   const Enumerated made = enumerated(training_of_model("mha", {"tiny"}), both_libraries(10));
-  for (const PartCandidates& of : made.candidates.parts) {
-    const std::string text = print_candidate(made.candidates.domains, of.part, of.candidates.front());
+  for (const PartitionCandidates& of : made.candidates.partitions) {
+    const std::string text = print_candidate(made.candidates.domains, of.partition, of.candidates.front());
     const auto refused = [&](const std::string& wrong) {
-      EXPECT_FALSE(parse_candidate(made.candidates.domains, of.part, wrong)) << of.part.name << ": " << wrong;
+      EXPECT_FALSE(parse_candidate(made.candidates.domains, of.partition, wrong)) << of.partition.name << ": " << wrong;
     };
     refused("");
     refused("; ");
@@ -284,8 +284,8 @@ TEST(CandidatesOfPrograms, TextsThatDoNotFitAreRefused) {
     }
     // Cut anywhere: nothing, or at least nothing that falls over.
     for (size_t cut = 0; cut < text.size(); ++cut) {
-      const std::optional<Candidate> read = parse_candidate(made.candidates.domains, of.part, text.substr(0, cut));
-      if (read) is_candidate(made.training.graph, made.candidates.domains, of.part, *read);
+      const std::optional<Candidate> read = parse_candidate(made.candidates.domains, of.partition, text.substr(0, cut));
+      if (read) is_candidate(made.training.graph, made.candidates.domains, of.partition, *read);
     }
   }
 }
@@ -294,15 +294,15 @@ TEST(CandidatesOfPrograms, AreCountedWhetherKeptOrNot) {
   const TrainingGraph training = training_of_model("mha", {"tiny"});
   const Enumerated all = enumerated(training, both_libraries());
   const Enumerated some = enumerated(training, both_libraries(50));
-  for (size_t k = 0; k < all.candidates.parts.size(); ++k) {
-    const PartCandidates& of = all.candidates.parts[k];
-    EXPECT_FALSE(of.candidates.empty()) << of.part.name;
-    EXPECT_EQ(of.configurations, static_cast<double>(of.candidates.size())) << of.part.name;
-    const PartCandidates& few = some.candidates.parts[k];
-    EXPECT_EQ(few.configurations, of.configurations) << of.part.name;
+  for (size_t k = 0; k < all.candidates.partitions.size(); ++k) {
+    const PartitionCandidates& of = all.candidates.partitions[k];
+    EXPECT_FALSE(of.candidates.empty()) << of.partition.name;
+    EXPECT_EQ(of.configurations, static_cast<double>(of.candidates.size())) << of.partition.name;
+    const PartitionCandidates& few = some.candidates.partitions[k];
+    EXPECT_EQ(few.configurations, of.configurations) << of.partition.name;
     EXPECT_LE(few.candidates.size(), of.candidates.size());
-    EXPECT_FALSE(of.declined.empty()) << of.part.name << ": what was left out has a reason";
-    for (const Declined& declined : of.declined) EXPECT_GT(declined.count, 0) << declined.reason;
+    EXPECT_FALSE(of.rejected.empty()) << of.partition.name << ": what was left out has a reason";
+    for (const Rejected& rejected : of.rejected) EXPECT_GT(rejected.count, 0) << rejected.reason;
   }
 }
 
@@ -311,10 +311,11 @@ TEST(CandidatesOfPrograms, AMissingLibraryIsAReason) {
   options.missing = {{GemmLibrary::openblas, "no libopenblas here"}, {GemmLibrary::blis, "no libblis here"}};
   const Enumerated made = enumerated(training_of_model("mha", {"tiny"}), options);
   size_t told = 0;
-  for (const PartCandidates& of : made.candidates.parts) {
-    if (of.part.kind != PartKind::contraction) continue;
-    for (const Declined& declined : of.declined) told += declined.reason == "no libblis here" ? 1 : 0;
-    EXPECT_EQ(of.candidates.empty(), of.part.members.empty()) << of.part.name << ": single ones by generated loops";
+  for (const PartitionCandidates& of : made.candidates.partitions) {
+    if (of.partition.kind != PartitionKind::contraction) continue;
+    for (const Rejected& rejected : of.rejected) told += rejected.reason == "no libblis here" ? 1 : 0;
+    EXPECT_EQ(of.candidates.empty(), of.partition.members.empty())
+        << of.partition.name << ": single ones by generated loops";
   }
   EXPECT_GT(told, 5U);
 }
@@ -325,11 +326,11 @@ TEST(CandidatesOfPrograms, ConversionsGoFromOneLayoutToTheOther) {
   for (size_t k = 0; k < graph.tensors.size(); ++k) {
     const TensorDomain& domain = made.candidates.domains[k];
     if (domain.layouts.size() < 2 || domain.layouts[1].storage != MaskStorage::words) continue;
-    const PartCandidates found = conversions(graph, domain, TensorId(k), 1, 0, 2);
+    const PartitionCandidates found = conversions(graph, domain, TensorId(k), 1, 0, 2);
     EXPECT_FALSE(found.candidates.empty());
     for (const Candidate& candidate : found.candidates) {
       EXPECT_EQ(candidate.layouts, (std::vector<int>{1, 0}));
-      EXPECT_TRUE(is_candidate(graph, made.candidates.domains, found.part, candidate));
+      EXPECT_TRUE(is_candidate(graph, made.candidates.domains, found.partition, candidate));
     }
   }
 }
@@ -346,7 +347,7 @@ def weights(x: float16[B, H, J, K]):
 )";
 
 // A plan's verifier asks so: whatever GPU the plan was made for.
-// The parts before and behind may want any of them: none is lost because others promise more.
+// The partitions before and behind may want any of them: none is lost because others promise more.
 TEST(EnumerateOnAGpu, EveryLayoutOfEveryTensorHasACandidate) {
   const TrainingGraph training = training_of(kWeights);
   EnumerateOptions options;
@@ -354,16 +355,16 @@ TEST(EnumerateOnAGpu, EveryLayoutOfEveryTensorHasACandidate) {
   options.most = 10;
   const Result<Candidates> found = enumerate(training, fuse(training), options);
   ASSERT_TRUE(found);
-  for (const PartCandidates& of : found->parts) {
-    std::vector<std::set<int>> layouts(tensors_of(of.part).size());
+  for (const PartitionCandidates& of : found->partitions) {
+    std::vector<std::set<int>> layouts(tensors_of(of.partition).size());
     for (const Candidate& candidate : of.candidates) {
       for (size_t k = 0; k < layouts.size(); ++k) layouts[k].insert(candidate.layouts[k]);
     }
     size_t k = 0;
-    for (const TensorId tensor : tensors_of(of.part)) {
+    for (const TensorId tensor : tensors_of(of.partition)) {
       const TensorDomain& domain = found->domains[tensor.at()];
       const size_t all = domain.pinned < 0 ? domain.layouts.size() : 1;
-      EXPECT_EQ(layouts[k].size(), all) << of.part.name << " " << training.graph.tensor(tensor).name;
+      EXPECT_EQ(layouts[k].size(), all) << of.partition.name << " " << training.graph.tensor(tensor).name;
       ++k;
     }
   }
@@ -379,16 +380,17 @@ TEST(EnumerateOnAGpu, UnderGivenLayoutsThereIsEveryShape) {
   const Result<Candidates> all = enumerate(training, fuse(training), options);
   ASSERT_TRUE(few && all);
   size_t more = 0;
-  for (size_t number = 0; number < few->parts.size(); ++number) {
-    const PartCandidates& of = all->parts[number];
-    EXPECT_EQ(few->parts[number].configurations, of.configurations) << of.part.name;
-    more += of.candidates.size() > few->parts[number].candidates.size() ? 1 : 0;
-    if (of.part.kind != PartKind::kernel) continue;
+  for (size_t number = 0; number < few->partitions.size(); ++number) {
+    const PartitionCandidates& of = all->partitions[number];
+    EXPECT_EQ(few->partitions[number].configurations, of.configurations) << of.partition.name;
+    more += of.candidates.size() > few->partitions[number].candidates.size() ? 1 : 0;
+    if (of.partition.kind != PartitionKind::kernel) continue;
     const std::vector<int>& layouts = of.candidates.back().layouts;
     const auto lies_so = [&](const Candidate& candidate) { return candidate.layouts == layouts; };
-    EXPECT_EQ(static_cast<std::ptrdiff_t>(ways_under(training.graph, few->domains, options, of.part, layouts).size()),
-              std::count_if(of.candidates.begin(), of.candidates.end(), lies_so))
-        << of.part.name;
+    EXPECT_EQ(
+        static_cast<std::ptrdiff_t>(ways_under(training.graph, few->domains, options, of.partition, layouts).size()),
+        std::count_if(of.candidates.begin(), of.candidates.end(), lies_so))
+        << of.partition.name;
   }
   EXPECT_GT(more, 0U);
 }
@@ -408,25 +410,26 @@ def sum_of(x: float16[J, K], y: float16[K, J]):
     options.most = std::numeric_limits<size_t>::max() / 8;
     const Result<Candidates> found = enumerate(training, fuse(training), options);
     EXPECT_TRUE(found);
-    double declined = 0;
-    for (const PartCandidates& of : found->parts) {
-      EXPECT_FALSE(of.candidates.empty()) << of.part.name;
-      for (const Declined& reason : of.declined)
-        declined += reason.reason.find("across the lines") != std::string::npos ? reason.count : 0;
+    double rejected = 0;
+    for (const PartitionCandidates& of : found->partitions) {
+      EXPECT_FALSE(of.candidates.empty()) << of.partition.name;
+      for (const Rejected& reason : of.rejected)
+        rejected += reason.reason.find("across the lines") != std::string::npos ? reason.count : 0;
       // Ways along the lines of each of its tensors are there.
       for (const Candidate& candidate : of.candidates)
-        EXPECT_TRUE(is_candidate(training.graph, found->domains, of.part, candidate)) << of.part.name;
+        EXPECT_TRUE(is_candidate(training.graph, found->domains, of.partition, candidate)) << of.partition.name;
     }
-    return declined;
+    return rejected;
   };
   EXPECT_EQ(counted(64, "kj"), 0);
   EXPECT_GT(counted(4096, "kj"), 0);
 }
 
 // Whether a mask is drawn again where it is read, and kept nowhere.
-bool keeps_none(const std::vector<TensorDomain>& domains, const Part& part, const Candidate& candidate) {
-  const std::vector<Layout> layouts = layouts_of(domains, part, candidate);
-  return std::any_of(layouts.begin(), layouts.end(), [](const Layout& l) { return l.storage == MaskStorage::drawn; });
+bool keeps_none(const std::vector<TensorDomain>& domains, const Partition& partition, const Candidate& candidate) {
+  const std::vector<Layout> layouts = layouts_of(domains, partition, candidate);
+  return std::any_of(layouts.begin(), layouts.end(),
+                     [](const Layout& l) { return l.storage == MaskStorage::regenerated; });
 }
 
 // Small ones are across, too, and any where tensors lie as the program or the caller has them.
@@ -445,14 +448,14 @@ def dropped(x: float16[J, K]):
     const Result<Candidates> found = enumerate(training, fuse(training), options);
     EXPECT_TRUE(found) << to_string(found.error());
     size_t drawn = 0;
-    for (const PartCandidates& of : found->parts) {
-      EXPECT_FALSE(of.candidates.empty()) << of.part.name;
+    for (const PartitionCandidates& of : found->partitions) {
+      EXPECT_FALSE(of.candidates.empty()) << of.partition.name;
       for (const Candidate& candidate : of.candidates) {
-        EXPECT_TRUE(is_candidate(training.graph, found->domains, of.part, candidate)) << of.part.name;
-        const bool draws = of.part.pass == Pass::forward || keeps_none(found->domains, of.part, candidate);
-        const bool masks = print_part(training.graph, of.part).find("dropout") != std::string::npos;
-        if (lies_as_written(found->domains, of.part, candidate)) continue;
-        drawn += masks && draws && std::get<KernelWay>(candidate.way).vector == 0 ? 1U : 0U;
+        EXPECT_TRUE(is_candidate(training.graph, found->domains, of.partition, candidate)) << of.partition.name;
+        const bool draws = of.partition.pass == Pass::forward || keeps_none(found->domains, of.partition, candidate);
+        const bool masks = print_partition(training.graph, of.partition).find("dropout") != std::string::npos;
+        if (lies_as_written(found->domains, of.partition, candidate)) continue;
+        drawn += masks && draws && std::get<KernelConfig>(candidate.config).vector == 0 ? 1U : 0U;
       }
     }
     return drawn;
@@ -482,11 +485,11 @@ def dropped(x: float16[J, K, L]):
     counts.insert(conversions(training.graph, domain, TensorId(t), 0, 1, 1, options.gpu).candidates.size());
   }
   EXPECT_EQ(counts.size(), 1U);
-  for (const PartCandidates& of : found->parts) {
-    if (of.part.pass != Pass::forward || of.part.members.size() != 2) continue;
+  for (const PartitionCandidates& of : found->partitions) {
+    if (of.partition.pass != Pass::forward || of.partition.members.size() != 2) continue;
     EXPECT_TRUE(std::any_of(of.candidates.begin(), of.candidates.end(), [&](const Candidate& candidate) {
-      return keeps_none(found->domains, of.part, candidate);
-    })) << of.part.name;
+      return keeps_none(found->domains, of.partition, candidate);
+    })) << of.partition.name;
   }
 }
 
@@ -504,12 +507,12 @@ def layer(x: float16[B, I], w: float16[I], b: float16[I]):
     const Result<Candidates> found = enumerate(training, fuse(training), options);
     ASSERT_TRUE(found);
     bool across = false;
-    for (const PartCandidates& of : found->parts) {
+    for (const PartitionCandidates& of : found->partitions) {
       for (size_t k = 0; k < of.candidates.size(); k += 1 + of.candidates.size() / 40) {
-        const auto& shape = std::get<KernelWay>(of.candidates[k].way).gpu;
+        const auto& shape = std::get<KernelConfig>(of.candidates[k].config).gpu;
         across = across || (shape && shape->blocks > multiprocessors);
-        EXPECT_TRUE(is_candidate(training.graph, found->domains, of.part, of.candidates[k]))
-            << print_candidate(found->domains, of.part, of.candidates[k]);
+        EXPECT_TRUE(is_candidate(training.graph, found->domains, of.partition, of.candidates[k]))
+            << print_candidate(found->domains, of.partition, of.candidates[k]);
       }
     }
     EXPECT_TRUE(across);

@@ -16,8 +16,8 @@
 #include "device/cuda/column_major.h"
 #include "fusion/fusion_text.h"
 #include "measure/probes.h"
+#include "measure/reference_data.h"
 #include "measure/tensor_memory.h"
-#include "measure/truth.h"
 #include "reference/activations.h"
 
 namespace millrace {
@@ -31,55 +31,58 @@ EnumerateOptions on_gpu(size_t most = 400) {
   return options;
 }
 
-bool swallows(const PartCandidates& of) { return of.part.product.has_epilogue() || of.part.product.adds(); }
+bool absorbs(const PartitionCandidates& of) {
+  return of.partition.product.has_epilogue() || of.partition.product.adds();
+}
 
-// The parts with an epilogue or an addition alone, with their ways.
+// The partitions with an epilogue or an addition alone, with their ways.
 Candidates epilogues_of(const TrainingGraph& training, size_t most, const std::vector<std::string>& unpinned = {}) {
   EnumerateOptions options = on_gpu(most);
   for (const std::string& name : unpinned) options.layouts.emplace_back(name, "any");
-  Result<Candidates> found = find_parts(training, fuse(training), options);
+  Result<Candidates> found = find_partitions(training, fuse(training), options);
   EXPECT_TRUE(found);
-  std::erase_if(found->parts, [](const PartCandidates& of) { return !swallows(of); });
-  for (PartCandidates& of : found->parts) find_ways(training.graph, found->domains, options, of);
+  std::erase_if(found->partitions, [](const PartitionCandidates& of) { return !absorbs(of); });
+  for (PartitionCandidates& of : found->partitions) find_configs(training.graph, found->domains, options, of);
   return *found;
 }
 
-// --- Parts ---
+// --- Partitions ---
 
-TEST(EpilogueParts, OfModels) {
+TEST(EpiloguePartitions, OfModels) {
   for (const char* const model : {"bert_encoder", "gpt2_block"}) {
     const TrainingGraph training = training_of_model(model);
-    const Result<Candidates> found = find_parts(training, fuse(training), on_gpu());
+    const Result<Candidates> found = find_partitions(training, fuse(training), on_gpu());
     ASSERT_TRUE(found);
-    EXPECT_TRUE(
-        matches_file(parts_text(training, *found), concat("candidates/", model, "_gpu_parts.txt"), "EpilogueParts"));
+    EXPECT_TRUE(matches_file(partitions_text(training, *found), concat("candidates/", model, "_gpu_parts.txt"),
+                             "EpiloguePartitions"));
   }
 }
 
-TEST(EpilogueParts, AreNotForACpu) {
+TEST(EpiloguePartitions, AreNotForACpu) {
   for (const std::string& model : models()) {
     const TrainingGraph training = training_of_model(model, {"tiny"});
-    const Result<Candidates> found = find_parts(training, fuse(training), {});
+    const Result<Candidates> found = find_partitions(training, fuse(training), {});
     ASSERT_TRUE(found);
-    for (const PartCandidates& of : found->parts)
-      EXPECT_FALSE(of.part.product.has_epilogue()) << model << ": " << of.part.name;
-    for (const Declined& declined : found->declined)
-      EXPECT_EQ(declined.reason.find(" bias"), std::string::npos) << declined.reason;
+    for (const PartitionCandidates& of : found->partitions)
+      EXPECT_FALSE(of.partition.product.has_epilogue()) << model << ": " << of.partition.name;
+    for (const Rejected& rejected : found->rejected)
+      EXPECT_EQ(rejected.reason.find(" bias"), std::string::npos) << rejected.reason;
   }
 }
 
-// The first alternative of a site, and with it what runs when nothing is measured, is what it is without epilogues.
-TEST(EpilogueParts, LeaveTheDefaultAsItIs) {
+// The first alternative of a choice point, and with it what runs when nothing is measured, is what it is without
+// epilogues.
+TEST(EpiloguePartitions, LeaveTheDefaultAsItIs) {
   for (const std::string& model : models()) {
     const TrainingGraph training = training_of_model(model, {"tiny"});
     const FusedGraph fused = fuse(training);
     const auto defaults = [&](const EnumerateOptions& options) {
       std::set<std::string> names;
-      const Result<Candidates> found = find_parts(training, fused, options);
+      const Result<Candidates> found = find_partitions(training, fused, options);
       EXPECT_TRUE(found);
-      for (const Site& site : found->sites) {
-        for (const int part : site.alternatives.front())
-          names.insert(found->parts[static_cast<size_t>(part)].part.name);
+      for (const ChoicePoint& choice_point : found->choice_points) {
+        for (const int partition : choice_point.alternatives.front())
+          names.insert(found->partitions[static_cast<size_t>(partition)].partition.name);
       }
       return names;
     };
@@ -87,13 +90,14 @@ TEST(EpilogueParts, LeaveTheDefaultAsItIs) {
   }
 }
 
-std::string declined_of(const std::string& text) {
+std::string rejected_of(const std::string& text) {
   const TrainingGraph training = training_of(text);
-  const Result<Candidates> found = find_parts(training, fuse(training), on_gpu());
+  const Result<Candidates> found = find_partitions(training, fuse(training), on_gpu());
   EXPECT_TRUE(found);
   std::string reasons;
-  for (const Declined& declined : found->declined) reasons += declined.reason + "\n";
-  for (const PartCandidates& of : found->parts) reasons += swallows(of) ? concat("part ", of.part.name, "\n") : "";
+  for (const Rejected& rejected : found->rejected) reasons += rejected.reason + "\n";
+  for (const PartitionCandidates& of : found->partitions)
+    reasons += absorbs(of) ? concat("partition ", of.partition.name, "\n") : "";
   return reasons;
 }
 
@@ -101,17 +105,17 @@ std::string program(const std::string& arguments, const std::string& body) {
   return concat("A = 5\nB = 3\nC = 7\n\n\ndef f(", arguments, "):\n", body);
 }
 
-TEST(EpilogueParts, WhatIsDeclinedHasItsReason) {
+TEST(EpiloguePartitions, WhatIsDeclinedHasItsReason) {
   const auto expect = [](const std::string& text, const std::string& reason) {
-    EXPECT_NE(declined_of(text).find(reason), std::string::npos) << declined_of(text) << "lacks " << reason;
+    EXPECT_NE(rejected_of(text).find(reason), std::string::npos) << rejected_of(text) << "lacks " << reason;
   };
   const std::string matrices = "x: float32[A, B], w: float32[B, C], b: float32[C], m: float32[A, C]";
   expect(program(matrices, "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = y + b\n    return z\n"),
-         "part y einsum with z bias\n");
+         "partition y einsum with z bias\n");
   expect(program(matrices, "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = y + b\n    return np.exp(z)\n"),
          "the kernel around it moves as much without it");
   expect(program(matrices, "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = y + m\n    return z\n"),
-         "part y einsum with z residual\n");
+         "partition y einsum with z residual\n");
   expect(program(matrices, "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = y + b + m\n    return z\n"),
          "a bias or a whole tensor, and not both");
   expect(program("x: float32[A, A], w: float32[A, A]",
@@ -134,7 +138,7 @@ TEST(EpilogueParts, WhatIsDeclinedHasItsReason) {
          "the product has a negative factor");
   expect(program("x: float32[A, A], w: float32[A, A]",
                  "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = y + np.einsum(\"aa->a\", x)\n    return z\n"),
-         "part y einsum with z bias\n");
+         "partition y einsum with z bias\n");
   expect(program(matrices, "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = np.exp(y + b * 2)\n    return z\n"),
          "no kernel");
   expect(program("t: float32[C, A, A], v: float32[A]",
@@ -144,41 +148,43 @@ TEST(EpilogueParts, WhatIsDeclinedHasItsReason) {
 
 // --- Ways ---
 
-TEST(EpilogueWays, AreReadBackAndNothingElseIsOne) {
+TEST(EpilogueConfigs, AreReadBackAndNothingElseIsOne) {
   const TrainingGraph training = training_of_model("gpt2_block", {"tiny"});
   const Candidates found = epilogues_of(training, 60);
-  size_t ways = 0;
-  for (const PartCandidates& of : found.parts) {
-    EXPECT_FALSE(of.candidates.empty()) << of.part.name;
-    EXPECT_FALSE(of.declined.empty()) << of.part.name;
+  size_t configs = 0;
+  for (const PartitionCandidates& of : found.partitions) {
+    EXPECT_FALSE(of.candidates.empty()) << of.partition.name;
+    EXPECT_FALSE(of.rejected.empty()) << of.partition.name;
     for (const Candidate& candidate : of.candidates) {
-      const std::string text = print_candidate(found.domains, of.part, candidate);
-      ASSERT_TRUE(std::holds_alternative<GemmWay>(candidate.way)) << text;
-      const std::optional<Candidate> read = parse_candidate(found.domains, of.part, text);
+      const std::string text = print_candidate(found.domains, of.partition, candidate);
+      ASSERT_TRUE(std::holds_alternative<GemmConfig>(candidate.config)) << text;
+      const std::optional<Candidate> read = parse_candidate(found.domains, of.partition, text);
       ASSERT_TRUE(read) << text;
       EXPECT_EQ(read->layouts, candidate.layouts);
-      EXPECT_EQ(read->way, candidate.way);
-      if (ways++ % 8 != 0) continue;
-      EXPECT_TRUE(is_candidate(training.graph, found.domains, of.part, *read)) << of.part.name << ": " << text;
-      if (of.part.product.adds()) continue;
+      EXPECT_EQ(read->config, candidate.config);
+      if (configs++ % 8 != 0) continue;
+      EXPECT_TRUE(is_candidate(training.graph, found.domains, of.partition, *read))
+          << of.partition.name << ": " << text;
+      if (of.partition.product.adds()) continue;
       Candidate other = candidate;
-      std::get<GemmWay>(other.way).library = GemmLibrary::openblas;
-      EXPECT_FALSE(is_candidate(training.graph, found.domains, of.part, other)) << of.part.name << " by OpenBLAS";
+      std::get<GemmConfig>(other.config).library = GemmLibrary::openblas;
+      EXPECT_FALSE(is_candidate(training.graph, found.domains, of.partition, other))
+          << of.partition.name << " by OpenBLAS";
       // Another layout of the result: the bias would run along the other index, or across it.
-      const size_t result = of.part.reads.size();
-      for (size_t layout = 0; layout < found.domains[of.part.writes[0].at()].layouts.size(); ++layout) {
+      const size_t result = of.partition.reads.size();
+      for (size_t layout = 0; layout < found.domains[of.partition.writes[0].at()].layouts.size(); ++layout) {
         other = candidate;
         other.layouts[result] = static_cast<int>(layout);
         const bool known = std::any_of(of.candidates.begin(), of.candidates.end(), [&](const Candidate& c) {
-          return c.layouts == other.layouts && c.way == other.way;
+          return c.layouts == other.layouts && c.config == other.config;
         });
         if (of.candidates.size() < 60) {
-          EXPECT_EQ(is_candidate(training.graph, found.domains, of.part, other), known);
+          EXPECT_EQ(is_candidate(training.graph, found.domains, of.partition, other), known);
         }
       }
     }
   }
-  EXPECT_GT(ways, 20U);
+  EXPECT_GT(configs, 20U);
 }
 
 // --- What they compute ---
@@ -283,10 +289,11 @@ void play_library(const GemmCall& call, double factor, Operands at) {
 
 // Runs a launch of a product by `play`: stacked operands are copied together and apart.
 template <class Play>
-void play_launch(const Launch& launch, const std::vector<char*>& tensors, const Truth& truth, const Play& play) {
+void play_launch(const Launch& launch, const std::vector<char*>& tensors, const ReferenceData& reference_data,
+                 const Play& play) {
   double factor = 1;
   for (const LaunchNumber& number : launch.numbers)
-    factor *= number.argument < 0 ? number.value : truth.arguments[static_cast<size_t>(number.argument)];
+    factor *= number.argument < 0 ? number.value : reference_data.arguments[static_cast<size_t>(number.argument)];
   const GemmCall& call = launch.gemm;
   const std::array<int64_t, 4> elements = {call.a_elements, call.b_elements, call.c_elements, call.v_elements};
   std::array<std::vector<char>, 4> together;
@@ -314,49 +321,50 @@ void play_launch(const Launch& launch, const std::vector<char*>& tensors, const 
   }
 }
 
-// Every way of every part with an epilogue, or one of so many, against the reference on the operators it swallowed. The
-// parts that have ways.
+// Every way of every partition with an epilogue, or one of so many, against the reference on the operators it absorbed.
+// The partitions that have ways.
 std::set<std::string> check_against_reference(const TrainingGraph& training, size_t every, const std::string& where,
                                               const std::vector<std::string>& unpinned = {}) {
   const Graph& graph = training.graph;
   const Candidates found = epilogues_of(training, 2000, unpinned);
-  std::set<std::string> parts;
-  for (const PartCandidates& of : found.parts) {
-    if (!of.candidates.empty()) parts.insert(of.part.name);
-    const Result<Truth> truth = truth_of(graph, of.part, 7);
-    EXPECT_TRUE(truth);
-    const std::vector<TensorId> tensors = tensors_of(of.part);
+  std::set<std::string> partitions;
+  for (const PartitionCandidates& of : found.partitions) {
+    if (!of.candidates.empty()) partitions.insert(of.partition.name);
+    const Result<ReferenceData> reference_data = reference_data_of(graph, of.partition, 7);
+    EXPECT_TRUE(reference_data);
+    const std::vector<TensorId> tensors = tensors_of(of.partition);
     for (size_t k = 0; k < of.candidates.size(); k += every) {
-      const std::vector<Layout> layouts = layouts_of(found.domains, of.part, of.candidates[k]);
-      const Launch launch = lower(graph, of.part, layouts, of.candidates[k].way);
+      const std::vector<Layout> layouts = layouts_of(found.domains, of.partition, of.candidates[k]);
+      const Launch launch = lower(graph, of.partition, layouts, of.candidates[k].config);
       for (const bool by_library : {false, true}) {
         std::vector<std::vector<char>> memory;
         std::vector<char*> at;
         for (size_t t = 0; t < tensors.size(); ++t) {
           memory.emplace_back(static_cast<size_t>(stored_bytes(graph, tensors[t], layouts[t])), '\xff');
-          if (t < of.part.reads.size())
-            put_values(graph, tensors[t], layouts[t], truth->inputs[t], memory.back().data());
+          if (t < of.partition.reads.size())
+            put_values(graph, tensors[t], layouts[t], reference_data->inputs[t], memory.back().data());
         }
         for (std::vector<char>& bytes : memory) at.push_back(bytes.data());
         if (by_library) {
-          play_launch(launch, at, *truth, play_library);
+          play_launch(launch, at, *reference_data, play_library);
         } else {
-          play_launch(launch, at, *truth, play_call);
+          play_launch(launch, at, *reference_data, play_call);
         }
-        for (size_t w = 0; w < of.part.writes.size(); ++w) {
-          const size_t t = of.part.reads.size() + w;
-          EXPECT_EQ(difference(graph, tensors[t], layouts[t], truth->outputs[w],
+        for (size_t w = 0; w < of.partition.writes.size(); ++w) {
+          const size_t t = of.partition.reads.size() + w;
+          EXPECT_EQ(difference(graph, tensors[t], layouts[t], reference_data->outputs[w],
                                take_values(graph, tensors[t], layouts[t], at[t])),
                     "")
-              << where << ": " << of.part.name << ": " << print_candidate(found.domains, of.part, of.candidates[k]);
+              << where << ": " << of.partition.name << ": "
+              << print_candidate(found.domains, of.partition, of.candidates[k]);
         }
       }
     }
   }
-  return parts;
+  return partitions;
 }
 
-TEST(EpilogueWays, OfModelsComputeWhatTheReferenceDoes) {
+TEST(EpilogueConfigs, OfModelsComputeWhatTheReferenceDoes) {
   for (const std::string& model : models()) {
     const std::set<std::string> tiny = check_against_reference(training_of_model(model, {"tiny"}), 37, model);
     const std::set<std::string> odd = check_against_reference(training_of_model(model, {"odd"}), 37, model + " odd");
@@ -365,7 +373,7 @@ TEST(EpilogueWays, OfModelsComputeWhatTheReferenceDoes) {
   }
 }
 
-TEST(EpilogueWays, OfEveryTypeAndKindComputeWhatTheReferenceDoes) {
+TEST(EpilogueConfigs, OfEveryTypeAndKindComputeWhatTheReferenceDoes) {
   for (const char* const dtype : {"float16", "bfloat16", "float32", "float64"}) {
     std::string text = R"(
 A = 4
@@ -399,47 +407,48 @@ def f(x: float32[A, B], w: float32[B, C], b: float32[C], t: float32[D, A, B], u:
         "columns",  "by_rows",     "batch", "each_its_own",   "of_batch", "chain", "negative",
         "positive", "both",        "v",     "wide",           "each",     "added", "m",
         "n",        "added_batch", "o",     "added_negative", "x",        "p"};
-    const std::set<std::string> parts = check_against_reference(training_of(text), 1, dtype, unpinned);
+    const std::set<std::string> partitions = check_against_reference(training_of(text), 1, dtype, unpinned);
     for (const std::string name : {"columns", "by_rows", "batch", "each_its_own", "chain", "negative"})
-      EXPECT_TRUE(parts.contains(concat(name, " einsum with ", name, " bias"))) << dtype << ": " << name;
+      EXPECT_TRUE(partitions.contains(concat(name, " einsum with ", name, " bias"))) << dtype << ": " << name;
     for (const std::string name : {"added", "added_batch", "added_negative"})
-      EXPECT_TRUE(parts.contains(concat(name, " einsum with ", name, " residual"))) << dtype << ": " << name;
-    const auto is_stacked_sum = [](const std::string& part) {
-      return part.find(" + ") != std::string::npos && part.find(" with added_twice") != std::string::npos;
+      EXPECT_TRUE(partitions.contains(concat(name, " einsum with ", name, " residual"))) << dtype << ": " << name;
+    const auto is_stacked_sum = [](const std::string& partition) {
+      return partition.find(" + ") != std::string::npos && partition.find(" with added_twice") != std::string::npos;
     };
-    EXPECT_TRUE(std::any_of(parts.begin(), parts.end(), is_stacked_sum)) << dtype;
+    EXPECT_TRUE(std::any_of(partitions.begin(), partitions.end(), is_stacked_sum)) << dtype;
     size_t relus = 0;
-    for (const std::string& part : parts) relus += part.ends_with(" relu") ? 1 : 0;
+    for (const std::string& partition : partitions) relus += partition.ends_with(" relu") ? 1 : 0;
     EXPECT_EQ(relus, 2U) << dtype;
-    EXPECT_FALSE(parts.contains("of_batch einsum with of_batch bias")) << "a bias along the batch alone is no vector";
+    EXPECT_FALSE(partitions.contains("of_batch einsum with of_batch bias"))
+        << "a bias along the batch alone is no vector";
   }
 }
 
 // With what they write and read beside their result, in every layout that the library takes, in halves of both types.
-TEST(EpilogueWays, OfGelusComputeWhatTheReferenceDoes) {
+TEST(EpilogueConfigs, OfGelusComputeWhatTheReferenceDoes) {
   for (const char* const dtype : {"float16", "bfloat16"}) {
     std::string text = kGelus;
     for (size_t at = text.find("float16"); at != std::string::npos; at = text.find("float16", at + 8))
       text.replace(at, 7, dtype);
     const std::vector<std::string> unpinned = {"x", "w1", "w2", "t", "v1", "v2"};
     const TrainingGraph training = training_of(text);
-    const std::set<std::string> parts = check_against_reference(training, 1, dtype, unpinned);
+    const std::set<std::string> partitions = check_against_reference(training, 1, dtype, unpinned);
     for (const char* const name :
          {"linear einsum with linear bias, hidden gelu_tanh", "batch einsum with curved gelu_tanh",
           "first einsum d_hidden with hidden gelu_tanh d_linear",
           "second einsum d_curved with curved gelu_tanh d_batch"})
-      EXPECT_TRUE(parts.contains(name)) << dtype << ": " << name;
+      EXPECT_TRUE(partitions.contains(name)) << dtype << ": " << name;
     const Candidates found = epilogues_of(training, 2000, unpinned);
-    for (const PartCandidates& of : found.parts) {
-      const Product& product = of.part.product;
+    for (const PartitionCandidates& of : found.partitions) {
+      const Product& product = of.partition.product;
       if (!product.auxiliary.valid()) continue;
-      const std::vector<TensorId> tensors = tensors_of(of.part);
+      const std::vector<TensorId> tensors = tensors_of(of.partition);
       for (const Candidate& candidate : of.candidates) {
-        const std::vector<Layout> layouts = layouts_of(found.domains, of.part, candidate);
+        const std::vector<Layout> layouts = layouts_of(found.domains, of.partition, candidate);
         const auto layout = [&](TensorId tensor) {
           return layouts[static_cast<size_t>(std::find(tensors.begin(), tensors.end(), tensor) - tensors.begin())];
         };
-        EXPECT_EQ(layout(product.auxiliary), layout(product.tensors[2].front())) << of.part.name;
+        EXPECT_EQ(layout(product.auxiliary), layout(product.tensors[2].front())) << of.partition.name;
       }
     }
   }
@@ -472,31 +481,32 @@ TEST(EpilogueProducts, AGeluWithoutItsAuxiliaryMatrix) {
 
 // A bias, its gradient and both stacked, of the attention's inputs: where the model's arguments lie as a product's
 // result does, and where they do not and the caller leaves the choice; stacked, of the weights too.
-TEST(EpilogueWays, ThereAreOfTheAttentionsInputs) {
-  const auto expect_ways = [](const std::string& model, const std::vector<std::string>& unpinned, bool apart,
-                              bool stacked) {
+TEST(EpilogueConfigs, ThereAreOfTheAttentionsInputs) {
+  const auto expect_configs = [](const std::string& model, const std::vector<std::string>& unpinned, bool apart,
+                                 bool stacked) {
     const TrainingGraph training = training_of_model(model);
-    for (const PartCandidates& of : epilogues_of(training, 4000, unpinned).parts) {
-      if (!of.part.name.starts_with("q_projected einsum")) continue;
+    for (const PartitionCandidates& of : epilogues_of(training, 4000, unpinned).partitions) {
+      if (!of.partition.name.starts_with("q_projected einsum")) continue;
       // As the attention wants it: with the projection's index or the sequence's innermost.
       const auto fits = [&](const Candidate& candidate) {
-        if (of.part.pass == Pass::backward) return true;
-        const TensorId result = of.part.writes.front();
-        const Layout layout =
-            layouts_of(training.graph, result, false)[static_cast<size_t>(candidate.layouts[of.part.reads.size()])];
+        if (of.partition.pass == Pass::backward) return true;
+        const TensorId result = of.partition.writes.front();
+        const Layout layout = layouts_of(training.graph, result,
+                                         false)[static_cast<size_t>(candidate.layouts[of.partition.reads.size()])];
         const std::string& inner =
             training.graph.dims[training.graph.tensor(result).dims[static_cast<size_t>(layout.order.back())].at()].name;
         return inner == "P" || inner == "J";
       };
-      const bool there = of.part.product.tensors[2].size() > 1 ? stacked : apart;
-      EXPECT_EQ(std::any_of(of.candidates.begin(), of.candidates.end(), fits), there || of.part.pass == Pass::backward)
-          << model << ": " << of.part.name;
+      const bool there = of.partition.product.tensors[2].size() > 1 ? stacked : apart;
+      EXPECT_EQ(std::any_of(of.candidates.begin(), of.candidates.end(), fits),
+                there || of.partition.pass == Pass::backward)
+          << model << ": " << of.partition.name;
     }
   };
-  expect_ways("gpt2_block", {}, true, true);
-  expect_ways("bert_encoder", {}, false, false);
-  expect_ways("bert_encoder", {"bq", "bk", "bv"}, true, false);
-  expect_ways("bert_encoder", {"wq", "wk", "wv", "bq", "bk", "bv"}, true, true);
+  expect_configs("gpt2_block", {}, true, true);
+  expect_configs("bert_encoder", {}, false, false);
+  expect_configs("bert_encoder", {"bq", "bk", "bv"}, true, false);
+  expect_configs("bert_encoder", {"wq", "wk", "wv", "bq", "bk", "bv"}, true, true);
 }
 
 // --- Elements computed one by one ---
@@ -504,24 +514,25 @@ TEST(EpilogueWays, ThereAreOfTheAttentionsInputs) {
 TEST(EpilogueProbes, AreTheReferencesElements) {
   for (const char* const model : {"gpt2_block", "bert_encoder"}) {
     const TrainingGraph training = training_of_model(model, {"tiny"});
-    const Result<Candidates> found = find_parts(training, fuse(training), on_gpu());
+    const Result<Candidates> found = find_partitions(training, fuse(training), on_gpu());
     ASSERT_TRUE(found);
-    for (const PartCandidates& of : found->parts) {
-      if (!swallows(of)) continue;
-      const Result<Truth> truth = truth_of(training.graph, of.part, 7);
-      ASSERT_TRUE(truth);
-      const std::vector<Probe> probes = probes_of(training.graph, of.part, *truth, 50);
-      EXPECT_EQ(probes.size(), 50 * of.part.writes.size() / of.part.product.tensors[2].size()) << of.part.name;
+    for (const PartitionCandidates& of : found->partitions) {
+      if (!absorbs(of)) continue;
+      const Result<ReferenceData> reference_data = reference_data_of(training.graph, of.partition, 7);
+      ASSERT_TRUE(reference_data);
+      const std::vector<Probe> probes = probes_of(training.graph, of.partition, *reference_data, 50);
+      EXPECT_EQ(probes.size(), 50 * of.partition.writes.size() / of.partition.product.tensors[2].size())
+          << of.partition.name;
       std::set<size_t> outputs;
       for (const Probe& probe : probes) {
-        ASSERT_LT(probe.output, of.part.writes.size());
+        ASSERT_LT(probe.output, of.partition.writes.size());
         outputs.insert(probe.output);
-        const Expected& expected = truth->outputs[probe.output];
+        const Expected& expected = reference_data->outputs[probe.output];
         ASSERT_LT(probe.element, expected.values.size());
-        EXPECT_NEAR(probe.value, expected.values[probe.element], 1e-12) << of.part.name;
+        EXPECT_NEAR(probe.value, expected.values[probe.element], 1e-12) << of.partition.name;
         EXPECT_GE(probe.magnitude, std::abs(probe.value) - 1e-12);
       }
-      EXPECT_EQ(outputs.size(), of.part.writes.size()) << of.part.name;
+      EXPECT_EQ(outputs.size(), of.partition.writes.size()) << of.partition.name;
     }
   }
 }

@@ -1,4 +1,4 @@
-// Parts, sites, families and what was declined, as text.
+// Partitions, choice points, families and what was rejected, as text.
 #pragma once
 
 #include <string>
@@ -10,28 +10,29 @@
 
 namespace millrace {
 
-inline std::string parts_text(const TrainingGraph& training, const Candidates& candidates) {
-  std::string text = "parts\n";
+inline std::string partitions_text(const TrainingGraph& training, const Candidates& candidates) {
+  std::string text = "partitions\n";
   const auto names = [&](const std::vector<TensorId>& tensors) {
     std::vector<std::string> list;
     for (const TensorId tensor : tensors) list.push_back(training.graph.tensor(tensor).name);
     return join(list, " ");
   };
-  for (const PartCandidates& of : candidates.parts)
-    text += concat("  ", of.part.name, ": ", names(of.part.reads), " -> ", names(of.part.writes), "\n");
-  text += "sites with a choice\n";
-  for (const Site& site : candidates.sites) {
-    if (site.alternatives.size() < 2) continue;
-    for (size_t k = 0; k < site.alternatives.size(); ++k) {
+  for (const PartitionCandidates& of : candidates.partitions)
+    text += concat("  ", of.partition.name, ": ", names(of.partition.reads), " -> ", names(of.partition.writes), "\n");
+  text += "choice points with a choice\n";
+  for (const ChoicePoint& choice_point : candidates.choice_points) {
+    if (choice_point.alternatives.size() < 2) continue;
+    for (size_t k = 0; k < choice_point.alternatives.size(); ++k) {
       std::vector<std::string> list;
-      for (const int part : site.alternatives[k]) list.push_back(candidates.parts[static_cast<size_t>(part)].part.name);
+      for (const int partition : choice_point.alternatives[k])
+        list.push_back(candidates.partitions[static_cast<size_t>(partition)].partition.name);
       text += concat(k == 0 ? "  " : "  or ", join(list, "; "), "\n");
     }
   }
   text += "families\n";
   for (const std::vector<TensorId>& family : candidates.families) text += concat("  ", names(family), "\n");
-  text += "declined\n";
-  for (const Declined& declined : candidates.declined) text += concat("  ", declined.reason, "\n");
+  text += "rejected\n";
+  for (const Rejected& rejected : candidates.rejected) text += concat("  ", rejected.reason, "\n");
   return text;
 }
 

@@ -15,11 +15,11 @@ namespace {
 
 using Layouts = std::vector<std::pair<std::string, std::string>>;
 
-Candidates parts_of(const TrainingGraph& training, const Layouts& layouts, bool gpu) {
+Candidates partitions_of(const TrainingGraph& training, const Layouts& layouts, bool gpu) {
   EnumerateOptions options;
   options.layouts = layouts;
   if (gpu) options.gpu = GpuTarget();
-  Result<Candidates> found = find_parts(training, fuse(training), options);
+  Result<Candidates> found = find_partitions(training, fuse(training), options);
   EXPECT_TRUE(found) << to_string(found.error());
   return found ? std::move(*found) : Candidates();
 }
@@ -70,19 +70,19 @@ TEST(StackPins, WhatWouldBeAlignedWorseIsDeclinedVisibly) {
   ASSERT_TRUE(pinned);
   ASSERT_EQ(pinned->families.size(), 1U) << "the last one's size does not matter";
   EXPECT_EQ(names_of(training, pinned->families[0]), "u v");
-  ASSERT_EQ(pinned->declined.size(), 1U);
-  EXPECT_EQ(pinned->declined[0].reason,
+  ASSERT_EQ(pinned->rejected.size(), 1U);
+  EXPECT_EQ(pinned->rejected[0].reason,
             "x + y stacked by the caller: x takes 12 bytes, and y behind it is not aligned to 16");
-  const Candidates found = parts_of(training, {{"x+y", "stacked"}}, false);
+  const Candidates found = partitions_of(training, {{"x+y", "stacked"}}, false);
   EXPECT_EQ(found.callers_families, 0U);
-  EXPECT_TRUE(std::any_of(found.declined.begin(), found.declined.end(), [](const Declined& declined) {
-    return declined.reason.find("stacked by the caller") != std::string::npos;
+  EXPECT_TRUE(std::any_of(found.rejected.begin(), found.rejected.end(), [](const Rejected& rejected) {
+    return rejected.reason.find("stacked by the caller") != std::string::npos;
   }));
 }
 
 // --- What comes of it ---
 
-// The stacked operands of all parts, copied or adjacent.
+// The stacked operands of all partitions, copied or adjacent.
 struct Stacks {
   size_t packed = 0;
   size_t adjacent = 0;
@@ -91,12 +91,12 @@ struct Stacks {
 
 Stacks stacks_in(const TrainingGraph& training, const Candidates& found, size_t size) {
   Stacks stacks;
-  for (const PartCandidates& of : found.parts) {
+  for (const PartitionCandidates& of : found.partitions) {
     for (size_t operand = 0; operand < kOperands; ++operand) {
-      const std::vector<TensorId>& stack = of.part.product.operand(operand);
+      const std::vector<TensorId>& stack = of.partition.product.operand(operand);
       if (stack.size() != size) continue;
-      ++(of.part.product.packed[operand] ? stacks.packed : stacks.adjacent);
-      stacks.vectors += operand == kVectorOperand && !of.part.product.packed[operand] ? 1 : 0;
+      ++(of.partition.product.packed[operand] ? stacks.packed : stacks.adjacent);
+      stacks.vectors += operand == kVectorOperand && !of.partition.product.packed[operand] ? 1 : 0;
       // Always in the order of the arguments: q, k, v.
       std::vector<std::string> last;
       for (const TensorId tensor : stack) last.push_back(training.graph.tensor(tensor).name);
@@ -109,10 +109,10 @@ Stacks stacks_in(const TrainingGraph& training, const Candidates& found, size_t 
 TEST(StackPins, ProductsOfStackedTensorsCopyNothing) {
   const TrainingGraph training = training_of(kProjections);
   for (const bool gpu : {false, true}) {
-    const Stacks without = stacks_in(training, parts_of(training, {}, gpu), 3);
+    const Stacks without = stacks_in(training, partitions_of(training, {}, gpu), 3);
     EXPECT_GT(without.packed, 2U) << "the weights twice, and their gradients";
     EXPECT_EQ(without.vectors, 0U);
-    const Stacks with = stacks_in(training, parts_of(training, stacked_projections(), gpu), 3);
+    const Stacks with = stacks_in(training, partitions_of(training, stacked_projections(), gpu), 3);
     EXPECT_EQ(with.packed, 0U);
     EXPECT_EQ(with.adjacent, without.adjacent + without.packed);
     EXPECT_EQ(with.vectors, gpu ? 2U : 0U) << "the biases, and their gradients";
@@ -122,41 +122,43 @@ TEST(StackPins, ProductsOfStackedTensorsCopyNothing) {
 TEST(StackPins, OfTheEncoderToo) {
   const TrainingGraph training = training_of_model("bert_encoder", {"tiny"});
   for (const bool gpu : {false, true})
-    EXPECT_EQ(stacks_in(training, parts_of(training, stacked_projections(), gpu), 3).packed, 0U);
+    EXPECT_EQ(stacks_in(training, partitions_of(training, stacked_projections(), gpu), 3).packed, 0U);
 }
 
 TEST(StackPins, StacksFollowTheCallersOrderWhateverItIs) {
   const TrainingGraph training = training_of(kProjections);
-  const Candidates found = parts_of(training, {{"wv+wq+wk", "stacked"}}, false);
+  const Candidates found = partitions_of(training, {{"wv+wq+wk", "stacked"}}, false);
   bool forward = false;
-  for (const PartCandidates& of : found.parts) {
-    const std::vector<TensorId>& stack = of.part.product.tensors[1];
+  for (const PartitionCandidates& of : found.partitions) {
+    const std::vector<TensorId>& stack = of.partition.product.tensors[1];
     if (stack.size() != 3 || names_of(training, stack) != "wv wq wk") continue;
-    EXPECT_FALSE(of.part.product.packed[1]);
-    forward = forward || of.part.pass == Pass::forward;
+    EXPECT_FALSE(of.partition.product.packed[1]);
+    forward = forward || of.partition.pass == Pass::forward;
   }
   EXPECT_TRUE(forward);
   // Neighbours are adjacent, and the two ends of a stack are not.
-  for (const PartCandidates& of : found.parts) {
+  for (const PartitionCandidates& of : found.partitions) {
     for (const size_t operand : {size_t{0}, size_t{1}}) {
-      const std::string names = names_of(training, of.part.product.tensors[operand]);
+      const std::string names = names_of(training, of.partition.product.tensors[operand]);
       if (names != "wv wq" && names != "wq wk" && names != "wv wk") continue;
-      EXPECT_EQ(of.part.product.packed[operand], names == "wv wk") << names;
+      EXPECT_EQ(of.partition.product.packed[operand], names == "wv wk") << names;
     }
   }
 }
 
 TEST(StackPins, TextsTellAdjacentFromPacked) {
   const TrainingGraph training = training_of(kProjections);
-  const Candidates with = parts_of(training, stacked_projections(), true);
-  const Candidates without = parts_of(training, {}, true);
+  const Candidates with = partitions_of(training, stacked_projections(), true);
+  const Candidates without = partitions_of(training, {}, true);
   size_t differ = 0;
-  for (const PartCandidates& one : with.parts) {
-    const auto other = std::find_if(without.parts.begin(), without.parts.end(),
-                                    [&](const PartCandidates& of) { return of.part.name == one.part.name; });
-    ASSERT_NE(other, without.parts.end()) << one.part.name;
-    const bool same_text = print_part(training.graph, one.part) == print_part(training.graph, other->part);
-    EXPECT_EQ(same_text, one.part.product.packed == other->part.product.packed) << one.part.name;
+  for (const PartitionCandidates& one : with.partitions) {
+    const auto other =
+        std::find_if(without.partitions.begin(), without.partitions.end(),
+                     [&](const PartitionCandidates& of) { return of.partition.name == one.partition.name; });
+    ASSERT_NE(other, without.partitions.end()) << one.partition.name;
+    const bool same_text =
+        print_partition(training.graph, one.partition) == print_partition(training.graph, other->partition);
+    EXPECT_EQ(same_text, one.partition.product.packed == other->partition.product.packed) << one.partition.name;
     differ += same_text ? 0 : 1;
   }
   EXPECT_GT(differ, 3U);

@@ -1,4 +1,4 @@
-// Generated kernels of attentions, against the definition in double: played by a CPU, so that they are checked where
+// Generated kernels of attentions, against the definition in double: emulated by a CPU, so that they are checked where
 // there is no GPU; on one where there is; and compiled for those that we care for.
 #include <gtest/gtest.h>
 
@@ -11,10 +11,10 @@
 #include "codegen/cuda/attention.h"
 #include "codegen/cuda/generate.h"
 #include "codegen/lower.h"
+#include "device/emulated/emulated_gpu.h"
 #include "device/gpu_for_tests.h"
 #include "device/gpu_kernel_cache.h"
 #include "device/gpu_memory.h"
-#include "device/played/played_gpu.h"
 
 namespace millrace {
 namespace {
@@ -24,15 +24,15 @@ using MaskOrder = AttentionProblem::MaskOrder;
 
 struct Case {
   std::string name;
-  AttentionWay way;
+  AttentionConfig config;
   AttentionProblem problem;
 };
 
 std::string source_of(const Launch& launch) { return concat(cuda_hardware(), cuda_prelude(), launch.kernel); }
 
-Launch launch_of(const AttentionProblem& problem, const AttentionWay& way) {
+Launch launch_of(const AttentionProblem& problem, const AttentionConfig& config) {
   const MadeAttention made = made_attention(problem);
-  return lower(made.graph, made.part, made.layouts, way);
+  return lower(made.graph, made.partition, made.layouts, config);
 }
 
 struct Machine {
@@ -40,17 +40,18 @@ struct Machine {
   std::shared_ptr<GpuCompiler> compiler;
 };
 
-Machine played_machine() { return {played::make_gpu(), played::make_compiler()}; }
+Machine emulated_machine() { return {emulated::make_gpu(), emulated::make_compiler()}; }
 
 // Runs on outputs of NaN and returns them, one an operand that is written.
 class AttentionResults {
  public:
-  AttentionResults(Machine machine, const AttentionNumbers& numbers, const AttentionRun& run, const AttentionWay& way)
+  AttentionResults(Machine machine, const AttentionNumbers& numbers, const AttentionRun& run,
+                   const AttentionConfig& config)
       : machine_(std::move(machine)),
         numbers_(numbers),
-        part_(numbers.made().part),
-        backward_(part_.attention.backward) {
-    const Launch launch = lower(numbers.made().graph, part_, numbers.made().layouts, way);
+        partition_(numbers.made().partition),
+        backward_(partition_.attention.backward) {
+    const Launch launch = lower(numbers.made().graph, partition_, numbers.made().layouts, config);
     const Result<std::string> cubin =
         machine_.compiler->compile(source_of(launch), machine_.gpu->info().architecture());
     if (!cubin) {
@@ -105,13 +106,13 @@ class AttentionResults {
     return std::move(*memory);
   }
   size_t position(TensorId tensor) const {
-    const std::vector<TensorId> tensors = tensors_of(part_);
+    const std::vector<TensorId> tensors = tensors_of(partition_);
     return static_cast<size_t>(std::find(tensors.begin(), tensors.end(), tensor) - tensors.begin());
   }
-  size_t position(Attention::Operand operand) const { return position(part_.attention.tensors[operand]); }
-  size_t mask_position() const { return position(part_.attention.mask); }
+  size_t position(Attention::Operand operand) const { return position(partition_.attention.tensors[operand]); }
+  size_t mask_position() const { return position(partition_.attention.mask); }
   void allocate() {
-    memory_.resize(tensors_of(part_).size());
+    memory_.resize(tensors_of(partition_).size());
     if (const std::vector<std::byte>& bits = numbers_.mask_bits(); !bits.empty()) {
       const std::vector<std::byte> poison(bits.size(), std::byte{0xff});
       memory_[mask_position()] = memory_of(bits.size(), backward_ ? bits.data() : poison.data());
@@ -128,7 +129,7 @@ class AttentionResults {
 
   Machine machine_;  // goes behind its memory
   const AttentionNumbers& numbers_;
-  const Part& part_;
+  const Partition& partition_;
   bool backward_;
   std::vector<GpuMemory> memory_;
   std::vector<std::vector<double>> results_;
@@ -142,8 +143,8 @@ double farthest(const std::vector<double>& distances) {
 
 // Name, way, and what differs from the usual problem.
 template <class Set>
-Case of(std::string name, const AttentionWay& way, const Set& set) {
-  Case made{std::move(name), way, {}};
+Case of(std::string name, const AttentionConfig& config, const Set& set) {
+  Case made{std::move(name), config, {}};
   set(made.problem);
   return made;
 }
@@ -450,8 +451,8 @@ TEST_P(AttentionKernel, AgreesWithTheDefinition) {
     problem.backward = GetParam();
     const AttentionRun run;
     const AttentionNumbers numbers(problem, run);
-    const AttentionResults played(played_machine(), numbers, run, one.way);
-    EXPECT_LE(farthest(played.distances_from(numbers)), 1) << one.name;
+    const AttentionResults emulated(emulated_machine(), numbers, run, one.config);
+    EXPECT_LE(farthest(emulated.distances_from(numbers)), 1) << one.name;
   }
 }
 
@@ -484,29 +485,29 @@ Case drawn_case(uint64_t seed) {
   if (p.batch.empty() && p.mask_order == MaskOrder::batch_last) p.mask_order = MaskOrder::keys_last;
   p.scales.clear();
   for (int64_t k = below(3); k > 0; --k) p.scales.push_back(static_cast<double>(below(9) - 4) / 8);
-  AttentionWay way{1 << below(3), static_cast<int>(1 + below(2)), static_cast<int>(32 << below(2)),
-                   static_cast<int>(1 + below(3))};
+  AttentionConfig config{1 << below(3), static_cast<int>(1 + below(2)), static_cast<int>(32 << below(2)),
+                         static_cast<int>(1 + below(3))};
   if (below(3) == 0) {
     for (int64_t* extent : {&p.queries, &p.keys, &p.inner, &p.values}) *extent = 64 * (1 + below(2));
     p.causal = false;
-    way = {4, 1, 64, 2, true};
+    config = {4, 1, 64, 2, true};
   } else if (below(4) == 0) {
     p.inner = 64;
     p.values = 64 * (1 + below(2));
-    way = {below(2) == 0 ? 4 : 8, 1, 64, static_cast<int>(1 + below(3)), true, true};
+    config = {below(2) == 0 ? 4 : 8, 1, 64, static_cast<int>(1 + below(3)), true, true};
   }
   if (below(2) == 0) {
-    way.shared_rows = way.groups;
-    p.keys = std::min<int64_t>(p.keys, 16 * way.warps * way.tiles);
+    config.shared_rows = config.groups;
+    p.keys = std::min<int64_t>(p.keys, 16 * config.warps * config.tiles);
     AttentionProblem backward = p;
     backward.backward = true;
-    way.whole = can_be_whole(made_attention(backward).part.attention, way);
+    config.whole = can_be_whole(made_attention(backward).partition.attention, config);
   }
-  p.mask_bits =
-      p.rate > 0 && !p.causal && p.mask_order == MaskOrder::keys_last && p.keys % 32 == 0 && way.warps * way.tiles > 1;
-  return {concat("drawn with seed ", seed, ": ", print_way(way), "; ", p.queries, " x ", p.keys, ", ", p.inner, " and ",
-                 p.values, p.causal ? ", causal" : "", p.backward ? ", backward" : ", forward"),
-          way, p};
+  p.mask_bits = p.rate > 0 && !p.causal && p.mask_order == MaskOrder::keys_last && p.keys % 32 == 0 &&
+                config.warps * config.tiles > 1;
+  return {concat("drawn with seed ", seed, ": ", print_config(config), "; ", p.queries, " x ", p.keys, ", ", p.inner,
+                 " and ", p.values, p.causal ? ", causal" : "", p.backward ? ", backward" : ", forward"),
+          config, p};
 }
 
 TEST(DrawnAttentionKernel, AgreesWithTheDefinition) {
@@ -517,7 +518,7 @@ TEST(DrawnAttentionKernel, AgreesWithTheDefinition) {
     const Case one = drawn_case(seed);
     const AttentionRun run{seed, static_cast<uint32_t>(seed)};
     const AttentionNumbers numbers(one.problem, run, static_cast<unsigned>(seed));
-    const AttentionResults results(played_machine(), numbers, run, one.way);
+    const AttentionResults results(emulated_machine(), numbers, run, one.config);
     EXPECT_LE(farthest(results.distances_from(numbers)), 1) << one.name;
   }
 }
@@ -530,10 +531,10 @@ TEST_P(AttentionKernel, WrongOnesAreFarAway) {
   problem.causal = true;
   const AttentionRun run;
   const AttentionNumbers numbers(problem, run);
-  const AttentionResults played(played_machine(), numbers, run, {2, 1, 32, 2});
-  ASSERT_LE(farthest(played.distances_from(numbers)), 1);
+  const AttentionResults emulated(emulated_machine(), numbers, run, {2, 1, 32, 2});
+  ASSERT_LE(farthest(emulated.distances_from(numbers)), 1);
   const auto far_from = [&](const AttentionProblem& other, const AttentionRun& other_run) {
-    return farthest(played.distances_from(AttentionNumbers(other, other_run)));
+    return farthest(emulated.distances_from(AttentionNumbers(other, other_run)));
   };
   EXPECT_GT(far_from(problem, {run.seed + 1, run.step}), 10) << "another mask";
   EXPECT_GT(far_from(problem, {run.seed, run.step + 1}), 10) << "another step's mask";
@@ -554,11 +555,11 @@ TEST_P(AttentionKernel, TheSameBitsEveryTime) {
   problem.rate = 0.25;
   const AttentionRun run;
   const AttentionNumbers numbers(problem, run);
-  EXPECT_EQ(AttentionResults(played_machine(), numbers, run, {2, 1, 32, 2}).results(),
-            AttentionResults(played_machine(), numbers, run, {2, 1, 32, 2}).results());
+  EXPECT_EQ(AttentionResults(emulated_machine(), numbers, run, {2, 1, 32, 2}).results(),
+            AttentionResults(emulated_machine(), numbers, run, {2, 1, 32, 2}).results());
 }
 
-// A NaN or an infinity anywhere shows in every result that it has a part in.
+// A NaN or an infinity anywhere shows in every result that it has a partition in.
 TEST_P(AttentionKernel, NothingHidesNotANumber) {
   const bool backward = GetParam();
   AttentionProblem problem;
@@ -571,9 +572,9 @@ TEST_P(AttentionKernel, NothingHidesNotANumber) {
       if (operand == Attention::log_sums && std::isinf(bad)) continue;  // p is 0 then, by definition
       AttentionNumbers numbers(problem, run);
       numbers[operand].values[3] = bad;
-      const AttentionResults played(played_machine(), numbers, run, {1, 1, 32, 2});
+      const AttentionResults emulated(emulated_machine(), numbers, run, {1, 1, 32, 2});
       size_t bad_results = 0;
-      for (const std::vector<double>& result : played.results())
+      for (const std::vector<double>& result : emulated.results())
         bad_results += static_cast<size_t>(
             std::count_if(result.begin(), result.end(), [](double x) { return !std::isfinite(x); }));
       EXPECT_GT(bad_results, 0U) << "operand " << operand << " " << bad;
@@ -586,12 +587,13 @@ TEST_P(AttentionKernel, SharedMemoryIsWhatTheGridAsksFor) {
   problem.backward = GetParam();
   problem.queries = problem.keys = 192;
   problem.inner = problem.values = 64;
-  const Attention attention = made_attention(problem).part.attention;
-  for (const AttentionWay& way : {AttentionWay{4, 1, 64, 2}, AttentionWay{8, 1, 32, 3}, AttentionWay{4, 1, 64, 3, true},
-                                  AttentionWay{8, 2, 64, 2, false, false, true}}) {
-    for (const GpuGrid& grid : launch_of(problem, way).grids) {
-      EXPECT_EQ(grid.shared_bytes, attention_shared_bytes(attention, way));
-      EXPECT_EQ(grid.threads, 32 * way.warps);
+  const Attention attention = made_attention(problem).partition.attention;
+  for (const AttentionConfig& config :
+       {AttentionConfig{4, 1, 64, 2}, AttentionConfig{8, 1, 32, 3}, AttentionConfig{4, 1, 64, 3, true},
+        AttentionConfig{8, 2, 64, 2, false, false, true}}) {
+    for (const GpuGrid& grid : launch_of(problem, config).grids) {
+      EXPECT_EQ(grid.shared_bytes, attention_shared_bytes(attention, config));
+      EXPECT_EQ(grid.threads, 32 * config.warps);
     }
   }
 }
@@ -619,7 +621,7 @@ TEST_P(AttentionKernel, OneForAllLayoutsWithTheSameNeighbours) {
 
 // --- A GPU ---
 
-// What the played GPU does, and ways that keep a real one busy; the same bits every time.
+// What the emulated GPU does, and ways that keep a real one busy; the same bits every time.
 void agrees_on_a_gpu(bool backward) {
   Result<std::unique_ptr<Gpu>> gpu = gpu_for_tests();
   if (!gpu) GTEST_SKIP() << "no GPU: " << to_string(gpu.error());
@@ -628,16 +630,16 @@ void agrees_on_a_gpu(bool backward) {
   const Machine machine{std::move(*gpu), std::move(*compiler)};
   const AttentionRun run;
   const bool groups = machine.gpu->info().has_group_products();
-  const auto try_way = [&](const AttentionNumbers& numbers, const AttentionWay& way, const std::string& name) {
-    if (way.groups && !groups) return;
-    const AttentionResults once(machine, numbers, run, way);
+  const auto try_config = [&](const AttentionNumbers& numbers, const AttentionConfig& config, const std::string& name) {
+    if (config.groups && !groups) return;
+    const AttentionResults once(machine, numbers, run, config);
     EXPECT_LE(farthest(once.distances_from(numbers)), 1) << name;
-    EXPECT_EQ(once.results(), AttentionResults(machine, numbers, run, way).results()) << name;
+    EXPECT_EQ(once.results(), AttentionResults(machine, numbers, run, config).results()) << name;
   };
   for (const Case& one : cases()) {
     AttentionProblem problem = one.problem;
     problem.backward = backward;
-    try_way(AttentionNumbers(problem, run), one.way, one.name);
+    try_config(AttentionNumbers(problem, run), one.config, one.name);
   }
   AttentionProblem usual;
   usual.backward = backward;
@@ -649,11 +651,11 @@ void agrees_on_a_gpu(bool backward) {
     for (const int tiles : {1, 2}) {
       for (const int panel : {32, 64}) {
         for (const int stages : {1, 2, 3})
-          try_way(numbers, {warps, tiles, panel, stages}, concat(warps, " ", tiles, " ", panel, " ", stages));
+          try_config(numbers, {warps, tiles, panel, stages}, concat(warps, " ", tiles, " ", panel, " ", stages));
       }
     }
     for (const int stages : {2, 3})
-      try_way(numbers, {warps, 1, 64, stages, true}, concat(warps, " ", stages, " groups"));
+      try_config(numbers, {warps, 1, 64, stages, true}, concat(warps, " ", stages, " groups"));
   }
 }
 
@@ -686,9 +688,9 @@ TEST_F(AttentionCompile, EveryKindTogether) {
   size_t count = 0;
   for (const Case& one : cases()) {
     AttentionProblem problem = one.problem;
-    problem.backward = one.way.whole || count % 2 == 0;
-    (one.way.groups ? groups : source) +=
-        with_kernel_name(launch_of(problem, one.way).kernel, concat("kernel_", count++));
+    problem.backward = one.config.whole || count % 2 == 0;
+    (one.config.groups ? groups : source) +=
+        with_kernel_name(launch_of(problem, one.config).kernel, concat("kernel_", count++));
   }
   compile(concat(prelude, source, groups), "sm_90");
   compile(concat(prelude, source), "sm_80");

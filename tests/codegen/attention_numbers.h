@@ -33,7 +33,7 @@ struct AttentionRun {
 class AttentionNumbers {
  public:
   AttentionNumbers(const AttentionProblem& problem, const AttentionRun& run, unsigned drawn = 1)
-      : problem_(problem), run_(run), made_(made_attention(problem)), attention_(made_.part.attention) {
+      : problem_(problem), run_(run), made_(made_attention(problem)), attention_(made_.partition.attention) {
     for (const double scale : problem.scales) scale_ *= scale;
     for (const int64_t extent : problem.batch) heads_ *= static_cast<size_t>(extent);
     draw(drawn);
@@ -138,7 +138,7 @@ class AttentionNumbers {
   // Calls visit(number, place in memory) for every element.
   void each(Attention::Operand operand, const std::function<void(size_t, size_t)>& visit) const {
     const TensorId tensor = attention_.tensors[operand];
-    const std::vector<TensorId> tensors = tensors_of(made_.part);
+    const std::vector<TensorId> tensors = tensors_of(made_.partition);
     const auto position = static_cast<size_t>(std::find(tensors.begin(), tensors.end(), tensor) - tensors.begin());
     const std::vector<int64_t> strides = strides_of(made_.graph, tensor, made_.layouts[position]);
     const Attention::Axes& axes = attention_.axes[operand];

@@ -1,5 +1,5 @@
-// An attention for tests: a graph with its tensors and dropout, the part, and layouts that differ from how tensors are
-// written.
+// An attention for tests: a graph with its tensors and dropout, the partition, and layouts that differ from how tensors
+// are written.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ struct AttentionProblem {
 
 struct MadeAttention {
   Graph graph;
-  Part part;
+  Partition partition;
   std::vector<Layout> layouts;
 };
 
@@ -52,9 +52,9 @@ class AttentionMaker {
   explicit AttentionMaker(const AttentionProblem& problem) : problem_(problem) {}
 
   MadeAttention run() {
-    Attention& attention = made_.part.attention;
-    made_.part.kind = PartKind::attention;
-    made_.part.name = "attention";
+    Attention& attention = made_.partition.attention;
+    made_.partition.kind = PartitionKind::attention;
+    made_.partition.name = "attention";
     attention.backward = problem_.backward;
     attention.causal = problem_.causal;
     attention.batch = problem_.batch;
@@ -110,7 +110,7 @@ class AttentionMaker {
     return put(std::move(made));
   }
   void place(TensorId tensor, Layout layout, bool written) {
-    (written ? made_.part.writes : made_.part.reads).push_back(tensor);
+    (written ? made_.partition.writes : made_.partition.reads).push_back(tensor);
     (written ? writes_ : reads_).push_back(std::move(layout));
   }
 
@@ -142,8 +142,8 @@ class AttentionMaker {
     (row == queries_ ? axes.query : axes.key) = rank - 1;
     for (int axis = 1; axis + 1 < rank; ++axis) axes.batch.push_back(axis);
     const TensorId made = tensor(name, dims, problem_.dtype);
-    made_.part.attention.tensors[operand] = made;
-    made_.part.attention.axes[operand] = axes;
+    made_.partition.attention.tensors[operand] = made;
+    made_.partition.attention.axes[operand] = axes;
     place(made, layout_of(axes, lying_of(operand)), written);
   }
 
@@ -154,8 +154,8 @@ class AttentionMaker {
     axes.query = 0;
     for (size_t axis = 1; axis < dims.size(); ++axis) axes.batch.push_back(static_cast<int>(axis));
     const TensorId made = tensor("log_sums", dims, DType::float32);
-    made_.part.attention.tensors[Attention::log_sums] = made;
-    made_.part.attention.axes[Attention::log_sums] = axes;
+    made_.partition.attention.tensors[Attention::log_sums] = made;
+    made_.partition.attention.axes[Attention::log_sums] = axes;
     place(made, written_layout(made_.graph, made), written);
   }
 
@@ -192,10 +192,10 @@ class AttentionMaker {
     dropout.value = problem_.rate;
     dropout.stream = 5;
     made_.graph.operators.push_back(std::move(dropout));
-    made_.part.attention.mask = mask;
-    made_.part.attention.mask_axes = axes;
+    made_.partition.attention.mask = mask;
+    made_.partition.attention.mask_axes = axes;
     Layout layout = written_layout(made_.graph, mask);
-    layout.storage = problem_.mask_bits ? MaskStorage::bits : MaskStorage::drawn;
+    layout.storage = problem_.mask_bits ? MaskStorage::bits : MaskStorage::regenerated;
     place(mask, std::move(layout), !problem_.backward);
   }
 

@@ -111,7 +111,7 @@ TEST(CpuKernel, ManyRandomProgramsWhereAskedFor) {
   }
 }
 
-// What one of two equal parts draws says nothing of what the other one draws.
+// What one of two equal partitions draws says nothing of what the other one draws.
 TEST(CpuKernel, EqualPartsThatDrawFromDifferentStreamsAgreeWithTheReference) {
   TrialsOfPrograms trials(1);
   trials.draw(tried_program("two dropouts", kTwoDropouts, {}, "float32"), 2, false);

@@ -36,15 +36,16 @@ TEST(CpuVectors, HotKernelsAreVectorsThroughout) {
   const Graph& graph = program.training.graph;
   size_t looked_at = 0;
   for (const OperatorKind kind : {OperatorKind::softmax, OperatorKind::relu, OperatorKind::layernorm}) {
-    const auto has = [&](const PartCandidates& of) {
-      return of.part.members.size() > 1 &&
-             std::any_of(of.part.members.begin(), of.part.members.end(),
+    const auto has = [&](const PartitionCandidates& of) {
+      return of.partition.members.size() > 1 &&
+             std::any_of(of.partition.members.begin(), of.partition.members.end(),
                          [&](OperatorId op) { return graph.operators[op.at()].kind == kind; });
     };
-    const auto of = std::find_if(program.candidates.parts.begin(), program.candidates.parts.end(), has);
-    ASSERT_NE(of, program.candidates.parts.end());
+    const auto of = std::find_if(program.candidates.partitions.begin(), program.candidates.partitions.end(), has);
+    ASSERT_NE(of, program.candidates.partitions.end());
     const Candidate& best = of->candidates.front();
-    const Launch launch = lower(graph, of->part, layouts_of(program.candidates.domains, of->part, best), best.way);
+    const Launch launch =
+        lower(graph, of->partition, layouts_of(program.candidates.domains, of->partition, best), best.config);
     const Result<KernelCache> cache = kernel_cache_of_tests(1);
     ASSERT_TRUE(cache);
     const auto compiled = cache->get({{launch.kernel}}, 1);
@@ -54,8 +55,8 @@ TEST(CpuVectors, HotKernelsAreVectorsThroughout) {
     // aarch64: fmla v0.4s; x86-64: packed single precision.
     const size_t vectors = count_of(text, {".4s", "addps", "mulps", "maxps", "ps "});
     // A vector is one register with AVX-512, and four on aarch64.
-    EXPECT_GT(vectors, 50U) << of->part.name << "\n" << launch.kernel;
-    EXPECT_EQ(count_of(text, {"<expf", "<tanhf", "<erff", "<exp@", "<logf", "<powf"}), 0U) << of->part.name;
+    EXPECT_GT(vectors, 50U) << of->partition.name << "\n" << launch.kernel;
+    EXPECT_EQ(count_of(text, {"<expf", "<tanhf", "<erff", "<exp@", "<logf", "<powf"}), 0U) << of->partition.name;
     ++looked_at;
   }
   EXPECT_EQ(looked_at, 3U);

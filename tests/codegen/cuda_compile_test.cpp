@@ -24,15 +24,15 @@ constexpr size_t kTogether = 12;  // kernels in one call of the compiler
 
 std::string prelude() { return concat(cuda_hardware(), cuda_prelude()); }
 
-// The most promising kernel of every part, several to a source.
+// The most promising kernel of every partition, several to a source.
 std::vector<std::string> sources_of(const TriedProgram& program) {
   std::vector<std::string> sources;
   size_t count = 0;
-  for (const PartCandidates& of : program.candidates.parts) {
+  for (const PartitionCandidates& of : program.candidates.partitions) {
     if (of.candidates.empty()) continue;
     const Candidate& candidate = of.candidates.front();
-    const Launch launch = lower(program.training.graph, of.part,
-                                layouts_of(program.candidates.domains, of.part, candidate), candidate.way);
+    const Launch launch = lower(program.training.graph, of.partition,
+                                layouts_of(program.candidates.domains, of.partition, candidate), candidate.config);
     if (launch.kernel.empty()) continue;
     if (count % kTogether == 0) sources.push_back(prelude());
     sources.back() += with_kernel_name(launch.kernel, concat("kernel_", count++));

@@ -1,4 +1,4 @@
-// Generated CUDA kernels, of candidates by chance, against the reference: played by a CPU, so that they are checked
+// Generated CUDA kernels, of candidates by chance, against the reference: emulated by a CPU, so that they are checked
 // where there is no GPU.
 #include <gtest/gtest.h>
 

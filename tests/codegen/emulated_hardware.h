@@ -1,6 +1,6 @@
-// The hardware of generated CUDA kernels, played by one thread of a CPU: in front of cuda_prelude.h it takes the place
-// of codegen/prelude/cuda_hardware.h. Threads of a block are fibers that take turns at barriers and shuffles; blocks
-// run one behind the other, so a variable that a block shares is simply a static one.
+// The hardware of generated CUDA kernels, emulated by one thread of a CPU: in front of cuda_prelude.h it takes the
+// place of codegen/prelude/cuda_hardware.h. Threads of a block are fibers that take turns at barriers and shuffles;
+// blocks run one behind the other, so a variable that a block shares is simply a static one.
 //
 // It is compiled with every kernel, so it includes little: <math.h> alone takes longer than most kernels. And with
 // -U_FORTIFY_SOURCE: a fortified longjmp, which some compilers have by default, takes one to another stack for an
@@ -14,7 +14,7 @@
 #include <ucontext.h>
 
 #if __USE_FORTIFY_LEVEL > 0
-#error "played kernels are compiled with -U_FORTIFY_SOURCE"
+#error "emulated kernels are compiled with -U_FORTIFY_SOURCE"
 #endif
 
 #define MR_DEVICE inline

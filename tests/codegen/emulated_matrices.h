@@ -1,4 +1,4 @@
-// The hardware of an attention's kernels, played by one thread of a CPU: it takes the place of
+// The hardware of an attention's kernels, emulated by one thread of a CPU: it takes the place of
 // codegen/prelude/cuda_matrices.h, behind emulated_hardware.h. Stricter than a GPU: what is being copied is not there
 // before it is waited for, and what was there before is gone when the copy begins; what a warp stores, another one may
 // only touch behind a barrier.

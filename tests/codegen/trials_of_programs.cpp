@@ -16,7 +16,7 @@
 #include "device/cpu/blas_library.h"
 #include "device/cpu/cpu_info.h"
 #include "device/cpu/module.h"
-#include "device/played/played_text.h"
+#include "device/emulated/emulated_text.h"
 #include "device/test_kernels.h"
 #include "frontend/frontend.h"
 #include "fusion/predicates.h"
@@ -28,65 +28,67 @@ namespace {
 
 constexpr int64_t kLanes = 16;  // of float
 
-std::vector<std::string> with_masks(const TriedProgram& program, const Part& part, const Candidate& candidate,
+std::vector<std::string> with_masks(const TriedProgram& program, const Partition& partition, const Candidate& candidate,
                                     std::vector<std::string> shapes) {
-  const std::vector<Layout> layouts = layouts_of(program.candidates.domains, part, candidate);
-  const std::vector<TensorId> tensors = tensors_of(part);
+  const std::vector<Layout> layouts = layouts_of(program.candidates.domains, partition, candidate);
+  const std::vector<TensorId> tensors = tensors_of(partition);
   for (size_t k = 0; k < layouts.size(); ++k) {
-    const char* const how = k < part.reads.size() ? "read" : "written";
+    const char* const how = k < partition.reads.size() ? "read" : "written";
     const bool boolean = program.training.graph.tensor(tensors[k]).dtype == DType::boolean;
     if (layouts[k].storage == MaskStorage::bits)
       shapes.push_back(concat(boolean ? "booleans " : "a mask ", how, " as bits"));
-    if (layouts[k].storage == MaskStorage::drawn) shapes.push_back(concat("a mask ", how, " as drawn"));
+    if (layouts[k].storage == MaskStorage::regenerated) shapes.push_back(concat("a mask ", how, " as drawn"));
   }
   return shapes;
 }
 
 // What a kernel's text depends on, in words.
-std::vector<std::string> shapes_of(const TriedProgram& program, const Part& part, const Candidate& candidate) {
-  const auto& way = std::get<KernelWay>(candidate.way);
-  const bool vector = way.vector != kNoIndex;
-  const bool lanes = way.rows && vector && part.space[static_cast<size_t>(way.vector)].outer;
-  const int64_t extent = vector ? part.space[static_cast<size_t>(way.vector)].extent : 0;
-  if (way.gpu) {
-    const int64_t width = std::gcd(static_cast<int64_t>(way.gpu->width), std::max<int64_t>(extent, 1));
-    return with_masks(program, part, candidate,
-                      {!way.rows ? (way.block == kNoIndex ? "flat" : "flat in tiles")
-                       : lanes   ? "rows in lanes"
-                                 : "rows",
+std::vector<std::string> shapes_of(const TriedProgram& program, const Partition& partition,
+                                   const Candidate& candidate) {
+  const auto& config = std::get<KernelConfig>(candidate.config);
+  const bool vector = config.vector != kNoIndex;
+  const bool lanes = config.rows && vector && partition.space[static_cast<size_t>(config.vector)].outer;
+  const int64_t extent = vector ? partition.space[static_cast<size_t>(config.vector)].extent : 0;
+  if (config.gpu) {
+    const int64_t width = std::gcd(static_cast<int64_t>(config.gpu->width), std::max<int64_t>(extent, 1));
+    return with_masks(program, partition, candidate,
+                      {!config.rows ? (config.block == kNoIndex ? "flat" : "flat in tiles")
+                       : lanes      ? "rows in lanes"
+                                    : "rows",
                        width > 1 ? concat("width ", width) : "no width",
-                       way.gpu->group > 32  ? "groups of warps"
-                       : way.gpu->group > 1 ? "groups in a warp"
-                                            : "threads alone",
-                       way.gpu->group == way.gpu->threads ? "a block a row" : "rows a block",
-                       way.gpu->ahead > 0    ? "across rows, the next one ahead"
-                       : way.gpu->blocks > 0 ? "across rows"
-                                             : "rows apart"});
+                       config.gpu->group > 32  ? "groups of warps"
+                       : config.gpu->group > 1 ? "groups in a warp"
+                                               : "threads alone",
+                       config.gpu->group == config.gpu->threads ? "a block a row" : "rows a block",
+                       config.gpu->ahead > 0    ? "across rows, the next one ahead"
+                       : config.gpu->blocks > 0 ? "across rows"
+                                                : "rows apart"});
   }
-  std::vector<std::string> shapes = {!way.rows ? (way.block == kNoIndex ? "flat" : "flat in blocks")
-                                     : lanes   ? "rows in lanes"
-                                               : "rows",
-                                     way.threads > 1 ? "threads" : "one thread",
+  std::vector<std::string> shapes = {!config.rows ? (config.block == kNoIndex ? "flat" : "flat in blocks")
+                                     : lanes      ? "rows in lanes"
+                                                  : "rows",
+                                     config.threads > 1 ? "threads" : "one thread",
                                      extent % kLanes == 0 ? "whole vectors"
                                      : extent < kLanes    ? "less than a vector"
                                                           : "vectors and a rest"};
-  return with_masks(program, part, candidate, std::move(shapes));
+  return with_masks(program, partition, candidate, std::move(shapes));
 }
 
-std::vector<std::string> operators_of(const TrainingGraph& training, const Part& part) {
+std::vector<std::string> operators_of(const TrainingGraph& training, const Partition& partition) {
   const Graph& graph = training.graph;
   std::set<std::string> names;
   for (const OperatorId member : training.repeated) {
-    if (part.operators.size() > 1 && std::find(part.members.begin(), part.members.end(), member) != part.members.end())
+    if (partition.operators.size() > 1 &&
+        std::find(partition.members.begin(), partition.members.end(), member) != partition.members.end())
       names.insert(concat(info_of(graph.operators[member.at()].kind).name, " again"));
   }
-  for (const OperatorId member : part.members) names.emplace(info_of(graph.operators[member.at()].kind).name);
-  if (part.operators.empty()) names.insert("conversion");
+  for (const OperatorId member : partition.members) names.emplace(info_of(graph.operators[member.at()].kind).name);
+  if (partition.operators.empty()) names.insert("conversion");
   return {names.begin(), names.end()};
 }
 
-std::string dtype_of(const Graph& graph, const Part& part) {
-  for (const std::vector<TensorId>* tensors : {&part.writes, &part.reads}) {
+std::string dtype_of(const Graph& graph, const Partition& partition) {
+  for (const std::vector<TensorId>* tensors : {&partition.writes, &partition.reads}) {
     for (const TensorId tensor : *tensors) {
       if (graph.tensor(tensor).dtype != DType::boolean) return std::string(name_of(graph.tensor(tensor).dtype));
     }
@@ -115,8 +117,8 @@ Result<KernelCache> emulated_kernel_cache(const std::string& behind_prelude) {
   return KernelCache(folder, std::move(compiler), prelude, cpu_info().identity(), {300, 24});
 }
 
-std::string emulated(const Launch& launch) {
-  std::string text = played::with_played_matrices(launch.kernel);
+std::string emulated_source(const Launch& launch) {
+  std::string text = emulated::with_emulated_matrices(launch.kernel);
   const std::string first = ") MILLRACE_KERNEL(";
   text.replace(text.find(first), first.size(), ") MILLRACE_KERNEL_first(");
   const bool together = text.find("reduce") != std::string::npos || text.find("barrier") != std::string::npos;
@@ -161,17 +163,17 @@ TriedProgram tried_program(const std::string& name, const std::string& text, con
 }
 
 // A kernel is worth its compilation when it shows a pair of an operator, a shape and a type for the first time.
-bool TrialsOfPrograms::take_features(const TriedProgram& program, const Part& part, const Candidate& candidate,
-                                     bool covering) {
-  const std::vector<std::string> shapes = shapes_of(program, part, candidate);
-  const std::string dtype = dtype_of(program.training.graph, part);
+bool TrialsOfPrograms::take_features(const TriedProgram& program, const Partition& partition,
+                                     const Candidate& candidate, bool covering) {
+  const std::vector<std::string> shapes = shapes_of(program, partition, candidate);
+  const std::string dtype = dtype_of(program.training.graph, partition);
   std::vector<std::string> pairs;
   for (size_t k = 0; k < shapes.size(); ++k) {
     pairs.push_back(concat(shapes[k], " & ", dtype));
     for (size_t other = k + 1; other < shapes.size(); ++other) pairs.push_back(concat(shapes[k], " & ", shapes[other]));
   }
   // Half precisions are only stored: operators see float.
-  for (const std::string& op : operators_of(program.training, part)) {
+  for (const std::string& op : operators_of(program.training, partition)) {
     pairs.push_back(concat(op, " & ", shapes.front()));
     pairs.push_back(concat(op, " in ", dtype == "float64" ? "float64" : "float32"));
   }
@@ -182,25 +184,26 @@ bool TrialsOfPrograms::take_features(const TriedProgram& program, const Part& pa
   return true;
 }
 
-void TrialsOfPrograms::draw_from(const TriedProgram& program, const PartCandidates& of, size_t count, bool covering) {
+void TrialsOfPrograms::draw_from(const TriedProgram& program, const PartitionCandidates& of, size_t count,
+                                 bool covering) {
   if (of.candidates.empty()) return;
   for (size_t k = 0; k < count; ++k) {
     const Candidate& candidate = of.candidates[random_() % of.candidates.size()];
-    const bool by_kernel = std::holds_alternative<KernelWay>(candidate.way);
-    if (by_kernel && !take_features(program, of.part, candidate, covering)) continue;
+    const bool by_kernel = std::holds_alternative<KernelConfig>(candidate.config);
+    if (by_kernel && !take_features(program, of.partition, candidate, covering)) continue;
     if (kSanitized && !by_kernel && k > 0) {
       random_();  // as below: the kernels are those of the other builds, compiled once
       continue;
     }
-    parts_.push_back(of.part);
-    Trial trial{&program, &parts_.back(), candidate, ""};
+    partitions_.push_back(of.partition);
+    Trial trial{&program, &partitions_.back(), candidate, ""};
     // Libraries wait for each other's threads by spinning: few trials of that, other processes may have the cores.
-    auto* const product = std::get_if<GemmWay>(&trial.candidate.way);
+    auto* const product = std::get_if<GemmConfig>(&trial.candidate.config);
     if (product != nullptr && random_() % 16 != 0) product->threads = 1;
     if (by_kernel) {
-      const Launch launch = lower(program.training.graph, of.part,
-                                  layouts_of(program.candidates.domains, of.part, candidate), candidate.way);
-      trial.kernel = device_ == TriedOn::gpu ? emulated(launch) : launch.kernel;
+      const Launch launch = lower(program.training.graph, of.partition,
+                                  layouts_of(program.candidates.domains, of.partition, candidate), candidate.config);
+      trial.kernel = device_ == TriedOn::gpu ? emulated_source(launch) : launch.kernel;
       ++kernels_;
     }
     trials_.push_back(std::move(trial));
@@ -210,7 +213,7 @@ void TrialsOfPrograms::draw_from(const TriedProgram& program, const PartCandidat
 void TrialsOfPrograms::draw(TriedProgram drawn, size_t count, bool covering) {
   programs_.push_back(std::move(drawn));
   const TriedProgram& program = programs_.back();
-  for (const PartCandidates& of : program.candidates.parts) draw_from(program, of, count, covering);
+  for (const PartitionCandidates& of : program.candidates.partitions) draw_from(program, of, count, covering);
   const Graph& graph = program.training.graph;
   for (size_t k = 0; k < graph.tensors.size(); ++k) {
     const TensorDomain& domain = program.candidates.domains[k];
@@ -243,8 +246,8 @@ void TrialsOfPrograms::run() {
       program = trial.program;
       trials.emplace(program->training.graph, program->candidates.domains);
     }
-    const std::string what = concat(program->name, ": ", trial.part->name, ": ",
-                                    print_candidate(program->candidates.domains, *trial.part, trial.candidate));
+    const std::string what = concat(program->name, ": ", trial.partition->name, ": ",
+                                    print_candidate(program->candidates.domains, *trial.partition, trial.candidate));
     void* function = nullptr;
     if (!trial.kernel.empty()) {
       const Result<CompiledKernel>& kernel = compiled[next++];
@@ -261,7 +264,7 @@ void TrialsOfPrograms::run() {
     }
     TrialSettings settings;
     settings.seconds = 0;
-    const MeasurementRow row = trials->run(*trial.part, trial.candidate, function, settings);
+    const MeasurementRow row = trials->run(*trial.partition, trial.candidate, function, settings);
     EXPECT_EQ(kOutcomeNames.at(static_cast<size_t>(row.outcome)), "measured") << what << "\n" << row.detail;
   }
 }

@@ -32,7 +32,7 @@ struct TriedProgram {
 enum class TriedOn { cpu, cpu_without_libraries, gpu };
 
 // Every dtype of the program in turn shares `enumerated`, where it is given: a CPU's candidates do not depend on it.
-// Without libraries, and on a GPU that is played, contractions are kernels.
+// Without libraries, and on a GPU that is emulated, contractions are kernels.
 TriedProgram tried_program(const std::string& name, const std::string& text, const std::vector<std::string>& sizes,
                            const std::string& dtype, const Candidates* enumerated = nullptr,
                            TriedOn device = TriedOn::cpu);
@@ -41,8 +41,8 @@ class TrialsOfPrograms {
  public:
   explicit TrialsOfPrograms(uint64_t seed, TriedOn device = TriedOn::cpu) : random_(seed), device_(device) {}
 
-  // Draws `count` candidates of each part and as many conversions of each tensor. With `covering`, those whose kernel
-  // shows nothing that no other had are left out.
+  // Draws `count` candidates of each partition and as many conversions of each tensor. With `covering`, those whose
+  // kernel shows nothing that no other had are left out.
   void draw(TriedProgram program, size_t count, bool covering);
 
   // Compiles and runs all that was drawn; fails the test where an outcome is not `measured`.
@@ -56,18 +56,19 @@ class TrialsOfPrograms {
  private:
   struct Trial {
     const TriedProgram* program = nullptr;
-    const Part* part = nullptr;
+    const Partition* partition = nullptr;
     Candidate candidate;
     std::string kernel;
   };
 
-  void draw_from(const TriedProgram& program, const PartCandidates& of, size_t count, bool covering);
-  bool take_features(const TriedProgram& program, const Part& part, const Candidate& candidate, bool covering);
+  void draw_from(const TriedProgram& program, const PartitionCandidates& of, size_t count, bool covering);
+  bool take_features(const TriedProgram& program, const Partition& partition, const Candidate& candidate,
+                     bool covering);
 
   std::mt19937_64 random_;
   TriedOn device_;
   std::deque<TriedProgram> programs_;
-  std::deque<Part> parts_;
+  std::deque<Partition> partitions_;
   std::vector<Trial> trials_;
   std::set<std::string> features_;
   size_t kernels_ = 0;

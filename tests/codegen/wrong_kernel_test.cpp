@@ -22,27 +22,27 @@ def layer(x: float32[A, B], y: float32[A, B], bias: float32[B]):
 
 class WrongKernelTest : public testing::Test {
  protected:
-  // The fused part that has an operator of this kind, its first candidate of one thread, and its kernel.
+  // The fused partition that has an operator of this kind, its first candidate of one thread, and its kernel.
   void take(OperatorKind kind) {
     program_ = tried_program("layer", kProgram, {}, "float32");
     const Graph& graph = program_.training.graph;
-    for (const PartCandidates& of : program_.candidates.parts) {
-      const bool has = std::any_of(of.part.members.begin(), of.part.members.end(),
+    for (const PartitionCandidates& of : program_.candidates.partitions) {
+      const bool has = std::any_of(of.partition.members.begin(), of.partition.members.end(),
                                    [&](OperatorId op) { return graph.operators[op.at()].kind == kind; });
-      if (!has || of.part.members.size() < 2) continue;
+      if (!has || of.partition.members.size() < 2) continue;
       for (const Candidate& candidate : of.candidates) {
-        const auto& way = std::get<KernelWay>(candidate.way);
-        const std::vector<Layout> layouts = layouts_of(program_.candidates.domains, of.part, candidate);
+        const auto& config = std::get<KernelConfig>(candidate.config);
+        const std::vector<Layout> layouts = layouts_of(program_.candidates.domains, of.partition, candidate);
         const bool words = std::all_of(layouts.begin(), layouts.end(),
                                        [](const Layout& layout) { return layout.storage == MaskStorage::words; });
-        if (way.threads != 1 || way.block != kNoIndex || !words) continue;
-        part_ = of.part;
+        if (config.threads != 1 || config.block != kNoIndex || !words) continue;
+        partition_ = of.partition;
         candidate_ = candidate;
-        kernel_ = lower(graph, part_, layouts, candidate.way).kernel;
+        kernel_ = lower(graph, partition_, layouts, candidate.config).kernel;
         return;
       }
     }
-    FAIL() << "no such part";
+    FAIL() << "no such partition";
   }
 
   std::string altered(const std::string& from, const std::string& to) const {
@@ -67,7 +67,7 @@ class WrongKernelTest : public testing::Test {
     Trials trials(program_.training.graph, program_.candidates.domains);
     TrialSettings settings;
     settings.seconds = 0;
-    return trials.run(part_, candidate_, *function, settings);
+    return trials.run(partition_, candidate_, *function, settings);
   }
 
   void expect_wrong(const std::string& text, const std::string& why) {
@@ -78,7 +78,7 @@ class WrongKernelTest : public testing::Test {
   }
 
   TriedProgram program_;
-  Part part_;
+  Partition partition_;
   Candidate candidate_;
   std::string kernel_;
 };

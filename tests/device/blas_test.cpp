@@ -371,9 +371,9 @@ INSTANTIATE_TEST_SUITE_P(Libraries, Blas,
                            return concat(name_of(std::get<0>(suite.param)), "_", name_of(std::get<1>(suite.param)));
                          });
 
-// --- What is declined ---
+// --- What is rejected ---
 
-class BlasDeclines : public testing::TestWithParam<BlasLibrary> {
+class BlasRejects : public testing::TestWithParam<BlasLibrary> {
  protected:
   static GemmCall plain() {
     return call_of(GetParam(), StoredType::f32, 4, 6, 5, {{3, Role::batch}, {2, Role::summed}}, [](size_t axes) {
@@ -393,15 +393,15 @@ class BlasDeclines : public testing::TestWithParam<BlasLibrary> {
   }
 };
 
-TEST_P(BlasDeclines, NothingOfThePlainCallButTheLibrary) { EXPECT_EQ(blas_info(GetParam()).missing, why_not(plain())); }
+TEST_P(BlasRejects, NothingOfThePlainCallButTheLibrary) { EXPECT_EQ(blas_info(GetParam()).missing, why_not(plain())); }
 
-TEST_P(BlasDeclines, OtherTypes) {
+TEST_P(BlasRejects, OtherTypes) {
   GemmCall call = plain();
   call.type = StoredType::i32;
   EXPECT_TRUE(says(call, "no product of I32"));
 }
 
-TEST_P(BlasDeclines, ExtentsAndThreads) {
+TEST_P(BlasRejects, ExtentsAndThreads) {
   GemmCall call = plain();
   call.k = 0;
   EXPECT_TRUE(says(call, "an extent of 0"));
@@ -413,7 +413,7 @@ TEST_P(BlasDeclines, ExtentsAndThreads) {
   EXPECT_TRUE(says(call, "0 threads"));
 }
 
-TEST_P(BlasDeclines, WhatLeavesTheTensors) {
+TEST_P(BlasRejects, WhatLeavesTheTensors) {
   GemmCall call = plain();
   --call.a_elements;
   EXPECT_TRUE(says(call, "reaches element 119 of A, which has 119"));
@@ -431,7 +431,7 @@ TEST_P(BlasDeclines, WhatLeavesTheTensors) {
   EXPECT_TRUE(says(call, "a stride of A is negative or too large"));
 }
 
-TEST_P(BlasDeclines, ResultsOnTopOfEachOther) {
+TEST_P(BlasRejects, ResultsOnTopOfEachOther) {
   GemmCall call = plain();
   call.c_m = 0;
   EXPECT_TRUE(says(call, "the same element of C"));
@@ -440,7 +440,7 @@ TEST_P(BlasDeclines, ResultsOnTopOfEachOther) {
   EXPECT_TRUE(says(call, "the same element of C"));
 }
 
-TEST_P(BlasDeclines, OperandsOnTopOfThemselves) {
+TEST_P(BlasRejects, OperandsOnTopOfThemselves) {
   GemmCall call = plain();
   call.a_m = 0;
   EXPECT_TRUE(says(call, "A has the strides 0 and 1 over 4 × 5"));
@@ -452,7 +452,7 @@ TEST_P(BlasDeclines, OperandsOnTopOfThemselves) {
   EXPECT_TRUE(says(call, "A has the strides 2 and 2"));
 }
 
-TEST_P(BlasDeclines, ThreadsWithoutALoop) {
+TEST_P(BlasRejects, ThreadsWithoutALoop) {
   GemmCall call = plain();
   call.threads_over_loops = true;
   EXPECT_EQ(blas_info(GetParam()).missing, why_not(call));
@@ -460,7 +460,7 @@ TEST_P(BlasDeclines, ThreadsWithoutALoop) {
   EXPECT_TRUE(says(call, "no loop to share"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Libraries, BlasDeclines, testing::Values(BlasLibrary::openblas, BlasLibrary::blis),
+INSTANTIATE_TEST_SUITE_P(Libraries, BlasRejects, testing::Values(BlasLibrary::openblas, BlasLibrary::blis),
                          [](const auto& suite) { return std::string(name_of(suite.param)); });
 
 TEST(BlasStrides, OnlyBlisTakesGeneralOnes) {

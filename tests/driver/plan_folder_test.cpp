@@ -15,7 +15,7 @@
 #include "exec/run_plan.h"
 #include "millrace/millrace.h"
 #include "millrace/plan.h"
-#include "plan/launched_part.h"
+#include "plan/launched_partition.h"
 #include "plan/plan_json.h"
 #include "plan/small_plan.h"
 

@@ -140,8 +140,8 @@ TEST(CpuExecutor, ProductsThatAddAgreeWithTheReference) {
       MadePlan made = make_plan(kSums, choice);
       const size_t before = seen.size();
       for (const PlanLaunch& launch : made.plan.launches) {
-        if (launch.part.find(" with ") != std::string::npos)
-          seen.emplace(dtype, launch.pass, launch.part.find(" + ") != std::string::npos);
+        if (launch.partition.find(" with ") != std::string::npos)
+          seen.emplace(dtype, launch.pass, launch.partition.find(" + ") != std::string::npos);
       }
       if (seen.size() > before) plans.push_back(std::move(made));
     }
@@ -157,7 +157,7 @@ TEST(CpuExecutor, TensorsThatAreApartAreRefusedWhereTheyShouldBeStacked) {
   for (const MadePlan& made : stacked_plans(12)) {
     // A forward launch of all three.
     const bool uses = std::any_of(made.plan.launches.begin(), made.plan.launches.end(), [](const PlanLaunch& launch) {
-      return launch.pass == Pass::forward && std::count(launch.part.begin(), launch.part.end(), '+') == 2;
+      return launch.pass == Pass::forward && std::count(launch.partition.begin(), launch.partition.end(), '+') == 2;
     });
     if (!uses) continue;
     ++refused;

@@ -12,16 +12,16 @@
 #include "candidates/adding_program.h"
 #include "candidates/gelu_program.h"
 #include "candidates/stacked_program.h"
+#include "device/emulated/emulated_gpu.h"
 #include "device/gpu_memory.h"
-#include "device/played/played_gpu.h"
 #include "driver/plan_folder.h"
 #include "exec/run_plan.h"
 #include "exec/signs_program.h"
 #include "golden/golden.h"
 #include "ir/attention_program.h"
+#include "measure/reference_data.h"
 #include "measure/tensor_memory.h"
-#include "measure/truth.h"
-#include "plan/launched_part.h"
+#include "plan/launched_partition.h"
 
 namespace millrace {
 namespace {
@@ -49,16 +49,16 @@ class OnDevice {
       if (graph.tensor(graph.arguments[k]).role == TensorRole::scalar)
         arguments_[k] = given[graph.arguments[k].at()].data();
     }
-    const CallersPlaces places = callers_places(made);
-    for (const int64_t bytes : places.bytes) {
+    const CallersPlaces locations = callers_places(made);
+    for (const int64_t bytes : locations.bytes) {
       Result<GpuMemory> memory = GpuMemory::allocate(gpu, bytes);
       EXPECT_TRUE(memory) << to_string(memory.error());
       blocks_.push_back(std::move(*memory));
     }
     for (size_t k = 0; k < made.plan.buffers.size(); ++k) {
-      const CallersPlace& place = places.places[k];
-      if (made.plan.buffers[k].place != BufferPlace::arena)
-        add(made.plan.buffers[k], given, blocks_[place.block].bytes_at(place.offset));
+      const CallersPlace& location = locations.locations[k];
+      if (made.plan.buffers[k].location != BufferLocation::arena)
+        add(made.plan.buffers[k], given, blocks_[location.block].bytes_at(location.offset));
     }
     EXPECT_TRUE(gpu.wait());
   }
@@ -76,7 +76,8 @@ class OnDevice {
       std::vector<char> bytes(static_cast<size_t>(buffer->bytes));
       EXPECT_TRUE(gpu_.copy_out(bytes.data(), data, buffer->bytes));
       found[tensor.at()] = take_values(made_.training.graph, tensor, layout_of(made_, *buffer, tensor), bytes.data());
-      const bool made = buffer->place == BufferPlace::result || buffer->place == BufferPlace::argument_gradient;
+      const bool made =
+          buffer->location == BufferLocation::result || buffer->location == BufferLocation::argument_gradient;
       EXPECT_TRUE(gpu_.fill(data, 0xff, made ? buffer->bytes : 0));
     }
     return found;
@@ -91,12 +92,12 @@ class OnDevice {
       EXPECT_TRUE(gpu_.copy_in(data, bytes.data(), buffer.bytes));
     }
     const auto position = static_cast<size_t>(buffer.position);
-    switch (buffer.place) {
-      case BufferPlace::arena: break;
-      case BufferPlace::argument: arguments_[position] = data; break;
-      case BufferPlace::result: results_[position] = data; break;
-      case BufferPlace::result_gradient: result_gradients_[position] = data; break;
-      case BufferPlace::argument_gradient: argument_gradients_[position] = data; break;
+    switch (buffer.location) {
+      case BufferLocation::arena: break;
+      case BufferLocation::argument: arguments_[position] = data; break;
+      case BufferLocation::result: results_[position] = data; break;
+      case BufferLocation::result_gradient: result_gradients_[position] = data; break;
+      case BufferLocation::argument_gradient: argument_gradients_[position] = data; break;
     }
     memories_.emplace_back(&buffer, data);
   }
@@ -111,7 +112,7 @@ class OnDevice {
   std::vector<void*> argument_gradients_;
 };
 
-class PlayedExecutor : public ScratchTest {
+class EmulatedExecutor : public ScratchTest {
  protected:
   MadePlan plan_of(const std::string& text, PlanChoice choice) {
     choice.gpu = gpu_.get();
@@ -161,11 +162,11 @@ class PlayedExecutor : public ScratchTest {
     }
   }
 
-  std::shared_ptr<Gpu> gpu_ = played::make_gpu();
-  std::unique_ptr<GpuCompiler> compiler_ = played::make_compiler();
+  std::shared_ptr<Gpu> gpu_ = emulated::make_gpu();
+  std::unique_ptr<GpuCompiler> compiler_ = emulated::make_compiler();
 };
 
-TEST_F(PlayedExecutor, RandomPlansAgreeWithTheReference) {
+TEST_F(EmulatedExecutor, RandomPlansAgreeWithTheReference) {
   const std::string mha = text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/mha.py"));
   for (const auto& [text, size, dtype, seed] : {std::tuple(kProgram, "", "float32", 1),
                                                 {kProgram, "", "float64", 2},
@@ -180,7 +181,7 @@ TEST_F(PlayedExecutor, RandomPlansAgreeWithTheReference) {
   }
 }
 
-TEST_F(PlayedExecutor, SavedSignsOfZerosInfinitiesAndNoNumbers) {
+TEST_F(EmulatedExecutor, SavedSignsOfZerosInfinitiesAndNoNumbers) {
   PlanChoice choice;
   choice.dtype = "float16";
   const MadePlan made = plan_of(kSigns, choice);
@@ -190,7 +191,7 @@ TEST_F(PlayedExecutor, SavedSignsOfZerosInfinitiesAndNoNumbers) {
 }
 
 // Of plans with a product of all three projections and their biases, or of the gradients of both.
-TEST_F(PlayedExecutor, StackedTensorsOfTheCallerAgreeWithTheReference) {
+TEST_F(EmulatedExecutor, StackedTensorsOfTheCallerAgreeWithTheReference) {
   std::set<Pass> seen;
   PlanChoice choice;
   choice.layouts = stacked_projections();
@@ -200,8 +201,8 @@ TEST_F(PlayedExecutor, StackedTensorsOfTheCallerAgreeWithTheReference) {
     const MadePlan sketch = make_plan(kProjections, choice);
     const size_t before = seen.size();
     for (const PlanLaunch& launch : sketch.plan.launches) {
-      const bool of_three = std::count(launch.part.begin(), launch.part.end(), '+') == 2;
-      if (of_three && launch.part.find(" with ") != std::string::npos) seen.insert(launch.pass);
+      const bool of_three = std::count(launch.partition.begin(), launch.partition.end(), '+') == 2;
+      if (of_three && launch.partition.find(" with ") != std::string::npos) seen.insert(launch.pass);
     }
     if (seen.size() == before) continue;
     expect_one_step(kProjections, choice);
@@ -211,7 +212,7 @@ TEST_F(PlayedExecutor, StackedTensorsOfTheCallerAgreeWithTheReference) {
 }
 
 // Of plans whose products add themselves to a sum, one by one and stacked, forward and backward.
-TEST_F(PlayedExecutor, ProductsThatAddAgreeWithTheReference) {
+TEST_F(EmulatedExecutor, ProductsThatAddAgreeWithTheReference) {
   std::set<std::pair<Pass, bool>> seen;
   PlanChoice choice;
   choice.layouts = free_weights();
@@ -221,8 +222,8 @@ TEST_F(PlayedExecutor, ProductsThatAddAgreeWithTheReference) {
     const MadePlan sketch = make_plan(kSums, choice);
     const size_t before = seen.size();
     for (const PlanLaunch& launch : sketch.plan.launches) {
-      if (launch.part.find(" with ") != std::string::npos)
-        seen.emplace(launch.pass, launch.part.find(" + ") != std::string::npos);
+      if (launch.partition.find(" with ") != std::string::npos)
+        seen.emplace(launch.pass, launch.partition.find(" + ") != std::string::npos);
     }
     if (seen.size() == before) continue;
     expect_one_step(kSums, choice);
@@ -233,7 +234,7 @@ TEST_F(PlayedExecutor, ProductsThatAddAgreeWithTheReference) {
 
 // Of plans with an attention in one piece: nearer to the exact numbers than the program by itself is, whose scores are
 // rounded. Its statistics are carried out there, and in no other plan.
-TEST_F(PlayedExecutor, AttentionsInOnePieceAgreeWithTheReference) {
+TEST_F(EmulatedExecutor, AttentionsInOnePieceAgreeWithTheReference) {
   AttentionProgram program;
   std::string text = program.text();
   for (const auto& [from, to] : {std::pair("J = 5", "J = 16"), std::pair("K = 7", "K = 24"),
@@ -246,8 +247,9 @@ TEST_F(PlayedExecutor, AttentionsInOnePieceAgreeWithTheReference) {
     choice.seed = seed;
     const MadePlan sketch = make_plan(text, choice);
     const std::vector<PlanLaunch>& launches = sketch.plan.launches;
-    const bool whole = std::any_of(launches.begin(), launches.end(),
-                                   [](const PlanLaunch& launch) { return launch.part.starts_with("attention ("); });
+    const bool whole = std::any_of(launches.begin(), launches.end(), [](const PlanLaunch& launch) {
+      return launch.partition.starts_with("attention (");
+    });
     if (!seen.insert(whole).second) continue;
     const MadePlan made = plan_of(text, choice);
     ASSERT_FALSE(HasFailure());
@@ -278,7 +280,7 @@ TEST_F(PlayedExecutor, AttentionsInOnePieceAgreeWithTheReference) {
 }
 
 // Of plans whose products take a GELU and write what it is taken of, which products of backward read.
-TEST_F(PlayedExecutor, ProductsWithGelusAgreeWithTheReference) {
+TEST_F(EmulatedExecutor, ProductsWithGelusAgreeWithTheReference) {
   std::set<std::string> seen;
   PlanChoice choice;
   choice.gpu = gpu_.get();
@@ -287,9 +289,9 @@ TEST_F(PlayedExecutor, ProductsWithGelusAgreeWithTheReference) {
     const MadePlan sketch = make_plan(kGelus, choice);
     const size_t before = seen.size();
     for (const PlanLaunch& launch : sketch.plan.launches) {
-      const Result<LaunchedPart> of = launched_part(sketch.training.graph, sketch.candidates, launch);
+      const Result<LaunchedPartition> of = launched_partition(sketch.training.graph, sketch.candidates, launch);
       ASSERT_TRUE(of) << to_string(of.error());
-      if (of->part.product.auxiliary.valid()) seen.insert(launch.part);
+      if (of->partition.product.auxiliary.valid()) seen.insert(launch.partition);
     }
     if (seen.size() == before) continue;
     expect_one_step(kGelus, choice);
@@ -298,8 +300,8 @@ TEST_F(PlayedExecutor, ProductsWithGelusAgreeWithTheReference) {
   EXPECT_EQ(seen.size(), 4U);
 }
 
-// The GPU that is played runs them as late as it may. Launched, recorded and replayed, as a step and pass by pass.
-TEST_F(PlayedExecutor, LaunchesAsideMakeTheSameBits) {
+// The GPU that is emulated runs them as late as it may. Launched, recorded and replayed, as a step and pass by pass.
+TEST_F(EmulatedExecutor, LaunchesAsideMakeTheSameBits) {
   const std::string bert = text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/bert_encoder.py"));
   for (const std::optional<uint64_t> seed : {std::optional<uint64_t>(), std::optional<uint64_t>(3)}) {
     std::vector<Values<double>> found;
@@ -330,7 +332,7 @@ TEST_F(PlayedExecutor, LaunchesAsideMakeTheSameBits) {
   }
 }
 
-TEST_F(PlayedExecutor, EveryStepDrawsItsOwnMasksAlsoWhenItIsReplayed) {
+TEST_F(EmulatedExecutor, EveryStepDrawsItsOwnMasksAlsoWhenItIsReplayed) {
   const MadePlan made = plan_of(kProgram, {});
   GpuExecutor executor = executor_of(made);
   const Values<double> given = drawn_values(made.training, 5);
@@ -353,7 +355,7 @@ TEST_F(PlayedExecutor, EveryStepDrawsItsOwnMasksAlsoWhenItIsReplayed) {
   expect_step(made, given, {10, 103}, tensors);
 }
 
-TEST_F(PlayedExecutor, ForwardAndBackwardApartAreAStep) {
+TEST_F(EmulatedExecutor, ForwardAndBackwardApartAreAStep) {
   const MadePlan made = plan_of(kProgram, {});
   GpuExecutor executor = executor_of(made);
   const Values<double> given = drawn_values(made.training, 6);
@@ -377,7 +379,7 @@ TEST_F(PlayedExecutor, ForwardAndBackwardApartAreAStep) {
   expect_step(made, given, {1, 10}, tensors);
 }
 
-TEST_F(PlayedExecutor, WhatWasRecordedIsNotReplayedOnTensorsThatMoved) {
+TEST_F(EmulatedExecutor, WhatWasRecordedIsNotReplayedOnTensorsThatMoved) {
   const MadePlan made = plan_of(kProgram, {});
   GpuExecutor executor = executor_of(made);
   const Values<double> given = drawn_values(made.training, 6);
@@ -402,26 +404,26 @@ TEST_F(PlayedExecutor, WhatWasRecordedIsNotReplayedOnTensorsThatMoved) {
 }
 
 // An allocator gives a caller the same few places again and again, in turns.
-TEST_F(PlayedExecutor, PlacesThatComeBackAreReplayed) {
+TEST_F(EmulatedExecutor, PlacesThatComeBackAreReplayed) {
   const MadePlan made = plan_of(kProgram, {});
   GpuExecutor executor = executor_of(made);
   std::vector<Values<double>> given;
-  std::vector<std::unique_ptr<OnDevice>> places;
+  std::vector<std::unique_ptr<OnDevice>> locations;
   for (const uint64_t seed : {8U, 9U, 10U}) {
     given.push_back(drawn_values(made.training, seed));
-    places.push_back(std::make_unique<OnDevice>(*gpu_, made, given.back()));
+    locations.push_back(std::make_unique<OnDevice>(*gpu_, made, given.back()));
   }
   for (uint32_t step = 1; step <= 12; ++step) {
-    const size_t place = (step * step) % places.size();  // 1, 1, 0, 1, 1, 0, …
-    const size_t taken = step > 6 ? step % places.size() : place;
-    expect_done(executor.bind(places[taken]->pointers(), 1, step));
+    const size_t location = (step * step) % locations.size();  // 1, 1, 0, 1, 1, 0, …
+    const size_t taken = step > 6 ? step % locations.size() : location;
+    expect_done(executor.bind(locations[taken]->pointers(), 1, step));
     expect_done(executor.forward());
     expect_done(executor.backward());
-    expect_step(made, given[taken], {1, step}, *places[taken]);
+    expect_step(made, given[taken], {1, step}, *locations[taken]);
   }
 }
 
-TEST_F(PlayedExecutor, AScalarThatChangesIsHeeded) {
+TEST_F(EmulatedExecutor, AScalarThatChangesIsHeeded) {
   const MadePlan made = plan_of(kProgram, {});
   GpuExecutor executor = executor_of(made);
   Values<double> given = drawn_values(made.training, 6);
@@ -436,7 +438,7 @@ TEST_F(PlayedExecutor, AScalarThatChangesIsHeeded) {
   }
 }
 
-TEST_F(PlayedExecutor, SeedAndStepMayBeTheCallers) {
+TEST_F(EmulatedExecutor, SeedAndStepMayBeTheCallers) {
   const MadePlan made = plan_of(kProgram, {});
   GpuExecutor executor = executor_of(made);
   const Values<double> given = drawn_values(made.training, 6);
@@ -460,7 +462,7 @@ TEST_F(PlayedExecutor, SeedAndStepMayBeTheCallers) {
   }
 }
 
-TEST_F(PlayedExecutor, WorksInTheCallersMemoryAlone) {
+TEST_F(EmulatedExecutor, WorksInTheCallersMemoryAlone) {
   const MadePlan made = plan_of(kProgram, {});
   GpuExecutor executor = executor_of(made, ExecutorMemory::callers);
   const Values<double> given = drawn_values(made.training, 6);
@@ -485,7 +487,7 @@ TEST_F(PlayedExecutor, WorksInTheCallersMemoryAlone) {
   }
 }
 
-TEST_F(PlayedExecutor, ACallersTensorsThatStayAreRecordedAfterManyCalls) {
+TEST_F(EmulatedExecutor, ACallersTensorsThatStayAreRecordedAfterManyCalls) {
   const MadePlan made = plan_of(kProgram, {});
   GpuExecutor executor = executor_of(made, ExecutorMemory::callers);
   const Values<double> given = drawn_values(made.training, 6);
@@ -495,20 +497,20 @@ TEST_F(PlayedExecutor, ACallersTensorsThatStayAreRecordedAfterManyCalls) {
   CallersTensors pointers = tensors.pointers();
   pointers.saved = saved->data();
   pointers.workspace = workspace->data();
-  const int before = played::recordings();
+  const int before = emulated::recordings();
   for (uint32_t step = 1; step <= 40; ++step) {
     expect_done(executor.bind(pointers, 1, step));
     expect_done(executor.forward());
     expect_done(executor.backward());
     if (step == 2) {
-      EXPECT_EQ(played::recordings(), before) << "its tensors may be elsewhere the next time";
+      EXPECT_EQ(emulated::recordings(), before) << "its tensors may be elsewhere the next time";
     }
     if (step % 10 == 0) expect_step(made, given, {1, step}, tensors);
   }
-  EXPECT_EQ(played::recordings(), before + 2) << "one for each pass";
+  EXPECT_EQ(emulated::recordings(), before + 2) << "one for each pass";
 }
 
-TEST_F(PlayedExecutor, AnArenaThatDoesNotFitIsRefused) {
+TEST_F(EmulatedExecutor, AnArenaThatDoesNotFitIsRefused) {
   MadePlan made = plan_of(kProgram, {});
   made.plan.arena_bytes = int64_t{1} << 60;
   const Result<std::vector<Launch>> launches = lower_plan(made.plan, made.training, made.candidates);

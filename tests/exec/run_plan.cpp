@@ -10,9 +10,9 @@
 #include "codegen/cpu/generate.h"
 #include "device/cpu/cpu_info.h"
 #include "device/test_kernels.h"
+#include "measure/reference_data.h"
 #include "measure/tensor_memory.h"
-#include "measure/truth.h"
-#include "plan/launched_part.h"
+#include "plan/launched_partition.h"
 #include "reference/bounded.h"
 #include "reference/philox.h"
 
@@ -66,12 +66,12 @@ const Layout& layout_of(const MadePlan& made, const PlanBuffer& buffer, TensorId
 
 TensorId callers_tensor(const TrainingGraph& training, const PlanBuffer& buffer) {
   const auto position = static_cast<size_t>(buffer.position);
-  switch (buffer.place) {
-    case BufferPlace::arena: break;
-    case BufferPlace::argument: return training.graph.arguments[position];
-    case BufferPlace::result: return training.graph.results[position].tensor;
-    case BufferPlace::result_gradient: return training.result_gradients[position];
-    case BufferPlace::argument_gradient: return training.argument_gradients[position];
+  switch (buffer.location) {
+    case BufferLocation::arena: break;
+    case BufferLocation::argument: return training.graph.arguments[position];
+    case BufferLocation::result: return training.graph.results[position].tensor;
+    case BufferLocation::result_gradient: return training.result_gradients[position];
+    case BufferLocation::argument_gradient: return training.argument_gradients[position];
   }
   return {};
 }
@@ -81,18 +81,18 @@ CallersPlaces callers_places(const MadePlan& made) {
   std::map<TensorId, size_t> buffer_of;
   for (size_t k = 0; k < made.plan.buffers.size(); ++k) {
     const PlanBuffer& buffer = made.plan.buffers[k];
-    found.places.emplace_back();
-    if (buffer.place == BufferPlace::arena) continue;
+    found.locations.emplace_back();
+    if (buffer.location == BufferLocation::arena) continue;
     buffer_of[callers_tensor(made.training, buffer)] = k;
-    found.places.back() = {found.bytes.size(), 0};
+    found.locations.back() = {found.bytes.size(), 0};
     found.bytes.push_back(buffer.bytes);
   }
   for (size_t f = 0; f < made.candidates.callers_families; ++f) {
     const std::vector<TensorId>& family = made.candidates.families[f];
-    const size_t block = found.places[buffer_of[family.front()]].block;
+    const size_t block = found.locations[buffer_of[family.front()]].block;
     for (size_t k = 1; k < family.size(); ++k) {
       const size_t buffer = buffer_of[family[k]];
-      found.places[buffer] = {block, found.bytes[block]};
+      found.locations[buffer] = {block, found.bytes[block]};
       found.bytes[block] += made.plan.buffers[buffer].bytes;
     }
   }
@@ -152,26 +152,26 @@ Values<double> run_plan(const MadePlan& made, CpuExecutor& executor, const Value
     if (graph.tensor(graph.arguments[k]).role == TensorRole::scalar)
       arguments[k] = given[graph.arguments[k].at()].data();
   }
-  const CallersPlaces places = callers_places(made);
+  const CallersPlaces locations = callers_places(made);
   std::vector<Memory> memories;
-  for (const int64_t bytes : places.bytes) memories.emplace_back(bytes);
+  for (const int64_t bytes : locations.bytes) memories.emplace_back(bytes);
   std::vector<std::pair<const PlanBuffer*, char*>> buffers;
   for (size_t k = 0; k < made.plan.buffers.size(); ++k) {
     const PlanBuffer& buffer = made.plan.buffers[k];
-    if (buffer.place == BufferPlace::arena) continue;
+    if (buffer.location == BufferLocation::arena) continue;
     const TensorId tensor = callers_tensor(training, buffer);
-    char* const data = memories[places.places[k].block].data() + places.places[k].offset;
+    char* const data = memories[locations.locations[k].block].data() + locations.locations[k].offset;
     buffers.emplace_back(&buffer, data);
     std::memset(data, 0xff, static_cast<size_t>(buffer.bytes));
     if (!given[tensor.at()].empty())
       put_values(graph, tensor, layout_of(made, buffer, tensor), given[tensor.at()], data);
     const auto position = static_cast<size_t>(buffer.position);
-    switch (buffer.place) {
-      case BufferPlace::arena: break;
-      case BufferPlace::argument: arguments[position] = data; break;
-      case BufferPlace::result: results[position] = data; break;
-      case BufferPlace::result_gradient: result_gradients[position] = data; break;
-      case BufferPlace::argument_gradient: argument_gradients[position] = data; break;
+    switch (buffer.location) {
+      case BufferLocation::arena: break;
+      case BufferLocation::argument: arguments[position] = data; break;
+      case BufferLocation::result: results[position] = data; break;
+      case BufferLocation::result_gradient: result_gradients[position] = data; break;
+      case BufferLocation::argument_gradient: argument_gradients[position] = data; break;
     }
   }
   EXPECT_TRUE(executor.bind({arguments.data(), results.data(), nullptr, nullptr}, random.seed, random.step));

@@ -21,8 +21,8 @@ struct CallersPlace {
   int64_t offset = 0;
 };
 struct CallersPlaces {
-  std::vector<int64_t> bytes;        // one a block
-  std::vector<CallersPlace> places;  // one a buffer of the plan; of one in the arena nothing
+  std::vector<int64_t> bytes;           // one a block
+  std::vector<CallersPlace> locations;  // one a buffer of the plan; of one in the arena nothing
 };
 CallersPlaces callers_places(const MadePlan& made);
 

@@ -197,7 +197,7 @@ TEST(Fuse, MasksAreCountedInThreeWays) {
   const int64_t rest = 800 + 800 + 800 + 800;  // x, y, d_y, d_x
   EXPECT_EQ(fused.words_after_by_mask[static_cast<size_t>(MaskStorage::words)], rest + 2 * 800);
   EXPECT_EQ(fused.words_after_by_mask[static_cast<size_t>(MaskStorage::bits)], rest + 2 * 800 / 16);
-  EXPECT_EQ(fused.words_after_by_mask[static_cast<size_t>(MaskStorage::drawn)], rest);
+  EXPECT_EQ(fused.words_after_by_mask[static_cast<size_t>(MaskStorage::regenerated)], rest);
 }
 
 }  // namespace

@@ -116,7 +116,7 @@ TEST_F(FusePaper, MovesNoMoreThanItsGrouping) {
 TEST_F(FusePaper, ReducesMoreThanThePaper) {
   EXPECT_GE(reduction(MaskStorage::words), 0.2291);
   EXPECT_GT(reduction(MaskStorage::bits), reduction(MaskStorage::words));
-  EXPECT_GT(reduction(MaskStorage::drawn), reduction(MaskStorage::bits));
+  EXPECT_GT(reduction(MaskStorage::regenerated), reduction(MaskStorage::bits));
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ std::string described(const Recomputed& made) {
   for (const Stacking& stacking : made.fused.stackings)
     text += concat(names(graph, stacking.contractions), " absorb ", names(graph, stacking.absorbed), "\n");
   for (const Epilogue& epilogue : made.fused.epilogues)
-    text += concat(names(graph, {epilogue.contraction}), " swallows ", names(graph, epilogue.swallowed), "\n");
+    text += concat(names(graph, {epilogue.contraction}), " absorbs ", names(graph, epilogue.absorbed), "\n");
   for (const Kept& kept : made.training.kept)
     text += concat(graph.tensor(kept.tensor).name, " for ", names(graph, kept.readers), "\n");
   return concat(text, "again ", names(graph, made.training.repeated), "\nbits ", names(graph, made.training.predicates),

@@ -1,4 +1,4 @@
-// The alternatives beside the groups: stacked contractions and what a matrix product can swallow.
+// The alternatives beside the groups: stacked contractions and what a matrix product can absorb.
 #include <gtest/gtest.h>
 
 #include "fusion/fusion_text.h"
@@ -149,7 +149,7 @@ TEST(FuseEpilogues, AReluGradientBehindIt) {
   expect_among(epilogues_of(training_of(kLinear)), "result einsum d_activated: relu_dx 30");
 }
 
-// A saved tensor is written all the same: swallowing its reader saves reading it.
+// A saved tensor is written all the same: absorbing its reader saves reading it.
 TEST(FuseEpilogues, WhatBackwardNeedsIsStillWritten) {
   const TrainingGraph training = training_of(R"(
 B = 3

@@ -47,7 +47,7 @@ std::string attentions_in(const TrainingGraph& training) {
   const FoundAttentions found = found_in(training);
   std::string text;
   for (const AttentionPattern& attention : found.attentions) text += print(training.graph, attention);
-  for (const NoAttention& none : found.declined) text += none.reason + "\n";
+  for (const NoAttention& none : found.rejected) text += none.reason + "\n";
   return text;
 }
 
@@ -116,7 +116,7 @@ TEST(Attentions, InModels) {
         const FoundAttentions found = found_in(graph);
         const bool grouped = model == "llama_block";
         EXPECT_EQ(found.attentions.size(), grouped ? 0U : 1U) << model << " " << size << attentions_in(graph);
-        EXPECT_EQ(found.declined.size(), grouped ? 1U : 0U) << model << " " << size << attentions_in(graph);
+        EXPECT_EQ(found.rejected.size(), grouped ? 1U : 0U) << model << " " << size << attentions_in(graph);
       }
     }
   }

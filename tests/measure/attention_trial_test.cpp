@@ -9,8 +9,8 @@
 #include "candidates/enumerate.h"
 #include "codegen/cuda/generate.h"
 #include "codegen/lower.h"
+#include "device/emulated/emulated_gpu.h"
 #include "device/gpu_kernel_cache.h"
-#include "device/played/played_gpu.h"
 #include "fusion/fusion_text.h"
 #include "fusion/predicates.h"
 #include "fusion/row_statistics.h"
@@ -31,18 +31,19 @@ class AttentionTrials : public ScratchTest {
     EnumerateOptions options;
     options.gpu = GpuTarget();
     options.libraries = {GemmLibrary::cublaslt};
-    Result<Candidates> found = find_parts(made.training, made.fused, options);
+    Result<Candidates> found = find_partitions(made.training, made.fused, options);
     ASSERT_TRUE(found) << to_string(found.error());
     training_ = std::move(made.training);
     candidates_ = std::move(*found);
-    std::erase_if(candidates_.parts, [](const PartCandidates& of) { return of.part.kind != PartKind::attention; });
-    ASSERT_EQ(candidates_.parts.size(), 2U);
-    for (PartCandidates& of : candidates_.parts) {
-      find_ways(training_.graph, candidates_.domains, options, of);
-      ASSERT_FALSE(of.candidates.empty()) << of.part.name;
+    std::erase_if(candidates_.partitions,
+                  [](const PartitionCandidates& of) { return of.partition.kind != PartitionKind::attention; });
+    ASSERT_EQ(candidates_.partitions.size(), 2U);
+    for (PartitionCandidates& of : candidates_.partitions) {
+      find_configs(training_.graph, candidates_.domains, options, of);
+      ASSERT_FALSE(of.candidates.empty()) << of.partition.name;
     }
-    gpu_ = played::make_gpu();
-    compiler_ = played::make_compiler();
+    gpu_ = emulated::make_gpu();
+    compiler_ = emulated::make_compiler();
   }
 
   // Some candidates of both passes, spread over all. Under a sanitizer the first and the last.
@@ -51,17 +52,18 @@ class AttentionTrials : public ScratchTest {
     Result<GpuTrials> trials = GpuTrials::make(*gpu_, *compiler_, training_.graph, candidates_.domains);
     ASSERT_TRUE(trials) << to_string(trials.error());
     const GpuKernelCache cache(path("cache"), *compiler_, concat(cuda_hardware(), cuda_prelude()), "sm_90");
-    for (const PartCandidates& of : candidates_.parts) {
+    for (const PartitionCandidates& of : candidates_.partitions) {
       for (size_t k = 0; k < count; ++k) {
         const Candidate& candidate = of.candidates[k * (of.candidates.size() - 1) / std::max<size_t>(count - 1, 1)];
-        const std::vector<Layout> layouts = layouts_of(candidates_.domains, of.part, candidate);
-        const Launch launch = lower(training_.graph, of.part, layouts, candidate.way);
+        const std::vector<Layout> layouts = layouts_of(candidates_.domains, of.partition, candidate);
+        const Launch launch = lower(training_.graph, of.partition, layouts, candidate.config);
         const Result<CompiledCubin> cubin = cache.get({launch}, 1).front();
         ASSERT_TRUE(cubin) << to_string(cubin.error());
-        const Result<MeasurementRow> row = trials->run(of.part, candidate, cubin->bytes, cubin->name, {});
+        const Result<MeasurementRow> row = trials->run(of.partition, candidate, cubin->bytes, cubin->name, {});
         ASSERT_TRUE(row) << to_string(row.error());
         EXPECT_EQ(kOutcomeNames.at(static_cast<size_t>(row->outcome)), "measured")
-            << of.part.name << ": " << print_candidate(candidates_.domains, of.part, candidate) << ": " << row->detail;
+            << of.partition.name << ": " << print_candidate(candidates_.domains, of.partition, candidate) << ": "
+            << row->detail;
       }
     }
   }
@@ -80,10 +82,10 @@ TEST_F(AttentionTrials, AreRight) {
 // Without conversions there is a way too, though the mask is drawn: it is tried whatever the budget.
 TEST_F(AttentionTrials, TakeTensorsAsTheyAreWritten) {
   take({});
-  for (const PartCandidates& of : candidates_.parts) {
+  for (const PartitionCandidates& of : candidates_.partitions) {
     EXPECT_TRUE(std::any_of(of.candidates.begin(), of.candidates.end(), [&](const Candidate& candidate) {
-      return lies_as_written(candidates_.domains, of.part, candidate);
-    })) << of.part.name;
+      return lies_as_written(candidates_.domains, of.partition, candidate);
+    })) << of.partition.name;
   }
 }
 
@@ -98,15 +100,15 @@ TEST_F(AttentionTrials, CausalInBfloat16) {
 // What the graph says and what the kernel does are held against each other: with another scale it is wrong.
 TEST_F(AttentionTrials, AWrongOneIsNoticed) {
   take({});
-  for (PartCandidates& of : candidates_.parts) {
-    Part other = of.part;
+  for (PartitionCandidates& of : candidates_.partitions) {
+    Partition other = of.partition;
     other.attention.scales.clear();
     Result<GpuTrials> trials = GpuTrials::make(*gpu_, *compiler_, training_.graph, candidates_.domains);
     ASSERT_TRUE(trials) << to_string(trials.error());
     const GpuKernelCache cache(path("cache"), *compiler_, concat(cuda_hardware(), cuda_prelude()), "sm_90");
     const Candidate& candidate = of.candidates.front();
     const std::vector<Layout> layouts = layouts_of(candidates_.domains, other, candidate);
-    const Launch launch = lower(training_.graph, other, layouts, candidate.way);
+    const Launch launch = lower(training_.graph, other, layouts, candidate.config);
     const Result<CompiledCubin> cubin = cache.get({launch}, 1).front();
     ASSERT_TRUE(cubin) << to_string(cubin.error());
     const Result<MeasurementRow> row = trials->run(other, candidate, cubin->bytes, cubin->name, {});

@@ -25,11 +25,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-MeasurementRow row_of(const std::string& device, const std::string& part, const std::string& candidate) {
-  return {{device, part, candidate}, Outcome::measured, 1e-3, 0.9e-3, 1.1e-3, 30, "", "2024-05-31T12:00:00Z"};
+MeasurementRow row_of(const std::string& device, const std::string& partition, const std::string& candidate) {
+  return {{device, partition, candidate}, Outcome::measured, 1e-3, 0.9e-3, 1.1e-3, 30, "", "2024-05-31T12:00:00Z"};
 }
 
-MeasurementRow numbered(int k) { return row_of("H200", concat("part ", k % 7), concat("candidate ", k)); }
+MeasurementRow numbered(int k) { return row_of("H200", concat("partition ", k % 7), concat("candidate ", k)); }
 
 std::vector<MeasurementRow> numbered_rows(int count) {
   std::vector<MeasurementRow> rows;
@@ -103,10 +103,10 @@ class DatabaseTest : public testing::Test {
     return path(name);
   }
 
-  static void expect_error(const Result<Database>& result, ErrorKind kind, const std::string& part) {
+  static void expect_error(const Result<Database>& result, ErrorKind kind, const std::string& partition) {
     ASSERT_FALSE(result);
     EXPECT_EQ(result.error().kind, kind) << to_string(result.error());
-    EXPECT_NE(to_string(result.error()).find(part), std::string::npos) << to_string(result.error());
+    EXPECT_NE(to_string(result.error()).find(partition), std::string::npos) << to_string(result.error());
   }
 
   fs::path folder_;
@@ -160,20 +160,21 @@ TEST_F(DatabaseTest, ANewMeasurementReplacesTheOld) {
   EXPECT_EQ(database.all()->size(), 1U);
 }
 
-TEST_F(DatabaseTest, PartsAreFetchedTogether) {
+TEST_F(DatabaseTest, PartitionsAreFetchedTogether) {
   std::vector<MeasurementRow> rows;
-  for (int part = 0; part < 1200; ++part)
-    for (const char* const candidate : {"a", "b"}) rows.push_back(row_of("H200", concat("part ", part), candidate));
-  rows.push_back(row_of("another", "part 1", "a"));
+  for (int partition = 0; partition < 1200; ++partition)
+    for (const char* const candidate : {"a", "b"})
+      rows.push_back(row_of("H200", concat("partition ", partition), candidate));
+  rows.push_back(row_of("another", "partition 1", "a"));
   Database database = opened(path());
   put(database, rows);
-  EXPECT_EQ(database.all_of("H200", "part 7")->size(), 2U);
-  EXPECT_EQ(database.all_of("another", "part 7")->size(), 0U);
-  std::vector<std::string> parts = {"absent", "part 1", "part 1"};
-  EXPECT_EQ(*database.all_of("H200", parts),
-            (std::vector<MeasurementRow>{row_of("H200", "part 1", "a"), row_of("H200", "part 1", "b")}));
-  for (int part = 0; part < 1100; ++part) parts.push_back(concat("part ", part));
-  EXPECT_EQ(database.all_of("H200", parts)->size(), 2200U);
+  EXPECT_EQ(database.all_of("H200", "partition 7")->size(), 2U);
+  EXPECT_EQ(database.all_of("another", "partition 7")->size(), 0U);
+  std::vector<std::string> partitions = {"absent", "partition 1", "partition 1"};
+  EXPECT_EQ(*database.all_of("H200", partitions),
+            (std::vector<MeasurementRow>{row_of("H200", "partition 1", "a"), row_of("H200", "partition 1", "b")}));
+  for (int partition = 0; partition < 1100; ++partition) partitions.push_back(concat("partition ", partition));
+  EXPECT_EQ(database.all_of("H200", partitions)->size(), 2200U);
   EXPECT_EQ(database.all_of("H200", std::vector<std::string>())->size(), 0U);
 }
 
@@ -202,7 +203,7 @@ TEST_F(DatabaseTest, ListsDevices) {
   EXPECT_EQ((*devices)[0].device, "a");
   const DeviceSummary& b = (*devices)[1];
   EXPECT_EQ(b.rows, 3);
-  EXPECT_EQ(b.parts, 2);
+  EXPECT_EQ(b.partitions, 2);
   EXPECT_EQ(b.outcomes, (std::map<Outcome, int64_t>{{Outcome::measured, 2}, {Outcome::wrong, 1}}));
   EXPECT_EQ(b.first, "2024-05-30T12:00:00Z");
   EXPECT_EQ(b.last, "2024-05-31T12:00:00Z");
@@ -431,7 +432,7 @@ TEST_F(DatabaseTest, RowsThatWereNotPutInAreRefused) {
   for (const char* const change :
        {"UPDATE measurement SET seconds = 1e-9 WHERE id = 2", "UPDATE measurement SET seconds = -1 WHERE id = 2",
         "UPDATE measurement SET seconds = 'x' WHERE id = 2", "UPDATE measurement SET outcome = 77 WHERE id = 2",
-        "UPDATE measurement SET samples = 1.5 WHERE id = 2", "UPDATE measurement SET part = 5 WHERE id = 2",
+        "UPDATE measurement SET samples = 1.5 WHERE id = 2", "UPDATE measurement SET partition = 5 WHERE id = 2",
         "UPDATE text SET text = 'y' WHERE text = 'H200'", "UPDATE text SET text = x'00ff' WHERE text = 'H200'",
         "DELETE FROM text WHERE text = 'H200'", "UPDATE measurement SET taken = 'now'"}) {
     fs::remove(path());
@@ -562,8 +563,8 @@ TEST_F(DatabaseTest, ReadsFromAMediumThatCannotBeWritten) {
 TEST_F(DatabaseTest, ManyRowsStaySmall) {
   std::vector<MeasurementRow> rows;
   const std::string device(500, 'd');
-  const std::string part(500, 'p');
-  for (int k = 0; k < 5000; ++k) rows.push_back(row_of(device, part, concat("candidate ", k)));
+  const std::string partition(500, 'p');
+  for (int k = 0; k < 5000; ++k) rows.push_back(row_of(device, partition, concat("candidate ", k)));
   made(rows);
   EXPECT_LT(fs::file_size(path()) / rows.size(), 250U);
 }

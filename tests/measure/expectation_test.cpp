@@ -6,18 +6,18 @@ namespace millrace {
 namespace {
 
 Candidate kernel(bool rows, std::optional<GpuShape> gpu = std::nullopt) {
-  KernelWay way;
-  way.rows = rows;
-  way.gpu = gpu;
-  return {{}, way, 0};
+  KernelConfig config;
+  config.rows = rows;
+  config.gpu = gpu;
+  return {{}, config, 0};
 }
 
 Candidate product(GemmLibrary library, int algorithm = -1, std::vector<int> m = {0}) {
-  GemmWay way;
-  way.library = library;
-  way.m = std::move(m);
-  way.algorithm.id = algorithm;
-  return {{}, way, 0};
+  GemmConfig config;
+  config.library = library;
+  config.m = std::move(m);
+  config.algorithm.id = algorithm;
+  return {{}, config, 0};
 }
 
 Ratios ratios_of(const std::map<int, std::vector<double>>& by_kind) {
@@ -29,28 +29,28 @@ Ratios ratios_of(const std::map<int, std::vector<double>>& by_kind) {
 }
 
 TEST(ExpectationTest, FamiliesAreWhatTheModelMisjudgesAlike) {
-  WayKinds kinds;
-  const WayKind rows = kinds.of(kernel(true));
+  ConfigKinds kinds;
+  const ConfigKind rows = kinds.of(kernel(true));
   EXPECT_EQ(rows.family, rows.shape) << "a CPU's kernels have no narrower kind";
   EXPECT_EQ(kinds.of(kernel(true)).family, rows.family);
   EXPECT_NE(kinds.of(kernel(false)).family, rows.family);
   Candidate along = kernel(true);
-  std::get<KernelWay>(along.way).loops = {0, 1};
-  std::get<KernelWay>(along.way).vector = 1;
+  std::get<KernelConfig>(along.config).loops = {0, 1};
+  std::get<KernelConfig>(along.config).vector = 1;
   EXPECT_EQ(kinds.of(along).family, rows.family);
   Candidate across = along;
-  std::get<KernelWay>(across.way).vector = 0;
+  std::get<KernelConfig>(across.config).vector = 0;
   EXPECT_NE(kinds.of(across).family, rows.family);
-  const WayKind narrow = kinds.of(kernel(true, GpuShape{1, 32, 128}));
-  const WayKind wide = kinds.of(kernel(true, GpuShape{8, 32, 128}));
+  const ConfigKind narrow = kinds.of(kernel(true, GpuShape{1, 32, 128}));
+  const ConfigKind wide = kinds.of(kernel(true, GpuShape{8, 32, 128}));
   EXPECT_EQ(narrow.family, wide.family);
   EXPECT_NE(narrow.shape, wide.shape);
   EXPECT_NE(narrow.shape, narrow.family);
 }
 
 TEST(ExpectationTest, ProductsAreAlikeByLibraryThenByAlgorithmOrCut) {
-  WayKinds kinds;
-  const WayKind own = kinds.of(product(GemmLibrary::cublaslt));
+  ConfigKinds kinds;
+  const ConfigKind own = kinds.of(product(GemmLibrary::cublaslt));
   EXPECT_NE(kinds.of(product(GemmLibrary::openblas)).family, kinds.of(product(GemmLibrary::blis)).family);
   EXPECT_NE(kinds.of(product(GemmLibrary::openblas)).family, own.family);
   EXPECT_EQ(kinds.of(product(GemmLibrary::cublaslt, 7)).family, own.family);
@@ -62,7 +62,7 @@ TEST(ExpectationTest, ProductsAreAlikeByLibraryThenByAlgorithmOrCut) {
 }
 
 TEST(ExpectationTest, ACorrectionIsOfTheNearestThatWasMeasured) {
-  const WayKind kind{0, 1};
+  const ConfigKind kind{0, 1};
   const Ratios none;
   const Ratios any = ratios_of({{0, {5}}});
   const Ratios by_family = ratios_of({{0, {3}}});
@@ -72,9 +72,9 @@ TEST(ExpectationTest, ACorrectionIsOfTheNearestThatWasMeasured) {
   EXPECT_EQ(Expectation(by_family, any).seconds(kind, 0.5), 1.5);
   EXPECT_EQ(Expectation(by_shape, any).seconds(kind, 0.5), 1);
   // Of those that are alike, before all others.
-  const Ratios by_alike = ratios_of({{0, {3, 2}}, {1, {2}}, {4, {7}}});
-  EXPECT_EQ(Expectation(by_alike, any).seconds({0, 1, 4}, 0.5), 3.5);
-  EXPECT_EQ(Expectation(by_alike, any).seconds({0, 1, 5}, 0.5), 1);
+  const Ratios by_timing_class = ratios_of({{0, {3, 2}}, {1, {2}}, {4, {7}}});
+  EXPECT_EQ(Expectation(by_timing_class, any).seconds({0, 1, 4}, 0.5), 3.5);
+  EXPECT_EQ(Expectation(by_timing_class, any).seconds({0, 1, 5}, 0.5), 1);
   // Another family's tell nothing.
   EXPECT_EQ(Expectation(by_shape, any).seconds({2, 3}, 0.5), 0.5);
 }

@@ -129,7 +129,7 @@ TEST_F(ExploreTest, WatchingItChangesNothing) {
   const Result<Explored> watched = explored(pretended_worker());
   ASSERT_TRUE(watched) << to_string(watched.error());
   EXPECT_GT(selections, 0U);
-  EXPECT_EQ(watched->summary.parts.size(), candidates_.parts.size());
+  EXPECT_EQ(watched->summary.partitions.size(), candidates_.partitions.size());
 }
 
 // Batches that are compiled while others are measured come in another order, and nothing is lost or tried twice.
@@ -237,10 +237,10 @@ TEST_F(ExploreTest, GoesOnWhenCandidatesFail) {
   for (const auto& [name, count] : outcomes) sum += count;
   EXPECT_EQ(static_cast<double>(rows_in().size()), sum);
   // None of them is a way.
-  for (const MeasuredPart& part : made->measurements.parts) {
-    for (const MeasuredWay& way : part.ways) {
-      EXPECT_EQ(way.candidate.find("rows loops 0.1"), std::string::npos) << way.candidate;
-      EXPECT_EQ(way.candidate.find("block 0"), std::string::npos) << way.candidate;
+  for (const MeasuredPartition& partition : made->measurements.partitions) {
+    for (const MeasuredCandidate& config : partition.candidates) {
+      EXPECT_EQ(config.candidate.find("rows loops 0.1"), std::string::npos) << config.candidate;
+      EXPECT_EQ(config.candidate.find("block 0"), std::string::npos) << config.candidate;
     }
   }
 }
@@ -307,7 +307,8 @@ TEST_F(ExploreTest, WithoutTimeTheProgramAsItIsWrittenIsMeasuredStill) {
   const Result<Explored> made = explored(pretended_worker());
   ASSERT_TRUE(made) << to_string(made.error());
   EXPECT_GT(made->summary.tried, 0);
-  for (const MeasuredPart& part : made->measurements.parts) EXPECT_FALSE(part.ways.empty()) << part.name;
+  for (const MeasuredPartition& partition : made->measurements.partitions)
+    EXPECT_FALSE(partition.candidates.empty()) << partition.name;
   // Of what is not tried nothing is compiled, but for a few that were chosen before it was known how long that takes.
   const auto files = std::filesystem::directory_iterator(path("cache"));
   EXPECT_LT(std::distance(begin(files), end(files)), 2 * made->summary.tried + 2);
@@ -347,7 +348,7 @@ def heads(x: float32[B, J, H, P], b: float32[H, P], y: float32[B, K, H, P], c: f
   EXPECT_TRUE(presumed) << to_string(presumed.error());
 }
 
-// Of parts one by one the fastest ways would be tried first; what a selection takes comes before them.
+// Of partitions one by one the fastest ways would be tried first; what a selection takes comes before them.
 TEST_F(ExploreTest, WhatASelectionWantsIsTriedNext) {
   settings_.exhaustive = false;
   settings_.budget_seconds = 600;
@@ -358,8 +359,9 @@ TEST_F(ExploreTest, WhatASelectionWantsIsTriedNext) {
     EXPECT_TRUE(verify(expected));
     Wanted wanted;
     if (asked) return wanted;
-    // The last way of each part is of none of the layouts that are tried early; and a conversion.
-    for (const MeasuredPart& part : expected.parts) wanted.ways.push_back({part.name, part.ways.back().candidate});
+    // The last way of each partition is of none of the layouts that are tried early; and a conversion.
+    for (const MeasuredPartition& partition : expected.partitions)
+      wanted.candidates.push_back({partition.name, partition.candidates.back().candidate});
     const auto conversion = std::find_if(expected.conversions.begin(), expected.conversions.end(),
                                          [](const MeasuredConversion& c) { return c.candidate.empty(); });
     EXPECT_NE(conversion, expected.conversions.end());
@@ -374,12 +376,13 @@ TEST_F(ExploreTest, WhatASelectionWantsIsTriedNext) {
   ASSERT_TRUE(asked);
   std::vector<std::string> next = calls();
   next.erase(next.begin(), next.begin() + static_cast<std::ptrdiff_t>(asked_before));
-  next.resize(std::min<size_t>(next.size(), 2 * asked->ways.size() + 3));
-  for (const Wanted::Way& way : asked->ways) {
-    const auto tells = [&](const std::string& call) { return call.find(way.candidate) != std::string::npos; };
+  next.resize(std::min<size_t>(next.size(), 2 * asked->candidates.size() + 3));
+  for (const Wanted::Config& config : asked->candidates) {
+    const auto tells = [&](const std::string& call) { return call.find(config.candidate) != std::string::npos; };
     const std::vector<std::string> all = calls();
     const bool was_known = std::any_of(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(asked_before), tells);
-    EXPECT_TRUE(was_known || std::any_of(next.begin(), next.end(), tells)) << way.part << ": " << way.candidate;
+    EXPECT_TRUE(was_known || std::any_of(next.begin(), next.end(), tells))
+        << config.partition << ": " << config.candidate;
   }
   const auto converts = [](const std::string& call) { return call.find("\"conversion\":true") != std::string::npos; };
   EXPECT_TRUE(std::any_of(next.begin(), next.end(), converts));
@@ -395,14 +398,14 @@ void expect_whole(const Exploration& whole) {
 TEST_F(ExploreTest, OfThoseThatAreAlikeOneIsTriedAndWhatASelectionTakes) {
   const Result<Explored> all = explored(pretended_worker(), "all.db");
   ASSERT_TRUE(all) << to_string(all.error());
-  settings_.alike = [](const Part&, const Candidate& candidate) {
+  settings_.timing_class = [](const Partition&, const Candidate& candidate) {
     return std::to_string(candidate.layouts.empty() ? 0 : candidate.layouts.back());
   };
   const Result<Explored> some = explored(pretended_worker(), "some.db");
   ASSERT_TRUE(some) << to_string(some.error());
   EXPECT_GT(some->summary.not_needed, 0);
   EXPECT_LT(some->summary.tried, all->summary.tried);
-  EXPECT_GT(all->summary.not_needed, 0) << "parts are equal";
+  EXPECT_GT(all->summary.not_needed, 0) << "partitions are equal";
   expect_whole(all->summary);
   expect_whole(some->summary);
 
@@ -410,7 +413,8 @@ TEST_F(ExploreTest, OfThoseThatAreAlikeOneIsTriedAndWhatASelectionTakes) {
   settings_.wanted = [&](const Measurements& expected) {
     ++selections;
     Wanted wanted;
-    for (const MeasuredPart& part : expected.parts) wanted.ways.push_back({part.name, part.ways.back().candidate});
+    for (const MeasuredPartition& partition : expected.partitions)
+      wanted.candidates.push_back({partition.name, partition.candidates.back().candidate});
     return wanted;
   };
   const Result<Explored> more = explored(pretended_worker(), "some.db");
@@ -431,20 +435,21 @@ TEST_F(ExploreTest, WhatASelectionWantedIsKnownTheNextTime) {
   const EnumerateOptions options = enumerate_on_gpu();
   settings_.exhaustive = false;
   settings_.budget_seconds = 600;
-  settings_.refinements = [&](const Part& part, const Candidate& candidate) {
-    if (std::holds_alternative<KernelWay>(candidate.way))
-      return ways_under(training_.graph, candidates_.domains, options, part, candidate.layouts);
+  settings_.refinements = [&](const Partition& partition, const Candidate& candidate) {
+    if (std::holds_alternative<KernelConfig>(candidate.config))
+      return ways_under(training_.graph, candidates_.domains, options, partition, candidate.layouts);
     Candidate other = candidate;
-    std::get<GemmWay>(other.way).algorithm.id = 7;
+    std::get<GemmConfig>(other.config).algorithm.id = 7;
     return std::vector<Candidate>{other};
   };
   settings_.wanted = [](const Measurements& expected) {
     Wanted wanted;
     const Result<Selection> selection = select(expected, SelectMethod::exact);
     EXPECT_TRUE(selection);
-    for (const SelectedPart& selected : selection->parts) {
-      const MeasuredPart& part = expected.parts[static_cast<size_t>(selected.part)];
-      wanted.ways.push_back({part.name, part.ways[static_cast<size_t>(selected.way)].candidate});
+    for (const SelectedPartition& selected : selection->partitions) {
+      const MeasuredPartition& partition = expected.partitions[static_cast<size_t>(selected.partition)];
+      wanted.candidates.push_back(
+          {partition.name, partition.candidates[static_cast<size_t>(selected.config)].candidate});
     }
     for (const MeasuredConversion& conversion : expected.conversions)
       wanted.conversions.push_back(

@@ -1,4 +1,4 @@
-// The kernels that check others on a GPU, played by a CPU.
+// The kernels that check others on a GPU, emulated by a CPU.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -91,7 +91,7 @@ TEST_F(GpuCheckKernels, PutTakeAndCompareInEveryTypeAndLayout) {
       for (size_t k = 0; k < elements; ++k)
         values[k] = k % 3 == 0 ? 0 : dtype == DType::boolean ? 1 : 0.25 * (double(k) - 70);
       for (const Layout& layout : layouts_of(graph_, id, mask)) {
-        if (layout.storage == MaskStorage::drawn) continue;
+        if (layout.storage == MaskStorage::regenerated) continue;
         const std::vector<double> numbers = check_numbers(graph_, id, layout);
         std::vector<char> put(static_cast<size_t>(stored_bytes(graph_, id, layout)), '\x5a');
         std::vector<char> expected = put;

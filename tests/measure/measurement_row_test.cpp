@@ -28,17 +28,18 @@ TEST(MeasurementRow, LinesAreSortedAndReadBackExactly) {
   awkward.high = 5e-324 + 1;
   awkward.detail = "d_x[17] is 0.3 where 0.5 ± 1e-6 is right";
   MeasurementRow wrong = some_row();
-  wrong.key.part = "gelu[4]";
+  wrong.key.partition = "gelu[4]";
   wrong.outcome = Outcome::wrong;
   const std::string text = to_lines({some_row(), wrong, awkward});
   EXPECT_EQ(text, to_lines({awkward, some_row(), wrong}));
   const Result<std::vector<MeasurementRow>> read = from_lines(text);
   ASSERT_TRUE(read) << to_string(read.error());
   EXPECT_EQ(*read, (std::vector<MeasurementRow>{wrong, awkward, some_row()}));
-  EXPECT_EQ(to_lines({some_row()}),
-            "{\"schema_version\":1,\"device\":\"H200 driver 1\",\"part\":\"softmax[4,8]\",\"candidate\":\"c1 BJI\","
-            "\"outcome\":\"measured\",\"seconds\":0.001,\"low\":0.0009,\"high\":0.0011,\"samples\":30,\"detail\":\"\","
-            "\"when\":\"2024-05-31T23:59:59Z\"}\n");
+  EXPECT_EQ(
+      to_lines({some_row()}),
+      "{\"schema_version\":1,\"device\":\"H200 driver 1\",\"partition\":\"softmax[4,8]\",\"candidate\":\"c1 BJI\","
+      "\"outcome\":\"measured\",\"seconds\":0.001,\"low\":0.0009,\"high\":0.0011,\"samples\":30,\"detail\":\"\","
+      "\"when\":\"2024-05-31T23:59:59Z\"}\n");
 }
 
 TEST(MeasurementRow, EmptyLinesAndWindowsLineEndsAreAllowed) {

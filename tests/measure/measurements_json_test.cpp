@@ -21,9 +21,9 @@ std::string complaint(const std::string& text) {
 std::string with(const std::string& what, const std::string& by) {
   std::string text = R"({"schema_version": 1,
     "tensors": [{"name": "x", "layouts": ["a", "b"], "pinned": 1}, {"name": "y", "layouts": ["c"]}],
-    "parts": [{"name": "p", "pass": "forward", "reads": [0], "writes": [1],
+    "partitions": [{"name": "p", "pass": "forward", "reads": [0], "writes": [1],
                "ways": [{"candidate": "k", "layouts": [1, 0], "seconds": 2e-6, "low": 1e-6, "high": 3e-6}]}],
-    "sites": [{"alternatives": [[0]]}],
+    "choice points": [{"alternatives": [[0]]}],
     "conversions": [{"tensor": 0, "from": 1, "to": 0, "seconds": 1e-6,
                      "candidate": "10 01; flat"}]})";
   const size_t at = text.find(what);
@@ -38,11 +38,11 @@ TEST(MeasurementsJson, RoundTrip) {
     const Result<Measurements> parsed = parse_measurements(text, "m.json");
     ASSERT_TRUE(parsed) << to_string(parsed.error());
     EXPECT_EQ(measurements_json(*parsed), text);
-    ASSERT_EQ(parsed->parts.size(), measurements.parts.size());
-    for (size_t p = 0; p < measurements.parts.size(); ++p) {
-      ASSERT_EQ(parsed->parts[p].ways.size(), measurements.parts[p].ways.size());
-      for (size_t w = 0; w < measurements.parts[p].ways.size(); ++w)
-        EXPECT_EQ(parsed->parts[p].ways[w].seconds, measurements.parts[p].ways[w].seconds);
+    ASSERT_EQ(parsed->partitions.size(), measurements.partitions.size());
+    for (size_t p = 0; p < measurements.partitions.size(); ++p) {
+      ASSERT_EQ(parsed->partitions[p].candidates.size(), measurements.partitions[p].candidates.size());
+      for (size_t w = 0; w < measurements.partitions[p].candidates.size(); ++w)
+        EXPECT_EQ(parsed->partitions[p].candidates[w].seconds, measurements.partitions[p].candidates[w].seconds);
     }
   }
 }
@@ -64,33 +64,34 @@ TEST(MeasurementsJson, HostileTexts) {
   const Hostile cases[] = {
       {"\"schema_version\": 1", "\"schema_version\": 2", "m.json: error: schema_version: version 2 is not known"},
       {"\"schema_version\": 1,", "", "schema_version: it is missing"},
-      {"\"seconds\": 2e-6", "\"seconds\": -1", "parts[0].ways[0].seconds: -1 is no time"},
+      {"\"seconds\": 2e-6", "\"seconds\": -1", "partitions[0].ways[0].seconds: -1 is no time"},
       {"\"seconds\": 2e-6", "\"seconds\": NaN", "parse error at line"},
       {"\"seconds\": 2e-6", "\"seconds\": 1e999", "number overflow"},
-      {"\"seconds\": 2e-6", "\"seconds\": null", "parts[0].ways[0].seconds: it is of type null"},
-      {"\"seconds\": 2e-6", "\"seconds\": 4e-6", "parts[0].ways[0].low: the interval"},
-      {"\"seconds\": 2e-6, ", "", "parts[0].ways[0].seconds: it is missing"},
-      {"\"reads\": [0]", "\"reads\": [2]", "parts[0].reads[0]: there is no tensor 2"},
-      {"\"reads\": [0]", "\"reads\": [-1]", "parts[0].reads[0]: -1 is out of range"},
-      {"\"reads\": [0]", "\"reads\": [99999999999999999999999]", "parts[0].reads[0]: it is of type number"},
-      {"\"reads\": [0]", "\"reads\": [18446744073709551615]", "parts[0].reads[0]: 18446744073709551615 is out of"},
-      {"\"reads\": [0]", "\"reads\": [0.5]", "parts[0].reads[0]: it is of type number"},
-      {"\"reads\": [0]", "\"reads\": {}", "parts[0].reads: it is of type object"},
-      {"\"writes\": [1]", "\"writes\": [0]", "parts[0].writes[0]: the part touches tensor 0 twice"},
-      {"\"layouts\": [1, 0]", "\"layouts\": [1]", "parts[0].ways[0].layouts: 1 layouts for 2 tensors"},
-      {"\"layouts\": [1, 0]", "\"layouts\": [1, 1]", "parts[0].ways[0].layouts[1]: 1 is not one of"},
+      {"\"seconds\": 2e-6", "\"seconds\": null", "partitions[0].ways[0].seconds: it is of type null"},
+      {"\"seconds\": 2e-6", "\"seconds\": 4e-6", "partitions[0].ways[0].low: the interval"},
+      {"\"seconds\": 2e-6, ", "", "partitions[0].ways[0].seconds: it is missing"},
+      {"\"reads\": [0]", "\"reads\": [2]", "partitions[0].reads[0]: there is no tensor 2"},
+      {"\"reads\": [0]", "\"reads\": [-1]", "partitions[0].reads[0]: -1 is out of range"},
+      {"\"reads\": [0]", "\"reads\": [99999999999999999999999]", "partitions[0].reads[0]: it is of type number"},
+      {"\"reads\": [0]", "\"reads\": [18446744073709551615]", "partitions[0].reads[0]: 18446744073709551615 is out of"},
+      {"\"reads\": [0]", "\"reads\": [0.5]", "partitions[0].reads[0]: it is of type number"},
+      {"\"reads\": [0]", "\"reads\": {}", "partitions[0].reads: it is of type object"},
+      {"\"writes\": [1]", "\"writes\": [0]", "partitions[0].writes[0]: the partition touches tensor 0 twice"},
+      {"\"layouts\": [1, 0]", "\"layouts\": [1]", "partitions[0].ways[0].layouts: 1 layouts for 2 tensors"},
+      {"\"layouts\": [1, 0]", "\"layouts\": [1, 1]", "partitions[0].ways[0].layouts[1]: 1 is not one of"},
       {"\"name\": \"y\"", "\"name\": \"x\"", "tensors[1].name: another tensor is named 'x' too"},
       {"\"name\": \"y\"", "\"name\": 7", "tensors[1].name: it is of type number"},
       {"\"name\": \"y\"", "\"nam\": \"y\"", "tensors[1].nam: there is no such field"},
       {"[\"c\"]", "[]", "tensors[1].layouts: it is empty"},
       {"[\"a\", \"b\"]", "[\"a\", \"a\"]", "tensors[0].layouts[1]: 'a' is there twice"},
       {"\"pinned\": 1", "\"pinned\": 2", "tensors[0].pinned: 2 is not one of"},
-      {"\"forward\"", "\"sideways\"", "parts[0].pass: it is neither pass"},
-      {"[[0]]", "[]", "sites[0].alternatives: it is empty"},
-      {"[[0]]", "[[0, 0]]", "sites[0].alternatives[0][1]: part 0 is there twice"},
-      {"[[0]]", "[[1]]", "sites[0].alternatives[0][0]: there is no part 1"},
-      {"[{\"alternatives\": [[0]]}]", "[]", "parts[0]: it is in no site"},
-      {"[{\"alternatives\": [[0]]}]", "[{\"alternatives\": [[0]]}, {\"alternatives\": [[0]]}]", "is in site 0 too"},
+      {"\"forward\"", "\"sideways\"", "partitions[0].pass: it is neither pass"},
+      {"[[0]]", "[]", "choice points[0].alternatives: it is empty"},
+      {"[[0]]", "[[0, 0]]", "choice points[0].alternatives[0][1]: partition 0 is there twice"},
+      {"[[0]]", "[[1]]", "choice points[0].alternatives[0][0]: there is no partition 1"},
+      {"[{\"alternatives\": [[0]]}]", "[]", "partitions[0]: it is in no choice point"},
+      {"[{\"alternatives\": [[0]]}]", "[{\"alternatives\": [[0]]}, {\"alternatives\": [[0]]}]",
+       "is in choice point 0 too"},
       {"\"to\": 0", "\"to\": 1", "conversions[0].to: it converts to what is there"},
       {"\"to\": 0", "\"to\": 5", "conversions[0].to: 5 is not one of"},
       {"\"tensor\": 0", "\"tensor\": 9", "conversions[0].tensor: there is no tensor 9"},
@@ -129,19 +130,20 @@ TEST(MeasurementsJson, DamagedTexts) {
 TEST(VerifyMeasurements, CoversMustRun) {
   Measurements measurements;
   measurements.tensors = {{"x", {"a"}}, {"y", {"a"}}};
-  measurements.parts = {{"p", false, {1}, {0}, {}}, {"q", false, {0}, {1}, {}}};
-  measurements.sites = {{{{0}}}, {{{1}}}};
+  measurements.partitions = {{"p", false, {1}, {0}, {}}, {"q", false, {0}, {1}, {}}};
+  measurements.choice_points = {{{{0}}}, {{{1}}}};
   const Result<Done> cyclic = verify(measurements);
   ASSERT_FALSE(cyclic);
-  EXPECT_NE(to_string(cyclic.error()).find("parts[0].reads: tensor 1 is written by parts[1]"), std::string::npos);
+  EXPECT_NE(to_string(cyclic.error()).find("partitions[0].reads: tensor 1 is written by partitions[1]"),
+            std::string::npos);
 
-  measurements.parts = {{"p", false, {}, {0}, {}}, {"q", false, {}, {0}, {}}};
-  EXPECT_FALSE(verify(measurements)) << "two sites write x";
-  measurements.sites = {{{{0, 1}}}};
+  measurements.partitions = {{"p", false, {}, {0}, {}}, {"q", false, {}, {0}, {}}};
+  EXPECT_FALSE(verify(measurements)) << "two choice points write x";
+  measurements.choice_points = {{{{0, 1}}}};
   EXPECT_FALSE(verify(measurements)) << "two parts of one alternative write x";
-  measurements.sites = {{{{0}, {1}}}};
+  measurements.choice_points = {{{{0}, {1}}}};
   EXPECT_TRUE(verify(measurements));
-  measurements.sites = {{{{0}, {1}, {}}}};
+  measurements.choice_points = {{{{0}, {1}, {}}}};
   EXPECT_TRUE(verify(measurements));
   measurements.tensors[0].pinned = 0;
   EXPECT_FALSE(verify(measurements)) << "a pinned tensor that one alternative does not write";

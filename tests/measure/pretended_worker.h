@@ -50,7 +50,7 @@ done
 
   static TrialRequest request_of(const std::string& candidate) {
     TrialRequest request;
-    request.part = "part";
+    request.partition = "partition";
     request.candidate = candidate;
     return request;
   }

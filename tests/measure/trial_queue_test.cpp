@@ -34,7 +34,7 @@ class TrialQueueTest : public testing::TestWithParam<uint32_t> {
   // Few estimates and few kinds, so that many are equal.
   void add() {
     Trial trial;
-    candidates_.push_back({{}, KernelWay(), 1e-6 * static_cast<double>(1 + draw(5))});
+    candidates_.push_back({{}, KernelConfig(), 1e-6 * static_cast<double>(1 + draw(5))});
     trial.candidate = &candidates_.back();
     trial.kind.family = static_cast<int>(draw(2));
     trial.kind.shape = draw(3) == 0 ? trial.kind.family : trial.kind.family + 2 * static_cast<int>(1 + draw(4));
@@ -44,11 +44,11 @@ class TrialQueueTest : public testing::TestWithParam<uint32_t> {
   }
 
   void measure(size_t number) {
-    const WayKind& kind = trials_[number].kind;
+    const ConfigKind& kind = trials_[number].kind;
     trials_[number].known = true;
     const double ratio = static_cast<double>(1 + draw(4));
-    of_part_.add(kind.family, ratio);
-    if (kind.shape != kind.family) of_part_.add(kind.shape, ratio);
+    of_partition_.add(kind.family, ratio);
+    if (kind.shape != kind.family) of_partition_.add(kind.shape, ratio);
     of_any_.add(kind.family, ratio);
   }
 
@@ -71,18 +71,18 @@ class TrialQueueTest : public testing::TestWithParam<uint32_t> {
   std::mt19937 chance_{GetParam()};
   std::deque<Candidate> candidates_;
   std::vector<Trial> trials_;
-  Ratios of_part_;
+  Ratios of_partition_;
   Ratios of_any_;
   TrialQueue queue_;
 };
 
 TEST_P(TrialQueueTest, TheNextIsThatOfAPlainScan) {
-  EXPECT_FALSE(queue_.next(trials_, {of_part_, of_any_}));
+  EXPECT_FALSE(queue_.next(trials_, {of_partition_, of_any_}));
   for (int k = 0; k < 40; ++k) add();
   size_t chosen = 0;
   for (int step = 0; step < 600; ++step) {
-    const std::optional<size_t> next = queue_.next(trials_, {of_part_, of_any_});
-    ASSERT_EQ(next, next_by_scan(trials_, {of_part_, of_any_})) << "step " << step;
+    const std::optional<size_t> next = queue_.next(trials_, {of_partition_, of_any_});
+    ASSERT_EQ(next, next_by_scan(trials_, {of_partition_, of_any_})) << "step " << step;
     if (next && draw(4) != 0) {
       trials_[*next].chosen = true;
       ++chosen;
@@ -91,11 +91,11 @@ TEST_P(TrialQueueTest, TheNextIsThatOfAPlainScan) {
   }
   EXPECT_GT(chosen, 40U);
   // Until none is left.
-  while (const std::optional<size_t> next = queue_.next(trials_, {of_part_, of_any_})) {
-    ASSERT_EQ(next, next_by_scan(trials_, {of_part_, of_any_}));
+  while (const std::optional<size_t> next = queue_.next(trials_, {of_partition_, of_any_})) {
+    ASSERT_EQ(next, next_by_scan(trials_, {of_partition_, of_any_}));
     trials_[*next].chosen = true;
   }
-  EXPECT_FALSE(next_by_scan(trials_, {of_part_, of_any_}));
+  EXPECT_FALSE(next_by_scan(trials_, {of_partition_, of_any_}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Drawn, TrialQueueTest, testing::Range(0U, 20U));

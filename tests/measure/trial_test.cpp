@@ -27,22 +27,22 @@ TEST(Trials, LargeProductsThatAddAreComparedWithAPeer) {
   if (blas_info(BlasLibrary::openblas).there) options.libraries.push_back(GemmLibrary::openblas);
   if (blas_info(BlasLibrary::blis).there) options.libraries.push_back(GemmLibrary::blis);
   if (options.libraries.empty()) GTEST_SKIP() << "no library here: nothing is added";
-  Result<Candidates> found = find_parts(training, fuse(training), options);
+  Result<Candidates> found = find_partitions(training, fuse(training), options);
   ASSERT_TRUE(found);
   Trials trials(training.graph, found->domains);
   TrialSettings settings;
   settings.seconds = 0;
   size_t large = 0;
   size_t negative = 0;
-  for (PartCandidates& of : found->parts) {
-    if (!of.part.product.adds()) continue;
-    find_ways(training.graph, found->domains, options, of);
-    large += is_large(of.part) ? 1U : 0U;
-    negative += of.part.product.scales.empty() ? 0U : 1U;
-    if (kSanitized && large > 1 && (of.part.product.scales.empty() || negative > 1)) continue;  // seconds each
+  for (PartitionCandidates& of : found->partitions) {
+    if (!of.partition.product.adds()) continue;
+    find_configs(training.graph, found->domains, options, of);
+    large += is_large(of.partition) ? 1U : 0U;
+    negative += of.partition.product.scales.empty() ? 0U : 1U;
+    if (kSanitized && large > 1 && (of.partition.product.scales.empty() || negative > 1)) continue;  // seconds each
     for (const Candidate& candidate : of.candidates) {
-      const MeasurementRow row = trials.run(of.part, candidate, nullptr, settings);
-      EXPECT_EQ(row.outcome, Outcome::measured) << of.part.name << ": " << row.detail;
+      const MeasurementRow row = trials.run(of.partition, candidate, nullptr, settings);
+      EXPECT_EQ(row.outcome, Outcome::measured) << of.partition.name << ": " << row.detail;
     }
   }
   EXPECT_GT(large, 3U);

@@ -11,12 +11,12 @@ namespace millrace {
 namespace {
 
 TEST(BuildPlan, TheCallersBuffersComeInItsOrder) {
-  std::vector<std::string> places;
+  std::vector<std::string> locations;
   for (const PlanBuffer& buffer : small_plan().plan.buffers) {
-    if (buffer.place != BufferPlace::arena)
-      places.push_back(concat(name_of(buffer.place), " ", buffer.position, " ", buffer.bytes));
+    if (buffer.location != BufferLocation::arena)
+      locations.push_back(concat(name_of(buffer.location), " ", buffer.position, " ", buffer.bytes));
   }
-  EXPECT_EQ(join(places, "; "),
+  EXPECT_EQ(join(locations, "; "),
             "argument 0 96; argument 1 160; argument 2 40; result 0 120; result_gradient 0 120; "
             "argument_gradient 0 96; argument_gradient 1 160; argument_gradient 2 40");
 }
@@ -117,13 +117,13 @@ TEST(BuildPlan, WhatALaunchAsideTouchesIsAliveUntilItIsWaitedFor) {
     const int end = waited_for_before(plan, static_cast<int>(k));
     ASSERT_GT(end, static_cast<int>(k) + 1);
     for (const PlanBuffer& other : plan.buffers) {
-      if (other.place != BufferPlace::arena || other.first <= static_cast<int>(k) || other.first >= end) continue;
+      if (other.location != BufferLocation::arena || other.first <= static_cast<int>(k) || other.first >= end) continue;
       for (const int number : plan.launches[k].buffers) {
         if (number == kNoBuffer) continue;
         const PlanBuffer& touched = plan.buffers[static_cast<size_t>(number)];
         const bool apart =
             touched.offset + touched.bytes <= other.offset || other.offset + other.bytes <= touched.offset;
-        EXPECT_TRUE(touched.place != BufferPlace::arena || apart) << touched.tensor << " and " << other.tensor;
+        EXPECT_TRUE(touched.location != BufferLocation::arena || apart) << touched.tensor << " and " << other.tensor;
       }
     }
   }

@@ -1,4 +1,4 @@
-// Plans and selections with products that swallow biases and their gradients.
+// Plans and selections with products that absorb biases and their gradients.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -9,12 +9,12 @@
 #include "candidates/adding_program.h"
 #include "candidates/enumerate.h"
 #include "candidates/gelu_program.h"
-#include "device/played/played_gpu.h"
+#include "device/emulated/emulated_gpu.h"
 #include "exec/launch_tensors.h"
 #include "fusion/fuse.h"
 #include "fusion/fusion_text.h"
 #include "measure/verify.h"
-#include "plan/launched_part.h"
+#include "plan/launched_partition.h"
 #include "plan/plan_json.h"
 #include "plan/random_plan.h"
 #include "plan/verify.h"
@@ -38,7 +38,7 @@ def layer(x: float32[B, I], wq: float32[I, O], bq: float32[O], wk: float32[I, O]
 )";
 
 MadePlan made_on_gpu(const std::string& text, uint64_t seed, std::vector<std::string> sizes = {}) {
-  static const std::unique_ptr<Gpu> kGpu = played::make_gpu();
+  static const std::unique_ptr<Gpu> kGpu = emulated::make_gpu();
   PlanChoice choice;
   choice.seed = seed;
   choice.gpu = kGpu.get();
@@ -48,8 +48,8 @@ MadePlan made_on_gpu(const std::string& text, uint64_t seed, std::vector<std::st
 }
 
 bool has_epilogue(const MadePlan& made, const PlanLaunch& launch) {
-  const Result<LaunchedPart> of = launched_part(made.training.graph, made.candidates, launch);
-  return of && of->part.product.has_epilogue();
+  const Result<LaunchedPartition> of = launched_partition(made.training.graph, made.candidates, launch);
+  return of && of->partition.product.has_epilogue();
 }
 
 std::string complaint(const MadePlan& made, const std::function<void(StepPlan&)>& change) {
@@ -59,7 +59,7 @@ std::string complaint(const MadePlan& made, const std::function<void(StepPlan&)>
   return verified ? "" : verified.error().diagnostics.front().message;
 }
 
-// Each digit of the layouts and of the way: what is still a way of the part is in other buffers, or the same.
+// Each digit of the layouts and of the way: what is still a way of the partition is in other buffers, or the same.
 void expect_digits_matter(const MadePlan& made, size_t number) {
   const std::string& candidate = made.plan.launches[number].candidate;
   for (size_t at = 0; at < candidate.find(" algorithm"); ++at) {
@@ -88,7 +88,7 @@ TEST(EpiloguePlans, AreBuiltVerifiedAndReadBack) {
       const Launch& launch = (*launches)[k];
       EXPECT_EQ(launch.vectors.empty(), launch.gemm.vector == GemmVector::none);
       if (launch.vectors.empty()) continue;
-      launched.insert(read->launches[k].part);
+      launched.insert(read->launches[k].partition);
       // Every tensor of the launch is one of its operands.
       std::set<int> used(launch.vectors.begin(), launch.vectors.end());
       for (const std::vector<int>& operand : launch.operands) used.insert(operand.begin(), operand.end());
@@ -122,11 +122,12 @@ TEST(EpiloguePlans, EveryChangeIsNoticed) {
       if (!has_epilogue(made, launch)) continue;
       ++changed;
       const auto expect = [&](const std::string& how, const std::function<void(PlanLaunch&)>& change) {
-        EXPECT_NE(complaint(made, [&](StepPlan& plan) { change(plan.launches[k]); }), "") << launch.part << ": " << how;
+        EXPECT_NE(complaint(made, [&](StepPlan& plan) { change(plan.launches[k]); }), "")
+            << launch.partition << ": " << how;
       };
-      expect("without what it swallows",
-             [](PlanLaunch& one) { one.part = one.part.substr(0, one.part.find(" with ")); });
-      expect("with something else", [](PlanLaunch& one) { one.part += " too"; });
+      expect("without what it absorbs",
+             [](PlanLaunch& one) { one.partition = one.partition.substr(0, one.partition.find(" with ")); });
+      expect("with something else", [](PlanLaunch& one) { one.partition += " too"; });
       expect("by a kernel", [](PlanLaunch& one) {
         one.candidate =
             one.candidate.substr(0, one.candidate.find("; ")) + "; flat loops 0.1 vector 1 threads 1 block -1";
@@ -154,7 +155,7 @@ TEST(EpiloguePlans, AreNoneOfACpus) {
   size_t refused = 0;
   for (uint64_t seed = 0; seed < tried_of(12); ++seed) {
     const MadePlan made = made_on_gpu(kProjections, seed);
-    const Result<Candidates> of_cpu = find_parts(made.training, fuse(made.training), EnumerateOptions());
+    const Result<Candidates> of_cpu = find_partitions(made.training, fuse(made.training), EnumerateOptions());
     ASSERT_TRUE(of_cpu);
     for (const PlanLaunch& launch : made.plan.launches) {
       if (!has_epilogue(made, launch)) continue;
@@ -173,18 +174,20 @@ TEST(AdditionPlans, EveryChangeIsNoticed) {
     const MadePlan made = made_on_gpu(kSums, seed);
     for (size_t k = 0; k < made.plan.launches.size(); ++k) {
       const PlanLaunch& launch = made.plan.launches[k];
-      const Result<LaunchedPart> of = launched_part(made.training.graph, made.candidates, launch);
+      const Result<LaunchedPartition> of = launched_partition(made.training.graph, made.candidates, launch);
       ASSERT_TRUE(of) << to_string(of.error());
-      if (!of->part.product.adds()) continue;
+      if (!of->partition.product.adds()) continue;
       ++changed;
       const auto expect = [&](const std::string& how, const std::function<void(PlanLaunch&)>& change) {
-        EXPECT_NE(complaint(made, [&](StepPlan& plan) { change(plan.launches[k]); }), "") << launch.part << ": " << how;
+        EXPECT_NE(complaint(made, [&](StepPlan& plan) { change(plan.launches[k]); }), "")
+            << launch.partition << ": " << how;
       };
-      const auto added = static_cast<size_t>(std::find(of->tensors.begin(), of->tensors.end(), of->part.product.added) -
-                                             of->tensors.begin());
+      const auto added = static_cast<size_t>(
+          std::find(of->tensors.begin(), of->tensors.end(), of->partition.product.added) - of->tensors.begin());
       expect("onto itself", [&](PlanLaunch& one) { one.buffers[added] = one.buffers.back(); });
       expect("where what is added lies", [&](PlanLaunch& one) { one.buffers.back() = one.buffers[added]; });
-      expect("without the addition", [](PlanLaunch& one) { one.part = one.part.substr(0, one.part.find(" with ")); });
+      expect("without the addition",
+             [](PlanLaunch& one) { one.partition = one.partition.substr(0, one.partition.find(" with ")); });
       expect_digits_matter(made, k);
     }
   }
@@ -201,23 +204,25 @@ TEST(AuxiliaryPlans, EveryChangeIsNoticed) {
     EXPECT_TRUE(verify(*read, made.training, made.candidates));
     for (size_t k = 0; k < made.plan.launches.size(); ++k) {
       const PlanLaunch& launch = made.plan.launches[k];
-      const Result<LaunchedPart> of = launched_part(made.training.graph, made.candidates, launch);
+      const Result<LaunchedPartition> of = launched_partition(made.training.graph, made.candidates, launch);
       ASSERT_TRUE(of) << to_string(of.error());
-      const Product& product = of->part.product;
+      const Product& product = of->partition.product;
       if (!product.auxiliary.valid()) continue;
-      changed.insert(launch.part);
-      const auto place = [&](TensorId tensor) {
+      changed.insert(launch.partition);
+      const auto location = [&](TensorId tensor) {
         return static_cast<size_t>(std::find(of->tensors.begin(), of->tensors.end(), tensor) - of->tensors.begin());
       };
-      const size_t auxiliary = place(product.auxiliary);
-      const size_t result = place(product.tensors[2].front());
+      const size_t auxiliary = location(product.auxiliary);
+      const size_t result = location(product.tensors[2].front());
       const auto expect = [&](const std::string& how, const std::function<void(PlanLaunch&)>& change) {
-        EXPECT_NE(complaint(made, [&](StepPlan& plan) { change(plan.launches[k]); }), "") << launch.part << ": " << how;
+        EXPECT_NE(complaint(made, [&](StepPlan& plan) { change(plan.launches[k]); }), "")
+            << launch.partition << ": " << how;
       };
       expect("onto itself", [&](PlanLaunch& one) { one.buffers[auxiliary] = one.buffers[result]; });
       expect("where it lies", [&](PlanLaunch& one) { one.buffers[result] = one.buffers[auxiliary]; });
       expect("the other way round", [&](PlanLaunch& one) { std::swap(one.buffers[result], one.buffers[auxiliary]); });
-      expect("without the GELU", [](PlanLaunch& one) { one.part = one.part.substr(0, one.part.find(" with ")); });
+      expect("without the GELU",
+             [](PlanLaunch& one) { one.partition = one.partition.substr(0, one.partition.find(" with ")); });
       expect_digits_matter(made, k);
     }
   }
@@ -226,9 +231,10 @@ TEST(AuxiliaryPlans, EveryChangeIsNoticed) {
 
 // --- Selecting ---
 
-// Every candidate of every part, taking as long as `seconds` says of its part; conversions take a microsecond.
+// Every candidate of every partition, taking as long as `seconds` says of its partition; conversions take a
+// microsecond.
 Measurements measured(const TrainingGraph& training, const Candidates& candidates,
-                      const std::function<double(const Part&)>& seconds) {
+                      const std::function<double(const Partition&)>& seconds) {
   Measurements made;
   std::vector<int> number(training.graph.tensors.size(), -1);
   for (size_t t = 0; t < number.size(); ++t) {
@@ -246,43 +252,44 @@ Measurements measured(const TrainingGraph& training, const Candidates& candidate
     }
     made.tensors.push_back(std::move(tensor));
   }
-  for (const PartCandidates& of : candidates.parts) {
-    MeasuredPart part{of.part.name, of.part.pass == Pass::backward, {}, {}, {}};
-    for (const TensorId tensor : of.part.reads) part.reads.push_back(number[tensor.at()]);
-    for (const TensorId tensor : of.part.writes) part.writes.push_back(number[tensor.at()]);
+  for (const PartitionCandidates& of : candidates.partitions) {
+    MeasuredPartition partition{of.partition.name, of.partition.pass == Pass::backward, {}, {}, {}};
+    for (const TensorId tensor : of.partition.reads) partition.reads.push_back(number[tensor.at()]);
+    for (const TensorId tensor : of.partition.writes) partition.writes.push_back(number[tensor.at()]);
     for (const Candidate& candidate : of.candidates) {
-      const double time = seconds(of.part);
-      part.ways.push_back(
-          {print_candidate(candidates.domains, of.part, candidate), candidate.layouts, time, time, time});
+      const double time = seconds(of.partition);
+      partition.candidates.push_back(
+          {print_candidate(candidates.domains, of.partition, candidate), candidate.layouts, time, time, time});
     }
-    made.parts.push_back(std::move(part));
+    made.partitions.push_back(std::move(partition));
   }
-  for (const Site& site : candidates.sites) {
-    MeasuredSite into;
-    for (const std::vector<int>& alternative : site.alternatives) {
-      if (std::all_of(alternative.begin(), alternative.end(),
-                      [&](int part) { return !made.parts[static_cast<size_t>(part)].ways.empty(); }))
+  for (const ChoicePoint& choice_point : candidates.choice_points) {
+    MeasuredChoicePoint into;
+    for (const std::vector<int>& alternative : choice_point.alternatives) {
+      if (std::all_of(alternative.begin(), alternative.end(), [&](int partition) {
+            return !made.partitions[static_cast<size_t>(partition)].candidates.empty();
+          }))
         into.alternatives.push_back(alternative);
     }
-    made.sites.push_back(std::move(into));
+    made.choice_points.push_back(std::move(into));
   }
   // Parts of no alternative that is left are not there.
-  std::vector<int> renumbered(made.parts.size(), -1);
-  std::vector<MeasuredPart> kept;
-  for (MeasuredSite& site : made.sites) {
-    for (const std::vector<int>& alternative : site.alternatives) {
-      for (const int part : alternative) renumbered[static_cast<size_t>(part)] = 0;
+  std::vector<int> renumbered(made.partitions.size(), -1);
+  std::vector<MeasuredPartition> kept;
+  for (MeasuredChoicePoint& choice_point : made.choice_points) {
+    for (const std::vector<int>& alternative : choice_point.alternatives) {
+      for (const int partition : alternative) renumbered[static_cast<size_t>(partition)] = 0;
     }
   }
   for (size_t k = 0; k < renumbered.size(); ++k) {
     if (renumbered[k] < 0) continue;
     renumbered[k] = static_cast<int>(kept.size());
-    kept.push_back(std::move(made.parts[k]));
+    kept.push_back(std::move(made.partitions[k]));
   }
-  made.parts = std::move(kept);
-  for (MeasuredSite& site : made.sites) {
-    for (std::vector<int>& alternative : site.alternatives) {
-      for (int& part : alternative) part = renumbered[static_cast<size_t>(part)];
+  made.partitions = std::move(kept);
+  for (MeasuredChoicePoint& choice_point : made.choice_points) {
+    for (std::vector<int>& alternative : choice_point.alternatives) {
+      for (int& partition : alternative) partition = renumbered[static_cast<size_t>(partition)];
     }
   }
   return made;
@@ -296,8 +303,8 @@ std::set<std::string> selected(const Measurements& measurements) {
   EXPECT_TRUE(selection) << to_string(selection.error());
   if (!selection) return names;
   EXPECT_TRUE(verify(measurements, *selection));
-  for (const SelectedPart& part : selection->parts)
-    names.insert(measurements.parts[static_cast<size_t>(part.part)].name);
+  for (const SelectedPartition& partition : selection->partitions)
+    names.insert(measurements.partitions[static_cast<size_t>(partition.partition)].name);
   return names;
 }
 
@@ -311,11 +318,11 @@ TEST(EpilogueSelections, TakeAnEpilogueWhereItIsFaster) {
   ASSERT_TRUE(candidates);
   constexpr double kProduct = 1e-4;
   const auto with = [&](double apart, double stacked) {
-    return selected(measured(training, *candidates, [&](const Part& part) {
-      if (part.kind == PartKind::kernel) return 5e-5;
-      if (part.product.adds()) return 1e-3;
-      const bool is_stacked = part.product.tensors[2].size() > 1;
-      return kProduct * (is_stacked ? 2.5 : 1) + (part.product.vector ? (is_stacked ? stacked : apart) : 0);
+    return selected(measured(training, *candidates, [&](const Partition& partition) {
+      if (partition.kind == PartitionKind::kernel) return 5e-5;
+      if (partition.product.adds()) return 1e-3;
+      const bool is_stacked = partition.product.tensors[2].size() > 1;
+      return kProduct * (is_stacked ? 2.5 : 1) + (partition.product.vector ? (is_stacked ? stacked : apart) : 0);
     }));
   };
   const std::string both = "qq einsum + kk einsum with qq bias, kk bias";
@@ -345,10 +352,10 @@ TEST(AdditionSelections, TakeWhatIsFaster) {
   ASSERT_TRUE(candidates);
   // How many products add in the best selection: one by one, and stacked.
   const auto with = [&](double apart, double stacked) {
-    const std::set<std::string> names = selected(measured(training, *candidates, [&](const Part& part) {
-      if (part.kind == PartKind::kernel) return 5e-5;
-      if (!part.product.adds()) return 1e-4 * static_cast<double>(part.operators.size());
-      return part.product.tensors[0].size() > 1 ? stacked : apart;
+    const std::set<std::string> names = selected(measured(training, *candidates, [&](const Partition& partition) {
+      if (partition.kind == PartitionKind::kernel) return 5e-5;
+      if (!partition.product.adds()) return 1e-4 * static_cast<double>(partition.operators.size());
+      return partition.product.tensors[0].size() > 1 ? stacked : apart;
     }));
     size_t one_by_one = 0;
     size_t together = 0;

@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "driver/plan_folder.h"
-#include "plan/launched_part.h"
+#include "plan/launched_partition.h"
 #include "plan/random_plan.h"
 
 int main(int argc, char** argv) {

@@ -51,12 +51,12 @@ class Chooser {
   void run(Measurements& made, Selection& selection) {
     for (const TensorDomain& domain : candidates_.domains) base_.push_back(domain.pinned);
     name_tensors(made);
-    take_parts(made);
-    for (const Site& site : candidates_.sites) {
-      made.sites.push_back({site.alternatives});
-      choose_alternative(site, made);
+    take_partitions(made);
+    for (const ChoicePoint& choice_point : candidates_.choice_points) {
+      made.choice_points.push_back({choice_point.alternatives});
+      choose_alternative(choice_point, made);
     }
-    const std::optional<Selection> priced_one = priced(made, alternatives_, ways_);
+    const std::optional<Selection> priced_one = priced(made, alternatives_, configs_);
     ASSERT_TRUE(priced_one);
     selection = *priced_one;
   }
@@ -81,45 +81,51 @@ class Chooser {
     return found;
   }
 
-  void take_parts(Measurements& made) {
-    for (const PartCandidates& of : candidates_.parts) {
-      made.parts.push_back(
-          {of.part.name, of.part.pass == Pass::backward, numbers(of.part.reads), numbers(of.part.writes), {}});
+  void take_partitions(Measurements& made) {
+    for (const PartitionCandidates& of : candidates_.partitions) {
+      made.partitions.push_back({of.partition.name,
+                                 of.partition.pass == Pass::backward,
+                                 numbers(of.partition.reads),
+                                 numbers(of.partition.writes),
+                                 {}});
     }
-    ways_.assign(candidates_.parts.size(), -1);
+    configs_.assign(candidates_.partitions.size(), -1);
   }
 
-  void choose_alternative(const Site& site, Measurements& made) {
+  void choose_alternative(const ChoicePoint& choice_point, Measurements& made) {
     std::vector<size_t> possible;
-    for (size_t k = 0; k < site.alternatives.size(); ++k) {
-      const auto has_ways = [&](int p) { return !candidates_.parts[static_cast<size_t>(p)].candidates.empty(); };
-      if (std::all_of(site.alternatives[k].begin(), site.alternatives[k].end(), has_ways)) possible.push_back(k);
+    for (size_t k = 0; k < choice_point.alternatives.size(); ++k) {
+      const auto has_configs = [&](int p) {
+        return !candidates_.partitions[static_cast<size_t>(p)].candidates.empty();
+      };
+      if (std::all_of(choice_point.alternatives[k].begin(), choice_point.alternatives[k].end(), has_configs))
+        possible.push_back(k);
     }
     ASSERT_FALSE(possible.empty());
     const size_t chosen = possible[below(possible.size())];
     alternatives_.push_back(static_cast<int>(chosen));
-    for (const int part : site.alternatives[chosen]) chosen_.insert(part);
-    // Ways are chosen once all parts are known, in an order in which tensors are written before they are read.
-    if (alternatives_.size() < candidates_.sites.size()) return;
-    for (const int part : chosen_) choose_way(static_cast<size_t>(part), made);
+    for (const int partition : choice_point.alternatives[chosen]) chosen_.insert(partition);
+    // Ways are chosen once all partitions are known, in an order in which tensors are written before they are read.
+    if (alternatives_.size() < candidates_.choice_points.size()) return;
+    for (const int partition : chosen_) choose_config(static_cast<size_t>(partition), made);
   }
 
-  void choose_way(size_t number, Measurements& made) {
-    const PartCandidates& of = candidates_.parts[number];
+  void choose_config(size_t number, Measurements& made) {
+    const PartitionCandidates& of = candidates_.partitions[number];
     std::vector<const Candidate*> possible;
     for (const Candidate& candidate : of.candidates) {
-      if (fits(of.part, candidate)) possible.push_back(&candidate);
+      if (fits(of.partition, candidate)) possible.push_back(&candidate);
     }
-    ASSERT_FALSE(possible.empty()) << of.part.name;
+    ASSERT_FALSE(possible.empty()) << of.partition.name;
     const Candidate& chosen = *possible[below(possible.size())];
     const double seconds = kSeconds * static_cast<double>(1 + number);
-    made.parts[number].ways.push_back(
-        {print_candidate(candidates_.domains, of.part, chosen), chosen.layouts, seconds, seconds, seconds});
-    ways_[number] = 0;
-    for (size_t k = 0; k < of.part.reads.size(); ++k) read(of.part.reads[k], chosen.layouts[k], made);
-    for (size_t k = 0; k < of.part.writes.size(); ++k) {
-      const TensorId tensor = of.part.writes[k];
-      const int layout = chosen.layouts[of.part.reads.size() + k];
+    made.partitions[number].candidates.push_back(
+        {print_candidate(candidates_.domains, of.partition, chosen), chosen.layouts, seconds, seconds, seconds});
+    configs_[number] = 0;
+    for (size_t k = 0; k < of.partition.reads.size(); ++k) read(of.partition.reads[k], chosen.layouts[k], made);
+    for (size_t k = 0; k < of.partition.writes.size(); ++k) {
+      const TensorId tensor = of.partition.writes[k];
+      const int layout = chosen.layouts[of.partition.reads.size() + k];
       const int pinned = candidates_.domains[tensor.at()].pinned;
       base_[tensor.at()] = layout;
       if (pinned >= 0) read(tensor, pinned, made);
@@ -132,27 +138,27 @@ class Chooser {
     const std::vector<Layout>& domain = candidates_.domains[tensor.at()].layouts;
     const MaskStorage before = domain[static_cast<size_t>(from)].storage;
     const MaskStorage after = domain[static_cast<size_t>(to)].storage;
-    return after == MaskStorage::drawn || (before == MaskStorage::words && after == MaskStorage::words);
+    return after == MaskStorage::regenerated || (before == MaskStorage::words && after == MaskStorage::words);
   }
 
-  // Whether every part behind can read the tensor when it is written so.
+  // Whether every partition behind can read the tensor when it is written so.
   bool can_be_read(TensorId tensor, int layout) const {
     return std::all_of(chosen_.begin(), chosen_.end(), [&](int number) {
-      const PartCandidates& of = candidates_.parts[static_cast<size_t>(number)];
-      const auto at = std::find(of.part.reads.begin(), of.part.reads.end(), tensor);
-      const auto k = static_cast<size_t>(at - of.part.reads.begin());
-      return at == of.part.reads.end() ||
+      const PartitionCandidates& of = candidates_.partitions[static_cast<size_t>(number)];
+      const auto at = std::find(of.partition.reads.begin(), of.partition.reads.end(), tensor);
+      const auto k = static_cast<size_t>(at - of.partition.reads.begin());
+      return at == of.partition.reads.end() ||
              std::any_of(of.candidates.begin(), of.candidates.end(),
                          [&](const Candidate& c) { return can_become(tensor, layout, c.layouts[k]); });
     });
   }
 
-  bool fits(const Part& part, const Candidate& candidate) const {
-    for (size_t k = 0; k < part.reads.size(); ++k) {
-      if (!can_become(part.reads[k], base_[part.reads[k].at()], candidate.layouts[k])) return false;
+  bool fits(const Partition& partition, const Candidate& candidate) const {
+    for (size_t k = 0; k < partition.reads.size(); ++k) {
+      if (!can_become(partition.reads[k], base_[partition.reads[k].at()], candidate.layouts[k])) return false;
     }
-    for (size_t k = 0; k < part.writes.size(); ++k) {
-      if (!can_be_read(part.writes[k], candidate.layouts[part.reads.size() + k])) return false;
+    for (size_t k = 0; k < partition.writes.size(); ++k) {
+      if (!can_be_read(partition.writes[k], candidate.layouts[partition.reads.size() + k])) return false;
     }
     return true;
   }
@@ -163,11 +169,11 @@ class Chooser {
     if (base == layout || !converted_.emplace(tensor, layout).second) return;
     const TensorDomain& domain = candidates_.domains[tensor.at()];
     MeasuredConversion conversion{number_of_.at(tensor), base, layout, kSeconds, ""};
-    if (domain.layouts[static_cast<size_t>(layout)].storage != MaskStorage::drawn) {
-      const PartCandidates ways = conversions(graph_, domain, tensor, base, layout, 2, gpu_);
-      ASSERT_FALSE(ways.candidates.empty());
+    if (domain.layouts[static_cast<size_t>(layout)].storage != MaskStorage::regenerated) {
+      const PartitionCandidates configs = conversions(graph_, domain, tensor, base, layout, 2, gpu_);
+      ASSERT_FALSE(configs.candidates.empty());
       conversion.candidate =
-          print_candidate(candidates_.domains, ways.part, ways.candidates[below(ways.candidates.size())]);
+          print_candidate(candidates_.domains, configs.partition, configs.candidates[below(configs.candidates.size())]);
     }
     made.conversions.push_back(std::move(conversion));
   }
@@ -179,7 +185,7 @@ class Chooser {
   std::optional<GpuTarget> gpu_;
   std::map<TensorId, int> number_of_;
   std::vector<int> alternatives_;
-  std::vector<int> ways_;
+  std::vector<int> configs_;
   std::set<int> chosen_;
   std::vector<int> base_;  // the layout that each tensor lies in first
   std::set<std::pair<TensorId, int>> converted_;
@@ -202,8 +208,8 @@ MadePlan make_plan(const std::string& text, const PlanChoice& choice) {
   using Layouts = std::vector<std::pair<std::string, std::string>>;
   static std::map<std::tuple<std::string, std::vector<std::string>, Layouts, std::string>, Candidates> known;
   const std::string device = choice.gpu == nullptr ? "" : "gpu " + choice.dtype;
-  const auto [place, fresh] = known.try_emplace({text, choice.sizes, choice.layouts, device});
-  made.candidates = place->second;
+  const auto [location, fresh] = known.try_emplace({text, choice.sizes, choice.layouts, device});
+  made.candidates = location->second;
   if (fresh) {
     EnumerateOptions options;
     options.threads = 2;
@@ -218,7 +224,7 @@ MadePlan make_plan(const std::string& text, const PlanChoice& choice) {
     const Result<Candidates> candidates = enumerate(made.training, recomputed.fused, options);
     EXPECT_TRUE(candidates) << to_string(candidates.error());
     if (!candidates) return made;
-    made.candidates = place->second = *candidates;
+    made.candidates = location->second = *candidates;
   }
   Chooser(made.training, made.candidates, choice).run(made.measurements, made.selection);
   if (testing::Test::HasFatalFailure()) return made;

@@ -31,7 +31,7 @@ struct PlanChoice {
   std::vector<std::string> sizes;
   std::string dtype;
   std::vector<std::pair<std::string, std::string>> layouts;
-  size_t most = 200;   // candidates of a part to choose from
+  size_t most = 200;   // candidates of a partition to choose from
   Gpu* gpu = nullptr;  // there: a plan for it
   bool aside = false;  // whether launches may run beside others
 };

@@ -26,7 +26,8 @@ std::pair<size_t, size_t> neighbours(const StepPlan& plan) {
     for (size_t two = 0; two < one; ++two) {
       const PlanBuffer& a = plan.buffers[one];
       const PlanBuffer& b = plan.buffers[two];
-      if (a.place == BufferPlace::arena && b.place == BufferPlace::arena && a.first <= b.last && b.first <= a.last)
+      if (a.location == BufferLocation::arena && b.location == BufferLocation::arena && a.first <= b.last &&
+          b.first <= a.last)
         return {one, two};
     }
   }
@@ -35,7 +36,7 @@ std::pair<size_t, size_t> neighbours(const StepPlan& plan) {
 
 size_t first_in_arena(const StepPlan& plan) {
   size_t k = 0;
-  while (plan.buffers[k].place != BufferPlace::arena) ++k;
+  while (plan.buffers[k].location != BufferLocation::arena) ++k;
   return k;
 }
 
@@ -55,7 +56,7 @@ TEST(VerifyPlan, NoticesOverlaps) {
 TEST(VerifyPlan, EveryShiftOfABufferThatHarmsIsNoticed) {
   const StepPlan& plan = small_plan().plan;
   for (size_t k = 0; k < plan.buffers.size(); ++k) {
-    if (plan.buffers[k].place != BufferPlace::arena) continue;
+    if (plan.buffers[k].location != BufferLocation::arena) continue;
     const int64_t odd = plan.buffers[k].layout == "bits" ? -3 : 3;  // bytes lie anywhere
     for (const int64_t offset : {int64_t{-8}, odd, plan.scratch_offset, plan.arena_bytes + 8, INT64_MAX - 64}) {
       EXPECT_NE(complaint([&](StepPlan& changed) { changed.buffers[k].offset = offset; }), "") << k << " to " << offset;
@@ -71,7 +72,7 @@ TEST(VerifyPlan, EveryLaunchIsNeededAndStandsInItsPlace) {
     EXPECT_NE(complaint([&](StepPlan& plan) { plan.launches.insert(plan.launches.begin() + at, plan.launches[k]); }),
               "");
     EXPECT_NE(complaint([&](StepPlan& plan) { plan.launches[k].candidate += "1"; }), "");
-    EXPECT_NE(complaint([&](StepPlan& plan) { plan.launches[k].part = "no such part"; }), "");
+    EXPECT_NE(complaint([&](StepPlan& plan) { plan.launches[k].partition = "no such partition"; }), "");
     EXPECT_NE(complaint([&](StepPlan& plan) { plan.launches[k].predicted_seconds = -1; }), "");
     EXPECT_NE(complaint([&](StepPlan& plan) {
                 plan.launches[k].pass = plan.launches[k].pass == Pass::forward ? Pass::backward : Pass::forward;
@@ -98,12 +99,13 @@ TEST(VerifyPlan, BuffersAreTensorsOfTheProgramAsTheyAre) {
     EXPECT_NE(complaint([&](StepPlan& plan) { plan.buffers[k].first += 1; }), "");
     EXPECT_NE(complaint([&](StepPlan& plan) { plan.buffers[k].last += 1; }), "");
     EXPECT_NE(complaint([&](StepPlan& plan) { plan.buffers[k].position = 77; }) +
-                  (small_plan().plan.buffers[k].place == BufferPlace::arena ? "no position" : ""),
+                  (small_plan().plan.buffers[k].location == BufferLocation::arena ? "no position" : ""),
               "");
     EXPECT_NE(complaint([&](StepPlan& plan) { plan.buffers.push_back(plan.buffers[k]); }), "");
     EXPECT_NE(complaint([&](StepPlan& plan) {
                 PlanBuffer& buffer = plan.buffers[k];
-                buffer.place = buffer.place == BufferPlace::arena ? BufferPlace::result : BufferPlace::arena;
+                buffer.location =
+                    buffer.location == BufferLocation::arena ? BufferLocation::result : BufferLocation::arena;
               }),
               "");
   }
@@ -143,9 +145,9 @@ def layers(x: float64[B, I], u: float64[I, I], v: float64[I, I], w: float64[I, I
   int written_over = 0;
   for (size_t k = 0; k < built.buffers.size(); ++k) {
     const PlanBuffer& saved = built.buffers[k];
-    if (saved.place != BufferPlace::arena || saved.first >= backward || saved.last < backward) continue;
+    if (saved.location != BufferLocation::arena || saved.first >= backward || saved.last < backward) continue;
     for (size_t other = 0; other < built.buffers.size(); ++other) {
-      if (built.buffers[other].place != BufferPlace::arena || built.buffers[other].first <= saved.last) continue;
+      if (built.buffers[other].location != BufferLocation::arena || built.buffers[other].first <= saved.last) continue;
       StepPlan changed = built;
       changed.buffers[other].offset = saved.offset;
       const Result<Done> verified = verify(changed, made.training, made.candidates);
@@ -176,11 +178,11 @@ def layer(x: float64[B, I], w: float64[O, I], v: float64[O, I]):
     choice.seed = seed;
     const MadePlan made = make_plan(kStacked, choice);
     for (const PlanLaunch& launch : made.plan.launches) {
-      if (launch.pass != Pass::forward || launch.part.find(" + ") == std::string::npos) continue;
+      if (launch.pass != Pass::forward || launch.partition.find(" + ") == std::string::npos) continue;
       ++stacked;
       StepPlan plan = made.plan;
       PlanBuffer& moved = plan.buffers[static_cast<size_t>(launch.buffers.back())];
-      ASSERT_EQ(moved.place, BufferPlace::arena);
+      ASSERT_EQ(moved.location, BufferLocation::arena);
       moved.offset = plan.scratch_offset;
       plan.scratch_offset += 1024;
       plan.arena_bytes += 1024;
@@ -244,11 +246,11 @@ TEST(VerifyPlan, NothingIsWrittenOverWhatIsTouchedAside) {
     const int end = waited_for_before(plan, static_cast<int>(k));
     for (size_t other = 0; other < plan.buffers.size(); ++other) {
       const PlanBuffer& one = plan.buffers[other];
-      if (one.place != BufferPlace::arena || one.first <= static_cast<int>(k) || one.first >= end) continue;
+      if (one.location != BufferLocation::arena || one.first <= static_cast<int>(k) || one.first >= end) continue;
       for (const int number : plan.launches[k].buffers) {
         if (number == kNoBuffer) continue;
         const PlanBuffer& touched = plan.buffers[static_cast<size_t>(number)];
-        if (touched.place != BufferPlace::arena || touched.offset + one.bytes > plan.scratch_offset) continue;
+        if (touched.location != BufferLocation::arena || touched.offset + one.bytes > plan.scratch_offset) continue;
         ++tried;
         EXPECT_NE(complaint_with_asides([&](StepPlan& changed) { changed.buffers[other].offset = touched.offset; }), "")
             << one.tensor << " over " << touched.tensor;

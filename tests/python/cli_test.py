@@ -179,7 +179,7 @@ class FormatsTest(CliTest):
         for count in ("flop", "input_words", "output_words", "io_lower_bound_words"):
             self.assertEqual(totals[count], sum(op[count] for op in root["operators"]))
             for split in ("by_class", "by_pass"):
-                self.assertEqual(totals[count], sum(part[count] for part in totals[split].values()))
+                self.assertEqual(totals[count], sum(partition[count] for partition in totals[split].values()))
         self.assertEqual(set(totals["by_class"]), {"contraction", "normalization", "elementwise"})
         self.assertEqual(set(totals["by_pass"]), {"forward", "backward"})
 
@@ -286,12 +286,12 @@ class RunTest(CliTest):
         self.assertEqual([tensor["name"] for tensor in root["tensors"]], ["y", "result_1", "d_x", "d_w"])
         self.assertEqual(root["tensors"][0]["shape"], [3, 4])
 
-    def expect_error(self, tensors: dict[str, np.ndarray], *parts: str) -> None:
+    def expect_error(self, tensors: dict[str, np.ndarray], *partitions: str) -> None:
         done = self.run_with(tensors)
         self.assertEqual(done.returncode, WRONG_USAGE, done.stderr)
         self.assertEqual(done.stdout, "")
-        for part in ("in.safetensors", *parts):
-            self.assertIn(part, done.stderr)
+        for partition in ("in.safetensors", *partitions):
+            self.assertIn(partition, done.stderr)
         self.assertFalse(Path(self.folder, "out.safetensors").exists())
 
     def test_a_missing_argument_is_named(self) -> None:

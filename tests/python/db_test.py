@@ -16,7 +16,7 @@ DONE, FAILED, WRONG_USAGE = 0, 1, 2
 
 def row(candidate: str, **changes) -> dict:
     made = {
-        "schema_version": 1, "device": "H200 ± driver 1", "part": "softmax[4,8]", "candidate": candidate,
+        "schema_version": 1, "device": "H200 ± driver 1", "partition": "softmax[4,8]", "candidate": candidate,
         "outcome": "measured", "seconds": 0.001, "low": 0.0009, "high": 0.0011, "samples": 30, "detail": "",
         "when": "2024-05-31T23:59:59Z",
     }
@@ -80,7 +80,7 @@ class DbTest(unittest.TestCase):
         self.assertNotIn("\x1b", text)
         self.assertLessEqual(max(len(line) for line in text.splitlines()[1:]), 100)
         device = json.loads(self.succeed("list", "--json"))["devices"][1]
-        self.assertEqual((device["device"], device["rows"], device["parts"]), ("H200 ± driver 1", 2, 1))
+        self.assertEqual((device["device"], device["rows"], device["partitions"]), ("H200 ± driver 1", 2, 1))
         self.assertEqual((device["outcomes"]["measured"], device["outcomes"]["hung"]), (1, 1))
 
     def test_a_bad_line_is_named_and_nothing_imported(self) -> None:

@@ -1,4 +1,4 @@
-"""`millrace --device cuda` from program to plan and back, on a GPU that the CPU plays (tests/device/played): what is
+"""`millrace --device cuda` from program to plan and back, on a GPU that the CPU plays (tests/device/emulated): what is
 explored, resumed, refused and told. Nothing here needs a GPU, and nothing is timed."""
 
 import json
@@ -14,8 +14,8 @@ import numpy as np
 import safetensors_io
 from command_test_case import BINARY, FAILED, NO_CONFIGURATION, ROOT, UNAVAILABLE, WRONG_USAGE, CommandTest
 
-BACKEND = os.environ.get("MILLRACE_PLAYED_GPU") or str(ROOT / "build/release/tests/libmillrace_played_gpu.so")
-# Of the played GPU's algorithms (played_gpu.h).
+BACKEND = os.environ.get("MILLRACE_EMULATED_GPU") or str(ROOT / "build/release/tests/libmillrace_emulated_gpu.so")
+# Of the emulated GPU's algorithms (emulated_gpu.h).
 ALIGNED, FAST = 2, 3
 
 HEAD = "import numpy as np\nfrom millrace.numpy import dropout, float16, float32, softmax\n\n"
@@ -88,7 +88,7 @@ def one(x: float32[B]):
 """
 
 
-@unittest.skipUnless(Path(BACKEND).exists(), "the played GPU was not built")
+@unittest.skipUnless(Path(BACKEND).exists(), "the emulated GPU was not built")
 class GpuTest(CommandTest):
     programs = {"small": SMALL, "two": TWO, "product": PRODUCT, "heads": HEADS, "stacked": STACKED, "one": ONE}
     seconds = 300
@@ -98,7 +98,7 @@ class GpuTest(CommandTest):
         self.environment["MILLRACE_CUDA_BACKEND"] = BACKEND
 
     def check_messages(self, messages: str) -> None:
-        self.assertNotIn("played GPU:", messages)
+        self.assertNotIn("emulated GPU:", messages)
 
     def optimize(self, program: str, *arguments: str, **environment: str) -> str:
         text = self.succeed("optimize", program, "--device", "cuda", *arguments, **environment)
@@ -114,14 +114,14 @@ class GpuTest(CommandTest):
         return safetensors_io.read(self.folder / "made.safetensors")
 
 
-class WholeWayTest(GpuTest):
+class WholeConfigTest(GpuTest):
     def test_program_to_plan(self) -> None:
         text = self.optimize("small.py", "--budget", "1s")
-        for words in ("Played GPU", "small.plan", "before", "after", "words moved", "explored", "selected"):
+        for words in ("Emulated GPU", "small.plan", "before", "after", "words moved", "explored", "selected"):
             self.assertIn(words, text)
         self.assertEqual({row["outcome"] for row in self.rows()}, {"measured"}, "a candidate is wrong")
         plan = json.loads((self.folder / "small.plan" / "plan.json").read_text())
-        self.assertIn("Played GPU", json.dumps(plan))
+        self.assertIn("Emulated GPU", json.dumps(plan))
         self.assertTrue((self.folder / "small.plan" / "kernels.cubin").exists())
 
         # The plan's results are the reference's, and its masks those of the seed and the step.
@@ -138,7 +138,7 @@ class WholeWayTest(GpuTest):
         self.assertIn("made for --device cuda", self.fails(WRONG_USAGE, "run", "small.plan", "--device", "cpu"))
 
         text = self.succeed("bench", "small.plan", "--seconds", "0.1", "--trace", "trace.json")
-        for words in ("softmax", "step", "Played GPU"):
+        for words in ("softmax", "step", "Emulated GPU"):
             self.assertIn(words, text)
         events = json.loads((self.folder / "trace.json").read_text())["traceEvents"]
         self.assertGreaterEqual(len(events), 3 * len(plan["launches"]))
@@ -146,7 +146,7 @@ class WholeWayTest(GpuTest):
         self.assertGreater(told["step_seconds"]["median"], 0)
         self.assertEqual(len(told["operators"]), len(plan["launches"]))
 
-        self.assertIn("Played GPU", self.succeed("report", "small.plan", "--out", "r.html"))
+        self.assertIn("Emulated GPU", self.succeed("report", "small.plan", "--out", "r.html"))
         self.assertIn("small", (self.folder / "r.html").read_text())
         for method in ("exact", "sssp"):
             json.loads(self.succeed("select", "small.py", "--device", "cuda", "--method", method, "--json"))
@@ -161,7 +161,7 @@ class WholeWayTest(GpuTest):
 
     def test_stacked_tensors_of_the_caller(self) -> None:
         pins = [f"{name}q+{name}k+{name}v=stacked" for name in ("w", "d_w", "b", "d_b")]
-        self.optimize("stacked.py", "--budget", "0s", *(part for pin in pins for part in ("--layout", pin)))
+        self.optimize("stacked.py", "--budget", "0s", *(partition for pin in pins for partition in ("--layout", pin)))
         self.assertEqual({row["outcome"] for row in self.rows()}, {"measured"}, "a candidate is wrong")
         wanted, found = self.made_by("stacked.py"), self.made_by("stacked.plan")
         for name, values in wanted.items():
@@ -184,7 +184,7 @@ class WholeWayTest(GpuTest):
         text = self.optimize("two.py", "--budget", "0s", "--aside")
         self.assertRegex(text, r"aside +1 launch runs beside others; one behind the other all take [0-9.]+ .s a step")
         plan = json.loads((self.folder / "two.plan" / "plan.json").read_text())
-        aside = [launch["part"] for launch in plan["launches"] if launch.get("aside")]
+        aside = [launch["partition"] for launch in plan["launches"] if launch.get("aside")]
         self.assertEqual(len(aside), 1)
         self.assertIn("d_v", aside[0])
         found = self.made_by("two.plan", "--seed", "4")
@@ -195,7 +195,7 @@ class WholeWayTest(GpuTest):
         self.assertGreater(told["in_a_row_seconds"], told["step_seconds"]["median"])
 
         # Where that is slower they stand in a row, and make the same.
-        text = self.optimize("two.py", "--budget", "0s", "--aside", MILLRACE_PLAYED_ASIDE="200")
+        text = self.optimize("two.py", "--budget", "0s", "--aside", MILLRACE_EMULATED_SIDE_STREAM="200")
         self.assertNotIn("aside", text)
         self.assertNotIn('"aside"', (self.folder / "two.plan" / "plan.json").read_text())
         again = self.made_by("two.plan", "--seed", "4")
@@ -204,7 +204,7 @@ class WholeWayTest(GpuTest):
         self.assertIn("on a CPU", self.fails(WRONG_USAGE, "optimize", "two.py", "--aside", "--budget", "0s"))
 
     def test_a_clock_that_is_lowered(self) -> None:
-        lowered = {"MILLRACE_PLAYED_CLOCK_KHZ": "750000"}
+        lowered = {"MILLRACE_EMULATED_CLOCK_KHZ": "750000"}
         text = self.optimize("small.py", "--budget", "0s", **lowered)
         self.assertRegex(text, "at 75 % of its highest clock; one at a time, with rests, they take .* at 75 %")
         self.assertNotIn("clock", self.optimize("small.py", "--budget", "0s"))
@@ -238,11 +238,11 @@ class WholeWayTest(GpuTest):
         self.assertNotIn("looks further", self.optimize("one.py", "--exhaustive"))
         again = self.optimize("one.py", "--exhaustive")
         self.assertIn("(0 new)", again)
-        self.assertIn("the same in equal parts, or differ in far strides alone", again)
+        self.assertIn("the same in equal partitions, or differ in far strides alone", again)
 
     def test_doctor(self) -> None:
         text = self.succeed("doctor")
-        for words in ("Played GPU, sm_90", "NVRTC", "cuBLASLt", BACKEND):
+        for words in ("Emulated GPU, sm_90", "NVRTC", "cuBLASLt", BACKEND):
             self.assertIn(words, text)
 
 
@@ -265,7 +265,7 @@ class AlgorithmTest(GpuTest):
         self.assertEqual(again.count(f" algorithm {FAST}."), 3)
 
     def test_a_wrong_one_and_one_that_fails_are_never_taken(self) -> None:
-        self.optimize("product.py", "--exhaustive", MILLRACE_PLAYED_WRONG=str(FAST), MILLRACE_PLAYED_REFUSED=str(ALIGNED))
+        self.optimize("product.py", "--exhaustive", MILLRACE_EMULATED_WRONG=str(FAST), MILLRACE_EMULATED_REFUSED=str(ALIGNED))
         wrong = self.rows_by_algorithm(FAST)
         self.assertTrue(wrong)
         for row in wrong:
@@ -279,7 +279,7 @@ class AlgorithmTest(GpuTest):
         self.assertNotIn(f" algorithm {FAST}.", (self.folder / "product.plan" / "plan.json").read_text())
 
     def test_one_that_takes_the_gpu_down_takes_only_its_worker(self) -> None:
-        self.optimize("product.py", "--exhaustive", MILLRACE_PLAYED_LOST=str(FAST))
+        self.optimize("product.py", "--exhaustive", MILLRACE_EMULATED_LOST=str(FAST))
         lost = self.rows_by_algorithm(FAST)
         self.assertTrue(lost)
         self.assertEqual({row["outcome"] for row in lost}, {"crashed"})
@@ -312,7 +312,7 @@ class AlgorithmTest(GpuTest):
         self.optimize("small.py", "--budget", "0s")
         wanted = self.made_by("small.plan")
         # Its kernels are compiled anew; what was measured elsewhere is no measurement of this one.
-        other = {"MILLRACE_PLAYED_NAME": "Another GPU", "MILLRACE_PLAYED_CAPABILITY": "8.0"}
+        other = {"MILLRACE_EMULATED_NAME": "Another GPU", "MILLRACE_EMULATED_CAPABILITY": "8.0"}
         self.environment.update(other)
         for name, values in self.made_by("small.plan").items():
             np.testing.assert_array_equal(values, wanted[name], name)
@@ -320,12 +320,12 @@ class AlgorithmTest(GpuTest):
         self.assertIn("explore", self.fails(NO_CONFIGURATION, "select", "small.py", "--device", "cuda"))
         # An algorithm that is not there says what to do.
         self.optimize("product.py", "--exhaustive")
-        message = self.fails(FAILED, "run", "product.plan", MILLRACE_PLAYED_REFUSED=str(FAST))
+        message = self.fails(FAILED, "run", "product.plan", MILLRACE_EMULATED_REFUSED=str(FAST))
         self.assertIn(f"does not admit its algorithm {FAST}", message)
         self.assertIn("explore again", message)
 
     def test_a_gpu_without_room(self) -> None:
-        message = self.fails(FAILED, "optimize", "product.py", "--device", "cuda", MILLRACE_PLAYED_MEMORY="1000")
+        message = self.fails(FAILED, "optimize", "product.py", "--device", "cuda", MILLRACE_EMULATED_MEMORY="1000")
         self.assertIn("OUT_OF_MEMORY", message)
 
 

@@ -85,7 +85,7 @@ class LaunchesTest(unittest.TestCase):
 
     def test_a_buffer_counts_once_and_a_drawn_mask_not(self) -> None:
         plan = {"buffers": [{"bytes": 8}, {"bytes": 100}], "launches": [
-            {"part": "drop", "pass": "forward", "function": FUSED, "buffers": [0, 0, -1, 1]},
+            {"partition": "drop", "pass": "forward", "function": FUSED, "buffers": [0, 0, -1, 1]},
             {"conversion_of": "x", "pass": "backward", "function": NORM, "buffers": [0]}]}
         report = {"tables": {"launches": [{"flop": 5.0}, {"flop": None}]}}
         self.assertEqual(launches.read_launches(plan, report), [
@@ -168,8 +168,8 @@ class WholeTest(unittest.TestCase):
 
     plan = {"program": {"dtype": "float16", "file": "models/mha.py", "sizes": ["tiny"]}, "date": "", "sha256": "",
             "buffers": [{"bytes": 8_000_000}, {"bytes": 4_000_000}],
-            "launches": [{"part": "q einsum", "pass": "forward", "buffers": [0, 1]},
-                         {"part": "norm", "pass": "forward", "buffers": [0, 1], "function": FUSED}]}
+            "launches": [{"partition": "q einsum", "pass": "forward", "buffers": [0, 1]},
+                         {"partition": "norm", "pass": "forward", "buffers": [0, 1], "function": FUSED}]}
 
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()

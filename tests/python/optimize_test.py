@@ -82,7 +82,7 @@ class OptimizeTest(CommandTest):
         }
 
 
-class WholeWayTest(OptimizeTest):
+class WholeConfigTest(OptimizeTest):
     def test_program_to_plan(self) -> None:
         text = self.succeed("optimize", "small.py", "--budget", "2s")
         for words in ("small.plan", "before", "after", "words moved", "agree with the reference", "explored", "selected"):
@@ -131,7 +131,7 @@ class WholeWayTest(OptimizeTest):
         self.assertIn("JB", json.dumps(plan))
 
     def test_stacked_tensors_of_the_caller(self) -> None:
-        pins = [part for names in ("wq+wk+wv", "d_wq+d_wk+d_wv") for part in ("--layout", f"{names}=stacked")]
+        pins = [partition for names in ("wq+wk+wv", "d_wq+d_wk+d_wv") for partition in ("--layout", f"{names}=stacked")]
         text = self.succeed("optimize", "stacked.py", "--budget", "1s", *pins)
         self.assertIn("agree with the reference", text)
         plan = json.loads((self.folder / "stacked.plan" / "plan.json").read_text())

@@ -40,7 +40,7 @@ class PaperKernelsTest(unittest.TestCase):
         masks = self.fused["masks"]
         self.assertEqual(masks["words"]["words_after"], self.fused["words_after"])
         self.assertGreater(masks["bits"]["reduction"], masks["words"]["reduction"])
-        self.assertGreater(masks["drawn"]["reduction"], masks["bits"]["reduction"])
+        self.assertGreater(masks["regenerated"]["reduction"], masks["bits"]["reduction"])
 
     def test_the_page_is_up_to_date(self) -> None:
         spec = importlib.util.spec_from_file_location("fusion_table", ROOT / "tests/scripts/fusion_table.py")

@@ -45,11 +45,11 @@ class MeasuredTest(unittest.TestCase):
 
     def test_rows_are_found_by_what_was_explored(self) -> None:
         fast, slow, kernel = product("01", "66.1.1.1.0.0.0.0.0", 3), product("01", "heuristic", 4), "01; flat loops 0.1"
-        explored = {"parts": [
-            {"name": "q", "ways": [{"candidate": fast.candidate, "seconds": fast.seconds}]},
-            {"name": "norm", "ways": [{"candidate": kernel, "seconds": 1e-6}]}, {"name": "never", "ways": []}]}
-        rows = [{"part": "text of q", "candidate": one.candidate, "seconds": one.seconds} for one in (fast, slow)]
-        rows.append({"part": "another", "candidate": fast.candidate, "seconds": 9e-6})
+        explored = {"partitions": [
+            {"name": "q", "candidates": [{"candidate": fast.candidate, "seconds": fast.seconds}]},
+            {"name": "norm", "candidates": [{"candidate": kernel, "seconds": 1e-6}]}, {"name": "never", "candidates": []}]}
+        rows = [{"partition": "text of q", "candidate": one.candidate, "seconds": one.seconds} for one in (fast, slow)]
+        rows.append({"partition": "another", "candidate": fast.candidate, "seconds": 9e-6})
         measured = join_rows(explored, rows)
         self.assertEqual(measured.of("q"), [fast, slow])
         self.assertEqual(measured.fastest("norm"), 1e-6)
@@ -122,12 +122,12 @@ class WholeTest(unittest.TestCase):
         launches = []
         for op in cls.analysis["operators"]:
             tensors = [t["tensor"] for t in op["inputs"] + op["outputs"]]
-            launch = {"part": op["name"], "predicted_seconds": 1e-5}
+            launch = {"partition": op["name"], "predicted_seconds": 1e-5}
             if op["name"] in fused[:2]:
                 continue
             if op["name"] == fused[2]:
                 tensors = ["b1", "linear1", "hidden", "hidden.mask", "hidden.positive"]
-                launch = {"part": "bias-relu-dropout (hidden.mask)", "predicted_seconds": 1.2e-5}
+                launch = {"partition": "bias-relu-dropout (hidden.mask)", "predicted_seconds": 1.2e-5}
             launches.append({**launch, "buffers": [numbers[tensor] for tensor in tensors]})
         launches.append({"conversion_of": "qq", "predicted_seconds": 4e-6, "buffers": [numbers["qq"], len(buffers)]})
         buffers.append({"tensor": "qq", "bytes": 2 * words["qq"]})
@@ -140,20 +140,20 @@ class WholeTest(unittest.TestCase):
 
     @classmethod
     def write_measurements(cls) -> None:
-        parts, rows = [], []
+        partitions, rows = [], []
         for number, op in enumerate(cls.analysis["operators"]):
-            ways = []
+            candidates = []
             if op["class"] == "contraction":
                 faster = product("10 01 01", "66.20.35.1.0.0.1.0.3", 10 + 1e-9 * number)
-                ways = [product("01 01 01", "heuristic", 20 + number), faster]
-                tried = [*ways, product("10 01 01", "heuristic", 11)]
-                rows += [{"device": f"{DEVICE}; from memory", "part": op["name"], "candidate": one.candidate,
+                candidates = [product("01 01 01", "heuristic", 20 + number), faster]
+                tried = [*candidates, product("10 01 01", "heuristic", 11)]
+                rows += [{"device": f"{DEVICE}; from memory", "partition": op["name"], "candidate": one.candidate,
                           "outcome": "measured", "seconds": one.seconds, "when": "2026-01-01T"} for one in tried]
             elif op["name"] != "out layernorm":
-                ways = [Tried("01; flat loops 0.1", 1e-5)]
-            parts.append({"name": op["name"], "ways": [{"candidate": one.candidate, "seconds": one.seconds}
-                                                       for one in ways]})
-        (cls.folder / "explored.json").write_text(json.dumps({"parts": parts}))
+                candidates = [Tried("01; flat loops 0.1", 1e-5)]
+            partitions.append({"name": op["name"], "candidates": [{"candidate": one.candidate, "seconds": one.seconds}
+                                                       for one in candidates]})
+        (cls.folder / "explored.json").write_text(json.dumps({"partitions": partitions}))
         (cls.folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def test_head(self) -> None:

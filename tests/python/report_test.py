@@ -95,8 +95,8 @@ class ReportTest(unittest.TestCase):
                     self.assertEqual(words, facts["words"][which])
                     self.assertEqual(len(rows), facts["launches"][which])
                 self.assertGreaterEqual(facts["step_seconds"]["after"], facts["bound_seconds"]["after"] * (1 - 1e-9))
-                for row in report["tables"]["ways"]:
-                    self.assertGreater(row["ways"], 0)
+                for row in report["tables"]["candidates"]:
+                    self.assertGreater(row["candidates"], 0)
                     if row["selected_seconds"] is not None:
                         self.assertGreaterEqual(row["selected_seconds"], row["fastest_seconds"])
                 for row in launches:
@@ -131,7 +131,7 @@ class ReportTest(unittest.TestCase):
         run("optimize", "scaled.py", "--budget", "0.1s", "--db", "t.db", "--out", "a.plan", cwd=self.folder)
         self.assertTrue((self.folder / "a.plan/report.html").exists(), "optimize leaves a report beside the plan")
         done = run("report", "a.plan", "--db", "t.db", "--out", "p.html", "--json", cwd=self.folder)
-        self.assertGreater(len(json.loads(done.stdout)["tables"]["ways"]), 0)
+        self.assertGreater(len(json.loads(done.stdout)["tables"]["candidates"]), 0)
         shutil.copytree(self.folder / "a.plan", self.folder / "b.plan", dirs_exist_ok=True)
         done = run("report", "--compare", "a.plan", "b.plan", "--out", "c.html", "--svg", "both", "--json", cwd=self.folder)
         self.assertTrue((self.folder / "both/compared_timeline.svg").exists())

@@ -205,7 +205,7 @@ Value biased(Body& body, const Value& value) {
 Value partner(Body& body, const Value& value) {
   Random& random = body.random;
   const auto fits = [&](const Value& other) { return broadcast(value.shape, other.shape).has_value(); };
-  const auto same = [&](const Value& other) { return alike(value.shape, other.shape); };
+  const auto same = [&](const Value& other) { return timing_class(value.shape, other.shape); };
   const int64_t way = random.below(10);
   if (way < 3) {
     if (const auto found = body.any_that(same)) return *found;

@@ -247,7 +247,7 @@ class Structure {
     const auto by_mask = [&](MaskStorage masks) { return fused_.words_after_by_mask[static_cast<size_t>(masks)]; };
     check(by_mask(MaskStorage::words) == after, "masks as words are not counted as words");
     check(by_mask(MaskStorage::bits) <= by_mask(MaskStorage::words), "masks as bits move more than as words");
-    check(by_mask(MaskStorage::drawn) <= by_mask(MaskStorage::bits), "masks drawn again move more than as bits");
+    check(by_mask(MaskStorage::regenerated) <= by_mask(MaskStorage::bits), "masks drawn again move more than as bits");
   }
 
   const TrainingGraph& training_;

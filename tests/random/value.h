@@ -39,7 +39,7 @@ int64_t elements(const Shape& shape);
 std::optional<Shape> broadcast(const Shape& a, const Shape& b);
 
 // The two have the same extents.
-bool alike(const Shape& a, const Shape& b);
+bool timing_class(const Shape& a, const Shape& b);
 
 // The text, in parentheses if it binds more loosely than `loosest`.
 std::string operand(const Value& value, Binding loosest);

@@ -383,8 +383,8 @@ TEST(BoundedNumbers, ContainTheErrorOfFunctions) {
     const double x = 1.5 + uniform_draw(4, 0, e);
     const Bounded<53> third = Bounded<53>(x) / 3;
     const long double exact = static_cast<long double>(x) / 3;
-    const auto check = [](const Bounded<53>& y, long double truth) {
-      EXPECT_LE(static_cast<double>(std::abs(static_cast<long double>(y.value) - truth)), y.error);
+    const auto check = [](const Bounded<53>& y, long double reference_data) {
+      EXPECT_LE(static_cast<double>(std::abs(static_cast<long double>(y.value) - reference_data)), y.error);
       EXPECT_LE(y.error, 30 * 0x1p-53 * std::max(std::abs(y.value), 1.0));
     };
     check(exp(third), std::exp(exact));

@@ -67,7 +67,7 @@ TEST(GraphvizLayout, reads_what_dot_prints) {
   EXPECT_LT(drawing->edges[2].front().y, drawing->edges[2].back().y);
 }
 
-TEST(GraphvizLayout, declines_what_is_no_drawing_of_the_graph) {
+TEST(GraphvizLayout, rejects_what_is_no_drawing_of_the_graph) {
   const std::vector<std::pair<std::string, std::string>> damages = {
       {"stop\n", ""},                                          // cut off
       {"graph 1 2 3\n", ""},                                   // no size

@@ -19,11 +19,11 @@ constexpr size_t kMostBytes = 5'000'000;
 // Made up, from as fast as the first to twenty times as slow; every eighth is refused.
 Exploration tried_everything(const Candidates& candidates) {
   Exploration made;
-  for (const PartCandidates& of : candidates.parts) {
+  for (const PartitionCandidates& of : candidates.partitions) {
     made.configurations += of.configurations;
-    TriedPart part{of.part.name, {}};
+    TriedPartition partition{of.partition.name, {}};
     for (size_t k = 0; k < of.candidates.size(); ++k) {
-      TriedCandidate tried{print_candidate(candidates.domains, of.part, of.candidates[k]), 0, "measured", ""};
+      TriedCandidate tried{print_candidate(candidates.domains, of.partition, of.candidates[k]), 0, "measured", ""};
       if (k % 8 == 7) {
         tried.outcome = "wrong";
         tried.detail = "made up: element 12345 is 0.123456 and should be 0.654321 ± 1e-6, as is every eighth of these";
@@ -32,9 +32,9 @@ Exploration tried_everything(const Candidates& candidates) {
       }
       made.known += 1;
       made.outcomes[tried.outcome] += 1;
-      part.tried.push_back(std::move(tried));
+      partition.tried.push_back(std::move(tried));
     }
-    made.parts.push_back(std::move(part));
+    made.partitions.push_back(std::move(partition));
   }
   return made;
 }
@@ -76,7 +76,7 @@ TEST(PageSize, long_tables_are_shown_as_far_as_they_fit) {
   EXPECT_NE(document_json(document).find("row 49999<"), std::string::npos);
 }
 
-TEST(PageSize, folded_pictures_give_way) {
+TEST(PageSize, folded_pictures_give_candidate) {
   Document document;
   Section section{"things", "Things", "All things.", {}};
   section.add(Picture{"one", "Shown.", "<svg><g/></svg>", false});

@@ -12,13 +12,13 @@ struct Example {
   Selection selection;
   Example() {
     measurements.tensors = {{"x", {"bj", "jb"}, 0}, {"y", {"bj", "jb"}}, {"dx", {"bj"}, 0}};
-    measurements.parts = {{"Q", false, {0}, {1}, {{"gemm nt", {1, 0}, 10e-6}}},
-                          {"Q stacked", false, {0}, {1}, {{"gemm nn", {1, 1}, 7.5e-6}}},
-                          {"Q dX", true, {1}, {2}, {{"gemm tn", {1, 0}, 20e-6}}}};
-    measurements.sites = {{{{0}, {1}}}, {{{2}}}};
+    measurements.partitions = {{"Q", false, {0}, {1}, {{"gemm nt", {1, 0}, 10e-6}}},
+                               {"Q stacked", false, {0}, {1}, {{"gemm nn", {1, 1}, 7.5e-6}}},
+                               {"Q dX", true, {1}, {2}, {{"gemm tn", {1, 0}, 20e-6}}}};
+    measurements.choice_points = {{{{0}, {1}}}, {{{2}}}};
     measurements.conversions = {{0, 0, 1, 2.5e-6}};
     selection.alternatives = {1, 0};
-    selection.parts = {{1, 0}, {2, 0}};
+    selection.partitions = {{1, 0}, {2, 0}};
     selection.conversions = {{0, 0, 1, 2.5e-6}};
     selection.cost = 30e-6;
     selection.bound = 27.5e-6;
@@ -58,10 +58,10 @@ TEST(SelectionReport, Json) {
   EXPECT_EQ(json["method"], "exact");
   EXPECT_EQ(json["proven"], true);
   EXPECT_NEAR(json["gap"].get<double>(), 30 / 27.5 - 1, 1e-12);
-  EXPECT_EQ(json["parts"][0]["reads"][0], (nlohmann::json{{"tensor", "x"}, {"layout", "jb"}}));
-  EXPECT_EQ(json["parts"][1]["pass"], "backward");
+  EXPECT_EQ(json["partitions"][0]["reads"][0], (nlohmann::json{{"tensor", "x"}, {"layout", "jb"}}));
+  EXPECT_EQ(json["partitions"][1]["pass"], "backward");
   EXPECT_EQ(json["conversions"][0]["to"], "jb");
-  EXPECT_EQ(json["alternatives"][0]["parts"][0], "Q stacked");
+  EXPECT_EQ(json["alternatives"][0]["partitions"][0], "Q stacked");
 }
 
 }  // namespace

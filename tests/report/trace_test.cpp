@@ -13,10 +13,10 @@ TEST(Trace, has_an_event_a_launch_and_a_pass) {
   plan.buffers[0].tensor = "x \"quoted\"";
   plan.buffers[0].layout = "BJI";
   plan.launches.resize(3);
-  plan.launches[0].part = "first";
+  plan.launches[0].partition = "first";
   plan.launches[0].buffers = {0, kNoBuffer};
   plan.launches[1].conversion_of = "x";
-  plan.launches[2].part = "last";
+  plan.launches[2].partition = "last";
   plan.launches[2].pass = Pass::backward;
   const nlohmann::json json = nlohmann::json::parse(
       trace_json(plan, {{0, 0, 0, 1}, {0, 1, 1, 1}, {0, 2, 3, 1}, {1, 0, 5, 1}, {1, 1, 6, 1}, {1, 2, 7, 1}}));

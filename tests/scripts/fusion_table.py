@@ -66,7 +66,7 @@ def table(analysis: dict, fused: dict) -> str:
 
 def masks(fused: dict) -> str:
     lines = ["| masks | words | less than unfused |", "| --- | --: | --: |"]
-    names = {"words": "as words, the paper's way", "bits": "as bits", "drawn": "drawn again in backward"}
+    names = {"words": "as words, the paper's way", "bits": "as bits", "regenerated": "drawn again in backward"}
     for key, name in names.items():
         after = fused["masks"][key]["words_after"]
         lines.append(f"| {name} | {mwords(after)} | {less(fused['words_before'], after)} |")

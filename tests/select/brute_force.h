@@ -1,4 +1,4 @@
-// The cheapest selection by trying every cover and every way of every part; shares no code with src/select/.
+// The cheapest selection by trying every cover and every way of every partition; shares no code with src/select/.
 #pragma once
 
 #include <limits>
@@ -17,7 +17,8 @@ class BruteForce {
       const auto [entry, fresh] = conversions_.try_emplace({c.tensor, c.from, c.to}, c.seconds);
       if (!fresh) entry->second = std::min(entry->second, c.seconds);
     }
-    for (const MeasuredPart& part : m_.parts) written_.insert(part.writes.begin(), part.writes.end());
+    for (const MeasuredPartition& partition : m_.partitions)
+      written_.insert(partition.writes.begin(), partition.writes.end());
   }
 
   // Infinity when nothing fits.
@@ -30,46 +31,46 @@ class BruteForce {
  private:
   static constexpr double kNever = std::numeric_limits<double>::infinity();
 
-  void choose_cover(size_t site, const std::set<int>& cover) {
-    if (site == m_.sites.size()) {
-      std::map<int, int> ways;
-      choose_ways(cover.begin(), cover.end(), ways, 0);
+  void choose_cover(size_t choice_point, const std::set<int>& cover) {
+    if (choice_point == m_.choice_points.size()) {
+      std::map<int, int> candidates;
+      choose_candidates(cover.begin(), cover.end(), candidates, 0);
       return;
     }
-    for (const std::vector<int>& alternative : m_.sites[site].alternatives) {
+    for (const std::vector<int>& alternative : m_.choice_points[choice_point].alternatives) {
       std::set<int> more = cover;
       more.insert(alternative.begin(), alternative.end());
-      choose_cover(site + 1, more);
+      choose_cover(choice_point + 1, more);
     }
   }
 
-  void choose_ways(std::set<int>::const_iterator next, std::set<int>::const_iterator end, std::map<int, int>& ways,
-                   double seconds) {
+  void choose_candidates(std::set<int>::const_iterator next, std::set<int>::const_iterator end,
+                         std::map<int, int>& candidates, double seconds) {
     if (seconds >= best_) return;
     if (next == end) {
-      best_ = std::min(best_, seconds + conversions_of(ways));
+      best_ = std::min(best_, seconds + conversions_of(candidates));
       return;
     }
-    const MeasuredPart& part = m_.parts[static_cast<size_t>(*next)];
+    const MeasuredPartition& partition = m_.partitions[static_cast<size_t>(*next)];
     const auto after = std::next(next);
-    for (size_t w = 0; w < part.ways.size(); ++w) {
-      ways[*next] = static_cast<int>(w);
-      choose_ways(after, end, ways, seconds + part.ways[w].seconds);
+    for (size_t w = 0; w < partition.candidates.size(); ++w) {
+      candidates[*next] = static_cast<int>(w);
+      choose_candidates(after, end, candidates, seconds + partition.candidates[w].seconds);
     }
-    ways.erase(*next);
+    candidates.erase(*next);
   }
 
-  double conversions_of(const std::map<int, int>& ways) const {
+  double conversions_of(const std::map<int, int>& candidates) const {
     std::map<int, std::set<int>> read;
     std::map<int, int> written;
-    for (const auto& [p, w] : ways) {
-      const MeasuredPart& part = m_.parts[static_cast<size_t>(p)];
-      const std::vector<int>& layouts = part.ways[static_cast<size_t>(w)].layouts;
+    for (const auto& [p, w] : candidates) {
+      const MeasuredPartition& partition = m_.partitions[static_cast<size_t>(p)];
+      const std::vector<int>& layouts = partition.candidates[static_cast<size_t>(w)].layouts;
       for (size_t k = 0; k < layouts.size(); ++k) {
-        if (k < part.reads.size())
-          read[part.reads[k]].insert(layouts[k]);
+        if (k < partition.reads.size())
+          read[partition.reads[k]].insert(layouts[k]);
         else
-          written[part.writes[k - part.reads.size()]] = layouts[k];
+          written[partition.writes[k - partition.reads.size()]] = layouts[k];
       }
     }
     double sum = 0;

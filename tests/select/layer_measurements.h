@@ -59,7 +59,7 @@ class LayerMeasurements {
     do {
       made.layouts.push_back(order);
     } while (std::next_permutation(order.begin(), order.end()));
-    if (name[0] == 'm') made.layouts.insert(made.layouts.end(), {"bits", "drawn"});
+    if (name[0] == 'm') made.layouts.insert(made.layouts.end(), {"bits", "regenerated"});
     const bool pinned =
         name[0] == 'w' || name.starts_with("dw") || name == "x" || name == "dx" || name == "y" || name == "dy";
     if (pinned) made.pinned = 0;
@@ -105,7 +105,7 @@ class LayerMeasurements {
       double factor = 1;
       if (own == "bits")
         factor = 1.0 / 16;
-      else if (own == "drawn")
+      else if (own == "regenerated")
         factor = 0.15;
       else if (own.back() != main.back())
         factor = 1.8;
@@ -129,8 +129,8 @@ class LayerMeasurements {
 
   double bytes(int tensor) const { return infos_[static_cast<size_t>(tensor)].bytes; }
 
-  int part(const std::string& name, const Names& reads, const Names& writes, bool product) {
-    MeasuredPart made;
+  int partition(const std::string& name, const Names& reads, const Names& writes, bool product) {
+    MeasuredPartition made;
     made.name = name;
     made.backward = backward_;
     for (const std::string& text : reads) made.reads.push_back(tensor(text));
@@ -147,30 +147,31 @@ class LayerMeasurements {
     const int tries = product ? 60 + below(140) : 40 + below(360);
     std::set<std::vector<int>> known;
     for (int k = 0; k < tries; ++k) {
-      MeasuredWay way;
-      way.layouts = some_layouts(tensors);
-      if (!known.insert(way.layouts).second) continue;
-      way.candidate = concat("candidate ", k);
-      way.seconds = moving_seconds(tensors, way.layouts);
+      MeasuredCandidate candidate;
+      candidate.layouts = some_layouts(tensors);
+      if (!known.insert(candidate.layouts).second) continue;
+      candidate.candidate = concat("candidate ", k);
+      candidate.seconds = moving_seconds(tensors, candidate.layouts);
       if (product)
-        way.seconds = std::max(way.seconds, flops / kFlops * multiplying(tensors, way.layouts) * noise(0.03));
-      way.low = 0.99 * way.seconds;
-      way.high = 1.01 * way.seconds;
-      made.ways.push_back(std::move(way));
+        candidate.seconds =
+            std::max(candidate.seconds, flops / kFlops * multiplying(tensors, candidate.layouts) * noise(0.03));
+      candidate.low = 0.99 * candidate.seconds;
+      candidate.high = 1.01 * candidate.seconds;
+      made.candidates.push_back(std::move(candidate));
     }
-    made_.parts.push_back(std::move(made));
-    return static_cast<int>(made_.parts.size()) - 1;
+    made_.partitions.push_back(std::move(made));
+    return static_cast<int>(made_.partitions.size()) - 1;
   }
 
   void product(const std::string& name, const Names& reads, const std::string& write) {
-    made_.sites.push_back({{{part(name, reads, {write}, true)}}});
+    made_.choice_points.push_back({{{partition(name, reads, {write}, true)}}});
   }
 
   // A fused operator, or its members one by one: each reads what the one before wrote and its share of the rest.
   void kernel(const std::string& name, const Names& reads, const Names& writes, int members) {
-    MeasuredSite site;
-    site.alternatives.push_back({part(name, reads, writes, false)});
-    site.alternatives.emplace_back();
+    MeasuredChoicePoint choice_point;
+    choice_point.alternatives.push_back({partition(name, reads, writes, false)});
+    choice_point.alternatives.emplace_back();
     std::string before;
     for (int k = 0; k < members; ++k) {
       Names own_reads;
@@ -186,18 +187,18 @@ class LayerMeasurements {
         before = concat("interim ", name, k, ":", infos_[static_cast<size_t>(tensor(reads[0]))].axes);
         own_writes.push_back(before);
       }
-      site.alternatives[1].push_back(part(concat(name, " member ", k), own_reads, own_writes, false));
+      choice_point.alternatives[1].push_back(partition(concat(name, " member ", k), own_reads, own_writes, false));
     }
-    made_.sites.push_back(std::move(site));
+    made_.choice_points.push_back(std::move(choice_point));
   }
 
   void forward() {
-    const int q = part("q", {"x:bji", "wq:hpi"}, {"qq:bhjp"}, true);
-    const int k = part("k", {"x", "wk:hpi"}, {"kk:bhkp"}, true);
-    const int v = part("v", {"x", "wv:hpi"}, {"vv:bhkp"}, true);
-    const int kv = part("k and v", {"x", "wk", "wv"}, {"kk", "vv"}, true);
-    const int qkv = part("q, k and v", {"x", "wq", "wk", "wv"}, {"qq", "kk", "vv"}, true);
-    made_.sites.push_back({{{q, k, v}, {q, kv}, {qkv}}});
+    const int q = partition("q", {"x:bji", "wq:hpi"}, {"qq:bhjp"}, true);
+    const int k = partition("k", {"x", "wk:hpi"}, {"kk:bhkp"}, true);
+    const int v = partition("v", {"x", "wv:hpi"}, {"vv:bhkp"}, true);
+    const int kv = partition("k and v", {"x", "wk", "wv"}, {"kk", "vv"}, true);
+    const int qkv = partition("q, k and v", {"x", "wq", "wk", "wv"}, {"qq", "kk", "vv"}, true);
+    made_.choice_points.push_back({{{q, k, v}, {q, kv}, {qkv}}});
     kernel("AIB", {"qq", "kk", "vv", "wbq:hp", "wbk:hp", "wbv:hp"}, {"qb:bhjp", "kb:bhkp", "vb:bhkp"}, 3);
     product("QKT", {"qb", "kb"}, "beta:bhjk");
     kernel("SM", {"beta"}, {"alpha:bhjk", "soft:bhjk", "mask1:bhjk"}, 3);
@@ -243,8 +244,8 @@ class LayerMeasurements {
         for (size_t to = 0; to < layouts.size(); ++to) {
           const bool word =
               layouts[from].size() == infos_[t].axes.size() && layouts[to].size() == infos_[t].axes.size();
-          const bool same =
-              layouts[from] == "bits" || layouts[from] == "drawn" || layouts[to] == "bits" || layouts[to] == "drawn";
+          const bool same = layouts[from] == "bits" || layouts[from] == "regenerated" || layouts[to] == "bits" ||
+                            layouts[to] == "regenerated";
           if (from == to || !word || same) continue;
           const double factor = layouts[from].back() == layouts[to].back() ? 2.0 : 2.6;
           made_.conversions.push_back({static_cast<int>(t), static_cast<int>(from), static_cast<int>(to),

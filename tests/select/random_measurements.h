@@ -18,8 +18,8 @@ class RandomMeasurements {
   Measurements make() {
     const int given = 1 + below(3);
     for (int k = 0; k < given; ++k) readable_.push_back(new_tensor());
-    const int sites = 1 + below(4);
-    for (int k = 0; k < sites && made_.parts.size() < 6; ++k) add_site();
+    const int choice_points = 1 + below(4);
+    for (int k = 0; k < choice_points && made_.partitions.size() < 6; ++k) add_choice_point();
     for (MeasuredTensor& tensor : made_.tensors) {
       if (below(4) == 0 && !absentable(tensor)) tensor.pinned = below(static_cast<int>(tensor.layouts.size()));
     }
@@ -57,54 +57,55 @@ class RandomMeasurements {
     return reads;
   }
 
-  int add_part(std::vector<int> reads, std::vector<int> writes) {
-    MeasuredPart part;
-    part.name = concat("p", made_.parts.size());
-    part.backward = backward_;
-    part.reads = std::move(reads);
-    part.writes = std::move(writes);
-    const int ways = below(40) == 0 ? 0 : 1 + below(5);
-    for (int k = 0; k < ways; ++k) {
-      MeasuredWay way;
-      way.candidate = concat("c", k);
-      for (const auto* list : {&part.reads, &part.writes}) {
+  int add_partition(std::vector<int> reads, std::vector<int> writes) {
+    MeasuredPartition partition;
+    partition.name = concat("p", made_.partitions.size());
+    partition.backward = backward_;
+    partition.reads = std::move(reads);
+    partition.writes = std::move(writes);
+    const int candidates = below(40) == 0 ? 0 : 1 + below(5);
+    for (int k = 0; k < candidates; ++k) {
+      MeasuredCandidate candidate;
+      candidate.candidate = concat("c", k);
+      for (const auto* list : {&partition.reads, &partition.writes}) {
         for (const int tensor : *list)
-          way.layouts.push_back(below(static_cast<int>(made_.tensors[static_cast<size_t>(tensor)].layouts.size())));
+          candidate.layouts.push_back(
+              below(static_cast<int>(made_.tensors[static_cast<size_t>(tensor)].layouts.size())));
       }
-      way.seconds = way.low = way.high = seconds(10);
-      part.ways.push_back(std::move(way));
+      candidate.seconds = candidate.low = candidate.high = seconds(10);
+      partition.candidates.push_back(std::move(candidate));
     }
-    made_.parts.push_back(std::move(part));
-    return static_cast<int>(made_.parts.size()) - 1;
+    made_.partitions.push_back(std::move(partition));
+    return static_cast<int>(made_.partitions.size()) - 1;
   }
 
-  void add_site() {
+  void add_choice_point() {
     backward_ = backward_ || below(3) == 0;
     const std::vector<int> reads = some_readable();
     std::vector<int> writes = {new_tensor()};
     if (below(4) == 0) writes.push_back(new_tensor());
-    MeasuredSite site;
+    MeasuredChoicePoint choice_point;
     const int kind = below(5);
     if (kind < 3) {
-      site.alternatives.push_back({add_part(reads, writes)});
+      choice_point.alternatives.push_back({add_partition(reads, writes)});
     } else {
       const int inner = new_tensor();
       only_somewhere_.push_back(made_.tensors[static_cast<size_t>(inner)].name);
       std::vector<int> second = some_readable();
       second.push_back(inner);
-      const int first_part = add_part(reads, {inner});
-      const int other_first = kind == 4 ? add_part(some_readable(), {inner}) : -1;
-      const int second_part = add_part(second, writes);
-      const int fused = add_part(below(2) == 0 ? reads : some_readable(), writes);
-      site.alternatives = {{fused}, {first_part, second_part}};
-      if (below(2) == 0) std::swap(site.alternatives[0], site.alternatives[1]);
-      // A third shares a part with another.
-      if (kind == 4) site.alternatives.push_back({other_first, second_part});
+      const int first_partition = add_partition(reads, {inner});
+      const int other_first = kind == 4 ? add_partition(some_readable(), {inner}) : -1;
+      const int second_partition = add_partition(second, writes);
+      const int fused = add_partition(below(2) == 0 ? reads : some_readable(), writes);
+      choice_point.alternatives = {{fused}, {first_partition, second_partition}};
+      if (below(2) == 0) std::swap(choice_point.alternatives[0], choice_point.alternatives[1]);
+      // A third shares a partition with another.
+      if (kind == 4) choice_point.alternatives.push_back({other_first, second_partition});
       // Somebody else may read what is not always there.
       if (below(8) == 0) readable_.push_back(inner);
     }
-    if (below(6) == 0 && kind < 3) site.alternatives.push_back({add_part(reads, writes)});
-    made_.sites.push_back(std::move(site));
+    if (below(6) == 0 && kind < 3) choice_point.alternatives.push_back({add_partition(reads, writes)});
+    made_.choice_points.push_back(std::move(choice_point));
     readable_.insert(readable_.end(), writes.begin(), writes.end());
   }
 
@@ -129,8 +130,8 @@ class RandomMeasurements {
   std::vector<std::string> only_somewhere_;
 };
 
-// The same for the same seed on every machine. Chains, diamonds, tensors of several readers, sites of up to three
-// alternatives, tensors that one alternative alone has, pins, conversions that are not there; some fit nothing.
+// The same for the same seed on every machine. Chains, diamonds, tensors of several readers, choice points of up to
+// three alternatives, tensors that one alternative alone has, pins, conversions that are not there; some fit nothing.
 inline Measurements random_measurements(unsigned seed) { return RandomMeasurements(seed).make(); }
 
 }  // namespace millrace

@@ -77,16 +77,16 @@ TEST(Select, TheBoundOnlyRisesAndStaysBelowTheBest) {
   EXPECT_GT(higher, kInstances / 4);
 }
 
-TEST(Select, NamesThePartWithoutAWay) {
+TEST(Select, NamesThePartitionWithoutAConfig) {
   Measurements measurements;
   measurements.tensors = {{"x", {"a"}}};
-  measurements.parts = {{"matmul", false, {}, {0}, {}}};
-  measurements.sites = {{{{0}}}};
+  measurements.partitions = {{"matmul", false, {}, {0}, {}}};
+  measurements.choice_points = {{{{0}}}};
   for (const SelectMethod method : {SelectMethod::exact, SelectMethod::sssp}) {
     const Result<Selection> selection = select(measurements, method);
     ASSERT_FALSE(selection);
     EXPECT_EQ(selection.error().kind, ErrorKind::no_configuration);
-    EXPECT_NE(to_string(selection.error()).find("part 'matmul' has no way"), std::string::npos);
+    EXPECT_NE(to_string(selection.error()).find("partition 'matmul' has no way"), std::string::npos);
   }
 }
 
@@ -94,9 +94,9 @@ TEST(Select, NamesThePartWithoutAWay) {
 TEST(Select, NamesTheTensorWhoseLayoutsDoNotMeet) {
   Measurements measurements;
   measurements.tensors = {{"x", {"a", "b", "c"}}};
-  measurements.parts = {{"writer", false, {}, {0}, {{"0", {0}, 1}, {"1", {1}, 1}}},
-                        {"reader", false, {0}, {}, {{"0", {2}, 1}}}};
-  measurements.sites = {{{{0}}}, {{{1}}}};
+  measurements.partitions = {{"writer", false, {}, {0}, {{"0", {0}, 1}, {"1", {1}, 1}}},
+                             {"reader", false, {0}, {}, {{"0", {2}, 1}}}};
+  measurements.choice_points = {{{{0}}}, {{{1}}}};
   const Result<Selection> selection = select(measurements, SelectMethod::exact);
   ASSERT_FALSE(selection);
   EXPECT_EQ(selection.error().kind, ErrorKind::no_configuration);
@@ -107,11 +107,11 @@ TEST(Select, NamesTheTensorWhoseLayoutsDoNotMeet) {
 TEST(Select, PaysAConversionOnce) {
   Measurements measurements;
   measurements.tensors = {{"x", {"a", "b"}}};
-  measurements.parts = {{"writer", false, {}, {0}, {{"0", {0}, 1}}}};
-  measurements.sites = {{{{0}}}};
+  measurements.partitions = {{"writer", false, {}, {0}, {{"0", {0}, 1}}}};
+  measurements.choice_points = {{{{0}}}};
   for (int k = 1; k <= 3; ++k) {
-    measurements.parts.push_back({"reader" + std::to_string(k), false, {0}, {}, {{"0", {0}, 2}, {"1", {1}, 1}}});
-    measurements.sites.push_back({{{k}}});
+    measurements.partitions.push_back({"reader" + std::to_string(k), false, {0}, {}, {{"0", {0}, 2}, {"1", {1}, 1}}});
+    measurements.choice_points.push_back({{{k}}});
   }
   measurements.conversions = {{0, 0, 1, 2.5}};
   const Result<Selection> selection = select(measurements, SelectMethod::exact);

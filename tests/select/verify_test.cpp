@@ -15,15 +15,15 @@ std::string complaint(const Measurements& measurements, const Selection& selecti
   return verified ? "accepted" : to_string(verified.error());
 }
 
-// x is given as "a", y is written as "a" and pinned to "b"; a second way of the part costs more.
+// x is given as "a", y is written as "a" and pinned to "b"; a second way of the partition costs more.
 struct Small {
   Measurements measurements;
   Selection selection;
   Small() {
     measurements.tensors = {{"x", {"a", "b"}, 0}, {"y", {"a", "b"}, 1}};
-    measurements.parts = {{"p", false, {0}, {1}, {{"0", {1, 0}, 2}, {"1", {0, 1}, 9}}},
-                          {"q", false, {0}, {1}, {{"0", {0, 1}, 20}}}};
-    measurements.sites = {{{{0}, {1}}}};
+    measurements.partitions = {{"p", false, {0}, {1}, {{"0", {1, 0}, 2}, {"1", {0, 1}, 9}}},
+                               {"q", false, {0}, {1}, {{"0", {0, 1}, 20}}}};
+    measurements.choice_points = {{{{0}, {1}}}};
     measurements.conversions = {{0, 0, 1, 1}, {0, 1, 0, 1}, {1, 0, 1, 3}};
     const Result<Selection> selected = select(measurements, SelectMethod::exact);
     if (selected) selection = *selected;
@@ -44,15 +44,15 @@ TEST(VerifySelection, RejectsWhatIsWrong) {
     const std::string text = complaint(small.measurements, small.selection);
     EXPECT_NE(text.find(why), std::string::npos) << why << "\n" << text;
   };
-  rejected([](Selection& s) { s.alternatives.clear(); }, "one alternative a site");
+  rejected([](Selection& s) { s.alternatives.clear(); }, "one alternative a choice point");
   rejected([](Selection& s) { s.alternatives[0] = 2; }, "no such alternative");
-  rejected([](Selection& s) { s.alternatives[0] = 1; }, "its parts are not those");
-  rejected([](Selection& s) { s.parts.clear(); }, "its parts are not those");
-  rejected([](Selection& s) { s.parts.push_back(s.parts[0]); }, "its parts are not those");
-  rejected([](Selection& s) { s.parts[0].part = -1; }, "its parts are not those");
-  rejected([](Selection& s) { s.parts[0].way = 2; }, "no such way");
-  rejected([](Selection& s) { s.parts[0].way = -1; }, "no such way");
-  rejected([](Selection& s) { s.parts[0].way = 1; }, "not converted to just");
+  rejected([](Selection& s) { s.alternatives[0] = 1; }, "its partitions are not those");
+  rejected([](Selection& s) { s.partitions.clear(); }, "its partitions are not those");
+  rejected([](Selection& s) { s.partitions.push_back(s.partitions[0]); }, "its partitions are not those");
+  rejected([](Selection& s) { s.partitions[0].partition = -1; }, "its partitions are not those");
+  rejected([](Selection& s) { s.partitions[0].candidate = 2; }, "no such way");
+  rejected([](Selection& s) { s.partitions[0].candidate = -1; }, "no such way");
+  rejected([](Selection& s) { s.partitions[0].candidate = 1; }, "not converted to just");
   rejected([](Selection& s) { s.conversions.pop_back(); }, "not converted to just");
   rejected([](Selection& s) { s.conversions.push_back(s.conversions[0]); }, "converted twice alike");
   rejected([](Selection& s) { s.conversions[0].tensor = 7; }, "not there");
@@ -70,13 +70,14 @@ TEST(VerifySelection, RejectsMutationsOfRandomSelections) {
     const Measurements measurements = random_measurements(seed);
     const Result<Selection> selected = select(measurements, SelectMethod::exact);
     if (!selected) continue;
-    for (size_t k = 0; k < selected->parts.size(); ++k) {
-      const auto& ways = measurements.parts[static_cast<size_t>(selected->parts[k].part)].ways;
-      const MeasuredWay& own = ways[static_cast<size_t>(selected->parts[k].way)];
-      for (size_t w = 0; w < ways.size(); ++w) {
-        if (ways[w].seconds == own.seconds) continue;
+    for (size_t k = 0; k < selected->partitions.size(); ++k) {
+      const auto& candidates =
+          measurements.partitions[static_cast<size_t>(selected->partitions[k].partition)].candidates;
+      const MeasuredCandidate& own = candidates[static_cast<size_t>(selected->partitions[k].candidate)];
+      for (size_t w = 0; w < candidates.size(); ++w) {
+        if (candidates[w].seconds == own.seconds) continue;
         Selection changed = *selected;
-        changed.parts[k].way = static_cast<int>(w);
+        changed.partitions[k].candidate = static_cast<int>(w);
         EXPECT_FALSE(verify(measurements, changed)) << seed;
         ++mutations;
       }

@@ -15,8 +15,9 @@ constexpr int64_t kVectorBytes = 64;  // as the prelude says
 
 class Generator : NestWriter {
  public:
-  Generator(const Graph& graph, const Part& part, const std::vector<Layout>& layouts, const KernelWay& way)
-      : NestWriter(graph, part, layouts, way) {
+  Generator(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts,
+            const KernelConfig& config)
+      : NestWriter(graph, partition, layouts, config) {
     lanes_count_ = kVectorBytes / (real_ == "double" ? 8 : 4);
   }
 
@@ -32,7 +33,7 @@ class Generator : NestWriter {
     line(text, 1, "constexpr long W = mr::kLanes<F>;");
     line(text, 1, concat("using R = ", lanes_ ? "V" : "F", ";"));
     for (size_t k = 0; k < ports_.size(); ++k) {
-      if (ports_[k].layout.storage == MaskStorage::drawn) continue;
+      if (ports_[k].layout.storage == MaskStorage::regenerated) continue;
       const std::string type = (ports_[k].written ? "" : "const ") + type_of(ports_[k]);
       line(text, 1, concat(type, "* __restrict p", k, " = static_cast<", type, "*>(args->tensors[", k, "]);"));
     }
@@ -43,10 +44,10 @@ class Generator : NestWriter {
     text += scratch_text();
     text += loops_text(row);
     line(text, 1, "};");
-    if (way_.threads > 1) {
-      line(text, 0, concat("#pragma omp parallel num_threads(", way_.threads, ")"));
+    if (config_.threads > 1) {
+      line(text, 0, concat("#pragma omp parallel num_threads(", config_.threads, ")"));
       line(text, 1,
-           concat("for (long thread = omp_get_thread_num(); thread < ", way_.threads,
+           concat("for (long thread = omp_get_thread_num(); thread < ", config_.threads,
                   "; thread += omp_get_num_threads()) work(thread);"));
     } else {
       line(text, 1, "work(0);");
@@ -54,7 +55,7 @@ class Generator : NestWriter {
     text += combine_text();
     line(text, 0, "}");
     made_.text = std::move(text);
-    made_.scratch_bytes = thread_bytes_ * way_.threads;
+    made_.scratch_bytes = thread_bytes_ * config_.threads;
     return std::move(made_);
   }
 
@@ -136,8 +137,8 @@ class Generator : NestWriter {
   // --- Loops ---
 
   int64_t trips(int index) const {
-    if (lanes_ && index == way_.vector) return (extent(index) + lanes_count_ - 1) / lanes_count_;
-    if (index == way_.block) return (extent(index) + kBlock - 1) / kBlock;
+    if (lanes_ && index == config_.vector) return (extent(index) + lanes_count_ - 1) / lanes_count_;
+    if (index == config_.block) return (extent(index) + kBlock - 1) / kBlock;
     return extent(index);
   }
 
@@ -146,16 +147,16 @@ class Generator : NestWriter {
     int64_t rows = 1;
     for (const int index : outer) rows *= trips(index);
     std::string text;
-    line(text, 2, concat("const long begin = ", rows, "L * thread / ", way_.threads, ";"));
-    line(text, 2, concat("const long end = ", rows, "L * (thread + 1) / ", way_.threads, ";"));
+    line(text, 2, concat("const long begin = ", rows, "L * thread / ", config_.threads, ";"));
+    line(text, 2, concat("const long end = ", rows, "L * (thread + 1) / ", config_.threads, ";"));
     line(text, 2, "for (long r = begin; r < end; ++r) {");
     int64_t below = rows;
     for (const int index : outer) {
       below /= trips(index);
       std::string position = concat("r / ", below, " % ", trips(index));
-      if (lanes_ && index == way_.vector) {
+      if (lanes_ && index == config_.vector) {
         line(text, 3, concat("const long ", index_name(index), " = ", position, " * W;"));
-      } else if (index == way_.block) {
+      } else if (index == config_.block) {
         line(text, 3, concat("const long block = ", position, " * ", kBlock, ";"));
       } else {
         line(text, 3, concat("const long ", index_name(index), " = ", position, ";"));
@@ -172,7 +173,7 @@ class Generator : NestWriter {
     if (!lanes_) {
       line(text, 3, "using L = mr::Lanes<1>;");
       line(text, 3, "using E = F;");
-      if (part_.members.empty()) return text + conversion_text();
+      if (partition_.members.empty()) return text + conversion_text();
       for (const Segment& segment : schedule_.segments) text += segment_text(segment);
       return text;
     }
@@ -181,12 +182,12 @@ class Generator : NestWriter {
     line(text, 3, "using E = V;");
     for (const Segment& segment : schedule_.segments) text += segment_text(segment);
     line(text, 3, "};");
-    const int64_t rest = extent(way_.vector) % lanes_count_;
-    const std::string index = index_name(way_.vector);
-    if (extent(way_.vector) >= lanes_count_)
-      line(text, 3, concat("if (", index, " + W <= ", extent(way_.vector), ") row(mr::Lanes<W>{});"));
+    const int64_t rest = extent(config_.vector) % lanes_count_;
+    const std::string index = index_name(config_.vector);
+    if (extent(config_.vector) >= lanes_count_)
+      line(text, 3, concat("if (", index, " + W <= ", extent(config_.vector), ") row(mr::Lanes<W>{});"));
     if (rest > 0)
-      line(text, 3, concat("if (", index, " + W > ", extent(way_.vector), ") row(mr::Lanes<", rest, ">{});"));
+      line(text, 3, concat("if (", index, " + W > ", extent(config_.vector), ") row(mr::Lanes<", rest, ">{});"));
     return text;
   }
 
@@ -194,10 +195,10 @@ class Generator : NestWriter {
     Body body;
     const std::vector<int> indices = own_indices(ports_[0].tensor);
     line(body.text, 5,
-         concat("mr::store<L, ", step_along(way_.vector, indices, ports_[1].strides), ">(p1 + ",
+         concat("mr::store<L, ", step_along(config_.vector, indices, ports_[1].strides), ">(p1 + ",
                 offset(indices, ports_[1].strides, all), ", mr::load<E, L, ",
-                step_along(way_.vector, indices, ports_[0].strides), ">(p0 + ", offset(indices, ports_[0].strides, all),
-                "));"));
+                step_along(config_.vector, indices, ports_[0].strides), ">(p0 + ",
+                offset(indices, ports_[0].strides, all), "));"));
     return vector_loop(body);
   }
 
@@ -234,7 +235,7 @@ class Generator : NestWriter {
     return concat("for (long ", i, " = 0; ", i, " < ", extent(index), "; ++", i, ")");
   }
 
-  std::string vector_loop(const Body& body) { return vector_loop(body, way_.vector); }
+  std::string vector_loop(const Body& body) { return vector_loop(body, config_.vector); }
 
   std::string vector_loop(const Body& body, int index) const {
     std::string text;
@@ -244,10 +245,10 @@ class Generator : NestWriter {
     std::string parameters = concat("auto lanes, long ", i);
     std::string blocks;
     std::string extra;
-    if (way_.block != kNoIndex) {
-      const std::string w = index_name(way_.block);
+    if (config_.block != kNoIndex) {
+      const std::string w = index_name(config_.block);
       parameters += concat(", long ", w);
-      blocks = concat("for (long ", w, " = block; ", w, " < block + ", kBlock, " && ", w, " < ", extent(way_.block),
+      blocks = concat("for (long ", w, " = block; ", w, " < block + ", kBlock, " && ", w, " < ", extent(config_.block),
                       "; ++", w, ") ");
       extra = ", " + w;
     }
@@ -304,7 +305,7 @@ class Generator : NestWriter {
     const int port = port_of(access.tensor, true);
     if (port < 0) return;
     const Port& to = ports_[at(port)];
-    if (to.layout.storage == MaskStorage::drawn) return;
+    if (to.layout.storage == MaskStorage::regenerated) return;
     const std::vector<int> indices = indices_along(placed.member, access);
     if (to.layout.storage == MaskStorage::bits) return emit_bits(segment, placed, name, body);
     line(body.text, segment.loop ? 5 : 3,
@@ -326,7 +327,7 @@ class Generator : NestWriter {
     line(drawn ? body.before_line : body.after_line, 4,
          concat("mr::pack_bits(p", port_of(access.tensor, true), " + ",
                 bits_offset(access.tensor, indices_along(placed.member, access)), ", ", buffer, ", ",
-                extent(way_.vector), ");"));
+                extent(config_.vector), ");"));
   }
 
   // A partial result along the vector is added to vector by vector; one that is not, once a line or once a point.
@@ -339,7 +340,7 @@ class Generator : NestWriter {
     const int depth = segment.loop ? 5 : 3;
     if (along) {
       line(body.text, depth, concat("mr::accumulate_at<", with, ", L>(", to, ", ", expression, ");"));
-    } else if (segment.loop && !lanes_ && way_.block == kNoIndex) {
+    } else if (segment.loop && !lanes_ && config_.block == kNoIndex) {
       const std::string name = concat(partial.name, "_v");
       line(body.before_line, 4, concat("V ", name, " = mr::splat<V>(", identity(placed.step.kind), ");"));
       line(body.text, depth, concat("mr::accumulate<", with, ", L>(", name, ", ", expression, ");"));
@@ -428,7 +429,7 @@ class Generator : NestWriter {
 
   // Along the segment's own vector: a row's loops may each have their own.
   int64_t step_of(const Segment& segment, const std::vector<int>& indices, const std::vector<int64_t>& strides) const {
-    return step_along(lanes_ || !segment.loop ? way_.vector : vector_of(segment), indices, strides);
+    return step_along(lanes_ || !segment.loop ? config_.vector : vector_of(segment), indices, strides);
   }
 
   // --- Masks ---
@@ -488,7 +489,7 @@ class Generator : NestWriter {
     const int64_t run = graph_.extent(dims.back());
     std::vector<int64_t> strides = strides_of(graph_, mask, written_layout(graph_, mask));
     for (int64_t& stride : strides) stride = stride / run * ((run + 7) / 8);
-    return offset(indices, strides, [&](int index) { return index != way_.vector; });
+    return offset(indices, strides, [&](int index) { return index != config_.vector; });
   }
 
   std::string stored_mask(const Segment& segment, int port, const std::vector<int>& indices, Body& body) {
@@ -511,9 +512,9 @@ class Generator : NestWriter {
   // --- Conditions on a point's place ---
 
   std::string place_of(const Segment& segment, int member, size_t own_index) const {
-    const int index = part_.index_of[at(member)][own_index];
+    const int index = partition_.index_of[at(member)][own_index];
     if (index == kNoIndex) return "mr::position<E>(0)";
-    const bool moves = lanes_ ? index == way_.vector : segment.loop && index == vector_of(segment);
+    const bool moves = lanes_ ? index == config_.vector : segment.loop && index == vector_of(segment);
     return concat("mr::", moves ? "positions" : "position", "<E>(", index_name(index), ")");
   }
 
@@ -530,7 +531,7 @@ class Generator : NestWriter {
       line(text, 1, "{");
       line(text, 2, concat("F total = ", identity(partial.kind), ";"));
       line(text, 2,
-           concat("for (long thread = 0; thread < ", way_.threads, "; ++thread) total = ", operation(partial.kind),
+           concat("for (long thread = 0; thread < ", config_.threads, "; ++thread) total = ", operation(partial.kind),
                   "::of(total, reinterpret_cast<const F*>(args->scratch + thread * ", thread_bytes_, " + ",
                   partial.bytes_offset, ")[", partial_offset(partial), "]);"));
       line(text, 2,
@@ -554,9 +555,9 @@ class Generator : NestWriter {
 
 }  // namespace
 
-KernelText generate_cpu_kernel(const Graph& graph, const Part& part, const std::vector<Layout>& layouts,
-                               const KernelWay& way) {
-  return Generator(graph, part, layouts, way).run();
+KernelText generate_cpu_kernel(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts,
+                               const KernelConfig& config) {
+  return Generator(graph, partition, layouts, config).run();
 }
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// (part, layouts, kernel way) → C++ for the machine's compiler. Test: tests/codegen/cpu_kernel_test.cpp
+// (partition, layouts, kernel way) → C++ for the machine's compiler. Test: tests/codegen/cpu_kernel_test.cpp
 #pragma once
 
 #include <string_view>
@@ -8,9 +8,9 @@
 
 namespace millrace {
 
-// `layouts`: one a tensor of the part, its reads and then its writes.
-KernelText generate_cpu_kernel(const Graph& graph, const Part& part, const std::vector<Layout>& layouts,
-                               const KernelWay& way);
+// `layouts`: one a tensor of the partition, its reads and then its writes.
+KernelText generate_cpu_kernel(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts,
+                               const KernelConfig& config);
 
 // src/codegen/prelude/cpu_prelude.h, which stands before the kernels of a batch.
 std::string_view cpu_prelude();

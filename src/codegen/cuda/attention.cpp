@@ -22,8 +22,9 @@ constexpr std::array<const char*, Attention::kOperands> kNames = {"q",   "k",   
 
 class AttentionGenerator {
  public:
-  AttentionGenerator(const Graph& graph, const Part& part, const std::vector<Layout>& layouts, const AttentionWay& way)
-      : graph_(graph), part_(part), attention_(part.attention), layouts_(layouts), way_(way) {
+  AttentionGenerator(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts,
+                     const AttentionConfig& config)
+      : graph_(graph), partition_(partition), attention_(partition.attention), layouts_(layouts), config_(config) {
     for (const int64_t extent : attention_.batch) heads_ *= extent;
   }
 
@@ -36,7 +37,7 @@ class AttentionGenerator {
            "attend",
            Rows::queries,
            {Operand::q, Operand::k, Operand::v, Operand::o, Operand::log_sums}});
-    } else if (way_.whole) {
+    } else if (config_.whole) {
       add({"MILLRACE_KERNEL",
            "attend_back",
            Rows::keys,
@@ -69,9 +70,9 @@ class AttentionGenerator {
 
   size_t position_of(Operand operand) const {
     const bool written = attention_.writes(operand);
-    const std::vector<TensorId>& list = written ? part_.writes : part_.reads;
+    const std::vector<TensorId>& list = written ? partition_.writes : partition_.reads;
     const auto at = std::find(list.begin(), list.end(), attention_.tensors[operand]) - list.begin();
-    return static_cast<size_t>(at) + (written ? part_.reads.size() : 0);
+    return static_cast<size_t>(at) + (written ? partition_.reads.size() : 0);
   }
 
   // Elements between neighbours along an index of the attention.
@@ -131,9 +132,9 @@ class AttentionGenerator {
     made_.streams.push_back(dropout.stream);
   }
 
-  // The mask's among the part's tensors.
+  // The mask's among the partition's tensors.
   size_t mask_position() const {
-    const std::vector<TensorId> tensors = tensors_of(part_);
+    const std::vector<TensorId> tensors = tensors_of(partition_);
     return static_cast<size_t>(std::find(tensors.begin(), tensors.end(), attention_.mask) - tensors.begin());
   }
   // Whether forward leaves it for backward, as bits.
@@ -172,15 +173,15 @@ class AttentionGenerator {
     constexpr int64_t kBesideOfSharedRows = 32;
     const int64_t inner = attention_.inner;
     const int64_t values = attention_.values;
-    if (way_.groups && attention_.backward) {
+    if (config_.groups && attention_.backward) {
       const int64_t scores = kernel.rows == Rows::queries ? 64 - values / 2 : 32;
-      if (way_.shared_rows) return (inner + values) / 2 + scores + kBesideOfSharedRows;
-      return way_.tiles * (3 * (inner + values) / 4 + scores) + kBesideOfGroups;
+      if (config_.shared_rows) return (inner + values) / 2 + scores + kBesideOfSharedRows;
+      return config_.tiles * (3 * (inner + values) / 4 + scores) + kBesideOfGroups;
     }
-    const int64_t pieces = !attention_.backward ? (way_.shared_rows ? 0 : inner / 4) + values / 2 + way_.panel / 2
+    const int64_t pieces = !attention_.backward ? (config_.shared_rows ? 0 : inner / 4) + values / 2 + config_.panel / 2
                            : kernel.rows == Rows::queries ? 3 * inner / 4 + values / 4 + 16
                                                           : 3 * (inner + values) / 4 + 16;
-    return way_.tiles * pieces + kBeside + (attention_.causal ? 8 : 0);
+    return config_.tiles * pieces + kBeside + (attention_.causal ? 8 : 0);
   }
 
   // As many as registers and shared memory allow, with hardly any of the former spilled.
@@ -190,9 +191,9 @@ class AttentionGenerator {
     constexpr int64_t kShared = 228 << 10;
     constexpr int64_t kSharedBeside = 1024;  // of every block
     constexpr int64_t kThreads = 1536;       // of the smallest multiprocessor that we care for
-    const int64_t threads = int64_t{kWarpThreads} * way_.warps;
+    const int64_t threads = int64_t{kWarpThreads} * config_.warps;
     const int64_t by_registers = kRegisters / (threads * std::min(registers(kernel), kMostOfThread));
-    const int64_t by_shared = kShared / (attention_shared_bytes(attention_, way_) + kSharedBeside);
+    const int64_t by_shared = kShared / (attention_shared_bytes(attention_, config_) + kSharedBeside);
     return std::max<int64_t>(1, std::min({by_registers, by_shared, kThreads / threads}));
   }
 
@@ -217,18 +218,18 @@ class AttentionGenerator {
     constant(text, "bool", "kBackward", attention_.backward ? 1 : 0);
     constant(text, "bool", "kCausal", attention_.causal ? 1 : 0);
     constant(text, "bool", "kDropout", masked ? 1 : 0);
-    constant(text, "bool", "kGroups", way_.groups ? 1 : 0);
-    constant(text, "bool", "kSharedRows", way_.shared_rows ? 1 : 0);
-    constant(text, "bool", "kWhole", way_.whole && attention_.backward ? 1 : 0);
+    constant(text, "bool", "kGroups", config_.groups ? 1 : 0);
+    constant(text, "bool", "kSharedRows", config_.shared_rows ? 1 : 0);
+    constant(text, "bool", "kWhole", config_.whole && attention_.backward ? 1 : 0);
     constant(text, "int", "kQueries", attention_.queries);
     constant(text, "int", "kKeys", attention_.keys);
     constant(text, "int", "kInner", attention_.inner);
     constant(text, "int", "kValues", attention_.values);
-    constant(text, "int", "kWarps", way_.warps);
-    constant(text, "int", "kTiles", way_.tiles);
-    constant(text, "int", "kPanel", way_.panel);
-    constant(text, "int", "kStages", way_.stages);
-    constant(text, "int", "kShared", attention_shared_bytes(attention_, way_));
+    constant(text, "int", "kWarps", config_.warps);
+    constant(text, "int", "kTiles", config_.tiles);
+    constant(text, "int", "kPanel", config_.panel);
+    constant(text, "int", "kStages", config_.stages);
+    constant(text, "int", "kShared", attention_shared_bytes(attention_, config_));
     const bool mixed = lies_by_rows(Operand::k) && lies_by_rows(Operand::v);
     line(text, 1, concat("static constexpr mr::Columns kKeyColumns = mr::Columns::", mixed ? "mixed;" : "in_order;"));
     if (masked) {
@@ -242,9 +243,9 @@ class AttentionGenerator {
   }
 
   void add(const Kernel& kernel) {
-    const int threads = kWarpThreads * way_.warps;
+    const int threads = kWarpThreads * config_.warps;
     const int64_t rows = kernel.rows == Rows::queries ? attention_.queries : attention_.keys;
-    const int64_t blocks = (rows + rows_of_block(way_) - 1) / rows_of_block(way_);
+    const int64_t blocks = (rows + rows_of_block(config_) - 1) / rows_of_block(config_);
     std::string& text = made_.text;
     line(text, 0,
          concat("MR_KERNEL(", threads, " MR_BLOCKS(", blocks_at_a_time(kernel), ")) ", kernel.name,
@@ -258,7 +259,7 @@ class AttentionGenerator {
       add_matrix(operand);
       arguments += concat(", ", kNames[operand]);
     }
-    if (attention_.backward && !way_.whole) {
+    if (attention_.backward && !config_.whole) {
       line(text, 1,
            concat("float* const pairs = reinterpret_cast<float*>(args.scratch) + head * ", 2 * attention_.queries,
                   "LL;"));
@@ -270,7 +271,7 @@ class AttentionGenerator {
     line(text, 1, masks_text());
     line(text, 1, concat("mr::", kernel.function, "<S>(", arguments, ", scale, masks);"));
     line(text, 0, "}");
-    made_.grids.push_back({kernel.name, heads_ * blocks, threads, attention_shared_bytes(attention_, way_)});
+    made_.grids.push_back({kernel.name, heads_ * blocks, threads, attention_shared_bytes(attention_, config_)});
   }
 
   // Neighbouring blocks work on one head, whose panels they share. Causal: those with most to look at come first.
@@ -316,10 +317,10 @@ class AttentionGenerator {
   }
 
   const Graph& graph_;
-  const Part& part_;
+  const Partition& partition_;
   const Attention& attention_;
   const std::vector<Layout>& layouts_;
-  const AttentionWay& way_;
+  const AttentionConfig& config_;
   int64_t heads_ = 1;
   std::array<size_t, Attention::kOperands>
       pitches_{};  // where an operand's strides are among the values: its pitch first
@@ -328,9 +329,9 @@ class AttentionGenerator {
 
 }  // namespace
 
-KernelText generate_cuda_attention(const Graph& graph, const Part& part, const std::vector<Layout>& layouts,
-                                   const AttentionWay& way) {
-  return AttentionGenerator(graph, part, layouts, way).run();
+KernelText generate_cuda_attention(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts,
+                                   const AttentionConfig& config) {
+  return AttentionGenerator(graph, partition, layouts, config).run();
 }
 
 }  // namespace millrace

@@ -5,7 +5,7 @@
 // - Rows in lanes, the vector running across rows: a thread takes W rows at once, and a group of threads, far apart in
 //   the block, the points of each.
 // Where a reduction crosses rows, a block walks over many of them, keeps its part of the result in registers, and
-// leaves it in scratch; a second kernel adds the parts up, always in the same order.
+// leaves it in scratch; a second kernel adds the partitions up, always in the same order.
 #include "codegen/cuda/generate.h"
 
 #include <algorithm>
@@ -23,9 +23,9 @@ constexpr int64_t kAlignment = 256;      // of scratch, and of buffers
 constexpr int64_t kTile = 64;            // the prelude's
 constexpr int64_t kMostPieces = 16;      // of a loop that is unrolled
 constexpr int64_t kMostEarly = 32;       // elements of a tensor that a thread loads at a row's beginning
-constexpr int64_t kMostShared = 32768;   // bytes in which a block adds up its groups' parts
+constexpr int64_t kMostShared = 32768;   // bytes in which a block adds up its groups' partitions
 constexpr int kFinishThreads = 512;      // of a block of the second stage
-constexpr int kFinishAtOnce = 16;        // parts that one of its threads loads before it adds them up
+constexpr int kFinishAtOnce = 16;        // partitions that one of its threads loads before it adds them up
 constexpr int64_t kFewElements = 32768;  // results for which the second stage spreads over many small blocks
 constexpr int64_t kSector = 32;          // bytes that memory gives at once
 constexpr int64_t kWarp = 32;
@@ -33,8 +33,9 @@ constexpr int64_t kIntegerRange = int64_t{1} << 31;
 
 class CudaGenerator : NestWriter {
  public:
-  CudaGenerator(const Graph& graph, const Part& part, const std::vector<Layout>& layouts, const KernelWay& way)
-      : NestWriter(graph, part, layouts, way), shape_(*way.gpu) {
+  CudaGenerator(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts,
+                const KernelConfig& config)
+      : NestWriter(graph, partition, layouts, config), shape_(*config.gpu) {
     bool reduces = false;
     for (const Segment& segment : schedule_.segments) {
       for (const PlacedStep& placed : segment.steps) {
@@ -42,7 +43,7 @@ class CudaGenerator : NestWriter {
         reduces_inside_ = reduces_inside_ || (reduces_really(placed) && !placed.across);
       }
     }
-    simple_ = !way.rows && !reduces;
+    simple_ = !config.rows && !reduces;
     next_row_ahead_ = shape_.ahead > 0 && reduces_inside_;
     columns_ = lanes_ ? shape_.threads / shape_.group : 1;
     groups_ = lanes_ ? columns_ : shape_.threads / shape_.group;
@@ -56,7 +57,7 @@ class CudaGenerator : NestWriter {
                    port.layout.storage != MaskStorage::words && !is_computed_boolean(graph_, port.tensor);
                return !port.written || drawn || type_of(port) == "mr::f16";
              });
-    std::string body = way_.block != kNoIndex ? tiles_text() : simple_ ? simple_text() : rows_text();
+    std::string body = config_.block != kNoIndex ? tiles_text() : simple_ ? simple_text() : rows_text();
     body += flush_text();
     std::string text = head("MILLRACE_KERNEL", shape_.threads, dropouts_);
     text += shared_ + body + "}\n";
@@ -117,7 +118,7 @@ class CudaGenerator : NestWriter {
     for (const Port& port : ports_) largest = std::max(largest, elements_of(graph_, port.tensor));
     integer_ = 2 * largest + 65536 < kIntegerRange ? "int" : "long long";
     if (simple_) {
-      const int64_t chunks = rows * (way_.vector == kNoIndex ? 1 : extent(way_.vector) / width(way_.vector));
+      const int64_t chunks = rows * (config_.vector == kNoIndex ? 1 : extent(config_.vector) / width(config_.vector));
       blocks_ = (chunks + shape_.threads - 1) / shape_.threads;
       return;
     }
@@ -141,12 +142,12 @@ class CudaGenerator : NestWriter {
 
   int64_t real_bytes() const { return real_ == "double" ? 8 : 4; }
 
-  // How many parts there are of a result.
+  // How many partitions there are of a result.
   int64_t slots() const { return combined_ ? chunks_ : chunks_ * groups_; }
 
   // Rows in lanes come in bundles.
   int64_t trips(int index) const {
-    return lanes_ && index == way_.vector ? extent(index) / width(index) : extent(index);
+    return lanes_ && index == config_.vector ? extent(index) / width(index) : extent(index);
   }
   int64_t trips(const std::vector<int>& indices) const {
     int64_t count = 1;
@@ -163,7 +164,7 @@ class CudaGenerator : NestWriter {
   }
 
   int vector_of(const Segment& segment) const {
-    if (lanes_) return way_.vector;
+    if (lanes_) return config_.vector;
     return !segment.loop || segment.indices.empty() ? kNoIndex : segment.indices.back();
   }
   int64_t width_of(const Segment& segment) const { return width(vector_of(segment)); }
@@ -191,7 +192,7 @@ class CudaGenerator : NestWriter {
     line(text, 1, "const int thread = mr::thread_number();");
     line(text, 1, "mr::begin();");
     for (size_t k = 0; k < ports_.size(); ++k) {
-      if (ports_[k].layout.storage == MaskStorage::drawn) continue;
+      if (ports_[k].layout.storage == MaskStorage::regenerated) continue;
       const std::string type = (ports_[k].written ? "" : "const ") + type_of(ports_[k]);
       line(text, 1, concat(type, "* __restrict__ const p", k, " = static_cast<", type, "*>(args.tensors[", k, "]);"));
     }
@@ -218,16 +219,16 @@ class CudaGenerator : NestWriter {
 
   std::string simple_text() {
     std::string text;
-    const int64_t wide = width(way_.vector);
-    const int64_t chunks = trips(walked_) * (way_.vector == kNoIndex ? 1 : extent(way_.vector) / wide);
+    const int64_t wide = width(config_.vector);
+    const int64_t chunks = trips(walked_) * (config_.vector == kNoIndex ? 1 : extent(config_.vector) / wide);
     line(text, 1, concat("const I chunk = I(mr::block_number()) * ", shape_.threads, " + thread;"));
     line(text, 1, concat("if (chunk < ", chunks, ") {"));
     std::vector<int> indices = walked_;
-    if (way_.vector != kNoIndex) indices.push_back(way_.vector);
-    decode(text, 2, indices, "chunk", way_.vector, wide);
+    if (config_.vector != kNoIndex) indices.push_back(config_.vector);
+    decode(text, 2, indices, "chunk", config_.vector, wide);
     line(text, 2, "constexpr int p = 0;");
     std::string segments;
-    if (part_.members.empty()) segments += conversion_text();
+    if (partition_.members.empty()) segments += conversion_text();
     for (const Segment& segment : schedule_.segments) segments += segment_text(segment);
     text += kept_ + segments;
     line(text, 1, "}");
@@ -323,7 +324,7 @@ class CudaGenerator : NestWriter {
     } else {
       line(text, 2, "const I row = number;");
     }
-    decode(text, 2, walked_, "row", lanes_ ? way_.vector : kNoIndex, lanes_ ? width(way_.vector) : 1);
+    decode(text, 2, walked_, "row", lanes_ ? config_.vector : kNoIndex, lanes_ ? width(config_.vector) : 1);
   }
 
   // Loads the row of a turn ahead of it.
@@ -341,23 +342,23 @@ class CudaGenerator : NestWriter {
   std::string conversion_text() {
     const std::vector<int> indices = own_indices(ports_[0].tensor);
     std::string text;
-    line(text, 2, concat("F moved[", width(way_.vector), "];"));
-    line(text, 2, concat(elements_type(0, indices, way_.vector), " x0;"));
+    line(text, 2, concat("F moved[", width(config_.vector), "];"));
+    line(text, 2, concat(elements_type(0, indices, config_.vector), " x0;"));
     line(text, 2, concat("x0.load(p0, I(", sum_of(steps_of(indices, ports_[0].strides)), "));"));
     line(text, 2, "MR_UNROLL");
-    line(text, 2, concat("for (int l = 0; l < ", width(way_.vector), "; ++l) moved[l] = x0.get<F>(l);"));
-    line(text, 2, store_call(1, indices, way_.vector, "moved"));
+    line(text, 2, concat("for (int l = 0; l < ", width(config_.vector), "; ++l) moved[l] = x0.get<F>(l);"));
+    line(text, 2, store_call(1, indices, config_.vector, "moved"));
     return text;
   }
 
   // A conversion through tiles: read along what is contiguous on one side, written along what is on the other. Half a
   // warp takes neighbours of the tile's row, the other half those a chunk below: whole sectors are written.
   std::string tiles_text() {
-    const int across = way_.block;
-    const int down = way_.vector;
+    const int across = config_.block;
+    const int down = config_.vector;
     const std::vector<int> indices = own_indices(ports_[0].tensor);
     std::vector<int> others;
-    for (const int index : way_.loops) {
+    for (const int index : config_.loops) {
       if (index != across && index != down) others.push_back(index);
     }
     const int64_t wide = (extent(across) + kTile - 1) / kTile;
@@ -483,7 +484,7 @@ class CudaGenerator : NestWriter {
 
   std::string once_text(const Writing& writing) {
     std::string text = indented(writing.declared + writing.loads + writing.before, 2);
-    text += lanes_ ? lanes_loop(writing.lanes, width(way_.vector), 2) : indented(writing.lanes, 2);
+    text += lanes_ ? lanes_loop(writing.lanes, width(config_.vector), 2) : indented(writing.lanes, 2);
     return text + indented(writing.after, 2);
   }
 
@@ -505,7 +506,8 @@ class CudaGenerator : NestWriter {
     const std::string name = value_name(value);
     if (reduces_really(placed)) return emit_reduction(placed, name, expression, writing);
     if (at_row(segment)) {
-      line(writing.declared, 0, lanes_ ? concat("F ", name, "[", width(way_.vector), "];") : concat("F ", name, ";"));
+      line(writing.declared, 0,
+           lanes_ ? concat("F ", name, "[", width(config_.vector), "];") : concat("F ", name, ";"));
       line(writing.lanes, 0, concat(row_reference(name), " = ", expression, ";"));
     } else {
       const bool carried = schedule_.carried.contains(value);
@@ -520,7 +522,7 @@ class CudaGenerator : NestWriter {
                       Writing& writing) {
     const std::string with = operation(placed.step.kind);
     if (lanes_) {
-      const int64_t wide = width(way_.vector);
+      const int64_t wide = width(config_.vector);
       line(writing.declared, 0, concat("F ", name, "[", wide, "];"));
       line(writing.declared, 0, "MR_UNROLL");
       line(writing.declared, 0,
@@ -541,7 +543,7 @@ class CudaGenerator : NestWriter {
     line(writing.gathered, 0, concat(name, " = mr::gather_warps", group, slots, ");"));
   }
 
-  // Parts of a sum over rows in lanes that no shuffle reaches: the prelude's kPartsApart.
+  // Parts of a sum over rows in lanes that no shuffle reaches: the prelude's kPartitionsApart.
   int64_t apart() const { return columns_ < 32 ? shape_.group * columns_ / 32 : shape_.group; }
 
   // Shared memory of one reduction, two of them taking turns: a thread that is ahead writes where no other still reads.
@@ -559,7 +561,7 @@ class CudaGenerator : NestWriter {
     const int port = port_of(access.tensor, true);
     if (port < 0) return;
     const Port& to = ports_[at(port)];
-    if (to.layout.storage == MaskStorage::drawn) return;
+    if (to.layout.storage == MaskStorage::regenerated) return;
     const std::vector<int> indices = indices_along(placed.member, access);
     std::string condition;
     if (at_row(segment)) condition = simple_ ? concat(first_of_row()) : "lane == 0";
@@ -589,7 +591,7 @@ class CudaGenerator : NestWriter {
 
   // Of the threads that know one number of a row, the one at its beginning.
   std::string first_of_row() const {
-    return way_.vector == kNoIndex ? "true" : concat(index_name(way_.vector), " == 0");
+    return config_.vector == kNoIndex ? "true" : concat(index_name(config_.vector), " == 0");
   }
 
   // --- Accesses ---
@@ -770,7 +772,7 @@ class CudaGenerator : NestWriter {
     const std::string name = concat("m", masks_count_++);
     const int vector = vector_of(segment);
     line(writing.before, 0, concat("F ", name, "[", width(vector), "];"));
-    if (ports_[at(port)].layout.storage == MaskStorage::drawn) {
+    if (ports_[at(port)].layout.storage == MaskStorage::regenerated) {
       line(writing.before, 0, draw_text(name, mask, indices, vector, dropout));
     } else {
       const int64_t run = graph_.extent(graph_.tensor(mask).dims.back());
@@ -788,7 +790,7 @@ class CudaGenerator : NestWriter {
   // --- Conditions on a point's place ---
 
   std::string place_of(const Segment& segment, int member, size_t own_index) const {
-    const int index = part_.index_of[at(member)][own_index];
+    const int index = partition_.index_of[at(member)][own_index];
     if (index == kNoIndex) return "I(0)";
     const bool moves = index == vector_of(segment) && (segment.loop || lanes_);
     return moves ? concat("(", index_name(index), " + l)") : index_name(index);
@@ -866,7 +868,7 @@ class CudaGenerator : NestWriter {
     return text;
   }
 
-  // Every group's part to its place. With less room than groups, later ones add theirs to those of earlier ones.
+  // Every group's partition to its place. With less room than groups, later ones add theirs to those of earlier ones.
   std::string combine_text(const Partial& partial, int64_t place) const {
     const int64_t rows = side_by_side(partial);
     const int64_t count = points(partial.inner);
@@ -908,7 +910,7 @@ class CudaGenerator : NestWriter {
   }
 
   // The second stage waits for memory, not for arithmetic: few columns a block, so that there are many blocks, and many
-  // slices of a column's parts, whose loads do not wait for each other. At least a sector of neighbours.
+  // slices of a column's partitions, whose loads do not wait for each other. At least a sector of neighbours.
   int64_t finish_columns() const {
     int64_t elements = 0;
     for (const Partial& partial : partials_) elements += points(kept_by(partial.member));
@@ -973,7 +975,7 @@ class CudaGenerator : NestWriter {
     std::string text;
     line(text, 2, "MR_NO_UNROLL");
     line(text, 2, concat("for (int first = slice; first < ", terms, "; first += ", batch * slices, ") {"));
-    line(text, 3, concat("F part[", batch, "];"));
+    line(text, 3, concat("F partition[", batch, "];"));
     line(text, 3, "MR_UNROLL");
     line(text, 3, concat("for (int k = 0; k < ", batch, "; ++k) {"));
     line(text, 4, concat("const int term = first + k * ", slices, ";"));
@@ -981,15 +983,16 @@ class CudaGenerator : NestWriter {
     line(text, 4, concat("const I inside = term / ", slots(), ";"));
     if (reduced.empty()) line(text, 4, "static_cast<void>(inside);");
     decode(text, 4, reduced, "inside", kNoIndex, 1);
-    line(text, 4, concat("part[k] = ", identity(partial.kind), ";"));
+    line(text, 4, concat("partition[k] = ", identity(partial.kind), ";"));
     line(text, 4,
-         concat("if (term < ", terms, ") part[k] = reinterpret_cast<const F*>(args.scratch + ", partial.bytes_offset,
-                ")[(slot * ", fixed_points_, " + ", place_in(fixed_, 1), ") * ", points(partial.inner), " + ",
-                place_in(partial.inner, 1), "];"));
+         concat("if (term < ", terms, ") partition[k] = reinterpret_cast<const F*>(args.scratch + ",
+                partial.bytes_offset, ")[(slot * ", fixed_points_, " + ", place_in(fixed_, 1), ") * ",
+                points(partial.inner), " + ", place_in(partial.inner, 1), "];"));
     line(text, 3, "}");
     line(text, 3, "MR_UNROLL");
     line(text, 3,
-         concat("for (int k = 0; k < ", batch, "; ++k) total = ", operation(partial.kind), "::of(total, part[k]);"));
+         concat("for (int k = 0; k < ", batch, "; ++k) total = ", operation(partial.kind),
+                "::of(total, partition[k]);"));
     line(text, 2, "}");
     return text;
   }
@@ -1027,9 +1030,9 @@ class CudaGenerator : NestWriter {
 
 }  // namespace
 
-KernelText generate_cuda_kernel(const Graph& graph, const Part& part, const std::vector<Layout>& layouts,
-                                const KernelWay& way) {
-  return CudaGenerator(graph, part, layouts, way).run();
+KernelText generate_cuda_kernel(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts,
+                                const KernelConfig& config) {
+  return CudaGenerator(graph, partition, layouts, config).run();
 }
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// (part, layouts, kernel way) → CUDA C++ for NVRTC. Test: tests/codegen/cuda_kernel_test.cpp
+// (partition, layouts, kernel way) → CUDA C++ for NVRTC. Test: tests/codegen/cuda_kernel_test.cpp
 #pragma once
 
 #include <string_view>
@@ -8,9 +8,9 @@
 
 namespace millrace {
 
-// `layouts`: one a tensor of the part, its reads and then its writes. The way has a GpuShape.
-KernelText generate_cuda_kernel(const Graph& graph, const Part& part, const std::vector<Layout>& layouts,
-                                const KernelWay& way);
+// `layouts`: one a tensor of the partition, its reads and then its writes. The way has a GpuShape.
+KernelText generate_cuda_kernel(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts,
+                                const KernelConfig& config);
 
 // src/codegen/prelude/cuda_hardware.h and cuda_prelude.h, which stand before a kernel.
 std::string_view cuda_hardware();

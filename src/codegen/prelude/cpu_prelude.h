@@ -69,12 +69,12 @@ constexpr int kLanes = kBytes / sizeof(F);
 
 template <class F>
 struct Vec {
-  typename Types<F>::Register part[kRegisters];
+  typename Types<F>::Register partition[kRegisters];
 };
 // Integers of the same size: positions, and what comparisons give.
 template <class F>
 struct Int {
-  typename Types<F>::Integers part[kRegisters];
+  typename Types<F>::Integers partition[kRegisters];
 };
 
 using VecF = Vec<float>;
@@ -100,39 +100,39 @@ template <class L, class F>
 constexpr bool kFull = L::n == kLanes<F>;
 
 #define MR_EACH for (int r = 0; r < kRegisters; ++r)
-#define MR_BINARY(op)                                \
-  template <class F>                                 \
-  MR_INLINE Vec<F> operator op(Vec<F> a, Vec<F> b) { \
-    MR_EACH a.part[r] = a.part[r] op b.part[r];      \
-    return a;                                        \
-  }                                                  \
-  template <class F>                                 \
-  MR_INLINE Vec<F> operator op(Vec<F> a, F b) {      \
-    MR_EACH a.part[r] = a.part[r] op b;              \
-    return a;                                        \
-  }                                                  \
-  template <class F>                                 \
-  MR_INLINE Vec<F> operator op(F a, Vec<F> b) {      \
-    MR_EACH b.part[r] = a op b.part[r];              \
-    return b;                                        \
+#define MR_BINARY(op)                                          \
+  template <class F>                                           \
+  MR_INLINE Vec<F> operator op(Vec<F> a, Vec<F> b) {           \
+    MR_EACH a.partition[r] = a.partition[r] op b.partition[r]; \
+    return a;                                                  \
+  }                                                            \
+  template <class F>                                           \
+  MR_INLINE Vec<F> operator op(Vec<F> a, F b) {                \
+    MR_EACH a.partition[r] = a.partition[r] op b;              \
+    return a;                                                  \
+  }                                                            \
+  template <class F>                                           \
+  MR_INLINE Vec<F> operator op(F a, Vec<F> b) {                \
+    MR_EACH b.partition[r] = a op b.partition[r];              \
+    return b;                                                  \
   }
 MR_BINARY(+)
 MR_BINARY(-)
 MR_BINARY(*)
 MR_BINARY(/)
 
-#define MR_COMPARISON(op)                            \
-  template <class F>                                 \
-  MR_INLINE Int<F> operator op(Vec<F> a, Vec<F> b) { \
-    Int<F> y;                                        \
-    MR_EACH y.part[r] = a.part[r] op b.part[r];      \
-    return y;                                        \
-  }                                                  \
-  template <class F>                                 \
-  MR_INLINE Int<F> operator op(Int<F> a, Int<F> b) { \
-    Int<F> y;                                        \
-    MR_EACH y.part[r] = a.part[r] op b.part[r];      \
-    return y;                                        \
+#define MR_COMPARISON(op)                                      \
+  template <class F>                                           \
+  MR_INLINE Int<F> operator op(Vec<F> a, Vec<F> b) {           \
+    Int<F> y;                                                  \
+    MR_EACH y.partition[r] = a.partition[r] op b.partition[r]; \
+    return y;                                                  \
+  }                                                            \
+  template <class F>                                           \
+  MR_INLINE Int<F> operator op(Int<F> a, Int<F> b) {           \
+    Int<F> y;                                                  \
+    MR_EACH y.partition[r] = a.partition[r] op b.partition[r]; \
+    return y;                                                  \
   }
 MR_COMPARISON(<)
 MR_COMPARISON(<=)
@@ -142,17 +142,17 @@ MR_COMPARISON(!=)
 
 template <class F>
 MR_INLINE Vec<F> operator-(Vec<F> a) {
-  MR_EACH a.part[r] = -a.part[r];
+  MR_EACH a.partition[r] = -a.partition[r];
   return a;
 }
 template <class F>
 MR_INLINE Int<F> operator|(Int<F> a, Int<F> b) {
-  MR_EACH a.part[r] |= b.part[r];
+  MR_EACH a.partition[r] |= b.partition[r];
   return a;
 }
 template <class F>
 MR_INLINE Int<F> operator&(Int<F> a, Int<F> b) {
-  MR_EACH a.part[r] &= b.part[r];
+  MR_EACH a.partition[r] &= b.partition[r];
   return a;
 }
 
@@ -173,7 +173,7 @@ template <class V>
 MR_INLINE V splat(typename Of<V>::F x) {
   if constexpr (Of<V>::vector) {
     V y;
-    MR_EACH y.part[r] = decltype(y.part[0] + x){} + x;
+    MR_EACH y.partition[r] = decltype(y.partition[0] + x){} + x;
     return y;
   } else {
     return x;
@@ -188,7 +188,7 @@ MR_INLINE typename Of<V>::Positions position(i64 i) {
   if constexpr (Of<V>::vector) {
     using Integer = typename Types<typename Of<V>::F>::Integer;
     typename Of<V>::Positions x;
-    MR_EACH x.part[r] = decltype(x.part[0] + 0){} + Integer(i);
+    MR_EACH x.partition[r] = decltype(x.partition[0] + 0){} + Integer(i);
     return x;
   } else {
     return i;
@@ -275,7 +275,7 @@ MR_INLINE void store(T* p, V x) {
 
 template <class F>
 MR_INLINE Vec<F> select(Int<F> condition, Vec<F> yes, Vec<F> no) {
-  MR_EACH yes.part[r] = condition.part[r] ? yes.part[r] : no.part[r];
+  MR_EACH yes.partition[r] = condition.partition[r] ? yes.partition[r] : no.partition[r];
   return yes;
 }
 template <class F>
@@ -317,7 +317,7 @@ struct Smallest {
   }
 };
 
-// Only the lanes in use take part.
+// Only the lanes in use take partition.
 template <class Operation, class L, class F>
 MR_INLINE void accumulate(Vec<F>& total, Vec<F> x) {
   const Vec<F> all = Operation::of(total, x);
@@ -444,11 +444,11 @@ MR_INLINE VecF exp(VecF x) {
   p = p * r + 0.5f;
   p = p * r * r + r + 1.0f;
   for (int k = 0; k < kRegisters; ++k) {
-    const Integers whole = __builtin_convertvector(n.part[k], Integers);
+    const Integers whole = __builtin_convertvector(n.partition[k], Integers);
     const Integers half = whole >> 1;
     const Register one = __builtin_bit_cast(Register, (half + 127) << 23);
     const Register other = __builtin_bit_cast(Register, (whole - half + 127) << 23);
-    p.part[k] = p.part[k] * one * other;
+    p.partition[k] = p.partition[k] * one * other;
   }
   return p;
 }

@@ -326,18 +326,18 @@ struct Transit {
 // are wanted.
 template <class S, int kColumns, class M>
 struct LoadedRows {
-  using Way = Transit<S, kColumns, M::kLies>;
+  using Config = Transit<S, kColumns, M::kLies>;
   static constexpr int kCount = S::kTiles * (kColumns / 16);
   u32 words[kCount][4];
 
   MR_DEVICE void load(const M& from, int first, int count) {
-    if constexpr (Way::kFits) {
-      const int row = first + Way::row();
-      const auto* const own = from.at(row, Way::column());
+    if constexpr (Config::kFits) {
+      const int row = first + Config::row();
+      const auto* const own = from.at(row, Config::column());
       MR_UNROLL
       for (int n = 0; n < kCount; ++n)
-        load_16(words[n], from.further(own, Way::rows(n), Way::columns(n)),
-                kRowsAreWhole<S> || row + Way::rows(n) < count);
+        load_16(words[n], from.further(own, Config::rows(n), Config::columns(n)),
+                kRowsAreWhole<S> || row + Config::rows(n) < count);
     } else {
       const int row = first + own_row<M::kLies>();
       const auto* const own = from.at(row, own_column<M::kLies>());
@@ -351,20 +351,20 @@ struct LoadedRows {
   }
 
   MR_DEVICE void take(u32 (&to)[S::kTiles][kColumns / 16][4]) const {
-    if constexpr (Way::kFits) {
-      const Way way{Room<S>(last_stage<S>()).place};
+    if constexpr (Config::kFits) {
+      const Config config{Room<S>(last_stage<S>()).place};
       warp_barrier();
       MR_UNROLL
-      for (int n = 0; n < kCount; ++n) store_words(way.moved(n), words[n]);
+      for (int n = 0; n < kCount; ++n) store_words(config.moved(n), words[n]);
       warp_barrier();
       MR_UNROLL
       for (int n = 0; n < kCount; ++n) {
         const int tile = n / (kColumns / 16);
         const int step = n % (kColumns / 16);
         if constexpr (M::kLies == Lies::by_rows) {
-          load_matrices(to[tile][step], way.of_pieces(tile, step));
+          load_matrices(to[tile][step], config.of_pieces(tile, step));
         } else {
-          load_matrices_transposed(to[tile][step], way.of_pieces(tile, step));
+          load_matrices_transposed(to[tile][step], config.of_pieces(tile, step));
         }
       }
     } else {
@@ -420,12 +420,12 @@ struct KeptRows<S, kColumns, M, true> {
 template <class S, int kColumns, class M>
 MR_DEVICE void store_rows(const Room<S>& room, const M& to, int first, int count,
                           const float (&c)[S::kTiles][kColumns / 8][4], const float (&factors)[S::kTiles][2]) {
-  using Way = Transit<S, kColumns, M::kLies>;
+  using Config = Transit<S, kColumns, M::kLies>;
   constexpr int kCount = S::kTiles * (kColumns / 16);
-  const Way way{room.place};
+  const Config config{room.place};
   const int row = first + own_row<M::kLies>();
   auto* const own = to.at(row, own_column<M::kLies>());
-  if constexpr (Way::kFits) warp_barrier();
+  if constexpr (Config::kFits) warp_barrier();
   MR_UNROLL
   for (int n = 0; n < kCount; ++n) {
     const int tile = n / (kColumns / 16);
@@ -437,7 +437,7 @@ MR_DEVICE void store_rows(const Room<S>& room, const M& to, int first, int count
       const float factor = factors[tile][k % 2];
       pieces[k] = halves_of<typename S::T>(of[k % 2 * 2] * factor, of[k % 2 * 2 + 1] * factor);
     }
-    if constexpr (!Way::kFits) {
+    if constexpr (!Config::kFits) {
       MR_UNROLL
       for (int k = 0; k < 4; ++k) {
         const int rows = tile * 16 + k % 2 * 8;
@@ -446,21 +446,21 @@ MR_DEVICE void store_rows(const Room<S>& room, const M& to, int first, int count
           *reinterpret_cast<u32*>(to.further(own, rows, step * 16 + k / 2 * 8)) = neighbours;
       }
     } else if constexpr (M::kLies == Lies::by_rows) {
-      store_matrices(way.of_pieces(tile, step), pieces);
+      store_matrices(config.of_pieces(tile, step), pieces);
     } else {
-      store_matrices_transposed(way.of_pieces(tile, step), pieces);
+      store_matrices_transposed(config.of_pieces(tile, step), pieces);
     }
   }
-  if constexpr (Way::kFits) {
+  if constexpr (Config::kFits) {
     warp_barrier();
-    const int moved_row = first + Way::row();
-    auto* const moved_to = to.at(moved_row, Way::column());
+    const int moved_row = first + Config::row();
+    auto* const moved_to = to.at(moved_row, Config::column());
     MR_UNROLL
     for (int n = 0; n < kCount; ++n) {
       u32 words[4];
-      load_words(words, way.moved(n));
-      if (kRowsAreWhole<S> || moved_row + Way::rows(n) < count)
-        store_16(to.further(moved_to, Way::rows(n), Way::columns(n)), words);
+      load_words(words, config.moved(n));
+      if (kRowsAreWhole<S> || moved_row + Config::rows(n) < count)
+        store_16(to.further(moved_to, Config::rows(n), Config::columns(n)), words);
     }
   }
 }
@@ -900,20 +900,21 @@ struct RunningSoftmax {
 };
 
 // Of a warp's rows and as many times 32 keys.
-template <class S, int kParts, class M>
-MR_DEVICE void find_bits(u32 (&known)[kParts][S::kTiles][2], const M& masks, int row, int key) {
+template <class S, int kPartitions, class M>
+MR_DEVICE void find_bits(u32 (&known)[kPartitions][S::kTiles][2], const M& masks, int row, int key) {
   MR_UNROLL
-  for (int n = 0; n < kParts * S::kTiles * 2; ++n) {
+  for (int n = 0; n < kPartitions * S::kTiles * 2; ++n) {
     const int tile = n / 2 % S::kTiles;
-    const int part = n / 2 / S::kTiles;
-    known[part][tile][n % 2] = masks.bits_of_keys(row + tile * 16 + row_number() + n % 2 * 8, key + part * 32);
+    const int partition = n / 2 / S::kTiles;
+    known[partition][tile][n % 2] =
+        masks.bits_of_keys(row + tile * 16 + row_number() + n % 2 * 8, key + partition * 32);
   }
 }
 
-template <class S, int kParts>
-MR_DEVICE void copy_bits(u32 (&to)[kParts][S::kTiles][2], const u32 (&from)[kParts][S::kTiles][2]) {
+template <class S, int kPartitions>
+MR_DEVICE void copy_bits(u32 (&to)[kPartitions][S::kTiles][2], const u32 (&from)[kPartitions][S::kTiles][2]) {
   MR_UNROLL
-  for (int n = 0; n < kParts * S::kTiles * 2; ++n)
+  for (int n = 0; n < kPartitions * S::kTiles * 2; ++n)
     to[n / 2 / S::kTiles][n / 2 % S::kTiles][n % 2] = from[n / 2 / S::kTiles][n / 2 % S::kTiles][n % 2];
 }
 
@@ -983,9 +984,9 @@ MR_DEVICE void attend(int block, const Q& q, const K& k, const V& v, const O& o,
     if (hides_keys<S>(row, key)) hide_keys<S>(scores, row, key);
     softmax.take(scores, sums, factor);
     MR_UNROLL
-    for (int part = 0; part < S::kPanel; part += 32) {
-      drop_keys<S>(scores, part / 8, masks, known[part / 32], row, key + part);
-      multiply_scores<S, S::kValues, 2>(sums, scores, part / 8, values, part);
+    for (int partition = 0; partition < S::kPanel; partition += 32) {
+      drop_keys<S>(scores, partition / 8, masks, known[partition / 32], row, key + partition);
+      multiply_scores<S, S::kValues, 2>(sums, scores, partition / 8, values, partition);
     }
     finish_products<S>(sums);
   };
@@ -1113,25 +1114,25 @@ MR_DEVICE void attend_dq(int block, const Q& q, const K& k, const V& v, const O&
   }
   float sums[S::kTiles][S::kInner / 8][4];
   clear(sums);
-  constexpr int kPart = S::kGroups ? 64 : 32;               // keys
-  constexpr bool kAhead = M::kReads && kPart == S::kPanel;  // masks are read while the panel before is worked on
-  u32 ahead[kPart / 32][S::kTiles][2];
+  constexpr int kPartition = S::kGroups ? 64 : 32;               // keys
+  constexpr bool kAhead = M::kReads && kPartition == S::kPanel;  // masks are read while the panel before is worked on
+  u32 ahead[kPartition / 32][S::kTiles][2];
   if constexpr (kAhead) find_bits<S>(ahead, masks, row, 0);
   const auto work = [&](int panel, Place at) {
     const bool hides = hides_keys<S>(row, panel * S::kPanel);
     MR_NO_UNROLL
-    for (int part = 0; part < S::kPanel; part += kPart) {
-      const int key = panel * S::kPanel + part;
+    for (int partition = 0; partition < S::kPanel; partition += kPartition) {
+      const int key = panel * S::kPanel + partition;
       const Panel<S, S::kInner, K::kLies> keys{at};
       const Panel<S, S::kValues, V::kLies> values{at + kFirstPanel<S>};
-      float scores[S::kTiles][kPart / 8][4];
-      float dp[S::kTiles][kPart / 8][4];
-      multiply_rows<S, S::kInner>(scores, rows, keys, part);
-      multiply_rows<S, S::kValues>(dp, d_rows, values, part);
-      u32 known[kPart / 32][S::kTiles][2];
+      float scores[S::kTiles][kPartition / 8][4];
+      float dp[S::kTiles][kPartition / 8][4];
+      multiply_rows<S, S::kInner>(scores, rows, keys, partition);
+      multiply_rows<S, S::kValues>(dp, d_rows, values, partition);
+      u32 known[kPartition / 32][S::kTiles][2];
       if constexpr (kAhead) {
         copy_bits<S>(known, ahead);
-        find_bits<S>(ahead, masks, row, key + kPart < S::kKeys ? key + kPart : key);
+        find_bits<S>(ahead, masks, row, key + kPartition < S::kKeys ? key + kPartition : key);
       } else {
         find_bits<S>(known, masks, row, key);
       }
@@ -1139,9 +1140,9 @@ MR_DEVICE void attend_dq(int block, const Q& q, const K& k, const V& v, const O&
       finish_products<S>(dp);
       if (hides) hide_keys<S>(scores, row, key);
       MR_UNROLL
-      for (int some = 0; some < kPart; some += 32) {
+      for (int some = 0; some < kPartition; some += 32) {
         differentiate<S>(scores, dp, some / 8, queries, factor, masks, known[some / 32], row, key + some);
-        multiply_scores<S, S::kInner, 2>(sums, scores, some / 8, keys, part + some);
+        multiply_scores<S, S::kInner, 2>(sums, scores, some / 8, keys, partition + some);
       }
       finish_products<S>(sums);
     }
@@ -1243,36 +1244,37 @@ MR_DEVICE void go_over_queries(int block, KeyRows<S, K, V>& rows, const P& panel
   float v_sums[S::kTiles][S::kValues / 8][4];
   clear(v_sums);
   const auto work = [&](int panel, Place at) {
-    constexpr int kPart = S::kGroups ? 32 : 16;  // queries
+    constexpr int kPartition = S::kGroups ? 32 : 16;  // queries
     const Place pairs = S::kWhole ? shared_memory() + kAllPairs<S> + panel * S::kPanel * 8 : at + kPairs<S>;
     MR_NO_UNROLL
-    for (int part = 0; part < S::kPanel; part += kPart) {
-      const int query = panel * S::kPanel + part;
+    for (int partition = 0; partition < S::kPanel; partition += kPartition) {
+      const int query = panel * S::kPanel + partition;
       const Panel<S, S::kInner, Q::kLies> of_q{at};
       const Panel<S, S::kValues, DO::kLies> of_d_o{at + kFirstPanel<S>};
-      float scores[S::kTiles][kPart / 8][4];
-      float dp[S::kTiles][kPart / 8][4];
-      u32 squares[kPart / 16][S::kTiles][2] = {};
+      float scores[S::kTiles][kPartition / 8][4];
+      float dp[S::kTiles][kPartition / 8][4];
+      u32 squares[kPartition / 16][S::kTiles][2] = {};
       const auto find_squares = [&] {
         MR_UNROLL
-        for (int n = 0; n < kPart / 16 * S::kTiles; ++n)
+        for (int n = 0; n < kPartition / 16 * S::kTiles; ++n)
           masks.draw_square(squares[n / S::kTiles][n % S::kTiles], query + n / S::kTiles * 16, row + n % S::kTiles * 16,
-                            at + kBits<S> + (part + n / S::kTiles * 16) * kBitsBytes<S>, n % S::kTiles);
+                            at + kBits<S> + (partition + n / S::kTiles * 16) * kBitsBytes<S>, n % S::kTiles);
       };
       if constexpr (M::kReads) find_squares();  // they come while the products begin
-      multiply_rows<S, S::kInner>(scores, rows.k, of_q, part);
-      multiply_rows<S, S::kValues>(dp, rows.v, of_d_o, part);
+      multiply_rows<S, S::kInner>(scores, rows.k, of_q, partition);
+      multiply_rows<S, S::kValues>(dp, rows.v, of_d_o, partition);
       if constexpr (!M::kReads) find_squares();
       finish_products<S>(scores);
       finish_products<S>(dp);
       if (S::kCausal && query < row + S::kTiles * 16 - 1) hide_queries<S>(scores, row, query);
       if constexpr (S::kWhole && BlockRows<S>::kPanel > S::kKeys) hide_rows_behind<S>(scores, row);
       MR_UNROLL
-      for (int some = 0; some < kPart; some += 16)
-        differentiate_square<S>(scores, dp, some / 8, pairs + (part + some) * 8, factor, masks, squares[some / 16]);
-      multiply_scores<S, S::kValues, kPart / 16>(v_sums, scores, 0, of_d_o, part);
-      multiply_scores<S, S::kInner, kPart / 16>(k_sums, dp, 0, of_q, part);
-      more.of_queries(dp, row, part);
+      for (int some = 0; some < kPartition; some += 16)
+        differentiate_square<S>(scores, dp, some / 8, pairs + (partition + some) * 8, factor, masks,
+                                squares[some / 16]);
+      multiply_scores<S, S::kValues, kPartition / 16>(v_sums, scores, 0, of_d_o, partition);
+      multiply_scores<S, S::kInner, kPartition / 16>(k_sums, dp, 0, of_q, partition);
+      more.of_queries(dp, row, partition);
       finish_products<S>(v_sums);
       finish_products<S>(k_sums);
     }
@@ -1326,7 +1328,7 @@ struct QueryGradients {
   float scale;
 
   template <int kCount>
-  MR_DEVICE void of_queries(const float (&ds)[S::kTiles][kCount][4], int row, int part) const {
+  MR_DEVICE void of_queries(const float (&ds)[S::kTiles][kCount][4], int row, int partition) const {
     const int key = row + lane_number() / 8 % 2 * 8 + lane_number() % 8;
     MR_UNROLL
     for (int tile = 0; tile < S::kTiles; ++tile) {
@@ -1335,7 +1337,7 @@ struct QueryGradients {
       for (int bundle = 0; bundle < kCount / 2; ++bundle) {
         u32 pieces[4];
         pack_left<typename S::T>(pieces, ds[tile], 2 * bundle);
-        store_matrices(place_in<S>(shared_memory() + kScoresPlace<S>, own, Scores::offset(0, part + bundle * 16)),
+        store_matrices(place_in<S>(shared_memory() + kScoresPlace<S>, own, Scores::offset(0, partition + bundle * 16)),
                        pieces);
       }
     }

@@ -276,9 +276,10 @@ MR_DEVICE void group_barrier() {
   }
 }
 
-// The same for threads that are kStride apart, each with W numbers. `slots`: W for each of the parts that remain apart.
+// The same for threads that are kStride apart, each with W numbers. `slots`: W for each of the partitions that remain
+// apart.
 template <int kGroup, int kStride>
-constexpr int kPartsApart = kStride < kWarp ? kGroup* kStride / kWarp : kGroup;
+constexpr int kPartitionsApart = kStride < kWarp ? kGroup* kStride / kWarp : kGroup;
 template <class Operation, int kGroup, int kStride, int W, class F>
 MR_DEVICE void all_reduce_apart(F (&x)[W], F* slots) {
   MR_UNROLL
@@ -286,8 +287,8 @@ MR_DEVICE void all_reduce_apart(F (&x)[W], F* slots) {
     MR_UNROLL
     for (int l = 0; l < W; ++l) x[l] = Operation::of(x[l], shuffle_xor(x[l], distance));
   }
-  constexpr int kParts = kPartsApart<kGroup, kStride>;
-  if constexpr (kParts > 1) {
+  constexpr int kPartitions = kPartitionsApart<kGroup, kStride>;
+  if constexpr (kPartitions > 1) {
     const int column = thread_number() % kStride;
     const int own = thread_number() / (kStride < kWarp ? kWarp : kStride);
     if (kStride >= kWarp || thread_number() % kWarp < kStride) {
@@ -299,7 +300,7 @@ MR_DEVICE void all_reduce_apart(F (&x)[W], F* slots) {
     for (int l = 0; l < W; ++l) {
       x[l] = slots[l * kStride + column];
       MR_UNROLL
-      for (int k = 1; k < kParts; ++k) x[l] = Operation::of(x[l], slots[(k * W + l) * kStride + column]);
+      for (int k = 1; k < kPartitions; ++k) x[l] = Operation::of(x[l], slots[(k * W + l) * kStride + column]);
     }
   }
 }

@@ -74,7 +74,7 @@ Result<GpuChecker> GpuChecker::make(Gpu& gpu, const GpuCompiler& compiler) {
 
 Result<Done> GpuChecker::put(const Graph& graph, TensorId tensor, const Layout& layout, const GpuMemory& values,
                              PutAs as, void* to) const {
-  if (layout.storage == MaskStorage::drawn) return Done{};
+  if (layout.storage == MaskStorage::regenerated) return Done{};
   std::vector<double> numbers = check_numbers(graph, tensor, layout);
   numbers[kExtraAt] = as == PutAs::values ? 0 : as == PutAs::magnitudes ? 1 : -1;
   const std::array<void*, 4> tensors = {values.data(), to, nullptr, nullptr};
@@ -91,7 +91,7 @@ Result<Done> GpuChecker::take(const Graph& graph, TensorId tensor, const Layout&
 Result<std::optional<int64_t>> GpuChecker::first_wrong(const Graph& graph, TensorId tensor, const Layout& layout,
                                                        void* found, const GpuMemory& values,
                                                        const GpuMemory& tolerances) const {
-  if (layout.storage == MaskStorage::drawn) return std::optional<int64_t>();
+  if (layout.storage == MaskStorage::regenerated) return std::optional<int64_t>();
   if (Result<Done> filled = gpu_->fill(first_.data(), 0xff, sizeof(uint64_t)); !filled) return filled.error();
   const std::vector<double> numbers = check_numbers(graph, tensor, layout);
   const std::array<void*, 4> tensors = {found, values.data(), tolerances.data(), first_.data()};

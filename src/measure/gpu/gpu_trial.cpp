@@ -72,17 +72,17 @@ Result<Done> GpuTrials::upload(const std::vector<double>& values, GpuMemory& to)
   return gpu_->wait();
 }
 
-GpuTrials::Places GpuTrials::places_of(const Part& part, const std::vector<Layout>& layouts) const {
+GpuTrials::Places GpuTrials::places_of(const Partition& partition, const std::vector<Layout>& layouts) const {
   Places places;
-  const std::vector<TensorId> tensors = tensors_of(part);
+  const std::vector<TensorId> tensors = tensors_of(partition);
   for (size_t k = 0; k < tensors.size(); ++k) places.sizes.push_back(stored_bytes(*graph_, tensors[k], layouts[k]));
   places.offsets.assign(tensors.size(), -1);
   // Stacked ones lie one behind the other.
   for (size_t operand = 0; operand < kOperands; ++operand) {
-    if (!part.product.is_adjacent(operand)) continue;
-    for (const TensorId tensor : part.product.operand(operand)) {
-      const bool written = part.product.is_written(operand);
-      const auto begin = tensors.begin() + (written ? static_cast<std::ptrdiff_t>(part.reads.size()) : 0);
+    if (!partition.product.is_adjacent(operand)) continue;
+    for (const TensorId tensor : partition.product.operand(operand)) {
+      const bool written = partition.product.is_written(operand);
+      const auto begin = tensors.begin() + (written ? static_cast<std::ptrdiff_t>(partition.reads.size()) : 0);
       const auto place = static_cast<size_t>(std::find(begin, tensors.end(), tensor) - tensors.begin());
       places.offsets[place] = places.bytes;
       places.bytes += places.sizes[place];
@@ -102,53 +102,55 @@ GpuTrials::Places GpuTrials::places_of(const Part& part, const std::vector<Layou
 bool GpuTrials::forget_oldest() {
   auto oldest = known_.end();
   for (auto at = known_.begin(); at != known_.end(); ++at) {
-    if (&at->second != part_ && (oldest == known_.end() || at->second.used < oldest->second.used)) oldest = at;
+    if (&at->second != partition_ && (oldest == known_.end() || at->second.used < oldest->second.used)) oldest = at;
   }
   if (oldest == known_.end()) return false;
   known_.erase(oldest);
   return true;
 }
 
-Result<Done> GpuTrials::find_truth(const Part& part) {
-  const std::string name = truth_name(*graph_, part);
+Result<Done> GpuTrials::find_reference_data(const Partition& partition) {
+  const std::string name = reference_data_name(*graph_, partition);
   const auto found = known_.find(name);
   if (found != known_.end()) {
-    part_ = &found->second;
-    part_->used = ++uses_;
+    partition_ = &found->second;
+    partition_->used = ++uses_;
     return Done{};
   }
-  part_ = nullptr;
+  partition_ = nullptr;
   Known& known = known_[name];
-  part_ = &known;
+  partition_ = &known;
   known.used = ++uses_;
-  Result<Done> learned = learn(part, known);
+  Result<Done> learned = learn(partition, known);
   if (learned) return learned;
-  part_ = nullptr;
+  partition_ = nullptr;
   known_.erase(name);
   return learned;
 }
 
-Result<Done> GpuTrials::learn(const Part& part, Known& known) {
-  known.by_peer = is_large(part);
+Result<Done> GpuTrials::learn(const Partition& partition, Known& known) {
+  known.by_peer = is_large(partition);
   if (known.by_peer) {
-    known.truth = draw_inputs(*graph_, part, kSeed, false);
+    known.reference_data = draw_inputs(*graph_, partition, kSeed, false);
   } else {
-    Result<Truth> truth = truth_of(*graph_, part, kSeed);
-    if (!truth) return truth.error();
-    known.truth = std::move(*truth);
+    Result<ReferenceData> reference_data = reference_data_of(*graph_, partition, kSeed);
+    if (!reference_data) return reference_data.error();
+    known.reference_data = std::move(*reference_data);
   }
-  known.inputs.resize(part.reads.size());
-  known.expected.resize(part.writes.size());
-  for (size_t k = 0; k < part.reads.size(); ++k) {
-    if (Result<Done> up = upload(known.truth.inputs[k], known.inputs[k]); !up) return up;
+  known.inputs.resize(partition.reads.size());
+  known.expected.resize(partition.writes.size());
+  for (size_t k = 0; k < partition.reads.size(); ++k) {
+    if (Result<Done> up = upload(known.reference_data.inputs[k], known.inputs[k]); !up) return up;
   }
-  for (size_t k = 0; !known.by_peer && k < part.writes.size(); ++k) {
-    if (Result<Done> up = upload(known.truth.outputs[k].values, known.expected[k].values); !up) return up;
-    if (Result<Done> up = upload(known.truth.outputs[k].tolerances, known.expected[k].tolerances); !up) return up;
+  for (size_t k = 0; !known.by_peer && k < partition.writes.size(); ++k) {
+    if (Result<Done> up = upload(known.reference_data.outputs[k].values, known.expected[k].values); !up) return up;
+    if (Result<Done> up = upload(known.reference_data.outputs[k].tolerances, known.expected[k].tolerances); !up)
+      return up;
   }
-  known.truth.outputs.clear();
-  if (!known.by_peer) known.truth.inputs.clear();  // a peer's elements are computed from them
-  const GpuState state{known.truth.random.seed, known.truth.random.step, 0};  // the same for all parts
+  known.reference_data.outputs.clear();
+  if (!known.by_peer) known.reference_data.inputs.clear();  // a peer's elements are computed from them
+  const GpuState state{known.reference_data.random.seed, known.reference_data.random.step,
+                       0};  // the same for all partitions
   if (Result<Done> copied = gpu_->copy_in(state_.data(), &state, sizeof(state)); !copied) return copied;
   return gpu_->wait();
 }
@@ -162,36 +164,37 @@ std::vector<void*> GpuTrials::pointers(const Places& places, int64_t set) const 
   return made;
 }
 
-Result<Done> GpuTrials::put_inputs(const Part& part, const std::vector<Layout>& layouts, const Places& places,
+Result<Done> GpuTrials::put_inputs(const Partition& partition, const std::vector<Layout>& layouts, const Places& places,
                                    bool magnitudes) {
   const std::vector<void*> at = pointers(places, 0);
-  const bool negative = factor_of(*graph_, part, part_->truth) < 0;
-  for (size_t k = 0; k < part.reads.size(); ++k) {
-    const bool against = negative && is_added(part, part.reads[k]);
+  const bool negative = factor_of(*graph_, partition, partition_->reference_data) < 0;
+  for (size_t k = 0; k < partition.reads.size(); ++k) {
+    const bool against = negative && is_added(partition, partition.reads[k]);
     const PutAs as = !magnitudes ? PutAs::values : against ? PutAs::negative_magnitudes : PutAs::magnitudes;
-    Result<Done> put = checker_.put(*graph_, part.reads[k], layouts[k], part_->inputs[k], as, at[k]);
+    Result<Done> put = checker_.put(*graph_, partition.reads[k], layouts[k], partition_->inputs[k], as, at[k]);
     if (!put) return put;
   }
   return Done{};
 }
 
 Result<Done> GpuTrials::launch_once(GpuLaunch& launch, const Places& places, int64_t set) {
-  return launch.run(pointers(places, set).data(), part_->truth.arguments.data(), state_.data(), scratch_.data());
+  return launch.run(pointers(places, set).data(), partition_->reference_data.arguments.data(), state_.data(),
+                    scratch_.data());
 }
 
 // In words, what an element is and should be.
-Result<std::string> GpuTrials::describe(const Part& part, const std::vector<Layout>& layouts, const Places& places,
-                                        size_t write, int64_t element) {
-  const TensorId tensor = part.writes[write];
-  const size_t place = part.reads.size() + write;
+Result<std::string> GpuTrials::describe(const Partition& partition, const std::vector<Layout>& layouts,
+                                        const Places& places, size_t write, int64_t element) {
+  const TensorId tensor = partition.writes[write];
+  const size_t place = partition.reads.size() + write;
   Result<GpuMemory> values =
       GpuMemory::allocate(*gpu_, elements_of(*graph_, tensor) * static_cast<int64_t>(sizeof(double)));
   if (!values) return values.error();
   if (Result<Done> taken = checker_.take(*graph_, tensor, layouts[place], pointers(places, 0)[place], *values); !taken)
     return taken.error();
   std::array<double, 3> numbers{};
-  const std::array<const GpuMemory*, 3> from = {&*values, &part_->expected[write].values,
-                                                &part_->expected[write].tolerances};
+  const std::array<const GpuMemory*, 3> from = {&*values, &partition_->expected[write].values,
+                                                &partition_->expected[write].tolerances};
   for (size_t k = 0; k < from.size(); ++k) {
     const char* const at = from[k]->bytes_at(element * static_cast<int64_t>(sizeof(double)));
     if (Result<Done> copied = gpu_->copy_out(&numbers[k], at, sizeof(double)); !copied) return copied.error();
@@ -201,99 +204,102 @@ Result<std::string> GpuTrials::describe(const Part& part, const std::vector<Layo
 }
 
 // Empty when all is as it must be.
-Result<std::string> GpuTrials::check(const Part& part, const std::vector<Layout>& layouts, const Places& places,
-                                     GpuLaunch& launch) {
+Result<std::string> GpuTrials::check(const Partition& partition, const std::vector<Layout>& layouts,
+                                     const Places& places, GpuLaunch& launch) {
   if (Result<Done> poisoned = gpu_->fill(sets_.data(), 0xff, places.bytes); !poisoned) return poisoned.error();
   if (launch.scratch_bytes() > 0) {
     if (Result<Done> poisoned = gpu_->fill(scratch_.data(), 0xff, launch.scratch_bytes()); !poisoned)
       return poisoned.error();
   }
-  if (Result<Done> put = put_inputs(part, layouts, places, false); !put) return put.error();
+  if (Result<Done> put = put_inputs(partition, layouts, places, false); !put) return put.error();
   if (Result<Done> ran = launch_once(launch, places, 0); !ran) return ran.error();
   if (Result<Done> waited = gpu_->wait(); !waited) return waited.error();
-  if (part_->by_peer && !part_->has_peer) {
-    Result<std::string> wrong = take_as_peer(part, layouts, places, launch);
+  if (partition_->by_peer && !partition_->has_peer) {
+    Result<std::string> wrong = take_as_peer(partition, layouts, places, launch);
     if (!wrong || !wrong->empty()) return wrong;
   }
   const std::vector<void*> at = pointers(places, 0);
-  for (size_t k = 0; k < part.writes.size(); ++k) {
-    const size_t place = part.reads.size() + k;
-    const Result<std::optional<int64_t>> first = checker_.first_wrong(
-        *graph_, part.writes[k], layouts[place], at[place], part_->expected[k].values, part_->expected[k].tolerances);
+  for (size_t k = 0; k < partition.writes.size(); ++k) {
+    const size_t place = partition.reads.size() + k;
+    const Result<std::optional<int64_t>> first =
+        checker_.first_wrong(*graph_, partition.writes[k], layouts[place], at[place], partition_->expected[k].values,
+                             partition_->expected[k].tolerances);
     if (!first) return first.error();
-    if (*first) return describe(part, layouts, places, k, **first);
+    if (*first) return describe(partition, layouts, places, k, **first);
   }
   return std::string();
 }
 
 // The first candidate whose probed elements are right speaks for the whole. Its tolerances come from the product of the
 // magnitudes; and of that of what is added, which has the sign of the product's factor, so that nothing cancels.
-Result<std::string> GpuTrials::take_as_peer(const Part& part, const std::vector<Layout>& layouts, const Places& places,
-                                            GpuLaunch& launch) {
+Result<std::string> GpuTrials::take_as_peer(const Partition& partition, const std::vector<Layout>& layouts,
+                                            const Places& places, GpuLaunch& launch) {
   const std::vector<void*> at = pointers(places, 0);
   std::vector<std::vector<double>> values;
-  for (size_t k = 0; k < part.writes.size(); ++k) {
-    const size_t place = part.reads.size() + k;
-    const int64_t bytes = elements_of(*graph_, part.writes[k]) * static_cast<int64_t>(sizeof(double));
-    if (Result<Done> got = reserve(bytes, part_->expected[k].values); !got) return got.error();
+  for (size_t k = 0; k < partition.writes.size(); ++k) {
+    const size_t place = partition.reads.size() + k;
+    const int64_t bytes = elements_of(*graph_, partition.writes[k]) * static_cast<int64_t>(sizeof(double));
+    if (Result<Done> got = reserve(bytes, partition_->expected[k].values); !got) return got.error();
     if (Result<Done> taken =
-            checker_.take(*graph_, part.writes[k], layouts[place], at[place], part_->expected[k].values);
+            checker_.take(*graph_, partition.writes[k], layouts[place], at[place], partition_->expected[k].values);
         !taken)
       return taken.error();
-    values.emplace_back(static_cast<size_t>(elements_of(*graph_, part.writes[k])));
-    if (Result<Done> copied = gpu_->copy_out(values.back().data(), part_->expected[k].values.data(), bytes); !copied)
+    values.emplace_back(static_cast<size_t>(elements_of(*graph_, partition.writes[k])));
+    if (Result<Done> copied = gpu_->copy_out(values.back().data(), partition_->expected[k].values.data(), bytes);
+        !copied)
       return copied.error();
   }
-  for (const Probe& probe : probes_of(*graph_, part, part_->truth, kProbes)) {
-    const TensorId tensor = part.writes[probe.output];
+  for (const Probe& probe : probes_of(*graph_, partition, partition_->reference_data, kProbes)) {
+    const TensorId tensor = partition.writes[probe.output];
     const double found = values[probe.output][probe.element];
-    const double tolerance = tolerance_of(*graph_, part, tensor, probe.magnitude, probe.value);
+    const double tolerance = tolerance_of(*graph_, partition, tensor, probe.magnitude, probe.value);
     if (!(std::abs(found - probe.value) <= tolerance))
       return concat(graph_->tensor(tensor).name, "[", probe.element, "] is ", found, " where ", probe.value,
                     " is right, within ", tolerance);
   }
-  if (Result<Done> put = put_inputs(part, layouts, places, true); !put) return put.error();
+  if (Result<Done> put = put_inputs(partition, layouts, places, true); !put) return put.error();
   if (Result<Done> ran = launch_once(launch, places, 0); !ran) return ran.error();
-  for (size_t k = 0; k < part.writes.size(); ++k) {
-    const size_t place = part.reads.size() + k;
-    const TensorId tensor = part.writes[k];
+  for (size_t k = 0; k < partition.writes.size(); ++k) {
+    const size_t place = partition.reads.size() + k;
+    const TensorId tensor = partition.writes[k];
     const int64_t elements = elements_of(*graph_, tensor);
-    if (Result<Done> got = reserve(elements * static_cast<int64_t>(sizeof(double)), part_->expected[k].tolerances);
+    if (Result<Done> got = reserve(elements * static_cast<int64_t>(sizeof(double)), partition_->expected[k].tolerances);
         !got)
       return got.error();
-    if (Result<Done> taken = checker_.take(*graph_, tensor, layouts[place], at[place], part_->expected[k].tolerances);
+    if (Result<Done> taken =
+            checker_.take(*graph_, tensor, layouts[place], at[place], partition_->expected[k].tolerances);
         !taken)
       return taken.error();
-    const double absolute = tolerance_of(*graph_, part, tensor, 0, 0);
-    const double of_magnitude = tolerance_of(*graph_, part, tensor, 1, 0) - absolute;
-    const double relative = tolerance_of(*graph_, part, tensor, 0, 1) - absolute;
-    if (Result<Done> allowed = checker_.allow(elements, part_->expected[k].values, part_->expected[k].tolerances,
-                                              of_magnitude, relative, absolute);
+    const double absolute = tolerance_of(*graph_, partition, tensor, 0, 0);
+    const double of_magnitude = tolerance_of(*graph_, partition, tensor, 1, 0) - absolute;
+    const double relative = tolerance_of(*graph_, partition, tensor, 0, 1) - absolute;
+    if (Result<Done> allowed = checker_.allow(elements, partition_->expected[k].values,
+                                              partition_->expected[k].tolerances, of_magnitude, relative, absolute);
         !allowed)
       return allowed.error();
   }
-  if (Result<Done> put = put_inputs(part, layouts, places, false); !put) return put.error();
+  if (Result<Done> put = put_inputs(partition, layouts, places, false); !put) return put.error();
   if (Result<Done> ran = launch_once(launch, places, 0); !ran) return ran.error();
   if (Result<Done> waited = gpu_->wait(); !waited) return waited.error();
-  part_->has_peer = true;
-  part_->truth.inputs.clear();
+  partition_->has_peer = true;
+  partition_->reference_data.inputs.clear();
   return std::string();
 }
 
-Result<MeasurementRow> GpuTrials::run(const Part& part, const Candidate& candidate, const std::string& cubin,
+Result<MeasurementRow> GpuTrials::run(const Partition& partition, const Candidate& candidate, const std::string& cubin,
                                       const std::string& name, const TrialSettings& settings) {
   no_room_ = false;
-  if (Result<Done> found = find_truth(part); !found) return refused_unless_lost(found.error());
-  const std::vector<Layout> layouts = layouts_of(*domains_, part, candidate);
-  Launch lowered = lower(*graph_, part, layouts, candidate.way);
+  if (Result<Done> found = find_reference_data(partition); !found) return refused_unless_lost(found.error());
+  const std::vector<Layout> layouts = layouts_of(*domains_, partition, candidate);
+  Launch lowered = lower(*graph_, partition, layouts, candidate.config);
   name_functions(lowered, name);
   Result<std::unique_ptr<GpuLaunch>> launch = gpu_->prepare(lowered, cubin);
   if (!launch) return refused_unless_lost(launch.error());
-  const Places places = places_of(part, layouts);
+  const Places places = places_of(partition, layouts);
   const int64_t sets = std::clamp<int64_t>(2 * gpu_->info().l2_bytes / places.bytes + 1, 2, kMostSets);
   if (Result<Done> got = reserve(sets * places.bytes, sets_); !got) return refused_unless_lost(got.error());
   if (Result<Done> got = reserve((*launch)->scratch_bytes(), scratch_); !got) return refused_unless_lost(got.error());
-  Result<std::string> wrong = check(part, layouts, places, **launch);
+  Result<std::string> wrong = check(partition, layouts, places, **launch);
   if (!wrong) return refused_unless_lost(wrong.error());
   if (!wrong->empty()) return outcome(Outcome::wrong, *wrong);
   Result<MeasurementRow> row = time(places, sets, **launch, settings);
@@ -346,8 +352,9 @@ Result<MeasurementRow> GpuTrials::time(const Places& places, int64_t sets, GpuLa
     return gpu_->time([&] { return gpu_->fill(flushed_.data(), 0, flushed_.size()); },
                       [&]() -> Result<Done> {
                         for (int k = 0; k < repeats; ++k) {
-                          Result<Done> ran = launch.run(at[next++ % at.size()].data(), part_->truth.arguments.data(),
-                                                        state_.data(), scratch_.data());
+                          Result<Done> ran =
+                              launch.run(at[next++ % at.size()].data(), partition_->reference_data.arguments.data(),
+                                         state_.data(), scratch_.data());
                           if (!ran) return ran;
                         }
                         return Done{};

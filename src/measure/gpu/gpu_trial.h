@@ -10,8 +10,8 @@
 #include "candidates/candidates.h"
 #include "measure/gpu/gpu_checker.h"
 #include "measure/measurement_row.h"
+#include "measure/reference_data.h"
 #include "measure/trial.h"
-#include "measure/truth.h"
 
 namespace millrace {
 
@@ -22,24 +22,24 @@ class GpuTrials {
 
   // `cubin`: the compiled kernel, where the candidate is one, and `name` what its functions' names begin with. An error
   // is one of the GPU itself: nothing more can be tried in this process.
-  Result<MeasurementRow> run(const Part& part, const Candidate& candidate, const std::string& cubin,
+  Result<MeasurementRow> run(const Partition& partition, const Candidate& candidate, const std::string& cubin,
                              const std::string& name, const TrialSettings& settings);
 
  private:
-  struct Expectation {  // of one tensor that the part writes
+  struct Expectation {  // of one tensor that the partition writes
     GpuMemory values;
     GpuMemory tolerances;
   };
-  // What a part must compute, on the GPU.
+  // What a partition must compute, on the GPU.
   struct Known {
-    Truth truth;
+    ReferenceData reference_data;
     bool by_peer = false;  // too large for the reference: against a peer, of which elements were computed one by one
     bool has_peer = false;
     std::vector<GpuMemory> inputs;
     std::vector<Expectation> expected;
     uint64_t used = 0;  // when
   };
-  // The part's tensors in one block of memory.
+  // The partition's tensors in one block of memory.
   struct Places {
     std::vector<int64_t> offsets;
     std::vector<int64_t> sizes;
@@ -49,21 +49,22 @@ class GpuTrials {
   GpuTrials(Gpu& gpu, GpuChecker checker, const Graph& graph, const std::vector<TensorDomain>& domains)
       : gpu_(&gpu), checker_(std::move(checker)), graph_(&graph), domains_(&domains) {}
 
-  Places places_of(const Part& part, const std::vector<Layout>& layouts) const;
-  Result<Done> find_truth(const Part& part);
-  Result<Done> learn(const Part& part, Known& known);
+  Places places_of(const Partition& partition, const std::vector<Layout>& layouts) const;
+  Result<Done> find_reference_data(const Partition& partition);
+  Result<Done> learn(const Partition& partition, Known& known);
   bool forget_oldest();
   Result<Done> upload(const std::vector<double>& values, GpuMemory& to);
   Result<Done> reserve(int64_t bytes, GpuMemory& memory);
   std::vector<void*> pointers(const Places& places, int64_t set) const;
-  Result<Done> put_inputs(const Part& part, const std::vector<Layout>& layouts, const Places& places, bool magnitudes);
+  Result<Done> put_inputs(const Partition& partition, const std::vector<Layout>& layouts, const Places& places,
+                          bool magnitudes);
   Result<Done> launch_once(GpuLaunch& launch, const Places& places, int64_t set);
-  Result<std::string> check(const Part& part, const std::vector<Layout>& layouts, const Places& places,
+  Result<std::string> check(const Partition& partition, const std::vector<Layout>& layouts, const Places& places,
                             GpuLaunch& launch);
-  Result<std::string> take_as_peer(const Part& part, const std::vector<Layout>& layouts, const Places& places,
+  Result<std::string> take_as_peer(const Partition& partition, const std::vector<Layout>& layouts, const Places& places,
                                    GpuLaunch& launch);
-  Result<std::string> describe(const Part& part, const std::vector<Layout>& layouts, const Places& places, size_t write,
-                               int64_t element);
+  Result<std::string> describe(const Partition& partition, const std::vector<Layout>& layouts, const Places& places,
+                               size_t write, int64_t element);
   Result<MeasurementRow> refused_unless_lost(const Error& error);
   Result<Done> settle();
   Result<MeasurementRow> time(const Places& places, int64_t sets, GpuLaunch& launch, const TrialSettings& settings);
@@ -72,8 +73,8 @@ class GpuTrials {
   GpuChecker checker_;
   const Graph* graph_;
   const std::vector<TensorDomain>* domains_;
-  std::map<std::string, Known> known_;  // by truth_name: candidates of one part do not all come together
-  Known* part_ = nullptr;               // the one that is tried
+  std::map<std::string, Known> known_;  // by reference_data_name: candidates of one partition do not all come together
+  Known* partition_ = nullptr;          // the one that is tried
   uint64_t uses_ = 0;
   bool no_room_ = false;  // the trial failed for lack of the GPU's memory
   GpuMemory sets_;

@@ -181,16 +181,17 @@ Flow flow_of_launches(const ReportArtefacts& of, const StepMetrics& metrics, Pas
     const auto word = word_bytes.find(buffer.tensor);
     // As it is stored: a mask as bits is few words.
     const double words = word != word_bytes.end() ? static_cast<double>(buffer.bytes) / word->second : 0;
-    carried.push_back({buffer.tensor, buffer.layout, words, saved || buffer.place == BufferPlace::result});
+    carried.push_back({buffer.tensor, buffer.layout, words, saved || buffer.location == BufferLocation::result});
   }
-  std::map<std::string, const Part*> parts;
-  for (const PartCandidates& candidates : of.candidates.parts) parts[candidates.part.name] = &candidates.part;
+  std::map<std::string, const Partition*> partitions;
+  for (const PartitionCandidates& candidates : of.candidates.partitions)
+    partitions[candidates.partition.name] = &candidates.partition;
   std::vector<Touched> pieces;
   for (size_t k = 0; k < of.plan.launches.size(); ++k) {
     const PlanLaunch& launch = of.plan.launches[k];
     if (launch.pass != pass) continue;
-    const auto part = parts.find(launch.part);
-    const size_t reads = part != parts.end() ? part->second->reads.size() : 1;
+    const auto partition = partitions.find(launch.partition);
+    const size_t reads = partition != partitions.end() ? partition->second->reads.size() : 1;
     Touched touched{&metrics.after[k], {}, {}};
     for (size_t slot = 0; slot < launch.buffers.size(); ++slot) {
       if (launch.buffers[slot] == kNoBuffer) continue;

@@ -37,7 +37,7 @@ Picture memory_picture(const ReportArtefacts& artefacts) {
     svg.line({x, kMemoryTop - 6}, {x, kMemoryTop + kMemoryHeight}, "fastest", 1.5, "backward begins here");
   }
   for (const PlanBuffer& buffer : plan.buffers) {
-    if (buffer.place != BufferPlace::arena || buffer.first < 0) continue;
+    if (buffer.location != BufferLocation::arena || buffer.first < 0) continue;
     const bool crosses =
         plan.launches[static_cast<size_t>(buffer.first)].pass != plan.launches[static_cast<size_t>(buffer.last)].pass;
     const double left = kMemoryLeft + across * buffer.first;

@@ -48,22 +48,22 @@ std::vector<int> drawn_layouts(const Written& written) {
 
 std::vector<Written> written_tensors(const ReportArtefacts& of) {
   const Measurements& measurements = of.measurements;
-  std::map<std::string, const MeasuredPart*> parts;
-  for (const MeasuredPart& part : measurements.parts) parts[part.name] = &part;
+  std::map<std::string, const MeasuredPartition*> partitions;
+  for (const MeasuredPartition& partition : measurements.partitions) partitions[partition.name] = &partition;
   std::vector<Written> list;
   for (const PlanLaunch& launch : of.plan.launches) {
-    const auto part = parts.find(launch.part);
-    if (launch.part.empty() || part == parts.end()) continue;
-    for (size_t k = 0; k < part->second->writes.size(); ++k) {
+    const auto partition = partitions.find(launch.partition);
+    if (launch.partition.empty() || partition == partitions.end()) continue;
+    for (size_t k = 0; k < partition->second->writes.size(); ++k) {
       Written written;
-      written.tensor = part->second->writes[k];
-      written.writer = launch.part;
+      written.tensor = partition->second->writes[k];
+      written.writer = launch.partition;
       written.backward = launch.pass == Pass::backward;
       const MeasuredTensor& tensor = measurements.tensors[static_cast<size_t>(written.tensor)];
       written.fastest.assign(tensor.layouts.size(), std::numeric_limits<double>::infinity());
-      for (const MeasuredWay& way : part->second->ways) {
-        double& best = written.fastest[static_cast<size_t>(way.layouts[part->second->reads.size() + k])];
-        best = std::min(best, way.seconds);
+      for (const MeasuredCandidate& candidate : partition->second->candidates) {
+        double& best = written.fastest[static_cast<size_t>(candidate.layouts[partition->second->reads.size() + k])];
+        best = std::min(best, candidate.seconds);
       }
       for (const PlanBuffer& buffer : of.plan.buffers) {
         const auto layout = std::find(tensor.layouts.begin(), tensor.layouts.end(), buffer.layout);

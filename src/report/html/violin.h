@@ -1,4 +1,4 @@
-// Violin plots: how the times of all measured candidates of a part are spread. Test: tests/report/violin_test.cpp
+// Violin plots: how the times of all measured candidates of a partition are spread. Test: tests/report/violin_test.cpp
 #pragma once
 
 #include <string>
@@ -23,14 +23,14 @@ struct ViolinSide {
 struct Violin {
   std::string name;
   std::vector<ViolinSide> sides;  // one, drawn on both sides, or two, drawn against each other
-  double selected = 0;            // seconds; 0: the part is not in the plan
+  double selected = 0;            // seconds; 0: the partition is not in the plan
   double heuristic = 0;           // the fastest that a library chose by itself; 0: it has no choice
   std::string selected_candidate;
   std::string fastest_candidate;
   std::string reason;  // why the selected one is not the fastest; empty: it is
 };
 
-// One row a violin, on one axis: times the fastest of the part.
+// One row a violin, on one axis: times the fastest of the partition.
 std::string draw_violins(const std::vector<Violin>& violins, const std::string& label);
 
 }  // namespace millrace

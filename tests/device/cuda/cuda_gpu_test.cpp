@@ -507,7 +507,7 @@ class CudaProductTest : public CudaGpuTest {
     if (!problem.d.empty()) tensors.push_back(upload(encoded(problem.d, type)));
     void* scratch = allocate(int64_t{32} << 20);
     size_t wrong = 0;
-    size_t declined = 0;  // admitted, and yet not run: they cost an exploration a trial each
+    size_t rejected = 0;  // admitted, and yet not run: they cost an exploration a trial each
     for (const GemmAlgorithm& algorithm : *algorithms) {
       Launch launch = launch_of(problem.call);
       launch.gemm.algorithm = algorithm;
@@ -520,10 +520,10 @@ class CudaProductTest : public CudaGpuTest {
       if (ran && (*prepared)->scratch_bytes() > int64_t{32} << 20) ADD_FAILURE() << "too much scratch: " << where;
       if (ran) ran = gpu_->fill(tensors[2], 0xFF, bytes);
       if (ran) ran = (*prepared)->run(tensors.data(), nullptr, nullptr, scratch);
-      if (!ran && ++declined <= 3) std::cout << "declined: " << where << ": " << to_string(ran.error());
+      if (!ran && ++rejected <= 3) std::cout << "rejected: " << where << ": " << to_string(ran.error());
       if (ran && download<uint8_t>(tensors[2], expected.size()) != expected && ++wrong <= 5) ADD_FAILURE() << where;
     }
-    EXPECT_LE(declined, algorithms->size() / 2);
+    EXPECT_LE(rejected, algorithms->size() / 2);
     EXPECT_EQ(wrong, 0U) << "of " << algorithms->size();
     return algorithms->size();
   }

@@ -1,0 +1,293 @@
+#include "measure/reference_data.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <map>
+
+#include "base/parallel.h"
+#include "base/text.h"
+#include "measure/attention_reference_data.h"
+#include "measure/library_gelu.h"
+#include "reference/bounded.h"
+#include "reference/philox.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kSlice = 1 << 18;  // elements that are worth a thread
+
+// The partition's operators as a graph of their own, behind those that it repeats; what else the partition reads is
+// given.
+struct PartitionGraph {
+  Graph graph;
+  std::vector<TensorId> reads;
+  std::vector<TensorId> writes;
+};
+
+PartitionGraph graph_of(const Graph& whole, const Partition& partition) {
+  PartitionGraph made;
+  made.graph.dims = whole.dims;
+  std::map<TensorId, TensorId> here;
+  std::vector<OperatorId> operators = partition.operators;
+  operators.insert(operators.end(), partition.repeats.begin(), partition.repeats.end());
+  std::sort(operators.begin(), operators.end());
+  std::vector<TensorId> written;
+  for (const OperatorId id : operators) {
+    for (const Access& output : whole.operators[id.at()].outputs) written.push_back(output.tensor);
+  }
+  const auto local = [&](TensorId tensor) {
+    const auto [found, fresh] = here.try_emplace(tensor, TensorId(made.graph.tensors.size()));
+    if (!fresh) return found->second;
+    Tensor copy = whole.tensor(tensor);
+    const bool is_written = std::find(written.begin(), written.end(), tensor) != written.end();
+    if (copy.role == TensorRole::computed || copy.role == TensorRole::result_gradient)
+      copy.role = is_written ? TensorRole::computed : TensorRole::argument;
+    if (copy.role == TensorRole::argument || copy.role == TensorRole::scalar)
+      made.graph.arguments.push_back(found->second);
+    made.graph.tensors.push_back(std::move(copy));
+    return found->second;
+  };
+  for (const OperatorId id : operators) {
+    Operator op = whole.operators[id.at()];
+    for (std::vector<Access>* accesses : {&op.inputs, &op.outputs}) {
+      for (Access& access : *accesses) access.tensor = local(access.tensor);
+    }
+    made.graph.operators.push_back(std::move(op));
+  }
+  for (const TensorId tensor : partition.reads) made.reads.push_back(local(tensor));
+  for (const TensorId tensor : partition.writes) made.writes.push_back(local(tensor));
+  return made;
+}
+
+// What a library's function may err by in addition.
+template <class Scalar>
+void allow_for_library(const Partition& partition, const PartitionGraph& of_partition, const Values<Scalar>& values,
+                       ReferenceData& reference_data) {
+  const bool gradient = partition.product.activation == Activation::gelu_gradient;
+  if (!gradient && partition.product.activation != Activation::gelu) return;
+  const Operator& function = of_partition.graph.operators.back();
+  const auto at = std::find(of_partition.writes.begin(), of_partition.writes.end(), function.outputs[0].tensor);
+  std::vector<double>& tolerances =
+      reference_data.outputs[static_cast<size_t>(at - of_partition.writes.begin())].tolerances;
+  const std::vector<Scalar>& taken_of = values[function.inputs[0].tensor.at()];
+  for (size_t element = 0; element < tolerances.size(); ++element) {
+    const double x = taken_of[element].value;
+    tolerances[element] += gradient
+                               ? library_gelu_gradient_error(x, values[function.inputs[1].tensor.at()][element].value)
+                               : library_gelu_error(x);
+  }
+}
+
+// Runs the reference; false where something came out that is not a number, or an infinity.
+template <int kDigits>
+Result<bool> expect(const Graph& whole, const Partition& partition, const PartitionGraph& of_partition,
+                    ReferenceData& reference_data) {
+  Values<Bounded<kDigits>> values(of_partition.graph.tensors.size());
+  for (size_t k = 0; k < partition.reads.size(); ++k) {
+    if (of_partition.graph.tensor(of_partition.reads[k]).role == TensorRole::computed) continue;  // by what is repeated
+    // A mask that is stored as a word is rounded; one that is drawn again, or a bit, is not.
+    const Tensor& tensor = whole.tensor(partition.reads[k]);
+    const bool mask = dropout_of(whole, partition.reads[k]) != nullptr;
+    const std::vector<double>& given = reference_data.inputs[k];
+    std::vector<Bounded<kDigits>>& into = values[of_partition.reads[k].at()];
+    into.resize(given.size());
+    in_parallel(static_cast<int64_t>(given.size()), kSlice, [&](int64_t begin, int64_t end) {
+      for (auto element = static_cast<size_t>(begin); element < static_cast<size_t>(end); ++element)
+        into[element] = {given[element], mask ? storage_error(tensor.dtype, given[element]) : 0};
+    });
+  }
+  for (size_t k = 0; k < whole.arguments.size(); ++k) {
+    if (whole.tensor(whole.arguments[k]).role != TensorRole::scalar) continue;
+    for (const TensorId argument : of_partition.graph.arguments) {
+      if (of_partition.graph.tensor(argument).name == whole.tensor(whole.arguments[k]).name)
+        values[argument.at()] = {Bounded<kDigits>(reference_data.arguments[k])};
+    }
+  }
+  if (Result<Done> ran = interpret(of_partition.graph, values, reference_data.random); !ran) return ran.error();
+  // The reference computes in float64 itself, and is then as far from exact as a kernel may be.
+  constexpr double kBounds = kDigits == 53 ? 2 : 1;
+  std::atomic<bool> finite = true;
+  reference_data.outputs.clear();
+  for (const TensorId tensor : of_partition.writes) {
+    const std::vector<Bounded<kDigits>>& made = values[tensor.at()];
+    const DType dtype = of_partition.graph.tensor(tensor).dtype;
+    Expected& expected = reference_data.outputs.emplace_back();
+    expected.values.resize(made.size());
+    expected.tolerances.resize(made.size());
+    in_parallel(static_cast<int64_t>(made.size()), kSlice, [&](int64_t begin, int64_t end) {
+      for (auto element = static_cast<size_t>(begin); element < static_cast<size_t>(end); ++element) {
+        const Bounded<kDigits>& x = made[element];
+        expected.values[element] = x.value;
+        expected.tolerances[element] = kBounds * x.error + storage_error(dtype, x.value);
+        if (!std::isfinite(x.value)) finite = false;
+      }
+    });
+  }
+  allow_for_library(partition, of_partition, values, reference_data);
+  return finite.load();
+}
+
+// Of one that the reference can do, what is expected is the reference's word.
+Result<ReferenceData> reference_data_of_attention(const Graph& graph, const Partition& partition, uint64_t seed) {
+  constexpr double kLargeAttention = 3e7;  // products of the scores and of the output
+  const Attention& of = partition.attention;
+  double products = static_cast<double>(of.queries * of.keys) * static_cast<double>(of.inner + of.values);
+  for (const int64_t extent : of.batch) products *= static_cast<double>(extent);
+  ReferenceData reference_data = draw_inputs(graph, partition, seed, false);
+  complete_attention(graph, partition, reference_data);
+  if (products > kLargeAttention) return reference_data;
+  ReferenceData reference = reference_data;
+  const Result<bool> finite = expect<53>(graph, partition, graph_of(graph, partition), reference);
+  if (!finite) return finite.error();
+  for (size_t k = 0; k < reference_data.outputs.size(); ++k)
+    reference_data.outputs[k].values = std::move(reference.outputs[k].values);
+  return reference_data;
+}
+
+}  // namespace
+
+std::vector<double> drawn_mask(const Operator& dropout, size_t elements, const RandomState& random) {
+  std::vector<double> mask(elements);
+  const double scale = 1 / (1 - dropout.value);
+  in_parallel(static_cast<int64_t>(elements), kSlice, [&](int64_t begin, int64_t end) {
+    for (auto element = static_cast<size_t>(begin); element < static_cast<size_t>(end); ++element) {
+      const bool kept = dropout_keeps(random.seed, random.step, dropout.stream, element, dropout.value);
+      mask[element] = kept ? scale : 0;
+    }
+  });
+  return mask;
+}
+
+double factor_of(const Graph& graph, const std::vector<TensorId>& scales, const ReferenceData& reference_data) {
+  double factor = 1;
+  for (const TensorId tensor : scales) {
+    const auto at = std::find(graph.arguments.begin(), graph.arguments.end(), tensor);
+    factor *= graph.tensor(tensor).role == TensorRole::constant
+                  ? graph.tensor(tensor).value
+                  : reference_data.arguments[static_cast<size_t>(at - graph.arguments.begin())];
+  }
+  return factor;
+}
+
+double storage_error(DType dtype, double value) {
+  // Half of the distance to the next number, and of the smallest one; float32 may also lose what is below its range.
+  switch (dtype) {
+    case DType::float16: return std::abs(value) * 0x1p-11 + 0x1p-25;
+    case DType::bfloat16: return std::abs(value) * 0x1p-8 + 0x1p-134;
+    case DType::float32: return std::abs(value) * 0x1p-24 + 0x1p-120;
+    case DType::float64: return std::abs(value) * 0x1p-53 + 0x1p-1000;
+    case DType::boolean: return 0;
+  }
+  return 0;
+}
+
+ReferenceData draw_inputs(const Graph& graph, const Partition& partition, uint64_t seed, bool positive) {
+  ReferenceData reference_data;
+  reference_data.random = {seed, 1};
+  for (size_t k = 0; k < partition.reads.size(); ++k) {
+    const TensorId tensor = partition.reads[k];
+    const auto elements = static_cast<size_t>(elements_of(graph, tensor));
+    const DType dtype = graph.tensor(tensor).dtype;
+    std::vector<double> values(elements);
+    if (const Operator* dropout = dropout_of(graph, tensor)) {
+      values = drawn_mask(*dropout, elements, reference_data.random);
+    } else {
+      in_parallel(static_cast<int64_t>(elements), kSlice, [&](int64_t begin, int64_t end) {
+        for (auto element = static_cast<size_t>(begin); element < static_cast<size_t>(end); ++element) {
+          const double drawn = uniform_draw(seed, static_cast<uint32_t>(k), element);
+          values[element] = dtype == DType::boolean ? (drawn < 0 ? 0 : 1)
+                                                    : rounded_to(dtype, positive ? 0.625 + 0.375 * drawn : drawn);
+        }
+      });
+    }
+    reference_data.inputs.push_back(std::move(values));
+  }
+  for (size_t k = 0; k < graph.arguments.size(); ++k)
+    reference_data.arguments.push_back(0.75 + 0.25 * uniform_draw(seed, static_cast<uint32_t>(1000 + k), 0));
+  return reference_data;
+}
+
+std::string reference_data_name(const Graph& graph, const Partition& partition) {
+  std::string name = print_partition(graph, partition);
+  const auto add = [&](const Operator* dropout) {
+    if (dropout != nullptr) name += concat("; stream ", dropout->stream);
+  };
+  for (const TensorId tensor : partition.reads) add(dropout_of(graph, tensor));
+  for (const std::vector<OperatorId>* operators : {&partition.operators, &partition.repeats}) {
+    for (const OperatorId id : *operators) {
+      const Operator& op = graph.operators[id.at()];
+      add(op.kind == OperatorKind::dropout ? &op : nullptr);
+    }
+  }
+  return name;
+}
+
+Result<ReferenceData> reference_data_of(const Graph& graph, const Partition& partition, uint64_t seed) {
+  if (partition.kind == PartitionKind::attention) return reference_data_of_attention(graph, partition, seed);
+  if (partition.operators.empty()) {  // a conversion: what is read is what is written
+    ReferenceData reference_data = draw_inputs(graph, partition, seed, false);
+    for (double& x : reference_data.inputs[0]) x = rounded_to(graph.tensor(partition.reads[0]).dtype, x);
+    reference_data.outputs = {{reference_data.inputs[0], std::vector<double>(reference_data.inputs[0].size(), 0.0)}};
+    return reference_data;
+  }
+  const PartitionGraph of_partition = graph_of(graph, partition);
+  // As kernels do: in float64 where a tensor is.
+  const std::vector<TensorId> stored = tensors_of(partition);
+  const bool wide = std::any_of(stored.begin(), stored.end(),
+                                [&](TensorId tensor) { return graph.tensor(tensor).dtype == DType::float64; });
+  ReferenceData reference_data;
+  for (const bool positive : {false, true}) {
+    reference_data = draw_inputs(graph, partition, seed, positive);
+    const Result<bool> finite = wide ? expect<53>(graph, partition, of_partition, reference_data)
+                                     : expect<24>(graph, partition, of_partition, reference_data);
+    if (!finite) return finite.error();
+    if (*finite) break;
+  }
+  return reference_data;
+}
+
+std::string difference(const Graph& graph, TensorId tensor, const Layout& layout, const Expected& expected,
+                       const std::vector<double>& found) {
+  if (layout.storage == MaskStorage::regenerated) return "";
+  for (size_t element = 0; element < expected.values.size(); ++element) {
+    const double wanted =
+        layout.storage == MaskStorage::bits ? (expected.values[element] != 0 ? 1 : 0) : expected.values[element];
+    const double value = found[element];
+    const bool same_infinity = std::isinf(wanted) && value == wanted;
+    const bool both_nan = std::isnan(wanted) && std::isnan(value);
+    if (same_infinity || both_nan || std::abs(value - wanted) <= expected.tolerances[element]) continue;
+    return concat(graph.tensor(tensor).name, "[", element, "] is ", value, " where ", wanted, " is right, within ",
+                  expected.tolerances[element]);
+  }
+  return "";
+}
+
+Graph shrunken(const Graph& graph) {
+  std::vector<int64_t> extents;
+  for (const Dim& dim : graph.dims) extents.push_back(dim.extent);
+  std::sort(extents.begin(), extents.end());
+  extents.erase(std::unique(extents.begin(), extents.end()), extents.end());
+  // Different extents stay different, in the same order, and none becomes a power of two.
+  constexpr int64_t kSmall = 3;
+  std::map<int64_t, int64_t> small;
+  int64_t next = kSmall;
+  for (const int64_t extent : extents) {
+    small[extent] = extent == 1 ? 1 : next;
+    next += extent == 1 ? 0 : 2;
+  }
+  Graph made = graph;
+  for (Dim& dim : made.dims) dim.extent = small.at(dim.extent);
+  return made;
+}
+
+Partition shrunken(const Partition& partition, const Graph& small) {
+  Partition made = partition;
+  for (PartitionIndex& index : made.space) index.extent = small.extent(index.dim);
+  for (ProductIndex& index : made.product.indices) {
+    if (index.dim.valid()) index.extent = small.extent(index.dim);
+  }
+  return made;
+}
+
+}  // namespace millrace

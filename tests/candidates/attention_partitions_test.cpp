@@ -1,0 +1,302 @@
+// Attentions in one piece among the partitions, and the choice points that they are in.
+#include "candidates/attention_partitions.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "candidates/enumerate.h"
+#include "candidates/parts_text.h"
+#include "fusion/fusion_text.h"
+#include "fusion/predicates.h"
+#include "fusion/row_statistics.h"
+#include "ir/attention_program.h"
+
+namespace millrace {
+namespace {
+
+EnumerateOptions with_cublaslt() {
+  EnumerateOptions options;
+  options.gpu = GpuTarget();
+  options.libraries = {GemmLibrary::cublaslt};
+  return options;
+}
+
+struct Partitions {
+  TrainingGraph training;
+  Candidates candidates;
+};
+
+Partitions partitions_of(const Recomputed& made, const EnumerateOptions& options = with_cublaslt()) {
+  Result<Candidates> found = find_partitions(made.training, made.fused, options);
+  EXPECT_TRUE(found) << to_string(found.error());
+  return {made.training, std::move(*found)};
+}
+
+Partitions partitions_of(const TrainingGraph& training) {
+  return partitions_of(add_row_statistics(save_predicates(training, true)));
+}
+
+std::vector<const Partition*> attentions_in(const Candidates& candidates) {
+  std::vector<const Partition*> found;
+  for (const PartitionCandidates& of : candidates.partitions) {
+    if (of.partition.kind == PartitionKind::attention) found.push_back(&of.partition);
+  }
+  return found;
+}
+
+std::string axes_text(const Attention::Axes& axes) {
+  return concat("[", join(axes.batch, " "), " | ", axes.query, " ", axes.key, " ", axes.column, "]");
+}
+
+// Operators, tensors, and the axes of those along batch | query, key, column.
+std::string text_of(const Graph& graph, const Partition& partition) {
+  const auto names = [&](const std::vector<OperatorId>& operators) {
+    std::vector<std::string> list;
+    for (const OperatorId op : operators) list.push_back(graph.operators[op.at()].name);
+    return join(list, ", ");
+  };
+  std::string text = concat(partition.name, ", ", name_of(partition.pass), ": ", names(partition.operators), "\n");
+  if (!partition.repeats.empty()) text += concat("repeats ", names(partition.repeats), "\n");
+  for (const auto& [list, what] : {std::pair(&partition.reads, "reads"), std::pair(&partition.writes, "writes")}) {
+    text += what;
+    for (const TensorId tensor : *list) {
+      text += concat(" ", graph.tensor(tensor).name);
+      const Attention& of = partition.attention;
+      for (size_t k = 0; k < Attention::kOperands; ++k) {
+        if (of.tensors[k] == tensor) text += axes_text(of.axes[k]);
+      }
+      if (of.mask == tensor) text += axes_text(of.mask_axes);
+    }
+    text += "\n";
+  }
+  const Attention& of = partition.attention;
+  EXPECT_TRUE(partition.members.empty() && partition.space.empty());
+  EXPECT_EQ(of.backward, partition.pass == Pass::backward);
+  return concat(text, "batch ", join(of.batch, " "), ", ", of.queries, " by ", of.keys, ", inner ", of.inner,
+                ", values ", of.values, ", scales ", of.scales.size(), of.causal ? ", causal" : "", "\n");
+}
+
+std::string attentions_of(const TrainingGraph& training) {
+  const Partitions made = partitions_of(training);
+  std::string text;
+  for (const Partition* const partition : attentions_in(made.candidates))
+    text += text_of(made.training.graph, *partition);
+  return text;
+}
+
+TEST(AttentionPartitions, OfBert) {
+  EXPECT_EQ(attentions_of(training_of_model("bert_encoder", {"tiny"})),
+            "attention (gamma), forward: beta einsum, weights softmax, alpha dropout, gamma einsum, gamma log_sums\n"
+            "reads qq[1 2 | 3 -1 0] kk[1 2 | -1 3 0] vv[1 2 | -1 3 0]\n"
+            "writes gamma[1 2 | 3 -1 0] gamma.log_sums[0 1 | 2 -1 -1] alpha.mask[0 1 | 2 3 -1]\n"
+            "batch 2 2, 8 by 8, inner 4, values 4, scales 1\n"
+            "attention_dx (gamma), backward: weights softmax again, gamma einsum d_vv, gamma einsum d_alpha, alpha "
+            "dropout d_weights, weights softmax d_beta, beta einsum d_kk, beta einsum d_qq\n"
+            "repeats beta einsum, weights softmax, alpha dropout, gamma einsum, gamma log_sums\n"
+            "reads qq[1 2 | 3 -1 0] kk[1 2 | -1 3 0] vv[1 2 | -1 3 0] gamma[1 2 | 3 -1 0] "
+            "gamma.log_sums[0 1 | 2 -1 -1] d_gamma[1 2 | 3 -1 0] alpha.mask[0 1 | 2 3 -1]\n"
+            "writes d_qq[1 2 | 3 -1 0] d_kk[1 2 | -1 3 0] d_vv[1 2 | -1 3 0]\n"
+            "batch 2 2, 8 by 8, inner 4, values 4, scales 1\n");
+}
+
+TEST(AttentionPartitions, OfGpt2) {
+  EXPECT_EQ(
+      attentions_of(training_of_model("gpt2_block", {"tiny"})),
+      "attention (gamma), forward: beta einsum, weights causal_mask, weights softmax, alpha dropout, gamma einsum, "
+      "gamma log_sums\n"
+      "reads qq[0 2 | 1 -1 3] kk[0 2 | -1 1 3] vv[0 2 | -1 1 3]\n"
+      "writes gamma[0 2 | 1 -1 3] gamma.log_sums[0 1 | 2 -1 -1] alpha.mask[0 1 | 2 3 -1]\n"
+      "batch 2 2, 8 by 8, inner 4, values 4, scales 1, causal\n"
+      "attention_dx (gamma), backward: weights causal_mask again, weights softmax again, gamma einsum d_alpha, "
+      "gamma einsum d_vv, alpha dropout d_weights, weights softmax d_weights.1, weights causal_mask d_beta, beta "
+      "einsum d_qq, beta einsum d_kk\n"
+      "repeats beta einsum, weights causal_mask, weights softmax, alpha dropout, gamma einsum, gamma log_sums\n"
+      "reads qq[0 2 | 1 -1 3] kk[0 2 | -1 1 3] vv[0 2 | -1 1 3] gamma[0 2 | 1 -1 3] "
+      "gamma.log_sums[0 1 | 2 -1 -1] d_gamma[0 2 | 1 -1 3] alpha.mask[0 1 | 2 3 -1]\n"
+      "writes d_qq[0 2 | 1 -1 3] d_kk[0 2 | -1 1 3] d_vv[0 2 | -1 1 3]\n"
+      "batch 2 2, 8 by 8, inner 4, values 4, scales 1, causal\n");
+}
+
+// The keys' axis need not be the logits' last.
+TEST(AttentionPartitions, StatisticsRunAlongTheOtherAxes) {
+  AttentionProgram program;
+  program.scores = "hkbj";
+  program.weights = "softmax(s, axis=1)";
+  const std::string text = attentions_of(training_of(program.text()));
+  EXPECT_NE(text.find("o.log_sums[0 1 | 2 -1 -1]"), std::string::npos) << text;
+  program.scores = "jbkh";
+  program.weights = "softmax(s, axis=2)";
+  const std::string other = attentions_of(training_of(program.text()));
+  EXPECT_NE(other.find("o.log_sums[1 2 | 0 -1 -1]"), std::string::npos) << other;
+}
+
+TEST(AttentionPartitions, AreForAGpuAndWithStatistics) {
+  for (const std::string& model : models()) {
+    const Recomputed without = save_predicates(training_of_model(model, {"tiny"}), true);
+    EXPECT_TRUE(attentions_in(partitions_of(without).candidates).empty()) << model;
+    EXPECT_TRUE(attentions_in(partitions_of(add_row_statistics(without), {}).candidates).empty()) << model;
+    EXPECT_EQ(attentions_in(partitions_of(add_row_statistics(without)).candidates).size(),
+              model == "llama_block" ? 0U : 2U);
+  }
+}
+
+TEST(AttentionPartitions, WhatIsDeclinedHasItsReason) {
+  const Partitions made = partitions_of(training_of_model("llama_block", {"tiny"}));
+  const bool told =
+      std::any_of(made.candidates.rejected.begin(), made.candidates.rejected.end(), [](const Rejected& d) {
+        return d.reason == "attention around alpha softmax: its queries have more than one index";
+      });
+  EXPECT_TRUE(told);
+}
+
+// --- Sites ---
+
+std::set<std::string> names_of(const Candidates& candidates, const std::vector<int>& alternative) {
+  std::set<std::string> names;
+  for (const int partition : alternative)
+    names.insert(candidates.partitions[static_cast<size_t>(partition)].partition.name);
+  return names;
+}
+
+bool has_attention(const std::set<std::string>& names) {
+  return std::any_of(names.begin(), names.end(), [](const std::string& name) { return name.starts_with("attention"); });
+}
+
+// Every operator once, whatever is taken; statistics where an attention is, and nowhere else.
+void expect_whole(const Partitions& made) {
+  std::set<OperatorId> statistics(made.training.statistics.begin(), made.training.statistics.end());
+  std::map<OperatorId, int> in_choice_points;
+  for (const ChoicePoint& choice_point : made.candidates.choice_points) {
+    std::optional<std::set<OperatorId>> first;
+    for (const std::vector<int>& alternative : choice_point.alternatives) {
+      std::multiset<OperatorId> operators;
+      for (const int partition : alternative) {
+        const std::vector<OperatorId>& own =
+            made.candidates.partitions[static_cast<size_t>(partition)].partition.operators;
+        operators.insert(own.begin(), own.end());
+      }
+      const std::set<std::string> names = names_of(made.candidates, alternative);
+      std::ptrdiff_t carried = 0;
+      for (const OperatorId statistic : statistics) carried += static_cast<std::ptrdiff_t>(operators.erase(statistic));
+      std::ptrdiff_t forward = 0;
+      std::ptrdiff_t backward = 0;
+      for (const std::string& name : names) {
+        forward += name.starts_with("attention (") ? 1 : 0;
+        backward += name.starts_with("attention_dx (") ? 1 : 0;
+        if (name.starts_with("attention (")) {
+          EXPECT_TRUE(names.contains(concat("attention_dx", name.substr(9)))) << name;
+        }
+      }
+      EXPECT_EQ(forward, backward) << "one pass without the other";
+      EXPECT_EQ(forward, carried);
+      const std::set<OperatorId> each(operators.begin(), operators.end());
+      EXPECT_EQ(each.size(), operators.size()) << "an operator is carried out twice";
+      if (!first) {
+        first = each;
+        for (const OperatorId op : each) ++in_choice_points[op];
+        EXPECT_FALSE(has_attention(names)) << "the default is what it was";
+      }
+      EXPECT_EQ(each, *first);
+    }
+  }
+  EXPECT_EQ(in_choice_points.size() + statistics.size(), made.training.graph.operators.size());
+  for (const auto& [op, count] : in_choice_points) EXPECT_EQ(count, 1);
+}
+
+// What else there is to choose is all there still: each partition as it was, each alternative of each choice point.
+void expect_nothing_lost(const Partitions& before, const Partitions& after) {
+  const auto described = [](const Partitions& of) {
+    std::set<std::string> texts;
+    for (const PartitionCandidates& partition : of.candidates.partitions) {
+      std::string text = partition.partition.name;
+      for (const TensorId tensor : tensors_of(partition.partition))
+        text += concat(" ", of.training.graph.tensor(tensor).name);
+      if (partition.partition.kind != PartitionKind::attention) texts.insert(text);
+    }
+    return texts;
+  };
+  EXPECT_EQ(described(after), described(before));
+  for (const ChoicePoint& choice_point : before.candidates.choice_points) {
+    for (const std::vector<int>& alternative : choice_point.alternatives) {
+      const std::set<std::string> wanted = names_of(before.candidates, alternative);
+      const bool there = std::any_of(
+          after.candidates.choice_points.begin(), after.candidates.choice_points.end(), [&](const ChoicePoint& of) {
+            return std::any_of(of.alternatives.begin(), of.alternatives.end(), [&](const std::vector<int>& other) {
+              const std::set<std::string> names = names_of(after.candidates, other);
+              return std::includes(names.begin(), names.end(), wanted.begin(), wanted.end());
+            });
+          });
+      EXPECT_TRUE(there) << join(std::vector<std::string>(wanted.begin(), wanted.end()), "; ");
+    }
+  }
+}
+
+size_t alternatives_with_attention(const Partitions& made) {
+  size_t count = 0;
+  for (const ChoicePoint& choice_point : made.candidates.choice_points) {
+    for (const std::vector<int>& alternative : choice_point.alternatives)
+      count += has_attention(names_of(made.candidates, alternative)) ? 1 : 0;
+  }
+  return count;
+}
+
+TEST(AttentionChoicePoints, OfModels) {
+  for (const std::string& model : models()) {
+    const Recomputed without = save_predicates(training_of_model(model, {"tiny"}), true);
+    const Partitions before = partitions_of(without);
+    const Partitions after = partitions_of(add_row_statistics(without));
+    expect_whole(after);
+    expect_nothing_lost(before, after);
+    EXPECT_EQ(alternatives_with_attention(after), model == "llama_block" ? 0U : 1U) << model;
+    // Its kernels of forward and of backward have two alternatives each.
+    const bool found = std::any_of(after.candidates.choice_points.begin(), after.candidates.choice_points.end(),
+                                   [&](const ChoicePoint& choice_point) {
+                                     return choice_point.alternatives.size() == 5 &&
+                                            has_attention(names_of(after.candidates, choice_point.alternatives.back()));
+                                   });
+    EXPECT_EQ(found, model != "llama_block") << model;
+  }
+}
+
+constexpr const char* kShared = R"(
+J = 5
+K = 7
+P = 4
+
+
+def attend(q: float16[J, P], k: float16[K, P], v: float16[K, P]):
+    return np.einsum("jk,kp->jp", dropout(softmax(np.einsum("jp,kp->jk", q, k))), v)
+
+
+)";
+
+// Two layers are two choice points; attentions of the same queries are tied by what could be stacked.
+TEST(AttentionChoicePoints, OfSeveralAttentions) {
+  const auto tried = [](const std::string& program) {
+    const Recomputed without = save_predicates(training_of(concat(kShared, program)), true);
+    const Partitions before = partitions_of(without);
+    const Partitions after = partitions_of(add_row_statistics(without));
+    EXPECT_EQ(after.training.statistics.size(), 2U);
+    expect_whole(after);
+    expect_nothing_lost(before, after);
+    return after;
+  };
+  const Partitions layers = tried(
+      "def layers(q: float16[J, P], k: float16[K, P], v: float16[K, P], l: float16[K, P], w: float16[K, P]):\n"
+      "    return attend(attend(q, k, v), l, w)\n");
+  EXPECT_EQ(attentions_in(layers.candidates).size(), 4U);
+  EXPECT_EQ(alternatives_with_attention(layers), 2U);
+  // What could be stacked would be tied together: too much to be tried, so it is left as it was, with the reason.
+  const Partitions siblings = tried(
+      "def siblings(q: float16[J, P], k: float16[K, P], v: float16[K, P], l: float16[K, P], w: float16[K, P]):\n"
+      "    return attend(q, k, v) + attend(q, l, w)\n");
+  EXPECT_TRUE(attentions_in(siblings.candidates).empty());
+  const bool told = std::any_of(siblings.candidates.rejected.begin(), siblings.candidates.rejected.end(),
+                                [](const Rejected& d) { return d.reason.find("too many to be tried") < 200; });
+  EXPECT_TRUE(told);
+}
+
+}  // namespace
+}  // namespace millrace

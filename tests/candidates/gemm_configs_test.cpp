@@ -1,0 +1,141 @@
+// A library's product runs over exactly the points of the contraction.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <map>
+
+#include "base/sanitized.h"
+#include "base/text.h"
+#include "candidates/enumerate.h"
+#include "codegen/lower.h"
+#include "fusion/fusion_text.h"
+
+namespace millrace {
+namespace {
+
+using Touched = std::map<std::array<int64_t, 3>, int>;  // elements of a, b and c that meet, and how often
+
+// Every point of a space, row-major.
+template <class Body>
+void for_each_point(const std::vector<int64_t>& extents, const Body& body) {
+  std::vector<int64_t> point(extents.size(), 0);
+  bool more = true;
+  while (more) {
+    body(point);
+    more = false;
+    for (size_t k = extents.size(); k-- > 0 && !more;) {
+      more = ++point[k] < extents[k];
+      if (!more) point[k] = 0;
+    }
+  }
+}
+
+Touched touched_by(const GemmCall& call) {
+  std::vector<int64_t> extents = {call.m, call.n, call.k};
+  for (const auto& loop : call.loops) extents.push_back(loop.extent);
+  Touched touched;
+  for_each_point(extents, [&](const std::vector<int64_t>& at) {
+    std::array<int64_t, 3> place = {at[0] * call.a_m + at[2] * call.a_k, at[2] * call.b_k + at[1] * call.b_n,
+                                    at[0] * call.c_m + at[1] * call.c_n};
+    for (size_t k = 0; k < call.loops.size(); ++k) {
+      place[0] += at[3 + k] * call.loops[k].a;
+      place[1] += at[3 + k] * call.loops[k].b;
+      place[2] += at[3 + k] * call.loops[k].c;
+    }
+    ++touched[place];
+  });
+  return touched;
+}
+
+// From the operators and layouts alone. Stacked ones lie one behind the other.
+Touched wanted_of(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts) {
+  const auto layout_of = [&](TensorId tensor, bool written) -> const Layout& {
+    const std::vector<TensorId>& list = written ? partition.writes : partition.reads;
+    const auto at = static_cast<size_t>(std::find(list.begin(), list.end(), tensor) - list.begin());
+    return layouts[at + (written ? partition.reads.size() : 0)];
+  };
+  Touched wanted;
+  size_t number = 0;
+  for (const OperatorId id : partition.operators) {
+    const Operator& op = graph.operators[id.at()];
+    if (op.kind != OperatorKind::contraction) continue;
+    std::vector<int64_t> extents;
+    for (const DimId dim : op.space) extents.push_back(graph.extent(dim));
+    const bool swapped =
+        op.inputs[0].tensor != partition.product.tensors[0][partition.product.tensors[0].size() > 1 ? number : 0];
+    for_each_point(extents, [&](const std::vector<int64_t>& at) {
+      std::array<int64_t, 3> place{};
+      for (size_t operand = 0; operand < 3; ++operand) {
+        const Access& access = operand == 2 ? op.outputs[0] : op.inputs[swapped ? 1 - operand : operand];
+        const std::vector<TensorId>& stack = partition.product.tensors[operand];
+        const TensorId tensor = operand == 2 && stack.size() == 1 ? stack.front() : access.tensor;
+        const std::vector<int64_t> strides = strides_of(graph, tensor, layout_of(tensor, operand == 2));
+        for (size_t axis = 0; axis < access.axes.size(); ++axis) {
+          if (access.axes[axis] != kFixed) place[operand] += strides[axis] * at[static_cast<size_t>(access.axes[axis])];
+        }
+        if (stack.size() > 1) place[operand] += static_cast<int64_t>(number) * elements_of(graph, tensor);
+      }
+      ++wanted[place];
+    });
+    ++number;
+  }
+  return wanted;
+}
+
+void expect_exactly_the_contraction(const TrainingGraph& training, size_t every) {
+  EnumerateOptions options;
+  options.threads = 2;
+  options.libraries = {GemmLibrary::openblas, GemmLibrary::blis};
+  options.most = 4000;
+  Result<Candidates> found = find_partitions(training, fuse(training), options);
+  ASSERT_TRUE(found);
+  size_t stacked = 0;
+  size_t looped = 0;
+  size_t next = 0;
+  for (PartitionCandidates& of : found->partitions) {
+    if (of.partition.kind != PartitionKind::contraction) continue;
+    find_configs(training.graph, found->domains, options, of);
+    EXPECT_FALSE(of.candidates.empty()) << of.partition.name;
+    for (const Candidate& candidate : of.candidates) {
+      if (next++ % every != 0 || !std::holds_alternative<GemmConfig>(candidate.config)) continue;
+      const std::vector<Layout> layouts = layouts_of(found->domains, of.partition, candidate);
+      const Launch launch = lower(training.graph, of.partition, layouts, candidate.config);
+      ASSERT_EQ(touched_by(launch.gemm), wanted_of(training.graph, of.partition, layouts))
+          << of.partition.name << ": " << print_candidate(found->domains, of.partition, candidate);
+      EXPECT_TRUE(launch.gemm.library == BlasLibrary::blis ||
+                  ((launch.gemm.a_m == 1 || launch.gemm.a_k == 1) && (launch.gemm.b_k == 1 || launch.gemm.b_n == 1) &&
+                   (launch.gemm.c_m == 1 || launch.gemm.c_n == 1)))
+          << "OpenBLAS needs a unit stride";
+      stacked += of.partition.members.empty() ? 1 : 0;
+      looped += launch.gemm.loops.empty() ? 0 : 1;
+    }
+  }
+  EXPECT_GT(stacked + looped, 0U);
+}
+
+TEST(GemmConfigs, RunOverExactlyTheContractionsOfAModel) {
+  expect_exactly_the_contraction(training_of_model("mha", {"tiny", "J=3", "K=5", "P=2", "W=3"}), 23);
+  if (kSanitized) return;  // the same code
+  expect_exactly_the_contraction(training_of_model("bert_encoder", {"tiny", "J=3", "P=2", "W=3", "U=5"}), 23);
+}
+
+TEST(GemmConfigs, RunOverExactlyContractionsOfEveryKind) {
+  expect_exactly_the_contraction(training_of(R"(
+A = 5
+B = 3
+C = 7
+D = 1
+
+
+def contractions(x: float32[A, B], y: float32[B, C], t: float32[A, B, C], u: float32[A, B, C], v: float32[A],
+                 w: float32[C], s: float32[A, A], one: float32[D, B]):
+    return (np.einsum("a,c->ac", v, w), np.einsum("ab,bc->ac", x, y), np.einsum("abc,abc->ab", t, u),
+            np.einsum("abc,bc->ca", t, y), np.einsum("aa,ab->ab", s, x), np.einsum("abc,ab->c", t, x),
+            np.einsum("abc,ab->bca", t, x), np.einsum("abc,abc->", t, u), np.einsum("db,bc->dc", one, y),
+            np.einsum("ab,cb->ac", s, s))
+)"),
+                                 1);
+}
+
+}  // namespace
+}  // namespace millrace

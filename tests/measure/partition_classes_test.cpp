@@ -1,0 +1,367 @@
+// What is known of a small program's trials and of its conversions', and the Measurements that are made of it.
+#include "measure/partition_classes.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "candidates/enumerate.h"
+#include "fusion/fusion_text.h"
+#include "measure/conversion_trials.h"
+#include "measure/measurements_json.h"
+#include "measure/measurements_maker.h"
+#include "measure/verify.h"
+
+namespace millrace {
+namespace {
+
+// Two equal products of equal tensors, and what is between them.
+constexpr const char* kClassedProgram = R"(
+B = 2
+J = 3
+
+
+def layer(x: float32[B, J], w: float32[J, J], v: float32[J, J]):
+    y = relu(np.einsum("bj,jk->bk", x, w))
+    return np.einsum("bj,jk->bk", y, v)
+)";
+
+class PartitionClassesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    training_ = training_of(kClassedProgram);
+    EnumerateOptions options;
+    options.libraries = {GemmLibrary::openblas};
+    Result<Candidates> found = enumerate(training_, fuse(training_), options);
+    ASSERT_TRUE(found);
+    candidates_ = std::move(*found);
+    classes_.emplace(training_.graph, candidates_);
+  }
+
+  TensorId tensor_of(const std::string& name) const {
+    for (size_t k = 0; k < training_.graph.tensors.size(); ++k) {
+      if (training_.graph.tensors[k].name == name) return TensorId(k);
+    }
+    ADD_FAILURE() << name;
+    return TensorId();
+  }
+
+  ConversionTrials conversion_trials(size_t most) {
+    const auto configs = [this](TensorId tensor, int from, int to) {
+      return conversions(training_.graph, candidates_.domains[tensor.at()], tensor, from, to, 1);
+    };
+    return {training_.graph, candidates_, configs, most, *classes_};
+  }
+
+  static MeasurementRow row_of(Outcome outcome, double seconds, const std::string& detail = "") {
+    MeasurementRow row;
+    row.outcome = outcome;
+    row.seconds = seconds;
+    row.detail = detail;
+    return row;
+  }
+
+  TrainingGraph training_;
+  Candidates candidates_;
+  std::optional<PartitionClasses> classes_;
+};
+
+TEST_F(PartitionClassesTest, EqualPartsShareTheirTrials) {
+  size_t partitions = 0;
+  for (const PartitionClass& of : classes_->all()) partitions += of.partitions;
+  EXPECT_EQ(partitions, candidates_.partitions.size());
+  EXPECT_LT(classes_->all().size(), partitions) << "the two products are equal";
+  for (size_t number = 0; number < candidates_.partitions.size(); ++number) {
+    const PartitionCandidates& of = candidates_.partitions[number];
+    for (size_t k = 0; k < of.candidates.size(); ++k) {
+      const std::string text = print_candidate(candidates_.domains, of.partition, of.candidates[k]);
+      EXPECT_EQ(classes_->trial(classes_->of_candidate(number, k)).text, text);
+      const std::optional<TrialId> found = classes_->find(number, text);
+      ASSERT_TRUE(found);
+      EXPECT_EQ(found->number, classes_->of_candidate(number, k).number);
+    }
+    EXPECT_FALSE(classes_->find(number, "no way"));
+  }
+}
+
+TEST_F(PartitionClassesTest, WhatOneTookAllAreExpectedToTake) {
+  const TrialId id = classes_->of_candidate(0, 0);
+  const Trial& trial = classes_->trial(id);
+  const PartitionClass& of = classes_->class_of(0);
+  const double estimate = trial.candidate->estimate;
+  EXPECT_EQ(classes_->expectation(of).seconds(trial.kind, estimate), estimate);
+  EXPECT_EQ(of.best, kNotMeasured);
+  classes_->note(id, row_of(Outcome::measured, 3 * estimate));
+  EXPECT_TRUE(trial.known);
+  EXPECT_EQ(of.best, 3 * estimate);
+  EXPECT_DOUBLE_EQ(classes_->expectation(of).seconds(trial.kind, estimate), 3 * estimate);
+  // Of another partition's ways of this family, too, as long as they have none of their own.
+  for (const PartitionClass& other : classes_->all()) {
+    for (const Trial& one : other.trials) {
+      if (one.kind.family != trial.kind.family || &other == &of) continue;
+      EXPECT_DOUBLE_EQ(classes_->expectation(other).seconds(one.kind, 1), 3);
+    }
+  }
+}
+
+TEST_F(PartitionClassesTest, AFailureIsKnownAndTellsNoTime) {
+  const TrialId id = classes_->of_candidate(0, 0);
+  classes_->note(id, row_of(Outcome::wrong, 0, "y[0] is 1"));
+  classes_->note(classes_->of_candidate(0, 1), row_of(Outcome::crashed, 0, "signal 11"));
+  EXPECT_TRUE(classes_->trial(id).known);
+  EXPECT_EQ(classes_->class_of(0).best, kNotMeasured);
+  EXPECT_TRUE(classes_->class_of(0).ratios.empty());
+  EXPECT_EQ(classes_->outcomes(), (std::map<std::string, double>{{"wrong", 1}, {"crashed", 1}}));
+  EXPECT_NE(classes_->first_failure().find("y[0] is 1"), std::string::npos) << classes_->first_failure();
+}
+
+TEST_F(PartitionClassesTest, BaselinesAreOfEveryPartAndMayBeAssumed) {
+  for (const PartitionClass& of : classes_->all()) {
+    EXPECT_TRUE(std::any_of(of.trials.begin(), of.trials.end(), [](const Trial& trial) { return trial.first; }))
+        << of.text;
+  }
+  EXPECT_TRUE(classes_->has_baselines_left());
+  classes_->assume();
+  EXPECT_FALSE(classes_->has_baselines_left());
+  EXPECT_TRUE(classes_->outcomes().empty()) << "that was no outcome";
+  for (const PartitionClass& of : classes_->all()) EXPECT_FALSE(of.rows.empty()) << of.text;
+}
+
+TEST_F(PartitionClassesTest, OfThoseThatAreAlikeOneIsTriedUnlessOthersAreWanted) {
+  const auto timing_class = [](const Partition&, const Candidate& candidate) {  // by the layout of the first tensor
+    return std::to_string(candidate.layouts.empty() ? 0 : candidate.layouts.front());
+  };
+  const auto tried = [](PartitionClasses& classes) {
+    size_t count = 0;
+    for (size_t k = 0; k < classes.all().size(); ++k) {
+      while (const std::optional<size_t> next = classes.next_of(k)) {
+        classes.choose({k, *next});
+        ++count;
+      }
+    }
+    return count;
+  };
+  PartitionClasses all(training_.graph, candidates_, timing_class, false);
+  EXPECT_EQ(all.like_others(), 0);
+  const size_t every = tried(all);
+  PartitionClasses classes(training_.graph, candidates_, timing_class, true);
+  const double others = classes.like_others();
+  EXPECT_GT(others, 0);
+  std::set<std::pair<size_t, int>> kinds;
+  size_t firsts = 0;  // are tried whatever they are like
+  for (size_t k = 0; k < classes.all().size(); ++k) {
+    for (const Trial& trial : classes.all()[k].trials) {
+      kinds.emplace(k, trial.kind.timing_class);
+      firsts += trial.first && trial.like_another ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(tried(classes), kinds.size() + firsts);
+  EXPECT_EQ(every, kinds.size() + static_cast<size_t>(others));
+
+  for (size_t k = 0; k < classes.all().size(); ++k) {
+    const std::vector<Trial>& trials = classes.all()[k].trials;
+    const auto other =
+        std::find_if(trials.begin(), trials.end(), [](const Trial& t) { return t.like_another && t.is_open(); });
+    if (other == trials.end()) continue;
+    const TrialId id{k, static_cast<size_t>(other - trials.begin())};
+    EXPECT_TRUE(classes.want(id));
+    EXPECT_EQ(classes.next_of(k), id.number);
+    // It is expected to take what the one that it is like took.
+    const auto like = std::find_if(trials.begin(), trials.end(), [&](const Trial& t) {
+      return t.kind.timing_class == other->kind.timing_class && !t.like_another;
+    });
+    ASSERT_NE(like, trials.end());
+    const double estimate = like->candidate->estimate;
+    classes.note({k, static_cast<size_t>(like - trials.begin())}, row_of(Outcome::measured, 5 * estimate));
+    EXPECT_DOUBLE_EQ(classes.expectation(classes.all()[k]).seconds(other->kind, 1), 5);
+    classes.note(id, row_of(Outcome::measured, 1));
+    EXPECT_FALSE(classes.want(id)) << "it is known";
+    EXPECT_EQ(classes.timing_class_spreads(), std::vector<double>{1 / (5 * estimate)});
+    EXPECT_EQ(classes.like_others(), others - 1);
+    return;
+  }
+  FAIL() << "none is like another";
+}
+
+TEST_F(PartitionClassesTest, WhereOneFailsAnotherThatIsLikeItIsTried) {
+  PartitionClasses classes(
+      training_.graph, candidates_, [](const Partition&, const Candidate&) { return "all"; }, true);
+  const auto largest = std::max_element(
+      classes.all().begin(), classes.all().end(),
+      [](const PartitionClass& l, const PartitionClass& r) { return l.trials.size() < r.trials.size(); });
+  const PartitionClass& of = *largest;
+  const auto number = static_cast<size_t>(largest - classes.all().begin());
+  ASSERT_GT(of.trials.size(), 3U);
+  std::set<size_t> tried;
+  for (int turn = 0; turn < 3; ++turn) {
+    while (const std::optional<size_t> next = classes.next_of(number)) {
+      tried.insert(*next);
+      classes.choose({number, *next});
+      classes.note({number, *next}, row_of(turn < 2 ? Outcome::wrong : Outcome::measured, 1e-3));
+      if (turn < 2) break;
+    }
+  }
+  // Firsts are tried whatever they are like: two that failed, and one that did not.
+  const auto firsts = static_cast<size_t>(
+      std::count_if(of.trials.begin(), of.trials.end(), [](const Trial& trial) { return trial.first; }));
+  EXPECT_GE(tried.size(), 3U);
+  EXPECT_LE(tried.size(), 3 + firsts);
+  EXPECT_LT(tried.size(), of.trials.size());
+  double left = 0;
+  for (const PartitionClass& all : classes.all())
+    left += static_cast<double>(std::count_if(all.trials.begin(), all.trials.end(),
+                                              [](const Trial& trial) { return trial.like_another && !trial.known; }));
+  EXPECT_EQ(classes.like_others(), left);
+}
+
+TEST_F(PartitionClassesTest, ALateCandidateIsAddedOnce) {
+  const auto product = std::find_if(
+      candidates_.partitions.begin(), candidates_.partitions.end(),
+      [](const PartitionCandidates& of) { return std::holds_alternative<GemmConfig>(of.candidates.front().config); });
+  ASSERT_NE(product, candidates_.partitions.end());
+  const TrialId id = classes_->of_candidate(static_cast<size_t>(product - candidates_.partitions.begin()), 0);
+  const std::vector<Trial>& trials = classes_->all()[id.partition_class].trials;
+  const size_t before = trials.size();
+  const double configurations = classes_->configurations();
+  classes_->add_late(id.partition_class, product->partition, product->candidates.front());
+  EXPECT_EQ(trials.size(), before) << "it is there";
+  Candidate other = product->candidates.front();
+  std::get<GemmConfig>(other.config).library = GemmLibrary::cublaslt;
+  std::get<GemmConfig>(other.config).algorithm.id = 7;
+  classes_->add_late(id.partition_class, product->partition, other);
+  classes_->add_late(id.partition_class, product->partition, other);
+  EXPECT_EQ(trials.size(), before + 1);
+  EXPECT_EQ(classes_->configurations(), configurations + 1);
+  EXPECT_FALSE(trials.back().first);
+  while (const std::optional<size_t> next = classes_->next_of(id.partition_class)) {
+    if (*next == before) return;
+    classes_->choose({id.partition_class, *next});
+  }
+  FAIL() << "it is never next";
+}
+
+// Baselines, then what is wanted, then by what is expected; one that was left comes again.
+TEST_F(PartitionClassesTest, WhatIsNextFollowsWhatIsChosenLeftAndAdded) {
+  for (size_t k = 0; k < classes_->all().size(); ++k) {
+    const PartitionClass& of = classes_->all()[k];
+    std::vector<size_t> order;
+    while (const std::optional<size_t> next = classes_->next_of(k)) {
+      classes_->choose({k, *next});
+      order.push_back(*next);
+    }
+    EXPECT_EQ(order.size(), of.trials.size());
+    EXPECT_TRUE(of.trials[order.front()].first);
+    for (size_t at = 1; at < order.size(); ++at) {
+      const Trial& before = of.trials[order[at - 1]];
+      const Trial& trial = of.trials[order[at]];
+      EXPECT_LE(trial.first, before.first);
+      if (before.first) continue;
+      Expectation expectation = classes_->expectation(of);
+      EXPECT_LE(expectation.seconds(before.kind, before.candidate->estimate),
+                expectation.seconds(trial.kind, trial.candidate->estimate));
+    }
+    const TrialId last{k, order.back()};
+    classes_->leave(last);
+    EXPECT_EQ(classes_->next_of(k), last.number);
+    if (of.trials.size() < 2 || of.trials[last.number].first) continue;
+    const auto other = std::find_if(order.begin(), order.end(), [&](size_t n) { return !of.trials[n].first; });
+    classes_->leave({k, *other});
+    classes_->want(last);
+    EXPECT_EQ(classes_->next_of(k), last.number) << "it is wanted";
+    classes_->note(last, row_of(Outcome::measured, 1e-6));
+    if (*other != last.number) {
+      EXPECT_EQ(classes_->next_of(k), *other);
+    } else {
+      EXPECT_FALSE(classes_->next_of(k));
+    }
+  }
+}
+
+TEST_F(PartitionClassesTest, EqualTensorsAreConvertedAlike) {
+  ConversionTrials conversions = conversion_trials(2);
+  const TensorId w = tensor_of("w");
+  const TensorId v = tensor_of("v");
+  conversions.add(w, 0, 1);
+  std::set<TensorId> tensors;
+  for (const ConversionTrial& of : conversions.added()) {
+    tensors.insert(of.tensor);
+    EXPECT_EQ(of.from, 0);
+    EXPECT_EQ(of.to, 1);
+    EXPECT_TRUE(classes_->trial(of.trial).converted.valid());
+  }
+  EXPECT_TRUE(tensors.contains(w));
+  EXPECT_TRUE(tensors.contains(v));
+  EXPECT_LE(conversions.added().size(), 2 * tensors.size());
+  EXPECT_GE(conversions.configurations(), static_cast<double>(conversions.added().size()));
+  // By the same trials, and once.
+  const size_t added = conversions.added().size();
+  std::set<std::pair<size_t, size_t>> trials;
+  for (const ConversionTrial& of : conversions.added()) trials.emplace(of.trial.partition_class, of.trial.number);
+  EXPECT_LT(trials.size(), added);
+  conversions.add(v, 0, 1);
+  EXPECT_EQ(conversions.added().size(), added);
+}
+
+TEST_F(PartitionClassesTest, ConversionsAreFromWhatTheCallerGivesAndToWhatItExpects) {
+  const ConversionTrials conversions = conversion_trials(2);
+  const TensorId w = tensor_of("w");
+  const int pinned = candidates_.domains[w.at()].pinned;
+  ASSERT_EQ(pinned, 0);
+  using Pairs = std::vector<std::pair<int, int>>;
+  EXPECT_EQ(conversions.between(w, {}, {0, 1}), (Pairs{{0, 1}}));
+  EXPECT_EQ(conversions.between(w, {1}, {}), (Pairs{{1, 0}}));
+  const auto free = std::find_if(candidates_.domains.begin(), candidates_.domains.end(),
+                                 [](const TensorDomain& of) { return of.pinned < 0 && of.layouts.size() > 1; });
+  ASSERT_NE(free, candidates_.domains.end());
+  const TensorId between(static_cast<size_t>(free - candidates_.domains.begin()));
+  EXPECT_EQ(conversions.between(between, {0, 1}, {0, 1}), (Pairs{{0, 1}, {1, 0}}));
+  EXPECT_TRUE(conversions.between(between, {}, {0, 1}).empty());
+}
+
+// A maker keeps what does not change between two calls, and nothing else.
+TEST_F(PartitionClassesTest, MeasurementsFollowWhatIsNoted) {
+  ConversionTrials conversions = conversion_trials(2);
+  MeasurementsMaker maker(training_.graph, candidates_, *classes_, conversions);
+  classes_->assume();
+  const Measurements before = maker.measured();
+  EXPECT_TRUE(verify(before));
+  EXPECT_TRUE(before.conversions.empty());
+  double tried = 1;
+  for (size_t number = 0; number < candidates_.partitions.size(); ++number) {
+    for (size_t k = 0; k < candidates_.partitions[number].candidates.size(); k += 2) {
+      const TrialId id = classes_->of_candidate(number, k);
+      if (!classes_->trial(id).known) classes_->note(id, row_of(Outcome::measured, 1e-9 / tried++));
+    }
+  }
+  conversions.add(tensor_of("w"), 0, 1);
+  classes_->note(conversions.added().front().trial, row_of(Outcome::measured, 1e-6));
+  const std::string after = measurements_json(maker.measured());
+  EXPECT_NE(after, measurements_json(before));
+  MeasurementsMaker fresh(training_.graph, candidates_, *classes_, conversions);
+  EXPECT_EQ(after, measurements_json(fresh.measured()));
+  EXPECT_EQ(measurements_json(maker.expected()), measurements_json(fresh.expected()));
+}
+
+TEST_F(PartitionClassesTest, WhatIsExpectedIsBesideWhatIsMeasured) {
+  ConversionTrials conversions = conversion_trials(2);
+  MeasurementsMaker maker(training_.graph, candidates_, *classes_, conversions);
+  classes_->assume();
+  const Measurements measured = maker.measured();
+  const Measurements expected = maker.expected();
+  EXPECT_TRUE(verify(expected));
+  EXPECT_GT(expected.conversions.size(), measured.conversions.size());
+  for (const MeasuredPartition& partition : measured.partitions) {
+    const auto same = std::find_if(expected.partitions.begin(), expected.partitions.end(),
+                                   [&](const MeasuredPartition& of) { return of.name == partition.name; });
+    ASSERT_NE(same, expected.partitions.end()) << partition.name;
+    std::set<std::vector<int>> layouts;
+    for (const MeasuredCandidate& config : same->candidates)
+      EXPECT_TRUE(layouts.insert(config.layouts).second) << "two ways: " << partition.name;
+    ASSERT_GE(same->candidates.size(), partition.candidates.size());
+    for (size_t k = 0; k < partition.candidates.size(); ++k)
+      EXPECT_EQ(same->candidates[k].candidate, partition.candidates[k].candidate);
+  }
+}
+
+}  // namespace
+}  // namespace millrace

@@ -20,7 +20,7 @@ Result<KernelCache> kernel_cache_of_tests(size_t batch = 24);
 Result<KernelCache> emulated_kernel_cache(const std::string& behind_prelude = "");
 
 // A launch of a CUDA kernel as a kernel for that cache: its threads and blocks by emulated_hardware.h.
-std::string emulated(const Launch& launch);
+std::string emulated_source(const Launch& launch);
 
 // A program with all that can be launched of it.
 struct TriedProgram {

@@ -377,7 +377,7 @@ TEST_F(ExploreTest, WhatASelectionWantsIsTriedNext) {
   std::vector<std::string> next = calls();
   next.erase(next.begin(), next.begin() + static_cast<std::ptrdiff_t>(asked_before));
   next.resize(std::min<size_t>(next.size(), 2 * asked->candidates.size() + 3));
-  for (const Wanted::Config& config : asked->candidates) {
+  for (const Wanted::Candidate& config : asked->candidates) {
     const auto tells = [&](const std::string& call) { return call.find(config.candidate) != std::string::npos; };
     const std::vector<std::string> all = calls();
     const bool was_known = std::any_of(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(asked_before), tells);
@@ -449,7 +449,7 @@ TEST_F(ExploreTest, WhatASelectionWantedIsKnownTheNextTime) {
     for (const SelectedPartition& selected : selection->partitions) {
       const MeasuredPartition& partition = expected.partitions[static_cast<size_t>(selected.partition)];
       wanted.candidates.push_back(
-          {partition.name, partition.candidates[static_cast<size_t>(selected.config)].candidate});
+          {partition.name, partition.candidates[static_cast<size_t>(selected.candidate)].candidate});
     }
     for (const MeasuredConversion& conversion : expected.conversions)
       wanted.conversions.push_back(

@@ -28,8 +28,8 @@ def micro(seconds: float | None, digits: int = 1) -> str:
     return NOT_MEASURED if seconds is None else f"{1e6 * seconds:.{digits}f}"
 
 
-def percent(partition: float, whole: float | None, digits: int = 1) -> str:
-    return "" if not whole else f"{100 * partition / whole:.{digits}f}"
+def percent(share: float, whole: float | None, digits: int = 1) -> str:
+    return "" if not whole else f"{100 * share / whole:.{digits}f}"
 
 
 def markdown(headings: list[str], rows: list[list[str]], left: int = 1) -> str:

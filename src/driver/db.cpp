@@ -17,7 +17,7 @@
 namespace millrace {
 namespace {
 
-constexpr int kSchemaVersion = 1;
+constexpr int kSchemaVersion = 2;
 constexpr int64_t kMaxImportBytes = int64_t{1} << 30;
 
 // ---- Where it is ----

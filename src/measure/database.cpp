@@ -15,7 +15,7 @@ namespace millrace {
 namespace {
 
 constexpr int64_t kApplicationId = 0x4D72'6163;  // "Mrac", in the file's header: not another program's database
-constexpr int64_t kDatabaseVersion = 1;
+constexpr int64_t kDatabaseVersion = 2;
 
 struct SchemaTable {
   std::string_view name;
@@ -280,7 +280,10 @@ Result<Done> check_database(const SqliteConnection& connection) {
                               "; this Millrace reads version ", kDatabaseVersion),
                        "update Millrace, or name another database by --db");
   if (*version != kDatabaseVersion)
-    return damaged_database(connection.path(), "its schema version is none that there is");
+    return Error::make(ErrorKind::bad_input,
+                       concat("'", connection.path(), "' has schema version ", *version,
+                              ", which this Millrace no longer reads: it reads version ", kDatabaseVersion),
+                       "move it away and measure again, or name another database by --db");
   Result<Done> tables = check_tables(connection);
   if (!tables) return tables;
   const Result<std::string> whole = connection.text("PRAGMA integrity_check(1)");

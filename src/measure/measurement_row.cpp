@@ -12,7 +12,7 @@
 namespace millrace {
 namespace {
 
-constexpr int kRowVersion = 1;
+constexpr int kRowVersion = 2;
 constexpr size_t kMaxKeyBytes = size_t{1} << 20;
 constexpr size_t kMaxDetailBytes = 4096;
 constexpr size_t kMaxLineBytes = size_t{16} << 20;
@@ -150,10 +150,10 @@ std::string read_line(std::string_view line, MeasurementRow& row) {
 
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);
-  std::tm partitions{};
-  gmtime_r(&now, &partitions);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
   std::array<char, 32> text{};
-  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &partitions)};
+  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
 
 std::string complaint_about(const MeasurementRow& row) {

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kMeasurementsVersion = 1;
+constexpr int kMeasurementsVersion = 2;
 constexpr int kDeepest = 16;  // a file of ours is 6 deep
 
 // --- writing ---

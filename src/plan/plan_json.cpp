@@ -14,7 +14,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Node = JsonReader::Node;
 
-constexpr int kSchemaVersion = 2;
+constexpr int kSchemaVersion = 3;
 constexpr int kDeepest = 8;
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMostInt = std::numeric_limits<int>::max();

@@ -31,7 +31,7 @@ std::string count(double value, const Unit& unit, int decimals) {
   return fixed(value / unit.divisor, unit.divisor == 1 ? 0 : decimals);
 }
 
-std::string percent(double partition, double whole) { return whole == 0 ? "-" : fixed(100 * partition / whole, 2); }
+std::string percent(double share, double whole) { return whole == 0 ? "-" : fixed(100 * share / whole, 2); }
 
 // Sums over flop or words may exceed the columns' own unit by far; they keep it, so that columns can be added up.
 void totals_rows(Table& table, const std::string& name, const Totals& totals, const Totals& all, const Units& units) {

@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kFusionVersion = 1;
+constexpr int kFusionVersion = 2;
 
 Json operators_json(const Graph& graph, const std::vector<OperatorId>& operators) {
   Json list = Json::array();

@@ -307,7 +307,7 @@ Section roofline_section(const ReportArtefacts& artefacts, const StepMetrics& me
       "roofline",
       "Roofline",
       "How fast each operator computes (upwards) against how much it computes for each byte that it moves (to "
-      "the right). Nothing can be above the roof: under its slope memory is the limit, under its flat partition "
+      "the right). Nothing can be above the roof: under its slope memory is the limit, under its flat part "
       "arithmetic. Fusion moves operators to the right, a better layout moves them up. Blue are contractions, "
       "orange normalizations, yellow elementwise operators; copies compute nothing and are not drawn.",
       {}};

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kSelectionVersion = 1;
+constexpr int kSelectionVersion = 2;
 
 std::string microseconds(double seconds) { return fixed(seconds * 1e6, 2); }
 

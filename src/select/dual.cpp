@@ -76,9 +76,9 @@ void DualBound::split_conversions(size_t t) {
     for (const auto& list : choice_point.touches) {
       for (const size_t k : list) {
         if (tensor.touches[k].writes) continue;
-        const double partition = 1.0 / static_cast<double>(payers * static_cast<size_t>(readers(list)));
+        const double share = 1.0 / static_cast<double>(payers * static_cast<size_t>(readers(list)));
         for (size_t x = 0; x < tensor.converted.size(); ++x)
-          touches_[t][k].share[x] = std::min(touches_[t][k].share[x], tensor.converted[x] * partition);
+          touches_[t][k].share[x] = std::min(touches_[t][k].share[x], tensor.converted[x] * share);
       }
     }
   }

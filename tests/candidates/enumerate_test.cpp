@@ -172,7 +172,7 @@ TEST(Layouts, AreAllThatDifferInMemory) {
     const bool boolean = masks.graph.tensors[k].dtype == DType::boolean;
     if (boolean || list.find("bits") != std::string::npos) found.push_back((boolean ? "boolean " : "mask ") + list);
   }
-  EXPECT_EQ(found, (std::vector<std::string>{"boolean BC CB bits", "mask BC CB bits drawn", "boolean "}));
+  EXPECT_EQ(found, (std::vector<std::string>{"boolean BC CB bits", "mask BC CB bits regenerated", "boolean "}));
   for (const TensorId tensor : graph.arguments) {
     for (const Layout& layout : layouts_of(graph, tensor, false)) {
       EXPECT_EQ(parse_layout(graph, tensor, print_layout(graph, tensor, layout)), layout);

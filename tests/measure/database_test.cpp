@@ -402,9 +402,18 @@ TEST_F(DatabaseTest, AnotherProgramsDatabaseIsLeftAlone) {
 
 TEST_F(DatabaseTest, ALaterSchemaIsRefused) {
   made(numbered_rows(3));
-  ASSERT_TRUE(SqliteConnection::open(path(), SqliteMode::write, 0)->run("PRAGMA user_version = 2"));
-  expect_error(Database::open(path()), ErrorKind::bad_input, "schema version 2");
+  ASSERT_TRUE(SqliteConnection::open(path(), SqliteMode::write, 0)->run("PRAGMA user_version = 3"));
+  expect_error(Database::open(path()), ErrorKind::bad_input, "schema version 3");
   expect_error(Database::open(path(), DatabaseAccess::read), ErrorKind::bad_input, "update Millrace");
+}
+
+TEST_F(DatabaseTest, AnEarlierSchemaIsRefusedAndLeftAlone) {
+  made(numbered_rows(3));
+  ASSERT_TRUE(SqliteConnection::open(path(), SqliteMode::write, 0)->run("PRAGMA user_version = 1"));
+  const std::string before = bytes_of(path());
+  expect_error(Database::open(path()), ErrorKind::bad_input, "schema version 1, which this Millrace no longer reads");
+  expect_error(Database::open(path(), DatabaseAccess::read), ErrorKind::bad_input, "move it away");
+  EXPECT_EQ(bytes_of(path()), before);
 }
 
 TEST_F(DatabaseTest, AnEmptyFileIsANewDatabase) {

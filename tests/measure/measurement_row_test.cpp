@@ -37,7 +37,7 @@ TEST(MeasurementRow, LinesAreSortedAndReadBackExactly) {
   EXPECT_EQ(*read, (std::vector<MeasurementRow>{wrong, awkward, some_row()}));
   EXPECT_EQ(
       to_lines({some_row()}),
-      "{\"schema_version\":1,\"device\":\"H200 driver 1\",\"partition\":\"softmax[4,8]\",\"candidate\":\"c1 BJI\","
+      "{\"schema_version\":2,\"device\":\"H200 driver 1\",\"partition\":\"softmax[4,8]\",\"candidate\":\"c1 BJI\","
       "\"outcome\":\"measured\",\"seconds\":0.001,\"low\":0.0009,\"high\":0.0011,\"samples\":30,\"detail\":\"\","
       "\"when\":\"2024-05-31T23:59:59Z\"}\n");
 }
@@ -68,8 +68,8 @@ TEST(MeasurementRow, BadLinesAreNamedByTheirNumber) {
       {replaced(good, "\"detail\":\"\"", "\"detail\":{\"a\":1}"), "not a JSON object"},
       {replaced(good, "\"detail\"", "\"when\""), "not a JSON object"},  // a name twice
       {replaced(good, "\"detail\":\"\"", "\"detail\":\"\",\"more\":1"), "a field that rows have not"},
-      {replaced(good, "version\":1", "version\":2"), "'schema_version' is not 1"},
-      {replaced(good, "version\":1", "version\":1.0"), "'schema_version' is not a count"},
+      {replaced(good, "version\":2", "version\":3"), "'schema_version' is not 2"},
+      {replaced(good, "version\":2", "version\":2.0"), "'schema_version' is not a count"},
       {replaced(good, "measured", "guessed"), "'outcome' is none of measured, wrong"},
       {replaced(good, "0.001", "-0.001"), "negative or not finite"},
       {replaced(good, "0.001", "1e999"), "not a JSON object"},

@@ -19,7 +19,7 @@ std::string complaint(const std::string& text) {
 
 // A small file with one of its texts replaced.
 std::string with(const std::string& what, const std::string& by) {
-  std::string text = R"({"schema_version": 1,
+  std::string text = R"({"schema_version": 2,
     "tensors": [{"name": "x", "layouts": ["a", "b"], "pinned": 1}, {"name": "y", "layouts": ["c"]}],
     "partitions": [{"name": "p", "pass": "forward", "reads": [0], "writes": [1],
                "ways": [{"candidate": "k", "layouts": [1, 0], "seconds": 2e-6, "low": 1e-6, "high": 3e-6}]}],
@@ -62,8 +62,8 @@ struct Hostile {
 TEST(MeasurementsJson, HostileTexts) {
   EXPECT_EQ(complaint(with("\"p\"", "\"p\"")), "accepted");
   const Hostile cases[] = {
-      {"\"schema_version\": 1", "\"schema_version\": 2", "m.json: error: schema_version: version 2 is not known"},
-      {"\"schema_version\": 1,", "", "schema_version: it is missing"},
+      {"\"schema_version\": 2", "\"schema_version\": 3", "m.json: error: schema_version: version 3 is not known"},
+      {"\"schema_version\": 2,", "", "schema_version: it is missing"},
       {"\"seconds\": 2e-6", "\"seconds\": -1", "partitions[0].ways[0].seconds: -1 is no time"},
       {"\"seconds\": 2e-6", "\"seconds\": NaN", "parse error at line"},
       {"\"seconds\": 2e-6", "\"seconds\": 1e999", "number overflow"},

@@ -16,7 +16,7 @@ DONE, FAILED, WRONG_USAGE = 0, 1, 2
 
 def row(candidate: str, **changes) -> dict:
     made = {
-        "schema_version": 1, "device": "H200 ± driver 1", "partition": "softmax[4,8]", "candidate": candidate,
+        "schema_version": 2, "device": "H200 ± driver 1", "partition": "softmax[4,8]", "candidate": candidate,
         "outcome": "measured", "seconds": 0.001, "low": 0.0009, "high": 0.0011, "samples": 30, "detail": "",
         "when": "2024-05-31T23:59:59Z",
     }
@@ -66,7 +66,7 @@ class DbTest(unittest.TestCase):
     def test_import_and_export(self) -> None:
         rows = [row("a"), row("b", outcome="wrong", seconds=0.0, low=0.0, high=0.0, samples=0, detail="d_x[1] is NaN")]
         merged = self.import_rows(*reversed(rows))
-        self.assertEqual(merged, {"schema_version": 1, "added": 2, "replaced": 0, "kept": 0, "known": 0})
+        self.assertEqual(merged, {"schema_version": 2, "added": 2, "replaced": 0, "kept": 0, "known": 0})
         self.assertEqual(self.import_rows(*rows)["known"], 2)
         self.assertEqual([json.loads(line) for line in self.succeed("export").splitlines()], rows)
         self.assertEqual(self.succeed("export", "out.jsonl"), "2 rows written to out.jsonl\n")

@@ -54,7 +54,7 @@ Exact: no selection of these measurements costs less.
 TEST(SelectionReport, Json) {
   const Example example;
   const auto json = nlohmann::json::parse(selection_json(example.measurements, example.selection));
-  EXPECT_EQ(json["schema_version"], 1);
+  EXPECT_EQ(json["schema_version"], 2);
   EXPECT_EQ(json["method"], "exact");
   EXPECT_EQ(json["proven"], true);
   EXPECT_NEAR(json["gap"].get<double>(), 30 / 27.5 - 1, 1e-12);

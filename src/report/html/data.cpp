@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kSchemaVersion = 1;
+constexpr int kSchemaVersion = 2;
 
 Json value_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 

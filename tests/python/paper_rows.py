@@ -1,9 +1,9 @@
-"""The paper's table of flop and words (its section A.4), row by row beside our operators.
+"""The paper's table of flop and words (section A.4), row by row next to our operators.
 
-One mapping for the test that compares (paper_test.py) and for the page that shows the comparison
-(tests/scripts/paper_table.py). A row of the paper may be several operators of ours; such a group
-reads what none of its operators writes, and writes what is read outside of it or by nobody (a
-result, or an argument's gradient) or is saved for backward.
+The test that compares (paper_test.py) and the page that shows the comparison (tests/scripts/paper_table.py) share this
+mapping. A row of the paper may be several of our operators. Such a group reads the tensors that none of its operators
+writes. It writes the tensors that are read outside of it, are saved for backward, or have no reader (a result, or an
+argument's gradient).
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ ROWS = [
     ("Residual", ["d_x sum"]),
 ]
 
-# The gradients of Q, K and V are one tensor in the paper's row; ours are summed by operators of
-# their own, whose words are the row's and whose flop it does not count.
+# The gradients of Q, K and V are one tensor in the paper's row. Ours are summed by separate operators: their words
+# belong to the row, their flop do not.
 WORDS_ONLY = {"Q, K, V dX": ["d_x sum 2", "d_x sum 3"]}
 
 
@@ -101,27 +101,26 @@ def mwords(words: int) -> str:
     return "<0.01" if words < 10_000 else f"{words / 1e6:.2f}"
 
 
-# (number, "in" or "out"): (the paper's figure, ours, why). A row stands here when its figure does
-# not follow from the shapes that the paper itself gives; everything else must agree.
+# (number, "in" or "out"): (the paper's figure, ours, why). A row is listed here if its figure does not follow from the
+# paper's own shapes; everything else must agree.
 EXCEPTIONS = {
     (43, "in"): (
         "15.73", "19.92",
-        "ours adds the products to the residual's gradient one by one, where the paper adds them first: 15.73 + the sum of "
-        "the residual's and V's gradients, 4.194",
+        "we add the products to the residual's gradient one by one, the paper adds the products first: 15.73 + the sum "
+        "of the residual's and V's gradients, 4.194",
     ),
     (43, "out"): (
         "4.19", "8.39",
-        "the same: V's gradient, 4.194, goes to the residual's row, and the whole sum, 4.194, leaves this one",
+        "likewise: V's gradient, 4.194, goes to the residual's row, and the whole sum, 4.194, leaves this row",
     ),
     (10, "out"): (
         "4.19", "4.20",
-        "the result 4.194 + mean and rstd 0.008 = 4.203: backward reads both, as the paper's own dX rows (8.40) say, "
-        "but this row does not write them",
+        "the result 4.194 + mean and rstd 0.008 = 4.203: the paper's own dX rows (8.40) read both, but this row does not "
+        "write them",
     ),
     (19, "in"): (
         "8.39", "4.20",
-        "the residual 4.194 + weight and bias 0.002 = 4.196, as in the first LayerNorm, which is the same operator "
-        "and has 4.20",
+        "the residual 4.194 + weight and bias 0.002 = 4.196; the first LayerNorm, the same operator, has 4.20",
     ),
     (19, "out"): (
         "4.19", "4.20",
@@ -129,8 +128,8 @@ EXCEPTIONS = {
     ),
     (20, "in"): (
         "8.39", "8.40",
-        "x 4.194 + the gradient 4.194 + mean and rstd 0.008 = 8.397: the row leaves the statistics out, the dX row "
-        "below it counts them",
+        "x 4.194 + the gradient 4.194 + mean and rstd 0.008 = 8.397: this row omits the statistics, the dX row below it "
+        "counts them",
     ),
     (32, "in"): (
         "8.39", "8.40",
@@ -138,30 +137,30 @@ EXCEPTIONS = {
     ),
     (36, "in"): (
         "4.33", "5.24",
-        "d_attn 4.194 + wo 1.049 = 5.243; forward's Out, the same matrices, has 5.24",
+        "d_attn 4.194 + wo 1.049 = 5.243; forward's Out, with the same matrices, has 5.24",
     ),
     (39, "in"): (
         "67.11", "37.75",
-        "alpha 33.554 + d_gamma 4.194 = 37.749; 67.11 is two tensors of alpha's shape, what a softmax's gradient "
-        "reads where there is no dropout",
+        "alpha 33.554 + d_gamma 4.194 = 37.749; 67.11 is two tensors of alpha's shape, which a softmax's gradient "
+        "without dropout reads",
     ),
     (39, "out"): ("33.55", "4.19", "d_vv has vv's shape, 64 x 16 x 8 x 512 = 4.194; 33.55 is alpha's"),
     (40, "in"): (
         "12.58", "100.66",
-        "weights 33.554 + mask 33.554 + d_alpha 33.554 = 100.663; 12.58 is three tensors of 4.194, too small for any "
+        "weights 33.554 + mask 33.554 + d_alpha 33.554 = 100.663; 12.58 is three tensors of 4.194, less than one "
         "tensor of 16 x 8 x 512 x 512",
     ),
     (40, "out"): ("4.19", "33.55", "d_beta has beta's shape, 16 x 8 x 512 x 512 = 33.554; 4.19 is d_qq's"),
     (44, "in"): (
         "20.46", "16.78",
-        "x 4.194 + d_qq, d_kk and d_vv 3 x 4.194 = 16.777; 20.46 follows from no sum of these",
+        "x 4.194 + d_qq, d_kk and d_vv 3 x 4.194 = 16.777; no sum of these gives 20.46",
     ),
     (44, "out"): ("1.05", "3.15", "d_wq, d_wk and d_wv, 3 x 1.049 = 3.146; 1.05 is one of them"),
 }
 
 
 def printed_by(command: str, program: str = "models/bert_encoder.py") -> dict:
-    """What `millrace COMMAND PROGRAM --json` prints."""
+    """The JSON that `millrace COMMAND PROGRAM --json` prints."""
     binary = os.environ.get("MILLRACE") or str(ROOT / "build/release/millrace")
     done = subprocess.run([binary, command, program, "--json"], cwd=ROOT, capture_output=True, text=True, timeout=60)
     if done.returncode != 0:
@@ -195,7 +194,7 @@ def paper_lines() -> list[dict[str, str]]:
 
 
 def paper_rows(analysis: dict) -> list[Row]:
-    """The paper's rows with our figures beside them."""
+    """The paper's rows with our figures."""
     lines = [line for line in paper_lines() if line["pass"] != "total"]
     operators = {op["name"]: op for op in analysis["operators"]}
     if [line["operator"] for line in lines] != [name for name, _ in ROWS]:

@@ -16,16 +16,16 @@ from paper_kernels import (  # noqa: E402
     ALONE, KERNELS, PAPER_REDUCTION, words_apart, words_as_one, words_with_the_papers_kernels,
 )
 
-INTRODUCTION = """# The paper's kernels beside ours
+INTRODUCTION = """# The paper's kernels next to ours
 
-The paper fuses BERT's encoder layer into twelve kernels, found and written by hand (its sections 4 and A.2).
+The paper fuses BERT's encoder layer into twelve kernels, found and written by hand (sections 4 and A.2).
 `millrace fuse models/bert_encoder.py` finds groups by rule. This page counts both on the same graph, at the paper's
-sizes, with masks as words, group by group. It is printed by `tests/scripts/fusion_table.py`, and `./millrace test python`
+sizes, with masks as words, group by group. `tests/scripts/fusion_table.py` prints it, and `./millrace test python`
 fails when it is out of date.
 
-Words are in millions. *Apart* is every operator by itself; *paper* is with the paper's kernels, each reading once what
-none of its operators writes and writing what is needed outside; *ours* is with our groups, the partial sums of
-reductions across the grid included.
+Words are in millions. *Separate*: every operator is its own kernel. *Paper*: the paper's kernels; each reads once
+what none of its operators writes, and writes what others need. *Ours*: our groups, including the partial sums of
+reductions across the grid.
 """
 
 
@@ -39,7 +39,7 @@ def less(before: int, after: int) -> str:
 
 def table(analysis: dict, fused: dict) -> str:
     lines = [
-        "| ours | operators | the paper's kernels in it | apart | paper | ours |",
+        "| our group | operators | the paper's kernels in it | separate | paper | ours |",
         "| --- | --- | --- | --: | --: | --: |",
     ]
     for group in fused["groups"]:
@@ -66,7 +66,7 @@ def table(analysis: dict, fused: dict) -> str:
 
 def masks(fused: dict) -> str:
     lines = ["| masks | words | less than unfused |", "| --- | --: | --: |"]
-    names = {"words": "as words, the paper's way", "bits": "as bits", "regenerated": "drawn again in backward"}
+    names = {"words": "as words, as in the paper", "bits": "as bits", "regenerated": "regenerated in backward"}
     for key, name in names.items():
         after = fused["masks"][key]["words_after"]
         lines.append(f"| {name} | {mwords(after)} | {less(fused['words_before'], after)} |")
@@ -78,14 +78,14 @@ def page(analysis: dict, fused: dict) -> str:
     saved = sum(s["words_apart"] - s["words_stacked"] for s in stacked)
     notes = f"""## What the figures say
 
-- The paper reports {100 * PAPER_REDUCTION:.2f} % less data movement. Its table does not let that figure be derived: several of its
-  rows contradict their own shapes ([paper-table.md](paper-table.md)). On one consistent count its kernels save the share
-  in the middle column.
-- Ours moves less where the layer norm's weight gradients join its input gradient, with the bias gradient behind the
-  dropout: two tensors are read once instead of twice or three times. The partial sums that this costs are counted.
+- The paper reports {100 * PAPER_REDUCTION:.2f} % less data movement. That figure does not follow from its table, where several
+  rows contradict their own shapes ([paper-table.md](paper-table.md)). Counted consistently, its kernels save the share
+  in the *paper* column.
+- Ours move less where the layer norm's weight gradients join its input gradient and the bias gradient after the
+  dropout: two tensors are read once instead of twice or three times. The count includes the partial sums that this costs.
 - BRD does not write the ReLU's output: backward takes its sign from the dropout's output, which is kept anyway
-  ([decisions/0001](decisions/0001-what-an-operator-is.md)). Both columns have that.
-- BDRB: the paper's table draws the second linear layer's bias gradient into it, its section A.2 does not
+  ([decisions/0001](decisions/0001-what-an-operator-is.md)). This holds for both columns.
+- BDRB: the paper's table includes the second linear layer's bias gradient, its section A.2 does not
   ([decisions/0002](decisions/0002-fusion.md)).
 
 ## Masks
@@ -93,8 +93,9 @@ def page(analysis: dict, fused: dict) -> str:
 {masks(fused)}
 ## Stacking
 
-Q, K and V are apart in all of the above. Stacked, all three, forward and backward, they would move {mwords(saved)} million
-words less against unfused additions; `millrace fuse` lists every pair and triple, for measurement to choose.
+Q, K and V are separate products in all of the above. With all three stacked, forward and backward, they would move
+{mwords(saved)} million words less than with unfused additions; `millrace fuse` lists every pair and triple, and
+measurement chooses.
 """
     return INTRODUCTION + "\n" + table(analysis, fused) + "\n" + notes
 

@@ -13,22 +13,22 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 import paper_rows  # noqa: E402
 
-INTRODUCTION = """# The paper's table beside ours
+INTRODUCTION = """# The paper's table next to ours
 
-The paper's "Flop analysis for BERT encoder layer" (its appendix, section A.4) lists the flop of each operator and its
+The paper's "Flop analysis for BERT encoder layer" (appendix, section A.4) lists the flop of each operator and its
 words in and out, at B=8 and J=512. `millrace analyze models/bert_encoder.py` counts the same from the program. This
-page shows both, row by row, and why the rows that differ do. It is printed by `tests/scripts/paper_table.py`, and
+page shows both, row by row, and explains every difference. `tests/scripts/paper_table.py` prints it, and
 `./millrace test python` fails when it is out of date.
 
-A row of the paper may be several operators of ours, as *Q, K, V* is three. Such a group is counted as one operator
-would be: it reads what none of it writes, and writes what is read outside of it, saved for backward, or returned.
-Words are in millions, flop in 10^9; **bold** is ours where it differs.
+A row of the paper may correspond to several of our operators, as *Q, K, V* does to three. Such a group counts like one
+operator: it reads the tensors that none of its operators writes, and writes the tensors that are read outside of it,
+saved for backward, or returned. Words are in millions, flop in 10^9; our figures are **bold** where they differ.
 """
 
 DIFFERENCES = """## Rows that contradict the paper's own shapes
 
-All flop agree, and all words but these. P = W = 64, H = 16, I = 1024, J = K = 512, B = 8, so that a tensor of
-I x B x J or P x H x B x J has 4.194 million words, one of H x B x J x K 33.554, a weight of P x H x I 1.049.
+All flop agree, and all words except these. P = W = 64, H = 16, I = 1024, J = K = 512 and B = 8. So a tensor of
+I x B x J or P x H x B x J has 4.194 million words, one of H x B x J x K has 33.554, and a weight of P x H x I has 1.049.
 """
 
 
@@ -40,7 +40,7 @@ def cell(paper: str, ours: str) -> str:
 
 def table(rows: list[paper_rows.Row]) -> str:
     lines = [
-        "| | row | operators of ours | Gflop, paper | ours | in, paper | ours | out, paper | ours |",
+        "| | row | our operators | Gflop, paper | ours | in, paper | ours | out, paper | ours |",
         "| --: | --- | --- | --: | --: | --: | --: | --: | --: |",
     ]
     for row, (_, names) in zip(rows, paper_rows.ROWS):
@@ -68,11 +68,11 @@ def shares(analysis: dict) -> str:
             f"| {100 * totals[name] / totals['total']:.2f} | {100 * entry['flop_share']:.2f} |"
         )
     notes = [
-        "A softmax counts 5 flop an element: maximum, subtract, exp, sum, divide. The dropout on it counts one more and "
-        "is classed with it, as in the paper's *Scaled softmax*: 6 x 33.554 million = 0.201 Gflop.",
-        "Scaling by 1/sqrt(P) rides in the contraction (the paper's section A.5.1) and is not counted.",
-        "A comparison or selection counts nothing in a map, so that ReLU has no flop, here as there.",
-        f"The two sums that add up the gradients of Q, K and V are operators of ours, {extra / 1e9:.4f} Gflop; the "
+        "A softmax counts 5 flop per element: maximum, subtract, exp, sum, divide. The dropout after it counts one more and "
+        "has the same class, as in the paper's *Scaled softmax*: 6 x 33.554 million = 0.201 Gflop.",
+        "Scaling by 1/sqrt(P) is part of the contraction (the paper's section A.5.1) and is not counted.",
+        "A comparison or selection in a map counts nothing, so ReLU has no flop, as in the paper.",
+        f"The two sums that add the gradients of Q, K and V are separate operators here, {extra / 1e9:.4f} Gflop; the "
         "paper's *Q, K, V dX* has one result and does not count them. They are the whole difference in the "
         "elementwise row.",
     ]

@@ -102,12 +102,12 @@ class CaseDump {
     options_.threads = kThreads;
     options_.gpu = input_.target.gpu;
     options_.most = kCandidates;
-    Candidates candidates = need(find_parts(made.training, made.fused, options_), input_.folder());
+    Candidates candidates = need(find_partitions(made.training, made.fused, options_), input_.folder());
     fs::create_directories(folder_);
-    for (size_t k = 0; k < candidates.parts.size(); ++k) {
-      PartCandidates& partition = candidates.parts[k];
-      if (input_.wanted == Wanted::attention && partition.part.kind != PartKind::attention) continue;
-      find_ways(graph, candidates.domains, options_, partition);
+    for (size_t k = 0; k < candidates.partitions.size(); ++k) {
+      PartitionCandidates& partition = candidates.partitions[k];
+      if (input_.wanted == Wanted::attention && partition.partition.kind != PartitionKind::attention) continue;
+      find_configs(graph, candidates.domains, options_, partition);
       write_sample(graph, candidates.domains, partition, concat("p", k));
     }
     if (input_.wanted == Wanted::all) write_conversions(graph, candidates.domains);
@@ -117,7 +117,7 @@ class CaseDump {
 
  private:
   // The first candidate, then some at random.
-  void write_sample(const Graph& graph, const std::vector<TensorDomain>& domains, const PartCandidates& partition,
+  void write_sample(const Graph& graph, const std::vector<TensorDomain>& domains, const PartitionCandidates& partition,
                     const std::string& name) {
     const size_t all = partition.candidates.size();
     for (size_t k = 0; k < std::min(input_.count, all); ++k) {
@@ -125,7 +125,7 @@ class CaseDump {
       const std::string file = concat(name, "_c", number);
       if (!written_.insert(file).second) continue;
       const Candidate& candidate = partition.candidates[number];
-      const Launch launch = lower(graph, partition.part, layouts_of(domains, partition.part, candidate), candidate.way);
+      const Launch launch = lower(graph, partition.partition, layouts_of(domains, partition.partition, candidate), candidate.config);
       if (launch.kernel.empty()) continue;
       write(file, launch.kernel);
       launches_ += concat(file, " ", print_launch(launch), "\n");

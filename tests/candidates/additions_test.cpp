@@ -48,7 +48,7 @@ TEST(Additions, OfAResidualAndProjections) {
   const TrainingGraph training = training_of(kResidual);
   for (const bool gpu : {false, true}) {
     const std::string text = partitions_text(training, partitions_of(training, on(gpu)));
-    const size_t choice_points = text.find("choice points with a choice");
+    const size_t choice_points = text.find("choice points");
     EXPECT_EQ(text.substr(text.find("  k einsum d_x:"), choice_points - text.find("  k einsum d_x:")),
               "  k einsum d_x: wk d_k -> d_x.2\n"
               "  k einsum d_wk: x d_k -> d_wk\n"

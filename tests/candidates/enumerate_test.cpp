@@ -43,7 +43,7 @@ TEST(Partitions, OfBert) {
   const TrainingGraph training = training_of_model("bert_encoder");
   const Result<Candidates> found = find_partitions(training, fuse(training), {});
   ASSERT_TRUE(found);
-  EXPECT_TRUE(matches_file(partitions_text(training, *found), "candidates/bert_encoder_parts.txt", "Partitions"));
+  EXPECT_TRUE(matches_file(partitions_text(training, *found), "candidates/bert_encoder_partitions.txt", "Partitions"));
 }
 
 void expect_every_alternative_is_whole(const EnumerateOptions& options) {

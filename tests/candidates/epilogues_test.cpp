@@ -53,7 +53,7 @@ TEST(EpiloguePartitions, OfModels) {
     const TrainingGraph training = training_of_model(model);
     const Result<Candidates> found = find_partitions(training, fuse(training), on_gpu());
     ASSERT_TRUE(found);
-    EXPECT_TRUE(matches_file(partitions_text(training, *found), concat("candidates/", model, "_gpu_parts.txt"),
+    EXPECT_TRUE(matches_file(partitions_text(training, *found), concat("candidates/", model, "_gpu_partitions.txt"),
                              "EpiloguePartitions"));
   }
 }

@@ -19,7 +19,7 @@ inline std::string partitions_text(const TrainingGraph& training, const Candidat
   };
   for (const PartitionCandidates& of : candidates.partitions)
     text += concat("  ", of.partition.name, ": ", names(of.partition.reads), " -> ", names(of.partition.writes), "\n");
-  text += "choice points with a choice\n";
+  text += "choice points\n";
   for (const ChoicePoint& choice_point : candidates.choice_points) {
     if (choice_point.alternatives.size() < 2) continue;
     for (size_t k = 0; k < choice_point.alternatives.size(); ++k) {

@@ -117,13 +117,16 @@ TEST(AttentionConfigs, AreReadBackAndAreCandidates) {
   for (const std::string& wrong : {text + " more 1", text.substr(0, text.size() - 1) + "-1",
                                    text.substr(0, text.size() - 2), text.substr(0, text.find(';')) + "; attention"})
     EXPECT_FALSE(parse_candidate(made.candidates.domains, forward.partition, wrong)) << wrong;
+  size_t others = 0;
   for (const PartitionCandidates& of : made.candidates.partitions) {
     if (of.partition.kind == PartitionKind::attention ||
         tensors_of(of.partition).size() != tensors_of(forward.partition).size())
       continue;
+    ++others;
     EXPECT_FALSE(parse_candidate(made.candidates.domains, of.partition, text))
         << of.partition.name << " is no attention";
   }
+  EXPECT_GT(others, 0U);
 }
 
 TEST(AttentionConfigs, WhatKernelsCannotTakeIsDeclined) {
@@ -211,6 +214,7 @@ TEST(AttentionConfigs, PanelsFitTheGpu) {
   options.gpu->shared_bytes = 48 * 1024;
   const EnumeratedAttentions made = enumerated_attentions("bert_encoder", kSmall, options);
   for (const PartitionCandidates& of : made.attentions) {
+    EXPECT_FALSE(of.candidates.empty()) << of.partition.name;
     for (const Candidate& candidate : of.candidates)
       EXPECT_LE(attention_shared_bytes(of.partition.attention, std::get<AttentionConfig>(candidate.config)), 48 * 1024);
   }

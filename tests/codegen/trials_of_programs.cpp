@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "autodiff/differentiate.h"
+#include "base/long_run.h"
 #include "base/sanitized.h"
 #include "base/text.h"
 #include "candidates/enumerate.h"
@@ -22,6 +23,7 @@
 #include "fusion/predicates.h"
 #include "golden/golden.h"
 #include "measure/trial.h"
+#include "random/generator.h"
 
 namespace millrace {
 namespace {
@@ -117,7 +119,7 @@ Result<KernelCache> emulated_kernel_cache(const std::string& behind_prelude) {
   return KernelCache(folder, std::move(compiler), prelude, cpu_info().identity(), {300, 24});
 }
 
-std::string emulated_source(const Launch& launch) {
+std::string emulated(const Launch& launch) {
   std::string text = emulated::with_emulated_matrices(launch.kernel);
   const std::string first = ") MILLRACE_KERNEL(";
   text.replace(text.find(first), first.size(), ") MILLRACE_KERNEL_first(");
@@ -203,7 +205,7 @@ void TrialsOfPrograms::draw_from(const TriedProgram& program, const PartitionCan
     if (by_kernel) {
       const Launch launch = lower(program.training.graph, of.partition,
                                   layouts_of(program.candidates.domains, of.partition, candidate), candidate.config);
-      trial.kernel = device_ == TriedOn::gpu ? emulated_source(launch) : launch.kernel;
+      trial.kernel = device_ == TriedOn::gpu ? emulated(launch) : launch.kernel;
       ++kernels_;
     }
     trials_.push_back(std::move(trial));
@@ -266,6 +268,20 @@ void TrialsOfPrograms::run() {
     settings.seconds = 0;
     const MeasurementRow row = trials->run(*trial.partition, trial.candidate, function, settings);
     EXPECT_EQ(kOutcomeNames.at(static_cast<size_t>(row.outcome)), "measured") << what << "\n" << row.detail;
+  }
+}
+
+void try_random_programs(const std::vector<std::string>& dtypes, TriedOn device) {
+  constexpr uint64_t kOfALongRun = 10;
+  const char* const asked = std::getenv("MILLRACE_RANDOM_KERNELS");
+  if (asked == nullptr && !is_long_run()) GTEST_SKIP() << "for long runs, or where MILLRACE_RANDOM_KERNELS asks for it";
+  const uint64_t count = asked == nullptr ? tried_of(kOfALongRun) : std::stoull(asked);
+  for (uint64_t seed = 0; seed < count; ++seed) {
+    TrialsOfPrograms trials(seed, device);
+    const std::string text = random_programs::random_program(seed);
+    const std::string& dtype = dtypes[seed % dtypes.size()];
+    trials.draw(tried_program(concat("random ", seed), text, {}, dtype, nullptr, device), 3, false);
+    trials.run();
   }
 }
 

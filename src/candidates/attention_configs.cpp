@@ -153,7 +153,7 @@ class AttentionConfigs {
     const size_t place = place_of(tensor, attention_.writes(operand));
     std::vector<Lying> found;
     for (size_t k = 0; k < domain.layouts.size(); ++k) {
-      Order order = domain.can_lie(static_cast<int>(k)) ? order_in(operand, domain.layouts[k]) : Order();
+      Order order = domain.allows(static_cast<int>(k)) ? order_in(operand, domain.layouts[k]) : Order();
       if (!order.empty()) found.push_back({std::move(order), {{place, static_cast<int>(k)}}});
     }
     return found;
@@ -213,8 +213,8 @@ class AttentionConfigs {
       }
       candidate.config = config;
       candidate.estimate = estimate(config);
-      const bool first_of_kind = begun.insert({config.groups, config.shared_rows, config.whole}).second;
-      if (first_of_kind || options_.every_shape || lies_as_written(domains_, partition_, candidate)) {
+      const bool first_of_kind = begun.insert({config.wgmma, config.rows_in_smem, config.single_kernel}).second;
+      if (first_of_kind || options_.every_shape || has_written_layouts(domains_, partition_, candidate)) {
         collector_.add(candidate);
       } else {
         collector_.count();
@@ -224,7 +224,7 @@ class AttentionConfigs {
 
   // Lines of shared memory that groups read are of 64 numbers.
   bool fits_groups() const {
-    return options_.gpu->group_products && attention_.inner % kGroupPanel == 0 && attention_.values % kGroupPanel == 0;
+    return options_.gpu->wgmma && attention_.inner % kGroupPanel == 0 && attention_.values % kGroupPanel == 0;
   }
   // Where some scores are hidden kernels branch, and ptxas 13.0 forgets a row's registers that a product needs again
   // behind a branch; and in loops over fewer panels than there are stages.
@@ -268,8 +268,9 @@ class AttentionConfigs {
     const size_t apart = made.size();
     for (size_t k = 0; k < apart; ++k) {
       AttentionConfig config = made[k];
-      config.whole = true;
-      if (config.tiles == 1 && can_be_whole(attention_, config) && rows_of_block(config) < 2 * attention_.keys)
+      config.single_kernel = true;
+      if (config.row_tiles == 1 && can_be_single_kernel(attention_, config) &&
+          rows_of_block(config) < 2 * attention_.keys)
         made.push_back(config);
     }
     return made;
@@ -280,13 +281,13 @@ class AttentionConfigs {
     const auto whole = [](int64_t extent, int64_t step) { return (extent + step - 1) / step * step; };
     const int64_t rows = rows_of_block(config);
     auto scores = static_cast<double>(whole(attention_.queries, rows)) *
-                  static_cast<double>(whole(attention_.keys, config.panel));
+                  static_cast<double>(whole(attention_.keys, config.tile_columns));
     for (const int64_t extent : attention_.batch) scores *= static_cast<double>(extent);
     const auto inner = static_cast<double>(attention_.inner);
     const auto values = static_cast<double>(attention_.values);
-    const double products = !attention_.backward ? inner + values
-                            : config.whole       ? 3 * inner + 2 * values
-                                                 : 4 * inner + 3 * values;
+    const double products = !attention_.backward   ? inner + values
+                            : config.single_kernel ? 3 * inner + 2 * values
+                                                   : 4 * inner + 3 * values;
     double bytes = 0;
     for (const TensorId tensor : attention_.tensors)
       bytes +=

@@ -19,7 +19,8 @@ int64_t narrowest_bytes(const Graph& graph, const Partition& partition) {
   return bytes;
 }
 
-bool lies_as_written(const std::vector<TensorDomain>& domains, const Partition& partition, const Candidate& candidate) {
+bool has_written_layouts(const std::vector<TensorDomain>& domains, const Partition& partition,
+                         const Candidate& candidate) {
   size_t k = 0;
   for (const std::vector<TensorId>* tensors : {&partition.reads, &partition.writes}) {
     for (const TensorId tensor : *tensors) {

@@ -128,14 +128,14 @@ struct Partition {
 
 inline constexpr int kNoIndex = -1;
 
-// How a GPU's threads share a nest: a group of them works on a row.
+// How a GPU's threads share a loop nest.
 struct GpuShape {
-  int width = 1;    // neighbours along the vector that a thread takes at once
-  int group = 1;    // threads that share a row
-  int threads = 1;  // of a block
-  int blocks = 0;   // that share the rows of a nest with reductions across them; 0: one for as many rows as it takes
-  int ahead = 0;    // of such a nest: 1 when the next row is loaded while one is worked on, or where rows have no
-                    // reduction of their own, when twice as many are loaded at a time
+  int width = 1;        // neighbours along the vector index that a thread processes at once
+  int row_threads = 1;  // threads that share a row
+  int threads = 1;      // threads of a block
+  int blocks = 0;    // if the nest reduces across rows: the number of blocks that share them; 0: as many as rows need
+  int prefetch = 0;  // if the nest reduces across rows: 1 loads the next row while the current one is processed; if
+                     // rows have no reduction of their own, 1 loads twice as many rows at a time
 
   bool operator==(const GpuShape&) const = default;
 };
@@ -170,19 +170,19 @@ struct GemmConfig {
   bool operator==(const GemmConfig&) const = default;
 };
 
-// An attention by the tensor cores: a block of warps has rows of the scores (in backward's second kernel columns), and
-// goes over the others a panel at a time.
+// Fused attention on tensor cores: a block of warps owns rows of the scores (columns, in backward's second kernel) and
+// loops over the other index one tile at a time.
 struct AttentionConfig {
-  int warps = 4;   // of a block
-  int tiles = 1;   // of 16 rows that a warp has
-  int panel = 64;  // columns at a time
-  int stages = 2;  // panels in shared memory: one is loaded while another is worked on
-  // Products of a group of four warps, which Hopper has: what they have in common stays in shared memory.
-  bool groups = false;
-  // The block's own rows are in shared memory too, and in no registers.
-  bool shared_rows = false;
-  // Backward in one kernel, where a block has all keys: five products, and not seven in two.
-  bool whole = false;
+  int warps = 4;          // warps of a block
+  int row_tiles = 1;      // tiles of 16 rows that a warp owns
+  int tile_columns = 64;  // columns of a tile
+  int stages = 2;         // tiles in shared memory: one is loaded while another is processed
+  // Multiply with Hopper's wgmma, a warpgroup at a time; the operand that its warps share stays in shared memory.
+  bool wgmma = false;
+  // The block's own rows are in shared memory too, not in registers.
+  bool rows_in_smem = false;
+  // Backward in one kernel, where a block owns all keys: five products instead of seven in two kernels.
+  bool single_kernel = false;
 
   bool operator==(const AttentionConfig&) const = default;
 };
@@ -213,7 +213,7 @@ struct TensorDomain {
   int pinned = -1;              // the layout that the caller gives or expects
   std::vector<int> otherwise;   // layouts beside the pinned one in which partitions may read it, when it is converted
 
-  bool can_lie(int layout) const {
+  bool allows(int layout) const {
     return pinned < 0 || layout == pinned || std::find(otherwise.begin(), otherwise.end(), layout) != otherwise.end();
   }
 };
@@ -223,12 +223,12 @@ struct ChoicePoint {
 };
 
 struct Candidates {
-  std::vector<TensorDomain> domains;            // one a tensor of the graph
-  std::vector<PartitionCandidates> partitions;  // in an order in which every cover can run
-  std::vector<ChoicePoint> choice_points;       // every partition in one of them
-  std::vector<std::vector<TensorId>> families;  // tensors that lie one behind the other, in every layout
-  size_t callers_families = 0;                  // so many of them, the first ones, are the caller's
-  std::vector<Rejected> rejected;               // alternatives that are no partitions
+  std::vector<TensorDomain> domains;                     // one a tensor of the graph
+  std::vector<PartitionCandidates> partitions;           // in an order in which every cover can run
+  std::vector<ChoicePoint> choice_points;                // every partition in one of them
+  std::vector<std::vector<TensorId>> contiguous_groups;  // tensors that lie one behind the other, in every layout
+  size_t callers_contiguous_groups = 0;                  // so many of them, the first ones, are the caller's
+  std::vector<Rejected> rejected;                        // alternatives that are no partitions
 };
 
 // Elements between neighbours along an index, in a, b, c or the vector (0 to 3), when its tensors lie in `layout`.
@@ -240,7 +240,7 @@ int64_t attention_shared_bytes(const Attention& attention, const AttentionConfig
 int64_t rows_of_block(const AttentionConfig& config);
 // Whether backward can be one kernel: a block has all keys, and its warps can share what comes of a panel of queries.
 // Not with a group's rows in registers: ptxas 13.0 gives those away meanwhile.
-bool can_be_whole(const Attention& attention, const AttentionConfig& config);
+bool can_be_single_kernel(const Attention& attention, const AttentionConfig& config);
 
 // What a partition computes, without its names: partitions with one text take the same time.
 std::string print_partition(const Graph& graph, const Partition& partition);
@@ -263,7 +263,8 @@ std::vector<TensorId> tensors_of(const Partition& partition);
 int64_t narrowest_bytes(const Graph& graph, const Partition& partition);
 
 // Whether every tensor lies as the caller has it, and the others as the program writes them.
-bool lies_as_written(const std::vector<TensorDomain>& domains, const Partition& partition, const Candidate& candidate);
+bool has_written_layouts(const std::vector<TensorDomain>& domains, const Partition& partition,
+                         const Candidate& candidate);
 
 // The layouts of a candidate, one a tensor of the partition.
 std::vector<Layout> layouts_of(const std::vector<TensorDomain>& domains, const Partition& partition,

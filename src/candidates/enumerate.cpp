@@ -31,10 +31,10 @@ std::string key_of(const Candidate& candidate) {
     put_all(std::array{kernel->rows ? 1 : 0, kernel->vector, kernel->threads, kernel->block});
     put_all(kernel->loops);
     if (const std::optional<GpuShape>& gpu = kernel->gpu)
-      put_all(std::array{gpu->width, gpu->group, gpu->threads, gpu->blocks, gpu->ahead});
+      put_all(std::array{gpu->width, gpu->row_threads, gpu->threads, gpu->blocks, gpu->prefetch});
   } else if (const auto* attention = std::get_if<AttentionConfig>(&candidate.config)) {
-    put_all(std::array{attention->warps, attention->tiles, attention->panel, attention->stages,
-                       attention->groups ? 1 : 0, attention->shared_rows ? 1 : 0, attention->whole ? 1 : 0});
+    put_all(std::array{attention->warps, attention->row_tiles, attention->tile_columns, attention->stages,
+                       attention->wgmma ? 1 : 0, attention->rows_in_smem ? 1 : 0, attention->single_kernel ? 1 : 0});
   } else {
     const auto& gemm = std::get<GemmConfig>(candidate.config);
     put_all(std::array{static_cast<int>(gemm.library), gemm.threads_over_loops ? 1 : 0, gemm.threads,
@@ -69,7 +69,8 @@ void Collector::add(Candidate candidate) {
 
 void Collector::add_new(Candidate candidate) {
   into_.configurations += 1;
-  if (!keeps(candidate.layouts, candidate.estimate) && !lies_as_written(domains_, into_.partition, candidate)) return;
+  if (!keeps(candidate.layouts, candidate.estimate) && !has_written_layouts(domains_, into_.partition, candidate))
+    return;
   into_.candidates.push_back(std::move(candidate));
   if (into_.candidates.size() >= 4 * std::max(most_, kept_) + 1000) shrink();
 }
@@ -93,7 +94,7 @@ void Collector::shrink() {
   std::vector<Candidate> kept;
   for (size_t position = 0; position < all.size(); ++position) {
     Candidate& candidate = all[position];
-    bool wanted = position < most_ || lies_as_written(domains_, into_.partition, candidate);
+    bool wanted = position < most_ || has_written_layouts(domains_, into_.partition, candidate);
     for (size_t k = 0; k < counts.size(); ++k) {
       size_t& count = counts[k][candidate.layouts[k]];
       if (count >= kOfLayout) continue;
@@ -142,7 +143,7 @@ Result<Candidates> find_partitions(const TrainingGraph& training, const FusedGra
                                    const EnumerateOptions& options) {
   Result<Pinned> pinned = pin_layouts(training, options.layouts);
   if (!pinned) return pinned.error();
-  Candidates candidates = find_partitions(training, fused, options.gpu.has_value(), pinned->families);
+  Candidates candidates = find_partitions(training, fused, options.gpu.has_value(), pinned->contiguous_groups);
   candidates.domains = std::move(pinned->domains);
   candidates.rejected.insert(candidates.rejected.begin(), pinned->rejected.begin(), pinned->rejected.end());
   return candidates;
@@ -167,7 +168,7 @@ std::optional<std::vector<TensorDomain>> fixed(const std::vector<TensorDomain>& 
   size_t k = 0;
   for (const TensorId tensor : tensors_of(partition)) {
     TensorDomain& domain = made[tensor.at()];
-    if (!domain.can_lie(layouts[k])) return std::nullopt;
+    if (!domain.allows(layouts[k])) return std::nullopt;
     domain.pinned = layouts[k++];
     domain.otherwise.clear();
   }

@@ -17,7 +17,7 @@ namespace millrace {
 struct GpuTarget {
   int multiprocessors = 132;
   int64_t shared_bytes = 232'448;  // that a block may ask for
-  bool group_products = true;      // of four warps at a time: Hopper's, and no other generation's
+  bool wgmma = true;               // products of a warpgroup: only Hopper has them
 };
 
 struct EnumerateOptions {

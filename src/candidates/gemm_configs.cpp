@@ -64,8 +64,8 @@ class GemmConfigs {
     const std::vector<TensorId>& tensors = product_.operand(operand);
     bool any = false;
     for (int k = 0; k < static_cast<int>(domain_[operand]->layouts.size()); ++k) {
-      const bool fits = std::all_of(tensors.begin(), tensors.end(),
-                                    [&](TensorId tensor) { return domains_[tensor.at()].can_lie(k); });
+      const bool fits =
+          std::all_of(tensors.begin(), tensors.end(), [&](TensorId tensor) { return domains_[tensor.at()].allows(k); });
       if (fits) body(k);
       any = any || fits;
     }
@@ -79,7 +79,7 @@ class GemmConfigs {
     for (const Layout& layout : domain_[kC]->layouts) {
       const auto same = std::find(domain.layouts.begin(), domain.layouts.end(), layout);
       const int number = static_cast<int>(same - domain.layouts.begin());
-      layout_beside_.push_back(same != domain.layouts.end() && domain.can_lie(number) ? number : kNoIndex);
+      layout_beside_.push_back(same != domain.layouts.end() && domain.allows(number) ? number : kNoIndex);
     }
   }
 

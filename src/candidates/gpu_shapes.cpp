@@ -86,9 +86,9 @@ std::vector<GpuShape> row_shapes(const GpuNest& nest, const GpuTarget& target) {
         continue;
       }
       for (const auto& [threads, blocks] : shared_grids(pieces)) {
-        for (const int ahead : {0, 1})
+        for (const int prefetch : {0, 1})
           add(shapes, {width, static_cast<int>(group), std::max(threads, static_cast<int>(group)),
-                       blocks * target.multiprocessors, ahead});
+                       blocks * target.multiprocessors, prefetch});
       }
     }
   }

@@ -139,7 +139,7 @@ class KernelConfigs {
       const TensorDomain& of = domain(k);
       const PartitionTensor& tensor = tensors_[k];
       if (of.pinned >= 0) {
-        layouts[k] = of.can_lie(tensor.by_order[one]) ? tensor.by_order[one] : of.pinned;
+        layouts[k] = of.allows(tensor.by_order[one]) ? tensor.by_order[one] : of.pinned;
       } else if (tensor.by_order[one] < 0 || tensor.by_order[two] < 0) {
         return;
       } else if (!all) {
@@ -257,7 +257,7 @@ class KernelConfigs {
   void add_on_gpu(const std::vector<int>& layouts, const KernelConfig& config, const std::vector<GpuShape>& shapes) {
     Candidate candidate{layouts, config, 0};
     if (!collector_.is_new(candidate)) return;
-    const bool as_written = lies_as_written(domains_, partition_, candidate);
+    const bool as_written = has_written_layouts(domains_, partition_, candidate);
     if (!as_written && !partition_.operators.empty() && should_convert(layouts, config))
       return collector_.reject("a large tensor across the lines that threads read: a conversion does that better",
                                static_cast<double>(shapes.size()));

@@ -39,8 +39,8 @@ class PartitionFinder {
     // What only a statistic reads need not be in memory: where that is carried out, it is computed inside.
     for (std::vector<OperatorId>& readers : readers_)
       std::erase_if(readers, [&](OperatorId reader) { return has(training.statistics, reader); });
-    found_.callers_families = families.size();
-    found_.families = std::move(families);
+    found_.callers_contiguous_groups = families.size();
+    found_.contiguous_groups = std::move(families);
     rank_arguments(training);
   }
 
@@ -102,7 +102,7 @@ class PartitionFinder {
       if (training.argument_gradients[k].valid()) position[training.argument_gradients[k]] = k;
     }
     std::map<TensorId, Rank> in_family;
-    for (const std::vector<TensorId>& family : found_.families) {
+    for (const std::vector<TensorId>& family : found_.contiguous_groups) {
       size_t first = graph_.arguments.size();
       for (const TensorId tensor : family)
         first = position.contains(tensor) ? std::min(first, position[tensor]) : first;
@@ -598,7 +598,7 @@ class PartitionFinder {
 
   // Whether the tensors lie one behind the other in some family, or can from now on: the caller's lie where they do.
   bool make_adjacent(const std::vector<TensorId>& tensors) {
-    for (const std::vector<TensorId>& family : found_.families) {
+    for (const std::vector<TensorId>& family : found_.contiguous_groups) {
       if (std::search(family.begin(), family.end(), tensors.begin(), tensors.end()) != family.end()) return true;
       for (const TensorId tensor : tensors) {
         if (std::find(family.begin(), family.end(), tensor) != family.end()) return false;
@@ -606,7 +606,7 @@ class PartitionFinder {
     }
     if (std::any_of(tensors.begin(), tensors.end(), [&](TensorId t) { return callers_[t.at()]; })) return false;
     if (std::set<TensorId>(tensors.begin(), tensors.end()).size() != tensors.size()) return false;
-    found_.families.push_back(tensors);
+    found_.contiguous_groups.push_back(tensors);
     return true;
   }
 
@@ -665,8 +665,8 @@ class PartitionFinder {
 }  // namespace
 
 Candidates find_partitions(const TrainingGraph& training, const FusedGraph& fused, bool on_gpu,
-                           const std::vector<std::vector<TensorId>>& callers_families) {
-  return PartitionFinder(training, fused, on_gpu, callers_families).run();
+                           const std::vector<std::vector<TensorId>>& callers_contiguous_groups) {
+  return PartitionFinder(training, fused, on_gpu, callers_contiguous_groups).run();
 }
 
 Partition conversion_partition(const Graph& graph, TensorId tensor) {

@@ -11,10 +11,10 @@
 namespace millrace {
 
 // Partitions without candidates, choice points, families and what was rejected. `on_gpu`: contractions with biases and
-// their gradients too, which a library there does at a product's end. `callers_families`: the caller's tensors that lie
-// one behind the other.
+// their gradients too, which a library there does at a product's end. `callers_contiguous_groups`: the caller's tensors
+// that lie one behind the other.
 Candidates find_partitions(const TrainingGraph& training, const FusedGraph& fused, bool on_gpu,
-                           const std::vector<std::vector<TensorId>>& callers_families);
+                           const std::vector<std::vector<TensorId>>& callers_contiguous_groups);
 
 // A tensor's conversion as a part of its own: it reads and writes the same tensor.
 Partition conversion_partition(const Graph& graph, TensorId tensor);

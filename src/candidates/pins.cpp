@@ -158,7 +158,7 @@ class Pinning {
     if (const std::string reason = why_of_no_use(stack); !reason.empty()) {
       pinned_.rejected.push_back({concat(join(names, " + "), " stacked by the caller: ", reason), 1});
     } else {
-      pinned_.families.push_back(std::move(family));
+      pinned_.contiguous_groups.push_back(std::move(family));
     }
     return Done{};
   }

@@ -15,9 +15,9 @@ inline constexpr int64_t kCallersAlignment =
     16;  // bytes: what kernels on a GPU take a tensor's address to be aligned to
 
 struct Pinned {
-  std::vector<TensorDomain> domains;            // one a tensor of the graph
-  std::vector<std::vector<TensorId>> families;  // of the caller's: each lies right behind the one before it
-  std::vector<Rejected> rejected;               // families that no use can be made of
+  std::vector<TensorDomain> domains;                     // one a tensor of the graph
+  std::vector<std::vector<TensorId>> contiguous_groups;  // of the caller's: each lies right behind the one before it
+  std::vector<Rejected> rejected;                        // families that no use can be made of
 };
 
 // `layouts`: a tensor's name, and its layout or "any"; or several, as in "wq+wk+wv", and "stacked". What is not named

@@ -20,8 +20,8 @@ std::string chain(const std::vector<int>& indices) { return indices.empty() ? "-
 std::string text_of(const KernelConfig& config) {
   return concat(config.rows ? "rows" : "flat", " loops ", chain(config.loops), " vector ", config.vector, " threads ",
                 config.threads, " block ", config.block,
-                config.gpu ? concat(" gpu ", config.gpu->width, ".", config.gpu->group, ".", config.gpu->threads, ".",
-                                    config.gpu->blocks, ".", config.gpu->ahead)
+                config.gpu ? concat(" gpu ", config.gpu->width, ".", config.gpu->row_threads, ".", config.gpu->threads,
+                                    ".", config.gpu->blocks, ".", config.gpu->prefetch)
                            : "");
 }
 
@@ -42,9 +42,9 @@ std::string text_of(const GemmConfig& config) {
 }
 
 std::string text_of(const AttentionConfig& config) {
-  return concat("attention warps ", config.warps, " tiles ", config.tiles, " panel ", config.panel, " stages ",
-                config.stages, config.groups ? " groups" : "", config.shared_rows ? " shared" : "",
-                config.whole ? " whole" : "");
+  return concat("attention warps ", config.warps, " row_tiles ", config.row_tiles, " tile_columns ",
+                config.tile_columns, " stages ", config.stages, config.wgmma ? " wgmma" : "",
+                config.rows_in_smem ? " rows_in_smem" : "", config.single_kernel ? " single_kernel" : "");
 }
 
 std::optional<int> parse_int(std::string_view text) {
@@ -91,9 +91,10 @@ std::optional<GpuShape> parse_shape(const std::string& text) {
   }
   const GpuShape shape{numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]};
   const auto power = [](int x) { return x > 0 && (x & (x - 1)) == 0; };
-  const bool fits = power(shape.width) && shape.width <= kMostWidth && power(shape.group) && power(shape.threads) &&
-                    shape.threads >= 32 && shape.threads <= kMostGpuThreads && shape.group <= shape.threads &&
-                    shape.blocks <= kMostBlocks && shape.ahead <= (shape.blocks > 0 ? 1 : 0);
+  const bool fits = power(shape.width) && shape.width <= kMostWidth && power(shape.row_threads) &&
+                    power(shape.threads) && shape.threads >= 32 && shape.threads <= kMostGpuThreads &&
+                    shape.row_threads <= shape.threads && shape.blocks <= kMostBlocks &&
+                    shape.prefetch <= (shape.blocks > 0 ? 1 : 0);
   if (!fits) return std::nullopt;
   return shape;
 }
@@ -178,7 +179,7 @@ std::optional<GemmConfig> parse_gemm(const Partition& partition, const std::vect
 
 // What a kernel can be generated for, whoever wrote it: is_candidate says whether it is offered.
 std::optional<AttentionConfig> parse_attention(const std::vector<std::string>& words) {
-  constexpr std::array<const char*, 4> kNames = {"warps", "tiles", "panel", "stages"};
+  constexpr std::array<const char*, 4> kNames = {"warps", "row_tiles", "tile_columns", "stages"};
   std::array<int, 4> numbers{};
   size_t end = 1 + 2 * kNames.size();
   const auto has = [&](const char* word) {
@@ -186,16 +187,16 @@ std::optional<AttentionConfig> parse_attention(const std::vector<std::string>& w
     end += there ? 1 : 0;
     return there;
   };
-  const bool groups = has("groups");
-  const bool shared_rows = groups && has("shared");
-  const bool whole = has("whole");
+  const bool wgmma = has("wgmma");
+  const bool rows_in_smem = wgmma && has("rows_in_smem");
+  const bool single_kernel = has("single_kernel");
   if (words.size() != end) return std::nullopt;
   for (size_t k = 0; k < kNames.size(); ++k) {
     const std::optional<int> number = parse_int(words[2 + 2 * k]);
     if (words[1 + 2 * k] != kNames[k] || !number || *number < 1) return std::nullopt;
     numbers[k] = *number;
   }
-  return AttentionConfig{numbers[0], numbers[1], numbers[2], numbers[3], groups, shared_rows, whole};
+  return AttentionConfig{numbers[0], numbers[1], numbers[2], numbers[3], wgmma, rows_in_smem, single_kernel};
 }
 
 }  // namespace

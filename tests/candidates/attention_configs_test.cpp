@@ -162,14 +162,14 @@ TEST(AttentionConfigs, GroupsOfWarps) {
   using Kinds = std::set<std::string>;
   const auto kinds = [](const std::string& model, const std::vector<std::string>& sizes, bool has_them) {
     EnumerateOptions options = without_libraries();
-    options.gpu->group_products = has_them;
+    options.gpu->wgmma = has_them;
     Kinds found;
     for (const PartitionCandidates& of : enumerated_attentions(model, sizes, options).attentions) {
-      EXPECT_FALSE(std::get<AttentionConfig>(of.candidates.front().config).groups) << "taken where nothing is measured";
+      EXPECT_FALSE(std::get<AttentionConfig>(of.candidates.front().config).wgmma) << "taken where nothing is measured";
       for (const Candidate& candidate : of.candidates) {
         const auto& config = std::get<AttentionConfig>(candidate.config);
-        EXPECT_TRUE(config.groups || !config.shared_rows);
-        if (config.groups) found.insert(config.shared_rows ? "shared" : "pieces");
+        EXPECT_TRUE(config.wgmma || !config.rows_in_smem);
+        if (config.wgmma) found.insert(config.rows_in_smem ? "shared" : "pieces");
       }
     }
     return found;
@@ -192,8 +192,8 @@ TEST(AttentionConfigs, BackwardInOneKernel) {
          enumerated_attentions("bert_encoder", {"tiny", "P=64", "W=64", keys}, options).attentions) {
       for (const Candidate& candidate : of.candidates) {
         const auto& config = std::get<AttentionConfig>(candidate.config);
-        EXPECT_TRUE(!config.whole || config.groups == config.shared_rows);
-        if (config.whole) rows.insert(static_cast<int>(rows_of_block(config)));
+        EXPECT_TRUE(!config.single_kernel || config.wgmma == config.rows_in_smem);
+        if (config.single_kernel) rows.insert(static_cast<int>(rows_of_block(config)));
       }
     }
     return rows;

@@ -106,11 +106,11 @@ TEST(Partitions, FamiliesAreOfOneShape) {
   const TrainingGraph training = training_of_model("bert_encoder", {"tiny"});
   const Result<Candidates> found = find_partitions(training, fuse(training), {});
   ASSERT_TRUE(found);
-  EXPECT_FALSE(found->families.empty());
+  EXPECT_FALSE(found->contiguous_groups.empty());
   std::set<TensorId> members;
-  for (const std::vector<TensorId>& family : found->families) {
+  for (const std::vector<TensorId>& family : found->contiguous_groups) {
     for (const TensorId tensor : family) {
-      EXPECT_TRUE(members.insert(tensor).second) << "in two families";
+      EXPECT_TRUE(members.insert(tensor).second) << "in two contiguous groups";
       EXPECT_EQ(training.graph.tensor(tensor).dims.size(), training.graph.tensor(family.front()).dims.size());
     }
   }
@@ -454,7 +454,7 @@ def dropped(x: float16[J, K]):
         EXPECT_TRUE(is_candidate(training.graph, found->domains, of.partition, candidate)) << of.partition.name;
         const bool draws = of.partition.pass == Pass::forward || keeps_none(found->domains, of.partition, candidate);
         const bool masks = print_partition(training.graph, of.partition).find("dropout") != std::string::npos;
-        if (lies_as_written(found->domains, of.partition, candidate)) continue;
+        if (has_written_layouts(found->domains, of.partition, candidate)) continue;
         drawn += masks && draws && std::get<KernelConfig>(candidate.config).vector == 0 ? 1U : 0U;
       }
     }

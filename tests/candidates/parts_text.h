@@ -1,4 +1,4 @@
-// Partitions, choice points, families and what was rejected, as text.
+// Partitions, choice points, contiguous groups and what was rejected, as text.
 #pragma once
 
 #include <string>
@@ -29,8 +29,8 @@ inline std::string partitions_text(const TrainingGraph& training, const Candidat
       text += concat(k == 0 ? "  " : "  or ", join(list, "; "), "\n");
     }
   }
-  text += "families\n";
-  for (const std::vector<TensorId>& family : candidates.families) text += concat("  ", names(family), "\n");
+  text += "contiguous groups\n";
+  for (const std::vector<TensorId>& family : candidates.contiguous_groups) text += concat("  ", names(family), "\n");
   text += "rejected\n";
   for (const Rejected& rejected : candidates.rejected) text += concat("  ", rejected.reason, "\n");
   return text;

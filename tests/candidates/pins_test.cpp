@@ -68,13 +68,13 @@ TEST(StackPins, WhatWouldBeAlignedWorseIsDeclinedVisibly) {
       "    return x * y, u * 2, v * 3\n");
   const Result<Pinned> pinned = pin_layouts(training, {{"x+y", "stacked"}, {"u+v", "stacked"}});
   ASSERT_TRUE(pinned);
-  ASSERT_EQ(pinned->families.size(), 1U) << "the last one's size does not matter";
-  EXPECT_EQ(names_of(training, pinned->families[0]), "u v");
+  ASSERT_EQ(pinned->contiguous_groups.size(), 1U) << "the last one's size does not matter";
+  EXPECT_EQ(names_of(training, pinned->contiguous_groups[0]), "u v");
   ASSERT_EQ(pinned->rejected.size(), 1U);
   EXPECT_EQ(pinned->rejected[0].reason,
             "x + y stacked by the caller: x takes 12 bytes, and y behind it is not aligned to 16");
   const Candidates found = partitions_of(training, {{"x+y", "stacked"}}, false);
-  EXPECT_EQ(found.callers_families, 0U);
+  EXPECT_EQ(found.callers_contiguous_groups, 0U);
   EXPECT_TRUE(std::any_of(found.rejected.begin(), found.rejected.end(), [](const Rejected& rejected) {
     return rejected.reason.find("stacked by the caller") != std::string::npos;
   }));

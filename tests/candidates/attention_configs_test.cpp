@@ -219,7 +219,7 @@ TEST(AttentionConfigs, PanelsFitTheGpu) {
   for (const PartitionCandidates& of : none.attentions) {
     EXPECT_TRUE(of.candidates.empty());
     const std::vector<std::string> reasons = reasons_of(of);
-    EXPECT_EQ(std::count(reasons.begin(), reasons.end(), "panels that do not fit a multiprocessor's shared memory"), 1);
+    EXPECT_EQ(std::count(reasons.begin(), reasons.end(), "tiles that do not fit a multiprocessor's shared memory"), 1);
   }
 }
 

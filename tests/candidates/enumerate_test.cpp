@@ -388,7 +388,7 @@ TEST(EnumerateOnAGpu, UnderGivenLayoutsThereIsEveryShape) {
     const std::vector<int>& layouts = of.candidates.back().layouts;
     const auto lies_so = [&](const Candidate& candidate) { return candidate.layouts == layouts; };
     EXPECT_EQ(
-        static_cast<std::ptrdiff_t>(ways_under(training.graph, few->domains, options, of.partition, layouts).size()),
+        static_cast<std::ptrdiff_t>(configs_under(training.graph, few->domains, options, of.partition, layouts).size()),
         std::count_if(of.candidates.begin(), of.candidates.end(), lies_so))
         << of.partition.name;
   }

@@ -72,7 +72,7 @@ TEST(StackPins, WhatWouldBeAlignedWorseIsDeclinedVisibly) {
   EXPECT_EQ(names_of(training, pinned->contiguous_groups[0]), "u v");
   ASSERT_EQ(pinned->rejected.size(), 1U);
   EXPECT_EQ(pinned->rejected[0].reason,
-            "x + y stacked by the caller: x takes 12 bytes, and y behind it is not aligned to 16");
+            "x + y stacked by the caller: x takes 12 bytes, and y after it is not aligned to 16");
   const Candidates found = partitions_of(training, {{"x+y", "stacked"}}, false);
   EXPECT_EQ(found.callers_contiguous_groups, 0U);
   EXPECT_TRUE(std::any_of(found.rejected.begin(), found.rejected.end(), [](const Rejected& rejected) {

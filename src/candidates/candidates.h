@@ -222,7 +222,7 @@ struct ChoicePoint {
 struct Candidates {
   std::vector<TensorDomain> domains;            // one per tensor of the graph
   std::vector<PartitionCandidates> partitions;  // in an order in which every combination of alternatives can run
-  std::vector<ChoicePoint> choice_points;       // every partition is in exactly one
+  std::vector<ChoicePoint> choice_points;       // a partition is in alternatives of at most one
   std::vector<std::vector<TensorId>> contiguous_groups;  // tensors adjacent in memory, in every layout
   size_t callers_contiguous_groups = 0;                  // the first so many are the caller's
   std::vector<Rejected> rejected;                        // alternatives that became no partition

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <optional>
 #include <set>
 
@@ -151,10 +150,6 @@ class Check {
         }
       }
     }
-    for (size_t k = 0; k < choice_point_of.size(); ++k) {
-      if (choice_point_of[k] == kNoIndex)
-        return concat("partition '", c_.partitions[k].partition.name, "' is in no choice point");
-    }
     return {};
   }
 
@@ -185,6 +180,13 @@ class Check {
       if (choice_point_of_[op] == kNoIndex &&
           std::find(optional.begin(), optional.end(), OperatorId(op)) == optional.end())
         return concat("no partition carries out ", name(OperatorId(op)));
+    }
+    // A partition may be in no alternative, because their number is limited; its operators are in one choice point.
+    for (const PartitionCandidates& one : c_.partitions) {
+      std::set<int> numbers;
+      for (const OperatorId op : one.partition.operators) numbers.insert(choice_point_of_[op.at()]);
+      numbers.erase(kNoIndex);
+      if (numbers.size() > 1) return concat("partition '", one.partition.name, "' has operators of two choice points");
     }
     return {};
   }

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 
+#include "base/sanitized.h"
 #include "base/text.h"
 #include "candidates/enumerate.h"
 #include "candidates/stacked_program.h"
 #include "fusion/fusion_text.h"
 #include "fusion/predicates.h"
 #include "fusion/row_statistics.h"
+#include "random/generator.h"
 
 namespace millrace {
 namespace {
@@ -52,6 +54,17 @@ TEST(VerifyCandidates, OfFusedAttentionAreValid) {
       return one.partition.kind == PartitionKind::attention;
     }));
     EXPECT_EQ(complaint_about(made.training, *found), "") << model;
+  }
+}
+
+TEST(VerifyCandidates, OfRandomProgramsAreValid) {
+  for (uint64_t seed = 0; seed < tried_of(100); ++seed) {
+    const TrainingGraph training = training_of(random_programs::random_program(seed));
+    for (const char* const device : {"cpu", "gpu"}) {
+      const Result<Candidates> found = enumerate(training, fuse(training), options_of(device));
+      ASSERT_TRUE(found) << to_string(found.error());
+      EXPECT_EQ(complaint_about(training, *found), "") << "seed " << seed << " on a " << device;
+    }
   }
 }
 
@@ -177,9 +190,13 @@ TEST_F(Violations, OfChoicePoints) {
   });
   expect("or one that does not exist", [](Candidates& c) { c.choice_points[0].alternatives[0].push_back(1000); });
   expect(" is in two choice points", [](Candidates& c) { c.choice_points.push_back(c.choice_points[0]); });
-  expect(" is in no choice point", [](Candidates& c) {
-    c.partitions.push_back(c.partitions.back());
-    c.partitions.back().partition.name = "unused";
+  expect(" has operators of two choice points", [](Candidates& c) {
+    Partition both;
+    both.name = "both";
+    for (const ChoicePoint& choice_point : {c.choice_points.front(), c.choice_points.back()})
+      both.operators.push_back(
+          c.partitions[static_cast<size_t>(choice_point.alternatives[0][0])].partition.operators.front());
+    c.partitions.push_back({both, 0, {}, {}});
   });
 }
 

@@ -274,8 +274,8 @@ class PlanBuilder {
         if (!product.is_adjacent(operand)) continue;
         const auto location = std::find(step.of.tensors.begin(), step.of.tensors.end(), stack.front());
         const int layout = step.of.candidate.layouts[static_cast<size_t>(location - step.of.tensors.begin())];
-        for (size_t f = candidates_.callers_families; f < candidates_.families.size(); ++f) {
-          const std::vector<TensorId>& family = candidates_.families[f];
+        for (size_t f = candidates_.callers_contiguous_groups; f < candidates_.contiguous_groups.size(); ++f) {
+          const std::vector<TensorId>& family = candidates_.contiguous_groups[f];
           const auto found = std::search(family.begin(), family.end(), stack.begin(), stack.end());
           if (found == family.end()) continue;
           const auto first = static_cast<size_t>(found - family.begin());
@@ -285,7 +285,7 @@ class PlanBuilder {
     }
     std::vector<std::vector<int>> stacks;
     for (const auto& [key, members] : linked) {
-      const std::vector<TensorId>& family = candidates_.families[key.first];
+      const std::vector<TensorId>& family = candidates_.contiguous_groups[key.first];
       size_t previous = family.size();
       for (const size_t k : members) {
         if (k != previous + 1) stacks.push_back({buffer_of_.at({family[k], key.second})});

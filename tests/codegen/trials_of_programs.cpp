@@ -58,11 +58,11 @@ std::vector<std::string> shapes_of(const TriedProgram& program, const Partition&
                        : lanes      ? "rows in lanes"
                                     : "rows",
                        width > 1 ? concat("width ", width) : "no width",
-                       config.gpu->group > 32  ? "groups of warps"
-                       : config.gpu->group > 1 ? "groups in a warp"
-                                               : "threads alone",
-                       config.gpu->group == config.gpu->threads ? "a block a row" : "rows a block",
-                       config.gpu->ahead > 0    ? "across rows, the next one ahead"
+                       config.gpu->row_threads > 32  ? "groups of warps"
+                       : config.gpu->row_threads > 1 ? "groups in a warp"
+                                                     : "threads alone",
+                       config.gpu->row_threads == config.gpu->threads ? "a block a row" : "rows a block",
+                       config.gpu->prefetch > 0 ? "across rows, the next one ahead"
                        : config.gpu->blocks > 0 ? "across rows"
                                                 : "rows apart"});
   }

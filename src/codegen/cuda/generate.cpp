@@ -44,9 +44,9 @@ class CudaGenerator : NestWriter {
       }
     }
     simple_ = !config.rows && !reduces;
-    next_row_ahead_ = shape_.ahead > 0 && reduces_inside_;
-    columns_ = lanes_ ? shape_.threads / shape_.group : 1;
-    groups_ = lanes_ ? columns_ : shape_.threads / shape_.group;
+    next_row_ahead_ = shape_.prefetch > 0 && reduces_inside_;
+    columns_ = lanes_ ? shape_.threads / shape_.row_threads : 1;
+    groups_ = lanes_ ? columns_ : shape_.threads / shape_.row_threads;
   }
 
   KernelText run() {
@@ -172,7 +172,7 @@ class CudaGenerator : NestWriter {
   // Points of a segment that one thread comes past.
   int64_t pieces_of(const Segment& segment) const {
     if (simple_) return 1;
-    const int64_t at_once = shape_.group * (lanes_ ? 1 : width_of(segment));
+    const int64_t at_once = shape_.row_threads * (lanes_ ? 1 : width_of(segment));
     return (points(segment.indices) + at_once - 1) / at_once;
   }
   bool unrolled(const Segment& segment) const { return pieces_of(segment) <= kMostPieces; }
@@ -242,8 +242,8 @@ class CudaGenerator : NestWriter {
       line(text, 1, concat("const int lane = thread / ", columns_, ";  // among those that share its rows"));
       line(text, 1, concat("const int group = thread % ", columns_, ";"));
     } else {
-      line(text, 1, concat("const int lane = thread % ", shape_.group, ";"));
-      line(text, 1, concat("const int group = thread / ", shape_.group, ";"));
+      line(text, 1, concat("const int lane = thread % ", shape_.row_threads, ";"));
+      line(text, 1, concat("const int group = thread / ", shape_.row_threads, ";"));
     }
     for (const Partial& partial : partials_) {
       line(text, 1, concat("F ", partial.name, "[", partial.pieces, "][", partial.width, "];"));
@@ -295,7 +295,7 @@ class CudaGenerator : NestWriter {
     int64_t pieces = 1;
     for (const Segment& segment : schedule_.segments) pieces = std::max(pieces, pieces_of(segment));
     const int64_t turns = (rows + chunks_ * groups_ - 1) / (chunks_ * groups_);
-    const int64_t most = std::clamp<int64_t>((shape_.ahead > 0 ? 8 : 4) / pieces, 1, turns);
+    const int64_t most = std::clamp<int64_t>((shape_.prefetch > 0 ? 8 : 4) / pieces, 1, turns);
     const int64_t batches = (turns + most - 1) / most;
     return (turns + batches - 1) / batches;
   }
@@ -461,7 +461,8 @@ class CudaGenerator : NestWriter {
     std::string body = split_loads ? "" : indented(writing.loads, 4);
     body += indented(writing.before, 4) + lanes_loop(writing.lanes, wide, 4) + indented(writing.after, 4);
     text += pieces_loop(segment, body) + indented(writing.behind, 2);
-    if (!writing.gathered.empty()) line(text, 2, concat("mr::group_barrier<", shape_.group, ", ", groups_, ">();"));
+    if (!writing.gathered.empty())
+      line(text, 2, concat("mr::group_barrier<", shape_.row_threads, ", ", groups_, ">();"));
     return text + indented(writing.gathered, 2);
   }
 
@@ -473,8 +474,8 @@ class CudaGenerator : NestWriter {
     const int64_t pieces = pieces_of(segment);
     line(text, 2, unrolled(segment) ? "MR_UNROLL" : "MR_NO_UNROLL");
     line(text, 2, concat("for (int p = 0; p < ", pieces, "; ++p) {"));
-    line(text, 3, concat("const I q = I(p * ", shape_.group, " + lane) * ", wide, ";"));
-    line(text, 3, pieces * shape_.group * wide == count ? "{" : concat("if (q < ", count, ") {"));
+    line(text, 3, concat("const I q = I(p * ", shape_.row_threads, " + lane) * ", wide, ";"));
+    line(text, 3, pieces * shape_.row_threads * wide == count ? "{" : concat("if (q < ", count, ") {"));
     decode(text, 4, segment.indices, concat("(q / ", wide, ")"), lanes_ ? kNoIndex : vector_of(segment), wide);
     text += body;
     line(text, 3, "}");
@@ -530,21 +531,22 @@ class CudaGenerator : NestWriter {
       line(writing.lanes, 0, concat(name, "[l] = ", with, "::of(", name, "[l], F(", expression, "));"));
       const std::string slots = shared_slots(apart() > 1 ? apart() * columns_ * wide : 0);
       line(writing.behind, 0,
-           concat("mr::all_reduce_apart<", with, ", ", shape_.group, ", ", columns_, ">(", name, ", ", slots, ");"));
+           concat("mr::all_reduce_apart<", with, ", ", shape_.row_threads, ", ", columns_, ">(", name, ", ", slots,
+                  ");"));
       return;
     }
     line(writing.declared, 0, concat("F ", name, " = ", identity(placed.step.kind), ";"));
     line(writing.lanes, 0, concat(name, " = ", with, "::of(", name, ", F(", expression, "));"));
-    const std::string group = concat("<", with, ", ", shape_.group, ">(");
+    const std::string group = concat("<", with, ", ", shape_.row_threads, ">(");
     line(writing.behind, 0, concat(name, " = mr::reduce_warp", group, name, ");"));
-    if (shape_.group <= kWarp) return;
+    if (shape_.row_threads <= kWarp) return;
     const std::string slots = shared_slots(shape_.threads / kWarp);
     line(writing.behind, 0, concat("mr::put_warp(", name, ", ", slots, ");"));
     line(writing.gathered, 0, concat(name, " = mr::gather_warps", group, slots, ");"));
   }
 
   // Parts of a sum over rows in lanes that no shuffle reaches: the prelude's kPartitionsApart.
-  int64_t apart() const { return columns_ < 32 ? shape_.group * columns_ / 32 : shape_.group; }
+  int64_t apart() const { return columns_ < 32 ? shape_.row_threads * columns_ / 32 : shape_.row_threads; }
 
   // Shared memory of one reduction, two of them taking turns: a thread that is ahead writes where no other still reads.
   std::string shared_slots(int64_t count) {
@@ -821,7 +823,7 @@ class CudaGenerator : NestWriter {
     std::string text;
     line(text, depth, "MR_UNROLL");
     line(text, depth, concat("for (int p = 0; p < ", partial.pieces, "; ++p) {"));
-    line(text, depth + 1, concat("const I q = I(p * ", shape_.group, " + lane) * ", partial.width, ";"));
+    line(text, depth + 1, concat("const I q = I(p * ", shape_.row_threads, " + lane) * ", partial.width, ";"));
     line(text, depth + 1, concat("if (q < ", points(partial.inner), ") ", body));
     line(text, depth, "}");
     return text;

@@ -21,8 +21,8 @@ struct KernelText {
   std::string text;           // one function, whose name is the token MILLRACE_KERNEL
   int64_t scratch_bytes = 0;  // that it wants, aligned to 64
   std::vector<KernelValue> values;
-  std::vector<uint32_t> streams;  // of the dropouts that it draws
-  std::vector<GpuGrid> grids;     // on a GPU: its functions, whose names begin with that token
+  std::vector<uint32_t> subsequences;  // of the dropouts that it draws
+  std::vector<GpuGrid> grids;          // on a GPU: its functions, whose names begin with that token
 };
 
 }  // namespace millrace

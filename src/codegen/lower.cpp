@@ -166,7 +166,7 @@ Launch lower(const Graph& graph, const Partition& partition, const std::vector<L
   launch.tensor_count = static_cast<int64_t>(layouts.size());
   launch.kernel = std::move(text.text);
   launch.scratch_bytes = text.scratch_bytes;
-  launch.streams = std::move(text.streams);
+  launch.subsequences = std::move(text.subsequences);
   for (const KernelValue& value : text.values) launch.numbers.push_back(number_of(graph, value.scalar, value.value));
   return launch;
 }

@@ -3,7 +3,7 @@
 
 namespace millrace {
 
-// Two dropouts that are equal but for the stream that they draw from.
+// Two dropouts that are equal but for the subsequence that they draw from.
 inline constexpr const char* kTwoDropouts = R"(
 B = 4
 J = 24

@@ -115,8 +115,8 @@ TEST_F(WrongKernelTest, AnErrorOfAFewUnitsIsFoundOut) {
 
 TEST_F(WrongKernelTest, AnotherMaskIsFoundOut) {
   take(OperatorKind::dropout);
-  // The stream's number is passed in: the next one draws another mask.
-  expect_wrong(altered("args->streams[0]", "args->streams[0] + 1"), "the mask of another dropout");
+  // The subsequence's number is passed in: the next one draws another mask.
+  expect_wrong(altered("args->subsequences[0]", "args->subsequences[0] + 1"), "the mask of another dropout");
 }
 
 }  // namespace

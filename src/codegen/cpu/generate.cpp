@@ -435,11 +435,11 @@ class Generator : NestWriter {
   // --- Masks ---
 
   std::string dropout_name(const Operator& dropout) {
-    const std::string name = concat("d", made_.streams.size());
+    const std::string name = concat("d", made_.subsequences.size());
     const size_t probability = number_value({TensorId(), dropout.value});
-    dropouts_ += concat("  const mr::Dropout ", name, "(args, args->streams[", made_.streams.size(), "], args->values[",
-                        probability, "]);\n");
-    made_.streams.push_back(dropout.stream);
+    dropouts_ += concat("  const mr::Dropout ", name, "(args, args->subsequences[", made_.subsequences.size(),
+                        "], args->values[", probability, "]);\n");
+    made_.subsequences.push_back(dropout.subsequence);
     return name;
   }
 

@@ -183,7 +183,7 @@ class CudaGenerator : NestWriter {
     std::string text;
     line(text, 0,
          concat("MR_KERNEL(", threads, ") ", name, "(MR_PARAMETER mr::Arguments<", std::max<size_t>(ports_.size(), 1),
-                ", ", std::max<size_t>(made_.values.size(), 1), ", ", std::max<size_t>(made_.streams.size(), 1),
+                ", ", std::max<size_t>(made_.values.size(), 1), ", ", std::max<size_t>(made_.subsequences.size(), 1),
                 "> args) {"));
     line(text, 1, concat("using F = ", real_, ";"));
     line(text, 1, "using E = F;");
@@ -712,14 +712,14 @@ class CudaGenerator : NestWriter {
   // --- Masks ---
 
   std::string dropout_name(const Operator& dropout) {
-    const std::string name = concat("d", made_.streams.size());
+    const std::string name = concat("d", made_.subsequences.size());
     const double rounded = std::min(std::floor(dropout.value * 65536 + 0.5), 65535.0);
     const size_t threshold = number_value({TensorId(), rounded * 65536});
     const size_t scale = number_value({TensorId(), 1.0 / (1.0 - dropout.value)});
     line(dropouts_, 1,
-         concat("const mr::Dropout ", name, "(args.state, args.streams[", made_.streams.size(), "], args.values[",
-                threshold, "], args.values[", scale, "]);"));
-    made_.streams.push_back(dropout.stream);
+         concat("const mr::Dropout ", name, "(args.state, args.subsequences[", made_.subsequences.size(),
+                "], args.values[", threshold, "], args.values[", scale, "]);"));
+    made_.subsequences.push_back(dropout.subsequence);
     return name;
   }
 

@@ -14,7 +14,7 @@
 
 namespace millrace {
 
-enum class StepKind {
+enum class InstructionKind {
   temporary,  // @target = expression, at each point
   sum,        // %target = Σ expression over the reduced indices
   maximum,    // %target = the largest
@@ -24,14 +24,14 @@ enum class StepKind {
   row_map,  // output target = expression, once a row
 };
 
-struct Step {
-  StepKind kind = StepKind::map;
+struct Instruction {
+  InstructionKind kind = InstructionKind::map;
   int target = 0;
   std::string expression;
 };
 
-std::vector<Step> recipe_of(const Operator& op);
+std::vector<Instruction> recipe_of(const Operator& op);
 
-bool is_reduction(StepKind kind);
+bool is_reduction(InstructionKind kind);
 
 }  // namespace millrace

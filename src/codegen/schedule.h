@@ -16,33 +16,33 @@ struct RowShape {
 };
 
 // A number that a step makes: an output, a row's number or a temporary of a member.
-struct StepValue {
+struct NestValue {
   enum class Kind { output, row, temporary };
   Kind kind = Kind::output;
   int member = 0;
   int number = 0;
 
-  auto operator<=>(const StepValue&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 sees one
+  auto operator<=>(const NestValue&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 sees one
 };
 
-struct PlacedStep {
+struct PlacedInstruction {
   int member = 0;
-  Step step;
+  Instruction instruction;
   bool across = false;  // a reduction that crosses rows: it adds to a partial result
 };
 
 struct Segment {
   bool loop = false;         // over `indices`; else once a row
   std::vector<int> indices;  // of the partition's space, in the order of the partition's loops
-  std::vector<PlacedStep> steps;
+  std::vector<PlacedInstruction> instructions;
 };
 
 struct Schedule {
   std::vector<Segment> segments;
   std::vector<std::vector<int>> inner;    // one a member: its inner indices
   std::vector<std::vector<int>> reduced;  // one a member: the indices that it reduces over and that are there
-  std::set<StepValue> once_a_row;         // values that are one number a row
-  std::set<StepValue> carried;            // values of a point that a later loop needs
+  std::set<NestValue> once_a_row;         // values that are one number a row
+  std::set<NestValue> carried;            // values of a point that a later loop needs
 };
 
 Schedule schedule_of(const Graph& graph, const Partition& partition, const RowShape& rows,

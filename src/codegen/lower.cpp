@@ -95,7 +95,7 @@ class GemmLowering {
     return elements_of(graph_, first) * bytes_of(graph_.tensor(first).dtype);
   }
 
-  // Loops that are one in all tensors: a batch.
+  // Merges loops that are contiguous in all tensors into one batch.
   static void merge_loops(std::vector<GemmLoop>& loops) {
     std::sort(loops.begin(), loops.end(), [](const GemmLoop& l, const GemmLoop& r) { return l.c > r.c; });
     for (size_t k = loops.size(); k-- > 1;) {
@@ -135,7 +135,7 @@ class GemmLowering {
     return step_along(graph_, product_, operand, index, layouts_[static_cast<size_t>(at)]);
   }
 
-  // A missing index has one position, and any stride does.
+  // A product without this index has extent one along it; any stride is right.
   int64_t stride(size_t operand, const std::vector<int>& chain) const {
     return chain.empty() ? 1 : stride_of(operand, static_cast<size_t>(chain.back()));
   }

@@ -7,7 +7,7 @@ namespace {
 
 std::vector<Instruction> mapped(const std::string& expression) { return {{InstructionKind::map, 0, expression}}; }
 
-// A whole number of the program may stand in the source; any other is passed in.
+// A whole exponent is written into the source; any other is a kernel value.
 std::string power(const std::string& base, double exponent) {
   const int whole = exponent >= -4 && exponent <= 4 ? static_cast<int>(exponent) : 0;
   if (whole != exponent || whole == 0) return "";
@@ -17,7 +17,7 @@ std::string power(const std::string& base, double exponent) {
 }
 
 std::string power_of(const std::string& base, double exponent, const std::string& passed) {
-  if (exponent == 0) return "mr::splat<E>(1)";  // of infinities and NaNs too
+  if (exponent == 0) return "mr::splat<E>(1)";  // for infinities and NaNs, too
   const std::string whole = power(base, exponent);
   return whole.empty() ? concat("mr::power(", base, ", ", passed, ")") : whole;
 }

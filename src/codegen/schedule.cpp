@@ -50,11 +50,12 @@ class Scheduler {
     for (const Instruction& instruction : recipe_of(op(member))) {
       const bool once = instruction.kind == InstructionKind::row || instruction.kind == InstructionKind::row_map;
       const bool across = reduces && !in_row;
-      if (across && once) continue;  // the second stage of the reduction does that
+      if (across && once) continue;  // the second stage of the reduction computes it
       const bool at_points = !inner.empty() && !(once && in_row);
       const size_t segment =
           place({member, instruction, across && is_reduction(instruction.kind)}, at_points, inner, not_before);
-      if (instruction.kind == InstructionKind::map) not_before = segment;  // a dropout's mask beside its output
+      if (instruction.kind == InstructionKind::map)
+        not_before = segment;  // a dropout's mask in the same loop as its output
       const NestValue made = value_of(member, instruction);
       made_in_[made] = segment;
       if (!at_points || (is_reduction(instruction.kind) && in_row)) schedule_.once_a_row.insert(made);
@@ -70,7 +71,7 @@ class Scheduler {
     }
   }
 
-  // The values of the kernel's own that a step needs.
+  // The operands of an instruction that the kernel computes itself.
   std::vector<NestValue> needs_of(int member, const Instruction& instruction) const {
     std::vector<NestValue> needs;
     for (const auto& [token, number] : operands_in(instruction.expression)) {

@@ -43,15 +43,24 @@ class Printer {
       case Unroll::never: line("MR_NO_UNROLL"); break;
     }
     const std::string next = loop.stride == "1" ? "++" + loop.counter : concat(loop.counter, " += ", loop.stride);
-    print_body(
-        concat("for (int ", loop.counter, " = ", loop.first, "; ", loop.counter, " < ", loop.end, "; ", next, ")"),
-        loop.body, loop.braces);
+    const std::string condition = loop.condition.empty() ? concat(loop.counter, " < ", loop.end) : loop.condition;
+    const std::string head =
+        concat("for (", loop.type, " ", loop.counter, " = ", loop.first, "; ", condition, "; ", next, ")");
+    print_body(head, loop.body, loop.braces);
   }
   void print(const Block& block) {
     line("{");
     print_inside(block.body);
     line("}");
   }
+
+  void print(const Lambda& lambda) {
+    const std::string attributes = lambda.attributes.empty() ? "" : lambda.attributes + " ";
+    line(concat("const auto ", lambda.name, " = [&](", lambda.parameters, ") ", attributes, "{"));
+    print_inside(lambda.body);
+    line("};");
+  }
+  void print(const Pragma& pragma) { text_ += concat("#pragma ", pragma.text, "\n"); }
 
   void print_body(const std::string& head, const Statements& body, Braces braces) {
     line(braces == Braces::always ? head + " {" : head);

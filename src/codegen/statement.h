@@ -61,7 +61,7 @@ struct If {
 
 enum class Unroll { compiler_decides, fully, partly, never };
 
-// for (int counter = first; counter < end; counter += stride)
+// for (type counter = first; counter < end; counter += stride)
 struct Loop {
   Unroll unroll = Unroll::compiler_decides;
   std::string counter;
@@ -70,14 +70,28 @@ struct Loop {
   Braces braces = Braces::always;
   std::string first = "0";
   std::string stride = "1";
+  std::string type = "int";
+  std::string condition = {};  // replaces counter < end
 };
 
 struct Block {
   Statements body;
 };
 
+// const auto name = [&](parameters) { body };
+struct Lambda {
+  std::string name;
+  std::string parameters;
+  Statements body;
+  std::string attributes = {};
+};
+
+struct Pragma {
+  std::string text;
+};
+
 struct Statement {
-  std::variant<Declare, Assign, Call, Load, Store, Barrier, If, Loop, Block> kind;
+  std::variant<Declare, Assign, Call, Load, Store, Barrier, If, Loop, Block, Lambda, Pragma> kind;
 };
 
 void append(Statements& to, Statements more);

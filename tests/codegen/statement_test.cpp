@@ -51,6 +51,21 @@ TEST(Statement, IndentsBodies) {
             "  x[l] = F(0);\n");
 }
 
+TEST(Statement, PrintsWhatOnlyCpuKernelsHave) {
+  const Statement call = {Call{"body(v)"}};
+  const Statements statements = {
+      {Lambda{"body", "long v", {{Assign{"x[v]", "F(0)"}}}, "__attribute__((always_inline))"}},
+      {Pragma{"omp parallel"}},
+      {Loop{Unroll::compiler_decides, "v", "", {call}, Braces::none, "0", "W", "long", "v + W <= 64"}}};
+  EXPECT_EQ(print_statements(statements, 1),
+            "  const auto body = [&](long v) __attribute__((always_inline)) {\n"
+            "    x[v] = F(0);\n"
+            "  };\n"
+            "#pragma omp parallel\n"
+            "  for (long v = 0; v + W <= 64; v += W)\n"
+            "    body(v);\n");
+}
+
 TEST(Statement, AppendsInOrder) {
   Statements statements = {{Call{"a()"}}};
   append(statements, {{Call{"b()"}}, {Call{"c()"}}});

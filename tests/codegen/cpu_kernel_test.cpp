@@ -1,4 +1,4 @@
-// Generated kernels and lowered products, of candidates by chance, against the reference.
+// Generated kernels and lowered products of random candidates against the reference.
 #include <gtest/gtest.h>
 
 #include "base/sanitized.h"
@@ -38,8 +38,8 @@ void draw_models_and_random_programs(TrialsOfPrograms& trials) {
   }
 }
 
-// One test: what a kernel of one program has shown, no other is compiled for. A sanitizer sees into no kernel, so
-// under it only the programs written for this are tried: the corners of what generates kernels.
+// One test, so that no kernel is compiled for features that another program has covered. A sanitizer does not check
+// kernels; under it only the programs written for the generators run.
 TEST(CpuKernel, CandidatesAgreeWithTheReference) {
   TrialsOfPrograms trials(1);
   draw_in_all_types(trials, "contractions", kContractions, {}, 6);
@@ -94,14 +94,14 @@ TEST(CpuKernel, CandidatesAgreeWithTheReference) {
   if (blas_info(BlasLibrary::openblas).there || blas_info(BlasLibrary::blis).there) {
     EXPECT_GT(trials.products(), 500U);
   } else {
-    GTEST_SKIP() << "no library's products here: kernels alone were compared";
+    GTEST_SKIP() << "no BLAS library: only kernels were compared";
   }
   RecordProperty("kernels", static_cast<int>(trials.kernels()));
   RecordProperty("products", static_cast<int>(trials.products()));
 }
 
-// MILLRACE_RANDOM_KERNELS=1000: so many programs, with nothing left out.
-TEST(CpuKernel, ManyRandomProgramsWhereAskedFor) {
+// MILLRACE_RANDOM_KERNELS=1000 runs so many programs and skips no kernel.
+TEST(CpuKernel, ManyRandomProgramsIfRequested) {
   const char* const count = std::getenv("MILLRACE_RANDOM_KERNELS");
   for (uint64_t seed = 0; count != nullptr && seed < std::stoull(count); ++seed) {
     TrialsOfPrograms trials(seed);
@@ -111,8 +111,8 @@ TEST(CpuKernel, ManyRandomProgramsWhereAskedFor) {
   }
 }
 
-// What one of two equal partitions draws says nothing of what the other one draws.
-TEST(CpuKernel, EqualPartsThatDrawFromDifferentStreamsAgreeWithTheReference) {
+// The mask of one of two equal partitions says nothing about that of the other.
+TEST(CpuKernel, EqualPartitionsWithDifferentSubsequencesAgreeWithTheReference) {
   TrialsOfPrograms trials(1);
   trials.draw(tried_program("two dropouts", kTwoDropouts, {}, "float32"), 2, false);
   trials.run();

@@ -1,4 +1,4 @@
-// Masks as kernels draw them, bit by bit those of the reference.
+// Masks drawn by kernels equal those of the reference bit by bit.
 #include <gtest/gtest.h>
 
 #include "codegen/trials_of_programs.h"
@@ -11,11 +11,11 @@ namespace {
 
 struct Draw {
   uint64_t element;
-  uint64_t step;
+  uint64_t stride;
   int64_t count;
 };
 
-TEST(CpuMasks, AreThoseOfTheReferenceBitByBit) {
+TEST(CpuMasks, EqualThoseOfTheReference) {
   const std::string text = R"(
 extern "C" __attribute__((visibility("default"))) void MILLRACE_KERNEL(const mr::Arguments* args) {
   const mr::Dropout d(args, args->subsequences[0], args->values[0]);
@@ -27,7 +27,7 @@ extern "C" __attribute__((visibility("default"))) void MILLRACE_KERNEL(const mr:
   }
 }
 )";
-  constexpr uint64_t kCarry = uint64_t{1} << 35;  // the element whose block's number no longer fits into 32 bits
+  constexpr uint64_t kCarry = uint64_t{1} << 35;  // the first element whose block number needs more than 32 bits
   const std::vector<Draw> draws = {{0, 1, 300},
                                    {4, 1, 64},
                                    {1, 1, 131},
@@ -67,7 +67,7 @@ extern "C" __attribute__((visibility("default"))) void MILLRACE_KERNEL(const mr:
       size_t at = 0;
       for (const Draw& draw : draws) {
         for (int64_t k = 0; k < draw.count; ++k, ++at) {
-          const uint64_t element = draw.element + static_cast<uint64_t>(k) * draw.step;
+          const uint64_t element = draw.element + static_cast<uint64_t>(k) * draw.stride;
           const bool kept = dropout_keeps(seed, 11, subsequence, element, probability);
           const double scale = 1 / (1 - probability);
           const double wanted = !kept ? 0 : wide ? scale : static_cast<double>(static_cast<float>(scale));

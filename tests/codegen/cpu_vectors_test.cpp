@@ -1,4 +1,4 @@
-// What the compiler makes of the kernels that take longest: vectors, and no calls in their loops.
+// The compiler vectorizes the most expensive kernels, without calls in their loops.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace millrace {
 namespace {
 
-// The instructions of a kernel, as objdump prints them; its helpers among them, as all are in one object.
+// The instructions of a kernel and its helper functions, from objdump.
 std::string disassembly(const std::string& path) {
   const std::optional<std::string> objdump = find_program("objdump");
   if (!objdump) return "";
@@ -29,23 +29,23 @@ size_t count_of(const std::string& text, const std::vector<std::string>& words) 
   return count;
 }
 
-TEST(CpuVectors, HotKernelsAreVectorsThroughout) {
+TEST(CpuVectors, HotKernelsAreVectorized) {
   const TriedProgram program =
       tried_program("bert_encoder", text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/bert_encoder.py")),
                     {"tiny", "J=64", "P=16", "W=16"}, "float32");
   const Graph& graph = program.training.graph;
   size_t looked_at = 0;
   for (const OperatorKind kind : {OperatorKind::softmax, OperatorKind::relu, OperatorKind::layernorm}) {
-    const auto has = [&](const PartitionCandidates& of) {
-      return of.partition.members.size() > 1 &&
-             std::any_of(of.partition.members.begin(), of.partition.members.end(),
+    const auto has = [&](const PartitionCandidates& entry) {
+      return entry.partition.members.size() > 1 &&
+             std::any_of(entry.partition.members.begin(), entry.partition.members.end(),
                          [&](OperatorId op) { return graph.operators[op.at()].kind == kind; });
     };
-    const auto of = std::find_if(program.candidates.partitions.begin(), program.candidates.partitions.end(), has);
-    ASSERT_NE(of, program.candidates.partitions.end());
-    const Candidate& best = of->candidates.front();
+    const auto found = std::find_if(program.candidates.partitions.begin(), program.candidates.partitions.end(), has);
+    ASSERT_NE(found, program.candidates.partitions.end());
+    const Candidate& best = found->candidates.front();
     const Launch launch =
-        lower(graph, of->partition, layouts_of(program.candidates.domains, of->partition, best), best.config);
+        lower(graph, found->partition, layouts_of(program.candidates.domains, found->partition, best), best.config);
     const Result<KernelCache> cache = kernel_cache_of_tests(1);
     ASSERT_TRUE(cache);
     const auto compiled = cache->get({{launch.kernel}}, 1);
@@ -55,8 +55,8 @@ TEST(CpuVectors, HotKernelsAreVectorsThroughout) {
     // aarch64: fmla v0.4s; x86-64: packed single precision.
     const size_t vectors = count_of(text, {".4s", "addps", "mulps", "maxps", "ps "});
     // A vector is one register with AVX-512, and four on aarch64.
-    EXPECT_GT(vectors, 50U) << of->partition.name << "\n" << launch.kernel;
-    EXPECT_EQ(count_of(text, {"<expf", "<tanhf", "<erff", "<exp@", "<logf", "<powf"}), 0U) << of->partition.name;
+    EXPECT_GT(vectors, 50U) << found->partition.name << "\n" << launch.kernel;
+    EXPECT_EQ(count_of(text, {"<expf", "<tanhf", "<erff", "<exp@", "<logf", "<powf"}), 0U) << found->partition.name;
     ++looked_at;
   }
   EXPECT_EQ(looked_at, 3U);

@@ -1,5 +1,4 @@
-// Generated CUDA kernels, of candidates by chance, against the reference: emulated by a CPU, so that they are checked
-// where there is no GPU.
+// Generated CUDA kernels of random candidates against the reference, emulated on a CPU: no GPU is needed.
 #include <gtest/gtest.h>
 
 #include "base/text.h"
@@ -17,7 +16,8 @@ const std::vector<std::string>& gpu_dtypes() {
   return names;
 }
 
-// Unlike a CPU's, the ways of a GPU depend on the type: on how much of it fits 16 bytes. Both halves have the same.
+// Unlike a CPU's, the configs of a GPU depend on the type: on how many elements fit into 16 bytes. Both half types have
+// the same.
 void draw_on_gpu_in_all_types(TrialsOfPrograms& trials, const std::string& name, const std::string& text,
                               const std::vector<std::string>& sizes, size_t count) {
   TriedProgram halves = tried_program(name, text, sizes, "float16", nullptr, TriedOn::gpu);
@@ -63,9 +63,9 @@ TEST(CudaKernel, CandidatesAgreeWithTheReference) {
                                    "extremum_dx & rows in lanes",
                                    "embed_diagonal & flat",
                                    "max & rows",
-                                   "rows & groups of warps",
-                                   "rows & groups in a warp",
-                                   "rows in lanes & groups in a warp",
+                                   "rows & rows of several warps",
+                                   "rows & rows in a warp",
+                                   "rows in lanes & rows in a warp",
                                    "rows & across rows",
                                    "rows & across rows, the next one ahead",
                                    "flat & across rows",
@@ -90,8 +90,8 @@ TEST(CudaKernel, CandidatesAgreeWithTheReference) {
   RecordProperty("kernels", static_cast<int>(trials.kernels()));
 }
 
-// MILLRACE_RANDOM_KERNELS=1000: so many programs, with nothing left out.
-TEST(CudaKernel, ManyRandomProgramsWhereAskedFor) {
+// MILLRACE_RANDOM_KERNELS=1000 runs so many programs and skips no kernel.
+TEST(CudaKernel, ManyRandomProgramsIfRequested) {
   const char* const count = std::getenv("MILLRACE_RANDOM_KERNELS");
   for (uint64_t seed = 0; count != nullptr && seed < std::stoull(count); ++seed) {
     TrialsOfPrograms trials(seed, TriedOn::gpu);

@@ -5,7 +5,7 @@
 namespace millrace {
 namespace {
 
-// How many warps' results of a reduction over rows in lanes no shuffle combines: the prelude's kPartitionsApart.
+// How many results of a reduction over rows in lanes shuffles do not combine, as in the prelude's all_reduce_apart.
 int64_t results_in_shared(const ThreadMapping& map) {
   return map.columns < kWarp ? map.shape.group * map.columns / kWarp : map.shape.group;
 }

@@ -26,12 +26,12 @@ struct GpuGrid {
 };
 
 struct Launch {
-  std::string kernel;                 // source text of a generated kernel; empty: a matrix product
-  std::vector<GpuGrid> grids;         // on a GPU: the source's kernels, one behind the other
-  int64_t tensor_count = 0;           // of a kernel on a GPU
-  std::vector<LaunchNumber> numbers;  // a kernel's values; factors of a product
-  std::vector<uint32_t> streams;      // of a kernel's dropouts
-  int64_t scratch_bytes = 0;          // that it needs, aligned to 64
+  std::string kernel;                  // source text of a generated kernel; empty: a matrix product
+  std::vector<GpuGrid> grids;          // on a GPU: the source's kernels, one behind the other
+  int64_t tensor_count = 0;            // of a kernel on a GPU
+  std::vector<LaunchNumber> numbers;   // a kernel's values; factors of a product
+  std::vector<uint32_t> subsequences;  // of a kernel's dropouts
+  int64_t scratch_bytes = 0;           // that it needs, aligned to 64
   // A product: its call, and which tensors a, b and c are in; several are stacked, in memory one behind the other.
   GemmCall gemm;
   std::array<std::vector<int>, 3> operands;

@@ -1,4 +1,4 @@
-// Generated kernels and lowered products, of candidates by chance, against the reference.
+// Generated kernels and lowered products of random candidates against the reference.
 #include <gtest/gtest.h>
 
 #include "base/long_run.h"
@@ -39,9 +39,9 @@ void draw_models_and_random_programs(TrialsOfPrograms& trials) {
   }
 }
 
-// One test: what a kernel of one program has shown, no other is compiled for. Models and random programs are for a long
-// run; the slice of it, and a sanitizer, which sees into no kernel, have the programs written for this: the corners of
-// what generates kernels.
+// One test, so that no kernel is compiled for features that another program has covered. Models and random programs run
+// in the long suite. The short suite, and a sanitizer, which does not check kernels, run the programs written for the
+// generators.
 TEST(CpuKernel, CandidatesAgreeWithTheReference) {
   TrialsOfPrograms trials(1);
   draw_in_all_types(trials, "contractions", kContractions, {}, 6);
@@ -98,16 +98,16 @@ TEST(CpuKernel, CandidatesAgreeWithTheReference) {
   if (blas_info(BlasLibrary::openblas).there || blas_info(BlasLibrary::blis).there) {
     EXPECT_GT(trials.products(), 500U);
   } else {
-    GTEST_SKIP() << "no library's products here: kernels alone were compared";
+    GTEST_SKIP() << "no BLAS library: only kernels were compared";
   }
   RecordProperty("kernels", static_cast<int>(trials.kernels()));
   RecordProperty("products", static_cast<int>(trials.products()));
 }
 
-TEST(CpuKernel, ManyRandomProgramsWhereAskedFor) { try_random_programs(dtypes(), TriedOn::cpu); }
+TEST(CpuKernel, ManyRandomProgramsIfRequested) { try_random_programs(dtypes(), TriedOn::cpu); }
 
-// What one of two equal partitions draws says nothing of what the other one draws.
-TEST(CpuKernel, EqualPartsThatDrawFromDifferentStreamsAgreeWithTheReference) {
+// The mask of one of two equal partitions says nothing about that of the other.
+TEST(CpuKernel, EqualPartitionsWithDifferentSubsequencesAgreeWithTheReference) {
   TrialsOfPrograms trials(1);
   trials.draw(tried_program("two dropouts", kTwoDropouts, {}, "float32"), 2, false);
   trials.run();

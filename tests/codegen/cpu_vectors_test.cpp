@@ -1,4 +1,4 @@
-// What the compiler makes of the kernels that take longest: vectors, and no calls in their loops.
+// The compiler vectorizes the most expensive kernels, without calls in their loops.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -67,9 +67,9 @@ TEST(CpuVectors, HotKernelsAreVectorsThroughout) {
                     {"tiny", "J=64", "P=16", "W=16"}, "float32");
   const Graph& graph = program.training.graph;
   for (const OperatorKind kind : {OperatorKind::softmax, OperatorKind::relu, OperatorKind::layernorm}) {
-    const auto has = [&](const PartitionCandidates& of) {
-      return of.partition.members.size() > 1 &&
-             std::any_of(of.partition.members.begin(), of.partition.members.end(),
+    const auto has = [&](const PartitionCandidates& entry) {
+      return entry.partition.members.size() > 1 &&
+             std::any_of(entry.partition.members.begin(), entry.partition.members.end(),
                          [&](OperatorId op) { return graph.operators[op.at()].kind == kind; });
     };
     const auto of = std::find_if(program.candidates.partitions.begin(), program.candidates.partitions.end(), has);

@@ -1,5 +1,4 @@
-// Generated CUDA kernels, of candidates by chance, against the reference: emulated by a CPU, so that they are checked
-// where there is no GPU.
+// Generated CUDA kernels of random candidates against the reference, emulated on a CPU: no GPU is needed.
 #include <gtest/gtest.h>
 
 #include "base/long_run.h"
@@ -18,7 +17,8 @@ const std::vector<std::string>& gpu_dtypes() {
   return names;
 }
 
-// Unlike a CPU's, the ways of a GPU depend on the type: on how much of it fits 16 bytes. Both halves have the same.
+// Unlike a CPU's, the configs of a GPU depend on the type: on how many elements fit into 16 bytes. Both half types have
+// the same.
 void draw_on_gpu_in_all_types(TrialsOfPrograms& trials, const std::string& name, const std::string& text,
                               const std::vector<std::string>& sizes, size_t count) {
   TriedProgram halves = tried_program(name, text, sizes, "float16", nullptr, TriedOn::gpu);
@@ -70,9 +70,9 @@ TEST(CudaKernel, CandidatesAgreeWithTheReference) {
                                    "extremum_dx & rows in lanes",
                                    "embed_diagonal & flat",
                                    "max & rows",
-                                   "rows & groups of warps",
-                                   "rows & groups in a warp",
-                                   "rows in lanes & groups in a warp",
+                                   "rows & rows of several warps",
+                                   "rows & rows in a warp",
+                                   "rows in lanes & rows in a warp",
                                    "rows & across rows",
                                    "rows & across rows, the next one ahead",
                                    "flat & across rows",
@@ -97,7 +97,7 @@ TEST(CudaKernel, CandidatesAgreeWithTheReference) {
   RecordProperty("kernels", static_cast<int>(trials.kernels()));
 }
 
-TEST(CudaKernel, ManyRandomProgramsWhereAskedFor) { try_random_programs(gpu_dtypes(), TriedOn::gpu); }
+TEST(CudaKernel, ManyRandomProgramsIfRequested) { try_random_programs(gpu_dtypes(), TriedOn::gpu); }
 
 }  // namespace
 }  // namespace millrace

@@ -129,7 +129,7 @@ class AttentionGenerator {
     const double rounded = std::min(std::floor(dropout.value * 65536 + 0.5), 65535.0);
     made_.values.push_back({TensorId(), rounded * 65536});
     made_.values.push_back({TensorId(), 1.0 / (1.0 - dropout.value)});
-    made_.streams.push_back(dropout.stream);
+    made_.subsequences.push_back(dropout.subsequence);
   }
 
   // The mask's among the partition's tensors.
@@ -251,7 +251,7 @@ class AttentionGenerator {
     line(text, 0,
          concat("MR_KERNEL(", threads, " MR_BLOCKS(", blocks_at_a_time(kernel), ")) ", kernel.name,
                 "(MR_PARAMETER mr::Arguments<", layouts_.size(), ", ", std::max<size_t>(made_.values.size(), 1), ", ",
-                std::max<size_t>(made_.streams.size(), 1), "> args) {"));
+                std::max<size_t>(made_.subsequences.size(), 1), "> args) {"));
     line(text, 1, "using S = MILLRACE_KERNEL_sizes;");
     line(text, 1, "mr::begin();");
     add_head(blocks, kernel.rows);
@@ -312,7 +312,7 @@ class AttentionGenerator {
   std::string masks_text() const {
     if (!attention_.mask.valid()) return "const mr::NoMasks masks;";
     const size_t threshold = attention_.scales.size();
-    return concat("const mr::Masks<S> masks{mr::Dropout(args.state, args.streams[0], args.values[", threshold,
+    return concat("const mr::Masks<S> masks{mr::Dropout(args.state, args.subsequences[0], args.values[", threshold,
                   "], args.values[", threshold + 1, "]), mr::u64(", mask_offset(), "), ",
                   keeps_mask() ? concat("static_cast<mr::u8*>(args.tensors[", mask_position(), "])") : "nullptr", "};");
   }

@@ -59,7 +59,8 @@ void CpuLaunch::run(void* const* tensors, const LaunchState& state, char* scratc
   if (!gemm_) {
     std::array<double, kMostNumbers> values{};
     for (size_t k = 0; k < launch_.numbers.size(); ++k) values[k] = value_of(launch_.numbers[k], state);
-    const KernelArguments arguments{tensors, values.data(), launch_.streams.data(), state.seed, state.step, scratch};
+    const KernelArguments arguments{tensors,    values.data(), launch_.subsequences.data(),
+                                    state.seed, state.step,    scratch};
     reinterpret_cast<KernelFunction>(function_)(&arguments);
     return;
   }

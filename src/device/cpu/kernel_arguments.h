@@ -9,7 +9,7 @@ namespace millrace {
 struct KernelArguments {
   void* const* tensors;
   const double* values;
-  const uint32_t* streams;
+  const uint32_t* subsequences;
   uint64_t seed;
   uint32_t step;
   char* scratch;

@@ -11,7 +11,7 @@ namespace millrace {
 // Counts cycles and nanoseconds of one thread for 50 µs, from one tick of the timer to another: those are a microsecond
 // apart on some GPUs. Its parameter is that of kernel_parameters.h; a launch of another size is refused.
 inline constexpr const char* kClockSource = R"(
-struct Parameters { unsigned long long* counted[1]; double values[1]; const void* state; char* scratch; unsigned streams[1]; };
+struct Parameters { unsigned long long* counted[1]; double values[1]; const void* state; char* scratch; unsigned subsequences[1]; };
 __device__ unsigned long long nanoseconds() {
   unsigned long long now;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));

@@ -139,7 +139,7 @@ Result<Grid> find_grid(const Module& module, const GpuGrid& asked, size_t parame
 Result<std::unique_ptr<GpuLaunch>> prepare_kernels(std::shared_ptr<CudaContext> context, const Launch& launch,
                                                    const std::string& cubin) {
   if (launch.grids.empty()) return Error::make(ErrorKind::failed, "a launch of generated kernels has no grid");
-  KernelParameters parameters(static_cast<size_t>(launch.tensor_count), launch.numbers, launch.streams);
+  KernelParameters parameters(static_cast<size_t>(launch.tensor_count), launch.numbers, launch.subsequences);
   if (parameters.size() > kMostParameterBytes)
     return refused(launch.grids.front().function, concat("its parameter has ", parameters.size(), " bytes"));
   const CurrentContext current(*context);

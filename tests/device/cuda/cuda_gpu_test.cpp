@@ -126,7 +126,7 @@ TEST_P(CudaGpuTest, MoreMemoryThanThereIsIsSaid) {
 constexpr const char* kKernels = R"(
 struct GpuState { unsigned long long seed; unsigned step, unused; };
 struct Parameters {
-  void* tensors[2]; double values[2]; const GpuState* state; char* scratch; unsigned streams[3];
+  void* tensors[2]; double values[2]; const GpuState* state; char* scratch; unsigned subsequences[3];
 };
 __device__ void begin() {
 #if __CUDA_ARCH__ >= 900
@@ -142,7 +142,7 @@ extern "C" __global__ void scale(Parameters p) {
 extern "C" __global__ void add(Parameters p) {
   begin();
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
-  ((float*)p.tensors[1])[i] = ((const float*)p.scratch)[i] + (float)p.values[1] + (float)p.streams[2];
+  ((float*)p.tensors[1])[i] = ((const float*)p.scratch)[i] + (float)p.values[1] + (float)p.subsequences[2];
 }
 )";
 
@@ -160,7 +160,7 @@ class CudaKernelTest : public OneGpuTest {
     launch_.grids = {{"scale", 4, 64}, {"add", 2, 128}};
     launch_.tensor_count = 2;
     launch_.numbers = {{0, 0}, {-1, 0.5}};
-    launch_.streams = {1, 2, 100};
+    launch_.subsequences = {1, 2, 100};
     launch_.scratch_bytes = 256 * sizeof(float);
     input_.resize(256);
     std::iota(input_.begin(), input_.end(), 0.0F);

@@ -260,8 +260,6 @@ CLI::App* add_optimize(CLI::App& app, OptimizeOptions& options) {
       app.add_subcommand("optimize", "find the fastest way to run forward and backward, write it as a plan, check it");
   add_explore_options(*command, options.explore);
   add_budget(*command, options.explore);
-  command->add_flag("--aside", options.aside,
-                    "on a GPU: let gradients of weights run beside the rest, where that is faster (more memory)");
   command->add_option("--method", options.method, "exact, or sssp: the paper's shortest path (default: exact)")
       ->type_name("METHOD");
   command->add_option("--out", options.out, "folder for the plan (default: NAME.plan)")->type_name("DIR");

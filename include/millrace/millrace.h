@@ -138,8 +138,7 @@ Result<std::string> select_program(const SelectOptions& options);
 struct OptimizeOptions {
   ExploreOptions explore;
   std::string method = "exact";
-  std::string out;     // the plan's folder; empty: NAME.plan in the working directory
-  bool aside = false;  // on a GPU: whether launches may run beside others, where that makes the step faster
+  std::string out;  // the plan's folder; empty: NAME.plan in the working directory
 };
 
 // All of it: explores, selects, writes a plan, runs it against the reference, and says what was gained.

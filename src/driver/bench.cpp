@@ -79,7 +79,6 @@ std::string bench_json(const LoadedPlan& loaded, const Times& times, const std::
     const PlanLaunch& launch = plan.launches[times.timed[k]];
     return Json{{"name", name_of(launch)},
                 {"pass", name_of(launch.pass)},
-                {"aside", launch.aside},
                 {"seconds", times.launches[k].median},
                 {"predicted_seconds", launch.predicted_seconds}};
   });
@@ -103,8 +102,8 @@ std::string bench_text(const LoadedPlan& loaded, const Times& times, const std::
     const PlanLaunch& launch = plan.launches[times.timed[k]];
     const double measured = times.launches[k].median;
     predicted += launch.predicted_seconds;
-    table.row({name_of(launch), concat(name_of(launch.pass), launch.aside ? " aside" : ""),
-               milliseconds(launch.predicted_seconds), milliseconds(measured),
+    table.row({name_of(launch), std::string(name_of(launch.pass)), milliseconds(launch.predicted_seconds),
+               milliseconds(measured),
                launch.predicted_seconds > 0 ? fixed(measured / launch.predicted_seconds, 2) : "-"});
   }
   table.row({"sum", "", milliseconds(times.passes ? plan.cost : predicted), milliseconds(sum_of_launches(times)), ""});

@@ -36,25 +36,7 @@ double unfused_seconds(const Prepared& prepared, const Measurements& measurement
   return total;
 }
 
-}  // namespace
-
-Result<SelectMethod> method_named(const std::string& name) {
-  if (name == "exact") return SelectMethod::exact;
-  if (name == "sssp") return SelectMethod::sssp;
-  return Error::make(ErrorKind::bad_input, concat("--method ", name, ": no such method"), "use exact or sssp");
-}
-
-Result<SelectedPlan> select_plan(const Tuned& tuned, SelectMethod method) {
-  const Measurements& measurements = tuned.explored.measurements;
-  Result<Selection> selection = select(measurements, method);
-  if (!selection) return selection.error();
-  if (Result<Done> checked = verify(measurements, *selection); !checked) return checked.error();
-  Result<StepPlan> plan = lay_out(tuned, *selection, false);
-  if (!plan) return plan.error();
-  return SelectedPlan{std::move(*selection), std::move(*plan)};
-}
-
-Result<StepPlan> lay_out(const Tuned& tuned, const Selection& selection, bool aside) {
+Result<StepPlan> lay_out(const Tuned& tuned, const Selection& selection) {
   const Measurements& measurements = tuned.explored.measurements;
   PlanOptions planning;
   const TuneProgram& program = tuned.program;
@@ -70,13 +52,30 @@ Result<StepPlan> lay_out(const Tuned& tuned, const Selection& selection, bool as
     const Result<std::unique_ptr<GpuLaunch>> prepared = tuned.machine.gpu->prepare(launch, "");
     return prepared ? (*prepared)->scratch_bytes() : 0;  // the executor says what is wrong
   };
-  planning.aside = aside;
   Result<StepPlan> plan =
       build_plan(tuned.prepared.training, tuned.prepared.candidates, measurements, selection, planning);
   if (!plan) return plan.error();
   if (Result<Done> checked = verify(*plan, tuned.prepared.training, tuned.prepared.candidates); !checked)
     return checked.error();
   return plan;
+}
+
+}  // namespace
+
+Result<SelectMethod> method_named(const std::string& name) {
+  if (name == "exact") return SelectMethod::exact;
+  if (name == "sssp") return SelectMethod::sssp;
+  return Error::make(ErrorKind::bad_input, concat("--method ", name, ": no such method"), "use exact or sssp");
+}
+
+Result<SelectedPlan> select_plan(const Tuned& tuned, SelectMethod method) {
+  const Measurements& measurements = tuned.explored.measurements;
+  Result<Selection> selection = select(measurements, method);
+  if (!selection) return selection.error();
+  if (Result<Done> checked = verify(measurements, *selection); !checked) return checked.error();
+  Result<StepPlan> plan = lay_out(tuned, *selection);
+  if (!plan) return plan.error();
+  return SelectedPlan{std::move(*selection), std::move(*plan)};
 }
 
 }  // namespace millrace

@@ -14,10 +14,6 @@ struct SelectedPlan {
 
 Result<SelectMethod> method_named(const std::string& name);
 
-// With all launches one behind the other.
 Result<SelectedPlan> select_plan(const Tuned& tuned, SelectMethod method);
-
-// The plan of a selection. `aside`: whether launches run beside others, as PlanOptions say.
-Result<StepPlan> lay_out(const Tuned& tuned, const Selection& selection, bool aside);
 
 }  // namespace millrace

@@ -36,7 +36,6 @@ class PlanBuilder {
     for (auto step : {&PlanBuilder::take_partitions, &PlanBuilder::take_conversions}) {
       if (Result<Done> done = (this->*step)(); !done) return done.error();
     }
-    if (options_.aside) take_aside();
     for (const Step& step : steps_) plan_.launches.push_back(step.launch);
     add_callers_buffers();
     for (size_t k = 0; k < steps_.size(); ++k) add_buffers_of(static_cast<int>(k));
@@ -159,44 +158,6 @@ class PlanBuilder {
     return false;
   }
 
-  // --- What runs beside the others ---
-
-  // Whether one needs what another writes, in whatever layout: then that stands before it.
-  static bool needs(const Step& step, const Step& other) {
-    return std::any_of(step.of.partition.reads.begin(), step.of.partition.reads.end(), [&](TensorId tensor) {
-      const std::vector<TensorId>& writes = other.of.partition.writes;
-      return std::find(writes.begin(), writes.end(), tensor) != writes.end();
-    });
-  }
-
-  // What no other launch of its pass needs, as gradients of weights are, is aside, and stands as early as it may among
-  // the others, which stay in their order. Where none of them is beside it, it is one of them.
-  void take_aside() {
-    for (Step& step : steps_) {
-      const bool needed = std::any_of(steps_.begin(), steps_.end(), [&](const Step& other) {
-        return other.launch.pass == step.launch.pass && needs(other, step);
-      });
-      step.launch.aside = !needed;
-    }
-    std::vector<Step> ordered;
-    for (Step& step : steps_) {
-      auto location = ordered.end();
-      const auto may_stand_before = [&](const Step& other) {
-        return step.launch.aside && other.launch.pass == step.launch.pass && !needs(step, other);
-      };
-      while (location != ordered.begin() && may_stand_before(*(location - 1))) --location;
-      while (location != ordered.end() && location->launch.aside) ++location;
-      ordered.insert(location, std::move(step));
-    }
-    bool is_last = true;  // of its pass, but for others that are aside
-    for (size_t k = ordered.size(); k-- > 0;) {
-      if (k + 1 < ordered.size() && ordered[k + 1].launch.pass != ordered[k].launch.pass) is_last = true;
-      is_last = is_last && ordered[k].launch.aside;
-      if (is_last) ordered[k].launch.aside = false;
-    }
-    steps_ = std::move(ordered);
-  }
-
   // --- Buffers ---
 
   int add_buffer(TensorId tensor, int layout, BufferLocation location, size_t position) {
@@ -296,20 +257,6 @@ class PlanBuilder {
     return stacks;
   }
 
-  // The last launch that finds each buffer alive: one that is aside may run up to where it is waited for.
-  std::vector<int> alive_until() const {
-    std::vector<int> last;
-    for (const PlanBuffer& buffer : plan_.buffers) last.push_back(buffer.last);
-    for (size_t k = 0; k < plan_.launches.size(); ++k) {
-      if (!plan_.launches[k].aside) continue;
-      const int end = waited_for_before(plan_, static_cast<int>(k)) - 1;
-      for (const int buffer : plan_.launches[k].buffers) {
-        if (buffer != kNoBuffer) last[as_index(buffer)] = std::max(last[as_index(buffer)], end);
-      }
-    }
-    return last;
-  }
-
   static int64_t aligned(int64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
 
   // What forward leaves for backward first, then the workspace; returns where that ends.
@@ -338,16 +285,15 @@ class PlanBuilder {
       const int number = static_cast<int>(k);
       if (plan_.buffers[k].location == BufferLocation::arena && !in_stacks.contains(number)) groups.push_back({number});
     }
-    const std::vector<int> last = alive_until();
     std::vector<ArenaBlock> blocks;
     for (const std::vector<int>& group : groups) {
       const int front = group.front();
-      ArenaBlock block{0, plan_.buffers[as_index(front)].first, last[as_index(front)], 0};
+      ArenaBlock block{0, plan_.buffers[as_index(front)].first, plan_.buffers[as_index(front)].last, 0};
       for (const int number : group) {
         const PlanBuffer& buffer = plan_.buffers[as_index(number)];
         block.bytes += buffer.bytes;
         block.first = std::min(block.first, buffer.first);
-        block.last = std::max(block.last, last[as_index(number)]);
+        block.last = std::max(block.last, buffer.last);
       }
       plan_.sum_bytes += block.bytes;
       blocks.push_back(block);
@@ -363,11 +309,9 @@ class PlanBuilder {
     plan_.scratch_offset = aligned(end);
     for (const Step& step : steps_) {
       const Launch launch = lower(graph_, step.of.partition, step.of.layouts, step.of.candidate.config);
-      int64_t& bytes = step.launch.aside ? plan_.aside_scratch_bytes : plan_.scratch_bytes;
-      bytes = std::max(bytes, options_.scratch_bytes(launch));
+      plan_.scratch_bytes = std::max(plan_.scratch_bytes, options_.scratch_bytes(launch));
     }
-    if (plan_.aside_scratch_bytes > 0) plan_.scratch_bytes = aligned(plan_.scratch_bytes);
-    plan_.arena_bytes = plan_.scratch_offset + plan_.scratch_bytes + plan_.aside_scratch_bytes;
+    plan_.arena_bytes = plan_.scratch_offset + plan_.scratch_bytes;
   }
 
   const TrainingGraph& training_;

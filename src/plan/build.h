@@ -21,7 +21,6 @@ struct PlanOptions {
   std::string date;
   double default_cost = 0;                              // with nothing fused; 0: not known
   std::function<int64_t(const Launch&)> scratch_bytes;  // that the device needs for a launch
-  bool aside = false;  // whether what no other launch of its pass waits for runs beside those that do not wait for it
 };
 
 // `measurements` name partitions and tensors as `candidates` and the graph do. The names of the kernels' functions, and

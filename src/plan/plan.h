@@ -4,16 +4,13 @@
 // - Launches run in their order: first those of forward, then those of backward. Each names the buffers of its
 // partition's
 //   tensors, reads and then writes. A conversion reads and writes one tensor, in two layouts.
-// - One that is aside runs beside those behind it, until it is waited for: before the next one that is aside behind one
-//   that is not, at the latest at the end of its pass. Meanwhile nothing else reads or writes over what it writes, or
-//   writes over what it reads. Those aside with none between them run one behind the other.
 // - A buffer is one tensor in one layout. It is the caller's, who gives or gets it in that layout, or it lies in the
 //   arena; two in the arena share bytes only when no launch finds both alive.
 // - The arena begins with saved_bytes of what forward leaves for backward; nothing else is there, and backward changes
 //   nothing of it. So whoever runs several forwards before their backwards keeps one saved part for each, and backward
 //   may be repeated. The rest is workspace, which means nothing between two passes.
 // - A mask that is drawn again is in no buffer.
-// - Launches that need scratch share one region at the end of the workspace; those that are aside one behind it.
+// - Launches that need scratch share one region at the end of the workspace.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +46,6 @@ struct PlanLaunch {
   std::vector<int> buffers;  // reads, then writes; kNoBuffer: a mask that is drawn
   double predicted_seconds = 0;
   std::string function;  // a generated kernel's in the shared object; empty: a library's product
-  bool aside = false;
 };
 
 // All that it takes to make the same graph again.
@@ -80,23 +76,16 @@ struct StepPlan {
   int64_t saved_bytes = 0;  // the arena's beginning
   int64_t scratch_offset = 0;
   int64_t scratch_bytes = 0;
-  int64_t aside_scratch_bytes = 0;  // behind it
-  int64_t arena_bytes = 0;          // scratch and all
-  int64_t sum_bytes = 0;            // what the arena's buffers would take without sharing
-  double cost = 0;                  // seconds of a step, as predicted
-  double bound = 0;                 // if every partition could take its fastest way
-  double default_cost = 0;          // with nothing fused, everything as the program writes it; 0: not known
+  int64_t arena_bytes = 0;  // scratch and all
+  int64_t sum_bytes = 0;    // what the arena's buffers would take without sharing
+  double cost = 0;          // seconds of a step, as predicted
+  double bound = 0;         // if every partition could take its fastest way
+  double default_cost = 0;  // with nothing fused, everything as the program writes it; 0: not known
   PlanKernels kernels;
 };
 
 // The first launch of backward; their number where there is none.
 int first_of_backward(const StepPlan& plan);
-
-// Of a launch that is aside: the one before which it is waited for; their number where it is at the end.
-int waited_for_before(const StepPlan& plan, int launch);
-
-// How many launches are aside.
-size_t asides_of(const StepPlan& plan);
 
 // "conversion of x", or the partition's name.
 std::string name_of(const PlanLaunch& launch);

@@ -53,7 +53,6 @@ Json launch_json(const PlanLaunch& launch) {
   json["buffers"] = launch.buffers;
   json["predicted_seconds"] = launch.predicted_seconds;
   if (!launch.function.empty()) json["function"] = launch.function;
-  if (launch.aside) json["aside"] = true;
   return json;
 }
 
@@ -87,7 +86,7 @@ class PlanReader {
     StepPlan made;
     reader_.object(root, {"schema_version", "sha256", "version", "device", "date", "program", "cost", "bound",
                           "default_cost", "kernels", "arena_bytes", "sum_bytes", "saved_bytes", "scratch_offset",
-                          "scratch_bytes", "aside_scratch_bytes", "buffers", "launches"});
+                          "scratch_bytes", "buffers", "launches"});
     const Node version = JsonReader::field(root, "schema_version");
     if (const int64_t number = reader_.integer(version, 0, kMostInt); number != kSchemaVersion)
       reader_.complain(version, concat("version ", number, " is not known"),
@@ -108,8 +107,6 @@ class PlanReader {
     made.saved_bytes = integer(root, "saved_bytes", 0, kMost);
     made.scratch_offset = integer(root, "scratch_offset", 0, kMost);
     made.scratch_bytes = integer(root, "scratch_bytes", 0, kMost);
-    if (JsonReader::field(root, "aside_scratch_bytes").json != nullptr)
-      made.aside_scratch_bytes = integer(root, "aside_scratch_bytes", 0, kMost);
     for (const Node& node : list(root, "buffers")) made.buffers.push_back(buffer(node));
     for (const Node& node : list(root, "launches")) made.launches.push_back(launch(node));
     return made;
@@ -183,7 +180,7 @@ class PlanReader {
     PlanLaunch made;
     const bool conversion = JsonReader::field(node, "partition").json == nullptr;
     const char* const name = conversion ? "conversion_of" : "partition";
-    reader_.object(node, {name, "pass", "candidate", "buffers", "predicted_seconds", "function", "aside"});
+    reader_.object(node, {name, "pass", "candidate", "buffers", "predicted_seconds", "function"});
     (conversion ? made.conversion_of : made.partition) = text(node, name);
     if (!conversion && made.partition.empty())
       reader_.complain(JsonReader::field(node, name), "it is empty", "give the partition's name");
@@ -198,7 +195,6 @@ class PlanReader {
     made.predicted_seconds = number(node, "predicted_seconds");
     if (const Node function = JsonReader::field(node, "function"); function.json != nullptr)
       made.function = reader_.text(function);
-    if (const Node aside = JsonReader::field(node, "aside"); aside.json != nullptr) made.aside = reader_.boolean(aside);
     return made;
   }
 
@@ -229,7 +225,6 @@ std::string plan_json(const StepPlan& plan) {
                {"scratch_bytes", plan.scratch_bytes},
                {"buffers", list_json(plan.buffers, buffer_json)},
                {"launches", list_json(plan.launches, launch_json)}};
-  if (plan.aside_scratch_bytes > 0) root["aside_scratch_bytes"] = plan.aside_scratch_bytes;
   root["sha256"] = hash_of(root);
   return dumped(root, 1) + "\n";
 }

@@ -23,9 +23,8 @@ class Check {
       : plan_(plan), training_(training), graph_(training.graph), candidates_(candidates) {}
 
   Complaint run() {
-    for (auto step :
-         {&Check::buffers, &Check::callers, &Check::arena, &Check::launches, &Check::lifetimes, &Check::asides,
-          &Check::overlaps, &Check::saved, &Check::outputs, &Check::operators, &Check::times}) {
+    for (auto step : {&Check::buffers, &Check::callers, &Check::arena, &Check::launches, &Check::lifetimes,
+                      &Check::overlaps, &Check::saved, &Check::outputs, &Check::operators, &Check::times}) {
       if (Complaint complaint = (this->*step)()) return complaint;
     }
     return {};
@@ -122,11 +121,9 @@ class Check {
     if (plan_.saved_bytes < 0 || plan_.saved_bytes > plan_.scratch_offset || plan_.saved_bytes % kArenaAlignment != 0)
       return concat("saved_bytes: no multiple of ", kArenaAlignment, " up to scratch_offset");
     if (plan_.scratch_offset % kArenaAlignment != 0) return concat("scratch_offset: no multiple of ", kArenaAlignment);
-    if (plan_.scratch_bytes < 0 || plan_.aside_scratch_bytes < 0 || plan_.arena_bytes < 0 ||
-        plan_.arena_bytes - plan_.aside_scratch_bytes - plan_.scratch_bytes != plan_.scratch_offset)
-      return "arena_bytes: it does not end with scratch_bytes at scratch_offset, and aside_scratch_bytes";
-    if (plan_.aside_scratch_bytes > 0 && plan_.scratch_bytes % kArenaAlignment != 0)
-      return concat("scratch_bytes: no multiple of ", kArenaAlignment, ", and aside_scratch_bytes behind it");
+    if (plan_.scratch_bytes < 0 || plan_.arena_bytes < 0 ||
+        plan_.arena_bytes - plan_.scratch_bytes != plan_.scratch_offset)
+      return "arena_bytes: it does not end with scratch_bytes at scratch_offset";
     return {};
   }
 
@@ -154,7 +151,6 @@ class Check {
       if (Complaint complaint = touch(*of, static_cast<int>(k), location)) return complaint;
       if (Complaint complaint = stacks(*of, launch, location)) return complaint;
       done_.insert(done_.end(), of->partition.operators.begin(), of->partition.operators.end());
-      reads_of_.push_back(of->partition.reads.size());
     }
     return {};
   }
@@ -239,43 +235,13 @@ class Check {
     return {};
   }
 
-  // What runs beside a launch that is aside neither needs it nor disturbs it; what it touches is alive meanwhile.
-  Complaint asides() {
-    std::set<int> read;  // by those that run aside
-    std::set<int> written;
-    alive_until_ = last_;
-    for (size_t k = 0; k < plan_.launches.size(); ++k) {
-      const PlanLaunch& launch = plan_.launches[k];
-      const PlanLaunch* const before = k > 0 ? &plan_.launches[k - 1] : nullptr;
-      if (before != nullptr && (launch.pass != before->pass || (launch.aside && !before->aside))) {
-        read.clear();  // they are waited for
-        written.clear();
-      }
-      for (size_t position = 0; position < launch.buffers.size(); ++position) {
-        const int buffer = launch.buffers[position];
-        if (buffer == kNoBuffer) continue;
-        const bool writes = position >= reads_of_[k];
-        if (launch.aside)
-          (writes ? written : read).insert(buffer);
-        else if (written.contains(buffer) || (writes && read.contains(buffer)))
-          return concat("launches[", k, "].buffers[", position, "]: ", plan_.buffers[as_index(buffer)].tensor,
-                        " is of a launch aside that runs meanwhile");
-      }
-      for (const std::set<int>* const touched : {&read, &written}) {
-        for (const int buffer : *touched)
-          alive_until_[as_index(buffer)] = std::max(alive_until_[as_index(buffer)], static_cast<int>(k));
-      }
-    }
-    return {};
-  }
-
   Complaint overlaps() {
     for (size_t k = 0; k < plan_.buffers.size(); ++k) {
       const PlanBuffer& one = plan_.buffers[k];
       if (!is_arena(one)) continue;
       for (size_t other = 0; other < k; ++other) {
         const PlanBuffer& two = plan_.buffers[other];
-        if (!is_arena(two) || alive_until_[k] < two.first || alive_until_[other] < one.first) continue;
+        if (!is_arena(two) || last_[k] < two.first || last_[other] < one.first) continue;
         if (one.offset < two.offset + two.bytes && two.offset < one.offset + one.bytes)
           return concat("buffers[", k, "].offset: ", one.tensor, " overlaps ", two.tensor, ", and both are alive");
       }
@@ -335,7 +301,7 @@ class Check {
       if (!std::isfinite(seconds) || seconds < 0) return concat("launches[", k, "].predicted_seconds: no time");
       sum += seconds;
     }
-    // Rounding aside; a conversion into nothing may have cost something.
+    // Except for rounding; a conversion into nothing may have cost something.
     if (!std::isfinite(plan_.cost) || plan_.cost < sum * (1 - 1e-9))
       return concat("cost: the launches take ", sum, " s together");
     return {};
@@ -349,8 +315,6 @@ class Check {
   std::vector<int> layouts_;
   std::vector<int> first_;
   std::vector<int> last_;
-  std::vector<int> alive_until_;  // last_, or where a launch aside that touches it is waited for
-  std::vector<size_t> reads_of_;  // one a launch: how many of its buffers it reads
   std::vector<bool> written_;
   std::vector<OperatorId> done_;
 };

@@ -15,8 +15,6 @@ StepPlan whole_plan() {
   plan.launches[0].function = "k_0";
   plan.kernels = {"kernels.so", "ab", "cd", "a machine"};
   plan.default_cost = 1.5e-5;
-  plan.launches[1].aside = true;
-  plan.aside_scratch_bytes = 512;
   return plan;
 }
 
@@ -26,9 +24,6 @@ TEST(PlanJson, ReadsWhatItWrote) {
   ASSERT_TRUE(read) << to_string(read.error());
   EXPECT_EQ(plan_json(*read), text);
   EXPECT_EQ(read->launches[0].function, "k_0");
-  EXPECT_FALSE(read->launches[0].aside);
-  EXPECT_TRUE(read->launches[1].aside);
-  EXPECT_EQ(read->aside_scratch_bytes, 512);
   EXPECT_EQ(read->kernels.machine, "a machine");
   EXPECT_EQ(read->program.layouts, whole_plan().program.layouts);
 }

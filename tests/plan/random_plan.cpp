@@ -235,7 +235,6 @@ MadePlan make_plan(const std::string& text, const PlanChoice& choice) {
   planning.version = "0.0.0";
   planning.device = "test";
   planning.date = "2026-01-01T00:00:00Z";
-  planning.aside = choice.aside;
   planning.scratch_bytes = [&](const Launch& launch) { return scratch_on(choice.gpu, launch); };
   Result<StepPlan> plan = build_plan(made.training, made.candidates, made.measurements, made.selection, planning);
   EXPECT_TRUE(plan) << to_string(plan.error());

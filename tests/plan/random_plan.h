@@ -33,7 +33,6 @@ struct PlanChoice {
   std::vector<std::pair<std::string, std::string>> layouts;
   size_t most = 200;   // candidates of a partition to choose from
   Gpu* gpu = nullptr;  // there: a plan for it
-  bool aside = false;  // whether launches may run beside others
 };
 
 // Fails the test, and returns an empty plan, when something goes wrong.

@@ -31,17 +31,6 @@ def small(x: float32[B, J], w: float32[J, K]):
     return dropout(softmax(y), p=0.25)
 """
 
-# Two layers: the gradient of the second one's weights is needed by nothing else.
-TWO = HEAD + """B = 8
-J = 16
-K = 24
-
-
-def two(x: float16[B, J], u: float16[J, K], v: float16[K, J]):
-    hidden = dropout(np.einsum("bj,jk->bk", x, u), p=0.25)
-    return np.einsum("bk,kj->bj", hidden, v)
-"""
-
 # Three products and no kernel: nothing has to be compiled.
 PRODUCT = HEAD + """B = 8
 J = 16
@@ -90,7 +79,7 @@ def one(x: float32[B]):
 
 @unittest.skipUnless(Path(BACKEND).exists(), "the emulated GPU was not built")
 class GpuTest(CommandTest):
-    programs = {"small": SMALL, "two": TWO, "product": PRODUCT, "heads": HEADS, "stacked": STACKED, "one": ONE}
+    programs = {"small": SMALL, "product": PRODUCT, "heads": HEADS, "stacked": STACKED, "one": ONE}
     seconds = 300
 
     def setUp(self) -> None:
@@ -178,30 +167,6 @@ class WholeConfigTest(GpuTest):
         self.assertIn("right", text)
         found = self.made_by("bert.plan")
         self.assertTrue(all(np.isfinite(values).all() for values in found.values()))
-
-    def test_launches_that_run_aside(self) -> None:
-        self.assertNotIn("aside", self.optimize("two.py", "--budget", "0s"))
-        text = self.optimize("two.py", "--budget", "0s", "--aside")
-        self.assertRegex(text, r"aside +1 launch runs beside others; one behind the other all take [0-9.]+ .s a step")
-        plan = json.loads((self.folder / "two.plan" / "plan.json").read_text())
-        aside = [launch["partition"] for launch in plan["launches"] if launch.get("aside")]
-        self.assertEqual(len(aside), 1)
-        self.assertIn("d_v", aside[0])
-        found = self.made_by("two.plan", "--seed", "4")
-        self.assertRegex(self.succeed("bench", "two.plan", "--seconds", "0.1"), "d_v.* backward aside ")
-        told = json.loads(self.succeed("optimize", "two.py", "--device", "cuda", "--budget", "0s", "--aside",
-                                       "--json"))
-        self.assertEqual(told["launches_aside"], 1)
-        self.assertGreater(told["in_a_row_seconds"], told["step_seconds"]["median"])
-
-        # Where that is slower they stand in a row, and make the same.
-        text = self.optimize("two.py", "--budget", "0s", "--aside", MILLRACE_EMULATED_SIDE_STREAM="200")
-        self.assertNotIn("aside", text)
-        self.assertNotIn('"aside"', (self.folder / "two.plan" / "plan.json").read_text())
-        again = self.made_by("two.plan", "--seed", "4")
-        for name, values in found.items():
-            np.testing.assert_array_equal(again[name], values, name)
-        self.assertIn("on a CPU", self.fails(WRONG_USAGE, "optimize", "two.py", "--aside", "--budget", "0s"))
 
     def test_a_clock_that_is_lowered(self) -> None:
         lowered = {"MILLRACE_EMULATED_CLOCK_KHZ": "750000"}

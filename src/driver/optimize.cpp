@@ -1,4 +1,4 @@
-// `millrace optimize`: program to plan, and what was gained.
+// `millrace optimize`: program to plan, checked and timed.
 #include <optional>
 
 #include "base/file.h"
@@ -18,7 +18,7 @@
 namespace millrace {
 namespace {
 
-constexpr double kReferenceSeconds = 20;  // that the check of the whole plan may take
+constexpr double kReferenceSeconds = 20;  // limit for checking the whole plan
 constexpr double kStepSeconds = 2;        // for timing the step
 
 std::string stem_of(const std::string& path) {
@@ -28,7 +28,7 @@ std::string stem_of(const std::string& path) {
   return name;
 }
 
-// The best plan of what was tuned, in its folder.
+// The selected plan, written to its folder.
 struct WrittenPlan {
   SelectedPlan selected;
   std::string folder;
@@ -61,11 +61,11 @@ Result<WrittenPlan> write_best(const Tuned& tuned, const OptimizeOptions& option
   return WrittenPlan{std::move(*selected), std::move(folder)};
 }
 
-// A plan in its folder, checked and then timed.
+// A written plan, checked and then timed.
 struct TriedPlan {
   PlanCheck check;
   PassTimes times;
-  std::string device;  // in words
+  std::string device;  // as PlanSession::device
 };
 
 Result<TriedPlan> try_written(const std::string& folder) {

@@ -1,4 +1,4 @@
-// What was measured, selected and laid out as a plan that is not written down yet.
+// Measurements to a plan in memory: selection and planning. Test: tests/python/optimize_test.py
 #pragma once
 
 #include "driver/tuning.h"

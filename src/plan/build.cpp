@@ -15,7 +15,7 @@ namespace {
 
 Error wrong(const std::string& what) {
   return Error::make(ErrorKind::failed, concat("cannot plan: ", what),
-                     "this is a defect of Millrace, or the measurements are of another program");
+                     "this is a bug in Millrace, or the measurements belong to another program");
 }
 
 // A tensor in one layout of its domain.
@@ -33,12 +33,11 @@ class PlanBuilder {
         options_(options) {}
 
   Result<StepPlan> run() {
-    for (auto step : {&PlanBuilder::take_partitions, &PlanBuilder::take_conversions}) {
-      if (Result<Done> done = (this->*step)(); !done) return done.error();
-    }
-    for (const Step& step : steps_) plan_.launches.push_back(step.launch);
+    if (Result<Done> done = take_partitions(); !done) return done.error();
+    if (Result<Done> done = take_conversions(); !done) return done.error();
+    for (const Planned& planned : planned_) plan_.launches.push_back(planned.launch);
     add_callers_buffers();
-    for (size_t k = 0; k < steps_.size(); ++k) add_buffers_of(static_cast<int>(k));
+    for (size_t k = 0; k < planned_.size(); ++k) add_buffers_of(static_cast<int>(k));
     place_buffers();
     plan_.program = options_.program;
     plan_.version = options_.version;
@@ -51,15 +50,15 @@ class PlanBuilder {
   }
 
  private:
-  struct Step {
+  struct Planned {
     PlanLaunch launch;
-    LaunchedPartition of;
+    LaunchedPartition resolved;
   };
 
-  Result<Step> step_of(PlanLaunch launch) const {
-    Result<LaunchedPartition> of = launched_partition(graph_, candidates_, launch);
-    if (!of) return of.error();
-    return Step{std::move(launch), std::move(*of)};
+  Result<Planned> resolve(PlanLaunch launch) const {
+    Result<LaunchedPartition> resolved = launched_partition(graph_, candidates_, launch);
+    if (!resolved) return resolved.error();
+    return Planned{std::move(launch), std::move(*resolved)};
   }
 
   // Forward before backward, each in the order of the measurements.
@@ -74,19 +73,19 @@ class PlanBuilder {
         launch.pass = backward ? Pass::backward : Pass::forward;
         launch.candidate = config.candidate;
         launch.predicted_seconds = config.seconds;
-        Result<Step> step = step_of(std::move(launch));
-        if (!step) return step.error();
-        steps_.push_back(std::move(*step));
+        Result<Planned> planned = resolve(std::move(launch));
+        if (!planned) return planned.error();
+        planned_.push_back(std::move(*planned));
       }
     }
     return Done{};
   }
 
   Result<Done> take_conversions() {
-    std::map<size_t, std::vector<Step>> before;  // by the step that they stand before
+    std::map<size_t, std::vector<Planned>> before;  // by the launch that they precede
     for (const SelectedConversion& selected : selection_.conversions) {
       const MeasuredTensor& tensor = measurements_.tensors[as_index(selected.tensor)];
-      if (tensor.layouts[as_index(selected.to)] == "regenerated") continue;  // there is nothing to convert it into
+      if (tensor.layouts[as_index(selected.to)] == "regenerated") continue;  // needs no launch
       const auto measured = std::find_if(
           measurements_.conversions.begin(), measurements_.conversions.end(), [&](const MeasuredConversion& c) {
             return c.tensor == selected.tensor && c.from == selected.from && c.to == selected.to;
@@ -96,43 +95,43 @@ class PlanBuilder {
       launch.conversion_of = tensor.name;
       launch.candidate = measured->candidate;
       launch.predicted_seconds = selected.seconds;
-      Result<Step> step = step_of(std::move(launch));
-      if (!step) return step.error();
-      const TensorId id = step->of.tensors[0];
-      const size_t location = place_of_conversion(id, step->of.candidate.layouts[1]);
-      step->launch.pass =
+      Result<Planned> planned = resolve(std::move(launch));
+      if (!planned) return planned.error();
+      const TensorId id = planned->resolved.tensors[0];
+      const size_t location = place_of_conversion(id, planned->resolved.candidate.layouts[1]);
+      planned->launch.pass =
           location < first_of_backward() || (location == first_of_backward() && is_written_forward(id) &&
-                                             is_callers_output(id, step->of.candidate.layouts[1]))
+                                             is_callers_output(id, planned->resolved.candidate.layouts[1]))
               ? Pass::forward
               : Pass::backward;
-      before[location].push_back(std::move(*step));
+      before[location].push_back(std::move(*planned));
     }
-    std::vector<Step> all;
-    for (size_t k = 0; k <= steps_.size(); ++k) {
-      // What ends forward stands before what backward begins with.
+    std::vector<Planned> all;
+    for (size_t k = 0; k <= planned_.size(); ++k) {
+      // Conversions at the end of forward precede those at the start of backward.
       std::stable_sort(before[k].begin(), before[k].end(),
-                       [](const Step& l, const Step& r) { return l.launch.pass < r.launch.pass; });
+                       [](const Planned& l, const Planned& r) { return l.launch.pass < r.launch.pass; });
       std::move(before[k].begin(), before[k].end(), std::back_inserter(all));
-      if (k < steps_.size()) all.push_back(std::move(steps_[k]));
+      if (k < planned_.size()) all.push_back(std::move(planned_[k]));
     }
-    steps_ = std::move(all);
+    planned_ = std::move(all);
     return Done{};
   }
 
   size_t first_of_backward() const {
-    const auto first =
-        std::find_if(steps_.begin(), steps_.end(), [](const Step& step) { return step.launch.pass == Pass::backward; });
-    return static_cast<size_t>(first - steps_.begin());
+    const auto first = std::find_if(planned_.begin(), planned_.end(),
+                                    [](const Planned& planned) { return planned.launch.pass == Pass::backward; });
+    return static_cast<size_t>(first - planned_.begin());
   }
 
   bool is_written_forward(TensorId tensor) const {
-    return std::any_of(steps_.begin(), steps_.end(), [&](const Step& step) {
-      const std::vector<TensorId>& writes = step.of.partition.writes;
-      return step.launch.pass == Pass::forward && std::find(writes.begin(), writes.end(), tensor) != writes.end();
+    return std::any_of(planned_.begin(), planned_.end(), [&](const Planned& planned) {
+      const std::vector<TensorId>& writes = planned.resolved.partition.writes;
+      return planned.launch.pass == Pass::forward && std::find(writes.begin(), writes.end(), tensor) != writes.end();
     });
   }
 
-  // Whether the caller expects this tensor, in this layout, from the step.
+  // Whether the caller expects this tensor in this layout.
   bool is_callers_output(TensorId tensor, int layout) const {
     const bool output = std::any_of(graph_.results.begin(), graph_.results.end(),
                                     [&](const Output& result) { return result.tensor == tensor; }) ||
@@ -141,19 +140,18 @@ class PlanBuilder {
     return output && candidates_.domains[tensor.at()].pinned == layout;
   }
 
-  // The step that a conversion stands before: its first reader, but not behind the end of the pass that must end with
-  // the caller's tensor in place.
+  // The launch that a conversion precedes: its first reader, but a caller's result must be ready when forward ends.
   size_t place_of_conversion(TensorId tensor, int layout) const {
     size_t location = 0;
-    while (location < steps_.size() && !reads(steps_[location], tensor, layout)) ++location;
+    while (location < planned_.size() && !reads(planned_[location], tensor, layout)) ++location;
     if (is_callers_output(tensor, layout) && is_written_forward(tensor))
       location = std::min(location, first_of_backward());
     return location;
   }
 
-  static bool reads(const Step& step, TensorId tensor, int layout) {
-    for (size_t k = 0; k < step.of.partition.reads.size(); ++k) {
-      if (step.of.tensors[k] == tensor && step.of.candidate.layouts[k] == layout) return true;
+  static bool reads(const Planned& planned, TensorId tensor, int layout) {
+    for (size_t k = 0; k < planned.resolved.partition.reads.size(); ++k) {
+      if (planned.resolved.tensors[k] == tensor && planned.resolved.candidate.layouts[k] == layout) return true;
     }
     return false;
   }
@@ -161,11 +159,11 @@ class PlanBuilder {
   // --- Buffers ---
 
   int add_buffer(TensorId tensor, int layout, BufferLocation location, size_t position) {
-    const Layout& lies = candidates_.domains[tensor.at()].layouts[as_index(layout)];
+    const Layout& stored = candidates_.domains[tensor.at()].layouts[as_index(layout)];
     PlanBuffer buffer;
     buffer.tensor = graph_.tensor(tensor).name;
-    buffer.layout = print_layout(graph_, tensor, lies);
-    buffer.bytes = stored_bytes(graph_, tensor, lies);
+    buffer.layout = print_layout(graph_, tensor, stored);
+    buffer.bytes = stored_bytes(graph_, tensor, stored);
     buffer.location = location;
     if (location != BufferLocation::arena) buffer.position = static_cast<int>(position);
     plan_.buffers.push_back(std::move(buffer));
@@ -187,32 +185,32 @@ class PlanBuilder {
       add(training_.argument_gradients[k], BufferLocation::argument_gradient, k);
   }
 
-  // The pinned one; else that in which it is written, or is converted from, or is read.
+  // The pinned layout; else the one in which it is written or converted from; else the one in which it is read.
   int callers_layout(TensorId tensor) const {
     const int pinned = candidates_.domains[tensor.at()].pinned;
     if (pinned >= 0) return pinned;
     int layout = -1;
-    for (const Step& step : steps_) {
-      const bool conversion = step.launch.partition.empty();
-      for (size_t k = 0; k < step.of.tensors.size(); ++k) {
-        if (step.of.tensors[k] != tensor) continue;
-        const bool written = k >= step.of.partition.reads.size();
-        if (conversion != written) return step.of.candidate.layouts[k];
-        if (layout < 0) layout = step.of.candidate.layouts[k];
+    for (const Planned& planned : planned_) {
+      const bool conversion = planned.launch.partition.empty();
+      for (size_t k = 0; k < planned.resolved.tensors.size(); ++k) {
+        if (planned.resolved.tensors[k] != tensor) continue;
+        const bool written = k >= planned.resolved.partition.reads.size();
+        if (conversion != written) return planned.resolved.candidate.layouts[k];
+        if (layout < 0) layout = planned.resolved.candidate.layouts[k];
       }
     }
     return std::max(layout, 0);
   }
 
   void add_buffers_of(int number) {
-    const LaunchedPartition& of = steps_[as_index(number)].of;
-    for (size_t k = 0; k < of.tensors.size(); ++k) {
+    const LaunchedPartition& resolved = planned_[as_index(number)].resolved;
+    for (size_t k = 0; k < resolved.tensors.size(); ++k) {
       int buffer = kNoBuffer;
-      if (of.layouts[k].storage != MaskStorage::regenerated) {
-        const auto found = buffer_of_.find({of.tensors[k], of.candidate.layouts[k]});
+      if (resolved.layouts[k].storage != MaskStorage::regenerated) {
+        const auto found = buffer_of_.find({resolved.tensors[k], resolved.candidate.layouts[k]});
         buffer = found != buffer_of_.end()
                      ? found->second
-                     : add_buffer(of.tensors[k], of.candidate.layouts[k], BufferLocation::arena, 0);
+                     : add_buffer(resolved.tensors[k], resolved.candidate.layouts[k], BufferLocation::arena, 0);
         PlanBuffer& touched = plan_.buffers[as_index(buffer)];
         if (touched.first < 0) touched.first = number;
         touched.last = number;
@@ -223,18 +221,20 @@ class PlanBuilder {
 
   // --- The arena ---
 
-  // Buffers that lie one behind the other because a stacked product takes them as one tensor. The caller's do already.
+  // Buffers that must be contiguous because a stacked product takes them as one tensor. The caller's already are.
   std::vector<std::vector<int>> stacked_buffers() const {
-    std::map<std::pair<size_t, int>, std::set<size_t>>
-        linked;  // by family and layout: members that the next one follows
-    for (const Step& step : steps_) {
-      if (!std::holds_alternative<GemmConfig>(step.of.candidate.config)) continue;
-      const Product& product = step.of.partition.product;
+    // By family and layout: members that the next one must follow.
+    std::map<std::pair<size_t, int>, std::set<size_t>> linked;
+    for (const Planned& planned : planned_) {
+      if (!std::holds_alternative<GemmConfig>(planned.resolved.candidate.config)) continue;
+      const Product& product = planned.resolved.partition.product;
       for (size_t operand = 0; operand < kOperands; ++operand) {
         const std::vector<TensorId>& stack = product.operand(operand);
         if (!product.is_adjacent(operand)) continue;
-        const auto location = std::find(step.of.tensors.begin(), step.of.tensors.end(), stack.front());
-        const int layout = step.of.candidate.layouts[static_cast<size_t>(location - step.of.tensors.begin())];
+        const auto location =
+            std::find(planned.resolved.tensors.begin(), planned.resolved.tensors.end(), stack.front());
+        const int layout =
+            planned.resolved.candidate.layouts[static_cast<size_t>(location - planned.resolved.tensors.begin())];
         for (size_t f = candidates_.callers_families; f < candidates_.families.size(); ++f) {
           const std::vector<TensorId>& family = candidates_.families[f];
           const auto found = std::search(family.begin(), family.end(), stack.begin(), stack.end());
@@ -259,8 +259,8 @@ class PlanBuilder {
 
   static int64_t aligned(int64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
 
-  // What forward leaves for backward first, then the workspace; returns where that ends.
-  int64_t place_apart(std::vector<ArenaBlock>& blocks) {
+  // First what forward saves for backward, then the workspace; returns the end of it.
+  int64_t place_saved_first(std::vector<ArenaBlock>& blocks) {
     const int backward = static_cast<int>(first_of_backward());
     std::vector<ArenaBlock> saved;
     std::vector<ArenaBlock> passing;
@@ -298,7 +298,7 @@ class PlanBuilder {
       plan_.sum_bytes += block.bytes;
       blocks.push_back(block);
     }
-    const int64_t end = place_apart(blocks);
+    const int64_t end = place_saved_first(blocks);
     for (size_t k = 0; k < groups.size(); ++k) {
       int64_t offset = blocks[k].offset;
       for (const int number : groups[k]) {
@@ -307,8 +307,9 @@ class PlanBuilder {
       }
     }
     plan_.scratch_offset = aligned(end);
-    for (const Step& step : steps_) {
-      const Launch launch = lower(graph_, step.of.partition, step.of.layouts, step.of.candidate.config);
+    for (const Planned& planned : planned_) {
+      const Launch launch =
+          lower(graph_, planned.resolved.partition, planned.resolved.layouts, planned.resolved.candidate.config);
       plan_.scratch_bytes = std::max(plan_.scratch_bytes, options_.scratch_bytes(launch));
     }
     plan_.arena_bytes = plan_.scratch_offset + plan_.scratch_bytes;
@@ -320,7 +321,7 @@ class PlanBuilder {
   const Measurements& measurements_;
   const Selection& selection_;
   const PlanOptions& options_;
-  std::vector<Step> steps_;
+  std::vector<Planned> planned_;
   std::map<Stored, int> buffer_of_;
   StepPlan plan_;
 };

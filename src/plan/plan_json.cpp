@@ -63,12 +63,12 @@ Json list_json(const std::vector<T>& list, Json (*element)(const T&)) {
   return json;
 }
 
-// Names that are not UTF-8 are no reason to throw.
+// Replaces what is not UTF-8 in place of throwing.
 std::string dumped(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-// Over everything but itself, however it is spaced.
+// Of everything except itself; independent of white space.
 std::string hash_of(const Json& root) {
   Json rest = root;
   rest.erase("sha256");
@@ -89,11 +89,11 @@ class PlanReader {
                           "scratch_bytes", "buffers", "launches"});
     const Node version = JsonReader::field(root, "schema_version");
     if (const int64_t number = reader_.integer(version, 0, kMostInt); number != kSchemaVersion)
-      reader_.complain(version, concat("version ", number, " is not known"),
+      reader_.complain(version, concat("unknown version ", number),
                        concat("this program reads version ", kSchemaVersion, "; run millrace optimize again"));
     const Node hash = JsonReader::field(root, "sha256");
     if (const std::string text = reader_.text(hash); !reader_.failed() && text != hash_of(json))
-      reader_.complain(hash, "the plan is not as it was written", "run millrace optimize again");
+      reader_.complain(hash, "the plan was changed after it was written", "run millrace optimize again");
     made.version = text(root, "version");
     made.device = text(root, "device");
     made.date = text(root, "date");
@@ -113,14 +113,14 @@ class PlanReader {
   }
 
  private:
-  std::string text(const Node& of, const char* key) { return reader_.text(JsonReader::field(of, key)); }
-  double number(const Node& of, const char* key) { return reader_.number(JsonReader::field(of, key)); }
-  int64_t integer(const Node& of, const char* key, int64_t least, int64_t most) {
-    return reader_.integer(JsonReader::field(of, key), least, most);
+  std::string text(const Node& node, const char* key) { return reader_.text(JsonReader::field(node, key)); }
+  double number(const Node& node, const char* key) { return reader_.number(JsonReader::field(node, key)); }
+  int64_t integer(const Node& node, const char* key, int64_t least, int64_t most) {
+    return reader_.integer(JsonReader::field(node, key), least, most);
   }
-  // None once something was wrong: one complaint is enough, however long the list is.
-  std::vector<Node> list(const Node& of, const char* key) {
-    std::vector<Node> found = reader_.elements(JsonReader::field(of, key));
+  // Empty after an error: one complaint is enough, however long the list is.
+  std::vector<Node> list(const Node& node, const char* key) {
+    std::vector<Node> found = reader_.elements(JsonReader::field(node, key));
     if (reader_.failed()) found.clear();
     return found;
   }
@@ -144,7 +144,7 @@ class PlanReader {
     reader_.object(node, {"file", "sha256", "sources", "machine"});
     PlanKernels made{text(node, "file"), text(node, "sha256"), text(node, "sources"), text(node, "machine")};
     if (made.file.find('/') != std::string::npos || made.file == "." || made.file == "..")
-      reader_.complain(JsonReader::field(node, "file"), "it has a folder in it", "the kernels lie beside the plan");
+      reader_.complain(JsonReader::field(node, "file"), "it contains a folder", "the kernels must be next to the plan");
     return made;
   }
 
@@ -160,7 +160,7 @@ class PlanReader {
       known = true;
     }
     if (!known)
-      reader_.complain(location, concat("there is no '", name, "'"),
+      reader_.complain(location, concat("unknown location '", name, "'"),
                        "give arena, argument, result, result_gradient or argument_gradient");
     const bool arena = made.location == BufferLocation::arena;
     reader_.object(node, {"tensor", "layout", "bytes", "location", arena ? "offset" : "position", "first", "last"});
@@ -186,8 +186,7 @@ class PlanReader {
       reader_.complain(JsonReader::field(node, name), "it is empty", "give the partition's name");
     const Node pass = JsonReader::field(node, "pass");
     const std::string named = reader_.text(pass);
-    if (named != "forward" && named != "backward")
-      reader_.complain(pass, "it is neither pass", "give forward or backward");
+    if (named != "forward" && named != "backward") reader_.complain(pass, "unknown pass", "give forward or backward");
     made.pass = named == "backward" ? Pass::backward : Pass::forward;
     made.candidate = text(node, "candidate");
     for (const Node& number : list(node, "buffers"))

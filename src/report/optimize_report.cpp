@@ -115,7 +115,7 @@ std::string optimize_json(const StepPlan& plan, const Selection& selection, cons
       {"error_of_allowed", made.worst_error}};
   if (made.relative_clock) root["relative_clock"] = *made.relative_clock;
   if (made.idle_gapped_seconds)
-    root["rested_step_seconds"] = {{"median", *made.idle_gapped_seconds}, {"relative_clock", made.idle_gapped_clock}};
+    root["idle_gapped_step_seconds"] = {{"median", *made.idle_gapped_seconds}, {"relative_clock", made.idle_gapped_clock}};
   return root.dump(2) + "\n";
 }
 

@@ -1,4 +1,4 @@
-// Plans as they are built. Whether they compute what they should: tests/exec/cpu_executor_test.cpp.
+// The structure of built plans. tests/exec/cpu_executor_test.cpp checks what they compute.
 #include "plan/build.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-TEST(BuildPlan, TheCallersBuffersComeInItsOrder) {
+TEST(BuildPlan, CallersBuffersAreInTheCallersOrder) {
   std::vector<std::string> locations;
   for (const PlanBuffer& buffer : small_plan().plan.buffers) {
     if (buffer.location != BufferLocation::arena)
@@ -21,7 +21,7 @@ TEST(BuildPlan, TheCallersBuffersComeInItsOrder) {
             "argument_gradient 0 96; argument_gradient 1 160; argument_gradient 2 40");
 }
 
-TEST(BuildPlan, ForwardStandsBeforeBackwardAndTimesAddUp) {
+TEST(BuildPlan, ForwardPrecedesBackwardAndTimesAddUp) {
   const StepPlan& plan = small_plan().plan;
   double sum = 0;
   for (size_t k = 0; k < plan.launches.size(); ++k) {
@@ -38,7 +38,7 @@ TEST(BuildPlan, TheArenaIsSmallerThanItsBuffers) {
   EXPECT_LT(made.plan.scratch_offset, made.plan.sum_bytes);
 }
 
-TEST(BuildPlan, AConversionStandsRightBeforeItsFirstReader) {
+TEST(BuildPlan, AConversionDirectlyPrecedesItsFirstReader) {
   int conversions = 0;
   for (uint64_t seed = 0; seed < 20; ++seed) {
     PlanChoice choice;

@@ -55,11 +55,11 @@ std::string complaint(std::string text, const std::string& from, const std::stri
   return read ? "" : to_string(read.error());
 }
 
-TEST(PlanJson, ComplaintsNameThePlace) {
+TEST(PlanJson, ComplaintsNameTheLocation) {
   const std::string text = plan_json(whole_plan());
-  EXPECT_NE(complaint(text, "\"schema_version\": 3", "\"schema_version\": 4").find("schema_version: version 4"),
+  EXPECT_NE(complaint(text, "\"schema_version\": 3", "\"schema_version\": 4").find("schema_version: unknown version 4"),
             std::string::npos);
-  EXPECT_NE(complaint(text, "\"device\": \"test\"", "\"device\": \"other\"").find("sha256: the plan is not as it was"),
+  EXPECT_NE(complaint(text, "\"device\": \"test\"", "\"device\": \"other\"").find("sha256: the plan was changed"),
             std::string::npos);
   EXPECT_NE(complaint(text, "\"schema_version\": 3,", "").find("schema_version: it is missing"), std::string::npos);
   EXPECT_NE(complaint(text, "{", "[").find("plan.json"), std::string::npos);

@@ -1,4 +1,4 @@
-// Plans that were changed: each change must be noticed.
+// Damaged plans: the verifier must notice every change.
 #include "plan/verify.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ std::string complaint(const std::function<void(StepPlan&)>& change, const MadePl
   return verified ? "" : verified.error().diagnostics.front().message;
 }
 
-// Two arena buffers, of which the second is alive when the first is.
+// Two arena buffers that are alive at the same time.
 std::pair<size_t, size_t> neighbours(const StepPlan& plan) {
   for (size_t one = 0; one < plan.buffers.size(); ++one) {
     for (size_t two = 0; two < one; ++two) {
@@ -53,18 +53,18 @@ TEST(VerifyPlan, NoticesOverlaps) {
             std::string::npos);
 }
 
-TEST(VerifyPlan, EveryShiftOfABufferThatHarmsIsNoticed) {
+TEST(VerifyPlan, EveryHarmfulShiftOfABufferIsNoticed) {
   const StepPlan& plan = small_plan().plan;
   for (size_t k = 0; k < plan.buffers.size(); ++k) {
     if (plan.buffers[k].location != BufferLocation::arena) continue;
-    const int64_t odd = plan.buffers[k].layout == "bits" ? -3 : 3;  // bytes lie anywhere
+    const int64_t odd = plan.buffers[k].layout == "bits" ? -3 : 3;  // bits have no alignment
     for (const int64_t offset : {int64_t{-8}, odd, plan.scratch_offset, plan.arena_bytes + 8, INT64_MAX - 64}) {
       EXPECT_NE(complaint([&](StepPlan& changed) { changed.buffers[k].offset = offset; }), "") << k << " to " << offset;
     }
   }
 }
 
-TEST(VerifyPlan, EveryLaunchIsNeededAndStandsInItsPlace) {
+TEST(VerifyPlan, EveryLaunchIsNeededInItsPosition) {
   const size_t count = small_plan().plan.launches.size();
   for (size_t k = 0; k < count; ++k) {
     const auto at = static_cast<std::ptrdiff_t>(k);
@@ -90,7 +90,7 @@ TEST(VerifyPlan, EveryLaunchIsNeededAndStandsInItsPlace) {
   }
 }
 
-TEST(VerifyPlan, BuffersAreTensorsOfTheProgramAsTheyAre) {
+TEST(VerifyPlan, BuffersMatchTheProgramsTensors) {
   const size_t count = small_plan().plan.buffers.size();
   for (size_t k = 0; k < count; ++k) {
     EXPECT_NE(complaint([&](StepPlan& plan) { plan.buffers[k].bytes += 8; }), "");
@@ -120,15 +120,15 @@ TEST(VerifyPlan, SizesOfTheArenaAddUp) {
   EXPECT_NE(complaint([](StepPlan& plan) { plan.buffers[first_in_arena(plan)].offset += kArenaAlignment * 1000; }), "");
 }
 
-TEST(VerifyPlan, WhatIsSavedLiesApart) {
+TEST(VerifyPlan, SavedTensorsAreInTheSavedPart) {
   ASSERT_GT(small_plan().plan.saved_bytes, 0);
   EXPECT_NE(complaint([](StepPlan& plan) { plan.saved_bytes = 0; }).find("saved part"), std::string::npos);
   EXPECT_NE(complaint([](StepPlan& plan) { plan.saved_bytes += 1; }), "");
   EXPECT_NE(complaint([](StepPlan& plan) { plan.saved_bytes = plan.arena_bytes + kArenaAlignment; }), "");
 }
 
-// Whatever backward computes, written where a saved tensor was that no later launch of backward reads.
-TEST(VerifyPlan, WhatIsSavedIsNotWrittenOver) {
+// Puts each tensor that backward computes over a saved tensor that no later launch reads.
+TEST(VerifyPlan, SavedTensorsAreNotOverwritten) {
   constexpr const char* kDeep = R"(
 B = 3
 I = 4
@@ -153,13 +153,13 @@ def layers(x: float64[B, I], u: float64[I, I], v: float64[I, I], w: float64[I, I
       const Result<Done> verified = verify(changed, made.training, made.candidates);
       ASSERT_FALSE(verified);
       const std::string& message = verified.error().diagnostics.front().message;
-      written_over += message.find("is written over the saved") != std::string::npos ? 1 : 0;
+      written_over += message.find("overwrites the saved") != std::string::npos ? 1 : 0;
     }
   }
   EXPECT_GT(written_over, 0);
 }
 
-TEST(VerifyPlan, NoticesStackedTensorsThatAreApart) {
+TEST(VerifyPlan, NoticesStackedTensorsThatAreNotContiguous) {
   constexpr const char* kStacked = R"(
 B = 3
 I = 4
@@ -171,7 +171,7 @@ def layer(x: float64[B, I], w: float64[O, I], v: float64[O, I]):
     return y * z
 )";
   if (!blas_info(BlasLibrary::openblas).there && !blas_info(BlasLibrary::blis).there)
-    GTEST_SKIP() << "no library here: nothing is stacked";
+    GTEST_SKIP() << "no BLAS library: nothing is stacked";
   int stacked = 0;
   for (uint64_t seed = 0; seed < 30; ++seed) {
     PlanChoice choice;

@@ -174,14 +174,14 @@ class WholeConfigTest(GpuTest):
         self.assertRegex(text, "at 75 % of its highest clock; one at a time, with rests, they take .* at 75 %")
         self.assertNotIn("clock", self.optimize("small.py", "--budget", "0s"))
         text = self.succeed("bench", "small.plan", "--seconds", "0.1", **lowered)
-        for words in (r"step +[0-9.]+ ms .* at 75 % of the highest clock", r"rested +[0-9.]+ ms .* at 75 %",
-                      "predicted .* ms; ways are measured at the highest clock"):
+        for words in (r"step +[0-9.]+ ms .* at 75 % of the highest clock", r"idle-gapped +[0-9.]+ ms .* at 75 %",
+                      "predicted .* ms; candidates are measured at the highest clock"):
             self.assertRegex(text, words)
         self.assertNotIn("clock", self.succeed("bench", "small.plan", "--seconds", "0.1"))
         told = json.loads(self.succeed("bench", "small.plan", "--seconds", "0.1", "--json", **lowered))
         self.assertEqual(told["relative_clock"], 0.75)
-        self.assertEqual(told["rested_step_seconds"]["relative_clock"], 0.75)
-        self.assertGreater(told["rested_step_seconds"]["median"], 0)
+        self.assertEqual(told["idle_gapped_step_seconds"]["relative_clock"], 0.75)
+        self.assertGreater(told["idle_gapped_step_seconds"]["median"], 0)
 
     def test_the_worker_has_huge_pages(self) -> None:
         asked = self.folder / "tunables"

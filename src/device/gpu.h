@@ -88,11 +88,6 @@ class Gpu {
   // must outlive the graph.
   virtual Result<std::unique_ptr<GpuGraph>> record(const std::function<Result<Done>()>& work) = 0;
 
-  // What `work` puts on the stream runs behind what is there already and beside what follows, until join(): that is
-  // behind both. Once at a time. Where nothing is aside, join() does nothing.
-  virtual Result<Done> aside(const std::function<Result<Done>()>& work) = 0;
-  virtual Result<Done> join() = 0;
-
   // Whether somebody else records the stream: then work is put there, and nothing is recorded or waited for.
   virtual bool is_recorded() const = 0;
 

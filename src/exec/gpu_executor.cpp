@@ -53,14 +53,11 @@ Result<GpuExecutor> GpuExecutor::load(std::shared_ptr<Gpu> gpu, const StepPlan& 
     Result<std::unique_ptr<GpuLaunch>> launch =
         made.gpu_->prepare(with_kernel_names(launches[k], plan.launches[k].function), cubin);
     if (!launch) return launch.error();
-    const bool aside = plan.launches[k].aside;
-    if ((*launch)->scratch_bytes() > (aside ? plan.aside_scratch_bytes : plan.scratch_bytes))
+    if ((*launch)->scratch_bytes() > plan.scratch_bytes)
       return Error::make(ErrorKind::bad_input,
-                         concat("invalid plan: ", aside ? "aside_scratch_bytes" : "scratch_bytes", ": launches[", k,
-                                "] needs ", (*launch)->scratch_bytes()),
+                         concat("invalid plan: scratch_bytes: launches[", k, "] needs ", (*launch)->scratch_bytes()),
                          "run millrace optimize again");
     made.launches_.push_back(std::move(*launch));
-    made.aside_.push_back(aside);
   }
   Result<std::unique_ptr<GpuLaunch>> advance = made.gpu_->prepare(advance_launch(), cubin);
   if (!advance) return advance.error();
@@ -90,8 +87,7 @@ Result<Done> GpuExecutor::bind(const CallersTensors& tensors, uint64_t seed, uin
 }
 
 Result<Done> GpuExecutor::launch(size_t number) {
-  char* const scratch = aside_[number] ? tensors_.aside_scratch() : tensors_.scratch();
-  return launches_[number]->run(tensors_.of(number), tensors_.scalars(), random_, scratch);
+  return launches_[number]->run(tensors_.of(number), tensors_.scalars(), random_, tensors_.scratch());
 }
 
 std::pair<size_t, size_t> GpuExecutor::launches_of(Pass pass) const {
@@ -101,23 +97,9 @@ std::pair<size_t, size_t> GpuExecutor::launches_of(Pass pass) const {
 
 Result<Done> GpuExecutor::put(Pass pass) {
   const auto [first, last] = launches_of(pass);
-  for (size_t k = first; k < last;) {
-    const bool ends = k == tensors_.backward();  // forward
-    const bool aside = aside_[k];
-    if (ends || aside) {
-      if (Result<Done> joined = gpu_->join(); !joined) return joined;
-    }
-    size_t end = k + 1;
-    while (aside && end < last && aside_[end] && end != tensors_.backward()) ++end;
-    const auto put_these = [&]() -> Result<Done> {
-      for (; k < end; ++k) {
-        if (Result<Done> put = launch(k); !put) return put;
-      }
-      return Done{};
-    };
-    if (Result<Done> put = aside ? gpu_->aside(put_these) : put_these(); !put) return put;
+  for (size_t k = first; k < last; ++k) {
+    if (Result<Done> put = launch(k); !put) return put;
   }
-  if (Result<Done> joined = gpu_->join(); !joined) return joined;
   if (pass != Pass::whole || random_ != state_.data()) return Done{};
   void* const none = nullptr;
   return advance_->run(&none, tensors_.scalars(), state_.data(), nullptr);

@@ -54,7 +54,6 @@ class GpuExecutor {
 
   std::shared_ptr<Gpu> gpu_;
   std::vector<std::unique_ptr<GpuLaunch>> launches_;
-  std::vector<bool> aside_;  // one a launch
   std::unique_ptr<GpuLaunch> advance_;
   GpuMemory arena_;
   GpuMemory state_;

@@ -50,7 +50,6 @@ class LaunchTensors {
   const double* scalars() const { return scalars_.data(); }
   const std::vector<double>& all_scalars() const { return scalars_; }
   char* scratch() const { return workspace_ + scratch_offset_; }
-  char* aside_scratch() const { return workspace_ + aside_scratch_offset_; }
   size_t backward() const { return backward_; }  // the first launch of backward
   size_t launches() const { return first_.size(); }
 
@@ -83,7 +82,6 @@ class LaunchTensors {
   char* own_saved_ = nullptr;
   char* own_workspace_ = nullptr;
   int64_t scratch_offset_ = 0;  // in the workspace
-  int64_t aside_scratch_offset_ = 0;
   char* workspace_ = nullptr;   // that is worked in now
   std::vector<void*> tensors_;  // of all launches, one behind the other
   std::vector<size_t> first_;   // one a launch: its first tensor

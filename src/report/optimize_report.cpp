@@ -52,13 +52,6 @@ std::string optimize_text(const StepPlan& plan, const Selection& selection, cons
   line("selected", concat(shown_seconds(selection.cost), " a step, ",
                           fixed(100 * (selection.cost / selection.bound - 1), 2), " % above the bound of ",
                           shown_seconds(selection.bound), " that ignores layouts; the paper's gap was 6 %"));
-  if (made.in_a_row_seconds) {
-    const size_t asides = asides_of(plan);
-    line("aside",
-         concat(asides, asides == 1 ? " launch runs" : " launches run",
-                " beside others; one behind the other all take ", shown_seconds(*made.in_a_row_seconds), " a step"));
-  }
-  if (!made.no_aside.empty()) line("aside", concat("no launch: ", made.no_aside));
   line("planned", concat("one arena of ", shown_bytes(plan.arena_bytes), ", where all buffers apart take ",
                          shown_bytes(plan.sum_bytes)));
   line("checked",
@@ -120,11 +113,9 @@ std::string optimize_json(const StepPlan& plan, const Selection& selection, cons
       {"sum_bytes", plan.sum_bytes},
       {"checked", made.checked},
       {"error_of_allowed", made.worst_error}};
-  root["launches_aside"] = asides_of(plan);
-  if (made.in_a_row_seconds) root["in_a_row_seconds"] = *made.in_a_row_seconds;
   if (made.relative_clock) root["relative_clock"] = *made.relative_clock;
   if (made.idle_gapped_seconds)
-    root["rested_step_seconds"] = {{"median", *made.idle_gapped_seconds}, {"relative_clock", made.idle_gapped_clock}};
+    root["idle_gapped_step_seconds"] = {{"median", *made.idle_gapped_seconds}, {"relative_clock", made.idle_gapped_clock}};
   return root.dump(2) + "\n";
 }
 

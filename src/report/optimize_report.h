@@ -30,8 +30,6 @@ struct Optimized {
   std::optional<double> relative_clock;       // of a GPU, behind steps
   std::optional<double> idle_gapped_seconds;  // of steps with rests between them, where that is lower than the highest
   double idle_gapped_clock = 0;
-  std::optional<double> in_a_row_seconds;  // where launches are aside: of the step without
-  std::string no_aside;                    // why they could not be
 };
 
 std::string optimize_text(const StepPlan& plan, const Selection& selection, const Optimized& made);

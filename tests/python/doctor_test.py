@@ -52,7 +52,7 @@ class DoctorTest(unittest.TestCase):
 
     def test_folders(self) -> None:
         found = self.findings()
-        self.assertEqual(found["cache"]["what"], "not made yet")
+        self.assertEqual(found["cache"]["what"], "not created yet")
         self.assertEqual(list(self.folder.iterdir()), [], "looking makes nothing")
         cache = self.folder / "cache"
         cache.mkdir(mode=0o700)
@@ -68,7 +68,7 @@ class DoctorTest(unittest.TestCase):
         found = self.findings(MILLRACE_CUDA_BACKEND="/no/backend.so")
         self.assertIn("/no/backend.so", found["GPU backend"]["missing"])
         self.assertFalse(found["GPU"]["there"])
-        self.assertEqual(found["NVRTC"]["missing"], "not looked for")
+        self.assertEqual(found["NVRTC"]["missing"], "not searched")
         if platform.system() == "Linux":
             found = self.findings(MILLRACE_CUDA_BACKEND="libm.so.6")
             self.assertIn("no backend of Millrace's", found["GPU backend"]["missing"])

@@ -129,9 +129,9 @@ class LibraryTest(unittest.TestCase):
             path = millrace.find_plan(STACKED, {}, "float64", threads=1, layouts=pins)
             plans[bool(pins)] = millrace.Plan(path)
         self.assertNotEqual(plans[False].path, plans[True].path)
-        self.assertEqual([info.behind for info in plans[False].arguments], [-1] * 4)
+        self.assertEqual([info.follows for info in plans[False].arguments], [-1] * 4)
         for infos in (plans[True].arguments, plans[True].argument_gradients):
-            self.assertEqual([info.behind for info in infos], [-1, -1, 1, 2])
+            self.assertEqual([info.follows for info in infos], [-1, -1, 1, 2])
         rng = np.random.default_rng(0)
         x, whole = rng.normal(size=(3, 4)), rng.normal(size=(3, 6, 4))
         apart = [array.copy() for array in whole]  # are copied together

@@ -79,8 +79,6 @@ Result<std::shared_ptr<CudaContext>> CudaContext::open(const Driver& driver) {
   std::shared_ptr<CudaContext> made(new CudaContext(driver, *device, context));
   const CurrentContext current(*made);
   done = driver.check(driver.stream_create(&made->own_stream_, CU_STREAM_NON_BLOCKING), "make a stream on the GPU");
-  if (done)
-    done = driver.check(driver.stream_create(&made->aside_stream_, CU_STREAM_NON_BLOCKING), "make a second stream");
   if (!done) return done.error();
   made->stream_ = made->own_stream_;
   int major = 0;
@@ -94,7 +92,6 @@ CudaContext::~CudaContext() {
   {
     const CurrentContext current(*this);
     if (own_stream_ != nullptr) driver_.stream_destroy(own_stream_);
-    if (aside_stream_ != nullptr) driver_.stream_destroy(aside_stream_);
   }
   driver_.primary_ctx_release(device_);
 }

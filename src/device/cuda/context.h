@@ -22,14 +22,9 @@ class CudaContext {
   const Driver& driver() const { return driver_; }
   CUstream stream() const { return stream_; }
   CUstream own_stream() const { return own_stream_; }
-  CUstream aside_stream() const { return aside_stream_; }  // for what runs beside the others
   // Whether generated kernels may be started before the kernel in front of them is done: they wait for it themselves.
   bool overlaps() const { return overlaps_; }
   void set_overlaps(bool overlaps) { overlaps_ = overlaps; }
-  // The next one is behind another stream, too, and is started when all in front of it is done.
-  void set_behind_another(bool behind) { behind_another_ = behind; }
-  // Whether the launch that is put on the stream now may be started so.
-  bool overlaps_now() { return !std::exchange(behind_another_, false) && overlaps_; }
   void use_stream(CUstream stream) { stream_ = stream != nullptr ? stream : own_stream_; }
 
   Result<Done> check(CUresult result, const std::string& what) const { return driver_.check(result, what); }
@@ -43,10 +38,8 @@ class CudaContext {
   CUdevice device_;
   CUcontext context_;
   CUstream own_stream_ = nullptr;
-  CUstream aside_stream_ = nullptr;
   CUstream stream_ = nullptr;
   bool overlaps_ = false;
-  bool behind_another_ = false;
 };
 
 // Makes the context the calling thread's for a scope, and leaves the thread as it was.

@@ -50,7 +50,6 @@ void find_all(SharedLibrary& library, Driver& driver) {
   library.find("cuStreamCreate", driver.stream_create);
   library.find("cuStreamDestroy_v2", driver.stream_destroy);
   library.find("cuStreamSynchronize", driver.stream_synchronize);
-  library.find("cuStreamWaitEvent", driver.stream_wait_event);
   library.find("cuStreamBeginCapture_v2", driver.stream_begin_capture);
   library.find("cuStreamEndCapture", driver.stream_end_capture);
   library.find("cuStreamIsCapturing", driver.stream_is_capturing);

@@ -42,7 +42,6 @@ struct Driver {
   decltype(&cuStreamCreate) stream_create = nullptr;
   decltype(&cuStreamDestroy) stream_destroy = nullptr;
   decltype(&cuStreamSynchronize) stream_synchronize = nullptr;
-  decltype(&cuStreamWaitEvent) stream_wait_event = nullptr;
   decltype(&cuStreamBeginCapture) stream_begin_capture = nullptr;
   decltype(&cuStreamEndCapture) stream_end_capture = nullptr;
   decltype(&cuStreamIsCapturing) stream_is_capturing = nullptr;

@@ -48,18 +48,13 @@ class Event {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
 
-  Result<Done> make(unsigned flags = CU_EVENT_DEFAULT) {
-    return context_.check(context_.driver().event_create(&event_, flags), "make an event");
+  Result<Done> make() {
+    return context_.check(context_.driver().event_create(&event_, CU_EVENT_DEFAULT), "make an event");
   }
   Result<Done> record() {
     return context_.check(context_.driver().event_record(event_, context_.stream()), "record an event");
   }
   Result<Done> wait() { return context_.check(context_.driver().event_synchronize(event_), "run what is timed"); }
-  // What is put on the stream from now on is behind it.
-  Result<Done> stand_behind(CUstream stream) {
-    return context_.check(context_.driver().stream_wait_event(stream, event_, CU_EVENT_WAIT_DEFAULT),
-                          "let one stream wait for another");
-  }
   Result<double> seconds_since(const Event& start) const {
     float milliseconds = 0;
     const Result<Done> known = context_.check(context_.driver().event_elapsed_time(&milliseconds, start.event_, event_),
@@ -78,13 +73,6 @@ class CudaGpu final : public Gpu {
   CudaGpu(GpuInfo info, std::shared_ptr<CudaContext> context, const CublasLt& cublaslt,
           std::shared_ptr<cublasLtContext> handle)
       : info_(std::move(info)), context_(std::move(context)), cublaslt_(cublaslt), handle_(std::move(handle)) {}
-  ~CudaGpu() override {
-    const CurrentContext current(*context_);
-    fork_.reset();
-    join_.reset();
-  }
-  CudaGpu(const CudaGpu&) = delete;
-  CudaGpu& operator=(const CudaGpu&) = delete;
 
   const GpuInfo& info() const override { return info_; }
 
@@ -183,37 +171,6 @@ class CudaGpu final : public Gpu {
     return clock_->hertz();
   }
 
-  Result<Done> aside(const std::function<Result<Done>()>& work) override {
-    const CurrentContext current(*context_);
-    if (!fork_) {
-      fork_.emplace(*context_);
-      join_.emplace(*context_);
-      for (Event* const event : {&*fork_, &*join_})
-        if (const Result<Done> made = event->make(CU_EVENT_DISABLE_TIMING); !made) return made;
-    }
-    Result<Done> done = fork_->record();
-    if (done) done = fork_->stand_behind(context_->aside_stream());
-    if (!done) return done;
-    CUstream main = context_->stream();
-    context_->use_stream(context_->aside_stream());
-    context_->set_behind_another(true);
-    done = work();
-    context_->set_behind_another(false);
-    // Also where the work failed: what is recorded must come back to its stream.
-    const Result<Done> ended = join_->record();
-    context_->use_stream(main);
-    is_aside_ = static_cast<bool>(ended);
-    return done ? ended : done;
-  }
-
-  Result<Done> join() override {
-    if (!is_aside_) return Done{};
-    const CurrentContext current(*context_);
-    is_aside_ = false;
-    context_->set_behind_another(true);
-    return join_->stand_behind(context_->stream());
-  }
-
   bool is_recorded() const override {
     const CurrentContext current(*context_);
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -253,7 +210,6 @@ class CudaGpu final : public Gpu {
     context_->use_stream(nullptr);
     const Result<Done> worked = work();
     context_->use_stream(callers);
-    is_aside_ = false;  // an event that was recorded cannot be waited for outside
     CUgraph graph = nullptr;
     Result<Done> done = context_->check(driver().stream_end_capture(stream, &graph), "record a graph");
     // What the work itself says is nearer to the cause.
@@ -273,9 +229,6 @@ class CudaGpu final : public Gpu {
   const CublasLt& cublaslt_;
   std::shared_ptr<cublasLtContext> handle_;
   std::optional<ClockProbe> clock_;  // when it is first asked for
-  std::optional<Event> fork_;        // likewise: behind what is on the stream, and behind what runs aside
-  std::optional<Event> join_;
-  bool is_aside_ = false;  // and was not joined yet
 };
 
 Result<std::unique_ptr<Gpu>> make_gpu() {

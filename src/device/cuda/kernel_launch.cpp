@@ -74,7 +74,7 @@ class KernelLaunch final : public GpuLaunch {
       config.sharedMemBytes = grid.shared_bytes;
       config.hStream = context.stream();
       config.attrs = &overlap;
-      config.numAttrs = context.overlaps_now() ? 1 : 0;
+      config.numAttrs = context.overlaps() ? 1 : 0;
       const CUresult result = context.driver().launch_kernel(&config, grid.function, parameters.data(), nullptr);
       if (result != CUDA_SUCCESS) return context.check(result, concat("launch the kernel ", grid.name));
     }

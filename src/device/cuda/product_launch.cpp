@@ -82,7 +82,6 @@ class ProductLaunch final : public GpuLaunch {
 
   Result<Done> run(void* const* tensors, const double* arguments, const void*, void* scratch) override {
     const CurrentContext current(*context_);
-    context_->set_behind_another(false);  // what comes next is behind this
     const auto at_in_scratch = [&](size_t place) { return static_cast<char*>(scratch) + places_[place]; };
     std::array<char*, 3> at{};
     for (size_t operand = 0; operand < 3; ++operand) {

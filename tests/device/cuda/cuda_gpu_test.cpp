@@ -242,58 +242,6 @@ TEST_F(CudaKernelTest, AGraphReplaysWithTheStateOfThen) {
   expect_done(gpu_->wait());
 }
 
-// Kernels and copies on both, as they are put there and as a graph: what is aside reads what was written before it, and
-// is done when it is joined.
-TEST_F(CudaKernelTest, WhatRunsAsideIsBehindAndBefore) {
-  const std::unique_ptr<GpuLaunch> launch = prepare(launch_, cubin_);
-  ASSERT_TRUE(launch);
-  void* const others_scratch = allocate(launch_.scratch_bytes);
-  std::vector<void*> of_output = {tensors_[1], allocate(1024)};
-  void* const beside = allocate(1024);
-  void* const copied = allocate(1024);
-  const double factor = 2;
-  const auto work = [&]() -> Result<Done> {
-    const auto put_aside = [&]() -> Result<Done> {
-      if (Result<Done> ran = launch->run(of_output.data(), &factor, state_, others_scratch); !ran) return ran;
-      return gpu_->copy(copied, of_output[1], 1024);
-    };
-    for (int turn = 1; turn <= 4; ++turn) {
-      if (Result<Done> ran = run(*launch, turn); !ran) return ran;
-      if (Result<Done> aside = gpu_->aside(put_aside); !aside) return aside;
-      if (Result<Done> ran = gpu_->copy(beside, tensors_[1], 1024); !ran) return ran;
-      if (Result<Done> joined = gpu_->join(); !joined) return joined;
-    }
-    return gpu_->fill(of_output[1], 0, 1024);
-  };
-  std::vector<float> wanted;
-  for (const float x : expected(4, 1000)) wanted.push_back(x * 2 + 1000 + 0.5F + 100);
-  const auto check = [&] {
-    EXPECT_EQ(download<float>(copied, 256), wanted);
-    EXPECT_EQ(download<float>(beside, 256), expected(4, 1000));
-    EXPECT_EQ(output(), expected(4, 1000));
-    EXPECT_EQ(download<float>(of_output[1], 256), std::vector<float>(256, 0));
-    expect_done(gpu_->fill(copied, 0xFF, 1024));
-    expect_done(gpu_->fill(tensors_[1], 0xFF, 1024));
-  };
-  for (int turn = 0; turn < 3; ++turn) {
-    expect_done(work());
-    check();
-  }
-  const Result<std::unique_ptr<GpuGraph>> graph = gpu_->record(work);
-  ASSERT_TRUE(graph) << to_string(graph.error());
-  for (int turn = 0; turn < 3; ++turn) {
-    expect_done((*graph)->replay());
-    check();
-  }
-  const auto fails = [&]() -> Result<Done> {
-    return gpu_->aside([]() -> Result<Done> { return Error::make(ErrorKind::failed, "not today"); });
-  };
-  EXPECT_FALSE(gpu_->record(fails));
-  expect_done(gpu_->join());
-  expect_done(work());
-  check();
-}
-
 TEST_F(CudaKernelTest, TimesWhatIsBetweenTwoEvents) {
   const std::unique_ptr<GpuLaunch> launch = prepare(launch_, cubin_);
   ASSERT_TRUE(launch);

@@ -280,7 +280,7 @@ TEST_F(EmulatedTrials, AlgorithmsAreTriedAndWrongOnesAreTold) {
     ASSERT_TRUE(row) << to_string(row.error());
     EXPECT_EQ(word(*row), wanted) << row->detail;
     const std::string words = row->outcome == Outcome::wrong    ? "is right, within"
-                              : row->outcome == Outcome::failed ? "does not admit"
+                              : row->outcome == Outcome::failed ? "does not accept"
                                                                 : "";
     EXPECT_NE(row->detail.find(words), std::string::npos) << row->detail;
   }

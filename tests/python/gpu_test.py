@@ -321,7 +321,7 @@ class AlgorithmTest(GpuTest):
         # An algorithm that is not there says what to do.
         self.optimize("product.py", "--exhaustive")
         message = self.fails(FAILED, "run", "product.plan", MILLRACE_EMULATED_REFUSED=str(FAST))
-        self.assertIn(f"does not admit its algorithm {FAST}", message)
+        self.assertIn(f"does not accept its algorithm {FAST}", message)
         self.assertIn("explore again", message)
 
     def test_a_gpu_without_room(self) -> None:

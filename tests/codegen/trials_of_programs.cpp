@@ -60,9 +60,9 @@ std::vector<std::string> shapes_of(const TriedProgram& program, const Partition&
                        width > 1 ? concat("width ", width) : "no width",
                        config.gpu->row_threads > 32  ? "rows of several warps"
                        : config.gpu->row_threads > 1 ? "rows in a warp"
-                                               : "rows of a thread",
+                                                     : "rows of a thread",
                        config.gpu->row_threads == config.gpu->threads ? "one row per block" : "several rows per block",
-                       config.gpu->prefetch > 0    ? "across rows, the next one ahead"
+                       config.gpu->prefetch > 0 ? "across rows, the next one ahead"
                        : config.gpu->blocks > 0 ? "across rows"
                                                 : "no reduction across rows"});
   }

@@ -274,7 +274,7 @@ TEST_F(EmulatedTrials, AlgorithmsAreTriedAndWrongOnesAreTold) {
     ASSERT_TRUE(row) << to_string(row.error());
     EXPECT_EQ(word(*row), wanted) << row->detail;
     const bool says_why = row->outcome == Outcome::wrong    ? row->detail.find("is right, within") != std::string::npos
-                          : row->outcome == Outcome::failed ? row->detail.find("does not admit") != std::string::npos
+                          : row->outcome == Outcome::failed ? row->detail.find("does not accept") != std::string::npos
                                                             : row->detail.empty();
     EXPECT_TRUE(says_why) << row->detail;
   }

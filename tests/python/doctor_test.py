@@ -8,7 +8,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from command_test_case import BINARY, PLAYED_GPU
+from command_test_case import BINARY, EMULATED_GPU
 
 BACKEND = Path(BINARY).with_name("libmillrace_cuda.so")
 NAMES = ["processor", "threads", "compiler", "OpenBLAS", "BLIS", "SQLite", "cache", "data", "GPU", "GPU backend",
@@ -88,7 +88,7 @@ class DoctorTest(unittest.TestCase):
             self.assertIn("install NVIDIA's driver", gpu["missing"])
 
     def test_a_gpu_that_is_there(self) -> None:
-        self.check_gpu(self.findings(MILLRACE_CUDA_BACKEND=PLAYED_GPU))
+        self.check_gpu(self.findings(MILLRACE_CUDA_BACKEND=EMULATED_GPU))
 
     def check_gpu(self, found: dict) -> None:
         self.assertRegex(found["GPU"]["what"], r"^.+, sm_\d+, \d+ multiprocessors, .+ of memory, .+ of L2 cache, \d+ MHz")

@@ -202,7 +202,7 @@ class RefusalTest(OptimizeTest):
 
     def test_without_a_compiler(self) -> None:
         message = self.fails(UNAVAILABLE, "optimize", "small.py", "--budget", "1s", MILLRACE_CXX="/nonexistent")
-        self.assertIn("'/nonexistent' is not there", message)
+        self.assertIn("'/nonexistent' does not exist", message)
         self.assertIn("MILLRACE_CXX", message)
         self.assertFalse((self.folder / "small.plan").exists())
 

@@ -30,8 +30,8 @@ void reduce_lanes(const ThreadMapping& map, const PlacedInstruction& placed, con
   to.lanes.push_back({Assign{element, concat(operation, "::of(", element, ", F(", expression, "))")}});
   const int64_t results = results_in_shared(map);
   const std::string slots = shared_slots(map, results > 1 ? results * map.columns * width : 0, kernel);
-  to.reduced.push_back({Call{concat("mr::all_reduce_apart<", operation, ", ", map.shape.row_threads, ", ", map.columns, ">(",
-                                    name, ", ", slots, ")")}});
+  to.reduced.push_back({Call{concat("mr::all_reduce_apart<", operation, ", ", map.shape.row_threads, ", ", map.columns,
+                                    ">(", name, ", ", slots, ")")}});
 }
 
 }  // namespace

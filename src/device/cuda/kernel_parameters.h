@@ -31,7 +31,7 @@ class KernelParameters {
   std::vector<std::byte> bytes_;
 };
 
-// What a number of a launch is in this run.
+// The value of a launch's scalar in this run.
 double value_of(const LaunchNumber& number, const double* arguments);
 
 }  // namespace millrace

@@ -65,7 +65,7 @@ enum class Unroll { compiler_decides, fully, partly, never };
 struct Loop {
   Unroll unroll = Unroll::compiler_decides;
   std::string counter;
-  std::string end;
+  std::string end = {};
   Statements body;
   Braces braces = Braces::always;
   std::string first = "0";

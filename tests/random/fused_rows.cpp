@@ -236,7 +236,7 @@ class Row {
     const Scalar scale = Scalar(1) / (Scalar(1) - Scalar(op.value));
     const Access mask = drawn(member, whole, DType::float64, [&](int64_t element, const Point&) {
       const auto e = static_cast<uint64_t>(element);
-      return dropout_keeps(random_.seed, random_.step, op.stream, e, op.value) ? scale : Scalar(0);
+      return dropout_keeps(random_.seed, random_.step, op.subsequence, e, op.value) ? scale : Scalar(0);
     });
     Operator copy = op;
     copy.name += " mask";

@@ -30,13 +30,13 @@ constexpr std::array<SchemaTable, 2> kSchema = {{
     {"text", "CREATE TABLE text(id INTEGER PRIMARY KEY, text TEXT NOT NULL)"},
 }};
 
-// A text that is missing must show, so the joins are outer ones.
+// Outer joins, so that a missing text shows as NULL and not as a missing row.
 constexpr std::string_view kSelect =
     "SELECT d.text, p.text, c.text, m.outcome, m.seconds, m.low, m.high, m.samples, m.detail, m.taken, m.hash "
     "FROM measurement m LEFT JOIN text d ON d.id = m.device LEFT JOIN text p ON p.id = m.partition "
     "LEFT JOIN text c ON c.id = m.candidate ";
 
-// ---- Hashes: FNV-1a, in which any change of one byte changes the result ----
+// ---- Hashes: FNV-1a, so that changing any one byte changes the result ----
 
 class Hash {
  public:
@@ -72,7 +72,7 @@ int64_t row_hash(const MeasurementRow& row) {
 
 // ---- Reading ----
 
-// The row that a statement of kSelect stands at; nothing when it is not one that was put in.
+// The current row of a kSelect statement; nothing if it is not intact.
 std::optional<MeasurementRow> row_at(const SqliteStatement& statement) {
   constexpr int kTaken = 9;
   std::array<std::optional<std::string>, 5> texts = {statement.text(0), statement.text(1), statement.text(2),
@@ -81,9 +81,9 @@ std::optional<MeasurementRow> row_at(const SqliteStatement& statement) {
   const std::optional<int64_t> outcome = statement.integer(3);
   const std::optional<int64_t> samples = statement.integer(7);
   const std::optional<int64_t> hash = statement.integer(kTaken + 1);
-  const bool whole = std::all_of(texts.begin(), texts.end(), [](const auto& text) { return text.has_value(); }) &&
-                     std::all_of(reals.begin(), reals.end(), [](const auto& real) { return real.has_value(); });
-  if (!whole || !outcome || !samples || !hash) return std::nullopt;
+  const bool complete = std::all_of(texts.begin(), texts.end(), [](const auto& text) { return text.has_value(); }) &&
+                        std::all_of(reals.begin(), reals.end(), [](const auto& real) { return real.has_value(); });
+  if (!complete || !outcome || !samples || !hash) return std::nullopt;
   if (*outcome < 0 || *outcome >= static_cast<int64_t>(kOutcomeNames.size())) return std::nullopt;
   MeasurementRow row;
   row.key = {std::move(*texts[0]), std::move(*texts[1]), std::move(*texts[2])};
@@ -98,7 +98,7 @@ std::optional<MeasurementRow> row_at(const SqliteStatement& statement) {
   return row;
 }
 
-// The statement's rows, from where it stands, in the order of the keys.
+// The statement's remaining rows, sorted by key.
 Result<std::vector<MeasurementRow>> read_rows(SqliteStatement& statement, const std::string& path) {
   std::vector<MeasurementRow> rows;
   while (true) {
@@ -106,7 +106,7 @@ Result<std::vector<MeasurementRow>> read_rows(SqliteStatement& statement, const 
     if (!more) return more.error();
     if (!*more) break;
     std::optional<MeasurementRow> row = row_at(statement);
-    if (!row) return damaged_database(path, "a row is not as it was written");
+    if (!row) return damaged_database(path, "a row differs from what was written");
     rows.push_back(std::move(*row));
   }
   std::sort(rows.begin(), rows.end());
@@ -126,13 +126,13 @@ Result<std::optional<MeasurementRow>> find_row(SqliteStatement& statement, const
   Result<std::vector<MeasurementRow>> rows = read_rows(statement, path);
   if (!rows) return rows.error();
   if (rows->empty()) return std::optional<MeasurementRow>();
-  if (rows->front().key != key) return damaged_database(path, "a row has another's key");
+  if (rows->front().key != key) return damaged_database(path, "a row has the key of another row");
   return std::optional<MeasurementRow>(std::move(rows->front()));
 }
 
 // ---- Writing ----
 
-// Runs `work` in a transaction, which is undone when it fails.
+// Runs `work` in a transaction and rolls back if it fails.
 template <class Work>
 auto in_transaction(const SqliteConnection& connection, Work work) -> decltype(work()) {
   const Result<Done> begun = connection.run("BEGIN IMMEDIATE");
@@ -143,12 +143,12 @@ auto in_transaction(const SqliteConnection& connection, Work work) -> decltype(w
     if (committed) return result;
     result = committed.error();
   }
-  // It fails when SQLite has undone the transaction already.
+  // Fails if SQLite has already rolled back.
   static_cast<void>(connection.run("ROLLBACK"));
   return result;
 }
 
-// Writes rows with statements that are prepared once.
+// Prepares its statements once, then writes any number of rows.
 class RowWriter {
  public:
   static Result<RowWriter> make(const SqliteConnection& connection) {
@@ -168,7 +168,7 @@ class RowWriter {
   Result<Done> write(MeasurementRow row) {
     row.detail = storable_detail(row.detail);
     const std::string wrong = complaint_about(row);
-    if (!wrong.empty()) return Error::make(ErrorKind::bad_input, concat("a row cannot be stored: ", wrong));
+    if (!wrong.empty()) return Error::make(ErrorKind::bad_input, concat("cannot store a row: ", wrong));
     int parameter = 0;
     add_row_.reset();
     for (const std::string* text : {&row.key.device, &row.key.partition, &row.key.candidate}) {
@@ -203,7 +203,7 @@ class RowWriter {
     const Result<bool> there = find_text_.step();
     if (!there) return there.error();
     if (*there && find_text_.text(0) != text)
-      return damaged_database(connection_.path(), "a text is not as it was written");
+      return damaged_database(connection_.path(), "a text differs from what was written");
     if (!*there) {
       add_text_.reset();
       add_text_.bind_integer(1, id);
@@ -230,7 +230,7 @@ int64_t bytes_of(const std::string& file) {
   return stat(file.c_str(), &status) == 0 ? status.st_size : 0;
 }
 
-// A file of nothing gets the tables; of two processes that find it so at once, one.
+// Creates the tables in an empty file. If two processes try at once, one of them does.
 Result<Done> create_tables(const SqliteConnection& connection) {
   return in_transaction(connection, [&]() -> Result<Done> {
     const Result<int64_t> tables = connection.integer("SELECT count(*) FROM sqlite_master");
@@ -247,8 +247,8 @@ Result<Done> create_tables(const SqliteConnection& connection) {
 }
 
 Error foreign_database(const std::string& path) {
-  return Error::make(ErrorKind::bad_input, concat("'", path, "' is a database, but not one of measurements"),
-                     "name the right file by --db");
+  return Error::make(ErrorKind::bad_input, concat("'", path, "' is an SQLite database, but not one of Millrace's"),
+                     "pass the right file with --db");
 }
 
 Result<Done> check_tables(const SqliteConnection& connection) {
@@ -259,15 +259,15 @@ Result<Done> check_tables(const SqliteConnection& connection) {
     const Result<bool> row = tables->step();
     if (!row) return row.error();
     if (!*row || tables->text(0) != expected.name || tables->text(1) != expected.sql)
-      return damaged_database(connection.path(), "its tables are not as they were made");
+      return damaged_database(connection.path(), "its tables do not match the schema");
   }
   const Result<bool> more = tables->step();
   if (!more) return more.error();
-  if (*more) return damaged_database(connection.path(), "there is more in it than was made");
+  if (*more) return damaged_database(connection.path(), "it contains objects that Millrace did not create");
   return Done{};
 }
 
-// Whose database it is, of which version, and whether it is whole.
+// Checks that the file is ours, has this version, and is intact.
 Result<Done> check_database(const SqliteConnection& connection) {
   const Result<int64_t> application = connection.integer("PRAGMA application_id");
   if (!application) return application.error();
@@ -278,25 +278,26 @@ Result<Done> check_database(const SqliteConnection& connection) {
     return Error::make(ErrorKind::bad_input,
                        concat("'", connection.path(), "' has schema version ", *version,
                               "; this Millrace reads version ", kDatabaseVersion),
-                       "update Millrace, or name another database by --db");
+                       "update Millrace, or pass another database with --db");
   if (*version != kDatabaseVersion)
     return Error::make(ErrorKind::bad_input,
                        concat("'", connection.path(), "' has schema version ", *version,
-                              ", which this Millrace no longer reads: it reads version ", kDatabaseVersion),
-                       "move it away and measure again, or name another database by --db");
+                              ", which is too old; this Millrace reads version ", kDatabaseVersion),
+                       "move the file elsewhere and measure again, or pass another database with --db");
   Result<Done> tables = check_tables(connection);
   if (!tables) return tables;
-  const Result<std::string> whole = connection.text("PRAGMA integrity_check(1)");
-  if (!whole) return whole.error();
-  if (*whole != "ok") return damaged_database(connection.path(), *whole);
+  const Result<std::string> integrity = connection.text("PRAGMA integrity_check(1)");
+  if (!integrity) return integrity.error();
+  if (*integrity != "ok") return damaged_database(connection.path(), *integrity);
   return Done{};
 }
 
-// Two processes that change a new file to a write-ahead log at once: one is refused at once, without waiting.
+// Switches to a write-ahead log. If two processes switch a new file at once, SQLite refuses one immediately instead
+// of letting it wait, so retry.
 Result<Done> log_ahead(const SqliteConnection& connection, int busy_milliseconds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(busy_milliseconds);
   while (true) {
-    // Where the file system has no shared memory another mode stays, in which readers wait.
+    // On a file system without shared memory, the mode stays as it is, and readers wait for writers.
     const Result<std::string> mode = connection.text("PRAGMA journal_mode = WAL");
     if (mode) return Done{};
     if (!connection.was_busy() || std::chrono::steady_clock::now() >= end) return mode.error();
@@ -304,7 +305,7 @@ Result<Done> log_ahead(const SqliteConnection& connection, int busy_milliseconds
   }
 }
 
-// Whether nothing has ever been written to it: made by us just now, or by a process that was killed then.
+// Whether nothing was ever written: we created the file just now, or a process was killed right after creating it.
 Result<bool> is_fresh(const SqliteConnection& connection) {
   for (const char* const count : {"SELECT count(*) FROM sqlite_master", "PRAGMA application_id", "PRAGMA user_version",
                                   "SELECT max(page_count, 1) - 1 FROM pragma_page_count"}) {
@@ -312,13 +313,13 @@ Result<bool> is_fresh(const SqliteConnection& connection) {
     if (!value) return value.error();
     if (*value != 0) return false;
   }
-  // SQLite takes a file of one byte for an empty one.
+  // SQLite also treats a file of one byte as empty.
   constexpr int64_t kSmallestPage = 512;
   return bytes_of(connection.path()) % kSmallestPage == 0;
 }
 
 Result<Done> set_up(const SqliteConnection& connection, DatabaseAccess access, const DatabaseLimits& limits) {
-  // A file may be made to deceive: nothing in its schema is run, and its pages are looked at twice.
+  // The file may be malicious: run nothing from its schema, and check its pages.
   for (const char* const pragma : {"PRAGMA trusted_schema = OFF", "PRAGMA cell_size_check = ON", "PRAGMA mmap_size = 0",
                                    "PRAGMA cache_size = -65536"}) {
     Result<Done> set = connection.run(pragma);
@@ -345,7 +346,7 @@ Result<Done> set_up(const SqliteConnection& connection, DatabaseAccess access, c
   return check_database(connection);
 }
 
-// A connection to read by. On a medium where SQLite cannot make its files, the database is read as it lies there.
+// A read-only connection. On a medium where SQLite cannot create its own files, the database is opened as immutable.
 Result<SqliteConnection> open_to_read(const std::string& file, int busy_milliseconds) {
   Result<SqliteConnection> connection = SqliteConnection::open(file, SqliteMode::read, busy_milliseconds);
   if (!connection) return connection;
@@ -356,7 +357,7 @@ Result<SqliteConnection> open_to_read(const std::string& file, int busy_millisec
 
 // ---- Salvaging ----
 
-// Reads rows by ranges of their ids. A range that cannot be read whole is read by halves, down to a single row.
+// Reads rows by id range. A range that cannot be read is split in halves, down to single rows.
 class Salvage {
  public:
   explicit Salvage(SqliteStatement statement) : statement_(std::move(statement)) {}
@@ -372,7 +373,7 @@ class Salvage {
   }
 
   std::vector<MeasurementRow> take() {
-    // A damaged tree may show a row twice.
+    // A damaged tree may contain a row twice.
     std::sort(rows_.begin(), rows_.end());
     const auto same_key = [](const MeasurementRow& a, const MeasurementRow& b) { return a.key == b.key; };
     rows_.erase(std::unique(rows_.begin(), rows_.end(), same_key), rows_.end());
@@ -447,7 +448,7 @@ Result<std::vector<MeasurementRow>> Database::all_of(const std::string& device, 
 
 Result<std::vector<MeasurementRow>> Database::all_of(const std::string& device,
                                                      const std::vector<std::string>& partitions) const {
-  constexpr size_t kParameters = 500;  // SQLite allows 999 everywhere
+  constexpr size_t kParameters = 500;  // every SQLite build allows 999
   const std::set<std::string> different(partitions.begin(), partitions.end());
   std::vector<MeasurementRow> all;
   for (auto partition = different.begin(); partition != different.end();) {
@@ -464,7 +465,7 @@ Result<std::vector<MeasurementRow>> Database::all_of(const std::string& device,
     if (!rows) return rows;
     for (MeasurementRow& row : *rows) {
       if (row.key.device != device || !different.contains(row.key.partition))
-        return damaged_database(connection_.path(), "a row has another's key");
+        return damaged_database(connection_.path(), "a row has the key of another row");
       all.push_back(std::move(row));
     }
   }
@@ -542,15 +543,15 @@ Result<std::vector<MeasurementRow>> salvage_database(const std::string& path) {
   if (!file) return file.error();
   const Result<SqliteConnection> connection = open_to_read(*file, DatabaseLimits().busy_milliseconds);
   if (!connection) return connection.error();
-  // The second lets a file be read that is shorter than its header says.
+  // The second pragma makes SQLite accept a file that is shorter than its header says.
   for (const char* const pragma : {"PRAGMA trusted_schema = OFF", "PRAGMA writable_schema = ON"}) {
     const Result<Done> set = connection->run(pragma);
     if (!set) return set.error();
   }
-  // By id, that is, by the rows themselves and not by their index, which may be what is damaged.
+  // By id: this reads the rows themselves and not their index, which may be damaged.
   Result<SqliteStatement> statement = connection->prepare(concat(kSelect, "WHERE m.id BETWEEN ?1 AND ?2"));
   if (!statement) return statement.error();
-  // Ids are given one after the other, and no row takes fewer bytes.
+  // Ids are consecutive, and no row takes fewer bytes, so this bounds the largest id.
   constexpr int64_t kFewestBytes = 64;
   Salvage salvage(std::move(*statement));
   salvage.range(1, 1 + (bytes_of(*file) + bytes_of(*file + "-wal")) / kFewestBytes);

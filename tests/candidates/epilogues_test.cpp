@@ -330,7 +330,7 @@ std::set<std::string> check_against_reference(const TrainingGraph& training, siz
   std::set<std::string> partitions;
   for (const PartitionCandidates& of : found.partitions) {
     if (!of.candidates.empty()) partitions.insert(of.partition.name);
-    const Result<ReferenceData> reference_data = reference_data_of(graph, of.partition, 7);
+    const Result<ReferenceData> reference_data = make_reference_data(graph, of.partition, 7);
     EXPECT_TRUE(reference_data);
     const std::vector<TensorId> tensors = tensors_of(of.partition);
     for (size_t k = 0; k < of.candidates.size(); k += every) {
@@ -518,7 +518,7 @@ TEST(EpilogueProbes, AreTheReferencesElements) {
     ASSERT_TRUE(found);
     for (const PartitionCandidates& of : found->partitions) {
       if (!absorbs(of)) continue;
-      const Result<ReferenceData> reference_data = reference_data_of(training.graph, of.partition, 7);
+      const Result<ReferenceData> reference_data = make_reference_data(training.graph, of.partition, 7);
       ASSERT_TRUE(reference_data);
       const std::vector<Probe> probes = probes_of(training.graph, of.partition, *reference_data, 50);
       EXPECT_EQ(probes.size(), 50 * of.partition.writes.size() / of.partition.product.tensors[2].size())

@@ -1,4 +1,4 @@
-// Plans on a GPU, which the CPU plays: whole training steps against the reference, and what is recorded and replayed.
+// Runs plans of whole training steps on an emulated GPU and compares them with the reference; records and replays them.
 #include "exec/gpu_executor.h"
 
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ class OnDevice {
   }
   CallersTensors forward_only() const { return {arguments_.data(), results_.data(), nullptr, nullptr}; }
 
-  // All that the plan makes, one a tensor of the graph; what was made is NaN then.
+  // Takes all outputs of the plan, one per tensor of the graph, and poisons them with NaN.
   Values<double> take() {
     Values<double> found(made_.training.graph.tensors.size());
     for (const auto& [buffer, data] : memories_) {
@@ -137,7 +137,7 @@ class EmulatedExecutor : public ScratchTest {
 
   static void expect_done(const Result<Done>& done) { EXPECT_TRUE(done) << to_string(done.error()); }
 
-  // What the reference says of what was made in this step.
+  // Compares the outputs of this step with the reference.
   static void expect_step(const MadePlan& made, const Values<double>& given, RandomState random, OnDevice& tensors) {
     EXPECT_EQ(difference_from_reference(made, given, random, tensors.take()), "") << "step " << random.step;
   }
@@ -151,10 +151,10 @@ class EmulatedExecutor : public ScratchTest {
     return tensors.take();
   }
 
-  // Of a plan of its own, with its launches in a row and with some aside.
+  // Runs a plan with all launches on one stream, and with some on the side stream.
   void expect_one_step(const std::string& text, PlanChoice choice) {
-    for (const bool aside : {false, true}) {
-      choice.aside = aside;
+    for (const bool on_side_stream : {false, true}) {
+      choice.aside = on_side_stream;
       const MadePlan made = plan_of(text, choice);
       ASSERT_FALSE(HasFailure());
       const Values<double> given = drawn_values(made.training, 5);
@@ -181,7 +181,7 @@ TEST_F(EmulatedExecutor, RandomPlansAgreeWithTheReference) {
   }
 }
 
-TEST_F(EmulatedExecutor, SavedSignsOfZerosInfinitiesAndNoNumbers) {
+TEST_F(EmulatedExecutor, SavedSignsOfZerosInfinitiesAndNaNs) {
   PlanChoice choice;
   choice.dtype = "float16";
   const MadePlan made = plan_of(kSigns, choice);
@@ -234,7 +234,7 @@ TEST_F(EmulatedExecutor, ProductsThatAddAgreeWithTheReference) {
 
 // Of plans with an attention in one piece: nearer to the exact numbers than the program by itself is, whose scores are
 // rounded. Its statistics are carried out there, and in no other plan.
-TEST_F(EmulatedExecutor, AttentionsInOnePieceAgreeWithTheReference) {
+TEST_F(EmulatedExecutor, FusedAttentionsAgreeWithTheReference) {
   AttentionProgram program;
   std::string text = program.text();
   for (const auto& [from, to] : {std::pair("J = 5", "J = 16"), std::pair("K = 7", "K = 24"),
@@ -247,10 +247,10 @@ TEST_F(EmulatedExecutor, AttentionsInOnePieceAgreeWithTheReference) {
     choice.seed = seed;
     const MadePlan sketch = make_plan(text, choice);
     const std::vector<PlanLaunch>& launches = sketch.plan.launches;
-    const bool whole = std::any_of(launches.begin(), launches.end(), [](const PlanLaunch& launch) {
+    const bool fused = std::any_of(launches.begin(), launches.end(), [](const PlanLaunch& launch) {
       return launch.partition.starts_with("attention (");
     });
-    if (!seen.insert(whole).second) continue;
+    if (!seen.insert(fused).second) continue;
     const MadePlan made = plan_of(text, choice);
     ASSERT_FALSE(HasFailure());
     const Values<double> given = drawn_values(made.training, 5);
@@ -264,16 +264,16 @@ TEST_F(EmulatedExecutor, AttentionsInOnePieceAgreeWithTheReference) {
     outputs.push_back(graph.results[0].tensor);
     for (const TensorId output : outputs) {
       const size_t k = output.at();
-      double apart = 0;
+      double difference = 0;
       double allowed = 0;
       for (size_t e = 0; e < exact[k].size(); ++e) {
         const double unfused = rounded[k][e] - exact[k][e];
         const double storage = storage_error(graph.tensors[k].dtype, exact[k][e]);
-        apart += (found[k][e] - exact[k][e]) * (found[k][e] - exact[k][e]);
+        difference += (found[k][e] - exact[k][e]) * (found[k][e] - exact[k][e]);
         allowed += unfused * unfused + storage * storage;
       }
-      EXPECT_LE(apart, 4 * allowed) << graph.tensors[k].name << (whole ? ", in one piece" : "");
-      EXPECT_GT(apart, 0) << graph.tensors[k].name;
+      EXPECT_LE(difference, 4 * allowed) << graph.tensors[k].name << (fused ? ", fused" : "");
+      EXPECT_GT(difference, 0) << graph.tensors[k].name;
     }
   }
   EXPECT_EQ(seen.size(), 2U);
@@ -289,9 +289,9 @@ TEST_F(EmulatedExecutor, ProductsWithGelusAgreeWithTheReference) {
     const MadePlan sketch = make_plan(kGelus, choice);
     const size_t before = seen.size();
     for (const PlanLaunch& launch : sketch.plan.launches) {
-      const Result<LaunchedPartition> of = launched_partition(sketch.training.graph, sketch.candidates, launch);
-      ASSERT_TRUE(of) << to_string(of.error());
-      if (of->partition.product.auxiliary.valid()) seen.insert(launch.partition);
+      const Result<LaunchedPartition> each = launched_partition(sketch.training.graph, sketch.candidates, launch);
+      ASSERT_TRUE(each) << to_string(each.error());
+      if (each->partition.product.auxiliary.valid()) seen.insert(launch.partition);
     }
     if (seen.size() == before) continue;
     expect_one_step(kGelus, choice);
@@ -301,19 +301,19 @@ TEST_F(EmulatedExecutor, ProductsWithGelusAgreeWithTheReference) {
 }
 
 // The GPU that is emulated runs them as late as it may. Launched, recorded and replayed, as a step and pass by pass.
-TEST_F(EmulatedExecutor, LaunchesAsideMakeTheSameBits) {
+TEST_F(EmulatedExecutor, SideStreamLaunchesMakeTheSameBits) {
   const std::string bert = text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/bert_encoder.py"));
   for (const std::optional<uint64_t> seed : {std::optional<uint64_t>(), std::optional<uint64_t>(3)}) {
     std::vector<Values<double>> found;
-    for (const bool aside : {false, true}) {
+    for (const bool on_side_stream : {false, true}) {
       PlanChoice choice;
       choice.seed = seed;
       choice.sizes = {"tiny"};
       choice.dtype = "float32";
-      choice.aside = aside;
+      choice.aside = on_side_stream;
       const MadePlan made = plan_of(bert, choice);
       ASSERT_FALSE(HasFailure());
-      EXPECT_EQ(asides_of(made.plan) > 2, aside);
+      EXPECT_EQ(asides_of(made.plan) > 2, on_side_stream);
       GpuExecutor executor = executor_of(made);
       const Values<double> given = drawn_values(made.training, 5);
       OnDevice tensors(*gpu_, made, given);
@@ -355,7 +355,7 @@ TEST_F(EmulatedExecutor, EveryStepDrawsItsOwnMasksAlsoWhenItIsReplayed) {
   expect_step(made, given, {10, 103}, tensors);
 }
 
-TEST_F(EmulatedExecutor, ForwardAndBackwardApartAreAStep) {
+TEST_F(EmulatedExecutor, ForwardThenBackwardIsAStep) {
   const MadePlan made = plan_of(kProgram, {});
   GpuExecutor executor = executor_of(made);
   const Values<double> given = drawn_values(made.training, 6);
@@ -379,7 +379,7 @@ TEST_F(EmulatedExecutor, ForwardAndBackwardApartAreAStep) {
   expect_step(made, given, {1, 10}, tensors);
 }
 
-TEST_F(EmulatedExecutor, WhatWasRecordedIsNotReplayedOnTensorsThatMoved) {
+TEST_F(EmulatedExecutor, ARecordingIsNotReplayedOnOtherAddresses) {
   const MadePlan made = plan_of(kProgram, {});
   GpuExecutor executor = executor_of(made);
   const Values<double> given = drawn_values(made.training, 6);
@@ -404,7 +404,7 @@ TEST_F(EmulatedExecutor, WhatWasRecordedIsNotReplayedOnTensorsThatMoved) {
 }
 
 // An allocator gives a caller the same few places again and again, in turns.
-TEST_F(EmulatedExecutor, PlacesThatComeBackAreReplayed) {
+TEST_F(EmulatedExecutor, AddressesThatComeBackAreReplayed) {
   const MadePlan made = plan_of(kProgram, {});
   GpuExecutor executor = executor_of(made);
   std::vector<Values<double>> given;
@@ -423,7 +423,7 @@ TEST_F(EmulatedExecutor, PlacesThatComeBackAreReplayed) {
   }
 }
 
-TEST_F(EmulatedExecutor, AScalarThatChangesIsHeeded) {
+TEST_F(EmulatedExecutor, AChangedScalarTakesEffect) {
   const MadePlan made = plan_of(kProgram, {});
   GpuExecutor executor = executor_of(made);
   Values<double> given = drawn_values(made.training, 6);
@@ -487,7 +487,7 @@ TEST_F(EmulatedExecutor, WorksInTheCallersMemoryAlone) {
   }
 }
 
-TEST_F(EmulatedExecutor, ACallersTensorsThatStayAreRecordedAfterManyCalls) {
+TEST_F(EmulatedExecutor, CallersTensorsAreRecordedAfterManyCalls) {
   const MadePlan made = plan_of(kProgram, {});
   GpuExecutor executor = executor_of(made, ExecutorMemory::callers);
   const Values<double> given = drawn_values(made.training, 6);

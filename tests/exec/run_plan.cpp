@@ -48,8 +48,7 @@ std::string compare(const MadePlan& made, const Values<double>& given, RandomSta
       const double bound = coarser * expected[e].error + storage_error(graph.tensor(tensor).dtype, wanted);
       const double tolerance = kDigits == 53 ? std::max(kClose * largest, bound) : bound;
       if (std::isnan(wanted) ? std::isnan(value) : value == wanted || std::abs(value - wanted) <= tolerance) continue;
-      return concat(graph.tensor(tensor).name, "[", e, "] is ", value, " where ", wanted, " is right, within ",
-                    tolerance);
+      return concat(graph.tensor(tensor).name, "[", e, "] is ", value, ", expected ", wanted, " ± ", tolerance);
     }
   }
   return "";

@@ -1,4 +1,4 @@
-// Plans run on drawn tensors, and compared with the reference.
+// Runs plans on drawn tensors and compares them with the reference.
 #pragma once
 
 #include <string>
@@ -21,8 +21,8 @@ struct CallersPlace {
   int64_t offset = 0;
 };
 struct CallersPlaces {
-  std::vector<int64_t> bytes;           // one a block
-  std::vector<CallersPlace> locations;  // one a buffer of the plan; of one in the arena nothing
+  std::vector<int64_t> bytes;           // one per block
+  std::vector<CallersPlace> locations;  // one per buffer of the plan; unset for one in the arena
 };
 CallersPlaces callers_places(const MadePlan& made);
 
@@ -34,10 +34,10 @@ void compile_kernels(const std::vector<const MadePlan*>& plans);
 
 Result<CpuExecutor> executor_of(const MadePlan& made);
 
-// Arguments and results' gradients, as their types store them; one a tensor of the graph.
+// Arguments and results' gradients, rounded to their types; one per tensor of the graph.
 Values<double> drawn_values(const TrainingGraph& training, uint64_t seed);
 
-// Results and argument gradients, one a tensor of the graph, of a step on poisoned memory.
+// Results and argument gradients of a step on poisoned memory; one per tensor of the graph.
 Values<double> run_plan(const MadePlan& made, CpuExecutor& executor, const Values<double>& given, RandomState random);
 
 // The reference's word on `found`; empty where they agree: float64 to 1e-10 of a tensor's largest element, others

@@ -32,9 +32,9 @@ Attentions attentions_of(const std::string& text) {
   const Result<Candidates> found = find_partitions(recomputed.training, recomputed.fused, options);
   EXPECT_TRUE(found);
   Attentions made{std::move(recomputed.training), {}, {}};
-  for (const PartitionCandidates& of : found->partitions) {
-    if (of.partition.kind == PartitionKind::attention)
-      (of.partition.pass == Pass::forward ? made.forward : made.backward) = of.partition;
+  for (const PartitionCandidates& each : found->partitions) {
+    if (each.partition.kind == PartitionKind::attention)
+      (each.partition.pass == Pass::forward ? made.forward : made.backward) = each.partition;
   }
   EXPECT_FALSE(made.backward.operators.empty()) << text;
   return made;
@@ -69,9 +69,9 @@ TEST(AttentionReferenceData, IsWhatTheReferenceComputes) {
     const Attentions made = attentions_of(program.text());
     const Graph& graph = made.training.graph;
     for (const Partition* const partition : {&made.forward, &made.backward}) {
-      ReferenceData direct = draw_inputs(graph, *partition, kSeed, false);
+      ReferenceData direct = draw_inputs(graph, *partition, kSeed, InputRange::any_sign);
       complete_attention(graph, *partition, direct);
-      const Result<ReferenceData> reference_data = reference_data_of(graph, *partition, kSeed);
+      const Result<ReferenceData> reference_data = make_reference_data(graph, *partition, kSeed);
       ASSERT_TRUE(reference_data) << to_string(reference_data.error());
       EXPECT_EQ(direct.inputs, reference_data->inputs) << program.text();
       ASSERT_EQ(direct.outputs.size(), partition->writes.size());
@@ -99,8 +99,8 @@ TEST(AttentionReferenceData, InputsFitEachOther) {
   for (const AttentionProgram& program : programs()) {
     const Attentions made = attentions_of(program.text());
     const Graph& graph = made.training.graph;
-    const Result<ReferenceData> backward = reference_data_of(graph, made.backward, kSeed);
-    const Result<ReferenceData> forward = reference_data_of(graph, made.forward, kSeed);
+    const Result<ReferenceData> backward = make_reference_data(graph, made.backward, kSeed);
+    const Result<ReferenceData> forward = make_reference_data(graph, made.forward, kSeed);
     ASSERT_TRUE(backward && forward);
     for (size_t k = 0; k < 3; ++k) EXPECT_EQ(backward->inputs[k], forward->inputs[k]);
     for (size_t k = 0; k < 2; ++k) {
@@ -118,11 +118,11 @@ TEST(AttentionReferenceData, InputsFitEachOther) {
   }
 }
 
-// The scores must tell keys apart, or a softmax that is none would pass.
+// The scores must differ between keys, or a kernel without a softmax would pass.
 TEST(AttentionReferenceData, RowsAreNotFlat) {
   for (const AttentionProgram& program : programs()) {
     const Attentions made = attentions_of(program.text());
-    const Result<ReferenceData> reference_data = reference_data_of(made.training.graph, made.forward, kSeed);
+    const Result<ReferenceData> reference_data = make_reference_data(made.training.graph, made.forward, kSeed);
     ASSERT_TRUE(reference_data);
     double least = std::numeric_limits<double>::infinity();
     double most = -least;
@@ -321,7 +321,7 @@ class Kernel {
 };
 
 std::string wrong_in(const Attentions& made, const Partition& partition, const Fault& fault) {
-  const Result<ReferenceData> reference_data = reference_data_of(made.training.graph, partition, kSeed);
+  const Result<ReferenceData> reference_data = make_reference_data(made.training.graph, partition, kSeed);
   EXPECT_TRUE(reference_data);
   return Kernel(made.training.graph, partition, *reference_data, fault).run();
 }
@@ -378,7 +378,7 @@ TEST(AttentionReferenceData, OfLargeOnes) {
   Fault fault;
   fault.key_less = true;
   for (const Partition* const partition : {&made.forward, &made.backward}) {
-    const Result<ReferenceData> reference_data = reference_data_of(made.training.graph, *partition, kSeed);
+    const Result<ReferenceData> reference_data = make_reference_data(made.training.graph, *partition, kSeed);
     ASSERT_TRUE(reference_data);
     if (kSanitized) continue;  // the rest is minutes in the kernels of this file
     EXPECT_EQ(Kernel(made.training.graph, *partition, *reference_data, {}).run(), "") << partition->name;

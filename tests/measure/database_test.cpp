@@ -67,7 +67,7 @@ class DatabaseTest : public testing::Test {
  protected:
   void SetUp() override {
     const auto* const info = testing::UnitTest::GetInstance()->current_test_info();
-    // In memory where there is such a folder: thousands of small files are slow on a busy disk.
+    // In memory if possible: thousands of small files are slow on a busy disk.
     const fs::path memory = "/dev/shm";
     const bool writable = access(memory.c_str(), W_OK | X_OK) == 0;
     folder_ = (writable ? memory : fs::path(testing::TempDir())) /
@@ -112,7 +112,7 @@ class DatabaseTest : public testing::Test {
   fs::path folder_;
 };
 
-TEST(Sqlite, AMachineWithoutItIsTold) {
+TEST(Sqlite, AMissingLibraryIsReported) {
   const Result<const SqliteLibrary*> missing = load_sqlite("libnot_there.so.0");
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().kind, ErrorKind::unavailable);
@@ -129,7 +129,7 @@ TEST_F(DatabaseTest, RowsComeBackExactly) {
   awkward.seconds = awkward.low = 0.1 + 0.2;
   awkward.high = 1e300;
   awkward.samples = INT64_MAX;
-  awkward.detail = "d_x[17] is 0.3 where 0.5 ± 1e-6 is right";
+  awkward.detail = "d_x[17] is 0.3, expected 0.5 ± 1e-06";
   MeasurementRow refused = row_of("d", "p", "c");
   refused.outcome = Outcome::out_of_memory;
   refused.seconds = refused.low = refused.high = 0;
@@ -187,7 +187,7 @@ TEST_F(DatabaseTest, OfManyRowsAllOrNoneAreWritten) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind, ErrorKind::bad_input);
   EXPECT_EQ(database.all()->size(), 0U);
-  ASSERT_TRUE(database.put(numbered(1)));  // and it can be gone on with
+  ASSERT_TRUE(database.put(numbered(1)));  // the database is still usable
 }
 
 TEST_F(DatabaseTest, ListsDevices) {
@@ -305,16 +305,16 @@ TEST_F(DatabaseTest, AKilledWriterLosesAtMostTheRowInFlight) {
     const pid_t child = start_process([&] {
       Result<Database> database = Database::open(path());
       for (int k = written; database && database->put(numbered(k)); ++k)
-        if (write(pipe_ends[1], "x", 1) != 1) break;  // says that the row is safe
+        if (write(pipe_ends[1], "x", 1) != 1) break;  // the row is stored
       return false;
     });
     close(pipe_ends[1]);
     // Killed in the middle of what it does next, which differs from round to round.
-    char said = 0;
-    for (int k = 0; k < 1 + 3 * round; ++k) ASSERT_EQ(read(pipe_ends[0], &said, 1), 1);
+    char byte = 0;
+    for (int k = 0; k < 1 + 3 * round; ++k) ASSERT_EQ(read(pipe_ends[0], &byte, 1), 1);
     kill(child, SIGKILL);
     int promised = 1 + 3 * round;
-    while (read(pipe_ends[0], &said, 1) == 1) ++promised;
+    while (read(pipe_ends[0], &byte, 1) == 1) ++promised;
     close(pipe_ends[0]);
     EXPECT_FALSE(succeeded(child));
     const auto there = static_cast<int>(all(path()).size());
@@ -337,7 +337,7 @@ TEST_F(DatabaseTest, ReadersDoNotWaitForAWriterAndWritersGiveUp) {
   const Result<Done> refused = impatient->put(numbered(9));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind, ErrorKind::failed);
-  EXPECT_NE(to_string(refused.error()).find("another process keeps"), std::string::npos);
+  EXPECT_NE(to_string(refused.error()).find("another process has locked"), std::string::npos);
   ASSERT_TRUE(other->run("ROLLBACK"));
   EXPECT_TRUE(impatient->put(numbered(9)));
 }
@@ -349,7 +349,7 @@ TEST_F(DatabaseTest, AFileLockedWholeIsAnError) {
   ASSERT_TRUE(other->run("PRAGMA locking_mode = EXCLUSIVE"));
   ASSERT_TRUE(other->run("BEGIN EXCLUSIVE"));
   for (const DatabaseAccess access : {DatabaseAccess::write, DatabaseAccess::read, DatabaseAccess::merge})
-    expect_error(Database::open(path(), access, {20, 0}), ErrorKind::failed, "another process keeps");
+    expect_error(Database::open(path(), access, {20, 0}), ErrorKind::failed, "another process has locked");
 }
 
 // ---- Files that are not as they should be ----
@@ -364,17 +364,17 @@ TEST_F(DatabaseTest, OnlyWeMayReadIt) {
   }
 }
 
-TEST_F(DatabaseTest, WhatOthersMayWriteIsNotTrusted) {
+TEST_F(DatabaseTest, AFileThatOthersMayWriteIsNotTrusted) {
   made(numbered_rows(3));
   fs::permissions(path(), fs::perms(0620));
   expect_error(Database::open(path()), ErrorKind::bad_input, "chmod 600");
   fs::permissions(path(), fs::perms(0602));
-  expect_error(Database::open(path(), DatabaseAccess::read), ErrorKind::bad_input, "may be written by other users");
+  expect_error(Database::open(path(), DatabaseAccess::read), ErrorKind::bad_input, "is writable by other users");
   Database ours = opened(path("ours.db"));
   EXPECT_EQ(ours.merge_from(path())->added, 3);  // but its rows may be taken over
 }
 
-TEST_F(DatabaseTest, AnotherUsersIsNotTrusted) {
+TEST_F(DatabaseTest, AnotherUsersFileIsNotTrusted) {
   made(numbered_rows(3));
   if (geteuid() != 0 || chown(path().c_str(), 65534, 65534) != 0) GTEST_SKIP() << "only root can give files away";
   expect_error(Database::open(path()), ErrorKind::bad_input, "belongs to another user");
@@ -396,7 +396,7 @@ TEST_F(DatabaseTest, AnotherProgramsDatabaseIsLeftAlone) {
   write_bytes(path(), "");
   ASSERT_TRUE(SqliteConnection::open(path(), SqliteMode::write, 0)->run("CREATE TABLE theirs(x)"));
   const std::string before = bytes_of(path());
-  expect_error(Database::open(path()), ErrorKind::bad_input, "not one of measurements");
+  expect_error(Database::open(path()), ErrorKind::bad_input, "not one of Millrace's");
   EXPECT_EQ(bytes_of(path()), before);
 }
 
@@ -411,8 +411,8 @@ TEST_F(DatabaseTest, AnEarlierSchemaIsRefusedAndLeftAlone) {
   made(numbered_rows(3));
   ASSERT_TRUE(SqliteConnection::open(path(), SqliteMode::write, 0)->run("PRAGMA user_version = 1"));
   const std::string before = bytes_of(path());
-  expect_error(Database::open(path()), ErrorKind::bad_input, "schema version 1, which this Millrace no longer reads");
-  expect_error(Database::open(path(), DatabaseAccess::read), ErrorKind::bad_input, "move it away");
+  expect_error(Database::open(path()), ErrorKind::bad_input, "schema version 1, which is too old");
+  expect_error(Database::open(path(), DatabaseAccess::read), ErrorKind::bad_input, "move the file elsewhere");
   EXPECT_EQ(bytes_of(path()), before);
 }
 
@@ -430,14 +430,14 @@ TEST_F(DatabaseTest, AFullDiskKeepsWhatWasWritten) {
   while ((last = database->put(numbered(written)))) ++written;
   EXPECT_GT(written, 50);
   EXPECT_EQ(last.error().kind, ErrorKind::failed);
-  EXPECT_NE(to_string(last.error()).find("no space is left"), std::string::npos) << to_string(last.error());
+  EXPECT_NE(to_string(last.error()).find("no space left"), std::string::npos) << to_string(last.error());
   EXPECT_FALSE(database->put(numbered_rows(10'000)));
   EXPECT_EQ(*database->all(), numbered_rows(written));
   EXPECT_EQ(all(path()), numbered_rows(written));
 }
 
-// Tampered rows are refused though the file is whole.
-TEST_F(DatabaseTest, RowsThatWereNotPutInAreRefused) {
+// Tampered rows are refused although the file's structure is intact.
+TEST_F(DatabaseTest, TamperedRowsAreRefused) {
   for (const char* const change :
        {"UPDATE measurement SET seconds = 1e-9 WHERE id = 2", "UPDATE measurement SET seconds = -1 WHERE id = 2",
         "UPDATE measurement SET seconds = 'x' WHERE id = 2", "UPDATE measurement SET outcome = 77 WHERE id = 2",
@@ -458,10 +458,10 @@ TEST_F(DatabaseTest, TriggersAndViewsInTheFileAreNotRun) {
   made(numbered_rows(3));
   ASSERT_TRUE(SqliteConnection::open(path(), SqliteMode::write, 0)
                   ->run("CREATE TRIGGER z AFTER INSERT ON measurement BEGIN DELETE FROM text; END"));
-  expect_error(Database::open(path()), ErrorKind::failed, "more in it than was made");
+  expect_error(Database::open(path()), ErrorKind::failed, "objects that Millrace did not create");
 }
 
-// What a file says after damage: an error, or exactly the rows that were put in.
+// A damaged file gives an error or exactly the rows that were written.
 void expect_error_or_right(const std::string& file, const std::vector<MeasurementRow>& rows, const std::string& what) {
   const Result<Database> database = Database::open(file, DatabaseAccess::read, {1000, 0});
   if (database) {

@@ -40,8 +40,8 @@ TEST(LibraryGelu, ErrorsAreBounded) {
     each(-12, 12, [&](double x) {
       EXPECT_LE(std::abs(wrong_gelu(x, by) - gelu_tanh(x)), library_gelu_error(x) + kRounding) << x;
       for (const double g : {-3.0, 0.5}) {
-        const double apart = std::abs(wrong_gradient(x, g, by) - gelu_tanh_dx(x, g));
-        EXPECT_LE(apart, library_gelu_gradient_error(x, g) + std::abs(g * x) * 4e-6 + kRounding) << x;
+        const double difference = std::abs(wrong_gradient(x, g, by) - gelu_tanh_dx(x, g));
+        EXPECT_LE(difference, library_gelu_gradient_error(x, g) + std::abs(g * x) * 4e-6 + kRounding) << x;
       }
     });
   }
@@ -51,8 +51,8 @@ TEST(LibraryGelu, BoundsAreNotFarOff) {
   double most = 0;
   each(-5, 5, [&](double x) {
     if (std::abs(x) < 0.1) return;
-    const double apart = std::abs(wrong_gelu(x, kTanhError) - gelu_tanh(x));
-    EXPECT_GE(apart, 0.99 * library_gelu_error(x)) << x;
+    const double difference = std::abs(wrong_gelu(x, kTanhError) - gelu_tanh(x));
+    EXPECT_GE(difference, 0.99 * library_gelu_error(x)) << x;
     most = std::max(
         most, std::abs(wrong_gradient(x, 1, kTanhError) - gelu_tanh_dx(x, 1.0)) / library_gelu_gradient_error(x, 1));
   });

@@ -5,33 +5,29 @@
 #include <deque>
 #include <future>
 #include <limits>
-#include <mutex>
 #include <optional>
 #include <set>
-#include <system_error>
-#include <type_traits>
 
 #include "base/clock.h"
+#include "measure/background.h"
 #include "measure/conversion_trials.h"
 #include "measure/measurements_maker.h"
 #include "measure/partition_classes.h"
 #include "measure/recall.h"
 #include "measure/refinements.h"
+#include "measure/trial_batch.h"
+#include "measure/wanted_trials.h"
 
 namespace millrace {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
-constexpr double kConversionShare = 0.2;  // of the budget
-constexpr double kSelectEvery = 5;        // seconds
-constexpr size_t kConvertedLayouts = 3;   // layouts of the fastest candidates of each writer and reader of a tensor
-constexpr size_t kWantedCandidates = 12;  // with the layouts of a candidate that a selection uses
-constexpr double kWantedShare = 0.25;     // largest share of the time for selections during which nothing is measured
-constexpr double kAssemblyShare = 0.02;   // share of the time for assembling the measurements so far
+constexpr double kConversionShare = 0.2;     // of the budget
+constexpr double kSelectEvery = 5;           // seconds
+constexpr size_t kConvertedLayouts = 3;      // layouts of the fastest candidates of each writer and reader of a tensor
 constexpr size_t kConversionCandidates = 2;  // per pair of layouts, unless exhaustive
-constexpr double kBaselineWorth =
-    1e9;  // more than any trial is worth by its seconds; what a selection wants comes next
-constexpr double kWantedWorth = 1e8;
+constexpr double kBaselineWorth = 1e9;       // more than any trial is worth by its seconds
+constexpr double kWantedWorth = 1e8;         // likewise, but less than a baseline
 // Batches compiled while one is measured, since each waits for its slowest kernel. An exhaustive run tries everything
 // anyway, so it can compile further ahead without worse choices.
 constexpr size_t kBatchesAhead = 8, kBatchesAheadOfAll = 64;
@@ -56,7 +52,10 @@ class Explorer {
                      settings.exhaustive ? std::numeric_limits<size_t>::max() : kConversionCandidates, classes_),
         refinements_(candidates.domains, settings.refinements, mode_of(settings), classes_),
         recall_(database, settings.device, kernels),
-        measurements_(graph, candidates, classes_, conversions_) {}
+        measurements_(graph, candidates, classes_, conversions_),
+        background_(settings.compile_ahead ? Background::on_a_thread : Background::when_requested),
+        compiler_(classes_, kernels, background_),
+        wanted_({graph, candidates, classes_, conversions_, refinements_, measurements_}, settings, background_) {}
 
   Result<Explored> run() {
     if (Result<Done> known = recall_.conversions(candidates_.domains, conversions_); !known) return known.error();
@@ -160,63 +159,43 @@ class Explorer {
     return best;
   }
 
-  // A chosen trial, ready to run.
-  struct Ready {
-    std::string name;  // in the database
-    bool by_kernel = false;
-    std::optional<Result<CompiledFile>> kernel;  // nothing without a kernel or without a compiler
-  };
-
-  struct Compiled {
-    std::vector<Ready> ready;  // one per trial
-    size_t kernels = 0;
-    double seconds = 0;  // compile time
-  };
-
-  // Trials chosen together. Their kernels are being compiled.
-  struct Batch {
-    std::vector<TrialId> chosen;
-    double kernels = 0;
-    std::future<Compiled> compiled;
-  };
-
   Result<Done> try_all(double end) {
     if (!settings_.measure) return Done{};
-    std::deque<Batch> ahead;
+    std::deque<TrialBatch> ahead;
     Result<Done> tried = try_until(end, ahead);
     if (kernels_ != nullptr && !ahead.empty()) kernels_->cancel();
-    for (const Batch& batch : ahead) {
+    for (const TrialBatch& batch : ahead) {
       for (const TrialId& chosen : batch.chosen) classes_.leave(chosen);
     }
     return tried;
   }
 
-  Result<Done> try_until(double end, std::deque<Batch>& ahead) {
+  Result<Done> try_until(double end, std::deque<TrialBatch>& ahead) {
     while (now() < end || classes_.has_baselines_left()) {
       refinements_.add_for_fastest();
-      want(end);
+      wanted_.want(end);
       choose_ahead(end, ahead);
-      if (ahead.empty() && want_last()) continue;
+      if (ahead.empty() && wanted_.want_last()) continue;
       if (ahead.empty()) return Done{};
       show("compiling");
-      Batch batch = take_ready(ahead);
+      TrialBatch batch = take_ready(ahead);
       if (settings_.compile_ahead) choose_ahead(end, ahead);
       if (Result<Done> tried = try_batch(batch, end); !tried) return tried;
     }
     return Done{};
   }
 
-  void choose_ahead(double end, std::deque<Batch>& ahead) {
+  void choose_ahead(double end, std::deque<TrialBatch>& ahead) {
     const size_t most = settings_.exhaustive ? kBatchesAheadOfAll : kBatchesAhead;
     while (ahead.size() < (settings_.compile_ahead ? most : 1)) {
-      Batch next = choose_batch(end, ahead);
+      TrialBatch next = choose_batch(end, ahead);
       if (next.chosen.empty()) return;
       ahead.push_back(std::move(next));
     }
   }
 
   // Waits for the first batch whose kernels are compiled: a slow kernel delays only its own batch.
-  static Batch take_ready(std::deque<Batch>& ahead) {
+  static TrialBatch take_ready(std::deque<TrialBatch>& ahead) {
     constexpr std::chrono::milliseconds kMoment(2);
     auto ready = ahead.begin();
     while (!is_ready(ready->compiled)) {
@@ -224,7 +203,7 @@ class Explorer {
       ready = ahead.begin();
       ready->compiled.wait_for(kMoment);
     }
-    Batch batch = std::move(*ready);
+    TrialBatch batch = std::move(*ready);
     ahead.erase(ready);
     return batch;
   }
@@ -236,10 +215,10 @@ class Explorer {
     return end == kInfinite ? kInfinite : kFirstKernels;
   }
 
-  Batch choose_batch(double end, const std::deque<Batch>& ahead) {
-    Batch batch;
+  TrialBatch choose_batch(double end, const std::deque<TrialBatch>& ahead) {
+    TrialBatch batch;
     double most_kernels = kernels_until(end);
-    for (const Batch& before : ahead) most_kernels -= before.kernels;
+    for (const TrialBatch& before : ahead) most_kernels -= before.kernels;
     std::vector<std::optional<size_t>> next;
     for (size_t k = 0; k < classes_.all().size(); ++k) next.push_back(classes_.next_of(k));
     std::vector<size_t> pending(next.size(), 0);
@@ -259,40 +238,12 @@ class Explorer {
     // Keep the candidates of one partition together, so that its reference data is computed once.
     std::stable_sort(batch.chosen.begin(), batch.chosen.end(),
                      [](const TrialId& l, const TrialId& r) { return l.partition_class < r.partition_class; });
-    // Copies, since trials may be added while these compile.
-    std::vector<Trial> trials;
-    for (const TrialId& chosen : batch.chosen) trials.push_back(classes_.trial(chosen));
-    batch.compiled = in_background([this, trials = std::move(trials)] { return compiled(trials); });
+    compiler_.start(batch);
     return batch;
   }
 
-  Compiled compiled(const std::vector<Trial>& trials) {
-    Compiled made;
-    std::vector<Launch> with_kernels;
-    for (const Trial& trial : trials) {
-      Launch launch = classes_.launch_of(trial);
-      made.ready.push_back({stored_name(kernels_, trial, launch), !launch.kernel.empty(), std::nullopt});
-      if (made.ready.back().by_kernel) with_kernels.push_back(std::move(launch));
-    }
-    if (kernels_ == nullptr || with_kernels.empty()) return made;
-    const double begin = now();
-    std::vector<Result<CompiledFile>> kernels = kernels_->make(with_kernels);
-    {
-      // Batches compile in request order: this one waited until the previous one was done.
-      const std::lock_guard lock(compiled_mutex_);
-      made.seconds = now() - std::max(begin, compiled_at_);
-      compiled_at_ = now();
-    }
-    made.kernels = kernels.size();
-    size_t next = 0;
-    for (Ready& ready : made.ready) {
-      if (ready.by_kernel) ready.kernel = std::move(kernels[next++]);
-    }
-    return made;
-  }
-
-  Result<Done> try_batch(Batch& batch, double end) {
-    const Compiled compiled = batch.compiled.get();
+  Result<Done> try_batch(TrialBatch& batch, double end) {
+    const CompiledBatch compiled = batch.compiled.get();
     if (compiled.kernels > 0) kernel_seconds_ = compiled.seconds / static_cast<double>(compiled.kernels);
     for (size_t k = 0; k < batch.chosen.size(); ++k) {
       const TrialId& id = batch.chosen[k];
@@ -302,9 +253,9 @@ class Explorer {
         classes_.leave(id);
         continue;
       }
-      Result<MeasurementRow> row = try_one(its_class, trial, compiled.ready[k]);
+      Result<MeasurementRow> row = try_one(its_class, trial, compiled.trials[k]);
       if (!row) return row.error();
-      row->key = {settings_.device, its_class.text, compiled.ready[k].name};
+      row->key = {settings_.device, its_class.text, compiled.trials[k].name};
       row->when = utc_now();
       row->detail = storable_detail(row->detail);
       if (Result<Done> stored = database_.put(*row); !stored) return stored;
@@ -315,7 +266,7 @@ class Explorer {
     return Done{};
   }
 
-  Result<MeasurementRow> try_one(const PartitionClass& its_class, const Trial& trial, const Ready& ready) {
+  Result<MeasurementRow> try_one(const PartitionClass& its_class, const Trial& trial, const ReadyTrial& ready) {
     MeasurementRow failed;
     const Result<CompiledFile>* const kernel = ready.kernel ? &*ready.kernel : nullptr;
     if (ready.by_kernel && kernel == nullptr) {
@@ -340,91 +291,6 @@ class Explorer {
     request.settings = settings_.trial;
     request.settings.best_seconds = its_class.best == kNotMeasured ? 0 : its_class.best;
     return worker_.run(request, settings_.hang_seconds);
-  }
-
-  // --- Candidates that a selection wants ---
-
-  // The fastest candidates of two partitions may need different layouts. So from time to time this makes a selection in
-  // which every untried candidate and conversion is as fast as expected, and tries next what that selection uses. If
-  // compilers do not disturb the measurement, selecting in the background does not either.
-  void want(double end) {
-    if (!settings_.wanted || classes_.has_baselines_left()) return;
-    if (!wanting_.valid()) {
-      if (now() + wanting_seconds_ >= end || (settings_.exhaustive && now() < look_at_)) return;
-      if (!settings_.compile_ahead && wanting_seconds_ > kWantedShare * (now() - wanted_at_)) return;
-      wanted_at_ = now();
-      wanting_ = in_background([this, expecting = measurements_.expected()] { return settings_.wanted(expecting); });
-      look_at_ = now() + (now() - wanted_at_) / kAssemblyShare;
-    }
-    if (!is_ready(wanting_)) return;
-    const Wanted wanted = wanting_.get();
-    wanting_seconds_ = now() - wanted_at_;
-    wanted_at_ = now();
-    take(wanted);
-  }
-
-  // When only candidates represented by another of their timing class are left: whether a selection uses one of them.
-  bool want_last() {
-    if (!settings_.wanted || !settings_.exhaustive || classes_.has_baselines_left()) return false;
-    if (wanting_.valid()) wanting_.wait();
-    wanting_ = {};
-    return take(settings_.wanted(measurements_.expected()));
-  }
-
-  // Returns whether any of it is still to be tried.
-  bool take(const Wanted& wanted) {
-    bool open = false;
-    for (const Wanted::Candidate& candidate : wanted.candidates) open |= want_candidate(candidate);
-    for (const Wanted::Conversion& conversion : wanted.conversions) open |= want_conversion(conversion);
-    return open;
-  }
-
-  // Wants the candidate itself and, once that is measured, others with its layouts.
-  bool want_candidate(const Wanted::Candidate& wanted) {
-    const auto number =
-        std::find_if(candidates_.partitions.begin(), candidates_.partitions.end(),
-                     [&](const PartitionCandidates& each) { return each.partition.name == wanted.partition; });
-    if (number == candidates_.partitions.end()) return false;
-    const std::optional<TrialId> taken =
-        classes_.find(static_cast<size_t>(number - candidates_.partitions.begin()), wanted.candidate);
-    if (!taken) return false;
-    bool open = false;
-    if (!classes_.trial(*taken).known) {
-      open = classes_.want(*taken);
-      if (std::holds_alternative<GemmConfig>(classes_.trial(*taken).candidate->config)) return open;
-    }
-    return settings_.refinements ? want_others_under(*taken) || open : open;
-  }
-
-  bool want_others_under(const TrialId& taken) {
-    refinements_.add_for(taken);
-    const PartitionClass& its_class = classes_.all()[taken.partition_class];
-    const std::vector<int>& layouts = its_class.trials[taken.number].candidate->layouts;
-    Expectation expectation = classes_.expectation(its_class);
-    std::vector<std::pair<double, size_t>> under;
-    for (size_t k = 0; k < its_class.trials.size(); ++k) {
-      const Trial& trial = its_class.trials[k];
-      if (trial.candidate->layouts != layouts) continue;
-      under.emplace_back(expectation.seconds(trial.kind, trial.candidate->estimate), k);
-    }
-    std::sort(under.begin(), under.end());
-    if (under.size() > kWantedCandidates) under.resize(kWantedCandidates);
-    bool open = false;
-    for (const auto& [seconds, k] : under) open |= classes_.want({taken.partition_class, k});
-    return open;
-  }
-
-  bool want_conversion(const Wanted::Conversion& wanted) {
-    bool open = false;
-    for (size_t k = 0; k < graph_.tensors.size(); ++k) {
-      if (graph_.tensors[k].name != wanted.tensor) continue;
-      conversions_.add(TensorId(k), wanted.from, wanted.to);
-      for (const ConversionTrial& conversion : conversions_.added()) {
-        if (conversion.tensor == TensorId(k) && conversion.from == wanted.from && conversion.to == wanted.to)
-          open |= classes_.want(conversion.trial);
-      }
-    }
-    return open;
   }
 
   // --- Progress ---
@@ -454,33 +320,13 @@ class Explorer {
     if (!settings_.select || classes_.has_baselines_left()) return selected_;
     if (!selecting_.valid() && now() >= select_at_) {
       const double begin = now();
-      selecting_ = in_background([this, so_far = measurements_.measured()] { return settings_.select(so_far); });
+      selecting_ = run_in_background(background_,
+                                     [this, so_far = measurements_.measured()] { return settings_.select(so_far); });
       select_at_ = now() + std::max(kSelectEvery, (now() - begin) / kAssemblyShare);
     }
     if (!selecting_.valid() || !is_ready(selecting_)) return selected_;
     selected_ = selecting_.get();
     return selected_;
-  }
-
-  // --- Background work ---
-
-  // Runs work on another thread or, if that would disturb the measurement, when its result is requested.
-  template <class Work>
-  std::future<std::invoke_result_t<Work>> in_background(Work work) const {
-    if (settings_.compile_ahead) {
-      try {
-        return std::async(std::launch::async, work);
-      } catch (const std::system_error&) {
-        // No thread is available: run it when its result is requested.
-      }
-    }
-    return std::async(std::launch::deferred, std::move(work));
-  }
-
-  // Whether get() returns without waiting for another thread.
-  template <class T>
-  static bool is_ready(const std::future<T>& work) {
-    return work.wait_for(std::chrono::seconds(0)) != std::future_status::timeout;
   }
 
   const Graph& graph_;
@@ -495,17 +341,14 @@ class Explorer {
   Refinements refinements_;
   Recall recall_;
   MeasurementsMaker measurements_;
+  const Background background_;
+  BatchCompiler compiler_;
+  WantedTrials wanted_;
   double tried_ = 0;
   double kernel_seconds_ = 0;  // compile time per kernel in the last batch
-  std::mutex compiled_mutex_;
-  double compiled_at_ = 0;  // when the last batch was compiled
-  double selected_ = 0;     // seconds of the best selection so far
-  double select_at_ = 0;    // time of the next selection for the progress
-  double look_at_ = 0;      // earliest time of the next selection for `wanted`
+  double selected_ = 0;        // seconds of the best selection so far
+  double select_at_ = 0;       // time of the next selection for the progress
   std::future<double> selecting_;
-  std::future<Wanted> wanting_;
-  double wanted_at_ = 0;
-  double wanting_seconds_ = 0;  // duration of the last selection
 };
 
 }  // namespace

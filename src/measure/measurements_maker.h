@@ -14,6 +14,9 @@
 
 namespace millrace {
 
+// Assembling measurements takes time during which nothing is tried: at most this share of it.
+inline constexpr double kAssemblyShare = 0.02;
+
 class MeasurementsMaker {
  public:
   // All references must outlive this.

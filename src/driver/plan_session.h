@@ -47,8 +47,8 @@ class PlanSession {
   CallersTensors pointers() const;
 
   const LoadedPlan* loaded_;
-  std::optional<CpuExecutor> cpu_;
-  std::optional<GpuExecutor> gpu_;
+  std::unique_ptr<Executor> executor_;
+  Gpu* gpu_ = nullptr;                            // the executor's; null on the CPU
   std::unique_ptr<CallersMemory> memory_;         // in the host's memory
   std::vector<GpuMemory> on_gpu_;                 // the same tensors there
   std::vector<std::vector<void*>> gpu_pointers_;  // of the four lists

@@ -126,9 +126,10 @@ Result<Done> CpuExecutor::bind(const CallersTensors& tensors, uint64_t seed, uin
   return Done{};
 }
 
-void CpuExecutor::run(size_t first, size_t last) const {
+Result<Done> CpuExecutor::run(size_t first, size_t last) const {
   const LaunchState state{tensors_.scalars(), seed_, step_};
   for (size_t k = first; k < last; ++k) launches_[k].run(tensors_.tensors_of(k), state, tensors_.scratch());
+  return Done{};
 }
 
 }  // namespace millrace

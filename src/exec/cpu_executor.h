@@ -12,6 +12,7 @@
 #include "device/cpu/kernel_cache.h"
 #include "device/cpu/module.h"
 #include "device/launch.h"
+#include "exec/executor.h"
 #include "exec/launch_tensors.h"
 #include "millrace/result.h"
 #include "plan/plan.h"
@@ -22,21 +23,17 @@ namespace millrace {
 // compiler.
 using KernelCacheMaker = std::function<Result<KernelCache>()>;
 
-class CpuExecutor {
+class CpuExecutor : public Executor {
  public:
   // `launches`: the plan's, lowered. `folder`: contains the plan's shared object; empty: do not use that.
   static Result<CpuExecutor> load(const StepPlan& plan, const std::vector<Launch>& launches, const std::string& folder,
                                   const KernelCacheMaker& cache, ExecutorMemory memory = ExecutorMemory::own);
 
-  // Sets the tensors for the following runs. Gradients may be null if only forward runs.
-  Result<Done> bind(const CallersTensors& tensors, uint64_t seed, uint32_t step);
-
-  void forward() const { run(0, tensors_.backward()); }
-  // Uses what forward saved and does not modify it.
-  void backward() const { run(tensors_.backward(), launches_.size()); }
-  void step() const { run(0, launches_.size()); }
-  // One launch, in the plan's order: for timing.
-  void launch(size_t number) const { run(number, number + 1); }
+  Result<Done> bind(const CallersTensors& tensors, uint64_t seed, uint32_t step) override;
+  Result<Done> forward() override { return run(0, tensors_.backward()); }
+  Result<Done> backward() override { return run(tensors_.backward(), launches_.size()); }
+  Result<Done> step() override { return run(0, launches_.size()); }
+  Result<Done> launch(size_t number) override { return run(number, number + 1); }
 
  private:
   struct Free {
@@ -45,7 +42,7 @@ class CpuExecutor {
 
   CpuExecutor() = default;
   Result<Done> allocate(const StepPlan& plan);
-  void run(size_t first, size_t last) const;
+  Result<Done> run(size_t first, size_t last) const;
 
   std::vector<KernelModule> modules_;  // they contain the kernels
   std::vector<CpuLaunch> launches_;

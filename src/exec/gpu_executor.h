@@ -11,11 +11,12 @@
 
 #include "device/gpu.h"
 #include "device/gpu_memory.h"
+#include "exec/executor.h"
 #include "exec/launch_tensors.h"
 
 namespace millrace {
 
-class GpuExecutor {
+class GpuExecutor : public Executor {
  public:
   // `launches`: the plan's, lowered. `cubin`: all of its kernels, under their names in the plan.
   static Result<GpuExecutor> load(std::shared_ptr<Gpu> gpu, const StepPlan& plan, const std::vector<Launch>& launches,
@@ -23,17 +24,13 @@ class GpuExecutor {
 
   Gpu& gpu() const { return *gpu_; }
 
-  // Sets the tensors for the following runs: device addresses. Gradients may be null if only forward runs.
-  Result<Done> bind(const CallersTensors& tensors, uint64_t seed, uint32_t step);
-
-  // These only enqueue work on the GPU's stream.
-  Result<Done> forward() { return run(Run::forward); }
-  Result<Done> backward() { return run(Run::backward); }
+  Result<Done> bind(const CallersTensors& tensors, uint64_t seed, uint32_t step) override;
+  Result<Done> forward() override { return run(Run::forward); }
+  Result<Done> backward() override { return run(Run::backward); }
   // Forward, then backward, then adds one to the step number, so that the next step without a bind() has new masks
   // (unless the caller provides seed and step).
-  Result<Done> step() { return run(Run::step); }
-  // One launch, in the plan's order: for timing.
-  Result<Done> launch(size_t number);
+  Result<Done> step() override { return run(Run::step); }
+  Result<Done> launch(size_t number) override;
 
  private:
   enum class Run { forward, backward, step };

@@ -8,27 +8,11 @@
 #include <vector>
 
 #include "device/launch.h"
+#include "exec/executor.h"
 #include "millrace/result.h"
 #include "plan/plan.h"
 
 namespace millrace {
-
-// The caller's memory, in the plan's layouts: one pointer per argument or result of the program, in order. A scalar
-// argument is a double in host memory; its gradient's pointer is ignored. Forward saves values for backward in `saved`;
-// a pass uses `workspace` for temporaries. Both must be aligned to 64 (on a GPU to 256) bytes; null: the executor's
-// own.
-struct CallersTensors {
-  const void* const* arguments = nullptr;
-  void* const* results = nullptr;
-  const void* const* result_gradients = nullptr;
-  void* const* argument_gradients = nullptr;
-  void* saved = nullptr;
-  void* workspace = nullptr;
-  const void* random = nullptr;  // on a GPU: seed and step in device memory; null: the executor's own
-};
-
-// Whether an executor allocates an arena or works only in the caller's memory.
-enum class ExecutorMemory { own, callers };
 
 class LaunchTensors {
  public:

@@ -174,10 +174,10 @@ Values<double> run_plan(const MadePlan& made, CpuExecutor& executor, const Value
     }
   }
   EXPECT_TRUE(executor.bind({arguments.data(), results.data(), nullptr, nullptr}, random.seed, random.step));
-  executor.forward();
+  EXPECT_TRUE(executor.forward());
   EXPECT_TRUE(executor.bind({arguments.data(), results.data(), result_gradients.data(), argument_gradients.data()},
                             random.seed, random.step));
-  executor.backward();
+  EXPECT_TRUE(executor.backward());
   Values<double> found(graph.tensors.size());
   for (const auto& [buffer, data] : buffers) {
     const TensorId tensor = callers_tensor(training, *buffer);

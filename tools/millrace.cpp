@@ -61,15 +61,16 @@ void add_program_options(CLI::App& command, ProgramSource& program,
                          const std::string& help = "a program, such as models/bert_encoder.py") {
   command.add_option("PROGRAM", program.path, help)->required();
   command
-      .add_option("--size", program.sizes, "sizes: a set of the program's SIZES, NAME=INTEGER, or several by commas")
+      .add_option("--size", program.sizes,
+                  "a set of the program's SIZES, NAME=INTEGER, or several, separated by commas")
       ->delimiter(',')
       ->type_name("SET|NAME=N");
   command.add_option("--dtype", program.dtype, "store every tensor as float16, bfloat16, float32 or float64")
       ->type_name("TYPE");
-  command.add_option("--entry", program.entry, "the function to take (default: the last one)")->type_name("NAME");
+  command.add_option("--entry", program.entry, "the function to compile (default: the last one)")->type_name("NAME");
 }
 
-// One of several flags that choose the output's form.
+// One of several flags that choose the output format.
 void add_format(CLI::Option_group& group, const std::string& flag, const std::string& help, Format format,
                 Format& chosen) {
   group.add_flag_callback(
@@ -83,11 +84,12 @@ CLI::App* add_analyze(CLI::App& app, AnalyzeOptions& options, bool& timings) {
   CLI::Option_group& formats = *command->add_option_group("output");
   formats.require_option(0, 1);
   add_format(formats, "--json", "print JSON", Format::json, options.format);
-  add_format(formats, "--dot", "print the graph for Graphviz, words on the edges", Format::dot, options.format);
-  add_format(formats, "--graph", "print the graph as text, with what backward keeps", Format::graph, options.format);
+  add_format(formats, "--dot", "print the graph for Graphviz, with words on the edges", Format::dot, options.format);
+  add_format(formats, "--graph", "print the graph as text, with the values saved for backward", Format::graph,
+             options.format);
   command
       ->add_option("--fast-memory", options.fast_memory_bytes,
-                   "cache for the I/O lower bound (default: 50MiB, an H200's L2)")
+                   "cache size for the I/O lower bound (default: 50MiB, the L2 of an H200)")
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::PositiveNumber)
       ->type_name("BYTES");
@@ -101,9 +103,10 @@ CLI::App* add_analyze(CLI::App& app, AnalyzeOptions& options, bool& timings) {
 }
 
 CLI::App* add_fuse(CLI::App& app, FuseOptions& options, bool& timings) {
-  CLI::App* const command = app.add_subcommand("fuse", "which operators run as one kernel, and the words that saves");
+  CLI::App* const command =
+      app.add_subcommand("fuse", "which operators run as one kernel, and how many words that saves");
   add_program_options(*command, options.program);
-  command->add_flag("--explain", options.explain, "print for every neighbouring pair whether it fused and why not");
+  command->add_flag("--explain", options.explain, "print whether each neighbouring pair fused, and if not, why");
   CLI::Option_group& formats = *command->add_option_group("output");
   add_format(formats, "--json", "print JSON", Format::json, options.format);
   command->add_flag("--timings", timings, "print each stage's time to standard error");
@@ -115,20 +118,23 @@ CLI::App* add_fuse(CLI::App& app, FuseOptions& options, bool& timings) {
 }
 
 CLI::App* add_run(CLI::App& app, RunOptions& options) {
-  CLI::App* const command = app.add_subcommand("run", "run a program's or a plan's forward and backward once");
+  CLI::App* const command = app.add_subcommand("run", "run forward and backward of a program or plan once");
   add_program_options(*command, options.program, "a program, such as models/bert_encoder.py, or a plan");
   command
-      ->add_option("--device", options.device,
-                   "where to run: reference, the obvious interpreter in double; a plan runs where it was made for")
+      ->add_option(
+          "--device", options.device,
+          "reference (the slow interpreter, in float64); default: reference for a program, its device for a plan")
       ->type_name("DEVICE");
-  command->add_option("--in", options.in, "arguments by name, and d_NAME for the results' gradients (default: drawn)")
+  command
+      ->add_option("--in", options.in,
+                   "file with arguments by name, and d_NAME for the results' gradients (default: random)")
       ->type_name("FILE.safetensors");
-  command->add_option("--out", options.out, "where results, and d_NAME for the arguments' gradients, go")
+  command->add_option("--out", options.out, "file for the results, and d_NAME for the arguments' gradients")
       ->type_name("FILE.safetensors");
-  command->add_option("--seed", options.seed, "of drawn tensors and of dropout")
+  command->add_option("--seed", options.seed, "seed of random inputs and dropout")
       ->check(CLI::NonNegativeNumber)
       ->type_name("N");
-  command->add_option("--step", options.step, "of dropout: each step draws other masks")
+  command->add_option("--step", options.step, "step of dropout: each step has other masks")
       ->check(CLI::NonNegativeNumber)
       ->type_name("N");
   CLI::Option_group& formats = *command->add_option_group("output");
@@ -142,19 +148,21 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
 }
 
 CLI::App* add_bench(CLI::App& app, BenchOptions& options) {
-  CLI::App* const command = app.add_subcommand("bench", "time a plan, and each of its launches beside its prediction");
-  command->add_option("PLAN", options.path, "a plan.json, or the folder that it is in")->required();
-  command->add_option("--in", options.in, "arguments by name, and d_NAME for the results' gradients (default: drawn)")
+  CLI::App* const command = app.add_subcommand("bench", "time a plan, and each launch next to its predicted time");
+  command->add_option("PLAN", options.path, "a plan.json, or its folder")->required();
+  command
+      ->add_option("--in", options.in,
+                   "file with arguments by name, and d_NAME for the results' gradients (default: random)")
       ->type_name("FILE.safetensors");
-  command->add_option("--seconds", options.seconds, "to spend on timing, about (default: 3)")
+  command->add_option("--seconds", options.seconds, "approximate time to spend (default: 3)")
       ->check(CLI::Range(0.01, 3600.0))
       ->type_name("N");
-  command->add_option("--trace", options.trace, "where a timeline of a few steps goes: ui.perfetto.dev opens it")
+  command->add_option("--trace", options.trace, "file for a timeline of a few steps; open it in ui.perfetto.dev")
       ->type_name("FILE.json");
   command
       ->add_flag("--kernels", options.kernels,
-                 "only generated kernels, one by one: for tools that cannot follow a library's products")
-      ->excludes("--trace");  // which is of whole steps
+                 "time generated kernels only, one by one, for tools that cannot handle library kernels")
+      ->excludes("--trace");  // a trace shows whole steps
   CLI::Option_group& formats = *command->add_option_group("output");
   add_format(formats, "--json", "print JSON", Format::json, options.format);
   command->footer(
@@ -169,7 +177,7 @@ CLI::App* add_bench(CLI::App& app, BenchOptions& options) {
 
 // `millrace db ...`: each action is a function of the API.
 CLI::App* add_db(CLI::App& app, DatabaseOptions& options, Result<std::string> (*&action)(const DatabaseOptions&)) {
-  CLI::App* const command = app.add_subcommand("db", "the database of measurements: list, merge, export, import");
+  CLI::App* const command = app.add_subcommand("db", "list, merge, export or import the database of measurements");
   command->require_subcommand(1);
   const auto add = [&](const char* name, const char* help, Result<std::string> (*function)(const DatabaseOptions&)) {
     CLI::App* const added = command->add_subcommand(name, help);
@@ -181,13 +189,14 @@ CLI::App* add_db(CLI::App& app, DatabaseOptions& options, Result<std::string> (*
   const auto add_json = [&](CLI::App* to) {
     add_format(*to->add_option_group("output"), "--json", "print JSON", Format::json, options.format);
   };
-  add_json(add("list", "devices, and how many rows there are of each", millrace::list_database));
-  CLI::App* const merge = add("merge", "take over another database's rows; later ones win", millrace::merge_database);
+  add_json(add("list", "list devices and their numbers of rows", millrace::list_database));
+  CLI::App* const merge = add("merge", "add another database's rows; later rows win", millrace::merge_database);
   merge->add_option("OTHER", options.file, "another database of measurements")->required();
   add_json(merge);
-  CLI::App* const write = add("export", "all rows as JSON lines, also of a damaged file", millrace::export_database);
-  write->add_option("FILE", options.file, "where they go (default: standard output)");
-  CLI::App* const read = add("import", "take over exported rows, all or none", millrace::import_database);
+  CLI::App* const write =
+      add("export", "write all rows as JSON lines, also from a damaged file", millrace::export_database);
+  write->add_option("FILE", options.file, "output file (default: standard output)");
+  CLI::App* const read = add("import", "add exported rows, all or none", millrace::import_database);
   read->add_option("FILE", options.file, "JSON lines, as export writes them")->required();
   add_json(read);
   command->footer(
@@ -199,41 +208,40 @@ CLI::App* add_db(CLI::App& app, DatabaseOptions& options, Result<std::string> (*
   return command;
 }
 
-// Where candidates come from and how long they may take: for every command that measures.
+// Options of every command that needs candidates.
 void add_explore_options(CLI::App& command, ExploreOptions& options,
                          const std::string& help = "a program, such as models/bert_encoder.py") {
   add_program_options(command, options.program, help);
-  command.add_option("--device", options.device, "where to run: cpu (default), or cuda, an NVIDIA GPU")
-      ->type_name("DEVICE");
+  command.add_option("--device", options.device, "cpu (default) or cuda, an NVIDIA GPU")->type_name("DEVICE");
   command
-      .add_option(
-          "--layout", options.layouts,
-          "how the caller's tensors lie: NAME=AXES or NAME=any; A+B=stacked, one behind the other; d_NAME alike")
+      .add_option("--layout", options.layouts,
+                  "layout of a caller's tensor or gradient: NAME=AXES or NAME=any; A+B=stacked: contiguous in memory")
       ->delimiter(',')
       ->type_name("NAME=AXES");
-  command.add_option("--threads", options.threads, "threads to use (default: OMP_NUM_THREADS, or all cores)")
+  command.add_option("--threads", options.threads, "number of threads (default: OMP_NUM_THREADS, or all cores)")
       ->check(CLI::Range(1, 4096))
       ->type_name("N");
   command.add_option("--db", options.database, "database of measurements (default: the user's own)")->type_name("FILE");
 }
 
 void add_budget(CLI::App& command, ExploreOptions& options) {
-  command.add_option("--budget", options.budget, "time for trying candidates (default: 60s; on a GPU 240s)")
+  command.add_option("--budget", options.budget, "time for measuring candidates (default: 60s; on a GPU 240s)")
       ->type_name("TIME");
   command.add_flag("--exhaustive", options.exhaustive,
-                   "try every candidate, on a GPU one of each that are alike, however long it takes");
+                   "measure every candidate (on a GPU one per timing class), however long it takes");
 }
 
 CLI::App* add_explore(CLI::App& app, ExploreOptions& options) {
-  CLI::App* const command = app.add_subcommand("explore", "check and time the ways to run every part of a program");
+  CLI::App* const command = app.add_subcommand("explore", "check and time candidates for every partition of a program");
   add_explore_options(*command, options);
   add_budget(*command, options);
-  command->add_flag("--explain", options.explain, "print what there is to try and why the rest is not, and stop");
-  command->add_option("--out", options.out, "where the measurements go")->type_name("FILE.json");
+  command->add_flag("--explain", options.explain,
+                    "list the candidates and why others were rejected, without measuring");
+  command->add_option("--out", options.out, "file for the measurements")->type_name("FILE.json");
   CLI::Option_group& formats = *command->add_option_group("output");
   add_format(formats, "--json", "print the measurements as JSON", Format::json, options.format);
   command->footer(
-      "Every outcome is kept: a run that was stopped goes on where it was.\n"
+      "Every outcome is stored: an interrupted run continues where it stopped.\n"
       "Examples:\n"
       "  millrace explore models/bert_encoder.py --size tiny --budget 20s\n"
       "  millrace explore models/mha.py --size tiny --explain");
@@ -241,14 +249,14 @@ CLI::App* add_explore(CLI::App& app, ExploreOptions& options) {
 }
 
 CLI::App* add_select(CLI::App& app, SelectOptions& options) {
-  CLI::App* const command = app.add_subcommand("select", "the best combination of what was measured");
+  CLI::App* const command = app.add_subcommand("select", "find the best combination of what was measured");
   add_explore_options(*command, options.explore);
-  command->add_option("--method", options.method, "exact, or sssp: the paper's shortest path (default: exact)")
+  command->add_option("--method", options.method, "exact, or sssp, the paper's shortest path (default: exact)")
       ->type_name("METHOD");
   CLI::Option_group& formats = *command->add_option_group("output");
   add_format(formats, "--json", "print JSON", Format::json, options.explore.format);
   command->footer(
-      "PROGRAM may be a JSON file of measurements, as explore --out writes it.\n"
+      "PROGRAM may be a JSON file of measurements, as written by explore --out.\n"
       "Examples:\n"
       "  millrace select models/bert_encoder.py --size tiny\n"
       "  millrace select measurements.json --method sssp");
@@ -257,18 +265,16 @@ CLI::App* add_select(CLI::App& app, SelectOptions& options) {
 
 CLI::App* add_optimize(CLI::App& app, OptimizeOptions& options) {
   CLI::App* const command =
-      app.add_subcommand("optimize", "find the fastest way to run forward and backward, write it as a plan, check it");
+      app.add_subcommand("optimize", "find the fastest plan for forward and backward, write it, check it and time it");
   add_explore_options(*command, options.explore);
   add_budget(*command, options.explore);
-  command->add_flag("--aside", options.aside,
-                    "on a GPU: let gradients of weights run beside the rest, where that is faster (more memory)");
-  command->add_option("--method", options.method, "exact, or sssp: the paper's shortest path (default: exact)")
+  command->add_option("--method", options.method, "exact, or sssp, the paper's shortest path (default: exact)")
       ->type_name("METHOD");
   command->add_option("--out", options.out, "folder for the plan (default: NAME.plan)")->type_name("DIR");
   CLI::Option_group& formats = *command->add_option_group("output");
   add_format(formats, "--json", "print JSON", Format::json, options.explore.format);
   command->footer(
-      "What was measured is kept: a run that was stopped goes on where it was.\n"
+      "Measurements are stored: an interrupted run continues where it stopped.\n"
       "Examples:\n"
       "  millrace optimize models/bert_encoder.py --size tiny\n"
       "  millrace optimize models/bert_encoder.py --size base --dtype float32 --budget 5m --out bert.plan");
@@ -277,12 +283,12 @@ CLI::App* add_optimize(CLI::App& app, OptimizeOptions& options) {
 
 CLI::App* add_report(CLI::App& app, ReportOptions& options) {
   CLI::App* const command =
-      app.add_subcommand("report", "where the data goes, as one HTML file, from what was measured");
+      app.add_subcommand("report", "report data movement and times as one HTML file, from earlier measurements");
   add_explore_options(*command, options.explore, "a plan, or a program such as models/bert_encoder.py");
   command->get_option("PROGRAM")->required(false);
-  command->add_option("--method", options.method, "of a program: exact or sssp (default: exact)")->type_name("METHOD");
-  command->add_option("--compare", options.compare, "two plans, side by side")->expected(2)->type_name("A B");
-  command->add_option("--out", options.out, "where the report goes (default: report.html)")->type_name("FILE.html");
+  command->add_option("--method", options.method, "for a program: exact or sssp (default: exact)")->type_name("METHOD");
+  command->add_option("--compare", options.compare, "compare two plans")->expected(2)->type_name("A B");
+  command->add_option("--out", options.out, "file for the report (default: report.html)")->type_name("FILE.html");
   command->add_option("--csv", options.csv, "folder for every table as CSV")->type_name("DIR");
   command->add_option("--svg", options.svg, "folder for every picture as SVG")->type_name("DIR");
   CLI::Option_group& formats = *command->add_option_group("output");
@@ -297,7 +303,8 @@ CLI::App* add_report(CLI::App& app, ReportOptions& options) {
 }
 
 CLI::App* add_doctor(CLI::App& app, DoctorOptions& options) {
-  CLI::App* const command = app.add_subcommand("doctor", "what there is on this machine, and how to get what is not");
+  CLI::App* const command =
+      app.add_subcommand("doctor", "show what Millrace finds on this machine, and how to install what is missing");
   CLI::Option_group& formats = *command->add_option_group("output");
   add_format(formats, "--json", "print JSON", Format::json, options.format);
   command->footer(
@@ -307,7 +314,7 @@ CLI::App* add_doctor(CLI::App& app, DoctorOptions& options) {
   return command;
 }
 
-// One line on the terminal that is written over; nothing where standard error is a file.
+// One line on the terminal that is overwritten; nothing if standard error is not a terminal.
 class ProgressBar {
  public:
   ProgressBar() : shown_(isatty(STDERR_FILENO) != 0) {}
@@ -334,7 +341,7 @@ class ProgressBar {
 
  private:
   static std::string step(const millrace::Progress& progress) {
-    if (progress.seconds <= 0) return "not yet";
+    if (progress.seconds <= 0) return "unknown";
     std::array<char, 32> text{};
     std::snprintf(text.data(), text.size(), "%.3g ms", progress.seconds * 1e3);
     return text.data();
@@ -359,7 +366,7 @@ Result<std::string> after(ProgressBar& bar, Result<std::string> result) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Millrace makes the data movement of transformer training visible, and then makes it small."};
+  CLI::App app{"Millrace analyzes the data movement of transformer training and optimizes it."};
   app.set_version_flag("--version", millrace::version());
   app.require_subcommand(1);
   AnalyzeOptions analyze;
@@ -387,7 +394,7 @@ int run(int argc, char** argv) {
   app.footer(
       "Start with:\n"
       "  millrace analyze models/bert_encoder.py\n"
-      "Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 3 device or feature not there,\n"
+      "Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 3 missing device or feature,\n"
       "4 no valid configuration, 130 interrupted.");
   try {
     app.parse(argc, argv);

@@ -13,7 +13,7 @@
 #include "millrace/millrace.h"
 #include "millrace/plan.h"
 
-// A plan, and what is asked of it in the words of C.
+// A plan and its lock.
 struct millrace_plan {
   millrace::Plan plan;
   std::mutex turn;
@@ -26,7 +26,7 @@ using millrace::Error;
 using millrace::ErrorKind;
 using millrace::Result;
 
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): one a thread, as errno is
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): one per thread, like errno
 thread_local std::string last_error;
 
 int code_of(ErrorKind kind) {
@@ -49,13 +49,13 @@ int fail(int code, const std::string& message) {
   return code;
 }
 
-// Nothing may be thrown into C; what is thrown here is memory that there is not, or JSON of the wrong kind.
+// Nothing may throw into C. Possible exceptions are an allocation failure and JSON of the wrong type.
 template <class Function>
 int guarded(Function function) {
   try {
     return function();
   } catch (const Json::exception& wrong) {
-    return fail(MILLRACE_BAD_INPUT, std::string("the request is wrong: ") + wrong.what());
+    return fail(MILLRACE_BAD_INPUT, std::string("invalid request: ") + wrong.what());
   } catch (const std::exception& wrong) {
     return fail(MILLRACE_FAILED, wrong.what());
   }
@@ -168,7 +168,7 @@ Result<std::string> run(const Json& request, const Listeners& listeners) {
                                                    {"bench", bench}};
   const auto found = commands.find(request.at("command").get<std::string>());
   if (found != commands.end()) return found->second(request, listeners);
-  return Error::make(ErrorKind::bad_input, "there is no such command",
+  return Error::make(ErrorKind::bad_input, "unknown command",
                      "use analyze, fuse, explore, select, optimize, plan or bench");
 }
 
@@ -227,7 +227,7 @@ int millrace_command(const char* request, millrace_listener progress, millrace_l
     const Result<std::string> made = run(Json::parse(request), {progress, notice, data});
     if (!made) return fail(made.error());
     *text = static_cast<char*>(std::malloc(made->size() + 1));
-    if (*text == nullptr) return fail(MILLRACE_FAILED, "no memory for the command's output");
+    if (*text == nullptr) return fail(MILLRACE_FAILED, "out of memory for the command's output");
     std::memcpy(*text, made->c_str(), made->size() + 1);
     return static_cast<int>(MILLRACE_DONE);
   });
@@ -258,7 +258,7 @@ millrace_tensor millrace_plan_tensor(const millrace_plan* plan, int32_t list, in
           info.bytes,
           info.scalar ? 1 : 0,
           info.read_by_backward ? 1 : 0,
-          info.behind};
+          info.follows};
 }
 
 const char* millrace_plan_device(const millrace_plan* plan) { return plan->plan.device().c_str(); }

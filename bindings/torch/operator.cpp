@@ -1,10 +1,9 @@
-// The operators millrace::forward and millrace::backward: a plan's two passes on PyTorch's tensors. Written to
-// PyTorch's stable ABI, so that what was compiled with one version runs with later ones; fake implementations and the
-// autograd formula are in python/millrace/torch/operator.py.
+// The operators millrace::forward and millrace::backward: a plan's two passes on PyTorch's tensors. They use PyTorch's
+// stable ABI, so that a binary compiled with one version runs with later ones. Fake implementations and the autograd
+// formula are in python/millrace/torch/operator.py. Test: tests/torch/
 //
-// A tensor may stand for several arguments of the program that follow each other: `pieces` says for how many, and they
-// lie in it one behind the other, as the query, key and value weights do in in_proj_weight. So neither they nor their
-// gradients are copied.
+// A tensor may hold several consecutive arguments of the program, contiguous in memory, as in_proj_weight holds the
+// weights of query, key and value; `pieces` gives their number. So neither they nor their gradients are copied.
 #include <dlfcn.h>
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
@@ -31,7 +30,7 @@ using torch::stable::Device;
 using torch::stable::Tensor;
 
 constexpr size_t kPage = 4096;
-constexpr uintptr_t kGpuAlignment = 16;  // of what a plan for a GPU takes
+constexpr uintptr_t kGpuAlignment = 16;  // of the tensors of a plan for a GPU
 
 // A tensor of the plan's lists, as PyTorch sees it.
 struct Wanted {
@@ -41,7 +40,7 @@ struct Wanted {
   int64_t elements = 0;
   int64_t bytes = 0;
   bool scalar = false;
-  bool there = true;  // false: a gradient that there is not
+  bool exists = true;  // false: the gradient of an argument without one
   bool read_by_backward = true;
 };
 
@@ -66,13 +65,13 @@ std::string shown(const std::vector<int64_t>& shape) {
 int64_t elements_of(const std::vector<int64_t>& shape) {
   int64_t elements = 1;
   for (const int64_t size : shape)
-    STD_TORCH_CHECK(size >= 0 && !__builtin_mul_overflow(elements, size, &elements), "millrace: no tensor is ",
+    STD_TORCH_CHECK(size >= 0 && !__builtin_mul_overflow(elements, size, &elements), "millrace: invalid shape ",
                     shown(shape));
   return elements;
 }
 
-// A function of PyTorch's CUDA library, which is there by then; null otherwise. Only builds for CUDA have the library,
-// so the operator is not linked to it, and whether its symbols are found without naming it depends on the linker.
+// A function of PyTorch's CUDA library if that is loaded; else null. Only CUDA builds have the library, so the operator
+// does not link to it, and whether its symbols are found without its name depends on the linker.
 void* cuda_function(const char* name) {
   void* const library = dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
   return library == nullptr ? nullptr : dlsym(library, name);
@@ -84,15 +83,14 @@ void* current_stream(const Device& device) {
   using Function = AOTITorchError (*)(int32_t, void**);
   static const auto function = reinterpret_cast<Function>(cuda_function("aoti_torch_get_current_cuda_stream"));
   void* stream = nullptr;
-  STD_TORCH_CHECK(
-      function != nullptr && function(device.index(), &stream) == 0,
-      "millrace: this PyTorch does not say what its current stream is; take a build for CUDA, 2.10 or later");
-  // PyTorch's default stream is the null stream, and null would be a stream of the plan's own.
+  STD_TORCH_CHECK(function != nullptr && function(device.index(), &stream) == 0,
+                  "millrace: this PyTorch cannot report its current stream; use a CUDA build, 2.10 or later");
+  // PyTorch's default stream is the null stream, but null means the plan's own stream.
   static void* const kLegacyStream = reinterpret_cast<void*>(1);  // CU_STREAM_LEGACY
   return stream != nullptr ? stream : kLegacyStream;
 }
 
-// Not torch::stable::empty, which looks aten::empty up by its name: a backward pass makes one for every gradient.
+// torch::stable::empty would look up aten::empty by name for each gradient of each backward.
 Tensor empty_on(const Device& device, const std::vector<int64_t>& shape, ScalarType dtype) {
   std::vector<int64_t> strides(shape.size());
   int64_t elements = 1;
@@ -104,21 +102,21 @@ Tensor empty_on(const Device& device, const std::vector<int64_t>& shape, ScalarT
   const AOTITorchError failed = aoti_torch_empty_strided(
       static_cast<int64_t>(shape.size()), shape.data(), strides.data(), static_cast<int32_t>(dtype),
       static_cast<int32_t>(device.type()), static_cast<int32_t>(device.index()), &made);
-  STD_TORCH_CHECK(failed == AOTI_TORCH_SUCCESS, "millrace: PyTorch makes no tensor of ", shown(shape),
-                  ", most likely for want of memory; take a smaller batch");
+  STD_TORCH_CHECK(failed == AOTI_TORCH_SUCCESS, "millrace: PyTorch cannot allocate a tensor of shape ", shown(shape),
+                  ", probably out of memory; use a smaller batch");
   return Tensor(made);
 }
 
-// The tensors that each stand for one or several entries of the plan's arguments, and which those are.
-class Spread {
+// Which entries of the plan's arguments each tensor of a call holds.
+class ArgumentMap {
  public:
   struct Piece {
     std::vector<size_t> entries;
-    int64_t elements = 0;  // of all of them
+    int64_t elements = 0;  // of all entries
     bool read_by_backward = false;
   };
 
-  Spread(const std::vector<Wanted>& list, const std::vector<int64_t>& pieces) {
+  ArgumentMap(const std::vector<Wanted>& list, const std::vector<int64_t>& pieces) {
     size_t next = 0;
     for (const int64_t count : pieces) {
       Piece piece;
@@ -144,7 +142,7 @@ class Spread {
   std::vector<Piece> pieces_;
 };
 
-// A plan that was loaded once for all calls.
+// A plan, loaded once for all calls.
 class LoadedPlan {
  public:
   explicit LoadedPlan(const std::string& path) : path_(path) {
@@ -159,13 +157,13 @@ class LoadedPlan {
     if (!on_cpu_) return;
     const auto bytes = static_cast<size_t>(workspace_bytes_);
     workspace_.reset(std::aligned_alloc(kPage, (bytes / kPage + 1) * kPage));
-    STD_TORCH_CHECK(workspace_ != nullptr, "millrace: no memory for the workspace of ", bytes, " bytes");
+    STD_TORCH_CHECK(workspace_ != nullptr, "millrace: out of memory for the workspace of ", bytes, " bytes");
   }
   LoadedPlan(const LoadedPlan&) = delete;
   LoadedPlan& operator=(const LoadedPlan&) = delete;
   ~LoadedPlan() { millrace_plan_unload(plan_); }
 
-  // A tensor as the plan may take it: a copy, where it begins in the middle of a GPU's line.
+  // The tensor, or a copy if a plan for a GPU needs another alignment.
   Tensor aligned(Tensor tensor) const {
     const bool fits = on_cpu_ || reinterpret_cast<uintptr_t>(tensor.data_ptr()) % kGpuAlignment == 0;
     return fits ? tensor : torch::stable::clone(tensor);
@@ -174,15 +172,15 @@ class LoadedPlan {
   const char* device() const { return on_cpu_ ? "the CPU" : "a GPU"; }
   bool is_on(const Tensor& tensor) const { return on_cpu_ ? tensor.is_cpu() : tensor.is_cuda(); }
 
-  // Made once for all calls with these pieces.
-  const Spread& spread(const std::vector<int64_t>& pieces) {
+  // Computed once for all calls with these pieces.
+  const ArgumentMap& argument_map(const std::vector<int64_t>& pieces) {
     const std::lock_guard<std::mutex> turn(turn_);
-    const auto known = spreads_.find(pieces);
-    return known != spreads_.end() ? known->second : spreads_.emplace(pieces, Spread(arguments, pieces)).first->second;
+    const auto known = maps_.find(pieces);
+    return known != maps_.end() ? known->second : maps_.emplace(pieces, ArgumentMap(arguments, pieces)).first->second;
   }
 
-  // On the CPU threads take turns, for they share a workspace that stays. On a GPU each call has one from PyTorch,
-  // whose allocator gives it to the next call on the same stream.
+  // On the CPU, calls share one workspace and run one at a time. On a GPU each call allocates one from PyTorch, whose
+  // allocator reuses it for the next call on the same stream.
   void run(millrace_call call, bool forward, const Device& device) {
     std::optional<Tensor> workspace;
     if (!on_cpu_) workspace = empty_on(device, {workspace_bytes_}, ScalarType::Byte);
@@ -208,9 +206,9 @@ class LoadedPlan {
       wanted.name = info.name;
       wanted.bytes = info.bytes;
       wanted.scalar = info.scalar != 0;
-      wanted.there = !wanted.scalar;
+      wanted.exists = !wanted.scalar;
       wanted.read_by_backward = info.read_by_backward != 0;
-      if (wanted.there) describe(info, wanted);
+      if (wanted.exists) describe(info, wanted);
       found.push_back(std::move(wanted));
     }
     return found;
@@ -224,7 +222,7 @@ class LoadedPlan {
     wanted.elements = 1;
     for (size_t k = wanted.shape.size(); k-- > 0;) {
       STD_TORCH_CHECK(info.strides[k] == wanted.elements || wanted.shape[k] == 1, "millrace: the plan ", path_,
-                      " wants ", info.name, " in another order of axes; make it without --layout");
+                      " wants ", info.name, " in another axis order; make the plan without --layout");
       wanted.elements *= wanted.shape[k];
     }
   }
@@ -234,11 +232,11 @@ class LoadedPlan {
   bool on_cpu_ = true;
   int64_t workspace_bytes_ = 0;
   std::unique_ptr<void, FreeMemory> workspace_;  // on the CPU
-  std::map<std::vector<int64_t>, Spread> spreads_;
+  std::map<std::vector<int64_t>, ArgumentMap> maps_;
   std::mutex turn_;
 };
 
-// One for each device that it runs on.
+// One per device.
 LoadedPlan& plan_at(const std::string& path, const Device& device) {
   static std::mutex turn;
   static std::map<std::pair<std::string, int32_t>, std::unique_ptr<LoadedPlan>> loaded;
@@ -251,7 +249,7 @@ LoadedPlan& plan_at(const std::string& path, const Device& device) {
 void check_memory(const LoadedPlan& plan, const Device& device, const Tensor& tensor, ScalarType dtype,
                   const std::string& name) {
   STD_TORCH_CHECK(plan.is_on(tensor), "millrace: '", name, "' is not on ", plan.device(),
-                  ", which the plan is for; move it with .to()");
+                  ", the plan's device; move it with .to()");
   STD_TORCH_CHECK(tensor.get_device_index() == device.index(), "millrace: '", name, "' is on GPU ",
                   tensor.get_device_index(), " and others are on GPU ", device.index(), "; move it with .to()");
   STD_TORCH_CHECK(tensor.scalar_type() == dtype, "millrace: '", name, "' has the type ",
@@ -263,7 +261,7 @@ void check_memory(const LoadedPlan& plan, const Device& device, const Tensor& te
 void check_elements(const Wanted& first, int64_t found, int64_t expected) {
   STD_TORCH_CHECK(found == expected, "millrace: '", first.name, "' has ", found,
                   " elements where the plan, whose argument is ", shown(first.shape), ", has ", expected,
-                  "; a plan is for one shape");
+                  "; a plan accepts one shape only");
 }
 
 // A call's pointers, by position in the plan's lists.
@@ -284,8 +282,8 @@ void point_scalars(const LoadedPlan& plan, const std::vector<double>& numbers, P
   STD_TORCH_CHECK(next == numbers.size(), "millrace: ", numbers.size(), " numbers where the plan has ", next);
 }
 
-// A tensor of the call, which is copied where the plan cannot take it as it lies.
-void point_pieces(const LoadedPlan& plan, const Device& device, const Spread::Piece& piece, Tensor& tensor,
+// Sets the pointers to one tensor of the call; copies it if it is misaligned for the plan.
+void point_pieces(const LoadedPlan& plan, const Device& device, const ArgumentMap::Piece& piece, Tensor& tensor,
                   Pointers& pointers) {
   const Wanted& first = plan.arguments[piece.entries.front()];
   check_memory(plan, device, tensor, first.dtype, first.name);
@@ -298,28 +296,28 @@ void point_pieces(const LoadedPlan& plan, const Device& device, const Spread::Pi
   }
 }
 
-// (seed, step) of the call's dropouts, beside the tensors: on a GPU nobody waits for them, and a captured graph draws
-// other masks in every replay.
+// Seed and step of the call's dropouts, in the tensors' memory: on a GPU this needs no synchronization, and every
+// replay of a captured graph draws other masks.
 void take_random(const LoadedPlan& plan, const Device& device, const std::optional<Tensor>& random,
                  millrace_call& call) {
   if (!random) return;
   check_memory(plan, device, *random, ScalarType::Long, "random");
-  STD_TORCH_CHECK(random->numel() == 2, "millrace: 'random' is not a seed and a step");
+  STD_TORCH_CHECK(random->numel() == 2, "millrace: 'random' must hold a seed and a step");
   call.random = random->data_ptr();
 }
 
 std::tuple<std::vector<Tensor>, Tensor> forward(std::string path, std::vector<Tensor> tensors,
                                                 std::vector<int64_t> pieces, std::vector<double> numbers,
                                                 std::optional<Tensor> random) {
-  STD_TORCH_CHECK(!tensors.empty(), "millrace: a plan without tensors");
+  STD_TORCH_CHECK(!tensors.empty(), "millrace: a call without tensors");
   const Device device = tensors.front().device();
   LoadedPlan& plan = plan_at(path, device);
-  STD_TORCH_CHECK(tensors.size() == pieces.size(), "millrace: ", tensors.size(), " tensors, but pieces of ",
-                  pieces.size());
-  const Spread& spread = plan.spread(pieces);
+  STD_TORCH_CHECK(tensors.size() == pieces.size(), "millrace: ", tensors.size(), " tensors, but ", pieces.size(),
+                  " piece counts");
+  const ArgumentMap& map = plan.argument_map(pieces);
   Pointers pointers;
   pointers.arguments.resize(plan.arguments.size());
-  for (size_t k = 0; k < tensors.size(); ++k) point_pieces(plan, device, spread[k], tensors[k], pointers);
+  for (size_t k = 0; k < tensors.size(); ++k) point_pieces(plan, device, map[k], tensors[k], pointers);
   point_scalars(plan, numbers, pointers);
   std::vector<Tensor> results;
   for (const Wanted& wanted : plan.results) {
@@ -336,7 +334,7 @@ std::tuple<std::vector<Tensor>, Tensor> forward(std::string path, std::vector<Te
   return {std::move(results), std::move(saved)};
 }
 
-// Takes the next of what was kept for backward.
+// Iterates over the tensors kept for backward.
 class KeptTensors {
  public:
   explicit KeptTensors(std::vector<Tensor>& tensors) : tensors_(tensors) {}
@@ -352,28 +350,29 @@ class KeptTensors {
   size_t next_ = 0;
 };
 
-// The gradients' memory: of the shape that its tensor has, one for each that has a gradient.
-std::vector<Tensor> make_gradients(const LoadedPlan& plan, const Device& device, const Spread& spread,
+// Allocates the gradients: one per tensor that has a gradient, in the tensor's shape.
+std::vector<Tensor> make_gradients(const LoadedPlan& plan, const Device& device, const ArgumentMap& map,
                                    const std::vector<int64_t>& ranks, const std::vector<int64_t>& sizes,
                                    Pointers& pointers) {
   std::vector<Tensor> gradients;
   pointers.argument_gradients.resize(plan.arguments.size());
-  STD_TORCH_CHECK(ranks.size() == spread.size(), "millrace: one rank a tensor");
+  STD_TORCH_CHECK(ranks.size() == map.size(), "millrace: ", ranks.size(), " ranks for ", map.size(), " tensors");
   size_t next = 0;
-  for (size_t k = 0; k < spread.size(); ++k) {
+  for (size_t k = 0; k < map.size(); ++k) {
     const auto rank = static_cast<size_t>(std::max<int64_t>(ranks[k], 0));
     STD_TORCH_CHECK(next + rank <= sizes.size(), "millrace: fewer sizes than ranks say");
     const auto begin = sizes.begin() + static_cast<std::ptrdiff_t>(next);
     const std::vector<int64_t> shape(begin, begin + static_cast<std::ptrdiff_t>(rank));
     next += rank;
-    const Spread::Piece& piece = spread[k];
+    const ArgumentMap::Piece& piece = map[k];
     const Wanted& first = plan.argument_gradients[piece.entries.front()];
-    if (!first.there) continue;
+    if (!first.exists) continue;
     check_elements(plan.arguments[piece.entries.front()], elements_of(shape), piece.elements);
     gradients.push_back(empty_on(device, shape, first.dtype));
     char* at = static_cast<char*>(gradients.back().data_ptr());
     for (const size_t entry : piece.entries) {
-      STD_TORCH_CHECK(plan.argument_gradients[entry].there, "millrace: pieces with and without a gradient");
+      STD_TORCH_CHECK(plan.argument_gradients[entry].exists,
+                      "millrace: a tensor whose arguments partly have gradients");
       pointers.argument_gradients[entry] = at;
       at += plan.argument_gradients[entry].bytes;
     }
@@ -386,12 +385,12 @@ std::vector<Tensor> backward(std::string path, std::vector<Tensor> gradients, st
                              std::vector<int64_t> sizes, std::vector<double> numbers, std::optional<Tensor> random) {
   const Device device = saved.device();
   LoadedPlan& plan = plan_at(path, device);
-  const Spread& spread = plan.spread(pieces);
+  const ArgumentMap& map = plan.argument_map(pieces);
   Pointers pointers;
   pointers.arguments.resize(plan.arguments.size());
   KeptTensors kept(kept_tensors);
-  for (size_t k = 0; k < spread.size(); ++k)
-    if (spread[k].read_by_backward) point_pieces(plan, device, spread[k], kept.next(), pointers);
+  for (size_t k = 0; k < map.size(); ++k)
+    if (map[k].read_by_backward) point_pieces(plan, device, map[k], kept.next(), pointers);
   const auto check_as = [&](const Tensor& tensor, const Wanted& wanted) {
     check_memory(plan, device, tensor, wanted.dtype, wanted.name);
     STD_TORCH_CHECK(tensor.numel() == wanted.elements, "millrace: '", wanted.name, "' has ", tensor.numel(),
@@ -414,9 +413,9 @@ std::vector<Tensor> backward(std::string path, std::vector<Tensor> gradients, st
     pointers.result_gradients.push_back(gradients[k].data_ptr());
   }
   check_memory(plan, device, saved, ScalarType::Byte, "saved");
-  STD_TORCH_CHECK(saved.numel() == plan.saved_bytes, "millrace: 'saved' is another plan's: it has ", saved.numel(),
-                  " bytes where this one has ", plan.saved_bytes);
-  std::vector<Tensor> made = make_gradients(plan, device, spread, ranks, sizes, pointers);
+  STD_TORCH_CHECK(saved.numel() == plan.saved_bytes, "millrace: 'saved' belongs to another plan: it has ",
+                  saved.numel(), " bytes where this one has ", plan.saved_bytes);
+  std::vector<Tensor> made = make_gradients(plan, device, map, ranks, sizes, pointers);
   millrace_call call{};
   call.arguments = pointers.arguments.data();
   call.results = pointers.results.data();

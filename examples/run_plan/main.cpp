@@ -1,4 +1,4 @@
-// Runs a plan on made-up tensors, for some steps: run_plan PLAN [STEPS]
+// Runs a few steps of a plan on generated tensors: run_plan PLAN [STEPS]
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -10,7 +10,7 @@
 
 namespace {
 
-// Memory for a list of tensors, and the pointers to it. std::vector<double> is aligned for every type there is.
+// Memory for a list of tensors, and pointers to it. std::vector<double> is aligned for every storage type.
 struct Buffers {
   std::vector<std::vector<double>> memory;
   std::vector<void*> pointers;
@@ -18,12 +18,12 @@ struct Buffers {
 
   explicit Buffers(const std::vector<millrace::TensorInfo>& tensors) : pointers(tensors.size()) {
     for (size_t first = 0; first < tensors.size(); ++first) {
-      if (tensors[first].behind >= 0) continue;
-      // One array for a tensor and those that the plan wants right behind it.
+      if (tensors[first].follows >= 0) continue;
+      // One array for a tensor and those that must directly follow it.
       int64_t bytes = 0;
-      for (size_t k = first; k < tensors.size(); k = next_behind(tensors, k)) bytes += tensors[k].bytes;
+      for (size_t k = first; k < tensors.size(); k = follower(tensors, k)) bytes += tensors[k].bytes;
       char* at = reinterpret_cast<char*>(memory.emplace_back(static_cast<size_t>(bytes) / sizeof(double) + 1).data());
-      for (size_t k = first; k < tensors.size(); k = next_behind(tensors, k)) {
+      for (size_t k = first; k < tensors.size(); k = follower(tensors, k)) {
         pointers[k] = at;
         at += tensors[k].bytes;
       }
@@ -31,15 +31,15 @@ struct Buffers {
     readable.assign(pointers.begin(), pointers.end());
   }
 
-  // What lies right behind tensor `k`; their number where nothing has to.
-  static size_t next_behind(const std::vector<millrace::TensorInfo>& tensors, size_t k) {
+  // The tensor that must directly follow tensor `k`; the number of tensors if none.
+  static size_t follower(const std::vector<millrace::TensorInfo>& tensors, size_t k) {
     size_t next = 0;
-    while (next < tensors.size() && tensors[next].behind != static_cast<int>(k)) ++next;
+    while (next < tensors.size() && tensors[next].follows != static_cast<int>(k)) ++next;
     return next;
   }
 };
 
-// Small numbers of both signs; the types of half a float are left at zero.
+// Small numbers of both signs; 16-bit types stay zero.
 void fill(const millrace::TensorInfo& tensor, void* to) {
   const int64_t elements = tensor.scalar ? 1 : tensor.bytes / (tensor.dtype == "float64" ? 8 : 4);
   for (int64_t k = 0; k < elements; ++k) {

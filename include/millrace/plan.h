@@ -1,7 +1,8 @@
-// Running a plan from C++: a layer's forward and backward on the caller's tensors, with no Python anywhere.
+// Runs a plan from C++: a layer's forward and backward on the caller's tensors, without Python.
+// Test: tests/driver/plan_folder_test.cpp
 //
 //   millrace::Result<millrace::Plan> plan = millrace::Plan::load("plan");
-//   millrace::Tensors tensors;  // pointers to memory laid out as plan->arguments() and the others say
+//   millrace::Tensors tensors;  // pointers to memory, laid out as plan->arguments() and the other lists say
 //   plan->step(tensors, seed, step);
 #pragma once
 
@@ -15,20 +16,20 @@
 
 namespace millrace {
 
-// A tensor as the plan takes or gives it: dense, its axes in some order.
+// A tensor as the plan takes or returns it: dense, its axes in some order.
 struct TensorInfo {
-  std::string name;              // of a gradient d_NAME
+  std::string name;              // d_NAME for a gradient
   std::string dtype;             // float16, bfloat16, float32 or float64
   std::vector<int64_t> shape;    // in the program's order of axes
-  std::vector<int64_t> strides;  // in elements, one an axis
+  std::vector<int64_t> strides;  // in elements, one per axis
   std::vector<int> order;        // the axes, outermost first
   int64_t bytes = 0;
-  bool scalar = false;           // a number of the program: pass the address of a double. It has no gradient
-  bool read_by_backward = true;  // of arguments and results: else backward takes a null pointer for it too
-  int behind = -1;               // the tensor of its list that it lies right behind, in one array; -1: anywhere
+  bool scalar = false;           // a number: pass the address of a double. It has no gradient
+  bool read_by_backward = true;  // arguments and results: if false, backward also accepts a null pointer
+  int follows = -1;              // the tensor of its list that it directly follows in memory; -1: none
 };
 
-// Who has the memory that a plan works in: the plan, or the caller alone.
+// Who owns the memory that a plan works in.
 enum class PlanMemory { own, callers };
 
 inline constexpr int64_t kPlanMemoryAlignment = 64;
@@ -36,31 +37,30 @@ inline constexpr int64_t kPlanMemoryAlignment = 64;
 // The caller's memory, in the order of the lists of Plan. Each pointer is aligned to its tensor's element, and no
 // output overlaps anything else.
 //
-// `saved` holds what forward leaves for its backward, which only reads it: with one for each forward several of them
-// can be under way, and backward can be repeated. The same tensors leave the same bytes, all of them written.
-// `workspace` is used while a pass runs, and means nothing before and after. Both are aligned to kPlanMemoryAlignment;
-// null is the plan's own.
+// `saved` holds what forward saves for its backward, which only reads it. With one `saved` per forward, several of them
+// can be in flight, and backward can be repeated. Equal inputs produce equal bytes in it, and every byte is written.
+// `workspace` is used while a pass runs; its content is undefined before and after. Both are aligned to
+// kPlanMemoryAlignment; null means the plan's own memory.
 struct Tensors {
   std::span<const void* const> arguments;
   std::span<void* const> results;
-  std::span<const void* const> result_gradients;  // forward needs none
-  std::span<void* const> argument_gradients;      // forward needs none; what has none may be null
+  std::span<const void* const> result_gradients;  // not needed by forward
+  std::span<void* const> argument_gradients;      // not needed by forward; null for arguments without a gradient
   void* saved = nullptr;                          // Plan::saved_bytes()
   void* workspace = nullptr;                      // Plan::workspace_bytes()
-  // Seed and step as two 64-bit numbers beside the tensors (on a GPU in its memory, so that a captured graph draws
+  // Seed and step as two 64-bit numbers in the tensors' memory (for a GPU in GPU memory, so that a captured graph draws
   // other masks when they change); null: those of the call.
   const void* random = nullptr;
-  // Of a plan on a GPU: all addresses but those of scalars are the device's, aligned to 16 (saved and workspace to
-  // 256), and the work is only put on this CUstream. Null: a stream of the plan's own.
+  // For a plan on a GPU: all addresses except scalars' are device addresses, aligned to 16 (saved and workspace to
+  // 256), and calls only enqueue work on this CUstream. Null: the plan's own stream.
   void* stream = nullptr;
 };
 
-// Not to be used by several threads at once, not even with memory of theirs. Load it once for each of them, or let them
-// take turns.
+// Not thread-safe, even if each thread passes its own memory. Load the plan once per thread, or use a lock.
 class Plan {
  public:
-  // plan.json, or the folder that it is in. Verifies it whole; compiles its kernels anew where those beside it cannot
-  // be used.
+  // `path`: plan.json or its folder. Verifies the whole plan, and recompiles its kernels if the stored ones cannot be
+  // used.
   static Result<Plan> load(const std::string& path, PlanMemory memory = PlanMemory::own);
 
   Plan(Plan&&) noexcept;
@@ -69,18 +69,18 @@ class Plan {
 
   const std::vector<TensorInfo>& arguments() const;
   const std::vector<TensorInfo>& results() const;
-  const std::vector<TensorInfo>& result_gradients() const;  // one a result
-  const std::vector<TensorInfo>& argument_gradients()
-      const;  // one an argument; of one without gradient nothing but its name
+  const std::vector<TensorInfo>& result_gradients() const;  // one per result
+  // One per argument; only the name is set for an argument without a gradient.
+  const std::vector<TensorInfo>& argument_gradients() const;
 
-  const std::string& device() const;  // where its tensors are: "cpu" or "cuda"
-  double predicted_seconds() const;   // of a step
-  int64_t saved_bytes() const;        // that forward leaves for backward
-  int64_t workspace_bytes() const;    // that a pass works in
+  const std::string& device() const;  // where the tensors must be: "cpu" or "cuda"
+  double predicted_seconds() const;   // per step
+  int64_t saved_bytes() const;        // of Tensors::saved
+  int64_t workspace_bytes() const;    // of Tensors::workspace
   int64_t arena_bytes() const;        // both
 
-  // Dropout masks follow from seed and step alone. Backward comes after a forward on the same arguments, results, saved
-  // memory, seed and step, as often as is wanted. Nothing is allocated.
+  // Dropout masks depend only on seed and step. Call backward after a forward with the same arguments, results, saved
+  // memory, seed and step, any number of times. Nothing is allocated.
   Result<Done> forward(const Tensors& tensors, uint64_t seed, uint32_t step);
   Result<Done> backward(const Tensors& tensors, uint64_t seed, uint32_t step);
   // Forward, then backward.

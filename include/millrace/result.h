@@ -1,4 +1,5 @@
-// A value or the errors that kept it from being made. Nothing in Millrace throws across this API.
+// A value, or the errors that prevented it. Nothing in Millrace throws across this API. Test:
+// tests/error/error_test.cpp
 #pragma once
 
 #include <string>
@@ -8,34 +9,34 @@
 
 namespace millrace {
 
-// Whose mistake it was; the program's exit code follows from it.
+// The cause; it determines the program's exit code.
 enum class ErrorKind {
   bad_input,         // the user's text, file or option: exit code 2
-  failed,            // the machine: a full disk, a failed write: exit code 1
-  unavailable,       // a device or feature that is not there: exit code 3
+  failed,            // the machine, such as a full disk: exit code 1
+  unavailable,       // a missing device or feature: exit code 3
   no_configuration,  // nothing valid to choose from: exit code 4
 };
 
-// One complaint. `line` and `column` count from 1; 0 means that it has no place in a text.
+// One message. `line` and `column` count from 1; 0: no source location.
 struct Diagnostic {
   std::string file;
   int line = 0;
   int column = 0;
   std::string message;  // what is wrong
-  std::string remedy;   // what would be right
-  std::string excerpt;  // the offending line of the text, or the part of a long one around the place
-  int caret = 0;        // the place's offset in the excerpt, in characters
+  std::string remedy;   // what to do
+  std::string excerpt;  // the offending line, or the section of a long line around the location
+  int caret = 0;        // the location's offset in the excerpt, in characters
 };
 
 struct Error {
   ErrorKind kind = ErrorKind::failed;
   std::vector<Diagnostic> diagnostics;
 
-  // An error without a place in a text.
+  // An error without a source location.
   static Error make(ErrorKind kind, std::string message, std::string remedy = {});
 };
 
-// As a person reads it: `file:line:column: error: …`, the offending line with a caret, the remedy.
+// The printed form: `file:line:column: error: …`, the offending line with a caret, the remedy.
 std::string to_string(const Error& error);
 
 template <class T>
@@ -56,7 +57,7 @@ class [[nodiscard]] Result {
   std::variant<T, Error> value_;
 };
 
-// For functions that make nothing but may fail.
+// For functions that may fail and return nothing.
 struct Done {};
 
 }  // namespace millrace

@@ -1,9 +1,10 @@
-// The program `millrace-worker`, which tries candidates for an exploration and may crash without harm.
+// The program `millrace-worker`: a process that tries candidates for an exploration and may crash without harm. Test:
+// tests/measure/worker_test.cpp
 #pragma once
 
 namespace millrace {
 
-// Answers requests on standard input until it ends; the exit code.
+// Answers requests from standard input until it ends; returns the exit code.
 int worker_main();
 
 }  // namespace millrace

@@ -32,7 +32,7 @@ class _Tensor(ctypes.Structure):
         ("bytes", ctypes.c_int64),
         ("scalar", ctypes.c_int32),
         ("read_by_backward", ctypes.c_int32),
-        ("behind", ctypes.c_int32),
+        ("follows", ctypes.c_int32),
     ]
 
 
@@ -62,7 +62,7 @@ class TensorInfo(NamedTuple):
     bytes: int
     scalar: bool
     read_by_backward: bool
-    behind: int  # the position of what it lies right behind, in one array; -1: anywhere
+    follows: int  # the position of the tensor that it directly follows in memory; -1: none
 
 
 def library_path() -> Path:
@@ -117,7 +117,7 @@ def tensor_info(plan: int, which: int, position: int) -> TensorInfo:
     found = library().millrace_plan_tensor(plan, which, position)
     rank = found.rank
     return TensorInfo(found.name.decode(), found.dtype.decode(), tuple(found.shape[:rank]), tuple(found.strides[:rank]),
-                      found.bytes, bool(found.scalar), bool(found.read_by_backward), found.behind)
+                      found.bytes, bool(found.scalar), bool(found.read_by_backward), found.follows)
 
 
 def command_text(request: bytes, progress: Callable[[str], None] | None, notice: Callable[[str], None] | None) -> str:

@@ -110,14 +110,14 @@ class Plan:
         return array.transpose(np.argsort(order))
 
     def _stacks(self, infos: list[TensorInfo]) -> list[list[int]]:
-        """Positions of tensors that lie one behind the other, in their order."""
-        behind = {info.behind: position for position, info in enumerate(infos) if info.behind >= 0}
+        """Positions of tensors that are contiguous in memory, in order."""
+        follower = {info.follows: position for position, info in enumerate(infos) if info.follows >= 0}
         stacks = []
         for first, info in enumerate(infos):
-            if info.behind < 0 and first in behind:
+            if info.follows < 0 and first in follower:
                 stacks.append([first])
-                while stacks[-1][-1] in behind:
-                    stacks[-1].append(behind[stacks[-1][-1]])
+                while stacks[-1][-1] in follower:
+                    stacks[-1].append(follower[stacks[-1][-1]])
         return stacks
 
     def _together(self, infos: list[TensorInfo], stack: list[int]) -> list[np.ndarray]:

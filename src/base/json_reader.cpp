@@ -98,12 +98,6 @@ int64_t JsonReader::integer(const Node& node, int64_t least, int64_t most) {
   return value;
 }
 
-bool JsonReader::boolean(const Node& node) {
-  if (node.json != nullptr && node.json->is_boolean()) return node.json->get<bool>();
-  wrong_type(node, "true or false");
-  return false;
-}
-
 std::vector<JsonReader::Node> JsonReader::elements(const Node& node) {
   std::vector<Node> found;
   if (node.json == nullptr || !node.json->is_array()) {

@@ -33,7 +33,6 @@ class JsonReader {
   std::string text(const Node& node);
   double number(const Node& node);  // finite
   int64_t integer(const Node& node, int64_t least, int64_t most);
-  bool boolean(const Node& node);
   std::vector<Node> elements(const Node& node);
 
  private:

@@ -1,4 +1,4 @@
-// `millrace analyze`: program to analysis, and its printing.
+// `millrace analyze`: program to printed analysis.
 #include "analysis/analyze.h"
 
 #include "autodiff/print.h"

@@ -1,4 +1,4 @@
-// `millrace bench`: a plan's times, in whole and launch by launch.
+// `millrace bench`: times of a plan's passes and of each launch.
 #include <optional>
 
 #include "base/file.h"
@@ -16,13 +16,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kWhole = 0.6;  // of the time: the rest times launches apart
+constexpr double kWhole = 0.6;  // the share of the time for whole passes; the rest is for single launches
 constexpr int kTracedSteps = 3;
 
 struct Times {
-  std::optional<PassTimes> passes;  // none where only some launches are timed
+  std::optional<PassTimes> passes;  // none if only some launches are timed
   std::vector<size_t> timed;        // launches
-  std::vector<Estimate> launches;   // one each
+  std::vector<Estimate> launches;   // one per timed launch
 };
 
 std::vector<size_t> timed_launches(const StepPlan& plan, bool kernels) {
@@ -33,7 +33,7 @@ std::vector<size_t> timed_launches(const StepPlan& plan, bool kernels) {
   return timed;
 }
 
-// A few steps, when the machine is warm, launch by launch.
+// A few steps, launch by launch, after the machine has warmed up.
 Result<std::vector<TracedLaunch>> trace_steps(PlanSession& session) {
   std::vector<TracedLaunch> run;
   double now = 0;
@@ -62,15 +62,15 @@ std::string bench_json(const LoadedPlan& loaded, const Times& times, const std::
   if (times.passes) {
     json.field("forward_seconds", times.passes->forward.median);
     json.field("backward_seconds", times.passes->backward.median);
-    const auto interval = [](const Estimate& of) {
-      return Json{{"median", of.median}, {"low", of.low}, {"high", of.high}};
+    const auto interval = [](const Estimate& time) {
+      return Json{{"median", time.median}, {"low", time.low}, {"high", time.high}};
     };
     json.field("step_seconds", interval(times.passes->step));
     if (const std::optional<double> clock = times.passes->relative_clock) json.field("relative_clock", *clock);
     if (const std::optional<IdleGappedSteps>& idle_gapped = times.passes->idle_gapped) {
       Json told = interval(idle_gapped->step);
       told["relative_clock"] = idle_gapped->relative_clock;
-      json.field("rested_step_seconds", told);
+      json.field("idle_gapped_step_seconds", told);
     }
   }
   json.field("predicted_seconds", plan.cost);
@@ -79,7 +79,6 @@ std::string bench_json(const LoadedPlan& loaded, const Times& times, const std::
     const PlanLaunch& launch = plan.launches[times.timed[k]];
     return Json{{"name", name_of(launch)},
                 {"pass", name_of(launch.pass)},
-                {"aside", launch.aside},
                 {"seconds", times.launches[k].median},
                 {"predicted_seconds", launch.predicted_seconds}};
   });
@@ -103,8 +102,8 @@ std::string bench_text(const LoadedPlan& loaded, const Times& times, const std::
     const PlanLaunch& launch = plan.launches[times.timed[k]];
     const double measured = times.launches[k].median;
     predicted += launch.predicted_seconds;
-    table.row({name_of(launch), concat(name_of(launch.pass), launch.aside ? " aside" : ""),
-               milliseconds(launch.predicted_seconds), milliseconds(measured),
+    table.row({name_of(launch), std::string(name_of(launch.pass)), milliseconds(launch.predicted_seconds),
+               milliseconds(measured),
                launch.predicted_seconds > 0 ? fixed(measured / launch.predicted_seconds, 2) : "-"});
   }
   table.row({"sum", "", milliseconds(times.passes ? plan.cost : predicted), milliseconds(sum_of_launches(times)), ""});
@@ -115,17 +114,17 @@ std::string bench_text(const LoadedPlan& loaded, const Times& times, const std::
                    ", ", time.samples, " runs)", clock, "\n");
   };
   text += "\n";
-  line("forward   ", times.passes->forward);
-  line("backward  ", times.passes->backward);
+  line("forward     ", times.passes->forward);
+  line("backward    ", times.passes->backward);
   const std::optional<IdleGappedSteps>& idle_gapped = times.passes->idle_gapped;
   const auto at = [](double clock) { return concat("  at ", fixed(100 * clock, 0), " % of the highest clock"); };
-  line("step      ", times.passes->step, idle_gapped ? at(*times.passes->relative_clock) : "");
-  if (idle_gapped) line("rested    ", idle_gapped->step, at(idle_gapped->relative_clock));
-  text += concat("predicted ", milliseconds(plan.cost), " ms",
-                 idle_gapped ? "; ways are measured at the highest clock" : "",
-                 plan.default_cost > 0 ? concat("; with nothing fused ", milliseconds(plan.default_cost), " ms") : "",
-                 "\narena     ", mebibytes(plan.arena_bytes), "; its buffers apart ", mebibytes(plan.sum_bytes),
-                 "\ndevice    ", device, "\n");
+  line("step        ", times.passes->step, idle_gapped ? at(*times.passes->relative_clock) : "");
+  if (idle_gapped) line("idle-gapped ", idle_gapped->step, at(idle_gapped->relative_clock));
+  text += concat("predicted   ", milliseconds(plan.cost), " ms",
+                 idle_gapped ? "; candidates are measured at the highest clock" : "",
+                 plan.default_cost > 0 ? concat("; unfused ", milliseconds(plan.default_cost), " ms") : "",
+                 "\narena       ", mebibytes(plan.arena_bytes), "; without reuse ", mebibytes(plan.sum_bytes),
+                 "\ndevice      ", device, "\n");
   return text;
 }
 

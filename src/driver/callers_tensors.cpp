@@ -8,18 +8,18 @@
 namespace millrace {
 namespace {
 
-// Those that the caller has said lie one behind the other.
+// Records which tensors the caller stacks.
 void find_stacks(const Candidates& candidates, std::vector<CallersTensor>& tensors) {
-  for (size_t f = 0; f < candidates.callers_families; ++f) {
-    const std::vector<TensorId>& family = candidates.families[f];
+  for (size_t f = 0; f < candidates.callers_contiguous_groups; ++f) {
+    const std::vector<TensorId>& family = candidates.contiguous_groups[f];
     const auto position = [&](TensorId tensor) {
       const auto found =
           std::find_if(tensors.begin(), tensors.end(), [&](const CallersTensor& t) { return t.tensor == tensor; });
       return static_cast<size_t>(found - tensors.begin());
     };
-    if (position(family.front()) == tensors.size()) continue;  // of another list, all of it
+    if (position(family.front()) == tensors.size()) continue;  // the whole family is in another list
     for (size_t k = 1; k < family.size(); ++k)
-      tensors[position(family[k])].behind = static_cast<int>(position(family[k - 1]));
+      tensors[position(family[k])].follows = static_cast<int>(position(family[k - 1]));
   }
 }
 
@@ -27,15 +27,15 @@ void find_stacks(const Candidates& candidates, std::vector<CallersTensor>& tenso
 
 CallersBlocks blocks_of(const std::vector<CallersTensor>& tensors) {
   CallersBlocks made;
-  made.places.resize(tensors.size());
+  made.slots.resize(tensors.size());
   for (size_t first = 0; first < tensors.size(); ++first) {
-    if (tensors[first].behind >= 0) continue;
+    if (tensors[first].follows >= 0) continue;
     made.bytes.push_back(0);
     for (size_t k = first; k < tensors.size();) {
-      made.places[k] = {made.bytes.size() - 1, made.bytes.back()};
+      made.slots[k] = {made.bytes.size() - 1, made.bytes.back()};
       made.bytes.back() += tensors[k].bytes;
       const auto next = std::find_if(tensors.begin(), tensors.end(),
-                                     [&](const CallersTensor& t) { return t.behind == static_cast<int>(k); });
+                                     [&](const CallersTensor& t) { return t.follows == static_cast<int>(k); });
       k = static_cast<size_t>(next - tensors.begin());
     }
   }
@@ -47,7 +47,7 @@ CallersLists callers_lists(const LoadedPlan& loaded) {
   const auto describe = [&](const std::string& name, TensorId tensor) {
     CallersTensor made{name, tensor, {}, 0, -1};
     if (!tensor.valid()) return made;
-    made.bytes = static_cast<int64_t>(sizeof(double));  // a scalar's
+    made.bytes = static_cast<int64_t>(sizeof(double));  // of a scalar
     for (const PlanBuffer& buffer : loaded.plan.buffers) {
       if (buffer.location == BufferLocation::arena || buffer.tensor != graph.tensor(tensor).name) continue;
       const std::vector<Layout>& domain = loaded.candidates.domains[tensor.at()].layouts;
@@ -91,10 +91,10 @@ std::vector<void*> CallersMemory::add(const std::vector<CallersTensor>& tensors,
   for (const int64_t bytes : blocks.bytes) memory_.emplace_back(bytes);
   for (size_t k = 0; k < tensors.size(); ++k) {
     const CallersTensor& tensor = tensors[k];
-    char* const data = memory_[first + blocks.places[k].block].data() + blocks.places[k].offset;
+    char* const data = memory_[first + blocks.slots[k].block].data() + blocks.slots[k].offset;
     pointers.push_back(data);
     if (given == nullptr) {
-      std::memset(data, 0, static_cast<size_t>(tensor.bytes));  // so that its pages are there
+      std::memset(data, 0, static_cast<size_t>(tensor.bytes));  // touches its pages
     } else if (graph.tensor(tensor.tensor).role == TensorRole::scalar) {
       std::memcpy(data, (*given)[tensor.tensor.at()].data(), sizeof(double));
     } else {

@@ -1,4 +1,4 @@
-// The caller's tensors of a plan: what they are called, how they lie in memory, and memory for them.
+// The caller's tensors of a plan: names, layouts, and memory for them. Test: tests/driver/plan_folder_test.cpp
 #pragma once
 
 #include <array>
@@ -14,21 +14,21 @@
 namespace millrace {
 
 struct CallersTensor {
-  std::string name;  // as the caller knows it; of a gradient d_NAME
+  std::string name;  // the caller's name; d_NAME for a gradient
   TensorId tensor;   // invalid: the gradient of an argument that has none
   Layout layout;
   int64_t bytes = 0;
-  int behind = -1;  // the position in its list of what it lies right behind; -1: anywhere
+  int follows = -1;  // the position in its list of the tensor that it directly follows in memory; -1: none
 };
 
-// Memory for a list: one block for each tensor, and one for all that are stacked.
+// Memory for a list: one block per tensor, and one for each group of stacked tensors.
 struct CallersBlocks {
-  struct Place {
+  struct Slot {
     size_t block = 0;
     int64_t offset = 0;
   };
-  std::vector<int64_t> bytes;  // one a block
-  std::vector<Place> places;   // one a tensor
+  std::vector<int64_t> bytes;  // one per block
+  std::vector<Slot> slots;     // one per tensor
 };
 
 CallersBlocks blocks_of(const std::vector<CallersTensor>& tensors);
@@ -42,16 +42,16 @@ struct CallersLists {
 
 CallersLists callers_lists(const LoadedPlan& loaded);
 
-// All of them, with what the caller gives filled in.
+// Memory for all of them, with the inputs filled in.
 class CallersMemory {
  public:
-  // `given`: row-major, one a tensor of the graph; arguments and results' gradients must be there.
+  // `given`: row-major, one per tensor of the graph; must contain arguments and results' gradients.
   CallersMemory(const LoadedPlan& loaded, const Values<double>& given);
 
   struct List {
     const std::vector<CallersTensor>* tensors;
     const std::vector<void*>& pointers;
-    bool made;  // by the plan, not given by the caller
+    bool made;  // written by the plan, not given by the caller
   };
   // Arguments, results, results' gradients, arguments' gradients.
   std::array<List, 4> lists() const;

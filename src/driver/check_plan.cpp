@@ -16,8 +16,8 @@ namespace {
 
 constexpr uint64_t kSeed = 7;
 constexpr uint32_t kStep = 3;
-constexpr double kPasses =
-    5;  // over the program, in doubles: one exact and one bounded, which takes four times as long
+// Passes over the program in float64: one exact, and one bounded that takes four times as long.
+constexpr double kPasses = 5;
 constexpr double kFloat64 = 1e-10;
 constexpr double kMostDraws = 16;
 constexpr double kMostDrawsInAll = 8 * kMostDraws;
@@ -44,10 +44,11 @@ Values<Scalar> as(const Values<double>& given) {
   return values;
 }
 
-// The error of every output, as a fraction of what is allowed, over several draws of the inputs.
-class ErrorOf {
+// The error of every output, as a fraction of the tolerance, over several draws of the inputs.
+class OutputErrors {
  public:
-  ErrorOf(const Graph& graph, const std::vector<Made>& outputs) : graph_(graph), outputs_(outputs), decisions_(graph) {
+  OutputErrors(const Graph& graph, const std::vector<Made>& outputs)
+      : graph_(graph), outputs_(outputs), decisions_(graph) {
     for (const Tensor& tensor : graph.tensors) {
       const bool stored = tensor.role != TensorRole::constant && tensor.role != TensorRole::scalar;
       half_ = half_ || tensor.dtype == DType::float16 || tensor.dtype == DType::bfloat16;
@@ -57,7 +58,7 @@ class ErrorOf {
     decided_sums_.resize(outputs.size());
   }
 
-  // Half precisions err by chance: one draw of a few elements says little.
+  // Errors of half precisions are random: one draw of a few elements says little.
   bool by_chance() const { return half_; }
 
   Result<Done> add(const Values<double>& given, const RandomState& random, const Values<double>& found) {
@@ -65,10 +66,10 @@ class ErrorOf {
     return single_ ? add_bounded<24>(given, random, found) : add_bounded<53>(given, random, found);
   }
 
-  // How many draws leave the program no decision that a plan may take otherwise.
+  // The number of draws in which rounding changes no comparison, ReLU or maximum.
   size_t decided() const { return decided_; }
 
-  // Of those, if there are some: where there are hardly any there are many elements, and few that jump.
+  // Over decided draws if there are enough. If not, the program has many elements, of which few jump.
   double fraction(size_t output) const {
     if (!std::isfinite(sums_[output].found)) return sums_[output].found;
     const Sums& sums = decided_ >= kFewestDecided ? decided_sums_[output] : sums_[output];
@@ -77,15 +78,15 @@ class ErrorOf {
 
  private:
   struct Sums {
-    double worst = 0;    // of an element, as a fraction
-    double found = 0;    // squared distances from the exact values: the plan's,
-    double unfused = 0;  // the unfused program's,
-    double storage = 0;  // and what storing the result alone may cost
+    double worst = 0;    // the worst element's error, as a fraction
+    double found = 0;    // squared distances from the exact values: of the plan,
+    double unfused = 0;  // of the unfused program,
+    double storage = 0;  // and the squared error of storing the result
 
-    void add(const Sums& of) {
-      found += of.found;
-      unfused += of.unfused;
-      storage += of.storage;
+    void add(const Sums& other) {
+      found += other.found;
+      unfused += other.unfused;
+      storage += other.storage;
     }
   };
 
@@ -100,10 +101,10 @@ class ErrorOf {
     for (size_t k = 0; k < outputs_.size(); ++k) {
       const size_t tensor = outputs_[k].tensor.at();
       const double storage = storage_error(graph_.tensors[tensor].dtype, largest(exact[tensor]));
-      const Sums of{0, squared_distance(exact[tensor], found[tensor]), squared_distance(exact[tensor], rounded[tensor]),
-                    storage * storage};
-      sums_[k].add(of);
-      if (*clear) decided_sums_[k].add(of);
+      const Sums draw{0, squared_distance(exact[tensor], found[tensor]),
+                      squared_distance(exact[tensor], rounded[tensor]), storage * storage};
+      sums_[k].add(draw);
+      if (*clear) decided_sums_[k].add(draw);
     }
     return Done{};
   }
@@ -118,14 +119,13 @@ class ErrorOf {
       for (const Bounded<kDigits>& x : bounded[tensor]) most = std::max(most, std::abs(x.value));
       for (size_t element = 0; element < found[tensor].size(); ++element) {
         const Bounded<kDigits>& wanted = bounded[tensor][element];
-        // Of float64 a gradient that is zero but for rounding has no relative error: there the bound is what is
-        // allowed.
+        // In float64, a gradient that is zero up to rounding has no relative error: the bound is the tolerance.
         const double relative = kDigits == 53 ? kFloat64 * most : 0;
         const double allowed =
             std::max(relative, wanted.error) + storage_error(graph_.tensors[tensor].dtype, wanted.value);
         const double value = found[tensor][element];
-        const double apart = value == wanted.value ? 0 : std::abs(value - wanted.value) / allowed;
-        if (!(apart <= sums_[k].worst)) sums_[k].worst = apart;  // a NaN is taken
+        const double difference = value == wanted.value ? 0 : std::abs(value - wanted.value) / allowed;
+        if (!(difference <= sums_[k].worst)) sums_[k].worst = difference;  // also true for NaN
       }
     }
     return Done{};
@@ -149,7 +149,7 @@ Result<PlanCheck> check_plan(const LoadedPlan& loaded, PlanSession& session, dou
   check.seconds = kPasses * reference_seconds(graph);
   if (check.seconds > most_seconds) return check;
   const std::vector<Made> outputs = made_tensors(loaded.training);
-  ErrorOf error(graph, outputs);
+  OutputErrors error(graph, outputs);
   const double draws =
       error.by_chance() ? std::clamp(most_seconds / std::max(check.seconds, 1e-9), 1.0, kMostDrawsInAll) : 1;
   for (uint64_t draw = 0; draw < static_cast<uint64_t>(draws); ++draw) {
@@ -171,9 +171,9 @@ Result<PlanCheck> check_plan(const LoadedPlan& loaded, PlanSession& session, dou
     const double fraction = error.fraction(k);
     if (!(fraction <= 1)) {
       return Error::make(ErrorKind::failed,
-                         concat("'", outputs[k].name, "' of the plan is not the reference's: ", fraction,
-                                " times as far off as rounding explains"),
-                         "this is a defect of Millrace: please report it with the program");
+                         concat("the plan's '", outputs[k].name, "' differs from the reference: ", fraction,
+                                " times as much as rounding explains"),
+                         "this is a bug in Millrace: please report it with the program");
     }
     if (fraction > check.worst) {
       check.worst = fraction;

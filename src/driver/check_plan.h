@@ -1,4 +1,5 @@
-// A plan's results and gradients against the reference interpreter, on drawn inputs.
+// Checks a plan's results and gradients against the reference interpreter, on random inputs.
+// Test: tests/python/optimize_test.py
 #pragma once
 
 #include <optional>
@@ -10,16 +11,15 @@ namespace millrace {
 
 struct PlanCheck {
   bool checked = false;  // false: the program is too large for the reference
-  double worst = 0;      // the largest error, as a fraction of what is allowed
-  std::string tensor;    // where
-  double seconds = 0;    // what the reference would take, by its flop
+  double worst = 0;      // the largest error, as a fraction of the tolerance
+  std::string tensor;    // that has it
+  double seconds = 0;    // estimate of the reference's time, from its flop
 };
 
-// An error where something lies farther from the reference than its storage type allows: float64 by 1e-10 of the
-// largest element (or the computed bound, where a gradient is nothing but rounding); float32 by the bound that the
-// reference computes for it; half precisions by twice the error of the same program unfused, every tensor rounded, root
-// mean square over several draws: those that leave the program nothing to decide (reference/decisions.h), where there
-// are some.
+// Fails if an output differs from the reference by more than its storage type allows. float64: 1e-10 of the largest
+// element (or the computed bound, if a gradient is nothing but rounding). float32: the bound that the reference
+// computes. Half precisions: twice the root mean square error of the unfused program with every tensor rounded, over
+// several draws; of these, draws in which rounding decides nothing (reference/decisions.h) if there are enough.
 Result<PlanCheck> check_plan(const LoadedPlan& loaded, PlanSession& session, double most_seconds);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// `millrace db`: the database of measurements from outside.
+// `millrace db`: lists, merges, exports and imports the database of measurements.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 constexpr int kSchemaVersion = 2;
 constexpr int64_t kMaxImportBytes = int64_t{1} << 30;
 
-// ---- Where it is ----
+// ---- Opening ----
 
 Result<Database> open_to_write(const DatabaseOptions& options) {
   const Result<std::string> path = database_path(options.path);
@@ -28,15 +28,15 @@ Result<Database> open_to_write(const DatabaseOptions& options) {
   return Database::open(*path);
 }
 
-// The user's own database before anything was measured: there is none yet, and that is no mistake.
+// Whether the user's own database does not exist yet because nothing was measured; this is not an error.
 bool not_begun(const DatabaseOptions& options, const std::string& path) {
   struct stat status {};
   return options.path.empty() && stat(path.c_str(), &status) != 0 && errno == ENOENT;
 }
 
-// ---- What is printed ----
+// ---- Printing ----
 
-// Texts come from other machines: nothing that a terminal would obey, and columns that line up.
+// Texts come from other machines: removes control characters, and what would break columns.
 std::string printable(std::string text) {
   for (char& c : text)
     if (c < ' ' || c > '~') c = c == '\n' ? ' ' : '?';
@@ -68,7 +68,7 @@ nlohmann::ordered_json device_json(const DeviceSummary& device) {
           {"outcomes", outcomes},    {"first", device.first}, {"last", device.last}};
 }
 
-// A path may hold any bytes; JSON may not.
+// A path may contain any bytes; JSON may not.
 std::string utf8_path(const std::string& path) {
   return valid_utf8_prefix(path) == path.size() ? path : printable(path);
 }
@@ -85,7 +85,7 @@ Result<std::string> merged_text(const Result<Merged>& merged, Format format) {
   if (!merged) return merged.error();
   if (format != Format::json)
     return concat(merged->added, " rows added, ", merged->replaced, " replaced by later ones, ", merged->kept,
-                  " kept since ours are later, ", merged->known, " known already\n");
+                  " ignored because ours are later, ", merged->known, " already known\n");
   JsonText json;
   json.field("schema_version", kSchemaVersion);
   json.field("added", merged->added);
@@ -103,20 +103,20 @@ Result<std::string> whole_lines(const std::string& path) {
   return database->export_lines();
 }
 
-// All rows, or those that can be saved when the file is damaged.
+// All rows, or the readable ones if the file is damaged.
 Result<std::string> lines_of(const std::string& path, std::string* notice) {
   Result<std::string> lines = whole_lines(path);
   if (lines || lines.error().kind != ErrorKind::failed) return lines;
   const Result<std::vector<MeasurementRow>> rows = salvage_database(path);
   if (!rows || rows->empty()) {
-    const Error nothing = Error::make(ErrorKind::failed, "no row of it can be read now",
-                                      "if it is damaged, move it away: a new database is begun by itself");
+    const Error nothing = Error::make(ErrorKind::failed, "no row can be read",
+                                      "if it is damaged, move it away: a new database is then created");
     lines.error().diagnostics.push_back(nothing.diagnostics.front());
     return lines;
   }
   if (notice != nullptr) {
-    const Error note = Error::make(ErrorKind::failed, concat(rows->size(), " rows could be saved of '", path, "'"),
-                                   "move it away and import them; the others are measured again");
+    const Error note = Error::make(ErrorKind::failed, concat(rows->size(), " rows of '", path, "' could be recovered"),
+                                   "move the file away and import these rows; the others will be measured again");
     *notice = to_string(lines.error()) + to_string(note);
   }
   return to_lines(*rows);

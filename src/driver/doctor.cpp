@@ -1,4 +1,4 @@
-// `millrace doctor`: what there is on this machine, and how to get what is not.
+// `millrace doctor`: what Millrace finds on this machine, and how to install what is missing.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -27,9 +27,9 @@ constexpr int kDoctorVersion = 1;
 // One line of the report.
 struct Finding {
   std::string name;
-  std::string what;  // empty: it is not there
+  std::string what;  // empty: missing
   std::string path;
-  std::string missing;  // why, and how to get it
+  std::string missing;  // why, and how to install it
 };
 
 std::string one_line(const Error& error) {
@@ -46,7 +46,7 @@ std::string bytes_text(int64_t bytes) {
   return concat(fixed(value, unit == 0 ? 0 : 1), " ", kUnits.at(unit));
 }
 
-// ---- The CPU's side ----
+// ---- CPU ----
 
 Finding processor(const CpuInfo& cpu) {
   return {"processor",
@@ -57,7 +57,7 @@ Finding processor(const CpuInfo& cpu) {
 
 Finding threads_used() {
   const bool told = std::getenv("OMP_NUM_THREADS") != nullptr;
-  return {"threads", concat(threads(), told ? " (by OMP_NUM_THREADS)" : " (all that we may use)"), "", ""};
+  return {"threads", concat(threads(), told ? " (from OMP_NUM_THREADS)" : " (all available)"), "", ""};
 }
 
 Finding compiler() {
@@ -77,7 +77,7 @@ Finding sqlite() {
   return {"SQLite", *found, "", ""};
 }
 
-// Bytes of all files in it; other processes may be at work there.
+// The size of all files in the folder; other processes may change it meanwhile.
 int64_t size_of(const std::string& folder) {
   int64_t bytes = 0;
   std::error_code failed;
@@ -93,17 +93,17 @@ int64_t size_of(const std::string& folder) {
 Finding folder(const std::string& name, const Result<std::string>& found) {
   if (!found) return {name, "", "", one_line(found.error())};
   std::error_code failed;
-  if (!fs::exists(*found, failed)) return {name, "not made yet", *found, ""};
+  if (!fs::exists(*found, failed)) return {name, "not created yet", *found, ""};
   if (const Result<Done> usable = make_private_directory(*found); !usable)
     return {name, "", *found, one_line(usable.error())};
   return {name, bytes_text(size_of(*found)), *found, ""};
 }
 
-// ---- The GPU's ----
+// ---- GPU ----
 
 Finding software(const std::string& name, const GpuSoftware& found) {
-  // Without the backend nothing was looked for.
-  const std::string missing = found.missing.empty() && found.version.empty() ? "not looked for" : found.missing;
+  // Without the backend, nothing else was searched.
+  const std::string missing = found.missing.empty() && found.version.empty() ? "not searched" : found.missing;
   return {name, found.version, found.path, found.version.empty() ? missing : ""};
 }
 
@@ -120,7 +120,7 @@ Finding device(const GpuReport& report) {
 
 // ---- Output ----
 
-// Texts are libraries' and users': nothing that a terminal would obey, and nothing that is not JSON.
+// Texts come from libraries and users: replaces control characters and invalid UTF-8.
 std::string printable_text(std::string text) {
   constexpr unsigned char kLastAscii = 0x7e;
   const bool readable = valid_utf8_prefix(text) == text.size();

@@ -22,7 +22,7 @@ Result<Measurements> measurements_of(const SelectOptions& options) {
     if (!tuned) return tuned.error();
     if (tuned->explored.summary.known == 0) {
       return Error::make(ErrorKind::no_configuration, concat("nothing of ", path, " has been measured on this machine"),
-                         concat("run millrace explore ", path, " first, with the same options"));
+                         concat("first run millrace explore ", path, " with the same options"));
     }
     return std::move(tuned->explored.measurements);
   }

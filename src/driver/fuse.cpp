@@ -1,4 +1,4 @@
-// `millrace fuse`: program to fused graph, and its printing.
+// `millrace fuse`: program to printed fused graph.
 #include "fusion/fuse.h"
 
 #include "driver/stages.h"

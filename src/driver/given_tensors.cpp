@@ -43,14 +43,14 @@ Result<Done> check_names(const TrainingGraph& training) {
   std::set<std::string> out;
   for (const Given& given : given_tensors(training)) {
     if (!in.insert(given.name).second)
-      return Error::make(ErrorKind::bad_input, concat("'", given.name, "' is an argument and a result's gradient"),
+      return Error::make(ErrorKind::bad_input, concat("'", given.name, "' is both an argument and a result's gradient"),
                          "rename one in the program");
   }
   for (const Output& result : graph.results) out.insert(result.name);
   for (const TensorId argument : graph.arguments) {
     const std::string name = concat("d_", graph.tensor(argument).name);
     if (!out.insert(name).second)
-      return Error::make(ErrorKind::bad_input, concat("'", name, "' is a result and an argument's gradient"),
+      return Error::make(ErrorKind::bad_input, concat("'", name, "' is both a result and an argument's gradient"),
                          "rename one in the program");
   }
   return Done{};
@@ -82,7 +82,7 @@ Result<Done> take_from_file(const std::string& path, const Graph& graph, const s
     }
     if (found->second->shape != shape) {
       complain(concat("'", wanted.name, "' has shape ", shown(found->second->shape)),
-               concat("the program wants ", shown(shape)));
+               concat("the program needs ", shown(shape)));
     } else {
       values[wanted.tensor.at()] = std::move(found->second->values);
     }

@@ -1,5 +1,5 @@
-// The tensors that a caller gives, from a file or drawn (the same values for whatever runs them), and those that are
-// made of them.
+// The inputs of a step, from a file or random (the same values for every engine), and its outputs.
+// Test: tests/python/cli_test.py
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@ namespace millrace {
 std::vector<int64_t> shape_of(const Graph& graph, TensorId tensor);
 std::string shown(const std::vector<int64_t>& shape);
 
-// A tensor that the caller gives, under the name that it has in a file.
+// An input, under its name in a file.
 struct Given {
   std::string name;
   TensorId tensor;
-  bool required = false;  // in a file; a result's gradient may be drawn
+  bool required = false;  // in a file; a result's gradient is optional
 };
 
 std::vector<Given> given_tensors(const TrainingGraph& training);
 
-// A result, or an argument's gradient, under the name that it has in a file.
+// An output, a result or an argument's gradient, under its name in a file.
 struct Made {
   std::string name;
   TensorId tensor;
@@ -32,14 +32,14 @@ struct Made {
 
 std::vector<Made> made_tensors(const TrainingGraph& training);
 
-// A file's names must tell arguments from gradients: an argument `x` beside a result `d_x` would not.
+// Fails if a name in a file would be ambiguous, as with an argument `x` and a result `d_x`.
 Result<Done> check_names(const TrainingGraph& training);
 
-// By tensor of the graph: what the caller gives, all of it drawn.
+// Random inputs, by tensor of the graph.
 Values<double> draw_given(const TrainingGraph& training, uint64_t seed);
 
-// The same from a file, with what may be missing in it drawn; complains about all that does not fit at once. An empty
-// path: all are drawn.
+// Inputs from a file, with missing optional ones random. Reports all mismatches at once. With an empty path all inputs
+// are random.
 Result<Values<double>> take_given(const TrainingGraph& training, const std::string& path, uint64_t seed);
 
 }  // namespace millrace

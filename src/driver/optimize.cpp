@@ -1,4 +1,4 @@
-// `millrace optimize`: program to plan, and what was gained.
+// `millrace optimize`: program to plan, checked and timed.
 #include <optional>
 
 #include "base/file.h"
@@ -18,7 +18,7 @@
 namespace millrace {
 namespace {
 
-constexpr double kReferenceSeconds = 20;  // that the check of the whole plan may take
+constexpr double kReferenceSeconds = 20;  // limit for checking the whole plan
 constexpr double kStepSeconds = 2;        // for timing the step
 
 std::string stem_of(const std::string& path) {
@@ -28,7 +28,7 @@ std::string stem_of(const std::string& path) {
   return name;
 }
 
-// The best plan of what was tuned, in its folder.
+// The selected plan, written to its folder.
 struct WrittenPlan {
   SelectedPlan selected;
   std::string folder;
@@ -61,11 +61,11 @@ Result<WrittenPlan> write_best(const Tuned& tuned, const OptimizeOptions& option
   return WrittenPlan{std::move(*selected), std::move(folder)};
 }
 
-// A plan in its folder, checked and then timed.
+// A written plan, checked and then timed.
 struct TriedPlan {
   PlanCheck check;
   PassTimes times;
-  std::string device;  // in words
+  std::string device;  // as PlanSession::device
 };
 
 Result<TriedPlan> try_written(const std::string& folder) {
@@ -81,34 +81,6 @@ Result<TriedPlan> try_written(const std::string& folder) {
   return TriedPlan{*check, *times, session->device()};
 }
 
-// The plan that is left in the folder.
-struct ArrangedPlan {
-  TriedPlan tried;
-  std::optional<double> in_a_row_seconds;  // where launches are aside: of the step without
-  std::string no_aside;                    // why they could not be
-};
-
-// Of the plan that was written and, where it is asked for, one with launches aside, the faster one is left there.
-Result<ArrangedPlan> arrange(const Tuned& tuned, WrittenPlan& written, bool aside) {
-  Result<TriedPlan> in_a_row = try_written(written.folder);
-  if (!in_a_row) return in_a_row.error();
-  ArrangedPlan arranged{std::move(*in_a_row), {}, ""};
-  if (!aside) return arranged;
-  Result<StepPlan> plan = lay_out(tuned, written.selected.selection, true);
-  if (!plan) return plan.error();
-  if (asides_of(*plan) == 0) return arranged;
-  const double seconds = arranged.tried.times.step.median;
-  const Result<Done> put = write_to(tuned, *plan, written.folder);
-  Result<TriedPlan> tried = put ? try_written(written.folder) : Result<TriedPlan>(put.error());
-  if (tried && tried->times.step.median < seconds) {
-    written.selected.plan = std::move(*plan);
-    return ArrangedPlan{std::move(*tried), seconds, ""};
-  }
-  if (!tried) arranged.no_aside = tried.error().diagnostics.front().message;
-  if (Result<Done> again = write_to(tuned, written.selected.plan, written.folder); !again) return again.error();
-  return arranged;
-}
-
 }  // namespace
 
 Result<std::string> plan_program(const OptimizeOptions& options) {
@@ -122,18 +94,15 @@ Result<std::string> plan_program(const OptimizeOptions& options) {
 Result<std::string> optimize_program(const OptimizeOptions& options) {
   const ExploreOptions& explore = options.explore;
   if (const Result<SelectMethod> method = method_named(options.method); !method) return method.error();
-  if (options.aside && explore.device != "cuda")
-    return Error::make(ErrorKind::bad_input, "--aside: on a CPU every launch has all threads",
-                       "leave it out, or take --device cuda");
   const Result<Tuned> tuned = tune(explore, Measuring::within_budget);
   if (!tuned) return tuned.error();
-  Result<WrittenPlan> best = write_best(*tuned, options);
+  const Result<WrittenPlan> best = write_best(*tuned, options);
   if (!best) return best.error();
-  const Result<ArrangedPlan> arranged = arrange(*tuned, *best, options.aside);
-  if (!arranged) return arranged.error();
+  const Result<TriedPlan> tried = try_written(best->folder);
+  if (!tried) return tried.error();
   const StepPlan& plan = best->selected.plan;
   const std::string& folder = best->folder;
-  const auto& [check, times, device] = arranged->tried;
+  const auto& [check, times, device] = *tried;
   const Estimate& step = times.step;
 
   Optimized made;
@@ -155,8 +124,6 @@ Result<std::string> optimize_program(const OptimizeOptions& options) {
     made.idle_gapped_seconds = times.idle_gapped->step.median;
     made.idle_gapped_clock = times.idle_gapped->relative_clock;
   }
-  made.in_a_row_seconds = arranged->in_a_row_seconds;
-  made.no_aside = arranged->no_aside;
   const Result<PlanReport> report = report_of(*tuned, {plan, folder, &best->selected.selection, step.median});
   if (!report) return report.error();
   made.words_before = static_cast<int64_t>(report->metrics.words_before);

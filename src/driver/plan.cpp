@@ -1,4 +1,4 @@
-// The public class Plan: what the caller gives is checked, then the executor runs.
+// The public class Plan: checks the caller's pointers, then runs the executor.
 #include "millrace/plan.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace millrace {
 namespace {
 
-// A tensor as the caller sees it, and what its address must be a multiple of; 0: it is not looked at.
+// A tensor as the caller sees it, and its address's alignment; 0: the pointer is not used.
 struct Slot {
   TensorInfo info;
   uintptr_t alignment = 0;
@@ -30,33 +30,33 @@ Slot slot_of(const Graph& graph, const CallersTensor& tensor) {
   Slot slot;
   slot.info.name = tensor.name;
   slot.info.bytes = tensor.bytes;
-  slot.info.behind = tensor.behind;
+  slot.info.follows = tensor.follows;
   if (!tensor.tensor.valid()) {
     slot.info.scalar = true;
     return slot;
   }
-  const Tensor& of = graph.tensor(tensor.tensor);
-  if (of.role == TensorRole::scalar) {
+  const Tensor& described = graph.tensor(tensor.tensor);
+  if (described.role == TensorRole::scalar) {
     slot.info.dtype = "float64";
     slot.info.scalar = true;
     slot.alignment = alignof(double);
     return slot;
   }
-  slot.info.dtype = name_of(of.dtype);
-  for (const DimId dim : of.dims) slot.info.shape.push_back(graph.extent(dim));
+  slot.info.dtype = name_of(described.dtype);
+  for (const DimId dim : described.dims) slot.info.shape.push_back(graph.extent(dim));
   slot.info.strides = strides_of(graph, tensor.tensor, tensor.layout);
   slot.info.order = tensor.layout.order;
-  slot.alignment = static_cast<uintptr_t>(bytes_of(of.dtype));
+  slot.alignment = static_cast<uintptr_t>(bytes_of(described.dtype));
   return slot;
 }
 
-// The caller's lists, twice: as it sees them, and what is checked of its pointers.
+// One of the caller's lists: its description, and the alignments to check.
 struct List {
   const char* what;
   std::vector<TensorInfo> infos;
   std::vector<uintptr_t> alignments;
 
-  List(const char* of, const Graph& graph, const std::vector<CallersTensor>& tensors) : what(of) {
+  List(const char* name, const Graph& graph, const std::vector<CallersTensor>& tensors) : what(name) {
     for (const CallersTensor& tensor : tensors) {
       Slot slot = slot_of(graph, tensor);
       infos.push_back(std::move(slot.info));
@@ -64,8 +64,7 @@ struct List {
     }
   }
 
-  // `all`: false leaves out what backward does not read.
-  // Kernels there read and write 16 bytes at once; scalars stay with the host.
+  // GPU kernels read and write 16 bytes at once; scalars stay in host memory.
   void align_for_gpu() {
     constexpr uintptr_t kWide = 16;
     for (size_t k = 0; k < infos.size(); ++k) {
@@ -73,6 +72,7 @@ struct List {
     }
   }
 
+  // `all`: false skips tensors that backward does not read.
   template <class Pointer>
   Result<Done> check(std::span<Pointer const> pointers, bool all = true) const {
     if (pointers.size() != infos.size())
@@ -91,16 +91,16 @@ struct List {
   }
 };
 
-// Which tensors of a place backward's launches touch.
-void find_readers(const StepPlan& plan, BufferLocation place, std::vector<TensorInfo>& infos) {
+// Which tensors of a list backward's launches use.
+void find_readers(const StepPlan& plan, BufferLocation location, std::vector<TensorInfo>& infos) {
   const int backward = first_of_backward(plan);
   for (const PlanBuffer& buffer : plan.buffers) {
-    if (buffer.location == place)
+    if (buffer.location == location)
       infos[static_cast<size_t>(buffer.position)].read_by_backward = buffer.last >= backward;
   }
 }
 
-// What of the saved part forward writes nothing into: the ends of lines, and what only backward writes.
+// Bytes of the saved part that forward does not write: padding, and what only backward writes.
 std::vector<Gap> gaps_of(const StepPlan& plan) {
   std::map<int64_t, int64_t> written;  // from, to
   for (const PlanBuffer& buffer : plan.buffers) {
@@ -119,7 +119,8 @@ std::vector<Gap> gaps_of(const StepPlan& plan) {
 
 Result<Done> check_memory(const void* memory, int64_t bytes, bool own, const char* what) {
   if (memory == nullptr && bytes > 0 && !own)
-    return Error::make(ErrorKind::bad_input, concat("'", what, "' is a null pointer, and the plan has no own memory"),
+    return Error::make(ErrorKind::bad_input,
+                       concat("'", what, "' is a null pointer, and the plan has no memory of its own"),
                        concat("it needs ", bytes, " bytes"));
   if (reinterpret_cast<uintptr_t>(memory) % kPlanMemoryAlignment != 0)
     return Error::make(ErrorKind::bad_input, concat("'", what, "' is misaligned"),
@@ -190,11 +191,11 @@ struct Plan::Implementation {
   int64_t saved_bytes;
   int64_t workspace_bytes;
   std::vector<Gap> gaps;  // of the saved part
-  bool own;               // it has memory itself
+  bool own;               // the plan has its own memory
   std::unique_ptr<Executor> executor;
   Gpu* gpu;  // the executor's; null on the CPU
   std::string device;
-  bool saved = false;  // there is a forward's in its own memory
+  bool saved = false;  // its own memory holds what a forward saved
 };
 
 Plan::Plan(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}

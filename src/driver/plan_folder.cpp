@@ -41,7 +41,7 @@ std::string source_of_gpu_plan(const StepPlan& plan, const std::vector<Launch>& 
   return gpu_plan_source(launches, functions, gpu_prelude());
 }
 
-// The plan's own kernels, where they are as it says and for this GPU; else compiled anew.
+// The plan's stored kernels if they are intact and for this GPU; else compiles them.
 Result<std::string> cubin_of(const LoadedPlan& loaded, const std::vector<Launch>& launches,
                              const std::string& architecture) {
   const PlanKernels& kernels = loaded.plan.kernels;

@@ -1,5 +1,4 @@
-// Plans on disk: a folder with plan.json and the kernels.so that it was made with. Test:
-// tests/driver/plan_folder_test.cpp
+// Plans on disk: a folder with plan.json and its compiled kernels. Test: tests/driver/plan_folder_test.cpp
 #pragma once
 
 #include <string>
@@ -15,12 +14,12 @@
 
 namespace millrace {
 
-// The user's, with this machine's compiler.
+// The user's kernel cache, with this machine's compiler.
 Result<KernelCache> user_kernel_cache();
 
-// Compiles exactly the plan's kernels into folder/kernels.so and fills in what the plan says of them; then writes
-// folder/plan.json. The folder is made, for the user alone, where it is absent. Each file appears whole or not at all;
-// a kill between the two leaves a plan that compiles its kernels anew when it is loaded.
+// Compiles the plan's kernels into folder/kernels.so, records them in the plan, and writes folder/plan.json. Creates
+// the folder, for the user only, if needed. Each file is written atomically; if the process dies between the two,
+// loading the plan recompiles its kernels.
 Result<Done> write_plan(StepPlan& plan, const std::vector<Launch>& launches, const KernelCache& kernels,
                         const std::string& folder);
 
@@ -28,7 +27,7 @@ Result<Done> write_plan(StepPlan& plan, const std::vector<Launch>& launches, con
 Result<Done> write_gpu_plan(StepPlan& plan, const std::vector<Launch>& launches, const GpuCompiler& compiler,
                             const std::string& architecture, const std::string& folder);
 
-// What every kernel on a GPU stands on, as text.
+// The source text that every GPU kernel includes.
 std::string gpu_prelude();
 
 // A file named *.json, or a folder with a plan.json.
@@ -38,18 +37,19 @@ struct LoadedPlan {
   StepPlan plan;
   std::string path;  // of the file
   TrainingGraph training;
-  Candidates candidates;  // without ways
+  Candidates candidates;  // partitions without configs
 };
 
-// Read, and verified whole against the program that is in it. Compiles and loads nothing.
+// Reads a plan and verifies it against the program in it. Compiles and loads nothing.
 Result<LoadedPlan> read_plan(const std::string& path);
 
-// Ready to run. `cache`: asked when the plan's own kernels cannot be used.
+// Loads a plan for the CPU. `cache`: used if the plan's own kernels cannot be.
 Result<CpuExecutor> load_executor(const LoadedPlan& loaded, const KernelCacheMaker& cache = user_kernel_cache,
                                   ExecutorMemory memory = ExecutorMemory::own);
 
-// Whether it was made for a GPU; and then ready to run there. Its kernels are compiled anew for another one.
+// Whether the plan was made for a GPU.
 bool is_gpu_plan(const StepPlan& plan);
+// Loads a plan for a GPU. Its kernels are recompiled for a GPU of another architecture.
 Result<GpuExecutor> load_gpu_executor(const LoadedPlan& loaded, ExecutorMemory memory = ExecutorMemory::own);
 
 }  // namespace millrace

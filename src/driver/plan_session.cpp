@@ -48,18 +48,18 @@ Result<Done> PlanSession::put(const Values<double>& given) {
     for (size_t k = 0; k < list.pointers.size(); ++k) {
       const CallersTensor& tensor = (*list.tensors)[k];
       if (!tensor.tensor.valid() || loaded_->training.graph.tensor(tensor.tensor).role == TensorRole::scalar) {
-        pointers.push_back(list.pointers[k]);  // a scalar stays with the host
+        pointers.push_back(list.pointers[k]);  // a scalar stays in host memory
         continue;
       }
-      const CallersBlocks::Place& place = blocks.places[k];
-      char*& begin = begin_of[place.block];
+      const CallersBlocks::Slot& slot = blocks.slots[k];
+      char*& begin = begin_of[slot.block];
       if (begin == nullptr) {
-        Result<GpuMemory> there = GpuMemory::allocate(gpu, blocks.bytes[place.block]);
+        Result<GpuMemory> there = GpuMemory::allocate(gpu, blocks.bytes[slot.block]);
         if (!there) return there.error();
         begin = there->bytes_at(0);
         on_gpu_.push_back(std::move(*there));
       }
-      pointers.push_back(begin + place.offset);
+      pointers.push_back(begin + slot.offset);
       if (Result<Done> copied = gpu.copy_in(pointers.back(), list.pointers[k], tensor.bytes); !copied) return copied;
     }
   }

@@ -1,4 +1,5 @@
-// A loaded plan on its device, with tensors of its own: what run, bench, optimize and the check of a plan work with.
+// A loaded plan on its device, with its own tensors, for run, bench, optimize and the check of a plan. Test:
+// tests/python/optimize_test.py
 #pragma once
 
 #include <functional>
@@ -15,31 +16,31 @@ namespace millrace {
 
 class PlanSession {
  public:
-  // The plan must outlive it.
+  // `loaded` must outlive the session.
   static Result<PlanSession> open(const LoadedPlan& loaded);
 
-  // What the caller gives: arguments and the results' gradients, row-major, one a tensor of the graph.
+  // Copies in arguments and results' gradients, row-major, one per tensor of the graph.
   Result<Done> put(const Values<double>& given);
-  // Results and the arguments' gradients.
+  // Copies out results and arguments' gradients.
   Result<Done> take(Values<double>& values);
 
-  // Behind put(). On a GPU all of these only put work on its stream.
+  // After put(). On a GPU these only enqueue work.
   Result<Done> bind(uint64_t seed, uint32_t step);
   Result<Done> forward();
   Result<Done> backward();
   Result<Done> step();
   Result<Done> launch(size_t number);
 
-  // What a pass takes, by the device's clock. On a GPU it is repeated so many times, and the mean is given.
+  // The time of a pass, by the device's clock. On a GPU the mean of `repeats` passes.
   Result<double> seconds_of_pass(const std::function<Result<Done>()>& pass, int repeats = 8);
-  // What a launch takes; on a GPU from a cold cache.
+  // The time of a launch; on a GPU with a cold cache.
   Result<double> seconds_of_launch(size_t number);
 
-  // Behind what ran: a GPU's clock, by its highest. Nothing where it cannot be told.
+  // A GPU's clock after the enqueued work, relative to its maximum. Empty if it is unknown.
   std::optional<double> relative_clock();
 
   size_t launches() const { return loaded_->plan.launches.size(); }
-  std::string device() const;  // in words
+  std::string device() const;  // its name, for people
 
  private:
   explicit PlanSession(const LoadedPlan& loaded) : loaded_(&loaded) {}
@@ -49,10 +50,10 @@ class PlanSession {
   const LoadedPlan* loaded_;
   std::unique_ptr<Executor> executor_;
   Gpu* gpu_ = nullptr;                            // the executor's; null on the CPU
-  std::unique_ptr<CallersMemory> memory_;         // in the host's memory
-  std::vector<GpuMemory> on_gpu_;                 // the same tensors there
+  std::unique_ptr<CallersMemory> memory_;         // in host memory
+  std::vector<GpuMemory> on_gpu_;                 // the same tensors in GPU memory
   std::vector<std::vector<void*>> gpu_pointers_;  // of the four lists
-  GpuMemory flushed_;                             // more than the GPU's cache holds
+  GpuMemory flushed_;                             // larger than the GPU's L2 cache
 };
 
 }  // namespace millrace

@@ -19,13 +19,13 @@ namespace millrace {
 namespace {
 
 std::string method_of(const Selection* selection) {
-  if (selection == nullptr) return "as the plan has it";
-  if (selection->method == SelectMethod::sssp) return "by the paper's shortest path, a cheaper one may exist";
-  return selection->proven ? "exact, no selection of these measurements costs less"
-                           : "the search was cut short, a cheaper one may exist";
+  if (selection == nullptr) return "as in the plan";
+  if (selection->method == SelectMethod::sssp) return "by the paper's shortest path; a cheaper one may exist";
+  return selection->proven ? "exact; no selection of these measurements costs less"
+                           : "the search was cut short; a cheaper one may exist";
 }
 
-// "…, 4 threads of 8 cores; …" → 4, as Machine::text writes it; 0 where it does not say.
+// "…, 4 threads of 8 cores; …", as Machine::text writes it, → 4; 0 if there is no number.
 int threads_in(const std::string& device) {
   const size_t end = device.find(" threads of ");
   if (end == std::string::npos) return 0;
@@ -37,8 +37,8 @@ int threads_in(const std::string& device) {
 
 Result<Done> make_folder(const std::string& path) {
   if (mkdir(path.c_str(), 0777) == 0 || errno == EEXIST) return Done{};
-  return Error::make(ErrorKind::failed, concat("cannot make the folder ", path, ": ", std::strerror(errno)),
-                     "choose one that can be made");
+  return Error::make(ErrorKind::failed, concat("cannot create the folder ", path, ": ", std::strerror(errno)),
+                     "choose another folder");
 }
 
 Result<Done> write_tables(const Document& document, const std::string& folder) {
@@ -75,7 +75,7 @@ Result<Document> document_of_plan(const ReportOptions& options, const std::strin
   if (explore.threads == 0) explore.threads = threads_in(loaded->plan.device);
   explore.device = is_gpu_plan(loaded->plan) ? "cuda" : "cpu";
   Result<Tuned> tuned = tune(explore, tune_program(loaded->plan), Measuring::known);
-  if (!tuned && tuned.error().kind == ErrorKind::unavailable) {  // a GPU's plan, looked at elsewhere
+  if (!tuned && tuned.error().kind == ErrorKind::unavailable) {  // a GPU's plan on another machine
     explore.device = "cpu";
     tuned = tune(explore, tune_program(loaded->plan), Measuring::known);
   }
@@ -87,8 +87,8 @@ Result<Document> document_of_plan(const ReportOptions& options, const std::strin
   if (!here)
     report->document.next.insert(
         report->document.next.begin(),
-        "The plan was made on another machine, or with other libraries or threads: its times are shown, "
-        "other candidates' are not known here.");
+        "The plan was made on another machine, or with other libraries or threads: the report shows its times, "
+        "but other candidates' times are unknown here.");
   return std::move(report->document);
 }
 
@@ -99,8 +99,8 @@ Result<Document> document_of_program(const ReportOptions& options) {
   if (!tuned) return tuned.error();
   if (tuned->explored.summary.known == 0)
     return Error::make(ErrorKind::no_configuration,
-                       concat("nothing was measured of ", options.explore.program.path, " on this machine"),
-                       "run millrace optimize or explore with the same options first");
+                       concat("nothing of ", options.explore.program.path, " has been measured on this machine"),
+                       "first run millrace optimize or explore with the same options");
   const Result<SelectedPlan> selected = select_plan(*tuned, *method);
   if (!selected) return selected.error();
   Result<PlanReport> report = report_of(*tuned, {selected->plan, "", &selected->selection});
@@ -143,7 +143,7 @@ Result<std::string> report_program(const ReportOptions& options) {
   if (!options.compare.empty() && (options.compare.size() != 2 || !path.empty()))
     return Error::make(ErrorKind::bad_input, "--compare takes two plans and no PROGRAM", "write --compare A B");
   if (options.compare.empty() && path.empty())
-    return Error::make(ErrorKind::bad_input, "no plan or program is named", "name one, or two plans after --compare");
+    return Error::make(ErrorKind::bad_input, "no plan or program given", "give one, or two plans after --compare");
   const Result<Document> document = !options.compare.empty() ? document_of_comparison(options.compare)
                                     : is_plan(path)          ? document_of_plan(options, path)
                                                              : document_of_program(options);

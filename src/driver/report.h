@@ -1,4 +1,4 @@
-// The report of a plan and of what is known about its program.
+// The report of a plan and its program's measurements. Test: tests/python/report_test.py
 #pragma once
 
 #include <string>
@@ -13,9 +13,9 @@ namespace millrace {
 
 struct ReportedPlan {
   const StepPlan& plan;
-  std::string folder;                    // empty: it was not written
-  const Selection* selection = nullptr;  // that it was made from, where that is known
-  double step_seconds = 0;               // measured; 0: it was not
+  std::string folder;                    // empty: not written
+  const Selection* selection = nullptr;  // null: unknown
+  double step_seconds = 0;               // 0: not measured
 };
 
 struct PlanReport {

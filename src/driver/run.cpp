@@ -1,4 +1,4 @@
-// `millrace run`: forward and backward once, of a program by the reference interpreter, of a plan by its launches.
+// `millrace run`: runs forward and backward once, a program by the reference interpreter, a plan by its launches.
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -50,7 +50,7 @@ std::string summary_text(const std::vector<StoredTensor>& made, const RunOptions
     table.row({tensor.name, shown(tensor.shape), mean.data(), largest.data(), concat(summary.not_finite)});
   }
   std::string text = table.text(100);
-  text += options.out.empty() ? "\nnothing was written; --out FILE keeps the results and gradients\n"
+  text += options.out.empty() ? "\nnothing was written; use --out FILE to store the results and gradients\n"
                               : concat("\nwritten to ", options.out, "\n");
   return text;
 }
@@ -90,13 +90,13 @@ Result<Done> check_device(const RunOptions& options, bool plan) {
   const bool known = options.device == "cpu" || options.device == "cuda";
   if (options.device.empty() || options.device == "reference" || (plan && known)) return Done{};
   if (known)
-    return Error::make(ErrorKind::bad_input, "on the CPU and on a GPU runs a plan, and this is a program",
+    return Error::make(ErrorKind::bad_input, concat("--device ", options.device, " runs plans, and this is a program"),
                        "use --device reference, or run a plan");
-  return Error::make(ErrorKind::unavailable, concat("device '", options.device, "' is not there"),
-                     "use --device reference, or of a plan the one that it was made for");
+  return Error::make(ErrorKind::unavailable, concat("unknown device '", options.device, "'"),
+                     "use --device reference, or for a plan its own device");
 }
 
-// A plan runs on what it was made for.
+// A plan runs only on the device that it was made for.
 Result<Done> check_device_of(const LoadedPlan& loaded, const std::string& device) {
   const std::string own = is_gpu_plan(loaded.plan) ? "cuda" : "cpu";
   if (device.empty() || device == "reference" || device == own) return Done{};
@@ -107,7 +107,7 @@ Result<Done> check_device_of(const LoadedPlan& loaded, const std::string& device
 Result<LoadedPlan> plan_of(const RunOptions& options) {
   const ProgramSource& program = options.program;
   if (!program.sizes.empty() || !program.dtype.empty() || !program.entry.empty())
-    return Error::make(ErrorKind::bad_input, "a plan has its sizes, type and entry already",
+    return Error::make(ErrorKind::bad_input, "a plan already has its sizes, type and entry",
                        "leave out --size, --dtype and --entry");
   return read_plan(program.path);
 }

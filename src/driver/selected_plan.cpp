@@ -15,8 +15,7 @@
 namespace millrace {
 namespace {
 
-// Every operator by itself, with tensors as the program writes them: what there was before. 0 where one was not
-// measured.
+// The step before optimization: every operator by itself, tensors in the program's layouts. 0 if one was not measured.
 double unfused_seconds(const Prepared& prepared, const Measurements& measurements) {
   std::map<std::string, const MeasuredPartition*> measured;
   for (const MeasuredPartition& partition : measurements.partitions) measured[partition.name] = &partition;
@@ -24,10 +23,10 @@ double unfused_seconds(const Prepared& prepared, const Measurements& measurement
   const TrainingGraph& training = prepared.training;
   std::set<OperatorId> added(training.repeated.begin(), training.repeated.end());
   added.insert(training.predicates.begin(), training.predicates.end());
-  for (const PartitionCandidates& of : prepared.candidates.partitions) {
-    if (of.partition.operators.size() != 1) continue;
-    if (added.contains(of.partition.operators[0])) continue;
-    const auto found = measured.find(of.partition.name);
+  for (const PartitionCandidates& entry : prepared.candidates.partitions) {
+    if (entry.partition.operators.size() != 1) continue;
+    if (added.contains(entry.partition.operators[0])) continue;
+    const auto found = measured.find(entry.partition.name);
     if (found == measured.end()) return 0;
     const std::optional<double> seconds = seconds_as_written(measurements, *found->second);
     if (!seconds) return 0;
@@ -36,25 +35,7 @@ double unfused_seconds(const Prepared& prepared, const Measurements& measurement
   return total;
 }
 
-}  // namespace
-
-Result<SelectMethod> method_named(const std::string& name) {
-  if (name == "exact") return SelectMethod::exact;
-  if (name == "sssp") return SelectMethod::sssp;
-  return Error::make(ErrorKind::bad_input, concat("--method ", name, ": no such method"), "use exact or sssp");
-}
-
-Result<SelectedPlan> select_plan(const Tuned& tuned, SelectMethod method) {
-  const Measurements& measurements = tuned.explored.measurements;
-  Result<Selection> selection = select(measurements, method);
-  if (!selection) return selection.error();
-  if (Result<Done> checked = verify(measurements, *selection); !checked) return checked.error();
-  Result<StepPlan> plan = lay_out(tuned, *selection, false);
-  if (!plan) return plan.error();
-  return SelectedPlan{std::move(*selection), std::move(*plan)};
-}
-
-Result<StepPlan> lay_out(const Tuned& tuned, const Selection& selection, bool aside) {
+Result<StepPlan> lay_out(const Tuned& tuned, const Selection& selection) {
   const Measurements& measurements = tuned.explored.measurements;
   PlanOptions planning;
   const TuneProgram& program = tuned.program;
@@ -68,15 +49,32 @@ Result<StepPlan> lay_out(const Tuned& tuned, const Selection& selection, bool as
     if (!tuned.machine.gpu) return scratch_bytes(launch);
     if (!launch.kernel.empty()) return launch.scratch_bytes;
     const Result<std::unique_ptr<GpuLaunch>> prepared = tuned.machine.gpu->prepare(launch, "");
-    return prepared ? (*prepared)->scratch_bytes() : 0;  // the executor says what is wrong
+    return prepared ? (*prepared)->scratch_bytes() : 0;  // the executor reports the error
   };
-  planning.aside = aside;
   Result<StepPlan> plan =
       build_plan(tuned.prepared.training, tuned.prepared.candidates, measurements, selection, planning);
   if (!plan) return plan.error();
   if (Result<Done> checked = verify(*plan, tuned.prepared.training, tuned.prepared.candidates); !checked)
     return checked.error();
   return plan;
+}
+
+}  // namespace
+
+Result<SelectMethod> method_named(const std::string& name) {
+  if (name == "exact") return SelectMethod::exact;
+  if (name == "sssp") return SelectMethod::sssp;
+  return Error::make(ErrorKind::bad_input, concat("--method ", name, ": unknown method"), "use exact or sssp");
+}
+
+Result<SelectedPlan> select_plan(const Tuned& tuned, SelectMethod method) {
+  const Measurements& measurements = tuned.explored.measurements;
+  Result<Selection> selection = select(measurements, method);
+  if (!selection) return selection.error();
+  if (Result<Done> checked = verify(measurements, *selection); !checked) return checked.error();
+  Result<StepPlan> plan = lay_out(tuned, *selection);
+  if (!plan) return plan.error();
+  return SelectedPlan{std::move(*selection), std::move(*plan)};
 }
 
 }  // namespace millrace

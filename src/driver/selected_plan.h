@@ -1,4 +1,4 @@
-// What was measured, selected and laid out as a plan that is not written down yet.
+// Measurements to a plan in memory: selection and planning. Test: tests/python/optimize_test.py
 #pragma once
 
 #include "driver/tuning.h"
@@ -14,10 +14,6 @@ struct SelectedPlan {
 
 Result<SelectMethod> method_named(const std::string& name);
 
-// With all launches one behind the other.
 Result<SelectedPlan> select_plan(const Tuned& tuned, SelectMethod method);
-
-// The plan of a selection. `aside`: whether launches run beside others, as PlanOptions say.
-Result<StepPlan> lay_out(const Tuned& tuned, const Selection& selection, bool aside);
 
 }  // namespace millrace

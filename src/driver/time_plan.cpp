@@ -8,15 +8,15 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kLeastSamples = 6;  // fewer give no interval
+constexpr int64_t kLeastSamples = 6;  // for an interval
 constexpr int64_t kMostSamples = 10'000;
-constexpr double kWarmUp = 0.2;        // of the time
-constexpr int64_t kSamplesAClock = 4;  // reading a GPU's clock is a rest for it, if a short one
-constexpr double kFullClock = 0.98;    // that is no lower counts as the highest
+constexpr double kWarmUp = 0.2;        // share of the time
+constexpr int64_t kSamplesAClock = 4;  // reading the clock leaves a GPU idle for a moment
+constexpr double kFullClock = 0.98;    // and above counts as the highest
 constexpr int64_t kIdleGappedSteps = 12;
 constexpr auto kRest = std::chrono::milliseconds(50);
 
-// Calls body(sample) until the time is over, at least `least` times.
+// Calls body(sample) until the time is up, and at least `least` times.
 template <class Body>
 Result<Done> repeat(double seconds, int64_t least, const Body& body) {
   const double begin = now();
@@ -26,7 +26,7 @@ Result<Done> repeat(double seconds, int64_t least, const Body& body) {
   return Done{};
 }
 
-// A GPU that had nothing to do for a while has its highest clock again.
+// A GPU that was idle for a while runs at its highest clock again.
 Result<IdleGappedSteps> time_idle_gapped(PlanSession& session) {
   std::vector<double> steps;
   std::vector<double> clocks;
@@ -60,10 +60,10 @@ Result<PassTimes> time_passes(PlanSession& session, double seconds) {
     if (const std::optional<double> clock = session.relative_clock()) clocks.push_back(*clock);
     return Done{};
   };
-  session.relative_clock();  // what reads it is compiled before anything is warm
-  // Twice at least: the second time is when a GPU's work is recorded.
+  session.relative_clock();  // compiles the clock probe before the warm-up
+  // At least twice: the second call records a GPU's work as a graph.
   if (Result<Done> warm = repeat(seconds * kWarmUp, 2, once); !warm) return warm.error();
-  for (std::vector<double>& of : samples) of.clear();
+  for (std::vector<double>& list : samples) list.clear();
   clocks.clear();
   if (Result<Done> timed = repeat(seconds * (1 - kWarmUp), kLeastSamples, once); !timed) return timed.error();
   PassTimes times{
@@ -90,7 +90,7 @@ Result<std::vector<Estimate>> time_launches(PlanSession& session, const std::vec
   });
   if (!timed) return timed.error();
   std::vector<Estimate> times;
-  for (std::vector<double>& of : samples) times.push_back(estimate(std::move(of)));
+  for (std::vector<double>& list : samples) times.push_back(estimate(std::move(list)));
   return times;
 }
 

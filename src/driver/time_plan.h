@@ -1,4 +1,4 @@
-// A loaded plan's times: the passes in whole, and launch by launch.
+// Times of a loaded plan's passes and of each launch. Test: tests/python/gpu_test.py
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace millrace {
 
-inline constexpr uint64_t kTimingSeed = 1;  // of the inputs and the masks
+inline constexpr uint64_t kTimingSeed = 1;  // of inputs and masks
 
-// Steps of which none follows another at once.
+// Steps with idle gaps between them, in which a throttled GPU recovers its clock.
 struct IdleGappedSteps {
   Estimate step;
   double relative_clock = 0;  // median
@@ -22,16 +22,16 @@ struct PassTimes {
   Estimate forward;
   Estimate backward;
   Estimate step;
-  std::optional<double> relative_clock;  // of a GPU, behind steps: median
-  // Where that is lower than the highest, at which ways are measured: what is predicted is to be held against these.
+  std::optional<double> relative_clock;  // of a GPU after steps: median
+  // If that is throttled: candidates are measured at the full clock, so compare predictions with these.
   std::optional<IdleGappedSteps> idle_gapped;
 };
 
-// Steps for about `seconds`, behind some that warm the machine up, and at least as many as an interval takes. Rested
-// ones take most of a second more.
+// Times steps for about `seconds`, after some that warm the machine up, and at least as many as an interval needs.
+// Idle-gapped steps take most of another second.
 Result<PassTimes> time_passes(PlanSession& session, double seconds);
 
-// The same with each of these launches timed by itself; without warming up.
+// Times each of these launches by itself, without warming up.
 Result<std::vector<Estimate>> time_launches(PlanSession& session, const std::vector<size_t>& launches, double seconds);
 
 }  // namespace millrace

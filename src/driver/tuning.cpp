@@ -26,7 +26,7 @@
 namespace millrace {
 namespace {
 
-// The folder of the file that this code was loaded from: a program, or a shared object in one.
+// The folder of the program or shared object that contains this code.
 std::string own_folder() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr) return "";
@@ -35,30 +35,28 @@ std::string own_folder() {
   return slash == std::string::npos ? "" : path.substr(0, slash);
 }
 
-// Beside the program or the shared object, or where the library was installed.
+// Next to the program or the shared object, or in the installation.
 Result<std::string> worker_path() {
-  std::vector<std::string> places;
-  if (const char* named =
-          std::getenv("MILLRACE_WORKER")) {  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
-    places.emplace_back(named);
+  std::vector<std::string> paths;
+  if (const char* named = std::getenv("MILLRACE_WORKER")) {  // NOLINT(concurrency-mt-unsafe): nothing sets variables
+    paths.emplace_back(named);
   } else {
     std::array<char, PATH_MAX> self{};
     const ssize_t length = readlink("/proc/self/exe", self.data(), self.size() - 1);
     const std::string path(self.data(), length > 0 ? static_cast<size_t>(length) : 0);
-    places.push_back(concat(path.substr(0, path.rfind('/')), "/millrace-worker"));
-    if (const std::string folder = own_folder(); !folder.empty()) places.push_back(concat(folder, "/millrace-worker"));
-    places.emplace_back(MILLRACE_LIBEXEC "/millrace-worker");
+    paths.push_back(concat(path.substr(0, path.rfind('/')), "/millrace-worker"));
+    if (const std::string folder = own_folder(); !folder.empty()) paths.push_back(concat(folder, "/millrace-worker"));
+    paths.emplace_back(MILLRACE_LIBEXEC "/millrace-worker");
   }
-  for (const std::string& place : places) {
-    if (access(place.c_str(), X_OK) == 0) return place;
+  for (const std::string& path : paths) {
+    if (access(path.c_str(), X_OK) == 0) return path;
   }
-  return Error::make(ErrorKind::unavailable, concat("millrace-worker is not at ", join(places, " or ")),
-                     "set MILLRACE_WORKER to where it is");
+  return Error::make(ErrorKind::unavailable, concat("millrace-worker is not at ", join(paths, " or ")),
+                     "set MILLRACE_WORKER to its path");
 }
 
-// What the reference computes for a partition takes gigabytes, which come and go with partitions: in pages of 4 KiB
-// that takes longer than to compute it. Not where a CPU's kernels are timed, whose tensors lie in such pages when a
-// plan runs.
+// The reference allocates gigabytes for every partition. With 4 KiB pages that takes longer than computing the values,
+// so workers for a GPU use huge pages. Workers that time CPU kernels do not, because plans run with 4 KiB pages.
 std::map<std::string, std::string> worker_environment(const Machine& machine) {
   constexpr const char* kTunables = "GLIBC_TUNABLES";
   const bool is_set = std::getenv(kTunables) != nullptr;  // NOLINT(concurrency-mt-unsafe): as above
@@ -66,7 +64,7 @@ std::map<std::string, std::string> worker_environment(const Machine& machine) {
   return {{kTunables, "glibc.malloc.hugetlb=1"}};
 }
 
-// Whether the program's tensors fit into the last cache together: then a step finds them there.
+// Whether the program's tensors together exceed the last-level cache, so that a step reads them from memory.
 bool is_cold(const Graph& graph, const CpuInfo& cpu) {
   double bytes = 0;
   for (size_t k = 0; k < graph.tensors.size(); ++k) {
@@ -113,7 +111,8 @@ std::string greeting(const TuneProgram& program) {
                         {"sizes", program.source.sizes}, {"dtype", program.source.dtype},
                         {"text", program.text},          {"layouts", program.layouts},
                         {"device", program.device}}
-      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);  // a path may hold anything; it is for messages
+      .dump(-1, ' ', false,
+            nlohmann::json::error_handler_t::replace);  // the path may contain any bytes; it is for messages
 }
 
 std::optional<TuneProgram> parse_greeting(const std::string& line) {
@@ -163,7 +162,7 @@ Result<Machine> find_machine(const std::string& device, int threads) {
     return machine;
   }
   if (device != "cpu") {
-    return Error::make(ErrorKind::unavailable, concat("there is no device '", device, "'"),
+    return Error::make(ErrorKind::unavailable, concat("unknown device '", device, "'"),
                        "use --device cpu or --device cuda");
   }
   Result<Compiler> compiler = find_compiler();
@@ -196,7 +195,7 @@ Result<TuneProgram> tune_program(const ExploreOptions& options) {
   for (const std::string& pin : options.layouts) {
     const size_t equals = pin.find('=');
     if (equals == std::string::npos || equals == 0) {
-      return Error::make(ErrorKind::bad_input, concat("--layout ", pin, ": not a tensor and its layout"),
+      return Error::make(ErrorKind::bad_input, concat("--layout ", pin, ": invalid layout"),
                          "write NAME=AXES, as in x=BJI, or NAME=any, or A+B=stacked");
     }
     program.layouts.emplace_back(pin.substr(0, equals), pin.substr(equals + 1));
@@ -218,7 +217,7 @@ Result<double> parse_duration(const std::string& text) {
   const std::string unit(end, static_cast<const char*>(text.data() + text.size()));
   const double seconds = unit.empty() || unit == "s" ? 1 : unit == "m" || unit == "min" ? 60 : unit == "h" ? 3600 : 0;
   if (error != std::errc() || seconds == 0 || !(value >= 0) || value * seconds > 1e7) {
-    return Error::make(ErrorKind::bad_input, concat("--budget ", text, ": not a time"), "write it as 90s, 5m or 1h");
+    return Error::make(ErrorKind::bad_input, concat("--budget ", text, ": invalid time"), "write it as 90s, 5m or 1h");
   }
   return value * seconds;
 }
@@ -255,16 +254,16 @@ namespace {
 void announce(const ExploreOptions& options, const Candidates& candidates, const Machine& machine,
               const std::string& budget) {
   double configurations = 0;
-  for (const PartitionCandidates& of : candidates.partitions) configurations += of.configurations;
+  for (const PartitionCandidates& entry : candidates.partitions) configurations += entry.configurations;
   options.notice(concat(candidates.partitions.size(), " partitions, ", static_cast<int64_t>(configurations),
-                        " configurations", machine.gpu ? ", and every algorithm of the best products" : "", "; ",
-                        options.exhaustive ? std::string("all will be tried")
-                                           : concat("the most promising ones are tried for ", budget)));
+                        " candidates", machine.gpu ? ", plus all library algorithms of the best products" : "", "; ",
+                        options.exhaustive ? std::string("measuring all of them")
+                                           : concat("measuring the most promising ones for ", budget)));
   if (machine.no_compiler)
     options.notice(concat("no generated kernels: ", machine.no_compiler->diagnostics.front().message));
 }
 
-// Null: there is no compiler.
+// Null if there is no compiler.
 Result<std::unique_ptr<KernelMaker>> kernel_maker_of(const Machine& machine) {
   const Result<std::string> directory = cache_directory();
   if (!directory) return directory.error();
@@ -293,11 +292,11 @@ Wanted wanted_of(const Measurements& measurements) {
   return wanted;
 }
 
-// What is different where a GPU measures: compilers do not disturb it, and products come in many algorithms.
+// Settings for a GPU: compiling does not disturb its measurements, and products have many algorithms.
 void explore_on_gpu(const Graph& graph, const Candidates& candidates, const EnumerateOptions& enumerating,
                     const Machine& machine, ExploreSettings& settings) {
   constexpr size_t kGpuBatch = 64;
-  constexpr double kGpuHangSeconds = 180;  // the reference has whole tensors to compute
+  constexpr double kGpuHangSeconds = 180;  // the reference computes whole tensors
   settings.trial.cold = true;
   settings.trial.cache_bytes = machine.gpu->info().l2_bytes;
   settings.batch = kGpuBatch;
@@ -309,7 +308,7 @@ void explore_on_gpu(const Graph& graph, const Candidates& candidates, const Enum
   settings.refinements = [&graph, &candidates, &enumerating, gpu = machine.gpu](const Partition& partition,
                                                                                 const Candidate& candidate) {
     if (!std::holds_alternative<GemmConfig>(candidate.config))
-      return ways_under(graph, candidates.domains, enumerating, partition, candidate.layouts);
+      return configs_under(graph, candidates.domains, enumerating, partition, candidate.layouts);
     std::vector<Candidate> made;
     const Launch launch =
         lower(graph, partition, layouts_of(candidates.domains, partition, candidate), candidate.config);
@@ -336,8 +335,8 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   if (!found) return found.error();
   Machine& machine = *found;
   const std::vector<PartitionCandidates>& partitions = prepared->candidates.partitions;
-  const bool needs_kernels = std::any_of(partitions.begin(), partitions.end(), [](const PartitionCandidates& of) {
-    return of.partition.kind == PartitionKind::kernel;
+  const bool needs_kernels = std::any_of(partitions.begin(), partitions.end(), [](const PartitionCandidates& entry) {
+    return entry.partition.kind == PartitionKind::kernel;
   });
   if (measuring != Measuring::known && needs_kernels && machine.no_compiler) return *machine.no_compiler;
   const EnumerateOptions enumerating = enumerate_options(program, machine, options.exhaustive);

@@ -1,4 +1,5 @@
-// What exploring, selecting and optimizing share: the program down to its partitions, and the machine.
+// What explore, select, optimize and report share: a program's candidates, the machine, and its measurements. Test:
+// tests/python/optimize_test.py
 #pragma once
 
 #include <memory>
@@ -19,7 +20,7 @@
 
 namespace millrace {
 
-// A program and how its caller's tensors lie.
+// A program and the layouts of the caller's tensors.
 struct TuneProgram {
   ProgramSource source;
   std::string text;
@@ -27,7 +28,7 @@ struct TuneProgram {
   std::string device = "cpu";
 };
 
-// The program down to its partitions, without ways.
+// A program's partitions, without configs.
 struct Prepared {
   TrainingGraph training;
   FusedGraph fused;
@@ -36,64 +37,64 @@ struct Prepared {
 
 Result<Prepared> prepare(const TuneProgram& program);
 
-// A worker's first line, and back.
+// A worker's first line, and its parser.
 std::string greeting(const TuneProgram& program);
 std::optional<TuneProgram> parse_greeting(const std::string& line);
 
-// What the text of a machine begins with where it is a GPU's.
+// The prefix of a GPU's text.
 inline constexpr const char* kGpuDevice = "gpu ";
 
-// The processor with its libraries and compiler, and the GPU where that is what kernels run on.
+// The processor with its libraries and compiler, and the GPU if kernels run there.
 struct Machine {
   CpuInfo cpu;
   int threads = 1;
   std::optional<Compiler> compiler;
-  std::optional<Error> no_compiler;  // why there is none
+  std::optional<Error> no_compiler;  // why it is missing
   std::shared_ptr<Gpu> gpu;
   std::shared_ptr<GpuCompiler> gpu_compiler;
   std::vector<GemmLibrary> libraries;
   std::map<GemmLibrary, std::string> missing;
 
-  // All that changes a time, as one text.
+  // Everything that affects times, as one text.
   std::string text() const;
 };
 
 // `device`: "cpu" or "cuda".
 Result<Machine> find_machine(const std::string& device, int threads);
 
-// The user's kernels for this machine's processor, by this compiler.
+// The user's cache of kernels for this processor and compiler.
 Result<KernelCache> kernel_cache_of(const Compiler& compiler);
 
 Result<TuneProgram> tune_program(const ExploreOptions& options);
-// The one that a plan was made of.
+// The program of a plan.
 TuneProgram tune_program(const StepPlan& plan);
 
 // "90s", "5m", "1.5h"; plain numbers are seconds.
 Result<double> parse_duration(const std::string& text);
 
-// Of the user's own database, where `path` names no other.
+// `path`, or the path of the user's own database if it is empty.
 Result<std::string> database_path(const std::string& path);
 
 // All candidates of a program on this machine.
 Result<Prepared> all_candidates(const ExploreOptions& options);
 
-// And what came of trying them.
+// A program's candidates and their measurements.
 struct Tuned {
   TuneProgram program;
   Prepared prepared;
   Machine machine;
   Explored explored;
-  bool from_cache = false;  // a step finds its tensors in the cache
+  bool from_cache = false;  // the tensors of a step fit into the cache
 };
 
 enum class Measuring {
   within_budget,
-  known,    // nothing: what the database has
-  assumed,  // nothing: what the database has, and beside it what the model says
+  known,    // measure nothing: use the database
+  assumed,  // measure nothing: use the database, and the model where it has no time
 };
 
 Result<Tuned> tune(const ExploreOptions& options, Measuring measuring);
-// The same of a program that is at hand.
+// The same for a program that was already read.
 Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring measuring);
 
 }  // namespace millrace

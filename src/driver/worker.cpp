@@ -1,4 +1,4 @@
-// The worker's side of an exploration: requests in, outcomes out, a line each.
+// The worker's side of an exploration: requests in, outcomes out, one line each.
 #include "millrace/worker.h"
 
 #include <malloc.h>
@@ -23,10 +23,10 @@ namespace millrace {
 namespace {
 
 constexpr int kGpuFailed = 70;
-constexpr int64_t kLargestCubin = int64_t{64} << 20;  // of one kernel
+constexpr int64_t kLargestCubin = int64_t{64} << 20;  // for one kernel
 
-// A partition's right values are gigabytes, which the next partition needs again: given back in between, every page of
-// them would be zeroed anew, by one core.
+// A partition's expected values take gigabytes, and so do the next one's. If the memory were returned in between, one
+// core would have to zero every page again.
 void keep_memory() {
 #ifdef __GLIBC__
   mallopt(M_MMAP_MAX, 0);
@@ -60,10 +60,10 @@ class Server {
 
   MeasurementRow answer(const TrialRequest& request) {
     const std::optional<Partition> partition = partition_of(request);
-    if (!partition) return refused("the worker knows no such partition");
+    if (!partition) return refused("unknown partition");
     const std::optional<Candidate> candidate =
         parse_candidate(prepared_.candidates.domains, *partition, request.candidate);
-    if (!candidate) return refused("the worker cannot read the candidate");
+    if (!candidate) return refused("invalid candidate text");
     if (gpu_trials_) return answer_on_gpu(request, *partition, *candidate);
     if (request.function.empty()) return trials_.run(*partition, *candidate, nullptr, request.settings);
     const Result<KernelModule> module = KernelModule::load(request.path, request.sha256);
@@ -79,12 +79,12 @@ class Server {
     if (!request.function.empty()) {
       Result<std::string> bytes = read_file(request.path, kLargestCubin);
       if (!bytes) return refused(bytes.error().diagnostics.front().message);
-      if (sha256(*bytes) != request.sha256) return refused("the kernel on disk is not the one that was compiled");
+      if (sha256(*bytes) != request.sha256) return refused("the kernel file changed after it was compiled");
       cubin = std::move(*bytes);
     }
     Result<MeasurementRow> row = gpu_trials_->run(partition, candidate, cubin, request.function, request.settings);
     if (row) return *row;
-    // After an error of the GPU nothing works in this process any more: the candidate takes it down.
+    // After a GPU error nothing works in this process any more, so the candidate ends it.
     std::cerr << "millrace-worker: " << row.error().diagnostics.front().message << std::endl;
     std::_Exit(kGpuFailed);
   }
@@ -94,8 +94,8 @@ class Server {
     for (size_t k = 0; request.conversion && k < graph.tensors.size(); ++k) {
       if (graph.tensors[k].name == request.partition) return conversion_partition(graph, TensorId(k));
     }
-    for (const PartitionCandidates& of : prepared_.candidates.partitions) {
-      if (!request.conversion && of.partition.name == request.partition) return of.partition;
+    for (const PartitionCandidates& entry : prepared_.candidates.partitions) {
+      if (!request.conversion && entry.partition.name == request.partition) return entry.partition;
     }
     return std::nullopt;
   }
@@ -114,7 +114,7 @@ int worker_main() {
   if (!std::getline(std::cin, line)) return 2;
   const std::optional<TuneProgram> program = parse_greeting(line);
   if (!program) {
-    std::cout << "the greeting cannot be read" << std::endl;
+    std::cout << "invalid greeting" << std::endl;
     return 2;
   }
   Result<Prepared> prepared = prepare(*program);
@@ -132,7 +132,7 @@ int worker_main() {
   std::cout << "ready" << std::endl;
   while (std::getline(std::cin, line)) {
     const std::optional<TrialRequest> request = parse_request(line);
-    std::cout << to_line(request ? server.answer(*request) : refused("the request cannot be read")) << std::endl;
+    std::cout << to_line(request ? server.answer(*request) : refused("invalid request")) << std::endl;
   }
   return 0;
 }

@@ -53,14 +53,12 @@ Result<GpuExecutor> GpuExecutor::load(std::shared_ptr<Gpu> gpu, const StepPlan& 
     Result<std::unique_ptr<GpuLaunch>> launch =
         made.gpu_->prepare(with_kernel_names(launches[k], plan.launches[k].function), cubin);
     if (!launch) return launch.error();
-    const bool on_side_stream = plan.launches[k].aside;
-    if ((*launch)->scratch_bytes() > (on_side_stream ? plan.aside_scratch_bytes : plan.scratch_bytes))
-      return Error::make(ErrorKind::bad_input,
-                         concat("invalid plan: ", on_side_stream ? "aside_scratch_bytes" : "scratch_bytes",
-                                ": launches[", k, "] needs ", (*launch)->scratch_bytes(), " bytes"),
-                         "run millrace optimize again");
+    if ((*launch)->scratch_bytes() > plan.scratch_bytes)
+      return Error::make(
+          ErrorKind::bad_input,
+          concat("invalid plan: scratch_bytes: launches[", k, "] needs ", (*launch)->scratch_bytes(), " bytes"),
+          "run millrace optimize again");
     made.launches_.push_back(std::move(*launch));
-    made.on_side_stream_.push_back(on_side_stream);
   }
   Result<std::unique_ptr<GpuLaunch>> advance = made.gpu_->prepare(advance_launch(), cubin);
   if (!advance) return advance.error();
@@ -90,8 +88,7 @@ Result<Done> GpuExecutor::bind(const CallersTensors& tensors, uint64_t seed, uin
 }
 
 Result<Done> GpuExecutor::launch(size_t number) {
-  char* const scratch = on_side_stream_[number] ? tensors_.side_scratch() : tensors_.scratch();
-  return launches_[number]->run(tensors_.tensors_of(number), tensors_.scalars(), random_, scratch);
+  return launches_[number]->run(tensors_.tensors_of(number), tensors_.scalars(), random_, tensors_.scratch());
 }
 
 std::pair<size_t, size_t> GpuExecutor::launches_of(Run kind) const {
@@ -101,24 +98,9 @@ std::pair<size_t, size_t> GpuExecutor::launches_of(Run kind) const {
 
 Result<Done> GpuExecutor::enqueue(Run kind) {
   const auto [first, last] = launches_of(kind);
-  for (size_t k = first; k < last;) {
-    const bool forward_ends = k == tensors_.backward();
-    const bool on_side_stream = on_side_stream_[k];
-    if (forward_ends || on_side_stream) {
-      if (Result<Done> joined = gpu_->join(); !joined) return joined;
-    }
-    size_t end = k + 1;
-    while (on_side_stream && end < last && on_side_stream_[end] && end != tensors_.backward()) ++end;
-    const auto enqueue_these = [&]() -> Result<Done> {
-      for (; k < end; ++k) {
-        if (Result<Done> launched = launch(k); !launched) return launched;
-      }
-      return Done{};
-    };
-    if (Result<Done> enqueued = on_side_stream ? gpu_->aside(enqueue_these) : enqueue_these(); !enqueued)
-      return enqueued;
+  for (size_t k = first; k < last; ++k) {
+    if (Result<Done> launched = launch(k); !launched) return launched;
   }
-  if (Result<Done> joined = gpu_->join(); !joined) return joined;
   if (kind != Run::step || random_ != state_.data()) return Done{};
   void* const none = nullptr;
   return advance_->run(&none, tensors_.scalars(), state_.data(), nullptr);

@@ -52,7 +52,6 @@ class GpuExecutor : public Executor {
 
   std::shared_ptr<Gpu> gpu_;
   std::vector<std::unique_ptr<GpuLaunch>> launches_;
-  std::vector<bool> on_side_stream_;  // by launch
   std::unique_ptr<GpuLaunch> advance_;
   GpuMemory arena_;
   GpuMemory state_;

@@ -25,9 +25,7 @@ void* address_of(const CallersTensors& tensors, BufferLocation location, size_t 
 }  // namespace
 
 LaunchTensors::LaunchTensors(const StepPlan& plan, const std::vector<Launch>& launches)
-    : saved_bytes_(plan.saved_bytes),
-      scratch_offset_(plan.scratch_offset - plan.saved_bytes),
-      side_scratch_offset_(scratch_offset_ + plan.scratch_bytes) {
+    : saved_bytes_(plan.saved_bytes), scratch_offset_(plan.scratch_offset - plan.saved_bytes) {
   std::set<size_t> scalars;
   for (size_t k = 0; k < launches.size(); ++k) {
     if (plan.launches[k].pass == Pass::forward) backward_ = k + 1;

@@ -35,7 +35,6 @@ class LaunchTensors {
   const double* scalars() const { return scalars_.data(); }
   const std::vector<double>& all_scalars() const { return scalars_; }
   char* scratch() const { return workspace_ + scratch_offset_; }
-  char* side_scratch() const { return workspace_ + side_scratch_offset_; }
   size_t backward() const { return backward_; }  // the first launch of backward
   size_t launches() const { return first_.size(); }
 
@@ -68,7 +67,6 @@ class LaunchTensors {
   char* own_saved_ = nullptr;
   char* own_workspace_ = nullptr;
   int64_t scratch_offset_ = 0;  // in the workspace
-  int64_t side_scratch_offset_ = 0;
   char* workspace_ = nullptr;   // the bound one
   std::vector<void*> tensors_;  // of all launches in order
   std::vector<size_t> first_;   // by launch: its first tensor

@@ -24,7 +24,7 @@ void PartitionClasses::add_partition(const PartitionCandidates& added) {
   ++into.partitions;
   const bool as_written = std::any_of(
       added.candidates.begin(), added.candidates.end(),
-      [&](const Candidate& candidate) { return lies_as_written(candidates_.domains, added.partition, candidate); });
+      [&](const Candidate& candidate) { return has_written_layouts(candidates_.domains, added.partition, candidate); });
   for (const TensorId tensor : tensors_of(added.partition)) {
     touched_.insert(tensor);
     if (!as_written) converted_.insert(tensor);
@@ -33,7 +33,7 @@ void PartitionClasses::add_partition(const PartitionCandidates& added) {
   trials_of_partition_.emplace_back();
   for (const Candidate& candidate : added.candidates) {
     Trial trial = make_trial(added.partition, candidate);
-    const bool could_be = as_written ? lies_as_written(candidates_.domains, added.partition, candidate)
+    const bool could_be = as_written ? has_written_layouts(candidates_.domains, added.partition, candidate)
                                      : fits(added.partition, candidate);
     trial.baseline = could_be && families.insert(trial.kind.family).second;
     trials_of_partition_.back().push_back(add(into, std::move(trial)));
@@ -211,7 +211,7 @@ std::vector<double> PartitionClasses::timing_class_spreads() const {
 bool PartitionClasses::fits(const Partition& partition, const Candidate& candidate) const {
   size_t k = 0;
   for (const TensorId tensor : tensors_of(partition)) {
-    if (!candidates_.domains[tensor.at()].can_lie(candidate.layouts[k++])) return false;
+    if (!candidates_.domains[tensor.at()].allows(candidate.layouts[k++])) return false;
   }
   return true;
 }

@@ -15,7 +15,7 @@ namespace {
 
 Error wrong(const std::string& what) {
   return Error::make(ErrorKind::failed, concat("cannot plan: ", what),
-                     "this is a defect of Millrace, or the measurements are of another program");
+                     "this is a bug in Millrace, or the measurements belong to another program");
 }
 
 // A tensor in one layout of its domain.
@@ -33,13 +33,11 @@ class PlanBuilder {
         options_(options) {}
 
   Result<StepPlan> run() {
-    for (auto step : {&PlanBuilder::take_partitions, &PlanBuilder::take_conversions}) {
-      if (Result<Done> done = (this->*step)(); !done) return done.error();
-    }
-    if (options_.aside) take_aside();
-    for (const Step& step : steps_) plan_.launches.push_back(step.launch);
+    if (Result<Done> done = take_partitions(); !done) return done.error();
+    if (Result<Done> done = take_conversions(); !done) return done.error();
+    for (const Planned& planned : planned_) plan_.launches.push_back(planned.launch);
     add_callers_buffers();
-    for (size_t k = 0; k < steps_.size(); ++k) add_buffers_of(static_cast<int>(k));
+    for (size_t k = 0; k < planned_.size(); ++k) add_buffers_of(static_cast<int>(k));
     place_buffers();
     plan_.program = options_.program;
     plan_.version = options_.version;
@@ -52,15 +50,15 @@ class PlanBuilder {
   }
 
  private:
-  struct Step {
+  struct Planned {
     PlanLaunch launch;
-    LaunchedPartition of;
+    LaunchedPartition resolved;
   };
 
-  Result<Step> step_of(PlanLaunch launch) const {
-    Result<LaunchedPartition> of = launched_partition(graph_, candidates_, launch);
-    if (!of) return of.error();
-    return Step{std::move(launch), std::move(*of)};
+  Result<Planned> resolve(PlanLaunch launch) const {
+    Result<LaunchedPartition> resolved = launched_partition(graph_, candidates_, launch);
+    if (!resolved) return resolved.error();
+    return Planned{std::move(launch), std::move(*resolved)};
   }
 
   // Forward before backward, each in the order of the measurements.
@@ -75,19 +73,19 @@ class PlanBuilder {
         launch.pass = backward ? Pass::backward : Pass::forward;
         launch.candidate = config.candidate;
         launch.predicted_seconds = config.seconds;
-        Result<Step> step = step_of(std::move(launch));
-        if (!step) return step.error();
-        steps_.push_back(std::move(*step));
+        Result<Planned> planned = resolve(std::move(launch));
+        if (!planned) return planned.error();
+        planned_.push_back(std::move(*planned));
       }
     }
     return Done{};
   }
 
   Result<Done> take_conversions() {
-    std::map<size_t, std::vector<Step>> before;  // by the step that they stand before
+    std::map<size_t, std::vector<Planned>> before;  // by the launch that they precede
     for (const SelectedConversion& selected : selection_.conversions) {
       const MeasuredTensor& tensor = measurements_.tensors[as_index(selected.tensor)];
-      if (tensor.layouts[as_index(selected.to)] == "regenerated") continue;  // there is nothing to convert it into
+      if (tensor.layouts[as_index(selected.to)] == "regenerated") continue;  // needs no launch
       const auto measured = std::find_if(
           measurements_.conversions.begin(), measurements_.conversions.end(), [&](const MeasuredConversion& c) {
             return c.tensor == selected.tensor && c.from == selected.from && c.to == selected.to;
@@ -97,43 +95,43 @@ class PlanBuilder {
       launch.conversion_of = tensor.name;
       launch.candidate = measured->candidate;
       launch.predicted_seconds = selected.seconds;
-      Result<Step> step = step_of(std::move(launch));
-      if (!step) return step.error();
-      const TensorId id = step->of.tensors[0];
-      const size_t location = place_of_conversion(id, step->of.candidate.layouts[1]);
-      step->launch.pass =
+      Result<Planned> planned = resolve(std::move(launch));
+      if (!planned) return planned.error();
+      const TensorId id = planned->resolved.tensors[0];
+      const size_t location = place_of_conversion(id, planned->resolved.candidate.layouts[1]);
+      planned->launch.pass =
           location < first_of_backward() || (location == first_of_backward() && is_written_forward(id) &&
-                                             is_callers_output(id, step->of.candidate.layouts[1]))
+                                             is_callers_output(id, planned->resolved.candidate.layouts[1]))
               ? Pass::forward
               : Pass::backward;
-      before[location].push_back(std::move(*step));
+      before[location].push_back(std::move(*planned));
     }
-    std::vector<Step> all;
-    for (size_t k = 0; k <= steps_.size(); ++k) {
-      // What ends forward stands before what backward begins with.
+    std::vector<Planned> all;
+    for (size_t k = 0; k <= planned_.size(); ++k) {
+      // Conversions at the end of forward precede those at the start of backward.
       std::stable_sort(before[k].begin(), before[k].end(),
-                       [](const Step& l, const Step& r) { return l.launch.pass < r.launch.pass; });
+                       [](const Planned& l, const Planned& r) { return l.launch.pass < r.launch.pass; });
       std::move(before[k].begin(), before[k].end(), std::back_inserter(all));
-      if (k < steps_.size()) all.push_back(std::move(steps_[k]));
+      if (k < planned_.size()) all.push_back(std::move(planned_[k]));
     }
-    steps_ = std::move(all);
+    planned_ = std::move(all);
     return Done{};
   }
 
   size_t first_of_backward() const {
-    const auto first =
-        std::find_if(steps_.begin(), steps_.end(), [](const Step& step) { return step.launch.pass == Pass::backward; });
-    return static_cast<size_t>(first - steps_.begin());
+    const auto first = std::find_if(planned_.begin(), planned_.end(),
+                                    [](const Planned& planned) { return planned.launch.pass == Pass::backward; });
+    return static_cast<size_t>(first - planned_.begin());
   }
 
   bool is_written_forward(TensorId tensor) const {
-    return std::any_of(steps_.begin(), steps_.end(), [&](const Step& step) {
-      const std::vector<TensorId>& writes = step.of.partition.writes;
-      return step.launch.pass == Pass::forward && std::find(writes.begin(), writes.end(), tensor) != writes.end();
+    return std::any_of(planned_.begin(), planned_.end(), [&](const Planned& planned) {
+      const std::vector<TensorId>& writes = planned.resolved.partition.writes;
+      return planned.launch.pass == Pass::forward && std::find(writes.begin(), writes.end(), tensor) != writes.end();
     });
   }
 
-  // Whether the caller expects this tensor, in this layout, from the step.
+  // Whether the caller expects this tensor in this layout.
   bool is_callers_output(TensorId tensor, int layout) const {
     const bool output = std::any_of(graph_.results.begin(), graph_.results.end(),
                                     [&](const Output& result) { return result.tensor == tensor; }) ||
@@ -142,69 +140,30 @@ class PlanBuilder {
     return output && candidates_.domains[tensor.at()].pinned == layout;
   }
 
-  // The step that a conversion stands before: its first reader, but not behind the end of the pass that must end with
-  // the caller's tensor in place.
+  // The launch that a conversion precedes: its first reader, but a caller's result must be ready when forward ends.
   size_t place_of_conversion(TensorId tensor, int layout) const {
     size_t location = 0;
-    while (location < steps_.size() && !reads(steps_[location], tensor, layout)) ++location;
+    while (location < planned_.size() && !reads(planned_[location], tensor, layout)) ++location;
     if (is_callers_output(tensor, layout) && is_written_forward(tensor))
       location = std::min(location, first_of_backward());
     return location;
   }
 
-  static bool reads(const Step& step, TensorId tensor, int layout) {
-    for (size_t k = 0; k < step.of.partition.reads.size(); ++k) {
-      if (step.of.tensors[k] == tensor && step.of.candidate.layouts[k] == layout) return true;
+  static bool reads(const Planned& planned, TensorId tensor, int layout) {
+    for (size_t k = 0; k < planned.resolved.partition.reads.size(); ++k) {
+      if (planned.resolved.tensors[k] == tensor && planned.resolved.candidate.layouts[k] == layout) return true;
     }
     return false;
-  }
-
-  // --- What runs beside the others ---
-
-  // Whether one needs what another writes, in whatever layout: then that stands before it.
-  static bool needs(const Step& step, const Step& other) {
-    return std::any_of(step.of.partition.reads.begin(), step.of.partition.reads.end(), [&](TensorId tensor) {
-      const std::vector<TensorId>& writes = other.of.partition.writes;
-      return std::find(writes.begin(), writes.end(), tensor) != writes.end();
-    });
-  }
-
-  // What no other launch of its pass needs, as gradients of weights are, is aside, and stands as early as it may among
-  // the others, which stay in their order. Where none of them is beside it, it is one of them.
-  void take_aside() {
-    for (Step& step : steps_) {
-      const bool needed = std::any_of(steps_.begin(), steps_.end(), [&](const Step& other) {
-        return other.launch.pass == step.launch.pass && needs(other, step);
-      });
-      step.launch.aside = !needed;
-    }
-    std::vector<Step> ordered;
-    for (Step& step : steps_) {
-      auto location = ordered.end();
-      const auto may_stand_before = [&](const Step& other) {
-        return step.launch.aside && other.launch.pass == step.launch.pass && !needs(step, other);
-      };
-      while (location != ordered.begin() && may_stand_before(*(location - 1))) --location;
-      while (location != ordered.end() && location->launch.aside) ++location;
-      ordered.insert(location, std::move(step));
-    }
-    bool is_last = true;  // of its pass, but for others that are aside
-    for (size_t k = ordered.size(); k-- > 0;) {
-      if (k + 1 < ordered.size() && ordered[k + 1].launch.pass != ordered[k].launch.pass) is_last = true;
-      is_last = is_last && ordered[k].launch.aside;
-      if (is_last) ordered[k].launch.aside = false;
-    }
-    steps_ = std::move(ordered);
   }
 
   // --- Buffers ---
 
   int add_buffer(TensorId tensor, int layout, BufferLocation location, size_t position) {
-    const Layout& lies = candidates_.domains[tensor.at()].layouts[as_index(layout)];
+    const Layout& stored = candidates_.domains[tensor.at()].layouts[as_index(layout)];
     PlanBuffer buffer;
     buffer.tensor = graph_.tensor(tensor).name;
-    buffer.layout = print_layout(graph_, tensor, lies);
-    buffer.bytes = stored_bytes(graph_, tensor, lies);
+    buffer.layout = print_layout(graph_, tensor, stored);
+    buffer.bytes = stored_bytes(graph_, tensor, stored);
     buffer.location = location;
     if (location != BufferLocation::arena) buffer.position = static_cast<int>(position);
     plan_.buffers.push_back(std::move(buffer));
@@ -226,32 +185,32 @@ class PlanBuilder {
       add(training_.argument_gradients[k], BufferLocation::argument_gradient, k);
   }
 
-  // The pinned one; else that in which it is written, or is converted from, or is read.
+  // The pinned layout; else the one in which it is written or converted from; else the one in which it is read.
   int callers_layout(TensorId tensor) const {
     const int pinned = candidates_.domains[tensor.at()].pinned;
     if (pinned >= 0) return pinned;
     int layout = -1;
-    for (const Step& step : steps_) {
-      const bool conversion = step.launch.partition.empty();
-      for (size_t k = 0; k < step.of.tensors.size(); ++k) {
-        if (step.of.tensors[k] != tensor) continue;
-        const bool written = k >= step.of.partition.reads.size();
-        if (conversion != written) return step.of.candidate.layouts[k];
-        if (layout < 0) layout = step.of.candidate.layouts[k];
+    for (const Planned& planned : planned_) {
+      const bool conversion = planned.launch.partition.empty();
+      for (size_t k = 0; k < planned.resolved.tensors.size(); ++k) {
+        if (planned.resolved.tensors[k] != tensor) continue;
+        const bool written = k >= planned.resolved.partition.reads.size();
+        if (conversion != written) return planned.resolved.candidate.layouts[k];
+        if (layout < 0) layout = planned.resolved.candidate.layouts[k];
       }
     }
     return std::max(layout, 0);
   }
 
   void add_buffers_of(int number) {
-    const LaunchedPartition& of = steps_[as_index(number)].of;
-    for (size_t k = 0; k < of.tensors.size(); ++k) {
+    const LaunchedPartition& resolved = planned_[as_index(number)].resolved;
+    for (size_t k = 0; k < resolved.tensors.size(); ++k) {
       int buffer = kNoBuffer;
-      if (of.layouts[k].storage != MaskStorage::regenerated) {
-        const auto found = buffer_of_.find({of.tensors[k], of.candidate.layouts[k]});
+      if (resolved.layouts[k].storage != MaskStorage::regenerated) {
+        const auto found = buffer_of_.find({resolved.tensors[k], resolved.candidate.layouts[k]});
         buffer = found != buffer_of_.end()
                      ? found->second
-                     : add_buffer(of.tensors[k], of.candidate.layouts[k], BufferLocation::arena, 0);
+                     : add_buffer(resolved.tensors[k], resolved.candidate.layouts[k], BufferLocation::arena, 0);
         PlanBuffer& touched = plan_.buffers[as_index(buffer)];
         if (touched.first < 0) touched.first = number;
         touched.last = number;
@@ -262,58 +221,46 @@ class PlanBuilder {
 
   // --- The arena ---
 
-  // Buffers that lie one behind the other because a stacked product takes them as one tensor. The caller's do already.
+  // Buffers that must be contiguous because a stacked product takes them as one tensor. The caller's already are.
   std::vector<std::vector<int>> stacked_buffers() const {
-    std::map<std::pair<size_t, int>, std::set<size_t>>
-        linked;  // by family and layout: members that the next one follows
-    for (const Step& step : steps_) {
-      if (!std::holds_alternative<GemmConfig>(step.of.candidate.config)) continue;
-      const Product& product = step.of.partition.product;
+    // By group and layout: members that the next one must follow.
+    std::map<std::pair<size_t, int>, std::set<size_t>> linked;
+    for (const Planned& planned : planned_) {
+      if (!std::holds_alternative<GemmConfig>(planned.resolved.candidate.config)) continue;
+      const Product& product = planned.resolved.partition.product;
       for (size_t operand = 0; operand < kOperands; ++operand) {
         const std::vector<TensorId>& stack = product.operand(operand);
         if (!product.is_adjacent(operand)) continue;
-        const auto location = std::find(step.of.tensors.begin(), step.of.tensors.end(), stack.front());
-        const int layout = step.of.candidate.layouts[static_cast<size_t>(location - step.of.tensors.begin())];
-        for (size_t f = candidates_.callers_families; f < candidates_.families.size(); ++f) {
-          const std::vector<TensorId>& family = candidates_.families[f];
-          const auto found = std::search(family.begin(), family.end(), stack.begin(), stack.end());
-          if (found == family.end()) continue;
-          const auto first = static_cast<size_t>(found - family.begin());
+        const auto location =
+            std::find(planned.resolved.tensors.begin(), planned.resolved.tensors.end(), stack.front());
+        const int layout =
+            planned.resolved.candidate.layouts[static_cast<size_t>(location - planned.resolved.tensors.begin())];
+        for (size_t f = candidates_.callers_contiguous_groups; f < candidates_.contiguous_groups.size(); ++f) {
+          const std::vector<TensorId>& group = candidates_.contiguous_groups[f];
+          const auto found = std::search(group.begin(), group.end(), stack.begin(), stack.end());
+          if (found == group.end()) continue;
+          const auto first = static_cast<size_t>(found - group.begin());
           for (size_t k = 0; k + 1 < stack.size(); ++k) linked[{f, layout}].insert(first + k);
         }
       }
     }
     std::vector<std::vector<int>> stacks;
     for (const auto& [key, members] : linked) {
-      const std::vector<TensorId>& family = candidates_.families[key.first];
-      size_t previous = family.size();
+      const std::vector<TensorId>& group = candidates_.contiguous_groups[key.first];
+      size_t previous = group.size();
       for (const size_t k : members) {
-        if (k != previous + 1) stacks.push_back({buffer_of_.at({family[k], key.second})});
-        stacks.back().push_back(buffer_of_.at({family[k + 1], key.second}));
+        if (k != previous + 1) stacks.push_back({buffer_of_.at({group[k], key.second})});
+        stacks.back().push_back(buffer_of_.at({group[k + 1], key.second}));
         previous = k;
       }
     }
     return stacks;
   }
 
-  // The last launch that finds each buffer alive: one that is aside may run up to where it is waited for.
-  std::vector<int> alive_until() const {
-    std::vector<int> last;
-    for (const PlanBuffer& buffer : plan_.buffers) last.push_back(buffer.last);
-    for (size_t k = 0; k < plan_.launches.size(); ++k) {
-      if (!plan_.launches[k].aside) continue;
-      const int end = waited_for_before(plan_, static_cast<int>(k)) - 1;
-      for (const int buffer : plan_.launches[k].buffers) {
-        if (buffer != kNoBuffer) last[as_index(buffer)] = std::max(last[as_index(buffer)], end);
-      }
-    }
-    return last;
-  }
-
   static int64_t aligned(int64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
 
-  // What forward leaves for backward first, then the workspace; returns where that ends.
-  int64_t place_apart(std::vector<ArenaBlock>& blocks) {
+  // First what forward saves for backward, then the workspace; returns the end of it.
+  int64_t place_saved_first(std::vector<ArenaBlock>& blocks) {
     const int backward = static_cast<int>(first_of_backward());
     std::vector<ArenaBlock> saved;
     std::vector<ArenaBlock> passing;
@@ -338,21 +285,20 @@ class PlanBuilder {
       const int number = static_cast<int>(k);
       if (plan_.buffers[k].location == BufferLocation::arena && !in_stacks.contains(number)) groups.push_back({number});
     }
-    const std::vector<int> last = alive_until();
     std::vector<ArenaBlock> blocks;
     for (const std::vector<int>& group : groups) {
       const int front = group.front();
-      ArenaBlock block{0, plan_.buffers[as_index(front)].first, last[as_index(front)], 0};
+      ArenaBlock block{0, plan_.buffers[as_index(front)].first, plan_.buffers[as_index(front)].last, 0};
       for (const int number : group) {
         const PlanBuffer& buffer = plan_.buffers[as_index(number)];
         block.bytes += buffer.bytes;
         block.first = std::min(block.first, buffer.first);
-        block.last = std::max(block.last, last[as_index(number)]);
+        block.last = std::max(block.last, buffer.last);
       }
       plan_.sum_bytes += block.bytes;
       blocks.push_back(block);
     }
-    const int64_t end = place_apart(blocks);
+    const int64_t end = place_saved_first(blocks);
     for (size_t k = 0; k < groups.size(); ++k) {
       int64_t offset = blocks[k].offset;
       for (const int number : groups[k]) {
@@ -361,13 +307,12 @@ class PlanBuilder {
       }
     }
     plan_.scratch_offset = aligned(end);
-    for (const Step& step : steps_) {
-      const Launch launch = lower(graph_, step.of.partition, step.of.layouts, step.of.candidate.config);
-      int64_t& bytes = step.launch.aside ? plan_.aside_scratch_bytes : plan_.scratch_bytes;
-      bytes = std::max(bytes, options_.scratch_bytes(launch));
+    for (const Planned& planned : planned_) {
+      const Launch launch =
+          lower(graph_, planned.resolved.partition, planned.resolved.layouts, planned.resolved.candidate.config);
+      plan_.scratch_bytes = std::max(plan_.scratch_bytes, options_.scratch_bytes(launch));
     }
-    if (plan_.aside_scratch_bytes > 0) plan_.scratch_bytes = aligned(plan_.scratch_bytes);
-    plan_.arena_bytes = plan_.scratch_offset + plan_.scratch_bytes + plan_.aside_scratch_bytes;
+    plan_.arena_bytes = plan_.scratch_offset + plan_.scratch_bytes;
   }
 
   const TrainingGraph& training_;
@@ -376,7 +321,7 @@ class PlanBuilder {
   const Measurements& measurements_;
   const Selection& selection_;
   const PlanOptions& options_;
-  std::vector<Step> steps_;
+  std::vector<Planned> planned_;
   std::map<Stored, int> buffer_of_;
   StepPlan plan_;
 };

@@ -19,13 +19,12 @@ struct PlanOptions {
   std::string version;  // of Millrace
   std::string device;
   std::string date;
-  double default_cost = 0;                              // with nothing fused; 0: not known
-  std::function<int64_t(const Launch&)> scratch_bytes;  // that the device needs for a launch
-  bool aside = false;  // whether what no other launch of its pass waits for runs beside those that do not wait for it
+  double default_cost = 0;                              // seconds of the unfused step; 0: unknown
+  std::function<int64_t(const Launch&)> scratch_bytes;  // how much the device needs for a launch
 };
 
-// `measurements` name partitions and tensors as `candidates` and the graph do. The names of the kernels' functions, and
-// the shared object that has them, are left to whoever compiles them.
+// `measurements` must name partitions and tensors as `candidates` and the graph do. The compiling code later fills in
+// the names of the kernels' functions and the shared object.
 Result<StepPlan> build_plan(const TrainingGraph& training, const Candidates& candidates,
                             const Measurements& measurements, const Selection& selection, const PlanOptions& options);
 

@@ -12,7 +12,7 @@ namespace {
 
 Error no_such(const std::string& what) {
   return Error::make(ErrorKind::bad_input, concat("the program has no ", what),
-                     "the plan is of another version of Millrace: run millrace optimize again");
+                     "another version of Millrace wrote the plan: run millrace optimize again");
 }
 
 Result<Partition> find_partition(const Graph& graph, const Candidates& candidates, const PlanLaunch& launch) {
@@ -35,7 +35,7 @@ Result<LaunchedPartition> launched_partition(const Graph& graph, const Candidate
   Result<Partition> partition = find_partition(graph, candidates, launch);
   if (!partition) return partition.error();
   std::optional<Candidate> candidate = parse_candidate(candidates.domains, *partition, launch.candidate);
-  if (!candidate) return no_such(concat("way '", launch.candidate, "' for ", name_of(launch)));
+  if (!candidate) return no_such(concat("candidate '", launch.candidate, "' for ", name_of(launch)));
   LaunchedPartition made{std::move(*partition), std::move(*candidate), {}, {}};
   made.tensors = tensors_of(made.partition);
   made.layouts = layouts_of(candidates.domains, made.partition, made.candidate);

@@ -12,21 +12,6 @@ int first_of_backward(const StepPlan& plan) {
   return static_cast<int>(first - plan.launches.begin());
 }
 
-int waited_for_before(const StepPlan& plan, int launch) {
-  const auto first = plan.launches.begin() + launch;
-  const auto ends = [&](const PlanLaunch& other) { return other.pass != first->pass; };
-  const auto beside =
-      std::find_if(first, plan.launches.end(), [&](const PlanLaunch& other) { return !other.aside || ends(other); });
-  const auto end =
-      std::find_if(beside, plan.launches.end(), [&](const PlanLaunch& other) { return other.aside || ends(other); });
-  return static_cast<int>(end - plan.launches.begin());
-}
-
-size_t asides_of(const StepPlan& plan) {
-  return static_cast<size_t>(
-      std::count_if(plan.launches.begin(), plan.launches.end(), [](const PlanLaunch& launch) { return launch.aside; }));
-}
-
 std::string name_of(const PlanLaunch& launch) {
   return launch.partition.empty() ? concat("conversion of ", launch.conversion_of) : launch.partition;
 }

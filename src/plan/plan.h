@@ -1,19 +1,16 @@
-// The artefact of planning: a training step as launches over buffers, ready to be written down, loaded and run.
+// The artefact of planning: a training step as launches over buffers, ready to be saved, loaded and run.
+// Test: tests/plan/build_test.cpp
 //
 // What it means:
-// - Launches run in their order: first those of forward, then those of backward. Each names the buffers of its
-// partition's
-//   tensors, reads and then writes. A conversion reads and writes one tensor, in two layouts.
-// - One that is aside runs beside those behind it, until it is waited for: before the next one that is aside behind one
-//   that is not, at the latest at the end of its pass. Meanwhile nothing else reads or writes over what it writes, or
-//   writes over what it reads. Those aside with none between them run one behind the other.
-// - A buffer is one tensor in one layout. It is the caller's, who gives or gets it in that layout, or it lies in the
-//   arena; two in the arena share bytes only when no launch finds both alive.
-// - The arena begins with saved_bytes of what forward leaves for backward; nothing else is there, and backward changes
-//   nothing of it. So whoever runs several forwards before their backwards keeps one saved part for each, and backward
-//   may be repeated. The rest is workspace, which means nothing between two passes.
-// - A mask that is drawn again is in no buffer.
-// - Launches that need scratch share one region at the end of the workspace; those that are aside one behind it.
+// - Launches run in order: first forward, then backward. Each names the buffers of its partition's tensors, reads and
+//   then writes. A conversion reads and writes one tensor, in two layouts.
+// - A buffer is one tensor in one layout. It belongs to the caller, who passes or receives it in that layout, or it is
+//   in the arena. Two buffers in the arena share bytes only if no launch finds both alive.
+// - The arena begins with saved_bytes of what forward saves for backward. Nothing else is there, and backward does not
+//   change it. So several forwards may run before their backwards if each has its own saved memory, and backward may be
+//   repeated. The rest is workspace, whose content is undefined between passes.
+// - A regenerated mask has no buffer.
+// - Launches that need scratch memory share one region at the end of the workspace.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +23,7 @@
 namespace millrace {
 
 inline constexpr int kNoBuffer = -1;
-inline constexpr int64_t kArenaAlignment = 256;  // of buffers; stacked ones lie one behind the other without gaps
+inline constexpr int64_t kArenaAlignment = 256;  // of buffers; stacked ones are contiguous
 
 enum class BufferLocation { arena, argument, result, result_gradient, argument_gradient };
 
@@ -35,70 +32,62 @@ struct PlanBuffer {
   std::string layout;  // as print_layout writes it
   int64_t bytes = 0;
   BufferLocation location = BufferLocation::arena;
-  int position = -1;   // the caller's: among the graph's arguments or results
+  int position = -1;   // of a caller's buffer: its index among the graph's arguments or results
   int64_t offset = 0;  // in the arena
-  int first = -1;      // launches that touch it; -1: none does
-  int last = -1;
+  int first = -1;      // the first launch that uses it; -1: none
+  int last = -1;       // the last one
 };
 
 struct PlanLaunch {
-  std::string partition;      // of the candidates; empty: a conversion
-  std::string conversion_of;  // the tensor
+  std::string partition;      // its name in the candidates; empty: a conversion
+  std::string conversion_of;  // the converted tensor
   Pass pass = Pass::forward;
   std::string candidate;     // as print_candidate writes it
-  std::vector<int> buffers;  // reads, then writes; kNoBuffer: a mask that is drawn
+  std::vector<int> buffers;  // reads, then writes; kNoBuffer: a regenerated mask
   double predicted_seconds = 0;
-  std::string function;  // a generated kernel's in the shared object; empty: a library's product
-  bool aside = false;
+  std::string function;  // of a generated kernel, in the shared object; empty: a library's product
 };
 
-// All that it takes to make the same graph again.
+// Everything needed to rebuild the same graph.
 struct PlanProgram {
   std::string file;  // for messages
   std::string text;
   std::string entry;
   std::vector<std::string> sizes;
   std::string dtype;
-  std::vector<std::pair<std::string, std::string>> layouts;  // the caller's, as candidates/pins.h says
+  std::vector<std::pair<std::string, std::string>> layouts;  // of the caller's tensors, as in candidates/pins.h
 };
 
-// The shared object beside the plan. All empty where no launch is a generated kernel.
+// The shared object next to the plan. All fields are empty if no launch is a generated kernel.
 struct PlanKernels {
   std::string file;
   std::string sha256;   // of the file
-  std::string sources;  // the sha256 of what it was compiled from
-  std::string machine;  // that it was compiled for
+  std::string sources;  // the sha256 of the sources
+  std::string machine;  // for which it was compiled
 };
 
 struct StepPlan {
   PlanProgram program;
   std::string version;  // of Millrace
-  std::string device;   // in words
+  std::string device;   // as Machine::text writes it
   std::string date;     // UTC: 2026-11-15T05:00:00Z
   std::vector<PlanBuffer> buffers;
   std::vector<PlanLaunch> launches;
-  int64_t saved_bytes = 0;  // the arena's beginning
+  int64_t saved_bytes = 0;  // at the start of the arena
   int64_t scratch_offset = 0;
   int64_t scratch_bytes = 0;
-  int64_t aside_scratch_bytes = 0;  // behind it
-  int64_t arena_bytes = 0;          // scratch and all
-  int64_t sum_bytes = 0;            // what the arena's buffers would take without sharing
-  double cost = 0;                  // seconds of a step, as predicted
-  double bound = 0;                 // if every partition could take its fastest way
-  double default_cost = 0;          // with nothing fused, everything as the program writes it; 0: not known
+  int64_t arena_bytes = 0;  // including scratch
+  int64_t sum_bytes = 0;    // of the arena's buffers without reuse
+  double cost = 0;          // predicted seconds of a step
+  double bound = 0;         // lower bound: every partition with its fastest candidate, whatever its layouts
+  double default_cost = 0;  // unfused, in the program's layouts; 0: unknown
   PlanKernels kernels;
 };
 
-// The first launch of backward; their number where there is none.
+// The first launch of backward; the number of launches if there is none.
 int first_of_backward(const StepPlan& plan);
 
-// Of a launch that is aside: the one before which it is waited for; their number where it is at the end.
-int waited_for_before(const StepPlan& plan, int launch);
-
-// How many launches are aside.
-size_t asides_of(const StepPlan& plan);
-
-// "conversion of x", or the partition's name.
+// The partition's name, or "conversion of x".
 std::string name_of(const PlanLaunch& launch);
 
 std::string_view name_of(BufferLocation location);

@@ -53,7 +53,6 @@ Json launch_json(const PlanLaunch& launch) {
   json["buffers"] = launch.buffers;
   json["predicted_seconds"] = launch.predicted_seconds;
   if (!launch.function.empty()) json["function"] = launch.function;
-  if (launch.aside) json["aside"] = true;
   return json;
 }
 
@@ -64,12 +63,12 @@ Json list_json(const std::vector<T>& list, Json (*element)(const T&)) {
   return json;
 }
 
-// Names that are not UTF-8 are no reason to throw.
+// Replaces what is not UTF-8 in place of throwing.
 std::string dumped(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-// Over everything but itself, however it is spaced.
+// Of everything except itself; independent of white space.
 std::string hash_of(const Json& root) {
   Json rest = root;
   rest.erase("sha256");
@@ -87,14 +86,14 @@ class PlanReader {
     StepPlan made;
     reader_.object(root, {"schema_version", "sha256", "version", "device", "date", "program", "cost", "bound",
                           "default_cost", "kernels", "arena_bytes", "sum_bytes", "saved_bytes", "scratch_offset",
-                          "scratch_bytes", "aside_scratch_bytes", "buffers", "launches"});
+                          "scratch_bytes", "buffers", "launches"});
     const Node version = JsonReader::field(root, "schema_version");
     if (const int64_t number = reader_.integer(version, 0, kMostInt); number != kSchemaVersion)
-      reader_.complain(version, concat("version ", number, " is not known"),
+      reader_.complain(version, concat("unknown version ", number),
                        concat("this program reads version ", kSchemaVersion, "; run millrace optimize again"));
     const Node hash = JsonReader::field(root, "sha256");
     if (const std::string text = reader_.text(hash); !reader_.failed() && text != hash_of(json))
-      reader_.complain(hash, "the plan is not as it was written", "run millrace optimize again");
+      reader_.complain(hash, "the plan was changed after it was written", "run millrace optimize again");
     made.version = text(root, "version");
     made.device = text(root, "device");
     made.date = text(root, "date");
@@ -108,22 +107,20 @@ class PlanReader {
     made.saved_bytes = integer(root, "saved_bytes", 0, kMost);
     made.scratch_offset = integer(root, "scratch_offset", 0, kMost);
     made.scratch_bytes = integer(root, "scratch_bytes", 0, kMost);
-    if (JsonReader::field(root, "aside_scratch_bytes").json != nullptr)
-      made.aside_scratch_bytes = integer(root, "aside_scratch_bytes", 0, kMost);
     for (const Node& node : list(root, "buffers")) made.buffers.push_back(buffer(node));
     for (const Node& node : list(root, "launches")) made.launches.push_back(launch(node));
     return made;
   }
 
  private:
-  std::string text(const Node& of, const char* key) { return reader_.text(JsonReader::field(of, key)); }
-  double number(const Node& of, const char* key) { return reader_.number(JsonReader::field(of, key)); }
-  int64_t integer(const Node& of, const char* key, int64_t least, int64_t most) {
-    return reader_.integer(JsonReader::field(of, key), least, most);
+  std::string text(const Node& node, const char* key) { return reader_.text(JsonReader::field(node, key)); }
+  double number(const Node& node, const char* key) { return reader_.number(JsonReader::field(node, key)); }
+  int64_t integer(const Node& node, const char* key, int64_t least, int64_t most) {
+    return reader_.integer(JsonReader::field(node, key), least, most);
   }
-  // None once something was wrong: one complaint is enough, however long the list is.
-  std::vector<Node> list(const Node& of, const char* key) {
-    std::vector<Node> found = reader_.elements(JsonReader::field(of, key));
+  // Empty after an error: one complaint is enough, however long the list is.
+  std::vector<Node> list(const Node& node, const char* key) {
+    std::vector<Node> found = reader_.elements(JsonReader::field(node, key));
     if (reader_.failed()) found.clear();
     return found;
   }
@@ -147,7 +144,7 @@ class PlanReader {
     reader_.object(node, {"file", "sha256", "sources", "machine"});
     PlanKernels made{text(node, "file"), text(node, "sha256"), text(node, "sources"), text(node, "machine")};
     if (made.file.find('/') != std::string::npos || made.file == "." || made.file == "..")
-      reader_.complain(JsonReader::field(node, "file"), "it has a folder in it", "the kernels lie beside the plan");
+      reader_.complain(JsonReader::field(node, "file"), "it contains a folder", "the kernels must be next to the plan");
     return made;
   }
 
@@ -163,7 +160,7 @@ class PlanReader {
       known = true;
     }
     if (!known)
-      reader_.complain(location, concat("there is no '", name, "'"),
+      reader_.complain(location, concat("unknown location '", name, "'"),
                        "give arena, argument, result, result_gradient or argument_gradient");
     const bool arena = made.location == BufferLocation::arena;
     reader_.object(node, {"tensor", "layout", "bytes", "location", arena ? "offset" : "position", "first", "last"});
@@ -183,14 +180,13 @@ class PlanReader {
     PlanLaunch made;
     const bool conversion = JsonReader::field(node, "partition").json == nullptr;
     const char* const name = conversion ? "conversion_of" : "partition";
-    reader_.object(node, {name, "pass", "candidate", "buffers", "predicted_seconds", "function", "aside"});
+    reader_.object(node, {name, "pass", "candidate", "buffers", "predicted_seconds", "function"});
     (conversion ? made.conversion_of : made.partition) = text(node, name);
     if (!conversion && made.partition.empty())
       reader_.complain(JsonReader::field(node, name), "it is empty", "give the partition's name");
     const Node pass = JsonReader::field(node, "pass");
     const std::string named = reader_.text(pass);
-    if (named != "forward" && named != "backward")
-      reader_.complain(pass, "it is neither pass", "give forward or backward");
+    if (named != "forward" && named != "backward") reader_.complain(pass, "unknown pass", "give forward or backward");
     made.pass = named == "backward" ? Pass::backward : Pass::forward;
     made.candidate = text(node, "candidate");
     for (const Node& number : list(node, "buffers"))
@@ -198,7 +194,6 @@ class PlanReader {
     made.predicted_seconds = number(node, "predicted_seconds");
     if (const Node function = JsonReader::field(node, "function"); function.json != nullptr)
       made.function = reader_.text(function);
-    if (const Node aside = JsonReader::field(node, "aside"); aside.json != nullptr) made.aside = reader_.boolean(aside);
     return made;
   }
 
@@ -229,7 +224,6 @@ std::string plan_json(const StepPlan& plan) {
                {"scratch_bytes", plan.scratch_bytes},
                {"buffers", list_json(plan.buffers, buffer_json)},
                {"launches", list_json(plan.launches, launch_json)}};
-  if (plan.aside_scratch_bytes > 0) root["aside_scratch_bytes"] = plan.aside_scratch_bytes;
   root["sha256"] = hash_of(root);
   return dumped(root, 1) + "\n";
 }

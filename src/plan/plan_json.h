@@ -1,5 +1,5 @@
-// A plan as a JSON file: schema_version 1, with a hash over all the rest. What is read is untrusted: it must still be
-// verified against the program that it names. Test: tests/plan/plan_json_test.cpp
+// A plan as a JSON file, with a schema_version and a hash of the rest. A plan that was read is untrusted: it must still
+// be verified against the program in it. Test: tests/plan/plan_json_test.cpp
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace millrace {
 
-inline constexpr int64_t kPlanBytes = int64_t{64} << 20;  // a larger file is no plan
+inline constexpr int64_t kPlanBytes = int64_t{64} << 20;  // a larger file is not a plan
 
 std::string plan_json(const StepPlan& plan);
 
-// `file` is for complaints alone.
+// `file` is only for messages.
 Result<StepPlan> parse_plan(std::string_view text, const std::string& file);
 
 }  // namespace millrace

@@ -16,17 +16,16 @@ namespace {
 
 using Complaint = std::optional<std::string>;
 
-// Complaints begin with the place, as a path into the JSON file.
+// Complaints begin with the location, as a path into the JSON file.
 class Check {
  public:
   Check(const StepPlan& plan, const TrainingGraph& training, const Candidates& candidates)
       : plan_(plan), training_(training), graph_(training.graph), candidates_(candidates) {}
 
   Complaint run() {
-    for (auto step :
-         {&Check::buffers, &Check::callers, &Check::arena, &Check::launches, &Check::lifetimes, &Check::asides,
-          &Check::overlaps, &Check::saved, &Check::outputs, &Check::operators, &Check::times}) {
-      if (Complaint complaint = (this->*step)()) return complaint;
+    for (auto check : {&Check::buffers, &Check::callers, &Check::arena, &Check::launches, &Check::lifetimes,
+                       &Check::overlaps, &Check::saved, &Check::outputs, &Check::operators, &Check::times}) {
+      if (Complaint complaint = (this->*check)()) return complaint;
     }
     return {};
   }
@@ -34,7 +33,7 @@ class Check {
  private:
   bool is_arena(const PlanBuffer& buffer) const { return buffer.location == BufferLocation::arena; }
 
-  // The tensors that stand at the caller's positions; invalid where there is none.
+  // The tensor at one of the caller's positions; invalid if there is none.
   TensorId callers_tensor(BufferLocation location, int position) const {
     const auto among = [&](const std::vector<TensorId>& list) {
       return position >= 0 && as_index(position) < list.size() ? list[as_index(position)] : TensorId();
@@ -51,7 +50,7 @@ class Check {
     return {};
   }
 
-  // Each is a tensor of the graph in a layout of its domain, once, with the right size.
+  // Each is a tensor of the graph in a layout of its domain, occurs once, and has the right size.
   Complaint buffers() {
     std::map<std::string, TensorId> by_name;
     for (size_t k = 0; k < graph_.tensors.size(); ++k) by_name.emplace(graph_.tensors[k].name, TensorId(k));
@@ -66,7 +65,7 @@ class Check {
         return l.storage != MaskStorage::regenerated && print_layout(graph_, tensor->second, l) == buffer.layout;
       });
       if (layout == domain.end())
-        return concat(location, ".layout: '", buffer.layout, "' is no layout of ", buffer.tensor);
+        return concat(location, ".layout: '", buffer.layout, "' is not a layout of ", buffer.tensor);
       if (!known.emplace(tensor->second, static_cast<int>(layout - domain.begin())).second)
         return concat(location, ": another buffer is ", buffer.tensor, " in this layout");
       if (buffer.bytes != stored_bytes(graph_, tensor->second, *layout))
@@ -77,7 +76,7 @@ class Check {
     return {};
   }
 
-  // The caller's tensors are there, each once, as the caller lays them out.
+  // Each of the caller's tensors has exactly one buffer, in the caller's layout.
   Complaint callers() {
     std::set<TensorId> found;
     for (size_t k = 0; k < plan_.buffers.size(); ++k) {
@@ -85,11 +84,11 @@ class Check {
       if (is_arena(buffer)) continue;
       const std::string location = concat("buffers[", k, "]");
       if (callers_tensor(buffer.location, buffer.position) != tensors_[k])
-        return concat(location, ".position: ", buffer.tensor, " is no such tensor of the caller's");
-      if (!found.insert(tensors_[k]).second) return concat(location, ": the caller has ", buffer.tensor, " once");
+        return concat(location, ".position: ", buffer.tensor, " is not the caller's tensor at this position");
+      if (!found.insert(tensors_[k]).second) return concat(location, ": ", buffer.tensor, " is the caller's twice");
       const int pinned = candidates_.domains[tensors_[k].at()].pinned;
       if (pinned >= 0 && pinned != layouts_[k])
-        return concat(location, ".layout: the caller has ", buffer.tensor, " in another one");
+        return concat(location, ".layout: the caller has ", buffer.tensor, " in another layout");
     }
     for (const BufferLocation kind : {BufferLocation::argument, BufferLocation::result, BufferLocation::result_gradient,
                                       BufferLocation::argument_gradient}) {
@@ -105,7 +104,7 @@ class Check {
     return {};
   }
 
-  // All inside the arena; scratch behind all.
+  // All buffers are inside the arena, and scratch follows them.
   Complaint arena() {
     int64_t sum = 0;
     for (size_t k = 0; k < plan_.buffers.size(); ++k) {
@@ -113,20 +112,19 @@ class Check {
       if (!is_arena(buffer)) continue;
       sum += buffer.bytes;
       if (buffer.offset < 0 || buffer.offset > plan_.scratch_offset - buffer.bytes)
-        return concat("buffers[", k, "].offset: it does not lie before scratch_offset");
+        return concat("buffers[", k, "].offset: the buffer does not end before scratch_offset");
       const int64_t element =
           layout_of(k).storage == MaskStorage::bits ? 1 : bytes_of(graph_.tensor(tensors_[k]).dtype);
-      if (buffer.offset % element != 0) return concat("buffers[", k, "].offset: no multiple of an element's bytes");
+      if (buffer.offset % element != 0) return concat("buffers[", k, "].offset: not a multiple of the element size");
     }
     if (plan_.sum_bytes != sum) return concat("sum_bytes: the buffers take ", sum);
     if (plan_.saved_bytes < 0 || plan_.saved_bytes > plan_.scratch_offset || plan_.saved_bytes % kArenaAlignment != 0)
-      return concat("saved_bytes: no multiple of ", kArenaAlignment, " up to scratch_offset");
-    if (plan_.scratch_offset % kArenaAlignment != 0) return concat("scratch_offset: no multiple of ", kArenaAlignment);
-    if (plan_.scratch_bytes < 0 || plan_.aside_scratch_bytes < 0 || plan_.arena_bytes < 0 ||
-        plan_.arena_bytes - plan_.aside_scratch_bytes - plan_.scratch_bytes != plan_.scratch_offset)
-      return "arena_bytes: it does not end with scratch_bytes at scratch_offset, and aside_scratch_bytes";
-    if (plan_.aside_scratch_bytes > 0 && plan_.scratch_bytes % kArenaAlignment != 0)
-      return concat("scratch_bytes: no multiple of ", kArenaAlignment, ", and aside_scratch_bytes behind it");
+      return concat("saved_bytes: not a multiple of ", kArenaAlignment, " up to scratch_offset");
+    if (plan_.scratch_offset % kArenaAlignment != 0)
+      return concat("scratch_offset: not a multiple of ", kArenaAlignment);
+    if (plan_.scratch_bytes < 0 || plan_.arena_bytes < 0 ||
+        plan_.arena_bytes - plan_.scratch_bytes != plan_.scratch_offset)
+      return "arena_bytes: not the sum of scratch_offset and scratch_bytes";
     return {};
   }
 
@@ -134,7 +132,7 @@ class Check {
     return candidates_.domains[tensors_[buffer].at()].layouts[as_index(layouts_[buffer])];
   }
 
-  // Launches in order: each a candidate whose tensors are the buffers, and reading what is there.
+  // Each launch is a candidate whose tensors are its buffers, and reads only what was written before.
   Complaint launches() {
     first_.assign(plan_.buffers.size(), -1);
     last_.assign(plan_.buffers.size(), -1);
@@ -143,39 +141,41 @@ class Check {
     for (size_t k = 0; k < plan_.launches.size(); ++k) {
       const PlanLaunch& launch = plan_.launches[k];
       const std::string location = concat("launches[", k, "]");
-      if (backward && launch.pass == Pass::forward) return concat(location, ".pass: forward stands before backward");
+      if (backward && launch.pass == Pass::forward)
+        return concat(location, ".pass: a forward launch after a backward launch");
       backward = launch.pass == Pass::backward;
-      const Result<LaunchedPartition> of = launched_partition(graph_, candidates_, launch);
-      if (!of) return concat(location, ": ", of.error().diagnostics.front().message);
-      if (!launch.partition.empty() && of->partition.pass != launch.pass)
-        return concat(location, ".pass: the partition is of the other");
-      if (!is_candidate(graph_, candidates_.domains, of->partition, of->candidate))
-        return concat(location, ".candidate: '", launch.candidate, "' is no way to do ", name_of(launch));
-      if (Complaint complaint = touch(*of, static_cast<int>(k), location)) return complaint;
-      if (Complaint complaint = stacks(*of, launch, location)) return complaint;
-      done_.insert(done_.end(), of->partition.operators.begin(), of->partition.operators.end());
-      reads_of_.push_back(of->partition.reads.size());
+      const Result<LaunchedPartition> launched = launched_partition(graph_, candidates_, launch);
+      if (!launched) return concat(location, ": ", launched.error().diagnostics.front().message);
+      if (!launch.partition.empty() && launched->partition.pass != launch.pass)
+        return concat(location, ".pass: the partition belongs to the other pass");
+      if (!is_candidate(graph_, candidates_.domains, launched->partition, launched->candidate))
+        return concat(location, ".candidate: '", launch.candidate, "' is not a candidate of ", name_of(launch));
+      if (Complaint complaint = touch(*launched, static_cast<int>(k), location)) return complaint;
+      if (Complaint complaint = stacks(*launched, launch, location)) return complaint;
+      done_.insert(done_.end(), launched->partition.operators.begin(), launched->partition.operators.end());
     }
     return {};
   }
 
-  Complaint touch(const LaunchedPartition& of, int number, const std::string& location) {
+  Complaint touch(const LaunchedPartition& launched, int number, const std::string& location) {
     const PlanLaunch& launch = plan_.launches[as_index(number)];
-    if (launch.buffers.size() != of.tensors.size())
-      return concat(location, ".buffers: the partition has ", of.tensors.size(), " tensors");
-    for (size_t k = 0; k < of.tensors.size(); ++k) {
+    if (launch.buffers.size() != launched.tensors.size())
+      return concat(location, ".buffers: the partition has ", launched.tensors.size(), " tensors");
+    for (size_t k = 0; k < launched.tensors.size(); ++k) {
       const std::string here = concat(location, ".buffers[", k, "]");
       const int buffer = launch.buffers[k];
-      if (of.layouts[k].storage == MaskStorage::regenerated) {
-        if (buffer != kNoBuffer) return concat(here, ": a mask that is drawn is in no buffer");
+      if (launched.layouts[k].storage == MaskStorage::regenerated) {
+        if (buffer != kNoBuffer) return concat(here, ": a regenerated mask has no buffer");
         continue;
       }
       if (buffer < 0 || as_index(buffer) >= plan_.buffers.size()) return concat(here, ": there is no buffer ", buffer);
-      if (tensors_[as_index(buffer)] != of.tensors[k] || layouts_[as_index(buffer)] != of.candidate.layouts[k])
-        return concat(here, ": buffer ", buffer, " is not ", graph_.tensor(of.tensors[k]).name, " in the way's layout");
+      if (tensors_[as_index(buffer)] != launched.tensors[k] ||
+          layouts_[as_index(buffer)] != launched.candidate.layouts[k])
+        return concat(here, ": buffer ", buffer, " is not ", graph_.tensor(launched.tensors[k]).name,
+                      " in the candidate's layout");
       if (first_[as_index(buffer)] < 0) first_[as_index(buffer)] = number;
       last_[as_index(buffer)] = number;
-      const bool written = k >= of.partition.reads.size();
+      const bool written = k >= launched.partition.reads.size();
       if (Complaint complaint = written ? write(buffer, launch, here) : read(buffer, launch, here)) return complaint;
     }
     return {};
@@ -192,37 +192,39 @@ class Check {
   Complaint write(int buffer, const PlanLaunch& launch, const std::string& here) {
     const PlanBuffer& to = plan_.buffers[as_index(buffer)];
     if (to.location == BufferLocation::argument || to.location == BufferLocation::result_gradient)
-      return concat(here, ": ", to.tensor, " is the caller's, to be read only");
+      return concat(here, ": ", to.tensor, " is the caller's and read-only");
     if (to.location == BufferLocation::argument_gradient && launch.pass == Pass::forward)
-      return concat(here, ": ", to.tensor, " is not there in forward");
+      return concat(here, ": ", to.tensor, " is not available in forward");
     if (to.location == BufferLocation::result && launch.pass == Pass::backward)
-      return concat(here, ": ", to.tensor, " must be there when forward ends");
+      return concat(here, ": ", to.tensor, " must be written in forward");
     if (written_[as_index(buffer)]) return concat(here, ": ", to.tensor, " is written twice");
     written_[as_index(buffer)] = true;
     return {};
   }
 
-  // Whether the caller has said that they lie one behind the other.
+  // Whether the caller guarantees that they are contiguous.
   bool are_adjacent_by_the_caller(const std::vector<TensorId>& stack) const {
-    const auto end = candidates_.families.begin() + static_cast<std::ptrdiff_t>(candidates_.callers_families);
-    return std::any_of(candidates_.families.begin(), end, [&](const std::vector<TensorId>& family) {
+    const auto end =
+        candidates_.contiguous_groups.begin() + static_cast<std::ptrdiff_t>(candidates_.callers_contiguous_groups);
+    return std::any_of(candidates_.contiguous_groups.begin(), end, [&](const std::vector<TensorId>& family) {
       return std::search(family.begin(), family.end(), stack.begin(), stack.end()) != family.end();
     });
   }
 
-  // Tensors that a product takes as one lie one behind the other.
-  Complaint stacks(const LaunchedPartition& of, const PlanLaunch& launch, const std::string& location) const {
-    if (!std::holds_alternative<GemmConfig>(of.candidate.config)) return {};
+  // Tensors that a product takes as one are contiguous.
+  Complaint stacks(const LaunchedPartition& launched, const PlanLaunch& launch, const std::string& location) const {
+    if (!std::holds_alternative<GemmConfig>(launched.candidate.config)) return {};
     for (size_t operand = 0; operand < kOperands; ++operand) {
-      const std::vector<TensorId>& stack = of.partition.product.operand(operand);
-      if (!of.partition.product.is_adjacent(operand) || are_adjacent_by_the_caller(stack)) continue;
+      const std::vector<TensorId>& stack = launched.partition.product.operand(operand);
+      if (!launched.partition.product.is_adjacent(operand) || are_adjacent_by_the_caller(stack)) continue;
       const PlanBuffer* previous = nullptr;
       for (const TensorId tensor : stack) {
-        const auto position = std::find(of.tensors.begin(), of.tensors.end(), tensor) - of.tensors.begin();
+        const auto position =
+            std::find(launched.tensors.begin(), launched.tensors.end(), tensor) - launched.tensors.begin();
         const PlanBuffer& buffer = plan_.buffers[as_index(launch.buffers[static_cast<size_t>(position)])];
-        const bool behind = previous == nullptr || previous->offset + previous->bytes == buffer.offset;
-        if (!is_arena(buffer) || !behind)
-          return concat(location, ".buffers: ", buffer.tensor, " does not lie behind what it is stacked with");
+        const bool follows = previous == nullptr || previous->offset + previous->bytes == buffer.offset;
+        if (!is_arena(buffer) || !follows)
+          return concat(location, ".buffers: ", buffer.tensor, " does not follow the tensor it is stacked with");
         previous = &buffer;
       }
     }
@@ -233,38 +235,8 @@ class Check {
     for (size_t k = 0; k < plan_.buffers.size(); ++k) {
       const PlanBuffer& buffer = plan_.buffers[k];
       if (buffer.first != first_[k] || buffer.last != last_[k])
-        return concat("buffers[", k, "].first: launches ", first_[k], " to ", last_[k], " touch it");
-      if (is_arena(buffer) && buffer.first < 0) return concat("buffers[", k, "]: no launch touches it");
-    }
-    return {};
-  }
-
-  // What runs beside a launch that is aside neither needs it nor disturbs it; what it touches is alive meanwhile.
-  Complaint asides() {
-    std::set<int> read;  // by those that run aside
-    std::set<int> written;
-    alive_until_ = last_;
-    for (size_t k = 0; k < plan_.launches.size(); ++k) {
-      const PlanLaunch& launch = plan_.launches[k];
-      const PlanLaunch* const before = k > 0 ? &plan_.launches[k - 1] : nullptr;
-      if (before != nullptr && (launch.pass != before->pass || (launch.aside && !before->aside))) {
-        read.clear();  // they are waited for
-        written.clear();
-      }
-      for (size_t position = 0; position < launch.buffers.size(); ++position) {
-        const int buffer = launch.buffers[position];
-        if (buffer == kNoBuffer) continue;
-        const bool writes = position >= reads_of_[k];
-        if (launch.aside)
-          (writes ? written : read).insert(buffer);
-        else if (written.contains(buffer) || (writes && read.contains(buffer)))
-          return concat("launches[", k, "].buffers[", position, "]: ", plan_.buffers[as_index(buffer)].tensor,
-                        " is of a launch aside that runs meanwhile");
-      }
-      for (const std::set<int>* const touched : {&read, &written}) {
-        for (const int buffer : *touched)
-          alive_until_[as_index(buffer)] = std::max(alive_until_[as_index(buffer)], static_cast<int>(k));
-      }
+        return concat("buffers[", k, "].first: launches ", first_[k], " to ", last_[k], " use it");
+      if (is_arena(buffer) && buffer.first < 0) return concat("buffers[", k, "]: no launch uses it");
     }
     return {};
   }
@@ -275,7 +247,7 @@ class Check {
       if (!is_arena(one)) continue;
       for (size_t other = 0; other < k; ++other) {
         const PlanBuffer& two = plan_.buffers[other];
-        if (!is_arena(two) || alive_until_[k] < two.first || alive_until_[other] < one.first) continue;
+        if (!is_arena(two) || last_[k] < two.first || last_[other] < one.first) continue;
         if (one.offset < two.offset + two.bytes && two.offset < one.offset + one.bytes)
           return concat("buffers[", k, "].offset: ", one.tensor, " overlaps ", two.tensor, ", and both are alive");
       }
@@ -283,8 +255,8 @@ class Check {
     return {};
   }
 
-  // What forward leaves for backward is in the saved part, where backward writes over none of it; nothing lies across
-  // the border.
+  // What forward saves for backward is in the saved part, and backward overwrites none of it. No buffer crosses the end
+  // of that part.
   Complaint saved() {
     const int backward = first_of_backward(plan_);
     for (size_t k = 0; k < plan_.buffers.size(); ++k) {
@@ -292,14 +264,14 @@ class Check {
       if (!is_arena(one)) continue;
       const bool inside = one.offset + one.bytes <= plan_.saved_bytes;
       if (!inside && one.offset < plan_.saved_bytes)
-        return concat("buffers[", k, "].offset: ", one.tensor, " lies across saved_bytes");
+        return concat("buffers[", k, "].offset: ", one.tensor, " crosses saved_bytes");
       const bool kept = one.first < backward && one.last >= backward;
-      if (kept && !inside) return concat("buffers[", k, "].offset: ", one.tensor, " does not lie in the saved part");
+      if (kept && !inside) return concat("buffers[", k, "].offset: ", one.tensor, " is not in the saved part");
       if (!inside || kept || one.last < backward) continue;
       for (const PlanBuffer& two : plan_.buffers) {
         const bool other_kept = is_arena(two) && two.first < backward && two.last >= backward;
         if (other_kept && one.offset < two.offset + two.bytes && two.offset < one.offset + one.bytes)
-          return concat("buffers[", k, "].offset: ", one.tensor, " is written over the saved ", two.tensor);
+          return concat("buffers[", k, "].offset: ", one.tensor, " overwrites the saved ", two.tensor);
       }
     }
     return {};
@@ -323,7 +295,7 @@ class Check {
       const bool left_out =
           times[k] == 0 && std::find(optional.begin(), optional.end(), OperatorId(k)) != optional.end();
       if (times[k] != 1 && !left_out)
-        return concat("launches: operator '", graph_.operators[k].name, "' is carried out ", times[k], " times");
+        return concat("launches: operator '", graph_.operators[k].name, "' runs ", times[k], " times");
     }
     return {};
   }
@@ -332,12 +304,12 @@ class Check {
     double sum = 0;
     for (size_t k = 0; k < plan_.launches.size(); ++k) {
       const double seconds = plan_.launches[k].predicted_seconds;
-      if (!std::isfinite(seconds) || seconds < 0) return concat("launches[", k, "].predicted_seconds: no time");
+      if (!std::isfinite(seconds) || seconds < 0) return concat("launches[", k, "].predicted_seconds: not a time");
       sum += seconds;
     }
-    // Rounding aside; a conversion into nothing may have cost something.
+    // Up to rounding. It may be more than the sum: a conversion to a regenerated mask has a cost but no launch.
     if (!std::isfinite(plan_.cost) || plan_.cost < sum * (1 - 1e-9))
-      return concat("cost: the launches take ", sum, " s together");
+      return concat("cost: less than the sum of the launches, ", sum, " s");
     return {};
   }
 
@@ -345,12 +317,10 @@ class Check {
   const TrainingGraph& training_;
   const Graph& graph_;
   const Candidates& candidates_;
-  std::vector<TensorId> tensors_;  // one a buffer
+  std::vector<TensorId> tensors_;  // one per buffer
   std::vector<int> layouts_;
   std::vector<int> first_;
   std::vector<int> last_;
-  std::vector<int> alive_until_;  // last_, or where a launch aside that touches it is waited for
-  std::vector<size_t> reads_of_;  // one a launch: how many of its buffers it reads
   std::vector<bool> written_;
   std::vector<OperatorId> done_;
 };
@@ -360,7 +330,7 @@ class Check {
 Result<Done> verify(const StepPlan& plan, const TrainingGraph& training, const Candidates& candidates) {
   if (const Complaint complaint = Check(plan, training, candidates).run())
     return Error::make(ErrorKind::bad_input, concat("invalid plan: ", *complaint),
-                       "run millrace optimize again: the plan was changed, or is another version's");
+                       "run millrace optimize again: the plan was changed, or another version wrote it");
   return Done{};
 }
 

@@ -1,6 +1,5 @@
-// What a plan must satisfy with respect to its program, whoever wrote it down: running it then does all of the step,
-// touches nothing but its arena and the caller's tensors, and reads only what is there. Test:
-// tests/plan/verify_test.cpp
+// What a plan from any source must satisfy with respect to its program. A plan that passes computes the whole step,
+// touches only its arena and the caller's tensors, and reads only what was written. Test: tests/plan/verify_test.cpp
 #pragma once
 
 #include "autodiff/training_graph.h"
@@ -10,7 +9,7 @@
 
 namespace millrace {
 
-// `candidates`: of find_partitions with the plan's layouts; their ways are not needed.
+// `candidates`: from find_partitions with the plan's layouts; it needs no configs.
 Result<Done> verify(const StepPlan& plan, const TrainingGraph& training, const Candidates& candidates);
 
 }  // namespace millrace

@@ -1,5 +1,4 @@
-// The C API as ctypes uses it: wrong requests come back as codes and words. What runs by it:
-// tests/python/library_test.py.
+// The C API as ctypes uses it: wrong requests return codes and messages. tests/python/library_test.py runs more of it.
 #include "millrace/c_api.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +41,7 @@ class CApi : public ScratchTest {
   }
 };
 
-TEST_F(CApi, WrongRequestsAreRefusedInWords) {
+TEST_F(CApi, WrongRequestsReturnCodesAndMessages) {
   for (const std::string& request :
        {std::string("{"), std::string("[]"), std::string("{}"), std::string(R"({"command": 3})"),
         std::string(R"({"command": "analyze"})"), std::string(R"({"command": "analyze", "program": 3})"),
@@ -56,7 +55,7 @@ TEST_F(CApi, WrongRequestsAreRefusedInWords) {
   EXPECT_EQ(command(R"({"command": "sing", "program": "x"})").code, MILLRACE_BAD_INPUT);
 }
 
-TEST_F(CApi, CommandsGiveWhatTheProgramPrints) {
+TEST_F(CApi, CommandsReturnWhatTheProgramPrints) {
   const Answer answer = command(Json{{"command", "analyze"}, {"program", path("small.py")}, {"sizes", {"B=2"}}}.dump());
   ASSERT_EQ(answer.code, MILLRACE_DONE) << answer.text;
   EXPECT_EQ(Json::parse(answer.text)["schema_version"], 1);
@@ -64,8 +63,8 @@ TEST_F(CApi, CommandsGiveWhatTheProgramPrints) {
   EXPECT_NE(graph.text.find("program layer"), std::string::npos) << graph.text;
 }
 
-// A plan with nothing measured computes what the reference does.
-TEST_F(CApi, APlanAtOnceIsRight) {
+// An unmeasured plan computes what the reference computes.
+TEST_F(CApi, AnUnmeasuredPlanIsRight) {
   const Answer made =
       command(Json{{"command", "plan"}, {"program", path("small.py")}, {"out", path("plan")}, {"threads", 2}}.dump());
   ASSERT_EQ(made.code, MILLRACE_DONE) << made.text;
@@ -119,8 +118,8 @@ TEST_F(CApi, APlanAtOnceIsRight) {
   millrace_plan_unload(plan);
 }
 
-TEST_F(CApi, AnotherExplorationsRowsAreNeededByNobody) {
-  // Nothing was measured, and nothing is after it: the plan is the model's word alone.
+TEST_F(CApi, AnUnmeasuredPlanStoresNoMeasurements) {
+  // The plan comes from the model alone.
   const Answer made = command(Json{{"command", "plan"}, {"program", path("small.py")}, {"out", path("plan")}}.dump());
   ASSERT_EQ(made.code, MILLRACE_DONE) << made.text;
   const Answer selected = command(Json{{"command", "select"}, {"program", path("small.py")}}.dump());

@@ -1,4 +1,4 @@
-// Plans on disk: written, loaded, damaged, another's; and the public class that runs them.
+// Plans on disk: written, loaded, damaged, or another user's; and the public class that runs them.
 #include "driver/plan_folder.h"
 
 #include <sys/stat.h>
@@ -51,7 +51,7 @@ class PlanFolder : public ScratchTest {
   StepPlan plan_;
 };
 
-// Memory for the small plan, whose tensors are float64 and lie as the program writes them.
+// Memory for the small plan, whose tensors are float64 in the program's layouts.
 struct SmallTensors {
   Values<double> given;
   Values<double> found;
@@ -102,7 +102,7 @@ TEST_F(PlanFolder, RunsAsItWasWritten) {
   EXPECT_FALSE(std::filesystem::exists(path("cache")));
 }
 
-TEST_F(PlanFolder, KernelsThatCannotBeUsedAreCompiledAnew) {
+TEST_F(PlanFolder, UnusableKernelsAreRecompiled) {
   damage("plan/kernels.so");
   EXPECT_EQ(load_and_run(path("plan")), "");
   std::filesystem::remove(path("plan/kernels.so"));
@@ -121,7 +121,7 @@ TEST_F(PlanFolder, WithoutACompilerDamagedKernelsAreUnavailable) {
   EXPECT_FALSE(plan.error().diagnostics.front().remedy.empty());
 }
 
-TEST_F(PlanFolder, AnothersKernelsAreNotLoaded) {
+TEST_F(PlanFolder, AnotherUsersKernelsAreNotLoaded) {
   without_compiler();
   ASSERT_EQ(chmod(path("plan/kernels.so").c_str(), 0666), 0);  // anybody could have written it
   EXPECT_FALSE(Plan::load(path("plan")));
@@ -130,7 +130,7 @@ TEST_F(PlanFolder, AnothersKernelsAreNotLoaded) {
   if (geteuid() != 0) return;
   ASSERT_EQ(chown(path("plan/kernels.so").c_str(), 12345, 12345), 0);
   EXPECT_FALSE(Plan::load(path("plan")));
-  // Nor is a plan written into another's folder.
+  // Nor is a plan written into another user's folder.
   ASSERT_EQ(chown(path("plan").c_str(), 12345, 12345), 0);
   const Result<std::vector<Launch>> launches = lower_plan(plan_, small_plan().training, small_plan().candidates);
   EXPECT_FALSE(write_plan(plan_, *launches, *test_kernel_cache(), path("plan")));
@@ -147,7 +147,7 @@ TEST_F(PlanFolder, KernelsOfAnotherMachineOrVersionAreNotUsed) {
   EXPECT_FALSE(Plan::load(path("plan")));
 }
 
-TEST_F(PlanFolder, KernelsLieBesideThePlan) {
+TEST_F(PlanFolder, KernelsMustBeNextToThePlan) {
   StepPlan plan = plan_;
   plan.kernels.file = "../plan/kernels.so";
   ASSERT_TRUE(write_file(path("plan/plan.json"), plan_json(plan)));
@@ -174,7 +174,7 @@ TEST_F(PlanFolder, AChangedPlanIsRefused) {
   EXPECT_FALSE(Plan::load(path("nowhere")));
 }
 
-TEST_F(PlanFolder, ThePublicClassSaysWhatItWants) {
+TEST_F(PlanFolder, ThePublicClassDescribesItsTensors) {
   Result<Plan> plan = Plan::load(path("plan"));
   ASSERT_TRUE(plan) << to_string(plan.error());
   ASSERT_EQ(plan->arguments().size(), 4U);
@@ -239,7 +239,7 @@ std::vector<Line> memory_of(int64_t bytes) {
   return std::vector<Line>(static_cast<size_t>(bytes / kPlanMemoryAlignment + 1));
 }
 
-TEST_F(PlanFolder, SeveralForwardsMayBeUnderWayInTheCallersMemory) {
+TEST_F(PlanFolder, SeveralForwardsMayBeInFlightInTheCallersMemory) {
   Result<Plan> plan = Plan::load(path("plan"), PlanMemory::callers);
   ASSERT_TRUE(plan) << to_string(plan.error());
   ASSERT_GT(plan->saved_bytes(), 0);
@@ -253,7 +253,7 @@ TEST_F(PlanFolder, SeveralForwardsMayBeUnderWayInTheCallersMemory) {
     saved.push_back(memory_of(plan->saved_bytes()));
   }
   const auto run = [&](size_t k, bool forward) {
-    std::vector<Line> workspace = memory_of(plan->workspace_bytes());  // another one for every pass
+    std::vector<Line> workspace = memory_of(plan->workspace_bytes());  // a new one for every pass
     std::memset(workspace.data(), 0xff, workspace.size() * sizeof(Line));
     Tensors tensors = calls[k].tensors();
     tensors.saved = saved[k].data();
@@ -360,8 +360,9 @@ TEST_F(PlanFolder, BenchTimesEveryLaunch) {
   const nlohmann::json json = nlohmann::json::parse(*bench_plan(options));
   EXPECT_EQ(json["schema_version"], 1);
   EXPECT_EQ(json["operators"].size(), plan_.launches.size());
-  EXPECT_GT(json["step_seconds"]["median"].get<double>(), 0);
-  EXPECT_LE(json["step_seconds"]["low"], json["step_seconds"]["high"]);
+  EXPECT_GT(json["step_seconds"]["low"].get<double>(), 0);
+  EXPECT_LE(json["step_seconds"]["low"], json["step_seconds"]["median"]);
+  EXPECT_LE(json["step_seconds"]["median"], json["step_seconds"]["high"]);
   EXPECT_EQ(json["arena_bytes"], plan_.arena_bytes);
   options.path = path("nowhere");
   EXPECT_FALSE(bench_plan(options));

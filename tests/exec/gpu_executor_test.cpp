@@ -151,15 +151,11 @@ class EmulatedExecutor : public ScratchTest {
     return tensors.take();
   }
 
-  // Runs a plan with all launches on one stream, and with some on the side stream.
-  void expect_one_step(const std::string& text, PlanChoice choice) {
-    for (const bool on_side_stream : {false, true}) {
-      choice.aside = on_side_stream;
-      const MadePlan made = plan_of(text, choice);
-      ASSERT_FALSE(HasFailure());
-      const Values<double> given = drawn_values(made.training, 5);
-      EXPECT_EQ(difference_from_reference(made, given, {5, 3}, made_by_a_step(made, given)), "");
-    }
+  void expect_one_step(const std::string& text, const PlanChoice& choice) {
+    const MadePlan made = plan_of(text, choice);
+    ASSERT_FALSE(HasFailure());
+    const Values<double> given = drawn_values(made.training, 5);
+    EXPECT_EQ(difference_from_reference(made, given, {5, 3}, made_by_a_step(made, given)), "");
   }
 
   std::shared_ptr<Gpu> gpu_ = emulated::make_gpu();
@@ -298,38 +294,6 @@ TEST_F(EmulatedExecutor, ProductsWithGelusAgreeWithTheReference) {
     ASSERT_FALSE(HasFailure());
   }
   EXPECT_EQ(seen.size(), 4U);
-}
-
-// The GPU that is emulated runs them as late as it may. Launched, recorded and replayed, as a step and pass by pass.
-TEST_F(EmulatedExecutor, SideStreamLaunchesMakeTheSameBits) {
-  const std::string bert = text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/bert_encoder.py"));
-  for (const std::optional<uint64_t> seed : {std::optional<uint64_t>(), std::optional<uint64_t>(3)}) {
-    std::vector<Values<double>> found;
-    for (const bool on_side_stream : {false, true}) {
-      PlanChoice choice;
-      choice.seed = seed;
-      choice.sizes = {"tiny"};
-      choice.dtype = "float32";
-      choice.aside = on_side_stream;
-      const MadePlan made = plan_of(bert, choice);
-      ASSERT_FALSE(HasFailure());
-      EXPECT_EQ(asides_of(made.plan) > 2, on_side_stream);
-      GpuExecutor executor = executor_of(made);
-      const Values<double> given = drawn_values(made.training, 5);
-      OnDevice tensors(*gpu_, made, given);
-      expect_done(executor.bind(tensors.pointers(), 5, 3));
-      for (int step = 0; step < 3; ++step) {
-        expect_done(executor.step());
-        found.push_back(tensors.take());
-      }
-      for (int turn = 0; turn < 3; ++turn) {
-        expect_done(executor.forward());
-        expect_done(executor.backward());
-        found.push_back(tensors.take());
-      }
-    }
-    for (size_t k = 0; k < found.size() / 2; ++k) EXPECT_EQ(found[k], found[found.size() / 2 + k]) << k;
-  }
 }
 
 TEST_F(EmulatedExecutor, EveryStepDrawsItsOwnMasksAlsoWhenItIsReplayed) {

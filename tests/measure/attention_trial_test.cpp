@@ -84,7 +84,7 @@ TEST_F(AttentionTrials, TakeTensorsAsTheyAreWritten) {
   take({});
   for (const PartitionCandidates& each : candidates_.partitions) {
     EXPECT_TRUE(std::any_of(each.candidates.begin(), each.candidates.end(), [&](const Candidate& candidate) {
-      return lies_as_written(candidates_.domains, each.partition, candidate);
+      return has_written_layouts(candidates_.domains, each.partition, candidate);
     })) << each.partition.name;
   }
 }

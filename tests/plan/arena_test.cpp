@@ -16,7 +16,7 @@ TEST(Arena, BlocksThatAreNeverAliveTogetherShareBytes) {
 }
 
 TEST(Arena, TheSmallestGapThatFitsIsTaken) {
-  // Two that stay, with room for 768 bytes before the first and for 512 between the two.
+  // Two long-lived blocks, with a gap of 768 bytes before the first and of 512 between them.
   std::vector<ArenaBlock> blocks = {{4096, 0, 0, -1}, {3072, 1, 1, -1}, {2048, 0, 1, -1}, {512, 1, 1, -1}};
   EXPECT_EQ(place_blocks(blocks, 256), 6144);
   EXPECT_EQ(blocks[3].offset, 3072);

@@ -24,7 +24,7 @@
 namespace millrace {
 namespace {
 
-// Two projections of one input, each with its bias, as an attention has them.
+// Two projections of one input, each with a bias, as in attention.
 constexpr const char* kProjections = R"(
 B = 6
 I = 4
@@ -48,8 +48,8 @@ MadePlan made_on_gpu(const std::string& text, uint64_t seed, std::vector<std::st
 }
 
 bool has_epilogue(const MadePlan& made, const PlanLaunch& launch) {
-  const Result<LaunchedPartition> of = launched_partition(made.training.graph, made.candidates, launch);
-  return of && of->partition.product.has_epilogue();
+  const Result<LaunchedPartition> launched = launched_partition(made.training.graph, made.candidates, launch);
+  return launched && launched->partition.product.has_epilogue();
 }
 
 std::string complaint(const MadePlan& made, const std::function<void(StepPlan&)>& change) {
@@ -59,7 +59,8 @@ std::string complaint(const MadePlan& made, const std::function<void(StepPlan&)>
   return verified ? "" : verified.error().diagnostics.front().message;
 }
 
-// Each digit of the layouts and of the way: what is still a way of the partition is in other buffers, or the same.
+// Changes each digit of the layouts and of the config: a result that is still a candidate needs other buffers, or is
+// the same.
 void expect_digits_matter(const MadePlan& made, size_t number) {
   const std::string& candidate = made.plan.launches[number].candidate;
   for (size_t at = 0; at < candidate.find(" algorithm"); ++at) {
@@ -97,7 +98,7 @@ TEST(EpiloguePlans, AreBuiltVerifiedAndReadBack) {
       EXPECT_EQ(launch.vector_bytes * std::ssize(launch.vectors), launch.gemm.v_elements * 4);
     }
   }
-  // Apart and stacked, biases and their gradients.
+  // Separate and stacked, biases and their gradients.
   EXPECT_EQ(launched.size(), 6U) << join(std::vector<std::string>(launched.begin(), launched.end()), "\n");
 }
 
@@ -151,7 +152,7 @@ TEST(EpiloguePlans, EveryChangeIsNoticed) {
   EXPECT_GT(changed, kSanitized ? 0U : 10U);
 }
 
-TEST(EpiloguePlans, AreNoneOfACpus) {
+TEST(EpiloguePlans, DoNotExistOnACpu) {
   size_t refused = 0;
   for (uint64_t seed = 0; seed < tried_of(12); ++seed) {
     const MadePlan made = made_on_gpu(kProjections, seed);
@@ -167,23 +168,24 @@ TEST(EpiloguePlans, AreNoneOfACpus) {
   EXPECT_GT(refused, 0U);
 }
 
-// A product that adds does not write where it reads, and reads what it adds as it writes.
+// A product that adds to a sum reads the sum in its output's layout, and does not write to where it reads.
 TEST(AdditionPlans, EveryChangeIsNoticed) {
   size_t changed = 0;
   for (uint64_t seed = 0; seed < tried_of(12); ++seed) {
     const MadePlan made = made_on_gpu(kSums, seed);
     for (size_t k = 0; k < made.plan.launches.size(); ++k) {
       const PlanLaunch& launch = made.plan.launches[k];
-      const Result<LaunchedPartition> of = launched_partition(made.training.graph, made.candidates, launch);
-      ASSERT_TRUE(of) << to_string(of.error());
-      if (!of->partition.product.adds()) continue;
+      const Result<LaunchedPartition> launched = launched_partition(made.training.graph, made.candidates, launch);
+      ASSERT_TRUE(launched) << to_string(launched.error());
+      if (!launched->partition.product.adds()) continue;
       ++changed;
       const auto expect = [&](const std::string& how, const std::function<void(PlanLaunch&)>& change) {
         EXPECT_NE(complaint(made, [&](StepPlan& plan) { change(plan.launches[k]); }), "")
             << launch.partition << ": " << how;
       };
       const auto added = static_cast<size_t>(
-          std::find(of->tensors.begin(), of->tensors.end(), of->partition.product.added) - of->tensors.begin());
+          std::find(launched->tensors.begin(), launched->tensors.end(), launched->partition.product.added) -
+          launched->tensors.begin());
       expect("onto itself", [&](PlanLaunch& one) { one.buffers[added] = one.buffers.back(); });
       expect("where what is added lies", [&](PlanLaunch& one) { one.buffers.back() = one.buffers[added]; });
       expect("without the addition",
@@ -194,7 +196,7 @@ TEST(AdditionPlans, EveryChangeIsNoticed) {
   EXPECT_GT(changed, kSanitized ? 0U : 10U);
 }
 
-// What a GELU was taken of lies as the GELU does, and is not written where that is.
+// A GELU's input has the layout of its output, and another buffer.
 TEST(AuxiliaryPlans, EveryChangeIsNoticed) {
   std::set<std::string> changed;
   for (uint64_t seed = 0; seed < 16 && !(kSanitized && changed.size() == 4); ++seed) {
@@ -204,13 +206,14 @@ TEST(AuxiliaryPlans, EveryChangeIsNoticed) {
     EXPECT_TRUE(verify(*read, made.training, made.candidates));
     for (size_t k = 0; k < made.plan.launches.size(); ++k) {
       const PlanLaunch& launch = made.plan.launches[k];
-      const Result<LaunchedPartition> of = launched_partition(made.training.graph, made.candidates, launch);
-      ASSERT_TRUE(of) << to_string(of.error());
-      const Product& product = of->partition.product;
+      const Result<LaunchedPartition> launched = launched_partition(made.training.graph, made.candidates, launch);
+      ASSERT_TRUE(launched) << to_string(launched.error());
+      const Product& product = launched->partition.product;
       if (!product.auxiliary.valid()) continue;
       changed.insert(launch.partition);
       const auto location = [&](TensorId tensor) {
-        return static_cast<size_t>(std::find(of->tensors.begin(), of->tensors.end(), tensor) - of->tensors.begin());
+        return static_cast<size_t>(std::find(launched->tensors.begin(), launched->tensors.end(), tensor) -
+                                   launched->tensors.begin());
       };
       const size_t auxiliary = location(product.auxiliary);
       const size_t result = location(product.tensors[2].front());
@@ -231,8 +234,7 @@ TEST(AuxiliaryPlans, EveryChangeIsNoticed) {
 
 // --- Selecting ---
 
-// Every candidate of every partition, taking as long as `seconds` says of its partition; conversions take a
-// microsecond.
+// Measurements of every candidate, with times from `seconds` by partition; a conversion takes a microsecond.
 Measurements measured(const TrainingGraph& training, const Candidates& candidates,
                       const std::function<double(const Partition&)>& seconds) {
   Measurements made;
@@ -252,14 +254,14 @@ Measurements measured(const TrainingGraph& training, const Candidates& candidate
     }
     made.tensors.push_back(std::move(tensor));
   }
-  for (const PartitionCandidates& of : candidates.partitions) {
-    MeasuredPartition partition{of.partition.name, of.partition.pass == Pass::backward, {}, {}, {}};
-    for (const TensorId tensor : of.partition.reads) partition.reads.push_back(number[tensor.at()]);
-    for (const TensorId tensor : of.partition.writes) partition.writes.push_back(number[tensor.at()]);
-    for (const Candidate& candidate : of.candidates) {
-      const double time = seconds(of.partition);
+  for (const PartitionCandidates& entry : candidates.partitions) {
+    MeasuredPartition partition{entry.partition.name, entry.partition.pass == Pass::backward, {}, {}, {}};
+    for (const TensorId tensor : entry.partition.reads) partition.reads.push_back(number[tensor.at()]);
+    for (const TensorId tensor : entry.partition.writes) partition.writes.push_back(number[tensor.at()]);
+    for (const Candidate& candidate : entry.candidates) {
+      const double time = seconds(entry.partition);
       partition.candidates.push_back(
-          {print_candidate(candidates.domains, of.partition, candidate), candidate.layouts, time, time, time});
+          {print_candidate(candidates.domains, entry.partition, candidate), candidate.layouts, time, time, time});
     }
     made.partitions.push_back(std::move(partition));
   }
@@ -273,7 +275,7 @@ Measurements measured(const TrainingGraph& training, const Candidates& candidate
     }
     made.choice_points.push_back(std::move(into));
   }
-  // Parts of no alternative that is left are not there.
+  // Drops partitions that no remaining alternative contains.
   std::vector<int> renumbered(made.partitions.size(), -1);
   std::vector<MeasuredPartition> kept;
   for (MeasuredChoicePoint& choice_point : made.choice_points) {

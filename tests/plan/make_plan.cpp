@@ -1,5 +1,5 @@
-// make_plan PROGRAM FOLDER [SIZE]: writes a plan in float32, of the most promising ways, unmeasured: for tests of what
-// runs plans.
+// make_plan PROGRAM FOLDER [SIZE]: writes a float32 plan of the most promising candidates, unmeasured, for tests that
+// run plans.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -82,11 +82,11 @@ class Chooser {
   }
 
   void take_partitions(Measurements& made) {
-    for (const PartitionCandidates& of : candidates_.partitions) {
-      made.partitions.push_back({of.partition.name,
-                                 of.partition.pass == Pass::backward,
-                                 numbers(of.partition.reads),
-                                 numbers(of.partition.writes),
+    for (const PartitionCandidates& entry : candidates_.partitions) {
+      made.partitions.push_back({entry.partition.name,
+                                 entry.partition.pass == Pass::backward,
+                                 numbers(entry.partition.reads),
+                                 numbers(entry.partition.writes),
                                  {}});
     }
     configs_.assign(candidates_.partitions.size(), -1);
@@ -105,34 +105,34 @@ class Chooser {
     const size_t chosen = possible[below(possible.size())];
     alternatives_.push_back(static_cast<int>(chosen));
     for (const int partition : choice_point.alternatives[chosen]) chosen_.insert(partition);
-    // Ways are chosen once all partitions are known, in an order in which tensors are written before they are read.
+    // Candidates are chosen after the partitions, in an order that writes tensors before it reads them.
     if (alternatives_.size() < candidates_.choice_points.size()) return;
     for (const int partition : chosen_) choose_config(static_cast<size_t>(partition), made);
   }
 
   void choose_config(size_t number, Measurements& made) {
-    const PartitionCandidates& of = candidates_.partitions[number];
+    const PartitionCandidates& entry = candidates_.partitions[number];
     std::vector<const Candidate*> possible;
-    for (const Candidate& candidate : of.candidates) {
-      if (fits(of.partition, candidate)) possible.push_back(&candidate);
+    for (const Candidate& candidate : entry.candidates) {
+      if (fits(entry.partition, candidate)) possible.push_back(&candidate);
     }
-    ASSERT_FALSE(possible.empty()) << of.partition.name;
+    ASSERT_FALSE(possible.empty()) << entry.partition.name;
     const Candidate& chosen = *possible[below(possible.size())];
     const double seconds = kSeconds * static_cast<double>(1 + number);
     made.partitions[number].candidates.push_back(
-        {print_candidate(candidates_.domains, of.partition, chosen), chosen.layouts, seconds, seconds, seconds});
+        {print_candidate(candidates_.domains, entry.partition, chosen), chosen.layouts, seconds, seconds, seconds});
     configs_[number] = 0;
-    for (size_t k = 0; k < of.partition.reads.size(); ++k) read(of.partition.reads[k], chosen.layouts[k], made);
-    for (size_t k = 0; k < of.partition.writes.size(); ++k) {
-      const TensorId tensor = of.partition.writes[k];
-      const int layout = chosen.layouts[of.partition.reads.size() + k];
+    for (size_t k = 0; k < entry.partition.reads.size(); ++k) read(entry.partition.reads[k], chosen.layouts[k], made);
+    for (size_t k = 0; k < entry.partition.writes.size(); ++k) {
+      const TensorId tensor = entry.partition.writes[k];
+      const int layout = chosen.layouts[entry.partition.reads.size() + k];
       const int pinned = candidates_.domains[tensor.at()].pinned;
       base_[tensor.at()] = layout;
       if (pinned >= 0) read(tensor, pinned, made);
     }
   }
 
-  // Masks are converted only into words of another order, or drawn.
+  // Masks are converted only to words in another order, or regenerated.
   bool can_become(TensorId tensor, int from, int to) const {
     if (from < 0 || from == to) return true;
     const std::vector<Layout>& domain = candidates_.domains[tensor.at()].layouts;
@@ -141,14 +141,14 @@ class Chooser {
     return after == MaskStorage::regenerated || (before == MaskStorage::words && after == MaskStorage::words);
   }
 
-  // Whether every partition behind can read the tensor when it is written so.
+  // Whether every later partition can read the tensor in this layout.
   bool can_be_read(TensorId tensor, int layout) const {
     return std::all_of(chosen_.begin(), chosen_.end(), [&](int number) {
-      const PartitionCandidates& of = candidates_.partitions[static_cast<size_t>(number)];
-      const auto at = std::find(of.partition.reads.begin(), of.partition.reads.end(), tensor);
-      const auto k = static_cast<size_t>(at - of.partition.reads.begin());
-      return at == of.partition.reads.end() ||
-             std::any_of(of.candidates.begin(), of.candidates.end(),
+      const PartitionCandidates& entry = candidates_.partitions[static_cast<size_t>(number)];
+      const auto at = std::find(entry.partition.reads.begin(), entry.partition.reads.end(), tensor);
+      const auto k = static_cast<size_t>(at - entry.partition.reads.begin());
+      return at == entry.partition.reads.end() ||
+             std::any_of(entry.candidates.begin(), entry.candidates.end(),
                          [&](const Candidate& c) { return can_become(tensor, layout, c.layouts[k]); });
     });
   }
@@ -187,7 +187,7 @@ class Chooser {
   std::vector<int> alternatives_;
   std::vector<int> configs_;
   std::set<int> chosen_;
-  std::vector<int> base_;  // the layout that each tensor lies in first
+  std::vector<int> base_;  // the layout in which each tensor is first stored
   std::set<std::pair<TensorId, int>> converted_;
 };
 
@@ -204,7 +204,7 @@ MadePlan make_plan(const std::string& text, const PlanChoice& choice) {
   Recomputed recomputed = save_predicates(differentiate(*graph), choice.gpu != nullptr);
   if (choice.gpu != nullptr) recomputed = add_row_statistics(std::move(recomputed));
   made.training = std::move(recomputed.training);
-  // On a CPU the same for every type, but for the order in which they are tried; enumerating takes longest.
+  // On a CPU they do not depend on the type, except for their order; enumeration takes most of the time.
   using Layouts = std::vector<std::pair<std::string, std::string>>;
   static std::map<std::tuple<std::string, std::vector<std::string>, Layouts, std::string>, Candidates> known;
   const std::string device = choice.gpu == nullptr ? "" : "gpu " + choice.dtype;
@@ -235,7 +235,6 @@ MadePlan make_plan(const std::string& text, const PlanChoice& choice) {
   planning.version = "0.0.0";
   planning.device = "test";
   planning.date = "2026-01-01T00:00:00Z";
-  planning.aside = choice.aside;
   planning.scratch_bytes = [&](const Launch& launch) { return scratch_on(choice.gpu, launch); };
   Result<StepPlan> plan = build_plan(made.training, made.candidates, made.measurements, made.selection, planning);
   EXPECT_TRUE(plan) << to_string(plan.error());

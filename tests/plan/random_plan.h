@@ -1,5 +1,4 @@
-// Plans without measuring: alternatives, ways and conversions by chance, or the most promising ones, with made-up
-// times.
+// Plans without measuring: random or most promising alternatives, candidates and conversions, with made-up times.
 #pragma once
 
 #include <cstdint>
@@ -27,16 +26,15 @@ struct MadePlan {
 };
 
 struct PlanChoice {
-  std::optional<uint64_t> seed;  // of all choices; none: the default cover, the most promising ways
+  std::optional<uint64_t> seed;  // of all choices; none: the default alternatives and the most promising candidates
   std::vector<std::string> sizes;
   std::string dtype;
   std::vector<std::pair<std::string, std::string>> layouts;
   size_t most = 200;   // candidates of a partition to choose from
-  Gpu* gpu = nullptr;  // there: a plan for it
-  bool aside = false;  // whether launches may run beside others
+  Gpu* gpu = nullptr;  // not null: a plan for it
 };
 
-// Fails the test, and returns an empty plan, when something goes wrong.
+// Fails the test and returns an empty plan if something goes wrong.
 MadePlan make_plan(const std::string& text, const PlanChoice& choice);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// One small program's plan, whole: with dropout, stacked products, conversions and a scalar.
+// The plan of a small program with dropout, stacked products, conversions and a scalar.
 #pragma once
 
 #include "plan/random_plan.h"

@@ -1,4 +1,4 @@
-// Plans that were changed: each change must be noticed.
+// Damaged plans: the verifier must notice every change.
 #include "plan/verify.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ std::string complaint(const std::function<void(StepPlan&)>& change, const MadePl
   return verified ? "" : verified.error().diagnostics.front().message;
 }
 
-// Two arena buffers, of which the second is alive when the first is.
+// Two arena buffers that are alive at the same time.
 std::pair<size_t, size_t> neighbours(const StepPlan& plan) {
   for (size_t one = 0; one < plan.buffers.size(); ++one) {
     for (size_t two = 0; two < one; ++two) {
@@ -53,18 +53,21 @@ TEST(VerifyPlan, NoticesOverlaps) {
             std::string::npos);
 }
 
-TEST(VerifyPlan, EveryShiftOfABufferThatHarmsIsNoticed) {
+TEST(VerifyPlan, EveryHarmfulShiftOfABufferIsNoticed) {
   const StepPlan& plan = small_plan().plan;
+  size_t shifted = 0;
   for (size_t k = 0; k < plan.buffers.size(); ++k) {
     if (plan.buffers[k].location != BufferLocation::arena) continue;
-    const int64_t odd = plan.buffers[k].layout == "bits" ? -3 : 3;  // bytes lie anywhere
+    ++shifted;
+    const int64_t odd = plan.buffers[k].layout == "bits" ? -3 : 3;  // bits have no alignment
     for (const int64_t offset : {int64_t{-8}, odd, plan.scratch_offset, plan.arena_bytes + 8, INT64_MAX - 64}) {
       EXPECT_NE(complaint([&](StepPlan& changed) { changed.buffers[k].offset = offset; }), "") << k << " to " << offset;
     }
   }
+  EXPECT_GT(shifted, 2U);
 }
 
-TEST(VerifyPlan, EveryLaunchIsNeededAndStandsInItsPlace) {
+TEST(VerifyPlan, EveryLaunchIsNeededInItsPosition) {
   const size_t count = small_plan().plan.launches.size();
   for (size_t k = 0; k < count; ++k) {
     const auto at = static_cast<std::ptrdiff_t>(k);
@@ -90,7 +93,7 @@ TEST(VerifyPlan, EveryLaunchIsNeededAndStandsInItsPlace) {
   }
 }
 
-TEST(VerifyPlan, BuffersAreTensorsOfTheProgramAsTheyAre) {
+TEST(VerifyPlan, BuffersMatchTheProgramsTensors) {
   const size_t count = small_plan().plan.buffers.size();
   for (size_t k = 0; k < count; ++k) {
     EXPECT_NE(complaint([&](StepPlan& plan) { plan.buffers[k].bytes += 8; }), "");
@@ -120,15 +123,15 @@ TEST(VerifyPlan, SizesOfTheArenaAddUp) {
   EXPECT_NE(complaint([](StepPlan& plan) { plan.buffers[first_in_arena(plan)].offset += kArenaAlignment * 1000; }), "");
 }
 
-TEST(VerifyPlan, WhatIsSavedLiesApart) {
+TEST(VerifyPlan, SavedTensorsAreInTheSavedPart) {
   ASSERT_GT(small_plan().plan.saved_bytes, 0);
   EXPECT_NE(complaint([](StepPlan& plan) { plan.saved_bytes = 0; }).find("saved part"), std::string::npos);
   EXPECT_NE(complaint([](StepPlan& plan) { plan.saved_bytes += 1; }), "");
   EXPECT_NE(complaint([](StepPlan& plan) { plan.saved_bytes = plan.arena_bytes + kArenaAlignment; }), "");
 }
 
-// Whatever backward computes, written where a saved tensor was that no later launch of backward reads.
-TEST(VerifyPlan, WhatIsSavedIsNotWrittenOver) {
+// Puts each tensor that backward computes over a saved tensor that no later launch reads.
+TEST(VerifyPlan, SavedTensorsAreNotOverwritten) {
   constexpr const char* kDeep = R"(
 B = 3
 I = 4
@@ -153,13 +156,13 @@ def layers(x: float64[B, I], u: float64[I, I], v: float64[I, I], w: float64[I, I
       const Result<Done> verified = verify(changed, made.training, made.candidates);
       ASSERT_FALSE(verified);
       const std::string& message = verified.error().diagnostics.front().message;
-      written_over += message.find("is written over the saved") != std::string::npos ? 1 : 0;
+      written_over += message.find("overwrites the saved") != std::string::npos ? 1 : 0;
     }
   }
   EXPECT_GT(written_over, 0);
 }
 
-TEST(VerifyPlan, NoticesStackedTensorsThatAreApart) {
+TEST(VerifyPlan, NoticesStackedTensorsThatAreNotContiguous) {
   constexpr const char* kStacked = R"(
 B = 3
 I = 4
@@ -171,7 +174,7 @@ def layer(x: float64[B, I], w: float64[O, I], v: float64[O, I]):
     return y * z
 )";
   if (!blas_info(BlasLibrary::openblas).there && !blas_info(BlasLibrary::blis).there)
-    GTEST_SKIP() << "no library here: nothing is stacked";
+    GTEST_SKIP() << "no BLAS library: nothing is stacked";
   int stacked = 0;
   for (uint64_t seed = 0; seed < 30; ++seed) {
     PlanChoice choice;
@@ -192,83 +195,6 @@ def layer(x: float64[B, I], w: float64[O, I], v: float64[O, I]):
     }
   }
   EXPECT_GT(stacked, 3);
-}
-
-const MadePlan& plan_with_asides() {
-  static const MadePlan made = [] {
-    PlanChoice choice;
-    choice.sizes = {"tiny"};
-    choice.aside = true;
-    return make_plan(text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/bert_encoder.py")), choice);
-  }();
-  return made;
-}
-
-std::string complaint_with_asides(const std::function<void(StepPlan&)>& change) {
-  return complaint(change, plan_with_asides());
-}
-
-// Whether a launch that is not aside, up to where one that is would be waited for, reads what that writes.
-bool is_needed_beside(const StepPlan& plan, size_t number) {
-  StepPlan moved = plan;
-  moved.launches[number].aside = true;
-  const int end = waited_for_before(moved, static_cast<int>(number));
-  for (int k = static_cast<int>(number) + 1; k < end; ++k) {
-    if (plan.launches[static_cast<size_t>(k)].aside) continue;
-    for (const int buffer : plan.launches[static_cast<size_t>(k)].buffers) {
-      if (buffer != kNoBuffer && plan.buffers[static_cast<size_t>(buffer)].first == static_cast<int>(number))
-        return true;
-    }
-  }
-  return false;
-}
-
-TEST(VerifyPlan, NothingNeedsWhatRunsAside) {
-  const StepPlan& plan = plan_with_asides().plan;
-  ASSERT_EQ(complaint_with_asides([](StepPlan&) {}), "");
-  int tried = 0;
-  for (size_t k = 0; k < plan.launches.size(); ++k) {
-    if (plan.launches[k].aside || !is_needed_beside(plan, k)) continue;
-    ++tried;
-    EXPECT_NE(complaint_with_asides([&](StepPlan& changed) { changed.launches[k].aside = true; }).find("meanwhile"),
-              std::string::npos)
-        << k;
-  }
-  EXPECT_GT(tried, 10);
-}
-
-// Of a buffer that is written while a launch runs aside, put over each that this one touches.
-TEST(VerifyPlan, NothingIsWrittenOverWhatIsTouchedAside) {
-  const StepPlan& plan = plan_with_asides().plan;
-  int tried = 0;
-  for (size_t k = 0; k < plan.launches.size(); ++k) {
-    if (!plan.launches[k].aside) continue;
-    const int end = waited_for_before(plan, static_cast<int>(k));
-    for (size_t other = 0; other < plan.buffers.size(); ++other) {
-      const PlanBuffer& one = plan.buffers[other];
-      if (one.location != BufferLocation::arena || one.first <= static_cast<int>(k) || one.first >= end) continue;
-      for (const int number : plan.launches[k].buffers) {
-        if (number == kNoBuffer) continue;
-        const PlanBuffer& touched = plan.buffers[static_cast<size_t>(number)];
-        if (touched.location != BufferLocation::arena || touched.offset + one.bytes > plan.scratch_offset) continue;
-        ++tried;
-        EXPECT_NE(complaint_with_asides([&](StepPlan& changed) { changed.buffers[other].offset = touched.offset; }), "")
-            << one.tensor << " over " << touched.tensor;
-      }
-    }
-  }
-  EXPECT_GT(tried, 3);
-}
-
-TEST(VerifyPlan, ScratchOfThoseAsideIsTheirOwn) {
-  EXPECT_NE(complaint_with_asides([](StepPlan& plan) { plan.aside_scratch_bytes += 256; }), "");
-  EXPECT_NE(complaint_with_asides([](StepPlan& plan) { plan.aside_scratch_bytes = -256; }), "");
-  EXPECT_NE(complaint_with_asides([](StepPlan& plan) {
-              plan.scratch_bytes += 8;
-              plan.aside_scratch_bytes += 256;
-              plan.arena_bytes += 264;
-            }).find("multiple"),
-            std::string::npos);
 }
 
 }  // namespace

@@ -16,9 +16,9 @@ import numpy as np
 
 import millrace
 import millrace.numpy
+from command_test_case import ROOT
 from millrace import plan_cache
 
-ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = Path(os.environ.get("MILLRACE_LIBRARY") or ROOT / "build/release/libmillrace.so")
 BERT = ROOT / "models/bert_encoder.py"
 PROGRAM = """
@@ -129,9 +129,9 @@ class LibraryTest(unittest.TestCase):
             path = millrace.find_plan(STACKED, {}, "float64", threads=1, layouts=pins)
             plans[bool(pins)] = millrace.Plan(path)
         self.assertNotEqual(plans[False].path, plans[True].path)
-        self.assertEqual([info.behind for info in plans[False].arguments], [-1] * 4)
+        self.assertEqual([info.follows for info in plans[False].arguments], [-1] * 4)
         for infos in (plans[True].arguments, plans[True].argument_gradients):
-            self.assertEqual([info.behind for info in infos], [-1, -1, 1, 2])
+            self.assertEqual([info.follows for info in infos], [-1, -1, 1, 2])
         rng = np.random.default_rng(0)
         x, whole = rng.normal(size=(3, 4)), rng.normal(size=(3, 6, 4))
         apart = [array.copy() for array in whole]  # are copied together

@@ -125,7 +125,7 @@ class CudaTest(TorchTest):
     def test_a_plan_of_the_cpu_is_refused(self):
         text = "B = 3\n\ndef f(x: float32[B]):\n    return np.exp(x)\n"
         plan = millrace.find_plan(text, {}, "float32", threads=1)
-        with self.assertRaisesRegex(RuntimeError, "'x' is not on the CPU, which the plan is for"):
+        with self.assertRaisesRegex(RuntimeError, "'x' is not on the CPU, the plan's device"):
             torch.ops.millrace.forward(plan, [torch.ones(3, device="cuda")], [1], [], None)
 
 

@@ -99,10 +99,10 @@ class OperatorTest(SmallProgram):
         self.refuses("'mask' is missing", tensors=[x, w, b], pieces=[1] * 3)
         self.refuses("more tensors than", tensors=[x, w, b, mask, b], pieces=[1] * 5)
         self.refuses("a tensor without pieces", pieces=[1, 1, 1, 0])
-        self.refuses("4 tensors, but pieces of 3", pieces=[1] * 3)
+        self.refuses("4 tensors, but 3 piece counts", pieces=[1] * 3)
         self.refuses("the number 's' is missing", numbers=[])
         self.refuses("2 numbers where the plan has 1", numbers=[1.0, 2.0])
-        self.refuses("'random' is not a seed and a step", random=torch.tensor([1]))
+        self.refuses("'random' must hold a seed and a step", random=torch.tensor([1]))
         self.refuses("'random' has the type", random=torch.tensor([1.0, 2.0]))
         self.refuses("/nowhere", plan="/nowhere")
         with self.assertRaises(NotImplementedError):
@@ -110,7 +110,7 @@ class OperatorTest(SmallProgram):
 
     def test_backward_takes_its_own_forwards_memory(self):
         results, saved = self.forward()
-        with self.assertRaisesRegex(RuntimeError, "'saved' is another plan's"):
+        with self.assertRaisesRegex(RuntimeError, "'saved' belongs to another plan"):
             torch.ops.millrace.backward(self.plan, [r.detach() for r in results], self._kept(results),
                                         torch.empty(3, dtype=torch.uint8), [1] * 4, [2, 2, 1, 1], [3, 4, 5, 4, 5, 5],
                                         [0.5], self.random)
@@ -137,7 +137,7 @@ class OperatorTest(SmallProgram):
         copy.mkdir(mode=0o700)
         text = Path(self.plan, "plan.json").read_text()
         (copy / "plan.json").write_text(text.replace('"date": "2', '"date": "3'))
-        self.refuses("the plan is not as it was written", plan=str(copy))
+        self.refuses("the plan was changed after it was written", plan=str(copy))
 
 
 class BuildTest(unittest.TestCase):

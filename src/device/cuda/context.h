@@ -1,5 +1,5 @@
-// The GPU's context in this process: the primary one, which PyTorch uses too, and the stream that all work goes to.
-// Launches and graphs share it, so that it outlives them.
+// The GPU's context in this process: the primary one, which PyTorch uses too, and the stream for all work. Launches and
+// graphs share it, so that it outlives them.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace millrace {
 
 class CudaContext {
  public:
-  // Of the device that the calling thread uses already, else of the first one.
+  // Of the device that the calling thread already uses, else of the first one.
   static Result<std::shared_ptr<CudaContext>> open(const Driver& driver);
 
   ~CudaContext();
@@ -22,14 +22,9 @@ class CudaContext {
   const Driver& driver() const { return driver_; }
   CUstream stream() const { return stream_; }
   CUstream own_stream() const { return own_stream_; }
-  CUstream aside_stream() const { return aside_stream_; }  // for what runs beside the others
-  // Whether generated kernels may be started before the kernel in front of them is done: they wait for it themselves.
+  // Whether generated kernels may start before the previous kernel ends: they wait for it themselves.
   bool overlaps() const { return overlaps_; }
   void set_overlaps(bool overlaps) { overlaps_ = overlaps; }
-  // The next one is behind another stream, too, and is started when all in front of it is done.
-  void set_behind_another(bool behind) { behind_another_ = behind; }
-  // Whether the launch that is put on the stream now may be started so.
-  bool overlaps_now() { return !std::exchange(behind_another_, false) && overlaps_; }
   void use_stream(CUstream stream) { stream_ = stream != nullptr ? stream : own_stream_; }
 
   Result<Done> check(CUresult result, const std::string& what) const { return driver_.check(result, what); }
@@ -43,13 +38,11 @@ class CudaContext {
   CUdevice device_;
   CUcontext context_;
   CUstream own_stream_ = nullptr;
-  CUstream aside_stream_ = nullptr;
   CUstream stream_ = nullptr;
   bool overlaps_ = false;
-  bool behind_another_ = false;
 };
 
-// Makes the context the calling thread's for a scope, and leaves the thread as it was.
+// Makes the context current for a scope, and restores the thread's context afterwards.
 class CurrentContext {
  public:
   explicit CurrentContext(const CudaContext& context);
@@ -62,10 +55,10 @@ class CurrentContext {
   bool pushed_ = false;
 };
 
-// The device that a context would be opened on; unavailable where there is none.
+// The device that a context would be opened on; unavailable if there is none.
 Result<CUdevice> find_device(const Driver& driver);
 
-// All but the libraries' versions.
+// Everything except the libraries' versions.
 Result<GpuInfo> device_info(const Driver& driver, CUdevice device);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// The CUDA driver's functions, and its errors in words.
+// The CUDA driver's functions, and its errors as text.
 #pragma once
 
 #include <cuda.h>
@@ -42,7 +42,6 @@ struct Driver {
   decltype(&cuStreamCreate) stream_create = nullptr;
   decltype(&cuStreamDestroy) stream_destroy = nullptr;
   decltype(&cuStreamSynchronize) stream_synchronize = nullptr;
-  decltype(&cuStreamWaitEvent) stream_wait_event = nullptr;
   decltype(&cuStreamBeginCapture) stream_begin_capture = nullptr;
   decltype(&cuStreamEndCapture) stream_end_capture = nullptr;
   decltype(&cuStreamIsCapturing) stream_is_capturing = nullptr;
@@ -74,7 +73,7 @@ struct Driver {
   std::string path() const;
 };
 
-// Loaded and initialised once; unavailable where there is no driver.
+// Loaded and initialised once; unavailable if there is no driver.
 Result<const Driver*> cuda_driver();
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// The GPU behind device/gpu.h, and what this library gives to those who load it.
+// Implements device/gpu.h, and exports the functions of this library.
 #include "device/gpu.h"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ class CudaGraph final : public GpuGraph {
   CUgraphExec graph_;
 };
 
-// An event of the context's.
+// An event of the context.
 class Event {
  public:
   explicit Event(const CudaContext& context) : context_(context) {}
@@ -48,18 +48,13 @@ class Event {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
 
-  Result<Done> make(unsigned flags = CU_EVENT_DEFAULT) {
-    return context_.check(context_.driver().event_create(&event_, flags), "make an event");
+  Result<Done> make() {
+    return context_.check(context_.driver().event_create(&event_, CU_EVENT_DEFAULT), "make an event");
   }
   Result<Done> record() {
     return context_.check(context_.driver().event_record(event_, context_.stream()), "record an event");
   }
   Result<Done> wait() { return context_.check(context_.driver().event_synchronize(event_), "run what is timed"); }
-  // What is put on the stream from now on is behind it.
-  Result<Done> stand_behind(CUstream stream) {
-    return context_.check(context_.driver().stream_wait_event(stream, event_, CU_EVENT_WAIT_DEFAULT),
-                          "let one stream wait for another");
-  }
   Result<double> seconds_since(const Event& start) const {
     float milliseconds = 0;
     const Result<Done> known = context_.check(context_.driver().event_elapsed_time(&milliseconds, start.event_, event_),
@@ -78,13 +73,6 @@ class CudaGpu final : public Gpu {
   CudaGpu(GpuInfo info, std::shared_ptr<CudaContext> context, const CublasLt& cublaslt,
           std::shared_ptr<cublasLtContext> handle)
       : info_(std::move(info)), context_(std::move(context)), cublaslt_(cublaslt), handle_(std::move(handle)) {}
-  ~CudaGpu() override {
-    const CurrentContext current(*context_);
-    fork_.reset();
-    join_.reset();
-  }
-  CudaGpu(const CudaGpu&) = delete;
-  CudaGpu& operator=(const CudaGpu&) = delete;
 
   const GpuInfo& info() const override { return info_; }
 
@@ -98,7 +86,7 @@ class CudaGpu final : public Gpu {
     size_t all = 0;
     if (result == CUDA_ERROR_OUT_OF_MEMORY && driver().mem_get_info(&free_bytes, &all) == CUDA_SUCCESS)
       failed.error().diagnostics.front().remedy =
-          concat(free_bytes, " of its ", all, " bytes are free: take a smaller batch, or end what else runs on it");
+          concat(free_bytes, " of its ", all, " bytes are free: use a smaller batch, or end other processes on it");
     return failed.error();
   }
 
@@ -166,7 +154,7 @@ class CudaGpu final : public Gpu {
     if (done) done = stop.record();
     if (done) done = stop.wait();
     if (done) return stop.seconds_since(start);
-    // What was put on the stream is not left to run behind the caller's back.
+    // Enqueued work must not keep running after an error is returned.
     static_cast<void>(wait());
     return done.error();
   }
@@ -174,44 +162,13 @@ class CudaGpu final : public Gpu {
   Result<double> clock_hertz() override {
     if (is_recorded())
       return Error::make(ErrorKind::failed, "the clock cannot be read while the stream is recorded",
-                         "read it before or behind the recording");
+                         "read it before or after the recording");
     if (!clock_) {
       Result<ClockProbe> made = ClockProbe::make(*this);
       if (!made) return made.error();
       clock_.emplace(std::move(*made));
     }
     return clock_->hertz();
-  }
-
-  Result<Done> aside(const std::function<Result<Done>()>& work) override {
-    const CurrentContext current(*context_);
-    if (!fork_) {
-      fork_.emplace(*context_);
-      join_.emplace(*context_);
-      for (Event* const event : {&*fork_, &*join_})
-        if (const Result<Done> made = event->make(CU_EVENT_DISABLE_TIMING); !made) return made;
-    }
-    Result<Done> done = fork_->record();
-    if (done) done = fork_->stand_behind(context_->aside_stream());
-    if (!done) return done;
-    CUstream main = context_->stream();
-    context_->use_stream(context_->aside_stream());
-    context_->set_behind_another(true);
-    done = work();
-    context_->set_behind_another(false);
-    // Also where the work failed: what is recorded must come back to its stream.
-    const Result<Done> ended = join_->record();
-    context_->use_stream(main);
-    is_aside_ = static_cast<bool>(ended);
-    return done ? ended : done;
-  }
-
-  Result<Done> join() override {
-    if (!is_aside_) return Done{};
-    const CurrentContext current(*context_);
-    is_aside_ = false;
-    context_->set_behind_another(true);
-    return join_->stand_behind(context_->stream());
   }
 
   bool is_recorded() const override {
@@ -221,8 +178,7 @@ class CudaGpu final : public Gpu {
            status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
   }
 
-  // Between kernels that overlap a graph has edges of a special kind. Should a driver refuse them at some place, it
-  // gets a graph without.
+  // Between overlapping kernels a graph has programmatic edges. If a driver rejects them, it gets a graph without them.
   Result<std::unique_ptr<GpuGraph>> record(const std::function<Result<Done>()>& work) override {
     Result<std::unique_ptr<GpuGraph>> graph = record_once(work);
     if (graph || !context_->overlaps()) return graph;
@@ -241,7 +197,7 @@ class CudaGpu final : public Gpu {
   }
 
  private:
-  // On a stream of ours: the caller's may be the default one, which records nothing.
+  // On our own stream: the caller's may be the default stream, which cannot be recorded.
   Result<std::unique_ptr<GpuGraph>> record_once(const std::function<Result<Done>()>& work) {
     const CurrentContext current(*context_);
     CUstream stream = context_->own_stream();
@@ -253,10 +209,9 @@ class CudaGpu final : public Gpu {
     context_->use_stream(nullptr);
     const Result<Done> worked = work();
     context_->use_stream(callers);
-    is_aside_ = false;  // an event that was recorded cannot be waited for outside
     CUgraph graph = nullptr;
     Result<Done> done = context_->check(driver().stream_end_capture(stream, &graph), "record a graph");
-    // What the work itself says is nearer to the cause.
+    // The error of the work itself is closer to the cause.
     if (!worked) done = worked;
     CUgraphExec executable = nullptr;
     if (done)
@@ -272,10 +227,7 @@ class CudaGpu final : public Gpu {
   std::shared_ptr<CudaContext> context_;
   const CublasLt& cublaslt_;
   std::shared_ptr<cublasLtContext> handle_;
-  std::optional<ClockProbe> clock_;  // when it is first asked for
-  std::optional<Event> fork_;        // likewise: behind what is on the stream, and behind what runs aside
-  std::optional<Event> join_;
-  bool is_aside_ = false;  // and was not joined yet
+  std::optional<ClockProbe> clock_;  // on first use
 };
 
 Result<std::unique_ptr<Gpu>> make_gpu() {

@@ -152,9 +152,6 @@ class EmulatedGpu final : public Gpu {
     return std::unique_ptr<GpuGraph>(std::make_unique<Graph>(stream_, std::move(*recorded)));
   }
 
-  Result<Done> aside(const std::function<Result<Done>()>& work) override { return stream_->aside(work); }
-  Result<Done> join() override { return stream_->join(); }
-
   Result<std::vector<GemmAlgorithm>> algorithms(const GemmCall& call) override { return list_algorithms(call); }
 
  private:

@@ -14,7 +14,6 @@
 //   MILLRACE_EMULATED_WRONG        an algorithm of products, by its id, that gives wrong results
 //   MILLRACE_EMULATED_REFUSED      one that is listed, but cannot be prepared
 //   MILLRACE_EMULATED_LOST         one whose launch takes the GPU down
-//   MILLRACE_EMULATED_SIDE_STREAM        how much of its time work takes that runs aside, in percent: 0
 #pragma once
 
 #include <memory>

@@ -100,23 +100,6 @@ TEST_F(EmulatedGpu, RunsKernelsWithBarriersAndGraphsOfThem) {
   EXPECT_DOUBLE_EQ(*once, *again);
 }
 
-// As late as it may: when it is joined.
-TEST_F(EmulatedGpu, WorkAsideIsDoneWhenItIsJoined) {
-  const GpuMemory x = floats(4, 1);
-  const GpuMemory y = floats(4, 2);
-  const auto copy = [&] { return gpu_->copy(y.data(), x.data(), 16); };
-  const auto work = [&]() -> Result<Done> {
-    if (Result<Done> put = gpu_->aside(copy); !put) return put;
-    return gpu_->fill(x.data(), 0, 16);
-  };
-  ASSERT_TRUE(work());
-  EXPECT_EQ(taken(y), std::vector<float>(4, 2));
-  ASSERT_TRUE(gpu_->join());
-  EXPECT_EQ(taken(y), std::vector<float>(4, 0)) << "what is read aside was written over";
-  EXPECT_TRUE(gpu_->join()) << "there is nothing left";
-  EXPECT_FALSE(gpu_->record(work)) << "what is recorded comes back to its stream";
-}
-
 TEST_F(EmulatedGpu, MoreSharedMemoryThanABlockMayHaveIsRefused) {
   Launch asked;
   asked.kernel = source();

@@ -10,9 +10,7 @@ namespace millrace::emulated {
 
 Result<Done> Stream::put(Work work) {
   if (lost_) return *lost_;
-  if (puts_aside_)
-    aside_.push_back(std::move(work));
-  else if (recorded_ != nullptr)
+  if (recorded_ != nullptr)
     recorded_->push_back(std::move(work));
   else
     waiting_.push_back(std::move(work));
@@ -48,25 +46,7 @@ Result<std::vector<Work>> Stream::record(const std::function<Result<Done>()>& wo
   recorded_ = nullptr;
   if (!worked) return worked.error();
   if (spoilt_) return *spoilt_;
-  if (!std::exchange(aside_, {}).empty())
-    return Error::make(ErrorKind::failed, "cannot record a graph: CUDA_ERROR_STREAM_CAPTURE_UNJOINED");
   return recorded;
-}
-
-Result<Done> Stream::aside(const std::function<Result<Done>()>& work) {
-  if (puts_aside_ || !aside_.empty()) give_up("two pieces of work are aside at once");
-  puts_aside_ = true;
-  const Result<Done> worked = work();
-  puts_aside_ = false;
-  for (Work& each : aside_) each.seconds *= static_cast<double>(number_of("MILLRACE_EMULATED_SIDE_STREAM", 0)) / 100;
-  return worked;
-}
-
-Result<Done> Stream::join() {
-  for (Work& work : std::exchange(aside_, {})) {
-    if (Result<Done> joined = put(std::move(work)); !joined) return joined;
-  }
-  return Done{};
 }
 
 Result<Done> Graph::replay() {

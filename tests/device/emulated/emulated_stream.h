@@ -31,9 +31,6 @@ class Stream {
   // it.
   Result<Done> refuse_if_recorded(const char* what);
   Result<std::vector<Work>> record(const std::function<Result<Done>()>& work);
-  // Work that is aside runs as late as it may, when it is joined.
-  Result<Done> aside(const std::function<Result<Done>()>& work);
-  Result<Done> join();
 
   void restart_clock() { seconds_ = 0; }
   double seconds() const { return seconds_; }  // of what has run since then
@@ -42,8 +39,6 @@ class Stream {
  private:
   std::deque<Work> waiting_;
   std::vector<Work>* recorded_ = nullptr;
-  std::vector<Work> aside_;
-  bool puts_aside_ = false;
   std::optional<Error> spoilt_;  // the recording
   std::optional<Error> lost_;    // the GPU
   double seconds_ = 0;

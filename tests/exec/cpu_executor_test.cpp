@@ -107,7 +107,7 @@ TEST(CpuExecutor, LayoutsOfTheCallersChoiceAgreeWithTheReference) {
   expect_all_to_agree(plans);
 }
 
-// Plans that take the caller's stacked tensors as one.
+// Plans that need the caller's tensors contiguous.
 std::vector<MadePlan> stacked_plans(uint64_t seeds) {
   std::vector<MadePlan> plans;
   for (uint64_t seed = 0; seed < seeds; ++seed) {
@@ -174,7 +174,7 @@ TEST(CpuExecutor, TensorsThatAreNotContiguousAreRefused) {
     const std::string text = to_string(bound.error());
     EXPECT_NE(text.find("'wk' does not directly follow 'wq'"), std::string::npos) << text;
     EXPECT_NE(text.find("pass slices of one array, in this order"), std::string::npos) << text;
-    // In the wrong order, and with a gap, too.
+    // Also in the wrong order, and with a gap.
     const int64_t bytes = 4 * 8 * static_cast<int64_t>(sizeof(float));
     const auto put = [&](int64_t q, int64_t k, int64_t v) {
       for (const auto& [position, offset] : {std::pair(1, q), {2, k}, {3, v}})

@@ -142,7 +142,7 @@ class EmulatedExecutor : public ScratchTest {
     EXPECT_EQ(difference_from_reference(made, given, random, tensors.take()), "") << "step " << random.step;
   }
 
-  // What the third step with this seed makes of these.
+  // The outputs of the third step with this seed.
   Values<double> made_by_a_step(const MadePlan& made, const Values<double>& given) {
     GpuExecutor executor = executor_of(made);
     OnDevice tensors(*gpu_, made, given);
@@ -186,7 +186,7 @@ TEST_F(EmulatedExecutor, SavedSignsOfZerosInfinitiesAndNaNs) {
   expect_gradient_of_signs(made, given, {5, 3}, made_by_a_step(made, given));
 }
 
-// Of plans with a product of all three projections and their biases, or of the gradients of both.
+// Plans with one product for all three projections and their biases, or for the gradients of both.
 TEST_F(EmulatedExecutor, StackedTensorsOfTheCallerAgreeWithTheReference) {
   std::set<Pass> seen;
   PlanChoice choice;
@@ -207,7 +207,7 @@ TEST_F(EmulatedExecutor, StackedTensorsOfTheCallerAgreeWithTheReference) {
   EXPECT_EQ(seen.size(), 2U);
 }
 
-// Of plans whose products add themselves to a sum, one by one and stacked, forward and backward.
+// Plans whose products add to a sum, separate and stacked, forward and backward.
 TEST_F(EmulatedExecutor, ProductsThatAddAgreeWithTheReference) {
   std::set<std::pair<Pass, bool>> seen;
   PlanChoice choice;
@@ -228,8 +228,8 @@ TEST_F(EmulatedExecutor, ProductsThatAddAgreeWithTheReference) {
   EXPECT_EQ(seen.size(), 4U);
 }
 
-// Of plans with an attention in one piece: nearer to the exact numbers than the program by itself is, whose scores are
-// rounded. Its statistics are carried out there, and in no other plan.
+// Plans with fused attention are closer to the exact values than the program itself, whose scores are rounded. Only
+// these plans compute the row statistics.
 TEST_F(EmulatedExecutor, FusedAttentionsAgreeWithTheReference) {
   AttentionProgram program;
   std::string text = program.text();
@@ -275,7 +275,7 @@ TEST_F(EmulatedExecutor, FusedAttentionsAgreeWithTheReference) {
   EXPECT_EQ(seen.size(), 2U);
 }
 
-// Of plans whose products take a GELU and write what it is taken of, which products of backward read.
+// Plans whose products apply a GELU and also write its argument, which products of backward read.
 TEST_F(EmulatedExecutor, ProductsWithGelusAgreeWithTheReference) {
   std::set<std::string> seen;
   PlanChoice choice;
@@ -331,7 +331,7 @@ TEST_F(EmulatedExecutor, ForwardThenBackwardIsAStep) {
     expect_done(executor.backward());
     expect_step(made, given, {1, step}, tensors);
   }
-  // Bound once, passes do not change the step's number.
+  // Separate passes do not change the step number.
   for (int turn = 0; turn < 3; ++turn) {
     expect_done(executor.forward());
     expect_done(executor.backward());
@@ -367,7 +367,7 @@ TEST_F(EmulatedExecutor, ARecordingIsNotReplayedOnOtherAddresses) {
   expect_step(made, given, {1, 6}, first);
 }
 
-// An allocator gives a caller the same few places again and again, in turns.
+// An allocator returns the same few addresses again and again, in turns.
 TEST_F(EmulatedExecutor, AddressesThatComeBackAreReplayed) {
   const MadePlan made = plan_of(kProgram, {});
   GpuExecutor executor = executor_of(made);
@@ -418,7 +418,7 @@ TEST_F(EmulatedExecutor, SeedAndStepMayBeTheCallers) {
     expect_done(executor.step());
     expect_step(made, given, {77, step}, tensors);
   }
-  // And the executor's own again.
+  // Then the executor's own again.
   for (const uint32_t step : {1U, 2U, 3U}) {
     expect_done(executor.bind(tensors.pointers(), 5, step));
     expect_done(executor.step());
@@ -434,7 +434,7 @@ TEST_F(EmulatedExecutor, WorksInTheCallersMemoryAlone) {
   const StepPlan& plan = made.plan;
   Result<GpuMemory> saved = GpuMemory::allocate(*gpu_, plan.saved_bytes);
   for (const uint32_t step : {1U, 2U, 3U}) {
-    // What a pass works in is another place every time, and gone between forward and backward.
+    // Every pass gets another workspace, which is freed between forward and backward.
     CallersTensors pointers = tensors.pointers();
     pointers.saved = saved->data();
     {
@@ -467,7 +467,7 @@ TEST_F(EmulatedExecutor, CallersTensorsAreRecordedAfterManyCalls) {
     expect_done(executor.forward());
     expect_done(executor.backward());
     if (step == 2) {
-      EXPECT_EQ(emulated::recordings(), before) << "its tensors may be elsewhere the next time";
+      EXPECT_EQ(emulated::recordings(), before) << "its tensors may have other addresses next time";
     }
     if (step % 10 == 0) expect_step(made, given, {1, step}, tensors);
   }

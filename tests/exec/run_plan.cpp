@@ -30,7 +30,7 @@ std::vector<TensorId> outputs_of(const TrainingGraph& training) {
   return outputs;
 }
 
-// `coarser`: so much larger are the roundoffs, to which the bounds are proportional.
+// `coarser`: how many times larger the roundoff is; the bounds are proportional to it.
 template <int kDigits>
 std::string compare(const MadePlan& made, const Values<double>& given, RandomState random, const Values<double>& found,
                     double coarser = 1) {

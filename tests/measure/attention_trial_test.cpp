@@ -1,5 +1,4 @@
-// Attentions in one piece on a GPU that the CPU plays: every orientation that is offered, compared with what must come
-// out.
+// Fused attentions on an emulated GPU: every offered orientation, compared with the expected values.
 #include <gtest/gtest.h>
 
 #include <set>

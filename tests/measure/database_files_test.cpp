@@ -32,7 +32,7 @@ TEST_F(DatabaseTest, AFileThatOthersMayWriteIsNotTrusted) {
   fs::permissions(path(), fs::perms(0602));
   expect_error(Database::open(path(), DatabaseAccess::read), ErrorKind::bad_input, "is writable by other users");
   Database ours = opened(path("ours.db"));
-  EXPECT_EQ(ours.merge_from(path())->added, 3);  // but its rows may be taken over
+  EXPECT_EQ(ours.merge_from(path())->added, 3);  // but its rows may be merged
 }
 
 TEST_F(DatabaseTest, AnotherUsersFileIsNotTrusted) {
@@ -162,7 +162,7 @@ TEST_F(DatabaseTest, ATruncatedFileGivesAnErrorOrTheRightRows) {
   for (size_t length = 1; length < bytes.size(); length += 509) {
     write_bytes(file, bytes.substr(0, length));
     expect_error_or_right(file, rows, concat("length ", length));
-    // To open it for writing must not make it a new database.
+    // Opening it for writing must not turn it into a new database.
     EXPECT_FALSE(Database::open(file)) << length;
     if (HasFailure()) return;
   }
@@ -175,7 +175,7 @@ TEST_F(DatabaseTest, ADamagedLogLosesNoOlderRow) {
   {
     Database database = opened(path());
     put(database, {rows.begin() + 3, rows.end()});
-    const pid_t child = start_process([&] {  // its closing drops no locks of ours
+    const pid_t child = start_process([&] {  // another process, so that closing drops none of our locks
       log = bytes_of(path("m.db-wal"));
       write_bytes(path("saved"), log);
       return true;

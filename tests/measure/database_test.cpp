@@ -214,7 +214,7 @@ TEST_F(DatabaseTest, AKilledWriterLosesAtMostTheRowInFlight) {
       return false;
     });
     close(pipe_ends[1]);
-    // Killed in the middle of what it does next, which differs from round to round.
+    // Kill it in the middle of its next action, which differs from round to round.
     char byte = 0;
     for (int k = 0; k < 1 + 3 * round; ++k) ASSERT_EQ(read(pipe_ends[0], &byte, 1), 1);
     kill(child, SIGKILL);

@@ -56,7 +56,7 @@ TEST(ExpectationTest, ProductsAreGroupedByLibraryThenByAlgorithmOrShape) {
   EXPECT_EQ(kinds.kind_of(product(GemmLibrary::cublaslt, 7)).family, own.family);
   EXPECT_NE(kinds.kind_of(product(GemmLibrary::cublaslt, 7)).shape, own.shape);
   EXPECT_NE(kinds.kind_of(product(GemmLibrary::cublaslt, -1, {0, 1})).shape, own.shape);
-  // However it is cut: an algorithm is as good.
+  // The algorithm matters, not m, n and k.
   EXPECT_EQ(kinds.kind_of(product(GemmLibrary::cublaslt, 7, {0, 1})).shape,
             kinds.kind_of(product(GemmLibrary::cublaslt, 7)).shape);
 }
@@ -67,7 +67,7 @@ TEST(ExpectationTest, CorrectsByTheNarrowestMeasuredKind) {
   const Ratios any = ratios_of({{0, {5}}});
   const Ratios by_family = ratios_of({{0, {3}}});
   const Ratios by_shape = ratios_of({{0, {3, 2}}, {1, {2}}});
-  EXPECT_EQ(Expectation(none, none).seconds(kind, 0.5), 0.5) << "the model's word";
+  EXPECT_EQ(Expectation(none, none).seconds(kind, 0.5), 0.5) << "the model's estimate";
   EXPECT_EQ(Expectation(none, any).seconds(kind, 0.5), 2.5);
   EXPECT_EQ(Expectation(by_family, any).seconds(kind, 0.5), 1.5);
   EXPECT_EQ(Expectation(by_shape, any).seconds(kind, 0.5), 1);
@@ -75,7 +75,7 @@ TEST(ExpectationTest, CorrectsByTheNarrowestMeasuredKind) {
   const Ratios by_timing_class = ratios_of({{0, {3, 2}}, {1, {2}}, {4, {7}}});
   EXPECT_EQ(Expectation(by_timing_class, any).seconds({0, 1, 4}, 0.5), 3.5);
   EXPECT_EQ(Expectation(by_timing_class, any).seconds({0, 1, 5}, 0.5), 1);
-  // Another family's tell nothing.
+  // Ratios of another family do not count.
   EXPECT_EQ(Expectation(by_shape, any).seconds({2, 3}, 0.5), 0.5);
 }
 

@@ -1,4 +1,4 @@
-// Explorations with workers and compilers that are scripts: what is tried, what is kept, what is lost.
+// Explorations with scripts as workers and compilers: what is tried, stored and lost.
 #include "measure/explore.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ class ExploreTest : public WorkerTest {
     settings_.conversions = [this](TensorId tensor, int from, int to) {
       return conversions(training_.graph, candidates_.domains[tensor.at()], tensor, from, to, 1);
     };
-    // Nobody loads what this compiler makes.
+    // Nothing loads this compiler's output.
     const std::string file = path("compiler.sh");
     ASSERT_TRUE(write_file(file, "#!/bin/sh\nfor out; do :; done\necho an object >\"$out\"\n"));
     ASSERT_EQ(chmod(file.c_str(), 0755), 0);
@@ -101,7 +101,7 @@ TEST_F(ExploreTest, TriesEverythingOnceAndNothingTwice) {
   EXPECT_EQ(first->summary.outcomes.at("measured"), first->summary.tried);
   const std::vector<std::string> asked = calls();
   EXPECT_EQ(static_cast<double>(asked.size()), first->summary.tried);
-  EXPECT_EQ(std::set<std::string>(asked.begin(), asked.end()).size(), asked.size()) << "something was asked twice";
+  EXPECT_EQ(std::set<std::string>(asked.begin(), asked.end()).size(), asked.size()) << "something was requested twice";
   EXPECT_EQ(rows_in().size(), asked.size());
 
   const Result<Explored> again = explored(worker);
@@ -132,7 +132,7 @@ TEST_F(ExploreTest, ProgressChangesNothing) {
   EXPECT_EQ(watched->summary.partitions.size(), candidates_.partitions.size());
 }
 
-// Batches that are compiled while others are measured come in another order, and nothing is lost or tried twice.
+// Compiling ahead changes the order of batches, but loses nothing and tries nothing twice.
 TEST_F(ExploreTest, CompilingAheadTriesTheSame) {
   settings_.batch = 4;
   const Result<Explored> one_by_one = explored(pretended_worker(), "one_by_one.db");
@@ -146,9 +146,9 @@ TEST_F(ExploreTest, CompilingAheadTriesTheSame) {
   EXPECT_EQ(measurements_json(ahead->measurements), measurements_json(one_by_one->measurements));
   const std::vector<std::string> asked = calls();
   EXPECT_EQ(static_cast<double>(asked.size()), one_by_one->summary.tried);
-  EXPECT_EQ(std::set<std::string>(asked.begin(), asked.end()).size(), asked.size()) << "something was asked twice";
+  EXPECT_EQ(std::set<std::string>(asked.begin(), asked.end()).size(), asked.size()) << "something was requested twice";
 
-  // Without time for them, what was chosen ahead is left, and tried when it goes on.
+  // Without time, trials that were chosen ahead are left, and tried when exploration resumes.
   settings_.exhaustive = false;
   settings_.budget_seconds = 0;
   const Result<Explored> none = explored(pretended_worker(), "short.db");
@@ -160,7 +160,7 @@ TEST_F(ExploreTest, CompilingAheadTriesTheSame) {
   EXPECT_EQ(measurements_json(rest->measurements), measurements_json(one_by_one->measurements));
 }
 
-// Compiles as another does; but of the batches, all but the third take until something is measured.
+// Compiles like another one, but all batches except the third wait until something is measured.
 class QuickOnce : public KernelMaker {
  public:
   QuickOnce(const KernelMaker& others, std::function<bool()> measured)
@@ -263,7 +263,7 @@ TEST_F(ExploreTest, ACompilerErrorFailsItsKernels) {
       << made->summary.first_failure;
 }
 
-// What the machine could not do is no outcome: the next exploration would never try it again.
+// An error of the machine is not an outcome: otherwise the next exploration would never try again.
 TEST_F(ExploreTest, AMachineErrorEndsTheRunAndIsNotStored) {
   const Compiler there = compiler_;
   compiler_.path = path("no such compiler");
@@ -309,7 +309,7 @@ TEST_F(ExploreTest, BaselinesAreMeasuredWithoutABudget) {
   EXPECT_GT(made->summary.tried, 0);
   for (const MeasuredPartition& partition : made->measurements.partitions)
     EXPECT_FALSE(partition.candidates.empty()) << partition.name;
-  // Of what is not tried nothing is compiled, but for a few that were chosen before it was known how long that takes.
+  // Compiles only what it tries, except for a few chosen before the compile time was known.
   const auto files = std::filesystem::directory_iterator(path("cache"));
   EXPECT_LT(std::distance(begin(files), end(files)), 2 * made->summary.tried + 2);
 }
@@ -339,7 +339,7 @@ def heads(x: float32[B, J, H, P], b: float32[H, P], y: float32[B, K, H, P], c: f
   EXPECT_TRUE(selection) << to_string(selection.error());
   EXPECT_FALSE(made->measurements.conversions.empty());
 
-  // By the model's word alone, too.
+  // Also with the model's estimates only.
   settings_.measure = false;
   settings_.assume = true;
   const Result<Explored> assumed = explored({{"/no/worker"}, "", 0}, "empty.db");
@@ -388,7 +388,7 @@ TEST_F(ExploreTest, WantedCandidatesAreTriedNext) {
   EXPECT_TRUE(std::any_of(next.begin(), next.end(), converts));
 }
 
-// Every candidate is counted, and once.
+// Every candidate is counted exactly once.
 void expect_whole(const Exploration& whole) {
   EXPECT_EQ(whole.tried + whole.known + whole.not_needed, whole.configurations + whole.conversions);
   EXPECT_TRUE(whole.is_whole());
@@ -419,7 +419,7 @@ TEST_F(ExploreTest, OnePerTimingClassIsTriedAndWhatASelectionUses) {
   };
   const Result<Explored> more = explored(pretended_worker(), "some.db");
   ASSERT_TRUE(more) << to_string(more.error());
-  EXPECT_GT(selections, 1U) << "the last word on what was tried at last";
+  EXPECT_GT(selections, 1U) << "a last selection after the last trial";
   EXPECT_GT(more->summary.tried, 0);
   EXPECT_EQ(more->summary.known, some->summary.tried);
   EXPECT_EQ(more->summary.not_needed, some->summary.not_needed - more->summary.tried);
@@ -430,7 +430,7 @@ TEST_F(ExploreTest, OnePerTimingClassIsTriedAndWhatASelectionUses) {
   expect_whole(again->summary);
 }
 
-// A GPU's shapes are candidates only where they are asked for. They and the conversions are known when one comes back.
+// A GPU's shapes are candidates only on demand. A second run recalls them and the conversions.
 TEST_F(ExploreTest, WantedCandidatesAreRecalled) {
   const EnumerateOptions options = enumerate_on_gpu();
   settings_.exhaustive = false;

@@ -1,4 +1,4 @@
-// Trials of candidates on a GPU, which the CPU plays: right ones, wrong ones, and a GPU that is lost or full.
+// Trials on an emulated GPU: right and wrong candidates, and a GPU that is lost or out of memory.
 #include "measure/gpu/gpu_trial.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ def layer(x: float16[B, J], w: float16[J, K]):
     return dropout(softmax(y), p=0.5)
 )";
 
-// Larger than what the reference computes.
+// Too large for the reference.
 constexpr const char* kLarge = R"(
 B = 320
 J = 320
@@ -90,7 +90,7 @@ class EmulatedTrials : public ScratchTest {
     return program;
   }
 
-  // The first product of the program, by an algorithm.
+  // The program's first product with a given algorithm.
   std::pair<const Partition*, Candidate> product(int algorithm, int split = 1) const {
     for (const PartitionCandidates& each : candidates_.partitions) {
       for (const Candidate& candidate : each.candidates) {
@@ -153,7 +153,7 @@ TEST_F(EmulatedTrials, EqualPartitionsWithDifferentMasksAreMeasured) {
 }
 
 // Products that absorb biases, a ReLU, and the gradients of biases: small ones against the reference, large ones by
-// elements computed one by one; with a negative factor too.
+// probed elements; also with a negative factor.
 TEST_F(EmulatedTrials, EpiloguesAreMeasured) {
   constexpr const char* kBiases = R"(
 B = 6

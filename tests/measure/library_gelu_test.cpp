@@ -1,5 +1,4 @@
-// What a tanh that errs by as much as the library's makes of a GELU and its gradient, and the bounds that large
-// products are checked by.
+// The error of a GELU and its gradient with a tanh as inexact as the library's, and the bounds for large products.
 #include "measure/library_gelu.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +13,7 @@ namespace {
 
 const double kRoot = std::sqrt(2 / std::numbers::pi);
 
-// A tanh that is -1 and 1 where float32's is.
+// A tanh that saturates at the same points as float32's.
 double wrong_tanh(double x, double by) {
   const double t = gelu_inner_tanh(x);
   return std::abs(x) > kMostNegative ? (x < 0 ? -1 : 1) : t + by;
@@ -33,7 +32,7 @@ void each(double from, double to, const Body& body) {
   for (int k = 0; k <= kSteps; ++k) body(from + (to - from) * k / kSteps);
 }
 
-constexpr double kRounding = 1e-6;  // of the errors that are not of the first order
+constexpr double kRounding = 1e-6;  // for errors of higher order
 
 TEST(LibraryGelu, ErrorsAreBounded) {
   for (const double by : {-kTanhError, kTanhError}) {

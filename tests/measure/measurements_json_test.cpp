@@ -56,7 +56,7 @@ TEST(MeasurementsJson, NamesThatAreNotUtf8DoNotThrow) {
 struct Hostile {
   const char* what;
   const char* by;
-  const char* expected;  // in the complaint
+  const char* expected;  // in the error
 };
 
 TEST(MeasurementsJson, HostileTexts) {
@@ -111,7 +111,7 @@ TEST(MeasurementsJson, HostileWholes) {
   }
 }
 
-// Every prefix of a file, and the file with every byte changed, is either read or answered.
+// Every prefix of a file, and the file with any byte changed, is either read or gives an error.
 TEST(MeasurementsJson, DamagedTexts) {
   constexpr size_t kStep = kSanitized ? 7 : 1;
   const std::string whole = measurements_json(random_measurements(3));

@@ -1,4 +1,4 @@
-// What is known of a small program's trials and of its conversions', and the Measurements that are made of it.
+// Trials and conversions of a small program, and the Measurements made from their outcomes.
 #include "measure/partition_classes.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace millrace {
 namespace {
 
-// Two equal products of equal tensors, and what is between them.
+// Two equal products of equal tensors, with an operator in between.
 constexpr const char* kClassedProgram = R"(
 B = 2
 J = 3
@@ -123,7 +123,7 @@ TEST_F(PartitionClassesTest, EveryPartitionHasBaselinesThatMayBeAssumed) {
   EXPECT_TRUE(classes_->has_baselines_left());
   classes_->assume();
   EXPECT_FALSE(classes_->has_baselines_left());
-  EXPECT_TRUE(classes_->outcomes().empty()) << "that was no outcome";
+  EXPECT_TRUE(classes_->outcomes().empty()) << "assuming is not an outcome";
   for (const PartitionClass& each : classes_->all()) EXPECT_FALSE(each.rows.empty()) << each.text;
 }
 
@@ -148,7 +148,7 @@ TEST_F(PartitionClassesTest, OnePerTimingClassIsTriedUnlessOthersAreWanted) {
   const double others = classes.represented();
   EXPECT_GT(others, 0);
   std::set<std::pair<size_t, int>> kinds;
-  size_t baselines = 0;  // are tried whatever they are like
+  size_t baselines = 0;  // are tried even if another represents them
   for (size_t k = 0; k < classes.all().size(); ++k) {
     for (const Trial& trial : classes.all()[k].trials) {
       kinds.emplace(k, trial.kind.timing_class);
@@ -166,7 +166,7 @@ TEST_F(PartitionClassesTest, OnePerTimingClassIsTriedUnlessOthersAreWanted) {
     const TrialId id{k, static_cast<size_t>(other - trials.begin())};
     EXPECT_TRUE(classes.want(id));
     EXPECT_EQ(classes.next_of(k), id.number);
-    // It is expected to take what the one that it is like took.
+    // It is expected to take as long as the one that represents it.
     const auto like = std::find_if(trials.begin(), trials.end(), [&](const Trial& t) {
       return t.kind.timing_class == other->kind.timing_class && !t.represented;
     });
@@ -180,7 +180,7 @@ TEST_F(PartitionClassesTest, OnePerTimingClassIsTriedUnlessOthersAreWanted) {
     EXPECT_EQ(classes.represented(), others - 1);
     return;
   }
-  FAIL() << "none is like another";
+  FAIL() << "no trial is represented";
 }
 
 TEST_F(PartitionClassesTest, AfterAFailureAnotherOfItsTimingClassIsTried) {
@@ -201,7 +201,7 @@ TEST_F(PartitionClassesTest, AfterAFailureAnotherOfItsTimingClassIsTried) {
       if (turn < 2) break;
     }
   }
-  // Firsts are tried whatever they are like: two that failed, and one that did not.
+  // Baselines are always tried; of the others, two that failed and one that did not.
   const auto baselines = static_cast<size_t>(
       std::count_if(each.trials.begin(), each.trials.end(), [](const Trial& trial) { return trial.baseline; }));
   EXPECT_GE(tried.size(), 3U);
@@ -225,7 +225,7 @@ TEST_F(PartitionClassesTest, ALateCandidateIsAddedOnce) {
   const size_t before = trials.size();
   const double configurations = classes_->configurations();
   classes_->add_late(id.partition_class, product->partition, product->candidates.front());
-  EXPECT_EQ(trials.size(), before) << "it is there";
+  EXPECT_EQ(trials.size(), before) << "it exists already";
   Candidate other = product->candidates.front();
   std::get<GemmConfig>(other.config).library = GemmLibrary::cublaslt;
   std::get<GemmConfig>(other.config).algorithm.id = 7;
@@ -241,7 +241,7 @@ TEST_F(PartitionClassesTest, ALateCandidateIsAddedOnce) {
   FAIL() << "it is never next";
 }
 
-// Baselines, then what is wanted, then by what is expected; one that was left comes again.
+// Baselines, then wanted trials, then by expected time; a trial that was left comes again.
 TEST_F(PartitionClassesTest, NextDependsOnChosenLeftAndAddedTrials) {
   for (size_t k = 0; k < classes_->all().size(); ++k) {
     const PartitionClass& each = classes_->all()[k];
@@ -294,7 +294,7 @@ TEST_F(PartitionClassesTest, EqualTensorsShareConversions) {
   EXPECT_TRUE(tensors.contains(v));
   EXPECT_LE(conversions.added().size(), 2 * tensors.size());
   EXPECT_GE(conversions.configurations(), static_cast<double>(conversions.added().size()));
-  // By the same trials, and once.
+  // With the same trials, each once.
   const size_t added = conversions.added().size();
   std::set<std::pair<size_t, size_t>> trials;
   for (const ConversionTrial& each : conversions.added()) trials.emplace(each.trial.partition_class, each.trial.number);
@@ -319,7 +319,7 @@ TEST_F(PartitionClassesTest, ConversionsIncludePinnedLayouts) {
   EXPECT_TRUE(conversions.between(between, {}, {0, 1}).empty());
 }
 
-// A maker keeps what does not change between two calls, and nothing else.
+// A maker caches only what does not change between two calls.
 TEST_F(PartitionClassesTest, MeasurementsFromOutcomes) {
   ConversionTrials conversions = conversion_trials(2);
   MeasurementsMaker maker(training_.graph, candidates_, *classes_, conversions);

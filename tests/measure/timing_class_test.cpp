@@ -41,7 +41,7 @@ class TimingClassTest : public testing::Test {
     return timing_class_key(training_.graph, candidates_.domains, each.partition, candidate);
   }
 
-  // By their texts, the printed candidates.
+  // The printed candidates by timing class.
   std::map<std::string, std::vector<std::string>> groups(const PartitionCandidates& each) const {
     std::map<std::string, std::vector<std::string>> made;
     for (const Candidate& candidate : each.candidates)
@@ -77,7 +77,7 @@ def layer(x: float16[B, L, I]):
   EXPECT_NE(timing_class_of(each, concat("012 021; ", config("0.1.2", 2))), plain) << "written across its lines";
   EXPECT_NE(timing_class_of(each, concat("012 021; ", config("0.2.1", 1))),
             timing_class_of(each, concat("012 021; ", config("0.1.2", 2))));
-  // One of four halves is shorter than that: the next axis counts.
+  // Four halves are shorter than a line, so the next axis counts.
   const std::string narrow = timing_class_of(each, concat("012 120; ", config("1.2.0", 0)));
   EXPECT_NE(timing_class_of(each, concat("012 210; ", config("1.2.0", 0))), narrow);
   EXPECT_NE(timing_class_of(each, concat("012 120; ", config("2.1.0", 0))), narrow);

@@ -47,8 +47,8 @@ class TrialQueueTest : public testing::TestWithParam<uint32_t> {
     const ConfigKind& kind = trials_[number].kind;
     trials_[number].known = true;
     const double ratio = static_cast<double>(1 + draw(4));
-    of_partition_.add(kind.family, ratio);
-    if (kind.shape != kind.family) of_partition_.add(kind.shape, ratio);
+    partition_ratios_.add(kind.family, ratio);
+    if (kind.shape != kind.family) partition_ratios_.add(kind.shape, ratio);
     all_ratios_.add(kind.family, ratio);
   }
 
@@ -71,18 +71,18 @@ class TrialQueueTest : public testing::TestWithParam<uint32_t> {
   std::mt19937 chance_{GetParam()};
   std::deque<Candidate> candidates_;
   std::vector<Trial> trials_;
-  Ratios of_partition_;
+  Ratios partition_ratios_;
   Ratios all_ratios_;
   TrialQueue queue_;
 };
 
 TEST_P(TrialQueueTest, AgreesWithAPlainScan) {
-  EXPECT_FALSE(queue_.next(trials_, {of_partition_, all_ratios_}));
+  EXPECT_FALSE(queue_.next(trials_, {partition_ratios_, all_ratios_}));
   for (int k = 0; k < 40; ++k) add();
   size_t chosen = 0;
   for (int step = 0; step < 600; ++step) {
-    const std::optional<size_t> next = queue_.next(trials_, {of_partition_, all_ratios_});
-    ASSERT_EQ(next, next_by_scan(trials_, {of_partition_, all_ratios_})) << "step " << step;
+    const std::optional<size_t> next = queue_.next(trials_, {partition_ratios_, all_ratios_});
+    ASSERT_EQ(next, next_by_scan(trials_, {partition_ratios_, all_ratios_})) << "step " << step;
     if (next && draw(4) != 0) {
       trials_[*next].chosen = true;
       ++chosen;
@@ -91,11 +91,11 @@ TEST_P(TrialQueueTest, AgreesWithAPlainScan) {
   }
   EXPECT_GT(chosen, 40U);
   // Until none is left.
-  while (const std::optional<size_t> next = queue_.next(trials_, {of_partition_, all_ratios_})) {
-    ASSERT_EQ(next, next_by_scan(trials_, {of_partition_, all_ratios_}));
+  while (const std::optional<size_t> next = queue_.next(trials_, {partition_ratios_, all_ratios_})) {
+    ASSERT_EQ(next, next_by_scan(trials_, {partition_ratios_, all_ratios_}));
     trials_[*next].chosen = true;
   }
-  EXPECT_FALSE(next_by_scan(trials_, {of_partition_, all_ratios_}));
+  EXPECT_FALSE(next_by_scan(trials_, {partition_ratios_, all_ratios_}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Random, TrialQueueTest, testing::Range(0U, 20U));

@@ -14,7 +14,7 @@ namespace millrace {
 namespace {
 
 // The added tensor is as large as the product, and the factor negative: a tolerance from their difference would
-// be too small for what the libraries differ in.
+// be smaller than the libraries' differences.
 TEST(Trials, LargeProductsThatAddAreComparedWithAPeer) {
   std::string text = kSums;
   text.replace(text.find("B = 6"), 5, "B = 610");

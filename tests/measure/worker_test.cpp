@@ -88,7 +88,7 @@ TEST_F(WorkerTest, ALostWorkerCostsOnlyItsCandidate) {
   const std::vector<std::pair<std::string, Outcome>> cases = {
       {"crashes", Outcome::crashed}, {"leaves", Outcome::crashed},     {"killed", Outcome::out_of_memory},
       {"hangs", Outcome::hung},      {"nonsense", Outcome::crashed},   {"negative", Outcome::crashed},
-      {"silent", Outcome::crashed},  {"long", Outcome::out_of_memory},  // it writes without an end
+      {"silent", Outcome::crashed},  {"long", Outcome::out_of_memory},  // it never stops writing
   };
   for (const auto& [how, expected] : cases) {
     const Result<MeasurementRow> lost = worker.run(request_of(how), how == "hangs" ? 0.3 : 60);

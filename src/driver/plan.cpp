@@ -5,7 +5,6 @@
 #include <array>
 #include <cstring>
 #include <map>
-#include <variant>
 
 #include "base/text.h"
 #include "driver/callers_tensors.h"
@@ -132,11 +131,10 @@ Result<Done> check_memory(const void* memory, int64_t bytes, bool own, const cha
 }  // namespace
 
 struct Plan::Implementation {
-  using Executor = std::variant<CpuExecutor, GpuExecutor>;
-
-  Implementation(const LoadedPlan& loaded, Executor ready, PlanMemory memory)
-      : Implementation(loaded, callers_lists(loaded), std::move(ready), memory) {}
-  Implementation(const LoadedPlan& loaded, const CallersLists& lists, Executor ready, PlanMemory memory)
+  Implementation(const LoadedPlan& loaded, std::unique_ptr<Executor> ready, Gpu* gpu_or_null, PlanMemory memory)
+      : Implementation(loaded, callers_lists(loaded), std::move(ready), gpu_or_null, memory) {}
+  Implementation(const LoadedPlan& loaded, const CallersLists& lists, std::unique_ptr<Executor> ready, Gpu* gpu_or_null,
+                 PlanMemory memory)
       : arguments("arguments", loaded.training.graph, lists.arguments),
         results("results", loaded.training.graph, lists.results),
         result_gradients("result gradients", loaded.training.graph, lists.result_gradients),
@@ -147,7 +145,8 @@ struct Plan::Implementation {
         gaps(gaps_of(loaded.plan)),
         own(memory == PlanMemory::own),
         executor(std::move(ready)),
-        device(std::holds_alternative<GpuExecutor>(executor) ? "cuda" : "cpu") {
+        gpu(gpu_or_null),
+        device(gpu != nullptr ? "cuda" : "cpu") {
     if (on_gpu()) {
       for (List* list : {&arguments, &results, &result_gradients, &argument_gradients}) list->align_for_gpu();
     }
@@ -168,33 +167,21 @@ struct Plan::Implementation {
       bound.result_gradients = tensors.result_gradients.data();
       bound.argument_gradients = tensors.argument_gradients.data();
     }
-    if (auto* const gpu = std::get_if<GpuExecutor>(&executor)) {
-      gpu->gpu().use_stream(tensors.stream);
+    if (on_gpu()) {
+      gpu->use_stream(tensors.stream);
       bound.random = tensors.random;
-      return gpu->bind(bound, seed, step);
+      return executor->bind(bound, seed, step);
     }
     std::array<uint64_t, 2> random{seed, step};
     if (tensors.random != nullptr) std::memcpy(random.data(), tensors.random, sizeof(random));
-    return std::get<CpuExecutor>(executor).bind(bound, random[0], static_cast<uint32_t>(random[1]));
+    return executor->bind(bound, random[0], static_cast<uint32_t>(random[1]));
   }
 
-  bool on_gpu() const { return std::holds_alternative<GpuExecutor>(executor); }
+  bool on_gpu() const { return gpu != nullptr; }
 
-  Result<Done> forward() {
-    if (auto* const gpu = std::get_if<GpuExecutor>(&executor)) return gpu->forward();
-    std::get<CpuExecutor>(executor).forward();
-    return Done{};
-  }
-  Result<Done> backward() {
-    if (auto* const gpu = std::get_if<GpuExecutor>(&executor)) return gpu->backward();
-    std::get<CpuExecutor>(executor).backward();
-    return Done{};
-  }
-  Result<Done> step() {
-    if (auto* const gpu = std::get_if<GpuExecutor>(&executor)) return gpu->step();
-    std::get<CpuExecutor>(executor).step();
-    return Done{};
-  }
+  Result<Done> forward() { return executor->forward(); }
+  Result<Done> backward() { return executor->backward(); }
+  Result<Done> step() { return executor->step(); }
 
   List arguments;
   List results;
@@ -205,7 +192,8 @@ struct Plan::Implementation {
   int64_t workspace_bytes;
   std::vector<Gap> gaps;  // of the saved part
   bool own;               // the plan has its own memory
-  Executor executor;
+  std::unique_ptr<Executor> executor;
+  Gpu* gpu;  // the executor's; null on the CPU
   std::string device;
   bool saved = false;  // its own memory holds what a forward saved
 };
@@ -222,11 +210,14 @@ Result<Plan> Plan::load(const std::string& path, PlanMemory memory) {
   if (is_gpu_plan(loaded->plan)) {
     Result<GpuExecutor> executor = load_gpu_executor(*loaded, whose);
     if (!executor) return executor.error();
-    return Plan(std::make_unique<Implementation>(*loaded, std::move(*executor), memory));
+    Gpu* const gpu = &executor->gpu();
+    return Plan(
+        std::make_unique<Implementation>(*loaded, std::make_unique<GpuExecutor>(std::move(*executor)), gpu, memory));
   }
   Result<CpuExecutor> executor = load_executor(*loaded, user_kernel_cache, whose);
   if (!executor) return executor.error();
-  return Plan(std::make_unique<Implementation>(*loaded, std::move(*executor), memory));
+  return Plan(
+      std::make_unique<Implementation>(*loaded, std::make_unique<CpuExecutor>(std::move(*executor)), nullptr, memory));
 }
 
 const std::vector<TensorInfo>& Plan::arguments() const { return implementation_->arguments.infos; }

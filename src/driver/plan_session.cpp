@@ -25,19 +25,20 @@ Result<PlanSession> PlanSession::open(const LoadedPlan& loaded) {
     Result<GpuMemory> flushed = GpuMemory::allocate(executor->gpu(), 2 * executor->gpu().info().l2_bytes);
     if (!flushed) return flushed.error();
     made.flushed_ = std::move(*flushed);
-    made.gpu_.emplace(std::move(*executor));
+    made.gpu_ = &executor->gpu();
+    made.executor_ = std::make_unique<GpuExecutor>(std::move(*executor));
   } else {
     Result<CpuExecutor> executor = load_executor(loaded);
     if (!executor) return executor.error();
-    made.cpu_.emplace(std::move(*executor));
+    made.executor_ = std::make_unique<CpuExecutor>(std::move(*executor));
   }
   return made;
 }
 
 Result<Done> PlanSession::put(const Values<double>& given) {
   memory_ = std::make_unique<CallersMemory>(*loaded_, given);
-  if (cpu_) return Done{};
-  Gpu& gpu = gpu_->gpu();
+  if (gpu_ == nullptr) return Done{};
+  Gpu& gpu = *gpu_;
   on_gpu_.clear();
   gpu_pointers_.clear();
   for (const CallersMemory::List& list : memory_->lists()) {
@@ -66,13 +67,13 @@ Result<Done> PlanSession::put(const Values<double>& given) {
 }
 
 Result<Done> PlanSession::take(Values<double>& values) {
-  if (gpu_) {
+  if (gpu_ != nullptr) {
     const std::array<CallersMemory::List, 4> lists = memory_->lists();
     for (size_t list = 0; list < lists.size(); ++list) {
       for (size_t k = 0; lists[list].made && k < lists[list].pointers.size(); ++k) {
         const CallersTensor& tensor = (*lists[list].tensors)[k];
         if (!tensor.tensor.valid()) continue;
-        Result<Done> copied = gpu_->gpu().copy_out(lists[list].pointers[k], gpu_pointers_[list][k], tensor.bytes);
+        Result<Done> copied = gpu_->copy_out(lists[list].pointers[k], gpu_pointers_[list][k], tensor.bytes);
         if (!copied) return copied;
       }
     }
@@ -82,7 +83,7 @@ Result<Done> PlanSession::take(Values<double>& values) {
 }
 
 CallersTensors PlanSession::pointers() const {
-  if (cpu_) return memory_->pointers();
+  if (gpu_ == nullptr) return memory_->pointers();
   return {gpu_pointers_[0].data(),
           gpu_pointers_[1].data(),
           gpu_pointers_[2].data(),
@@ -91,38 +92,20 @@ CallersTensors PlanSession::pointers() const {
           nullptr};
 }
 
-Result<Done> PlanSession::bind(uint64_t seed, uint32_t step) {
-  return gpu_ ? gpu_->bind(pointers(), seed, step) : cpu_->bind(pointers(), seed, step);
-}
+Result<Done> PlanSession::bind(uint64_t seed, uint32_t step) { return executor_->bind(pointers(), seed, step); }
 
-Result<Done> PlanSession::forward() {
-  if (gpu_) return gpu_->forward();
-  cpu_->forward();
-  return Done{};
-}
+Result<Done> PlanSession::forward() { return executor_->forward(); }
 
-Result<Done> PlanSession::backward() {
-  if (gpu_) return gpu_->backward();
-  cpu_->backward();
-  return Done{};
-}
+Result<Done> PlanSession::backward() { return executor_->backward(); }
 
-Result<Done> PlanSession::step() {
-  if (gpu_) return gpu_->step();
-  cpu_->step();
-  return Done{};
-}
+Result<Done> PlanSession::step() { return executor_->step(); }
 
-Result<Done> PlanSession::launch(size_t number) {
-  if (gpu_) return gpu_->launch(number);
-  cpu_->launch(number);
-  return Done{};
-}
+Result<Done> PlanSession::launch(size_t number) { return executor_->launch(number); }
 
 Result<double> PlanSession::seconds_of_pass(const std::function<Result<Done>()>& pass, int repeats) {
-  if (cpu_) return clocked(pass);
+  if (gpu_ == nullptr) return clocked(pass);
   const auto nothing = [] { return Result<Done>(Done{}); };
-  const Result<double> all = gpu_->gpu().time(nothing, [&]() -> Result<Done> {
+  const Result<double> all = gpu_->time(nothing, [&]() -> Result<Done> {
     for (int k = 0; k < repeats; ++k) {
       if (Result<Done> put = pass(); !put) return put;
     }
@@ -133,20 +116,19 @@ Result<double> PlanSession::seconds_of_pass(const std::function<Result<Done>()>&
 }
 
 Result<double> PlanSession::seconds_of_launch(size_t number) {
-  if (cpu_) return clocked([&] { return launch(number); });
-  return gpu_->gpu().time([&] { return gpu_->gpu().fill(flushed_.data(), 0, flushed_.size()); },
-                          [&] { return launch(number); });
+  if (gpu_ == nullptr) return clocked([&] { return launch(number); });
+  return gpu_->time([&] { return gpu_->fill(flushed_.data(), 0, flushed_.size()); }, [&] { return launch(number); });
 }
 
 std::optional<double> PlanSession::relative_clock() {
-  if (cpu_ || gpu_->gpu().info().clock_khz <= 0) return std::nullopt;
-  const Result<double> hertz = gpu_->gpu().clock_hertz();
+  if (gpu_ == nullptr || gpu_->info().clock_khz <= 0) return std::nullopt;
+  const Result<double> hertz = gpu_->clock_hertz();
   if (!hertz) return std::nullopt;
-  return *hertz / (gpu_->gpu().info().clock_khz * 1e3);
+  return *hertz / (gpu_->info().clock_khz * 1e3);
 }
 
 std::string PlanSession::device() const {
-  if (gpu_) return gpu_->gpu().info().name;
+  if (gpu_ != nullptr) return gpu_->info().name;
   return concat(cpu_info().model, ", ", threads(), " threads");
 }
 

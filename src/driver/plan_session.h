@@ -48,8 +48,8 @@ class PlanSession {
   CallersTensors pointers() const;
 
   const LoadedPlan* loaded_;
-  std::optional<CpuExecutor> cpu_;
-  std::optional<GpuExecutor> gpu_;
+  std::unique_ptr<Executor> executor_;
+  Gpu* gpu_ = nullptr;                            // the executor's; null on the CPU
   std::unique_ptr<CallersMemory> memory_;         // in host memory
   std::vector<GpuMemory> on_gpu_;                 // the same tensors in GPU memory
   std::vector<std::vector<void*>> gpu_pointers_;  // of the four lists

@@ -303,7 +303,7 @@ void explore_on_gpu(const Graph& graph, const Candidates& candidates, const Enum
   settings.compile_ahead = true;
   settings.hang_seconds = kGpuHangSeconds;
   settings.timing_class = [&graph, &candidates](const Partition& partition, const Candidate& candidate) {
-    return timing_class_text(graph, candidates.domains, partition, candidate);
+    return timing_class_key(graph, candidates.domains, partition, candidate);
   };
   settings.refinements = [&graph, &candidates, &enumerating, gpu = machine.gpu](const Partition& partition,
                                                                                 const Candidate& candidate) {

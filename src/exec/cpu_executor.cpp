@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kPage = 4096;
 
-// The kernels' functions by launch; null for a library's product.
+// Kernels by launch; null for a library's product.
 struct Functions {
   std::vector<KernelModule> modules;
   std::vector<void*> addresses;
@@ -73,13 +73,13 @@ Result<Functions> find_functions(const StepPlan& plan, const std::vector<Launch>
     if (found) return found;
     reason = found.error().diagnostics.front().message;
   }
-  const Result<KernelCache> anew = cache();
-  if (!anew) {
-    const Diagnostic& problem = anew.error().diagnostics.front();
-    return Error::make(ErrorKind::unavailable, concat(reason, "; and they cannot be compiled anew: ", problem.message),
+  const Result<KernelCache> compiler = cache();
+  if (!compiler) {
+    const Diagnostic& problem = compiler.error().diagnostics.front();
+    return Error::make(ErrorKind::unavailable, concat(reason, "; they cannot be recompiled: ", problem.message),
                        problem.remedy);
   }
-  return compiled_functions(launches, *anew);
+  return compiled_functions(launches, *compiler);
 }
 
 }  // namespace
@@ -96,9 +96,10 @@ Result<CpuExecutor> CpuExecutor::load(const StepPlan& plan, const std::vector<La
     Result<CpuLaunch> launch = CpuLaunch::prepare(launches[k], functions->addresses[k]);
     if (!launch) return launch.error();
     if (launch->scratch_bytes() > plan.scratch_bytes)
-      return Error::make(ErrorKind::bad_input,
-                         concat("invalid plan: scratch_bytes: launches[", k, "] needs ", launch->scratch_bytes()),
-                         "run millrace optimize again");
+      return Error::make(
+          ErrorKind::bad_input,
+          concat("invalid plan: scratch_bytes: launches[", k, "] needs ", launch->scratch_bytes(), " bytes"),
+          "run millrace optimize again");
     made.launches_.push_back(std::move(*launch));
   }
   made.tensors_ = LaunchTensors(plan, launches);
@@ -111,11 +112,11 @@ Result<Done> CpuExecutor::allocate(const StepPlan& plan) {
   const size_t bytes = (static_cast<size_t>(plan.arena_bytes) / kPage + 1) * kPage;
   arena_.reset(static_cast<char*>(std::aligned_alloc(kPage, bytes)));
   if (arena_) {
-    tensors_.own(arena_.get());
+    tensors_.set_arena(arena_.get());
     return Done{};
   }
   return Error::make(ErrorKind::failed, concat("no memory for the plan's arena of ", plan.arena_bytes, " bytes"),
-                     "free some, or make a plan for smaller sizes");
+                     "free memory, or make a plan for smaller sizes");
 }
 
 Result<Done> CpuExecutor::bind(const CallersTensors& tensors, uint64_t seed, uint32_t step) {
@@ -125,9 +126,10 @@ Result<Done> CpuExecutor::bind(const CallersTensors& tensors, uint64_t seed, uin
   return Done{};
 }
 
-void CpuExecutor::run(size_t first, size_t last) const {
+Result<Done> CpuExecutor::run(size_t first, size_t last) const {
   const LaunchState state{tensors_.scalars(), seed_, step_};
-  for (size_t k = first; k < last; ++k) launches_[k].run(tensors_.of(k), state, tensors_.scratch());
+  for (size_t k = first; k < last; ++k) launches_[k].run(tensors_.tensors_of(k), state, tensors_.scratch());
+  return Done{};
 }
 
 }  // namespace millrace

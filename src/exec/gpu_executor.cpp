@@ -11,8 +11,8 @@ namespace millrace {
 namespace {
 
 constexpr const char* kAdvance = "millrace_advance";
-constexpr size_t kMostRecordings = 8;  // of a pass
-// Recording takes as long as some ten steps. A caller's tensors have moved by then, unless its allocator has settled.
+constexpr size_t kMostRecordings = 8;  // per kind of run
+// Recording takes as long as some ten steps. Until the caller's allocator has settled, addresses change too often.
 constexpr int kCallsUntilRecorded = 24;
 
 std::string advance_text() {
@@ -54,9 +54,10 @@ Result<GpuExecutor> GpuExecutor::load(std::shared_ptr<Gpu> gpu, const StepPlan& 
         made.gpu_->prepare(with_kernel_names(launches[k], plan.launches[k].function), cubin);
     if (!launch) return launch.error();
     if ((*launch)->scratch_bytes() > plan.scratch_bytes)
-      return Error::make(ErrorKind::bad_input,
-                         concat("invalid plan: scratch_bytes: launches[", k, "] needs ", (*launch)->scratch_bytes()),
-                         "run millrace optimize again");
+      return Error::make(
+          ErrorKind::bad_input,
+          concat("invalid plan: scratch_bytes: launches[", k, "] needs ", (*launch)->scratch_bytes(), " bytes"),
+          "run millrace optimize again");
     made.launches_.push_back(std::move(*launch));
   }
   Result<std::unique_ptr<GpuLaunch>> advance = made.gpu_->prepare(advance_launch(), cubin);
@@ -73,7 +74,7 @@ Result<GpuExecutor> GpuExecutor::load(std::shared_ptr<Gpu> gpu, const StepPlan& 
   Result<GpuMemory> arena = GpuMemory::allocate(*made.gpu_, plan.arena_bytes);
   if (!arena) return arena.error();
   made.arena_ = std::move(*arena);
-  made.tensors_.own(made.arena_.bytes_at(0));
+  made.tensors_.set_arena(made.arena_.bytes_at(0));
   return made;
 }
 
@@ -87,31 +88,32 @@ Result<Done> GpuExecutor::bind(const CallersTensors& tensors, uint64_t seed, uin
 }
 
 Result<Done> GpuExecutor::launch(size_t number) {
-  return launches_[number]->run(tensors_.of(number), tensors_.scalars(), random_, tensors_.scratch());
+  return launches_[number]->run(tensors_.tensors_of(number), tensors_.scalars(), random_, tensors_.scratch());
 }
 
-std::pair<size_t, size_t> GpuExecutor::launches_of(Pass pass) const {
-  return {pass == Pass::backward_only ? tensors_.backward() : 0,
-          pass == Pass::forward_only ? tensors_.backward() : launches_.size()};
+std::pair<size_t, size_t> GpuExecutor::launches_of(Run kind) const {
+  return {kind == Run::backward ? tensors_.backward() : 0,
+          kind == Run::forward ? tensors_.backward() : launches_.size()};
 }
 
-Result<Done> GpuExecutor::put(Pass pass) {
-  const auto [first, last] = launches_of(pass);
+Result<Done> GpuExecutor::enqueue(Run kind) {
+  const auto [first, last] = launches_of(kind);
   for (size_t k = first; k < last; ++k) {
-    if (Result<Done> put = launch(k); !put) return put;
+    if (Result<Done> launched = launch(k); !launched) return launched;
   }
-  if (pass != Pass::whole || random_ != state_.data()) return Done{};
+  if (kind != Run::step || random_ != state_.data()) return Done{};
   void* const none = nullptr;
   return advance_->run(&none, tensors_.scalars(), state_.data(), nullptr);
 }
 
-// The first time launch by launch, which also loads what libraries load late; what comes again and again is recorded.
-Result<Done> GpuExecutor::run(Pass pass) {
-  if (pass == Pass::whole && random_ == state_.data()) ++known_.step;
-  const auto [first, last] = launches_of(pass);
-  if (first == last || gpu_->is_recorded()) return put(pass);
+// The first run on given addresses is launch by launch, which also makes libraries load what they load lazily. Repeated
+// runs are recorded as a graph.
+Result<Done> GpuExecutor::run(Run kind) {
+  if (kind == Run::step && random_ == state_.data()) ++known_.step;
+  const auto [first, last] = launches_of(kind);
+  if (first == last || gpu_->is_recorded()) return enqueue(kind);
   const std::span<void* const> tensors = tensors_.between(first, last);
-  Recordings& recordings = recorded_[static_cast<size_t>(pass)];
+  Recordings& recordings = recorded_[static_cast<size_t>(kind)];
   const auto known = std::find_if(recordings.begin(), recordings.end(), [&](const Recorded& one) {
     return std::equal(one.tensors.begin(), one.tensors.end(), tensors.begin(), tensors.end()) &&
            one.scratch == tensors_.scratch() && one.random == random_ && one.scalars == tensors_.all_scalars();
@@ -120,16 +122,16 @@ Result<Done> GpuExecutor::run(Pass pass) {
     if (recordings.size() == kMostRecordings) recordings.erase(recordings.begin());
     recordings.push_back(
         {{tensors.begin(), tensors.end()}, tensors_.scratch(), random_, tensors_.all_scalars(), 1, nullptr});
-    return put(pass);
+    return enqueue(kind);
   }
   std::rotate(known, known + 1, recordings.end());
   Recorded& recorded = recordings.back();
   if (!recorded.graph && recorded.calls < calls_until_recorded_) {
     ++recorded.calls;
-    return put(pass);
+    return enqueue(kind);
   }
   if (!recorded.graph) {
-    Result<std::unique_ptr<GpuGraph>> graph = gpu_->record([&] { return put(pass); });
+    Result<std::unique_ptr<GpuGraph>> graph = gpu_->record([&] { return enqueue(kind); });
     if (!graph) return graph.error();
     recorded.graph = std::move(*graph);
   }

@@ -1,5 +1,6 @@
-// A plan and the caller's tensors → results, on a GPU: a pass is a CUDA graph, or its launches one behind the other
-// where the tensors are where they were not yet. Nothing is allocated, and nothing waits.
+// A plan and the caller's tensors → results, on a GPU. A pass on tensors at new addresses is launched kernel by kernel;
+// on addresses seen before it is replayed as a CUDA graph. Passes allocate no memory and do not wait for the GPU. Test:
+// tests/exec/gpu_executor_test.cpp
 #pragma once
 
 #include <array>
@@ -10,63 +11,60 @@
 
 #include "device/gpu.h"
 #include "device/gpu_memory.h"
+#include "exec/executor.h"
 #include "exec/launch_tensors.h"
 
 namespace millrace {
 
-class GpuExecutor {
+class GpuExecutor : public Executor {
  public:
-  // `launches`: the plan's, lowered. `cubin`: all of its kernels, under the names that the plan has for them.
+  // `launches`: the plan's, lowered. `cubin`: all of its kernels, under their names in the plan.
   static Result<GpuExecutor> load(std::shared_ptr<Gpu> gpu, const StepPlan& plan, const std::vector<Launch>& launches,
                                   const std::string& cubin, ExecutorMemory memory = ExecutorMemory::own);
 
   Gpu& gpu() const { return *gpu_; }
 
-  // What the following runs work on: addresses on the device. Gradients may be null for forward alone.
-  Result<Done> bind(const CallersTensors& tensors, uint64_t seed, uint32_t step);
-
-  // All of them only put work on the GPU's stream.
-  Result<Done> forward() { return run(Pass::forward_only); }
-  Result<Done> backward() { return run(Pass::backward_only); }
-  // Forward, then backward, and the step's number grows by one: the next one without a bind() draws other masks. (Not
-  // where seed and step are the caller's.)
-  Result<Done> step() { return run(Pass::whole); }
-  // One launch, in the plan's order: for timing.
-  Result<Done> launch(size_t number);
+  Result<Done> bind(const CallersTensors& tensors, uint64_t seed, uint32_t step) override;
+  Result<Done> forward() override { return run(Run::forward); }
+  Result<Done> backward() override { return run(Run::backward); }
+  // Forward, then backward, then adds one to the step number, so that the next step without a bind() has new masks
+  // (unless the caller provides seed and step).
+  Result<Done> step() override { return run(Run::step); }
+  Result<Done> launch(size_t number) override;
 
  private:
-  enum class Pass { forward_only, backward_only, whole };
-  // A pass on tensors at certain places. A caller's allocator gives it the same few again and again.
+  enum class Run { forward, backward, step };
+  // A run on tensors at given addresses. A caller's allocator reuses the same few again and again.
   struct Recorded {
     std::vector<void*> tensors;
     const void* scratch = nullptr;
     const void* random = nullptr;
     std::vector<double> scalars;
     int calls = 1;
-    std::unique_ptr<GpuGraph> graph;  // null: not worth recording yet
+    std::unique_ptr<GpuGraph> graph;  // null: not recorded yet
   };
-  using Recordings = std::vector<Recorded>;  // the last one used is the last
+  using Recordings = std::vector<Recorded>;  // the most recently used is last
 
   explicit GpuExecutor(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)) {}
-  Result<Done> run(Pass pass);
-  Result<Done> put(Pass pass);
-  std::pair<size_t, size_t> launches_of(Pass pass) const;
+  Result<Done> run(Run kind);
+  Result<Done> enqueue(Run kind);
+  std::pair<size_t, size_t> launches_of(Run kind) const;
 
   std::shared_ptr<Gpu> gpu_;
   std::vector<std::unique_ptr<GpuLaunch>> launches_;
   std::unique_ptr<GpuLaunch> advance_;
   GpuMemory arena_;
   GpuMemory state_;
-  GpuState known_;  // what state_ holds when all that is on the stream is done
+  GpuState known_;  // the contents of state_ once all enqueued work is done
   bool has_state_ = false;
-  const void* random_ = nullptr;  // the caller's, or state_
+  const void* random_ = nullptr;  // seed and step: the caller's, or state_
   int calls_until_recorded_ = 1;
   LaunchTensors tensors_;
-  std::array<Recordings, 3> recorded_;  // after launches_: graphs do not outlive what they are made of
+  std::array<Recordings, 3> recorded_;  // after launches_: graphs must not outlive them
 };
 
-// The source of all kernels of a plan, under the names in `functions` (one a launch, empty where it has none), and of
-// what the executor itself needs.
+// The source of a plan's kernels, under the names in `functions` (one per launch, empty without a kernel), and of the
+// executor's own kernel.
 std::string gpu_plan_source(const std::vector<Launch>& launches, const std::vector<std::string>& functions,
                             const std::string& prelude);
 

@@ -7,17 +7,17 @@
 namespace millrace {
 namespace {
 
-// The caller's address; null where it gives none. Kernels take all tensors alike; what is only read stays as it is.
+// The caller's address; null if it gives none. Kernels take non-const pointers, but only read arguments.
 void* address_of(const CallersTensors& tensors, BufferLocation location, size_t position) {
-  const auto among = [&](const void* const* list) {
+  const auto element_of = [&](const void* const* list) {
     return list == nullptr ? nullptr : const_cast<void*>(list[position]);
   };
   switch (location) {
     case BufferLocation::arena: break;
-    case BufferLocation::argument: return among(tensors.arguments);
-    case BufferLocation::result: return among(tensors.results);
-    case BufferLocation::result_gradient: return among(tensors.result_gradients);
-    case BufferLocation::argument_gradient: return among(tensors.argument_gradients);
+    case BufferLocation::argument: return element_of(tensors.arguments);
+    case BufferLocation::result: return element_of(tensors.results);
+    case BufferLocation::result_gradient: return element_of(tensors.result_gradients);
+    case BufferLocation::argument_gradient: return element_of(tensors.argument_gradients);
   }
   return nullptr;
 }
@@ -58,7 +58,7 @@ LaunchTensors::LaunchTensors(const StepPlan& plan, const std::vector<Launch>& la
   }
 }
 
-// `buffers`: a launch's; `stack`: positions among them of what it takes as one.
+// `buffers`: a launch's; `stack`: positions in it of the tensors that the launch needs contiguous.
 void LaunchTensors::find_adjacent(const StepPlan& plan, const std::vector<int>& buffers,
                                   const std::vector<int>& stack) {
   const auto buffer_at = [&](int position) -> const PlanBuffer& {
@@ -73,21 +73,21 @@ void LaunchTensors::find_adjacent(const StepPlan& plan, const std::vector<int>& 
   }
 }
 
-// What is null is not used by the pass in question.
+// A null pointer is not used by the pass that runs.
 Result<Done> LaunchTensors::check_adjacent(const CallersTensors& tensors) const {
   for (const Adjacent& pair : adjacent_) {
     const char* const first = static_cast<const char*>(address_of(tensors, pair.location, pair.first));
     const char* const second = static_cast<const char*>(address_of(tensors, pair.location, pair.second));
     if (first == nullptr || second == nullptr || first + pair.bytes == second) continue;
     return Error::make(ErrorKind::bad_input,
-                       concat("'", pair.second_name, "' does not lie right behind '", pair.first_name,
-                              "', and the plan was made for tensors that are stacked"),
-                       "pass parts of one array, in this order, or make the plan without that --layout");
+                       concat("'", pair.second_name, "' does not directly follow '", pair.first_name,
+                              "' in memory, but the plan was made for stacked tensors"),
+                       "pass slices of one array, in this order, or make the plan without that --layout");
   }
   return Done{};
 }
 
-void LaunchTensors::own(char* arena) {
+void LaunchTensors::set_arena(char* arena) {
   own_saved_ = arena;
   own_workspace_ = arena + saved_bytes_;
 }

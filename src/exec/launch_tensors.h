@@ -1,4 +1,5 @@
-// Where the tensors of a plan's launches are: the caller's, and those in the arena. Every executor has one.
+// The addresses of all tensors of a plan's launches, in the caller's memory and in the arena. Every executor has one.
+// Test: tests/exec/cpu_executor_test.cpp
 #pragma once
 
 #include <cstdint>
@@ -7,42 +8,26 @@
 #include <vector>
 
 #include "device/launch.h"
+#include "exec/executor.h"
 #include "millrace/result.h"
 #include "plan/plan.h"
 
 namespace millrace {
-
-// The caller's memory, in the plan's layouts: one an argument or result of the program, in its order. A scalar argument
-// is a double in the host's memory; it has no gradient, and what stands there is not looked at. `saved` is what forward
-// leaves for backward, `workspace` what a pass works in; both aligned to 64 (on a GPU to 256), null: the executor's
-// own.
-struct CallersTensors {
-  const void* const* arguments = nullptr;
-  void* const* results = nullptr;
-  const void* const* result_gradients = nullptr;
-  void* const* argument_gradients = nullptr;
-  void* saved = nullptr;
-  void* workspace = nullptr;
-  const void* random = nullptr;  // on a GPU: seed and step in its memory; null: the executor's own
-};
-
-// Whether an executor brings memory of its own, or works in the caller's alone.
-enum class ExecutorMemory { own, callers };
 
 class LaunchTensors {
  public:
   LaunchTensors() = default;
   LaunchTensors(const StepPlan& plan, const std::vector<Launch>& launches);
 
-  // The executor's own memory, of plan.arena_bytes.
-  void own(char* arena);
+  // Sets the executor's own memory, of plan.arena_bytes.
+  void set_arena(char* arena);
 
-  // Gradients may be null for forward alone. An error, and nothing is bound, where a launch takes tensors as one that
-  // are apart.
+  // Gradients may be null if only forward runs. If a launch needs stacked tensors and they are not contiguous, returns
+  // an error and binds nothing.
   Result<Done> bind(const CallersTensors& tensors);
 
-  void* const* of(size_t launch) const { return tensors_.data() + first_[launch]; }
-  // The tensors of the launches from one to before another.
+  void* const* tensors_of(size_t launch) const { return tensors_.data() + first_[launch]; }
+  // The tensors of launches [first, last).
   std::span<void* const> between(size_t first, size_t last) const {
     const size_t end = last < first_.size() ? first_[last] : tensors_.size();
     return {tensors_.data() + first_[first], tensors_.data() + end};
@@ -54,22 +39,22 @@ class LaunchTensors {
   size_t launches() const { return first_.size(); }
 
  private:
-  struct Bound {  // a tensor of a launch that is the caller's
+  struct Bound {  // a launch's tensor in the caller's memory
     size_t slot;
     BufferLocation location;
     size_t position;
   };
-  struct Placed {  // one that lies in the arena
+  struct Placed {  // a launch's tensor in the arena
     size_t slot;
     bool saved;
-    int64_t offset;  // in the saved part or in the workspace
+    int64_t offset;  // in the saved memory or in the workspace
   };
 
-  struct Adjacent {  // two of the caller's that a launch takes as one
+  struct Adjacent {  // two of the caller's tensors that a launch needs contiguous
     BufferLocation location;
     size_t first;  // positions
     size_t second;
-    int64_t bytes;  // from one to the other
+    int64_t bytes;  // from the first to the second
     std::string first_name;
     std::string second_name;
   };
@@ -82,13 +67,13 @@ class LaunchTensors {
   char* own_saved_ = nullptr;
   char* own_workspace_ = nullptr;
   int64_t scratch_offset_ = 0;  // in the workspace
-  char* workspace_ = nullptr;   // that is worked in now
-  std::vector<void*> tensors_;  // of all launches, one behind the other
-  std::vector<size_t> first_;   // one a launch: its first tensor
+  char* workspace_ = nullptr;   // the bound one
+  std::vector<void*> tensors_;  // of all launches in order
+  std::vector<size_t> first_;   // by launch: its first tensor
   std::vector<Bound> bound_;
   std::vector<Placed> placed_;
   std::vector<Adjacent> adjacent_;
-  std::vector<size_t> scalars_at_;  // positions of scalar arguments that launches use
+  std::vector<size_t> scalars_at_;  // positions of the scalar arguments that launches use
   std::vector<double> scalars_;     // by position
 };
 

@@ -4,9 +4,9 @@
 
 namespace millrace {
 
-ConversionTrials::ConversionTrials(const Graph& graph, const Candidates& candidates, Configs configs, size_t most,
+ConversionTrials::ConversionTrials(const Graph& graph, const Candidates& candidates, Enumerate enumerate, size_t most,
                                    PartitionClasses& classes)
-    : candidates_(candidates), configs_(std::move(configs)), most_(most), classes_(classes) {
+    : candidates_(candidates), enumerate_(std::move(enumerate)), most_(most), classes_(classes) {
   find_equal_tensors(graph);
 }
 
@@ -14,7 +14,7 @@ void ConversionTrials::find_equal_tensors(const Graph& graph) {
   std::map<std::string, size_t> by_text;
   for (size_t k = 0; k < graph.tensors.size(); ++k) {
     if (candidates_.domains[k].layouts.size() < 2 || !classes_.is_touched(TensorId(k))) continue;
-    Partition partition = configs_(TensorId(k), 0, 1).partition;
+    Partition partition = enumerate_(TensorId(k), 0, 1).partition;
     const auto [known, fresh] = by_text.try_emplace(print_partition(graph, partition), equal_tensors_.size());
     if (fresh) equal_tensors_.push_back({known->first, std::move(partition), {}});
     equal_tensors_[known->second].tensors.emplace_back(k);
@@ -41,8 +41,8 @@ std::vector<std::pair<int, int>> ConversionTrials::between(TensorId tensor, std:
 }
 
 void ConversionTrials::add(TensorId tensor, int from, int to) {
-  const auto equal = std::find_if(equal_tensors_.begin(), equal_tensors_.end(), [&](const EqualTensors& of) {
-    return std::find(of.tensors.begin(), of.tensors.end(), tensor) != of.tensors.end();
+  const auto equal = std::find_if(equal_tensors_.begin(), equal_tensors_.end(), [&](const EqualTensors& each) {
+    return std::find(each.tensors.begin(), each.tensors.end(), tensor) != each.tensors.end();
   });
   if (equal == equal_tensors_.end()) return;
   for (const TensorId one : equal->tensors) {
@@ -53,18 +53,18 @@ void ConversionTrials::add(TensorId tensor, int from, int to) {
 
 void ConversionTrials::add_one(TensorId tensor, int from, int to) {
   if (!converting_.insert({tensor, from, to}).second) return;
-  conversions_.push_back(std::make_unique<PartitionCandidates>(configs_(tensor, from, to)));
-  PartitionCandidates& of = *conversions_.back();
-  configurations_ += static_cast<double>(of.candidates.size());
-  if (of.candidates.size() > most_) of.candidates.resize(most_);
-  for (const TrialId& trial : classes_.add_conversion(tensor, of)) added_.push_back({tensor, from, to, trial});
+  conversions_.push_back(std::make_unique<PartitionCandidates>(enumerate_(tensor, from, to)));
+  PartitionCandidates& conversion = *conversions_.back();
+  configurations_ += static_cast<double>(conversion.candidates.size());
+  if (conversion.candidates.size() > most_) conversion.candidates.resize(most_);
+  for (const TrialId& trial : classes_.add_conversion(tensor, conversion)) added_.push_back({tensor, from, to, trial});
 }
 
 double ConversionTrials::expected(TensorId tensor, int from, int to) {
   const auto [known, fresh] = seconds_.try_emplace(tensor, 0);
   if (fresh) {
-    const PartitionCandidates of = configs_(tensor, from, to);
-    if (!of.candidates.empty()) known->second = of.candidates.front().estimate;
+    const PartitionCandidates conversion = enumerate_(tensor, from, to);
+    if (!conversion.candidates.empty()) known->second = conversion.candidates.front().estimate;
   }
   return known->second;
 }

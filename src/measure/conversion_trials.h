@@ -1,5 +1,5 @@
-// Conversions to try: between which layouts of which tensors, and by which trials. Tensors that are converted alike are
-// converted between the same layouts: what one's takes, all take.
+// The layout conversions to try. Tensors of equal shape and type share their conversions, which take equally long.
+// Test: tests/measure/partition_classes_test.cpp
 #pragma once
 
 #include <functional>
@@ -16,10 +16,10 @@
 
 namespace millrace {
 
-// That are converted alike.
+// Tensors with the same conversions.
 struct EqualTensors {
   std::string text;     // of their conversion
-  Partition partition;  // of the first one
+  Partition partition;  // the first tensor's conversion
   std::vector<TensorId> tensors;
 };
 
@@ -32,22 +32,22 @@ struct ConversionTrial {
 
 class ConversionTrials {
  public:
-  // The ways from one layout of a tensor to another.
-  using Configs = std::function<PartitionCandidates(TensorId, int from, int to)>;
+  // The candidates that convert a tensor from one layout to another.
+  using Enumerate = std::function<PartitionCandidates(TensorId, int from, int to)>;
 
-  // Of a pair of layouts, `most` ways are tried. What is referred to lives longer.
-  ConversionTrials(const Graph& graph, const Candidates& candidates, Configs configs, size_t most,
+  // Tries at most `most` candidates per pair of layouts. All references must outlive this.
+  ConversionTrials(const Graph& graph, const Candidates& candidates, Enumerate enumerate, size_t most,
                    PartitionClasses& classes);
 
   const std::vector<EqualTensors>& equal_tensors() const { return equal_tensors_; }
-  // The conversions there may be between layouts in which it is written, or the caller gives it, and those in which
-  // it is read, or the caller expects it.
+  // The possible conversions from a layout in which the tensor is written, or given by the caller, to one in which it
+  // is read, or expected by the caller.
   std::vector<std::pair<int, int>> between(TensorId tensor, std::set<int> written, std::set<int> read) const;
-  // For the tensor and all that are equal, once.
+  // Adds the conversion for the tensor and all equal tensors, unless it was added before.
   void add(TensorId tensor, int from, int to);
   const std::vector<ConversionTrial>& added() const { return added_; }
   double configurations() const { return configurations_; }
-  // By the model, which takes all of a tensor's conversions to be alike.
+  // The model's seconds, the same for all conversions of a tensor.
   double expected(TensorId tensor, int from, int to);
 
  private:
@@ -56,12 +56,12 @@ class ConversionTrials {
   void add_one(TensorId tensor, int from, int to);
 
   const Candidates& candidates_;
-  Configs configs_;
+  Enumerate enumerate_;
   size_t most_;
   PartitionClasses& classes_;
   std::vector<EqualTensors> equal_tensors_;
-  std::set<std::tuple<TensorId, int, int>> converting_;            // that were added
-  std::vector<std::unique_ptr<PartitionCandidates>> conversions_;  // pointed to by their trials
+  std::set<std::tuple<TensorId, int, int>> converting_;            // added so far
+  std::vector<std::unique_ptr<PartitionCandidates>> conversions_;  // trials point to them
   std::vector<ConversionTrial> added_;
   double configurations_ = 0;
   std::map<TensorId, double> seconds_;  // expected

@@ -1,13 +1,14 @@
-// The database of measurements: what every candidate took on every device, kept between runs in one SQLite file.
+// The measurement database: the time of every candidate on every device, kept between runs in one SQLite file. Test:
+// tests/measure/database_test.cpp
 //
-// What it promises:
-// - Several processes may write at once; readers never wait. What put() has written survives a kill at any moment.
-//   (A loss of power may take the last rows with it, and damages nothing.)
-// - A row that comes out is one that was put in: each carries a check of all its values and its key, and the file's
-//   structure is verified when it is opened. A file that fails either gives an error that says how to go on.
-// - A file of a later schema, of another program or of another user is refused and left as it is.
+// Guarantees:
+// - Several processes may write at once; readers never wait. Rows written by put() survive a kill at any moment.
+//   (A power failure may lose the last rows, but damages nothing.)
+// - Every row read is a row that was written: each has a checksum over its values and key, and opening a file verifies
+//   its structure. If either check fails, the error says how to proceed.
+// - A file of a later schema, of another program or of another user is refused and not modified.
 //
-// The long texts are stored once, under the hash of the text; a row refers to its three by those.
+// Long texts are stored once, keyed by their hash; a row refers to its three texts by these hashes.
 #pragma once
 
 #include <cstdint>
@@ -24,22 +25,22 @@
 namespace millrace {
 
 enum class DatabaseAccess {
-  write,  // our own; made when there is none
-  read,   // our own
-  merge,  // read, and anybody's
+  write,  // the user's own file; created if missing
+  read,   // the user's own file
+  merge,  // read-only, any user's file
 };
 
 struct DatabaseLimits {
-  int busy_milliseconds = 10'000;  // how long to wait for another process that writes
-  int64_t pages = 0;               // of 4 KiB, that the file may grow to; 0: as its disk allows
+  int busy_milliseconds = 10'000;  // how long to wait for another writer
+  int64_t pages = 0;               // maximum file size in pages of 4 KiB; 0: no limit
 };
 
-// What became of another database's rows.
+// What merging did with the other database's rows.
 struct Merged {
   int64_t added = 0;
   int64_t replaced = 0;  // ours were older
   int64_t kept = 0;      // ours are newer
-  int64_t known = 0;     // the same in both
+  int64_t known = 0;     // identical in both
 
   bool operator==(const Merged&) const = default;
 };
@@ -49,8 +50,8 @@ struct DeviceSummary {
   int64_t rows = 0;
   int64_t partitions = 0;
   std::map<Outcome, int64_t> outcomes;
-  std::string first;  // times of its oldest and newest row
-  std::string last;
+  std::string first;  // time of its oldest row
+  std::string last;   // time of its newest row
 };
 
 class Database {
@@ -58,19 +59,19 @@ class Database {
   static Result<Database> open(const std::string& path, DatabaseAccess access = DatabaseAccess::write,
                                const DatabaseLimits& limits = {});
 
-  // Rows replace those with the same key. Of many, all or none are written.
+  // A row replaces the one with the same key. Writes all rows or none.
   Result<Done> put(const MeasurementRow& row);
   Result<Done> put(const std::vector<MeasurementRow>& rows);
 
   Result<std::optional<MeasurementRow>> find(const MeasurementKey& key) const;
-  // In the order of the keys.
+  // Sorted by key.
   Result<std::vector<MeasurementRow>> all_of(const std::string& device, const std::string& partition) const;
   Result<std::vector<MeasurementRow>> all_of(const std::string& device,
                                              const std::vector<std::string>& partitions) const;
   Result<std::vector<MeasurementRow>> all() const;
   Result<std::vector<DeviceSummary>> list() const;
 
-  // The later of two rows with the same key wins. All or nothing.
+  // The later of two rows with the same key wins. Merges all rows or none.
   Result<Merged> merge(const std::vector<MeasurementRow>& rows);
   Result<Merged> merge_from(const std::string& path);
   Result<std::string> export_lines() const;
@@ -82,7 +83,7 @@ class Database {
   SqliteConnection connection_;
 };
 
-// The rows that can still be read of a damaged database: those that are as they were written.
+// The rows of a damaged database that are still intact.
 Result<std::vector<MeasurementRow>> salvage_database(const std::string& path);
 
 }  // namespace millrace

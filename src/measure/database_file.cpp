@@ -14,21 +14,21 @@
 namespace millrace {
 namespace {
 
-// No function here opens a database that is there: closing it would drop the locks of every connection of this process.
+// No function here opens an existing database: closing it would drop the locks of all of this process's connections.
 
 Error cannot(const std::string& verb, const std::string& path, int number) {
   const ErrorKind kind = number == ENOENT || number == ENOTDIR ? ErrorKind::bad_input : ErrorKind::failed;
   return Error::make(kind, concat("cannot ", verb, " the database '", path, "': ", std::strerror(number)),
-                     kind == ErrorKind::bad_input ? "look at its name; db import and db merge make a new one"
-                                                  : "look at its permissions and at those of its folder");
+                     kind == ErrorKind::bad_input ? "check the name; db import and db merge create a new file"
+                                                  : "check the permissions of the file and its folder");
 }
 
 Result<Done> check_ours(const std::string& path, const struct stat& status) {
   if (status.st_uid != geteuid())
-    return Error::make(ErrorKind::bad_input, concat("'", path, "' belongs to another user, and is not trusted"),
-                       "copy it, or take its rows over: millrace db merge FILE");
+    return Error::make(ErrorKind::bad_input, concat("'", path, "' belongs to another user and is not trusted"),
+                       "copy it, or import its rows: millrace db merge FILE");
   if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-    return Error::make(ErrorKind::bad_input, concat("'", path, "' may be written by other users, and is not trusted"),
+    return Error::make(ErrorKind::bad_input, concat("'", path, "' is writable by other users and is not trusted"),
                        concat("if its rows are yours: chmod 600 '", path, "'"));
   return Done{};
 }
@@ -53,7 +53,7 @@ Result<std::string> own_database_file(const std::string& path) {
   for (const char* const suffix : {"", "-wal", "-shm", "-journal"}) {
     struct stat status {};
     const std::string one = *file + suffix;
-    if (stat(one.c_str(), &status) != 0) continue;  // those beside it need not be there
+    if (stat(one.c_str(), &status) != 0) continue;  // SQLite's own files may not exist
     const Result<Done> ours = check_ours(one, status);
     if (!ours) return ours.error();
   }
@@ -61,16 +61,16 @@ Result<std::string> own_database_file(const std::string& path) {
 }
 
 Result<Done> create_database_file(const std::string& path) {
-  // Made under another name, so that it is closed before anybody can have opened it.
+  // Create it under another name, so that it is closed before anybody can open it.
   std::string name = path + ".XXXXXX";
   struct stat status {};
   if (stat(path.c_str(), &status) == 0) return Done{};
   const int made = mkstemp(name.data());  // 0600
-  if (made < 0) return cannot("make", path, errno);
+  if (made < 0) return cannot("create", path, errno);
   close(made);
   const int linked = link(name.c_str(), path.c_str()) == 0 ? 0 : errno;
   unlink(name.c_str());
-  if (linked != 0 && linked != EEXIST) return cannot("make", path, linked);
+  if (linked != 0 && linked != EEXIST) return cannot("create", path, linked);
   return Done{};
 }
 

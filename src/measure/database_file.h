@@ -1,5 +1,6 @@
-// Whose a database's file is. A row decides only which kernel is taken for fast, never a result; still, what another
-// user could have written is not read unless it was named to be merged.
+// Creates database files and checks who owns them. Rows only decide which kernel is considered fast and never change a
+// result. Still, a file that another user could have written is read only if the user asks to merge it. Test:
+// tests/measure/database_test.cpp
 #pragma once
 
 #include <string>
@@ -8,13 +9,14 @@
 
 namespace millrace {
 
-// The file without links in its path; it and SQLite's files beside it are ours, and only ours to write.
+// Resolves links in the path. The file, and SQLite's files next to it, must belong to the user, and nobody else may
+// write them.
 Result<std::string> own_database_file(const std::string& path);
 
-// The same for a file that is only read: anybody's.
+// Resolves links in the path of a file that is only read; any user's.
 Result<std::string> readable_database_file(const std::string& path);
 
-// Makes an empty one that only we may read or write, unless there is one already.
+// Creates an empty file that only the user may read or write, unless the file exists.
 Result<Done> create_database_file(const std::string& path);
 
 }  // namespace millrace

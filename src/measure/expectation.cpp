@@ -7,14 +7,15 @@
 namespace millrace {
 namespace {
 
-std::string family_of(const Candidate& candidate) {
+std::string config_family_of(const Candidate& candidate) {
   if (const auto* gemm = std::get_if<GemmConfig>(&candidate.config)) {
     if (gemm->library == GemmLibrary::cublaslt) return gemm->tensor_cores ? "cublaslt" : "cublaslt plain";
     return concat(gemm->library == GemmLibrary::blis ? "blis" : "openblas", gemm->threads_over_loops ? " over" : "");
   }
   if (std::holds_alternative<AttentionConfig>(candidate.config)) return "attention";
   const auto& kernel = std::get<KernelConfig>(candidate.config);
-  const bool lanes = kernel.rows && !kernel.loops.empty() && kernel.loops.back() != kernel.vector;  // across rows
+  const bool lanes =
+      kernel.rows && !kernel.loops.empty() && kernel.loops.back() != kernel.vector;  // vectors run across rows
   return concat(!kernel.rows ? "flat "
                 : lanes      ? "lanes "
                              : "rows ",
@@ -27,24 +28,26 @@ std::string chain(const std::vector<int>& indices) {
   return text;
 }
 
-// Ways of a family that are fast or slow together: how a GPU's threads share the work, and a library's algorithms.
+// Configs of a family that are fast or slow together: by how GPU threads share the work, or by the library's algorithm.
 std::string shape_of(const Candidate& candidate) {
   if (const auto* gemm = std::get_if<GemmConfig>(&candidate.config)) {
-    const GemmAlgorithm& of = gemm->algorithm;
-    if (of.id < 0) return concat(family_of(candidate), " ", chain(gemm->m), chain(gemm->n), chain(gemm->k));
-    return concat(family_of(candidate), " ", of.id, " ", of.tile, " ", of.stages, " ", of.cluster);
+    const GemmAlgorithm& algorithm = gemm->algorithm;
+    if (algorithm.id < 0)
+      return concat(config_family_of(candidate), " ", chain(gemm->m), chain(gemm->n), chain(gemm->k));
+    return concat(config_family_of(candidate), " ", algorithm.id, " ", algorithm.tile, " ", algorithm.stages, " ",
+                  algorithm.cluster);
   }
   if (std::holds_alternative<AttentionConfig>(candidate.config)) return print_config(candidate.config);
   const std::optional<GpuShape>& gpu = std::get<KernelConfig>(candidate.config).gpu;
-  if (!gpu) return family_of(candidate);
-  return concat(family_of(candidate), " ", gpu->width, " ", gpu->row_threads, " ", gpu->threads, " ", gpu->blocks, " ",
-                gpu->prefetch);
+  if (!gpu) return config_family_of(candidate);
+  return concat(config_family_of(candidate), " ", gpu->width, " ", gpu->row_threads, " ", gpu->threads, " ",
+                gpu->blocks, " ", gpu->prefetch);
 }
 
 }  // namespace
 
-ConfigKind ConfigKinds::of(const Candidate& candidate, const std::string& timing_class) {
-  const int family = number_of(family_of(candidate));
+ConfigKind ConfigKinds::kind_of(const Candidate& candidate, const std::string& timing_class) {
+  const int family = number_of(config_family_of(candidate));
   const int shape = number_of(shape_of(candidate));
   return {family, shape, timing_class.empty() ? -1 : number_of(timing_class)};
 }
@@ -54,11 +57,11 @@ int ConfigKinds::number_of(const std::string& text) {
 }
 
 void Ratios::add(int kind, double ratio) {
-  std::vector<double>& of = sorted_[kind];
-  of.insert(std::upper_bound(of.begin(), of.end(), ratio), ratio);
+  std::vector<double>& ratios = sorted_[kind];
+  ratios.insert(std::upper_bound(ratios.begin(), ratios.end(), ratio), ratio);
 }
 
-std::optional<double> Ratios::middle(int kind) const {
+std::optional<double> Ratios::median(int kind) const {
   const auto found = sorted_.find(kind);
   if (found == sorted_.end()) return std::nullopt;
   return found->second[found->second.size() / 2];
@@ -71,10 +74,10 @@ double Expectation::seconds(const ConfigKind& kind, double estimate) {
 }
 
 double Expectation::correction(const ConfigKind& kind) const {
-  if (const std::optional<double> as_timing_class = of_partition_.middle(kind.narrowest())) return *as_timing_class;
-  if (const std::optional<double> as_shape = of_partition_.middle(kind.shape)) return *as_shape;
-  if (const std::optional<double> as_family = of_partition_.middle(kind.family)) return *as_family;
-  return of_any_.middle(kind.family).value_or(1);
+  if (const std::optional<double> as_timing_class = partition_ratios_.median(kind.narrowest())) return *as_timing_class;
+  if (const std::optional<double> as_shape = partition_ratios_.median(kind.shape)) return *as_shape;
+  if (const std::optional<double> as_family = partition_ratios_.median(kind.family)) return *as_family;
+  return all_ratios_.median(kind.family).value_or(1);
 }
 
 }  // namespace millrace

@@ -1,5 +1,5 @@
-// How long a way will take, before it is tried: what the byte model says, corrected by how long ways like it took.
-// Test: tests/measure/expectation_test.cpp
+// How long a candidate will take before it is tried: the byte model's estimate, corrected by the measured times of
+// similar candidates. Test: tests/measure/expectation_test.cpp
 #pragma once
 
 #include <map>
@@ -12,54 +12,54 @@
 
 namespace millrace {
 
-// Ways that are alike, by number.
+// The groups of similar candidates that a candidate is in, by number, from wide to narrow.
 struct ConfigKind {
-  int family = 0;         // ways that the byte model misjudges alike
-  int shape = 0;          // a narrower one; the family's number where there is none
-  int timing_class = -1;  // under layouts that are alike, too; -1: nothing says which are
+  int family = 0;         // the config family: the byte model misjudges its members by about the same factor
+  int shape = 0;          // part of a family; the family's number if it has no parts
+  int timing_class = -1;  // layouts are equivalent too; -1: unknown
 
   int narrowest() const { return timing_class >= 0 ? timing_class : shape; }
 };
 
 class ConfigKinds {
  public:
-  // `alike`: the text of timing_class.h, or nothing.
-  ConfigKind of(const Candidate& candidate, const std::string& timing_class = "");
+  // `timing_class`: the key of timing_class.h, or empty.
+  ConfigKind kind_of(const Candidate& candidate, const std::string& timing_class = "");
 
  private:
   int number_of(const std::string& text);
 
-  std::map<std::string, int> numbers_;  // of families, shapes and texts
+  std::map<std::string, int> numbers_;  // of families, shapes and timing classes
 };
 
-// Of measured and estimated seconds, by family or shape. Kept in order: a middle is asked for far more often than a
-// ratio is added.
+// Ratios of measured to estimated seconds, by kind. Kept sorted: medians are read far more often than ratios are added.
 class Ratios {
  public:
   void add(int kind, double ratio);
-  // Nothing where none is known.
-  std::optional<double> middle(int kind) const;
+  // Nothing if no ratio is known.
+  std::optional<double> median(int kind) const;
   bool empty() const { return sorted_.empty(); }
 
  private:
   std::map<int, std::vector<double>> sorted_;
 };
 
-// What the model's seconds are multiplied by: as ways that are alike took so far, else those of this shape, else of
-// this family; of this partition, else of any. Worked out when asked for, and kept: one is of use for as long as
-// nothing new is measured. Both ratios live longer.
+// Corrects the model's seconds by the median ratio of the candidate's timing class, else of its shape, else of its
+// family within this partition class, else of its family in all. Caches the corrections, so it is valid until
+// something new is measured. Both ratios must outlive it.
 class Expectation {
  public:
-  Expectation(const Ratios& of_partition, const Ratios& of_any) : of_partition_(of_partition), of_any_(of_any) {}
+  Expectation(const Ratios& partition_ratios, const Ratios& all_ratios)
+      : partition_ratios_(partition_ratios), all_ratios_(all_ratios) {}
 
   double seconds(const ConfigKind& kind, double estimate);
 
  private:
   double correction(const ConfigKind& kind) const;
 
-  const Ratios& of_partition_;
-  const Ratios& of_any_;
-  std::unordered_map<int, double> corrections_;  // by the narrowest kind
+  const Ratios& partition_ratios_;
+  const Ratios& all_ratios_;
+  std::unordered_map<int, double> corrections_;  // by narrowest kind
 };
 
 }  // namespace millrace

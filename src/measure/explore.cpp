@@ -5,36 +5,37 @@
 #include <deque>
 #include <future>
 #include <limits>
-#include <mutex>
 #include <optional>
 #include <set>
-#include <system_error>
-#include <type_traits>
 
 #include "base/clock.h"
+#include "measure/background.h"
 #include "measure/conversion_trials.h"
 #include "measure/measurements_maker.h"
 #include "measure/partition_classes.h"
 #include "measure/recall.h"
 #include "measure/refinements.h"
+#include "measure/trial_batch.h"
+#include "measure/wanted_trials.h"
 
 namespace millrace {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
-constexpr double kForConversions = 0.2;   // of the budget
-constexpr double kSelectEvery = 5;        // seconds
-constexpr size_t kConvertedLayouts = 3;   // of the fastest ways of a tensor's writer, and of each of its readers
-constexpr size_t kWantedConfigs = 12;     // under the layouts that a selection takes, beside the one that it takes
-constexpr double kForWanted = 0.25;       // of the time, at most, where nothing is measured meanwhile
-constexpr double kForLooking = 0.02;      // of the time, for putting together what is known so far
-constexpr size_t kConversionConfigs = 2;  // of a pair of layouts, unless all are asked for
-constexpr double kMustBe = 1e9;           // more than any trial is worth by its seconds
-constexpr double kWorthMost = 1e8;
-// Batches that are compiled while one is measured: each waits for its slowest kernel. Where all are tried, what is
-// learnt meanwhile changes no choice, and no compiler need wait.
+constexpr double kConversionShare = 0.2;     // of the budget
+constexpr double kSelectEvery = 5;           // seconds
+constexpr size_t kConvertedLayouts = 3;      // layouts of the fastest candidates of each writer and reader of a tensor
+constexpr size_t kConversionCandidates = 2;  // per pair of layouts, unless exhaustive
+constexpr double kBaselineWorth = 1e9;       // more than any trial is worth by its seconds
+constexpr double kWantedWorth = 1e8;         // likewise, but less than a baseline
+// Batches compiled while one is measured, since each waits for its slowest kernel. An exhaustive run tries everything
+// anyway, so it can compile further ahead without worse choices.
 constexpr size_t kBatchesAhead = 8, kBatchesAheadOfAll = 64;
-constexpr double kFirstKernels = 8;  // of a batch, when it is not known yet how long one takes to compile
+constexpr double kFirstKernels = 8;  // in the first batch, before it is known how long one takes to compile
+
+SearchMode mode_of(const ExploreSettings& settings) {
+  return settings.exhaustive ? SearchMode::exhaustive : SearchMode::within_budget;
+}
 
 class Explorer {
  public:
@@ -46,16 +47,19 @@ class Explorer {
         kernels_(kernels),
         database_(database),
         worker_(worker),
-        classes_(graph, candidates, settings.timing_class, settings.exhaustive),
+        classes_(graph, candidates, settings.timing_class, mode_of(settings)),
         conversions_(graph, candidates, settings.conversions,
-                     settings.exhaustive ? std::numeric_limits<size_t>::max() : kConversionConfigs, classes_),
-        refinements_(candidates.domains, settings.refinements, settings.exhaustive, classes_),
+                     settings.exhaustive ? std::numeric_limits<size_t>::max() : kConversionCandidates, classes_),
+        refinements_(candidates.domains, settings.refinements, mode_of(settings), classes_),
         recall_(database, settings.device, kernels),
-        measurements_(graph, candidates, classes_, conversions_) {}
+        measurements_(graph, candidates, classes_, conversions_),
+        background_(settings.compile_ahead ? Background::on_a_thread : Background::when_requested),
+        compiler_(classes_, kernels, background_),
+        wanted_({graph, candidates, classes_, conversions_, refinements_, measurements_}, settings, background_) {}
 
   Result<Explored> run() {
     if (Result<Done> known = recall_.conversions(candidates_.domains, conversions_); !known) return known.error();
-    if (Result<Done> tried = explore_until(begin_ + settings_.budget_seconds * (1 - kForConversions)); !tried)
+    if (Result<Done> tried = explore_until(begin_ + settings_.budget_seconds * (1 - kConversionShare)); !tried)
       return tried.error();
     find_conversions();
     if (Result<Done> tried = explore_until(begin_ + settings_.budget_seconds); !tried) return tried.error();
@@ -63,7 +67,7 @@ class Explorer {
   }
 
  private:
-  // By what is known and what is tried.
+  // Recalls known outcomes, then tries candidates.
   Result<Done> explore_until(double end) {
     if (Result<Done> known = recall_.outcomes(refinements_, classes_); !known) return known;
     if (Result<Done> tried = try_all(settings_.exhaustive ? kInfinite : end); !tried) return tried;
@@ -87,26 +91,30 @@ class Explorer {
     return made;
   }
 
-  // --- Conversions, between the layouts that fast ways write and read ---
+  // --- Conversions, between the layouts that fast candidates write and read ---
 
-  std::set<int> promising(TensorId tensor, bool written) {
+  enum class Use { read, written };
+
+  // The layouts in which the fastest candidates write a tensor, or read it.
+  std::set<int> promising(TensorId tensor, Use use) {
+    const bool written = use == Use::written;
     std::set<int> layouts;
     for (size_t number = 0; number < candidates_.partitions.size(); ++number) {
       const Partition& partition = candidates_.partitions[number].partition;
       const std::vector<TensorId>& list = written ? partition.writes : partition.reads;
       const auto at = std::find(list.begin(), list.end(), tensor);
       if (at == list.end()) continue;
-      const auto place = static_cast<size_t>(at - list.begin()) + (written ? partition.reads.size() : 0);
+      const auto position = static_cast<size_t>(at - list.begin()) + (written ? partition.reads.size() : 0);
       std::vector<std::pair<double, int>> fastest;
-      for (const MeasuredCandidate& config : measurements_.fastest_configs(number))
-        fastest.emplace_back(config.seconds, config.layouts[place]);
+      for (const MeasuredCandidate& candidate : measurements_.fastest_candidates(number))
+        fastest.emplace_back(candidate.seconds, candidate.layouts[position]);
       std::sort(fastest.begin(), fastest.end());
-      std::set<int> of_partition;
+      std::set<int> taken;
       for (const auto& [seconds, layout] : fastest) {
-        if (of_partition.size() >= kConvertedLayouts && !settings_.exhaustive) break;
-        of_partition.insert(layout);
+        if (taken.size() >= kConvertedLayouts && !settings_.exhaustive) break;
+        taken.insert(layout);
       }
-      layouts.merge(of_partition);
+      layouts.merge(taken);
     }
     return layouts;
   }
@@ -115,30 +123,35 @@ class Explorer {
     for (size_t k = 0; k < graph_.tensors.size(); ++k) {
       if (candidates_.domains[k].layouts.size() < 2) continue;
       const TensorId tensor(k);
-      for (const auto& [from, to] : conversions_.between(tensor, promising(tensor, true), promising(tensor, false)))
+      for (const auto& [from, to] :
+           conversions_.between(tensor, promising(tensor, Use::written), promising(tensor, Use::read)))
         conversions_.add(tensor, from, to);
     }
   }
 
   // --- Trying ---
 
-  // The class that is worth the next trial: by what it costs in a step and how often it was tried; cheap ones too.
+  // The class to try next: expensive in a step and rarely tried so far. Adding the mean gives cheap classes a turn too.
   std::optional<size_t> choose(const std::vector<std::optional<size_t>>& next,
                                const std::vector<size_t>& pending) const {
     const std::deque<PartitionClass>& classes = classes_.all();
     double mean = 0;
-    for (const PartitionClass& of : classes) {
-      if (of.best < kNotMeasured) mean += of.best / static_cast<double>(classes.size());
+    for (const PartitionClass& each : classes) {
+      if (each.best < kNotMeasured) mean += each.best / static_cast<double>(classes.size());
     }
     std::optional<size_t> best;
     double best_worth = -1;
     for (size_t k = 0; k < classes.size(); ++k) {
       if (!next[k]) continue;
-      const PartitionClass& of = classes[k];
-      const auto tried = static_cast<double>(of.rows.size() + pending[k]);
-      const double seconds = of.best == kNotMeasured ? 1e3 : of.best * static_cast<double>(of.partitions);
-      const Trial& trial = of.trials[*next[k]];
-      const double worth = trial.first ? kMustBe : trial.wanted ? kWorthMost : (seconds + mean) / (tried + 1);
+      const PartitionClass& candidate_class = classes[k];
+      const auto tried = static_cast<double>(candidate_class.rows.size() + pending[k]);
+      const double seconds = candidate_class.best == kNotMeasured
+                                 ? 1e3
+                                 : candidate_class.best * static_cast<double>(candidate_class.partitions);
+      const Trial& trial = candidate_class.trials[*next[k]];
+      const double worth = trial.baseline ? kBaselineWorth
+                           : trial.wanted ? kWantedWorth
+                                          : (seconds + mean) / (tried + 1);
       if (worth <= best_worth) continue;
       best_worth = worth;
       best = k;
@@ -146,64 +159,43 @@ class Explorer {
     return best;
   }
 
-  // A trial that was chosen, ready to be tried.
-  struct Ready {
-    std::string name;  // in the database
-    bool by_kernel = false;
-    std::optional<Result<MadeKernel>> kernel;  // of one that has a kernel, where there is a compiler
-  };
-
-  struct Compiled {
-    std::vector<Ready> ready;  // one a trial
-    size_t kernels = 0;
-    double seconds = 0;  // that compiling them took
-  };
-
-  // Candidates that were chosen together, and their kernels on the way.
-  struct Batch {
-    std::vector<TrialId> chosen;
-    double kernels = 0;
-    std::future<Compiled> compiled;
-  };
-
   Result<Done> try_all(double end) {
     if (!settings_.measure) return Done{};
-    std::deque<Batch> ahead;
+    std::deque<TrialBatch> ahead;
     Result<Done> tried = try_until(end, ahead);
-    if (kernels_ != nullptr && !ahead.empty()) kernels_->forget();
-    for (const Batch& batch : ahead) {
+    if (kernels_ != nullptr && !ahead.empty()) kernels_->cancel();
+    for (const TrialBatch& batch : ahead) {
       for (const TrialId& chosen : batch.chosen) classes_.leave(chosen);
     }
     return tried;
   }
 
-  Result<Done> try_until(double end, std::deque<Batch>& ahead) {
+  Result<Done> try_until(double end, std::deque<TrialBatch>& ahead) {
     while (now() < end || classes_.has_baselines_left()) {
-      refinements_.add_of_fastest();
-      want(end);
+      refinements_.add_for_fastest();
+      wanted_.want(end);
       choose_ahead(end, ahead);
-      if (ahead.empty() && want_last()) continue;
+      if (ahead.empty() && wanted_.want_last()) continue;
       if (ahead.empty()) return Done{};
       show("compiling");
-      Batch batch = take_ready(ahead);
+      TrialBatch batch = take_ready(ahead);
       if (settings_.compile_ahead) choose_ahead(end, ahead);
       if (Result<Done> tried = try_batch(batch, end); !tried) return tried;
     }
     return Done{};
   }
 
-  void choose_ahead(double end, std::deque<Batch>& ahead) {
+  void choose_ahead(double end, std::deque<TrialBatch>& ahead) {
     const size_t most = settings_.exhaustive ? kBatchesAheadOfAll : kBatchesAhead;
     while (ahead.size() < (settings_.compile_ahead ? most : 1)) {
-      Batch next = choose_batch(end, ahead);
+      TrialBatch next = choose_batch(end, ahead);
       if (next.chosen.empty()) return;
       ahead.push_back(std::move(next));
     }
   }
 
-  // The first one whose kernels are compiled, as soon as there is one: what takes seconds holds up its own batch and no
-  // other.
-  static Batch take_ready(std::deque<Batch>& ahead) {
+  // Waits for the first batch whose kernels are compiled: a slow kernel delays only its own batch.
+  static TrialBatch take_ready(std::deque<TrialBatch>& ahead) {
     constexpr std::chrono::milliseconds kMoment(2);
     auto ready = ahead.begin();
     while (!is_ready(ready->compiled)) {
@@ -211,22 +203,22 @@ class Explorer {
       ready = ahead.begin();
       ready->compiled.wait_for(kMoment);
     }
-    Batch batch = std::move(*ready);
+    TrialBatch batch = std::move(*ready);
     ahead.erase(ready);
     return batch;
   }
 
-  // How many kernels there is time for. A batch of more would be compiled past the end, for nothing.
+  // How many kernels there is time to compile before the end.
   double kernels_until(double end) const {
     if (now() >= end) return 0;
     if (kernel_seconds_ > 0) return std::max(1.0, (end - now()) / kernel_seconds_);
     return end == kInfinite ? kInfinite : kFirstKernels;
   }
 
-  Batch choose_batch(double end, const std::deque<Batch>& ahead) {
-    Batch batch;
+  TrialBatch choose_batch(double end, const std::deque<TrialBatch>& ahead) {
+    TrialBatch batch;
     double most_kernels = kernels_until(end);
-    for (const Batch& before : ahead) most_kernels -= before.kernels;
+    for (const TrialBatch& before : ahead) most_kernels -= before.kernels;
     std::vector<std::optional<size_t>> next;
     for (size_t k = 0; k < classes_.all().size(); ++k) next.push_back(classes_.next_of(k));
     std::vector<size_t> pending(next.size(), 0);
@@ -236,62 +228,34 @@ class Explorer {
       const TrialId id{*chosen, *next[*chosen]};
       const Trial& trial = classes_.trial(id);
       const bool by_library = std::holds_alternative<GemmConfig>(trial.candidate->config);
-      if (!by_library && batch.kernels + 1 > most_kernels && !trial.first) break;
+      if (!by_library && batch.kernels + 1 > most_kernels && !trial.baseline) break;
       if (!by_library) batch.kernels += 1;
       classes_.choose(id);
       batch.chosen.push_back(id);
       ++pending[*chosen];
       next[*chosen] = classes_.next_of(*chosen);
     }
-    // Candidates of one partition together: its truth is worked out once.
+    // Keep the candidates of one partition together, so that its reference data is computed once.
     std::stable_sort(batch.chosen.begin(), batch.chosen.end(),
                      [](const TrialId& l, const TrialId& r) { return l.partition_class < r.partition_class; });
-    // Trials may be added meanwhile: these are its own.
-    std::vector<Trial> trials;
-    for (const TrialId& chosen : batch.chosen) trials.push_back(classes_.trial(chosen));
-    batch.compiled = beside([this, trials = std::move(trials)] { return compiled(trials); });
+    compiler_.start(batch);
     return batch;
   }
 
-  Compiled compiled(const std::vector<Trial>& trials) {
-    Compiled made;
-    std::vector<Launch> with_kernels;
-    for (const Trial& trial : trials) {
-      Launch launch = classes_.launch_of(trial);
-      made.ready.push_back({stored_name(kernels_, trial, launch), !launch.kernel.empty(), std::nullopt});
-      if (made.ready.back().by_kernel) with_kernels.push_back(std::move(launch));
-    }
-    if (kernels_ == nullptr || with_kernels.empty()) return made;
-    const double begin = now();
-    std::vector<Result<MadeKernel>> kernels = kernels_->make(with_kernels);
-    {
-      // They come in the order in which they were asked for: until the one before was done, this one waited.
-      const std::lock_guard lock(compiled_mutex_);
-      made.seconds = now() - std::max(begin, compiled_at_);
-      compiled_at_ = now();
-    }
-    made.kernels = kernels.size();
-    size_t next = 0;
-    for (Ready& ready : made.ready) {
-      if (ready.by_kernel) ready.kernel = std::move(kernels[next++]);
-    }
-    return made;
-  }
-
-  Result<Done> try_batch(Batch& batch, double end) {
-    const Compiled compiled = batch.compiled.get();
+  Result<Done> try_batch(TrialBatch& batch, double end) {
+    const CompiledBatch compiled = batch.compiled.get();
     if (compiled.kernels > 0) kernel_seconds_ = compiled.seconds / static_cast<double>(compiled.kernels);
     for (size_t k = 0; k < batch.chosen.size(); ++k) {
       const TrialId& id = batch.chosen[k];
-      const PartitionClass& of = classes_.all()[id.partition_class];
+      const PartitionClass& its_class = classes_.all()[id.partition_class];
       const Trial& trial = classes_.trial(id);
-      if (now() > end && !trial.first) {
+      if (now() > end && !trial.baseline) {
         classes_.leave(id);
         continue;
       }
-      Result<MeasurementRow> row = try_one(of, trial, compiled.ready[k]);
+      Result<MeasurementRow> row = try_one(its_class, trial, compiled.trials[k]);
       if (!row) return row.error();
-      row->key = {settings_.device, of.text, compiled.ready[k].name};
+      row->key = {settings_.device, its_class.text, compiled.trials[k].name};
       row->when = utc_now();
       row->detail = storable_detail(row->detail);
       if (Result<Done> stored = database_.put(*row); !stored) return stored;
@@ -302,14 +266,14 @@ class Explorer {
     return Done{};
   }
 
-  Result<MeasurementRow> try_one(const PartitionClass& of, const Trial& trial, const Ready& ready) {
+  Result<MeasurementRow> try_one(const PartitionClass& its_class, const Trial& trial, const ReadyTrial& ready) {
     MeasurementRow failed;
-    const Result<MadeKernel>* const kernel = ready.kernel ? &*ready.kernel : nullptr;
+    const Result<CompiledFile>* const kernel = ready.kernel ? &*ready.kernel : nullptr;
     if (ready.by_kernel && kernel == nullptr) {
-      failed.detail = "no compiler on this machine";
+      failed.detail = "there is no compiler on this machine";
       return failed;
     }
-    // What the machine could not do it may do tomorrow: that is no outcome of a candidate.
+    // An error of the machine, such as a full disk, is not an outcome of the candidate.
     if (kernel != nullptr && !*kernel && kernel->error().kind != ErrorKind::bad_input) return kernel->error();
     if (kernel != nullptr && !*kernel) {
       failed.detail = to_string(kernel->error());
@@ -325,96 +289,11 @@ class Explorer {
       request.sha256 = (*kernel)->sha256;
     }
     request.settings = settings_.trial;
-    request.settings.best_seconds = of.best == kNotMeasured ? 0 : of.best;
+    request.settings.best_seconds = its_class.best == kNotMeasured ? 0 : its_class.best;
     return worker_.run(request, settings_.hang_seconds);
   }
 
-  // --- What a selection wants ---
-
-  // Partitions are not free of each other: the fastest ways of two need not go together. So every now and then a
-  // selection is made in which ways and conversions that were not tried are as fast as expected; what it takes is tried
-  // next. Where compilers do not disturb the measuring, selecting does not either.
-  void want(double end) {
-    if (!settings_.wanted || classes_.has_baselines_left()) return;
-    if (!wanting_.valid()) {
-      if (now() + wanting_seconds_ >= end || (settings_.exhaustive && now() < look_at_)) return;
-      if (!settings_.compile_ahead && wanting_seconds_ > kForWanted * (now() - wanted_at_)) return;
-      wanted_at_ = now();
-      wanting_ = beside([this, expecting = measurements_.expected()] { return settings_.wanted(expecting); });
-      look_at_ = now() + (now() - wanted_at_) / kForLooking;
-    }
-    if (!is_ready(wanting_)) return;
-    const Wanted wanted = wanting_.get();
-    wanting_seconds_ = now() - wanted_at_;
-    wanted_at_ = now();
-    take(wanted);
-  }
-
-  // Where nothing is left to try but what is like something else: whether a selection takes any of that.
-  bool want_last() {
-    if (!settings_.wanted || !settings_.exhaustive || classes_.has_baselines_left()) return false;
-    if (wanting_.valid()) wanting_.wait();
-    wanting_ = {};
-    return take(settings_.wanted(measurements_.expected()));
-  }
-
-  // Whether anything of it is still to be tried.
-  bool take(const Wanted& wanted) {
-    bool open = false;
-    for (const Wanted::Candidate& config : wanted.candidates) open |= want_config(config);
-    for (const Wanted::Conversion& conversion : wanted.conversions) open |= want_conversion(conversion);
-    return open;
-  }
-
-  // The way itself, and when that has been measured, others under its layouts.
-  bool want_config(const Wanted::Candidate& config) {
-    const auto number =
-        std::find_if(candidates_.partitions.begin(), candidates_.partitions.end(),
-                     [&](const PartitionCandidates& of) { return of.partition.name == config.partition; });
-    if (number == candidates_.partitions.end()) return false;
-    const std::optional<TrialId> taken =
-        classes_.find(static_cast<size_t>(number - candidates_.partitions.begin()), config.candidate);
-    if (!taken) return false;
-    bool open = false;
-    if (!classes_.trial(*taken).known) {
-      open = classes_.want(*taken);
-      if (std::holds_alternative<GemmConfig>(classes_.trial(*taken).candidate->config)) return open;
-    }
-    return settings_.refinements ? want_others_under(*taken) || open : open;
-  }
-
-  bool want_others_under(const TrialId& taken) {
-    refinements_.add_of(taken);
-    const PartitionClass& of = classes_.all()[taken.partition_class];
-    const std::vector<int>& layouts = of.trials[taken.number].candidate->layouts;
-    Expectation expectation = classes_.expectation(of);
-    std::vector<std::pair<double, size_t>> under;
-    for (size_t k = 0; k < of.trials.size(); ++k) {
-      const Trial& trial = of.trials[k];
-      if (trial.candidate->layouts != layouts) continue;
-      under.emplace_back(expectation.seconds(trial.kind, trial.candidate->estimate), k);
-    }
-    std::sort(under.begin(), under.end());
-    if (under.size() > kWantedConfigs) under.resize(kWantedConfigs);
-    bool open = false;
-    for (const auto& [seconds, k] : under) open |= classes_.want({taken.partition_class, k});
-    return open;
-  }
-
-  bool want_conversion(const Wanted::Conversion& wanted) {
-    bool open = false;
-    for (size_t k = 0; k < graph_.tensors.size(); ++k) {
-      if (graph_.tensors[k].name != wanted.tensor) continue;
-      conversions_.add(TensorId(k), wanted.from, wanted.to);
-      for (const ConversionTrial& conversion : conversions_.added()) {
-        if (conversion.tensor == TensorId(k) && conversion.from == wanted.from && conversion.to == wanted.to)
-          open |= classes_.want(conversion.trial);
-      }
-    }
-    return open;
-  }
-
-  // --- How far it is ---
+  // --- Progress ---
 
   void show(const std::string& doing) {
     if (!settings_.progress) return;
@@ -436,38 +315,18 @@ class Explorer {
     settings_.progress(progress);
   }
 
-  // Worked out anew every few seconds, once every partition has a way.
+  // Selects anew every few seconds, once every partition has a measured candidate.
   double selected_seconds() {
     if (!settings_.select || classes_.has_baselines_left()) return selected_;
     if (!selecting_.valid() && now() >= select_at_) {
       const double begin = now();
-      selecting_ = beside([this, so_far = measurements_.measured()] { return settings_.select(so_far); });
-      select_at_ = now() + std::max(kSelectEvery, (now() - begin) / kForLooking);
+      selecting_ = run_in_background(background_,
+                                     [this, so_far = measurements_.measured()] { return settings_.select(so_far); });
+      select_at_ = now() + std::max(kSelectEvery, (now() - begin) / kAssemblyShare);
     }
     if (!selecting_.valid() || !is_ready(selecting_)) return selected_;
     selected_ = selecting_.get();
     return selected_;
-  }
-
-  // --- What is done while candidates are measured ---
-
-  // On a thread of its own, or where that would disturb the measuring, when it is asked for.
-  template <class Work>
-  std::future<std::invoke_result_t<Work>> beside(Work work) const {
-    if (settings_.compile_ahead) {
-      try {
-        return std::async(std::launch::async, work);
-      } catch (const std::system_error&) {
-        // No thread to be had: when it is asked for, then.
-      }
-    }
-    return std::async(std::launch::deferred, std::move(work));
-  }
-
-  // Whether it need not be waited for.
-  template <class T>
-  static bool is_ready(const std::future<T>& work) {
-    return work.wait_for(std::chrono::seconds(0)) != std::future_status::timeout;
   }
 
   const Graph& graph_;
@@ -482,17 +341,14 @@ class Explorer {
   Refinements refinements_;
   Recall recall_;
   MeasurementsMaker measurements_;
+  const Background background_;
+  BatchCompiler compiler_;
+  WantedTrials wanted_;
   double tried_ = 0;
-  double kernel_seconds_ = 0;  // that one took to compile, in the last batch
-  std::mutex compiled_mutex_;
-  double compiled_at_ = 0;  // when the last batch was
-  double selected_ = 0;     // seconds of the best selection so far
-  double select_at_ = 0;    // when it is to be worked out again
-  double look_at_ = 0;      // when a selection may be asked again what it wants
+  double kernel_seconds_ = 0;  // compile time per kernel in the last batch
+  double selected_ = 0;        // seconds of the best selection so far
+  double select_at_ = 0;       // time of the next selection for the progress
   std::future<double> selecting_;
-  std::future<Wanted> wanting_;
-  double wanted_at_ = 0;
-  double wanting_seconds_ = 0;  // that the last selection took
 };
 
 }  // namespace

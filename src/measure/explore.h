@@ -1,5 +1,6 @@
-// Candidates → Measurements: compiles, checks and times candidates in the order in which they promise most, until all
-// are done or the time is spent. Every outcome is in the database before the next candidate starts.
+// Candidates → Measurements: compiles, checks and times candidates, the most promising first, until all are done or the
+// budget is spent. Stores every outcome in the database before the next trial starts. Test:
+// tests/measure/explore_test.cpp
 #pragma once
 
 #include <functional>
@@ -15,15 +16,15 @@
 namespace millrace {
 
 struct ExploreProgress {
-  double done = 0;  // candidates, known ones among them
+  double done = 0;  // candidates, including those known from the database
   double total = 0;
-  double bound = 0;    // seconds of a step, if every partition could take its fastest way so far
-  double seconds = 0;  // of the best selection so far; 0: none yet
-  double left = 0;     // of the budget
+  double bound = 0;    // seconds of a step if every partition could use its fastest candidate so far
+  double seconds = 0;  // seconds of the best selection so far; 0: none yet
+  double left = 0;     // seconds left of the budget
   std::string doing;
 };
 
-// What the best selection takes, of measurements in which what was not tried is as fast as expected.
+// What the best selection uses if every untried candidate and conversion is as fast as expected.
 struct Wanted {
   struct Candidate {
     std::string partition;
@@ -40,23 +41,24 @@ struct Wanted {
 
 struct ExploreSettings {
   double budget_seconds = 60;
-  bool exhaustive = false;  // every candidate, or one of each that are alike
-  bool measure = true;      // false: what the database has, and nothing else
-  bool assume = false;      // what is tried first and was not is taken to be as fast as the model says
-  std::string device;       // all of the machine that changes a time, as one text
+  bool exhaustive = false;  // try every candidate, or one per timing class
+  bool measure = true;      // false: use only what the database has
+  bool assume = false;      // use the byte model's time for every baseline that was not tried
+  std::string device;       // everything about the machine that changes a time, as one text
   TrialSettings trial;
-  size_t batch = 24;           // candidates between two decisions on what comes next
-  bool compile_ahead = false;  // the next batches while one is measured: where compilers do not disturb
-  double hang_seconds = 60;    // of a trial
-  // The other ways under a candidate's layouts: every algorithm of a product that the library's heuristic has been
-  // tried for, every shape of a kernel. Null: all are candidates from the beginning.
+  size_t batch = 24;  // candidates chosen together
+  // Compile the next batches while one is measured: only where compilers do not disturb the measurement.
+  bool compile_ahead = false;
+  double hang_seconds = 60;  // after this time, a trial counts as hung
+  // The other configs with a candidate's layouts: every algorithm of a product for which the library's own choice was
+  // tried, every shape of a kernel. Null: all of them are in `candidates`.
   std::function<std::vector<Candidate>(const Partition&, const Candidate&)> refinements;
-  // Which candidates of a partition take equally long, by equal texts. Null: nobody knows.
+  // A key for each candidate: candidates of a partition with equal keys take equally long. Null: unknown.
   std::function<std::string(const Partition&, const Candidate&)> timing_class;
-  std::function<Wanted(const Measurements&)> wanted;  // null: partitions are looked at one by one
+  std::function<Wanted(const Measurements&)> wanted;  // null: every partition is explored by itself
   std::function<void(const ExploreProgress&)> progress;
-  std::function<double(const Measurements&)> select;  // the cost of the best selection, for the progress; 0: none
-  // The ways from one layout of a tensor to another.
+  std::function<double(const Measurements&)> select;  // seconds of the best selection, for the progress; 0: none
+  // The candidates that convert a tensor from one layout to another.
   std::function<PartitionCandidates(TensorId, int from, int to)> conversions;
 };
 

@@ -1,4 +1,5 @@
-// Who compiles candidates, for the explorer: a CPU's kernels in shared objects, a GPU's in cubins.
+// Compiles candidates' kernels for the explorer: a CPU's into shared objects, a GPU's into cubins. Test:
+// tests/measure/explore_test.cpp
 #pragma once
 
 #include <string>
@@ -11,8 +12,8 @@
 
 namespace millrace {
 
-// A compiled kernel, as a worker is told of it.
-struct MadeKernel {
+// A compiled kernel, as described to a worker.
+struct CompiledFile {
   std::string name;
   std::string path;
   std::string sha256;
@@ -21,12 +22,12 @@ struct MadeKernel {
 class KernelMaker {
  public:
   virtual ~KernelMaker() = default;
-  // Follows from all that the machine code does.
+  // Depends on everything that the machine code depends on.
   virtual std::string name_of(const Launch& launch) const = 0;
-  // One a launch; all of them have a kernel.
-  virtual std::vector<Result<MadeKernel>> make(const std::vector<Launch>& launches) const = 0;
-  // Calls of make() that are under way end soon, whatever they give back: nobody wants it any more.
-  virtual void forget() const {}
+  // One result per launch; all launches must have a kernel.
+  virtual std::vector<Result<CompiledFile>> make(const std::vector<Launch>& launches) const = 0;
+  // Makes running calls of make() end soon, with any result: it is no longer needed.
+  virtual void cancel() const {}
 };
 
 class CpuKernelMaker : public KernelMaker {
@@ -34,13 +35,13 @@ class CpuKernelMaker : public KernelMaker {
   CpuKernelMaker(KernelCache cache, int jobs) : cache_(std::move(cache)), jobs_(jobs) {}
 
   std::string name_of(const Launch& launch) const override { return cache_.name_of({launch.kernel}); }
-  std::vector<Result<MadeKernel>> make(const std::vector<Launch>& launches) const override {
+  std::vector<Result<CompiledFile>> make(const std::vector<Launch>& launches) const override {
     std::vector<KernelSource> sources;
     for (const Launch& launch : launches) sources.push_back({launch.kernel});
-    std::vector<Result<MadeKernel>> made;
+    std::vector<Result<CompiledFile>> made;
     for (Result<CompiledKernel>& kernel : cache_.get(sources, jobs_)) {
       if (kernel)
-        made.emplace_back(MadeKernel{kernel->name, kernel->path, kernel->sha256});
+        made.emplace_back(CompiledFile{kernel->name, kernel->path, kernel->sha256});
       else
         made.emplace_back(kernel.error());
     }
@@ -57,17 +58,17 @@ class GpuKernelMaker : public KernelMaker {
   GpuKernelMaker(GpuKernelCache cache, int jobs) : cache_(std::move(cache)), jobs_(jobs) {}
 
   std::string name_of(const Launch& launch) const override { return cache_.name_of(launch); }
-  std::vector<Result<MadeKernel>> make(const std::vector<Launch>& launches) const override {
-    std::vector<Result<MadeKernel>> made;
+  std::vector<Result<CompiledFile>> make(const std::vector<Launch>& launches) const override {
+    std::vector<Result<CompiledFile>> made;
     for (Result<CompiledCubin>& kernel : cache_.get(launches, jobs_)) {
       if (kernel)
-        made.emplace_back(MadeKernel{kernel->name, kernel->path, kernel->sha256});
+        made.emplace_back(CompiledFile{kernel->name, kernel->path, kernel->sha256});
       else
         made.emplace_back(kernel.error());
     }
     return made;
   }
-  void forget() const override { cache_.forget(); }
+  void cancel() const override { cache_.forget(); }
 
  private:
   GpuKernelCache cache_;

@@ -11,7 +11,7 @@ namespace millrace {
 // gelu(x) = x/2 · (1 + t).
 double library_gelu_error(double x) { return kTanhError / 2 * (x < 0 ? std::min(-x, kMostNegative) : x); }
 
-// gelu'(x) = (1 + t)/2 + x/2 · (1 - t²) · s, with s the slope of what the tanh is taken of.
+// gelu'(x) = (1 + t)/2 + x/2 · (1 - t²) · s, with s the slope of the tanh's argument.
 double library_gelu_gradient_error(double x, double g) {
   const double clamped = std::clamp(x, -kMostNegative, kMostNegative);
   const double t = gelu_inner_tanh(clamped);

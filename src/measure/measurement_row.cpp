@@ -49,7 +49,7 @@ nlohmann::ordered_json to_json(const MeasurementRow& row) {
           {"when", row.when}};
 }
 
-// Takes the fields of one line's object; the first thing wrong is kept.
+// Reads the fields of one line's object and remembers the first error.
 class LineReader {
  public:
   explicit LineReader(const nlohmann::json& object) : object_(object) {}
@@ -73,15 +73,15 @@ class LineReader {
   int64_t integer(const char* name) {
     const nlohmann::json* const value = field(name);
     if (value == nullptr) return 0;
-    // As unsigned, nlohmann keeps every integer that is not negative.
+    // nlohmann stores every non-negative integer as unsigned.
     if (value->is_number_unsigned() && value->get<uint64_t>() <= uint64_t{INT64_MAX}) return value->get<int64_t>();
-    complain(concat("'", name, "' is not a count"));
+    complain(concat("'", name, "' is not a non-negative integer"));
     return 0;
   }
 
-  void no_others() {
+  void reject_other_fields() {
     for (const auto& [name, value] : object_.items())
-      if (!taken_.contains(name)) complain("it has a field that rows have not");
+      if (!taken_.contains(name)) complain("the line has an unknown field");
   }
 
   void complain(const std::string& what) {
@@ -103,7 +103,7 @@ class LineReader {
   std::string complaint_;
 };
 
-// The object of a line; nothing when the line is not one of plain values under different names.
+// The object of a line; nothing unless its values are not nested and its names differ.
 std::optional<nlohmann::json> flat_object(std::string_view line) {
   std::set<std::string> names;
   bool flat = true;
@@ -120,11 +120,11 @@ std::optional<nlohmann::json> flat_object(std::string_view line) {
 MeasurementRow row_of(LineReader& reader) {
   MeasurementRow row;
   if (reader.integer(kVersionField.data()) != kRowVersion)
-    reader.complain(concat("'", kVersionField, "' is not ", kRowVersion, ", the one that this Millrace reads"));
+    reader.complain(concat("'", kVersionField, "' is not ", kRowVersion, ", the version that this Millrace reads"));
   row.key = {reader.text("device"), reader.text("partition"), reader.text("candidate")};
   const std::string outcome = reader.text("outcome");
   const auto* const name = std::find(kOutcomeNames.begin(), kOutcomeNames.end(), outcome);
-  if (name == kOutcomeNames.end()) reader.complain(concat("'outcome' is none of ", join(kOutcomeNames, ", ")));
+  if (name == kOutcomeNames.end()) reader.complain(concat("'outcome' is not one of ", join(kOutcomeNames, ", ")));
   row.outcome = static_cast<Outcome>(name - kOutcomeNames.begin());
   row.seconds = reader.number("seconds");
   row.low = reader.number("low");
@@ -132,15 +132,15 @@ MeasurementRow row_of(LineReader& reader) {
   row.samples = reader.integer("samples");
   row.detail = reader.text("detail");
   row.when = reader.text("when");
-  reader.no_others();
+  reader.reject_other_fields();
   return row;
 }
 
-// The row of a line, or what is wrong with it.
+// Reads a row from a line; returns the first error, or "".
 std::string read_line(std::string_view line, MeasurementRow& row) {
   if (line.size() > kMaxLineBytes) return concat("the line is longer than ", kMaxLineBytes, " bytes");
   const std::optional<nlohmann::json> object = flat_object(line);
-  if (!object) return "the line is not a JSON object of strings and numbers, each name once";
+  if (!object) return "the line is not a JSON object of strings and numbers with distinct names";
   LineReader reader(*object);
   row = row_of(reader);
   return reader.complaint().empty() ? complaint_about(row) : reader.complaint();
@@ -150,10 +150,10 @@ std::string read_line(std::string_view line, MeasurementRow& row) {
 
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
+  std::tm fields{};
+  gmtime_r(&now, &fields);
   std::array<char, 32> text{};
-  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts)};
+  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &fields)};
 }
 
 std::string complaint_about(const MeasurementRow& row) {
@@ -163,7 +163,7 @@ std::string complaint_about(const MeasurementRow& row) {
       return concat("device, partition or candidate is longer than ", kMaxKeyBytes, " bytes");
     if (!storable_text(*text)) return "device, partition or candidate is not UTF-8 text";
   }
-  if (static_cast<size_t>(row.outcome) >= kOutcomeNames.size()) return "the outcome is none that there is";
+  if (static_cast<size_t>(row.outcome) >= kOutcomeNames.size()) return "the outcome is unknown";
   for (const double value : {row.seconds, row.low, row.high})
     if (!std::isfinite(value) || std::signbit(value)) return "seconds, low or high is negative or not finite";
   if (row.samples < 0) return "the number of samples is negative";
@@ -178,7 +178,8 @@ std::string complaint_about(const MeasurementRow& row) {
 std::string storable_detail(std::string_view detail) {
   std::string text;
   while (!detail.empty() && text.size() < kMaxDetailBytes) {
-    const size_t valid = valid_utf8_prefix(detail.substr(0, 4));  // at least its first character, when that is valid
+    const size_t valid =
+        valid_utf8_prefix(detail.substr(0, 4));  // includes at least its first character, if that is valid
     const auto lead = static_cast<unsigned char>(detail.front());
     const size_t length = valid == 0 ? 1 : lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
     const bool control = (lead < 0x20 && lead != '\n' && lead != '\t') || lead == 0x7F;
@@ -222,7 +223,7 @@ Result<std::vector<MeasurementRow>> from_lines(std::string_view text) {
     complaints.diagnostics.push_back(std::move(diagnostic));
   }
   if (complaints.diagnostics.empty()) return rows;
-  complaints.diagnostics.back().remedy = "nothing was imported; lines are as `millrace db export` writes them";
+  complaints.diagnostics.back().remedy = "nothing was imported; write the lines with `millrace db export`";
   return complaints;
 }
 

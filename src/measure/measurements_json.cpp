@@ -13,7 +13,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kMeasurementsVersion = 2;
-constexpr int kDeepest = 16;  // a file of ours is 6 deep
+constexpr int kDeepest = 16;  // our own files have depth 6
 
 // --- writing ---
 
@@ -51,13 +51,13 @@ Json conversion_json(const MeasuredConversion& conversion) {
           {"candidate", conversion.candidate}};
 }
 
-// One element a line.
+// One element per line.
 template <class T>
 std::string list_text(const char* key, const std::vector<T>& list, Json (*element)(const T&)) {
   std::string text = concat(",\n  \"", key, "\": [");
   for (size_t k = 0; k < list.size(); ++k) {
     text += k == 0 ? "\n    " : ",\n    ";
-    // Names that are not UTF-8 are no reason to throw.
+    // Do not throw on names that are not UTF-8.
     text += element(list[k]).dump(-1, ' ', false, Json::error_handler_t::replace);
   }
   return text + (list.empty() ? "]" : "\n  ]");
@@ -76,7 +76,7 @@ class Reader {
     json_.object(root, {"schema_version", "tensors", "partitions", "choice_points", "conversions"});
     const Node schema = JsonReader::field(root, "schema_version");
     if (const int version = position(schema); version != kMeasurementsVersion)
-      json_.complain(schema, concat("version ", version, " is not known"),
+      json_.complain(schema, concat("version ", version, " is unknown"),
                      concat("this program reads version ", kMeasurementsVersion, "; measure again with it"));
     made.tensors = list(JsonReader::field(root, "tensors"), &Reader::tensor);
     made.partitions = list(JsonReader::field(root, "partitions"), &Reader::partition);
@@ -99,7 +99,7 @@ class Reader {
 
   double seconds(const Node& node) {
     const double value = json_.number(node);
-    if (value < 0) json_.complain(node, concat(node.json->dump(), " is no time"), "give seconds, zero or more");
+    if (value < 0) json_.complain(node, concat(node.json->dump(), " is not a time"), "give seconds, zero or more");
     return value;
   }
 
@@ -131,7 +131,7 @@ class Reader {
     const Node pass = JsonReader::field(node, "pass");
     const std::string named = text(pass);
     if (named != "forward" && named != "backward")
-      json_.complain(pass, "it is neither pass", "give \"forward\" or \"backward\"");
+      json_.complain(pass, "this is not a pass", "give \"forward\" or \"backward\"");
     made.backward = named == "backward";
     made.reads = list(JsonReader::field(node, "reads"), &Reader::position);
     made.writes = list(JsonReader::field(node, "writes"), &Reader::position);

@@ -1,5 +1,5 @@
-// Measurements as a JSON file with a schema_version. What is read is untrusted: every complaint names the place in the
-// file and what would be right, and what comes back is verified.
+// Measurements as a JSON file with a schema_version. The file is untrusted: the result is verified, and every error
+// names the position in the file and what is expected there. Test: tests/measure/measurements_json_test.cpp
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace millrace {
 
 std::string measurements_json(const Measurements& measurements);
 
-// `file` is for complaints alone.
+// `file`: its name, for error messages.
 Result<Measurements> parse_measurements(std::string_view text, const std::string& file);
 
 }  // namespace millrace

@@ -7,7 +7,7 @@
 namespace millrace {
 namespace {
 
-// Parts of dropped alternatives are in no choice point any more.
+// Drops the partitions that are no longer in any choice point.
 void drop_unused_partitions(Measurements& made) {
   std::vector<bool> used(made.partitions.size(), false);
   for (const MeasuredChoicePoint& choice_point : made.choice_points) {
@@ -30,7 +30,7 @@ void drop_unused_partitions(Measurements& made) {
   }
 }
 
-// The layouts in which ways write a tensor, and those in which ways read it.
+// The layouts in which candidates write a tensor, and those in which they read it.
 struct UsedLayouts {
   std::set<int> written;
   std::set<int> read;
@@ -39,12 +39,12 @@ struct UsedLayouts {
 std::vector<UsedLayouts> used_layouts(const Measurements& made) {
   std::vector<UsedLayouts> layouts(made.tensors.size());
   for (const MeasuredPartition& partition : made.partitions) {
-    for (const MeasuredCandidate& config : partition.candidates) {
-      for (size_t k = 0; k < config.layouts.size(); ++k) {
+    for (const MeasuredCandidate& candidate : partition.candidates) {
+      for (size_t k = 0; k < candidate.layouts.size(); ++k) {
         const bool written = k >= partition.reads.size();
         const int tensor = written ? partition.writes[k - partition.reads.size()] : partition.reads[k];
-        UsedLayouts& of = layouts[static_cast<size_t>(tensor)];
-        (written ? of.written : of.read).insert(config.layouts[k]);
+        UsedLayouts& used = layouts[static_cast<size_t>(tensor)];
+        (written ? used.written : used.read).insert(candidate.layouts[k]);
       }
     }
   }
@@ -56,7 +56,7 @@ std::vector<UsedLayouts> used_layouts(const Measurements& made) {
 Measurements MeasurementsMaker::measured() {
   Measurements made;
   const std::vector<int> tensor_of = make_tensors(made);
-  make_partitions(tensor_of, false, made);
+  make_partitions(tensor_of, Untried::leave_out, made);
   make_conversions(tensor_of, made);
   return made;
 }
@@ -64,7 +64,7 @@ Measurements MeasurementsMaker::measured() {
 Measurements MeasurementsMaker::expected() {
   Measurements made;
   const std::vector<int> tensor_of = make_tensors(made);
-  make_partitions(tensor_of, true, made);
+  make_partitions(tensor_of, Untried::expect, made);
   make_conversions(tensor_of, made);
   add_expected_conversions(tensor_of, made);
   return made;
@@ -72,24 +72,24 @@ Measurements MeasurementsMaker::expected() {
 
 TriedPartition MeasurementsMaker::tried(size_t number) {
   TriedPartition made{candidates_.partitions[number].partition.name, {}};
-  for (const FittingRow& of : fitting_rows(number)) {
-    const std::string_view outcome = kOutcomeNames.at(static_cast<size_t>(of.row->outcome));
-    made.tried.push_back({*of.text, of.row->seconds, std::string(outcome), of.row->detail});
+  for (const FittingRow& fitting : fitting_rows(number)) {
+    const std::string_view outcome = kOutcomeNames.at(static_cast<size_t>(fitting.row->outcome));
+    made.tried.push_back({*fitting.text, fitting.row->seconds, std::string(outcome), fitting.row->detail});
   }
   return made;
 }
 
-std::vector<MeasuredCandidate> MeasurementsMaker::fastest_configs(size_t number) {
+std::vector<MeasuredCandidate> MeasurementsMaker::fastest_candidates(size_t number) {
   std::map<std::vector<int>, MeasuredCandidate> fastest;
-  for (const FittingRow& of : fitting_rows(number)) {
-    if (of.row->outcome != Outcome::measured) continue;
-    MeasuredCandidate& config = fastest[of.candidate->layouts];
-    if (!config.candidate.empty() && config.seconds <= of.row->seconds) continue;
-    config = {*of.text, of.candidate->layouts, of.row->seconds, of.row->low, of.row->high};
+  for (const auto& [text, row, candidate] : fitting_rows(number)) {
+    if (row->outcome != Outcome::measured) continue;
+    MeasuredCandidate& best = fastest[candidate->layouts];
+    if (!best.candidate.empty() && best.seconds <= row->seconds) continue;
+    best = {*text, candidate->layouts, row->seconds, row->low, row->high};
   }
-  std::vector<MeasuredCandidate> configs;
-  for (auto& [layouts, config] : fastest) configs.push_back(std::move(config));
-  return configs;
+  std::vector<MeasuredCandidate> candidates;
+  for (auto& [layouts, best] : fastest) candidates.push_back(std::move(best));
+  return candidates;
 }
 
 std::vector<MeasurementsMaker::FittingRow> MeasurementsMaker::fitting_rows(size_t number) {
@@ -105,7 +105,7 @@ std::vector<MeasurementsMaker::FittingRow> MeasurementsMaker::fitting_rows(size_
   return fitting;
 }
 
-// Where each of the graph's tensors is among the measured ones; -1: not there.
+// Returns the measured tensor of each of the graph's tensors; -1: none.
 std::vector<int> MeasurementsMaker::make_tensors(Measurements& made) const {
   std::vector<int> tensor_of(graph_.tensors.size(), -1);
   for (size_t k = 0; k < graph_.tensors.size(); ++k) {
@@ -119,27 +119,26 @@ std::vector<int> MeasurementsMaker::make_tensors(Measurements& made) const {
   return tensor_of;
 }
 
-// And their choice points. `expected`: with ways that were not tried.
-void MeasurementsMaker::make_partitions(const std::vector<int>& tensor_of, bool expected, Measurements& made) {
+void MeasurementsMaker::make_partitions(const std::vector<int>& tensor_of, Untried untried, Measurements& made) {
   for (size_t number = 0; number < candidates_.partitions.size(); ++number) {
     const Partition& partition = candidates_.partitions[number].partition;
-    MeasuredPartition into{partition.name, partition.pass == Pass::backward, {}, {}, fastest_configs(number)};
+    MeasuredPartition into{partition.name, partition.pass == Pass::backward, {}, {}, fastest_candidates(number)};
     for (const TensorId tensor : partition.reads) into.reads.push_back(tensor_of[tensor.at()]);
     for (const TensorId tensor : partition.writes) into.writes.push_back(tensor_of[tensor.at()]);
-    if (expected) add_expected_configs(number, into.candidates);
+    if (untried == Untried::expect) add_expected_candidates(number, into.candidates);
     made.partitions.push_back(std::move(into));
   }
   make_choice_points(made);
 }
 
-void MeasurementsMaker::add_expected_configs(size_t number, std::vector<MeasuredCandidate>& configs) const {
+void MeasurementsMaker::add_expected_candidates(size_t number, std::vector<MeasuredCandidate>& measured) const {
   const PartitionCandidates& candidates = candidates_.partitions[number];
   std::map<std::vector<int>, std::pair<double, const Trial*>> expecting;  // by layouts
-  for (const MeasuredCandidate& config : configs) expecting[config.layouts] = {-1, nullptr};
+  for (const MeasuredCandidate& candidate : measured) expecting[candidate.layouts] = {-1, nullptr};
   Expectation expectation = classes_.expectation(classes_.class_of(number));
   for (size_t k = 0; k < candidates.candidates.size(); ++k) {
     const Candidate& candidate = candidates.candidates[k];
-    const Trial& trial = classes_.trial(classes_.of_candidate(number, k));
+    const Trial& trial = classes_.trial(classes_.trial_of_candidate(number, k));
     if (trial.known || !classes_.fits(candidates.partition, candidate)) continue;
     const double seconds = expectation.seconds(trial.kind, trial.candidate->estimate);
     const auto [known, fresh] = expecting.try_emplace(candidate.layouts, seconds, &trial);
@@ -147,20 +146,20 @@ void MeasurementsMaker::add_expected_configs(size_t number, std::vector<Measured
   }
   for (const auto& [layouts, best] : expecting) {
     const auto& [seconds, trial] = best;
-    if (seconds >= 0) configs.push_back({trial->text, layouts, seconds, seconds, seconds});
+    if (seconds >= 0) measured.push_back({trial->text, layouts, seconds, seconds, seconds});
   }
 }
 
-// Alternatives of which every partition has a way; a choice point without one keeps its default, so that selection can
-// say what is missing.
+// Keeps the alternatives whose partitions all have a candidate. If there is none, keeps the default, so that selection
+// can say what is missing.
 void MeasurementsMaker::make_choice_points(Measurements& made) const {
   for (const ChoicePoint& choice_point : candidates_.choice_points) {
     MeasuredChoicePoint into;
     for (const std::vector<int>& alternative : choice_point.alternatives) {
-      const bool whole = std::all_of(alternative.begin(), alternative.end(), [&](int partition) {
+      const bool complete = std::all_of(alternative.begin(), alternative.end(), [&](int partition) {
         return !made.partitions[static_cast<size_t>(partition)].candidates.empty();
       });
-      if (whole) into.alternatives.push_back(alternative);
+      if (complete) into.alternatives.push_back(alternative);
     }
     if (into.alternatives.empty()) into.alternatives.push_back(choice_point.alternatives.front());
     made.choice_points.push_back(std::move(into));
@@ -190,8 +189,8 @@ void MeasurementsMaker::add_expected_conversions(const std::vector<int>& tensor_
   for (size_t k = 0; k < graph_.tensors.size(); ++k) {
     const int tensor = tensor_of[k];
     if (tensor < 0) continue;
-    const UsedLayouts& of = layouts[static_cast<size_t>(tensor)];
-    for (const auto& [from, to] : conversions_.between(TensorId(k), of.written, of.read)) {
+    const UsedLayouts& used = layouts[static_cast<size_t>(tensor)];
+    for (const auto& [from, to] : conversions_.between(TensorId(k), used.written, used.read)) {
       if (!known.contains({tensor, from, to}))
         made.conversions.push_back({tensor, from, to, conversions_.expected(TensorId(k), from, to)});
     }

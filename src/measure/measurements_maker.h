@@ -1,5 +1,5 @@
-// What came of the trials, as Measurements: what is measured, and for a selection that says what to try next, what is
-// expected of the rest.
+// Outcomes of trials → Measurements: the measured times and, for a selection that decides what to try next, expected
+// times of the rest. Test: tests/measure/partition_classes_test.cpp
 #pragma once
 
 #include <map>
@@ -14,9 +14,12 @@
 
 namespace millrace {
 
+// Assembling measurements takes time during which nothing is tried: at most this share of it.
+inline constexpr double kAssemblyShare = 0.02;
+
 class MeasurementsMaker {
  public:
-  // What is referred to lives longer.
+  // All references must outlive this.
   MeasurementsMaker(const Graph& graph, const Candidates& candidates, const PartitionClasses& classes,
                     ConversionTrials& conversions)
       : graph_(graph),
@@ -26,15 +29,15 @@ class MeasurementsMaker {
         parsed_(candidates.partitions.size()) {}
 
   Measurements measured();
-  // What is measured, and for other layouts what is expected.
+  // Measured times, and expected times for other layouts.
   Measurements expected();
-  // Of a partition, one way for each combination of layouts.
-  std::vector<MeasuredCandidate> fastest_configs(size_t number);
-  // Everything that was tried of a partition and would fit it.
+  // A partition's fastest candidate for each combination of layouts.
+  std::vector<MeasuredCandidate> fastest_candidates(size_t number);
+  // Everything that was tried for a partition or an equal one and fits it.
   TriedPartition tried(size_t number);
 
  private:
-  // Of a partition: what was tried that is its candidate, or that an equal partition's is and it could take.
+  // An outcome of a partition's candidate, or of an equal partition's candidate that fits this partition.
   struct FittingRow {
     const std::string* text;
     const MeasurementRow* row;
@@ -43,8 +46,10 @@ class MeasurementsMaker {
 
   std::vector<FittingRow> fitting_rows(size_t number);
   std::vector<int> make_tensors(Measurements& made) const;
-  void make_partitions(const std::vector<int>& tensor_of, bool expected, Measurements& made);
-  void add_expected_configs(size_t number, std::vector<MeasuredCandidate>& configs) const;
+  enum class Untried { leave_out, expect };
+  // Also makes their choice points.
+  void make_partitions(const std::vector<int>& tensor_of, Untried untried, Measurements& made);
+  void add_expected_candidates(size_t number, std::vector<MeasuredCandidate>& measured) const;
   void make_choice_points(Measurements& made) const;
   void make_conversions(const std::vector<int>& tensor_of, Measurements& made) const;
   void add_expected_conversions(const std::vector<int>& tensor_of, Measurements& made);
@@ -53,8 +58,8 @@ class MeasurementsMaker {
   const Candidates& candidates_;
   const PartitionClasses& classes_;
   ConversionTrials& conversions_;
-  // One a partition: its rows' candidates, by their texts; nothing where it could not take them. Kept, since they are
-  // asked for between every two batches.
+  // By partition: the candidates of its rows by text; nothing if one does not fit. Cached, since every batch needs
+  // them.
   std::vector<std::map<std::string, std::optional<Candidate>>> parsed_;
 };
 

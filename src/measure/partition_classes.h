@@ -1,5 +1,5 @@
-// What there is to try and what is known of it: the partitions that are equal, the candidates of each such class, and
-// what came of those that were tried. Test: tests/measure/partition_classes_test.cpp
+// The explorer's knowledge: classes of equal partitions, the trials of each class, and their outcomes. Test:
+// tests/measure/partition_classes_test.cpp
 #pragma once
 
 #include <deque>
@@ -22,16 +22,16 @@ namespace millrace {
 
 inline constexpr double kNotMeasured = std::numeric_limits<double>::infinity();
 
-// Partitions that compute the same, under different names: what one takes, all take.
+// Partitions that compute the same under different names, and so take equally long.
 struct PartitionClass {
   std::string text;
-  size_t partitions = 0;  // how many
+  size_t partitions = 0;  // number of partitions
   std::vector<Trial> trials;
-  std::map<std::string, size_t> numbers;  // of the trials, by their texts
-  std::vector<size_t> own_choices;        // of a library: the numbers of products that no algorithm is named for
+  std::map<std::string, size_t> numbers;  // trial numbers by text
+  std::vector<size_t> library_choices;    // numbers of the products whose algorithm the library chooses
   TrialQueue queue;
   Ratios ratios;
-  std::set<int> timing_classes;                // the kinds by that name that there are
+  std::set<int> timing_classes;                // those that have a trial
   std::map<std::string, MeasurementRow> rows;  // by candidate
   double best = kNotMeasured;
 };
@@ -41,88 +41,91 @@ struct TrialId {
   size_t number = 0;
 };
 
+enum class SearchMode {
+  within_budget,  // the most promising candidates first, as long as the budget lasts
+  exhaustive,     // one candidate of every timing class; others of the class only if wanted
+};
+
 class PartitionClasses {
  public:
-  // Which candidates are alike, by equal texts. Null: none are known to be.
-  using TimingClass = std::function<std::string(const Partition&, const Candidate&)>;
+  // A key for each candidate; candidates with equal keys are in one timing class. Null: the classes are unknown.
+  using TimingClassKey = std::function<std::string(const Partition&, const Candidate&)>;
 
-  // All candidates of all partitions, which live longer as the graph does. `one_of_timing_class`: of those that are
-  // alike one is to be tried, and others only where they are wanted.
-  PartitionClasses(const Graph& graph, const Candidates& candidates, TimingClass timing_class = nullptr,
-                   bool one_of_timing_class = false);
+  // Adds all candidates of all partitions. Graph and candidates must outlive this.
+  PartitionClasses(const Graph& graph, const Candidates& candidates, TimingClassKey timing_class = nullptr,
+                   SearchMode mode = SearchMode::within_budget);
 
-  // Those of a tensor's conversion, which lives longer: one a candidate, new or an equal conversion's.
-  std::vector<TrialId> add_conversion(TensorId tensor, const PartitionCandidates& of);
-  // A candidate that was not there from the beginning.
+  // Adds a tensor's conversion, which must outlive this. Returns a trial per candidate, new or of an equal conversion.
+  std::vector<TrialId> add_conversion(TensorId tensor, const PartitionCandidates& conversion);
+  // Adds a candidate found during exploration.
   void add_late(size_t partition_class, const Partition& partition, Candidate candidate);
 
   const std::deque<PartitionClass>& all() const { return classes_; }
   const PartitionClass& class_of(size_t partition) const { return classes_[class_of_partition_[partition]]; }
   const Trial& trial(const TrialId& id) const { return classes_[id.partition_class].trials[id.number]; }
-  TrialId of_candidate(size_t partition, size_t candidate) const;
+  TrialId trial_of_candidate(size_t partition, size_t candidate) const;
   std::optional<TrialId> find(size_t partition, const std::string& text) const;
   Launch launch_of(const Trial& trial) const;
-  // Empty where nothing says which are alike.
-  std::string timing_class_text(const Partition& partition, const Candidate& candidate) const {
+  // Empty if the timing classes are unknown.
+  std::string timing_class_key(const Partition& partition, const Candidate& candidate) const {
     return timing_class_ ? timing_class_(partition, candidate) : std::string();
   }
-  // Of any trial of a class, until something is noted or added.
-  Expectation expectation(const PartitionClass& of) const { return {of.ratios, ratios_}; }
+  // For the trials of a class; valid until an outcome is noted or a trial added.
+  Expectation expectation(const PartitionClass& its_class) const { return {its_class.ratios, ratios_}; }
 
-  // The trial of a class that promises most; nothing where all are chosen or known.
+  // The most promising trial of a class; nothing if all are chosen or known.
   std::optional<size_t> next_of(size_t partition_class);
   void choose(const TrialId& id) { at(id).chosen = true; }
   void leave(const TrialId& id);
-  // Whether it is still to be tried.
+  // Returns whether it is still to be tried.
   bool want(const TrialId& id);
   void note(const TrialId& id, const MeasurementRow& row);
-  // The model's word for what would be tried whatever the budget; such rows are in no database.
+  // Uses the expected time for every baseline that was not tried. These rows are not stored in the database.
   void assume();
   bool has_baselines_left() const { return baselines_left_ > 0; }
 
-  // Of trials that are alike, and nearly as fast as the best: the slowest by the fastest, ascending.
+  // Slowest time divided by fastest time of each timing class that is nearly as fast as the best; ascending.
   std::vector<double> timing_class_spreads() const;
 
-  // Whether some partition reads or writes it.
+  // Whether some partition reads or writes the tensor.
   bool is_touched(TensorId tensor) const { return touched_.contains(tensor); }
-  // Whether a partition's tensors may lie in the candidate's layouts: an equal partition's may where this one's may
-  // not.
+  // Whether a partition's tensors may have the candidate's layouts. An equal partition may allow others.
   bool fits(const Partition& partition, const Candidate& candidate) const;
 
   double configurations() const { return configurations_; }
-  // How many were not tried and need not be: each is like another.
-  double like_others() const { return like_others_; }
-  // With those that are the same as one of an equal partition.
-  double not_needed() const { return like_others_ + equal_others_; }
+  // How many candidates need not be tried, since another of their timing class is.
+  double represented() const { return represented_; }
+  // The same plus those that equal a candidate of an equal partition.
+  double not_needed() const { return represented_ + shared_; }
   const std::map<std::string, double>& outcomes() const { return outcomes_; }
   const std::string& first_failure() const { return first_failure_; }
 
  private:
   Trial& at(const TrialId& id) { return classes_[id.partition_class].trials[id.number]; }
-  void add_partition(const PartitionCandidates& of);
-  // The number of a partition's class: a new one where no equal partition is known.
+  void add_partition(const PartitionCandidates& added);
+  // The number of a partition's class; adds a class if it is new.
   size_t classify(const Partition& partition);
-  Trial trial_of(const Partition& partition, const Candidate& candidate);
+  Trial make_trial(const Partition& partition, const Candidate& candidate);
   size_t add(PartitionClass& into, Trial trial);
-  void try_another_like(int timing_class, PartitionClass& of);
+  void try_another_of_class(int timing_class, PartitionClass& its_class);
 
   const Graph& graph_;
   const Candidates& candidates_;
-  TimingClass timing_class_;
-  bool one_of_timing_class_;
-  std::deque<PartitionClass> classes_;  // referred to while others are added
+  TimingClassKey timing_class_;
+  SearchMode mode_;
+  std::deque<PartitionClass> classes_;  // a deque: references stay valid when classes are added
   std::map<std::string, size_t> class_by_text_;
-  std::vector<size_t> class_of_partition_;                // one a part of the candidates
-  std::vector<std::vector<size_t>> trials_of_partition_;  // one a candidate of each partition
-  std::vector<std::unique_ptr<Candidate>> late_;          // pointed to
-  std::set<TensorId> touched_;                            // by some partition
-  std::set<TensorId> converted_;  // of partitions that cannot take them as the program writes them
+  std::vector<size_t> class_of_partition_;                // by partition
+  std::vector<std::vector<size_t>> trials_of_partition_;  // by partition and candidate
+  std::vector<std::unique_ptr<Candidate>> late_;          // trials point to them
+  std::set<TensorId> touched_;                            // tensors that some partition reads or writes
+  std::set<TensorId> converted_;  // tensors of partitions that need other layouts than the program's
   ConfigKinds kinds_;
-  Ratios ratios_;              // of all partitions, by family
-  size_t baselines_left_ = 0;  // trials that must be tried and are not known
+  Ratios ratios_;              // of all partitions, by config family
+  size_t baselines_left_ = 0;  // baselines whose outcome is unknown
   double configurations_ = 0;
-  double like_others_ = 0;
-  double equal_others_ = 0;
+  double represented_ = 0;  // not tried: represented by another of their timing class
+  double shared_ = 0;       // equal to a candidate of an equal partition
   std::map<std::string, double> outcomes_;
   std::string first_failure_;
 };

@@ -23,35 +23,35 @@ class Prober {
       const std::vector<TensorId>& tensors = product.operand(operand);
       const std::vector<TensorId>& list = product.is_written(operand) ? partition.writes : partition.reads;
       for (const TensorId tensor : tensors)
-        places_[operand].push_back(static_cast<size_t>(std::find(list.begin(), list.end(), tensor) - list.begin()));
+        positions_[operand].push_back(static_cast<size_t>(std::find(list.begin(), list.end(), tensor) - list.begin()));
       for (size_t index = 0; index < product.indices.size(); ++index) {
         const bool stacks = product.is_stacked_along(operand, product.indices[index]);
         if (stacks) stack_ = index;
         const Layout layout = written_layout(graph, tensors.front());
-        steps_[operand].push_back(stacks ? 0 : step_along(graph, product, operand, index, layout));
+        strides_[operand].push_back(stacks ? 0 : step_along(graph, product, operand, index, layout));
       }
     }
     const std::vector<TensorId>& list = product.writes_auxiliary() ? partition.writes : partition.reads;
-    place_beside_ = static_cast<size_t>(std::find(list.begin(), list.end(), product.companion()) - list.begin());
+    epilogue_position_ = static_cast<size_t>(std::find(list.begin(), list.end(), product.companion()) - list.begin());
   }
 
   std::vector<Probe> run(size_t count) {
-    constexpr int64_t kSlice = 16;  // probes that are worth a thread
+    constexpr int64_t kSlice = 16;  // probes per thread
     std::vector<Point> points;
-    for (size_t k = 0; k < count; ++k) points.push_back(by_chance());
+    for (size_t k = 0; k < count; ++k) points.push_back(random_point());
     std::vector<std::vector<Probe>> made(count);
     in_parallel(static_cast<int64_t>(count), kSlice, [&](int64_t begin, int64_t end) {
       for (auto k = static_cast<size_t>(begin); k < static_cast<size_t>(end); ++k) probe(points[k], made[k]);
     });
     std::vector<Probe> probes;
-    for (const std::vector<Probe>& of : made) probes.insert(probes.end(), of.begin(), of.end());
+    for (const std::vector<Probe>& each : made) probes.insert(probes.end(), each.begin(), each.end());
     return probes;
   }
 
  private:
   using Point = std::vector<int64_t>;
 
-  Point by_chance() {
+  Point random_point() {
     Point point;
     for (const ProductIndex& index : partition_.product.indices) {
       state_ = state_ * 6364136223846793005ULL + 1442695040888963407ULL;
@@ -60,23 +60,25 @@ class Prober {
     return point;
   }
 
-  // Which of an operand's tensors, and which element of it.
-  size_t place(size_t operand, const Point& point) const {
-    return places_[operand][places_[operand].size() > 1 ? static_cast<size_t>(point[stack_]) : 0];
+  // The position of one of the operand's tensors, and the element in it.
+  size_t position(size_t operand, const Point& point) const {
+    return positions_[operand][positions_[operand].size() > 1 ? static_cast<size_t>(point[stack_]) : 0];
   }
   size_t element(size_t operand, const Point& point) const {
     int64_t at = 0;
-    for (size_t index = 0; index < point.size(); ++index) at += steps_[operand][index] * point[index];
+    for (size_t index = 0; index < point.size(); ++index) at += strides_[operand][index] * point[index];
     return static_cast<size_t>(at);
   }
 
   double input(size_t operand, const Point& point) const {
-    return reference_data_.inputs[place(operand, point)][element(operand, point)];
+    return reference_data_.inputs[position(operand, point)][element(operand, point)];
   }
 
-  double beside(const Point& point) const { return reference_data_.inputs[place_beside_][element(2, point)]; }
+  double epilogue_input(const Point& point) const {
+    return reference_data_.inputs[epilogue_position_][element(2, point)];
+  }
 
-  // An element of the result; one of the sum, where the product sums an operand, and the same of its auxiliary matrix.
+  // Computes an element of the result, of the auxiliary matrix, and of the bias's gradient, as far as they are written.
   void probe(Point point, std::vector<Probe>& probes) const {
     const std::vector<ProductIndex>& indices = partition_.product.indices;
     const std::optional<ProductVector>& vector = partition_.product.vector;
@@ -100,22 +102,22 @@ class Prober {
       }
     }
     if (vector && !vector->written()) add(made, input(kVectorOperand, point));
-    if (partition_.product.adds()) add(made, beside(point));
-    made.output = place(2, point);
+    if (partition_.product.adds()) add(made, epilogue_input(point));
+    made.output = position(2, point);
     made.element = element(2, point);
     if (partition_.product.writes_auxiliary()) {
       probes.push_back(made);
-      probes.back().output = place_beside_;
+      probes.back().output = epilogue_position_;
     }
     activate(made, point);
     probes.push_back(made);
     if (!vector || !vector->written()) return;
-    summed.output = place(kVectorOperand, point);
+    summed.output = position(kVectorOperand, point);
     summed.element = element(kVectorOperand, point);
     probes.push_back(summed);
   }
 
-  // The magnitudes as the product of magnitudes makes them.
+  // Applies the activation to the value, and to the magnitude as if that were the product.
   void activate(Probe& made, const Point& point) const {
     switch (partition_.product.activation) {
       case Activation::none: return;
@@ -125,8 +127,8 @@ class Prober {
         made.magnitude = gelu_tanh(made.magnitude);
         return;
       case Activation::gelu_gradient:
-        made.value = gelu_tanh_dx(beside(point), made.value);
-        made.magnitude = gelu_tanh_dx(std::abs(beside(point)), made.magnitude);
+        made.value = gelu_tanh_dx(epilogue_input(point), made.value);
+        made.magnitude = gelu_tanh_dx(std::abs(epilogue_input(point)), made.magnitude);
         return;
     }
   }
@@ -134,10 +136,10 @@ class Prober {
   const Partition& partition_;
   const ReferenceData& reference_data_;
   double scale_;
-  std::array<std::vector<size_t>, 4> places_;
-  std::array<std::vector<int64_t>, 4> steps_;  // row-major ones
-  size_t place_beside_ = 0;                    // of what is added, or auxiliary, among what is read or written
-  size_t stack_ = 0;                           // the index that counts stacked tensors
+  std::array<std::vector<size_t>, 4> positions_;  // of each operand's tensors among the partition's reads or writes
+  std::array<std::vector<int64_t>, 4> strides_;   // row-major
+  size_t epilogue_position_ = 0;                  // of the added tensor or the auxiliary matrix
+  size_t stack_ = 0;                              // the index that counts stacked tensors
   uint64_t state_ = kProbeSeed;
 };
 
@@ -165,19 +167,19 @@ double depth_of(const Partition& partition) {
 }
 
 double tolerance_of(const Graph& graph, const Partition& partition, TensorId tensor, double magnitude, double value) {
-  // Each lies within (depth + 2)·u·Σ|a||b| of the exact sum: the products and their sum, a factor, a bias or what
-  // is added. What that is added to is not rounded before, and a ReLU brings nothing further apart.
+  // Each result is within (depth + 2)·u·Σ|a||b| of the exact sum: the products and their sum, the scale factor, and the
+  // bias or added tensor. The sum is not rounded before these are added, and a ReLU does not increase a difference.
   const DType dtype = graph.tensor(tensor).dtype;
   const double roundoff = dtype == DType::float64 ? 0x1p-53 : 0x1p-24;
-  double of_sum = (depth_of(partition) + 2) * roundoff * std::abs(magnitude);
-  // A GELU of the sum of magnitudes is at least half of it, and so is the gradient's slope there.
+  double sum_error = (depth_of(partition) + 2) * roundoff * std::abs(magnitude);
+  // The GELU of the sum of magnitudes is at least half that sum, and the gradient's slope there is at least 1/2.
   const bool is_result = tensor == partition.product.tensors[2].front();
   const Activation activation = is_result ? partition.product.activation : Activation::none;
-  if (activation == Activation::gelu || activation == Activation::gelu_gradient) of_sum *= 2 * kSteepestGelu;
-  // Where the sum is positive its GELU is at least half of it.
-  if (activation == Activation::gelu) of_sum += kTanhError * std::abs(value) + library_gelu_error(-kMostNegative);
-  if (activation == Activation::gelu_gradient) of_sum += kGradientError * 2 * std::abs(magnitude);
-  return 2 * of_sum + 2 * storage_error(dtype, value);
+  if (activation == Activation::gelu || activation == Activation::gelu_gradient) sum_error *= 2 * kSteepestGelu;
+  // The GELU of a positive sum is at least half the sum.
+  if (activation == Activation::gelu) sum_error += kTanhError * std::abs(value) + library_gelu_error(-kMostNegative);
+  if (activation == Activation::gelu_gradient) sum_error += kGradientError * 2 * std::abs(magnitude);
+  return 2 * sum_error + 2 * storage_error(dtype, value);
 }
 
 }  // namespace millrace

@@ -1,4 +1,5 @@
-// Elements of a product, straight from its definition: for products that are too large for the reference.
+// Single elements of a product, computed from its definition: for products that are too large for the reference. Test:
+// tests/measure/trial_test.cpp, tests/measure/gpu_trial_test.cpp
 #pragma once
 
 #include <vector>
@@ -8,30 +9,29 @@
 namespace millrace {
 
 struct Probe {
-  size_t output = 0;   // which of the tensors that the partition writes
-  size_t element = 0;  // of it, row-major
+  size_t output = 0;   // position among the tensors that the partition writes
+  size_t element = 0;  // row-major
   double value = 0;
-  double magnitude = 0;  // Σ|a||b|, and |bias| or what is added: what rounding is measured against; and behind a GELU
-                         // what that makes of it
+  // Σ|a||b| plus |bias| or the added element, for the error bound; with a GELU, the GELU of that.
+  double magnitude = 0;
 };
 
-// `count` elements by chance, of the inputs that `truth` has; and as many of the gradient of a bias, and of the
-// auxiliary matrix, where the partition makes one.
+// `count` random elements of the result, computed from the inputs in `reference_data`; and as many of a bias's gradient
+// and of the auxiliary matrix, if the partition writes them.
 std::vector<Probe> probes_of(const Graph& graph, const Partition& partition, const ReferenceData& reference_data,
                              size_t count);
 
-// What a product is multiplied by.
+// The scale factor of a product.
 double factor_of(const Graph& graph, const Partition& partition, const ReferenceData& reference_data);
 
-// Whether a tensor that the partition reads is added to the product, as a bias or as a whole: the factor is not its
-// own.
+// Whether the partition adds a tensor to the product, as a bias or as a matrix. The scale factor does not apply to it.
 bool is_added(const Partition& partition, TensorId tensor);
 
-// How many products an element is the sum of.
+// The number of products summed per element.
 double depth_of(const Partition& partition);
 
-// How far from each other two such elements of a tensor that the partition writes may lie, of this magnitude, as
-// computed and stored. Of the form c + d · magnitude + e · |value|. The partition's inputs lie between -1 and 1.
+// The largest difference between two kernels' results for an element of this magnitude and value, as stored. It has the
+// form c + d · magnitude + e · |value|. The partition's inputs must be between -1 and 1.
 double tolerance_of(const Graph& graph, const Partition& partition, TensorId tensor, double magnitude, double value);
 
 }  // namespace millrace

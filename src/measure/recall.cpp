@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// The trial's text, of what stored_name() made of it.
+// The trial's text: the inverse of stored_name().
 std::string text_of(const MeasurementRow& row) { return row.key.candidate.substr(0, row.key.candidate.rfind(" k_")); }
 
 }  // namespace
@@ -19,13 +19,13 @@ std::string stored_name(const KernelMaker* kernels, const Trial& trial, const La
 }
 
 Result<Done> Recall::conversions(const std::vector<TensorDomain>& domains, ConversionTrials& into) const {
-  for (const EqualTensors& of : into.equal_tensors()) {
-    const Result<std::vector<MeasurementRow>> rows = database_.all_of(device_, {of.text});
+  for (const EqualTensors& equal : into.equal_tensors()) {
+    const Result<std::vector<MeasurementRow>> rows = database_.all_of(device_, {equal.text});
     if (!rows) return rows.error();
     for (const MeasurementRow& row : *rows) {
-      const std::optional<Candidate> candidate = parse_candidate(domains, of.partition, text_of(row));
+      const std::optional<Candidate> candidate = parse_candidate(domains, equal.partition, text_of(row));
       if (candidate && candidate->layouts[0] != candidate->layouts[1])
-        into.add(of.tensors.front(), candidate->layouts[0], candidate->layouts[1]);
+        into.add(equal.tensors.front(), candidate->layouts[0], candidate->layouts[1]);
     }
   }
   return Done{};
@@ -33,8 +33,8 @@ Result<Done> Recall::conversions(const std::vector<TensorDomain>& domains, Conve
 
 Result<Done> Recall::outcomes(Refinements& refinements, PartitionClasses& into) {
   std::vector<std::string> texts;
-  for (const PartitionClass& of : into.all()) {
-    if (asked_.insert(of.text).second) texts.push_back(of.text);
+  for (const PartitionClass& each : into.all()) {
+    if (looked_up_.insert(each.text).second) texts.push_back(each.text);
   }
   const Result<std::vector<MeasurementRow>> rows = database_.all_of(device_, texts);
   if (!rows) return rows.error();
@@ -44,7 +44,7 @@ Result<Done> Recall::outcomes(Refinements& refinements, PartitionClasses& into) 
     const auto found = by_partition.find(into.all()[k].text);
     if (found == by_partition.end()) continue;
     recall_class(k, found->second, into);
-    // Refinements are not among the candidates until they are asked for; those that were tried are known.
+    // Refinements are not candidates yet: add those that were tried.
     std::vector<std::string> tried;
     for (const auto& [text, row] : found->second) tried.push_back(text);
     if (refinements.add_tried(k, tried)) recall_class(k, found->second, into);
@@ -53,10 +53,10 @@ Result<Done> Recall::outcomes(Refinements& refinements, PartitionClasses& into) 
 }
 
 void Recall::recall_class(size_t partition_class, const RowsByText& rows, PartitionClasses& into) {
-  const PartitionClass& of = into.all()[partition_class];
+  const PartitionClass& its_class = into.all()[partition_class];
   for (const auto& [text, row] : rows) {
-    const auto number = of.numbers.find(text);
-    if (number == of.numbers.end()) continue;
+    const auto number = its_class.numbers.find(text);
+    if (number == its_class.numbers.end()) continue;
     const TrialId id{partition_class, number->second};
     const Trial& trial = into.trial(id);
     if (trial.known || row->key.candidate != stored_name(kernels_, trial, into.launch_of(trial))) continue;

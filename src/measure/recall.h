@@ -1,4 +1,5 @@
-// What the database has of the trials: outcomes of earlier runs, of this program or another one with equal partitions.
+// Finds outcomes of earlier runs in the database, of this program or of another one with equal partitions. Test:
+// tests/measure/explore_test.cpp
 #pragma once
 
 #include <map>
@@ -15,21 +16,21 @@
 
 namespace millrace {
 
-// What a trial's candidate is called in the database. What is stored stands for exactly this source text: another
-// generator makes another name.
+// The name of a trial's candidate in the database. It includes a hash of the kernel's source: if the generator changes,
+// so does the name.
 std::string stored_name(const KernelMaker* kernels, const Trial& trial, const Launch& launch);
 
 class Recall {
  public:
-  // What is referred to lives longer. No kernels: there is no compiler.
+  // All references must outlive this. `kernels` is null without a compiler.
   Recall(const Database& database, std::string device, const KernelMaker* kernels)
       : database_(database), device_(std::move(device)), kernels_(kernels) {}
 
-  // Makes trials of the conversions that were tried.
+  // Adds the conversions that earlier runs tried.
   Result<Done> conversions(const std::vector<TensorDomain>& domains, ConversionTrials& into) const;
-  // The outcomes of trials of which it was not asked before, and of their refinements.
+  // Notes the outcomes of classes that it has not looked up before, and of their refinements.
   Result<Done> outcomes(Refinements& refinements, PartitionClasses& into);
-  // How many outcomes.
+  // The number of outcomes found.
   double known() const { return known_; }
 
  private:
@@ -40,7 +41,7 @@ class Recall {
   const Database& database_;
   std::string device_;
   const KernelMaker* kernels_;
-  std::set<std::string> asked_;  // texts of classes
+  std::set<std::string> looked_up_;  // texts of classes
   double known_ = 0;
 };
 

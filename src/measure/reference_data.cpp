@@ -15,10 +15,9 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kSlice = 1 << 18;  // elements that are worth a thread
+constexpr int64_t kSlice = 1 << 18;  // elements per thread
 
-// The partition's operators as a graph of their own, behind those that it repeats; what else the partition reads is
-// given.
+// The partition's operators, after those that it repeats, as a separate graph. Its other inputs are arguments.
 struct PartitionGraph {
   Graph graph;
   std::vector<TensorId> reads;
@@ -60,37 +59,38 @@ PartitionGraph graph_of(const Graph& whole, const Partition& partition) {
   return made;
 }
 
-// What a library's function may err by in addition.
+// Adds the error of a library's activation function to the tolerances.
 template <class Scalar>
-void allow_for_library(const Partition& partition, const PartitionGraph& of_partition, const Values<Scalar>& values,
+void allow_for_library(const Partition& partition, const PartitionGraph& subgraph, const Values<Scalar>& values,
                        ReferenceData& reference_data) {
   const bool gradient = partition.product.activation == Activation::gelu_gradient;
   if (!gradient && partition.product.activation != Activation::gelu) return;
-  const Operator& function = of_partition.graph.operators.back();
-  const auto at = std::find(of_partition.writes.begin(), of_partition.writes.end(), function.outputs[0].tensor);
+  const Operator& function = subgraph.graph.operators.back();
+  const auto at = std::find(subgraph.writes.begin(), subgraph.writes.end(), function.outputs[0].tensor);
   std::vector<double>& tolerances =
-      reference_data.outputs[static_cast<size_t>(at - of_partition.writes.begin())].tolerances;
-  const std::vector<Scalar>& taken_of = values[function.inputs[0].tensor.at()];
+      reference_data.outputs[static_cast<size_t>(at - subgraph.writes.begin())].tolerances;
+  const std::vector<Scalar>& arguments = values[function.inputs[0].tensor.at()];
   for (size_t element = 0; element < tolerances.size(); ++element) {
-    const double x = taken_of[element].value;
+    const double x = arguments[element].value;
     tolerances[element] += gradient
                                ? library_gelu_gradient_error(x, values[function.inputs[1].tensor.at()][element].value)
                                : library_gelu_error(x);
   }
 }
 
-// Runs the reference; false where something came out that is not a number, or an infinity.
+// Runs the reference. Returns false if an output is infinite or not a number.
 template <int kDigits>
-Result<bool> expect(const Graph& whole, const Partition& partition, const PartitionGraph& of_partition,
+Result<bool> expect(const Graph& whole, const Partition& partition, const PartitionGraph& subgraph,
                     ReferenceData& reference_data) {
-  Values<Bounded<kDigits>> values(of_partition.graph.tensors.size());
+  Values<Bounded<kDigits>> values(subgraph.graph.tensors.size());
   for (size_t k = 0; k < partition.reads.size(); ++k) {
-    if (of_partition.graph.tensor(of_partition.reads[k]).role == TensorRole::computed) continue;  // by what is repeated
-    // A mask that is stored as a word is rounded; one that is drawn again, or a bit, is not.
+    // A repeated operator computes it.
+    if (subgraph.graph.tensor(subgraph.reads[k]).role == TensorRole::computed) continue;
+    // A mask is rounded if it is stored as words, but not if it is stored as bits or regenerated.
     const Tensor& tensor = whole.tensor(partition.reads[k]);
     const bool mask = dropout_of(whole, partition.reads[k]) != nullptr;
     const std::vector<double>& given = reference_data.inputs[k];
-    std::vector<Bounded<kDigits>>& into = values[of_partition.reads[k].at()];
+    std::vector<Bounded<kDigits>>& into = values[subgraph.reads[k].at()];
     into.resize(given.size());
     in_parallel(static_cast<int64_t>(given.size()), kSlice, [&](int64_t begin, int64_t end) {
       for (auto element = static_cast<size_t>(begin); element < static_cast<size_t>(end); ++element)
@@ -99,19 +99,19 @@ Result<bool> expect(const Graph& whole, const Partition& partition, const Partit
   }
   for (size_t k = 0; k < whole.arguments.size(); ++k) {
     if (whole.tensor(whole.arguments[k]).role != TensorRole::scalar) continue;
-    for (const TensorId argument : of_partition.graph.arguments) {
-      if (of_partition.graph.tensor(argument).name == whole.tensor(whole.arguments[k]).name)
+    for (const TensorId argument : subgraph.graph.arguments) {
+      if (subgraph.graph.tensor(argument).name == whole.tensor(whole.arguments[k]).name)
         values[argument.at()] = {Bounded<kDigits>(reference_data.arguments[k])};
     }
   }
-  if (Result<Done> ran = interpret(of_partition.graph, values, reference_data.random); !ran) return ran.error();
-  // The reference computes in float64 itself, and is then as far from exact as a kernel may be.
+  if (Result<Done> ran = interpret(subgraph.graph, values, reference_data.random); !ran) return ran.error();
+  // The reference itself computes in float64, and then has the same error bound as a kernel.
   constexpr double kBounds = kDigits == 53 ? 2 : 1;
   std::atomic<bool> finite = true;
   reference_data.outputs.clear();
-  for (const TensorId tensor : of_partition.writes) {
+  for (const TensorId tensor : subgraph.writes) {
     const std::vector<Bounded<kDigits>>& made = values[tensor.at()];
-    const DType dtype = of_partition.graph.tensor(tensor).dtype;
+    const DType dtype = subgraph.graph.tensor(tensor).dtype;
     Expected& expected = reference_data.outputs.emplace_back();
     expected.values.resize(made.size());
     expected.tolerances.resize(made.size());
@@ -124,17 +124,18 @@ Result<bool> expect(const Graph& whole, const Partition& partition, const Partit
       }
     });
   }
-  allow_for_library(partition, of_partition, values, reference_data);
+  allow_for_library(partition, subgraph, values, reference_data);
   return finite.load();
 }
 
-// Of one that the reference can do, what is expected is the reference's word.
-Result<ReferenceData> reference_data_of_attention(const Graph& graph, const Partition& partition, uint64_t seed) {
+// For a small attention, the expected values come from the reference.
+Result<ReferenceData> make_attention_reference_data(const Graph& graph, const Partition& partition, uint64_t seed) {
   constexpr double kLargeAttention = 3e7;  // products of the scores and of the output
-  const Attention& of = partition.attention;
-  double products = static_cast<double>(of.queries * of.keys) * static_cast<double>(of.inner + of.values);
-  for (const int64_t extent : of.batch) products *= static_cast<double>(extent);
-  ReferenceData reference_data = draw_inputs(graph, partition, seed, false);
+  const Attention& attention = partition.attention;
+  double products =
+      static_cast<double>(attention.queries * attention.keys) * static_cast<double>(attention.inner + attention.values);
+  for (const int64_t extent : attention.batch) products *= static_cast<double>(extent);
+  ReferenceData reference_data = draw_inputs(graph, partition, seed, InputRange::any_sign);
   complete_attention(graph, partition, reference_data);
   if (products > kLargeAttention) return reference_data;
   ReferenceData reference = reference_data;
@@ -147,7 +148,7 @@ Result<ReferenceData> reference_data_of_attention(const Graph& graph, const Part
 
 }  // namespace
 
-std::vector<double> drawn_mask(const Operator& dropout, size_t elements, const RandomState& random) {
+std::vector<double> dropout_mask(const Operator& dropout, size_t elements, const RandomState& random) {
   std::vector<double> mask(elements);
   const double scale = 1 / (1 - dropout.value);
   in_parallel(static_cast<int64_t>(elements), kSlice, [&](int64_t begin, int64_t end) {
@@ -171,7 +172,7 @@ double factor_of(const Graph& graph, const std::vector<TensorId>& scales, const 
 }
 
 double storage_error(DType dtype, double value) {
-  // Half of the distance to the next number, and of the smallest one; float32 may also lose what is below its range.
+  // Half the distance to the next number, plus half the smallest number; float32 may also flush subnormals.
   switch (dtype) {
     case DType::float16: return std::abs(value) * 0x1p-11 + 0x1p-25;
     case DType::bfloat16: return std::abs(value) * 0x1p-8 + 0x1p-134;
@@ -182,7 +183,7 @@ double storage_error(DType dtype, double value) {
   return 0;
 }
 
-ReferenceData draw_inputs(const Graph& graph, const Partition& partition, uint64_t seed, bool positive) {
+ReferenceData draw_inputs(const Graph& graph, const Partition& partition, uint64_t seed, InputRange range) {
   ReferenceData reference_data;
   reference_data.random = {seed, 1};
   for (size_t k = 0; k < partition.reads.size(); ++k) {
@@ -191,13 +192,14 @@ ReferenceData draw_inputs(const Graph& graph, const Partition& partition, uint64
     const DType dtype = graph.tensor(tensor).dtype;
     std::vector<double> values(elements);
     if (const Operator* dropout = dropout_of(graph, tensor)) {
-      values = drawn_mask(*dropout, elements, reference_data.random);
+      values = dropout_mask(*dropout, elements, reference_data.random);
     } else {
       in_parallel(static_cast<int64_t>(elements), kSlice, [&](int64_t begin, int64_t end) {
         for (auto element = static_cast<size_t>(begin); element < static_cast<size_t>(end); ++element) {
           const double drawn = uniform_draw(seed, static_cast<uint32_t>(k), element);
-          values[element] = dtype == DType::boolean ? (drawn < 0 ? 0 : 1)
-                                                    : rounded_to(dtype, positive ? 0.625 + 0.375 * drawn : drawn);
+          values[element] = dtype == DType::boolean
+                                ? (drawn < 0 ? 0 : 1)
+                                : rounded_to(dtype, range == InputRange::positive ? 0.625 + 0.375 * drawn : drawn);
         }
       });
     }
@@ -223,24 +225,24 @@ std::string reference_data_name(const Graph& graph, const Partition& partition) 
   return name;
 }
 
-Result<ReferenceData> reference_data_of(const Graph& graph, const Partition& partition, uint64_t seed) {
-  if (partition.kind == PartitionKind::attention) return reference_data_of_attention(graph, partition, seed);
-  if (partition.operators.empty()) {  // a conversion: what is read is what is written
-    ReferenceData reference_data = draw_inputs(graph, partition, seed, false);
+Result<ReferenceData> make_reference_data(const Graph& graph, const Partition& partition, uint64_t seed) {
+  if (partition.kind == PartitionKind::attention) return make_attention_reference_data(graph, partition, seed);
+  if (partition.operators.empty()) {  // a conversion: the output equals the input
+    ReferenceData reference_data = draw_inputs(graph, partition, seed, InputRange::any_sign);
     for (double& x : reference_data.inputs[0]) x = rounded_to(graph.tensor(partition.reads[0]).dtype, x);
     reference_data.outputs = {{reference_data.inputs[0], std::vector<double>(reference_data.inputs[0].size(), 0.0)}};
     return reference_data;
   }
-  const PartitionGraph of_partition = graph_of(graph, partition);
-  // As kernels do: in float64 where a tensor is.
+  const PartitionGraph subgraph = graph_of(graph, partition);
+  // Like kernels: compute in float64 if any tensor is float64.
   const std::vector<TensorId> stored = tensors_of(partition);
   const bool wide = std::any_of(stored.begin(), stored.end(),
                                 [&](TensorId tensor) { return graph.tensor(tensor).dtype == DType::float64; });
   ReferenceData reference_data;
-  for (const bool positive : {false, true}) {
-    reference_data = draw_inputs(graph, partition, seed, positive);
-    const Result<bool> finite = wide ? expect<53>(graph, partition, of_partition, reference_data)
-                                     : expect<24>(graph, partition, of_partition, reference_data);
+  for (const InputRange range : {InputRange::any_sign, InputRange::positive}) {
+    reference_data = draw_inputs(graph, partition, seed, range);
+    const Result<bool> finite = wide ? expect<53>(graph, partition, subgraph, reference_data)
+                                     : expect<24>(graph, partition, subgraph, reference_data);
     if (!finite) return finite.error();
     if (*finite) break;
   }
@@ -257,7 +259,7 @@ std::string difference(const Graph& graph, TensorId tensor, const Layout& layout
     const bool same_infinity = std::isinf(wanted) && value == wanted;
     const bool both_nan = std::isnan(wanted) && std::isnan(value);
     if (same_infinity || both_nan || std::abs(value - wanted) <= expected.tolerances[element]) continue;
-    return concat(graph.tensor(tensor).name, "[", element, "] is ", value, " where ", wanted, " is right, within ",
+    return concat(graph.tensor(tensor).name, "[", element, "] is ", value, ", expected ", wanted, " ± ",
                   expected.tolerances[element]);
   }
   return "";
@@ -268,7 +270,7 @@ Graph shrunken(const Graph& graph) {
   for (const Dim& dim : graph.dims) extents.push_back(dim.extent);
   std::sort(extents.begin(), extents.end());
   extents.erase(std::unique(extents.begin(), extents.end()), extents.end());
-  // Different extents stay different, in the same order, and none becomes a power of two.
+  // Different extents stay different and in the same order, and all are odd, so none is a power of two but 1.
   constexpr int64_t kSmall = 3;
   std::map<int64_t, int64_t> small;
   int64_t next = kSmall;

@@ -1,5 +1,5 @@
-// What a partition must compute: drawn inputs, and what the reference makes of them, with how far rounding may lead
-// away.
+// Reference data of a partition: drawn inputs, the outputs that the reference computes from them, and their tolerances.
+// Test: tests/measure/attention_reference_data_test.cpp, tests/candidates/epilogues_test.cpp
 #pragma once
 
 #include <string>
@@ -13,40 +13,45 @@ namespace millrace {
 
 struct Expected {
   std::vector<double> values;      // row-major
-  std::vector<double> tolerances;  // one a value
+  std::vector<double> tolerances;  // one per value
 };
 
 struct ReferenceData {
-  std::vector<std::vector<double>> inputs;  // one a tensor that the partition reads
-  std::vector<Expected> outputs;            // one a tensor that it writes
-  std::vector<double> arguments;            // the program's scalars, by position among its arguments
+  std::vector<std::vector<double>> inputs;  // one per tensor that the partition reads
+  std::vector<Expected> outputs;            // one per tensor that it writes
+  std::vector<double> arguments;            // values for scalar arguments, one per argument of the program
   RandomState random;
 };
 
-// Equal for partitions whose truth is: those that compute the same, and draw the same masks. Partitions that take
-// equally long may draw different ones.
+// Equal for partitions with equal reference data: they compute the same with the same dropout masks. Equal partitions
+// may have different masks.
 std::string reference_data_name(const Graph& graph, const Partition& partition);
 
-Result<ReferenceData> reference_data_of(const Graph& graph, const Partition& partition, uint64_t seed);
+Result<ReferenceData> make_reference_data(const Graph& graph, const Partition& partition, uint64_t seed);
 
-// Draws the inputs alone.
-ReferenceData draw_inputs(const Graph& graph, const Partition& partition, uint64_t seed, bool positive);
+enum class InputRange {
+  any_sign,  // -1 to 1
+  positive,  // 0.25 to 1: for operators such as a logarithm
+};
 
-// What a dropout of this kind makes of these numbers.
-std::vector<double> drawn_mask(const Operator& dropout, size_t elements, const RandomState& random);
+// Reference data without outputs.
+ReferenceData draw_inputs(const Graph& graph, const Partition& partition, uint64_t seed, InputRange range);
 
-// The product of numbers that something is scaled by: constants, or arguments of the program.
+// The mask of a dropout, row-major.
+std::vector<double> dropout_mask(const Operator& dropout, size_t elements, const RandomState& random);
+
+// The product of scale factors, which are constants or arguments of the program.
 double factor_of(const Graph& graph, const std::vector<TensorId>& scales, const ReferenceData& reference_data);
 
-// How far from the nearest number of its type a stored one may lie.
+// The largest error from rounding a value to its storage type.
 double storage_error(DType dtype, double value);
 
-// The first element that is not as expected, in words; empty where all are. A NaN is as expected only where one is.
+// Describes the first element that is not as expected; empty if there is none. A NaN must be where one is expected.
 std::string difference(const Graph& graph, TensorId tensor, const Layout& layout, const Expected& expected,
                        const std::vector<double>& found);
 
-// The same graph and partition with small extents, one for each extent that there is: for checks against the reference
-// where the real ones would take too long.
+// The graph and partition with small extents, for checks that would take the reference too long. Different extents stay
+// different.
 Graph shrunken(const Graph& graph);
 Partition shrunken(const Partition& partition, const Graph& small);
 

@@ -1,5 +1,5 @@
-// Ways that are no candidates until they are asked for: every algorithm of a product that the library's own choice was
-// tried for, every shape of a kernel under layouts that are in question.
+// Candidates that are added during exploration: every algorithm of a product for which the library's own choice was
+// tried, and every shape of a kernel with promising layouts. Test: tests/measure/explore_test.cpp
 #pragma once
 
 #include <functional>
@@ -16,33 +16,36 @@ namespace millrace {
 
 class Refinements {
  public:
-  // The other ways under a candidate's layouts. Null: all are candidates from the beginning.
-  using Configs = std::function<std::vector<Candidate>(const Partition&, const Candidate&)>;
+  // The other candidates with a candidate's layouts. Null: nothing is added.
+  using Enumerate = std::function<std::vector<Candidate>(const Partition&, const Candidate&)>;
 
-  // `exhaustive`: of products that are told the same but for distances, all algorithms of the first. What is referred
-  // to lives longer.
-  Refinements(const std::vector<TensorDomain>& domains, Configs configs, bool exhaustive, PartitionClasses& classes)
-      : domains_(domains), configs_(std::move(configs)), exhaustive_(exhaustive), classes_(classes) {}
+  // An exhaustive search tries all algorithms for one of the products that differ only in strides. All references must
+  // outlive this.
+  Refinements(const std::vector<TensorDomain>& domains, Enumerate enumerate, SearchMode mode, PartitionClasses& classes)
+      : domains_(domains),
+        enumerate_(std::move(enumerate)),
+        exhaustive_(mode == SearchMode::exhaustive),
+        classes_(classes) {}
 
-  // Every algorithm of the fastest products of a partition: what is learnt of them holds for others.
-  void add_of_fastest();
-  // Every way under a trial's layouts.
-  void add_of(const TrialId& id);
-  // Those of a class that were tried once, by their texts. Whether there is one that was no trial.
+  // Adds every algorithm of the fastest products of each class.
+  void add_for_fastest();
+  // Adds every candidate with a trial's layouts.
+  void add_for(const TrialId& id);
+  // Adds the refinements of a class that earlier runs tried, by text. Returns whether one of them is new.
   bool add_tried(size_t partition_class, const std::vector<std::string>& texts);
 
  private:
   bool is_first_of_its_kind(size_t partition_class, const Trial& trial);
-  std::string own_choice_text(const Partition& partition, Candidate candidate) const;
+  std::string library_choice_text(const Partition& partition, Candidate candidate) const;
   size_t base_of(const TrialId& id) const;
   void refine(const TrialId& id);
 
   const std::vector<TensorDomain>& domains_;
-  Configs configs_;
+  Enumerate enumerate_;
   bool exhaustive_;
   PartitionClasses& classes_;
-  std::set<std::pair<size_t, std::string>> kinds_;  // class, and what a product is but for distances
-  std::vector<size_t> looked_at_;                   // one a class: how many of its rows
+  std::set<std::pair<size_t, std::string>> kinds_;                       // class, and a product without its strides
+  std::vector<size_t> looked_at_;                                        // by class: how many rows it had
   std::set<std::tuple<size_t, std::string, std::vector<int>>> refined_;  // class, product's text, layouts
 };
 

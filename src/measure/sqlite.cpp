@@ -8,7 +8,7 @@
 
 namespace millrace {
 
-// As in sqlite3.h, whose interface is promised to stay.
+// Declared as in sqlite3.h, which promises a stable ABI.
 struct SqliteLibrary {
   int (*libversion_number)();
   int (*open_v2)(const char* path, void** connection, int flags, const char* vfs);
@@ -78,26 +78,26 @@ Error failure(const SqliteHandle& handle, int code) {
   switch (code & kPrimaryCode) {
     case kBusy:
     case kLocked:
-      return failed(concat("another process keeps '", path, "' locked"),
-                    "wait until it is done, or end it, and run this again");
-    case kReadOnly: return failed(concat("'", path, "' may only be read"), "make it writable, or name another by --db");
+      return failed(concat("another process has locked '", path, "'"),
+                    "wait until it finishes, or stop it, then try again");
+    case kReadOnly: return failed(concat("'", path, "' is read-only"), "make it writable, or pass another with --db");
     case kCorrupt: return damaged_database(path, said);
     case kNotADatabase:
-      return failed(concat("'", path, "' is not a database, or its beginning is damaged"),
-                    "name the right file by --db, or move this one away: a new database is begun by itself");
+      return failed(concat("'", path, "' is not a database, or its header is damaged"),
+                    "pass the right file with --db, or move this one elsewhere: Millrace then creates a new one");
     case kFull:
-      return failed(concat("no space is left to write '", path, "'; what was written before is kept"),
-                    "free space on its disk and run this again");
+      return failed(concat("no space left to write '", path, "'; rows written before are kept"),
+                    "free space on its disk and try again");
     case kCannotOpen:
-      return failed(concat("cannot open '", path, "': ", said), "look at its permissions and at those of its folder");
+      return failed(concat("cannot open '", path, "': ", said), "check the permissions of the file and its folder");
     case kIoError:
-      if (code == kShortRead) return damaged_database(path, "it ends too early");
-      return failed(concat("cannot read or write '", path, "': ", said), "look at its disk and its permissions");
+      if (code == kShortRead) return damaged_database(path, "it is truncated");
+      return failed(concat("cannot read or write '", path, "': ", said), "check its disk and its permissions");
     default: return failed(concat("'", path, "': ", said), {});
   }
 }
 
-// SQLite reads an address only where flags must be passed along with the path.
+// Flags can be passed with a path only as a URI.
 std::string immutable_address(const std::string& path) {
   std::string address = "file:";
   for (const char c : path) address += c == '?' ? "%3f" : c == '#' ? "%23" : c == '%' ? "%25" : std::string(1, c);
@@ -135,24 +135,24 @@ bool find_all(void* library, SqliteLibrary& all) {
 
 Error damaged_database(const std::string& path, const std::string& how) {
   return Error::make(ErrorKind::failed, concat("the database '", path, "' is damaged: ", how),
-                     concat("save what can still be read: millrace db export rows.jsonl --db '", path,
-                            "'; then move the file away (a new one is begun by itself) and import rows.jsonl"));
+                     concat("save the rows that can be read: millrace db export rows.jsonl --db '", path,
+                            "'; then move the file elsewhere (Millrace creates a new one) and import rows.jsonl"));
 }
 
 Result<const SqliteLibrary*> load_sqlite(const char* name) {
   const auto unavailable = [&](const std::string& why) {
-    return Error::make(ErrorKind::unavailable, concat("the database of measurements needs SQLite, and ", why),
+    return Error::make(ErrorKind::unavailable, concat("the measurement database needs SQLite, but ", why),
                        "install it: apt-get install libsqlite3-0");
   };
   void* const library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    const char* const why = dlerror();  // NOLINT(concurrency-mt-unsafe): glibc's is one a thread
+    const char* const why = dlerror();  // NOLINT(concurrency-mt-unsafe): glibc's is per thread
     return unavailable(concat("it cannot be loaded: ", why == nullptr ? name : why));
   }
   auto functions = std::make_unique<SqliteLibrary>();
-  if (!find_all(library, *functions)) return unavailable(concat(name, " has not all of its functions"));
+  if (!find_all(library, *functions)) return unavailable(concat(name, " lacks some of its functions"));
   if (functions->libversion_number() < kOldestVersion) return unavailable(concat(name, " is older than 3.24"));
-  return functions.release();  // for as long as the process runs, as the library itself
+  return functions.release();  // for the lifetime of the process, like the library itself
 }
 
 namespace {
@@ -181,7 +181,7 @@ void SqliteStatement::bound(int code) {
 }
 
 void SqliteStatement::bind_text(int parameter, std::string_view text) {
-  // SQLITE_TRANSIENT: SQLite takes a copy.
+  // SQLITE_TRANSIENT: SQLite copies the text.
   const auto copied = reinterpret_cast<void (*)(void*)>(intptr_t{-1});  // NOLINT(performance-no-int-to-ptr)
   const char* const begin = text.data() == nullptr ? "" : text.data();  // null would bind NULL
   bound(handle_->library->bind_text(statement_, parameter, begin, static_cast<int>(text.size()), copied));
@@ -203,7 +203,7 @@ Result<bool> SqliteStatement::step() {
 }
 
 void SqliteStatement::reset() {
-  handle_->library->reset(statement_);  // returns what the last step did
+  handle_->library->reset(statement_);  // returns the last step's error again
   bind_code_ = kOk;
 }
 

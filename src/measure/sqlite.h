@@ -1,6 +1,6 @@
-// SQLite, loaded when it is first needed, so that building Millrace takes no package of it and a machine without it can
-// do everything else. A connection and its statements belong to one thread at a time, and to one process: open after a
-// fork, not before.
+// SQLite, loaded on first use, so that building Millrace needs no SQLite package, and a machine without SQLite can do
+// everything else. A connection and its statements belong to one thread at a time and to one process: open them after a
+// fork, not before. Test: tests/measure/database_test.cpp
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@ namespace millrace {
 
 struct SqliteLibrary;
 
-// The library's functions; unavailable when it cannot be loaded, has not all of them, or is too old.
+// The library's functions; an error if it cannot be loaded, lacks some of them, or is too old.
 Result<const SqliteLibrary*> load_sqlite(const char* name);
 
-// Of the library that databases are opened by, as "3.40.1".
+// The version of the library in use, as "3.40.1".
 Result<std::string> sqlite_version();
 
 enum class SqliteMode {
   write,
   read,
-  read_immutable,  // the file is on a medium that nobody writes: neither locks nor files beside it are needed
+  read_immutable,  // the medium is read-only: no locks and no further files are needed
 };
 
-// What a connection and its statements share.
+// Shared by a connection and its statements.
 struct SqliteHandle;
 
 class SqliteStatement {
@@ -39,17 +39,17 @@ class SqliteStatement {
   SqliteStatement& operator=(SqliteStatement&&) = delete;
   ~SqliteStatement();
 
-  // Parameters count from 1. What goes wrong is said by the next step.
+  // Parameters count from 1. The next step reports errors.
   void bind_text(int parameter, std::string_view text);
   void bind_integer(int parameter, int64_t value);
   void bind_real(int parameter, double value);
 
   // Whether there is a row.
   Result<bool> step();
-  // To its beginning, for other parameters.
+  // Rewinds the statement, to run it with other parameters.
   void reset();
 
-  // Columns of the row count from 0. Nothing when the column holds another type: a file can hold anything.
+  // Columns count from 0. Nothing if the column has another type: a file can contain anything.
   std::optional<int64_t> integer(int column) const;
   std::optional<double> real(int column) const;
   std::optional<std::string> text(int column) const;
@@ -64,7 +64,7 @@ class SqliteStatement {
 
 class SqliteConnection {
  public:
-  // The file must be there.
+  // The file must exist.
   static Result<SqliteConnection> open(const std::string& path, SqliteMode mode, int busy_milliseconds);
 
   SqliteConnection(SqliteConnection&&) noexcept;
@@ -72,13 +72,13 @@ class SqliteConnection {
   ~SqliteConnection();
 
   Result<SqliteStatement> prepare(std::string_view sql) const;
-  // One statement without parameters, its rows unread.
+  // Runs one statement without parameters and ignores its rows.
   Result<Done> run(std::string_view sql) const;
   // The first column of the first row.
   Result<int64_t> integer(std::string_view sql) const;
   Result<std::string> text(std::string_view sql) const;
   const std::string& path() const;
-  // Whether the last thing that failed did so because another process writes.
+  // Whether the last failure was caused by another writer.
   bool was_busy() const;
 
  private:
@@ -87,7 +87,7 @@ class SqliteConnection {
   std::unique_ptr<SqliteHandle> handle_;
 };
 
-// What to say, and do, of a database that is damaged.
+// The error for a damaged database, with instructions to rescue its rows.
 Error damaged_database(const std::string& path, const std::string& how);
 
 }  // namespace millrace

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kAlignment = 4096;
 
-// Calls body(element, place, count, stride) for each run along the last axis: where in memory its elements lie.
+// Calls body(element, offset, count, stride) for each run of elements along the last axis.
 template <class Body>
 void for_each_run(const Graph& graph, TensorId tensor, const Layout& layout, const Body& body) {
   std::vector<int64_t> strides = strides_of(graph, tensor, layout);
@@ -23,24 +23,24 @@ void for_each_run(const Graph& graph, TensorId tensor, const Layout& layout, con
   shape.pop_back();
   std::vector<int64_t> point(shape.size(), 0);
   const auto elements = static_cast<size_t>(elements_of(graph, tensor));
-  int64_t place = 0;
+  int64_t offset = 0;
   for (size_t element = 0; element < elements; element += count) {
-    body(element, static_cast<size_t>(place), count, stride);
+    body(element, static_cast<size_t>(offset), count, stride);
     for (size_t axis = shape.size(); axis-- > 0;) {
-      place += strides[axis];
+      offset += strides[axis];
       if (++point[axis] < shape[axis]) break;
-      place -= strides[axis] * shape[axis];
+      offset -= strides[axis] * shape[axis];
       point[axis] = 0;
     }
   }
 }
 
-struct BitPlace {
+struct BitPosition {
   size_t byte;
   int bit;
 };
 
-BitPlace bit_of(const Graph& graph, TensorId tensor, size_t element) {
+BitPosition find_bit(const Graph& graph, TensorId tensor, size_t element) {
   const std::vector<DimId>& dims = graph.tensor(tensor).dims;
   const auto run = static_cast<size_t>(dims.empty() ? 1 : graph.extent(dims.back()));
   const size_t in_run = element % run;
@@ -63,23 +63,23 @@ void put_values(const Graph& graph, TensorId tensor, const Layout& layout, const
   if (layout.storage == MaskStorage::bits) {
     std::memset(to, 0, static_cast<size_t>(stored_bytes(graph, tensor, layout)));
     for (size_t element = 0; element < values.size(); ++element) {
-      const BitPlace place = bit_of(graph, tensor, element);
-      if (values[element] != 0) to[place.byte] = static_cast<char>(to[place.byte] | (1 << place.bit));
+      const BitPosition at = find_bit(graph, tensor, element);
+      if (values[element] != 0) to[at.byte] = static_cast<char>(to[at.byte] | (1 << at.bit));
     }
     return;
   }
   const StoredType type = stored_type(graph.tensor(tensor).dtype);
   const auto bytes = static_cast<size_t>(bytes_of(type));
-  for_each_run(graph, tensor, layout, [&](size_t element, size_t place, size_t count, size_t stride) {
+  for_each_run(graph, tensor, layout, [&](size_t element, size_t offset, size_t count, size_t stride) {
     const double* const from = values.data() + element;
-    if (type == StoredType::f32) {  // by far the most common one
-      auto* const floats = reinterpret_cast<float*>(to) + place;
+    if (type == StoredType::f32) {  // by far the most common type
+      auto* const floats = reinterpret_cast<float*>(to) + offset;
       for (size_t k = 0; k < count; ++k) floats[k * stride] = static_cast<float>(from[k]);
       return;
     }
     for (size_t k = 0; k < count; ++k) {
       const uint64_t bits = encode(from[k], type);
-      std::memcpy(to + (place + k * stride) * bytes, &bits, bytes);
+      std::memcpy(to + (offset + k * stride) * bytes, &bits, bytes);
     }
   });
 }
@@ -89,23 +89,23 @@ std::vector<double> take_values(const Graph& graph, TensorId tensor, const Layou
   if (layout.storage == MaskStorage::regenerated) return {};
   if (layout.storage == MaskStorage::bits) {
     for (size_t element = 0; element < values.size(); ++element) {
-      const BitPlace place = bit_of(graph, tensor, element);
-      values[element] = (static_cast<unsigned char>(from[place.byte]) >> place.bit) & 1;
+      const BitPosition at = find_bit(graph, tensor, element);
+      values[element] = (static_cast<unsigned char>(from[at.byte]) >> at.bit) & 1;
     }
     return values;
   }
   const StoredType type = stored_type(graph.tensor(tensor).dtype);
   const auto bytes = static_cast<size_t>(bytes_of(type));
-  for_each_run(graph, tensor, layout, [&](size_t element, size_t place, size_t count, size_t stride) {
+  for_each_run(graph, tensor, layout, [&](size_t element, size_t offset, size_t count, size_t stride) {
     double* const to = values.data() + element;
     if (type == StoredType::f32) {
-      const auto* const floats = reinterpret_cast<const float*>(from) + place;
+      const auto* const floats = reinterpret_cast<const float*>(from) + offset;
       for (size_t k = 0; k < count; ++k) to[k] = floats[k * stride];
       return;
     }
     for (size_t k = 0; k < count; ++k) {
       uint64_t bits = 0;
-      std::memcpy(&bits, from + (place + k * stride) * bytes, bytes);
+      std::memcpy(&bits, from + (offset + k * stride) * bytes, bytes);
       to[k] = decode(bits, type);
     }
   });

@@ -1,4 +1,4 @@
-// Tensors in memory as a layout says, from logical values and back: what candidates are checked on.
+// Writes a tensor's values to memory in a layout, and reads them back. Test: tests/driver/callers_tensors_test.cpp
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace millrace {
 
-// Bytes aligned for any vector, not initialised.
+// Uninitialized memory, aligned to 4096 bytes.
 class Memory {
  public:
   explicit Memory(int64_t bytes);

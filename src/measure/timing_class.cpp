@@ -10,16 +10,16 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kLineBytes = 128;  // of a cache: fetched together, wherever the next one lies
+constexpr int64_t kLineBytes = 128;  // a cache line, fetched as a whole
 
-// The last axes of a tensor, as many as make a line.
+// The innermost axes of a tensor that together fill a cache line.
 std::string line_of(const Graph& graph, TensorId tensor, const Layout& layout) {
   if (layout.storage != MaskStorage::words) return layout.storage == MaskStorage::bits ? "bits" : "regenerated";
-  const Tensor& of = graph.tensor(tensor);
+  const Tensor& stored = graph.tensor(tensor);
   std::string text;
-  int64_t bytes = bytes_of(of.dtype);
+  int64_t bytes = bytes_of(stored.dtype);
   for (auto axis = layout.order.rbegin(); axis != layout.order.rend() && bytes < kLineBytes; ++axis) {
-    const int64_t extent = graph.extent(of.dims[static_cast<size_t>(*axis)]);
+    const int64_t extent = graph.extent(stored.dims[static_cast<size_t>(*axis)]);
     if (extent == 1) continue;
     text += concat(*axis, ".");
     bytes *= extent;
@@ -27,7 +27,7 @@ std::string line_of(const Graph& graph, TensorId tensor, const Layout& layout) {
   return text;
 }
 
-// Only the last loops, from the vector's outwards, as many as make a line of the narrowest numbers.
+// Keeps only the loops that together fill a cache line of the narrowest type, from the vector's loop outwards.
 KernelConfig without_far_loops(const Graph& graph, const Partition& partition, KernelConfig config) {
   const std::vector<int> loops = std::move(config.loops);
   config.loops.clear();
@@ -41,14 +41,13 @@ KernelConfig without_far_loops(const Graph& graph, const Partition& partition, K
   return config;
 }
 
-// What a library is told; with an algorithm named, of distances only whether there are any, and whether they are those
-// between neighbours.
+// The arguments of a library call. With a named algorithm, of each stride only whether it is 0, 1 or more.
 std::string call_text(const Launch& launch) {
   const GemmCall& call = launch.gemm;
-  const int64_t farthest = call.algorithm.id < 0 ? std::numeric_limits<int64_t>::max() : 2;
+  const int64_t largest = call.algorithm.id < 0 ? std::numeric_limits<int64_t>::max() : 2;
   std::string text = concat(call.m, " ", call.n, " ", call.k);
-  const auto add = [&](std::initializer_list<int64_t> distances) {
-    for (const int64_t elements : distances) text += concat(" ", std::min(elements, farthest));
+  const auto add = [&](std::initializer_list<int64_t> strides) {
+    for (const int64_t stride : strides) text += concat(" ", std::min(stride, largest));
   };
   add({call.a_m, call.a_k, call.b_k, call.b_n, call.c_m, call.c_n, call.v_m, call.v_n});
   for (const GemmLoop& loop : call.loops) {
@@ -62,8 +61,8 @@ std::string call_text(const Launch& launch) {
 
 }  // namespace
 
-std::string timing_class_text(const Graph& graph, const std::vector<TensorDomain>& domains, const Partition& partition,
-                              const Candidate& candidate) {
+std::string timing_class_key(const Graph& graph, const std::vector<TensorDomain>& domains, const Partition& partition,
+                             const Candidate& candidate) {
   const std::vector<Layout> layouts = layouts_of(domains, partition, candidate);
   Config config = candidate.config;
   std::string text;

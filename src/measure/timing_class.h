@@ -1,4 +1,4 @@
-// Which candidates of a partition take a GPU equally long, as far as can be told without trying them. Test:
+// Timing classes: candidates of a partition that a GPU should take equally long for, judged without trying them. Test:
 // tests/measure/timing_class_test.cpp
 #pragma once
 
@@ -8,12 +8,14 @@
 
 namespace millrace {
 
-// Equal for candidates of one partition that are alike: what lies close together in memory runs along the same indices
-// in every tensor, and threads share the work in the same way. What may differ is the order of the axes, and of the
-// loops, that step over whole lines. Of products, by an algorithm of a library: its matrices are as large and
-// transposed alike, whatever the distance of their rows; by the library's own choice, which depends on all that it is
-// told: only where it is told the same.
-std::string timing_class_text(const Graph& graph, const std::vector<TensorDomain>& domains, const Partition& partition,
-                              const Candidate& candidate);
+// Equal for candidates of one timing class.
+// - Kernels: every tensor's cache lines run along the same indices, and threads share the work equally. The order of
+// the
+//   axes and loops that step over whole cache lines may differ.
+// - Products with a named algorithm: the matrices have the same sizes and are transposed equally; their leading
+//   dimensions may differ.
+// - Products with the library's own choice, which depends on all arguments: the arguments are the same.
+std::string timing_class_key(const Graph& graph, const std::vector<TensorDomain>& domains, const Partition& partition,
+                             const Candidate& candidate);
 
 }  // namespace millrace

@@ -19,13 +19,13 @@ namespace {
 
 constexpr uint64_t kSeed = 20210101;
 constexpr double kLargeProduct = 3e7;  // products of a contraction
-constexpr int kMostSets = 16;          // of buffers, to get past a cache
+constexpr int kMostSets = 16;          // sets of buffers, to exceed the cache
 constexpr size_t kMostSamples = 40;
 constexpr double kTight = 0.02;
-constexpr double kFarSlower = 1.5;  // than the best known: two samples will do
-constexpr size_t kProbes = 64;      // elements of a large product that are computed one by one
+constexpr double kFarSlower = 1.5;  // than the best so far: stop sampling
+constexpr size_t kProbes = 64;      // elements of a large product that are computed from the definition
 
-MeasurementRow outcome(Outcome outcome, std::string detail) {
+MeasurementRow failed_row(Outcome outcome, std::string detail) {
   MeasurementRow row;
   row.outcome = outcome;
   row.detail = std::move(detail);
@@ -52,7 +52,7 @@ bool is_large(const Partition& partition) {
   return products > kLargeProduct;
 }
 
-// A partition's tensors in memory, stacked ones one behind the other, and scratch.
+// A partition's tensors in memory, with stacked ones contiguous, and scratch memory.
 struct Trials::Buffers {
   Buffers(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts, int64_t scratch_bytes)
       : scratch(scratch_bytes) {
@@ -62,18 +62,18 @@ struct Trials::Buffers {
     for (size_t operand = 0; operand < kOperands; ++operand) {
       const std::vector<TensorId>& stack = partition.product.operand(operand);
       if (!partition.product.is_adjacent(operand)) continue;
-      std::vector<size_t> places;
+      std::vector<size_t> positions;
       int64_t total = 0;
       for (const TensorId tensor : stack) {
         const size_t begin = partition.product.is_written(operand) ? partition.reads.size() : 0;
         const auto found = std::find(tensors.begin() + static_cast<std::ptrdiff_t>(begin), tensors.end(), tensor);
-        places.push_back(static_cast<size_t>(found - tensors.begin()));
-        total += sizes[places.back()];
+        positions.push_back(static_cast<size_t>(found - tensors.begin()));
+        total += sizes[positions.back()];
       }
       char* at = memory.emplace_back(total).data();
-      for (const size_t place : places) {
-        pointers[place] = at;
-        at += sizes[place];
+      for (const size_t position : positions) {
+        pointers[position] = at;
+        at += sizes[position];
       }
     }
     for (size_t k = 0; k < tensors.size(); ++k) {
@@ -89,16 +89,16 @@ struct Trials::Buffers {
   int64_t bytes = 0;
 };
 
-Result<Done> Trials::find_reference_data(const Partition& partition) {
+Result<Done> Trials::prepare_reference_data(const Partition& partition) {
   const std::string name = reference_data_name(graph_, partition);
   if (name == partition_) return Done{};
   partition_.clear();
   has_peer_ = false;
   by_peer_ = is_large(partition);
   if (by_peer_) {
-    reference_data_ = draw_inputs(graph_, partition, kSeed, false);
+    reference_data_ = draw_inputs(graph_, partition, kSeed, InputRange::any_sign);
   } else {
-    Result<ReferenceData> reference_data = reference_data_of(graph_, partition, kSeed);
+    Result<ReferenceData> reference_data = make_reference_data(graph_, partition, kSeed);
     if (!reference_data) return reference_data.error();
     reference_data_ = std::move(*reference_data);
   }
@@ -106,7 +106,7 @@ Result<Done> Trials::find_reference_data(const Partition& partition) {
   return Done{};
 }
 
-// Runs on poisoned outputs and compares; empty when all is as it must be.
+// Runs on poisoned outputs and compares. Returns what is wrong, or "".
 std::string Trials::check(const Partition& partition, const std::vector<Layout>& layouts, const CpuLaunch& launch,
                           Buffers& buffers) {
   for (size_t k = 0; k < partition.reads.size(); ++k)
@@ -123,22 +123,23 @@ std::string Trials::check(const Partition& partition, const std::vector<Layout>&
       return taken.error().diagnostics.front().message;
   }
   for (size_t k = 0; k < partition.writes.size(); ++k) {
-    const size_t place = partition.reads.size() + k;
-    const std::vector<double> found =
-        take_values(graph_, partition.writes[k], layouts[place], static_cast<const char*>(buffers.pointers[place]));
+    const size_t position = partition.reads.size() + k;
+    const std::vector<double> found = take_values(graph_, partition.writes[k], layouts[position],
+                                                  static_cast<const char*>(buffers.pointers[position]));
     const std::string wrong =
-        difference(graph_, partition.writes[k], layouts[place], reference_data_.outputs[k], found);
+        difference(graph_, partition.writes[k], layouts[position], reference_data_.outputs[k], found);
     if (!wrong.empty()) return wrong;
   }
   return "";
 }
 
-// A large contraction at small extents, against the reference.
+// Checks a large contraction at small extents against the reference.
 std::string Trials::check_small(const Partition& partition, const Candidate& candidate) {
   const Partition small = shrunken(partition, small_);
   const std::vector<Layout> layouts = layouts_of(domains_, partition, candidate);
   Trials trials(small_, domains_);
-  if (Result<Done> found = trials.find_reference_data(small); !found) return found.error().diagnostics.front().message;
+  if (Result<Done> found = trials.prepare_reference_data(small); !found)
+    return found.error().diagnostics.front().message;
   const Result<CpuLaunch> launch = CpuLaunch::prepare(lower(small_, small, layouts, candidate.config), nullptr);
   if (!launch) return launch.error().diagnostics.front().message;
   Buffers buffers(small_, small, layouts, launch->scratch_bytes());
@@ -146,17 +147,17 @@ std::string Trials::check_small(const Partition& partition, const Candidate& can
   return wrong.empty() ? "" : concat("at small extents: ", wrong);
 }
 
-// The first candidate that passed at small extents speaks for the real ones, after some of its elements have been
-// computed one by one. Its tolerances come from the product of the magnitudes; and of that of what is added, which has
-// the sign of the product's factor, so that nothing cancels.
+// Uses the results of the first candidate that passed at small extents as expected values, after checking some elements
+// against the definition. The tolerances come from running it on the inputs' magnitudes. An added tensor gets the sign
+// of the product's scale factor, so that nothing cancels.
 Result<Done> Trials::take_as_peer(const Partition& partition, const std::vector<Layout>& layouts,
                                   const CpuLaunch& launch, Buffers& buffers) {
   reference_data_.outputs.clear();
   for (size_t k = 0; k < partition.writes.size(); ++k) {
-    const size_t place = partition.reads.size() + k;
-    reference_data_.outputs.push_back(
-        {take_values(graph_, partition.writes[k], layouts[place], static_cast<const char*>(buffers.pointers[place])),
-         {}});
+    const size_t position = partition.reads.size() + k;
+    reference_data_.outputs.push_back({take_values(graph_, partition.writes[k], layouts[position],
+                                                   static_cast<const char*>(buffers.pointers[position])),
+                                       {}});
   }
   const bool negative = factor_of(graph_, partition, reference_data_) < 0;
   for (size_t k = 0; k < partition.reads.size(); ++k) {
@@ -169,10 +170,10 @@ Result<Done> Trials::take_as_peer(const Partition& partition, const std::vector<
              {reference_data_.arguments.data(), reference_data_.random.seed, reference_data_.random.step},
              buffers.scratch.data());
   for (size_t k = 0; k < partition.writes.size(); ++k) {
-    const size_t place = partition.reads.size() + k;
+    const size_t position = partition.reads.size() + k;
     Expected& expected = reference_data_.outputs[k];
-    const std::vector<double> magnitudes =
-        take_values(graph_, partition.writes[k], layouts[place], static_cast<const char*>(buffers.pointers[place]));
+    const std::vector<double> magnitudes = take_values(graph_, partition.writes[k], layouts[position],
+                                                       static_cast<const char*>(buffers.pointers[position]));
     for (size_t element = 0; element < magnitudes.size(); ++element)
       expected.tolerances.push_back(
           tolerance_of(graph_, partition, partition.writes[k], magnitudes[element], expected.values[element]));
@@ -180,7 +181,7 @@ Result<Done> Trials::take_as_peer(const Partition& partition, const std::vector<
   std::string wrong = probe(partition);
   if (!wrong.empty()) return Error::make(ErrorKind::failed, wrong);
   has_peer_ = true;
-  // The inputs as they were.
+  // Restore the inputs.
   for (size_t k = 0; k < partition.reads.size(); ++k)
     put_values(graph_, partition.reads[k], layouts[k], reference_data_.inputs[k],
                static_cast<char*>(buffers.pointers[k]));
@@ -190,13 +191,13 @@ Result<Done> Trials::take_as_peer(const Partition& partition, const std::vector<
   return Done{};
 }
 
-// Some elements of the peer's product, computed one by one.
+// Checks some elements of the peer's product against the definition.
 std::string Trials::probe(const Partition& partition) const {
   for (const Probe& probe : probes_of(graph_, partition, reference_data_, kProbes)) {
     const Expected& expected = reference_data_.outputs[probe.output];
     if (!(std::abs(expected.values[probe.element] - probe.value) <= expected.tolerances[probe.element]))
       return concat(graph_.tensor(partition.writes[probe.output]).name, "[", probe.element, "] is ",
-                    expected.values[probe.element], " where ", probe.value, " is right");
+                    expected.values[probe.element], ", expected ", probe.value);
   }
   return "";
 }
@@ -204,22 +205,22 @@ std::string Trials::probe(const Partition& partition) const {
 MeasurementRow Trials::run(const Partition& partition, const Candidate& candidate, void* function,
                            const TrialSettings& settings) {
   try {
-    if (Result<Done> found = find_reference_data(partition); !found)
-      return outcome(Outcome::failed, found.error().diagnostics.front().message);
+    if (Result<Done> found = prepare_reference_data(partition); !found)
+      return failed_row(Outcome::failed, found.error().diagnostics.front().message);
     const std::vector<Layout> layouts = layouts_of(domains_, partition, candidate);
     Result<CpuLaunch> launch = CpuLaunch::prepare(lower(graph_, partition, layouts, candidate.config), function);
-    if (!launch) return outcome(Outcome::failed, launch.error().diagnostics.front().message);
+    if (!launch) return failed_row(Outcome::failed, launch.error().diagnostics.front().message);
     if (by_peer_) {
       if (std::string wrong = check_small(partition, candidate); !wrong.empty())
-        return outcome(Outcome::wrong, std::move(wrong));
+        return failed_row(Outcome::wrong, std::move(wrong));
     }
     std::vector<Buffers> sets;
     sets.emplace_back(graph_, partition, layouts, launch->scratch_bytes());
     if (std::string wrong = check(partition, layouts, *launch, sets.front()); !wrong.empty())
-      return outcome(Outcome::wrong, std::move(wrong));
+      return failed_row(Outcome::wrong, std::move(wrong));
     return time(partition, layouts, *launch, sets, settings);
   } catch (const std::bad_alloc&) {
-    return outcome(Outcome::out_of_memory, "its tensors do not fit into memory");
+    return failed_row(Outcome::out_of_memory, "the tensors do not fit into memory");
   }
 }
 
@@ -238,7 +239,7 @@ MeasurementRow Trials::time(const Partition& partition, const std::vector<Layout
   const auto once = [&](size_t set) {
     launch.run(sets[set % sets.size()].pointers.data(), state, sets.front().scratch.data());
   };
-  // Short ones are timed several at a time: the clock itself takes some tens of nanoseconds.
+  // Time several short runs together: reading the clock takes some tens of nanoseconds.
   const double begin = now();
   once(1);
   const double first = now() - begin;

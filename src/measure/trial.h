@@ -1,5 +1,5 @@
-// One candidate, tried: run on poisoned outputs, compared with the truth, and only then timed. Runs in a worker
-// process, which a candidate may take down with it.
+// Tries a candidate on the CPU: runs it on poisoned outputs, compares with the reference data, and only then times it.
+// Runs in a worker process, which a candidate may crash. Test: tests/measure/trial_test.cpp
 #pragma once
 
 #include <map>
@@ -16,26 +16,26 @@ namespace millrace {
 class CpuLaunch;
 
 struct TrialSettings {
-  bool cold = false;        // the program's tensors together do not fit into the last cache: inputs come from memory
-  int64_t cache_bytes = 0;  // of that cache
-  double best_seconds = 0;  // known of this partition; far slower ones are timed less often
-  double seconds = 0.3;     // to spend on timing
+  bool cold = false;        // time with cold caches: the program's tensors do not fit into the last-level cache
+  int64_t cache_bytes = 0;  // size of that cache
+  double best_seconds = 0;  // best time of this partition so far; far slower candidates get fewer samples
+  double seconds = 0.3;     // time to spend on samples
 };
 
-// What came of it; the row's key is left to the caller.
+// Returns rows without their key, which the caller fills in.
 class Trials {
  public:
   Trials(const Graph& graph, const std::vector<TensorDomain>& domains)
       : graph_(graph), small_(shrunken(graph)), domains_(domains) {}
 
-  // `function`: the compiled kernel, where the candidate is one.
+  // `function`: the compiled kernel, if the candidate is one.
   MeasurementRow run(const Partition& partition, const Candidate& candidate, void* function,
                      const TrialSettings& settings);
 
  private:
   struct Buffers;
 
-  Result<Done> find_reference_data(const Partition& partition);
+  Result<Done> prepare_reference_data(const Partition& partition);
   std::string check(const Partition& partition, const std::vector<Layout>& layouts, const CpuLaunch& launch,
                     Buffers& buffers);
   std::string check_small(const Partition& partition, const Candidate& candidate);
@@ -48,17 +48,17 @@ class Trials {
   const Graph& graph_;
   Graph small_;
   const std::vector<TensorDomain>& domains_;
-  // Of the partition that was tried last: candidates of one partition come one behind the other.
+  // Of the last partition only, since the candidates of a partition are tried in sequence.
   std::string partition_;
   ReferenceData reference_data_;
-  bool by_peer_ = false;  // too large for the reference: checked at small extents, and against a peer that passed
+  bool by_peer_ = false;  // too large for the reference: checked at small extents, and against the first that passed
   bool has_peer_ = false;
 };
 
-// What was measured, from samples in seconds.
+// A row for measured samples, in seconds.
 MeasurementRow measured_row(const std::vector<double>& samples);
 
-// Whether the reference takes too long for a partition.
+// Whether the reference would take too long for a partition.
 bool is_large(const Partition& partition);
 
 }  // namespace millrace

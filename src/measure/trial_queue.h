@@ -1,7 +1,7 @@
-// Which trial of a class is next: one that must be tried, else one that a selection wants, else the one that is
-// expected to be fastest. What is expected is the model's estimate times a correction, which all trials of a shape
-// share: among them the order of the estimates is that of the expectations, whatever is measured. So each shape has a
-// queue of its own, and only the fronts of these are compared. Test: tests/measure/trial_queue_test.cpp
+// The next trial of a class: a baseline, else one that a selection wants, else the one that is expected to be fastest.
+// The expectation is the model's estimate times a correction that all trials of a shape share, so new measurements
+// never change the order within a shape. Each shape has its own queue, and next() compares only their fronts. Test:
+// tests/measure/trial_queue_test.cpp
 #pragma once
 
 #include <functional>
@@ -17,44 +17,44 @@
 
 namespace millrace {
 
-// A candidate to try, by whichever of the equal partitions has it.
+// A candidate to try, of any of the equal partitions.
 struct Trial {
   const Partition* partition = nullptr;
   const Candidate* candidate = nullptr;
   TensorId converted;  // valid: a conversion of this tensor
   std::string text;
   ConfigKind kind;
-  bool like_another = false;  // which is tried in its place, unless it is a first or a wanted one
-  bool first = false;         // of those without which there would be no plan: tried whatever the budget
-  bool wanted = false;        // by a selection
+  bool represented = false;  // another of its timing class is tried instead, unless this is a baseline or wanted
+  bool baseline = false;     // needed for any plan at all: tried whatever the budget
+  bool wanted = false;       // by a selection
   bool chosen = false;
-  bool known = false;  // its outcome
+  bool known = false;  // has an outcome
 
   bool is_open() const { return !chosen && !known; }
 };
 
 class TrialQueue {
  public:
-  // A trial that is open; again when it is open again, or has become a first or a wanted one.
+  // Adds an open trial. Call again if it is open again, or has become a baseline or wanted.
   void put(size_t number, const Trial& trial);
 
-  // The number of the open trial that is next, the lowest of equals. `trials`: those that were put, by number.
+  // The number of the next open trial, the lowest among equals. `trials`: those that were put, by number.
   std::optional<size_t> next(const std::vector<Trial>& trials, Expectation expectation);
 
  private:
-  // Estimates and numbers, the least in front. One that is not open any more stays until it is in front: then it goes.
+  // Estimates and numbers, the least in front. A trial that is no longer open is removed when it reaches the front.
   using Waiting =
       std::priority_queue<std::pair<double, size_t>, std::vector<std::pair<double, size_t>>, std::greater<>>;
-  struct OfKind {
+  struct ShapeQueue {
     ConfigKind kind;
     Waiting waiting;
   };
 
   static bool has_open(Waiting& waiting, const std::vector<Trial>& trials);
 
-  Waiting first_;  // by number alone, as the wanted ones
+  Waiting baselines_;  // by number only, as wanted_
   Waiting wanted_;
-  std::map<int, OfKind> kinds_;  // by shape
+  std::map<int, ShapeQueue> shapes_;
 };
 
 }  // namespace millrace

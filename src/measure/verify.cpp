@@ -18,7 +18,7 @@ size_t index(int id) { return static_cast<size_t>(id); }
 bool within(int id, size_t count) { return id >= 0 && index(id) < count; }
 bool is_time(double seconds) { return std::isfinite(seconds) && seconds >= 0; }
 
-// Complaints begin with the place, as a path into the JSON file.
+// Complaints begin with the position, as a path into the JSON file.
 class Check {
  public:
   explicit Check(const Measurements& measurements) : m_(measurements) {}
@@ -44,7 +44,7 @@ class Check {
       std::set<std::string> layouts;
       for (size_t l = 0; l < tensor.layouts.size(); ++l) {
         if (!layouts.insert(tensor.layouts[l]).second)
-          return concat(place, ".layouts[", l, "]: '", tensor.layouts[l], "' is there twice; layouts must differ");
+          return concat(place, ".layouts[", l, "]: '", tensor.layouts[l], "' is listed twice; layouts must differ");
       }
       if (tensor.pinned != kNoLayout && !within(tensor.pinned, tensor.layouts.size()))
         return concat(place, ".pinned: ", tensor.pinned, " is not one of the ", tensor.layouts.size(),
@@ -74,7 +74,7 @@ class Check {
         }
       }
       for (size_t w = 0; w < partition.candidates.size(); ++w) {
-        if (Complaint complaint = candidate(partition.candidates[w], touched, concat(place, ".ways[", w, "]")))
+        if (Complaint complaint = candidate(partition.candidates[w], touched, concat(place, ".candidates[", w, "]")))
           return complaint;
       }
     }
@@ -94,7 +94,7 @@ class Check {
     }
     for (const auto& [seconds, key] : {std::pair(candidate.seconds, ".seconds"), std::pair(candidate.low, ".low"),
                                        std::pair(candidate.high, ".high")}) {
-      if (!is_time(seconds)) return concat(place, key, ": ", seconds, " is no time; give seconds, zero or more");
+      if (!is_time(seconds)) return concat(place, key, ": ", seconds, " is not a time; give seconds, zero or more");
     }
     if (candidate.low > candidate.seconds || candidate.seconds > candidate.high)
       return concat(place, ".low: the interval does not hold the median; low <= seconds <= high must hold");
@@ -105,7 +105,7 @@ class Check {
     std::vector<int> choice_point_of(m_.partitions.size(), -1);
     for (size_t s = 0; s < m_.choice_points.size(); ++s) {
       const auto& alternatives = m_.choice_points[s].alternatives;
-      const std::string place = concat("choice points[", s, "].alternatives");
+      const std::string place = concat("choice_points[", s, "].alternatives");
       if (alternatives.empty()) return concat(place, ": it is empty; a choice point needs at least one alternative");
       for (size_t a = 0; a < alternatives.size(); ++a) {
         std::set<int> known;
@@ -114,7 +114,7 @@ class Check {
           const std::string at = concat(place, "[", a, "][", k, "]");
           if (!within(p, m_.partitions.size()))
             return concat(at, ": there is no partition ", p, "; there are ", m_.partitions.size());
-          if (!known.insert(p).second) return concat(at, ": partition ", p, " is there twice; list it once");
+          if (!known.insert(p).second) return concat(at, ": partition ", p, " is listed twice; list it once");
           int& choice_point = choice_point_of[index(p)];
           if (choice_point >= 0 && index(choice_point) != s)
             return concat(at, ": partition ", p, " is in choice point ", choice_point,
@@ -125,14 +125,13 @@ class Check {
     }
     for (size_t p = 0; p < choice_point_of.size(); ++p) {
       if (choice_point_of[p] < 0)
-        return concat("partitions[", p,
-                      "]: it is in no choice point; name it in an alternative of one of the choice points");
+        return concat("partitions[", p, "]: it is in no choice point; add it to an alternative of a choice point");
     }
     choice_point_of_ = std::move(choice_point_of);
     return {};
   }
 
-  // At most one writer in every cover; a pinned one in all of them.
+  // Every selection has at most one writer of a tensor, and exactly one of a pinned tensor that is written.
   Complaint writers() {
     std::map<int, int> choice_point_of_writers;
     for (size_t p = 0; p < m_.partitions.size(); ++p) {
@@ -140,7 +139,7 @@ class Check {
         const auto [choice_point, fresh] = choice_point_of_writers.emplace(t, choice_point_of_[p]);
         if (!fresh && choice_point->second != choice_point_of_[p])
           return concat("partitions[", p, "].writes: tensor ", t, " is written in choice point ", choice_point->second,
-                        " too; let one choice point write it");
+                        " too; only one choice point may write it");
       }
     }
     for (const auto& [t, s] : choice_point_of_writers) {
@@ -150,16 +149,16 @@ class Check {
         for (const int p : alternatives[a]) {
           for (const int written : m_.partitions[index(p)].writes) count += written == t ? 1 : 0;
         }
-        const std::string place = concat("choice points[", s, "].alternatives[", a, "]");
-        if (count > 1) return concat(place, ": two of its partitions write tensor ", t, "; let one of them");
+        const std::string place = concat("choice_points[", s, "].alternatives[", a, "]");
+        if (count > 1) return concat(place, ": two of its partitions write tensor ", t, "; only one of them may");
         if (count == 0 && m_.tensors[index(t)].pinned != kNoLayout)
-          return concat(place, ": none of its partitions writes tensor ", t, ", which is pinned; let one of them");
+          return concat(place, ": none of its partitions writes tensor ", t, ", which is pinned; one of them must");
       }
     }
     return {};
   }
 
-  // The order of the partitions is one in which every cover can run: what is read is written before.
+  // Every selection can run in the order of the partitions: tensors are written before they are read.
   Complaint order() {
     std::map<int, size_t> last;
     for (size_t p = 0; p < m_.partitions.size(); ++p) {
@@ -171,13 +170,13 @@ class Check {
         if (std::find(partition.reads.begin(), partition.reads.end(), t) == partition.reads.end() || excluded(p, t))
           continue;
         return concat("partitions[", p, "].reads: tensor ", t, " is written by partitions[", writer,
-                      "], which comes later; order the partitions so that every cover can run");
+                      "], which comes later; order the partitions so that writers come first");
       }
     }
     return {};
   }
 
-  // Whether no alternative has the reader together with a writer that comes later.
+  // Whether no alternative contains both the reader and a writer that comes later.
   bool excluded(size_t reader, int tensor) const {
     for (size_t p = reader + 1; p < m_.partitions.size(); ++p) {
       const auto& writes = m_.partitions[p].writes;
@@ -205,11 +204,11 @@ class Check {
         if (!within(layout, count))
           return concat(place, key, ": ", layout, " is not one of the tensor's ", count, " layouts; count from 0");
       }
-      if (conversion.from == conversion.to) return concat(place, ".to: it converts to what is there; leave it out");
+      if (conversion.from == conversion.to) return concat(place, ".to: it equals .from; remove the conversion");
       if (!is_time(conversion.seconds))
-        return concat(place, ".seconds: ", conversion.seconds, " is no time; give seconds, zero or more");
+        return concat(place, ".seconds: ", conversion.seconds, " is not a time; give seconds, zero or more");
       if (!known.emplace(conversion.tensor, conversion.from, conversion.to).second)
-        return concat(place, ": the same conversion is listed before; list it once");
+        return concat(place, ": this conversion is listed twice; list it once");
     }
     return {};
   }

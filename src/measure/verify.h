@@ -1,4 +1,4 @@
-// What measurements must satisfy; measurements.h says what it means.
+// Checks measurements against the rules in measurements.h. Test: tests/measure/measurements_json_test.cpp
 #pragma once
 
 #include "measure/measurements.h"

@@ -10,14 +10,14 @@ namespace {
 constexpr double kStartSeconds = 60;
 constexpr const char* kReady = "ready";
 
-MeasurementRow lost(Outcome outcome, std::string detail) {
+MeasurementRow failed_row(Outcome outcome, std::string detail) {
   MeasurementRow row;
   row.outcome = outcome;
   row.detail = std::move(detail);
   return row;
 }
 
-// The last line that it wrote to its standard error, which says why.
+// The last line of its standard error, which says why it ended.
 std::string last_words(const Ending& ending) {
   std::string last;
   for (const std::string& line : split(ending.error, '\n')) {
@@ -39,8 +39,8 @@ Result<Done> Worker::start() {
   if (!answer) return answer.error();
   if (!*answer || **answer != kReady) {
     return Error::make(ErrorKind::failed,
-                       concat("the worker did not start: ", *answer ? **answer : std::string("it says nothing")),
-                       concat("run ", command_.arguments.front(), " by hand to see why"));
+                       concat("the worker did not start: ", *answer ? **answer : std::string("no answer")),
+                       concat("run ", command_.arguments.front(), " yourself to see why"));
   }
   child_ = std::move(*child);
   return Done{};
@@ -57,15 +57,15 @@ Result<MeasurementRow> Worker::run(const TrialRequest& request, double timeout_s
     if (std::optional<MeasurementRow> row = parse_reply(**answer)) return *row;
     child_->kill();
     child_.reset();
-    return lost(Outcome::crashed, "the worker answered nonsense: the candidate wrote where it must not");
+    return failed_row(Outcome::crashed, "the worker sent an invalid answer: the candidate overwrote its memory");
   }
   const bool hung = answer.operator bool();
   const Ending ending = child_->kill();
   child_.reset();
-  if (hung) return lost(Outcome::hung, concat("no end after ", fixed(timeout_seconds, 0), " s"));
+  if (hung) return failed_row(Outcome::hung, concat("not finished after ", fixed(timeout_seconds, 0), " s"));
   const bool killed = ending.signal == SIGKILL;
-  return lost(killed ? Outcome::out_of_memory : Outcome::crashed,
-              concat("the worker ", to_string(ending), last_words(ending)));
+  return failed_row(killed ? Outcome::out_of_memory : Outcome::crashed,
+                    concat("the worker ", to_string(ending), last_words(ending)));
 }
 
 }  // namespace millrace

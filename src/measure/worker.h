@@ -1,5 +1,5 @@
-// The explorer's side of the worker: a process of its own that tries candidates. One that crashes, hangs or eats all
-// memory costs its own row and nothing else; the next request starts a new worker.
+// The explorer's side of the worker, a separate process that tries candidates. A candidate that crashes, hangs or uses
+// up the memory costs only its own row; the next request starts a new worker. Test: tests/measure/worker_test.cpp
 #pragma once
 
 #include <map>
@@ -14,16 +14,16 @@ namespace millrace {
 
 struct WorkerCommand {
   std::vector<std::string> arguments;  // the program and its options
-  std::string greeting;                // the first line that it is sent: what it works on
+  std::string greeting;                // the first line sent to it: the program to work on
   uint64_t memory_limit = 0;
-  std::map<std::string, std::string> environment = {};  // beside ours
+  std::map<std::string, std::string> environment = {};  // added to ours
 };
 
 class Worker {
  public:
   explicit Worker(WorkerCommand command) : command_(std::move(command)) {}
 
-  // An error only where no worker can be started at all.
+  // An error only if no worker can be started.
   Result<MeasurementRow> run(const TrialRequest& request, double timeout_seconds);
 
  private:

@@ -7,7 +7,7 @@
 namespace millrace {
 namespace {
 
-// Lines come from a process that a candidate may have damaged: nothing in them is trusted.
+// Lines come from a process that a candidate may have corrupted: trust nothing in them.
 template <class T>
 std::optional<T> parsed(std::string_view line, T (*read)(const nlohmann::json&)) {
   const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
@@ -19,15 +19,15 @@ std::optional<T> parsed(std::string_view line, T (*read)(const nlohmann::json&))
   }
 }
 
-// A path may hold anything: what is not UTF-8 is replaced, and then not found.
+// A path may contain anything. Bytes that are not UTF-8 are replaced; the file is then not found.
 std::string line_of(const nlohmann::json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 bool is_finite_time(double seconds) { return std::isfinite(seconds) && seconds >= 0; }
 
-// Whether the database can take it.
-bool makes_sense(const MeasurementRow& row) {
+// Whether the database accepts the row.
+bool is_valid(const MeasurementRow& row) {
   if (!is_finite_time(row.seconds) || !is_finite_time(row.low) || !is_finite_time(row.high) || row.samples < 0)
     return false;
   return row.outcome != Outcome::measured ||
@@ -89,7 +89,7 @@ std::optional<MeasurementRow> parse_reply(std::string_view line) {
     json.at("detail").get_to(read.detail);
     return read;
   });
-  if (row && (static_cast<size_t>(row->outcome) >= kOutcomeNames.size() || !makes_sense(*row))) return std::nullopt;
+  if (row && (static_cast<size_t>(row->outcome) >= kOutcomeNames.size() || !is_valid(*row))) return std::nullopt;
   return row;
 }
 

@@ -1,4 +1,4 @@
-// What explorer and worker say to each other: one JSON object a line.
+// The protocol between explorer and worker: one JSON object per line. Test: tests/measure/worker_test.cpp
 #pragma once
 
 #include <optional>
@@ -10,13 +10,13 @@
 
 namespace millrace {
 
-// A candidate to try: of a partition, or of a tensor's conversion.
+// A candidate to try, of a partition or of a tensor's conversion.
 struct TrialRequest {
   std::string partition;  // its name, or the tensor's
   bool conversion = false;
   std::string candidate;  // as print_candidate writes it
-  std::string function;   // of the compiled kernel; empty: a matrix product
-  std::string path;       // of the shared object that has it
+  std::string function;   // the compiled kernel's name; empty: a library's product
+  std::string path;       // the file that contains it
   std::string sha256;
   TrialSettings settings;
 };
@@ -24,7 +24,7 @@ struct TrialRequest {
 std::string to_line(const TrialRequest& request);
 std::optional<TrialRequest> parse_request(std::string_view line);
 
-// The key is not sent: whoever asked knows it.
+// Without the key, which the explorer knows.
 std::string to_line(const MeasurementRow& row);
 std::optional<MeasurementRow> parse_reply(std::string_view line);
 

@@ -117,7 +117,7 @@ TEST_F(PlanFolder, WithoutACompilerDamagedKernelsAreUnavailable) {
   const Result<Plan> plan = Plan::load(path("plan"));
   ASSERT_FALSE(plan);
   EXPECT_EQ(plan.error().kind, ErrorKind::unavailable);
-  EXPECT_NE(to_string(plan.error()).find("cannot be compiled anew"), std::string::npos) << to_string(plan.error());
+  EXPECT_NE(to_string(plan.error()).find("cannot be recompiled"), std::string::npos) << to_string(plan.error());
   EXPECT_FALSE(plan.error().diagnostics.front().remedy.empty());
 }
 

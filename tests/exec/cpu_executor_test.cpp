@@ -1,4 +1,4 @@
-// Whole training steps by plans, against the reference.
+// Runs plans of whole training steps and compares them with the reference.
 #include "exec/cpu_executor.h"
 
 #include <gtest/gtest.h>
@@ -107,7 +107,7 @@ TEST(CpuExecutor, LayoutsOfTheCallersChoiceAgreeWithTheReference) {
   expect_all_to_agree(plans);
 }
 
-// Plans that take the caller's stacked tensors as one.
+// Plans that need the caller's tensors contiguous.
 std::vector<MadePlan> stacked_plans(uint64_t seeds) {
   std::vector<MadePlan> plans;
   for (uint64_t seed = 0; seed < seeds; ++seed) {
@@ -150,7 +150,7 @@ TEST(CpuExecutor, ProductsThatAddAgreeWithTheReference) {
   expect_all_to_agree(plans);
 }
 
-TEST(CpuExecutor, TensorsThatAreApartAreRefusedWhereTheyShouldBeStacked) {
+TEST(CpuExecutor, TensorsThatAreNotContiguousAreRefused) {
   if (!blas_info(BlasLibrary::openblas).there && !blas_info(BlasLibrary::blis).there)
     GTEST_SKIP() << "no library here: nothing is stacked";
   size_t refused = 0;
@@ -168,13 +168,13 @@ TEST(CpuExecutor, TensorsThatAreApartAreRefusedWhereTheyShouldBeStacked) {
     std::vector<const void*> arguments;
     for (size_t k = 0; k < 7; ++k) arguments.push_back(memory[k].data());
     std::vector<void*> results = {memory[7].data()};
-    const Result<Done> apart = executor->bind({arguments.data(), results.data(), nullptr, nullptr}, 1, 1);
-    ASSERT_FALSE(apart);
-    EXPECT_EQ(apart.error().kind, ErrorKind::bad_input);
-    const std::string text = to_string(apart.error());
-    EXPECT_NE(text.find("'wk' does not lie right behind 'wq'"), std::string::npos) << text;
-    EXPECT_NE(text.find("pass parts of one array, in this order"), std::string::npos) << text;
-    // In the wrong order, and with a gap, too.
+    const Result<Done> bound = executor->bind({arguments.data(), results.data(), nullptr, nullptr}, 1, 1);
+    ASSERT_FALSE(bound);
+    EXPECT_EQ(bound.error().kind, ErrorKind::bad_input);
+    const std::string text = to_string(bound.error());
+    EXPECT_NE(text.find("'wk' does not directly follow 'wq'"), std::string::npos) << text;
+    EXPECT_NE(text.find("pass slices of one array, in this order"), std::string::npos) << text;
+    // Also in the wrong order, and with a gap.
     const int64_t bytes = 4 * 8 * static_cast<int64_t>(sizeof(float));
     const auto put = [&](int64_t q, int64_t k, int64_t v) {
       for (const auto& [position, offset] : {std::pair(1, q), {2, k}, {3, v}})
@@ -216,7 +216,7 @@ def masked(x: float32[B, I]):
   expect_all_to_agree(plans);
 }
 
-TEST(CpuExecutor, SavedSignsOfZerosInfinitiesAndNoNumbers) {
+TEST(CpuExecutor, SavedSignsOfZerosInfinitiesAndNaNs) {
   for (const char* const dtype : {"float32", "float16"}) {
     PlanChoice choice;
     choice.dtype = dtype;

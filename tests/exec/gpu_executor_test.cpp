@@ -1,4 +1,4 @@
-// Plans on a GPU, which the CPU plays: whole training steps against the reference, and what is recorded and replayed.
+// Runs plans of whole training steps on an emulated GPU and compares them with the reference; records and replays them.
 #include "exec/gpu_executor.h"
 
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ class OnDevice {
   }
   CallersTensors forward_only() const { return {arguments_.data(), results_.data(), nullptr, nullptr}; }
 
-  // All that the plan makes, one a tensor of the graph; what was made is NaN then.
+  // Takes all outputs of the plan, one per tensor of the graph, and poisons them with NaN.
   Values<double> take() {
     Values<double> found(made_.training.graph.tensors.size());
     for (const auto& [buffer, data] : memories_) {
@@ -137,12 +137,12 @@ class EmulatedExecutor : public ScratchTest {
 
   static void expect_done(const Result<Done>& done) { EXPECT_TRUE(done) << to_string(done.error()); }
 
-  // What the reference says of what was made in this step.
+  // Compares the outputs of this step with the reference.
   static void expect_step(const MadePlan& made, const Values<double>& given, RandomState random, OnDevice& tensors) {
     EXPECT_EQ(difference_from_reference(made, given, random, tensors.take()), "") << "step " << random.step;
   }
 
-  // What the third step with this seed makes of these.
+  // The outputs of the third step with this seed.
   Values<double> made_by_a_step(const MadePlan& made, const Values<double>& given) {
     GpuExecutor executor = executor_of(made);
     OnDevice tensors(*gpu_, made, given);
@@ -177,7 +177,7 @@ TEST_F(EmulatedExecutor, RandomPlansAgreeWithTheReference) {
   }
 }
 
-TEST_F(EmulatedExecutor, SavedSignsOfZerosInfinitiesAndNoNumbers) {
+TEST_F(EmulatedExecutor, SavedSignsOfZerosInfinitiesAndNaNs) {
   PlanChoice choice;
   choice.dtype = "float16";
   const MadePlan made = plan_of(kSigns, choice);
@@ -186,7 +186,7 @@ TEST_F(EmulatedExecutor, SavedSignsOfZerosInfinitiesAndNoNumbers) {
   expect_gradient_of_signs(made, given, {5, 3}, made_by_a_step(made, given));
 }
 
-// Of plans with a product of all three projections and their biases, or of the gradients of both.
+// Plans with one product for all three projections and their biases, or for the gradients of both.
 TEST_F(EmulatedExecutor, StackedTensorsOfTheCallerAgreeWithTheReference) {
   std::set<Pass> seen;
   PlanChoice choice;
@@ -207,7 +207,7 @@ TEST_F(EmulatedExecutor, StackedTensorsOfTheCallerAgreeWithTheReference) {
   EXPECT_EQ(seen.size(), 2U);
 }
 
-// Of plans whose products add themselves to a sum, one by one and stacked, forward and backward.
+// Plans whose products add to a sum, separate and stacked, forward and backward.
 TEST_F(EmulatedExecutor, ProductsThatAddAgreeWithTheReference) {
   std::set<std::pair<Pass, bool>> seen;
   PlanChoice choice;
@@ -228,9 +228,9 @@ TEST_F(EmulatedExecutor, ProductsThatAddAgreeWithTheReference) {
   EXPECT_EQ(seen.size(), 4U);
 }
 
-// Of plans with an attention in one piece: nearer to the exact numbers than the program by itself is, whose scores are
-// rounded. Its statistics are carried out there, and in no other plan.
-TEST_F(EmulatedExecutor, AttentionsInOnePieceAgreeWithTheReference) {
+// Plans with fused attention are closer to the exact values than the program itself, whose scores are rounded. Only
+// these plans compute the row statistics.
+TEST_F(EmulatedExecutor, FusedAttentionsAgreeWithTheReference) {
   AttentionProgram program;
   std::string text = program.text();
   for (const auto& [from, to] : {std::pair("J = 5", "J = 16"), std::pair("K = 7", "K = 24"),
@@ -243,10 +243,10 @@ TEST_F(EmulatedExecutor, AttentionsInOnePieceAgreeWithTheReference) {
     choice.seed = seed;
     const MadePlan sketch = make_plan(text, choice);
     const std::vector<PlanLaunch>& launches = sketch.plan.launches;
-    const bool whole = std::any_of(launches.begin(), launches.end(), [](const PlanLaunch& launch) {
+    const bool fused = std::any_of(launches.begin(), launches.end(), [](const PlanLaunch& launch) {
       return launch.partition.starts_with("attention (");
     });
-    if (!seen.insert(whole).second) continue;
+    if (!seen.insert(fused).second) continue;
     const MadePlan made = plan_of(text, choice);
     ASSERT_FALSE(HasFailure());
     const Values<double> given = drawn_values(made.training, 5);
@@ -260,22 +260,22 @@ TEST_F(EmulatedExecutor, AttentionsInOnePieceAgreeWithTheReference) {
     outputs.push_back(graph.results[0].tensor);
     for (const TensorId output : outputs) {
       const size_t k = output.at();
-      double apart = 0;
+      double difference = 0;
       double allowed = 0;
       for (size_t e = 0; e < exact[k].size(); ++e) {
         const double unfused = rounded[k][e] - exact[k][e];
         const double storage = storage_error(graph.tensors[k].dtype, exact[k][e]);
-        apart += (found[k][e] - exact[k][e]) * (found[k][e] - exact[k][e]);
+        difference += (found[k][e] - exact[k][e]) * (found[k][e] - exact[k][e]);
         allowed += unfused * unfused + storage * storage;
       }
-      EXPECT_LE(apart, 4 * allowed) << graph.tensors[k].name << (whole ? ", in one piece" : "");
-      EXPECT_GT(apart, 0) << graph.tensors[k].name;
+      EXPECT_LE(difference, 4 * allowed) << graph.tensors[k].name << (fused ? ", fused" : "");
+      EXPECT_GT(difference, 0) << graph.tensors[k].name;
     }
   }
   EXPECT_EQ(seen.size(), 2U);
 }
 
-// Of plans whose products take a GELU and write what it is taken of, which products of backward read.
+// Plans whose products apply a GELU and also write its argument, which products of backward read.
 TEST_F(EmulatedExecutor, ProductsWithGelusAgreeWithTheReference) {
   std::set<std::string> seen;
   PlanChoice choice;
@@ -285,9 +285,9 @@ TEST_F(EmulatedExecutor, ProductsWithGelusAgreeWithTheReference) {
     const MadePlan sketch = make_plan(kGelus, choice);
     const size_t before = seen.size();
     for (const PlanLaunch& launch : sketch.plan.launches) {
-      const Result<LaunchedPartition> of = launched_partition(sketch.training.graph, sketch.candidates, launch);
-      ASSERT_TRUE(of) << to_string(of.error());
-      if (of->partition.product.auxiliary.valid()) seen.insert(launch.partition);
+      const Result<LaunchedPartition> each = launched_partition(sketch.training.graph, sketch.candidates, launch);
+      ASSERT_TRUE(each) << to_string(each.error());
+      if (each->partition.product.auxiliary.valid()) seen.insert(launch.partition);
     }
     if (seen.size() == before) continue;
     expect_one_step(kGelus, choice);
@@ -319,7 +319,7 @@ TEST_F(EmulatedExecutor, EveryStepDrawsItsOwnMasksAlsoWhenItIsReplayed) {
   expect_step(made, given, {10, 103}, tensors);
 }
 
-TEST_F(EmulatedExecutor, ForwardAndBackwardApartAreAStep) {
+TEST_F(EmulatedExecutor, ForwardThenBackwardIsAStep) {
   const MadePlan made = plan_of(kProgram, {});
   GpuExecutor executor = executor_of(made);
   const Values<double> given = drawn_values(made.training, 6);
@@ -331,7 +331,7 @@ TEST_F(EmulatedExecutor, ForwardAndBackwardApartAreAStep) {
     expect_done(executor.backward());
     expect_step(made, given, {1, step}, tensors);
   }
-  // Bound once, passes do not change the step's number.
+  // Separate passes do not change the step number.
   for (int turn = 0; turn < 3; ++turn) {
     expect_done(executor.forward());
     expect_done(executor.backward());
@@ -343,7 +343,7 @@ TEST_F(EmulatedExecutor, ForwardAndBackwardApartAreAStep) {
   expect_step(made, given, {1, 10}, tensors);
 }
 
-TEST_F(EmulatedExecutor, WhatWasRecordedIsNotReplayedOnTensorsThatMoved) {
+TEST_F(EmulatedExecutor, ARecordingIsNotReplayedOnOtherAddresses) {
   const MadePlan made = plan_of(kProgram, {});
   GpuExecutor executor = executor_of(made);
   const Values<double> given = drawn_values(made.training, 6);
@@ -367,8 +367,8 @@ TEST_F(EmulatedExecutor, WhatWasRecordedIsNotReplayedOnTensorsThatMoved) {
   expect_step(made, given, {1, 6}, first);
 }
 
-// An allocator gives a caller the same few places again and again, in turns.
-TEST_F(EmulatedExecutor, PlacesThatComeBackAreReplayed) {
+// An allocator returns the same few addresses again and again, in turns.
+TEST_F(EmulatedExecutor, AddressesThatComeBackAreReplayed) {
   const MadePlan made = plan_of(kProgram, {});
   GpuExecutor executor = executor_of(made);
   std::vector<Values<double>> given;
@@ -387,7 +387,7 @@ TEST_F(EmulatedExecutor, PlacesThatComeBackAreReplayed) {
   }
 }
 
-TEST_F(EmulatedExecutor, AScalarThatChangesIsHeeded) {
+TEST_F(EmulatedExecutor, AChangedScalarTakesEffect) {
   const MadePlan made = plan_of(kProgram, {});
   GpuExecutor executor = executor_of(made);
   Values<double> given = drawn_values(made.training, 6);
@@ -418,7 +418,7 @@ TEST_F(EmulatedExecutor, SeedAndStepMayBeTheCallers) {
     expect_done(executor.step());
     expect_step(made, given, {77, step}, tensors);
   }
-  // And the executor's own again.
+  // Then the executor's own again.
   for (const uint32_t step : {1U, 2U, 3U}) {
     expect_done(executor.bind(tensors.pointers(), 5, step));
     expect_done(executor.step());
@@ -434,7 +434,7 @@ TEST_F(EmulatedExecutor, WorksInTheCallersMemoryAlone) {
   const StepPlan& plan = made.plan;
   Result<GpuMemory> saved = GpuMemory::allocate(*gpu_, plan.saved_bytes);
   for (const uint32_t step : {1U, 2U, 3U}) {
-    // What a pass works in is another place every time, and gone between forward and backward.
+    // Every pass gets another workspace, which is freed between forward and backward.
     CallersTensors pointers = tensors.pointers();
     pointers.saved = saved->data();
     {
@@ -451,7 +451,7 @@ TEST_F(EmulatedExecutor, WorksInTheCallersMemoryAlone) {
   }
 }
 
-TEST_F(EmulatedExecutor, ACallersTensorsThatStayAreRecordedAfterManyCalls) {
+TEST_F(EmulatedExecutor, CallersTensorsAreRecordedAfterManyCalls) {
   const MadePlan made = plan_of(kProgram, {});
   GpuExecutor executor = executor_of(made, ExecutorMemory::callers);
   const Values<double> given = drawn_values(made.training, 6);
@@ -467,7 +467,7 @@ TEST_F(EmulatedExecutor, ACallersTensorsThatStayAreRecordedAfterManyCalls) {
     expect_done(executor.forward());
     expect_done(executor.backward());
     if (step == 2) {
-      EXPECT_EQ(emulated::recordings(), before) << "its tensors may be elsewhere the next time";
+      EXPECT_EQ(emulated::recordings(), before) << "its tensors may have other addresses next time";
     }
     if (step % 10 == 0) expect_step(made, given, {1, step}, tensors);
   }

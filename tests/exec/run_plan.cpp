@@ -30,7 +30,7 @@ std::vector<TensorId> outputs_of(const TrainingGraph& training) {
   return outputs;
 }
 
-// `coarser`: so much larger are the roundoffs, to which the bounds are proportional.
+// `coarser`: how many times larger the roundoff is; the bounds are proportional to it.
 template <int kDigits>
 std::string compare(const MadePlan& made, const Values<double>& given, RandomState random, const Values<double>& found,
                     double coarser = 1) {
@@ -48,8 +48,7 @@ std::string compare(const MadePlan& made, const Values<double>& given, RandomSta
       const double bound = coarser * expected[e].error + storage_error(graph.tensor(tensor).dtype, wanted);
       const double tolerance = kDigits == 53 ? std::max(kClose * largest, bound) : bound;
       if (std::isnan(wanted) ? std::isnan(value) : value == wanted || std::abs(value - wanted) <= tolerance) continue;
-      return concat(graph.tensor(tensor).name, "[", e, "] is ", value, " where ", wanted, " is right, within ",
-                    tolerance);
+      return concat(graph.tensor(tensor).name, "[", e, "] is ", value, ", expected ", wanted, " ± ", tolerance);
     }
   }
   return "";
@@ -175,10 +174,10 @@ Values<double> run_plan(const MadePlan& made, CpuExecutor& executor, const Value
     }
   }
   EXPECT_TRUE(executor.bind({arguments.data(), results.data(), nullptr, nullptr}, random.seed, random.step));
-  executor.forward();
+  EXPECT_TRUE(executor.forward());
   EXPECT_TRUE(executor.bind({arguments.data(), results.data(), result_gradients.data(), argument_gradients.data()},
                             random.seed, random.step));
-  executor.backward();
+  EXPECT_TRUE(executor.backward());
   Values<double> found(graph.tensors.size());
   for (const auto& [buffer, data] : buffers) {
     const TensorId tensor = callers_tensor(training, *buffer);

@@ -1,4 +1,4 @@
-// Plans run on drawn tensors, and compared with the reference.
+// Runs plans on drawn tensors and compares them with the reference.
 #pragma once
 
 #include <string>
@@ -11,38 +11,38 @@
 
 namespace millrace {
 
-// A buffer's layout; and of one that is the caller's, its tensor.
+// A buffer's layout, and the tensor of a buffer of the caller.
 const Layout& layout_of(const MadePlan& made, const PlanBuffer& buffer, TensorId tensor);
 TensorId callers_tensor(const TrainingGraph& training, const PlanBuffer& buffer);
 
-// Memory for the caller's tensors: a block for each, and one for those that are stacked.
+// Memory for the caller's tensors: a block for each, or for several that are stacked.
 struct CallersPlace {
   size_t block = 0;
   int64_t offset = 0;
 };
 struct CallersPlaces {
-  std::vector<int64_t> bytes;           // one a block
-  std::vector<CallersPlace> locations;  // one a buffer of the plan; of one in the arena nothing
+  std::vector<int64_t> bytes;           // one per block
+  std::vector<CallersPlace> locations;  // one per buffer of the plan; unset for one in the arena
 };
 CallersPlaces callers_places(const MadePlan& made);
 
-// One for all tests of a build: what was compiled once is there.
+// Shared by all tests of a build, so that each kernel is compiled once.
 Result<KernelCache> test_kernel_cache();
 
-// Compiles what these plans need at once.
+// Compiles all kernels of these plans together.
 void compile_kernels(const std::vector<const MadePlan*>& plans);
 
 Result<CpuExecutor> executor_of(const MadePlan& made);
 
-// Arguments and results' gradients, as their types store them; one a tensor of the graph.
+// Arguments and results' gradients, rounded to their types; one per tensor of the graph.
 Values<double> drawn_values(const TrainingGraph& training, uint64_t seed);
 
-// Results and argument gradients, one a tensor of the graph, of a step on poisoned memory.
+// Results and argument gradients of a step on poisoned memory; one per tensor of the graph.
 Values<double> run_plan(const MadePlan& made, CpuExecutor& executor, const Values<double>& given, RandomState random);
 
-// The reference's word on `found`; empty where they agree: float64 to 1e-10 of a tensor's largest element, others
-// within the bound of their rounding errors; and float64 within that bound too, where exact gradients are zeros. Of
-// halves as if every operation rounded to them, since what is stored between operators is.
+// Compares `found` with the reference; empty if they agree: float64 within 1e-10 of a tensor's largest element, other
+// types within the bound of their rounding errors, and float64 within that bound too if exact gradients are zero. For
+// half precision as if every operation rounded to it, since stored intermediates are.
 std::string difference_from_reference(const MadePlan& made, const Values<double>& given, RandomState random,
                                       const Values<double>& found);
 

@@ -1,4 +1,4 @@
-// A program whose backward asks for signs that were saved as bits, and tensors whose signs are not obvious.
+// A program whose backward uses signs saved as bits, and tensors whose signs are not obvious.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ inline Values<double> values_with_hard_signs(const MadePlan& made) {
   return given;
 }
 
-// The gradient is that of the graph, where x is no number too: there it is zero.
+// The gradient is that of the graph also where x is NaN: there it is zero.
 inline void expect_gradient_of_signs(const MadePlan& made, const Values<double>& given, RandomState random,
                                      const Values<double>& found) {
   ASSERT_EQ(made.training.predicates.size(), 1U);

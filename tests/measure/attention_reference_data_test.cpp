@@ -1,4 +1,4 @@
-// What attentions must compute: as the reference has it, with room for what kernels round, and for nothing else.
+// Expected values of attentions agree with the reference; tolerances admit the rounding of kernels and nothing more.
 #include "measure/attention_reference_data.h"
 
 #include <gtest/gtest.h>
@@ -32,9 +32,9 @@ Attentions attentions_of(const std::string& text) {
   const Result<Candidates> found = find_partitions(recomputed.training, recomputed.fused, options);
   EXPECT_TRUE(found);
   Attentions made{std::move(recomputed.training), {}, {}};
-  for (const PartitionCandidates& of : found->partitions) {
-    if (of.partition.kind == PartitionKind::attention)
-      (of.partition.pass == Pass::forward ? made.forward : made.backward) = of.partition;
+  for (const PartitionCandidates& each : found->partitions) {
+    if (each.partition.kind == PartitionKind::attention)
+      (each.partition.pass == Pass::forward ? made.forward : made.backward) = each.partition;
   }
   EXPECT_FALSE(made.backward.operators.empty()) << text;
   return made;
@@ -69,9 +69,9 @@ TEST(AttentionReferenceData, IsWhatTheReferenceComputes) {
     const Attentions made = attentions_of(program.text());
     const Graph& graph = made.training.graph;
     for (const Partition* const partition : {&made.forward, &made.backward}) {
-      ReferenceData direct = draw_inputs(graph, *partition, kSeed, false);
+      ReferenceData direct = draw_inputs(graph, *partition, kSeed, InputRange::any_sign);
       complete_attention(graph, *partition, direct);
-      const Result<ReferenceData> reference_data = reference_data_of(graph, *partition, kSeed);
+      const Result<ReferenceData> reference_data = make_reference_data(graph, *partition, kSeed);
       ASSERT_TRUE(reference_data) << to_string(reference_data.error());
       EXPECT_EQ(direct.inputs, reference_data->inputs) << program.text();
       ASSERT_EQ(direct.outputs.size(), partition->writes.size());
@@ -94,13 +94,13 @@ TEST(AttentionReferenceData, IsWhatTheReferenceComputes) {
   }
 }
 
-// Backward gets what forward makes of the same queries, keys and values, as it is stored.
+// Backward's inputs are what forward computes and stores for the same queries, keys and values.
 TEST(AttentionReferenceData, InputsFitEachOther) {
   for (const AttentionProgram& program : programs()) {
     const Attentions made = attentions_of(program.text());
     const Graph& graph = made.training.graph;
-    const Result<ReferenceData> backward = reference_data_of(graph, made.backward, kSeed);
-    const Result<ReferenceData> forward = reference_data_of(graph, made.forward, kSeed);
+    const Result<ReferenceData> backward = make_reference_data(graph, made.backward, kSeed);
+    const Result<ReferenceData> forward = make_reference_data(graph, made.forward, kSeed);
     ASSERT_TRUE(backward && forward);
     for (size_t k = 0; k < 3; ++k) EXPECT_EQ(backward->inputs[k], forward->inputs[k]);
     for (size_t k = 0; k < 2; ++k) {
@@ -118,11 +118,11 @@ TEST(AttentionReferenceData, InputsFitEachOther) {
   }
 }
 
-// The scores must tell keys apart, or a softmax that is none would pass.
+// The scores must differ between keys, or a kernel without a softmax would pass.
 TEST(AttentionReferenceData, RowsAreNotFlat) {
   for (const AttentionProgram& program : programs()) {
     const Attentions made = attentions_of(program.text());
-    const Result<ReferenceData> reference_data = reference_data_of(made.training.graph, made.forward, kSeed);
+    const Result<ReferenceData> reference_data = make_reference_data(made.training.graph, made.forward, kSeed);
     ASSERT_TRUE(reference_data);
     double least = std::numeric_limits<double>::infinity();
     double most = -least;
@@ -136,20 +136,20 @@ TEST(AttentionReferenceData, RowsAreNotFlat) {
 
 // --- Kernels, right and wrong ---
 
-// What goes wrong in one of them.
+// Faults of a kernel.
 struct Fault {
   bool no_scale = false;
   bool no_mask = false;
   bool shifted_mask = false;  // the mask of the next key
   bool sees_ahead = false;    // a causal mask that is one key late
   bool key_less = false;      // the last key is left out
-  bool no_rescale = false;    // of what was added up before a row's maximum grew
+  bool no_rescale = false;    // sums are not rescaled when a row's maximum grows
   bool no_inner_sum = false;  // backward without Σ p·g
   bool log_sums_of_two = false;
-  size_t wrong_head = 1000;  // has the values of the first
+  size_t wrong_head = 1000;  // has the first head's values
 };
 
-// As a kernel with tensor cores does it: panels of keys, float32, operands rounded to their type.
+// Computes like a kernel with tensor cores: tiles of keys, float32, operands rounded to their type.
 class Kernel {
  public:
   Kernel(const Graph& graph, const Partition& partition, const ReferenceData& reference_data, const Fault& fault)
@@ -166,7 +166,7 @@ class Kernel {
       made_.emplace_back(static_cast<size_t>(elements_of(graph, tensor)), std::nan(""));
   }
 
-  // The first output that is wrong, in words.
+  // Describes the first wrong output.
   std::string run() {
     for (int64_t point = 0; point < points_; ++point) of_.backward ? backward(point) : forward(point);
     for (size_t k = 0; k < made_.size(); ++k) {
@@ -179,7 +179,7 @@ class Kernel {
   }
 
  private:
-  // Row-major steps along the indices.
+  // Row-major strides along the indices.
   struct Steps {
     std::vector<int64_t> batch;
     int64_t query = 0;
@@ -242,7 +242,7 @@ class Kernel {
   }
 
   float half(float x) const { return static_cast<float>(rounded_to(type_, x)); }
-  // As brief as a GPU's.
+  // With few digits, like a GPU's.
   static float brief_exp(float x) { return std::exp2(x * 1.44269504F) * (1 + 0x1p-22F); }
 
   void forward(int64_t point) {
@@ -321,7 +321,7 @@ class Kernel {
 };
 
 std::string wrong_in(const Attentions& made, const Partition& partition, const Fault& fault) {
-  const Result<ReferenceData> reference_data = reference_data_of(made.training.graph, partition, kSeed);
+  const Result<ReferenceData> reference_data = make_reference_data(made.training.graph, partition, kSeed);
   EXPECT_TRUE(reference_data);
   return Kernel(made.training.graph, partition, *reference_data, fault).run();
 }
@@ -368,7 +368,7 @@ TEST(AttentionReferenceData, WrongKernelsDoNot) {
   }
 }
 
-// Too large for the reference: the same, without it.
+// Attentions that are too large for the reference.
 TEST(AttentionReferenceData, OfLargeOnes) {
   std::string text = AttentionProgram().text();
   for (const auto& [from, to] : {std::pair("J = 5", "J = 160"), std::pair("K = 7", "K = 200"),
@@ -378,9 +378,9 @@ TEST(AttentionReferenceData, OfLargeOnes) {
   Fault fault;
   fault.key_less = true;
   for (const Partition* const partition : {&made.forward, &made.backward}) {
-    const Result<ReferenceData> reference_data = reference_data_of(made.training.graph, *partition, kSeed);
+    const Result<ReferenceData> reference_data = make_reference_data(made.training.graph, *partition, kSeed);
     ASSERT_TRUE(reference_data);
-    if (kSanitized) continue;  // the rest is minutes in the kernels of this file
+    if (kSanitized) continue;  // the rest would take minutes
     EXPECT_EQ(Kernel(made.training.graph, *partition, *reference_data, {}).run(), "") << partition->name;
     EXPECT_NE(Kernel(made.training.graph, *partition, *reference_data, fault).run(), "") << partition->name;
   }

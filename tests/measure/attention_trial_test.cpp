@@ -1,5 +1,4 @@
-// Attentions in one piece on a GPU that the CPU plays: every orientation that is offered, compared with what must come
-// out.
+// Fused attentions on an emulated GPU: every offered orientation, compared with the expected values.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -36,11 +35,11 @@ class AttentionTrials : public ScratchTest {
     training_ = std::move(made.training);
     candidates_ = std::move(*found);
     std::erase_if(candidates_.partitions,
-                  [](const PartitionCandidates& of) { return of.partition.kind != PartitionKind::attention; });
+                  [](const PartitionCandidates& each) { return each.partition.kind != PartitionKind::attention; });
     ASSERT_EQ(candidates_.partitions.size(), 2U);
-    for (PartitionCandidates& of : candidates_.partitions) {
-      find_configs(training_.graph, candidates_.domains, options, of);
-      ASSERT_FALSE(of.candidates.empty()) << of.partition.name;
+    for (PartitionCandidates& each : candidates_.partitions) {
+      find_configs(training_.graph, candidates_.domains, options, each);
+      ASSERT_FALSE(each.candidates.empty()) << each.partition.name;
     }
     gpu_ = emulated::make_gpu();
     compiler_ = emulated::make_compiler();
@@ -52,17 +51,17 @@ class AttentionTrials : public ScratchTest {
     Result<GpuTrials> trials = GpuTrials::make(*gpu_, *compiler_, training_.graph, candidates_.domains);
     ASSERT_TRUE(trials) << to_string(trials.error());
     const GpuKernelCache cache(path("cache"), *compiler_, concat(cuda_hardware(), cuda_prelude()), "sm_90");
-    for (const PartitionCandidates& of : candidates_.partitions) {
+    for (const PartitionCandidates& each : candidates_.partitions) {
       for (size_t k = 0; k < count; ++k) {
-        const Candidate& candidate = of.candidates[k * (of.candidates.size() - 1) / std::max<size_t>(count - 1, 1)];
-        const std::vector<Layout> layouts = layouts_of(candidates_.domains, of.partition, candidate);
-        const Launch launch = lower(training_.graph, of.partition, layouts, candidate.config);
+        const Candidate& candidate = each.candidates[k * (each.candidates.size() - 1) / std::max<size_t>(count - 1, 1)];
+        const std::vector<Layout> layouts = layouts_of(candidates_.domains, each.partition, candidate);
+        const Launch launch = lower(training_.graph, each.partition, layouts, candidate.config);
         const Result<CompiledCubin> cubin = cache.get({launch}, 1).front();
         ASSERT_TRUE(cubin) << to_string(cubin.error());
-        const Result<MeasurementRow> row = trials->run(of.partition, candidate, cubin->bytes, cubin->name, {});
+        const Result<MeasurementRow> row = trials->run(each.partition, candidate, cubin->bytes, cubin->name, {});
         ASSERT_TRUE(row) << to_string(row.error());
         EXPECT_EQ(kOutcomeNames.at(static_cast<size_t>(row->outcome)), "measured")
-            << of.partition.name << ": " << print_candidate(candidates_.domains, of.partition, candidate) << ": "
+            << each.partition.name << ": " << print_candidate(candidates_.domains, each.partition, candidate) << ": "
             << row->detail;
       }
     }
@@ -79,13 +78,13 @@ TEST_F(AttentionTrials, AreRight) {
   try_some(4);
 }
 
-// Without conversions there is a way too, though the mask is drawn: it is tried whatever the budget.
+// There is a candidate without conversions, although the mask is regenerated: it is tried whatever the budget.
 TEST_F(AttentionTrials, TakeTensorsAsTheyAreWritten) {
   take({});
-  for (const PartitionCandidates& of : candidates_.partitions) {
-    EXPECT_TRUE(std::any_of(of.candidates.begin(), of.candidates.end(), [&](const Candidate& candidate) {
-      return has_written_layouts(candidates_.domains, of.partition, candidate);
-    })) << of.partition.name;
+  for (const PartitionCandidates& each : candidates_.partitions) {
+    EXPECT_TRUE(std::any_of(each.candidates.begin(), each.candidates.end(), [&](const Candidate& candidate) {
+      return has_written_layouts(candidates_.domains, each.partition, candidate);
+    })) << each.partition.name;
   }
 }
 
@@ -97,16 +96,16 @@ TEST_F(AttentionTrials, CausalInBfloat16) {
   try_some(3);
 }
 
-// What the graph says and what the kernel does are held against each other: with another scale it is wrong.
+// The kernel is compared with the graph: with another scale it is wrong.
 TEST_F(AttentionTrials, AWrongOneIsNoticed) {
   take({});
-  for (PartitionCandidates& of : candidates_.partitions) {
-    Partition other = of.partition;
+  for (PartitionCandidates& each : candidates_.partitions) {
+    Partition other = each.partition;
     other.attention.scales.clear();
     Result<GpuTrials> trials = GpuTrials::make(*gpu_, *compiler_, training_.graph, candidates_.domains);
     ASSERT_TRUE(trials) << to_string(trials.error());
     const GpuKernelCache cache(path("cache"), *compiler_, concat(cuda_hardware(), cuda_prelude()), "sm_90");
-    const Candidate& candidate = of.candidates.front();
+    const Candidate& candidate = each.candidates.front();
     const std::vector<Layout> layouts = layouts_of(candidates_.domains, other, candidate);
     const Launch launch = lower(training_.graph, other, layouts, candidate.config);
     const Result<CompiledCubin> cubin = cache.get({launch}, 1).front();

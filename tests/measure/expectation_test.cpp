@@ -28,70 +28,70 @@ Ratios ratios_of(const std::map<int, std::vector<double>>& by_kind) {
   return made;
 }
 
-TEST(ExpectationTest, FamiliesAreWhatTheModelMisjudgesAlike) {
+TEST(ExpectationTest, ConfigFamilies) {
   ConfigKinds kinds;
-  const ConfigKind rows = kinds.of(kernel(true));
+  const ConfigKind rows = kinds.kind_of(kernel(true));
   EXPECT_EQ(rows.family, rows.shape) << "a CPU's kernels have no narrower kind";
-  EXPECT_EQ(kinds.of(kernel(true)).family, rows.family);
-  EXPECT_NE(kinds.of(kernel(false)).family, rows.family);
+  EXPECT_EQ(kinds.kind_of(kernel(true)).family, rows.family);
+  EXPECT_NE(kinds.kind_of(kernel(false)).family, rows.family);
   Candidate along = kernel(true);
   std::get<KernelConfig>(along.config).loops = {0, 1};
   std::get<KernelConfig>(along.config).vector = 1;
-  EXPECT_EQ(kinds.of(along).family, rows.family);
+  EXPECT_EQ(kinds.kind_of(along).family, rows.family);
   Candidate across = along;
   std::get<KernelConfig>(across.config).vector = 0;
-  EXPECT_NE(kinds.of(across).family, rows.family);
-  const ConfigKind narrow = kinds.of(kernel(true, GpuShape{1, 32, 128}));
-  const ConfigKind wide = kinds.of(kernel(true, GpuShape{8, 32, 128}));
+  EXPECT_NE(kinds.kind_of(across).family, rows.family);
+  const ConfigKind narrow = kinds.kind_of(kernel(true, GpuShape{1, 32, 128}));
+  const ConfigKind wide = kinds.kind_of(kernel(true, GpuShape{8, 32, 128}));
   EXPECT_EQ(narrow.family, wide.family);
   EXPECT_NE(narrow.shape, wide.shape);
   EXPECT_NE(narrow.shape, narrow.family);
 }
 
-TEST(ExpectationTest, ProductsAreAlikeByLibraryThenByAlgorithmOrCut) {
+TEST(ExpectationTest, ProductsAreGroupedByLibraryThenByAlgorithmOrShape) {
   ConfigKinds kinds;
-  const ConfigKind own = kinds.of(product(GemmLibrary::cublaslt));
-  EXPECT_NE(kinds.of(product(GemmLibrary::openblas)).family, kinds.of(product(GemmLibrary::blis)).family);
-  EXPECT_NE(kinds.of(product(GemmLibrary::openblas)).family, own.family);
-  EXPECT_EQ(kinds.of(product(GemmLibrary::cublaslt, 7)).family, own.family);
-  EXPECT_NE(kinds.of(product(GemmLibrary::cublaslt, 7)).shape, own.shape);
-  EXPECT_NE(kinds.of(product(GemmLibrary::cublaslt, -1, {0, 1})).shape, own.shape);
-  // However it is cut: an algorithm is as good.
-  EXPECT_EQ(kinds.of(product(GemmLibrary::cublaslt, 7, {0, 1})).shape,
-            kinds.of(product(GemmLibrary::cublaslt, 7)).shape);
+  const ConfigKind own = kinds.kind_of(product(GemmLibrary::cublaslt));
+  EXPECT_NE(kinds.kind_of(product(GemmLibrary::openblas)).family, kinds.kind_of(product(GemmLibrary::blis)).family);
+  EXPECT_NE(kinds.kind_of(product(GemmLibrary::openblas)).family, own.family);
+  EXPECT_EQ(kinds.kind_of(product(GemmLibrary::cublaslt, 7)).family, own.family);
+  EXPECT_NE(kinds.kind_of(product(GemmLibrary::cublaslt, 7)).shape, own.shape);
+  EXPECT_NE(kinds.kind_of(product(GemmLibrary::cublaslt, -1, {0, 1})).shape, own.shape);
+  // The algorithm matters, not m, n and k.
+  EXPECT_EQ(kinds.kind_of(product(GemmLibrary::cublaslt, 7, {0, 1})).shape,
+            kinds.kind_of(product(GemmLibrary::cublaslt, 7)).shape);
 }
 
-TEST(ExpectationTest, ACorrectionIsOfTheNearestThatWasMeasured) {
+TEST(ExpectationTest, CorrectsByTheNarrowestMeasuredKind) {
   const ConfigKind kind{0, 1};
   const Ratios none;
   const Ratios any = ratios_of({{0, {5}}});
   const Ratios by_family = ratios_of({{0, {3}}});
   const Ratios by_shape = ratios_of({{0, {3, 2}}, {1, {2}}});
-  EXPECT_EQ(Expectation(none, none).seconds(kind, 0.5), 0.5) << "the model's word";
+  EXPECT_EQ(Expectation(none, none).seconds(kind, 0.5), 0.5) << "the model's estimate";
   EXPECT_EQ(Expectation(none, any).seconds(kind, 0.5), 2.5);
   EXPECT_EQ(Expectation(by_family, any).seconds(kind, 0.5), 1.5);
   EXPECT_EQ(Expectation(by_shape, any).seconds(kind, 0.5), 1);
-  // Of those that are alike, before all others.
+  // The timing class comes before all others.
   const Ratios by_timing_class = ratios_of({{0, {3, 2}}, {1, {2}}, {4, {7}}});
   EXPECT_EQ(Expectation(by_timing_class, any).seconds({0, 1, 4}, 0.5), 3.5);
   EXPECT_EQ(Expectation(by_timing_class, any).seconds({0, 1, 5}, 0.5), 1);
-  // Another family's tell nothing.
+  // Ratios of another family do not count.
   EXPECT_EQ(Expectation(by_shape, any).seconds({2, 3}, 0.5), 0.5);
 }
 
-TEST(ExpectationTest, AMiddleIsThatOfAllThatWereAdded) {
+TEST(ExpectationTest, MedianOfAllRatios) {
   Ratios ratios;
   EXPECT_TRUE(ratios.empty());
-  EXPECT_FALSE(ratios.middle(0));
+  EXPECT_FALSE(ratios.median(0));
   for (const double ratio : {7, 1, 5, 1, 3}) ratios.add(0, ratio);
-  EXPECT_EQ(ratios.middle(0), 3);
+  EXPECT_EQ(ratios.median(0), 3);
   ratios.add(0, 4);
-  EXPECT_EQ(ratios.middle(0), 4) << "of two in the middle the larger one";
-  EXPECT_FALSE(ratios.middle(1));
+  EXPECT_EQ(ratios.median(0), 4) << "the larger of the two in the middle";
+  EXPECT_FALSE(ratios.median(1));
   EXPECT_FALSE(ratios.empty());
 }
 
-TEST(ExpectationTest, OneThatWasSlowOnceDoesNotSpoilIt) {
+TEST(ExpectationTest, AnOutlierDoesNotMatter) {
   const Ratios ratios = ratios_of({{0, {2, 900, 1.5, 2, 2.5}}});
   const Ratios none;
   Expectation expectation(ratios, none);

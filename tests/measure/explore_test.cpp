@@ -1,4 +1,4 @@
-// Explorations with workers and compilers that are scripts: what is tried, what is kept, what is lost.
+// Explorations with scripts as workers and compilers: what is tried, stored and lost.
 #include "measure/explore.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ class ExploreTest : public WorkerTest {
     settings_.conversions = [this](TensorId tensor, int from, int to) {
       return conversions(training_.graph, candidates_.domains[tensor.at()], tensor, from, to, 1);
     };
-    // Nobody loads what this compiler makes.
+    // Nothing loads this compiler's output.
     const std::string file = path("compiler.sh");
     ASSERT_TRUE(write_file(file, "#!/bin/sh\nfor out; do :; done\necho an object >\"$out\"\n"));
     ASSERT_EQ(chmod(file.c_str(), 0755), 0);
@@ -101,7 +101,7 @@ TEST_F(ExploreTest, TriesEverythingOnceAndNothingTwice) {
   EXPECT_EQ(first->summary.outcomes.at("measured"), first->summary.tried);
   const std::vector<std::string> asked = calls();
   EXPECT_EQ(static_cast<double>(asked.size()), first->summary.tried);
-  EXPECT_EQ(std::set<std::string>(asked.begin(), asked.end()).size(), asked.size()) << "something was asked twice";
+  EXPECT_EQ(std::set<std::string>(asked.begin(), asked.end()).size(), asked.size()) << "something was requested twice";
   EXPECT_EQ(rows_in().size(), asked.size());
 
   const Result<Explored> again = explored(worker);
@@ -118,7 +118,7 @@ TEST_F(ExploreTest, TriesEverythingOnceAndNothingTwice) {
   EXPECT_EQ(measurements_json(recalled->measurements), measurements_json(first->measurements));
 }
 
-TEST_F(ExploreTest, WatchingItChangesNothing) {
+TEST_F(ExploreTest, ProgressChangesNothing) {
   size_t selections = 0;
   settings_.progress = [](const ExploreProgress&) {};
   settings_.select = [&](const Measurements& so_far) {
@@ -132,7 +132,7 @@ TEST_F(ExploreTest, WatchingItChangesNothing) {
   EXPECT_EQ(watched->summary.partitions.size(), candidates_.partitions.size());
 }
 
-// Batches that are compiled while others are measured come in another order, and nothing is lost or tried twice.
+// Compiling ahead changes the order of batches, but loses nothing and tries nothing twice.
 TEST_F(ExploreTest, CompilingAheadTriesTheSame) {
   settings_.batch = 4;
   const Result<Explored> one_by_one = explored(pretended_worker(), "one_by_one.db");
@@ -146,9 +146,9 @@ TEST_F(ExploreTest, CompilingAheadTriesTheSame) {
   EXPECT_EQ(measurements_json(ahead->measurements), measurements_json(one_by_one->measurements));
   const std::vector<std::string> asked = calls();
   EXPECT_EQ(static_cast<double>(asked.size()), one_by_one->summary.tried);
-  EXPECT_EQ(std::set<std::string>(asked.begin(), asked.end()).size(), asked.size()) << "something was asked twice";
+  EXPECT_EQ(std::set<std::string>(asked.begin(), asked.end()).size(), asked.size()) << "something was requested twice";
 
-  // Without time for them, what was chosen ahead is left, and tried when it goes on.
+  // Without time, trials that were chosen ahead are left, and tried when exploration resumes.
   settings_.exhaustive = false;
   settings_.budget_seconds = 0;
   const Result<Explored> none = explored(pretended_worker(), "short.db");
@@ -160,14 +160,14 @@ TEST_F(ExploreTest, CompilingAheadTriesTheSame) {
   EXPECT_EQ(measurements_json(rest->measurements), measurements_json(one_by_one->measurements));
 }
 
-// Compiles as another does; but of the batches, all but the third take until something is measured.
+// Compiles like another one, but all batches except the third wait until something is measured.
 class QuickOnce : public KernelMaker {
  public:
   QuickOnce(const KernelMaker& others, std::function<bool()> measured)
       : others_(others), measured_(std::move(measured)) {}
 
   std::string name_of(const Launch& launch) const override { return others_.name_of(launch); }
-  std::vector<Result<MadeKernel>> make(const std::vector<Launch>& launches) const override {
+  std::vector<Result<CompiledFile>> make(const std::vector<Launch>& launches) const override {
     constexpr int kQuick = 2;
     constexpr int kPatience = 500;
     if (calls_++ != kQuick) {
@@ -186,7 +186,7 @@ class QuickOnce : public KernelMaker {
   mutable std::atomic<bool> in_vain_ = false;
 };
 
-TEST_F(ExploreTest, WhatCompilesLongHoldsUpNothingElse) {
+TEST_F(ExploreTest, ASlowKernelDelaysOnlyItsBatch) {
   settings_.batch = 4;
   settings_.compile_ahead = true;
   Result<Database> database = Database::open(path("m.db"));
@@ -199,7 +199,7 @@ TEST_F(ExploreTest, WhatCompilesLongHoldsUpNothingElse) {
   EXPECT_FALSE(kernels.waited_in_vain());
 }
 
-TEST_F(ExploreTest, OneThatWasStoppedGoesOnWhereItWas) {
+TEST_F(ExploreTest, AStoppedRunResumes) {
   const Result<Explored> whole = explored(pretended_worker(), "whole.db");
   ASSERT_TRUE(whole);
   const size_t all = calls().size();
@@ -236,7 +236,7 @@ TEST_F(ExploreTest, GoesOnWhenCandidatesFail) {
   double sum = 0;
   for (const auto& [name, count] : outcomes) sum += count;
   EXPECT_EQ(static_cast<double>(rows_in().size()), sum);
-  // None of them is a way.
+  // None of them is a measured candidate.
   for (const MeasuredPartition& partition : made->measurements.partitions) {
     for (const MeasuredCandidate& config : partition.candidates) {
       EXPECT_EQ(config.candidate.find("rows loops 0.1"), std::string::npos) << config.candidate;
@@ -250,10 +250,10 @@ TEST_F(ExploreTest, WithoutACompilerOnlyLibrariesAreTried) {
   ASSERT_TRUE(made) << to_string(made.error());
   EXPECT_GT(made->summary.outcomes.at("failed"), 0);
   EXPECT_GT(made->summary.outcomes.at("measured"), 0);
-  EXPECT_NE(made->summary.first_failure.find("no compiler on this machine"), std::string::npos);
+  EXPECT_NE(made->summary.first_failure.find("there is no compiler on this machine"), std::string::npos);
 }
 
-TEST_F(ExploreTest, ACompilerThatFailsCostsItsKernels) {
+TEST_F(ExploreTest, ACompilerErrorFailsItsKernels) {
   ASSERT_TRUE(write_file(path("compiler.sh"), "#!/bin/sh\necho 'internal compiler error' >&2\nexit 1\n"));
   ASSERT_EQ(chmod(path("compiler.sh").c_str(), 0755), 0);
   const Result<Explored> made = explored(pretended_worker());
@@ -263,8 +263,8 @@ TEST_F(ExploreTest, ACompilerThatFailsCostsItsKernels) {
       << made->summary.first_failure;
 }
 
-// What the machine could not do is no outcome: the next exploration would never try it again.
-TEST_F(ExploreTest, AMachineThatFailsEndsItAndIsNotRemembered) {
+// An error of the machine is not an outcome: otherwise the next exploration would never try again.
+TEST_F(ExploreTest, AMachineErrorEndsTheRunAndIsNotStored) {
   const Compiler there = compiler_;
   compiler_.path = path("no such compiler");
   const Result<Explored> gone = explored(pretended_worker());
@@ -301,7 +301,7 @@ TEST_F(ExploreTest, TwoAtOnceShareADatabase) {
   EXPECT_EQ(after->summary.known, static_cast<double>(rows));
 }
 
-TEST_F(ExploreTest, WithoutTimeTheProgramAsItIsWrittenIsMeasuredStill) {
+TEST_F(ExploreTest, BaselinesAreMeasuredWithoutABudget) {
   settings_.exhaustive = false;
   settings_.budget_seconds = 0;
   const Result<Explored> made = explored(pretended_worker());
@@ -309,14 +309,14 @@ TEST_F(ExploreTest, WithoutTimeTheProgramAsItIsWrittenIsMeasuredStill) {
   EXPECT_GT(made->summary.tried, 0);
   for (const MeasuredPartition& partition : made->measurements.partitions)
     EXPECT_FALSE(partition.candidates.empty()) << partition.name;
-  // Of what is not tried nothing is compiled, but for a few that were chosen before it was known how long that takes.
+  // Compiles only what it tries, except for a few chosen before the compile time was known.
   const auto files = std::filesystem::directory_iterator(path("cache"));
   EXPECT_LT(std::distance(begin(files), end(files)), 2 * made->summary.tried + 2);
 }
 
-// On a GPU a product's batch has one stride. Where the program's tensors would need two, some way is tried all the
+// On a GPU a product's batch has one stride. If the program's tensors would need two, some candidate is tried all the
 // same, and the conversions to it.
-TEST_F(ExploreTest, WithoutTimeAPartThatNeedsOtherLayoutsHasAWayStill) {
+TEST_F(ExploreTest, APartitionThatNeedsOtherLayoutsIsMeasuredWithoutABudget) {
   training_ = training_of(R"(
 B = 2
 H = 2
@@ -339,7 +339,7 @@ def heads(x: float32[B, J, H, P], b: float32[H, P], y: float32[B, K, H, P], c: f
   EXPECT_TRUE(selection) << to_string(selection.error());
   EXPECT_FALSE(made->measurements.conversions.empty());
 
-  // By the model's word alone, too.
+  // Also with the model's estimates only.
   settings_.measure = false;
   settings_.assume = true;
   const Result<Explored> assumed = explored({{"/no/worker"}, "", 0}, "empty.db");
@@ -348,8 +348,8 @@ def heads(x: float32[B, J, H, P], b: float32[H, P], y: float32[B, K, H, P], c: f
   EXPECT_TRUE(presumed) << to_string(presumed.error());
 }
 
-// Of partitions one by one the fastest ways would be tried first; what a selection takes comes before them.
-TEST_F(ExploreTest, WhatASelectionWantsIsTriedNext) {
+// Partitions by themselves would try their fastest candidates first; what a selection uses comes before them.
+TEST_F(ExploreTest, WantedCandidatesAreTriedNext) {
   settings_.exhaustive = false;
   settings_.budget_seconds = 600;
   settings_.batch = 1;
@@ -359,7 +359,7 @@ TEST_F(ExploreTest, WhatASelectionWantsIsTriedNext) {
     EXPECT_TRUE(verify(expected));
     Wanted wanted;
     if (asked) return wanted;
-    // The last way of each partition is of none of the layouts that are tried early; and a conversion.
+    // Each partition's last candidate, which has none of the layouts that are tried early, and a conversion.
     for (const MeasuredPartition& partition : expected.partitions)
       wanted.candidates.push_back({partition.name, partition.candidates.back().candidate});
     const auto conversion = std::find_if(expected.conversions.begin(), expected.conversions.end(),
@@ -388,14 +388,14 @@ TEST_F(ExploreTest, WhatASelectionWantsIsTriedNext) {
   EXPECT_TRUE(std::any_of(next.begin(), next.end(), converts));
 }
 
-// Every candidate is counted, and once.
+// Every candidate is counted exactly once.
 void expect_whole(const Exploration& whole) {
   EXPECT_EQ(whole.tried + whole.known + whole.not_needed, whole.configurations + whole.conversions);
   EXPECT_TRUE(whole.is_whole());
 }
 
-// Of those that are alike one is tried, and what a selection takes of the others, until it takes nothing that was not.
-TEST_F(ExploreTest, OfThoseThatAreAlikeOneIsTriedAndWhatASelectionTakes) {
+// One candidate per timing class is tried, and then others that a selection uses, until it uses only tried ones.
+TEST_F(ExploreTest, OnePerTimingClassIsTriedAndWhatASelectionUses) {
   const Result<Explored> all = explored(pretended_worker(), "all.db");
   ASSERT_TRUE(all) << to_string(all.error());
   settings_.timing_class = [](const Partition&, const Candidate& candidate) {
@@ -419,7 +419,7 @@ TEST_F(ExploreTest, OfThoseThatAreAlikeOneIsTriedAndWhatASelectionTakes) {
   };
   const Result<Explored> more = explored(pretended_worker(), "some.db");
   ASSERT_TRUE(more) << to_string(more.error());
-  EXPECT_GT(selections, 1U) << "the last word on what was tried at last";
+  EXPECT_GT(selections, 1U) << "a last selection after the last trial";
   EXPECT_GT(more->summary.tried, 0);
   EXPECT_EQ(more->summary.known, some->summary.tried);
   EXPECT_EQ(more->summary.not_needed, some->summary.not_needed - more->summary.tried);
@@ -430,8 +430,8 @@ TEST_F(ExploreTest, OfThoseThatAreAlikeOneIsTriedAndWhatASelectionTakes) {
   expect_whole(again->summary);
 }
 
-// A GPU's shapes are candidates only where they are asked for. They and the conversions are known when one comes back.
-TEST_F(ExploreTest, WhatASelectionWantedIsKnownTheNextTime) {
+// A GPU's shapes are candidates only on demand. A second run recalls them and the conversions.
+TEST_F(ExploreTest, WantedCandidatesAreRecalled) {
   const EnumerateOptions options = enumerate_on_gpu();
   settings_.exhaustive = false;
   settings_.budget_seconds = 600;
@@ -466,8 +466,8 @@ TEST_F(ExploreTest, WhatASelectionWantedIsKnownTheNextTime) {
   EXPECT_EQ(measurements_json(again->measurements), measurements_json(first->measurements));
 }
 
-// What a worker says before it ends is why.
-TEST_F(ExploreTest, ACrashHasTheWorkersLastWords) {
+// The last line of a worker's standard error says why it ended.
+TEST_F(ExploreTest, ACrashReportsTheWorkersLastLine) {
   const Result<Explored> made = explored(pretended_worker("  *) echo 'the GPU is gone' >&2; exit 70 ;;\n"));
   ASSERT_TRUE(made) << to_string(made.error());
   EXPECT_NE(made->summary.first_failure.find("exited with code 70: the GPU is gone"), std::string::npos)

@@ -1,4 +1,4 @@
-// The kernels that check others on a GPU, emulated by a CPU.
+// The kernels that check others on a GPU, run on the CPU.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,7 +15,7 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kExtra = 28;  // the last of the kernels' numbers
+constexpr size_t kExtra = 28;  // the last of the kernels' arguments
 
 struct HostArguments {
   void* const* tensors;
@@ -107,7 +107,7 @@ TEST_F(GpuCheckKernels, PutTakeAndCompareInEveryTypeAndLayout) {
         uint64_t first = ~uint64_t{0};
         run(2, {put.data(), wanted.data(), tolerances.data(), &first}, numbers);
         EXPECT_EQ(first, ~uint64_t{0});
-        // A bit knows only whether it is zero.
+        // A bit only says whether the value is zero.
         const bool bits = layout.storage == MaskStorage::bits;
         wanted[40] = bits ? (wanted[40] != 0 ? 0 : 1) : wanted[40] + 0.25;
         wanted[101] = std::nan("");

@@ -1,5 +1,4 @@
-// What a tanh that errs by as much as the library's makes of a GELU and its gradient, and the bounds that large
-// products are checked by.
+// The error of a GELU and its gradient with a tanh as inexact as the library's, and the bounds for large products.
 #include "measure/library_gelu.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +13,7 @@ namespace {
 
 const double kRoot = std::sqrt(2 / std::numbers::pi);
 
-// A tanh that is -1 and 1 where float32's is.
+// A tanh that saturates at the same points as float32's.
 double wrong_tanh(double x, double by) {
   const double t = gelu_inner_tanh(x);
   return std::abs(x) > kMostNegative ? (x < 0 ? -1 : 1) : t + by;
@@ -33,15 +32,15 @@ void each(double from, double to, const Body& body) {
   for (int k = 0; k <= kSteps; ++k) body(from + (to - from) * k / kSteps);
 }
 
-constexpr double kRounding = 1e-6;  // of the errors that are not of the first order
+constexpr double kRounding = 1e-6;  // for errors of higher order
 
 TEST(LibraryGelu, ErrorsAreBounded) {
   for (const double by : {-kTanhError, kTanhError}) {
     each(-12, 12, [&](double x) {
       EXPECT_LE(std::abs(wrong_gelu(x, by) - gelu_tanh(x)), library_gelu_error(x) + kRounding) << x;
       for (const double g : {-3.0, 0.5}) {
-        const double apart = std::abs(wrong_gradient(x, g, by) - gelu_tanh_dx(x, g));
-        EXPECT_LE(apart, library_gelu_gradient_error(x, g) + std::abs(g * x) * 4e-6 + kRounding) << x;
+        const double difference = std::abs(wrong_gradient(x, g, by) - gelu_tanh_dx(x, g));
+        EXPECT_LE(difference, library_gelu_gradient_error(x, g) + std::abs(g * x) * 4e-6 + kRounding) << x;
       }
     });
   }
@@ -51,8 +50,8 @@ TEST(LibraryGelu, BoundsAreNotFarOff) {
   double most = 0;
   each(-5, 5, [&](double x) {
     if (std::abs(x) < 0.1) return;
-    const double apart = std::abs(wrong_gelu(x, kTanhError) - gelu_tanh(x));
-    EXPECT_GE(apart, 0.99 * library_gelu_error(x)) << x;
+    const double difference = std::abs(wrong_gelu(x, kTanhError) - gelu_tanh(x));
+    EXPECT_GE(difference, 0.99 * library_gelu_error(x)) << x;
     most = std::max(
         most, std::abs(wrong_gradient(x, 1, kTanhError) - gelu_tanh_dx(x, 1.0)) / library_gelu_gradient_error(x, 1));
   });

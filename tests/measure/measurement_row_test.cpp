@@ -26,7 +26,7 @@ TEST(MeasurementRow, LinesAreSortedAndReadBackExactly) {
   awkward.key.candidate = "a \"quoted\" ± candidate\n2nd line";
   awkward.seconds = awkward.low = 0.1 + 0.2;
   awkward.high = 5e-324 + 1;
-  awkward.detail = "d_x[17] is 0.3 where 0.5 ± 1e-6 is right";
+  awkward.detail = "d_x[17] is 0.3, expected 0.5 ± 1e-06";
   MeasurementRow wrong = some_row();
   wrong.key.partition = "gelu[4]";
   wrong.outcome = Outcome::wrong;
@@ -67,17 +67,17 @@ TEST(MeasurementRow, BadLinesAreNamedByTheirNumber) {
       {"\xFF", "not a JSON object"},
       {replaced(good, "\"detail\":\"\"", "\"detail\":{\"a\":1}"), "not a JSON object"},
       {replaced(good, "\"detail\"", "\"when\""), "not a JSON object"},  // a name twice
-      {replaced(good, "\"detail\":\"\"", "\"detail\":\"\",\"more\":1"), "a field that rows have not"},
+      {replaced(good, "\"detail\":\"\"", "\"detail\":\"\",\"more\":1"), "an unknown field"},
       {replaced(good, "version\":2", "version\":3"), "'schema_version' is not 2"},
-      {replaced(good, "version\":2", "version\":2.0"), "'schema_version' is not a count"},
-      {replaced(good, "measured", "guessed"), "'outcome' is none of measured, wrong"},
+      {replaced(good, "version\":2", "version\":2.0"), "'schema_version' is not a non-negative integer"},
+      {replaced(good, "measured", "guessed"), "'outcome' is not one of measured, wrong"},
       {replaced(good, "0.001", "-0.001"), "negative or not finite"},
       {replaced(good, "0.001", "1e999"), "not a JSON object"},
       {replaced(good, "0.001", "\"1\""), "'seconds' is not a number"},
       {replaced(good, "0.001", "0.002"), "not between low and high"},
       {replaced(good, ":30", ":0"), "no samples"},
-      {replaced(good, ":30", ":-3"), "'samples' is not a count"},
-      {replaced(good, ":30", ":9223372036854775808"), "'samples' is not a count"},
+      {replaced(good, ":30", ":-3"), "'samples' is not a non-negative integer"},
+      {replaced(good, ":30", ":9223372036854775808"), "'samples' is not a non-negative integer"},
       {replaced(good, "H200 driver 1", ""), "is empty"},
       {replaced(good, "H200 driver 1", "a\\u0000b"), "not UTF-8 text"},
       {replaced(good, "31T23", "31 23"), "when is not a time"},
@@ -99,7 +99,7 @@ TEST(MeasurementRow, ComplaintsAreBounded) {
   EXPECT_EQ(from_lines(text).error().diagnostics.size(), 20U);
 }
 
-TEST(MeasurementRow, ValuesThatCannotBeAreRefused) {
+TEST(MeasurementRow, InvalidValuesAreRefused) {
   EXPECT_EQ(complaint_about(some_row()), "");
   for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity(), -1.0, -0.0}) {
     MeasurementRow row = some_row();
@@ -122,7 +122,7 @@ TEST(MeasurementRow, DetailsAreMadeStorable) {
   EXPECT_EQ(storable_detail(storable_detail(wide)), storable_detail(wide));
 }
 
-TEST(MeasurementRow, TheLaterReplacesAndTiesAreTheSameBothWays) {
+TEST(MeasurementRow, TheLaterReplacesAndTiesAreSymmetric) {
   MeasurementRow later = some_row();
   later.when = "2024-06-01T00:00:00Z";
   EXPECT_TRUE(replaces(later, some_row()));
@@ -133,7 +133,7 @@ TEST(MeasurementRow, TheLaterReplacesAndTiesAreTheSameBothWays) {
   EXPECT_FALSE(replaces(tie, tie));
 }
 
-TEST(MeasurementRow, TheClockGivesATimeOfTheRightForm) {
+TEST(MeasurementRow, TheClockGivesAValidTime) {
   MeasurementRow row = some_row();
   row.when = utc_now();
   EXPECT_EQ(complaint_about(row), "");

@@ -22,8 +22,8 @@ std::string with(const std::string& what, const std::string& by) {
   std::string text = R"({"schema_version": 2,
     "tensors": [{"name": "x", "layouts": ["a", "b"], "pinned": 1}, {"name": "y", "layouts": ["c"]}],
     "partitions": [{"name": "p", "pass": "forward", "reads": [0], "writes": [1],
-               "ways": [{"candidate": "k", "layouts": [1, 0], "seconds": 2e-6, "low": 1e-6, "high": 3e-6}]}],
-    "choice points": [{"alternatives": [[0]]}],
+               "candidates": [{"candidate": "k", "layouts": [1, 0], "seconds": 2e-6, "low": 1e-6, "high": 3e-6}]}],
+    "choice_points": [{"alternatives": [[0]]}],
     "conversions": [{"tensor": 0, "from": 1, "to": 0, "seconds": 1e-6,
                      "candidate": "10 01; flat"}]})";
   const size_t at = text.find(what);
@@ -56,20 +56,20 @@ TEST(MeasurementsJson, NamesThatAreNotUtf8DoNotThrow) {
 struct Hostile {
   const char* what;
   const char* by;
-  const char* expected;  // in the complaint
+  const char* expected;  // in the error
 };
 
 TEST(MeasurementsJson, HostileTexts) {
   EXPECT_EQ(complaint(with("\"p\"", "\"p\"")), "accepted");
   const Hostile cases[] = {
-      {"\"schema_version\": 2", "\"schema_version\": 3", "m.json: error: schema_version: version 3 is not known"},
+      {"\"schema_version\": 2", "\"schema_version\": 3", "m.json: error: schema_version: version 3 is unknown"},
       {"\"schema_version\": 2,", "", "schema_version: it is missing"},
-      {"\"seconds\": 2e-6", "\"seconds\": -1", "partitions[0].ways[0].seconds: -1 is no time"},
+      {"\"seconds\": 2e-6", "\"seconds\": -1", "partitions[0].candidates[0].seconds: -1 is not a time"},
       {"\"seconds\": 2e-6", "\"seconds\": NaN", "parse error at line"},
       {"\"seconds\": 2e-6", "\"seconds\": 1e999", "number overflow"},
-      {"\"seconds\": 2e-6", "\"seconds\": null", "partitions[0].ways[0].seconds: it is of type null"},
-      {"\"seconds\": 2e-6", "\"seconds\": 4e-6", "partitions[0].ways[0].low: the interval"},
-      {"\"seconds\": 2e-6, ", "", "partitions[0].ways[0].seconds: it is missing"},
+      {"\"seconds\": 2e-6", "\"seconds\": null", "partitions[0].candidates[0].seconds: it is of type null"},
+      {"\"seconds\": 2e-6", "\"seconds\": 4e-6", "partitions[0].candidates[0].low: the interval"},
+      {"\"seconds\": 2e-6, ", "", "partitions[0].candidates[0].seconds: it is missing"},
       {"\"reads\": [0]", "\"reads\": [2]", "partitions[0].reads[0]: there is no tensor 2"},
       {"\"reads\": [0]", "\"reads\": [-1]", "partitions[0].reads[0]: -1 is out of range"},
       {"\"reads\": [0]", "\"reads\": [99999999999999999999999]", "partitions[0].reads[0]: it is of type number"},
@@ -77,22 +77,22 @@ TEST(MeasurementsJson, HostileTexts) {
       {"\"reads\": [0]", "\"reads\": [0.5]", "partitions[0].reads[0]: it is of type number"},
       {"\"reads\": [0]", "\"reads\": {}", "partitions[0].reads: it is of type object"},
       {"\"writes\": [1]", "\"writes\": [0]", "partitions[0].writes[0]: the partition touches tensor 0 twice"},
-      {"\"layouts\": [1, 0]", "\"layouts\": [1]", "partitions[0].ways[0].layouts: 1 layouts for 2 tensors"},
-      {"\"layouts\": [1, 0]", "\"layouts\": [1, 1]", "partitions[0].ways[0].layouts[1]: 1 is not one of"},
+      {"\"layouts\": [1, 0]", "\"layouts\": [1]", "partitions[0].candidates[0].layouts: 1 layouts for 2 tensors"},
+      {"\"layouts\": [1, 0]", "\"layouts\": [1, 1]", "partitions[0].candidates[0].layouts[1]: 1 is not one of"},
       {"\"name\": \"y\"", "\"name\": \"x\"", "tensors[1].name: another tensor is named 'x' too"},
       {"\"name\": \"y\"", "\"name\": 7", "tensors[1].name: it is of type number"},
       {"\"name\": \"y\"", "\"nam\": \"y\"", "tensors[1].nam: there is no such field"},
       {"[\"c\"]", "[]", "tensors[1].layouts: it is empty"},
-      {"[\"a\", \"b\"]", "[\"a\", \"a\"]", "tensors[0].layouts[1]: 'a' is there twice"},
+      {"[\"a\", \"b\"]", "[\"a\", \"a\"]", "tensors[0].layouts[1]: 'a' is listed twice"},
       {"\"pinned\": 1", "\"pinned\": 2", "tensors[0].pinned: 2 is not one of"},
-      {"\"forward\"", "\"sideways\"", "partitions[0].pass: it is neither pass"},
-      {"[[0]]", "[]", "choice points[0].alternatives: it is empty"},
-      {"[[0]]", "[[0, 0]]", "choice points[0].alternatives[0][1]: partition 0 is there twice"},
-      {"[[0]]", "[[1]]", "choice points[0].alternatives[0][0]: there is no partition 1"},
+      {"\"forward\"", "\"sideways\"", "partitions[0].pass: this is not a pass"},
+      {"[[0]]", "[]", "choice_points[0].alternatives: it is empty"},
+      {"[[0]]", "[[0, 0]]", "choice_points[0].alternatives[0][1]: partition 0 is listed twice"},
+      {"[[0]]", "[[1]]", "choice_points[0].alternatives[0][0]: there is no partition 1"},
       {"[{\"alternatives\": [[0]]}]", "[]", "partitions[0]: it is in no choice point"},
       {"[{\"alternatives\": [[0]]}]", "[{\"alternatives\": [[0]]}, {\"alternatives\": [[0]]}]",
        "is in choice point 0 too"},
-      {"\"to\": 0", "\"to\": 1", "conversions[0].to: it converts to what is there"},
+      {"\"to\": 0", "\"to\": 1", "conversions[0].to: it equals .from"},
       {"\"to\": 0", "\"to\": 5", "conversions[0].to: 5 is not one of"},
       {"\"tensor\": 0", "\"tensor\": 9", "conversions[0].tensor: there is no tensor 9"},
       {"\"conversions\": [{", "\"conversions\": [7, {", "conversions[0]: it is of type number"},
@@ -111,7 +111,7 @@ TEST(MeasurementsJson, HostileWholes) {
   }
 }
 
-// Every prefix of a file, and the file with every byte changed, is either read or answered.
+// Every prefix of a file, and the file with any byte changed, is either read or gives an error.
 TEST(MeasurementsJson, DamagedTexts) {
   constexpr size_t kStep = kSanitized ? 7 : 1;
   const std::string whole = measurements_json(random_measurements(3));
@@ -127,7 +127,7 @@ TEST(MeasurementsJson, DamagedTexts) {
   }
 }
 
-TEST(VerifyMeasurements, CoversMustRun) {
+TEST(VerifyMeasurements, SelectionsMustRun) {
   Measurements measurements;
   measurements.tensors = {{"x", {"a"}}, {"y", {"a"}}};
   measurements.partitions = {{"p", false, {1}, {0}, {}}, {"q", false, {0}, {1}, {}}};
@@ -140,7 +140,7 @@ TEST(VerifyMeasurements, CoversMustRun) {
   measurements.partitions = {{"p", false, {}, {0}, {}}, {"q", false, {}, {0}, {}}};
   EXPECT_FALSE(verify(measurements)) << "two choice points write x";
   measurements.choice_points = {{{{0, 1}}}};
-  EXPECT_FALSE(verify(measurements)) << "two parts of one alternative write x";
+  EXPECT_FALSE(verify(measurements)) << "two partitions of one alternative write x";
   measurements.choice_points = {{{{0}, {1}}}};
   EXPECT_TRUE(verify(measurements));
   measurements.choice_points = {{{{0}, {1}, {}}}};

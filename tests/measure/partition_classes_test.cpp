@@ -1,4 +1,4 @@
-// What is known of a small program's trials and of its conversions', and the Measurements that are made of it.
+// Trials and conversions of a small program, and the Measurements made from their outcomes.
 #include "measure/partition_classes.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace millrace {
 namespace {
 
-// Two equal products of equal tensors, and what is between them.
+// Two equal products of equal tensors, with an operator in between.
 constexpr const char* kClassedProgram = R"(
 B = 2
 J = 3
@@ -66,48 +66,48 @@ class PartitionClassesTest : public testing::Test {
   std::optional<PartitionClasses> classes_;
 };
 
-TEST_F(PartitionClassesTest, EqualPartsShareTheirTrials) {
+TEST_F(PartitionClassesTest, EqualPartitionsShareTheirTrials) {
   size_t partitions = 0;
-  for (const PartitionClass& of : classes_->all()) partitions += of.partitions;
+  for (const PartitionClass& each : classes_->all()) partitions += each.partitions;
   EXPECT_EQ(partitions, candidates_.partitions.size());
   EXPECT_LT(classes_->all().size(), partitions) << "the two products are equal";
   for (size_t number = 0; number < candidates_.partitions.size(); ++number) {
-    const PartitionCandidates& of = candidates_.partitions[number];
-    for (size_t k = 0; k < of.candidates.size(); ++k) {
-      const std::string text = print_candidate(candidates_.domains, of.partition, of.candidates[k]);
-      EXPECT_EQ(classes_->trial(classes_->of_candidate(number, k)).text, text);
+    const PartitionCandidates& each = candidates_.partitions[number];
+    for (size_t k = 0; k < each.candidates.size(); ++k) {
+      const std::string text = print_candidate(candidates_.domains, each.partition, each.candidates[k]);
+      EXPECT_EQ(classes_->trial(classes_->trial_of_candidate(number, k)).text, text);
       const std::optional<TrialId> found = classes_->find(number, text);
       ASSERT_TRUE(found);
-      EXPECT_EQ(found->number, classes_->of_candidate(number, k).number);
+      EXPECT_EQ(found->number, classes_->trial_of_candidate(number, k).number);
     }
-    EXPECT_FALSE(classes_->find(number, "no way"));
+    EXPECT_FALSE(classes_->find(number, "no candidate"));
   }
 }
 
-TEST_F(PartitionClassesTest, WhatOneTookAllAreExpectedToTake) {
-  const TrialId id = classes_->of_candidate(0, 0);
+TEST_F(PartitionClassesTest, AMeasurementChangesTheExpectationOfAll) {
+  const TrialId id = classes_->trial_of_candidate(0, 0);
   const Trial& trial = classes_->trial(id);
-  const PartitionClass& of = classes_->class_of(0);
+  const PartitionClass& each = classes_->class_of(0);
   const double estimate = trial.candidate->estimate;
-  EXPECT_EQ(classes_->expectation(of).seconds(trial.kind, estimate), estimate);
-  EXPECT_EQ(of.best, kNotMeasured);
+  EXPECT_EQ(classes_->expectation(each).seconds(trial.kind, estimate), estimate);
+  EXPECT_EQ(each.best, kNotMeasured);
   classes_->note(id, row_of(Outcome::measured, 3 * estimate));
   EXPECT_TRUE(trial.known);
-  EXPECT_EQ(of.best, 3 * estimate);
-  EXPECT_DOUBLE_EQ(classes_->expectation(of).seconds(trial.kind, estimate), 3 * estimate);
-  // Of another partition's ways of this family, too, as long as they have none of their own.
+  EXPECT_EQ(each.best, 3 * estimate);
+  EXPECT_DOUBLE_EQ(classes_->expectation(each).seconds(trial.kind, estimate), 3 * estimate);
+  // Another partition's candidates of this family, too, until they have measurements of their own.
   for (const PartitionClass& other : classes_->all()) {
     for (const Trial& one : other.trials) {
-      if (one.kind.family != trial.kind.family || &other == &of) continue;
+      if (one.kind.family != trial.kind.family || &other == &each) continue;
       EXPECT_DOUBLE_EQ(classes_->expectation(other).seconds(one.kind, 1), 3);
     }
   }
 }
 
-TEST_F(PartitionClassesTest, AFailureIsKnownAndTellsNoTime) {
-  const TrialId id = classes_->of_candidate(0, 0);
+TEST_F(PartitionClassesTest, AFailureGivesNoTime) {
+  const TrialId id = classes_->trial_of_candidate(0, 0);
   classes_->note(id, row_of(Outcome::wrong, 0, "y[0] is 1"));
-  classes_->note(classes_->of_candidate(0, 1), row_of(Outcome::crashed, 0, "signal 11"));
+  classes_->note(classes_->trial_of_candidate(0, 1), row_of(Outcome::crashed, 0, "signal 11"));
   EXPECT_TRUE(classes_->trial(id).known);
   EXPECT_EQ(classes_->class_of(0).best, kNotMeasured);
   EXPECT_TRUE(classes_->class_of(0).ratios.empty());
@@ -115,19 +115,19 @@ TEST_F(PartitionClassesTest, AFailureIsKnownAndTellsNoTime) {
   EXPECT_NE(classes_->first_failure().find("y[0] is 1"), std::string::npos) << classes_->first_failure();
 }
 
-TEST_F(PartitionClassesTest, BaselinesAreOfEveryPartAndMayBeAssumed) {
-  for (const PartitionClass& of : classes_->all()) {
-    EXPECT_TRUE(std::any_of(of.trials.begin(), of.trials.end(), [](const Trial& trial) { return trial.first; }))
-        << of.text;
+TEST_F(PartitionClassesTest, EveryPartitionHasBaselinesThatMayBeAssumed) {
+  for (const PartitionClass& each : classes_->all()) {
+    EXPECT_TRUE(std::any_of(each.trials.begin(), each.trials.end(), [](const Trial& trial) { return trial.baseline; }))
+        << each.text;
   }
   EXPECT_TRUE(classes_->has_baselines_left());
   classes_->assume();
   EXPECT_FALSE(classes_->has_baselines_left());
-  EXPECT_TRUE(classes_->outcomes().empty()) << "that was no outcome";
-  for (const PartitionClass& of : classes_->all()) EXPECT_FALSE(of.rows.empty()) << of.text;
+  EXPECT_TRUE(classes_->outcomes().empty()) << "assuming is not an outcome";
+  for (const PartitionClass& each : classes_->all()) EXPECT_FALSE(each.rows.empty()) << each.text;
 }
 
-TEST_F(PartitionClassesTest, OfThoseThatAreAlikeOneIsTriedUnlessOthersAreWanted) {
+TEST_F(PartitionClassesTest, OnePerTimingClassIsTriedUnlessOthersAreWanted) {
   const auto timing_class = [](const Partition&, const Candidate& candidate) {  // by the layout of the first tensor
     return std::to_string(candidate.layouts.empty() ? 0 : candidate.layouts.front());
   };
@@ -141,34 +141,34 @@ TEST_F(PartitionClassesTest, OfThoseThatAreAlikeOneIsTriedUnlessOthersAreWanted)
     }
     return count;
   };
-  PartitionClasses all(training_.graph, candidates_, timing_class, false);
-  EXPECT_EQ(all.like_others(), 0);
+  PartitionClasses all(training_.graph, candidates_, timing_class, SearchMode::within_budget);
+  EXPECT_EQ(all.represented(), 0);
   const size_t every = tried(all);
-  PartitionClasses classes(training_.graph, candidates_, timing_class, true);
-  const double others = classes.like_others();
+  PartitionClasses classes(training_.graph, candidates_, timing_class, SearchMode::exhaustive);
+  const double others = classes.represented();
   EXPECT_GT(others, 0);
   std::set<std::pair<size_t, int>> kinds;
-  size_t firsts = 0;  // are tried whatever they are like
+  size_t baselines = 0;  // are tried even if another represents them
   for (size_t k = 0; k < classes.all().size(); ++k) {
     for (const Trial& trial : classes.all()[k].trials) {
       kinds.emplace(k, trial.kind.timing_class);
-      firsts += trial.first && trial.like_another ? 1 : 0;
+      baselines += trial.baseline && trial.represented ? 1 : 0;
     }
   }
-  EXPECT_EQ(tried(classes), kinds.size() + firsts);
+  EXPECT_EQ(tried(classes), kinds.size() + baselines);
   EXPECT_EQ(every, kinds.size() + static_cast<size_t>(others));
 
   for (size_t k = 0; k < classes.all().size(); ++k) {
     const std::vector<Trial>& trials = classes.all()[k].trials;
     const auto other =
-        std::find_if(trials.begin(), trials.end(), [](const Trial& t) { return t.like_another && t.is_open(); });
+        std::find_if(trials.begin(), trials.end(), [](const Trial& t) { return t.represented && t.is_open(); });
     if (other == trials.end()) continue;
     const TrialId id{k, static_cast<size_t>(other - trials.begin())};
     EXPECT_TRUE(classes.want(id));
     EXPECT_EQ(classes.next_of(k), id.number);
-    // It is expected to take what the one that it is like took.
+    // It is expected to take as long as the one that represents it.
     const auto like = std::find_if(trials.begin(), trials.end(), [&](const Trial& t) {
-      return t.kind.timing_class == other->kind.timing_class && !t.like_another;
+      return t.kind.timing_class == other->kind.timing_class && !t.represented;
     });
     ASSERT_NE(like, trials.end());
     const double estimate = like->candidate->estimate;
@@ -177,21 +177,21 @@ TEST_F(PartitionClassesTest, OfThoseThatAreAlikeOneIsTriedUnlessOthersAreWanted)
     classes.note(id, row_of(Outcome::measured, 1));
     EXPECT_FALSE(classes.want(id)) << "it is known";
     EXPECT_EQ(classes.timing_class_spreads(), std::vector<double>{1 / (5 * estimate)});
-    EXPECT_EQ(classes.like_others(), others - 1);
+    EXPECT_EQ(classes.represented(), others - 1);
     return;
   }
-  FAIL() << "none is like another";
+  FAIL() << "no trial is represented";
 }
 
-TEST_F(PartitionClassesTest, WhereOneFailsAnotherThatIsLikeItIsTried) {
+TEST_F(PartitionClassesTest, AfterAFailureAnotherOfItsTimingClassIsTried) {
   PartitionClasses classes(
-      training_.graph, candidates_, [](const Partition&, const Candidate&) { return "all"; }, true);
+      training_.graph, candidates_, [](const Partition&, const Candidate&) { return "all"; }, SearchMode::exhaustive);
   const auto largest = std::max_element(
       classes.all().begin(), classes.all().end(),
       [](const PartitionClass& l, const PartitionClass& r) { return l.trials.size() < r.trials.size(); });
-  const PartitionClass& of = *largest;
+  const PartitionClass& each = *largest;
   const auto number = static_cast<size_t>(largest - classes.all().begin());
-  ASSERT_GT(of.trials.size(), 3U);
+  ASSERT_GT(each.trials.size(), 3U);
   std::set<size_t> tried;
   for (int turn = 0; turn < 3; ++turn) {
     while (const std::optional<size_t> next = classes.next_of(number)) {
@@ -201,30 +201,31 @@ TEST_F(PartitionClassesTest, WhereOneFailsAnotherThatIsLikeItIsTried) {
       if (turn < 2) break;
     }
   }
-  // Firsts are tried whatever they are like: two that failed, and one that did not.
-  const auto firsts = static_cast<size_t>(
-      std::count_if(of.trials.begin(), of.trials.end(), [](const Trial& trial) { return trial.first; }));
+  // Baselines are always tried; of the others, two that failed and one that did not.
+  const auto baselines = static_cast<size_t>(
+      std::count_if(each.trials.begin(), each.trials.end(), [](const Trial& trial) { return trial.baseline; }));
   EXPECT_GE(tried.size(), 3U);
-  EXPECT_LE(tried.size(), 3 + firsts);
-  EXPECT_LT(tried.size(), of.trials.size());
+  EXPECT_LE(tried.size(), 3 + baselines);
+  EXPECT_LT(tried.size(), each.trials.size());
   double left = 0;
   for (const PartitionClass& all : classes.all())
     left += static_cast<double>(std::count_if(all.trials.begin(), all.trials.end(),
-                                              [](const Trial& trial) { return trial.like_another && !trial.known; }));
-  EXPECT_EQ(classes.like_others(), left);
+                                              [](const Trial& trial) { return trial.represented && !trial.known; }));
+  EXPECT_EQ(classes.represented(), left);
 }
 
 TEST_F(PartitionClassesTest, ALateCandidateIsAddedOnce) {
-  const auto product = std::find_if(
-      candidates_.partitions.begin(), candidates_.partitions.end(),
-      [](const PartitionCandidates& of) { return std::holds_alternative<GemmConfig>(of.candidates.front().config); });
+  const auto product =
+      std::find_if(candidates_.partitions.begin(), candidates_.partitions.end(), [](const PartitionCandidates& each) {
+        return std::holds_alternative<GemmConfig>(each.candidates.front().config);
+      });
   ASSERT_NE(product, candidates_.partitions.end());
-  const TrialId id = classes_->of_candidate(static_cast<size_t>(product - candidates_.partitions.begin()), 0);
+  const TrialId id = classes_->trial_of_candidate(static_cast<size_t>(product - candidates_.partitions.begin()), 0);
   const std::vector<Trial>& trials = classes_->all()[id.partition_class].trials;
   const size_t before = trials.size();
   const double configurations = classes_->configurations();
   classes_->add_late(id.partition_class, product->partition, product->candidates.front());
-  EXPECT_EQ(trials.size(), before) << "it is there";
+  EXPECT_EQ(trials.size(), before) << "it exists already";
   Candidate other = product->candidates.front();
   std::get<GemmConfig>(other.config).library = GemmLibrary::cublaslt;
   std::get<GemmConfig>(other.config).algorithm.id = 7;
@@ -232,7 +233,7 @@ TEST_F(PartitionClassesTest, ALateCandidateIsAddedOnce) {
   classes_->add_late(id.partition_class, product->partition, other);
   EXPECT_EQ(trials.size(), before + 1);
   EXPECT_EQ(classes_->configurations(), configurations + 1);
-  EXPECT_FALSE(trials.back().first);
+  EXPECT_FALSE(trials.back().baseline);
   while (const std::optional<size_t> next = classes_->next_of(id.partition_class)) {
     if (*next == before) return;
     classes_->choose({id.partition_class, *next});
@@ -240,31 +241,31 @@ TEST_F(PartitionClassesTest, ALateCandidateIsAddedOnce) {
   FAIL() << "it is never next";
 }
 
-// Baselines, then what is wanted, then by what is expected; one that was left comes again.
-TEST_F(PartitionClassesTest, WhatIsNextFollowsWhatIsChosenLeftAndAdded) {
+// Baselines, then wanted trials, then by expected time; a trial that was left comes again.
+TEST_F(PartitionClassesTest, NextDependsOnChosenLeftAndAddedTrials) {
   for (size_t k = 0; k < classes_->all().size(); ++k) {
-    const PartitionClass& of = classes_->all()[k];
+    const PartitionClass& each = classes_->all()[k];
     std::vector<size_t> order;
     while (const std::optional<size_t> next = classes_->next_of(k)) {
       classes_->choose({k, *next});
       order.push_back(*next);
     }
-    EXPECT_EQ(order.size(), of.trials.size());
-    EXPECT_TRUE(of.trials[order.front()].first);
+    EXPECT_EQ(order.size(), each.trials.size());
+    EXPECT_TRUE(each.trials[order.front()].baseline);
     for (size_t at = 1; at < order.size(); ++at) {
-      const Trial& before = of.trials[order[at - 1]];
-      const Trial& trial = of.trials[order[at]];
-      EXPECT_LE(trial.first, before.first);
-      if (before.first) continue;
-      Expectation expectation = classes_->expectation(of);
+      const Trial& before = each.trials[order[at - 1]];
+      const Trial& trial = each.trials[order[at]];
+      EXPECT_LE(trial.baseline, before.baseline);
+      if (before.baseline) continue;
+      Expectation expectation = classes_->expectation(each);
       EXPECT_LE(expectation.seconds(before.kind, before.candidate->estimate),
                 expectation.seconds(trial.kind, trial.candidate->estimate));
     }
     const TrialId last{k, order.back()};
     classes_->leave(last);
     EXPECT_EQ(classes_->next_of(k), last.number);
-    if (of.trials.size() < 2 || of.trials[last.number].first) continue;
-    const auto other = std::find_if(order.begin(), order.end(), [&](size_t n) { return !of.trials[n].first; });
+    if (each.trials.size() < 2 || each.trials[last.number].baseline) continue;
+    const auto other = std::find_if(order.begin(), order.end(), [&](size_t n) { return !each.trials[n].baseline; });
     classes_->leave({k, *other});
     classes_->want(last);
     EXPECT_EQ(classes_->next_of(k), last.number) << "it is wanted";
@@ -277,32 +278,32 @@ TEST_F(PartitionClassesTest, WhatIsNextFollowsWhatIsChosenLeftAndAdded) {
   }
 }
 
-TEST_F(PartitionClassesTest, EqualTensorsAreConvertedAlike) {
+TEST_F(PartitionClassesTest, EqualTensorsShareConversions) {
   ConversionTrials conversions = conversion_trials(2);
   const TensorId w = tensor_of("w");
   const TensorId v = tensor_of("v");
   conversions.add(w, 0, 1);
   std::set<TensorId> tensors;
-  for (const ConversionTrial& of : conversions.added()) {
-    tensors.insert(of.tensor);
-    EXPECT_EQ(of.from, 0);
-    EXPECT_EQ(of.to, 1);
-    EXPECT_TRUE(classes_->trial(of.trial).converted.valid());
+  for (const ConversionTrial& each : conversions.added()) {
+    tensors.insert(each.tensor);
+    EXPECT_EQ(each.from, 0);
+    EXPECT_EQ(each.to, 1);
+    EXPECT_TRUE(classes_->trial(each.trial).converted.valid());
   }
   EXPECT_TRUE(tensors.contains(w));
   EXPECT_TRUE(tensors.contains(v));
   EXPECT_LE(conversions.added().size(), 2 * tensors.size());
   EXPECT_GE(conversions.configurations(), static_cast<double>(conversions.added().size()));
-  // By the same trials, and once.
+  // With the same trials, each once.
   const size_t added = conversions.added().size();
   std::set<std::pair<size_t, size_t>> trials;
-  for (const ConversionTrial& of : conversions.added()) trials.emplace(of.trial.partition_class, of.trial.number);
+  for (const ConversionTrial& each : conversions.added()) trials.emplace(each.trial.partition_class, each.trial.number);
   EXPECT_LT(trials.size(), added);
   conversions.add(v, 0, 1);
   EXPECT_EQ(conversions.added().size(), added);
 }
 
-TEST_F(PartitionClassesTest, ConversionsAreFromWhatTheCallerGivesAndToWhatItExpects) {
+TEST_F(PartitionClassesTest, ConversionsIncludePinnedLayouts) {
   const ConversionTrials conversions = conversion_trials(2);
   const TensorId w = tensor_of("w");
   const int pinned = candidates_.domains[w.at()].pinned;
@@ -311,15 +312,15 @@ TEST_F(PartitionClassesTest, ConversionsAreFromWhatTheCallerGivesAndToWhatItExpe
   EXPECT_EQ(conversions.between(w, {}, {0, 1}), (Pairs{{0, 1}}));
   EXPECT_EQ(conversions.between(w, {1}, {}), (Pairs{{1, 0}}));
   const auto free = std::find_if(candidates_.domains.begin(), candidates_.domains.end(),
-                                 [](const TensorDomain& of) { return of.pinned < 0 && of.layouts.size() > 1; });
+                                 [](const TensorDomain& each) { return each.pinned < 0 && each.layouts.size() > 1; });
   ASSERT_NE(free, candidates_.domains.end());
   const TensorId between(static_cast<size_t>(free - candidates_.domains.begin()));
   EXPECT_EQ(conversions.between(between, {0, 1}, {0, 1}), (Pairs{{0, 1}, {1, 0}}));
   EXPECT_TRUE(conversions.between(between, {}, {0, 1}).empty());
 }
 
-// A maker keeps what does not change between two calls, and nothing else.
-TEST_F(PartitionClassesTest, MeasurementsFollowWhatIsNoted) {
+// A maker caches only what does not change between two calls.
+TEST_F(PartitionClassesTest, MeasurementsFromOutcomes) {
   ConversionTrials conversions = conversion_trials(2);
   MeasurementsMaker maker(training_.graph, candidates_, *classes_, conversions);
   classes_->assume();
@@ -329,7 +330,7 @@ TEST_F(PartitionClassesTest, MeasurementsFollowWhatIsNoted) {
   double tried = 1;
   for (size_t number = 0; number < candidates_.partitions.size(); ++number) {
     for (size_t k = 0; k < candidates_.partitions[number].candidates.size(); k += 2) {
-      const TrialId id = classes_->of_candidate(number, k);
+      const TrialId id = classes_->trial_of_candidate(number, k);
       if (!classes_->trial(id).known) classes_->note(id, row_of(Outcome::measured, 1e-9 / tried++));
     }
   }
@@ -342,7 +343,7 @@ TEST_F(PartitionClassesTest, MeasurementsFollowWhatIsNoted) {
   EXPECT_EQ(measurements_json(maker.expected()), measurements_json(fresh.expected()));
 }
 
-TEST_F(PartitionClassesTest, WhatIsExpectedIsBesideWhatIsMeasured) {
+TEST_F(PartitionClassesTest, ExpectedTimesFillInForUnmeasured) {
   ConversionTrials conversions = conversion_trials(2);
   MeasurementsMaker maker(training_.graph, candidates_, *classes_, conversions);
   classes_->assume();
@@ -352,11 +353,11 @@ TEST_F(PartitionClassesTest, WhatIsExpectedIsBesideWhatIsMeasured) {
   EXPECT_GT(expected.conversions.size(), measured.conversions.size());
   for (const MeasuredPartition& partition : measured.partitions) {
     const auto same = std::find_if(expected.partitions.begin(), expected.partitions.end(),
-                                   [&](const MeasuredPartition& of) { return of.name == partition.name; });
+                                   [&](const MeasuredPartition& each) { return each.name == partition.name; });
     ASSERT_NE(same, expected.partitions.end()) << partition.name;
     std::set<std::vector<int>> layouts;
     for (const MeasuredCandidate& config : same->candidates)
-      EXPECT_TRUE(layouts.insert(config.layouts).second) << "two ways: " << partition.name;
+      EXPECT_TRUE(layouts.insert(config.layouts).second) << "two candidates: " << partition.name;
     ASSERT_GE(same->candidates.size(), partition.candidates.size());
     for (size_t k = 0; k < partition.candidates.size(); ++k)
       EXPECT_EQ(same->candidates[k].candidate, partition.candidates[k].candidate);

@@ -1,4 +1,4 @@
-// Workers that are shell scripts: they answer by what is asked, or not at all.
+// Shell scripts as workers: they answer according to the request, or not at all.
 #pragma once
 
 #include <sys/stat.h>
@@ -13,8 +13,8 @@ namespace millrace {
 
 class WorkerTest : public ScratchTest {
  protected:
-  // `answers`: the branches of a case over the request's line, in which $line is the request; what fits none of them is
-  // measured, and takes a time that follows from the candidate's text alone. Every request is noted in the file calls.
+  // `answers`: branches of a case over $line, the request. Any other request is measured, with a time that depends only
+  // on the candidate's text. The script appends every request to the file calls.
   WorkerCommand pretended_worker(const std::string& answers = "", const std::string& name = "worker.sh") {
     const std::string file = path(name);
     const std::string script = concat(R"(#!/bin/sh

@@ -77,7 +77,7 @@ TEST(Statistics, TheIntervalHoldsTheMedian) {
   }
 }
 
-// Of skewed samples, as timings are, the interval covers the true median as often as it says.
+// For skewed samples, such as timings, the interval covers the true median as often as promised.
 TEST(Statistics, CoversAsOftenAsItSays) {
   std::mt19937_64 random(2);
   constexpr int kRuns = 4000;
@@ -91,7 +91,7 @@ TEST(Statistics, CoversAsOftenAsItSays) {
       covered += found.low <= 1 + std::log(2.0) && 1 + std::log(2.0) <= found.high ? 1 : 0;
     }
     EXPECT_GE(covered, kRuns * 0.94) << n;
-    EXPECT_LE(covered, kRuns * 0.99) << n;  // not so wide that it says nothing
+    EXPECT_LE(covered, kRuns * 0.99) << n;  // not so wide that it is useless
   }
 }
 

@@ -1,4 +1,4 @@
-// Trials that are drawn, and chosen, left, wanted, measured and added by chance: the next one is that of a plain scan.
+// Random trials, randomly chosen, left, wanted, measured and added: the next one is that of a plain scan.
 #include "measure/trial_queue.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// What the queue stands for.
+// The specification of the queue.
 std::optional<size_t> next_by_scan(const std::vector<Trial>& trials, Expectation expectation) {
   std::optional<size_t> best;
   std::optional<size_t> wanted;
@@ -17,7 +17,7 @@ std::optional<size_t> next_by_scan(const std::vector<Trial>& trials, Expectation
   for (size_t k = 0; k < trials.size(); ++k) {
     const Trial& trial = trials[k];
     if (trial.chosen || trial.known) continue;
-    if (trial.first) return k;
+    if (trial.baseline) return k;
     if (trial.wanted) wanted = wanted.value_or(k);
     const double seconds = expectation.seconds(trial.kind, trial.candidate->estimate);
     if (best && seconds >= best_seconds) continue;
@@ -38,7 +38,7 @@ class TrialQueueTest : public testing::TestWithParam<uint32_t> {
     trial.candidate = &candidates_.back();
     trial.kind.family = static_cast<int>(draw(2));
     trial.kind.shape = draw(3) == 0 ? trial.kind.family : trial.kind.family + 2 * static_cast<int>(1 + draw(4));
-    trial.first = draw(12) == 0;
+    trial.baseline = draw(12) == 0;
     trials_.push_back(trial);
     queue_.put(trials_.size() - 1, trials_.back());
   }
@@ -47,9 +47,9 @@ class TrialQueueTest : public testing::TestWithParam<uint32_t> {
     const ConfigKind& kind = trials_[number].kind;
     trials_[number].known = true;
     const double ratio = static_cast<double>(1 + draw(4));
-    of_partition_.add(kind.family, ratio);
-    if (kind.shape != kind.family) of_partition_.add(kind.shape, ratio);
-    of_any_.add(kind.family, ratio);
+    partition_ratios_.add(kind.family, ratio);
+    if (kind.shape != kind.family) partition_ratios_.add(kind.shape, ratio);
+    all_ratios_.add(kind.family, ratio);
   }
 
   void change_one() {
@@ -59,8 +59,8 @@ class TrialQueueTest : public testing::TestWithParam<uint32_t> {
       case 0: return add();
       case 1: return trial.known ? void() : measure(number);
       case 2: trial.wanted = true; return queue_.put(number, trial);
-      case 3: trial.first = true; return queue_.put(number, trial);
-      case 4: of_any_.add(static_cast<int>(draw(2)), static_cast<double>(1 + draw(9))); return;
+      case 3: trial.baseline = true; return queue_.put(number, trial);
+      case 4: all_ratios_.add(static_cast<int>(draw(2)), static_cast<double>(1 + draw(9))); return;
       default:
         if (!trial.chosen || trial.known) return;
         trial.chosen = false;
@@ -71,18 +71,18 @@ class TrialQueueTest : public testing::TestWithParam<uint32_t> {
   std::mt19937 chance_{GetParam()};
   std::deque<Candidate> candidates_;
   std::vector<Trial> trials_;
-  Ratios of_partition_;
-  Ratios of_any_;
+  Ratios partition_ratios_;
+  Ratios all_ratios_;
   TrialQueue queue_;
 };
 
-TEST_P(TrialQueueTest, TheNextIsThatOfAPlainScan) {
-  EXPECT_FALSE(queue_.next(trials_, {of_partition_, of_any_}));
+TEST_P(TrialQueueTest, AgreesWithAPlainScan) {
+  EXPECT_FALSE(queue_.next(trials_, {partition_ratios_, all_ratios_}));
   for (int k = 0; k < 40; ++k) add();
   size_t chosen = 0;
   for (int step = 0; step < 600; ++step) {
-    const std::optional<size_t> next = queue_.next(trials_, {of_partition_, of_any_});
-    ASSERT_EQ(next, next_by_scan(trials_, {of_partition_, of_any_})) << "step " << step;
+    const std::optional<size_t> next = queue_.next(trials_, {partition_ratios_, all_ratios_});
+    ASSERT_EQ(next, next_by_scan(trials_, {partition_ratios_, all_ratios_})) << "step " << step;
     if (next && draw(4) != 0) {
       trials_[*next].chosen = true;
       ++chosen;
@@ -91,14 +91,14 @@ TEST_P(TrialQueueTest, TheNextIsThatOfAPlainScan) {
   }
   EXPECT_GT(chosen, 40U);
   // Until none is left.
-  while (const std::optional<size_t> next = queue_.next(trials_, {of_partition_, of_any_})) {
-    ASSERT_EQ(next, next_by_scan(trials_, {of_partition_, of_any_}));
+  while (const std::optional<size_t> next = queue_.next(trials_, {partition_ratios_, all_ratios_})) {
+    ASSERT_EQ(next, next_by_scan(trials_, {partition_ratios_, all_ratios_}));
     trials_[*next].chosen = true;
   }
-  EXPECT_FALSE(next_by_scan(trials_, {of_partition_, of_any_}));
+  EXPECT_FALSE(next_by_scan(trials_, {partition_ratios_, all_ratios_}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Drawn, TrialQueueTest, testing::Range(0U, 20U));
+INSTANTIATE_TEST_SUITE_P(Random, TrialQueueTest, testing::Range(0U, 20U));
 
 }  // namespace
 }  // namespace millrace

@@ -13,8 +13,8 @@
 namespace millrace {
 namespace {
 
-// What is added is as large as the product, and the factor negative: a tolerance that came from their difference would
-// be too small for what the libraries differ in.
+// The added tensor is as large as the product, and the factor negative: a tolerance from their difference would
+// be smaller than the libraries' differences.
 TEST(Trials, LargeProductsThatAddAreComparedWithAPeer) {
   std::string text = kSums;
   text.replace(text.find("B = 6"), 5, "B = 610");
@@ -34,15 +34,15 @@ TEST(Trials, LargeProductsThatAddAreComparedWithAPeer) {
   settings.seconds = 0;
   size_t large = 0;
   size_t negative = 0;
-  for (PartitionCandidates& of : found->partitions) {
-    if (!of.partition.product.adds()) continue;
-    find_configs(training.graph, found->domains, options, of);
-    large += is_large(of.partition) ? 1U : 0U;
-    negative += of.partition.product.scales.empty() ? 0U : 1U;
-    if (kSanitized && large > 1 && (of.partition.product.scales.empty() || negative > 1)) continue;  // seconds each
-    for (const Candidate& candidate : of.candidates) {
-      const MeasurementRow row = trials.run(of.partition, candidate, nullptr, settings);
-      EXPECT_EQ(row.outcome, Outcome::measured) << of.partition.name << ": " << row.detail;
+  for (PartitionCandidates& each : found->partitions) {
+    if (!each.partition.product.adds()) continue;
+    find_configs(training.graph, found->domains, options, each);
+    large += is_large(each.partition) ? 1U : 0U;
+    negative += each.partition.product.scales.empty() ? 0U : 1U;
+    if (kSanitized && large > 1 && (each.partition.product.scales.empty() || negative > 1)) continue;  // seconds each
+    for (const Candidate& candidate : each.candidates) {
+      const MeasurementRow row = trials.run(each.partition, candidate, nullptr, settings);
+      EXPECT_EQ(row.outcome, Outcome::measured) << each.partition.name << ": " << row.detail;
     }
   }
   EXPECT_GT(large, 3U);

@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-TEST(WorkerProtocol, RequestsComeBackAsTheyWere) {
+TEST(WorkerProtocol, RequestsRoundTrip) {
   TrialRequest request{"partition \"one\"\n", true,  "0213 012; rows",           "k_1",
                        "/a b/ü.so",           "abc", {true, 1 << 20, 2e-5, 0.25}};
   const std::string line = to_line(request);
@@ -27,7 +27,7 @@ TEST(WorkerProtocol, RequestsComeBackAsTheyWere) {
   EXPECT_TRUE(parse_request(to_line(request)));
 }
 
-TEST(WorkerProtocol, RepliesComeBackAsTheyWere) {
+TEST(WorkerProtocol, RepliesRoundTrip) {
   MeasurementRow row;
   row.outcome = Outcome::measured;
   row.seconds = 1.25e-5;
@@ -37,11 +37,11 @@ TEST(WorkerProtocol, RepliesComeBackAsTheyWere) {
   EXPECT_EQ(parse_reply(to_line(row)), row);
   MeasurementRow wrong;
   wrong.outcome = Outcome::wrong;
-  wrong.detail = "y[3] is nan\xff where 1 is right";
+  wrong.detail = "y[3] is nan\xff , expected 1";
   const std::optional<MeasurementRow> read = parse_reply(to_line(wrong));
   ASSERT_TRUE(read);
   EXPECT_EQ(read->outcome, Outcome::wrong);
-  EXPECT_EQ(read->detail, "y[3] is nan? where 1 is right");
+  EXPECT_EQ(read->detail, "y[3] is nan? , expected 1");
 }
 
 TEST(WorkerProtocol, GarbageIsRefused) {
@@ -74,7 +74,7 @@ TEST_F(WorkerTest, AnswersOneRequestAfterTheOther) {
   EXPECT_EQ(calls().size(), 3U);
 }
 
-TEST_F(WorkerTest, OneThatIsLostCostsItsOwnCandidateAlone) {
+TEST_F(WorkerTest, ALostWorkerCostsOnlyItsCandidate) {
   Worker worker(pretended_worker(R"(
   *crashes*) kill -SEGV $$ ;;
   *leaves*) exit 3 ;;
@@ -88,7 +88,7 @@ TEST_F(WorkerTest, OneThatIsLostCostsItsOwnCandidateAlone) {
   const std::vector<std::pair<std::string, Outcome>> cases = {
       {"crashes", Outcome::crashed}, {"leaves", Outcome::crashed},     {"killed", Outcome::out_of_memory},
       {"hangs", Outcome::hung},      {"nonsense", Outcome::crashed},   {"negative", Outcome::crashed},
-      {"silent", Outcome::crashed},  {"long", Outcome::out_of_memory},  // it writes without an end
+      {"silent", Outcome::crashed},  {"long", Outcome::out_of_memory},  // it never stops writing
   };
   for (const auto& [how, expected] : cases) {
     const Result<MeasurementRow> lost = worker.run(request_of(how), how == "hangs" ? 0.3 : 60);
@@ -103,7 +103,7 @@ TEST_F(WorkerTest, OneThatIsLostCostsItsOwnCandidateAlone) {
   }
 }
 
-TEST_F(WorkerTest, OneThatEatsMemoryEndsByItsLimit) {
+TEST_F(WorkerTest, TheMemoryLimitEndsAWorker) {
   WorkerCommand command = pretended_worker(R"(
   *eats*) x=xxxxxxxxxxxxxxxx; while :; do x=$x$x$x$x; done ;;
 )");
@@ -117,7 +117,7 @@ TEST_F(WorkerTest, OneThatEatsMemoryEndsByItsLimit) {
   EXPECT_EQ(next->outcome, Outcome::measured);
 }
 
-TEST_F(WorkerTest, OneThatCannotStartIsAnError) {
+TEST_F(WorkerTest, AWorkerThatCannotStartIsAnError) {
   Worker missing({{path("no such worker")}, "{}", 0});
   const Result<MeasurementRow> none = missing.run(request_of("any"), 60);
   ASSERT_FALSE(none);

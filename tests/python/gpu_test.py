@@ -235,7 +235,7 @@ class AlgorithmTest(GpuTest):
         self.assertTrue(wrong)
         for row in wrong:
             self.assertEqual(row["outcome"], "wrong")
-            self.assertIn("is right, within", row["detail"])
+            self.assertIn(", expected ", row["detail"])
         for row in self.rows_by_algorithm(ALIGNED):
             self.assertEqual(row["outcome"], "failed")
         self.assertNotIn(f" algorithm {FAST}.", (self.folder / "product.plan" / "plan.json").read_text())

@@ -1,7 +1,9 @@
-// Kernels that put values into tensors, take them out, and compare them: behind cuda_hardware.h and cuda_prelude.h.
-// They know layouts by strides, and share nothing with the kernels that they check.
+// Kernels that write values into tensors, read them, and compare them. Compiled after cuda_hardware.h and
+// cuda_prelude.h. They describe layouts by strides and share no code with the kernels that they check. Test:
+// tests/measure/gpu_check_kernels_test.cpp
 //
-// Values: how many elements, the rank, the extents, the strides, the stored type, and for bits the length of a run.
+// Arguments: number of elements, rank, extents, strides, storage type, for bits the length of a run, and one number
+// more.
 #pragma once
 
 namespace mr {
@@ -17,16 +19,16 @@ MR_DEVICE int stored_as(const CheckArguments& args) { return static_cast<int>(ar
 MR_DEVICE u64 run_of(const CheckArguments& args) { return static_cast<u64>(args.values[3 + 2 * kMostRank]); }
 MR_DEVICE double extra_of(const CheckArguments& args) { return args.values[4 + 2 * kMostRank]; }
 
-// Where an element lies, in elements.
-MR_DEVICE u64 place_of(const CheckArguments& args, u64 element) {
+// An element's offset, in elements.
+MR_DEVICE u64 offset_of(const CheckArguments& args, u64 element) {
   const int rank = static_cast<int>(args.values[1]);
-  u64 place = 0;
+  u64 offset = 0;
   for (int axis = rank - 1; axis >= 0; --axis) {
     const u64 extent = static_cast<u64>(args.values[2 + axis]);
-    place += element % extent * static_cast<u64>(args.values[2 + kMostRank + axis]);
+    offset += element % extent * static_cast<u64>(args.values[2 + kMostRank + axis]);
     element /= extent;
   }
-  return place;
+  return offset;
 }
 
 MR_DEVICE double taken(const CheckArguments& args, const void* from, u64 element) {
@@ -35,19 +37,19 @@ MR_DEVICE double taken(const CheckArguments& args, const void* from, u64 element
     const u8* const bytes = static_cast<const u8*>(from);
     return (bytes[element / run * ((run + 7) / 8) + element % run / 8] >> (element % run % 8)) & 1;
   }
-  const u64 place = place_of(args, element);
+  const u64 offset = offset_of(args, element);
   switch (stored_as(args)) {
-    case kF64: return static_cast<const double*>(from)[place];
-    case kF32: return static_cast<double>(static_cast<const float*>(from)[place]);
-    case kF16: return static_cast<double>(widened(static_cast<const f16*>(from)[place]));
-    case kBf16: return static_cast<double>(widened(static_cast<const bf16*>(from)[place]));
-    default: return static_cast<double>(static_cast<const u8*>(from)[place]);
+    case kF64: return static_cast<const double*>(from)[offset];
+    case kF32: return static_cast<double>(static_cast<const float*>(from)[offset]);
+    case kF16: return static_cast<double>(widened(static_cast<const f16*>(from)[offset]));
+    case kBf16: return static_cast<double>(widened(static_cast<const bf16*>(from)[offset]));
+    default: return static_cast<double>(static_cast<const u8*>(from)[offset]);
   }
 }
 
 }  // namespace mr
 
-// tensors: the values, row-major; the tensor. With extra, their magnitudes, of its sign.
+// tensors: the values, row-major; the tensor. If extra is not 0, writes magnitudes with the sign of extra.
 MR_KERNEL(256) MILLRACE_KERNEL_put(MR_PARAMETER mr::CheckArguments args) {
   using namespace mr;
   begin();
@@ -68,13 +70,13 @@ MR_KERNEL(256) MILLRACE_KERNEL_put(MR_PARAMETER mr::CheckArguments args) {
     }
     double value = from[k];
     if (value * sign < 0) value = -value;
-    const u64 place = place_of(args, k);
+    const u64 offset = offset_of(args, k);
     switch (stored_as(args)) {
-      case kF64: static_cast<double*>(to)[place] = value; break;
-      case kF32: static_cast<float*>(to)[place] = static_cast<float>(value); break;
-      case kF16: narrow(static_cast<float>(value), static_cast<f16*>(to)[place]); break;
-      case kBf16: narrow(static_cast<float>(value), static_cast<bf16*>(to)[place]); break;
-      default: static_cast<u8*>(to)[place] = value != 0 ? 1 : 0; break;
+      case kF64: static_cast<double*>(to)[offset] = value; break;
+      case kF32: static_cast<float*>(to)[offset] = static_cast<float>(value); break;
+      case kF16: narrow(static_cast<float>(value), static_cast<f16*>(to)[offset]); break;
+      case kBf16: narrow(static_cast<float>(value), static_cast<bf16*>(to)[offset]); break;
+      default: static_cast<u8*>(to)[offset] = value != 0 ? 1 : 0; break;
     }
   }
 }
@@ -89,7 +91,7 @@ MR_KERNEL(256) MILLRACE_KERNEL_take(MR_PARAMETER mr::CheckArguments args) {
     to[k] = taken(args, args.tensors[0], k);
 }
 
-// tensors: the tensor; what is expected, row-major; how far it may be off; the first element that is not, as a number.
+// tensors: the tensor; the expected values, row-major; the tolerances; the number of the first wrong element.
 MR_KERNEL(256) MILLRACE_KERNEL_compare(MR_PARAMETER mr::CheckArguments args) {
   using namespace mr;
   begin();
@@ -107,8 +109,8 @@ MR_KERNEL(256) MILLRACE_KERNEL_compare(MR_PARAMETER mr::CheckArguments args) {
   }
 }
 
-// tensors: the peer's values, which stay; the magnitudes of its sums, which become tolerances: extra · magnitude for
-// the sum's roundings, and relative · value + absolute for what is lost when it is stored.
+// tensors: the peer's values, only read; the magnitudes of its sums, replaced by tolerances: extra · magnitude for the
+// rounding of the sum, and relative · |value| + absolute for rounding to the storage type.
 MR_KERNEL(256) MILLRACE_KERNEL_allow(MR_PARAMETER mr::CheckArguments args) {
   using namespace mr;
   begin();

@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// As check_kernels.h has them.
+// As in check_kernels.h.
 constexpr size_t kMostRank = 12;
 constexpr size_t kNumbers = 2 + 2 * kMostRank + 3;
 constexpr size_t kStoredAt = 2 + 2 * kMostRank;
@@ -103,12 +103,12 @@ Result<std::optional<int64_t>> GpuChecker::first_wrong(const Graph& graph, Tenso
 }
 
 Result<Done> GpuChecker::allow(int64_t elements, const GpuMemory& values, const GpuMemory& magnitudes,
-                               double of_magnitude, double relative, double absolute) const {
+                               double per_magnitude, double relative, double absolute) const {
   std::vector<double> numbers(kNumbers, 0);
   numbers[0] = static_cast<double>(elements);
   numbers[2] = relative;
   numbers[3] = absolute;
-  numbers[kExtraAt] = of_magnitude;
+  numbers[kExtraAt] = per_magnitude;
   const std::array<void*, 4> tensors = {values.data(), magnitudes.data(), nullptr, nullptr};
   return allow_->run(tensors.data(), numbers.data(), nullptr, nullptr);
 }

@@ -1,4 +1,4 @@
-// Values into a GPU's tensors and out of them, and comparisons there: what candidates on a GPU are checked with.
+// Writes, reads and compares tensors on a GPU, to check candidates there. Test: tests/measure/gpu_trial_test.cpp
 #pragma once
 
 #include <memory>
@@ -10,29 +10,29 @@
 
 namespace millrace {
 
-// src/measure/gpu/check_kernels.h.
+// The text of src/measure/gpu/check_kernels.h.
 std::string_view gpu_check_kernels();
 
-// A tensor in memory, as the check kernels know it: their numbers.
+// The check kernels' arguments for a tensor.
 std::vector<double> check_numbers(const Graph& graph, TensorId tensor, const Layout& layout);
 
-// Values as they are, or without their signs, or all of them negative.
+// What to write: values, their magnitudes, or their negated magnitudes.
 enum class PutAs { values, magnitudes, negative_magnitudes };
 
 class GpuChecker {
  public:
   static Result<GpuChecker> make(Gpu& gpu, const GpuCompiler& compiler);
 
-  // `values`: row-major doubles on the device, there and everywhere below.
+  // `values`, here and below: row-major doubles on the device.
   Result<Done> put(const Graph& graph, TensorId tensor, const Layout& layout, const GpuMemory& values, PutAs as,
                    void* to) const;
   Result<Done> take(const Graph& graph, TensorId tensor, const Layout& layout, void* from,
                     const GpuMemory& values) const;
-  // The first element that is further off than it may be.
+  // The first element that exceeds its tolerance.
   Result<std::optional<int64_t>> first_wrong(const Graph& graph, TensorId tensor, const Layout& layout, void* found,
                                              const GpuMemory& values, const GpuMemory& tolerances) const;
-  // Magnitudes of sums → tolerances: of(magnitude) · magnitude + relative · |value| + absolute.
-  Result<Done> allow(int64_t elements, const GpuMemory& values, const GpuMemory& magnitudes, double of_magnitude,
+  // Magnitudes of sums → tolerances: per_magnitude · magnitude + relative · |value| + absolute.
+  Result<Done> allow(int64_t elements, const GpuMemory& values, const GpuMemory& magnitudes, double per_magnitude,
                      double relative, double absolute) const;
 
  private:
@@ -43,7 +43,7 @@ class GpuChecker {
   std::unique_ptr<GpuLaunch> take_;
   std::unique_ptr<GpuLaunch> compare_;
   std::unique_ptr<GpuLaunch> allow_;
-  GpuMemory first_;  // of compare: one number
+  GpuMemory first_;  // compare writes the first wrong element here
 };
 
 }  // namespace millrace

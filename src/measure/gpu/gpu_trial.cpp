@@ -16,24 +16,24 @@ namespace {
 
 constexpr uint64_t kSeed = 20210101;
 constexpr int64_t kAlignment = 256;
-constexpr int64_t kMostSets = 16;  // of buffers, to get past the cache
+constexpr int64_t kMostSets = 16;  // sets of buffers, to exceed the cache
 constexpr size_t kMostSamples = 24;
 constexpr size_t kFewestSamples = 5;
 constexpr double kTight = 0.02;
-constexpr double kFarSlower = 1.2;       // than the best known: two samples will do
-constexpr double kSampleSeconds = 1e-4;  // of work in one sample
+constexpr double kFarSlower = 1.2;       // than the best so far: stop after two samples
+constexpr double kSampleSeconds = 1e-4;  // work per sample
 constexpr size_t kProbes = 4096;
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-MeasurementRow outcome(Outcome outcome, std::string detail) {
+MeasurementRow failed_row(Outcome outcome, std::string detail) {
   MeasurementRow row;
   row.outcome = outcome;
   row.detail = std::move(detail);
   return row;
 }
 
-// A launch's functions under the names that they were compiled with.
+// Renames a launch's functions to the names they were compiled with.
 void name_functions(Launch& launch, const std::string& name) {
   const std::string token = "MILLRACE_KERNEL";
   for (GpuGrid& grid : launch.grids) grid.function = name + grid.function.substr(token.size());
@@ -72,33 +72,33 @@ Result<Done> GpuTrials::upload(const std::vector<double>& values, GpuMemory& to)
   return gpu_->wait();
 }
 
-GpuTrials::Places GpuTrials::places_of(const Partition& partition, const std::vector<Layout>& layouts) const {
-  Places places;
+GpuTrials::Placement GpuTrials::place(const Partition& partition, const std::vector<Layout>& layouts) const {
+  Placement placement;
   const std::vector<TensorId> tensors = tensors_of(partition);
-  for (size_t k = 0; k < tensors.size(); ++k) places.sizes.push_back(stored_bytes(*graph_, tensors[k], layouts[k]));
-  places.offsets.assign(tensors.size(), -1);
-  // Stacked ones lie one behind the other.
+  for (size_t k = 0; k < tensors.size(); ++k) placement.sizes.push_back(stored_bytes(*graph_, tensors[k], layouts[k]));
+  placement.offsets.assign(tensors.size(), -1);
+  // Stacked tensors are contiguous.
   for (size_t operand = 0; operand < kOperands; ++operand) {
     if (!partition.product.is_adjacent(operand)) continue;
     for (const TensorId tensor : partition.product.operand(operand)) {
       const bool written = partition.product.is_written(operand);
       const auto begin = tensors.begin() + (written ? static_cast<std::ptrdiff_t>(partition.reads.size()) : 0);
-      const auto place = static_cast<size_t>(std::find(begin, tensors.end(), tensor) - tensors.begin());
-      places.offsets[place] = places.bytes;
-      places.bytes += places.sizes[place];
+      const auto position = static_cast<size_t>(std::find(begin, tensors.end(), tensor) - tensors.begin());
+      placement.offsets[position] = placement.bytes;
+      placement.bytes += placement.sizes[position];
     }
-    places.bytes = aligned(places.bytes);
+    placement.bytes = aligned(placement.bytes);
   }
   for (size_t k = 0; k < tensors.size(); ++k) {
-    if (places.offsets[k] >= 0) continue;
-    places.offsets[k] = places.bytes;
-    places.bytes += aligned(places.sizes[k]);
+    if (placement.offsets[k] >= 0) continue;
+    placement.offsets[k] = placement.bytes;
+    placement.bytes += aligned(placement.sizes[k]);
   }
-  places.bytes = std::max<int64_t>(places.bytes, kAlignment);
-  return places;
+  placement.bytes = std::max<int64_t>(placement.bytes, kAlignment);
+  return placement;
 }
 
-// Frees what was not used for longest; false where there is nothing to free.
+// Frees the least recently used reference data. Returns false if there is none.
 bool GpuTrials::forget_oldest() {
   auto oldest = known_.end();
   for (auto at = known_.begin(); at != known_.end(); ++at) {
@@ -109,7 +109,7 @@ bool GpuTrials::forget_oldest() {
   return true;
 }
 
-Result<Done> GpuTrials::find_reference_data(const Partition& partition) {
+Result<Done> GpuTrials::prepare_reference_data(const Partition& partition) {
   const std::string name = reference_data_name(*graph_, partition);
   const auto found = known_.find(name);
   if (found != known_.end()) {
@@ -121,19 +121,19 @@ Result<Done> GpuTrials::find_reference_data(const Partition& partition) {
   Known& known = known_[name];
   partition_ = &known;
   known.used = ++uses_;
-  Result<Done> learned = learn(partition, known);
-  if (learned) return learned;
+  Result<Done> computed = compute_reference_data(partition, known);
+  if (computed) return computed;
   partition_ = nullptr;
   known_.erase(name);
-  return learned;
+  return computed;
 }
 
-Result<Done> GpuTrials::learn(const Partition& partition, Known& known) {
+Result<Done> GpuTrials::compute_reference_data(const Partition& partition, Known& known) {
   known.by_peer = is_large(partition);
   if (known.by_peer) {
-    known.reference_data = draw_inputs(*graph_, partition, kSeed, false);
+    known.reference_data = draw_inputs(*graph_, partition, kSeed, InputRange::any_sign);
   } else {
-    Result<ReferenceData> reference_data = reference_data_of(*graph_, partition, kSeed);
+    Result<ReferenceData> reference_data = make_reference_data(*graph_, partition, kSeed);
     if (!reference_data) return reference_data.error();
     known.reference_data = std::move(*reference_data);
   }
@@ -148,49 +148,52 @@ Result<Done> GpuTrials::learn(const Partition& partition, Known& known) {
       return up;
   }
   known.reference_data.outputs.clear();
-  if (!known.by_peer) known.reference_data.inputs.clear();  // a peer's elements are computed from them
+  if (!known.by_peer) known.reference_data.inputs.clear();  // probes need them
   const GpuState state{known.reference_data.random.seed, known.reference_data.random.step,
                        0};  // the same for all partitions
   if (Result<Done> copied = gpu_->copy_in(state_.data(), &state, sizeof(state)); !copied) return copied;
   return gpu_->wait();
 }
 
-std::vector<void*> GpuTrials::pointers(const Places& places, int64_t set) const {
+std::vector<void*> GpuTrials::pointers(const Placement& placement, int64_t set) const {
   std::vector<void*> made;
-  for (size_t k = 0; k < places.offsets.size(); ++k) {
-    const bool nowhere = places.sizes[k] == 0;  // a mask that is drawn
-    made.push_back(nowhere ? nullptr : sets_.bytes_at(set * places.bytes + places.offsets[k]));
+  for (size_t k = 0; k < placement.offsets.size(); ++k) {
+    const bool not_stored = placement.sizes[k] == 0;  // a regenerated mask
+    made.push_back(not_stored ? nullptr : sets_.bytes_at(set * placement.bytes + placement.offsets[k]));
   }
   return made;
 }
 
-Result<Done> GpuTrials::put_inputs(const Partition& partition, const std::vector<Layout>& layouts, const Places& places,
-                                   bool magnitudes) {
-  const std::vector<void*> at = pointers(places, 0);
+Result<Done> GpuTrials::put_inputs(const Partition& partition, const std::vector<Layout>& layouts,
+                                   const Placement& placement, InputsAs form) {
+  const std::vector<void*> at = pointers(placement, 0);
   const bool negative = factor_of(*graph_, partition, partition_->reference_data) < 0;
   for (size_t k = 0; k < partition.reads.size(); ++k) {
-    const bool against = negative && is_added(partition, partition.reads[k]);
-    const PutAs as = !magnitudes ? PutAs::values : against ? PutAs::negative_magnitudes : PutAs::magnitudes;
+    const bool negated = negative && is_added(partition, partition.reads[k]);
+    const PutAs as = form == InputsAs::values ? PutAs::values
+                     : negated                ? PutAs::negative_magnitudes
+                                              : PutAs::magnitudes;
     Result<Done> put = checker_.put(*graph_, partition.reads[k], layouts[k], partition_->inputs[k], as, at[k]);
     if (!put) return put;
   }
   return Done{};
 }
 
-Result<Done> GpuTrials::launch_once(GpuLaunch& launch, const Places& places, int64_t set) {
-  return launch.run(pointers(places, set).data(), partition_->reference_data.arguments.data(), state_.data(),
+Result<Done> GpuTrials::launch_once(GpuLaunch& launch, const Placement& placement, int64_t set) {
+  return launch.run(pointers(placement, set).data(), partition_->reference_data.arguments.data(), state_.data(),
                     scratch_.data());
 }
 
-// In words, what an element is and should be.
+// Describes a wrong element.
 Result<std::string> GpuTrials::describe(const Partition& partition, const std::vector<Layout>& layouts,
-                                        const Places& places, size_t write, int64_t element) {
+                                        const Placement& placement, size_t write, int64_t element) {
   const TensorId tensor = partition.writes[write];
-  const size_t place = partition.reads.size() + write;
+  const size_t position = partition.reads.size() + write;
   Result<GpuMemory> values =
       GpuMemory::allocate(*gpu_, elements_of(*graph_, tensor) * static_cast<int64_t>(sizeof(double)));
   if (!values) return values.error();
-  if (Result<Done> taken = checker_.take(*graph_, tensor, layouts[place], pointers(places, 0)[place], *values); !taken)
+  if (Result<Done> taken = checker_.take(*graph_, tensor, layouts[position], pointers(placement, 0)[position], *values);
+      !taken)
     return taken.error();
   std::array<double, 3> numbers{};
   const std::array<const GpuMemory*, 3> from = {&*values, &partition_->expected[write].values,
@@ -199,49 +202,50 @@ Result<std::string> GpuTrials::describe(const Partition& partition, const std::v
     const char* const at = from[k]->bytes_at(element * static_cast<int64_t>(sizeof(double)));
     if (Result<Done> copied = gpu_->copy_out(&numbers[k], at, sizeof(double)); !copied) return copied.error();
   }
-  return concat(graph_->tensor(tensor).name, "[", element, "] is ", numbers[0], " where ", numbers[1],
-                " is right, within ", numbers[2]);
+  return concat(graph_->tensor(tensor).name, "[", element, "] is ", numbers[0], ", expected ", numbers[1], " ± ",
+                numbers[2]);
 }
 
-// Empty when all is as it must be.
+// Returns what is wrong, or "".
 Result<std::string> GpuTrials::check(const Partition& partition, const std::vector<Layout>& layouts,
-                                     const Places& places, GpuLaunch& launch) {
-  if (Result<Done> poisoned = gpu_->fill(sets_.data(), 0xff, places.bytes); !poisoned) return poisoned.error();
+                                     const Placement& placement, GpuLaunch& launch) {
+  if (Result<Done> poisoned = gpu_->fill(sets_.data(), 0xff, placement.bytes); !poisoned) return poisoned.error();
   if (launch.scratch_bytes() > 0) {
     if (Result<Done> poisoned = gpu_->fill(scratch_.data(), 0xff, launch.scratch_bytes()); !poisoned)
       return poisoned.error();
   }
-  if (Result<Done> put = put_inputs(partition, layouts, places, false); !put) return put.error();
-  if (Result<Done> ran = launch_once(launch, places, 0); !ran) return ran.error();
+  if (Result<Done> put = put_inputs(partition, layouts, placement, InputsAs::values); !put) return put.error();
+  if (Result<Done> ran = launch_once(launch, placement, 0); !ran) return ran.error();
   if (Result<Done> waited = gpu_->wait(); !waited) return waited.error();
   if (partition_->by_peer && !partition_->has_peer) {
-    Result<std::string> wrong = take_as_peer(partition, layouts, places, launch);
+    Result<std::string> wrong = take_as_peer(partition, layouts, placement, launch);
     if (!wrong || !wrong->empty()) return wrong;
   }
-  const std::vector<void*> at = pointers(places, 0);
+  const std::vector<void*> at = pointers(placement, 0);
   for (size_t k = 0; k < partition.writes.size(); ++k) {
-    const size_t place = partition.reads.size() + k;
+    const size_t position = partition.reads.size() + k;
     const Result<std::optional<int64_t>> first =
-        checker_.first_wrong(*graph_, partition.writes[k], layouts[place], at[place], partition_->expected[k].values,
-                             partition_->expected[k].tolerances);
+        checker_.first_wrong(*graph_, partition.writes[k], layouts[position], at[position],
+                             partition_->expected[k].values, partition_->expected[k].tolerances);
     if (!first) return first.error();
-    if (*first) return describe(partition, layouts, places, k, **first);
+    if (*first) return describe(partition, layouts, placement, k, **first);
   }
   return std::string();
 }
 
-// The first candidate whose probed elements are right speaks for the whole. Its tolerances come from the product of the
-// magnitudes; and of that of what is added, which has the sign of the product's factor, so that nothing cancels.
+// Uses the results of the first candidate whose probed elements are right as expected values. The tolerances come from
+// running it on the inputs' magnitudes. An added tensor gets the sign of the product's scale factor, so that nothing
+// cancels.
 Result<std::string> GpuTrials::take_as_peer(const Partition& partition, const std::vector<Layout>& layouts,
-                                            const Places& places, GpuLaunch& launch) {
-  const std::vector<void*> at = pointers(places, 0);
+                                            const Placement& placement, GpuLaunch& launch) {
+  const std::vector<void*> at = pointers(placement, 0);
   std::vector<std::vector<double>> values;
   for (size_t k = 0; k < partition.writes.size(); ++k) {
-    const size_t place = partition.reads.size() + k;
+    const size_t position = partition.reads.size() + k;
     const int64_t bytes = elements_of(*graph_, partition.writes[k]) * static_cast<int64_t>(sizeof(double));
     if (Result<Done> got = reserve(bytes, partition_->expected[k].values); !got) return got.error();
-    if (Result<Done> taken =
-            checker_.take(*graph_, partition.writes[k], layouts[place], at[place], partition_->expected[k].values);
+    if (Result<Done> taken = checker_.take(*graph_, partition.writes[k], layouts[position], at[position],
+                                           partition_->expected[k].values);
         !taken)
       return taken.error();
     values.emplace_back(static_cast<size_t>(elements_of(*graph_, partition.writes[k])));
@@ -254,32 +258,32 @@ Result<std::string> GpuTrials::take_as_peer(const Partition& partition, const st
     const double found = values[probe.output][probe.element];
     const double tolerance = tolerance_of(*graph_, partition, tensor, probe.magnitude, probe.value);
     if (!(std::abs(found - probe.value) <= tolerance))
-      return concat(graph_->tensor(tensor).name, "[", probe.element, "] is ", found, " where ", probe.value,
-                    " is right, within ", tolerance);
+      return concat(graph_->tensor(tensor).name, "[", probe.element, "] is ", found, ", expected ", probe.value, " ± ",
+                    tolerance);
   }
-  if (Result<Done> put = put_inputs(partition, layouts, places, true); !put) return put.error();
-  if (Result<Done> ran = launch_once(launch, places, 0); !ran) return ran.error();
+  if (Result<Done> put = put_inputs(partition, layouts, placement, InputsAs::magnitudes); !put) return put.error();
+  if (Result<Done> ran = launch_once(launch, placement, 0); !ran) return ran.error();
   for (size_t k = 0; k < partition.writes.size(); ++k) {
-    const size_t place = partition.reads.size() + k;
+    const size_t position = partition.reads.size() + k;
     const TensorId tensor = partition.writes[k];
     const int64_t elements = elements_of(*graph_, tensor);
     if (Result<Done> got = reserve(elements * static_cast<int64_t>(sizeof(double)), partition_->expected[k].tolerances);
         !got)
       return got.error();
     if (Result<Done> taken =
-            checker_.take(*graph_, tensor, layouts[place], at[place], partition_->expected[k].tolerances);
+            checker_.take(*graph_, tensor, layouts[position], at[position], partition_->expected[k].tolerances);
         !taken)
       return taken.error();
     const double absolute = tolerance_of(*graph_, partition, tensor, 0, 0);
-    const double of_magnitude = tolerance_of(*graph_, partition, tensor, 1, 0) - absolute;
+    const double per_magnitude = tolerance_of(*graph_, partition, tensor, 1, 0) - absolute;
     const double relative = tolerance_of(*graph_, partition, tensor, 0, 1) - absolute;
     if (Result<Done> allowed = checker_.allow(elements, partition_->expected[k].values,
-                                              partition_->expected[k].tolerances, of_magnitude, relative, absolute);
+                                              partition_->expected[k].tolerances, per_magnitude, relative, absolute);
         !allowed)
       return allowed.error();
   }
-  if (Result<Done> put = put_inputs(partition, layouts, places, false); !put) return put.error();
-  if (Result<Done> ran = launch_once(launch, places, 0); !ran) return ran.error();
+  if (Result<Done> put = put_inputs(partition, layouts, placement, InputsAs::values); !put) return put.error();
+  if (Result<Done> ran = launch_once(launch, placement, 0); !ran) return ran.error();
   if (Result<Done> waited = gpu_->wait(); !waited) return waited.error();
   partition_->has_peer = true;
   partition_->reference_data.inputs.clear();
@@ -289,31 +293,31 @@ Result<std::string> GpuTrials::take_as_peer(const Partition& partition, const st
 Result<MeasurementRow> GpuTrials::run(const Partition& partition, const Candidate& candidate, const std::string& cubin,
                                       const std::string& name, const TrialSettings& settings) {
   no_room_ = false;
-  if (Result<Done> found = find_reference_data(partition); !found) return refused_unless_lost(found.error());
+  if (Result<Done> found = prepare_reference_data(partition); !found) return failed_unless_lost(found.error());
   const std::vector<Layout> layouts = layouts_of(*domains_, partition, candidate);
   Launch lowered = lower(*graph_, partition, layouts, candidate.config);
   name_functions(lowered, name);
   Result<std::unique_ptr<GpuLaunch>> launch = gpu_->prepare(lowered, cubin);
-  if (!launch) return refused_unless_lost(launch.error());
-  const Places places = places_of(partition, layouts);
-  const int64_t sets = std::clamp<int64_t>(2 * gpu_->info().l2_bytes / places.bytes + 1, 2, kMostSets);
-  if (Result<Done> got = reserve(sets * places.bytes, sets_); !got) return refused_unless_lost(got.error());
-  if (Result<Done> got = reserve((*launch)->scratch_bytes(), scratch_); !got) return refused_unless_lost(got.error());
-  Result<std::string> wrong = check(partition, layouts, places, **launch);
-  if (!wrong) return refused_unless_lost(wrong.error());
-  if (!wrong->empty()) return outcome(Outcome::wrong, *wrong);
-  Result<MeasurementRow> row = time(places, sets, **launch, settings);
-  return row ? row : refused_unless_lost(row.error());
+  if (!launch) return failed_unless_lost(launch.error());
+  const Placement placement = place(partition, layouts);
+  const int64_t sets = std::clamp<int64_t>(2 * gpu_->info().l2_bytes / placement.bytes + 1, 2, kMostSets);
+  if (Result<Done> got = reserve(sets * placement.bytes, sets_); !got) return failed_unless_lost(got.error());
+  if (Result<Done> got = reserve((*launch)->scratch_bytes(), scratch_); !got) return failed_unless_lost(got.error());
+  Result<std::string> wrong = check(partition, layouts, placement, **launch);
+  if (!wrong) return failed_unless_lost(wrong.error());
+  if (!wrong->empty()) return failed_row(Outcome::wrong, *wrong);
+  Result<MeasurementRow> row = time(placement, sets, **launch, settings);
+  return row ? row : failed_unless_lost(row.error());
 }
 
-// A candidate that could not be launched is one that failed; after an error of the GPU itself nothing works any more.
-Result<MeasurementRow> GpuTrials::refused_unless_lost(const Error& error) {
+// A candidate that cannot be launched has failed. After an error of the GPU itself, nothing works any more.
+Result<MeasurementRow> GpuTrials::failed_unless_lost(const Error& error) {
   if (Result<Done> alive = gpu_->wait(); !alive) return alive.error();
-  return outcome(no_room_ ? Outcome::out_of_memory : Outcome::failed, error.diagnostics.front().message);
+  return failed_row(no_room_ ? Outcome::out_of_memory : Outcome::failed, error.diagnostics.front().message);
 }
 
-// A control that never changes, now and then: where it is slower than it was, the GPU has slowed down, and what would
-// be measured now would be compared with what was measured before. It gets some seconds to come back.
+// From time to time, times a control that never changes. If it is slower than before, the GPU is throttled, and new
+// times would not be comparable with earlier ones. Then gives the GPU some seconds to recover.
 Result<Done> GpuTrials::settle() {
   constexpr double kEvery = 1;  // seconds
   constexpr double kSlower = 1.05;
@@ -335,18 +339,18 @@ Result<Done> GpuTrials::settle() {
     if (*taken <= kSlower * control_best_) return Done{};
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
-  control_best_ = 0;  // this is how fast it is now
+  control_best_ = 0;  // accept the lower speed
   return Done{};
 }
 
-Result<MeasurementRow> GpuTrials::time(const Places& places, int64_t sets, GpuLaunch& launch,
+Result<MeasurementRow> GpuTrials::time(const Placement& placement, int64_t sets, GpuLaunch& launch,
                                        const TrialSettings& settings) {
   for (int64_t set = 1; set < sets; ++set) {
-    if (Result<Done> copied = gpu_->copy(sets_.bytes_at(set * places.bytes), sets_.data(), places.bytes); !copied)
+    if (Result<Done> copied = gpu_->copy(sets_.bytes_at(set * placement.bytes), sets_.data(), placement.bytes); !copied)
       return copied.error();
   }
   std::vector<std::vector<void*>> at;
-  for (int64_t set = 0; set < sets; ++set) at.push_back(pointers(places, set));
+  for (int64_t set = 0; set < sets; ++set) at.push_back(pointers(placement, set));
   size_t next = 1;
   const auto sample = [&](int repeats) {
     return gpu_->time([&] { return gpu_->fill(flushed_.data(), 0, flushed_.size()); },

@@ -1,5 +1,5 @@
-// One candidate on a GPU, tried: run on poisoned outputs, compared there with the truth, and only then timed, from cold
-// caches. Runs in a worker process, which a candidate may take down with it.
+// Tries a candidate on a GPU: runs it on poisoned outputs, compares with the reference data there, and only then times
+// it with cold caches. Runs in a worker process, which a candidate may crash. Test: tests/measure/gpu_trial_test.cpp
 #pragma once
 
 #include <map>
@@ -20,27 +20,27 @@ class GpuTrials {
   static Result<GpuTrials> make(Gpu& gpu, const GpuCompiler& compiler, const Graph& graph,
                                 const std::vector<TensorDomain>& domains);
 
-  // `cubin`: the compiled kernel, where the candidate is one, and `name` what its functions' names begin with. An error
-  // is one of the GPU itself: nothing more can be tried in this process.
+  // `cubin`: the compiled kernel, if the candidate is one. `name`: the prefix of its functions' names. An error is one
+  // of the GPU itself: nothing more can be tried in this process.
   Result<MeasurementRow> run(const Partition& partition, const Candidate& candidate, const std::string& cubin,
                              const std::string& name, const TrialSettings& settings);
 
  private:
-  struct Expectation {  // of one tensor that the partition writes
+  struct ExpectedOnGpu {  // of one tensor that the partition writes
     GpuMemory values;
     GpuMemory tolerances;
   };
-  // What a partition must compute, on the GPU.
+  // A partition's reference data on the GPU.
   struct Known {
     ReferenceData reference_data;
-    bool by_peer = false;  // too large for the reference: against a peer, of which elements were computed one by one
+    bool by_peer = false;  // too large for the reference: compared with a peer whose elements were probed
     bool has_peer = false;
     std::vector<GpuMemory> inputs;
-    std::vector<Expectation> expected;
-    uint64_t used = 0;  // when
+    std::vector<ExpectedOnGpu> expected;
+    uint64_t used = 0;  // value of uses_ at its last use
   };
   // The partition's tensors in one block of memory.
-  struct Places {
+  struct Placement {
     std::vector<int64_t> offsets;
     std::vector<int64_t> sizes;
     int64_t bytes = 0;
@@ -49,40 +49,42 @@ class GpuTrials {
   GpuTrials(Gpu& gpu, GpuChecker checker, const Graph& graph, const std::vector<TensorDomain>& domains)
       : gpu_(&gpu), checker_(std::move(checker)), graph_(&graph), domains_(&domains) {}
 
-  Places places_of(const Partition& partition, const std::vector<Layout>& layouts) const;
-  Result<Done> find_reference_data(const Partition& partition);
-  Result<Done> learn(const Partition& partition, Known& known);
+  Placement place(const Partition& partition, const std::vector<Layout>& layouts) const;
+  Result<Done> prepare_reference_data(const Partition& partition);
+  Result<Done> compute_reference_data(const Partition& partition, Known& known);
   bool forget_oldest();
   Result<Done> upload(const std::vector<double>& values, GpuMemory& to);
   Result<Done> reserve(int64_t bytes, GpuMemory& memory);
-  std::vector<void*> pointers(const Places& places, int64_t set) const;
-  Result<Done> put_inputs(const Partition& partition, const std::vector<Layout>& layouts, const Places& places,
-                          bool magnitudes);
-  Result<Done> launch_once(GpuLaunch& launch, const Places& places, int64_t set);
-  Result<std::string> check(const Partition& partition, const std::vector<Layout>& layouts, const Places& places,
+  std::vector<void*> pointers(const Placement& placement, int64_t set) const;
+  enum class InputsAs { values, magnitudes };
+  Result<Done> put_inputs(const Partition& partition, const std::vector<Layout>& layouts, const Placement& placement,
+                          InputsAs form);
+  Result<Done> launch_once(GpuLaunch& launch, const Placement& placement, int64_t set);
+  Result<std::string> check(const Partition& partition, const std::vector<Layout>& layouts, const Placement& placement,
                             GpuLaunch& launch);
-  Result<std::string> take_as_peer(const Partition& partition, const std::vector<Layout>& layouts, const Places& places,
-                                   GpuLaunch& launch);
-  Result<std::string> describe(const Partition& partition, const std::vector<Layout>& layouts, const Places& places,
-                               size_t write, int64_t element);
-  Result<MeasurementRow> refused_unless_lost(const Error& error);
+  Result<std::string> take_as_peer(const Partition& partition, const std::vector<Layout>& layouts,
+                                   const Placement& placement, GpuLaunch& launch);
+  Result<std::string> describe(const Partition& partition, const std::vector<Layout>& layouts,
+                               const Placement& placement, size_t write, int64_t element);
+  Result<MeasurementRow> failed_unless_lost(const Error& error);
   Result<Done> settle();
-  Result<MeasurementRow> time(const Places& places, int64_t sets, GpuLaunch& launch, const TrialSettings& settings);
+  Result<MeasurementRow> time(const Placement& placement, int64_t sets, GpuLaunch& launch,
+                              const TrialSettings& settings);
 
   Gpu* gpu_;
   GpuChecker checker_;
   const Graph* graph_;
   const std::vector<TensorDomain>* domains_;
-  std::map<std::string, Known> known_;  // by reference_data_name: candidates of one partition do not all come together
-  Known* partition_ = nullptr;          // the one that is tried
+  std::map<std::string, Known> known_;  // by reference_data_name(); a partition's candidates come in several batches
+  Known* partition_ = nullptr;          // the one being tried
   uint64_t uses_ = 0;
-  bool no_room_ = false;  // the trial failed for lack of the GPU's memory
+  bool no_room_ = false;  // the GPU's memory did not suffice for the trial
   GpuMemory sets_;
   GpuMemory scratch_;
   GpuMemory state_;
-  GpuMemory flushed_;        // more than the cache holds
-  double control_best_ = 0;  // seconds of the control, as fast as it ever was
-  double control_at_ = 0;    // when it ran last
+  GpuMemory flushed_;        // larger than the cache: written to evict everything else
+  double control_best_ = 0;  // best seconds of the control
+  double control_at_ = 0;    // when it last ran
 };
 
 }  // namespace millrace

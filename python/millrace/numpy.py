@@ -123,12 +123,12 @@ def causal_mask(x: np.ndarray) -> np.ndarray:
 
 _u64 = np.uint64
 _WORD = 0xFFFFFFFF
-_dropout_state = {"seed": 0, "step": 0, "stream": 0}
+_dropout_state = {"seed": 0, "step": 0, "subsequence": 0}
 
 
 def seed(seed: int, step: int = 0) -> None:
     """Makes the next dropout the first one of this seed and step."""
-    _dropout_state.update(seed=seed, step=step, stream=0)
+    _dropout_state.update(seed=seed, step=step, subsequence=0)
 
 
 def dropout(x: np.ndarray, p: float = 0.1) -> np.ndarray:
@@ -141,9 +141,9 @@ def dropout(x: np.ndarray, p: float = 0.1) -> np.ndarray:
         raise ValueError(f"dropout's p is {p}; it must be at least 0 and less than 1")
     state = _dropout_state
     blocks = np.arange((x.size + 7) // 8, dtype=np.uint64)
-    counter = (blocks & _u64(_WORD), blocks >> _u64(32), state["stream"], state["step"])
+    counter = (blocks & _u64(_WORD), blocks >> _u64(32), state["subsequence"], state["step"])
     words = philox4x32(counter, (state["seed"] & _WORD, state["seed"] >> 32 & _WORD), rounds=7)
-    state["stream"] += 1
+    state["subsequence"] += 1
     halves = [half for word in words for half in (word & _u64(0xFFFF), word >> _u64(16))]
     threshold = min(math.floor(p * 2**16 + 0.5), 2**16 - 1)
     kept = np.stack(halves, axis=-1).reshape(-1)[: x.size] >= _u64(threshold)

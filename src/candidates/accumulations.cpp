@@ -6,7 +6,7 @@
 namespace millrace {
 namespace {
 
-// The tensor that an addition adds to `to`, element by element; invalid where it does something else.
+// The tensor that an addition adds to `to`, element by element; invalid if it does something else.
 TensorId added_to(const Graph& graph, const Operator& addition, TensorId to) {
   if (addition.kind != OperatorKind::add) return {};
   const size_t side = addition.inputs[0].tensor == to ? 0 : 1;
@@ -24,14 +24,14 @@ std::set<TensorId> results_of(const Graph& graph, const std::vector<OperatorId>&
   return results;
 }
 
-// Tensors while they are added up.
+// A sum in progress: the tensors that are still to be added.
 struct Summing {
   const Graph& graph;
   const ReadersOfTensors& readers;
   std::set<TensorId> open;
   std::vector<OperatorId> additions = {};
 
-  // The one addition that reads a tensor, and what it adds to it; invalid where there is none.
+  // The only reader of a tensor, if it is an addition, and the other summand; else invalid.
   std::pair<OperatorId, TensorId> addition_of(TensorId tensor) const {
     if (readers[tensor.at()].size() != 1) return {};
     const OperatorId reader = readers[tensor.at()].front();
@@ -60,8 +60,9 @@ struct Summing {
   }
 };
 
-bool is_contractions_own(const Graph& graph, const ReadersOfTensors& readers, const std::vector<OperatorId>& producers,
-                         TensorId tensor) {
+// Whether a tensor is the result of a contraction with one reader.
+bool is_only_in_sum(const Graph& graph, const ReadersOfTensors& readers, const std::vector<OperatorId>& producers,
+                    TensorId tensor) {
   const OperatorId producer = producers[tensor.at()];
   return producer.valid() && graph.operators[producer.at()].kind == OperatorKind::contraction &&
          readers[tensor.at()].size() == 1;
@@ -84,11 +85,11 @@ std::optional<ProductSum> sum_with_another(const Graph& graph, const ReadersOfTe
   Summing exact{graph, readers, results};
   exact.add_up();
   const Summing from = exact.open.size() == 1 ? exact : Summing{graph, readers, results};
-  for (const TensorId place : from.open) {
+  for (const TensorId summand : from.open) {
     Summing summing = from;
-    const auto [addition, added] = summing.addition_of(place);
-    if (!added.valid() || from.open.contains(added) || is_contractions_own(graph, readers, producers, added)) continue;
-    summing.replace_by_sum(place, addition);
+    const auto [addition, added] = summing.addition_of(summand);
+    if (!added.valid() || from.open.contains(added) || is_only_in_sum(graph, readers, producers, added)) continue;
+    summing.replace_by_sum(summand, addition);
     summing.add_up();
     if (summing.open.size() == 1) return ProductSum{*summing.open.begin(), added, std::move(summing.additions)};
   }
@@ -110,14 +111,14 @@ std::vector<std::vector<AddingProduct>> find_accumulations(const Graph& graph, c
   const std::vector<OperatorId> producers = producers_of(graph);
   const ReadersOfTensors readers = readers_of(graph);
   std::vector<std::vector<AddingProduct>> found;
-  std::map<OperatorId, size_t> place;  // by addition: which sum it is in
+  std::map<OperatorId, size_t> sum_of_addition;
   for (const auto& [addition, product] : by_addition) {
-    const auto before = place.find(producers[product.added.at()]);
-    const bool goes_on = before != place.end() && readers[product.added.at()].size() == 1;
-    const size_t sum = goes_on ? before->second : found.size();
-    if (!goes_on) found.emplace_back();
+    const auto before = sum_of_addition.find(producers[product.added.at()]);
+    const bool continues = before != sum_of_addition.end() && readers[product.added.at()].size() == 1;
+    const size_t sum = continues ? before->second : found.size();
+    if (!continues) found.emplace_back();
     found[sum].push_back(product);
-    place[addition] = sum;
+    sum_of_addition[addition] = sum;
   }
   return found;
 }

@@ -1,5 +1,5 @@
-// Products that add themselves to a tensor that is there by then (a BLAS's beta = 1), and the sums that they make so,
-// one adding to what the one before it made. Test: tests/candidates/additions_test.cpp
+// Products that accumulate into an existing tensor (BLAS's beta = 1), and chains of them that make a sum, each adding
+// to the result of the previous one. Test: tests/candidates/additions_test.cpp
 #pragma once
 
 #include <optional>
@@ -15,24 +15,25 @@ struct AddingProduct {
   TensorId added;
 };
 
-// From the epilogues that add a whole tensor. One list a sum, in the order in which it is made; what something else
-// reads too is a sum of its own. Of two products whose results are added, the later one adds.
+// From the epilogues that add a whole tensor. One list per sum, in order of execution. A partial sum that something
+// else reads too ends its list. Of two products whose results are added, the later one adds.
 std::vector<std::vector<AddingProduct>> find_accumulations(const Graph& graph, const std::vector<Epilogue>& epilogues);
 
-// What the program's additions make of the results of several contractions.
+// The sum of the results of several contractions, by additions of the program.
 struct ProductSum {
   TensorId sum;
-  TensorId added;  // that they are added to, where it is valid
+  TensorId added;  // if valid: a further tensor in the sum
   std::vector<OperatorId> additions;
 };
 
-using ReadersOfTensors = std::vector<std::vector<OperatorId>>;  // one a tensor
+using ReadersOfTensors = std::vector<std::vector<OperatorId>>;  // one per tensor
 
-// The sum of exactly these, if there is one.
+// The sum of exactly these, if the program computes it.
 std::optional<ProductSum> sum_of(const Graph& graph, const ReadersOfTensors& readers,
                                  const std::vector<OperatorId>& contractions);
 
-// The sum of these and of one tensor more, which is no contraction's own: one of them is added to it, or their sum is.
+// The sum of these and one more tensor, which is not the result of a contraction that only the sum reads. Either one of
+// them is added to that tensor, or their sum is.
 std::optional<ProductSum> sum_with_another(const Graph& graph, const ReadersOfTensors& readers,
                                            const std::vector<OperatorId>& producers,
                                            const std::vector<OperatorId>& contractions);

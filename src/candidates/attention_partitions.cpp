@@ -1,18 +1,22 @@
 #include "candidates/attention_partitions.h"
 
+#include <map>
+#include <set>
+
 #include "base/text.h"
+#include "candidates/partition_kinds.h"
 #include "ir/attention.h"
 
 namespace millrace {
 namespace {
 
-// The rows' statistics run along the logits' axes but the keys'.
+// The rows' statistics have the logits' axes, without that of the keys.
 AttentionTensor log_sums_of(const Graph& graph, const AttentionPattern& pattern, OperatorId statistic) {
   AttentionTensor made{graph.operators[statistic.at()].outputs[0].tensor, pattern.logits.axes};
   const int key = made.axes.key;
-  const auto close = [&](int& axis) { axis -= axis > key ? 1 : 0; };
-  for (int& axis : made.axes.batch) close(axis);
-  close(made.axes.query);
+  const auto drop_key = [&](int& axis) { axis -= axis > key ? 1 : 0; };
+  for (int& axis : made.axes.batch) drop_key(axis);
+  drop_key(made.axes.query);
   made.axes.key = -1;
   return made;
 }
@@ -34,41 +38,41 @@ Attention attention_of(const Graph& graph, const AttentionPattern& pattern) {
   return made;
 }
 
-void take(Attention& attention, Attention::Operand operand, const AttentionTensor& of) {
-  attention.tensors[operand] = of.tensor;
-  attention.axes[operand] = of.axes;
+void set(Attention& attention, Attention::Operand operand, const AttentionTensor& tensor) {
+  attention.tensors[operand] = tensor.tensor;
+  attention.axes[operand] = tensor.axes;
 }
 
 AttentionPartitions partitions_of(const Graph& graph, const AttentionPattern& pattern, OperatorId statistic) {
-  const std::string of = concat(" (", graph.tensor(pattern.o.tensor).name, ")");
+  const std::string result = concat(" (", graph.tensor(pattern.o.tensor).name, ")");
   const AttentionTensor log_sums = log_sums_of(graph, pattern, statistic);
   AttentionPartitions made;
   for (Partition* const partition : {&made.forward, &made.backward}) {
     partition->kind = PartitionKind::attention;
     partition->attention = attention_of(graph, pattern);
-    take(partition->attention, Attention::q, pattern.q);
-    take(partition->attention, Attention::k, pattern.k);
-    take(partition->attention, Attention::v, pattern.v);
-    take(partition->attention, Attention::o, pattern.o);
-    take(partition->attention, Attention::log_sums, log_sums);
+    set(partition->attention, Attention::q, pattern.q);
+    set(partition->attention, Attention::k, pattern.k);
+    set(partition->attention, Attention::v, pattern.v);
+    set(partition->attention, Attention::o, pattern.o);
+    set(partition->attention, Attention::log_sums, log_sums);
     partition->reads = {pattern.q.tensor, pattern.k.tensor, pattern.v.tensor};
   }
   Partition& forward = made.forward;
-  forward.name = concat("attention", of);
+  forward.name = concat("attention", result);
   forward.operators = pattern.forward;
   forward.operators.push_back(statistic);
   forward.writes = {pattern.o.tensor, log_sums.tensor};
 
   Partition& backward = made.backward;
-  backward.name = concat("attention_dx", of);
+  backward.name = concat("attention_dx", result);
   backward.pass = Pass::backward;
   backward.operators = pattern.backward;
   backward.repeats = forward.operators;
   backward.attention.backward = true;
-  take(backward.attention, Attention::d_o, pattern.d_o);
-  take(backward.attention, Attention::d_q, pattern.d_q);
-  take(backward.attention, Attention::d_k, pattern.d_k);
-  take(backward.attention, Attention::d_v, pattern.d_v);
+  set(backward.attention, Attention::d_o, pattern.d_o);
+  set(backward.attention, Attention::d_q, pattern.d_q);
+  set(backward.attention, Attention::d_k, pattern.d_k);
+  set(backward.attention, Attention::d_v, pattern.d_v);
   backward.reads.insert(backward.reads.end(), {pattern.o.tensor, log_sums.tensor, pattern.d_o.tensor});
   backward.writes = {pattern.d_q.tensor, pattern.d_k.tensor, pattern.d_v.tensor};
   if (pattern.mask.tensor.valid()) {
@@ -95,6 +99,38 @@ FoundAttentionPartitions find_attention_partitions(const TrainingGraph& training
     made.rejected.push_back({concat("attention around ", softmax.name, ": ", none.reason), 1});
   }
   return made;
+}
+
+// An attention ties several choice points into one. It is added only if that one keeps all alternatives that its
+// operators had before.
+void add_attentions(const PartitionBuilder& builder, PartitionSet& set) {
+  FoundAttentionPartitions attentions = find_attention_partitions(builder.training(), builder.callers());
+  for (Rejected& rejected : attentions.rejected) set.reject(std::move(rejected.reason));
+  if (attentions.partitions.empty()) return;
+  std::map<size_t, size_t> alternatives;  // their number, by choice point
+  for (const ChoicePoint& choice_point : set.choice_points()) {
+    const Partition& first = set.partitions()[as_index(choice_point.alternatives.front().front())].partition;
+    alternatives[set.choice_point_of(first.operators.front())] = choice_point.alternatives.size();
+  }
+  for (AttentionPartitions& attention : attentions.partitions) {
+    std::set<size_t> tied;
+    for (const Partition* const partition : {&attention.forward, &attention.backward}) {
+      for (const OperatorId op : partition->operators) tied.insert(set.choice_point_of(op));
+    }
+    size_t together = 1;  // without the attention; with it, at most as many again
+    for (const size_t number : tied) together *= alternatives.contains(number) ? alternatives[number] : 1;
+    if (2 * together > kMostAlternatives) {
+      set.reject(concat(attention.forward.name, ": its operators have ", together,
+                        " other alternatives, too many to try it with"));
+      continue;
+    }
+    set.tie(attention.forward, attention.backward);
+    const OperatorId any = attention.backward.operators.front();
+    std::string forward = set.add(std::move(attention.forward));
+    std::string backward = set.add(std::move(attention.backward));
+    set.bundle({std::move(forward), std::move(backward)});
+    alternatives[set.choice_point_of(any)] = 2 * together;
+  }
 }
 
 }  // namespace millrace

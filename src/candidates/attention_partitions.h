@@ -1,4 +1,4 @@
-// Attentions in one piece: a partition for each pass. Test: tests/candidates/attention_partitions_test.cpp
+// Fused attention: a partition for each pass. Test: tests/candidates/attention_partitions_test.cpp
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace millrace {
 
-// Forward leaves the rows' statistics in place of the softmax, so that either both run or none.
+// Forward writes the rows' statistics instead of the softmax, so either both run or neither.
 struct AttentionPartitions {
   Partition forward;
   Partition backward;
@@ -16,10 +16,11 @@ struct AttentionPartitions {
 
 struct FoundAttentionPartitions {
   std::vector<AttentionPartitions> partitions;
-  std::vector<Rejected> rejected;  // what is nearly an attention
+  std::vector<Rejected> rejected;  // softmaxes that are almost an attention
 };
 
-// Of the attentions whose statistics are in the graph. `callers`: one a tensor, whether it is in the caller's memory.
+// Partitions for the attentions whose statistics are in the graph. `callers`: per tensor, whether it is in the caller's
+// memory.
 FoundAttentionPartitions find_attention_partitions(const TrainingGraph& training, const std::vector<bool>& callers);
 
 }  // namespace millrace

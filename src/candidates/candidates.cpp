@@ -19,14 +19,15 @@ int64_t narrowest_bytes(const Graph& graph, const Partition& partition) {
   return bytes;
 }
 
-bool lies_as_written(const std::vector<TensorDomain>& domains, const Partition& partition, const Candidate& candidate) {
+bool has_written_layouts(const std::vector<TensorDomain>& domains, const Partition& partition,
+                         const Candidate& candidate) {
   size_t k = 0;
   for (const std::vector<TensorId>* tensors : {&partition.reads, &partition.writes}) {
     for (const TensorId tensor : *tensors) {
       const int layout = candidate.layouts[k++];
-      const bool drawn =
-          partition.kind == PartitionKind::attention && tensor == partition.attention.mask;  // whatever the others are
-      if (!drawn && layout != std::max(0, domains[tensor.at()].pinned)) return false;
+      // The storage of an attention's mask does not depend on the other layouts.
+      const bool mask = partition.kind == PartitionKind::attention && tensor == partition.attention.mask;
+      if (!mask && layout != std::max(0, domains[tensor.at()].pinned)) return false;
     }
   }
   return true;
@@ -37,7 +38,7 @@ std::vector<Layout> layouts_of(const std::vector<TensorDomain>& domains, const P
   std::vector<Layout> layouts;
   const std::vector<TensorId> tensors = tensors_of(partition);
   for (size_t k = 0; k < tensors.size(); ++k)
-    layouts.push_back(domains[tensors[k].at()].layouts[static_cast<size_t>(candidate.layouts[k])]);
+    layouts.push_back(domains[tensors[k].at()].layouts[as_index(candidate.layouts[k])]);
   return layouts;
 }
 

@@ -7,10 +7,10 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kMostCovers = 4096;  // that are looked at to find them, where products or attentions absorb others
+constexpr size_t kMostSearched = 4096;  // alternatives examined if epilogues or attentions absorb operators
 
-// What is taken or left as one: a partition, or several.
-struct Choice {
+// Partitions of which either all run or none.
+struct Bundle {
   std::vector<int> partitions;
   std::vector<OperatorId> operators;
 };
@@ -22,55 +22,55 @@ class ChoicePointFinder {
       : partitions_(partitions), groups_(groups), rules_(rules) {}
 
   std::vector<ChoicePoint> run() {
-    std::map<size_t, std::vector<Choice>> choices;
-    for (Choice& choice : all_choices())
-      choices[choice_point_of(choice.operators.front())].push_back(std::move(choice));
+    std::map<size_t, std::vector<Bundle>> bundles;
+    for (Bundle& bundle : all_bundles())
+      bundles[choice_point_of(bundle.operators.front())].push_back(std::move(bundle));
     std::vector<ChoicePoint> choice_points;
-    for (auto& [number, of_choice_point] : choices) choice_points.push_back(find(number, of_choice_point));
+    for (auto& [number, own] : bundles) choice_points.push_back(find(number, own));
     return choice_points;
   }
 
  private:
-  const Partition& partition(int number) const { return partitions_[static_cast<size_t>(number)].partition; }
+  const Partition& partition(int number) const { return partitions_[as_index(number)].partition; }
   size_t choice_point_of(OperatorId op) const { return rules_.choice_point_of[op.at()]; }
 
-  std::vector<Choice> all_choices() const {
+  std::vector<Bundle> all_bundles() const {
     std::map<std::string, int> numbers;
     for (size_t k = 0; k < partitions_.size(); ++k) numbers[partitions_[k].partition.name] = static_cast<int>(k);
-    std::vector<Choice> bundles;
+    std::vector<Bundle> several;
     std::set<int> bundled;
     for (const std::vector<std::string>& names : rules_.bundles) {
-      Choice choice;
-      bool whole = true;  // a partition may have been dropped
+      Bundle bundle;
+      bool complete = true;  // a partition may have been dropped
       for (const std::string& name : names) {
         const auto found = numbers.find(name);
-        whole = whole && found != numbers.end();
+        complete = complete && found != numbers.end();
         if (found == numbers.end()) continue;
-        choice.partitions.push_back(found->second);
+        bundle.partitions.push_back(found->second);
         bundled.insert(found->second);
         const std::vector<OperatorId>& operators = partition(found->second).operators;
-        choice.operators.insert(choice.operators.end(), operators.begin(), operators.end());
+        bundle.operators.insert(bundle.operators.end(), operators.begin(), operators.end());
       }
-      if (whole) bundles.push_back(std::move(choice));
+      if (complete) several.push_back(std::move(bundle));
     }
-    std::vector<Choice> choices;
+    std::vector<Bundle> bundles;
     for (int k = 0; k < static_cast<int>(partitions_.size()); ++k) {
-      if (!bundled.contains(k)) choices.push_back({{k}, partition(k).operators});
+      if (!bundled.contains(k)) bundles.push_back({{k}, partition(k).operators});
     }
-    choices.insert(choices.end(), bundles.begin(), bundles.end());
-    return choices;
+    bundles.insert(bundles.end(), several.begin(), several.end());
+    return bundles;
   }
 
-  ChoicePoint find(size_t number, std::vector<Choice>& choices) const {
-    // Larger partitions first: the first cover is the fused one, with contractions apart.
-    std::stable_sort(choices.begin(), choices.end(), [&](const Choice& l, const Choice& r) {
+  ChoicePoint find(size_t number, std::vector<Bundle>& bundles) const {
+    // Larger partitions first: the first alternative is the fused one, with separate contractions.
+    std::stable_sort(bundles.begin(), bundles.end(), [&](const Bundle& l, const Bundle& r) {
       return partition(l.partitions.front()).members.size() > partition(r.partitions.front()).members.size();
     });
     std::set<OperatorId> operators;
     bool many = false;
-    for (const Choice& choice : choices) {
-      operators.insert(choice.operators.begin(), choice.operators.end());
-      many = many || std::any_of(choice.partitions.begin(), choice.partitions.end(), [&](int k) {
+    for (const Bundle& bundle : bundles) {
+      operators.insert(bundle.operators.begin(), bundle.operators.end());
+      many = many || std::any_of(bundle.partitions.begin(), bundle.partitions.end(), [&](int k) {
                const Partition& one = partition(k);
                return one.product.has_epilogue() || one.product.adds() || one.kind == PartitionKind::attention;
              });
@@ -82,16 +82,17 @@ class ChoicePointFinder {
     }
     std::vector<int> chosen;
     std::set<OperatorId> done;
-    std::vector<std::vector<int>> covers;
-    cover(choices, {operators.begin(), operators.end()}, many ? kMostCovers : kMostAlternatives, chosen, done, covers);
+    std::vector<std::vector<int>> all;
+    enumerate(bundles, {operators.begin(), operators.end()}, many ? kMostSearched : kMostAlternatives, chosen, done,
+              all);
     ChoicePoint found;
-    for (std::vector<int>& alternative : covers) {
+    for (std::vector<int>& alternative : all) {
       if (std::any_of(kernels.begin(), kernels.end(), [&](const auto* group) { return mixes(*group, alternative); }))
         continue;
       std::sort(alternative.begin(), alternative.end());
       found.alternatives.push_back(std::move(alternative));
     }
-    if (found.alternatives.size() > kMostAlternatives) {  // the default, and those of fewest launches
+    if (found.alternatives.size() > kMostAlternatives) {  // keep the default, and those with the fewest launches
       std::stable_sort(std::next(found.alternatives.begin()), found.alternatives.end(),
                        [](const auto& l, const auto& r) { return l.size() < r.size(); });
       found.alternatives.resize(kMostAlternatives);
@@ -99,49 +100,49 @@ class ChoicePointFinder {
     return found;
   }
 
-  // All ways to choose partitions that carry out each operator of the choice point once, of optional ones at most once.
-  void cover(const std::vector<Choice>& choices, const std::vector<OperatorId>& operators, size_t most,
-             std::vector<int>& chosen, std::set<OperatorId>& done, std::vector<std::vector<int>>& covers) const {
-    if (covers.size() >= most) return;
+  // All sets of partitions that carry out each operator of the choice point once, and optional ones at most once.
+  void enumerate(const std::vector<Bundle>& bundles, const std::vector<OperatorId>& operators, size_t most,
+                 std::vector<int>& chosen, std::set<OperatorId>& done, std::vector<std::vector<int>>& found) const {
+    if (found.size() >= most) return;
     const auto next =
         std::find_if(operators.begin(), operators.end(), [&](OperatorId op) { return !done.contains(op); });
     if (next == operators.end()) {
-      covers.push_back(chosen);
+      found.push_back(chosen);
       return;
     }
-    for (const Choice& choice : choices) {
-      if (!has(choice.operators, *next) || std::any_of(choice.operators.begin(), choice.operators.end(),
+    for (const Bundle& bundle : bundles) {
+      if (!has(bundle.operators, *next) || std::any_of(bundle.operators.begin(), bundle.operators.end(),
                                                        [&](OperatorId op) { return done.contains(op); }))
         continue;
-      chosen.insert(chosen.end(), choice.partitions.begin(), choice.partitions.end());
-      done.insert(choice.operators.begin(), choice.operators.end());
-      cover(choices, operators, most, chosen, done, covers);
-      for (const OperatorId op : choice.operators) done.erase(op);
-      chosen.resize(chosen.size() - choice.partitions.size());
+      chosen.insert(chosen.end(), bundle.partitions.begin(), bundle.partitions.end());
+      done.insert(bundle.operators.begin(), bundle.operators.end());
+      enumerate(bundles, operators, most, chosen, done, found);
+      for (const OperatorId op : bundle.operators) done.erase(op);
+      chosen.resize(chosen.size() - bundle.partitions.size());
     }
   }
 
-  // A kernel is either fused or all of its members are apart: between the two lies nothing worth measuring. Either all
-  // of it that epilogues can absorb is absorbed, or nothing; and what products leave of it is fused.
+  // Whether an alternative is not worth measuring. A kernel is either fused, or all of its members are separate.
+  // Epilogues absorb either all of its members that they can, or none; the rest is fused.
   bool mixes(const FusedOperator& group, const std::vector<int>& alternative) const {
     size_t fused = 0;
-    size_t apart = 0;
+    size_t separate = 0;
     bool absorbed = false;
     bool added = false;
     bool left = false;  // could have been absorbed
     for (const int number : alternative) {
       const Partition& one = partition(number);
-      const std::vector<OperatorId> of_group = common(one.operators, group.members);
-      if (of_group.empty()) continue;
+      const std::vector<OperatorId> shared = common(one.operators, group.members);
+      if (shared.empty()) continue;
       if (one.product.has_epilogue()) {
         absorbed = true;
       } else {
-        left = left || !common(of_group, rules_.absorbable).empty();
+        left = left || !common(shared, rules_.absorbable).empty();
       }
       added = added || one.product.adds();
-      if (!one.members.empty()) ++(one.members.size() > 1 ? fused : apart);
+      if (!one.members.empty()) ++(one.members.size() > 1 ? fused : separate);
     }
-    return (fused > 0 && apart > 0) || (absorbed && left) || ((absorbed || added) && apart > 1);
+    return (fused > 0 && separate > 0) || (absorbed && left) || ((absorbed || added) && separate > 1);
   }
 
   const std::vector<PartitionCandidates>& partitions_;

@@ -1,4 +1,5 @@
-// Which partitions together make a whole: the alternatives of every choice point.
+// Which partitions together carry out the step: the alternatives of every choice point.
+// Test: tests/candidates/enumerate_test.cpp
 #pragma once
 
 #include <string>
@@ -10,9 +11,9 @@
 namespace millrace {
 
 struct ChoicePointRules {
-  std::vector<size_t> choice_point_of;            // one an operator: those of one choice point have one number
-  std::vector<std::vector<std::string>> bundles;  // partitions, by name, of which either all run or none
-  std::vector<OperatorId> absorbable;             // operators that some product with an epilogue does
+  std::vector<size_t> choice_point_of;            // per operator: the number of its choice point
+  std::vector<std::vector<std::string>> bundles;  // names of partitions of which either all run or none
+  std::vector<OperatorId> absorbable;             // operators that some epilogue can absorb
   std::vector<OperatorId> optional;               // operators that need not be carried out
 };
 
@@ -23,8 +24,8 @@ bool has(const std::vector<OperatorId>& operators, OperatorId op);
 // The operators that are in both.
 std::vector<OperatorId> common(const std::vector<OperatorId>& one, const std::vector<OperatorId>& other);
 
-// `partitions`: in an order in which every cover can run. The first alternative of a choice point is the fused one,
-// with contractions apart.
+// `partitions`: in an order in which every combination of alternatives can run. The first alternative of a choice point
+// is the fused one, with separate contractions.
 std::vector<ChoicePoint> find_choice_points(const std::vector<PartitionCandidates>& partitions,
                                             const std::vector<FusedOperator>& groups, const ChoicePointRules& rules);
 

@@ -13,9 +13,9 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kOfLayout = 64;  // candidates kept for a layout of a tensor
+constexpr size_t kKeptPerLayout = 64;  // candidates kept for each layout of each tensor
 
-// Its layouts and its way as bytes: what is added twice is found by it.
+// Its layouts and its config as bytes, to find duplicates.
 std::string key_of(const Candidate& candidate) {
   std::string key;
   const auto put = [&](int number) {
@@ -31,10 +31,10 @@ std::string key_of(const Candidate& candidate) {
     put_all(std::array{kernel->rows ? 1 : 0, kernel->vector, kernel->threads, kernel->block});
     put_all(kernel->loops);
     if (const std::optional<GpuShape>& gpu = kernel->gpu)
-      put_all(std::array{gpu->width, gpu->group, gpu->threads, gpu->blocks, gpu->ahead});
+      put_all(std::array{gpu->width, gpu->row_threads, gpu->threads, gpu->blocks, gpu->prefetch});
   } else if (const auto* attention = std::get_if<AttentionConfig>(&candidate.config)) {
-    put_all(std::array{attention->warps, attention->tiles, attention->panel, attention->stages,
-                       attention->groups ? 1 : 0, attention->shared_rows ? 1 : 0, attention->whole ? 1 : 0});
+    put_all(std::array{attention->warps, attention->row_tiles, attention->tile_columns, attention->stages,
+                       attention->wgmma ? 1 : 0, attention->rows_in_smem ? 1 : 0, attention->single_kernel ? 1 : 0});
   } else {
     const auto& gemm = std::get<GemmConfig>(candidate.config);
     put_all(std::array{static_cast<int>(gemm.library), gemm.threads_over_loops ? 1 : 0, gemm.threads,
@@ -44,7 +44,7 @@ std::string key_of(const Candidate& candidate) {
   return key;
 }
 
-// The most promising first. What is sorted is their places: candidates are long to move.
+// The most promising first. Sorts indices, because candidates are expensive to move.
 void sort_by_estimate(std::vector<Candidate>& candidates) {
   std::vector<size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -55,7 +55,7 @@ void sort_by_estimate(std::vector<Candidate>& candidates) {
   });
   std::vector<Candidate> sorted;
   sorted.reserve(candidates.size());
-  for (const size_t place : order) sorted.push_back(std::move(candidates[place]));
+  for (const size_t number : order) sorted.push_back(std::move(candidates[number]));
   candidates = std::move(sorted);
 }
 
@@ -69,7 +69,8 @@ void Collector::add(Candidate candidate) {
 
 void Collector::add_new(Candidate candidate) {
   into_.configurations += 1;
-  if (!keeps(candidate.layouts, candidate.estimate) && !lies_as_written(domains_, into_.partition, candidate)) return;
+  if (!keeps(candidate.layouts, candidate.estimate) && !has_written_layouts(domains_, into_.partition, candidate))
+    return;
   into_.candidates.push_back(std::move(candidate));
   if (into_.candidates.size() >= 4 * std::max(most_, kept_) + 1000) shrink();
 }
@@ -93,12 +94,12 @@ void Collector::shrink() {
   std::vector<Candidate> kept;
   for (size_t position = 0; position < all.size(); ++position) {
     Candidate& candidate = all[position];
-    bool wanted = position < most_ || lies_as_written(domains_, into_.partition, candidate);
+    bool wanted = position < most_ || has_written_layouts(domains_, into_.partition, candidate);
     for (size_t k = 0; k < counts.size(); ++k) {
       size_t& count = counts[k][candidate.layouts[k]];
-      if (count >= kOfLayout) continue;
+      if (count >= kKeptPerLayout) continue;
       wanted = true;
-      if (++count == kOfLayout) worst_of_[k][candidate.layouts[k]] = candidate.estimate;
+      if (++count == kKeptPerLayout) worst_of_[k][candidate.layouts[k]] = candidate.estimate;
     }
     if (wanted) kept.push_back(std::move(candidate));
   }
@@ -129,11 +130,11 @@ void find_configs(const Graph& graph, const std::vector<TensorDomain>& domains, 
   const bool by_library = !partition.candidates.empty();
   const bool stacked = partition.partition.members.empty();
   if (partition.partition.kind == PartitionKind::kernel) {
-    kernel_configs(graph, domains, options, false, partition, collector);
+    kernel_configs(graph, domains, options, KernelLayouts::all, partition, collector);
   } else if (!stacked && !by_library) {
-    kernel_configs(graph, domains, options, true, partition, collector);
+    kernel_configs(graph, domains, options, KernelLayouts::written, partition, collector);
   } else if (!stacked) {
-    collector.reject("generated loops for a contraction that a library does: far slower");
+    collector.reject("generated loops for a contraction that a library covers: far slower");
   }
   collector.finish();
 }
@@ -142,7 +143,10 @@ Result<Candidates> find_partitions(const TrainingGraph& training, const FusedGra
                                    const EnumerateOptions& options) {
   Result<Pinned> pinned = pin_layouts(training, options.layouts);
   if (!pinned) return pinned.error();
-  Candidates candidates = find_partitions(training, fused, options.gpu.has_value(), pinned->families);
+  const bool gpu = options.gpu.has_value();
+  Candidates candidates =
+      find_partitions(training, fused, {.epilogues = gpu, .reads_while_multiplying = gpu, .fused_attention = gpu},
+                      pinned->contiguous_groups);
   candidates.domains = std::move(pinned->domains);
   candidates.rejected.insert(candidates.rejected.begin(), pinned->rejected.begin(), pinned->rejected.end());
   return candidates;
@@ -160,14 +164,14 @@ namespace {
 
 constexpr size_t kAll = 1'000'000;
 
-// With every tensor's layout fixed there are few ways. None where a tensor has to lie otherwise.
+// The domains with every tensor's layout fixed, so that few configs remain; nothing if a tensor may not have it.
 std::optional<std::vector<TensorDomain>> fixed(const std::vector<TensorDomain>& domains, const Partition& partition,
                                                const std::vector<int>& layouts) {
   std::vector<TensorDomain> made = domains;
   size_t k = 0;
   for (const TensorId tensor : tensors_of(partition)) {
     TensorDomain& domain = made[tensor.at()];
-    if (!domain.can_lie(layouts[k])) return std::nullopt;
+    if (!domain.allows(layouts[k])) return std::nullopt;
     domain.pinned = layouts[k++];
     domain.otherwise.clear();
   }
@@ -184,7 +188,7 @@ std::vector<Candidate> all_configs(const Graph& graph, const std::vector<TensorD
   return std::move(found.candidates);
 }
 
-// Whether it is one of those that these options give.
+// Whether these options give this candidate.
 bool is_one_of(const Graph& graph, const std::vector<TensorDomain>& domains, const Partition& partition,
                const Candidate& candidate, const EnumerateOptions& options) {
   if (partition.operators.empty()) {
@@ -202,9 +206,9 @@ bool is_one_of(const Graph& graph, const std::vector<TensorDomain>& domains, con
 
 }  // namespace
 
-std::vector<Candidate> ways_under(const Graph& graph, const std::vector<TensorDomain>& domains,
-                                  const EnumerateOptions& options, const Partition& partition,
-                                  const std::vector<int>& layouts) {
+std::vector<Candidate> configs_under(const Graph& graph, const std::vector<TensorDomain>& domains,
+                                     const EnumerateOptions& options, const Partition& partition,
+                                     const std::vector<int>& layouts) {
   const std::optional<std::vector<TensorDomain>> under = fixed(domains, partition, layouts);
   return under ? all_configs(graph, *under, options, partition) : std::vector<Candidate>();
 }
@@ -212,8 +216,8 @@ std::vector<Candidate> ways_under(const Graph& graph, const std::vector<TensorDo
 bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, const Partition& partition,
                   Candidate candidate) {
   EnumerateOptions options;
-  int blocks = 0;  // that share rows
-  // Loops for a contraction are generated where no library does it.
+  int row_blocks = 0;  // blocks that share rows
+  // Loops for a contraction are generated only if no library covers it.
   if (auto* const gemm = std::get_if<GemmConfig>(&candidate.config)) {
     options.libraries = {gemm->library};
     gemm->algorithm = {};  // the library itself says whether it has one
@@ -221,7 +225,7 @@ bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, 
     options.threads = gemm->threads;
   } else if (const auto* const kernel = std::get_if<KernelConfig>(&candidate.config)) {
     if (kernel->gpu) options.gpu = GpuTarget();
-    blocks = kernel->gpu ? kernel->gpu->blocks : 0;
+    row_blocks = kernel->gpu ? kernel->gpu->blocks : 0;
     options.threads = kernel->threads;
   } else {
     options.gpu = GpuTarget();
@@ -229,11 +233,11 @@ bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, 
   if (partition.operators.empty()) return is_one_of(graph, domains, partition, candidate, options);
   const std::optional<std::vector<TensorDomain>> under = fixed(domains, partition, candidate.layouts);
   if (!under) return false;
-  if (blocks == 0) return is_one_of(graph, *under, partition, candidate, options);
-  // Blocks that share rows are a few a multiprocessor of the GPU that it was made for, which may be another one.
-  for (int each = 1; each <= kMostBlocksAMultiprocessor; ++each) {
-    options.gpu = GpuTarget{blocks / each};
-    if (blocks % each == 0 && is_one_of(graph, *under, partition, candidate, options)) return true;
+  if (row_blocks == 0) return is_one_of(graph, *under, partition, candidate, options);
+  // The number of blocks that share rows is a small multiple of the multiprocessors of the GPU it was made for.
+  for (int each = 1; each <= kMostBlocksPerMultiprocessor; ++each) {
+    options.gpu = GpuTarget{row_blocks / each};
+    if (row_blocks % each == 0 && is_one_of(graph, *under, partition, candidate, options)) return true;
   }
   return false;
 }
@@ -242,15 +246,15 @@ PartitionCandidates conversions(const Graph& graph, const TensorDomain& domain, 
                                 int threads, const std::optional<GpuTarget>& gpu) {
   PartitionCandidates found;
   found.partition = conversion_partition(graph, tensor);
-  // With these two layouts alone there are few; all pairs of a tensor's layouts are thousands.
+  // These two layouts alone give few candidates; all pairs of a tensor's layouts would give thousands.
   std::vector<TensorDomain> domains(graph.tensors.size());
-  domains[tensor.at()].layouts = {domain.layouts[static_cast<size_t>(from)], domain.layouts[static_cast<size_t>(to)]};
+  domains[tensor.at()].layouts = {domain.layouts[as_index(from)], domain.layouts[as_index(to)]};
   Collector collector(domains, found, 100'000);
   EnumerateOptions options;
   options.threads = threads;
   options.gpu = gpu;
   options.every_shape = true;
-  kernel_configs(graph, domains, options, false, found, collector);
+  kernel_configs(graph, domains, options, KernelLayouts::all, found, collector);
   collector.finish();
   std::erase_if(found.candidates, [](const Candidate& c) { return c.layouts[0] != 0 || c.layouts[1] != 1; });
   for (Candidate& candidate : found.candidates) candidate.layouts = {from, to};

@@ -13,45 +13,45 @@
 
 namespace millrace {
 
-// What kernels on a GPU are made for.
+// What kernels on a GPU depend on.
 struct GpuTarget {
   int multiprocessors = 132;
-  int64_t shared_bytes = 232'448;  // that a block may ask for
-  bool group_products = true;      // of four warps at a time: Hopper's, and no other generation's
+  int64_t shared_bytes = 232'448;  // that a block may use
+  bool wgmma = true;               // products of a warpgroup: only Hopper has them
 };
 
 struct EnumerateOptions {
   int threads = 1;
-  std::optional<GpuTarget> gpu;                              // there: partitions and ways on a GPU, and no others
-  std::vector<GemmLibrary> libraries;                        // that the device has
-  std::map<GemmLibrary, std::string> missing;                // why the others are not there
-  std::vector<std::pair<std::string, std::string>> layouts;  // the caller's, as pins.h says
-  size_t most = 4000;                                        // candidates kept of a partition, the most promising ones
-  bool every_shape = false;  // of a GPU's threads; otherwise the first under any but the written layouts
+  std::optional<GpuTarget> gpu;                              // if set: partitions and configs for a GPU, and no others
+  std::vector<GemmLibrary> libraries;                        // of the device
+  std::map<GemmLibrary, std::string> missing;                // why the others are missing
+  std::vector<std::pair<std::string, std::string>> layouts;  // pinned by the caller (pins.h)
+  size_t most = 4000;                                        // candidates kept per partition, the most promising ones
+  bool every_shape = false;  // of a GPU's threads; otherwise only the first, except under the written layouts
 };
 
-// Partitions, covers and domains, without the ways: quick.
+// Partitions, choice points and domains, without configs: quick.
 Result<Candidates> find_partitions(const TrainingGraph& training, const FusedGraph& fused,
                                    const EnumerateOptions& options);
 
-// The ways of one partition, which has none yet.
+// Adds the candidates of one partition, which has none yet.
 void find_configs(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
                   PartitionCandidates& partition);
 
-// With all ways.
+// Partitions with all candidates.
 Result<Candidates> enumerate(const TrainingGraph& training, const FusedGraph& fused, const EnumerateOptions& options);
 
-// All ways under the layouts of one: on a GPU, a partition's candidates have only the first.
-std::vector<Candidate> ways_under(const Graph& graph, const std::vector<TensorDomain>& domains,
-                                  const EnumerateOptions& options, const Partition& partition,
-                                  const std::vector<int>& layouts);
+// All configs under given layouts; on a GPU, a partition's candidates have only the first.
+std::vector<Candidate> configs_under(const Graph& graph, const std::vector<TensorDomain>& domains,
+                                     const EnumerateOptions& options, const Partition& partition,
+                                     const std::vector<int>& layouts);
 
-// Whether it is one of the partition's candidates, on a device with both libraries and as many threads as it names. Of
-// a conversion partition: of its tensor's conversions.
+// Whether it is one of the partition's candidates (of a conversion partition: one of its tensor's conversions), on a
+// device that has the library and the threads that it names.
 bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, const Partition& partition,
                   Candidate candidate);
 
-// The ways from one layout of a tensor to another, most promising first.
+// The kernels that convert a tensor from one layout to another, most promising first.
 PartitionCandidates conversions(const Graph& graph, const TensorDomain& domain, TensorId tensor, int from, int to,
                                 int threads, const std::optional<GpuTarget>& gpu = std::nullopt);
 

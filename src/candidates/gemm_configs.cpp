@@ -1,5 +1,5 @@
-// Contractions by a library: every permutation of the three tensors that one matrix product, or a loop of them,
-// expresses.
+// Contractions by a library: every permutation of the three tensors that one matrix product, or a loop over products,
+// supports.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -15,12 +15,13 @@ constexpr size_t kA = 0;
 constexpr size_t kB = 1;
 constexpr size_t kC = 2;
 constexpr size_t kV = kVectorOperand;
-constexpr double kFlopPerSecond = 60e9;  // of a core; only the order of candidates depends on it
+// Of a core, then of a GPU with and without tensor cores. Only the order of candidates depends on these.
+constexpr double kFlopPerSecond = 60e9;
 constexpr double kCallSeconds = 5e-7;
 constexpr double kGpuFlopPerSecond = 6e14;
 constexpr double kGpuPlainFlopPerSecond = 4e13;
 
-using Chain = std::vector<int>;  // indices of the product, outermost first, that make one index of a matrix
+using Chain = std::vector<int>;  // indices of the product, outermost first, merged into one index of a matrix
 
 class GemmConfigs {
  public:
@@ -45,8 +46,8 @@ class GemmConfigs {
     }
     for (size_t role = 0; role < kRoles.size(); ++role)
       chains_[role].resize(domain_[kRoles[role].one]->layouts.size() * domain_[kRoles[role].two]->layouts.size());
-    operands_apart_ = are_operands_apart();
-    if (product_.beside().valid()) find_layouts_beside();
+    operands_distinct_ = are_operands_distinct();
+    if (product_.companion().valid()) find_companion_layouts();
     each_layout(kA, [&](int a) {
       each_layout(kB, [&](int b) {
         each_layout(kC, [&](int c) { each_layout(kV, [&](int v) { try_layouts({a, b, c, v}); }); });
@@ -57,29 +58,29 @@ class GemmConfigs {
  private:
   using Layouts = std::array<int, 4>;  // of a, b, c and the vector
 
-  // Stacked tensors lie in one layout, in which each of them can.
+  // Stacked tensors have one layout, which each of them must allow.
   template <class Body>
   void each_layout(size_t operand, const Body& body) {
     if (product_.operand(operand).empty()) return body(0);
     const std::vector<TensorId>& tensors = product_.operand(operand);
     bool any = false;
     for (int k = 0; k < static_cast<int>(domain_[operand]->layouts.size()); ++k) {
-      const bool fits = std::all_of(tensors.begin(), tensors.end(),
-                                    [&](TensorId tensor) { return domains_[tensor.at()].can_lie(k); });
+      const bool fits =
+          std::all_of(tensors.begin(), tensors.end(), [&](TensorId tensor) { return domains_[tensor.at()].allows(k); });
       if (fits) body(k);
       any = any || fits;
     }
     if (!any) collector_.reject("stacked tensors are pinned differently");
   }
 
-  // What is added, or auxiliary, lies as the result does: under each layout of that, its own, or kNoIndex where it
-  // cannot.
-  void find_layouts_beside() {
-    const TensorDomain& domain = domains_[product_.beside().at()];
+  // The added or auxiliary tensor has the result's layout. For each layout of the result, the number of the same layout
+  // in the companion's domain; kNoIndex if it is not allowed.
+  void find_companion_layouts() {
+    const TensorDomain& domain = domains_[product_.companion().at()];
     for (const Layout& layout : domain_[kC]->layouts) {
       const auto same = std::find(domain.layouts.begin(), domain.layouts.end(), layout);
       const int number = static_cast<int>(same - domain.layouts.begin());
-      layout_beside_.push_back(same != domain.layouts.end() && domain.can_lie(number) ? number : kNoIndex);
+      companion_layouts_.push_back(same != domain.layouts.end() && domain.allows(number) ? number : kNoIndex);
     }
   }
 
@@ -92,7 +93,7 @@ class GemmConfigs {
   };
   static constexpr std::array<Role, 3> kRoles = {{{kA, kC, kB, false}, {kB, kC, kA, false}, {kA, kB, kC, true}}};
 
-  // A way under the layouts in question. There are millions: of most of them only the number is needed.
+  // A config under the current layouts. There are millions; most are only counted.
   struct Found {
     const Chain* m = nullptr;
     const Chain* n = nullptr;
@@ -103,18 +104,17 @@ class GemmConfigs {
     double estimate = 0;
     size_t position = 0;
 
-    bool cuts_like(const Found& other) const { return m == other.m && n == other.n && k == other.k; }
+    bool has_same_chains(const Found& other) const { return m == other.m && n == other.n && k == other.k; }
   };
 
   void try_layouts(const Layouts& layouts) {
     // One tensor cannot be read in two layouts by one partition.
     if (product_.tensors[kA] == product_.tensors[kB] && layouts[kA] != layouts[kB]) return;
-    if (product_.beside().valid() && layout_beside(layouts) == kNoIndex)
-      return collector_.reject(product_.adds() ? "what is added lies otherwise than the result"
-                                               : "the auxiliary matrix lies otherwise than the result");
+    if (product_.companion().valid() && companion_layout(layouts) == kNoIndex)
+      return collector_.reject(product_.adds() ? "the added tensor cannot have the result's layout"
+                                               : "the auxiliary matrix cannot have the result's layout");
     for (const size_t operand : {kA, kB, kC, kV}) {
-      if (!product_.operand(operand).empty())
-        steps_[operand] = &steps_of_layouts_[operand][static_cast<size_t>(layouts[operand])];
+      if (!product_.operand(operand).empty()) steps_[operand] = &steps_of_layouts_[operand][as_index(layouts[operand])];
     }
     found_.clear();
     for (const Chain& m : chains_of(0, layouts)) {
@@ -122,14 +122,14 @@ class GemmConfigs {
         for (const Chain& k : chains_of(2, layouts)) consider(m, n, k);
       }
     }
-    // Of several ways to cut one combination of layouts the two with the largest products.
+    // If there are several choices of m, n and k for these layouts: the two with the largest products.
     std::sort(found_.begin(), found_.end(), [](const Found& l, const Found& r) {
       return l.estimate != r.estimate ? l.estimate < r.estimate : l.position < r.position;
     });
     const Found* second = nullptr;
     for (const Found& found : found_) {
-      if (!found.cuts_like(found_.front())) {
-        if (second != nullptr && !found.cuts_like(*second)) break;
+      if (!found.has_same_chains(found_.front())) {
+        if (second != nullptr && !found.has_same_chains(*second)) break;
         second = &found;
       }
       add(layouts, found);
@@ -140,24 +140,24 @@ class GemmConfigs {
     bool as_written = true;
     for (const size_t operand : {kA, kB, kC, kV}) {
       if (!product_.operand(operand).empty())
-        as_written = as_written && as_written_[operand][static_cast<size_t>(layouts[operand])];
+        as_written = as_written && as_written_[operand][as_index(layouts[operand])];
     }
-    if (product_.beside().valid())
-      as_written = as_written && layout_beside(layouts) == std::max(0, domains_[product_.beside().at()].pinned);
+    if (product_.companion().valid())
+      as_written = as_written && companion_layout(layouts) == std::max(0, domains_[product_.companion().at()].pinned);
     std::vector<int> all = all_layouts(layouts);
-    if (operands_apart_ && !as_written && !collector_.keeps(all, found.estimate)) return collector_.count();
+    if (operands_distinct_ && !as_written && !collector_.keeps(all, found.estimate)) return collector_.count();
     const int threads = found.library == GemmLibrary::cublaslt ? 1 : options_.threads;
     Candidate candidate{
         std::move(all),
         GemmConfig{
             found.library, *found.m, *found.n, *found.k, found.threads_over_loops, threads, found.tensor_cores, {}},
         found.estimate};
-    operands_apart_ ? collector_.add_new(std::move(candidate)) : collector_.add(std::move(candidate));
+    operands_distinct_ ? collector_.add_new(std::move(candidate)) : collector_.add(std::move(candidate));
   }
 
-  // Whether layouts of a, b and c are all different candidates: no tensor is in two of them, unless both are the same.
-  // A vector is none of them.
-  bool are_operands_apart() const {
+  // Whether different layouts of a, b and c are different candidates: no tensor is in both a and b, unless they are the
+  // same. A vector is never one of the matrices.
+  bool are_operands_distinct() const {
     const std::vector<TensorId>& a = product_.tensors[kA];
     const std::vector<TensorId>& b = product_.tensors[kB];
     return a == b || std::find_first_of(a.begin(), a.end(), b.begin(), b.end()) == a.end();
@@ -168,7 +168,7 @@ class GemmConfigs {
                        [&](TensorId tensor) { return layout == std::max(0, domains_[tensor.at()].pinned); });
   }
 
-  int layout_beside(const Layouts& layouts) const { return layout_beside_[static_cast<size_t>(layouts[kC])]; }
+  int companion_layout(const Layouts& layouts) const { return companion_layouts_[as_index(layouts[kC])]; }
 
   std::vector<int64_t> steps_in(size_t operand, const Layout& layout) const {
     std::vector<int64_t> steps;
@@ -177,23 +177,24 @@ class GemmConfigs {
     return steps;
   }
 
-  // Of m, n or k (0, 1, 2): two operands' layouts decide.
+  // The chains that m, n or k (role 0, 1, 2) can be. Two operands' layouts decide.
   const std::vector<Chain>& chains_of(size_t role, const Layouts& layouts) {
-    const Role& of = kRoles[role];
-    std::vector<Chain>& known = chains_[role][static_cast<size_t>(layouts[of.one]) * domain_[of.two]->layouts.size() +
-                                              static_cast<size_t>(layouts[of.two])];
-    if (known.empty()) known = find_chains(of);
+    const Role& described = kRoles[role];
+    const size_t columns = domain_[described.two]->layouts.size();
+    std::vector<Chain>& known =
+        chains_[role][as_index(layouts[described.one]) * columns + as_index(layouts[described.two])];
+    if (known.empty()) known = find_chains(described);
     return known;
   }
 
-  int64_t along(size_t operand, int index) const { return (*steps_[operand])[static_cast<size_t>(index)]; }
+  int64_t along(size_t operand, int index) const { return (*steps_[operand])[as_index(index)]; }
 
-  // The indices that `one` and `two` run along and `other` does not, merged where their strides allow it in both. The
-  // empty chain stands for an extent of one.
+  // The indices that `one` and `two` run along and `other` does not, merged if the strides of both allow it. The empty
+  // chain is an extent of one.
   std::vector<Chain> find_chains(const Role& role) const {
     std::vector<int> indices;
     for (int k = 0; k < static_cast<int>(product_.indices.size()); ++k) {
-      const bool fits = product_.indices[static_cast<size_t>(k)].reduced == role.reduced && along(role.one, k) != 0 &&
+      const bool fits = product_.indices[as_index(k)].reduced == role.reduced && along(role.one, k) != 0 &&
                         along(role.two, k) != 0 && along(role.other, k) == 0;
       if (fits) indices.push_back(k);
     }
@@ -212,25 +213,25 @@ class GemmConfigs {
   }
 
   bool merges(int outer, int inner, size_t operand) const {
-    return along(operand, outer) == along(operand, inner) * product_.indices[static_cast<size_t>(inner)].extent;
+    return along(operand, outer) == along(operand, inner) * product_.indices[as_index(inner)].extent;
   }
 
   int64_t extent(const Chain& chain) const {
     int64_t points = 1;
-    for (const int index : chain) points *= product_.indices[static_cast<size_t>(index)].extent;
+    for (const int index : chain) points *= product_.indices[as_index(index)].extent;
     return points;
   }
 
   int64_t step(size_t operand, const Chain& chain) const { return chain.empty() ? 1 : along(operand, chain.back()); }
 
-  // What OpenBLAS wants of each matrix: neighbours along one of its indices are neighbours in memory.
+  // OpenBLAS requires that one of a matrix's indices has stride 1.
   bool unit_stride(size_t operand, const Chain& one, const Chain& two) const {
     return step(operand, one) == 1 || step(operand, two) == 1;
   }
 
   void consider(const Chain& m, const Chain& n, const Chain& k) {
     double calls = 1;
-    bool shared_loops = false;  // loops whose products do not add up
+    bool shared_loops = false;  // loops whose products are not summed
     for (size_t index = 0; index < product_.indices.size(); ++index) {
       const auto in = [&](const Chain& chain) {
         return std::find(chain.begin(), chain.end(), static_cast<int>(index)) != chain.end();
@@ -242,7 +243,7 @@ class GemmConfigs {
     const bool unit = unit_stride(kA, m, k) && unit_stride(kB, k, n) && unit_stride(kC, m, n);
     for (const GemmLibrary library : options_.libraries) {
       if (product_.has_epilogue() && library != GemmLibrary::cublaslt) {
-        collector_.reject("only cuBLASLt does what is absorbed");
+        collector_.reject("only cuBLASLt supports the epilogue");
         continue;
       }
       if (library == GemmLibrary::cublaslt) {
@@ -262,7 +263,7 @@ class GemmConfigs {
     }
   }
 
-  // One call: what is not in m, n or k is one batch, the same distance apart from one to the next.
+  // One call: the indices that are not in m, n or k are one batch of constant stride.
   void consider_cublaslt(const Chain& m, const Chain& n, const Chain& k, bool unit) {
     if (!unit) return collector_.reject("cuBLASLt: a matrix has no unit stride along either of its indices");
     std::vector<int> batch;
@@ -272,20 +273,21 @@ class GemmConfigs {
       };
       if (in(m) || in(n) || in(k)) continue;
       if (along(kC, static_cast<int>(index)) == 0)
-        return collector_.reject("cuBLASLt: a sum over products is more than one call");
+        return collector_.reject("cuBLASLt: a sum over products needs more than one call");
       batch.push_back(static_cast<int>(index));
     }
     std::sort(batch.begin(), batch.end(), [&](int l, int r) { return along(kC, l) > along(kC, r); });
     for (size_t at = 0; at + 1 < batch.size(); ++at) {
       for (const size_t operand : {kA, kB, kC}) {
         if (!merges(batch[at], batch[at + 1], operand))
-          return collector_.reject("cuBLASLt: a batch along two indices that do not lie as one");
+          return collector_.reject("cuBLASLt: a batch along two indices that do not merge into one");
       }
     }
-    if (const char* const reason = why_no_vector(m, n, batch)) return collector_.reject(reason);
+    if (const char* const reason = why_vector_rejected(m, n, batch)) return collector_.reject(reason);
     if (product_.auxiliary.valid() && !can_be_auxiliary(m, n, batch))
-      return collector_.reject("cuBLASLt: columns of the auxiliary matrix are no multiple of 8 apart");
-    // Tensor Cores take halves as they are; float32 they would round first.
+      return collector_.reject(
+          "cuBLASLt: the auxiliary matrix's leading dimension or batch stride is no multiple of 8");
+    // Tensor cores multiply halves exactly, but would round float32 first.
     const DType dtype = graph_.tensor(product_.tensors[kC].front()).dtype;
     for (const bool tensor_cores : {true, false}) {
       if (tensor_cores ? dtype == DType::float32 : dtype == DType::float64) continue;
@@ -295,36 +297,36 @@ class GemmConfigs {
     }
   }
 
-  // What cuBLASLt asks of a vector: a bias runs along the matrix index whose neighbours are neighbours in C, the
-  // gradient of one along that of the operand's which is not contracted. Null: it is so.
-  const char* why_no_vector(const Chain& m, const Chain& n, const std::vector<int>& batch) const {
+  // What cuBLASLt requires of a vector: a bias runs along the matrix index that has stride 1 in C, the gradient of a
+  // bias along the operand's index that is not contracted. Null if so.
+  const char* why_vector_rejected(const Chain& m, const Chain& n, const std::vector<int>& batch) const {
     if (!product_.vector) return nullptr;
-    const bool of_c = product_.vector->role == ProductVector::Role::bias;
-    const bool of_m =
-        of_c ? step(kC, m) == 1 && !m.empty() : product_.vector->role == ProductVector::Role::gradient_of_a;
-    const Chain& chain = of_m ? m : n;
-    const auto still = [&](const Chain& indices) {
+    const bool is_bias = product_.vector->role == ProductVector::Role::bias;
+    const bool along_m =
+        is_bias ? step(kC, m) == 1 && !m.empty() : product_.vector->role == ProductVector::Role::gradient_of_a;
+    const Chain& chain = along_m ? m : n;
+    const auto constant_along = [&](const Chain& indices) {
       return std::all_of(indices.begin(), indices.end(), [&](int index) { return along(kV, index) == 0; });
     };
-    if (!still(of_m ? n : m) || (of_c && step(kC, chain) != 1))
-      return "cuBLASLt: a bias runs along the index whose neighbours in the result are apart";
-    if (chain.empty() || step(kV, chain) != 1) return "cuBLASLt: the neighbours in a bias are apart";
+    if (!constant_along(along_m ? n : m) || (is_bias && step(kC, chain) != 1))
+      return "cuBLASLt: a bias runs along an index that has no unit stride in the result";
+    if (chain.empty() || step(kV, chain) != 1) return "cuBLASLt: a bias has no unit stride";
     for (size_t at = 0; at + 1 < chain.size(); ++at) {
-      if (!merges(chain[at], chain[at + 1], kV)) return "cuBLASLt: a bias does not lie as the matrix's index does";
+      if (!merges(chain[at], chain[at + 1], kV)) return "cuBLASLt: a bias's strides do not merge as the matrix's do";
     }
     for (size_t at = 0; at < batch.size(); ++at) {
       if (at + 1 < batch.size() && !merges(batch[at], batch[at + 1], kV))
-        return "cuBLASLt: biases of a batch are not equally far apart";
-      if (!of_c && along(kV, batch[at]) == 0) return "cuBLASLt: products of a batch would write one gradient";
+        return "cuBLASLt: biases of a batch have no constant stride";
+      if (!is_bias && along(kV, batch[at]) == 0) return "cuBLASLt: products of a batch would write the same gradient";
     }
     return nullptr;
   }
 
-  // What cuBLASLt asks of an auxiliary matrix, which lies as the result does.
+  // What cuBLASLt requires of an auxiliary matrix, which has the result's layout.
   bool can_be_auxiliary(const Chain& m, const Chain& n, const std::vector<int>& batch) const {
-    const bool of_m = step(kC, m) == 1 && !m.empty();
-    const Chain& column = of_m ? m : n;
-    const Chain& row = of_m ? n : m;
+    const bool m_is_column = step(kC, m) == 1 && !m.empty();
+    const Chain& column = m_is_column ? m : n;
+    const Chain& row = m_is_column ? n : m;
     const int64_t leading = row.empty() ? extent(column) : step(kC, row);
     return leading % kAuxiliaryStep == 0 && (batch.empty() || along(kC, batch.back()) % kAuxiliaryStep == 0);
   }
@@ -341,8 +343,8 @@ class GemmConfigs {
         bytes += (product_.packed[operand] ? 3.0 : 1.0) * static_cast<double>(elements_of(graph_, tensor)) *
                  static_cast<double>(bytes_of(graph_.tensor(tensor).dtype));
     }
-    if (const TensorId beside = product_.beside(); beside.valid())
-      bytes += static_cast<double>(elements_of(graph_, beside) * bytes_of(graph_.tensor(beside).dtype));
+    if (const TensorId companion = product_.companion(); companion.valid())
+      bytes += static_cast<double>(elements_of(graph_, companion) * bytes_of(graph_.tensor(companion).dtype));
     return std::max(flop / (config.tensor_cores ? kGpuFlopPerSecond : kGpuPlainFlopPerSecond),
                     bytes / kGpuBytesPerSecond) +
            kGpuLaunchSeconds;
@@ -352,8 +354,8 @@ class GemmConfigs {
     std::vector<int> all;
     for (const bool writes : {false, true}) {
       for (const TensorId tensor : writes ? partition_.writes : partition_.reads) {
-        if (tensor == product_.beside() && writes == product_.writes_auxiliary()) {
-          all.push_back(layout_beside(layouts));
+        if (tensor == product_.companion() && writes == product_.writes_auxiliary()) {
+          all.push_back(companion_layout(layouts));
           continue;
         }
         for (const size_t operand : {kA, kB, kC, kV}) {
@@ -372,7 +374,7 @@ class GemmConfigs {
     const auto m = static_cast<double>(extent(*config.m));
     const auto n = static_cast<double>(extent(*config.n));
     const auto k = static_cast<double>(extent(*config.k));
-    const auto filled = [](double x) { return x / (x + 8); };  // how well short matrices fill a product
+    const auto filled = [](double x) { return x / (x + 8); };  // efficiency of short extents
     double threads = options_.threads;
     if (!config.threads_over_loops && m * n * k < 1e5) threads = 1;
     const double flop = 2 * m * n * k / (filled(m) * filled(n) * filled(k));
@@ -394,12 +396,12 @@ class GemmConfigs {
   Collector& collector_;
   std::array<const TensorDomain*, 4> domain_{};
   std::array<std::vector<std::vector<int64_t>>, 4> steps_of_layouts_;
-  std::array<std::vector<bool>, 4> as_written_;  // one a layout: whether it is how the operand's tensors are written
-  std::array<std::vector<std::vector<Chain>>, 3> chains_;  // of m, n and k, for every two layouts; empty: not yet found
-  std::array<const std::vector<int64_t>*, 4> steps_{};     // of the layouts in question
-  std::vector<int> layout_beside_;                         // one a layout of the result
-  std::vector<Found> found_;                               // under the layouts in question
-  bool operands_apart_ = false;
+  std::array<std::vector<bool>, 4> as_written_;            // per layout: whether it is the operand's written one
+  std::array<std::vector<std::vector<Chain>>, 3> chains_;  // of m, n and k, per pair of layouts; empty: not yet found
+  std::array<const std::vector<int64_t>*, 4> steps_{};     // in the current layouts
+  std::vector<int> companion_layouts_;                     // per layout of the result
+  std::vector<Found> found_;                               // under the current layouts
+  bool operands_distinct_ = false;
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// How many threads share a row, a block and the grid. Few of each: the neighbours of a good shape are as good.
+// How many threads share a row, a block and the grid. Few of each, because similar shapes take similar times.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -9,8 +9,8 @@ namespace millrace {
 namespace {
 
 constexpr int kWideBytes = 16;
-constexpr int64_t kSectorBytes = 32;  // that memory gives at once
-constexpr int64_t kMostKept = 64;     // elements of a row that a thread keeps
+constexpr int64_t kSectorBytes = 32;  // the unit of memory transfers
+constexpr int64_t kMostKept = 64;     // elements of a row that a thread keeps in registers
 constexpr int kMostBlockThreads = 1024;
 
 int64_t power_above(int64_t x) {
@@ -38,57 +38,56 @@ std::vector<GpuShape> flat_shapes(const GpuNest& nest) {
   return shapes;
 }
 
-// Neighbours in memory are rows here: threads of a block that are not in one group read them together, a sector at
-// least. Rows that stay in registers come first; longer ones go through memory.
+// Neighbours in memory belong to different rows here: threads of different rows read them together, at least a sector.
+// Rows that stay in registers come first; longer ones go through memory.
 std::vector<GpuShape> lane_shapes(const GpuNest& nest) {
   std::vector<GpuShape> shapes;
   for (const int width : widths_of(nest)) {
     for (const int threads : {256, 512, 1024}) {
-      for (const int64_t pieces : {8, 4, 16}) {
-        const int64_t group = power_above((nest.row_points + pieces - 1) / pieces);
-        const int64_t read_together = nest.element_bytes * width * threads / group;
-        if (pieces * width > kMostKept || read_together < kSectorBytes) continue;
-        add(shapes, {width, static_cast<int>(group), threads, 0});
+      for (const int64_t vectors : {8, 4, 16}) {
+        const int64_t row_threads = power_above((nest.row_points + vectors - 1) / vectors);
+        const int64_t read_together = nest.element_bytes * width * threads / row_threads;
+        if (vectors * width > kMostKept || read_together < kSectorBytes) continue;
+        add(shapes, {width, static_cast<int>(row_threads), threads, 0});
       }
     }
   }
   for (const int width : widths_of(nest)) {
-    for (const int group : {16, 4, 1, 32}) {
-      if (group > 1 && group > nest.row_points) continue;
-      add(shapes, {width, group, 256, 0});
+    for (const int row_threads : {16, 4, 1, 32}) {
+      if (row_threads > 1 && row_threads > nest.row_points) continue;
+      add(shapes, {width, row_threads, 256, 0});
     }
   }
   return shapes;
 }
 
-// Threads of a block, and blocks on a multiprocessor, that share the rows of a sum across them. What a block leaves is
-// written and read again: few large blocks leave little. Parts of sums stay in registers, the more the more pieces a
-// thread has; blocks that do not fit beside each other would run one behind the other, so those that fit come first.
-std::vector<std::pair<int, int>> shared_grids(int64_t pieces) {
-  constexpr int64_t kFit = 1024;  // threads of one piece
+// Threads of a block, and blocks per multiprocessor, that share the rows of a reduction across rows. Partial sums of
+// blocks go through memory, so there are few large blocks. Those of a thread stay in registers, one for each of its
+// vectors. Blocks that do not fit on a multiprocessor together would run one after the other, so those that fit come
+// first.
+std::vector<std::pair<int, int>> shared_grids(int64_t vectors) {
+  constexpr int64_t kFit = 1024;  // threads with one vector each
   std::vector<std::pair<int, int>> grids = {{1024, 1}, {512, 2}, {256, 4}, {512, 1}, {256, 2}, {128, 4}, {256, 1}};
   std::stable_partition(grids.begin(), grids.end(),
-                        [&](const auto& grid) { return grid.first * grid.second * pieces <= kFit; });
+                        [&](const auto& grid) { return grid.first * grid.second * vectors <= kFit; });
   return grids;
 }
 
 std::vector<GpuShape> row_shapes(const GpuNest& nest, const GpuTarget& target) {
   std::vector<GpuShape> shapes;
   for (const int width : widths_of(nest)) {
-    const int64_t whole = power_above((nest.row_points + width - 1) / width);
-    for (const int64_t pieces : {2, 1, 4, 8}) {
-      const int64_t group = std::clamp<int64_t>(whole / pieces, 1, kMostBlockThreads);
-      const bool kept = pieces * width <= kMostKept || group == kMostBlockThreads;
-      if (!kept || (group < 4 && pieces > 1)) continue;
-      if (!nest.across) {
-        for (const int threads : {128, 256, 512})
-          add(shapes, {width, static_cast<int>(group), std::max(threads, static_cast<int>(group)), 0});
+    const int64_t most = power_above((nest.row_points + width - 1) / width);
+    for (const int64_t vectors : {2, 1, 4, 8}) {
+      const auto row_threads = static_cast<int>(std::clamp<int64_t>(most / vectors, 1, kMostBlockThreads));
+      const bool kept = vectors * width <= kMostKept || row_threads == kMostBlockThreads;
+      if (!kept || (row_threads < 4 && vectors > 1)) continue;
+      if (!nest.reduces_across) {
+        for (const int threads : {128, 256, 512}) add(shapes, {width, row_threads, std::max(threads, row_threads), 0});
         continue;
       }
-      for (const auto& [threads, blocks] : shared_grids(pieces)) {
-        for (const int ahead : {0, 1})
-          add(shapes, {width, static_cast<int>(group), std::max(threads, static_cast<int>(group)),
-                       blocks * target.multiprocessors, ahead});
+      for (const auto& [threads, blocks] : shared_grids(vectors)) {
+        for (const int prefetch : {0, 1})
+          add(shapes, {width, row_threads, std::max(threads, row_threads), blocks * target.multiprocessors, prefetch});
       }
     }
   }
@@ -109,7 +108,7 @@ int64_t width_along(const GpuShape& shape, int64_t extent) {
 
 std::vector<GpuShape> gpu_shapes(const GpuNest& nest, const GpuTarget& target) {
   if (nest.lanes) return lane_shapes(nest);
-  if (!nest.rows && !nest.reduces && !nest.across) return flat_shapes(nest);
+  if (!nest.rows && !nest.reduces && !nest.reduces_across) return flat_shapes(nest);
   return row_shapes(nest, target);
 }
 

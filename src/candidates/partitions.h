@@ -1,5 +1,5 @@
-// What can be launched: the fused graph's groups, their members alone, contractions apart and stacked; and which of
-// them together make a whole.
+// What can be launched: fused operators, their members alone, contractions separate, stacked or with epilogues, and
+// attentions; and the choice points between them. Test: tests/candidates/enumerate_test.cpp
 #pragma once
 
 #include <vector>
@@ -10,13 +10,19 @@
 
 namespace millrace {
 
-// Partitions without candidates, choice points, families and what was rejected. `on_gpu`: contractions with biases and
-// their gradients too, which a library there does at a product's end. `callers_families`: the caller's tensors that lie
-// one behind the other.
-Candidates find_partitions(const TrainingGraph& training, const FusedGraph& fused, bool on_gpu,
-                           const std::vector<std::vector<TensorId>>& callers_families);
+// What a device's libraries and kernels can do.
+struct PartitionTarget {
+  bool epilogues = false;                // products add biases, apply activations and sum gradients of biases
+  bool reads_while_multiplying = false;  // a product that accumulates reads its addend while it multiplies
+  bool fused_attention = false;
+};
 
-// A tensor's conversion as a part of its own: it reads and writes the same tensor.
+// Partitions without candidates, choice points, contiguous groups and rejected alternatives.
+// `callers_contiguous_groups`: the caller's tensors that are adjacent in memory.
+Candidates find_partitions(const TrainingGraph& training, const FusedGraph& fused, const PartitionTarget& target,
+                           const std::vector<std::vector<TensorId>>& callers_contiguous_groups);
+
+// A tensor's layout conversion as a partition: it reads and writes the same tensor.
 Partition conversion_partition(const Graph& graph, TensorId tensor);
 
 }  // namespace millrace

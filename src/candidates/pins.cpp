@@ -1,6 +1,7 @@
 #include "candidates/pins.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/text.h"
 #include "ir/layout.h"
@@ -10,7 +11,7 @@ namespace {
 
 constexpr const char* kStacked = "stacked";
 
-constexpr std::ptrdiff_t kManyReaders = 3;  // a weight has two, forward and backward
+constexpr std::ptrdiff_t kManyReaders = 3;  // a weight has two, in forward and in backward
 
 bool is_number(const Tensor& tensor) {
   return tensor.role == TensorRole::scalar || tensor.role == TensorRole::constant;
@@ -34,7 +35,7 @@ std::vector<TensorDomain> domains_of(const TrainingGraph& training) {
 
 enum class CallersList { arguments, argument_gradients, results, result_gradients };
 
-// A tensor that the caller sees, under the name that it knows.
+// A tensor of the caller, under the caller's name.
 struct Named {
   std::string name;
   TensorId tensor;
@@ -63,24 +64,25 @@ class Pinning {
       : graph_(training.graph), named_(callers_tensors(training)), pinned_{domains_of(training), {}, {}} {}
 
   Result<Pinned> run(const std::vector<std::pair<std::string, std::string>>& layouts) {
-    // Stacks last: whatever the order, they must agree with the layouts of their tensors.
+    // Stacks last, because they are checked against the layouts of their tensors.
     for (const bool stacks : {false, true}) {
       for (const auto& [name, layout] : layouts) {
         if (is_stack(name, layout) != stacks) continue;
         if (Result<Done> done = stacks ? stack(name, layout) : pin(name, layout); !done) return done.error();
       }
     }
-    for (const TensorId argument : graph_.arguments) open(argument);
+    for (const TensorId argument : graph_.arguments) allow_conversion(argument);
     return std::move(pinned_);
   }
 
  private:
-  // What many operators read may be worth one conversion: to layouts of whole lines, which is a copy and no more.
-  void open(TensorId argument) {
+  // An argument with many readers may be worth one conversion, to a layout with the same innermost axis, which is as
+  // fast as a copy.
+  void allow_conversion(TensorId argument) {
     TensorDomain& domain = pinned_.domains[argument.at()];
     const bool stacked = std::find(stacked_.begin(), stacked_.end(), argument) != stacked_.end();
     if (domain.pinned < 0 || stacked || readers_of(argument) < kManyReaders) return;
-    const auto last = [&](int layout) { return domain.layouts[static_cast<size_t>(layout)].order.back(); };
+    const auto last = [&](int layout) { return domain.layouts[as_index(layout)].order.back(); };
     for (int layout = 0; layout < static_cast<int>(domain.layouts.size()); ++layout) {
       if (layout != domain.pinned && last(layout) == last(domain.pinned)) domain.otherwise.push_back(layout);
     }
@@ -124,27 +126,26 @@ class Pinning {
       return Done{};
     }
     const std::optional<Layout> layout = parse_layout(graph_, found->tensor, text);
-    const auto place = layout ? std::find(domain.layouts.begin(), domain.layouts.end(), *layout) : domain.layouts.end();
-    if (place == domain.layouts.end()) {
+    const auto known = layout ? std::find(domain.layouts.begin(), domain.layouts.end(), *layout) : domain.layouts.end();
+    if (known == domain.layouts.end()) {
       return wrong(concat(name, "=", text), "not an order of its axes",
                    concat("write its axes outermost first, as in ",
                           print_layout(graph_, found->tensor, domain.layouts.front()), ", or any"));
     }
-    domain.pinned = static_cast<int>(place - domain.layouts.begin());
+    domain.pinned = static_cast<int>(known - domain.layouts.begin());
     return Done{};
   }
 
-  // Tensors that lie one behind the other.
+  // Tensors adjacent in memory.
   Result<Done> stack(const std::string& name, const std::string& text) {
     const std::string pin = concat(name, "=", text);
     const std::vector<std::string> names = split(name, '+');
     if (text != kStacked)
-      return wrong(
-          pin, "several tensors have no layout in common",
-          concat("write ", name, "=", kStacked, " where they lie one behind the other, and a --layout for each"));
+      return wrong(pin, "several tensors have no layout in common",
+                   concat("write ", name, "=", kStacked, " if they are adjacent in memory, and a --layout for each"));
     if (names.size() < 2)
       return wrong(pin, "one tensor is no stack",
-                   concat("name what lies behind it too, as in ", name, "+k=", kStacked));
+                   concat("name the tensors that follow it too, as in ", name, "+k=", kStacked));
     std::vector<Named> stack;
     for (const std::string& one : names) {
       Result<Named> found = find(one, pin);
@@ -152,18 +153,18 @@ class Pinning {
       if (Result<Done> fits = check_next(pin, stack, *found); !fits) return fits;
       stack.push_back(std::move(*found));
     }
-    std::vector<TensorId> family;
-    for (const Named& one : stack) family.push_back(one.tensor);
-    stacked_.insert(stacked_.end(), family.begin(), family.end());
-    if (const std::string reason = why_of_no_use(stack); !reason.empty()) {
-      pinned_.rejected.push_back({concat(join(names, " + "), " stacked by the caller: ", reason), 1});
+    std::vector<TensorId> group;
+    for (const Named& one : stack) group.push_back(one.tensor);
+    stacked_.insert(stacked_.end(), group.begin(), group.end());
+    if (const std::optional<std::string> reason = why_unusable(stack)) {
+      pinned_.rejected.push_back({concat(join(names, " + "), " stacked by the caller: ", *reason), 1});
     } else {
-      pinned_.families.push_back(std::move(family));
+      pinned_.contiguous_groups.push_back(std::move(group));
     }
     return Done{};
   }
 
-  // Whether it can stand behind the others, or first.
+  // Whether it can follow the others, or be first.
   Result<Done> check_next(const std::string& pin, const std::vector<Named>& stack, const Named& next) const {
     const bool again = std::any_of(stack.begin(), stack.end(), [&](const Named& n) { return n.tensor == next.tensor; });
     if (again)
@@ -181,26 +182,26 @@ class Pinning {
     const DType other = graph_.tensor(next.tensor).dtype;
     if (one != other)
       return wrong(pin, concat(first.name, " is ", name_of(one), " and ", next.name, " is ", name_of(other)),
-                   "what is stacked is of one type");
+                   "stacked tensors must have one type");
     return Done{};
   }
 
-  // A family's members must all be aligned as a tensor by itself is taken to be.
-  std::string why_of_no_use(const std::vector<Named>& stack) const {
+  // Every tensor of a contiguous group must be aligned like a tensor by itself.
+  std::optional<std::string> why_unusable(const std::vector<Named>& stack) const {
     for (size_t k = 0; k + 1 < stack.size(); ++k) {
       const TensorId tensor = stack[k].tensor;
       const int64_t bytes = elements_of(graph_, tensor) * bytes_of(graph_.tensor(tensor).dtype);
       if (bytes % kCallersAlignment != 0)
         return concat(stack[k].name, " takes ", bytes, " bytes, and ", stack[k + 1].name,
-                      " behind it is not aligned to ", kCallersAlignment);
+                      " after it is not aligned to ", kCallersAlignment);
     }
-    return "";
+    return std::nullopt;
   }
 
   const Graph& graph_;
   std::vector<Named> named_;
   Pinned pinned_;
-  std::vector<TensorId> stacked_;  // all that are in a stack
+  std::vector<TensorId> stacked_;  // all tensors in stacks
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// How the caller's tensors lie, as --layout says it: in which layout, and which of them one behind the other.
+// The layouts of the caller's tensors, and which of them are adjacent in memory, from the option --layout.
+// Test: tests/candidates/pins_test.cpp
 #pragma once
 
 #include <string>
@@ -11,17 +12,16 @@
 
 namespace millrace {
 
-inline constexpr int64_t kCallersAlignment =
-    16;  // bytes: what kernels on a GPU take a tensor's address to be aligned to
+inline constexpr int64_t kCallersAlignment = 16;  // bytes: kernels on a GPU assume it of every tensor's address
 
 struct Pinned {
-  std::vector<TensorDomain> domains;            // one a tensor of the graph
-  std::vector<std::vector<TensorId>> families;  // of the caller's: each lies right behind the one before it
-  std::vector<Rejected> rejected;               // families that no use can be made of
+  std::vector<TensorDomain> domains;                     // one per tensor of the graph
+  std::vector<std::vector<TensorId>> contiguous_groups;  // the caller's: each tensor follows the previous one
+  std::vector<Rejected> rejected;                        // contiguous groups that kernels cannot use
 };
 
-// `layouts`: a tensor's name, and its layout or "any"; or several, as in "wq+wk+wv", and "stacked". What is not named
-// lies as the program writes it, and anywhere. A gradient is a tensor of its own, d_NAME.
+// `layouts`: a tensor's name, and its layout or "any"; or several names, as in "wq+wk+wv", and "stacked". Other tensors
+// of the caller have the program's layout, at any address. The gradient of NAME is d_NAME.
 Result<Pinned> pin_layouts(const TrainingGraph& training,
                            const std::vector<std::pair<std::string, std::string>>& layouts);
 

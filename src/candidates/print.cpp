@@ -20,13 +20,13 @@ std::string chain(const std::vector<int>& indices) { return indices.empty() ? "-
 std::string text_of(const KernelConfig& config) {
   return concat(config.rows ? "rows" : "flat", " loops ", chain(config.loops), " vector ", config.vector, " threads ",
                 config.threads, " block ", config.block,
-                config.gpu ? concat(" gpu ", config.gpu->width, ".", config.gpu->group, ".", config.gpu->threads, ".",
-                                    config.gpu->blocks, ".", config.gpu->ahead)
+                config.gpu ? concat(" gpu ", config.gpu->width, ".", config.gpu->row_threads, ".", config.gpu->threads,
+                                    ".", config.gpu->blocks, ".", config.gpu->prefetch)
                            : "");
 }
 
-std::array<int, 9> attributes(const GemmAlgorithm& of) {
-  return {of.id, of.tile, of.stages, of.split_k, of.reduction, of.swizzle, of.custom, of.inner_shape, of.cluster};
+std::array<int, 9> attributes(const GemmAlgorithm& a) {
+  return {a.id, a.tile, a.stages, a.split_k, a.reduction, a.swizzle, a.custom, a.inner_shape, a.cluster};
 }
 
 std::string text_of(const GemmConfig& config) {
@@ -42,9 +42,9 @@ std::string text_of(const GemmConfig& config) {
 }
 
 std::string text_of(const AttentionConfig& config) {
-  return concat("attention warps ", config.warps, " tiles ", config.tiles, " panel ", config.panel, " stages ",
-                config.stages, config.groups ? " groups" : "", config.shared_rows ? " shared" : "",
-                config.whole ? " whole" : "");
+  return concat("attention warps ", config.warps, " row_tiles ", config.row_tiles, " tile_columns ",
+                config.tile_columns, " stages ", config.stages, config.wgmma ? " wgmma" : "",
+                config.rows_in_smem ? " rows_in_smem" : "", config.single_kernel ? " single_kernel" : "");
 }
 
 std::optional<int> parse_int(std::string_view text) {
@@ -58,25 +58,25 @@ std::optional<int> parse_int(std::string_view text) {
 std::optional<std::vector<int>> parse_chain(std::string_view text, size_t count) {
   std::vector<int> indices;
   if (text == "-") return indices;
-  for (const std::string& partition : split(text, '.')) {
-    const std::optional<int> index = parse_int(partition);
-    if (!index || *index < 0 || static_cast<size_t>(*index) >= count) return std::nullopt;
+  for (const std::string& word : split(text, '.')) {
+    const std::optional<int> index = parse_int(word);
+    if (!index || *index < 0 || as_index(*index) >= count) return std::nullopt;
     if (std::find(indices.begin(), indices.end(), *index) != indices.end()) return std::nullopt;
     indices.push_back(*index);
   }
   return indices;
 }
 
-// "rows loops 0.1 vector 1 threads 2 block -1" as words behind words.
-std::optional<std::map<std::string, std::string>> fields(const std::vector<std::string>& words, size_t from) {
+// The names and values after the first word of "rows loops 0.1 vector 1 threads 2 block -1".
+std::map<std::string, std::string> fields(const std::vector<std::string>& words) {
   std::map<std::string, std::string> found;
-  for (size_t k = from; k + 1 < words.size(); k += 2) found[words[k]] = words[k + 1];
+  for (size_t k = 1; k + 1 < words.size(); k += 2) found[words[k]] = words[k + 1];
   return found;
 }
 
 constexpr int kMostThreads = 4096;
 
-// What a kernel can be generated for, whoever wrote it.
+// A shape for which a kernel can be generated, from untrusted text.
 std::optional<GpuShape> parse_shape(const std::string& text) {
   constexpr int kMostWidth = 16;
   constexpr int kMostGpuThreads = 1024;
@@ -91,22 +91,23 @@ std::optional<GpuShape> parse_shape(const std::string& text) {
   }
   const GpuShape shape{numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]};
   const auto power = [](int x) { return x > 0 && (x & (x - 1)) == 0; };
-  const bool fits = power(shape.width) && shape.width <= kMostWidth && power(shape.group) && power(shape.threads) &&
-                    shape.threads >= 32 && shape.threads <= kMostGpuThreads && shape.group <= shape.threads &&
-                    shape.blocks <= kMostBlocks && shape.ahead <= (shape.blocks > 0 ? 1 : 0);
+  const bool fits = power(shape.width) && shape.width <= kMostWidth && power(shape.row_threads) &&
+                    power(shape.threads) && shape.threads >= 32 && shape.threads <= kMostGpuThreads &&
+                    shape.row_threads <= shape.threads && shape.blocks <= kMostBlocks &&
+                    shape.prefetch <= (shape.blocks > 0 ? 1 : 0);
   if (!fits) return std::nullopt;
   return shape;
 }
 
 std::optional<KernelConfig> parse_kernel(const Partition& partition, const std::vector<std::string>& words) {
-  const auto named = fields(words, 1);
-  if ((words.size() != 9 && words.size() != 11) || !named->contains("loops") || !named->contains("vector") ||
-      !named->contains("threads") || !named->contains("block"))
+  const auto named = fields(words);
+  if ((words.size() != 9 && words.size() != 11) || !named.contains("loops") || !named.contains("vector") ||
+      !named.contains("threads") || !named.contains("block"))
     return std::nullopt;
-  const auto loops = parse_chain(named->at("loops"), partition.space.size());
-  const auto vector = parse_int(named->at("vector"));
-  const auto threads = parse_int(named->at("threads"));
-  const auto block = parse_int(named->at("block"));
+  const auto loops = parse_chain(named.at("loops"), partition.space.size());
+  const auto vector = parse_int(named.at("vector"));
+  const auto threads = parse_int(named.at("threads"));
+  const auto block = parse_int(named.at("block"));
   if (!loops || !vector || !threads || !block || loops->size() != partition.space.size()) return std::nullopt;
   const int count = static_cast<int>(partition.space.size());
   if (*threads < 1 || *threads > kMostThreads || *vector < (count == 0 ? -1 : 0) || *vector >= std::max(count, 1) ||
@@ -121,16 +122,15 @@ std::optional<KernelConfig> parse_kernel(const Partition& partition, const std::
   config.threads = *threads;
   config.block = *block;
   if (words.size() == 11) {
-    const std::optional<GpuShape> shape = parse_shape(named->contains("gpu") ? named->at("gpu") : "");
+    const std::optional<GpuShape> shape = parse_shape(named.contains("gpu") ? named.at("gpu") : "");
     const bool conversion = partition.operators.empty();
     if (!shape || *threads != 1 || (*block != kNoIndex && !conversion)) return std::nullopt;
     config.gpu = shape;
   }
   if (config.rows) {
-    // The outer indices stand before the inner ones.
-    const auto inner = [&](int index) { return !partition.space[static_cast<size_t>(index)].outer; };
-    if (!std::is_partitioned(config.loops.begin(), config.loops.end(), [&](int index) { return !inner(index); }))
-      return std::nullopt;
+    // Outer indices must precede inner ones.
+    const auto outer = [&](int index) { return partition.space[as_index(index)].outer; };
+    if (!std::is_partitioned(config.loops.begin(), config.loops.end(), outer)) return std::nullopt;
   }
   return config;
 }
@@ -162,40 +162,40 @@ std::optional<GemmConfig> parse_cublaslt(const Partition& partition, const std::
 }
 
 std::optional<GemmConfig> parse_gemm(const Partition& partition, const std::vector<std::string>& words) {
-  const auto named = fields(words, 1);
-  if (words.size() != 10 || !named->contains("m") || !named->contains("n") || !named->contains("k") ||
-      !named->contains("threads") || (words[9] != "over" && words[9] != "inside"))
+  const auto named = fields(words);
+  if (words.size() != 10 || !named.contains("m") || !named.contains("n") || !named.contains("k") ||
+      !named.contains("threads") || (words[9] != "over" && words[9] != "inside"))
     return std::nullopt;
   const size_t count = partition.product.indices.size();
-  const auto m = parse_chain(named->at("m"), count);
-  const auto n = parse_chain(named->at("n"), count);
-  const auto k = parse_chain(named->at("k"), count);
-  const auto threads = parse_int(named->at("threads"));
+  const auto m = parse_chain(named.at("m"), count);
+  const auto n = parse_chain(named.at("n"), count);
+  const auto k = parse_chain(named.at("k"), count);
+  const auto threads = parse_int(named.at("threads"));
   if (!m || !n || !k || !threads || *threads < 1 || *threads > kMostThreads) return std::nullopt;
   const GemmLibrary library = words[0] == "openblas" ? GemmLibrary::openblas : GemmLibrary::blis;
   return GemmConfig{library, *m, *n, *k, words[9] == "over", *threads, true, {}};
 }
 
-// What a kernel can be generated for, whoever wrote it: is_candidate says whether it is offered.
+// A config from untrusted text. is_candidate checks whether it is one of the partition's.
 std::optional<AttentionConfig> parse_attention(const std::vector<std::string>& words) {
-  constexpr std::array<const char*, 4> kNames = {"warps", "tiles", "panel", "stages"};
+  constexpr std::array<const char*, 4> kNames = {"warps", "row_tiles", "tile_columns", "stages"};
   std::array<int, 4> numbers{};
   size_t end = 1 + 2 * kNames.size();
   const auto has = [&](const char* word) {
-    const bool there = end < words.size() && words[end] == word;
-    end += there ? 1 : 0;
-    return there;
+    const bool found = end < words.size() && words[end] == word;
+    end += found ? 1 : 0;
+    return found;
   };
-  const bool groups = has("groups");
-  const bool shared_rows = groups && has("shared");
-  const bool whole = has("whole");
+  const bool wgmma = has("wgmma");
+  const bool rows_in_smem = wgmma && has("rows_in_smem");
+  const bool single_kernel = has("single_kernel");
   if (words.size() != end) return std::nullopt;
   for (size_t k = 0; k < kNames.size(); ++k) {
     const std::optional<int> number = parse_int(words[2 + 2 * k]);
     if (words[1 + 2 * k] != kNames[k] || !number || *number < 1) return std::nullopt;
     numbers[k] = *number;
   }
-  return AttentionConfig{numbers[0], numbers[1], numbers[2], numbers[3], groups, shared_rows, whole};
+  return AttentionConfig{numbers[0], numbers[1], numbers[2], numbers[3], wgmma, rows_in_smem, single_kernel};
 }
 
 }  // namespace
@@ -225,7 +225,7 @@ std::string print_partition(const Graph& graph, const Partition& partition) {
   }
   for (size_t k = 0; k < partition.members.size(); ++k) text += concat("nest ", join(partition.index_of[k], ","), "; ");
   for (const PartitionIndex& index : partition.space) text += index.outer ? "o" : "i";
-  // Of stacked operands, whether they are copied together or adjacent.
+  // Of stacked operands: whether they are packed or adjacent.
   for (size_t operand = 0; operand < kOperands; ++operand) {
     if (partition.product.operand(operand).size() > 1) text += partition.product.packed[operand] ? "p" : "a";
   }
@@ -235,7 +235,7 @@ std::string print_partition(const Graph& graph, const Partition& partition) {
 }
 
 std::string print_config(const Config& config) {
-  return std::visit([](const auto& of) { return text_of(of); }, config);
+  return std::visit([](const auto& one) { return text_of(one); }, config);
 }
 
 std::string print_candidate(const std::vector<TensorDomain>& domains, const Partition& partition,

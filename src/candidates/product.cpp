@@ -61,8 +61,9 @@ Product product_of(const Graph& graph, const Operator& contraction) {
   return product;
 }
 
-std::optional<Product> stacked_product(const Graph& graph, const std::vector<OperatorId>& contractions, bool summed,
-                                       std::string& reason) {
+OrRejected<Product> stacked_product(const Graph& graph, const std::vector<OperatorId>& contractions,
+                                    Stacking::Kind kind) {
+  const bool summed = kind == Stacking::Kind::summed_results;
   Product stacked = product_of(graph, graph.operators[contractions.front().at()]);
   Product second = product_of(graph, graph.operators[contractions[1].at()]);
   size_t shared = 2;
@@ -75,16 +76,11 @@ std::optional<Product> stacked_product(const Graph& graph, const std::vector<Ope
     const bool crossed =
         summed ? !same_indices(stacked, next) : next.tensors[shared].front() != stacked.tensors[shared].front();
     if (crossed) swap_operands(next);
-    if (!same_indices(stacked, next)) {
-      reason = "they run along different axes, or their extents differ";
-      return std::nullopt;
-    }
+    if (!same_indices(stacked, next)) return Rejection{"they run along different axes, or their extents differ"};
     for (size_t operand = 0; operand < 3; ++operand) {
       if (operand == shared) continue;
-      if (!same_shape(graph, stacked.tensors[operand].front(), next.tensors[operand].front())) {
-        reason = "what would be stacked is not of one shape";
-        return std::nullopt;
-      }
+      if (!same_shape(graph, stacked.tensors[operand].front(), next.tensors[operand].front()))
+        return Rejection{"the stacked tensors would have different shapes or types"};
       stacked.tensors[operand].push_back(next.tensors[operand].front());
     }
   }
@@ -117,7 +113,7 @@ int64_t step_along(const Graph& graph, const Product& product, size_t operand, s
   const std::vector<int64_t> strides = strides_of(graph, tensor, layout);
   int64_t step = 0;
   for (const int axis : operand == kVectorOperand ? product.vector->axes[index] : along.axes[operand])
-    step += strides[static_cast<size_t>(axis)];
+    step += strides[as_index(axis)];
   return step;
 }
 

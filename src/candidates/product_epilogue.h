@@ -1,31 +1,31 @@
-// What a library does at the end of a product: adds a tensor or biases, takes a function or the gradient of one, or
-// sums an operand for the gradient of a bias.
+// Epilogues of a product: it adds a tensor or biases, applies an activation or its gradient, or sums an operand for the
+// gradient of a bias. Each function changes `product` to include the operators; if they are something else, it returns
+// why, and `product` must not be used. Test: tests/candidates/epilogues_test.cpp
 #pragma once
 
-#include <string>
+#include <optional>
 #include <vector>
 
+#include "base/or_rejected.h"
 #include "candidates/candidates.h"
 
 namespace millrace {
 
-// Gives a product the biases that `additions` add to its results, one to each; its results are then theirs. False, and
-// a reason, where that is not what they do.
-bool take_biases(const Graph& graph, const std::vector<OperatorId>& additions, Product& product, std::string& reason);
+// Includes the biases that `additions` add to its results, one to each; it then writes the additions' results.
+std::optional<Rejection> take_biases(const Graph& graph, const std::vector<OperatorId>& additions, Product& product);
 
-// Lets a product write `sum`, which is its result and `added`.
-bool take_addition(const Graph& graph, TensorId added, TensorId sum, Product& product, std::string& reason);
+// Makes a product write `sum`, its result plus `added`.
+std::optional<Rejection> take_addition(const Graph& graph, TensorId added, TensorId sum, Product& product);
 
-// Lets a product, which has its bias by then, write what `function` makes of its one result; and what it is made of,
-// where that is among `needed`.
-bool take_activation(const Graph& graph, OperatorId function, const std::vector<TensorId>& needed, Product& product,
-                     std::string& reason);
+// Applies `function` to the only result of a product, which has its bias already. The function's input is written too,
+// as the auxiliary matrix, if it is among `needed`.
+std::optional<Rejection> take_activation(const Graph& graph, OperatorId function, const std::vector<TensorId>& needed,
+                                         Product& product);
 
-// Lets a product, whose result is what a function's output has as gradient, write that of its input.
-bool take_activation_gradient(const Graph& graph, OperatorId gradient, Product& product, std::string& reason);
+// Makes a product, whose result is the gradient of a function's output, write the gradient of the function's input.
+std::optional<Rejection> take_activation_gradient(const Graph& graph, OperatorId gradient, Product& product);
 
-// Gives a product the gradients that `sums` make of one of its operands, one of each tensor of it.
-bool take_bias_gradients(const Graph& graph, const std::vector<OperatorId>& sums, Product& product,
-                         std::string& reason);
+// Includes the gradients that `sums` compute from one of its operands, one from each of the operand's tensors.
+std::optional<Rejection> take_bias_gradients(const Graph& graph, const std::vector<OperatorId>& sums, Product& product);
 
 }  // namespace millrace

@@ -1,5 +1,5 @@
-// A generated kernel: its source, and what it must be called with. Nothing of the program text is in the source but
-// integers: extents, strides and whole exponents.
+// A generated kernel: its source, and the arguments that it needs. The source contains nothing from the program text
+// but integers: extents, strides and whole exponents. Test: tests/codegen/cpu_kernel_test.cpp, cuda_kernel_test.cpp
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace millrace {
 
-// A number that the kernel is given: a scalar argument's, or a known one.
+// A number that the kernel takes: a scalar argument of the program, or a constant.
 struct KernelValue {
   TensorId scalar;
   double value = 0;
@@ -19,10 +19,10 @@ struct KernelValue {
 
 struct KernelText {
   std::string text;           // one function, whose name is the token MILLRACE_KERNEL
-  int64_t scratch_bytes = 0;  // that it wants, aligned to 64
+  int64_t scratch_bytes = 0;  // aligned to 64
   std::vector<KernelValue> values;
-  std::vector<uint32_t> streams;  // of the dropouts that it draws
-  std::vector<GpuGrid> grids;     // on a GPU: its functions, whose names begin with that token
+  std::vector<uint32_t> subsequences;  // Philox subsequences of its dropouts
+  std::vector<GpuGrid> grids;          // on a GPU: its functions; their names begin with that token
 };
 
 }  // namespace millrace

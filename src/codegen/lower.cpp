@@ -47,16 +47,16 @@ class GemmLowering {
     call.m = extent(config_.m);
     call.n = extent(config_.n);
     call.k = extent(config_.k);
-    call.a_m = step(0, config_.m);
-    call.a_k = step(0, config_.k);
-    call.b_k = step(1, config_.k);
-    call.b_n = step(1, config_.n);
-    call.c_m = step(2, config_.m);
-    call.c_n = step(2, config_.n);
+    call.a_m = stride(0, config_.m);
+    call.a_k = stride(0, config_.k);
+    call.b_k = stride(1, config_.k);
+    call.b_n = stride(1, config_.n);
+    call.c_m = stride(2, config_.m);
+    call.c_n = stride(2, config_.n);
     for (size_t index = 0; index < product_.indices.size(); ++index) {
       if (in(config_.m, index) || in(config_.n, index) || in(config_.k, index)) continue;
-      call.loops.push_back({product_.indices[index].extent, step_of(0, index), step_of(1, index), step_of(2, index),
-                            product_.vector ? step_of(kVectorOperand, index) : 0});
+      call.loops.push_back({product_.indices[index].extent, stride_of(0, index), stride_of(1, index),
+                            stride_of(2, index), product_.vector ? stride_of(kVectorOperand, index) : 0});
     }
     if (product_.vector) set_vector(call);
     call.activation = product_.activation;
@@ -78,8 +78,8 @@ class GemmLowering {
       case ProductVector::Role::gradient_of_a: call.vector = GemmVector::gradient_of_a; break;
       case ProductVector::Role::gradient_of_b: call.vector = GemmVector::gradient_of_b; break;
     }
-    call.v_m = config_.m.empty() ? 0 : step(kVectorOperand, config_.m);
-    call.v_n = config_.n.empty() ? 0 : step(kVectorOperand, config_.n);
+    call.v_m = config_.m.empty() ? 0 : stride(kVectorOperand, config_.m);
+    call.v_n = config_.n.empty() ? 0 : stride(kVectorOperand, config_.n);
     call.v_elements = elements(kVectorOperand);
   }
 
@@ -95,7 +95,7 @@ class GemmLowering {
     return elements_of(graph_, first) * bytes_of(graph_.tensor(first).dtype);
   }
 
-  // Loops that are one in all tensors: a batch.
+  // Merges loops that are contiguous in all tensors into one batch.
   static void merge_loops(std::vector<GemmLoop>& loops) {
     std::sort(loops.begin(), loops.end(), [](const GemmLoop& l, const GemmLoop& r) { return l.c > r.c; });
     for (size_t k = loops.size(); k-- > 1;) {
@@ -130,14 +130,14 @@ class GemmLowering {
     return points;
   }
 
-  int64_t step_of(size_t operand, size_t index) const {
+  int64_t stride_of(size_t operand, size_t index) const {
     const int at = position(product_.operand(operand).front(), product_.is_written(operand));
     return step_along(graph_, product_, operand, index, layouts_[static_cast<size_t>(at)]);
   }
 
-  // A missing index has one position, and any stride does.
-  int64_t step(size_t operand, const std::vector<int>& chain) const {
-    return chain.empty() ? 1 : step_of(operand, static_cast<size_t>(chain.back()));
+  // A product without this index has extent one along it; any stride is right.
+  int64_t stride(size_t operand, const std::vector<int>& chain) const {
+    return chain.empty() ? 1 : stride_of(operand, static_cast<size_t>(chain.back()));
   }
 
   const Graph& graph_;
@@ -166,7 +166,7 @@ Launch lower(const Graph& graph, const Partition& partition, const std::vector<L
   launch.tensor_count = static_cast<int64_t>(layouts.size());
   launch.kernel = std::move(text.text);
   launch.scratch_bytes = text.scratch_bytes;
-  launch.streams = std::move(text.streams);
+  launch.subsequences = std::move(text.subsequences);
   for (const KernelValue& value : text.values) launch.numbers.push_back(number_of(graph, value.scalar, value.value));
   return launch;
 }

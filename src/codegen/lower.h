@@ -1,4 +1,4 @@
-// (partition, layouts, way) → what a device is asked to run.
+// (partition, layouts, config) → Launch. Test: tests/codegen/cpu_kernel_test.cpp, cuda_kernel_test.cpp
 #pragma once
 
 #include "candidates/candidates.h"
@@ -6,7 +6,7 @@
 
 namespace millrace {
 
-// `layouts`: one a tensor of the partition, its reads and then its writes.
+// `layouts`: one for each tensor of the partition, first its reads, then its writes.
 Launch lower(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts, const Config& config);
 
 }  // namespace millrace

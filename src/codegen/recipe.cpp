@@ -5,9 +5,9 @@
 namespace millrace {
 namespace {
 
-std::vector<Step> mapped(const std::string& expression) { return {{StepKind::map, 0, expression}}; }
+std::vector<Instruction> mapped(const std::string& expression) { return {{InstructionKind::map, 0, expression}}; }
 
-// A whole number of the program may stand in the source; any other is passed in.
+// A whole exponent is written into the source; any other is a kernel value.
 std::string power(const std::string& base, double exponent) {
   const int whole = exponent >= -4 && exponent <= 4 ? static_cast<int>(exponent) : 0;
   if (whole != exponent || whole == 0) return "";
@@ -17,19 +17,19 @@ std::string power(const std::string& base, double exponent) {
 }
 
 std::string power_of(const std::string& base, double exponent, const std::string& passed) {
-  if (exponent == 0) return "mr::splat<E>(1)";  // of infinities and NaNs too
+  if (exponent == 0) return "mr::splat<E>(1)";  // for infinities and NaNs, too
   const std::string whole = power(base, exponent);
   return whole.empty() ? concat("mr::power(", base, ", ", passed, ")") : whole;
 }
 
 }  // namespace
 
-bool is_reduction(StepKind kind) {
-  return kind == StepKind::sum || kind == StepKind::maximum || kind == StepKind::minimum;
+bool is_reduction(InstructionKind kind) {
+  return kind == InstructionKind::sum || kind == InstructionKind::maximum || kind == InstructionKind::minimum;
 }
 
-std::vector<Step> recipe_of(const Operator& op) {
-  using enum StepKind;
+std::vector<Instruction> recipe_of(const Operator& op) {
+  using enum InstructionKind;
   switch (op.kind) {
     case OperatorKind::add: return mapped("$0 + $1");
     case OperatorKind::subtract: return mapped("$0 - $1");
@@ -53,7 +53,7 @@ std::vector<Step> recipe_of(const Operator& op) {
     case OperatorKind::gelu: return mapped("mr::gelu($0)");
     case OperatorKind::gelu_tanh: return mapped("mr::gelu_tanh($0)");
     case OperatorKind::silu: return mapped("mr::silu($0)");
-    case OperatorKind::dropout: return {{StepKind::map, 0, "$0 * MASK"}, {StepKind::map, 1, "MASK"}};
+    case OperatorKind::dropout: return {{InstructionKind::map, 0, "$0 * MASK"}, {InstructionKind::map, 1, "MASK"}};
     case OperatorKind::causal_mask: return mapped("mr::select(CONDITION, mr::splat<E>(-mr::infinity()), $0)");
     case OperatorKind::copy: return mapped("$0");
     case OperatorKind::embed_diagonal: return mapped("mr::select(CONDITION, $0, mr::splat<E>(0))");
@@ -70,14 +70,14 @@ std::vector<Step> recipe_of(const Operator& op) {
     case OperatorKind::min: return {{minimum, 0, "$0"}, {row_map, 0, "%0"}};
     case OperatorKind::extremum_dx:
       return {{sum, 0, "mr::boolean<E>($0 == $1)"},
-              {StepKind::map, 0, "mr::select($0 == $1, $2 / %0, mr::splat<E>(0))"}};
+              {InstructionKind::map, 0, "mr::select($0 == $1, $2 / %0, mr::splat<E>(0))"}};
     case OperatorKind::softmax:
       return {{maximum, 0, "$0"},
               {temporary, 0, "mr::exp($0 - %0)"},
               {sum, 1, "@0"},
               {row, 2, "F(1) / %1"},
-              {StepKind::map, 0, "@0 * %2"}};
-    case OperatorKind::softmax_dx: return {{sum, 0, "$0 * $1"}, {StepKind::map, 0, "$0 * ($1 - %0)"}};
+              {InstructionKind::map, 0, "@0 * %2"}};
+    case OperatorKind::softmax_dx: return {{sum, 0, "$0 * $1"}, {InstructionKind::map, 0, "$0 * ($1 - %0)"}};
     case OperatorKind::log_sum_exp:
       return {{maximum, 0, "$0"}, {sum, 1, "mr::exp($0 - %0)"}, {row_map, 0, "mr::log(%1) + %0"}};
     case OperatorKind::layernorm:
@@ -85,7 +85,7 @@ std::vector<Step> recipe_of(const Operator& op) {
               {row, 1, "%0 / F(#)"},
               {sum, 2, "($0 - %1) * ($0 - %1)"},
               {row, 3, "F(1) / mr::sqrt(%2 / F(#) + VALUE)"},
-              {StepKind::map, 0, "($0 - %1) * %3 * $1 + $2"},
+              {InstructionKind::map, 0, "($0 - %1) * %3 * $1 + $2"},
               {row_map, 1, "%1"},
               {row_map, 2, "%3"}};
     case OperatorKind::layernorm_dx:
@@ -95,19 +95,19 @@ std::vector<Step> recipe_of(const Operator& op) {
               {sum, 1, "@0 * @1"},
               {row, 2, "%0 / F(#)"},
               {row, 3, "%1 / F(#)"},
-              {StepKind::map, 0, "$3 * (@0 - %2 - @1 * %3)"}};
+              {InstructionKind::map, 0, "$3 * (@0 - %2 - @1 * %3)"}};
     case OperatorKind::layernorm_dw:
       return {{sum, 0, "$3 * ($0 - $1) * $2"}, {sum, 1, "$3"}, {row_map, 0, "%0"}, {row_map, 1, "%1"}};
     case OperatorKind::rmsnorm:
       return {{sum, 0, "$0 * $0"},
               {row, 1, "F(1) / mr::sqrt(%0 / F(#) + VALUE)"},
-              {StepKind::map, 0, "$0 * %1 * $1"},
+              {InstructionKind::map, 0, "$0 * %1 * $1"},
               {row_map, 1, "%1"}};
     case OperatorKind::rmsnorm_dx:
       return {{temporary, 0, "$3 * $1"},
               {sum, 0, "@0 * $0"},
               {row, 1, "%0 / F(#)"},
-              {StepKind::map, 0, "$2 * (@0 - $0 * $2 * $2 * %1)"}};
+              {InstructionKind::map, 0, "$2 * (@0 - $0 * $2 * $2 * %1)"}};
     case OperatorKind::rmsnorm_dw: return {{sum, 0, "$1 * $0 * $2"}, {row_map, 0, "%0"}};
     case OperatorKind::contraction: {
       std::string scaled = "%0";

@@ -1,10 +1,11 @@
-// What an operator computes, as steps that a kernel takes at each point or once a row: what all generators share.
+// An operator as instructions, which a kernel runs at each point or once for each row. All generators share them.
+// Test: tests/codegen/cpu_kernel_test.cpp, cuda_kernel_test.cpp
 //
 // Expressions are C++ over the prelude's functions, with tokens in place of operands:
-//   $k     the operator's input k           %k     the row's number k, made by a reduce or row step before
-//   @k     the temporary k of this point     #      how many points the reduced indices have
-//   VALUE  the operator's parameter          MASK   the dropout's mask at this point
-//   CONDITION  whether the point is one that causal_mask or embed_diagonal changes
+//   $k     the operator's input k           %k     the row value k, from an earlier reduction or row instruction
+//   @k     the temporary k of this point    #      how many points the reduced indices have
+//   VALUE  the operator's parameter         MASK   the dropout's mask at this point
+//   CONDITION  whether causal_mask or embed_diagonal changes this point
 #pragma once
 
 #include <string>
@@ -14,24 +15,24 @@
 
 namespace millrace {
 
-enum class StepKind {
+enum class InstructionKind {
   temporary,  // @target = expression, at each point
   sum,        // %target = Σ expression over the reduced indices
   maximum,    // %target = the largest
   minimum,
-  row,      // %target = expression of row numbers
+  row,      // %target = expression of row values
   map,      // output target = expression, at each point
-  row_map,  // output target = expression, once a row
+  row_map,  // output target = expression, once for each row
 };
 
-struct Step {
-  StepKind kind = StepKind::map;
+struct Instruction {
+  InstructionKind kind = InstructionKind::map;
   int target = 0;
   std::string expression;
 };
 
-std::vector<Step> recipe_of(const Operator& op);
+std::vector<Instruction> recipe_of(const Operator& op);
 
-bool is_reduction(StepKind kind);
+bool is_reduction(InstructionKind kind);
 
 }  // namespace millrace

@@ -36,7 +36,7 @@ class Scheduler {
       if (op(member).reduced[static_cast<size_t>(at - index_of.begin())]) reduced.push_back(index);
     }
     for (size_t output = 0; output < op(member).outputs.size(); ++output)
-      made_by_[op(member).outputs[output].tensor] = {StepValue::Kind::output, member, static_cast<int>(output)};
+      made_by_[op(member).outputs[output].tensor] = {NestValue::Kind::output, member, static_cast<int>(output)};
     schedule_.inner.push_back(std::move(inner));
     schedule_.reduced.push_back(std::move(reduced));
   }
@@ -47,34 +47,36 @@ class Scheduler {
     const bool reduces = !reduced.empty();
     const bool in_row = reduces && reduced == inner;
     size_t not_before = 0;
-    for (const Step& step : recipe_of(op(member))) {
-      const bool once = step.kind == StepKind::row || step.kind == StepKind::row_map;
+    for (const Instruction& instruction : recipe_of(op(member))) {
+      const bool once = instruction.kind == InstructionKind::row || instruction.kind == InstructionKind::row_map;
       const bool across = reduces && !in_row;
-      if (across && once) continue;  // the second stage of the reduction does that
+      if (across && once) continue;  // the second stage of the reduction computes it
       const bool at_points = !inner.empty() && !(once && in_row);
-      const size_t segment = place({member, step, across && is_reduction(step.kind)}, at_points, inner, not_before);
-      if (step.kind == StepKind::map) not_before = segment;  // a dropout's mask beside its output
-      const StepValue made = value_of(member, step);
+      const size_t segment =
+          place({member, instruction, across && is_reduction(instruction.kind)}, at_points, inner, not_before);
+      if (instruction.kind == InstructionKind::map)
+        not_before = segment;  // a dropout's mask in the same loop as its output
+      const NestValue made = value_of(member, instruction);
       made_in_[made] = segment;
-      if (!at_points || (is_reduction(step.kind) && in_row)) schedule_.once_a_row.insert(made);
+      if (!at_points || (is_reduction(instruction.kind) && in_row)) schedule_.once_a_row.insert(made);
     }
   }
 
-  static StepValue value_of(int member, const Step& step) {
-    switch (step.kind) {
-      case StepKind::map:
-      case StepKind::row_map: return {StepValue::Kind::output, member, step.target};
-      case StepKind::temporary: return {StepValue::Kind::temporary, member, step.target};
-      default: return {StepValue::Kind::row, member, step.target};
+  static NestValue value_of(int member, const Instruction& instruction) {
+    switch (instruction.kind) {
+      case InstructionKind::map:
+      case InstructionKind::row_map: return {NestValue::Kind::output, member, instruction.target};
+      case InstructionKind::temporary: return {NestValue::Kind::temporary, member, instruction.target};
+      default: return {NestValue::Kind::row, member, instruction.target};
     }
   }
 
-  // The values of the kernel's own that a step needs.
-  std::vector<StepValue> needs_of(int member, const Step& step) const {
-    std::vector<StepValue> needs;
-    for (const auto& [token, number] : operands_in(step.expression)) {
-      if (token == '%') needs.push_back({StepValue::Kind::row, member, number});
-      if (token == '@') needs.push_back({StepValue::Kind::temporary, member, number});
+  // The operands of an instruction that the kernel computes itself.
+  std::vector<NestValue> needs_of(int member, const Instruction& instruction) const {
+    std::vector<NestValue> needs;
+    for (const auto& [token, number] : operands_in(instruction.expression)) {
+      if (token == '%') needs.push_back({NestValue::Kind::row, member, number});
+      if (token == '@') needs.push_back({NestValue::Kind::temporary, member, number});
       if (token != '$') continue;
       const auto made = made_by_.find(op(member).inputs[static_cast<size_t>(number)].tensor);
       if (made != made_by_.end()) needs.push_back(made->second);
@@ -82,9 +84,9 @@ class Scheduler {
     return needs;
   }
 
-  size_t place(PlacedStep placed, bool at_points, const std::vector<int>& inner, size_t not_before) {
+  size_t place(PlacedInstruction placed, bool at_points, const std::vector<int>& inner, size_t not_before) {
     size_t first = not_before;
-    for (const StepValue& need : needs_of(placed.member, placed.step)) {
+    for (const NestValue& need : needs_of(placed.member, placed.instruction)) {
       const size_t made = made_in_.at(need);
       const bool waits = schedule_.once_a_row.contains(need) && schedule_.segments[made].loop;
       first = std::max(first, made + (waits ? 1 : 0));
@@ -92,7 +94,7 @@ class Scheduler {
     std::vector<Segment>& segments = schedule_.segments;
     for (size_t k = first; k < segments.size(); ++k) {
       if (segments[k].loop != at_points || (at_points && segments[k].indices != inner)) continue;
-      segments[k].steps.push_back(std::move(placed));
+      segments[k].instructions.push_back(std::move(placed));
       return k;
     }
     segments.push_back({at_points, at_points ? inner : std::vector<int>(), {std::move(placed)}});
@@ -101,8 +103,8 @@ class Scheduler {
 
   void find_carried() {
     for (size_t k = 0; k < schedule_.segments.size(); ++k) {
-      for (const PlacedStep& placed : schedule_.segments[k].steps) {
-        for (const StepValue& need : needs_of(placed.member, placed.step)) {
+      for (const PlacedInstruction& placed : schedule_.segments[k].instructions) {
+        for (const NestValue& need : needs_of(placed.member, placed.instruction)) {
           if (!schedule_.once_a_row.contains(need) && made_in_.at(need) != k) schedule_.carried.insert(need);
         }
       }
@@ -113,8 +115,8 @@ class Scheduler {
   const Partition& partition_;
   const RowShape& rows_;
   const std::vector<int>& loops_;
-  std::map<TensorId, StepValue> made_by_;
-  std::map<StepValue, size_t> made_in_;
+  std::map<TensorId, NestValue> made_by_;
+  std::map<NestValue, size_t> made_in_;
   Schedule schedule_;
 };
 

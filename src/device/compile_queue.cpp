@@ -8,10 +8,10 @@
 namespace millrace {
 namespace {
 
-// Lets whoever else wants this thread's core have it: the process that measures waits for its GPU on one.
+// Yields the core to the measuring process, which waits for its GPU on a core.
 void step_back() {
   constexpr int kNice = 10;
-  setpriority(PRIO_PROCESS, 0, kNice);  // Linux takes 0 for the thread
+  setpriority(PRIO_PROCESS, 0, kNice);  // Linux: 0 is the calling thread
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ bool CompileQueue::has_threads_for(size_t count, int jobs) {
         serve();
       });
   } catch (const std::system_error&) {
-    // No more threads to be had: those that there are do it.
+    // No more threads can be created: the existing ones do the work.
   }
   return !threads_.empty();
 }

@@ -1,5 +1,6 @@
-// Kernels of several callers, compiled by a few threads: those of the earliest caller first. Were they taken in turns,
-// all callers would have theirs when the last one has, and whoever measures them would wait until then.
+// Compiles the kernels of several callers on a few threads, the earliest caller's first. If callers took turns, all of
+// them would wait for the last kernel, and so would the measurements that need them. Test:
+// tests/device/compile_queue_test.cpp
 #pragma once
 
 #include <condition_variable>
@@ -19,10 +20,10 @@ class CompileQueue {
   CompileQueue(const CompileQueue&) = delete;
   CompileQueue& operator=(const CompileQueue&) = delete;
 
-  // Calls work(k) for every k below `count`; returns when all are done. At most `jobs` of all callers at a time, who
-  // ask for the same number.
+  // Calls work(k) for every k below `count` and returns when all calls are done. At most `jobs` calls of all callers
+  // run at a time; all callers pass the same number.
   void run(size_t count, int jobs, const std::function<void(size_t)>& work);
-  // Who waits does so no longer for what is not begun, and nobody begins it.
+  // Stops: calls that have not begun never begin, and their callers stop waiting for them.
   void forget();
 
  private:
@@ -33,13 +34,13 @@ class CompileQueue {
     size_t done = 0;
   };
 
-  bool has_threads_for(size_t count, int jobs);  // with the lock
+  bool has_threads_for(size_t count, int jobs);  // needs the lock
   void serve();
 
-  std::mutex mutex_;  // of all below
+  std::mutex mutex_;  // guards everything below
   std::condition_variable more_;
   std::condition_variable finished_;
-  std::deque<Call*> calls_;  // of which something is not begun
+  std::deque<Call*> calls_;  // with work that has not begun
   std::vector<std::thread> threads_;
   bool over_ = false;
 };

@@ -1,4 +1,4 @@
-// A matrix product as a library is asked for it.
+// A matrix product as a GEMM library receives it.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@ namespace millrace {
 
 enum class BlasLibrary { openblas, blis, cublaslt };
 
-// A loop around the product; how far each tensor moves a step, in elements. With c = 0 its products are summed.
+// A loop around the product, with the stride of each tensor per iteration, in elements. If c = 0, its products are
+// summed.
 struct GemmLoop {
   int64_t extent = 1;
   int64_t a = 0;
@@ -21,7 +22,7 @@ struct GemmLoop {
   int64_t v = 0;
 };
 
-// A vector V beside the matrices (a library's epilogue). The factor of the product is not a factor of V.
+// A vector V beside the matrices (a library's epilogue). The factor of the product does not apply to V.
 enum class GemmVector {
   none,
   bias,           // read: C(i, j) = factor · Σ A(i, l) B(l, j) + V(i) or V(j), rounded once
@@ -43,27 +44,28 @@ struct GemmCall {
   int64_t c_m = 0;
   int64_t c_n = 0;
   std::vector<GemmLoop> loops;  // outermost first
-  // The threads share the steps of the loops that do not sum, a product on one thread; else they share each product.
+  // True: the threads share the iterations of the loops that do not sum, one product per thread. False: they share each
+  // product.
   bool threads_over_loops = false;
   int threads = 1;
   // Of the whole tensors, which are dense.
   int64_t a_elements = 0;
   int64_t b_elements = 0;
   int64_t c_elements = 0;
-  // C = factor · A·B + D, rounded once, with a D that lies as C does and is apart from it. C is covered as a whole.
+  // C = factor · A·B + D, rounded once. D has the layout of C and does not overlap it. The call covers all of C.
   bool adds = false;
-  // cuBLASLt's alone. V runs along m or along n, with stride 1 there and 0 along the other. Its type is that of C.
+  // cuBLASLt only. V runs along m or along n, with stride 1 there and 0 along the other. It has the type of C.
   GemmVector vector = GemmVector::none;
   int64_t v_m = 0;
   int64_t v_n = 0;
   int64_t v_elements = 0;
-  // cuBLASLt's alone: what is stored in the place of C, behind the bias.
+  // cuBLASLt only: applied to the result after the bias.
   Activation activation = Activation::none;
-  bool has_auxiliary = false;  // its matrix, which is apart from C and lies as C does
-  // cuBLASLt's. Its call has at most one loop, which does not sum.
+  bool has_auxiliary = false;  // its matrix, which has the layout of C and does not overlap it
+  // cuBLASLt only. A call has at most one loop, which does not sum.
   GemmAlgorithm algorithm;
-  // Whether it may use Tensor Cores. Halves are multiplied exactly there, f32 is first rounded to TF32: whoever wants
-  // exact f32 says false.
+  // Whether Tensor Cores are allowed. They multiply halves exactly, but round f32 to TF32 first: callers that need
+  // exact f32 pass false.
   bool tensor_cores = true;
 };
 

@@ -1,4 +1,4 @@
-// Finds and loads libmillrace_cuda.so; nothing here knows CUDA.
+// Finds and loads libmillrace_cuda.so. Nothing here depends on CUDA.
 #include "device/gpu.h"
 
 #include <dlfcn.h>
@@ -26,8 +26,8 @@ struct Backend {
   std::string path;
 };
 
-// Beside the program; beside the library that this code is in, for Python; in the lib folder of a prefix that they are
-// in, as PREFIX/bin or PREFIX/libexec/millrace; where it was installed.
+// Beside the program; beside the library that contains this code, for Python; in the lib folder of the prefix that
+// contains them, as PREFIX/bin or PREFIX/libexec/millrace; where it was installed.
 std::vector<fs::path> places() {
   std::vector<fs::path> folders;
   std::error_code failed;
@@ -53,24 +53,24 @@ std::vector<fs::path> places() {
 Result<Backend> load_file(const std::string& path) {
   const auto refused = [&](const std::string& why) {
     return Error::make(ErrorKind::unavailable, concat("the GPU backend '", path, "' cannot be used: ", why),
-                       "build and install Millrace again, all of it from one version");
+                       "rebuild and reinstall all of Millrace from one version");
   };
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* message = dlerror();
-    return refused(message == nullptr ? "the loader does not say why" : message);
+    return refused(message == nullptr ? "the loader gives no reason" : message);
   }
   const auto version = reinterpret_cast<GpuBackendVersion>(dlsym(handle, kGpuBackendVersionName));
-  if (version == nullptr) return refused("it is no backend of Millrace's");
+  if (version == nullptr) return refused("it is not a Millrace backend");
   if (std::string(version()) != kGpuBackendVersion)
-    return refused(concat("it is of another version (", version(), ", not ", kGpuBackendVersion, ")"));
+    return refused(concat("its version differs (", version(), ", not ", kGpuBackendVersion, ")"));
   Backend backend;
   backend.open_gpu = reinterpret_cast<OpenGpu>(dlsym(handle, kOpenGpuName));
   backend.open_compiler = reinterpret_cast<OpenGpuCompiler>(dlsym(handle, kOpenGpuCompilerName));
   backend.inspect = reinterpret_cast<InspectGpu>(dlsym(handle, kInspectGpuName));
   backend.path = path;
   if (backend.open_gpu == nullptr || backend.open_compiler == nullptr || backend.inspect == nullptr)
-    return refused("it lacks a function");
+    return refused("it lacks a function that Millrace needs");
   return backend;
 }
 
@@ -79,13 +79,13 @@ Result<Backend> load_backend() {
   const std::vector<fs::path> files = places();
   if (!files.empty()) return load_file(files.front().string());
   return Error::make(
-      ErrorKind::unavailable, concat("Millrace's GPU backend, ", kFile, ", is not there"),
-      concat("build Millrace where CUDA's headers are (cuda.h, nvrtc.h, cublasLt.h; CMake says whether it "
+      ErrorKind::unavailable, concat("Millrace's GPU backend, ", kFile, ", is missing"),
+      concat("build Millrace on a machine with CUDA's headers (cuda.h, nvrtc.h, cublasLt.h; CMake reports whether it "
              "found them), or set ",
              kOverride, " to the file, or run on the CPU with --device cpu"));
 }
 
-// Loaded once, and never unloaded: threads of CUDA's may be inside. What failed is tried again.
+// Loaded once and never unloaded, because CUDA's threads may be running in it. A failed load is tried again.
 Result<Backend> backend() {
   static std::mutex mutex;
   static Backend loaded;

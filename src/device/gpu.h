@@ -1,5 +1,5 @@
-// A GPU as the rest of Millrace sees it. What stands behind it is a shared library of its own, libmillrace_cuda.so,
-// which is loaded when a GPU is asked for: nothing else needs CUDA, to be built or to run.
+// A GPU as the rest of Millrace sees it. The implementation is a separate shared library, libmillrace_cuda.so, which is
+// loaded when a GPU is requested, so nothing else needs CUDA to build or to run.
 #pragma once
 
 #include <cstdint>
@@ -24,33 +24,33 @@ struct GpuInfo {
   int multiprocessors = 0;
   int64_t memory_bytes = 0;
   int64_t l2_bytes = 0;
-  int64_t shared_bytes = 0;  // that a block may ask for
-  int clock_khz = 0;         // the highest
+  int64_t shared_bytes = 0;  // that a block may request
+  int clock_khz = 0;         // the highest clock
   int memory_clock_khz = 0;
 
   std::string architecture() const { return "sm_" + std::to_string(major) + std::to_string(minor); }  // "sm_90"
-  // Whether four warps together multiply matrices: Hopper's do, and no other generation's.
+  // Whether a warpgroup of four warps can multiply matrices together (wgmma): on Hopper only.
   bool has_group_products() const { return major == 9; }
 };
 
-// What kernels read of a run: seed and step in the device's memory, so that a replayed graph draws fresh masks.
+// What kernels read about a run: seed and step, in device memory, so that a replayed graph generates new masks.
 struct GpuState {
   uint64_t seed = 0;
   uint32_t step = 0;
   uint32_t unused = 0;
 };
 
-// A launch, ready to run on the GPU's stream.
+// A launch that is ready to run on the GPU's stream.
 class GpuLaunch {
  public:
   virtual ~GpuLaunch() = default;
-  // Only puts it on the stream. `tensors`: device addresses, by position; `arguments`: the program's scalars, by
+  // Enqueues the launch on the stream. `tensors`: device addresses, by position; `arguments`: the program's scalars, by
   // position; `state`: a GpuState in device memory; `scratch`: scratch_bytes(), aligned to 256.
   virtual Result<Done> run(void* const* tensors, const double* arguments, const void* state, void* scratch) = 0;
   virtual int64_t scratch_bytes() const = 0;
 };
 
-// What was put on the stream while it was recorded, to be replayed at once.
+// The work that was enqueued while it was recorded; replays with one call.
 class GpuGraph {
  public:
   virtual ~GpuGraph() = default;
@@ -63,35 +63,35 @@ class Gpu {
 
   virtual const GpuInfo& info() const = 0;
 
-  // Plain allocations, aligned to 256. All copies and fills are on the stream; copies from the device wait for it.
+  // Plain allocations, aligned to 256. All copies and fills run on the stream; copies from the device wait for it.
   virtual Result<void*> allocate(int64_t bytes) = 0;
   virtual void free(void* memory) = 0;
   virtual Result<Done> copy_in(void* to, const void* from_host, int64_t bytes) = 0;
   virtual Result<Done> copy_out(void* to_host, const void* from, int64_t bytes) = 0;
   virtual Result<Done> copy(void* to, const void* from, int64_t bytes) = 0;
   virtual Result<Done> fill(void* memory, uint8_t byte, int64_t bytes) = 0;
-  virtual Result<Done> wait() = 0;  // for all that is on the stream; an error of any of it
-  // The stream that everything runs on: a CUstream. Null is not the default stream but one of its own.
+  virtual Result<Done> wait() = 0;  // for everything on the stream; returns an error of any of it
+  // The stream that everything runs on: a CUstream. Null means a stream of our own, not the default stream.
   virtual void use_stream(void* stream) = 0;
 
-  // `cubin`: the compiled kernel, where the launch has one.
+  // `cubin`: the compiled kernel, if the launch has one.
   virtual Result<std::unique_ptr<GpuLaunch>> prepare(const Launch& launch, const std::string& cubin) = 0;
 
-  // Seconds between the beginning and the end of what `work` puts on the stream, by the device's clock. `before` is put
-  // there first, so that the work is in the queue when it is done.
+  // Seconds from the beginning to the end of what `work` enqueues, by the device's clock. `before` is enqueued first,
+  // so that `work` is already queued when `before` ends.
   virtual Result<double> time(const std::function<Result<Done>()>& before,
                               const std::function<Result<Done>()>& work) = 0;
-  // The clock of the multiprocessors behind what is on the stream, which is waited for: GPUs lower it below info()'s
-  // for their power or their heat.
+  // Waits for the stream, then measures the clock of the multiprocessors. GPUs lower it below info()'s to limit power
+  // or heat.
   virtual Result<double> clock_hertz() = 0;
-  // Nothing is run. What is recorded must have run once before (libraries load kernels then), and the launches in it
+  // Runs nothing. The recorded work must have run once before, because libraries load kernels then, and its launches
   // must outlive the graph.
   virtual Result<std::unique_ptr<GpuGraph>> record(const std::function<Result<Done>()>& work) = 0;
 
-  // Whether somebody else records the stream: then work is put there, and nothing is recorded or waited for.
+  // Whether another caller is recording the stream: then work is enqueued there, and nothing is recorded or waited for.
   virtual bool is_recorded() const = 0;
 
-  // Every algorithm that the library admits for a product, by attributes; the heuristic's choice first.
+  // Every algorithm that the library accepts for a product, by attributes; the heuristic's choice first.
   virtual Result<std::vector<GemmAlgorithm>> algorithms(const GemmCall& call) = 0;
 };
 
@@ -100,18 +100,18 @@ class GpuCompiler {
  public:
   virtual ~GpuCompiler() = default;
   virtual const std::string& version() const = 0;
-  // From any thread.
+  // Thread-safe.
   virtual Result<std::string> compile(const std::string& source, const std::string& architecture) const = 0;
 };
 
-// A piece of software that a GPU needs: its version and file, or why it is not there and how to get it.
+// A library or driver that a GPU needs: its version and file, or why it is missing and how to get it.
 struct GpuSoftware {
-  std::string version;  // empty: not there
+  std::string version;  // empty: missing
   std::string path;
   std::string missing;
 };
 
-// What there is, for people: looks, and takes nothing of the GPU.
+// What is installed, for people. Opens no context on the GPU.
 struct GpuReport {
   GpuSoftware backend;
   GpuSoftware driver;
@@ -122,7 +122,8 @@ struct GpuReport {
 };
 GpuReport inspect_gpu();
 
-// The backend's library, loaded once. Unavailable where it, the driver or a GPU is not there; the error says which.
+// Loads the backend's library once. Fails with `unavailable` if the library, the driver or a GPU is missing; the error
+// says which.
 Result<std::unique_ptr<Gpu>> open_gpu();
 Result<std::unique_ptr<GpuCompiler>> open_gpu_compiler();
 

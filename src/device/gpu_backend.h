@@ -1,5 +1,5 @@
-// What libmillrace_cuda.so and those who load it agree on: the functions it gives, and a version that is the same only
-// when both were built from the same headers by compilers that lay out the same classes.
+// The contract between libmillrace_cuda.so and the programs that load it: the functions that it exports, and a version
+// that matches only if both were built from the same headers by compilers with the same class layout.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace millrace {
 
-// MILLRACE_GPU_ABI: a hash of the headers, by CMake.
+// MILLRACE_GPU_ABI: a hash of the headers, computed by CMake.
 #define MILLRACE_GPU_TEXT_OF(x) #x
 #define MILLRACE_GPU_TEXT(x) MILLRACE_GPU_TEXT_OF(x)
 inline constexpr const char* kGpuBackendVersion =

@@ -94,7 +94,7 @@ std::vector<Result<CompiledCubin>> GpuKernelCache::get(const std::vector<Launch>
     known.emplace(name, found ? Result<CompiledCubin>(std::move(*found)) : Result<CompiledCubin>(Error{}));
   }
   if (!missing.empty()) store.remove_stale();
-  std::mutex mutex;  // of all below
+  std::mutex mutex;  // guards everything below
   size_t done = 0;
   queue_->run(missing.size(), jobs, [&](size_t k) {
     Result<CompiledCubin> compiled = compile(store, *missing[k].second, missing[k].first);

@@ -1,5 +1,5 @@
-// GPU kernels from source text to cubins, compiled once and kept on disk. As device/cpu/kernel_cache.h, on the same
-// KernelStore; but a cubin a kernel, and compiled in this process.
+// Compiles GPU kernels from source text to cubins, once, and keeps them on disk. Like device/cpu/kernel_cache.h and on
+// the same KernelStore, but with one cubin per kernel, compiled in this process.
 #pragma once
 
 #include <memory>
@@ -14,16 +14,16 @@
 namespace millrace {
 
 struct CompiledCubin {
-  std::string name;    // in place of MILLRACE_KERNEL in the source; empty: the launch has no kernel
+  std::string name;    // replaces MILLRACE_KERNEL in the source; empty: the launch has no kernel
   std::string path;    // in the cache
   std::string sha256;  // of the bytes
-  std::string bytes;   // these were verified; the file may be another by now
+  std::string bytes;   // verified; the file may have changed since
 };
 
 // `text` with `name` in place of every MILLRACE_KERNEL.
 std::string with_kernel_name(std::string text, const std::string& name);
 
-// A launch whose grids have the names of the functions in a cubin, as Gpu::prepare wants them.
+// A launch whose grids have the function names of a cubin, as Gpu::prepare expects them.
 Launch with_kernel_names(Launch launch, const std::string& name);
 
 class CompileQueue;
@@ -33,19 +33,19 @@ class GpuKernelCache {
   // `architecture`: "sm_90". The compiler must outlive this.
   GpuKernelCache(std::string directory, const GpuCompiler& compiler, std::string prelude, std::string architecture);
 
-  // k_ and 32 digits, which follow from all that the machine code does.
+  // k_ and 32 digits: a hash of everything that the machine code depends on.
   std::string name_of(const Launch& launch) const;
 
   // The whole text that is compiled.
   std::string source_of(const Launch& launch) const;
 
-  // Every launch's kernels, or why there are none, in the order of `launches`. `jobs` are compiled at a time, those of
-  // other calls that are under way among them, and before them where they came first. One that does not compile spoils
-  // no other: its error is of the kind bad_input.
+  // The kernels of every launch, or why they could not be compiled, in the order of `launches`. At most `jobs` are
+  // compiled at a time; kernels of earlier calls come first. A kernel that does not compile affects no other: its error
+  // has the kind bad_input.
   std::vector<Result<CompiledCubin>> get(const std::vector<Launch>& launches, int jobs,
                                          const CompileProgress& progress = {}) const;
 
-  // Calls that are under way end soon, with errors for what was not begun.
+  // Makes running calls end soon, with errors for kernels whose compilation has not begun.
   void forget() const;
 
  private:
@@ -54,7 +54,7 @@ class GpuKernelCache {
   std::string directory_;
   const GpuCompiler& compiler_;
   std::string prelude_;
-  Sha256 names_;  // as they all begin
+  Sha256 names_;  // the common beginning of all names
   std::string architecture_;
   std::shared_ptr<CompileQueue> queue_;  // of all calls
 };

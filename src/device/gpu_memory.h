@@ -1,4 +1,4 @@
-// Memory of a GPU that is given back.
+// Owns memory of a GPU and frees it.
 #pragma once
 
 #include <utility>

@@ -23,7 +23,7 @@ std::optional<IndexEntry> parse_index_entry(std::string_view text, std::string_v
   entry.name = name;
   entry.sha256 = text.substr(at + kBefore.size(), 64);
   entry.object = object_name(entry.sha256, suffix);
-  // All else follows from the two: what does not print as it was read is damaged.
+  // Everything else follows from these two: an entry that does not print as it was read is damaged.
   if (entry.sha256.find_first_not_of("0123456789abcdef") != std::string::npos || to_text(entry) != text)
     return std::nullopt;
   return entry;

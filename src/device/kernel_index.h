@@ -1,4 +1,5 @@
-// Which object of a cache has a kernel, a shared object (.so) or a cubin: one small text file a kernel.
+// Maps a kernel to the object of a cache that contains it, a shared object (.so) or a cubin. Each kernel has one small
+// text file:
 //
 //   millrace kernel 1
 //   name k_0123456789abcdef0123456789abcdef
@@ -6,7 +7,7 @@
 //   sha256 <64 digits: the object's content>
 //   check <64 digits: the lines above>
 //
-// Nothing in it is believed unless every byte is as it was written.
+// A file is used only if every byte is as it was written.
 #pragma once
 
 #include <optional>
@@ -26,7 +27,7 @@ std::string object_name(std::string_view sha256, std::string_view suffix = ".so"
 
 std::string to_text(const IndexEntry& entry);
 
-// nullopt unless `text` is, to the byte, what to_text made for the kernel `name`.
+// nullopt unless `text` is exactly what to_text made for the kernel `name`.
 std::optional<IndexEntry> parse_index_entry(std::string_view text, std::string_view name,
                                             std::string_view suffix = ".so");
 

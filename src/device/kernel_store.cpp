@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kLargestIndex = 4096;        // bytes
 constexpr int64_t kLargestObject = 1LL << 30;  // bytes
-constexpr double kStaleSeconds = 3600;         // no compilation lasts as long
+constexpr double kStaleSeconds = 3600;         // no compilation takes as long
 
 Result<Done> move_into_place(const std::string& from, const std::string& to) {
   if (std::rename(from.c_str(), to.c_str()) == 0) return Done{};
@@ -37,7 +37,7 @@ std::string kernel_name(const std::vector<std::string>& parts, Sha256 begun) {
 Error with_room_as_remedy(Error error, const std::string& directory) {
   if (error.diagnostics.front().remedy.empty())
     error.diagnostics.front().remedy = concat(
-        "make room in '", directory, "' and see that you may write there, or set MILLRACE_CACHE_DIR to another place");
+        "free space in '", directory, "' and check that it is writable, or set MILLRACE_CACHE_DIR to another directory");
   return error;
 }
 

@@ -10,8 +10,8 @@ namespace {
 
 // Records which tensors the caller stacks.
 void find_stacks(const Candidates& candidates, std::vector<CallersTensor>& tensors) {
-  for (size_t f = 0; f < candidates.callers_families; ++f) {
-    const std::vector<TensorId>& family = candidates.families[f];
+  for (size_t f = 0; f < candidates.callers_contiguous_groups; ++f) {
+    const std::vector<TensorId>& family = candidates.contiguous_groups[f];
     const auto position = [&](TensorId tensor) {
       const auto found =
           std::find_if(tensors.begin(), tensors.end(), [&](const CallersTensor& t) { return t.tensor == tensor; });

@@ -308,7 +308,7 @@ void explore_on_gpu(const Graph& graph, const Candidates& candidates, const Enum
   settings.refinements = [&graph, &candidates, &enumerating, gpu = machine.gpu](const Partition& partition,
                                                                                 const Candidate& candidate) {
     if (!std::holds_alternative<GemmConfig>(candidate.config))
-      return ways_under(graph, candidates.domains, enumerating, partition, candidate.layouts);
+      return configs_under(graph, candidates.domains, enumerating, partition, candidate.layouts);
     std::vector<Candidate> made;
     const Launch launch =
         lower(graph, partition, layouts_of(candidates.domains, partition, candidate), candidate.config);

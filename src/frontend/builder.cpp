@@ -172,12 +172,12 @@ Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLo
 }
 
 Value Builder::dropout(const Value& input, double probability, SourceLocation location) {
-  const uint32_t stream = streams_++;
+  const uint32_t subsequence = subsequences_++;
   if (probability == 0) return input;
   const Value result = map(OperatorKind::dropout, {input}, location, probability);
   if (result.kind != ValueKind::view) return result;
   Operator& op = graph.operators.back();
-  op.stream = stream;
+  op.subsequence = subsequence;
   const TensorId mask = add_tensor(graph.tensor(result.view.tensor).dtype, op.space, ".mask");
   op.outputs.push_back({mask, result.view.axes});
   return result;

@@ -41,7 +41,7 @@ class Builder {
   // y[…] = kind(inputs[…]) with broadcasting. Numbers among the inputs become constants.
   Value map(OperatorKind kind, const std::vector<Value>& inputs, SourceLocation location, double value = 0);
 
-  // A dropout; each call draws from a stream of its own.
+  // A dropout; each call draws from a subsequence of its own.
   Value dropout(const Value& input, double probability, SourceLocation location);
 
   // A sum, maximum or minimum over the marked axes.
@@ -80,7 +80,7 @@ class Builder {
 
   Diagnostics& diagnostics_;
   std::string target_;
-  uint32_t streams_ = 0;
+  uint32_t subsequences_ = 0;
   bool full_ = false;
   UniqueNames tensor_names_;
   UniqueNames operator_names_;

@@ -13,7 +13,7 @@
 // - Numbers are real numbers here. How they are rounded is the storage type's and the executing device's business; no
 //   stage may reorder what changes a result beyond rounding. Values may be infinite (a causal mask makes -inf).
 // - A scalar or constant is of rank zero, counts no words and has no gradient. Nor has a fixed argument, as a mask is.
-// - A dropout's mask is a function of (seed, step, stream, row-major logical element index) alone; see
+// - A dropout's mask is a function of (seed, step, subsequence, row-major logical element index) alone; see
 // reference/philox.h.
 #pragma once
 
@@ -75,7 +75,7 @@ struct Operator {
   std::vector<Access> inputs;
   std::vector<Access> outputs;
   double value = 0;           // dropout: probability; layernorm, rmsnorm: epsilon; power: exponent
-  uint32_t stream = 0;        // dropout: which of the program's masks
+  uint32_t subsequence = 0;   // dropout: which of the program's masks
   std::vector<int> diagonal;  // embed_diagonal: for each index the one that it must equal (itself: free)
 };
 

@@ -24,7 +24,7 @@ std::string print_accesses(const Graph& graph, const std::vector<Access>& access
 
 std::string print_attributes(const Operator& op) {
   switch (op.kind) {
-    case OperatorKind::dropout: return concat(" p=", op.value, " stream=", op.stream);
+    case OperatorKind::dropout: return concat(" p=", op.value, " subsequence=", op.subsequence);
     case OperatorKind::layernorm:
     case OperatorKind::rmsnorm: return concat(" eps=", op.value);
     case OperatorKind::power:

@@ -37,8 +37,8 @@ std::string shape_of(const Candidate& candidate) {
   if (std::holds_alternative<AttentionConfig>(candidate.config)) return print_config(candidate.config);
   const std::optional<GpuShape>& gpu = std::get<KernelConfig>(candidate.config).gpu;
   if (!gpu) return family_of(candidate);
-  return concat(family_of(candidate), " ", gpu->width, " ", gpu->group, " ", gpu->threads, " ", gpu->blocks, " ",
-                gpu->ahead);
+  return concat(family_of(candidate), " ", gpu->width, " ", gpu->row_threads, " ", gpu->threads, " ", gpu->blocks, " ",
+                gpu->prefetch);
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ void PartitionClasses::add_partition(const PartitionCandidates& of) {
   PartitionClass& into = classes_[class_of_partition_.back()];
   ++into.partitions;
   const bool as_written = std::any_of(of.candidates.begin(), of.candidates.end(), [&](const Candidate& candidate) {
-    return lies_as_written(candidates_.domains, of.partition, candidate);
+    return has_written_layouts(candidates_.domains, of.partition, candidate);
   });
   for (const TensorId tensor : tensors_of(of.partition)) {
     touched_.insert(tensor);
@@ -37,7 +37,7 @@ void PartitionClasses::add_partition(const PartitionCandidates& of) {
   for (const Candidate& candidate : of.candidates) {
     Trial trial = trial_of(of.partition, candidate);
     const bool could_be =
-        as_written ? lies_as_written(candidates_.domains, of.partition, candidate) : fits(of.partition, candidate);
+        as_written ? has_written_layouts(candidates_.domains, of.partition, candidate) : fits(of.partition, candidate);
     trial.first = could_be && families.insert(trial.kind.family).second;
     trials_of_partition_.back().push_back(add(into, std::move(trial)));
   }
@@ -214,7 +214,7 @@ std::vector<double> PartitionClasses::timing_class_spreads() const {
 bool PartitionClasses::fits(const Partition& partition, const Candidate& candidate) const {
   size_t k = 0;
   for (const TensorId tensor : tensors_of(partition)) {
-    if (!candidates_.domains[tensor.at()].can_lie(candidate.layouts[k++])) return false;
+    if (!candidates_.domains[tensor.at()].allows(candidate.layouts[k++])) return false;
   }
   return true;
 }

@@ -32,7 +32,7 @@ class Prober {
       }
     }
     const std::vector<TensorId>& list = product.writes_auxiliary() ? partition.writes : partition.reads;
-    place_beside_ = static_cast<size_t>(std::find(list.begin(), list.end(), product.beside()) - list.begin());
+    place_beside_ = static_cast<size_t>(std::find(list.begin(), list.end(), product.companion()) - list.begin());
   }
 
   std::vector<Probe> run(size_t count) {

@@ -152,7 +152,7 @@ std::vector<double> drawn_mask(const Operator& dropout, size_t elements, const R
   const double scale = 1 / (1 - dropout.value);
   in_parallel(static_cast<int64_t>(elements), kSlice, [&](int64_t begin, int64_t end) {
     for (auto element = static_cast<size_t>(begin); element < static_cast<size_t>(end); ++element) {
-      const bool kept = dropout_keeps(random.seed, random.step, dropout.stream, element, dropout.value);
+      const bool kept = dropout_keeps(random.seed, random.step, dropout.subsequence, element, dropout.value);
       mask[element] = kept ? scale : 0;
     }
   });
@@ -211,7 +211,7 @@ ReferenceData draw_inputs(const Graph& graph, const Partition& partition, uint64
 std::string reference_data_name(const Graph& graph, const Partition& partition) {
   std::string name = print_partition(graph, partition);
   const auto add = [&](const Operator* dropout) {
-    if (dropout != nullptr) name += concat("; stream ", dropout->stream);
+    if (dropout != nullptr) name += concat("; subsequence ", dropout->subsequence);
   };
   for (const TensorId tensor : partition.reads) add(dropout_of(graph, tensor));
   for (const std::vector<OperatorId>* operators : {&partition.operators, &partition.repeats}) {

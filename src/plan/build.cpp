@@ -223,7 +223,7 @@ class PlanBuilder {
 
   // Buffers that must be contiguous because a stacked product takes them as one tensor. The caller's already are.
   std::vector<std::vector<int>> stacked_buffers() const {
-    // By family and layout: members that the next one must follow.
+    // By group and layout: members that the next one must follow.
     std::map<std::pair<size_t, int>, std::set<size_t>> linked;
     for (const Planned& planned : planned_) {
       if (!std::holds_alternative<GemmConfig>(planned.resolved.candidate.config)) continue;
@@ -235,22 +235,22 @@ class PlanBuilder {
             std::find(planned.resolved.tensors.begin(), planned.resolved.tensors.end(), stack.front());
         const int layout =
             planned.resolved.candidate.layouts[static_cast<size_t>(location - planned.resolved.tensors.begin())];
-        for (size_t f = candidates_.callers_families; f < candidates_.families.size(); ++f) {
-          const std::vector<TensorId>& family = candidates_.families[f];
-          const auto found = std::search(family.begin(), family.end(), stack.begin(), stack.end());
-          if (found == family.end()) continue;
-          const auto first = static_cast<size_t>(found - family.begin());
+        for (size_t f = candidates_.callers_contiguous_groups; f < candidates_.contiguous_groups.size(); ++f) {
+          const std::vector<TensorId>& group = candidates_.contiguous_groups[f];
+          const auto found = std::search(group.begin(), group.end(), stack.begin(), stack.end());
+          if (found == group.end()) continue;
+          const auto first = static_cast<size_t>(found - group.begin());
           for (size_t k = 0; k + 1 < stack.size(); ++k) linked[{f, layout}].insert(first + k);
         }
       }
     }
     std::vector<std::vector<int>> stacks;
     for (const auto& [key, members] : linked) {
-      const std::vector<TensorId>& family = candidates_.families[key.first];
-      size_t previous = family.size();
+      const std::vector<TensorId>& group = candidates_.contiguous_groups[key.first];
+      size_t previous = group.size();
       for (const size_t k : members) {
-        if (k != previous + 1) stacks.push_back({buffer_of_.at({family[k], key.second})});
-        stacks.back().push_back(buffer_of_.at({family[k + 1], key.second}));
+        if (k != previous + 1) stacks.push_back({buffer_of_.at({group[k], key.second})});
+        stacks.back().push_back(buffer_of_.at({group[k + 1], key.second}));
         previous = k;
       }
     }

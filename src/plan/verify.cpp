@@ -204,8 +204,9 @@ class Check {
 
   // Whether the caller guarantees that they are contiguous.
   bool are_adjacent_by_the_caller(const std::vector<TensorId>& stack) const {
-    const auto end = candidates_.families.begin() + static_cast<std::ptrdiff_t>(candidates_.callers_families);
-    return std::any_of(candidates_.families.begin(), end, [&](const std::vector<TensorId>& family) {
+    const auto end =
+        candidates_.contiguous_groups.begin() + static_cast<std::ptrdiff_t>(candidates_.callers_contiguous_groups);
+    return std::any_of(candidates_.contiguous_groups.begin(), end, [&](const std::vector<TensorId>& family) {
       return std::search(family.begin(), family.end(), stack.begin(), stack.end()) != family.end();
     });
   }

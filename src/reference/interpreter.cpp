@@ -200,7 +200,8 @@ class Interpreter {
     const Scalar scale = Scalar(1) / (Scalar(1) - Scalar(op.value));
     o.for_each_row([&](const auto& at) {
       const auto element = static_cast<uint64_t>(o.out_element(at));
-      const Scalar mask = dropout_keeps(random_.seed, random_.step, op.stream, element, op.value) ? scale : Scalar(0);
+      const Scalar mask =
+          dropout_keeps(random_.seed, random_.step, op.subsequence, element, op.value) ? scale : Scalar(0);
       o.out(0, at) = o.in(0, at) * mask;
       o.out(1, at) = mask;
     });

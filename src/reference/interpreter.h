@@ -11,7 +11,7 @@
 
 namespace millrace {
 
-// What a dropout's mask depends on beside its stream and element; see philox.h.
+// What a dropout's mask depends on beside its subsequence and element; see philox.h.
 struct RandomState {
   uint64_t seed = 0;
   uint32_t step = 0;

@@ -4,10 +4,10 @@
 //
 // In both, key = (seed low 32 bits, seed high 32 bits).
 // - A dropout's mask: let e be the row-major logical index of an element of the dropout's output, whatever the layout.
-//   counter = (low 32 bits of e/8, high 32 bits of e/8, stream, step); its draw is the low half of word number e%8/2 of
-//   the four where e is even, the high half where e is odd. The element is kept when draw >= threshold; the mask is
-//   then 1/(1-probability), else 0. The threshold is probability · 2^16, probability in [0, 1), rounded half up, and at
-//   most 2^16 - 1: the probability is met within 2^-17, and half as many blocks are drawn as with words.
+//   counter = (low 32 bits of e/8, high 32 bits of e/8, subsequence, step); its draw is the low half of word number
+//   e%8/2 of the four where e is even, the high half where e is odd. The element is kept when draw >= threshold; the
+//   mask is then 1/(1-probability), else 0. The threshold is probability · 2^16, probability in [0, 1), rounded half
+//   up, and at most 2^16 - 1: the probability is met within 2^-17, and half as many blocks are drawn as with words.
 // - Drawing inputs: let e be the row-major index of an element of tensor number `tensor`.
 //   counter = (low 32 bits of e/2, high 32 bits of e/2, tensor, 0x6d696c6c); its words are h, l = numbers 2·(e%2) and
 //   2·(e%2)+1. The draw is (h · 2^21 + floor(l / 2^11)) · 2^-52 - 1, which is exact in float64 and lies in [-1, 1).
@@ -43,10 +43,11 @@ inline std::array<uint32_t, 2> philox_key(uint64_t seed) {
   return {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
 }
 
-inline bool dropout_keeps(uint64_t seed, uint32_t step, uint32_t stream, uint64_t element, double probability) {
+inline bool dropout_keeps(uint64_t seed, uint32_t step, uint32_t subsequence, uint64_t element, double probability) {
   const uint64_t block = element / 8;
-  const std::array<uint32_t, 4> words = philox4x32(
-      {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), stream, step}, philox_key(seed), kMaskRounds);
+  const std::array<uint32_t, 4> words =
+      philox4x32({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), subsequence, step},
+                 philox_key(seed), kMaskRounds);
   const uint32_t word = words[element % 8 / 2];
   const uint32_t draw = element % 2 == 0 ? word & 0xffff : word >> 16;
   return draw >= std::min(std::floor(probability * 65536.0 + 0.5), 65535.0);

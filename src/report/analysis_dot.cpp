@@ -7,7 +7,7 @@
 namespace millrace {
 namespace {
 
-// Quoted for Graphviz. Names hold no quotes today; what is drawn must not depend on that.
+// Quoted for Graphviz. Names contain no quotes today, but the picture must not depend on that.
 std::string dot_text(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {
@@ -25,7 +25,7 @@ std::string rounded_count(int64_t number) {
   return concat(number);
 }
 
-// The paper's shapes: triangle, square, circle. Colours are told apart by the colour-blind (Okabe and Ito).
+// The paper's shapes: triangle, square, circle. The colours suit colour-blind readers (Okabe and Ito).
 std::string node_style(OperatorClass operator_class) {
   switch (operator_class) {
     case OperatorClass::contraction: return "shape=house, fillcolor=\"#56B4E9\"";

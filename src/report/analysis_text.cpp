@@ -33,7 +33,7 @@ std::string count(double value, const Unit& unit, int decimals) {
 
 std::string percent(double share, double whole) { return whole == 0 ? "-" : fixed(100 * share / whole, 2); }
 
-// Sums over flop or words may exceed the columns' own unit by far; they keep it, so that columns can be added up.
+// Sums over flop or words may exceed the columns' unit by far. They keep it, so that columns can be added up.
 void totals_rows(Table& table, const std::string& name, const Totals& totals, const Totals& all, const Units& units) {
   const auto flop = static_cast<double>(totals.flop);
   const auto words = static_cast<double>(totals.words());
@@ -94,9 +94,9 @@ std::string analysis_text(const TrainingGraph& training, const Analysis& analysi
   const Totals& contractions = analysis.by_class[static_cast<size_t>(OperatorClass::contraction)];
   const double other_flop = static_cast<double>(analysis.total.flop - contractions.flop);
   const double other_words = static_cast<double>(analysis.total.words() - contractions.words());
-  text += concat("What is not a contraction does ", percent(other_flop, static_cast<double>(analysis.total.flop)),
-                 " % of the flop and moves ", percent(other_words, static_cast<double>(analysis.total.words())),
-                 " % of the words.\n");
+  text += concat("Operators that are not contractions do ",
+                 percent(other_flop, static_cast<double>(analysis.total.flop)), " % of the flop and move ",
+                 percent(other_words, static_cast<double>(analysis.total.words())), " % of the words.\n");
   text += concat("Forward saves ", count(static_cast<double>(analysis.saved_words), units.words, units.words_decimals),
                  " ", units.words.prefix, "words for backward; --graph shows which and why.\n");
   return text;

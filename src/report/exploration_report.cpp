@@ -33,7 +33,7 @@ std::string candidates_text(const Graph& graph, const Candidates& candidates, si
     table.row({of.partition.name, with_commas(of.configurations)});
   }
   text += table.text(width);
-  text += "\nnot tried, and why\n";
+  text += "\nrejected, with the reason\n";
   for (const PartitionCandidates& of : candidates.partitions) {
     if (of.rejected.empty()) continue;
     text += concat("  ", of.partition.name, "\n");
@@ -44,15 +44,15 @@ std::string candidates_text(const Graph& graph, const Candidates& candidates, si
   size_t covers = 0;
   for (const ChoicePoint& choice_point : candidates.choice_points)
     covers += choice_point.alternatives.size() > 1 ? 1 : 0;
-  text += concat("\n", candidates.partitions.size(), " parts of ", graph.name, ", ", with_commas(total),
-                 " configurations; ", covers, " places with a choice of cover\n");
+  text += concat("\n", candidates.partitions.size(), " partitions of ", graph.name, ", ", with_commas(total),
+                 " configurations; ", covers, " choice points\n");
   return text;
 }
 
 std::string outcomes_text(const Exploration& exploration) {
   std::vector<std::string> outcomes;
   for (const auto& [name, count] : exploration.outcomes)
-    outcomes.push_back(concat(with_commas(count), " ", name == "measured" ? "right" : name));
+    outcomes.push_back(concat(with_commas(count), " ", name == "measured" ? "correct" : name));
   return join(outcomes, ", ");
 }
 
@@ -60,7 +60,7 @@ std::string exploration_line(const Exploration& exploration) {
   const double done = exploration.tried + exploration.known;
   const bool whole = exploration.is_whole() && exploration.not_needed > 0;
   const std::string others = whole ? concat("; the other ", with_commas(exploration.not_needed),
-                                            " are the same in equal partitions, or differ in far strides alone")
+                                            " are equal to these, or differ only in the strides between cache lines")
                                    : "";
   return concat(with_commas(done), " of ", with_commas(exploration.configurations + exploration.conversions),
                 " candidates in ", fixed(exploration.seconds, 1), " s (", with_commas(exploration.tried),
@@ -69,7 +69,7 @@ std::string exploration_line(const Exploration& exploration) {
 
 std::string exploration_text(const Measurements& measurements, const Exploration& exploration, size_t width) {
   Table table({Align::left, Align::right, Align::right, Align::right, Align::left});
-  table.row({"partition", "candidates", "fastest", "slowest", "fastest way"});
+  table.row({"partition", "candidates", "fastest", "slowest", "fastest candidate"});
   for (const MeasuredPartition& partition : measurements.partitions) {
     if (partition.candidates.empty()) {
       table.row({partition.name, "0", "", "", ""});
@@ -85,9 +85,10 @@ std::string exploration_text(const Measurements& measurements, const Exploration
   if (!exploration.first_failure.empty()) text += concat("the first that failed: ", exploration.first_failure, "\n");
   if (const std::vector<double>& spreads = exploration.timing_class_spreads; !spreads.empty()) {
     const auto percent = [&](size_t place) { return concat(fixed(100 * (spreads[place] - 1), 1), " %"); };
-    text += concat("those that are alike: ", with_commas(static_cast<double>(spreads.size())),
-                   " kinds were tried more than once; the slowest of one took ", percent(spreads.size() / 2),
-                   " longer than its fastest (median), ", percent(spreads.size() * 9 / 10), " in nine of ten\n");
+    text +=
+        concat("timing classes: ", with_commas(static_cast<double>(spreads.size())),
+               " were measured more than once; the slowest candidate of a class took ", percent(spreads.size() / 2),
+               " longer than its fastest (median; ", percent(spreads.size() * 9 / 10), " at the 90th percentile)\n");
   }
   return text;
 }

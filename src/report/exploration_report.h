@@ -8,7 +8,7 @@
 
 namespace millrace {
 
-// Every partition with its number of configurations, and what was rejected with the reason.
+// Every partition with its number of configurations, and what was rejected, with the reason.
 std::string candidates_text(const Graph& graph, const Candidates& candidates, size_t width);
 
 std::string exploration_text(const Measurements& measurements, const Exploration& exploration, size_t width);

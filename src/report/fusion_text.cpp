@@ -60,14 +60,15 @@ std::string groups_table(const Graph& graph, const FusedGraph& fused, const Unit
 
 std::string alternatives_text(const Graph& graph, const FusedGraph& fused, const Unit& unit, size_t width) {
   Table table({Align::left, Align::right, Align::right});
-  if (!fused.stackings.empty()) table.row({"contractions that can be stacked", unit.prefix + "words apart", "stacked"});
+  if (!fused.stackings.empty())
+    table.row({"contractions that can be stacked", unit.prefix + "words separately", "stacked"});
   for (const Stacking& stacking : fused.stackings) {
     table.row({concat("  ", joined_names(graph, stacking.contractions)), words_cell(stacking.words_apart, unit),
                words_cell(stacking.words_stacked, unit)});
   }
   std::string text = table.text(width);
   Table epilogues({Align::left, Align::left, Align::right});
-  if (!fused.epilogues.empty()) epilogues.row({"what a product's epilogue can do", "", unit.prefix + "words less"});
+  if (!fused.epilogues.empty()) epilogues.row({"what a GEMM epilogue can fuse", "", unit.prefix + "words less"});
   for (const Epilogue& epilogue : fused.epilogues) {
     epilogues.row({concat("  ", graph.operators[epilogue.contraction.at()].name), epilogue.name,
                    words_cell(epilogue.words_saved, unit)});
@@ -107,13 +108,13 @@ std::string fusion_text(const TrainingGraph& training, const FusedGraph& fused, 
   total_row("  all, masks as words", fused.words_after_by_mask[0]);
   if (fused.words_after_by_mask[1] != fused.words_after_by_mask[0]) {
     total_row("  all, masks as bits", fused.words_after_by_mask[1]);
-    total_row("  all, masks drawn again", fused.words_after_by_mask[2]);
+    total_row("  all, masks regenerated", fused.words_after_by_mask[2]);
   }
   text += totals.text(width) + "\n";
   const std::string alternatives = alternatives_text(graph, fused, unit, width);
-  if (!alternatives.empty()) text += concat("Alternatives, to be chosen by measurement:\n\n", alternatives, "\n");
+  if (!alternatives.empty()) text += concat("Alternatives, chosen by measurement:\n\n", alternatives, "\n");
   text += concat(graph.operators.size(), " operators became ", fused.groups.size(),
-                 " launches; --explain says why each pair fused or did not.\n");
+                 " launches; --explain says why each pair was fused or not.\n");
   return text;
 }
 
@@ -126,13 +127,13 @@ std::string pairs_text(const TrainingGraph& training, const std::vector<PairExpl
   for (const PairExplanation& pair : pairs) {
     if (pair.fused) text += concat("  ", shown(pair), "\n      ", pair.reason, "\n");
   }
-  std::vector<std::string> reasons;  // in the order in which they come up
+  std::vector<std::string> reasons;  // in the order of first occurrence
   for (const PairExplanation& pair : pairs) {
     if (!pair.fused && std::find(reasons.begin(), reasons.end(), pair.reason) == reasons.end())
       reasons.push_back(pair.reason);
   }
   for (const std::string& reason : reasons) {
-    text += concat("\napart: ", reason, "\n");
+    text += concat("\nnot fused: ", reason, "\n");
     for (const PairExplanation& pair : pairs) {
       if (!pair.fused && pair.reason == reason) text += concat("  ", shown(pair), "\n");
     }

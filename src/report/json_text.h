@@ -1,4 +1,5 @@
-// A JSON object written field by field, lists one element a line: no tree of the whole is built, and diffs stay small.
+// Writes a JSON object field by field, lists with one element per line: no tree of the whole is built, and diffs stay
+// small.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -37,7 +37,7 @@ std::map<std::string, std::string> layouts_of(const StepPlan& plan) {
 
 DataTable times_table(const StepPlan& a, const StepPlan& b) {
   DataTable table{"compared_launches",
-                  "Launches of both, those of A in their order and then what only B has.",
+                  "Launches of both plans: those of A in order, then those that only B has.",
                   {{"launch", "launch", false},
                    {"a_seconds", "A"},
                    {"b_seconds", "B"},
@@ -68,7 +68,7 @@ DataTable times_table(const StepPlan& a, const StepPlan& b) {
 
 DataTable layouts_table(const StepPlan& a, const StepPlan& b) {
   DataTable table{"compared_layouts",
-                  "Tensors that lie differently in the two, or only in one of them.",
+                  "Tensors whose layouts differ, or that only one plan has.",
                   {{"tensor", "tensor", false}, {"a_layouts", "in A", false}, {"b_layouts", "in B", false}},
                   {},
                   false};
@@ -90,7 +90,7 @@ Document make_comparison(const ComparedPlan& a, const ComparedPlan& b) {
   document.title = "Two plans side by side";
   document.before = "A";
   document.after = "B";
-  document.next_title = "To keep in mind:";
+  document.next_title = "Keep in mind:";
   document.subtitle = concat("A: ", a.name, "; B: ", b.name);
   const auto fact = [&](const char* key, const char* title, double left, double right, const auto& show) {
     document.facts.push_back({key, title, show(left), show(right),
@@ -98,7 +98,7 @@ Document make_comparison(const ComparedPlan& a, const ComparedPlan& b) {
                               right});
   };
   fact("step_seconds", "a step, as the sum of its launches", a.plan.cost, b.plan.cost, shown_seconds);
-  fact("bound_seconds", "the bound, layouts ignored", a.plan.bound, b.plan.bound, shown_seconds);
+  fact("bound_seconds", "the lower bound, layouts ignored", a.plan.bound, b.plan.bound, shown_seconds);
   fact("launches", "launches", static_cast<double>(a.plan.launches.size()), static_cast<double>(b.plan.launches.size()),
        short_count);
   fact("arena_bytes", "arena", static_cast<double>(a.plan.arena_bytes), static_cast<double>(b.plan.arena_bytes),
@@ -107,22 +107,21 @@ Document make_comparison(const ComparedPlan& a, const ComparedPlan& b) {
     document.origin.emplace_back(
         name, concat(plan->program.file, ", ", plan->device, ", millrace ", plan->version, ", ", plan->date));
   if (a.plan.version != b.plan.version)
-    document.next.emplace_back("The two were made by different versions of millrace.");
+    document.next.emplace_back("The plans were made by different versions of Millrace.");
   if (a.plan.device != b.plan.device)
     document.next.emplace_back(
-        "The two were measured on different machines, or with other libraries or threads: their times tell of those "
+        "The plans were measured on different machines, or with other libraries or threads: their times reflect that "
         "too.");
-  Section times{
-      "compared_times",
-      "Times and candidates",
-      "What every launch takes, as it was measured when the plan was made. A launch that only one of them has "
-      "is there because the other groups its operators differently.",
-      {}};
+  Section times{"compared_times",
+                "Times and candidates",
+                "The time of every launch, measured when the plan was made. A launch that only one plan has "
+                "exists because the other plan groups its operators differently.",
+                {}};
   times.add(compared_timeline_picture(a.plan, b.plan));
   times.add(times_table(a.plan, b.plan));
-  Section layouts{"compared_layouts", "Layouts", "How tensors lie in memory: their axes, outermost first.", {}};
+  Section layouts{"compared_layouts", "Layouts", "The order of each tensor's axes in memory, outermost first.", {}};
   DataTable differing = layouts_table(a.plan, b.plan);
-  if (differing.rows.empty()) layouts.add("All tensors lie alike in both.");
+  if (differing.rows.empty()) layouts.add("All tensors have the same layouts in both.");
   layouts.add(std::move(differing));
   document.sections = {times, layouts};
   return document;

@@ -22,7 +22,7 @@ std::vector<Fact> facts_of(const ReportArtefacts& of, const StepMetrics& metrics
   facts.push_back({"step_seconds", "a step, as the sum of its launches", known ? shown_seconds(plan.default_cost) : "",
                    shown_seconds(plan.cost),
                    known && plan.cost > 0 ? concat(fixed(plan.default_cost / plan.cost, 2), " times as fast")
-                                          : "what there was before was not measured whole",
+                                          : "not all of the operators before were measured",
                    known ? std::optional(plan.default_cost) : std::nullopt, plan.cost});
   if (of.step_seconds > 0)
     facts.push_back({"measured_step_seconds", "a whole step, measured", "", shown_seconds(of.step_seconds),
@@ -32,19 +32,19 @@ std::vector<Fact> facts_of(const ReportArtefacts& of, const StepMetrics& metrics
                    short_count(metrics.words_after), less(metrics.words_before, metrics.words_after),
                    metrics.words_before, metrics.words_after});
   facts.push_back({"launches", "launches", concat(metrics.before.size()), concat(metrics.after.size()),
-                   "operators before; fused operators, products and conversions after",
+                   "operators before; fused operators, products and layout conversions after",
                    static_cast<double>(metrics.before.size()), static_cast<double>(metrics.after.size())});
   if (plan.bound > 0)
-    facts.push_back({"bound_seconds", "the bound: every launch in its fastest way, layouts ignored", "",
+    facts.push_back({"bound_seconds", "the lower bound: every launch with its fastest candidate, layouts ignored", "",
                      shown_seconds(plan.bound),
                      concat("the step is ", percent(plan.cost / plan.bound - 1), " above it; ", of.method),
                      std::nullopt, plan.bound});
   const int64_t scratch = plan.arena_bytes - plan.scratch_offset;
-  facts.push_back({"arena_bytes", "memory for what the step computes", short_bytes(static_cast<double>(plan.sum_bytes)),
+  facts.push_back({"arena_bytes", "memory for temporaries", short_bytes(static_cast<double>(plan.sum_bytes)),
                    short_bytes(static_cast<double>(plan.arena_bytes)),
-                   concat("every tensor in a buffer of its own before; one arena after",
+                   concat("one buffer per tensor before; one arena after",
                           scratch > 0 ? concat(", of which ", short_bytes(static_cast<double>(scratch)),
-                                               " are room that launches use while they run")
+                                               " are scratch space of running launches")
                                       : ""),
                    static_cast<double>(plan.sum_bytes), static_cast<double>(plan.arena_bytes)});
   return facts;
@@ -62,7 +62,7 @@ std::vector<std::pair<std::string, std::string>> origin_of(const ReportArtefacts
   return origin;
 }
 
-// The launch whose limit explains the least of its time is where there is most to win.
+// The launch whose limit explains the least of its time has the most to gain.
 std::vector<std::string> next_of(const ReportArtefacts& of, const StepMetrics& metrics) {
   std::vector<std::string> next;
   const Piece* worst = nullptr;
@@ -74,15 +74,15 @@ std::vector<std::string> next_of(const ReportArtefacts& of, const StepMetrics& m
     worst = &piece;
   }
   if (worst != nullptr)
-    next.push_back(concat("Most is to be won at ", worst->name, ": ", shown_seconds(worst->seconds),
-                          " where the limits seen on this machine allow ", shown_seconds(worst->seconds - most), "."));
+    next.push_back(concat("The largest possible gain is at ", worst->name, ": ", shown_seconds(worst->seconds),
+                          " where the limits measured on this machine allow ", shown_seconds(worst->seconds - most),
+                          "."));
   const double tried = of.exploration.tried + of.exploration.known;
   const double all = of.exploration.configurations + of.exploration.conversions;
   if (!of.exploration.is_whole())
     next.push_back(concat(with_commas(tried), " of ", with_commas(all),
-                          " candidates were tried: millrace optimize with more --budget looks further."));
-  next.emplace_back(
-      "millrace optimize --layout NAME=any frees the layout of a tensor that the caller can give otherwise.");
+                          " candidates were tried: a larger --budget of millrace optimize tries more."));
+  next.emplace_back("millrace optimize --layout NAME=any lets Millrace choose the layout of a tensor of the caller.");
   if (!of.folder.empty()) next.push_back(concat("millrace bench ", of.folder, " times every launch of the plan."));
   return next;
 }
@@ -92,7 +92,7 @@ std::vector<std::string> next_of(const ReportArtefacts& of, const StepMetrics& m
 Document make_report(const ReportArtefacts& artefacts, const StepMetrics& metrics) {
   Document document;
   document.title = concat("Where the data goes: ", artefacts.training.graph.name);
-  // What stands behind is of the compiler and the libraries.
+  // The rest of the text describes the compiler and the libraries.
   const std::string machine = artefacts.plan.device.substr(0, artefacts.plan.device.find(';'));
   document.subtitle = concat(artefacts.program, ", forward and backward, on ", machine);
   document.facts = facts_of(artefacts, metrics);

@@ -6,7 +6,7 @@
 
 namespace millrace {
 
-// `metrics`: as measure_step makes them of the artefacts.
+// `metrics`: as measure_step makes them from the artefacts.
 Document make_report(const ReportArtefacts& artefacts, const StepMetrics& metrics);
 
 // Two plans side by side: times, candidates, layouts.

@@ -38,7 +38,7 @@ void set_traffic(Piece& piece, const Traffic& in, const Traffic& out) {
   piece.bytes = in.bytes + out.bytes;
 }
 
-// What of a mask does not go through memory where it is stored as bits, or not at all.
+// The words of a mask that do not go through memory because it is stored as bits or regenerated.
 Traffic spared(const Graph& graph, TensorId tensor, const Layout& layout) {
   if (layout.storage == MaskStorage::words) return {};
   const Traffic as_words = traffic_of(graph, {tensor});
@@ -47,7 +47,7 @@ Traffic spared(const Graph& graph, TensorId tensor, const Layout& layout) {
   return {as_words.words - (kept + word - 1) / word, as_words.bytes - static_cast<double>(kept)};
 }
 
-// More words than its tensors have: a product that does not fit into fast memory, a kernel that reads a row again.
+// More words than its tensors have: a product that does not fit into fast memory, or a kernel that reads a row again.
 void set_moved(Piece& piece, double moved) {
   if (moved <= piece.moved_words || piece.moved_words <= 0) return;
   piece.bytes *= moved / piece.moved_words;
@@ -143,7 +143,8 @@ class Metrics {
                                            : OperatorClass::elementwise;
     set_traffic(piece, traffic_of(graph_, partition.reads), traffic_of(graph_, partition.writes));
     if (contraction &&
-        partition.kind != PartitionKind::attention) {  // whose products have no matrices in memory between them
+        partition.kind !=
+            PartitionKind::attention) {  // fused attention keeps no matrices between its products in memory
       double least = 0;
       for (const OperatorId op : partition.operators) {
         const OperatorAnalysis& analysis = of_.analysis.operators[op.at()];

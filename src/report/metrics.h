@@ -1,5 +1,5 @@
-// What every operator costs before and every launch after: flop, words, seconds, and how far from the machine's limits.
-// Test: tests/report/metrics_test.cpp
+// The cost of every operator before and of every launch after: flop, words, seconds, and the distance from the
+// machine's limits. Test: tests/report/metrics_test.cpp
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@
 
 namespace millrace {
 
-// All that a report is made from.
+// Everything that a report is made from.
 struct ReportArtefacts {
   const TrainingGraph& training;
   const FusedGraph& fused;
@@ -24,10 +24,10 @@ struct ReportArtefacts {
   const Measurements& measurements;
   const Exploration& exploration;
   const StepPlan& plan;
-  std::string folder;       // of the plan; empty: it was not written
+  std::string folder;       // of the plan; empty: not written
   std::string program;      // its file
-  std::string method;       // of selection, in words
-  double step_seconds = 0;  // as measured; 0: it was not
+  std::string method;       // of selection, as text
+  double step_seconds = 0;  // measured; 0: not measured
   bool from_cache = false;  // the tensors were in the cache when candidates were timed
 };
 
@@ -37,21 +37,21 @@ struct Piece {
   Pass pass = Pass::forward;
   OperatorClass operator_class = OperatorClass::elementwise;
   bool conversion = false;
-  bool added = false;  // an operator that was not there before: computed again, or a predicate
+  bool added = false;  // an operator that was not in the program: recomputed, or a predicate
   std::vector<OperatorId> operators;
   std::string candidate;  // of a launch
   int64_t flop = 0;
   int64_t input_words = 0;
   int64_t output_words = 0;
-  double moved_words = 0;  // D of the MUE: as the byte model has it
-  double least_words = 0;  // Q: what any implementation moves
+  double moved_words = 0;  // D of the MUE, by the byte model
+  double least_words = 0;  // Q of the MUE: what every implementation must move
   double bytes = 0;        // of what is moved
   double seconds = 0;      // 0: not known
 
   double flop_per_word() const;
 };
 
-// The fastest that was seen on this machine, over everything that was measured.
+// The fastest rates seen on this machine, over all measurements.
 struct Peaks {
   double flop_per_second = 0;
   std::string flop_of;  // the partition that reached it
@@ -60,28 +60,28 @@ struct Peaks {
 };
 
 struct StepMetrics {
-  std::vector<Piece> operators;  // the graph's, each by itself
+  std::vector<Piece> operators;  // the graph's, each as its own kernel
   std::vector<Piece> before;     // those of them that were not added
   std::vector<Piece> after;      // the plan's launches
-  std::vector<int> launch_of;    // one an operator; -1: none
+  std::vector<int> launch_of;    // one per operator; -1: none
   Peaks peaks;
   double words_before = 0;
   double words_after = 0;
 };
 
-// The fastest way of a partition for tensors as the program writes them.
+// The fastest candidate of a partition for tensors laid out as in the program.
 std::optional<double> seconds_as_written(const Measurements& measurements, const MeasuredPartition& partition);
 
 StepMetrics measure_step(const ReportArtefacts& artefacts);
 
-// Of the fastest seen; 0 where not known.
+// As a fraction of the fastest seen; 0 if unknown.
 double fraction_of_peak(const Piece& piece, const Peaks& peaks);
 // The paper's memory usage efficiency Q/D · B/B̂.
 double mue(const Piece& piece, const Peaks& peaks);
 
-// Which limit holds a piece, and how much of its time that limit explains.
+// The limit that explains most of the time, and the fraction of the time that it explains.
 struct Limit {
-  bool flop = false;    // else the memory
+  bool flop = false;    // otherwise memory
   double fraction = 0;  // of the time
 };
 std::optional<Limit> limit_of(const Piece& piece, const Peaks& peaks);

@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-constexpr double kBusy = 1.25;  // a step takes so much longer than its partitions
+constexpr double kBusy = 1.25;  // a step that takes this much longer than predicted
 
 std::string percent_less(double before, double after) {
   if (before <= 0) return "";
@@ -42,23 +42,25 @@ std::string optimize_text(const StepPlan& plan, const Selection& selection, cons
     text += what + std::string(11 - what.size(), ' ') + content + "\n";
   };
   const size_t conversions = conversions_of(plan);
-  const std::string again = made.repeated == 0 ? "" : concat(", ", made.repeated, " of them again in backward");
-  const std::string asked = made.predicates == 0 ? "" : concat(", ", made.predicates, " saved only as bits");
-  const char* const comma = again.empty() && asked.empty() ? "" : ",";
-  line("fused", concat(made.operators, " operators", again, asked, comma, " into ", plan.launches.size() - conversions,
-                       " launches and ", conversions, conversions == 1 ? " conversion" : " conversions"));
+  std::vector<std::string> notes;
+  if (made.repeated > 0) notes.push_back(concat(made.repeated, " recomputed in backward"));
+  if (made.predicates > 0) notes.push_back(concat(made.predicates, " saved as bits"));
+  line("fused", concat(made.operators, " operators", notes.empty() ? "" : concat(" (", join(notes, ", "), ")"),
+                       " into ", plan.launches.size() - conversions, " launches and ", conversions,
+                       conversions == 1 ? " layout conversion" : " layout conversions"));
   line("explored", exploration_line(made.exploration));
-  if (!made.exploration.first_failure.empty()) line("", concat("not right: ", made.exploration.first_failure));
-  line("selected", concat(shown_seconds(selection.cost), " a step, ",
-                          fixed(100 * (selection.cost / selection.bound - 1), 2), " % above the bound of ",
-                          shown_seconds(selection.bound), " that ignores layouts; the paper's gap was 6 %"));
-  line("planned", concat("one arena of ", shown_bytes(plan.arena_bytes), ", where all buffers apart take ",
-                         shown_bytes(plan.sum_bytes)));
-  line("checked",
-       made.checked ? concat("results and every gradient agree with the reference: ", fixed(100 * made.worst_error, 1),
-                             " % of the error that rounding allows")
-                    : concat("every candidate by itself; the whole takes the reference ",
-                             fixed(made.reference_seconds / 60, 0), " minutes: choose a smaller --size to see it"));
+  if (!made.exploration.first_failure.empty()) line("", concat("incorrect: ", made.exploration.first_failure));
+  line("selected",
+       concat(shown_seconds(selection.cost), " per step, ",
+              fixed(100 * std::max(0.0, selection.cost / selection.bound - 1), 2), " % above the lower bound of ",
+              shown_seconds(selection.bound), ", which ignores layouts (the paper's gap: 6 %)"));
+  line("planned",
+       concat("arena of ", shown_bytes(plan.arena_bytes), " (without reuse: ", shown_bytes(plan.sum_bytes), ")"));
+  line("checked", made.checked
+                      ? concat("results and all gradients agree with the reference: ", fixed(100 * made.worst_error, 1),
+                               " % of the allowed rounding error")
+                      : concat("each candidate alone: the reference needs ", fixed(made.reference_seconds / 60, 0),
+                               " minutes for the whole step; choose a smaller --size to check it"));
   Table table({Align::left, Align::right, Align::right, Align::left});
   table.row({"", "before", "after", ""});
   if (plan.default_cost > 0) {
@@ -72,17 +74,17 @@ std::string optimize_text(const StepPlan& plan, const Selection& selection, cons
   text += concat("\n", table.text(100));
   if (made.idle_gapped_seconds)
     text += concat("\nThe GPU ran these steps at ", fixed(100 * *made.relative_clock, 0),
-                   " % of its highest clock; one at a time, with rests, they take ",
+                   " % of its highest clock; with idle gaps between steps they take ",
                    shown_seconds(*made.idle_gapped_seconds), " at ", fixed(100 * made.idle_gapped_clock, 0), " %.\n");
   if (made.idle_gapped_seconds.value_or(made.step_seconds) > kBusy * plan.cost)
-    text += concat("\nPredicted are ", shown_seconds(plan.cost),
-                   ": the machine was busy with something else; millrace bench times the plan again.\n");
-  text += concat("\nBefore: every operator by itself, the fastest way for tensors as the program writes them.\n",
-                 "The plan is in ", made.folder, "/, what was found in ", made.report, ". Next:\n", "  millrace bench ",
+    text += concat("\nThe prediction was ", shown_seconds(plan.cost),
+                   ": other processes may have used the machine. millrace bench times the plan again.\n");
+  text += concat("\nBefore: every operator as its own kernel, with the fastest candidate for the program's layouts.\n",
+                 "The plan is in ", made.folder, "/, the report in ", made.report, ". Next:\n", "  millrace bench ",
                  made.folder, "        each launch, predicted and measured\n", "  millrace run ", made.folder,
                  " --in FILE   results and gradients for your tensors\n",
-                 made.exploration.is_whole() ? "  " : "  more --budget looks further; ",
-                 "--layout NAME=any frees a tensor's layout\n");
+                 made.exploration.is_whole() ? "  " : "  a larger --budget tries more; ",
+                 "--layout NAME=any lets Millrace choose a tensor's layout\n");
   return text;
 }
 
@@ -115,7 +117,8 @@ std::string optimize_json(const StepPlan& plan, const Selection& selection, cons
       {"error_of_allowed", made.worst_error}};
   if (made.relative_clock) root["relative_clock"] = *made.relative_clock;
   if (made.idle_gapped_seconds)
-    root["idle_gapped_step_seconds"] = {{"median", *made.idle_gapped_seconds}, {"relative_clock", made.idle_gapped_clock}};
+    root["idle_gapped_step_seconds"] = {{"median", *made.idle_gapped_seconds},
+                                        {"relative_clock", made.idle_gapped_clock}};
   return root.dump(2) + "\n";
 }
 

@@ -1,4 +1,4 @@
-// What an optimization did and gained: for a newcomer, and as JSON.
+// What an optimization did and gained, for a newcomer and as JSON.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,19 @@ struct Optimized {
   std::string report;  // its file
   std::string device;
   size_t operators = 0;   // of the program, forward and backward
-  size_t repeated = 0;    // in backward, instead of saving what they make
-  size_t predicates = 0;  // comparisons that are saved instead of what they compare
+  size_t repeated = 0;    // recomputed in backward instead of saving their outputs
+  size_t predicates = 0;  // comparisons whose results are saved as bits instead of their operands
   int64_t words_before = 0;
   int64_t words_after = 0;
   Exploration exploration;
   bool checked = false;
-  double worst_error = 0;  // of what is allowed
+  double worst_error = 0;  // as a fraction of the allowed error
   double reference_seconds = 0;
   double step_seconds = 0;  // measured
   double step_low = 0;
   double step_high = 0;
-  std::optional<double> relative_clock;       // of a GPU, behind steps
-  std::optional<double> idle_gapped_seconds;  // of steps with rests between them, where that is lower than the highest
+  std::optional<double> relative_clock;       // of a GPU, after the steps
+  std::optional<double> idle_gapped_seconds;  // of steps with idle gaps between them, if the clock is below the highest
   double idle_gapped_clock = 0;
 };
 

@@ -23,23 +23,24 @@ Cell limit_cell(const Piece& piece, const Peaks& peaks) {
 }
 
 DataTable operators_table(const ReportArtefacts& of, const StepMetrics& metrics) {
-  DataTable table{"operators",
-                  "Every operator of the program by itself, as it would run with nothing fused and every tensor as the "
-                  "program writes it.",
-                  {{"operator", "operator", false},
-                   {"pass", "pass", false},
-                   {"class", "class", false},
-                   {"flop", "flop"},
-                   {"input_words", "words in"},
-                   {"output_words", "words out"},
-                   {"flop_per_word", "flop per word"},
-                   {"seconds", "time unfused"},
-                   {"percent_of_peak", "% of peak"},
-                   {"mue", "MUE %"},
-                   {"limit", "held by", false},
-                   {"launch", "launched in", false}},
-                  {},
-                  true};
+  DataTable table{
+      "operators",
+      "Every operator of the program as its own kernel: nothing is fused, and every tensor is laid out as the "
+      "program writes it.",
+      {{"operator", "operator", false},
+       {"pass", "pass", false},
+       {"class", "class", false},
+       {"flop", "flop"},
+       {"input_words", "words in"},
+       {"output_words", "words out"},
+       {"flop_per_word", "flop per word"},
+       {"seconds", "time unfused"},
+       {"percent_of_peak", "% of peak"},
+       {"mue", "MUE %"},
+       {"limit", "limited by", false},
+       {"launch", "launched in", false}},
+      {},
+      true};
   for (const Piece& piece : metrics.before) {
     const int launch = metrics.launch_of[piece.operators.front().at()];
     table.rows.push_back(
@@ -55,8 +56,8 @@ DataTable operators_table(const ReportArtefacts& of, const StepMetrics& metrics)
 
 DataTable launches_table(const StepMetrics& metrics) {
   DataTable table{"launches",
-                  "Every launch of the plan, and the operators that it carries out. Time unfused is the sum over those "
-                  "operators. Press a heading to sort.",
+                  "Every launch of the plan and its operators. Unfused time is the sum over those "
+                  "operators. Click a heading to sort.",
                   {{"launch", "launch", false},
                    {"pass", "pass", false},
                    {"class", "class", false},
@@ -68,7 +69,7 @@ DataTable launches_table(const StepMetrics& metrics) {
                    {"speed_up", "speed-up"},
                    {"percent_of_peak", "% of peak"},
                    {"mue", "MUE %"},
-                   {"limit", "held by", false}},
+                   {"limit", "limited by", false}},
                   {},
                   false};
   for (const Piece& piece : metrics.after) {
@@ -100,7 +101,7 @@ std::vector<std::string> layouts_in(const StepPlan& plan, const PlanLaunch& laun
   std::vector<std::string> texts;
   for (size_t k = from; k < std::min(to, launch.buffers.size()); ++k) {
     if (launch.buffers[k] == kNoBuffer) {
-      texts.emplace_back("a mask, drawn again");
+      texts.emplace_back("a mask, regenerated");
       continue;
     }
     const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(launch.buffers[k])];
@@ -112,14 +113,14 @@ std::vector<std::string> layouts_in(const StepPlan& plan, const PlanLaunch& laun
 DataTable path_table(const ReportArtefacts& of) {
   DataTable table{
       "path",
-      "The chosen path: every launch in order, the layouts that it reads and writes (axes outermost first), "
-      "and how it is carried out.",
+      "The selected path: every launch in order, the layouts that it reads and writes (axes outermost first), "
+      "and its implementation.",
       {{"launch", "launch", false},
        {"pass", "pass", false},
        {"reads", "reads", false},
        {"writes", "writes", false},
        {"seconds", "time"},
-       {"fastest_seconds", "its fastest way"},
+       {"fastest_seconds", "its fastest candidate"},
        {"candidate", "candidate", false}},
       {},
       true};
@@ -146,8 +147,8 @@ DataTable path_table(const ReportArtefacts& of) {
 
 DataTable conversions_table(const ReportArtefacts& of) {
   DataTable table{"conversions",
-                  "Conversions that were inserted: a tensor copied into a second layout because that costs less than "
-                  "what its readers lose otherwise.",
+                  "Layout conversions: a tensor is copied into a second layout because that costs less than "
+                  "its readers would lose otherwise.",
                   {{"tensor", "tensor", false}, {"from", "from", false}, {"to", "to", false}, {"seconds", "time"}},
                   {},
                   false};
@@ -163,8 +164,8 @@ DataTable conversions_table(const ReportArtefacts& of) {
 DataTable tried_table(const ReportArtefacts& of) {
   DataTable table{
       "exploration",
-      "Every partition that a cover of the program can launch: how many configurations there are, how many were "
-      "tried, and what came of them.",
+      "Every partition that an alternative of the program can launch: how many configurations there are, how many were "
+      "tried, and with what result.",
       {{"partition", "partition", false},
        {"configurations", "configurations"},
        {"tried", "tried"},
@@ -200,7 +201,7 @@ std::string tried_line(const Exploration& exploration) {
 
 DataTable refused_table(const ReportArtefacts& of) {
   DataTable table{"refused",
-                  "Candidates that were tried and refused: their results were wrong, or they did not run.",
+                  "Candidates that were tried and failed: their results were wrong, or they did not run.",
                   {{"partition", "partition", false},
                    {"candidate", "candidate", false},
                    {"outcome", "outcome", false},
@@ -218,7 +219,7 @@ DataTable refused_table(const ReportArtefacts& of) {
 
 DataTable rejected_table(const ReportArtefacts& of) {
   DataTable table{"rejected",
-                  "Combinations that were not made candidates, and why.",
+                  "Combinations that were rejected before they became candidates, and why.",
                   {{"partition", "partition", false}, {"count", "combinations"}, {"reason", "why", false}},
                   {},
                   true};
@@ -235,7 +236,7 @@ DataTable rejected_table(const ReportArtefacts& of) {
 
 DataTable buffers_table(const ReportArtefacts& of) {
   DataTable table{"buffers",
-                  "Every buffer of the plan. The caller's lie outside the arena.",
+                  "Every buffer of the plan. The caller's buffers are outside the arena.",
                   {{"tensor", "tensor", false},
                    {"layout", "layout", false},
                    {"place", "place", false},
@@ -265,11 +266,11 @@ Section dataflow_section(const ReportArtefacts& artefacts, const StepMetrics& me
       "dataflow",
       "The dataflow, before and after",
       "A training step as a graph. Boxes are operators: blue ones are contractions (matrix products), orange "
-      "ones normalizations (they reduce and then map), yellow ones elementwise, pink ones conversions of a "
-      "layout. Small grey boxes are tensors that the caller gives or gets, or that one pass leaves for the other. "
-      "Lines are tensors on their way through memory, the thicker the more words. The number in a box "
-      "is its flop per word: an operator with few waits for memory, however fast the machine computes. Fusing "
-      "makes boxes larger and lines fewer: what passes inside a box never goes to memory. Point at or tap a "
+      "ones normalizations (a reduction, then a map), yellow ones elementwise, pink ones layout "
+      "conversions. Small grey boxes are tensors of the caller, or tensors that one pass saves for the other. "
+      "Lines are tensors that go through memory: the thicker, the more words. The number in a box "
+      "is its flop per word: an operator with few is bound by memory, however fast the machine computes. Fusion "
+      "makes boxes larger and lines fewer: values inside a box never go to memory. Point at or tap a "
       "box or a line for details.",
       {}};
   GraphLayout layout;
@@ -292,9 +293,9 @@ Section operators_section(const ReportArtefacts& artefacts, const StepMetrics& m
           "that any implementation must move over those that this one moves, times the bandwidth that it reaches over "
           "the highest seen here (",
           short_bytes(metrics.peaks.bytes_per_second),
-          "/s): 100 % means that nothing is moved in vain and memory is never idle. The moved words are "
-          "modelled from tensors and cache, not counted by hardware. Held by says which of the two limits, arithmetic "
-          "or memory, explains more of the time, and how much of it; the rest is overhead and what is still to win."),
+          "/s): 100 % means that no word moves needlessly and memory is never idle. The moved words are "
+          "modelled from tensors and cache, not counted by hardware. \"Limited by\" says which limit, arithmetic "
+          "or memory, explains more of the time, and how much of it; the rest is overhead that can still be gained."),
       {}};
   section.add(timeline_picture(metrics));
   section.add(launches_table(metrics));
@@ -303,14 +304,14 @@ Section operators_section(const ReportArtefacts& artefacts, const StepMetrics& m
 }
 
 Section roofline_section(const ReportArtefacts& artefacts, const StepMetrics& metrics) {
-  Section section{
-      "roofline",
-      "Roofline",
-      "How fast each operator computes (upwards) against how much it computes for each byte that it moves (to "
-      "the right). Nothing can be above the roof: under its slope memory is the limit, under its flat part "
-      "arithmetic. Fusion moves operators to the right, a better layout moves them up. Blue are contractions, "
-      "orange normalizations, yellow elementwise operators; copies compute nothing and are not drawn.",
-      {}};
+  Section section{"roofline",
+                  "Roofline",
+                  "How fast each operator computes (upwards) against how much it computes per byte that it moves (to "
+                  "the right). Nothing can be above the roof: memory limits what is below its slope, and arithmetic "
+                  "limits what is below its flat part. "
+                  "Fusion moves operators to the right, a better layout moves them up. Blue are contractions, "
+                  "orange normalizations, yellow elementwise operators; copies compute nothing and are not drawn.",
+                  {}};
   section.add(roofline_picture(artefacts, metrics));
   return section;
 }
@@ -320,27 +321,26 @@ Section selection_section(const ReportArtefacts& artefacts) {
   Section section{
       "selection",
       "The selection",
-      concat("An operator's fastest way may want a tensor in a layout (order of its axes in memory) that makes "
-             "its neighbours slow. The selection takes for every launch one measured way and for every tensor "
-             "its layouts, so that the step as a whole costs least. It costs ",
-             shown_seconds(plan.cost), "; if layouts did not have to agree it would cost ", shown_seconds(plan.bound),
+      concat("An operator's fastest candidate may need a tensor in a layout (order of its axes in memory) that makes "
+             "its neighbours slow. Selection picks one measured candidate for every launch, and the layouts of every "
+             "tensor, so that the whole step costs least. It costs ",
+             shown_seconds(plan.cost), "; if layouts did not have to agree, it would cost ", shown_seconds(plan.bound),
              " (", artefacts.method, ")."),
       {}};
   section.add(selection_picture(artefacts));
   DataTable conversions = conversions_table(artefacts);
-  if (conversions.rows.empty()) section.add("No conversion was inserted: all launches agree on the layouts.");
+  if (conversions.rows.empty()) section.add("There is no layout conversion: all launches agree on the layouts.");
   section.add(std::move(conversions));
   section.add(path_table(artefacts));
   return section;
 }
 
 Section memory_section(const ReportArtefacts& artefacts) {
-  Section section{
-      "memory",
-      "Memory over the step",
-      "What the step computes lies in one block of memory, the arena. A tensor takes its place from the first "
-      "launch that touches it to the last; others use the same bytes before and after.",
-      {}};
+  Section section{"memory",
+                  "Memory over the step",
+                  "All temporaries share one block of memory, the arena. A tensor occupies its bytes from the first "
+                  "launch that touches it to the last; other tensors use the same bytes before and after.",
+                  {}};
   section.add(memory_picture(artefacts));
   section.add(buffers_table(artefacts));
   return section;
@@ -350,13 +350,13 @@ Section exploration_section(const ReportArtefacts& artefacts) {
   Section section{
       "exploration",
       "What was explored",
-      concat("A candidate is one way to carry out one part of the step with its tensors in given layouts. Each "
-             "that was tried was first checked against a reference, then timed. ",
+      concat("A candidate is one implementation of one partition of the step, with given layouts of its tensors. Each "
+             "one was first checked against a reference, then timed. ",
              tried_line(artefacts.exploration), "."),
       {}};
   section.add(tried_table(artefacts));
   DataTable refused = refused_table(artefacts);
-  if (refused.rows.empty()) section.add("None of those that were tried was refused.");
+  if (refused.rows.empty()) section.add("No candidate that was tried failed.");
   section.add(std::move(refused));
   section.add(rejected_table(artefacts));
   return section;

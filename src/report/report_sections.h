@@ -6,7 +6,7 @@
 
 namespace millrace {
 
-// A time; a dash where it is not known.
+// A time; a dash if it is unknown.
 Cell seconds_cell(double seconds);
 
 Section dataflow_section(const ReportArtefacts& artefacts, const StepMetrics& metrics);

@@ -20,7 +20,7 @@ const std::string& layout_name(const Measurements& measurements, int tensor, int
   return measurements.tensors[as_index(tensor)].layouts[as_index(layout)];
 }
 
-// How much more than the bound the selection costs.
+// How much the selection costs above the bound, as a fraction of the bound.
 double gap(const Selection& selection) { return selection.bound > 0 ? selection.cost / selection.bound - 1 : 0.0; }
 
 std::string named_layouts(const Measurements& measurements, const std::vector<int>& tensors,
@@ -81,11 +81,12 @@ std::string alternatives_lines(const Measurements& measurements, const Selection
     text += concat("  ", partition_names(measurements, alternatives[as_index(selection.alternatives[s])]),
                    "\n      instead of ", partition_names(measurements, alternatives[0]), "\n");
   }
-  return text.empty() ? text : concat("other alternatives than the default\n", text, "\n");
+  return text.empty() ? text : concat("alternatives that differ from the default\n", text, "\n");
 }
 
 std::string method_line(const Selection& selection) {
-  if (selection.method == SelectMethod::sssp) return "By the paper's shortest path: a cheaper selection may exist.\n";
+  if (selection.method == SelectMethod::sssp)
+    return "Found by the paper's shortest path: a cheaper selection may exist.\n";
   if (selection.proven) return "Exact: no selection of these measurements costs less.\n";
   return "The search was cut short: a cheaper selection may exist.\n";
 }
@@ -119,7 +120,7 @@ std::string selection_text(const Measurements& measurements, const Selection& se
   Table totals({Align::left, Align::right});
   totals.row({"in total", "µs"});
   totals.row({"  cost of a step", microseconds(selection.cost)});
-  totals.row({"  bound without layout constraints", microseconds(selection.bound)});
+  totals.row({"  lower bound, layouts ignored", microseconds(selection.bound)});
   totals.row({"  gap", fixed(100 * gap(selection), 2) + " %"});
   return concat(partitions_table(measurements, selection, width), "\n",
                 conversions_table(measurements, selection, width), "\n", alternatives_lines(measurements, selection),

@@ -1,5 +1,4 @@
-// A selection as a table for people and as JSON: partitions, conversions, and how far it is from the unconstrained
-// bound.
+// A selection as a table for people and as JSON: partitions, conversions, and the gap to the lower bound.
 #pragma once
 
 #include <string>

@@ -7,7 +7,7 @@
 namespace millrace {
 namespace {
 
-// Names are ASCII; what is counted in characters here is only our own punctuation.
+// Names are ASCII; only our own punctuation needs counting in characters.
 size_t width_of(const std::string& text) {
   return static_cast<size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));

@@ -1,4 +1,4 @@
-// Columns of text that line up: names to the left, numbers to the right.
+// Aligned columns of text: names to the left, numbers to the right.
 #pragma once
 
 #include <string>
@@ -13,10 +13,10 @@ class Table {
   explicit Table(std::vector<Align> columns) : columns_(std::move(columns)) {}
 
   void row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
-  // A line of its own, not in columns.
+  // A line outside the columns.
   void line(std::string text) { rows_.push_back({std::move(text)}); }
 
-  // At most `width` columns where that is possible: the first column is shortened in its middle.
+  // At most `width` columns if possible: the first column is shortened in its middle.
   std::string text(size_t width) const;
 
  private:
@@ -24,7 +24,7 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// A unit that keeps the largest of a column readable: Gflop or kflop.
+// A unit that keeps the largest number of a column readable: Gflop or kflop.
 struct Unit {
   double divisor = 1;
   std::string prefix;

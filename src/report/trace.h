@@ -1,4 +1,4 @@
-// A run of a plan as a timeline that Perfetto and chrome://tracing open. Test: tests/report/trace_test.cpp
+// A run of a plan as a timeline for Perfetto and chrome://tracing. Test: tests/report/trace_test.cpp
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace millrace {
 
 struct TracedLaunch {
   int step = 0;
-  size_t launch = 0;  // of the plan
+  size_t launch = 0;  // index in the plan
   double begin = 0;   // seconds since the run began
   double seconds = 0;
 };

@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-// Tensors whose layouts differ between the fastest way and the selected one.
+// Tensors whose layouts differ between the fastest candidate and the selected one.
 std::string differing_layouts(const ReportArtefacts& of, const Partition& partition, const std::string& fastest,
                               const std::string& selected) {
   const std::optional<Candidate> ours = parse_candidate(of.candidates.domains, partition, selected);
@@ -29,9 +29,9 @@ std::string differing_layouts(const ReportArtefacts& of, const Partition& partit
   return join(texts, "; ");
 }
 
-constexpr double kWorthSaying = 1.005;  // times the fastest: from here on it is not shown as 1.00
+constexpr double kWorthSaying = 1.005;  // times the fastest: from here on it does not print as 1.00
 
-// Who carries candidates out: the sides of a violin, in the order in which they are drawn.
+// The libraries and kernels that implement candidates: the sides of a violin, in drawing order.
 struct Side {
   const char* name;
   const char* classes;  // of the style
@@ -98,7 +98,7 @@ class Violins {
       return "";
     const std::string layouts = differing_layouts(of_, partition, violin.fastest_candidate, violin.selected_candidate);
     return concat("selected at ", fixed(violin.selected / best, 2), " times the fastest, which ",
-                  layouts.empty() ? "was measured after the plan was made" : concat("wants ", layouts));
+                  layouts.empty() ? "was measured after the plan was made" : concat("needs ", layouts));
   }
 
   const ReportArtefacts& of_;
@@ -106,7 +106,7 @@ class Violins {
   std::map<std::string, const PlanLaunch*> launches_;
 };
 
-// Sides that any of the violins has.
+// Sides that at least one violin has.
 std::vector<size_t> sides_in(const std::vector<Violin>& violins) {
   std::vector<size_t> there;
   for (size_t k = 0; k < kSides.size(); ++k) {
@@ -123,8 +123,11 @@ DataTable configs_table(const std::vector<Violin>& violins) {
   const std::vector<size_t> sides = sides_in(violins);
   const bool heuristic =
       std::any_of(violins.begin(), violins.end(), [](const Violin& violin) { return violin.heuristic > 0; });
-  DataTable table{
-      "configs", "The same in numbers.", {{"partition", "partition", false}, {"configs", "ways measured"}}, {}, true};
+  DataTable table{"candidates",
+                  "The same in numbers.",
+                  {{"partition", "partition", false}, {"candidates", "candidates measured"}},
+                  {},
+                  true};
   table.columns.push_back({"fastest_seconds", "fastest"});
   for (const size_t side : sides) table.columns.push_back({kSides[side].key, kSides[side].name});
   if (heuristic) table.columns.push_back({"heuristic_seconds", "the library's choice"});
@@ -155,7 +158,7 @@ DataTable configs_table(const std::vector<Violin>& violins) {
   return table;
 }
 
-// What the two colours of contractions are.
+// What the two colours of contractions mean.
 std::string sides_in_words(const std::vector<Violin>& violins) {
   std::vector<std::string> names;
   for (const size_t side : sides_in(violins)) {
@@ -189,10 +192,11 @@ Section violins_section(const ReportArtefacts& artefacts) {
   Section section{
       "violins",
       "Every layout of every operator",
-      concat("Each row is one part of the step; the shape shows how the times of all its measured candidates "
-             "(layouts of its tensors, orders of its loops, libraries) are spread: the thicker, the more candidates "
-             "take that long. To the right is slower, in times the fastest of the row. The bar is the fastest, "
-             "the diamond the selected one; where they differ the row says why.",
+      concat("Each row is one partition of the step. The shape shows the distribution of the times of its measured "
+             "candidates "
+             "(layouts, loop orders, libraries): the thicker, the more candidates "
+             "take that long. The axis is in multiples of the row's fastest time. The bar marks the fastest, "
+             "the diamond the selected one; if they differ, the row says why.",
              sides_in_words(all)),
       {}};
   if (all.empty())

@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kNone = static_cast<size_t>(-1);
 constexpr int kSweeps = 200;
-constexpr int kSweepsAShare = 5;  // sharing again takes longer than a sweep
+constexpr int kSweepsAShare = 5;  // redistributing shares takes longer than a sweep
 constexpr double kHardly = 1e-4;  // of the bound, in ten sweeps
 
 }  // namespace
@@ -56,7 +56,7 @@ DualBound::DualBound(const Problem& problem) : problem_(problem) {
   for (size_t p = 0; p < problem.partitions.size(); ++p) refresh_partition(p);
 }
 
-// Each choice point whose partitions read the tensor, and a pin, begin with equal shares.
+// Every choice point whose partitions read the tensor starts with an equal share; so does a pin.
 void DualBound::split_conversions(size_t t) {
   const ProblemTensor& tensor = problem_.tensors[t];
   const bool pin = tensor.written && tensor.pinned != kNoLayout;
@@ -201,8 +201,8 @@ void DualBound::improve() {
   }
 }
 
-// All that its tensors know goes into the partition's prices, then the partition's own minima go back in equal
-// partitions.
+// Moves everything the tensors know into the partition's prices, then returns the partition's own minima in equal
+// parts.
 void DualBound::update_partition(size_t p) {
   if (problem_.partitions[p].candidates.empty()) return;
   for (size_t slot = 0; slot < problem_.partitions[p].tensors.size(); ++slot) pull(p, slot);
@@ -246,7 +246,7 @@ void DualBound::pull(size_t p, size_t slot) {
     prices.price[l] = least;
     smallest = std::min(smallest, least);
   }
-  // What the others leave no room for is never asked for again.
+  // A layout that no remaining candidate uses is never used again.
   std::erase_if(prices.uses, [&](size_t l) {
     prices.used[l] = prices.price[l] < kInfinity;
     return !prices.used[l];
@@ -289,7 +289,7 @@ void DualBound::push(size_t p) {
 
 void DualBound::update_shares(size_t t) {
   const ProblemTensor& tensor = problem_.tensors[t];
-  if (tensor.touches.size() <= 2 && pin_shares_[t].empty()) return;  // one reader pays all
+  if (tensor.touches.size() <= 2 && pin_shares_[t].empty()) return;  // a single reader pays everything
   std::vector<bool> read(tensor.layouts, false);
   for (size_t k = 0; k < tensor.touches.size(); ++k) {
     for (const size_t l : touches_[t][k].uses) read[l] = read[l] || !tensor.touches[k].writes;
@@ -304,7 +304,7 @@ void DualBound::update_shares(size_t t) {
   for (size_t k = 0; k < tensor.touches.size(); ++k) refresh_touch(t, k);
 }
 
-// Readers to whom a share makes no difference hand it to those to whom it might.
+// Readers whose share makes no difference hand it to readers for whom it might.
 void DualBound::share_again(size_t t, size_t base, size_t layout) {
   const ProblemTensor& tensor = problem_.tensors[t];
   const size_t at = base * tensor.layouts + layout;
@@ -316,7 +316,7 @@ void DualBound::share_again(size_t t, size_t base, size_t layout) {
   };
   struct Payer {
     const ChoicePointTouch* choice_point;
-    double budget;  // what is left to it
+    double budget;  // what remains of it
   };
   std::vector<Payer> payers;
   double pool = tensor.conversion(base, layout) - (pin ? pin_shares_[t][base] : 0.0);

@@ -1,5 +1,5 @@
-// The best selection of a problem by eliminating its tensors one after another, in tables with one row for each useful
-// combination of what is asked of the tensors that are still open.
+// Finds the best selection of a problem by eliminating tensors one after another. A table has one row for each useful
+// combination of what its partitions need from the tensors that are still open. Test: tests/select/select_test.cpp
 #pragma once
 
 #include <optional>
@@ -12,26 +12,26 @@
 namespace millrace {
 
 struct EliminationLimits {
-  double cost = kInfinity;   // selections above are not looked for
+  double cost = kInfinity;   // costlier selections are not searched for
   size_t rows = 20'000'000;  // of all tables together
-  size_t beam = 0;           // rows that a table keeps, the most promising ones; 0: all
+  size_t beam = 0;           // rows that a table keeps, the most promising first; 0: all
 };
 
 struct Elimination {
   enum class End {
-    solved,   // ways and alternatives are the best within the limits
-    nothing,  // there is none within the cost
+    solved,   // the candidates and alternatives are the best within the limits
+    nothing,  // no selection is within the cost limit
     blown,    // more rows than allowed
   };
   End end = End::nothing;
-  bool complete = true;           // no row was dropped for its cost or for the beam
-  std::vector<int> alternatives;  // one a choice point
-  std::vector<int> candidates;    // one a partition, of the measurements; -1: not in the cover
-  std::vector<size_t> stuck;      // nothing: the tensors that could not be brought together where it became clear
+  bool complete = true;           // no row was dropped because of its cost or the beam
+  std::vector<int> alternatives;  // one per choice point
+  std::vector<int> candidates;    // one per partition, of the measurements; -1: not selected
+  std::vector<size_t> stuck;  // for `nothing`: the tensors at which the search found that layouts cannot be reconciled
 };
 
-// In two steps: the parts of each choice point are joined to one table a choice point; these are a smaller problem,
-// with a higher bound of its own, whose tables are then joined to one.
+// Works in two phases. The first joins the partitions of each choice point into one table. These tables form a smaller
+// problem with a higher bound, and the second phase joins them into one.
 Elimination eliminate(const Problem& problem, const DualBound& dual, const EliminationLimits& limits);
 
 }  // namespace millrace

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kFirstMargin = 4e-3;  // of the bound
 constexpr double kGrowth = 1.4;
-constexpr double kLastMargin = 1e3;  // above it, no margin at all
+constexpr double kLastMargin = 1e3;  // beyond this, no margin at all
 constexpr double kRounding = 1e-11;
 constexpr size_t kBeam = 5'000;
 constexpr size_t kNarrowBeam = 200;
@@ -23,11 +23,11 @@ Error nothing_fits(const Measurements& measurements, const std::vector<size_t>& 
   for (const size_t tensor : stuck) names.push_back(concat("'", measurements.tensors[tensor].name, "'"));
   return Error::make(ErrorKind::no_configuration,
                      concat("the layouts of tensor", names.size() == 1 ? " " : "s ", join(names, ", "),
-                            " cannot be brought together: no choice of ways and conversions serves all partitions"),
+                            " cannot be reconciled: no choice of candidates and conversions serves all partitions"),
                      "measure more candidates of the partitions that touch them, or more conversions of them");
 }
 
-// The best of a search that looks at the most promising combinations only.
+// The best of a search that considers only the most promising combinations.
 Result<Selection> select_by_beam(const Measurements& measurements, const Problem& problem, const DualBound& dual,
                                  size_t narrowest) {
   for (size_t beam = narrowest; beam <= kWidestBeam; beam *= 4) {
@@ -46,8 +46,8 @@ Result<Selection> select_by_beam(const Measurements& measurements, const Problem
 
 }  // namespace
 
-// Selections within a margin above the bound are looked for, then within a wider one: the best of the first that are
-// found is the best of all, and everything outside the margin is never looked at.
+// Searches for selections within a small margin above the bound, then within wider ones. The best of the first that are
+// found is the optimum, and nothing outside the margin is ever considered.
 Result<Selection> select_exact(const Measurements& measurements, const Restriction& restriction) {
   const Result<Problem> problem = make_problem(measurements, restriction);
   if (!problem) return problem.error();

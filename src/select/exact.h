@@ -1,4 +1,5 @@
-// The optimum over all covers, ways and conversions, with choices made beforehand left as they are.
+// The optimum over all alternatives, candidates and conversions. Choices that were fixed beforehand stay fixed. Test:
+// tests/select/select_test.cpp
 #pragma once
 
 #include "measure/measurements.h"

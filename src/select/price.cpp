@@ -12,7 +12,7 @@ namespace {
 struct Needs {
   bool touched = false;
   int written = kNoLayout;
-  std::set<int> layouts;  // to lie in
+  std::set<int> layouts;  // that the tensor is needed in
 };
 
 std::vector<Needs> needs_of(const Measurements& measurements, const std::vector<int>& candidates) {
@@ -33,7 +33,7 @@ std::vector<Needs> needs_of(const Measurements& measurements, const std::vector<
   return needs;
 }
 
-// The conversions of one tensor from `from`, or none when one of them is not there.
+// The conversions of one tensor from `from`; none if one of them was not measured.
 std::optional<std::vector<SelectedConversion>> conversions_from(int from, const Needs& needs, int tensor,
                                                                 const std::vector<MeasuredConversion>& known) {
   std::vector<SelectedConversion> result;
@@ -56,7 +56,7 @@ double seconds_of(const std::vector<SelectedConversion>& conversions) {
   return sum;
 }
 
-// Of two that cost the same, the one with fewer.
+// Of two with equal cost, the one with fewer conversions.
 bool cheaper(const std::vector<SelectedConversion>& a, const std::vector<SelectedConversion>& b) {
   return std::pair(seconds_of(a), a.size()) < std::pair(seconds_of(b), b.size());
 }

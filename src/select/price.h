@@ -1,4 +1,5 @@
-// What a choice of alternatives and ways costs: the conversions that it needs follow from it.
+// The cost of a choice of alternatives and candidates. The conversions that it needs follow from it. Test:
+// tests/select/select_test.cpp
 #pragma once
 
 #include <optional>
@@ -9,12 +10,13 @@
 
 namespace millrace {
 
-// The alternatives (one a choice point) and ways (one a partition; -1: not in the cover) as a selection, with the
-// conversions that cost least; none when a layout that is needed cannot be made.
+// Turns alternatives (one per choice point) and candidates (one per partition; -1: not selected) into a selection with
+// the cheapest conversions. Empty if a layout that is needed cannot be made.
 std::optional<Selection> priced(const Measurements& measurements, const std::vector<int>& alternatives,
                                 const std::vector<int>& candidates);
 
-// What a step would cost if every partition could take its fastest way, the best alternative of every choice point.
+// The cost of a step if every partition could use its fastest candidate, with the best alternative of every choice
+// point.
 double unconstrained_bound(const Measurements& measurements);
 
 }  // namespace millrace

@@ -27,7 +27,7 @@ std::vector<ProblemTensor> problem_tensors(const Measurements& measurements) {
   return tensors;
 }
 
-// One way for each combination of layouts, the fastest.
+// The fastest candidate for each combination of layouts.
 std::vector<ProblemCandidate> fastest_candidates(const MeasuredPartition& measured, const Restriction& restriction) {
   std::map<std::vector<int>, size_t> best;
   for (size_t k = 0; k < measured.candidates.size(); ++k) {
@@ -75,7 +75,7 @@ void add_partitions(Problem& problem, const Measurements& measurements, const Re
   }
 }
 
-// Drops ways that nothing can go with, until none is left to drop.
+// Drops candidates that fit nothing else, until there are none left to drop.
 class Propagation {
  public:
   Propagation(Problem& problem, const Measurements& measurements) : problem_(problem), measurements_(measurements) {}
@@ -101,13 +101,12 @@ class Propagation {
       if (!problem_.partitions[p].candidates.empty()) continue;
       problem_.open[choice_point][alternative] = false;
       const MeasuredPartition& partition = measurements_.partitions[p];
-      reasons_.push_back(
-          partition.candidates.empty() || last_tensor_.empty()
-              ? concat("partition '", partition.name, "' has no way")
-              : concat("no way of partition '", partition.name,
-                       "' is left: the layouts of the tensors that it touches cannot be brought together, "
-                       "last those of tensor '",
-                       last_tensor_, "'"));
+      reasons_.push_back(partition.candidates.empty() || last_tensor_.empty()
+                             ? concat("partition '", partition.name, "' has no candidate")
+                             : concat("no candidate of partition '", partition.name,
+                                      "' is left: the layouts of its tensors cannot be reconciled, "
+                                      "last those of tensor '",
+                                      last_tensor_, "'"));
       return true;
     }
     return false;
@@ -121,7 +120,7 @@ class Propagation {
     return false;
   }
 
-  bool in_every_cover(const Touch& touch) const {
+  bool in_every_alternative(const Touch& touch) const {
     const ProblemPartition& partition = problem_.partitions[touch.partition];
     for (size_t a = 0; a < partition.in.size(); ++a) {
       if (!partition.in[a] && problem_.open[partition.choice_point][a]) return false;
@@ -168,12 +167,12 @@ class Propagation {
     return changed;
   }
 
-  // Whether everything that every cover asks of the tensor can be made of it when it lies in `base` first.
+  // Whether the tensor, with first layout `base`, can serve every set of alternatives.
   bool serves_all(const ProblemTensor& tensor, size_t base) const {
     if (tensor.written && tensor.pinned != kNoLayout && tensor.conversion(base, as_index(tensor.pinned)) == kInfinity)
       return false;
     for (const Touch& touch : tensor.touches) {
-      if (touch.writes || !in_every_cover(touch)) continue;
+      if (touch.writes || !in_every_alternative(touch)) continue;
       const std::vector<bool> layouts = used(touch, tensor.layouts);
       bool reached = false;
       for (size_t l = 0; l < tensor.layouts; ++l) reached |= layouts[l] && tensor.conversion(base, l) < kInfinity;

@@ -1,5 +1,5 @@
-// Measurements → Selection: one alternative of every choice point, one way of every partition, and the conversions
-// between them. Assumes measurements that verify() of measure/ accepts. Tested by tests/select/select_test.cpp.
+// Measurements → Selection: one alternative of every choice point, one candidate of every partition, and the
+// conversions between them. The measurements must pass verify() of measure/. Test: tests/select/select_test.cpp
 #pragma once
 
 #include "measure/measurements.h"
@@ -8,10 +8,10 @@
 
 namespace millrace {
 
-// An error of kind no_configuration when nothing fits together: it names the partition or the tensors.
+// Fails with no_configuration if nothing fits together; the error names the partition or the tensors.
 Result<Selection> select(const Measurements& measurements, SelectMethod method);
 
-// One that is near the best, however many ways are as good as each other.
+// A selection near the best one, in bounded time even if many candidates cost the same.
 Result<Selection> select_roughly(const Measurements& measurements);
 
 }  // namespace millrace

@@ -1,4 +1,5 @@
-// The artefact of selection: which alternative of every choice point, which way of every partition, which conversions.
+// The artefact of selection: the alternative chosen at every choice point, the candidate chosen for every partition,
+// and the conversions.
 #pragma once
 
 #include <string>
@@ -7,13 +8,13 @@
 namespace millrace {
 
 enum class SelectMethod {
-  exact,  // the optimum over forward and backward together, over all covers
-  sssp,   // the paper's shortest path along forward, backward following from it
+  exact,  // the optimum over forward and backward together, over all alternatives
+  sssp,   // the paper's shortest path along forward; backward follows from it
 };
 
 struct SelectedPartition {
-  int partition = 0;  // of the measurements
-  int candidate = 0;  // of the partition
+  int partition = 0;  // index in the measurements
+  int candidate = 0;  // index in the partition
 };
 
 struct SelectedConversion {
@@ -25,12 +26,12 @@ struct SelectedConversion {
 
 struct Selection {
   SelectMethod method = SelectMethod::exact;
-  std::vector<int> alternatives;              // one a choice point
-  std::vector<SelectedPartition> partitions;  // of the cover, in the order of the measurements
+  std::vector<int> alternatives;              // one per choice point
+  std::vector<SelectedPartition> partitions;  // the selected ones, in the order of the measurements
   std::vector<SelectedConversion> conversions;
   double cost = 0;     // seconds of a step
-  double bound = 0;    // what it would cost if every partition could take its fastest way: no layouts, no conversions
-  bool proven = true;  // exact: no cheaper one exists; false when the search was cut short
+  double bound = 0;    // lower bound: every partition with its fastest candidate, layouts and conversions ignored
+  bool proven = true;  // exact: no cheaper selection exists; false if the search was cut short
 };
 
 }  // namespace millrace

@@ -11,11 +11,11 @@
 namespace millrace {
 namespace {
 
-// A part of the main chain and the tensors by which it hangs in it.
+// A partition of the main chain, and the tensors that connect it to the chain.
 struct Link {
   size_t partition = 0;
-  int in = -1;   // what it reads of the link before; -1: it is the first
-  int out = -1;  // what it writes for the next, or its first result
+  int in = -1;   // what it reads from the previous link; -1: it is the first
+  int out = -1;  // what it writes for the next link, or its first result
   int in_layout = kNoLayout;
   int out_layout = kNoLayout;
 };
@@ -33,9 +33,9 @@ class ShortestPath {
       double& entry = seconds_[t][as_index(conversion.from) * layouts(t) + as_index(conversion.to)];
       entry = std::min(entry, conversion.seconds);
     }
-    in_cover_.assign(measurements.partitions.size(), false);
+    selected_.assign(measurements.partitions.size(), false);
     for (const MeasuredChoicePoint& choice_point : measurements.choice_points) {
-      for (const int p : choice_point.alternatives[0]) in_cover_[as_index(p)] = true;
+      for (const int p : choice_point.alternatives[0]) selected_[as_index(p)] = true;
     }
     written_.assign(measurements.tensors.size(), false);
     for (const MeasuredPartition& partition : measurements.partitions) {
@@ -51,7 +51,7 @@ class ShortestPath {
       if (std::optional<Selection> selection = priced(measurements_, alternatives, candidates_))
         return *std::move(selection);
     }
-    // Nothing went with what was taken before: keep the path alone, then the cover alone, then nothing.
+    // Nothing fitted the earlier choices: keep the path alone, then the alternatives alone, then nothing.
     Restriction restriction;
     restriction.alternatives = alternatives;
     restriction.written.assign(measurements_.tensors.size(), kNoLayout);
@@ -82,7 +82,7 @@ class ShortestPath {
     int last = -1;
     for (size_t p = 0; p < measurements_.partitions.size(); ++p) {
       const MeasuredPartition& partition = measurements_.partitions[p];
-      if (!in_cover_[p] || partition.backward) continue;
+      if (!selected_[p] || partition.backward) continue;
       best[p].length = 1;
       for (const int t : partition.reads) {
         const int before = writer[as_index(t)];
@@ -109,13 +109,13 @@ class ShortestPath {
     return candidate.layouts[at + (written ? partition.reads.size() : 0)];
   }
 
-  // Nodes are the layouts in which the tensors of the chain are written; an edge is the fastest way of the partition
-  // between two of them, with a conversion before it where that is faster.
+  // Nodes are the layouts in which the chain's tensors are written. An edge is the fastest candidate of the partition
+  // between two of them, preceded by a conversion where that is faster.
   void follow_shortest_path() {
     struct Step {
       double seconds = kInfinity;
-      int before = kNoLayout;  // the layout in which the tensor before is written
-      int read = kNoLayout;    // and the one in which it is read
+      int before = kNoLayout;  // the layout in which the previous tensor is written
+      int read = kNoLayout;    // the layout in which it is read
     };
     std::vector<std::vector<Step>> steps;
     for (const Link& link : chain_) {
@@ -150,15 +150,16 @@ class ShortestPath {
     }
   }
 
-  // Each partition in order takes the way that costs least with the conversions that it needs; false when one has none.
+  // Each partition in order takes the candidate that costs least together with its conversions; false if one has none.
   bool follow_greedily() {
     candidates_.assign(measurements_.partitions.size(), -1);
-    lies_.assign(measurements_.tensors.size(), {});
-    for (size_t t = 0; t < lies_.size(); ++t) {
-      if (!written_[t] && measurements_.tensors[t].pinned != kNoLayout) lies_[t] = {measurements_.tensors[t].pinned};
+    existing_.assign(measurements_.tensors.size(), {});
+    for (size_t t = 0; t < existing_.size(); ++t) {
+      if (!written_[t] && measurements_.tensors[t].pinned != kNoLayout)
+        existing_[t] = {measurements_.tensors[t].pinned};
     }
     for (size_t p = 0; p < measurements_.partitions.size(); ++p) {
-      if (!in_cover_[p]) continue;
+      if (!selected_[p]) continue;
       const MeasuredPartition& partition = measurements_.partitions[p];
       const auto link =
           std::find_if(chain_.begin(), chain_.end(), [&](const Link& entry) { return entry.partition == p; });
@@ -187,10 +188,11 @@ class ShortestPath {
   double added_seconds(const MeasuredPartition& partition, const MeasuredCandidate& candidate) const {
     double sum = candidate.seconds;
     for (size_t k = 0; k < partition.reads.size(); ++k) {
-      const std::vector<int>& lies = lies_[as_index(partition.reads[k])];
-      const bool there = lies.empty() || std::find(lies.begin(), lies.end(), candidate.layouts[k]) != lies.end();
-      if (lies.empty() && written_[as_index(partition.reads[k])]) return kInfinity;
-      if (!there) sum += conversion(partition.reads[k], lies[0], candidate.layouts[k]);
+      const std::vector<int>& existing = existing_[as_index(partition.reads[k])];
+      const bool there =
+          existing.empty() || std::find(existing.begin(), existing.end(), candidate.layouts[k]) != existing.end();
+      if (existing.empty() && written_[as_index(partition.reads[k])]) return kInfinity;
+      if (!there) sum += conversion(partition.reads[k], existing[0], candidate.layouts[k]);
     }
     for (size_t k = 0; k < partition.writes.size(); ++k) {
       const int pinned = measurements_.tensors[as_index(partition.writes[k])].pinned;
@@ -202,24 +204,25 @@ class ShortestPath {
 
   void take(const MeasuredPartition& partition, const MeasuredCandidate& candidate) {
     for (size_t k = 0; k < partition.reads.size(); ++k) {
-      std::vector<int>& lies = lies_[as_index(partition.reads[k])];
-      if (std::find(lies.begin(), lies.end(), candidate.layouts[k]) == lies.end()) lies.push_back(candidate.layouts[k]);
+      std::vector<int>& existing = existing_[as_index(partition.reads[k])];
+      if (std::find(existing.begin(), existing.end(), candidate.layouts[k]) == existing.end())
+        existing.push_back(candidate.layouts[k]);
     }
     for (size_t k = 0; k < partition.writes.size(); ++k) {
-      std::vector<int>& lies = lies_[as_index(partition.writes[k])];
-      lies.push_back(candidate.layouts[partition.reads.size() + k]);
+      std::vector<int>& existing = existing_[as_index(partition.writes[k])];
+      existing.push_back(candidate.layouts[partition.reads.size() + k]);
       const int pinned = measurements_.tensors[as_index(partition.writes[k])].pinned;
-      if (pinned != kNoLayout && pinned != lies[0]) lies.push_back(pinned);
+      if (pinned != kNoLayout && pinned != existing[0]) existing.push_back(pinned);
     }
   }
 
   const Measurements& measurements_;
   std::vector<std::vector<double>> seconds_;  // of conversions, by tensor
-  std::vector<bool> in_cover_;
+  std::vector<bool> selected_;
   std::vector<bool> written_;
   std::vector<Link> chain_;
   std::vector<int> candidates_;
-  std::vector<std::vector<int>> lies_;  // by tensor: the layouts that it lies in, the first one first
+  std::vector<std::vector<int>> existing_;  // by tensor: the layouts that exist of it, the first one first
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
-// The paper's method (section 6.1): a shortest path through the layouts of the forward pass's main chain of tensors;
-// everything else follows from it, partition by partition, each taking what costs least given what is fixed already.
+// The paper's method (section 6.1): a shortest path through the layouts of the forward pass's main chain of tensors.
+// Every other partition then takes, in order, the candidate that costs least given the choices already made. Test:
+// tests/select/select_test.cpp
 #pragma once
 
 #include "measure/measurements.h"

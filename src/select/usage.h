@@ -1,5 +1,6 @@
-// What some of a tensor's touchers ask of it: the layout that its writer writes, once that is among them, and the set
-// of layouts that the readers among them read. Each distinct usage has a number, so that rows of tables are short.
+// What a set of partitions needs from a tensor: the layout that its writer writes, if the writer is in the set, and the
+// layouts that the readers in the set read. Each distinct usage has a number, so that table rows are short. Test:
+// tests/select/select_test.cpp
 #pragma once
 
 #include <cstddef>
@@ -17,13 +18,13 @@ struct Usage {
   bool operator<(const Usage& other) const { return base != other.base ? base < other.base : read < other.read; }
 };
 
-inline constexpr int kClash = -1;  // of two writers
+inline constexpr int kClash = -1;  // two writers
 
 class Usages {
  public:
   Usages() { number({}); }
 
-  static constexpr int kUnused = 0;  // by none
+  static constexpr int kUnused = 0;  // no partition of the set touches the tensor
 
   int number(Usage usage) {
     const auto [entry, fresh] = numbers_.try_emplace(std::move(usage), static_cast<int>(usages_.size()));
@@ -33,7 +34,7 @@ class Usages {
 
   const Usage& operator[](int number) const { return usages_[static_cast<size_t>(number)]; }
 
-  // What both ask together.
+  // The union of both needs.
   int join(int a, int b);
 
  private:

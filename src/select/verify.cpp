@@ -19,7 +19,7 @@ bool within(int id, size_t count) { return id >= 0 && as_index(id) < count; }
 
 Error broken(const std::string& what) {
   return Error::make(ErrorKind::failed, concat("invalid selection: ", what),
-                     "this is a defect of Millrace, or the selection is of other measurements");
+                     "report this as a bug of Millrace, unless the selection belongs to other measurements");
 }
 
 class Check {
@@ -27,7 +27,7 @@ class Check {
   Check(const Measurements& measurements, const Selection& selection) : m_(measurements), s_(selection) {}
 
   Result<Done> run() {
-    for (auto step : {&Check::cover, &Check::candidates, &Check::conversions, &Check::layouts, &Check::cost}) {
+    for (auto step : {&Check::alternatives, &Check::candidates, &Check::conversions, &Check::layouts, &Check::cost}) {
       if (const std::optional<std::string> complaint = (this->*step)()) return broken(*complaint);
     }
     return Done{};
@@ -36,8 +36,8 @@ class Check {
  private:
   using Complaint = std::optional<std::string>;
 
-  Complaint cover() {
-    if (s_.alternatives.size() != m_.choice_points.size()) return "it does not have one alternative a choice point";
+  Complaint alternatives() {
+    if (s_.alternatives.size() != m_.choice_points.size()) return "it does not have one alternative per choice point";
     std::set<int> wanted;
     for (size_t k = 0; k < m_.choice_points.size(); ++k) {
       const auto& alternatives = m_.choice_points[k].alternatives;
@@ -57,7 +57,7 @@ class Check {
     for (const SelectedPartition& selected : s_.partitions) {
       const MeasuredPartition& partition = m_.partitions[as_index(selected.partition)];
       if (!within(selected.candidate, partition.candidates.size()))
-        return concat("partition '", partition.name, "' has no such way");
+        return concat("partition '", partition.name, "' has no such candidate");
       const MeasuredCandidate& candidate = partition.candidates[as_index(selected.candidate)];
       seconds_ += candidate.seconds;
       for (size_t k = 0; k < partition.reads.size(); ++k) read_[partition.reads[k]].insert(candidate.layouts[k]);
@@ -71,15 +71,15 @@ class Check {
 
   Complaint conversions() {
     for (const SelectedConversion& made : s_.conversions) {
-      if (!within(made.tensor, m_.tensors.size())) return "it converts a tensor that is not there";
+      if (!within(made.tensor, m_.tensors.size())) return "it converts an unknown tensor";
       const bool listed =
           std::any_of(m_.conversions.begin(), m_.conversions.end(), [&](const MeasuredConversion& known) {
             return known.tensor == made.tensor && known.from == made.from && known.to == made.to &&
                    known.seconds == made.seconds;
           });
-      if (!listed) return concat(name(made.tensor), " is converted in a way that was not measured");
+      if (!listed) return concat(name(made.tensor), " has a conversion that was not measured");
       if (!converted_[made.tensor].insert(made.to).second)
-        return concat(name(made.tensor), " is converted twice alike");
+        return concat(name(made.tensor), " has the same conversion twice");
       const auto [from, fresh] = from_.emplace(made.tensor, made.from);
       if (!fresh && from->second != made.from) return concat(name(made.tensor), " is converted from two layouts");
       seconds_ += made.seconds;
@@ -87,7 +87,8 @@ class Check {
     return {};
   }
 
-  // Every tensor that the cover touches lies in what is needed of it, and no more is converted.
+  // Every tensor that a selected partition touches exists in the layouts that it is needed in, and no other conversion
+  // is made.
   Complaint layouts() {
     for (const auto& [tensor, layout] : written_) {
       const int pinned = m_.tensors[as_index(tensor)].pinned;
@@ -100,19 +101,20 @@ class Check {
       std::set<int> rest = needed;
       if (const auto base = base_of(tensor)) {
         if (from_.contains(tensor) && from_.at(tensor) != *base)
-          return concat(name(tensor), " is converted from a layout that it does not lie in");
+          return concat(name(tensor), " is converted from a layout that it does not have");
         rest.erase(*base);
       } else if (some_partition_writes(tensor)) {
-        return concat(name(tensor), " is read, but no part of the cover writes it");
+        return concat(name(tensor), " is read, but no selected partition writes it");
       } else if (from_.contains(tensor)) {
-        if (rest.size() == 1) return concat(name(tensor), " is converted, but the caller could give it as it is read");
+        if (rest.size() == 1)
+          return concat(name(tensor), " is converted, but the caller could give it in the layout that is read");
         rest.erase(from_.at(tensor));
       } else if (rest.size() == 1) {
         rest.clear();
       }
       const auto made = converted_.find(tensor);
       if (made == converted_.end() ? !rest.empty() : made->second != rest)
-        return concat(name(tensor), " is not converted to just the layouts that are needed of it");
+        return concat(name(tensor), " is not converted to exactly the layouts that are needed");
     }
     return {};
   }
@@ -144,7 +146,7 @@ class Check {
     return sum;
   }
 
-  // The layout that the tensor lies in first, where the caller does not choose it.
+  // The tensor's first layout, if the caller does not choose it.
   std::optional<int> base_of(int tensor) const {
     if (const auto written = written_.find(tensor); written != written_.end()) return written->second;
     const int pinned = m_.tensors[as_index(tensor)].pinned;

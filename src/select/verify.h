@@ -1,5 +1,5 @@
-// What a selection must satisfy with respect to its measurements: a whole cover, layouts that go together, just the
-// conversions that they need, and a cost that adds up.
+// What a selection must satisfy with respect to its measurements: it carries out every operator once, its layouts
+// agree, it has exactly the conversions that they need, and its cost adds up. Test: tests/select/verify_test.cpp
 #pragma once
 
 #include "measure/measurements.h"

@@ -1,4 +1,4 @@
-// Products that add themselves to what is there.
+// Products that accumulate into an existing tensor.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include "base/sanitized.h"
 #include "base/text.h"
 #include "candidates/enumerate.h"
-#include "candidates/parts_text.h"
+#include "candidates/partitions_text.h"
 #include "fusion/fuse.h"
 #include "fusion/fusion_text.h"
 #include "random/generator.h"
@@ -15,7 +15,7 @@
 namespace millrace {
 namespace {
 
-// `free`: of these the caller leaves the layout open.
+// `free`: tensors whose layout the caller leaves open.
 EnumerateOptions on(bool gpu, const std::vector<std::string>& free = {}) {
   EnumerateOptions options;
   if (gpu) options.gpu = GpuTarget();
@@ -31,7 +31,7 @@ Candidates partitions_of(const TrainingGraph& training, const EnumerateOptions& 
   return *found;
 }
 
-// Two projections of one input, and the input beside them.
+// Two projections of one input, and the input itself.
 constexpr const char* kResidual = R"(
 B = 6
 I = 4
@@ -70,8 +70,8 @@ TEST(Additions, OfAResidualAndProjections) {
   }
 }
 
-// What a product adds to lies as what it writes does; and a partition that adds is another one than the product alone.
-TEST(Additions, LieAsTheResult) {
+// The added tensor has the result's layout; and a partition that adds is not the product alone.
+TEST(Additions, HaveTheResultsLayout) {
   const TrainingGraph training = training_of(R"(
 B = 6
 I = 4
@@ -86,29 +86,30 @@ def layer(m: float32[B, O], x: float32[B, I], w: float32[I, O], p: float32[B, I]
     const EnumerateOptions options = on(gpu, {"m", "x", "w", "p", "q", "z"});
     Candidates found = partitions_of(training, options);
     size_t configs = 0;
-    for (PartitionCandidates& of : found.partitions) {
-      if (!of.partition.product.adds()) continue;
-      EXPECT_TRUE(print_partition(training.graph, of.partition).ends_with("+"));
-      find_configs(training.graph, found.domains, options, of);
-      EXPECT_FALSE(of.candidates.empty()) << of.partition.name;
-      const auto added = std::find(of.partition.reads.begin(), of.partition.reads.end(), of.partition.product.added);
-      ASSERT_NE(added, of.partition.reads.end());
-      for (const Candidate& candidate : of.candidates) {
+    for (PartitionCandidates& entry : found.partitions) {
+      if (!entry.partition.product.adds()) continue;
+      EXPECT_TRUE(print_partition(training.graph, entry.partition).ends_with("+"));
+      find_configs(training.graph, found.domains, options, entry);
+      EXPECT_FALSE(entry.candidates.empty()) << entry.partition.name;
+      const auto added =
+          std::find(entry.partition.reads.begin(), entry.partition.reads.end(), entry.partition.product.added);
+      ASSERT_NE(added, entry.partition.reads.end());
+      for (const Candidate& candidate : entry.candidates) {
         ++configs;
-        const std::vector<Layout> layouts = layouts_of(found.domains, of.partition, candidate);
-        EXPECT_EQ(layouts[static_cast<size_t>(added - of.partition.reads.begin())], layouts.back());
-        EXPECT_TRUE(is_candidate(training.graph, found.domains, of.partition, candidate));
+        const std::vector<Layout> layouts = layouts_of(found.domains, entry.partition, candidate);
+        EXPECT_EQ(layouts[static_cast<size_t>(added - entry.partition.reads.begin())], layouts.back());
+        EXPECT_TRUE(is_candidate(training.graph, found.domains, entry.partition, candidate));
         Candidate other = candidate;
-        int& layout = other.layouts[static_cast<size_t>(added - of.partition.reads.begin())];
+        int& layout = other.layouts[static_cast<size_t>(added - entry.partition.reads.begin())];
         layout = 1 - layout;
-        EXPECT_FALSE(is_candidate(training.graph, found.domains, of.partition, other));
+        EXPECT_FALSE(is_candidate(training.graph, found.domains, entry.partition, other));
       }
     }
     EXPECT_GT(configs, 15U);
   }
 }
 
-// However many products a sum has, all of them add one by one, or stacked, or none does.
+// However many products a sum has, all of them accumulate one by one, or stacked, or none does.
 TEST(Additions, OfALongSumAreFew) {
   constexpr int kProducts = 24;
   std::vector<std::string> arguments = {"x: float32[B, I]"};
@@ -144,7 +145,7 @@ TEST(Additions, RandomProgramsHaveThem) {
     const TrainingGraph training = training_of(random_programs::random_program(seed));
     const Candidates found = partitions_of(training, on(false));
     const bool adds = std::any_of(found.partitions.begin(), found.partitions.end(),
-                                  [](const PartitionCandidates& of) { return of.partition.product.adds(); });
+                                  [](const PartitionCandidates& entry) { return entry.partition.product.adds(); });
     programs += adds ? 1U : 0U;
   }
   EXPECT_GE(programs, kSanitized ? 1U : 10U);

@@ -1,4 +1,4 @@
-// Attentions in one piece among the partitions, and the choice points that they are in.
+// Partitions of fused attention, and their choice points.
 #include "candidates/attention_partitions.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <set>
 
 #include "candidates/enumerate.h"
-#include "candidates/parts_text.h"
+#include "candidates/partitions_text.h"
 #include "fusion/fusion_text.h"
 #include "fusion/predicates.h"
 #include "fusion/row_statistics.h"
@@ -40,8 +40,8 @@ Partitions partitions_of(const TrainingGraph& training) {
 
 std::vector<const Partition*> attentions_in(const Candidates& candidates) {
   std::vector<const Partition*> found;
-  for (const PartitionCandidates& of : candidates.partitions) {
-    if (of.partition.kind == PartitionKind::attention) found.push_back(&of.partition);
+  for (const PartitionCandidates& entry : candidates.partitions) {
+    if (entry.partition.kind == PartitionKind::attention) found.push_back(&entry.partition);
   }
   return found;
 }
@@ -50,7 +50,7 @@ std::string axes_text(const Attention::Axes& axes) {
   return concat("[", join(axes.batch, " "), " | ", axes.query, " ", axes.key, " ", axes.column, "]");
 }
 
-// Operators, tensors, and the axes of those along batch | query, key, column.
+// Operators and tensors, with the tensors' axes along batch | query, key, column.
 std::string text_of(const Graph& graph, const Partition& partition) {
   const auto names = [&](const std::vector<OperatorId>& operators) {
     std::vector<std::string> list;
@@ -63,19 +63,20 @@ std::string text_of(const Graph& graph, const Partition& partition) {
     text += what;
     for (const TensorId tensor : *list) {
       text += concat(" ", graph.tensor(tensor).name);
-      const Attention& of = partition.attention;
+      const Attention& attention = partition.attention;
       for (size_t k = 0; k < Attention::kOperands; ++k) {
-        if (of.tensors[k] == tensor) text += axes_text(of.axes[k]);
+        if (attention.tensors[k] == tensor) text += axes_text(attention.axes[k]);
       }
-      if (of.mask == tensor) text += axes_text(of.mask_axes);
+      if (attention.mask == tensor) text += axes_text(attention.mask_axes);
     }
     text += "\n";
   }
-  const Attention& of = partition.attention;
+  const Attention& attention = partition.attention;
   EXPECT_TRUE(partition.members.empty() && partition.space.empty());
-  EXPECT_EQ(of.backward, partition.pass == Pass::backward);
-  return concat(text, "batch ", join(of.batch, " "), ", ", of.queries, " by ", of.keys, ", inner ", of.inner,
-                ", values ", of.values, ", scales ", of.scales.size(), of.causal ? ", causal" : "", "\n");
+  EXPECT_EQ(attention.backward, partition.pass == Pass::backward);
+  return concat(text, "batch ", join(attention.batch, " "), ", ", attention.queries, " by ", attention.keys, ", inner ",
+                attention.inner, ", values ", attention.values, ", scales ", attention.scales.size(),
+                attention.causal ? ", causal" : "", "\n");
 }
 
 std::string attentions_of(const TrainingGraph& training) {
@@ -142,7 +143,7 @@ TEST(AttentionPartitions, AreForAGpuAndWithStatistics) {
   }
 }
 
-TEST(AttentionPartitions, WhatIsDeclinedHasItsReason) {
+TEST(AttentionPartitions, EveryRejectionHasItsReason) {
   const Partitions made = partitions_of(training_of_model("llama_block", {"tiny"}));
   const bool told =
       std::any_of(made.candidates.rejected.begin(), made.candidates.rejected.end(), [](const Rejected& d) {
@@ -151,7 +152,7 @@ TEST(AttentionPartitions, WhatIsDeclinedHasItsReason) {
   EXPECT_TRUE(told);
 }
 
-// --- Sites ---
+// --- Choice points ---
 
 std::set<std::string> names_of(const Candidates& candidates, const std::vector<int>& alternative) {
   std::set<std::string> names;
@@ -164,7 +165,7 @@ bool has_attention(const std::set<std::string>& names) {
   return std::any_of(names.begin(), names.end(), [](const std::string& name) { return name.starts_with("attention"); });
 }
 
-// Every operator once, whatever is taken; statistics where an attention is, and nowhere else.
+// Every alternative carries out each operator once, and statistics exactly if it has the attention.
 void expect_whole(const Partitions& made) {
   std::set<OperatorId> statistics(made.training.statistics.begin(), made.training.statistics.end());
   std::map<OperatorId, int> in_choice_points;
@@ -205,14 +206,14 @@ void expect_whole(const Partitions& made) {
   for (const auto& [op, count] : in_choice_points) EXPECT_EQ(count, 1);
 }
 
-// What else there is to choose is all there still: each partition as it was, each alternative of each choice point.
+// Nothing else is lost: each partition is as it was, and so is each alternative of each choice point.
 void expect_nothing_lost(const Partitions& before, const Partitions& after) {
-  const auto described = [](const Partitions& of) {
+  const auto described = [](const Partitions& made) {
     std::set<std::string> texts;
-    for (const PartitionCandidates& partition : of.candidates.partitions) {
+    for (const PartitionCandidates& partition : made.candidates.partitions) {
       std::string text = partition.partition.name;
       for (const TensorId tensor : tensors_of(partition.partition))
-        text += concat(" ", of.training.graph.tensor(tensor).name);
+        text += concat(" ", made.training.graph.tensor(tensor).name);
       if (partition.partition.kind != PartitionKind::attention) texts.insert(text);
     }
     return texts;
@@ -222,8 +223,8 @@ void expect_nothing_lost(const Partitions& before, const Partitions& after) {
     for (const std::vector<int>& alternative : choice_point.alternatives) {
       const std::set<std::string> wanted = names_of(before.candidates, alternative);
       const bool there = std::any_of(
-          after.candidates.choice_points.begin(), after.candidates.choice_points.end(), [&](const ChoicePoint& of) {
-            return std::any_of(of.alternatives.begin(), of.alternatives.end(), [&](const std::vector<int>& other) {
+          after.candidates.choice_points.begin(), after.candidates.choice_points.end(), [&](const ChoicePoint& now) {
+            return std::any_of(now.alternatives.begin(), now.alternatives.end(), [&](const std::vector<int>& other) {
               const std::set<std::string> names = names_of(after.candidates, other);
               return std::includes(names.begin(), names.end(), wanted.begin(), wanted.end());
             });
@@ -272,7 +273,7 @@ def attend(q: float16[J, P], k: float16[K, P], v: float16[K, P]):
 
 )";
 
-// Two layers are two choice points; attentions of the same queries are tied by what could be stacked.
+// Two layers are two choice points; attentions of the same queries are tied by possible stacks.
 TEST(AttentionChoicePoints, OfSeveralAttentions) {
   const auto tried = [](const std::string& program) {
     const Recomputed without = save_predicates(training_of(concat(kShared, program)), true);
@@ -294,7 +295,7 @@ TEST(AttentionChoicePoints, OfSeveralAttentions) {
       "    return attend(q, k, v) + attend(q, l, w)\n");
   EXPECT_TRUE(attentions_in(siblings.candidates).empty());
   const bool told = std::any_of(siblings.candidates.rejected.begin(), siblings.candidates.rejected.end(),
-                                [](const Rejected& d) { return d.reason.find("too many to be tried") < 200; });
+                                [](const Rejected& d) { return d.reason.find("too many to try") < 200; });
   EXPECT_TRUE(told);
 }
 

@@ -1,4 +1,4 @@
-// Partitions, covers and layouts of programs, and every candidate as text and back.
+// Partitions, choice points and layouts of programs, and every candidate as text and back.
 #include "candidates/enumerate.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include "base/sanitized.h"
 #include "base/text.h"
 #include "candidates/partitions.h"
-#include "candidates/parts_text.h"
+#include "candidates/partitions_text.h"
 #include "fusion/fusion_text.h"
 #include "golden/golden.h"
 
@@ -95,30 +95,30 @@ void expect_every_alternative_is_whole(const EnumerateOptions& options) {
   }
 }
 
-TEST(Partitions, EveryAlternativeCarriesOutItsSitesOperatorsOnce) {
+TEST(Partitions, EveryAlternativeCarriesOutItsOperatorsOnce) {
   EnumerateOptions options;
   expect_every_alternative_is_whole(options);
   options.gpu = GpuTarget();
   expect_every_alternative_is_whole(options);
 }
 
-TEST(Partitions, FamiliesAreOfOneShape) {
+TEST(Partitions, ContiguousGroupsHaveOneShape) {
   const TrainingGraph training = training_of_model("bert_encoder", {"tiny"});
   const Result<Candidates> found = find_partitions(training, fuse(training), {});
   ASSERT_TRUE(found);
-  EXPECT_FALSE(found->families.empty());
+  EXPECT_FALSE(found->contiguous_groups.empty());
   std::set<TensorId> members;
-  for (const std::vector<TensorId>& family : found->families) {
-    for (const TensorId tensor : family) {
-      EXPECT_TRUE(members.insert(tensor).second) << "in two families";
-      EXPECT_EQ(training.graph.tensor(tensor).dims.size(), training.graph.tensor(family.front()).dims.size());
+  for (const std::vector<TensorId>& group : found->contiguous_groups) {
+    for (const TensorId tensor : group) {
+      EXPECT_TRUE(members.insert(tensor).second) << "in two contiguous groups";
+      EXPECT_EQ(training.graph.tensor(tensor).dims.size(), training.graph.tensor(group.front()).dims.size());
     }
   }
 }
 
 // --- The caller's layouts ---
 
-TEST(Layouts, TheCallersArePinnedAsWrittenOrAsAsked) {
+TEST(Layouts, TheCallersArePinnedAsWrittenOrAsRequested) {
   const TrainingGraph training = training_of(
       "B = 2\nJ = 3\nI = 4\n\n\ndef layer(x: float32[B, J, I], s: float32):\n    y = softmax(x) * s\n    return y\n");
   const FusedGraph fused = fuse(training);
@@ -152,9 +152,9 @@ TEST(Layouts, AreAllThatDifferInMemory) {
       "A = 1\nB = 2\nC = 3\nD = 4\n\n\ndef f(x: float32[B, A, C, A], y: float32[B, B], z: float32[A, A], "
       "w: float32[B, C, D, B, C, D], heads: float32[B]):\n    return x * 2, y * 2, z * 2, w * 2, heads * 2\n");
   const Graph& graph = training.graph;
-  const auto texts_of = [](const Graph& of, TensorId tensor) {
+  const auto texts_of = [](const Graph& g, TensorId tensor) {
     std::vector<std::string> list;
-    for (const Layout& layout : layouts_of(of, tensor, true)) list.push_back(print_layout(of, tensor, layout));
+    for (const Layout& layout : layouts_of(g, tensor, true)) list.push_back(print_layout(g, tensor, layout));
     return join(list, " ");
   };
   const auto texts = [&](size_t argument) { return texts_of(graph, graph.arguments[argument]); };
@@ -197,29 +197,29 @@ TEST(Layouts, AreAllThatDifferInMemory) {
 
 // --- Candidates as text ---
 
-TEST(CandidatesOfPrograms, EachIsReadBackFromItsTextAndIsOne) {
+TEST(CandidatesOfPrograms, EachIsReadBackFromItsTextAndIsACandidate) {
   const Enumerated made = enumerated(training_of_model("mha", {"tiny"}), both_libraries(300));
   size_t count = 0;
-  for (const PartitionCandidates& of : made.candidates.partitions) {
+  for (const PartitionCandidates& entry : made.candidates.partitions) {
     std::set<std::string> texts;
-    for (size_t k = 0; k < of.candidates.size(); ++k) {
-      const Candidate& candidate = of.candidates[k];
-      const std::string text = print_candidate(made.candidates.domains, of.partition, candidate);
-      EXPECT_TRUE(texts.insert(text).second) << of.partition.name << " twice: " << text;
-      const std::optional<Candidate> read = parse_candidate(made.candidates.domains, of.partition, text);
-      ASSERT_TRUE(read) << of.partition.name << ": " << text;
+    for (size_t k = 0; k < entry.candidates.size(); ++k) {
+      const Candidate& candidate = entry.candidates[k];
+      const std::string text = print_candidate(made.candidates.domains, entry.partition, candidate);
+      EXPECT_TRUE(texts.insert(text).second) << entry.partition.name << " twice: " << text;
+      const std::optional<Candidate> read = parse_candidate(made.candidates.domains, entry.partition, text);
+      ASSERT_TRUE(read) << entry.partition.name << ": " << text;
       EXPECT_EQ(read->layouts, candidate.layouts) << text;
       EXPECT_EQ(read->config, candidate.config) << text;
       if (k % (kSanitized ? 160 : 16) != 0) continue;  // finding them anew takes longer
-      EXPECT_TRUE(is_candidate(made.training.graph, made.candidates.domains, of.partition, candidate))
-          << of.partition.name << ": " << text;
+      EXPECT_TRUE(is_candidate(made.training.graph, made.candidates.domains, entry.partition, candidate))
+          << entry.partition.name << ": " << text;
       ++count;
     }
   }
   EXPECT_GT(count, kSanitized ? 30U : 300U);
 }
 
-TEST(CandidatesOfPrograms, WhatIsChangedIsNone) {
+TEST(CandidatesOfPrograms, AChangedOneIsNoCandidate) {
   const Enumerated made = enumerated(training_of_model("mha", {"tiny"}), both_libraries(60));
   const Graph& graph = made.training.graph;
   size_t changed = 0;
@@ -229,34 +229,34 @@ TEST(CandidatesOfPrograms, WhatIsChangedIsNone) {
     ++changed;
   };
   for (size_t number = 0; number < made.candidates.partitions.size(); number += kSanitized ? 3 : 1) {
-    const PartitionCandidates& of = made.candidates.partitions[number];
-    for (size_t k = 0; k < of.candidates.size(); k += kSanitized ? 60 : 20) {
-      Candidate candidate = of.candidates[k];
+    const PartitionCandidates& entry = made.candidates.partitions[number];
+    for (size_t k = 0; k < entry.candidates.size(); k += kSanitized ? 60 : 20) {
+      Candidate candidate = entry.candidates[k];
       if (auto* const kernel = std::get_if<KernelConfig>(&candidate.config)) {
         const KernelConfig config = *kernel;
         kernel->loops.push_back(0);
-        expect_none(of.partition, candidate, "a loop twice");
+        expect_none(entry.partition, candidate, "a loop twice");
         *kernel = config;
         if (config.loops.size() > 1) {
           kernel->vector = config.loops.front();
-          if (!config.rows) expect_none(of.partition, candidate, "the vector along the outermost loop");
+          if (!config.rows) expect_none(entry.partition, candidate, "the vector along the outermost loop");
           *kernel = config;
           kernel->block = config.vector;
-          expect_none(of.partition, candidate, "blocks of the vector");
+          expect_none(entry.partition, candidate, "blocks of the vector");
         }
       } else {
         auto& gemm = std::get<GemmConfig>(candidate.config);
         const GemmConfig config = gemm;
         std::swap(gemm.m, gemm.k);
-        if (gemm.m != gemm.k) expect_none(of.partition, candidate, "rows reduced");
+        if (gemm.m != gemm.k) expect_none(entry.partition, candidate, "rows reduced");
         gemm = config;
         if (!gemm.n.empty()) {
           gemm.n.pop_back();
-          if (gemm.n.empty()) expect_none(of.partition, candidate, "an index less");
+          if (gemm.n.empty()) expect_none(entry.partition, candidate, "an index less");
         }
         gemm = config;
         gemm.m.insert(gemm.m.end(), gemm.k.begin(), gemm.k.end());
-        if (!gemm.k.empty()) expect_none(of.partition, candidate, "an index twice");
+        if (!gemm.k.empty()) expect_none(entry.partition, candidate, "an index twice");
       }
     }
   }
@@ -265,10 +265,11 @@ TEST(CandidatesOfPrograms, WhatIsChangedIsNone) {
 
 TEST(CandidatesOfPrograms, TextsThatDoNotFitAreRefused) {
   const Enumerated made = enumerated(training_of_model("mha", {"tiny"}), both_libraries(10));
-  for (const PartitionCandidates& of : made.candidates.partitions) {
-    const std::string text = print_candidate(made.candidates.domains, of.partition, of.candidates.front());
+  for (const PartitionCandidates& entry : made.candidates.partitions) {
+    const std::string text = print_candidate(made.candidates.domains, entry.partition, entry.candidates.front());
     const auto refused = [&](const std::string& wrong) {
-      EXPECT_FALSE(parse_candidate(made.candidates.domains, of.partition, wrong)) << of.partition.name << ": " << wrong;
+      EXPECT_FALSE(parse_candidate(made.candidates.domains, entry.partition, wrong))
+          << entry.partition.name << ": " << wrong;
     };
     refused("");
     refused("; ");
@@ -284,8 +285,9 @@ TEST(CandidatesOfPrograms, TextsThatDoNotFitAreRefused) {
     }
     // Cut anywhere: nothing, or at least nothing that falls over.
     for (size_t cut = 0; cut < text.size(); ++cut) {
-      const std::optional<Candidate> read = parse_candidate(made.candidates.domains, of.partition, text.substr(0, cut));
-      if (read) is_candidate(made.training.graph, made.candidates.domains, of.partition, *read);
+      const std::optional<Candidate> read =
+          parse_candidate(made.candidates.domains, entry.partition, text.substr(0, cut));
+      if (read) is_candidate(made.training.graph, made.candidates.domains, entry.partition, *read);
     }
   }
 }
@@ -295,14 +297,14 @@ TEST(CandidatesOfPrograms, AreCountedWhetherKeptOrNot) {
   const Enumerated all = enumerated(training, both_libraries());
   const Enumerated some = enumerated(training, both_libraries(50));
   for (size_t k = 0; k < all.candidates.partitions.size(); ++k) {
-    const PartitionCandidates& of = all.candidates.partitions[k];
-    EXPECT_FALSE(of.candidates.empty()) << of.partition.name;
-    EXPECT_EQ(of.configurations, static_cast<double>(of.candidates.size())) << of.partition.name;
+    const PartitionCandidates& entry = all.candidates.partitions[k];
+    EXPECT_FALSE(entry.candidates.empty()) << entry.partition.name;
+    EXPECT_EQ(entry.configurations, static_cast<double>(entry.candidates.size())) << entry.partition.name;
     const PartitionCandidates& few = some.candidates.partitions[k];
-    EXPECT_EQ(few.configurations, of.configurations) << of.partition.name;
-    EXPECT_LE(few.candidates.size(), of.candidates.size());
-    EXPECT_FALSE(of.rejected.empty()) << of.partition.name << ": what was left out has a reason";
-    for (const Rejected& rejected : of.rejected) EXPECT_GT(rejected.count, 0) << rejected.reason;
+    EXPECT_EQ(few.configurations, entry.configurations) << entry.partition.name;
+    EXPECT_LE(few.candidates.size(), entry.candidates.size());
+    EXPECT_FALSE(entry.rejected.empty()) << entry.partition.name << ": what was left out has a reason";
+    for (const Rejected& rejected : entry.rejected) EXPECT_GT(rejected.count, 0) << rejected.reason;
   }
 }
 
@@ -311,11 +313,11 @@ TEST(CandidatesOfPrograms, AMissingLibraryIsAReason) {
   options.missing = {{GemmLibrary::openblas, "no libopenblas here"}, {GemmLibrary::blis, "no libblis here"}};
   const Enumerated made = enumerated(training_of_model("mha", {"tiny"}), options);
   size_t told = 0;
-  for (const PartitionCandidates& of : made.candidates.partitions) {
-    if (of.partition.kind != PartitionKind::contraction) continue;
-    for (const Rejected& rejected : of.rejected) told += rejected.reason == "no libblis here" ? 1 : 0;
-    EXPECT_EQ(of.candidates.empty(), of.partition.members.empty())
-        << of.partition.name << ": single ones by generated loops";
+  for (const PartitionCandidates& entry : made.candidates.partitions) {
+    if (entry.partition.kind != PartitionKind::contraction) continue;
+    for (const Rejected& rejected : entry.rejected) told += rejected.reason == "no libblis here" ? 1 : 0;
+    EXPECT_EQ(entry.candidates.empty(), entry.partition.members.empty())
+        << entry.partition.name << ": single ones by generated loops";
   }
   EXPECT_GT(told, 5U);
 }
@@ -323,9 +325,11 @@ TEST(CandidatesOfPrograms, AMissingLibraryIsAReason) {
 TEST(CandidatesOfPrograms, ConversionsGoFromOneLayoutToTheOther) {
   const Enumerated made = enumerated(training_of_model("mha", {"tiny"}), both_libraries(10));
   const Graph& graph = made.training.graph;
+  size_t tensors = 0;
   for (size_t k = 0; k < graph.tensors.size(); ++k) {
     const TensorDomain& domain = made.candidates.domains[k];
     if (domain.layouts.size() < 2 || domain.layouts[1].storage != MaskStorage::words) continue;
+    ++tensors;
     const PartitionCandidates found = conversions(graph, domain, TensorId(k), 1, 0, 2);
     EXPECT_FALSE(found.candidates.empty());
     for (const Candidate& candidate : found.candidates) {
@@ -333,190 +337,7 @@ TEST(CandidatesOfPrograms, ConversionsGoFromOneLayoutToTheOther) {
       EXPECT_TRUE(is_candidate(graph, made.candidates.domains, found.partition, candidate));
     }
   }
-}
-
-constexpr const char* kWeights = R"(
-B = 8
-H = 4
-J = 16
-K = 16
-
-
-def weights(x: float16[B, H, J, K]):
-    return dropout(softmax(x + x))
-)";
-
-// A plan's verifier asks so: whatever GPU the plan was made for.
-// The partitions before and behind may want any of them: none is lost because others promise more.
-TEST(EnumerateOnAGpu, EveryLayoutOfEveryTensorHasACandidate) {
-  const TrainingGraph training = training_of(kWeights);
-  EnumerateOptions options;
-  options.gpu = GpuTarget{2};
-  options.most = 10;
-  const Result<Candidates> found = enumerate(training, fuse(training), options);
-  ASSERT_TRUE(found);
-  for (const PartitionCandidates& of : found->partitions) {
-    std::vector<std::set<int>> layouts(tensors_of(of.partition).size());
-    for (const Candidate& candidate : of.candidates) {
-      for (size_t k = 0; k < layouts.size(); ++k) layouts[k].insert(candidate.layouts[k]);
-    }
-    size_t k = 0;
-    for (const TensorId tensor : tensors_of(of.partition)) {
-      const TensorDomain& domain = found->domains[tensor.at()];
-      const size_t all = domain.pinned < 0 ? domain.layouts.size() : 1;
-      EXPECT_EQ(layouts[k].size(), all) << of.partition.name << " " << training.graph.tensor(tensor).name;
-      ++k;
-    }
-  }
-}
-
-TEST(EnumerateOnAGpu, UnderGivenLayoutsThereIsEveryShape) {
-  const TrainingGraph training = kSanitized ? training_of(kWeights) : training_of_model("mha", {"tiny"});
-  EnumerateOptions options;
-  options.gpu = GpuTarget{2};
-  const Result<Candidates> few = enumerate(training, fuse(training), options);
-  options.every_shape = true;
-  options.most = 1'000'000;
-  const Result<Candidates> all = enumerate(training, fuse(training), options);
-  ASSERT_TRUE(few && all);
-  size_t more = 0;
-  for (size_t number = 0; number < few->partitions.size(); ++number) {
-    const PartitionCandidates& of = all->partitions[number];
-    EXPECT_EQ(few->partitions[number].configurations, of.configurations) << of.partition.name;
-    more += of.candidates.size() > few->partitions[number].candidates.size() ? 1 : 0;
-    if (of.partition.kind != PartitionKind::kernel) continue;
-    const std::vector<int>& layouts = of.candidates.back().layouts;
-    const auto lies_so = [&](const Candidate& candidate) { return candidate.layouts == layouts; };
-    EXPECT_EQ(
-        static_cast<std::ptrdiff_t>(ways_under(training.graph, few->domains, options, of.partition, layouts).size()),
-        std::count_if(of.candidates.begin(), of.candidates.end(), lies_so))
-        << of.partition.name;
-  }
-  EXPECT_GT(more, 0U);
-}
-
-// Small ones are, and those that lie as the program has them.
-TEST(EnumerateOnAGpu, LargeTensorsAreNotReadAcrossTheirLines) {
-  const auto counted = [](int rows, const std::string& other) {
-    const TrainingGraph training = training_of(concat("J = ", rows, R"(
-K = 1024
-
-def sum_of(x: float16[J, K], y: float16[K, J]):
-    return relu(np.exp(x) + np.einsum(")",
-                                                      other, R"(->jk", np.exp(y)))
-)"));
-    EnumerateOptions options;
-    options.gpu = GpuTarget{2};
-    options.most = std::numeric_limits<size_t>::max() / 8;
-    const Result<Candidates> found = enumerate(training, fuse(training), options);
-    EXPECT_TRUE(found);
-    double rejected = 0;
-    for (const PartitionCandidates& of : found->partitions) {
-      EXPECT_FALSE(of.candidates.empty()) << of.partition.name;
-      for (const Rejected& reason : of.rejected)
-        rejected += reason.reason.find("across the lines") != std::string::npos ? reason.count : 0;
-      // Ways along the lines of each of its tensors are there.
-      for (const Candidate& candidate : of.candidates)
-        EXPECT_TRUE(is_candidate(training.graph, found->domains, of.partition, candidate)) << of.partition.name;
-    }
-    return rejected;
-  };
-  EXPECT_EQ(counted(64, "kj"), 0);
-  EXPECT_GT(counted(4096, "kj"), 0);
-}
-
-// Whether a mask is drawn again where it is read, and kept nowhere.
-bool keeps_none(const std::vector<TensorDomain>& domains, const Partition& partition, const Candidate& candidate) {
-  const std::vector<Layout> layouts = layouts_of(domains, partition, candidate);
-  return std::any_of(layouts.begin(), layouts.end(),
-                     [](const Layout& l) { return l.storage == MaskStorage::regenerated; });
-}
-
-// Small ones are across, too, and any where tensors lie as the program or the caller has them.
-TEST(EnumerateOnAGpu, LargeMasksAreDrawnAlongTheirNeighbours) {
-  const auto across = [](int rows) {
-    const TrainingGraph training = training_of(concat("J = ", rows, R"(
-K = 1024
-
-def dropped(x: float16[J, K]):
-    return dropout(np.exp(x), p=0.5)
-)"));
-    EnumerateOptions options;
-    options.gpu = GpuTarget{2};
-    options.layouts = {{"x", "KJ"}};
-    options.most = std::numeric_limits<size_t>::max() / 8;
-    const Result<Candidates> found = enumerate(training, fuse(training), options);
-    EXPECT_TRUE(found) << to_string(found.error());
-    size_t drawn = 0;
-    for (const PartitionCandidates& of : found->partitions) {
-      EXPECT_FALSE(of.candidates.empty()) << of.partition.name;
-      for (const Candidate& candidate : of.candidates) {
-        EXPECT_TRUE(is_candidate(training.graph, found->domains, of.partition, candidate)) << of.partition.name;
-        const bool draws = of.partition.pass == Pass::forward || keeps_none(found->domains, of.partition, candidate);
-        const bool masks = print_partition(training.graph, of.partition).find("dropout") != std::string::npos;
-        if (lies_as_written(found->domains, of.partition, candidate)) continue;
-        drawn += masks && draws && std::get<KernelConfig>(candidate.config).vector == 0 ? 1U : 0U;
-      }
-    }
-    return drawn;
-  };
-  EXPECT_GT(across(64), 0U);
-  EXPECT_EQ(across(4096), 0U);
-}
-
-// A conversion draws nothing; and elements are numbered along the last axis that has more than one.
-TEST(EnumerateOnAGpu, LargeMasksAreConvertedLikeOtherTensors) {
-  const TrainingGraph training = training_of(R"(
-J = 4096
-K = 1024
-L = 1
-
-def dropped(x: float16[J, K, L]):
-    return dropout(np.exp(x), p=0.5)
-)");
-  EnumerateOptions options;
-  options.gpu = GpuTarget{2};
-  const Result<Candidates> found = enumerate(training, fuse(training), options);
-  ASSERT_TRUE(found) << to_string(found.error());
-  std::set<size_t> counts;
-  for (size_t t = 0; t < training.graph.tensors.size(); ++t) {
-    const TensorDomain& domain = found->domains[t];
-    if (domain.layouts.size() < 2 || domain.layouts[1].storage != MaskStorage::words) continue;
-    counts.insert(conversions(training.graph, domain, TensorId(t), 0, 1, 1, options.gpu).candidates.size());
-  }
-  EXPECT_EQ(counts.size(), 1U);
-  for (const PartitionCandidates& of : found->partitions) {
-    if (of.partition.pass != Pass::forward || of.partition.members.size() != 2) continue;
-    EXPECT_TRUE(std::any_of(of.candidates.begin(), of.candidates.end(), [&](const Candidate& candidate) {
-      return keeps_none(found->domains, of.partition, candidate);
-    })) << of.partition.name;
-  }
-}
-
-TEST(EnumerateOnAGpu, WhatIsEnumeratedIsACandidate) {
-  const TrainingGraph training = training_of(R"(
-B = 6
-I = 64
-
-def layer(x: float16[B, I], w: float16[I], b: float16[I]):
-    return layernorm(x, w, b)
-)");
-  for (const int multiprocessors : {2, 78, 132}) {
-    EnumerateOptions options;
-    options.gpu = GpuTarget{multiprocessors};
-    const Result<Candidates> found = enumerate(training, fuse(training), options);
-    ASSERT_TRUE(found);
-    bool across = false;
-    for (const PartitionCandidates& of : found->partitions) {
-      for (size_t k = 0; k < of.candidates.size(); k += 1 + of.candidates.size() / 40) {
-        const auto& shape = std::get<KernelConfig>(of.candidates[k].config).gpu;
-        across = across || (shape && shape->blocks > multiprocessors);
-        EXPECT_TRUE(is_candidate(training.graph, found->domains, of.partition, of.candidates[k]))
-            << print_candidate(found->domains, of.partition, of.candidates[k]);
-      }
-    }
-    EXPECT_TRUE(across);
-  }
+  EXPECT_GT(tensors, 5U);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Two GELUs behind products and in front of others: with a bias, and of a batch.
+// Two GELUs between products: with a bias, and of a batch.
 #pragma once
 
 namespace millrace {

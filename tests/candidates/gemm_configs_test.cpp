@@ -47,7 +47,7 @@ Touched touched_by(const GemmCall& call) {
   return touched;
 }
 
-// From the operators and layouts alone. Stacked ones lie one behind the other.
+// From the operators and layouts alone. Stacked tensors are adjacent.
 Touched wanted_of(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts) {
   const auto layout_of = [&](TensorId tensor, bool written) -> const Layout& {
     const std::vector<TensorId>& list = written ? partition.writes : partition.reads;
@@ -92,21 +92,21 @@ void expect_exactly_the_contraction(const TrainingGraph& training, size_t every)
   size_t stacked = 0;
   size_t looped = 0;
   size_t next = 0;
-  for (PartitionCandidates& of : found->partitions) {
-    if (of.partition.kind != PartitionKind::contraction) continue;
-    find_configs(training.graph, found->domains, options, of);
-    EXPECT_FALSE(of.candidates.empty()) << of.partition.name;
-    for (const Candidate& candidate : of.candidates) {
+  for (PartitionCandidates& entry : found->partitions) {
+    if (entry.partition.kind != PartitionKind::contraction) continue;
+    find_configs(training.graph, found->domains, options, entry);
+    EXPECT_FALSE(entry.candidates.empty()) << entry.partition.name;
+    for (const Candidate& candidate : entry.candidates) {
       if (next++ % every != 0 || !std::holds_alternative<GemmConfig>(candidate.config)) continue;
-      const std::vector<Layout> layouts = layouts_of(found->domains, of.partition, candidate);
-      const Launch launch = lower(training.graph, of.partition, layouts, candidate.config);
-      ASSERT_EQ(touched_by(launch.gemm), wanted_of(training.graph, of.partition, layouts))
-          << of.partition.name << ": " << print_candidate(found->domains, of.partition, candidate);
+      const std::vector<Layout> layouts = layouts_of(found->domains, entry.partition, candidate);
+      const Launch launch = lower(training.graph, entry.partition, layouts, candidate.config);
+      ASSERT_EQ(touched_by(launch.gemm), wanted_of(training.graph, entry.partition, layouts))
+          << entry.partition.name << ": " << print_candidate(found->domains, entry.partition, candidate);
       EXPECT_TRUE(launch.gemm.library == BlasLibrary::blis ||
                   ((launch.gemm.a_m == 1 || launch.gemm.a_k == 1) && (launch.gemm.b_k == 1 || launch.gemm.b_n == 1) &&
                    (launch.gemm.c_m == 1 || launch.gemm.c_n == 1)))
           << "OpenBLAS needs a unit stride";
-      stacked += of.partition.members.empty() ? 1 : 0;
+      stacked += entry.partition.members.empty() ? 1 : 0;
       looped += launch.gemm.loops.empty() ? 0 : 1;
     }
   }

@@ -1,4 +1,4 @@
-// The caller's tensors that lie one behind the other: what is refused, and that stacked products need no copies.
+// The caller's contiguous groups: what is refused, and that stacked products need no copies.
 #include "candidates/pins.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ TEST(StackPins, ErrorsNameThePinAndTheRemedy) {
   expect({{"x+s", "stacked"}}, "s is a scalar", "scalars have no layout");
   expect({{"x+y+x", "stacked"}}, "x is named twice", "each tensor once");
   expect({{"x+y", "stacked"}, {"y+x", "stacked"}}, "--layout y+x=stacked: y is in another stack", "as one");
-  expect({{"x+z", "stacked"}}, "x is float32 and z is float64", "of one type");
+  expect({{"x+z", "stacked"}}, "x is float32 and z is float64", "have one type");
   expect({{"x+d_y", "stacked"}}, "x and d_y are not of one kind", "gradients with gradients");
   expect({{"x+u", "stacked"}}, "x and u are not of one kind", "results with results");
   expect({{"x", "stacked"}}, "one tensor is no stack", "as in x+k=stacked");
@@ -62,27 +62,27 @@ TEST(StackPins, ErrorsNameThePinAndTheRemedy) {
   expect({{"y", "any"}, {"x+y", "stacked"}}, "y=any leaves the layout open", "leave out y=any");
 }
 
-TEST(StackPins, WhatWouldBeAlignedWorseIsDeclinedVisibly) {
+TEST(StackPins, MisalignedGroupsAreRejectedWithAReason) {
   const TrainingGraph training = training_of(
       "A = 3\nB = 4\n\n\ndef f(x: float32[A], y: float32[A], u: float32[B], v: float32[A]):\n"
       "    return x * y, u * 2, v * 3\n");
   const Result<Pinned> pinned = pin_layouts(training, {{"x+y", "stacked"}, {"u+v", "stacked"}});
   ASSERT_TRUE(pinned);
-  ASSERT_EQ(pinned->families.size(), 1U) << "the last one's size does not matter";
-  EXPECT_EQ(names_of(training, pinned->families[0]), "u v");
+  ASSERT_EQ(pinned->contiguous_groups.size(), 1U) << "the last one's size does not matter";
+  EXPECT_EQ(names_of(training, pinned->contiguous_groups[0]), "u v");
   ASSERT_EQ(pinned->rejected.size(), 1U);
   EXPECT_EQ(pinned->rejected[0].reason,
-            "x + y stacked by the caller: x takes 12 bytes, and y behind it is not aligned to 16");
+            "x + y stacked by the caller: x takes 12 bytes, and y after it is not aligned to 16");
   const Candidates found = partitions_of(training, {{"x+y", "stacked"}}, false);
-  EXPECT_EQ(found.callers_families, 0U);
+  EXPECT_EQ(found.callers_contiguous_groups, 0U);
   EXPECT_TRUE(std::any_of(found.rejected.begin(), found.rejected.end(), [](const Rejected& rejected) {
     return rejected.reason.find("stacked by the caller") != std::string::npos;
   }));
 }
 
-// --- What comes of it ---
+// --- Results ---
 
-// The stacked operands of all partitions, copied or adjacent.
+// The stacked operands of all partitions, packed or adjacent.
 struct Stacks {
   size_t packed = 0;
   size_t adjacent = 0;
@@ -91,12 +91,12 @@ struct Stacks {
 
 Stacks stacks_in(const TrainingGraph& training, const Candidates& found, size_t size) {
   Stacks stacks;
-  for (const PartitionCandidates& of : found.partitions) {
+  for (const PartitionCandidates& entry : found.partitions) {
     for (size_t operand = 0; operand < kOperands; ++operand) {
-      const std::vector<TensorId>& stack = of.partition.product.operand(operand);
+      const std::vector<TensorId>& stack = entry.partition.product.operand(operand);
       if (stack.size() != size) continue;
-      ++(of.partition.product.packed[operand] ? stacks.packed : stacks.adjacent);
-      stacks.vectors += operand == kVectorOperand && !of.partition.product.packed[operand] ? 1 : 0;
+      ++(entry.partition.product.packed[operand] ? stacks.packed : stacks.adjacent);
+      stacks.vectors += operand == kVectorOperand && !entry.partition.product.packed[operand] ? 1 : 0;
       // Always in the order of the arguments: q, k, v.
       std::vector<std::string> last;
       for (const TensorId tensor : stack) last.push_back(training.graph.tensor(tensor).name);
@@ -129,19 +129,19 @@ TEST(StackPins, StacksFollowTheCallersOrderWhateverItIs) {
   const TrainingGraph training = training_of(kProjections);
   const Candidates found = partitions_of(training, {{"wv+wq+wk", "stacked"}}, false);
   bool forward = false;
-  for (const PartitionCandidates& of : found.partitions) {
-    const std::vector<TensorId>& stack = of.partition.product.tensors[1];
+  for (const PartitionCandidates& entry : found.partitions) {
+    const std::vector<TensorId>& stack = entry.partition.product.tensors[1];
     if (stack.size() != 3 || names_of(training, stack) != "wv wq wk") continue;
-    EXPECT_FALSE(of.partition.product.packed[1]);
-    forward = forward || of.partition.pass == Pass::forward;
+    EXPECT_FALSE(entry.partition.product.packed[1]);
+    forward = forward || entry.partition.pass == Pass::forward;
   }
   EXPECT_TRUE(forward);
   // Neighbours are adjacent, and the two ends of a stack are not.
-  for (const PartitionCandidates& of : found.partitions) {
+  for (const PartitionCandidates& entry : found.partitions) {
     for (const size_t operand : {size_t{0}, size_t{1}}) {
-      const std::string names = names_of(training, of.partition.product.tensors[operand]);
+      const std::string names = names_of(training, entry.partition.product.tensors[operand]);
       if (names != "wv wq" && names != "wq wk" && names != "wv wk") continue;
-      EXPECT_EQ(of.partition.product.packed[operand], names == "wv wk") << names;
+      EXPECT_EQ(entry.partition.product.packed[operand], names == "wv wk") << names;
     }
   }
 }
@@ -154,7 +154,7 @@ TEST(StackPins, TextsTellAdjacentFromPacked) {
   for (const PartitionCandidates& one : with.partitions) {
     const auto other =
         std::find_if(without.partitions.begin(), without.partitions.end(),
-                     [&](const PartitionCandidates& of) { return of.partition.name == one.partition.name; });
+                     [&](const PartitionCandidates& entry) { return entry.partition.name == one.partition.name; });
     ASSERT_NE(other, without.partitions.end()) << one.partition.name;
     const bool same_text =
         print_partition(training.graph, one.partition) == print_partition(training.graph, other->partition);

@@ -194,7 +194,7 @@ class AttentionNumbers {
         for (int64_t key = 0; key < problem_.keys; ++key) {
           const int64_t element =
               first + query * strides[static_cast<size_t>(axes.query)] + key * strides[static_cast<size_t>(axes.key)];
-          const bool kept = dropout_keeps(run_.seed, run_.step, dropout_of(made_.graph, attention_.mask)->stream,
+          const bool kept = dropout_keeps(run_.seed, run_.step, dropout_of(made_.graph, attention_.mask)->subsequence,
                                           static_cast<uint64_t>(element), problem_.rate);
           masks_[score_at(head, static_cast<size_t>(query), static_cast<size_t>(key))] =
               kept ? 1 / (1 - problem_.rate) : 0;

@@ -190,7 +190,7 @@ class AttentionMaker {
     dropout.reduced.assign(dims.size(), false);
     dropout.outputs = {{dropped, in_order(dims.size())}, {mask, in_order(dims.size())}};
     dropout.value = problem_.rate;
-    dropout.stream = 5;
+    dropout.subsequence = 5;
     made_.graph.operators.push_back(std::move(dropout));
     made_.partition.attention.mask = mask;
     made_.partition.attention.mask_axes = axes;

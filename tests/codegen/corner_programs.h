@@ -1,9 +1,9 @@
-// Programs for tests of generators: what models and chance may miss.
+// Programs for tests of generators: cases that models and random programs may miss.
 #pragma once
 
 namespace millrace {
 
-// Two dropouts that are equal but for the stream that they draw from.
+// Two dropouts that differ only in their subsequence.
 inline constexpr const char* kTwoDropouts = R"(
 B = 4
 J = 24
@@ -13,7 +13,7 @@ def dropped(x: float16[B, J], y: float16[B, J]):
     return dropout(x, p=0.5), dropout(y, p=0.5)
 )";
 
-// Extents: one, below a vector, a vector, and more than one with a rest.
+// Extents: one, less than a vector, a vector, and more with a remainder.
 inline constexpr const char* kCorners = R"(
 A = 19
 B = 16
@@ -38,8 +38,8 @@ def corners(x: float32[A, C], y: float32[A, C], row: float32[C], column: float32
     return dropped, widened, ones, means, np.sum(powers, axis=0), np.max(wide, axis=(0, 1)), rmsnorm(y, row)
 )";
 
-// Booleans that forward leaves for backward: signs, larger ones, the program's own; along other axes than they are
-// computed, for each row, and with a last axis of whole bytes, of a rest, and of one.
+// Booleans that forward saves for backward: of relu, maximum and the program's own comparisons; read along other axes
+// than computed, once for each row, and with a last axis of whole bytes, of a remainder, and of one element.
 inline constexpr const char* kPredicates = R"(
 A = 24
 B = 40
@@ -60,7 +60,7 @@ def predicates(x: float32[A, B], y: float32[B, A], z: float32[A, C], u: float32[
     return np.einsum("ab,bc->ac", hidden, w), rows, columns, short, even, broad, thin
 )";
 
-// Contractions of every kind, by the libraries and by generated loops.
+// Contractions of every kind, for libraries and for generated loops.
 inline constexpr const char* kContractions = R"(
 A = 5
 B = 3

@@ -1,6 +1,7 @@
-// Generated kernels and lowered products, of candidates by chance, against the reference.
+// Generated kernels and lowered products of random candidates against the reference.
 #include <gtest/gtest.h>
 
+#include "base/long_run.h"
 #include "base/sanitized.h"
 #include "base/text.h"
 #include "codegen/corner_programs.h"
@@ -38,18 +39,21 @@ void draw_models_and_random_programs(TrialsOfPrograms& trials) {
   }
 }
 
-// One test: what a kernel of one program has shown, no other is compiled for. A sanitizer sees into no kernel, so
-// under it only the programs written for this are tried: the corners of what generates kernels.
+// One test, so that no kernel is compiled for features that another program has covered. Models and random programs run
+// in the long suite. The short suite, and a sanitizer, which does not check kernels, run the programs written for the
+// generators.
 TEST(CpuKernel, CandidatesAgreeWithTheReference) {
   TrialsOfPrograms trials(1);
   draw_in_all_types(trials, "contractions", kContractions, {}, 6);
   draw_in_all_types(trials, "contractions as kernels", kContractions, {}, 1, TriedOn::cpu_without_libraries);
   draw_in_all_types(trials, "corners", kCorners, {}, 3);
   draw_in_all_types(trials, "predicates", kPredicates, {}, 6);
-  if (!kSanitized) draw_models_and_random_programs(trials);
+  const bool whole = is_long_run() && !kSanitized;
+  if (whole) draw_models_and_random_programs(trials);
   ASSERT_FALSE(testing::Test::HasFailure());
   trials.run();
-  if (kSanitized) return;
+  EXPECT_GT(trials.kernels(), 50U);
+  if (!whole) return;
   for (const char* const wanted : {"softmax_dx & rows",
                                    "softmax_dx & rows in lanes",
                                    "softmax again & rows",
@@ -94,25 +98,16 @@ TEST(CpuKernel, CandidatesAgreeWithTheReference) {
   if (blas_info(BlasLibrary::openblas).there || blas_info(BlasLibrary::blis).there) {
     EXPECT_GT(trials.products(), 500U);
   } else {
-    GTEST_SKIP() << "no library's products here: kernels alone were compared";
+    GTEST_SKIP() << "no BLAS library: only kernels were compared";
   }
   RecordProperty("kernels", static_cast<int>(trials.kernels()));
   RecordProperty("products", static_cast<int>(trials.products()));
 }
 
-// MILLRACE_RANDOM_KERNELS=1000: so many programs, with nothing left out.
-TEST(CpuKernel, ManyRandomProgramsWhereAskedFor) {
-  const char* const count = std::getenv("MILLRACE_RANDOM_KERNELS");
-  for (uint64_t seed = 0; count != nullptr && seed < std::stoull(count); ++seed) {
-    TrialsOfPrograms trials(seed);
-    const std::string text = random_programs::random_program(seed);
-    trials.draw(tried_program(concat("random ", seed), text, {}, dtypes()[seed % dtypes().size()]), 3, false);
-    trials.run();
-  }
-}
+TEST(CpuKernel, ManyRandomProgramsIfRequested) { try_random_programs(dtypes(), TriedOn::cpu); }
 
-// What one of two equal partitions draws says nothing of what the other one draws.
-TEST(CpuKernel, EqualPartsThatDrawFromDifferentStreamsAgreeWithTheReference) {
+// The mask of one of two equal partitions says nothing about that of the other.
+TEST(CpuKernel, EqualPartitionsWithDifferentSubsequencesAgreeWithTheReference) {
   TrialsOfPrograms trials(1);
   trials.draw(tried_program("two dropouts", kTwoDropouts, {}, "float32"), 2, false);
   trials.run();

@@ -1,4 +1,4 @@
-// Masks as kernels draw them, bit by bit those of the reference.
+// Masks drawn by kernels equal those of the reference bit by bit.
 #include <gtest/gtest.h>
 
 #include "codegen/trials_of_programs.h"
@@ -11,14 +11,14 @@ namespace {
 
 struct Draw {
   uint64_t element;
-  uint64_t step;
+  uint64_t stride;
   int64_t count;
 };
 
-TEST(CpuMasks, AreThoseOfTheReferenceBitByBit) {
+TEST(CpuMasks, EqualThoseOfTheReference) {
   const std::string text = R"(
 extern "C" __attribute__((visibility("default"))) void MILLRACE_KERNEL(const mr::Arguments* args) {
-  const mr::Dropout d(args, args->streams[0], args->values[0]);
+  const mr::Dropout d(args, args->subsequences[0], args->values[0]);
   const long* const draws = static_cast<const long*>(args->tensors[0]);
   TYPE* out = static_cast<TYPE*>(args->tensors[1]);
   for (long k = 0; k < long(args->values[1]); ++k) {
@@ -27,7 +27,7 @@ extern "C" __attribute__((visibility("default"))) void MILLRACE_KERNEL(const mr:
   }
 }
 )";
-  constexpr uint64_t kCarry = uint64_t{1} << 35;  // the element whose block's number no longer fits into 32 bits
+  constexpr uint64_t kCarry = uint64_t{1} << 35;  // the first element whose block number needs more than 32 bits
   const std::vector<Draw> draws = {{0, 1, 300},
                                    {4, 1, 64},
                                    {1, 1, 131},
@@ -56,19 +56,19 @@ extern "C" __attribute__((visibility("default"))) void MILLRACE_KERNEL(const mr:
     ASSERT_TRUE(function);
     for (const double probability : {0.0, 0.1, 0.5, 0.999999}) {
       const uint64_t seed = 0xfedcba9876543210;
-      const uint32_t stream = 7;
+      const uint32_t subsequence = 7;
       std::vector<double> values = {probability, static_cast<double>(draws.size())};
       std::vector<float> narrow(static_cast<size_t>(elements), -1);
       std::vector<double> broad(static_cast<size_t>(elements), -1);
       std::vector<Draw> input = draws;
       const std::vector<void*> tensors = {input.data(), wide ? static_cast<void*>(broad.data()) : narrow.data()};
-      const KernelArguments arguments{tensors.data(), values.data(), &stream, seed, 11, nullptr};
+      const KernelArguments arguments{tensors.data(), values.data(), &subsequence, seed, 11, nullptr};
       reinterpret_cast<KernelFunction> (*function)(&arguments);
       size_t at = 0;
       for (const Draw& draw : draws) {
         for (int64_t k = 0; k < draw.count; ++k, ++at) {
-          const uint64_t element = draw.element + static_cast<uint64_t>(k) * draw.step;
-          const bool kept = dropout_keeps(seed, 11, stream, element, probability);
+          const uint64_t element = draw.element + static_cast<uint64_t>(k) * draw.stride;
+          const bool kept = dropout_keeps(seed, 11, subsequence, element, probability);
           const double scale = 1 / (1 - probability);
           const double wanted = !kept ? 0 : wide ? scale : static_cast<double>(static_cast<float>(scale));
           ASSERT_EQ(wide ? broad[at] : static_cast<double>(narrow[at]), wanted)

@@ -1,4 +1,4 @@
-// Every generated kernel of every model, compiled by NVRTC for the GPUs that we care for: no GPU is needed.
+// Every generated kernel of every model compiles with NVRTC for the supported GPUs: no GPU is needed.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -28,11 +28,11 @@ std::string prelude() { return concat(cuda_hardware(), cuda_prelude()); }
 std::vector<std::string> sources_of(const TriedProgram& program) {
   std::vector<std::string> sources;
   size_t count = 0;
-  for (const PartitionCandidates& of : program.candidates.partitions) {
-    if (of.candidates.empty()) continue;
-    const Candidate& candidate = of.candidates.front();
-    const Launch launch = lower(program.training.graph, of.partition,
-                                layouts_of(program.candidates.domains, of.partition, candidate), candidate.config);
+  for (const PartitionCandidates& entry : program.candidates.partitions) {
+    if (entry.candidates.empty()) continue;
+    const Candidate& candidate = entry.candidates.front();
+    const Launch launch = lower(program.training.graph, entry.partition,
+                                layouts_of(program.candidates.domains, entry.partition, candidate), candidate.config);
     if (launch.kernel.empty()) continue;
     if (count % kTogether == 0) sources.push_back(prelude());
     sources.back() += with_kernel_name(launch.kernel, concat("kernel_", count++));
@@ -78,7 +78,7 @@ TEST_F(CudaCompile, EveryKernelOfEveryModel) {
       sources.push_back(std::move(source));
   }
   ASSERT_GT(sources.size(), 5U);
-  compile_all(sources, {"sm_90"});  // the one line for older ones is in the corners, too
+  compile_all(sources, {"sm_90"});  // the corners cover the one line that differs for older GPUs
 }
 
 TEST_F(CudaCompile, CornersInEveryType) {
@@ -91,7 +91,7 @@ TEST_F(CudaCompile, CornersInEveryType) {
   compile_all(sources, kBoth);
 }
 
-TEST_F(CudaCompile, WhatChecksAndRuns) {
+TEST_F(CudaCompile, FixedKernels) {
   compile_all({concat(prelude(), gpu_check_kernels()), gpu_plan_source({}, {}, prelude())}, kBoth);
 }
 
@@ -101,8 +101,8 @@ size_t count_of(std::string_view what, std::string_view text) {
   return count;
 }
 
-// Kernels may be started before those in front of them are done: one that does not wait reads what is not written yet.
-TEST(CudaText, EveryKernelWaitsForTheOneBefore) {
+// A kernel may start before its predecessor ends: without waiting it would read data that is not written yet.
+TEST(CudaText, EveryKernelWaitsForItsPredecessor) {
   std::vector<std::string> sources = {std::string(gpu_check_kernels()), gpu_plan_source({}, {}, "")};
   const std::string text = text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/bert_encoder.py"));
   for (const std::string& source :

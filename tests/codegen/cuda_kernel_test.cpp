@@ -1,7 +1,7 @@
-// Generated CUDA kernels, of candidates by chance, against the reference: emulated by a CPU, so that they are checked
-// where there is no GPU.
+// Generated CUDA kernels of random candidates against the reference, emulated on a CPU: no GPU is needed.
 #include <gtest/gtest.h>
 
+#include "base/long_run.h"
 #include "base/text.h"
 #include "codegen/corner_programs.h"
 #include "codegen/trials_of_programs.h"
@@ -17,7 +17,8 @@ const std::vector<std::string>& gpu_dtypes() {
   return names;
 }
 
-// Unlike a CPU's, the ways of a GPU depend on the type: on how much of it fits 16 bytes. Both halves have the same.
+// Unlike a CPU's, the configs of a GPU depend on the type: on how many elements fit into 16 bytes. Both half types have
+// the same.
 void draw_on_gpu_in_all_types(TrialsOfPrograms& trials, const std::string& name, const std::string& text,
                               const std::vector<std::string>& sizes, size_t count) {
   TriedProgram halves = tried_program(name, text, sizes, "float16", nullptr, TriedOn::gpu);
@@ -27,12 +28,7 @@ void draw_on_gpu_in_all_types(TrialsOfPrograms& trials, const std::string& name,
     trials.draw(tried_program(name, text, sizes, dtype, nullptr, TriedOn::gpu), count, true);
 }
 
-TEST(CudaKernel, CandidatesAgreeWithTheReference) {
-  TrialsOfPrograms trials(1, TriedOn::gpu);
-  draw_on_gpu_in_all_types(trials, "contractions as kernels", kContractions, {}, 1);
-  draw_on_gpu_in_all_types(trials, "corners", kCorners, {}, 3);
-  draw_on_gpu_in_all_types(trials, "predicates", kPredicates, {}, 6);
-  trials.draw(tried_program("predicates", kPredicates, {}, "float16", nullptr, TriedOn::gpu), 12, true);
+void draw_models_and_random_programs_on_gpu(TrialsOfPrograms& trials) {
   for (const std::string& model : models()) {
     const std::string text = text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/", model, ".py"));
     if (model == "llama_block") continue;  // six axes: long to enumerate
@@ -45,8 +41,19 @@ TEST(CudaKernel, CandidatesAgreeWithTheReference) {
                               TriedOn::gpu),
                 2, true);
   }
+}
+
+TEST(CudaKernel, CandidatesAgreeWithTheReference) {
+  TrialsOfPrograms trials(1, TriedOn::gpu);
+  draw_on_gpu_in_all_types(trials, "contractions as kernels", kContractions, {}, 1);
+  draw_on_gpu_in_all_types(trials, "corners", kCorners, {}, 3);
+  draw_on_gpu_in_all_types(trials, "predicates", kPredicates, {}, 6);
+  trials.draw(tried_program("predicates", kPredicates, {}, "float16", nullptr, TriedOn::gpu), 12, true);
+  if (is_long_run()) draw_models_and_random_programs_on_gpu(trials);
   ASSERT_FALSE(testing::Test::HasFailure());
   trials.run();
+  EXPECT_GT(trials.kernels(), 50U);
+  if (!is_long_run()) return;
   for (const char* const wanted : {"softmax_dx & rows",
                                    "softmax_dx & rows in lanes",
                                    "softmax again & rows",
@@ -63,9 +70,9 @@ TEST(CudaKernel, CandidatesAgreeWithTheReference) {
                                    "extremum_dx & rows in lanes",
                                    "embed_diagonal & flat",
                                    "max & rows",
-                                   "rows & groups of warps",
-                                   "rows & groups in a warp",
-                                   "rows in lanes & groups in a warp",
+                                   "rows & rows of several warps",
+                                   "rows & rows in a warp",
+                                   "rows in lanes & rows in a warp",
                                    "rows & across rows",
                                    "rows & across rows, the next one ahead",
                                    "flat & across rows",
@@ -90,18 +97,7 @@ TEST(CudaKernel, CandidatesAgreeWithTheReference) {
   RecordProperty("kernels", static_cast<int>(trials.kernels()));
 }
 
-// MILLRACE_RANDOM_KERNELS=1000: so many programs, with nothing left out.
-TEST(CudaKernel, ManyRandomProgramsWhereAskedFor) {
-  const char* const count = std::getenv("MILLRACE_RANDOM_KERNELS");
-  for (uint64_t seed = 0; count != nullptr && seed < std::stoull(count); ++seed) {
-    TrialsOfPrograms trials(seed, TriedOn::gpu);
-    const std::string text = random_programs::random_program(seed);
-    trials.draw(tried_program(concat("random ", seed), text, {}, gpu_dtypes()[seed % gpu_dtypes().size()], nullptr,
-                              TriedOn::gpu),
-                3, false);
-    trials.run();
-  }
-}
+TEST(CudaKernel, ManyRandomProgramsIfRequested) { try_random_programs(gpu_dtypes(), TriedOn::gpu); }
 
 }  // namespace
 }  // namespace millrace

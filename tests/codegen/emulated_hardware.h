@@ -163,7 +163,7 @@ inline void run_block(int threads) {
 struct HostArguments {
   void* const* tensors;
   const double* values;
-  const u32* streams;
+  const u32* subsequences;
   u64 seed;
   u32 step;
   char* scratch;
@@ -200,8 +200,8 @@ inline void launch(void (*kernel)(A), const HostArguments* host, long blocks, in
   } const state{host->seed, host->step, 0};
   for (size_t k = 0; k < sizeof(arguments.tensors) / sizeof(void*); ++k) arguments.tensors[k] = host->tensors[k];
   for (size_t k = 0; k < sizeof(arguments.values) / sizeof(double); ++k) arguments.values[k] = host->values[k];
-  for (size_t k = 0; k < sizeof(arguments.streams) / sizeof(u32); ++k)
-    arguments.streams[k] = host->streams == nullptr ? 0 : host->streams[k];
+  for (size_t k = 0; k < sizeof(arguments.subsequences) / sizeof(u32); ++k)
+    arguments.subsequences[k] = host->subsequences == nullptr ? 0 : host->subsequences[k];
   arguments.state = reinterpret_cast<decltype(arguments.state)>(&state);
   arguments.scratch = host->scratch;
   play(kernel, arguments, blocks, threads, together);

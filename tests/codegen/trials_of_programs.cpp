@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "autodiff/differentiate.h"
+#include "base/long_run.h"
 #include "base/sanitized.h"
 #include "base/text.h"
 #include "candidates/enumerate.h"
@@ -22,6 +23,7 @@
 #include "fusion/predicates.h"
 #include "golden/golden.h"
 #include "measure/trial.h"
+#include "random/generator.h"
 
 namespace millrace {
 namespace {
@@ -42,7 +44,7 @@ std::vector<std::string> with_masks(const TriedProgram& program, const Partition
   return shapes;
 }
 
-// What a kernel's text depends on, in words.
+// What a kernel's text depends on.
 std::vector<std::string> shapes_of(const TriedProgram& program, const Partition& partition,
                                    const Candidate& candidate) {
   const auto& config = std::get<KernelConfig>(candidate.config);
@@ -56,13 +58,13 @@ std::vector<std::string> shapes_of(const TriedProgram& program, const Partition&
                        : lanes      ? "rows in lanes"
                                     : "rows",
                        width > 1 ? concat("width ", width) : "no width",
-                       config.gpu->group > 32  ? "groups of warps"
-                       : config.gpu->group > 1 ? "groups in a warp"
-                                               : "threads alone",
-                       config.gpu->group == config.gpu->threads ? "a block a row" : "rows a block",
-                       config.gpu->ahead > 0    ? "across rows, the next one ahead"
+                       config.gpu->row_threads > 32  ? "rows of several warps"
+                       : config.gpu->row_threads > 1 ? "rows in a warp"
+                                                     : "rows of a thread",
+                       config.gpu->row_threads == config.gpu->threads ? "one row per block" : "several rows per block",
+                       config.gpu->prefetch > 0 ? "across rows, the next one ahead"
                        : config.gpu->blocks > 0 ? "across rows"
-                                                : "rows apart"});
+                                                : "no reduction across rows"});
   }
   std::vector<std::string> shapes = {!config.rows ? (config.block == kNoIndex ? "flat" : "flat in blocks")
                                      : lanes      ? "rows in lanes"
@@ -105,7 +107,7 @@ Result<KernelCache> kernel_cache_of_tests(size_t batch) {
   return KernelCache(folder, *compiler, std::string(cpu_prelude()), cpu_info().identity(), {300, batch});
 }
 
-Result<KernelCache> emulated_kernel_cache(const std::string& behind_prelude) {
+Result<KernelCache> emulated_kernel_cache(const std::string& after_prelude) {
   static const Result<Compiler> found = find_compiler();
   if (!found) return found.error();
   Compiler compiler = *found;
@@ -113,7 +115,7 @@ Result<KernelCache> emulated_kernel_cache(const std::string& behind_prelude) {
   std::replace(compiler.flags.begin(), compiler.flags.end(), std::string("-O3"), std::string("-Og"));  // each runs once
   const std::string folder = test_kernels("test_cuda_kernels", MILLRACE_BINARY);
   const std::string prelude = concat(text_of_file(concat(MILLRACE_SOURCE_DIR, "/tests/codegen/emulated_hardware.h")),
-                                     cuda_prelude(), behind_prelude);
+                                     cuda_prelude(), after_prelude);
   return KernelCache(folder, std::move(compiler), prelude, cpu_info().identity(), {300, 24});
 }
 
@@ -162,7 +164,7 @@ TriedProgram tried_program(const std::string& name, const std::string& text, con
   return made;
 }
 
-// A kernel is worth its compilation when it shows a pair of an operator, a shape and a type for the first time.
+// A kernel is compiled if it covers a pair of operator, shape and type for the first time.
 bool TrialsOfPrograms::take_features(const TriedProgram& program, const Partition& partition,
                                      const Candidate& candidate, bool covering) {
   const std::vector<std::string> shapes = shapes_of(program, partition, candidate);
@@ -172,7 +174,7 @@ bool TrialsOfPrograms::take_features(const TriedProgram& program, const Partitio
     pairs.push_back(concat(shapes[k], " & ", dtype));
     for (size_t other = k + 1; other < shapes.size(); ++other) pairs.push_back(concat(shapes[k], " & ", shapes[other]));
   }
-  // Half precisions are only stored: operators see float.
+  // Half types are only stored: operators compute in float.
   for (const std::string& op : operators_of(program.training, partition)) {
     pairs.push_back(concat(op, " & ", shapes.front()));
     pairs.push_back(concat(op, " in ", dtype == "float64" ? "float64" : "float32"));
@@ -184,25 +186,25 @@ bool TrialsOfPrograms::take_features(const TriedProgram& program, const Partitio
   return true;
 }
 
-void TrialsOfPrograms::draw_from(const TriedProgram& program, const PartitionCandidates& of, size_t count,
+void TrialsOfPrograms::draw_from(const TriedProgram& program, const PartitionCandidates& entry, size_t count,
                                  bool covering) {
-  if (of.candidates.empty()) return;
+  if (entry.candidates.empty()) return;
   for (size_t k = 0; k < count; ++k) {
-    const Candidate& candidate = of.candidates[random_() % of.candidates.size()];
+    const Candidate& candidate = entry.candidates[random_() % entry.candidates.size()];
     const bool by_kernel = std::holds_alternative<KernelConfig>(candidate.config);
-    if (by_kernel && !take_features(program, of.partition, candidate, covering)) continue;
+    if (by_kernel && !take_features(program, entry.partition, candidate, covering)) continue;
     if (kSanitized && !by_kernel && k > 0) {
-      random_();  // as below: the kernels are those of the other builds, compiled once
+      random_();  // as below, so that kernels equal those of other builds, which are compiled once
       continue;
     }
-    partitions_.push_back(of.partition);
+    partitions_.push_back(entry.partition);
     Trial trial{&program, &partitions_.back(), candidate, ""};
-    // Libraries wait for each other's threads by spinning: few trials of that, other processes may have the cores.
+    // Threads of a library spin while they wait, and other processes may need the cores: few trials with several.
     auto* const product = std::get_if<GemmConfig>(&trial.candidate.config);
     if (product != nullptr && random_() % 16 != 0) product->threads = 1;
     if (by_kernel) {
-      const Launch launch = lower(program.training.graph, of.partition,
-                                  layouts_of(program.candidates.domains, of.partition, candidate), candidate.config);
+      const Launch launch = lower(program.training.graph, entry.partition,
+                                  layouts_of(program.candidates.domains, entry.partition, candidate), candidate.config);
       trial.kernel = device_ == TriedOn::gpu ? emulated_source(launch) : launch.kernel;
       ++kernels_;
     }
@@ -213,7 +215,7 @@ void TrialsOfPrograms::draw_from(const TriedProgram& program, const PartitionCan
 void TrialsOfPrograms::draw(TriedProgram drawn, size_t count, bool covering) {
   programs_.push_back(std::move(drawn));
   const TriedProgram& program = programs_.back();
-  for (const PartitionCandidates& of : program.candidates.partitions) draw_from(program, of, count, covering);
+  for (const PartitionCandidates& entry : program.candidates.partitions) draw_from(program, entry, count, covering);
   const Graph& graph = program.training.graph;
   for (size_t k = 0; k < graph.tensors.size(); ++k) {
     const TensorDomain& domain = program.candidates.domains[k];
@@ -266,6 +268,20 @@ void TrialsOfPrograms::run() {
     settings.seconds = 0;
     const MeasurementRow row = trials->run(*trial.partition, trial.candidate, function, settings);
     EXPECT_EQ(kOutcomeNames.at(static_cast<size_t>(row.outcome)), "measured") << what << "\n" << row.detail;
+  }
+}
+
+void try_random_programs(const std::vector<std::string>& dtypes, TriedOn device) {
+  constexpr uint64_t kOfALongRun = 10;
+  const char* const asked = std::getenv("MILLRACE_RANDOM_KERNELS");
+  if (asked == nullptr && !is_long_run()) GTEST_SKIP() << "for long runs, or where MILLRACE_RANDOM_KERNELS asks for it";
+  const uint64_t count = asked == nullptr ? tried_of(kOfALongRun) : std::stoull(asked);
+  for (uint64_t seed = 0; seed < count; ++seed) {
+    TrialsOfPrograms trials(seed, device);
+    const std::string text = random_programs::random_program(seed);
+    const std::string& dtype = dtypes[seed % dtypes.size()];
+    trials.draw(tried_program(concat("random ", seed), text, {}, dtype, nullptr, device), 3, false);
+    trials.run();
   }
 }
 

@@ -1,4 +1,4 @@
-// Candidates of whole programs, compiled in few calls of the compiler and run against the reference.
+// Candidates of whole programs, compiled in few calls of the compiler, run, and compared with the reference.
 #pragma once
 
 #include <deque>
@@ -14,15 +14,15 @@
 
 namespace millrace {
 
-// One for all tests of a build: what was compiled once is there the next time.
+// One for all tests of a build, so that each kernel is compiled once.
 Result<KernelCache> kernel_cache_of_tests(size_t batch = 24);
-// The same for CUDA kernels that a CPU plays.
-Result<KernelCache> emulated_kernel_cache(const std::string& behind_prelude = "");
+// The same for CUDA kernels that are emulated on the CPU.
+Result<KernelCache> emulated_kernel_cache(const std::string& after_prelude = "");
 
-// A launch of a CUDA kernel as a kernel for that cache: its threads and blocks by emulated_hardware.h.
+// A launch of a CUDA kernel as a CPU kernel for that cache: emulated_hardware.h runs its threads and blocks.
 std::string emulated_source(const Launch& launch);
 
-// A program with all that can be launched of it.
+// A program and its candidates.
 struct TriedProgram {
   std::string name;
   TrainingGraph training;
@@ -31,8 +31,8 @@ struct TriedProgram {
 
 enum class TriedOn { cpu, cpu_without_libraries, gpu };
 
-// Every dtype of the program in turn shares `enumerated`, where it is given: a CPU's candidates do not depend on it.
-// Without libraries, and on a GPU that is emulated, contractions are kernels.
+// `enumerated`: candidates of the same program in another dtype; those of a CPU do not depend on it. Without libraries,
+// and on an emulated GPU, contractions are kernels.
 TriedProgram tried_program(const std::string& name, const std::string& text, const std::vector<std::string>& sizes,
                            const std::string& dtype, const Candidates* enumerated = nullptr,
                            TriedOn device = TriedOn::cpu);
@@ -41,11 +41,11 @@ class TrialsOfPrograms {
  public:
   explicit TrialsOfPrograms(uint64_t seed, TriedOn device = TriedOn::cpu) : random_(seed), device_(device) {}
 
-  // Draws `count` candidates of each partition and as many conversions of each tensor. With `covering`, those whose
-  // kernel shows nothing that no other had are left out.
+  // Draws `count` candidates of each partition and as many conversions of each tensor. `covering`: only those whose
+  // kernel covers something new.
   void draw(TriedProgram program, size_t count, bool covering);
 
-  // Compiles and runs all that was drawn; fails the test where an outcome is not `measured`.
+  // Compiles and runs all that was drawn; the test fails if an outcome is not `measured`.
   void run();
 
   size_t kernels() const { return kernels_; }
@@ -61,7 +61,7 @@ class TrialsOfPrograms {
     std::string kernel;
   };
 
-  void draw_from(const TriedProgram& program, const PartitionCandidates& of, size_t count, bool covering);
+  void draw_from(const TriedProgram& program, const PartitionCandidates& entry, size_t count, bool covering);
   bool take_features(const TriedProgram& program, const Partition& partition, const Candidate& candidate,
                      bool covering);
 
@@ -73,5 +73,9 @@ class TrialsOfPrograms {
   std::set<std::string> features_;
   size_t kernels_ = 0;
 };
+
+// Candidates of random programs, each of its own type, with nothing left out: MILLRACE_RANDOM_KERNELS=1000 in the
+// environment asks for so many programs, and a long run has a few. Skips the test otherwise.
+void try_random_programs(const std::vector<std::string>& dtypes, TriedOn device);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// A check that passes everything is none: kernels that are made wrong are found out.
+// The check of results can fail: it detects kernels that were changed to be wrong.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,17 +26,17 @@ class WrongKernelTest : public testing::Test {
   void take(OperatorKind kind) {
     program_ = tried_program("layer", kProgram, {}, "float32");
     const Graph& graph = program_.training.graph;
-    for (const PartitionCandidates& of : program_.candidates.partitions) {
-      const bool has = std::any_of(of.partition.members.begin(), of.partition.members.end(),
+    for (const PartitionCandidates& entry : program_.candidates.partitions) {
+      const bool has = std::any_of(entry.partition.members.begin(), entry.partition.members.end(),
                                    [&](OperatorId op) { return graph.operators[op.at()].kind == kind; });
-      if (!has || of.partition.members.size() < 2) continue;
-      for (const Candidate& candidate : of.candidates) {
+      if (!has || entry.partition.members.size() < 2) continue;
+      for (const Candidate& candidate : entry.candidates) {
         const auto& config = std::get<KernelConfig>(candidate.config);
-        const std::vector<Layout> layouts = layouts_of(program_.candidates.domains, of.partition, candidate);
+        const std::vector<Layout> layouts = layouts_of(program_.candidates.domains, entry.partition, candidate);
         const bool words = std::all_of(layouts.begin(), layouts.end(),
                                        [](const Layout& layout) { return layout.storage == MaskStorage::words; });
         if (config.threads != 1 || config.block != kNoIndex || !words) continue;
-        partition_ = of.partition;
+        partition_ = entry.partition;
         candidate_ = candidate;
         kernel_ = lower(graph, partition_, layouts, candidate.config).kernel;
         return;
@@ -83,7 +83,7 @@ class WrongKernelTest : public testing::Test {
   std::string kernel_;
 };
 
-TEST_F(WrongKernelTest, AnotherOperationIsFoundOut) {
+TEST_F(WrongKernelTest, AnotherOperationIsDetected) {
   take(OperatorKind::relu);
   EXPECT_EQ(outcome_of(kernel_).outcome, Outcome::measured);
   const size_t plus = kernel_.find(" + x");
@@ -91,15 +91,15 @@ TEST_F(WrongKernelTest, AnotherOperationIsFoundOut) {
   expect_wrong(altered(" + x", " - x"), "a difference in place of a sum");
 }
 
-TEST_F(WrongKernelTest, AnElementLeftOutIsFoundOut) {
+TEST_F(WrongKernelTest, AnElementLeftOutIsDetected) {
   take(OperatorKind::relu);
-  // All but the last thread's last row.
+  // Without the last row of the last thread.
   const size_t at = kernel_.find("L * (thread + 1) / 1;");
   ASSERT_NE(at, std::string::npos) << kernel_;
   expect_wrong(altered("L * (thread + 1) / 1;", "L * (thread + 1) / 1 - 1;"), "a row is not written");
 }
 
-TEST_F(WrongKernelTest, ANotANumberIsFoundOut) {
+TEST_F(WrongKernelTest, ANotANumberIsDetected) {
   take(OperatorKind::softmax);
   EXPECT_EQ(outcome_of(kernel_).outcome, Outcome::measured);
   const std::string text = altered("mr::exp(", "__builtin_nanf(\"\") * mr::exp(");
@@ -108,15 +108,15 @@ TEST_F(WrongKernelTest, ANotANumberIsFoundOut) {
   EXPECT_NE(row.detail.find("nan"), std::string::npos) << row.detail;
 }
 
-TEST_F(WrongKernelTest, AnErrorOfAFewUnitsIsFoundOut) {
+TEST_F(WrongKernelTest, AnErrorOfAFewUnitsIsDetected) {
   take(OperatorKind::relu);
   expect_wrong(altered(" + x", " * 1.000002f + x"), "thirty units in the last place");
 }
 
-TEST_F(WrongKernelTest, AnotherMaskIsFoundOut) {
+TEST_F(WrongKernelTest, AnotherMaskIsDetected) {
   take(OperatorKind::dropout);
-  // The stream's number is passed in: the next one draws another mask.
-  expect_wrong(altered("args->streams[0]", "args->streams[0] + 1"), "the mask of another dropout");
+  // The kernel takes the subsequence: the next one gives another mask.
+  expect_wrong(altered("args->subsequences[0]", "args->subsequences[0] + 1"), "the mask of another dropout");
 }
 
 }  // namespace

@@ -398,7 +398,7 @@ TEST_P(BlasRejects, NothingOfThePlainCallButTheLibrary) { EXPECT_EQ(blas_info(Ge
 TEST_P(BlasRejects, OtherTypes) {
   GemmCall call = plain();
   call.type = StoredType::i32;
-  EXPECT_TRUE(says(call, "no product of I32"));
+  EXPECT_TRUE(says(call, "no products of I32"));
 }
 
 TEST_P(BlasRejects, ExtentsAndThreads) {
@@ -481,7 +481,7 @@ TEST(BlasStrides, OpenBlasCountsIn32Bits) {
   });
   call.a_m = int64_t{1} << 31;
   call.a_elements = int64_t{1} << 32;
-  EXPECT_EQ("A has the strides 2147483648 and 1 over 2 × 5; OpenBLAS needs numbers of 32 bits", why_not(call));
+  EXPECT_EQ("A has the strides 2147483648 and 1 over 2 × 5; OpenBLAS needs strides that fit into 32 bits", why_not(call));
 }
 
 TEST(BlasInfos, SaysWhatWasLoadedOrHowToGetIt) {

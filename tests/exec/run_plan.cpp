@@ -87,8 +87,8 @@ CallersPlaces callers_places(const MadePlan& made) {
     found.locations.back() = {found.bytes.size(), 0};
     found.bytes.push_back(buffer.bytes);
   }
-  for (size_t f = 0; f < made.candidates.callers_families; ++f) {
-    const std::vector<TensorId>& family = made.candidates.families[f];
+  for (size_t f = 0; f < made.candidates.callers_contiguous_groups; ++f) {
+    const std::vector<TensorId>& family = made.candidates.contiguous_groups[f];
     const size_t block = found.locations[buffer_of[family.front()]].block;
     for (size_t k = 1; k < family.size(); ++k) {
       const size_t buffer = buffer_of[family[k]];

@@ -93,8 +93,8 @@ def f(x: float32[4]):
     b = dropout(x, 0)
     return a, b * dropout(b, p=0.5)
 )"),
-            "a[4], a.mask[4] = dropout(x[4]) p=0.1 stream=0\n"
-            "result_1.1[4], result_1.mask[4] = dropout(x[4]) p=0.5 stream=2\n"
+            "a[4], a.mask[4] = dropout(x[4]) p=0.1 subsequence=0\n"
+            "result_1.1[4], result_1.mask[4] = dropout(x[4]) p=0.5 subsequence=2\n"
             "result_1[4] = multiply(x[4], result_1.1[4])\n");
 }
 

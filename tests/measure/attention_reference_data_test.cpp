@@ -229,7 +229,7 @@ class Kernel {
     const Operator& dropout = *dropout_of(graph_, of_.mask);
     const uint64_t number = element(mask_steps_, point, query, key, 0);
     const RandomState& random = reference_data_.random;
-    const bool keeps = dropout_keeps(random.seed, random.step, dropout.stream, number, dropout.value);
+    const bool keeps = dropout_keeps(random.seed, random.step, dropout.subsequence, number, dropout.value);
     return keeps ? static_cast<float>(1 / (1 - dropout.value)) : 0;
   }
 

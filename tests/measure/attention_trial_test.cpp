@@ -84,7 +84,7 @@ TEST_F(AttentionTrials, TakeTensorsAsTheyAreWritten) {
   take({});
   for (const PartitionCandidates& of : candidates_.partitions) {
     EXPECT_TRUE(std::any_of(of.candidates.begin(), of.candidates.end(), [&](const Candidate& candidate) {
-      return lies_as_written(candidates_.domains, of.partition, candidate);
+      return has_written_layouts(candidates_.domains, of.partition, candidate);
     })) << of.partition.name;
   }
 }

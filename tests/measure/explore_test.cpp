@@ -437,7 +437,7 @@ TEST_F(ExploreTest, WhatASelectionWantedIsKnownTheNextTime) {
   settings_.budget_seconds = 600;
   settings_.refinements = [&](const Partition& partition, const Candidate& candidate) {
     if (std::holds_alternative<KernelConfig>(candidate.config))
-      return ways_under(training_.graph, candidates_.domains, options, partition, candidate.layouts);
+      return configs_under(training_.graph, candidates_.domains, options, partition, candidate.layouts);
     Candidate other = candidate;
     std::get<GemmConfig>(other.config).algorithm.id = 7;
     return std::vector<Candidate>{other};

@@ -20,7 +20,7 @@ constexpr size_t kExtra = 28;  // the last of the kernels' numbers
 struct HostArguments {
   void* const* tensors;
   const double* values;
-  const uint32_t* streams;
+  const uint32_t* subsequences;
   uint64_t seed;
   uint32_t step;
   char* scratch;

@@ -55,13 +55,16 @@ TEST(VerifyPlan, NoticesOverlaps) {
 
 TEST(VerifyPlan, EveryHarmfulShiftOfABufferIsNoticed) {
   const StepPlan& plan = small_plan().plan;
+  size_t shifted = 0;
   for (size_t k = 0; k < plan.buffers.size(); ++k) {
     if (plan.buffers[k].location != BufferLocation::arena) continue;
+    ++shifted;
     const int64_t odd = plan.buffers[k].layout == "bits" ? -3 : 3;  // bits have no alignment
     for (const int64_t offset : {int64_t{-8}, odd, plan.scratch_offset, plan.arena_bytes + 8, INT64_MAX - 64}) {
       EXPECT_NE(complaint([&](StepPlan& changed) { changed.buffers[k].offset = offset; }), "") << k << " to " << offset;
     }
   }
+  EXPECT_GT(shifted, 2U);
 }
 
 TEST(VerifyPlan, EveryLaunchIsNeededInItsPosition) {

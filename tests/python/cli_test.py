@@ -17,9 +17,9 @@ from unittest import mock
 import numpy as np
 
 import safetensors_io
-from numpy_program import ROOT, load_program
+from command_test_case import BINARY, ROOT
+from numpy_program import load_program
 
-BINARY = os.environ.get("MILLRACE") or str(ROOT / "build/release/millrace")
 MODELS = sorted((ROOT / "models").glob("*.py"))
 DONE, WRONG_USAGE, UNAVAILABLE = 0, 2, 3
 # Their examples measure, or need plans: db_test.py, optimize_test.py and report_test.py run these commands.

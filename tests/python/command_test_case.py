@@ -9,7 +9,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("MILLRACE") or str(ROOT / "build/release/millrace")
+EMULATED_GPU = os.environ.get("MILLRACE_EMULATED_GPU") or str(ROOT / "build/release/tests/libmillrace_emulated_gpu.so")
 DONE, FAILED, WRONG_USAGE, UNAVAILABLE, NO_CONFIGURATION = range(5)
+
+
+def long(test):
+    """Marks what only `./millrace test --long` runs."""
+    test.is_long = True
+    return test
 
 
 class CommandTest(unittest.TestCase):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,8 @@ from unittest import mock
 import numpy as np
 
 import safetensors_io
-from numpy_program import ROOT, load_program
+from command_test_case import BINARY, ROOT
+from numpy_program import load_program
 
 sys.path.insert(0, str(ROOT / "bench"))
 from peers import agreement, environment, millrace_peer, program, report  # noqa: E402  (the path above comes first)
@@ -25,7 +25,6 @@ from peers.report import RoundTime  # noqa: E402
 from peers.worker_peer import WorkerFailed, WorkerPeer  # noqa: E402
 
 BERT = ROOT / "models/bert_encoder.py"
-BINARY = os.environ.get("MILLRACE") or str(ROOT / "build/release/millrace")
 
 
 class ProgramTest(unittest.TestCase):

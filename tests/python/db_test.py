@@ -9,8 +9,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-BINARY = os.environ.get("MILLRACE", str(ROOT / "build/release/millrace"))
+from command_test_case import BINARY
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
 
 

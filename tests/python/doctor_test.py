@@ -8,8 +8,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-BINARY = os.environ.get("MILLRACE", str(ROOT / "build/release/millrace"))
+from command_test_case import BINARY, EMULATED_GPU
+
 BACKEND = Path(BINARY).with_name("libmillrace_cuda.so")
 NAMES = ["processor", "threads", "compiler", "OpenBLAS", "BLIS", "SQLite", "cache", "data", "GPU", "GPU backend",
          "CUDA driver", "NVRTC", "cuBLASLt"]
@@ -77,9 +77,23 @@ class DoctorTest(unittest.TestCase):
     def test_what_a_gpu_needs(self) -> None:
         found = self.findings()
         self.assertEqual(found["GPU backend"]["path"], str(BACKEND.resolve()))
-        if not found["CUDA driver"]["there"]:
-            self.assertIn("libcuda.so.1", found["CUDA driver"]["missing"])
-            self.assertIn("install NVIDIA's driver", found["GPU"]["missing"])
+        driver, gpu = found["CUDA driver"], found["GPU"]
+        if gpu["there"]:
+            self.check_gpu(found)
+        elif driver["there"]:
+            self.assertRegex(driver["what"], r"^\d+\.\d+$")
+            self.assertNotIn("install NVIDIA's driver", gpu["missing"])
+        else:
+            self.assertIn("libcuda.so.1", driver["missing"])
+            self.assertIn("install NVIDIA's driver", gpu["missing"])
+
+    def test_a_gpu_that_is_there(self) -> None:
+        self.check_gpu(self.findings(MILLRACE_CUDA_BACKEND=EMULATED_GPU))
+
+    def check_gpu(self, found: dict) -> None:
+        self.assertRegex(found["GPU"]["what"], r"^.+, sm_\d+, \d+ multiprocessors, .+ of memory, .+ of L2 cache, \d+ MHz")
+        self.assertRegex(found["CUDA driver"]["what"], r"^\d+\.\d+$")
+        self.assertTrue(found["CUDA driver"]["path"])
 
 
 if __name__ == "__main__":

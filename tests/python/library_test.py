@@ -16,9 +16,9 @@ import numpy as np
 
 import millrace
 import millrace.numpy
+from command_test_case import ROOT
 from millrace import plan_cache
 
-ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = Path(os.environ.get("MILLRACE_LIBRARY") or ROOT / "build/release/libmillrace.so")
 BERT = ROOT / "models/bert_encoder.py"
 PROGRAM = """

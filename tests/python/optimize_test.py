@@ -1,14 +1,15 @@
 """`millrace explore`, `select` and `optimize` as their users see them: what is printed, kept and refused, and what
 becomes of them when they are stopped."""
 
+import contextlib
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import time
 import unittest
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import safetensors_io
 from command_test_case import BINARY, DONE, FAILED, NO_CONFIGURATION, ROOT, UNAVAILABLE, WRONG_USAGE, CommandTest
 
 NOBODY = 65534
+PAGE = os.sysconf("SC_PAGE_SIZE")
 
 PROGRAM = '''"""One matrix product, one softmax, one dropout."""
 
@@ -48,12 +50,16 @@ def stacked(x: float32[B, I], wq: float32[O, I], wk: float32[O, I], wv: float32[
     return np.exp(q) * k + v
 '''
 
-# In place of millrace-worker: everything is right, and takes a time that follows from the candidate's text.
+# In place of millrace-worker: everything is right, and takes a time that follows from the candidate's text. With HOLD_AFTER
+# it stops answering after so many trials.
 WORKER = """#!/usr/bin/env python3
-import json, sys, zlib
+import json, os, sys, time, zlib
+hold_after = int(os.environ.get("HOLD_AFTER", "1000000"))
 sys.stdin.readline()
 print("ready", flush=True)
-for line in sys.stdin:
+for number, line in enumerate(sys.stdin):
+    if number == hold_after:
+        time.sleep(600)
     seconds = 1e-4 + zlib.crc32(json.loads(line)["candidate"].encode()) % 1000 * 1e-6
     print(json.dumps({"outcome": "measured", "seconds": seconds, "low": seconds, "high": seconds, "samples": 6,
                       "detail": ""}), flush=True)
@@ -66,6 +72,12 @@ case "$*" in *--version*) echo pretended 1; exit ;; esac
 for out; do :; done
 echo an object >"$out"
 """
+
+
+def pages_of(path: Path) -> int:
+    """That a file, or all files in a folder, take."""
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    return sum(-(-file.stat().st_size // PAGE) for file in files)
 
 
 class OptimizeTest(CommandTest):
@@ -171,9 +183,17 @@ class RefusalTest(OptimizeTest):
             self.assertIn(words, self.fails(WRONG_USAGE, "optimize", "small.py", "--layout", value), value)
         self.assertIn("absent.py", self.fails(WRONG_USAGE, "optimize", "absent.py"))
         for command in ("explore", "optimize"):
-            self.assertIn("cuda", self.fails(UNAVAILABLE, command, "small.py", "--device", "cuda"))
+            gone = {"MILLRACE_CUDA_BACKEND": str(self.folder / "absent.so")}
+            self.assertIn("absent.so", self.fails(UNAVAILABLE, command, "small.py", "--device", "cuda", **gone))
         self.assertEqual(self.millrace("optimize", "small.py", "--threads", "0").returncode, WRONG_USAGE)
         self.assertFalse((self.folder / "small.plan").exists())
+
+    def test_the_gpu_of_this_machine(self) -> None:
+        if json.loads(self.succeed("doctor", "--json"))["gpu"] is None:
+            self.assertIn("cuda", self.fails(UNAVAILABLE, "explore", "small.py", "--device", "cuda"))
+        else:
+            self.succeed("explore", "small.py", "--device", "cuda", "--budget", "0s")
+            self.assertEqual({row["outcome"] for row in self.rows()}, {"measured"}, "a candidate is wrong")
 
     def test_a_wrong_method_is_refused_before_the_work(self) -> None:
         begin = time.monotonic()
@@ -182,7 +202,7 @@ class RefusalTest(OptimizeTest):
 
     def test_without_a_compiler(self) -> None:
         message = self.fails(UNAVAILABLE, "optimize", "small.py", "--budget", "1s", MILLRACE_CXX="/nonexistent")
-        self.assertIn("'/nonexistent' is not there", message)
+        self.assertIn("'/nonexistent' does not exist", message)
         self.assertIn("MILLRACE_CXX", message)
         self.assertFalse((self.folder / "small.plan").exists())
 
@@ -262,26 +282,42 @@ class StorageTest(OptimizeTest):
         os.chown(self.folder / "data", NOBODY, NOBODY)
         self.refused(self.millrace("optimize", "small.py", "--budget", "1s"), str(self.folder / "data"))
 
-    def test_a_full_disk(self) -> None:
+    @contextlib.contextmanager
+    def disk_of(self, pages: int) -> Iterator[Path]:
+        """A disk of its own; none at all would be one without a limit."""
         disk = self.folder / "disk"
         disk.mkdir()
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "none", disk], capture_output=True)
-        if mounted.returncode != 0:
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={max(pages, 1) * PAGE},mode=700", "none", disk]
+        if subprocess.run(mount, capture_output=True).returncode != 0:
             self.skipTest("no small disk can be mounted here")
         try:
-            # No room for compiled kernels; no room for rows; no room for the plan.
-            done = self.millrace("optimize", "small.py", "--budget", "1s", MILLRACE_CACHE_DIR=str(disk / "cache"))
-            self.refused(done, "")
-            shutil.rmtree(disk / "cache", ignore_errors=True)
-            (disk / "filler").write_bytes(b"x" * 40_000)
-            done = self.millrace("optimize", "small.py", "--budget", "1s", MILLRACE_DATA_DIR=str(disk / "data"))
-            self.refused(done, "")
-            shutil.rmtree(disk / "data", ignore_errors=True)
-            done = self.millrace("optimize", "small.py", "--budget", "0s", "--out", str(disk / "plan"))
-            self.refused(done, "")
-            self.assertFalse((disk / "plan" / "plan.json").exists(), "half a plan")
+            yield disk
         finally:
             subprocess.run(["umount", disk], check=True)
+            disk.rmdir()
+
+    def test_a_full_disk(self) -> None:
+        """Half of the space that compiled kernels, rows, the plan and its report took on a disk that has it."""
+        own = {"MILLRACE_CACHE_DIR": str(self.folder / "cache")}
+        self.succeed("optimize", "small.py", "--budget", "0s", "--out", "whole", **own)
+        with self.disk_of(pages_of(self.folder / "cache") // 2) as disk:
+            done = self.millrace("optimize", "small.py", "--budget", "0s", MILLRACE_CACHE_DIR=str(disk / "cache"))
+            self.refused(done, str(disk))
+        with self.disk_of(pages_of(self.folder / "data") // 2) as disk:
+            done = self.millrace("optimize", "small.py", "--budget", "0s", MILLRACE_DATA_DIR=str(disk / "data"), **own)
+            self.refused(done, str(disk))
+        kernels, plan, report = (
+            pages_of(self.folder / "whole" / name) for name in ("kernels.so", "plan.json", "report.html")
+        )
+        with self.disk_of(kernels + plan // 2) as disk:
+            done = self.millrace("optimize", "small.py", "--budget", "0s", "--out", str(disk / "plan"), **own)
+            self.refused(done, "plan.json")
+            self.assertFalse((disk / "plan" / "plan.json").exists(), "half a plan")
+        with self.disk_of(kernels + plan + report // 2) as disk:
+            done = self.millrace("optimize", "small.py", "--budget", "0s", "--out", str(disk / "plan"), **own)
+            self.refused(done, "report.html")
+            self.assertFalse((disk / "plan" / "report.html").exists(), "half a report")
+            self.succeed("run", str(disk / "plan"), **own)
 
 
 class StoppedTest(OptimizeTest):
@@ -303,7 +339,7 @@ class StoppedTest(OptimizeTest):
 
     def test_an_interrupt_ends_it_and_loses_no_rows(self) -> None:
         self.environment.update(self.pretended())
-        process = self.start("explore", "small.py", "--exhaustive")
+        process = self.start("explore", "small.py", "--exhaustive", HOLD_AFTER="5")
         self.wait_for_rows(3)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
@@ -344,13 +380,16 @@ class StoppedTest(OptimizeTest):
         wanted = json.loads(self.succeed("select", "small.py", "--json", MILLRACE_DATA_DIR=str(whole)))
         chance = random.Random(1)
         counts = []
-        for _ in range(5):
+        for round in range(5):
             process = self.start("explore", "small.py", "--exhaustive")
             time.sleep(chance.uniform(0.05, 0.8))
+            if round == 4:
+                self.wait_for_rows(1)  # however slow the machine is
             process.kill()
             process.communicate(timeout=30)
             if (self.folder / "data" / "measurements.db").exists():
                 counts.append(len(self.rows()))
+        self.assertGreaterEqual(counts[-1], 1)
         self.assertEqual(counts, sorted(counts), "rows were lost")
         self.succeed("explore", "small.py", "--exhaustive")
         self.assertEqual(json.loads(self.succeed("select", "small.py", "--json")), wanted)

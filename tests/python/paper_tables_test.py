@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -11,14 +10,13 @@ import unittest
 from pathlib import Path
 
 import paper_rows
-from paper_rows import ROOT
+from command_test_case import BINARY, ROOT
 
 sys.path.insert(0, str(ROOT / "bench"))
 from beside_paper import launched, tables  # noqa: E402  (the path above comes first)
 from beside_paper.launched import Launch  # noqa: E402
 from beside_paper.measured import Measured, Tried, Unusable, join_rows, told_attributes  # noqa: E402
 
-BINARY = os.environ.get("MILLRACE") or str(ROOT / "build/release/millrace")
 DEVICE = "gpu NVIDIA H200, sm_90, 132 multiprocessors; driver 13.0"
 
 

@@ -2,7 +2,7 @@
 
 import json
 import os
-import pathlib
+import random
 import subprocess
 import unittest
 import warnings
@@ -10,10 +10,9 @@ import warnings
 import numpy as np
 
 import millrace.numpy
+from command_test_case import ROOT, long
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 RANDOM_PROGRAMS = os.environ.get("MILLRACE_RANDOM_PROGRAMS", str(ROOT / "build/release/tests/random_programs"))
-COUNT = 5000
 MOST_FAILURES = 10
 # Below the smallest normal number rounding errors are absolute; the bounds leave underflow out.
 TINY = float(np.finfo(np.float64).tiny)
@@ -78,10 +77,19 @@ def compared(case, results, own_errors):
 
 class RandomProgramsTest(unittest.TestCase):
     def test_numpy_agrees(self):
+        self.check(1000)
+
+    @long
+    def test_numpy_agrees_on_many(self):
+        self.check(5000)
+
+    def check(self, count):
         self.assertTrue(os.access(RANDOM_PROGRAMS, os.X_OK), f"{RANDOM_PROGRAMS} is not there: build it first")
         failures = []
         checked = 0
-        command = [RANDOM_PROGRAMS, "--emit", str(COUNT)]
+        first = int(os.environ.get("MILLRACE_SEED") or random.randrange(1, 1_000_000_000))
+        print(f"programs from seed {first} on; the same ones again: MILLRACE_SEED={first}", flush=True)
+        command = [RANDOM_PROGRAMS, "--emit", str(count), "--seed", str(first)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process, warnings.catch_warnings():
             warnings.simplefilter("error")
             for line in process.stdout:
@@ -95,13 +103,13 @@ class RandomProgramsTest(unittest.TestCase):
                     complaint = f"{type(error).__name__}: {error}"
                 checked += 1
                 if complaint:
-                    failures.append(f"random_programs --one {case['seed']}   # {complaint}")
+                    failures.append(f"MILLRACE_SEED={case['seed']} ./millrace test python.random   # {complaint}")
                 if len(failures) == MOST_FAILURES:
                     process.terminate()
                     break
         self.assertFalse(failures, "\n" + "\n".join(failures))
         self.assertEqual(process.returncode, 0)
-        self.assertEqual(checked, COUNT)
+        self.assertEqual(checked, count)
 
 
 if __name__ == "__main__":

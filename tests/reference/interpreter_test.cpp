@@ -165,7 +165,7 @@ TEST(Elementwise, GradientsAgreeWithDuals) {
 TEST(Elementwise, DropoutWritesItsMask) {
   OneOperator one(OperatorKind::dropout, {2, 3}, {false, false});
   one.in({0, 1}, {1, 2, 3, 4, 5, 6}).out({0, 1}).out({0, 1}).value(0.5);
-  one.op().stream = 3;
+  one.op().subsequence = 3;
   one.run({.seed = 7, .step = 2});
   for (size_t e = 0; e < 6; ++e) {
     const double mask = dropout_keeps(7, 2, 3, e, 0.5) ? 2 : 0;

@@ -24,8 +24,8 @@ TEST(Philox, GivesTheKnownAnswers) {
 }
 
 TEST(Dropout, ComparesTheElementsDrawWithTheThreshold) {
-  // Elements 0 to 7 of seed, stream and step zero have the halves of the first known answer's words, the lower ones
-  // first.
+  // Elements 0 to 7 of seed, subsequence and step zero have the halves of the first known answer's words, the lower
+  // ones first.
   const std::array<uint32_t, 8> draws = {0xb709, 0x5f6f, 0x3f64, 0x0d89, 0x1f81, 0x4f12, 0x0a48, 0x4f73};
   const auto keeps = [](uint64_t element, double probability) { return dropout_keeps(0, 0, 0, element, probability); };
   for (uint64_t e = 0; e < draws.size(); ++e) {

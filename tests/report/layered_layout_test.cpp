@@ -52,6 +52,7 @@ TEST(LayeredLayout, no_two_nodes_overlap_and_edges_go_down) {
 
 // Inside a layer an edge goes straight down, and there is room for it.
 TEST(LayeredLayout, edges_cross_no_node) {
+  size_t vertical = 0;
   for (unsigned seed = 0; seed < 60; ++seed) {
     const Sample sample = random_graph(seed);
     const LayeredDrawing drawing = draw_layered(sample.nodes, sample.edges);
@@ -59,6 +60,7 @@ TEST(LayeredLayout, edges_cross_no_node) {
       const std::vector<Point>& edge = drawing.edges[e];
       for (size_t k = 1; k < edge.size(); ++k) {
         if (edge[k].x != edge[k - 1].x) continue;
+        ++vertical;
         for (size_t n = 0; n < sample.nodes.size(); ++n) {
           if (n == sample.edges[e].from || n == sample.edges[e].to) continue;
           const Point corner = drawing.nodes[n];
@@ -69,6 +71,7 @@ TEST(LayeredLayout, edges_cross_no_node) {
       }
     }
   }
+  EXPECT_GT(vertical, 100U);
 }
 
 TEST(LayeredLayout, a_source_stands_just_above_its_reader) {

@@ -23,6 +23,8 @@ TEST(Violin, density_is_highest_where_most_samples_are) {
 
 TEST(Violin, density_of_what_is_symmetric_is_symmetric) {
   const std::vector<double> density = density_of({-2, -1, -1, 0, 1, 1, 2}, 21);
+  ASSERT_EQ(density.size(), 21U);
+  EXPECT_GT(density[10], density[0]);
   for (size_t k = 0; k < density.size(); ++k) EXPECT_NEAR(density[k], density[density.size() - 1 - k], 1e-9);
 }
 

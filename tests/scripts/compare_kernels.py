@@ -224,9 +224,9 @@ def compile_object(source, command):
 
 
 class Dump:
-    """The kernels of a commit as {name: (target, source)}, and everything needed to compile them."""
+    """The kernels of a commit as {name: (target, source)}, and what compiles them. `only`: in all their names."""
 
-    def __init__(self, folder, nvrtc_options):
+    def __init__(self, folder, nvrtc_options, only=""):
         self.nvrtc_options = nvrtc_options
         self.preludes = {
             "cpu": (folder / "cpu_prelude").read_text(encoding="utf-8"),
@@ -241,6 +241,8 @@ class Dump:
             for line in listing.read_text(encoding="utf-8").splitlines():
                 file, _, launch = line.partition(" ")
                 name = str((listing.parent / file).relative_to(root))
+                if only not in name:
+                    continue
                 self.kernels[name] = (listing.parent.name, (listing.parent / file).read_text(encoding="utf-8"))
                 self.launches[name] = launch
 
@@ -358,7 +360,7 @@ def report(old, common, differing, missing):
     for label, listed in (("differing", differing), ("missing", missing)):
         print(f"{label}: {len(listed)}")
         for name, reason in sorted(listed.items())[:SHOWN]:
-            print(f"  {name}: {reason}")
+            print(f"  {name}: {' '.join(reason.split())[:300]}")
         if len(listed) > SHOWN:
             print(f"  and {len(listed) - SHOWN} more")
 
@@ -376,6 +378,8 @@ def compare(old, new, jobs, cache):
     for name in common:
         if old.launches[name] != new.launches[name]:
             differing.setdefault(name, f"launched with {new.launches[name]}, was {old.launches[name]}")
+    if not common and not missing:
+        raise Failure("there are no kernels to compare")
     report(old, common, differing, missing)
     return 1 if differing or missing else 0
 
@@ -401,7 +405,7 @@ def nvrtc_options_of(tree):
     return options
 
 
-def dump_of(root, commit, work, jobs):
+def dump_of(root, commit, work, options):
     """Checks out a commit, builds its dumper and runs it; reuses an earlier dump."""
     tree = work / commit
     folder = tree / "build" / "kernels"
@@ -412,11 +416,11 @@ def dump_of(root, commit, work, jobs):
             run("git", "worktree", "prune", cwd=root)
             run("git", "worktree", "add", "--detach", tree, commit, cwd=root)
         run("cmake", "--preset", "release", "-DMILLRACE_TESTS=ON", cwd=tree)
-        run("cmake", "--build", "build/release", "--target", "dump_kernels", f"-j{jobs}", cwd=tree)
+        run("cmake", "--build", "build/release", "--target", "dump_kernels", f"-j{options.jobs}", cwd=tree)
         shutil.rmtree(folder, ignore_errors=True)
         print(f"{commit[:12]}: {run('build/release/tests/dump_kernels', folder, cwd=tree)}")
         done.touch()
-    return Dump(folder, nvrtc_options_of(tree))
+    return Dump(folder, nvrtc_options_of(tree), options.only)
 
 
 def remove_worktrees(root, work):
@@ -430,6 +434,7 @@ def main():
     parser.add_argument("new", metavar="NEW", help="another one")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="compilers at a time")
     parser.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="keep worktrees and compiled forms there")
+    parser.add_argument("--only", default="", metavar="TEXT", help="compare only kernels with this in their name")
     options = parser.parse_args()
     root = pathlib.Path(run("git", "rev-parse", "--show-toplevel", cwd=pathlib.Path(__file__).parent))
     commits = []
@@ -445,7 +450,7 @@ def main():
             (root / "build").mkdir(exist_ok=True)
             work = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(dir=root / "build")))
             stack.callback(remove_worktrees, root, work)
-        old, new = (dump_of(root, commit, work, options.jobs) for commit in commits)
+        old, new = (dump_of(root, commit, work, options) for commit in commits)
         cache = work / "compiled" if options.keep else None
         if cache:
             cache.mkdir(exist_ok=True)

@@ -79,7 +79,7 @@ T need(Result<T> result, const std::string& what) {
 // Everything of a launch but the source, and no names.
 std::string print_launch(const Launch& launch) {
   std::string text = concat(launch.tensor_count, " ", launch.scratch_bytes, " streams");
-  for (const uint32_t stream : launch.streams) text += concat(" ", stream);
+  for (const uint32_t subsequence : launch.subsequences) text += concat(" ", subsequence);
   text += " numbers";
   for (const LaunchNumber& number : launch.numbers) text += concat(" ", number.argument, ":", number.value);
   text += " grids";
@@ -125,7 +125,8 @@ class CaseDump {
       const std::string file = concat(name, "_c", number);
       if (!written_.insert(file).second) continue;
       const Candidate& candidate = partition.candidates[number];
-      const Launch launch = lower(graph, partition.partition, layouts_of(domains, partition.partition, candidate), candidate.config);
+      const Launch launch =
+          lower(graph, partition.partition, layouts_of(domains, partition.partition, candidate), candidate.config);
       if (launch.kernel.empty()) continue;
       write(file, launch.kernel);
       launches_ += concat(file, " ", print_launch(launch), "\n");

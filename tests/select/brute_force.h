@@ -1,4 +1,4 @@
-// The cheapest selection by trying every cover and every way of every partition; shares no code with src/select/.
+// The cheapest selection by trying every alternative and every candidate of every partition; shares no code with src/select/.
 #pragma once
 
 #include <limits>

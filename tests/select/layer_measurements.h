@@ -116,7 +116,7 @@ class LayerMeasurements {
     return seconds * noise(0.04);
   }
 
-  // A library is slower with some operands transposed than with others: it depends on which axis lies innermost.
+  // A library is slower with some operands transposed than with others: it depends on which axis is innermost.
   double multiplying(const std::vector<int>& tensors, const std::vector<int>& layouts) {
     double factor = 1;
     for (size_t k = 0; k < tensors.size(); ++k) {

@@ -60,7 +60,7 @@ TEST(Select, EqualsBruteForceAndNeverLosesToTheShortestPath) {
   EXPECT_GT(not_default, 500);
 }
 
-// Where layouts do not meet, ways become impossible while the bound rises; it must not fall for that.
+// Where layouts do not meet, candidates become impossible while the bound rises; the bound must still hold.
 TEST(Select, TheBoundOnlyRisesAndStaysBelowTheBest) {
   size_t higher = 0;
   for (unsigned seed = 0; seed < kInstances; ++seed) {
@@ -86,7 +86,7 @@ TEST(Select, NamesThePartitionWithoutAConfig) {
     const Result<Selection> selection = select(measurements, method);
     ASSERT_FALSE(selection);
     EXPECT_EQ(selection.error().kind, ErrorKind::no_configuration);
-    EXPECT_NE(to_string(selection.error()).find("partition 'matmul' has no way"), std::string::npos);
+    EXPECT_NE(to_string(selection.error()).find("partition 'matmul' has no candidate"), std::string::npos);
   }
 }
 
@@ -121,7 +121,7 @@ TEST(Select, PaysAConversionOnce) {
   EXPECT_DOUBLE_EQ(selection->bound, 4);
 }
 
-// A step of a BERT layer's size; too large to try everything, so the shortest path stands against it.
+// A step of a BERT layer's size; too large to try everything, so it is compared with the shortest path.
 TEST(Select, OfALayersSizeIsProven) {
   const Measurements measurements = layer_measurements(0);
   if (const Result<Done> verified = verify(measurements); !verified) FAIL() << to_string(verified.error());

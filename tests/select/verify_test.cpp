@@ -15,7 +15,7 @@ std::string complaint(const Measurements& measurements, const Selection& selecti
   return verified ? "accepted" : to_string(verified.error());
 }
 
-// x is given as "a", y is written as "a" and pinned to "b"; a second way of the partition costs more.
+// x is given as "a", y is written as "a" and pinned to "b"; a second candidate of the partition costs more.
 struct Small {
   Measurements measurements;
   Selection selection;
@@ -44,26 +44,26 @@ TEST(VerifySelection, RejectsWhatIsWrong) {
     const std::string text = complaint(small.measurements, small.selection);
     EXPECT_NE(text.find(why), std::string::npos) << why << "\n" << text;
   };
-  rejected([](Selection& s) { s.alternatives.clear(); }, "one alternative a choice point");
+  rejected([](Selection& s) { s.alternatives.clear(); }, "one alternative per choice point");
   rejected([](Selection& s) { s.alternatives[0] = 2; }, "no such alternative");
   rejected([](Selection& s) { s.alternatives[0] = 1; }, "its partitions are not those");
   rejected([](Selection& s) { s.partitions.clear(); }, "its partitions are not those");
   rejected([](Selection& s) { s.partitions.push_back(s.partitions[0]); }, "its partitions are not those");
   rejected([](Selection& s) { s.partitions[0].partition = -1; }, "its partitions are not those");
-  rejected([](Selection& s) { s.partitions[0].candidate = 2; }, "no such way");
-  rejected([](Selection& s) { s.partitions[0].candidate = -1; }, "no such way");
+  rejected([](Selection& s) { s.partitions[0].candidate = 2; }, "no such candidate");
+  rejected([](Selection& s) { s.partitions[0].candidate = -1; }, "no such candidate");
   rejected([](Selection& s) { s.partitions[0].candidate = 1; }, "not converted to just");
   rejected([](Selection& s) { s.conversions.pop_back(); }, "not converted to just");
-  rejected([](Selection& s) { s.conversions.push_back(s.conversions[0]); }, "converted twice alike");
+  rejected([](Selection& s) { s.conversions.push_back(s.conversions[0]); }, "same conversion twice");
   rejected([](Selection& s) { s.conversions[0].tensor = 7; }, "not there");
   rejected([](Selection& s) { s.conversions[0].seconds = 0; }, "not measured");
-  rejected([](Selection& s) { s.conversions[0] = {0, 1, 0, 1}; }, "does not lie in");
+  rejected([](Selection& s) { s.conversions[0] = {0, 1, 0, 1}; }, "does not have");
   rejected([](Selection& s) { s.cost = 5; }, "cost");
   rejected([](Selection& s) { s.cost = std::numeric_limits<double>::quiet_NaN(); }, "cost");
   rejected([](Selection& s) { s.bound = 1; }, "its bound is");
 }
 
-// Any other way, alternative or conversion than the selected one no longer adds up or fits.
+// Any other candidate, alternative or conversion than the selected one no longer adds up or fits.
 TEST(VerifySelection, RejectsMutationsOfRandomSelections) {
   int mutations = 0;
   for (unsigned seed = 0; seed < 300; ++seed) {

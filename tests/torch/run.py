@@ -31,13 +31,14 @@ def install_extras(python: Path) -> None:
 
 
 def main() -> int:
+    chosen = sys.argv[1:]  # modules; all where none is named
     named = os.environ.get("MILLRACE_TORCH_PYTHON")
     # Of thousands of modules most are never imported: each is compiled when it is, and kept then.
     os.environ["PIP_COMPILE"] = "no"
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     try:
         python = Path(named) if named else environment.ensure_python(None)
-        if not named:
+        if not named and (not chosen or "accelerate_test" in chosen):
             install_extras(python)
     except (environment.Unavailable, OSError) as error:
         print(f"SKIPPED: the tests of millrace.torch need PyTorch, which is not to be had here: {error}")
@@ -47,8 +48,8 @@ def main() -> int:
     for name, folder in (("MILLRACE_CACHE_DIR", "cache"), ("MILLRACE_DATA_DIR", "data"),
                          ("TORCHINDUCTOR_CACHE_DIR", "inductor")):
         variables.setdefault(name, str(ROOT / "build/torch-tests" / folder))
-    chosen = sys.argv[1:] or ["discover", "-s", "tests/torch", "-p", "*_test.py"]
-    return subprocess.run([python, "-m", "unittest", *chosen, "-v"], cwd=ROOT, env=variables).returncode
+    tests = chosen or ["discover", "-s", "tests/torch", "-p", "*_test.py"]
+    return subprocess.run([python, "-m", "unittest", *tests, "-v"], cwd=ROOT, env=variables).returncode
 
 
 if __name__ == "__main__":

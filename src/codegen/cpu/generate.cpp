@@ -1,563 +1,378 @@
 #include "codegen/cpu/generate.h"
 
 #include <algorithm>
-#include <map>
 
 #include "base/text.h"
-#include "codegen/nest_writer.h"
+#include "codegen/cpu/accesses.h"
 
 namespace millrace {
 namespace {
 
-constexpr int64_t kBlock = 16;  // of an index that is taken in blocks: a cache line of float
-constexpr int64_t kAlignment = 64;
-constexpr int64_t kVectorBytes = 64;  // as the prelude says
+constexpr int64_t kBlock = 16;  // extent of a block of an index: a cache line of float
+const char* const kAlwaysInline = "__attribute__((always_inline))";
 
-class Generator : NestWriter {
+// A reduction across rows: every thread has a partial result along the indices that it keeps.
+struct ThreadPartial {
+  int member = 0;
+  int number = 0;
+  InstructionKind kind = InstructionKind::sum;
+  std::vector<int> kept;  // in the order of the loops
+  std::string name;
+  int64_t bytes_offset = 0;  // in the thread's scratch memory
+};
+
+class CpuGenerator {
  public:
-  Generator(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts,
-            const KernelConfig& config)
-      : NestWriter(graph, partition, layouts, config) {
-    lanes_count_ = kVectorBytes / (real_ == "double" ? 8 : 4);
+  explicit CpuGenerator(const NestInput& input)
+      : nest_(input), scratch_(nest_.real_bytes()), accesses_(nest_, scratch_, made_) {
+    for (const Segment& segment : nest_.schedule.segments) {
+      for (const PlacedInstruction& placed : segment.instructions) {
+        if (placed.across) add_partial(placed);
+      }
+    }
   }
 
   KernelText run() {
-    find_carried_buffers();
-    find_partials();
-    const std::string row = row_text();
-    std::string text;
-    line(text, 0,
-         "extern \"C\" __attribute__((visibility(\"default\"))) void MILLRACE_KERNEL(const mr::Arguments* args) {");
-    line(text, 1, concat("using F = ", real_, ";"));
-    line(text, 1, "using V = mr::Vec<F>;");
-    line(text, 1, "constexpr long W = mr::kLanes<F>;");
-    line(text, 1, concat("using R = ", lanes_ ? "V" : "F", ";"));
-    for (size_t k = 0; k < ports_.size(); ++k) {
-      if (ports_[k].layout.storage == MaskStorage::regenerated) continue;
-      const std::string type = (ports_[k].written ? "" : "const ") + type_of(ports_[k]);
-      line(text, 1, concat(type, "* __restrict p", k, " = static_cast<", type, "*>(args->tensors[", k, "]);"));
+    Statements row_body = row();  // determines values, dropouts and scratch memory
+    Statements all = {{Call{concat("using F = ", nest_.real)}},
+                      {Call{"using V = mr::Vec<F>"}},
+                      {Declare{"constexpr long", "W", "mr::kLanes<F>"}},
+                      {Call{concat("using R = ", nest_.rows_in_lanes ? "V" : "F")}}};
+    for (size_t k = 0; k < nest_.ports.size(); ++k) {
+      if (nest_.ports[k].layout.storage == MaskStorage::regenerated) continue;
+      const std::string type = (nest_.ports[k].written ? "" : "const ") + nest_.type_of(nest_.ports[k]);
+      all.push_back(
+          {Declare{type + "* __restrict", concat("p", k), concat("static_cast<", type, "*>(args->tensors[", k, "])")}});
     }
     for (size_t k = 0; k < made_.values.size(); ++k)
-      line(text, 1, concat("const F c", k, " = F(args->values[", k, "]);"));
-    text += dropouts_;
-    line(text, 1, "const auto work = [&](long thread) {");
-    text += scratch_text();
-    text += loops_text(row);
-    line(text, 1, "};");
-    if (config_.threads > 1) {
-      line(text, 0, concat("#pragma omp parallel num_threads(", config_.threads, ")"));
-      line(text, 1,
-           concat("for (long thread = omp_get_thread_num(); thread < ", config_.threads,
-                  "; thread += omp_get_num_threads()) work(thread);"));
-    } else {
-      line(text, 1, "work(0);");
-    }
-    text += combine_text();
-    line(text, 0, "}");
-    made_.text = std::move(text);
-    made_.scratch_bytes = thread_bytes_ * config_.threads;
+      all.push_back({Declare{"const F", concat("c", k), concat("F(args->values[", k, "])")}});
+    append(all, accesses_.dropouts());
+    all.push_back({Lambda{"work", "long thread", thread_body(std::move(row_body))}});
+    append(all, run_threads());
+    append(all, combine_threads());
+    made_.text = concat(
+        "extern \"C\" __attribute__((visibility(\"default\"))) void MILLRACE_KERNEL(const mr::Arguments* args) {\n",
+        print_statements(all, 1), "}\n");
+    made_.scratch_bytes = scratch_.bytes() * nest_.config.threads;
     return std::move(made_);
   }
 
  private:
-  // Σ stride · index, over the indices that `counted` admits.
-  template <class Counted>
-  static std::string offset(const std::vector<int>& indices, const std::vector<int64_t>& strides, Counted counted) {
-    std::map<int, int64_t> steps = steps_of(indices, strides);
-    std::erase_if(steps, [&](const auto& step) { return !counted(step.first); });
-    return sum_of(steps);
-  }
-
-  static bool all(int) { return true; }
-
-  // --- Scratch memory: buffers that carry a row between loops, lines of masks, partial results ---
-
-  int64_t reserve(int64_t elements) {
-    const int64_t bytes = elements * (real_ == "double" ? 8 : 4);
-    const int64_t offset = thread_bytes_;
-    thread_bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    return offset;
-  }
-
-  std::string reserve_named(const std::string& name, int64_t elements) {
-    reserved_ += concat("    F* __restrict ", name, " = reinterpret_cast<F*>(scratch + ", reserve(elements), ");\n");
-    return name;
-  }
-
-  void find_carried_buffers() {
-    for (const StepValue& value : schedule_.carried) {
-      const int64_t row = points(schedule_.inner[at(value.member)]);
-      buffers_[value] = reserve_named(concat("b", buffers_.size()), lanes_ ? row * lanes_count_ : row + lanes_count_);
-    }
-  }
-
-  // Where a point of a row lies in a buffer.
-  std::string buffer_offset(const std::vector<int>& inner) const { return place_in(inner, lanes_ ? lanes_count_ : 1); }
-
-  // A reduction across rows: a partial result of each thread, along the indices that it keeps.
-  struct Partial {
-    int member = 0;
-    int number = 0;
-    StepKind kind = StepKind::sum;
-    std::vector<int> kept;  // in the order of the loops
-    std::string name;
-    int64_t bytes_offset = 0;
-  };
-
-  void find_partials() {
-    for (const Segment& segment : schedule_.segments) {
-      for (const PlacedStep& placed : segment.steps) {
-        if (!placed.across) continue;
-        Partial partial{placed.member, placed.step.target, placed.step.kind, kept_by(placed.member), "", thread_bytes_};
-        partial.name = reserve_named(concat("a", partials_.size()), points(partial.kept) + lanes_count_);
-        partials_.push_back(std::move(partial));
-      }
-    }
-  }
-
-  const Partial& partial_of(const PlacedStep& placed) const {
-    return *std::find_if(partials_.begin(), partials_.end(),
-                         [&](const Partial& p) { return p.member == placed.member && p.number == placed.step.target; });
-  }
-
-  std::string partial_offset(const Partial& partial) const { return place_in(partial.kept, 1); }
-
-  std::string scratch_text() {
-    std::string text;
-    if (thread_bytes_ > 0) line(text, 2, concat("char* scratch = args->scratch + thread * ", thread_bytes_, ";"));
-    text += reserved_;
-    for (const Partial& partial : partials_) {
-      line(text, 2,
-           concat("for (long k = 0; k < ", points(partial.kept), "; ++k) ", partial.name,
-                  "[k] = ", identity(partial.kind), ";"));
-    }
-    return text;
-  }
-
   // --- Loops ---
 
-  int64_t trips(int index) const {
-    if (lanes_ && index == config_.vector) return (extent(index) + lanes_count_ - 1) / lanes_count_;
-    if (index == config_.block) return (extent(index) + kBlock - 1) / kBlock;
-    return extent(index);
+  Statements run_threads() const {
+    const int threads = nest_.config.threads;
+    if (threads <= 1) return {{Call{"work(0)"}}};
+    const Statement work = {Call{"work(thread)"}};
+    return {{Pragma{concat("omp parallel num_threads(", threads, ")")}},
+            {Loop{Unroll::compiler_decides,
+                  "thread",
+                  concat(threads),
+                  {work},
+                  Braces::none,
+                  "omp_get_thread_num()",
+                  "omp_get_num_threads()",
+                  "long"}}};
   }
 
-  std::string loops_text(const std::string& row) const {
-    const std::vector<int> outer = outer_loops();
+  // A thread's share of the rows.
+  Statements thread_body(Statements row_body) const {
+    Statements statements;
+    if (scratch_.bytes() > 0)
+      statements.push_back({Declare{"char*", "scratch", concat("args->scratch + thread * ", scratch_.bytes())}});
+    append(statements, scratch_.pointers());
+    for (const ThreadPartial& partial : partials_) {
+      const Assign init{partial.name + "[k]", Nest::identity(partial.kind)};
+      statements.push_back(count("k", nest_.points(partial.kept), {init}, Braces::none));
+    }
+    const int threads = nest_.config.threads;
     int64_t rows = 1;
-    for (const int index : outer) rows *= trips(index);
-    std::string text;
-    line(text, 2, concat("const long begin = ", rows, "L * thread / ", config_.threads, ";"));
-    line(text, 2, concat("const long end = ", rows, "L * (thread + 1) / ", config_.threads, ";"));
-    line(text, 2, "for (long r = begin; r < end; ++r) {");
+    for (const int index : nest_.outer_loops()) rows *= trips(index);
+    statements.push_back({Declare{"const long", "begin", concat(rows, "L * thread / ", threads)}});
+    statements.push_back({Declare{"const long", "end", concat(rows, "L * (thread + 1) / ", threads)}});
+    Statements body = row_indices(rows);
+    append(body, std::move(row_body));
+    statements.push_back(
+        {Loop{Unroll::compiler_decides, "r", "end", std::move(body), Braces::always, "begin", "1", "long"}});
+    return statements;
+  }
+
+  int64_t trips(int index) const {
+    if (nest_.rows_in_lanes && index == nest_.config.vector)
+      return (nest_.extent(index) + nest_.lanes - 1) / nest_.lanes;
+    if (index == nest_.config.block) return (nest_.extent(index) + kBlock - 1) / kBlock;
+    return nest_.extent(index);
+  }
+
+  // The outer indices of row r, of so many.
+  Statements row_indices(int64_t rows) const {
+    Statements statements;
     int64_t below = rows;
-    for (const int index : outer) {
+    for (const int index : nest_.outer_loops()) {
       below /= trips(index);
+      const bool blocked = index == nest_.config.block;
       std::string position = concat("r / ", below, " % ", trips(index));
-      if (lanes_ && index == config_.vector) {
-        line(text, 3, concat("const long ", index_name(index), " = ", position, " * W;"));
-      } else if (index == config_.block) {
-        line(text, 3, concat("const long block = ", position, " * ", kBlock, ";"));
-      } else {
-        line(text, 3, concat("const long ", index_name(index), " = ", position, ";"));
-      }
+      if (nest_.rows_in_lanes && index == nest_.config.vector)
+        position += " * W";
+      else if (blocked)
+        position += concat(" * ", kBlock);
+      const bool lanes = nest_.rows_in_lanes && index == nest_.config.vector;
+      statements.push_back({Declare{"const long", blocked && !lanes ? "block" : Nest::index_name(index), position}});
     }
-    text += row;
-    line(text, 2, "}");
-    return text;
+    return statements;
   }
 
-  // A row in lanes is the same text for full vectors and for what is left at the end.
-  std::string row_text() {
-    std::string text;
-    if (!lanes_) {
-      line(text, 3, "using L = mr::Lanes<1>;");
-      line(text, 3, "using E = F;");
-      if (partition_.members.empty()) return text + conversion_text();
-      for (const Segment& segment : schedule_.segments) text += segment_text(segment);
-      return text;
+  // Rows in lanes: the same body for full vectors and for the remainder.
+  Statements row() {
+    if (!nest_.rows_in_lanes) {
+      Statements statements = {{Call{"using L = mr::Lanes<1>"}}, {Call{"using E = F"}}};
+      append(statements, nest_.partition.members.empty() ? conversion() : segments());
+      return statements;
     }
-    line(text, 3, "const auto row = [&](auto lanes) __attribute__((always_inline)) {");
-    line(text, 3, "using L = decltype(lanes);");
-    line(text, 3, "using E = V;");
-    for (const Segment& segment : schedule_.segments) text += segment_text(segment);
-    line(text, 3, "};");
-    const int64_t rest = extent(config_.vector) % lanes_count_;
-    const std::string index = index_name(config_.vector);
-    if (extent(config_.vector) >= lanes_count_)
-      line(text, 3, concat("if (", index, " + W <= ", extent(config_.vector), ") row(mr::Lanes<W>{});"));
+    Statements body = {{Call{"using L = decltype(lanes)"}}, {Call{"using E = V"}}};
+    append(body, segments());
+    Statements statements = {{Lambda{"row", "auto lanes", std::move(body), kAlwaysInline}}};
+    const int64_t extent = nest_.extent(nest_.config.vector);
+    const int64_t rest = extent % nest_.lanes;
+    const std::string end = Nest::index_name(nest_.config.vector) + " + W";
+    if (extent >= nest_.lanes)
+      statements.push_back({If{concat(end, " <= ", extent), {{Call{"row(mr::Lanes<W>{})"}}}, Braces::none}});
     if (rest > 0)
-      line(text, 3, concat("if (", index, " + W > ", extent(config_.vector), ") row(mr::Lanes<", rest, ">{});"));
-    return text;
+      statements.push_back(
+          {If{concat(end, " > ", extent), {{Call{concat("row(mr::Lanes<", rest, ">{})")}}}, Braces::none}});
+    return statements;
   }
 
-  std::string conversion_text() {
-    Body body;
-    const std::vector<int> indices = own_indices(ports_[0].tensor);
-    line(body.text, 5,
-         concat("mr::store<L, ", step_along(config_.vector, indices, ports_[1].strides), ">(p1 + ",
-                offset(indices, ports_[1].strides, all), ", mr::load<E, L, ",
-                step_along(config_.vector, indices, ports_[0].strides), ">(p0 + ",
-                offset(indices, ports_[0].strides, all), "));"));
-    return vector_loop(body);
+  Statements conversion() const {
+    const std::vector<int> indices = nest_.own_indices(nest_.ports[0].tensor);
+    const auto access = [&](int port) {
+      return concat(Nest::stride_along(nest_.config.vector, indices, nest_.ports[Nest::at(port)].strides), ">(p", port,
+                    " + ", nest_.offset_of(port, indices));
+    };
+    const Segment segment;
+    VectorStatements made{segment};
+    made.points.push_back({Call{concat("mr::store<L, ", access(1), ", mr::load<E, L, ", access(0), "))")}});
+    return {vector_loop(std::move(made), nest_.config.vector)};
   }
 
-  // --- A segment: its body at each point, what comes before and behind a line along the vector, and behind the loop
-  // ---
+  static Statement count(const std::string& counter, int64_t end, Statement body, Braces braces) {
+    return {Loop{Unroll::compiler_decides, counter, concat(end), {std::move(body)}, braces, "0", "1", "long"}};
+  }
 
-  struct Body {
-    std::string text;
-    std::string before_line;
-    std::string after_line;
-    std::map<std::string, std::string> loaded;  // by what is loaded: its name
-  };
+  // Loops over these indices, outermost first.
+  Statement nested(const std::vector<int>& indices, Statement body) const {
+    for (size_t k = indices.size(); k-- > 0;)
+      body = count(Nest::index_name(indices[k]), nest_.extent(indices[k]), std::move(body), Braces::none);
+    return body;
+  }
 
-  std::string segment_text(const Segment& segment) {
-    Body body;
-    std::string text;
-    std::string after;
-    for (const PlacedStep& placed : segment.steps) emit(segment, placed, body, text, after);
-    if (!segment.loop) return text + body.before_line + body.text;
-    if (lanes_ || segment.indices.empty()) {
-      for (const int index : segment.indices) line(text, 3, for_each(index));
-      line(text, 4, "{");
-      text += body.before_line + body.text;
-      line(text, 4, "}");
+  // --- Segments ---
+
+  Statements segments() {
+    Statements statements;
+    for (const Segment& segment : nest_.schedule.segments) {
+      VectorStatements made{segment};
+      for (const PlacedInstruction& placed : segment.instructions) add(placed, made);
+      append(statements, segment_loop(std::move(made)));
+    }
+    return statements;
+  }
+
+  Statements segment_loop(VectorStatements made) const {
+    const Segment& segment = made.segment;
+    Statements statements = std::move(made.declared);
+    Statements reduced = std::move(made.reduced);
+    if (segment.loop && !nest_.rows_in_lanes && !segment.indices.empty()) {
+      std::vector<int> outer = segment.indices;
+      outer.pop_back();
+      statements.push_back(nested(outer, vector_loop(std::move(made), segment.indices.back())));
     } else {
-      for (size_t k = 0; k + 1 < segment.indices.size(); ++k) line(text, 3, for_each(segment.indices[k]));
-      text += vector_loop(body, segment.indices.back());
+      Statements body = std::move(made.before_line);
+      append(body, std::move(made.points));
+      if (segment.loop)
+        statements.push_back(nested(segment.indices, {Block{std::move(body)}}));
+      else
+        append(statements, std::move(body));
     }
-    return text + after;
+    append(statements, std::move(reduced));
+    return statements;
   }
 
-  std::string for_each(int index) const {
-    const std::string i = index_name(index);
-    return concat("for (long ", i, " = 0; ", i, " < ", extent(index), "; ++", i, ")");
+  // A line along an index: full vectors, then the remainder.
+  Statement vector_loop(VectorStatements made, int index) const {
+    Statements statements = std::move(made.before_line);
+    const std::string block = nest_.config.block == kNoIndex ? "" : Nest::index_name(nest_.config.block);
+    const std::string parameters = concat("auto lanes, long ", index == kNoIndex ? "unused" : Nest::index_name(index),
+                                          block.empty() ? "" : ", long ", block);
+    Statements body = {{Call{"using L = decltype(lanes)"}}, {Call{"using E = V"}}};
+    append(body, std::move(made.points));
+    statements.push_back({Lambda{"body", parameters, std::move(body), kAlwaysInline}});
+    const auto call = [&](const std::string& lanes, const std::string& first) {
+      return in_block({Call{concat("body(mr::Lanes<", lanes, ">{}, ", first, block.empty() ? "" : ", ", block, ")")}});
+    };
+    const int64_t length = index == kNoIndex ? 1 : nest_.extent(index);
+    const int64_t rest = length % nest_.lanes;
+    if (length >= nest_.lanes)
+      statements.push_back({Loop{Unroll::compiler_decides,
+                                 "v",
+                                 "",
+                                 {call("W", "v")},
+                                 Braces::none,
+                                 "0",
+                                 "W",
+                                 "long",
+                                 concat("v + W <= ", length)}});
+    if (rest > 0) statements.push_back(call(concat(rest), concat(length - rest)));
+    append(statements, std::move(made.after_line));
+    return {Block{std::move(statements)}};
   }
 
-  std::string vector_loop(const Body& body) { return vector_loop(body, config_.vector); }
-
-  std::string vector_loop(const Body& body, int index) const {
-    std::string text;
-    line(text, 3, "{");
-    text += body.before_line;
-    const std::string i = index == kNoIndex ? "unused" : index_name(index);
-    std::string parameters = concat("auto lanes, long ", i);
-    std::string blocks;
-    std::string extra;
-    if (config_.block != kNoIndex) {
-      const std::string w = index_name(config_.block);
-      parameters += concat(", long ", w);
-      blocks = concat("for (long ", w, " = block; ", w, " < block + ", kBlock, " && ", w, " < ", extent(config_.block),
-                      "; ++", w, ") ");
-      extra = ", " + w;
-    }
-    line(text, 4, concat("const auto body = [&](", parameters, ") __attribute__((always_inline)) {"));
-    line(text, 5, "using L = decltype(lanes);");
-    line(text, 5, "using E = V;");
-    text += body.text;
-    line(text, 4, "};");
-    const int64_t length = index == kNoIndex ? 1 : extent(index);
-    const int64_t rest = length % lanes_count_;
-    if (length >= lanes_count_)
-      line(text, 4,
-           concat("for (long v = 0; v + W <= ", length, "; v += W) ", blocks, "body(mr::Lanes<W>{}, v", extra, ");"));
-    if (rest > 0) line(text, 4, concat(blocks, "body(mr::Lanes<", rest, ">{}, ", length - rest, extra, ");"));
-    text += body.after_line;
-    line(text, 3, "}");
-    return text;
+  // For each point of the block, if the config has one.
+  Statement in_block(Statement body) const {
+    const int index = nest_.config.block;
+    if (index == kNoIndex) return body;
+    const std::string name = Nest::index_name(index);
+    return {Loop{Unroll::compiler_decides,
+                 name,
+                 "",
+                 {std::move(body)},
+                 Braces::none,
+                 "block",
+                 "1",
+                 "long",
+                 concat(name, " < block + ", kBlock, " && ", name, " < ", nest_.extent(index))}};
   }
 
-  // --- Steps ---
+  // --- Instructions ---
 
-  // `text` is the row's, `after` stands behind the segment's loop.
-  void emit(const Segment& segment, const PlacedStep& placed, Body& body, std::string& text, std::string& after) {
-    const int depth = segment.loop ? 5 : 3;
-    const std::string expression = expanded(segment, placed, body);
-    const Step& step = placed.step;
-    if (placed.across) return emit_across(segment, placed, expression, body);
-    const bool in_row = !schedule_.reduced[at(placed.member)].empty();
-    if (is_reduction(step.kind) && in_row) {
-      const StepValue value{StepValue::Kind::row, placed.member, step.target};
-      const std::string name = value_name(value);
-      line(text, 3, concat("V ", name, "_v = mr::splat<V>(", identity(step.kind), ");"));
-      line(body.text, depth, concat("mr::accumulate<", operation(step.kind), ", L>(", name, "_v, ", expression, ");"));
-      line(after, 3,
-           lanes_
-               ? concat("const R ", name, " = ", name, "_v;")
-               : concat("const R ", name, " = mr::combine<", operation(step.kind), ", mr::Lanes<W>>(", name, "_v);"));
+  void add(const PlacedInstruction& placed, VectorStatements& to) {
+    const std::string expression = expression_of(placed, to);
+    const InstructionKind kind = placed.instruction.kind;
+    if (placed.across) return add_to_partial(placed, expression, to);
+    const NestValue value = Nest::value_of(placed);
+    const std::string name = Nest::value_name(value);
+    if (is_reduction(kind) && !nest_.schedule.reduced[Nest::at(placed.member)].empty()) {
+      const std::string operation = Nest::operation(kind);
+      to.declared.push_back({Declare{"V", name + "_v", concat("mr::splat<V>(", Nest::identity(kind), ")")}});
+      to.points.push_back({Call{concat("mr::accumulate<", operation, ", L>(", name, "_v, ", expression, ")")}});
+      to.reduced.push_back({Declare{
+          "const R", name,
+          nest_.rows_in_lanes ? name + "_v" : concat("mr::combine<", operation, ", mr::Lanes<W>>(", name, "_v)")}});
       return;
     }
-    const bool output = step.kind == StepKind::map || step.kind == StepKind::row_map;
-    const StepValue value = value_of(placed);
-    const std::string name = value_name(value);
-    line(body.text, depth, concat("const E ", name, " = ", expression, ";"));
-    if (schedule_.carried.contains(value)) {
-      line(body.text, depth,
-           concat("mr::store<L, 1>(", buffers_.at(value), " + ", buffer_offset(schedule_.inner[at(placed.member)]),
-                  ", ", name, ");"));
-    }
-    if (output) emit_store(segment, placed, name, body);
+    to.points.push_back({Declare{"const E", name, expression}});
+    accesses_.store_carried(value, to);
+    if (value.kind == NestValue::Kind::output) accesses_.store(placed, name, to);
   }
 
-  void emit_store(const Segment& segment, const PlacedStep& placed, const std::string& name, Body& body) {
-    const Access& access = op(placed.member).outputs[at(placed.step.target)];
-    const int port = port_of(access.tensor, true);
-    if (port < 0) return;
-    const Port& to = ports_[at(port)];
-    if (to.layout.storage == MaskStorage::regenerated) return;
-    const std::vector<int> indices = indices_along(placed.member, access);
-    if (to.layout.storage == MaskStorage::bits) return emit_bits(segment, placed, name, body);
-    line(body.text, segment.loop ? 5 : 3,
-         concat("mr::store<L, ", step_of(segment, indices, to.strides), ">(p", port, " + ",
-                offset(indices, to.strides, all), ", ", name, ");"));
+  std::string expression_of(const PlacedInstruction& placed, VectorStatements& to) {
+    const OperandTexts texts{
+        [&](int number) { return input(placed.member, number, to); },
+        [&](const NestValue& value) { return own_value(value, to); },
+        [&] { return accesses_.drawn_mask(placed.member, to); },
+        [&](size_t own_index) { return position_of(to.segment, placed.member, own_index); },
+    };
+    return nest_.expanded(placed, texts, made_.values);
   }
 
-  // A dropout's mask was drawn before its line; booleans are gathered along it.
-  void emit_bits(const Segment& segment, const PlacedStep& placed, const std::string& name, Body& body) {
-    const Access& access = op(placed.member).outputs[at(placed.step.target)];
-    const bool drawn = op(placed.member).kind == OperatorKind::dropout;
-    std::string buffer;
-    if (drawn) {
-      buffer = mask_lines_.at(placed.member);
-    } else {
-      buffer = reserve_named(concat("m", lines_++), line_capacity(segment));
-      line(body.text, 5, concat("mr::store<L, 1>(", buffer, " + ", index_name(vector_of(segment)), ", ", name, ");"));
-    }
-    line(drawn ? body.before_line : body.after_line, 4,
-         concat("mr::pack_bits(p", port_of(access.tensor, true), " + ",
-                bits_offset(access.tensor, indices_along(placed.member, access)), ", ", buffer, ", ",
-                extent(config_.vector), ");"));
+  std::string own_value(const NestValue& value, VectorStatements& to) const {
+    const std::string name = Nest::value_name(value);
+    const Segment& segment = to.segment;
+    if (nest_.schedule.once_a_row.contains(value)) return segment.loop ? concat("mr::splat<E>(", name, ")") : name;
+    const bool here = std::any_of(segment.instructions.begin(), segment.instructions.end(),
+                                  [&](const PlacedInstruction& placed) { return Nest::value_of(placed) == value; });
+    return here ? name : accesses_.load_carried(value, to);
   }
 
-  // A partial result along the vector is added to vector by vector; one that is not, once a line or once a point.
-  void emit_across(const Segment& segment, const PlacedStep& placed, const std::string& expression, Body& body) {
-    const Partial& partial = partial_of(placed);
-    const std::string to = concat(partial.name, " + ", partial_offset(partial));
-    const std::string with = operation(placed.step.kind);
-    const int vector = lanes_ || !segment.loop ? kNoIndex : vector_of(segment);
-    const bool along = std::find(partial.kept.begin(), partial.kept.end(), vector) != partial.kept.end();
-    const int depth = segment.loop ? 5 : 3;
-    if (along) {
-      line(body.text, depth, concat("mr::accumulate_at<", with, ", L>(", to, ", ", expression, ");"));
-    } else if (segment.loop && !lanes_ && config_.block == kNoIndex) {
-      const std::string name = concat(partial.name, "_v");
-      line(body.before_line, 4, concat("V ", name, " = mr::splat<V>(", identity(placed.step.kind), ");"));
-      line(body.text, depth, concat("mr::accumulate<", with, ", L>(", name, ", ", expression, ");"));
-      line(body.after_line, 4,
-           concat("*(", to, ") = ", with, "::of(*(", to, "), mr::combine<", with, ", mr::Lanes<W>>(", name, "));"));
-    } else {
-      line(body.text, depth,
-           concat("*(", to, ") = ", with, "::of(*(", to, "), mr::combine<", with, ", L>(", expression, "));"));
-    }
+  std::string input(int member, int number, VectorStatements& to) {
+    const Access& access = nest_.op(member).inputs[Nest::at(number)];
+    if (const std::optional<KernelValue> value = nest_.number_in(access.tensor))
+      return concat("mr::splat<E>(c", number_value(made_.values, *value), ")");
+    if (const std::optional<NestValue> made = nest_.made_inside(access.tensor)) return own_value(*made, to);
+    return accesses_.loaded(nest_.port_of(access.tensor, false), nest_.indices_along(member, access), to);
   }
 
-  // The index along which a segment's loop takes vectors.
-  int vector_of(const Segment& segment) const { return segment.indices.empty() ? kNoIndex : segment.indices.back(); }
-
-  // --- Operands ---
-
-  std::string expanded(const Segment& segment, const PlacedStep& placed, Body& body) {
-    std::string text = placed.step.expression;
-    std::map<std::string, std::string> names;
-    for (const auto& [token, number] : operands_in(text)) {
-      const std::string key = concat(token, number);
-      if (names.contains(key)) continue;
-      if (token == '$') {
-        names[key] = input_name(segment, placed.member, number, body);
-      } else {
-        const auto kind = token == '%' ? StepValue::Kind::row : StepValue::Kind::temporary;
-        names[key] = own_value(segment, {kind, placed.member, number}, body);
-      }
-    }
-    for (const auto& [key, name] : names) text = replaced(text, key, name);
-    if (text.find('#') != std::string::npos) text = replaced(text, "#", concat(reduced_points(placed.member)));
-    if (text.find("VALUE") != std::string::npos)
-      text = replaced(text, "VALUE", concat("c", number_value({TensorId(), op(placed.member).value})));
-    if (text.find("MASK") != std::string::npos) text = replaced(text, "MASK", drawn_mask(segment, placed.member, body));
-    if (text.find("CONDITION") != std::string::npos)
-      text = replaced(
-          text, "CONDITION",
-          concat("(", condition(placed.member, [&](size_t own) { return place_of(segment, placed.member, own); }),
-                 ")"));
-    return text;
-  }
-
-  std::string own_value(const Segment& segment, const StepValue& value, Body& body) {
-    const std::string name = value_name(value);
-    if (schedule_.once_a_row.contains(value)) return segment.loop ? concat("mr::splat<E>(", name, ")") : name;
-    const bool here = std::any_of(segment.steps.begin(), segment.steps.end(),
-                                  [&](const PlacedStep& placed) { return value_of(placed) == value; });
-    if (here) return name;
-    std::string& loaded = body.loaded[name];
-    if (loaded.empty()) {
-      loaded = name;
-      line(body.text, 5,
-           concat("const E ", name, " = mr::load<E, L, 1>(", buffers_.at(value), " + ",
-                  buffer_offset(schedule_.inner[at(value.member)]), ");"));
-    }
-    return loaded;
-  }
-
-  std::string input_name(const Segment& segment, int member, int number, Body& body) {
-    const Access& access = op(member).inputs[at(number)];
-    const Tensor& tensor = graph_.tensor(access.tensor);
-    if (tensor.role == TensorRole::constant || tensor.role == TensorRole::scalar) {
-      const bool known = tensor.role == TensorRole::constant;
-      const KernelValue value{known ? TensorId() : access.tensor, known ? tensor.value : 0};
-      return concat("mr::splat<E>(c", number_value(value), ")");
-    }
-    if (const std::optional<StepValue> made = made_inside(access.tensor)) return own_value(segment, *made, body);
-    const std::vector<int> indices = indices_along(member, access);
-    const int port = port_of(access.tensor, false);
-    const std::string key = concat("p", port, ":", join(indices, ","));
-    std::string& loaded = body.loaded[key];
-    if (!loaded.empty()) return loaded;
-    loaded = concat("x", loads_++);
-    const Port& from = ports_[at(port)];
-    const int depth = segment.loop ? 5 : 3;
-    if (from.layout.storage != MaskStorage::words) {
-      const std::string mask = stored_mask(segment, port, indices, body);
-      line(body.text, depth, concat("const E ", loaded, " = ", mask, ";"));
-    } else {
-      line(body.text, depth,
-           concat("const E ", loaded, " = mr::load<E, L, ", step_of(segment, indices, from.strides), ">(p", port, " + ",
-                  offset(indices, from.strides, all), ");"));
-    }
-    return loaded;
-  }
-
-  // Along the segment's own vector: a row's loops may each have their own.
-  int64_t step_of(const Segment& segment, const std::vector<int>& indices, const std::vector<int64_t>& strides) const {
-    return step_along(lanes_ || !segment.loop ? config_.vector : vector_of(segment), indices, strides);
-  }
-
-  // --- Masks ---
-
-  std::string dropout_name(const Operator& dropout) {
-    const std::string name = concat("d", made_.streams.size());
-    const size_t probability = number_value({TensorId(), dropout.value});
-    dropouts_ += concat("  const mr::Dropout ", name, "(args, args->streams[", made_.streams.size(), "], args->values[",
-                        probability, "]);\n");
-    made_.streams.push_back(dropout.stream);
-    return name;
-  }
-
-  // A mask's element number, of the first element of a line or of the point.
-  std::string element_of(const Segment& segment, TensorId mask, const std::vector<int>& indices) const {
-    const std::vector<int64_t> strides = strides_of(graph_, mask, written_layout(graph_, mask));
-    const int skipped = segment.loop && !lanes_ ? vector_of(segment) : kNoIndex;
-    return offset(indices, strides, [&](int index) { return index != skipped; });
-  }
-
-  int64_t element_step(const Segment& segment, TensorId mask, const std::vector<int>& indices) const {
-    return step_of(segment, indices, strides_of(graph_, mask, written_layout(graph_, mask)));
-  }
-
-  // How many elements are drawn at once: a line, or the lanes at a point.
-  std::string line_length(const Segment& segment) const {
-    if (lanes_) return "L::n";
-    return concat(segment.loop && vector_of(segment) != kNoIndex ? extent(vector_of(segment)) : 1);
-  }
-
-  int64_t line_capacity(const Segment& segment) const {
-    if (lanes_ || !segment.loop || vector_of(segment) == kNoIndex) return lanes_count_;
-    return extent(vector_of(segment)) + lanes_count_;
-  }
-
-  std::string from_line(const Segment& segment, const std::string& buffer) const {
-    if (lanes_ || !segment.loop || vector_of(segment) == kNoIndex) return concat("mr::load<E, L, 1>(", buffer, ")");
-    return concat("mr::load<E, L, 1>(", buffer, " + ", index_name(vector_of(segment)), ")");
-  }
-
-  std::string drawn_mask(const Segment& segment, int member, Body& body) {
-    const TensorId mask = op(member).outputs[1].tensor;
-    const std::vector<int> indices = indices_along(member, op(member).outputs[1]);
-    std::string& buffer = mask_lines_[member];
-    if (buffer.empty()) {
-      buffer = reserve_named(concat("m", lines_++), line_capacity(segment));
-      line(body.before_line, 4,
-           concat("mr::draw(", buffer, ", ", element_of(segment, mask, indices), ", ",
-                  element_step(segment, mask, indices), ", ", line_length(segment), ", ", dropout_name(op(member)),
-                  ");"));
-    }
-    return from_line(segment, buffer);
-  }
-
-  std::string bits_offset(TensorId mask, const std::vector<int>& indices) const {
-    const std::vector<DimId>& dims = graph_.tensor(mask).dims;
-    const int64_t run = graph_.extent(dims.back());
-    std::vector<int64_t> strides = strides_of(graph_, mask, written_layout(graph_, mask));
-    for (int64_t& stride : strides) stride = stride / run * ((run + 7) / 8);
-    return offset(indices, strides, [&](int index) { return index != config_.vector; });
-  }
-
-  std::string stored_mask(const Segment& segment, int port, const std::vector<int>& indices, Body& body) {
-    const TensorId mask = ports_[at(port)].tensor;
-    const Operator* dropout = dropout_of(graph_, mask);
-    const std::string buffer = reserve_named(concat("m", lines_++), line_capacity(segment));
-    const std::string name = dropout == nullptr ? "" : dropout_name(*dropout);
-    if (ports_[at(port)].layout.storage == MaskStorage::bits) {
-      line(body.before_line, 4,
-           concat("mr::unpack_bits(", buffer, ", p", port, " + ", bits_offset(mask, indices), ", ",
-                  line_length(segment), name.empty() ? "" : ", ", name, ");"));
-    } else {
-      line(body.before_line, 4,
-           concat("mr::draw(", buffer, ", ", element_of(segment, mask, indices), ", ",
-                  element_step(segment, mask, indices), ", ", line_length(segment), ", ", name, ");"));
-    }
-    return from_line(segment, buffer);
-  }
-
-  // --- Conditions on a point's place ---
-
-  std::string place_of(const Segment& segment, int member, size_t own_index) const {
-    const int index = partition_.index_of[at(member)][own_index];
+  std::string position_of(const Segment& segment, int member, size_t own_index) const {
+    const int index = nest_.partition.index_of[Nest::at(member)][own_index];
     if (index == kNoIndex) return "mr::position<E>(0)";
-    const bool moves = lanes_ ? index == config_.vector : segment.loop && index == vector_of(segment);
-    return concat("mr::", moves ? "positions" : "position", "<E>(", index_name(index), ")");
+    const bool moves =
+        nest_.rows_in_lanes ? index == nest_.config.vector : segment.loop && index == VectorNest::vector_of(segment);
+    return concat("mr::", moves ? "positions" : "position", "<E>(", Nest::index_name(index), ")");
   }
 
-  // --- The second stage of reductions across rows ---
+  // --- Reductions across rows ---
 
-  std::string combine_text() const {
-    std::string text;
-    for (const Partial& partial : partials_) {
-      const Access& access = op(partial.member).outputs[at(partial.number)];
-      const int port = port_of(access.tensor, true);
-      if (port < 0) continue;
-      const std::vector<int> indices = indices_along(partial.member, access);
-      for (const int index : partial.kept) line(text, 1, for_each(index));
-      line(text, 1, "{");
-      line(text, 2, concat("F total = ", identity(partial.kind), ";"));
-      line(text, 2,
-           concat("for (long thread = 0; thread < ", config_.threads, "; ++thread) total = ", operation(partial.kind),
-                  "::of(total, reinterpret_cast<const F*>(args->scratch + thread * ", thread_bytes_, " + ",
-                  partial.bytes_offset, ")[", partial_offset(partial), "]);"));
-      line(text, 2,
-           concat("mr::store<mr::Lanes<1>, 0>(p", port, " + ", offset(indices, ports_[at(port)].strides, all),
-                  ", total);"));
-      line(text, 1, "}");
+  void add_partial(const PlacedInstruction& placed) {
+    ThreadPartial partial{placed.member,
+                          placed.instruction.target,
+                          placed.instruction.kind,
+                          nest_.kept_by(placed.member),
+                          concat("a", partials_.size()),
+                          scratch_.bytes()};
+    scratch_.reserve(partial.name, nest_.points(partial.kept) + nest_.lanes);
+    partials_.push_back(std::move(partial));
+  }
+
+  // A partial result along the vector index grows vector by vector; any other once for each line or point.
+  void add_to_partial(const PlacedInstruction& placed, const std::string& expression, VectorStatements& to) const {
+    const ThreadPartial& partial = *std::find_if(partials_.begin(), partials_.end(), [&](const ThreadPartial& other) {
+      return other.member == placed.member && other.number == placed.instruction.target;
+    });
+    const Segment& segment = to.segment;
+    const std::string address = concat(partial.name, " + ", nest_.offset_in(partial.kept, 1));
+    const std::string operation = Nest::operation(partial.kind);
+    const int vector = nest_.rows_in_lanes || !segment.loop ? kNoIndex : VectorNest::vector_of(segment);
+    const bool along = std::find(partial.kept.begin(), partial.kept.end(), vector) != partial.kept.end();
+    const std::string sum = concat("*(", address, ")");
+    const auto add = [&](const std::string& lanes, const std::string& value) {
+      const std::string added = concat("mr::combine<", operation, ", ", lanes, ">(", value, ")");
+      return Statement{Assign{sum, concat(operation, "::of(", sum, ", ", added, ")")}};
+    };
+    if (along) {
+      to.points.push_back({Call{concat("mr::accumulate_at<", operation, ", L>(", address, ", ", expression, ")")}});
+    } else if (segment.loop && !nest_.rows_in_lanes && nest_.config.block == kNoIndex) {
+      const std::string name = partial.name + "_v";
+      to.before_line.push_back({Declare{"V", name, concat("mr::splat<V>(", Nest::identity(partial.kind), ")")}});
+      to.points.push_back({Call{concat("mr::accumulate<", operation, ", L>(", name, ", ", expression, ")")}});
+      to.after_line.push_back(add("mr::Lanes<W>", name));
+    } else {
+      to.points.push_back(add("L", expression));
     }
-    return text;
   }
 
-  int64_t lanes_count_ = 8;
-  std::string reserved_;
-  std::string dropouts_;
-  int64_t thread_bytes_ = 0;
-  std::map<StepValue, std::string> buffers_;
-  std::vector<Partial> partials_;
-  std::map<int, std::string> mask_lines_;  // by the dropout's member
-  int loads_ = 0;
-  int lines_ = 0;
+  // Adds the threads' partial results, in the order of the threads.
+  Statements combine_threads() const {
+    Statements statements;
+    for (const ThreadPartial& partial : partials_) {
+      const Access& access = nest_.op(partial.member).outputs[Nest::at(partial.number)];
+      const int port = nest_.port_of(access.tensor, true);
+      if (port < 0) continue;
+      const std::vector<int> indices = nest_.indices_along(partial.member, access);
+      const Assign next{
+          "total",
+          concat(Nest::operation(partial.kind), "::of(total, reinterpret_cast<const F*>(args->scratch + thread * ",
+                 scratch_.bytes(), " + ", partial.bytes_offset, ")[", nest_.offset_in(partial.kept, 1), "])")};
+      const std::string stored =
+          concat("mr::store<mr::Lanes<1>, 0>(p", port, " + ", nest_.offset_of(port, indices), ", total)");
+      statements.push_back(nested(partial.kept, {Block{{{Declare{"F", "total", Nest::identity(partial.kind)}},
+                                                        count("thread", nest_.config.threads, {next}, Braces::none),
+                                                        {Call{stored}}}}}));
+    }
+    return statements;
+  }
+
+  const VectorNest nest_;
+  KernelText made_;
+  Scratch scratch_;
+  VectorAccesses accesses_;
+  std::vector<ThreadPartial> partials_;
 };
 
 }  // namespace
 
 KernelText generate_cpu_kernel(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts,
                                const KernelConfig& config) {
-  return Generator(graph, partition, layouts, config).run();
+  return CpuGenerator({graph, partition, layouts, config}).run();
 }
 
 }  // namespace millrace

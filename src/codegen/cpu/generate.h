@@ -1,4 +1,4 @@
-// (partition, layouts, kernel way) → C++ for the machine's compiler. Test: tests/codegen/cpu_kernel_test.cpp
+// (partition, layouts, kernel config) → C++ for the machine's compiler. Test: tests/codegen/cpu_kernel_test.cpp
 #pragma once
 
 #include <string_view>
@@ -8,11 +8,11 @@
 
 namespace millrace {
 
-// `layouts`: one a tensor of the partition, its reads and then its writes.
+// `layouts`: one for each tensor of the partition, first its reads, then its writes.
 KernelText generate_cpu_kernel(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts,
                                const KernelConfig& config);
 
-// src/codegen/prelude/cpu_prelude.h, which stands before the kernels of a batch.
+// src/codegen/prelude/cpu_prelude.h, which precedes the kernels of a batch.
 std::string_view cpu_prelude();
 
 }  // namespace millrace

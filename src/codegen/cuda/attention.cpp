@@ -37,7 +37,7 @@ class AttentionGenerator {
            "attend",
            Rows::queries,
            {Operand::q, Operand::k, Operand::v, Operand::o, Operand::log_sums}});
-    } else if (config_.whole) {
+    } else if (config_.single_kernel) {
       add({"MILLRACE_KERNEL",
            "attend_back",
            Rows::keys,
@@ -129,7 +129,7 @@ class AttentionGenerator {
     const double rounded = std::min(std::floor(dropout.value * 65536 + 0.5), 65535.0);
     made_.values.push_back({TensorId(), rounded * 65536});
     made_.values.push_back({TensorId(), 1.0 / (1.0 - dropout.value)});
-    made_.streams.push_back(dropout.stream);
+    made_.subsequences.push_back(dropout.subsequence);
   }
 
   // The mask's among the partition's tensors.
@@ -173,15 +173,16 @@ class AttentionGenerator {
     constexpr int64_t kBesideOfSharedRows = 32;
     const int64_t inner = attention_.inner;
     const int64_t values = attention_.values;
-    if (config_.groups && attention_.backward) {
+    if (config_.wgmma && attention_.backward) {
       const int64_t scores = kernel.rows == Rows::queries ? 64 - values / 2 : 32;
-      if (config_.shared_rows) return (inner + values) / 2 + scores + kBesideOfSharedRows;
-      return config_.tiles * (3 * (inner + values) / 4 + scores) + kBesideOfGroups;
+      if (config_.rows_in_smem) return (inner + values) / 2 + scores + kBesideOfSharedRows;
+      return config_.row_tiles * (3 * (inner + values) / 4 + scores) + kBesideOfGroups;
     }
-    const int64_t pieces = !attention_.backward ? (config_.shared_rows ? 0 : inner / 4) + values / 2 + config_.panel / 2
+    const int64_t pieces = !attention_.backward
+                               ? (config_.rows_in_smem ? 0 : inner / 4) + values / 2 + config_.tile_columns / 2
                            : kernel.rows == Rows::queries ? 3 * inner / 4 + values / 4 + 16
                                                           : 3 * (inner + values) / 4 + 16;
-    return config_.tiles * pieces + kBeside + (attention_.causal ? 8 : 0);
+    return config_.row_tiles * pieces + kBeside + (attention_.causal ? 8 : 0);
   }
 
   // As many as registers and shared memory allow, with hardly any of the former spilled.
@@ -218,16 +219,16 @@ class AttentionGenerator {
     constant(text, "bool", "kBackward", attention_.backward ? 1 : 0);
     constant(text, "bool", "kCausal", attention_.causal ? 1 : 0);
     constant(text, "bool", "kDropout", masked ? 1 : 0);
-    constant(text, "bool", "kGroups", config_.groups ? 1 : 0);
-    constant(text, "bool", "kSharedRows", config_.shared_rows ? 1 : 0);
-    constant(text, "bool", "kWhole", config_.whole && attention_.backward ? 1 : 0);
+    constant(text, "bool", "kGroups", config_.wgmma ? 1 : 0);
+    constant(text, "bool", "kSharedRows", config_.rows_in_smem ? 1 : 0);
+    constant(text, "bool", "kWhole", config_.single_kernel && attention_.backward ? 1 : 0);
     constant(text, "int", "kQueries", attention_.queries);
     constant(text, "int", "kKeys", attention_.keys);
     constant(text, "int", "kInner", attention_.inner);
     constant(text, "int", "kValues", attention_.values);
     constant(text, "int", "kWarps", config_.warps);
-    constant(text, "int", "kTiles", config_.tiles);
-    constant(text, "int", "kPanel", config_.panel);
+    constant(text, "int", "kTiles", config_.row_tiles);
+    constant(text, "int", "kPanel", config_.tile_columns);
     constant(text, "int", "kStages", config_.stages);
     constant(text, "int", "kShared", attention_shared_bytes(attention_, config_));
     const bool mixed = lies_by_rows(Operand::k) && lies_by_rows(Operand::v);
@@ -250,7 +251,7 @@ class AttentionGenerator {
     line(text, 0,
          concat("MR_KERNEL(", threads, " MR_BLOCKS(", blocks_at_a_time(kernel), ")) ", kernel.name,
                 "(MR_PARAMETER mr::Arguments<", layouts_.size(), ", ", std::max<size_t>(made_.values.size(), 1), ", ",
-                std::max<size_t>(made_.streams.size(), 1), "> args) {"));
+                std::max<size_t>(made_.subsequences.size(), 1), "> args) {"));
     line(text, 1, "using S = MILLRACE_KERNEL_sizes;");
     line(text, 1, "mr::begin();");
     add_head(blocks, kernel.rows);
@@ -259,7 +260,7 @@ class AttentionGenerator {
       add_matrix(operand);
       arguments += concat(", ", kNames[operand]);
     }
-    if (attention_.backward && !config_.whole) {
+    if (attention_.backward && !config_.single_kernel) {
       line(text, 1,
            concat("float* const pairs = reinterpret_cast<float*>(args.scratch) + head * ", 2 * attention_.queries,
                   "LL;"));
@@ -311,7 +312,7 @@ class AttentionGenerator {
   std::string masks_text() const {
     if (!attention_.mask.valid()) return "const mr::NoMasks masks;";
     const size_t threshold = attention_.scales.size();
-    return concat("const mr::Masks<S> masks{mr::Dropout(args.state, args.streams[0], args.values[", threshold,
+    return concat("const mr::Masks<S> masks{mr::Dropout(args.state, args.subsequences[0], args.values[", threshold,
                   "], args.values[", threshold + 1, "]), mr::u64(", mask_offset(), "), ",
                   keeps_mask() ? concat("static_cast<mr::u8*>(args.tensors[", mask_position(), "])") : "nullptr", "};");
   }

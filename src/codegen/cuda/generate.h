@@ -1,4 +1,4 @@
-// (partition, layouts, kernel way) → CUDA C++ for NVRTC. Test: tests/codegen/cuda_kernel_test.cpp
+// (partition, layouts, kernel config) → CUDA C++ for NVRTC. Test: tests/codegen/cuda_kernel_test.cpp
 #pragma once
 
 #include <string_view>
@@ -8,11 +8,11 @@
 
 namespace millrace {
 
-// `layouts`: one a tensor of the partition, its reads and then its writes. The way has a GpuShape.
+// `layouts`: one for each tensor of the partition, first its reads, then its writes. The config has a GpuShape.
 KernelText generate_cuda_kernel(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts,
                                 const KernelConfig& config);
 
-// src/codegen/prelude/cuda_hardware.h and cuda_prelude.h, which stand before a kernel.
+// src/codegen/prelude/cuda_hardware.h and cuda_prelude.h, which precede a kernel.
 std::string_view cuda_hardware();
 std::string_view cuda_prelude();
 

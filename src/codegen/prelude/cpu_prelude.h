@@ -26,8 +26,8 @@ using f16 = _Float16;
 
 struct Arguments {
   void* const* tensors;
-  const double* values;  // scalars, constants, and operators' parameters
-  const u32* streams;    // of dropouts
+  const double* values;     // scalars, constants, and operators' parameters
+  const u32* subsequences;  // of dropouts
   u64 seed;
   u32 step;
   char* scratch;
@@ -533,13 +533,13 @@ MR_INLINE V silu_dx(V a, V g) {
 // --- Masks: reference/philox.h says which ---
 
 struct Dropout {
-  u32 key0, key1, stream, step, threshold;
+  u32 key0, key1, subsequence, step, threshold;
   double scale;
 
-  Dropout(const Arguments* a, u32 of_stream, double probability)
+  Dropout(const Arguments* a, u32 subsequence_number, double probability)
       : key0(u32(a->seed)),
         key1(u32(a->seed >> 32)),
-        stream(of_stream),
+        subsequence(subsequence_number),
         step(a->step),
         threshold(u32(probability * 65536.0 + 0.5)),
         scale(1.0 / (1.0 - probability)) {
@@ -566,7 +566,7 @@ struct Dropout {
 #define MR_ONE_ROUND(k0, k1) MR_ROUND_OF(x, k0, k1)
 #define MR_FOUR_ROUNDS(k0, k1) \
   MR_ROUND_OF(a, k0, k1) MR_ROUND_OF(b, k0, k1) MR_ROUND_OF(c, k0, k1) MR_ROUND_OF(e, k0, k1)
-#define MR_COUNTER(x, number) u32 x##0 = (number), x##1 = high, x##2 = d.stream, x##3 = d.step;
+#define MR_COUNTER(x, number) u32 x##0 = (number), x##1 = high, x##2 = d.subsequence, x##3 = d.step;
 #define MR_TWO_MASKS(x, at)                           \
   out[at] = (x & 0xffff) >= threshold ? scale : F(0); \
   out[at + 1] = (x >> 16) >= threshold ? scale : F(0);

@@ -14,13 +14,13 @@ struct State {
 };
 
 // What a launch is given, by value.
-template <int kTensors, int kValues, int kStreams>
+template <int kTensors, int kValues, int kSubsequences>
 struct Arguments {
   void* tensors[kTensors];
   double values[kValues];  // constants, scalars, and operators' parameters
   const State* state;
   char* scratch;
-  u32 streams[kStreams];  // of dropouts
+  u32 subsequences[kSubsequences];  // of dropouts
 };
 
 // --- Storage ---
@@ -323,14 +323,14 @@ MR_DEVICE F reduce_slices(F x, F* sums) {
 // --- Masks: reference/philox.h says which ---
 
 struct Dropout {
-  u32 key0, key1, stream, step, threshold;
+  u32 key0, key1, subsequence, step, threshold;
   double scale;
 
   // The threshold in the upper half of a word, and 1/(1 - probability), which the host works out.
-  MR_DEVICE Dropout(const State* state, u32 of_stream, double of_threshold, double of_scale)
+  MR_DEVICE Dropout(const State* state, u32 subsequence_number, double of_threshold, double of_scale)
       : key0(static_cast<u32>(state->seed)),
         key1(static_cast<u32>(state->seed >> 32)),
-        stream(of_stream),
+        subsequence(subsequence_number),
         step(state->step),
         threshold(static_cast<u32>(of_threshold)),
         scale(of_scale) {}
@@ -339,7 +339,7 @@ struct Dropout {
 MR_DEVICE void philox(u64 block, const Dropout& d, u32 (&x)[4]) {
   x[0] = static_cast<u32>(block);
   x[1] = static_cast<u32>(block >> 32);
-  x[2] = d.stream;
+  x[2] = d.subsequence;
   x[3] = d.step;
   u32 k0 = d.key0;
   u32 k1 = d.key1;

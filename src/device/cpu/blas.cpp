@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "device/cpu/half_floats.h"
 
-// GNU's OpenMP, which the libraries use: <omp.h> is not where clang and its tools look.
+// GNU's OpenMP, which the libraries use: clang and its tools do not find <omp.h>.
 extern "C" {
 void omp_set_num_threads(int threads);
 int omp_get_max_threads();
@@ -24,7 +24,7 @@ int omp_get_dynamic();
 namespace millrace {
 namespace {
 
-constexpr int64_t kMostElements = int64_t{1} << 56;  // bytes of them, summed up, still fit into 64 bits
+constexpr int64_t kMostElements = int64_t{1} << 56;  // their total size in bytes still fits into 64 bits
 constexpr int64_t kScratchAlignment = 16;            // in float32s: a cache line
 constexpr int64_t kCopiedAtOnce = int64_t{1} << 18;  // bytes
 
@@ -37,7 +37,7 @@ struct Axis {
   int64_t stride;
 };
 
-// The offset of the last element, or none when it does not fit or a stride is negative.
+// The offset of the last element; none if it does not fit or a stride is negative.
 std::optional<int64_t> reach_of(const std::vector<Axis>& axes) {
   int64_t reach = 0;
   for (const Axis& axis : axes) {
@@ -50,8 +50,8 @@ std::optional<int64_t> reach_of(const std::vector<Axis>& axes) {
   return reach;
 }
 
-// Whether different indices are different elements. Sorted by stride, each must step over all before it; layouts of
-// dense tensors do. For axes whose reach is known to fit.
+// Whether different indices are different elements: sorted by stride, each stride must step over all smaller axes.
+// Layouts of dense tensors satisfy this. Only for axes whose reach is known to fit.
 bool distinct(std::vector<Axis> axes) {
   std::sort(axes.begin(), axes.end(), [](const Axis& x, const Axis& y) { return x.stride < y.stride; });
   int64_t reach = 0;
@@ -71,7 +71,7 @@ struct Matrix {
   int64_t row_stride;
   int64_t column_stride;
 
-  // Whether the elements of a row lie nearer to each other than those of a column.
+  // Whether the elements of a row are closer together than those of a column.
   bool by_rows() const { return column_stride <= row_stride; }
   int64_t inner_extent() const { return by_rows() ? columns : rows; }
   int64_t inner_stride() const { return std::min(row_stride, column_stride); }
@@ -79,7 +79,8 @@ struct Matrix {
   Matrix transposed() const { return {name, columns, rows, column_stride, row_stride}; }
 };
 
-// A stride along an extent of 1 means nothing: takes one that makes the other the leading dimension, or else unit.
+// A stride along an extent of 1 has no meaning: picks one that makes the other the leading dimension, or else a unit
+// stride.
 Matrix with_free_strides(Matrix matrix) {
   const auto free = [](int64_t extent, int64_t stride) { return stride > 1 ? 1 : extent; };
   if (matrix.rows == 1 && matrix.columns == 1) matrix.column_stride = 1;
@@ -95,7 +96,7 @@ Matrix matrix_a(const GemmCall& call) { return with_free_strides({"A", call.m, c
 Matrix matrix_b(const GemmCall& call) { return with_free_strides({"B", call.k, call.n, call.b_k, call.b_n}); }
 Matrix matrix_c(const GemmCall& call) { return with_free_strides({"C", call.m, call.n, call.c_m, call.c_n}); }
 
-// BLIS ends the process on strides that it does not take, so this must find all of them.
+// BLIS ends the process on strides that it does not accept, so this must find all of them.
 std::string why_not_matrix(const Matrix& matrix, BlasLibrary library) {
   const std::string strides = concat(matrix.name, " has the strides ", matrix.row_stride, " and ", matrix.column_stride,
                                      " over ", matrix.rows, " × ", matrix.columns, "; ", name_of(library), " needs ");
@@ -103,11 +104,11 @@ std::string why_not_matrix(const Matrix& matrix, BlasLibrary library) {
   if (library == BlasLibrary::openblas && matrix.inner_stride() != 1) return concat(strides, "a unit stride");
   const auto inner_length = checked_multiply(matrix.inner_extent(), matrix.inner_stride());
   if (!inner_length || matrix.outer_stride() < *inner_length) {
-    return concat(strides, "the larger to step over all of the smaller's elements");
+    return concat(strides, "the larger stride to step over all elements of the smaller");
   }
   if (library == BlasLibrary::openblas &&
       std::max({matrix.rows, matrix.columns, matrix.outer_stride()}) > std::numeric_limits<int>::max()) {
-    return concat(strides, "numbers of 32 bits");
+    return concat(strides, "strides that fit into 32 bits");
   }
   return "";
 }
@@ -118,13 +119,13 @@ bool sums(const GemmLoop& loop) { return loop.c == 0; }
 
 std::string why_not_numbers(const GemmCall& call) {
   if (call.type != StoredType::f64 && call.type != StoredType::f32 && !is_half(call.type)) {
-    return concat("no product of ", name_of(call.type), ": only of F64, F32, F16 and BF16");
+    return concat("no products of ", name_of(call.type), ": only F64, F32, F16 and BF16");
   }
   int64_t smallest = std::min({call.m, call.n, call.k});
   for (const GemmLoop& loop : call.loops) smallest = std::min(smallest, loop.extent);
   if (smallest < 1) return concat("an extent of ", smallest, ": each must be at least 1");
   if (call.threads < 1 || call.threads > omp_get_thread_limit()) {
-    return concat(call.threads, " threads: from 1 to ", omp_get_thread_limit(), " can be had");
+    return concat(call.threads, " threads: between 1 and ", omp_get_thread_limit(), " are possible");
   }
   return "";
 }
@@ -167,13 +168,13 @@ std::string why_not_threads(const GemmCall& call) {
   if (!call.threads_over_loops) return "";
   const auto shared = [](const GemmLoop& loop) { return !sums(loop) && loop.extent > 1; };
   if (std::any_of(call.loops.begin(), call.loops.end(), shared)) return "";
-  return "the threads have no loop to share: there is none with a part of C for each step";
+  return "the threads have no loop to share: no loop has its own part of C per iteration";
 }
 
 // --- Running ---
 
-// The caller's OpenMP settings come back at the end. Given fewer threads than it asked for, BLIS ends the process and
-// OpenBLAS waits for ever, so OpenMP must not choose the number itself.
+// Restores the caller's OpenMP settings at the end. With fewer threads than requested, BLIS ends the process and
+// OpenBLAS hangs, so OpenMP must not choose the number itself.
 class OpenMpSettings {
  public:
   OpenMpSettings() : threads_(omp_get_max_threads()), dynamic_(omp_get_dynamic()) { omp_set_dynamic(0); }
@@ -195,7 +196,7 @@ struct Offsets {
   int64_t c = 0;
 };
 
-// Where the tensors stand at a step of the loops, the first one counting fastest.
+// The tensors' positions at an iteration of the loops, the first loop fastest.
 Offsets offsets_at(const std::vector<GemmLoop>& loops, int64_t step) {
   Offsets offsets;
   for (const GemmLoop& loop : loops) {
@@ -208,13 +209,13 @@ Offsets offsets_at(const std::vector<GemmLoop>& loops, int64_t step) {
   return offsets;
 }
 
-// The floats, rounded up to whole cache lines, so that what follows is aligned.
+// The number of floats, rounded up to whole cache lines, so that the next ones are aligned.
 int64_t aligned(int64_t floats) { return (floats + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment; }
 
 }  // namespace
 
 std::string why_not(const GemmCall& call) {
-  if (call.vector != GemmVector::none || call.activation != Activation::none) return "it has no epilogues";
+  if (call.vector != GemmVector::none || call.activation != Activation::none) return "it supports no epilogues";
   if (auto reason = why_not_numbers(call); !reason.empty()) return reason;
   if (auto reason = why_not_tensors(call); !reason.empty()) return reason;
   if (auto reason = why_not_threads(call); !reason.empty()) return reason;
@@ -316,7 +317,7 @@ void Gemm::multiply_at(int64_t outer, Real alpha, const Real* a, const Real* b, 
   const Offsets start = offsets_at(outer_, outer);
   for (int64_t step = 0; step < summing_steps_; ++step) {
     const Offsets inner = offsets_at(summing_, step);
-    const bool onto = adds_ || step > 0;  // what is there is D, or what was summed so far
+    const bool onto = adds_ || step > 0;  // C already contains D, or the sum so far
     product(alpha, a + start.a + inner.a, b + start.b + inner.b, static_cast<Real>(onto ? 1 : 0), c + start.c);
   }
 }
@@ -331,7 +332,7 @@ void Gemm::multiply(Real alpha, const Real* a, const Real* b, Real* c) const {
   }
 #pragma omp parallel num_threads(threads_)
   {
-    set_threads(1);  // holds within this region
+    set_threads(1);  // applies within this region
 #pragma omp for schedule(static)
     for (int64_t outer = 0; outer < outer_steps_; ++outer) multiply_at(outer, alpha, a, b, c);
   }

@@ -1,5 +1,5 @@
-// Matrix products by the BLAS libraries: C = alpha · A·B, or that and D, with loops around the product for batches and
-// for contracted indices that one product cannot take in. Float16 and bfloat16 are multiplied as float32 and rounded
+// Matrix products by the BLAS libraries: C = alpha · A·B, optionally plus D, with loops around the product for batches
+// and for contracted indices that one product cannot cover. Float16 and bfloat16 are multiplied as float32 and rounded
 // once. Test: tests/device/blas_test.cpp
 #pragma once
 
@@ -14,22 +14,22 @@
 
 namespace millrace {
 
-// Why the library cannot do it, in words; empty when it can.
+// Why the library cannot compute it; empty if it can.
 std::string why_not(const GemmCall& call);
 
-// Bytes that a call needs beside its tensors: float32 copies of them for the half-sized types, else none.
-// For calls that why_not has nothing against.
+// Bytes that a call needs beside its tensors: float32 copies of them for the half-sized types, else none. Only for
+// calls that why_not accepts.
 int64_t scratch_bytes(const GemmCall& call);
 
-// A call with all worked out that does not change between runs: a run looks nothing up and allocates nothing itself.
-// The libraries' numbers of threads belong to the process: runs at the same time by several threads of the program are
-// right, but may use another's number.
+// A call with everything computed that does not change between runs: a run looks nothing up and allocates nothing
+// itself. The libraries' thread counts belong to the process: concurrent runs by several threads of the program are
+// correct, but one may use another's thread count.
 class Gemm {
  public:
   static Result<Gemm> prepare(const GemmCall& call);
 
-  // Overwrites what the call covers of C, without reading it. `scratch` is scratch_bytes long and aligned as malloc
-  // does, or null where that is 0. `added`: D, where the call adds. No two of A, B or D, C and scratch overlap.
+  // Overwrites the part of C that the call covers, without reading it. `scratch` has scratch_bytes and malloc's
+  // alignment, or is null if that is 0. `added`: D, if the call adds. No two of A, B or D, C and scratch overlap.
   void run(double alpha, const void* a, const void* b, void* c, void* scratch, const void* added = nullptr) const;
 
  private:
@@ -55,7 +55,7 @@ class Gemm {
   int threads_;
   bool threads_over_loops_;
   bool adds_;
-  // Of the product as it is handed over: with C by columns, OpenBLAS computes Cᵀ = Bᵀ·Aᵀ.
+  // Of the product as the library receives it: with a column-major C, OpenBLAS computes Cᵀ = Bᵀ·Aᵀ.
   bool swapped_ = false;
   int64_t m_;
   int64_t n_;
@@ -65,7 +65,7 @@ class Gemm {
   Placed c_;
   OpenBlas openblas_;
   Blis blis_;
-  // The call's loops, innermost first: each step has its own part of C, or all steps add to the same.
+  // The call's loops, innermost first: each iteration has its own part of C, or all add to the same part.
   std::vector<GemmLoop> outer_;
   std::vector<GemmLoop> summing_;
   int64_t outer_steps_ = 1;

@@ -10,8 +10,8 @@
 namespace millrace {
 namespace {
 
-// Debian's folders of its OpenMP flavours first, since its plain names may lead to another flavour; then Fedora's names
-// of that flavour; then whatever the linker finds.
+// Debian's folders of its OpenMP variants first, since its plain names may lead to another variant; then Fedora's names
+// of that variant; then whatever the linker finds.
 std::vector<std::string> places(std::string_view folder, std::string_view file, std::string_view fedora_file) {
   std::vector<std::string> paths;
   for (const std::string_view machine : {"aarch64-linux-gnu", "x86_64-linux-gnu"}) {
@@ -38,7 +38,7 @@ struct LoadedOpenBlas {
   OpenBlas functions;
 };
 
-// Why the library that `handle` stands for is not one that can be used; empty when it is.
+// Why the library `handle` cannot be used; empty if it can.
 std::string take_openblas(void* handle, const std::string& path, LoadedOpenBlas& loaded) {
   constexpr int kOpenMp = 2;
   int (*parallel)() = nullptr;
@@ -49,8 +49,8 @@ std::string take_openblas(void* handle, const std::string& path, LoadedOpenBlas&
     return "it lacks a function that OpenBLAS has";
   }
   const std::string version = config();
-  if (parallel() != kOpenMp) return "it is not the OpenMP flavour";
-  if (version.find("USE64BITINT") != std::string::npos) return "its integers have 64 bits";
+  if (parallel() != kOpenMp) return "it is not the OpenMP variant";
+  if (version.find("USE64BITINT") != std::string::npos) return "it uses 64-bit integers";
   loaded.functions = functions;
   loaded.info = {true, version, path_of(reinterpret_cast<void*>(functions.sgemm), path), ""};
   return "";
@@ -73,14 +73,14 @@ std::string take_blis(void* handle, const std::string& path, LoadedBlis& loaded)
       !find(handle, "bli_thread_set_num_threads", functions.set_num_threads)) {
     return "it lacks a function that BLIS has";
   }
-  if (openmp() == 0) return "it is not the OpenMP flavour";
-  if (integer_bits() != kIntegerBits) return "its integers do not have 64 bits";
+  if (openmp() == 0) return "it is not the OpenMP variant";
+  if (integer_bits() != kIntegerBits) return "it does not use 64-bit integers";
   loaded.functions = functions;
   loaded.info = {true, version(), path_of(reinterpret_cast<void*>(functions.sgemm), path), ""};
   return "";
 }
 
-// Takes the first of the places that holds a usable library. It stays loaded: OpenMP's threads may be inside.
+// Takes the first path that holds a usable library. It stays loaded, because OpenMP's threads may be running in it.
 template <class Loaded, class Take>
 Loaded load(const std::vector<std::string>& paths, Take take, std::string_view name, std::string_view package) {
   Loaded loaded;
@@ -96,7 +96,7 @@ Loaded load(const std::vector<std::string>& paths, Take take, std::string_view n
     if (reason.empty()) return loaded;
     reasons.push_back(concat(path, ": ", reason));
   }
-  loaded.info.missing = concat(name, " is not there (", join(reasons, "; "), "): install it, on Debian and Ubuntu by ",
+  loaded.info.missing = concat(name, " is missing (", join(reasons, "; "), "): install it; on Debian and Ubuntu: ",
                                "apt-get install ", package);
   return loaded;
 }

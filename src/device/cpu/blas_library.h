@@ -1,4 +1,4 @@
-// The BLAS libraries, loaded when first asked for, so that Millrace builds and runs without them. No headers of theirs:
+// The BLAS libraries, loaded on first use, so that Millrace builds and runs without them. Their headers are not needed:
 // the few functions used are declared here. Test: tests/device/blas_test.cpp
 #pragma once
 
@@ -14,9 +14,9 @@ std::string_view name_of(BlasLibrary library);
 
 struct BlasInfo {
   bool there = false;
-  std::string version;  // as the library gives it
+  std::string version;  // as the library reports it
   std::string path;     // the file that was loaded
-  std::string missing;  // why it is not there, with the remedy
+  std::string missing;  // why it is missing, with the remedy
 };
 
 const BlasInfo& blas_info(BlasLibrary library);
@@ -33,7 +33,7 @@ struct OpenBlas {
   OpenBlasGemm<double> dgemm = nullptr;
 };
 
-// BLIS declares what it only reads without const, hence the pointers to values that can change.
+// BLIS declares parameters that it only reads without const, hence the pointers to non-const values.
 template <class Real>
 using BlisGemm = void (*)(int transpose_a, int transpose_b, int64_t m, int64_t n, int64_t k, Real* alpha, Real* a,
                           int64_t a_rows, int64_t a_columns, Real* b, int64_t b_rows, int64_t b_columns, Real* beta,
@@ -47,7 +47,7 @@ struct Blis {
   void (*set_num_threads)(int64_t threads) = nullptr;
 };
 
-// Null pointers in it unless blas_info says that the library is there.
+// Contains null pointers unless blas_info reports the library as present.
 const OpenBlas& openblas();
 const Blis& blis();
 

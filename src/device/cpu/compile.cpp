@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kMessageLines = 4;
 constexpr size_t kMessageBytes = 800;
 
-// The compiler's first complaints, without the lines that lead up to them.
+// The compiler's first errors, without the lines that lead up to them.
 std::string first_messages(const std::string& output) {
   std::vector<std::string> errors;
   std::vector<std::string> others;
@@ -32,7 +32,7 @@ std::string first_messages(const std::string& output) {
   return join(errors.empty() ? others : errors, "\n    ").substr(0, kMessageBytes);
 }
 
-// By what the tools say, or, for those that die of it without a word, by what is left.
+// Judged by what the tools print, or, for those that die silently, by the space that is left.
 bool is_full_disk(const std::string& output, const std::string& directory) {
   for (const int number : {ENOSPC, EDQUOT})
     if (output.find(std::strerror(number)) != std::string::npos) return true;
@@ -86,7 +86,7 @@ CompileOutcome compile(const Compiler& compiler, const std::string& text, const 
   if (!finished) return failed(false, finished.error());
   if (finished->exit_code != 0 || finished->timed_out) return failed_to_compile(*finished, directory, seconds);
 
-  // The user's umask may let the group write; then nobody would load it.
+  // The user's umask may make it group-writable; then it would not be loaded.
   if (chmod(path.c_str(), 0600) != 0)
     return failed(true, Error::make(ErrorKind::failed, concat("the compiler made no object: ", std::strerror(errno))));
   Result<std::string> bytes = read_file(path, kLargestObject);

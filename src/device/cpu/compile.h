@@ -19,10 +19,10 @@ struct NamedKernel {
   std::string text;
 };
 
-// The .cpp file of these kernels, each in a namespace of its own behind the prelude.
+// The .cpp file of these kernels: the prelude, then each kernel in its own namespace.
 std::string translation_unit(const std::string& prelude, const std::vector<NamedKernel>& kernels);
 
-// An object as the compiler made it, in a folder that goes with this.
+// An object that the compiler made, in a folder that this owns.
 struct FreshObject {
   TemporaryDirectory folder;
   std::string path;
@@ -31,13 +31,13 @@ struct FreshObject {
 };
 
 struct CompileFailure {
-  bool by_text = false;  // else the machine failed: no space, no compiler
+  bool by_text = false;  // otherwise the machine failed: no space, no compiler
   Error error;
 };
 
 struct CompileOutcome {
   std::optional<FreshObject> object;
-  CompileFailure failure;  // when there is no object
+  CompileFailure failure;  // if there is no object
 };
 
 // Works in a new folder in `directory`.

@@ -66,10 +66,10 @@ Result<std::string> version_of(std::vector<std::string> command) {
   if (!finished) return finished.error();
   const std::string line = split(finished->output, '\n').front();
   if (finished->exit_code == 0 && !line.empty()) return line;
-  return Error::make(ErrorKind::unavailable, concat("'", join(command, " "), "' does not say its version"), kRemedy);
+  return Error::make(ErrorKind::unavailable, concat("'", join(command, " "), "' does not print a version"), kRemedy);
 }
 
-// The compiler's complaint about the probe; nullopt when it has none.
+// The compiler's error about the probe; nullopt if it has none.
 Result<std::optional<std::string>> complaint_about(const std::vector<std::string>& command) {
   std::error_code failed;
   const std::filesystem::path folder = std::filesystem::temp_directory_path(failed);
@@ -96,7 +96,7 @@ std::vector<std::string> joined(std::vector<std::string> first, const std::vecto
 Result<Compiler> check_compiler(const std::vector<std::string>& command) {
   const std::optional<std::string> path = find_program(command.front());
   if (!path)
-    return Error::make(ErrorKind::unavailable, concat("the C++ compiler '", command.front(), "' is not there"),
+    return Error::make(ErrorKind::unavailable, concat("the C++ compiler '", command.front(), "' does not exist"),
                        kRemedy);
   const Result<std::string> version = version_of(joined({*path}, {command.begin() + 1, command.end()}));
   if (!version) return version.error();
@@ -117,7 +117,7 @@ Result<Compiler> check_compiler(const std::vector<std::string>& command) {
 }  // namespace
 
 Result<Compiler> find_compiler() {
-  // One that Millrace is told to use is used or complained of; others are tried in turn.
+  // A compiler that the user chose is used or reported; others are tried in turn.
   if (const std::vector<std::string> told = words_of("MILLRACE_CXX"); !told.empty()) return check_compiler(told);
   std::vector<std::vector<std::string>> commands = {{"g++"}, {"c++"}, {"clang++"}};
   if (std::vector<std::string> usual = words_of("CXX"); !usual.empty()) commands.insert(commands.begin(), usual);
@@ -125,7 +125,7 @@ Result<Compiler> find_compiler() {
   for (const std::vector<std::string>& command : commands) {
     Result<Compiler> compiler = check_compiler(command);
     if (compiler) return compiler;
-    // What a compiler that is there says is worth more than that another one is not there.
+    // The error of a compiler that exists says more than the absence of another one.
     if (last.diagnostics.empty() || find_program(command.front())) last = compiler.error();
   }
   return last;

@@ -47,7 +47,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
 }
 
-// A positive whole number that is all of `text`.
+// A positive integer that is all of `text`.
 std::optional<int64_t> number_in(std::string_view text) {
   int64_t value = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -55,7 +55,7 @@ std::optional<int64_t> number_in(std::string_view text) {
   return value;
 }
 
-// A file of /proc or /sys without the space around it; "" when it is not there.
+// A file of /proc or /sys without surrounding whitespace; "" if it is missing.
 std::string system_text(const std::string& path) {
   const Result<std::string> text = read_file(path, kLargestSystemFile);
   return text ? std::string(trimmed(*text)) : "";
@@ -73,7 +73,7 @@ int64_t bytes_in(std::string_view text) {
 }
 
 int cores_by_affinity() {
-  // A machine may have more cores than a cpu_set_t has bits: the kernel refuses a set that is too small.
+  // A machine may have more cores than a cpu_set_t has bits: the kernel rejects a set that is too small.
   for (int cores = CPU_SETSIZE; cores <= 1 << 20; cores *= 2) {
     std::vector<cpu_set_t> set(static_cast<size_t>(cores / CPU_SETSIZE));
     const size_t bytes = set.size() * sizeof(cpu_set_t);
@@ -87,7 +87,7 @@ void tighten(Number& limit, Number other) {
   if (other > 0 && (limit <= 0 || other < limit)) limit = other;
 }
 
-// Quota and period of version 2 are in one file ("max 100000"), of version 1 in two (-1 for none).
+// Version 2 has quota and period in one file ("max 100000"), version 1 in two (-1 for none).
 double cores_by_quota(const std::string& folder) {
   std::vector<std::string> words = split(system_text(folder + "/cpu.max"), ' ');
   if (words.size() != 2)
@@ -106,7 +106,7 @@ void tighten_by(GroupLimits& limits, const std::string& folder) {
 }  // namespace
 
 CpuModel parse_cpuinfo(std::string_view text) {
-  // The first processor's fields; the others are taken to be like it.
+  // The first processor's fields; the others are assumed to be equal.
   std::map<std::string, std::string, std::less<>> fields;
   for (const std::string& line : split(text, '\n')) {
     const size_t colon = line.find(':');
@@ -183,7 +183,7 @@ int threads() {
   constexpr int64_t kMost = 1 << 16;
   const char* wanted = std::getenv("OMP_NUM_THREADS");
   if (wanted != nullptr) {
-    const std::string first = split(wanted, ',').front();  // then those of nested regions
+    const std::string first = split(wanted, ',').front();  // further numbers are for nested regions
     const std::optional<int64_t> count = number_in(trimmed(first));
     if (count && *count <= kMost) return static_cast<int>(*count);
   }

@@ -10,21 +10,20 @@ namespace millrace {
 struct CpuInfo {
   std::string model;             // "Neoverse-V1", "AMD EPYC 9654 96-Core Processor"
   std::string features;          // the instruction sets, as the kernel lists them
-  int cores = 1;                 // logical ones that we may use: by affinity and by the cgroup's quota
+  int cores = 1;                 // logical cores that we may use: by affinity and by the cgroup's quota
   int64_t last_level_cache = 0;  // bytes
-  int64_t memory = 0;            // bytes, or the cgroup's limit when that is less
+  int64_t memory = 0;            // bytes, or the cgroup's limit if that is less
 
-  // Model and features in a short form, for names of what was compiled for it: virtual machines of one model may
-  // differ.
+  // Model and features in a short form, for names of compiled objects: virtual machines of one model may differ.
   std::string identity() const;
 };
 
 CpuInfo cpu_info();
 
-// $OMP_NUM_THREADS (its first number) when it is set and valid, else the cores that we may use.
+// The first number of $OMP_NUM_THREADS if it is set and valid, else the cores that we may use.
 int threads();
 
-// The parts, from texts and folders, for tests on any machine.
+// The pieces, from texts and folders, for tests on any machine.
 
 struct CpuModel {
   std::string model;
@@ -32,7 +31,7 @@ struct CpuModel {
 };
 CpuModel parse_cpuinfo(std::string_view text);  // of /proc/cpuinfo
 
-// Bytes of the highest level that holds data, in a folder such as /sys/devices/system/cpu/cpu0/cache; 32 MiB when
+// Bytes of the highest cache level that holds data, in a folder such as /sys/devices/system/cpu/cpu0/cache; 32 MiB if
 // unknown.
 int64_t last_level_cache(const std::string& folder);
 
@@ -41,7 +40,7 @@ struct GroupLimits {
   int64_t memory = 0;  // bytes; 0: no limit
 };
 // The tightest limits from our control group up to the root. `membership`: the text of /proc/self/cgroup; `root`: where
-// the groups are mounted, /sys/fs/cgroup. Both versions of control groups are read.
+// the groups are mounted, /sys/fs/cgroup. Reads both versions of control groups.
 GroupLimits group_limits(std::string_view membership, const std::string& root);
 
 }  // namespace millrace

@@ -18,7 +18,7 @@ double value_of(const LaunchNumber& number, const LaunchState& state) {
   return number.argument < 0 ? number.value : state.arguments[number.argument];
 }
 
-// Where each operand that is copied together lies in scratch, and behind them what the product needs itself.
+// Offsets in scratch: each operand that is copied together, then what the product itself needs.
 std::array<int64_t, 4> places_in_scratch(const Launch& launch) {
   std::array<int64_t, 4> places{};
   for (size_t operand = 0; operand < 3; ++operand) {
@@ -45,7 +45,7 @@ Result<CpuLaunch> CpuLaunch::prepare(const Launch& launch, void* function) {
     return Error::make(ErrorKind::failed, "a kernel takes more than 64 numbers", "split the expression");
   if (!launch.kernel.empty()) return prepared;
   if (launch.gemm.adds != (launch.added >= 0))
-    return Error::make(ErrorKind::failed, "a product lacks what it adds, or has something that it does not add");
+    return Error::make(ErrorKind::failed, "a product lacks the tensor that it adds, or has one that it does not add");
   Result<Gemm> gemm = Gemm::prepare(launch.gemm);
   if (!gemm) return gemm.error();
   prepared.gemm_ = std::move(*gemm);
@@ -59,7 +59,8 @@ void CpuLaunch::run(void* const* tensors, const LaunchState& state, char* scratc
   if (!gemm_) {
     std::array<double, kMostNumbers> values{};
     for (size_t k = 0; k < launch_.numbers.size(); ++k) values[k] = value_of(launch_.numbers[k], state);
-    const KernelArguments arguments{tensors, values.data(), launch_.streams.data(), state.seed, state.step, scratch};
+    const KernelArguments arguments{tensors,    values.data(), launch_.subsequences.data(),
+                                    state.seed, state.step,    scratch};
     reinterpret_cast<KernelFunction>(function_)(&arguments);
     return;
   }

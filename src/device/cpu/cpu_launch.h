@@ -1,4 +1,4 @@
-// A launch, ready to run on the CPU: it looks nothing up and allocates nothing.
+// A launch that is ready to run on the CPU: it looks nothing up and allocates nothing.
 #pragma once
 
 #include <optional>
@@ -9,12 +9,13 @@
 
 namespace millrace {
 
-// What a launch needs, aligned to 64, beside its tensors: its own scratch, and room for what it copies together.
+// What a launch needs beside its tensors, aligned to 64: its own scratch, and space for operands that it copies
+// together.
 int64_t scratch_bytes(const Launch& launch);
 
 class CpuLaunch {
  public:
-  // `function`: the compiled kernel, where the launch has one.
+  // `function`: the compiled kernel, if the launch has one.
   static Result<CpuLaunch> prepare(const Launch& launch, void* function);
 
   // `tensors`: by position. `scratch`: scratch_bytes(), aligned to 64.

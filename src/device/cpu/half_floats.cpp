@@ -19,7 +19,7 @@ constexpr uint32_t kF16QuietNan = 0x7E00;
 constexpr uint32_t kSubnormalStep = 126U << kF32Fraction;  // 0.5: its last bit is worth float16's smallest subnormal
 constexpr int kBf16Dropped = 16;
 
-// No branches, not even ones that the compiler could make of ?:, so that the loops below become vector instructions.
+// No branches, not even any that the compiler could make from ?:, so that the loops below become vector instructions.
 
 inline uint32_t choose(bool condition, uint32_t yes, uint32_t no) {
   const uint32_t mask = 0U - static_cast<uint32_t>(condition);

@@ -1,5 +1,5 @@
-// Float32 to and from the two half-sized types, many at once, by several threads. The same results as decode and encode
-// of base/stored_type.h, bit for bit but for the payloads of NaNs. Test: tests/device/half_floats_test.cpp
+// Converts float32 to and from the two half-sized types, many at once, on several threads. The results equal those of
+// decode and encode of base/stored_type.h bit for bit, except for NaN payloads. Test: tests/device/half_floats_test.cpp
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace millrace {
 // `type` is f16 or bf16.
 void widen(StoredType type, const void* from, float* to, int64_t count, int threads);
 
-// To nearest, ties to even.
+// Rounds to nearest, ties to even.
 void narrow(StoredType type, const float* from, void* to, int64_t count, int threads);
 
 }  // namespace millrace

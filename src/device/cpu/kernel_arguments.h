@@ -1,5 +1,5 @@
-// What a generated CPU kernel is called with: as mr::Arguments of codegen/prelude/cpu_prelude.h, which is compiled on
-// its own.
+// The argument of a generated CPU kernel: the same as mr::Arguments of codegen/prelude/cpu_prelude.h, which is compiled
+// separately.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace millrace {
 struct KernelArguments {
   void* const* tensors;
   const double* values;
-  const uint32_t* streams;
+  const uint32_t* subsequences;
   uint64_t seed;
   uint32_t step;
   char* scratch;

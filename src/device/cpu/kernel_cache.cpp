@@ -22,7 +22,7 @@ namespace {
 
 constexpr double kLongestTogetherSeconds = 1800;  // half of what makes a temporary directory stale
 
-// What stands in the directory, each object hashed once.
+// The objects in the directory, each hashed once.
 class Found {
  public:
   explicit Found(const KernelStore& store) : store_(store) {}
@@ -34,7 +34,7 @@ class Found {
   }
 
  private:
-  // "" when it is not there or not ours.
+  // "" if it is missing or another user's.
   const std::string& hash_of(const std::string& object) {
     const auto [known, fresh] = hashes_.try_emplace(object);
     if (fresh)
@@ -46,7 +46,7 @@ class Found {
   std::map<std::string, std::string> hashes_;
 };
 
-// Kernels that are still to be compiled, by batches, and what became of them. Several threads work on it.
+// Kernels that still have to be compiled, in batches, and their results. Several threads work on it.
 class Compilation {
  public:
   using Results = std::map<std::string, Result<CompiledKernel>>;
@@ -66,7 +66,7 @@ class Compilation {
     try {
       while (helpers.size() + 1 < std::min(jobs, total_)) helpers.emplace_back([this] { work(); });
     } catch (const std::system_error&) {
-      // No more threads to be had: those that there are do it.
+      // No more threads can be created: the existing ones do the work.
     }
     work();
     for (std::thread& helper : helpers) helper.join();
@@ -93,7 +93,7 @@ class Compilation {
     }
   }
 
-  // The hash of the object that is in place now; an error without diagnostics when the batch is to be halved.
+  // The hash of the object that is now in place; an error without diagnostics if the batch must be halved.
   Result<std::string> compile_batch(const Batch& batch) const {
     const std::string text = translation_unit(prelude_, batch);
     const CompileOutcome outcome = compile(compiler_, text, store_.directory(), limits_.seconds);
@@ -110,7 +110,7 @@ class Compilation {
     return store_.blame(batch.front().name, outcome.failure.error, text, ".cpp");
   }
 
-  // With the lock held.
+  // Needs the lock.
   void finish(const Batch& batch, const Result<std::string>& hash) {
     if (!hash && hash.error().diagnostics.empty()) {
       const auto middle = batch.begin() + static_cast<ptrdiff_t>(batch.size() / 2);
@@ -132,7 +132,7 @@ class Compilation {
   const std::string& prelude_;
   const CompileLimits limits_;
   const CompileProgress& progress_;
-  std::mutex mutex_;  // of all below
+  std::mutex mutex_;  // guards everything below
   std::condition_variable changed_;
   std::deque<Batch> batches_;
   size_t running_ = 0;

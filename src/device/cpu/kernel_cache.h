@@ -1,8 +1,8 @@
-// CPU kernels from source text to shared objects, compiled once and kept on disk.
+// Compiles CPU kernels from source text to shared objects, once, and keeps them on disk.
 //
-// Any number of threads and processes may use one directory at once: every file is made in a folder of its own and
-// renamed into place, and nothing that is found is used before its owner and its hash have been checked. What is
-// damaged, half written or somebody else's is compiled again.
+// Any number of threads and processes may use one directory at once: every file is made in its own folder and renamed
+// into place, and no file is used before its owner and its hash have been checked. Files that are damaged, half written
+// or another user's are compiled again.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace millrace {
 
 // The body of a .cpp file, without #include (the prelude has them), that defines one function
 //   extern "C" void MILLRACE_KERNEL(...)
-// where the token MILLRACE_KERNEL stands for the name that the cache gives it. Whatever else it defines is its own.
+// The cache replaces the token MILLRACE_KERNEL by the kernel's name. Everything else that it defines is private to it.
 struct KernelSource {
   std::string text;
 };
@@ -29,8 +29,8 @@ struct CompiledKernel {
 };
 
 struct CompileLimits {
-  double seconds = 120;  // for one call of the compiler; then it is killed
-  size_t batch = 16;     // kernels to one call
+  double seconds = 120;  // for one call of the compiler, which is killed after that
+  size_t batch = 16;     // kernels per call
 };
 
 class KernelCache {
@@ -39,12 +39,12 @@ class KernelCache {
   KernelCache(std::string directory, Compiler compiler, std::string prelude, std::string cpu_model,
               CompileLimits limits = {});
 
-  // k_ and 32 digits, which follow from all that the machine code does.
+  // k_ and 32 digits: a hash of everything that the machine code depends on.
   std::string name_of(const KernelSource& source) const;
 
-  // Every kernel, or why there is none, in the order of `sources`; `jobs` compilers run at once. One that does not
-  // compile spoils no other: its error is of the kind bad_input. Any other error is the machine's: a full disk, a cache
-  // that cannot be written, a compiler that has gone.
+  // Every kernel, or why it could not be compiled, in the order of `sources`; `jobs` compilers run at once. A kernel
+  // that does not compile affects no other: its error has the kind bad_input. Any other error is the machine's: a full
+  // disk, a cache that is not writable, a missing compiler.
   std::vector<Result<CompiledKernel>> get(const std::vector<KernelSource>& sources, int jobs,
                                           const CompileProgress& progress = {}) const;
 

@@ -17,7 +17,7 @@
 namespace millrace {
 namespace {
 
-// The OpenMP runtimes' threads outlive the modules that made them: their code must stay.
+// The threads of OpenMP runtimes outlive the modules that started them, so their code must stay loaded.
 void keep_openmp_loaded() {
   for (const char* runtime : {"libgomp.so.1", "libomp.so.5", "libomp.so"})
     if (void* handle = dlopen(runtime, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE)) dlclose(handle);
@@ -51,8 +51,8 @@ Result<KernelModule> KernelModule::load(const std::string& path, const std::stri
   if (!bytes)
     return Error::make(ErrorKind::failed, concat("cannot read the kernels in '", path, "': ", std::strerror(errno)));
   if (sha256(*bytes) != expected_sha256)
-    return Error::make(ErrorKind::failed, concat("'", path, "' is not as it was made: its hash is another"),
-                       "remove it; it is made again");
+    return Error::make(ErrorKind::failed, concat("'", path, "' was changed after it was made: its hash differs"),
+                       "remove it; Millrace makes it again");
   const std::string loaded_as = concat("/proc/self/fd/", file.number());
   void* handle = dlopen(loaded_as.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr)
@@ -86,8 +86,9 @@ KernelModule::~KernelModule() { unload(); }
 void KernelModule::unload() {
   if (handle_ == nullptr) return;
   dlclose(std::exchange(handle_, nullptr));
-  // The loader may keep it (another KernelModule of the same file, symbols that must be unique), and takes the next
-  // file of the same name for it. The descriptor stays open then, so that its number goes to no other.
+  // The loader may keep the library (another KernelModule of the same file, symbols that must be unique) and would then
+  // take the next file of the same name for it. The descriptor stays open in that case, so that no other file gets its
+  // number.
   if (void* kept = dlopen(loaded_as_.c_str(), RTLD_NOW | RTLD_NOLOAD)) {
     dlclose(kept);
     file_.release();

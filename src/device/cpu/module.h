@@ -1,4 +1,4 @@
-// A shared object of kernels in this process.
+// A shared object of kernels that is loaded in this process.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ namespace millrace {
 
 class KernelModule {
  public:
-  // Loads the file at `path` if it is an own file (base/directories.h) whose content has this hash. What is loaded is
-  // the very file that was hashed, whatever becomes of its name meanwhile.
+  // Loads the file at `path` if this user owns it (base/directories.h) and its content has this hash. It loads the very
+  // file that it hashed, even if the name changes meanwhile.
   static Result<KernelModule> load(const std::string& path, const std::string& expected_sha256);
 
   KernelModule(KernelModule&& other) noexcept;
@@ -27,7 +27,7 @@ class KernelModule {
   void unload();
 
   std::string path_;
-  Descriptor file_;        // open while it is loaded: its number is a part of loaded_as_, by which the loader knows it
+  Descriptor file_;        // open while it is loaded: its number is part of loaded_as_, the loader's name for it
   std::string loaded_as_;  // /proc/self/fd/N
   void* handle_ = nullptr;
 };

@@ -9,14 +9,14 @@
 namespace millrace {
 namespace {
 
-// A product has some tens of algorithms with hundreds of tiles, stages and options each. More than these are not worth
-// the time to ask for, nor to measure; what is cut are variants of what is kept (see `rank`).
+// A product has some tens of algorithms with hundreds of tiles, stages and options each. More than these limits are
+// worth neither the queries nor the measurements; what is cut are variants of what is kept (see `rank`).
 constexpr size_t kMostAlgorithms = 2000;
-constexpr size_t kMostChecks = 40000;     // questions to the library about a product
+constexpr size_t kMostChecks = 40000;     // queries to the library about a product
 constexpr size_t kMostChecksAnId = 6000;  // of these, about one of its algorithms; half of them before its variants
 constexpr int kHeuristicChoices = 64;
 constexpr int kMostCustom = 63;
-constexpr double kFewWaves = 2;  // then splitting the sum brings more blocks
+constexpr double kFewWaves = 2;  // with fewer waves, split-k gives more blocks
 constexpr int64_t kLeastSplit = 64;
 constexpr std::array kSplits = {2, 3, 4, 6, 8, 12, 16};
 constexpr int kLastInnerShape = CUBLASLT_MATMUL_INNER_SHAPE_END - 1;
@@ -74,12 +74,12 @@ class Search {
   struct Abilities {
     std::vector<uint32_t> tiles;
     std::vector<uint32_t> stages;
-    std::vector<uint32_t> reductions;  // empty: it cannot split the sum
+    std::vector<uint32_t> reductions;  // empty: no split-k
     int custom_max = 0;
     bool swizzles = false;
   };
 
-  // Keeps it when it is new and the library admits it.
+  // Keeps it if it is new and the library accepts it.
   void add(const GemmAlgorithm& algorithm, Round round) {
     if (!seen_.insert(key_of(algorithm)).second) return;
     ++checks_;
@@ -88,7 +88,7 @@ class Search {
     if (configured && product_.admits(*configured, result)) admitted_.push_back({algorithm, round, result.wavesCount});
   }
 
-  // Of the questions about the id at hand, are `most` asked?
+  // Whether `most` queries about the current id have been made.
   bool spent(size_t most) const { return checks_ >= kMostChecks || checks_ - checks_before_id_ >= most; }
 
   void try_id(int id, bool tensor_cores) {
@@ -114,7 +114,7 @@ class Search {
     }
   }
 
-  // Matrices aligned as it wants them; on Tensor Cores or not, as asked.
+  // Matrices aligned as it requires; with or without Tensor Cores, as requested.
   bool is_for_this_product(const cublasLtMatmulAlgo_t& algorithm, bool tensor_cores) const {
     const auto flags = product_.capability<uint64_t>(algorithm, CUBLASLT_ALGO_CAP_NUMERICAL_IMPL_FLAGS, 0);
     const bool on_tensor_cores = (flags & CUBLASLT_NUMERICAL_IMPL_FLAGS_TENSOR_OP_MASK) != 0;
@@ -182,8 +182,8 @@ class Search {
     }
   }
 
-  // The library does not say which cluster and inner shapes an algorithm has. One that admits some of them and refuses
-  // others heeds them; one that admits all does not look. Those that it heeds.
+  // The library does not report which cluster and inner shapes an algorithm has. An algorithm that accepts some and
+  // rejects others distinguishes them; one that accepts all ignores them. Returns those that it distinguishes.
   std::vector<int> heeded(const GemmAlgorithm& base, int GemmAlgorithm::*attribute, int first, int last) {
     std::vector<int> admitted;
     GemmAlgorithm algorithm = base;

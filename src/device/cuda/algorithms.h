@@ -1,4 +1,4 @@
-// Every algorithm of cuBLASLt's that can do a product.
+// Every cuBLASLt algorithm that can compute a product.
 #pragma once
 
 #include <vector>

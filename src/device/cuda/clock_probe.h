@@ -1,4 +1,4 @@
-// The clock that the multiprocessors run at, as they do: what a GPU lowers for its power or its heat.
+// Measures the clock at which the multiprocessors run. GPUs lower it to limit power or heat.
 #pragma once
 
 #include <memory>
@@ -8,10 +8,10 @@
 
 namespace millrace {
 
-// Counts cycles and nanoseconds of one thread for 50 µs, from one tick of the timer to another: those are a microsecond
-// apart on some GPUs. Its parameter is that of kernel_parameters.h; a launch of another size is refused.
+// Counts cycles and nanoseconds of one thread for 50 µs, from one tick of the timer to another: on some GPUs ticks are
+// a microsecond apart. Its parameter is that of kernel_parameters.h; launches of another size are rejected.
 inline constexpr const char* kClockSource = R"(
-struct Parameters { unsigned long long* counted[1]; double values[1]; const void* state; char* scratch; unsigned streams[1]; };
+struct Parameters { unsigned long long* counted[1]; double values[1]; const void* state; char* scratch; unsigned subsequences[1]; };
 __device__ unsigned long long nanoseconds() {
   unsigned long long now;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
@@ -36,9 +36,9 @@ inline constexpr const char* kClockFunction = "count_cycles";
 
 class ClockProbe {
  public:
-  // The GPU lives longer.
+  // The GPU must outlive this.
   static Result<ClockProbe> make(Gpu& gpu);
-  // Behind what is on the stream, for which it waits.
+  // Runs after the work on the stream, and waits for it.
   Result<double> hertz();
 
  private:

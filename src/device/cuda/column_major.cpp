@@ -9,15 +9,15 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kTensorAlignment = 16;  // bytes; the library's algorithms ask for no more
+constexpr int64_t kTensorAlignment = 16;  // bytes; the library's algorithms need no more
 
 struct Axis {
   int64_t extent = 1;
   int64_t stride = 0;
 };
 
-// `inner` runs along a column, `outer` along a row. nullopt: it does not lie so. With an extent of 1 its stride says
-// nothing; the leading dimension must still be as large as a column.
+// `inner` runs along a column, `outer` along a row. nullopt: not column-major. With an extent of 1 its stride has no
+// meaning; the leading dimension must still be at least a column.
 std::optional<ColumnMajor> lying(const Axis& inner, const Axis& outer) {
   if (inner.extent > 1 && inner.stride != 1) return std::nullopt;
   if (outer.extent > 1 && outer.stride < inner.extent) return std::nullopt;
@@ -32,7 +32,7 @@ int64_t leading_alignment(const ColumnMajor& matrix, int64_t element) {
   return matrix.columns > 1 ? std::gcd(kTensorAlignment, matrix.leading * element) : kTensorAlignment;
 }
 
-// A vector lies both ways: then as the library can read more at once.
+// A vector is both row-major and column-major: picks the one that lets the library read more at once.
 bool better(const std::optional<ColumnMajor>& one, const std::optional<ColumnMajor>& other, int64_t element) {
   if (!one || !other) return one.has_value();
   return leading_alignment(*one, element) > leading_alignment(*other, element);
@@ -52,10 +52,10 @@ void set_batch(ColumnMajor& matrix, int64_t batch, int64_t stride, int64_t eleme
 }
 
 Error refused(const std::string& why) {
-  return Error::make(ErrorKind::failed, concat("cuBLASLt cannot do this product in one call: ", why));
+  return Error::make(ErrorKind::failed, concat("cuBLASLt cannot compute this product in one call: ", why));
 }
 
-// The one loop that takes more than a step; one of a single step when there is none.
+// The one loop with more than one iteration; a loop with a single iteration if there is none.
 Result<GemmLoop> batch_loop(const GemmCall& call) {
   GemmLoop batch;
   for (const GemmLoop& loop : call.loops) {
@@ -67,7 +67,7 @@ Result<GemmLoop> batch_loop(const GemmCall& call) {
   return batch;
 }
 
-// Along which index the call's vector runs: stride 1 there, none along the other.
+// The index that the call's vector runs along: stride 1 there, none along the other.
 Result<bool> runs_along_m(const GemmCall& call) {
   const bool m = call.v_m == 1 && (call.v_n == 0 || call.n == 1);
   const bool n = call.v_n == 1 && (call.v_m == 0 || call.m == 1);
@@ -75,19 +75,19 @@ Result<bool> runs_along_m(const GemmCall& call) {
   return m;
 }
 
-// Which way round it is computed, where the vector has a say: a bias runs along the rows.
+// Whether the product is computed transposed, if the vector determines it: a bias runs along the rows.
 Result<Done> place_vector(const GemmCall& call, const GemmLoop& loop, int64_t element, ColumnMajorProduct& product) {
   const Result<bool> along_m = runs_along_m(call);
   if (!along_m) return along_m.error();
   const bool of_a = call.vector == GemmVector::gradient_of_a;
   if (call.activation != Activation::none && call.vector != GemmVector::bias)
-    return refused("a function behind the sum of a matrix");
+    return refused("an activation together with the sum of a matrix");
   if (call.vector == GemmVector::bias) {
     product.swapped = !*along_m;
     product.vector = ColumnVector::bias;
   } else {
     if (of_a != *along_m) return refused("the sum of a matrix runs along the other matrix's index");
-    if (loop.extent > 1 && loop.v == 0) return refused("products of a batch would write one vector");
+    if (loop.extent > 1 && loop.v == 0) return refused("the products of a batch would write the same vector");
     product.vector = of_a != product.swapped ? ColumnVector::gradient_of_a : ColumnVector::gradient_of_b;
   }
   product.vector_batch_stride = loop.extent > 1 ? loop.v : 0;
@@ -95,14 +95,14 @@ Result<Done> place_vector(const GemmCall& call, const GemmLoop& loop, int64_t el
   return Done{};
 }
 
-// A function takes what the library gives it: its gradient the auxiliary matrix and no bias, a GELU either or neither.
+// A function needs what the library offers: its gradient the auxiliary matrix and no bias, a GELU either or neither.
 Result<Done> check_activation(const GemmCall& call) {
   const bool gradient = call.activation == Activation::gelu_gradient;
-  if (call.adds && call.activation != Activation::none) return refused("a function behind what is added");
-  if (gradient && call.vector != GemmVector::none) return refused("a bias behind the gradient of a function");
-  if (gradient && !call.has_auxiliary) return refused("the gradient of a function without its auxiliary matrix");
+  if (call.adds && call.activation != Activation::none) return refused("an activation after an added matrix");
+  if (gradient && call.vector != GemmVector::none) return refused("a bias together with the gradient of an activation");
+  if (gradient && !call.has_auxiliary) return refused("the gradient of an activation without its auxiliary matrix");
   if (call.has_auxiliary && !gradient && call.activation != Activation::gelu)
-    return refused("an auxiliary matrix that no function has");
+    return refused("an auxiliary matrix without an activation");
   return Done{};
 }
 
@@ -140,7 +140,7 @@ Result<ColumnMajorProduct> column_major(const GemmCall& call) {
   set_batch(product.b, product.batch, product.swapped ? loop->a : loop->b, element);
   set_batch(product.c, product.batch, loop->c, element);
   if (call.has_auxiliary && (product.c.leading % kAuxiliaryStep != 0 || product.c.batch_stride % kAuxiliaryStep != 0))
-    return refused(concat("the columns of its auxiliary matrix are no multiple of ", kAuxiliaryStep, " apart"));
+    return refused(concat("the column stride of its auxiliary matrix is not a multiple of ", kAuxiliaryStep));
   return product;
 }
 

@@ -11,7 +11,7 @@ namespace {
 constexpr int kOverlapsSince = 9;  // compute capability: Hopper
 constexpr const char* kNoOverlap = "MILLRACE_NO_OVERLAP";
 
-// Set and neither empty nor 0: to compare, or where a driver gets it wrong.
+// Set to anything but empty or 0: for comparison, or where a driver has a bug.
 bool overlap_is_refused() {
   const char* const value = std::getenv(kNoOverlap);
   return value != nullptr && *value != '\0' && std::string(value) != "0";
@@ -32,7 +32,7 @@ Result<CUdevice> find_device(const Driver& driver) {
   return Error::make(ErrorKind::unavailable,
                      concat("the CUDA driver sees no GPU", checked ? "" : ": ",
                             checked ? "" : checked.error().diagnostics.front().message),
-                     "see what nvidia-smi shows, and whether CUDA_VISIBLE_DEVICES hides it");
+                     "run nvidia-smi, and check whether CUDA_VISIBLE_DEVICES hides the GPU");
 }
 
 Result<GpuInfo> device_info(const Driver& driver, CUdevice device) {
@@ -48,7 +48,7 @@ Result<GpuInfo> device_info(const Driver& driver, CUdevice device) {
   if (Result<Done> sized = driver.check(driver.device_total_mem(&bytes, device), "ask for the GPU's memory"); !sized)
     return sized.error();
   info.memory_bytes = static_cast<int64_t>(bytes);
-  // 0 where a driver does not say.
+  // 0 if a driver does not report it.
   const auto attribute = [&](CUdevice_attribute which) {
     int value = 0;
     return driver.device_get_attribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
@@ -61,7 +61,7 @@ Result<GpuInfo> device_info(const Driver& driver, CUdevice device) {
   info.clock_khz = attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
   info.memory_clock_khz = attribute(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE);
   if (info.major == 0 || info.multiprocessors == 0)
-    return Error::make(ErrorKind::unavailable, concat("the driver does not say what ", info.name, " can do"));
+    return Error::make(ErrorKind::unavailable, concat("the driver does not report the attributes of ", info.name, ""));
   return info;
 }
 
@@ -73,7 +73,7 @@ Result<std::shared_ptr<CudaContext>> CudaContext::open(const Driver& driver) {
   if (!done) {
     done.error().kind = ErrorKind::unavailable;
     done.error().diagnostics.front().remedy =
-        "see with nvidia-smi whether another process has the GPU or all of its memory";
+        "check with nvidia-smi whether another process holds the GPU or all of its memory";
     return done.error();
   }
   std::shared_ptr<CudaContext> made(new CudaContext(driver, *device, context));
@@ -87,7 +87,7 @@ Result<std::shared_ptr<CudaContext>> CudaContext::open(const Driver& driver) {
   return made;
 }
 
-// At the process's end the driver may have gone already: then these fail, and nothing is left to free.
+// At the end of the process the driver may be gone already: then these calls fail, and there is nothing left to free.
 CudaContext::~CudaContext() {
   {
     const CurrentContext current(*this);

@@ -1,5 +1,5 @@
-// The GPU's context in this process: the primary one, which PyTorch uses too, and the stream that all work goes to.
-// Launches and graphs share it, so that it outlives them.
+// The GPU's context in this process: the primary one, which PyTorch uses too, and the stream for all work. Launches and
+// graphs share it, so that it outlives them.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace millrace {
 
 class CudaContext {
  public:
-  // Of the device that the calling thread uses already, else of the first one.
+  // Of the device that the calling thread already uses, else of the first one.
   static Result<std::shared_ptr<CudaContext>> open(const Driver& driver);
 
   ~CudaContext();
@@ -22,7 +22,7 @@ class CudaContext {
   const Driver& driver() const { return driver_; }
   CUstream stream() const { return stream_; }
   CUstream own_stream() const { return own_stream_; }
-  // Whether generated kernels may be started before the kernel in front of them is done: they wait for it themselves.
+  // Whether generated kernels may start before the previous kernel ends: they wait for it themselves.
   bool overlaps() const { return overlaps_; }
   void set_overlaps(bool overlaps) { overlaps_ = overlaps; }
   void use_stream(CUstream stream) { stream_ = stream != nullptr ? stream : own_stream_; }
@@ -42,7 +42,7 @@ class CudaContext {
   bool overlaps_ = false;
 };
 
-// Makes the context the calling thread's for a scope, and leaves the thread as it was.
+// Makes the context current for a scope, and restores the thread's context afterwards.
 class CurrentContext {
  public:
   explicit CurrentContext(const CudaContext& context);
@@ -55,10 +55,10 @@ class CurrentContext {
   bool pushed_ = false;
 };
 
-// The device that a context would be opened on; unavailable where there is none.
+// The device that a context would be opened on; unavailable if there is none.
 Result<CUdevice> find_device(const Driver& driver);
 
-// All but the libraries' versions.
+// Everything except the libraries' versions.
 Result<GpuInfo> device_info(const Driver& driver, CUdevice device);
 
 }  // namespace millrace

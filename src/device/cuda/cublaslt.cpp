@@ -43,7 +43,7 @@ Result<CublasLt> load_cublaslt() {
   Result<SharedLibrary> library = SharedLibrary::open({"libcublasLt.so.13", "libcublasLt.so.12"}, toolkit_folders());
   if (!library)
     return Error::make(ErrorKind::unavailable,
-                       concat("cuBLASLt, which multiplies matrices on GPUs, is not there: ",
+                       concat("cuBLASLt, which multiplies matrices on GPUs, is missing: ",
                               library.error().diagnostics.front().message),
                        kRemedy);
   CublasLt lt;
@@ -126,7 +126,7 @@ Result<Done> CublasLtProduct::set_types(const GemmCall& call) {
     case StoredType::f16:
     case StoredType::bf16:
       type_ = call.type == StoredType::f16 ? CUDA_R_16F : CUDA_R_16BF;
-      // Halves are summed as floats: parts of a sum that were rounded to halves between are not for us.
+      // Halves are summed as floats: reductions that round partial sums to halves are not acceptable.
       reductions_ = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
       return Done{};
     case StoredType::f32:
@@ -171,8 +171,9 @@ cublasLtEpilogue_t CublasLtProduct::epilogue() const {
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-// Before algorithms are asked for: which of them there are depends on it, and on how what is beside the matrices is
-// aligned. Addresses are therefore some that nobody reads, no better aligned than any may be.
+// Must be set before algorithms are queried: the set of algorithms depends on it, and on the alignment of the vectors
+// and auxiliary matrix. The addresses are therefore placeholders that nothing reads, with the smallest alignment that
+// may occur.
 Result<Done> CublasLtProduct::set_epilogue() {
   if (epilogue() == CUBLASLT_EPILOGUE_DEFAULT) return Done{};
   const auto set = [&](cublasLtMatmulDescAttributes_t which, const auto& value) {
@@ -261,7 +262,7 @@ Result<cublasLtMatmulAlgo_t> CublasLtProduct::initialised(int id) const {
 Result<cublasLtMatmulAlgo_t> CublasLtProduct::configured(const GemmAlgorithm& algorithm) const {
   Result<cublasLtMatmulAlgo_t> made = initialised(algorithm.id);
   if (!made) return made;
-  // Shapes that are left to the library need no word, and older libraries have none for them.
+  // Shapes that are left to the library need no attribute, and older libraries have none for them.
   const auto set = [&](cublasLtMatmulAlgoConfigAttributes_t which, auto value) {
     if (sizeof(value) == sizeof(uint16_t) && value == 0) return CUBLAS_STATUS_SUCCESS;
     return set_attribute(library_->algo_config_set, &*made, which, value);
@@ -343,7 +344,7 @@ Result<Done> CublasLtProduct::multiply(double alpha, const Operands& operands, c
     if (Result<Done> set = set_pointer(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.vector); !set) return set;
   if (has_auxiliary_)
     if (Result<Done> set = set_pointer(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.auxiliary); !set) return set;
-  // The library's C is what is added, and its D the result.
+  // The library's C is the added matrix, and its D the result.
   const double wide_beta = adds_ ? 1 : 0;
   const auto narrow_alpha = static_cast<float>(alpha);
   const float narrow_beta = adds_ ? 1 : 0;

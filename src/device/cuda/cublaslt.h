@@ -13,7 +13,7 @@
 
 namespace millrace {
 
-// What an algorithm may ask for beside its matrices.
+// The workspace that an algorithm may request.
 inline constexpr int64_t kLargestWorkspace = int64_t{32} << 20;
 
 // Of a bias, or the gradient of one: the library has no preference for it, and its kernels read 16 bytes at once.
@@ -47,15 +47,15 @@ struct CublasLt {
   std::string version() const;  // "13.1.0"
 };
 
-// Loaded once; unavailable where it is not there.
+// Loaded once; unavailable if it is missing.
 Result<const CublasLt*> cublaslt_library();
 GpuSoftware inspect_cublaslt();
 
-// A handle of the library's, which keeps the context it is in.
+// A library handle that keeps its context alive.
 Result<std::shared_ptr<cublasLtContext>> open_cublaslt(const CublasLt& library,
                                                        const std::shared_ptr<CudaContext>& context);
 
-// The library's descriptors of one product. Must be made and used with the GPU's context current.
+// The library's descriptors of one product. Must be made and used while the GPU's context is current.
 class CublasLtProduct {
  public:
   static Result<CublasLtProduct> make(const CublasLt& library, std::shared_ptr<cublasLtContext> handle,
@@ -70,16 +70,16 @@ class CublasLtProduct {
   // ---- Algorithms ----
 
   Result<std::vector<int>> algorithm_ids() const;
-  // An algorithm without attributes; an error where the library has none of that number for these types.
+  // An algorithm without attributes; fails if the library has none with that number for these types.
   Result<cublasLtMatmulAlgo_t> initialised(int id) const;
-  // With all attributes. An error where the library does not know one of them.
+  // With all attributes. Fails if the library does not know one of them.
   Result<cublasLtMatmulAlgo_t> configured(const GemmAlgorithm& algorithm) const;
-  // Whether it can do this product, in a workspace of at most kLargestWorkspace.
+  // Whether it can compute this product with a workspace of at most kLargestWorkspace.
   bool admits(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulHeuristicResult_t& result) const;
-  // The heuristic's choices, best first, at most `count`; none when it has none.
+  // The heuristic's choices, best first, at most `count`; may be empty.
   Result<std::vector<cublasLtMatmulHeuristicResult_t>> heuristic(int count) const;
   GemmAlgorithm attributes(const cublasLtMatmulAlgo_t& algorithm) const;
-  // A number that the algorithm is able to, `otherwise` when the library does not say.
+  // A numeric capability of the algorithm; `otherwise` if the library does not report it.
   template <class Number>
   Number capability(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoCapAttributes_t which,
                     Number otherwise) const {
@@ -94,7 +94,7 @@ class CublasLtProduct {
 
   // ---- Running ----
 
-  // The call's matrices. What it does not have is null.
+  // The call's matrices. Those that it does not have are null.
   struct Operands {
     const void* a = nullptr;
     const void* b = nullptr;
@@ -104,7 +104,7 @@ class CublasLtProduct {
     const void* auxiliary = nullptr;
   };
 
-  // C = alpha A B, and `added` where the call adds.
+  // C = alpha A B, plus `added` if the call adds.
   Result<Done> multiply(double alpha, const Operands& operands, const cublasLtMatmulAlgo_t& algorithm, void* workspace,
                         size_t workspace_bytes, void* stream) const;
 

@@ -1,4 +1,4 @@
-// Launches, ready to run on the context's stream.
+// Launches that are ready to run on the context's stream.
 #pragma once
 
 #include <memory>
@@ -10,12 +10,12 @@
 
 namespace millrace {
 
-// Generated kernels, from the cubin that has them. Since Hopper they may be started while the kernel before still runs:
-// each waits for it before it touches memory, as the prelude's begin() does.
+// Generated kernels, from the cubin that contains them. Since Hopper a kernel may start while the previous one still
+// runs: it waits for it before it touches memory, in the prelude's begin().
 Result<std::unique_ptr<GpuLaunch>> prepare_kernels(std::shared_ptr<CudaContext> context, const Launch& launch,
                                                    const std::string& cubin);
 
-// A matrix product, with copies of operands that are apart in memory.
+// A matrix product, with copies of operands that are not adjacent in memory.
 Result<std::unique_ptr<GpuLaunch>> prepare_product(std::shared_ptr<CudaContext> context, const CublasLt& library,
                                                    std::shared_ptr<cublasLtContext> handle, const Launch& launch);
 

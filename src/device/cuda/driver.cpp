@@ -12,7 +12,7 @@ namespace {
 constexpr const char* kInstallDriver =
     "install NVIDIA's driver (nvidia-smi shows whether it works), or run on the CPU with --device cpu";
 
-// After one of these the context of the process is lost: every later call answers the same.
+// After one of these errors the process has lost its context: every later call returns the same error.
 bool is_sticky(CUresult result) {
   constexpr std::array kSticky = {CUDA_ERROR_ECC_UNCORRECTABLE,    CUDA_ERROR_ILLEGAL_ADDRESS,
                                   CUDA_ERROR_LAUNCH_TIMEOUT,       CUDA_ERROR_ASSERT,
@@ -23,7 +23,7 @@ bool is_sticky(CUresult result) {
   return std::find(kSticky.begin(), kSticky.end(), result) != kSticky.end();
 }
 
-// By the names that cuda.h's macros lead to. The driver has them under older names too, with other arguments.
+// By the names that cuda.h's macros lead to. The driver also has older names, with other arguments.
 void find_all(SharedLibrary& library, Driver& driver) {
   library.find("cuInit", driver.init);
   library.find("cuDriverGetVersion", driver.driver_get_version);
@@ -77,7 +77,7 @@ Result<Driver> load_driver() {
       SharedLibrary::open({"libcuda.so.1"}, {"/usr/local/nvidia/lib64", "/usr/lib/wsl/lib"});
   if (!library)
     return Error::make(ErrorKind::unavailable,
-                       concat("the CUDA driver is not there: ", library.error().diagnostics.front().message),
+                       concat("the CUDA driver is missing: ", library.error().diagnostics.front().message),
                        kInstallDriver);
   Driver driver;
   find_all(*library, driver);
@@ -104,7 +104,7 @@ Result<Done> Driver::check(CUresult result, const std::string& what) const {
   const std::string message = concat("cannot ", what, ": ", name, " (", static_cast<int>(result), "): ", text);
   if (!is_sticky(result)) return Error::make(ErrorKind::failed, message);
   return Error::make(ErrorKind::failed, concat(message, "; the GPU's context is lost"),
-                     "nothing more runs on the GPU in this process: start another one");
+                     "this process cannot use the GPU any more: start another one");
 }
 
 std::string Driver::version() const {

@@ -1,4 +1,4 @@
-// The CUDA driver's functions, and its errors in words.
+// The CUDA driver's functions, and its errors as text.
 #pragma once
 
 #include <cuda.h>
@@ -73,7 +73,7 @@ struct Driver {
   std::string path() const;
 };
 
-// Loaded and initialised once; unavailable where there is no driver.
+// Loaded and initialised once; unavailable if there is no driver.
 Result<const Driver*> cuda_driver();
 
 }  // namespace millrace

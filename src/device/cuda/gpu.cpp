@@ -1,4 +1,4 @@
-// The GPU behind device/gpu.h, and what this library gives to those who load it.
+// Implements device/gpu.h, and exports the functions of this library.
 #include "device/gpu.h"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ class CudaGraph final : public GpuGraph {
   CUgraphExec graph_;
 };
 
-// An event of the context's.
+// An event of the context.
 class Event {
  public:
   explicit Event(const CudaContext& context) : context_(context) {}
@@ -86,7 +86,7 @@ class CudaGpu final : public Gpu {
     size_t all = 0;
     if (result == CUDA_ERROR_OUT_OF_MEMORY && driver().mem_get_info(&free_bytes, &all) == CUDA_SUCCESS)
       failed.error().diagnostics.front().remedy =
-          concat(free_bytes, " of its ", all, " bytes are free: take a smaller batch, or end what else runs on it");
+          concat(free_bytes, " of its ", all, " bytes are free: use a smaller batch, or end other processes on it");
     return failed.error();
   }
 
@@ -154,7 +154,7 @@ class CudaGpu final : public Gpu {
     if (done) done = stop.record();
     if (done) done = stop.wait();
     if (done) return stop.seconds_since(start);
-    // What was put on the stream is not left to run behind the caller's back.
+    // Enqueued work must not keep running after an error is returned.
     static_cast<void>(wait());
     return done.error();
   }
@@ -162,7 +162,7 @@ class CudaGpu final : public Gpu {
   Result<double> clock_hertz() override {
     if (is_recorded())
       return Error::make(ErrorKind::failed, "the clock cannot be read while the stream is recorded",
-                         "read it before or behind the recording");
+                         "read it before or after the recording");
     if (!clock_) {
       Result<ClockProbe> made = ClockProbe::make(*this);
       if (!made) return made.error();
@@ -178,8 +178,7 @@ class CudaGpu final : public Gpu {
            status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
   }
 
-  // Between kernels that overlap a graph has edges of a special kind. Should a driver refuse them at some place, it
-  // gets a graph without.
+  // Between overlapping kernels a graph has programmatic edges. If a driver rejects them, it gets a graph without them.
   Result<std::unique_ptr<GpuGraph>> record(const std::function<Result<Done>()>& work) override {
     Result<std::unique_ptr<GpuGraph>> graph = record_once(work);
     if (graph || !context_->overlaps()) return graph;
@@ -198,7 +197,7 @@ class CudaGpu final : public Gpu {
   }
 
  private:
-  // On a stream of ours: the caller's may be the default one, which records nothing.
+  // On our own stream: the caller's may be the default stream, which cannot be recorded.
   Result<std::unique_ptr<GpuGraph>> record_once(const std::function<Result<Done>()>& work) {
     const CurrentContext current(*context_);
     CUstream stream = context_->own_stream();
@@ -212,7 +211,7 @@ class CudaGpu final : public Gpu {
     context_->use_stream(callers);
     CUgraph graph = nullptr;
     Result<Done> done = context_->check(driver().stream_end_capture(stream, &graph), "record a graph");
-    // What the work itself says is nearer to the cause.
+    // The error of the work itself is closer to the cause.
     if (!worked) done = worked;
     CUgraphExec executable = nullptr;
     if (done)
@@ -228,7 +227,7 @@ class CudaGpu final : public Gpu {
   std::shared_ptr<CudaContext> context_;
   const CublasLt& cublaslt_;
   std::shared_ptr<cublasLtContext> handle_;
-  std::optional<ClockProbe> clock_;  // when it is first asked for
+  std::optional<ClockProbe> clock_;  // on first use
 };
 
 Result<std::unique_ptr<Gpu>> make_gpu() {

@@ -10,7 +10,7 @@ namespace millrace {
 namespace {
 
 constexpr size_t kMostParameterBytes = 32764;   // of a kernel, since CUDA 12.1
-constexpr unsigned kSharedUnasked = 48 * 1024;  // bytes that a launch may have without its function being told
+constexpr unsigned kSharedUnasked = 48 * 1024;  // bytes that a launch may have without setting the function's attribute
 
 // A cubin's code on the GPU.
 class Module {
@@ -102,7 +102,7 @@ Result<Done> allow_shared(const CudaContext& context, const Grid& grid) {
       concat("give the kernel ", grid.name, " ", grid.shared_bytes, " bytes of shared memory"));
 }
 
-// Asks for attributes, which also loads the function: nothing is loaded while a graph is recorded.
+// Queries attributes, which also loads the function: nothing may be loaded while a graph is recorded.
 Result<Done> check_function(const CudaContext& context, const Grid& grid, size_t parameter_bytes) {
   const Driver& driver = context.driver();
   int threads = 0;
@@ -139,7 +139,7 @@ Result<Grid> find_grid(const Module& module, const GpuGrid& asked, size_t parame
 Result<std::unique_ptr<GpuLaunch>> prepare_kernels(std::shared_ptr<CudaContext> context, const Launch& launch,
                                                    const std::string& cubin) {
   if (launch.grids.empty()) return Error::make(ErrorKind::failed, "a launch of generated kernels has no grid");
-  KernelParameters parameters(static_cast<size_t>(launch.tensor_count), launch.numbers, launch.streams);
+  KernelParameters parameters(static_cast<size_t>(launch.tensor_count), launch.numbers, launch.subsequences);
   if (parameters.size() > kMostParameterBytes)
     return refused(launch.grids.front().function, concat("its parameter has ", parameters.size(), " bytes"));
   const CurrentContext current(*context);

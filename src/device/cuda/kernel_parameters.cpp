@@ -15,15 +15,16 @@ size_t at_least_one(size_t count) { return std::max<size_t>(count, 1); }
 }  // namespace
 
 KernelParameters::KernelParameters(size_t tensors, std::vector<LaunchNumber> numbers,
-                                   const std::vector<uint32_t>& streams)
+                                   const std::vector<uint32_t>& subsequences)
     : numbers_(std::move(numbers)),
       tensor_count_(tensors),
       values_at_(at_least_one(tensors) * kWord),
       state_at_(values_at_ + at_least_one(numbers_.size()) * kWord) {
-  const size_t streams_at = state_at_ + 2 * kWord;
-  const size_t end = streams_at + at_least_one(streams.size()) * sizeof(uint32_t);
+  const size_t subsequences_at = state_at_ + 2 * kWord;
+  const size_t end = subsequences_at + at_least_one(subsequences.size()) * sizeof(uint32_t);
   bytes_.resize((end + kWord - 1) / kWord * kWord);
-  if (!streams.empty()) std::memcpy(bytes_.data() + streams_at, streams.data(), streams.size() * sizeof(uint32_t));
+  if (!subsequences.empty())
+    std::memcpy(bytes_.data() + subsequences_at, subsequences.data(), subsequences.size() * sizeof(uint32_t));
 }
 
 void KernelParameters::set(void* const* tensors, const double* arguments, const void* state, void* scratch) {

@@ -1,7 +1,7 @@
 // The one parameter of every generated kernel, a struct by value, as the prelude of GPU kernels declares it:
 //
 //   void* tensors[max(1, T)]; double values[max(1, V)]; const GpuState* state; char* scratch;
-//   uint32_t streams[max(1, S)];     natural alignment, padded to 8
+//   uint32_t subsequences[max(1, S)];  natural alignment, padded to 8
 //
 // Pure arithmetic. Test: tests/device/cuda/kernel_parameters_test.cpp
 #pragma once
@@ -15,7 +15,7 @@ namespace millrace {
 
 class KernelParameters {
  public:
-  KernelParameters(size_t tensors, std::vector<LaunchNumber> numbers, const std::vector<uint32_t>& streams);
+  KernelParameters(size_t tensors, std::vector<LaunchNumber> numbers, const std::vector<uint32_t>& subsequences);
 
   // Writes what changes from run to run.
   void set(void* const* tensors, const double* arguments, const void* state, void* scratch);
@@ -31,7 +31,7 @@ class KernelParameters {
   std::vector<std::byte> bytes_;
 };
 
-// What a number of a launch is in this run.
+// The value of a launch's scalar in this run.
 double value_of(const LaunchNumber& number, const double* arguments);
 
 }  // namespace millrace

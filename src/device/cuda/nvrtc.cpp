@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kLogBytes = 4000;  // of a complaint; the rest says the same
+constexpr size_t kLogBytes = 4000;  // of an error message; the rest repeats it
 
 struct Nvrtc {
   decltype(&nvrtcVersion) version = nullptr;
@@ -27,7 +27,7 @@ struct Nvrtc {
   decltype(&nvrtcGetProgramLog) get_log = nullptr;
 };
 
-// It loads its builtins by name when it compiles, and looks only where the loader does: they lie beside it.
+// NVRTC loads its builtins by name when it compiles, and searches only where the loader does; they are beside it.
 void load_builtins(const std::string& path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string::npos) return;
@@ -45,7 +45,7 @@ Result<Nvrtc> load_nvrtc() {
   if (!library)
     return Error::make(
         ErrorKind::unavailable,
-        concat("NVRTC, which compiles kernels for GPUs, is not there: ", library.error().diagnostics.front().message),
+        concat("NVRTC, which compiles kernels for GPUs, is missing: ", library.error().diagnostics.front().message),
         kRemedy);
   Nvrtc nvrtc;
   library->find("nvrtcVersion", nvrtc.version);
@@ -74,7 +74,7 @@ std::string version_of(const Nvrtc& nvrtc) {
   return nvrtc.version(&major, &minor) == NVRTC_SUCCESS ? concat(major, ".", minor) : "unknown";
 }
 
-// A program of NVRTC's, which goes with this.
+// Owns an NVRTC program.
 class Program {
  public:
   explicit Program(const Nvrtc& nvrtc) : nvrtc_(nvrtc) {}
@@ -87,7 +87,7 @@ class Program {
   Result<std::string> compile(const std::string& source, const std::string& architecture) {
     nvrtcResult result = nvrtc_.create_program(&program_, source.c_str(), "kernel.cu", 0, nullptr, nullptr);
     if (result != NVRTC_SUCCESS) return machine_error("take a kernel's source", result);
-    // What only this generation has, kernels ask for by name.
+    // Kernels request the features of this generation alone by name.
     const std::string target = concat("--gpu-architecture=", architecture, architecture == "sm_90" ? "a" : "");
     const std::array options = {target.c_str(), "--std=c++17", "-default-device", "--fmad=true",
                                 "--extra-device-vectorization"};
@@ -107,9 +107,9 @@ class Program {
  private:
   std::string log() const {
     size_t bytes = 0;
-    if (nvrtc_.get_log_size(program_, &bytes) != NVRTC_SUCCESS || bytes == 0) return "it does not say why";
+    if (nvrtc_.get_log_size(program_, &bytes) != NVRTC_SUCCESS || bytes == 0) return "it gives no reason";
     std::string text(bytes, '\0');
-    if (nvrtc_.get_log(program_, text.data()) != NVRTC_SUCCESS) return "it does not say why";
+    if (nvrtc_.get_log(program_, text.data()) != NVRTC_SUCCESS) return "it gives no reason";
     while (!text.empty() && (text.back() == '\0' || text.back() == '\n')) text.pop_back();
     return text;
   }

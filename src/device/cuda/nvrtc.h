@@ -1,4 +1,4 @@
-// NVRTC, NVIDIA's compiler as a library: needs neither a GPU nor a driver.
+// NVRTC, NVIDIA's compiler as a library. Needs neither a GPU nor a driver.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@ namespace millrace {
 
 Result<std::unique_ptr<GpuCompiler>> open_nvrtc();
 
-// Its version and file, or why it is not there.
+// Its version and file, or why it is missing.
 GpuSoftware inspect_nvrtc();
 
 }  // namespace millrace

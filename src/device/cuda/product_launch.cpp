@@ -10,14 +10,14 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kAlignment = 256;  // of what lies in scratch
+constexpr int64_t kAlignment = 256;  // of buffers in scratch
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 struct ChosenAlgorithm {
   cublasLtMatmulAlgo_t algorithm{};
   size_t workspace_bytes = 0;
-  std::array<uint32_t, 3> alignments{1, 1, 1};  // bytes that it asks of the call's a, b and c
+  std::array<uint32_t, 3> alignments{1, 1, 1};  // bytes, of the call's a, b and c
 };
 
 Result<ChosenAlgorithm> choose(const CublasLtProduct& product, const GemmAlgorithm& asked) {
@@ -29,7 +29,7 @@ Result<ChosenAlgorithm> choose(const CublasLtProduct& product, const GemmAlgorit
     chosen.algorithm = best->front().algo;
     chosen.workspace_bytes = best->front().workspaceSize;
   } else {
-    constexpr const char* kRemedy = "another version of cuBLASLt numbers its algorithms otherwise: explore again";
+    constexpr const char* kRemedy = "another version of cuBLASLt numbers its algorithms differently: explore again";
     Result<cublasLtMatmulAlgo_t> algorithm = product.configured(asked);
     if (!algorithm) {
       algorithm.error().diagnostics.front().remedy = kRemedy;
@@ -38,7 +38,7 @@ Result<ChosenAlgorithm> choose(const CublasLtProduct& product, const GemmAlgorit
     cublasLtMatmulHeuristicResult_t result{};
     if (!product.admits(*algorithm, result))
       return Error::make(ErrorKind::failed,
-                         concat("cuBLASLt does not admit its algorithm ", asked.id, " for a product"), kRemedy);
+                         concat("cuBLASLt does not accept its algorithm ", asked.id, " for a product"), kRemedy);
     chosen.algorithm = *algorithm;
     chosen.workspace_bytes = result.workspaceSize;
   }
@@ -52,12 +52,12 @@ Result<ChosenAlgorithm> choose(const CublasLtProduct& product, const GemmAlgorit
   return chosen;
 }
 
-// Places in scratch, behind those of the operands that are copied together.
+// Offsets in scratch, after those of the operands that are copied together.
 constexpr size_t kVector = 3;
 constexpr size_t kWorkspace = 4;
 constexpr size_t kEnd = 5;
 
-// A vector always has a place, for when the caller's is not aligned.
+// A vector always has space in scratch, in case the caller's is not aligned.
 std::array<int64_t, 6> places_in_scratch(const Launch& launch, size_t workspace_bytes) {
   std::array<int64_t, 6> places{};
   for (size_t operand = 0; operand < 3; ++operand) {
@@ -88,18 +88,18 @@ class ProductLaunch final : public GpuLaunch {
       at[operand] = launch_.packed[operand] ? at_in_scratch(operand)
                                             : static_cast<char*>(tensors[launch_.operands[operand].front()]);
       if (reinterpret_cast<uintptr_t>(at[operand]) % chosen_.alignments[operand] != 0)
-        return Error::make(ErrorKind::failed, concat("cuBLASLt's algorithm wants matrix ", "ABC"[operand],
+        return Error::make(ErrorKind::failed, concat("cuBLASLt's algorithm needs matrix ", "ABC"[operand],
                                                      " aligned to ", chosen_.alignments[operand], " bytes"));
     }
     const void* const added = launch_.gemm.adds ? tensors[launch_.added] : nullptr;
     if (reinterpret_cast<uintptr_t>(added) % chosen_.alignments[2] != 0)
-      return Error::make(ErrorKind::failed, concat("cuBLASLt's algorithm wants what is added aligned to ",
+      return Error::make(ErrorKind::failed, concat("cuBLASLt's algorithm needs the added matrix aligned to ",
                                                    chosen_.alignments[2], " bytes"));
     const void* const auxiliary = launch_.gemm.has_auxiliary ? tensors[launch_.auxiliary] : nullptr;
     const int64_t auxiliary_alignment = product_.shape().c.pointer_alignment;
     if (reinterpret_cast<uintptr_t>(auxiliary) % static_cast<uintptr_t>(auxiliary_alignment) != 0)
       return Error::make(ErrorKind::failed,
-                         concat("cuBLASLt wants the auxiliary matrix aligned to ", auxiliary_alignment, " bytes"));
+                         concat("cuBLASLt needs the auxiliary matrix aligned to ", auxiliary_alignment, " bytes"));
     for (const size_t operand : {size_t{0}, size_t{1}})
       if (launch_.packed[operand])
         if (Result<Done> copied = copy(operand, at[operand], tensors); !copied) return copied;
@@ -126,7 +126,7 @@ class ProductLaunch final : public GpuLaunch {
   int64_t scratch_bytes() const override { return places_[kEnd]; }
 
  private:
-  // Inputs from their tensors into one, the output from one into its tensors.
+  // Copies inputs from their tensors into one, and the output from one into its tensors.
   Result<Done> copy(size_t operand, const char* together, void* const* tensors) const {
     return copy(launch_.operands[operand], launch_.operand_bytes[operand], together, operand == 2, tensors);
   }
@@ -135,7 +135,7 @@ class ProductLaunch final : public GpuLaunch {
     return copy(launch_.vectors, launch_.vector_bytes, together, apart, tensors);
   }
 
-  // Stacked vectors may be apart, and one that the caller has aligned worse than the library takes it to be.
+  // Stacked vectors may not be adjacent, and the caller's may be less aligned than the library assumes.
   bool is_vector_apart(void* const* tensors) const {
     return launch_.packed_vectors ||
            (!launch_.vectors.empty() &&
@@ -168,13 +168,13 @@ class ProductLaunch final : public GpuLaunch {
 Result<std::unique_ptr<GpuLaunch>> prepare_product(std::shared_ptr<CudaContext> context, const CublasLt& library,
                                                    std::shared_ptr<cublasLtContext> handle, const Launch& launch) {
   if (launch.gemm.library != BlasLibrary::cublaslt)
-    return Error::make(ErrorKind::failed, "a product for the CPU's libraries was given to a GPU");
+    return Error::make(ErrorKind::failed, "a product for a CPU library was given to a GPU");
   for (const std::vector<int>& stack : launch.operands)
     if (stack.empty()) return Error::make(ErrorKind::failed, "a product lacks a matrix");
   if (launch.vectors.empty() != (launch.gemm.vector == GemmVector::none))
     return Error::make(ErrorKind::failed, "a product lacks its vector, or has one that it does not use");
   if (launch.gemm.adds != (launch.added >= 0))
-    return Error::make(ErrorKind::failed, "a product lacks what it adds, or has something that it does not add");
+    return Error::make(ErrorKind::failed, "a product lacks the tensor that it adds, or has one that it does not add");
   if (launch.gemm.has_auxiliary != (launch.auxiliary >= 0))
     return Error::make(ErrorKind::failed, "a product lacks its auxiliary matrix, or has one that it does not use");
   const CurrentContext current(*context);

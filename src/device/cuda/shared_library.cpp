@@ -37,7 +37,7 @@ Result<SharedLibrary> SharedLibrary::open(const std::vector<std::string>& files,
   for (const std::string& path : paths) {
     if (void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return SharedLibrary(handle);
     const char* message = dlerror();
-    // That a file is there and does not load says more than that others are not there.
+    // A file that exists but does not load says more than missing files.
     const std::string said = message == nullptr ? path : message;
     if (reason.empty() || said.find("No such file") == std::string::npos) reason = said;
   }

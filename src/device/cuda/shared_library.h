@@ -1,4 +1,4 @@
-// NVIDIA's libraries, found and loaded when first asked for. They stay loaded: threads of theirs may be inside.
+// Finds and loads NVIDIA's libraries on first use. They stay loaded, because their threads may be running in them.
 #pragma once
 
 #include <dlfcn.h>
@@ -16,7 +16,7 @@ class SharedLibrary {
   // The first of `files` that the loader finds, or that is in one of `folders`.
   static Result<SharedLibrary> open(const std::vector<std::string>& files, const std::vector<std::string>& folders);
 
-  // Null when it is not there; missing() then names it.
+  // Null if it is missing; missing() then names it.
   template <class Function>
   void find(const char* name, Function& function) {
     find_if_there(name, function);
@@ -29,7 +29,7 @@ class SharedLibrary {
 
   const std::string& missing() const { return missing_; }
 
-  // The file of a function that was found.
+  // The file that contains a function that was found.
   template <class Function>
   static std::string path_of(Function function) {
     Dl_info found{};
@@ -43,10 +43,10 @@ class SharedLibrary {
   std::string missing_;  // the first function that was not found
 };
 
-// Where toolkits and Python's packages put NVIDIA's libraries, nearest first.
+// Where toolkits and Python packages put NVIDIA's libraries, nearest first.
 std::vector<std::string> toolkit_folders();
 
-// For a report: why it is not there, on one line.
+// For a report: why it is missing, on one line.
 GpuSoftware missing_software(const Error& error);
 
 // 13010 and 1000 as "13.1".

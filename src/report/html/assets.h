@@ -1,4 +1,4 @@
-// The style and the script of reports: real files, in the program as texts.
+// The style sheet and the script of reports: real files, embedded in the program as text.
 #pragma once
 
 #include <string_view>

@@ -50,7 +50,7 @@ std::string document_json(const Document& document) {
       if (block.table) root["tables"][block.table->id] = table_json(*block.table);
     }
   }
-  // Names that are no UTF-8 (a file's may be) are shown with '?'.
+  // Names that are not UTF-8 (a file's may not be) are shown with '?'.
   return root.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -19,7 +19,7 @@ struct Carried {
   std::string name;
   std::string layout;  // after selection
   double words = 0;
-  bool kept = false;  // of the caller, or for the other pass: drawn although nothing of this pass reads it
+  bool kept = false;  // the caller's, or for the other pass: drawn even if nothing in this pass reads it
 };
 
 struct FlowNode {
@@ -40,7 +40,7 @@ struct Flow {
   std::vector<FlowEdge> edges;
 };
 
-// What each piece of a pass reads and writes, as positions among what is carried.
+// What each operator or launch of a pass reads and writes, as positions in the list of carried tensors.
 struct Touched {
   const Piece* piece = nullptr;
   std::vector<size_t> reads;
@@ -179,7 +179,7 @@ Flow flow_of_launches(const ReportArtefacts& of, const StepMetrics& metrics, Pas
     const bool saved = buffer.first >= 0 && of.plan.launches[static_cast<size_t>(buffer.first)].pass == Pass::forward &&
                        of.plan.launches[static_cast<size_t>(buffer.last)].pass == Pass::backward;
     const auto word = word_bytes.find(buffer.tensor);
-    // As it is stored: a mask as bits is few words.
+    // As stored: a mask stored as bits has few words.
     const double words = word != word_bytes.end() ? static_cast<double>(buffer.bytes) / word->second : 0;
     carried.push_back({buffer.tensor, buffer.layout, words, saved || buffer.location == BufferLocation::result});
   }
@@ -214,7 +214,7 @@ Picture dataflow_picture(const ReportArtefacts& artefacts, const StepMetrics& me
   Picture picture;
   picture.id = concat("dataflow_", pass_name, before ? "_before" : "_after");
   picture.caption = concat(before ? "Before: " : "After: ", pass_name, ", ",
-                           before ? "every operator by itself." : "the plan's launches.");
+                           before ? "every operator as its own kernel." : "the plan's launches.");
   picture.svg = draw(flow, concat("dataflow of ", pass_name, before ? " before fusion" : " after fusion"), layout);
   picture.folded = before || pass == Pass::backward;
   return picture;

@@ -1,5 +1,5 @@
-// A report before it is written: sections of paragraphs, tables and pictures. HTML, JSON, CSV and the files of pictures
-// are all made from this, so that they show the same numbers.
+// A report before it is written: sections of paragraphs, tables and pictures. HTML, JSON, CSV and picture files are all
+// made from this, so that they show the same numbers.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace millrace {
 
-// A cell shows a text; a number behind it is what sorts, and what JSON and CSV have.
+// A cell shows a text. If it has a number, tables sort by it, and JSON and CSV contain it.
 struct Cell {
   Cell() = default;
   Cell(std::string shown) : text(std::move(shown)) {}  // NOLINT(google-explicit-constructor): rows are lists of these
@@ -30,14 +30,14 @@ struct DataTable {
   std::string caption;
   std::vector<Column> columns;
   std::vector<std::vector<Cell>> rows;
-  bool folded = false;  // shown when asked for
+  bool folded = false;  // collapsed at first
 };
 
 struct Picture {
   std::string id;
   std::string caption;
   std::string svg;      // by the Svg builder: all texts in it are escaped
-  bool folded = false;  // shown when asked for
+  bool folded = false;  // collapsed at first
 };
 
 // One of the three, in the order of a section.
@@ -50,7 +50,7 @@ struct Block {
 struct Section {
   std::string id;
   std::string title;
-  std::string caption;  // from which a reader who has not seen the paper understands what follows
+  std::string caption;  // explains the section to a reader who has not seen the paper
   std::vector<Block> blocks;
 
   void add(std::string paragraph) { blocks.push_back({std::move(paragraph), {}, {}}); }
@@ -58,7 +58,7 @@ struct Section {
   void add(Picture picture) { blocks.push_back({"", {}, std::move(picture)}); }
 };
 
-// A number of the answer: "step" "1.20 ms" "0.80 ms" "1.50 times as fast".
+// A number of the headline: "step" "1.20 ms" "0.80 ms" "1.50 times as fast".
 struct Fact {
   std::string key;  // in JSON
   std::string title;
@@ -73,7 +73,7 @@ struct Document {
   std::string title;
   std::string subtitle;
   std::vector<Fact> facts;
-  std::string before = "before";  // what the facts' two columns are
+  std::string before = "before";  // the titles of the facts' two columns
   std::string after = "after";
   std::vector<std::pair<std::string, std::string>> origin;  // machine, version, date, …
   std::string next_title = "What to do next:";
@@ -81,14 +81,14 @@ struct Document {
   std::vector<Section> sections;
 };
 
-// The whole page, with nothing outside it. Under 5 MB: of long tables it has the beginning.
+// The whole page, with no external resources. Under 5 MB: long tables are cut.
 std::string document_html(const Document& document);
 std::string document_json(const Document& document);
 // For a terminal of 100 columns: the facts, the slowest launches, what to do next.
 std::string document_text(const Document& document, bool colours);
 
 std::string table_csv(const DataTable& table);
-// A picture as a file of its own.
+// A picture as its own file.
 std::string picture_svg(const Picture& picture);
 
 }  // namespace millrace

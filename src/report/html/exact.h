@@ -1,4 +1,4 @@
-// A number as text from which the same number is read back.
+// A number as text that reads back as the same number.
 #pragma once
 
 #include <string>

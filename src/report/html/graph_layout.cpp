@@ -19,9 +19,9 @@ LayeredDrawing GraphLayout::draw(const std::vector<LayeredNode>& nodes, const st
 }
 
 std::string GraphLayout::note() const {
-  if (by_us_ == 0) return "The places of boxes and lines are Graphviz's.";
-  const std::string us = concat("The places of boxes and lines are Millrace's own: ", reason_, ".");
-  return by_graphviz_ == 0 ? us : concat(us, " The first ", by_graphviz_, " of the drawings are Graphviz's.");
+  if (by_us_ == 0) return "Graphviz laid out the boxes and lines.";
+  const std::string us = concat("Millrace laid out the boxes and lines itself: ", reason_, ".");
+  return by_graphviz_ == 0 ? us : concat(us, " The first ", by_graphviz_, " drawings are by Graphviz.");
 }
 
 }  // namespace millrace

@@ -1,5 +1,6 @@
-// Lays out graphs by Graphviz where it is there, else by our own layers. What it could not do once it is not asked
-// again, so that a dot that hangs costs its time limit once. Test: tests/report/graphviz_layout_test.cpp
+// Lays out graphs with Graphviz, or with our own layered layout if Graphviz fails. The fallback exists because reports
+// are also made where nothing can be installed, as on GPU machines without a network. Once Graphviz has failed it is
+// not tried again, so that a dot that hangs costs its time limit once. Test: tests/report/graphviz_layout_test.cpp
 #pragma once
 
 #include <string>
@@ -13,7 +14,7 @@ class GraphLayout {
  public:
   LayeredDrawing draw(const std::vector<LayeredNode>& nodes, const std::vector<LayeredEdge>& edges);
 
-  // Who laid out what was drawn, and why not Graphviz.
+  // Which layout was used, and why not Graphviz.
   std::string note() const;
 
  private:

@@ -12,7 +12,7 @@
 namespace millrace {
 namespace {
 
-constexpr double kPointsPerInch = 72;  // a pixel of ours is a point of Graphviz's, which writes inches
+constexpr double kPointsPerInch = 72;  // our pixel is one Graphviz point; Graphviz writes inches
 constexpr double kGraphvizMargin = 8;
 constexpr double kLargestDrawing = 100'000;
 constexpr size_t kMostEdgePoints = 100'000;  // of an edge
@@ -30,7 +30,7 @@ std::string dot_text(const std::vector<LayeredNode>& nodes, const std::vector<La
   return text + "}\n";
 }
 
-// The words of a line, as numbers where numbers are wanted.
+// The words of a line, parsed as numbers where numbers are expected.
 class PlainWords {
  public:
   explicit PlainWords(const std::string& line) {
@@ -56,7 +56,7 @@ class PlainWords {
     const std::optional<double> x = inches();
     const std::optional<double> y = inches();
     if (!x || !y) return std::nullopt;
-    return Point{*x + kGraphvizMargin, height - *y + kGraphvizMargin};  // Graphviz counts upwards
+    return Point{*x + kGraphvizMargin, height - *y + kGraphvizMargin};  // Graphviz's y axis points upwards
   }
 
  private:
@@ -81,7 +81,7 @@ class PlainParser {
     for (size_t k = 0; k < edges.size(); ++k) open_[{edges[k].from, edges[k].to}].push_back(k);
   }
 
-  // False: it is no drawing of this graph.
+  // False: this does not describe the given graph.
   bool parse(std::string_view text) {
     for (const std::string& line : split(text, '\n')) {
       PlainWords words(line);
@@ -116,7 +116,7 @@ class PlainParser {
     return inside(drawing_.nodes[*k]) && inside({centre->x + size.width / 2, centre->y + size.height / 2});
   }
 
-  // Lines between the same two nodes are alike: the first of them takes the first.
+  // Lines between the same two nodes are interchangeable: the first edge gets the first line.
   bool edge(PlainWords& words) {
     const std::optional<size_t> from = words.count(nodes_.size());
     const std::optional<size_t> to = words.count(nodes_.size());
@@ -154,7 +154,8 @@ class PlainParser {
 Result<LayeredDrawing> parse_plain(std::string_view text, const std::vector<LayeredNode>& nodes,
                                    const std::vector<LayeredEdge>& edges) {
   PlainParser parser(nodes, edges);
-  if (!parser.parse(text)) return Error::make(ErrorKind::failed, "what Graphviz's dot printed is no drawing");
+  if (!parser.parse(text))
+    return Error::make(ErrorKind::failed, "the output of Graphviz's dot is not a drawing of the graph");
   return std::move(parser).take();
 }
 

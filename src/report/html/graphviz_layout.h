@@ -1,5 +1,5 @@
-// Where Graphviz's dot draws the nodes of an acyclic graph. It gets sizes and numbers, never a name of a program, and
-// its answer is checked like any input. Test: tests/report/graphviz_layout_test.cpp
+// Lays out an acyclic graph with Graphviz's dot. It receives sizes and numbers, never a name from a program, and its
+// answer is checked like any input. Test: tests/report/graphviz_layout_test.cpp
 #pragma once
 
 #include <string_view>
@@ -10,10 +10,10 @@
 
 namespace millrace {
 
-// An error says why there is no drawing: there is no dot on the PATH, or it failed, or did not answer in time.
+// Fails if there is no dot on the PATH, if it fails, or if it does not answer in time.
 Result<LayeredDrawing> draw_by_graphviz(const std::vector<LayeredNode>& nodes, const std::vector<LayeredEdge>& edges);
 
-// What `dot -Tplain` printed of the nodes and edges that it was given.
+// Parses what `dot -Tplain` printed for these nodes and edges.
 Result<LayeredDrawing> parse_plain(std::string_view text, const std::vector<LayeredNode>& nodes,
                                    const std::vector<LayeredEdge>& edges);
 

@@ -1,5 +1,5 @@
-// Sugiyama's method: layers by longest path, long edges cut into one piece a layer, orders by barycentres, then places
-// as near to the neighbours as the order allows.
+// Sugiyama's method: layers by longest path, long edges cut at every layer, orders by barycentres, then positions as
+// close to the neighbours as the order allows.
 #include "report/html/layered_layout.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ constexpr double kGapAcross = 14;
 constexpr double kGapDown = 34;
 constexpr int kSweeps = 24;
 
-// A node, or the place where a long edge crosses a layer.
+// A node, or the point where a long edge crosses a layer.
 struct Vertex {
   double width = 0;
   double height = 0;
@@ -54,7 +54,7 @@ class Layering {
     for (size_t v = 0; v < vertices_.size(); ++v)
       made.width = std::max(made.width, centre(v) + vertices_[v].width / 2 + kMargin);
     for (const std::vector<size_t>& chain : chains_) {
-      // Straight down through layers, so that nothing in them is crossed; sideways only between them.
+      // Straight down through layers, so that edges cross no node there; sideways only between layers.
       std::vector<Point> points{{centre(chain.front()), top(chain.front()) + vertices_[chain.front()].height}};
       for (size_t k = 0; k < chain.size(); ++k) {
         const double bottom = bottoms[vertices_[chain[k]].layer];
@@ -67,7 +67,7 @@ class Layering {
   }
 
  private:
-  // Below all that is above it; sources stand just above what reads them first.
+  // Below everything above it; sources are just above their first reader.
   void find_layers(size_t nodes) {
     std::vector<size_t> left(nodes, 0);
     std::vector<std::vector<size_t>> below(nodes);
@@ -138,7 +138,7 @@ class Layering {
     return count;
   }
 
-  // Down and up in turns, each layer by the mean place of its neighbours; the order with the fewest crossings stays.
+  // Down and up in turns, each layer by the mean position of its neighbours; keeps the order with the fewest crossings.
   void order() {
     std::vector<double> position(vertices_.size());
     const auto number = [&](const std::vector<size_t>& layer) {
@@ -166,8 +166,8 @@ class Layering {
     layers_ = std::move(best);
   }
 
-  // The places nearest to the wanted ones, by least squares, that keep the order and the gaps: where neighbours would
-  // overlap they are pooled into one block, which goes to the mean of what its members want.
+  // The positions closest to the desired ones, by least squares, that keep the order and the gaps: nodes that would
+  // overlap are pooled into one block, which goes to the mean of its members' desired positions.
   void settle(const std::vector<size_t>& layer, const std::vector<double>& wanted) {
     struct Pool {
       double sum = 0;

@@ -1,4 +1,4 @@
-// Where to draw the nodes of an acyclic graph: in layers, every edge downwards. No two nodes overlap. Test:
+// Lays out an acyclic graph in layers, every edge downwards. No two nodes overlap. Test:
 // tests/report/layered_layout_test.cpp
 #pragma once
 
@@ -22,8 +22,8 @@ struct LayeredEdge {
 struct LayeredDrawing {
   std::vector<Point> nodes;               // their upper left corners
   std::vector<std::vector<Point>> edges;  // from the lower side of one node to the upper side of another
-  bool splines =
-      false;  // edges: a start and then three points a cubic spline, the third on the line; else all are on it
+  // Edges are cubic splines: a start, then three points each, of which the third is on the line. Else all points are.
+  bool splines = false;
   double width = 0;
   double height = 0;
 };

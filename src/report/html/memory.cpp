@@ -60,18 +60,17 @@ Picture memory_picture(const ReportArtefacts& artefacts) {
   }
   svg.text({kMemoryLeft, kMemoryTop + kMemoryHeight + 20}, concat("launches of a step: 1 to ", plan.launches.size()),
            "label");
-  return {
-      "memory",
-      concat("Each box is a tensor in the arena: from left to right from the launch that first touches it to the "
-             "last, from below to above its bytes. Green ones are what forward leaves for backward, which begins at "
-             "the vertical line. Side by side without sharing they would take ",
-             short_bytes(static_cast<double>(plan.sum_bytes)), "; the arena takes ",
-             short_bytes(static_cast<double>(plan.arena_bytes)),
-             scratch > 0 ? concat(", of which the grey ", short_bytes(static_cast<double>(scratch)),
-                                  " are room that launches use while they run")
-                         : "",
-             "."),
-      std::move(svg).finish(), false};
+  return {"memory",
+          concat("Each box is a tensor in the arena. It extends from the launch that first touches it to the "
+                 "last one; its height shows its bytes. Green boxes are saved for backward, which begins at "
+                 "the vertical line. Without reuse they would take ",
+                 short_bytes(static_cast<double>(plan.sum_bytes)), "; the arena takes ",
+                 short_bytes(static_cast<double>(plan.arena_bytes)),
+                 scratch > 0 ? concat(", of which the grey ", short_bytes(static_cast<double>(scratch)),
+                                      " are scratch space of running launches")
+                             : "",
+                 "."),
+          std::move(svg).finish(), false};
 }
 
 }  // namespace millrace

@@ -14,12 +14,12 @@ namespace {
 constexpr size_t kShort = 16;      // bytes of a text that stays on one line
 constexpr size_t kMostText = 600;  // characters of a cell
 
-// How much of a document the page shows; JSON, CSV and the files of pictures have all of it.
+// How much of a document the page shows; JSON, CSV and picture files contain all of it.
 struct Shown {
   size_t rows;  // of a table
   bool folded_pictures;
 };
-// The first with which the page is small enough.
+// The first limits that make the page small enough.
 constexpr std::array<Shown, 5> kShown = {{{2000, true}, {500, true}, {100, true}, {100, false}, {20, false}}};
 constexpr size_t kMostBytes = 5'000'000;
 
@@ -28,7 +28,7 @@ std::string tag(std::string_view name, std::string_view classes, std::string_vie
                 name, ">");
 }
 
-// Hidden until asked for.
+// Collapsed until opened.
 std::string folded(bool is, const std::string& caption, const std::string& content) {
   return is ? concat("<details><summary>", escape_html(caption), "</summary>", content, "</details>\n") : content;
 }
@@ -106,7 +106,7 @@ std::string page_html(const Document& document, const Shown& most) {
   std::string html = concat(
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
-      // Nothing is fetched, whatever a name holds.
+      // The page fetches nothing, whatever a name contains.
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
       "script-src "
       "'unsafe-inline'; img-src data:\">",

@@ -1,4 +1,4 @@
-// The report's pictures, each from numbers that tables show too.
+// The report's pictures. Tables show the same numbers.
 #pragma once
 
 #include <string>
@@ -10,26 +10,26 @@
 
 namespace millrace {
 
-// Class of report.css for an operator's colour.
+// The report.css class for an operator's colour.
 std::string colour_of(const Piece& piece);
 
-// One pass as a graph: operators by class, edges as thick as the words that they carry.
+// One pass as a graph: operators by class, with edges as thick as the words that they carry.
 enum class FlowOf { operators, launches };
 Picture dataflow_picture(const ReportArtefacts& artefacts, const StepMetrics& metrics, FlowOf of, Pass pass,
                          GraphLayout& layout);
 
-// Operators before and launches after, one behind the other, as wide as they take time.
+// Operators before and launches after, in order, each as wide as its time.
 Picture timeline_picture(const StepMetrics& metrics);
 
-// Two plans' launches in the same way.
+// The same for the launches of two plans.
 Picture compared_timeline_picture(const StepPlan& a, const StepPlan& b);
 
 Picture roofline_picture(const ReportArtefacts& artefacts, const StepMetrics& metrics);
 
-// For each tensor that a launch writes, all layouts, how slow its writer is for each, and the path that was taken.
+// For each tensor that a launch writes: all layouts, how slow its writer is for each, and the selected path.
 Picture selection_picture(const ReportArtefacts& artefacts);
 
-// Which bytes of the arena are taken by what, launch by launch.
+// Which tensors occupy which bytes of the arena, launch by launch.
 Picture memory_picture(const ReportArtefacts& artefacts);
 
 // "1.2 M"

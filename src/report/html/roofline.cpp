@@ -97,7 +97,7 @@ Picture roofline_picture(const ReportArtefacts& artefacts, const StepMetrics& me
     draw_pieces(svg, axes, metrics.after, true);
   }
   return {"roofline",
-          concat("Rings: operators before. Discs: launches after. The roof is the fastest that was seen here, not a "
+          concat("Rings: operators before. Discs: launches after. The roof is the fastest rate measured here, not a "
                  "data sheet's: ",
                  short_count(metrics.peaks.flop_per_second), "flop/s by ", metrics.peaks.flop_of, " and ",
                  short_bytes(metrics.peaks.bytes_per_second), "/s by ", metrics.peaks.bytes_of,

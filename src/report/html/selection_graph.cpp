@@ -18,21 +18,21 @@ constexpr double kGraphRow = 13;
 constexpr double kGraphLeft = 20;
 constexpr double kGraphTop = 16;
 constexpr double kNames = 172;
-constexpr size_t kMostRows = 26;  // the layouts of a mask of four axes
+constexpr size_t kMostRows = 26;  // the layouts of a mask with four axes
 
-// A tensor in the order in which launches write it.
+// Tensors in the order in which launches write them.
 struct Written {
-  int tensor = 0;  // of the measurements
+  int tensor = 0;  // index in the measurements
   std::string writer;
   bool backward = false;
-  std::vector<double> fastest;  // of the writer for each layout; infinite: no way
-  std::vector<int> taken;       // layouts that it lies in: as written, then as converted
-  std::vector<int> drawn;       // layouts, downwards
+  std::vector<double> fastest;  // of the writer for each layout; infinite: not measured
+  std::vector<int> taken;       // the layouts that it has: as written, then as converted
+  std::vector<int> drawn;       // layouts, from top to bottom
 
   bool is_taken(int layout) const { return std::find(taken.begin(), taken.end(), layout) != taken.end(); }
 };
 
-// All of them; of many those that were taken and the fastest.
+// All layouts, or if there are many, the selected and the fastest ones.
 std::vector<int> drawn_layouts(const Written& written) {
   std::vector<int> layouts(written.fastest.size());
   std::iota(layouts.begin(), layouts.end(), 0);
@@ -77,7 +77,7 @@ std::vector<Written> written_tensors(const ReportArtefacts& of) {
   return list;
 }
 
-// By how much slower the writer is for a layout than for its best one.
+// How much slower the writer is for a layout than for its best one.
 std::string shade_of(double times) {
   if (!std::isfinite(times)) return "dot none";
   if (times < 1.05) return "dot best";
@@ -93,7 +93,7 @@ Picture selection_picture(const ReportArtefacts& artefacts) {
   for (const Written& written : list) most = std::max(most, std::min(kMostRows, written.fastest.size()));
   const double feet = kGraphTop + kGraphRow * static_cast<double>(most);
   Svg svg(kGraphLeft * 2 + kColumn * static_cast<double>(std::max<size_t>(1, list.size())), feet + kNames,
-          "layouts of every tensor that is written, and the path through them");
+          "layouts of every written tensor, and the selected path through them");
   const auto in_row = [&](size_t column, size_t row) {
     return Point{kGraphLeft + kColumn * (static_cast<double>(column) + 0.5),
                  kGraphTop + kGraphRow * (static_cast<double>(row) + 0.5)};
@@ -121,11 +121,12 @@ Picture selection_picture(const ReportArtefacts& artefacts) {
       const auto layout = static_cast<size_t>(drawn);
       const double times = written.fastest[layout] / best;
       const bool taken = written.is_taken(drawn);
-      svg.circle(place(k, drawn), taken ? 5.5 : 3.5, concat(shade_of(times), taken ? " taken" : ""),
-                 concat(tensor.name, " as ", tensor.layouts[layout], taken ? ": taken" : "", "\n", written.writer, ": ",
-                        std::isfinite(times) ? concat(shown_seconds(written.fastest[layout]), ", ", fixed(times, 2),
-                                                      " times its fastest")
-                                             : std::string("no way was measured for it")));
+      svg.circle(
+          place(k, drawn), taken ? 5.5 : 3.5, concat(shade_of(times), taken ? " taken" : ""),
+          concat(tensor.name, " as ", tensor.layouts[layout], taken ? ": selected" : "", "\n", written.writer, ": ",
+                 std::isfinite(times)
+                     ? concat(shown_seconds(written.fastest[layout]), ", ", fixed(times, 2), " times its fastest")
+                     : std::string("no candidate was measured for it")));
     }
     if (written.drawn.size() < written.fastest.size())
       svg.text({in_row(k, 0).x, in_row(k, written.drawn.size()).y + 4}, "⋮", "label", "middle");
@@ -134,10 +135,10 @@ Picture selection_picture(const ReportArtefacts& artefacts) {
   }
   return {
       "selection",
-      "One column a tensor, in the order in which the step writes them; one dot a layout. A dot's colour says how "
+      "One column per tensor, in the order in which the step writes them; one dot per layout. A dot's colour shows how "
       "much slower the operator that writes the tensor is for this layout than for its best one: green at most 5 % "
       "slower, then sky blue, orange (from 1.5 times) and red (from 3 times); an empty ring was not measured. The "
-      "line goes through the layouts that were selected, whose names stand below; a thick vertical piece is a "
+      "line goes through the selected layouts, whose names are below; a thick vertical segment is a layout "
       "conversion. Three dots stand for further layouts, slower or not measured. Right of the long vertical line is "
       "the backward pass.",
       std::move(svg).finish(), false};

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kColumns = 100;
 constexpr size_t kSlowest = 8;
 
-// Names may hold anything: no control character reaches the terminal.
+// Names may contain anything: no control character reaches the terminal.
 std::string harmless(std::string_view text) {
   std::string made;
   for (const char c : text) {

@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// A tenth of a pixel is enough, and short.
+// A tenth of a pixel is precise enough, and short.
 std::string number(double value) {
   std::string text = fixed(value, 1);
   if (text.ends_with(".0")) text.resize(text.size() - 2);

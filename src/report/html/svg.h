@@ -1,4 +1,4 @@
-// A picture as SVG, element by element. Colours and fonts are classes of report.css.
+// Builds an SVG picture, element by element. Colours and fonts are classes of report.css.
 #pragma once
 
 #include <string>
@@ -12,28 +12,28 @@ struct Point {
   double y = 0;
 };
 
-// About as wide as `text` is drawn, at a font size: for leaving room.
+// The approximate width of `text` at a font size, for reserving space.
 double text_width(std::string_view text, double font_size);
 
-// The text, or its beginning and "…" where it is longer than `most` characters.
+// The text, or its beginning and "…" if it is longer than `most` characters.
 std::string shortened(std::string_view text, size_t most);
 
 class Svg {
  public:
   Svg(double width, double height, std::string_view label);
 
-  // `tip`: what a pointer over the element, or a tap, shows; may be empty.
+  // `tip`: shown when the pointer is over the element, or on a tap; may be empty.
   void rectangle(Point corner, double width, double height, std::string_view classes, std::string_view tip = {},
                  double radius = 0);
   void circle(Point centre, double radius, std::string_view classes, std::string_view tip = {});
   void line(Point from, Point to, std::string_view classes, double width = 1, std::string_view tip = {});
   // Straight lines through the points; closed ones are filled.
   void polygon(const std::vector<Point>& points, std::string_view classes, std::string_view tip = {});
-  // A smooth line through the points, each piece leaving and arriving vertically.
+  // A smooth line through the points; each segment leaves and arrives vertically.
   void curve(const std::vector<Point>& points, std::string_view classes, double width, std::string_view tip = {});
-  // Cubic splines, one behind the other: a start, and for each two control points and an end.
+  // Consecutive cubic splines: a start, and for each spline two control points and an end.
   void spline(const std::vector<Point>& points, std::string_view classes, double width, std::string_view tip = {});
-  // `anchor`: start, middle or end; turned by `angle` degrees.
+  // `anchor`: start, middle or end; rotated by `angle` degrees.
   void text(Point at, std::string_view text, std::string_view classes, std::string_view anchor = "start",
             double angle = 0);
 

@@ -19,7 +19,7 @@ double total_of(const std::vector<Piece>& pieces) {
   return total;
 }
 
-// In words, with what is missing in it.
+// As text, with the number of unmeasured ones.
 std::string told_total(const std::vector<Piece>& pieces) {
   const auto unknown =
       std::count_if(pieces.begin(), pieces.end(), [](const Piece& piece) { return piece.seconds <= 0; });
@@ -61,7 +61,7 @@ std::string draw_bars(const Bar& one, const Bar& two) {
   return std::move(svg).finish();
 }
 
-// What a plan by itself tells of its launches.
+// What a plan alone says about its launches.
 std::vector<Piece> pieces_of(const StepPlan& plan) {
   std::vector<Piece> pieces;
   for (const PlanLaunch& launch : plan.launches) {
@@ -82,19 +82,20 @@ std::vector<Piece> pieces_of(const StepPlan& plan) {
 Picture compared_timeline_picture(const StepPlan& a, const StepPlan& b) {
   const std::vector<Piece> of_a = pieces_of(a);
   const std::vector<Piece> of_b = pieces_of(b);
-  return {"compared_timeline",
-          "Where the time of a step goes in each: every box is a launch, as wide as it takes time: blue a library's "
-          "product, orange a generated kernel, pink a conversion. The thin line is where backward begins.",
-          draw_bars({"A", of_a}, {"B", of_b}), false};
+  return {
+      "compared_timeline",
+      "Where the time of a step goes in each plan. Every box is a launch, as wide as its time: blue for a library's "
+      "product, orange for a generated kernel, pink for a layout conversion. Backward begins at the thin line.",
+      draw_bars({"A", of_a}, {"B", of_b}), false};
 }
 
 Picture timeline_picture(const StepMetrics& metrics) {
-  return {
-      "timeline",
-      "Where the time of a step goes: each box is an operator (before) or a launch (after), as wide as it takes "
-      "time: blue contractions, orange normalizations, yellow elementwise, pink conversions. The thin line is where "
-      "backward begins.",
-      draw_bars({"before", metrics.before}, {"after", metrics.after}), false};
+  return {"timeline",
+          "Where the time of a step goes. Each box is an operator (before) or a launch (after), as wide as its "
+          "time: contractions are blue, normalizations orange, elementwise operators yellow, conversions pink. The "
+          "thin line is where "
+          "backward begins.",
+          draw_bars({"before", metrics.before}, {"after", metrics.after}), false};
 }
 
 }  // namespace millrace

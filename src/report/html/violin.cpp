@@ -12,14 +12,15 @@ namespace {
 
 constexpr double kViolinLeft = 230;
 constexpr double kViolinWidth = 900;
-constexpr double kViolinRight = 90;  // for how many are beyond the axis
+constexpr double kViolinRight = 90;  // room for the count of times beyond the axis
 constexpr double kViolinRow = 64;
 constexpr double kViolinTop = 34;
-constexpr double kHalf = 15;  // of a violin's greatest height
+constexpr double kHalf = 15;  // half of a violin's greatest height
 constexpr size_t kPlaces = 40;
-constexpr size_t kFewest = 8;  // candidates that make a shape; fewer are dots
+constexpr size_t kFewest = 8;  // candidates that make a shape; fewer are drawn as dots
 constexpr double kMostTimes = 10;
-constexpr double kMostTimesOfASide = 30;  // where the fastest of a side is so slow, as without Tensor Cores
+constexpr double kMostTimesOfASide =
+    30;  // limit for a side whose fastest is this slow, for example without Tensor Cores
 constexpr size_t kReasonLength = 94;
 constexpr size_t kRowNameLength = 31;
 
@@ -71,7 +72,7 @@ void draw_diamond(Svg& svg, Point at, const std::string& tip) {
   svg.polygon({{at.x, at.y - 6}, {at.x + 6, at.y}, {at.x, at.y + 6}, {at.x - 6, at.y}}, "selected", tip);
 }
 
-// What the marks are, left of the axis.
+// What the marks mean, left of the axis.
 void draw_legend(Svg& svg, const std::vector<Violin>& violins) {
   const double y = kViolinTop - 18;
   svg.line({8, y - 7}, {8, y + 7}, "fastest", 2);
@@ -112,7 +113,7 @@ void draw_side(Svg& svg, const Axis& axis, const ViolinSide& side, double fastes
   svg.polygon(outline, classes, tip);
 }
 
-// A name on one line, or on two where it is too long for one and has a blank or hyphen to break at.
+// A name on one line, or on two if it is too long and has a blank or hyphen to break at.
 void draw_name(Svg& svg, const std::string& name, double middle) {
   const std::string whole = shortened(name, kRowNameLength);
   const size_t end = whole == name ? std::string::npos : name.find_last_of(" -", kRowNameLength - 1);
@@ -130,7 +131,8 @@ void draw_row(Svg& svg, const Axis& axis, const Violin& violin, double top) {
   size_t count = 0;
   for (const ViolinSide& side : violin.sides) count += side.seconds.size();
   draw_name(svg, violin.name, middle);
-  svg.text({6, middle + 13}, concat(count, count == 1 ? " way, fastest " : " ways, fastest ", shown_seconds(fastest)),
+  svg.text({6, middle + 13},
+           concat(count, count == 1 ? " candidate, fastest " : " candidates, fastest ", shown_seconds(fastest)),
            "label weak");
   const bool both = violin.sides.size() == 1;
   for (size_t k = 0; k < violin.sides.size(); ++k) {

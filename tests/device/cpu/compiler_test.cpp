@@ -59,7 +59,7 @@ TEST_F(CompilerTest, TheOneItIsToldToUseIsNotReplaced) {
   const Result<Compiler> compiler = find_compiler();
   ASSERT_FALSE(compiler);
   EXPECT_EQ(compiler.error().kind, ErrorKind::unavailable);
-  EXPECT_TRUE(says(compiler.error(), "'no-such-compiler' is not there")) << to_string(compiler.error());
+  EXPECT_TRUE(says(compiler.error(), "'no-such-compiler' does not exist")) << to_string(compiler.error());
 }
 
 TEST_F(CompilerTest, AUsualOneThatIsNotThereIsPassedOver) {

@@ -14,7 +14,7 @@ struct Declared {
   double values[V];
   const void* state;
   char* scratch;
-  uint32_t streams[S];
+  uint32_t subsequences[S];
 };
 
 template <class Struct>
@@ -40,14 +40,14 @@ TEST(KernelParameters, LieAsTheCompilerLaysThemOut) {
   EXPECT_EQ(whole.values[1], 7.25);
   EXPECT_EQ(whole.state, &memory);
   EXPECT_EQ(whole.scratch, &scratch);
-  EXPECT_EQ(whole.streams[2], 7U);
+  EXPECT_EQ(whole.subsequences[2], 7U);
 
   const double others[] = {0, -4};
   parameters.set(tensors, others, nullptr, nullptr);
   const auto again = packed<Declared<3, 2, 3>>(parameters);
   EXPECT_EQ(again.values[0], -4);
   EXPECT_EQ(again.state, nullptr);
-  EXPECT_EQ(again.streams[0], 5U);
+  EXPECT_EQ(again.subsequences[0], 5U);
 }
 
 TEST(KernelParameters, NoneOfAKindTakesTheRoomOfOne) {
@@ -58,7 +58,7 @@ TEST(KernelParameters, NoneOfAKindTakesTheRoomOfOne) {
   KernelParameters even(1, {}, {1, 2});
   void* tensors[] = {&scratch};
   even.set(tensors, nullptr, &scratch, nullptr);
-  EXPECT_EQ((packed<Declared<1, 1, 2>>(even).streams[1]), 2U);
+  EXPECT_EQ((packed<Declared<1, 1, 2>>(even).subsequences[1]), 2U);
 }
 
 }  // namespace

@@ -241,7 +241,7 @@ class KernelLaunch final : public GpuLaunch {
         parameters_(std::move(parameters)),
         tensor_count_(static_cast<size_t>(launch.tensor_count)),
         scratch_bytes_(launch.scratch_bytes),
-        reads_state_(!launch.streams.empty()) {}
+        reads_state_(!launch.subsequences.empty()) {}
 
   Result<Done> run(void* const* tensors, const double* arguments, const void* state, void* scratch) override {
     parameters_.set(tensors, arguments, state, scratch);
@@ -326,7 +326,7 @@ Result<Done> LaunchedWork::put(const std::string& name, double seconds, std::fun
 Result<std::unique_ptr<GpuLaunch>> prepare_kernels(std::shared_ptr<Stream> stream, const Launch& launch,
                                                    const std::string& cubin) {
   if (launch.grids.empty()) return Error::make(ErrorKind::failed, "a launch of generated kernels has no grid");
-  KernelParameters parameters(static_cast<size_t>(launch.tensor_count), launch.numbers, launch.streams);
+  KernelParameters parameters(static_cast<size_t>(launch.tensor_count), launch.numbers, launch.subsequences);
   Result<std::shared_ptr<Module>> module = Module::load(cubin);
   if (!module) return module.error();
   std::vector<Grid> grids;

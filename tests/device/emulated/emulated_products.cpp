@@ -170,13 +170,13 @@ class ProductLaunch final : public GpuLaunch {
       for (size_t operand = 0; operand < 3; ++operand) {
         if (!launch_.packed[operand] && reinterpret_cast<uintptr_t>(stacks[operand].front()) % 16 != 0)
           return Error::make(ErrorKind::failed,
-                             concat("cuBLASLt's algorithm wants matrix ", "ABC"[operand], " aligned to 16 bytes"));
+                             concat("cuBLASLt's algorithm needs matrix ", "ABC"[operand], " aligned to 16 bytes"));
       }
     }
     char* const added = launch_.gemm.adds ? static_cast<char*>(tensors[launch_.added]) : nullptr;
     char* const auxiliary = launch_.gemm.has_auxiliary ? static_cast<char*>(tensors[launch_.auxiliary]) : nullptr;
     if (reinterpret_cast<uintptr_t>(auxiliary) % 16 != 0)
-      return Error::make(ErrorKind::failed, "cuBLASLt wants the auxiliary matrix aligned to 16 bytes");
+      return Error::make(ErrorKind::failed, "cuBLASLt needs the auxiliary matrix aligned to 16 bytes");
     const auto work = [launch = launch_, algorithm = algorithm_, places = places_, workspace = workspace_bytes_, alpha,
                        stacks, added, auxiliary, scratch = static_cast<char*>(scratch)] {
       return multiply_stacks(launch, algorithm, places, workspace, alpha, stacks, added, auxiliary, scratch);
@@ -279,13 +279,13 @@ Result<std::vector<GemmAlgorithm>> list_algorithms(const GemmCall& call) {
 Result<std::unique_ptr<GpuLaunch>> prepare_product(std::shared_ptr<Stream> stream, const Launch& launch) {
   const GemmCall& call = launch.gemm;
   if (call.library != BlasLibrary::cublaslt)
-    return Error::make(ErrorKind::failed, "a product for the CPU's libraries was given to a GPU");
+    return Error::make(ErrorKind::failed, "a product for a CPU library was given to a GPU");
   for (const std::vector<int>& stack : launch.operands)
     if (stack.empty()) return Error::make(ErrorKind::failed, "a product lacks a matrix");
   if (launch.vectors.empty() != (call.vector == GemmVector::none))
     return Error::make(ErrorKind::failed, "a product lacks its vector, or has one that it does not use");
   if (call.adds != (launch.added >= 0))
-    return Error::make(ErrorKind::failed, "a product lacks what it adds, or has something that it does not add");
+    return Error::make(ErrorKind::failed, "a product lacks the tensor that it adds, or has one that it does not add");
   if (call.has_auxiliary != (launch.auxiliary >= 0))
     return Error::make(ErrorKind::failed, "a product lacks its auxiliary matrix, or has one that it does not use");
   const Result<ColumnMajorProduct> shape = column_major(call);
@@ -294,8 +294,8 @@ Result<std::unique_ptr<GpuLaunch>> prepare_product(std::shared_ptr<Stream> strea
   if (algorithm.id < 0) algorithm = {kHeuristicAlgorithm};
   if (!admits(call, *shape, algorithm) || is_one_of("MILLRACE_EMULATED_REFUSED", algorithm))
     return Error::make(ErrorKind::failed,
-                       concat("cuBLASLt does not admit its algorithm ", algorithm.id, " for a product"),
-                       "another version of cuBLASLt numbers its algorithms otherwise: explore again");
+                       concat("cuBLASLt does not accept its algorithm ", algorithm.id, " for a product"),
+                       "another version of cuBLASLt numbers its algorithms differently: explore again");
   if (reach(call, call.m, call.a_m, call.k, call.a_k, &GemmLoop::a) > call.a_elements ||
       reach(call, call.k, call.b_k, call.n, call.b_n, &GemmLoop::b) > call.b_elements ||
       reach(call, call.m, call.c_m, call.n, call.c_n, &GemmLoop::c) > call.c_elements ||

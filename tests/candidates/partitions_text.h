@@ -1,4 +1,4 @@
-// Partitions, choice points, families and what was rejected, as text.
+// Partitions, choice points, contiguous groups and rejected alternatives, as text.
 #pragma once
 
 #include <string>
@@ -17,8 +17,9 @@ inline std::string partitions_text(const TrainingGraph& training, const Candidat
     for (const TensorId tensor : tensors) list.push_back(training.graph.tensor(tensor).name);
     return join(list, " ");
   };
-  for (const PartitionCandidates& of : candidates.partitions)
-    text += concat("  ", of.partition.name, ": ", names(of.partition.reads), " -> ", names(of.partition.writes), "\n");
+  for (const PartitionCandidates& entry : candidates.partitions)
+    text += concat("  ", entry.partition.name, ": ", names(entry.partition.reads), " -> ",
+                   names(entry.partition.writes), "\n");
   text += "choice points\n";
   for (const ChoicePoint& choice_point : candidates.choice_points) {
     if (choice_point.alternatives.size() < 2) continue;
@@ -29,8 +30,8 @@ inline std::string partitions_text(const TrainingGraph& training, const Candidat
       text += concat(k == 0 ? "  " : "  or ", join(list, "; "), "\n");
     }
   }
-  text += "families\n";
-  for (const std::vector<TensorId>& family : candidates.families) text += concat("  ", names(family), "\n");
+  text += "contiguous groups\n";
+  for (const std::vector<TensorId>& group : candidates.contiguous_groups) text += concat("  ", names(group), "\n");
   text += "rejected\n";
   for (const Rejected& rejected : candidates.rejected) text += concat("  ", rejected.reason, "\n");
   return text;

@@ -1,0 +1,182 @@
+#include "codegen/cpu/accesses.h"
+
+#include "base/text.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kVectorBytes = 64;  // the prelude's
+constexpr int64_t kScratchAlignment = 64;
+
+// Σ stride · index without one of the indices.
+std::string offset_without(int skipped, const std::vector<int>& indices, const std::vector<int64_t>& strides) {
+  std::map<int, int64_t> by_index = Nest::index_strides(indices, strides);
+  by_index.erase(skipped);
+  return Nest::sum_of(by_index);
+}
+
+}  // namespace
+
+VectorNest::VectorNest(const NestInput& input) : Nest(input), lanes(kVectorBytes / real_bytes()) {}
+
+int64_t VectorNest::stride_of(const Segment& segment, const std::vector<int>& indices,
+                              const std::vector<int64_t>& strides) const {
+  return stride_along(rows_in_lanes || !segment.loop ? config.vector : vector_of(segment), indices, strides);
+}
+
+std::string VectorNest::offset_of(int port, const std::vector<int>& indices) const {
+  return sum_of(index_strides(indices, ports[at(port)].strides));
+}
+
+std::string Scratch::reserve(const std::string& name, int64_t elements) {
+  pointers_.push_back({Declare{"F* __restrict", name, concat("reinterpret_cast<F*>(scratch + ", bytes_, ")")}});
+  bytes_ += (elements * element_bytes_ + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
+  return name;
+}
+
+VectorAccesses::VectorAccesses(const VectorNest& nest, Scratch& scratch, KernelText& made)
+    : nest_(nest), scratch_(scratch), made_(made) {
+  for (const NestValue& value : nest.schedule.carried) {
+    const int64_t row = nest.points(nest.schedule.inner[Nest::at(value.member)]);
+    const int64_t elements = nest.rows_in_lanes ? row * nest.lanes : row + nest.lanes;
+    carried_[value] = scratch_.reserve(concat("b", carried_.size()), elements);
+  }
+}
+
+// --- Tensors ---
+
+std::string VectorAccesses::loaded(int port, const std::vector<int>& indices, VectorStatements& to) {
+  std::string& name = to.loaded[concat("p", port, ":", join(indices, ","))];
+  if (!name.empty()) return name;
+  name = concat("x", loads_++);
+  const Port& from = nest_.ports[Nest::at(port)];
+  const std::string value = from.layout.storage != MaskStorage::words
+                                ? stored_mask(port, indices, to)
+                                : concat("mr::load<E, L, ", nest_.stride_of(to.segment, indices, from.strides), ">(p",
+                                         port, " + ", nest_.offset_of(port, indices), ")");
+  to.points.push_back({Declare{"const E", name, value}});
+  return name;
+}
+
+void VectorAccesses::store(const PlacedInstruction& placed, const std::string& name, VectorStatements& to) {
+  const Access& access = nest_.op(placed.member).outputs[Nest::at(placed.instruction.target)];
+  const int port = nest_.port_of(access.tensor, true);
+  if (port < 0) return;
+  const Port& written = nest_.ports[Nest::at(port)];
+  if (written.layout.storage == MaskStorage::regenerated) return;
+  if (written.layout.storage == MaskStorage::bits) return store_bits(placed, name, to);
+  const std::vector<int> indices = nest_.indices_along(placed.member, access);
+  to.points.push_back({Call{concat("mr::store<L, ", nest_.stride_of(to.segment, indices, written.strides), ">(p", port,
+                                   " + ", nest_.offset_of(port, indices), ", ", name, ")")}});
+}
+
+// --- Carried values ---
+
+std::string VectorAccesses::carried_address(const NestValue& value) const {
+  const std::vector<int>& inner = nest_.schedule.inner[Nest::at(value.member)];
+  return concat(carried_.at(value), " + ", nest_.offset_in(inner, nest_.rows_in_lanes ? nest_.lanes : 1));
+}
+
+std::string VectorAccesses::load_carried(const NestValue& value, VectorStatements& to) const {
+  const std::string name = Nest::value_name(value);
+  std::string& known = to.loaded[name];
+  if (known.empty())
+    to.points.push_back({Declare{"const E", name, concat("mr::load<E, L, 1>(", carried_address(value), ")")}});
+  return known = name;
+}
+
+void VectorAccesses::store_carried(const NestValue& value, VectorStatements& to) const {
+  if (!nest_.schedule.carried.contains(value)) return;
+  to.points.push_back({Call{concat("mr::store<L, 1>(", carried_address(value), ", ", Nest::value_name(value), ")")}});
+}
+
+// --- Masks ---
+
+// A dropout's mask is complete before its line; booleans are collected along it.
+void VectorAccesses::store_bits(const PlacedInstruction& placed, const std::string& name, VectorStatements& to) {
+  const Access& access = nest_.op(placed.member).outputs[Nest::at(placed.instruction.target)];
+  const bool drawn = nest_.op(placed.member).kind == OperatorKind::dropout;
+  const std::string buffer = drawn ? mask_lines_.at(placed.member) : reserve_line(to.segment);
+  if (!drawn) {
+    const std::string index = Nest::index_name(VectorNest::vector_of(to.segment));
+    to.points.push_back({Call{concat("mr::store<L, 1>(", buffer, " + ", index, ", ", name, ")")}});
+  }
+  (drawn ? to.before_line : to.after_line)
+      .push_back({Call{concat("mr::pack_bits(p", nest_.port_of(access.tensor, true), " + ",
+                              bits_offset(access.tensor, nest_.indices_along(placed.member, access)), ", ", buffer,
+                              ", ", nest_.extent(nest_.config.vector), ")")}});
+}
+
+std::string VectorAccesses::drawn_mask(int member, VectorStatements& to) {
+  const Operator& op = nest_.op(member);
+  std::string& buffer = mask_lines_[member];
+  if (buffer.empty()) {
+    buffer = reserve_line(to.segment);
+    to.before_line.push_back(draw_call(buffer, op.outputs[1].tensor, nest_.indices_along(member, op.outputs[1]),
+                                       dropout_name(op), to.segment));
+  }
+  return from_line(to.segment, buffer);
+}
+
+std::string VectorAccesses::stored_mask(int port, const std::vector<int>& indices, VectorStatements& to) {
+  const Port& from = nest_.ports[Nest::at(port)];
+  const Operator* const op = dropout_of(nest_.graph, from.tensor);
+  const std::string buffer = reserve_line(to.segment);
+  const std::string dropout = op == nullptr ? "" : dropout_name(*op);
+  if (from.layout.storage == MaskStorage::bits) {
+    to.before_line.push_back(
+        {Call{concat("mr::unpack_bits(", buffer, ", p", port, " + ", bits_offset(from.tensor, indices), ", ",
+                     line_length(to.segment), dropout.empty() ? "" : ", ", dropout, ")")}});
+  } else {
+    to.before_line.push_back(draw_call(buffer, from.tensor, indices, dropout, to.segment));
+  }
+  return from_line(to.segment, buffer);
+}
+
+// Draws a line of a mask, or the lanes at a point, from its first element's number on.
+Statement VectorAccesses::draw_call(const std::string& buffer, TensorId mask, const std::vector<int>& indices,
+                                    const std::string& dropout, const Segment& segment) const {
+  const std::vector<int64_t> strides = strides_of(nest_.graph, mask, written_layout(nest_.graph, mask));
+  const int skipped = segment.loop && !nest_.rows_in_lanes ? VectorNest::vector_of(segment) : kNoIndex;
+  return {Call{concat("mr::draw(", buffer, ", ", offset_without(skipped, indices, strides), ", ",
+                      nest_.stride_of(segment, indices, strides), ", ", line_length(segment), ", ", dropout, ")")}};
+}
+
+std::string VectorAccesses::dropout_name(const Operator& dropout) {
+  const size_t number = made_.subsequences.size();
+  const std::string name = concat("d", number);
+  const size_t probability = number_value(made_.values, {TensorId(), dropout.value});
+  dropouts_.push_back({Call{concat("const mr::Dropout ", name, "(args, args->subsequences[", number, "], args->values[",
+                                   probability, "])")}});
+  made_.subsequences.push_back(dropout.subsequence);
+  return name;
+}
+
+std::string VectorAccesses::bits_offset(TensorId mask, const std::vector<int>& indices) const {
+  const int64_t run = nest_.graph.extent(nest_.graph.tensor(mask).dims.back());
+  std::vector<int64_t> strides = strides_of(nest_.graph, mask, written_layout(nest_.graph, mask));
+  for (int64_t& stride : strides) stride = stride / run * ((run + 7) / 8);
+  return offset_without(nest_.config.vector, indices, strides);
+}
+
+bool VectorAccesses::has_line(const Segment& segment) const {
+  return !nest_.rows_in_lanes && segment.loop && VectorNest::vector_of(segment) != kNoIndex;
+}
+
+std::string VectorAccesses::line_length(const Segment& segment) const {
+  if (nest_.rows_in_lanes) return "L::n";
+  return concat(has_line(segment) ? nest_.extent(VectorNest::vector_of(segment)) : 1);
+}
+
+std::string VectorAccesses::reserve_line(const Segment& segment) {
+  const int64_t length = has_line(segment) ? nest_.extent(VectorNest::vector_of(segment)) : 0;
+  return scratch_.reserve(concat("m", lines_++), length + nest_.lanes);
+}
+
+std::string VectorAccesses::from_line(const Segment& segment, const std::string& buffer) const {
+  const std::string index =
+      has_line(segment) ? " + " + Nest::index_name(VectorNest::vector_of(segment)) : std::string();
+  return concat("mr::load<E, L, 1>(", buffer, index, ")");
+}
+
+}  // namespace millrace

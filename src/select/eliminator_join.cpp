@@ -1,0 +1,273 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/id.h"
+#include "select/eliminator.h"
+
+namespace millrace {
+
+// What a candidate needs from one of its tensors.
+static Usage usage_of(const ProblemPartition& partition, const ProblemCandidate& candidate, size_t tensor) {
+  Usage usage;
+  for (size_t slot = 0; slot < partition.tensors.size(); ++slot) {
+    if (partition.tensors[slot] != tensor) continue;
+    if (slot >= partition.reads)
+      usage.base = candidate.layouts[slot];
+    else
+      usage.read.push_back(candidate.layouts[slot]);
+  }
+  std::sort(usage.read.begin(), usage.read.end());
+  usage.read.erase(std::unique(usage.read.begin(), usage.read.end()), usage.read.end());
+  std::erase(usage.read, usage.base);
+  return usage;
+}
+
+UsageTable Eliminator::leaf(size_t p) {
+  const ProblemPartition& partition = problem_.partitions[p];
+  UsageTable table;
+  table.partition = p;
+  table.joined.assign(problem_.partitions.size(), false);
+  table.joined[p] = true;
+  std::vector<size_t> touched = partition.tensors;
+  std::sort(touched.begin(), touched.end());
+  touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
+  for (const size_t t : touched) {
+    if (!all_joined(t, table.joined)) table.tensors.push_back(t);
+  }
+  const bool choice = has_choice(partition.choice_point);
+  if (choice && !choice_point_joined(partition.choice_point, table.joined))
+    table.choice_points.push_back(partition.choice_point);
+
+  const double rest = untouched(table);
+  std::unordered_map<std::vector<int>, size_t, CellsHash> known;
+  const auto add = [&](std::vector<int> cells, double cost, int candidate) {
+    if (cost == kInfinity) return;
+    const auto [entry, fresh] = known.try_emplace(cells, table.rows());
+    if (!fresh) {
+      if (cost < table.cost[entry->second]) {
+        table.cost[entry->second] = cost;
+        table.origin[entry->second].first = candidate;
+      }
+      return;
+    }
+    table.cells.insert(table.cells.end(), cells.begin(), cells.end());
+    table.cost.push_back(cost);
+    table.origin.emplace_back(candidate, 0);
+    const double promised = promise(table, table.rows() - 1) + rest;
+    if (promised <= limits_.cost) return;
+    complete_ &= promised == kInfinity;
+    table.cells.resize(table.cells.size() - table.width());
+    table.cost.pop_back();
+    table.origin.pop_back();
+    known.erase(entry);
+  };
+  for (size_t a = 0; a < partition.in.size(); ++a) {
+    if (!problem_.open[partition.choice_point][a]) continue;
+    if (!partition.in[a]) {
+      std::vector<int> cells(table.tensors.size(), Usages::kUnused);
+      if (!table.choice_points.empty()) cells.push_back(static_cast<int>(a));
+      add(std::move(cells), 0, -1);
+      continue;
+    }
+    for (const ProblemCandidate& candidate : partition.candidates) {
+      std::vector<int> cells;
+      double cost = candidate.seconds;
+      for (const size_t t : touched) {
+        Usage usage = usage_of(partition, candidate, t);
+        if (contains(table.tensors, t))
+          cells.push_back(usages_[t].number(std::move(usage)));
+        else
+          cost += closing_cost(t, usage);
+      }
+      if (!table.choice_points.empty()) cells.push_back(static_cast<int>(a));
+      add(std::move(cells), cost, candidate.candidate);
+    }
+  }
+  return table;
+}
+
+JoinSide Eliminator::side_of(const UsageTable& table, const std::vector<size_t>& shared) const {
+  JoinSide side;
+  side.table = &table;
+  for (const size_t t : shared) {
+    const auto column = std::find(table.tensors.begin(), table.tensors.end(), t);
+    side.shared.push_back(static_cast<size_t>(column - table.tensors.begin()));
+  }
+  for (size_t k = 0; k < table.tensors.size(); ++k) {
+    if (!contains(side.shared, k)) side.own.push_back(k);
+  }
+  std::unordered_map<std::vector<int>, size_t, CellsHash> known;
+  std::map<std::vector<int>, double> rests;  // of the side's own tensors, by column, usage and choices
+  for (size_t r = 0; r < table.rows(); ++r) {
+    const int* cells = table.row(r);
+    const int* choices = cells + table.tensors.size();
+    RowGroup group;
+    for (const size_t k : side.shared) group.shared.push_back(cells[k]);
+    group.choices.assign(choices, choices + table.choice_points.size());
+    std::vector<int> key = group.shared;
+    key.insert(key.end(), group.choices.begin(), group.choices.end());
+    const auto [entry, fresh] = known.try_emplace(std::move(key), side.groups.size());
+    if (fresh) side.groups.push_back(std::move(group));
+    double sum = table.cost[r];
+    for (const size_t k : side.own) {
+      std::vector<int> rest_key = {static_cast<int>(k), cells[k]};
+      rest_key.insert(rest_key.end(), choices, choices + table.choice_points.size());
+      const auto [rest, unknown] = rests.try_emplace(std::move(rest_key), 0.0);
+      if (unknown) {
+        const size_t t = table.tensors[k];
+        rest->second = tensor_rest(t, usages_[t][cells[k]], table.joined, table.choice_points, choices);
+      }
+      sum += rest->second;
+    }
+    side.groups[entry->second].members.emplace_back(sum, static_cast<int>(r));
+  }
+  for (RowGroup& group : side.groups) std::sort(group.members.begin(), group.members.end());
+  std::sort(side.groups.begin(), side.groups.end(),
+            [](const RowGroup& a, const RowGroup& b) { return a.members[0] < b.members[0]; });
+  return side;
+}
+
+std::unique_ptr<UsageTable> Eliminator::join(const UsageTable& left, const UsageTable& right) {
+  Joining joining;
+  UsageTable& result = *joining.result;
+  result.left = &left;
+  result.right = &right;
+  result.joined = left.joined;
+  for (size_t p = 0; p < right.joined.size(); ++p) result.joined[p] = result.joined[p] || right.joined[p];
+
+  for (const size_t t : left.tensors) {
+    if (contains(right.tensors, t)) joining.shared.push_back(t);
+  }
+  joining.left = side_of(left, joining.shared);
+  joining.right = side_of(right, joining.shared);
+  for (const size_t k : joining.left.own) result.tensors.push_back(left.tensors[k]);
+  for (const size_t k : joining.right.own) result.tensors.push_back(right.tensors[k]);
+  for (const size_t t : joining.shared) {
+    joining.stays_open.push_back(!all_joined(t, result.joined));
+    if (joining.stays_open.back()) result.tensors.push_back(t);
+  }
+  joining.choice_points = left.choice_points;
+  for (const size_t s : right.choice_points) {
+    const auto at = static_cast<size_t>(std::find(joining.choice_points.begin(), joining.choice_points.end(), s) -
+                                        joining.choice_points.begin());
+    joining.right_choice_points.push_back(at);
+    if (at == joining.choice_points.size()) joining.choice_points.push_back(s);
+  }
+  for (size_t k = 0; k < joining.choice_points.size(); ++k) {
+    if (choice_point_joined(joining.choice_points[k], result.joined)) continue;
+    joining.open_choice_points.push_back(k);
+    result.choice_points.push_back(joining.choice_points[k]);
+  }
+  joining.rest = untouched(result);
+  joining.shared_rests.resize(joining.shared.size());
+  joining.joint.resize(joining.shared.size());
+  joining.open_choices.resize(joining.open_choice_points.size());
+  for (const RowGroup& x : joining.left.groups) {
+    for (const RowGroup& y : joining.right.groups) {
+      join_groups(joining, x, y);
+      if (rows_ > limits_.rows) return std::move(joining.result);
+    }
+  }
+  return std::move(joining.result);
+}
+
+// Whether both sides agree on their common choice points. Sets the alternatives of those that stay open.
+static bool agree_on_choice_points(Joining& joining, const RowGroup& x, const RowGroup& y) {
+  std::vector<int> choices = x.choices;
+  choices.resize(joining.choice_points.size());
+  for (size_t k = 0; k < y.choices.size(); ++k) {
+    const size_t at = joining.right_choice_points[k];
+    if (at < x.choices.size() && choices[at] != y.choices[k]) return false;
+    choices[at] = y.choices[k];
+  }
+  for (size_t k = 0; k < joining.open_choice_points.size(); ++k)
+    joining.open_choices[k] = choices[joining.open_choice_points[k]];
+  return true;
+}
+
+void Eliminator::join_groups(Joining& joining, const RowGroup& x, const RowGroup& y) {
+  if (!agree_on_choice_points(joining, x, y)) return;
+  const UsageTable& result = *joining.result;
+  double closing = 0;             // paid by the joined rows
+  double waiting = joining.rest;  // still to be paid
+  const double least = x.members[0].first + y.members[0].first;
+  size_t mix = 0;  // a hash of the alternatives
+  for (size_t k = 0; k < result.choice_points.size(); ++k) {
+    waiting += choice_point_rest(result.choice_points[k], joining.open_choices[k], result.joined);
+    mix = mix * problem_.choice_points[result.choice_points[k]].size() + as_index(joining.open_choices[k]);
+  }
+  for (size_t k = 0; k < joining.shared.size() && least + closing + waiting < kInfinity; ++k) {
+    const size_t t = joining.shared[k];
+    const int usage = usages_[t].join(x.shared[k], y.shared[k]);
+    joining.joint[k] = usage;
+    if (usage == kClash) {
+      closing = kInfinity;
+    } else if (!joining.stays_open[k]) {
+      closing += closing_cost(t, usages_[t][usage]);
+    } else {
+      const auto [entry, unknown] = joining.shared_rests[k].try_emplace(mix << 32 | as_index(usage), 0.0);
+      if (unknown)
+        entry->second =
+            tensor_rest(t, usages_[t][usage], result.joined, result.choice_points, joining.open_choices.data());
+      waiting += entry->second;
+    }
+  }
+  if (least + closing + waiting == kInfinity) return;
+  for (const auto& [x_sum, x_row] : x.members) {
+    for (const auto& [y_sum, y_row] : y.members) {
+      if (x_sum + y_sum + closing + waiting > limits_.cost) {
+        complete_ &= x_sum + y_sum == kInfinity;
+        break;
+      }
+      add_row(joining, x_row, y_row, closing);
+      if (rows_ > limits_.rows) return;
+    }
+  }
+}
+
+void Eliminator::add_row(Joining& joining, int x, int y, double closing) {
+  const UsageTable& left = *joining.left.table;
+  const UsageTable& right = *joining.right.table;
+  UsageTable& result = *joining.result;
+  std::vector<int>& cells = joining.cells;
+  cells.clear();
+  for (const size_t k : joining.left.own) cells.push_back(left.row(as_index(x))[k]);
+  for (const size_t k : joining.right.own) cells.push_back(right.row(as_index(y))[k]);
+  for (size_t k = 0; k < joining.shared.size(); ++k) {
+    if (joining.stays_open[k]) cells.push_back(joining.joint[k]);
+  }
+  cells.insert(cells.end(), joining.open_choices.begin(), joining.open_choices.end());
+  const double cost = left.cost[as_index(x)] + right.cost[as_index(y)] + closing;
+  const auto [entry, fresh] = joining.known.try_emplace(cells, result.rows());
+  if (fresh) {
+    result.cells.insert(result.cells.end(), cells.begin(), cells.end());
+    result.cost.push_back(cost);
+    result.origin.emplace_back(x, y);
+    ++rows_;
+  } else if (cost < result.cost[entry->second]) {
+    result.cost[entry->second] = cost;
+    result.origin[entry->second] = {x, y};
+  }
+}
+
+void Eliminator::keep_most_promising(UsageTable& table) {
+  if (limits_.beam == 0 || table.rows() <= limits_.beam) return;
+  complete_ = false;
+  std::vector<std::pair<double, size_t>> order;
+  for (size_t r = 0; r < table.rows(); ++r) order.emplace_back(promise(table, r), r);
+  std::sort(order.begin(), order.end());
+  order.resize(limits_.beam);
+  UsageTable kept = table;
+  kept.cells.clear();
+  kept.cost.clear();
+  kept.origin.clear();
+  for (const auto& [value, r] : order) {
+    kept.cells.insert(kept.cells.end(), table.row(r), table.row(r) + table.width());
+    kept.cost.push_back(table.cost[r]);
+    kept.origin.push_back(table.origin[r]);
+  }
+  table = std::move(kept);
+}
+
+}  // namespace millrace

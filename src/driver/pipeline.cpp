@@ -6,6 +6,7 @@
 #include "autodiff/verify.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "candidates/verify.h"
 #include "frontend/frontend.h"
 #include "fusion/fuse.h"
 #include "fusion/predicates.h"
@@ -33,20 +34,6 @@ Result<Graph> parse_text(const ProgramSource& program, const std::string& text) 
     }
   }
   return parse_program(text, options);
-}
-
-// To be replaced by verify() of candidates/verify.h, which checks much more.
-Result<Done> verify_candidates(const TrainingGraph& training, const Candidates& candidates) {
-  const auto partitions = static_cast<int>(candidates.partitions.size());
-  bool valid = candidates.domains.size() == training.graph.tensors.size();
-  for (const ChoicePoint& point : candidates.choice_points) {
-    valid = valid && !point.alternatives.empty();
-    for (const std::vector<int>& alternative : point.alternatives) {
-      for (const int partition : alternative) valid = valid && partition >= 0 && partition < partitions;
-    }
-  }
-  if (valid) return Done{};
-  return Error::make(ErrorKind::failed, "invalid candidates", "this is a bug in Millrace: please report it");
 }
 
 }  // namespace
@@ -101,14 +88,14 @@ Result<Candidates> find_partitions(Stages& stages, const TrainingGraph& training
                                    const EnumerateOptions& options) {
   return stages.run(
       "partitions", [&] { return find_partitions(training, fused, options); },
-      [&](const Candidates& made) { return verify_candidates(training, made); });
+      [&](const Candidates& made) { return verify(training, made); });
 }
 
 Result<Candidates> enumerate(Stages& stages, const TrainingGraph& training, const FusedGraph& fused,
                              const EnumerateOptions& options) {
   return stages.run(
       "candidates", [&] { return enumerate(training, fused, options); },
-      [&](const Candidates& made) { return verify_candidates(training, made); });
+      [&](const Candidates& made) { return verify(training, made); });
 }
 
 Result<Explored> measure(Stages& stages, const Graph& graph, const Candidates& candidates,

@@ -48,20 +48,20 @@ TensorId Builder::add_tensor(DType dtype, const std::vector<DimId>& dims, const 
   return id;
 }
 
-// Checks what only a whole program can exceed, then names and appends the operator.
+// Checks the limits on the whole program, then names and appends the operator.
 std::optional<OperatorId> Builder::add_operator(Operator op, SourceLocation location) {
   if (full_) return std::nullopt;
   if (graph.operators.size() >= kMaxOperators) {
     full_ = true;
-    diagnostics_.complain(location, concat("the program has more than ", kMaxOperators, " operators"),
-                          "calls are inlined: call fewer functions, or less deep");
+    diagnostics_.report(location, concat("the program has more than ", kMaxOperators, " operators"),
+                        "calls are inlined: make fewer or less nested calls");
     return std::nullopt;
   }
   int64_t points = 1;
   for (const DimId dim : op.space) {
     const std::optional<int64_t> product = checked_multiply(points, graph.extent(dim));
     if (!product || *product > kMaxPoints) {
-      diagnostics_.complain(location, "this operator runs over more than 2^50 points", "choose smaller sizes");
+      diagnostics_.report(location, "this operator runs over more than 2^50 points", "choose smaller sizes");
       return std::nullopt;
     }
     points = *product;
@@ -90,7 +90,8 @@ std::string Builder::shape(const View& view) const {
 }
 
 DType Builder::common_dtype(const std::vector<View>& views) const {
-  // Tensors decide; scalars only among themselves; constants never. A choice between numbers is as what was compared.
+  // Tensors decide the type, scalars only if there are no tensors, constants never. np.where of two numbers has the
+  // type of what its condition compares.
   std::optional<DType> of_tensors;
   std::optional<DType> of_scalars;
   const auto widen = [](std::optional<DType>& common, DType dtype) {
@@ -122,8 +123,9 @@ Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLo
     const bool boolean = graph.tensor(views.back().tensor).dtype == DType::boolean;
     const bool condition = kind == OperatorKind::where && views.size() == 1;
     if (boolean != condition) {
-      diagnostics_.complain(location, boolean ? "a comparison is not a number" : "np.where chooses by a comparison",
-                            "write np.where(a < b, x, y)");
+      diagnostics_.report(location,
+                          boolean ? "a comparison is not a number" : "the condition of np.where is not a comparison",
+                          "write np.where(a < b, x, y)");
       return Value::broken();
     }
   }
@@ -145,9 +147,9 @@ Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLo
       } else if (here != 1 && here != extents[index]) {
         std::vector<std::string> shapes;
         for (const View& operand : views) shapes.push_back(shape(operand));
-        diagnostics_.complain(location, concat("shapes ", join(shapes, " and "), " do not broadcast"),
-                              concat("axis ", index, " of the result would be ", extents[index], " and ", here,
-                                     "; insert axes with x[:, None]"));
+        diagnostics_.report(location, concat("shapes ", join(shapes, " and "), " do not broadcast"),
+                            concat("axis ", index, " of the result would be ", extents[index], " and ", here,
+                                   "; insert axes with x[:, None]"));
         return Value::broken();
       }
     }
@@ -172,7 +174,7 @@ Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLo
 }
 
 Value Builder::dropout(const Value& input, double probability, SourceLocation location) {
-  const uint32_t stream = streams_++;
+  const uint32_t stream = dropouts_++;
   if (probability == 0) return input;
   const Value result = map(OperatorKind::dropout, {input}, location, probability);
   if (result.kind != ValueKind::view) return result;
@@ -215,8 +217,8 @@ Value Builder::normalize(OperatorKind kind, const View& view, size_t axis, const
   op.reduced.resize(view.axes.size(), false);
   op.reduced[axis] = true;
   Access input{view.tensor, std::vector<int>(graph.tensor(view.tensor).dims.size(), kFixed)};
-  Access along;    // everything
-  Access outside;  // everything but the normalized axis
+  Access along;    // all axes
+  Access outside;  // all axes but the normalized one
   std::vector<DimId> outside_dims;
   for (size_t k = 0; k < view.axes.size(); ++k) {
     op.space.push_back(dim_of(view, k));
@@ -229,9 +231,9 @@ Value Builder::normalize(OperatorKind kind, const View& view, size_t axis, const
   op.inputs.push_back(std::move(input));
   for (const View& weight : weights) {
     if (weight.axes.size() != 1 || weight.axes[0] == kFixed || extent(weight, 0) != extent(view, axis)) {
-      diagnostics_.complain(
-          location, concat("a weight of shape ", shape(weight), " does not fit axis ", axis, " of ", shape(view)),
-          concat("its shape must be [", extent(view, axis), "]"));
+      diagnostics_.report(location,
+                          concat("a weight of shape ", shape(weight), " does not fit axis ", axis, " of ", shape(view)),
+                          concat("its shape must be [", extent(view, axis), "]"));
       return Value::broken();
     }
     op.inputs.push_back({weight.tensor, {static_cast<int>(axis)}});
@@ -312,7 +314,7 @@ void Builder::name_result(const Value& value, size_t first_tensor) {
 }
 
 void Builder::add_result(const std::string& name, const View& view, SourceLocation location) {
-  // Every result is a tensor of its own that an operator writes, so that a caller's buffer is never another's.
+  // Every result is a separate tensor that an operator writes, so that no two results share a caller's buffer.
   TensorId tensor = view.tensor;
   if (!results_.insert(tensor).second || graph.tensor(tensor).role != TensorRole::computed ||
       view.axes != whole(tensor).axes) {

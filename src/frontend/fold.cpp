@@ -22,7 +22,7 @@ int scale_position(const Graph& graph, const Operator& op) {
   return by_constant && graph.tensor(op.inputs[1].tensor).value != 0 ? 1 : -1;
 }
 
-// 1/c as a constant of its own, one for each c.
+// The constant 1/c, one for each c.
 TensorId reciprocal(Graph& graph, std::map<TensorId, TensorId>& known, TensorId constant) {
   const auto [entry, fresh] = known.try_emplace(constant, TensorId(graph.tensors.size()));
   if (fresh) {

@@ -13,12 +13,12 @@ namespace {
 constexpr int kMaxDepth = 100;
 constexpr size_t kMaxItems = 4096;  // of one call, tuple, dictionary or parameter list
 
-constexpr std::string_view kStatements = "a function's body holds assignments and a return";
-constexpr std::string_view kModule = "a module holds imports, sizes (`P = W = 64`), SIZES and functions";
+constexpr std::string_view kStatements = "a function's body has assignments and a return";
+constexpr std::string_view kModule = "a module has imports, sizes (`P = W = 64`), SIZES and functions";
 constexpr std::string_view kExpressions =
-    "allowed are + - * /, ** with a constant, comparisons in np.where, x[:, None, ...] and the named functions";
+    "use + - * /, ** with a constant, comparisons in np.where, x[:, None, ...] and the named functions";
 
-// After a complaint `broken_` stands until the next statement; every loop watches it.
+// After an error, `broken_` is set until the next statement; every loop tests it.
 class Parser {
  public:
   Parser(const std::vector<Token>& tokens, Diagnostics& diagnostics) : tokens_(tokens), diagnostics_(diagnostics) {}
@@ -37,12 +37,12 @@ class Parser {
   const Token& ahead() const { return tokens_[std::min(at_ + 1, tokens_.size() - 1)]; }
   bool at_symbol(std::string_view text) const { return now().kind == TokenKind::symbol && now().text == text; }
   bool at_name(std::string_view text) const { return now().kind == TokenKind::name && now().text == text; }
-  void step() {
+  void advance() {
     if (now().kind != TokenKind::end) ++at_;
   }
 
-  void complain(SourceLocation location, std::string_view message, std::string_view remedy) {
-    if (!broken_) diagnostics_.complain(location, message, remedy);
+  void report(SourceLocation location, std::string_view message, std::string_view remedy) {
+    if (!broken_) diagnostics_.report(location, message, remedy);
     broken_ = true;
   }
 
@@ -58,62 +58,63 @@ class Parser {
 
   bool take_symbol(std::string_view text) {
     if (!at_symbol(text)) return false;
-    step();
+    advance();
     return true;
   }
 
   void expect_symbol(std::string_view text, std::string_view remedy) {
-    if (!take_symbol(text)) complain(now().location, concat("expected '", text, "', found ", shown()), remedy);
+    if (!take_symbol(text)) report(now().location, concat("expected '", text, "', found ", shown()), remedy);
   }
 
   std::string expect_name(std::string_view remedy) {
     if (now().kind != TokenKind::name) {
-      complain(now().location, concat("expected a name, found ", shown()), remedy);
+      report(now().location, concat("expected a name, found ", shown()), remedy);
       return {};
     }
     std::string name(now().text);
-    step();
+    advance();
     return name;
   }
 
   void expect_end_of_line() {
     if (broken_) return;
     if (now().kind == TokenKind::newline) {
-      step();
+      advance();
     } else if (now().kind != TokenKind::end && now().kind != TokenKind::dedent) {
-      complain(now().location, concat("expected the end of the statement, found ", shown()), kExpressions);
+      report(now().location, concat("expected the end of the statement, found ", shown()), kExpressions);
     }
   }
 
-  // To behind the next line end, and behind a block that stands indented under it.
+  // Skips to the end of the line, and over an indented block below it.
   void skip_statement() {
-    while (now().kind != TokenKind::newline && now().kind != TokenKind::end && now().kind != TokenKind::dedent) step();
-    while (now().kind == TokenKind::newline) step();
+    while (now().kind != TokenKind::newline && now().kind != TokenKind::end && now().kind != TokenKind::dedent)
+      advance();
+    while (now().kind == TokenKind::newline) advance();
     if (now().kind != TokenKind::indent) return;
     int levels = 0;
     do {
       if (now().kind == TokenKind::indent) ++levels;
       if (now().kind == TokenKind::dedent) --levels;
-      step();
+      advance();
     } while (levels > 0 && now().kind != TokenKind::end);
   }
 
   void module_statement() {
     if (now().kind == TokenKind::newline || now().kind == TokenKind::dedent) {
-      step();
+      advance();
     } else if (now().kind == TokenKind::string) {
-      step();  // a docstring
+      advance();  // a docstring
       expect_end_of_line();
     } else if (at_name("import") || at_name("from")) {
-      // Imports are for NumPy's sake: names in the text are resolved by their last part.
-      while (now().kind != TokenKind::newline && now().kind != TokenKind::end) step();
+      // Imports are ignored: names are resolved by their last component.
+      while (now().kind != TokenKind::newline && now().kind != TokenKind::end) advance();
       expect_end_of_line();
     } else if (at_symbol("@")) {
-      step();
+      advance();
       expression();
       expect_end_of_line();
       if (!broken_ && !at_name("def") && !at_symbol("@")) {
-        complain(now().location, concat("expected a function under the decorator, found ", shown()), kModule);
+        report(now().location, concat("expected a function after the decorator, found ", shown()), kModule);
       }
     } else if (at_name("def")) {
       function();
@@ -121,7 +122,7 @@ class Parser {
       module_.assignments.push_back(assignment());
       if (broken_) module_.assignments.pop_back();
     } else {
-      complain(now().location, concat(shown(), " is not allowed here"), kModule);
+      report(now().location, concat(shown(), " is not allowed here"), kModule);
     }
   }
 
@@ -136,16 +137,16 @@ class Parser {
 
   void function() {
     Function function;
-    step();
+    advance();
     function.location = now().location;
     function.name = expect_name("write `def name(x: float32[A, B]):`");
     expect_symbol("(", "write `def name(x: float32[A, B]):`");
     while (!broken_ && !at_symbol(")")) {
       if (function.parameters.size() >= kMaxItems)
-        complain(now().location, "too many parameters", "split the function");
+        report(now().location, "the function has too many parameters", "split the function");
       Parameter parameter;
       parameter.location = now().location;
-      parameter.name = expect_name("parameters are `name: float32[A, B]`");
+      parameter.name = expect_name("write parameters as `name: float32[A, B]`");
       if (take_symbol(":")) parameter.annotation = expression();
       if (take_symbol("=")) parameter.fallback = expression();
       function.parameters.push_back(std::move(parameter));
@@ -153,7 +154,7 @@ class Parser {
     }
     if (!broken_) expect_symbol(")", "close the parameters with ')'");
     if (!broken_ && take_symbol("->")) expression();
-    if (!broken_) expect_symbol(":", "a function's head ends with ':'");
+    if (!broken_) expect_symbol(":", "end the function's header with ':'");
     if (broken_) return;
     function_body(function);
     module_.functions.push_back(std::move(function));
@@ -164,34 +165,34 @@ class Parser {
       function_statement(function);
       return;
     }
-    step();
+    advance();
     if (now().kind != TokenKind::indent) {
-      complain(now().location, concat("function '", function.name, "' has no body"), "indent its statements");
+      report(now().location, concat("function '", function.name, "' has no body"), "indent its statements");
       return;
     }
-    step();
+    advance();
     while (now().kind != TokenKind::dedent && now().kind != TokenKind::end && !diagnostics_.full()) {
       broken_ = false;
       function_statement(function);
       if (broken_) skip_statement();
     }
     broken_ = false;
-    if (now().kind == TokenKind::dedent) step();
+    if (now().kind == TokenKind::dedent) advance();
   }
 
   void function_statement(Function& function) {
     if (now().kind == TokenKind::newline) {
-      step();
+      advance();
     } else if (now().kind == TokenKind::string) {
-      step();  // a docstring
+      advance();  // a docstring
       expect_end_of_line();
     } else if (at_name("return")) {
       Assignment statement;
       statement.location = now().location;
       statement.returns = true;
-      step();
+      advance();
       if (now().kind == TokenKind::newline || now().kind == TokenKind::end) {
-        complain(statement.location, "this return has no value", "write `return x` or `return x, y`");
+        report(statement.location, "this return has no value", "write `return x` or `return x, y`");
         return;
       }
       statement.value = tuple_expression();
@@ -201,7 +202,7 @@ class Parser {
       Assignment statement = assignment();
       if (!broken_) function.body.push_back(std::move(statement));
     } else {
-      complain(now().location, concat(shown(), " is not allowed here"), kStatements);
+      report(now().location, concat(shown(), " is not allowed here"), kStatements);
     }
   }
 
@@ -214,25 +215,25 @@ class Parser {
       if (broken_) break;
       if (!at_symbol("=")) {
         if (statement.targets.empty()) {
-          complain_no_assignment(location);
+          report_no_assignment(location);
           break;
         }
         statement.value = std::move(left);
         break;
       }
-      step();
+      advance();
       statement.targets.push_back(target_names(left));
     }
     expect_end_of_line();
     return statement;
   }
 
-  void complain_no_assignment(SourceLocation location) {
+  void report_no_assignment(SourceLocation location) {
     static constexpr std::string_view kUpdates = "+-*/%@&|^";
     if (now().kind == TokenKind::symbol && kUpdates.find(now().text.front()) != std::string_view::npos) {
-      complain(now().location, "updates in place are not in the language", "write `x = x + y`");
+      report(now().location, "in-place updates are not supported", "write `x = x + y`");
     } else {
-      complain(location, "this statement assigns nothing", kStatements);
+      report(location, "this statement assigns nothing", kStatements);
     }
   }
 
@@ -242,7 +243,7 @@ class Parser {
       if (part.kind == ExpressionKind::name && part.prefix.empty() && !is_reserved(part.text)) {
         names.push_back(part.text);
       } else {
-        complain(part.location, "only names can be assigned to", "write `name = …` or `a, b = …`");
+        report(part.location, "only names can be assigned to", "write `name = …` or `a, b = …`");
       }
     };
     if (target.kind == ExpressionKind::tuple) {
@@ -260,16 +261,16 @@ class Parser {
     return result;
   }
 
-  // Gives `parent` a child; long chains nest too, and are refused at the depth where walking them would not be safe.
+  // Gives `parent` a child. Long chains nest too; the depth is limited so that recursion over them is safe.
   void adopt(Expression& parent, Expression child) {
     parent.depth = std::max(parent.depth, child.depth + 1);
     if (parent.depth > kMaxDepth) {
-      complain(parent.location, concat("this expression is nested more than ", kMaxDepth, " deep"),
-               "split it into statements");
+      report(parent.location, concat("this expression is nested more than ", kMaxDepth, " deep"),
+             "split it into statements");
       return;
     }
     if (parent.children.size() >= 2 * kMaxItems) {
-      complain(child.location, concat("more than ", kMaxItems, " items"), "split it into statements");
+      report(child.location, concat("this list has more than ", kMaxItems, " items"), "split it into statements");
       return;
     }
     parent.children.push_back(std::move(child));
@@ -290,14 +291,14 @@ class Parser {
 
   Expression expression() {
     if (++nesting_ > kMaxDepth) {
-      complain(now().location, concat("nested more than ", kMaxDepth, " deep"), "split it into statements");
+      report(now().location, concat("this expression is nested more than ", kMaxDepth, " deep"),
+             "split it into statements");
     }
     Expression result = broken_ ? Expression{} : comparison();
     --nesting_;
     if (!broken_ &&
         (at_name("if") || at_name("and") || at_name("or") || at_name("in") || at_name("is") || at_name("not"))) {
-      complain(now().location, concat("'", now().text, "' is not in the language"),
-               "choose between tensors with np.where");
+      report(now().location, concat("'", now().text, "' is not supported"), "select between tensors with np.where");
     }
     return result;
   }
@@ -316,7 +317,7 @@ class Parser {
     if (!broken_ && now().kind == TokenKind::symbol &&
         std::find(kComparisons.begin(), kComparisons.end(), now().text) != kComparisons.end()) {
       const Token op = now();
-      step();
+      advance();
       left = binary(op.text, op.location, std::move(left), sum());
     }
     return left;
@@ -327,7 +328,7 @@ class Parser {
     while (!broken_ && (at_symbol("+") || at_symbol("-"))) {
       if (ahead().kind == TokenKind::symbol && ahead().text == "=") break;  // an update in place
       const Token op = now();
-      step();
+      advance();
       left = binary(op.text, op.location, std::move(left), product());
     }
     return left;
@@ -339,11 +340,11 @@ class Parser {
       if (ahead().kind == TokenKind::symbol && ahead().text == "=") break;
       const Token op = now();
       if (op.text == "@" || op.text == "%") {
-        complain(op.location, concat("'", op.text, "' is not in the language"),
-                 op.text == "@" ? "write the product as np.einsum(\"ij,jk->ik\", a, b)" : kExpressions);
+        report(op.location, concat("'", op.text, "' is not supported"),
+               op.text == "@" ? "write the product as np.einsum(\"ij,jk->ik\", a, b)" : kExpressions);
         break;
       }
-      step();
+      advance();
       left = binary(op.text, op.location, std::move(left), unary());
     }
     return left;
@@ -353,9 +354,10 @@ class Parser {
     if (at_symbol("-") || at_symbol("+")) {
       Expression result = node(ExpressionKind::unary, now().location);
       result.text = std::string(now().text);
-      step();
+      advance();
       if (++nesting_ > kMaxDepth) {
-        complain(now().location, concat("nested more than ", kMaxDepth, " deep"), "split it into statements");
+        report(now().location, concat("this expression is nested more than ", kMaxDepth, " deep"),
+               "split it into statements");
       }
       if (!broken_) adopt(result, unary());
       --nesting_;
@@ -364,9 +366,10 @@ class Parser {
     Expression base = postfix();
     if (!broken_ && at_symbol("**")) {
       const Token op = now();
-      step();
+      advance();
       if (++nesting_ > kMaxDepth) {
-        complain(now().location, concat("nested more than ", kMaxDepth, " deep"), "split it into statements");
+        report(now().location, concat("this expression is nested more than ", kMaxDepth, " deep"),
+               "split it into statements");
       }
       if (!broken_) base = binary(op.text, op.location, std::move(base), unary());
       --nesting_;
@@ -382,7 +385,7 @@ class Parser {
       } else if (at_symbol("[")) {
         base = index(std::move(base));
       } else if (at_symbol(".")) {
-        complain(now().location, "attributes of values are not in the language", "write np.sum(x) for x.sum()");
+        report(now().location, "attributes of values are not supported", "write np.sum(x) for x.sum()");
       } else {
         break;
       }
@@ -393,20 +396,20 @@ class Parser {
   Expression call(Expression callee) {
     Expression result = node(ExpressionKind::call, callee.location);
     if (callee.kind != ExpressionKind::name) {
-      complain(callee.location, "only named functions can be called", kExpressions);
+      report(callee.location, "only named functions can be called", kExpressions);
       return result;
     }
     result.text = std::move(callee.text);
     result.prefix = std::move(callee.prefix);
-    step();
+    advance();
     while (!broken_ && !at_symbol(")")) {
       std::string keyword;
       if (now().kind == TokenKind::name && ahead().kind == TokenKind::symbol && ahead().text == "=") {
         keyword = std::string(now().text);
-        step();
-        step();
+        advance();
+        advance();
       } else if (!result.keywords.empty() && !result.keywords.back().empty()) {
-        complain(now().location, "a positional argument stands behind a named one", "put positional arguments first");
+        report(now().location, "a positional argument follows a named one", "put positional arguments first");
       }
       adopt(result, expression());
       result.keywords.push_back(std::move(keyword));
@@ -419,19 +422,19 @@ class Parser {
   Expression index(Expression base) {
     Expression result = node(ExpressionKind::index, now().location);
     adopt(result, std::move(base));
-    step();
+    advance();
     while (!broken_ && !at_symbol("]")) {
       if (at_symbol(":")) {
         Expression slice = node(ExpressionKind::slice, now().location);
-        step();
+        advance();
         if (!at_symbol(",") && !at_symbol("]")) {
-          complain(now().location, "only full slices are in the language", "write x[:, None, ...]");
+          report(now().location, "only full slices are supported", "write x[:, None, ...]");
         }
         adopt(result, std::move(slice));
       } else {
         adopt(result, expression());
         if (!broken_ && at_symbol(":")) {
-          complain(now().location, "only full slices are in the language", "write x[:, None, ...]");
+          report(now().location, "only full slices are supported", "write x[:, None, ...]");
         }
       }
       if (!take_symbol(",")) break;
@@ -443,11 +446,11 @@ class Parser {
   Expression atom() {
     const Token token = now();
     switch (token.kind) {
-      case TokenKind::number: step(); return number(token);
+      case TokenKind::number: advance(); return number(token);
       case TokenKind::string: {
         Expression result = node(ExpressionKind::string, token.location);
         result.text = std::string(token.text);
-        step();
+        advance();
         return result;
       }
       case TokenKind::name: return name();
@@ -455,11 +458,11 @@ class Parser {
         if (token.text == "(") return parenthesized();
         if (token.text == "{") return dictionary();
         if (token.text == "...") {
-          step();
+          advance();
           return node(ExpressionKind::ellipsis, token.location);
         }
         [[fallthrough]];
-      default: complain(token.location, concat("expected an expression, found ", shown()), kExpressions); return {};
+      default: report(token.location, concat("expected an expression, found ", shown()), kExpressions); return {};
     }
   }
 
@@ -468,20 +471,20 @@ class Parser {
     if (at_name("None") || at_name("True") || at_name("False")) {
       result.kind = at_name("None") ? ExpressionKind::none : ExpressionKind::boolean;
       result.number = at_name("True") ? 1 : 0;
-      step();
+      advance();
       return result;
     }
     if (is_reserved(now().text)) {
-      complain(now().location, concat("'", now().text, "' is not in the language"), kExpressions);
+      report(now().location, concat("'", now().text, "' is not supported"), kExpressions);
       return result;
     }
     result.text = std::string(now().text);
-    step();
+    advance();
     while (at_symbol(".") && ahead().kind == TokenKind::name) {
-      step();
+      advance();
       result.prefix += (result.prefix.empty() ? "" : ".") + result.text;
       result.text = std::string(now().text);
-      step();
+      advance();
     }
     if (!result.prefix.empty() && result.text == "newaxis") result.kind = ExpressionKind::none;
     return result;
@@ -489,9 +492,9 @@ class Parser {
 
   Expression parenthesized() {
     const SourceLocation location = now().location;
-    step();
+    advance();
     if (at_symbol(")")) {
-      step();
+      advance();
       return node(ExpressionKind::tuple, location);
     }
     Expression inner = tuple_expression();
@@ -501,7 +504,7 @@ class Parser {
 
   Expression dictionary() {
     Expression result = node(ExpressionKind::dict, now().location);
-    step();
+    advance();
     while (!broken_ && !at_symbol("}")) {
       adopt(result, expression());
       if (!broken_) expect_symbol(":", "write {\"name\": value}");
@@ -526,8 +529,8 @@ class Parser {
     }
     const auto real = std::from_chars(digits.data(), end, result.number);
     if (real.ec != std::errc() || real.ptr != end || !std::isfinite(result.number) || !plain_decimal(digits)) {
-      complain(token.location, concat("'", token.text.substr(0, 40), "' is not a number of the language"),
-               "write a decimal number such as 64 or 1e-5, within double precision (integers within 64 bits)");
+      report(token.location, concat("'", token.text.substr(0, 40), "' is not a valid number"),
+             "write a decimal number such as 64 or 1e-5, within double precision (integers within 64 bits)");
     }
     return result;
   }

@@ -53,8 +53,8 @@ Fuser::Fuser(const Neighbourhood& near)
   find_cousins();
 }
 
-// Operators on the results, or on the other operands, of contractions that share an operand. Stacked, those are one
-// tensor and these one operator: the paper's input biases and their gradients.
+// Cousins: operators on the results, or on the other operands, of contractions that share an operand. When the
+// contractions are stacked, their tensors become one, and so can the cousins: the paper's input biases and gradients.
 void Fuser::find_cousins() {
   std::map<std::pair<TensorId, Pass>, std::vector<OperatorId>> sharing;
   for (size_t k = 0; k < near_.graph.operators.size(); ++k) {
@@ -63,7 +63,7 @@ void Fuser::find_cousins() {
     for (size_t side : {0U, 1U}) sharing[{near_.op(id).inputs[side].tensor, near_.op(id).pass}].push_back(id);
   }
   const auto add_pairs = [&](const std::vector<OperatorId>& operators) {
-    constexpr size_t kMany = 32;  // of more, as no layer has, only some pairs are looked at
+    constexpr size_t kMany = 32;  // of more operators than any layer has, consider only some pairs
     for (size_t k = 0; k < operators.size(); ++k) {
       for (size_t m = k + 1; m < std::min(operators.size(), k + kMany); ++m) {
         cousins_[operators[k].at()].push_back(operators[m]);
@@ -122,16 +122,16 @@ std::optional<Fuser::Merge> Fuser::try_merge(size_t a, size_t b, std::string& re
   const Operator& first = near_.op(groups_[a].members.front().op);
   const Operator& second = near_.op(groups_[b].members.front().op);
   if (first.kind == OperatorKind::contraction || second.kind == OperatorKind::contraction) {
-    reason = "one is a contraction: it takes scalings only, and what its epilogues list";
+    reason = "one is a contraction, which only absorbs scalings and epilogues";
     return std::nullopt;
   }
   if (first.pass != second.pass) {
-    reason = "forward and backward run apart";
+    reason = "they run in different passes";
     return std::nullopt;
   }
   const bool shared = share_a_tensor(near_, groups_[a], groups_[b]);
   if (!shared && kinds_in(near_, groups_[a]) != kinds_in(near_, groups_[b])) {
-    reason = "they share no tensor and do different things";
+    reason = "they share no tensor and have different operators";
     return std::nullopt;
   }
   std::optional<Group> united = unite(near_, groups_[a], groups_[b], reason);
@@ -141,7 +141,7 @@ std::optional<Fuser::Merge> Fuser::try_merge(size_t a, size_t b, std::string& re
   const int64_t saved =
       words_of_group(groups_[a]) + words_of_group(groups_[b]) - movement_of(near_, *united, *nest).words;
   if (saved < 0) {
-    reason = concat("it would move ", -saved, " words more");
+    reason = concat("fused, they would move ", -saved, " more words");
     return std::nullopt;
   }
   return Merge{std::move(*united), saved};

@@ -13,7 +13,7 @@ int64_t extent_of(const Graph& graph, TensorId tensor, int axis) {
   return graph.extent(graph.tensor(tensor).dims[static_cast<size_t>(axis)]);
 }
 
-// The axes' names, primed where one stands twice.
+// The names of the axes, primed if one occurs twice.
 std::vector<std::string> axis_names(const Graph& graph, TensorId tensor) {
   std::vector<std::string> names;
   for (const DimId dim : graph.tensor(tensor).dims) {
@@ -102,7 +102,7 @@ std::optional<Layout> parse_layout(const Graph& graph, TensorId tensor, std::str
   for (const Layout& layout : layouts_of(graph, tensor, false)) {
     if (print_layout(graph, tensor, layout) == text) return layout;
   }
-  // With axes of extent one anywhere, or of a rank whose layouts are not all listed.
+  // Accepts axes of extent one anywhere, and any order for ranks whose layouts are not all listed.
   const std::vector<std::string> names = axis_names(graph, tensor);
   Layout layout;
   size_t at = 0;

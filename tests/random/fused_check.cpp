@@ -129,23 +129,25 @@ class Structure {
       if (!member_space(group, m, reduced)) return;
     }
     for (size_t index = 0; index < group.space.size(); ++index) {
-      const Implementation way = group.space[index].implementation;
+      const Implementation implementation = group.space[index].implementation;
       const std::string which = concat("index ", index, ": ");
       if (group.space[index].outer) {
-        check((way == Implementation::grid_reduction) == reduced[index], which + "rows are reduced across the grid");
-        check(reduced[index] || way == Implementation::block || way == Implementation::thread,
+        check((implementation == Implementation::grid_reduction) == reduced[index],
+              which + "rows are reduced across the grid");
+        check(reduced[index] || implementation == Implementation::block || implementation == Implementation::thread,
               which + "a row is a block's or a thread's");
       } else {
-        check(way != Implementation::block && way != Implementation::grid_reduction,
+        check(implementation != Implementation::block && implementation != Implementation::grid_reduction,
               which + "what is inside a row is in one block");
-        const bool reduces = way == Implementation::warp_reduction || way == Implementation::block_reduction;
+        const bool reduces =
+            implementation == Implementation::warp_reduction || implementation == Implementation::block_reduction;
         check(!reduces || reduced[index], which + "no member reduces along it");
       }
     }
   }
 
-  // Of one extent, one to one; all outer indices are there. What is reduced is a row, all rows, or everything, and
-  // across rows nothing goes on inside the group.
+  // Indices map one to one to group indices of the same extent, and include all outer indices. A reduction is over a
+  // row, all rows or everything, and no member uses a reduction across rows.
   bool member_space(const FusedOperator& group, size_t m, std::vector<bool>& reduced) {
     const Operator& member = op(group.members[m]);
     const std::vector<int>& index_of = group.index_of[m];
@@ -192,7 +194,7 @@ class Structure {
   }
 
   void words(const FusedOperator& group) {
-    // What of a row surely stays in fast memory; with longer ones an operator alone may read again too.
+    // Rows of up to this length surely stay in fast memory; with longer rows, an operator alone may reread too.
     constexpr int64_t kShortRow = 1024;
     bool long_rows = false;
     int64_t before = 0;
@@ -253,14 +255,14 @@ class Structure {
   const TrainingGraph& training_;
   const Graph& graph_;
   const FusedGraph& fused_;
-  Tensors wanted_;                // by an operator or the caller: nothing else is written
-  std::vector<size_t> group_of_;  // one an operator
-  bool crosses_ = false;          // a member of the group at hand reduces across rows
+  Tensors wanted_;                // needed by an operator or the caller: nothing else is written
+  std::vector<size_t> group_of_;  // one per operator
+  bool crosses_ = false;          // a member of the current group reduces across rows
   std::string at_;
   std::string message_;
 };
 
-// What is given: arguments, scalars and the results' gradients.
+// The given tensors: arguments, scalars and the results' gradients.
 template <class Scalar>
 Values<Scalar> given(const Graph& graph, const Values<double>& values) {
   Values<Scalar> taken(graph.tensors.size());
@@ -277,8 +279,8 @@ Memory<Scalar> memory_with(const Graph& graph, const Values<double>& values) {
   return {given<Scalar>(graph, values), std::vector<bool>(graph.tensors.size(), false)};
 }
 
-// How far rounding may have moved the unfused run and the fused one apart where a sum's order differs. They are run
-// again for it, with bounds: seldom, since most programs have no such sum whose rounding differs.
+// How far rounding may separate the unfused run and the fused one if the order of a sum differs. Runs both again with
+// bounds: seldom, since few programs have such a sum whose rounding differs.
 class Tolerances {
  public:
   Tolerances(const TrainingGraph& training, const FusedGraph& fused, const Values<double>& values, RandomState random)
@@ -296,7 +298,7 @@ class Tolerances {
   Memory<Real> fused_;
 };
 
-// As the interpreter's own checks: bit by bit, but for the sign of zero.
+// As in the interpreter's checks: equal bits, except for the sign of zero.
 bool equal(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
 }  // namespace
@@ -305,8 +307,8 @@ std::optional<std::string> check_structure(const TrainingGraph& training, const 
   return Structure(training, fused).run();
 }
 
-// Where a sum across rows is on the way to an element, the order of the sum differs from the unfused run's. Everything
-// else is the same arithmetic.
+// If an element depends on a sum across rows, the order of summation differs from the unfused run. All other arithmetic
+// is the same.
 std::optional<std::string> check_fused(const TrainingGraph& training, const FusedGraph& fused,
                                        const Values<double>& expected, RandomState random) {
   if (std::optional<std::string> complaint = check_structure(training, fused)) return complaint;
@@ -364,7 +366,7 @@ std::optional<std::string> check_saving_less(const TrainingGraph& training, cons
   }
   if (const Result<Done> done = interpret<double>(made.training.graph, values, random); !done)
     return to_string(done.error());
-  for (size_t k = 0; k < expected.size(); ++k) {  // the same operators on the same numbers: bit by bit
+  for (size_t k = 0; k < expected.size(); ++k) {  // the same operators on the same numbers: equal bits
     const auto same = [](double l, double r) { return l == r || (std::isnan(l) && std::isnan(r)); };
     if (!std::equal(expected[k].begin(), expected[k].end(), values[k].begin(), values[k].end(), same))
       return concat(training.graph.tensors[k].name, " differs");

@@ -21,16 +21,16 @@ constexpr int kWhole = -1;  // an axis that a row has all of
 
 // Which elements of a tensor belong to a row.
 struct Slice {
-  std::vector<int> rows;  // one an axis: the outer index of the group that it runs along, or kWhole
+  std::vector<int> rows;  // one per axis: the outer index of the group that it runs along, or kWhole
   std::vector<int64_t> strides;
   std::vector<int64_t> elements;  // of the row at the origin, in the tensor's order
 
   size_t at(const Point& point, size_t element) const {
-    int64_t place = elements[element];
+    int64_t position = elements[element];
     for (size_t axis = 0; axis < rows.size(); ++axis) {
-      if (rows[axis] != kWhole) place += point[static_cast<size_t>(rows[axis])] * strides[axis];
+      if (rows[axis] != kWhole) position += point[static_cast<size_t>(rows[axis])] * strides[axis];
     }
-    return static_cast<size_t>(place);
+    return static_cast<size_t>(position);
   }
 };
 
@@ -52,7 +52,7 @@ Slice slice_of(const Graph& graph, std::span<const DimId> dims, std::vector<int>
   return slice;
 }
 
-// What a row takes from memory, or from a tensor that depends on where in the whole an element stands.
+// What a row loads from memory, or from a generated tensor that depends on the position in the whole tensor.
 template <class Scalar>
 struct Load {
   TensorId to;    // of the row's graph
@@ -61,7 +61,7 @@ struct Load {
   Slice slice;
 };
 
-// How the rows' outcomes make one, where an output does not run along an outer index.
+// How the results of rows are combined if an output does not run along an outer index.
 enum class Fold { none, sum, max, min };
 
 struct Store {
@@ -109,14 +109,14 @@ class Row {
     if (complaint_.empty()) complaint_ = complaint;
   }
 
-  // The outer index of the group that an index of a member is, or kWhole. A contraction runs as a whole.
+  // The outer index of the group for an index of a member, or kWhole. A contraction runs as a whole.
   int row_index(size_t member, int index) const {
     if (index == kFixed || group_.kind == FusedKind::contraction) return kWhole;
     const int of_group = group_.index_of[member][static_cast<size_t>(index)];
     return of_group >= 0 && group_.space[static_cast<size_t>(of_group)].outer ? of_group : kWhole;
   }
 
-  // The index of the group itself; of an index of extent one it does not matter which.
+  // The index of the group; for an index of extent one, any.
   int group_index(size_t member, const Operator& op, int index) const {
     if (index == kFixed || graph_.extent(op.space[static_cast<size_t>(index)]) == 1) return kFixed;
     return group_.index_of[member][static_cast<size_t>(index)];
@@ -160,8 +160,8 @@ class Row {
     return rows;
   }
 
-  // One tensor for each access, since two members may read different slices of a tensor in memory. What a member wrote
-  // in this row is there only as it was written: at the same point of the group's space.
+  // One tensor for each access, since two members may read different slices of a tensor in memory. A tensor that a
+  // member wrote in this row can only be read at the same point of the group's space.
   TensorId input_of(size_t member, const Operator& op, const Access& input) {
     const Tensor& tensor = graph_.tensor(input.tensor);
     if (const auto written = made_.find(input.tensor.at()); written != made_.end()) {
@@ -213,7 +213,7 @@ class Row {
     }
   }
 
-  // A tensor over an operator's space that depends on the place in the whole, which a row does not know.
+  // A tensor over an operator's space that depends on the position in the whole tensor, which a row does not know.
   template <class Formula>
   Access drawn(size_t member, const Operator& whole, DType dtype, const Formula& formula) {
     const Access& output = whole.outputs[0];  // elementwise: it runs along the space in order
@@ -250,7 +250,7 @@ class Row {
     row_.operators.push_back(copy);
   }
 
-  // y = a where the operator lets it through, else `other`.
+  // y = a where the operator passes it, else `other`.
   void add_choice(size_t member, const Operator& whole, Operator op, TensorId other) {
     const Access passes = drawn(member, whole, DType::boolean, [&](int64_t, const Point& point) {
       if (whole.kind != OperatorKind::embed_diagonal) return Scalar(point.back() > point[point.size() - 2] ? 0 : 1);
@@ -275,12 +275,12 @@ class Row {
     for (size_t s = 0; s < stores_.size(); ++s) {
       const Store& store = stores_[s];
       for (size_t e = 0; e < store.slice.elements.size(); ++e) {
-        const size_t place = store.slice.at(point, e);
+        const size_t position = store.slice.at(point, e);
         const Scalar& value = values[store.from.at()][e];
-        Scalar& to = memory.values[store.to.at()][place];
-        if (!written_[s][place]) {
+        Scalar& to = memory.values[store.to.at()][position];
+        if (!written_[s][position]) {
           to = value;
-          written_[s][place] = true;
+          written_[s][position] = true;
         } else {
           switch (store.fold) {
             case Fold::none: return concat("two rows write one element of ", graph_.tensor(store.to).name);
@@ -319,8 +319,8 @@ class Row {
   // What a member has written in this row.
   struct Made {
     TensorId tensor;
-    std::vector<int> indices;  // one an axis: the group's index that it runs along
-    bool folded = false;       // complete only when all rows are
+    std::vector<int> indices;  // one per axis: the group's index that it runs along
+    bool folded = false;       // complete only after all rows
   };
 
   const Graph& graph_;
@@ -330,7 +330,7 @@ class Row {
   std::map<size_t, Made> made_;
   std::vector<Load<Scalar>> loads_;
   std::vector<Store> stores_;
-  std::vector<std::vector<bool>> written_;  // one a store, one an element
+  std::vector<std::vector<bool>> written_;  // for each store, one per element
   std::string complaint_;
 };
 

@@ -15,8 +15,7 @@ namespace {
 // A library runs a contraction; here it is a separate loop nest.
 LoopNest nest_of(const Neighbourhood& near, const Group& group) {
   if (near.is_contraction(group.members.front().op)) return {~LabelSet{0}, {false}, 1, 1};
-  std::string reason;
-  return *find_loop_nest(near, group, reason);
+  return *find_loop_nest(near, group);
 }
 
 Implementation implementation_of(const Neighbourhood& near, const Group& group, const LoopNest& nest, size_t label) {
@@ -91,6 +90,14 @@ std::string saving_of(const Neighbourhood& near, const FusedOperator& group, Ope
   return "one launch less";
 }
 
+std::string reason_to_stay_separate(Fuser& fuser, size_t a, size_t b) {
+  const Attempt<Fuser::Merge> merge = fuser.try_merge(a, b);
+  if (!merge) return merge.reason();
+  return fuser.makes_cycle(a, b)
+             ? "an operator between them, such as a contraction, reads one and writes an input of the other"
+             : "compatible";
+}
+
 }  // namespace
 
 FusedGraph fuse(const TrainingGraph& training) {
@@ -147,11 +154,7 @@ std::vector<PairExplanation> explain(const TrainingGraph& training, const FusedG
         pair.reason = saving_of(near, fused.groups[group_of[k]], first, second);
       } else {
         std::string& reason = known[{std::min(a, b), std::max(a, b)}];
-        if (reason.empty() && fuser.try_merge(a, b, reason)) {
-          reason = fuser.makes_cycle(a, b)
-                       ? "an operator between them, such as a contraction, reads one and writes an input of the other"
-                       : "compatible";
-        }
+        if (reason.empty()) reason = reason_to_stay_separate(fuser, a, b);
         pair.reason = reason;
       }
       pairs.push_back(std::move(pair));

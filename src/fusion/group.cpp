@@ -96,7 +96,7 @@ std::vector<int> labels_of(const Member& member, const Access& access) {
   return labels;
 }
 
-std::optional<Group> unite(const Neighbourhood& near, const Group& a, const Group& b, std::string& reason) {
+Attempt<Group> unite(const Neighbourhood& near, const Group& a, const Group& b) {
   Matching matching(near.graph, a, b);
   const Accesses accesses_a = accesses_of(near, a);
   const Accesses accesses_b = accesses_of(near, b);
@@ -109,8 +109,7 @@ std::optional<Group> unite(const Neighbourhood& near, const Group& a, const Grou
       for (const std::vector<int>& right : rights) {
         for (size_t axis = 0; axis < left.size(); ++axis) {
           if (matching.match(right[axis], left[axis])) continue;
-          reason = concat("they access ", near.graph.tensor(tensor).name, " along different indices");
-          return std::nullopt;
+          return Rejection{concat("they access ", near.graph.tensor(tensor).name, " along different indices")};
         }
       }
     }
@@ -120,10 +119,7 @@ std::optional<Group> unite(const Neighbourhood& near, const Group& a, const Grou
     const std::vector<int>& right = first_by_kind(near, b).labels;
     bool same = left.size() == right.size();
     for (size_t index = 0; same && index < left.size(); ++index) same = matching.match(right[index], left[index]);
-    if (!same) {
-      reason = "their iteration spaces have different sizes";
-      return std::nullopt;
-    }
+    if (!same) return Rejection{"their iteration spaces have different sizes"};
   }
   Group united = a;
   std::vector<int> renamed = matching.to_a();
@@ -132,10 +128,7 @@ std::optional<Group> unite(const Neighbourhood& near, const Group& a, const Grou
     renamed[label] = static_cast<int>(united.dims.size());
     united.dims.push_back(b.dims[label]);
   }
-  if (united.dims.size() > kMaxLabels) {
-    reason = "fused, they would have too many dimensions";
-    return std::nullopt;
-  }
+  if (united.dims.size() > kMaxLabels) return Rejection{"fused, they would have too many dimensions"};
   for (Member member : b.members) {
     for (int& label : member.labels) {
       if (label != kNoLabel) label = renamed[static_cast<size_t>(label)];

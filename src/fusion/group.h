@@ -3,11 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "autodiff/training_graph.h"
+#include "base/attempt.h"
 #include "fusion/fused_graph.h"
 
 namespace millrace {
@@ -49,8 +48,8 @@ bool is_member(const Group& group, OperatorId op);
 std::vector<int> labels_of(const Member& member, const Access& access);
 
 // Both groups under common labels: an axis of a tensor that both access has one label. Without a shared tensor, the
-// indices are matched in order. Nothing, and a reason, if the two access a shared tensor along different indices.
-std::optional<Group> unite(const Neighbourhood& near, const Group& a, const Group& b, std::string& reason);
+// indices are matched in order. Rejected if the two access a shared tensor along different indices.
+Attempt<Group> unite(const Neighbourhood& near, const Group& a, const Group& b);
 
 // The loop nest of a group, as fused_graph.h describes it.
 struct LoopNest {
@@ -60,8 +59,8 @@ struct LoopNest {
   int64_t row_points = 1;  // of the longest inner space
 };
 
-// The loop nest that runs all members; nothing, and a reason, if there is none.
-std::optional<LoopNest> find_loop_nest(const Neighbourhood& near, const Group& group, std::string& reason);
+// The loop nest that runs all members; rejected if there is none.
+Attempt<LoopNest> find_loop_nest(const Neighbourhood& near, const Group& group);
 
 // The data movement of a group.
 struct Movement {

@@ -18,12 +18,11 @@ struct Space {
 
 class NestFinder {
  public:
-  NestFinder(const Neighbourhood& near, const Group& group, std::string& reason)
-      : near_(near), group_(group), reason_(reason) {
+  NestFinder(const Neighbourhood& near, const Group& group) : near_(near), group_(group) {
     for (const Member& member : group.members) spaces_.push_back(space_of(member));
   }
 
-  std::optional<LoopNest> run() {
+  Attempt<LoopNest> run() const {
     LabelSet everything = 0;
     LabelSet common = ~LabelSet{0};
     for (const Space& space : spaces_) {
@@ -36,25 +35,20 @@ class NestFinder {
       if (space.all != common) inners.insert(space.all & ~common);
     }
     if (inners.empty()) return equal_spaces(everything);
-    if (common == 0) return refuse("their iteration spaces share no dimension");
+    if (common == 0) return Rejection{"their iteration spaces share no dimension"};
     LabelSet seen = 0;
     for (const LabelSet inner : inners) {
       if ((seen & inner) != 0)
-        return refuse(
-            concat("their iteration spaces differ: ", shown(spaces_.front().all), " and ", shown(spaces_.back().all)));
+        return Rejection{
+            concat("their iteration spaces differ: ", shown(spaces_.front().all), " and ", shown(spaces_.back().all))};
       seen |= inner;
     }
     if (inners.size() > 1 && !connected_by_flow())
-      return refuse("their inner dimensions differ, and neither writes an input of the other");
+      return Rejection{"their inner dimensions differ, and neither writes an input of the other"};
     return nest_with(common, everything);
   }
 
  private:
-  std::optional<LoopNest> refuse(std::string reason) {
-    reason_ = std::move(reason);
-    return std::nullopt;
-  }
-
   std::string shown(LabelSet labels) const {
     std::vector<std::string> names;
     for (size_t label = 0; label < group_.dims.size(); ++label) {
@@ -92,7 +86,7 @@ class NestFinder {
 
   // All members run over the same space. Reductions decide which indices form the row: a reduction whose result a
   // member uses must end inside the row; another may also span exactly the other indices, or all.
-  std::optional<LoopNest> equal_spaces(LabelSet everything) {
+  Attempt<LoopNest> equal_spaces(LabelSet everything) const {
     std::set<LabelSet> inside;
     std::set<LabelSet> free;
     for (const Space& space : spaces_) {
@@ -104,8 +98,8 @@ class NestFinder {
       }
     }
     if (inside.size() > 1)
-      return refuse(
-          concat("they reduce over different dimensions: ", shown(*inside.begin()), " and ", shown(*inside.rbegin())));
+      return Rejection{
+          concat("they reduce over different dimensions: ", shown(*inside.begin()), " and ", shown(*inside.rbegin()))};
     LabelSet row = inside.empty() ? 0 : *inside.begin();
     if (inside.empty() && !free.empty()) {
       // Any of them could be the row; the shortest stays in fast memory.
@@ -116,7 +110,7 @@ class NestFinder {
     return nest_with(everything & ~row, everything);
   }
 
-  std::optional<LoopNest> nest_with(LabelSet outer, LabelSet everything) {
+  Attempt<LoopNest> nest_with(LabelSet outer, LabelSet everything) const {
     LoopNest nest;
     nest.outer = outer;
     double longest = 1;
@@ -127,12 +121,12 @@ class NestFinder {
       nest.across_grid.push_back(!in_row);
       if (in_row) continue;
       if (space.reduced != (outer & space.all) && space.reduced != space.all) {
-        return refuse(
-            concat("a reduction over ", shown(space.reduced), " does not fit a row of ", shown(everything & ~outer)));
+        return Rejection{
+            concat("a reduction over ", shown(space.reduced), " does not fit a row of ", shown(everything & ~outer))};
       }
       if (space.maps_after || space.used_inside)
-        return refuse(concat("a reduction over ", shown(space.reduced),
-                             " crosses the grid, but another operator of the group uses it"));
+        return Rejection{concat("a reduction over ", shown(space.reduced),
+                                " crosses the grid, but another operator of the group uses it")};
     }
     nest.row_points = static_cast<int64_t>(std::min(longest, 9e18));
     nest.loops = count_loops(outer);
@@ -182,14 +176,14 @@ class NestFinder {
 
   const Neighbourhood& near_;
   const Group& group_;
-  std::string& reason_;
+
   std::vector<Space> spaces_;
 };
 
 }  // namespace
 
-std::optional<LoopNest> find_loop_nest(const Neighbourhood& near, const Group& group, std::string& reason) {
-  return NestFinder(near, group, reason).run();
+Attempt<LoopNest> find_loop_nest(const Neighbourhood& near, const Group& group) {
+  return NestFinder(near, group).run();
 }
 
 }  // namespace millrace

@@ -152,7 +152,8 @@ TEST(Hostile, AMillionArguments) {
   expect_refused(returning("np.maximum(" + repeated("x,", 500'000) + ")"), "this list has more than 4096 items");
   expect_refused(returning("np.einsum(\"i->i\"," + repeated("x,", 4000) + ")"), "4000 operands");
   expect_refused(returning(repeated("x,", 500'000)), "this list has more than 4096 items");
-  expect_refused("SIZES = {" + repeated("\"a\":1,", 150'000) + "}\n" + returning("x"), "this list has more than 4096 items");
+  expect_refused("SIZES = {" + repeated("\"a\":1,", 150'000) + "}\n" + returning("x"),
+                 "this list has more than 4096 items");
 }
 
 TEST(Hostile, AsManyStatementsAsFit) {

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/text.h"
+#include "frontend/annotations.h"
 #include "frontend/builder.h"
 #include "frontend/constants.h"
 #include "frontend/einsum.h"
@@ -57,43 +58,6 @@ class Lowerer {
     return nullptr;
   }
 
-  // The dtype that an annotation names: float16, dace.float16, dace.float16[P, H].
-  std::optional<DType> annotated_dtype(const Expression& name) {
-    const std::optional<DType> dtype = name.kind == ExpressionKind::name ? dtype_named(name.text) : std::nullopt;
-    if (dtype && dtype != DType::boolean) return options_.dtype.value_or(*dtype);
-    report(name.location, "this is not a tensor's type",
-           "write float16, bfloat16, float32 or float64, with sizes: float32[A, B]");
-    return std::nullopt;
-  }
-
-  std::optional<std::vector<DimId>> annotated_dims(const Expression& annotation) {
-    if (annotation.children.size() - 1 > kMaxRank) {
-      report(annotation.location, concat("this tensor has ", annotation.children.size() - 1, " dimensions"),
-             concat("at most ", kMaxRank, " are allowed"));
-      return std::nullopt;
-    }
-    std::vector<DimId> dims;
-    int64_t elements = 1;
-    for (size_t k = 1; k < annotation.children.size(); ++k) {
-      const Expression& size = annotation.children[k];
-      const Value value = evaluate_number(size, numbers_, diagnostics_);
-      if (value.kind == ValueKind::broken) return std::nullopt;
-      if (!value.integer || *value.integer < 1) {
-        report(size.location, "a size must be a positive integer", "use a module-level integer");
-        return std::nullopt;
-      }
-      constexpr int64_t kMaxElements = int64_t{1} << 50;
-      if (*value.integer > kMaxElements / elements) {
-        report(size.location, "this tensor has more than 2^50 elements", "choose smaller sizes");
-        return std::nullopt;
-      }
-      elements *= *value.integer;
-      dims.push_back(
-          builder_.dim(size.kind == ExpressionKind::name ? size.text : concat(*value.integer), *value.integer));
-    }
-    return dims;
-  }
-
   void declare_argument(const Parameter& parameter, Scope& scope) {
     if (scope.contains(parameter.name)) {
       report(parameter.location, concat("two parameters are named '", parameter.name, "'"), "rename one");
@@ -111,11 +75,11 @@ class Lowerer {
     const Expression& annotation = *parameter.annotation;
     const bool tensor = annotation.kind == ExpressionKind::index;
     const Expression& type = tensor ? annotation.children[0] : annotation;
-    const std::optional<DType> dtype = annotated_dtype(type);
+    const std::optional<DType> dtype = annotated_dtype(type, options_.dtype, diagnostics_);
     if (!dtype) return;
     std::vector<DimId> dims;
     if (tensor) {
-      std::optional<std::vector<DimId>> annotated = annotated_dims(annotation);
+      std::optional<std::vector<DimId>> annotated = annotated_dims(annotation, numbers_, builder_, diagnostics_);
       if (!annotated) return;
       dims = std::move(*annotated);
     }
@@ -466,7 +430,8 @@ class Lowerer {
   bool fits_annotation(const Parameter& parameter, const Value& value, SourceLocation location) {
     if (value.kind == ValueKind::broken) return false;
     if (!parameter.annotation || parameter.annotation->kind != ExpressionKind::index) return true;
-    const std::optional<std::vector<DimId>> dims = annotated_dims(*parameter.annotation);
+    const std::optional<std::vector<DimId>> dims =
+        annotated_dims(*parameter.annotation, numbers_, builder_, diagnostics_);
     if (!dims) return false;
     bool fits = value.kind == ValueKind::view && value.view.axes.size() == dims->size();
     for (size_t axis = 0; fits && axis < dims->size(); ++axis)

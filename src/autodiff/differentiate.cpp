@@ -82,7 +82,7 @@ class Differentiator {
   TensorId emit(Operator op, const std::string& name, const std::string& output, DType dtype,
                 const std::vector<int>& axes) {
     std::vector<DimId> dims;
-    for (const int index : axes) dims.push_back(index == kFixed ? unit() : op.space[static_cast<size_t>(index)]);
+    for (const int index : axes) dims.push_back(index == kFixed ? unit() : op.space[as_index(index)]);
     const TensorId tensor = add_tensor(output, dtype, dims);
     op.outputs.push_back({tensor, axes});
     append(std::move(op), name);
@@ -205,7 +205,7 @@ class Differentiator {
     std::map<int, int> position;
     for (size_t axis = 0; axis < axes.size(); ++axis) {
       if (axes[axis] != kFixed) position.emplace(axes[axis], static_cast<int>(axis));
-      copy.space.push_back(axes[axis] == kFixed ? unit() : op.space[static_cast<size_t>(axes[axis])]);
+      copy.space.push_back(axes[axis] == kFixed ? unit() : op.space[as_index(axes[axis])]);
     }
     copy.reduced.resize(copy.space.size(), false);
     Access input{gradient.tensor, {}};
@@ -300,7 +300,7 @@ class Differentiator {
           case 'y': return op.outputs[0];
           case 'm': return op.outputs[1];
           case 'g': return g;
-          default: return op.inputs[static_cast<size_t>(formula.symbol - 'a')];
+          default: return op.inputs[as_index(formula.symbol - 'a')];
         }
       default: break;
     }

@@ -75,12 +75,12 @@ View Builder::whole(TensorId tensor) const { return {tensor, in_order(graph.tens
 
 int64_t Builder::extent(const View& view, size_t axis) const {
   const int tensor_axis = view.axes[axis];
-  return tensor_axis == kFixed ? 1 : graph.extent(graph.tensor(view.tensor).dims[static_cast<size_t>(tensor_axis)]);
+  return tensor_axis == kFixed ? 1 : graph.extent(graph.tensor(view.tensor).dims[as_index(tensor_axis)]);
 }
 
 DimId Builder::dim_of(const View& view, size_t axis) {
   const int tensor_axis = view.axes[axis];
-  return tensor_axis == kFixed ? dim("1", 1) : graph.tensor(view.tensor).dims[static_cast<size_t>(tensor_axis)];
+  return tensor_axis == kFixed ? dim("1", 1) : graph.tensor(view.tensor).dims[as_index(tensor_axis)];
 }
 
 std::string Builder::shape(const View& view) const {
@@ -159,7 +159,7 @@ Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLo
     for (size_t axis = 0; axis < view.axes.size(); ++axis) {
       const size_t index = rank - view.axes.size() + axis;
       if (view.axes[axis] == kFixed || extent(view, axis) != extents[index]) continue;
-      input.axes[static_cast<size_t>(view.axes[axis])] = static_cast<int>(index);
+      input.axes[as_index(view.axes[axis])] = static_cast<int>(index);
     }
     op.inputs.push_back(std::move(input));
   }
@@ -196,7 +196,7 @@ Value Builder::reduce(OperatorKind kind, const View& view, const std::vector<boo
   Access input{view.tensor, std::vector<int>(graph.tensor(view.tensor).dims.size(), kFixed)};
   for (size_t axis = 0; axis < view.axes.size(); ++axis) {
     op.space.push_back(dim_of(view, axis));
-    if (view.axes[axis] != kFixed) input.axes[static_cast<size_t>(view.axes[axis])] = static_cast<int>(axis);
+    if (view.axes[axis] != kFixed) input.axes[as_index(view.axes[axis])] = static_cast<int>(axis);
     if (!reduced[axis] || keep_dims) {
       dims.push_back(reduced[axis] ? dim("1", 1) : op.space.back());
       output.axes.push_back(reduced[axis] ? kFixed : static_cast<int>(axis));
@@ -222,7 +222,7 @@ Value Builder::normalize(OperatorKind kind, const View& view, size_t axis, const
   std::vector<DimId> outside_dims;
   for (size_t k = 0; k < view.axes.size(); ++k) {
     op.space.push_back(dim_of(view, k));
-    if (view.axes[k] != kFixed) input.axes[static_cast<size_t>(view.axes[k])] = static_cast<int>(k);
+    if (view.axes[k] != kFixed) input.axes[as_index(view.axes[k])] = static_cast<int>(k);
     along.axes.push_back(static_cast<int>(k));
     if (k == axis) continue;
     outside.axes.push_back(static_cast<int>(k));
@@ -255,7 +255,7 @@ Access Builder::access(const Term& term, const std::map<int, int>& index_of) con
   Access result{term.view.tensor, std::vector<int>(graph.tensor(term.view.tensor).dims.size(), kFixed)};
   for (size_t axis = 0; axis < term.labels.size(); ++axis) {
     if (term.view.axes[axis] == kFixed || term.labels[axis] == kFixed) continue;
-    result.axes[static_cast<size_t>(term.view.axes[axis])] = index_of.at(term.labels[axis]);
+    result.axes[as_index(term.view.axes[axis])] = index_of.at(term.labels[axis]);
   }
   return result;
 }

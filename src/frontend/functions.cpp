@@ -87,7 +87,7 @@ std::optional<std::vector<bool>> axes_argument(const Call& call, size_t paramete
 
 Value elementwise(const Call& call, OperatorKind kind, double value = 0) {
   std::vector<Value> inputs;
-  for (int k = 0; k < info_of(kind).inputs; ++k) inputs.push_back(*call.arguments[static_cast<size_t>(k)]);
+  for (int k = 0; k < info_of(kind).inputs; ++k) inputs.push_back(*call.arguments[as_index(k)]);
   const bool numbers =
       std::all_of(inputs.begin(), inputs.end(), [](const Value& v) { return v.kind == ValueKind::number; });
   if (numbers) return fold_function(kind, inputs, value, call.location(), call.diagnostics);

@@ -65,7 +65,7 @@ void find_bias_gradients(const Neighbourhood& near, OperatorId contraction, std:
         const int in_product = operand.axes[axis];
         const int in_sum = op.inputs[0].axes[axis];
         if (in_product == kFixed || in_sum == kFixed) continue;
-        fits = fits && product.reduced[static_cast<size_t>(in_product)] == op.reduced[static_cast<size_t>(in_sum)];
+        fits = fits && product.reduced[as_index(in_product)] == op.reduced[as_index(in_sum)];
       }
       if (fits) found.push_back({contraction, {reader}, "bias_gradient", words_of(near.graph, operand.tensor)});
     }

@@ -16,10 +16,10 @@ class Matching {
 
   bool match(int label_b, int label_a) {
     if (label_b == kNoLabel || label_a == kNoLabel) return label_b == label_a;
-    int& known = to_a_[static_cast<size_t>(label_b)];
+    int& known = to_a_[as_index(label_b)];
     if (known == label_a) return true;
-    const auto target = static_cast<size_t>(label_a);
-    const bool fits = graph_.extent(b_.dims[static_cast<size_t>(label_b)]) == graph_.extent(a_.dims[target]);
+    const size_t target = as_index(label_a);
+    const bool fits = graph_.extent(b_.dims[as_index(label_b)]) == graph_.extent(a_.dims[target]);
     if (known != kNoLabel || taken_[target] || !fits) return false;
     known = label_a;
     taken_[target] = true;
@@ -91,8 +91,7 @@ bool is_member(const Group& group, OperatorId op) {
 
 std::vector<int> labels_of(const Member& member, const Access& access) {
   std::vector<int> labels;
-  for (const int index : access.axes)
-    labels.push_back(index == kFixed ? kNoLabel : member.labels[static_cast<size_t>(index)]);
+  for (const int index : access.axes) labels.push_back(index == kFixed ? kNoLabel : member.labels[as_index(index)]);
   return labels;
 }
 
@@ -131,7 +130,7 @@ Attempt<Group> unite(const Neighbourhood& near, const Group& a, const Group& b) 
   if (united.dims.size() > kMaxLabels) return Rejection{"fused, they would have too many dimensions"};
   for (Member member : b.members) {
     for (int& label : member.labels) {
-      if (label != kNoLabel) label = renamed[static_cast<size_t>(label)];
+      if (label != kNoLabel) label = renamed[as_index(label)];
     }
     united.members.push_back(std::move(member));
   }

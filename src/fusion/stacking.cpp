@@ -49,7 +49,7 @@ Use use_of(const Operator& op, size_t side) {
   Use use;
   const std::vector<int>& other = op.inputs[1 - side].axes;
   for (const int index : op.inputs[side].axes) {
-    const bool contracted = index != kFixed && op.reduced[static_cast<size_t>(index)];
+    const bool contracted = index != kFixed && op.reduced[as_index(index)];
     const bool in_other = index != kFixed && std::find(other.begin(), other.end(), index) != other.end();
     use.push_back((contracted ? 1 : 0) + (in_other ? 2 : 0));
   }

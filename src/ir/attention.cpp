@@ -30,7 +30,7 @@ std::optional<Roles> roles_along(const Access& access, const Roles& indices) {
   Roles roles;
   for (const int index : access.axes) {
     if (index == kFixed) return std::nullopt;
-    const Role role = indices[static_cast<size_t>(index)];
+    const Role role = indices[as_index(index)];
     if (std::find(roles.begin(), roles.end(), role) != roles.end()) return std::nullopt;
     roles.push_back(role);
   }
@@ -41,7 +41,7 @@ std::optional<Roles> roles_along(const Access& access, const Roles& indices) {
 bool take_roles(const Access& access, const Roles& axes, Roles& indices) {
   for (size_t axis = 0; axis < axes.size(); ++axis) {
     if (access.axes[axis] == kFixed) return false;
-    Role& role = indices[static_cast<size_t>(access.axes[axis])];
+    Role& role = indices[as_index(access.axes[axis])];
     if (role != kNone && role != axes[axis]) return false;
     if (role == kNone && std::find(indices.begin(), indices.end(), axes[axis]) != indices.end()) return false;
     role = axes[axis];
@@ -180,10 +180,10 @@ class Matcher {
     const Operator& scores = op(scores_);
     const std::optional<int> axis = key_axis();
     if (!axis) return "its softmax reduces more than the keys";
-    const int key = scores.outputs[0].axes[static_cast<size_t>(*axis)];
+    const int key = scores.outputs[0].axes[as_index(*axis)];
     const std::array<TensorId, 2> operands = {scores.inputs[0].tensor, scores.inputs[1].tensor};
     if (key == kFixed || operands[0] == operands[1]) return "its queries and keys are not two tensors";
-    const size_t k = runs_along(scores.inputs[0], static_cast<size_t>(key)) ? 0 : 1;
+    const size_t k = runs_along(scores.inputs[0], as_index(key)) ? 0 : 1;
     Roles indices(scores.space.size(), kNone);
     for (size_t index = 0; index < scores.space.size(); ++index) {
       const DimId dim = scores.space[index];

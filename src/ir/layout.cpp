@@ -10,7 +10,7 @@ namespace {
 constexpr size_t kPermutedAxes = 5;
 
 int64_t extent_of(const Graph& graph, TensorId tensor, int axis) {
-  return graph.extent(graph.tensor(tensor).dims[static_cast<size_t>(axis)]);
+  return graph.extent(graph.tensor(tensor).dims[as_index(axis)]);
 }
 
 // The names of the axes, primed if one occurs twice.
@@ -68,7 +68,7 @@ std::vector<int64_t> strides_of(const Graph& graph, TensorId tensor, const Layou
   std::vector<int64_t> strides(layout.order.size(), 0);
   int64_t stride = 1;
   for (size_t k = layout.order.size(); k-- > 0;) {
-    strides[static_cast<size_t>(layout.order[k])] = stride;
+    strides[as_index(layout.order[k])] = stride;
     stride *= extent_of(graph, tensor, layout.order[k]);
   }
   return strides;
@@ -94,7 +94,7 @@ std::string print_layout(const Graph& graph, TensorId tensor, const Layout& layo
   const std::vector<std::string> names = axis_names(graph, tensor);
   const bool letters = std::all_of(names.begin(), names.end(), is_letter);
   std::vector<std::string> in_order;
-  for (const int axis : layout.order) in_order.push_back(names[static_cast<size_t>(axis)]);
+  for (const int axis : layout.order) in_order.push_back(names[as_index(axis)]);
   return join(in_order, letters ? "" : ".");
 }
 
@@ -111,13 +111,13 @@ std::optional<Layout> parse_layout(const Graph& graph, TensorId tensor, std::str
     int longest = -1;
     for (size_t axis = 0; axis < names.size(); ++axis) {
       const bool fits = text.substr(at).starts_with(names[axis]);
-      if (fits && (longest < 0 || names[axis].size() > names[static_cast<size_t>(longest)].size()))
+      if (fits && (longest < 0 || names[axis].size() > names[as_index(longest)].size()))
         longest = static_cast<int>(axis);
     }
     if (longest < 0 || std::find(layout.order.begin(), layout.order.end(), longest) != layout.order.end())
       return std::nullopt;
     layout.order.push_back(longest);
-    at += names[static_cast<size_t>(longest)].size();
+    at += names[as_index(longest)].size();
   }
   if (layout.order.size() != names.size()) return std::nullopt;
   const auto rest = std::stable_partition(layout.order.begin(), layout.order.end(),

@@ -100,7 +100,7 @@ class Verifier {
       if (index == kFixed) {
         check(extent == 1, "axis ", axis, " of ", tensor.name, " runs along no index but its extent is not one");
       } else if (check(index >= 0 && static_cast<size_t>(index) < op.space.size(), "unknown index on ", tensor.name)) {
-        check(extent == graph_.extent(op.space[static_cast<size_t>(index)]), "axis ", axis, " of ", tensor.name,
+        check(extent == graph_.extent(op.space[as_index(index)]), "axis ", axis, " of ", tensor.name,
               " has another extent than its index");
       } else {
         return false;

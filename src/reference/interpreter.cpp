@@ -190,7 +190,7 @@ class Interpreter {
   bool is_on_diagonal(const Operator& op, int64_t element) const {
     const std::vector<int64_t> point = point_of(op, element);
     for (size_t k = 0; k < point.size(); ++k) {
-      if (point[k] != point[static_cast<size_t>(op.diagonal[k])]) return false;
+      if (point[k] != point[as_index(op.diagonal[k])]) return false;
     }
     return true;
   }

@@ -58,9 +58,9 @@ std::vector<Layout> layouts_of(const Graph& graph, TensorId tensor, bool masks) 
     }
   }
   if (!masks || written.order.empty()) return layouts;
-  const bool drawn = dropout_of(graph, tensor) != nullptr;
-  if (drawn || is_computed_boolean(graph, tensor)) layouts.push_back({written.order, MaskStorage::bits});
-  if (drawn) layouts.push_back({written.order, MaskStorage::regenerated});
+  const bool is_dropout_mask = dropout_of(graph, tensor) != nullptr;
+  if (is_dropout_mask || is_computed_boolean(graph, tensor)) layouts.push_back({written.order, MaskStorage::bits});
+  if (is_dropout_mask) layouts.push_back({written.order, MaskStorage::regenerated});
   return layouts;
 }
 

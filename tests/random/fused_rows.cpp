@@ -56,8 +56,8 @@ Slice slice_of(const Graph& graph, std::span<const DimId> dims, std::vector<int>
 template <class Scalar>
 struct Load {
   TensorId to;    // of the row's graph
-  TensorId from;  // of the whole graph; invalid: `drawn`
-  std::vector<Scalar> drawn;
+  TensorId from;  // of the whole graph; invalid: `generated`
+  std::vector<Scalar> generated;
   Slice slice;
 };
 
@@ -167,7 +167,7 @@ class Row {
     if (const auto written = made_.find(input.tensor.at()); written != made_.end()) {
       for (size_t axis = 0; axis < input.axes.size(); ++axis) {
         if (group_index(member, op, input.axes[axis]) != written->second.indices[axis])
-          complain(concat(op.name, " reads ", tensor.name, " at another point than it was written at"));
+          complain(concat(op.name, " reads ", tensor.name, " at another point than where it was written"));
       }
       if (written->second.folded) complain(concat(op.name, " reads ", tensor.name, ", which no row has"));
       return written->second.tensor;
@@ -215,17 +215,17 @@ class Row {
 
   // A tensor over an operator's space that depends on the position in the whole tensor, which a row does not know.
   template <class Formula>
-  Access drawn(size_t member, const Operator& whole, DType dtype, const Formula& formula) {
+  Access generated(size_t member, const Operator& whole, DType dtype, const Formula& formula) {
     const Access& output = whole.outputs[0];  // elementwise: it runs along the space in order
     const std::vector<int> rows = rows_of(member, output);
-    const TensorId id = add_tensor("place", dtype, TensorRole::argument, whole.space, rows);
+    const TensorId id = add_tensor("position", dtype, TensorRole::argument, whole.space, rows);
     Load<Scalar> load{id, {}, {}, slice_of(graph_, whole.space, rows)};
     Point point(whole.space.size());
     for (int64_t element = 0; element < points_of(graph_, whole); ++element) {
       int64_t rest = element;
       for (size_t k = point.size(); k-- > 0; rest /= graph_.extent(whole.space[k]))
         point[k] = rest % graph_.extent(whole.space[k]);
-      load.drawn.push_back(formula(element, point));
+      load.generated.push_back(formula(element, point));
     }
     loads_.push_back(std::move(load));
     return {id, output.axes};
@@ -234,7 +234,7 @@ class Row {
   // y = a · mask, and a copy of the mask.
   void add_dropout(size_t member, const Operator& whole, Operator op) {
     const Scalar scale = Scalar(1) / (Scalar(1) - Scalar(op.value));
-    const Access mask = drawn(member, whole, DType::float64, [&](int64_t element, const Point&) {
+    const Access mask = generated(member, whole, DType::float64, [&](int64_t element, const Point&) {
       const auto e = static_cast<uint64_t>(element);
       return dropout_keeps(random_.seed, random_.step, op.stream, e, op.value) ? scale : Scalar(0);
     });
@@ -252,7 +252,7 @@ class Row {
 
   // y = a where the operator passes it, else `other`.
   void add_choice(size_t member, const Operator& whole, Operator op, TensorId other) {
-    const Access passes = drawn(member, whole, DType::boolean, [&](int64_t, const Point& point) {
+    const Access passes = generated(member, whole, DType::boolean, [&](int64_t, const Point& point) {
       if (whole.kind != OperatorKind::embed_diagonal) return Scalar(point.back() > point[point.size() - 2] ? 0 : 1);
       for (size_t k = 0; k < point.size(); ++k) {
         if (point[k] != point[static_cast<size_t>(whole.diagonal[k])]) return Scalar(0);
@@ -267,7 +267,7 @@ class Row {
   std::optional<std::string> run_at(const Point& point, Memory<Scalar>& memory) {
     Values<Scalar> values(row_.tensors.size());
     for (const Load<Scalar>& load : loads_) {
-      const std::vector<Scalar>& from = load.from.valid() ? memory.values[load.from.at()] : load.drawn;
+      const std::vector<Scalar>& from = load.from.valid() ? memory.values[load.from.at()] : load.generated;
       std::vector<Scalar>& to = values[load.to.at()];
       for (size_t e = 0; e < load.slice.elements.size(); ++e) to.push_back(from[load.slice.at(point, e)]);
     }

@@ -63,7 +63,7 @@ Result<Done> prepare(const Graph& graph, Values<Scalar>& values) {
       case TensorRole::result_gradient:
         if (values[k].size() != elements) {
           return Error::make(ErrorKind::bad_input, concat("tensor '", tensor.name, "' has ", values[k].size(),
-                                                          " elements where ", elements, " are needed"));
+                                                          " elements, but needs ", elements));
         }
     }
   }

@@ -81,7 +81,7 @@ EnumerateOptions enumerate_options(const TuneProgram& program, const Machine& ma
   options.layouts = program.layouts;
   if (machine.gpu) {
     const GpuInfo& info = machine.gpu->info();
-    options.gpu = GpuTarget{info.multiprocessors, info.shared_bytes, info.has_group_products()};
+    options.gpu = GpuTarget{info.multiprocessors, info.shared_bytes, info.has_wgmma()};
   }
   if (exhaustive) options.most = std::numeric_limits<size_t>::max() / 8;
   options.every_shape = exhaustive;

@@ -327,10 +327,10 @@ void agrees_on_a_gpu(bool backward) {
   ASSERT_TRUE(compiler) << to_string(compiler.error());
   const Machine machine{std::move(*gpu), std::move(*compiler)};
   const AttentionRun run;
-  const bool groups = machine.gpu->info().has_group_products();
+  const bool wgmma = machine.gpu->info().has_wgmma();
   const auto try_config = [&](const AttentionReference& reference, const AttentionConfig& config,
                               const std::string& name) {
-    if (config.wgmma && !groups) return;
+    if (config.wgmma && !wgmma) return;
     const AttentionResults once(machine, reference, run, config);
     EXPECT_LE(largest_distance(once.distances_from(reference)), 1) << name;
     EXPECT_EQ(once.results(), AttentionResults(machine, reference, run, config).results()) << name;

@@ -6,6 +6,7 @@
 #include "codegen/cpu/accesses.h"
 
 namespace millrace {
+namespace codegen {
 namespace {
 
 constexpr int64_t kBlock = 16;  // extent of a block of an index: a cache line of float
@@ -361,10 +362,11 @@ class CpuGenerator {
 };
 
 }  // namespace
+}  // namespace codegen
 
 KernelText generate_cpu_kernel(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts,
                                const KernelConfig& config) {
-  return CpuGenerator({graph, partition, layouts, config}).run();
+  return codegen::CpuGenerator({graph, partition, layouts, config}).run();
 }
 
 }  // namespace millrace

@@ -3,7 +3,7 @@
 #include "base/text.h"
 #include "codegen/cuda/accesses.h"
 
-namespace millrace {
+namespace millrace::codegen {
 namespace {
 
 // The part of the tile at (x, y), for all k of a thread that are in the tensor.
@@ -70,4 +70,4 @@ Statements convert_tile(const ThreadMapping& map, KernelStatements& kernel) {
   return statements;
 }
 
-}  // namespace millrace
+}  // namespace millrace::codegen

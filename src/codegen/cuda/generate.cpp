@@ -8,6 +8,7 @@
 #include "codegen/cuda/reductions.h"
 
 namespace millrace {
+namespace codegen {
 namespace {
 
 // Turns the segments of a schedule into statements, then orders them in a kernel. thread_mapping.h says how threads
@@ -290,10 +291,11 @@ class CudaGenerator {
 };
 
 }  // namespace
+}  // namespace codegen
 
 KernelText generate_cuda_kernel(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts,
                                 const KernelConfig& config) {
-  return CudaGenerator({graph, partition, layouts, config}).run();
+  return codegen::CudaGenerator({graph, partition, layouts, config}).run();
 }
 
 }  // namespace millrace

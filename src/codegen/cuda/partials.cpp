@@ -6,7 +6,7 @@
 #include "codegen/cuda/accesses.h"
 #include "codegen/cuda/reductions.h"
 
-namespace millrace {
+namespace millrace::codegen {
 namespace {
 
 constexpr int kFinishBatch = 16;         // partial results that a thread of the second kernel loads before it adds them
@@ -199,4 +199,4 @@ FinishKernel finish_partials(const ThreadMapping& map) {
   return made;
 }
 
-}  // namespace millrace
+}  // namespace millrace::codegen

@@ -720,7 +720,9 @@ TEST_P(CudaProductTest, TheHeuristicsChoiceIsFirstAndEachIsOnce) {
   const Result<std::vector<GemmAlgorithm>> algorithms = gpu_->algorithms(problem.call);
   ASSERT_TRUE(algorithms) << to_string(algorithms.error());
   ASSERT_GT(algorithms->size(), 1U);
-  if (is_emulated()) EXPECT_EQ(algorithms->front().id, emulated::kHeuristicAlgorithm);
+  if (is_emulated()) {
+    EXPECT_EQ(algorithms->front().id, emulated::kHeuristicAlgorithm);
+  }
   for (size_t k = 0; k < algorithms->size(); ++k)
     for (size_t other = k + 1; other < algorithms->size(); ++other)
       ASSERT_FALSE((*algorithms)[k] == (*algorithms)[other]);

@@ -1,4 +1,5 @@
-// The artefact of analysis: flop, words and class of every operator of a training graph, and their sums.
+// The artefact of analysis: flop, words and class of every operator of a training graph, and their totals.
+// Tests: tests/analysis/.
 #pragma once
 
 #include <array>
@@ -14,9 +15,9 @@ struct OperatorAnalysis {
   OperatorId op;
   OperatorClass operator_class = OperatorClass::elementwise;
   int64_t flop = 0;
-  int64_t input_words = 0;  // each tensor that it reads, once
+  int64_t input_words = 0;  // each tensor counts once
   int64_t output_words = 0;
-  int64_t io_lower_bound = 0;  // words that any implementation moves: Q of the paper's MUE
+  int64_t io_lower_bound = 0;  // words that any implementation must move: Q of the paper's MUE
 
   int64_t words() const { return input_words + output_words; }
   double flop_per_word() const { return words() == 0 ? 0 : static_cast<double>(flop) / static_cast<double>(words()); }

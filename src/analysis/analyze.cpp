@@ -39,7 +39,7 @@ bool add(Totals& totals, const OperatorAnalysis& row) {
   grow(totals.input_words, row.input_words);
   grow(totals.output_words, row.output_words);
   grow(totals.io_lower_bound, row.io_lower_bound);
-  // The sum of both is asked for too.
+  // words() must not overflow either.
   return fits && checked_add(totals.input_words, totals.output_words).has_value();
 }
 

@@ -7,11 +7,11 @@
 
 namespace millrace {
 
-// The class of each operator. A dropout that alone reads a softmax belongs to it, as in the paper's "scaled softmax"
-// row, and so does its gradient; every other operator is of its kind's class.
+// The class of each operator. A dropout that is the only reader of a softmax belongs to it, as in the paper's "scaled
+// softmax" row, and so does its gradient; every other operator has the class of its kind.
 std::vector<OperatorClass> classify(const Graph& graph);
 
-// `fast_memory_bytes` is the cache that a contraction may reuse words from, for the I/O lower bound.
+// `fast_memory_bytes` is the size of the cache from which a contraction may reuse words, for the I/O lower bound.
 Result<Analysis> analyze(const TrainingGraph& training, int64_t fast_memory_bytes);
 
 }  // namespace millrace

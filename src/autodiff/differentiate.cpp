@@ -12,9 +12,9 @@
 namespace millrace {
 namespace {
 
-// Walks the forward operators backwards. Each leaves its inputs' gradients as contributions; when a tensor's producer
-// is reached all of its contributions are there, and they are summed in the order in which forward reads the tensor,
-// but for products.
+// Visits the forward operators in reverse. Each adds a contribution to the gradient of each of its inputs. When the
+// producer of a tensor is visited, all contributions to the tensor's gradient exist; they are summed in the order in
+// which forward reads the tensor, products last.
 class Differentiator {
  public:
   explicit Differentiator(const Graph& forward) : graph_(training_.graph) {
@@ -54,7 +54,7 @@ class Differentiator {
   }
 
  private:
-  // A tensor is active when an argument's gradient flows through it.
+  // A tensor is active if an argument's gradient depends on its gradient.
   void find_active() {
     active_.resize(graph_.tensors.size(), false);
     for (const TensorId argument : graph_.arguments) active_[argument.at()] = has_gradient(graph_.tensor(argument));
@@ -78,11 +78,11 @@ class Differentiator {
     return {entry->second, {}};
   }
 
-  // Adds a backward operator with one output of the given axes over its space; kFixed axes get extent one.
+  // Adds a backward operator with one output that has the given axes; kFixed axes get extent one.
   TensorId emit(Operator op, const std::string& name, const std::string& output, DType dtype,
                 const std::vector<int>& axes) {
     std::vector<DimId> dims;
-    for (const int index : axes) dims.push_back(index == kFixed ? unit() : op.space[static_cast<size_t>(index)]);
+    for (const int index : axes) dims.push_back(index == kFixed ? unit() : op.space[as_index(index)]);
     const TensorId tensor = add_tensor(output, dtype, dims);
     op.outputs.push_back({tensor, axes});
     append(std::move(op), name);
@@ -117,9 +117,9 @@ class Differentiator {
         [&](const Operator& op) { return op.kind == OperatorKind::contraction && op.outputs[0].tensor == tensor; });
   }
 
-  // The sum of a tensor's contributions, by explicit operators: the paper's backward residuals. Where some are products
-  // and others are not, the others come first, and then the products as they are made, so that each can add itself to
-  // what is there; two can do that in either order.
+  // Sums a tensor's contributions with explicit operators: the paper's backward residuals. Products come last, in the
+  // order in which they are computed, so that each can be accumulated into the existing sum; two products alone can do
+  // that in either order.
   TensorId total(TensorId tensor) {
     std::vector<TensorId> parts = contributions_[tensor.at()];
     if (parts.empty()) return {};
@@ -140,7 +140,7 @@ class Differentiator {
     return sum;
   }
 
-  // Every argument's gradient is a tensor of its own, written by an operator: zero where no result depends on it.
+  // Every argument's gradient is a separate tensor that an operator writes: zero if no result depends on the argument.
   TensorId argument_gradient(TensorId argument) {
     TensorId gradient = total(argument);
     const bool shared = gradient.valid() &&
@@ -171,8 +171,8 @@ class Differentiator {
     return concat("d_", graph_.tensor(operand.tensor).name);
   }
 
-  // Brings a gradient that runs along the whole space to the operand's own shape: sums what the operand was broadcast
-  // along, permutes, and puts a diagonal's gradient back onto the diagonal.
+  // Reduces a gradient over the whole space to the operand's shape: sums over indices along which the operand was
+  // broadcast, permutes, and embeds the gradient of a diagonal into the diagonal.
   TensorId reduce_to(const Operator& op, const Access& operand, const Access& gradient) {
     const DType dtype = graph_.tensor(operand.tensor).dtype;
     if (operand.axes == in_order(op.space.size()) && gradient.axes == operand.axes) return gradient.tensor;
@@ -199,13 +199,13 @@ class Differentiator {
     return diagonal ? embed(op, operand, kept, reduced) : reduced;
   }
 
-  // A copy with the gradient's axes in the order of `axes`; indices of extent one that are not among them drop out.
+  // A copy with the gradient's axes in the order of `axes`; other indices, all of extent one, are dropped.
   TensorId rearrange(const Operator& op, const Access& operand, const Access& gradient, const std::vector<int>& axes) {
     Operator copy = over(OperatorKind::copy, {});
     std::map<int, int> position;
     for (size_t axis = 0; axis < axes.size(); ++axis) {
       if (axes[axis] != kFixed) position.emplace(axes[axis], static_cast<int>(axis));
-      copy.space.push_back(axes[axis] == kFixed ? unit() : op.space[static_cast<size_t>(axes[axis])]);
+      copy.space.push_back(axes[axis] == kFixed ? unit() : op.space[as_index(axes[axis])]);
     }
     copy.reduced.resize(copy.space.size(), false);
     Access input{gradient.tensor, {}};
@@ -222,7 +222,7 @@ class Differentiator {
 
   TensorId embed(const Operator& op, const Access& operand, const std::vector<int>& kept, TensorId reduced) {
     Operator embed = over(OperatorKind::embed_diagonal, graph_.tensor(operand.tensor).dims);
-    std::map<int, int> first;  // the axis where an index stands first
+    std::map<int, int> first;  // the first axis that runs along an index
     Access input{reduced, std::vector<int>(kept.size(), kFixed)};
     for (size_t axis = 0; axis < operand.axes.size(); ++axis) {
       const int index = operand.axes[axis];
@@ -262,9 +262,9 @@ class Differentiator {
     }
   }
 
-  // What tells a ReLU's gradient where its output was positive. Where only a dropout reads the ReLU, that is the
-  // dropout's output: they differ where the mask is zero, and there the gradient is zero anyway. The dropout's output
-  // is kept for the next product's gradient, so the ReLU's need not be.
+  // The tensor that tells a ReLU's gradient where its output was positive. If only a dropout reads the ReLU, that is
+  // the dropout's output: they differ only where the mask is zero, and there the gradient is zero too. The dropout's
+  // output is kept for the next product's gradient anyway, so the ReLU's output need not be kept.
   Access sign_of(const Operator& op) const {
     const TensorId y = op.outputs[0].tensor;
     const std::vector<OperatorId>& readers = forward_readers_[y.at()];
@@ -277,7 +277,7 @@ class Differentiator {
     return reader.kind == OperatorKind::dropout && same ? reader.outputs[0] : op.outputs[0];
   }
 
-  // An operator over the forward one's space, whose output runs along all of it.
+  // An operator over the forward operator's space whose output runs along all of it.
   Access along_space(const Operator& op, OperatorKind kind, std::vector<Access> inputs, size_t input = 0) {
     Operator result = over(kind, op.space);
     if (info_of(kind).operator_class == OperatorClass::normalization) result.reduced = op.reduced;
@@ -300,7 +300,7 @@ class Differentiator {
           case 'y': return op.outputs[0];
           case 'm': return op.outputs[1];
           case 'g': return g;
-          default: return op.inputs[static_cast<size_t>(formula.symbol - 'a')];
+          default: return op.inputs[as_index(formula.symbol - 'a')];
         }
       default: break;
     }
@@ -309,7 +309,7 @@ class Differentiator {
     return along_space(op, formula.callee, std::move(inputs), input);
   }
 
-  // d_a = Σ g · b over what a does not run along: a contraction again, or a product where nothing is left to sum.
+  // d_a = Σ g · b over the indices that a lacks: a contraction, or an elementwise product if there are none.
   TensorId contraction_gradient(const Operator& op, size_t input, const Access& g) {
     const Access& operand = op.inputs[input];
     Operator gradient = over(OperatorKind::contraction, op.space);
@@ -337,7 +337,7 @@ class Differentiator {
     return reduce_to(op, operand, {tensor, axes});
   }
 
-  // The weights' gradients sum over all that the weights do not run along.
+  // The gradients of the weights are sums over all indices that the weights lack.
   Operator weight_gradient(OperatorKind kind, const Operator& op, std::vector<Access> inputs, size_t outputs) {
     Operator result = over(kind, op.space);
     for (size_t index = 0; index < op.space.size(); ++index) result.reduced[index] = !op.reduced[index];
@@ -380,8 +380,8 @@ class Differentiator {
   size_t forward_operators_ = 0;
   std::vector<std::vector<OperatorId>> forward_readers_;
   std::vector<bool> active_;
-  std::vector<std::vector<TensorId>> contributions_;  // in the reverse of forward's order
-  std::set<TensorId> given_away_;                     // gradients that are an argument's already
+  std::vector<std::vector<TensorId>> contributions_;  // in reverse forward order
+  std::set<TensorId> given_away_;                     // gradients already assigned to an argument
   UniqueNames tensor_names_;
   UniqueNames operator_names_;
   std::map<double, TensorId> constants_;

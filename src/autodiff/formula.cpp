@@ -8,7 +8,7 @@ namespace {
 
 bool ends_word(char c) { return c == '(' || c == ',' || c == ')' || c == '|'; }
 
-// The list is ours: a formula that does not parse is a defect that every run would show.
+// The formulas are ours, so there are no error messages: a wrong one would fail in every run.
 Formula parse(std::string_view text, size_t& at) {
   const size_t begin = at;
   while (at < text.size() && !ends_word(text[at])) ++at;

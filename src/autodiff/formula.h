@@ -1,4 +1,5 @@
-// The gradient formulas of operators.inc as trees: `divide(multiply(g,0.5),y)`.
+// Parses the gradient formulas of operators.inc, such as `divide(multiply(g,0.5),y)`. Tests: tests/autodiff/,
+// tests/random/.
 #pragma once
 
 #include <string_view>
@@ -17,7 +18,7 @@ struct Formula {
   std::vector<Formula> arguments;
 };
 
-// One formula for each input; empty where the operator's gradient is a rule.
+// One formula for each input; empty if autodiff has a rule for the operator.
 std::vector<Formula> gradient_formulas(OperatorKind kind);
 
 }  // namespace millrace

@@ -1,12 +1,13 @@
-// Decides how each forward tensor that backward reads gets there: given, saved, or recomputed.
+// Decides for each forward tensor that backward reads whether it is given, saved or recomputed.
+// Tests: tests/autodiff/keep_test.cpp.
 #pragma once
 
 #include "autodiff/training_graph.h"
 
 namespace millrace {
 
-// A tensor is made again where its producer is a map that reads fewer words than the tensor has: broadcasts and masks.
-// Everything else is saved. Fills `kept` and adds the operators that recompute.
+// Recomputes a tensor if its producer is a map that reads fewer words than the tensor has: broadcasts and masks.
+// Saves all others. Fills `kept` and adds the recomputing operators.
 void decide_keeping(TrainingGraph& training);
 
 }  // namespace millrace

@@ -1,4 +1,5 @@
-// A training graph as text: its graph, then the decisions about what backward reads.
+// A training graph as text: its graph, then how backward gets each forward tensor that it reads.
+// Tests: tests/golden/golden_test.cpp.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// The artefact of autodiff: one graph with forward and backward operators, and what ties the two together.
+// The artefact of autodiff: one graph with forward and backward operators, and the tensors that connect them.
+// Tests: tests/autodiff/.
 #pragma once
 
 #include <string>
@@ -9,11 +10,11 @@
 
 namespace millrace {
 
-// How a forward tensor that backward reads gets there.
+// How backward gets a forward tensor that it reads.
 enum class Keeping {
-  given,       // an argument: the caller has it anyway
-  saved,       // written by forward, read again by backward
-  recomputed,  // made again in backward, from tensors that are kept
+  given,       // an argument: the caller passes it again
+  saved,       // written by forward, read by backward
+  recomputed,  // computed again in backward, from kept tensors
 };
 
 std::string_view name_of(Keeping keeping);
@@ -26,16 +27,16 @@ struct Kept {
 
 struct TrainingGraph {
   Graph graph;                               // forward operators first, then backward
-  std::vector<TensorId> result_gradients;    // one a result: given by the caller
-  std::vector<TensorId> argument_gradients;  // one an argument; invalid for one that has none
-  std::vector<Kept> kept;                    // one a forward tensor that backward needs, in order of tensors
+  std::vector<TensorId> result_gradients;    // one per result: given by the caller
+  std::vector<TensorId> argument_gradients;  // one per argument; invalid if it has no gradient
+  std::vector<Kept> kept;                    // one per forward tensor that backward needs, in order of tensors
   std::vector<OperatorId> repeated;          // backward operators that fusion/recompute.h added
   std::vector<OperatorId> predicates;        // forward operators that fusion/predicates.h added
-  std::vector<OperatorId> statistics;        // forward operators that fusion/row_statistics.h added: only an attention
-                                             // in one piece carries them out
+  std::vector<OperatorId> statistics;        // forward operators that fusion/row_statistics.h added: only fused
+                                             // attention computes them
 };
 
-// Whether an argument of the program has one: scalars and fixed ones do not.
+// Whether an argument of the program has a gradient: scalars and fixed arguments do not.
 bool has_gradient(const Tensor& argument);
 
 }  // namespace millrace

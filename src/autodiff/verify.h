@@ -1,4 +1,4 @@
-// What a training graph must satisfy, besides what its graph must.
+// Checks what a training graph must satisfy in addition to ir/verify.h. Tests: tests/autodiff/verify_test.cpp.
 #pragma once
 
 #include "autodiff/training_graph.h"

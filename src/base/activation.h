@@ -1,4 +1,4 @@
-// A function that a library takes at the end of a product.
+// The functions that a library can apply at the end of a product. Tests: tests/candidates/.
 #pragma once
 
 namespace millrace {
@@ -6,12 +6,12 @@ namespace millrace {
 enum class Activation {
   none,
   relu,           // max(x, 0)
-  gelu,           // by tanh. What it is taken of can be written too: a matrix beside the result, the auxiliary one
-  gelu_gradient,  // x · gelu'(y) of such a y, the auxiliary matrix, which is read
+  gelu,           // the tanh approximation; its input can be written too, to an auxiliary matrix
+  gelu_gradient,  // x · gelu'(y), with y read from the auxiliary matrix
 };
 
-// Neighbours in memory that a library takes the auxiliary matrix by: a multiple of these lies between its columns, and
-// between those of a batch (cublasLt.h, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD).
+// The strides of the auxiliary matrix between columns and between matrices of a batch must be multiples of this
+// (cublasLt.h, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD).
 inline constexpr int kAuxiliaryStep = 8;
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// Integer arithmetic that notices overflow instead of wrapping.
+// Integer arithmetic that detects overflow. Tests: tests/frontend/sizes_test.cpp.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,11 @@
-// The time, for measuring how long something takes.
+// A clock for measuring durations. Tests: tests/measure/.
 #pragma once
 
 #include <chrono>
 
 namespace millrace {
 
-// Seconds on a clock that is never set.
+// Seconds on a monotonic clock.
 inline double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }

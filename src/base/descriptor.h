@@ -1,4 +1,4 @@
-// An open file descriptor that closes itself.
+// An open file descriptor that closes itself. Tests: tests/base/process_test.cpp.
 #pragma once
 
 #include <unistd.h>

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr mode_t kWritableByOthers = S_IWGRP | S_IWOTH;
 
-// An environment variable's value; "" when it is not set.
+// An environment variable's value; "" if it is not set.
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
@@ -28,7 +28,7 @@ std::string variable(const char* name) {
 
 struct Kind {
   const char* own;      // the variable that names the directory itself
-  const char* base;     // the variable that names the directory that it is in
+  const char* base;     // the variable that names its parent directory
   const char* in_home;  // the default of `base`, from $HOME
 };
 
@@ -42,14 +42,14 @@ Result<std::string> find_directory(const Kind& kind) {
     if (!failed) return path.string();
     return Error::make(ErrorKind::bad_input, concat("$", kind.own, " is '", own, "': ", failed.message()));
   }
-  // The XDG specification: relative paths are to be ignored.
+  // The XDG specification says to ignore relative paths.
   if (const std::string base = variable(kind.base); fs::path(base).is_absolute()) return base + "/millrace";
   if (const std::string home = variable("HOME"); fs::path(home).is_absolute())
     return concat(home, "/", kind.in_home, "/millrace");
   return Error::make(ErrorKind::bad_input,
-                     concat("no place for Millrace's files: none of $", kind.own, ", $", kind.base,
+                     concat("no directory for Millrace's files: none of $", kind.own, ", $", kind.base,
                             " and $HOME names an absolute path"),
-                     concat("set ", kind.own, " to a directory of yours"));
+                     concat("set ", kind.own, " to a directory that you own"));
 }
 
 Result<std::string> found_and_made(const Kind& kind) {
@@ -57,13 +57,13 @@ Result<std::string> found_and_made(const Kind& kind) {
   if (!path) return path;
   Result<Done> made = make_private_directory(*path);
   if (made) return path;
-  made.error().diagnostics.front().remedy += concat(", or set ", kind.own, " to another directory of yours");
+  made.error().diagnostics.front().remedy += concat(", or set ", kind.own, " to another directory that you own");
   return made.error();
 }
 
 Error directory_error(const std::string& path, int number) {
-  return Error::make(ErrorKind::failed, concat("cannot make the directory '", path, "': ", std::strerror(number)),
-                     "use a place that you may write to");
+  return Error::make(ErrorKind::failed, concat("cannot create the directory '", path, "': ", std::strerror(number)),
+                     "use a directory that you may write to");
 }
 
 Result<Done> make_with_parents(const std::string& path) {
@@ -72,7 +72,7 @@ Result<Done> make_with_parents(const std::string& path) {
   const std::string parent = fs::path(path).parent_path().string();
   if (parent.empty() || parent == path) return directory_error(path, ENOENT);
   if (Result<Done> made = make_with_parents(parent); !made) return made;
-  // Another process may have made it since.
+  // Another process may have created it meanwhile.
   if (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return Done{};
   return directory_error(path, errno);
 }
@@ -92,15 +92,15 @@ Result<Done> make_private_directory(const std::string& path) {
   if (status.st_uid != geteuid())
     return Error::make(ErrorKind::failed,
                        concat("'", path, "' belongs to user ", status.st_uid, ", not to you (user ", geteuid(), ")"),
-                       concat("Millrace runs what it finds there, so it must be yours: remove it or make it yours"));
+                       concat("Millrace executes files from it, so you must own it: remove it or change its owner"));
   if ((status.st_mode & kWritableByOthers) != 0)
-    return Error::make(ErrorKind::failed, concat("other users may write into '", path, "'"),
-                       concat("Millrace runs what it finds there: chmod go-w '", path, "'"));
+    return Error::make(ErrorKind::failed, concat("other users may write to '", path, "'"),
+                       concat("Millrace executes files from it: run chmod go-w '", path, "'"));
   return Done{};
 }
 
 Result<Done> check_own_file(const std::string& path) {
-  // Not blocking: a pipe's end must not be waited for.
+  // Not blocking: opening a named pipe must not wait for its other end.
   const Descriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (file.is_open()) return check_own_file(file.number(), path);
   const int number = errno;
@@ -116,10 +116,10 @@ Result<Done> check_own_file(int descriptor, const std::string& path) {
   if (status.st_uid != geteuid() && status.st_uid != 0)
     return Error::make(ErrorKind::failed,
                        concat("'", path, "' belongs to user ", status.st_uid, ", not to you (user ", geteuid(), ")"),
-                       "remove it, or make it yours if you trust what is in it");
+                       "remove it, or change its owner if you trust its content");
   if ((status.st_mode & kWritableByOthers) != 0)
-    return Error::make(ErrorKind::failed, concat("other users may write '", path, "'"),
-                       concat("chmod go-w '", path, "' if you trust what is in it"));
+    return Error::make(ErrorKind::failed, concat("other users may write to '", path, "'"),
+                       concat("run chmod go-w '", path, "' if you trust its content"));
   return Done{};
 }
 

@@ -1,4 +1,5 @@
-// Where Millrace keeps files of its own, and that nobody else wrote them: what it finds there it may execute.
+// The directories for Millrace's own files, and checks that no other user wrote them: Millrace may execute them.
+// Tests: tests/base/directories_test.cpp.
 #pragma once
 
 #include <string>
@@ -7,25 +8,25 @@
 
 namespace millrace {
 
-// What can be made again: $MILLRACE_CACHE_DIR, else $XDG_CACHE_HOME/millrace, else $HOME/.cache/millrace. Made when
-// absent.
+// For files that can be regenerated: $MILLRACE_CACHE_DIR, else $XDG_CACHE_HOME/millrace, else $HOME/.cache/millrace.
+// Created if absent.
 Result<std::string> cache_directory();
 
-// What took long to measure: $MILLRACE_DATA_DIR, else $XDG_DATA_HOME/millrace, else $HOME/.local/share/millrace.
+// For measurements: $MILLRACE_DATA_DIR, else $XDG_DATA_HOME/millrace, else $HOME/.local/share/millrace.
 Result<std::string> data_directory();
 
-// Where they are or would be; makes nothing.
+// The same paths, without creating the directories.
 Result<std::string> find_cache_directory();
 Result<std::string> find_data_directory();
 
-// Makes `path` and its parents where absent, for the user alone (0700). Refused when it, or what a symbolic link there
-// points to, is another user's, or when group or others may write into it.
+// Creates `path` and its parents if absent, for the user alone (0700). An error if it, or the target of a symbolic link
+// there, belongs to another user, or if group or others may write to it.
 Result<Done> make_private_directory(const std::string& path);
 
-// A regular file (not a link to one) of this user or root that neither group nor others may write.
+// Checks for a regular file (not a link to one) of this user or root that neither group nor others may write.
 Result<Done> check_own_file(const std::string& path);
 
-// The same of a file that is open already; `path` is for the error.
+// The same for an open file; `path` is for the error message.
 Result<Done> check_own_file(int descriptor, const std::string& path);
 
 }  // namespace millrace

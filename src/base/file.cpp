@@ -46,7 +46,7 @@ Result<std::string> read_file(const std::string& path, int64_t limit) {
 }
 
 Result<Done> write_file(const std::string& path, std::string_view bytes) {
-  static std::atomic<int> writes = 0;  // threads may write the same file at once
+  static std::atomic<int> writes = 0;  // threads may write the same file concurrently
   const std::string temporary = concat(path, ".", getpid(), ".", ++writes, ".tmp");
   {
     const Descriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));

@@ -1,4 +1,4 @@
-// Whole files in and out.
+// Reads and writes whole files. Tests: tests/base/file_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace millrace {
 
-// The file's bytes; refused, without reading them all, when there are more than `limit`.
+// The file's bytes; an error, without reading them all, if there are more than `limit`.
 Result<std::string> read_file(const std::string& path, int64_t limit);
 
-// Writes beside `path` and renames, so that a reader or a kill never sees half a file.
+// Writes a temporary file next to `path` and renames it, so that no reader sees a partial file, even after a crash.
 Result<Done> write_file(const std::string& path, std::string_view bytes);
 
 }  // namespace millrace

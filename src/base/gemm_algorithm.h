@@ -1,11 +1,11 @@
-// What a candidate says of a library's product, and the device understands.
+// The algorithm of a library product: candidates name it, and the device runs it. Tests: tests/device/cuda/.
 #pragma once
 
 namespace millrace {
 
-// One of cuBLASLt's algorithms, by its attributes: numbers of the library's own, which mean the same in every process.
+// The attributes of one cuBLASLt algorithm. The library defines the numbers; they mean the same in every process.
 struct GemmAlgorithm {
-  int id = -1;  // -1: what the library's heuristic takes
+  int id = -1;  // -1: chosen by the library's heuristic
   int tile = 0;
   int stages = 0;
   int split_k = 1;

@@ -1,4 +1,4 @@
-// Indices that cannot be mixed up: a TensorId is not an OperatorId.
+// Typed indices: a TensorId is not an OperatorId. Tests: tests/ir/verify_test.cpp.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct Id {
   bool operator<(const Id& other) const { return index < other.index; }
 };
 
-// An index that is known to be valid.
+// Converts an index that is known to be valid.
 inline size_t as_index(int index) { return static_cast<size_t>(index); }
 
 }  // namespace millrace

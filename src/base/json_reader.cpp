@@ -14,7 +14,7 @@ Error in_file(const std::string& file, const std::string& message, const std::st
   return error;
 }
 
-// nlohmann's parser makes its tree of the heap but takes it down by recursion.
+// nlohmann's parser builds its tree on the heap but destroys it by recursion.
 bool too_deep(std::string_view text, int deepest) {
   int depth = 0;
   bool quoted = false;
@@ -35,11 +35,11 @@ bool too_deep(std::string_view text, int deepest) {
 
 }  // namespace
 
-Error JsonReader::error(const std::string& file) const { return in_file(file, concat(place_, ": ", what_), remedy_); }
+Error JsonReader::error(const std::string& file) const { return in_file(file, concat(path_, ": ", what_), remedy_); }
 
 void JsonReader::complain(const Node& node, const std::string& what, const std::string& remedy) {
   if (failed()) return;
-  place_ = node.place.empty() ? "the file" : node.place;
+  path_ = node.path.empty() ? "the file" : node.path;
   what_ = what;
   remedy_ = remedy;
 }
@@ -55,13 +55,13 @@ void JsonReader::object(const Node& node, const std::vector<std::string>& keys) 
   for (const auto& [key, value] : node.json->items()) {
     if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
     const std::string meant = nearest(key, keys);
-    complain({&value, node.place.empty() ? key : concat(node.place, ".", key)}, "there is no such field",
-             meant.empty() ? concat("the fields are ", join(keys, ", ")) : concat("did you mean '", meant, "'?"));
+    complain({&value, node.path.empty() ? key : concat(node.path, ".", key)}, "unknown field",
+             meant.empty() ? concat("fields: ", join(keys, ", ")) : concat("did you mean '", meant, "'?"));
   }
 }
 
 JsonReader::Node JsonReader::field(const Node& node, const char* key) {
-  Node found{nullptr, node.place.empty() ? key : concat(node.place, ".", key)};
+  Node found{nullptr, node.path.empty() ? key : concat(node.path, ".", key)};
   if (node.json == nullptr || !node.json->is_object()) return found;
   const auto at = node.json->find(key);
   if (at != node.json->end()) found.json = &*at;
@@ -104,21 +104,21 @@ std::vector<JsonReader::Node> JsonReader::elements(const Node& node) {
     wrong_type(node, "an array");
     return found;
   }
-  for (size_t k = 0; k < node.json->size(); ++k) found.push_back({&(*node.json)[k], concat(node.place, "[", k, "]")});
+  for (size_t k = 0; k < node.json->size(); ++k) found.push_back({&(*node.json)[k], concat(node.path, "[", k, "]")});
   return found;
 }
 
 Result<JsonReader::Json> parse_json(std::string_view text, int deepest, const std::string& file) {
   if (too_deep(text, deepest))
-    return in_file(file, concat("brackets nest deeper than ", deepest), "no file of ours does");
+    return in_file(file, concat("brackets nest deeper than ", deepest), "no file that Millrace writes does");
   try {
     return JsonReader::Json::parse(text);
   } catch (const JsonReader::Json::exception& problem) {
-    // Without nlohmann's prefix: "parse error at line 1, column 2: …".
+    // Remove nlohmann's prefix: "parse error at line 1, column 2: …".
     const std::string message = problem.what();
     const size_t prefix = message.find("] ");
     return in_file(file, prefix == std::string::npos ? message : message.substr(prefix + 2),
-                   "it is no JSON, or half of it");
+                   "the file is not JSON, or it is truncated");
   }
 }
 

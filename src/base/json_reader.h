@@ -1,5 +1,6 @@
-// Values out of an untrusted JSON tree: every complaint names its place, such as launches[3].buffers[0], and says what
-// would be right. After the first complaint reading goes on with empty values, and that complaint stands.
+// Reads values from an untrusted JSON tree. Every error names its path, such as launches[3].buffers[0], and says what
+// is expected. After the first error, reading continues with empty values, and later errors are ignored. Tests:
+// tests/plan/plan_json_test.cpp, tests/measure/measurements_json_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +17,18 @@ class JsonReader {
  public:
   using Json = nlohmann::ordered_json;
 
-  // A field, or an element, with its place.
+  // A field or an element, with its path.
   struct Node {
-    const Json* json = nullptr;  // nullptr: it is missing
-    std::string place;
+    const Json* json = nullptr;  // nullptr if missing
+    std::string path;
   };
 
-  bool failed() const { return !place_.empty(); }
-  // Of kind bad_input. `file` is for the message.
+  bool failed() const { return !path_.empty(); }
+  // The first error, of kind bad_input. `file` is for the message.
   Error error(const std::string& file) const;
   void complain(const Node& node, const std::string& what, const std::string& remedy);
 
-  // Complains when it is no object, or has a field that is not in `keys`.
+  // Checks that it is an object, and that all its fields are in `keys`.
   void object(const Node& node, const std::vector<std::string>& keys);
   static Node field(const Node& node, const char* key);
   std::string text(const Node& node);
@@ -38,12 +39,12 @@ class JsonReader {
  private:
   void wrong_type(const Node& node, const std::string& wanted);
 
-  std::string place_;
+  std::string path_;  // of the first error; empty: none
   std::string what_;
   std::string remedy_;
 };
 
-// The tree of a text, unless it is no JSON or its brackets nest deeper than `deepest`. `file` is for the message.
+// Parses a text. An error if it is not JSON, or its brackets nest deeper than `deepest`. `file` is for the message.
 Result<JsonReader::Json> parse_json(std::string_view text, int deepest, const std::string& file);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// A range of work, shared by the machine's threads.
+// A parallel loop. Tests: tests/reference/interpreter_test.cpp.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 namespace millrace {
 
-// Calls body(begin, end) for slices of [0, count), on as many threads as there are; on this one alone where a slice
-// would have less than `least`. Slices do not know of each other.
+// Calls body(begin, end) for slices of [0, count) on all hardware threads; on fewer if slices would be smaller than
+// `least`. Slices must be independent.
 template <class Body>
 void in_parallel(int64_t count, int64_t least, const Body& body) {
   const int64_t cores = std::max<int64_t>(1, std::thread::hardware_concurrency());

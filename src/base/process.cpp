@@ -17,7 +17,7 @@ namespace millrace {
 namespace {
 
 constexpr size_t kErrorTail = 4096;  // bytes
-constexpr int kTick = 50;            // milliseconds between looks at whether a process has ended
+constexpr int kTick = 50;            // milliseconds between checks whether a process has ended
 
 using Clock = std::chrono::steady_clock;
 
@@ -26,7 +26,7 @@ class Deadline {
   explicit Deadline(double seconds) : seconds_(seconds), start_(Clock::now()) {}
 
   bool passed() const { return left() <= 0; }
-  // Milliseconds for poll, rounded up, `most` at most.
+  // Milliseconds for poll, rounded up, at most `most`.
   int left_or(int most) const {
     const double milliseconds = std::ceil(std::max(left(), 0.0) * 1000);
     return milliseconds < most ? static_cast<int>(milliseconds) : most;
@@ -39,10 +39,10 @@ class Deadline {
   Clock::time_point start_;
 };
 
-// Waits until one of the pipes can be used, or for `milliseconds`; writes and reads what can be.
+// Waits until one of the pipes is ready, at most `milliseconds`; then writes and reads without blocking.
 void use_pipes(Descriptor& input, std::string_view& written, Descriptor& output, std::string& read_output,
                Descriptor& error, std::string& read_error, int milliseconds) {
-  // poll passes over negative numbers.
+  // poll ignores negative descriptors.
   std::array<pollfd, 3> polled = {pollfd{written.empty() ? -1 : input.number(), POLLOUT, 0},
                                   pollfd{output.number(), POLLIN, 0}, pollfd{error.number(), POLLIN, 0}};
   if (poll(polled.data(), polled.size(), milliseconds) <= 0) return;
@@ -83,7 +83,7 @@ Result<Finished> run_process(const std::vector<std::string>& arguments, const Pr
   const Ending ending = child.process.kill_and_reap();
   finished.exit_code = ending.exit_code;
   finished.signal = ending.signal;
-  // What is still in the pipes. A process that left the group may hold them open and go on writing: not waited for.
+  // Read what is still in the pipes. A process that left the group may keep writing to them: do not wait for it.
   const Deadline drained(1);
   size_t before = 0;
   do {
@@ -94,7 +94,7 @@ Result<Finished> run_process(const std::vector<std::string>& arguments, const Pr
 }
 
 std::string to_string(const Ending& ending) {
-  if (ending.signal != 0) return concat("was ended by signal ", ending.signal, " (", strsignal(ending.signal), ")");
+  if (ending.signal != 0) return concat("was killed by signal ", ending.signal, " (", strsignal(ending.signal), ")");
   return concat("exited with code ", ending.exit_code);
 }
 
@@ -111,7 +111,7 @@ Result<Child> Child::start(const std::vector<std::string>& arguments, const Proc
   return child;
 }
 
-// Requests out, replies and errors in, so that neither side waits for the other for ever.
+// Sends requests and receives replies and errors at the same time, so that the two sides cannot deadlock.
 void Child::exchange(double timeout_seconds) {
   const int milliseconds = Deadline(timeout_seconds).left_or(kTick);
   std::string_view unsent = requests_;
@@ -131,9 +131,9 @@ Result<Done> Child::send(const std::string& line, double timeout_seconds) {
     if (!input_.is_open()) return gone_error("take a request");
     if (replies_.size() > reply_limit_ || (deadline.passed() && !requests_.empty())) {
       const std::string why = replies_.size() > reply_limit_
-                                  ? concat("wrote more than ", reply_limit_, " bytes that nobody asked for")
+                                  ? concat("wrote more than ", reply_limit_, " bytes without a request")
                                   : concat("did not read its request within ", timeout_seconds, " s");
-      kill();  // half a request has gone: it could not follow any more
+      kill();  // half of a request was sent: later ones would be misread
       return Error::make(ErrorKind::failed, concat("'", name_, "' ", why, " and was killed"));
     }
   }
@@ -158,7 +158,7 @@ Result<std::optional<std::string>> Child::receive(double timeout_seconds) {
                          concat("'", name_, "' wrote a line of more than ", reply_limit_, " bytes and was killed"));
     }
     if (!output_.is_open()) return gone_error("reply");
-    // A process that it started may hold its output open.
+    // A process that it started may keep its output open.
     const bool ended = process_.has_ended();
     const size_t before = replies_.size();
     exchange(ended ? 0 : deadline.left_or(kTick) / 1000.0);
@@ -171,11 +171,10 @@ Result<std::optional<std::string>> Child::receive(double timeout_seconds) {
 bool Child::alive() { return !process_.has_ended(); }
 
 Error Child::gone_error(const std::string& verb) {
-  // Its end follows its last word by a moment; one that goes on without its pipes is of no use.
+  // It ends shortly after it closes its pipes; without them it is of no use, so it is killed after a second.
   const Ending ending = wait(1);
-  const std::string tail = ending.error.empty() ? "" : concat("; its last words: ", ending.error);
-  return Error::make(ErrorKind::failed,
-                     concat("'", name_, "' does not ", verb, " any more: it ", to_string(ending), tail));
+  const std::string tail = ending.error.empty() ? "" : concat("; its last output: ", ending.error);
+  return Error::make(ErrorKind::failed, concat("'", name_, "' can no longer ", verb, ": it ", to_string(ending), tail));
 }
 
 Ending Child::wait(double timeout_seconds) {
@@ -186,7 +185,7 @@ Ending Child::wait(double timeout_seconds) {
   while (!process_.has_ended() && !deadline.passed()) {
     const bool silent = !output_.is_open() && !error_.is_open();
     exchange(deadline.left_or(silent ? 1 : kTick) / 1000.0);
-    if (replies_.size() > reply_limit_) output_.reset();  // nobody asked for so much
+    if (replies_.size() > reply_limit_) output_.reset();  // more than any reply may have
   }
   return end();
 }
@@ -197,7 +196,7 @@ Ending Child::end() {
   ending_ = process_.kill_and_reap();
   input_.reset();
   requests_.clear();
-  // What it said before it ended is still in the pipes; what someone else goes on writing into them is not its own.
+  // Read what it wrote before it ended, but at most 16 blocks: another process may keep writing to the pipes.
   for (int blocks = 0; blocks < 16 && (output_.is_open() || error_.is_open()); ++blocks) {
     const size_t before = replies_.size() + error_tail_.size();
     exchange(0);

@@ -27,7 +27,7 @@ Error bad(std::string message, std::string remedy = {}) {
   return Error::make(ErrorKind::bad_input, std::move(message), std::move(remedy));
 }
 
-// Text of the file as a message may hold it: of bounded length, and nothing that a terminal would obey.
+// Quotes text of the file for a message: of bounded length, and without control characters.
 std::string shown(std::string_view text) {
   constexpr size_t kShownBytes = 80;
   const size_t length = valid_utf8_prefix(text.substr(0, kShownBytes));
@@ -58,8 +58,8 @@ struct Entry {
   std::string label() const { return "tensor " + shown(tensor.name); }  // for messages
 };
 
-// Walks the header's JSON without building a tree of it: whatever the format does not allow stops the walk at once, so
-// that a hostile header costs no more memory than an honest one.
+// Reads the header's JSON without building a tree. Anything that the format does not allow stops the parser at once, so
+// that a hostile header costs no more memory than a valid one.
 class HeaderReader : public nlohmann::json::json_sax_t {
  public:
   std::vector<Entry> entries;
@@ -75,47 +75,49 @@ class HeaderReader : public nlohmann::json::json_sax_t {
   }
 
   bool number_unsigned(uint64_t value) override {
-    if (place_ != Place::shape && place_ != Place::offsets) return unexpected(concat("the number ", value));
+    if (expecting_ != Expecting::shape && expecting_ != Expecting::offsets)
+      return unexpected(concat("the number ", value));
     if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
       return unexpected(concat("the number ", value, ", which is too large"));
     Entry& entry = entries.back();
-    if (place_ == Place::shape && entry.tensor.shape.size() == kMaxRank)
+    if (expecting_ == Expecting::shape && entry.tensor.shape.size() == kMaxRank)
       return fail(concat(entry.label(), " has more than ", kMaxRank, " dimensions"),
                   concat("at most ", kMaxRank, " dimensions are read"));
-    if (place_ == Place::offsets && entry.offsets.size() == 2) return wrong_offset_count("more than two numbers");
-    (place_ == Place::shape ? entry.tensor.shape : entry.offsets).push_back(static_cast<int64_t>(value));
+    if (expecting_ == Expecting::offsets && entry.offsets.size() == 2)
+      return wrong_offset_count("more than two numbers");
+    (expecting_ == Expecting::shape ? entry.tensor.shape : entry.offsets).push_back(static_cast<int64_t>(value));
     return true;
   }
 
   bool string(std::string& value) override {
-    if (place_ == Place::metadata) return true;
-    if (place_ != Place::dtype) return unexpected(concat("the text ", shown(value)));
+    if (expecting_ == Expecting::metadata) return true;
+    if (expecting_ != Expecting::dtype) return unexpected(concat("the text ", shown(value)));
     const std::optional<StoredType> type = stored_type_named(value);
     if (!type) {
       return fail(concat(entries.back().label(), " has the unknown dtype ", shown(value)),
-                  "known are F64, F32, F16, BF16, I64, I32, I16, I8, U8, BOOL");
+                  "known types: F64, F32, F16, BF16, I64, I32, I16, I8, U8, BOOL");
     }
     entries.back().tensor.type = *type;
-    place_ = Place::fields;
+    expecting_ = Expecting::fields;
     return true;
   }
 
   bool start_object(size_t) override {
-    switch (place_) {
-      case Place::document: place_ = Place::names; return true;
-      case Place::tensor: place_ = Place::fields; return true;
-      case Place::metadata_value: place_ = Place::metadata; return true;
+    switch (expecting_) {
+      case Expecting::document: expecting_ = Expecting::names; return true;
+      case Expecting::tensor: expecting_ = Expecting::fields; return true;
+      case Expecting::metadata_value: expecting_ = Expecting::metadata; return true;
       default: return unexpected("an object");
     }
   }
 
   bool key(std::string& name) override {
-    if (place_ == Place::names) return tensor_name(name);
-    return place_ == Place::metadata || field_name(name);
+    if (expecting_ == Expecting::names) return tensor_name(name);
+    return expecting_ == Expecting::metadata || field_name(name);
   }
 
   bool end_object() override {
-    if (place_ == Place::fields) {
+    if (expecting_ == Expecting::fields) {
       const Entry& entry = entries.back();
       const std::string_view missing = !entry.has_dtype     ? "dtype"
                                        : !entry.has_shape   ? "shape"
@@ -123,15 +125,15 @@ class HeaderReader : public nlohmann::json::json_sax_t {
                                                             : "";
       if (!missing.empty()) return fail(concat(entry.label(), " has no field '", missing, "'"), std::string(kFields));
     }
-    place_ = Place::names;
+    expecting_ = Expecting::names;
     return true;
   }
 
   bool start_array(size_t) override {
-    if (place_ == Place::shape_value) {
-      place_ = Place::shape;
-    } else if (place_ == Place::offsets_value) {
-      place_ = Place::offsets;
+    if (expecting_ == Expecting::shape_value) {
+      expecting_ = Expecting::shape;
+    } else if (expecting_ == Expecting::offsets_value) {
+      expecting_ = Expecting::offsets;
     } else {
       return unexpected("an array");
     }
@@ -139,19 +141,19 @@ class HeaderReader : public nlohmann::json::json_sax_t {
   }
 
   bool end_array() override {
-    if (place_ == Place::offsets && entries.back().offsets.size() != 2)
+    if (expecting_ == Expecting::offsets && entries.back().offsets.size() != 2)
       return wrong_offset_count("fewer than two numbers");
-    place_ = Place::fields;
+    expecting_ = Expecting::fields;
     return true;
   }
 
   bool parse_error(size_t position, const std::string&, const nlohmann::json::exception&) override {
-    return fail(concat("the header is not JSON: byte ", position, " of it cannot be understood"), std::string(kHeader));
+    return fail(concat("the header is not JSON: syntax error at its byte ", position), std::string(kHeader));
   }
 
  private:
-  // What comes next; the places ending in _value are those before a container's opening bracket.
-  enum class Place {
+  // What comes next in the header; those ending in _value come before a container's opening bracket.
+  enum class Expecting {
     document,
     names,
     tensor,
@@ -164,7 +166,7 @@ class HeaderReader : public nlohmann::json::json_sax_t {
     metadata_value,
     metadata
   };
-  static constexpr std::string_view kHeader = R"(it must be an object: {"name": {...}, ...})";
+  static constexpr std::string_view kHeader = R"(the header must be an object: {"name": {...}, ...})";
   static constexpr std::string_view kFields = "a tensor has the fields 'dtype', 'shape' and 'data_offsets', each once";
 
   bool fail(std::string message, std::string remedy = {}) {
@@ -173,22 +175,22 @@ class HeaderReader : public nlohmann::json::json_sax_t {
   }
 
   bool wrong_offset_count(std::string_view what) {
-    return fail(concat("'data_offsets' of ", entries.back().label(), " holds ", what),
-                "two numbers are right: where the tensor's data begins and ends");
+    return fail(concat("'data_offsets' of ", entries.back().label(), " has ", what),
+                "give two numbers: where the tensor's data begins and ends");
   }
 
   bool tensor_name(const std::string& name) {
     if (name == kMetadata) {
       if (has_metadata_) return fail(concat("the header gives '", kMetadata, "' twice"), "each name may be given once");
       has_metadata_ = true;
-      place_ = Place::metadata_value;
+      expecting_ = Expecting::metadata_value;
       return true;
     }
     if (entries.size() == kMaxTensors)
       return fail(concat("the file has more than ", kMaxTensors, " tensors"),
                   concat("at most ", kMaxTensors, " are read"));
     entries.emplace_back().tensor.name = name;
-    place_ = Place::tensor;
+    expecting_ = Expecting::tensor;
     return true;
   }
 
@@ -197,13 +199,13 @@ class HeaderReader : public nlohmann::json::json_sax_t {
     bool* seen = nullptr;
     if (field == "dtype") {
       seen = &entry.has_dtype;
-      place_ = Place::dtype;
+      expecting_ = Expecting::dtype;
     } else if (field == "shape") {
       seen = &entry.has_shape;
-      place_ = Place::shape_value;
+      expecting_ = Expecting::shape_value;
     } else if (field == "data_offsets") {
       seen = &entry.has_offsets;
-      place_ = Place::offsets_value;
+      expecting_ = Expecting::offsets_value;
     } else {
       return fail(concat(entry.label(), " has the unknown field ", shown(field)), std::string(kFields));
     }
@@ -214,34 +216,36 @@ class HeaderReader : public nlohmann::json::json_sax_t {
 
   bool unexpected(const std::string& what) {
     const std::string tensor = entries.empty() ? "" : entries.back().label();
-    switch (place_) {
-      case Place::document: return fail(concat("the header is ", what, ", not a JSON object"), std::string(kHeader));
-      case Place::tensor: return fail(concat(tensor, " is ", what, ", not an object"), std::string(kFields));
-      case Place::dtype:
-        return fail(concat("'dtype' of ", tensor, " is ", what, ", not text"), R"(right would be "F32", for example)");
-      case Place::shape_value:
-      case Place::shape:
-        return fail(concat("'shape' of ", tensor, place_ == Place::shape ? " holds " : " is ", what),
-                    "an array of integers from 0 to 2^63-1 is right");
-      case Place::offsets_value:
-      case Place::offsets:
-        return fail(concat("'data_offsets' of ", tensor, place_ == Place::offsets ? " holds " : " is ", what),
-                    "an array of two integers from 0 to 2^63-1 is right");
-      case Place::metadata_value:
-      case Place::metadata:
-        return fail(concat("'", kMetadata, "' ", place_ == Place::metadata ? "holds " : "is ", what),
-                    "an object of text is right");
-      case Place::names:
-      case Place::fields: break;  // a key comes first, or the parser has complained
+    switch (expecting_) {
+      case Expecting::document:
+        return fail(concat("the header is ", what, ", not a JSON object"), std::string(kHeader));
+      case Expecting::tensor: return fail(concat(tensor, " is ", what, ", not an object"), std::string(kFields));
+      case Expecting::dtype:
+        return fail(concat("'dtype' of ", tensor, " is ", what, ", not text"), R"(write "F32", for example)");
+      case Expecting::shape_value:
+      case Expecting::shape:
+        return fail(concat("'shape' of ", tensor, expecting_ == Expecting::shape ? " contains " : " is ", what),
+                    "give an array of integers from 0 to 2^63-1");
+      case Expecting::offsets_value:
+      case Expecting::offsets:
+        return fail(
+            concat("'data_offsets' of ", tensor, expecting_ == Expecting::offsets ? " contains " : " is ", what),
+            "give an array of two integers from 0 to 2^63-1");
+      case Expecting::metadata_value:
+      case Expecting::metadata:
+        return fail(concat("'", kMetadata, "' ", expecting_ == Expecting::metadata ? "contains " : "is ", what),
+                    "give an object of strings");
+      case Expecting::names:
+      case Expecting::fields: break;  // a key comes first, or the parser has reported an error
     }
     return fail("the header is not JSON");
   }
 
-  Place place_ = Place::document;
+  Expecting expecting_ = Expecting::document;
   bool has_metadata_ = false;
 };
 
-// Where the string that opens at `open` closes; the end of the text when it does not, of which the parser complains.
+// Where the string that opens at `open` closes; the end of the text if it does not, which the parser reports.
 size_t end_of_string(std::string_view json, size_t open) {
   for (size_t close = json.find('"', open + 1); close != std::string_view::npos; close = json.find('"', close + 1)) {
     size_t content_end = close;
@@ -251,7 +255,7 @@ size_t end_of_string(std::string_view json, size_t open) {
   return json.size();
 }
 
-// Looks for what the parser would spend too much on: it keeps a stack of brackets, and converts numbers of any length.
+// Rejects what would cost the parser too much: it keeps a stack of brackets, and converts numbers of any length.
 Result<Done> check_parsable(std::string_view json) {
   int depth = 0;
   size_t number_length = 0;
@@ -268,23 +272,23 @@ Result<Done> check_parsable(std::string_view json) {
     if (depth > kMaxNesting)
       return bad(concat("the header nests deeper than ", kMaxNesting, " levels"), "the format needs three");
     if (number_length > kMaxDigits)
-      return bad(concat("the header holds a number of more than ", kMaxDigits, " digits at its byte ", at + 1),
-                 "integers from 0 to 2^63-1 are right");
+      return bad(concat("the header has a number of more than ", kMaxDigits, " digits at its byte ", at + 1),
+                 "use integers from 0 to 2^63-1");
   }
   return Done{};
 }
 
 Result<std::vector<Entry>> parse_header(std::string_view json) {
   if (Result<Done> checked = check_parsable(json); !checked) return std::move(checked.error());
-  // The parser would take a zero byte for the end of the text and let anything follow.
+  // The parser would take a zero byte for the end of the text and ignore what follows.
   if (const size_t zero = json.find('\0'); zero != std::string_view::npos)
-    return bad(concat("the header is not JSON: byte ", zero + 1, " of it is zero"), "a header is padded with spaces");
+    return bad(concat("the header is not JSON: byte ", zero + 1, " of it is zero"), "pad the header with spaces");
   HeaderReader reader;
   const bool parsed = nlohmann::json::sax_parse(json.data(), json.data() + json.size(), &reader);
   if (reader.error) return std::move(*reader.error);
   if (!parsed) return bad("the header is not JSON");
   if (json.front() != '{')
-    return bad("the header does not begin with '{'", "the format allows spaces only behind the object");
+    return bad("the header does not begin with '{'", "the format allows spaces only after the object");
   std::vector<std::string_view> names;
   for (const Entry& entry : reader.entries) names.push_back(entry.tensor.name);
   std::sort(names.begin(), names.end());
@@ -293,9 +297,9 @@ Result<std::vector<Entry>> parse_header(std::string_view json) {
   return std::move(reader.entries);
 }
 
-// ---- Where the data lie ----
+// ---- The extent of the data ----
 
-// nullopt: more than an int64_t counts. No elements is a count like another, whatever the other dimensions are.
+// nullopt if the size does not fit into int64_t. A tensor with a dimension of 0 has size 0, whatever the others are.
 std::optional<int64_t> element_count(const std::vector<int64_t>& shape) {
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
   std::optional<int64_t> count = 1;
@@ -313,11 +317,11 @@ Result<Done> check_offsets(const Entry& entry, int64_t data_size) {
   if (!size)
     return bad(
         concat(entry.label(), " has the shape [", join(entry.tensor.shape, ", "), "], which is more than 2^63-1 bytes"),
-        "a shape's product times the element's size must fit in 63 bits");
+        "the product of a shape times the element's size must fit into 63 bits");
   if (begin > end)
     return bad(
         concat("the data of ", entry.label(), " end before they begin: data_offsets are [", begin, ", ", end, "]"),
-        "data_offsets are [begin, end], with begin no larger than end");
+        "data_offsets are [begin, end], with begin <= end");
   if (end > data_size)
     return bad(concat("the data of ", entry.label(), " end at byte ", end, ", but the file has only ", data_size,
                       " bytes of data"),
@@ -325,7 +329,7 @@ Result<Done> check_offsets(const Entry& entry, int64_t data_size) {
   if (end - begin != *size)
     return bad(concat(entry.label(), " has ", end - begin, " bytes of data, but its shape [",
                       join(entry.tensor.shape, ", "), "] of ", type, " takes ", *size),
-               "the difference of data_offsets must be what the shape takes");
+               "the difference of the data_offsets must be the size of the tensor");
   if (begin % element != 0)
     return bad(concat("the data of ", entry.label(), " are misaligned: they begin at byte ", begin),
                concat(type, " must begin at a multiple of ", element));
@@ -339,13 +343,13 @@ Result<Done> check_cover(const std::vector<Entry>& entries, int64_t data_size) {
   int64_t covered = 0;
   for (size_t k = 0; k < order.size(); ++k) {
     const int64_t begin = order[k]->offsets[0];
-    // What is covered so far ends with the tensor before, since neither hole nor overlap came earlier.
+    // There was neither hole nor overlap so far, so the previous tensor ends at `covered`.
     if (begin < covered)
       return bad(concat("the data of ", order[k]->label(), " overlap those of ", order[k - 1]->label()),
-                 concat("it begins at byte ", begin, "; ", covered, " would be right"));
+                 concat("it begins at byte ", begin, ", but must begin at byte ", covered));
     if (begin > covered)
-      return bad(concat("the data have a hole: no tensor holds bytes ", covered, " to ", begin),
-                 concat(order[k]->label(), " begins behind it, at byte ", begin));
+      return bad(concat("the data have a hole: no tensor has bytes ", covered, " to ", begin),
+                 concat("the next tensor, ", order[k]->label(), ", begins at byte ", begin));
     covered = order[k]->offsets[1];
   }
   if (covered < data_size)
@@ -359,14 +363,14 @@ Result<Done> check_cover(const std::vector<Entry>& entries, int64_t data_size) {
 Result<std::vector<StoredTensor>> parse_safetensors(std::string_view bytes) {
   if (bytes.size() < kLengthBytes)
     return bad(concat("the file has ", bytes.size(), " bytes, too few for a safetensors file"),
-               "it begins with 8 bytes that say how long its header is");
+               "the first 8 bytes are the length of its header");
   const uint64_t header_size = load_little_endian(bytes.substr(0, kLengthBytes));
   if (header_size > kMaxHeaderBytes)
-    return bad(concat("the header is said to have ", header_size, " bytes"),
+    return bad(concat("the file says that its header has ", header_size, " bytes"),
                concat("at most ", kMaxHeaderBytes, " are read"));
   const std::string_view rest = bytes.substr(kLengthBytes);
   if (header_size > rest.size())
-    return bad(concat("the header is said to have ", header_size, " bytes, but only ", rest.size(), " follow"),
+    return bad(concat("the file says that its header has ", header_size, " bytes, but only ", rest.size(), " follow"),
                "the file may have been truncated");
   Result<std::vector<Entry>> entries = parse_header(rest.substr(0, header_size));
   if (!entries) return std::move(entries.error());
@@ -376,7 +380,7 @@ Result<std::vector<StoredTensor>> parse_safetensors(std::string_view bytes) {
     if (Result<Done> checked = check_offsets(entry, data_size); !checked) return std::move(checked.error());
   if (Result<Done> checked = check_cover(*entries, data_size); !checked) return std::move(checked.error());
 
-  // Only now is memory taken by shape: all shapes together are no larger than the file.
+  // Allocate only now: the checked shapes are together no larger than the file.
   std::vector<StoredTensor> tensors;
   tensors.reserve(entries->size());
   for (Entry& entry : *entries) {
@@ -392,7 +396,7 @@ Result<std::vector<StoredTensor>> parse_safetensors(std::string_view bytes) {
 }
 
 Result<std::vector<StoredTensor>> read_safetensors(const std::string& path) {
-  // read_file's own complaints name the file already.
+  // Errors of read_file name the file already.
   Result<std::string> bytes = read_file(path, kMaxFileBytes);
   if (!bytes) return std::move(bytes.error());
   Result<std::vector<StoredTensor>> tensors = parse_safetensors(*bytes);
@@ -402,7 +406,7 @@ Result<std::vector<StoredTensor>> read_safetensors(const std::string& path) {
 }
 
 std::string serialize_safetensors(const std::vector<StoredTensor>& tensors) {
-  // The largest elements first: then all are aligned, and no padding, which would be a hole, is needed between them.
+  // Largest elements first: then all are aligned without padding, which would be a hole.
   std::vector<size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
@@ -417,7 +421,7 @@ std::string serialize_safetensors(const std::vector<StoredTensor>& tensors) {
   std::string header = "{";
   for (size_t k = 0; k < tensors.size(); ++k) {
     const StoredTensor& tensor = tensors[k];
-    // dump() escapes; a name that is not UTF-8 is mended rather than thrown about.
+    // dump() escapes; invalid UTF-8 in a name is replaced, because an exception would escape.
     const std::string name = nlohmann::json(tensor.name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     header += concat(k == 0 ? "" : ",", name, R"(:{"dtype":")", name_of(tensor.type), R"(","shape":[)",
                      join(tensor.shape, ","), R"(],"data_offsets":[)", begins[k], ",",

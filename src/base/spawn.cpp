@@ -30,7 +30,7 @@ Error start_error(const std::string& program, int number) {
   return Error::make(ErrorKind::failed, concat("cannot start '", program, "': ", std::strerror(number)));
 }
 
-// Neither end is one of 0, 1 and 2, which the child replaces.
+// Neither end is 0, 1 or 2, which the child replaces.
 bool make_pipe(Pipe& pipe) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return false;
@@ -64,7 +64,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return all;
 }
 
-// All that the child needs, made before the fork: between fork and exec nothing may be allocated.
+// Everything that the child needs, prepared before the fork: between fork and exec nothing may be allocated.
 struct Launch {
   std::string program;
   std::vector<std::string> arguments;
@@ -84,7 +84,7 @@ void default_signals() {
   for (int number = 1; number < NSIG; ++number) {
     struct sigaction action {};
     action.sa_handler = SIG_DFL;
-    sigaction(number, &action, nullptr);  // fails for those that cannot be changed, and for the C library's own
+    sigaction(number, &action, nullptr);  // fails for signals that cannot be changed or that the C library uses
   }
   sigset_t none;
   sigemptyset(&none);
@@ -103,12 +103,13 @@ bool prepare_child(const Launch& launch) {
   default_signals();
   if (setpgid(0, 0) != 0) return false;
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return false;
-  if (getppid() != launch.parent) _exit(127);  // it ended before it could be tied to us
+  if (getppid() != launch.parent) _exit(127);  // our parent ended before PR_SET_PDEATHSIG took effect
   if (dup2(launch.input.read.number(), 0) < 0 || dup2(launch.output.write.number(), 1) < 0 ||
       dup2(launch.error.write.number(), 2) < 0)
     return false;
 #ifdef SYS_close_range
-  constexpr unsigned kCloseOnExec = 4;  // CLOSE_RANGE_CLOEXEC; old kernels refuse, and ours are marked anyway
+  constexpr unsigned kCloseOnExec =
+      4;  // CLOSE_RANGE_CLOEXEC; old kernels lack it, but our descriptors are marked already
   syscall(SYS_close_range, 3U, ~0U, kCloseOnExec);
 #endif
   if (!launch.working_directory.empty() && chdir(launch.working_directory.c_str()) != 0) return false;
@@ -124,8 +125,8 @@ bool prepare_child(const Launch& launch) {
   _exit(127);
 }
 
-// With all signals blocked, so that none of our handlers runs in the child, which has our memory until it is the other
-// program: to copy the tables of gigabytes for each of thousands of compilers would take longer than to start them.
+// Uses vfork: copying the page tables of gigabytes for each of thousands of compilers would take longer than starting
+// them. The child shares our memory until exec, so all signals are blocked: none of our handlers may run in it.
 pid_t fork_child(const Launch& launch) {
   sigset_t all;
   sigset_t before;
@@ -139,7 +140,7 @@ pid_t fork_child(const Launch& launch) {
   return child;
 }
 
-// What kept the child from becoming the program; 0 when nothing did.
+// The errno of a child that could not start the program; 0 if it started.
 int start_failure(const Descriptor& failure) {
   int number = 0;
   ssize_t count = 0;
@@ -151,11 +152,11 @@ int start_failure(const Descriptor& failure) {
 
 Result<Launch> prepare_launch(const std::vector<std::string>& arguments, const ProcessOptions& options) {
   if (arguments.empty() || arguments.front().empty())
-    return Error::make(ErrorKind::bad_input, "no program is named to be started");
+    return Error::make(ErrorKind::bad_input, "the argument list to start a process is empty");
   const std::optional<std::string> program = find_program(arguments.front());
   if (!program)
-    return Error::make(ErrorKind::unavailable, concat("the program '", arguments.front(), "' is not there"),
-                       "install it, or put its folder into PATH");
+    return Error::make(ErrorKind::unavailable, concat("the program '", arguments.front(), "' was not found"),
+                       "install it, or add its folder to PATH");
   Launch launch;
   launch.program = *program;
   launch.arguments = arguments;
@@ -259,7 +260,7 @@ bool OwnedProcess::has_ended() const {
 }
 
 Ending OwnedProcess::kill_and_reap() {
-  // The group may not be there yet when starting failed; the process is.
+  // If starting failed, the group may not exist yet, but the process does.
   ::kill(-id_, SIGKILL);
   ::kill(id_, SIGKILL);
   int status = 0;

@@ -1,4 +1,5 @@
-// Starts a process with pipes to its standard input, output and error: what run_process and Child have in common.
+// Starts a process with pipes to its standard input, output and error, for run_process and Child.
+// Tests: tests/base/process_test.cpp.
 #pragma once
 
 #include <string>
@@ -13,17 +14,17 @@ namespace millrace {
 
 struct Spawned {
   OwnedProcess process;
-  Descriptor input;  // our ends of the pipes; none of them blocks
+  Descriptor input;  // our ends of the pipes, non-blocking
   Descriptor output;
   Descriptor error;
 };
 
 Result<Spawned> spawn(const std::vector<std::string>& arguments, const ProcessOptions& options);
 
-// Writes what fits and removes it from the front of `bytes`; false when the reader has gone. No SIGPIPE comes of it.
+// Writes what fits and removes it from the front of `bytes`; false if the reader has closed. Never raises SIGPIPE.
 bool write_some(int descriptor, std::string_view& bytes);
 
-// Appends what is there; false at the end of the file.
+// Appends the available bytes; false at the end of the file.
 bool read_some(int descriptor, std::string& bytes);
 
 }  // namespace millrace

@@ -42,7 +42,7 @@ constexpr int kDoubleFraction = 52;
 constexpr int kDoubleBias = 1023;
 constexpr uint64_t kDoubleMaxExponent = 0x7FF;
 
-// By bits, so that NaNs keep their payload and the machine's rounding mode has no say.
+// Works on bits, so that NaNs keep their payload and the rounding mode does not matter.
 double decode_float(uint64_t bits, FloatFormat format) {
   const uint64_t sign = bits >> (format.exponent_bits + format.fraction_bits) << 63;
   const uint64_t exponent = bits >> format.fraction_bits & format.max_exponent();
@@ -67,22 +67,22 @@ uint64_t encode_float(double value, FloatFormat format) {
   int shift = kDoubleFraction - format.fraction_bits;
   if (wide == kDoubleMaxExponent) {
     if (fraction == 0) return sign | infinity;
-    // A payload that lives in the dropped bits only must not turn the NaN into an infinity.
+    // A NaN whose payload is only in the dropped bits must not become an infinity.
     const uint64_t payload = fraction >> shift;
     return sign | infinity | (payload != 0 ? payload : uint64_t{1} << (format.fraction_bits - 1));
   }
   const int exponent = static_cast<int>(wide) - kDoubleBias + format.bias();
   if (exponent >= static_cast<int>(format.max_exponent())) return sign | infinity;
-  // A subnormal of the narrow format gives up one more bit for every power of two below its smallest exponent.
+  // A subnormal of the narrow format loses one more bit for every power of two below its smallest exponent.
   if (exponent < 1) shift += 1 - exponent;
-  // Below half of the smallest subnormal. A double's own subnormals end here too: all others have a leading one.
+  // Below half of the smallest subnormal. Subnormal doubles end here too; all other doubles have a leading one.
   if (shift > kDoubleFraction + 1) return sign;
   const uint64_t significand = fraction | uint64_t{1} << kDoubleFraction;
   const uint64_t rest = significand & ((uint64_t{1} << shift) - 1);
   const uint64_t half = uint64_t{1} << (shift - 1);
   uint64_t kept = significand >> shift;
   if (rest > half || (rest == half && (kept & 1) != 0)) ++kept;
-  // `kept` holds the leading bit, worth one exponent; a carry out of it moves on to the next exponent or to infinity.
+  // `kept` includes the leading bit, which adds one to the exponent; a carry moves to the next exponent or to infinity.
   const uint64_t below = exponent < 1 ? 0 : static_cast<uint64_t>(exponent - 1) << format.fraction_bits;
   return sign | (below + kept);
 }
@@ -92,7 +92,7 @@ uint64_t encode_integer(double value) {
   using Limits = std::numeric_limits<Integer>;
   if (std::isnan(value)) return 0;
   const double rounded = std::nearbyint(value);
-  // As a double, I64's maximum is 2^63: at or beyond it is saturation, also where a cast would be undefined.
+  // As a double, the maximum of I64 is 2^63: saturate at or beyond it, because the cast would be undefined.
   if (rounded >= static_cast<double>(Limits::max())) return static_cast<uint64_t>(Limits::max());
   if (rounded <= static_cast<double>(Limits::min())) return static_cast<uint64_t>(Limits::min());
   return static_cast<uint64_t>(static_cast<Integer>(rounded));

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 void remove_all(const std::string& path) {
-  std::error_code ignored;  // what cannot be removed now is stale later
+  std::error_code ignored;  // what cannot be removed now is removed as stale later
   if (!path.empty()) fs::remove_all(path, ignored);
 }
 
@@ -27,7 +27,7 @@ void remove_all(const std::string& path) {
 Result<TemporaryDirectory> TemporaryDirectory::make(const std::string& parent) {
   std::string path = concat(parent, "/", kPrefix, "XXXXXX");
   if (mkdtemp(path.data()) == nullptr)
-    return Error::make(ErrorKind::failed, concat("cannot write into '", parent, "': ", std::strerror(errno)));
+    return Error::make(ErrorKind::failed, concat("cannot write to '", parent, "': ", std::strerror(errno)));
   return TemporaryDirectory(std::move(path));
 }
 

@@ -1,4 +1,4 @@
-// A directory for the user alone that is removed, with all in it, at the end of the scope.
+// A private directory that is removed, with its content, at the end of the scope. Tests: tests/device/cpu/.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@ namespace millrace {
 
 class TemporaryDirectory {
  public:
-  // Every name begins with this, so that what a killed process left can be told by name.
+  // Prefix of all names, so that directories left by killed processes can be recognized.
   static constexpr const char* kPrefix = "tmp.";
 
-  // In `parent`, under a name that nobody else has.
+  // Creates one in `parent`, with a unique name.
   static Result<TemporaryDirectory> make(const std::string& parent);
 
   TemporaryDirectory(TemporaryDirectory&& other) noexcept;
@@ -29,7 +29,7 @@ class TemporaryDirectory {
   std::string path_;  // empty: moved away
 };
 
-// Removes the temporary directories in `parent` that were last written to more than `seconds` ago: a killed process's.
+// Removes the temporary directories in `parent` that were last modified more than `seconds` ago, by killed processes.
 void remove_stale_temporaries(const std::string& parent, double seconds);
 
 }  // namespace millrace

@@ -36,7 +36,7 @@ size_t valid_utf8_prefix(std::string_view text) {
     for (size_t k = 1; k < length; ++k) {
       const auto next = static_cast<unsigned char>(text[at + k]);
       if ((next & 0xC0) != 0x80) return at;
-      // Overlong forms, surrogates and values above U+10FFFF show in the second byte.
+      // The second byte shows overlong forms, surrogates and values above U+10FFFF.
       if (k == 1 && ((lead == 0xE0 && next < 0xA0) || (lead == 0xED && next > 0x9F) || (lead == 0xF0 && next < 0x90) ||
                      (lead == 0xF4 && next > 0x8F)))
         return at;
@@ -48,8 +48,8 @@ size_t valid_utf8_prefix(std::string_view text) {
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
   std::string best;
-  size_t best_edits = std::min(word.size(), word.size() / 3 + 2);  // fewer than this
-  constexpr size_t kLookedAt = 500;                                // a long list is not worth a long search
+  size_t best_edits = std::min(word.size(), (word.size() + 1) / 3 + 1);  // fewer than this
+  constexpr size_t kLookedAt = 500;                                      // a long list is not worth a long search
   for (size_t at = 0; at < std::min(candidates.size(), kLookedAt); ++at) {
     const std::string& candidate = candidates[at];
     if (word.size() > 64 || candidate.size() > 64) continue;

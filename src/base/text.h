@@ -1,4 +1,4 @@
-// Small text helpers: g++ 12 has no std::format.
+// Small text helpers: g++ 12 has no std::format. Tests: tests/base/text_test.cpp.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace millrace {
 
-// As a stream would write it. Texts and integers without one: making a stream takes longer than a short text.
+// Appends `part` as a stream would write it. Texts and integers use no stream, because constructing one is slow.
 template <class Part>
 void append(std::string& text, const Part& part) {
   if constexpr (std::is_convertible_v<const Part&, std::string_view>) {
@@ -45,15 +45,15 @@ std::string join(const Range& parts, std::string_view separator) {
   return text;
 }
 
-// `value` with `decimals` digits behind the point.
+// `value` with `decimals` digits after the point.
 std::string fixed(double value, int decimals);
 
 std::vector<std::string> split(std::string_view text, char separator);
 
-// Length of the longest valid UTF-8 prefix of `text`; `text.size()` when all of it is valid.
+// Length of the longest valid UTF-8 prefix of `text`; `text.size()` if all of it is valid.
 size_t valid_utf8_prefix(std::string_view text);
 
-// The candidate nearest to `word` in edits, or "" when none is near: for "did you mean".
+// The candidate with the smallest edit distance to `word`, or "" if none is near: for "did you mean".
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// Hands out names that are not taken yet, by counting up behind the wanted one.
+// Makes names unique by appending a number. Tests: tests/frontend/lower_test.cpp.
 #pragma once
 
 #include <string>
@@ -23,7 +23,7 @@ class UniqueNames {
     return candidate;
   }
 
-  // Whether `name` was free; it is taken from now on.
+  // Takes `name`; returns whether it was free.
   bool claim(const std::string& name) { return taken_.try_emplace(name, 1).second; }
   void release(const std::string& name) { taken_.erase(name); }
 

@@ -42,7 +42,7 @@ struct Named {
   CallersList list = CallersList::arguments;
 };
 
-std::vector<Named> callers_tensors(const TrainingGraph& training) {
+std::vector<Named> named_tensors_of_caller(const TrainingGraph& training) {
   const Graph& graph = training.graph;
   std::vector<Named> named;
   for (size_t k = 0; k < graph.arguments.size(); ++k) {
@@ -61,7 +61,7 @@ std::vector<Named> callers_tensors(const TrainingGraph& training) {
 class Pinning {
  public:
   explicit Pinning(const TrainingGraph& training)
-      : graph_(training.graph), named_(callers_tensors(training)), pinned_{domains_of(training), {}, {}} {}
+      : graph_(training.graph), named_(named_tensors_of_caller(training)), pinned_{domains_of(training), {}, {}} {}
 
   Result<Pinned> run(const std::vector<std::pair<std::string, std::string>>& layouts) {
     // Stacks last, because they are checked against the layouts of their tensors.

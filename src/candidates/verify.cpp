@@ -20,7 +20,7 @@ bool are_distinct(const std::vector<int>& numbers, size_t count) {
          std::set<int>(numbers.begin(), numbers.end()).size() == numbers.size();
 }
 
-bool is_number(const Tensor& tensor) {
+bool is_scalar(const Tensor& tensor) {
   return tensor.role == TensorRole::scalar || tensor.role == TensorRole::constant;
 }
 
@@ -47,8 +47,8 @@ class Check {
     for (size_t k = 0; k < c_.domains.size(); ++k) {
       const TensorDomain& domain = c_.domains[k];
       const Tensor& tensor = graph_.tensors[k];
-      if (domain.layouts.empty() != is_number(tensor))
-        return concat(tensor.name, is_number(tensor) ? " is a number with layouts" : " has no layouts");
+      if (domain.layouts.empty() != is_scalar(tensor))
+        return concat(tensor.name, is_scalar(tensor) ? " is a number with layouts" : " has no layouts");
       if (domain.pinned >= 0 && !within(domain.pinned, domain.layouts.size()))
         return concat(tensor.name, " is pinned to a layout outside its domain");
       if (!are_distinct(domain.otherwise, domain.layouts.size()))
@@ -79,7 +79,7 @@ class Check {
       if (own.index_of.size() != own.members.size())
         return concat("partition '", own.name, "' does not have one index map per member");
       for (const TensorId tensor : tensors_of(own)) {
-        if (is_number(graph_.tensor(tensor)))
+        if (is_scalar(graph_.tensor(tensor)))
           return concat("partition '", own.name, "' has the number ", name(tensor), " in memory");
       }
       for (const Candidate& candidate : one.candidates) {

@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 
-namespace millrace {
+namespace millrace::codegen {
 namespace {
 
 std::string storage_name(DType dtype) {
@@ -218,4 +218,4 @@ size_t number_value(std::vector<KernelValue>& values, const KernelValue& value) 
   return values.size() - 1;
 }
 
-}  // namespace millrace
+}  // namespace millrace::codegen

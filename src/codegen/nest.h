@@ -12,7 +12,7 @@
 #include "codegen/kernel_text.h"
 #include "codegen/schedule.h"
 
-namespace millrace {
+namespace millrace::codegen {
 
 struct NestInput {
   const Graph& graph;
@@ -103,4 +103,4 @@ struct Nest {
 // The position of a value among those that the kernel takes; adds it if it is new.
 size_t number_value(std::vector<KernelValue>& values, const KernelValue& value);
 
-}  // namespace millrace
+}  // namespace millrace::codegen

@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 
-namespace millrace {
+namespace millrace::codegen {
 namespace {
 
 class Printer {
@@ -94,4 +94,4 @@ std::string print_statements(const Statements& statements, int depth) {
   return printer.take();
 }
 
-}  // namespace millrace
+}  // namespace millrace::codegen

@@ -1,5 +1,6 @@
 // Statements of a generated kernel: the tree between a schedule and C++ text. Generators build lists of statements and
 // order them; only print_statements knows syntax and indentation. Expressions are text over the prelude's functions.
+// The namespace separates short names such as Block and Loop from those of other stages.
 // Test: tests/codegen/statement_test.cpp
 #pragma once
 
@@ -8,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-namespace millrace {
+namespace millrace::codegen {
 
 struct Statement;
 using Statements = std::vector<Statement>;
@@ -65,7 +66,7 @@ enum class Unroll { compiler_decides, fully, partly, never };
 struct Loop {
   Unroll unroll = Unroll::compiler_decides;
   std::string counter;
-  std::string end;
+  std::string end = {};
   Statements body;
   Braces braces = Braces::always;
   std::string first = "0";
@@ -101,4 +102,4 @@ Statement assign_each(const std::string& counter, int64_t end, const std::string
 
 std::string print_statements(const Statements& statements, int depth);
 
-}  // namespace millrace
+}  // namespace millrace::codegen

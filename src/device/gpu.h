@@ -30,7 +30,7 @@ struct GpuInfo {
 
   std::string architecture() const { return "sm_" + std::to_string(major) + std::to_string(minor); }  // "sm_90"
   // Whether a warpgroup of four warps can multiply matrices together (wgmma): on Hopper only.
-  bool has_group_products() const { return major == 9; }
+  bool has_wgmma() const { return major == 9; }
 };
 
 // What kernels read about a run: seed and step, in device memory, so that a replayed graph generates new masks.

@@ -1,8 +1,6 @@
 // `millrace analyze`: program to printed analysis.
-#include "analysis/analyze.h"
-
 #include "autodiff/print.h"
-#include "driver/stages.h"
+#include "driver/pipeline.h"
 #include "millrace/millrace.h"
 #include "report/analysis_report.h"
 
@@ -10,12 +8,10 @@ namespace millrace {
 
 Result<std::string> analyze_program(const AnalyzeOptions& options) {
   Stages stages(options.timings);
-  const Result<TrainingGraph> training = stages.train(options.program);
+  const Result<TrainingGraph> training = train(stages, options.program);
   if (!training) return training.error();
   if (options.format == Format::graph) return print(*training);
-  const auto unchecked = [](const Analysis&) { return Result<Done>(Done{}); };
-  const Result<Analysis> analysis = stages.run(
-      "analyze", [&] { return analyze(*training, options.fast_memory_bytes); }, unchecked);
+  const Result<Analysis> analysis = analyze(stages, *training, options.fast_memory_bytes);
   if (!analysis) return analysis.error();
   switch (options.format) {
     case Format::json: return analysis_json(*training, *analysis);

@@ -1,14 +1,13 @@
 // `millrace explore` and `millrace select`.
 #include "base/file.h"
 #include "base/text.h"
+#include "driver/pipeline.h"
 #include "driver/selected_plan.h"
 #include "driver/tuning.h"
 #include "measure/measurements_json.h"
 #include "millrace/millrace.h"
 #include "report/exploration_report.h"
 #include "report/selection_report.h"
-#include "select/select.h"
-#include "select/verify.h"
 
 namespace millrace {
 namespace {
@@ -56,9 +55,9 @@ Result<std::string> select_program(const SelectOptions& options) {
   if (!method) return method.error();
   const Result<Measurements> measurements = measurements_of(options);
   if (!measurements) return measurements.error();
-  const Result<Selection> selection = select(*measurements, *method);
+  Stages stages;
+  const Result<Selection> selection = select(stages, *measurements, *method);
   if (!selection) return selection.error();
-  if (Result<Done> checked = verify(*measurements, *selection); !checked) return checked.error();
   if (options.explore.format == Format::json) return selection_json(*measurements, *selection);
   return selection_text(*measurements, *selection, static_cast<size_t>(options.explore.width));
 }

@@ -1,7 +1,7 @@
 // `millrace fuse`: program to printed fused graph.
 #include "fusion/fuse.h"
 
-#include "driver/stages.h"
+#include "driver/pipeline.h"
 #include "millrace/millrace.h"
 #include "report/fusion_report.h"
 
@@ -9,9 +9,9 @@ namespace millrace {
 
 Result<std::string> fuse_program(const FuseOptions& options) {
   Stages stages(options.timings);
-  const Result<TrainingGraph> training = stages.train(options.program);
+  const Result<TrainingGraph> training = train(stages, options.program);
   if (!training) return training.error();
-  const Result<FusedGraph> fused = stages.fuse(*training);
+  const Result<FusedGraph> fused = fuse(stages, *training);
   if (!fused) return fused.error();
   const std::vector<PairExplanation> pairs =
       options.explain ? explain(*training, *fused) : std::vector<PairExplanation>();

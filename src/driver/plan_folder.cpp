@@ -112,7 +112,8 @@ Result<LoadedPlan> read_plan(const std::string& path) {
   Result<StepPlan> plan = parse_plan(*text, loaded.path);
   if (!plan) return plan.error();
   loaded.plan = std::move(*plan);
-  Result<Prepared> prepared = prepare(tune_program(loaded.plan));
+  Stages stages;
+  Result<Prepared> prepared = prepare(stages, tune_program(loaded.plan));
   if (!prepared) return prepared.error();
   loaded.training = std::move(prepared->training);
   loaded.candidates = std::move(prepared->candidates);

@@ -7,9 +7,9 @@
 #include <charconv>
 #include <cstring>
 
-#include "analysis/analyze.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "driver/pipeline.h"
 #include "driver/plan_folder.h"
 #include "driver/selected_plan.h"
 #include "millrace/millrace.h"
@@ -119,7 +119,8 @@ Result<Document> document_of_comparison(const std::vector<std::string>& paths) {
 }  // namespace
 
 Result<PlanReport> report_of(const Tuned& tuned, const ReportedPlan& reported) {
-  const Result<Analysis> analysis = analyze(tuned.prepared.training, tuned.machine.cpu.last_level_cache);
+  Stages stages;
+  const Result<Analysis> analysis = analyze(stages, tuned.prepared.training, tuned.machine.cpu.last_level_cache);
   if (!analysis) return analysis.error();
   const ReportArtefacts artefacts{tuned.prepared.training,
                                   tuned.prepared.fused,

@@ -10,8 +10,8 @@
 #include "base/text.h"
 #include "driver/callers_tensors.h"
 #include "driver/given_tensors.h"
+#include "driver/pipeline.h"
 #include "driver/plan_session.h"
-#include "driver/stages.h"
 #include "millrace/millrace.h"
 #include "reference/interpreter.h"
 #include "report/table.h"
@@ -125,7 +125,7 @@ Result<std::string> run_program(const RunOptions& options) {
     loaded = std::move(*read);
   }
   Stages stages;
-  const Result<TrainingGraph> training = loaded ? loaded->training : stages.train(options.program);
+  const Result<TrainingGraph> training = loaded ? loaded->training : train(stages, options.program);
   if (!training) return training.error();
   if (Result<Done> distinct = check_names(*training); !distinct) return distinct.error();
   const bool by_plan = plan && options.device != "reference";

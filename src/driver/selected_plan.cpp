@@ -6,11 +6,8 @@
 
 #include "base/text.h"
 #include "device/cpu/cpu_launch.h"
-#include "plan/build.h"
-#include "plan/verify.h"
+#include "driver/pipeline.h"
 #include "report/metrics.h"
-#include "select/select.h"
-#include "select/verify.h"
 
 namespace millrace {
 namespace {
@@ -35,7 +32,7 @@ double unfused_seconds(const Prepared& prepared, const Measurements& measurement
   return total;
 }
 
-Result<StepPlan> lay_out(const Tuned& tuned, const Selection& selection) {
+Result<StepPlan> plan_selection(Stages& stages, const Tuned& tuned, const Selection& selection) {
   const Measurements& measurements = tuned.explored.measurements;
   PlanOptions planning;
   const TuneProgram& program = tuned.program;
@@ -51,12 +48,7 @@ Result<StepPlan> lay_out(const Tuned& tuned, const Selection& selection) {
     const Result<std::unique_ptr<GpuLaunch>> prepared = tuned.machine.gpu->prepare(launch, "");
     return prepared ? (*prepared)->scratch_bytes() : 0;  // the executor reports the error
   };
-  Result<StepPlan> plan =
-      build_plan(tuned.prepared.training, tuned.prepared.candidates, measurements, selection, planning);
-  if (!plan) return plan.error();
-  if (Result<Done> checked = verify(*plan, tuned.prepared.training, tuned.prepared.candidates); !checked)
-    return checked.error();
-  return plan;
+  return build_plan(stages, tuned.prepared.training, tuned.prepared.candidates, measurements, selection, planning);
 }
 
 }  // namespace
@@ -69,10 +61,10 @@ Result<SelectMethod> method_named(const std::string& name) {
 
 Result<SelectedPlan> select_plan(const Tuned& tuned, SelectMethod method) {
   const Measurements& measurements = tuned.explored.measurements;
-  Result<Selection> selection = select(measurements, method);
+  Stages stages;
+  Result<Selection> selection = select(stages, measurements, method);
   if (!selection) return selection.error();
-  if (Result<Done> checked = verify(measurements, *selection); !checked) return checked.error();
-  Result<StepPlan> plan = lay_out(tuned, *selection);
+  Result<StepPlan> plan = plan_selection(stages, tuned, *selection);
   if (!plan) return plan.error();
   return SelectedPlan{std::move(*selection), std::move(*plan)};
 }

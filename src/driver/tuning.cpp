@@ -16,11 +16,10 @@
 #include "codegen/cpu/generate.h"
 #include "codegen/lower.h"
 #include "device/cpu/blas_library.h"
+#include "driver/pipeline.h"
 #include "driver/plan_folder.h"
-#include "driver/stages.h"
 #include "frontend/frontend.h"
 #include "measure/timing_class.h"
-#include "measure/verify.h"
 #include "select/select.h"
 
 namespace millrace {
@@ -82,7 +81,7 @@ EnumerateOptions enumerate_options(const TuneProgram& program, const Machine& ma
   options.layouts = program.layouts;
   if (machine.gpu) {
     const GpuInfo& info = machine.gpu->info();
-    options.gpu = GpuTarget{info.multiprocessors, info.shared_bytes, info.has_group_products()};
+    options.gpu = GpuTarget{info.multiprocessors, info.shared_bytes, info.has_wgmma()};
   }
   if (exhaustive) options.most = std::numeric_limits<size_t>::max() / 8;
   options.every_shape = exhaustive;
@@ -91,17 +90,16 @@ EnumerateOptions enumerate_options(const TuneProgram& program, const Machine& ma
 
 }  // namespace
 
-Result<Prepared> prepare(const TuneProgram& program) {
-  Stages stages;
-  const Result<TrainingGraph> training = stages.train(program.source, program.text);
+Result<Prepared> prepare(Stages& stages, const TuneProgram& program) {
+  const Result<TrainingGraph> training = train(stages, program.source, program.text);
   if (!training) return training.error();
   const bool gpu = program.device == "cuda";
-  Result<Recomputed> made = stages.save_less(*training, gpu);
+  Result<Recomputed> made = fuse_for_plan(stages, *training, gpu);
   if (!made) return made.error();
   EnumerateOptions options;
   options.layouts = program.layouts;
   if (gpu) options.gpu = GpuTarget();
-  Result<Candidates> candidates = find_partitions(made->training, made->fused, options);
+  Result<Candidates> candidates = find_partitions(stages, made->training, made->fused, options);
   if (!candidates) return candidates.error();
   return Prepared{std::move(made->training), std::move(made->fused), std::move(*candidates)};
 }
@@ -232,12 +230,13 @@ Result<std::string> database_path(const std::string& path) {
 Result<Prepared> all_candidates(const ExploreOptions& options) {
   const Result<TuneProgram> program = tune_program(options);
   if (!program) return program.error();
-  Result<Prepared> prepared = prepare(*program);
+  Stages stages;
+  Result<Prepared> prepared = prepare(stages, *program);
   if (!prepared) return prepared;
   const Result<Machine> machine = find_machine(options.device, options.threads);
   if (!machine) return machine.error();
   Result<Candidates> candidates =
-      enumerate(prepared->training, prepared->fused, enumerate_options(*program, *machine, false));
+      enumerate(stages, prepared->training, prepared->fused, enumerate_options(*program, *machine, false));
   if (!candidates) return candidates.error();
   prepared->candidates = std::move(*candidates);
   return prepared;
@@ -277,6 +276,7 @@ Result<std::unique_ptr<KernelMaker>> kernel_maker_of(const Machine& machine) {
   return std::unique_ptr<KernelMaker>(std::make_unique<CpuKernelMaker>(std::move(*cache), machine.cpu.cores));
 }
 
+// A guess of the best selection, inside the stage `measure`: it guides the exploration and is no artefact.
 Wanted wanted_of(const Measurements& measurements) {
   Wanted wanted;
   const Result<Selection> selection = select_roughly(measurements);
@@ -329,7 +329,8 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   const Result<double> budget = parse_duration(budget_text);
   if (!budget) return budget.error();
   program.device = options.device;
-  Result<Prepared> prepared = prepare(program);
+  Stages stages;
+  Result<Prepared> prepared = prepare(stages, program);
   if (!prepared) return prepared.error();
   Result<Machine> found = find_machine(options.device, options.threads);
   if (!found) return found.error();
@@ -340,10 +341,7 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   });
   if (measuring != Measuring::known && needs_kernels && machine.no_compiler) return *machine.no_compiler;
   const EnumerateOptions enumerating = enumerate_options(program, machine, options.exhaustive);
-  Stages stages;
-  Result<Candidates> candidates = stages.run(
-      "candidates", [&] { return enumerate(prepared->training, prepared->fused, enumerating); },
-      [](const Candidates&) { return Result<Done>(Done{}); });
+  Result<Candidates> candidates = enumerate(stages, prepared->training, prepared->fused, enumerating);
   if (!candidates) return candidates.error();
   prepared->candidates = std::move(*candidates);
   if (measuring == Measuring::within_budget && options.notice)
@@ -383,9 +381,7 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
       options.progress({so_far.done, so_far.total, so_far.bound, so_far.seconds, so_far.left, so_far.doing});
     };
   }
-  Result<Explored> explored = stages.run(
-      "explore", [&] { return explore(graph, prepared->candidates, settings, kernels->get(), *database, worker); },
-      [](const Explored& made) { return verify(made.measurements); });
+  Result<Explored> explored = measure(stages, graph, prepared->candidates, settings, kernels->get(), *database, worker);
   if (!explored) return explored.error();
   return Tuned{std::move(program), std::move(*prepared), std::move(machine), std::move(*explored),
                !settings.trial.cold};

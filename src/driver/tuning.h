@@ -13,6 +13,7 @@
 #include "device/cpu/cpu_info.h"
 #include "device/cpu/kernel_cache.h"
 #include "device/gpu.h"
+#include "driver/stages.h"
 #include "fusion/fused_graph.h"
 #include "measure/explore.h"
 #include "millrace/millrace.h"
@@ -35,7 +36,7 @@ struct Prepared {
   Candidates candidates;
 };
 
-Result<Prepared> prepare(const TuneProgram& program);
+Result<Prepared> prepare(Stages& stages, const TuneProgram& program);
 
 // A worker's first line, and its parser.
 std::string greeting(const TuneProgram& program);

@@ -117,7 +117,8 @@ int worker_main() {
     std::cout << "invalid greeting" << std::endl;
     return 2;
   }
-  Result<Prepared> prepared = prepare(*program);
+  Stages stages;
+  Result<Prepared> prepared = prepare(stages, *program);
   if (!prepared) {
     std::cout << prepared.error().diagnostics.front().message << std::endl;
     return 1;

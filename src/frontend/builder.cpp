@@ -48,20 +48,20 @@ TensorId Builder::add_tensor(DType dtype, const std::vector<DimId>& dims, const 
   return id;
 }
 
-// Checks what only a whole program can exceed, then names and appends the operator.
+// Checks the limits on the whole program, then names and appends the operator.
 std::optional<OperatorId> Builder::add_operator(Operator op, SourceLocation location) {
   if (full_) return std::nullopt;
   if (graph.operators.size() >= kMaxOperators) {
     full_ = true;
-    diagnostics_.complain(location, concat("the program has more than ", kMaxOperators, " operators"),
-                          "calls are inlined: call fewer functions, or less deep");
+    diagnostics_.report(location, concat("the program has more than ", kMaxOperators, " operators"),
+                        "calls are inlined: make fewer or less nested calls");
     return std::nullopt;
   }
   int64_t points = 1;
   for (const DimId dim : op.space) {
     const std::optional<int64_t> product = checked_multiply(points, graph.extent(dim));
     if (!product || *product > kMaxPoints) {
-      diagnostics_.complain(location, "this operator runs over more than 2^50 points", "choose smaller sizes");
+      diagnostics_.report(location, "this operator runs over more than 2^50 points", "choose smaller sizes");
       return std::nullopt;
     }
     points = *product;
@@ -75,12 +75,12 @@ View Builder::whole(TensorId tensor) const { return {tensor, in_order(graph.tens
 
 int64_t Builder::extent(const View& view, size_t axis) const {
   const int tensor_axis = view.axes[axis];
-  return tensor_axis == kFixed ? 1 : graph.extent(graph.tensor(view.tensor).dims[static_cast<size_t>(tensor_axis)]);
+  return tensor_axis == kFixed ? 1 : graph.extent(graph.tensor(view.tensor).dims[as_index(tensor_axis)]);
 }
 
 DimId Builder::dim_of(const View& view, size_t axis) {
   const int tensor_axis = view.axes[axis];
-  return tensor_axis == kFixed ? dim("1", 1) : graph.tensor(view.tensor).dims[static_cast<size_t>(tensor_axis)];
+  return tensor_axis == kFixed ? dim("1", 1) : graph.tensor(view.tensor).dims[as_index(tensor_axis)];
 }
 
 std::string Builder::shape(const View& view) const {
@@ -90,7 +90,8 @@ std::string Builder::shape(const View& view) const {
 }
 
 DType Builder::common_dtype(const std::vector<View>& views) const {
-  // Tensors decide; scalars only among themselves; constants never. A choice between numbers is as what was compared.
+  // Tensors decide the type, scalars only if there are no tensors, constants never. np.where of two numbers has the
+  // type of what its condition compares.
   std::optional<DType> of_tensors;
   std::optional<DType> of_scalars;
   const auto widen = [](std::optional<DType>& common, DType dtype) {
@@ -122,8 +123,9 @@ Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLo
     const bool boolean = graph.tensor(views.back().tensor).dtype == DType::boolean;
     const bool condition = kind == OperatorKind::where && views.size() == 1;
     if (boolean != condition) {
-      diagnostics_.complain(location, boolean ? "a comparison is not a number" : "np.where chooses by a comparison",
-                            "write np.where(a < b, x, y)");
+      diagnostics_.report(location,
+                          boolean ? "a comparison is not a number" : "the condition of np.where is not a comparison",
+                          "write np.where(a < b, x, y)");
       return Value::broken();
     }
   }
@@ -145,9 +147,9 @@ Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLo
       } else if (here != 1 && here != extents[index]) {
         std::vector<std::string> shapes;
         for (const View& operand : views) shapes.push_back(shape(operand));
-        diagnostics_.complain(location, concat("shapes ", join(shapes, " and "), " do not broadcast"),
-                              concat("axis ", index, " of the result would be ", extents[index], " and ", here,
-                                     "; insert axes with x[:, None]"));
+        diagnostics_.report(location, concat("shapes ", join(shapes, " and "), " do not broadcast"),
+                            concat("axis ", index, " of the result would be ", extents[index], " and ", here,
+                                   "; insert axes with x[:, None]"));
         return Value::broken();
       }
     }
@@ -157,7 +159,7 @@ Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLo
     for (size_t axis = 0; axis < view.axes.size(); ++axis) {
       const size_t index = rank - view.axes.size() + axis;
       if (view.axes[axis] == kFixed || extent(view, axis) != extents[index]) continue;
-      input.axes[static_cast<size_t>(view.axes[axis])] = static_cast<int>(index);
+      input.axes[as_index(view.axes[axis])] = static_cast<int>(index);
     }
     op.inputs.push_back(std::move(input));
   }
@@ -172,7 +174,7 @@ Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLo
 }
 
 Value Builder::dropout(const Value& input, double probability, SourceLocation location) {
-  const uint32_t subsequence = subsequences_++;
+  const uint32_t subsequence = dropouts_++;
   if (probability == 0) return input;
   const Value result = map(OperatorKind::dropout, {input}, location, probability);
   if (result.kind != ValueKind::view) return result;
@@ -194,7 +196,7 @@ Value Builder::reduce(OperatorKind kind, const View& view, const std::vector<boo
   Access input{view.tensor, std::vector<int>(graph.tensor(view.tensor).dims.size(), kFixed)};
   for (size_t axis = 0; axis < view.axes.size(); ++axis) {
     op.space.push_back(dim_of(view, axis));
-    if (view.axes[axis] != kFixed) input.axes[static_cast<size_t>(view.axes[axis])] = static_cast<int>(axis);
+    if (view.axes[axis] != kFixed) input.axes[as_index(view.axes[axis])] = static_cast<int>(axis);
     if (!reduced[axis] || keep_dims) {
       dims.push_back(reduced[axis] ? dim("1", 1) : op.space.back());
       output.axes.push_back(reduced[axis] ? kFixed : static_cast<int>(axis));
@@ -215,12 +217,12 @@ Value Builder::normalize(OperatorKind kind, const View& view, size_t axis, const
   op.reduced.resize(view.axes.size(), false);
   op.reduced[axis] = true;
   Access input{view.tensor, std::vector<int>(graph.tensor(view.tensor).dims.size(), kFixed)};
-  Access along;    // everything
-  Access outside;  // everything but the normalized axis
+  Access along;    // all axes
+  Access outside;  // all axes but the normalized one
   std::vector<DimId> outside_dims;
   for (size_t k = 0; k < view.axes.size(); ++k) {
     op.space.push_back(dim_of(view, k));
-    if (view.axes[k] != kFixed) input.axes[static_cast<size_t>(view.axes[k])] = static_cast<int>(k);
+    if (view.axes[k] != kFixed) input.axes[as_index(view.axes[k])] = static_cast<int>(k);
     along.axes.push_back(static_cast<int>(k));
     if (k == axis) continue;
     outside.axes.push_back(static_cast<int>(k));
@@ -229,9 +231,9 @@ Value Builder::normalize(OperatorKind kind, const View& view, size_t axis, const
   op.inputs.push_back(std::move(input));
   for (const View& weight : weights) {
     if (weight.axes.size() != 1 || weight.axes[0] == kFixed || extent(weight, 0) != extent(view, axis)) {
-      diagnostics_.complain(
-          location, concat("a weight of shape ", shape(weight), " does not fit axis ", axis, " of ", shape(view)),
-          concat("its shape must be [", extent(view, axis), "]"));
+      diagnostics_.report(location,
+                          concat("a weight of shape ", shape(weight), " does not fit axis ", axis, " of ", shape(view)),
+                          concat("its shape must be [", extent(view, axis), "]"));
       return Value::broken();
     }
     op.inputs.push_back({weight.tensor, {static_cast<int>(axis)}});
@@ -253,7 +255,7 @@ Access Builder::access(const Term& term, const std::map<int, int>& index_of) con
   Access result{term.view.tensor, std::vector<int>(graph.tensor(term.view.tensor).dims.size(), kFixed)};
   for (size_t axis = 0; axis < term.labels.size(); ++axis) {
     if (term.view.axes[axis] == kFixed || term.labels[axis] == kFixed) continue;
-    result.axes[static_cast<size_t>(term.view.axes[axis])] = index_of.at(term.labels[axis]);
+    result.axes[as_index(term.view.axes[axis])] = index_of.at(term.labels[axis]);
   }
   return result;
 }
@@ -312,7 +314,7 @@ void Builder::name_result(const Value& value, size_t first_tensor) {
 }
 
 void Builder::add_result(const std::string& name, const View& view, SourceLocation location) {
-  // Every result is a tensor of its own that an operator writes, so that a caller's buffer is never another's.
+  // Every result is a separate tensor that an operator writes, so that no two results share a caller's buffer.
   TensorId tensor = view.tensor;
   if (!results_.insert(tensor).second || graph.tensor(tensor).role != TensorRole::computed ||
       view.axes != whole(tensor).axes) {

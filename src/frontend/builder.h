@@ -1,4 +1,5 @@
-// Adds operators to a graph by NumPy's rules of shapes. A complaint yields a broken value, and lowering goes on.
+// Adds operators to a graph by NumPy's shape rules. After an error it returns a broken value, so that lowering can
+// continue. Tests: tests/frontend/broadcast_test.cpp, lower_test.cpp.
 #pragma once
 
 #include <map>
@@ -21,7 +22,7 @@ class Builder {
  public:
   explicit Builder(Diagnostics& diagnostics) : diagnostics_(diagnostics) {}
 
-  // Names of tensors and operators made from here on begin with this, or its end where calls nest deep.
+  // Prefix of the names of all tensors and operators made from now on; truncated to its last kMaxTarget characters.
   void set_target(std::string target) {
     target_ = std::move(target);
     if (target_.size() > kMaxTarget) target_.erase(0, target_.size() - kMaxTarget);
@@ -32,7 +33,7 @@ class Builder {
   DimId dim(const std::string& name, int64_t extent);
   Value constant(double number);
 
-  // A view with all of the tensor's axes, as they are.
+  // A view of all axes of the tensor, in order.
   View whole(TensorId tensor) const;
   int64_t extent(const View& view, size_t axis) const;
   DimId dim_of(const View& view, size_t axis);
@@ -41,31 +42,31 @@ class Builder {
   // y[…] = kind(inputs[…]) with broadcasting. Numbers among the inputs become constants.
   Value map(OperatorKind kind, const std::vector<Value>& inputs, SourceLocation location, double value = 0);
 
-  // A dropout; each call draws from a subsequence of its own.
+  // A dropout; each call has its own random subsequence.
   Value dropout(const Value& input, double probability, SourceLocation location);
 
   // A sum, maximum or minimum over the marked axes.
   Value reduce(OperatorKind kind, const View& view, const std::vector<bool>& reduced, bool keep_dims,
                SourceLocation location);
 
-  // A normalization along one axis; `weights` run along that axis alone.
+  // A normalization along one axis; `weights` have only that axis.
   Value normalize(OperatorKind kind, const View& view, size_t axis, const std::vector<View>& weights, double epsilon,
                   SourceLocation location);
 
-  // One axis of an einsum's operand or result: which letter it runs along. Labels are the einsum's own numbers.
+  // An operand of an einsum, with the label (a number for each letter) of each of its axes.
   struct Term {
     View view;
-    std::vector<int> labels;  // one an axis of the view; kFixed for an axis that is broadcast
+    std::vector<int> labels;  // one per axis of the view; kFixed for an axis that is broadcast
   };
 
   // Σ a · b over the labels of a and b that are not in `out`; an elementwise product when there are none.
   Value product(const Term& a, const Term& b, const std::vector<int>& out, const std::map<int, DimId>& dims,
                 SourceLocation location);
 
-  // The view as a tensor of its own, with one axis for each of `labels`: a transpose, diagonal or plain copy.
+  // Copies the view into a new tensor with one axis for each label of `out`: a transpose, diagonal or plain copy.
   Value copy(const Term& term, const std::vector<int>& out, const std::map<int, DimId>& dims, SourceLocation location);
 
-  // Gives the value's tensor the statement's own name, where it was made by that statement.
+  // Names the value's tensor after the statement, if the statement made it.
   void name_result(const Value& value, size_t first_tensor);
 
   void add_result(const std::string& name, const View& view, SourceLocation location);
@@ -80,13 +81,13 @@ class Builder {
 
   Diagnostics& diagnostics_;
   std::string target_;
-  uint32_t subsequences_ = 0;
+  uint32_t dropouts_ = 0;  // so far; the next one's subsequence
   bool full_ = false;
   UniqueNames tensor_names_;
   UniqueNames operator_names_;
   UniqueNames result_names_;
   std::set<TensorId> results_;
-  std::map<TensorId, DType> compared_;  // what a boolean compares
+  std::map<TensorId, DType> compared_;  // for each boolean: the type of what it compares
   std::map<std::pair<std::string, int64_t>, DimId> dims_;
   std::map<double, TensorId> constants_;
 };

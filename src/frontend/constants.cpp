@@ -10,7 +10,7 @@ namespace {
 
 Value finite(double number, SourceLocation location, Diagnostics& diagnostics) {
   if (std::isfinite(number)) return Value::of(number);
-  diagnostics.complain(location, "this constant is not a finite number", "check for a division by zero or an overflow");
+  diagnostics.report(location, "this constant is not a finite number", "check for a division by zero or an overflow");
   return Value::broken();
 }
 
@@ -34,7 +34,7 @@ Value fold_binary(std::string_view op, const Value& a, const Value& b, SourceLoc
                   Diagnostics& diagnostics) {
   const bool divides = op == "/" || op == "//";
   if (divides && b.number == 0) {
-    diagnostics.complain(location, "division by zero", "divide by a number that is not zero");
+    diagnostics.report(location, "division by zero", "divide by a number that is not zero");
     return Value::broken();
   }
   if (a.integer && b.integer && op != "/" && (op != "**" || *b.integer >= 0)) {
@@ -45,8 +45,8 @@ Value fold_binary(std::string_view op, const Value& a, const Value& b, SourceLoc
     if (op == "//") result = floor_divide(*a.integer, *b.integer);
     if (op == "**") result = integer_power(*a.integer, *b.integer);
     if (result) return Value::of_integer(*result);
-    diagnostics.complain(location, concat(*a.integer, " ", op, " ", *b.integer, " does not fit into 64 bits"),
-                         "choose smaller sizes");
+    diagnostics.report(location, concat(*a.integer, " ", op, " ", *b.integer, " does not fit into 64 bits"),
+                       "choose smaller sizes");
     return Value::broken();
   }
   if (op == "+") return finite(a.number + b.number, location, diagnostics);
@@ -74,8 +74,8 @@ Value fold_function(OperatorKind kind, const std::vector<Value>& inputs, double 
     case OperatorKind::maximum: return finite(std::max(a, inputs[1].number), location, diagnostics);
     case OperatorKind::minimum: return finite(std::min(a, inputs[1].number), location, diagnostics);
     default:
-      diagnostics.complain(location, "this needs a tensor, not a number",
-                           "pass an argument or something computed from one");
+      diagnostics.report(location, "this function needs a tensor, not a number",
+                         "pass an argument, or a value computed from one");
       return Value::broken();
   }
 }

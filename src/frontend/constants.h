@@ -1,4 +1,5 @@
-// Arithmetic on the numbers of a program text: sizes, scales, epsilons. Integers stay exact or are refused.
+// Arithmetic on the numbers of a program text: sizes, scales, epsilons. Integer results are exact; overflow is an
+// error. Tests: tests/frontend/sizes_test.cpp, tests/error/size_expressions.py.
 #pragma once
 
 #include <string_view>
@@ -14,7 +15,7 @@ Value fold_binary(std::string_view op, const Value& a, const Value& b, SourceLoc
 
 Value fold_negation(const Value& a, SourceLocation location, Diagnostics& diagnostics);
 
-// kind(a, b) of an elementwise operator, for the kinds that NumPy has as functions of numbers; broken otherwise.
+// kind(a, b) of an elementwise operator that NumPy also defines for numbers; for other kinds an error.
 Value fold_function(OperatorKind kind, const std::vector<Value>& inputs, double value, SourceLocation location,
                     Diagnostics& diagnostics);
 

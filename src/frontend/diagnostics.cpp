@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// What of a long line is shown around the place.
+// How much of a long line is shown around the location.
 constexpr size_t kBefore = 60;
 constexpr size_t kAfter = 40;
 
@@ -18,7 +18,7 @@ int characters_in(std::string_view text) {
   return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) { return !continues_character(c); }));
 }
 
-// What quotes the text may hold control characters, or a character cut in half: neither reaches a terminal.
+// Quoted text may contain control characters or half of a UTF-8 character: neither may reach a terminal.
 std::string printable(std::string_view text) {
   std::string result;
   while (!text.empty()) {
@@ -37,7 +37,7 @@ std::string printable(std::string_view text) {
 
 }  // namespace
 
-void Diagnostics::complain(std::string_view message, std::string_view remedy) {
+void Diagnostics::report(std::string_view message, std::string_view remedy) {
   if (full()) return;
   Diagnostic diagnostic;
   diagnostic.file = file_;
@@ -46,7 +46,7 @@ void Diagnostics::complain(std::string_view message, std::string_view remedy) {
   diagnostics_.push_back(std::move(diagnostic));
 }
 
-void Diagnostics::complain(SourceLocation location, std::string_view message, std::string_view remedy) {
+void Diagnostics::report(SourceLocation location, std::string_view message, std::string_view remedy) {
   if (full()) return;
   const size_t offset = std::min(location.offset, text_.size());
   const size_t last_break = offset == 0 ? std::string_view::npos : text_.rfind('\n', offset - 1);

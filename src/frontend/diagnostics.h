@@ -1,4 +1,5 @@
-// Collects complaints about one text, each with its place, so that one run reports several.
+// Collects the errors in one program text with their source locations, so that one run reports several.
+// Tests: tests/error/.
 #pragma once
 
 #include <string>
@@ -9,7 +10,7 @@
 
 namespace millrace {
 
-// A byte of the text.
+// Offset of a byte in the text.
 struct SourceLocation {
   size_t offset = 0;
 };
@@ -18,20 +19,20 @@ class Diagnostics {
  public:
   Diagnostics(std::string file, std::string_view text) : file_(std::move(file)), text_(text) {}
 
-  // Takes no complaints: for looking ahead. Counts as full, so that nobody prepares a remedy for it.
-  static Diagnostics deaf() {
+  // Ignores all errors: for looking ahead. Counts as full, so that callers skip the search for a remedy.
+  static Diagnostics silent() {
     Diagnostics diagnostics("", "");
-    diagnostics.deaf_ = true;
+    diagnostics.silent_ = true;
     return diagnostics;
   }
 
-  void complain(SourceLocation location, std::string_view message, std::string_view remedy = {});
-  // About an option, which has no place in the text.
-  void complain(std::string_view message, std::string_view remedy);
+  void report(SourceLocation location, std::string_view message, std::string_view remedy = {});
+  // For an option, which has no location in the text.
+  void report(std::string_view message, std::string_view remedy);
   bool any() const { return !diagnostics_.empty(); }
 
-  // More would bury the first, which is the one to mend.
-  bool full() const { return deaf_ || diagnostics_.size() >= 20; }
+  // Later errors are dropped: they are often consequences of the first ones.
+  bool full() const { return silent_ || diagnostics_.size() >= 20; }
 
   Error error() const { return {ErrorKind::bad_input, diagnostics_}; }
 
@@ -39,7 +40,7 @@ class Diagnostics {
   std::string file_;
   std::string_view text_;
   std::vector<Diagnostic> diagnostics_;
-  bool deaf_ = false;
+  bool silent_ = false;
 };
 
 }  // namespace millrace

@@ -13,7 +13,7 @@ namespace {
 using Term = Builder::Term;
 
 constexpr size_t kMaxOperands = 32;  // NumPy's
-constexpr int kEllipsis = 256;       // labels from here on count an ellipsis' axes, from the right
+constexpr int kEllipsis = 256;       // labels from here on number the axes of an ellipsis, from the right
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
@@ -44,12 +44,12 @@ class Einsum {
   }
 
  private:
-  bool complain(const std::string& message, const std::string& remedy) {
-    diagnostics_.complain(location_, concat("einsum \"", subscripts_.substr(0, 80), "\": ", message), remedy);
+  bool report(const std::string& message, const std::string& remedy) {
+    diagnostics_.report(location_, concat("einsum \"", subscripts_.substr(0, 80), "\": ", message), remedy);
     return false;
   }
 
-  // Labels of one comma-separated part; an ellipsis takes `ellipsis_rank` axes.
+  // The labels of one operand or of the result; an ellipsis takes `ellipsis_rank` axes.
   bool parse_part(const std::string& part, size_t ellipsis_rank, std::vector<int>& labels) {
     const size_t dots = part.find("...");
     for (size_t k = 0; k < part.size();) {
@@ -59,8 +59,8 @@ class Einsum {
       } else if (is_letter(part[k])) {
         labels.push_back(part[k++]);
       } else {
-        return complain(concat("'", part[k], "' is not a subscript"),
-                        "subscripts are letters, ',', '->' and one '...' an operand");
+        return report(concat("'", part[k], "' is not a subscript"),
+                      "subscripts are letters, ',', '->' and one '...' per operand");
       }
     }
     return true;
@@ -68,13 +68,13 @@ class Einsum {
 
   bool parse() {
     if (operands_.empty() || operands_.size() > kMaxOperands) {
-      return complain(concat(operands_.size(), " operands"), concat("it takes one to ", kMaxOperands));
+      return report(concat(operands_.size(), " operands"), concat("pass 1 to ", kMaxOperands));
     }
     const size_t arrow = subscripts_.find("->");
     const std::vector<std::string> parts = split(subscripts_.substr(0, arrow), ',');
     if (parts.size() != operands_.size()) {
-      return complain(concat("subscripts for ", parts.size(), " operands, but ", operands_.size(), " given"),
-                      "write one group of letters an operand, separated by ','");
+      return report(concat("subscripts for ", parts.size(), " operands, but ", operands_.size(), " were passed"),
+                    "write the letters of each operand, separated by ','");
     }
     size_t ellipsis_rank = 0;
     for (size_t k = 0; k < parts.size(); ++k) {
@@ -82,9 +82,9 @@ class Einsum {
       const size_t letters = parts[k].size() - (dots ? 3 : 0);
       const size_t rank = operands_[k].axes.size();
       if (dots ? letters > rank : letters != rank) {
-        return complain(concat("operand ", k + 1, " has ", rank, " axes, its subscripts \"", parts[k].substr(0, 80),
-                               "\" name ", letters),
-                        "write one letter an axis");
+        return report(concat("operand ", k + 1, " has ", rank, " axes, but its subscripts \"", parts[k].substr(0, 80),
+                             "\" name ", letters),
+                      "write one letter per axis");
       }
       Term term{operands_[k], {}};
       if (!parse_part(parts[k], rank - letters, term.labels)) return false;
@@ -95,7 +95,7 @@ class Einsum {
                                       : parse_output(subscripts_.substr(arrow + 2), ellipsis_rank);
   }
 
-  // Without '->': the ellipsis, then the letters that stand once, in alphabetical order.
+  // Without '->': the ellipsis, then the letters that occur once, in alphabetical order.
   bool imply_output(size_t ellipsis_rank) {
     for (size_t axis = ellipsis_rank; axis > 0; --axis) output_.push_back(kEllipsis + static_cast<int>(axis) - 1);
     std::map<int, int> count;
@@ -111,25 +111,26 @@ class Einsum {
   bool parse_output(const std::string& text, size_t ellipsis_rank) {
     if (!parse_part(text, ellipsis_rank, output_)) return false;
     if (ellipsis_rank > 0 && text.find("...") == std::string::npos) {
-      return complain("the result has no '...' for the operands' axes under it", "write '...' in the result too");
+      return report("an operand has '...' but the result does not", "write '...' in the result too");
     }
     std::set<int> seen;
     for (const int label : output_) {
       if (!seen.insert(label).second)
-        return complain(concat("'", shown(label), "' stands twice in the result"), "name it once");
+        return report(concat("'", shown(label), "' occurs twice in the result"), "write it once");
       const bool known = std::any_of(terms_.begin(), terms_.end(), [&](const Term& term) {
         return std::find(term.labels.begin(), term.labels.end(), label) != term.labels.end();
       });
       if (!known)
-        return complain(concat("'", shown(label), "' in the result is in no operand"), "sum or broadcast apart");
+        return report(concat("'", shown(label), "' in the result is in no operand"),
+                      "remove it, and broadcast the result in a separate statement");
     }
     return true;
   }
 
-  // One extent a label; an axis of extent one is broadcast along a longer one.
+  // Finds the extent of each label; an axis of extent one is broadcast along a longer one.
   bool bind_extents() {
     if (output_.size() > kMaxRank)
-      return complain(concat("the result has ", output_.size(), " axes"), concat("at most ", kMaxRank, " are allowed"));
+      return report(concat("the result has ", output_.size(), " axes"), concat("at most ", kMaxRank, " are allowed"));
     std::map<int, int64_t> extents;
     for (const Term& term : terms_) {
       for (size_t axis = 0; axis < term.labels.size(); ++axis) {
@@ -140,9 +141,8 @@ class Einsum {
           entry->second = here;
           dims_[label] = name_dim(label, builder_.dim_of(term.view, axis));
         } else if (here != 1 && here != entry->second) {
-          return complain(
-              concat("'", shown(label), "' is ", entry->second, " in one operand and ", here, " in another"),
-              "a letter has one extent");
+          return report(concat("'", shown(label), "' is ", entry->second, " in one operand and ", here, " in another"),
+                        "all axes with one letter must have one extent");
         }
       }
     }
@@ -154,7 +154,7 @@ class Einsum {
     return true;
   }
 
-  // `k` names its axis K where the module has a size K that fits: an attention's keys and queries keep apart.
+  // Letter k names its axis K if the module has a size K of that extent: attention's keys and queries stay distinct.
   DimId name_dim(int label, DimId inherited) {
     if (label >= kEllipsis) return inherited;
     const std::string name(1, static_cast<char>(std::toupper(label)));
@@ -163,7 +163,7 @@ class Einsum {
     return size != numbers_.end() && size->second.integer == extent ? builder_.dim(name, extent) : inherited;
   }
 
-  // Scalars and constants multiply the result; they are no operands of a contraction.
+  // Scalars and constants multiply the result; they are not operands of a contraction.
   void take_scalars(std::vector<Value>& scales) {
     std::erase_if(terms_, [&](const Term& term) {
       const bool scalar = term.labels.empty();
@@ -188,7 +188,7 @@ class Einsum {
     });
   }
 
-  // Takes diagonals and sums what only one operand has, so that what follows multiplies plain matrices.
+  // Takes diagonals and sums over indices that only one operand has, so that only plain products remain.
   bool simplify_terms() {
     for (Term& term : terms_) {
       const std::vector<int> labels = free_labels(term);
@@ -223,7 +223,7 @@ class Einsum {
     return points;
   }
 
-  // Of three operands and more, the pair with the fewest multiplications goes first; the first such pair of equals.
+  // With three or more operands, multiplies the pair with the fewest multiplications first; of equal pairs the first.
   bool contract_cheapest_pair() {
     size_t best_a = 0;
     size_t best_b = 1;
@@ -258,7 +258,7 @@ class Einsum {
     return true;
   }
 
-  // A single operand that is left may have its axes in another order: a view, which moves nothing.
+  // The one operand that is left, with its axes in the order of the result: a view, which moves no data.
   Value last_term() {
     const Term& term = terms_.front();
     View view{term.view.tensor, {}};

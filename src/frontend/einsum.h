@@ -1,5 +1,5 @@
-// np.einsum to operators: diagonals, sums of private indices, then pairwise products. Tests:
-// tests/frontend/einsum_test.cpp.
+// Lowers np.einsum to operators: diagonals, sums over indices of one operand, then pairwise products.
+// Tests: tests/frontend/einsum_test.cpp.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace millrace {
 
-// `subscripts` as NumPy reads them. Result axes are named after module sizes of the letters' names where those fit.
+// `subscripts` are NumPy's. A result axis with letter k gets the name of the module's size K if the extents match.
 Value lower_einsum(const std::string& subscripts, const std::vector<View>& operands, const Numbers& numbers,
                    SourceLocation location, Builder& builder, Diagnostics& diagnostics);
 

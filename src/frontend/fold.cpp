@@ -22,7 +22,7 @@ int scale_position(const Graph& graph, const Operator& op) {
   return by_constant && graph.tensor(op.inputs[1].tensor).value != 0 ? 1 : -1;
 }
 
-// 1/c as a constant of its own, one for each c.
+// The constant 1/c, one for each c.
 TensorId reciprocal(Graph& graph, std::map<TensorId, TensorId>& known, TensorId constant) {
   const auto [entry, fresh] = known.try_emplace(constant, TensorId(graph.tensors.size()));
   if (fresh) {
@@ -46,13 +46,13 @@ void fold_scales(Graph& graph) {
     const int position = scale_position(graph, graph.operators[k]);
     if (position < 0) continue;
     const Operator op = graph.operators[k];
-    const Access& scaled = op.inputs[static_cast<size_t>(1 - position)];
+    const Access& scaled = op.inputs[as_index(1 - position)];
     const OperatorId producer = producer_now[scaled.tensor.at()];
     const bool folds = producer.valid() && graph.operators[producer.at()].kind == OperatorKind::contraction &&
                        readers[scaled.tensor.at()].size() == 1 && !is_result[scaled.tensor.at()] &&
                        scaled.axes == in_order(op.space.size());
     if (!folds) continue;
-    TensorId scale = op.inputs[static_cast<size_t>(position)].tensor;
+    TensorId scale = op.inputs[as_index(position)].tensor;
     if (op.kind == OperatorKind::divide) scale = reciprocal(graph, reciprocals, scale);
     Operator& contraction = graph.operators[producer.at()];
     contraction.inputs.push_back({scale, {}});

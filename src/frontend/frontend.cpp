@@ -19,12 +19,12 @@ Result<Graph> parse_program(std::string_view text, const ProgramOptions& options
   const size_t valid = valid_utf8_prefix(text);
   if (valid < text.size()) {
     Diagnostics prefix(options.file, text.substr(0, valid));
-    prefix.complain({valid}, "the text is not valid UTF-8 from here on", "save it as UTF-8");
+    prefix.report({valid}, "the text is not valid UTF-8 from here on", "save it as UTF-8");
     return prefix.error();
   }
   const std::vector<Token> tokens = tokenize(text, diagnostics);
   const Module module = parse_module(tokens, diagnostics);
-  if (diagnostics.any()) return diagnostics.error();  // meaning guessed from broken syntax would only mislead
+  if (diagnostics.any()) return diagnostics.error();  // errors found in broken syntax would only mislead
   const Numbers numbers = evaluate_sizes(module, options, diagnostics);
   if (diagnostics.any()) return diagnostics.error();
   Graph graph = lower_module(module, numbers, options, diagnostics);

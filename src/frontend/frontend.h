@@ -12,17 +12,17 @@
 
 namespace millrace {
 
-// A longer text is not a layer; it is refused before it is read.
+// A longer text is not a layer; it is rejected before it is read.
 inline constexpr int64_t kProgramBytes = int64_t{1} << 20;
 
 struct ProgramOptions {
-  std::string file = "program.py";  // as it shows in messages
+  std::string file = "program.py";  // its name in messages
   std::string entry;                // the function to take; empty: the last one
-  std::vector<std::string> sizes;   // "tiny" or "J=128", later ones win
-  std::optional<DType> dtype;       // stores every tensor as this
+  std::vector<std::string> sizes;   // "tiny" or "J=128"; later ones override
+  std::optional<DType> dtype;       // overrides the type of every tensor
 };
 
-// Text is untrusted: whatever it holds, the answer is a graph or an error that points at the place.
+// The text is untrusted: for any bytes, the result is a graph or an error with its location.
 Result<Graph> parse_program(std::string_view text, const ProgramOptions& options);
 
 }  // namespace millrace

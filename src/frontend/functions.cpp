@@ -10,16 +10,16 @@
 namespace millrace {
 namespace {
 
-// One call while it is lowered: its arguments by parameter.
+// A call that is being lowered, with its arguments by parameter.
 struct Call {
   const Expression& expression;
   Builder& builder;
   Diagnostics& diagnostics;
-  std::vector<std::optional<Value>> arguments;  // one a parameter of the signature
+  std::vector<std::optional<Value>> arguments;  // one per parameter of the signature
 
   SourceLocation location() const { return expression.location; }
-  Value complain(std::string_view message, std::string_view remedy) const {
-    diagnostics.complain(location(), message, remedy);
+  Value report(std::string_view message, std::string_view remedy) const {
+    diagnostics.report(location(), message, remedy);
     return Value::broken();
   }
 };
@@ -28,7 +28,7 @@ using Handler = Value (*)(const Call& call, OperatorKind kind);
 
 struct Signature {
   std::string_view name;
-  std::string_view parameters;  // separated by spaces; those behind '|' may be left out
+  std::string_view parameters;  // separated by spaces; those after '|' are optional
   Handler handler;
   OperatorKind kind = OperatorKind::copy;
 };
@@ -36,8 +36,8 @@ struct Signature {
 const View* tensor_argument(const Call& call, size_t parameter) {
   const Value& value = *call.arguments[parameter];
   if (value.kind == ValueKind::view) return &value.view;
-  call.complain(concat("'", call.expression.text, "' needs a tensor, not a number"),
-                "pass an argument or something computed from one");
+  call.report(concat("'", call.expression.text, "' needs a tensor, not a number"),
+              "pass an argument, or a value computed from one");
   return nullptr;
 }
 
@@ -45,8 +45,8 @@ std::optional<double> number_argument(const Call& call, size_t parameter, double
   if (!call.arguments[parameter]) return fallback;
   const Value& value = *call.arguments[parameter];
   if (value.kind == ValueKind::number) return value.number;
-  call.complain(concat("an argument of '", call.expression.text, "' must be a number known from the text"),
-                "write a number or a size");
+  call.report(concat("an argument of '", call.expression.text, "' must be a constant number"),
+              "write a number or a size");
   return std::nullopt;
 }
 
@@ -56,17 +56,17 @@ std::optional<size_t> checked_axis(const Call& call, const Value& value, size_t 
       *value.integer < signed_rank) {
     return static_cast<size_t>(*value.integer < 0 ? *value.integer + signed_rank : *value.integer);
   }
-  call.complain(concat("the axis of '", call.expression.text, "' is not one of its tensor's ", rank, " axes"),
-                rank == 0 ? "this tensor has none" : concat("write axis=0 to axis=", rank - 1, ", or -1 for the last"));
+  call.report(concat("the axis of '", call.expression.text, "' is not one of the ", rank, " axes of its tensor"),
+              rank == 0 ? "a scalar has no axes" : concat("write axis=0 to axis=", rank - 1, ", or -1 for the last"));
   return std::nullopt;
 }
 
-// The axis of a softmax or normalization: one number, the last axis when left out.
+// The axis of a softmax or normalization: one number; the default is the last axis.
 std::optional<size_t> axis_argument(const Call& call, size_t parameter, size_t rank) {
   return checked_axis(call, call.arguments[parameter].value_or(Value::of_integer(-1)), rank);
 }
 
-// The axes of a reduction: one number, several, or all when left out or None.
+// The axes of a reduction: one number or several; the default, and None, is all.
 std::optional<std::vector<bool>> axes_argument(const Call& call, size_t parameter, size_t rank) {
   if (!call.arguments[parameter] || call.arguments[parameter]->kind == ValueKind::nothing) {
     return std::vector<bool>(rank, true);
@@ -77,7 +77,7 @@ std::optional<std::vector<bool>> axes_argument(const Call& call, size_t paramete
     const std::optional<size_t> axis = checked_axis(call, item, rank);
     if (!axis) return std::nullopt;
     if (marked[*axis]) {
-      call.complain(concat("axis ", *axis, " stands twice"), "name each axis once");
+      call.report(concat("axis ", *axis, " is given twice"), "give each axis once");
       return std::nullopt;
     }
     marked[*axis] = true;
@@ -87,7 +87,7 @@ std::optional<std::vector<bool>> axes_argument(const Call& call, size_t paramete
 
 Value elementwise(const Call& call, OperatorKind kind, double value = 0) {
   std::vector<Value> inputs;
-  for (int k = 0; k < info_of(kind).inputs; ++k) inputs.push_back(*call.arguments[static_cast<size_t>(k)]);
+  for (int k = 0; k < info_of(kind).inputs; ++k) inputs.push_back(*call.arguments[as_index(k)]);
   const bool numbers =
       std::all_of(inputs.begin(), inputs.end(), [](const Value& v) { return v.kind == ValueKind::number; });
   if (numbers) return fold_function(kind, inputs, value, call.location(), call.diagnostics);
@@ -105,7 +105,7 @@ Value call_power(const Call& call, OperatorKind kind) {
 
 Value call_where(const Call& call, OperatorKind kind) {
   if (call.arguments[0]->kind != ValueKind::view) {
-    return call.complain("np.where chooses by a comparison of tensors", "write np.where(a < b, x, y)");
+    return call.report("the condition of np.where is not a comparison of tensors", "write np.where(a < b, x, y)");
   }
   return elementwise(call, kind);
 }
@@ -160,7 +160,7 @@ Value call_dropout(const Call& call, OperatorKind) {
   const std::optional<double> probability = number_argument(call, 1, 0.1);
   if (tensor_argument(call, 0) == nullptr || !probability) return Value::broken();
   if (!(*probability >= 0 && *probability < 1)) {
-    return call.complain(concat("a dropout of ", *probability, " leaves nothing to train"), "0 <= p < 1");
+    return call.report(concat("the dropout probability is ", *probability), "choose p with 0 <= p < 1");
   }
   return call.builder.dropout(*call.arguments[0], *probability, call.location());
 }
@@ -169,8 +169,8 @@ Value call_causal_mask(const Call& call, OperatorKind kind) {
   const View* const view = tensor_argument(call, 0);
   if (view == nullptr) return Value::broken();
   if (view->axes.size() < 2) {
-    return call.complain("causal_mask needs two axes at least",
-                         "its last axis is the key's, the one before the query's");
+    return call.report("causal_mask needs a tensor with at least two axes",
+                       "the last axis is the key's, the one before it the query's");
   }
   return elementwise(call, kind);
 }
@@ -246,28 +246,28 @@ bool bind_arguments(Call& call, const std::vector<Value>& values, const Paramete
       parameter = static_cast<size_t>(named - parameters.names.begin());
     }
     if (parameter >= parameters.names.size()) {
-      call.complain(keyword.empty()
-                        ? concat("'", call.expression.text, "' takes at most ", parameters.names.size(), " arguments")
-                        : concat("'", call.expression.text, "' has no argument '", keyword, "'"),
-                    usage);
+      call.report(keyword.empty()
+                      ? concat("'", call.expression.text, "' takes at most ", parameters.names.size(), " arguments")
+                      : concat("'", call.expression.text, "' has no argument '", keyword, "'"),
+                  usage);
       return false;
     }
     if (call.arguments[parameter]) {
-      call.complain(concat("argument '", parameters.names[parameter], "' is given twice"), usage);
+      call.report(concat("argument '", parameters.names[parameter], "' is given twice"), usage);
       return false;
     }
     const ValueKind kind = values[k].kind;
     const bool axis = parameters.names[parameter] == "axis";
     if (kind == ValueKind::broken) return false;
     if (kind != ValueKind::number && kind != ValueKind::view && !axis) {
-      call.complain(concat("argument '", parameters.names[parameter], "' is neither a tensor nor a number"), usage);
+      call.report(concat("argument '", parameters.names[parameter], "' is neither a tensor nor a number"), usage);
       return false;
     }
     call.arguments[parameter] = values[k];
   }
   for (size_t k = 0; k < parameters.required; ++k) {
     if (call.arguments[k]) continue;
-    call.complain(concat("'", call.expression.text, "' needs an argument '", parameters.names[k], "'"), usage);
+    call.report(concat("'", call.expression.text, "' needs an argument '", parameters.names[k], "'"), usage);
     return false;
   }
   return true;

@@ -1,4 +1,5 @@
-// The functions that a program may call by name: NumPy's and the named ones of millrace.numpy.
+// The functions that a program may call: NumPy's and those of millrace.numpy. Tests: tests/frontend/lower_test.cpp,
+// tests/error/functions.py.
 #pragma once
 
 #include <optional>
@@ -11,7 +12,7 @@
 
 namespace millrace {
 
-// Whether `name` is one of them (einsum apart, whose first argument is text).
+// Whether `name` is one of them. Einsum is not: its first argument is text.
 bool is_named_function(const std::string& name);
 
 std::vector<std::string> named_functions();

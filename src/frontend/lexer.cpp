@@ -60,7 +60,7 @@ class Lexer {
     line_begins_ = false;
     if (width > indents_.back()) {
       if (indents_.size() >= kMaxIndents) {
-        diagnostics_.complain({at_}, "indented deeper than any program needs", "a function's body is one level deep");
+        diagnostics_.report({at_}, "this line is indented too deeply", "indent a function's body by one level");
         at_ = text_.size();
         return;
       }
@@ -72,8 +72,8 @@ class Lexer {
       push(TokenKind::dedent, begin, 0);
     }
     if (width != indents_.back()) {
-      diagnostics_.complain({at_}, "this line's indentation matches no line above it",
-                            "indent it as the statements around it");
+      diagnostics_.report({at_}, "this line's indentation matches no line above it",
+                          "indent it as the statements around it");
     }
   }
 
@@ -99,8 +99,8 @@ class Lexer {
       const size_t begin = at_;
       while (continues_name(peek())) ++at_;
       if (at_ - begin > kMaxName) {
-        diagnostics_.complain({begin}, concat("a name of ", at_ - begin, " characters"),
-                              concat("at most ", kMaxName, " are allowed"));
+        diagnostics_.report({begin}, concat("this name has ", at_ - begin, " characters"),
+                            concat("at most ", kMaxName, " are allowed"));
       }
       push(TokenKind::name, begin, at_ - begin);
     } else if (is_digit(c) || (c == '.' && is_digit(peek(1)))) {
@@ -142,8 +142,8 @@ class Lexer {
       ++at_;
     }
     at_ = std::min(at_, text_.size());
-    diagnostics_.complain({begin}, "this string does not end",
-                          triple ? "close it with three quotes" : "close it on its line");
+    diagnostics_.report({begin}, "this string does not end",
+                        triple ? "close it with three quotes" : "close it on the same line");
   }
 
   void symbol() {
@@ -165,8 +165,7 @@ class Lexer {
       ++at_;
       return;
     }
-    diagnostics_.complain({at_}, "this character is not part of the language",
-                          "names are ASCII letters, digits and '_'");
+    diagnostics_.report({at_}, "this character is not part of the language", "names are ASCII letters, digits and '_'");
     ++at_;
     while (at_ < text_.size() && (static_cast<unsigned char>(peek()) & 0xC0) == 0x80) ++at_;
   }

@@ -1,4 +1,5 @@
-// Text to tokens, as Python's: line ends count outside brackets, and indentation becomes tokens.
+// Text to tokens, as in Python: line ends count outside brackets, and indentation becomes tokens.
+// Tests: tests/error/, tests/frontend/hostile_test.cpp.
 #pragma once
 
 #include <string_view>
@@ -12,11 +13,11 @@ enum class TokenKind { name, number, string, symbol, newline, indent, dedent, en
 
 struct Token {
   TokenKind kind = TokenKind::end;
-  std::string_view text;  // a string's is what stands between its quotes
+  std::string_view text;  // of a string: without its quotes
   SourceLocation location;
 };
 
-// Complains about bytes that begin no token and goes on behind them. Ends with an `end` token.
+// Reports bytes that begin no token and continues after them. The last token is `end`.
 std::vector<Token> tokenize(std::string_view text, Diagnostics& diagnostics);
 
 }  // namespace millrace

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/text.h"
+#include "frontend/annotations.h"
 #include "frontend/builder.h"
 #include "frontend/constants.h"
 #include "frontend/einsum.h"
@@ -37,14 +38,14 @@ class Lowerer {
   }
 
  private:
-  Value complain(SourceLocation location, std::string_view message, std::string_view remedy) {
-    diagnostics_.complain(location, message, remedy);
+  Value report(SourceLocation location, std::string_view message, std::string_view remedy) {
+    diagnostics_.report(location, message, remedy);
     return Value::broken();
   }
 
   const Function* entry_function() {
     if (module_.functions.empty()) {
-      if (!diagnostics_.any()) complain({0}, "the program has no function", "write `def layer(x: float32[A, B]):`");
+      if (!diagnostics_.any()) report({0}, "the program has no function", "write `def layer(x: float32[A, B]):`");
       return nullptr;
     }
     if (options_.entry.empty()) return &module_.functions.back();
@@ -52,70 +53,33 @@ class Lowerer {
     if (found != functions_.end()) return found->second;
     std::vector<std::string> names;
     for (const Function& function : module_.functions) names.push_back(function.name);
-    diagnostics_.complain(concat("--entry ", options_.entry, ": no such function"),
-                          concat("there are ", join(names, ", ")));
+    diagnostics_.report(concat("--entry ", options_.entry, ": unknown function"),
+                        concat("functions: ", join(names, ", ")));
     return nullptr;
-  }
-
-  // The dtype that an annotation names: float16, dace.float16, dace.float16[P, H].
-  std::optional<DType> annotated_dtype(const Expression& name) {
-    const std::optional<DType> dtype = name.kind == ExpressionKind::name ? dtype_named(name.text) : std::nullopt;
-    if (dtype && dtype != DType::boolean) return options_.dtype.value_or(*dtype);
-    complain(name.location, "this is not a tensor's type",
-             "write float16, bfloat16, float32 or float64, and its sizes: float32[A, B]");
-    return std::nullopt;
-  }
-
-  std::optional<std::vector<DimId>> annotated_dims(const Expression& annotation) {
-    if (annotation.children.size() - 1 > kMaxRank) {
-      complain(annotation.location, concat("a tensor of ", annotation.children.size() - 1, " dimensions"),
-               concat("at most ", kMaxRank, " are allowed"));
-      return std::nullopt;
-    }
-    std::vector<DimId> dims;
-    int64_t elements = 1;
-    for (size_t k = 1; k < annotation.children.size(); ++k) {
-      const Expression& size = annotation.children[k];
-      const Value value = evaluate_number(size, numbers_, diagnostics_);
-      if (value.kind == ValueKind::broken) return std::nullopt;
-      if (!value.integer || *value.integer < 1) {
-        complain(size.location, "a size must be a positive integer", "use a module-level integer");
-        return std::nullopt;
-      }
-      constexpr int64_t kMaxElements = int64_t{1} << 50;
-      if (*value.integer > kMaxElements / elements) {
-        complain(size.location, "this tensor has more than 2^50 elements", "choose smaller sizes");
-        return std::nullopt;
-      }
-      elements *= *value.integer;
-      dims.push_back(
-          builder_.dim(size.kind == ExpressionKind::name ? size.text : concat(*value.integer), *value.integer));
-    }
-    return dims;
   }
 
   void declare_argument(const Parameter& parameter, Scope& scope) {
     if (scope.contains(parameter.name)) {
-      complain(parameter.location, concat("two parameters are called '", parameter.name, "'"), "rename one");
+      report(parameter.location, concat("two parameters are named '", parameter.name, "'"), "rename one");
       return;
     }
     if (!parameter.annotation) {
       if (parameter.fallback) {
         scope[parameter.name] = evaluate_number(*parameter.fallback, numbers_, diagnostics_);
       } else {
-        complain(parameter.location, concat("argument '", parameter.name, "' has no type"),
-                 concat("write `", parameter.name, ": float32[A, B]`"));
+        report(parameter.location, concat("argument '", parameter.name, "' has no type"),
+               concat("write `", parameter.name, ": float32[A, B]`"));
       }
       return;
     }
     const Expression& annotation = *parameter.annotation;
     const bool tensor = annotation.kind == ExpressionKind::index;
     const Expression& type = tensor ? annotation.children[0] : annotation;
-    const std::optional<DType> dtype = annotated_dtype(type);
+    const std::optional<DType> dtype = annotated_dtype(type, options_.dtype, diagnostics_);
     if (!dtype) return;
     std::vector<DimId> dims;
     if (tensor) {
-      std::optional<std::vector<DimId>> annotated = annotated_dims(annotation);
+      std::optional<std::vector<DimId>> annotated = annotated_dims(annotation, numbers_, builder_, diagnostics_);
       if (!annotated) return;
       dims = std::move(*annotated);
     }
@@ -125,7 +89,7 @@ class Lowerer {
     scope[parameter.name] = Value::of(builder_.whole(id));
   }
 
-  // Lowers the statements; `returned_` holds the values of the return. Names inside begin with `prefix`.
+  // Lowers the statements. Leaves the returned values in `returned_`. Names in the body begin with `prefix`.
   std::vector<const Expression*> lower_body(const Function& function, Scope& scope, const std::string& prefix) {
     returned_.clear();
     for (const Assignment& statement : function.body) {
@@ -133,7 +97,7 @@ class Lowerer {
       if (statement.returns) return lower_return(statement, scope, prefix);
       lower_assignment(statement, scope, prefix);
     }
-    complain(function.location, concat("function '", function.name, "' returns nothing"), "end it with `return x`");
+    report(function.location, concat("function '", function.name, "' returns nothing"), "end it with `return x`");
     return {};
   }
 
@@ -155,10 +119,9 @@ class Lowerer {
     }
     const bool fits = value.kind == ValueKind::tuple && value.items->size() == target.size();
     if (!fits && value.kind != ValueKind::broken) {
-      complain(
-          statement.location,
-          concat(target.size(), " names for ", value.kind == ValueKind::tuple ? value.items->size() : 1, " values"),
-          "name each value that the function returns");
+      report(statement.location,
+             concat(target.size(), " names for ", value.kind == ValueKind::tuple ? value.items->size() : 1, " values"),
+             "name each value that the function returns");
     }
     for (size_t k = 0; k < target.size(); ++k) scope[target[k]] = fits ? (*value.items)[k] : Value::broken();
   }
@@ -185,7 +148,7 @@ class Lowerer {
         break;
       }
     }
-    if (values.empty()) complain(statement.location, "this return has no value", "write `return x` or `return x, y`");
+    if (values.empty()) report(statement.location, "this return has no value", "write `return x` or `return x, y`");
     returned_ = std::move(values);
     return expressions;
   }
@@ -200,7 +163,7 @@ class Lowerer {
       const Value& value = returned_[k];
       if (value.kind == ValueKind::broken) continue;
       if (value.kind != ValueKind::view || builder_.graph.tensor(value.view.tensor).dtype == DType::boolean) {
-        complain(expressions[k]->location, "a result must be a tensor", "return something computed from the arguments");
+        report(expressions[k]->location, "a result must be a tensor", "return a value computed from the arguments");
         continue;
       }
       const std::string name = result_name(*expressions[k], k, expressions.size());
@@ -212,8 +175,8 @@ class Lowerer {
   Value lower(const Expression& expression, Scope& scope) {
     if (++lowered_ > kMaxLowered) {
       if (!too_long_) {
-        complain(expression.location, concat("more than ", kMaxLowered, " expressions after inlining"),
-                 "calls are inlined: call fewer functions, or less deep");
+        report(expression.location, concat("the program has more than ", kMaxLowered, " expressions after inlining"),
+               "calls are inlined: make fewer or less nested calls");
       }
       too_long_ = true;
       return Value::broken();
@@ -233,15 +196,16 @@ class Lowerer {
         for (const Expression& item : expression.children) {
           items.push_back(lower(item, scope));
           if (items.back().kind == ValueKind::tuple) {
-            return complain(item.location, "a tuple in a tuple",
-                            "a function's several results are taken apart with `a, b = f(x)`");
+            return report(item.location, "a tuple cannot contain a tuple", "unpack several results with `a, b = f(x)`");
           }
         }
         return Value::of(std::move(items));
       }
       case ExpressionKind::string:
-        return complain(expression.location, "a string is no value", "only np.einsum's subscripts are strings");
-      default: return complain(expression.location, "this is no value", "slices and ... stand in x[:, None, ...] only");
+        return report(expression.location, "a string is not a value",
+                      "strings are only allowed as np.einsum's subscripts");
+      default:
+        return report(expression.location, "this is not a value", "slices and ... are only allowed in x[:, None, ...]");
     }
   }
 
@@ -257,9 +221,8 @@ class Lowerer {
     for (const auto& [known, value] : scope) candidates.push_back(known);
     for (const auto& [known, value] : numbers_) candidates.push_back(known);
     const std::string near = nearest(name.text, candidates);
-    return complain(name.location,
-                    concat("'", name.prefix, name.prefix.empty() ? "" : ".", name.text, "' is not defined here"),
-                    near.empty() ? "assign it first, or make it a parameter" : concat("did you mean '", near, "'?"));
+    return report(name.location, concat("unknown name '", name.prefix, name.prefix.empty() ? "" : ".", name.text, "'"),
+                  near.empty() ? "assign it first, or make it a parameter" : concat("did you mean '", near, "'?"));
   }
 
   Value lower_unary(const Expression& expression, Scope& scope) {
@@ -273,8 +236,7 @@ class Lowerer {
   bool arithmetic(const Value& value, SourceLocation location) {
     if (value.kind == ValueKind::number || value.kind == ValueKind::view) return true;
     if (value.kind != ValueKind::broken)
-      complain(location, "arithmetic needs tensors and numbers",
-               "a function's several results are taken apart with `a, b = f(x)`");
+      report(location, "arithmetic needs tensors and numbers", "unpack several results with `a, b = f(x)`");
     return false;
   }
 
@@ -294,16 +256,16 @@ class Lowerer {
       if (kComparisons.find(concat(" ", op, " ")) == std::string_view::npos) {
         return fold_binary(op, left, right, expression.location, diagnostics_);
       }
-      return complain(expression.location, "this compares two numbers", "compare tensors, in np.where");
+      return report(expression.location, "this compares two numbers", "compare tensors, as in np.where(a < b, x, y)");
     }
     if (op == "**") {
       if (right.kind != ValueKind::number)
-        return complain(expression.location, "an exponent must be a number", "write x ** 2");
+        return report(expression.location, "an exponent must be a number", "write x ** 2");
       return builder_.map(OperatorKind::power, {left}, expression.location, right.number);
     }
     if (found == kOperators.end())
-      return complain(expression.location, concat("'", op, "' works on numbers only"),
-                      "tensors have + - * / and ** with a number");
+      return report(expression.location, concat("'", op, "' is not defined for tensors"),
+                    "tensors have + - * / and ** with a number");
     // a > b is b < a
     if (op.front() == '>') return builder_.map(found->second, {right, left}, expression.location);
     return builder_.map(found->second, {left, right}, expression.location);
@@ -313,7 +275,7 @@ class Lowerer {
     const Value base = lower(expression.children[0], scope);
     if (base.kind == ValueKind::broken) return base;
     if (base.kind != ValueKind::view)
-      return complain(expression.location, "only tensors are indexed", "write x[:, None, ...]");
+      return report(expression.location, "only tensors can be indexed", "write x[:, None, ...]");
     size_t taken = 0;
     size_t dots = 0;
     for (size_t k = 1; k < expression.children.size(); ++k) {
@@ -321,17 +283,17 @@ class Lowerer {
       const bool known = item.kind == ExpressionKind::slice || item.kind == ExpressionKind::none ||
                          item.kind == ExpressionKind::ellipsis;
       if (!known)
-        return complain(item.location, "only ':', None and ... are allowed as indices",
-                        "write x[:, None, ...]; take parts of a tensor as arguments of their own");
+        return report(item.location, "only ':', None and ... are allowed as indices",
+                      "write x[:, None, ...]; pass slices of a tensor as separate arguments");
       if (item.kind == ExpressionKind::slice) ++taken;
       if (item.kind == ExpressionKind::ellipsis) ++dots;
     }
     const std::vector<int>& axes = base.view.axes;
     if (taken > axes.size() || dots > 1) {
-      return complain(
-          expression.location,
-          dots > 1 ? "more than one ..." : concat(taken, " indices for a tensor with ", axes.size(), " axes"),
-          "write one ':' an axis, and ... once");
+      return report(expression.location,
+                    dots > 1 ? "the index has more than one ..."
+                             : concat(taken, " indices for a tensor with ", axes.size(), " axes"),
+                    "write at most one ':' per axis, and ... at most once");
     }
     View view{base.view.tensor, {}};
     size_t next = 0;
@@ -345,31 +307,31 @@ class Lowerer {
     }
     while (next < axes.size()) view.axes.push_back(axes[next++]);
     if (view.axes.size() > kMaxRank)
-      return complain(expression.location, concat("a tensor of ", view.axes.size(), " dimensions"),
-                      concat("at most ", kMaxRank, " are allowed"));
+      return report(expression.location, concat("this tensor has ", view.axes.size(), " dimensions"),
+                    concat("at most ", kMaxRank, " are allowed"));
     return Value::of(view);
   }
 
   Value lower_call(const Expression& call, Scope& scope) {
     const auto function = functions_.find(call.text);
     if (!call.prefix.empty() && scope.contains(call.prefix)) {
-      return complain(call.location, "methods are not in the language",
-                      concat("write np.", call.text, "(", call.prefix, ", …)"));
+      return report(call.location, "methods are not supported",
+                    concat("write np.", call.text, "(", call.prefix, ", …)"));
     }
     if (call.text == "einsum" && function == functions_.end()) return lower_einsum_call(call, scope);
     const bool inlined = call.prefix.empty() && function != functions_.end();
     if (!inlined && !is_named_function(call.text)) {
       if (diagnostics_.full()) return Value::broken();
       if (call.text == "matmul" || call.text == "dot" || call.text == "tensordot") {
-        return complain(call.location, concat("'", call.text, "' is not a function of the language"),
-                        "write the product as np.einsum(\"ij,jk->ik\", a, b)");
+        return report(call.location, concat("unknown function '", call.text, "'"),
+                      "write the product as np.einsum(\"ij,jk->ik\", a, b)");
       }
       std::vector<std::string> candidates = named_functions();
       for (const auto& [name, known] : functions_) candidates.push_back(name);
       const std::string near = nearest(call.text, candidates);
-      return complain(
-          call.location, concat("'", call.text, "' is not a function of the language"),
-          near.empty() ? concat("there are ", join(named_functions(), ", ")) : concat("did you mean '", near, "'?"));
+      return report(
+          call.location, concat("unknown function '", call.text, "'"),
+          near.empty() ? concat("functions: ", join(named_functions(), ", ")) : concat("did you mean '", near, "'?"));
     }
     std::vector<Value> arguments;
     for (const Expression& child : call.children) arguments.push_back(lower(child, scope));
@@ -379,33 +341,34 @@ class Lowerer {
 
   Value lower_einsum_call(const Expression& call, Scope& scope) {
     if (call.children.empty() || call.children[0].kind != ExpressionKind::string) {
-      return complain(call.location, "np.einsum's first argument is its subscripts, as text",
-                      "write np.einsum(\"ij,jk->ik\", a, b)");
+      return report(call.location, "np.einsum's first argument must be a string of subscripts",
+                    "write np.einsum(\"ij,jk->ik\", a, b)");
     }
     std::vector<View> operands;
     for (size_t k = 1; k < call.children.size(); ++k) {
       if (!call.keywords[k].empty())
-        return complain(call.children[k].location, concat("np.einsum has no argument '", call.keywords[k], "' here"),
-                        "give it subscripts and operands only");
+        return report(call.children[k].location, concat("np.einsum has no argument '", call.keywords[k], "' here"),
+                      "pass only subscripts and operands");
       const Value operand = lower(call.children[k], scope);
       if (operand.kind == ValueKind::broken) return operand;
       if (operand.kind != ValueKind::view && operand.kind != ValueKind::number)
-        return complain(call.children[k].location, "this operand is not a tensor", "pass tensors");
+        return report(call.children[k].location, "this operand is not a tensor", "pass tensors");
       operands.push_back(operand.kind == ValueKind::number ? builder_.constant(operand.number).view : operand.view);
       if (builder_.graph.tensor(operands.back().tensor).dtype == DType::boolean)
-        return complain(call.children[k].location, "a comparison is not a number", "choose with np.where(a < b, x, y)");
+        return report(call.children[k].location, "a comparison is not a number", "choose with np.where(a < b, x, y)");
     }
     return lower_einsum(call.children[0].text, operands, numbers_, call.location, builder_, diagnostics_);
   }
 
   Value inline_call(const Expression& call, const Function& function, const std::vector<Value>& arguments) {
     if (std::find(calls_.begin(), calls_.end(), &function) != calls_.end()) {
-      return complain(call.location, concat("'", function.name, "' calls itself"),
-                      "calls are inlined: they cannot recur");
+      return report(call.location, concat("'", function.name, "' calls itself"),
+                    "calls are inlined, so recursion is not supported");
     }
     if (calls_.size() >= kMaxCallDepth)
-      return complain(call.location, concat("calls are nested more than ", kMaxCallDepth, " deep"), "call less deep");
-    lowered_ += static_cast<int>(function.parameters.size());  // binding is work too
+      return report(call.location, concat("calls are nested more than ", kMaxCallDepth, " deep"),
+                    "inline some of them by hand");
+    lowered_ += static_cast<int>(function.parameters.size());  // binding counts as work
     Scope scope;
     if (!bind_parameters(call, function, arguments, scope)) return Value::broken();
     const std::string outer = builder_.target();
@@ -422,7 +385,7 @@ class Lowerer {
 
   bool bind_parameters(const Expression& call, const Function& function, const std::vector<Value>& arguments,
                        Scope& scope) {
-    const auto usage = [&] { return concat("it is defined as ", function.name, "(", parameter_names(function), ")"); };
+    const auto usage = [&] { return concat("write ", function.name, "(", parameter_names(function), ")"); };
     for (size_t k = 0; k < arguments.size(); ++k) {
       size_t position = k;
       if (!call.keywords[k].empty()) {
@@ -431,7 +394,7 @@ class Lowerer {
         position = named == positions.end() ? function.parameters.size() : named->second;
       }
       if (position >= function.parameters.size() || scope.contains(function.parameters[position].name)) {
-        complain(call.children[k].location, concat("'", function.name, "' has no place for this argument"), usage());
+        report(call.children[k].location, concat("'", function.name, "' has no parameter for this argument"), usage());
         return false;
       }
       const Parameter& parameter = function.parameters[position];
@@ -441,7 +404,7 @@ class Lowerer {
     for (const Parameter& parameter : function.parameters) {
       if (scope.contains(parameter.name)) continue;
       if (!parameter.fallback) {
-        complain(call.location, concat("'", function.name, "' needs an argument '", parameter.name, "'"), usage());
+        report(call.location, concat("'", function.name, "' needs an argument '", parameter.name, "'"), usage());
         return false;
       }
       scope[parameter.name] = evaluate_number(*parameter.fallback, numbers_, diagnostics_);
@@ -449,7 +412,7 @@ class Lowerer {
     return true;
   }
 
-  // Where each parameter of a function stands.
+  // The position of each parameter of a function.
   const std::map<std::string, size_t>& positions_of(const Function& function) {
     std::map<std::string, size_t>& positions = positions_[&function];
     if (positions.empty()) {
@@ -467,7 +430,8 @@ class Lowerer {
   bool fits_annotation(const Parameter& parameter, const Value& value, SourceLocation location) {
     if (value.kind == ValueKind::broken) return false;
     if (!parameter.annotation || parameter.annotation->kind != ExpressionKind::index) return true;
-    const std::optional<std::vector<DimId>> dims = annotated_dims(*parameter.annotation);
+    const std::optional<std::vector<DimId>> dims =
+        annotated_dims(*parameter.annotation, numbers_, builder_, diagnostics_);
     if (!dims) return false;
     bool fits = value.kind == ValueKind::view && value.view.axes.size() == dims->size();
     for (size_t axis = 0; fits && axis < dims->size(); ++axis)
@@ -475,10 +439,10 @@ class Lowerer {
     if (fits) return true;
     std::vector<int64_t> extents;
     for (const DimId dim : *dims) extents.push_back(builder_.graph.extent(dim));
-    complain(location,
-             concat("parameter '", parameter.name, "' is [", join(extents, ", "), "], not ",
-                    value.kind == ValueKind::view ? builder_.shape(value.view) : "a number"),
-             "pass a tensor of the annotated shape, or leave the annotation out");
+    report(location,
+           concat("parameter '", parameter.name, "' is [", join(extents, ", "), "], not ",
+                  value.kind == ValueKind::view ? builder_.shape(value.view) : "a number"),
+           "pass a tensor of the annotated shape, or remove the annotation");
     return false;
   }
 

@@ -1,4 +1,4 @@
-// Syntax tree to graph: annotates arguments, inlines calls, lowers expressions. Tests: tests/frontend/lower_test.cpp.
+// Syntax tree to graph: declares arguments, inlines calls, lowers expressions. Tests: tests/frontend/lower_test.cpp.
 #pragma once
 
 #include "frontend/diagnostics.h"
@@ -9,7 +9,7 @@
 
 namespace millrace {
 
-// The graph of the entry function; meaningless after a complaint.
+// The graph of the entry function; meaningless after an error.
 Graph lower_module(const Module& module, const Numbers& numbers, const ProgramOptions& options,
                    Diagnostics& diagnostics);
 

@@ -1,4 +1,5 @@
-// Tokens to syntax tree. What is outside the language is complained about, and parsing goes on with the next statement.
+// Tokens to syntax tree. After a syntax error, parsing continues with the next statement. Tests: tests/error/,
+// tests/frontend/hostile_test.cpp.
 #pragma once
 
 #include <vector>

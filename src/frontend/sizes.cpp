@@ -11,17 +11,23 @@ namespace {
 
 constexpr std::string_view kSizesRemedy = "write SIZES = {\"tiny\": {\"B\": 2}}";
 
-// The nearest of the map's names, or all of them where they are few.
+struct UnknownName {
+  std::string message;
+  std::string remedy;
+};
+
+// `subject` says what is unknown. Suggests the nearest known name, or lists the known names if none is near.
 template <class Map>
-std::string did_you_mean(std::string_view word, const Map& known) {
+UnknownName unknown_name(std::string_view subject, std::string_view word, std::string_view plural, const Map& known) {
   std::vector<std::string> names;
   for (const auto& [name, value] : known) names.push_back(name);
   const std::string near = nearest(word, names);
-  if (!near.empty()) return concat("did you mean '", near, "'?");
+  const std::string message = concat(subject, " '", word, "'");
+  if (!near.empty()) return {message, concat("did you mean '", near, "'?")};
   constexpr size_t kShown = 30;
   const bool many = names.size() > kShown;
   if (many) names.resize(kShown);
-  return names.empty() ? "there are none" : concat("there are ", join(names, ", "), many ? ", …" : "");
+  return {concat(message, " (", plural, ": ", names.empty() ? "none" : join(names, ", "), many ? ", …" : "", ")"), ""};
 }
 
 using SizeSets = std::map<std::string, Numbers>;
@@ -31,7 +37,7 @@ void read_size_sets(const Expression& dict, const Numbers& numbers, SizeSets& se
     const Expression& name = dict.children[k];
     const Expression& sizes = dict.children[k + 1];
     if (name.kind != ExpressionKind::string || sizes.kind != ExpressionKind::dict) {
-      diagnostics.complain(name.location, "SIZES maps names to sets of sizes", std::string(kSizesRemedy));
+      diagnostics.report(name.location, "SIZES maps names to sets of sizes", std::string(kSizesRemedy));
       continue;
     }
     Numbers& set = sets[name.text];
@@ -40,7 +46,7 @@ void read_size_sets(const Expression& dict, const Numbers& numbers, SizeSets& se
       const Value value = evaluate_number(sizes.children[m + 1], numbers, diagnostics);
       if (value.kind == ValueKind::broken) continue;
       if (key.kind != ExpressionKind::string || !value.integer) {
-        diagnostics.complain(key.location, "a set of sizes maps names to integers", std::string(kSizesRemedy));
+        diagnostics.report(key.location, "a set of sizes maps names to integers", std::string(kSizesRemedy));
         continue;
       }
       set[key.text] = value;
@@ -48,7 +54,7 @@ void read_size_sets(const Expression& dict, const Numbers& numbers, SizeSets& se
   }
 }
 
-// `--size` as numbers: sets by name first looked up in SIZES, then NAME=INTEGER.
+// The values of all `--size` options: each is the name of a set in SIZES, or NAME=INTEGER.
 Numbers chosen_sizes(const ProgramOptions& options, const SizeSets& sets, Diagnostics& diagnostics) {
   Numbers chosen;
   for (const std::string& choice : options.sizes) {
@@ -56,8 +62,8 @@ Numbers chosen_sizes(const ProgramOptions& options, const SizeSets& sets, Diagno
     if (equals == std::string::npos) {
       const auto set = sets.find(choice);
       if (set == sets.end()) {
-        diagnostics.complain(concat("--size ", choice, ": the program's SIZES has no set of that name"),
-                             did_you_mean(choice, sets));
+        const UnknownName unknown = unknown_name("--size: SIZES has no set", choice, "sets", sets);
+        diagnostics.report(unknown.message, unknown.remedy);
         continue;
       }
       for (const auto& [name, value] : set->second) chosen[name] = value;
@@ -67,7 +73,7 @@ Numbers chosen_sizes(const ProgramOptions& options, const SizeSets& sets, Diagno
     const char* const end = choice.data() + choice.size();
     const auto parsed = std::from_chars(choice.data() + equals + 1, end, size);
     if (parsed.ec != std::errc() || parsed.ptr != end || size < 1) {
-      diagnostics.complain(concat("--size ", choice, ": not a positive integer"), "write --size J=128");
+      diagnostics.report(concat("--size ", choice, ": not a positive integer"), "write --size J=128");
       continue;
     }
     chosen[choice.substr(0, equals)] = Value::of_integer(size);
@@ -84,9 +90,9 @@ Value evaluate_call(const Expression& call, const Numbers& numbers, Diagnostics&
     if (inputs.back().kind == ValueKind::broken) return Value::broken();
   }
   if (!kind || inputs.empty() || inputs.size() != static_cast<size_t>(info_of(*kind).inputs)) {
-    diagnostics.complain(
-        call.location, concat("'", call.text, "' is not a function of numbers"),
-        "numbers have + - * / // **, np.sqrt, np.exp, np.log, np.tanh, np.abs, np.maximum, np.minimum");
+    diagnostics.report(call.location,
+                       concat("'", call.text, "' is not a function of numbers, or has the wrong number of arguments"),
+                       "use + - * / // **, np.sqrt, np.exp, np.log, np.tanh, np.abs, np.maximum and np.minimum");
     return Value::broken();
   }
   return fold_function(*kind, inputs, 0, call.location, diagnostics);
@@ -102,8 +108,8 @@ Value evaluate_number(const Expression& expression, const Numbers& numbers, Diag
       const auto found = numbers.find(expression.text);
       if (found != numbers.end() && expression.prefix.empty()) return found->second;
       if (diagnostics.full()) return Value::broken();
-      diagnostics.complain(expression.location, concat("'", expression.text, "' is not a size"),
-                           did_you_mean(expression.text, numbers));
+      const UnknownName unknown = unknown_name("unknown size", expression.text, "sizes", numbers);
+      diagnostics.report(expression.location, unknown.message, unknown.remedy);
       return Value::broken();
     }
     case ExpressionKind::unary: {
@@ -124,27 +130,27 @@ Value evaluate_number(const Expression& expression, const Numbers& numbers, Diag
     case ExpressionKind::call: return evaluate_call(expression, numbers, diagnostics);
     default: break;
   }
-  diagnostics.complain(expression.location, "expected a number",
-                       "sizes are integers and products of them: `I = P * H`");
+  diagnostics.report(expression.location, "expected a number",
+                     "sizes are integers and expressions of them: `I = P * H`");
   return Value::broken();
 }
 
 Numbers evaluate_sizes(const Module& module, const ProgramOptions& options, Diagnostics& diagnostics) {
-  // SIZES may stand below the sizes that it sets, so it is read first; its own numbers are literals or sizes above it.
+  // SIZES may come after the sizes that it sets, so it is read first; its numbers are literals or sizes above it.
   SizeSets sets;
   Numbers defaults;
-  Diagnostics quiet = Diagnostics::deaf();  // what is wrong is complained about below, once
+  Diagnostics silent = Diagnostics::silent();  // the second evaluation below reports the errors
   for (const Assignment& statement : module.assignments) {
     if (statement.value.kind == ExpressionKind::dict) {
       const bool is_sizes = statement.targets == std::vector<std::vector<std::string>>{{"SIZES"}};
       if (is_sizes) {
         read_size_sets(statement.value, defaults, sets, diagnostics);
       } else {
-        diagnostics.complain(statement.location, "only SIZES is a dictionary", std::string(kSizesRemedy));
+        diagnostics.report(statement.location, "only SIZES may be a dictionary", std::string(kSizesRemedy));
       }
       continue;
     }
-    const Value value = evaluate_number(statement.value, defaults, quiet);
+    const Value value = evaluate_number(statement.value, defaults, silent);
     for (const std::vector<std::string>& target : statement.targets) {
       if (target.size() == 1 && value.kind == ValueKind::number) defaults[target[0]] = value;
     }
@@ -156,7 +162,8 @@ Numbers evaluate_sizes(const Module& module, const ProgramOptions& options, Diag
     const Value value = evaluate_number(statement.value, numbers, diagnostics);
     for (const std::vector<std::string>& target : statement.targets) {
       if (target.size() != 1) {
-        diagnostics.complain(statement.location, "a size has one name", "write `P = W = 64`, or one line each");
+        diagnostics.report(statement.location, "a size must have one name",
+                           "write `P = W = 64`, or one assignment per line");
         continue;
       }
       const auto choice = chosen.find(target[0]);
@@ -169,7 +176,8 @@ Numbers evaluate_sizes(const Module& module, const ProgramOptions& options, Diag
   }
   for (const auto& [name, value] : chosen) {
     if (!numbers.contains(name)) {
-      diagnostics.complain(concat("--size ", name, ": the program has no such size"), did_you_mean(name, numbers));
+      const UnknownName unknown = unknown_name("--size: unknown size", name, "sizes", numbers);
+      diagnostics.report(unknown.message, unknown.remedy);
     }
   }
   return numbers;

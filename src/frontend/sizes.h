@@ -1,4 +1,5 @@
-// The module's sizes and other numbers, with the user's choices (`--size tiny`, `--size J=128`) in their place.
+// Evaluates the module's sizes and other numbers, with the user's `--size tiny` and `--size J=128` applied.
+// Tests: tests/frontend/sizes_test.cpp.
 #pragma once
 
 #include <map>
@@ -13,10 +14,10 @@ namespace millrace {
 
 using Numbers = std::map<std::string, Value>;
 
-// A chosen name keeps the chosen value; what is computed from it follows.
+// A name set by the user keeps that value; sizes computed from it change accordingly.
 Numbers evaluate_sizes(const Module& module, const ProgramOptions& options, Diagnostics& diagnostics);
 
-// The value of an expression of numbers alone.
+// The value of an expression of constants.
 Value evaluate_number(const Expression& expression, const Numbers& numbers, Diagnostics& diagnostics);
 
 }  // namespace millrace

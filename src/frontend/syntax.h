@@ -1,4 +1,4 @@
-// The syntax tree: what stands in the text, before it means anything.
+// The syntax tree of a program, before names are resolved. Tests: tests/error/, tests/frontend/.
 #pragma once
 
 #include <optional>
@@ -37,7 +37,7 @@ struct Expression {
   int depth = 1;  // of the tree under this node; bounded, so that walking it may recurse
 };
 
-// `a = b = value`, `a, b = value`: one target a '=', each of one or more names.
+// `a = b = value`, `a, b = value`: one target for each '=', each of one or more names.
 struct Assignment {
   SourceLocation location;
   std::vector<std::vector<std::string>> targets;

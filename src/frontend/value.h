@@ -1,4 +1,4 @@
-// What an expression of a program stands for while it is lowered.
+// The value of an expression during lowering. Tests: tests/frontend/lower_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace millrace {
 
-// A tensor seen with its axes permuted or with axes of extent one added: None and transposes move no data.
+// A tensor with its axes permuted or with axes of extent one added: None and transposes move no data.
 struct View {
   TensorId tensor;
-  std::vector<int> axes;  // one an axis of the view: the tensor's axis, or kFixed for an added one
+  std::vector<int> axes;  // one per axis of the view: the tensor's axis, or kFixed for an added one
 };
 
 enum class ValueKind {
-  broken,   // complained about already; whatever uses it stays silent
+  broken,   // its error is reported already; users of it report nothing
   nothing,  // None
   number,
   view,
@@ -27,10 +27,10 @@ enum class ValueKind {
 struct Value {
   ValueKind kind = ValueKind::broken;
   double number = 0;
-  std::optional<int64_t> integer;  // set when `number` is one
+  std::optional<int64_t> integer;  // set when `number` is an integer
   View view;
-  std::shared_ptr<const std::vector<Value>>
-      items;  // of a tuple, which holds no tuple; shared, as names for it are many
+  // Of a tuple, which contains no tuple. Shared, because many names may refer to it.
+  std::shared_ptr<const std::vector<Value>> items;
 
   static Value of(double number) { return {ValueKind::number, number, std::nullopt, {}, {}}; }
   static Value of(std::vector<Value> items) {

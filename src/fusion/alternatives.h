@@ -1,5 +1,5 @@
-// Alternatives to what fusion chose, for later stages to measure: stacked contractions (paper section A.5.2) and
-// epilogues. None is taken here.
+// Finds alternatives for later stages to measure: stacked contractions (paper section A.5.2) and epilogues.
+// Tests: tests/fusion/variants_test.cpp.
 #pragma once
 
 #include <vector>
@@ -9,11 +9,11 @@
 
 namespace millrace {
 
-// Contractions that share an operand (Q, K and V of one input; their weight gradients), and those whose results are
-// summed (their input gradients): every set of two and more, up to four at a time.
+// Contractions that share an operand (Q, K and V of one input; their weight gradients), and contractions whose results
+// are summed (their input gradients): every subset of two or more, for sets of up to four.
 std::vector<Stacking> find_stackings(const Neighbourhood& near);
 
-// Biases, activations, residuals and their gradients right behind a contraction, and bias gradients of its operand.
+// Biases, activations, residuals and their gradients right after a contraction, and bias gradients of its operand.
 std::vector<Epilogue> find_epilogues(const Neighbourhood& near);
 
 }  // namespace millrace

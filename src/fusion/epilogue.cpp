@@ -23,14 +23,14 @@ bool is_epilogue(const Graph& graph, const Operator& op) {
   }
 }
 
-// Follows the result of a contraction through maps that keep its shape; every stop on the way is an alternative.
+// Follows the result of a contraction through maps that keep its shape; each prefix of the chain is an alternative.
 void follow(const Neighbourhood& near, OperatorId contraction, std::vector<Epilogue>& found) {
   Epilogue epilogue;
   epilogue.contraction = contraction;
   TensorId tensor = near.op(contraction).outputs[0].tensor;
   while (true) {
     std::vector<OperatorId> here;
-    bool kept = false;  // read by the other pass: it is written out all the same
+    bool kept = false;  // the other pass reads it, so it is written anyway
     for (const OperatorId reader : near.readers[tensor.at()]) {
       if (near.op(reader).pass == near.op(contraction).pass) {
         here.push_back(reader);
@@ -47,12 +47,12 @@ void follow(const Neighbourhood& near, OperatorId contraction, std::vector<Epilo
     epilogue.name += concat(epilogue.name.empty() ? "" : "-", label_of(near.graph, op));
     epilogue.words_saved += words_of(near.graph, tensor) * (kept ? 1 : 2);
     found.push_back(epilogue);
-    if (label_of(near.graph, op) == "residual") return;  // a product adds to one tensor, at its very end
+    if (label_of(near.graph, op) == "residual") return;  // a product adds one tensor, as its last operation
     tensor = op.outputs[0].tensor;
   }
 }
 
-// A bias's gradient sums the operand that the weight's gradient contracts, over indices that it contracts.
+// A bias's gradient sums an operand of the weight's gradient over the indices that the contraction contracts.
 void find_bias_gradients(const Neighbourhood& near, OperatorId contraction, std::vector<Epilogue>& found) {
   const Operator& product = near.op(contraction);
   for (size_t side : {0U, 1U}) {
@@ -65,7 +65,7 @@ void find_bias_gradients(const Neighbourhood& near, OperatorId contraction, std:
         const int in_product = operand.axes[axis];
         const int in_sum = op.inputs[0].axes[axis];
         if (in_product == kFixed || in_sum == kFixed) continue;
-        fits = fits && product.reduced[static_cast<size_t>(in_product)] == op.reduced[static_cast<size_t>(in_sum)];
+        fits = fits && product.reduced[as_index(in_product)] == op.reduced[as_index(in_sum)];
       }
       if (fits) found.push_back({contraction, {reader}, "bias_gradient", words_of(near.graph, operand.tensor)});
     }

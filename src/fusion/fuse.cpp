@@ -12,11 +12,10 @@
 namespace millrace {
 namespace {
 
-// A contraction is carried out by a library; here it is a nest of its own.
+// A library runs a contraction; here it is a separate loop nest.
 LoopNest nest_of(const Neighbourhood& near, const Group& group) {
   if (near.is_contraction(group.members.front().op)) return {~LabelSet{0}, {false}, 1, 1};
-  std::string reason;
-  return *find_loop_nest(near, group, reason);
+  return *find_loop_nest(near, group);
 }
 
 Implementation implementation_of(const Neighbourhood& near, const Group& group, const LoopNest& nest, size_t label) {
@@ -71,7 +70,7 @@ FusedOperator describe(const Neighbourhood& near, const Group& group, const Loop
   return fused;
 }
 
-// What two operators of one kernel save by being together.
+// What two operators of one group save by being fused.
 std::string saving_of(const Neighbourhood& near, const FusedOperator& group, OperatorId first, OperatorId second) {
   std::set<TensorId> touched;
   for (const Access& access : near.op(second).inputs) touched.insert(access.tensor);
@@ -80,15 +79,23 @@ std::string saving_of(const Neighbourhood& near, const FusedOperator& group, Ope
     const Tensor& tensor = near.graph.tensor(output.tensor);
     const bool interim = std::find(group.interim.begin(), group.interim.end(), output.tensor) != group.interim.end();
     const int64_t words = words_of(near.graph, output.tensor);
-    return interim ? concat(tensor.name, " stays in registers: ", 2 * words, " words less")
-                   : concat(tensor.name, " is written but not read back: ", words, " words less");
+    return interim ? concat(tensor.name, " stays in registers: ", 2 * words, " fewer words")
+                   : concat(tensor.name, " is written but not read back: ", words, " fewer words");
   }
   for (const Access& input : near.op(first).inputs) {
     const int64_t words = words_of(near.graph, input.tensor);
     if (words > 0 && touched.contains(input.tensor))
-      return concat(near.graph.tensor(input.tensor).name, " is read once for both: ", words, " words less");
+      return concat(near.graph.tensor(input.tensor).name, " is read once for both: ", words, " fewer words");
   }
-  return "a launch less";
+  return "one launch less";
+}
+
+std::string reason_to_stay_separate(Fuser& fuser, size_t a, size_t b) {
+  const Attempt<Fuser::Merge> merge = fuser.try_merge(a, b);
+  if (!merge) return merge.reason();
+  return fuser.makes_cycle(a, b)
+             ? "an operator between them, such as a contraction, reads one and writes an input of the other"
+             : "compatible";
 }
 
 }  // namespace
@@ -147,11 +154,7 @@ std::vector<PairExplanation> explain(const TrainingGraph& training, const FusedG
         pair.reason = saving_of(near, fused.groups[group_of[k]], first, second);
       } else {
         std::string& reason = known[{std::min(a, b), std::max(a, b)}];
-        if (reason.empty() && fuser.try_merge(a, b, reason)) {
-          reason = fuser.makes_cycle(a, b)
-                       ? "something between them, such as a contraction, reads one and makes what the other reads"
-                       : "compatible";
-        }
+        if (reason.empty()) reason = reason_to_stay_separate(fuser, a, b);
         pair.reason = reason;
       }
       pairs.push_back(std::move(pair));

@@ -8,14 +8,14 @@
 
 namespace millrace {
 
-// Merges groups of elementwise and normalization operators, the merge that saves most words first, until none is left
-// that saves words or a launch. What comes out does not depend on the order of the operators in the graph.
+// Merges groups of elementwise and normalization operators, starting with the merge that saves the most words, until no
+// merge saves words or a launch. The result does not depend on the order of the operators in the graph.
 FusedGraph fuse(const TrainingGraph& training);
 
-// The number of each operator's group; their number where it is in none.
+// The number of each operator's group; fused.groups.size() if it is in none.
 std::vector<size_t> group_numbers(const FusedGraph& fused);
 
-// For every two neighbouring operators (one reads what the other writes, or both read one tensor) whether they fused.
+// For every two neighbouring operators (one reads the other's output, or both read one tensor), whether they fused.
 std::vector<PairExplanation> explain(const TrainingGraph& training, const FusedGraph& fused);
 
 }  // namespace millrace

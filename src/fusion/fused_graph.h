@@ -1,12 +1,12 @@
-// The artefact of fusion: the training graph's operators in groups that run as one kernel each, and the alternatives
-// that later stages choose between by measurement.
+// The artefact of fusion: the training graph's operators in groups that run as one kernel each, and alternatives that
+// later stages measure and choose from. Tests: tests/fusion/.
 //
-// A fused operator runs one loop nest. Its outer indices are shared by all members: each outer point is one row, which
-// a block works on alone. Members then run one behind the other inside the row, along its inner indices; where members
-// have different inner indices, these are put in sequence (the paper's partial fusion). What passes between members is
-// therefore either an element at the same point or one number a row. A reduction over all inner indices of a member
-// ends inside the row, and members behind it may use it; a reduction over all outer indices crosses the grid in two
-// stages, and nothing inside the group may use it.
+// A fused operator runs one loop nest. All members share its outer indices: each outer point is one row, which one
+// block processes alone. Inside the row, members run one after another along its inner indices; members with different
+// inner indices run in sequence (the paper's partial fusion). So a member passes to another either an element at the
+// same point or one number per row. A reduction over all inner indices of a member ends inside the row, and later
+// members may use it; a reduction over all outer indices crosses the grid in two stages, and no member of the group may
+// use it.
 #pragma once
 
 #include <array>
@@ -19,8 +19,8 @@
 
 namespace millrace {
 
-// How an index is carried out (paper section 4): independent ones by blocks, threads or loops, reduced ones by a loop
-// in one thread, across a warp, a block, or the grid.
+// How an index is implemented (paper section 4): an independent one by blocks, threads or loops, a reduced one by a
+// loop in one thread, or across a warp, a block or the grid.
 enum class Implementation { block, thread, loop, warp_reduction, block_reduction, grid_reduction };
 
 struct FusedIndex {
@@ -34,36 +34,36 @@ enum class FusedKind { contraction, kernel };
 struct FusedOperator {
   FusedKind kind = FusedKind::kernel;
   std::string name;        // from its members: bias-dropout-residual-layernorm
-  std::string paper_name;  // BDRLN; several joined by '+'; empty where the paper has none
+  std::string paper_name;  // BDRLN; several joined by '+'; empty if the paper has none
   Pass pass = Pass::forward;
   std::vector<OperatorId> members;  // in the graph's order
   std::vector<FusedIndex> space;
-  std::vector<std::vector<int>> index_of;  // one a member: for each index of its own space, the one of the group's
+  std::vector<std::vector<int>> index_of;  // one per member: for each index of its space, the index of the group
   std::vector<TensorId> reads;             // from memory
   std::vector<TensorId> writes;            // to memory
   std::vector<TensorId> interim;           // never in memory
-  int loops = 1;                           // over a row: one more for each reduction that a member behind it uses
+  int loops = 1;                           // over a row: one more for each reduction that a later member uses
   bool rereads = false;                    // the row does not fit into fast memory: every loop reads its words again
   int64_t partial_words = 0;               // written and read between the two stages of reductions across the grid
-  int64_t words_before = 0;                // of the members apart
+  int64_t words_before = 0;                // of the members as separate kernels
   int64_t words_after = 0;
   std::array<int64_t, 3> words_after_by_mask{};  // indexed by MaskStorage
 };
 
-// Contractions that can run as one. Alternatives overlap: all of a set, and every smaller part of it.
+// Contractions that can run as one. Alternatives overlap: a set and its subsets.
 struct Stacking {
   enum class Kind { shared_operand, summed_results };
   Kind kind = Kind::shared_operand;
   std::vector<OperatorId> contractions;
-  // The additions that a stacked contraction does by itself: of the sum, as many as it needs, and one more where the
-  // sum has something that is no contraction, which a product can add; the others of the sum, if any are left, add what
-  // is not stacked.
+  // The additions of the sum that the stacked contraction performs: one fewer than the stacked contractions, and one
+  // more if the sum has a term that is not a contraction, which the product can add. The remaining additions of the sum
+  // add the terms that are not stacked.
   std::vector<OperatorId> absorbed;
-  int64_t words_apart = 0;  // of the contractions and what they absorb
+  int64_t words_separate = 0;  // of the contractions and the absorbed operators, each run separately
   int64_t words_stacked = 0;
 };
 
-// Neighbours that a matrix product can do at its end.
+// Operators that a matrix product can perform in its epilogue.
 struct Epilogue {
   OperatorId contraction;
   std::vector<OperatorId> absorbed;
@@ -72,7 +72,7 @@ struct Epilogue {
 };
 
 struct FusedGraph {
-  std::vector<FusedOperator> groups;  // every operator in one of them; in an order that can run
+  std::vector<FusedOperator> groups;  // each operator is in exactly one; in execution order
   int64_t words_before = 0;
   int64_t words_after = 0;
   std::array<int64_t, 3> words_after_by_mask{};  // indexed by MaskStorage
@@ -80,18 +80,18 @@ struct FusedGraph {
   std::vector<Epilogue> epilogues;
 };
 
-// Words with masks as bits, as plans have them: what decides whether something is saved.
+// Words with masks stored as bits, as in plans: the measure for whether a change saves words.
 template <class Fused>
 int64_t moved_words(const Fused& fused) {
   return fused.words_after_by_mask[static_cast<size_t>(MaskStorage::bits)];
 }
 
-// A pair of neighbouring operators, and what became of it.
+// Whether two neighbouring operators fused.
 struct PairExplanation {
   OperatorId first;
   OperatorId second;
   bool fused = false;
-  std::string reason;  // what fusing saved, or why it was refused
+  std::string reason;  // what fusing saved, or why it was rejected
 };
 
 }  // namespace millrace

@@ -53,8 +53,8 @@ Fuser::Fuser(const Neighbourhood& near)
   find_cousins();
 }
 
-// Operators on the results, or on the other operands, of contractions that share an operand. Stacked, those are one
-// tensor and these one operator: the paper's input biases and their gradients.
+// Cousins: operators on the results, or on the other operands, of contractions that share an operand. When the
+// contractions are stacked, their tensors become one, and so can the cousins: the paper's input biases and gradients.
 void Fuser::find_cousins() {
   std::map<std::pair<TensorId, Pass>, std::vector<OperatorId>> sharing;
   for (size_t k = 0; k < near_.graph.operators.size(); ++k) {
@@ -63,7 +63,7 @@ void Fuser::find_cousins() {
     for (size_t side : {0U, 1U}) sharing[{near_.op(id).inputs[side].tensor, near_.op(id).pass}].push_back(id);
   }
   const auto add_pairs = [&](const std::vector<OperatorId>& operators) {
-    constexpr size_t kMany = 32;  // of more, as no layer has, only some pairs are looked at
+    constexpr size_t kMany = 32;  // of more operators than any layer has, consider only some pairs
     for (size_t k = 0; k < operators.size(); ++k) {
       for (size_t m = k + 1; m < std::min(operators.size(), k + kMany); ++m) {
         cousins_[operators[k].at()].push_back(operators[m]);
@@ -113,37 +113,26 @@ std::vector<OperatorId> Fuser::neighbours(OperatorId id) const {
 }
 
 int64_t Fuser::words_of_group(const Group& group) const {
-  std::string reason;
-  const std::optional<LoopNest> nest = find_loop_nest(near_, group, reason);
+  const Attempt<LoopNest> nest = find_loop_nest(near_, group);
   return nest ? movement_of(near_, group, *nest).words : 0;
 }
 
-std::optional<Fuser::Merge> Fuser::try_merge(size_t a, size_t b, std::string& reason) {
+Attempt<Fuser::Merge> Fuser::try_merge(size_t a, size_t b) const {
   const Operator& first = near_.op(groups_[a].members.front().op);
   const Operator& second = near_.op(groups_[b].members.front().op);
-  if (first.kind == OperatorKind::contraction || second.kind == OperatorKind::contraction) {
-    reason = "one is a contraction: it takes scalings only, and what its epilogues list";
-    return std::nullopt;
-  }
-  if (first.pass != second.pass) {
-    reason = "forward and backward run apart";
-    return std::nullopt;
-  }
+  if (first.kind == OperatorKind::contraction || second.kind == OperatorKind::contraction)
+    return Rejection{"one is a contraction, which only absorbs scalings and epilogues"};
+  if (first.pass != second.pass) return Rejection{"they run in different passes"};
   const bool shared = share_a_tensor(near_, groups_[a], groups_[b]);
-  if (!shared && kinds_in(near_, groups_[a]) != kinds_in(near_, groups_[b])) {
-    reason = "they share no tensor and do different things";
-    return std::nullopt;
-  }
-  std::optional<Group> united = unite(near_, groups_[a], groups_[b], reason);
-  if (!united) return std::nullopt;
-  const std::optional<LoopNest> nest = find_loop_nest(near_, *united, reason);
-  if (!nest) return std::nullopt;
+  if (!shared && kinds_in(near_, groups_[a]) != kinds_in(near_, groups_[b]))
+    return Rejection{"they share no tensor and have different operators"};
+  Attempt<Group> united = unite(near_, groups_[a], groups_[b]);
+  if (!united) return Rejection{united.reason()};
+  const Attempt<LoopNest> nest = find_loop_nest(near_, *united);
+  if (!nest) return Rejection{nest.reason()};
   const int64_t saved =
       words_of_group(groups_[a]) + words_of_group(groups_[b]) - movement_of(near_, *united, *nest).words;
-  if (saved < 0) {
-    reason = concat("it would move ", -saved, " words more");
-    return std::nullopt;
-  }
+  if (saved < 0) return Rejection{concat("fused, they would move ", -saved, " more words")};
   return Merge{std::move(*united), saved};
 }
 
@@ -154,8 +143,7 @@ std::string Fuser::name_of(size_t group) const {
 }
 
 void Fuser::consider(size_t a, size_t b) {
-  std::string reason;
-  const std::optional<Merge> merge = try_merge(a, b, reason);
+  const Attempt<Merge> merge = try_merge(a, b);
   if (!merge) return;
   const std::string name_a = name_of(a);
   const std::string name_b = name_of(b);
@@ -192,8 +180,7 @@ void Fuser::run() {
     candidates_.pop();
     if (versions_[best.a] != best.version_a || versions_[best.b] != best.version_b) continue;
     if (makes_cycle(best.a, best.b)) continue;
-    std::string reason;
-    std::optional<Merge> found = try_merge(best.a, best.b, reason);
+    Attempt<Merge> found = try_merge(best.a, best.b);
     merge(best.a, best.b, std::move(found->group));
     consider_neighbours(best.a);
   }

@@ -1,11 +1,12 @@
-// The merging itself: groups, which pairs of them are worth a look, and what merging a pair would do.
+// Merges groups greedily: keeps the current groups, the candidate pairs, and what merging a pair would save.
+// Tests: tests/fusion/fuse_test.cpp.
 #pragma once
 
-#include <optional>
 #include <queue>
 #include <string>
 #include <vector>
 
+#include "base/attempt.h"
 #include "fusion/fused_graph.h"
 #include "fusion/group.h"
 #include "fusion/group_order.h"
@@ -16,13 +17,13 @@ class Fuser {
  public:
   explicit Fuser(const Neighbourhood& near);
 
-  // Merges until nothing is left to gain.
+  // Merges until no merge saves words or a launch.
   void run();
 
-  // Puts operators together as a fused graph has them.
+  // Restores the groups of a fused graph.
   void restore(const FusedGraph& fused);
 
-  // Group numbers in an order that can run.
+  // Group numbers in execution order.
   std::vector<size_t> order() const;
   const Group& group(size_t number) const { return groups_[number]; }
   size_t group_of(OperatorId op) const { return group_of_[op.at()]; }
@@ -32,18 +33,18 @@ class Fuser {
     Group group;
     int64_t saved = 0;  // words
   };
-  std::optional<Merge> try_merge(size_t a, size_t b, std::string& reason);
+  Attempt<Merge> try_merge(size_t a, size_t b) const;
 
   bool makes_cycle(size_t a, size_t b) { return order_.merging_makes_cycle(a, b); }
 
-  // Operators beside `id` that it could fuse with: makers and readers of its tensors, and cousins.
+  // Operators that `id` could fuse with: producers and readers of its tensors, and cousins.
   std::vector<OperatorId> neighbours(OperatorId id) const;
 
  private:
-  // A pair of groups as it was when it was looked at.
+  // A pair of groups, with their versions when it was evaluated.
   struct Candidate {
     int64_t saved = 0;
-    std::string name;  // breaks ties in a way that does not depend on the order of operators
+    std::string name;  // breaks ties independently of the order of operators
     size_t a = 0;
     size_t b = 0;
     int version_a = 0;
@@ -62,7 +63,7 @@ class Fuser {
 
   const Neighbourhood& near_;
   std::vector<Group> groups_;
-  std::vector<int> versions_;  // one a group; negative: merged away
+  std::vector<int> versions_;  // one per group; negative: merged into another
   std::vector<size_t> group_of_;
   std::vector<std::vector<OperatorId>> cousins_;
   std::priority_queue<Candidate> candidates_;

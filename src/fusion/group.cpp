@@ -16,10 +16,10 @@ class Matching {
 
   bool match(int label_b, int label_a) {
     if (label_b == kNoLabel || label_a == kNoLabel) return label_b == label_a;
-    int& known = to_a_[static_cast<size_t>(label_b)];
+    int& known = to_a_[as_index(label_b)];
     if (known == label_a) return true;
-    const auto target = static_cast<size_t>(label_a);
-    const bool fits = graph_.extent(b_.dims[static_cast<size_t>(label_b)]) == graph_.extent(a_.dims[target]);
+    const size_t target = as_index(label_a);
+    const bool fits = graph_.extent(b_.dims[as_index(label_b)]) == graph_.extent(a_.dims[target]);
     if (known != kNoLabel || taken_[target] || !fits) return false;
     known = label_a;
     taken_[target] = true;
@@ -36,22 +36,22 @@ class Matching {
   std::vector<bool> taken_;
 };
 
-using Touches = std::map<TensorId, std::vector<std::vector<int>>>;  // labels of each access of a tensor
+using Accesses = std::map<TensorId, std::vector<std::vector<int>>>;  // the labels of each access of a tensor
 
-Touches touches_of(const Neighbourhood& near, const Group& group) {
-  Touches touches;
+Accesses accesses_of(const Neighbourhood& near, const Group& group) {
+  Accesses found;
   for (const Member& member : group.members) {
     const Operator& op = near.op(member.op);
     for (const std::vector<Access>* accesses : {&op.inputs, &op.outputs}) {
       for (const Access& access : *accesses) {
-        if (words_of(near.graph, access.tensor) > 0) touches[access.tensor].push_back(labels_of(member, access));
+        if (words_of(near.graph, access.tensor) > 0) found[access.tensor].push_back(labels_of(member, access));
       }
     }
   }
-  return touches;
+  return found;
 }
 
-// A member that does not depend on the order in which the operators are written.
+// A member whose choice does not depend on the order of the operators.
 const Member& first_by_kind(const Neighbourhood& near, const Group& group) {
   return *std::min_element(group.members.begin(), group.members.end(), [&](const Member& l, const Member& r) {
     const Operator& left = near.op(l.op);
@@ -91,26 +91,24 @@ bool is_member(const Group& group, OperatorId op) {
 
 std::vector<int> labels_of(const Member& member, const Access& access) {
   std::vector<int> labels;
-  for (const int index : access.axes)
-    labels.push_back(index == kFixed ? kNoLabel : member.labels[static_cast<size_t>(index)]);
+  for (const int index : access.axes) labels.push_back(index == kFixed ? kNoLabel : member.labels[as_index(index)]);
   return labels;
 }
 
-std::optional<Group> unite(const Neighbourhood& near, const Group& a, const Group& b, std::string& reason) {
+Attempt<Group> unite(const Neighbourhood& near, const Group& a, const Group& b) {
   Matching matching(near.graph, a, b);
-  const Touches of_a = touches_of(near, a);
-  const Touches of_b = touches_of(near, b);
+  const Accesses accesses_a = accesses_of(near, a);
+  const Accesses accesses_b = accesses_of(near, b);
   bool shared = false;
-  for (const auto& [tensor, accesses_b] : of_b) {
-    const auto found = of_a.find(tensor);
-    if (found == of_a.end()) continue;
+  for (const auto& [tensor, rights] : accesses_b) {
+    const auto lefts = accesses_a.find(tensor);
+    if (lefts == accesses_a.end()) continue;
     shared = true;
-    for (const std::vector<int>& left : found->second) {
-      for (const std::vector<int>& right : accesses_b) {
+    for (const std::vector<int>& left : lefts->second) {
+      for (const std::vector<int>& right : rights) {
         for (size_t axis = 0; axis < left.size(); ++axis) {
           if (matching.match(right[axis], left[axis])) continue;
-          reason = concat("they run along ", near.graph.tensor(tensor).name, " in different ways");
-          return std::nullopt;
+          return Rejection{concat("they access ", near.graph.tensor(tensor).name, " along different indices")};
         }
       }
     }
@@ -120,10 +118,7 @@ std::optional<Group> unite(const Neighbourhood& near, const Group& a, const Grou
     const std::vector<int>& right = first_by_kind(near, b).labels;
     bool same = left.size() == right.size();
     for (size_t index = 0; same && index < left.size(); ++index) same = matching.match(right[index], left[index]);
-    if (!same) {
-      reason = "their iteration spaces have different sizes";
-      return std::nullopt;
-    }
+    if (!same) return Rejection{"their iteration spaces have different sizes"};
   }
   Group united = a;
   std::vector<int> renamed = matching.to_a();
@@ -132,13 +127,10 @@ std::optional<Group> unite(const Neighbourhood& near, const Group& a, const Grou
     renamed[label] = static_cast<int>(united.dims.size());
     united.dims.push_back(b.dims[label]);
   }
-  if (united.dims.size() > kMaxLabels) {
-    reason = "together they have too many dimensions";
-    return std::nullopt;
-  }
+  if (united.dims.size() > kMaxLabels) return Rejection{"fused, they would have too many dimensions"};
   for (Member member : b.members) {
     for (int& label : member.labels) {
-      if (label != kNoLabel) label = renamed[static_cast<size_t>(label)];
+      if (label != kNoLabel) label = renamed[as_index(label)];
     }
     united.members.push_back(std::move(member));
   }
@@ -154,15 +146,15 @@ int64_t stored_words(const Neighbourhood& near, TensorId tensor, MaskStorage mas
   const bool dropped = op.kind == OperatorKind::dropout && op.outputs[1].tensor == tensor;
   if (!dropped && !is_computed_boolean(near.graph, tensor)) return words;
   if (dropped && masks == MaskStorage::regenerated) return 0;
-  const int64_t bits_a_word = dropped ? 8 * bytes_of(near.graph.tensor(tensor).dtype) : kBooleansAWord;
-  return (words + bits_a_word - 1) / bits_a_word;
+  const int64_t bits_per_word = dropped ? 8 * bytes_of(near.graph.tensor(tensor).dtype) : kBooleansPerWord;
+  return (words + bits_per_word - 1) / bits_per_word;
 }
 
 Movement movement_of(const Neighbourhood& near, const Group& group, const LoopNest& nest) {
-  // What of a row stays in a block's registers and shared memory between two loops: 64 KiB of float32.
+  // The words of a row that fit into a block's registers and shared memory between two loops: 64 KiB of float32.
   constexpr int64_t kRowWords = 16384;
-  // Blocks that leave partial sums for the second stage of a reduction across the grid: about one a multiprocessor, and
-  // no more than there are rows.
+  // Blocks that write partial sums for the second stage of a reduction across the grid: about one per multiprocessor,
+  // and at most one per row.
   constexpr int64_t kGridBlocks = 128;
   int64_t blocks = 1;
   for (size_t label = 0; label < group.dims.size() && blocks < kGridBlocks; ++label) {

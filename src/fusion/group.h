@@ -1,40 +1,40 @@
-// A group of operators while fusion grows it: its members' indices under common labels.
+// A group of operators during fusion, with common labels for the indices of its members.
+// Tests: tests/fusion/fuse_test.cpp, explain_test.cpp.
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "autodiff/training_graph.h"
+#include "base/attempt.h"
 #include "fusion/fused_graph.h"
 
 namespace millrace {
 
-// An index of extent one belongs to no space: it changes no loop.
+// The label of an index of extent one, which affects no loop.
 inline constexpr int kNoLabel = -1;
 
 struct Member {
   OperatorId op;
-  std::vector<int> labels;  // one an index of the operator's space: the group's label, or kNoLabel
+  std::vector<int> labels;  // one per index of the operator's space: the group's label, or kNoLabel
 };
 
 struct Group {
   std::vector<Member> members;  // in the graph's order
-  std::vector<DimId> dims;      // one a label
+  std::vector<DimId> dims;      // one per label
 };
 
-using LabelSet = uint64_t;  // a bit a label
+using LabelSet = uint64_t;  // one bit per label
 inline constexpr size_t kMaxLabels = 64;
 
-// What fusion asks of the training graph again and again.
+// The training graph, with producers and readers of each tensor.
 struct Neighbourhood {
   explicit Neighbourhood(const TrainingGraph& training);
 
   const Graph& graph;
-  std::vector<OperatorId> producers;             // one a tensor
-  std::vector<std::vector<OperatorId>> readers;  // one a tensor
-  std::vector<bool> leaves;                      // one a tensor: a result or an argument's gradient
+  std::vector<OperatorId> producers;             // one per tensor
+  std::vector<std::vector<OperatorId>> readers;  // one per tensor
+  std::vector<bool> leaves;                      // one per tensor: a result or an argument's gradient
 
   const Operator& op(OperatorId id) const { return graph.operators[id.at()]; }
   bool is_contraction(OperatorId id) const { return op(id).kind == OperatorKind::contraction; }
@@ -44,25 +44,25 @@ Group single(const Neighbourhood& near, OperatorId id);
 
 bool is_member(const Group& group, OperatorId op);
 
-// The label of each axis that an access runs along.
+// The label of each axis of an access.
 std::vector<int> labels_of(const Member& member, const Access& access);
 
-// Both groups under common labels: axes of tensors that both touch run along one label. Without a shared tensor the
-// indices are matched in order. Nothing, and a reason, where the two run along a shared tensor in different ways.
-std::optional<Group> unite(const Neighbourhood& near, const Group& a, const Group& b, std::string& reason);
+// Both groups under common labels: an axis of a tensor that both access has one label. Without a shared tensor, the
+// indices are matched in order. Rejected if the two access a shared tensor along different indices.
+Attempt<Group> unite(const Neighbourhood& near, const Group& a, const Group& b);
 
 // The loop nest of a group, as fused_graph.h describes it.
 struct LoopNest {
   LabelSet outer = 0;
-  std::vector<bool> across_grid;  // one a member: it reduces over the outer indices
+  std::vector<bool> across_grid;  // one per member: it reduces over the outer indices
   int loops = 1;
   int64_t row_points = 1;  // of the longest inner space
 };
 
-// The nest that carries out all members; nothing, and a reason, where there is none.
-std::optional<LoopNest> find_loop_nest(const Neighbourhood& near, const Group& group, std::string& reason);
+// The loop nest that runs all members; rejected if there is none.
+Attempt<LoopNest> find_loop_nest(const Neighbourhood& near, const Group& group);
 
-// What a group moves.
+// The data movement of a group.
 struct Movement {
   std::vector<TensorId> reads;
   std::vector<TensorId> writes;
@@ -74,13 +74,14 @@ struct Movement {
 };
 Movement movement_of(const Neighbourhood& near, const Group& group, const LoopNest& nest);
 
-// That are a word as bits: of half precision, so that what is decided by it is the same for every type.
-inline constexpr int64_t kBooleansAWord = 16;
+// Booleans per word when stored as bits. A word counts as half precision, so that decisions are the same for every
+// type.
+inline constexpr int64_t kBooleansPerWord = 16;
 
-// Words of a tensor when masks are stored in the given way, and computed booleans as bits where masks are not words.
+// Words of a tensor for the given storage of masks; computed booleans are stored as bits unless masks are words.
 int64_t stored_words(const Neighbourhood& near, TensorId tensor, MaskStorage masks);
 
-// The words of a movement under another storage of masks.
+// The words of a movement for the given storage of masks.
 int64_t words_with_masks(const Neighbourhood& near, const Group& group, const LoopNest& nest, const Movement& movement,
                          MaskStorage masks);
 

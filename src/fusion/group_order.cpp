@@ -39,26 +39,26 @@ void GroupOrder::merge(size_t a, size_t b) {
   const size_t first = position_[a] < position_[b] ? a : b;
   const size_t last = first == a ? b : a;
   bool reaches = false;
-  const std::vector<size_t> behind = between(first, last, reaches);
-  // What stands between and does not wait for `first` moves before the merged group, the rest behind it.
+  const std::vector<size_t> dependent = between(first, last, reaches);
+  // The groups between that do not depend on `first` move before the merged group, the others after it.
   const size_t begin = position_[first];
   const size_t end = position_[last];
   std::vector<size_t> before;
   std::vector<size_t> after;
   for (size_t k = begin + 1; k < end; ++k) {
     if (at_[k] == kGone) continue;
-    (std::binary_search(behind.begin(), behind.end(), at_[k]) ? after : before).push_back(at_[k]);
+    (std::binary_search(dependent.begin(), dependent.end(), at_[k]) ? after : before).push_back(at_[k]);
   }
   std::fill(at_.begin() + static_cast<std::ptrdiff_t>(begin), at_.begin() + static_cast<std::ptrdiff_t>(end) + 1,
             kGone);
   size_t next = begin;
-  const auto place = [&](size_t group) {
+  const auto append = [&](size_t group) {
     at_[next] = group;
     position_[group] = next++;
   };
-  for (const size_t group : before) place(group);
-  place(a);
-  for (const size_t group : after) place(group);
+  for (const size_t group : before) append(group);
+  append(a);
+  for (const size_t group : after) append(group);
   position_[b] = kGone;
 }
 

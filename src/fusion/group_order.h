@@ -1,4 +1,5 @@
-// An order in which groups can run, kept while groups merge. Merging two looks only at what stands between them.
+// Maintains an execution order of groups while groups merge. A merge visits only the groups between the two.
+// Tests: tests/fusion/fuse_test.cpp.
 #pragma once
 
 #include <functional>
@@ -8,30 +9,30 @@ namespace millrace {
 
 class GroupOrder {
  public:
-  // `successors` calls its argument with each group that reads what a group writes.
+  // Calls `visit` with each group that reads an output of `group`.
   using Successors = std::function<void(size_t group, const std::function<void(size_t)>& visit)>;
 
-  // Groups 0 to count-1, in an order that can run.
+  // Groups 0 to count-1, which must be in a valid order.
   GroupOrder(size_t count, Successors successors);
 
-  // Whether another group stands on a way from one of the two to the other: as one, they would wait for themselves.
+  // Whether another group is on a path from one of the two to the other: merged, they would depend on themselves.
   bool merging_makes_cycle(size_t a, size_t b);
 
-  // `b` becomes part of `a`, which `successors` must not know of yet; merging must make no cycle.
+  // Merges `b` into `a`. `successors` must still answer for the old groups; merging must not make a cycle.
   void merge(size_t a, size_t b);
 
-  // Takes over an order of the groups that are left.
+  // Sets the order of the remaining groups.
   void assign(const std::vector<size_t>& groups);
 
   size_t position(size_t group) const { return position_[group]; }
 
  private:
-  // The groups behind `first` that it leads to, among those before `last`; stops when one leads to `last` too.
+  // The groups before `last` that depend on `first`; stops when one of them leads to `last`.
   std::vector<size_t> between(size_t first, size_t last, bool& reaches);
 
   Successors successors_;
-  std::vector<size_t> position_;  // one a group
-  std::vector<size_t> at_;        // one a position: the group, or kGone
+  std::vector<size_t> position_;  // one per group
+  std::vector<size_t> at_;        // one per position: the group, or kGone
 };
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// When operators can share a loop nest: the paper's compatibility of iteration spaces, and partial fusion.
+// Decides whether operators can share a loop nest: the paper's compatibility of iteration spaces, and partial fusion.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -12,18 +12,17 @@ namespace {
 struct Space {
   LabelSet all = 0;
   LabelSet reduced = 0;
-  bool maps_after = false;   // a normalization: its output runs along what it reduced
-  bool used_inside = false;  // another member reads what it writes
+  bool maps_after = false;   // a normalization: its output runs along the reduced indices
+  bool used_inside = false;  // another member reads its output
 };
 
 class NestFinder {
  public:
-  NestFinder(const Neighbourhood& near, const Group& group, std::string& reason)
-      : near_(near), group_(group), reason_(reason) {
+  NestFinder(const Neighbourhood& near, const Group& group) : near_(near), group_(group) {
     for (const Member& member : group.members) spaces_.push_back(space_of(member));
   }
 
-  std::optional<LoopNest> run() {
+  Attempt<LoopNest> run() const {
     LabelSet everything = 0;
     LabelSet common = ~LabelSet{0};
     for (const Space& space : spaces_) {
@@ -36,25 +35,20 @@ class NestFinder {
       if (space.all != common) inners.insert(space.all & ~common);
     }
     if (inners.empty()) return equal_spaces(everything);
-    if (common == 0) return refuse("their iteration spaces share no dimension");
+    if (common == 0) return Rejection{"their iteration spaces share no dimension"};
     LabelSet seen = 0;
     for (const LabelSet inner : inners) {
       if ((seen & inner) != 0)
-        return refuse(
-            concat("their iteration spaces differ: ", shown(spaces_.front().all), " and ", shown(spaces_.back().all)));
+        return Rejection{
+            concat("their iteration spaces differ: ", shown(spaces_.front().all), " and ", shown(spaces_.back().all))};
       seen |= inner;
     }
     if (inners.size() > 1 && !connected_by_flow())
-      return refuse("their inner dimensions differ, and neither makes what the other reads");
+      return Rejection{"their inner dimensions differ, and neither writes an input of the other"};
     return nest_with(common, everything);
   }
 
  private:
-  std::optional<LoopNest> refuse(std::string reason) {
-    reason_ = std::move(reason);
-    return std::nullopt;
-  }
-
   std::string shown(LabelSet labels) const {
     std::vector<std::string> names;
     for (size_t label = 0; label < group_.dims.size(); ++label) {
@@ -90,9 +84,9 @@ class NestFinder {
     return space;
   }
 
-  // All members run over the same space. Reductions decide which of it is the row: those that members go on with end
-  // inside it; the others may also span exactly the rest, or everything.
-  std::optional<LoopNest> equal_spaces(LabelSet everything) {
+  // All members run over the same space. Reductions decide which indices form the row: a reduction whose result a
+  // member uses must end inside the row; another may also span exactly the other indices, or all.
+  Attempt<LoopNest> equal_spaces(LabelSet everything) const {
     std::set<LabelSet> inside;
     std::set<LabelSet> free;
     for (const Space& space : spaces_) {
@@ -104,11 +98,11 @@ class NestFinder {
       }
     }
     if (inside.size() > 1)
-      return refuse(
-          concat("they reduce over different dimensions: ", shown(*inside.begin()), " and ", shown(*inside.rbegin())));
+      return Rejection{
+          concat("they reduce over different dimensions: ", shown(*inside.begin()), " and ", shown(*inside.rbegin()))};
     LabelSet row = inside.empty() ? 0 : *inside.begin();
     if (inside.empty() && !free.empty()) {
-      // Either way round would do; the shorter row stays in fast memory.
+      // Any of them could be the row; the shortest stays in fast memory.
       row = *std::min_element(free.begin(), free.end(), [&](LabelSet l, LabelSet r) {
         return points_in(l) != points_in(r) ? points_in(l) < points_in(r) : shown(l) < shown(r);
       });
@@ -116,7 +110,7 @@ class NestFinder {
     return nest_with(everything & ~row, everything);
   }
 
-  std::optional<LoopNest> nest_with(LabelSet outer, LabelSet everything) {
+  Attempt<LoopNest> nest_with(LabelSet outer, LabelSet everything) const {
     LoopNest nest;
     nest.outer = outer;
     double longest = 1;
@@ -127,18 +121,19 @@ class NestFinder {
       nest.across_grid.push_back(!in_row);
       if (in_row) continue;
       if (space.reduced != (outer & space.all) && space.reduced != space.all) {
-        return refuse(
-            concat("a reduction over ", shown(space.reduced), " does not fit a row of ", shown(everything & ~outer)));
+        return Rejection{
+            concat("a reduction over ", shown(space.reduced), " does not fit a row of ", shown(everything & ~outer))};
       }
       if (space.maps_after || space.used_inside)
-        return refuse(concat("a reduction over ", shown(space.reduced), " crosses the grid, and is used at once"));
+        return Rejection{concat("a reduction over ", shown(space.reduced),
+                                " crosses the grid, but another operator of the group uses it")};
     }
     nest.row_points = static_cast<int64_t>(std::min(longest, 9e18));
     nest.loops = count_loops(outer);
     return nest;
   }
 
-  // Over a row: what uses a reduction starts in the loop behind it, and a normalization is a reduction and a map.
+  // Counts the loops over a row: a user of a reduction runs in the next loop, and a normalization takes two loops.
   int count_loops(LabelSet outer) const {
     std::map<TensorId, int> ready;
     int loops = 1;
@@ -157,7 +152,7 @@ class NestFinder {
     return loops;
   }
 
-  // Whether what members make and read ties the different spaces together.
+  // Whether tensors passed between members connect all the different spaces.
   bool connected_by_flow() const {
     std::vector<size_t> parent(group_.members.size());
     for (size_t k = 0; k < parent.size(); ++k) parent[k] = k;
@@ -165,7 +160,7 @@ class NestFinder {
       while (parent[k] != k) k = parent[k];
       return k;
     };
-    std::map<LabelSet, size_t> first_over;  // members over one space belong together anyway
+    std::map<LabelSet, size_t> first_over;  // members over one space are connected
     for (size_t k = 0; k < parent.size(); ++k) parent[k] = first_over.try_emplace(spaces_[k].all, k).first->second;
     std::map<TensorId, size_t> made_by;
     for (size_t k = 0; k < parent.size(); ++k) {
@@ -181,14 +176,14 @@ class NestFinder {
 
   const Neighbourhood& near_;
   const Group& group_;
-  std::string& reason_;
+
   std::vector<Space> spaces_;
 };
 
 }  // namespace
 
-std::optional<LoopNest> find_loop_nest(const Neighbourhood& near, const Group& group, std::string& reason) {
-  return NestFinder(near, group, reason).run();
+Attempt<LoopNest> find_loop_nest(const Neighbourhood& near, const Group& group) {
+  return NestFinder(near, group).run();
 }
 
 }  // namespace millrace

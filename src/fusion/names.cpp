@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-// A bias's gradient is a sum, and a gradient that meets another is a residual.
+// A backward sum is a bias's gradient; an addition of two gradients is a residual.
 std::string role_of(const Graph& graph, const Operator& op) {
   if (op.pass == Pass::backward && op.kind == OperatorKind::sum) return "bias_dw";
   return std::string(label_of(graph, op));
@@ -19,10 +19,10 @@ std::string role_of(const Graph& graph, const Operator& op) {
 struct PaperKernel {
   std::string_view name;
   Pass pass;
-  std::string_view roles;  // separated by spaces; '+' behind one: all there are, two at least
+  std::string_view roles;  // separated by spaces; '+' after one: all operators of that role, at least two
 };
 
-// Larger ones first, so that a small one does not take a larger one's members.
+// Larger kernels first, so that a small one does not take the members of a larger one.
 constexpr auto kPaperKernels = std::to_array<PaperKernel>({
     {"BDRLN", Pass::forward, "bias dropout residual layernorm"},
     {"BRD", Pass::forward, "bias relu dropout"},
@@ -41,7 +41,7 @@ constexpr auto kPaperKernels = std::to_array<PaperKernel>({
     {"BEI", Pass::backward, "residual"},
 });
 
-// Takes the kernel's roles out of `roles` when all are there.
+// Removes the kernel's roles from `roles` if all are present.
 bool take(std::map<std::string, int>& roles, std::string_view wanted) {
   const std::vector<std::string> parts = split(wanted, ' ');
   const bool there = std::all_of(parts.begin(), parts.end(), [&](const std::string& part) {

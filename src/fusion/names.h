@@ -1,4 +1,5 @@
-// What a fused operator is called: after its members, and after the paper's kernels that are in it.
+// Names of fused operators: from their members, and from the paper's kernels that they contain.
+// Tests: tests/fusion/paper_test.cpp.
 #pragma once
 
 #include <string>
@@ -11,7 +12,7 @@ namespace millrace {
 // bias-dropout-residual-layernorm; bias*3
 std::string derived_name(const Graph& graph, const std::vector<OperatorId>& members);
 
-// BDRLN; EBSB+BLNRD where a group holds several (paper, section A.2); empty where it holds none.
+// BDRLN; EBSB+BLNRD if a group contains several (paper, section A.2); empty if it contains none.
 std::string paper_name(const Graph& graph, const std::vector<OperatorId>& members);
 
 }  // namespace millrace

@@ -10,11 +10,11 @@
 namespace millrace {
 namespace {
 
-// A comparison of backward: which of two is less, of tensors that are there before backward begins.
+// A "less" comparison in backward of two tensors that exist before backward begins.
 struct Predicate {
   std::vector<DimId> space;
   std::vector<Access> inputs;
-  std::vector<OperatorId> uses;  // the operators that make it, or that ask nothing else of their first input
+  std::vector<OperatorId> uses;  // the operators that compute it, or that use their first input only for it
 };
 
 TensorId zero_of(Graph& graph) {
@@ -29,9 +29,9 @@ TensorId zero_of(Graph& graph) {
 
 bool same(const Access& a, const Access& b) { return a.tensor == b.tensor && a.axes == b.axes; }
 
-// The comparisons of backward, equal ones once. May add the constant that a ReLU's output is compared with.
+// The comparisons of backward, without duplicates. May add the constant 0, with which a ReLU's output is compared.
 std::vector<Predicate> find_predicates(Graph& graph) {
-  std::vector<bool> later(graph.tensors.size(), false);  // what backward makes or is given
+  std::vector<bool> later(graph.tensors.size(), false);  // computed in backward, or given to it
   for (size_t k = 0; k < graph.tensors.size(); ++k) later[k] = graph.tensors[k].role == TensorRole::result_gradient;
   for (const Operator& op : graph.operators) {
     for (const Access& output : op.outputs) later[output.tensor.at()] = op.pass == Pass::backward;
@@ -57,9 +57,9 @@ std::vector<Predicate> find_predicates(Graph& graph) {
   return found;
 }
 
-using GroupNumber = size_t;  // of the graph as it was fused without
+using GroupNumber = size_t;  // in the graph fused without saved predicates
 
-// A predicate that is saved: for whom, and what each of their kernels then no longer reads.
+// A saved predicate: the operators that use it, and the tensors that their kernels then no longer read.
 struct Saved {
   size_t predicate = 0;
   std::vector<OperatorId> uses;
@@ -82,14 +82,14 @@ class PredicateChooser {
       if (except.contains(k) || !has_host(predicates_[k])) continue;
       Saved saved = consider(k);
       if (saved.uses.empty()) continue;
-      asking_.insert(saved.uses.begin(), saved.uses.end());
+      comparing_.insert(saved.uses.begin(), saved.uses.end());
       chosen.push_back(std::move(saved));
     }
     return chosen;
   }
 
  private:
-  // A kernel of forward that no product does at its end.
+  // Whether a group is a forward kernel that no product absorbs as its epilogue.
   bool is_host(const FusedOperator& group, bool epilogues) const {
     if (group.kind != FusedKind::kernel || group.pass != Pass::forward) return false;
     return !epilogues || std::none_of(fused_.epilogues.begin(), fused_.epilogues.end(), [&](const Epilogue& epilogue) {
@@ -99,7 +99,7 @@ class PredicateChooser {
     });
   }
 
-  // Whether a kernel of forward has all that is compared.
+  // Whether a forward kernel has all compared tensors.
   bool has_host(const Predicate& predicate) const {
     return std::any_of(hosts_.begin(), hosts_.end(), [&](GroupNumber host) {
       return std::all_of(predicate.inputs.begin(), predicate.inputs.end(), [&](const Access& input) {
@@ -112,21 +112,21 @@ class PredicateChooser {
     });
   }
 
-  // Whether a kernel reads a tensor only to ask: this, or what was chosen before.
-  bool only_asks(GroupNumber kernel, TensorId tensor, const std::set<OperatorId>& uses) const {
+  // Whether a kernel reads a tensor only to compare it: by `uses`, or by uses of predicates chosen before.
+  bool only_compares(GroupNumber kernel, TensorId tensor, const std::set<OperatorId>& uses) const {
     const std::vector<OperatorId>& readers = near_.readers[tensor.at()];
     return std::all_of(readers.begin(), readers.end(), [&](OperatorId reader) {
-      return group_of_[reader.at()] != kernel || uses.contains(reader) || asking_.contains(reader);
+      return group_of_[reader.at()] != kernel || uses.contains(reader) || comparing_.contains(reader);
     });
   }
 
-  // Whether forward writes a tensor only for those who ask.
+  // Whether forward writes a tensor only for such comparisons.
   bool is_saved_for(const std::set<OperatorId>& uses, TensorId tensor) const {
     const OperatorId producer = near_.producers[tensor.at()];
     if (!producer.valid() || near_.leaves[tensor.at()]) return false;
     const std::vector<OperatorId>& readers = near_.readers[tensor.at()];
     return std::all_of(readers.begin(), readers.end(), [&](OperatorId reader) {
-      return group_of_[reader.at()] == group_of_[producer.at()] || uses.contains(reader) || asking_.contains(reader);
+      return group_of_[reader.at()] == group_of_[producer.at()] || uses.contains(reader) || comparing_.contains(reader);
     });
   }
 
@@ -139,14 +139,14 @@ class PredicateChooser {
     return tensors;
   }
 
-  // The words of its outcome.
+  // The words of the saved outcome.
   int64_t words_as_bits(const Predicate& predicate) const {
     int64_t points = 1;
     for (const DimId dim : predicate.space) points *= near_.graph.extent(dim);
-    return (points + kBooleansAWord - 1) / kBooleansAWord;
+    return (points + kBooleansPerWord - 1) / kBooleansPerWord;
   }
 
-  // Without uses where no words are saved.
+  // The result has no uses if no words are saved.
   Saved consider(size_t number) const {
     const Predicate& predicate = predicates_[number];
     const std::vector<TensorId> tensors = compared(predicate);
@@ -161,7 +161,7 @@ class PredicateChooser {
       std::vector<std::pair<GroupNumber, TensorId>> unread;
       int64_t less = -bits;
       for (const TensorId tensor : tensors) {
-        if (!only_asks(kernel, tensor, all)) continue;
+        if (!only_compares(kernel, tensor, all)) continue;
         less += words_of(near_.graph, tensor);
         unread.emplace_back(kernel, tensor);
       }
@@ -181,12 +181,12 @@ class PredicateChooser {
   Neighbourhood near_;
   const FusedGraph& fused_;
   const std::vector<Predicate>& predicates_;
-  std::vector<GroupNumber> group_of_;  // one an operator
+  std::vector<GroupNumber> group_of_;  // one per operator
   std::vector<GroupNumber> hosts_;
-  std::set<OperatorId> asking_;  // uses of what is chosen so far
+  std::set<OperatorId> comparing_;  // uses of the predicates chosen so far
 };
 
-// The training graph with the comparisons at the end of forward, in the order of `chosen`.
+// Makes the training graph with the comparisons at the end of forward, in the order of `chosen`.
 class PredicateSaver {
  public:
   PredicateSaver(TrainingGraph training, const std::vector<Predicate>& predicates, const std::vector<Saved>& chosen)
@@ -204,18 +204,18 @@ class PredicateSaver {
       const Tensor& first = graph.tensor(predicate.inputs[0].tensor);
       const bool sign = first.role == TensorRole::constant && first.value == 0;
       const bool second = words_of(graph, predicate.inputs[0].tensor) == 0;
-      const std::string of = graph.tensor(predicate.inputs[second ? 1 : 0].tensor).name;
+      const std::string& compared = graph.tensor(predicate.inputs[second ? 1 : 0].tensor).name;
+      const std::string tensor_name = tensor_names.take(compared + (sign ? ".positive" : ".less"), ".");
       Operator op;
       op.kind = OperatorKind::less;
-      op.name = operator_names.take(of + (sign ? " positive" : " less"), " ");
+      op.name = operator_names.take(compared + (sign ? " positive" : " less"), " ");
       op.space = predicate.space;
       op.reduced.resize(op.space.size(), false);
       op.inputs = predicate.inputs;
       const Access outcome{TensorId(graph.tensors.size()), in_order(op.space.size())};
-      graph.tensors.push_back({tensor_names.take(of + (sign ? ".positive" : ".less"), "."), DType::boolean, op.space,
-                               TensorRole::computed, 0});
+      graph.tensors.push_back({tensor_name, DType::boolean, op.space, TensorRole::computed, 0});
       op.outputs = {outcome};
-      for (const OperatorId use : saved.uses) ask(graph.operators[use.at()], outcome);
+      for (const OperatorId use : saved.uses) read_outcome(graph.operators[use.at()], outcome);
       comparisons.push_back(std::move(op));
     }
     keep();
@@ -228,8 +228,8 @@ class PredicateSaver {
   }
 
  private:
-  // A ReLU's gradient asks the outcome what it asked the ReLU's output; a comparison has it.
-  static void ask(Operator& use, const Access& outcome) {
+  // A ReLU's gradient reads the outcome instead of the ReLU's output; a comparison becomes a copy of the outcome.
+  static void read_outcome(Operator& use, const Access& outcome) {
     if (use.kind == OperatorKind::relu_dx) {
       use.inputs[0] = outcome;
       return;
@@ -238,7 +238,7 @@ class PredicateSaver {
     use.inputs = {outcome};
   }
 
-  // Before the comparisons are inserted: operators of backward move by as many.
+  // Updates `kept`. Runs before the comparisons are inserted, which moves backward's operators by their number.
   void keep() {
     const auto reads = [&](OperatorId op, TensorId tensor) {
       const std::vector<Access>& inputs = made_.graph.operators[op.at()].inputs;
@@ -261,10 +261,10 @@ class PredicateSaver {
   const std::vector<Saved>& chosen_;
 };
 
-// The predicates whose kernels did not become what was chosen: forward's reads nothing for it, and backward's stayed
-// together and read less.
-std::set<size_t> not_as_chosen(const FusedGraph& before, const std::vector<Saved>& chosen,
-                               const TrainingGraph& training, const FusedGraph& fused) {
+// The predicates whose kernels did not fuse as expected: the forward kernel must read no extra tensor, and each
+// backward kernel must stay one group and no longer read the compared tensor.
+std::set<size_t> not_as_expected(const FusedGraph& before, const std::vector<Saved>& chosen,
+                                 const TrainingGraph& training, const FusedGraph& fused) {
   const Graph& graph = training.graph;
   const std::vector<GroupNumber> group_of = group_numbers(fused);
   const std::set<OperatorId> added(training.predicates.begin(), training.predicates.end());
@@ -300,7 +300,7 @@ std::set<size_t> not_as_chosen(const FusedGraph& before, const std::vector<Saved
 }  // namespace
 
 Recomputed save_predicates(const TrainingGraph& training, bool epilogues) {
-  constexpr int kRounds = 4;  // each fuses; one is enough where kernels become what was chosen
+  constexpr int kRounds = 4;  // each fuses again; one suffices if kernels fuse as expected
   const FusedGraph fused = fuse(training);
   Recomputed without = recompute(training, fused, epilogues);
   TrainingGraph with_zero = training;
@@ -311,7 +311,7 @@ Recomputed save_predicates(const TrainingGraph& training, bool epilogues) {
     if (chosen.empty()) break;
     const TrainingGraph saving = PredicateSaver(with_zero, predicates, chosen).make();
     FusedGraph saving_fused = fuse(saving);
-    const std::set<size_t> wrong = not_as_chosen(fused, chosen, saving, saving_fused);
+    const std::set<size_t> wrong = not_as_expected(fused, chosen, saving, saving_fused);
     if (wrong.empty()) {
       Recomputed made = recompute(saving, std::move(saving_fused), epilogues);
       return moved_words(made.fused) < moved_words(without.fused) ? std::move(made) : std::move(without);

@@ -1,4 +1,4 @@
-// What backward only compares, saved as the outcome of the comparison: a bit an element.
+// Saves the outcome of a comparison, one bit per element, instead of a tensor that backward only compares.
 // Tests: tests/fusion/predicates_test.cpp; why: docs/decisions/0007-predicates.md.
 #pragma once
 
@@ -7,11 +7,11 @@
 
 namespace millrace {
 
-// Looks for kernels of backward that read a tensor of forward only to compare it: a ReLU's gradient asks where its
+// Looks for backward kernels that read a forward tensor only to compare it: a ReLU's gradient needs to know where the
 // output was positive, a maximum's which operand was larger. Forward then makes the comparison, in a kernel that has
-// the tensor anyway, and backward reads bits. Taken where the fused graph moves strictly fewer words; then recompute().
-// `epilogues`: products can do a bias and an activation at their end, and a kernel of nothing else may not be there;
-// recompute() knows of it, too.
+// the tensor anyway, and backward reads bits. Applied only if the fused graph moves strictly fewer words; then runs
+// recompute(). `epilogues`: products can absorb a bias and an activation, so a forward kernel of only those may not
+// exist; also passed to recompute().
 Recomputed save_predicates(const TrainingGraph& training, bool epilogues);
 
 }  // namespace millrace

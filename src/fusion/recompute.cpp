@@ -11,13 +11,13 @@
 namespace millrace {
 namespace {
 
-// A map or a normalization. A dropout is left alone: kernels can draw its mask again without it.
+// Maps and normalizations. Not a dropout: kernels can regenerate its mask without it.
 bool is_repeatable(const Operator& op) {
   return op.kind != OperatorKind::dropout && op.kind != OperatorKind::contraction;
 }
 
-// Whether the first output has an element for each point: a map, or a normalization that maps. A plain reduction's is
-// so small that saving it costs less than a loop over the row.
+// Whether the first output has an element for each point: a map, or a normalization that maps. The output of a plain
+// reduction is so small that saving it costs less than a loop over the row.
 bool maps(const Operator& op) {
   for (size_t index = 0; index < op.space.size(); ++index) {
     if (!runs_along(op.outputs[0], index)) return false;
@@ -31,23 +31,23 @@ size_t forward_operators(const Graph& graph) {
   return static_cast<size_t>(begin - graph.operators.begin());
 }
 
-// For one tensor: more arithmetic would cost more than its words.
+// Limit for one tensor: more arithmetic would cost more than moving its words.
 constexpr size_t kMostRepeated = 32;
 
-using GroupNumber = size_t;                                   // of the graph as it was fused without recomputation
-using Copies = std::set<std::pair<OperatorId, GroupNumber>>;  // which operator of forward is repeated in which kernel
+using GroupNumber = size_t;                                   // in the graph fused without recomputation
+using Copies = std::set<std::pair<OperatorId, GroupNumber>>;  // (forward operator, kernel that recomputes it)
 
 struct Choice {
-  std::map<TensorId, std::set<GroupNumber>> kernels_of;  // of each tensor that is no longer saved: which need it
+  std::map<TensorId, std::set<GroupNumber>> kernels_of;  // for each tensor no longer saved, the kernels that need it
   Copies copies;
-  std::map<GroupNumber, int64_t> more_words;  // that a kernel of backward moves then
+  std::map<GroupNumber, int64_t> more_words;  // that a backward kernel then moves
 };
 
-// What it costs to have a tensor again in one kernel of backward.
-struct Again {
+// The cost of recomputing a tensor in one backward kernel.
+struct Recomputation {
   std::set<OperatorId> operators;
-  std::set<TensorId> reads;  // that the kernel did not read before
-  std::set<TensorId> saves;  // that were not in memory before
+  std::set<TensorId> reads;  // new inputs of the kernel
+  std::set<TensorId> saves;  // tensors that forward must save for it
 };
 
 class Chooser {
@@ -61,7 +61,7 @@ class Chooser {
     }
   }
 
-  // In forward's order, so that what a copy reads is decided before it.
+  // In forward order, so that the inputs of a copy are decided before it.
   Choice choose(const std::set<TensorId>& except) {
     for (size_t k = 0; k < forward_operators(near_.graph); ++k) {
       const Operator& op = near_.graph.operators[k];
@@ -72,7 +72,7 @@ class Chooser {
   }
 
  private:
-  // The kernels of backward that read a tensor; none where it has to be in memory all the same.
+  // The backward kernels that read a tensor; none if it must be in memory anyway.
   std::set<GroupNumber> kernels_that_need(TensorId tensor) const {
     if (near_.leaves[tensor.at()] || !in_memory_[tensor.at()]) return {};
     const GroupNumber home = group_of_[near_.producers[tensor.at()].at()];
@@ -80,7 +80,7 @@ class Chooser {
     for (const OperatorId reader : near_.readers[tensor.at()]) {
       const GroupNumber group = group_of_[reader.at()];
       if (group == home) continue;
-      // An extremum's gradient asks which elements equal it: of the two, none may be rounded where the other is not.
+      // An extremum's gradient tests elements for equality with it: both must be rounded, or neither.
       const bool exact = near_.op(reader).kind == OperatorKind::extremum_dx;
       if (near_.op(reader).pass == Pass::forward || near_.is_contraction(reader) || exact) return {};
       kernels.insert(group);
@@ -88,28 +88,28 @@ class Chooser {
     return kernels;
   }
 
-  // False where something would have to be saved that is as large as what need not be, or where the way down to what
-  // is in memory is long.
-  bool find(TensorId tensor, TensorId instead_of, GroupNumber kernel, Again& again) const {
+  // Collects the operators and inputs to recompute `tensor`. False if it would have to save a tensor as large as
+  // `instead_of`, or takes too many operators.
+  bool find(TensorId tensor, TensorId instead_of, GroupNumber kernel, Recomputation& recomputation) const {
     const OperatorId producer = near_.producers[tensor.at()];
     const int64_t words = stored(tensor);
     if (tensor != instead_of) {
       if (words == 0 || reads_[kernel].contains(tensor)) return true;
       if (in_memory_[tensor.at()]) {
-        again.reads.insert(tensor);
+        recomputation.reads.insert(tensor);
         return true;
       }
       if (!is_repeatable(near_.op(producer))) {
-        again.reads.insert(tensor);
-        again.saves.insert(tensor);
+        recomputation.reads.insert(tensor);
+        recomputation.saves.insert(tensor);
         return words < stored(instead_of);
       }
     }
-    if (choice_.copies.contains({producer, kernel}) || !again.operators.insert(producer).second) return true;
-    if (again.operators.size() > kMostRepeated) return false;
+    if (choice_.copies.contains({producer, kernel}) || !recomputation.operators.insert(producer).second) return true;
+    if (recomputation.operators.size() > kMostRepeated) return false;
     const std::vector<Access>& inputs = near_.op(producer).inputs;
     return std::all_of(inputs.begin(), inputs.end(),
-                       [&](const Access& input) { return find(input.tensor, instead_of, kernel, again); });
+                       [&](const Access& input) { return find(input.tensor, instead_of, kernel, recomputation); });
   }
 
   int64_t stored(TensorId tensor) const { return stored_words(near_, tensor, MaskStorage::bits); }
@@ -126,33 +126,33 @@ class Chooser {
     const int64_t once = stored(tensor);
     int64_t saved = once;
     std::set<TensorId> saves;
-    std::map<GroupNumber, Again> found;
+    std::map<GroupNumber, Recomputation> found;
     for (const GroupNumber kernel : kernels) {
-      Again& again = found[kernel];
-      if (!find(tensor, tensor, kernel, again)) return;
-      saved += once - words(again.reads);
-      saves.insert(again.saves.begin(), again.saves.end());
+      Recomputation& recomputation = found[kernel];
+      if (!find(tensor, tensor, kernel, recomputation)) return;
+      saved += once - words(recomputation.reads);
+      saves.insert(recomputation.saves.begin(), recomputation.saves.end());
     }
     if (saved <= words(saves)) return;
     choice_.kernels_of[tensor] = kernels;
     in_memory_[tensor.at()] = false;
     for (const TensorId also : saves) in_memory_[also.at()] = true;
-    for (const auto& [kernel, again] : found) {
-      for (const OperatorId op : again.operators) choice_.copies.emplace(op, kernel);
+    for (const auto& [kernel, recomputation] : found) {
+      for (const OperatorId op : recomputation.operators) choice_.copies.emplace(op, kernel);
       reads_[kernel].erase(tensor);
-      reads_[kernel].insert(again.reads.begin(), again.reads.end());
-      choice_.more_words[kernel] += words(again.reads) - once;
+      reads_[kernel].insert(recomputation.reads.begin(), recomputation.reads.end());
+      choice_.more_words[kernel] += words(recomputation.reads) - once;
     }
   }
 
   Neighbourhood near_;
-  std::vector<GroupNumber> group_of_;      // one an operator
-  std::vector<bool> in_memory_;            // one a tensor, with what is chosen so far
-  std::vector<std::set<TensorId>> reads_;  // one a group, with what is chosen so far
+  std::vector<GroupNumber> group_of_;      // one per operator
+  std::vector<bool> in_memory_;            // one per tensor, given the choices so far
+  std::vector<std::set<TensorId>> reads_;  // one per group, given the choices so far
   Choice choice_;
 };
 
-// The training graph with the copies at the beginning of backward.
+// Makes the training graph with the copies at the beginning of backward.
 class Repeater {
  public:
   Repeater(const TrainingGraph& training, const FusedGraph& fused, const Choice& choice)
@@ -178,7 +178,7 @@ class Repeater {
         tensor.name = tensor_names.take(tensor.name + ".again", "");
         const TensorId copy(made_.graph.tensors.size());
         made_.graph.tensors.push_back(std::move(tensor));
-        again_[{output.tensor, kernel}] = copy;
+        copy_of_[{output.tensor, kernel}] = copy;
         output.tensor = copy;
       }
       copies.push_back(std::move(op));
@@ -198,12 +198,12 @@ class Repeater {
  private:
   void redirect(Operator& op, GroupNumber kernel) const {
     for (Access& input : op.inputs) {
-      const auto found = again_.find({input.tensor, kernel});
-      if (found != again_.end()) input.tensor = found->second;
+      const auto found = copy_of_.find({input.tensor, kernel});
+      if (found != copy_of_.end()) input.tensor = found->second;
     }
   }
 
-  // What was saved is recomputed, and what the copies read is kept for them.
+  // Updates `kept`: marks tensors as recomputed, and keeps the inputs of the copies.
   void keep(const std::vector<Operator>& copies) {
     std::map<TensorId, Kept> kept;
     for (size_t k = 0; k < copies.size(); ++k) {
@@ -232,14 +232,15 @@ class Repeater {
   TrainingGraph made_;
   const FusedGraph& fused_;
   const Choice& choice_;
-  size_t forward_;  // operators
-  size_t tensors_;  // before there were copies
-  std::map<std::pair<TensorId, GroupNumber>, TensorId> again_;
+  size_t forward_;  // number of forward operators
+  size_t tensors_;  // number of tensors without copies
+  std::map<std::pair<TensorId, GroupNumber>, TensorId> copy_of_;
 };
 
-// The tensors whose kernels did not become what was chosen: each with its copies inside, and with no more words.
-std::set<TensorId> not_as_chosen(const FusedGraph& before, const Choice& choice, const TrainingGraph& training,
-                                 const FusedGraph& fused) {
+// The tensors whose kernels did not fuse as expected: each must contain its copies and move no more words than
+// expected.
+std::set<TensorId> not_as_expected(const FusedGraph& before, const Choice& choice, const TrainingGraph& training,
+                                   const FusedGraph& fused) {
   std::map<GroupNumber, std::vector<OperatorId>> members;
   size_t copy = 0;
   for (const auto& [op, kernel] : choice.copies) members[kernel].push_back(training.repeated[copy++]);
@@ -254,7 +255,7 @@ std::set<TensorId> not_as_chosen(const FusedGraph& before, const Choice& choice,
       const FusedOperator& group = fused.groups[number];
       const bool together =
           std::all_of(all.begin(), all.end(), [&](OperatorId op) { return group_of[op.at()] == number; });
-      // A kernel that took in more than this one did so because together they move less.
+      // A kernel with further members moves more words than expected, but fewer than without fusing them.
       const bool grown = group.members.size() > all.size();
       const int64_t most = moved_words(before.groups[kernel]) + choice.more_words.at(kernel);
       if (!together || (!grown && moved_words(group) > most)) wrong.insert(tensor);
@@ -263,9 +264,9 @@ std::set<TensorId> not_as_chosen(const FusedGraph& before, const Choice& choice,
   return wrong;
 }
 
-// The sums of a product and its bias that a GELU is taken of, where a library can do all three. A product that adds the
-// bias writes them in the place of its own result, so that there is nothing to be saved by computing them again; and
-// one that takes the GELU, too, writes them beside it.
+// The inputs of a GELU that are a product plus a bias, if a library can do all three. A product that adds the bias
+// writes them instead of its own result, so that recomputing them saves nothing; a product that also applies the GELU
+// writes them as its auxiliary output.
 std::set<TensorId> auxiliaries_of(const Graph& graph, const FusedGraph& fused) {
   std::set<TensorId> found;
   for (const Epilogue& epilogue : fused.epilogues) {
@@ -281,7 +282,7 @@ std::set<TensorId> auxiliaries_of(const Graph& graph, const FusedGraph& fused) {
 Recomputed recompute(const TrainingGraph& training) { return recompute(training, fuse(training), false); }
 
 Recomputed recompute(const TrainingGraph& training, FusedGraph fused, bool epilogues) {
-  constexpr int kRounds = 4;  // each fuses; one is enough where kernels become what was chosen
+  constexpr int kRounds = 4;  // each fuses again; one suffices if kernels fuse as expected
   std::set<TensorId> except;
   if (epilogues) except = auxiliaries_of(training.graph, fused);
   for (int round = 0; round < kRounds; ++round) {
@@ -290,7 +291,7 @@ Recomputed recompute(const TrainingGraph& training, FusedGraph fused, bool epilo
     Recomputed made;
     made.training = Repeater(training, fused, choice).make();
     made.fused = fuse(made.training);
-    const std::set<TensorId> wrong = not_as_chosen(fused, choice, made.training, made.fused);
+    const std::set<TensorId> wrong = not_as_expected(fused, choice, made.training, made.fused);
     if (wrong.empty() && moved_words(made.fused) < moved_words(fused)) return made;
     if (wrong.empty()) break;
     except.insert(wrong.begin(), wrong.end());

@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-// The logarithms of the sums that a softmax divides by, one a row.
+// The logarithms of the sums that a softmax divides by, one per row.
 Operator log_sums_of(const Operator& softmax, TensorId log_sums) {
   Operator op;
   op.kind = OperatorKind::log_sum_exp;
@@ -19,12 +19,12 @@ Operator log_sums_of(const Operator& softmax, TensorId log_sums) {
   op.inputs = softmax.inputs;
   op.outputs = {{log_sums, {}}};
   for (const int index : softmax.inputs[0].axes) {
-    if (!softmax.reduced[static_cast<size_t>(index)]) op.outputs[0].axes.push_back(index);
+    if (!softmax.reduced[as_index(index)]) op.outputs[0].axes.push_back(index);
   }
   return op;
 }
 
-// Operators of backward move up.
+// Shifts the ids of backward's operators.
 class Renumbering {
  public:
   Renumbering(size_t forward, size_t added) : forward_(forward), added_(added) {}
@@ -68,11 +68,11 @@ Recomputed add_row_statistics(Recomputed made) {
   for (const Tensor& tensor : graph.tensors) tensor_names.claim(tensor.name);
   std::vector<Operator> statistics;
   for (const AttentionPattern& attention : found.attentions) {
-    const std::string of = graph.tensor(attention.o.tensor).name;
+    const std::string output = graph.tensor(attention.o.tensor).name;
     Operator op = log_sums_of(graph.operators[attention.softmax.at()], TensorId(graph.tensors.size()));
-    op.name = operator_names.take(of + " log_sums", " ");
-    Tensor log_sums{tensor_names.take(of + ".log_sums", "."), DType::float32, {}, TensorRole::computed, 0};
-    for (const int index : op.outputs[0].axes) log_sums.dims.push_back(op.space[static_cast<size_t>(index)]);
+    op.name = operator_names.take(output + " log_sums", " ");
+    Tensor log_sums{tensor_names.take(output + ".log_sums", "."), DType::float32, {}, TensorRole::computed, 0};
+    for (const int index : op.outputs[0].axes) log_sums.dims.push_back(op.space[as_index(index)]);
     graph.tensors.push_back(std::move(log_sums));
     statistics.push_back(std::move(op));
   }

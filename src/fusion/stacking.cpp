@@ -20,11 +20,11 @@ std::set<TensorId> tensors_in(const std::vector<Access>& accesses) {
   return tensors;
 }
 
-int64_t words_apart(const Graph& graph, const Operator& op) {
+int64_t words_of_operator(const Graph& graph, const Operator& op) {
   return words_of_all(graph, tensors_in(op.inputs)) + words_of_all(graph, tensors_in(op.outputs));
 }
 
-// Whether `last` waits for `first`, which stands before it. Only operators between the two can be on the way.
+// Whether `last` depends on the earlier operator `first`. Only operators between the two can be on a path.
 bool leads_to(const Neighbourhood& near, OperatorId first, OperatorId last) {
   std::set<OperatorId> seen;
   std::vector<OperatorId> open = {first};
@@ -41,40 +41,40 @@ bool leads_to(const Neighbourhood& near, OperatorId first, OperatorId last) {
   return false;
 }
 
-// How a contraction uses an operand: for each of its axes whether it is contracted, and whether the other operand runs
-// along it too. Contractions with one use of one operand differ in the other operand only, and that can be stacked.
+// How a contraction uses an operand: for each axis, whether it is contracted, and whether the other operand runs along
+// it too. Contractions with the same use of one operand differ only in the other operand, which can be stacked.
 using Use = std::vector<int>;
 
 Use use_of(const Operator& op, size_t side) {
   Use use;
   const std::vector<int>& other = op.inputs[1 - side].axes;
   for (const int index : op.inputs[side].axes) {
-    const bool contracted = index != kFixed && op.reduced[static_cast<size_t>(index)];
+    const bool contracted = index != kFixed && op.reduced[as_index(index)];
     const bool in_other = index != kFixed && std::find(other.begin(), other.end(), index) != other.end();
     use.push_back((contracted ? 1 : 0) + (in_other ? 2 : 0));
   }
   return use;
 }
 
-// Every part of a set with two or more, largest first; of a set of more than four, the pairs of neighbours and all.
-std::vector<std::vector<OperatorId>> parts_of(const Neighbourhood& near, std::vector<OperatorId> set) {
-  std::vector<std::vector<OperatorId>> parts;
+// All subsets of two or more, largest first; of a set of more than four, only the whole set and pairs of neighbours.
+std::vector<std::vector<OperatorId>> subsets_of(const Neighbourhood& near, std::vector<OperatorId> set) {
+  std::vector<std::vector<OperatorId>> subsets;
   if (set.size() > 4) {
-    parts.push_back(set);
-    // Neighbours by name: what comes out does not depend on the order in which operators are written.
+    subsets.push_back(set);
+    // Neighbours by name, so that the result does not depend on the order of the operators.
     std::sort(set.begin(), set.end(), [&](OperatorId l, OperatorId r) { return near.op(l).name < near.op(r).name; });
-    for (size_t k = 1; k < set.size(); ++k) parts.push_back({set[k - 1], set[k]});
-    return parts;
+    for (size_t k = 1; k < set.size(); ++k) subsets.push_back({set[k - 1], set[k]});
+    return subsets;
   }
   for (unsigned mask = 1; mask < (1U << set.size()); ++mask) {
-    std::vector<OperatorId> part;
+    std::vector<OperatorId> subset;
     for (size_t k = 0; k < set.size(); ++k) {
-      if ((mask >> k) & 1) part.push_back(set[k]);
+      if ((mask >> k) & 1) subset.push_back(set[k]);
     }
-    if (part.size() >= 2) parts.push_back(std::move(part));
+    if (subset.size() >= 2) subsets.push_back(std::move(subset));
   }
-  std::stable_sort(parts.begin(), parts.end(), [](const auto& l, const auto& r) { return l.size() > r.size(); });
-  return parts;
+  std::stable_sort(subsets.begin(), subsets.end(), [](const auto& l, const auto& r) { return l.size() > r.size(); });
+  return subsets;
 }
 
 void find_shared_operands(const Neighbourhood& near, std::vector<Stacking>& found) {
@@ -82,7 +82,7 @@ void find_shared_operands(const Neighbourhood& near, std::vector<Stacking>& foun
   std::vector<std::tuple<TensorId, Pass, Use>> in_order;
   for (size_t k = 0; k < near.graph.operators.size(); ++k) {
     const Operator& op = near.graph.operators[k];
-    if (op.kind != OperatorKind::contraction || op.inputs.size() > 2) continue;  // scales differ from one to the next
+    if (op.kind != OperatorKind::contraction || op.inputs.size() > 2) continue;  // their scales may differ
     if (op.inputs[0].tensor == op.inputs[1].tensor) continue;
     for (size_t side : {0U, 1U}) {
       const auto key = std::make_tuple(op.inputs[side].tensor, op.pass, use_of(op, side));
@@ -95,28 +95,28 @@ void find_shared_operands(const Neighbourhood& near, std::vector<Stacking>& foun
   }
   for (const auto& key : in_order) {
     if (sets[key].size() < 2) continue;
-    for (std::vector<OperatorId>& part : parts_of(near, sets[key])) {
+    for (std::vector<OperatorId>& subset : subsets_of(near, sets[key])) {
       Stacking stacking;
       std::set<TensorId> reads;
-      for (const OperatorId id : part) {
-        stacking.words_apart += words_apart(near.graph, near.op(id));
+      for (const OperatorId id : subset) {
+        stacking.words_separate += words_of_operator(near.graph, near.op(id));
         reads.merge(tensors_in(near.op(id).inputs));
         stacking.words_stacked += words_of_all(near.graph, tensors_in(near.op(id).outputs));
       }
       stacking.words_stacked += words_of_all(near.graph, reads);
-      stacking.contractions = std::move(part);
+      stacking.contractions = std::move(subset);
       found.push_back(std::move(stacking));
     }
   }
 }
 
-// What additions sum up, where nothing else reads what is between.
+// The terms of a tree of additions whose intermediate sums have no other reader.
 struct Sum {
   std::vector<OperatorId> contractions;
   std::vector<OperatorId> additions;
-  std::vector<TensorId> others;  // that are no contractions' own
+  std::vector<TensorId> others;  // terms that are not results of contractions
 
-  // A product adds one tensor, so that a sum with one that is no contraction can be stacked as a whole.
+  // A product can add one tensor, so a sum with one other term can be stacked as a whole.
   bool can_be_stacked() const { return contractions.size() >= 2 && others.size() <= 1; }
 };
 
@@ -149,7 +149,7 @@ void find_summed_results(const Neighbourhood& near, std::vector<Stacking>& found
   for (size_t k = 0; k < near.graph.operators.size(); ++k) {
     const Operator& op = near.graph.operators[k];
     if (op.kind != OperatorKind::add) continue;
-    // Only the last addition of a sum of contractions speaks for it.
+    // Handle a sum of contractions only at its last addition.
     const std::vector<OperatorId>& readers = near.readers[op.outputs[0].tensor.at()];
     const Sum sum = sum_of(near, OperatorId(k));
     if (!sum.can_be_stacked()) continue;
@@ -159,19 +159,20 @@ void find_summed_results(const Neighbourhood& near, std::vector<Stacking>& found
       if (inside && larger.can_be_stacked()) continue;
     }
     const int64_t result_words = words_of(near.graph, op.outputs[0].tensor);
-    for (std::vector<OperatorId>& part : parts_of(near, sum.contractions)) {
+    for (std::vector<OperatorId>& subset : subsets_of(near, sum.contractions)) {
       Stacking stacking;
       stacking.kind = Stacking::Kind::summed_results;
-      const size_t absorbed = part.size() - 1 + sum.others.size();
+      const size_t absorbed = subset.size() - 1 + sum.others.size();
       stacking.absorbed.assign(sum.additions.begin(), sum.additions.begin() + static_cast<std::ptrdiff_t>(absorbed));
       std::set<TensorId> reads(sum.others.begin(), sum.others.end());
-      for (const OperatorId id : part) {
-        stacking.words_apart += words_apart(near.graph, near.op(id));
+      for (const OperatorId id : subset) {
+        stacking.words_separate += words_of_operator(near.graph, near.op(id));
         reads.merge(tensors_in(near.op(id).inputs));
       }
-      for (const OperatorId id : stacking.absorbed) stacking.words_apart += words_apart(near.graph, near.op(id));
+      for (const OperatorId id : stacking.absorbed)
+        stacking.words_separate += words_of_operator(near.graph, near.op(id));
       stacking.words_stacked = words_of_all(near.graph, reads) + result_words;
-      stacking.contractions = std::move(part);
+      stacking.contractions = std::move(subset);
       found.push_back(std::move(stacking));
     }
   }

@@ -20,11 +20,11 @@ Result<Done> verify(const TrainingGraph& training, const FusedGraph& fused) {
   int64_t words = 0;
   for (const FusedOperator& group : fused.groups) {
     if (group.members.empty() || group.index_of.size() != group.members.size())
-      return broken(concat(group.name, " has no members, or not an index map each"));
+      return broken(concat(group.name, " has no members, or not one index map per member"));
     for (const OperatorId member : group.members) {
       const Operator& op = graph.operators[member.at()];
       if (ran[member.at()]) return broken(concat(op.name, " is in two groups"));
-      if (op.pass != group.pass) return broken(concat(op.name, " is of another pass than its group"));
+      if (op.pass != group.pass) return broken(concat(op.name, " is in another pass than its group"));
       if (op.kind == OperatorKind::contraction && group.members.size() > 1)
         return broken(concat(op.name, " is a contraction in a kernel"));
       for (const Access& input : op.inputs) {
@@ -37,7 +37,7 @@ Result<Done> verify(const TrainingGraph& training, const FusedGraph& fused) {
     }
     words += group.words_after;
     if (group.words_after > group.words_before)
-      return broken(concat(group.name, " moves more words than its members apart"));
+      return broken(concat(group.name, " moves more words than its members as separate kernels"));
   }
   for (const OperatorId statistic : training.statistics) {
     if (ran[statistic.at()]) return broken(concat(graph.operators[statistic.at()].name, " is in a group"));

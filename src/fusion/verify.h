@@ -1,4 +1,4 @@
-// What a fused graph must satisfy with respect to its training graph.
+// Checks a fused graph against its training graph. Tests: tests/fusion/fused_check_test.cpp.
 #pragma once
 
 #include "autodiff/training_graph.h"

@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// What an index is to an attention: a batch index by its number, or one of the other four.
+// The role of an index in an attention: a batch index (by its number), or one of the other four.
 using Role = int;
 constexpr Role kQuery = -1;
 constexpr Role kKey = -2;
@@ -16,7 +16,7 @@ constexpr Role kInner = -3;
 constexpr Role kValue = -4;
 constexpr Role kNone = -5;
 
-using Roles = std::vector<Role>;  // one an axis of a tensor, or one an index of a space
+using Roles = std::vector<Role>;  // one per axis of a tensor, or one per index of a space
 
 bool is_reduced_exactly(const Operator& op, const Roles& indices, Role role) {
   for (size_t index = 0; index < op.space.size(); ++index) {
@@ -25,23 +25,23 @@ bool is_reduced_exactly(const Operator& op, const Roles& indices, Role role) {
   return true;
 }
 
-// The roles of an access's axes; nothing where one stands still, or two run along one index.
+// The roles of an access's axes; nothing if one runs along no index, or two run along one index.
 std::optional<Roles> roles_along(const Access& access, const Roles& indices) {
   Roles roles;
   for (const int index : access.axes) {
     if (index == kFixed) return std::nullopt;
-    const Role role = indices[static_cast<size_t>(index)];
+    const Role role = indices[as_index(index)];
     if (std::find(roles.begin(), roles.end(), role) != roles.end()) return std::nullopt;
     roles.push_back(role);
   }
   return roles;
 }
 
-// Takes the roles of a tensor's axes over to the indices that they run along; false where they contradict each other.
+// Copies the roles of a tensor's axes to the indices that they run along; false if they contradict each other.
 bool take_roles(const Access& access, const Roles& axes, Roles& indices) {
   for (size_t axis = 0; axis < axes.size(); ++axis) {
     if (access.axes[axis] == kFixed) return false;
-    Role& role = indices[static_cast<size_t>(access.axes[axis])];
+    Role& role = indices[as_index(access.axes[axis])];
     if (role != kNone && role != axes[axis]) return false;
     if (role == kNone && std::find(indices.begin(), indices.end(), axes[axis]) != indices.end()) return false;
     role = axes[axis];
@@ -60,7 +60,7 @@ bool same_scales(const Operator& one, const Operator& other) {
                     [](const Access& l, const Access& r) { return l.tensor == r.tensor; });
 }
 
-// One softmax, and the attention around it.
+// Matches the attention around one softmax.
 class Matcher {
  public:
   Matcher(const Graph& graph, const std::vector<bool>& leaves, const std::vector<OperatorId>& producers,
@@ -69,21 +69,21 @@ class Matcher {
     made_.softmax = softmax;
   }
 
-  // A softmax of a contraction that a contraction reads is close to an attention: only of these a reason is worth it.
+  // Whether the softmax reads a contraction and a contraction reads it: only then is a reason for rejection useful.
   bool is_close() { return find_chain(); }
 
-  std::optional<AttentionPattern> run(std::string& reason) {
-    for (auto step : {&Matcher::match_scores, &Matcher::match_chain, &Matcher::match_output, &Matcher::check_forward,
-                      &Matcher::match_again, &Matcher::match_output_gradients, &Matcher::match_chain_gradients,
-                      &Matcher::match_score_gradients, &Matcher::check_readers}) {
-      const char* const refusal = (this->*step)();
-      if (refusal == nullptr) continue;
-      reason = refusal;
-      return std::nullopt;
+  // Why this is not an attention; nullptr if it is one: then pattern() has it.
+  const char* run() {
+    for (auto match : {&Matcher::match_scores, &Matcher::match_chain, &Matcher::match_output, &Matcher::check_forward,
+                       &Matcher::match_recomputed, &Matcher::match_output_gradients, &Matcher::match_chain_gradients,
+                       &Matcher::match_score_gradients, &Matcher::check_readers}) {
+      if (const char* const reason = (this->*match)()) return reason;
     }
     std::sort(made_.backward.begin(), made_.backward.end());
-    return std::move(made_);
+    return nullptr;
   }
+
+  const AttentionPattern& pattern() const { return made_; }
 
  private:
   static constexpr const char* kOtherGradients = "its gradients are not those of an attention";
@@ -99,7 +99,7 @@ class Matcher {
     return found;
   }
 
-  // The one operator of a kind that reads a tensor in a pass; invalid where it is none or several.
+  // The one operator of a kind that reads a tensor in a pass; invalid if there is none, or several.
   OperatorId only(OperatorKind kind, TensorId tensor, Pass pass) const {
     OperatorId found;
     for (const OperatorId reader : readers_of(tensor, pass)) {
@@ -132,7 +132,7 @@ class Matcher {
     return true;
   }
 
-  // Notes a tensor's roles. False where its axes are not just these.
+  // Records the roles of a tensor's axes; false if they are not exactly `wanted`.
   bool note(AttentionTensor& into, TensorId tensor, const Roles& axes, const Roles& wanted) {
     if (!have_same_roles(axes, wanted)) return false;
     into.tensor = tensor;
@@ -151,13 +151,13 @@ class Matcher {
     return true;
   }
 
-  // The batch indices and these.
+  // `others` and the batch indices.
   Roles with_batch(std::vector<Role> others) const {
     for (size_t k = 0; k < made_.batch.size(); ++k) others.push_back(static_cast<Role>(k));
     return others;
   }
 
-  // Along which axis of the scores the softmax runs, by way of the mask.
+  // The axis of the scores along which the softmax runs, traced through the causal mask.
   std::optional<int> key_axis() const {
     const Operator& softmax = op(made_.softmax);
     std::optional<int> reduced;
@@ -179,11 +179,11 @@ class Matcher {
   const char* match_scores() {
     const Operator& scores = op(scores_);
     const std::optional<int> axis = key_axis();
-    if (!axis) return "its softmax is over more than the keys";
-    const int key = scores.outputs[0].axes[static_cast<size_t>(*axis)];
+    if (!axis) return "its softmax reduces more than the keys";
+    const int key = scores.outputs[0].axes[as_index(*axis)];
     const std::array<TensorId, 2> operands = {scores.inputs[0].tensor, scores.inputs[1].tensor};
     if (key == kFixed || operands[0] == operands[1]) return "its queries and keys are not two tensors";
-    const size_t k = runs_along(scores.inputs[0], static_cast<size_t>(key)) ? 0 : 1;
+    const size_t k = runs_along(scores.inputs[0], as_index(key)) ? 0 : 1;
     Roles indices(scores.space.size(), kNone);
     for (size_t index = 0; index < scores.space.size(); ++index) {
       const DimId dim = scores.space[index];
@@ -220,7 +220,7 @@ class Matcher {
     return nullptr;
   }
 
-  // The roles of an operator's indices, by those of tensors that it touches: noted for what it writes.
+  // The roles of an operator's indices, from the roles of the tensors that it accesses.
   std::optional<Roles> indices_of(OperatorId id) {
     Roles indices(op(id).space.size(), kNone);
     for (const std::vector<Access>* accesses : {&op(id).inputs, &op(id).outputs}) {
@@ -232,8 +232,8 @@ class Matcher {
     return indices;
   }
 
-  // A map or a normalization on what has a row for each query: all of its indices are the scores'.
-  std::optional<Roles> take_part_of_chain(OperatorId id) {
+  // Records the outputs of a map or normalization over the indices of the scores; nothing if its indices differ.
+  std::optional<Roles> add_to_chain(OperatorId id) {
     const std::optional<Roles> indices = indices_of(id);
     if (!indices || !have_same_roles(*indices, with_batch({kQuery, kKey}))) return std::nullopt;
     for (const Access& output : op(id).outputs) {
@@ -245,20 +245,20 @@ class Matcher {
     return indices;
   }
 
-  // It looks at the last index of its space and at the one before.
-  static bool masks_keys_behind_queries(const Roles& indices) {
+  // A causal mask compares the last two indices of its space.
+  static bool masks_keys_after_queries(const Roles& indices) {
     return indices.size() >= 2 && indices[indices.size() - 1] == kKey && indices[indices.size() - 2] == kQuery;
   }
 
   const char* match_chain() {
     for (const OperatorId id : {causal_, made_.softmax, dropout_}) {
       if (!id.valid()) continue;
-      const std::optional<Roles> indices = take_part_of_chain(id);
-      if (!indices) return "its softmax, or the mask or dropout beside it, does not run along the scores' indices";
+      const std::optional<Roles> indices = add_to_chain(id);
+      if (!indices) return "its softmax, mask or dropout does not run along the scores' indices";
       if (id == made_.softmax && !is_reduced_exactly(op(id), *indices, kKey))
-        return "its softmax is over more than the keys";
-      if (id == causal_ && !masks_keys_behind_queries(*indices))
-        return "its causal mask is not of queries and then keys";
+        return "its softmax reduces more than the keys";
+      if (id == causal_ && !masks_keys_after_queries(*indices))
+        return "its causal mask does not compare queries with keys";
     }
     made_.causal = causal_.valid();
     const TensorId logits = op(made_.softmax).inputs[0].tensor;
@@ -287,7 +287,7 @@ class Matcher {
       (*indices)[index] = kValue;
       made_.value = output.space[index];
     }
-    if (!made_.value.valid()) return "its values have no index of their own";
+    if (!made_.value.valid()) return "its values have no separate index";
     if (!is_reduced_exactly(output, *indices, kKey)) return "its output is contracted over more than the keys";
     const std::optional<Roles> of_v = roles_along(output.inputs[v], *indices);
     const std::optional<Roles> of_o = roles_along(output.outputs[0], *indices);
@@ -299,26 +299,26 @@ class Matcher {
 
   // --- Backward ---
 
-  // What stands for a forward tensor in backward: the tensor, or a copy that is computed again.
-  bool stands_for(TensorId tensor, TensorId forward) const {
-    const auto copy = again_.find(tensor);
-    return (copy != again_.end() ? copy->second : tensor) == forward;
+  // Whether a tensor that backward reads is a forward tensor or a recomputed copy of it.
+  bool is_copy_of(TensorId tensor, TensorId forward) const {
+    const auto copy = recomputed_.find(tensor);
+    return (copy != recomputed_.end() ? copy->second : tensor) == forward;
   }
 
-  // Whether an operator of backward does what one of forward did.
+  // Whether a backward operator recomputes a forward one.
   bool repeats(const Operator& copy, const Operator& original) const {
     if (copy.kind != original.kind || copy.space != original.space || copy.reduced != original.reduced) return false;
-    return stands_for(copy.inputs[0].tensor, original.inputs[0].tensor) &&
+    return is_copy_of(copy.inputs[0].tensor, original.inputs[0].tensor) &&
            copy.inputs[0].axes == original.inputs[0].axes && copy.outputs[0].axes == original.outputs[0].axes;
   }
 
-  const char* match_again() {
+  const char* match_recomputed() {
     for (size_t k = 0; k < graph_.operators.size(); ++k) {
       const OperatorId id(k);
       if (op(id).pass == Pass::forward) continue;
       for (const OperatorId original : {causal_, made_.softmax}) {
         if (!original.valid() || !repeats(op(id), op(original))) continue;
-        again_[result_of(id)] = result_of(original);
+        recomputed_[result_of(id)] = result_of(original);
         roles_[result_of(id)] = roles_.at(result_of(original));
         inside_.insert(result_of(id));
         made_.backward.push_back(id);
@@ -329,11 +329,11 @@ class Matcher {
 
   // The other of a contraction's two operands.
   TensorId other_operand(OperatorId contraction, TensorId one) const {
-    const Operator& of = op(contraction);
-    return of.inputs[of.inputs[0].tensor == one ? 1 : 0].tensor;
+    const std::vector<Access>& inputs = op(contraction).inputs;
+    return inputs[inputs[0].tensor == one ? 1 : 0].tensor;
   }
 
-  // A contraction with these two operands over just that index.
+  // The contraction of these two operands over exactly that index; invalid if there is none.
   OperatorId contraction_of(TensorId one, TensorId other, Role over) {
     for (const OperatorId id : readers_of(one, Pass::backward)) {
       if (op(id).kind != OperatorKind::contraction || one == other || other_operand(id, one) != other) continue;
@@ -343,7 +343,7 @@ class Matcher {
     return {};
   }
 
-  // Notes the gradient of an operand that a contraction makes.
+  // Records a contraction's result as the gradient of an operand.
   bool take_gradient(OperatorId contraction, AttentionTensor& into, const Roles& wanted) {
     const std::optional<Roles> indices = indices_of(contraction);
     const std::optional<Roles> axes = indices ? roles_along(op(contraction).outputs[0], *indices) : std::nullopt;
@@ -352,31 +352,31 @@ class Matcher {
     return true;
   }
 
-  // Of the values and of the weights.
+  // The gradients of the values and of the weights.
   const char* match_output_gradients() {
     OperatorId d_values;
-    TensorId weights;  // as it reads them
-    for (const auto& tensor : tensors_that_stand_for(dropped())) {
+    TensorId weights;  // the tensor or copy that it reads
+    for (const auto& tensor : copies_of(dropped())) {
       const OperatorId found = only(OperatorKind::contraction, tensor, Pass::backward);
       if (!found.valid()) continue;
       if (d_values.valid()) return kOtherGradients;
       d_values = found;
       weights = tensor;
     }
-    if (!d_values.valid()) return "not all of its gradients are wanted";
+    if (!d_values.valid()) return "not all of its gradients are needed";
     const TensorId d_o = other_operand(d_values, weights);
     std::optional<Roles> indices = indices_of(d_values);
     if (!indices || op(d_values).inputs.size() > 2) return kOtherGradients;
     for (Role& role : *indices) role = role == kNone ? kValue : role;
-    const Operator& of = op(d_values);
-    const Access& gradient = of.inputs[of.inputs[0].tensor == d_o ? 0 : 1];
+    const Operator& d_values_op = op(d_values);
+    const Access& gradient = d_values_op.inputs[d_values_op.inputs[0].tensor == d_o ? 0 : 1];
     const std::optional<Roles> axes = roles_along(gradient, *indices);
-    if (!axes || !is_reduced_exactly(of, *indices, kQuery) ||
+    if (!axes || !is_reduced_exactly(d_values_op, *indices, kQuery) ||
         !note(made_.d_o, d_o, *axes, with_batch({kQuery, kValue})) ||
         !take_gradient(d_values, made_.d_v, with_batch({kKey, kValue})))
       return kOtherGradients;
     d_chain_ = contraction_of(d_o, made_.v.tensor, kValue);
-    if (!d_chain_.valid()) return "not all of its gradients are wanted";
+    if (!d_chain_.valid()) return "not all of its gradients are needed";
     AttentionTensor d_weights;
     if (op(d_chain_).inputs.size() > 2 || !take_gradient(d_chain_, d_weights, with_batch({kQuery, kKey})))
       return kOtherGradients;
@@ -384,67 +384,69 @@ class Matcher {
     return nullptr;
   }
 
-  std::vector<TensorId> tensors_that_stand_for(TensorId forward) const {
+  // The forward tensor and its recomputed copies.
+  std::vector<TensorId> copies_of(TensorId forward) const {
     std::vector<TensorId> found = {forward};
-    for (const auto& [copy, original] : again_) {
+    for (const auto& [copy, original] : recomputed_) {
       if (original == forward) found.push_back(copy);
     }
     return found;
   }
 
-  // Of the dropout, the softmax and the mask, one behind the other.
+  // The gradients of the dropout, the softmax and the mask, in this order.
   const char* match_chain_gradients() {
-    const auto step = [&](OperatorKind kind, OperatorId original, size_t gradient) {
+    const auto match = [&](OperatorKind kind, OperatorId original, size_t gradient) {
       if (!original.valid()) return true;
       const OperatorId next = only(kind, result_of(d_chain_), Pass::backward);
       if (!next.valid() || op(next).inputs[gradient].tensor != result_of(d_chain_)) return false;
-      const std::optional<Roles> indices = take_part_of_chain(next);
+      const std::optional<Roles> indices = add_to_chain(next);
       if (!indices) return false;
-      const Operator& of = op(next);
-      if (kind == OperatorKind::dropout_dx && of.inputs[0].tensor != made_.mask.tensor) return false;
-      if (kind == OperatorKind::softmax_dx &&
-          !(stands_for(of.inputs[0].tensor, result_of(made_.softmax)) && is_reduced_exactly(of, *indices, kKey)))
+      const Operator& next_op = op(next);
+      if (kind == OperatorKind::dropout_dx && next_op.inputs[0].tensor != made_.mask.tensor) return false;
+      if (kind == OperatorKind::softmax_dx && !(is_copy_of(next_op.inputs[0].tensor, result_of(made_.softmax)) &&
+                                                is_reduced_exactly(next_op, *indices, kKey)))
         return false;
-      if (kind == OperatorKind::causal_mask_dx && !masks_keys_behind_queries(*indices)) return false;
+      if (kind == OperatorKind::causal_mask_dx && !masks_keys_after_queries(*indices)) return false;
       made_.backward.push_back(next);
       d_chain_ = next;
       return true;
     };
-    const bool matched = step(OperatorKind::dropout_dx, dropout_, 1) &&
-                         step(OperatorKind::softmax_dx, made_.softmax, 1) &&
-                         step(OperatorKind::causal_mask_dx, causal_, 0);
+    const bool matched = match(OperatorKind::dropout_dx, dropout_, 1) &&
+                         match(OperatorKind::softmax_dx, made_.softmax, 1) &&
+                         match(OperatorKind::causal_mask_dx, causal_, 0);
     return matched ? nullptr : kOtherGradients;
   }
 
-  // Of the queries and the keys.
+  // The gradients of the queries and the keys.
   const char* match_score_gradients() {
     const TensorId d_scores = result_of(d_chain_);
     const OperatorId d_q = contraction_of(d_scores, made_.k.tensor, kKey);
     const OperatorId d_k = contraction_of(d_scores, made_.q.tensor, kQuery);
-    if (!d_q.valid() || !d_k.valid()) return "not all of its gradients are wanted";
+    if (!d_q.valid() || !d_k.valid()) return "not all of its gradients are needed";
     if (!same_scales(op(d_q), op(scores_)) || !same_scales(op(d_k), op(scores_))) return kOtherGradients;
     const bool taken = take_gradient(d_q, made_.d_q, with_batch({kQuery, kInner})) &&
                        take_gradient(d_k, made_.d_k, with_batch({kKey, kInner}));
     return taken ? nullptr : kOtherGradients;
   }
 
-  // What is inside is never in memory: nobody else may read it. The mask is the backward part's.
+  // The intermediate tensors are never in memory, so no other operator may read them, nor the mask.
   const char* check_readers() {
     if (made_.mask.tensor.valid()) inside_.insert(made_.mask.tensor);
     std::vector<OperatorId> own = made_.forward;
     own.insert(own.end(), made_.backward.begin(), made_.backward.end());
     return read_by_others(own, {Pass::forward, Pass::backward});
   }
-  // Before the gradients are looked for, which are then others than they would be.
+  // Runs before the gradients are matched: with other readers, they would differ from an attention's.
   const char* check_forward() { return read_by_others(made_.forward, {Pass::forward}); }
 
   const char* read_by_others(const std::vector<OperatorId>& own, const std::set<Pass>& passes) const {
     for (const TensorId tensor : inside_) {
-      if (leaves_[tensor.at()]) return "the caller gets what is inside it";
+      if (leaves_[tensor.at()]) return "the caller needs one of its intermediate tensors";
       for (const OperatorId reader : readers_[tensor.at()]) {
         const bool statistic = op(reader).kind == OperatorKind::log_sum_exp && tensor == made_.logits.tensor;
         const bool is_own = std::find(own.begin(), own.end(), reader) != own.end();
-        if (!is_own && !statistic && passes.contains(op(reader).pass)) return "something else reads what is inside it";
+        if (!is_own && !statistic && passes.contains(op(reader).pass))
+          return "another operator reads one of its intermediate tensors";
       }
     }
     return nullptr;
@@ -455,13 +457,13 @@ class Matcher {
   const std::vector<OperatorId>& producers_;
   const std::vector<std::vector<OperatorId>>& readers_;
   OperatorId scores_;
-  OperatorId causal_;   // invalid: there is none
-  OperatorId dropout_;  // invalid: there is none
+  OperatorId causal_;   // invalid if there is none
+  OperatorId dropout_;  // invalid if there is none
   OperatorId output_;
-  OperatorId d_chain_;                  // the last of the chain's gradients that was found
-  std::map<TensorId, Roles> roles_;     // of the axes of what is known
-  std::set<TensorId> inside_;           // what would be in memory if it ran apart
-  std::map<TensorId, TensorId> again_;  // what backward computes again: of forward
+  OperatorId d_chain_;                       // the last operator of the chain's gradients that was matched
+  std::map<TensorId, Roles> roles_;          // of the axes of each matched tensor
+  std::set<TensorId> inside_;                // intermediate tensors: in memory only if operators run separately
+  std::map<TensorId, TensorId> recomputed_;  // from a recomputed copy in backward to the forward tensor
   AttentionPattern made_;
 };
 
@@ -475,11 +477,10 @@ FoundAttentions find_attentions(const Graph& graph, const std::vector<bool>& lea
     if (graph.operators[k].kind != OperatorKind::softmax || graph.operators[k].pass != Pass::forward) continue;
     Matcher matcher(graph, leaves, producers, readers, OperatorId(k));
     if (!matcher.is_close()) continue;
-    std::string reason;
-    if (std::optional<AttentionPattern> made = matcher.run(reason)) {
-      found.attentions.push_back(std::move(*made));
+    if (const char* const reason = matcher.run()) {
+      found.rejected.push_back({OperatorId(k), reason});
     } else {
-      found.rejected.push_back({OperatorId(k), std::move(reason)});
+      found.attentions.push_back(matcher.pattern());
     }
   }
   return found;

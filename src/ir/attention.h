@@ -1,5 +1,5 @@
-// Where a training graph has an attention: contraction, [causal_mask,] softmax, [dropout,] contraction, and all of its
-// gradients. Found by structure and indices, never by names. Test: tests/ir/attention_test.cpp
+// Recognizes attention in a training graph: contraction, [causal_mask,] softmax, [dropout,] contraction, and all
+// gradients. Matches structure and indices, never names. Test: tests/ir/attention_test.cpp
 #pragma once
 
 #include <array>
@@ -10,14 +10,14 @@
 
 namespace millrace {
 
-// The axis of each of an operand's indices; -1: it does not run along it.
+// For each index of the attention, the axis of the operand that runs along it; -1 for none.
 struct AttentionAxes {
-  std::vector<int> batch;  // one a batch index
+  std::vector<int> batch;  // one per batch index
   int query = -1;
   int key = -1;
-  int column = -1;  // the inner index of q, k and their gradients, the values' of v, o and theirs
+  int column = -1;  // the inner index for q, k and their gradients; the value index for v, o and theirs
 
-  // That of an operand's rows, which are queries or keys.
+  // The axis of the operand's rows, which are queries or keys.
   int row() const { return query >= 0 ? query : key; }
 };
 
@@ -27,22 +27,22 @@ struct AttentionTensor {
   AttentionAxes axes;
 };
 
-// o = dropout(softmax(causal_mask(scale · q kᵀ))) v. Nothing but its own operators reads what is between.
+// o = dropout(softmax(causal_mask(scale · q kᵀ))) v. Only its own operators read the intermediate tensors.
 struct AttentionPattern {
   std::vector<OperatorId> forward;   // in the order of the chain
-  std::vector<OperatorId> backward;  // in the graph's order; with what is computed again of forward
+  std::vector<OperatorId> backward;  // in the graph's order; includes recomputed forward operators
   OperatorId softmax;
   bool causal = false;
   std::vector<TensorId> scales;  // of the scores
   AttentionTensor q, k, v, o;
   AttentionTensor d_o, d_q, d_k, d_v;
-  AttentionTensor logits;  // what the softmax reads
-  AttentionTensor mask;    // of the dropout; invalid: there is none
+  AttentionTensor logits;  // the softmax's input
+  AttentionTensor mask;    // of the dropout; invalid if there is no dropout
   std::vector<DimId> batch;
   DimId query, key, inner, value;
 };
 
-// One that is nearly an attention, and why it is none.
+// A softmax between two contractions that is not an attention, and why.
 struct NoAttention {
   OperatorId softmax;
   std::string reason;
@@ -53,7 +53,7 @@ struct FoundAttentions {
   std::vector<NoAttention> rejected;
 };
 
-// `leaves`: one a tensor, whether the caller gets it. Operators of kind log_sum_exp may read the logits.
+// `leaves`, one per tensor: whether it is returned to the caller. Operators of kind log_sum_exp may read the logits.
 FoundAttentions find_attentions(const Graph& graph, const std::vector<bool>& leaves);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// What a word is stored as. Half precisions accumulate in float32.
+// The storage type of a tensor's elements. Half-precision types accumulate in float32. Tests: tests/reference/.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ std::optional<DType> dtype_named(std::string_view name);
 int64_t bytes_of(DType dtype);
 inline bool is_half(DType dtype) { return dtype == DType::float16 || dtype == DType::bfloat16; }
 
-// How its words are stored; a boolean is a byte.
+// The type in a file; a boolean is one byte.
 StoredType stored_type(DType dtype);
 
 }  // namespace millrace

@@ -1,4 +1,5 @@
-// What people call an operator: `bias` and `residual` for additions, `einsum` for contractions, else its kind.
+// The usual name of an operator: `bias` and `residual` for additions, `einsum` for contractions, else its kind.
+// Tests: tests/fusion/paper_test.cpp.
 #pragma once
 
 #include <string_view>

@@ -10,10 +10,10 @@ namespace {
 constexpr size_t kPermutedAxes = 5;
 
 int64_t extent_of(const Graph& graph, TensorId tensor, int axis) {
-  return graph.extent(graph.tensor(tensor).dims[static_cast<size_t>(axis)]);
+  return graph.extent(graph.tensor(tensor).dims[as_index(axis)]);
 }
 
-// The axes' names, primed where one stands twice.
+// The names of the axes, primed if one occurs twice.
 std::vector<std::string> axis_names(const Graph& graph, TensorId tensor) {
   std::vector<std::string> names;
   for (const DimId dim : graph.tensor(tensor).dims) {
@@ -58,9 +58,9 @@ std::vector<Layout> layouts_of(const Graph& graph, TensorId tensor, bool masks) 
     }
   }
   if (!masks || written.order.empty()) return layouts;
-  const bool drawn = dropout_of(graph, tensor) != nullptr;
-  if (drawn || is_computed_boolean(graph, tensor)) layouts.push_back({written.order, MaskStorage::bits});
-  if (drawn) layouts.push_back({written.order, MaskStorage::regenerated});
+  const bool is_dropout_mask = dropout_of(graph, tensor) != nullptr;
+  if (is_dropout_mask || is_computed_boolean(graph, tensor)) layouts.push_back({written.order, MaskStorage::bits});
+  if (is_dropout_mask) layouts.push_back({written.order, MaskStorage::regenerated});
   return layouts;
 }
 
@@ -68,7 +68,7 @@ std::vector<int64_t> strides_of(const Graph& graph, TensorId tensor, const Layou
   std::vector<int64_t> strides(layout.order.size(), 0);
   int64_t stride = 1;
   for (size_t k = layout.order.size(); k-- > 0;) {
-    strides[static_cast<size_t>(layout.order[k])] = stride;
+    strides[as_index(layout.order[k])] = stride;
     stride *= extent_of(graph, tensor, layout.order[k]);
   }
   return strides;
@@ -94,7 +94,7 @@ std::string print_layout(const Graph& graph, TensorId tensor, const Layout& layo
   const std::vector<std::string> names = axis_names(graph, tensor);
   const bool letters = std::all_of(names.begin(), names.end(), is_letter);
   std::vector<std::string> in_order;
-  for (const int axis : layout.order) in_order.push_back(names[static_cast<size_t>(axis)]);
+  for (const int axis : layout.order) in_order.push_back(names[as_index(axis)]);
   return join(in_order, letters ? "" : ".");
 }
 
@@ -102,7 +102,7 @@ std::optional<Layout> parse_layout(const Graph& graph, TensorId tensor, std::str
   for (const Layout& layout : layouts_of(graph, tensor, false)) {
     if (print_layout(graph, tensor, layout) == text) return layout;
   }
-  // With axes of extent one anywhere, or of a rank whose layouts are not all listed.
+  // Accepts axes of extent one anywhere, and any order for ranks whose layouts are not all listed.
   const std::vector<std::string> names = axis_names(graph, tensor);
   Layout layout;
   size_t at = 0;
@@ -111,13 +111,13 @@ std::optional<Layout> parse_layout(const Graph& graph, TensorId tensor, std::str
     int longest = -1;
     for (size_t axis = 0; axis < names.size(); ++axis) {
       const bool fits = text.substr(at).starts_with(names[axis]);
-      if (fits && (longest < 0 || names[axis].size() > names[static_cast<size_t>(longest)].size()))
+      if (fits && (longest < 0 || names[axis].size() > names[as_index(longest)].size()))
         longest = static_cast<int>(axis);
     }
     if (longest < 0 || std::find(layout.order.begin(), layout.order.end(), longest) != layout.order.end())
       return std::nullopt;
     layout.order.push_back(longest);
-    at += names[static_cast<size_t>(longest)].size();
+    at += names[as_index(longest)].size();
   }
   if (layout.order.size() != names.size()) return std::nullopt;
   const auto rest = std::stable_partition(layout.order.begin(), layout.order.end(),

@@ -1,5 +1,5 @@
-// How a tensor lies in memory: its axes in some order, outermost first, without gaps. A mask can be bits besides: a
-// dropout's, which need not be in memory at all, or a boolean that an operator computes.
+// The layout of a tensor in memory: an order of its axes, without gaps. A dropout's mask and a computed boolean can
+// also be stored as bits, and a dropout's mask can be regenerated instead. Tests: tests/candidates/, tests/codegen/.
 #pragma once
 
 #include <optional>
@@ -13,9 +13,9 @@ namespace millrace {
 
 // How a mask gets from forward to backward.
 enum class MaskStorage {
-  words,        // as a tensor
-  bits,         // a bit an element; each run along the last axis begins with a byte of its own
-  regenerated,  // not at all: backward draws it again; a dropout's
+  words,        // stored as a tensor
+  bits,         // one bit per element; each row along the last axis begins at a new byte
+  regenerated,  // not stored: backward generates a dropout's mask again
 };
 
 struct Layout {
@@ -25,20 +25,20 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
-// As the program writes it: row-major.
+// Row-major, in the order of the program's axes.
 Layout written_layout(const Graph& graph, TensorId tensor);
 
-// Every layout that differs in memory: axes of extent one stand first. Of a tensor with more than five axes only those
-// that move one axis to the end. `masks`: also what a mask has besides.
+// All layouts that differ in memory: axes of extent one come first. For a tensor with more than five axes, only the
+// layouts that move one axis to the end. `masks`: for a mask, also bits and regenerated.
 std::vector<Layout> layouts_of(const Graph& graph, TensorId tensor, bool masks);
 
-// Elements between neighbours along each axis. For words.
+// The stride of each axis in elements; only for MaskStorage::words.
 std::vector<int64_t> strides_of(const Graph& graph, TensorId tensor, const Layout& layout);
 
-// What the tensor takes in memory.
+// Size of the tensor in memory.
 int64_t stored_bytes(const Graph& graph, TensorId tensor, const Layout& layout);
 
-// "BJI", "batch.heads", "JJ'" where a name stands twice; "bits" and "drawn".
+// "BJI", "batch.heads", "JJ'" if a name occurs twice; "bits", "regenerated".
 std::string print_layout(const Graph& graph, TensorId tensor, const Layout& layout);
 std::optional<Layout> parse_layout(const Graph& graph, TensorId tensor, std::string_view text);
 

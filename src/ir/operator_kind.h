@@ -1,4 +1,4 @@
-// The kinds of operators and what the list in operators.inc says of each.
+// The kinds of operators, and the properties of each from operators.inc. Tests: tests/reference/interpreter_test.cpp.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,7 @@ std::string print_access(const Graph& graph, const Access& access, const std::ve
   const Tensor& tensor = graph.tensor(access.tensor);
   if (tensor.dims.empty()) return tensor.name;
   std::vector<std::string> parts;
-  for (const int index : access.axes) parts.push_back(index == kFixed ? "1" : names[static_cast<size_t>(index)]);
+  for (const int index : access.axes) parts.push_back(index == kFixed ? "1" : names[as_index(index)]);
   return concat(tensor.name, "[", join(parts, ", "), "]");
 }
 

@@ -1,4 +1,5 @@
-// A graph as text, one line an operator: what tests compare and `millrace analyze --graph` shows.
+// A graph as text, one line per operator: tests compare it, and `millrace analyze --graph` prints it.
+// Tests: tests/golden/golden_test.cpp.
 #pragma once
 
 #include <string>
@@ -7,7 +8,7 @@
 
 namespace millrace {
 
-// The indices of an operator's space as they are printed: dimension names, primed where one stands twice.
+// The printed names of an operator's indices: dimension names, primed if one occurs twice.
 std::vector<std::string> index_names(const Graph& graph, const Operator& op);
 
 std::string print(const Graph& graph, const Operator& op);

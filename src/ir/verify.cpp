@@ -16,17 +16,17 @@ class Verifier {
   Result<Done> run() {
     tensors();
     for (const TensorId argument : graph_.arguments) {
-      if (check(in_range(argument), "an argument is no tensor")) {
+      if (check(in_range(argument), "an argument is not a tensor")) {
         const TensorRole role = graph_.tensor(argument).role;
         check(role == TensorRole::argument || role == TensorRole::scalar, "argument ", graph_.tensor(argument).name,
-              " has another role");
+              " has the wrong role");
       }
     }
     std::set<std::string> names;
     for (const Operator& op : graph_.operators) {
       at_ = &op;
-      check(names.insert(op.name).second, "its name stands twice");
-      if (message_.empty()) one(op);  // what stands on a broken graph cannot be looked at safely
+      check(names.insert(op.name).second, "another operator has its name");
+      if (message_.empty()) one(op);  // checks on a graph known to be broken are not safe
     }
     at_ = nullptr;
     for (const Output& result : graph_.results) {
@@ -38,11 +38,11 @@ class Verifier {
   }
 
  private:
-  // The complaint's parts are put together only when it is needed.
+  // Builds the message only on failure.
   template <class... Parts>
-  bool check(bool holds, const Parts&... complaint) {
+  bool check(bool holds, const Parts&... message) {
     if (!holds && message_.empty())
-      message_ = concat(at_ == nullptr ? "" : concat("operator '", at_->name, "': "), complaint...);
+      message_ = concat(at_ == nullptr ? "" : concat("operator '", at_->name, "': "), message...);
     return holds;
   }
 
@@ -52,7 +52,7 @@ class Verifier {
     std::set<std::string> names;
     for (const Dim& dim : graph_.dims) check(dim.extent >= 1, "dimension ", dim.name, " is empty");
     for (const Tensor& tensor : graph_.tensors) {
-      check(names.insert(tensor.name).second, "two tensors are called ", tensor.name);
+      check(names.insert(tensor.name).second, "two tensors are named ", tensor.name);
       for (const DimId dim : tensor.dims)
         check(dim.valid() && dim.at() < graph_.dims.size(), "tensor ", tensor.name, " has an unknown dimension");
       const bool rank_zero = tensor.role == TensorRole::scalar || tensor.role == TensorRole::constant;
@@ -62,7 +62,7 @@ class Verifier {
 
   void one(const Operator& op) {
     const OperatorInfo& info = info_of(op.kind);
-    if (!check(op.reduced.size() == op.space.size(), "one reduction mark an index")) return;
+    if (!check(op.reduced.size() == op.space.size(), "`reduced` does not have one entry per index")) return;
     for (const DimId dim : op.space) {
       if (!check(dim.valid() && dim.at() < graph_.dims.size(), "unknown dimension")) return;
     }
@@ -79,12 +79,12 @@ class Verifier {
     for (const Access& output : op.outputs) {
       if (!access(op, output)) return;
       check(graph_.tensor(output.tensor).role == TensorRole::computed, "writes ", graph_.tensor(output.tensor).name,
-            ", which is given");
+            ", which is an input of the graph");
       check(!written_[output.tensor.at()], "writes ", graph_.tensor(output.tensor).name, " a second time");
       written_[output.tensor.at()] = true;
       std::set<int> indices;
       for (const int index : output.axes)
-        check(index == kFixed || indices.insert(index).second, "writes along one index with two axes");
+        check(index == kFixed || indices.insert(index).second, "two axes of an output run along one index");
     }
     space(op);
   }
@@ -92,15 +92,16 @@ class Verifier {
   bool access(const Operator& op, const Access& access) {
     if (!check(in_range(access.tensor), "unknown tensor")) return false;
     const Tensor& tensor = graph_.tensor(access.tensor);
-    if (!check(access.axes.size() == tensor.dims.size(), "one index an axis of ", tensor.name)) return false;
+    if (!check(access.axes.size() == tensor.dims.size(), "an access has not one index per axis of ", tensor.name))
+      return false;
     for (size_t axis = 0; axis < access.axes.size(); ++axis) {
       const int index = access.axes[axis];
       const int64_t extent = graph_.extent(tensor.dims[axis]);
       if (index == kFixed) {
-        check(extent == 1, "axis ", axis, " of ", tensor.name, " stands still but is not of extent one");
+        check(extent == 1, "axis ", axis, " of ", tensor.name, " runs along no index but its extent is not one");
       } else if (check(index >= 0 && static_cast<size_t>(index) < op.space.size(), "unknown index on ", tensor.name)) {
-        check(extent == graph_.extent(op.space[static_cast<size_t>(index)]), "axis ", axis, " of ", tensor.name,
-              " does not fit its index");
+        check(extent == graph_.extent(op.space[as_index(index)]), "axis ", axis, " of ", tensor.name,
+              " has another extent than its index");
       } else {
         return false;
       }
@@ -108,19 +109,20 @@ class Verifier {
     return true;
   }
 
-  // What each class says about the indices.
+  // The rules of each class about reduced indices.
   void space(const Operator& op) {
     const OperatorClass operator_class = info_of(op.kind).operator_class;
     const bool folds = op.kind == OperatorKind::sum || op.kind == OperatorKind::max || op.kind == OperatorKind::min ||
                        op.kind == OperatorKind::log_sum_exp || operator_class == OperatorClass::contraction;
     for (size_t index = 0; index < op.space.size(); ++index) {
       if (operator_class == OperatorClass::elementwise) {
-        check(!op.reduced[index], "an elementwise operator reduces nothing");
+        check(!op.reduced[index], "an elementwise operator has a reduced index");
         check(op.outputs[0].axes.size() == op.space.size() && op.outputs[0].axes[index] == static_cast<int>(index),
-              "an elementwise output runs along the space in order");
+              "the output of an elementwise operator does not run along its space in order");
       }
       if (folds)
-        check(op.reduced[index] != runs_along(op.outputs[0], index), "the output runs along what is not reduced");
+        check(op.reduced[index] != runs_along(op.outputs[0], index),
+              "the output does not run along exactly the indices that are not reduced");
       if (operator_class == OperatorClass::contraction) {
         const bool in_an_operand = runs_along(op.inputs[0], index) || runs_along(op.inputs[1], index);
         check(in_an_operand || graph_.extent(op.space[index]) == 1, "a contraction's index is in neither operand");
@@ -128,12 +130,12 @@ class Verifier {
     }
     if (operator_class == OperatorClass::contraction) {
       check(std::any_of(op.reduced.begin(), op.reduced.end(), [](bool r) { return r; }),
-            "a contraction contracts nothing");
+            "a contraction has no reduced index");
       for (size_t k = 2; k < op.inputs.size(); ++k)
-        check(op.inputs[k].axes.empty(), "a contraction's scale is no scalar");
+        check(op.inputs[k].axes.empty(), "a contraction's scale is not a scalar");
     }
     if (op.kind == OperatorKind::where)
-      check(graph_.tensor(op.inputs[0].tensor).dtype == DType::boolean, "where chooses by a boolean");
+      check(graph_.tensor(op.inputs[0].tensor).dtype == DType::boolean, "the condition of a where is not a boolean");
   }
 
   const Graph& graph_;

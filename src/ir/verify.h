@@ -1,4 +1,5 @@
-// What a graph must satisfy, as an executable specification of graph.h. A failure is our bug, not the user's.
+// Checks that a graph is valid: the executable specification of graph.h. A failure is our bug, not the user's.
+// Tests: tests/ir/verify_test.cpp.
 #pragma once
 
 #include "ir/graph.h"

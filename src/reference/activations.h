@@ -1,4 +1,5 @@
-// The elementwise functions that take more than a line, and their derivatives: `_dx` is g times the slope at a.
+// The longer elementwise functions and their derivatives: `_dx` is g times the derivative at a.
+// Tests: tests/reference/interpreter_test.cpp.
 #pragma once
 
 #include <cmath>

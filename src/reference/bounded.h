@@ -1,15 +1,15 @@
-// Running error analysis: a number that carries a bound on how far rounding may have moved it.
+// Running error analysis: a number with a bound on its rounding error. Test: tests/reference/bounded_test.cpp.
 //
 // `value` is computed in float64. `error` bounds |computed - exact| for the same operations in the same order in a
 // binary format of kDigits significant digits (53: float64), where + - * / sqrt round to nearest, a relative error of
-// at most u = 2^-kDigits, and exp, log, tanh, erf and pow are right to four ulp, at most 8u: libraries differ by as
-// much. A number of the program is exact.
-// - The bound is rigorous to first order: the rounding of the bound itself and underflow are left out.
-// - It holds for any order of summation: of n additions, each partial sum is at most the sum of all magnitudes, so
-//   they err by at most n·u·Σ|x|. A chain of + is one sum, until anything else is done with it.
-// - A result that is not finite has error 0: it is compared for being the same infinity, or a NaN.
-// - Branches follow the computed value; only larger() accounts for the one not taken. A comparison whose operands
-//   rounding may have moved past each other may come to either: it errs by one.
+// at most u = 2^-kDigits, and exp, log, tanh, erf and pow err by at most four ulp, at most 8u: libraries differ by that
+// much. Constants of the program are exact.
+// - The bound is rigorous to first order: the rounding of the bound itself and underflow are ignored.
+// - It holds for any order of summation: with n additions, each partial sum is at most the sum of all magnitudes, so
+//   the error is at most n·u·Σ|x|. A chain of + is one sum, until another operation uses it.
+// - A result that is not finite has error 0: it must equal the same infinity, or be a NaN.
+// - Branches follow the computed value; only larger() accounts for the branch not taken. If rounding may change the
+//   order of a comparison's operands, its result may be either: its error is one.
 #pragma once
 
 #include <algorithm>
@@ -83,7 +83,7 @@ struct Bounded {
     return rounded(std::log(a.value), quotient(a.error, a.value - a.error), kFunction);
   }
 
-  // The slopes of tanh and erf change by less than `error` within the interval.
+  // The derivatives of tanh and erf change by less than `error` within the interval.
   friend Bounded tanh(const Bounded& a) {
     const double y = std::tanh(a.value);
     return rounded(y, product(a.error, std::min(1.0, 1.0 - y * y + a.error)), kFunction);
@@ -95,7 +95,7 @@ struct Bounded {
     return rounded(std::erf(a.value), product(a.error, std::min(steepest, slope + a.error)), kFunction);
   }
 
-  // The slope's magnitude is monotone in |x|: it is largest at one of the interval's ends.
+  // The derivative's magnitude is monotone in |x|: it is largest at an end of the interval.
   friend Bounded pow(const Bounded& a, double exponent) {
     const double far = std::pow(std::abs(a.value) + a.error, exponent - 1);
     const double near = std::pow(std::max(std::abs(a.value) - a.error, 0.0), exponent - 1);
@@ -110,13 +110,13 @@ struct Bounded {
     return {taken.value, std::max(taken.error, other.value - taken.value + other.error)};
   }
 
-  friend Bounded decided(bool reference_data, const Bounded& a, const Bounded& b) {
-    const double apart = std::abs(a.value - b.value);
+  friend Bounded decided(bool outcome, const Bounded& a, const Bounded& b) {
+    const double distance = std::abs(a.value - b.value);
     const double moved = a.error + b.error;
-    return {reference_data ? 1.0 : 0.0, moved > 0 && apart <= moved ? 1.0 : 0.0};
+    return {outcome ? 1.0 : 0.0, moved > 0 && distance <= moved ? 1.0 : 0.0};
   }
 
-  // Of a sum: the error and the magnitude of its terms, and how many additions it took.
+  // Of a sum: the error and the magnitude of its terms, and the number of additions.
   double terms_error = 0;
   double magnitude = 0;
   double additions = 0;
@@ -127,10 +127,10 @@ struct Bounded {
     return {y, propagated + roundoffs * kRoundoff * std::abs(y)};
   }
 
-  // No error stays none, whatever it is multiplied by.
+  // Zero error stays zero, even times infinity.
   static double product(double a, double b) { return a == 0 || b == 0 ? 0 : a * b; }
 
-  // A divisor that rounding may have moved to zero bounds nothing.
+  // If rounding may have moved the divisor to zero, there is no bound.
   static double quotient(double a, double b) {
     if (a == 0) return 0;
     return b > 0 ? a / b : std::numeric_limits<double>::infinity();

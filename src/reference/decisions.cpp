@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// How many of an operator's first inputs are the sides of what it decides: a ReLU's other side is 0.
+// How many of an operator's first inputs it compares; a ReLU compares its input with 0.
 size_t sides_of(OperatorKind kind) {
   switch (kind) {
     case OperatorKind::relu: return 1;
@@ -34,14 +34,14 @@ Decisions::Decisions(const Graph& graph) {
   differences_.dims = graph.dims;
   const auto side = [&](const Access& access) {
     const auto known = std::find(sources_.begin(), sources_.end(), access.tensor);
-    const auto place = static_cast<size_t>(known - sources_.begin());
+    const TensorId tensor(static_cast<size_t>(known - sources_.begin()));
     if (known == sources_.end()) {
       sources_.push_back(access.tensor);
-      Tensor tensor = graph.tensor(access.tensor);
-      if (tensor.role == TensorRole::computed) tensor.role = TensorRole::argument;
-      differences_.tensors.push_back(std::move(tensor));
+      Tensor source = graph.tensor(access.tensor);
+      if (source.role == TensorRole::computed) source.role = TensorRole::argument;
+      differences_.tensors.push_back(std::move(source));
     }
-    return Access{TensorId(place), access.axes};
+    return Access{tensor, access.axes};
   };
   std::vector<Operator> found;
   for (const Operator& op : graph.operators) {
@@ -71,17 +71,17 @@ Result<Values<double>> Decisions::differences_in(const Values<double>& values) c
 }
 
 Result<bool> Decisions::are_clear(const Values<double>& exact, const Values<double>& rounded) const {
-  const Result<Values<double>> right = differences_in(exact);
-  if (!right) return right.error();
-  const Result<Values<double>> made = differences_in(rounded);
-  if (!made) return made.error();
-  for (size_t decision = 0; decision < right->size(); ++decision) {
-    const std::vector<double>& apart = (*right)[decision];
-    const std::vector<double>& other = (*made)[decision];
-    const double error = largest_distance(apart, other);
-    for (size_t k = 0; k < apart.size(); ++k) {
-      const bool nobodys = apart[k] == 0 && other[k] == 0;
-      if (!nobodys && std::abs(apart[k]) <= 2 * error) return false;
+  const Result<Values<double>> exact_differences = differences_in(exact);
+  if (!exact_differences) return exact_differences.error();
+  const Result<Values<double>> rounded_differences = differences_in(rounded);
+  if (!rounded_differences) return rounded_differences.error();
+  for (size_t decision = 0; decision < exact_differences->size(); ++decision) {
+    const std::vector<double>& difference = (*exact_differences)[decision];
+    const std::vector<double>& computed = (*rounded_differences)[decision];
+    const double error = largest_distance(difference, computed);
+    for (size_t k = 0; k < difference.size(); ++k) {
+      const bool always_equal = difference[k] == 0 && computed[k] == 0;
+      if (!always_equal && std::abs(difference[k]) <= 2 * error) return false;
     }
   }
   return true;

@@ -1,6 +1,6 @@
-// Where a program decides: a comparison, the side of a ReLU, which element is the largest. There values or gradients
-// jump, and one that two roundings decide differently is as far off as it is large, which says nothing of either. Test:
-// tests/reference/decisions_test.cpp
+// Finds the decisions of a program: comparisons, the sign of a ReLU's input, which element is the largest. Values or
+// gradients jump there. If two computations round differently and decide differently, their results differ by the
+// size of the jump, which says nothing about either. Test: tests/reference/decisions_test.cpp
 #pragma once
 
 #include <vector>
@@ -15,15 +15,15 @@ class Decisions {
  public:
   explicit Decisions(const Graph& graph);
 
-  // Whether all fall out as the exact values say by whoever errs by less than twice what `rounded` does. What is the
-  // same in both, an element that is the largest or zeros behind a dropout, is nobody's decision.
+  // Whether every computation with at most twice the error of `rounded` decides as the exact values do. If both sides
+  // are equal in both (the largest element itself, zeros after a dropout), rounding cannot change the decision.
   Result<bool> are_clear(const Values<double>& exact, const Values<double>& rounded) const;
 
  private:
   Result<Values<double>> differences_in(const Values<double>& values) const;
 
-  Graph differences_;              // one operator a decision: how far its sides are apart
-  std::vector<TensorId> sources_;  // of its first tensors, in the graph that decides
+  Graph differences_;              // one operator per decision: the difference of its two sides
+  std::vector<TensorId> sources_;  // for each of its first tensors, the tensor of the program's graph
 };
 
 }  // namespace millrace

@@ -1,5 +1,5 @@
-// Forward-mode differentiation: a number and its derivative along one direction of the inputs. It shares nothing with
-// autodiff, which it checks. Of a kink it takes the side that operators.inc takes.
+// Forward-mode differentiation: a number and its derivative along one direction of the inputs. It shares no code with
+// autodiff, which it checks. At a kink it takes the same side as operators.inc. Tests: tests/random/.
 #pragma once
 
 #include <cmath>
@@ -74,12 +74,10 @@ struct Dual {
     return {larger(a.value, b.value), takes_second ? b.tangent : a.tangent};
   }
 
-  friend Dual decided(bool reference_data, const Dual& a, const Dual& b) {
-    return {decided(reference_data, a.value, b.value), T(0)};
-  }
+  friend Dual decided(bool outcome, const Dual& a, const Dual& b) { return {decided(outcome, a.value, b.value), T(0)}; }
 
  private:
-  // What does not move has no derivative, however steep the function (a masked element is -inf).
+  // A constant input gives derivative zero even where the function's derivative is infinite (a masked element is -inf).
   static T chain(const T& slope, const T& tangent) { return is_zero(tangent) ? T(0) : slope * tangent; }
 };
 

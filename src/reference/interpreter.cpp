@@ -37,7 +37,7 @@ std::optional<int64_t> checked_total_elements(const Graph& graph) {
   return total;
 }
 
-// In floating point, which does not overflow.
+// In floating point, because the product may not fit into an integer.
 double gibibytes_of_doubles(const Graph& graph) {
   double total = 0;
   for (const Tensor& tensor : graph.tensors) {
@@ -63,7 +63,7 @@ Result<Done> prepare(const Graph& graph, Values<Scalar>& values) {
       case TensorRole::result_gradient:
         if (values[k].size() != elements) {
           return Error::make(ErrorKind::bad_input, concat("tensor '", tensor.name, "' has ", values[k].size(),
-                                                          " elements where ", elements, " are needed"));
+                                                          " elements, but needs ", elements));
         }
     }
   }
@@ -164,14 +164,14 @@ class Interpreter {
     }
   }
 
-  // y = formula(a, element): the output's element in row-major order.
+  // y = formula(a, element), with the row-major number of the output's element.
   template <class Formula>
   void map_by_element(const Operator& op, const Formula& formula) const {
     const auto o = operands<1, 1>(op);
     o.for_each_row([&](const auto& at) { o.out(0, at) = formula(o.in(0, at), o.out_element(at)); });
   }
 
-  // The indices of an output's element: an elementwise operator's output runs along all of them in order.
+  // The indices of an output's element: the output of an elementwise operator runs along all indices in order.
   std::vector<int64_t> point_of(const Operator& op, int64_t element) const {
     std::vector<int64_t> point(op.space.size());
     for (size_t k = point.size(); k-- > 0;) {
@@ -181,7 +181,7 @@ class Interpreter {
     return point;
   }
 
-  // The last index is the key, the one before it the query, which sees no later key.
+  // The last index is the key, the one before it the query; later keys are masked.
   bool is_masked(const Operator& op, int64_t element) const {
     const std::vector<int64_t> point = point_of(op, element);
     return point[point.size() - 1] > point[point.size() - 2];
@@ -190,7 +190,7 @@ class Interpreter {
   bool is_on_diagonal(const Operator& op, int64_t element) const {
     const std::vector<int64_t> point = point_of(op, element);
     for (size_t k = 0; k < point.size(); ++k) {
-      if (point[k] != point[static_cast<size_t>(op.diagonal[k])]) return false;
+      if (point[k] != point[as_index(op.diagonal[k])]) return false;
     }
     return true;
   }

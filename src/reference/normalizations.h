@@ -1,5 +1,6 @@
-// The operators that reduce: a row at a time, that is for each point of the kept indices one or more passes over the
-// reduced ones. Statistics (mean, rstd) and gradients of weights do not run along the reduced indices; y and dx do.
+// The operators that reduce. They process one row at a time: for each point of the kept indices, one or more loops over
+// the reduced ones. Statistics (mean, rstd) and gradients of weights do not run along the reduced indices; y and dx do.
+// Tests: tests/reference/interpreter_test.cpp.
 #pragma once
 
 #include <cmath>
@@ -52,7 +53,7 @@ template <class Scalar>
 void softmax(const Operands<Scalar, 1, 1>& o) {
   using std::exp;
   o.for_each_row([&](const auto& row) {
-    // Any shift gives the same softmax, so this one is a constant: without derivative or error.
+    // Any shift gives the same softmax, so the shift is a constant: it has no derivative and no error.
     const Scalar shift(value_of(row_maximum(o, row)));
     o.along(row, [&](const auto& at) { o.out(0, at) = exp(o.in(0, at) - shift); });
     const Scalar total = o.sum(row, [&](const auto& at) -> Scalar { return o.out(0, at); });
@@ -60,7 +61,7 @@ void softmax(const Operands<Scalar, 1, 1>& o) {
   });
 }
 
-// log Σ exp(a), by way of the maximum, so that no exponential overflows.
+// log Σ exp(a), shifted by the maximum so that no exponential overflows.
 template <class Scalar>
 void log_sum_exp(const Operands<Scalar, 1, 1>& o) {
   using std::exp, std::log;

@@ -1,5 +1,5 @@
-// An operator's tensors as its loops see them. An access is a step for each index of the space: how far the tensor's
-// element moves when the index grows by one. Broadcast is a step of zero; a diagonal is the sum of two axes' strides.
+// The tensors of an operator, with a stride for each index of its space. A broadcast has stride zero; a diagonal has
+// the sum of two axes' strides. Tests: tests/reference/interpreter_test.cpp.
 #pragma once
 
 #include <algorithm>
@@ -15,14 +15,14 @@
 
 namespace millrace {
 
-// Where in each accessed tensor a point of the space lies.
+// The offset of a point of the space in each accessed tensor.
 template <size_t kAccesses>
 using Offsets = std::array<int64_t, kAccesses>;
 
 template <size_t kAccesses>
 struct Loop {
   int64_t extent = 0;
-  Offsets<kAccesses> steps{};
+  Offsets<kAccesses> strides{};
 };
 
 // Calls body(offsets) at each point of the nest, the last loop innermost.
@@ -35,7 +35,7 @@ void for_each_point(std::span<const Loop<kAccesses>> loops, Offsets<kAccesses> a
   const Loop<kAccesses> loop = loops.front();
   const std::span<const Loop<kAccesses>> inner = loops.subspan(1);
   const auto advance = [&] {
-    for (size_t k = 0; k < kAccesses; ++k) at[k] += loop.steps[k];
+    for (size_t k = 0; k < kAccesses; ++k) at[k] += loop.strides[k];
   };
   if (inner.empty()) {
     for (int64_t i = 0; i < loop.extent; ++i, advance()) body(at);
@@ -44,19 +44,19 @@ void for_each_point(std::span<const Loop<kAccesses>> loops, Offsets<kAccesses> a
   }
 }
 
-inline int64_t step_along(const Graph& graph, const Access& access, size_t index) {
+inline int64_t stride_along(const Graph& graph, const Access& access, size_t index) {
   const std::vector<DimId>& dims = graph.tensor(access.tensor).dims;
-  int64_t step = 0;
-  int64_t stride = 1;
+  int64_t stride = 0;
+  int64_t axis_stride = 1;
   for (size_t axis = dims.size(); axis-- > 0;) {
-    if (access.axes[axis] == static_cast<int>(index)) step += stride;
-    stride *= graph.extent(dims[axis]);
+    if (access.axes[axis] == static_cast<int>(index)) stride += axis_stride;
+    axis_stride *= graph.extent(dims[axis]);
   }
-  return step;
+  return stride;
 }
 
-// The first kInputs inputs and kOutputs outputs of an operator, with one nest of loops over the kept indices and one,
-// to stand inside it, over the reduced ones.
+// The first kInputs inputs and kOutputs outputs of an operator, with a loop nest over the kept indices and an inner one
+// over the reduced indices.
 template <class Scalar, size_t kInputs, size_t kOutputs>
 class Operands {
  public:
@@ -68,8 +68,8 @@ class Operands {
     for (size_t index = 0; index < op.space.size(); ++index) {
       Loop<kInputs + kOutputs> loop;
       loop.extent = graph.extent(op.space[index]);
-      for (size_t k = 0; k < kInputs; ++k) loop.steps[k] = step_along(graph, op.inputs[k], index);
-      for (size_t k = 0; k < kOutputs; ++k) loop.steps[kInputs + k] = step_along(graph, op.outputs[k], index);
+      for (size_t k = 0; k < kInputs; ++k) loop.strides[k] = stride_along(graph, op.inputs[k], index);
+      for (size_t k = 0; k < kOutputs; ++k) loop.strides[kInputs + k] = stride_along(graph, op.outputs[k], index);
       (op.reduced[index] ? reduced_ : kept_).push_back(loop);
     }
   }
@@ -78,13 +78,13 @@ class Operands {
   Scalar& out(size_t k, const At& at) const { return outputs_[k][at[kInputs + k]]; }
   int64_t out_element(const At& at) const { return at[kInputs]; }
 
-  // At each point of the kept indices, where the reduced ones are zero: body(row).
+  // Calls body(row) at each point of the kept indices; the reduced indices are zero there.
   template <class Body>
   void for_each_row(const Body& body) const {
     share_rows([&](Loops loops, const At& first) { for_each_point<kInputs + kOutputs>(loops, first, body); });
   }
 
-  // At each point of the reduced indices: body(at).
+  // Calls body(at) at each point of the reduced indices.
   template <class Body>
   void along(const At& row, const Body& body) const {
     for_each_point<kInputs + kOutputs>(reduced_, row, body);
@@ -106,8 +106,8 @@ class Operands {
  private:
   using Loops = std::span<const Loop<kInputs + kOutputs>>;
 
-  // Rows have nothing to do with each other, so where there are many, the machine's threads share them. Not a template
-  // of what is done with them: that would compile it again for each formula.
+  // Rows are independent, so threads share them if there are many. Not a template over the body: that would compile
+  // it again for each formula.
   void share_rows(const std::function<void(Loops, const At&)>& run) const {
     constexpr int64_t kMany = 1 << 20;
     int64_t points = row_length();
@@ -120,7 +120,7 @@ class Operands {
       std::vector<Loop<kInputs + kOutputs>> slice = kept_;
       slice[at].extent = end - begin;
       At first{};
-      for (size_t k = 0; k < first.size(); ++k) first[k] = begin * slice[at].steps[k];
+      for (size_t k = 0; k < first.size(); ++k) first[k] = begin * slice[at].strides[k];
       run(slice, first);
     });
   }

@@ -1,16 +1,17 @@
 // Random numbers as a function of where they are used: Philox4x32 (Salmon et al., "Parallel Random Numbers: As Easy as
-// 1, 2, 3", SC 2011), and the two uses that Millrace has for it. Every backend that draws a dropout's mask must draw
-// this one. Masks take seven rounds, the fewest that pass BigCrush there; inputs take ten.
+// 1, 2, 3", SC 2011), and Millrace's two uses of it. Every backend must generate exactly these dropout masks. Masks
+// take seven rounds, the fewest that pass BigCrush there; inputs take ten. Test: tests/reference/philox_test.cpp.
 //
 // In both, key = (seed low 32 bits, seed high 32 bits).
 // - A dropout's mask: let e be the row-major logical index of an element of the dropout's output, whatever the layout.
 //   counter = (low 32 bits of e/8, high 32 bits of e/8, subsequence, step); its draw is the low half of word number
 //   e%8/2 of the four where e is even, the high half where e is odd. The element is kept when draw >= threshold; the
 //   mask is then 1/(1-probability), else 0. The threshold is probability · 2^16, probability in [0, 1), rounded half
-//   up, and at most 2^16 - 1: the probability is met within 2^-17, and half as many blocks are drawn as with words.
+//   up, and at most 2^16 - 1: the probability is exact to within 2^-17, and half as many blocks are needed as with
+//   32-bit draws.
 // - Drawing inputs: let e be the row-major index of an element of tensor number `tensor`.
 //   counter = (low 32 bits of e/2, high 32 bits of e/2, tensor, 0x6d696c6c); its words are h, l = numbers 2·(e%2) and
-//   2·(e%2)+1. The draw is (h · 2^21 + floor(l / 2^11)) · 2^-52 - 1, which is exact in float64 and lies in [-1, 1).
+//   2·(e%2)+1. The draw is (h · 2^21 + floor(l / 2^11)) · 2^-52 - 1, which is exact in float64 and in [-1, 1).
 #pragma once
 
 #include <algorithm>

@@ -1,20 +1,20 @@
-// What the interpreter asks of a Scalar beyond arithmetic, conversion from double and the functions of <cmath>; here
-// for double. Bounded and Dual have their own.
+// The functions that the interpreter needs for a Scalar, besides arithmetic, conversion from double and <cmath>: here
+// for double. Bounded and Dual define their own. Tests: tests/reference/interpreter_test.cpp.
 #pragma once
 
 namespace millrace {
 
-// What comparisons and branches look at.
+// The value that comparisons and branches use.
 inline double value_of(double x) { return x; }
 
-// Whether x is zero and nothing is attached to it, so that its product even with an infinity is taken to be zero.
+// Whether x is zero without error or derivative, so that its product with an infinity counts as zero.
 inline bool is_zero(double x) { return x == 0; }
 
-// The maximum; of equals the first, and a NaN if there is one.
+// The maximum: the first of equal values, and NaN if either is NaN.
 inline double larger(double a, double b) { return a < b || b != b ? b : a; }
 
-// What a comparison of a and b came to.
-inline double decided(bool reference_data, double, double) { return reference_data ? 1 : 0; }
+// The result of a comparison of a and b, as 0 or 1.
+inline double decided(bool outcome, double, double) { return outcome ? 1 : 0; }
 
 template <class Scalar>
 Scalar smaller(const Scalar& a, const Scalar& b) {

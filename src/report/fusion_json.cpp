@@ -103,7 +103,7 @@ std::string fusion_json(const TrainingGraph& training, const FusedGraph& fused,
     return Json{{"kind", stacking.kind == Stacking::Kind::shared_operand ? "shared_operand" : "summed_results"},
                 {"contractions", operators_json(graph, stacking.contractions)},
                 {"absorbed", operators_json(graph, stacking.absorbed)},
-                {"words_apart", stacking.words_apart},
+                {"words_separate", stacking.words_separate},
                 {"words_stacked", stacking.words_stacked}};
   });
   text.list("epilogues", fused.epilogues.size(), [&](size_t k) {

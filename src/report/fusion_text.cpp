@@ -63,7 +63,7 @@ std::string alternatives_text(const Graph& graph, const FusedGraph& fused, const
   if (!fused.stackings.empty())
     table.row({"contractions that can be stacked", unit.prefix + "words separately", "stacked"});
   for (const Stacking& stacking : fused.stackings) {
-    table.row({concat("  ", joined_names(graph, stacking.contractions)), words_cell(stacking.words_apart, unit),
+    table.row({concat("  ", joined_names(graph, stacking.contractions)), words_cell(stacking.words_separate, unit),
                words_cell(stacking.words_stacked, unit)});
   }
   std::string text = table.text(width);

@@ -40,7 +40,7 @@ class DualBound {
     return pin_shares_[tensor].empty() ? 0.0 : pin_shares_[tensor][base];
   }
   // Whether `base` can be the tensor's first layout: some writer writes it, or the caller gives it.
-  bool can_lie(size_t tensor, size_t base) const { return bases_[tensor][base]; }
+  bool allows(size_t tensor, size_t base) const { return bases_[tensor][base]; }
 
  private:
   struct TouchPrices {

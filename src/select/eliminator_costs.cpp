@@ -50,7 +50,7 @@ double Eliminator::tensor_rest(size_t t, const Usage& usage, const std::vector<b
   double result = kInfinity;
   for (size_t b = 0; b < tensor.bases(); ++b) {
     const bool absent = b == tensor.layouts;
-    if (!dual_.can_lie(t, b) || (usage.base >= 0 && as_index(usage.base) != b) || (absent && !usage.read.empty()))
+    if (!dual_.allows(t, b) || (usage.base >= 0 && as_index(usage.base) != b) || (absent && !usage.read.empty()))
       continue;
     double sum = 0;
     bool pin_made = pin && !absent && b == as_index(tensor.pinned);
@@ -82,7 +82,7 @@ double Eliminator::closing_cost(size_t t, const Usage& usage) const {
   if (tensor.written && usage.base < 0) return usage.read.empty() && tensor.can_be_absent ? 0.0 : kInfinity;
   double result = kInfinity;
   for (size_t b = 0; b < tensor.layouts; ++b) {
-    if (!dual_.can_lie(t, b) || (usage.base >= 0 && as_index(usage.base) != b)) continue;
+    if (!dual_.allows(t, b) || (usage.base >= 0 && as_index(usage.base) != b)) continue;
     double sum = 0;
     for (const int l : usage.read) sum += tensor.conversion(b, as_index(l));
     const bool pin = tensor.written && tensor.pinned != kNoLayout && !contains(usage.read, tensor.pinned);

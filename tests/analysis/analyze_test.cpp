@@ -1,4 +1,4 @@
-// Flop, words and lower bounds, counted by hand for small programs. The paper's layer is paper_test.py's.
+// Flop, words and lower bounds, counted by hand for small programs. paper_test.py checks the paper's layer.
 #include "analysis/analyze.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ Analysis analysis_of(std::string_view text, int64_t fast_memory_bytes = kFastMem
   return std::move(*analysis);
 }
 
-// One line an operator: its name, flop, words in and words out.
+// One line per operator: its name, flop, input words and output words.
 std::string counts_of(std::string_view text) {
   const TrainingGraph training = training_of(text);
   const Analysis analysis = analysis_of(text);
@@ -87,7 +87,7 @@ def f(x: float32[2, 3], s: float32):
     z = y + 1
     return z
 )"),
-            "y einsum: 24 flop, 6 in, 4 out\n"  // 2·2·2·3: the scale rides along
+            "y einsum: 24 flop, 6 in, 4 out\n"  // 2·2·2·3: the scale costs nothing
             "z add: 4 flop, 4 in, 4 out\n"
             "y einsum d_x: 24 flop, 10 in, 6 out\n"
             "y einsum d_x 2: 24 flop, 10 in, 6 out\n"
@@ -141,7 +141,7 @@ TEST(Analyze, WithLittleFastMemoryAContractionMovesTwoMnkOverTheRootOfIt) {
   EXPECT_EQ(bound_of_product(1), 2 * 64 * 64 * 64) << "one word at least";
 }
 
-TEST(Analyze, FastMemoryHoldsWordsOfTheLargestArgument) {
+TEST(Analyze, FastMemoryCountsWordsOfTheLargestArgument) {
   EXPECT_EQ(analysis_of("def f(x: float16[4]):\n    return -x\n", 64).fast_memory_words, 32);
   EXPECT_EQ(analysis_of("def f(x: float16[4], y: float64[4]):\n    return -x, -y\n", 64).fast_memory_words, 8);
 }
@@ -154,7 +154,7 @@ TEST(Analyze, OtherOperatorsMoveTheirWordsOnceWithAnyFastMemory) {
 
 // --- Overflow ---
 
-TEST(Analyze, TotalsBeyond64BitsAreRefused) {
+TEST(Analyze, TotalsBeyond64BitsAreAnError) {
   std::string text = "N = 2 ** 50\ndef f(x: float32[N]):\n";
   for (int k = 0; k < 600; ++k) text += "    x = gelu_tanh(x)\n";
   text += "    return x\n";

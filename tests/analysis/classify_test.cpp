@@ -1,4 +1,5 @@
-// The class of each operator: its kind's, but for a dropout that belongs to a softmax (the paper's "scaled softmax").
+// The class of each operator: that of its kind, except a dropout that belongs to a softmax (the paper's "scaled
+// softmax").
 #include <gtest/gtest.h>
 
 #include "analysis/analyze.h"
@@ -40,7 +41,7 @@ def f(x: float32[2, 3], w: float32[3]):
             "a dropout d_x: elementwise\n");
 }
 
-TEST(Classify, NorDoesOneThatIsNotTheSoftmaxesOnlyReader) {
+TEST(Classify, NorDoesADropoutThatIsNotTheOnlyReader) {
   const std::string classes = classes_of(R"(
 def f(x: float32[2, 3]):
     w = softmax(x)

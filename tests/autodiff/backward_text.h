@@ -1,4 +1,4 @@
-// Programs as text to their backward operators as text.
+// Program text to the text of backward operators.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ inline TrainingGraph training_of(std::string_view text) {
   return training;
 }
 
-// The backward operators alone, one a line.
+// The backward operators alone, one per line.
 inline std::string backward_of(std::string_view text) {
   const Graph graph = training_of(text).graph;
   std::string lines;
@@ -30,7 +30,7 @@ inline std::string backward_of(std::string_view text) {
   return lines;
 }
 
-// What is said of gradients and of what backward keeps.
+// The printed gradients and kept tensors.
 inline std::string decisions_of(std::string_view text) {
   const std::string all = print(training_of(text));
   return all.substr(all.find("gradient "));

@@ -1,4 +1,4 @@
-// Backward operators from program text. That their numbers are right is tests/random/'s and models_test.py's to show.
+// Backward operators from program text. tests/random/ and models_test.py check their values.
 #include <gtest/gtest.h>
 
 #include "autodiff/backward_text.h"
@@ -32,7 +32,7 @@ def f(a: float32[A, B], b: float32[B, C], c: float32[C, D]):
             "  ab: saved, 10 words, for result einsum d_c\n");
 }
 
-TEST(Differentiate, ABiasIsSummedOverWhatItWasBroadcastAlong) {
+TEST(Differentiate, ABiasIsSummedOverItsBroadcastIndices) {
   EXPECT_EQ(backward_of(R"(
 A = 2
 B = 3
@@ -52,7 +52,7 @@ TEST(Differentiate, ABroadcastFactorIsMultipliedThenSummed) {
             "d_w.2[B] = sum(d_w[A, B]) over A\n");
 }
 
-TEST(Differentiate, ADiagonalGoesBackOntoTheDiagonal) {
+TEST(Differentiate, TheGradientOfADiagonalIsEmbeddedInTheDiagonal) {
   EXPECT_EQ(backward_of(R"(
 I = 3
 K = 2
@@ -88,7 +88,7 @@ def f(x: float32[2, 3], y: float32[3, 4], s: float32):
             "d_y[3, 4] = contraction(d_result[2, 4], x[2, 3], s, 1/4) over 2\n");
 }
 
-TEST(Differentiate, WhatIsLeftToContractNothingIsAProduct) {
+TEST(Differentiate, AContractionWithoutReducedIndicesIsAProduct) {
   EXPECT_EQ(backward_of("def f(x: float32[2, 3], y: float32[3]):\n    return 5 * np.einsum(\"ij,j->i\", x, y)\n"),
             "d_x[2, 3] = multiply(y[3], d_result[2])\n"
             "d_x.2[2, 3] = multiply(d_x[2, 3], 5)\n"
@@ -127,7 +127,7 @@ TEST(Differentiate, TheSameTensorAsBothOperands) {
             "d_x.sum[4] = add(d_x.2[4], d_x[4])\n");
 }
 
-TEST(Differentiate, SumsAreBroadcastAndTransposesTurnedBack) {
+TEST(Differentiate, SumsAreBroadcastAndTransposesInverted) {
   EXPECT_EQ(backward_of("def f(x: float32[3, 2]):\n    return np.sum(x, axis=0), np.einsum(\"ij->ji\", x)\n"),
             "d_x[3, 2] = copy(d_result_1[2, 3])\n"
             "d_x.2[3, 2] = copy(d_result_0[2])\n"
@@ -141,7 +141,7 @@ TEST(Differentiate, AMaximumSharesItsGradientAmongEquals) {
             "d_x.sum[I, J] = add(d_x.2[I, J], d_x[I, J])\n");
 }
 
-TEST(Differentiate, WhereLetsTheGradientThroughOnOneSide) {
+TEST(Differentiate, WherePassesTheGradientToOneSide) {
   EXPECT_EQ(backward_of("def f(x: float32[3, 2], y: float32[3, 1]):\n    return np.where(x < y, x, y)\n"),
             "d_x[3, 2] = where(result.1[3, 2], d_result[3, 2], 0)\n"
             "d_y[3, 2] = where(result.1[3, 2], 0, d_result[3, 2])\n"
@@ -151,7 +151,7 @@ TEST(Differentiate, WhereLetsTheGradientThroughOnOneSide) {
             "d_x.2[4] = where(d_x[4], 0, d_result[4])\n");
 }
 
-TEST(Differentiate, NormalizationsHaveDxAndDwApart) {
+TEST(Differentiate, NormalizationsHaveSeparateDxAndDw) {
   EXPECT_EQ(backward_of(R"(
 I = 3
 J = 2
@@ -166,7 +166,7 @@ def f(x: float32[I, J], w: float32[J], b: float32[J], v: float32[I]):
             "d_x[I, J] = softmax_dx(result.1[I, J], d_result.1[I, J]) over J\n");
 }
 
-TEST(Differentiate, ADropoutUsesItsMaskAgain) {
+TEST(Differentiate, ADropoutReusesItsMask) {
   EXPECT_EQ(backward_of("def f(x: float32[4]):\n    return dropout(x)\n"),
             "d_x[4] = dropout_dx(result.mask[4], d_result[4])\n");
 }

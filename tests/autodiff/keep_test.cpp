@@ -1,4 +1,4 @@
-// What backward reads of forward: given, saved, or made again where that moves fewer words.
+// The forward tensors that backward reads: given, saved, or recomputed if that moves fewer words.
 #include <gtest/gtest.h>
 
 #include "autodiff/backward_text.h"
@@ -6,7 +6,7 @@
 namespace millrace {
 namespace {
 
-TEST(Keep, ABroadcastIsMadeAgain) {
+TEST(Keep, ABroadcastIsRecomputed) {
   constexpr std::string_view program = R"(
 def f(x: float32[4], y: float32[5]):
     z = x[:, None] * y
@@ -40,8 +40,8 @@ def f(x: float32[4, 1], y: float32[1, 4]):
             std::string::npos);
 }
 
-// What the recomputation reads must itself be there: here a saved map.
-TEST(Keep, ARecomputationReadsWhatIsSaved) {
+// The inputs of a recomputation must be kept too: here a saved map.
+TEST(Keep, ARecomputationReadsSavedTensors) {
   EXPECT_EQ(decisions_of(R"(
 def f(x: float32[4], y: float32[5]):
     e = np.exp(x)
@@ -68,14 +68,14 @@ def f(x: float32[4], y: float32[5], w: float32[6]):
   EXPECT_NE(decisions.find("  v: recomputed, 120 words"), std::string::npos) << decisions;
 }
 
-// Where the mask is zero the gradient is too, so the dropout's output tells a ReLU's sign as well as its own.
-TEST(Keep, AReluUnderADropoutIsNotSaved) {
+// Where the mask is zero, so is the gradient; so the dropout's output can replace the ReLU's output.
+TEST(Keep, AReluBeforeADropoutIsNotSaved) {
   EXPECT_EQ(backward_of("def f(x: float32[4]):\n    return dropout(relu(x))\n"),
             "d_result.1[4] = dropout_dx(result.mask[4], d_result[4])\n"
             "d_x[4] = relu_dx(result[4], d_result.1[4])\n");
 }
 
-TEST(Keep, AReluIsSavedWhereItsDropoutHasAnotherShapeOrItIsReadElsewhere) {
+TEST(Keep, AReluIsSavedIfItsDropoutHasAnotherShapeOrItHasOtherReaders) {
   for (const std::string_view program :
        {"def f(x: float32[2, 2]):\n    y = relu(x)\n    return dropout(y[:, :, None])\n",
         "def f(x: float32[2, 2]):\n    y = relu(x)\n    return dropout(y[None])\n",
@@ -87,7 +87,7 @@ TEST(Keep, AReluIsSavedWhereItsDropoutHasAnotherShapeOrItIsReadElsewhere) {
   }
 }
 
-TEST(Keep, WhatBackwardDoesNotReadIsNotKept) {
+TEST(Keep, OtherTensorsAreNotKept) {
   EXPECT_EQ(decisions_of("def f(x: float32[4], y: float32[4]):\n    return -(x + y)\n").find("kept"),
             std::string::npos);
 }

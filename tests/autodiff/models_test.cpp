@@ -1,4 +1,4 @@
-// The models' gradients against forward-mode derivatives and finite differences, as every random program's.
+// Compares the models' gradients with forward-mode derivatives and finite differences, as for random programs.
 #include <gtest/gtest.h>
 
 #include <filesystem>

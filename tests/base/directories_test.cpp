@@ -57,7 +57,7 @@ TEST_F(DirectoriesTest, NoVariableAtAllIsAnErrorWithARemedy) {
   for (const char* name : {"MILLRACE_CACHE_DIR", "XDG_CACHE_HOME", "HOME"}) set_variable(name, std::nullopt);
   const Result<std::string> found = cache_directory();
   ASSERT_FALSE(found);
-  EXPECT_TRUE(says(found.error(), "set MILLRACE_CACHE_DIR to a directory of yours")) << to_string(found.error());
+  EXPECT_TRUE(says(found.error(), "set MILLRACE_CACHE_DIR to a directory that you own")) << to_string(found.error());
 }
 
 TEST_F(DirectoriesTest, ARelativePathMeansTheWorkingDirectory) {
@@ -76,7 +76,7 @@ TEST_F(DirectoriesTest, MakingTwiceIsMakingOnce) {
   EXPECT_TRUE(fs::is_directory(path("a/b/c")));
 }
 
-TEST_F(DirectoriesTest, ADirectoryThatOthersMayWriteIsRefused) {
+TEST_F(DirectoriesTest, ADirectoryThatOthersMayWriteIsRejected) {
   ASSERT_TRUE(make_private_directory(path("shared")));
   for (const mode_t mode : {0720U, 0702U, 01777U}) {
     ASSERT_EQ(chmod(path("shared").c_str(), mode), 0);
@@ -91,7 +91,7 @@ TEST_F(DirectoriesTest, ADirectoryThatOthersMayWriteIsRefused) {
   EXPECT_TRUE(says(cache_directory().error(), "or set MILLRACE_CACHE_DIR to another directory"));
 }
 
-TEST_F(DirectoriesTest, AnotherUsersDirectoryIsRefusedAlsoBehindALink) {
+TEST_F(DirectoriesTest, AnotherUsersDirectoryIsRejectedAlsoThroughALink) {
   if (geteuid() != 0) GTEST_SKIP() << "not root: cannot make another user's directory";
   ASSERT_TRUE(make_private_directory(path("theirs")));
   ASSERT_EQ(chown(path("theirs").c_str(), kNobody, kNobody), 0);
@@ -105,7 +105,7 @@ TEST_F(DirectoriesTest, AnotherUsersDirectoryIsRefusedAlsoBehindALink) {
   EXPECT_TRUE(make_private_directory(path("own_link")));
 }
 
-TEST_F(DirectoriesTest, AFileOrADanglingLinkInTheWayIsAnError) {
+TEST_F(DirectoriesTest, AFileOrADanglingLinkAtThePathIsAnError) {
   ASSERT_TRUE(write_file(path("file"), ""));
   EXPECT_FALSE(make_private_directory(path("file")));
   EXPECT_FALSE(make_private_directory(path("file/inside")));
@@ -114,7 +114,8 @@ TEST_F(DirectoriesTest, AFileOrADanglingLinkInTheWayIsAnError) {
   EXPECT_FALSE(make_private_directory(""));
   const Result<Done> unwritable = make_private_directory("/proc/millrace");
   ASSERT_FALSE(unwritable);
-  EXPECT_TRUE(says(unwritable.error(), "cannot make the directory '/proc/millrace'")) << to_string(unwritable.error());
+  EXPECT_TRUE(says(unwritable.error(), "cannot create the directory '/proc/millrace'"))
+      << to_string(unwritable.error());
 }
 
 TEST_F(DirectoriesTest, AFileIsOwnWhenNobodyElseCouldHaveWrittenIt) {

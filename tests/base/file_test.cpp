@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Each test in a folder of its own, gone afterwards.
+// Each test runs in its own folder, which is removed afterwards.
 class FileTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -48,7 +48,7 @@ TEST_F(FileTest, TheLimitItselfIsAllowed) {
 }
 
 TEST_F(FileTest, TheLimitHoldsForFilesThatHideTheirLength) {
-  // /dev/zero says that it has no bytes, and never ends.
+  // /dev/zero has length zero and never ends.
   const Result<std::string> endless = read_file("/dev/zero", 100'000);
   ASSERT_FALSE(endless);
   EXPECT_EQ(endless.error().kind, ErrorKind::bad_input);
@@ -70,7 +70,7 @@ TEST_F(FileTest, ADirectoryIsNotAFile) {
   EXPECT_NE(to_string(read.error()).find("is a directory, not a file"), std::string::npos);
 }
 
-TEST_F(FileTest, WritingReplacesTheWholeFileAndLeavesNothingBeside) {
+TEST_F(FileTest, WritingReplacesTheWholeFileAndLeavesNoOther) {
   ASSERT_TRUE(write_file(path("f"), "a long first version"));
   ASSERT_TRUE(write_file(path("f"), "second"));
   EXPECT_EQ(*read_file(path("f"), 100), "second");
@@ -87,7 +87,7 @@ TEST_F(FileTest, AReaderOfTheOldFileKeepsIt) {
 }
 
 TEST_F(FileTest, AFailedWriteLeavesTheTargetAndNoTemporary) {
-  // A folder with something in it cannot be renamed over.
+  // A file cannot be renamed over a folder that is not empty.
   fs::create_directories(folder_ / "full" / "inner");
   const Result<Done> written = write_file(path("full"), "x");
   ASSERT_FALSE(written);

@@ -38,7 +38,7 @@ std::string line_of(Child& child, double seconds = 20) {
   return *line ? **line : "(timeout)";
 }
 
-// Whether a process of this id is there, or goes within a few seconds; a zombie without parents counts as gone.
+// Whether the process ends within a few seconds; a zombie counts as ended.
 bool goes_away(pid_t id) {
   for (int k = 0; k < 500; ++k) {
     if (kill(id, 0) != 0) return true;
@@ -72,7 +72,7 @@ TEST_F(ProcessTest, InputLargerThanAPipeComesBackWhole) {
   EXPECT_EQ(run({"cat"}, options).output, options.input);
 }
 
-TEST_F(ProcessTest, AProgramThatDoesNotReadItsInputIsNoTrouble) {
+TEST_F(ProcessTest, AProgramNeedNotReadItsInput) {
   ProcessOptions options;
   options.input = std::string(1'000'000, 'x');
   EXPECT_EQ(run(shell("exec <&-; echo ok"), options).output, "ok\n");
@@ -85,7 +85,7 @@ TEST_F(ProcessTest, ASignalIsReported) {
   const Finished finished = run(shell("kill -SEGV $$"));
   EXPECT_EQ(finished.signal, SIGSEGV);
   EXPECT_EQ(finished.exit_code, -1);
-  EXPECT_EQ(to_string(Ending{-1, SIGSEGV, ""}), "was ended by signal 11 (Segmentation fault)");
+  EXPECT_EQ(to_string(Ending{-1, SIGSEGV, ""}), "was killed by signal 11 (Segmentation fault)");
   EXPECT_EQ(to_string(Ending{3, 0, ""}), "exited with code 3");
 }
 
@@ -114,7 +114,7 @@ TEST_F(ProcessTest, ATimeoutHoldsWhenOutputIsClosed) {
   EXPECT_TRUE(run(shell("exec >&- 2>&- <&-; sleep 600"), options).timed_out);
 }
 
-TEST_F(ProcessTest, WhatItLeavesBehindIsNotWaitedForAndKilled) {
+TEST_F(ProcessTest, ProcessesThatItLeavesRunningAreKilled) {
   const Finished finished = run(shell("sleep 600 & echo $!"));
   EXPECT_FALSE(finished.timed_out);
   EXPECT_EQ(finished.exit_code, 0);
@@ -188,7 +188,7 @@ TEST_F(ProcessTest, ProgramsAreFoundInAbsoluteFoldersOfThePathOnly) {
 }
 
 TEST_F(ProcessTest, AChildGetsNoDescriptorsOfOurs) {
-  const int open_everywhere = open("/dev/null", O_RDONLY);  // not close-on-exec, as a careless library would
+  const int open_everywhere = open("/dev/null", O_RDONLY);  // not close-on-exec, as a careless library would open it
   const std::string listed = run(shell("ls /proc/self/fd | tr '\\n' ' '")).output;
   close(open_everywhere);
   EXPECT_EQ(listed, "0 1 2 3 ") << "3 is ls's own";
@@ -257,7 +257,7 @@ TEST_F(ChildTest, NoReplyInTimeIsNoError) {
   EXPECT_EQ(child.kill().signal, SIGKILL);
 }
 
-TEST_F(ChildTest, ACrashIsReportedWithItsLastWords) {
+TEST_F(ChildTest, ACrashIsReportedWithItsLastOutput) {
   Child child = start("echo reply; printf half; echo 'last words' >&2; kill -SEGV $$");
   EXPECT_EQ(line_of(child), "reply");
   const Result<std::optional<std::string>> line = child.receive(20);
@@ -270,7 +270,7 @@ TEST_F(ChildTest, ACrashIsReportedWithItsLastWords) {
   EXPECT_EQ(child.wait().error, "last words\n");
 }
 
-TEST_F(ChildTest, SendingToTheDeadIsAnErrorAndNoSignal) {
+TEST_F(ChildTest, SendingToAnEndedChildIsAnErrorAndRaisesNoSignal) {
   Child child = start("exit 5");
   EXPECT_FALSE(child.receive(20));
   const Result<Done> sent = child.send("x");
@@ -290,7 +290,7 @@ TEST_F(ChildTest, RepliesGivenBeforeItsEndAreNotLost) {
   EXPECT_FALSE(child.receive(1));
 }
 
-TEST_F(ChildTest, MuchOnItsErrorDoesNotBlockEither) {
+TEST_F(ChildTest, LongErrorOutputDoesNotBlock) {
   Child child = start("head -c 300000 /dev/zero | tr '\\0' x >&2; read -r line; echo ${#line}; echo end >&2");
   ASSERT_TRUE(child.send(std::string(200'000, 'y')));
   EXPECT_EQ(line_of(child), "200000");
@@ -299,7 +299,7 @@ TEST_F(ChildTest, MuchOnItsErrorDoesNotBlockEither) {
   EXPECT_TRUE(tail.ends_with("xend\n"));
 }
 
-TEST_F(ChildTest, OneThatDoesNotReadIsKilledInTime) {
+TEST_F(ChildTest, AChildThatDoesNotReadIsKilledAfterTheTimeout) {
   Child child = start("sleep 600");
   const Result<Done> sent = child.send(std::string(1'000'000, 'y'), 0.1);
   ASSERT_FALSE(sent);
@@ -307,20 +307,20 @@ TEST_F(ChildTest, OneThatDoesNotReadIsKilledInTime) {
   EXPECT_FALSE(child.alive());
 }
 
-TEST_F(ChildTest, AnEndlessReplyIsCutOff) {
+TEST_F(ChildTest, AnEndlessReplyIsAnError) {
   ProcessOptions options;
   options.output_limit = 100'000;
   Child child = start("head -c 10000000 /dev/zero", options);
   EXPECT_NE(line_of(child).find("a line of more than 100000 bytes"), std::string::npos);
 }
 
-TEST_F(ChildTest, OneThatDoesNotEndIsKilled) {
+TEST_F(ChildTest, AChildThatDoesNotEndIsKilled) {
   Child child = start("trap '' TERM; echo ready; sleep 600");
   EXPECT_EQ(line_of(child), "ready");
   EXPECT_EQ(child.wait(0.05).signal, SIGKILL);
 }
 
-TEST_F(ChildTest, MovingKeepsItAndAssigningEndsTheOld) {
+TEST_F(ChildTest, MovingKeepsTheChildAndAssigningEndsTheOldOne) {
   Child first = start("echo $$; read -r line; echo $line");
   const pid_t first_id = std::stoi(line_of(first));
   Child second = start("read -r line; echo $line");
@@ -331,7 +331,7 @@ TEST_F(ChildTest, MovingKeepsItAndAssigningEndsTheOld) {
 }
 
 TEST_F(ChildTest, DiesWithItsParent) {
-  // A process of ours in between starts the child, says its id and is killed without a chance to clean up.
+  // An intermediate process starts the child, prints its id and is killed without a chance to clean up.
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   const pid_t parent = fork();

@@ -17,7 +17,7 @@ using Tensors = std::vector<StoredTensor>;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// A file made by hand, so that the tests do not lean on the serializer.
+// A file built by hand, so that the tests do not depend on the serializer.
 std::string file_of(std::string_view header, std::string_view data = {}) {
   std::string bytes;
   for (int k = 0; k < 8; ++k) bytes += static_cast<char>(header.size() >> (8 * k) & 0xFF);
@@ -28,7 +28,7 @@ std::string tensor(std::string_view name, std::string_view dtype, std::string_vi
   return concat("\"", name, "\":{\"dtype\":\"", dtype, "\",\"shape\":", shape, ",\"data_offsets\":", offsets, "}");
 }
 
-// What parse_safetensors says to `bytes`, as a person reads it; "accepted" when it takes them.
+// The error message of parse_safetensors for `bytes`; "accepted" if there is none.
 std::string refusal(std::string_view bytes) {
   const Result<Tensors> parsed = parse_safetensors(bytes);
   if (parsed) return "accepted";
@@ -40,7 +40,7 @@ void expect_refusal(const std::string& bytes, std::string_view message) {
   EXPECT_NE(refusal(bytes).find(message), std::string::npos) << "wanted: " << message << "\nsaid: " << refusal(bytes);
 }
 
-// The tensors [values] after a trip through a file.
+// The values after writing and reading a file.
 std::vector<double> stored(StoredType type, const std::vector<double>& values) {
   const Result<Tensors> parsed =
       parse_safetensors(serialize_safetensors({{"t", type, {static_cast<int64_t>(values.size())}, values}}));
@@ -111,7 +111,7 @@ TEST(Safetensors, RoundsToNearestWithTiesToEven) {
             (std::vector<double>{0, tiny, 2 * tiny, 2 * tiny, 1024 * tiny}));
   EXPECT_EQ(stored(StoredType::bf16, {1 + std::ldexp(1.0, -8), 1 + std::ldexp(3.0, -8), 3.4e38, 1e308}),
             (std::vector<double>{1, 1 + std::ldexp(1.0, -6), kInfinity, kInfinity}));
-  // Rounded once: by way of float32 this would be a tie, and go down.
+  // Rounded once: rounded through float32, this would be a tie and round down.
   EXPECT_EQ(stored(StoredType::bf16, {1 + std::ldexp(1.0, -8) + std::ldexp(1.0, -40)}),
             std::vector<double>{1 + std::ldexp(1.0, -7)});
   EXPECT_TRUE(std::signbit(stored(StoredType::f16, {-1e-300})[0]));
@@ -163,15 +163,15 @@ TEST(Safetensors, IntegersSaturate) {
 TEST(Safetensors, RefusesBrokenLengths) {
   expect_refusal("", "the file has 0 bytes, too few");
   expect_refusal("1234567", "the file has 7 bytes, too few");
-  expect_refusal(std::string("\x09\0\0\0\0\0\0\0{}", 10), "said to have 9 bytes, but only 2 follow");
-  expect_refusal(std::string(8, '\xFF') + "{}", "said to have 18446744073709551615 bytes");
+  expect_refusal(std::string("\x09\0\0\0\0\0\0\0{}", 10), "says that its header has 9 bytes, but only 2 follow");
+  expect_refusal(std::string(8, '\xFF') + "{}", "says that its header has 18446744073709551615 bytes");
   expect_refusal(std::string("\x01\xe1\xf5\x05\0\0\0\0{}", 10), "at most 100000000 are read");
 }
 
 TEST(Safetensors, RefusesBrokenHeaders) {
   expect_refusal(file_of(""), "the header is not JSON");
-  expect_refusal(file_of("{"), "the header is not JSON: byte 2");
-  expect_refusal(file_of("{} x"), "the header is not JSON: byte 4");
+  expect_refusal(file_of("{"), "the header is not JSON: syntax error at its byte 2");
+  expect_refusal(file_of("{} x"), "the header is not JSON: syntax error at its byte 4");
   expect_refusal(file_of("{\"\xFF\":1}"), "the header is not JSON");
   expect_refusal(file_of(std::string("{}\0{", 4)), "byte 3 of it is zero");
   expect_refusal(file_of(" {}"), "does not begin with '{'");
@@ -183,7 +183,7 @@ TEST(Safetensors, RefusesBrokenHeaders) {
   EXPECT_EQ(refusal(file_of(R"({"__metadata__":{"k\"[[[[[[[[[[":"[[[[[[[[[["}})")), "accepted");
   expect_refusal(file_of(R"({"__metadata__":{},"__metadata__":{}})"), "gives '__metadata__' twice");
   expect_refusal(file_of(R"({"__metadata__":[]})"), "'__metadata__' is an array");
-  expect_refusal(file_of(R"({"__metadata__":{"a":1}})"), "'__metadata__' holds the number 1");
+  expect_refusal(file_of(R"({"__metadata__":{"a":1}})"), "'__metadata__' contains the number 1");
   const std::string one = tensor("a", "U8", "[0]", "[0,0]");
   expect_refusal(file_of(concat("{", one, ",", one, "}")), "two tensors named 'a'");
   expect_refusal(file_of(concat("{", one, R"(,"\u0061":)", one.substr(4), "}")), "two tensors named 'a'");
@@ -200,20 +200,20 @@ TEST(Safetensors, RefusesBrokenFields) {
   expect_refusal(file_of(R"({"a":null})"), "tensor 'a' is null, not an object");
   expect_refusal(file_of(R"({"a":{"dtype":1}})"), "'dtype' of tensor 'a' is the number 1, not text");
   expect_refusal(file_of(R"({"a":{"dtype":"F8"}})"), "tensor 'a' has the unknown dtype 'F8'");
-  expect_refusal(file_of(R"({"a":{"dtype":"F8"}})"), "known are F64, F32, F16, BF16, I64");
+  expect_refusal(file_of(R"({"a":{"dtype":"F8"}})"), "known types: F64, F32, F16, BF16, I64");
   expect_refusal(file_of(R"({"a":{"shape":3}})"), "'shape' of tensor 'a' is the number 3");
-  expect_refusal(file_of(R"({"a":{"shape":[-1]}})"), "'shape' of tensor 'a' holds the negative number -1");
-  expect_refusal(file_of(R"({"a":{"shape":[1.5]}})"), "'shape' of tensor 'a' holds the number '1.5'");
-  expect_refusal(file_of(R"({"a":{"shape":[1e2]}})"), "'shape' of tensor 'a' holds the number '1e2'");
-  expect_refusal(file_of(R"({"a":{"shape":["1"]}})"), "holds the text '1'");
-  expect_refusal(file_of(R"({"a":{"shape":[[1]]}})"), "holds an array");
+  expect_refusal(file_of(R"({"a":{"shape":[-1]}})"), "'shape' of tensor 'a' contains the negative number -1");
+  expect_refusal(file_of(R"({"a":{"shape":[1.5]}})"), "'shape' of tensor 'a' contains the number '1.5'");
+  expect_refusal(file_of(R"({"a":{"shape":[1e2]}})"), "'shape' of tensor 'a' contains the number '1e2'");
+  expect_refusal(file_of(R"({"a":{"shape":["1"]}})"), "contains the text '1'");
+  expect_refusal(file_of(R"({"a":{"shape":[[1]]}})"), "contains an array");
   expect_refusal(file_of(R"({"a":{"shape":[9223372036854775808]}})"), "9223372036854775808, which is too large");
   expect_refusal(file_of(R"({"a":{"shape":[99999999999999999999]}})"), "the number '99999999999999999999'");
   expect_refusal(file_of("{\"a\":{\"shape\":[" + std::string(65, '9') + "]}}"), "a number of more than 64 digits");
   expect_refusal(file_of(R"({"a":{"data_offsets":"x"}})"), "'data_offsets' of tensor 'a' is the text 'x'");
-  expect_refusal(file_of(R"({"a":{"data_offsets":[0]}})"), "holds fewer than two numbers");
-  expect_refusal(file_of(R"({"a":{"data_offsets":[0,1,2]}})"), "holds more than two numbers");
-  expect_refusal(file_of(R"({"a":{"data_offsets":[-1,2]}})"), "holds the negative number -1");
+  expect_refusal(file_of(R"({"a":{"data_offsets":[0]}})"), "has fewer than two numbers");
+  expect_refusal(file_of(R"({"a":{"data_offsets":[0,1,2]}})"), "has more than two numbers");
+  expect_refusal(file_of(R"({"a":{"data_offsets":[-1,2]}})"), "contains the negative number -1");
   expect_refusal(file_of("{\"a\x7F\\u001b[2J\":1}"),
                  "tensor 'a??[2J' is the number 1");  // no escape reaches a terminal
 }
@@ -236,7 +236,7 @@ TEST(Safetensors, RefusesBrokenOffsets) {
   expect_refusal(two(first, tensor("b", "F32", "[2]", "[6,14]")), "tensor 'b' are misaligned: they begin at byte 6");
   expect_refusal(two(first, tensor("b", "U8", "[11]", "[5,16]")), "the data of tensor 'b' overlap those of tensor 'a'");
   expect_refusal(two(first, tensor("b", "U8", "[0]", "[5,5]")), "the data of tensor 'b' overlap those of tensor 'a'");
-  expect_refusal(two(first, tensor("b", "U8", "[9]", "[7,16]")), "have a hole: no tensor holds bytes 6 to 7");
+  expect_refusal(two(first, tensor("b", "U8", "[9]", "[7,16]")), "have a hole: no tensor has bytes 6 to 7");
   EXPECT_EQ(refusal(two(tensor("b", "U8", "[10]", "[6,16]"), first)), "accepted");
 }
 
@@ -253,7 +253,7 @@ TEST(Safetensors, RefusesBeyondTheLimits) {
 }
 
 // Long enough that work growing with the square of the length would reach the time limit of any test run.
-TEST(Safetensors, HostileFilesAreAnsweredInBrief) {
+TEST(Safetensors, HostileFilesGiveShortMessages) {
   const size_t size = 4'000'000;
   std::string empties = "{\"a\":";
   for (size_t k = 0; k < size; ++k) empties += "[]";
@@ -295,7 +295,7 @@ TEST(Safetensors, FlippedBitsNeverCrash) {
     }
 }
 
-TEST(Safetensors, ReadingAFileNamesItInComplaints) {
+TEST(Safetensors, ErrorsNameTheFile) {
   const std::string path = testing::TempDir() + "millrace_safetensors_test.safetensors";
   ASSERT_TRUE(write_file(path, serialize_safetensors({{"a", StoredType::f64, {1}, {7}}})));
   const Result<Tensors> good = read_safetensors(path);

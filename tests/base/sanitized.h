@@ -1,4 +1,4 @@
-// Whether the address sanitizer watches, which makes everything several times slower.
+// Whether the address sanitizer is on, which makes everything several times slower.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ inline constexpr bool kSanitized = __has_feature(address_sanitizer);
 inline constexpr bool kSanitized = false;
 #endif
 
-// Of many cases by chance, those that are tried: under a sanitizer the first tenth, and one at least.
+// How many of `count` random cases to run: with a sanitizer a tenth, but at least one.
 constexpr uint64_t tried_of(uint64_t count) { return kSanitized ? (count + 9) / 10 : count; }
 
 }  // namespace millrace

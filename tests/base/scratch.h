@@ -1,4 +1,5 @@
-// A fixture for tests with files: each in a folder of its own, gone afterwards; environment variables as they were.
+// A fixture for tests with files: each runs in its own folder, which is removed afterwards; restores environment
+// variables.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,7 +31,7 @@ class ScratchTest : public testing::Test {
 
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
 
-  // Until the test ends; nullopt: not set.
+  // Sets a variable until the test ends; nullopt unsets it.
   void set_variable(const std::string& name, const std::optional<std::string>& value) {
     const char* old = std::getenv(name.c_str());
     variables_.try_emplace(name, old == nullptr ? std::nullopt : std::optional<std::string>(old));

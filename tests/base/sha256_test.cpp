@@ -47,8 +47,8 @@ TEST(Sha256Test, EveryLengthUpTo200) {
   EXPECT_EQ(sha256(digests), "466ee381bbc4a6de34133ad71e2d19bd7ac1efe7fbd78829b39564fb7a8e7d20");
 }
 
-// Wherever a text is cut.
-TEST(Sha256Test, OfPieces) {
+// For every split of a text.
+TEST(Sha256Test, BytesMayBeAddedStepByStep) {
   std::string text;
   for (int k = 0; k < 200; ++k) text += static_cast<char>('a' + k % 26);
   for (size_t first = 0; first <= text.size(); ++first) {

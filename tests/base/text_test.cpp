@@ -27,7 +27,7 @@ TEST(Text, FixedRoundsToTheDecimals) {
   EXPECT_EQ(fixed(2.0, 0), "2");
   EXPECT_EQ(fixed(-0.999, 1), "-1.0");
   EXPECT_EQ(fixed(std::numeric_limits<double>::infinity(), 3), "inf");
-  // The longest double there is fits, with decimals to spare.
+  // The longest double fits, with decimals to spare.
   const std::string longest = fixed(-std::numeric_limits<double>::max(), 20);
   EXPECT_EQ(longest.size(), 1 + 309 + 1 + 20U);
   EXPECT_EQ(longest.substr(0, 5), "-1797");
@@ -74,7 +74,7 @@ TEST(Text, Utf8StopsAtTheFirstWrongSequence) {
   }
 }
 
-TEST(Text, NearestFindsTheSlipOfAFinger) {
+TEST(Text, NearestFindsATypo) {
   const Parts words = {"softmax", "dropout", "layernorm", "rmsnorm", "relu"};
   EXPECT_EQ(nearest("sotfmax", words), "softmax");
   EXPECT_EQ(nearest("layer_norm", words), "layernorm");
@@ -85,7 +85,8 @@ TEST(Text, NearestFindsTheSlipOfAFinger) {
 TEST(Text, NearestIsSilentWhenNothingIsNear) {
   EXPECT_EQ(nearest("convolution", {"softmax", "relu"}), "");
   EXPECT_EQ(nearest("relu", {}), "");
-  // Too long to be a slip, and quadratic to compare.
+  EXPECT_EQ(nearest("load", {"log"}), "") << "two edits of four letters are not near";
+  // Too long for a typo, and comparing takes quadratic time.
   const std::string endless(100000, 'x');
   EXPECT_EQ(nearest(endless, {endless}), "");
 }

@@ -58,7 +58,7 @@ TEST(VerifyCandidates, OfFusedAttentionAreValid) {
 }
 
 TEST(VerifyCandidates, OfRandomProgramsAreValid) {
-  for (uint64_t seed = 0; seed < tried_of(100); ++seed) {
+  for (uint64_t seed = 0; seed < tried_of(30); ++seed) {
     const TrainingGraph training = training_of(random_programs::random_program(seed));
     for (const char* const device : {"cpu", "gpu"}) {
       const Result<Candidates> found = enumerate(training, fuse(training), options_of(device));

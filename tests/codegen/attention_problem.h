@@ -1,5 +1,5 @@
-// An attention for tests: a graph with its tensors and dropout, the partition, and layouts that differ from how tensors
-// are written.
+// An attention for tests: a graph with its tensors and dropout, the partition, and layouts that differ from the order
+// in which tensors are written. Used by tests/codegen/attention_kernel_test.cpp.
 #pragma once
 
 #include <algorithm>
@@ -12,12 +12,12 @@
 namespace millrace {
 
 struct AttentionProblem {
-  // How operands lie, outermost first.
-  enum class Lying {
+  // Order of an operand's axes in memory, outermost first.
+  enum class AxisOrder {
     batch_rows_columns,
     rows_batch_columns,
     reversed_batch_rows_columns,
-    columns_batch_rows,  // as they are written
+    columns_batch_rows,  // as written
     batch_columns_rows
   };
   enum class MaskOrder { keys_last, queries_last, batch_last };
@@ -31,30 +31,30 @@ struct AttentionProblem {
   int64_t keys = 40;
   int64_t inner = 32;
   int64_t values = 32;
-  Lying lying = Lying::batch_rows_columns;      // q, k and v
-  Lying results = Lying::batch_rows_columns;    // o and d_o
-  Lying gradients = Lying::batch_rows_columns;  // d_q, d_k and d_v
+  AxisOrder inputs = AxisOrder::batch_rows_columns;     // q, k and v
+  AxisOrder results = AxisOrder::batch_rows_columns;    // o and d_o
+  AxisOrder gradients = AxisOrder::batch_rows_columns;  // d_q, d_k and d_v
 
-  void set_lying(Lying all) { lying = results = gradients = all; }
+  void set_order(AxisOrder all) { inputs = results = gradients = all; }
   MaskOrder mask_order = MaskOrder::keys_last;
-  bool mask_bits = false;  // forward leaves them for backward
+  bool mask_bits = false;  // forward stores them for backward
   std::vector<double> scales = {0.125};
 };
 
-struct MadeAttention {
+struct BuiltAttention {
   Graph graph;
   Partition partition;
   std::vector<Layout> layouts;
 };
 
-class AttentionMaker {
+class AttentionBuilder {
  public:
-  explicit AttentionMaker(const AttentionProblem& problem) : problem_(problem) {}
+  explicit AttentionBuilder(const AttentionProblem& problem) : problem_(problem) {}
 
-  MadeAttention run() {
-    Attention& attention = made_.partition.attention;
-    made_.partition.kind = PartitionKind::attention;
-    made_.partition.name = "attention";
+  BuiltAttention run() {
+    Attention& attention = built_.partition.attention;
+    built_.partition.kind = PartitionKind::attention;
+    built_.partition.name = "attention";
     attention.backward = problem_.backward;
     attention.causal = problem_.causal;
     attention.batch = problem_.batch;
@@ -67,18 +67,18 @@ class AttentionMaker {
     keys_ = dim("K", problem_.keys);
     inner_ = dim("P", problem_.inner);
     values_ = dim("W", problem_.values);
-    using Of = Attention::Operand;
+    using Operand = Attention::Operand;
     const bool back = problem_.backward;
-    add(Of::q, "q", queries_, inner_, false);
-    add(Of::k, "k", keys_, inner_, false);
-    add(Of::v, "v", keys_, values_, false);
-    add(Of::o, "o", queries_, values_, !back);
+    add(Operand::q, "q", queries_, inner_, false);
+    add(Operand::k, "k", keys_, inner_, false);
+    add(Operand::v, "v", keys_, values_, false);
+    add(Operand::o, "o", queries_, values_, !back);
     add_log_sums(!back);
     if (back) {
-      add(Of::d_o, "d_o", queries_, values_, false);
-      add(Of::d_q, "d_q", queries_, inner_, true);
-      add(Of::d_k, "d_k", keys_, inner_, true);
-      add(Of::d_v, "d_v", keys_, values_, true);
+      add(Operand::d_o, "d_o", queries_, values_, false);
+      add(Operand::d_q, "d_q", queries_, inner_, true);
+      add(Operand::d_k, "d_k", keys_, inner_, true);
+      add(Operand::d_v, "d_v", keys_, values_, true);
     }
     if (problem_.rate > 0) add_mask();
     for (const double scale : problem_.scales) {
@@ -88,19 +88,19 @@ class AttentionMaker {
       constant.value = scale;
       attention.scales.push_back(put(std::move(constant)));
     }
-    made_.layouts = reads_;
-    made_.layouts.insert(made_.layouts.end(), writes_.begin(), writes_.end());
-    return std::move(made_);
+    built_.layouts = reads_;
+    built_.layouts.insert(built_.layouts.end(), writes_.begin(), writes_.end());
+    return std::move(built_);
   }
 
  private:
   DimId dim(const std::string& name, int64_t extent) {
-    made_.graph.dims.push_back({name, extent});
-    return DimId(made_.graph.dims.size() - 1);
+    built_.graph.dims.push_back({name, extent});
+    return DimId(built_.graph.dims.size() - 1);
   }
   TensorId put(Tensor tensor) {
-    made_.graph.tensors.push_back(std::move(tensor));
-    return TensorId(made_.graph.tensors.size() - 1);
+    built_.graph.tensors.push_back(std::move(tensor));
+    return TensorId(built_.graph.tensors.size() - 1);
   }
   TensorId tensor(const std::string& name, std::vector<DimId> dims, DType dtype) {
     Tensor made;
@@ -110,28 +110,28 @@ class AttentionMaker {
     return put(std::move(made));
   }
   void place(TensorId tensor, Layout layout, bool written) {
-    (written ? made_.partition.writes : made_.partition.reads).push_back(tensor);
+    (written ? built_.partition.writes : built_.partition.reads).push_back(tensor);
     (written ? writes_ : reads_).push_back(std::move(layout));
   }
 
-  Layout layout_of(const Attention::Axes& axes, AttentionProblem::Lying lying) const {
-    using Lying = AttentionProblem::Lying;
+  Layout layout_of(const Attention::Axes& axes, AttentionProblem::AxisOrder order) const {
+    using AxisOrder = AttentionProblem::AxisOrder;
     const int row = axes.row();
     Layout layout;
     layout.order = axes.batch;
-    if (lying == Lying::reversed_batch_rows_columns) std::reverse(layout.order.begin(), layout.order.end());
-    const bool rows_last = lying == Lying::columns_batch_rows || lying == Lying::batch_columns_rows;
-    const bool other_first = lying == Lying::rows_batch_columns || lying == Lying::columns_batch_rows;
+    if (order == AxisOrder::reversed_batch_rows_columns) std::reverse(layout.order.begin(), layout.order.end());
+    const bool rows_last = order == AxisOrder::columns_batch_rows || order == AxisOrder::batch_columns_rows;
+    const bool other_first = order == AxisOrder::rows_batch_columns || order == AxisOrder::columns_batch_rows;
     layout.order.insert(other_first ? layout.order.begin() : layout.order.end(), rows_last ? axes.column : row);
     layout.order.push_back(rows_last ? row : axes.column);
     return layout;
   }
-  AttentionProblem::Lying lying_of(Attention::Operand operand) const {
+  AttentionProblem::AxisOrder order_of(Attention::Operand operand) const {
     if (operand >= Attention::d_q) return problem_.gradients;
-    return operand == Attention::o || operand == Attention::d_o ? problem_.results : problem_.lying;
+    return operand == Attention::o || operand == Attention::d_o ? problem_.results : problem_.inputs;
   }
 
-  // Written as column, batch, row.
+  // Axes are written as column, batch, row.
   void add(Attention::Operand operand, const std::string& name, DimId row, DimId column, bool written) {
     std::vector<DimId> dims = {column};
     dims.insert(dims.end(), batch_.begin(), batch_.end());
@@ -142,9 +142,9 @@ class AttentionMaker {
     (row == queries_ ? axes.query : axes.key) = rank - 1;
     for (int axis = 1; axis + 1 < rank; ++axis) axes.batch.push_back(axis);
     const TensorId made = tensor(name, dims, problem_.dtype);
-    made_.partition.attention.tensors[operand] = made;
-    made_.partition.attention.axes[operand] = axes;
-    place(made, layout_of(axes, lying_of(operand)), written);
+    built_.partition.attention.tensors[operand] = made;
+    built_.partition.attention.axes[operand] = axes;
+    place(made, layout_of(axes, order_of(operand)), written);
   }
 
   void add_log_sums(bool written) {
@@ -154,23 +154,23 @@ class AttentionMaker {
     axes.query = 0;
     for (size_t axis = 1; axis < dims.size(); ++axis) axes.batch.push_back(static_cast<int>(axis));
     const TensorId made = tensor("log_sums", dims, DType::float32);
-    made_.partition.attention.tensors[Attention::log_sums] = made;
-    made_.partition.attention.axes[Attention::log_sums] = axes;
-    place(made, written_layout(made_.graph, made), written);
+    built_.partition.attention.tensors[Attention::log_sums] = made;
+    built_.partition.attention.axes[Attention::log_sums] = axes;
+    place(made, written_layout(built_.graph, made), written);
   }
 
   void add_mask() {
     std::vector<DimId> dims;
     Attention::Axes axes;
     const auto put_batch = [&] {
-      for (const DimId of : batch_) {
+      for (const DimId dim : batch_) {
         axes.batch.push_back(static_cast<int>(dims.size()));
-        dims.push_back(of);
+        dims.push_back(dim);
       }
     };
-    const auto put_one = [&](int& axis, DimId of) {
+    const auto put_one = [&](int& axis, DimId dim) {
       axis = static_cast<int>(dims.size());
-      dims.push_back(of);
+      dims.push_back(dim);
     };
     if (problem_.mask_order != AttentionProblem::MaskOrder::batch_last) put_batch();
     if (problem_.mask_order == AttentionProblem::MaskOrder::queries_last) {
@@ -191,22 +191,22 @@ class AttentionMaker {
     dropout.outputs = {{dropped, in_order(dims.size())}, {mask, in_order(dims.size())}};
     dropout.value = problem_.rate;
     dropout.subsequence = 5;
-    made_.graph.operators.push_back(std::move(dropout));
-    made_.partition.attention.mask = mask;
-    made_.partition.attention.mask_axes = axes;
-    Layout layout = written_layout(made_.graph, mask);
+    built_.graph.operators.push_back(std::move(dropout));
+    built_.partition.attention.mask = mask;
+    built_.partition.attention.mask_axes = axes;
+    Layout layout = written_layout(built_.graph, mask);
     layout.storage = problem_.mask_bits ? MaskStorage::bits : MaskStorage::regenerated;
     place(mask, std::move(layout), !problem_.backward);
   }
 
   const AttentionProblem& problem_;
-  MadeAttention made_;
+  BuiltAttention built_;
   std::vector<DimId> batch_;
   DimId queries_, keys_, inner_, values_;
   std::vector<Layout> reads_;
   std::vector<Layout> writes_;
 };
 
-inline MadeAttention made_attention(const AttentionProblem& problem) { return AttentionMaker(problem).run(); }
+inline BuiltAttention build_attention(const AttentionProblem& problem) { return AttentionBuilder(problem).run(); }
 
 }  // namespace millrace

@@ -1,10 +1,9 @@
-// The hardware of generated CUDA kernels, emulated by one thread of a CPU: in front of cuda_prelude.h it takes the
-// place of codegen/prelude/cuda_hardware.h. Threads of a block are fibers that take turns at barriers and shuffles;
-// blocks run one behind the other, so a variable that a block shares is simply a static one.
+// Emulates codegen/prelude/cuda_hardware.h on one CPU thread; precedes cuda_prelude.h. Threads of a block are fibers
+// that take turns at barriers and shuffles. Blocks run one after the other, so a variable in shared memory is simply
+// static. Used by tests/codegen/cuda_kernel_test.cpp and by the emulated GPU.
 //
-// It is compiled with every kernel, so it includes little: <math.h> alone takes longer than most kernels. And with
-// -U_FORTIFY_SOURCE: a fortified longjmp, which some compilers have by default, takes one to another stack for an
-// error.
+// It is compiled with every kernel, so it includes little: <math.h> alone takes longer than most kernels. Compile with
+// -U_FORTIFY_SOURCE: a fortified longjmp, the default of some compilers, rejects jumps to another stack.
 #pragma once
 
 #include <setjmp.h>
@@ -39,9 +38,9 @@ struct alignas(8) Chunk8 {
   u32 words[2];
 };
 
-constexpr int kMostThreads = 1024;  // of a block
+constexpr int kMaxThreads = 1024;  // of a block
 
-// Made by makecontext, and then left and resumed by longjmp, which unlike swapcontext asks nothing of the kernel.
+// Started by makecontext, then left and resumed by longjmp, which needs no system call, unlike swapcontext.
 struct Fiber {
   ucontext_t start;
   jmp_buf at;
@@ -53,17 +52,17 @@ struct Machine {
   int thread = 0;
   int block = 0;
   int blocks = 0;
-  u32 shared_bytes = 0;  // that the launch asks for
+  u32 shared_bytes = 0;  // as requested by the launch
   jmp_buf scheduler;
-  Fiber* fibers = nullptr;     // kMostThreads
-  u64 ran = 0;                 // blocks, this one too
-  u32 barriers[kMostThreads];  // that a thread came past
-  double exchanged[kMostThreads];
+  Fiber* fibers = nullptr;    // kMaxThreads
+  u64 ran = 0;                // blocks so far, with this one
+  u32 barriers[kMaxThreads];  // that a thread has passed
+  double exchanged[kMaxThreads];
   void (*body)(const void*) = nullptr;
   const void* argument = nullptr;
 
   ~Machine() {
-    for (int t = 0; fibers != nullptr && t < kMostThreads; ++t) free(fibers[t].stack);
+    for (int t = 0; fibers != nullptr && t < kMaxThreads; ++t) free(fibers[t].stack);
     delete[] fibers;
   }
 };
@@ -83,7 +82,7 @@ __attribute__((noinline)) inline void leave(Fiber& fiber) {
   if (_setjmp(fiber.at) == 0) _longjmp(machine().scheduler, 1);
 }
 
-// The other threads go on until they are here too.
+// Lets the other threads run until they get here, too.
 inline void wait_for_others() {
   Machine& m = machine();
   const int own = m.thread;
@@ -96,8 +95,8 @@ inline void barrier() {
   ++machine().barriers[machine().thread];
 }
 
-// All threads of a block come past as many of them.
-inline void barrier_of(int, int) { barrier(); }
+// All threads of a block pass the same number of them.
+inline void named_barrier(int, int) { barrier(); }
 
 template <class F>
 inline F shuffle_xor(F x, int mask) {
@@ -135,11 +134,11 @@ __attribute__((noinline)) inline void resume(Fiber& fiber) {
   setcontext(&fiber.start);
 }
 
-// Every thread up to its next barrier, in turn, until all are done. A barrier that some threads pass and others do not
-// is a defect of the kernel.
+// Runs every thread up to its next barrier, in turn, until all are done. A barrier that only some threads reach is a
+// bug of the kernel.
 inline void run_block(int threads) {
   Machine& m = machine();
-  if (m.fibers == nullptr) m.fibers = new Fiber[kMostThreads];
+  if (m.fibers == nullptr) m.fibers = new Fiber[kMaxThreads];
   memset(m.exchanged, 0, sizeof(m.exchanged));
   memset(m.barriers, 0, sizeof(m.barriers));
   ++m.ran;
@@ -154,7 +153,7 @@ inline void run_block(int threads) {
       done += m.fibers[t].done ? 1 : 0;
     }
     if (done != 0 && done != threads) {
-      fprintf(stderr, "a barrier that not all threads reach\n");
+      fprintf(stderr, "not all threads of a block reach a barrier\n");
       abort();
     }
   }
@@ -169,9 +168,9 @@ struct HostArguments {
   char* scratch;
 };
 
-// A grid of blocks, one behind the other. `together`: threads of a block wait for each other.
+// Runs the blocks of a grid in order. `together`: threads of a block wait for each other.
 template <class A>
-inline void play(void (*kernel)(A), const A& arguments, long blocks, int threads, bool together) {
+inline void run_grid(void (*kernel)(A), const A& arguments, long blocks, int threads, bool together) {
   static void (*called)(A);
   called = kernel;
   Machine& m = machine();
@@ -204,10 +203,10 @@ inline void launch(void (*kernel)(A), const HostArguments* host, long blocks, in
     arguments.subsequences[k] = host->subsequences == nullptr ? 0 : host->subsequences[k];
   arguments.state = reinterpret_cast<decltype(arguments.state)>(&state);
   arguments.scratch = host->scratch;
-  play(kernel, arguments, blocks, threads, together);
+  run_grid(kernel, arguments, blocks, threads, together);
 }
 
-// The same from a kernel's one parameter, as a driver is given it.
+// The same with the kernel's single parameter, as a driver gets it.
 template <class A>
 constexpr size_t parameter_bytes(void (*)(A)) {
   return sizeof(A);
@@ -218,7 +217,7 @@ inline void launch(void (*kernel)(A), const void* parameter, long blocks, int th
   machine().shared_bytes = static_cast<u32>(shared_bytes);
   A arguments;
   memcpy(&arguments, parameter, sizeof(arguments));
-  play(kernel, arguments, blocks, threads, together);
+  run_grid(kernel, arguments, blocks, threads, together);
 }
 
 struct f16 {
@@ -267,7 +266,7 @@ template <class F>
 inline F smaller_of(F a, F b) {
   return a < b || a != a ? a : b;
 }
-// As inexact as the hardware's.
+// As inexact as the hardware.
 inline float brief_exp_of(float x) {
   const float y = __builtin_exp2f(x * 1.44269504088896341f) * (1 + 0x1p-23f);
   return y < 0x1p-126f ? 0 : y;

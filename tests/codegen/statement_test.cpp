@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace millrace {
+namespace millrace::codegen {
 namespace {
 
 TEST(Statement, PrintsEveryKind) {
@@ -73,4 +73,4 @@ TEST(Statement, AppendsInOrder) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::codegen

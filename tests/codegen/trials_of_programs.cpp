@@ -39,7 +39,7 @@ std::vector<std::string> with_masks(const TriedProgram& program, const Partition
     const bool boolean = program.training.graph.tensor(tensors[k]).dtype == DType::boolean;
     if (layouts[k].storage == MaskStorage::bits)
       shapes.push_back(concat(boolean ? "booleans " : "a mask ", how, " as bits"));
-    if (layouts[k].storage == MaskStorage::regenerated) shapes.push_back(concat("a mask ", how, " as drawn"));
+    if (layouts[k].storage == MaskStorage::regenerated) shapes.push_back(concat("a regenerated mask ", how));
   }
   return shapes;
 }
@@ -82,7 +82,7 @@ std::vector<std::string> operators_of(const TrainingGraph& training, const Parti
   for (const OperatorId member : training.repeated) {
     if (partition.operators.size() > 1 &&
         std::find(partition.members.begin(), partition.members.end(), member) != partition.members.end())
-      names.insert(concat(info_of(graph.operators[member.at()].kind).name, " again"));
+      names.insert(concat(info_of(graph.operators[member.at()].kind).name, " recomputed"));
   }
   for (const OperatorId member : partition.members) names.emplace(info_of(graph.operators[member.at()].kind).name);
   if (partition.operators.empty()) names.insert("conversion");

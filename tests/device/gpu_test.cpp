@@ -28,11 +28,11 @@ TEST(Gpu, TheArchitectureFollowsFromTheCapability) {
   GpuInfo info;
   info.major = 9;
   EXPECT_EQ(info.architecture(), "sm_90");
-  EXPECT_TRUE(info.has_group_products());
+  EXPECT_TRUE(info.has_wgmma());
   info.major = 12;
   info.minor = 1;
   EXPECT_EQ(info.architecture(), "sm_121");
-  EXPECT_FALSE(info.has_group_products());
+  EXPECT_FALSE(info.has_wgmma());
 }
 
 TEST(Gpu, WithoutADriverItIsUnavailableAndSaysSo) {

@@ -1,6 +1,6 @@
-// Wrong programs, each a `.py` beside a `.txt` with what the front end says to it. A program's first line may be a
-// comment with options: `# --size tiny --entry f`. tests/python/complaints_test.py checks that no complaint is left
-// out.
+// Invalid programs, each a `.py` next to a `.txt` with the front end's error messages. A program's first line may be a
+// comment with options: `# --size tiny --entry f`. tests/python/frontend_messages_test.py checks that every message
+// occurs.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -45,13 +45,13 @@ std::vector<std::string> characters(const std::string& line) {
   return result;
 }
 
-TEST(ErrorPrograms, SayWhatTheirFilesHold) {
+TEST(ErrorPrograms, MessagesEqualTheirFiles) {
   ASSERT_GE(programs().size(), 50U);
   for (const fs::path& path : programs()) {
     const std::string text = text_of_file(path.string());
     const Result<Graph> graph = parse_program(text, options_for(path, text));
     if (graph) {
-      ADD_FAILURE() << path << " is not refused";
+      ADD_FAILURE() << path << " is accepted";
       continue;
     }
     EXPECT_EQ(graph.error().kind, ErrorKind::bad_input) << path;
@@ -60,17 +60,17 @@ TEST(ErrorPrograms, SayWhatTheirFilesHold) {
   }
 }
 
-// Line, column, excerpt and caret are counted here anew, from the text alone.
-TEST(ErrorPrograms, PointAtTheirPlace) {
+// Computes line, column, excerpt and caret independently, from the text alone.
+TEST(ErrorPrograms, MessagesHaveTheRightLocation) {
   for (const fs::path& path : programs()) {
     const std::string text = text_of_file(path.string());
     const std::vector<std::string> lines = split(text, '\n');
     const Result<Graph> graph = parse_program(text, options_for(path, text));
-    if (graph) continue;  // said above
+    if (graph) continue;  // reported above
     for (const Diagnostic& diagnostic : graph.error().diagnostics) {
       SCOPED_TRACE(concat(diagnostic.file, ":", diagnostic.line, ":", diagnostic.column));
       EXPECT_EQ(diagnostic.file, path.filename().string());
-      if (diagnostic.line == 0) {  // about an option, which has no place in the text
+      if (diagnostic.line == 0) {  // about an option, which has no location in the text
         EXPECT_EQ(diagnostic.message.rfind("--", 0), 0U) << diagnostic.message;
         continue;
       }

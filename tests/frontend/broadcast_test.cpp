@@ -1,4 +1,4 @@
-// NumPy's broadcasting, and indices that add axes: neither moves data.
+// NumPy's broadcasting, and indexing that adds axes: neither moves data.
 #include <gtest/gtest.h>
 
 #include "frontend/program_text.h"
@@ -32,7 +32,7 @@ TEST(Broadcast, NoneAddsAnAxis) {
             "result[4, 5] = multiply(x[4], y[5])\n");
 }
 
-TEST(Broadcast, AnEllipsisStandsForTheAxesThatAreLeft) {
+TEST(Broadcast, AnEllipsisTakesTheRemainingAxes) {
   EXPECT_EQ(operators_of(R"(
 def f(x: float32[4, 5, 6], b: float32[5]):
     y = x + b[None, ..., None]
@@ -86,7 +86,7 @@ def f(x: float32[4, 5], w: float32[4], v: float32[5]):
             "result_3[4, 5], result_3.rstd[4] = rmsnorm(x[4, 5], v[5]) over 5 eps=1e-06\n");
 }
 
-TEST(Broadcast, EveryDropoutHasAStreamOfItsOwn) {
+TEST(Broadcast, EveryDropoutHasItsOwnStream) {
   EXPECT_EQ(operators_of(R"(
 def f(x: float32[4]):
     a = dropout(x)

@@ -1,4 +1,4 @@
-// np.einsum from text to operators. That they compute what NumPy does is random_programs_test.py's to show.
+// np.einsum from text to operators. random_programs_test.py checks that they compute the same as NumPy.
 #include <gtest/gtest.h>
 
 #include "frontend/program_text.h"
@@ -37,7 +37,7 @@ def f(x: float32[I, I], y: float32[I, 3, I]):
             "result_2[3] = contraction(result_2.1[I], result_2.1.2[I, 3]) over I\n");
 }
 
-TEST(Einsum, WithoutAnArrowLettersThatStandOnceAreLeftInAlphabeticalOrder) {
+TEST(Einsum, WithoutAnArrowTheResultHasTheLettersThatOccurOnce) {
   EXPECT_EQ(operators_of("def f(x: float32[4, 5], y: float32[5, 3]):\n    return np.einsum(\"zj,jc\", x, y)\n"),
             "result[3, 4] = contraction(x[4, 5], y[5, 3]) over 5\n");
   EXPECT_EQ(operators_of("def f(x: float32[4, 4]):\n    return np.einsum(\"ii\", x)\n"),
@@ -73,12 +73,12 @@ TEST(Einsum, AnAddedAxisMayBeNamed) {
       "result[1, 3] = contraction(x[4], y[4, 3]) over 4\n");
 }
 
-TEST(Einsum, WhatContractsNothingIsAProduct) {
+TEST(Einsum, WithoutContractedIndicesItIsAProduct) {
   EXPECT_EQ(operators_of("def f(x: float32[4], y: float32[5]):\n    return np.einsum(\"i,j->ji\", x, y)\n"),
             "result[5, 4] = multiply(x[4], y[5])\n");
 }
 
-TEST(Einsum, WhatOnlyOneOperandHasIsSummedFirst) {
+TEST(Einsum, IndicesOfOneOperandAreSummedFirst) {
   EXPECT_EQ(operators_of("def f(x: float32[4, 7], y: float32[4, 5]):\n    return np.einsum(\"ij,ik->k\", x, y)\n"),
             "result.1[4] = sum(x[4, 7]) over 7\n"
             "result[5] = contraction(result.1[4], y[4, 5]) over 4\n");

@@ -1,4 +1,4 @@
-// Scalings that go into the contraction before them (paper, section A.5.1), and those that must not.
+// Scalings that fold into the contraction before them (paper, section A.5.1), and scalings that must not.
 #include <gtest/gtest.h>
 
 #include "frontend/program_text.h"
@@ -6,7 +6,7 @@
 namespace millrace {
 namespace {
 
-TEST(Fold, AScaleRidesInItsContraction) {
+TEST(Fold, AScaleFoldsIntoItsContraction) {
   EXPECT_EQ(operators_of(R"(
 def f(x: float32[4, 5], y: float32[5, 6], s: float32):
     a = s * np.einsum("ij,jk->ik", x, y)
@@ -56,7 +56,7 @@ def f(x: float32[4, 5]):
             "result_1[4, 4'] = multiply(2, a[4, 4'])\n");
 }
 
-TEST(Fold, NotBehindATransposeOrANewAxis) {
+TEST(Fold, NotAfterATransposeOrANewAxis) {
   EXPECT_EQ(operators_of(R"(
 def f(x: float32[4, 5], y: float32[5, 6]):
     a = np.einsum("ij,jk->ik", x, y)

@@ -1,4 +1,4 @@
-// Calls of the program's own functions: each is inlined, under names of its own.
+// Calls of the program's functions: each is inlined, with unique names.
 #include <gtest/gtest.h>
 
 #include "frontend/program_text.h"
@@ -24,7 +24,7 @@ def f(x: float32[4], y: float32[4]):
             "result[4] = add(result.1[4], 3)\n");
 }
 
-TEST(Inline, SeveralResultsAreTakenApart) {
+TEST(Inline, SeveralResultsAreUnpacked) {
   EXPECT_EQ(printed(R"(
 def both(x, y):
     total = x + y
@@ -77,7 +77,7 @@ TEST(Inline, SizesAreSeenInsideLocalsOfTheCallerAreNot) {
   EXPECT_EQ(operators_of("C = 3\ndef g(x):\n    return x * C\ndef f(x: float32[C]):\n    return g(x)\n"),
             "result[C] = multiply(x[C], 3)\n");
   EXPECT_NE(error_of("def g(x):\n    return x * local\ndef f(x: float32[4]):\n    local = -x\n    return g(x)\n")
-                .find("program.py:2:16: error: 'local' is not defined here"),
+                .find("program.py:2:16: error: unknown name 'local'"),
             std::string::npos);
 }
 

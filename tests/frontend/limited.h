@@ -1,4 +1,4 @@
-// Runs something in a child process and measures it: a crash, a hang or a flood of memory costs one test and no more.
+// Runs something in a child process and measures it, so that a crash, a hang or too much memory fails only one test.
 #pragma once
 
 #include <fcntl.h>
@@ -18,19 +18,19 @@
 
 namespace millrace {
 
-// What hostile text may cost. A sanitizer makes everything slower, and takes memory of its own.
+// Limits for hostile text. A sanitizer makes everything slower and needs extra memory.
 inline constexpr double kSecondsAllowed = kSanitized ? 20 : 1;
 inline constexpr long kMegabytesAllowed = 256;
 
 struct LimitedOutcome {
-  bool exited = false;  // by itself: neither crashed nor stopped
-  int code = 0;         // its exit code, or the signal that ended it
-  double seconds = 0;   // of processor time: other processes' load is not its fault
-  long megabytes = 0;   // at its peak, beyond what it began with: this process's memory
-  std::string text;     // what it wrote
+  bool exited = false;  // by itself: neither crashed nor killed
+  int code = 0;         // its exit code, or the signal that killed it
+  double seconds = 0;   // processor time, which does not depend on other processes
+  long megabytes = 0;   // peak memory, minus this process's memory, with which it began
+  std::string text;     // its output
 };
 
-// What of a process is in memory, in megabytes.
+// Resident memory of a process in megabytes.
 inline long resident(const std::string& process) {
   long pages = 0;
   if (std::FILE* const file = std::fopen(("/proc/" + process + "/statm").c_str(), "r")) {
@@ -40,7 +40,7 @@ inline long resident(const std::string& process) {
   return pages * (sysconf(_SC_PAGESIZE) / 1024) / 1024;
 }
 
-// `work` runs in the child and writes to the descriptor it is given. Past twice the limits the child is stopped.
+// Runs `work` in the child; it writes to the given descriptor. Beyond twice the limits, the child is killed.
 inline LimitedOutcome run_limited(const std::function<int(int)>& work) {
   LimitedOutcome outcome;
   std::FILE* const output = std::tmpfile();
@@ -77,7 +77,7 @@ inline LimitedOutcome run_limited(const std::function<int(int)>& work) {
   return outcome;
 }
 
-// A program with its arguments; what it says on standard error is the outcome's text.
+// Runs a program with its arguments; the outcome's text is its standard error.
 inline LimitedOutcome run_limited(std::vector<std::string> command) {
   return run_limited([&](int descriptor) {
     std::vector<char*> words;

@@ -1,4 +1,4 @@
-// Program text to graph text, besides einsum (einsum_test.cpp) and sizes (sizes_test.cpp).
+// Program text to graph text, except einsum (einsum_test.cpp) and sizes (sizes_test.cpp).
 #include <gtest/gtest.h>
 
 #include "frontend/program_text.h"
@@ -139,7 +139,7 @@ def f(x: float32[4]):
             "result[4] = subtract(1, z[4])\n");
 }
 
-TEST(Lower, LinesContinueInBracketsAndBehindABackslash) {
+TEST(Lower, LinesContinueInBracketsAndAfterABackslash) {
   EXPECT_EQ(
       operators_of("def f(x: float32[4],  # first\n      y: float32[4],\n      ):\n    return (x +\n\n  y) \\\n * 2\n"),
       "result.1[4] = add(x[4], y[4])\nresult[4] = multiply(result.1[4], 2)\n");
@@ -161,8 +161,8 @@ result result
 )");
 }
 
-// A caller's buffer is never another's: what a result would share is copied.
-TEST(Lower, ResultsAreTensorsOfTheirOwn) {
+// No two results share a caller's buffer: a tensor that would be shared is copied.
+TEST(Lower, ResultsAreSeparateTensors) {
   EXPECT_EQ(printed(R"(
 def f(x: float32[4], s: float32):
     y = -x
@@ -189,7 +189,7 @@ TEST(Lower, AProgramHasAResult) {
   EXPECT_NE(error_of("def f(x: float32[4]):\n    return ()\n"), "") << "nothing is computed";
 }
 
-TEST(Lower, OperatorsAreNamedByWhatTheyAreFor) {
+TEST(Lower, OperatorsAreNamedByTheirPurpose) {
   EXPECT_EQ(names_of_operators(graph_of(R"(
 def f(x: float32[4, 4], b: float32[4]):
     y = np.einsum("ij,jk->ik", x, x) + b

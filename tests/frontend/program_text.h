@@ -1,4 +1,4 @@
-// Programs as text to graphs as text, for the tests of the front end and of what stands behind it.
+// Program text to graph text, for tests of the front end and of later stages.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ inline std::string printed(std::string_view text, const ProgramOptions& options 
   return print(graph_of(text, options));
 }
 
-// Its operators alone, one a line.
+// Its operators alone, one per line.
 inline std::string operators_of(std::string_view text, const ProgramOptions& options = {}) {
   const Graph graph = graph_of(text, options);
   std::string lines;
@@ -50,7 +50,7 @@ inline ProgramOptions with_sizes(std::vector<std::string> sizes) {
   return options;
 }
 
-// What is said to a wrong program; empty when it is taken.
+// The error message for a program; empty if it is valid.
 inline std::string error_of(std::string_view text, const ProgramOptions& options = {}) {
   const Result<Graph> graph = parse_program(text, options);
   return graph ? "" : to_string(graph.error());

@@ -1,4 +1,4 @@
-// Why neighbours fused and why not, in words.
+// The explanations why neighbours fused or not.
 #include <gtest/gtest.h>
 
 #include "fusion/fusion_text.h"
@@ -6,7 +6,7 @@
 namespace millrace {
 namespace {
 
-// All that is said about pairs of forward operators, one a line.
+// All explanations for pairs of forward operators, one per line.
 std::string explained_forward(std::string_view text) {
   const TrainingGraph training = training_of(text);
   const FusedGraph fused = fuse(training);
@@ -21,14 +21,13 @@ std::string explained_forward(std::string_view text) {
   return join(lines, "");
 }
 
-TEST(FuseExplain, AContractionTakesNoNeighbours) {
-  EXPECT_EQ(
-      explained_forward(R"(
+TEST(FuseExplain, AContractionFusesWithNothing) {
+  EXPECT_EQ(explained_forward(R"(
 def f(x: float64[2, 3], w: float64[3, 4], c: float64[4]):
     y = np.einsum("ab,bc->ac", x, w)
     return y + c
 )"),
-      "y einsum | result bias apart: one is a contraction: it takes scalings only, and what its epilogues list\n");
+            "y einsum | result bias separate: one is a contraction, which only absorbs scalings and epilogues\n");
 }
 
 TEST(FuseExplain, RowsReducedOverOtherDimensions) {
@@ -40,10 +39,11 @@ def f(x: float64[A, B, C]):
     y = softmax(x, axis=2)
     return softmax(y, axis=1)
 )"),
-            "y softmax | result softmax apart: they reduce over different dimensions: B and C\n");
+            "y softmax | result softmax separate: they reduce over different dimensions: B and C\n");
 }
 
-// Of two sums one can end inside a row and the other cross all rows, if the rows are what the first one keeps.
+// One of two sums can end inside a row while the other crosses all rows, if it reduces exactly the indices that the
+// first one keeps.
 TEST(FuseExplain, SumsThatComplementEachOther) {
   const std::string said = explained_forward(R"(
 A = 200
@@ -66,7 +66,7 @@ def f(x: float64[A, B, C]):
     z = np.sum(x, axis=1)
     return y, z
 )"),
-            "y sum | z sum apart: a reduction over B does not fit a row of A\n");
+            "y sum | z sum separate: a reduction over B does not fit a row of A\n");
 }
 
 TEST(FuseExplain, ATransposedAccess) {
@@ -77,7 +77,7 @@ def f(x: float64[A, A]):
     z = np.einsum("ab->ba", y)
     return y + z
 )"),
-            "y exp | result residual apart: they run along y in different ways\n");
+            "y exp | result residual separate: they access y along different indices\n");
 }
 
 TEST(FuseExplain, SpacesThatDiffer) {
@@ -90,11 +90,11 @@ def f(x: float64[B, I], v: float64[B, J]):
     u = np.exp(v)
     return y[:, :, None] * u[:, None, :]
 )");
-  EXPECT_NE(said.find(" apart: their iteration spaces differ: "), std::string::npos) << said;
+  EXPECT_NE(said.find(" separate: their iteration spaces differ: "), std::string::npos) << said;
   EXPECT_NE(said.find(" fused: "), std::string::npos) << said;
 }
 
-TEST(FuseExplain, AWayThroughAContraction) {
+TEST(FuseExplain, APathThroughAContraction) {
   const TrainingGraph training = training_of(R"(
 A = 3
 def f(x: float64[A, A], w: float64[A, A]):
@@ -104,17 +104,17 @@ def f(x: float64[A, A], w: float64[A, A]):
 )");
   const FusedGraph fused = fuse(training);
   EXPECT_EQ(explained(training, fused, "y exp", "result residual"),
-            "apart: something between them, such as a contraction, reads one and makes what the other reads");
+            "separate: an operator between them, such as a contraction, reads one and writes an input of the other");
 }
 
 TEST(FuseExplain, ForwardAndBackward) {
   const TrainingGraph training = training_of("def f(x: float64[2, 3]):\n    return dropout(x)\n");
   const FusedGraph fused = fuse(training);
   EXPECT_EQ(explained(training, fused, "result dropout", "result dropout d_x"),
-            "apart: forward and backward run apart");
+            "separate: they run in different passes");
 }
 
-TEST(FuseExplain, WhatFusedSaysWhatItSaved) {
+TEST(FuseExplain, AFusedPairSaysWhatItSaved) {
   const TrainingGraph training = training_of(R"(
 def f(x: float64[20, 30]):
     y = np.exp(x)

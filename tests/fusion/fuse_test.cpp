@@ -1,4 +1,4 @@
-// Program text to fused groups as text: the structural patterns of the paper's figure on fusion, and what bounds them.
+// Program text to fused groups: the structural patterns of the paper's figure on fusion, and their limits.
 #include "fusion/fuse.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// The kernels, if running them row by row gives what the operators apart give.
+// The kernels, after checking that running them row by row gives the same as the separate operators.
 std::string checked_kernels_of(std::string_view text) {
   const TrainingGraph training = training_of(text);
   return random_programs::check_fusion(training, 1).value_or(kernels_of(training, fuse(training)));
@@ -37,7 +37,7 @@ def f(x: float64[A, B], w: float64[A, B]):
             "y exp, z multiply, result tanh\n");
 }
 
-TEST(Fuse, MapsJoinTheNormalizationBehindThem) {
+TEST(Fuse, MapsFuseIntoTheNormalizationAfterThem) {
   const TrainingGraph training = training_of(R"(
 B = 3
 I = 4
@@ -100,7 +100,7 @@ def f(x: float64[B, J, K], w: float64[M]):
   EXPECT_EQ(forward.words_after, 2 * 3 * 4 + 5 + 2 * 3 + 2 * 3 * 5);  // y once: backward reads it
 }
 
-TEST(Fuse, APartialFusionGoesOnWithWhatARowHas) {
+TEST(Fuse, APartialFusionUsesWhatARowHas) {
   const TrainingGraph training = training_of(R"(
 B = 3
 K = 4
@@ -117,7 +117,7 @@ def f(x: float64[B, K], w: float64[B, M]):
             "y sum, scaled tanh, result multiply\n");
 }
 
-// A column's sum is complete only when the last row is.
+// A sum over a column is complete only after the last row.
 TEST(Fuse, NothingUsesAReductionAcrossTheGridInItsKernel) {
   const TrainingGraph training = training_of(R"(
 B = 6
@@ -130,7 +130,7 @@ def f(x: float64[B, I], w: float64[B, I]):
   const FusedGraph fused = fuse(training);
   EXPECT_EQ(random_programs::check_fusion(training, 1), std::nullopt);
   EXPECT_FALSE(together(training, fused, "y softmax", "result multiply"));
-  // Columns as rows, where the sum ends inside one; the softmax needs the others.
+  // With columns as rows, the sum would end inside one; the softmax needs the actual rows.
   EXPECT_TRUE(together(training, fused, "total sum", "result multiply"));
   EXPECT_EQ(space_of(training, group_with(training, fused, "total sum")), "[I | B, B]");
 }
@@ -152,8 +152,8 @@ TEST(Fuse, RowsThatDoNotFitCountTheirWordsInEveryLoop) {
   EXPECT_EQ(group_with(short_rows, fits, "result softmax").words_after, 2 * 4000);
 }
 
-// What a loop makes and the next one needs is read again when rows are long: then it may cost more than it saves.
-TEST(Fuse, RefusesWhatWouldMoveMore) {
+// In long rows, a tensor that one loop writes and the next one needs is read again: that may cost more than it saves.
+TEST(Fuse, RejectsWhatWouldMoveMoreWords) {
   const TrainingGraph training = training_of(R"(
 N = 200000
 def f(a: float32[2, N], b: float32[2, N], c: float32[2, N], d: float32[2, N], e: float32[2, N]):
@@ -189,8 +189,8 @@ def f(x: float64[2, 3], w: float64[3, 4]):
   EXPECT_EQ(fused.words_before, fused.words_after);
 }
 
-// Words, a bit for each, none; as everything else is counted.
-TEST(Fuse, MasksAreCountedInThreeWays) {
+// As words, as bits, or regenerated.
+TEST(Fuse, MasksAreCountedByTheirStorage) {
   const TrainingGraph training = training_of("def f(x: float16[8, 100]):\n    return dropout(x)\n");
   const FusedGraph fused = fuse(training);
   EXPECT_EQ(random_programs::check_structure(training, fused), std::nullopt);

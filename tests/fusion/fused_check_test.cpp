@@ -1,4 +1,4 @@
-// The checks of tests/random/fused_check.h notice what is wrong with a fused graph: groups made by hand, right and not.
+// The checks of tests/random/fused_check.h find errors in a fused graph: groups built by hand, valid and invalid.
 #include "random/fused_check.h"
 
 #include <gtest/gtest.h>
@@ -15,13 +15,13 @@
 namespace millrace::random_programs {
 namespace {
 
-// Operators to put into one group, and the names of the dimensions that are its row.
+// Operators of one group, and the names of the dimensions that form its row.
 struct Together {
   std::vector<std::string> operators;
   std::set<std::string> row;
 };
 
-// A fused graph with these groups, and every other operator alone. Indices of one name are one index.
+// A fused graph with these groups, and every other operator alone. Indices with the same name are one index.
 class ByHand {
  public:
   ByHand(const TrainingGraph& training, const std::vector<Together>& groups) : training_(training) {
@@ -157,14 +157,14 @@ const std::vector<std::string>& backward_names() {
   return names;
 }
 
-TEST(FusedCheck, TakesOperatorsApart) {
+TEST(FusedCheck, AcceptsSeparateOperators) {
   for (uint64_t seed = 1; seed <= tried_of(300); ++seed) {
     const TrainingGraph training = training_of(random_program(seed));
     EXPECT_EQ(complaint_about(training, std::vector<Together>{}), "") << "seed " << seed;
   }
 }
 
-TEST(FusedCheck, TakesARow) {
+TEST(FusedCheck, AcceptsARow) {
   const TrainingGraph training = training_of(kLayer);
   EXPECT_EQ(complaint_about(training, {{forward_names(), {"I"}}, {backward_names(), {"I"}}}), "");
 }
@@ -233,7 +233,7 @@ TEST(FusedCheck, NoticesWrongLists) {
   EXPECT_TRUE(says(with([](FusedGraph& g) { g.groups[0].pass = Pass::backward; }), "the other pass"));
 }
 
-// Numbers that a wrong index, mask or sum would give.
+// Values of a wrong index, mask or sum.
 TEST(FusedCheck, NoticesWrongValues) {
   const TrainingGraph training = training_of(kLayer);
   const FusedGraph fused = ByHand(training, {{forward_names(), {"I"}}}).fused;

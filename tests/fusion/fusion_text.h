@@ -1,4 +1,4 @@
-// Programs as text to fused groups as text.
+// Program text to the text of fused groups.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ inline TrainingGraph training_of(std::string_view text, const ProgramOptions& op
   return training;
 }
 
-// `sizes` as on the command line: "tiny", "J=128"; none for the program's own.
+// `sizes` as on the command line: "tiny", "J=128"; empty: the program's defaults.
 inline TrainingGraph training_of_model(const std::string& model, std::vector<std::string> sizes = {}) {
   return training_of(text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/", model, ".py")), with_sizes(std::move(sizes)));
 }
@@ -41,7 +41,7 @@ inline std::vector<std::string> member_names(const TrainingGraph& training, cons
   return names;
 }
 
-// The members of each kernel, one kernel a line, sorted.
+// The members of each kernel, one kernel per line, sorted.
 inline std::string kernels_of(const TrainingGraph& training, const FusedGraph& fused) {
   std::vector<std::string> lines;
   for (const FusedOperator& group : fused.groups) {
@@ -60,7 +60,7 @@ inline OperatorId operator_called(const TrainingGraph& training, std::string_vie
   for (size_t k = 0; k < training.graph.operators.size(); ++k) {
     if (training.graph.operators[k].name == name) return OperatorId(k);
   }
-  ADD_FAILURE() << "no operator is called " << name << " among " << names_of_operators(training.graph);
+  ADD_FAILURE() << "no operator is named " << name << " among " << names_of_operators(training.graph);
   return {};
 }
 
@@ -78,14 +78,14 @@ inline bool together(const TrainingGraph& training, const FusedGraph& fused, std
   return &group_with(training, fused, a) == &group_with(training, fused, b);
 }
 
-// What explain says about two neighbours: "fused: …" or "apart: …"; nothing when they are none.
+// The explanation for two neighbours: "fused: …" or "separate: …"; empty if they are not neighbours.
 inline std::string explained(const TrainingGraph& training, const FusedGraph& fused, std::string_view a,
                              std::string_view b) {
   const OperatorId first = operator_called(training, a);
   const OperatorId second = operator_called(training, b);
   for (const PairExplanation& pair : explain(training, fused)) {
     if ((pair.first == first && pair.second == second) || (pair.first == second && pair.second == first))
-      return concat(pair.fused ? "fused: " : "apart: ", pair.reason);
+      return concat(pair.fused ? "fused: " : "separate: ", pair.reason);
   }
   return "";
 }

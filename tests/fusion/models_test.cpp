@@ -1,5 +1,5 @@
-// On the models: fused and unfused give the same, the groups do not depend on the order of operators, and nothing that
-// could fuse stays apart.
+// For the models: fused and unfused give the same values, the groups do not depend on the order of operators, and
+// nothing that could fuse stays separate.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -23,9 +23,9 @@ TEST(FuseModels, FusedAndUnfusedGiveTheSame) {
   }
 }
 
-// At tiny sizes the words between the two stages of a reduction across the grid keep it out of the group. These have so
-// many short rows that it is inside: beside a normalization's gradient that of its weights, whose sum has another
-// order.
+// At tiny sizes, the partial sums of a reduction across the grid keep it out of the group. These sizes have so many
+// short rows that it is inside: the gradient of a normalization's weights, whose order of summation differs, fuses with
+// the gradient of the normalization.
 TEST(FuseModels, ReductionsAcrossTheGridGiveTheSame) {
   struct Case {
     std::string model;
@@ -47,12 +47,12 @@ TEST(FuseModels, ReductionsAcrossTheGridGiveTheSame) {
       return index.outer && index.implementation == Implementation::grid_reduction;
     })) << model;
     EXPECT_EQ(random_programs::check_fusion(training, 1), std::nullopt) << model;
-    if (kSanitized) break;  // each is many seconds of the reference's
+    if (kSanitized) break;  // each takes the reference many seconds
   }
 }
 
-// Structure and words alone: the interpreter would take hours.
-TEST(FuseModels, TheirOwnSizesAreCountedAsTheyAre) {
+// Structure and words only: the interpreter would take hours.
+TEST(FuseModels, StructureIsValidAtFullSizes) {
   for (const std::string& model : models()) {
     for (const char* size : {"base", "large"}) {
       const TrainingGraph training = training_of_model(model, {size});
@@ -61,8 +61,7 @@ TEST(FuseModels, TheirOwnSizesAreCountedAsTheyAre) {
   }
 }
 
-// The same training graph with its operators in another order in which they can run: drawn one by one from those whose
-// inputs are there.
+// The same training graph with its operators in another valid order: drawn one by one from those whose inputs exist.
 TrainingGraph reordered(const TrainingGraph& training, uint64_t seed) {
   random_programs::Random random(seed);
   const Graph& graph = training.graph;
@@ -98,7 +97,7 @@ TrainingGraph reordered(const TrainingGraph& training, uint64_t seed) {
   return result;
 }
 
-// Operators' names, in sets: what does not depend on any order.
+// Sets of operator names, which do not depend on any order.
 using Partition = std::set<std::set<std::string>>;
 
 Partition partition_of(const TrainingGraph& training, const FusedGraph& fused) {
@@ -128,7 +127,7 @@ std::string shown(const Partition& partition, const Partition& other) {
   return text;
 }
 
-void expect_one_partition(const TrainingGraph& training, const std::string& what) {
+void expect_same_groups(const TrainingGraph& training, const std::string& what) {
   const FusedGraph fused = fuse(training);
   const Partition expected = partition_of(training, fused);
   for (uint64_t seed = 1; seed <= 5; ++seed) {
@@ -149,16 +148,16 @@ void expect_one_partition(const TrainingGraph& training, const std::string& what
 
 TEST(FuseOrder, DoesNotMatterInModels) {
   for (const std::string& model : models()) {
-    for (const char* size : {"tiny", "odd", "large"}) expect_one_partition(training_of_model(model, {size}), model);
+    for (const char* size : {"tiny", "odd", "large"}) expect_same_groups(training_of_model(model, {size}), model);
   }
 }
 
 TEST(FuseOrder, DoesNotMatterInRandomPrograms) {
   for (uint64_t seed = 1; seed <= tried_of(200); ++seed)
-    expect_one_partition(training_of(random_programs::random_program(seed)), concat("random_programs --one ", seed));
+    expect_same_groups(training_of(random_programs::random_program(seed)), concat("random_programs --one ", seed));
 }
 
-// Neighbours that stay apart have a reason, and it is never that they could have been one.
+// Neighbours that stay separate have a reason, and it is never "compatible".
 void expect_nothing_left(const TrainingGraph& training, const std::string& what) {
   const FusedGraph fused = fuse(training);
   std::vector<size_t> group_of(training.graph.operators.size());
@@ -174,7 +173,7 @@ void expect_nothing_left(const TrainingGraph& training, const std::string& what)
     EXPECT_NE(pair.reason, "compatible") << names;
     explained_pairs.insert(std::minmax(pair.first, pair.second));
   }
-  // Every pair of an operator that is no contraction with the maker of what it reads is explained.
+  // Every pair of an operator that is not a contraction and a producer of its inputs is explained.
   const std::vector<OperatorId> producers = producers_of(training.graph);
   for (size_t k = 0; k < training.graph.operators.size(); ++k) {
     if (training.graph.operators[k].kind == OperatorKind::contraction) continue;
@@ -199,17 +198,17 @@ TEST(FuseMaximality, NothingIsLeftInRandomPrograms) {
     expect_nothing_left(training_of(random_programs::random_program(seed)), concat("random_programs --one ", seed));
 }
 
-// Whether a group behind `from` leads to `to`: as one, the two would wait for it.
-bool another_stands_between(const std::vector<std::set<size_t>>& behind, size_t from, size_t to) {
+// Whether a group that depends on `from` leads to `to`: merged, the two would depend on themselves.
+bool another_group_is_between(const std::vector<std::set<size_t>>& successors, size_t from, size_t to) {
   std::vector<size_t> open;
-  for (const size_t next : behind[from]) {
+  for (const size_t next : successors[from]) {
     if (next != to) open.push_back(next);
   }
   std::set<size_t> seen(open.begin(), open.end());
   while (!open.empty()) {
     const size_t group = open.back();
     open.pop_back();
-    for (const size_t next : behind[group]) {
+    for (const size_t next : successors[group]) {
       if (next == to) return true;
       if (seen.insert(next).second) open.push_back(next);
     }
@@ -217,9 +216,9 @@ bool another_stands_between(const std::vector<std::set<size_t>>& behind, size_t 
   return false;
 }
 
-// Said of the graph alone, without explain: operators of a pass that touch one tensor are in one group, unless another
-// group, such as a contraction, stands on a way between theirs.
-TEST(FuseMaximality, OnlyWhatStandsBetweenKeepsNeighboursOfModelsApart) {
+// From the graph alone, without explain: operators of a pass that access one tensor are in one group, unless another
+// group, such as a contraction, is on a path between their groups.
+TEST(FuseMaximality, NeighboursInModelsFuseUnlessAGroupIsBetween) {
   for (const std::string& model : models()) {
     const TrainingGraph training = training_of_model(model);
     const Graph& graph = training.graph;
@@ -230,11 +229,11 @@ TEST(FuseMaximality, OnlyWhatStandsBetweenKeepsNeighboursOfModelsApart) {
     }
     const std::vector<OperatorId> producers = producers_of(graph);
     const std::vector<std::vector<OperatorId>> readers = readers_of(graph);
-    std::vector<std::set<size_t>> behind(fused.groups.size());
+    std::vector<std::set<size_t>> successors(fused.groups.size());
     for (size_t t = 0; t < graph.tensors.size(); ++t) {
       for (const OperatorId reader : readers[t]) {
         if (producers[t].valid() && group_of[reader.at()] != group_of[producers[t].at()])
-          behind[group_of[producers[t].at()]].insert(group_of[reader.at()]);
+          successors[group_of[producers[t].at()]].insert(group_of[reader.at()]);
       }
     }
     for (size_t t = 0; t < graph.tensors.size(); ++t) {
@@ -250,7 +249,7 @@ TEST(FuseMaximality, OnlyWhatStandsBetweenKeepsNeighboursOfModelsApart) {
           if (group_a >= group_b || first.pass != second.pass || first.kind == OperatorKind::contraction ||
               second.kind == OperatorKind::contraction)
             continue;
-          EXPECT_TRUE(another_stands_between(behind, group_a, group_b))
+          EXPECT_TRUE(another_group_is_between(successors, group_a, group_b))
               << model << ": " << first.name << " | " << second.name;
         }
       }

@@ -1,5 +1,5 @@
 // The paper's layer at the paper's sizes: each of its kernels (section A.2) is inside one of ours, and ours move no
-// more.
+// more words.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -34,7 +34,7 @@ const std::vector<PaperKernel>& paper_kernels() {
   return kernels;
 }
 
-// The words that a set of operators moves as one kernel: what it reads, once, and what is needed outside.
+// The words that a set of operators moves as one kernel: its inputs, once, and its outputs needed outside.
 int64_t words_together(const TrainingGraph& training, const std::set<OperatorId>& members) {
   const Graph& graph = training.graph;
   std::set<TensorId> needed(training.argument_gradients.begin(), training.argument_gradients.end());
@@ -78,9 +78,9 @@ TEST_F(FusePaper, EachOfItsKernelsIsInsideOneOfOurs) {
   }
 }
 
-// Only groups with the paper's kernels show the paper's names. The gradient of linear2's bias is in the paper's BDRB,
-// though no tensor ties it to the rest of that; where it stands, it is by structure the same as BAOB.
-TEST_F(FusePaper, NoOtherGroupBearsItsNames) {
+// Only groups with the paper's kernels have the paper's names. The gradient of linear2's bias is in the paper's BDRB,
+// though it shares no tensor with the rest of BDRB; its structure is that of BAOB.
+TEST_F(FusePaper, NoOtherGroupHasItsNames) {
   for (const FusedOperator& group : fused_.groups) {
     std::set<std::string> expected;
     const std::vector<std::string> members = member_names(training_, group);
@@ -104,12 +104,12 @@ TEST_F(FusePaper, MovesNoMoreThanItsGrouping) {
     words += words_together(training_, members);
     placed.insert(members.begin(), members.end());
   }
-  int64_t apart = 0;
+  int64_t separate = 0;
   for (size_t k = 0; k < training_.graph.operators.size(); ++k) {
-    apart += words_together(training_, {OperatorId(k)});
+    separate += words_together(training_, {OperatorId(k)});
     if (!placed.contains(OperatorId(k))) words += words_together(training_, {OperatorId(k)});
   }
-  EXPECT_EQ(fused_.words_before, apart);
+  EXPECT_EQ(fused_.words_before, separate);
   EXPECT_LE(fused_.words_after, words);
 }
 

@@ -1,4 +1,4 @@
-// Programs as text to the predicates that are saved, and the words that this leaves.
+// The predicates that are saved for a program, and the words that remain.
 #include "fusion/predicates.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ std::string saved_by(const TrainingGraph& training) {
   return join(names, ", ");
 }
 
-// "hidden positive in bias-relu-…, read by …" a line, what is saved, and the words with masks as bits.
+// Lines like "hidden positive in bias-relu-…, read by …", the saved tensors, and the words with masks as bits.
 std::string predicates_of(const TrainingGraph& training, bool epilogues = false) {
   const Recomputed made = save_predicates(training, epilogues);
   const Result<Done> valid = verify(made.training);
@@ -50,7 +50,7 @@ std::string predicates_of(std::string_view program, bool epilogues = false) {
   return predicates_of(training, epilogues);
 }
 
-// The dropout's output is in memory for the next product; backward's kernel asks only for its sign.
+// The dropout's output is in memory for the next product; the backward kernel needs only its sign.
 TEST(Predicates, OfModels) {
   for (const bool epilogues : {false, true})
     EXPECT_EQ(predicates_of(training_of_model("bert_encoder"), epilogues),
@@ -73,7 +73,7 @@ def mlp(x: float32[A, B], w: float32[B, B], b: float32[B], v: float32[B, B]):
     return np.einsum("ab,bc->ac", hidden, v)
 )";
 
-// A product that does bias and ReLU at its end writes what backward then reads: no kernel is left to compare in.
+// A product that absorbs bias and ReLU writes the tensor that backward reads: no kernel is left to make the comparison.
 TEST(Predicates, AReluWithoutDropout) {
   EXPECT_EQ(predicates_of(kMlp),
             "hidden positive in bias-relu-less, read by relu_dx-bias_dw\n"
@@ -82,7 +82,7 @@ TEST(Predicates, AReluWithoutDropout) {
   EXPECT_EQ(predicates_of(kMlp, true), "nothing\n");
 }
 
-// Its kernel is left where it does something else too; the ReLU's output is then in memory for nobody.
+// If the ReLU's kernel has other operators too, it remains, and the ReLU's output need not be in memory.
 TEST(Predicates, AReluBeforeSomethingElse) {
   EXPECT_EQ(predicates_of(R"(
 A = 32
@@ -113,8 +113,8 @@ def rectified(x: float32[A, B], w: float32[B, B], b: float32[B]):
             "6432 to 5984 words\n");
 }
 
-// The kernel of backward reads the ReLU's output for itself: its sign is there.
-TEST(Predicates, NotOfWhatIsReadAnyway) {
+// The backward kernel reads the ReLU's output anyway.
+TEST(Predicates, NotIfTheTensorIsReadAnyway) {
   EXPECT_EQ(predicates_of(R"(
 A = 32
 B = 16
@@ -127,8 +127,8 @@ def squared(x: float32[A, B], w: float32[B, B]):
             "nothing\n");
 }
 
-// Computed again from what the kernel reads besides, for no words at all.
-TEST(Predicates, NotOfWhatIsComputedAgainForNothing) {
+// Recomputed from other inputs of the kernel, at no words.
+TEST(Predicates, NotIfRecomputingCostsNoWords) {
   EXPECT_EQ(predicates_of(R"(
 A = 32
 B = 16
@@ -156,7 +156,7 @@ def twice(x: float32[A, B], w: float32[B, B], v: float32[B, B]):
             "15360 to 14912 words\n");
 }
 
-// Which operand is larger, instead of both; once, though the gradients of both ask.
+// Saves which operand is larger instead of both operands; once, though both gradients need it.
 TEST(Predicates, AMaximumOfTwo) {
   EXPECT_EQ(predicates_of(R"(
 A = 32
@@ -187,8 +187,8 @@ def magnitude(x: float32[A, B], w: float32[B, B]):
             "11008 to 10560 words\n");
 }
 
-// What the program compares is a boolean already, and saved as such.
-TEST(Predicates, WhatTheProgramComparesIsSavedAsItIs) {
+// A comparison of the program is a boolean already, and is saved as such.
+TEST(Predicates, AComparisonOfTheProgramIsSavedAsItIs) {
   EXPECT_EQ(predicates_of(R"(
 A = 32
 B = 16
@@ -201,7 +201,7 @@ def leaky(x: float32[A, B], w: float32[B, B]):
             "nothing\n");
 }
 
-// An argument, which nobody saves: a bit of it is read in its place.
+// An argument is not saved, but reading bits instead of it saves words.
 TEST(Predicates, AnArgument) {
   EXPECT_EQ(predicates_of(R"(
 A = 32

@@ -1,4 +1,4 @@
-// Programs as text to the operators that are computed again, and the words that this leaves.
+// The operators that are recomputed for a program, and the words that remain.
 #include "fusion/recompute.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace millrace {
 namespace {
 
-// "weights softmax again in softmax-…" a line, what is saved no more and instead, and the words.
+// Lines like "weights softmax again in softmax-…", the tensors no longer saved and newly saved, and the words.
 std::string recomputed(const TrainingGraph& training) {
   const Recomputed made = recompute(training);
   const Result<Done> valid = verify(made.training);
@@ -27,10 +27,10 @@ std::string recomputed(const TrainingGraph& training) {
     const std::string& name = made.training.graph.operators[op.at()].name;
     text += concat(name, " in ", group_with(made.training, made.fused, name).name, "\n");
   }
-  const auto saved = [](const TrainingGraph& of) {
+  const auto saved = [](const TrainingGraph& training) {
     std::vector<std::string> names;
-    for (const Kept& kept : of.kept) {
-      if (kept.keeping == Keeping::saved) names.push_back(of.graph.tensor(kept.tensor).name);
+    for (const Kept& kept : training.kept) {
+      if (kept.keeping == Keeping::saved) names.push_back(training.graph.tensor(kept.tensor).name);
     }
     return names;
   };
@@ -54,7 +54,7 @@ std::string recomputed(std::string_view program) {
   return recomputed(training);
 }
 
-// Sizes of their own. The softmax's operand is a product's result, as long as the softmax, and takes its place.
+// At their default sizes. The softmax's input, a product's result of the same size, is saved instead.
 TEST(Recompute, OfModels) {
   EXPECT_EQ(recomputed(training_of_model("bert_encoder")),
             "weights softmax again in softmax-dropout_dx-softmax_dx\n"
@@ -68,7 +68,7 @@ TEST(Recompute, OfModels) {
             "saved no more: weights, linear1_biased\n"
             "saved instead: beta, linear1\n"
             "2218021888 to 2092195840 words\n");
-  // A contraction of backward reads its softmax.
+  // A backward contraction reads its softmax.
   EXPECT_EQ(recomputed(training_of_model("llama_block")),
             "hidden silu again in silu-multiply*2-silu_dx\n"
             "saved no more: hidden.1\n"
@@ -76,8 +76,8 @@ TEST(Recompute, OfModels) {
             "3160440832 to 3101720576 words\n");
 }
 
-// Where a product can take a GELU by tanh, in half precision, it writes what that is taken of.
-TEST(Recompute, NotWhatProductsWriteBesideAGelu) {
+// A product that can apply a tanh GELU, in half precision, also writes the GELU's input.
+TEST(Recompute, NotTheAuxiliaryOutputOfAProduct) {
   const auto repeated = [](const TrainingGraph& training, bool epilogues) {
     std::vector<std::string> names;
     const Recomputed made = recompute(training, fuse(training), epilogues);
@@ -91,15 +91,15 @@ TEST(Recompute, NotWhatProductsWriteBesideAGelu) {
   std::string text = kGelus;
   EXPECT_EQ(repeated(training_of(text), true), "");
   text.replace(text.find("gelu_tanh"), 9, "gelu");
-  EXPECT_EQ(repeated(training_of(text), true), "linear bias again") << "it is not by tanh";
+  EXPECT_EQ(repeated(training_of(text), true), "linear bias again") << "not the tanh GELU";
   text = kGelus;
   for (size_t at = text.find("float16"); at != std::string::npos; at = text.find("float16", at + 1))
     text.replace(at, 7, "float32");
   EXPECT_EQ(repeated(training_of(text), true), "linear bias again") << "in single precision";
 }
 
-// One tensor less written and read, and nothing more: its operand is read by the same kernel already.
-TEST(Recompute, AnOperandThatIsThereAnyway) {
+// One tensor less is written and read, at no cost: the same kernel reads its input already.
+TEST(Recompute, AnOperandThatIsReadAnyway) {
   EXPECT_EQ(recomputed(R"(
 A = 6
 B = 4
@@ -115,8 +115,8 @@ def gated(gate: float32[A, B], up: float32[A, B], w: float32[B, B]):
             "432 to 384 words\n");
 }
 
-// The same without the dropout between the softmax and the product: a contraction of backward reads the softmax.
-TEST(Recompute, WhatAContractionOfBackwardReadsStaysSaved) {
+// The same without the dropout between the softmax and the product: a backward contraction reads the softmax.
+TEST(Recompute, InputsOfBackwardContractionsStaySaved) {
   const std::string program = R"(
 A = 6
 B = 4
@@ -151,8 +151,8 @@ def attention(x: float32[A, B], w: float32[B, B]):
             "nothing\n");
 }
 
-// The dropout's output is in registers alone, and would have to be saved in the softmax's place.
-TEST(Recompute, AnOperandThatIsGoneIsNotSavedInstead) {
+// The dropout's output is only in registers, and would have to be saved instead of the softmax.
+TEST(Recompute, AnOperandInRegistersIsNotSavedInstead) {
   EXPECT_EQ(recomputed(R"(
 A = 6
 B = 4
@@ -166,7 +166,7 @@ def dropped(x: float32[A, B], w: float32[B, B]):
 }
 
 // Two operands as large as the tensor: reading both moves as much as writing and reading it.
-TEST(Recompute, NotWhereWordsStayTheSame) {
+TEST(Recompute, NotIfWordsStayTheSame) {
   EXPECT_EQ(recomputed(R"(
 A = 6
 B = 4
@@ -179,8 +179,8 @@ def summed(x: float32[A, B], w: float32[B, B], v: float32[B, B]):
             "nothing\n");
 }
 
-// Which elements equal the maximum is asked of rounded numbers on both sides, or of none.
-TEST(Recompute, NothingThatAMaximumIsComparedWith) {
+// Elements are compared with the maximum: both sides must be rounded, or neither.
+TEST(Recompute, NotTheInputsOfAMaximumsGradient) {
   EXPECT_EQ(recomputed(R"(
 A = 6
 B = 4
@@ -193,8 +193,8 @@ def highest(x: float32[A, B], w: float32[B, B], shift: float32[B]):
             "nothing\n");
 }
 
-// A chain down to what is in memory, and what of it backward reads besides, each once and in one kernel.
-TEST(Recompute, WhatIsBetweenIsRepeatedToo) {
+// A chain down to tensors in memory, including others that backward reads: each is recomputed once, in one kernel.
+TEST(Recompute, OperatorsBetweenAreRecomputedToo) {
   const std::string text = recomputed(R"(
 A = 6
 B = 4
@@ -212,7 +212,7 @@ def by_hand(x: float32[A, B], w: float32[B, B], shift: float32[B]):
             "824 to 564 words\n");
 }
 
-// Twice the layers, twice the copies, under names of their own.
+// Twice the layers, twice the copies, with unique names.
 TEST(Recompute, EveryLayerHasItsOwn) {
   ProgramOptions options;
   options.entry = "layers";

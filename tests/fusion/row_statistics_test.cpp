@@ -1,4 +1,4 @@
-// Attentions get the statistics of their rows, and nothing else changes.
+// Attentions get row statistics, and nothing else changes.
 #include "fusion/row_statistics.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ std::string names(const Graph& graph, const std::vector<OperatorId>& operators) 
   return join(list, ", ");
 }
 
-// Everything that names an operator by its number.
+// Everything that refers to an operator by its id.
 std::string described(const Recomputed& made) {
   const Graph& graph = made.training.graph;
   std::string text;
@@ -71,14 +71,14 @@ std::string statistics_of(const TrainingGraph& training) {
   return text;
 }
 
-TEST(RowStatistics, AreOfWhatTheSoftmaxReads) {
+TEST(RowStatistics, AreComputedFromTheSoftmaxsInput) {
   EXPECT_EQ(statistics_of(training_of_model("bert_encoder", {"tiny"})),
             "gamma log_sums: gamma.log_sums[H, B, J] = log_sum_exp(beta[H, B, J, K]) over K, float32\n");
   EXPECT_EQ(statistics_of(training_of_model("gpt2_block", {"tiny"})),
             "gamma log_sums: gamma.log_sums[B, H, J] = log_sum_exp(weights.1[B, H, J, J']) over J', float32\n");
 }
 
-// One attention behind the other.
+// One attention after the other.
 TEST(RowStatistics, OfSeveralAttentions) {
   EXPECT_EQ(statistics_of(training_of(R"(
 J = 5
@@ -98,11 +98,11 @@ def twice(q: float16[J, P], k: float16[K, P], v: float16[K, P], l: float16[K, P]
             "result log_sums: result.log_sums[J] = log_sum_exp(result/o.1.4[J, K]) over K, float32\n");
 }
 
-// --- Graphs that are not as they must be ---
+// --- Invalid graphs ---
 
 Recomputed sample() { return add_row_statistics(save_predicates(training_of_model("mha", {"tiny"}), true)); }
 
-TEST(VerifyStatistics, AreLogSumsOfForwardThatNobodyReads) {
+TEST(VerifyStatistics, AreForwardLogSumsWithoutReaders) {
   const auto complaint = [](auto change) {
     Recomputed made = sample();
     change(made);
@@ -111,9 +111,9 @@ TEST(VerifyStatistics, AreLogSumsOfForwardThatNobodyReads) {
   };
   EXPECT_EQ(complaint([](Recomputed&) {}), "");
   EXPECT_EQ(complaint([](Recomputed& made) { made.training.statistics[0] = OperatorId(size_t{0}); }),
-            "invalid training graph: a statistic is no log_sum_exp");
+            "invalid training graph: a statistic is not a log_sum_exp");
   EXPECT_EQ(complaint([](Recomputed& made) { made.training.statistics[0] = OperatorId(size_t{1000}); }),
-            "invalid training graph: a statistic is no log_sum_exp");
+            "invalid training graph: a statistic is not a log_sum_exp");
   EXPECT_NE(complaint([](Recomputed& made) {
               Graph& graph = made.training.graph;
               Operator reader = graph.operators[made.training.statistics[0].at()];
@@ -128,7 +128,7 @@ TEST(VerifyStatistics, AreLogSumsOfForwardThatNobodyReads) {
               reader.outputs = {{TensorId(graph.tensors.size() - 1), {0, 1, 2}}};
               graph.operators.insert(
                   graph.operators.begin() + static_cast<std::ptrdiff_t>(made.training.statistics[0].at() + 1), reader);
-            }).find("reads a statistic, which need not be there"),
+            }).find("reads a statistic, which only fused attention computes"),
             std::string::npos);
 }
 

@@ -1,4 +1,4 @@
-// The alternatives beside the groups: stacked contractions and what a matrix product can absorb.
+// The alternatives to groups: stacked contractions, and epilogues that a matrix product can absorb.
 #include <gtest/gtest.h>
 
 #include "fusion/fusion_text.h"
@@ -13,12 +13,12 @@ std::string names_of(const TrainingGraph& training, const std::vector<OperatorId
   return join(names, ", ");
 }
 
-// The stackings of a kind, one a line, sorted: contractions, then what they absorb.
+// The stackings of a kind, one per line, sorted: contractions, then absorbed operators.
 std::string stackings_of(const TrainingGraph& training, const FusedGraph& fused, Stacking::Kind kind) {
   std::vector<std::string> lines;
   for (const Stacking& stacking : fused.stackings) {
     if (stacking.kind != kind) continue;
-    EXPECT_LT(stacking.words_stacked, stacking.words_apart);
+    EXPECT_LT(stacking.words_stacked, stacking.words_separate);
     const std::string absorbed =
         stacking.absorbed.empty() ? "" : concat(" with ", names_of(training, stacking.absorbed));
     lines.push_back(names_of(training, stacking.contractions) + absorbed + "\n");
@@ -53,7 +53,7 @@ TEST(FuseStackings, QKVOfSelfAttentionInPairsAndAllThree) {
             "k_projected einsum, v_projected einsum\n"
             "q_projected einsum d_wq, v_projected einsum d_wv\n"
             "q_projected einsum, v_projected einsum\n");
-  // The residual's gradient is no contraction's: it is added to them.
+  // The residual's gradient is not a contraction's result: the product adds it.
   EXPECT_EQ(
       stackings_of(training, fused, Stacking::Kind::summed_results),
       "k_projected einsum d_x, q_projected einsum d_x with d_x sum, d_x sum 2\n"
@@ -71,10 +71,10 @@ TEST(FuseStackings, CountTheirWords) {
     kinds.insert(stacking.kind);
     const auto count = static_cast<int64_t>(stacking.contractions.size());
     if (stacking.kind == Stacking::Kind::shared_operand) {  // x and weights to projections, x and those to weights
-      EXPECT_EQ(stacking.words_apart, count * (x + w + x));
+      EXPECT_EQ(stacking.words_separate, count * (x + w + x));
       EXPECT_EQ(stacking.words_stacked, x + count * (w + x));
     } else {  // an addition reads two and writes one; the stack reads the residual's gradient
-      EXPECT_EQ(stacking.words_apart, count * (x + w + x) + count * 3 * x);
+      EXPECT_EQ(stacking.words_separate, count * (x + w + x) + count * 3 * x);
       EXPECT_EQ(stacking.words_stacked, x + count * (x + w) + x);
     }
   }
@@ -102,8 +102,8 @@ TEST(FuseStackings, GateAndUpProjection) {
       << summed;
 }
 
-// One waits for the other: they cannot be one.
-TEST(FuseStackings, NothingThatWaitsForItself) {
+// One depends on the other: they cannot be stacked.
+TEST(FuseStackings, NoContractionsThatDependOnEachOther) {
   const TrainingGraph training = training_of(R"(
 A = 3
 def f(x: float64[A, A], w: float64[A, A]):
@@ -116,7 +116,7 @@ def f(x: float64[A, A], w: float64[A, A]):
     EXPECT_EQ(names_of(training, stacking.contractions).find("y einsum, "), std::string::npos);
 }
 
-TEST(FuseStackings, NothingThatUsesItsOperandInAnotherWay) {
+TEST(FuseStackings, NoContractionsWithDifferentUsesOfTheOperand) {
   const TrainingGraph training = training_of(R"(
 A = 3
 def f(x: float64[A, A], v: float64[A, A], w: float64[A, A]):
@@ -141,7 +141,7 @@ def f(x: float64[B, I], w: float64[I, U], c: float64[U]):
     return np.einsum("bu,iu->bi", activated, w)
 )";
 
-TEST(FuseEpilogues, ABiasAndAReluBehindIt) {
+TEST(FuseEpilogues, ABiasAndAReluAfterIt) {
   const std::vector<std::string> found = epilogues_of(training_of(kLinear));
   expect_among(found, "linear einsum: bias 30");
   expect_among(found, "linear einsum: bias-relu 60");
@@ -151,12 +151,12 @@ TEST(FuseEpilogues, ABiasGradientOfItsOperand) {
   expect_among(epilogues_of(training_of(kLinear)), "linear einsum d_w: bias_gradient 15");
 }
 
-TEST(FuseEpilogues, AReluGradientBehindIt) {
+TEST(FuseEpilogues, AReluGradientAfterIt) {
   expect_among(epilogues_of(training_of(kLinear)), "result einsum d_activated: relu_dx 30");
 }
 
-// A saved tensor is written all the same: absorbing its reader saves reading it.
-TEST(FuseEpilogues, WhatBackwardNeedsIsStillWritten) {
+// A saved tensor is written anyway: absorbing its reader only saves reading it.
+TEST(FuseEpilogues, SavedTensorsAreStillWritten) {
   const TrainingGraph training = training_of(R"(
 B = 3
 I = 4
@@ -171,7 +171,7 @@ def f(x: float64[B, I], w: float64[I, U], c: float64[U]):
   expect_among(found, "linear einsum: bias-gelu 45");
 }
 
-TEST(FuseEpilogues, TheirWordsAreInTheModels) {
+TEST(FuseEpilogues, ExistInTheModels) {
   const TrainingGraph training = training_of_model("bert_encoder", {"large"});
   const int64_t ubj = int64_t{4096} * 8 * 512;
   expect_among(epilogues_of(training), concat("linear1 einsum: bias-relu ", 4 * ubj));

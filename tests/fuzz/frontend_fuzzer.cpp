@@ -1,4 +1,4 @@
-// Any text is refused with a message or becomes a graph that the verifier accepts.
+// Any text is rejected with a message or becomes a graph that the verifier accepts.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -21,9 +21,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto graph = millrace::parse_program(text, millrace::ProgramOptions{});
   if (!graph) {
-    // Printing is part of the test: places and excerpts must fit the text.
+    // Printing is part of the test: locations and excerpts must match the text.
     const std::string message = millrace::to_string(graph.error());
-    if (message.empty()) report("a refusal without a message");
+    if (message.empty()) report("an error without a message");
     return 0;
   }
   const auto verified = millrace::verify(*graph);

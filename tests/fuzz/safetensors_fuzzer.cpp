@@ -1,4 +1,4 @@
-// Any bytes are refused or read; what was read survives being written and read again.
+// Any bytes are rejected or read; tensors that were read survive being written and read again.
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -17,7 +17,7 @@ using millrace::StoredTensor;
   std::abort();
 }
 
-// Bit by bit, so that -0 is not 0; all NaNs are one, since a narrower type has not room for every payload.
+// Compares bits, so that -0 is not 0; all NaNs are equal, since a narrower type cannot hold every payload.
 bool same(double a, double b) {
   return (std::isnan(a) && std::isnan(b)) || std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
 }

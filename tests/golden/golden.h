@@ -1,4 +1,4 @@
-// Text against a file under tests/: what differs is shown line by line, and MILLRACE_UPDATE_GOLDEN=1 rewrites the file.
+// Compares a text with a file under tests/ and shows differing lines; MILLRACE_UPDATE_GOLDEN=1 rewrites the file.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,8 +21,7 @@ inline std::string text_of_file(const std::string& path) {
   return text.str();
 }
 
-// The lines of both texts by their longest common subsequence: ' ' in both, '-' expected only, '+' found only. Of what
-// is in both, two lines around each difference are shown.
+// A diff of both texts: ' ' in both, '-' only expected, '+' only found, with two common lines around each difference.
 inline std::string difference(const std::string& expected, const std::string& found) {
   const std::vector<std::string> a = split(expected, '\n');
   const std::vector<std::string> b = split(found, '\n');
@@ -59,7 +58,7 @@ inline std::string difference(const std::string& expected, const std::string& fo
   return text;
 }
 
-// `path` is relative to tests/; `suite` is what `./millrace test` calls the test.
+// `path` is relative to tests/; `suite` is the name of the test for `./millrace test`.
 inline testing::AssertionResult matches_file(const std::string& found, const std::string& path, const char* suite) {
   const std::string file = concat(MILLRACE_SOURCE_DIR, "/tests/", path);
   if (std::getenv("MILLRACE_UPDATE_GOLDEN") != nullptr) {

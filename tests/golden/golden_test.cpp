@@ -1,4 +1,4 @@
-// What `millrace analyze` and `fuse` print for the models, character for character, in the files beside this one.
+// The output of `millrace analyze` and `fuse` for the models must equal the files in this folder.
 #include "golden/golden.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-TEST(Golden, ModelsPrintWhatTheirFilesHold) {
+TEST(Golden, OutputForModelsEqualsTheirFiles) {
   const std::vector<Case> all = cases();
   ASSERT_GE(all.size(), 16U) << "five models, a graph, a table and the groups each, and the paper's table";
   for (const Case& one : all) {

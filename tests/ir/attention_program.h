@@ -1,4 +1,4 @@
-// A program that is an attention and nothing else, in as many variants as tests ask for.
+// A program that is just an attention, with variants for tests.
 #pragma once
 
 #include <string>
@@ -17,14 +17,14 @@ struct AttentionProgram {
   std::string scores = "bhjk";
   std::string o = "bhjw";
   std::string scale = "0.5 * ";
-  std::string scaled = "";                              // the same, behind them
+  std::string scaled = "";                              // the same, after them
   std::string weights = "dropout(softmax(s), p=0.25)";  // of s
   std::string factor = "";                              // of o
   std::string type = "float16";
   std::string arguments = "";  // further ones
   std::string more = "";       // lines before the return
   std::string results = "o";
-  std::string of_q = "q";  // what takes their places
+  std::string of_q = "q";  // the tensors in their roles
   std::string of_k = "k";
   std::string of_v = "v";
   int keys = 7;
@@ -43,7 +43,7 @@ struct AttentionProgram {
   }
 };
 
-// What of a training graph is in the caller's memory.
+// The tensors of a training graph that are returned to the caller.
 inline std::vector<bool> callers_of(const TrainingGraph& training) {
   std::vector<bool> callers(training.graph.tensors.size(), false);
   for (const Output& result : training.graph.results) callers[result.tensor.at()] = true;

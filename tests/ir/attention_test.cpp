@@ -1,4 +1,4 @@
-// Programs as text to the attentions in them, and to why others are none.
+// Attentions found in program text, and why others are rejected.
 #include "ir/attention.h"
 
 #include <gtest/gtest.h>
@@ -15,29 +15,30 @@ FoundAttentions found_in(const TrainingGraph& training) {
 }
 
 // "q[batch 0 1, query 2, column 3]", by axes.
-std::string print(const Graph& graph, const AttentionTensor& of) {
+std::string print(const Graph& graph, const AttentionTensor& operand) {
   std::vector<std::string> parts;
-  if (!of.axes.batch.empty()) parts.push_back(concat("batch ", join(of.axes.batch, " ")));
-  if (of.axes.query >= 0) parts.push_back(concat("query ", of.axes.query));
-  if (of.axes.key >= 0) parts.push_back(concat("key ", of.axes.key));
-  if (of.axes.column >= 0) parts.push_back(concat("column ", of.axes.column));
-  return concat(graph.tensor(of.tensor).name, "[", join(parts, ", "), "]");
+  if (!operand.axes.batch.empty()) parts.push_back(concat("batch ", join(operand.axes.batch, " ")));
+  if (operand.axes.query >= 0) parts.push_back(concat("query ", operand.axes.query));
+  if (operand.axes.key >= 0) parts.push_back(concat("key ", operand.axes.key));
+  if (operand.axes.column >= 0) parts.push_back(concat("column ", operand.axes.column));
+  return concat(graph.tensor(operand.tensor).name, "[", join(parts, ", "), "]");
 }
 
-std::string print(const Graph& graph, const AttentionPattern& of) {
+std::string print(const Graph& graph, const AttentionPattern& attention) {
   std::string text;
-  for (const auto* const list : {&of.forward, &of.backward}) {
+  for (const auto* const list : {&attention.forward, &attention.backward}) {
     std::vector<std::string> kinds;
     for (const OperatorId op : *list) kinds.emplace_back(info_of(graph.operators[op.at()].kind).name);
-    text += concat(list == &of.forward ? "forward " : "backward ", join(kinds, " "), "\n");
+    text += concat(list == &attention.forward ? "forward " : "backward ", join(kinds, " "), "\n");
   }
-  for (const AttentionTensor* const tensor : {&of.q, &of.k, &of.v, &of.o, &of.d_o, &of.d_q, &of.d_k, &of.d_v})
-    text += concat(print(graph, *tensor), tensor == &of.d_v ? "\n" : " ");
-  text += print(graph, of.logits);
+  for (const AttentionTensor* const tensor : {&attention.q, &attention.k, &attention.v, &attention.o, &attention.d_o,
+                                              &attention.d_q, &attention.d_k, &attention.d_v})
+    text += concat(print(graph, *tensor), tensor == &attention.d_v ? "\n" : " ");
+  text += print(graph, attention.logits);
   if (of.mask.tensor.valid()) text += concat(" ", print(graph, of.mask));
-  text += concat(of.causal ? " causal" : "", "\n");
+  text += concat(attention.causal ? " causal" : "", "\n");
   std::vector<int64_t> extents;
-  for (const DimId dim : of.batch) extents.push_back(graph.extent(dim));
+  for (const DimId dim : attention.batch) extents.push_back(graph.extent(dim));
   return concat(text, "batch ", join(extents, " "), " queries ", graph.extent(of.query), " keys ", graph.extent(of.key),
                 " inner ", graph.extent(of.inner), " values ", graph.extent(of.value), " scales ", of.scales.size(),
                 "\n");
@@ -84,8 +85,8 @@ TEST(Attentions, AreFoundByTheirIndices) {
             "batch 3 2 queries 5 keys 7 inner 4 values 6 scales 0\n");
 }
 
-// The softmax says which are the keys: here the first of the scores' last two axes, and the first operand.
-TEST(Attentions, TheSoftmaxSaysWhichAreTheKeys) {
+// The softmax determines the keys: here the first of the scores' last two axes, and the first operand.
+TEST(Attentions, TheSoftmaxDeterminesTheKeys) {
   AttentionProgram program;
   program.scores = "bhkj";
   program.weights = "softmax(s, axis=2)";
@@ -122,8 +123,8 @@ TEST(Attentions, InModels) {
   }
 }
 
-// What recompute.h added belongs to it: the softmax, and the mask before it.
-TEST(Attentions, TakeWhatIsComputedAgain) {
+// The operators that recompute.h added belong to it: the softmax, and the mask before it.
+TEST(Attentions, IncludeRecomputedOperators) {
   const TrainingGraph training = save_predicates(training_of_model("gpt2_block", {"tiny"}), true).training;
   const std::string text = attentions_in(training);
   EXPECT_NE(text.find("backward causal_mask softmax contraction contraction dropout_dx softmax_dx causal_mask_dx "
@@ -132,7 +133,7 @@ TEST(Attentions, TakeWhatIsComputedAgain) {
       << text;
 }
 
-TEST(Attentions, WhatIsNearlyOneHasAReason) {
+TEST(Attentions, ARejectedOneHasAReason) {
   const auto expect = [](const std::string& reason, auto change) {
     AttentionProgram program;
     change(program);
@@ -154,7 +155,7 @@ TEST(Attentions, WhatIsNearlyOneHasAReason) {
     p.k = "bhkpr";
   });
   expect("its output is contracted over more than the keys", [](Program& p) { p.weights = "softmax(s, axis=2)"; });
-  expect("its causal mask is not of queries and then keys", [](Program& p) {
+  expect("its causal mask does not compare queries with keys", [](Program& p) {
     p.scores = "bhkj";
     p.weights = "softmax(causal_mask(s), axis=2)";
   });
@@ -175,24 +176,26 @@ TEST(Attentions, WhatIsNearlyOneHasAReason) {
   });
 }
 
-TEST(Attentions, WhatIsInsideMustStayThere) {
+TEST(Attentions, IntermediateTensorsHaveNoOtherReader) {
   const auto expect = [](const std::string& reason, auto change) {
     AttentionProgram program;
     change(program);
     EXPECT_EQ(attentions_in(program), reason + "\n") << program.text();
   };
   using Program = AttentionProgram;
-  expect("the caller gets what is inside it", [](Program& p) { p.results = "o, s"; });
-  expect("the caller gets what is inside it", [](Program& p) { p.results = "o, a"; });
-  expect("something else reads what is inside it", [](Program& p) { p.results = "o, np.sum(s, axis=3)"; });
-  expect("something else reads what is inside it", [](Program& p) { p.results = "o, np.sum(a, axis=3)"; });
-  expect("not all of its gradients are wanted", [](Program& p) {
+  expect("the caller needs one of its intermediate tensors", [](Program& p) { p.results = "o, s"; });
+  expect("the caller needs one of its intermediate tensors", [](Program& p) { p.results = "o, a"; });
+  expect("another operator reads one of its intermediate tensors",
+         [](Program& p) { p.results = "o, np.sum(s, axis=3)"; });
+  expect("another operator reads one of its intermediate tensors",
+         [](Program& p) { p.results = "o, np.sum(a, axis=3)"; });
+  expect("not all of its gradients are needed", [](Program& p) {
     p.arguments = ", f: fixed.float16[B, H, J, P]";
     p.of_q = "f";
   });
 }
 
-// A softmax of something else, or that no contraction reads, is far from being one.
+// A softmax that does not read a contraction, or that no contraction reads, is not rejected with a reason.
 TEST(Attentions, OthersHaveNoReason) {
   EXPECT_EQ(attentions_in(training_of("def f(x: float32[3, 4]):\n    return softmax(x)\n")), "");
   EXPECT_EQ(attentions_in(training_of("def f(x: float32[3, 4], w: float32[4, 5]):\n    s = np.einsum(\"ij,jk->ik\", x, "

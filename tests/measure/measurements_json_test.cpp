@@ -81,7 +81,7 @@ TEST(MeasurementsJson, HostileTexts) {
       {"\"layouts\": [1, 0]", "\"layouts\": [1, 1]", "partitions[0].candidates[0].layouts[1]: 1 is not one of"},
       {"\"name\": \"y\"", "\"name\": \"x\"", "tensors[1].name: another tensor is named 'x' too"},
       {"\"name\": \"y\"", "\"name\": 7", "tensors[1].name: it is of type number"},
-      {"\"name\": \"y\"", "\"nam\": \"y\"", "tensors[1].nam: there is no such field"},
+      {"\"name\": \"y\"", "\"nam\": \"y\"", "tensors[1].nam: unknown field"},
       {"[\"c\"]", "[]", "tensors[1].layouts: it is empty"},
       {"[\"a\", \"b\"]", "[\"a\", \"a\"]", "tensors[0].layouts[1]: 'a' is listed twice"},
       {"\"pinned\": 1", "\"pinned\": 2", "tensors[0].pinned: 2 is not one of"},

@@ -28,7 +28,7 @@ constexpr double kSeconds = 1e-6;
 std::optional<GpuTarget> target_of(const PlanChoice& choice) {
   if (choice.gpu == nullptr) return std::nullopt;
   const GpuInfo& info = choice.gpu->info();
-  return GpuTarget{info.multiprocessors, info.shared_bytes, info.has_group_products()};
+  return GpuTarget{info.multiprocessors, info.shared_bytes, info.has_wgmma()};
 }
 
 int64_t scratch_on(Gpu* gpu, const Launch& launch) {

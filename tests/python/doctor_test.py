@@ -71,7 +71,7 @@ class DoctorTest(unittest.TestCase):
         self.assertEqual(found["NVRTC"]["missing"], "not searched")
         if platform.system() == "Linux":
             found = self.findings(MILLRACE_CUDA_BACKEND="libm.so.6")
-            self.assertIn("no backend of Millrace's", found["GPU backend"]["missing"])
+            self.assertIn("not a Millrace backend", found["GPU backend"]["missing"])
 
     @unittest.skipUnless(BACKEND.exists(), "the GPU backend was not built")
     def test_what_a_gpu_needs(self) -> None:

@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 
 import safetensors_io
-from command_test_case import BINARY, FAILED, NO_CONFIGURATION, EMULATED_GPU, ROOT, UNAVAILABLE, WRONG_USAGE, CommandTest
+from command_test_case import (
+    BINARY, FAILED, NO_CONFIGURATION, EMULATED_GPU, ROOT, UNAVAILABLE, WRONG_USAGE, CommandTest, long,
+)
 
 # Of the emulated GPU's algorithms (emulated_gpu.h).
 ALIGNED, FAST = 2, 3
@@ -159,8 +161,9 @@ class WholeConfigTest(GpuTest):
 
     def test_a_part_that_cannot_take_tensors_as_they_are_written(self) -> None:
         text = self.optimize("heads.py", "--budget", "0s")
-        self.assertNotIn("and 0 conversions", text)
+        self.assertNotIn("and 0 layout conversions", text)
 
+    @long
     def test_a_model(self) -> None:
         model = str(ROOT / "models" / "bert_encoder.py")
         text = self.optimize(model, "--size", "tiny", "--dtype", "float16", "--budget", "0s", "--out", "bert.plan")
@@ -200,7 +203,7 @@ class WholeConfigTest(GpuTest):
 
     def test_every_candidate_of_a_small_program(self) -> None:
         self.assertIn("a larger --budget tries more", self.optimize("one.py", "--budget", "0s"))
-        self.assertNotIn("looks further", self.optimize("one.py", "--exhaustive"))
+        self.assertNotIn("a larger --budget", self.optimize("one.py", "--exhaustive"))
         again = self.optimize("one.py", "--exhaustive")
         self.assertIn("(0 new)", again)
         self.assertIn("are equal to these, or differ only in the strides between cache lines", again)

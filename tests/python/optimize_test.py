@@ -14,7 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import safetensors_io
-from command_test_case import BINARY, DONE, FAILED, NO_CONFIGURATION, ROOT, UNAVAILABLE, WRONG_USAGE, CommandTest
+from command_test_case import (
+    BINARY, DONE, FAILED, NO_CONFIGURATION, ROOT, UNAVAILABLE, WRONG_USAGE, CommandTest, long,
+)
 
 NOBODY = 65534
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -128,6 +130,7 @@ class WholeConfigTest(OptimizeTest):
         sssp = json.loads(self.succeed("select", "small.py", "--json", "--method", "sssp"))
         self.assertLessEqual(exact["cost"], sssp["cost"] * (1 + 1e-9))
 
+    @long
     def test_the_layer_of_the_readme(self) -> None:
         # Of its sixteen draws some have a ReLU's argument within rounding of 0.
         model = str(ROOT / "models" / "bert_encoder.py")
@@ -159,7 +162,7 @@ class WholeConfigTest(OptimizeTest):
 
     def test_explain(self) -> None:
         text = self.succeed("explore", "small.py", "--explain")
-        self.assertIn("not tried, and why", text)
+        self.assertIn("rejected, with the reason", text)
         self.assertIn("configurations", text)
         self.assertFalse((self.folder / "data" / "measurements.db").exists(), "it measured")
 

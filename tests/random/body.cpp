@@ -10,7 +10,7 @@ namespace millrace::random_programs {
 Value Body::parameter(const Shape& shape, double bound) {
   const std::string name = new_name();
   parameters_.push_back({name, shape, false, bound});
-  // A helper's may be given anything.
+  // Parameters of helpers may get any value.
   const Value value{name, Binding::atom, shape, bound, kind_ == BodyKind::program};
   pool_.push_back({value, Origin::parameter, false});
   return value;
@@ -22,7 +22,7 @@ Value Body::scalar() {
   }
   const std::string name = new_name();
   parameters_.push_back({name, {}, true, 1});
-  return {name, Binding::atom, {}, 1, true};  // not in the pool: only some places take a scalar
+  return {name, Binding::atom, {}, 1, true};  // not in the pool: only some operations take a scalar
 }
 
 Axis Body::size(int64_t most) {
@@ -65,10 +65,10 @@ std::optional<Value> Body::any_that(const std::function<bool(const Value&)>& fit
 void Body::statement(const std::string& line) {
   lines_.push_back(line);
   const auto in_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
-  const size_t behind = line.find(" = ");
+  const size_t assigned = line.find(" = ");
   for (Entry& entry : pool_) {
     const std::string& name = entry.value.text;
-    for (size_t at = line.find(name, behind); at != std::string::npos && !entry.read; at = line.find(name, at + 1)) {
+    for (size_t at = line.find(name, assigned); at != std::string::npos && !entry.read; at = line.find(name, at + 1)) {
       const size_t end = at + name.size();
       entry.read = !in_name(line[at - 1]) && (end == line.size() || !in_name(line[end]));
     }
@@ -76,7 +76,7 @@ void Body::statement(const std::string& line) {
 }
 
 std::string Body::new_name() {
-  // Among them names that an implementation might want for itself; none may be a size, a function or a keyword.
+  // Includes names that an implementation might use internally; none may be a size, a function or a keyword.
   static const std::vector<std::string> kStems = {"x",    "h",   "q", "w",         "d_x", "out",
                                                   "mask", "sum", "t", "softmax_1", "x_1"};
   while (true) {

@@ -1,4 +1,4 @@
-// A function of a random program while it is being written: its parameters, statements and the values at hand.
+// A function of a random program under construction: its parameters, statements and available values.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ struct Parameter {
   double bound = 1;
 };
 
-// A finished function, for those that follow to call.
+// A finished function, which later functions may call.
 struct Function {
   std::string name;
   std::vector<Parameter> parameters;
@@ -51,9 +51,9 @@ class Body {
   Axis size(int64_t most);
   Shape shape();
 
-  // A value that an earlier statement made, or a parameter; rather one that nothing has read yet.
+  // A value of an earlier statement, or a parameter; preferably one that nothing has read yet.
   Value any();
-  // Likewise, among those that fit; nothing when none does.
+  // The same among values that fit; nothing if none does.
   std::optional<Value> any_that(const std::function<bool(const Value&)>& fits);
 
   // Assigns to a new name. `settle` only does so sometimes, so that expressions also nest.
@@ -62,16 +62,16 @@ class Body {
   // Assigns to a new name or, since no expression is under construction here, to one that was in use.
   void finish(const Value& value);
 
-  // A line of the body; then `add` what it assigned to new names, for others to find.
+  // Appends a line to the body; then `add` the values that it assigned, for others to use.
   void statement(const std::string& line);
   std::string new_name();
   void add(const Value& named) { pool_.push_back({named, Origin::statement, false}); }
 
-  // What the budget of operators still allows.
+  // The remaining budget of operators.
   int left() const { return left_; }
   void spend(int operators) { left_ -= operators; }
 
-  // What has been assigned and not been read.
+  // Values that were assigned and not read.
   std::vector<Value> unread() const;
   const std::vector<Parameter>& parameters() const { return parameters_; }
 

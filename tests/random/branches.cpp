@@ -20,7 +20,7 @@ size_t element_at(const Graph& graph, const Access& access, const std::vector<in
   return static_cast<size_t>(element);
 }
 
-// Moves on to the next point of the space; false behind the last.
+// Moves to the next point of the space; false after the last.
 bool advance(const Graph& graph, const Operator& op, std::vector<int64_t>& point) {
   for (size_t k = point.size(); k-- > 0;) {
     if (++point[k] < graph.extent(op.space[k])) return true;

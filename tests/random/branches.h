@@ -8,8 +8,8 @@
 
 namespace millrace::random_programs {
 
-// True when a maximum, minimum, comparison, relu or absolute value was of numbers that their error bounds do not tell
-// apart, though their tangents differ: 0.5 + 1e-17 and 0.5 + 1e-18 are one double. There is no one derivative then.
+// True if the operands of a maximum, minimum, comparison, relu or absolute value are equal within their error bounds
+// although their tangents differ: 0.5 + 1e-17 and 0.5 + 1e-18 are one double. The derivative is then not unique.
 bool has_undecided_branch(const Graph& graph, const Values<Dual<Bounded<53>>>& values);
 
 }  // namespace millrace::random_programs

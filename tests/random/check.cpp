@@ -36,7 +36,7 @@ struct InnerProduct {
   }
 };
 
-// The complaint of a check that could not agree on two numbers.
+// The message of a check whose two numbers differ.
 std::string differ(const std::string& what, double a, const std::string& other, double b, double tolerance) {
   return concat(what, " ", number_text(a), ", ", other, " ", number_text(b), ", tolerance ", number_text(tolerance));
 }
@@ -64,11 +64,11 @@ Values<Tangent> forward_values(const Graph& graph, const Inputs& inputs) {
   return values;
 }
 
-// What a complaint about one draw of inputs is worth.
+// How reliable a failure for one draw of inputs is.
 enum class Weight {
   certain,
-  kink,       // finite differences may have come across one: other inputs will tell
-  undecided,  // rounding decided a branch, so that there is no one derivative: only other inputs can tell
+  kink,       // finite differences may have crossed one: try other inputs
+  undecided,  // rounding decided a branch, so the derivative is not unique: try other inputs
 };
 
 struct Findings {
@@ -79,9 +79,9 @@ struct Findings {
 
 Findings certain(std::string complaint) { return {std::move(complaint), Weight::certain, 0}; }
 
-// Central differences of <u, f> along the direction. A step passes when it agrees with the derivative within the
-// rounding errors that dividing by it leaves and the truncation error that the next coarser step lets one estimate:
-// D(h) = D + c·h² + …, so (D(r·h) - D(h)) / (r² - 1) is c·h². Kinks (relu, max, where) spoil steps that cross them.
+// Central differences of <u, f> along the direction. A step size passes if it agrees with the derivative within the
+// rounding error, divided by the step size, and the truncation error, estimated from the next coarser step size:
+// D(h) = D + c·h² + …, so (D(r·h) - D(h)) / (r² - 1) is c·h². Steps across kinks (relu, max, where) are not valid.
 std::optional<std::string> check_differences(const Graph& forward, const Inputs& inputs, const Real& objective,
                                              const Real& derivative) {
   static constexpr std::array<int, 4> kSteps = {13, 17, 20, kFinestStep};  // 2^-13 = 1.2e-4 to 2^-23 = 1.2e-7
@@ -129,7 +129,7 @@ Findings examine(const Graph& forward, const TrainingGraph& training, const Inpu
     for (size_t e = 0; e < result.size(); ++e) {
       const double value = result[e].value.value;
       if (!std::isfinite(value)) return certain(concat("result ", r, " is ", value));
-      if (value != same[e].value) {  // bit by bit, but for the sign of zero: of -0 the absolute value may be -0
+      if (value != same[e].value) {  // equal bits, except for the sign of zero: the absolute value of -0 may be -0
         return certain(differ(concat("result ", r, " of the graph"), value, "of the training graph", same[e].value, 0));
       }
       objective.add(inputs.result_gradients[r][e], result[e].value);

@@ -1,5 +1,5 @@
-// The independent checks of a program's forward and backward: reverse mode against forward mode, and both against
-// finite differences. Tolerances are computed error bounds, not chosen numbers.
+// Independent checks of a program's forward and backward: compares reverse mode with forward mode, and both with finite
+// differences. Tolerances are computed error bounds. Tests: tests/random/random_programs_test.cpp.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +18,11 @@ struct Verdict {
   size_t operators = 0;                  // of the forward graph
 };
 
-// A check whose tolerance is more than this much of what it compares hardly checks; few programs may be so.
+// A check with a relative tolerance above this is too weak; few programs may have one.
 inline constexpr double kLoose = 1e-6;
 
 // Parses, verifies, differentiates, verifies, and checks the derivatives at arguments drawn from the seed; then fuses,
-// and checks that as fused_check.h says.
+// and runs the checks of fused_check.h.
 Verdict check_program(const std::string& text, uint64_t seed);
 
 // Checks the derivatives alone: `training` against its own forward graph.

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kMostLabels = 20;  // NumPy takes 32 axes, and there are 26 letters
 
-// The axis of each label: an extent of one gives way to any other.
+// The axis of each label: an extent of one is replaced by any other.
 std::map<int, Axis> axes_of(const std::vector<Term>& terms) {
   std::map<int, Axis> axes;
   for (const Term& term : terms) {
@@ -34,13 +34,13 @@ std::map<int, Axis> axes_of(const std::vector<Term>& terms) {
   return axes;
 }
 
-// What the ellipses stand for, all together.
+// The axes of all ellipses, broadcast together.
 Shape ellipsis_of(const std::vector<Term>& terms) {
   Shape shape;
   for (const Term& term : terms) {
-    const auto place = std::find(term.labels.begin(), term.labels.end(), kEllipsis);
-    if (place == term.labels.end()) continue;
-    const auto first = term.value.shape.begin() + (place - term.labels.begin());
+    const auto position = std::find(term.labels.begin(), term.labels.end(), kEllipsis);
+    if (position == term.labels.end()) continue;
+    const auto first = term.value.shape.begin() + (position - term.labels.begin());
     const auto hidden = static_cast<std::ptrdiff_t>(term.value.shape.size() + 1 - term.labels.size());
     shape = *broadcast(shape, Shape(first, first + hidden));
   }
@@ -59,14 +59,14 @@ std::string subscripts(const std::vector<int>& labels, const std::map<int, char>
   return text;
 }
 
-// How many operators it takes, at most: one a pair, one for each operand whose diagonal is read or that is summed
-// first.
+// The largest number of operators: one per pair, and one for each operand with a diagonal or a sum before that.
 int operators_of(const std::vector<Term>& terms, const std::vector<int>& output) {
   std::map<int, int> terms_with;
   for (const Term& term : terms) {
     for (const int label : std::set<int>(term.labels.begin(), term.labels.end())) ++terms_with[label];
   }
-  int operators = static_cast<int>(terms.size() < 3 ? 1 : terms.size());  // of several the output may need a transpose
+  int operators =
+      static_cast<int>(terms.size() < 3 ? 1 : terms.size());  // with several, the output may need a transpose
   for (const Term& term : terms) {
     const std::set<int> labels(term.labels.begin(), term.labels.end());
     const bool summed = std::any_of(labels.begin(), labels.end(), [&](int label) {
@@ -83,7 +83,7 @@ struct Range {
   size_t end = 0;
 };
 
-// Some adjacent axes, or none, for the ellipsis to stand for: such as fit with those of the other ellipses.
+// Some adjacent axes, or none, for the ellipsis: they must broadcast with those of the other ellipses.
 Range draw_hidden(Random& random, const Value& value, const std::vector<Term>& terms) {
   const size_t rank = value.shape.size();
   const auto begin = static_cast<size_t>(random.below(static_cast<int64_t>(rank) + 1));
@@ -141,7 +141,7 @@ int64_t size_of(const std::vector<Term>& terms, const std::vector<int>& output) 
   return size;
 }
 
-// What stands once, in order, behind the ellipsis: NumPy's rule where "->" is missing.
+// The ellipsis, then the labels that occur once, in order: NumPy's rule without "->".
 std::vector<int> implicit_output_of(const std::vector<Term>& terms) {
   std::map<int, int> uses;
   for (const Term& term : terms) {
@@ -155,7 +155,7 @@ std::vector<int> implicit_output_of(const std::vector<Term>& terms) {
   return output;
 }
 
-// Some of the labels, in any order, with the ellipsis somewhere among them, which must not be left out.
+// Some of the labels, in any order, always with the ellipsis.
 std::vector<int> draw_output(Random& random, const std::vector<Term>& terms) {
   const std::map<int, Axis> axes = axes_of(terms);
   std::vector<int> candidates;
@@ -170,8 +170,8 @@ std::vector<int> draw_output(Random& random, const std::vector<Term>& terms) {
     size *= extent;
   }
   if (any_ellipsis(terms)) {
-    const auto place = random.below(static_cast<int64_t>(output.size()) + 1);
-    output.insert(output.begin() + place, kEllipsis);
+    const auto position = random.below(static_cast<int64_t>(output.size()) + 1);
+    output.insert(output.begin() + position, kEllipsis);
   }
   return output;
 }
@@ -219,7 +219,7 @@ Value einsum(Body& body, const std::vector<Term>& terms, const std::vector<int>&
   for (const auto& [label, axis] : axes) {
     if (std::find(output.begin(), output.end(), label) == output.end()) summed *= axis.extent;
   }
-  result.bound *= std::sqrt(static_cast<double>(summed));  // the signs of what is summed differ
+  result.bound *= std::sqrt(static_cast<double>(summed));  // the signs of the terms differ
   const bool spaced = random.chance(5);
   std::string formula = join(inputs, spaced ? ", " : ",");
   if (form == OutputForm::explicit_output) formula += (spaced ? " -> " : "->") + subscripts(output, letters);

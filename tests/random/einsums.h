@@ -7,7 +7,7 @@
 
 namespace millrace::random_programs {
 
-// Stands among an operand's labels for all the axes that have none.
+// The label of an operand's ellipsis.
 inline constexpr int kEllipsis = -1;
 
 // An operand and, for each of its axes, the label of the index along which it runs.
@@ -18,7 +18,7 @@ struct Term {
 
 enum class OutputForm {
   explicit_output,
-  implicit_output,  // without "->": NumPy orders the output itself, by the letters, so they are not ours to choose
+  implicit_output,  // without "->": NumPy orders the output by the letters, so they are not drawn freely
 };
 
 // The einsum of these terms; a letter is drawn for each label. An implicit output must be the sorted labels.
@@ -34,7 +34,7 @@ Value rearranged(Body& body, const Value& value);
 // x with a new weight: some of x's axes are contracted and new ones appear.
 Value projected(Body& body, const Value& x);
 
-// One to four operands of whatever is there.
+// One to four of the available operands.
 Value contracted(Body& body, const Value& first);
 
 }  // namespace millrace::random_programs

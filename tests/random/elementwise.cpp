@@ -88,7 +88,7 @@ Value unary(Body& body, const Value& value) {
       return raised(positive(body, value), exponent, std::max(2.0, std::sqrt(most)));
     }
     case 11: {
-      // -x ** 2 is -(x ** 2), as Python has it.
+      // -x ** 2 is -(x ** 2), as in Python.
       const bool squares = random.chance(30);
       if (squares) body.spend(1);
       const Value inner = squares ? raised(value, "2", b * b) : value;
@@ -155,7 +155,7 @@ Value indexed(Body& body, const Value& value, const std::vector<size_t>& positio
     items[positions[i]] = ":";
     shape[positions[i]] = value.shape[i];
   }
-  // A run of full slices may be an ellipsis; the last run may also be left out.
+  // A run of full slices may be an ellipsis; the last run may also be omitted.
   std::vector<size_t> slices;
   for (size_t i = 0; i < rank; ++i) {
     if (items[i] == ":") slices.push_back(i);
@@ -206,13 +206,13 @@ Value partner(Body& body, const Value& value) {
   Random& random = body.random;
   const auto fits = [&](const Value& other) { return broadcast(value.shape, other.shape).has_value(); };
   const auto same = [&](const Value& other) { return timing_class(value.shape, other.shape); };
-  const int64_t way = random.below(10);
-  if (way < 3) {
+  const int64_t choice = random.below(10);
+  if (choice < 3) {
     if (const auto found = body.any_that(same)) return *found;
-  } else if (way < 6) {
+  } else if (choice < 6) {
     if (const auto found = body.any_that(fits)) return *found;
-  } else if (way < 8) {
-    // An outer sum or product: axes of the other stand behind or before those of this one.
+  } else if (choice < 8) {
+    // An outer sum or product: axes of the other come before or after those of this one.
     const auto small = [&](const Value& other) {
       return !other.shape.empty() && other.shape.size() + value.shape.size() <= 5 &&
              elements(other.shape) * elements(value.shape) <= kMostElements;
@@ -238,12 +238,12 @@ Value scaled(Body& body, const Value& value) {
   static const std::vector<std::string> kNumbers = {"2", "0.5", "-0.75", "1.5", "1e-1", ".25", "1 / 8", "3.", "+0.5"};
   body.spend(1);
   Value factor;
-  const int64_t way = random.below(10);
-  if (way < 5) {
+  const int64_t choice = random.below(10);
+  if (choice < 5) {
     factor = number(random.pick(kNumbers), 3);
     if (factor.text == "1 / 8") factor.binding = Binding::product;
     if (factor.text[0] == '+') factor.binding = Binding::sign;
-  } else if (way < 8) {
+  } else if (choice < 8) {
     factor = body.scalar();
     if (random.chance(20)) {
       factor = {factor.text + " + 0.5", Binding::sum, {}, 1.5, false};
@@ -271,7 +271,7 @@ Value scaled(Body& body, const Value& value) {
 Value selected(Body& body, const Value& value) {
   Random& random = body.random;
   static const std::vector<std::string> kComparisons = {"<", "<=", ">", ">=", "==", "!="};
-  // Numbers that no structure of a program produces, so that nothing comes to lie on them but by chance.
+  // Numbers that no structure of a program produces, so that values equal them only by chance.
   static const std::vector<std::string> kThresholds = {"0.3719", "-0.2183", "0.1127", "-0.0571"};
   body.spend(2);
   const auto moved = [&](const Value& other) { return other.exact && broadcast(value.shape, other.shape).has_value(); };

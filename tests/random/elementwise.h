@@ -7,10 +7,10 @@
 
 namespace millrace::random_programs {
 
-// The value, made smaller if its bound says that it may be large: chains of products would leave nothing to compare.
+// The value, scaled down if its bound is large: otherwise chains of products would grow beyond comparison.
 Value tame(Body& body, const Value& value);
 
-// A random function of one value; `activation` only takes what feed-forward layers use.
+// A random function of one value; `activation` only draws functions of feed-forward layers.
 Value unary(Body& body, const Value& value);
 Value activation(Body& body, const Value& value);
 
@@ -19,7 +19,7 @@ Value combine(Body& body, const Value& a, const Value& b);
 Value sum_of(Body& body, const Value& a, const Value& b);
 Value product_of(Body& body, const Value& a, const Value& b);
 
-// A value that broadcasts with this one: same shape, fewer axes, axes of extent one, or brought there by None.
+// A value that broadcasts with this one: same shape, fewer axes, axes of extent one, or with None.
 Value partner(Body& body, const Value& value);
 
 // Arithmetic with a number, a size or a by-value scalar.
@@ -28,7 +28,7 @@ Value scaled(Body& body, const Value& value);
 // value + b[:, None] for a new argument b along some of its axes.
 Value biased(Body& body, const Value& value);
 
-// `value` indexed so that its axes come to stand at `positions` (ascending) of `rank` axes.
+// `value` indexed so that its axes are at `positions` (ascending) of `rank` axes.
 Value indexed(Body& body, const Value& value, const std::vector<size_t>& positions, size_t rank);
 
 // `value` with one None more, somewhere.

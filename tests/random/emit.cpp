@@ -16,7 +16,7 @@ namespace {
 
 std::string quoted(const std::string& text) { return nlohmann::json(text).dump(); }
 
-// JSON has no infinities and nlohmann rounds nothing but drops them: they go as strings.
+// JSON has no infinities, and nlohmann drops them: they are written as strings.
 std::string numbers(const std::vector<double>& values) {
   std::vector<std::string> texts;
   for (const double value : values) {

@@ -12,7 +12,7 @@ namespace millrace::random_programs {
 // {"seed", "text", "inputs": {name: {"shape", "data"}}, "random_seed", "step",
 //  "results": {name: {"shape", "data", "bound"}}}: inputs in the order of the parameters, results in that of the
 //  return.
-// A by-value scalar's shape is null. `bound` is the largest error that rounding may have left in the datum beside it.
+// A by-value scalar's shape is null. `bound` is the bound of each element's rounding error.
 Result<std::string> emitted(uint64_t seed);
 
 }  // namespace millrace::random_programs

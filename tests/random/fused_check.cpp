@@ -53,7 +53,7 @@ class Structure {
     for (size_t g = 0; g < fused_.groups.size(); ++g) {
       check(!fused_.groups[g].members.empty(), concat("group ", g, " is empty"));
       for (const OperatorId member : fused_.groups[g].members) {
-        if (!check(member.valid() && member.at() < group_of_.size(), "a member is no operator")) return;
+        if (!check(member.valid() && member.at() < group_of_.size(), "a member is not an operator")) return;
         check(group_of_[member.at()] == fused_.groups.size(), concat(op(member).name, " is in two groups"));
         group_of_[member.at()] = g;
       }
@@ -123,33 +123,36 @@ class Structure {
   bool outer(const FusedOperator& group, int index) const { return group.space[static_cast<size_t>(index)].outer; }
 
   void space(const FusedOperator& group) {
-    if (!check(group.index_of.size() == group.members.size(), "one map of indices a member")) return;
+    if (!check(group.index_of.size() == group.members.size(), "it does not have one index map per member")) return;
     std::vector<bool> reduced(group.space.size(), false);
     for (size_t m = 0; m < group.members.size(); ++m) {
       if (!member_space(group, m, reduced)) return;
     }
     for (size_t index = 0; index < group.space.size(); ++index) {
-      const Implementation way = group.space[index].implementation;
+      const Implementation implementation = group.space[index].implementation;
       const std::string which = concat("index ", index, ": ");
       if (group.space[index].outer) {
-        check((way == Implementation::grid_reduction) == reduced[index], which + "rows are reduced across the grid");
-        check(reduced[index] || way == Implementation::block || way == Implementation::thread,
-              which + "a row is a block's or a thread's");
+        check((implementation == Implementation::grid_reduction) == reduced[index],
+              which + "rows must be reduced across the grid");
+        check(reduced[index] || implementation == Implementation::block || implementation == Implementation::thread,
+              which + "a row must belong to a block or a thread");
       } else {
-        check(way != Implementation::block && way != Implementation::grid_reduction,
-              which + "what is inside a row is in one block");
-        const bool reduces = way == Implementation::warp_reduction || way == Implementation::block_reduction;
+        check(implementation != Implementation::block && implementation != Implementation::grid_reduction,
+              which + "an index inside a row must stay in one block");
+        const bool reduces =
+            implementation == Implementation::warp_reduction || implementation == Implementation::block_reduction;
         check(!reduces || reduced[index], which + "no member reduces along it");
       }
     }
   }
 
-  // Of one extent, one to one; all outer indices are there. What is reduced is a row, all rows, or everything, and
-  // across rows nothing goes on inside the group.
+  // Indices map one to one to group indices of the same extent, and include all outer indices. A reduction is over a
+  // row, all rows or everything, and no member uses a reduction across rows.
   bool member_space(const FusedOperator& group, size_t m, std::vector<bool>& reduced) {
     const Operator& member = op(group.members[m]);
     const std::vector<int>& index_of = group.index_of[m];
-    if (!check(index_of.size() == member.space.size(), member.name + ": one index of the group an index")) return false;
+    if (!check(index_of.size() == member.space.size(), member.name + ": it does not have one group index per index"))
+      return false;
     std::set<int> used;
     std::set<int> reduced_here;
     for (size_t k = 0; k < index_of.size(); ++k) {
@@ -161,7 +164,7 @@ class Structure {
       if (!check(static_cast<size_t>(index_of[k]) < group.space.size(), member.name + ": unknown index")) return false;
       check(extent == graph_.extent(group.space[static_cast<size_t>(index_of[k])].dim),
             concat(member.name, ": its index ", k, " has another extent"));
-      check(used.insert(index_of[k]).second, member.name + ": two of its indices are one");
+      check(used.insert(index_of[k]).second, member.name + ": two of its indices map to one");
       if (member.reduced[k] && extent > 1) reduced_here.insert(index_of[k]);
       if (member.reduced[k]) reduced[static_cast<size_t>(index_of[k])] = true;
     }
@@ -192,7 +195,7 @@ class Structure {
   }
 
   void words(const FusedOperator& group) {
-    // What of a row surely stays in fast memory; with longer ones an operator alone may read again too.
+    // Rows of up to this length surely stay in fast memory; with longer rows, an operator alone may reread too.
     constexpr int64_t kShortRow = 1024;
     bool long_rows = false;
     int64_t before = 0;
@@ -210,15 +213,16 @@ class Structure {
     }
     check(group.words_before == before || (long_rows && group.words_before > before),
           concat("moves ", before, " words unfused, not ", group.words_before));
-    check(!group.rereads || long_rows, "reads a short row again");
-    check(group.partial_words >= 0 && (crosses_ || group.partial_words == 0), "partial words of no reduction");
-    check(group.loops >= 1 && (group.loops > 1 || !group.rereads), "reads again without another loop");
+    check(!group.rereads || long_rows, "rereads a short row");
+    check(group.partial_words >= 0 && (crosses_ || group.partial_words == 0),
+          "partial words without a reduction across the grid");
+    check(group.loops >= 1 && (group.loops > 1 || !group.rereads), "rereads without another loop");
     int64_t after = group.partial_words;
     for (const TensorId tensor : group.writes) after += words_of(graph_, tensor);
     for (const TensorId tensor : group.reads)
       after += words_of(graph_, tensor) * (group.rereads && along_row(group, tensor) ? group.loops : 1);
     check(group.words_after == after, concat("moves ", after, " words, not ", group.words_after));
-    check(after <= group.words_before, "moves more words than its members apart");
+    check(after <= group.words_before, "moves more words than its members as separate kernels");
     crosses_ = false;
   }
 
@@ -247,20 +251,21 @@ class Structure {
     const auto by_mask = [&](MaskStorage masks) { return fused_.words_after_by_mask[static_cast<size_t>(masks)]; };
     check(by_mask(MaskStorage::words) == after, "masks as words are not counted as words");
     check(by_mask(MaskStorage::bits) <= by_mask(MaskStorage::words), "masks as bits move more than as words");
-    check(by_mask(MaskStorage::regenerated) <= by_mask(MaskStorage::bits), "masks drawn again move more than as bits");
+    check(by_mask(MaskStorage::regenerated) <= by_mask(MaskStorage::bits),
+          "regenerated masks move more words than masks as bits");
   }
 
   const TrainingGraph& training_;
   const Graph& graph_;
   const FusedGraph& fused_;
-  Tensors wanted_;                // by an operator or the caller: nothing else is written
-  std::vector<size_t> group_of_;  // one an operator
-  bool crosses_ = false;          // a member of the group at hand reduces across rows
+  Tensors wanted_;                // needed by an operator or the caller: nothing else is written
+  std::vector<size_t> group_of_;  // one per operator
+  bool crosses_ = false;          // a member of the current group reduces across rows
   std::string at_;
   std::string message_;
 };
 
-// What is given: arguments, scalars and the results' gradients.
+// The given tensors: arguments, scalars and the results' gradients.
 template <class Scalar>
 Values<Scalar> given(const Graph& graph, const Values<double>& values) {
   Values<Scalar> taken(graph.tensors.size());
@@ -277,8 +282,8 @@ Memory<Scalar> memory_with(const Graph& graph, const Values<double>& values) {
   return {given<Scalar>(graph, values), std::vector<bool>(graph.tensors.size(), false)};
 }
 
-// How far rounding may have moved the unfused run and the fused one apart where a sum's order differs. They are run
-// again for it, with bounds: seldom, since most programs have no such sum whose rounding differs.
+// How far rounding may separate the unfused run and the fused one if the order of a sum differs. Runs both again with
+// bounds: seldom, since few programs have such a sum whose rounding differs.
 class Tolerances {
  public:
   Tolerances(const TrainingGraph& training, const FusedGraph& fused, const Values<double>& values, RandomState random)
@@ -296,7 +301,7 @@ class Tolerances {
   Memory<Real> fused_;
 };
 
-// As the interpreter's own checks: bit by bit, but for the sign of zero.
+// As in the interpreter's checks: equal bits, except for the sign of zero.
 bool equal(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
 }  // namespace
@@ -305,8 +310,8 @@ std::optional<std::string> check_structure(const TrainingGraph& training, const 
   return Structure(training, fused).run();
 }
 
-// Where a sum across rows is on the way to an element, the order of the sum differs from the unfused run's. Everything
-// else is the same arithmetic.
+// If an element depends on a sum across rows, the order of summation differs from the unfused run. All other arithmetic
+// is the same.
 std::optional<std::string> check_fused(const TrainingGraph& training, const FusedGraph& fused,
                                        const Values<double>& expected, RandomState random) {
   if (std::optional<std::string> complaint = check_structure(training, fused)) return complaint;
@@ -345,11 +350,11 @@ std::optional<std::string> check_fusion(const TrainingGraph& training, uint64_t 
   if (const Result<Done> done = interpret<double>(graph, values, inputs.random); !done) return to_string(done.error());
   if (std::optional<std::string> wrong = check_fused(training, fuse(training), values, inputs.random)) return wrong;
   if (std::optional<std::string> wrong = check_saving_less(training, recompute(training), values, inputs.random))
-    return concat("computed again: ", *wrong);
+    return concat("with recomputation: ", *wrong);
   const Recomputed predicated = save_predicates(training, false);
   if (predicated.training.predicates.empty()) return std::nullopt;
   if (std::optional<std::string> wrong = check_saving_less(training, predicated, values, inputs.random))
-    return concat("saved as bits: ", *wrong);
+    return concat("with saved predicates: ", *wrong);
   return std::nullopt;
 }
 
@@ -364,7 +369,7 @@ std::optional<std::string> check_saving_less(const TrainingGraph& training, cons
   }
   if (const Result<Done> done = interpret<double>(made.training.graph, values, random); !done)
     return to_string(done.error());
-  for (size_t k = 0; k < expected.size(); ++k) {  // the same operators on the same numbers: bit by bit
+  for (size_t k = 0; k < expected.size(); ++k) {  // the same operators on the same numbers: equal bits
     const auto same = [](double l, double r) { return l == r || (std::isnan(l) && std::isnan(r)); };
     if (!std::equal(expected[k].begin(), expected[k].end(), values[k].begin(), values[k].end(), same))
       return concat(training.graph.tensors[k].name, " differs");

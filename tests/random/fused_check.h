@@ -1,5 +1,5 @@
-// The independent checks of fusion: that a fused graph is what fused_graph.h says, and that running it, row by row,
-// gives what the unfused graph gives.
+// Independent checks of fusion: that a fused graph satisfies fused_graph.h, and that running it row by row gives the
+// same values as the unfused graph. Tests: tests/fusion/fused_check_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@
 
 namespace millrace::random_programs {
 
-// That every operator is in one group, that groups can run in their order, and that reads, writes, interim tensors,
-// indices and words are those that follow from the members. Nothing: all is as it should be.
+// Checks that every operator is in one group, that the order of groups is valid, and that reads, writes, interim
+// tensors, indices and words follow from the members. Returns nothing if all is valid, else the error.
 std::optional<std::string> check_structure(const TrainingGraph& training, const FusedGraph& fused);
 
-// The structure, and the values: `expected` is what the unfused graph gives, from the same arguments.
+// Checks the structure and the values: `expected` are those of the unfused graph for the same arguments.
 std::optional<std::string> check_fused(const TrainingGraph& training, const FusedGraph& fused,
                                        const Values<double>& expected, RandomState random);
 
-// That what recompute() or save_predicates() made gives what the graph gave, `expected`, with fewer words, and that its
-// fused graph is right too.
+// Checks that the result of recompute() or save_predicates() gives the values `expected` of the original graph with
+// fewer words, and that its fused graph is valid too.
 std::optional<std::string> check_saving_less(const TrainingGraph& training, const Recomputed& made,
                                              const Values<double>& expected, RandomState random);
 
-// Draws arguments from the seed, runs the graph unfused, fuses it and checks the outcome: plainly, with what is
-// computed again, and with what is saved as bits.
+// Draws arguments from the seed, runs the graph unfused, fuses it and checks the outcome: without and with
+// recomputation, and with saved predicates.
 std::optional<std::string> check_fusion(const TrainingGraph& training, uint64_t seed);
 
 }  // namespace millrace::random_programs

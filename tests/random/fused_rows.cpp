@@ -21,16 +21,16 @@ constexpr int kWhole = -1;  // an axis that a row has all of
 
 // Which elements of a tensor belong to a row.
 struct Slice {
-  std::vector<int> rows;  // one an axis: the outer index of the group that it runs along, or kWhole
+  std::vector<int> rows;  // one per axis: the outer index of the group that it runs along, or kWhole
   std::vector<int64_t> strides;
   std::vector<int64_t> elements;  // of the row at the origin, in the tensor's order
 
   size_t at(const Point& point, size_t element) const {
-    int64_t place = elements[element];
+    int64_t position = elements[element];
     for (size_t axis = 0; axis < rows.size(); ++axis) {
-      if (rows[axis] != kWhole) place += point[static_cast<size_t>(rows[axis])] * strides[axis];
+      if (rows[axis] != kWhole) position += point[static_cast<size_t>(rows[axis])] * strides[axis];
     }
-    return static_cast<size_t>(place);
+    return static_cast<size_t>(position);
   }
 };
 
@@ -52,16 +52,16 @@ Slice slice_of(const Graph& graph, std::span<const DimId> dims, std::vector<int>
   return slice;
 }
 
-// What a row takes from memory, or from a tensor that depends on where in the whole an element stands.
+// What a row loads from memory, or from a generated tensor that depends on the position in the whole tensor.
 template <class Scalar>
 struct Load {
   TensorId to;    // of the row's graph
-  TensorId from;  // of the whole graph; invalid: `drawn`
-  std::vector<Scalar> drawn;
+  TensorId from;  // of the whole graph; invalid: `generated`
+  std::vector<Scalar> generated;
   Slice slice;
 };
 
-// How the rows' outcomes make one, where an output does not run along an outer index.
+// How the results of rows are combined if an output does not run along an outer index.
 enum class Fold { none, sum, max, min };
 
 struct Store {
@@ -109,14 +109,14 @@ class Row {
     if (complaint_.empty()) complaint_ = complaint;
   }
 
-  // The outer index of the group that an index of a member is, or kWhole. A contraction runs as a whole.
+  // The outer index of the group for an index of a member, or kWhole. A contraction runs as a whole.
   int row_index(size_t member, int index) const {
     if (index == kFixed || group_.kind == FusedKind::contraction) return kWhole;
     const int of_group = group_.index_of[member][static_cast<size_t>(index)];
     return of_group >= 0 && group_.space[static_cast<size_t>(of_group)].outer ? of_group : kWhole;
   }
 
-  // The index of the group itself; of an index of extent one it does not matter which.
+  // The index of the group; for an index of extent one, any.
   int group_index(size_t member, const Operator& op, int index) const {
     if (index == kFixed || graph_.extent(op.space[static_cast<size_t>(index)]) == 1) return kFixed;
     return group_.index_of[member][static_cast<size_t>(index)];
@@ -160,14 +160,14 @@ class Row {
     return rows;
   }
 
-  // One tensor for each access, since two members may read different slices of a tensor in memory. What a member wrote
-  // in this row is there only as it was written: at the same point of the group's space.
+  // One tensor for each access, since two members may read different slices of a tensor in memory. A tensor that a
+  // member wrote in this row can only be read at the same point of the group's space.
   TensorId input_of(size_t member, const Operator& op, const Access& input) {
     const Tensor& tensor = graph_.tensor(input.tensor);
     if (const auto written = made_.find(input.tensor.at()); written != made_.end()) {
       for (size_t axis = 0; axis < input.axes.size(); ++axis) {
         if (group_index(member, op, input.axes[axis]) != written->second.indices[axis])
-          complain(concat(op.name, " reads ", tensor.name, " at another point than it was written at"));
+          complain(concat(op.name, " reads ", tensor.name, " at another point than where it was written"));
       }
       if (written->second.folded) complain(concat(op.name, " reads ", tensor.name, ", which no row has"));
       return written->second.tensor;
@@ -213,19 +213,19 @@ class Row {
     }
   }
 
-  // A tensor over an operator's space that depends on the place in the whole, which a row does not know.
+  // A tensor over an operator's space that depends on the position in the whole tensor, which a row does not know.
   template <class Formula>
-  Access drawn(size_t member, const Operator& whole, DType dtype, const Formula& formula) {
+  Access generated(size_t member, const Operator& whole, DType dtype, const Formula& formula) {
     const Access& output = whole.outputs[0];  // elementwise: it runs along the space in order
     const std::vector<int> rows = rows_of(member, output);
-    const TensorId id = add_tensor("place", dtype, TensorRole::argument, whole.space, rows);
+    const TensorId id = add_tensor("position", dtype, TensorRole::argument, whole.space, rows);
     Load<Scalar> load{id, {}, {}, slice_of(graph_, whole.space, rows)};
     Point point(whole.space.size());
     for (int64_t element = 0; element < points_of(graph_, whole); ++element) {
       int64_t rest = element;
       for (size_t k = point.size(); k-- > 0; rest /= graph_.extent(whole.space[k]))
         point[k] = rest % graph_.extent(whole.space[k]);
-      load.drawn.push_back(formula(element, point));
+      load.generated.push_back(formula(element, point));
     }
     loads_.push_back(std::move(load));
     return {id, output.axes};
@@ -234,9 +234,9 @@ class Row {
   // y = a · mask, and a copy of the mask.
   void add_dropout(size_t member, const Operator& whole, Operator op) {
     const Scalar scale = Scalar(1) / (Scalar(1) - Scalar(op.value));
-    const Access mask = drawn(member, whole, DType::float64, [&](int64_t element, const Point&) {
+    const Access mask = generated(member, whole, DType::float64, [&](int64_t element, const Point&) {
       const auto e = static_cast<uint64_t>(element);
-      return dropout_keeps(random_.seed, random_.step, op.stream, e, op.value) ? scale : Scalar(0);
+      return dropout_keeps(random_.seed, random_.step, op.subsequence, e, op.value) ? scale : Scalar(0);
     });
     Operator copy = op;
     copy.name += " mask";
@@ -250,9 +250,9 @@ class Row {
     row_.operators.push_back(copy);
   }
 
-  // y = a where the operator lets it through, else `other`.
+  // y = a where the operator passes it, else `other`.
   void add_choice(size_t member, const Operator& whole, Operator op, TensorId other) {
-    const Access passes = drawn(member, whole, DType::boolean, [&](int64_t, const Point& point) {
+    const Access passes = generated(member, whole, DType::boolean, [&](int64_t, const Point& point) {
       if (whole.kind != OperatorKind::embed_diagonal) return Scalar(point.back() > point[point.size() - 2] ? 0 : 1);
       for (size_t k = 0; k < point.size(); ++k) {
         if (point[k] != point[static_cast<size_t>(whole.diagonal[k])]) return Scalar(0);
@@ -267,7 +267,7 @@ class Row {
   std::optional<std::string> run_at(const Point& point, Memory<Scalar>& memory) {
     Values<Scalar> values(row_.tensors.size());
     for (const Load<Scalar>& load : loads_) {
-      const std::vector<Scalar>& from = load.from.valid() ? memory.values[load.from.at()] : load.drawn;
+      const std::vector<Scalar>& from = load.from.valid() ? memory.values[load.from.at()] : load.generated;
       std::vector<Scalar>& to = values[load.to.at()];
       for (size_t e = 0; e < load.slice.elements.size(); ++e) to.push_back(from[load.slice.at(point, e)]);
     }
@@ -275,12 +275,12 @@ class Row {
     for (size_t s = 0; s < stores_.size(); ++s) {
       const Store& store = stores_[s];
       for (size_t e = 0; e < store.slice.elements.size(); ++e) {
-        const size_t place = store.slice.at(point, e);
+        const size_t position = store.slice.at(point, e);
         const Scalar& value = values[store.from.at()][e];
-        Scalar& to = memory.values[store.to.at()][place];
-        if (!written_[s][place]) {
+        Scalar& to = memory.values[store.to.at()][position];
+        if (!written_[s][position]) {
           to = value;
-          written_[s][place] = true;
+          written_[s][position] = true;
         } else {
           switch (store.fold) {
             case Fold::none: return concat("two rows write one element of ", graph_.tensor(store.to).name);
@@ -319,8 +319,8 @@ class Row {
   // What a member has written in this row.
   struct Made {
     TensorId tensor;
-    std::vector<int> indices;  // one an axis: the group's index that it runs along
-    bool folded = false;       // complete only when all rows are
+    std::vector<int> indices;  // one per axis: the group's index that it runs along
+    bool folded = false;       // complete only after all rows
   };
 
   const Graph& graph_;
@@ -330,7 +330,7 @@ class Row {
   std::map<size_t, Made> made_;
   std::vector<Load<Scalar>> loads_;
   std::vector<Store> stores_;
-  std::vector<std::vector<bool>> written_;  // one a store, one an element
+  std::vector<std::vector<bool>> written_;  // for each store, one per element
   std::string complaint_;
 };
 

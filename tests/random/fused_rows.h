@@ -1,5 +1,5 @@
-// Runs fused operators as fused_graph.h says that they run: row by row, where a row has nothing of another one. It
-// knows nothing of how fusion decides; what cannot be done inside a row is a complaint or a wrong result.
+// Runs fused operators as fused_graph.h specifies: row by row, where a row sees nothing of another row. It does not
+// know how fusion decides; what cannot be computed inside a row gives an error or a wrong result.
 #pragma once
 
 #include <optional>
@@ -13,11 +13,12 @@ namespace millrace::random_programs {
 
 template <class Scalar>
 struct Memory {
-  Values<Scalar> values;        // one a tensor of the graph; empty where not written: interim tensors stay so
-  std::vector<bool> reordered;  // one a tensor: a sum across rows is in it, whose order differs from the unfused one
+  Values<Scalar> values;  // one per tensor of the graph; empty if not written, as interim tensors are
+  std::vector<bool>
+      reordered;  // one per tensor: it depends on a sum across rows, whose order differs from the unfused run
 };
 
-// Runs one group, reads and writes memory. Says what is wrong when it cannot. Scalar is double or Bounded<53>.
+// Runs one group, reads and writes memory. Returns an error if it cannot. Scalar is double or Bounded<53>.
 template <class Scalar>
 std::optional<std::string> run_group(const Graph& graph, const FusedOperator& group, const RandomState& random,
                                      Memory<Scalar>& memory);

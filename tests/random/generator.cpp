@@ -42,7 +42,7 @@ std::string draw_sizes(Random& random, Module& module) {
   return text;
 }
 
-// Results of a finished body: what nothing has read, and now and then what something has.
+// Results of a finished body: values that nothing has read, and sometimes others.
 std::vector<Value> choose_results(Body& body) {
   Random& random = body.random;
   std::vector<Value> results = body.unread();
@@ -83,7 +83,7 @@ void define_helper(Body& caller) {
   module.functions.push_back({name, body.parameters(), results, budget - body.left()});
 }
 
-// Calls a function with values of the shapes that it asks for, some by keyword.
+// Calls a function with values of the required shapes, some by keyword.
 void call_function(Body& body, const Function& function) {
   Random& random = body.random;
   std::vector<std::string> positional;
@@ -124,7 +124,7 @@ void call_function(Body& body, const Function& function) {
   }
 }
 
-// Something made of x, within the budget, or nothing when what was drawn does not fit.
+// An expression of x within the budget, or nothing if the drawn one does not fit.
 std::optional<Value> made_of(Body& body, const Value& x, int64_t draw) {
   const int left = body.left();
   const bool has_axes = !x.shape.empty();
@@ -181,7 +181,7 @@ std::string random_program(uint64_t seed) {
   Module module;
   module.dtype = random.chance(90) ? "float64" : "dace.float64";
   const std::string sizes = draw_sizes(random, module);
-  // What is spent may be a few operators off the budget: the largest is more frequent, for the range to be 1 to 40.
+  // Programs may miss the budget by a few operators: the largest budget is more frequent, so that sizes reach 40.
   const int budget = std::min(1 + static_cast<int>(random.below(45)), 38);
   Body body(random, module, BodyKind::program, budget);
   fill(body);

@@ -1,4 +1,4 @@
-// Everything that running a random program takes, drawn from a seed: the same on every platform.
+// The inputs of a random program, drawn from a seed: the same on every platform.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ namespace millrace::random_programs {
 inline constexpr int kFinestStep = 23;
 
 struct Inputs {
-  std::vector<std::vector<double>> arguments;         // one an argument of the graph
-  std::vector<std::vector<double>> direction;         // one an argument; zeros for a by-value scalar
-  std::vector<std::vector<double>> result_gradients;  // one a result
+  std::vector<std::vector<double>> arguments;         // one per argument of the graph
+  std::vector<std::vector<double>> direction;         // one per argument; zeros for a by-value scalar
+  std::vector<std::vector<double>> result_gradients;  // one per result
   RandomState random;                                 // of the dropouts
 };
 
 Inputs draw_inputs(const Graph& graph, uint64_t seed);
 
-// The arguments, moved by `step` along the direction, as the interpreter takes them.
+// The arguments, moved by `step` along the direction, as values for the interpreter.
 Values<double> values_at(const Graph& graph, const Inputs& inputs, double step);
 
 }  // namespace millrace::random_programs

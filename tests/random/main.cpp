@@ -1,5 +1,4 @@
-// Checks random programs, for a count of them or for as long as asked. What fails is printed as the command that
-// repeats it.
+// Checks random programs, for a given count or time. For a failure, prints the command that repeats it.
 #include <unistd.h>
 
 #include <charconv>
@@ -84,7 +83,7 @@ std::optional<Options> parse(int count, char** arguments) {
   return options;
 }
 
-// A complaint is one line: of a longer one the first says enough.
+// The first line of a message, which is enough.
 void print_failure(uint64_t seed, const std::string& complaint) {
   std::cout << "./millrace fuzz --one " << seed << "   # " << complaint.substr(0, complaint.find('\n')) << std::endl;
 }

@@ -91,22 +91,22 @@ Value attention(Body& body, const Value& x) {
   Value memory = x;
   std::vector<int> memory_labels = labels;
   std::replace(memory_labels.begin(), memory_labels.end(), kQuery, kKey);
-  const auto extent_at = [](const Value& value, const std::vector<int>& of, int label) {
-    return value.shape[static_cast<size_t>(std::find(of.begin(), of.end(), label) - of.begin())].extent;
+  const auto extent_at = [](const Value& value, const std::vector<int>& axes, int label) {
+    return value.shape[static_cast<size_t>(std::find(axes.begin(), axes.end(), label) - axes.begin())].extent;
   };
   const int64_t query = extent_at(x, labels, kQuery);
   const int64_t embedding = extent_at(x, labels, kEmbedding);
   const int64_t batch = elements(x.shape) / query / embedding;
   if (batch * query * query > kMostElements || random.chance(40)) {
     Shape shape = x.shape;
-    const auto place = std::find(labels.begin(), labels.end(), kQuery) - labels.begin();
-    shape[static_cast<size_t>(place)] =
+    const auto axis = std::find(labels.begin(), labels.end(), kQuery) - labels.begin();
+    shape[static_cast<size_t>(axis)] =
         body.size(std::min(kMostElements / (batch * embedding), kMostElements / (batch * query)));
     memory = body.parameter(shape);
   }
   const int64_t key = extent_at(memory, memory_labels, kKey);
 
-  // The points of no einsum and the elements of no tensor may be too many.
+  // No einsum may have too many points, and no tensor too many elements.
   const int64_t longest = std::max(query, key);
   int64_t most = std::min({kMostPoints / (batch * query * key), kMostPoints / (batch * longest * embedding),
                            kMostElements / (batch * longest), kMostElements / embedding});
@@ -137,7 +137,7 @@ Value attention(Body& body, const Value& x) {
     body.spend(1);
     scores = {concat("causal_mask(", scores.text, ")"), Binding::atom, scores.shape, scores.bound, false};
     if (random.chance(40)) {
-      // Under a name that nothing else finds: infinities are for the softmax alone.
+      // Under a name that nothing else uses: only the softmax may see infinities.
       const std::string name = body.new_name();
       body.statement(name + " = " + scores.text);
       scores.text = name;

@@ -1,12 +1,13 @@
-// What transformers are made of, so that random programs are mostly made of it too.
+// Building blocks of transformers, of which random programs mostly consist. Tests:
+// tests/random/random_programs_test.cpp.
 #pragma once
 
 #include "random/body.h"
 
 namespace millrace::random_programs {
 
-// Queries, keys and values projected, scaled, masked or not, softmax, dropout, and back: the paper's Fig. 1a with its
-// parts optional and its axes in any order. Takes a value of at least two axes.
+// Queries, keys and values projected, scaled, masked or not, softmax, dropout, and back: the paper's Fig. 1a with
+// optional parts and axes in any order. Takes a value of at least two axes.
 Value attention(Body& body, const Value& x);
 
 // Two projections with an activation, dropout and biases in between.

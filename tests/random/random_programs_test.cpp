@@ -1,4 +1,4 @@
-// The generator says the same on every call and covers the language; the checks notice wrong gradients.
+// The generator is deterministic and covers the language; the checks detect wrong gradients.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ TEST(RandomPrograms, TheSameSeedGivesTheSameProgram) {
   EXPECT_EQ(texts.size(), 200U);
 }
 
-// What stands in the text as it is.
+// Strings that must occur.
 std::vector<std::string> words() {
   return {// functions
           "np.exp(", "np.log(", "np.sqrt(", "np.tanh(", "np.abs(", "np.square(", "np.maximum(", "np.minimum(",
@@ -46,7 +46,7 @@ std::vector<std::string> words() {
           "dropout(softmax(", "softmax(causal_mask(", "= 1 / np.sqrt("};
 }
 
-// What takes a pattern to find.
+// Patterns that must occur.
 std::vector<std::string> patterns() {
   return {// einsum of one to four operands, with implicit output, an ellipsis, a diagonal, as a transpose
           R"(einsum\(.\w+->)", R"(einsum\(.\w+,\w+->)", R"(einsum\(.\w+,\w+,\w+->)", R"(einsum\(.\w+,\w+,\w+,\w+->)",
@@ -82,7 +82,7 @@ TEST(RandomPrograms, CoverTheLanguage) {
   EXPECT_LE(*operators.rbegin(), 40U);
 }
 
-// The graph with what one operator writes multiplied by `factor` on its way to those that read it.
+// The graph with the output of one operator multiplied by `factor` before its readers.
 TrainingGraph with_scaled_output(const TrainingGraph& training, size_t position, double factor) {
   TrainingGraph mutant = training;
   Graph& graph = mutant.graph;
@@ -126,7 +126,7 @@ TEST(RandomPrograms, ChecksNoticeAGradientThatIsOffByAThousandth) {
     }
   }
   if (kSanitized) return;  // too few to count
-  // What is not caught scales a gradient that is zero or meets one: of a softmax along an axis of extent one, say.
+  // Mutants that are not caught scale a gradient that is zero, for example of a softmax along an axis of extent one.
   int all_kinds = 0;
   int caught_kinds = 0;
   for (const auto& [kind, counts] : mutants) {
@@ -171,7 +171,7 @@ TEST(RandomPrograms, ChecksNoticeAWrongOperator) {
   }
 }
 
-TEST(RandomPrograms, ComplaintsNameWhatIsWrong) {
+TEST(RandomPrograms, MessagesNameWhatIsWrong) {
   const Verdict verdict = check_program("def program(x: float64[B]):\n    return x\n", 1);
   ASSERT_TRUE(verdict.complaint);
   EXPECT_NE(verdict.complaint->find("program.py:1:"), std::string::npos) << *verdict.complaint;

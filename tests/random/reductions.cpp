@@ -36,7 +36,7 @@ int64_t extent_of(const Value& value, const std::vector<size_t>& axes) {
   return product;
 }
 
-// The argument for an axis of softmax and its like, which take one; the last is the default.
+// The axis argument of softmax and the normalizations, which take one axis; the last is the default.
 std::string axis_argument(Random& random, size_t axis, size_t rank) {
   const auto position = static_cast<int64_t>(axis);
   const int64_t shift = random.chance(50) ? 0 : static_cast<int64_t>(rank);

@@ -1,4 +1,4 @@
-// Random reductions and normalizations: np.sum and its kin, softmax, layernorm, rmsnorm; and dropout.
+// Random reductions and normalizations: np.sum, mean, max, min, softmax, layernorm, rmsnorm; and dropout.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// An expression of a random program and what is known of it: enough to combine it with others validly and tamely.
+// An expression of a random program, with its shape and bound, so that it can be combined with others.
 #pragma once
 
 #include <cstdint>
@@ -26,16 +26,16 @@ struct Value {
   bool exact = false;  // an argument's elements, only moved: comparing two of these cannot depend on rounding
 };
 
-// What keeps 5,000 programs quick to interpret.
+// Limits that keep 5,000 programs fast to interpret.
 inline constexpr int64_t kMostElements = 400;
 inline constexpr int64_t kMostPoints = 5000;
 
-// What has more axes is read no more: with ones among the extents they would grow without end.
+// Values with more axes are not used any more: with extents of one, their number of axes would grow without limit.
 inline constexpr size_t kMostAxes = 5;
 
 int64_t elements(const Shape& shape);
 
-// NumPy's broadcast of the two, unless they do not fit or are too large together.
+// NumPy's broadcast of the two; nothing if they do not broadcast or the result is too large.
 std::optional<Shape> broadcast(const Shape& a, const Shape& b);
 
 // The two have the same extents.

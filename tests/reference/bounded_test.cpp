@@ -1,4 +1,4 @@
-// Sums in any order lie within the bound of the serial one.
+// Sums in any order are within the bound of the serial sum.
 #include "reference/bounded.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 using Single = Bounded<24>;
 
-// The terms in a random order, added up as a random tree, in float32.
+// The terms in a random order, summed as a random tree, in float32.
 float random_tree_sum(std::vector<float> terms, std::mt19937_64& random) {
   std::shuffle(terms.begin(), terms.end(), random);
   while (terms.size() > 1) {
@@ -24,7 +24,7 @@ float random_tree_sum(std::vector<float> terms, std::mt19937_64& random) {
   return terms.front();
 }
 
-// With lanes: every eighth term together, and those sums one after the other.
+// With lanes: sums every eighth term, then the eight sums in order.
 float lanes_sum(const std::vector<float>& terms) {
   std::vector<float> lanes(8, 0);
   for (size_t k = 0; k < terms.size(); ++k) lanes[k % 8] += terms[k];
@@ -37,7 +37,7 @@ std::vector<float> random_terms(std::mt19937_64& random) {
   const size_t count = 2 + random() % 60;
   std::normal_distribution<double> normal;
   std::uniform_int_distribution<int> exponent(-12, 12);
-  const bool wild = random() % 2 == 0;  // magnitudes far apart, with terms that cancel
+  const bool wild = random() % 2 == 0;  // very different magnitudes, with terms that cancel
   std::vector<float> terms;
   for (size_t k = 0; k < count; ++k)
     terms.push_back(static_cast<float>(std::ldexp(normal(random), wild ? exponent(random) : 0)));
@@ -47,9 +47,9 @@ std::vector<float> random_terms(std::mt19937_64& random) {
   return terms;
 }
 
-TEST(Bounded, SumsInAnyOrderLieWithinTheBoundOfTheSerialOne) {
+TEST(Bounded, SumsInAnyOrderAreWithinTheBoundOfTheSerialSum) {
   std::mt19937_64 random(1);
-  double closest = 0;  // the largest part of a bound that was needed
+  double closest = 0;  // the largest fraction of a bound that was needed
   for (int round = 0; round < 3000; ++round) {
     const std::vector<float> terms = random_terms(random);
     Single serial;
@@ -64,7 +64,7 @@ TEST(Bounded, SumsInAnyOrderLieWithinTheBoundOfTheSerialOne) {
   EXPECT_GT(closest, 0.2) << "a bound that nothing comes near tells nothing";
 }
 
-TEST(Bounded, DotProductsInAnyOrderLieWithinTheBoundOfTheSerialOne) {
+TEST(Bounded, DotProductsInAnyOrderAreWithinTheBoundOfTheSerialOne) {
   std::mt19937_64 random(2);
   for (int round = 0; round < 2000; ++round) {
     std::vector<float> a = random_terms(random);
@@ -85,8 +85,8 @@ TEST(Bounded, DotProductsInAnyOrderLieWithinTheBoundOfTheSerialOne) {
   }
 }
 
-// What follows a sum: a chain ends, and its bound goes on as any other error.
-TEST(Bounded, WhatIsDoneWithASumKeepsTheBound) {
+// After a sum, the chain ends, and its bound propagates like any other error.
+TEST(Bounded, OperationsOnASumKeepTheBound) {
   std::mt19937_64 random(3);
   for (int round = 0; round < 2000; ++round) {
     const std::vector<float> terms = random_terms(random);
@@ -105,8 +105,8 @@ TEST(Bounded, WhatIsDoneWithASumKeepsTheBound) {
   }
 }
 
-// A comparison errs only where rounding may have moved its operands past each other.
-TEST(Bounded, AComparisonMayComeToEitherWhereRoundingDecides) {
+// A comparison has an error only if rounding may change the order of its operands.
+TEST(Bounded, AComparisonHasAnErrorIfRoundingDecides) {
   const Single sum = Single(0.1) + Single(-0.1);
   ASSERT_GT(sum.error, 0);
   const auto positive = [](const Single& x) { return decided(0 < x.value, Single(0), x); };
@@ -120,13 +120,13 @@ TEST(Bounded, AComparisonMayComeToEitherWhereRoundingDecides) {
   EXPECT_EQ(positive(Single(std::nan(""))).error, 0);
 }
 
-TEST(Bounded, ABoundIsNoLicence) {
-  // A thousand ones: the bound is far below one term that was forgotten.
+TEST(Bounded, ABoundIsNotTooWide) {
+  // A thousand ones: the bound is far below one missing term.
   Single sum;
   for (int k = 0; k < 1000; ++k) sum = sum + Single(1.0);
   EXPECT_EQ(sum.value, 1000);
   EXPECT_LT(sum.error, 0.1);
-  // Not finite: nothing is within anything.
+  // Not finite: no value is within the bound.
   EXPECT_EQ((Single(1e308) * Single(1e308)).error, 0);
 }
 

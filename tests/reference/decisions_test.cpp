@@ -1,4 +1,4 @@
-// Programs that decide something, as text, and inputs for which they do it clearly or not.
+// Programs with decisions, and inputs for which these are clear or not.
 #include "reference/decisions.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// With x, y: float16[4] in and a gradient of ones; `shift` is how far what is rounded is off in y.
+// For arguments x, y: float16[4] and a gradient of ones; `shift` is the error of the rounded y.
 bool are_clear(const std::string& expression, std::vector<double> x, std::vector<double> y, double shift) {
   const TrainingGraph training =
       training_of(concat("import numpy as np\nfrom millrace.numpy import dropout, float16, relu\nN = 4\n\n\n",
@@ -22,7 +22,7 @@ bool are_clear(const std::string& expression, std::vector<double> x, std::vector
       exact[k].assign(static_cast<size_t>(elements_of(graph, TensorId(k))), 1.0);
   }
   Values<double> rounded = exact;
-  for (double& of : rounded[graph.arguments[1].at()]) of += of == 0 ? 0 : shift;
+  for (double& y : rounded[graph.arguments[1].at()]) y += y == 0 ? 0 : shift;
   EXPECT_TRUE(interpret(graph, exact, {}));
   EXPECT_TRUE(interpret(graph, rounded, {}));
   const Result<bool> clear = Decisions(graph).are_clear(exact, rounded);
@@ -32,9 +32,7 @@ bool are_clear(const std::string& expression, std::vector<double> x, std::vector
 
 const std::vector<double> kX = {1, 2, 3, 4};
 
-TEST(Decisions, AreClearWhereNothingIsDecided) {
-  EXPECT_TRUE(are_clear("np.exp(x) * y", kX, {1e-6, 0, 1e-6, 0}, 1e-3));
-}
+TEST(Decisions, AreClearIfThereAreNone) { EXPECT_TRUE(are_clear("np.exp(x) * y", kX, {1e-6, 0, 1e-6, 0}, 1e-3)); }
 
 TEST(Decisions, AReLUsSide) {
   EXPECT_TRUE(are_clear("relu(x * y)", kX, {1, -1, 2, -2}, 1e-3));
@@ -49,23 +47,21 @@ TEST(Decisions, AMagnitudesSide) {
 }
 
 TEST(Decisions, TheLargerOfTwo) {
-  for (const char* const of : {"np.maximum(x, y)", "np.minimum(x, y)", "np.where(x < y, x, y * y)"}) {
-    EXPECT_TRUE(are_clear(of, kX, {2, 1, 4, 3}, 1e-3)) << of;
-    EXPECT_FALSE(are_clear(of, kX, {2, 1, 4, 4.001}, 1e-3)) << of;
+  for (const char* const text : {"np.maximum(x, y)", "np.minimum(x, y)", "np.where(x < y, x, y * y)"}) {
+    EXPECT_TRUE(are_clear(text, kX, {2, 1, 4, 3}, 1e-3)) << text;
+    EXPECT_FALSE(are_clear(text, kX, {2, 1, 4, 4.001}, 1e-3)) << text;
   }
 }
 
 TEST(Decisions, TheLargestOfAll) {
-  for (const char* const of : {"np.max(x * y, axis=0)", "np.min(x * y, axis=0)"}) {
-    EXPECT_TRUE(are_clear(of, {1, 1, 1, 1}, {1, 5, 9, 7}, 1e-3)) << of;
-    EXPECT_FALSE(are_clear(of, {1, 2, 2, 1}, {9.001, 4.5, 0.5, 1}, 1e-3)) << of << ": two that are nearly so";
+  for (const char* const text : {"np.max(x * y, axis=0)", "np.min(x * y, axis=0)"}) {
+    EXPECT_TRUE(are_clear(text, {1, 1, 1, 1}, {1, 5, 9, 7}, 1e-3)) << text;
+    EXPECT_FALSE(are_clear(text, {1, 2, 2, 1}, {9.001, 4.5, 0.5, 1}, 1e-3)) << text << ": two are nearly equal";
   }
 }
 
-// Two that are as large for whoever computes them share a gradient, and nobody decides.
-TEST(Decisions, TwoThatAreTheLargestForAll) {
-  EXPECT_TRUE(are_clear("np.max(x * y, axis=0)", {1, 1, 1, 1}, {9, 9, 1, 2}, 1e-3));
-}
+// Two elements that are equal in every computation share the gradient, and there is no decision.
+TEST(Decisions, TwoEqualMaxima) { EXPECT_TRUE(are_clear("np.max(x * y, axis=0)", {1, 1, 1, 1}, {9, 9, 1, 2}, 1e-3)); }
 
 }  // namespace
 }  // namespace millrace

@@ -17,8 +17,7 @@ using Numbers = std::vector<double>;
 using Tangent = Dual<Bounded<53>>;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// A graph of one operator, built from accesses: a tensor's axes have the extents of the indices that they run along,
-// kFixed ones have one.
+// A graph of one operator, built from accesses: each axis has the extent of its index; a kFixed axis has extent one.
 struct OneOperator {
   Graph graph;
   Values<double> values;
@@ -75,7 +74,7 @@ struct OneOperator {
 
   const Numbers& output(size_t k) { return values[op().outputs[k].tensor.at()]; }
 
-  // Σ g · dy/dx for each element of input `k`, by one run in Duals for each.
+  // Σ g · dy/dx for each element of input `k`, computed by one run with Duals per element.
   Numbers derivative(size_t k, const Numbers& g) {
     Numbers gradient;
     for (size_t element = 0; element < values[op().inputs[k].tensor.at()].size(); ++element) {
@@ -243,15 +242,15 @@ TEST(Softmax, NormalizesRowsAndIgnoresMaskedElements) {
   expect_near(dx.run(), one.derivative(0, g));
 }
 
-TEST(LogSumExp, IsTheLogarithmOfWhatASoftmaxDividesBy) {
-  // As above: columns (0, log 3) and (1000, -inf), which the exponential alone cannot take.
+TEST(LogSumExp, IsTheLogarithmOfASoftmaxsDivisor) {
+  // As above: columns (0, log 3) and (1000, -inf), whose exponential would overflow.
   OneOperator one(OperatorKind::log_sum_exp, {2, 2}, {true, false});
   one.in({0, 1}, {0, 1000, std::log(3.0), -kInfinity}).out({1});
   expect_near(one.run(), {std::log(4.0), 1000});
   expect_near(one.derivative(0, {2, 3}), {0.5, 3, 1.5, 0});  // the softmax, times g
 }
 
-// Its bound holds for the same in float32, and is no wider than a few of its roundings.
+// The bound holds for the same computation in float32, and is at most a few of its rounding errors.
 TEST(LogSumExp, Bounded) {
   OneOperator one(OperatorKind::log_sum_exp, {8}, {true});
   one.in({0}, {0.1, 0.7, -2.3, 5.1, 4.9, 0.3, -7.7, 1.1}).out({});
@@ -349,7 +348,7 @@ TEST(Interpret, NamesTheTensorThatIsMissingOrOfWrongSize) {
   }
 }
 
-TEST(Interpret, RefusesWhatDoesNotFit) {
+TEST(Interpret, RejectsGraphsThatDoNotFitIntoMemory) {
   for (const int64_t extent : {int64_t{1} << 31, std::numeric_limits<int64_t>::max()}) {
     OneOperator one(OperatorKind::negate, {extent, 2}, {false, false});
     one.in({0, 1}, {}).out({0, 1});
@@ -383,8 +382,8 @@ TEST(BoundedNumbers, ContainTheErrorOfFunctions) {
     const double x = 1.5 + uniform_draw(4, 0, e);
     const Bounded<53> third = Bounded<53>(x) / 3;
     const long double exact = static_cast<long double>(x) / 3;
-    const auto check = [](const Bounded<53>& y, long double reference_data) {
-      EXPECT_LE(static_cast<double>(std::abs(static_cast<long double>(y.value) - reference_data)), y.error);
+    const auto check = [](const Bounded<53>& y, long double expected) {
+      EXPECT_LE(static_cast<double>(std::abs(static_cast<long double>(y.value) - expected)), y.error);
       EXPECT_LE(y.error, 30 * 0x1p-53 * std::max(std::abs(y.value), 1.0));
     };
     check(exp(third), std::exp(exact));

@@ -9,7 +9,7 @@ namespace {
 
 using Words = std::array<uint32_t, 4>;
 
-// From the known answers that come with Random123.
+// From the known answers of Random123.
 TEST(Philox, GivesTheKnownAnswers) {
   EXPECT_EQ(philox4x32({0, 0, 0, 0}, {0, 0}), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(philox4x32({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}),
@@ -58,7 +58,7 @@ TEST(Dropout, KeepsAboutTheRightShare) {
   for (uint64_t e = 0; e < 1000; ++e) EXPECT_TRUE(dropout_keeps(42, 1, 2, e, 0));
 }
 
-TEST(UniformDraw, UsesTwoWordsAnElement) {
+TEST(UniformDraw, UsesTwoWordsPerElement) {
   const Words words = philox4x32({1, 0, 5, 0x6d696c6c}, {11, 0});
   const auto draw = [](uint32_t high, uint32_t low) { return std::ldexp(high * 0x1p21 + (low >> 11), -52) - 1; };
   EXPECT_EQ(uniform_draw(11, 5, 2), draw(words[0], words[1]));

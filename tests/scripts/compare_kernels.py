@@ -12,6 +12,7 @@ With --keep DIR the worktrees, sources and hashes of compiled kernels stay in DI
 """
 
 import argparse
+import collections
 import concurrent.futures
 import contextlib
 import ctypes
@@ -69,14 +70,22 @@ PTX_DECLARATION = re.compile(
 PTX_RETURNING = re.compile(r"\.func\s*\([^)]*\)\s*([A-Za-z_$][\w$]*)")
 PTX_REGISTERS = re.compile(r"(?<![\w.])\.reg\s+(?:\.\w+\s+)+([^;]*);")
 PTX_LABEL = re.compile(r"(?:^|[;{}])\s*([A-Za-z_$][\w$]*):", re.MULTILINE)
+PTX_GLOBAL = re.compile(r"^(?:\.\w+ )?\.global \.align \d+ \.\w+ ([A-Za-z_$][\w$]*)(?: = [^;]*)?;\n", re.MULTILINE)
+
+
+def without_unused_globals(ptx):
+    """NVRTC emits a global for every constexpr variable, in order of instantiation; instructions use few of them."""
+    uses = collections.Counter(re.findall(r"[A-Za-z_$][\w$]*", ptx))
+    return PTX_GLOBAL.sub(lambda match: match.group(0) if uses[match.group(1)] > 1 else "", ptx)
 
 
 def normal_ptx(ptx):
-    """PTX without comments, debug lines and names: a declared name counts as the number of its first use."""
+    """PTX without comments, debug lines and unused globals; a declared name counts as the number of its first use."""
     ptx = re.sub(r"//[^\n]*|/\*.*?\*/", " ", ptx, flags=re.DOTALL)
     ptx = "\n".join(
         " ".join(line.split()) for line in ptx.split("\n") if line.strip() and not re.match(r"\s*\.(loc|file)\b", line)
     )
+    ptx = without_unused_globals(ptx)
     declared = {name for pattern in (PTX_DECLARATION, PTX_RETURNING, PTX_LABEL) for name in pattern.findall(ptx)}
     declared |= {name.strip() for names in PTX_REGISTERS.findall(ptx) for name in names.split(",")}
     numbers = {}

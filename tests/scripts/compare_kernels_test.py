@@ -102,8 +102,16 @@ class Ptx(unittest.TestCase):
             self.assertNotEqual(compare_kernels.normal_ptx(PTX.replace(old, new)), normal, change)
 
     def test_names_that_are_swapped(self):
-        text = ".global .b32 a;\n.global .b32 b;\nld.global.b32 %r1, [a];\n"
+        text = ".global .align 4 .b32 a;\n.global .align 4 .b32 b;\nld.global.b32 %r1, [a];\nst.global.b32 [b], 0;\n"
         self.assertNotEqual(compare_kernels.normal_ptx(text), compare_kernels.normal_ptx(text.replace("[a]", "[b]")))
+
+    def test_globals_that_no_instruction_uses(self):
+        text = ".global .align 4 .u32 used = 3;\nld.global.u32 %r1, [used];\n"
+        normal = compare_kernels.normal_ptx(text)
+        self.assertEqual(compare_kernels.normal_ptx(".global .align 4 .u32 unused = 4;\n" + text), normal)
+        self.assertEqual(compare_kernels.normal_ptx(".weak .global .align 1 .u8 unused;\n" + text), normal)
+        self.assertNotEqual(compare_kernels.normal_ptx(text.replace("3", "4")), normal)
+        self.assertNotEqual(compare_kernels.normal_ptx(text.replace("[used]", "[used+4]")), normal)
 
 
 @unittest.skipUnless(shutil.which("g++"), "no g++")

@@ -75,7 +75,7 @@ def masks(fused: dict) -> str:
 
 def page(analysis: dict, fused: dict) -> str:
     stacked = [s for s in fused["stackings"] if len(s["contractions"]) == 3]
-    saved = sum(s["words_apart"] - s["words_stacked"] for s in stacked)
+    saved = sum(s["words_separate"] - s["words_stacked"] for s in stacked)
     notes = f"""## What the figures say
 
 - The paper reports {100 * PAPER_REDUCTION:.2f} % less data movement. That figure does not follow from its table, where several

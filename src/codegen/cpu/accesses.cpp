@@ -2,7 +2,7 @@
 
 #include "base/text.h"
 
-namespace millrace {
+namespace millrace::codegen {
 namespace {
 
 constexpr int64_t kVectorBytes = 64;  // the prelude's
@@ -179,4 +179,4 @@ std::string VectorAccesses::from_line(const Segment& segment, const std::string&
   return concat("mr::load<E, L, 1>(", buffer, index, ")");
 }
 
-}  // namespace millrace
+}  // namespace millrace::codegen

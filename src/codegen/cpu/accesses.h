@@ -5,7 +5,7 @@
 #include "codegen/nest.h"
 #include "codegen/statement.h"
 
-namespace millrace {
+namespace millrace::codegen {
 
 // A nest whose innermost loop takes vectors.
 struct VectorNest : Nest {
@@ -85,4 +85,4 @@ class VectorAccesses {
   int lines_ = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::codegen

@@ -6,6 +6,7 @@
 #include "codegen/cpu/accesses.h"
 
 namespace millrace {
+namespace codegen {
 namespace {
 
 constexpr int64_t kBlock = 16;  // extent of a block of an index: a cache line of float
@@ -65,14 +66,13 @@ class CpuGenerator {
     if (threads <= 1) return {{Call{"work(0)"}}};
     const Statement work = {Call{"work(thread)"}};
     return {{Pragma{concat("omp parallel num_threads(", threads, ")")}},
-            {Loop{Unroll::compiler_decides,
-                  "thread",
-                  concat(threads),
-                  {work},
-                  Braces::none,
-                  "omp_get_thread_num()",
-                  "omp_get_num_threads()",
-                  "long"}}};
+            {Loop{.counter = "thread",
+                  .end = concat(threads),
+                  .body = {work},
+                  .braces = Braces::none,
+                  .first = "omp_get_thread_num()",
+                  .stride = "omp_get_num_threads()",
+                  .type = "long"}}};
   }
 
   // A thread's share of the rows.
@@ -83,7 +83,7 @@ class CpuGenerator {
     append(statements, scratch_.pointers());
     for (const ThreadPartial& partial : partials_) {
       const Assign init{partial.name + "[k]", Nest::identity(partial.kind)};
-      statements.push_back(count("k", nest_.points(partial.kept), {init}, Braces::none));
+      statements.push_back(count("k", nest_.points(partial.kept), {init}));
     }
     const int threads = nest_.config.threads;
     int64_t rows = 1;
@@ -93,7 +93,7 @@ class CpuGenerator {
     Statements body = row_indices(rows);
     append(body, std::move(row_body));
     statements.push_back(
-        {Loop{Unroll::compiler_decides, "r", "end", std::move(body), Braces::always, "begin", "1", "long"}});
+        {Loop{.counter = "r", .end = "end", .body = std::move(body), .first = "begin", .type = "long"}});
     return statements;
   }
 
@@ -110,14 +110,12 @@ class CpuGenerator {
     int64_t below = rows;
     for (const int index : nest_.outer_loops()) {
       below /= trips(index);
-      const bool blocked = index == nest_.config.block;
-      std::string position = concat("r / ", below, " % ", trips(index));
-      if (nest_.rows_in_lanes && index == nest_.config.vector)
-        position += " * W";
-      else if (blocked)
-        position += concat(" * ", kBlock);
       const bool lanes = nest_.rows_in_lanes && index == nest_.config.vector;
-      statements.push_back({Declare{"const long", blocked && !lanes ? "block" : Nest::index_name(index), position}});
+      const bool blocked = !lanes && index == nest_.config.block;
+      std::string position = concat("r / ", below, " % ", trips(index));
+      if (lanes) position += " * W";
+      if (blocked) position += concat(" * ", kBlock);
+      statements.push_back({Declare{"const long", blocked ? "block" : Nest::index_name(index), position}});
     }
     return statements;
   }
@@ -155,14 +153,15 @@ class CpuGenerator {
     return {vector_loop(std::move(made), nest_.config.vector)};
   }
 
-  static Statement count(const std::string& counter, int64_t end, Statement body, Braces braces) {
-    return {Loop{Unroll::compiler_decides, counter, concat(end), {std::move(body)}, braces, "0", "1", "long"}};
+  static Statement count(const std::string& counter, int64_t end, Statement body) {
+    return {Loop{
+        .counter = counter, .end = concat(end), .body = {std::move(body)}, .braces = Braces::none, .type = "long"}};
   }
 
   // Loops over these indices, outermost first.
   Statement nested(const std::vector<int>& indices, Statement body) const {
     for (size_t k = indices.size(); k-- > 0;)
-      body = count(Nest::index_name(indices[k]), nest_.extent(indices[k]), std::move(body), Braces::none);
+      body = count(Nest::index_name(indices[k]), nest_.extent(indices[k]), std::move(body));
     return body;
   }
 
@@ -213,15 +212,12 @@ class CpuGenerator {
     const int64_t length = index == kNoIndex ? 1 : nest_.extent(index);
     const int64_t rest = length % nest_.lanes;
     if (length >= nest_.lanes)
-      statements.push_back({Loop{Unroll::compiler_decides,
-                                 "v",
-                                 "",
-                                 {call("W", "v")},
-                                 Braces::none,
-                                 "0",
-                                 "W",
-                                 "long",
-                                 concat("v + W <= ", length)}});
+      statements.push_back({Loop{.counter = "v",
+                                 .body = {call("W", "v")},
+                                 .braces = Braces::none,
+                                 .stride = "W",
+                                 .type = "long",
+                                 .condition = concat("v + W <= ", length)}});
     if (rest > 0) statements.push_back(call(concat(rest), concat(length - rest)));
     append(statements, std::move(made.after_line));
     return {Block{std::move(statements)}};
@@ -232,15 +228,12 @@ class CpuGenerator {
     const int index = nest_.config.block;
     if (index == kNoIndex) return body;
     const std::string name = Nest::index_name(index);
-    return {Loop{Unroll::compiler_decides,
-                 name,
-                 "",
-                 {std::move(body)},
-                 Braces::none,
-                 "block",
-                 "1",
-                 "long",
-                 concat(name, " < block + ", kBlock, " && ", name, " < ", nest_.extent(index))}};
+    return {Loop{.counter = name,
+                 .body = {std::move(body)},
+                 .braces = Braces::none,
+                 .first = "block",
+                 .type = "long",
+                 .condition = concat(name, " < block + ", kBlock, " && ", name, " < ", nest_.extent(index))}};
   }
 
   // --- Instructions ---
@@ -355,7 +348,7 @@ class CpuGenerator {
       const std::string stored =
           concat("mr::store<mr::Lanes<1>, 0>(p", port, " + ", nest_.offset_of(port, indices), ", total)");
       statements.push_back(nested(partial.kept, {Block{{{Declare{"F", "total", Nest::identity(partial.kind)}},
-                                                        count("thread", nest_.config.threads, {next}, Braces::none),
+                                                        count("thread", nest_.config.threads, {next}),
                                                         {Call{stored}}}}}));
     }
     return statements;
@@ -369,10 +362,11 @@ class CpuGenerator {
 };
 
 }  // namespace
+}  // namespace codegen
 
 KernelText generate_cpu_kernel(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts,
                                const KernelConfig& config) {
-  return CpuGenerator({graph, partition, layouts, config}).run();
+  return codegen::CpuGenerator({graph, partition, layouts, config}).run();
 }
 
 }  // namespace millrace

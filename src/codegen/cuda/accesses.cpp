@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 
-namespace millrace {
+namespace millrace::codegen {
 namespace {
 
 constexpr int64_t kMostEarly = 32;  // elements of a tensor that a thread loads at the beginning of a row
@@ -216,4 +216,4 @@ std::string Accesses::lane_suffix(const Segment& segment) const {
   return segment.loop || map_.rows_in_lanes ? "[l]" : "[0]";
 }
 
-}  // namespace millrace
+}  // namespace millrace::codegen

@@ -5,7 +5,7 @@
 #include "codegen/cuda/kernel_statements.h"
 #include "codegen/cuda/thread_mapping.h"
 
-namespace millrace {
+namespace millrace::codegen {
 
 // The type of W neighbours of a tensor in registers.
 std::string elements_type(const ThreadMapping& map, int port, const std::vector<int>& indices, int vector);
@@ -49,4 +49,4 @@ class Accesses {
   int mask_count_ = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::codegen

@@ -1,4 +1,4 @@
-// What is written here is a structure of sizes, and a kernel that finds its tensors and calls the prelude's.
+// Writes a struct of sizes, and kernels that locate their tensors and call the functions of prelude/cuda_attention.h.
 #include "codegen/cuda/attention.h"
 
 #include <algorithm>
@@ -10,14 +10,14 @@ namespace millrace {
 namespace {
 
 constexpr int kWarpThreads = 32;
-constexpr int64_t kDrawn = 8;      // neighbours of a mask that are drawn at once
-constexpr int64_t kPairBytes = 8;  // two floats, that backward's first kernel leaves of every query
+constexpr int64_t kPhiloxBlock = 8;    // neighbours of a mask in one Philox block
+constexpr int64_t kRowStatsBytes = 8;  // two floats that backward's first kernel stores for every query
 constexpr int64_t kIntRange = int64_t{1} << 31;
 
 using Operand = Attention::Operand;
 
-// Names in the text, by operand.
-constexpr std::array<const char*, Attention::kOperands> kNames = {"q",   "k",   "v",   "o",  "log_sums",
+// Variable names in the kernel, by operand.
+constexpr std::array<const char*, Attention::kOperands> kNames = {"q",   "k",   "v",   "o",  "log_sum_exp",
                                                                   "d_o", "d_q", "d_k", "d_v"};
 
 class AttentionGenerator {
@@ -29,28 +29,28 @@ class AttentionGenerator {
   }
 
   KernelText run() {
-    number_values();
+    add_values();
     made_.text = concat("#ifndef MILLRACE_ATTENTIONS\n#define MILLRACE_ATTENTIONS\n", cuda_matrices(), cuda_attention(),
                         "#endif\n", sizes_text());
     if (!attention_.backward) {
       add({"MILLRACE_KERNEL",
-           "attend",
+           "attention_forward",
            Rows::queries,
            {Operand::q, Operand::k, Operand::v, Operand::o, Operand::log_sums}});
     } else if (config_.single_kernel) {
       add({"MILLRACE_KERNEL",
-           "attend_back",
+           "attention_backward",
            Rows::keys,
            {Operand::q, Operand::k, Operand::v, Operand::o, Operand::log_sums, Operand::d_o, Operand::d_q, Operand::d_k,
             Operand::d_v}});
     } else {
-      made_.scratch_bytes = heads_ * attention_.queries * kPairBytes;
+      made_.scratch_bytes = heads_ * attention_.queries * kRowStatsBytes;
       add({"MILLRACE_KERNEL",
-           "attend_dq",
+           "attention_backward_dq",
            Rows::queries,
            {Operand::q, Operand::k, Operand::v, Operand::o, Operand::log_sums, Operand::d_o, Operand::d_q}});
       add({"MILLRACE_KERNEL_keys",
-           "attend_dk_dv",
+           "attention_backward_dk_dv",
            Rows::keys,
            {Operand::q, Operand::k, Operand::v, Operand::d_o, Operand::d_k, Operand::d_v}});
     }
@@ -60,11 +60,11 @@ class AttentionGenerator {
  private:
   enum class Rows { queries, keys };
 
-  // What calls one of the prelude's functions.
+  // A kernel calls one function of the prelude.
   struct Kernel {
     const char* name;
     const char* function;
-    Rows rows;  // that blocks share
+    Rows rows;  // of the scores, divided among the blocks
     std::vector<Operand> operands;
   };
 
@@ -75,28 +75,28 @@ class AttentionGenerator {
     return static_cast<size_t>(at) + (written ? partition_.reads.size() : 0);
   }
 
-  // Elements between neighbours along an index of the attention.
+  // Elements between neighbours along an axis; 0 without the axis.
   static int64_t stride(const std::vector<int64_t>& strides, int axis) {
     return axis < 0 ? 0 : strides[static_cast<size_t>(axis)];
   }
   std::vector<int64_t> strides(Operand operand) const {
     return strides_of(graph_, attention_.tensors[operand], layouts_[position_of(operand)]);
   }
-  // Whether the numbers of a row lie together; else those of a column do. Sums of rows have one each.
-  bool lies_by_rows(Operand operand) const {
+  // Otherwise columns are contiguous. The log-sum-exp has a single column.
+  bool is_row_major(Operand operand) const {
     return operand == Operand::log_sums || stride(strides(operand), attention_.axes[operand].column) == 1;
   }
-  // Elements from row to row, or from column to column.
+  // Elements from row to row; if col-major, from column to column.
   int64_t pitch(Operand operand) const {
     const Attention::Axes& axes = attention_.axes[operand];
-    return stride(strides(operand), lies_by_rows(operand) ? axes.row() : axes.column);
+    return stride(strides(operand), is_row_major(operand) ? axes.row() : axes.column);
   }
-  // A mask's elements are numbered as the program writes it.
+  // Mask elements are numbered in the order in which the program writes the tensor.
   std::vector<int64_t> mask_strides() const {
     return strides_of(graph_, attention_.mask, written_layout(graph_, attention_.mask));
   }
 
-  // Where the head that a block works on begins. `step`: the text of what is between neighbours along a batch index.
+  // Offset of a block's head. step(k): text of the stride of batch index k.
   template <class Step>
   std::string head_offset(const Step& step) const {
     std::vector<std::string> terms;
@@ -106,25 +106,25 @@ class AttentionGenerator {
     return terms.empty() ? "0" : join(terms, " + ");
   }
 
-  // --- Numbers ---
+  // --- Arguments ---
 
-  void number_values() {
+  void add_values() {
     for (const TensorId scale : attention_.scales) made_.values.push_back({scale, 0});
-    if (attention_.mask.valid()) number_dropout();
+    if (attention_.mask.valid()) add_dropout();
     for (size_t k = 0; k < Attention::kOperands; ++k) {
       if (!attention_.tensors[k].valid()) continue;
       const auto operand = static_cast<Operand>(k);
       pitches_[k] = made_.values.size();
-      made_.values.push_back({TensorId(), whole_number(pitch(operand))});
+      made_.values.push_back({TensorId(), encode_integer(pitch(operand))});
       for (const int axis : attention_.axes[k].batch)
-        made_.values.push_back({TensorId(), whole_number(stride(strides(operand), axis))});
+        made_.values.push_back({TensorId(), encode_integer(stride(strides(operand), axis))});
     }
   }
 
-  // As the prelude reads it.
-  static double whole_number(int64_t number) { return 0x1p52 + static_cast<double>(number); }
+  // The prelude's decode_integer is the inverse.
+  static double encode_integer(int64_t number) { return 0x1p52 + static_cast<double>(number); }
 
-  void number_dropout() {
+  void add_dropout() {
     const Operator& dropout = *dropout_of(graph_, attention_.mask);
     const double rounded = std::min(std::floor(dropout.value * 65536 + 0.5), 65535.0);
     made_.values.push_back({TensorId(), rounded * 65536});
@@ -132,30 +132,31 @@ class AttentionGenerator {
     made_.subsequences.push_back(dropout.subsequence);
   }
 
-  // The mask's among the partition's tensors.
+  // Position of the mask among the partition's tensors.
   size_t mask_position() const {
     const std::vector<TensorId> tensors = tensors_of(partition_);
     return static_cast<size_t>(std::find(tensors.begin(), tensors.end(), attention_.mask) - tensors.begin());
   }
-  // Whether forward leaves it for backward, as bits.
-  bool keeps_mask() const {
+  // Whether forward stores the mask for backward, as bits.
+  bool stores_mask_bits() const {
     const size_t position = mask_position();
     return position < layouts_.size() && layouts_[position].storage == MaskStorage::bits;
   }
 
-  // Whether the neighbours that are drawn at once are keys of one query.
-  bool draws_keys() const {
+  // Whether the elements of every Philox block are keys of one query.
+  bool blocks_are_keys() const {
     const std::vector<int64_t> steps = mask_strides();
     const Attention::Axes& axes = attention_.mask_axes;
-    if (stride(steps, axes.key) != 1 || attention_.keys % kDrawn != 0) return false;
-    const auto whole = [&](int axis) { return stride(steps, axis) % kDrawn == 0; };
-    return (attention_.queries == 1 || whole(axes.query)) &&
+    if (stride(steps, axes.key) != 1 || attention_.keys % kPhiloxBlock != 0) return false;
+    const auto aligned = [&](int axis) { return stride(steps, axis) % kPhiloxBlock == 0; };
+    return (attention_.queries == 1 || aligned(axes.query)) &&
            std::all_of(axes.batch.begin(), axes.batch.end(), [&](int axis) {
-             return axis < 0 || whole(axis) ||
+             return axis < 0 || aligned(axis) ||
                     graph_.extent(graph_.tensor(attention_.mask).dims[static_cast<size_t>(axis)]) == 1;
            });
   }
 
+  // The narrowest index type that cannot overflow.
   std::string integer() const {
     int64_t largest = 0;
     for (const TensorId tensor : attention_.tensors) {
@@ -166,36 +167,36 @@ class AttentionGenerator {
 
   // --- Registers ---
 
-  // A thread's: pieces of rows, sums and scores, and about as much beside them as ptxas was seen to want.
+  // Estimate for a thread: fragments of rows, accumulators and scores, plus an overhead as seen from ptxas.
   int64_t registers(const Kernel& kernel) const {
-    constexpr int64_t kBeside = 48;
-    constexpr int64_t kBesideOfGroups = 40;
-    constexpr int64_t kBesideOfSharedRows = 32;
+    constexpr int64_t kOverhead = 48;
+    constexpr int64_t kWgmmaOverhead = 40;
+    constexpr int64_t kRowsInSmemOverhead = 32;
     const int64_t inner = attention_.inner;
     const int64_t values = attention_.values;
     if (config_.wgmma && attention_.backward) {
       const int64_t scores = kernel.rows == Rows::queries ? 64 - values / 2 : 32;
-      if (config_.rows_in_smem) return (inner + values) / 2 + scores + kBesideOfSharedRows;
-      return config_.row_tiles * (3 * (inner + values) / 4 + scores) + kBesideOfGroups;
+      if (config_.rows_in_smem) return (inner + values) / 2 + scores + kRowsInSmemOverhead;
+      return config_.row_tiles * (3 * (inner + values) / 4 + scores) + kWgmmaOverhead;
     }
-    const int64_t pieces = !attention_.backward
-                               ? (config_.rows_in_smem ? 0 : inner / 4) + values / 2 + config_.tile_columns / 2
-                           : kernel.rows == Rows::queries ? 3 * inner / 4 + values / 4 + 16
-                                                          : 3 * (inner + values) / 4 + 16;
-    return config_.row_tiles * pieces + kBeside + (attention_.causal ? 8 : 0);
+    const int64_t fragments = !attention_.backward
+                                  ? (config_.rows_in_smem ? 0 : inner / 4) + values / 2 + config_.tile_columns / 2
+                              : kernel.rows == Rows::queries ? 3 * inner / 4 + values / 4 + 16
+                                                             : 3 * (inner + values) / 4 + 16;
+    return config_.row_tiles * fragments + kOverhead + (attention_.causal ? 8 : 0);
   }
 
-  // As many as registers and shared memory allow, with hardly any of the former spilled.
-  int64_t blocks_at_a_time(const Kernel& kernel) const {
+  // As many as registers and shared memory allow with hardly any spills.
+  int64_t resident_blocks(const Kernel& kernel) const {
     constexpr int64_t kRegisters = 65536;  // of a multiprocessor
-    constexpr int64_t kMostOfThread = 255;
-    constexpr int64_t kShared = 228 << 10;
-    constexpr int64_t kSharedBeside = 1024;  // of every block
-    constexpr int64_t kThreads = 1536;       // of the smallest multiprocessor that we care for
+    constexpr int64_t kMaxThreadRegisters = 255;
+    constexpr int64_t kSmem = 228 << 10;
+    constexpr int64_t kReservedSmem = 1024;  // for every block
+    constexpr int64_t kThreads = 1536;       // of the smallest multiprocessor that we support
     const int64_t threads = int64_t{kWarpThreads} * config_.warps;
-    const int64_t by_registers = kRegisters / (threads * std::min(registers(kernel), kMostOfThread));
-    const int64_t by_shared = kShared / (attention_shared_bytes(attention_, config_) + kSharedBeside);
-    return std::max<int64_t>(1, std::min({by_registers, by_shared, kThreads / threads}));
+    const int64_t by_registers = kRegisters / (threads * std::min(registers(kernel), kMaxThreadRegisters));
+    const int64_t by_smem = kSmem / (attention_shared_bytes(attention_, config_) + kReservedSmem);
+    return std::max<int64_t>(1, std::min({by_registers, by_smem, kThreads / threads}));
   }
 
   // --- Text ---
@@ -214,28 +215,29 @@ class AttentionGenerator {
     line(text, 0, "struct MILLRACE_KERNEL_sizes {");
     line(text, 1, concat("using T = mr::", half ? "f16;" : "bf16;"));
     line(text, 1, concat("using I = ", integer(), ";"));
-    const bool few = masked && elements_of(graph_, attention_.mask) / kDrawn + 65536 < 2 * kIntRange;
+    const bool few = masked && elements_of(graph_, attention_.mask) / kPhiloxBlock + 65536 < 2 * kIntRange;
     line(text, 1, concat("using Block = mr::", few ? "u32;" : "u64;"));
     constant(text, "bool", "kBackward", attention_.backward ? 1 : 0);
     constant(text, "bool", "kCausal", attention_.causal ? 1 : 0);
     constant(text, "bool", "kDropout", masked ? 1 : 0);
-    constant(text, "bool", "kGroups", config_.wgmma ? 1 : 0);
-    constant(text, "bool", "kSharedRows", config_.rows_in_smem ? 1 : 0);
-    constant(text, "bool", "kWhole", config_.single_kernel && attention_.backward ? 1 : 0);
+    constant(text, "bool", "kWgmma", config_.wgmma ? 1 : 0);
+    constant(text, "bool", "kRowsInSmem", config_.rows_in_smem ? 1 : 0);
+    constant(text, "bool", "kSingleKernel", config_.single_kernel && attention_.backward ? 1 : 0);
     constant(text, "int", "kQueries", attention_.queries);
     constant(text, "int", "kKeys", attention_.keys);
     constant(text, "int", "kInner", attention_.inner);
     constant(text, "int", "kValues", attention_.values);
     constant(text, "int", "kWarps", config_.warps);
-    constant(text, "int", "kTiles", config_.row_tiles);
-    constant(text, "int", "kPanel", config_.tile_columns);
+    constant(text, "int", "kRowTiles", config_.row_tiles);
+    constant(text, "int", "kTileColumns", config_.tile_columns);
     constant(text, "int", "kStages", config_.stages);
-    constant(text, "int", "kShared", attention_shared_bytes(attention_, config_));
-    const bool mixed = lies_by_rows(Operand::k) && lies_by_rows(Operand::v);
-    line(text, 1, concat("static constexpr mr::Columns kKeyColumns = mr::Columns::", mixed ? "mixed;" : "in_order;"));
+    constant(text, "int", "kLaunchSmemBytes", attention_shared_bytes(attention_, config_));
+    const bool permuted = is_row_major(Operand::k) && is_row_major(Operand::v);
+    line(text, 1,
+         concat("static constexpr mr::RowOrder kKeyOrder = mr::RowOrder::", permuted ? "permuted;" : "in_order;"));
     if (masked) {
-      constant(text, "bool", "kMaskInBlocks", draws_keys() ? 1 : 0);
-      constant(text, "bool", "kMaskBits", keeps_mask() ? 1 : 0);
+      constant(text, "bool", "kMaskInBlocks", blocks_are_keys() ? 1 : 0);
+      constant(text, "bool", "kMaskBits", stores_mask_bits() ? 1 : 0);
       constant(text, "mr::u64", "kMaskQuery", stride(mask_strides(), attention_.mask_axes.query));
       constant(text, "mr::u64", "kMaskKey", stride(mask_strides(), attention_.mask_axes.key));
     }
@@ -249,7 +251,7 @@ class AttentionGenerator {
     const int64_t blocks = (rows + rows_of_block(config_) - 1) / rows_of_block(config_);
     std::string& text = made_.text;
     line(text, 0,
-         concat("MR_KERNEL(", threads, " MR_BLOCKS(", blocks_at_a_time(kernel), ")) ", kernel.name,
+         concat("MR_KERNEL(", threads, " MR_MIN_BLOCKS(", resident_blocks(kernel), ")) ", kernel.name,
                 "(MR_PARAMETER mr::Arguments<", layouts_.size(), ", ", std::max<size_t>(made_.values.size(), 1), ", ",
                 std::max<size_t>(made_.subsequences.size(), 1), "> args) {"));
     line(text, 1, "using S = MILLRACE_KERNEL_sizes;");
@@ -262,27 +264,26 @@ class AttentionGenerator {
     }
     if (attention_.backward && !config_.single_kernel) {
       line(text, 1,
-           concat("float* const pairs = reinterpret_cast<float*>(args.scratch) + head * ", 2 * attention_.queries,
+           concat("float* const row_stats = reinterpret_cast<float*>(args.scratch) + head * ", 2 * attention_.queries,
                   "LL;"));
-      arguments += ", pairs";
+      arguments += ", row_stats";
     }
     std::string scale = "1.0";
     for (size_t k = 0; k < attention_.scales.size(); ++k) scale += concat(" * args.values[", k, "]");
     line(text, 1, concat("const double scale = ", scale, ";"));
-    line(text, 1, masks_text());
-    line(text, 1, concat("mr::", kernel.function, "<S>(", arguments, ", scale, masks);"));
+    line(text, 1, mask_text());
+    line(text, 1, concat("mr::", kernel.function, "<S>(", arguments, ", scale, mask);"));
     line(text, 0, "}");
     made_.grids.push_back({kernel.name, heads_ * blocks, threads, attention_shared_bytes(attention_, config_)});
   }
 
-  // Neighbouring blocks work on one head, whose panels they share. Causal: those with most to look at come first.
+  // Neighbouring blocks share a head, so they read the same tiles. Causal: blocks with the most keys come first.
   void add_head(int64_t blocks, Rows rows) {
     std::string& text = made_.text;
-    const bool last_first = attention_.causal && rows == Rows::queries;
+    const bool reversed = attention_.causal && rows == Rows::queries;
     line(text, 1, concat("const int head = mr::block_number() / ", blocks, ";"));
     line(text, 1,
-         concat("const int block = ", last_first ? concat(blocks - 1, " - ") : "", "mr::block_number() % ", blocks,
-                ";"));
+         concat("const int block = ", reversed ? concat(blocks - 1, " - ") : "", "mr::block_number() % ", blocks, ";"));
     int64_t below = heads_;
     for (size_t k = 0; k < attention_.batch.size(); ++k) {
       below /= attention_.batch[k];
@@ -293,15 +294,15 @@ class AttentionGenerator {
 
   void add_matrix(Operand operand) {
     const std::string type = operand == Operand::log_sums ? "float" : "S::T";
-    const std::string whole = concat(attention_.writes(operand) ? "" : "const ", type);
+    const std::string element = concat(attention_.writes(operand) ? "" : "const ", type);
     const auto value = [&](size_t number) {
-      return concat("mr::whole_number(args.values[", pitches_[operand] + number, "])");
+      return concat("mr::decode_integer(args.values[", pitches_[operand] + number, "])");
     };
     const std::string offset = head_offset([&](size_t k) { return value(1 + k); });
     line(made_.text, 1,
-         concat("const mr::Matrix<", whole, ", S::I, mr::Lies::by_", lies_by_rows(operand) ? "rows" : "columns", "> ",
-                kNames[operand], "{static_cast<", whole, "*>(args.tensors[", position_of(operand), "]) + (", offset,
-                "), S::I(", value(0), ")};"));
+         concat("const mr::Matrix<", element, ", S::I, mr::Order::", is_row_major(operand) ? "row_major" : "col_major",
+                "> ", kNames[operand], "{static_cast<", element, "*>(args.tensors[", position_of(operand), "]) + (",
+                offset, "), S::I(", value(0), ")};"));
   }
 
   std::string mask_offset() const {
@@ -309,12 +310,13 @@ class AttentionGenerator {
     return head_offset([&](size_t k) { return stride(steps, attention_.mask_axes.batch[k]); });
   }
 
-  std::string masks_text() const {
-    if (!attention_.mask.valid()) return "const mr::NoMasks masks;";
+  std::string mask_text() const {
+    if (!attention_.mask.valid()) return "const mr::NoDropout mask;";
     const size_t threshold = attention_.scales.size();
-    return concat("const mr::Masks<S> masks{mr::Dropout(args.state, args.subsequences[0], args.values[", threshold,
+    return concat("const mr::DropoutMask<S> mask{mr::Dropout(args.state, args.subsequences[0], args.values[", threshold,
                   "], args.values[", threshold + 1, "]), mr::u64(", mask_offset(), "), ",
-                  keeps_mask() ? concat("static_cast<mr::u8*>(args.tensors[", mask_position(), "])") : "nullptr", "};");
+                  stores_mask_bits() ? concat("static_cast<mr::u8*>(args.tensors[", mask_position(), "])") : "nullptr",
+                  "};");
   }
 
   const Graph& graph_;
@@ -323,8 +325,8 @@ class AttentionGenerator {
   const std::vector<Layout>& layouts_;
   const AttentionConfig& config_;
   int64_t heads_ = 1;
-  std::array<size_t, Attention::kOperands>
-      pitches_{};  // where an operand's strides are among the values: its pitch first
+  // Position of an operand's strides among the values; the pitch is first.
+  std::array<size_t, Attention::kOperands> pitches_{};
   KernelText made_;
 };
 

@@ -1,9 +1,9 @@
-// (attention partition, layouts, way) → CUDA C++ for NVRTC. Test: tests/codegen/attention_kernel_test.cpp
+// (attention partition, layouts, config) → CUDA C++ for NVRTC. Test: tests/codegen/attention_kernel_test.cpp
 //
-// What it takes: q, k, v, o and their gradients in float16, or all in bfloat16, with the column's axis innermost, or
-// the rows' axis where these are a multiple of 8, and all other strides of more than one element multiples of 8;
-// log_sums in float32, anyhow; a mask that is drawn. Inner and values are multiples of 16 up to 128; queries and keys
-// of any size. Of the way: panels of a multiple of 32, one stage or more, at most 32 warps.
+// Requires: q, k, v, o and their gradients all in float16 or all in bfloat16; the column axis innermost, or the row
+// axis if its extent is a multiple of 8; all other strides of more than one element multiples of 8. log_sums is float32
+// in any layout. A mask must be that of a dropout. Inner and values are multiples of 16 up to 128; queries and keys
+// have any size. Tiles have a multiple of 32 columns; there is at least one stage, and at most 32 warps.
 #pragma once
 
 #include <string_view>
@@ -13,11 +13,11 @@
 
 namespace millrace {
 
-// `layouts`: one a tensor of the partition, its reads and then its writes.
+// `layouts`: one for each tensor of the partition, its reads and then its writes.
 KernelText generate_cuda_attention(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts,
                                    const AttentionConfig& config);
 
-// src/codegen/prelude/cuda_matrices.h and cuda_attention.h, which are in the text of such a kernel.
+// src/codegen/prelude/cuda_matrices.h, and all cuda_attention*.h in order: the text of such a kernel contains both.
 std::string_view cuda_matrices();
 std::string_view cuda_attention();
 

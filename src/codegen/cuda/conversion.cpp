@@ -3,7 +3,7 @@
 #include "base/text.h"
 #include "codegen/cuda/accesses.h"
 
-namespace millrace {
+namespace millrace::codegen {
 namespace {
 
 // The part of the tile at (x, y), for all k of a thread that are in the tensor.
@@ -12,17 +12,17 @@ Statement each_part(const ThreadMapping& map, int vector, const std::string& x, 
   const std::string down = Nest::index_name(map.config.vector);
   const std::string inside =
       concat(across, " < ", map.extent(map.config.block), " && ", down, " < ", map.extent(map.config.vector));
-  return {Loop{Unroll::fully,
-               "k",
-               concat(kTile * kTile / map.width(vector)),
-               {{Declare{"const int", "x", x}},
-                {Declare{"const int", "y", y}},
-                {Declare{"const I", across, "left + x"}},
-                {Declare{"const I", down, "top + y"}},
-                {If{inside, std::move(body)}}},
-               Braces::always,
-               "thread",
-               concat(map.shape.threads)}};
+  Statements part = {{Declare{"const int", "x", x}},
+                     {Declare{"const int", "y", y}},
+                     {Declare{"const I", across, "left + x"}},
+                     {Declare{"const I", down, "top + y"}},
+                     {If{inside, std::move(body)}}};
+  return {Loop{.unroll = Unroll::fully,
+               .counter = "k",
+               .end = concat(kTile * kTile / map.width(vector)),
+               .body = std::move(part),
+               .first = "thread",
+               .stride = concat(map.shape.threads)}};
 }
 
 }  // namespace
@@ -57,17 +57,17 @@ Statements convert_tile(const ThreadMapping& map, KernelStatements& kernel) {
   const int64_t vectors = kTile / map.width(across);
   statements.push_back(each_part(map, across, concat("k % ", vectors, " * ", map.width(across)),
                                  concat("k / ", vectors),
-                                 {{Declare{elements_type(map, 0, indices, across), "piece"}},
-                                  {Load{"piece", "p0", offset_text(map, 0, indices)}},
-                                  {Call{concat("piece.store(tile.elements, y * ", type, "::kRow + x)")}}}));
+                                 {{Declare{elements_type(map, 0, indices, across), "vector"}},
+                                  {Load{"vector", "p0", offset_text(map, 0, indices)}},
+                                  {Call{concat("vector.store(tile.elements, y * ", type, "::kRow + x)")}}}));
   statements.push_back({Barrier{}});
   statements.push_back(each_part(map, down, "k % 16 + k / 32 % 4 * 16",
                                  concat("(k / 16 % 2 + k / 128 * 2) * ", map.width(down)),
-                                 {{Declare{elements_type(map, 1, indices, down), "piece"}},
-                                  assign_each("l", map.width(down), "piece.data.elements[l]",
+                                 {{Declare{elements_type(map, 1, indices, down), "vector"}},
+                                  assign_each("l", map.width(down), "vector.data.elements[l]",
                                               concat("tile.elements[(y + l) * ", type, "::kRow + x]")),
-                                  {Call{concat("piece.store(p1, ", offset_text(map, 1, indices), ")")}}}));
+                                  {Call{concat("vector.store(p1, ", offset_text(map, 1, indices), ")")}}}));
   return statements;
 }
 
-}  // namespace millrace
+}  // namespace millrace::codegen

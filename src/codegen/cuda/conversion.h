@@ -4,7 +4,7 @@
 #include "codegen/cuda/kernel_statements.h"
 #include "codegen/cuda/thread_mapping.h"
 
-namespace millrace {
+namespace millrace::codegen {
 
 // W neighbours of a thread, at the point whose indices are declared.
 Statements convert_vector(const ThreadMapping& map);
@@ -13,4 +13,4 @@ Statements convert_vector(const ThreadMapping& map);
 // contiguous in the other.
 Statements convert_tile(const ThreadMapping& map, KernelStatements& kernel);
 
-}  // namespace millrace
+}  // namespace millrace::codegen

@@ -8,6 +8,7 @@
 #include "codegen/cuda/reductions.h"
 
 namespace millrace {
+namespace codegen {
 namespace {
 
 // Turns the segments of a schedule into statements, then orders them in a kernel. thread_mapping.h says how threads
@@ -82,7 +83,7 @@ class CudaGenerator {
     const std::string quotient = concat("thread / ", columns);
     const std::string remainder = concat("thread % ", columns);
     Statements statements = {{Declare{"const int", "lane", map_.rows_in_lanes ? quotient : remainder}},
-                             {Declare{"const int", "group", map_.rows_in_lanes ? remainder : quotient}}};
+                             {Declare{"const int", "block_row", map_.rows_in_lanes ? remainder : quotient}}};
     append(statements, partial_arrays(map_));
     Statements computed = segments();
     append(statements, map_.partials.empty() ? one_row(std::move(computed)) : many_rows(std::move(computed)));
@@ -91,7 +92,7 @@ class CudaGenerator {
 
   Statements one_row(Statements computed) const {
     Statements body = kernel_.row_arrays;
-    body.push_back({Declare{"const I", "number", concat("I(mr::block_number()) * ", map_.block_rows, " + group")}});
+    body.push_back({Declare{"const I", "number", concat("I(mr::block_number()) * ", map_.block_rows, " + block_row")}});
     append(body, row_indices());
     append(body, kernel_.row_loads);
     append(body, std::move(computed));
@@ -127,8 +128,9 @@ class CudaGenerator {
 
   // `body` for the row that row threads process in a turn.
   Statements row_of(const std::string& turn, Statements body) const {
-    Statements statements = {{Declare{
-        "const I", "number", concat("(I(", turn, ") * ", map_.chunks, " + chunk) * ", map_.block_rows, " + group")}}};
+    Statements statements = {
+        {Declare{"const I", "number",
+                 concat("(I(", turn, ") * ", map_.chunks, " + chunk) * ", map_.block_rows, " + block_row")}}};
     append(statements, row_indices());
     append(statements, std::move(body));
     return statements;
@@ -289,10 +291,11 @@ class CudaGenerator {
 };
 
 }  // namespace
+}  // namespace codegen
 
 KernelText generate_cuda_kernel(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts,
                                 const KernelConfig& config) {
-  return CudaGenerator({graph, partition, layouts, config}).run();
+  return codegen::CudaGenerator({graph, partition, layouts, config}).run();
 }
 
 }  // namespace millrace

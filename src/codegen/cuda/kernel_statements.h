@@ -10,7 +10,7 @@
 #include "codegen/schedule.h"
 #include "codegen/statement.h"
 
-namespace millrace {
+namespace millrace::codegen {
 
 struct KernelStatements {
   std::vector<KernelValue> values;
@@ -38,4 +38,4 @@ struct SegmentStatements {
   std::map<std::string, std::string> loaded = {};  // text of an element, by tensor and indices
 };
 
-}  // namespace millrace
+}  // namespace millrace::codegen

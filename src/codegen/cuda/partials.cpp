@@ -6,7 +6,7 @@
 #include "codegen/cuda/accesses.h"
 #include "codegen/cuda/reductions.h"
 
-namespace millrace {
+namespace millrace::codegen {
 namespace {
 
 constexpr int kFinishBatch = 16;         // partial results that a thread of the second kernel loads before it adds them
@@ -52,7 +52,7 @@ Statement scratch_pointer(const ThreadMapping& map, const Partial& partial, cons
 Statement store_partial(const ThreadMapping& map, const Partial& partial) {
   const int64_t aligned = std::gcd(kWideBytes, std::gcd(map.points(partial.inner), partial.width) * map.real_bytes());
   const Store store{concat(partial.width, ", 1, ", aligned), "to", "q", partial.name + "[p]"};
-  const std::string result = map.combined ? "chunk" : concat("(chunk * ", map.block_rows, " + group)");
+  const std::string result = map.combined ? "chunk" : concat("(chunk * ", map.block_rows, " + block_row)");
   return {Block{{scratch_pointer(map, partial, result), each_vector(map, partial, {store}, Braces::none)}}};
 }
 
@@ -63,11 +63,11 @@ Statements combine(const ThreadMapping& map, const Partial& partial, int64_t off
   for (int64_t first = 0; first < map.block_rows; first += rows) {
     if (first > 0) statements.push_back({Barrier{}});
     const std::string to =
-        concat("combined.elements[", offset, " + (group - ", first, ") * ", map.points(partial.inner), " + q + l]");
+        concat("combined.elements[", offset, " + (block_row - ", first, ") * ", map.points(partial.inner), " + q + l]");
     const std::string own = partial.name + "[p][l]";
     const std::string sum = first == 0 ? own : concat(Nest::operation(partial.kind), "::of(", to, ", ", own, ")");
     const Statement added = each_vector(map, partial, assign_each("l", partial.width, to, sum), Braces::always);
-    statements.push_back({If{concat("group >= ", first, " && group < ", first + rows), {added}}});
+    statements.push_back({If{concat("block_row >= ", first, " && block_row < ", first + rows), {added}}});
   }
   return statements;
 }
@@ -136,21 +136,20 @@ Statement sum_slice(const ThreadMapping& map, const Partial& partial, const std:
                      {Declare{"const I", "inside", concat("term / ", results)}}};
   if (reduced.empty()) load.push_back({Call{"static_cast<void>(inside)"}});
   append(load, map.decoded(reduced, "inside"));
-  load.push_back({Assign{"partition[k]", Nest::identity(partial.kind)}});
-  const Assign loaded{"partition[k]",
-                      concat("reinterpret_cast<const F*>(args.scratch + ", partial.bytes_offset, ")[(slot * ",
-                             map.fixed_points(), " + ", map.offset_in(map.fixed, 1), ") * ", map.points(partial.inner),
-                             " + ", map.offset_in(partial.inner, 1), "]")};
+  load.push_back({Assign{"partial[k]", Nest::identity(partial.kind)}});
+  const Assign loaded{"partial[k]", concat("reinterpret_cast<const F*>(args.scratch + ", partial.bytes_offset,
+                                           ")[(slot * ", map.fixed_points(), " + ", map.offset_in(map.fixed, 1), ") * ",
+                                           map.points(partial.inner), " + ", map.offset_in(partial.inner, 1), "]")};
   load.push_back({If{concat("term < ", terms), {{loaded}}, Braces::none}});
-  return {Loop{Unroll::never,
-               "first",
-               concat(terms),
-               {{Declare{"F", concat("partition[", batch, "]")}},
-                {Loop{Unroll::fully, "k", concat(batch), load}},
-                assign_each("k", batch, "total", concat(Nest::operation(partial.kind), "::of(total, partition[k])"))},
-               Braces::always,
-               "slice",
-               concat(batch * slices)}};
+  Statements sum = {{Declare{"F", concat("partial[", batch, "]")}},
+                    {Loop{Unroll::fully, "k", concat(batch), load}},
+                    assign_each("k", batch, "total", concat(Nest::operation(partial.kind), "::of(total, partial[k])"))};
+  return {Loop{.unroll = Unroll::never,
+               .counter = "first",
+               .end = concat(terms),
+               .body = std::move(sum),
+               .first = "slice",
+               .stride = concat(batch * slices)}};
 }
 
 Statements finish_one(const ThreadMapping& map, const Partial& partial, int64_t first_block, int64_t columns) {
@@ -200,4 +199,4 @@ FinishKernel finish_partials(const ThreadMapping& map) {
   return made;
 }
 
-}  // namespace millrace
+}  // namespace millrace::codegen

@@ -2,7 +2,7 @@
 
 #include "base/text.h"
 
-namespace millrace {
+namespace millrace::codegen {
 namespace {
 
 // How many results of a reduction over rows in lanes shuffles do not combine, as in the prelude's all_reduce_apart.
@@ -66,4 +66,4 @@ Statement add_to_partial(const ThreadMapping& map, const PlacedInstruction& plac
   return {Assign{sum, map.guarded ? concat("active ? ", added, " : ", sum) : added}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::codegen

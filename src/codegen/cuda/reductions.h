@@ -5,7 +5,7 @@
 #include "codegen/cuda/kernel_statements.h"
 #include "codegen/cuda/thread_mapping.h"
 
-namespace millrace {
+namespace millrace::codegen {
 
 // Inside a row: `name` is the reduction of `expression` over the segment.
 void reduce_row(const ThreadMapping& map, const PlacedInstruction& placed, const std::string& name,
@@ -26,4 +26,4 @@ struct FinishKernel {
 };
 FinishKernel finish_partials(const ThreadMapping& map);
 
-}  // namespace millrace
+}  // namespace millrace::codegen

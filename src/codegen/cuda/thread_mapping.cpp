@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 
-namespace millrace {
+namespace millrace::codegen {
 namespace {
 
 constexpr int64_t kScratchAlignment = 256;
@@ -157,4 +157,4 @@ Statements ThreadMapping::decoded(const std::vector<int>& indices, const std::st
   return statements;
 }
 
-}  // namespace millrace
+}  // namespace millrace::codegen

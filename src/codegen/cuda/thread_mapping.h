@@ -12,7 +12,7 @@
 #include "codegen/nest.h"
 #include "codegen/statement.h"
 
-namespace millrace {
+namespace millrace::codegen {
 
 constexpr int64_t kWideBytes = 16;      // of the widest access
 constexpr int64_t kTile = 64;           // rows and columns of the prelude's Tile
@@ -82,4 +82,4 @@ struct ThreadMapping : Nest {
   void find_batches();
 };
 
-}  // namespace millrace
+}  // namespace millrace::codegen

@@ -1,8 +1,10 @@
-// What every generated CPU kernel stands on: vectors, loads and stores of every storage type, functions, masks. It is
-// compiled once for each batch of kernels, by g++ or clang++, so it includes nothing.
+// Base of every generated CPU kernel: vectors, loads and stores of every storage type, functions, masks. It is compiled
+// once for each batch of kernels, by g++ or clang++, so it includes nothing. Over 500 lines because it is one
+// self-contained text.
+// Test: tests/codegen/cpu_kernel_test.cpp
 //
-// An element is a Vec<F> of neighbours, F being float or double; one number a row is an F, or a Vec<F> where the
-// vector's lanes are rows. All functions exist for both. Lanes<N> says how many lanes of a vector are in use.
+// Values of an element are a Vec<F> of neighbours, F being float or double. Values of a row are an F, or a Vec<F> if
+// the lanes are rows. All functions exist for both. Lanes<N> says how many lanes of a vector are in use.
 #pragma once
 
 namespace mr {
@@ -14,7 +16,7 @@ using u64 = unsigned long;
 using i32 = int;
 using i64 = long;
 
-// Half precisions are stored, never computed with.
+// Half-precision types are for storage only.
 struct bf16 {
   u16 bits;
 };
@@ -37,8 +39,8 @@ struct Arguments {
 
 MR_INLINE float infinity() { return __builtin_inff(); }
 
-// A vector is a cache line: several registers, which also hides latencies. The compilers' own vectors are only used in
-// the size of a register: larger ones they take apart into scalars as soon as something is compared.
+// A vector is a cache line: several registers, which also hides latencies. The compilers' vector types are used in
+// register size only: they scalarize comparisons of larger ones.
 constexpr int kBytes = 64;
 #if defined(__AVX512F__)
 constexpr int kRegister = 64;
@@ -69,24 +71,24 @@ constexpr int kLanes = kBytes / sizeof(F);
 
 template <class F>
 struct Vec {
-  typename Types<F>::Register partition[kRegisters];
+  typename Types<F>::Register registers[kRegisters];
 };
-// Integers of the same size: positions, and what comparisons give.
+// Integers of the same size: positions, and results of comparisons.
 template <class F>
 struct Int {
-  typename Types<F>::Integers partition[kRegisters];
+  typename Types<F>::Integers registers[kRegisters];
 };
 
 using VecF = Vec<float>;
 
 template <class V>
-struct Of {  // a number
+struct Traits {
   using F = V;
   using Positions = i64;
   static constexpr bool vector = false;
 };
 template <class Real>
-struct Of<Vec<Real>> {
+struct Traits<Vec<Real>> {
   using F = Real;
   using Positions = Int<Real>;
   static constexpr bool vector = true;
@@ -103,17 +105,17 @@ constexpr bool kFull = L::n == kLanes<F>;
 #define MR_BINARY(op)                                          \
   template <class F>                                           \
   MR_INLINE Vec<F> operator op(Vec<F> a, Vec<F> b) {           \
-    MR_EACH a.partition[r] = a.partition[r] op b.partition[r]; \
+    MR_EACH a.registers[r] = a.registers[r] op b.registers[r]; \
     return a;                                                  \
   }                                                            \
   template <class F>                                           \
   MR_INLINE Vec<F> operator op(Vec<F> a, F b) {                \
-    MR_EACH a.partition[r] = a.partition[r] op b;              \
+    MR_EACH a.registers[r] = a.registers[r] op b;              \
     return a;                                                  \
   }                                                            \
   template <class F>                                           \
   MR_INLINE Vec<F> operator op(F a, Vec<F> b) {                \
-    MR_EACH b.partition[r] = a op b.partition[r];              \
+    MR_EACH b.registers[r] = a op b.registers[r];              \
     return b;                                                  \
   }
 MR_BINARY(+)
@@ -125,13 +127,13 @@ MR_BINARY(/)
   template <class F>                                           \
   MR_INLINE Int<F> operator op(Vec<F> a, Vec<F> b) {           \
     Int<F> y;                                                  \
-    MR_EACH y.partition[r] = a.partition[r] op b.partition[r]; \
+    MR_EACH y.registers[r] = a.registers[r] op b.registers[r]; \
     return y;                                                  \
   }                                                            \
   template <class F>                                           \
   MR_INLINE Int<F> operator op(Int<F> a, Int<F> b) {           \
     Int<F> y;                                                  \
-    MR_EACH y.partition[r] = a.partition[r] op b.partition[r]; \
+    MR_EACH y.registers[r] = a.registers[r] op b.registers[r]; \
     return y;                                                  \
   }
 MR_COMPARISON(<)
@@ -142,21 +144,21 @@ MR_COMPARISON(!=)
 
 template <class F>
 MR_INLINE Vec<F> operator-(Vec<F> a) {
-  MR_EACH a.partition[r] = -a.partition[r];
+  MR_EACH a.registers[r] = -a.registers[r];
   return a;
 }
 template <class F>
 MR_INLINE Int<F> operator|(Int<F> a, Int<F> b) {
-  MR_EACH a.partition[r] |= b.partition[r];
+  MR_EACH a.registers[r] |= b.registers[r];
   return a;
 }
 template <class F>
 MR_INLINE Int<F> operator&(Int<F> a, Int<F> b) {
-  MR_EACH a.partition[r] &= b.partition[r];
+  MR_EACH a.registers[r] &= b.registers[r];
   return a;
 }
 
-// --- Numbers to vectors and back ---
+// --- Scalars to vectors and back ---
 
 template <class F>
 MR_INLINE Vec<F> from_lanes(const F* lanes) {
@@ -170,36 +172,36 @@ MR_INLINE void to_lanes(F* lanes, Vec<F> x) {
 }
 
 template <class V>
-MR_INLINE V splat(typename Of<V>::F x) {
-  if constexpr (Of<V>::vector) {
+MR_INLINE V splat(typename Traits<V>::F x) {
+  if constexpr (Traits<V>::vector) {
     V y;
-    MR_EACH y.partition[r] = decltype(y.partition[0] + x){} + x;
+    MR_EACH y.registers[r] = decltype(y.registers[0] + x){} + x;
     return y;
   } else {
     return x;
   }
 }
 template <class V>
-requires Of<V>::vector MR_INLINE V splat(V x) { return x; }
+requires Traits<V>::vector MR_INLINE V splat(V x) { return x; }
 
-// Positions along an index: of all lanes alike, or one behind the other.
+// Positions along an index: position(i) is i in every lane, positions(i) is i, i + 1, ...
 template <class V>
-MR_INLINE typename Of<V>::Positions position(i64 i) {
-  if constexpr (Of<V>::vector) {
-    using Integer = typename Types<typename Of<V>::F>::Integer;
-    typename Of<V>::Positions x;
-    MR_EACH x.partition[r] = decltype(x.partition[0] + 0){} + Integer(i);
+MR_INLINE typename Traits<V>::Positions position(i64 i) {
+  if constexpr (Traits<V>::vector) {
+    using Integer = typename Types<typename Traits<V>::F>::Integer;
+    typename Traits<V>::Positions x;
+    MR_EACH x.registers[r] = decltype(x.registers[0] + 0){} + Integer(i);
     return x;
   } else {
     return i;
   }
 }
 template <class V>
-MR_INLINE typename Of<V>::Positions positions(i64 i) {
-  using Integer = typename Types<typename Of<V>::F>::Integer;
-  Integer lanes[kLanes<typename Of<V>::F>];
-  for (int l = 0; l < kLanes<typename Of<V>::F>; ++l) lanes[l] = Integer(i + l);
-  typename Of<V>::Positions x;
+MR_INLINE typename Traits<V>::Positions positions(i64 i) {
+  using Integer = typename Types<typename Traits<V>::F>::Integer;
+  Integer lanes[kLanes<typename Traits<V>::F>];
+  for (int l = 0; l < kLanes<typename Traits<V>::F>; ++l) lanes[l] = Integer(i + l);
+  typename Traits<V>::Positions x;
   __builtin_memcpy(&x, lanes, kBytes);
   return x;
 }
@@ -239,11 +241,11 @@ MR_INLINE u8 narrow<u8>(double x) {
   return x != 0;
 }
 
-// The lanes in use from memory, `Step` elements apart; the others are one, which every function takes.
+// Loads the lanes in use, `Step` elements apart. The others become 1, which is in the domain of every function.
 template <class V, class L, long Step, class T>
 MR_INLINE V load(const T* p) {
-  using F = typename Of<V>::F;
-  if constexpr (!Of<V>::vector) {
+  using F = typename Traits<V>::F;
+  if constexpr (!Traits<V>::vector) {
     return F(widen(*p));
   } else if constexpr (Step == 0) {
     return splat<V>(F(widen(*p)));
@@ -259,8 +261,8 @@ MR_INLINE V load(const T* p) {
 
 template <class L, long Step, class T, class V>
 MR_INLINE void store(T* p, V x) {
-  using F = typename Of<V>::F;
-  if constexpr (!Of<V>::vector) {
+  using F = typename Traits<V>::F;
+  if constexpr (!Traits<V>::vector) {
     *p = narrow<T>(x);
   } else if constexpr (Step == 1 && kFull<L, F> && __is_same(T, F)) {
     to_lanes(p, x);
@@ -271,11 +273,11 @@ MR_INLINE void store(T* p, V x) {
   }
 }
 
-// --- Choices ---
+// --- Selection ---
 
 template <class F>
 MR_INLINE Vec<F> select(Int<F> condition, Vec<F> yes, Vec<F> no) {
-  MR_EACH yes.partition[r] = condition.partition[r] ? yes.partition[r] : no.partition[r];
+  MR_EACH yes.registers[r] = condition.registers[r] ? yes.registers[r] : no.registers[r];
   return yes;
 }
 template <class F>
@@ -286,7 +288,7 @@ template <class V, class C>
 MR_INLINE V boolean(C condition) {
   return select(condition, splat<V>(1), splat<V>(0));
 }
-// The maximum; of equals the first, and a NaN if there is one.
+// The maximum. Of equal values the first; NaN if either is NaN.
 template <class V>
 MR_INLINE V larger(V a, V b) {
   return select((a < b) | (b != b), b, a);
@@ -317,7 +319,7 @@ struct Smallest {
   }
 };
 
-// Only the lanes in use take partition.
+// Only the lanes in use change.
 template <class Operation, class L, class F>
 MR_INLINE void accumulate(Vec<F>& total, Vec<F> x) {
   const Vec<F> all = Operation::of(total, x);
@@ -338,11 +340,11 @@ MR_INLINE void accumulate_at(F* to, Vec<F> x) {
   store<L, 1>(to, Operation::of(total, x));
 }
 template <class Operation, class L, class V>
-MR_INLINE typename Of<V>::F combine(V x) {
-  if constexpr (!Of<V>::vector) {
+MR_INLINE typename Traits<V>::F combine(V x) {
+  if constexpr (!Traits<V>::vector) {
     return x;
   } else {
-    using F = typename Of<V>::F;
+    using F = typename Traits<V>::F;
     F lanes[kLanes<F>];
     to_lanes(lanes, x);
     F total = lanes[0];
@@ -351,12 +353,12 @@ MR_INLINE typename Of<V>::F combine(V x) {
   }
 }
 
-// --- Functions: of float by polynomials fitted for it, right to two ulp; the rest by the library, a lane at a time ---
+// --- Functions: for float, polynomials fitted to it, within two ulp; the rest by the library, one lane at a time ---
 
 template <class V, class Function>
 MR_INLINE V by_lane(V x, Function f) {
-  if constexpr (Of<V>::vector) {
-    using F = typename Of<V>::F;
+  if constexpr (Traits<V>::vector) {
+    using F = typename Traits<V>::F;
     F lanes[kLanes<F>];
     to_lanes(lanes, x);
     for (int l = 0; l < kLanes<F>; ++l) lanes[l] = f(lanes[l]);
@@ -389,7 +391,7 @@ MR_INLINE V log(V x) {
   });
 }
 template <class V>
-MR_INLINE V power(V x, typename Of<V>::F exponent) {
+MR_INLINE V power(V x, typename Traits<V>::F exponent) {
   return by_lane(x, [exponent](auto lane) {
     if constexpr (sizeof(lane) == sizeof(float))
       return __builtin_powf(lane, exponent);
@@ -425,7 +427,8 @@ MR_INLINE V erf(V x) {
   });
 }
 
-// exp(x) = 2^n · exp(r), |r| at most half of log 2; the power of two in two factors, since n may leave float's range.
+// exp(x) = 2^n · exp(r), |r| at most half of log 2. The power of two is two factors, since n may exceed the range of a
+// float's exponent.
 MR_INLINE VecF exp(VecF x) {
   using Integers = Types<float>::Integers;
   using Register = Types<float>::Register;
@@ -433,7 +436,7 @@ MR_INLINE VecF exp(VecF x) {
   const VecF high = splat<VecF>(89.0f);
   x = select(x > high, high, x);
   x = select(x < low, low, x);
-  const float to_integer = 12582912.0f;  // 1.5 · 2^23: adding it leaves no bits behind the point
+  const float to_integer = 12582912.0f;  // 1.5 · 2^23: adding it rounds to an integer
   const VecF n = (x * 1.44269504088896341f + to_integer) - to_integer;
   VecF r = x - n * 0.693359375f;
   r = r - n * -2.12194440054690583e-4f;
@@ -444,11 +447,11 @@ MR_INLINE VecF exp(VecF x) {
   p = p * r + 0.5f;
   p = p * r * r + r + 1.0f;
   for (int k = 0; k < kRegisters; ++k) {
-    const Integers whole = __builtin_convertvector(n.partition[k], Integers);
+    const Integers whole = __builtin_convertvector(n.registers[k], Integers);
     const Integers half = whole >> 1;
     const Register one = __builtin_bit_cast(Register, (half + 127) << 23);
     const Register other = __builtin_bit_cast(Register, (whole - half + 127) << 23);
-    p.partition[k] = p.partition[k] * one * other;
+    p.registers[k] = p.registers[k] * one * other;
   }
   return p;
 }
@@ -489,7 +492,7 @@ MR_INLINE VecF erf(VecF x) {
 
 template <class V>
 MR_INLINE V normal_cdf(V a) {
-  using F = typename Of<V>::F;
+  using F = typename Traits<V>::F;
   return F(0.5) * (F(1) + erf(a * F(0.70710678118654752440)));
 }
 template <class V>
@@ -498,39 +501,39 @@ MR_INLINE V gelu(V a) {
 }
 template <class V>
 MR_INLINE V gelu_dx(V a, V g) {
-  using F = typename Of<V>::F;
+  using F = typename Traits<V>::F;
   return g * (normal_cdf(a) + a * (exp(F(-0.5) * a * a) * F(0.39894228040143267794)));
 }
 template <class V>
 MR_INLINE V gelu_inner_tanh(V a) {
-  using F = typename Of<V>::F;
+  using F = typename Traits<V>::F;
   return tanh(F(0.79788456080286535588) * (a + F(0.044715) * a * a * a));
 }
 template <class V>
 MR_INLINE V gelu_tanh(V a) {
-  using F = typename Of<V>::F;
+  using F = typename Traits<V>::F;
   return F(0.5) * a * (F(1) + gelu_inner_tanh(a));
 }
 template <class V>
 MR_INLINE V gelu_tanh_dx(V a, V g) {
-  using F = typename Of<V>::F;
+  using F = typename Traits<V>::F;
   const V t = gelu_inner_tanh(a);
   const V slope = F(0.79788456080286535588) * (F(1) + F(3 * 0.044715) * a * a);
   return g * F(0.5) * (F(1) + t + a * (F(1) - t * t) * slope);
 }
 template <class V>
 MR_INLINE V silu(V a) {
-  using F = typename Of<V>::F;
+  using F = typename Traits<V>::F;
   return a / (F(1) + exp(-a));
 }
 template <class V>
 MR_INLINE V silu_dx(V a, V g) {
-  using F = typename Of<V>::F;
+  using F = typename Traits<V>::F;
   const V s = F(1) / (F(1) + exp(-a));
   return g * s * (F(1) + a * (F(1) - s));
 }
 
-// --- Masks: reference/philox.h says which ---
+// --- Masks: reference/philox.h defines them ---
 
 struct Dropout {
   u32 key0, key1, subsequence, step, threshold;
@@ -547,7 +550,7 @@ struct Dropout {
   }
 };
 
-// One round of one counter (x0, x1, x2, x3), named by a suffix so that several can be on their way at once.
+// One Philox round of the counter (x0, x1, x2, x3); the prefix allows several counters in flight.
 #define MR_ROUND_OF(x, k0, k1)                  \
   {                                             \
     const u64 p0 = u64(0xD2511F53u) * x##0;     \
@@ -573,8 +576,8 @@ struct Dropout {
 #define MR_MASKS(x, at) \
   MR_TWO_MASKS(x##0, at) MR_TWO_MASKS(x##1, at + 2) MR_TWO_MASKS(x##2, at + 4) MR_TWO_MASKS(x##3, at + 6)
 
-// The masks of 8 · kBlocks neighbours, the first of which begins a block. Sixteen blocks are four chains of rounds,
-// which do not wait for each other.
+// Draws the masks of 8 · kBlocks neighbours; the first starts a block. Sixteen blocks are four independent chains of
+// rounds.
 template <int kBlocks, class F>
 MR_INLINE void draw_blocks(F* __restrict out, u64 block, const Dropout& d) {
   const u32 k0 = d.key0;
@@ -606,7 +609,7 @@ MR_INLINE void draw_blocks(F* __restrict out, u64 block, const Dropout& d) {
   }
 }
 
-// The masks of `n` elements, `step` apart, from `element` on.
+// Draws the masks of `n` elements, `step` apart, from `element` on.
 template <class F>
 __attribute__((noinline)) static void draw(F* __restrict out, u64 element, u64 step, i64 n, const Dropout& d) {
   const u32 k0 = d.key0;
@@ -649,7 +652,7 @@ static void unpack_bits(F* __restrict mask, const u8* __restrict from, i64 n, co
   for (i64 k = 0; k < n; ++k) mask[k] = ((from[k / 8] >> (k % 8)) & 1) ? scale : F(0);
 }
 
-// Of booleans.
+// For booleans.
 template <class F>
 static void unpack_bits(F* __restrict booleans, const u8* __restrict from, i64 n) {
   for (i64 k = 0; k < n; ++k) booleans[k] = F((from[k / 8] >> (k % 8)) & 1);

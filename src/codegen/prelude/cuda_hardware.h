@@ -1,5 +1,7 @@
-// What generated CUDA kernels take of the hardware, and nothing else: threads, barriers, shuffles, wide accesses, half
-// precisions. It stands before cuda_prelude.h; the tests have another one, which runs the same kernels on a CPU.
+// Hardware operations that generated CUDA kernels use, and nothing else: threads, barriers, shuffles, wide accesses,
+// half-precision types. The text precedes cuda_prelude.h in a kernel's source; tests/codegen/emulated_hardware.h
+// replaces it to run the same kernels on a CPU.
+// Test: tests/codegen/cuda_kernel_test.cpp
 #pragma once
 
 #define MR_DEVICE __device__ __forceinline__
@@ -8,7 +10,7 @@
 #define MR_SHARED __shared__
 #define MR_UNROLL _Pragma("unroll")
 #define MR_NO_UNROLL _Pragma("unroll 1")
-#define MR_UNROLL_SOME _Pragma("unroll 16")  // of a loop that may be long
+#define MR_UNROLL_SOME _Pragma("unroll 16")  // for loops that may be long
 
 namespace mr {
 
@@ -24,9 +26,9 @@ MR_DEVICE int thread_number() { return static_cast<int>(threadIdx.x); }
 MR_DEVICE int block_number() { return static_cast<int>(blockIdx.x); }
 MR_DEVICE int grid_size() { return static_cast<int>(gridDim.x); }
 
-// Every kernel's first call, before it touches memory: since Hopper it may have been started while the kernel before
-// still runs. Waits until that one is done, and all it wrote is there; then the next one may be started so. Not sooner:
-// two would then be ahead.
+// The first call of every kernel, before it touches memory. Since Hopper, a kernel may start while the previous one
+// still runs (programmatic dependent launch). Waits until that one is done and its writes are visible, then allows the
+// next kernel to start. Not sooner, or two kernels would run ahead.
 MR_DEVICE void begin() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -36,8 +38,8 @@ MR_DEVICE void begin() {
 
 MR_DEVICE void lower_to(u64* to, u64 x) { atomicMin(to, x); }
 MR_DEVICE void barrier() { __syncthreads(); }
-// For some whole warps of a block, which all have the same number.
-MR_DEVICE void barrier_of(int number, int threads) {
+// Barrier number `number`, for `threads` threads: some whole warps of the block.
+MR_DEVICE void named_barrier(int number, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 MR_DEVICE float shuffle_xor(float x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
@@ -45,7 +47,7 @@ MR_DEVICE double shuffle_xor(double x, int mask) { return __shfl_xor_sync(0xffff
 MR_DEVICE float infinity() { return __int_as_float(0x7f800000); }
 MR_DEVICE u32 high_product(u32 a, u32 b) { return __umulhi(a, b); }
 
-// Half precisions are stored, never computed with.
+// Half-precision types are for storage only.
 struct f16 {
   u16 bits;
 };
@@ -62,7 +64,7 @@ MR_DEVICE float widened(bf16 x) { return __uint_as_float(static_cast<u32>(x.bits
 MR_DEVICE void narrow(float x, f16& y) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); }
 MR_DEVICE void narrow(float x, bf16& y) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); }
 
-// A NaN stays one. One instruction, where a comparison and a choice take three.
+// Propagates NaN. One instruction; a comparison and a select take three.
 MR_DEVICE float larger_of(float a, float b) {
   float y;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
@@ -77,7 +79,7 @@ MR_DEVICE float smaller_of(float a, float b) {
 MR_DEVICE double smaller_of(double a, double b) { return a < b || a != a ? a : b; }
 
 MR_DEVICE float exp_of(float x) { return expf(x); }
-// Right to about 2^-22 and 2^-23·|x|, and 0 where float would be denormal: more than a float16 can tell.
+// Relative error about 2^-22 + 2^-23·|x|, finer than float16; 0 where the result would be denormal.
 MR_DEVICE float brief_exp_of(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504088896341f));

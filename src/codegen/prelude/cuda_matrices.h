@@ -1,72 +1,78 @@
-// What kernels of an attention take of the hardware, and nothing else: products of small matrices by the tensor cores,
-// shared memory of any size, copies into it that nobody waits for at once. It stands behind cuda_prelude.h; the tests
-// have another one, which runs the same kernels on a CPU.
+// Hardware operations that the kernels of fused attention use, and nothing else: mma and wgmma, dynamic shared memory
+// (smem), cp.async. The text follows cuda_prelude.h in a kernel's source; tests/codegen/emulated_matrices.h replaces it
+// to run the same kernels on a CPU.
+// Test: tests/codegen/attention_kernel_test.cpp
 //
-// A product is of a warp: 16 rows times 8 columns over 16 indices. A thread has pieces of the matrices. With g its
-// number in the warp divided by 4 and t the rest: of the result rows g and g + 8 of columns 2t and 2t + 1; of the left
-// operand the same rows of 2t, 2t + 1, and then of 2t + 8, 2t + 9; of the right one these indices of column g.
+// An mma multiplies A (16 x 16) by B (16 x 8). Each thread of the warp holds fragments of the matrices. For lane
+// 4g + t:
+// - C, 4 floats: columns 2t and 2t + 1 of row g, then of row g + 8;
+// - A, 4 words of two halves: columns 2t and 2t + 1 of rows g and g + 8, then columns 2t + 8 and 2t + 9 of the same
+//   rows;
+// - B, 2 words: rows 2t and 2t + 1, then rows 2t + 8 and 2t + 9, of column g.
 #pragma once
 
-// In MR_KERNEL's place of threads, behind them: how many blocks a multiprocessor shall have at a time, at least; the
-// compiler gives threads so many registers, and no more.
-#define MR_BLOCKS(count) , count
+// Second argument of MR_KERNEL: the least number of blocks resident on a multiprocessor, which limits the registers
+// that the compiler gives a thread.
+#define MR_MIN_BLOCKS(count) , count
 
 namespace mr {
 
-// Where something lies in shared memory: bytes.
-using Place = u32;
+// A byte address in shared memory.
+using SmemAddress = u32;
 
-extern __shared__ __align__(1024) unsigned char mr_shared_memory[];
+extern __shared__ __align__(1024) unsigned char mr_smem[];
 
-// What a launch gives a block of it.
-MR_DEVICE Place shared_memory() { return static_cast<Place>(__cvta_generic_to_shared(mr_shared_memory)); }
+// Start of the dynamic shared memory of this block.
+MR_DEVICE SmemAddress smem_base() { return static_cast<SmemAddress>(__cvta_generic_to_shared(mr_smem)); }
 
-// 16 bytes, 8 or 4; zeros where there is nothing. Done when wait_for_copies says so, and for other threads behind a
-// barrier.
-MR_DEVICE void copy_16(Place to, const void* from, bool there) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
+// Starts a copy of 16, 8 or 4 bytes to smem; out of bounds it writes zeros and reads nothing. The data is there after
+// cp_async_wait, for other threads after a barrier, too.
+MR_DEVICE void cp_async_16(SmemAddress to, const void* from, bool in_bounds) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(in_bounds ? 16 : 0)
+               : "memory");
 }
-MR_DEVICE void copy_8(Place to, const void* from, bool there) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(from), "r"(there ? 8 : 0) : "memory");
+MR_DEVICE void cp_async_8(SmemAddress to, const void* from, bool in_bounds) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(from), "r"(in_bounds ? 8 : 0) : "memory");
 }
-MR_DEVICE void copy_4(Place to, const void* from, bool there) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(there ? 4 : 0) : "memory");
+MR_DEVICE void cp_async_4(SmemAddress to, const void* from, bool in_bounds) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(in_bounds ? 4 : 0) : "memory");
 }
-// Copies since the last call are a group.
-MR_DEVICE void group_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// All groups are done but the youngest kGroups.
-template <int kGroups>
-MR_DEVICE void wait_for_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
+// Closes the group of copies started since the last call.
+MR_DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Waits for all groups but the kPending youngest.
+template <int kPending>
+MR_DEVICE void cp_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// Four matrices of 8 x 8 halves; thread n says where row n % 8 of matrix n / 8 begins. Thread 4g + t gets 2t and 2t + 1
-// of each one's row g, or of its column g.
-MR_DEVICE void load_matrices(u32 (&to)[4], Place row) {
+// Loads four 8 x 8 matrices of halves. Lane n passes the address of row n % 8 of matrix n / 8. Lane 4g + t gets
+// elements 2t and 2t + 1 of row g of each matrix; transposed, of column g.
+MR_DEVICE void ldmatrix_x4(u32 (&to)[4], SmemAddress row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"(row)
                : "memory");
 }
-MR_DEVICE void load_matrices_transposed(u32 (&to)[4], Place row) {
+MR_DEVICE void ldmatrix_x4_trans(u32 (&to)[4], SmemAddress row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"(row)
                : "memory");
 }
-MR_DEVICE void store_word(Place to, u32 word) {
+MR_DEVICE void store_smem_u32(SmemAddress to, u32 word) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(word) : "memory");
 }
 
-// Of 8 x 8 halves in a warp's pieces: thread 4g + t has 2t and 2t + 1 of row g, and gets them of column g.
-MR_DEVICE u32 transposed(u32 piece) {
+// Transposes one 8 x 8 matrix of halves in registers: lane 4g + t passes elements 2t and 2t + 1 of row g and gets those
+// of column g.
+MR_DEVICE u32 movmatrix_trans(u32 fragment) {
   u32 other;
-  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(other) : "r"(piece));
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(other) : "r"(fragment));
   return other;
 }
 
-// What load_matrices gets, the other way round.
-MR_DEVICE void store_matrices(Place row, const u32 (&from)[4]) {
+// The inverse of ldmatrix_x4: the same lanes, addresses and elements.
+MR_DEVICE void stmatrix_x4(SmemAddress row, const u32 (&from)[4]) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(from[0]),
                "r"(from[1]), "r"(from[2]), "r"(from[3])
@@ -74,223 +80,225 @@ MR_DEVICE void store_matrices(Place row, const u32 (&from)[4]) {
 #else
   MR_UNROLL
   for (int n = 0; n < 4; ++n)
-    store_word(__shfl_sync(0xffffffffu, row, n * 8 + threadIdx.x % 32 / 4) + threadIdx.x % 4 * 4, from[n]);
+    store_smem_u32(__shfl_sync(0xffffffffu, row, n * 8 + threadIdx.x % 32 / 4) + threadIdx.x % 4 * 4, from[n]);
 #endif
 }
-MR_DEVICE void store_matrices_transposed(Place row, const u32 (&from)[4]) {
+MR_DEVICE void stmatrix_x4_trans(SmemAddress row, const u32 (&from)[4]) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(from[0]),
                "r"(from[1]), "r"(from[2]), "r"(from[3])
                : "memory");
 #else
-  const u32 others[4] = {transposed(from[0]), transposed(from[1]), transposed(from[2]), transposed(from[3])};
-  store_matrices(row, others);
+  const u32 others[4] = {movmatrix_trans(from[0]), movmatrix_trans(from[1]), movmatrix_trans(from[2]),
+                         movmatrix_trans(from[3])};
+  stmatrix_x4(row, others);
 #endif
 }
-// 16 bytes.
-MR_DEVICE void load_words(u32 (&to)[4], Place from) {
+MR_DEVICE void load_smem_u32x4(u32 (&to)[4], SmemAddress from) {
   asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"(from)
                : "memory");
 }
-MR_DEVICE void store_words(Place to, const u32 (&from)[4]) {
+MR_DEVICE void store_smem_u32x4(SmemAddress to, const u32 (&from)[4]) {
   asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(from[0]), "r"(from[1]), "r"(from[2]),
                "r"(from[3])
                : "memory");
 }
-// What a warp's threads have stored there, all of them see behind it.
+// Makes smem writes of a warp's threads visible to the whole warp.
 MR_DEVICE void warp_barrier() { __syncwarp(); }
-MR_DEVICE void load_floats(float (&to)[4], Place from) {
+MR_DEVICE void load_smem_f32x4(float (&to)[4], SmemAddress from) {
   asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
                : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
                : "r"(from)
                : "memory");
 }
 
-MR_DEVICE u32 load_half(Place from) {
+MR_DEVICE u32 load_smem_u16(SmemAddress from) {
   u16 half;
   asm volatile("ld.shared.u16 %0, [%1];" : "=h"(half) : "r"(from) : "memory");
   return half;
 }
 
-MR_DEVICE u32 load_word(Place from) {
+MR_DEVICE u32 load_smem_u32(SmemAddress from) {
   u32 word;
   asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word) : "r"(from) : "memory");
   return word;
 }
-MR_DEVICE void store_floats(Place to, float first, float second) {
+MR_DEVICE void store_smem_f32x2(SmemAddress to, float first, float second) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(first), "f"(second) : "memory");
 }
 
-// c += a b
+// c += a · b
 template <class T>
-MR_DEVICE void multiply(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1);
+MR_DEVICE void mma_m16n8k16(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1);
 template <>
-MR_DEVICE void multiply<f16>(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+MR_DEVICE void mma_m16n8k16<f16>(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
       "%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 template <>
-MR_DEVICE void multiply<bf16>(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+MR_DEVICE void mma_m16n8k16<bf16>(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
       "{%0, %1, %2, %3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Two numbers as halves, the first in the lower half of the word.
+// Rounds two floats to halves; the first is in the lower half of the word.
 template <class T>
-MR_DEVICE u32 halves_of(float first, float second);
+MR_DEVICE u32 pack_halves(float first, float second);
 template <>
-MR_DEVICE u32 halves_of<f16>(float first, float second) {
+MR_DEVICE u32 pack_halves<f16>(float first, float second) {
   u32 word;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
   return word;
 }
 template <>
-MR_DEVICE u32 halves_of<bf16>(float first, float second) {
+MR_DEVICE u32 pack_halves<bf16>(float first, float second) {
   u32 word;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
   return word;
 }
 
-// Right to about 2^-22; 0 where float would be denormal.
-MR_DEVICE float power_of_two(float x) {
+// Relative error about 2^-22; 0 where the result would be denormal.
+MR_DEVICE float exp2_approx(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-// What is known of a number, and the compiler does not see: divisions are by shifts then.
-MR_DEVICE int not_negative(int x) {
+// Tells the compiler x >= 0, so that it divides by shifting.
+MR_DEVICE int assume_non_negative(int x) {
   __builtin_assume(x >= 0);
   return x;
 }
 
-// That of the thread whose number differs in these bits.
-MR_DEVICE u32 shuffled_word(u32 word, int mask) { return __shfl_xor_sync(0xffffffffu, word, mask); }
+// The word of the lane whose number differs in the bits of `mask`.
+MR_DEVICE u32 shuffle_xor_u32(u32 word, int mask) { return __shfl_xor_sync(0xffffffffu, word, mask); }
 
 MR_DEVICE long long bits_of(double x) { return __double_as_longlong(x); }
 
-// A bit more at the end: whether x is not below the threshold. Two bits and one less what is borrowed.
-MR_DEVICE u32 with_bit(u32 bits, u32 x, u32 threshold) {
+// 2 * bits + (x >= threshold), by the borrow of a subtraction.
+MR_DEVICE u32 append_at_least_bit(u32 bits, u32 x, u32 threshold) {
   asm("{.reg .u32 rest, inverse; not.b32 inverse, %0; sub.cc.u32 rest, %1, %2; subc.u32 %0, %0, inverse;}"
       : "+r"(bits)
       : "r"(x), "r"(threshold));
   return bits;
 }
 
-// A bit a thread of the warp.
-MR_DEVICE u32 votes(bool yes) { return __ballot_sync(0xffffffffu, yes); }
+// Bit n: the vote of lane n.
+MR_DEVICE u32 ballot(bool yes) { return __ballot_sync(0xffffffffu, yes); }
 
-// --- Products of a group of four warps, on Hopper ---
+// --- wgmma: four warps (a warpgroup) multiply together, since Hopper ---
 
-// Each warp has 16 rows, and all read one right operand where it is in shared memory. Results are there when
-// wait_for_products and `settle` say so; until then nothing is to touch them.
+// Every warp holds 16 of the 64 rows of C. All four read B from smem, and A from registers (RS) or smem (SS). The
+// accumulators are valid after wgmma_wait and fence_operand; nothing may touch them before.
+//
+// Operands in smem use the 128-byte swizzle: lines of 64 halves (128 bytes), each 8 lines a block that starts at a
+// multiple of 1024 bytes. The 16-byte chunk c of line r in a block is stored as chunk c ^ r.
 
-// Lines of 64 halves, one behind the other, of which eight are a block: the 16 bytes at a place are found where its
-// number in the line and the line's number in the block differ. A block begins at a multiple of 1024.
-constexpr Place kLineBytes = 128;
-MR_DEVICE Place spread(Place place) { return place ^ (place >> 3 & 0x70); }
+constexpr SmemAddress kSwizzleBytes = 128;
+MR_DEVICE SmemAddress swizzle(SmemAddress offset) { return offset ^ (offset >> 3 & 0x70); }
 
-// Copies that were waited for are there for products too, behind a barrier. Those in shared memory: of all memory ptxas
-// would have the whole GPU see what the thread has written (MEMBAR.ALL.GPU), and not its block (MEMBAR.ALL.CTA).
-MR_DEVICE void show_copies_to_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// Makes smem writes that were waited for visible to wgmma, after a barrier. Restricted to shared memory: for all
+// memory, ptxas emits MEMBAR.ALL.GPU in place of MEMBAR.ALL.CTA.
+MR_DEVICE void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-MR_DEVICE void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-MR_DEVICE void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-MR_DEVICE void wait_for_products() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
+MR_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+MR_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+MR_DEVICE void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
 
-// What the compiler keeps in this place: neither before it nor behind it.
-MR_DEVICE void settle(float& x) { asm volatile("" : "+f"(x)::"memory"); }
-MR_DEVICE void settle(u32& x) { asm volatile("" : "+r"(x)::"memory"); }
+// Keeps the compiler from moving accesses to x across this point.
+MR_DEVICE void fence_operand(float& x) { asm volatile("" : "+f"(x)::"memory"); }
+MR_DEVICE void fence_operand(u32& x) { asm volatile("" : "+r"(x)::"memory"); }
 
-// An operand in shared memory: where it begins, its blocks one behind the other, in the words that a product takes.
-// Made once for what lies together: one that begins some bytes further, a multiple of 16, is a single addition.
-struct SharedOperand {
+// Matrix descriptor of a swizzled operand whose blocks are contiguous. Only the low word depends on the address, so
+// advancing by a multiple of 16 bytes is one addition.
+struct SmemDescriptor {
   u32 low;
 
-  MR_DEVICE SharedOperand behind(int bytes) const { return {low + static_cast<u32>(bytes / 16)}; }
-  MR_DEVICE u64 words() const { return static_cast<u64>(8 * kLineBytes / 16 | 1u << 30) << 32 | low; }
+  MR_DEVICE SmemDescriptor advanced(int bytes) const { return {low + static_cast<u32>(bytes / 16)}; }
+  MR_DEVICE u64 bits() const { return static_cast<u64>(8 * kSwizzleBytes / 16 | 1u << 30) << 32 | low; }
 };
-MR_DEVICE SharedOperand operand_at(Place place) { return {place >> 4 | 1u << 16}; }
+MR_DEVICE SmemDescriptor make_descriptor(SmemAddress address) { return {address >> 4 | 1u << 16}; }
 
-// What is the same in a warp's threads, where the compiler does not see that it is.
-MR_DEVICE int of_warp(int x) { return __shfl_sync(0xffffffffu, x, 0); }
+// A value that is equal in all threads of a warp, in a form that tells the compiler so.
+MR_DEVICE int warp_uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
 
-// Of 64 or 32 columns over 16 indices: c = a b, or added. kIndicesByLine: a line of the right operand is of one index,
-// and not of one column.
-#define MR_OUT_4(n) "+f"(c[kFirst + n][0]), "+f"(c[kFirst + n][1]), "+f"(c[kFirst + n][2]), "+f"(c[kFirst + n][3])
-#define MR_OUT_32 MR_OUT_4(0), MR_OUT_4(1), MR_OUT_4(2), MR_OUT_4(3)
-#define MR_OUT_64 MR_OUT_32, MR_OUT_4(4), MR_OUT_4(5), MR_OUT_4(6), MR_OUT_4(7)
-#define MR_COLUMNS_32 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-#define MR_COLUMNS_64 \
-  MR_COLUMNS_32       \
+// c = a · b or c += a · b, 64 or 32 columns wide, 16 deep; c starts at accumulator kFirstN. kTransA and kTransB are the
+// instruction's: 0 if the lines of an operand run along k (a line is a row of A, or a column of B), 1 if each line has
+// one k.
+#define MR_ACC_4(n) "+f"(c[kFirstN + n][0]), "+f"(c[kFirstN + n][1]), "+f"(c[kFirstN + n][2]), "+f"(c[kFirstN + n][3])
+#define MR_ACC_32 MR_ACC_4(0), MR_ACC_4(1), MR_ACC_4(2), MR_ACC_4(3)
+#define MR_ACC_64 MR_ACC_32, MR_ACC_4(4), MR_ACC_4(5), MR_ACC_4(6), MR_ACC_4(7)
+#define MR_ACC_REGISTERS_32 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define MR_ACC_REGISTERS_64 \
+  MR_ACC_REGISTERS_32       \
   ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-// `add_number`: of what says whether it is added. Behind `operands`: what the left one is.
-#define MR_PRODUCT(columns, add_number, type, operands, ...)                                                  \
-  asm volatile("{.reg .pred p; setp.ne.b32 p, %" add_number ", 0; wgmma.mma_async.sync.aligned.m64n" #columns \
-               "k16.f32." type "." type " {" MR_COLUMNS_##columns "}, " operands ";}"                         \
-               : MR_OUT_##columns                                                                             \
-               : __VA_ARGS__, "l"(b), "r"(add)                                                                \
+// `accumulate_operand`: number of the asm operand that says whether to accumulate. The last arguments are A's asm
+// operands.
+#define MR_WGMMA(columns, accumulate_operand, type, operands, ...)                                                    \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %" accumulate_operand ", 0; wgmma.mma_async.sync.aligned.m64n" #columns \
+               "k16.f32." type "." type " {" MR_ACC_REGISTERS_##columns "}, " operands ";}"                           \
+               : MR_ACC_##columns                                                                                     \
+               : __VA_ARGS__, "l"(b), "r"(accumulate)                                                                 \
                : "memory")
-#define MR_PIECES "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
-#define MR_PRODUCT_32(type, by_line) \
-  MR_PRODUCT(32, "21", type, "{%16, %17, %18, %19}, %20, p, 1, 1, " by_line, MR_PIECES)
-#define MR_PRODUCT_64(type, by_line) \
-  MR_PRODUCT(64, "37", type, "{%32, %33, %34, %35}, %36, p, 1, 1, " by_line, MR_PIECES)
-// The same with a left operand in shared memory: rows by line, or indices.
-#define MR_PRODUCT_OF_SHARED_32(type, left_by_line, by_line) \
-  MR_PRODUCT(32, "18", type, "%16, %17, p, 1, 1, " left_by_line ", " by_line, "l"(a))
-#define MR_PRODUCT_OF_SHARED_64(type, left_by_line, by_line) \
-  MR_PRODUCT(64, "34", type, "%32, %33, p, 1, 1, " left_by_line ", " by_line, "l"(a))
+#define MR_A_FRAGMENT "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
+#define MR_WGMMA_RS_32(type, trans_b) \
+  MR_WGMMA(32, "21", type, "{%16, %17, %18, %19}, %20, p, 1, 1, " trans_b, MR_A_FRAGMENT)
+#define MR_WGMMA_RS_64(type, trans_b) \
+  MR_WGMMA(64, "37", type, "{%32, %33, %34, %35}, %36, p, 1, 1, " trans_b, MR_A_FRAGMENT)
+#define MR_WGMMA_SS_32(type, trans_a, trans_b) \
+  MR_WGMMA(32, "18", type, "%16, %17, p, 1, 1, " trans_a ", " trans_b, "l"(a))
+#define MR_WGMMA_SS_64(type, trans_a, trans_b) \
+  MR_WGMMA(64, "34", type, "%32, %33, p, 1, 1, " trans_a ", " trans_b, "l"(a))
 
-#define MR_PRODUCT_OF_SHARED(product, type)                              \
-  if constexpr (kLeftByLine && kIndicesByLine) product(type, "1", "1");  \
-  if constexpr (kLeftByLine && !kIndicesByLine) product(type, "1", "0"); \
-  if constexpr (!kLeftByLine && kIndicesByLine) product(type, "0", "1"); \
-  if constexpr (!kLeftByLine && !kIndicesByLine) product(type, "0", "0")
+#define MR_WGMMA_SS(instruction, type)                            \
+  if constexpr (kTransA && kTransB) instruction(type, "1", "1");  \
+  if constexpr (kTransA && !kTransB) instruction(type, "1", "0"); \
+  if constexpr (!kTransA && kTransB) instruction(type, "0", "1"); \
+  if constexpr (!kTransA && !kTransB) instruction(type, "0", "0")
 
 template <class T>
 constexpr bool kIsF16 = false;
 template <>
 constexpr bool kIsF16<f16> = true;
 
-template <class T, int kColumns, bool kIndicesByLine, int kFirst, int kCount>
-MR_DEVICE void multiply_shared(float (&c)[kCount][4], const u32 (&a)[4], SharedOperand right, int add) {
+template <class T, int kColumns, bool kTransB, int kFirstN, int kCount>
+MR_DEVICE void wgmma_rs(float (&c)[kCount][4], const u32 (&a)[4], SmemDescriptor b_descriptor, int accumulate) {
   static_assert(kColumns == 32 || kColumns == 64);
-  const u64 b = right.words();
+  const u64 b = b_descriptor.bits();
   if constexpr (kColumns == 64) {
-    if constexpr (kIsF16<T> && kIndicesByLine) MR_PRODUCT_64("f16", "1");
-    if constexpr (kIsF16<T> && !kIndicesByLine) MR_PRODUCT_64("f16", "0");
-    if constexpr (!kIsF16<T> && kIndicesByLine) MR_PRODUCT_64("bf16", "1");
-    if constexpr (!kIsF16<T> && !kIndicesByLine) MR_PRODUCT_64("bf16", "0");
+    if constexpr (kIsF16<T> && kTransB) MR_WGMMA_RS_64("f16", "1");
+    if constexpr (kIsF16<T> && !kTransB) MR_WGMMA_RS_64("f16", "0");
+    if constexpr (!kIsF16<T> && kTransB) MR_WGMMA_RS_64("bf16", "1");
+    if constexpr (!kIsF16<T> && !kTransB) MR_WGMMA_RS_64("bf16", "0");
   } else {
-    if constexpr (kIsF16<T> && kIndicesByLine) MR_PRODUCT_32("f16", "1");
-    if constexpr (kIsF16<T> && !kIndicesByLine) MR_PRODUCT_32("f16", "0");
-    if constexpr (!kIsF16<T> && kIndicesByLine) MR_PRODUCT_32("bf16", "1");
-    if constexpr (!kIsF16<T> && !kIndicesByLine) MR_PRODUCT_32("bf16", "0");
+    if constexpr (kIsF16<T> && kTransB) MR_WGMMA_RS_32("f16", "1");
+    if constexpr (kIsF16<T> && !kTransB) MR_WGMMA_RS_32("f16", "0");
+    if constexpr (!kIsF16<T> && kTransB) MR_WGMMA_RS_32("bf16", "1");
+    if constexpr (!kIsF16<T> && !kTransB) MR_WGMMA_RS_32("bf16", "0");
   }
 }
 
-// Both in shared memory; kLeftByLine: a line of the left one is of one index, and not of one row. `left`: where the
-// group's 64 rows begin.
-template <class T, int kColumns, bool kLeftByLine, bool kIndicesByLine, int kFirst, int kCount>
-MR_DEVICE void multiply_both_shared(float (&c)[kCount][4], SharedOperand left, SharedOperand right, int add) {
+// A and B in smem; `a_descriptor` points to the first of the warpgroup's 64 rows.
+template <class T, int kColumns, bool kTransA, bool kTransB, int kFirstN, int kCount>
+MR_DEVICE void wgmma_ss(float (&c)[kCount][4], SmemDescriptor a_descriptor, SmemDescriptor b_descriptor,
+                        int accumulate) {
   static_assert(kColumns == 32 || kColumns == 64);
-  const u64 a = left.words();
-  const u64 b = right.words();
+  const u64 a = a_descriptor.bits();
+  const u64 b = b_descriptor.bits();
   if constexpr (kIsF16<T> && kColumns == 64) {
-    MR_PRODUCT_OF_SHARED(MR_PRODUCT_OF_SHARED_64, "f16");
+    MR_WGMMA_SS(MR_WGMMA_SS_64, "f16");
   } else if constexpr (kIsF16<T>) {
-    MR_PRODUCT_OF_SHARED(MR_PRODUCT_OF_SHARED_32, "f16");
+    MR_WGMMA_SS(MR_WGMMA_SS_32, "f16");
   } else if constexpr (kColumns == 64) {
-    MR_PRODUCT_OF_SHARED(MR_PRODUCT_OF_SHARED_64, "bf16");
+    MR_WGMMA_SS(MR_WGMMA_SS_64, "bf16");
   } else {
-    MR_PRODUCT_OF_SHARED(MR_PRODUCT_OF_SHARED_32, "bf16");
+    MR_WGMMA_SS(MR_WGMMA_SS_32, "bf16");
   }
 }
 

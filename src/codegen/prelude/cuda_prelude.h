@@ -1,8 +1,9 @@
-// What every generated CUDA kernel stands on: wide loads and stores of every storage type, functions, reductions over a
-// group of threads, masks. It is compiled with each kernel, so it includes nothing; cuda_hardware.h stands before it.
+// Base of every generated CUDA kernel: wide loads and stores of every storage type, functions, reductions over a group
+// of threads, masks. It is compiled with each kernel, so it includes nothing; cuda_hardware.h precedes it.
+// Test: tests/codegen/cuda_kernel_test.cpp
 //
-// A thread takes W neighbours at a time. Elements are computed one by one, in loops that are unrolled, as F: float, or
-// double where a tensor is.
+// A thread processes W neighbouring elements at a time. Elements are computed one by one, in unrolled loops, as F:
+// float, or double if a tensor is double.
 #pragma once
 
 namespace mr {
@@ -13,7 +14,7 @@ struct State {
   u32 unused;
 };
 
-// What a launch is given, by value.
+// The parameter of a kernel, passed by value.
 template <int kTensors, int kValues, int kSubsequences>
 struct Arguments {
   void* tensors[kTensors];
@@ -64,7 +65,7 @@ struct ChunkOf<1> {
 
 constexpr int least_of(int a, int b) { return a < b ? a : b; }
 
-// W elements of a tensor, kStep apart in memory: one for all where they do not move. Addresses are aligned to kAlign.
+// W elements of a tensor, kStep apart in memory; a single one if kStep is 0. Addresses are aligned to kAlign bytes.
 template <class T, int W, int kStep, int kAlign>
 struct Elements {
   static constexpr int kCount = kStep == 0 ? 1 : W;
@@ -116,7 +117,7 @@ MR_DEVICE void store(T* to, I at, const F (&values)[W]) {
   elements.store(to, at);
 }
 
-// A piece of a tensor on its way from one layout to another. A row and a bit: columns are in different banks.
+// A tile of a tensor during a layout conversion. Rows are padded so that columns are in different banks.
 constexpr int kTile = 64;
 template <class T>
 struct alignas(16) Tile {
@@ -124,7 +125,7 @@ struct alignas(16) Tile {
   T elements[kTile * kRow];
 };
 
-// Shared memory that is accessed in wide pieces.
+// Shared memory for wide accesses.
 template <class F, int kCount>
 struct alignas(16) Aligned {
   F elements[kCount];
@@ -148,7 +149,7 @@ template <class E>
 MR_DEVICE int position(int index) {
   return index;
 }
-// As NumPy's: a NaN stays one.
+// As in NumPy: propagates NaN.
 template <class F>
 MR_DEVICE F larger(F a, F b) {
   return larger_of(a, b);
@@ -241,9 +242,10 @@ struct Smallest {
 
 constexpr int kWarp = 32;
 
-// Of the numbers of kGroup neighbouring threads; every one gets the result. The same order of operations in each of
-// them, so that all get the same bits. A group of several warps puts what each has into `slots`, one a warp of the
-// block, and gathers them behind a barrier; slots were not in use since the last barrier but one.
+// Reduces the values of kGroup neighbouring threads; every thread gets the result. All use the same order of operations
+// and so get the same bits. In a group of several warps, put_warp writes the result of each warp to `slots` (one for
+// each warp of the block), and gather_warps combines them after a barrier. Between two uses of the same slots there
+// must be two barriers.
 template <class Operation, int kGroup, class F>
 MR_DEVICE F reduce_warp(F x) {
   MR_UNROLL
@@ -265,21 +267,21 @@ MR_DEVICE F gather_warps(const F* slots) {
   return x;
 }
 
-// Groups of a block do not wait for each other, as long as there are barriers for all; the block's own is the first.
+// Groups of a block wait separately as long as there are enough named barriers; number 0 is the block's.
 constexpr int kBarriers = 16;
 template <int kGroup, int kGroups>
 MR_DEVICE void group_barrier() {
   if constexpr (kGroups > 1 && kGroups < kBarriers) {
-    barrier_of(1 + thread_number() / kGroup, kGroup);
+    named_barrier(1 + thread_number() / kGroup, kGroup);
   } else {
     barrier();
   }
 }
 
-// The same for threads that are kStride apart, each with W numbers. `slots`: W for each of the partitions that remain
-// apart.
+// Reduces over threads that are kStride apart, W values each. `slots`: W for each partial result that shuffles do not
+// reach.
 template <int kGroup, int kStride>
-constexpr int kPartitionsApart = kStride < kWarp ? kGroup* kStride / kWarp : kGroup;
+constexpr int kPartialsApart = kStride < kWarp ? kGroup* kStride / kWarp : kGroup;
 template <class Operation, int kGroup, int kStride, int W, class F>
 MR_DEVICE void all_reduce_apart(F (&x)[W], F* slots) {
   MR_UNROLL
@@ -287,8 +289,8 @@ MR_DEVICE void all_reduce_apart(F (&x)[W], F* slots) {
     MR_UNROLL
     for (int l = 0; l < W; ++l) x[l] = Operation::of(x[l], shuffle_xor(x[l], distance));
   }
-  constexpr int kPartitions = kPartitionsApart<kGroup, kStride>;
-  if constexpr (kPartitions > 1) {
+  constexpr int kPartials = kPartialsApart<kGroup, kStride>;
+  if constexpr (kPartials > 1) {
     const int column = thread_number() % kStride;
     const int own = thread_number() / (kStride < kWarp ? kWarp : kStride);
     if (kStride >= kWarp || thread_number() % kWarp < kStride) {
@@ -300,13 +302,13 @@ MR_DEVICE void all_reduce_apart(F (&x)[W], F* slots) {
     for (int l = 0; l < W; ++l) {
       x[l] = slots[l * kStride + column];
       MR_UNROLL
-      for (int k = 1; k < kPartitions; ++k) x[l] = Operation::of(x[l], slots[(k * W + l) * kStride + column]);
+      for (int k = 1; k < kPartials; ++k) x[l] = Operation::of(x[l], slots[(k * W + l) * kStride + column]);
     }
   }
 }
 
-// Of threads that are kColumns apart in a block of kThreads: kColumns results, in its first threads. `sums`: kColumns a
-// warp.
+// Reduces over threads that are kColumns apart, in a block of kThreads. The first kColumns threads get the results.
+// `sums`: kColumns for each warp.
 template <class Operation, int kThreads, int kColumns, class F>
 MR_DEVICE F reduce_slices(F x, F* sums) {
   MR_UNROLL
@@ -320,13 +322,13 @@ MR_DEVICE F reduce_slices(F x, F* sums) {
   return x;
 }
 
-// --- Masks: reference/philox.h says which ---
+// --- Masks: reference/philox.h defines them ---
 
 struct Dropout {
   u32 key0, key1, subsequence, step, threshold;
   double scale;
 
-  // The threshold in the upper half of a word, and 1/(1 - probability), which the host works out.
+  // The host computes the threshold, in the upper half of a word, and 1/(1 - probability).
   MR_DEVICE Dropout(const State* state, u32 subsequence_number, double of_threshold, double of_scale)
       : key0(static_cast<u32>(state->seed)),
         key1(static_cast<u32>(state->seed >> 32)),
@@ -358,8 +360,8 @@ MR_DEVICE void philox(u64 block, const Dropout& d, u32 (&x)[4]) {
   }
 }
 
-// The masks of W elements, kStep apart, from `element` on, and as bits. kWhole: they are neighbours in one block. Draws
-// are compared in the upper half of a word, as the threshold is.
+// Draws the masks of W elements, kStep apart, from `element` on; also returns them as bits. kWhole: they are neighbours
+// in one Philox block. Draws are compared in the upper half of a word, like the threshold.
 template <int W, int kStep, bool kWhole, class F>
 MR_DEVICE u32 draw(F (&mask)[W], u64 element, const Dropout& d) {
   const F scale = static_cast<F>(d.scale);
@@ -393,8 +395,8 @@ MR_DEVICE u32 draw(F (&mask)[W], u64 element, const Dropout& d) {
   return bits;
 }
 
-// Masks as bits: a bit an element, each run of kRun along the last axis begins with a byte of its own. Of W elements,
-// kStep apart. kWhole: they are neighbours in one byte, and runs fill their bytes.
+// Masks stored as bits, one for each element; every run of kRun elements along the last axis starts at a byte. Bits of
+// W elements, kStep apart. kWhole: they are neighbours in one byte, and runs fill their bytes.
 template <int W, int kStep, u64 kRun, bool kWhole>
 struct MaskBits {
   u32 bits;
@@ -418,7 +420,7 @@ struct MaskBits {
     MR_UNROLL
     for (int l = 0; l < W; ++l) mask[l] = ((bits >> l) & 1) != 0 ? scale : F(0);
   }
-  // Of booleans.
+  // For booleans.
   template <class F>
   MR_DEVICE void unpack(F (&booleans)[W]) const {
     MR_UNROLL
@@ -426,7 +428,7 @@ struct MaskBits {
   }
 };
 
-// Eight booleans as a byte.
+// Eight booleans in a byte.
 template <class F>
 MR_DEVICE u8 packed(const F (&booleans)[8]) {
   u32 bits = 0;

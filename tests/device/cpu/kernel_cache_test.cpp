@@ -317,7 +317,7 @@ TEST_F(KernelCacheTest, AReadOnlyDirectoryServesWhatItHas) {
     const auto kernels = cache.get({adding(1), adding(2)}, 1);
     if (!kernels[0]) return 3;
     if (kernels[1]) return 4;
-    return says(kernels[1].error(), "cannot write into") && says(kernels[1].error(), "MILLRACE_CACHE_DIR") ? 0 : 5;
+    return says(kernels[1].error(), "cannot write to") && says(kernels[1].error(), "MILLRACE_CACHE_DIR") ? 0 : 5;
   });
   EXPECT_EQ(exit_code(reader), 0);
   ASSERT_EQ(chmod(path("cache").c_str(), 0700), 0);

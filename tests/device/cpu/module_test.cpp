@@ -47,7 +47,7 @@ TEST_F(ModuleTest, LoadsAndFinds) {
 TEST_F(ModuleTest, WhatIsNotTheFileMeantIsNotLoaded) {
   const CompiledKernel kernel{"k", path("a.so"), sha256("bytes")};
   ASSERT_TRUE(write_file(kernel.path, "bytes"));
-  EXPECT_TRUE(says(KernelModule::load(kernel.path, sha256("other")).error(), "its hash is another"));
+  EXPECT_TRUE(says(KernelModule::load(kernel.path, sha256("other")).error(), "its hash differs"));
   EXPECT_TRUE(says(KernelModule::load(path("absent.so"), kernel.sha256).error(), "No such file"));
   fs::create_symlink(kernel.path, path("link.so"));
   EXPECT_TRUE(says(KernelModule::load(path("link.so"), kernel.sha256).error(), "symbolic links"));

@@ -1,6 +1,6 @@
-"""Every text of a complaint in src/frontend/ is seen by a test: in tests/error/*.txt or quoted in tests/frontend/.
+"""Every error message of src/frontend/ occurs in a test: in tests/error/*.txt or quoted in tests/frontend/.
 
-Found by reading the sources: the string literals inside each `complain(…)` and `Error::make(…)`.
+The messages are the string literals inside each `report(…)` and `Error::make(…)` of the sources.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import unittest
 
 from paper_rows import ROOT
 
-CALL = re.compile(r"\b(?:complain|expect_symbol|expect_name|Error::make)\(")
+CALL = re.compile(r"\b(?:report|expect_symbol|expect_name|Error::make)\(")
 LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
-SHORTEST = 6  # what is shorter is a bracket or a quote between two partitions
+SHORTEST = 6  # what is shorter is a bracket or a quote between two pieces of text
 
 
 def call_text(source: str, begin: int) -> str:
@@ -30,7 +30,7 @@ def call_text(source: str, begin: int) -> str:
     return source[begin : at - 1]
 
 
-def complaints() -> list[tuple[str, str]]:
+def messages() -> list[tuple[str, str]]:
     """(where, literal) for all calls."""
     found = []
     for path in sorted((ROOT / "src/frontend").glob("*.cpp")):
@@ -50,17 +50,17 @@ def tested_text() -> str:
     return "\n".join(texts)
 
 
-class ComplaintsTest(unittest.TestCase):
-    def test_the_sources_are_read_right(self) -> None:
-        found = complaints()
+class FrontendMessagesTest(unittest.TestCase):
+    def test_the_sources_are_parsed_correctly(self) -> None:
+        found = messages()
         self.assertGreater(len(found), 100)
         self.assertIn("a result must be a tensor", [text for _, text in found])
         self.assertIn('write np.einsum("ij,jk->ik", a, b)', [text for _, text in found])
 
-    def test_every_complaint_is_tested(self) -> None:
+    def test_every_message_is_tested(self) -> None:
         tested = tested_text()
-        missing = [f"{where}: {text}" for where, text in complaints() if text.strip() not in tested]
-        self.assertEqual(missing, [], "no program in tests/error/ is answered by these:\n" + "\n".join(missing))
+        missing = [f"{where}: {text}" for where, text in messages() if text.strip() not in tested]
+        self.assertEqual(missing, [], "no program in tests/error/ causes these messages:\n" + "\n".join(missing))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,167 @@
+// Fused attention, backward: d_k and d_v.
+// Test: tests/codegen/attention_kernel_test.cpp
+#pragma once
+
+namespace mr {
+
+// For 16 queries, from accumulator `first` on, and a warp's keys: replaces scores by p · mask without its scale, and dp
+// by ds. `squares`: of find_square.
+template <class S, int kCount, class M>
+MR_DEVICE void square_gradients(float (&scores)[S::kRowTiles][kCount][4], float (&dp)[S::kRowTiles][kCount][4],
+                                int first, SmemAddress row_stats, float scale_log2, const M& mask,
+                                const u32 (&squares)[S::kRowTiles][2]) {
+  MR_UNROLL
+  for (int row_tile = 0; row_tile < S::kRowTiles; ++row_tile) {
+    MR_UNROLL
+    for (int n = 0; n < 2; ++n) {
+      float stats[4];
+      load_smem_f32x4(stats, row_stats + (n * 8 + fragment_column()) * 8);
+      MR_UNROLL
+      for (int e = 0; e < 4; ++e) {
+        float& p = scores[row_tile][first + n][e];
+        float& d = dp[row_tile][first + n][e];
+        p = exp2_approx(p * scale_log2 - stats[e % 2 * 2]);
+        const bool dropped = S::kDropout && (squares[row_tile][n] & M::square_bit(e)) == 0;
+        d = p * ((dropped ? 0.0f : d) * mask.scale() - stats[e % 2 * 2 + 1]);
+        p = dropped ? 0.0f : p;
+      }
+    }
+  }
+}
+
+template <class S, int kCount>
+MR_DEVICE void hide_queries(float (&scores)[S::kRowTiles][kCount][4], int row, int query) {
+  hide<S>(scores,
+          [&](int warp_row, int n, int e) { return row + warp_row > query + n * 8 + fragment_column() + e % 2; });
+}
+
+// Rows after the last query are zeros in every operand, so they add nothing. `row`: first row of the block.
+template <class S, class Q, class DO, class M>
+MR_DEVICE void fetch_query_tile(int tile, SmemAddress to, const Q& q, const DO& d_o, const float* row_stats,
+                                const M& mask, int row) {
+  const int first = tile * S::kTileColumns;
+  fetch_tile<S, S::kTileColumns, S::kInner, RowOrder::in_order>(to, q, first, S::kQueries);
+  fetch_tile<S, S::kTileColumns, S::kValues, RowOrder::in_order>(to + kSecondTileOffset<S>, d_o, first, S::kQueries);
+  if constexpr (!S::kSingleKernel) {
+    MR_UNROLL
+    for (int n = 0; n < S::kTileColumns; n += 32 * S::kWarps) {
+      const int number = n + thread_id();
+      const bool in_bounds = first + number < S::kQueries;
+      if (number < S::kTileColumns)
+        cp_async_8(to + kRowStatsOffset<S> + number * 8, row_stats + typename S::I(in_bounds ? first + number : 0) * 2,
+                   in_bounds);
+    }
+  }
+  if constexpr (M::kReadsBits) {
+    static_assert(kMaskRowBytes<S> % 4 == 0);
+    constexpr int kWords = S::kTileColumns * kMaskRowBytes<S> / 4;
+    MR_UNROLL
+    for (int n = 0; n < kWords; n += 32 * S::kWarps) {
+      const int number = n + thread_id();
+      const int query = first + number * 4 / kMaskRowBytes<S>;
+      const int key = row + number * 4 % kMaskRowBytes<S> * 8;
+      const bool in_bounds = M::has(query, key);
+      if (number < kWords)
+        cp_async_4(to + kMaskBitsOffset<S> + number * 4, mask.bits + (in_bounds ? mask.block(query, key) : 0),
+                   in_bounds);
+    }
+  }
+}
+
+template <class S, int kCount>
+MR_DEVICE void hide_rows_past_end(float (&scores)[S::kRowTiles][kCount][4], int row) {
+  hide<S>(scores, [&](int warp_row, int, int) { return row + warp_row >= S::kKeys; });
+}
+
+template <class S, class K, class V>
+struct KeyRows {
+  ResidentRows<S, S::kInner, K> k;
+  ResidentRows<S, S::kValues, V> v;
+
+  MR_DEVICE KeyRows(const K& k_matrix, const V& v_matrix, int block) {
+    k.fetch(smem_base() + kRowsOffset<S>, k_matrix, block, S::kKeys);
+    v.fetch(smem_base() + kSecondRowsOffset<S>, v_matrix, block, S::kKeys);
+  }
+};
+
+// Accumulates d_k and d_v of a block's rows over tiles of queries. `dq` also gets the gradients of the scores:
+// after_slice for each slice of queries, after_tile for each tile.
+template <class S, class Q, class DO, class K, class V, class DK, class DV, class M, class P, class Dq>
+MR_DEVICE void accumulate_dk_dv(int block, KeyRows<S, K, V>& rows, const P& pipeline, const DK& d_k, const DV& d_v,
+                                double scale, const M& mask, const Dq& dq) {
+  const int row = warp_first_row<S>(block);
+  const float scale_log2 = to_scale_log2(scale);
+  rows.k.finish(scale);
+  rows.v.finish(1);
+  float acc_dk[S::kRowTiles][S::kInner / 8][4];
+  clear(acc_dk);
+  float acc_dv[S::kRowTiles][S::kValues / 8][4];
+  clear(acc_dv);
+  const auto work = [&](int tile, SmemAddress at) {
+    constexpr int kSlice = S::kWgmma ? 32 : 16;  // queries
+    const SmemAddress row_stats =
+        S::kSingleKernel ? smem_base() + kAllRowStatsOffset<S> + tile * S::kTileColumns * 8 : at + kRowStatsOffset<S>;
+    MR_NO_UNROLL
+    for (int slice = 0; slice < S::kTileColumns; slice += kSlice) {
+      const int query = tile * S::kTileColumns + slice;
+      const SmemTile<S, S::kTileColumns, S::kInner, Q::kOrder> q_tile{at};
+      const SmemTile<S, S::kTileColumns, S::kValues, DO::kOrder> d_o_tile{at + kSecondTileOffset<S>};
+      float scores[S::kRowTiles][kSlice / 8][4];
+      float dp[S::kRowTiles][kSlice / 8][4];
+      u32 squares[kSlice / 16][S::kRowTiles][2] = {};
+      const auto find_squares = [&] {
+        MR_UNROLL
+        for (int n = 0; n < kSlice / 16 * S::kRowTiles; ++n)
+          mask.find_square(
+              squares[n / S::kRowTiles][n % S::kRowTiles], query + n / S::kRowTiles * 16, row + n % S::kRowTiles * 16,
+              at + kMaskBitsOffset<S> + (slice + n / S::kRowTiles * 16) * kMaskRowBytes<S>, n % S::kRowTiles);
+      };
+      if constexpr (M::kReadsBits) find_squares();  // loads overlap with the products
+      multiply_by_transpose<S, S::kInner>(scores, rows.k, q_tile, slice);
+      multiply_by_transpose<S, S::kValues>(dp, rows.v, d_o_tile, slice);
+      if constexpr (!M::kReadsBits) find_squares();
+      finish_wgmma<S>(scores);
+      finish_wgmma<S>(dp);
+      if (S::kCausal && query < row + S::kRowTiles * 16 - 1) hide_queries<S>(scores, row, query);
+      if constexpr (S::kSingleKernel && S::kKeys < kBlockRows<S>) hide_rows_past_end<S>(scores, row);
+      MR_UNROLL
+      for (int offset = 0; offset < kSlice; offset += 16)
+        square_gradients<S>(scores, dp, offset / 8, row_stats + (slice + offset) * 8, scale_log2, mask,
+                            squares[offset / 16]);
+      multiply_scores<S, S::kValues, kSlice / 16>(acc_dv, scores, 0, d_o_tile, slice);
+      multiply_scores<S, S::kInner, kSlice / 16>(acc_dk, dp, 0, q_tile, slice);
+      dq.after_slice(dp, row, slice);
+      finish_wgmma<S>(acc_dv);
+      finish_wgmma<S>(acc_dk);
+    }
+    dq.after_tile(tile, at);
+  };
+  pipeline.for_each(work);
+  barrier();
+  float factors[S::kRowTiles][2];
+  set_all(factors, static_cast<float>(scale));
+  store_rows<S, S::kInner>(WarpScratch<S>(last_stage<S>()), d_k, row, S::kKeys, acc_dk, factors);
+  set_all(factors, mask.scale());
+  store_rows<S, S::kValues>(WarpScratch<S>(last_stage<S>()), d_v, row, S::kKeys, acc_dv, factors);
+}
+
+// For kernels that do not compute d_q.
+struct NoDq {
+  template <class Scores>
+  MR_DEVICE void after_slice(const Scores&, int, int) const {}
+  MR_DEVICE void after_tile(int, SmemAddress) const {}
+};
+
+template <class S, class Q, class K, class V, class DO, class DK, class DV, class M>
+MR_DEVICE void attention_backward_dk_dv(int block, const Q& q, const K& k, const V& v, const DO& d_o, const DK& d_k,
+                                        const DV& d_v, const float* row_stats, double scale, const M& mask) {
+  KeyRows<S, K, V> rows(k, v, block);
+  const int first = block * S::kWarps * S::kRowTiles * 16;
+  const auto fetch = [&](int tile, SmemAddress to) { fetch_query_tile<S>(tile, to, q, d_o, row_stats, mask, first); };
+  // The first tile that sees these keys.
+  const int seen = S::kCausal ? block * S::kWarps * S::kRowTiles * 16 / S::kTileColumns : 0;
+  const auto pipeline = make_pipeline<S>(seen, (S::kQueries + S::kTileColumns - 1) / S::kTileColumns, fetch);
+  accumulate_dk_dv<S, Q, DO>(block, rows, pipeline, d_k, d_v, scale, mask, NoDq());
+}
+
+}  // namespace mr

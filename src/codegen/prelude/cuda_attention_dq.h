@@ -1,0 +1,153 @@
+// Fused attention, backward: d_q, and the RowStats of every query.
+// Test: tests/codegen/attention_kernel_test.cpp
+#pragma once
+
+namespace mr {
+
+// Σ x·y over a thread's fragments of two rows.
+template <class T, int kSteps>
+MR_DEVICE float dot_fragments(const u32 (&x)[kSteps][4], const u32 (&y)[kSteps][4], int half) {
+  float sum = 0;
+  MR_UNROLL
+  for (int step = 0; step < kSteps; ++step) {
+    MR_UNROLL
+    for (int n = half; n < 4; n += 2) {
+      sum += widened(T{static_cast<u16>(x[step][n])}) * widened(T{static_cast<u16>(y[step][n])});
+      sum += widened(T{static_cast<u16>(x[step][n] >> 16)}) * widened(T{static_cast<u16>(y[step][n] >> 16)});
+    }
+  }
+  return sum;
+}
+
+// Two numbers of each query in a warp's rows: lse, its log-sum-exp to base 2, and delta = Σ o·d_o. save(query, lse,
+// delta) stores them for other threads.
+template <class S>
+struct RowStats {
+  float lse[S::kRowTiles][2];
+  float delta[S::kRowTiles][2];
+
+  template <class O, class L, class Save>
+  MR_DEVICE void compute(const u32 (&d_rows)[S::kRowTiles][S::kValues / 16][4],
+                         const PrefetchedRows<S, S::kValues, O>& o, const L& log_sum_exp, int row, const Save& save) {
+    u32 rows[S::kRowTiles][S::kValues / 16][4];
+    o.to_fragments(rows);
+    MR_UNROLL
+    for (int row_tile = 0; row_tile < S::kRowTiles; ++row_tile) {
+      MR_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const int own = row + row_tile * 16 + fragment_row() + half * 8;
+        const bool in_bounds = kExactTiling<S> || own < S::kQueries;
+        lse[row_tile][half] = in_bounds ? *log_sum_exp.at(own, 0) * static_cast<float>(kLog2E) : 0.0f;
+        delta[row_tile][half] = reduce_row<Sum>(dot_fragments<typename S::T>(rows[row_tile], d_rows[row_tile], half));
+        if (fragment_column() == 0) save(own, lse[row_tile][half], delta[row_tile][half]);
+      }
+    }
+  }
+};
+
+// Replaces scores by ds = p · (dp · mask - delta) for 32 keys, from accumulator `first` on. `mask_bits`: of
+// find_mask_bits.
+template <class S, int kCount, class M>
+MR_DEVICE void score_gradients(float (&scores)[S::kRowTiles][kCount][4], const float (&dp)[S::kRowTiles][kCount][4],
+                               int first, const RowStats<S>& stats, float scale_log2, const M& mask,
+                               const u32 (&mask_bits)[S::kRowTiles][2], int row, int key) {
+  MR_UNROLL
+  for (int row_tile = 0; row_tile < S::kRowTiles; ++row_tile) {
+    MR_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      bool kept[8];
+      if constexpr (S::kDropout)
+        mask.find_kept(kept, row + row_tile * 16 + fragment_row() + half * 8, key, mask_bits[row_tile][half]);
+      MR_UNROLL
+      for (int l = 0; l < 8; ++l) {
+        float& own = scores[row_tile][first + l / 2][2 * half + l % 2];
+        float d = dp[row_tile][first + l / 2][2 * half + l % 2];
+        if constexpr (S::kDropout) d = kept[l] ? d : 0.0f;
+        own = exp2_approx(own * scale_log2 - stats.lse[row_tile][half]) *
+              (d * mask.scale() - stats.delta[row_tile][half]);
+      }
+    }
+  }
+}
+
+template <int kRowTiles>
+MR_DEVICE void set_all(float (&to)[kRowTiles][2], float x) {
+  MR_UNROLL
+  for (int row_tile = 0; row_tile < kRowTiles; ++row_tile) to[row_tile][0] = to[row_tile][1] = x;
+}
+
+template <class S, class Q, class K, class V, class O, class L, class DO, class DQ, class M>
+MR_DEVICE void attention_backward_dq(int block, const Q& q, const K& k, const V& v, const O& o, const L& log_sum_exp,
+                                     const DO& d_o, const DQ& d_q, float* row_stats, double scale, const M& mask) {
+  static_assert(S::kTileColumns % 32 == 0 && S::kInner % 16 == 0 && S::kValues % 16 == 0);
+  static_assert(kSmemBytes<S> == S::kLaunchSmemBytes && (!S::kWgmma || kWgmmaSupported<S>));
+  ResidentRows<S, S::kInner, Q> rows;
+  rows.fetch(smem_base() + kRowsOffset<S>, q, block, S::kQueries);
+  ResidentRows<S, S::kValues, DO> d_rows;
+  d_rows.fetch(smem_base() + kSecondRowsOffset<S>, d_o, block, S::kQueries);
+  const auto fetch = [&](int tile, SmemAddress to) { fetch_key_tile<S>(tile, to, k, v); };
+  const auto pipeline = make_pipeline<S>(0, key_tiles<S>(block), fetch);
+  const int row = warp_first_row<S>(block);
+  PrefetchedRows<S, S::kValues, O> o_rows;
+  o_rows.load(o, row, S::kQueries);
+  const float scale_log2 = to_scale_log2(scale);
+  rows.finish(scale);
+  d_rows.finish(1);
+  RowStats<S> stats;
+  const auto save = [&](int query, float lse, float delta) {
+    if (!kExactTiling<S> && query >= S::kQueries) return;
+    row_stats[typename S::I(query) * 2] = lse;
+    row_stats[typename S::I(query) * 2 + 1] = delta;
+  };
+  if constexpr (S::kRowsInSmem) {
+    PrefetchedRows<S, S::kValues, DO> loaded;
+    loaded.load(d_o, row, S::kQueries);
+    u32 fragments[S::kRowTiles][S::kValues / 16][4];
+    loaded.to_fragments(fragments);
+    stats.compute(fragments, o_rows, log_sum_exp, row, save);
+  } else {
+    stats.compute(d_rows.fragments, o_rows, log_sum_exp, row, save);
+  }
+  float acc[S::kRowTiles][S::kInner / 8][4];
+  clear(acc);
+  constexpr int kSlice = S::kWgmma ? 64 : 32;                          // keys
+  constexpr bool kAhead = M::kReadsBits && kSlice == S::kTileColumns;  // reads bits during the previous tile
+  u32 ahead[kSlice / 32][S::kRowTiles][2];
+  if constexpr (kAhead) find_mask_bits<S>(ahead, mask, row, 0);
+  const auto work = [&](int tile, SmemAddress at) {
+    const bool hides = hides_keys<S>(row, tile * S::kTileColumns);
+    MR_NO_UNROLL
+    for (int slice = 0; slice < S::kTileColumns; slice += kSlice) {
+      const int key = tile * S::kTileColumns + slice;
+      const SmemTile<S, S::kTileColumns, S::kInner, K::kOrder> keys{at};
+      const SmemTile<S, S::kTileColumns, S::kValues, V::kOrder> values{at + kSecondTileOffset<S>};
+      float scores[S::kRowTiles][kSlice / 8][4];
+      float dp[S::kRowTiles][kSlice / 8][4];
+      multiply_by_transpose<S, S::kInner>(scores, rows, keys, slice);
+      multiply_by_transpose<S, S::kValues>(dp, d_rows, values, slice);
+      u32 mask_bits[kSlice / 32][S::kRowTiles][2];
+      if constexpr (kAhead) {
+        copy_mask_bits<S>(mask_bits, ahead);
+        find_mask_bits<S>(ahead, mask, row, key + kSlice < S::kKeys ? key + kSlice : key);
+      } else {
+        find_mask_bits<S>(mask_bits, mask, row, key);
+      }
+      finish_wgmma<S>(scores);
+      finish_wgmma<S>(dp);
+      if (hides) hide_keys<S>(scores, row, key);
+      MR_UNROLL
+      for (int offset = 0; offset < kSlice; offset += 32) {
+        score_gradients<S>(scores, dp, offset / 8, stats, scale_log2, mask, mask_bits[offset / 32], row, key + offset);
+        multiply_scores<S, S::kInner, 2>(acc, scores, offset / 8, keys, slice + offset);
+      }
+      finish_wgmma<S>(acc);
+    }
+  };
+  pipeline.for_each(work);
+  barrier();
+  float factors[S::kRowTiles][2];
+  set_all(factors, static_cast<float>(scale));
+  store_rows<S, S::kInner>(WarpScratch<S>(last_stage<S>()), d_q, row, S::kQueries, acc, factors);
+}
+
+}  // namespace mr

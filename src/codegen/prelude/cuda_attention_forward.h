@@ -1,0 +1,76 @@
+// Fused attention: the forward kernel, and tiles of keys.
+// Test: tests/codegen/attention_kernel_test.cpp
+#pragma once
+
+namespace mr {
+
+// Number of key tiles that a block of queries sees, and whether part of a tile is hidden from a warp.
+template <class S>
+MR_DEVICE int key_tiles(int block) {
+  const int end = (block + 1) * S::kWarps * S::kRowTiles * 16;
+  const int seen = S::kCausal && end < S::kKeys ? end : S::kKeys;
+  return (seen + S::kTileColumns - 1) / S::kTileColumns;
+}
+template <class S>
+MR_DEVICE bool hides_keys(int row, int key) {
+  return key + S::kTileColumns > S::kKeys || (S::kCausal && key + S::kTileColumns - 1 > row);
+}
+
+template <class S, class K, class V>
+MR_DEVICE void fetch_key_tile(int tile, SmemAddress to, const K& k, const V& v) {
+  fetch_tile<S, S::kTileColumns, S::kInner, S::kKeyOrder>(to, k, tile * S::kTileColumns, S::kKeys);
+  fetch_tile<S, S::kTileColumns, S::kValues, S::kKeyOrder>(to + kSecondTileOffset<S>, v, tile * S::kTileColumns,
+                                                           S::kKeys);
+}
+
+template <class S, class Q, class K, class V, class O, class L, class M>
+MR_DEVICE void attention_forward(int block, const Q& q, const K& k, const V& v, const O& o, const L& log_sum_exp,
+                                 double scale, const M& mask) {
+  static_assert(S::kTileColumns % 32 == 0 && S::kInner % 16 == 0 && S::kValues % 16 == 0);
+  static_assert(kSmemBytes<S> == S::kLaunchSmemBytes && (!S::kWgmma || kWgmmaSupported<S>));
+  ResidentRows<S, S::kInner, Q> rows;
+  rows.fetch(smem_base() + kRowsOffset<S>, q, block, S::kQueries);
+  const auto fetch = [&](int tile, SmemAddress to) { fetch_key_tile<S>(tile, to, k, v); };
+  const auto pipeline = make_pipeline<S>(0, key_tiles<S>(block), fetch);
+  const int row = warp_first_row<S>(block);
+  const float scale_log2 = to_scale_log2(scale);
+  rows.finish(scale);
+  OnlineSoftmax<S> softmax;
+  float acc[S::kRowTiles][S::kValues / 8][4];
+  clear(acc);
+  const auto work = [&](int tile, SmemAddress at) {
+    const int key = tile * S::kTileColumns;
+    float scores[S::kRowTiles][S::kTileColumns / 8][4];
+    const SmemTile<S, S::kTileColumns, S::kInner, K::kOrder> keys{at};
+    const SmemTile<S, S::kTileColumns, S::kValues, V::kOrder> values{at + kSecondTileOffset<S>};
+    multiply_by_transpose<S, S::kInner>(scores, rows, keys, 0);
+    u32 mask_bits[S::kTileColumns / 32][S::kRowTiles][2];
+    find_mask_bits<S>(mask_bits, mask, row, key);
+    finish_wgmma<S>(scores);
+    if (hides_keys<S>(row, key)) hide_keys<S>(scores, row, key);
+    softmax.update(scores, acc, scale_log2);
+    MR_UNROLL
+    for (int slice = 0; slice < S::kTileColumns; slice += 32) {
+      apply_dropout<S>(scores, slice / 8, mask, mask_bits[slice / 32], row, key + slice);
+      multiply_scores<S, S::kValues, 2>(acc, scores, slice / 8, values, slice);
+    }
+    finish_wgmma<S>(acc);
+  };
+  pipeline.for_each(work);
+  barrier();
+  float factors[S::kRowTiles][2];
+  MR_UNROLL
+  for (int row_tile = 0; row_tile < S::kRowTiles; ++row_tile) {
+    MR_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const float sum = reduce_row<Sum>(softmax.row_sum[row_tile][half]);
+      factors[row_tile][half] = mask.scale() / sum;
+      const int own = row + row_tile * 16 + fragment_row() + half * 8;
+      if ((kExactTiling<S> || own < S::kQueries) && fragment_column() == 0)
+        *log_sum_exp.at(own, 0) = softmax.row_max[row_tile][half] * static_cast<float>(1 / kLog2E) + log_of(sum);
+    }
+  }
+  store_rows<S, S::kValues>(WarpScratch<S>(last_stage<S>()), o, row, S::kQueries, acc, factors);
+}
+
+}  // namespace mr

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "base/text.h"
 
@@ -147,6 +148,13 @@ std::string read_line(std::string_view line, MeasurementRow& row) {
 }
 
 }  // namespace
+
+MeasurementRow failed_row(Outcome outcome, std::string detail) {
+  MeasurementRow row;
+  row.outcome = outcome;
+  row.detail = std::move(detail);
+  return row;
+}
 
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);

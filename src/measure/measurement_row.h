@@ -40,6 +40,9 @@ struct MeasurementRow {
       default;  // NOLINT(modernize-use-nullptr): false positive of clang-tidy 14
 };
 
+// A row without a key for a candidate that was not measured.
+MeasurementRow failed_row(Outcome outcome, std::string detail);
+
 // The current time in the format of `when`.
 std::string utc_now();
 

@@ -25,13 +25,6 @@ constexpr double kTight = 0.02;
 constexpr double kFarSlower = 1.5;  // than the best so far: stop sampling
 constexpr size_t kProbes = 64;      // elements of a large product that are computed from the definition
 
-MeasurementRow failed_row(Outcome outcome, std::string detail) {
-  MeasurementRow row;
-  row.outcome = outcome;
-  row.detail = std::move(detail);
-  return row;
-}
-
 }  // namespace
 
 MeasurementRow measured_row(const std::vector<double>& samples) {

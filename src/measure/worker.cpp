@@ -10,13 +10,6 @@ namespace {
 constexpr double kStartSeconds = 60;
 constexpr const char* kReady = "ready";
 
-MeasurementRow failed_row(Outcome outcome, std::string detail) {
-  MeasurementRow row;
-  row.outcome = outcome;
-  row.detail = std::move(detail);
-  return row;
-}
-
 // The last line of its standard error, which says why it ended.
 std::string last_words(const Ending& ending) {
   std::string last;

@@ -26,13 +26,6 @@ constexpr size_t kProbes = 4096;
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-MeasurementRow failed_row(Outcome outcome, std::string detail) {
-  MeasurementRow row;
-  row.outcome = outcome;
-  row.detail = std::move(detail);
-  return row;
-}
-
 // Renames a launch's functions to the names they were compiled with.
 void name_functions(Launch& launch, const std::string& name) {
   const std::string token = "MILLRACE_KERNEL";

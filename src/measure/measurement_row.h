@@ -40,7 +40,7 @@ struct MeasurementRow {
       default;  // NOLINT(modernize-use-nullptr): false positive of clang-tidy 14
 };
 
-// The row of a candidate that was not timed.
+// A row without a key for a candidate that was not measured.
 MeasurementRow failed_row(Outcome outcome, std::string detail);
 
 // The current time in the format of `when`.

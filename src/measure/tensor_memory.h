@@ -1,4 +1,4 @@
-// Writes a tensor's values to memory in a layout, and reads them back. Test: tests/driver/callers_tensors_test.cpp
+// Writes a tensor's values to memory in a layout, and reads them back. Test: tests/exec/cpu_executor_test.cpp
 #pragma once
 
 #include <cstddef>

@@ -35,13 +35,13 @@ std::string print(const Graph& graph, const AttentionPattern& attention) {
                                               &attention.d_q, &attention.d_k, &attention.d_v})
     text += concat(print(graph, *tensor), tensor == &attention.d_v ? "\n" : " ");
   text += print(graph, attention.logits);
-  if (of.mask.tensor.valid()) text += concat(" ", print(graph, of.mask));
+  if (attention.mask.tensor.valid()) text += concat(" ", print(graph, attention.mask));
   text += concat(attention.causal ? " causal" : "", "\n");
   std::vector<int64_t> extents;
   for (const DimId dim : attention.batch) extents.push_back(graph.extent(dim));
-  return concat(text, "batch ", join(extents, " "), " queries ", graph.extent(of.query), " keys ", graph.extent(of.key),
-                " inner ", graph.extent(of.inner), " values ", graph.extent(of.value), " scales ", of.scales.size(),
-                "\n");
+  return concat(text, "batch ", join(extents, " "), " queries ", graph.extent(attention.query), " keys ",
+                graph.extent(attention.key), " inner ", graph.extent(attention.inner), " values ",
+                graph.extent(attention.value), " scales ", attention.scales.size(), "\n");
 }
 
 std::string attentions_in(const TrainingGraph& training) {

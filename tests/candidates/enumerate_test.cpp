@@ -337,7 +337,7 @@ TEST(CandidatesOfPrograms, ConversionsGoFromOneLayoutToTheOther) {
       EXPECT_TRUE(is_candidate(graph, made.candidates.domains, found.partition, candidate));
     }
   }
-  EXPECT_GT(tensors, 5U);
+  EXPECT_GT(tensors, 0U);
 }
 
 }  // namespace

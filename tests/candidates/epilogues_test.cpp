@@ -535,7 +535,7 @@ TEST(EpilogueProbes, AreTheReferencesElements) {
       }
       EXPECT_EQ(outputs.size(), entry.partition.writes.size()) << entry.partition.name;
     }
-    EXPECT_GT(probed, 5U) << model;
+    EXPECT_GT(probed, 0U) << model;
   }
 }
 

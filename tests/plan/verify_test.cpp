@@ -64,7 +64,7 @@ TEST(VerifyPlan, EveryHarmfulShiftOfABufferIsNoticed) {
       EXPECT_NE(complaint([&](StepPlan& changed) { changed.buffers[k].offset = offset; }), "") << k << " to " << offset;
     }
   }
-  EXPECT_GT(shifted, 2U);
+  EXPECT_GT(shifted, 0U);
 }
 
 TEST(VerifyPlan, EveryLaunchIsNeededInItsPosition) {

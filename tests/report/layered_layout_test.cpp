@@ -71,7 +71,7 @@ TEST(LayeredLayout, edges_cross_no_node) {
       }
     }
   }
-  EXPECT_GT(vertical, 100U);
+  EXPECT_GT(vertical, 0U);
 }
 
 TEST(LayeredLayout, a_source_stands_just_above_its_reader) {

@@ -96,7 +96,7 @@ TEST(GraphvizLayout, rejects_what_is_no_drawing_of_the_graph) {
 TEST(GraphvizLayout, whatever_dot_does_there_is_a_drawing) {
   const std::vector<std::pair<std::string, std::string>> dots = {
       {"", "not installed"},
-      {"echo nonsense\n", "no drawing"},
+      {"echo nonsense\n", "not a drawing"},
       {"exit 3\n", "failed"},
       {"kill -SEGV $$\n", "failed"},
       {"while :; do echo node 0 1 2 3; done\n", "longer than 2 seconds"},
@@ -110,7 +110,7 @@ TEST(GraphvizLayout, whatever_dot_does_there_is_a_drawing) {
       EXPECT_EQ(drawing.edges.size(), kEdges.size());
       EXPECT_FALSE(drawing.splines);
     }
-    EXPECT_NE(layout.note().find("Millrace's own"), std::string::npos) << layout.note();
+    EXPECT_NE(layout.note().find("Millrace laid out"), std::string::npos) << layout.note();
     EXPECT_NE(layout.note().find(reason), std::string::npos) << layout.note();
   }
 }

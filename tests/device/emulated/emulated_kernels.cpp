@@ -55,7 +55,7 @@ std::string entries(const std::string& text, const std::vector<Head>& heads) {
     const std::string body =
         text.substr(heads[k].at, (k + 1 < heads.size() ? heads[k + 1].at : text.size()) - heads[k].at);
     const bool together = body.find("reduce") != std::string::npos || body.find("barrier") != std::string::npos ||
-                          body.find("mr::attend") != std::string::npos;
+                          body.find("mr::attention_") != std::string::npos;
     const std::string& name = heads[k].name;
     const std::string visible = "extern \"C\" __attribute__((visibility(\"default\"))) void ";
     made += concat(visible, name, "_allows(unsigned long* bytes, int* threads) {\n  *bytes = mr::parameter_bytes(&",

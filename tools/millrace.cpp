@@ -123,7 +123,7 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   command
       ->add_option(
           "--device", options.device,
-          "reference (the slow interpreter, in float64); default: reference for a program, its device for a plan")
+          "reference (interpreter in float64); default: reference for a program, its device for a plan")
       ->type_name("DEVICE");
   command
       ->add_option("--in", options.in,

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""One training step of a layer (forward and backward) in Millrace and in PyTorch, side by side.
+"""Compares one training step of a layer (forward and backward) in Millrace and in PyTorch.
 
-Millrace runs by itself, and in PyTorch as millrace.torch's layer. PyTorch runs eagerly and under torch.compile: a layer
-of plain operators with the attention matrix materialised, nn.TransformerEncoderLayer, and scaled_dot_product_attention.
-All run on the same machine with the same number of threads and the same type, in turns, round after round. With dropout 0
-their results and gradients are compared first. PyTorch is installed in build/bench-venv on the first run.
+Millrace runs standalone, and in PyTorch as millrace.torch's layer. PyTorch runs eagerly and under torch.compile: a
+layer of plain operators with the attention matrix materialised, nn.TransformerEncoderLayer, and
+scaled_dot_product_attention. All run on the same machine with the same number of threads and the same dtype, taking
+turns in every round. Before that, their results and gradients with dropout 0 are compared. The first run installs
+PyTorch in build/bench-venv.
 
-With --device cuda all run on the GPU: Millrace, PyTorch, Hugging Face's BertLayer and JAX, as far as this Python has
-them, called from Python and replayed from CUDA graphs; the whole layer, and attention alone (models/mha.py).
+With --device cuda all run on the GPU: Millrace, PyTorch, Hugging Face's BertLayer and JAX, if this Python has them.
+They are called from Python and replayed from CUDA graphs, for the whole layer and for attention alone (models/mha.py).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from peers.environment import ROOT, Unavailable, say  # noqa: E402
 
 PROGRAMS = {"bert": ROOT / "models/bert_encoder.py"}
 DTYPES = {"cpu": ("float32", "float64"), "cuda": ("float16", "bfloat16", "float32")}
-INSIDE = "MILLRACE_COMPARE_INSIDE"  # set once this runs in a Python that has torch
+INSIDE = "MILLRACE_COMPARE_INSIDE"  # set in the Python that has torch
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -39,22 +40,23 @@ def parse_arguments() -> argparse.Namespace:
                "  bench/compare.py --device cuda --size b96 --plans plans --parts layer --only compile",
     )
     parser.add_argument("--model", choices=PROGRAMS, default="bert")
-    parser.add_argument("--size", action="append", metavar="SET|NAME=N", help="sizes, as for millrace; later ones win")
-    parser.add_argument("--dtype", choices=sorted({dtype for of in DTYPES.values() for dtype in of}),
-                        help="default: float32, on a GPU float16")
+    parser.add_argument("--size", action="append", metavar="SET|NAME=N",
+                        help="sizes, as for millrace; later ones take precedence")
+    parser.add_argument("--dtype", choices=sorted({dtype for dtypes in DTYPES.values() for dtype in dtypes}),
+                        help="default: float32; float16 on a GPU")
     parser.add_argument("--device", choices=DTYPES, default="cpu")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--dropout", type=float, default=program.DEFAULT_DROPOUT, metavar="P")
-    parser.add_argument("--budget", help="of millrace optimize (default: 60s, on a GPU 240s)")
-    parser.add_argument("--rounds", type=int, help="default: 15, on a GPU 9")
+    parser.add_argument("--budget", help="time for millrace optimize (default: 60s; 240s on a GPU)")
+    parser.add_argument("--rounds", type=int, help="default: 15; 9 on a GPU")
     parser.add_argument("--calm", type=float, default=0, metavar="SECONDS",
-                        help="before each turn wait at most so long for other processes to rest (default: 0)")
-    parser.add_argument("--peers-only", action="store_true", help="leave Millrace out")
+                        help="before each turn, wait up to this long for other processes to be idle (default: 0)")
+    parser.add_argument("--peers-only", action="store_true", help="without Millrace")
     parser.add_argument("--floor", action="store_true", help="also time torch.mm and dropout of this size alone")
     parser.add_argument("--millrace", default=str(ROOT / "millrace"), metavar="COMMAND", help="default: ./millrace")
-    parser.add_argument("--torch", metavar="VERSION", help="a version of torch (default: the newest)")
-    parser.add_argument("--python", metavar="PATH", help="a Python that has torch and numpy; nothing is installed")
-    parser.add_argument("--out", type=Path, help="the JSON (default: bench/results/compare-MACHINE.json)")
+    parser.add_argument("--torch", metavar="VERSION", help="version of torch (default: the latest)")
+    parser.add_argument("--python", metavar="PATH", help="use this Python, which has torch and numpy")
+    parser.add_argument("--out", type=Path, help="JSON file (default: bench/results/compare-MACHINE.json)")
     add_gpu_arguments(parser)
     options = parser.parse_args()
     on_gpu = options.device == "cuda"
@@ -69,7 +71,7 @@ def parse_arguments() -> argparse.Namespace:
     if options.threads < 1 or options.rounds < 1 or not 0 <= options.dropout < 1:
         parser.error("--threads and --rounds are at least 1, --dropout is at least 0 and less than 1")
     if options.torch and options.python:
-        parser.error("--python has its own torch: leave --torch out")
+        parser.error("--torch and --python exclude each other")
     return options
 
 
@@ -81,22 +83,26 @@ def add_gpu_arguments(parser: argparse.ArgumentParser) -> None:
 
     group.add_argument("--parts", type=words, default=["layer", "attention"], metavar="PART,...",
                        help="layer, attention (default: both)")
-    group.add_argument("--only", type=words, metavar="TEXT,...", help="contestants with one of these in their names")
-    group.add_argument("--plan", type=Path, help="time this plan of the layer; none is made")
+    group.add_argument("--only", type=words, metavar="TEXT,...",
+                       help="only contestants whose names contain one of these")
+    group.add_argument("--plan", type=Path, help="time this plan of the layer instead of making one")
     group.add_argument("--attention-plan", type=Path, metavar="PLAN", help="the same for multi-head attention")
-    group.add_argument("--plans", type=Path, metavar="FOLDER", help="where plans are kept and found again")
-    group.add_argument("--plans-only", action="store_true", help="make the plans anew in --plans, and stop")
-    group.add_argument("--attention-budget", default="60s", metavar="TIME", help="of attention's plan (default: 60s)")
-    group.add_argument("--check-budget", default="30s", metavar="TIME", help="of plans without dropout (default: 30s)")
-    group.add_argument("--torch-budget", default="20s", metavar="TIME", help="of millrace.torch's plan (default: 20s)")
-    group.add_argument("--no-check", dest="check", action="store_false", help="compare no numbers, only times")
+    group.add_argument("--plans", type=Path, metavar="FOLDER", help="where to keep and reuse plans")
+    group.add_argument("--plans-only", action="store_true", help="make new plans in --plans, and stop")
+    group.add_argument("--attention-budget", default="60s", metavar="TIME",
+                       help="budget of attention's plan (default: 60s)")
+    group.add_argument("--check-budget", default="30s", metavar="TIME",
+                       help="budget of plans without dropout (default: 30s)")
+    group.add_argument("--torch-budget", default="20s", metavar="TIME",
+                       help="budget of millrace.torch's plan (default: 20s)")
+    group.add_argument("--no-check", dest="check", action="store_false", help="compare only times, not values")
     group.add_argument("--minutes", type=float, default=30, metavar="N",
-                       help="what is not ready then is left out (default: 30)")
-    group.add_argument("--keep", type=Path, metavar="FOLDER", help="for the contestants' logs")
+                       help="skip contestants that are not ready by then (default: 30)")
+    group.add_argument("--keep", type=Path, metavar="FOLDER", help="where to keep the contestants' logs")
 
 
 def continue_inside(options: argparse.Namespace) -> None:
-    """Runs this again in a Python with torch, with the number of threads in its environment."""
+    """Restarts this script in a Python with torch, with the number of threads in its environment."""
     python = options.python or str(environment.ensure_python(options.torch))
     variables = dict(os.environ)
     variables.update({name: str(options.threads) for name in environment.THREAD_VARIABLES})
@@ -109,10 +115,10 @@ def continue_inside(options: argparse.Namespace) -> None:
 
 
 class Comparison:
-    """One case: a model at its sizes, with one type and one dropout."""
+    """One case: a model with its sizes, dtype and dropout."""
 
     def __init__(self, options: argparse.Namespace, folder: Path):
-        from peers import torch_peer  # only here is torch
+        from peers import torch_peer  # imports torch
 
         self.options, self.folder, self.torch_peer = options, folder, torch_peer
         self.text = PROGRAMS[options.model].read_text()
@@ -129,7 +135,7 @@ class Comparison:
         self.failures: dict[str, str] = {}
 
     def make_library(self) -> None:
-        """Millrace's for Python."""
+        """Builds Millrace's library and makes its Python package importable."""
         subprocess.run([self.options.millrace, "--version"], check=True, stdout=subprocess.DEVNULL)  # builds it
         sys.path.insert(0, str(ROOT / "python"))
 
@@ -151,16 +157,16 @@ class Comparison:
                             layouts=self.model.STACKED)
 
     def torch_kinds(self) -> list[tuple[str, bool]]:
-        """(layer, compiled) of what can run here; what cannot is put down with its reason."""
+        """(layer, compiled) of all that can run here; records why others cannot."""
         lacking = environment.why_not_compile()
         if lacking:
             self.failures["torch.compile"] = lacking
-        candidates = [False] if lacking else [False, True]
-        kinds = [(layer, compiled) for compiled in candidates for layer in self.model.LAYERS if layer != self.model.OURS]
+        modes = [False] if lacking else [False, True]
+        kinds = [(layer, compiled) for compiled in modes for layer in self.model.LAYERS if layer != self.model.OURS]
         return kinds if self.options.peers_only else [(self.model.OURS, False), *kinds]
 
     def check_agreement(self) -> list[dict]:
-        """Every contestant with dropout 0 against the plain layer in float64."""
+        """Compares every contestant, with dropout 0, to the plain layer in float64."""
         from peers.agreement import TOLERANCE, largest_difference
 
         say("comparing results and gradients with dropout 0")
@@ -170,7 +176,7 @@ class Comparison:
         def compare(name: str, dtype: str, make) -> None:
             try:
                 difference, tensor = largest_difference(expected, make(), self.model.SCALE_OF)
-            except Exception as error:  # whatever it is, the others are still to be compared
+            except Exception as error:  # any failure: still compare the others
                 rows.append({"name": name, "dtype": dtype, "error": one_line(error), "agrees": False})
                 return
             rows.append({"name": name, "dtype": dtype, "largest_relative_difference": difference, "tensor": tensor,
@@ -189,7 +195,7 @@ class Comparison:
         return rows
 
     def contestants(self) -> list:
-        """All that could be made ready, Millrace first."""
+        """All contestants that could be prepared, Millrace first."""
         options, makers = self.options, {}
         if not options.peers_only:
             import millrace.torch
@@ -207,13 +213,13 @@ class Comparison:
                 contestant.prepare()
                 ready.append(contestant)
                 say(f"{name}: ready after {time.monotonic() - start:.0f} s")
-            except Exception as error:  # a contestant that fails is shown as such; the others go on
+            except Exception as error:  # report it and continue with the others
                 self.failures[name] = one_line(error)
                 say(f"{name}: failed: {self.failures[name]}")
         return ready
 
     def measure(self, contestants: list) -> dict[str, list[report.RoundTime]]:
-        """Times by name. Every round begins with another contestant, so that none always follows the same one."""
+        """Times by name. Every round starts with a different contestant, so that none always follows the same one."""
         taken: dict[str, list[report.RoundTime]] = {contestant.name: [] for contestant in contestants}
         for number in range(self.options.rounds):
             first = number % len(contestants)
@@ -246,7 +252,7 @@ def print_agreement(rows: list[dict]) -> None:
 
 def compare(options: argparse.Namespace) -> int:
     out = options.out or ROOT / "bench/results" / report.file_name(platform.machine(), environment.cpu_name())
-    report.read_report(out)  # complains now, not after minutes of measuring
+    report.read_report(out)  # fails now rather than after minutes of measuring
     run = environment.circumstances(options.threads)
     say(f"load {run['load_before']:.2f}; {options.rounds} rounds; torch.compile takes up to a minute a layer")
     with tempfile.TemporaryDirectory(prefix="millrace-compare-") as folder:
@@ -287,14 +293,14 @@ def main() -> int:
     options = parse_arguments()
     try:
         if options.device == "cuda":
-            from peers.gpu_comparison import compare_on_gpu  # with this Python: nothing is installed
+            from peers.gpu_comparison import compare_on_gpu  # installs nothing: uses this Python
 
             return compare_on_gpu(options)
         if not os.environ.get(INSIDE):
             continue_inside(options)
         return compare(options)
     except ModuleNotFoundError as error:
-        say(f"{sys.executable}: {error}; it needs torch and numpy")
+        say(f"{sys.executable}: {error}; torch and numpy are required")
     except (Unavailable, ValueError, OSError) as error:
         say(str(error))
     except KeyboardInterrupt:

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""What the host spends on one call of millrace.torch.TransformerEncoderLayer: µs until the call returns.
+"""Measures the host time of one call of millrace.torch.TransformerEncoderLayer: µs until the call returns.
 
     bench/host_cost.py --device cuda                    # BERT-large, batch 8, 512 tokens, float16
-    bench/host_cost.py --device cpu                     # a tiny layer: there the plan's own work is part of the call
+    bench/host_cost.py --device cpu                     # a tiny layer; the time includes the plan's kernels
 
-On a GPU twice: with nothing under way (idle), and behind a kernel that keeps it busy, as in training (busy). A step is
-bound by the GPU where the busy column is well below the last lines: the GPU's own clock over many steps in a row.
---gaps profiles some steps in a row and says between which kernels the GPU had nothing to do, and for how long.
+On a GPU it measures twice: with an idle GPU (idle), and while a long kernel keeps the GPU busy, as in training (busy).
+The last lines are the GPU's time per step over many consecutive steps; if the busy column is well below them, the GPU
+limits a step. --gaps profiles consecutive steps and shows between which kernels the GPU was idle, and for how long.
 
-Takes the Python that it is started with, which must have torch.
+Uses the Python that runs it, which must have torch.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ SIZES = {  # batch, length, embedding, heads, width
     "base": (8, 512, 768, 12, 3072),
     "large": (8, 512, 1024, 16, 4096),
 }
-BUSY_CALLS = 8  # behind one kernel: fewer launches than the driver's queue holds
-BUSY_CYCLES = 60_000_000  # of the GPU: some 30 ms, in which those calls are made
+BUSY_CALLS = 8  # queued after one long kernel: fewer launches than the driver's queue holds
+BUSY_CYCLES = 60_000_000  # of the GPU: about 30 ms, longer than the host needs for those calls
 STEPS_IN_A_ROW = 200
 STEPS_IN_A_PROFILE = 20
 GAPS_SHOWN = 16
 REST_SECONDS = 0.5
-MOVED_PLACES = 16  # more than those that an executor keeps graphs of
+KEPT_RESULTS = 16  # more than the graphs that an executor keeps, so that every call uses new addresses
 
 
 def parsed() -> argparse.Namespace:
@@ -44,9 +44,11 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--dtype", choices=("float16", "bfloat16", "float32"),
                         help="default: float32; float16 on a GPU")
     parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--layer", choices=("millrace", "torch"), default="millrace", help="torch: nn's, to compare")
-    parser.add_argument("--gaps", action="store_true", help="on a GPU: where it waits, and nothing else")
-    parser.add_argument("--calls", type=int, default=300, help="that each line is the median of (default: 300)")
+    parser.add_argument("--layer", choices=("millrace", "torch"), default="millrace",
+                        help="torch: nn's layer, to compare")
+    parser.add_argument("--gaps", action="store_true", help="on a GPU: show only the gaps between kernels")
+    parser.add_argument("--calls", type=int, default=300,
+                        help="number of calls; each line shows the median (default: 300)")
     return parser.parse_args()
 
 
@@ -57,9 +59,9 @@ class Kernel(NamedTuple):
 
 
 def gaps_between(kernels: list[Kernel], steps: int) -> list[tuple[float, str, str]]:
-    """µs of a step in which nothing runs, by what ran before and what runs next, the longest first."""
+    """Idle µs per step by the kernels before and after the gap, longest first."""
     idle: dict[tuple[str, str], float] = collections.defaultdict(float)
-    last = None  # the one that ends last so far
+    last = None  # the kernel that ends last so far
     for kernel in sorted(kernels, key=lambda kernel: kernel.begin):
         if last is not None and kernel.begin > last.end:
             idle[last.name, kernel.name] += (kernel.begin - last.end) / steps
@@ -76,14 +78,14 @@ class Bench:
 
         self.torch, self.options, self.cuda = torch, options, options.device == "cuda"
         batch, length, embedding, heads, width = SIZES[options.size]
-        of = dict(dtype=getattr(torch, options.dtype), device=options.device)
+        kind_of_tensor = dict(dtype=getattr(torch, options.dtype), device=options.device)
         kind = (millrace.torch if options.layer == "millrace" else torch.nn).TransformerEncoderLayer
-        self.layer = kind(embedding, heads, width, dropout=options.dropout, batch_first=True, **of)
-        self.x = torch.randn(batch, length, embedding, requires_grad=True, **of)
-        self.gradient = torch.randn(batch, length, embedding, **of)
+        self.layer = kind(embedding, heads, width, dropout=options.dropout, batch_first=True, **kind_of_tensor)
+        self.x = torch.randn(batch, length, embedding, requires_grad=True, **kind_of_tensor)
+        self.gradient = torch.randn(batch, length, embedding, **kind_of_tensor)
         self.inputs = [self.x, *self.layer.parameters()]
 
-    # --- what is called ---
+    # --- measured calls ---
 
     def forward(self):
         return self.layer(self.x)
@@ -107,7 +109,7 @@ class Bench:
             tensor.grad = None
 
     def operators(self) -> list[tuple]:
-        """The parts of a step that are not PyTorch's or Python's, called by themselves."""
+        """Millrace's own operators of a step, without autograd and the layer's Python code."""
         from millrace.torch import operator
 
         torch, seen, run_call = self.torch, [], operator.run_call
@@ -139,20 +141,20 @@ class Bench:
         made = [("millrace::forward by itself", nothing, below(forward)),
                 ("millrace::backward by itself", nothing, below(backward)),
                 ("a seed for dropout", nothing, lambda _: operator.draw_random(self.x.device))]
-        if self.cuda:  # where tensors are elsewhere in every call, no recorded graph fits
-            moved = collections.deque(maxlen=MOVED_PLACES)
+        if self.cuda:  # new addresses in every call: no recorded graph can be replayed
+            moved = collections.deque(maxlen=KEPT_RESULTS)
             made += [(f"{name}, launches", nothing, lambda _, work=below(work): moved.append(work()))
                      for name, work in (("millrace::forward", forward), ("millrace::backward", backward))]
         return made
 
-    # --- how long it takes ---
+    # --- timing ---
 
     def wait(self):
         if self.cuda:
             self.torch.cuda.synchronize()
 
     def microseconds(self, before, work, busy: bool) -> float:
-        """The median over calls of `work` on what `before` made."""
+        """The median over calls of `work` on the result of `before`."""
         times = []
         while len(times) < self.options.calls:
             self.wait()
@@ -169,7 +171,7 @@ class Bench:
         return statistics.median(times)
 
     def gpu_microseconds(self, kept: int) -> float:
-        """Of a step among many in a row, between two events, with the results of some steps kept."""
+        """GPU time per step, between two events around consecutive steps; keeps the results of the last `kept`."""
         results = collections.deque(maxlen=kept)
         begin, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
@@ -180,7 +182,7 @@ class Bench:
         return 1e3 * begin.elapsed_time(end) / STEPS_IN_A_ROW
 
     def kernels(self, steps: int) -> list[Kernel]:
-        """Of steps in a row, as CUPTI saw them."""
+        """The kernels of consecutive steps, recorded by CUPTI."""
         torch = self.torch
         activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
         with torch.profiler.profile(activities=activities) as profile:
@@ -198,7 +200,7 @@ class Bench:
                 ("y.backward", self.forward, self.backward),
                 ("step by autograd.grad", nothing, lambda _: self.grad(self.forward())),
                 ("step by y.backward", nothing, lambda _: self.backward(self.forward())),
-                ("step in PyTorch’s thread", nothing, lambda _: self.step_in_pytorchs_thread())]
+                ("step, PyTorch’s thread", nothing, lambda _: self.step_in_pytorchs_thread())]
         return made + (self.operators() if self.options.layer == "millrace" else [])
 
 
@@ -208,9 +210,9 @@ def nothing():
 
 def print_gaps(bench: Bench) -> None:
     gaps = gaps_between(bench.kernels(STEPS_IN_A_PROFILE), STEPS_IN_A_PROFILE)
-    print(f"{'µs of a step without a kernel':54}{sum(gap for gap, *_ in gaps):8.1f}")
-    for gap, before, behind in gaps[:GAPS_SHOWN]:
-        print(f"{before[:24]:26}{'before':8}{behind[:18]:20}{gap:8.1f}")
+    print(f"{'idle µs per step':54}{sum(gap for gap, *_ in gaps):8.1f}")
+    for gap, before, after in gaps[:GAPS_SHOWN]:
+        print(f"{before[:24]:26}{'before':8}{after[:18]:20}{gap:8.1f}")
 
 
 def main() -> int:
@@ -220,14 +222,14 @@ def main() -> int:
     try:
         import torch
     except ImportError:
-        sys.exit("host_cost: this Python has no torch; start it with one that has (build/bench-venv/bin/python)")
+        sys.exit("host_cost: this Python has no torch; use one that has (build/bench-venv/bin/python)")
     if options.gaps and options.device != "cuda":
-        sys.exit("host_cost: --gaps looks at a GPU's kernels; add --device cuda")
+        sys.exit("host_cost: --gaps needs a GPU; add --device cuda")
     if options.device == "cuda" and not torch.cuda.is_available():
-        sys.exit("host_cost: there is no GPU here; take --device cpu")
+        sys.exit("host_cost: no GPU found; use --device cpu")
     torch.set_num_threads(1)
     bench = Bench(options)
-    for _ in range(100):  # plans are made, memory is allocated, graphs are recorded
+    for _ in range(100):  # make plans, allocate memory, record graphs
         bench.grad(bench.forward())
         bench.backward(bench.forward())
         bench.forget()
@@ -237,20 +239,20 @@ def main() -> int:
     if options.gaps:
         print_gaps(bench)
         return 0
-    print(f"{'µs of the host':30}{'idle':>8}" + (f"{'busy':>8}" if bench.cuda else ""))
+    print(f"{'host time, µs':30}{'idle':>8}" + (f"{'busy':>8}" if bench.cuda else ""))
     for name, before, work in bench.rows():
         columns = [bench.microseconds(before, work, busy) for busy in ((False, True) if bench.cuda else (False,))]
         print(f"{name:30}" + "".join(f"{column:8.1f}" for column in columns), flush=True)
     if bench.cuda:
-        # Where results stay, the next ones are elsewhere: no recorded graph fits, and kernels are launched one by one.
-        # A GPU that has been busy for long reaches the limit of its power, and slows down.
-        for kept, busy_seconds, how in ((0, 0, ""), (MOVED_PLACES, 0, ", launches"), (0, 1, ", after 1 s")):
+        # Kept results force new addresses, so no recorded graph can be replayed and kernels are launched one by one.
+        # After 1 s of load a GPU reaches its power limit and is throttled.
+        for kept, busy_seconds, how in ((0, 0, ""), (KEPT_RESULTS, 0, ", launches"), (0, 1, ", after 1 s")):
             bench.gpu_microseconds(kept)
             time.sleep(REST_SECONDS)
             begin = time.monotonic()
             while time.monotonic() - begin < busy_seconds:
                 bench.gpu_microseconds(kept)
-            print(f"{f'a step by the GPU’s clock{how}':38}{bench.gpu_microseconds(kept):8.1f}")
+            print(f"{f'GPU time per step{how}':38}{bench.gpu_microseconds(kept):8.1f}")
     return 0
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""How long `millrace analyze` and `fuse` take for a BERT of N layers, and whether that grows linearly with N.
+"""Measures how long `millrace analyze` and `fuse` take for a BERT of N layers, and whether that grows linearly with N.
 
-The N-layer program is made from models/bert_encoder.py: its function once, without annotations, and a
-last function `bert` that calls it N times, every layer with parameters of its own.
+The N-layer program consists of the function of models/bert_encoder.py, without annotations, and a
+last function `bert` that calls it N times, each time with different parameters.
 """
 
 import argparse
@@ -25,19 +25,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 MODEL = ROOT / "models/bert_encoder.py"
 LAYERS = (1, 2, 4, 8, 16, 24, 48, 96)
-COMMANDS = {  # what is run, and the goal in ms for 24 layers
+COMMANDS = {  # arguments, and the goal in ms for 24 layers
     "analyze, JSON": (["analyze", "--json", "--timings"], 250.0),
     "analyze, text": (["analyze"], 250.0),
     "fuse, JSON": (["fuse", "--json", "--timings"], 500.0),
 }
 REPEATS = 7
 GOAL_LAYERS = 24
-FIT_FIRST, FIT_LAST = 24, 96  # growth is judged between these: process start no longer weighs there
-LINEAR_LOW, LINEAR_HIGH = 0.90, 1.10  # below is no gain but a machine too busy to judge by
+FIT_FIRST, FIT_LAST = 24, 96  # growth is measured between these, where process start is negligible
+LINEAR_LOW, LINEAR_HIGH = 0.90, 1.10  # a lower ratio means that the machine was too busy
 
 
 def layered_program(model: str, layers: int) -> str:
-    """The model's text as a program of `layers` layers; its first parameter runs through them all."""
+    """The model's text as a program of `layers` layers; the first parameter is the output of the layer before."""
     function = [node for node in ast.parse(model).body if isinstance(node, ast.FunctionDef)][-1]
     lines = model.splitlines()
     first = min([function.lineno, *(node.lineno for node in function.decorator_list)])
@@ -55,7 +55,7 @@ def layered_program(model: str, layers: int) -> str:
 
 
 def totals(binary: Path, program: Path) -> tuple[int, int]:
-    """Operators and flop of the program."""
+    """The number of operators and the flop of the program."""
     command = [binary, "analyze", program, "--json"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
@@ -65,7 +65,7 @@ def totals(binary: Path, program: Path) -> tuple[int, int]:
 
 
 def run_once(binary: Path, program: Path, options: list[str]) -> tuple[float, dict[str, float]]:
-    """Wall time of the whole process in ms, and of the stages that --timings prints."""
+    """Wall time of the process in ms, and of the stages that --timings prints."""
     start = time.perf_counter()
     done = subprocess.run(
         [binary, *options, program],
@@ -112,7 +112,7 @@ def circumstances(binary: Path) -> dict:
 
 
 def growth(rows: list[dict]) -> dict:
-    """Time per layer at the end of the fit over that at its start, and the power of N that this is."""
+    """The ratio of times per layer at the last and first N of the fit, and the exponent of N."""
     ms = {row["layers"]: row["median_ms"] for row in rows}
     times, factor = ms[FIT_LAST] / ms[FIT_FIRST], FIT_LAST / FIT_FIRST
     return {"from": FIT_FIRST, "to": FIT_LAST, "ratio_to_linear": times / factor, "power": math.log(times, factor)}
@@ -134,21 +134,22 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="example:\n  bench/layers.py\n  bench/layers.py --emit 2 > bert2.py",
     )
-    parser.add_argument("--binary", type=Path, default=ROOT / "build/release/millrace", help="the program to measure")
-    parser.add_argument("--out", type=Path, help="the JSON (default: bench/results/layers-MACHINE.json)")
-    parser.add_argument("--emit", type=int, metavar="N", help="print the N-layer program and measure nothing")
+    parser.add_argument("--binary", type=Path, default=ROOT / "build/release/millrace",
+                        help="the executable to measure")
+    parser.add_argument("--out", type=Path, help="JSON file (default: bench/results/layers-MACHINE.json)")
+    parser.add_argument("--emit", type=int, metavar="N", help="only print the N-layer program")
     options = parser.parse_args()
     model = MODEL.read_text()
     if options.emit is not None:
         print(layered_program(model, options.emit), end="")
         return 0
     if not options.binary.exists():
-        sys.exit(f"layers: there is no {options.binary}; `./millrace analyze models/mha.py` builds it")
+        sys.exit(f"layers: {options.binary} does not exist; `./millrace analyze models/mha.py` builds it")
 
     report = {"schema_version": 1, **circumstances(options.binary), "repeats": REPEATS}
     failures, counted = [], {}
     with tempfile.TemporaryDirectory() as folder:
-        binary = Path(shutil.copy2(options.binary, folder))  # a build that goes on elsewhere changes nothing
+        binary = Path(shutil.copy2(options.binary, folder))  # a concurrent build must not change it
         one_operators, one_flop = totals(binary, MODEL)
         for n in LAYERS:
             program = Path(folder, f"bert_{n}.py")
@@ -158,7 +159,7 @@ def main() -> int:
                 failures.append(f"{n} layers: {operators} operators, {flop} flop; "
                                 f"{n} times the model's are {n * one_operators}, {n * one_flop}")
             counted[n] = operators
-        # Round by round, so that a machine that grows busy or calm does not bend the curve; the first warms the caches.
+        # In rounds, so that a change of the machine's load affects all N. The first round warms the caches.
         runs: dict[tuple[str, int], list] = {(name, n): [] for name in COMMANDS for n in LAYERS}
         for repeat in range(REPEATS + 1):
             for (name, n), taken in runs.items():

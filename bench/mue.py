@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""How near every launch of a plan comes to the memory's limits: the paper's MUE, with the bytes that really moved.
+"""Measures the paper's memory usage efficiency (MUE) of every launch of a plan, with the bytes that actually moved.
 
-Runs the plan once under Nsight Compute, matches kernels to launches, and measures the best bandwidth by a large copy
-through PyTorch. Without ncu the bytes are modelled: each buffer once. Q is the fewest bytes a launch can move, D what
-moved; writes that stay in the L2 until the kernel is over are not in D, so Q/D may be above 1.
+Runs the plan once under Nsight Compute, matches kernels to launches, and measures the best bandwidth with a large copy
+in PyTorch. Without ncu it assumes that each buffer moves once. Q is the fewest bytes that a launch can move, D the
+bytes that moved. D excludes writes that are still in L2 when the kernel ends, so Q/D can exceed 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from peers.environment import ROOT  # noqa: E402
 
 
 class Failed(Exception):
-    """What cannot be done without."""
+    """A required step failed."""
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -32,13 +32,13 @@ def parse_arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="example:\n  bench/mue.py bert.plan\n  bench/mue.py bert.plan --bandwidth 4.2e12",
     )
-    parser.add_argument("plan", type=Path, metavar="PLAN", help="a plan for a GPU, or the folder that it is in")
+    parser.add_argument("plan", type=Path, metavar="PLAN", help="a plan for a GPU, or its folder")
     parser.add_argument("--millrace", default=str(ROOT / "millrace"), metavar="COMMAND", help="default: ./millrace")
     parser.add_argument("--ncu", default="ncu", metavar="COMMAND", help="default: ncu")
     parser.add_argument("--python", default=sys.executable, metavar="PATH", help="a Python that has torch")
-    parser.add_argument("--bandwidth", type=float, metavar="BYTES/S", help="the best (default: it is measured)")
-    parser.add_argument("--seconds", type=float, default=300, help="at most, for ncu (default: 300)")
-    parser.add_argument("--out", type=Path, help="the JSON (default: bench/results/mue-MACHINE.json)")
+    parser.add_argument("--bandwidth", type=float, metavar="BYTES/S", help="the best bandwidth (default: measured)")
+    parser.add_argument("--seconds", type=float, default=300, help="time limit for ncu (default: 300)")
+    parser.add_argument("--out", type=Path, help="JSON file (default: bench/results/mue-MACHINE.json)")
     return parser.parse_args()
 
 
@@ -47,7 +47,7 @@ def say(message: str) -> None:
 
 
 def json_of(command: list[str], seconds: float = 240) -> dict:
-    """What the command prints; Failed says what it said instead."""
+    """The JSON that the command prints; raises Failed with its messages if there is none."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
         if done.returncode == 0:
@@ -59,7 +59,7 @@ def json_of(command: list[str], seconds: float = 240) -> dict:
 
 
 def or_none(what: str, work):
-    """Something that can be done without, and is said to be missing."""
+    """The result of an optional step; on failure reports it and returns None."""
     try:
         return work()
     except (Failed, ncu.NcuFailed, launches.Unmatched) as error:
@@ -75,7 +75,7 @@ def ceilings_of(options: argparse.Namespace, dtype: str) -> tuple[metric.Ceiling
 
 
 def counted(options: argparse.Namespace, plan: Path, known: list, ceilings: metric.Ceilings, folder: Path) -> list:
-    """`run` carries out one step, launch by launch and not yet as a graph."""
+    """`millrace run` executes one step with separate launches, not as a graph."""
     kernels = ncu.count(options.ncu, [options.millrace, "run", str(plan)], folder / "ncu.csv", options.seconds)
     matched = launches.match(known, kernels)
     return [metric.counted_row(launch, own, ceilings) for launch, own in zip(known, matched)]
@@ -84,7 +84,7 @@ def counted(options: argparse.Namespace, plan: Path, known: list, ceilings: metr
 def modelled(options: argparse.Namespace, plan: Path, known: list, ceilings: metric.Ceilings) -> list[dict]:
     operators = json_of([options.millrace, "bench", str(plan), "--seconds", "1", "--json"])["operators"]
     if len(operators) != len(known):
-        raise Failed(f"the plan has {len(known)} launches, and bench timed {len(operators)}")
+        raise Failed(f"the plan has {len(known)} launches, but bench timed {len(operators)}")
     return [metric.modelled_row(launch, row["seconds"], ceilings) for launch, row in zip(known, operators)]
 
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""The paper's tables beside ours, of a plan of its layer: class shares, every operator, algebraic fusion, algorithms.
+"""Writes the paper's tables with our figures next to them, for a plan of the paper's layer: class shares, every
+operator, algebraic fusion, algorithms.
 
-Measures nothing. Takes the plan, and what was measured for it: all rows of the database (`millrace db export`) and the
-partitions by name (`millrace explore … --budget 0s --json`). Both commands are run here unless files are given; the second
-needs the GPU, so that where there is none --explored and --rows name what was brought from the machine that has one.
+Measures nothing. Reads the plan and its measurements: all rows of the database (`millrace db export`) and the
+partitions by name (`millrace explore … --budget 0s --json`). It runs both commands unless --rows and --explored give
+their output. `explore` needs the GPU, so on a machine without one pass files from the machine that has it.
 """
 
 from __future__ import annotations
@@ -25,33 +26,33 @@ from peers.environment import ROOT  # noqa: E402
 sys.path.insert(0, str(ROOT / "tests/python"))
 import paper_rows  # noqa: E402
 
-# Of data sheets: flop/s in half precision on Tensor Cores (dense), bytes/s of memory.
+# From data sheets: flop/s in half precision on Tensor Cores (dense), bytes/s of memory.
 DATA_SHEETS = {"H200": tables.Limits(989.4e12, 4.8e12), "H100": tables.Limits(989.4e12, 3.35e12),
                "A100": tables.Limits(312e12, 2.039e12), "V100": tables.Limits(125e12, 0.9e12)}
 
 ABOUT_SHARES = """\
-A launch counts as the class of its operators that stands first here; the paper's fused kernels count as the class of
-their first row.
+A launch counts towards the first of these classes that one of its operators has; the paper's fused kernels count
+towards the class of their first row.
 """
 ABOUT_OPERATORS = """\
-Flop and words are the paper's ([docs/paper-table.md](../../docs/paper-table.md) has ours beside them). A kernel stands
-at its first row; *in N* says that a row's work is in the kernel of row N. Percents and TB/s are of ours as selected;
-TB/s are the bytes of a launch's buffers, each once, masks as they are stored.
+Flop and words are the paper's ([docs/paper-table.md](../../docs/paper-table.md) compares them with ours). A kernel is
+listed at its first row; *in N* means that the kernel of row N does the row's work. Percentages and TB/s are those of
+our selected kernels. TB/s count each of a launch's buffers once, and masks as they are stored.
 """
 ABOUT_FUSION = """\
-The projections of queries, keys and values as three products, as one of two and one, and as one of three: the fastest
-measured of each, copies of operands that do not lie side by side included. In brackets: which two. The paper's backward
-row names no product.
+The projections of queries, keys and values as three products, with two of them stacked, and with all three stacked: the
+fastest measured of each, including copies of operands that are not contiguous. In brackets: which two. The paper's
+backward row does not name the product.
 """
 ABOUT_HEURISTIC = """\
-Of every combination of layouts under which algorithms of cuBLASLt were measured beside its heuristic's choice: the
-fastest of these combinations, and the largest gap in any of them. Exploration measures algorithms where a product is
-promising, not everywhere. A gap of 0 says that none was faster than the heuristic's. Layouts are the axes of each
-tensor read and written, outermost first.
+For some combinations of layouts, exploration measured other algorithms of cuBLASLt than the one its heuristic chooses:
+only where a product is promising. The table shows the fastest of these combinations and the largest gap in any of
+them. A gap of 0 means that no algorithm was faster than the heuristic's. Layouts are the axes of each tensor read and written,
+outermost first.
 """
 ABOUT_LAYOUTS = """\
-Tensors as the program writes them against the best of all layouts, each with its fastest algorithm. *Not measured*
-stands also where cuBLASLt has no single product for tensors as written.
+The program's own layouts compared with the best of all layouts, each with its fastest algorithm. *Not measured* is also
+shown if cuBLASLt cannot compute the product in one call with the program's own layouts.
 """
 
 
@@ -59,14 +60,14 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="example, on the machine with the GPU:\n  bench/paper_tables.py bert.plan --keep build/tables\n"
-               "and anywhere, with what that kept:\n  bench/paper_tables.py bert.plan "
+               "and on any machine, with the kept files:\n  bench/paper_tables.py bert.plan "
                "--explored build/tables/explored.json --rows build/tables/rows.jsonl",
     )
-    parser.add_argument("plan", type=Path, metavar="PLAN", help="a plan of bert_encoder.py, or the folder it is in")
+    parser.add_argument("plan", type=Path, metavar="PLAN", help="a plan of bert_encoder.py, or its folder")
     parser.add_argument("--db", metavar="FILE", help="database of measurements (default: the user's own)")
-    parser.add_argument("--explored", type=Path, metavar="FILE", help="what `millrace explore --json` printed")
-    parser.add_argument("--rows", type=Path, metavar="FILE", help="what `millrace db export` wrote")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="leave both in this folder")
+    parser.add_argument("--explored", type=Path, metavar="FILE", help="the output of `millrace explore --json`")
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="the output of `millrace db export`")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep both outputs in this folder")
     parser.add_argument("--millrace", default=str(ROOT / "millrace"), metavar="COMMAND", help="default: ./millrace")
     parser.add_argument("--out", type=Path, help="default: bench/results/paper-tables-MACHINE.md")
     return parser.parse_args()
@@ -93,7 +94,7 @@ def read_json(path: Path, wanted: str) -> dict:
 
 
 def program_options(plan: dict, folder: Path) -> list[str]:
-    """The program as the plan has it, as a file, and its options."""
+    """Writes the plan's program to a file; returns its path and options."""
     program = plan["program"]
     path = folder / Path(program["file"]).name
     path.write_text(program["text"])
@@ -126,10 +127,10 @@ def head(plan: dict, rows: list[dict], limits: tables.Limits) -> str:
     program = plan["program"]
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout
     days = sorted({row["when"][:10] for row in rows})
-    peak = ("The GPU is not in the script's list of data sheets: no percent of its peaks." if not limits.flop_per_second
+    peak = ("The script has no data sheet of this GPU, so percentages are missing." if not limits.flop_per_second
             else f"Peaks are the data sheet's: {limits.flop_per_second / 1e12:.0f} Tflop/s in half precision, "
                  f"{limits.bytes_per_second / 1e12:.2f} TB/s. ")
-    return f"""# The paper's tables beside ours
+    return f"""# The paper's tables and ours
 
 | | |
 | --- | --- |
@@ -139,9 +140,9 @@ def head(plan: dict, rows: list[dict], limits: tables.Limits) -> str:
 | measured | {len(rows):,} candidates, of other programs too, {' to '.join(dict.fromkeys((days[0], days[-1])))} |
 | tables | by commit {commit.strip() or 'unknown'}: `{shlex.join(['bench/paper_tables.py', *sys.argv[1:]])}` |
 
-The paper's figures (PyTorch, and its own implementation) are of a V100 and the same layer: B=8, L=512, BERT-large, half
-precision, dropout. Ours are medians over launches of one candidate by itself, with its tensors coming from memory.
-*Unfused* is the fastest measured way of an operator by itself, whatever its layouts; *selected* is what the plan runs.
+The paper's figures (PyTorch, and its own implementation) are for a V100 and the same layer: B=8, L=512, BERT-large,
+half precision, dropout. Ours are medians over launches of one candidate by itself, with cold caches.
+*Unfused* is the fastest measured candidate of an operator alone, with any layouts; *selected* is what the plan runs.
 {peak}Times are in µs.
 """
 

@@ -1,1 +1,1 @@
-"""The paper's tables out of a plan and what was measured for it; bench/paper_tables.py writes them."""
+"""Makes the paper's tables from a plan and its measurements, for bench/paper_tables.py."""

@@ -1,7 +1,7 @@
-"""What was measured of every part of a program, by name, with every candidate that the database has of it.
+"""The measured candidates of every partition of a program, by the partition's name.
 
-The database knows partitions by their structure and `millrace explore --json` by their names, with the fastest candidate of
-every combination of layouts. A product's rows in the database are those that hold these to the last digit.
+The database identifies partitions by their structure; `millrace explore --json` names them, and has the fastest
+candidate of every combination of layouts. The database rows of a product are found by these times, which match exactly.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ ATTRIBUTES = ("id", "tile", "stages", "split-k", "reduction", "swizzle", "custom
 
 
 class Unusable(Exception):
-    """A file that is not what it should be."""
+    """An input file is invalid."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A candidate that was right, and its median."""
+    """A measured candidate and its median time."""
 
     candidate: str  # "012 021 012; cublaslt m 0 n 1 k 2 on tensor algorithm heuristic"
     seconds: float
@@ -34,7 +34,7 @@ class Tried:
 
     @property
     def is_written(self) -> bool:
-        """Whether all tensors lie as the program writes them."""
+        """Whether all tensors have the program's own layouts."""
         return all(list(axes) == sorted(axes) and axes.isdigit() for axes in self.layouts.split())
 
     @property
@@ -43,13 +43,13 @@ class Tried:
 
     @property
     def algorithm(self) -> str | None:
-        """Of a product on Tensor Cores: "heuristic", or the algorithm's attributes."""
+        """For a product on Tensor Cores: "heuristic", or the algorithm's attributes."""
         words = self.candidate.split()
         return words[-1] if self.is_product and words[-3:-1] == ["tensor", "algorithm"] else None
 
 
 def told_attributes(algorithm: str) -> str:
-    """"66.20.35.1.0.0.1.0.3" → "id 66, tile 20, …": those that are not what they are by default."""
+    """Attributes that differ from their defaults: "66.20.35.1.0.0.1.0.3" → "id 66, tile 20, …"."""
     values = dict(zip(ATTRIBUTES, algorithm.split(".")))
     usual = {"split-k": "1"}
     return ", ".join(f"{name} {value}" for name, value in values.items() if value != usual.get(name, "0"))
@@ -68,13 +68,13 @@ class Measured:
         return min((tried.seconds for tried in self.of(partition)), default=None)
 
     def together(self, partitions: Iterable[str]) -> float | None:
-        """The fastest of each, added; None where one was not measured."""
+        """The sum of the fastest of each, or None if one was not measured."""
         each = [self.fastest(partition) for partition in partitions]
         return None if None in each else sum(each)
 
 
 def read_rows(path: Path, device: str) -> list[dict]:
-    """The rows of a `millrace db export` that were measured on the device, which says more than the plan's."""
+    """The rows of a `millrace db export` from the device. Their device names begin with the plan's and are longer."""
     rows = []
     for number, line in enumerate(path.read_text().splitlines(), start=1):
         try:
@@ -82,14 +82,14 @@ def read_rows(path: Path, device: str) -> list[dict]:
             if row["outcome"] == "measured" and row["device"].startswith(device) and row["seconds"] > 0:
                 rows.append(row)
         except (ValueError, KeyError, TypeError) as error:
-            raise Unusable(f"{path}:{number} is no row of a database: {error}") from error
+            raise Unusable(f"{path}:{number} is not a database row: {error}") from error
     if not rows:
-        raise Unusable(f"{path} has nothing that was measured on {device}")
+        raise Unusable(f"{path} has no measurements from {device}")
     return rows
 
 
 def join_rows(explored: dict, rows: list[dict]) -> Measured:
-    texts = defaultdict(set)  # of partitions that hold a candidate with its time
+    texts = defaultdict(set)  # for a candidate with its time: the partitions that have it
     tried = defaultdict(list)
     for row in rows:
         one = Tried(row["candidate"], row["seconds"])
@@ -101,10 +101,10 @@ def join_rows(explored: dict, rows: list[dict]) -> Measured:
         candidates = [Tried(candidate["candidate"], candidate["seconds"]) for candidate in partition["candidates"]]
         by_name[partition["name"]] = candidates
         if not candidates or not candidates[0].is_product:
-            continue  # a kernel of ours: no algorithms are tried beside the one of each combination
+            continue  # our own kernel: no algorithms to choose from
         holding = set.intersection(*(texts[candidate] for candidate in candidates))
         if len(holding) != 1:
-            raise Unusable(f"{len(holding)} parts of the database have the measurements of {partition['name']}: what was "
-                           "explored and the database's rows are not of the same database")
+            raise Unusable(f"{len(holding)} partitions of the database match the measurements of {partition['name']}: "
+                           "the explored partitions and the rows come from different databases")
         by_name[partition["name"]] = tried[holding.pop()]
     return Measured(by_name)

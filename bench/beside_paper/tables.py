@@ -11,10 +11,10 @@ from .measured import HEURISTIC, Measured, Tried, told_attributes
 NOT_MEASURED = "not measured"
 CLASSES = ("contraction", "normalization", "elementwise")
 
-# The paper's table "Algebraic fusion for MHA Q/K/V", in µs: apart, two stacked, three stacked. It has one row for the
-# backward pass and does not say which product that is.
+# The paper's table "Algebraic fusion for MHA Q/K/V", in µs: separate, two stacked, three stacked. Its one row for the
+# backward pass does not name the product.
 PAPER_ALGEBRAIC = {"forward": (345, 294, 275), "backward": (342, 312, 291)}
-PAPER_LARGEST_GAP = 14.24  # %, of the heuristic in half precision
+PAPER_LARGEST_GAP = 14.24  # %, between heuristic and best algorithm in half precision
 LETTERS = "qkv"
 
 
@@ -33,7 +33,7 @@ def percent(share: float, whole: float | None, digits: int = 1) -> str:
 
 
 def markdown(headings: list[str], rows: list[list[str]], left: int = 1) -> str:
-    """`left`: so many columns are text."""
+    """`left`: the number of text columns, which are left-aligned."""
     rule = ["---" if k < left else "--:" for k in range(len(headings))]
     return "".join(f"| {' | '.join(row)} |\n" for row in [headings, rule, *rows])
 
@@ -46,26 +46,26 @@ def class_shares(analysis: dict, paper: list[dict], measured: Measured, launches
     flop = {name: sum(op["flop"] for op in operators if op["class"] == name) for name in CLASSES}
     unfused = {name: [measured.fastest(op["name"]) for op in operators if op["class"] == name] for name in CLASSES}
     missing = [op["name"] for op in operators if measured.fastest(op["name"]) is None]
-    apart = {name: sum(seconds or 0 for seconds in times) for name, times in unfused.items()}
+    separate = {name: sum(seconds or 0 for seconds in times) for name, times in unfused.items()}
     selected = {name: sum(launch.seconds for launch in launches if launch.operator_class == name)
                 for name in (*CLASSES, "conversion")}
     totals = {line["class"]: line for line in paper if line["pass"] == "total"}
     rows = []
     for name in (*CLASSES, "conversion", "total"):
         line = totals.get(name)
-        own = [sum(of.values()) if name == "total" else of.get(name, 0) for of in (flop, apart, selected)]
+        own = [sum(each.values()) if name == "total" else each.get(name, 0) for each in (flop, separate, selected)]
         cells = [name]
         for key, digits in (("gflop", 2), ("pytorch_v100_us", 1), ("paper_v100_us", 1)):
             cells.append(percent(float(line[key]), float(totals["total"][key]), digits) if line else "")
             if key == "gflop":
                 cells.append(percent(own[0], sum(flop.values()), 2))
-        for seconds, all_of in zip(own[1:], (apart, selected)):
-            cells += [micro(seconds), percent(seconds, sum(all_of.values()))]
+        for seconds, classes in zip(own[1:], (separate, selected)):
+            cells += [micro(seconds), percent(seconds, sum(classes.values()))]
         rows.append(cells)
     text = markdown(["class", "% flop, paper", "ours", "% time, PyTorch on V100", "paper's on V100", "ours unfused, µs",
-                     "%", "as selected, µs", "%"], rows)
+                     "%", "selected, µs", "%"], rows)
     if missing:
-        text += f"\nOurs unfused is without {len(missing)} operators that were not measured alone: "
+        text += f"\nOurs unfused excludes {len(missing)} operators that were not measured alone: "
         text += f"{', '.join(missing)}.\n"
     return text
 
@@ -75,7 +75,7 @@ def class_shares(analysis: dict, paper: list[dict], measured: Measured, launches
 
 def operators_table(rows: list, names: list[list[str]], paper: list[dict], measured: Measured, launches: list[Launch],
                     limits: Limits) -> str:
-    """`rows`: the paper's with our figures; `names`: our operators of each."""
+    """`rows`: the paper's rows with our figures; `names`: our operators of each row."""
     lines = [line for line in paper if line["pass"] != "total"]
     owner: dict[int, tuple[list[int], list[Launch]]] = {}
     for numbers, carried in shared_rows([set(each) for each in names], launches):
@@ -107,7 +107,7 @@ def operators_table(rows: list, names: list[list[str]], paper: list[dict], measu
 
 
 def _paper_time(lines: list[dict], k: int) -> str:
-    """Of a fused kernel at its first row; at the others the number of that row."""
+    """The time of a fused kernel at its first row; at its other rows, the number of that row."""
     if lines[k]["paper_v100_us"]:
         return lines[k]["paper_v100_us"]
     first = next(n for n in range(k, -1, -1) if lines[n]["paper_v100_us"])
@@ -135,21 +135,21 @@ def _stacked(names: list[str], suffixes: list[str] | None) -> str:
 
 
 def _stackings(measured: Measured, names: list[str], suffixes: list[str] | None,
-               sum_of_apart: str) -> list[tuple[float | None, str]]:
-    """Apart, the fastest two stacked, three stacked: seconds and which. `sum_of_apart`: the kernel that adds what products
-    apart leave; stacked ones add themselves, the last of the sum's operands first."""
+               sum_kernel: str) -> list[tuple[float | None, str]]:
+    """Seconds, and which are stacked: none, the fastest pair, all three. `sum_kernel`: the kernel that adds the results
+    of separate products. Stacked products add in their epilogues, the last operand of the sum first."""
     def partition(*numbers: int) -> str:
-        order = reversed(numbers) if sum_of_apart else numbers
+        order = reversed(numbers) if sum_kernel else numbers
         return _stacked([names[n] for n in numbers], [suffixes[n] for n in order] if suffixes else None)
 
-    apart = measured.together([*names, sum_of_apart] if sum_of_apart else [partition(n) for n in range(3)])
+    separate = measured.together([*names, sum_kernel] if sum_kernel else [partition(n) for n in range(3)])
     pairs = []
     for pair, other in (((0, 1), 2), ((1, 2), 0), ((0, 2), 1)):
         seconds = measured.together([partition(*pair), partition(other)])
         if seconds is not None:
             pairs.append((seconds, "".join(LETTERS[n] for n in pair)))
     two = min(pairs, default=(None, ""))
-    return [(apart, ""), two, (measured.fastest(partition(0, 1, 2)), "")]
+    return [(separate, ""), two, (measured.fastest(partition(0, 1, 2)), "")]
 
 
 def algebraic_table(measured: Measured) -> str:
@@ -166,15 +166,15 @@ def algebraic_table(measured: Measured) -> str:
          [f"{bias} d_b{letter}" for bias, letter in zip(biases, LETTERS)], ""),
     ]
     rows = []
-    for title, paper, names, suffixes, sum_of_apart in cases:
-        stackings = _stackings(measured, names, suffixes, sum_of_apart)
+    for title, paper, names, suffixes, sum_kernel in cases:
+        stackings = _stackings(measured, names, suffixes, sum_kernel)
         known = [seconds for seconds, _ in stackings if seconds is not None]
         cells = [title, *(str(time) for time in PAPER_ALGEBRAIC.get(paper, ("", "", "")))]
         for seconds, which in stackings:
             shown = micro(seconds) + (f" ({which})" if which else "")
             cells.append(f"**{shown}**" if seconds is not None and seconds == min(known) else shown)
         rows.append(cells)
-    return markdown(["", "paper, V100: apart", "two", "three", "ours: apart", "two", "three"], rows)
+    return markdown(["", "paper, V100: separate", "two", "three", "ours: separate", "two", "three"], rows)
 
 
 # --- heuristic against best algorithm ---
@@ -182,7 +182,7 @@ def algebraic_table(measured: Measured) -> str:
 
 @dataclass(frozen=True)
 class Gap:
-    """What the library's heuristic takes and the best algorithm, for the same layouts."""
+    """The heuristic's candidate and the fastest one with the same layouts."""
 
     heuristic: Tried
     best: Tried
@@ -193,7 +193,7 @@ class Gap:
 
 
 def gaps_of(tried: list[Tried]) -> list[Gap]:
-    """One for every combination of layouts under which algorithms were measured beside the heuristic's."""
+    """One for every combination of layouts with measurements of the heuristic's and of other algorithms."""
     by_layouts: dict[str, list[Tried]] = defaultdict(list)
     for one in tried:
         if one.algorithm is not None:
@@ -207,7 +207,7 @@ def gaps_of(tried: list[Tried]) -> list[Gap]:
 
 
 def heuristic_table(partitions: list[str], measured: Measured) -> str:
-    """The combination of layouts that is fastest of those with a comparison, and the largest gap of all of them."""
+    """The fastest combination of layouts among those compared, and the largest gap among all of them."""
     rows, largest = [], None
     for partition in partitions:
         gaps = gaps_of(measured.of(partition))
@@ -218,21 +218,21 @@ def heuristic_table(partitions: list[str], measured: Measured) -> str:
         if largest is None or widest.percent > largest[1].percent:
             largest = (partition, widest)
         algorithm = fastest.best.algorithm
-        rows.append([partition, fastest.best.layouts, told_attributes(algorithm) if algorithm != HEURISTIC else HEURISTIC,
-                     micro(fastest.heuristic.seconds, 2), micro(fastest.best.seconds, 2), f"{fastest.percent:.2f}",
+        rows.append([partition, fastest.best.layouts,
+                     told_attributes(algorithm) if algorithm != HEURISTIC else HEURISTIC, micro(fastest.heuristic.seconds, 2), micro(fastest.best.seconds, 2), f"{fastest.percent:.2f}",
                      str(len(gaps)), f"{widest.percent:.2f}"])
     text = markdown(["contraction", "layouts", "best algorithm", "heuristic, µs", "best, µs", "gap, %",
                      "layouts compared", "largest gap, %"], rows, left=3)
     if largest is None:
-        return text + "\nNo algorithm was measured beside the heuristic's.\n"
+        return text + "\nNo algorithm other than the heuristic's was measured.\n"
     partition, gap = largest
     return text + (f"\nLargest gap: **{gap.percent:.2f} %**, {partition} with layouts {gap.best.layouts}: "
-                   f"{micro(gap.heuristic.seconds, 2)} µs by the heuristic, {micro(gap.best.seconds, 2)} µs by "
+                   f"{micro(gap.heuristic.seconds, 2)} µs with the heuristic, {micro(gap.best.seconds, 2)} µs with "
                    f"{told_attributes(gap.best.algorithm)}. The paper's largest: {PAPER_LARGEST_GAP} % (dX1 QKT).\n")
 
 
 def layouts_table(partitions: list[str], measured: Measured) -> str:
-    """What layouts are worth: tensors as the program writes them against the best of all layouts."""
+    """The gain from layouts: the program's own compared with the best."""
     rows = []
     for partition in partitions:
         products = [one for one in measured.of(partition) if one.algorithm is not None]
@@ -243,7 +243,7 @@ def layouts_table(partitions: list[str], measured: Measured) -> str:
             rows.append([partition, NOT_MEASURED, *[""] * 5])
             continue
         gap = f"{100 * (written.seconds / best.seconds - 1):.2f}" if written else ""
-        rows.append([partition, best.layouts, micro(written.seconds if written else None, 2), micro(best.seconds, 2), gap,
-                     micro(slowest.seconds, 2), str(len({one.layouts for one in products}))])
+        rows.append([partition, best.layouts, micro(written.seconds if written else None, 2), micro(best.seconds, 2),
+                     gap, micro(slowest.seconds, 2), str(len({one.layouts for one in products}))])
     return markdown(["contraction", "best layouts", "as written, µs", "best, µs", "gap, %", "slowest, µs",
                      "layouts measured"], rows, left=2)

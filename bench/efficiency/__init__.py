@@ -1,1 +1,1 @@
-"""What bench/mue.py is made of: how near a plan's launches come to the memory's limits, by the GPU's counters."""
+"""Modules of bench/mue.py, which measures memory usage efficiency with the GPU's counters."""

@@ -1,6 +1,6 @@
-"""What this GPU reaches through PyTorch: bytes a second of a large copy, flop a second of a large product.
+"""Measures this GPU's limits in PyTorch: bytes/s of a large copy, flop/s of a large product.
 
-Run by itself, since it needs a Python with torch: `ceilings.py DTYPE` prints JSON.
+A separate script, because it needs a Python with torch: `ceilings.py DTYPE` prints JSON.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 import statistics
 import sys
 
-COPIED_ELEMENTS = 1 << 30  # far beyond the cache
+COPIED_ELEMENTS = 1 << 30  # far larger than the cache
 PRODUCT_SIZE = 8192
 REPEATS = 15
 
@@ -22,7 +22,7 @@ def median_seconds(torch, work) -> float:
         work()
         end.record()
         end.synchronize()
-        if repeat >= 3:  # the first ones warm up
+        if repeat >= 3:  # the first three are warm-up
             times.append(1e-3 * begin.elapsed_time(end))
     return statistics.median(times)
 

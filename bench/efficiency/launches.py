@@ -1,4 +1,4 @@
-"""A plan's launches, and which kernels each of them was."""
+"""Reads a plan's launches, and finds the kernels of each."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from dataclasses import dataclass
 
 from efficiency.ncu import Kernel
 
-OURS = re.compile(r"^k_[0-9a-f]{8,}")  # generated kernels; behind the hash a launch's second kernel has its name
+OURS = re.compile(r"^k_[0-9a-f]{8,}")  # generated kernels; a launch's second kernel has a suffix after the hash
 BETWEEN_STEPS = "millrace_advance"
-# Kernels by which a library prepares or finishes a product.
-BEFORE, BEHIND = re.compile(r"memset|fill|zero", re.I), re.compile(r"split_?k.*reduc|reduce|bgrad", re.I)
+# Kernels that a library launches before or after a product.
+BEFORE, AFTER = re.compile(r"memset|fill|zero", re.I), re.compile(r"split_?k.*reduc|reduce|bgrad", re.I)
 
 
 class Unmatched(Exception):
-    """The kernels are not those of the plan."""
+    """The kernels do not match the plan."""
 
 
 @dataclass(frozen=True)
 class Launch:
     name: str
     step: str  # forward or backward
-    function: str  # a generated kernel's; empty: a library's product
-    least_bytes: int  # Q: each of its buffers once
+    function: str  # the generated kernel; empty for a library product
+    least_bytes: int  # Q: each buffer once
     flop: float | None = None
 
 
 def read_launches(plan: dict, report: dict | None) -> list[Launch]:
-    """Of plan.json, and of `millrace report --json`, which knows the flop."""
+    """The launches of plan.json, with flop from `millrace report --json`."""
     rows = report["tables"]["launches"] if report else [{}] * len(plan["launches"])
     if len(rows) != len(plan["launches"]):
         raise Unmatched(f"the plan has {len(plan['launches'])} launches, its report {len(rows)}")
@@ -41,8 +41,8 @@ def read_launches(plan: dict, report: dict | None) -> list[Launch]:
 
 
 def match(launches: list[Launch], kernels: list[Kernel]) -> list[list[Kernel]]:
-    """The kernels of each launch, both being in the same order. Generated kernels have names to go by; what lies
-    between two of them are the products between them."""
+    """The kernels of each launch; both lists have the same order. Generated kernels match by name; the kernels between
+    two of them belong to the library products between them."""
     kernels = [kernel for kernel in kernels if kernel.name != BETWEEN_STEPS]
     matched: list[list[Kernel]] = []
     at = 0
@@ -69,18 +69,18 @@ def _count_while(entries: list, holds) -> int:
 def _generated(launch: Launch, kernels: list[Kernel], at: int) -> list[Kernel]:
     if at >= len(kernels) or kernels[at].name != launch.function:
         found = kernels[at].name if at < len(kernels) else "none"
-        raise Unmatched(f"{launch.name} should be {launch.function} next, and there is {found}")
+        raise Unmatched(f"expected {launch.function} for {launch.name}, found {found}")
     more = _count_while(kernels[at + 1 :], lambda kernel: kernel.name.startswith(f"{launch.function}_"))
     return kernels[at : at + 1 + more]
 
 
 def _products(launches: list[Launch], kernels: list[Kernel]) -> list[list[Kernel]]:
-    """One kernel is one product; where there are more, some only prepare or finish one."""
+    """One kernel per product; extra kernels prepare or finish a product."""
     groups: list[list[Kernel]] = [[kernel] for kernel in kernels]
     if len(kernels) != len(launches):
         groups = _with_helpers(kernels)
     if len(groups) != len(launches):
-        raise Unmatched(f"{len(launches)} products from {launches[0].name} on, and {len(kernels)} kernels: "
+        raise Unmatched(f"{len(launches)} products from {launches[0].name} on, but {len(kernels)} kernels: "
                         f"{', '.join(kernel.name for kernel in kernels) or 'none'}")
     return groups
 
@@ -89,7 +89,7 @@ def _with_helpers(kernels: list[Kernel]) -> list[list[Kernel]]:
     groups: list[list[Kernel]] = []
     waiting: list[Kernel] = []
     for kernel in kernels:
-        if BEHIND.search(kernel.name) and groups:
+        if AFTER.search(kernel.name) and groups:
             groups[-1].append(kernel)
         elif BEFORE.search(kernel.name):
             waiting.append(kernel)

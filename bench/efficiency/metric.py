@@ -1,6 +1,6 @@
-"""The paper's memory usage efficiency of every launch, and what holds it where it is low.
+"""The paper's memory usage efficiency (MUE) of every launch, and what limits it.
 
-MUE = Q/D · B/B̂ · 100: Q the fewest bytes, D those that moved, B the bandwidth at which they did, B̂ the best there is.
+MUE = Q/D · B/B̂ · 100: Q the fewest bytes, D the bytes moved, B the achieved bandwidth, B̂ the best bandwidth.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from efficiency.launches import Launch
 from efficiency.ncu import Kernel
 
-GOOD = 70.0  # below, something holds it
-COMPUTE_SHARE = 0.6  # of the rate of a large product
-SOME_SHARE = 0.1  # more than kernels of no products have
+GOOD = 70.0  # below this, held_by names the limit
+COMPUTE_SHARE = 0.6  # of the flop/s of a large product
+SOME_SHARE = 0.1  # kernels without products have less
 LAUNCH_SECONDS = 10e-6
 
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What the machine reaches; None: not known."""
+    """The measured limits of the machine; None if unknown."""
 
     bytes_per_second: float | None = None
     flop_per_second: float | None = None
@@ -30,7 +30,7 @@ def counted_row(launch: Launch, kernels: list[Kernel], ceilings: Ceilings) -> di
 
 
 def modelled_row(launch: Launch, seconds: float, ceilings: Ceilings) -> dict:
-    """Without counters: as if nothing moved twice."""
+    """Without counters: assumes that nothing moved twice."""
     return _row(launch, launch.least_bytes, seconds, ceilings)
 
 
@@ -53,12 +53,12 @@ def held_by(mue: float | None, share: float | None, seconds: float) -> str:
     if share is not None and share >= COMPUTE_SHARE:
         return "compute"
     if share is not None and share >= SOME_SHARE and seconds >= LAUNCH_SECONDS:
-        return "instructions"  # products, and as many others between them: an attention's
+        return "instructions"  # attention: other instructions between its products
     return "launch" if seconds < LAUNCH_SECONDS else "memory access"
 
 
 def whole_row(rows: list[dict], ceilings: Ceilings) -> dict:
-    """All launches together."""
+    """The total over all launches."""
     flop = sum(row["flop"] or 0 for row in rows)
     whole = Launch("all", "", "", sum(row["least_bytes"] for row in rows), flop or None)
     return _row(whole, sum(row["moved_bytes"] for row in rows), sum(row["seconds"] for row in rows), ceilings)

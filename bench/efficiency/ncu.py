@@ -1,4 +1,4 @@
-"""Kernels as Nsight Compute counted them: bytes to and from DRAM, and time, in the order of their launches."""
+"""Runs Nsight Compute: DRAM bytes and time of every kernel, in launch order."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 METRICS = {"read_bytes": "dram__bytes_read.sum", "written_bytes": "dram__bytes_write.sum",
            "seconds": "gpu__time_duration.sum"}
-# Of whatever spelling: versions differ.
+# In all spellings: versions of ncu differ.
 UNITS = {"byte": 1, "kbyte": 1e3, "mbyte": 1e6, "gbyte": 1e9, "tbyte": 1e12,
          "nsecond": 1e-9, "usecond": 1e-6, "msecond": 1e-3, "second": 1, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1}
 
 
 class NcuFailed(Exception):
-    """Why there are no counters."""
+    """ncu gave no counters; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Kernel:
 
 
 def command(ncu: str, log: Path, program: list[str]) -> list[str]:
-    """Clocks stay as they are. Caches are emptied before each kernel: ncu's default, and how candidates are timed."""
+    """Does not change clocks. Flushes caches before each kernel: ncu's default, and as candidates are timed."""
     return [ncu, "--clock-control", "none", "--metrics", ",".join(METRICS.values()), "--csv", "--print-units", "base",
             "--print-kernel-base", "function", "--log-file", str(log), *program]
 
@@ -41,9 +41,9 @@ def count(ncu: str, program: list[str], log: Path, seconds: float) -> list[Kerne
     try:
         done = subprocess.run(command(ncu, log, program), capture_output=True, text=True, timeout=seconds)
     except FileNotFoundError:
-        raise NcuFailed(f"there is no {ncu}") from None
+        raise NcuFailed(f"{ncu} not found") from None
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise NcuFailed(f"{ncu} does not run: {error}") from error
+        raise NcuFailed(f"cannot run {ncu}: {error}") from error
     text = log.read_text(errors="replace") if log.exists() else ""
     if done.returncode != 0:
         said = (done.stderr.strip() or text.strip() or done.stdout.strip()).splitlines()[-3:]
@@ -52,7 +52,7 @@ def count(ncu: str, program: list[str], log: Path, seconds: float) -> list[Kerne
 
 
 def parse(text: str) -> list[Kernel]:
-    """Of ncu's CSV, with a line for each metric of each kernel; what ncu says beside it is left out."""
+    """Parses ncu's CSV, one line per metric and kernel; skips ncu's messages."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
     if not lines:
         raise NcuFailed(f"ncu counted no kernel: {' '.join(text.split())[-300:] or 'it printed nothing'}")
@@ -67,17 +67,17 @@ def parse(text: str) -> list[Kernel]:
 
 
 def number(text: str) -> float:
-    """1,234.5 is the number that it looks like; "n/a" is none."""
+    """Parses "1,234.5"; raises ValueError for "n/a"."""
     return float(text.replace(",", ""))
 
 
 def unit(name: str) -> float:
     if name.lower() not in UNITS:
-        raise ValueError(f"unit '{name}'")
+        raise ValueError(f"unknown unit '{name}'")
     return UNITS[name.lower()]
 
 
 def _kernel(fields: dict) -> Kernel:
     if missing := [metric for metric in METRICS.values() if metric not in fields]:
-        raise NcuFailed(f"ncu has no {', '.join(missing)} of {fields['name']}")
+        raise NcuFailed(f"ncu reported no {', '.join(missing)} for {fields['name']}")
     return Kernel(fields["name"].split("(")[0].strip(), *(fields[metric] for metric in METRICS.values()))

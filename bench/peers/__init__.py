@@ -1,1 +1,1 @@
-"""What bench/compare.py is made of: one training step of a layer, by Millrace and by others."""
+"""Modules of bench/compare.py, which compares a training step in Millrace and in other frameworks."""

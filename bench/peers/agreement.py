@@ -1,38 +1,38 @@
-"""Whether two layers computed the same: on the CPU by the largest difference of a tensor, relative to its largest
-element; on a GPU, in types of few bits, by the distance of all elements together."""
+"""Checks whether two layers agree: on the CPU by the largest difference in a tensor, relative to its largest element;
+on a GPU, in dtypes of few bits, by the Euclidean distance over all elements."""
 
 from __future__ import annotations
 
 import numpy as np
 
-# What rounding of one step may come to; a wrong operator is off by orders of magnitude more.
+# Bounds for the rounding error of one step; a wrong operator is off by orders of magnitude more.
 TOLERANCE = {"float32": 1e-4, "float64": 1e-12}
-# A ReLU whose input rounds to the other side of 0 costs an element of a gradient: PyTorch's own layer in float16 is 0.016
-# away from the one in float64, at its worst tensor, b1's gradient.
+# A ReLU whose input rounds across 0 changes an element of a gradient: PyTorch's own layer in float16 has distance 0.016
+# from the one in float64, for its worst tensor, the gradient of b1.
 DISTANCE_TOLERANCE = {"float16": 3e-2, "bfloat16": 1e-1, "float32": 1e-3, "float64": 1e-12}
 
 
 def check_shapes(expected: dict[str, np.ndarray], made: dict[str, np.ndarray]) -> None:
     if missing := set(expected) - set(made):
-        raise ValueError(f"no {', '.join(sorted(missing))} came out")
+        raise ValueError(f"no {', '.join(sorted(missing))} in the results")
     for name, values in expected.items():
         if values.shape != made[name].shape:
             raise ValueError(f"{name} has shape {made[name].shape}, not {values.shape}")
 
 
 def rounded(tensor: np.ndarray, dtype: str) -> np.ndarray:
-    """To the nearest of the type, ties to even, in float64."""
+    """Rounds to the nearest value of the dtype, ties to even; the result is float64."""
     if dtype != "bfloat16":
         return tensor.astype(dtype).astype(np.float64)
     bits = np.ascontiguousarray(tensor, np.float32).reshape(-1).view(np.uint32)
-    bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)  # its upper half, rounded
+    bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)  # keep the upper half, rounded
     return bits.view(np.float32).astype(np.float64).reshape(np.shape(tensor))
 
 
 def relative_distances(
     expected: dict[str, np.ndarray], made: dict[str, np.ndarray], scale_of: dict[str, str]
 ) -> dict[str, float]:
-    """‖made − expected‖ / ‖expected‖ of every tensor, Euclidean; `scale_of` names another tensor to be relative to."""
+    """‖made − expected‖ / ‖expected‖ for every tensor, Euclidean. `scale_of` names another tensor for the divisor."""
     check_shapes(expected, made)
     return {name: float(np.linalg.norm((made[name] - values).reshape(-1))
                         / np.linalg.norm(expected[scale_of.get(name, name)].reshape(-1)))
@@ -40,7 +40,7 @@ def relative_distances(
 
 
 def worst_distance(distances: dict[str, float]) -> tuple[float, str]:
-    """The largest and its tensor; one that is no number is the worst."""
+    """The largest distance and its tensor; NaN counts as the largest."""
     name = max(distances, key=lambda name: np.inf if np.isnan(distances[name]) else distances[name])
     return distances[name], name
 
@@ -48,7 +48,7 @@ def worst_distance(distances: dict[str, float]) -> tuple[float, str]:
 def largest_difference(
     expected: dict[str, np.ndarray], made: dict[str, np.ndarray], scale_of: dict[str, str]
 ) -> tuple[float, str]:
-    """The difference and the tensor that has it; `scale_of` names another tensor to be relative to."""
+    """The largest difference and its tensor. `scale_of` names another tensor for the scale."""
     check_shapes(expected, made)
     worst = (0.0, "")
     for name, values in expected.items():

@@ -1,6 +1,6 @@
-"""models/bert_encoder.py's tensors: drawn by Millrace's names and shapes, and as the frameworks' layers have them.
+"""Draws the tensors of models/bert_encoder.py, and converts them to the frameworks' layouts and back.
 
-NumPy alone: for layers in PyTorch, in JAX and for what compares them.
+Uses only NumPy: for the layers in PyTorch and in JAX, and for the comparison.
 """
 
 from __future__ import annotations
@@ -10,26 +10,25 @@ import math
 import numpy as np
 
 QKV = ("q", "k", "v")
-# Softmax ignores what is added to all its inputs, so the key bias has no gradient but rounding: it is judged on the
-# scale of the query bias's.
+# Softmax is invariant to a constant added to all inputs, so the gradient of the key bias is rounding error only: it is
+# compared on the scale of the query bias's gradient.
 SCALE_OF = {"d_bk": "d_bq"}
 INPUT, RESULT = "x", "out"
 INPUTS = (INPUT,)
-LIKE = {RESULT: INPUT}  # of its axes
-# The projections' weights and biases lie one behind the other, as in the frameworks' in_proj_weight and in_proj_bias;
-# and so do their gradients.
+LIKE = {RESULT: INPUT}  # has the same axes
+# The projections' weights, biases and gradients are stacked, as in the frameworks' in_proj_weight and in_proj_bias.
 STACKED = tuple("+".join(f"{prefix}{letter}" for letter in QKV) + "=stacked" for prefix in ("w", "d_w", "b", "d_b"))
 
 
 def why_not(sizes: dict[str, int]) -> str | None:
-    """Why torch's layers cannot have these sizes, if so."""
+    """The reason why torch's layers cannot have these sizes, or None."""
     if sizes["P"] == sizes["W"] and sizes["I"] == sizes["P"] * sizes["H"] and sizes["K"] == sizes["J"]:
         return None
     return "torch's layers need W = P, I = P * H and K = J"
 
 
 def draw(sizes: dict[str, int], seed: int = 2021) -> dict[str, np.ndarray]:
-    """Arguments by Millrace's names and shapes, and d_out; all of the size that training sees."""
+    """The arguments with Millrace's names and shapes, and d_out; magnitudes as in training."""
     rng, s = np.random.default_rng(seed), sizes
     tensors = {"x": rng.standard_normal((s["I"], s["B"], s["J"]))}
     for letter in QKV:
@@ -47,7 +46,7 @@ def draw(sizes: dict[str, int], seed: int = 2021) -> dict[str, np.ndarray]:
 
 
 def to_torch_layout(tensor: np.ndarray) -> np.ndarray:
-    """[embedding, batch, sequence] as [batch, sequence, embedding]."""
+    """From [embedding, batch, sequence] to [batch, sequence, embedding]."""
     return np.ascontiguousarray(np.moveaxis(tensor, 0, -1))
 
 
@@ -56,7 +55,7 @@ def from_torch_layout(tensor: np.ndarray) -> np.ndarray:
 
 
 def to_roles(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Millrace's parameters as torch's: projections stacked, an output's index first, heads before projections."""
+    """Converts Millrace's parameters to torch's: projections stacked, output axis first, heads before projections."""
     weights = [tensors[f"w{letter}"].transpose(1, 0, 2) for letter in QKV]
     biases = [tensors[f"b{letter}"].T for letter in QKV]
     embedding = tensors["wo"].shape[-1]

@@ -1,4 +1,4 @@
-"""Who is compared with Millrace on a GPU. The strongest come first: where time runs out, the last are left out."""
+"""The contestants on a GPU, fastest first: the last ones are skipped when time runs out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Contestant:
-    """A layer of torch_contestant.py or jax_contestant.py. `note`: how what it does differs from the others."""
+    """A layer of torch_contestant.py or jax_contestant.py. `note`: how its computation differs from the others."""
 
     name: str
     layer: str
@@ -17,12 +17,12 @@ class Contestant:
     note: str = ""
 
     def specification(self, **case) -> dict:
-        """For worker.py."""
+        """The argument of worker.py."""
         return {"name": self.name, "framework": self.framework, "layer": self.layer, "attention": self.attention,
                 "compiled": self.compiled, **case}
 
 
-MILLRACE_IN_TORCH = Contestant("millrace.torch", "millrace", note="Millrace's plan, called as the others are")
+MILLRACE_IN_TORCH = Contestant("millrace.torch", "millrace", note="Millrace's plan, called like the others")
 REFERENCE = Contestant("reference", "plain")
 
 _SHARED = [
@@ -34,7 +34,7 @@ _SHARED = [
 _FLASH = Contestant("torch, SDPA flash", "sdpa", "flash")
 _JAX = [
     Contestant("JAX, materialised", "plain", "materialised", framework="jax"),
-    Contestant("JAX, cuDNN attention", "plain", "cudnn", framework="jax", note="no dropout of the attention's weights"),
+    Contestant("JAX, cuDNN attention", "plain", "cudnn", framework="jax", note="no dropout of the attention weights"),
 ]
 
 CONTESTANTS = {
@@ -43,7 +43,7 @@ CONTESTANTS = {
         *_SHARED,
         Contestant("torch, nn.TransformerEncoderLayer", "library"),
         Contestant("torch.compile, Hugging Face BertLayer", "hugging_face", compiled=True,
-                   note="three dropouts: none behind the ReLU"),
+                   note="three dropouts: none after the ReLU"),
         _FLASH,
         *_JAX,
     ],
@@ -52,6 +52,6 @@ CONTESTANTS = {
 
 
 def chosen(model: str, wanted: list[str] | None) -> list[Contestant]:
-    """Those with one of these texts in their names; all where nothing is asked for."""
+    """Contestants whose names contain one of these texts; all by default."""
     everyone = CONTESTANTS[model]
     return [one for one in everyone if wanted is None or any(text.lower() in one.name.lower() for text in wanted)]

@@ -1,4 +1,4 @@
-"""A Python with torch and numpy under build/, and what machine and versions a run was made with."""
+"""Creates a Python environment with torch and numpy under build/, and describes the machine and versions of a run."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ ROOT = Path(__file__).resolve().parents[2]
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
-CALM_SECONDS, CALM_SHARE = 0.3, 0.05  # calm: for so long no more than this share of the cores was busy
+CALM_SECONDS, CALM_SHARE = 0.3, 0.05  # calm: at most this share of the cores busy for this long
 
 
 class Unavailable(Exception):
-    """Something this machine lacks; the message names the remedy."""
+    """This machine lacks something; the message says what to do."""
 
 
 def say(message: str) -> None:
@@ -34,10 +34,10 @@ def environment_folder(torch_version: str | None) -> Path:
 
 
 def install_commands(pip: list[str], architecture: str, torch_version: str | None) -> list[list[str]]:
-    """In the order of trying.
+    """Commands to try in order.
 
     For aarch64, PyPI's wheels have a faster BLAS (NVPL; OpenBLAS up to 2.10) than those of torch's own index. For
-    x86-64 that index has the CPU's builds without gigabytes of CUDA, but is not reachable everywhere.
+    x86-64, that index has CPU builds without gigabytes of CUDA, but it is not reachable from every network.
     """
     from_pypi = [*pip, f"torch=={torch_version}" if torch_version else "torch", "numpy"]
     quick = ["--retries", "0", "--timeout", "15"]
@@ -45,12 +45,12 @@ def install_commands(pip: list[str], architecture: str, torch_version: str | Non
 
 
 def ensure_python(torch_version: str | None) -> Path:
-    """The Python of the environment, made first where it is not there whole."""
+    """The Python of the environment, which is created if it is missing or incomplete."""
     folder = environment_folder(torch_version)
     python, ready = folder / "bin/python", folder / "ready"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with open(folder.parent / ".bench-venv-lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two runs at once make one environment
+        fcntl.flock(lock, fcntl.LOCK_EX)  # concurrent runs create it only once
         if not (ready.exists() and python.exists()):
             _make_environment(folder, python, torch_version)
             ready.touch()
@@ -63,7 +63,7 @@ def _make_environment(folder: Path, python: Path, torch_version: str | None) -> 
     shutil.rmtree(folder, ignore_errors=True)
     made = subprocess.run([sys.executable, "-m", "venv", folder], capture_output=True, text=True)
     if made.returncode != 0:
-        raise Unavailable(f"{sys.executable} makes no environment: {_last_lines(made)}\n"
+        raise Unavailable(f"{sys.executable} -m venv failed: {_last_lines(made)}\n"
                           "on Debian and Ubuntu: apt-get install python3-venv")
     pip = [str(python), "-m", "pip", "install", "--quiet"]
     for command in install_commands(pip, platform.machine(), torch_version):
@@ -72,9 +72,9 @@ def _make_environment(folder: Path, python: Path, torch_version: str | None) -> 
         if done.returncode == 0:
             say(f"installed in {time.monotonic() - start:.0f} s")
             return
-        say(f"that failed: {_last_lines(done, 1)}")
+        say(f"failed: {_last_lines(done, 1)}")
     raise Unavailable(f"torch could not be installed: {_last_lines(done)}\n"
-                      "with no network here, pass --python with a Python that has torch and numpy")
+                      "without a network, pass --python with a Python that has torch and numpy")
 
 
 def _last_lines(done: subprocess.CompletedProcess, count: int = 4) -> str:
@@ -82,11 +82,11 @@ def _last_lines(done: subprocess.CompletedProcess, count: int = 4) -> str:
 
 
 def why_not_compile() -> str | None:
-    """What torch.compile lacks on this machine to build for the CPU, if anything."""
+    """What torch.compile is missing on this machine to build for the CPU, or None."""
     if not shutil.which(os.environ.get("CXX", "g++")):
-        return "there is no C++ compiler: apt-get install g++"
+        return "no C++ compiler: apt-get install g++"
     header = Path(sysconfig.get_paths()["include"], "Python.h")
-    return None if header.exists() else f"there is no {header}: apt-get install python3-dev"
+    return None if header.exists() else f"{header} is missing: apt-get install python3-dev"
 
 
 def output_of(*command: str) -> str:
@@ -97,14 +97,14 @@ def output_of(*command: str) -> str:
 
 
 def busy_and_total() -> tuple[int, int]:
-    """Ticks of all cores since the machine started."""
+    """Busy and total ticks of all cores since boot."""
     ticks = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     idle = ticks[3] + ticks[4]
     return sum(ticks) - idle, sum(ticks)
 
 
 def wait_for_calm(limit_seconds: float) -> None:
-    """Until others leave the machine alone for a moment, or for as long as the limit."""
+    """Waits until other processes are idle for a moment, at most for the limit."""
     end = time.monotonic() + limit_seconds
     while time.monotonic() < end:
         busy, total = busy_and_total()
@@ -120,7 +120,7 @@ def cpu_name() -> str:
 
 
 def gpu() -> dict[str, str]:
-    """The first GPU, as its driver names it; empty where there is none."""
+    """The first GPU as nvidia-smi describes it; empty if there is none."""
     fields = ("name", "driver_version", "memory.total", "clocks.max.sm")
     printed = output_of("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader").splitlines()
     values = [value.strip() for value in printed[0].split(",")] if printed else []

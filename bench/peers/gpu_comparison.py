@@ -1,8 +1,8 @@
-"""The comparison on a GPU, of the whole layer and of multi-head attention alone.
+"""Compares on a GPU: the whole layer, and multi-head attention alone.
 
-For each: plans are made (or taken over), every contestant computes the same tensors with dropout 0, then all are made
-ready one after the other, since torch.compile times kernels meanwhile, and take turns round after round. Contestants are
-processes of their own. What fails is a row that says why.
+For each: makes or reuses plans, compares the values of all contestants with dropout 0, prepares the contestants one
+at a time, because torch.compile times kernels while it compiles, and then lets them take turns in every round. Each
+contestant is a separate process. A contestant that fails becomes a row with the reason.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from peers.worker_peer import WorkerPeer
 
 MODELS = {"layer": "bert", "attention": "mha"}
 FILES = {"bert": "bert_encoder.py", "mha": "mha.py"}
-MODEL_FOLDER = ROOT / "models"  # whose tensors all are given, each in its own order of axes
-PROGRAM_FOLDER = ROOT / "bench/programs"  # Millrace's: the frameworks' order
+MODEL_FOLDER = ROOT / "models"  # defines the tensors that all contestants get, in their own orders of axes
+PROGRAM_FOLDER = ROOT / "bench/programs"  # the programs that Millrace runs, with the frameworks' order of axes
 TENSORS = {"bert": bert_tensors, "mha": mha_tensors}
-CHECK_SECONDS, PREPARE_SECONDS, ROUND_SECONDS = 240, 300, 60  # a contestant may take so long
-CHECKS_AT_ONCE = 6  # nothing is timed meanwhile
-BENCH_SECONDS = 1.0  # of Millrace in a round
+CHECK_SECONDS, PREPARE_SECONDS, ROUND_SECONDS = 240, 300, 60  # time limits of a contestant
+CHECKS_AT_ONCE = 6  # in parallel: nothing is timed
+BENCH_SECONDS = 1.0  # for Millrace in a round
 
 
 def one_line(error: BaseException) -> str:
@@ -40,7 +40,7 @@ def one_line(error: BaseException) -> str:
 
 
 class Clock:
-    """The time that the whole comparison has."""
+    """The time limit of the whole comparison."""
 
     def __init__(self, minutes: float):
         self.end = time.monotonic() + 60 * minutes
@@ -53,7 +53,7 @@ class Clock:
 
 
 class GpuComparison:
-    """One part of the model at its sizes, with one type and one dropout. `folder` is for its files."""
+    """One part of the model with its sizes, dtype and dropout. `folder` is for its files."""
 
     def __init__(self, options: argparse.Namespace, part: str, folder: Path, clock: Clock):
         self.options, self.part, self.folder, self.clock = options, part, folder, clock
@@ -69,7 +69,7 @@ class GpuComparison:
         self.seed = secrets.randbelow(2**31)
 
     def _chosen_sizes(self) -> list[str]:
-        """As asked for; attention's keys are as many as its queries."""
+        """The requested sizes; attention has as many keys as queries."""
         if self.model == "bert":
             return self.options.size
         layer = program.sizes_of((PROGRAM_FOLDER / FILES["bert"]).read_text(), self.options.size)
@@ -108,25 +108,25 @@ class GpuComparison:
         say(f"{self.part}: {peer.plan} made in {time.monotonic() - start:.0f} s")
 
     def make_plans(self) -> None:
-        """The one that is timed, and the one without dropout that is compared; what is there is made anew."""
+        """Makes the plan to time and the plan without dropout to compare, even if they exist."""
         self.make_plan(self.timed_millrace(), anew=True)
         if self.options.dropout != 0:
             self.make_plan(self.millrace(0.0, self.options.check_budget), anew=True)
 
-    # --- the numbers ---
+    # --- values ---
 
     @functools.cached_property
     def drawn(self) -> dict:
-        """What all are compared with, and Millrace timed with; workers draw the same from the seed."""
+        """The tensors for the comparison and for timing Millrace; workers draw the same from the seed."""
         return self.tensors.draw(self.sizes, self.seed)
 
     def specification(self, contestant: lists.Contestant, purpose: str, dtype: str | None = None) -> dict:
-        budget = self.options.torch_budget if purpose == "timed" else None  # numbers are right without exploring
+        budget = self.options.torch_budget if purpose == "timed" else None  # a check needs no exploration
         return contestant.specification(model=self.model, sizes=self.sizes, dtype=dtype or self.options.dtype,
                                         dropout=self.options.dropout, seed=self.seed, budget=budget)
 
     def worker(self, contestant: lists.Contestant, purpose: str, dtype: str | None = None) -> WorkerPeer:
-        """Kernels that torch.compile picks while others are at work are not those that are timed later."""
+        """Separate caches, because torch.compile chooses kernels for the check while other contestants run."""
         words = "".join(letter if letter.isalnum() else "_" for letter in contestant.name)
         caches = Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", self.folder / "inductor"))
         variables = {"TORCHINDUCTOR_CACHE_DIR": str(caches / purpose), "TORCHINDUCTOR_COMPILE_THREADS": "4",
@@ -144,7 +144,7 @@ class GpuComparison:
         return results
 
     def check_agreement(self) -> list[dict]:
-        """Every contestant with dropout 0 against the plain layer in float64."""
+        """Compares every contestant, with dropout 0, to the plain layer in float64."""
         say(f"{self.part}: comparing results and gradients with dropout 0")
         given = self.folder / f"{self.part}_in.safetensors"
         safetensors_io.write(given, {name: agreement.rounded(tensor, self.options.dtype).astype("float32")
@@ -154,9 +154,9 @@ class GpuComparison:
             works = {MILLRACE: lambda: self.millrace_results(given)} | works
         try:
             expected = self.results_of(lists.REFERENCE, given, "float64")
-        except Exception as error:  # then nobody can be judged, and all can still be timed
+        except Exception as error:  # no comparison is possible, but all can be timed
             return [{"name": name, "error": f"no reference: {one_line(error)}"} for name in works]
-        first = [name for name in works if name.lower().startswith("millrace")]  # they time candidates, perhaps
+        first = [name for name in works if name.lower().startswith("millrace")]  # alone, because they may time candidates
         rows = {name: self.judged(name, works[name], expected) for name in first}
         with concurrent.futures.ThreadPoolExecutor(CHECKS_AT_ONCE) as pool:
             rest = [name for name in works if name not in rows]
@@ -174,7 +174,7 @@ class GpuComparison:
         return (MODEL_FOLDER / FILES[self.model]).read_text()
 
     def in_millraces_order(self, tensors: dict) -> Path:
-        """A file of tensors of the model, with the axes in the order of the program that is timed."""
+        """Writes the model's tensors with the order of axes of the timed program; returns the file."""
         own = self.folder / f"{self.part}_millrace_in.safetensors"
         tensors = {name: tensor.astype("float32") for name, tensor in tensors.items()}
         safetensors_io.write(own, program.transposed(tensors, self.model_text(), self.text, self.tensors.LIKE))
@@ -183,17 +183,17 @@ class GpuComparison:
     def judged(self, name: str, work, expected: dict) -> dict:
         try:
             distances = agreement.relative_distances(expected, work(), self.tensors.SCALE_OF)
-        except Exception as error:  # whatever it is, the others are still to be compared
+        except Exception as error:  # any failure: still compare the others
             return {"name": name, "error": one_line(error)}
         worst, tensor = agreement.worst_distance(distances)
         return {"name": name, "result_distance": distances[self.tensors.RESULT], "worst_distance": worst,
                 "worst_tensor": tensor, "agrees": worst <= agreement.DISTANCE_TOLERANCE[self.options.dtype],
                 "distances": distances}
 
-    # --- the times ---
+    # --- times ---
 
     def measure(self, kept: contextlib.ExitStack) -> tuple[dict[str, list[gpu_report.Round]], dict[str, dict]]:
-        """Times by name, round by round, and what each said of itself. Workers end with `kept`."""
+        """Times by name for each round, and what each contestant reported. `kept` owns the workers."""
         turns, told = {}, {}
         if not self.options.peers_only:
             with self.failing(MILLRACE):
@@ -203,7 +203,7 @@ class GpuComparison:
                 turns[MILLRACE] = lambda: {"graph": peer.round()}
         for one in self.contestants:
             if self.clock.left() < 60:
-                self.failures[one.name] = "no time was left to make it ready"
+                self.failures[one.name] = "no time left to prepare it"
                 continue
             with self.failing(one.name):
                 start, worker = time.monotonic(), kept.enter_context(self.worker(one, "timed"))
@@ -215,7 +215,7 @@ class GpuComparison:
 
     @contextlib.contextmanager
     def failing(self, name: str):
-        """A contestant that fails is put down with its reason; the others go on."""
+        """Records the reason if a contestant fails; the others continue."""
         try:
             yield
         except Exception as error:
@@ -223,12 +223,12 @@ class GpuComparison:
             say(f"{self.part}: {name}: failed: {self.failures[name]}")
 
     def take_turns(self, turns: dict) -> dict[str, list[gpu_report.Round]]:
-        """Every round begins with another contestant, so that none always follows the same one."""
+        """Every round starts with a different contestant, so that none always follows the same one."""
         taken: dict[str, list[gpu_report.Round]] = {name: [] for name in turns}
         longest = 0.0
         for number in range(self.options.rounds):
             if number > 0 and self.clock.left() < 1.5 * longest:
-                say(f"{self.part}: no time for more than {number} rounds")
+                say(f"{self.part}: time is up after {number} rounds")
                 break
             start, names = time.monotonic(), list(turns)
             first = number % max(1, len(names))
@@ -241,7 +241,7 @@ class GpuComparison:
             longest = max(longest, time.monotonic() - start)
         return {name: times for name, times in taken.items() if times}
 
-    # --- all of it ---
+    # --- everything ---
 
     def run(self) -> dict:
         rows = self.check_agreement() if self.options.check else []
@@ -266,7 +266,7 @@ class GpuComparison:
 
 
 def succeeded(parts: dict[str, dict]) -> bool:
-    """Millrace ran and nobody's numbers are wrong."""
+    """Whether Millrace ran and all contestants agree."""
     for result in parts.values():
         if MILLRACE in result["did_not_run"] or not result["contestants"]:
             return False
@@ -279,9 +279,9 @@ def succeeded(parts: dict[str, dict]) -> bool:
 def compare_on_gpu(options: argparse.Namespace) -> int:
     gpu = environment.gpu()
     if not gpu:
-        raise Unavailable("nvidia-smi finds no GPU here; leave out --device cuda to compare on the CPU")
+        raise Unavailable("nvidia-smi found no GPU; omit --device cuda to compare on the CPU")
     out = options.out or ROOT / "bench/results" / gpu_report.file_name(gpu["name"], options.size, options.dtype)
-    report.read_report(out)  # complains now, not after minutes of measuring
+    report.read_report(out)  # fails now rather than after minutes of measuring
     clock = Clock(options.minutes)
     run = environment.circumstances(options.threads) | {
         "gpu": gpu, "command": sys.argv, "dtype": options.dtype, "dropout": options.dropout, "device": "cuda"}
@@ -295,7 +295,7 @@ def compare_on_gpu(options: argparse.Namespace) -> int:
                 continue
             parts[part] = comparison.run()
             case = " ".join([part, *options.size, options.dtype, f"dropout {options.dropout:g}"])
-            report.write_run(out, case, run | parts[part])  # also where the next part is cut short
+            report.write_run(out, case, run | parts[part])  # now, in case the next part is interrupted
     if options.plans_only:
         return 0
     print(f"\n{gpu['name']}, driver {gpu['driver_version']}, commit {run['git_commit'][:10]}; written to {out}")

@@ -1,4 +1,4 @@
-"""The comparison on a GPU as rows and as a table: contestants called from Python, and replayed from a CUDA graph."""
+"""Rows and tables of the comparison on a GPU: calls from Python, and replays of a CUDA graph."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import statistics
 
 from peers.report import RoundTime, spread
 
-MODES = ("called", "one_thread", "graph")  # one_thread: called, with PyTorch's backward in the caller's thread
+MODES = ("called", "one_thread", "graph")  # one_thread: called, with backward in the calling thread
 Round = dict[str, RoundTime]  # by mode
 
 
 def round_of(seconds: dict[str, list[float]]) -> Round:
-    """Of what a worker answers: forward and step; backward is what the step takes beyond forward."""
+    """Times from a worker's answer, which has forward and step; backward is the difference."""
     return {mode: RoundTime(forward, step - forward, step) for mode, (forward, step) in seconds.items()}
 
 
 def base_times(rounds: dict[str, list[Round]], preferred: str) -> tuple[str, list[float]]:
-    """Who the others are divided by, and its steps round by round: the preferred one, else the fastest.
+    """The base of all ratios and its step time in each round: the preferred contestant if it ran, else the fastest.
 
-    A replayed graph where there is one.
+    Uses graph replays if there are any.
     """
     def steps(name: str) -> list[float]:
         return [one.get("graph", one.get("called")).step for one in rounds[name]]
@@ -29,7 +29,7 @@ def base_times(rounds: dict[str, list[Round]], preferred: str) -> tuple[str, lis
 
 
 def contestant_rows(rounds: dict[str, list[Round]], base_steps: list[float], notes: dict[str, str]) -> list[dict]:
-    """A row a contestant. Ratios are taken round by round; the shorter list says how many rounds there are."""
+    """One row per contestant. Ratios are per round, for as many rounds as both completed."""
     rows = []
     for name, taken in rounds.items():
         row: dict = {"name": name, "note": notes.get(name, "")}
@@ -58,7 +58,7 @@ def _ratio(row: dict, mode: str) -> str:
 
 
 def table(rows: list[dict], base: str, failures: dict[str, str]) -> str:
-    """Microseconds; the interval is of the graph's steps, or of the calls' where there is no graph."""
+    """Times in microseconds; the interval is that of graph replays, or of calls if there is no graph."""
     heads = ["", "called forward", "step", "one thread", "graph forward", "backward", "step", "[low, high]",
              "called / base", "graph / base"]
     lines = [[row["name"], _microseconds(row, "called", "forward"), _microseconds(row, "called", "step"),
@@ -72,7 +72,7 @@ def table(rows: list[dict], base: str, failures: dict[str, str]) -> str:
 
 
 def agreement_table(rows: list[dict]) -> str:
-    """The distances of those that ran; then why others did not."""
+    """The distances of the contestants that ran, then the reasons why others did not."""
     lines = [[row["name"], f"{row['result_distance']:.1e}", f"{row['worst_distance']:.1e}", row["worst_tensor"],
               "yes" if row["agrees"] else "NO"] for row in rows if "error" not in row]
     shown = aligned([["", "result", "worst", "tensor", "agrees"], *lines])
@@ -80,7 +80,7 @@ def agreement_table(rows: list[dict]) -> str:
 
 
 def aligned(rows: list[list[str]]) -> list[str]:
-    """Columns as wide as they need, the first one flush left."""
+    """Aligns columns, the first one to the left."""
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     return ["  ".join([f"{row[0]:{widths[0]}}", *(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:]))])
             for row in rows]

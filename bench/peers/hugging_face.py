@@ -1,4 +1,4 @@
-"""Hugging Face's BertLayer as a layer of torch_bert.py's kind. It has three dropouts: none behind the ReLU."""
+"""Hugging Face's BertLayer with the interface of torch_bert.py. It has three dropouts: none after the ReLU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LAYER_NORM_EPSILON = 1e-5  # Millrace's and nn.LayerNorm's; BertConfig's own is 
 class BertLayerOfHuggingFace(nn.Module):
     def __init__(self, sizes: dict[str, int], dropout: float):
         super().__init__()
-        from transformers import BertConfig  # only here: it is not everywhere
+        from transformers import BertConfig  # optional dependency
         from transformers.models.bert.modeling_bert import BertLayer
 
         config = BertConfig(hidden_size=sizes["I"], num_attention_heads=sizes["H"], intermediate_size=sizes["U"],
@@ -24,7 +24,7 @@ class BertLayerOfHuggingFace(nn.Module):
         return result[0] if isinstance(result, tuple) else result
 
     def roles(self) -> dict:
-        """A role that is in pieces here is a tuple of them."""
+        """A parameter that this layer splits is a tuple."""
         layer, attention = self.layer, self.layer.attention
         projections = [getattr(attention.self, name) for name in ("query", "key", "value")]
         modules = {"out": attention.output.dense, "linear1": layer.intermediate.dense, "linear2": layer.output.dense,

@@ -1,4 +1,4 @@
-"""models/mha.py's tensors, as bert_tensors.py has those of the whole layer: queries, keys and values are apart."""
+"""The tensors of models/mha.py, as bert_tensors.py for the whole layer; queries, keys and values are separate."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from peers.bert_tensors import QKV, STACKED, from_torch_layout, to_torch_layout, why_not  # noqa: F401  (of both)
+from peers.bert_tensors import QKV, STACKED, from_torch_layout, to_torch_layout, why_not  # noqa: F401  (re-exported)
 
 SCALE_OF = {"d_bk": "d_bq"}  # as in bert_tensors
 INPUTS, RESULT = QKV, "out"
-LIKE = {RESULT: "q"}  # of its axes
+LIKE = {RESULT: "q"}  # has the same axes
 
 
 def draw(sizes: dict[str, int], seed: int = 2021) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Millrace as a contestant: `optimize` once, `bench` in every round, `run` to compare its numbers."""
+"""Millrace as a contestant: `optimize` once, `bench` in every round, `run` to compare its values."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from peers.environment import ROOT
 from peers.report import RoundTime
 
 sys.path.insert(0, str(ROOT / "tests/python"))
-import safetensors_io  # noqa: E402  (its folder stands in the line above)
+import safetensors_io  # noqa: E402  (found through the line above)
 
 NAME = "Millrace"
 
 
 class MillraceFailed(Exception):
-    """What a command of Millrace printed when it failed."""
+    """A command of Millrace failed; the message is its output."""
 
 
 def round_time(printed: str) -> RoundTime:
-    """Of what `millrace bench --json` prints."""
+    """Parses the output of `millrace bench --json`."""
     report = json.loads(printed)
     if report["schema_version"] != 1:
         raise ValueError(f"schema version {report['schema_version']}, not 1")
@@ -31,7 +31,7 @@ def round_time(printed: str) -> RoundTime:
 
 
 class MillracePeer:
-    """One program at one set of sizes; the folder is for its plan and tensors."""
+    """One program with one set of sizes; the folder is for its plan and tensors."""
 
     name = NAME
 
@@ -39,9 +39,9 @@ class MillracePeer:
                  device: str | None = None, seconds: float | None = None, layouts: tuple[str, ...] = ()):
         self.command, self.dtype, self.folder = command, dtype, folder
         self.optimize = ["optimize", str(program), "--dtype", dtype, "--budget", budget, "--out", str(folder)]
-        self.optimize += [part for size in chosen_sizes for part in ("--size", size)]
+        self.optimize += [word for size in chosen_sizes for word in ("--size", size)]
         self.optimize += ["--device", device] if device else []
-        self.optimize += [part for layout in layouts for part in ("--layout", layout)]
+        self.optimize += [word for layout in layouts for word in ("--layout", layout)]
         self.bench = ["--json", *(["--seconds", str(seconds)] if seconds else [])]
         self.use_plan(folder)
 
@@ -53,11 +53,11 @@ class MillracePeer:
         return done.stdout
 
     def use_plan(self, path: Path) -> None:
-        """A plan, or the folder that it is in."""
+        """`path`: a plan, or its folder."""
         self.plan = str(path if path.suffix == ".json" else path / "plan.json")
 
     def take_inputs(self, path: Path) -> None:
-        """What it is timed with: how much power a GPU takes, and with it its clock, depends on the numbers."""
+        """Times with these inputs: the values affect a GPU's power draw, and so its clock."""
         self.bench += ["--in", str(path)]
 
     def prepare(self) -> None:
@@ -69,7 +69,7 @@ class MillracePeer:
         try:
             return round_time(printed)
         except (ValueError, KeyError, TypeError) as error:
-            raise MillraceFailed(f"millrace bench printed what is not its report: {error!r}") from error
+            raise MillraceFailed(f"millrace bench printed an invalid report: {error!r}") from error
 
     def results(self, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         given, made = self.folder / "in.safetensors", self.folder / "out.safetensors"

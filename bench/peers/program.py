@@ -1,4 +1,4 @@
-"""What a comparison needs to know of a Millrace program: its sizes, and its text with another dropout."""
+"""Reads the sizes of a Millrace program, and changes its dropout and its order of axes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import ast
 
 import numpy as np
 
-DEFAULT_DROPOUT = 0.1  # of dropout(x, p=0.1); docs/language.md
+DEFAULT_DROPOUT = 0.1  # the default p of dropout(x, p=0.1); docs/language.md
 
 
 def sizes_of(text: str, chosen: list[str]) -> dict[str, int]:
-    """The program's sizes with those chosen by --size in their place; what is computed from them follows."""
+    """The program's sizes with the values of --size applied; derived sizes follow."""
     module = ast.parse(text)
     given = _chosen_sizes(_size_sets(module), chosen)
     sizes: dict[str, int] = {}
@@ -27,7 +27,7 @@ def sizes_of(text: str, chosen: list[str]) -> dict[str, int]:
 
 def with_dropout(text: str, probability: float) -> str:
     """The program's text with this probability in every call of dropout."""
-    lines = [line.encode() for line in text.splitlines(keepends=True)]  # columns of ast count bytes
+    lines = [line.encode() for line in text.splitlines(keepends=True)]  # ast counts columns in bytes
     calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) and _name(node) == "dropout"]
     for call in sorted(calls, key=lambda node: (node.end_lineno, node.end_col_offset), reverse=True):
         old = call.args[1:] + [keyword.value for keyword in call.keywords]
@@ -42,7 +42,7 @@ def with_dropout(text: str, probability: float) -> str:
 
 
 def axes_of(text: str) -> dict[str, list[str]]:
-    """Of every argument with axes: their names, in its order."""
+    """The names of the axes of every tensor argument, in order."""
     function = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)][-1]
     axes = {}
     for argument in function.args.args:
@@ -52,12 +52,12 @@ def axes_of(text: str) -> dict[str, list[str]]:
     return axes
 
 
-def transposed(tensors: dict[str, np.ndarray], of: str, to: str, like: dict[str, str]) -> dict[str, np.ndarray]:
-    """One program's tensors as another one's, of the same names and axes in another order.
+def transposed(tensors: dict[str, np.ndarray], source: str, target: str, like: dict[str, str]) -> dict[str, np.ndarray]:
+    """Converts tensors of the program `source` to the order of axes of the program `target`.
 
-    Gradients lie as what they are of; `like` says it of what is no argument.
+    A gradient has the axes of its tensor; `like` names an argument with the same axes for other tensors.
     """
-    before, after = axes_of(of), axes_of(to)
+    before, after = axes_of(source), axes_of(target)
 
     def moved(name: str, tensor: np.ndarray) -> np.ndarray:
         argument = name.removeprefix("d_") if name not in before else name
@@ -83,16 +83,16 @@ def _size_sets(module: ast.Module) -> dict[str, dict[str, int]]:
 
 
 def _chosen_sizes(sets: dict[str, dict[str, int]], chosen: list[str]) -> dict[str, int]:
-    """Of `--size tiny --size B=4,J=8`: later ones win."""
+    """Parses `--size tiny --size B=4,J=8`; later ones take precedence."""
     given: dict[str, int] = {}
-    for part in ",".join(chosen).split(",") if chosen else []:
-        name, is_number, value = part.partition("=")
+    for entry in ",".join(chosen).split(",") if chosen else []:
+        name, is_number, value = entry.partition("=")
         if not is_number:
             if name not in sets:
                 raise ValueError(f"the program has no set of sizes '{name}'; it has {', '.join(sets)}")
             given |= sets[name]
         elif not value.isdecimal() or int(value) == 0:
-            raise ValueError(f"size '{part}' is not NAME=INTEGER of at least 1")
+            raise ValueError(f"size '{entry}' is not NAME=INTEGER with an integer of at least 1")
         else:
             given[name] = int(value)
     return given

@@ -1,7 +1,8 @@
-"""Times of rounds made into medians with intervals, ratios, a table and the JSON under bench/results/.
+"""Computes medians with confidence intervals and ratios from the times of rounds, and writes the table and the JSON
+under bench/results/.
 
-A round times every contestant once, one after the other, so that a machine that grows busy or calm is so for all of
-them; what one contestant's round yields is the median over its steps.
+A round times every contestant once, so that a change of the machine's load affects all of them. The result of a
+contestant in a round is the median over its steps.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class RoundTime:
 def median_interval(values: list[float]) -> tuple[float, float]:
     """The narrowest pair of values, equally far from the ends, that encloses the true median with CONFIDENCE.
 
-    Of no particular distribution: how many of n values lie below the median is binomial. With fewer than six
-    values no pair is as sure as that, and it is the whole range.
+    Assumes no particular distribution: the number of values below the median is binomial. With fewer than six values no
+    pair reaches CONFIDENCE, and the result is the whole range.
     """
     ordered, n = sorted(values), len(values)
     outside = itertools.accumulate(2 * math.comb(n, k) / 2**n for k in range((n + 1) // 2))
@@ -46,7 +47,7 @@ def spread(values: list[float]) -> dict[str, float]:
 
 
 def contestant_rows(rounds: dict[str, list[RoundTime]], base: str) -> list[dict]:
-    """A row a contestant; the ratio to `base` is taken round by round, between times of the same minute."""
+    """One row per contestant. The ratio to `base` is per round, between times of the same minute."""
     rows = []
     for name, times in rounds.items():
         ratios = [own.step / other.step for own, other in zip(times, rounds[base], strict=True)]
@@ -57,14 +58,14 @@ def contestant_rows(rounds: dict[str, list[RoundTime]], base: str) -> list[dict]
 
 
 def base_of(rounds: dict[str, list[RoundTime]], preferred: str) -> str:
-    """What the others are divided by: the preferred one if it ran, else the fastest."""
+    """The base of all ratios: the preferred contestant if it ran, else the fastest."""
     if preferred in rounds:
         return preferred
     return min(rounds, key=lambda name: statistics.median(time.step for time in rounds[name]))
 
 
 def table(rows: list[dict], base: str, failures: dict[str, str]) -> str:
-    """The rows in milliseconds, then those that did not run and why."""
+    """The rows in milliseconds, then the contestants that did not run, with reasons."""
     width = max(len(name) for name in [row["name"] for row in rows] + list(failures))
     lines = [f"{'':{width}}  forward  backward     step  [low, high]           best  step / {base}'s"]
     for row in rows:
@@ -85,10 +86,10 @@ def file_name(architecture: str, cpu: str) -> str:
 
 
 def read_report(path: Path) -> dict:
-    """The report that is there, or an empty one."""
+    """The existing report, or an empty one."""
     if not path.exists():
         return {"schema_version": SCHEMA_VERSION, "runs": {}}
-    remedy = "move it away, or pass --out"
+    remedy = "move it, or pass --out"
     try:
         report = json.loads(path.read_text())
     except (OSError, ValueError) as error:
@@ -99,7 +100,7 @@ def read_report(path: Path) -> dict:
 
 
 def write_run(path: Path, case: str, run: dict) -> None:
-    """Puts the run in the place of the same case's earlier one; whole or not at all."""
+    """Replaces the earlier run of the same case, atomically."""
     report = read_report(path)
     report["runs"][case] = run
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""models/bert_encoder.py in PyTorch, three ways, and by Millrace in PyTorch: post-norm, ReLU, four dropouts; x is
+"""models/bert_encoder.py in PyTorch, as three PyTorch layers and as Millrace's: post-norm, ReLU, four dropouts; x is
 [batch, sequence, embedding].
 
-Every layer gets Millrace's tensors by Millrace's names and gives its gradients back by them, so that all compute the
-same function of the same numbers.
+Every layer takes its parameters from Millrace's tensors and returns gradients under Millrace's names, so that all
+compute the same function of the same values.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from peers.bert_tensors import (  # noqa: F401  (this module's users find them here)
+from peers.bert_tensors import (  # noqa: F401  (re-exported)
     INPUT, RESULT, SCALE_OF, STACKED, draw, from_roles, from_torch_layout, to_roles, to_torch_layout, why_not,
 )
 
@@ -56,7 +56,7 @@ class SdpaLayer(PlainLayer):
 
 
 class LibraryLayer(nn.Module):
-    """nn.TransformerEncoderLayer as it comes."""
+    """nn.TransformerEncoderLayer, unmodified."""
 
     def __init__(self, sizes: dict[str, int], dropout: float):
         super().__init__()
@@ -74,17 +74,17 @@ class LibraryLayer(nn.Module):
 
 
 class MillraceLayer(LibraryLayer):
-    """millrace.torch.TransformerEncoderLayer: Millrace's plan, called from Python as the others are."""
+    """millrace.torch.TransformerEncoderLayer: Millrace's plan, called from Python like the others."""
 
     def __init__(self, sizes: dict[str, int], dropout: float):
         nn.Module.__init__(self)
-        import millrace.torch  # only here: it is not everywhere
+        import millrace.torch  # optional dependency
 
         self.layer = millrace.torch.TransformerEncoderLayer(sizes["I"], sizes["H"], sizes["U"], dropout,
                                                             batch_first=True)
 
 
-OURS = "millrace.torch"  # not compiled: it is one operator
+OURS = "millrace.torch"  # not compiled: it is a single operator
 LAYERS = {"plain": PlainLayer, "TransformerEncoderLayer": LibraryLayer, "sdpa": SdpaLayer, OURS: MillraceLayer}
 
 

@@ -1,7 +1,7 @@
-"""A layer in PyTorch on a GPU, in a process of its own: compared, called step by step, and replayed from a CUDA graph.
+"""A layer in PyTorch on a GPU, in a separate process: compared, called from Python, and replayed from a CUDA graph.
 
-Called: steps one behind the other from Python, the whole row between two events. Graph: eight replays between two
-events, as `millrace bench` times Millrace's. Backward is the step less forward.
+Called: consecutive steps from Python between two events. Graph: eight replays between two events, as `millrace bench`
+times Millrace's. Backward is the step minus forward.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from peers.environment import ROOT
 from peers.rows import CALLED_SECONDS, FEWEST_CALLS, count_for
 
 sys.path.insert(0, str(ROOT / "tests/python"))
-import safetensors_io  # noqa: E402  (its folder stands in the line above)
+import safetensors_io  # noqa: E402  (found through the line above)
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
 TENSORS = {"bert": bert_tensors, "mha": mha_tensors}
@@ -29,12 +29,12 @@ LAYERS = {
     "mha": torch_mha.LAYERS,
 }
 WARM_UP_STEPS = 11
-GRAPH_SECONDS, FEWEST_SAMPLES = 0.1, 8  # of a round, about
-REPLAYS_IN_A_ROW = 8  # as `millrace bench` has them in a sample: what comes before the first one is shared by all
+GRAPH_SECONDS, FEWEST_SAMPLES = 0.1, 8  # of a round, approximately
+REPLAYS_IN_A_ROW = 8  # as in a sample of `millrace bench`: amortizes the start of the first one
 
 
 def choose_attention(backend: str | None) -> None:
-    """The one way that scaled_dot_product_attention may take in this process; None leaves torch the choice."""
+    """Allows scaled_dot_product_attention only this backend in this process; None lets torch choose."""
     if backend is None:
         return
     switches = {"cudnn": torch.backends.cuda.enable_cudnn_sdp, "flash": torch.backends.cuda.enable_flash_sdp,
@@ -43,7 +43,7 @@ def choose_attention(backend: str | None) -> None:
         switch(name == backend)
 
 
-def pieces_of(role) -> tuple:
+def tensors_of(role) -> tuple:
     return role if isinstance(role, tuple) else (role,)
 
 
@@ -61,22 +61,22 @@ class TorchContestant:
         import millrace.torch
 
         millrace.torch.set_budget(self.made["budget"])
-        warnings.filterwarnings("error", message="millrace: ")  # its layer runs by torch's own path: no contestant
+        warnings.filterwarnings("error", message="millrace: ")  # a layer that falls back to PyTorch is not a contestant
 
     # --- the layer ---
 
     def _build(self, dropout: float, given: dict[str, np.ndarray]) -> None:
-        """The layer with these parameters, its inputs and its result's gradient."""
+        """Builds the layer with these parameters, its inputs and the gradient of its result."""
         layer = LAYERS[self.made["model"]][self.made["layer"]](self.made["sizes"], dropout)
         self.layer = layer.to(self.device, self.dtype).train()
-        self.roles = {role: pieces_of(of) for role, of in self.layer.roles().items()}
+        self.roles = {role: tensors_of(parameter) for role, parameter in self.layer.roles().items()}
         with torch.no_grad():
             for role, values in self.tensors.to_roles(given).items():
-                for piece, part in zip(self.roles[role], np.split(values, len(self.roles[role]))):
-                    piece.copy_(torch.from_numpy(np.array(part)))
+                for tensor, slice_ in zip(self.roles[role], np.split(values, len(self.roles[role]))):
+                    tensor.copy_(torch.from_numpy(np.array(slice_)))
         self.inputs = [self._placed(given[name]).requires_grad_() for name in self.tensors.INPUTS]
         self.result_gradient = self._placed(given[f"d_{self.tensors.RESULT}"])
-        self.parameters = [piece for pieces in self.roles.values() for piece in pieces]
+        self.parameters = [tensor for tensors in self.roles.values() for tensor in tensors]
         self.call = torch.compile(self.layer, dynamic=False) if self.made["compiled"] else self.layer
 
     def _placed(self, tensor: np.ndarray) -> torch.Tensor:
@@ -89,10 +89,10 @@ class TorchContestant:
         result = self.forward()
         return result, torch.autograd.grad(result, [*self.inputs, *self.parameters], self.result_gradient)
 
-    # --- what the comparison asks for ---
+    # --- requests of the comparison ---
 
     def check(self, given: Path, made: Path) -> None:
-        """By Millrace's names and in its layouts."""
+        """Writes results and gradients with Millrace's names and layouts."""
         self._build(0.0, safetensors_io.read(given))
         result, gradients = self.step()
 
@@ -101,7 +101,7 @@ class TorchContestant:
 
         count = len(self.inputs)
         found = iter(gradients[count:])
-        roles = {role: np.concatenate([values(next(found)) for _ in pieces]) for role, pieces in self.roles.items()}
+        roles = {role: np.concatenate([values(next(found)) for _ in tensors]) for role, tensors in self.roles.items()}
         results = {self.tensors.RESULT: self.tensors.from_torch_layout(values(result))}
         for name, gradient in zip(self.tensors.INPUTS, gradients[:count]):
             results[f"d_{name}"] = self.tensors.from_torch_layout(values(gradient))
@@ -110,11 +110,11 @@ class TorchContestant:
         safetensors_io.write(made, {name: np.ascontiguousarray(tensor) for name, tensor in results.items()})
 
     def prepare(self) -> dict:
-        """Ready for rounds. A step that no graph can hold is timed by calls alone."""
+        """Prepares for rounds. A step that cannot be captured in a graph is timed by calls only."""
         self._build(self.made["dropout"], self.tensors.draw(self.made["sizes"], self.made["seed"]))
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):  # as recording wants it
+        with torch.cuda.stream(stream):  # as graph capture requires
             for _ in range(WARM_UP_STEPS):
                 self.step()
         torch.cuda.current_stream().wait_stream(stream)
@@ -122,7 +122,7 @@ class TorchContestant:
         self.graphs, self.no_graph = None, None
         try:
             self.graphs = [self._recorded(self.forward), self._recorded(self.step)]
-        except Exception as error:  # the calls are still to be timed
+        except Exception as error:  # calls can still be timed
             self.no_graph = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         torch.cuda.reset_peak_memory_stats()
         self.step()
@@ -132,15 +132,15 @@ class TorchContestant:
                 "tf32": torch.backends.cuda.matmul.allow_tf32, "gpu": torch.cuda.get_device_name()}
 
     def _recorded(self, work) -> torch.cuda.CUDAGraph:
-        """What it makes is not kept: the memory is the graph's own. A result would keep its autograd nodes, which are of the
-        stream that records, and every later call would wait for that one, input by input, on the host too."""
+        """Does not keep the results, whose memory belongs to the graph. A result would keep its autograd nodes alive;
+        they belong to the capturing stream, and every later call would wait for that stream, on the host too."""
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             work()
         return graph
 
     def round(self) -> dict:
-        """Seconds, with inputs that are new in every round."""
+        """Times in seconds, with new inputs in every round."""
         with torch.no_grad():
             for tensor in [*self.inputs, self.result_gradient]:
                 tensor.normal_()
@@ -167,14 +167,14 @@ def seconds_between(work, times: int) -> float:
 
 
 def seconds_of_calls(work) -> float:
-    """Of one of many calls that do not wait for each other."""
+    """Seconds per call, over many calls that do not wait for each other."""
     once = seconds_between(work, 5) / 5  # also warms up
     count = count_for(CALLED_SECONDS, once, FEWEST_CALLS)
     return seconds_between(work, count) / count
 
 
 def seconds_of_replay(graph: torch.cuda.CUDAGraph) -> float:
-    """The median over samples, each of some replays."""
+    """The median over samples of several replays each."""
     once = seconds_between(graph.replay, 3) / 3
     count = count_for(GRAPH_SECONDS / REPLAYS_IN_A_ROW, once, FEWEST_SAMPLES)
     samples = [seconds_between(graph.replay, REPLAYS_IN_A_ROW) for _ in range(count)]

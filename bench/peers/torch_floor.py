@@ -1,4 +1,4 @@
-"""What the layer's contractions and dropouts take alone in PyTorch: the floor under its steps."""
+"""Times the layer's contractions and dropout alone in PyTorch: a lower bound for its steps."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def contractions(sizes: dict[str, int]) -> list[tuple[int, int, int]]:
 
 
 def seconds_of(works: dict, device) -> dict:
-    """What each of the works takes. In turns, for the same reason as the layers."""
+    """The times of each of the works, which take turns like the layers."""
     times = {key: [] for key in works}
     for repeat in range(REPEATS + 1):
         for key, work in works.items():
-            work()  # brings the caches back from the one before
+            work()  # warms the caches
             device.synchronize()
             start = time.perf_counter()
             work()

@@ -1,5 +1,5 @@
-"""models/mha.py in PyTorch: multi-head attention of queries, keys and values that are given apart; the parameters and
-inputs are as in torch_bert.py."""
+"""models/mha.py in PyTorch: multi-head attention of separate queries, keys and values; parameters and inputs as in
+torch_bert.py."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PlainAttention(nn.Module):
         return self.out(self.attention(*projected).transpose(1, 2).reshape(batch, sequence, embedding))
 
     def roles(self) -> dict:
-        """A role that is in pieces here is a tuple of them."""
+        """A parameter that this layer splits is a tuple."""
         return {"qkv.weight": tuple(projection.weight for projection in self.projections),
                 "qkv.bias": tuple(projection.bias for projection in self.projections),
                 "out.weight": self.out.weight, "out.bias": self.out.bias}
@@ -44,7 +44,7 @@ class SdpaAttention(PlainAttention):
 
 
 class LibraryAttention(nn.Module):
-    """nn.MultiheadAttention as it comes, without the weights as a second result."""
+    """nn.MultiheadAttention, unmodified, without returning the attention weights."""
 
     def __init__(self, sizes: dict[str, int], dropout: float):
         super().__init__()
@@ -60,11 +60,11 @@ class LibraryAttention(nn.Module):
 
 
 class MillraceAttention(LibraryAttention):
-    """millrace.torch.MultiheadAttention: Millrace's plan, called from Python as the others are."""
+    """millrace.torch.MultiheadAttention: Millrace's plan, called from Python like the others."""
 
     def __init__(self, sizes: dict[str, int], dropout: float):
         nn.Module.__init__(self)
-        import millrace.torch  # only here: it is not everywhere
+        import millrace.torch  # optional dependency
 
         self.layer = millrace.torch.MultiheadAttention(sizes["I"], sizes["H"], dropout, batch_first=True)
 

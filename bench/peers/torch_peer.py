@@ -1,6 +1,6 @@
-"""A layer in PyTorch as a contestant: its training step, timed; and its results, to be compared.
+"""A layer in PyTorch as a contestant: times its training step, and returns its results for the comparison.
 
-What differs between devices is in DEVICES: how tensors get there, and when work that was begun there is done.
+DEVICES has the differences between devices: setup and synchronization.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from peers.report import RoundTime
 MODELS = {"bert": torch_bert}
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 WARM_UP_STEPS = 3
-ROUND_SECONDS, ROUND_STEPS = 0.3, 3  # a round takes at least so long and at least so many steps
+ROUND_SECONDS, ROUND_STEPS = 0.3, 3  # minimum duration and number of steps of a round
 
 
 class Cpu:
@@ -27,7 +27,7 @@ class Cpu:
         torch.set_num_threads(threads)
 
     def synchronize(self) -> None:
-        """Every operator is done when its call returns."""
+        """Nothing to do: operators are synchronous."""
 
     def describe(self) -> dict:
         return {"torch": torch.__version__, "torch_config": torch.__config__.show().splitlines(),
@@ -38,7 +38,7 @@ DEVICES = {"cpu": Cpu()}
 
 
 def forget_compiled() -> None:
-    """So that later calls are not checked against earlier compilations first."""
+    """Clears earlier compilations, which later calls would be checked against."""
     torch.compiler.reset()
 
 
@@ -59,7 +59,7 @@ class TorchPeer:
         return torch.from_numpy(self.model.to_torch_layout(tensor)).to(self.device.name, DTYPES[dtype])
 
     def step(self) -> tuple[float, float, torch.Tensor]:
-        """Seconds of forward and of backward, and the result. Gradients of the input and of every parameter."""
+        """Seconds of forward and backward, and the result. Computes gradients of the input and of every parameter."""
         self.x.grad = None
         self.layer.zero_grad(set_to_none=True)
         self.device.synchronize()
@@ -76,15 +76,15 @@ class TorchPeer:
             self.step()
 
     def round(self) -> RoundTime:
-        self.step()  # brings the caches back from the contestant before
+        self.step()  # warms the caches
         times: list[tuple[float, float]] = []
         while len(times) < ROUND_STEPS or sum(map(sum, times)) < ROUND_SECONDS:
             times.append(self.step()[:2])
         forward, backward = zip(*times)
-        return RoundTime(*(statistics.median(part) for part in (forward, backward, list(map(sum, times)))))
+        return RoundTime(*(statistics.median(seconds) for seconds in (forward, backward, list(map(sum, times)))))
 
     def results(self) -> dict[str, np.ndarray]:
-        """The result and all gradients in float64, by Millrace's names and in its layouts."""
+        """The result and all gradients in float64, with Millrace's names and layouts."""
         result = self.step()[2]
 
         def values(tensor: torch.Tensor) -> np.ndarray:

@@ -1,12 +1,12 @@
-"""The process of one contestant on a GPU: `worker.py SPECIFICATION`, which takes requests as lines of JSON and answers
-each by one line.
+"""The process of one contestant on a GPU: `worker.py SPECIFICATION` reads requests as lines of JSON and answers each
+with one line.
 
-    {"do": "check", "in": FILE, "out": FILE}   results and gradients with dropout 0, of given tensors
-    {"do": "prepare"}                          all that is done once before timing
-    {"do": "round"}                            seconds, in this round's turn
+    {"do": "check", "in": FILE, "out": FILE}   results and gradients with dropout 0, for given tensors
+    {"do": "prepare"}                          preparation before timing
+    {"do": "round"}                            times of one round
 
-An answer is {"done": ...} or {"failed": "why"}. A contestant that crashes takes nobody along, and none finds another's
-compilations or memory.
+An answer is {"done": ...} or {"failed": "why"}. Separate processes isolate contestants from each other's crashes,
+compilations and memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 
 def contestant_of(specification: dict):
-    """In this process, by the framework that the specification names."""
+    """Creates the contestant with the framework that the specification names."""
     if specification["framework"] == "jax":
         from peers.jax_contestant import JaxContestant as Contestant
     else:
@@ -30,7 +30,7 @@ def contestant_of(specification: dict):
 
 
 def reason_of(error: BaseException) -> str:
-    """One line; the whole goes to standard error."""
+    """The error in one line; the traceback goes to standard error."""
     traceback.print_exception(error)
     return " ".join(f"{type(error).__name__}: {error}".split())[:400]
 
@@ -43,24 +43,24 @@ def answer_to(request: dict, contestant) -> dict | None:
         return contestant.prepare()
     if request["do"] == "round":
         return contestant.round()
-    raise ValueError(f"there is no '{request['do']}'")
+    raise ValueError(f"unknown request '{request['do']}'")
 
 
 def serve(specification: dict, requests, answers, make=contestant_of) -> None:
-    """Until there are no more requests; a failure is an answer."""
+    """Serves all requests; a failure is an answer."""
     contestant = None
     for line in requests:
         try:
             contestant = contestant or make(specification)
             answer = {"done": answer_to(json.loads(line), contestant)}
-        except Exception as error:  # whatever it is, it is told
+        except Exception as error:  # any failure is reported
             answer = {"failed": reason_of(error)}
         print(json.dumps(answer), file=answers, flush=True)
 
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # keep the output of libraries out of the answers
     serve(json.loads(sys.argv[1]), sys.stdin, answers)
 
 

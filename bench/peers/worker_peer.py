@@ -1,4 +1,4 @@
-"""A contestant in a process of its own (worker.py), as seen from the comparison."""
+"""The comparison's side of a contestant in a separate process (worker.py)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ STOP_SECONDS = 5
 
 
 class WorkerFailed(Exception):
-    """Why a contestant has no result."""
+    """A contestant has no result; the message says why."""
 
 
 class WorkerPeer:
-    """Ends with the `with` that it is made in."""
+    """A context manager that stops the process on exit."""
 
     def __init__(self, specification: dict, log: Path, variables: dict[str, str] | None = None,
                  python: str = sys.executable, worker: Path = WORKER):
@@ -36,11 +36,11 @@ class WorkerPeer:
         self.stop()
 
     def ask(self, request: dict, seconds: float):
-        """What the worker answers within the time."""
+        """The worker's answer; raises WorkerFailed on failure or timeout."""
         try:
             self.process.stdin.write(json.dumps(request).encode() + b"\n")
             self.process.stdin.flush()
-        except OSError:  # it ended; its log says more
+        except OSError:  # the process ended; its log has the reason
             raise WorkerFailed(self._end()) from None
         answer = json.loads(self._line(time.monotonic() + seconds, seconds))
         if "failed" in answer:
@@ -66,7 +66,7 @@ class WorkerPeer:
         return f"its process ended with {code}: {lines[-1][:300] if lines else 'it printed nothing'}"
 
     def stop(self) -> None:
-        """No more requests; after a while the process is killed."""
+        """Closes the pipes, and kills the process if it does not end soon."""
         for pipe in (self.process.stdin, self.process.stdout):
             try:
                 pipe.close()

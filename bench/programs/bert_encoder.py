@@ -1,7 +1,7 @@
-"""models/bert_encoder.py with PyTorch's order of axes: what the frameworks' layers are given lies in memory as here.
+"""models/bert_encoder.py with PyTorch's order of axes, so that all frameworks get the same layouts in memory.
 
-The order matters beyond the layouts, which --layout could change: masks are drawn in the order of the axes. Arguments and
-operands are in the order of millrace.torch's program, so that what one measured the other need not.
+--layout could change the layouts, but not the order in which masks are drawn, which is the order of the axes. Arguments
+and operands have the order of millrace.torch's program, so that both share measurements.
 """
 
 import numpy as np

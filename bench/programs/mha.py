@@ -1,4 +1,4 @@
-"""models/mha.py with PyTorch's order of axes; bench/programs/bert_encoder.py says why."""
+"""models/mha.py with PyTorch's order of axes, for the reasons in bench/programs/bert_encoder.py."""
 
 import numpy as np
 from millrace.numpy import dropout, float16, softmax

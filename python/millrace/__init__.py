@@ -1,7 +1,7 @@
-"""Millrace: data movement of transformer training, made visible and then made small.
+"""Millrace shows the data movement of transformer training and reduces it.
 
-`millrace.numpy` has the functions of programs, for NumPy. `analyze`, `fuse`, `optimize` and `Plan` are the library
-itself; `millrace.torch` runs plans in PyTorch. What needs the library is loaded when it is first used.
+`millrace.numpy` implements the functions of programs in NumPy. `analyze`, `fuse`, `optimize` and `Plan` call the
+library; `millrace.torch` runs plans in PyTorch. The library is loaded on first use.
 """
 
 __version__ = "0.1.0"

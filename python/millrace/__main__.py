@@ -1,4 +1,4 @@
-"""The program `millrace`, as pip installed it: python -m millrace, or millrace."""
+"""Runs the `millrace` executable that pip installed: `python -m millrace`, or `millrace`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""libmillrace.so by ctypes: include/millrace/c_api.h says what its functions do."""
+"""ctypes bindings of libmillrace.so; include/millrace/c_api.h documents its functions."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Callable, NamedTuple
 
 PACKAGE = Path(__file__).resolve().parent
-CHECKOUT = PACKAGE.parent.parent  # where this lies in a checkout
+CHECKOUT = PACKAGE.parent.parent  # the root, if this is a checkout
 
 ARGUMENTS, RESULTS, RESULT_GRADIENTS, ARGUMENT_GRADIENTS = range(4)
 
 
 class MillraceError(Exception):
-    """What the library says went wrong, and what would be right. `code` is the exit code that `millrace` would have."""
+    """An error of the library. `code` is the exit code that `millrace` would return."""
 
     def __init__(self, message: str, code: int = 1):
         super().__init__(message)
@@ -53,7 +53,7 @@ Listener = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p)
 
 
 class TensorInfo(NamedTuple):
-    """A tensor of a plan; a gradient that there is not has the dtype ""."""
+    """A tensor of a plan. An absent gradient has the dtype ""."""
 
     name: str
     dtype: str
@@ -66,15 +66,15 @@ class TensorInfo(NamedTuple):
 
 
 def library_path() -> Path:
-    places = [PACKAGE / "lib/libmillrace.so", CHECKOUT / "build/release/libmillrace.so"]
+    candidates = [PACKAGE / "lib/libmillrace.so", CHECKOUT / "build/release/libmillrace.so"]
     if named := os.environ.get("MILLRACE_LIBRARY"):
-        places = [Path(named)]
-    for place in places:
-        if place.exists():
-            return place
+        candidates = [Path(named)]
+    for path in candidates:
+        if path.exists():
+            return path
     raise MillraceError(
-        f"libmillrace.so is not at {' or '.join(map(str, places))}; pip install . puts it there, and so does "
-        "cmake --build build/release --target millrace_shared; or set MILLRACE_LIBRARY to where it is", 3)
+        f"libmillrace.so is not at {' or '.join(map(str, candidates))}; run pip install . or "
+        "cmake --build build/release --target millrace_shared, or set MILLRACE_LIBRARY to its path", 3)
 
 
 @functools.cache
@@ -108,7 +108,7 @@ def library() -> ctypes.CDLL:
 
 
 def check(code: int) -> None:
-    """Raises what the library said of this thread's last call."""
+    """Raises the error of this thread's last call, if `code` is not 0."""
     if code != 0:
         raise MillraceError(library().millrace_error().decode(errors="replace"), code)
 

@@ -1,7 +1,7 @@
-"""The named functions and types of Millrace programs, for plain NumPy.
+"""The functions and types of Millrace programs, in plain NumPy.
 
-A program that imports from here runs unchanged under NumPy, as its own specification: every
-function computes in its arguments' own dtype, and dropout draws the bits that Millrace draws.
+A program that imports this module runs unchanged under NumPy, as its own specification. Every
+function computes in the dtype of its arguments, and dropout draws the same bits as Millrace.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Axis = Union[int, Sequence[int]]
 
 
 class DType:
-    """A name for annotations: alone a by-value scalar, subscripted a tensor of that shape."""
+    """A type annotation: by itself a by-value scalar, subscripted a tensor of that shape."""
 
     def __init__(self, name: str, shape: tuple[int, ...] | None = None):
         self.name = name
@@ -53,12 +53,12 @@ bfloat16 = DType("bfloat16")
 float32 = DType("float32")
 float64 = DType("float64")
 
-# For what needs no gradient, as a mask: `mask: fixed.float32[B, K]`.
+# Types of arguments that need no gradient, such as a mask: `mask: fixed.float32[B, K]`.
 fixed = SimpleNamespace(float16=float16, bfloat16=bfloat16, float32=float32, float64=float64)
 
 
 def _program(function: Callable) -> Callable:
-    """Stands for @dace.program: the function is already the program."""
+    """Replaces @dace.program: returns the function unchanged."""
     return function
 
 
@@ -98,19 +98,19 @@ def relu(x: np.ndarray) -> np.ndarray:
 
 
 def gelu(x: np.ndarray) -> np.ndarray:
-    """x times the normal distribution function of x, exact."""
+    """x times the normal distribution function of x, exact (with erf)."""
     erf = np.vectorize(math.erf, otypes=[np.float64])
     return 0.5 * x * (1 + erf(x / math.sqrt(2)).astype(x.dtype))
 
 
 def gelu_tanh(x: np.ndarray) -> np.ndarray:
-    """GELU by the hyperbolic tangent, as in GPT-2."""
+    """GELU with the tanh approximation, as in GPT-2."""
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
 
 
 def silu(x: np.ndarray) -> np.ndarray:
     """x times the logistic function of x."""
-    decay = np.exp(-np.abs(x))  # at most one, so that nothing overflows
+    decay = np.exp(-np.abs(x))  # at most 1: nothing overflows
     return x * np.where(x < 0, decay, 1) / (1 + decay)
 
 
@@ -127,15 +127,15 @@ _dropout_state = {"seed": 0, "step": 0, "subsequence": 0}
 
 
 def seed(seed: int, step: int = 0) -> None:
-    """Makes the next dropout the first one of this seed and step."""
+    """The next dropout is the first one of this seed and step."""
     _dropout_state.update(seed=seed, step=step, subsequence=0)
 
 
 def dropout(x: np.ndarray, p: float = 0.1) -> np.ndarray:
     """Zeros an element of x with probability p and divides the others by 1 - p.
 
-    The mask is a function of seed, step, the dropout's place in the program and the element's
-    row-major index e alone: half a word, number e % 8 of the Philox4x32-7 block at counter e / 8.
+    The mask depends only on the seed, the step, the dropout's position in the program and the
+    element's row-major index e: it is half-word e % 8 of the Philox4x32-7 block at counter e / 8.
     """
     if not 0 <= p < 1:
         raise ValueError(f"dropout's p is {p}; it must be at least 0 and less than 1")
@@ -176,5 +176,5 @@ def _along(x: np.ndarray, parameter: np.ndarray, axes: tuple[int, ...]) -> np.nd
     """A parameter that has only the given axes of x, shaped to broadcast with x."""
     shape = tuple(x.shape[a] for a in axes)
     if parameter.shape != shape:
-        raise ValueError(f"a parameter of shape {parameter.shape} where the axes have {shape}")
+        raise ValueError(f"the parameter has shape {parameter.shape}; the axes have {shape}")
     return parameter.reshape([n if a in axes else 1 for a, n in enumerate(x.shape)])

@@ -1,4 +1,4 @@
-"""Plans on NumPy's arrays, and on anything that DLPack brings to NumPy."""
+"""Runs plans on NumPy arrays, and on any array that supports DLPack."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Sequence
 import numpy as np
 
 from millrace import _library
-from millrace._library import (ARGUMENT_GRADIENTS, ARGUMENTS, RESULT_GRADIENTS, RESULTS, Call, MillraceError, TensorInfo,
-                               check, library, tensor_info)
+from millrace._library import (ARGUMENT_GRADIENTS, ARGUMENTS, RESULT_GRADIENTS, RESULTS, Call, MillraceError,
+                               TensorInfo, check, library, tensor_info)
 
 _ALIGNMENT = 64
 
@@ -22,14 +22,14 @@ def _aligned(count: int) -> np.ndarray:
 
 
 class Forward:
-    """What a forward leaves for its backward."""
+    """The state that forward passes to backward."""
 
     def __init__(self, arguments: list, results: list[np.ndarray], saved: np.ndarray, seed: int, step: int):
         self.arguments, self.results, self.saved, self.seed, self.step = arguments, results, saved, seed, step
 
 
 class Plan:
-    """A layer's forward and backward, from a folder that `millrace optimize` wrote.
+    """Forward and backward of a layer, loaded from a folder that `millrace optimize` wrote.
 
         plan = millrace.Plan("layer.plan")
         results, state = plan.forward([x, w], seed=1)
@@ -64,9 +64,9 @@ class Plan:
         return [tensor_info(self._handle, which, position) for position in range(count)]
 
     def forward(self, arguments: Sequence, seed: int = 0, step: int = 0) -> tuple[list[np.ndarray], Forward]:
-        """The results, and what backward needs. Masks of dropout follow from seed and step alone."""
+        """Returns the results and the state for backward. Dropout masks depend only on seed and step."""
         if self.device != "cpu":
-            raise MillraceError(f"the plan is for {self.device}, where NumPy's arrays are not; use millrace.torch", 2)
+            raise MillraceError(f"the plan is for {self.device}; NumPy arrays are on the CPU; use millrace.torch", 2)
         if len(arguments) != len(self.arguments):
             raise MillraceError(f"{len(arguments)} arguments where the plan has {len(self.arguments)}: "
                                 f"{', '.join(info.name for info in self.arguments)}", 2)
@@ -77,7 +77,7 @@ class Plan:
         return results, state
 
     def backward(self, state: Forward, result_gradients: Sequence) -> list[np.ndarray | None]:
-        """One gradient an argument; None for what has none. Can be repeated."""
+        """Returns one gradient per argument, None for a fixed one. May be called again with the same state."""
         if len(result_gradients) != len(self.result_gradients):
             raise MillraceError(f"{len(result_gradients)} gradients where the plan has {len(self.results)} results", 2)
         given = self._all_taken(result_gradients, self.result_gradients)
@@ -99,18 +99,18 @@ class Plan:
     @staticmethod
     def _dtype(info: TensorInfo) -> np.dtype:
         if info.dtype == "bfloat16":
-            raise MillraceError(f"'{info.name}' is bfloat16, which NumPy does not have; use millrace.torch", 2)
+            raise MillraceError(f"'{info.name}' is bfloat16, which NumPy does not support; use millrace.torch", 2)
         return np.dtype(info.dtype)
 
     def _empty(self, info: TensorInfo, memory: np.ndarray | None = None) -> np.ndarray:
-        """`memory`: its bytes, where it is part of another array."""
+        """A new array in the plan's layout. `memory`: the bytes to use, if it is a slice of another array."""
         order = sorted(range(len(info.shape)), key=lambda axis: -info.strides[axis])
         shape, dtype = [info.shape[axis] for axis in order], self._dtype(info)
         array = np.empty(shape, dtype=dtype) if memory is None else memory.view(dtype).reshape(shape)
         return array.transpose(np.argsort(order))
 
     def _stacks(self, infos: list[TensorInfo]) -> list[list[int]]:
-        """Positions of tensors that are contiguous in memory, in order."""
+        """Groups of tensors that must be contiguous in memory: the positions of each, in order."""
         follower = {info.follows: position for position, info in enumerate(infos) if info.follows >= 0}
         stacks = []
         for first, info in enumerate(infos):
@@ -121,7 +121,7 @@ class Plan:
         return stacks
 
     def _together(self, infos: list[TensorInfo], stack: list[int]) -> list[np.ndarray]:
-        """New arrays, parts of one."""
+        """New arrays, contiguous in one block of memory."""
         ends = np.cumsum([infos[position].bytes for position in stack])
         memory = _aligned(int(ends[-1]))
         return [self._empty(infos[position], memory[end - infos[position].bytes : end])
@@ -135,7 +135,7 @@ class Plan:
         return made
 
     def _all_taken(self, values: Sequence, infos: list[TensorInfo]) -> list[np.ndarray]:
-        """The arrays as the plan wants them; what should be stacked and is not is copied together."""
+        """The arrays in the plan's layouts. A stack that is not contiguous is copied."""
         taken = [self._taken(value, info) for value, info in zip(values, infos)]
         for stack in self._stacks(infos):
             if all(taken[one].ctypes.data + infos[one].bytes == taken[next_one].ctypes.data
@@ -147,7 +147,7 @@ class Plan:
         return taken
 
     def _taken(self, value, info: TensorInfo) -> np.ndarray:
-        """The array as the plan wants it, which is itself where it lies so."""
+        """The array itself if it has the plan's layout, else a copy that has."""
         if info.scalar:
             return np.array(value, dtype=np.float64).reshape(())
         if not isinstance(value, np.ndarray):
@@ -155,8 +155,8 @@ class Plan:
         if value.dtype != self._dtype(info):
             raise MillraceError(f"'{info.name}' is {value.dtype} where the plan has {info.dtype}; use .astype()", 2)
         if value.shape != info.shape:
-            raise MillraceError(f"'{info.name}' is {list(value.shape)} where the plan has {list(info.shape)}; a plan is "
-                                "for one shape", 2)
+            raise MillraceError(f"'{info.name}' is {list(value.shape)} where the plan has {list(info.shape)}; a plan "
+                                "is for one shape", 2)
         if all(n == 1 or s == w * value.itemsize for n, s, w in zip(info.shape, value.strides, info.strides)) and (
                 value.ctypes.data % value.itemsize == 0):
             return value

@@ -1,4 +1,4 @@
-"""A plan for each program, shape, type and machine, on disk: found again, or made."""
+"""The on-disk cache of plans: one for each program, shape, dtype and machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXPLORED, DEFAULT = "explored", "default"
 
 
 def cache_directory() -> Path:
-    """As the library finds it: for the user alone."""
+    """The same folder as the library's; only the user may write to it."""
     environment = os.environ
     if own := environment.get("MILLRACE_CACHE_DIR"):
         folder = Path(own).absolute()
@@ -35,18 +35,18 @@ def cache_directory() -> Path:
 
 
 def private_directory(folder: Path) -> Path:
-    """Made where it is absent. What another user could have written is not used."""
+    """Creates the folder if absent. Rejects one that another user could have written to."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.stat()
     if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise _library.MillraceError(
-            f"{folder} is another user's, or others may write to it; set MILLRACE_CACHE_DIR to a folder of yours")
+            f"{folder} belongs to another user, or others may write to it; set MILLRACE_CACHE_DIR to a private folder")
     return folder
 
 
 def plan_folder(text: str, sizes: Mapping[str, int], dtype: str, device: str, threads: int, entry: str,
                 hardware: str, layouts: Sequence[str] = ()) -> Path:
-    """Where this program's plans are, or would be."""
+    """The folder of this program's plans; it may not exist yet."""
     key = [_version(), text, entry, sorted(sizes.items()), dtype, device, threads, hardware or _processor(),
            list(layouts)]
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()
@@ -56,9 +56,9 @@ def plan_folder(text: str, sizes: Mapping[str, int], dtype: str, device: str, th
 def find_plan(text: str, sizes: Mapping[str, int], dtype: str, *, device: str = "cpu", threads: int = 0,
               entry: str = "", budget: str | None = None, name: str = "program", hardware: str = "",
               layouts: Sequence[str] = ()) -> str:
-    """The folder of a plan. What exploring once found is used; where there is none, `budget` ("60s") explores now, and
-    without it a plan is made at once, with nothing measured. Several processes make it once. `hardware`: a GPU's name;
-    `layouts`: as --layout takes them."""
+    """Returns the folder of a plan. Uses the cached explored plan if there is one. Otherwise explores for `budget`
+    ("60s"); without a budget makes a default plan, which needs no measurements. Concurrent processes make a plan only
+    once. `hardware`: the name of the GPU; `layouts`: values for --layout."""
     if device == "cpu":
         threads = threads or _default_threads()
     folder = plan_folder(text, sizes, dtype, device, threads, entry, hardware, layouts)
@@ -78,7 +78,7 @@ def _make(folder: Path, kind: str, text: str, sizes: Mapping[str, int], dtype: s
           entry: str, budget: str | None, name: str, layouts: Sequence[str]) -> None:
     options = dict(sizes=sizes_list(dict(sizes)), dtype=dtype, device=device, threads=threads, entry=entry or None,
                    layouts=list(layouts))
-    work = Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=folder))  # appears whole, by its new name, or not at all
+    work = Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=folder))  # renamed when complete
     try:
         program = work / f"{name}.py"
         program.write_text(text)
@@ -88,7 +88,7 @@ def _make(folder: Path, kind: str, text: str, sizes: Mapping[str, int], dtype: s
             shown = ", ".join(f"{size} {value}" for size, value in sizes.items())
             print(f"millrace: exploring {name} ({shown}, {dtype}) for {budget}; kept in {folder}", file=sys.stderr)
             run_command("optimize", program, out=str(work / "plan"), budget=budget, **options)
-        shutil.rmtree(folder / kind, ignore_errors=True)  # what a kill left
+        shutil.rmtree(folder / kind, ignore_errors=True)  # left by a killed process
         (work / "plan").rename(folder / kind)
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -103,13 +103,13 @@ def _locked(path: Path):
 
 @functools.cache
 def _version() -> str:
-    """Another library may plan otherwise, and generate other kernels."""
+    """A different build of the library may choose differently and generate different kernels."""
     return hashlib.sha256(_library.library_path().read_bytes()).hexdigest()
 
 
 @functools.cache
 def _processor() -> str:
-    """What a plan's times and kernels depend on."""
+    """The properties of the CPU that a plan's times and kernels depend on."""
     lines = []
     with contextlib.suppress(OSError):
         named = ("model name", "flags", "Features", "CPU implementer", "CPU part")

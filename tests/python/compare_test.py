@@ -265,7 +265,7 @@ class WorkerTest(unittest.TestCase):
     def test_a_failure_is_an_answer_and_the_next_request_is_taken(self) -> None:
         answers = self.answers({}, '{"do": "prepare"}', '{"do": "round"}', '{"do": "dance"}', "{")
         self.assertEqual(answers[:3], [{"failed": "ValueError: no kernel"}, {"done": {"called": [1.0, 2.0]}},
-                                       {"failed": "ValueError: there is no 'dance'"}])
+                                       {"failed": "ValueError: unknown request 'dance'"}])
         self.assertIn("JSONDecodeError", answers[3]["failed"])
 
     def test_one_that_cannot_be_made_says_so(self) -> None:
@@ -429,7 +429,7 @@ class MillracePeerTest(unittest.TestCase):
         with self.assertRaisesRegex(millrace_peer.MillraceFailed, "optimize .* exit 3: no such device"):
             self.peer("echo no such device >&2; exit 3").prepare()
         for printed in ("", "{}", '{"schema_version": 2}', "[]"):
-            with self.subTest(printed), self.assertRaisesRegex(millrace_peer.MillraceFailed, "not its report"):
+            with self.subTest(printed), self.assertRaisesRegex(millrace_peer.MillraceFailed, "invalid report"):
                 self.peer(f"echo '{printed}'").round()
 
 

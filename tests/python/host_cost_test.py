@@ -1,4 +1,4 @@
-"""bench/host_cost.py: what it makes of a profile."""
+"""Tests how bench/host_cost.py evaluates a profile."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from host_cost import Kernel, gaps_between  # noqa: E402  (the path above comes 
 
 
 class GapsTest(unittest.TestCase):
-    def test_by_what_runs_before_and_behind(self):
+    def test_by_kernels_before_and_after(self):
         step = [Kernel("a", 0, 10), Kernel("b", 13, 20), Kernel("c", 25, 30)]
-        kernels = step + [Kernel(of.name, of.begin + 40, of.end + 40) for of in step]
+        kernels = step + [Kernel(kernel.name, kernel.begin + 40, kernel.end + 40) for kernel in step]
         self.assertEqual(gaps_between(list(reversed(kernels)), 2), [(5, "c", "a"), (5, "b", "c"), (3, "a", "b")])
 
     def test_kernels_that_overlap_leave_none(self):
-        kernels = [Kernel("long", 0, 30), Kernel("short", 2, 5), Kernel("behind", 31, 32), Kernel("at once", 32, 40)]
-        self.assertEqual(gaps_between(kernels, 1), [(1, "long", "behind")])
+        kernels = [Kernel("long", 0, 30), Kernel("short", 2, 5), Kernel("after", 31, 32), Kernel("at once", 32, 40)]
+        self.assertEqual(gaps_between(kernels, 1), [(1, "long", "after")])
         self.assertEqual(gaps_between([], 1), [])
 
 

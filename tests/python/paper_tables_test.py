@@ -53,7 +53,7 @@ class MeasuredTest(unittest.TestCase):
         self.assertEqual(measured.fastest("norm"), 1e-6)
         self.assertEqual(measured.of("never"), [])
         self.assertIsNone(measured.together(["q", "never"]))
-        with self.assertRaisesRegex(Unusable, "0 parts of the database have the measurements of q"):
+        with self.assertRaisesRegex(Unusable, "0 partitions of the database match the measurements of q"):
             join_rows(explored, rows[1:])
 
 
@@ -164,7 +164,7 @@ class WholeTest(unittest.TestCase):
         shares = table_of(self.text, "Shares of the classes")
         self.assertEqual(shares["contraction 99.80"][3:], ["61.0", "65.5", "240.0", "40.7", "240.0", "41.0"])
         self.assertEqual(shares["conversion"][-2:], ["4.0", "0.7"])
-        self.assertIn("without 1 operators that were not measured alone: out layernorm.", self.text)
+        self.assertIn("excludes 1 operators that were not measured alone: out layernorm.", self.text)
 
     def test_every_operator(self) -> None:
         rows = table_of(self.text, "Every operator")
@@ -190,7 +190,7 @@ class WholeTest(unittest.TestCase):
     def test_what_does_not_belong_together(self) -> None:
         other = self.folder / "other.jsonl"
         other.write_text((self.folder / "rows.jsonl").read_text().replace("H200", "H100"))
-        for rows, said in ((str(other), "nothing that was measured on gpu NVIDIA H200"),
+        for rows, said in ((str(other), "no measurements from gpu NVIDIA H200"),
                            (str(self.folder / "plan.json"), "plan.json:1 is no row of a database")):
             done = self.run_script("--rows", rows, "--out", str(self.folder / "none.md"))
             self.assertEqual(done.returncode, 1)

@@ -40,7 +40,7 @@ class AccelerateTest(TorchTest):
         _, report = accelerated(nn.Sequential(Other(8, 2)))
         self.assertEqual(report.left, {"0": "AccelerateTest.test_classes_of_their_own_are_left.<locals>.Other is a class "
                                             "of its own"})
-        self.assertEqual(str(accelerated(nn.Linear(3, 4))[1]), "there is no layer that Millrace knows")
+        self.assertEqual(str(accelerated(nn.Linear(3, 4))[1]), "the model has no layer that Millrace can replace")
 
 
 class BertTest(TorchTest):

@@ -165,7 +165,7 @@ class ProgramTest(SmallProgram):
         for given, named, error, what in (
             ((x, w, b, mask), {}, TypeError, "s is missing"),
             ((x, w, b, mask, 1.0, 2.0), {}, TypeError, "6 arguments"),
-            ((x, w, b, mask), {"t": 1.0}, TypeError, "no argument t"),
+            ((x, w, b, mask), {"t": 1.0}, TypeError, "unexpected argument t"),
             ((1.0, w, b, mask, 1.0), {}, TypeError, "x is a tensor"),
             ((x[0], w, b, mask, 1.0), {}, ValueError, r"x is \[4\]"),
             ((x, w[:4], b, mask, 1.0), {}, ValueError, r"b is \[5\] where O is 4"),

@@ -1,14 +1,14 @@
-"""Millrace in PyTorch: plans as an operator, as layers, and in models that exist.
+"""Millrace in PyTorch: plans as an operator, as layers, and in existing models.
 
-    layer = millrace.torch.TransformerEncoderLayer(512, 8, batch_first=True)   # as torch.nn's
-    millrace.torch.accelerate(model)                                          # replaces the layers it knows
+    layer = millrace.torch.TransformerEncoderLayer(512, 8, batch_first=True)   # like torch.nn's
+    millrace.torch.accelerate(model)                                          # replaces known layers
     attention = millrace.torch.program("attention.py")                        # any program, differentiable
 
-docs/pytorch.md begins with `pip install`.
+docs/pytorch.md is the guide.
 """
 
 try:
-    import torch as _torch  # noqa: F401  (first, so that both use one OpenMP)
+    import torch as _torch  # noqa: F401  (first, so that both use the same OpenMP)
 except ImportError as error:
     raise ImportError("millrace.torch needs PyTorch 2.10 or later: pip install torch") from error
 

@@ -1,4 +1,4 @@
-"""Layers of an existing model, replaced by those that run by plans."""
+"""Replaces layers of an existing model by layers that run plans."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BERT = "transformers.models.bert.modeling_bert"
 
 
 class Accelerated(NamedTuple):
-    """What was replaced, by its name in the model, and what could have been and was not, with the reason."""
+    """The replaced layers by name, and those that could not be replaced, with the reason."""
 
     replaced: dict[str, str]
     left: dict[str, str]
@@ -22,13 +22,13 @@ class Accelerated(NamedTuple):
     def __str__(self) -> str:
         lines = [f"replaced {name or 'the model'}: {kind}" for name, kind in self.replaced.items()]
         lines += [f"left     {name or 'the model'}: {why}" for name, why in self.left.items()]
-        return "\n".join(lines) or "there is no layer that Millrace knows"
+        return "\n".join(lines) or "the model has no layer that Millrace can replace"
 
 
 def accelerate(model: nn.Module) -> Accelerated:
     """Replaces torch.nn's TransformerEncoderLayer and MultiheadAttention and Hugging Face's BertLayer, in place. The
-    modules and their parameters stay the same objects: optimizers, checkpoints, hooks and DDP notice nothing. Subclasses
-    are left alone, for they may do something else."""
+    modules and their parameters stay the same objects, so optimizers, checkpoints, hooks and DDP keep working.
+    Subclasses are not replaced, because they may behave differently."""
     known: dict[type, type] = {nn.TransformerEncoderLayer: TransformerEncoderLayer,
                                nn.MultiheadAttention: MultiheadAttention}
     if _BERT in sys.modules:
@@ -36,7 +36,7 @@ def accelerate(model: nn.Module) -> Accelerated:
 
         known[BertLayer.__base__] = BertLayer
     report = Accelerated({}, {})
-    inside: list[str] = []  # names of layers that run as a whole, with a dot behind
+    inside: list[str] = []  # prefixes of the names inside replaced layers
     for name, module in model.named_modules():
         if any(name.startswith(prefix) for prefix in inside):
             continue

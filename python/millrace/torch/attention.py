@@ -1,4 +1,4 @@
-"""torch.nn.MultiheadAttention, run by plans."""
+"""torch.nn.MultiheadAttention that runs plans."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from millrace.torch.coverage import Mask
 
 
 class MultiheadAttention(nn.MultiheadAttention):
-    """As torch.nn.MultiheadAttention; what no plan covers runs by PyTorch's own path, and a warning says why."""
+    """Like torch.nn.MultiheadAttention. Calls that no plan covers fall back to PyTorch, with a warning."""
 
     def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
                 key_padding_mask: torch.Tensor | None = None, need_weights: bool = True,
@@ -46,19 +46,19 @@ class MultiheadAttention(nn.MultiheadAttention):
             if why := coverage.why_not_tensor(tensor, name):
                 return why
             if tensor.dim() != 3:
-                return f"{name} is {list(tensor.shape)}: there is no batch"
+                return f"{name} is {list(tensor.shape)}, without a batch axis"
         if query.dtype != key.dtype or query.dtype != value.dtype:
-            return "query, key and value are of different types"
+            return "query, key and value have different dtypes"
         (batch, length), (key_batch, keys), (value_batch, values) = map(self._sizes, (query, key, value))
         if query.shape[2] != self.embed_dim or key.shape[2] != self.kdim or value.shape[2] != self.vdim or (
                 not batch == key_batch == value_batch) or keys != values:
-            return "the shapes of query, key and value do not fit"
+            return "the shapes of query, key and value do not match"
         if self.bias_k is not None or self.add_zero_attn:
             return "add_bias_kv and add_zero_attn add keys"
         if self.training and self.dropout >= 1:
-            return "dropout drops everything"
+            return "the dropout probability is 1"
         if is_causal and (mask is None or length != keys):
-            return "is_causal needs attn_mask, and as many keys as queries"
+            return "is_causal needs attn_mask and equally many keys and queries"
         kind = nn.modules.linear.NonDynamicallyQuantizableLinear
         return (coverage.why_not_modules((("out_proj", self.out_proj, kind),))
                 or Mask.why_not("attn_mask", mask, [(length, keys), (batch * self.num_heads, length, keys)])
@@ -84,10 +84,10 @@ class MultiheadAttention(nn.MultiheadAttention):
             pieces.append(1)
         dropout = float(self.dropout) if self.training else 0.0
         spec = (self.batch_first, self.in_proj_bias is not None, mask.axes, is_causal, dropout)
-        tensors, pieces = coverage.apart(tensors, pieces)
-        path, why = _plan(spec, shared, weights, batch, length, keys, self.num_heads, self.head_dim, coverage.fixed(key.shape[2]),
-                          coverage.fixed(value.shape[2]), operator.DTYPE_NAMES[dtype], query.device.type,
-                          query.device.index, programs.stacked(pieces[len(inputs) :]))
+        tensors, pieces = coverage.separate_unaligned(tensors, pieces)
+        path, why = _plan(spec, shared, weights, batch, length, keys, self.num_heads, self.head_dim,
+                          coverage.fixed(key.shape[2]), coverage.fixed(value.shape[2]), operator.DTYPE_NAMES[dtype],
+                          query.device.type, query.device.index, programs.stacked(pieces[len(inputs) :]))
         if why is not None:
             return None, why
         random = operator.draw_random(query.device) if dropout > 0 else None
@@ -99,7 +99,7 @@ class MultiheadAttention(nn.MultiheadAttention):
 def _plan(attention: tuple, shared: str, weights: str, batch: int, length: int, keys: int, heads: int, head: int,
           key_size: int, value_size: int, dtype: str, device: str, index: int | None,
           stacked: str) -> tuple[str, str | None]:
-    """The plan's folder, or why there is none. `stacked`: as programs.stacked says it."""
+    """The plan's folder, or the reason why there is none. `stacked`: the result of programs.stacked."""
     return _found_plan(attention, shared, weights, batch, length, keys, heads, head, key_size, value_size, dtype,
                        plans.Where.of(device, index), stacked)
 

@@ -1,4 +1,4 @@
-"""The operator library: found beside the package, or compiled once for the PyTorch that is installed."""
+"""Compiles the operator library for the installed PyTorch, once, and finds it again."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from millrace import _library
 from millrace._library import MillraceError
 from millrace.plan_cache import cache_directory, private_directory
 
-OLDEST = (2, 10)  # whose stable ABI has what the operator needs
+OLDEST = (2, 10)  # the first whose stable ABI is sufficient
 _TARGET = f"0x{OLDEST[0]:02x}{OLDEST[1]:02x}000000000000"
 
 
 def _sources() -> tuple[Path, Path]:
-    """The operator's source and the folder of the C API's header: in the package, else in the checkout."""
+    """The operator's source and the include folder of the C API: in the package, else in the checkout."""
     for source, include in (
         (_library.PACKAGE / "torch/csrc/operator.cpp", _library.PACKAGE / "include"),
         (_library.CHECKOUT / "bindings/torch/operator.cpp", _library.CHECKOUT / "include"),
@@ -32,8 +32,8 @@ def _sources() -> tuple[Path, Path]:
 
 
 def operator_library() -> Path:
-    """Its path. Compiling takes some seconds, once for each version of PyTorch and of Millrace."""
-    version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+    """Returns its path. Compiles it once for each version of PyTorch and of Millrace, which takes some seconds."""
+    version = tuple(int(number) for number in torch.__version__.split("+")[0].split(".")[:2])
     if version < OLDEST:
         raise MillraceError(f"PyTorch {torch.__version__} is too old: millrace.torch needs 2.10 or later", 3)
     source, include = _sources()
@@ -48,8 +48,8 @@ def operator_library() -> Path:
 
 
 def _runtime() -> list[str]:
-    """The C++ runtime that PyTorch runs on. A compiler that would link its own into the operator gets this one:
-    an exception that leaves the operator for PyTorch would not be understood there, and end the process."""
+    """The C++ runtime that PyTorch uses. Some compilers would link their own into the operator; PyTorch could not
+    catch exceptions from that one, and the process would abort."""
     with open("/proc/self/maps") as maps:
         loaded = (line.split(maxsplit=5)[-1].strip() for line in maps)
         return next(([path] for path in loaded if Path(path).name.startswith("libstdc++.so.6")), [])
@@ -58,10 +58,10 @@ def _runtime() -> list[str]:
 def _compile(source: Path, include: Path, library: Path, made: Path) -> None:
     compiler = shutil.which(os.environ.get("CXX") or "g++") or shutil.which("c++")
     if compiler is None:
-        raise MillraceError("there is no C++ compiler for the operator: apt-get install g++, or set CXX", 3)
+        raise MillraceError("no C++ compiler for the operator: apt-get install g++, or set CXX", 3)
     print("millrace: compiling the operator for PyTorch (once; some seconds)", file=sys.stderr, flush=True)
     headers = Path(torch.__file__).parent / "include"
-    with tempfile.TemporaryDirectory(dir=made.parent) as work:  # it appears whole or not at all
+    with tempfile.TemporaryDirectory(dir=made.parent) as work:  # renamed when complete
         out = Path(work, made.name)
         command = [compiler, "-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-w", f"-I{include}",
                    f"-isystem{headers}", f"-DTORCH_TARGET_VERSION={_TARGET}", str(source), *_runtime(), "-o",

@@ -1,8 +1,8 @@
-"""What a plan can stand for, and what it gets: the checks and conversions that the layers share."""
+"""Which calls a plan covers, and how their tensors are converted: shared by the layers."""
 
 from __future__ import annotations
 
-from operator import index as fixed  # of a size: under torch.compile a plan is for one, which this makes a guard
+from operator import index as fixed  # makes a size a guard under torch.compile: a plan is for one shape
 
 import torch
 from torch import nn
@@ -11,17 +11,17 @@ from torch.nn import functional
 from millrace.torch.operator import DTYPE_NAMES
 
 _ACTIVATIONS = {functional.relu: "relu", torch.relu: "relu", functional.gelu: "gelu", functional.silu: "silu"}
-# A hidden key's score, for which exp gives 0 in any row that has another. It is finite, so that a row of hidden keys
-# alone is no NaN: its weights are equal.
+# The score of a masked key. exp of it is 0 in any row that has an unmasked key. It is finite, so a row of masked keys
+# only yields equal weights instead of NaN.
 _HIDDEN = {torch.float16: -3e4, torch.bfloat16: -1e30, torch.float32: -1e30, torch.float64: -1e30}
 
 
 def activation_name(activation) -> str | None:
-    """The language's function for it; None where there is none."""
+    """The language's function for it, or None."""
     try:
         if (name := _ACTIVATIONS.get(activation)) is not None:
             return name
-    except TypeError:  # it has no hash
+    except TypeError:  # not hashable
         return None
     if isinstance(activation, nn.GELU):
         return {"none": "gelu", "tanh": "gelu_tanh"}.get(activation.approximate)
@@ -31,7 +31,7 @@ def activation_name(activation) -> str | None:
 
 
 def working_dtype(x: torch.Tensor) -> torch.dtype:
-    """That of the call: autocast's where it is on and applies, else the input's."""
+    """The dtype of the call: autocast's if it is enabled and applies, else the input's."""
     kind = x.device.type
     if x.dtype != torch.float64 and torch.is_autocast_enabled(kind):
         return torch.get_autocast_dtype(kind)
@@ -42,7 +42,7 @@ def why_not_tensor(x: torch.Tensor, name: str) -> str | None:
     if x.is_nested:
         return f"{name} is a nested tensor"
     if x.device.type not in ("cpu", "cuda"):
-        return f"{name} is on {x.device}, and there are plans for the CPU and for CUDA"
+        return f"{name} is on {x.device}; plans run on the CPU and on CUDA"
     if x.dtype not in DTYPE_NAMES:
         return f"{name} is {x.dtype}"
     if x.numel() == 0:
@@ -51,7 +51,7 @@ def why_not_tensor(x: torch.Tensor, name: str) -> str | None:
 
 
 def why_not_parameters(parameters: list[torch.Tensor], x: torch.Tensor) -> str | None:
-    """`parameters`: all that the plan takes as they lie."""
+    """`parameters`: those that the plan takes without conversion."""
     dtype, device = x.dtype, x.device
     casts = working_dtype(x) != dtype
     for parameter in parameters:
@@ -70,7 +70,7 @@ def has_hooks(module: nn.Module) -> bool:
 
 
 def why_not_modules(modules: tuple[tuple[str, nn.Module, type], ...]) -> str | None:
-    """Submodules that a plan stands for must be what they are called, and nobody may be watching them."""
+    """A plan replaces these submodules, so each must have exactly the expected class and no hooks."""
     for name, module, kind in modules:
         if type(module) is not kind:
             return f"{name} is a {type(module).__name__}"
@@ -80,12 +80,12 @@ def why_not_modules(modules: tuple[tuple[str, nn.Module, type], ...]) -> str | N
 
 
 def ready(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Itself, where it is of this type and contiguous."""
+    """The tensor itself if it has this dtype and is contiguous, else a copy."""
     return tensor if tensor.dtype == dtype and tensor.is_contiguous() else tensor.to(dtype).contiguous()
 
 
-def apart(tensors: list[torch.Tensor], pieces: list[int]) -> tuple[list[torch.Tensor], list[int]]:
-    """With pieces that would begin in the middle of a GPU's 16 bytes as tensors of their own; nearly always as it is."""
+def separate_unaligned(tensors: list[torch.Tensor], pieces: list[int]) -> tuple[list[torch.Tensor], list[int]]:
+    """Copies stacked parameters into separate tensors if one would not be 16-byte aligned on a GPU, which is rare."""
     if tensors[0].device.type == "cpu" or all(
             count == 1 or tensor.numel() // count * tensor.element_size() % 16 == 0
             for tensor, count in zip(tensors, pieces)):
@@ -97,7 +97,7 @@ def apart(tensors: list[torch.Tensor], pieces: list[int]) -> tuple[list[torch.Te
 
 
 class Mask:
-    """An additive mask: its axes as in programs.MASKS, and the tensor; none where nothing is hidden."""
+    """An additive mask: its axes, a key of programs.MASKS, and its tensor; None if there is no mask."""
 
     def __init__(self, axes: str = "", tensor: torch.Tensor | None = None):
         self.axes, self.tensor = axes, tensor
@@ -107,11 +107,11 @@ class Mask:
         if mask is None:
             return None
         if mask.requires_grad:
-            return f"{name} wants a gradient"
+            return f"{name} requires a gradient"
         if not (mask.dtype == torch.bool or mask.is_floating_point()):
             return f"{name} is {mask.dtype}"
         if tuple(mask.shape) not in shapes:
-            return f"{name} is {list(mask.shape)} where {' or '.join(str(list(shape)) for shape in shapes)} is expected"
+            return f"{name} is {list(mask.shape)}, not {' or '.join(str(list(shape)) for shape in shapes)}"
         return None
 
     @staticmethod
@@ -124,7 +124,7 @@ class Mask:
     @classmethod
     def of(cls, attention: torch.Tensor | None, padding: torch.Tensor | None, batch: int, heads: int,
            dtype: torch.dtype) -> Mask:
-        """Of nn's two masks: [J, K] or [B * H, J, K], and [B, K]."""
+        """Combines nn's two masks: [J, K] or [B * H, J, K], and [B, K]."""
         if attention is None:
             return cls() if padding is None else cls("BK", cls.additive(padding, dtype).contiguous())
         made = cls.additive(attention, dtype)

@@ -1,4 +1,4 @@
-"""torch.nn.TransformerEncoderLayer, run by plans."""
+"""torch.nn.TransformerEncoderLayer that runs plans."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from torch import nn
 from millrace.torch import coverage, operator, plans, programs
 from millrace.torch.coverage import Mask
 
-_CALLS = "_millrace_calls"  # a module's, by their facts
+_CALLS = "_millrace_calls"  # attribute of a module: its earlier calls by _call_key
 _MOST_CALLS = 64
 _NO_NUMBERS: list[float] = []
 
 
 class TransformerEncoderLayer(nn.TransformerEncoderLayer):
-    """As torch.nn.TransformerEncoderLayer: constructor, parameters, state dict, arguments and results. Forward and
-    backward run by a plan for the call's shape; what no plan covers runs by PyTorch's own path, and a warning says why.
+    """Like torch.nn.TransformerEncoderLayer: constructor, parameters, state dict, arguments and results. Forward and
+    backward run a plan for the call's shape. Calls that no plan covers fall back to PyTorch, with a warning.
     """
 
     def forward(self, src: torch.Tensor, src_mask: torch.Tensor | None = None,
                 src_key_padding_mask: torch.Tensor | None = None, is_causal: bool = False) -> torch.Tensor:
         if src_mask is None and src_key_padding_mask is None and operator.is_plain():
-            out = self._run_as_before(src, is_causal)
+            out = self._run_again(src, is_causal)
             if out is not None:
                 return out
         why = self._why_not(src, src_mask, src_key_padding_mask, is_causal)
@@ -40,22 +40,22 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
     def __getstate__(self) -> dict:
         return {name: value for name, value in self.__dict__.items() if name != _CALLS}
 
-    def _parts(self) -> tuple[nn.Module, ...]:
-        """What the plan stands for. Looked up in the dictionary: an attribute of a module costs more."""
+    def _submodules(self) -> tuple[nn.Module, ...]:
+        """The submodules that the plan replaces. Dictionary lookups are faster than attributes of a module."""
         modules = self._modules
         attention = modules["self_attn"]
         return (attention, attention._modules["out_proj"], modules["linear1"], modules["linear2"], modules["norm1"],
                 modules["norm2"], modules["dropout"], modules["dropout1"], modules["dropout2"])
 
     def _parameters_in_order(self) -> tuple[list[torch.Tensor], list[int]]:
-        """As the program takes them, and for how many of its arguments each stands."""
-        parts = self._parts()
-        made = _parameters_of(parts)
-        threes = 1 if parts[0]._parameters["in_proj_bias"] is None else 2
+        """The parameters in the program's order, and how many of its arguments each one holds."""
+        modules = self._submodules()
+        made = _parameters_of(modules)
+        threes = 1 if modules[0]._parameters["in_proj_bias"] is None else 2
         return made, [3] * threes + [1] * (len(made) - threes)
 
     def _why_not(self, src, src_mask, padding, is_causal) -> str | None:
-        attention, out_proj, linear1, linear2, norm1, norm2, dropout, dropout1, dropout2 = self._parts()
+        attention, out_proj, linear1, linear2, norm1, norm2, dropout, dropout1, dropout2 = self._submodules()
         if why := coverage.why_not_tensor(src, "src"):
             return why
         if src.dim() not in (2, 3) or src.shape[-1] != attention.embed_dim:
@@ -71,13 +71,13 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
             return "self_attn has hooks, which a plan does not call"
         own, bias = attention._parameters, linear1._parameters["bias"]
         if own["in_proj_weight"] is None or attention.bias_k is not None or attention.add_zero_attn:
-            return "self_attn is not as the layer makes it"
+            return "self_attn differs from the one that the layer constructs"
         if coverage.activation_name(self.activation) is None:
             return f"the activation is {getattr(self.activation, '__name__', self.activation)!r}"
         if norm1._parameters["weight"] is None or (norm1._parameters["bias"] is None) != (bias is None):
-            return "the norms are not as the layer makes them"
+            return "the norms differ from those that the layer constructs"
         if self.training and max(attention.dropout, dropout.p, dropout1.p, dropout2.p) >= 1:
-            return "dropout drops everything"
+            return "a dropout probability is 1"
         if src_mask is not None or padding is not None:
             batch, length = self._sizes(src)
             by_head = [(length, length), (batch * attention.num_heads, length, length)]
@@ -87,57 +87,60 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
                 return why
         return coverage.why_not_parameters(self._parameters_in_order()[0], src)
 
-    # ---- Calls without masks, as there was one before: the host's step is to be shorter than the GPU's ----
+    # ---- Fast path for repeated calls without masks: the host must take less time than the GPU ----
 
-    def _run_as_before(self, src: torch.Tensor, is_causal: bool) -> torch.Tensor | None:
-        """The result, or None where the call is to be looked at with care."""
+    def _run_again(self, src: torch.Tensor, is_causal: bool) -> torch.Tensor | None:
+        """The result, or None if the call needs the full checks."""
         calls = self.__dict__.get(_CALLS)
         if calls is None or src.is_nested:
             return None
         try:
-            parts = self._parts()
-            # An attribute of a module is looked up in several places; these are in its dictionary.
-            fields = [part.__dict__ for part in parts]
-            parameters = _parameters_of(parts)
-            call, draws = calls[self._facts(src, is_causal, parts, fields, parameters)]
-        except KeyError:  # no such call yet, or a part that is not as the layer makes it
+            modules = self._submodules()
+            # Faster than attributes of a module, which are looked up in several dictionaries.
+            fields = [module.__dict__ for module in modules]
+            parameters = _parameters_of(modules)
+            call, draws = calls[self._call_key(src, is_causal, modules, fields, parameters)]
+        except KeyError:  # a new call, or a changed submodule
             return None
         dtype, device = src.dtype, src.device
         tensors = (src, *parameters)
         for tensor in tensors:
             if tensor.dtype is not dtype or tensor.device != device or not tensor.is_contiguous():
                 return None
-        for of in fields:
-            if of["_forward_hooks"] or of["_forward_pre_hooks"] or of["_backward_hooks"] or of["_backward_pre_hooks"]:
+        for own in fields:
+            if (own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"]
+                    or own["_backward_pre_hooks"]):
                 return None
         return operator.run_call(call, tensors, _NO_NUMBERS, operator.draw_random(device) if draws else None)[0]
 
-    def _facts(self, src: torch.Tensor, is_causal: bool, parts: tuple, fields: list[dict], parameters: list) -> tuple:
-        """All that decides whether and by which plan a call without masks runs, but for what _run_as_before looks at
-        itself. Holds no module and no tensor."""
+    def _call_key(self, src: torch.Tensor, is_causal: bool, modules: tuple, fields: list[dict],
+                  parameters: list) -> tuple:
+        """Everything that determines the plan of a call without masks, except what _run_again checks itself. Refers to
+        no module and no tensor."""
         attention, _, linear1, _, norm1, norm2, dropout, dropout1, dropout2 = fields
         own, device = self.__dict__, src.device
         return (type(src), src.shape, src.dtype, device, torch.is_autocast_enabled(device.type), is_causal,
                 own["training"], own["norm_first"], coverage.activation_name(self.activation), attention["batch_first"],
                 attention["num_heads"], attention["head_dim"], attention["embed_dim"], attention["dropout"],
                 attention["add_zero_attn"], attention["bias_k"] is None, linear1["out_features"], norm1["eps"],
-                norm2["eps"], dropout["p"], dropout1["p"], dropout2["p"], plans.validity(), *map(type, parts),
+                norm2["eps"], dropout["p"], dropout1["p"], dropout2["p"], plans.validity(), *map(type, modules),
                 *map(type, parameters))
 
     def _remember(self, src: torch.Tensor, is_causal: bool, path: str, pieces: list[int], draws: bool,
                   tensors: list[torch.Tensor]) -> None:
-        """`tensors`: as the operator got them. Calls for which any was converted or added are not remembered."""
-        parts = self._parts()
-        parameters = _parameters_of(parts)
+        """`tensors`: those passed to the operator. Calls that converted or added a tensor are not remembered."""
+        modules = self._submodules()
+        parameters = _parameters_of(modules)
         given = (src, *parameters)
-        if (type(parts[0]) is not nn.MultiheadAttention or len(tensors) != len(given)
+        if (type(modules[0]) is not nn.MultiheadAttention or len(tensors) != len(given)
                 or not all(map(is_, tensors, given)) or src.dim() != 3):
             return
         calls = self.__dict__.setdefault(_CALLS, {})
         if len(calls) == _MOST_CALLS:
             calls.clear()
         call = operator.call_of(path, tuple(pieces), tuple([tensor.shape for tensor in tensors]))
-        calls[self._facts(src, is_causal, parts, [part.__dict__ for part in parts], parameters)] = call, draws
+        fields = [module.__dict__ for module in modules]
+        calls[self._call_key(src, is_causal, modules, fields, parameters)] = call, draws
 
     def _sizes(self, src: torch.Tensor) -> tuple[int, int]:
         if src.dim() == 2:
@@ -146,13 +149,13 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
         return coverage.fixed(batch), coverage.fixed(length)
 
     def _run(self, src, src_mask, padding, is_causal) -> tuple[torch.Tensor | None, str | None]:
-        """The result, or why there is no plan."""
-        attention, _, linear1, _, norm1, *_ = self._parts()
+        """The result, or the reason why there is no plan."""
+        attention, _, linear1, _, norm1, *_ = self._submodules()
         dtype = coverage.working_dtype(src)
         batch, length = self._sizes(src)
         if padding is not None and padding.dim() == 1:
             padding = padding[None]
-        # A causal hint stands for the mask that comes with it, as in PyTorch.
+        # is_causal replaces the mask, as in PyTorch.
         mask = Mask.of(None if is_causal else src_mask, padding, batch, attention.num_heads, dtype)
         parameters, pieces = self._parameters_in_order()
         tensors = [coverage.ready(tensor, dtype) for tensor in (src, *parameters)]
@@ -161,7 +164,7 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
         if norm1._parameters["bias"] is None:
             tensors.append(torch.zeros(attention.embed_dim, dtype=dtype, device=src.device))
         pieces = [1, *pieces] + [1] * (len(tensors) - 1 - len(pieces))
-        tensors, pieces = coverage.apart(tensors, pieces)
+        tensors, pieces = coverage.separate_unaligned(tensors, pieces)
         path, draws, why = _plan(self._attention_spec(mask.axes, is_causal, src.dim() == 2), self._layer_spec(), batch,
                                  length, attention.num_heads, attention.head_dim, linear1.out_features,
                                  operator.DTYPE_NAMES[dtype], src.device.type, src.device.index,
@@ -176,39 +179,39 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
             out = out.view(src.shape)
         return out if out.dtype == src.dtype else out.to(src.dtype), None
 
-    # Of programs.Attention and programs.EncoderLayer, as plain tuples: torch.compile takes them as they are.
+    # Fields of programs.Attention and programs.EncoderLayer, as plain tuples for torch.compile.
 
     def _attention_spec(self, mask: str, causal: bool, unbatched: bool) -> tuple:
-        attention = self._parts()[0]
+        attention = self._submodules()[0]
         dropout = float(attention.dropout) if self.training else 0.0
         bias = attention._parameters["in_proj_bias"] is not None
         return unbatched or attention.batch_first, bias, mask, causal, dropout
 
     def _layer_spec(self) -> tuple:
-        _, _, linear1, _, norm1, norm2, *dropouts = self._parts()
+        _, _, linear1, _, norm1, norm2, *dropouts = self._submodules()
         dropped = [float(module.p) if self.training else 0.0 for module in dropouts]
         return (self.norm_first, coverage.activation_name(self.activation), linear1._parameters["bias"] is not None,
                 *dropped, float(norm1.eps), float(norm2.eps))
 
 
-def _parameters_of(parts: tuple[nn.Module, ...]) -> list[torch.Tensor]:
-    own = parts[0]._parameters
+def _parameters_of(modules: tuple[nn.Module, ...]) -> list[torch.Tensor]:
+    own = modules[0]._parameters
     made = [own["in_proj_weight"]]
     if own["in_proj_bias"] is not None:
         made.append(own["in_proj_bias"])
-    for module in parts[1:6]:
-        of = module._parameters
-        made.append(of["weight"])
-        if of["bias"] is not None:
-            made.append(of["bias"])
+    for module in modules[1:6]:
+        own = module._parameters
+        made.append(own["weight"])
+        if own["bias"] is not None:
+            made.append(own["bias"])
     return made
 
 
 @torch.compiler.assume_constant_result
 def _plan(attention: tuple, layer: tuple, batch: int, length: int, heads: int, head: int, width: int, dtype: str,
           device: str, index: int | None, stacked: str = "") -> tuple[str, bool, str | None]:
-    """The plan's folder, whether its program draws masks, and why there is no plan. `stacked`: as programs.stacked says
-    it."""
+    """The plan's folder, whether its program draws dropout masks, and the reason if there is no plan. `stacked`: the
+    result of programs.stacked."""
     return _found_plan(attention, layer, batch, length, heads, head, width, dtype, plans.Where.of(device, index),
                        stacked)
 

@@ -1,4 +1,4 @@
-"""Hugging Face's BertLayer, run by plans. Imports transformers: only for models that come from there."""
+"""Hugging Face's BertLayer that runs plans. Imports transformers, so it is loaded only for such models."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RETURNS_TUPLE = int(transformers.__version__.split(".")[0]) < 5
 
 
 class BertLayer(modeling_bert.BertLayer):
-    """An encoder's layer; made by millrace.torch.accelerate."""
+    """An encoder layer; millrace.torch.accelerate creates it."""
 
     def forward(self, hidden_states: torch.Tensor, attention_mask: torch.Tensor | None = None, *args, **kwargs):
         why = self._why_not(hidden_states, attention_mask, args, kwargs)
@@ -24,12 +24,12 @@ class BertLayer(modeling_bert.BertLayer):
         plans.warn_once("BertLayer", why)
         return super().forward(hidden_states, attention_mask, *args, **kwargs)
 
-    def _parts(self) -> tuple:
+    def _submodules(self) -> tuple:
         own, attended = self.attention.self, self.attention.output
         return own, attended, self.intermediate, self.output
 
     def _parameters_in_order(self) -> list[torch.Tensor]:
-        own, attended, intermediate, output = self._parts()
+        own, attended, intermediate, output = self._submodules()
         projections = (own.query, own.key, own.value)
         rest = (attended.dense, intermediate.dense, output.dense, attended.LayerNorm, output.LayerNorm)
         return [*(module.weight for module in projections), *(module.bias for module in projections),
@@ -38,15 +38,16 @@ class BertLayer(modeling_bert.BertLayer):
     def _why_not(self, x, mask, args, kwargs) -> str | None:
         if why := coverage.why_not_tensor(x, "hidden_states"):
             return why
-        own, attended, intermediate, output = self._parts()
+        own, attended, intermediate, output = self._submodules()
         if self.is_decoder or any(value is not None for value in args) or any(
-                kwargs.get(name) is not None for name in ("encoder_hidden_states", "encoder_attention_mask", "head_mask",
-                                                          "past_key_value", "past_key_values")):
-            return "it decodes, or has a head mask"
+                kwargs.get(name) is not None
+                for name in ("encoder_hidden_states", "encoder_attention_mask", "head_mask", "past_key_value",
+                             "past_key_values")):
+            return "it is a decoder, or has a head mask"
         if kwargs.get("output_attentions") or own.config.output_attentions:
-            return "attention weights are wanted"
+            return "attention weights are requested"
         if getattr(own, "position_embedding_type", None) not in (None, "absolute"):
-            return "its positions are relative"
+            return "its position embeddings are relative"
         linear, norm, dropout = nn.Linear, nn.LayerNorm, nn.Dropout
         modules = (
             ("query", own.query, linear),
@@ -69,23 +70,23 @@ class BertLayer(modeling_bert.BertLayer):
         if _activation(intermediate.intermediate_act_fn) is None:
             return f"the activation is {intermediate.intermediate_act_fn}"
         if self.training and max(own.dropout.p, attended.dropout.p, output.dropout.p) >= 1:
-            return "dropout drops everything"
+            return "a dropout probability is 1"
         if mask is not None:
             if not isinstance(mask, torch.Tensor) or mask.dim() != 4 or mask.shape[1] != 1:
                 return "attention_mask is not [B, 1, J, K]"
             if mask.requires_grad or not (mask.dtype == torch.bool or mask.is_floating_point()):
-                return "attention_mask wants a gradient, or is of integers"
+                return "attention_mask requires a gradient, or has an integer dtype"
         return coverage.why_not_parameters(self._parameters_in_order(), x)
 
     def _run(self, x: torch.Tensor, mask: torch.Tensor | None) -> tuple[torch.Tensor | None, str | None]:
-        own, attended, intermediate, output = self._parts()
+        own, attended, intermediate, output = self._submodules()
         dtype = coverage.working_dtype(x)
         batch, length = coverage.fixed(x.shape[0]), coverage.fixed(x.shape[1])
         parameters = self._parameters_in_order()
         tensors = [coverage.ready(tensor, dtype) for tensor in (x, *parameters)]
         axes = ""
         if mask is not None:
-            hides = ~mask if mask.dtype == torch.bool else mask  # True is what is seen
+            hides = ~mask if mask.dtype == torch.bool else mask  # True: not masked
             axes = "BK" if mask.shape[2] == 1 or mask.stride(2) == 0 else "BJK"
             hides = hides[:, 0, 0] if axes == "BK" else hides[:, 0].expand(batch, length, length)
             tensors.append(coverage.Mask.additive(hides.expand(batch, *hides.shape[1:]), dtype).contiguous())
@@ -105,7 +106,7 @@ class BertLayer(modeling_bert.BertLayer):
 
 
 def _activation(function) -> str | None:
-    """Of Hugging Face's: a module of its own for gelu."""
+    """As activation_name; Hugging Face has its own module for gelu."""
     if type(function).__name__ == "GELUActivation":
         return "gelu"
     return coverage.activation_name(function)

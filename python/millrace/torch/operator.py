@@ -1,5 +1,7 @@
-"""The operators millrace::forward and millrace::backward in PyTorch: loading them, what they give for tensors without
-data, and their gradient. bindings/torch/operator.cpp has the kernels."""
+"""Loads the operators millrace::forward and millrace::backward, and defines their fake kernels and gradients. Their
+kernels are in bindings/torch/operator.cpp.
+
+`pieces` gives for each tensor the number of plan arguments that it holds: 3 for in_proj_weight, mostly 1."""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from millrace.plan import Plan
 from millrace.torch import backward_thread
 from millrace.torch.build import operator_library
 
-_library.library()  # before the operator, which then takes the same one
+_library.library()  # before the operator, so that it links to this one
 torch.ops.load_library(str(operator_library()))
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
@@ -22,12 +24,12 @@ DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 @functools.cache
 def plan_at(path: str) -> Plan:
-    """What a plan's tensors are. For asking only: the operator has plans of its own."""
+    """The plan, for its tensors' shapes only: the operator loads its own copy."""
     return Plan(path)
 
 
 def entries_of(plan: Plan, pieces: list[int]) -> list[list[int]]:
-    """For each tensor the arguments of the plan that it stands for."""
+    """For each tensor, the plan's arguments that it holds."""
     tensors = iter(k for k, info in enumerate(plan.arguments) if not info.scalar)
     return [[next(tensors) for _ in range(count)] for count in pieces]
 
@@ -55,15 +57,15 @@ def _(path, gradients, kept, saved, pieces, ranks, sizes, numbers, random):
 
 
 class Call(NamedTuple):
-    """What all calls of a plan on tensors of certain shapes have in common."""
+    """The properties that all calls of a plan on tensors of the same shapes share."""
 
     path: str
     pieces: list[int]
     ranks: list[int]
     sizes: list[int]
-    kept_tensors: list[int]  # what backward reads
+    kept_tensors: list[int]  # read by backward
     kept_results: list[int]
-    differentiable: list[bool]  # by tensor
+    differentiable: list[bool]  # for each tensor
 
 
 @functools.lru_cache(1024)
@@ -71,9 +73,9 @@ def call_of(path: str, pieces: tuple[int, ...], shapes: tuple[tuple[int, ...], .
     plan = plan_at(path)
     entries = entries_of(plan, list(pieces))
     return Call(path, list(pieces), [len(shape) for shape in shapes], [size for shape in shapes for size in shape],
-                [k for k, of in enumerate(entries) if any(plan.arguments[entry].read_by_backward for entry in of)],
+                [k for k, held in enumerate(entries) if any(plan.arguments[one].read_by_backward for one in held)],
                 [k for k, info in enumerate(plan.results) if info.read_by_backward],
-                [is_differentiable(plan, of) for of in entries])
+                [is_differentiable(plan, held) for held in entries])
 
 
 def _keep(ctx, call: Call, numbers, random, tensors, results, saved) -> None:
@@ -90,17 +92,17 @@ def _gradients(ctx, gradients) -> list[torch.Tensor | None]:
     if len(made) == len(differentiable):
         return made
     rest = iter(made)
-    return [next(rest) if there else None for there in differentiable]
+    return [next(rest) if has_gradient else None for has_gradient in differentiable]
 
 
 def _setup(ctx, inputs, output) -> None:
     path, tensors, pieces, numbers, random = inputs
-    call = call_of.__wrapped__(path, pieces, [tensor.shape for tensor in tensors])  # what is traced may have no hash
+    call = call_of.__wrapped__(path, pieces, [tensor.shape for tensor in tensors])  # traced values may not be hashable
     _keep(ctx, call, numbers, random, tensors, *output)
 
 
 def _differentiate(ctx, gradients, _):
-    # An empty list counts as a list of tensors.
+    # PyTorch treats an empty list as a list of tensors.
     return None, _gradients(ctx, gradients), None, None if ctx.numbers else [], None
 
 
@@ -115,7 +117,7 @@ _below_autograd = torch._C._AutoDispatchBelowAutograd
 
 
 class _Run(torch.autograd.Function):
-    """What register_autograd made of the operator, without its costs in every call: for eager mode."""
+    """The same gradient as register_autograd's, without its overhead per call: for eager mode."""
 
     @staticmethod
     def forward(ctx, call, numbers, random, *tensors):
@@ -126,20 +128,20 @@ class _Run(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *gradients):
-        if torch.is_grad_enabled():  # second derivatives are asked for: autograd says that there are none
+        if torch.is_grad_enabled():  # for a second derivative, which _refuse reports
             return None, None, None, *_gradients(ctx, gradients)
         with _below_autograd():
             return None, None, None, *_gradients(ctx, gradients)
 
 
 def is_plain() -> bool:
-    """Whether calls run as they come: nothing is traced or transformed."""
+    """Whether calls run eagerly: not traced or transformed."""
     return not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
 
 
 def run(path: str, tensors: list[torch.Tensor], pieces: list[int], numbers: list[float],
         random: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
-    """The results of the plan's program, differentiable."""
+    """The differentiable results of the plan's program."""
     if not is_plain():
         return tuple(torch.ops.millrace.forward(path, tensors, pieces, numbers, random)[0])
     return run_call(call_of(path, tuple(pieces), tuple([tensor.shape for tensor in tensors])), tensors, numbers, random)
@@ -147,13 +149,13 @@ def run(path: str, tensors: list[torch.Tensor], pieces: list[int], numbers: list
 
 def run_call(call: Call, tensors: list[torch.Tensor], numbers: list[float],
              random: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
-    """The same where is_plain(), of what call_of gave for tensors like these."""
+    """As run, if is_plain(), for a call that call_of returned for tensors of these shapes."""
     if torch.is_grad_enabled():
         backward_thread.before_call(tensors[0].device)
     return _Run.apply(call, numbers, random, *tensors)
 
 
 def draw_random(device: torch.device) -> torch.Tensor:
-    """A seed and a step for one call's dropouts, from PyTorch's generator: its state, saved and restored, gives the same
-    masks again."""
+    """A seed and a step for the dropouts of one call, from PyTorch's generator. Restoring the generator's state
+    reproduces the masks."""
     return torch.randint(0, 2**63 - 1, (2,), dtype=torch.int64, device=device)

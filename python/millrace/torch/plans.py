@@ -1,4 +1,4 @@
-"""Which plan a call runs, and the user's say in it."""
+"""Finds the plan for a call, and lets the user control exploration."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from millrace import plan_cache
 from millrace._library import MillraceError
 
 _budget: str | None = None
-_changes = 0  # of the budget
+_changes = 0  # how often the budget was set
 _warned: set[tuple[str, str]] = set()
 _remembered: list = []
 
 
 def set_budget(budget: str | None) -> None:
-    """Time to explore for every shape that comes up and was not explored before: "60s", "5m". None, the default, makes
-    plans at once, from what is known."""
+    """Sets the time to explore each new shape: "60s", "5m". With None, the default, plans are made without
+    measurements."""
     global _budget, _changes
     _budget = budget
     _changes += 1
@@ -30,7 +30,7 @@ def set_budget(budget: str | None) -> None:
 
 @contextlib.contextmanager
 def explore(budget: str = "60s"):
-    """Within it every new shape is explored: run one step of the training loop in it.
+    """A context in which every new shape is explored. Run one training step in it.
 
         with millrace.torch.explore("2m"):
             model(batch).sum().backward()
@@ -44,18 +44,18 @@ def explore(budget: str = "60s"):
 
 
 def remembered(function):
-    """A function whose results hold until the budget changes."""
+    """Caches the function's results until the budget changes."""
     _remembered.append(functools.cache(function))
     return _remembered[-1]
 
 
 def validity() -> tuple[int, int]:
-    """What was found before holds for as long as this is the same: the budget, and the number of threads."""
+    """A cached plan is valid while this is unchanged: the budget and the number of threads."""
     return _changes, torch.get_num_threads()
 
 
 class Where(NamedTuple):
-    """Where a plan runs, as plain values."""
+    """The device that a plan runs on, as plain values."""
 
     device: str  # "cpu" or "cuda"
     threads: int
@@ -70,27 +70,27 @@ class Where(NamedTuple):
 
 @functools.cache
 def _gpu_name(index: int) -> str:
-    return torch.cuda.get_device_name(index)  # asks the driver for all that there is to know
+    return torch.cuda.get_device_name(index)  # slow: queries all device properties
 
 
 def find(text: str, sizes: dict[str, int], dtype: str, where: Where, name: str, entry: str = "",
          layouts: tuple[str, ...] = ()) -> str:
-    """The plan's folder. `layouts`: as --layout takes them."""
+    """The plan's folder. `layouts`: values for --layout."""
     return plan_cache.find_plan(text, sizes, dtype, device=where.device, threads=where.threads, hardware=where.hardware,
                                 budget=_budget, name=name, entry=entry, layouts=layouts)
 
 
 def find_or_why(*arguments, layouts: tuple[str, ...] = ()) -> tuple[str, str | None]:
-    """The same for a layer, which can do without: the folder, or why there is none."""
+    """As find, for a layer that can fall back: the folder, or the reason why there is no plan."""
     try:
         return find(*arguments, layouts=layouts), None
     except MillraceError as error:
-        return "", f"there is no plan: {str(error).strip()}"
+        return "", f"no plan: {str(error).strip()}"
 
 
 def warn_once(what: str, why: str) -> None:
-    """Of a call that runs by PyTorch's own path."""
+    """Warns that a call falls back to PyTorch."""
     if torch.compiler.is_compiling() or (what, why) in _warned:
         return
     _warned.add((what, why))
-    warnings.warn(f"millrace: {what} runs by PyTorch's own path: {why}", stacklevel=4)
+    warnings.warn(f"millrace: {what} falls back to PyTorch: {why}", stacklevel=4)

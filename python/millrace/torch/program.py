@@ -1,4 +1,4 @@
-"""Any program as a differentiable function on tensors."""
+"""Runs any program as a differentiable function on tensors."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from millrace.torch import coverage, operator, plans
 
 class _Argument(NamedTuple):
     name: str
-    dims: list[str | int | None] | None  # names and numbers; None: computed; no list: a number
+    dims: list[str | int | None] | None  # names and numbers, None if computed; for a scalar no list
     dtype: str
     default: float | None
 
 
 class Program:
-    """A program's function: takes tensors, and numbers where the program has them, and returns a tensor or several.
+    """A program's function: takes the program's tensors and scalars, and returns a tensor or a tuple of tensors.
 
-    Sizes follow from the tensors' shapes, and the type from theirs; each combination has a plan of its own.
+    The tensors determine the sizes and the dtype. Each combination has its own plan.
     """
 
     def __init__(self, path: str | os.PathLike, entry: str | None = None, sizes: dict[str, int] | None = None):
@@ -49,7 +49,7 @@ class Program:
     def _bound(self, values: tuple, named: dict) -> list[tuple[_Argument, object]]:
         names = [argument.name for argument in self.arguments]
         if len(values) > len(names) or (unknown := sorted(set(named) - set(names[len(values) :]))):
-            wrong = f"{len(values)} arguments" if len(values) > len(names) else f"no argument {unknown[0]} is left"
+            wrong = f"{len(values)} arguments" if len(values) > len(names) else f"unexpected argument {unknown[0]}"
             raise TypeError(f"{self.path.name} takes {', '.join(names)}: {wrong}")
         bound = []
         for k, argument in enumerate(self.arguments):
@@ -74,17 +74,17 @@ class Program:
 
 
 def program(path: str | os.PathLike, entry: str | None = None, sizes: dict[str, int] | None = None) -> Program:
-    """The program of a file as a function on tensors; its last function, or `entry`. `sizes`: those that no tensor's
-    shape says."""
+    """The program in a file as a function on tensors: its last function, or `entry`. `sizes`: those that the shapes of
+    the tensors do not determine."""
     return Program(path, entry, sizes)
 
 
 def _common_dtype(tensors: list[torch.Tensor]) -> str:
-    """That of all tensors; where they differ the program's annotations hold, and the operator checks them."""
+    """The dtype of all tensors; "" if they differ: then the annotations apply, and the operator checks them."""
     dtypes = {tensor.dtype for tensor in tensors}
     for dtype in dtypes:
         if dtype not in operator.DTYPE_NAMES:
-            raise MillraceError(f"there are no programs on {dtype}; use {', '.join(operator.DTYPE_NAMES.values())}", 2)
+            raise MillraceError(f"unsupported dtype {dtype}; use {', '.join(operator.DTYPE_NAMES.values())}", 2)
     return operator.DTYPE_NAMES[dtypes.pop()] if len(dtypes) == 1 else ""
 
 
@@ -99,7 +99,7 @@ def _found_plan(text: str, sizes: tuple, dtype: str, where: plans.Where, name: s
 
 
 def _arguments(text: str, entry: str | None, path: str) -> list[_Argument]:
-    """What the entry's annotations say; the library itself checks the text when a plan is made."""
+    """The arguments of the entry, from its annotations; the library checks the text when it makes a plan."""
     try:
         module = ast.parse(text)
     except SyntaxError as error:
@@ -113,7 +113,7 @@ def _arguments(text: str, entry: str | None, path: str) -> list[_Argument]:
     for parameter, default in zip(parameters.args, defaults):
         annotation = parameter.annotation
         if annotation is None:
-            continue  # a number that the text knows
+            continue  # a constant with a default
         tensor = isinstance(annotation, ast.Subscript)
         named = annotation.value if tensor else annotation
         dtype = getattr(named, "attr", getattr(named, "id", ""))

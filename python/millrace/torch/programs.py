@@ -1,5 +1,5 @@
-"""The programs of PyTorch's layers. Their arguments have PyTorch's shapes, so that no parameter is copied: a weight
-[H * P, I] is [H, P, I], and of in_proj_weight each third is an argument.
+"""Generates the programs of PyTorch's layers. Their arguments have PyTorch's shapes, so that no parameter is copied: a
+weight [H * P, I] is [H, P, I], and each third of in_proj_weight is an argument.
 
 B: batch; J: queries; K: keys; H: heads; P: size of a head; I: embedding; U: width of the feed-forward network.
 """
@@ -23,11 +23,11 @@ from millrace.numpy import causal_mask, dropout, fixed, float32, gelu, gelu_tanh
 
 
 class Attention(NamedTuple):
-    """What the text of an attention depends on."""
+    """The properties that determine the program text of an attention."""
 
     batch_first: bool
     bias: bool
-    mask: str  # of MASKS
+    mask: str  # a key of MASKS
     causal: bool
     dropout: float
 
@@ -37,15 +37,15 @@ class EncoderLayer(NamedTuple):
     norm_first: bool
     activation: str  # relu, gelu, gelu_tanh or silu
     bias: bool
-    dropout: float  # behind the activation
-    dropout1: float  # behind the attention
-    dropout2: float  # behind the feed-forward network
+    dropout: float  # after the activation
+    dropout1: float  # after the attention
+    dropout2: float  # after the feed-forward network
     eps1: float
     eps2: float
 
 
 class SeparateAttention(NamedTuple):
-    """nn.MultiheadAttention: `shared` is what query, key and value have in common."""
+    """nn.MultiheadAttention. `shared`: which of query, key and value are the same tensor."""
 
     attention: Attention
     shared: str  # "qkv", "kv" or ""
@@ -57,16 +57,16 @@ def _dropped(name: str, p: float) -> str:
 
 
 def _axes(letters: str, batch_first: bool) -> str:
-    """Of a sequence: `bji`, or `jbi` where the batch comes second."""
+    """The axes of a sequence: `bji`, or `jbi` if the batch is second."""
     return letters if batch_first else letters[1] + letters[0] + letters[2]
 
 
 def _attention(attention: Attention, q: str, k: str, v: str) -> list[str]:
-    """Lines from the tensors q, k and v to `attended`; the weights behind dropout are `alpha`."""
+    """Lines that compute `attended` from q, k and v; `alpha` holds the weights after dropout."""
     query, key = _axes("bji", attention.batch_first), _axes("bki", attention.batch_first)
     lines = []
-    for name, of, letters, index in (("q", q, query, "j"), ("k", k, key, "k"), ("v", v, key, "k")):
-        lines.append(f'{name}_projected = np.einsum("{letters},hpi->bh{index}p", {of}, w{name})')
+    for name, source, letters, index in (("q", q, query, "j"), ("k", k, key, "k"), ("v", v, key, "k")):
+        lines.append(f'{name}_projected = np.einsum("{letters},hpi->bh{index}p", {source}, w{name})')
         bias = f" + b{name}[:, None, :]" if attention.bias else ""
         lines.append(f"{name}{name} = {name}_projected{bias}")
     lines.append('scores = (1 / np.sqrt(P)) * np.einsum("bhjp,bhkp->bhjk", qq, kk)')
@@ -100,14 +100,14 @@ def _weights(bias: bool, inputs: str = "III") -> list[str]:
 
 
 def stacked(pieces: list[int]) -> str:
-    """Which of the projections lie one behind the other: "w", "b", "wb" or "". `pieces`: for how many arguments each
-    tensor stands, weights and then biases; more than one are parts of in_proj_weight or in_proj_bias."""
+    """Which projections are stacked in memory: "w" (weights), "b" (biases), "wb" or "". `pieces`: the number of
+    arguments that each tensor holds, weights first; in_proj_weight and in_proj_bias hold three."""
     threes = pieces.count(3)
     return "" if threes == 0 else "wb" if threes == 2 else "w" if pieces[0] == 3 else "b"
 
 
 def stacked_layouts(stacked_projections: str) -> tuple[str, ...]:
-    """As --layout takes them; their gradients lie as they do."""
+    """Values for --layout; gradients are stacked like their parameters."""
     return tuple("+".join(f"{prefix}{letter}{name}" for name in "qkv") + "=stacked"
                  for letter in stacked_projections for prefix in ("", "d_"))
 
@@ -121,8 +121,8 @@ def _mask(attention: Attention) -> list[str]:
 
 
 def encoder_layer_text(layer: EncoderLayer) -> str:
-    """Arguments: x, the attention's weights, linear1, linear2, norm1, norm2, the mask; with a bias each, but that norms
-    without one take `zeros`."""
+    """Arguments: x, the attention's weights, linear1, linear2, norm1, norm2, the mask; each weight with its bias.
+    Without biases the norms share one argument `zeros`."""
     attention, bias = layer.attention, layer.bias
     arguments = [_sequence("x", "BJI", attention.batch_first), *_weights(attention.bias), "w1: float32[U, I]"]
     arguments += ["b1: float32[U]"] if bias else []
@@ -133,14 +133,14 @@ def encoder_layer_text(layer: EncoderLayer) -> str:
         arguments += [f"{norm}_bias: float32[I]"] if bias else []
     arguments += _mask(attention) + ([] if bias else ["zeros: fixed.float32[I]"])
 
-    def norm(name: str, of: str, eps: float) -> str:
-        return f"layernorm({of}, {name}_weight, {f'{name}_bias' if bias else 'zeros'}, eps={eps!r})"
+    def norm(name: str, source: str, eps: float) -> str:
+        return f"layernorm({source}, {name}_weight, {f'{name}_bias' if bias else 'zeros'}, eps={eps!r})"
 
-    def feed_forward(of: str) -> list[str]:
+    def feed_forward(source: str) -> list[str]:
         sequence = _axes("bji", attention.batch_first)
         wide = _axes("bju", attention.batch_first)
         return [
-            f'linear1 = np.einsum("{sequence},ui->{wide}", {of}, w1)' + (" + b1" if bias else ""),
+            f'linear1 = np.einsum("{sequence},ui->{wide}", {source}, w1)' + (" + b1" if bias else ""),
             f"activated = {layer.activation}(linear1)",
             f"hidden = {_dropped('activated', layer.dropout)}",
             f'linear2 = np.einsum("{wide},iu->{sequence}", hidden, w2)' + (" + b2" if bias else ""),
@@ -160,8 +160,8 @@ def encoder_layer_text(layer: EncoderLayer) -> str:
 
 
 def attention_text(separate: SeparateAttention) -> str:
-    """Arguments: query, and key and value where they are apart; the weights; the mask. Results: the output, and the
-    weights that are wanted."""
+    """Arguments: query, and key and value if they are separate tensors; the weights; the mask. Results: the output and
+    the requested attention weights."""
     attention, shared = separate.attention, separate.shared
     sizes = {"qkv": "III", "kv": "IEE", "": "IEF"}[shared]
     arguments = [_sequence("query", "BJI", attention.batch_first)]

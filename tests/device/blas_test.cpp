@@ -1,3 +1,5 @@
+// Products by OpenBLAS and BLIS against a plain triple loop. Over 500 lines, because all cases share the tensors, products
+// and comparison that it defines.
 #include "device/cpu/blas.h"
 
 #include <gtest/gtest.h>
@@ -18,11 +20,11 @@
 namespace millrace {
 namespace {
 
-// --- Tensors of any stored type, read and written by way of double ---
+// --- Tensors of any stored type, read and written as double ---
 
 class Tensor {
  public:
-  // With a few elements behind its end that nobody may touch.
+  // Followed by a few guard elements that must not be written.
   Tensor(StoredType type, int64_t elements, double fill)
       : type_(type),
         size_(static_cast<size_t>(bytes_of(type))),
@@ -221,8 +223,8 @@ void check(const GemmCall& call, double alpha, unsigned seed) {
   }
 }
 
-// By how it lies in memory, said apart from the code that is tested: OpenBLAS takes a matrix with a unit stride, and
-// any that is a vector.
+// An independent statement of the rule that the tested code implements: OpenBLAS takes a matrix with a unit stride, and
+// any vector.
 bool openblas_takes(const GemmCall& call) {
   const auto takes = [](int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride) {
     return rows == 1 || columns == 1 || row_stride == 1 || column_stride == 1;

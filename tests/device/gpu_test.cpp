@@ -225,7 +225,7 @@ TEST_F(GpuCompilerTest, OneThatDoesNotCompileSpoilsNoOther) {
   EXPECT_EQ(*read_file(kept, 1 << 20), all.source_of(launches[1]));
 }
 
-// One that notes how many of its calls were under way at once.
+// Records how many of its calls ran at the same time.
 class Counting : public GpuCompiler {
  public:
   const std::string& version() const override { return version_; }

@@ -154,7 +154,7 @@ TEST_F(KernelCacheTest, AnIndexEntryIsBelievedOnlyAsWritten) {
   }
   EXPECT_FALSE(parse_index_entry(text + "\n", name));
   EXPECT_FALSE(parse_index_entry(text, "k_" + std::string(32, 'b')));
-  // Its own hashes in order, and yet a way out of the directory.
+  // Its hashes are right, but its path leaves the directory.
   EXPECT_FALSE(parse_index_entry(to_text({name, "../evil.so", hash}), name));
 }
 

@@ -192,7 +192,7 @@ TEST(ColumnMajorVector, ABiasRunsAlongTheRows) {
       EXPECT_EQ(product->vector_alignment, 16);
       compare(with_vector(call_of(5, 4, 6, order, 0), GemmVector::bias, along_m), concat(order, " ", along_m));
     }
-    // A vector as C lies both ways: then as the bias does.
+    // A vector C is both row-major and column-major; the order of the bias decides.
     const GemmCall call =
         with_vector(along_m ? call_of(64, 1, 8, 0, 0) : call_of(1, 64, 8, 7, 0), GemmVector::bias, along_m);
     const Result<ColumnMajorProduct> product = column_major(call);
@@ -273,7 +273,7 @@ TEST(ColumnMajorAuxiliary, WhatTheLibraryDoesNotHaveIsRefused) {
   EXPECT_TRUE(column_major(call));
   EXPECT_FALSE(column_major(with_vector(call, GemmVector::bias, true))) << "with a bias";
   call.adds = true;
-  EXPECT_FALSE(column_major(call)) << "behind what is added";
+  EXPECT_FALSE(column_major(call)) << "after an addition";
   call.adds = false;
   for (const Activation activation : {Activation::none, Activation::relu}) {
     call.activation = activation;

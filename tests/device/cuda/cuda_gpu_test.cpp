@@ -1,5 +1,6 @@
-// A GPU through device/gpu.h: memory and products of a real one and of the one that is emulated, kernels and clock of a
-// real one. What needs a real one is skipped, and says so, where there is none.
+// A GPU through device/gpu.h: memory and products of a real and of the emulated GPU, kernels and clock of a real one.
+// Without a GPU, the cases that need one are reported as skipped. Over 500 lines, because the cases share the GPU and the
+// comparison of products.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -40,7 +40,7 @@ GpuInfo info() {
   return info;
 }
 
-// How many GPUs are open: behind the last one nothing may be left on the device.
+// How many GPUs are open. When the last one closes, no allocation may be left.
 std::atomic<int>& open_count() {
   static std::atomic<int> count = 0;
   return count;

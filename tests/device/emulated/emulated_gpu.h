@@ -1,7 +1,7 @@
-// A GPU that the CPU plays, for tests: memory, stream, graphs, kernels and products behind device/gpu.h, so that all
-// that drives a GPU runs where there is none. It is stricter than a real one: addresses that are not on the device,
-// writes outside of what was allocated, launches that were freed and calls that may not be recorded are errors or,
-// where nobody can be told, the end of the process.
+// A GPU emulated on the CPU, for tests: it implements memory, stream, graphs, kernels and products of device/gpu.h, so
+// that code that drives a GPU runs without one. It is stricter than a real GPU: addresses that are not on the device,
+// writes outside of allocations, freed launches and calls that must not be recorded are errors; where no error can be
+// returned, the process aborts.
 //
 // Linked into the tests, and as libmillrace_emulated_gpu.so in the place of libmillrace_cuda.so
 // (MILLRACE_CUDA_BACKEND). Variables say what it pretends to be:

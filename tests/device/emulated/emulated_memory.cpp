@@ -11,7 +11,7 @@ namespace millrace::emulated {
 namespace {
 
 constexpr int64_t kAlignment = 256;
-constexpr int64_t kZone = 512;           // bytes before and behind an allocation
+constexpr int64_t kZone = 512;           // bytes before and after an allocation
 constexpr std::byte kPoison{0xff};       // NaNs of every type
 constexpr size_t kKeptFreed = 64;        // allocations
 constexpr int64_t kKeptBytes = 1 << 20;  // larger ones are not kept

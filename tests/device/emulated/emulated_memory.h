@@ -34,7 +34,7 @@ class Memory {
 
  private:
   struct Block {
-    std::vector<std::byte> bytes;  // with a zone before and one behind
+    std::vector<std::byte> bytes;  // with a zone before and one after
     std::byte* begin = nullptr;
     int64_t size = 0;
   };

@@ -160,7 +160,7 @@ TEST_F(Violations, OfCandidates) {
            gemm.m = gemm.k;
            gemm.k.push_back(99);
          }));
-  expect("is a product of a partition that is no contraction",
+  expect("is a product, but its partition is not a contraction",
          one(kernel, [](Candidate& c) { c.config = GemmConfig(); }));
   expect("is an attention of a partition that is none",
          one(kernel, [](Candidate& c) { c.config = AttentionConfig(); }));

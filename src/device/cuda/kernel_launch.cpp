@@ -124,7 +124,7 @@ Result<Grid> find_grid(const Module& module, const GpuGrid& asked, size_t parame
   if (asked.blocks < 1 || asked.blocks > std::numeric_limits<int32_t>::max() || asked.threads < 1)
     return refused(asked.function, concat(asked.blocks, " blocks of ", asked.threads, " threads"));
   if (asked.shared_bytes < 0 || asked.shared_bytes > std::numeric_limits<int32_t>::max())
-    return refused(asked.function, concat(asked.shared_bytes, " bytes of shared memory a block"));
+    return refused(asked.function, concat(asked.shared_bytes, " bytes of shared memory per block"));
   const Result<CUfunction> function = module.function(asked.function);
   if (!function) return function.error();
   Grid grid{*function, asked.function, static_cast<unsigned>(asked.blocks), static_cast<unsigned>(asked.threads),

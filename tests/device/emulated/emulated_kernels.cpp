@@ -293,7 +293,7 @@ Result<Grid> find_grid(const Module& module, const GpuGrid& asked, size_t parame
   if (asked.blocks < 1 || asked.blocks > INT32_MAX || asked.threads < 1)
     return refused(asked.function, concat(asked.blocks, " blocks of ", asked.threads, " threads"));
   if (asked.shared_bytes < 0 || asked.shared_bytes > kSharedBytes)
-    return refused(asked.function, concat(asked.shared_bytes, " bytes of shared memory a block"));
+    return refused(asked.function, concat(asked.shared_bytes, " bytes of shared memory per block"));
   const Result<Function> function = module.function(asked.function);
   if (!function) return function.error();
   if (asked.threads > function->most_threads)

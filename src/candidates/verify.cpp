@@ -121,13 +121,14 @@ class Check {
     std::vector<int> all = config.m;
     all.insert(all.end(), config.n.begin(), config.n.end());
     all.insert(all.end(), config.k.begin(), config.k.end());
-    if (!are_distinct(all, own.product.indices.size())) return "has an index twice in m, n and k, or an index that the product lacks";
+    if (!are_distinct(all, own.product.indices.size()))
+      return "has an index twice in m, n and k, or an index that the product lacks";
     if (config.threads < 1) return "has no threads";
     return {};
   }
 
   static Complaint check(const Partition& own, const AttentionConfig& config) {
-    if (own.kind != PartitionKind::attention) return "is an attention of a partition that is none";
+    if (own.kind != PartitionKind::attention) return "is an attention config, but its partition is not an attention";
     if (config.warps < 1 || config.row_tiles < 1 || config.tile_columns < 1 || config.stages < 1)
       return "has no warps, tiles or stages";
     return {};

@@ -248,9 +248,9 @@ class KernelLaunch final : public GpuLaunch {
     const auto* const first = static_cast<const std::byte*>(parameters_.data());
     std::vector<std::byte> parameters(first, first + parameters_.size());
     std::vector<void*> pointers(tensors, tensors + tensor_count_);
-    const auto play = [module = module_, grids = grids_, parameters = std::move(parameters),
-                       pointers = std::move(pointers), state, scratch, needs_state = reads_state_,
-                       scratch_bytes = scratch_bytes_]() -> Result<Done> {
+    const auto execute = [module = module_, grids = grids_, parameters = std::move(parameters),
+                          pointers = std::move(pointers), state, scratch, needs_state = reads_state_,
+                          scratch_bytes = scratch_bytes_]() -> Result<Done> {
       const Memory& memory = Memory::of_process();
       const auto illegal = [&](const std::string& what) {
         return Error::make(ErrorKind::failed, concat("cannot run what is on the GPU's stream: ",
@@ -271,7 +271,7 @@ class KernelLaunch final : public GpuLaunch {
       if (!memory.is_intact()) return illegal("it writes beside an allocation");
       return Done{};
     };
-    return work_.put(grids_.front().name, pretended_seconds(grids_), play);
+    return work_.put(grids_.front().name, pretended_seconds(grids_), execute);
   }
 
   int64_t scratch_bytes() const override { return scratch_bytes_; }

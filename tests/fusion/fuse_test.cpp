@@ -59,7 +59,7 @@ def f(x: float64[B, I], r: float64[B, I], c: float64[I], w: float64[I], v: float
   EXPECT_FALSE(forward.rereads);
 }
 
-TEST(Fuse, SiblingsThatReadOneTensorAreOneThoughOneReduces) {
+TEST(Fuse, SiblingsThatReadOneTensorFuseThoughOneReduces) {
   const TrainingGraph training = training_of(R"(
 B = 3
 I = 4

@@ -30,14 +30,14 @@ struct Small {
   }
 };
 
-TEST(VerifySelection, AcceptsWhatIsRight) {
+TEST(VerifySelection, AcceptsValidSelections) {
   const Small small;
   EXPECT_EQ(complaint(small.measurements, small.selection), "accepted");
   EXPECT_EQ(small.selection.cost, 6);
   EXPECT_EQ(small.selection.conversions.size(), 2U);
 }
 
-TEST(VerifySelection, RejectsWhatIsWrong) {
+TEST(VerifySelection, RejectsInvalidSelections) {
   const auto rejected = [](auto change, const std::string& why) {
     Small small;
     change(small.selection);

@@ -121,9 +121,8 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   CLI::App* const command = app.add_subcommand("run", "run forward and backward of a program or plan once");
   add_program_options(*command, options.program, "a program, such as models/bert_encoder.py, or a plan");
   command
-      ->add_option(
-          "--device", options.device,
-          "reference (interpreter in float64); default: reference for a program, its device for a plan")
+      ->add_option("--device", options.device,
+                   "reference (interpreter in float64); default: reference for a program, its device for a plan")
       ->type_name("DEVICE");
   command
       ->add_option("--in", options.in,

@@ -156,7 +156,7 @@ class GpuComparison:
             expected = self.results_of(lists.REFERENCE, given, "float64")
         except Exception as error:  # no comparison is possible, but all can be timed
             return [{"name": name, "error": f"no reference: {one_line(error)}"} for name in works]
-        first = [name for name in works if name.lower().startswith("millrace")]  # alone, because they may time candidates
+        first = [name for name in works if name.lower().startswith("millrace")]  # alone: they may time candidates
         rows = {name: self.judged(name, works[name], expected) for name in first}
         with concurrent.futures.ThreadPoolExecutor(CHECKS_AT_ONCE) as pool:
             rest = [name for name in works if name not in rows]

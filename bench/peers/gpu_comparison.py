@@ -99,8 +99,8 @@ class GpuComparison:
             peer.use_plan(given)
         return peer
 
-    def make_plan(self, peer: MillracePeer, anew: bool = False) -> None:
-        if not anew and Path(peer.plan).exists():
+    def make_plan(self, peer: MillracePeer, replace: bool = False) -> None:
+        if not replace and Path(peer.plan).exists():
             say(f"{self.part}: the plan is {peer.plan}")
             return
         start = time.monotonic()
@@ -109,9 +109,9 @@ class GpuComparison:
 
     def make_plans(self) -> None:
         """Makes the plan to time and the plan without dropout to compare, even if they exist."""
-        self.make_plan(self.timed_millrace(), anew=True)
+        self.make_plan(self.timed_millrace(), replace=True)
         if self.options.dropout != 0:
-            self.make_plan(self.millrace(0.0, self.options.check_budget), anew=True)
+            self.make_plan(self.millrace(0.0, self.options.check_budget), replace=True)
 
     # --- values ---
 

@@ -134,10 +134,10 @@ class LibraryTest(unittest.TestCase):
             self.assertEqual([info.follows for info in infos], [-1, -1, 1, 2])
         rng = np.random.default_rng(0)
         x, whole = rng.normal(size=(3, 4)), rng.normal(size=(3, 6, 4))
-        apart = [array.copy() for array in whole]  # not contiguous: copied into a stack
+        separate = [array.copy() for array in whole]  # not contiguous: copied into a stack
         gradient = rng.normal(size=(3, 6))
         told = []
-        for plan, weights in ((plans[False], apart), (plans[True], apart), (plans[True], list(whole))):
+        for plan, weights in ((plans[False], separate), (plans[True], separate), (plans[True], list(whole))):
             results, state = plan.forward([x, *weights])
             told.append([*results, *plan.backward(state, [gradient])])
         for others in told[1:]:
@@ -199,7 +199,7 @@ class LibraryTest(unittest.TestCase):
         self.assertEqual([path.name for path in folder.iterdir()], ["lock"])
 
     def test_cmake_may_be_started_anywhere(self):
-        # As when installed by pip or run from Ninja.
+        # As pip and Ninja do.
         done = subprocess.run(["cmake", "-S", ROOT, "-B", self.folder / "build", "-G", "Ninja"], cwd="/",
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)

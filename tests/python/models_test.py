@@ -46,7 +46,7 @@ def run_millrace(
     if binary is None:
         binary = str(ROOT / "build/release/millrace")
         if not os.path.exists(binary):
-            raise unittest.SkipTest(f"MILLRACE is not set and there is no {binary}")
+            raise unittest.SkipTest(f"MILLRACE is not set and {binary} does not exist")
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "in.safetensors"), Path(folder, "out.safetensors")
         safetensors_io.write(source, tensors)

@@ -287,7 +287,7 @@ class StorageTest(OptimizeTest):
 
     @contextlib.contextmanager
     def disk_of(self, pages: int) -> Iterator[Path]:
-        """A separate disk with a limit; tmpfs without a size would have none."""
+        """A tmpfs of that many pages, at least one: a size of 0 would mean no limit."""
         disk = self.folder / "disk"
         disk.mkdir()
         mount = ["mount", "-t", "tmpfs", "-o", f"size={max(pages, 1) * PAGE},mode=700", "none", disk]

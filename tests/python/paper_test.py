@@ -84,7 +84,7 @@ class PaperTest(unittest.TestCase):
         page = load_page_script().page(self.analysis)
         path = ROOT / "docs/paper-table.md"
         self.assertTrue(path.exists() and path.read_text() == page,
-                        "write it anew: python3 tests/scripts/paper_table.py > docs/paper-table.md")
+                        "regenerate it: python3 tests/scripts/paper_table.py > docs/paper-table.md")
 
     def test_the_table_is_the_papers(self) -> None:
         """The copy in tests/data is identical to the paper's, if its folder is present."""

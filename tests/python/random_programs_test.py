@@ -40,7 +40,7 @@ def run(case, dtype):
 
 
 def complaint_about(case):
-    """What is wrong with the program's results, or None.
+    """The error in the program's results, or None.
 
     The bounds hold for Millrace's order of summation; another order may lose more to cancellation. If NumPy in float64
     exceeds a bound, its extended precision decides whether Millrace is wrong. The error of extended precision is that

@@ -47,8 +47,8 @@ backward row does not name the product.
 ABOUT_HEURISTIC = """\
 For some combinations of layouts, exploration measured other algorithms of cuBLASLt than the one its heuristic chooses:
 only where a product is promising. The table shows the fastest of these combinations and the largest gap in any of
-them. A gap of 0 means that no algorithm was faster than the heuristic's. Layouts are the axes of each tensor read and written,
-outermost first.
+them. A gap of 0 means that no algorithm was faster than the heuristic's. Layouts are the axes of each tensor read
+and written, outermost first.
 """
 ABOUT_LAYOUTS = """\
 The program's own layouts compared with the best of all layouts, each with its fastest algorithm. *Not measured* is also

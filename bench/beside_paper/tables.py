@@ -219,7 +219,8 @@ def heuristic_table(partitions: list[str], measured: Measured) -> str:
             largest = (partition, widest)
         algorithm = fastest.best.algorithm
         rows.append([partition, fastest.best.layouts,
-                     told_attributes(algorithm) if algorithm != HEURISTIC else HEURISTIC, micro(fastest.heuristic.seconds, 2), micro(fastest.best.seconds, 2), f"{fastest.percent:.2f}",
+                     told_attributes(algorithm) if algorithm != HEURISTIC else HEURISTIC,
+                     micro(fastest.heuristic.seconds, 2), micro(fastest.best.seconds, 2), f"{fastest.percent:.2f}",
                      str(len(gaps)), f"{widest.percent:.2f}"])
     text = markdown(["contraction", "layouts", "best algorithm", "heuristic, µs", "best, µs", "gap, %",
                      "layouts compared", "largest gap, %"], rows, left=3)

@@ -99,8 +99,8 @@ class GpuComparison:
             peer.use_plan(given)
         return peer
 
-    def make_plan(self, peer: MillracePeer, anew: bool = False) -> None:
-        if not anew and Path(peer.plan).exists():
+    def make_plan(self, peer: MillracePeer, replace: bool = False) -> None:
+        if not replace and Path(peer.plan).exists():
             say(f"{self.part}: the plan is {peer.plan}")
             return
         start = time.monotonic()
@@ -109,9 +109,9 @@ class GpuComparison:
 
     def make_plans(self) -> None:
         """Makes the plan to time and the plan without dropout to compare, even if they exist."""
-        self.make_plan(self.timed_millrace(), anew=True)
+        self.make_plan(self.timed_millrace(), replace=True)
         if self.options.dropout != 0:
-            self.make_plan(self.millrace(0.0, self.options.check_budget), anew=True)
+            self.make_plan(self.millrace(0.0, self.options.check_budget), replace=True)
 
     # --- values ---
 
@@ -156,7 +156,7 @@ class GpuComparison:
             expected = self.results_of(lists.REFERENCE, given, "float64")
         except Exception as error:  # no comparison is possible, but all can be timed
             return [{"name": name, "error": f"no reference: {one_line(error)}"} for name in works]
-        first = [name for name in works if name.lower().startswith("millrace")]  # alone, because they may time candidates
+        first = [name for name in works if name.lower().startswith("millrace")]  # alone: they may time candidates
         rows = {name: self.judged(name, works[name], expected) for name in first}
         with concurrent.futures.ThreadPoolExecutor(CHECKS_AT_ONCE) as pool:
             rest = [name for name in works if name not in rows]

@@ -1,6 +1,6 @@
-"""The `millrace` program from outside: exit codes, standard output and error, formats, files.
+"""Tests the `millrace` command: exit codes, standard output and error, formats, files.
 
-The program is $MILLRACE, or build/release/millrace.
+The command is $MILLRACE, or build/release/millrace.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy_program import load_program
 
 MODELS = sorted((ROOT / "models").glob("*.py"))
 DONE, WRONG_USAGE, UNAVAILABLE = 0, 2, 3
-# Their examples measure, or need plans: db_test.py, optimize_test.py and report_test.py run these commands.
+# Their examples measure or need plans. db_test.py, optimize_test.py and report_test.py test these commands.
 ELSEWHERE = {"db", "explore", "select", "optimize", "bench", "report"}
 
 PROGRAM = """
@@ -51,14 +51,14 @@ class CliTest(unittest.TestCase):
     def succeed(self, *arguments: str) -> str:
         done = millrace(*arguments, cwd=self.folder)
         self.assertEqual(done.returncode, DONE, done.stderr)
-        self.assertEqual(done.stderr, "", "messages though nothing was wrong")
+        self.assertEqual(done.stderr, "", "unexpected messages")
         return done.stdout
 
     def fail(self, code: int, *arguments: str) -> str:
-        """Fails with the code, prints no data, and says why."""
+        """Checks that the command fails with the code and a message, and prints no data; returns the message."""
         done = millrace(*arguments, cwd=self.folder)
         self.assertEqual(done.returncode, code, done.stderr)
-        self.assertEqual(done.stdout, "", "data though it failed")
+        self.assertEqual(done.stdout, "", "printed data although it failed")
         self.assertNotEqual(done.stderr, "")
         return done.stderr
 
@@ -84,7 +84,7 @@ class UsageTest(CliTest):
         self.assertIn("float8", self.fail(WRONG_USAGE, "analyze", "layer.py", "--dtype", "float8"))
         self.fail(WRONG_USAGE, "run", "wrong.py")
 
-    def test_a_device_that_is_not_there_is_3(self) -> None:
+    def test_a_missing_device_is_3(self) -> None:
         self.assertIn("tpu", self.fail(UNAVAILABLE, "run", "layer.py", "--device", "tpu"))
         self.assertIn("tpu", self.fail(UNAVAILABLE, "optimize", "layer.py", "--device", "tpu"))
 
@@ -101,7 +101,7 @@ class UsageTest(CliTest):
         self.assertIn("standard output", done.stderr)
 
     def commands(self) -> list[str]:
-        """As the program's own help lists them."""
+        """The commands that the help lists."""
         lines = self.succeed("--help").split("Subcommands:\n")[1].split("\n\n")[0].splitlines()
         return [line.split()[0] for line in lines if line[2:3].strip()]
 
@@ -221,7 +221,7 @@ class FormatsTest(CliTest):
             self.assertRegex(edge, r'label="')
         self.assertRegex(text.replace("\n", "\\n"), r'label="x\\n12"')
 
-    def test_the_graph_says_what_backward_keeps(self) -> None:
+    def test_the_graph_shows_what_is_saved_for_backward(self) -> None:
         text = self.succeed("analyze", "layer.py", "--graph")
         self.assertTrue(text.startswith("program layer\nargument x: float64[A=3, 4]\n"), text)
         self.assertIn("kept for backward\n", text)
@@ -261,7 +261,7 @@ class RunTest(CliTest):
     def test_gradients_of_results_are_drawn_when_left_out(self) -> None:
         self.assertEqual(self.run_with(self.arguments()).returncode, DONE)
 
-    def test_without_a_file_all_is_drawn_from_the_seed(self) -> None:
+    def test_without_a_file_tensors_are_drawn_from_the_seed(self) -> None:
         def drawn(name: str, *arguments: str) -> bytes:
             self.succeed("run", "layer.py", "--out", name, *arguments)
             return Path(self.folder, name).read_bytes()
@@ -307,10 +307,10 @@ class RunTest(CliTest):
     def test_an_unknown_name_is_named(self) -> None:
         self.expect_error({**self.arguments(), "bias": np.zeros(4)}, "no argument 'bias'", "x, w, s, d_y, d_result_1")
 
-    def test_all_that_is_wrong_is_said_at_once(self) -> None:
+    def test_all_errors_are_reported_at_once(self) -> None:
         self.expect_error({"x": np.zeros(4), "z": np.zeros(4)}, "'x' has shape", "'w' is missing", "'s' is missing", "'z'")
 
-    def test_files_that_are_not_there_or_not_safetensors(self) -> None:
+    def test_missing_files_and_files_that_are_not_safetensors(self) -> None:
         self.assertIn("absent", self.fail(WRONG_USAGE, "run", "layer.py", "--in", "absent"))
         self.assertIn("layer.py", self.fail(WRONG_USAGE, "run", "layer.py", "--in", "layer.py"))
 

@@ -1,4 +1,4 @@
-"""For tests of `millrace` as its users see it: a folder, data and a cache of their own, and what a command must do."""
+"""Base class for tests of the `millrace` command: each test has its own folder, data and cache."""
 
 import json
 import os
@@ -14,18 +14,18 @@ DONE, FAILED, WRONG_USAGE, UNAVAILABLE, NO_CONFIGURATION = range(5)
 
 
 def long(test):
-    """Marks what only `./millrace test --long` runs."""
+    """Marks tests that only `./millrace test --long` runs."""
     test.is_long = True
     return test
 
 
 class CommandTest(unittest.TestCase):
-    programs: dict[str, str] = {}  # by name: the files that stand in the folder
-    seconds = 120  # that a command may take
+    programs: dict[str, str] = {}  # texts of the programs in the folder, by name
+    seconds = 120  # time limit of a command
 
     @classmethod
     def setUpClass(cls) -> None:
-        # What was compiled for one test is there for the others.
+        # Tests share compiled kernels.
         cls.shared = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.shared.cleanup)
 
@@ -54,13 +54,13 @@ class CommandTest(unittest.TestCase):
         return done.stdout
 
     def check_messages(self, messages: str) -> None:
-        """What a command that succeeded may not have said."""
+        """Checks the messages of a command that succeeded."""
 
     def fails(self, code: int, *arguments: str, **environment: str) -> str:
-        """Fails with the code, prints no data, and says why."""
+        """Checks that the command fails with the code and an error message, and prints no data; returns the message."""
         done = self.millrace(*arguments, **environment)
         self.assertEqual(done.returncode, code, done.stderr + done.stdout)
-        self.assertEqual(done.stdout, "", "data though it failed")
+        self.assertEqual(done.stdout, "", "printed data although it failed")
         self.assertIn("error: ", done.stderr)
         return done.stderr
 

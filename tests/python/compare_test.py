@@ -1,4 +1,4 @@
-"""The parts of bench/compare.py that need no torch: sizes, programs, statistics, table, JSON, tensors."""
+"""Tests the parts of bench/compare.py that need no torch: sizes, programs, statistics, table, JSON, tensors."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ BERT = ROOT / "models/bert_encoder.py"
 
 
 class ProgramTest(unittest.TestCase):
-    def test_sizes_follow_what_is_chosen_and_later_ones_win(self) -> None:
+    def test_derived_sizes_follow_and_later_sizes_take_precedence(self) -> None:
         sizes = program.sizes_of(BERT.read_text(), ["base", "B=2,J=16"])
         expected = {"P": 64, "W": 64, "H": 12, "I": 768, "B": 2, "J": 16, "K": 16, "U": 3072}
         self.assertEqual(sizes, expected)
         self.assertEqual(program.sizes_of(BERT.read_text(), ["B=2", "base"])["B"], 4)
         self.assertEqual(program.sizes_of(BERT.read_text(), [])["J"], 512)
 
-    def test_sizes_that_are_not_there_are_named(self) -> None:
+    def test_unknown_sizes_are_named(self) -> None:
         for chosen, named in (("huge", "no set of sizes 'huge'"), ("Z=3", "no size Z"), ("B=x", "B=x"), ("B=0", "B=0")):
             with self.subTest(chosen), self.assertRaisesRegex(ValueError, named):
                 program.sizes_of(BERT.read_text(), [chosen])
@@ -99,7 +99,7 @@ class ReportTest(unittest.TestCase):
                 report.write_run(path, case, {"value": value})
             written = json.loads(path.read_text())
             self.assertEqual(written, {"schema_version": 1, "runs": {"a": {"value": 3}, "b": {"value": 2}}})
-            self.assertEqual([entry.name for entry in path.parent.iterdir()], [path.name], "something was left behind")
+            self.assertEqual([entry.name for entry in path.parent.iterdir()], [path.name], "a temporary file remains")
 
     def test_a_file_that_is_no_report_is_not_overwritten(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -126,7 +126,7 @@ class AgreementTest(unittest.TestCase):
         self.assertEqual(tensor, "d_bq")
         self.assertFalse(difference <= agreement.TOLERANCE["float32"])
 
-    def test_what_is_missing_or_of_another_shape(self) -> None:
+    def test_missing_tensors_and_wrong_shapes(self) -> None:
         for made, said in (({"out": self.expected["out"]}, "d_bk, d_bq"),
                            ({**self.expected, "out": np.zeros((2, 1))}, "shape")):
             with self.subTest(said), self.assertRaisesRegex(ValueError, said):
@@ -135,7 +135,7 @@ class AgreementTest(unittest.TestCase):
 
 class DistanceTest(unittest.TestCase):
     def test_rounded_to_types_of_few_bits(self) -> None:
-        # The first two lie halfway between two bfloat16: ties go to the even one, once down and once up.
+        # The first two are halfway between two bfloat16 values: ties round to even, once down and once up.
         tensor = np.array([[1 + 2.0**-8, 1 + 3 * 2.0**-8], [-1 - 2.0**-7, 1e-3]])
         expected = np.array([[1.0, 1 + 2.0**-6], [-1 - 2.0**-7, 0.00099945068359375]])
         np.testing.assert_array_equal(agreement.rounded(tensor, "bfloat16"), expected)
@@ -155,7 +155,7 @@ class DistanceTest(unittest.TestCase):
 
 
 class TensorsTest(unittest.TestCase):
-    """A layer's tensors are the program's, and the way to the frameworks' and back loses nothing."""
+    """A layer has the program's tensors, and converting them to the frameworks' layouts and back is lossless."""
 
     def test_of_both_programs(self) -> None:
         for path, tensors in ((BERT, bert_tensors), (ROOT / "models/mha.py", mha_tensors)):
@@ -241,7 +241,7 @@ class ContestantsTest(unittest.TestCase):
 
 
 class Echo:
-    """In a contestant's place."""
+    """Stands in for a contestant."""
 
     def __init__(self, specification: dict):
         if specification.get("broken"):
@@ -268,12 +268,12 @@ class WorkerTest(unittest.TestCase):
                                        {"failed": "ValueError: unknown request 'dance'"}])
         self.assertIn("JSONDecodeError", answers[3]["failed"])
 
-    def test_one_that_cannot_be_made_says_so(self) -> None:
+    def test_a_failed_construction_is_reported(self) -> None:
         self.assertEqual(self.answers({"broken": True}, '{"do": "round"}'), [{"failed": "RuntimeError: it is broken"}])
 
 
 class WorkerPeerTest(unittest.TestCase):
-    """With a script in the worker's place."""
+    """A script replaces the worker."""
 
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
@@ -299,13 +299,13 @@ class WorkerPeerTest(unittest.TestCase):
             peer.ask({"do": "fail"}, 20)
         self.assertEqual(peer.ask({"do": "again"}, 20)[0], "again")
 
-    def test_one_that_ends_is_told_by_its_last_words(self) -> None:
+    def test_a_worker_that_ends_is_reported_with_its_last_line(self) -> None:
         peer = self.peer("sys.stdin.readline(); print('out of\\nmemory', file=sys.stderr); sys.exit(7)")
         for _ in range(2):
             with self.assertRaisesRegex(WorkerFailed, "ended with 7: memory"):
                 peer.ask({"do": "round"}, 20)
 
-    def test_one_that_does_not_answer_is_ended(self) -> None:
+    def test_a_worker_that_does_not_answer_is_killed(self) -> None:
         peer = self.peer("time.sleep(60)")
         with self.assertRaisesRegex(WorkerFailed, "no answer within"):
             peer.ask({"do": "round"}, 0.2)
@@ -320,7 +320,7 @@ class GpuComparisonTest(unittest.TestCase):
             "torch_budget": "1s", "rounds": 3, **more})
         return gpu_comparison.GpuComparison(options, part, Path(folder), gpu_comparison.Clock(10))
 
-    def test_what_millrace_is_asked_for(self) -> None:
+    def test_arguments_of_millrace(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             layer, attention = (self.comparison(part, folder) for part in ("layer", "attention"))
             command = " ".join(layer.timed_millrace().optimize)
@@ -357,7 +357,7 @@ class GpuComparisonTest(unittest.TestCase):
                     np.testing.assert_allclose(found[name], tensor, rtol=1e-9, atol=1e-12, err_msg=name)
 
     def reference(self, folder: str, text: str, sizes: list[str], tensors: dict) -> dict:
-        """What the reference computes of a program without dropout."""
+        """The reference results of a program without dropout."""
         path, given, made = (Path(folder, name) for name in ("p.py", "in.safetensors", "out.safetensors"))
         path.write_text(program.with_dropout(text, 0.0))
         millrace_peer.safetensors_io.write(given, tensors)
@@ -391,7 +391,7 @@ class GpuComparisonTest(unittest.TestCase):
 
 
 class MillracePeerTest(unittest.TestCase):
-    """With a script in Millrace's place."""
+    """A script replaces Millrace."""
 
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
@@ -425,7 +425,7 @@ class MillracePeerTest(unittest.TestCase):
             f"run {plan}/plan.json --in {plan}/in.safetensors --out {plan}/out.safetensors",
         ])
 
-    def test_failures_say_what_was_printed(self) -> None:
+    def test_failures_quote_the_output(self) -> None:
         with self.assertRaisesRegex(millrace_peer.MillraceFailed, "optimize .* exit 3: no such device"):
             self.peer("echo no such device >&2; exit 3").prepare()
         for printed in ("", "{}", '{"schema_version": 2}', "[]"):
@@ -434,13 +434,13 @@ class MillracePeerTest(unittest.TestCase):
 
 
 class EnvironmentTest(unittest.TestCase):
-    def test_what_is_installed_from_where(self) -> None:
+    def test_install_commands(self) -> None:
         self.assertEqual(environment.install_commands(["pip"], "aarch64", None), [["pip", "torch", "numpy"]])
         from_index, from_pypi = environment.install_commands(["pip"], "x86_64", "2.10.0")
         self.assertEqual(from_pypi, ["pip", "torch==2.10.0", "numpy"])
         self.assertEqual(from_index[: len(from_pypi) + 2], [*from_pypi, "--index-url", environment.CPU_INDEX])
 
-    def test_no_waiting_for_calm_unless_asked(self) -> None:
+    def test_does_not_wait_for_calm_by_default(self) -> None:
         with mock.patch("time.sleep") as sleep:
             environment.wait_for_calm(0)
         sleep.assert_not_called()

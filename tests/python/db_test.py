@@ -1,4 +1,4 @@
-"""`millrace db` as its users see it: where the database is, what is printed, and the exit codes."""
+"""Tests `millrace db`: where the database is, its output, and the exit codes."""
 
 import json
 import os
@@ -59,7 +59,7 @@ class DbTest(unittest.TestCase):
         self.assertIn("no measurements in", self.succeed("list"))
         self.assertEqual(json.loads(self.succeed("list", "--json"))["devices"], [])
         self.assertEqual(self.succeed("export"), "")
-        self.assertFalse(self.database.exists(), "looking makes nothing")
+        self.assertFalse(self.database.exists(), "list creates nothing")
         self.assertIn("absent.db", self.fail(WRONG_USAGE, "list", "--db", "absent.db"))
 
     def test_import_and_export(self) -> None:
@@ -98,7 +98,7 @@ class DbTest(unittest.TestCase):
         self.assertEqual(samples, [30, 31, 30])
         self.assertIn("no-such.db", self.fail(WRONG_USAGE, "merge", "no-such.db"))
 
-    def test_a_damaged_database_says_how_to_go_on(self) -> None:
+    def test_a_damaged_database_says_how_to_recover(self) -> None:
         self.import_rows(*(row(f"candidate {k}") for k in range(500)))
         with sqlite3.connect(self.database) as connection:
             connection.execute("UPDATE measurement SET seconds = 1e-9 WHERE id = 7")
@@ -111,7 +111,7 @@ class DbTest(unittest.TestCase):
         self.database.rename(self.folder / "damaged.db")
         self.assertIn("499 rows added", self.succeed("import", "rows.jsonl"))
 
-    def test_a_database_of_which_nothing_is_left(self) -> None:
+    def test_a_database_without_a_readable_row(self) -> None:
         self.import_rows(row("a"))
         self.database.write_bytes(self.database.read_bytes()[:4096])
         message = self.fail(FAILED, "export")

@@ -1,4 +1,4 @@
-"""`millrace doctor`: what it finds here, what it says of what is missing, and that it makes nothing."""
+"""Tests `millrace doctor`: what it finds, what it says about what is missing, and that it creates nothing."""
 
 import json
 import os
@@ -53,7 +53,7 @@ class DoctorTest(unittest.TestCase):
     def test_folders(self) -> None:
         found = self.findings()
         self.assertEqual(found["cache"]["what"], "not created yet")
-        self.assertEqual(list(self.folder.iterdir()), [], "looking makes nothing")
+        self.assertEqual(list(self.folder.iterdir()), [], "doctor creates nothing")
         cache = self.folder / "cache"
         cache.mkdir(mode=0o700)
         (cache / "file").write_bytes(bytes(2048))
@@ -61,10 +61,10 @@ class DoctorTest(unittest.TestCase):
         cache.chmod(0o777)
         self.assertIn("other users may write", self.findings()["cache"]["missing"])
 
-    def test_a_compiler_that_is_not_there(self) -> None:
+    def test_a_missing_compiler(self) -> None:
         self.assertIn("apt-get install g++", self.findings(MILLRACE_CXX="/no/compiler")["compiler"]["missing"])
 
-    def test_a_backend_that_is_not_there_or_not_ours(self) -> None:
+    def test_a_missing_or_foreign_backend(self) -> None:
         found = self.findings(MILLRACE_CUDA_BACKEND="/no/backend.so")
         self.assertIn("/no/backend.so", found["GPU backend"]["missing"])
         self.assertFalse(found["GPU"]["there"])
@@ -87,7 +87,7 @@ class DoctorTest(unittest.TestCase):
             self.assertIn("libcuda.so.1", driver["missing"])
             self.assertIn("install NVIDIA's driver", gpu["missing"])
 
-    def test_a_gpu_that_is_there(self) -> None:
+    def test_a_gpu(self) -> None:
         self.check_gpu(self.findings(MILLRACE_CUDA_BACKEND=EMULATED_GPU))
 
     def check_gpu(self, found: dict) -> None:

@@ -17,7 +17,7 @@ class Fig1aTest(unittest.TestCase):
 
     def test_listing_is_the_papers(self) -> None:
         if not PAPER.exists():
-            self.skipTest(f"there is no {PAPER}")
+            self.skipTest(f"{PAPER} does not exist")
         listings = re.findall(
             r"\\begin\{lstlisting\}\[.*?\n\s*\]\n(.*?)\\end\{lstlisting\}", PAPER.read_text(), re.S
         )

@@ -12,7 +12,7 @@ from paper_rows import ROOT
 
 CALL = re.compile(r"\b(?:report|expect_symbol|expect_name|Error::make)\(")
 LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
-SHORTEST = 6  # what is shorter is a bracket or a quote between two pieces of text
+SHORTEST = 6  # shorter literals are brackets or quotes between two texts
 
 
 def call_text(source: str, begin: int) -> str:

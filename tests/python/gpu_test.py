@@ -1,5 +1,5 @@
-"""`millrace --device cuda` from program to plan and back, on a GPU that the CPU plays (tests/device/emulated): what is
-explored, resumed, refused and told. Nothing here needs a GPU, and nothing is timed."""
+"""Tests `millrace --device cuda` from program to plan on an emulated GPU (tests/device/emulated): exploring, resuming,
+refusing and reporting. Needs no GPU, and times nothing."""
 
 import json
 import signal
@@ -15,7 +15,7 @@ from command_test_case import (
     BINARY, FAILED, NO_CONFIGURATION, EMULATED_GPU, ROOT, UNAVAILABLE, WRONG_USAGE, CommandTest, long,
 )
 
-# Of the emulated GPU's algorithms (emulated_gpu.h).
+# Algorithms of the emulated GPU (emulated_gpu.h).
 ALIGNED, FAST = 2, 3
 
 HEAD = "import numpy as np\nfrom millrace.numpy import dropout, float16, float32, softmax\n\n"
@@ -41,7 +41,7 @@ def product(x: float16[B, J], w: float16[J, K]):
     return np.einsum("bj,jk->bk", x, w)
 """
 
-# A product whose batch would need two strides, were its tensors as the program writes them.
+# A product whose batch would need two strides in the program's own layouts.
 HEADS = HEAD + """B = 2
 H = 2
 J = 3
@@ -98,12 +98,12 @@ class GpuTest(CommandTest):
         return [row for row in self.rows() if f" algorithm {number}." in row["candidate"]]
 
     def made_by(self, *arguments: str) -> dict[str, np.ndarray]:
-        """What a run makes, by name."""
+        """The results of a run, by name."""
         self.succeed("run", *arguments, "--out", "made.safetensors")
         return safetensors_io.read(self.folder / "made.safetensors")
 
 
-class WholeConfigTest(GpuTest):
+class EndToEndTest(GpuTest):
     def test_program_to_plan(self) -> None:
         text = self.optimize("small.py", "--budget", "1s")
         for words in ("Emulated GPU", "small.plan", "before", "after", "words moved", "explored", "selected"):
@@ -113,7 +113,7 @@ class WholeConfigTest(GpuTest):
         self.assertIn("Emulated GPU", json.dumps(plan))
         self.assertTrue((self.folder / "small.plan" / "kernels.cubin").exists())
 
-        # The plan's results are the reference's, and its masks those of the seed and the step.
+        # The plan's results match the reference's, and its masks depend on the seed and the step.
         wanted = self.made_by("small.py", "--seed", "4")
         found = self.made_by("small.plan", "--seed", "4")
         self.assertEqual(wanted.keys(), found.keys())
@@ -132,7 +132,7 @@ class WholeConfigTest(GpuTest):
         events = json.loads((self.folder / "trace.json").read_text())["traceEvents"]
         self.assertGreaterEqual(len(events), 3 * len(plan["launches"]))
         told = json.loads(self.succeed("bench", "small.plan", "--seconds", "0.1", "--json"))
-        # Launches take pretended times there, one after the other; a step has one more, which counts steps.
+        # Launches take simulated times, one after the other; a step has one more, which counts steps.
         self.assertGreater(told["step_seconds"]["median"], told["sum_of_operators_seconds"])
         self.assertLess(told["step_seconds"]["median"], 1.5 * told["sum_of_operators_seconds"])
         self.assertEqual(len(told["operators"]), len(plan["launches"]))
@@ -142,7 +142,7 @@ class WholeConfigTest(GpuTest):
         for method in ("exact", "sssp"):
             json.loads(self.succeed("select", "small.py", "--device", "cuda", "--method", method, "--json"))
 
-        # Where there is no GPU its plan can be looked at, but not run.
+        # Without a GPU its plan can be reported, but not run.
         gone = {"MILLRACE_CUDA_BACKEND": str(self.folder / "absent.so")}
         self.assertIn("absent.so", self.fails(UNAVAILABLE, "run", "small.plan", **gone))
         self.assertIn("another machine", self.succeed("report", "small.plan", "--out", "r.html", **gone))
@@ -159,7 +159,7 @@ class WholeConfigTest(GpuTest):
             np.testing.assert_allclose(found[name], values, rtol=2e-2, atol=2e-2, err_msg=name)
         self.succeed("bench", "stacked.plan", "--seconds", "0.1")
 
-    def test_a_part_that_cannot_take_tensors_as_they_are_written(self) -> None:
+    def test_a_partition_that_cannot_use_the_programs_layouts(self) -> None:
         text = self.optimize("heads.py", "--budget", "0s")
         self.assertNotIn("and 0 layout conversions", text)
 
@@ -171,7 +171,7 @@ class WholeConfigTest(GpuTest):
         found = self.made_by("bert.plan")
         self.assertTrue(all(np.isfinite(values).all() for values in found.values()))
 
-    def test_a_clock_that_is_lowered(self) -> None:
+    def test_a_lowered_clock(self) -> None:
         lowered = {"MILLRACE_EMULATED_CLOCK_KHZ": "750000"}
         text = self.optimize("small.py", "--budget", "0s", **lowered)
         self.assertRegex(text, "at 75 % of its highest clock; with idle gaps between steps they take .* at 75 %")
@@ -199,7 +199,7 @@ class WholeConfigTest(GpuTest):
         self.assertEqual(set(asked.read_text().split()), {"glibc.malloc.hugetlb=1", "glibc.malloc.check=0"})
         asked.unlink()
         self.succeed("optimize", "one.py", "--budget", "0s", **own)
-        self.assertEqual(asked.read_text(), "\n", "kernels of a CPU are timed in other pages than a plan's")
+        self.assertEqual(asked.read_text(), "\n", "CPU kernels are timed with other pages than a plan's")
 
     def test_every_candidate_of_a_small_program(self) -> None:
         self.assertIn("a larger --budget tries more", self.optimize("one.py", "--budget", "0s"))
@@ -215,24 +215,24 @@ class WholeConfigTest(GpuTest):
 
 
 class AlgorithmTest(GpuTest):
-    """Products by every algorithm of the library."""
+    """Products with every algorithm of the library."""
 
-    def test_they_are_tried_kept_and_taken(self) -> None:
+    def test_algorithms_are_tried_kept_and_selected(self) -> None:
         self.optimize("product.py", "--exhaustive")
         rows = self.rows()
         self.assertEqual({row["outcome"] for row in rows}, {"measured"})
         for number in range(4):
             self.assertTrue(self.rows_by_algorithm(number), number)
         plan = (self.folder / "product.plan" / "plan.json").read_text()
-        self.assertEqual(plan.count(f" algorithm {FAST}."), 3, "the fastest one was not taken")
-        # A second run finds them all, the algorithms too, and gives the same plan without measuring.
+        self.assertEqual(plan.count(f" algorithm {FAST}."), 3, "the fastest one was not selected")
+        # A second run finds all of them, with their algorithms, and makes the same plan without measuring.
         text = self.optimize("product.py", "--budget", "0s", "--out", "again.plan")
         self.assertIn("(0 new)", text)
         self.assertEqual(self.rows(), rows)
         again = (self.folder / "again.plan" / "plan.json").read_text()
         self.assertEqual(again.count(f" algorithm {FAST}."), 3)
 
-    def test_a_wrong_one_and_one_that_fails_are_never_taken(self) -> None:
+    def test_wrong_and_failing_algorithms_are_never_selected(self) -> None:
         self.optimize("product.py", "--exhaustive", MILLRACE_EMULATED_WRONG=str(FAST), MILLRACE_EMULATED_REFUSED=str(ALIGNED))
         wrong = self.rows_by_algorithm(FAST)
         self.assertTrue(wrong)
@@ -242,11 +242,11 @@ class AlgorithmTest(GpuTest):
         for row in self.rows_by_algorithm(ALIGNED):
             self.assertEqual(row["outcome"], "failed")
         self.assertNotIn(f" algorithm {FAST}.", (self.folder / "product.plan" / "plan.json").read_text())
-        # And not in the next run either, when it would be right: what is known is not tried again.
+        # Nor in the next run, in which it would be correct: known candidates are not tried again.
         self.optimize("product.py", "--budget", "0s")
         self.assertNotIn(f" algorithm {FAST}.", (self.folder / "product.plan" / "plan.json").read_text())
 
-    def test_one_that_takes_the_gpu_down_takes_only_its_worker(self) -> None:
+    def test_an_algorithm_that_breaks_the_gpu_ends_only_its_worker(self) -> None:
         self.optimize("product.py", "--exhaustive", MILLRACE_EMULATED_LOST=str(FAST))
         lost = self.rows_by_algorithm(FAST)
         self.assertTrue(lost)
@@ -254,7 +254,7 @@ class AlgorithmTest(GpuTest):
         self.assertIn("ILLEGAL_ADDRESS", lost[0]["detail"])
         self.assertNotIn(f" algorithm {FAST}.", (self.folder / "product.plan" / "plan.json").read_text())
 
-    def test_killed_it_goes_on_to_the_same_selection(self) -> None:
+    def test_after_a_kill_it_resumes_to_the_same_selection(self) -> None:
         whole = {"MILLRACE_DATA_DIR": str(self.folder / "whole")}
         self.succeed("explore", "product.py", "--device", "cuda", "--exhaustive", **whole)
         wanted = json.loads(self.succeed("select", "product.py", "--device", "cuda", "--json", **whole))
@@ -279,20 +279,20 @@ class AlgorithmTest(GpuTest):
     def test_a_plan_on_another_gpu(self) -> None:
         self.optimize("small.py", "--budget", "0s")
         wanted = self.made_by("small.plan")
-        # Its kernels are compiled anew; what was measured elsewhere is no measurement of this one.
+        # Its kernels are compiled again; measurements of other devices do not count.
         other = {"MILLRACE_EMULATED_NAME": "Another GPU", "MILLRACE_EMULATED_CAPABILITY": "8.0"}
         self.environment.update(other)
         for name, values in self.made_by("small.plan").items():
             np.testing.assert_array_equal(values, wanted[name], name)
         self.assertIn("another machine", self.succeed("report", "small.plan", "--out", "r.html"))
         self.assertIn("explore", self.fails(NO_CONFIGURATION, "select", "small.py", "--device", "cuda"))
-        # An algorithm that is not there says what to do.
+        # The message for a missing algorithm says what to do.
         self.optimize("product.py", "--exhaustive")
         message = self.fails(FAILED, "run", "product.plan", MILLRACE_EMULATED_REFUSED=str(FAST))
         self.assertIn(f"does not accept its algorithm {FAST}", message)
         self.assertIn("explore again", message)
 
-    def test_a_gpu_without_room(self) -> None:
+    def test_a_gpu_without_enough_memory(self) -> None:
         message = self.fails(FAILED, "optimize", "product.py", "--device", "cuda", MILLRACE_EMULATED_MEMORY="1000")
         self.assertIn("OUT_OF_MEMORY", message)
 

@@ -1,5 +1,5 @@
-"""The library in Python, without PyTorch: commands, plans on NumPy's arrays, the cache of plans, and the package as pip
-lays it out."""
+"""Tests the Python package without PyTorch: commands, plans on NumPy arrays, the cache of plans, and the layout of the
+installed package."""
 
 import os
 import shutil
@@ -79,7 +79,7 @@ class LibraryTest(unittest.TestCase):
             millrace.analyze("/nowhere.py")
         self.assertIn(caught.exception.code, (1, 2))
 
-    def test_a_plan_computes_what_numpy_does(self):
+    def test_a_plan_agrees_with_numpy(self):
         results, state = self.plan().forward(self.arguments, seed=9, step=2)
         scope: dict = {}
         exec(PROGRAM, scope)
@@ -96,7 +96,7 @@ class LibraryTest(unittest.TestCase):
             return sum(float((gradient * result).sum()) for gradient, result in zip(given, results))
 
         _, state = plan.forward(self.arguments, seed=9)
-        for _ in range(2):  # and again
+        for _ in range(2):  # backward can be repeated
             gradients = plan.backward(state, given)
             self.assertEqual([gradient is None for gradient in gradients], [False, False, True, True])
             for k in (0, 1):
@@ -108,7 +108,7 @@ class LibraryTest(unittest.TestCase):
                     ends.append(value(moved))
                 self.assertAlmostEqual((ends[0] - ends[1]) / 2e-6, float((gradients[k] * direction).sum()), places=6)
 
-    def test_arrays_that_lie_otherwise_are_copied_and_wrong_ones_refused(self):
+    def test_arrays_with_other_layouts_are_copied_and_wrong_ones_refused(self):
         plan = self.plan()
         expected, _ = plan.forward(self.arguments)
         x, *rest = self.arguments
@@ -134,10 +134,10 @@ class LibraryTest(unittest.TestCase):
             self.assertEqual([info.follows for info in infos], [-1, -1, 1, 2])
         rng = np.random.default_rng(0)
         x, whole = rng.normal(size=(3, 4)), rng.normal(size=(3, 6, 4))
-        apart = [array.copy() for array in whole]  # are copied together
+        separate = [array.copy() for array in whole]  # not contiguous: copied into a stack
         gradient = rng.normal(size=(3, 6))
         told = []
-        for plan, weights in ((plans[False], apart), (plans[True], apart), (plans[True], list(whole))):
+        for plan, weights in ((plans[False], separate), (plans[True], separate), (plans[True], list(whole))):
             results, state = plan.forward([x, *weights])
             told.append([*results, *plan.backward(state, [gradient])])
         for others in told[1:]:
@@ -146,7 +146,7 @@ class LibraryTest(unittest.TestCase):
         gradients = told[1][-3:]
         for one, other in zip(gradients, gradients[1:]):
             self.assertEqual(one.ctypes.data + one.nbytes, other.ctypes.data)
-        # What is stacked is taken as it is.
+        # A contiguous stack is used without a copy.
         taken = plans[True]._all_taken([x, *whole], plans[True].arguments)
         self.assertTrue(all(np.shares_memory(array, whole) for array in taken[1:]))
 
@@ -160,7 +160,7 @@ class LibraryTest(unittest.TestCase):
             millrace.bench(self.folder / "small.plan", inputs=self.folder / "nowhere.safetensors")
         explored = millrace.find_plan(PROGRAM, {}, "float64", threads=1, budget="0s")
         self.assertTrue(explored.endswith("explored"))
-        self.assertEqual(millrace.find_plan(PROGRAM, {}, "float64", threads=1), explored, "the better one is found")
+        self.assertEqual(millrace.find_plan(PROGRAM, {}, "float64", threads=1), explored, "the explored plan is used")
 
     def test_the_cache_is_the_users_alone(self):
         first = millrace.find_plan(PROGRAM, {"B": 2}, "float32", threads=1)
@@ -179,7 +179,7 @@ class LibraryTest(unittest.TestCase):
             with self.assertRaisesRegex(millrace.MillraceError, "set MILLRACE_CACHE_DIR"):
                 millrace.find_plan(PROGRAM, {}, "float64")
 
-    def test_threads_that_want_one_plan_make_it_once(self):
+    def test_concurrent_threads_make_a_plan_once(self):
         found = []
         threads = [threading.Thread(target=lambda: found.append(
             millrace.find_plan(PROGRAM, {"I": 5}, "float64", threads=1))) for _ in range(4)]
@@ -199,12 +199,12 @@ class LibraryTest(unittest.TestCase):
         self.assertEqual([path.name for path in folder.iterdir()], ["lock"])
 
     def test_cmake_may_be_started_anywhere(self):
-        # As pip's and Ninja's are.
+        # As pip and Ninja do.
         done = subprocess.run(["cmake", "-S", ROOT, "-B", self.folder / "build", "-G", "Ninja"], cwd="/",
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
 
-    def test_the_package_as_pip_lays_it_out(self):
+    def test_the_layout_of_the_installed_package(self):
         site = self.folder / "site"
         shutil.copytree(ROOT / "python/millrace", site / "millrace", ignore=shutil.ignore_patterns("__pycache__"))
         subprocess.run(["cmake", "--install", LIBRARY.parent, "--component", "python", "--prefix", site], check=True,

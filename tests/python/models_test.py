@@ -1,7 +1,7 @@
-"""Every model against NumPy: results of `millrace run`, and its gradients by finite differences.
+"""Tests every model against NumPy: results of `millrace run`, and its gradients by finite differences.
 
-The program is $MILLRACE, or build/release/millrace. The tests that need it are skipped, and say
-so, only where neither is there.
+The command is $MILLRACE, or build/release/millrace. Tests that need it are skipped, with a
+message, only if neither exists.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def draw_arguments(program: Program) -> dict[str, np.ndarray]:
 
 
 def draw_result_gradients(results: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What multiplies each result in the scalar that is differentiated."""
+    """Gradients of the results: their factors in the scalar that is differentiated."""
     rng = np.random.default_rng(2022)
     return {f"d_{name}": rng.standard_normal(result.shape) for name, result in results.items()}
 
@@ -41,12 +41,12 @@ def draw_result_gradients(results: dict[str, np.ndarray]) -> dict[str, np.ndarra
 def run_millrace(
     path: Path, size_set: str, tensors: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """What the reference interpreter writes for these tensors."""
+    """The results of the reference interpreter for these tensors."""
     binary = os.environ.get("MILLRACE")
     if binary is None:
         binary = str(ROOT / "build/release/millrace")
         if not os.path.exists(binary):
-            raise unittest.SkipTest(f"MILLRACE is not set and there is no {binary}")
+            raise unittest.SkipTest(f"MILLRACE is not set and {binary} does not exist")
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "in.safetensors"), Path(folder, "out.safetensors")
         safetensors_io.write(source, tensors)
@@ -61,7 +61,7 @@ def run_millrace(
 
 class ModelsTest(unittest.TestCase):
     def for_each_case(self, check) -> None:
-        """Runs the check on every model at every size set, each as a subtest of its own."""
+        """Runs the check on every model with every set of sizes, each as a subtest."""
         self.assertTrue(MODELS)
         for path in MODELS:
             for size_set in SIZE_SETS:
@@ -72,7 +72,7 @@ class ModelsTest(unittest.TestCase):
     def test_runs_under_numpy(self) -> None:
         self.for_each_case(self.check_numpy)
 
-    def test_results_are_numpys(self) -> None:
+    def test_results_match_numpy(self) -> None:
         self.for_each_case(self.check_results)
 
     def test_gradients_are_finite_differences(self) -> None:
@@ -121,14 +121,14 @@ class ModelsTest(unittest.TestCase):
             self.assertEqual(written[f"d_{name}"].shape, shape)
             direction = rng.standard_normal(shape)
             exact = np.sum(written[f"d_{name}"] * direction)
-            # Some derivatives are zero by mathematics (softmax does not see the keys' bias):
-            # those are compared on the scale of the sum's own terms.
+            # Some derivatives are exactly zero (softmax is invariant to the keys' bias):
+            # they are compared on the scale of the sum's terms.
             floor = 1e-3 * np.linalg.norm(terms(name, arguments[name]))
             errors = []
             for h in (1e-4, 1e-5, 1e-6):
                 ahead = terms(name, arguments[name] + h * direction)
-                behind = terms(name, arguments[name] - h * direction)
-                numeric = np.sum(ahead - behind) / (2 * h)
+                back = terms(name, arguments[name] - h * direction)
+                numeric = np.sum(ahead - back) / (2 * h)
                 errors.append(abs(exact - numeric) / max(abs(exact), abs(numeric), floor))
             self.assertTrue(any(error <= 1e-6 for error in errors), f"d_{name}: {errors}")
 

@@ -1,5 +1,5 @@
-"""bench/mue.py without a GPU: ncu's output, kernels and launches, the metric, and the whole with scripts in the place of
-ncu and Millrace."""
+"""Tests bench/mue.py without a GPU: ncu's output, matching kernels to launches, the metric, and the whole script with
+scripts that replace ncu and Millrace."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class NcuTest(unittest.TestCase):
         parameters = "\n".join([HEAD, *lines_of(10, "f(int, float*)", "1", "1", "1"), *lines_of(9, "g", "1", "1", "1")])
         self.assertEqual([one.name for one in ncu.parse(parameters)], ["g", "f"])
 
-    def test_what_is_no_count_of_kernels(self) -> None:
+    def test_invalid_output_of_ncu(self) -> None:
         one = "\n".join([HEAD, *lines_of(0, "f", "1", "2", "3")])
         for text, said in (
             ("", "printed nothing"),
@@ -83,7 +83,7 @@ class LaunchesTest(unittest.TestCase):
     def names(self, found: list[list[Kernel]]) -> list[list[str]]:
         return [[one.name for one in own] for own in found]
 
-    def test_a_buffer_counts_once_and_a_drawn_mask_not(self) -> None:
+    def test_a_buffer_counts_once_and_a_regenerated_mask_does_not(self) -> None:
         plan = {"buffers": [{"bytes": 8}, {"bytes": 100}], "launches": [
             {"partition": "drop", "pass": "forward", "function": FUSED, "buffers": [0, 0, -1, 1]},
             {"conversion_of": "x", "pass": "backward", "function": NORM, "buffers": [0]}]}
@@ -109,7 +109,7 @@ class LaunchesTest(unittest.TestCase):
         kernels = [kernel(name) for name in ("gemm_a", "globalKernelBgradAB_v2", "gemm_b")]
         self.assertEqual(self.names(launches.match([product("d_w"), product("d_x")], kernels)),
                          [["gemm_a", "globalKernelBgradAB_v2"], ["gemm_b"]])
-        # Where there are as many kernels as products, names mean nothing: a product may be called reduce.
+        # With as many kernels as products, names do not matter: a product may be called reduce.
         kernels = [kernel("reduce_1"), kernel("reduce_2")]
         self.assertEqual(len(launches.match([product("q"), product("k")], kernels)), 2)
 
@@ -136,7 +136,7 @@ class MetricTest(unittest.TestCase):
         self.assertAlmostEqual(row["mue"], 75.0)
         self.assertEqual((row["held_by"], row["kernels"]), ("", [NORM, f"{NORM}_finish"]))
 
-    def test_what_holds_a_launch(self) -> None:
+    def test_what_limits_a_launch(self) -> None:
         self.assertEqual(metric.held_by(70, None, 1e-6), "")
         self.assertEqual(metric.held_by(20, 0.7, 5e-5), "compute")
         self.assertEqual(metric.held_by(20, 0.7, 5e-6), "compute")
@@ -164,7 +164,7 @@ class MetricTest(unittest.TestCase):
 
 
 class WholeTest(unittest.TestCase):
-    """With scripts in the place of ncu and Millrace."""
+    """Scripts replace ncu and Millrace."""
 
     plan = {"program": {"dtype": "float16", "file": "models/mha.py", "sizes": ["tiny"]}, "date": "", "sha256": "",
             "buffers": [{"bytes": 8_000_000}, {"bytes": 4_000_000}],
@@ -216,7 +216,7 @@ class WholeTest(unittest.TestCase):
         self.assertRegex(done.stderr, "no counters: .* not found")
         self.assertEqual([row["moved_bytes"] for row in self.written()["launches"]], [12_000_000] * 2)
 
-    def test_what_is_no_plan(self) -> None:
+    def test_an_invalid_plan(self) -> None:
         (self.folder / "plan.json").write_text("[]")
         done = self.mue()
         self.assertEqual(done.returncode, 1)

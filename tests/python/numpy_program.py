@@ -1,4 +1,4 @@
-"""Runs a Millrace program under NumPy: the file itself as the specification of its results."""
+"""Runs a Millrace program under NumPy: the file specifies its own results."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ import millrace.numpy  # noqa: E402  (the path above comes first)
 
 @dataclass
 class Program:
-    """A program at one set of sizes."""
+    """A program with one set of sizes."""
 
     function: Callable
-    shapes: dict[str, tuple[int, ...] | None]  # of the arguments; None is a by-value scalar
+    shapes: dict[str, tuple[int, ...] | None]  # of the arguments; None for a by-value scalar
     result_names: list[str]
 
     def run(self, arguments: dict, seed: int, step: int) -> dict[str, np.ndarray]:
@@ -66,7 +66,7 @@ def _size_sets(module: ast.Module) -> dict[str, dict[str, int]]:
 
 
 def _result_names(definition: ast.FunctionDef) -> list[str]:
-    """A returned variable's name; else result, numbered where there are several results."""
+    """The returned variable's name; else `result`, with a number if there are several results."""
     value = definition.body[-1].value
     values = value.elts if isinstance(value, ast.Tuple) else [value]
     unnamed = ["result"] if len(values) == 1 else [f"result_{n}" for n in range(len(values))]

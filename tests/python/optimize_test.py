@@ -1,5 +1,5 @@
-"""`millrace explore`, `select` and `optimize` as their users see them: what is printed, kept and refused, and what
-becomes of them when they are stopped."""
+"""Tests `millrace explore`, `select` and `optimize`: what they print, keep and refuse, and what happens when they are
+stopped."""
 
 import contextlib
 import json
@@ -52,8 +52,8 @@ def stacked(x: float32[B, I], wq: float32[O, I], wk: float32[O, I], wv: float32[
     return np.exp(q) * k + v
 '''
 
-# In place of millrace-worker: everything is right, and takes a time that follows from the candidate's text. With HOLD_AFTER
-# it stops answering after so many trials.
+# Replaces millrace-worker: every candidate is correct, and its text determines its time. With HOLD_AFTER it stops
+# answering after that many trials.
 WORKER = """#!/usr/bin/env python3
 import json, os, sys, time, zlib
 hold_after = int(os.environ.get("HOLD_AFTER", "1000000"))
@@ -68,7 +68,7 @@ for number, line in enumerate(sys.stdin):
 """
 
 
-# In place of a compiler, where no worker loads what it makes.
+# Replaces the compiler when no worker loads its output.
 COMPILER = """#!/bin/sh
 case "$*" in *--version*) echo pretended 1; exit ;; esac
 for out; do :; done
@@ -77,7 +77,7 @@ echo an object >"$out"
 
 
 def pages_of(path: Path) -> int:
-    """That a file, or all files in a folder, take."""
+    """The size of a file, or of all files in a folder."""
     files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
     return sum(-(-file.stat().st_size // PAGE) for file in files)
 
@@ -86,7 +86,7 @@ class OptimizeTest(CommandTest):
     programs = {"small": PROGRAM, "stacked": STACKED}
 
     def pretended(self) -> dict[str, str]:
-        """The environment with a worker and a compiler that are scripts."""
+        """The environment in which scripts replace the worker and the compiler."""
         for name, text in (("worker.py", WORKER), ("compiler.sh", COMPILER)):
             (self.folder / name).write_text(text)
             (self.folder / name).chmod(0o755)
@@ -96,7 +96,7 @@ class OptimizeTest(CommandTest):
         }
 
 
-class WholeConfigTest(OptimizeTest):
+class EndToEndTest(OptimizeTest):
     def test_program_to_plan(self) -> None:
         text = self.succeed("optimize", "small.py", "--budget", "2s")
         for words in ("small.plan", "before", "after", "words moved", "agree with the reference", "explored", "selected"):
@@ -105,7 +105,7 @@ class WholeConfigTest(OptimizeTest):
         self.assertTrue((self.folder / "small.plan" / "plan.json").exists())
         self.assertEqual({row["outcome"] for row in self.rows()}, {"measured"}, "a candidate is wrong")
 
-        # Again, from the database: nothing has to be measured, and JSON says the same.
+        # Again, from the database: nothing is measured, and the JSON has the same values.
         told = json.loads(self.succeed("optimize", "small.py", "--budget", "0s", "--json", "--out", "again.plan"))
         self.assertIsInstance(told, dict)
         self.assertIn("again.plan", json.dumps(told))
@@ -125,14 +125,14 @@ class WholeConfigTest(OptimizeTest):
         self.assertTrue(kernels["operators"])
         self.assertFalse([one["name"] for one in kernels["operators"] if "einsum" in one["name"]])
 
-        # What was measured is what select chooses from, by both methods.
+        # select uses these measurements, with both methods.
         exact = json.loads(self.succeed("select", "small.py", "--json"))
         sssp = json.loads(self.succeed("select", "small.py", "--json", "--method", "sssp"))
         self.assertLessEqual(exact["cost"], sssp["cost"] * (1 + 1e-9))
 
     @long
     def test_the_layer_of_the_readme(self) -> None:
-        # Of its sixteen draws some have a ReLU's argument within rounding of 0.
+        # In some of its sixteen draws, an argument of ReLU is within rounding error of 0.
         model = str(ROOT / "models" / "bert_encoder.py")
         text = self.succeed("optimize", model, "--size", "tiny", "--budget", "0s", "--out", "bert.plan")
         self.assertIn("agree with the reference", text)
@@ -153,7 +153,7 @@ class WholeConfigTest(OptimizeTest):
         self.assertIn({"tensor": "wq+wk+wv", "layout": "stacked"}, plan["program"]["layouts"])
         self.succeed("run", "stacked.plan")
         self.succeed("bench", "stacked.plan", "--seconds", "0.1")
-        # Where one would be aligned worse than 16 bytes, nothing comes of it, and that is said.
+        # Tensors that would be aligned to less than 16 bytes are not stacked, with a message.
         text = self.succeed("explore", "stacked.py", "--explain", "--size", "I=5", "--size", "O=3", *pins)
         self.assertIn("wq + wk + wv stacked by the caller: wq takes 60 bytes", text)
         for value, words in {"wq+w=stacked": "no argument or result 'w'", "wq+wq=stacked": "named twice",
@@ -233,7 +233,7 @@ class RefusalTest(OptimizeTest):
 
 
 class StorageTest(OptimizeTest):
-    """Folders that cannot be used; most of it as a user who is not root."""
+    """Unusable folders; most tests run as a user other than root."""
 
     def as_nobody(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
         if os.getuid() != 0:
@@ -252,7 +252,7 @@ class StorageTest(OptimizeTest):
 
     def refused(self, done: subprocess.CompletedProcess, words: str) -> None:
         self.assertNotEqual(done.returncode, DONE, done.stdout)
-        self.assertGreater(done.returncode, 0, "a signal ended it")
+        self.assertGreater(done.returncode, 0, "ended by a signal")
         self.assertEqual(done.stdout, "")
         self.assertIn("error: ", done.stderr)
         self.assertIn(words, done.stderr)
@@ -272,7 +272,7 @@ class StorageTest(OptimizeTest):
         (self.folder / "cache").chmod(0o500)
         done = self.as_nobody("optimize", "small.py", "--budget", "1s", MILLRACE_CACHE_DIR=str(self.folder / "cache"))
         self.refused(done, "MILLRACE_CACHE_DIR")
-        # It is no candidate's fault: nothing of it is remembered, and all is well once the folder is.
+        # The failure is not recorded for any candidate, and everything works once the folder is writable.
         (self.folder / "cache").chmod(0o700)
         done = self.as_nobody("explore", "small.py", "--budget", "0s", MILLRACE_CACHE_DIR=str(self.folder / "cache"))
         self.assertEqual(done.returncode, DONE, done.stderr)
@@ -287,7 +287,7 @@ class StorageTest(OptimizeTest):
 
     @contextlib.contextmanager
     def disk_of(self, pages: int) -> Iterator[Path]:
-        """A disk of its own; none at all would be one without a limit."""
+        """A tmpfs of that many pages, at least one: a size of 0 would mean no limit."""
         disk = self.folder / "disk"
         disk.mkdir()
         mount = ["mount", "-t", "tmpfs", "-o", f"size={max(pages, 1) * PAGE},mode=700", "none", disk]
@@ -300,7 +300,7 @@ class StorageTest(OptimizeTest):
             disk.rmdir()
 
     def test_a_full_disk(self) -> None:
-        """Half of the space that compiled kernels, rows, the plan and its report took on a disk that has it."""
+        """A disk with half of the space that compiled kernels, rows, the plan and its report need."""
         own = {"MILLRACE_CACHE_DIR": str(self.folder / "cache")}
         self.succeed("optimize", "small.py", "--budget", "0s", "--out", "whole", **own)
         with self.disk_of(pages_of(self.folder / "cache") // 2) as disk:
@@ -315,11 +315,11 @@ class StorageTest(OptimizeTest):
         with self.disk_of(kernels + plan // 2) as disk:
             done = self.millrace("optimize", "small.py", "--budget", "0s", "--out", str(disk / "plan"), **own)
             self.refused(done, "plan.json")
-            self.assertFalse((disk / "plan" / "plan.json").exists(), "half a plan")
+            self.assertFalse((disk / "plan" / "plan.json").exists(), "an incomplete plan")
         with self.disk_of(kernels + plan + report // 2) as disk:
             done = self.millrace("optimize", "small.py", "--budget", "0s", "--out", str(disk / "plan"), **own)
             self.refused(done, "report.html")
-            self.assertFalse((disk / "plan" / "report.html").exists(), "half a report")
+            self.assertFalse((disk / "plan" / "report.html").exists(), "an incomplete report")
             self.succeed("run", str(disk / "plan"), **own)
 
 
@@ -354,7 +354,7 @@ class StoppedTest(OptimizeTest):
         for row in kept:
             self.assertIn(row, after, "a row was measured again, or lost")
 
-    def test_its_worker_ends_with_it(self) -> None:
+    def test_the_worker_ends_too(self) -> None:
         marker = self.folder / "worker.pid"
         worker = self.folder / "slow.py"
         worker.write_text(
@@ -376,7 +376,7 @@ class StoppedTest(OptimizeTest):
             time.sleep(0.05)
         self.fail("the worker lives on")
 
-    def test_killed_at_any_moment_it_goes_on_to_the_same_selection(self) -> None:
+    def test_killed_at_any_moment_it_resumes_to_the_same_selection(self) -> None:
         self.environment.update(self.pretended())
         whole = self.folder / "whole"
         self.succeed("explore", "small.py", "--exhaustive", MILLRACE_DATA_DIR=str(whole))
@@ -387,7 +387,7 @@ class StoppedTest(OptimizeTest):
             process = self.start("explore", "small.py", "--exhaustive")
             time.sleep(chance.uniform(0.05, 0.8))
             if round == 4:
-                self.wait_for_rows(1)  # however slow the machine is
+                self.wait_for_rows(1)  # even on a slow machine
             process.kill()
             process.communicate(timeout=30)
             if (self.folder / "data" / "measurements.db").exists():

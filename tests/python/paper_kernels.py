@@ -25,15 +25,15 @@ KERNELS = [
     ("BEI", ["d_x sum", "d_x sum 2", "d_x sum 3"]),
 ]
 
-# Section A.2 lists no kernel for it. The table's brace draws it into BDRB, which runs after it; there it would read
-# d_linear2_biased once more, so that leaving it alone moves the same words.
+# Section A.2 lists no kernel for it. The table's brace includes it in BDRB, which runs after it; there it would read
+# d_linear2_biased once more, so a separate kernel moves the same words.
 ALONE = ["linear2_biased bias d_b2"]
 
 PAPER_REDUCTION = 0.2291
 
 
 def words_as_one(names: list[str], analysis: dict) -> int:
-    """What the operators move as one kernel: read once what none of them writes, written what is needed outside."""
+    """The words that the operators move as one kernel: reads inputs from outside once, writes what others need."""
     row = Row(0, "", "", "", "", "", "")
     count_group(row, set(names), analysis)
     return row.input_words + row.output_words

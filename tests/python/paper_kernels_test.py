@@ -1,4 +1,4 @@
-"""`millrace fuse models/bert_encoder.py` against the paper's own kernels, and the page that shows both."""
+"""Tests `millrace fuse models/bert_encoder.py` against the paper's own kernels, and the page that shows both."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class PaperKernelsTest(unittest.TestCase):
         cls.analysis = paper_rows.printed_by("analyze")
         cls.fused = paper_rows.printed_by("fuse")
 
-    def test_the_lists_cover_what_is_no_contraction(self) -> None:
+    def test_the_lists_cover_all_but_contractions(self) -> None:
         listed = sorted([name for _, names in KERNELS for name in names] + ALONE)
         ours = sorted(op["name"] for op in self.analysis["operators"] if op["kind"] != "contraction")
         self.assertEqual(listed, ours)
@@ -47,7 +47,7 @@ class PaperKernelsTest(unittest.TestCase):
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         page = (ROOT / "docs/fusion-table.md").read_text()
-        self.assertEqual(page, module.page(self.analysis, self.fused), "print it anew: tests/scripts/fusion_table.py")
+        self.assertEqual(page, module.page(self.analysis, self.fused), "regenerate it: tests/scripts/fusion_table.py")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""bench/paper_tables.py: the figures of its tables, from plans and measurements that are made up here."""
+"""Tests bench/paper_tables.py with made-up plans and measurements."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class TablesTest(unittest.TestCase):
         gaps = tables.gaps_of([
             product("01 10", "heuristic", 11), product("01 10", "66.1.1.1.0.0.0.0.0", 10), product("01 10", "1.2", 12),
             product("10 10", "heuristic", 8), product("10 10", "66.1.1.1.0.0.0.0.0", 9),
-            product("10 01", "heuristic", 5),  # no other
-            product("01 01", "66.1.1.1.0.0.0.0.0", 5),  # nothing by the heuristic
+            product("10 01", "heuristic", 5),  # nothing to compare with
+            product("01 01", "66.1.1.1.0.0.0.0.0", 5),  # not measured with the heuristic
             product("01 10", "heuristic", 2, "plain")])
         self.assertEqual([round(gap.percent, 6) for gap in gaps], [0, 10])
         self.assertEqual(gaps[1].best.algorithm, "66.1.1.1.0.0.0.0.0")
@@ -78,7 +78,7 @@ class TablesTest(unittest.TestCase):
                          ["dX, added to the residual's gradient", "342", "312", "291", "38.0", "**32.0 (kv)**",
                           "not measured"])
 
-    def test_rows_that_launches_have_in_common(self) -> None:
+    def test_rows_that_share_launches(self) -> None:
         def launch(name: str, *operators: str) -> Launch:
             return Launch(name, frozenset(operators), 1.0, 1, "elementwise")
 
@@ -115,7 +115,7 @@ class WholeTest(unittest.TestCase):
         numbers = {tensor: number for number, tensor in enumerate(words)}
         buffers = [{"tensor": tensor, "bytes": 2 * count} for tensor, count in words.items()]
         buffers[numbers["hidden.mask"]]["bytes"] //= 16
-        numbers["hidden.positive"] = len(buffers)  # which the paper's graph does not have
+        numbers["hidden.positive"] = len(buffers)  # not in the paper's graph
         buffers.append({"tensor": "hidden.positive", "bytes": 0})
         launches = []
         for op in cls.analysis["operators"]:
@@ -187,11 +187,11 @@ class WholeTest(unittest.TestCase):
         row = next(row for row in table_of(self.text, "Layouts").values() if row[0] == "q_projected einsum")
         self.assertEqual(row[1:], ["10 01 01", "20.00", "10.00", "100.00", "20.00", "2"])
 
-    def test_what_does_not_belong_together(self) -> None:
+    def test_files_that_do_not_match(self) -> None:
         other = self.folder / "other.jsonl"
         other.write_text((self.folder / "rows.jsonl").read_text().replace("H200", "H100"))
         for rows, said in ((str(other), "no measurements from gpu NVIDIA H200"),
-                           (str(self.folder / "plan.json"), "plan.json:1 is no row of a database")):
+                           (str(self.folder / "plan.json"), "plan.json:1 is not a database row")):
             done = self.run_script("--rows", rows, "--out", str(self.folder / "none.md"))
             self.assertEqual(done.returncode, 1)
             self.assertIn(said, done.stderr)

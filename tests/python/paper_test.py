@@ -1,4 +1,4 @@
-"""`millrace analyze models/bert_encoder.py` against the paper's own table, row by row.
+"""Tests `millrace analyze models/bert_encoder.py` against the paper's own table, row by row.
 
 The mapping and the list of rows that contradict the paper's shapes are in paper_rows.py.
 """
@@ -27,14 +27,14 @@ class PaperTest(unittest.TestCase):
         cls.rows = paper_rows.paper_rows(cls.analysis)
 
     def check(self, column: str) -> None:
-        """Every row agrees as printed, but for the exceptions, which differ exactly as listed."""
+        """Every row agrees as printed, except those that differ exactly as listed."""
         for row in self.rows:
             with self.subTest(row=row.number, name=row.name, column=column):
                 expected = row.figures[column][0]
                 if (row.number, column) in EXCEPTIONS:
                     paper, expected, reason = EXCEPTIONS[(row.number, column)]
-                    self.assertEqual(row.figures[column][0], paper, "the exception quotes the paper wrongly")
-                    self.assertNotEqual(paper, expected, "this is no exception")
+                    self.assertEqual(row.figures[column][0], paper, "the exception misquotes the paper")
+                    self.assertNotEqual(paper, expected, "the row agrees: not an exception")
                     self.assertTrue(reason)
                 self.assertEqual(row.figures[column][1], expected)
 
@@ -84,10 +84,10 @@ class PaperTest(unittest.TestCase):
         page = load_page_script().page(self.analysis)
         path = ROOT / "docs/paper-table.md"
         self.assertTrue(path.exists() and path.read_text() == page,
-                        "write it anew: python3 tests/scripts/paper_table.py > docs/paper-table.md")
+                        "regenerate it: python3 tests/scripts/paper_table.py > docs/paper-table.md")
 
     def test_the_table_is_the_papers(self) -> None:
-        """Where the paper's own folder is at hand, the copy in tests/data is the same."""
+        """The copy in tests/data is identical to the paper's, if its folder is present."""
         original = Path(ROOT, "..", "shared/paper/table-flop-analysis.csv")
         if not original.exists():
             self.skipTest(f"no {original}")

@@ -1,4 +1,4 @@
-"""Random programs under NumPy against the reference interpreter, every result within its computed error bound."""
+"""Compares random programs under NumPy and in the reference interpreter, within computed error bounds."""
 
 import json
 import os
@@ -14,12 +14,12 @@ from command_test_case import ROOT, long
 
 RANDOM_PROGRAMS = os.environ.get("MILLRACE_RANDOM_PROGRAMS", str(ROOT / "build/release/tests/random_programs"))
 MOST_FAILURES = 10
-# Below the smallest normal number rounding errors are absolute; the bounds leave underflow out.
+# Below the smallest normal number rounding errors are absolute; the bounds ignore underflow.
 TINY = float(np.finfo(np.float64).tiny)
 
 
 def numbers(texts):
-    """A flat list of numbers, infinities among them as strings."""
+    """A flat list of numbers, in which infinities are strings."""
     return np.array([float(text) for text in texts], dtype=np.float64)
 
 
@@ -30,7 +30,7 @@ def argument(given, dtype):
 
 
 def run(case, dtype):
-    """The results of the program as plain Python executes it."""
+    """The results of the program executed by Python."""
     names = {}
     exec(compile(case["text"], f"<random program {case['seed']}>", "exec"), names)
     millrace.numpy.seed(case["random_seed"], case["step"])
@@ -40,11 +40,11 @@ def run(case, dtype):
 
 
 def complaint_about(case):
-    """What is wrong with the program's results, or None.
+    """The error in the program's results, or None.
 
-    The bounds hold for the order in which Millrace sums; another order may lose more to cancellation. Where NumPy is
-    not as near as that in float64, its extended precision says whether it is Millrace that is off. Its own error there
-    is float64's, less the bits that it has more; a factor of 8 covers that roundings do not scale exactly.
+    The bounds hold for Millrace's order of summation; another order may lose more to cancellation. If NumPy in float64
+    exceeds a bound, its extended precision decides whether Millrace is wrong. The error of extended precision is that
+    of float64 scaled by the additional bits; a factor of 8 allows for roundings that do not scale exactly.
     """
     plain = run(case, np.float64)
     nothing = [np.zeros(np.size(result)) for result in plain]
@@ -58,7 +58,7 @@ def complaint_about(case):
 
 
 def compared(case, results, own_errors):
-    """How the results differ from those that NumPy computed with the given errors of its own, or None."""
+    """How the results differ from NumPy's, which have the given errors; None if they agree."""
     if len(results) != len(case["results"]):
         return f"NumPy returns {len(results)} results, Millrace {len(case['results'])}"
     for actual, own_error, (name, expected) in zip(results, own_errors, case["results"].items()):
@@ -84,7 +84,7 @@ class RandomProgramsTest(unittest.TestCase):
         self.check(5000)
 
     def check(self, count):
-        self.assertTrue(os.access(RANDOM_PROGRAMS, os.X_OK), f"{RANDOM_PROGRAMS} is not there: build it first")
+        self.assertTrue(os.access(RANDOM_PROGRAMS, os.X_OK), f"{RANDOM_PROGRAMS} does not exist: build it first")
         failures = []
         checked = 0
         first = int(os.environ.get("MILLRACE_SEED") or random.randrange(1, 1_000_000_000))
@@ -93,13 +93,13 @@ class RandomProgramsTest(unittest.TestCase):
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process, warnings.catch_warnings():
             warnings.simplefilter("error")
             for line in process.stdout:
-                if not line.startswith("{"):  # a complaint of the program itself
+                if not line.startswith("{"):  # an error of the generator
                     failures.append(line.strip())
                     continue
                 case = json.loads(line)
                 try:
                     complaint = complaint_about(case)
-                except Exception as error:  # whatever it is, the program to repeat is wanted
+                except Exception as error:  # any failure: print how to repeat it
                     complaint = f"{type(error).__name__}: {error}"
                 checked += 1
                 if complaint:

@@ -1,5 +1,4 @@
-// Added to a copy of a report by report_test.py: looks at the page as a reader would and leaves what it found
-// in the page around it.
+// report_test.py adds this to a copy of a report. It checks the page and writes its findings into the parent page.
 "use strict";
 (() => {
   const found = [];
@@ -7,7 +6,7 @@
   document.addEventListener("securitypolicyviolation", (event) => complain("refused: " + event.blockedURI));
   for (const details of document.querySelectorAll("details")) details.open = true;
 
-  // Nothing is fetched, and nothing that names ask for has run.
+  // Nothing is fetched, and names with markup or scripts have no effect.
   for (const entry of performance.getEntriesByType("resource")) complain("fetched " + entry.name);
   for (const element of document.querySelectorAll("[src], link, iframe, object, embed"))
     complain("refers to something outside: " + element.outerHTML.slice(0, 80));
@@ -16,12 +15,12 @@
 
   for (const id of EXPECTED.sections) {
     const section = document.getElementById(id);
-    if (!section || section.textContent.trim().length < 80) complain("section " + id + " is not there");
+    if (!section || section.textContent.trim().length < 80) complain("section " + id + " is missing");
   }
   if (document.documentElement.scrollWidth > innerWidth + 1)
     complain(`the page is ${document.documentElement.scrollWidth} wide in a window of ${innerWidth}`);
 
-  // No text of a picture lies over another, and none is cut off.
+  // No text of a figure overlaps another or is cut off.
   for (const svg of document.querySelectorAll("svg")) {
     const name = svg.getAttribute("aria-label");
     const frame = svg.getBoundingClientRect();
@@ -32,16 +31,16 @@
       for (const [other, rest] of boxes.slice(k + 1)) {
         const across = Math.min(box.right, rest.right) - Math.max(box.left, rest.left);
         const down = Math.min(box.bottom, rest.bottom) - Math.max(box.top, rest.top);
-        if (across > 1 && down > 3) complain(`${name}: "${text}" lies over "${other}"`);
+        if (across > 1 && down > 3) complain(`${name}: "${text}" overlaps "${other}"`);
       }
     }
   }
 
-  // What is shown is what the JSON has.
+  // The page shows the values of the JSON.
   for (const [id, rows] of Object.entries(EXPECTED.json.tables)) {
     const table = document.getElementById("table_" + id);
     if (!table) {
-      if (rows.length > 0) complain("table " + id + " is not there");
+      if (rows.length > 0) complain("table " + id + " is missing");
       continue;
     }
     const shown = [...table.tBodies[0].rows];
@@ -60,7 +59,7 @@
     if (value(row.cells[1]) !== fact.before || value(row.cells[2]) !== fact.after) complain("fact " + key);
   }
 
-  // Headings sort, and what is pointed at shows its details.
+  // Clicking a heading sorts, and pointing at an element shows its details.
   const heading = [...document.querySelectorAll("#table_launches th")].findIndex((th) => th.textContent === "time");
   const table = document.getElementById("table_launches");
   table.querySelectorAll("th button")[heading].click();

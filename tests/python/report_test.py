@@ -1,6 +1,6 @@
-"""Reports as a reader sees them: opened in headless Chromium as wide as phones and desktops, light and dark.
+"""Tests reports in headless Chromium, at the widths of phones and desktops, light and dark.
 
-Screenshots are left in build/screenshots/. Without Chromium what needs it is skipped.
+Screenshots are kept in build/screenshots/. Without Chromium these tests are skipped.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ A = 5
 def scaled(x: float64[A, 4], w: float64[4]):
     return x * w + x
 """
-# A path may hold anything.
+# A path may contain any characters.
 HOSTILE = "<b>&'\"</script><script>window.hostile=1</script>=1.py"
 
 
@@ -124,12 +124,12 @@ class ReportTest(unittest.TestCase):
             text = run("report", *program, "--db", "t.db", "--out", "s.html", cwd=self.folder).stdout
             self.assertIn("s.html", text)
             self.assertNotIn("\x1b", text)
-            if name != "hostile":  # whose path alone is longer
+            if name != "hostile":  # its path alone is longer
                 self.assertLessEqual(max(map(len, text.splitlines())), 100)
 
     def test_a_plan_and_two(self) -> None:
         run("optimize", "scaled.py", "--budget", "0.1s", "--db", "t.db", "--out", "a.plan", cwd=self.folder)
-        self.assertTrue((self.folder / "a.plan/report.html").exists(), "optimize leaves a report beside the plan")
+        self.assertTrue((self.folder / "a.plan/report.html").exists(), "optimize writes a report next to the plan")
         done = run("report", "a.plan", "--db", "t.db", "--out", "p.html", "--json", cwd=self.folder)
         self.assertGreater(len(json.loads(done.stdout)["tables"]["candidates"]), 0)
         shutil.copytree(self.folder / "a.plan", self.folder / "b.plan", dirs_exist_ok=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""run.py MODULE [--long]: the tests of one module of this folder, or those of it that `@long` marks."""
+"""run.py MODULE [--long]: runs the tests of one module of this folder; with --long those marked @long."""
 
 import importlib
 import sys

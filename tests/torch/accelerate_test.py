@@ -1,4 +1,4 @@
-"""Existing models with their layers replaced."""
+"""Tests replacing the layers of existing models."""
 
 from __future__ import annotations
 
@@ -33,13 +33,12 @@ class AccelerateTest(TorchTest):
         self.assertEqual(list(report.replaced), ["self_attn", "multihead_attn"])
         self.assert_same_step(ours, theirs, [torch.randn(3, 5, 8), torch.randn(3, 6, 8)], tolerance=1e-4)
 
-    def test_classes_of_their_own_are_left(self):
+    def test_subclasses_are_left(self):
         class Other(nn.TransformerEncoderLayer):
             pass
 
         _, report = accelerated(nn.Sequential(Other(8, 2)))
-        self.assertEqual(report.left, {"0": "AccelerateTest.test_classes_of_their_own_are_left.<locals>.Other is a class "
-                                            "of its own"})
+        self.assertEqual(report.left, {"0": "AccelerateTest.test_subclasses_are_left.<locals>.Other is a subclass"})
         self.assertEqual(str(accelerated(nn.Linear(3, 4))[1]), "the model has no layer that Millrace can replace")
 
 
@@ -68,7 +67,7 @@ class BertTest(TorchTest):
                 self.assert_same_step(ours, theirs, [], lambda module: module(self.words, attention_mask=seen),
                                       tolerance=1e-9, result=lambda outcome: outcome.last_hidden_state)
 
-    def test_berts_state_fits_both_ways(self):
+    def test_state_dicts_of_bert_are_interchangeable(self):
         theirs = self.model(self.config)
         ours, _ = accelerated(theirs)
         self.assertEqual(list(ours.state_dict()), list(theirs.state_dict()))

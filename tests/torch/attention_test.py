@@ -1,4 +1,4 @@
-"""millrace.torch.MultiheadAttention beside torch.nn's."""
+"""Compares millrace.torch.MultiheadAttention with torch.nn's."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class AttentionTest(TorchTest):
         self.check([self.drawn(5, 3, 8), self.drawn(6, 3, 12)], batch_first=False, kdim=12, vdim=12,
                    call=lambda module, x, y: module(x, y, y, key_padding_mask=padding, need_weights=False))
 
-    def test_all_apart_with_all_weights(self):
+    def test_separate_inputs_with_all_weights(self):
         self.check([self.drawn(3, 5, 8), self.drawn(3, 6, 8), self.drawn(3, 6, 8)], bias=False,
                    call=lambda module, x, y, z: module(x, y, z, average_attn_weights=False),
                    result=lambda outcome: torch.cat([outcome[0].flatten(), outcome[1].flatten()]))

@@ -1,4 +1,4 @@
-"""Which thread a backward pass is left to, without a GPU: what before_call makes of PyTorch's setting."""
+"""Tests how before_call changes PyTorch's setting for the thread of backward, without a GPU."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def has_threads() -> bool:
 
 class BackwardThreadTest(unittest.TestCase):
     def in_a_thread(self, work) -> None:
-        """Settings are a thread's own."""
+        """Settings are per thread."""
         raised = []
 
         def run():
             try:
                 work()
-            except BaseException as error:  # also a failed assertion
+            except BaseException as error:  # including a failed assertion
                 raised.append(error)
 
         thread = threading.Thread(target=run)

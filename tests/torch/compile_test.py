@@ -1,4 +1,4 @@
-"""Under torch.compile, without a graph break."""
+"""Tests torch.compile, without graph breaks."""
 
 from __future__ import annotations
 

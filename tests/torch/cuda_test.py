@@ -1,5 +1,5 @@
-"""Plans for a GPU: on the caller's stream, without waiting, and in captured graphs. Each test says so where there is
-none."""
+"""Tests plans on a GPU: on the caller's stream, without waiting, and in captured graphs. Skipped, with a message,
+without a GPU."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class CudaTest(TorchTest):
         ours, theirs = pair(64, 4, 256, dropout=dropout, batch_first=True, **options)
         return ours.cuda(), theirs.cuda()
 
-    def test_as_pytorchs(self):
-        """In halves with GELU: what rounds to the other side of ReLU's zero has another gradient, which put PyTorch's own
-        float16 up to 2.6 % from float64 here, and its gelu 0.3 %."""
+    def test_agrees_with_pytorch(self):
+        """Half precision uses GELU: values that round across ReLU's zero have different gradients. With ReLU
+        PyTorch's own float16 was up to 2.6 % from float64 here, with GELU 0.3 %."""
         for dtype, norm_first, activation in ((torch.float32, False, "relu"), (torch.float16, True, "gelu"),
                                               (torch.bfloat16, False, "gelu")):
             ours, theirs = self.make(dtype=dtype, norm_first=norm_first, activation=activation)
@@ -54,13 +54,13 @@ class CudaTest(TorchTest):
         self.assert_close(found, theirs(x), tolerance=1e-4)
 
     def test_the_default_stream(self):
-        """Its handle is null, which must not be taken for none: a plan's own stream would read before it is written."""
+        """Its handle is null, which must not mean "no stream": a plan's own stream would read x too early."""
         ours, theirs = self.make()
         ours(torch.randn(4, 32, 64, device="cuda"))
         slow = torch.randn(4096, 4096, device="cuda")
         x = torch.zeros(4, 32, 64, device="cuda")
         torch.cuda.synchronize()
-        for _ in range(20):  # takes longer than the launches behind it
+        for _ in range(20):  # takes longer than the launches after it
             slow = torch.nn.functional.normalize(slow @ slow)
         x.copy_(slow[:128, :64].reshape(4, 32, 64))
         found = ours(x)

@@ -1,4 +1,4 @@
-"""Dropout's masks: how often, the same in forward and backward, and from PyTorch's generator."""
+"""Tests dropout masks: their statistics, forward and backward with the same mask, and PyTorch's generator."""
 
 from __future__ import annotations
 

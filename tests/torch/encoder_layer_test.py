@@ -1,4 +1,4 @@
-"""millrace.torch.TransformerEncoderLayer beside torch.nn's: results and all gradients."""
+"""Compares millrace.torch.TransformerEncoderLayer with torch.nn's: results and all gradients."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HALF, BRAIN, SINGLE, DOUBLE = torch.float16, torch.bfloat16, torch.float32, torc
 
 
 def masks(kind: str, batch: int, length: int, heads: int, dtype) -> dict:
-    """Arguments for a call. No row hides all keys."""
+    """Arguments for a call. No row masks all keys."""
     padding = torch.zeros(batch, length, dtype=torch.bool)
     padding[-1, -2:] = True
     square = nn.Transformer.generate_square_subsequent_mask(length, dtype=dtype)
@@ -48,7 +48,7 @@ class EncoderLayerTest(TorchTest):
         given = masks(mask, batch, length, heads, dtype)
         self.assert_same_step(ours, theirs, [x], lambda module, y: module(y, **given))
 
-    def test_as_it_is_made(self):
+    def test_defaults(self):
         self.check(DOUBLE)
 
     def test_projections_are_stacked_where_they_are_parts_of_one_tensor(self):
@@ -60,7 +60,7 @@ class EncoderLayerTest(TorchTest):
             return real(*arguments, **options)
 
         with mock.patch.object(plan_cache, "find_plan", find_plan):
-            self.check(SINGLE, length=6, batch=2)  # of no other test
+            self.check(SINGLE, length=6, batch=2)  # sizes of no other test
             self.check(SINGLE, length=6, batch=2, bias=False)
         weights = ("wq+wk+wv=stacked", "d_wq+d_wk+d_wv=stacked")
         biases = ("bq+bk+bv=stacked", "d_bq+d_bk+d_bv=stacked")
@@ -127,7 +127,7 @@ class EncoderLayerTest(TorchTest):
 
         self.assert_same_step(ours, theirs, [x], call, tolerance=TOLERANCE[BRAIN])
 
-    def test_a_row_of_hidden_keys_alone_is_no_nan(self):
+    def test_a_row_of_masked_keys_only_is_not_nan(self):
         ours, _ = pair(8, 2, 12, dropout=0.0, batch_first=True, dtype=DOUBLE)
         padding = torch.zeros(3, 5, dtype=torch.bool)
         padding[0] = True
@@ -138,13 +138,13 @@ class EncoderLayerTest(TorchTest):
 
 
 class OwnershipTest(TorchTest):
-    """What belongs to a call, to the module and to nobody else."""
+    """Calls and modules do not share state."""
 
     def setUp(self):
         super().setUp()
         self.ours, self.theirs = pair(8, 2, 12, dropout=0.0, batch_first=True)
 
-    def test_state_dicts_fit_both_ways(self):
+    def test_state_dicts_are_interchangeable(self):
         self.theirs.load_state_dict(self.ours.state_dict(), strict=True)
         self.assertEqual(list(self.ours.state_dict()), list(self.theirs.state_dict()))
         file = io.BytesIO()
@@ -198,7 +198,7 @@ class OwnershipTest(TorchTest):
         self.assertIsNone(self.ours.linear1.weight.grad)
         self.assertIsNotNone(self.ours.linear2.weight.grad)
 
-    def test_training_goes_as_pytorchs(self):
+    def test_training_matches_pytorch(self):
         x, target = torch.randn(3, 5, 8), torch.randn(3, 5, 8)
         losses = []
         for module in (self.ours, self.theirs):
@@ -212,8 +212,8 @@ class OwnershipTest(TorchTest):
         self.assertAlmostEqual(*losses, places=4)
 
 
-class CallAsBeforeTest(TorchTest):
-    """A call like one before is not looked at as closely; whatever a plan depends on must be noticed all the same."""
+class RepeatedCallTest(TorchTest):
+    """A repeated call takes a fast path, which must still notice changes of everything that a plan depends on."""
 
     def setUp(self):
         super().setUp()
@@ -225,7 +225,7 @@ class CallAsBeforeTest(TorchTest):
             call()
         self.assertEqual(why_not.called, expected)
 
-    def test_the_second_call_is_short(self):
+    def test_the_second_call_takes_the_fast_path(self):
         self.assert_looked_at(True, lambda: self.ours(self.x))
         self.assert_looked_at(False, lambda: self.ours(torch.randn(3, 5, 8)))
         self.assert_same_step(self.ours, self.theirs, [self.x])
@@ -320,7 +320,7 @@ class CallAsBeforeTest(TorchTest):
         held = [value for facts, (call, _) in self.ours._millrace_calls.items() for value in (*facts, *call)]
         self.assertFalse([value for value in held if isinstance(value, (torch.Tensor, nn.Module))])
 
-    def test_many_shapes_do_not_pile_up(self):
+    def test_remembered_calls_are_limited(self):
         with mock.patch.object(encoder_layer, "_MOST_CALLS", 2):
             for batch in (1, 2, 3, 1):
                 self.ours(self.x[:batch])
@@ -328,14 +328,14 @@ class CallAsBeforeTest(TorchTest):
 
 
 class FallbackTest(TorchTest):
-    """What a plan does not cover runs as in PyTorch, and says why, once."""
+    """Calls that a plan does not cover fall back to PyTorch, with one warning."""
 
     def check(self, why, change=lambda module: None, **options):
         named = dict(dropout=0.0, batch_first=True) | options
         ours, theirs = pair(8, 2, 12, **named)
         x = torch.randn(3, 5, 8)
         if "activation" not in options:
-            ours(x)  # by a plan: what it leaves behind must not hide the change
+            ours(x)  # by a plan: its remembered call must not hide the change
         change(ours), change(theirs)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -345,10 +345,10 @@ class FallbackTest(TorchTest):
         self.assertIn(why, told[0])
         self.assert_close(first, theirs(x))
 
-    def test_an_activation_that_the_language_has_not(self):
+    def test_an_activation_that_the_language_lacks(self):
         self.check("the activation is 'tanh'", activation=torch.tanh)
 
-    def test_a_submodule_that_is_another(self):
+    def test_a_submodule_of_another_class(self):
         class Louder(nn.Linear):
             def forward(self, x):
                 return 2 * super().forward(x)
@@ -366,7 +366,7 @@ class FallbackTest(TorchTest):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             with self.assertRaises(RuntimeError):
-                ours(torch.randn(3, 5, 8, dtype=DOUBLE))  # PyTorch's own complaint
+                ours(torch.randn(3, 5, 8, dtype=DOUBLE))  # raised by PyTorch
         self.assertIn("the input is torch.float64", str(caught[0].message))
 
     def test_no_plan_for_other_devices(self):

@@ -1,4 +1,4 @@
-"""The operators themselves, and programs as functions."""
+"""Tests the operators, and programs as functions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The tests of millrace.torch, in a Python with PyTorch that is made under build/ where it is not there.
+"""Runs the tests of millrace.torch in a Python environment with PyTorch, which it creates under build/ if necessary.
 
-Leaves with 77, saying why, where PyTorch cannot be had.
+Exits with 77 and a message if PyTorch cannot be installed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from peers import environment  # noqa: E402  (the path above comes first)
 
 
 def install_extras(python: Path) -> None:
-    """Hugging Face's models, for the tests of accelerate, which say so where they are not there."""
+    """Installs Hugging Face's transformers for the tests of accelerate, which are skipped without it."""
     ready = python.parent.parent / "ready-transformers"
     if ready.exists():
         return
@@ -31,9 +31,9 @@ def install_extras(python: Path) -> None:
 
 
 def main() -> int:
-    chosen = sys.argv[1:]  # modules; all where none is named
+    chosen = sys.argv[1:]  # modules; by default all
     named = os.environ.get("MILLRACE_TORCH_PYTHON")
-    # Of thousands of modules most are never imported: each is compiled when it is, and kept then.
+    # Most of thousands of modules are never imported: compile each on its first import and keep the result.
     os.environ["PIP_COMPILE"] = "no"
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     try:
@@ -41,7 +41,7 @@ def main() -> int:
         if not named and (not chosen or "accelerate_test" in chosen):
             install_extras(python)
     except (environment.Unavailable, OSError) as error:
-        print(f"SKIPPED: the tests of millrace.torch need PyTorch, which is not to be had here: {error}")
+        print(f"SKIPPED: the tests of millrace.torch need PyTorch, which is not available here: {error}")
         return SKIPPED
     variables = dict(os.environ, OMP_NUM_THREADS="1")
     variables["PYTHONPATH"] = os.pathsep.join([str(ROOT / "python"), str(ROOT / "tests/torch")])

@@ -1,4 +1,4 @@
-"""What the tests share: layers beside PyTorch's, and how far apart they may be."""
+"""Shared by the tests: pairs of our and PyTorch's layers, and tolerances."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 import millrace.torch
 
-# Of the largest element, by what is stored; gradients are sums of many roundings.
+# Relative to the largest element, by dtype; gradients accumulate many rounding errors.
 TOLERANCE = {torch.float64: 1e-11, torch.float32: 2e-5, torch.float16: 1e-2, torch.bfloat16: 6e-2}
 
 
@@ -20,7 +20,7 @@ class TorchTest(unittest.TestCase):
         context = warnings.catch_warnings()
         context.__enter__()
         self.addCleanup(context.__exit__, None, None, None)
-        warnings.filterwarnings("error", message="millrace:.*")  # everything here is to run by a plan
+        warnings.filterwarnings("error", message="millrace:.*")  # every call must run a plan
 
     def assert_close(self, found, expected, what="", tolerance=None):
         self.assertEqual(found.shape, expected.shape, what)
@@ -30,7 +30,7 @@ class TorchTest(unittest.TestCase):
         self.assertLessEqual((found - expected).abs().max().item(), tolerance * largest, what)
 
     def assert_same_step(self, ours, theirs, inputs, call=None, tolerance=None, result=lambda y: y):
-        """Results and all gradients of one step; what was made by `theirs` and what by `ours`."""
+        """Compares results and all gradients of one step of `ours` and `theirs`."""
         call = call or (lambda module, *tensors: module(*tensors))
         outcomes = []
         for module in (ours, theirs):
@@ -38,7 +38,7 @@ class TorchTest(unittest.TestCase):
             module.zero_grad()
             y = result(call(module, *tensors))
             torch.manual_seed(1)
-            y.backward(torch.randn(y.shape, dtype=y.dtype))  # whatever its strides
+            y.backward(torch.randn(y.shape, dtype=y.dtype))  # strides do not matter
             outcomes.append((y.detach(), tensors, dict(module.named_parameters())))
         (y, tensors, parameters), (y_theirs, tensors_theirs, parameters_theirs) = outcomes
         self.assert_close(y, y_theirs, "the result", tolerance)
@@ -50,13 +50,13 @@ class TorchTest(unittest.TestCase):
             theirs_grad = parameters_theirs[name].grad
             self.assertEqual(parameter.grad is None, theirs_grad is None, name)
             if theirs_grad is not None:
-                # A bias of the keys changes nothing: its gradient is rounding alone.
+                # The bias of the keys has no effect: its gradient is rounding error only.
                 within = (tolerance or TOLERANCE[theirs_grad.dtype]) * scale
                 self.assertLessEqual((parameter.grad - theirs_grad).abs().max().item(), within, name)
 
 
 def pair(*arguments, seed=0, **named):
-    """Our encoder layer and PyTorch's, with the same parameters that are not as they were initialised."""
+    """Our encoder layer and PyTorch's with the same random parameters."""
     torch.manual_seed(seed)
     theirs = torch.nn.TransformerEncoderLayer(*arguments, **named)
     for parameter in theirs.parameters():

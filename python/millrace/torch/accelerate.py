@@ -46,5 +46,5 @@ def accelerate(model: nn.Module) -> Accelerated:
             report.replaced[name] = f"{kind.__module__}.{kind.__qualname__}"
             inside.append(f"{name}." if name else "")
         elif isinstance(module, tuple(known)) and type(module) not in known.values():
-            report.left[name] = f"{type(module).__qualname__} is a class of its own"
+            report.left[name] = f"{type(module).__qualname__} is a subclass"
     return report

@@ -1,4 +1,5 @@
-// A value, or the reason why an alternative was rejected. A rejection is no error: it is counted and shown.
+// A value, or the reason why an alternative was rejected. A rejection is not an error: it is counted and shown.
+// Test: tests/fusion/explain_test.cpp
 #pragma once
 
 #include <string>

@@ -9,8 +9,8 @@
 namespace millrace {
 namespace {
 
-// A product has tens of algorithms, each with hundreds of combinations of tiles, stages and options. Beyond these limits
-// neither queries nor measurements pay off; what is cut are variants of what is kept (see `rank`).
+// A product has tens of algorithms, each with hundreds of combinations of tiles, stages and options. Beyond these
+// limits neither queries nor measurements pay off; what is cut are variants of what is kept (see `rank`).
 constexpr size_t kMostAlgorithms = 2000;
 constexpr size_t kMostChecks = 40000;     // queries to the library about a product
 constexpr size_t kMostChecksAnId = 6000;  // queries about one algorithm; half of them before its variants

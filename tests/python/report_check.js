@@ -21,7 +21,7 @@
   if (document.documentElement.scrollWidth > innerWidth + 1)
     complain(`the page is ${document.documentElement.scrollWidth} wide in a window of ${innerWidth}`);
 
-  // No text of a picture lies over another, and none is cut off.
+  // No two texts of a picture overlap, and none is cut off.
   for (const svg of document.querySelectorAll("svg")) {
     const name = svg.getAttribute("aria-label");
     const frame = svg.getBoundingClientRect();
@@ -32,7 +32,7 @@
       for (const [other, rest] of boxes.slice(k + 1)) {
         const across = Math.min(box.right, rest.right) - Math.max(box.left, rest.left);
         const down = Math.min(box.bottom, rest.bottom) - Math.max(box.top, rest.top);
-        if (across > 1 && down > 3) complain(`${name}: "${text}" lies over "${other}"`);
+        if (across > 1 && down > 3) complain(`${name}: "${text}" overlaps "${other}"`);
       }
     }
   }

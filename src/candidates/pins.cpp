@@ -144,7 +144,7 @@ class Pinning {
       return wrong(pin, "several tensors have no layout in common",
                    concat("write ", name, "=", kStacked, " if they are adjacent in memory, and a --layout for each"));
     if (names.size() < 2)
-      return wrong(pin, "one tensor is no stack",
+      return wrong(pin, "one tensor is not a stack",
                    concat("name the tensors that follow it too, as in ", name, "+k=", kStacked));
     std::vector<Named> stack;
     for (const std::string& one : names) {

@@ -1,4 +1,5 @@
 // A matrix product as a GEMM library receives it.
+// Tests: tests/device/blas_test.cpp, tests/device/cuda/column_major_test.cpp
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // A GPU as the rest of Millrace sees it. The implementation is a separate shared library, libmillrace_cuda.so, which is
 // loaded when a GPU is requested, so nothing else needs CUDA to build or to run.
+// Tests: tests/device/cuda/cuda_gpu_test.cpp, tests/device/emulated/emulated_gpu_test.cpp
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // The contract between libmillrace_cuda.so and the programs that load it: the functions that it exports, and a version
 // that matches only if both were built from the same headers by compilers with the same class layout.
+// Test: tests/device/gpu_test.cpp
 #pragma once
 
 #include <memory>

@@ -1,5 +1,6 @@
 // Compiles GPU kernels from source text to cubins, once, and keeps them on disk. Like device/cpu/kernel_cache.h and on
 // the same KernelStore, but with one cubin per kernel, compiled in this process.
+// Test: tests/device/gpu_test.cpp
 #pragma once
 
 #include <memory>

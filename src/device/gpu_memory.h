@@ -1,4 +1,5 @@
 // Owns memory of a GPU and frees it.
+// Test: tests/device/emulated/emulated_gpu_test.cpp
 #pragma once
 
 #include <utility>

@@ -8,6 +8,7 @@
 //   check <64 digits: the lines above>
 //
 // A file is used only if every byte is as it was written.
+// Test: tests/device/cpu/kernel_cache_test.cpp
 #pragma once
 
 #include <optional>

@@ -2,6 +2,7 @@
 //
 // Any number of threads and processes may use one directory at once: every file is made in its own folder and renamed
 // into place, and no file is used before its owner and its hash have been checked.
+// Tests: tests/device/cpu/kernel_cache_test.cpp, tests/device/gpu_test.cpp
 #pragma once
 
 #include <functional>

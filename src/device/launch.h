@@ -1,6 +1,7 @@
 // What a device is asked to run: the one vocabulary between code that generates launches and code that executes them. A
 // launch refers to its tensors by position. Scalars that only the caller knows are positions in the program's
 // arguments.
+// Tests: tests/exec/cpu_executor_test.cpp, tests/exec/gpu_executor_test.cpp
 #pragma once
 
 #include <array>

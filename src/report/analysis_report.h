@@ -1,4 +1,5 @@
 // An analysis as a table for people, as JSON, and as a graph for Graphviz.
+// Test: tests/golden/golden_test.cpp
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
 // What there was to try, what was tried, and why the rest was not.
+// Test: tests/python/optimize_test.py
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
 // A fused graph as a table for people and as JSON, and the explanations of its pairs.
+// Test: tests/golden/golden_test.cpp
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
 // Writes a JSON object field by field, lists with one element per line: no tree of the whole is built, and diffs stay
 // small.
+// Test: tests/golden/golden_test.cpp
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,5 @@
 // What an optimization did and gained, for a newcomer and as JSON.
+// Test: tests/python/optimize_test.py
 #pragma once
 
 #include <cstdint>

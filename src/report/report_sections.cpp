@@ -164,7 +164,7 @@ DataTable conversions_table(const ReportArtefacts& of) {
 DataTable tried_table(const ReportArtefacts& of) {
   DataTable table{
       "exploration",
-      "Every partition that an alternative of the program can launch: how many configurations there are, how many were "
+      "Every partition that an alternative of the program can launch: how many candidates it has, how many were "
       "tried, and with what result.",
       {{"partition", "partition", false},
        {"configurations", "configurations"},

@@ -1,4 +1,5 @@
 // The sections of a report, one function each.
+// Test: tests/python/report_test.py
 #pragma once
 
 #include "report/html/document.h"

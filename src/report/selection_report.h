@@ -1,4 +1,5 @@
 // A selection as a table for people and as JSON: partitions, conversions, and the gap to the lower bound.
+// Test: tests/report/selection_report_test.cpp
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
 // Aligned columns of text: names to the left, numbers to the right.
+// Test: tests/golden/golden_test.cpp
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
 // The artefact of selection: the alternative chosen at every choice point, the candidate chosen for every partition,
 // and the conversions.
+// Test: tests/select/verify_test.cpp
 #pragma once
 
 #include <string>

@@ -55,7 +55,7 @@ TEST(StackPins, ErrorsNameThePinAndTheRemedy) {
   expect({{"x+z", "stacked"}}, "x is float32 and z is float64", "have one type");
   expect({{"x+d_y", "stacked"}}, "x and d_y are not of one kind", "gradients with gradients");
   expect({{"x+u", "stacked"}}, "x and u are not of one kind", "results with results");
-  expect({{"x", "stacked"}}, "one tensor is no stack", "as in x+k=stacked");
+  expect({{"x", "stacked"}}, "one tensor is not a stack", "as in x+k=stacked");
   expect({{"x+y", "BA"}}, "several tensors have no layout in common", "write x+y=stacked");
   // Whichever comes first.
   expect({{"x+y", "stacked"}, {"y", "any"}}, "y=any leaves the layout open", "leave out y=any");

@@ -157,7 +157,7 @@ class EndToEndTest(OptimizeTest):
         text = self.succeed("explore", "stacked.py", "--explain", "--size", "I=5", "--size", "O=3", *pins)
         self.assertIn("wq + wk + wv stacked by the caller: wq takes 60 bytes", text)
         for value, words in {"wq+w=stacked": "no argument or result 'w'", "wq+wq=stacked": "named twice",
-                             "wq=stacked": "no stack", "wq+wk=OI": "wq+wk=stacked"}.items():
+                             "wq=stacked": "not a stack", "wq+wk=OI": "wq+wk=stacked"}.items():
             self.assertIn(words, self.fails(WRONG_USAGE, "optimize", "stacked.py", "--layout", value), value)
 
     def test_explain(self) -> None:

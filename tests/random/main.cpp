@@ -24,14 +24,14 @@ constexpr std::string_view kUsage = R"(usage: random_programs [--count N | --min
 
   --count N    checks N programs (default 5000)
   --minutes M  checks programs for M minutes
-  --seed S     the first program's seed (default: MILLRACE_SEED in the environment, else another one every time)
+  --seed S     the first program's seed (default: MILLRACE_SEED in the environment, else a random one)
   --one SEED   prints the program of this seed and checks it
   --emit N     writes N programs with inputs and results as JSON lines
 )";
 
 constexpr int kMostFailures = 10;
-constexpr double kMostLoosePercent = 2;      // 1.2 are usual
-constexpr uint64_t kEnoughForAShare = 3000;  // of fewer programs chance alone can make it more
+constexpr double kMostLoosePercent = 2;      // usually 1.2
+constexpr uint64_t kEnoughForAShare = 3000;  // with fewer programs, chance alone can exceed the limit
 
 struct Options {
   uint64_t count = 5000;
@@ -48,7 +48,7 @@ std::optional<uint64_t> parse_number(std::string_view text) {
   return value;
 }
 
-// Seeds of programs count up from it.
+// The largest random first seed; later programs count up from it.
 constexpr uint64_t kMostDrawnSeed = 1'000'000'000;
 
 std::optional<uint64_t> seed_of_environment() {

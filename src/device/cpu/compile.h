@@ -1,4 +1,5 @@
 // One call of the compiler: named kernels in, one shared object out.
+// Test: tests/device/cpu/kernel_cache_test.cpp
 #pragma once
 
 #include <cstdint>

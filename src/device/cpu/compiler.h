@@ -1,4 +1,5 @@
 // The machine's C++ compiler, which compiles the CPU kernels.
+// Test: tests/device/cpu/compiler_test.cpp
 #pragma once
 
 #include <string>

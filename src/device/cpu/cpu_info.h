@@ -1,4 +1,5 @@
 // The processor that kernels run on, and how much of it is ours.
+// Test: tests/device/cpu/cpu_info_test.cpp
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // The argument of a generated CPU kernel: the same as mr::Arguments of codegen/prelude/cpu_prelude.h, which is compiled
 // separately.
+// Test: tests/codegen/cpu_kernel_test.cpp
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // A shared object of kernels that is loaded in this process.
+// Test: tests/device/cpu/module_test.cpp
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
 // Every cuBLASLt algorithm that can compute a product.
+// Test: tests/device/cuda/cuda_gpu_test.cpp
 #pragma once
 
 #include <vector>

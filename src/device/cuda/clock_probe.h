@@ -1,4 +1,5 @@
 // Measures the clock at which the multiprocessors run. GPUs lower it to limit power or heat.
+// Test: tests/device/cuda/cuda_gpu_test.cpp
 #pragma once
 
 #include <memory>

@@ -1,5 +1,6 @@
 // The GPU's context in this process: the primary one, which PyTorch uses too, and the stream for all work. Launches and
 // graphs share it, so that it outlives them.
+// Test: tests/device/cuda/cuda_gpu_test.cpp
 #pragma once
 
 #include <memory>

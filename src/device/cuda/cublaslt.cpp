@@ -216,7 +216,7 @@ Result<CublasLtProduct::Layout> CublasLtProduct::make_layout(const ColumnMajor& 
 
 Result<CublasLtProduct::Preference> CublasLtProduct::make_preference() const {
   cublasLtMatmulPreference_t preference = nullptr;
-  if (const Result<Done> done = library_->check(library_->preference_create(&preference), "describe what is preferred");
+  if (const Result<Done> done = library_->check(library_->preference_create(&preference), "create search preferences");
       !done)
     return done.error();
   Preference made(preference, Destroy{library_});
@@ -232,7 +232,7 @@ Result<CublasLtProduct::Preference> CublasLtProduct::make_preference() const {
         set_attribute(set, preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(shape_.c)),
         set_attribute(set, preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(shape_.c)),
         set_attribute(set, preference, CUBLASLT_MATMUL_PREF_IMPL_MASK, allowed)})
-    if (const Result<Done> done = library_->check(status, "take a preference"); !done) return done.error();
+    if (const Result<Done> done = library_->check(status, "set a search preference"); !done) return done.error();
   return made;
 }
 

@@ -1,4 +1,5 @@
 // cuBLASLt: matrix products on the GPU, each by one of the library's algorithms.
+// Test: tests/device/cuda/cuda_gpu_test.cpp
 #pragma once
 
 #include <cublasLt.h>

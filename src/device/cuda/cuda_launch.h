@@ -1,4 +1,5 @@
 // Launches that are ready to run on the context's stream.
+// Test: tests/device/cuda/cuda_gpu_test.cpp
 #pragma once
 
 #include <memory>

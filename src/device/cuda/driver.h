@@ -1,4 +1,5 @@
 // The CUDA driver's functions, and its errors as text.
+// Test: tests/device/cuda/cuda_gpu_test.cpp
 #pragma once
 
 #include <cuda.h>

@@ -1,4 +1,5 @@
 // NVRTC, NVIDIA's compiler as a library. Needs neither a GPU nor a driver.
+// Test: tests/device/gpu_test.cpp
 #pragma once
 
 #include <memory>

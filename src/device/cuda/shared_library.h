@@ -1,4 +1,5 @@
 // Finds and loads NVIDIA's libraries on first use. They stay loaded, because their threads may be running in them.
+// Test: tests/device/gpu_test.cpp
 #pragma once
 
 #include <dlfcn.h>

@@ -1,4 +1,5 @@
 // The style sheet and the script of reports: real files, embedded in the program as text.
+// Test: tests/python/report_test.py
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,6 @@
 // A report before it is written: sections of paragraphs, tables and pictures. HTML, JSON, CSV and picture files are all
 // made from this, so that they show the same numbers.
+// Test: tests/report/document_test.cpp
 #pragma once
 
 #include <optional>

@@ -1,4 +1,5 @@
 // The report's pictures. Tables show the same numbers.
+// Tests: tests/report/violin_test.cpp, tests/python/report_test.py
 #pragma once
 
 #include <string>

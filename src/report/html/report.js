@@ -1,4 +1,4 @@
-// Of reports: details of what the pointer is over or a tap hits, and tables that sort by the heading that is pressed.
+// Script of reports: shows details of what is pointed at or tapped, and sorts tables by the heading that is clicked.
 "use strict";
 (() => {
   for (const title of document.querySelectorAll("svg title")) {

@@ -1,4 +1,5 @@
 // Builds an SVG picture, element by element. Colours and fonts are classes of report.css.
+// Test: tests/report/violin_test.cpp
 #pragma once
 
 #include <string>

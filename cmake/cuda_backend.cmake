@@ -1,8 +1,8 @@
-# libmillrace_cuda.so, what Millrace needs of CUDA, as a library of its own: built where CUDA's headers are. It links to
-# nothing of CUDA's; all of that is loaded when a GPU is asked for.
+# libmillrace_cuda.so: all code that uses CUDA, in a separate library. It is built if CUDA's headers are found. It links
+# to no CUDA library and loads them when a GPU is requested.
 
 set(MILLRACE_CUDA_FOLDERS $ENV{CUDA_PATH}/include $ENV{CUDA_HOME}/include /usr/local/cuda/include /opt/cuda/include)
-# Python's packages of CUDA have the headers too.
+# CUDA's Python packages contain the headers too.
 execute_process(COMMAND python3 -c "import sysconfig; print(sysconfig.get_paths()['purelib'])"
                 OUTPUT_VARIABLE MILLRACE_PACKAGES OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 file(GLOB MILLRACE_CUDA_FOLDERS_FOUND /usr/local/cuda/targets/*/include /usr/local/cuda-*/include
@@ -22,14 +22,14 @@ endforeach()
 
 if(MILLRACE_CUDA_MISSING)
   list(JOIN MILLRACE_CUDA_MISSING ", " MILLRACE_CUDA_MISSING)
-  message(STATUS "GPU backend: not built, since there is no ${MILLRACE_CUDA_MISSING} (install CUDA's headers, or set CUDA_HOME)")
+  message(STATUS "GPU backend: not built: ${MILLRACE_CUDA_MISSING} not found (install CUDA's headers, or set CUDA_HOME)")
   return()
 endif()
 list(REMOVE_DUPLICATES MILLRACE_CUDA_INCLUDES)
 message(STATUS "GPU backend: built with the headers in ${MILLRACE_CUDA_INCLUDES}")
 
 file(GLOB MILLRACE_CUDA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/device/cuda/*.cpp)
-# Of base what it needs, compiled into it and hidden: nothing of the core is taken for its own, nor the other way.
+# It compiles the files of base/ that it needs and hides their symbols, so that neither library uses the other's copies.
 add_library(millrace_cuda MODULE ${MILLRACE_CUDA_SOURCES} src/base/result.cpp src/base/stored_type.cpp src/base/text.cpp)
 set_target_properties(millrace_cuda PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
                       LINK_DEPENDS ${PROJECT_SOURCE_DIR}/src/device/cuda/exports.map)

@@ -62,7 +62,7 @@ void add_program_options(CLI::App& command, ProgramSource& program,
   command.add_option("PROGRAM", program.path, help)->required();
   command
       .add_option("--size", program.sizes,
-                  "a set of the program's SIZES, NAME=INTEGER, or several, separated by commas")
+                  "a set from the program's SIZES, or NAME=INTEGER; separate several by commas")
       ->delimiter(',')
       ->type_name("SET|NAME=N");
   command.add_option("--dtype", program.dtype, "store every tensor as float16, bfloat16, float32 or float64")
@@ -121,9 +121,8 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   CLI::App* const command = app.add_subcommand("run", "run forward and backward of a program or plan once");
   add_program_options(*command, options.program, "a program, such as models/bert_encoder.py, or a plan");
   command
-      ->add_option(
-          "--device", options.device,
-          "reference (the slow interpreter, in float64); default: reference for a program, its device for a plan")
+      ->add_option("--device", options.device,
+                   "reference (interpreter in float64); default: reference for a program, its device for a plan")
       ->type_name("DEVICE");
   command
       ->add_option("--in", options.in,
@@ -134,7 +133,7 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   command->add_option("--seed", options.seed, "seed of random inputs and dropout")
       ->check(CLI::NonNegativeNumber)
       ->type_name("N");
-  command->add_option("--step", options.step, "step of dropout: each step has other masks")
+  command->add_option("--step", options.step, "step number for dropout: every step has different masks")
       ->check(CLI::NonNegativeNumber)
       ->type_name("N");
   CLI::Option_group& formats = *command->add_option_group("output");

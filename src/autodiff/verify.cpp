@@ -18,7 +18,7 @@ bool same_shape(const Graph& graph, TensorId a, TensorId b) {
 
 Error broken(const std::string& what) {
   return Error::make(ErrorKind::failed, concat("invalid training graph: ", what),
-                     "this is a defect of Millrace: please report it with the program");
+                     "this is a bug in Millrace: please report it with the program");
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// A value, or the reason why an alternative was rejected. A rejection is no error: it is counted and shown.
+// A value, or the reason why a stage rejected a choice. A rejection is not an error: it is counted and shown. An error
+// that stops the program is a Result. Tests: tests/fusion/explain_test.cpp.
 #pragma once
 
 #include <string>

@@ -15,7 +15,7 @@ constexpr size_t kA = 0;
 constexpr size_t kB = 1;
 constexpr size_t kC = 2;
 constexpr size_t kV = kVectorOperand;
-// Of a core, then of a GPU with and without tensor cores. Only the order of candidates depends on these.
+// Speeds of a core, and of a GPU with and without tensor cores. They affect only the order of candidates.
 constexpr double kFlopPerSecond = 60e9;
 constexpr double kCallSeconds = 5e-7;
 constexpr double kGpuFlopPerSecond = 6e14;

@@ -117,17 +117,18 @@ class Check {
   }
 
   static Complaint check(const Partition& own, const GemmConfig& config) {
-    if (own.kind != PartitionKind::contraction) return "is a product of a partition that is no contraction";
+    if (own.kind != PartitionKind::contraction) return "is a product, but its partition is not a contraction";
     std::vector<int> all = config.m;
     all.insert(all.end(), config.n.begin(), config.n.end());
     all.insert(all.end(), config.k.begin(), config.k.end());
-    if (!are_distinct(all, own.product.indices.size())) return "has an index of m, n and k twice, or one of no product";
+    if (!are_distinct(all, own.product.indices.size()))
+      return "has an index twice in m, n and k, or an index that the product lacks";
     if (config.threads < 1) return "has no threads";
     return {};
   }
 
   static Complaint check(const Partition& own, const AttentionConfig& config) {
-    if (own.kind != PartitionKind::attention) return "is an attention of a partition that is none";
+    if (own.kind != PartitionKind::attention) return "is an attention config, but its partition is not an attention";
     if (config.warps < 1 || config.row_tiles < 1 || config.tile_columns < 1 || config.stages < 1)
       return "has no warps, tiles or stages";
     return {};
@@ -254,7 +255,7 @@ class Check {
 Result<Done> verify(const TrainingGraph& training, const Candidates& candidates) {
   if (const Complaint complaint = Check(training, candidates).run())
     return Error::make(ErrorKind::failed, concat("invalid candidates: ", *complaint),
-                       "this is a defect of Millrace: please report it with the program");
+                       "this is a bug in Millrace: please report it with the program");
   return Done{};
 }
 

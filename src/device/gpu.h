@@ -70,7 +70,7 @@ class Gpu {
   virtual Result<Done> copy_out(void* to_host, const void* from, int64_t bytes) = 0;
   virtual Result<Done> copy(void* to, const void* from, int64_t bytes) = 0;
   virtual Result<Done> fill(void* memory, uint8_t byte, int64_t bytes) = 0;
-  virtual Result<Done> wait() = 0;  // for everything on the stream; returns an error of any of it
+  virtual Result<Done> wait() = 0;  // for everything on the stream; returns the error if any of it failed
   // The stream that everything runs on: a CUstream. Null means a stream of our own, not the default stream.
   virtual void use_stream(void* stream) = 0;
 

@@ -36,8 +36,9 @@ std::string kernel_name(const std::vector<std::string>& parts, Sha256 begun) {
 
 Error with_room_as_remedy(Error error, const std::string& directory) {
   if (error.diagnostics.front().remedy.empty())
-    error.diagnostics.front().remedy = concat(
-        "free space in '", directory, "' and check that it is writable, or set MILLRACE_CACHE_DIR to another directory");
+    error.diagnostics.front().remedy =
+        concat("free space in '", directory,
+               "' and check that it is writable, or set MILLRACE_CACHE_DIR to another directory");
   return error;
 }
 

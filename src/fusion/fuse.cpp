@@ -91,7 +91,7 @@ std::string saving_of(const Neighbourhood& near, const FusedOperator& group, Ope
 }
 
 std::string reason_to_stay_separate(Fuser& fuser, size_t a, size_t b) {
-  const Attempt<Fuser::Merge> merge = fuser.try_merge(a, b);
+  const OrRejected<Fuser::Merge> merge = fuser.try_merge(a, b);
   if (!merge) return merge.reason();
   return fuser.makes_cycle(a, b)
              ? "an operator between them, such as a contraction, reads one and writes an input of the other"

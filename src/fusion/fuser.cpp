@@ -113,11 +113,11 @@ std::vector<OperatorId> Fuser::neighbours(OperatorId id) const {
 }
 
 int64_t Fuser::words_of_group(const Group& group) const {
-  const Attempt<LoopNest> nest = find_loop_nest(near_, group);
+  const OrRejected<LoopNest> nest = find_loop_nest(near_, group);
   return nest ? movement_of(near_, group, *nest).words : 0;
 }
 
-Attempt<Fuser::Merge> Fuser::try_merge(size_t a, size_t b) const {
+OrRejected<Fuser::Merge> Fuser::try_merge(size_t a, size_t b) const {
   const Operator& first = near_.op(groups_[a].members.front().op);
   const Operator& second = near_.op(groups_[b].members.front().op);
   if (first.kind == OperatorKind::contraction || second.kind == OperatorKind::contraction)
@@ -126,9 +126,9 @@ Attempt<Fuser::Merge> Fuser::try_merge(size_t a, size_t b) const {
   const bool shared = share_a_tensor(near_, groups_[a], groups_[b]);
   if (!shared && kinds_in(near_, groups_[a]) != kinds_in(near_, groups_[b]))
     return Rejection{"they share no tensor and have different operators"};
-  Attempt<Group> united = unite(near_, groups_[a], groups_[b]);
+  OrRejected<Group> united = unite(near_, groups_[a], groups_[b]);
   if (!united) return Rejection{united.reason()};
-  const Attempt<LoopNest> nest = find_loop_nest(near_, *united);
+  const OrRejected<LoopNest> nest = find_loop_nest(near_, *united);
   if (!nest) return Rejection{nest.reason()};
   const int64_t saved =
       words_of_group(groups_[a]) + words_of_group(groups_[b]) - movement_of(near_, *united, *nest).words;
@@ -143,7 +143,7 @@ std::string Fuser::name_of(size_t group) const {
 }
 
 void Fuser::consider(size_t a, size_t b) {
-  const Attempt<Merge> merge = try_merge(a, b);
+  const OrRejected<Merge> merge = try_merge(a, b);
   if (!merge) return;
   const std::string name_a = name_of(a);
   const std::string name_b = name_of(b);
@@ -180,7 +180,7 @@ void Fuser::run() {
     candidates_.pop();
     if (versions_[best.a] != best.version_a || versions_[best.b] != best.version_b) continue;
     if (makes_cycle(best.a, best.b)) continue;
-    Attempt<Merge> found = try_merge(best.a, best.b);
+    OrRejected<Merge> found = try_merge(best.a, best.b);
     merge(best.a, best.b, std::move(found->group));
     consider_neighbours(best.a);
   }

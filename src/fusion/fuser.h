@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/attempt.h"
+#include "base/or_rejected.h"
 #include "fusion/fused_graph.h"
 #include "fusion/group.h"
 #include "fusion/group_order.h"
@@ -33,7 +33,7 @@ class Fuser {
     Group group;
     int64_t saved = 0;  // words
   };
-  Attempt<Merge> try_merge(size_t a, size_t b) const;
+  OrRejected<Merge> try_merge(size_t a, size_t b) const;
 
   bool makes_cycle(size_t a, size_t b) { return order_.merging_makes_cycle(a, b); }
 

@@ -95,7 +95,7 @@ std::vector<int> labels_of(const Member& member, const Access& access) {
   return labels;
 }
 
-Attempt<Group> unite(const Neighbourhood& near, const Group& a, const Group& b) {
+OrRejected<Group> unite(const Neighbourhood& near, const Group& a, const Group& b) {
   Matching matching(near.graph, a, b);
   const Accesses accesses_a = accesses_of(near, a);
   const Accesses accesses_b = accesses_of(near, b);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "autodiff/training_graph.h"
-#include "base/attempt.h"
+#include "base/or_rejected.h"
 #include "fusion/fused_graph.h"
 
 namespace millrace {
@@ -49,7 +49,7 @@ std::vector<int> labels_of(const Member& member, const Access& access);
 
 // Both groups under common labels: an axis of a tensor that both access has one label. Without a shared tensor, the
 // indices are matched in order. Rejected if the two access a shared tensor along different indices.
-Attempt<Group> unite(const Neighbourhood& near, const Group& a, const Group& b);
+OrRejected<Group> unite(const Neighbourhood& near, const Group& a, const Group& b);
 
 // The loop nest of a group, as fused_graph.h describes it.
 struct LoopNest {
@@ -60,7 +60,7 @@ struct LoopNest {
 };
 
 // The loop nest that runs all members; rejected if there is none.
-Attempt<LoopNest> find_loop_nest(const Neighbourhood& near, const Group& group);
+OrRejected<LoopNest> find_loop_nest(const Neighbourhood& near, const Group& group);
 
 // The data movement of a group.
 struct Movement {

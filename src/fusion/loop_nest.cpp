@@ -22,7 +22,7 @@ class NestFinder {
     for (const Member& member : group.members) spaces_.push_back(space_of(member));
   }
 
-  Attempt<LoopNest> run() const {
+  OrRejected<LoopNest> run() const {
     LabelSet everything = 0;
     LabelSet common = ~LabelSet{0};
     for (const Space& space : spaces_) {
@@ -86,7 +86,7 @@ class NestFinder {
 
   // All members run over the same space. Reductions decide which indices form the row: a reduction whose result a
   // member uses must end inside the row; another may also span exactly the other indices, or all.
-  Attempt<LoopNest> equal_spaces(LabelSet everything) const {
+  OrRejected<LoopNest> equal_spaces(LabelSet everything) const {
     std::set<LabelSet> inside;
     std::set<LabelSet> free;
     for (const Space& space : spaces_) {
@@ -110,7 +110,7 @@ class NestFinder {
     return nest_with(everything & ~row, everything);
   }
 
-  Attempt<LoopNest> nest_with(LabelSet outer, LabelSet everything) const {
+  OrRejected<LoopNest> nest_with(LabelSet outer, LabelSet everything) const {
     LoopNest nest;
     nest.outer = outer;
     double longest = 1;
@@ -182,7 +182,7 @@ class NestFinder {
 
 }  // namespace
 
-Attempt<LoopNest> find_loop_nest(const Neighbourhood& near, const Group& group) {
+OrRejected<LoopNest> find_loop_nest(const Neighbourhood& near, const Group& group) {
   return NestFinder(near, group).run();
 }
 

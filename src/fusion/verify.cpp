@@ -7,7 +7,7 @@ namespace {
 
 Error broken(const std::string& what) {
   return Error::make(ErrorKind::failed, concat("invalid fused graph: ", what),
-                     "this is a defect of Millrace: please report it with the program");
+                     "this is a bug in Millrace: please report it with the program");
 }
 
 }  // namespace

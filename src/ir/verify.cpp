@@ -34,7 +34,7 @@ class Verifier {
     }
     if (message_.empty()) return Done{};
     return Error::make(ErrorKind::failed, concat("invalid graph: ", message_),
-                       "this is a defect of Millrace: please report it with the program");
+                       "this is a bug in Millrace: please report it with the program");
   }
 
  private:

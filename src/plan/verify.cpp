@@ -85,7 +85,8 @@ class Check {
       const std::string location = concat("buffers[", k, "]");
       if (callers_tensor(buffer.location, buffer.position) != tensors_[k])
         return concat(location, ".position: ", buffer.tensor, " is not the caller's tensor at this position");
-      if (!found.insert(tensors_[k]).second) return concat(location, ": ", buffer.tensor, " is the caller's twice");
+      if (!found.insert(tensors_[k]).second)
+        return concat(location, ": ", buffer.tensor, " appears twice among the caller's tensors");
       const int pinned = candidates_.domains[tensors_[k].at()].pinned;
       if (pinned >= 0 && pinned != layouts_[k])
         return concat(location, ".layout: the caller has ", buffer.tensor, " in another layout");

@@ -169,8 +169,8 @@ DataTable tried_table(const ReportArtefacts& of) {
       {{"partition", "partition", false},
        {"configurations", "configurations"},
        {"tried", "tried"},
-       {"right", "right"},
-       {"refused", "refused"},
+       {"right", "correct"},
+       {"refused", "failed"},
        {"launched", "in the plan", false}},
       {},
       true};

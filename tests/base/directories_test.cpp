@@ -70,7 +70,7 @@ TEST_F(DirectoriesTest, ARelativePathMeansTheWorkingDirectory) {
   EXPECT_TRUE(fs::equivalent(*found, path("here")));
 }
 
-TEST_F(DirectoriesTest, MakingTwiceIsMakingOnce) {
+TEST_F(DirectoriesTest, CreatingTwiceIsAllowed) {
   EXPECT_TRUE(make_private_directory(path("a/b/c/")));
   EXPECT_TRUE(make_private_directory(path("a/b/c")));
   EXPECT_TRUE(fs::is_directory(path("a/b/c")));
@@ -118,7 +118,7 @@ TEST_F(DirectoriesTest, AFileOrADanglingLinkAtThePathIsAnError) {
       << to_string(unwritable.error());
 }
 
-TEST_F(DirectoriesTest, AFileIsOwnWhenNobodyElseCouldHaveWrittenIt) {
+TEST_F(DirectoriesTest, AFileIsOwnIfNoOtherUserCouldHaveWrittenIt) {
   ASSERT_TRUE(write_file(path("f"), "x"));
   EXPECT_TRUE(check_own_file(path("f")));
   for (const mode_t mode : {0620U, 0602U, 0666U}) {

@@ -160,7 +160,7 @@ TEST_F(ProcessTest, AMissingProgramIsNamed) {
   EXPECT_FALSE(run_process({""}, {}));
 }
 
-TEST_F(ProcessTest, AFileThatIsNoProgramIsAnError) {
+TEST_F(ProcessTest, AFileThatIsNotAProgramIsAnError) {
   ASSERT_TRUE(write_file(path("program"), "\x7F nothing that runs"));
   std::filesystem::permissions(path("program"), std::filesystem::perms::owner_all);
   const Result<Finished> finished = run_process({path("program")}, {});
@@ -247,7 +247,7 @@ TEST_F(ChildTest, RequestsAndRepliesLineByLine) {
   EXPECT_EQ(child.kill().exit_code, 4) << "how it ended stays";
 }
 
-TEST_F(ChildTest, NoReplyInTimeIsNoError) {
+TEST_F(ChildTest, NoReplyInTimeIsNotAnError) {
   Child child = start("read -r line; echo late; sleep 600");
   const Result<std::optional<std::string>> nothing = child.receive(0.01);
   ASSERT_TRUE(nothing) << to_string(nothing.error());

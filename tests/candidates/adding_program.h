@@ -1,4 +1,4 @@
-// Sums of products and of what is no product, forward and backward: a few of them, a batch, one with a factor.
+// Sums of products and other tensors, forward and backward: several products, a batch, and one with a factor.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ def layer(x: float32[I, B], wq: float32[I, O], wk: float32[I, O], wv: float32[I,
     return negative, twice, batch, np.einsum("ib,io->ob", x, wv), x
 )";
 
-// Stacked weights lie otherwise forward than backward.
+// Forward and backward stack the weights differently, so their layouts are free.
 inline std::vector<std::pair<std::string, std::string>> free_weights() {
   return {{"wq", "any"}, {"wk", "any"}, {"wv", "any"}};
 }

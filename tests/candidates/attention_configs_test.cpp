@@ -130,7 +130,7 @@ TEST(AttentionConfigs, AreReadBackAndAreCandidates) {
   EXPECT_GT(others, 0U);
 }
 
-TEST(AttentionConfigs, WhatKernelsDoNotSupportIsRejected) {
+TEST(AttentionConfigs, UnsupportedShapesAreRejected) {
   const auto reason = [](const std::vector<std::string>& sizes, const std::string& dtype) {
     const EnumeratedAttentions made = enumerated_attentions("bert_encoder", sizes, without_libraries(), dtype);
     for (const PartitionCandidates& entry : made.attentions) EXPECT_TRUE(entry.candidates.empty());

@@ -289,7 +289,8 @@ TEST(AttentionChoicePoints, OfSeveralAttentions) {
       "    return attend(attend(q, k, v), l, w)\n");
   EXPECT_EQ(attentions_in(layers.candidates).size(), 4U);
   EXPECT_EQ(alternatives_with_attention(layers), 2U);
-  // What could be stacked would be tied together: too much to be tried, so it is left as it was, with the reason.
+  // Possible stacks would tie both attentions into one choice point, which is too large: they are rejected with a
+  // reason.
   const Partitions siblings = tried(
       "def siblings(q: float16[J, P], k: float16[K, P], v: float16[K, P], l: float16[K, P], w: float16[K, P]):\n"
       "    return attend(q, k, v) + attend(q, l, w)\n");

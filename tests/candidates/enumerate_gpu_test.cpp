@@ -171,7 +171,7 @@ def dropped(x: float16[J, K, L]):
   }
 }
 
-TEST(EnumerateOnAGpu, WhatIsEnumeratedIsACandidate) {
+TEST(EnumerateOnAGpu, EveryEnumeratedConfigIsACandidate) {
   const TrainingGraph training = training_of(R"(
 B = 6
 I = 64

@@ -191,7 +191,7 @@ TEST(Layouts, AreAllThatDifferInMemory) {
       EXPECT_EQ(*places.rbegin(), elements_of(graph, tensor) - 1);
     }
   }
-  // Axes of extent one may stand anywhere.
+  // Axes of extent one may be anywhere.
   EXPECT_EQ(parse_layout(graph, graph.arguments[0], "CA'BA"), parse_layout(graph, graph.arguments[0], "AA'CB"));
 }
 
@@ -219,7 +219,7 @@ TEST(CandidatesOfPrograms, EachIsReadBackFromItsTextAndIsACandidate) {
   EXPECT_GT(count, kSanitized ? 30U : 300U);
 }
 
-TEST(CandidatesOfPrograms, AChangedOneIsNoCandidate) {
+TEST(CandidatesOfPrograms, AChangedCandidateIsRejected) {
   const Enumerated made = enumerated(training_of_model("mha", {"tiny"}), both_libraries(60));
   const Graph& graph = made.training.graph;
   size_t changed = 0;
@@ -283,7 +283,7 @@ TEST(CandidatesOfPrograms, TextsThatDoNotFitAreRefused) {
       refused(text.substr(0, at) + number +
               text.substr(text.find_first_of(" ", at) == std::string::npos ? text.size() : text.find(' ', at)));
     }
-    // Cut anywhere: nothing, or at least nothing that falls over.
+    // Cut anywhere: it is rejected, or at least nothing crashes.
     for (size_t cut = 0; cut < text.size(); ++cut) {
       const std::optional<Candidate> read =
           parse_candidate(made.candidates.domains, entry.partition, text.substr(0, cut));

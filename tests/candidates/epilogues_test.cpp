@@ -148,7 +148,7 @@ TEST(EpiloguePartitions, EveryRejectionHasItsReason) {
 
 // --- Configs ---
 
-TEST(EpilogueConfigs, AreReadBackAndNothingElseIsOne) {
+TEST(EpilogueConfigs, AreReadBackAndNoOtherTextIs) {
   const TrainingGraph training = training_of_model("gpt2_block", {"tiny"});
   const Candidates found = epilogues_of(training, 60);
   size_t configs = 0;
@@ -217,7 +217,7 @@ double activated(const GemmCall& call, double sum, const Read& read_auxiliary, c
 
 // A product as the call defines it, by loops: operands 0 to 5 are A, B, C, V, D and the auxiliary matrix.
 using Operands = std::array<char*, 6>;
-void play_call(const GemmCall& call, double factor, const Operands& at) {
+void emulate_call(const GemmCall& call, double factor, const Operands& at) {
   const GemmLoop loop = call.loops.empty() ? GemmLoop{} : call.loops.front();
   ASSERT_LE(call.loops.size(), 1U);
   const auto read = [&](size_t operand, int64_t element) { return read_one(at[operand], element, call.type); };
@@ -250,7 +250,7 @@ void play_call(const GemmCall& call, double factor, const Operands& at) {
 }
 
 // The same as cuBLASLt defines its descriptors.
-void play_library(const GemmCall& call, double factor, Operands at) {
+void emulate_library(const GemmCall& call, double factor, Operands at) {
   const Result<ColumnMajorProduct> product = column_major(call);
   ASSERT_TRUE(product) << to_string(product.error());
   if (product->swapped) std::swap(at[0], at[1]);
@@ -287,10 +287,10 @@ void play_library(const GemmCall& call, double factor, Operands at) {
   }
 }
 
-// Runs a launch of a product by `play`: stacked operands are packed and unpacked.
-template <class Play>
-void play_launch(const Launch& launch, const std::vector<char*>& tensors, const ReferenceData& reference_data,
-                 const Play& play) {
+// Runs a launch of a product with `emulate`; stacked operands are packed and unpacked.
+template <class Emulate>
+void emulate_launch(const Launch& launch, const std::vector<char*>& tensors, const ReferenceData& reference_data,
+                    const Emulate& emulate) {
   double factor = 1;
   for (const LaunchNumber& number : launch.numbers)
     factor *= number.argument < 0 ? number.value : reference_data.arguments[static_cast<size_t>(number.argument)];
@@ -313,7 +313,7 @@ void play_launch(const Launch& launch, const std::vector<char*>& tensors, const 
       std::memcpy(at[operand] + k * static_cast<size_t>(bytes[operand]),
                   tensors[static_cast<size_t>(stacks[operand][k])], static_cast<size_t>(bytes[operand]));
   }
-  play(call, factor, at);
+  emulate(call, factor, at);
   for (const size_t operand : {size_t{2}, size_t{3}}) {
     for (size_t k = 0; k < stacks[operand].size(); ++k)
       std::memcpy(tensors[static_cast<size_t>(stacks[operand][k])],
@@ -346,9 +346,9 @@ std::set<std::string> check_against_reference(const TrainingGraph& training, siz
         }
         for (std::vector<char>& bytes : memory) at.push_back(bytes.data());
         if (by_library) {
-          play_launch(launch, at, *reference_data, play_library);
+          emulate_launch(launch, at, *reference_data, emulate_library);
         } else {
-          play_launch(launch, at, *reference_data, play_call);
+          emulate_launch(launch, at, *reference_data, emulate_call);
         }
         for (size_t w = 0; w < entry.partition.writes.size(); ++w) {
           const size_t t = entry.partition.reads.size() + w;
@@ -364,7 +364,7 @@ std::set<std::string> check_against_reference(const TrainingGraph& training, siz
   return partitions;
 }
 
-TEST(EpilogueConfigs, OfModelsComputeWhatTheReferenceDoes) {
+TEST(EpilogueConfigs, OfModelsAgreeWithTheReference) {
   for (const std::string& model : models()) {
     const std::set<std::string> tiny = check_against_reference(training_of_model(model, {"tiny"}), 37, model);
     const std::set<std::string> odd = check_against_reference(training_of_model(model, {"odd"}), 37, model + " odd");
@@ -373,7 +373,7 @@ TEST(EpilogueConfigs, OfModelsComputeWhatTheReferenceDoes) {
   }
 }
 
-TEST(EpilogueConfigs, OfEveryTypeAndKindComputeWhatTheReferenceDoes) {
+TEST(EpilogueConfigs, OfEveryTypeAndKindAgreeWithTheReference) {
   for (const char* const dtype : {"float16", "bfloat16", "float32", "float64"}) {
     std::string text = R"(
 A = 4
@@ -425,7 +425,7 @@ def f(x: float32[A, B], w: float32[B, C], b: float32[C], t: float32[D, A, B], u:
 }
 
 // With auxiliary matrices, in every layout that the library supports, in halves of both types.
-TEST(EpilogueConfigs, OfGelusComputeWhatTheReferenceDoes) {
+TEST(EpilogueConfigs, OfGelusAgreeWithTheReference) {
   for (const char* const dtype : {"float16", "bfloat16"}) {
     std::string text = kGelus;
     for (size_t at = text.find("float16"); at != std::string::npos; at = text.find("float16", at + 8))
@@ -480,7 +480,7 @@ TEST(EpilogueProducts, AGeluWithoutItsAuxiliaryMatrix) {
 
 // A bias, its gradient and both stacked, of the attention's inputs: if the model's arguments have the layout of a
 // product's result, and if they do not but the caller leaves the choice; stacked, of the weights too.
-TEST(EpilogueConfigs, ThereAreOfTheAttentionsInputs) {
+TEST(EpilogueConfigs, ExistForTheAttentionsInputs) {
   const auto expect_configs = [](const std::string& model, const std::vector<std::string>& unpinned, bool apart,
                                  bool stacked) {
     const TrainingGraph training = training_of_model(model);

@@ -155,14 +155,14 @@ TEST_F(Violations, OfCandidates) {
          one(kernel, [](Candidate& c) { std::get<KernelConfig>(c.config).loops.pop_back(); }));
   expect("has a vector along no index",
          one(kernel, [](Candidate& c) { std::get<KernelConfig>(c.config).vector = 99; }));
-  expect("has an index of m, n and k twice", one(product, [](Candidate& c) {
+  expect("has an index twice in m, n and k", one(product, [](Candidate& c) {
            auto& gemm = std::get<GemmConfig>(c.config);
            gemm.m = gemm.k;
            gemm.k.push_back(99);
          }));
-  expect("is a product of a partition that is no contraction",
+  expect("is a product, but its partition is not a contraction",
          one(kernel, [](Candidate& c) { c.config = GemmConfig(); }));
-  expect("is an attention of a partition that is none",
+  expect("is an attention config, but its partition is not an attention",
          one(kernel, [](Candidate& c) { c.config = AttentionConfig(); }));
 }
 

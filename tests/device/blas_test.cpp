@@ -1,3 +1,5 @@
+// Products by OpenBLAS and BLIS against a plain triple loop. Over 500 lines, because all cases share the tensors,
+// products and comparison that it defines.
 #include "device/cpu/blas.h"
 
 #include <gtest/gtest.h>
@@ -18,11 +20,11 @@
 namespace millrace {
 namespace {
 
-// --- Tensors of any stored type, read and written by way of double ---
+// --- Tensors of any stored type, read and written as double ---
 
 class Tensor {
  public:
-  // With a few elements behind its end that nobody may touch.
+  // Followed by a few guard elements that must not be written.
   Tensor(StoredType type, int64_t elements, double fill)
       : type_(type),
         size_(static_cast<size_t>(bytes_of(type))),
@@ -88,8 +90,8 @@ void visit_all(const GemmCall& call, size_t loop, int64_t a, int64_t b, int64_t 
 
 // A sum of K products in any order is off by at most K·u·Σ|a||b| to first order (Higham, ch. 3); scaling by alpha and
 // adding the partial sums of the loops are a few roundings more. The oracle's own double sum has the same bound. Twice
-// that covers the higher orders, as K·u is far below 1. Half-sized results are rounded once more. `d`: what is added,
-// where the call does: one more term.
+// that covers the higher orders, as K·u is far below 1. Half-precision results are rounded once more. `d`: the added
+// tensor if the call adds, one more term.
 Expected expected_of(const GemmCall& call, double alpha, const Tensor& a, const Tensor& b, const Tensor& d) {
   const auto elements = static_cast<size_t>(call.c_elements);
   Expected expected{std::vector<double>(elements), std::vector<double>(elements), std::vector<bool>(elements)};
@@ -126,7 +128,7 @@ struct Loop {
   Role role;
 };
 
-// Strides of a dense tensor whose axes lie in memory in the given order, outermost first.
+// Strides of a dense tensor with its axes in the given order, outermost first.
 std::vector<int64_t> strides_of(const std::vector<int64_t>& extents, const std::vector<size_t>& order) {
   std::vector<int64_t> strides(extents.size());
   int64_t stride = 1;
@@ -147,8 +149,8 @@ std::string describe(const GemmCall& call) {
   return text;
 }
 
-// A call whose three tensors are dense; `arrange` gives the order of a tensor's axes: its two of the product first, in
-// the order of the product, then the loops.
+// A call with three dense tensors. `arrange` gives the order of a tensor's axes, which are numbered: first its two axes
+// of the product, in the product's order, then the loops.
 template <class Arrange>
 GemmCall call_of(BlasLibrary library, StoredType type, int64_t m, int64_t n, int64_t k, const std::vector<Loop>& loops,
                  const Arrange& arrange) {
@@ -180,8 +182,8 @@ GemmCall call_of(BlasLibrary library, StoredType type, int64_t m, int64_t n, int
   return call;
 }
 
-// The threads of a BLIS product wait for each other by spinning, which takes as long as the scheduler's slices when the
-// cores are busy: few of these in the tests, and of float32 only.
+// The threads of a BLIS product spin while they wait for each other, which takes whole scheduler slices when the cores
+// are busy. So the tests have few of these products, in float32 only.
 bool spins(const GemmCall& call) {
   return call.library == BlasLibrary::blis && call.threads > 1 && !call.threads_over_loops;
 }
@@ -199,7 +201,7 @@ void check(const GemmCall& call, double alpha, unsigned seed) {
   for (int64_t i = 0; i < call.b_elements; ++i) b.set(i, uniform(random));
   Tensor d(call.type, call.adds ? call.c_elements : 1, kNan);
   for (int64_t i = 0; call.adds && i < call.c_elements; ++i) d.set(i, 3 * uniform(random));
-  // Each bit set: NaNs, in scratch as in C.
+  // All bits set: NaNs, in scratch and in C.
   std::vector<unsigned char> scratch(static_cast<size_t>(scratch_bytes(call)), 0xFF);
 
   const auto gemm = Gemm::prepare(call);
@@ -213,7 +215,7 @@ void check(const GemmCall& call, double alpha, unsigned seed) {
       if (expected.covered[i]) {
         ASSERT_LE(std::abs(got - expected.value[i]), expected.bound[i]) << "element " << i << " is " << got;
       } else {
-        ASSERT_TRUE(std::isnan(got)) << "element " << i << " is not the product's";
+        ASSERT_TRUE(std::isnan(got)) << "element " << i << " is outside the product, but was written";
       }
     }
     for (size_t i = 0; i < Tensor::kGuards; ++i)
@@ -221,8 +223,8 @@ void check(const GemmCall& call, double alpha, unsigned seed) {
   }
 }
 
-// By how it lies in memory, said apart from the code that is tested: OpenBLAS takes a matrix with a unit stride, and
-// any that is a vector.
+// An independent statement of the rule that the tested code implements: OpenBLAS takes a matrix with a unit stride, and
+// any vector.
 bool openblas_takes(const GemmCall& call) {
   const auto takes = [](int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride) {
     return rows == 1 || columns == 1 || row_stride == 1 || column_stride == 1;
@@ -270,7 +272,7 @@ TEST_P(Blas, LargeEnoughForThreadsAndBlocks) {
   check(call, -1.5, 5);
 }
 
-// Axes of the product and of the loops in any order: whatever the library says it can do, it does.
+// Axes of the product and of the loops in any order: what the library accepts, it computes correctly.
 TEST_P(Blas, AnyLayoutAndLoops) {
   std::mt19937 random(static_cast<unsigned>(type()) * 2 + static_cast<unsigned>(library()) + 1);
   const auto pick = [&](const auto& from) { return from[random() % from.size()]; };
@@ -304,10 +306,10 @@ TEST_P(Blas, AnyLayoutAndLoops) {
   EXPECT_GE(done, 60);
 }
 
-TEST_P(Blas, BatchAndSumTogetherBothWays) {
+TEST_P(Blas, BatchAndSumWithThreadsInsideAndAcrossLoops) {
   const std::vector<Loop> loops{{3, Role::batch}, {2, Role::summed}, {2, Role::a_only}};
   const auto arrange = [](size_t axes) {
-    std::vector<size_t> order(axes);  // the loops outside
+    std::vector<size_t> order(axes);  // loops outermost
     for (size_t i = 0; i < axes; ++i) order[i] = (i + 2) % axes;
     return order;
   };
@@ -341,7 +343,7 @@ TEST_P(Blas, LeavesTheRestOfC) {
   EXPECT_EQ("the product covers 35 of C's 50 elements; where it adds it must be all", why_not(call));
 }
 
-// So much that the threads share the copy of it.
+// So large that the threads share the work of copying it.
 TEST_P(Blas, AddsALargeTensor) {
   GemmCall call = call_of(library(), type(), 700, 501, 2, {}, [](size_t) { return std::vector<size_t>{0, 1}; });
   call.adds = true;
@@ -350,7 +352,7 @@ TEST_P(Blas, AddsALargeTensor) {
   check(call, 1, 9);
 }
 
-// Float32 sums 4,096 ones to themselves times 2; a half-sized sum would stop growing long before.
+// 4,096 ones, times 2, are exact in float32; a sum in half precision would stop growing much earlier.
 TEST_P(Blas, SumsInFloat32AlsoAcrossLoops) {
   GemmCall call = call_of(library(), type(), 2, 3, 64, {{64, Role::summed}}, [](size_t axes) {
     return axes == 3 ? std::vector<size_t>{2, 0, 1} : std::vector<size_t>{0, 1};
@@ -413,7 +415,7 @@ TEST_P(BlasRejects, ExtentsAndThreads) {
   EXPECT_TRUE(says(call, "0 threads"));
 }
 
-TEST_P(BlasRejects, WhatLeavesTheTensors) {
+TEST_P(BlasRejects, AccessesOutsideTheTensors) {
   GemmCall call = plain();
   --call.a_elements;
   EXPECT_TRUE(says(call, "reaches element 119 of A, which has 119"));
@@ -436,7 +438,7 @@ TEST_P(BlasRejects, ResultsOnTopOfEachOther) {
   call.c_m = 0;
   EXPECT_TRUE(says(call, "the same element of C"));
   call = plain();
-  call.loops[0].c = 23;  // a batch starts in the last one's end
+  call.loops[0].c = 23;  // each batch starts within the end of the previous one
   EXPECT_TRUE(says(call, "the same element of C"));
 }
 
@@ -481,10 +483,11 @@ TEST(BlasStrides, OpenBlasCountsIn32Bits) {
   });
   call.a_m = int64_t{1} << 31;
   call.a_elements = int64_t{1} << 32;
-  EXPECT_EQ("A has the strides 2147483648 and 1 over 2 × 5; OpenBLAS needs strides that fit into 32 bits", why_not(call));
+  EXPECT_EQ("A has the strides 2147483648 and 1 over 2 × 5; OpenBLAS needs strides that fit into 32 bits",
+            why_not(call));
 }
 
-TEST(BlasInfos, SaysWhatWasLoadedOrHowToGetIt) {
+TEST(BlasInfos, NamesLoadedLibrariesOrHowToInstallThem) {
   for (const BlasLibrary library : {BlasLibrary::openblas, BlasLibrary::blis}) {
     const BlasInfo& info = blas_info(library);
     EXPECT_EQ(info.there, info.missing.empty());

@@ -1,4 +1,4 @@
-// The GPU and its compiler as tests get them: from the backend that was built with the tests, or a reason to skip.
+// The GPU and its compiler for tests, from the backend that was built with them, or a reason to skip the test.
 #pragma once
 
 #include <gtest/gtest.h>

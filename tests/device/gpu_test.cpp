@@ -35,7 +35,7 @@ TEST(Gpu, TheArchitectureFollowsFromTheCapability) {
   EXPECT_FALSE(info.has_wgmma());
 }
 
-TEST(Gpu, WithoutADriverItIsUnavailableAndSaysSo) {
+TEST(Gpu, WithoutADriverItIsUnavailableWithAReason) {
   const Result<std::unique_ptr<Gpu>> gpu = gpu_for_tests();
   if (gpu) GTEST_SKIP() << "there is a GPU: " << (*gpu)->info().name;
   EXPECT_EQ(gpu.error().kind, ErrorKind::unavailable);
@@ -46,7 +46,7 @@ TEST(Gpu, WithoutADriverItIsUnavailableAndSaysSo) {
       << to_string(gpu.error());
 }
 
-TEST(Gpu, AReportNamesWhatIsThereOrWhyNot) {
+TEST(Gpu, TheReportNamesWhatIsInstalledOrWhyItIsMissing) {
   use_built_backend();
   const GpuReport report = inspect_gpu();
   EXPECT_NE(report.backend.version.empty(), report.backend.missing.empty());
@@ -100,7 +100,7 @@ class GpuCompilerTest : public ScratchTest {
   std::unique_ptr<GpuCompiler> compiler_;
 };
 
-// One that has the version of another, and compiles nothing.
+// Has the version of another compiler, and compiles nothing.
 class Idle : public GpuCompiler {
  public:
   explicit Idle(std::string version) : version_(std::move(version)) {}
@@ -130,8 +130,8 @@ TEST_F(GpuCompilerTest, CompilesForSeveralArchitectures) {
   }
 }
 
-TEST_F(GpuCompilerTest, CompilesWhatReadsTheClock) {
-  EXPECT_EQ(KernelParameters(1, {}, {}).size(), 40U) << "as its source says";
+TEST_F(GpuCompilerTest, CompilesTheClockProbe) {
+  EXPECT_EQ(KernelParameters(1, {}, {}).size(), 40U) << "the size that its source declares";
   for (const char* const architecture : {"sm_80", "sm_90"}) {
     const Result<std::string> cubin = compiler_->compile(kClockSource, architecture);
     ASSERT_TRUE(cubin) << to_string(cubin.error());
@@ -195,7 +195,7 @@ TEST_F(GpuCompilerTest, TheCacheCompilesOnceAndFindsAgain) {
   EXPECT_FALSE(cache(idle, "sm_80").get({adding(1)}, 1).front());
 }
 
-TEST_F(GpuCompilerTest, ADamagedCubinIsMadeAgain) {
+TEST_F(GpuCompilerTest, ADamagedCubinIsCompiledAgain) {
   const Idle idle(compiler_->version());
   const auto first = cache(*compiler_).get({adding(1)}, 1);
   ASSERT_TRUE(first.front()) << to_string(first.front().error());
@@ -208,10 +208,10 @@ TEST_F(GpuCompilerTest, ADamagedCubinIsMadeAgain) {
   EXPECT_EQ(cache(*compiler_).get({adding(1)}, 1).front()->bytes, first.front()->bytes);
   EXPECT_TRUE(cache(idle).get({adding(1)}, 1).front());
   ASSERT_EQ(chmod(first.front()->path.c_str(), 0666), 0);
-  EXPECT_FALSE(cache(idle).get({adding(1)}, 1).front()) << "others could have written it";
+  EXPECT_FALSE(cache(idle).get({adding(1)}, 1).front()) << "other users can write to it";
 }
 
-TEST_F(GpuCompilerTest, OneThatDoesNotCompileSpoilsNoOther) {
+TEST_F(GpuCompilerTest, AKernelThatDoesNotCompileAffectsNoOther) {
   std::vector<Launch> launches = adding_up_to(3);
   launches[1].kernel = "extern \"C\" __global__ void MILLRACE_KERNEL(int* x) {\n  *x = undeclared; }";
   const GpuKernelCache all = cache(*compiler_);
@@ -225,7 +225,7 @@ TEST_F(GpuCompilerTest, OneThatDoesNotCompileSpoilsNoOther) {
   EXPECT_EQ(*read_file(kept, 1 << 20), all.source_of(launches[1]));
 }
 
-// One that notes how many of its calls were under way at once.
+// Records how many of its calls ran at the same time.
 class Counting : public GpuCompiler {
  public:
   const std::string& version() const override { return version_; }
@@ -260,7 +260,7 @@ TEST_F(GpuCompilerTest, CallsAtOnceCompileNoMoreThanOne) {
   EXPECT_EQ(counting.most(), 2);
 }
 
-// One that notes the numbers that kernels add, in the order in which it came to them.
+// Records the numbers that kernels add, in the order of compilation.
 class Noting : public GpuCompiler {
  public:
   const std::string& version() const override { return version_; }
@@ -294,11 +294,11 @@ TEST_F(GpuCompilerTest, TheEarlierCallIsServedFirst) {
   second.join();
   const std::vector<int> noted = noting.noted();
   ASSERT_EQ(noted.size(), 15U);
-  // Of two that begin together either may be noted first.
-  EXPECT_GE(*std::min_element(noted.begin() + 13, noted.end()), 100) << "what the second call wants comes last";
+  // Of two that start together, either may be recorded first.
+  EXPECT_GE(*std::min_element(noted.begin() + 13, noted.end()), 100) << "kernels of the second call come last";
 }
 
-TEST_F(GpuCompilerTest, WhatNobodyWantsIsNotBegun) {
+TEST_F(GpuCompilerTest, UnwantedKernelsAreNotCompiled) {
   const Noting noting;
   const GpuKernelCache all = cache(noting);
   std::vector<Result<CompiledCubin>> compiled;
@@ -310,7 +310,7 @@ TEST_F(GpuCompilerTest, WhatNobodyWantsIsNotBegun) {
   EXPECT_TRUE(compiled.front());
   EXPECT_FALSE(compiled.back());
   EXPECT_LT(noting.noted().size(), 100U);
-  for (const auto& cubin : all.get(adding_up_to(3), 1)) EXPECT_TRUE(cubin) << "it goes on";
+  for (const auto& cubin : all.get(adding_up_to(3), 1)) EXPECT_TRUE(cubin) << "the cache must still work";
 }
 
 TEST_F(GpuCompilerTest, ThreadsShareACache) {
@@ -328,7 +328,7 @@ TEST_F(GpuCompilerTest, ThreadsShareACache) {
     EXPECT_EQ(entry.path().filename().string().find("tmp"), std::string::npos) << entry.path();
 }
 
-TEST_F(GpuCompilerTest, ACacheThatCannotBeWrittenIsSaid) {
+TEST_F(GpuCompilerTest, ACacheThatCannotBeWrittenIsReported) {
   const GpuKernelCache nowhere("/proc/millrace", *compiler_, "", "sm_90");
   const auto compiled = nowhere.get({adding(1), adding(2)}, 1);
   ASSERT_EQ(compiled.size(), 2U);

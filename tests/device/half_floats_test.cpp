@@ -31,7 +31,7 @@ TEST_P(HalfFloats, WidensAllOfThem) {
   }
 }
 
-// Every boundary between two neighbours, and a little to both sides of it; then anything.
+// Every value and every midpoint of two neighbours, with the floats next to them; then random floats.
 std::vector<float> numbers_to_narrow(StoredType type) {
   std::vector<float> numbers;
   for (uint64_t half = 0; half < 65535; ++half) {
@@ -66,7 +66,7 @@ TEST_P(HalfFloats, NarrowsToTheNearest) {
   }
 }
 
-TEST_P(HalfFloats, TouchesNothingBehindTheEnd) {
+TEST_P(HalfFloats, WritesNothingAfterTheEnd) {
   for (int64_t count = 0; count < 40; ++count) {
     std::vector<float> wide(static_cast<size_t>(count) + 1, 1.0F);
     std::vector<uint16_t> halves(static_cast<size_t>(count) + 1, 0x1234);

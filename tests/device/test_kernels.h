@@ -1,5 +1,5 @@
-// Where tests keep the kernels that they compiled: ctest names one folder for all builds and suites, so that what one
-// of them has compiled none of the others does.
+// The folder in which tests keep compiled kernels. ctest names one for all builds and suites, so that each kernel is
+// compiled once.
 #pragma once
 
 #include <cstdlib>
@@ -7,13 +7,13 @@
 
 namespace millrace {
 
-// Empty where nobody named one.
+// Empty if none is named.
 inline std::string test_kernels_folder() {
   const char* const folder = std::getenv("MILLRACE_TEST_KERNELS");
   return folder == nullptr ? "" : folder;
 }
 
-// A folder in it; without it, one beside `binary`.
+// A subfolder; without a folder, one next to `binary`.
 inline std::string test_kernels(const std::string& name, const std::string& binary) {
   const std::string folder = test_kernels_folder();
   return folder.empty() ? binary.substr(0, binary.rfind('/') + 1) + name : folder + "/" + name;

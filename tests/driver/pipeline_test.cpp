@@ -47,7 +47,7 @@ TEST(Pipeline, AStageThatFailsEndsIt) {
   EXPECT_FALSE(train(stages, {"small.py", "", {}, "float8"}, kSmallProgram));
 }
 
-TEST(Pipeline, WhatAVerifierRejectsIsNotReturned) {
+TEST(Pipeline, ARejectedArtefactIsNotReturned) {
   std::vector<StageTime> timings;
   Stages stages(&timings);
   const auto seven = [] { return Result<int>(7); };

@@ -15,7 +15,7 @@ std::string explained_forward(std::string_view text) {
     const Operator& first = training.graph.operators[pair.first.at()];
     const Operator& second = training.graph.operators[pair.second.at()];
     if (first.pass == Pass::backward || second.pass == Pass::backward) continue;
-    lines.push_back(concat(first.name, " | ", second.name, pair.fused ? " fused: " : " apart: ", pair.reason, "\n"));
+    lines.push_back(concat(first.name, " | ", second.name, pair.fused ? " fused: " : " separate: ", pair.reason, "\n"));
   }
   std::sort(lines.begin(), lines.end());
   return join(lines, "");

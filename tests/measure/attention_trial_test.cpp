@@ -97,7 +97,7 @@ TEST_F(AttentionTrials, CausalInBfloat16) {
 }
 
 // The kernel is compared with the graph: with another scale it is wrong.
-TEST_F(AttentionTrials, AWrongOneIsNoticed) {
+TEST_F(AttentionTrials, AWrongKernelIsDetected) {
   take({});
   for (PartitionCandidates& each : candidates_.partitions) {
     Partition other = each.partition;

@@ -220,7 +220,7 @@ TEST_F(ExploreTest, AStoppedRunResumes) {
   EXPECT_EQ(rows_in().size(), all);
 }
 
-TEST_F(ExploreTest, GoesOnWhenCandidatesFail) {
+TEST_F(ExploreTest, ContinuesWhenCandidatesFail) {
   const Result<Explored> made = explored(pretended_worker(R"(
   *'block 0'*) kill -SEGV $$ ;;
   *'flat loops 1.0'*) echo nonsense ;;

@@ -65,7 +65,7 @@ TEST(LibraryGelu, MostNegativeIsWhereTanhIsMinusOne) {
   EXPECT_LT(std::abs(gelu_tanh(-kMostNegative)), 0x1p-20);
 }
 
-TEST(LibraryGelu, ConstantsAreWhatTheySay) {
+TEST(LibraryGelu, ConstantsAreCorrect) {
   each(-12, 12, [](double x) { EXPECT_LE(std::abs(gelu_tanh_dx(x, 1.0)), kSteepestGelu) << x; });
   each(0, 40, [](double x) {
     EXPECT_GE(gelu_tanh(x), x / 2) << "a GELU of the sum of magnitudes";

@@ -78,7 +78,7 @@ TEST(Statistics, TheIntervalHoldsTheMedian) {
 }
 
 // For skewed samples, such as timings, the interval covers the true median as often as promised.
-TEST(Statistics, CoversAsOftenAsItSays) {
+TEST(Statistics, CoversTheMedianAsOftenAsPromised) {
   std::mt19937_64 random(2);
   constexpr int kRuns = 4000;
   for (const size_t n : {size_t{6}, size_t{9}, size_t{20}, size_t{51}, size_t{200}}) {

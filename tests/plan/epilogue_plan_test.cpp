@@ -187,7 +187,7 @@ TEST(AdditionPlans, EveryChangeIsNoticed) {
           std::find(launched->tensors.begin(), launched->tensors.end(), launched->partition.product.added) -
           launched->tensors.begin());
       expect("onto itself", [&](PlanLaunch& one) { one.buffers[added] = one.buffers.back(); });
-      expect("where what is added lies", [&](PlanLaunch& one) { one.buffers.back() = one.buffers[added]; });
+      expect("into the added tensor", [&](PlanLaunch& one) { one.buffers.back() = one.buffers[added]; });
       expect("without the addition",
              [](PlanLaunch& one) { one.partition = one.partition.substr(0, one.partition.find(" with ")); });
       expect_digits_matter(made, k);
@@ -222,8 +222,8 @@ TEST(AuxiliaryPlans, EveryChangeIsNoticed) {
             << launch.partition << ": " << how;
       };
       expect("onto itself", [&](PlanLaunch& one) { one.buffers[auxiliary] = one.buffers[result]; });
-      expect("where it lies", [&](PlanLaunch& one) { one.buffers[result] = one.buffers[auxiliary]; });
-      expect("the other way round", [&](PlanLaunch& one) { std::swap(one.buffers[result], one.buffers[auxiliary]); });
+      expect("into the auxiliary tensor", [&](PlanLaunch& one) { one.buffers[result] = one.buffers[auxiliary]; });
+      expect("swapped", [&](PlanLaunch& one) { std::swap(one.buffers[result], one.buffers[auxiliary]); });
       expect("without the GELU",
              [](PlanLaunch& one) { one.partition = one.partition.substr(0, one.partition.find(" with ")); });
       expect_digits_matter(made, k);

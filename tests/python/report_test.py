@@ -152,7 +152,7 @@ class ReportTest(unittest.TestCase):
         path = f"{folder}:{os.environ['PATH']}"
         with unittest.mock.patch.dict(os.environ, {"PATH": path}):
             done = run("report", *self.programs["hostile"], "--db", "t.db", "--out", "d.html", "--json", cwd=self.folder)
-        self.assertIn("Millrace&#39;s own: Graphviz&#39;s dot failed", (self.folder / "d.html").read_text())
+        self.assertIn("Millrace laid out the boxes and lines itself: Graphviz&#39;s dot failed", (self.folder / "d.html").read_text())
         tables = json.loads(done.stdout)["tables"]
         self.assertEqual(tables["launches"], self.reports["hostile"][1]["tables"]["launches"])
         given = (folder / "dot.given").read_text()

@@ -38,7 +38,7 @@ Document sample() {
   return document;
 }
 
-TEST(Document, no_name_is_markup) {
+TEST(Document, NamesAreEscaped) {
   const std::string html = document_html(sample());
   EXPECT_EQ(html.find("alert(1)</script><"), std::string::npos);
   EXPECT_EQ(html.find("<script>alert"), std::string::npos);
@@ -47,7 +47,7 @@ TEST(Document, no_name_is_markup) {
   EXPECT_EQ(html.find("https://"), std::string::npos);
 }
 
-TEST(Document, json_has_the_numbers_that_cells_have) {
+TEST(Document, JsonHasTheNumbersOfTheCells) {
   const nlohmann::json json = nlohmann::json::parse(document_json(sample()));
   EXPECT_EQ(json.at("facts").at("step_seconds").at("after"), 1.0);
   const nlohmann::json& rows = json.at("tables").at("launches");
@@ -58,11 +58,11 @@ TEST(Document, json_has_the_numbers_that_cells_have) {
   EXPECT_NE(document_html(sample()).find("data-v=\"0.3333333333333333\""), std::string::npos);
 }
 
-TEST(Document, numbers_are_read_back_as_they_were) {
+TEST(Document, NumbersSurviveARoundTrip) {
   for (const double value : {0.1, 1.0 / 3, 1e-300, 12345678.9}) EXPECT_EQ(std::stod(exact(value)), value);
 }
 
-TEST(Document, csv_has_a_head_and_a_line_a_row) {
+TEST(Document, CsvHasAHeaderAndOneLinePerRow) {
   const std::string csv = table_csv(*sample().sections[0].blocks[0].table);
   EXPECT_EQ(csv,
             "launch,pass,seconds,speed_up,mue,limit\r\n"
@@ -70,13 +70,13 @@ TEST(Document, csv_has_a_head_and_a_line_a_row) {
             "\"a, \"\"b\"\"\",forward,0.3333333333333333,,1,flop\r\n");
 }
 
-TEST(Document, pictures_are_files_of_their_own) {
+TEST(Document, PicturesAreSeparateFiles) {
   const std::string svg = picture_svg(*sample().sections[0].blocks[1].picture);
   EXPECT_EQ(svg.rfind("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1 1\" width=\"1\"><style>", 0), 0U);
   EXPECT_NE(svg.find("</style><g/></svg>"), std::string::npos);
 }
 
-TEST(Document, text_fits_the_terminal_and_has_no_control_characters) {
+TEST(Document, TextFitsTheTerminalAndHasNoControlCharacters) {
   const std::string text = document_text(sample(), false);
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
   EXPECT_NE(document_text(sample(), true).find("\x1b[1m"), std::string::npos);

@@ -5,26 +5,26 @@
 namespace millrace {
 namespace {
 
-TEST(Escape, what_html_reads_as_markup_becomes_text) {
+TEST(Escape, HtmlMarkupBecomesText) {
   EXPECT_EQ(escape_html("<script>alert('x' & \"y\")</script>"),
             "&lt;script&gt;alert(&#39;x&#39; &amp; &quot;y&quot;)&lt;/script&gt;");
   EXPECT_EQ(escape_html("größer µs → ×"), "größer µs → ×");
 }
 
-TEST(Escape, bytes_that_are_no_text_become_question_marks) {
+TEST(Escape, InvalidBytesBecomeQuestionMarks) {
   EXPECT_EQ(escape_html("a\xFF\xFEz"), "a??z");
   EXPECT_EQ(escape_html(std::string("a\0b\x1b[31m", 8)), "a?b?[31m");
   EXPECT_EQ(escape_html("two\nlines"), "two\nlines");
 }
 
-TEST(Escape, csv_fields_are_quoted_where_they_must_be) {
+TEST(Escape, CsvFieldsAreQuotedIfNecessary) {
   EXPECT_EQ(csv_field("plain"), "plain");
   EXPECT_EQ(csv_field("a,b"), "\"a,b\"");
   EXPECT_EQ(csv_field("say \"so\""), "\"say \"\"so\"\"\"");
   EXPECT_EQ(csv_field("two\nlines"), "\"two\nlines\"");
 }
 
-TEST(Escape, csv_fields_are_no_formulas) {
+TEST(Escape, CsvFieldsAreNotFormulas) {
   EXPECT_EQ(csv_field("=HYPERLINK(1)"), "'=HYPERLINK(1)");
   EXPECT_EQ(csv_field("@x"), "'@x");
 }

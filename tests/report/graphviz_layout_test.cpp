@@ -32,7 +32,7 @@ std::string replaced(std::string text, const std::string& what, const std::strin
   return text.replace(at, what.size(), with);
 }
 
-// A PATH with nothing but a pretended dot, for the time of a test.
+// A PATH that contains only a fake dot, for one test.
 class PretendedDot {
  public:
   explicit PretendedDot(const std::string& script) : folder_(TemporaryDirectory::make("/tmp")) {
@@ -53,7 +53,7 @@ class PretendedDot {
   std::string before_;
 };
 
-TEST(GraphvizLayout, reads_what_dot_prints) {
+TEST(GraphvizLayout, ReadsTheOutputOfDot) {
   const Result<LayeredDrawing> drawing = parse_plain(kPlain, kNodes, kEdges);
   ASSERT_TRUE(drawing);
   EXPECT_TRUE(drawing->splines);
@@ -67,7 +67,7 @@ TEST(GraphvizLayout, reads_what_dot_prints) {
   EXPECT_LT(drawing->edges[2].front().y, drawing->edges[2].back().y);
 }
 
-TEST(GraphvizLayout, rejects_what_is_no_drawing_of_the_graph) {
+TEST(GraphvizLayout, RejectsInvalidDrawings) {
   const std::vector<std::pair<std::string, std::string>> damages = {
       {"stop\n", ""},                                          // cut off
       {"graph 1 2 3\n", ""},                                   // no size
@@ -80,11 +80,11 @@ TEST(GraphvizLayout, rejects_what_is_no_drawing_of_the_graph) {
       {"node 0 1 2.75", "node 0 1 inf"},                       //
       {"node 0 1 2.75", "node 0 500 2.75"},                    // outside
       {"node 0 1 2.75", "node 0 one 2.75"},                    //
-      {"edge 0 1 4 1 2.5", "edge 0 2 4 1 2.5"},                // an edge that is not there
-      {"edge 0 1 4 1 2.5", "edge 0 1 5 1 2.5"},                // no cubic spline
+      {"edge 0 1 4 1 2.5", "edge 0 2 4 1 2.5"},                // an edge that does not exist
+      {"edge 0 1 4 1 2.5", "edge 0 1 5 1 2.5"},                // not a cubic spline
       {"edge 0 1 4 1 2.5", "edge 0 1 4 x 2.5"},                //
       {"edge 0 1 4 1 2.5", "edge 0 1 99999999 1 2.5"},         //
-      {"edge 1 2 7 1 1.5", "edge 1 2 10 1 1.5"},               // fewer points than it says
+      {"edge 1 2 7 1 1.5", "edge 1 2 10 1 1.5"},               // fewer points than announced
       {"edge 0 1 4 1 2.5 1 2.4 1 2.1 1 2 solid black\n", ""},  // one missing
   };
   for (const auto& [what, with] : damages)
@@ -93,10 +93,10 @@ TEST(GraphvizLayout, rejects_what_is_no_drawing_of_the_graph) {
   EXPECT_FALSE(parse_plain(std::string("\0\0\xff garbage \n", 12), kNodes, kEdges));
 }
 
-TEST(GraphvizLayout, whatever_dot_does_there_is_a_drawing) {
+TEST(GraphvizLayout, ThereIsADrawingWhateverDotDoes) {
   const std::vector<std::pair<std::string, std::string>> dots = {
       {"", "not installed"},
-      {"echo nonsense\n", "no drawing"},
+      {"echo nonsense\n", "not a drawing"},
       {"exit 3\n", "failed"},
       {"kill -SEGV $$\n", "failed"},
       {"while :; do echo node 0 1 2 3; done\n", "longer than 2 seconds"},
@@ -110,12 +110,12 @@ TEST(GraphvizLayout, whatever_dot_does_there_is_a_drawing) {
       EXPECT_EQ(drawing.edges.size(), kEdges.size());
       EXPECT_FALSE(drawing.splines);
     }
-    EXPECT_NE(layout.note().find("Millrace's own"), std::string::npos) << layout.note();
+    EXPECT_NE(layout.note().find("Millrace laid out"), std::string::npos) << layout.note();
     EXPECT_NE(layout.note().find(reason), std::string::npos) << layout.note();
   }
 }
 
-TEST(GraphvizLayout, dot_is_asked_with_numbers_and_believed) {
+TEST(GraphvizLayout, TheDrawingOfDotIsUsed) {
   const PretendedDot pretended(
       concat("[ \"$*\" = -Tplain ] || exit 1\nread first\n[ \"$first\" = 'digraph {' ] || exit 1\nprintf '%s' '",
              kPlain, "'\n"));
@@ -124,7 +124,7 @@ TEST(GraphvizLayout, dot_is_asked_with_numbers_and_believed) {
   EXPECT_NE(layout.note().find("Graphviz laid out"), std::string::npos);
 }
 
-TEST(GraphvizLayout, boxes_of_the_real_dot_do_not_overlap) {
+TEST(GraphvizLayout, BoxesOfTheRealDotDoNotOverlap) {
   if (!find_program("dot")) GTEST_SKIP() << "no Graphviz here: its dot is not asked";
   std::vector<LayeredNode> nodes;
   std::vector<LayeredEdge> edges;

@@ -31,7 +31,7 @@ bool overlap(const Sample& of, const LayeredDrawing& drawing, size_t a, size_t b
          q.y < p.y + of.nodes[a].height;
 }
 
-TEST(LayeredLayout, no_two_nodes_overlap_and_edges_go_down) {
+TEST(LayeredLayout, NoTwoNodesOverlapAndEdgesGoDown) {
   for (unsigned seed = 0; seed < 60; ++seed) {
     const Sample sample = random_graph(seed);
     const LayeredDrawing drawing = draw_layered(sample.nodes, sample.edges);
@@ -50,8 +50,8 @@ TEST(LayeredLayout, no_two_nodes_overlap_and_edges_go_down) {
   }
 }
 
-// Inside a layer an edge goes straight down, and there is room for it.
-TEST(LayeredLayout, edges_cross_no_node) {
+// Inside a layer an edge goes straight down, and nothing is in its path.
+TEST(LayeredLayout, EdgesCrossNoNode) {
   size_t vertical = 0;
   for (unsigned seed = 0; seed < 60; ++seed) {
     const Sample sample = random_graph(seed);
@@ -74,14 +74,14 @@ TEST(LayeredLayout, edges_cross_no_node) {
   EXPECT_GT(vertical, 0U);
 }
 
-TEST(LayeredLayout, a_source_stands_just_above_its_reader) {
+TEST(LayeredLayout, ASourceIsJustAboveItsReader) {
   // 0 → 1 → 2 → 3, and 4 → 3.
   const std::vector<LayeredNode> nodes(5, {10, 10});
   const LayeredDrawing drawing = draw_layered(nodes, {{0, 1}, {1, 2}, {2, 3}, {4, 3}});
   EXPECT_EQ(drawing.nodes[4].y, drawing.nodes[2].y);
 }
 
-TEST(LayeredLayout, nothing_is_drawn_of_nothing) {
+TEST(LayeredLayout, AnEmptyGraphGivesAnEmptyDrawing) {
   const LayeredDrawing drawing = draw_layered({}, {});
   EXPECT_TRUE(drawing.nodes.empty());
 }

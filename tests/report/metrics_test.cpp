@@ -23,14 +23,14 @@ Piece piece() {
   return made;
 }
 
-TEST(Metrics, mue_is_words_needed_over_moved_times_bandwidth) {
+TEST(Metrics, MueIsWordsNeededOverWordsMovedTimesBandwidth) {
   const Peaks peaks{1000, "a", 800, "b"};
   EXPECT_DOUBLE_EQ(mue(piece(), peaks), 0.5 * (400.0 / 2 / 800));
   EXPECT_DOUBLE_EQ(fraction_of_peak(piece(), peaks), 100.0 / 2 / 1000);
   EXPECT_DOUBLE_EQ(piece().flop_per_word(), 2);
 }
 
-TEST(Metrics, the_limit_that_explains_more_of_the_time_holds) {
+TEST(Metrics, TheLimitThatExplainsMoreOfTheTimeCounts) {
   const std::optional<Limit> memory = limit_of(piece(), {1000, "a", 800, "b"});
   ASSERT_TRUE(memory);
   EXPECT_FALSE(memory->flop);
@@ -41,7 +41,7 @@ TEST(Metrics, the_limit_that_explains_more_of_the_time_holds) {
   EXPECT_DOUBLE_EQ(flop->fraction, 0.5);
 }
 
-TEST(Metrics, what_was_not_measured_has_no_limit) {
+TEST(Metrics, UnmeasuredLaunchesHaveNoLimit) {
   Piece unknown = piece();
   unknown.seconds = 0;
   EXPECT_FALSE(limit_of(unknown, {100, "a", 800, "b"}));
@@ -49,7 +49,7 @@ TEST(Metrics, what_was_not_measured_has_no_limit) {
   EXPECT_EQ(fraction_of_peak(unknown, {}), 0);
 }
 
-TEST(Metrics, as_written_is_the_fastest_candidate_of_the_first_or_the_pinned_layouts) {
+TEST(Metrics, AsWrittenIsTheFastestCandidateWithTheFirstOrPinnedLayouts) {
   Measurements measurements;
   measurements.tensors = {{"x", {"AB", "BA"}, kNoLayout}, {"y", {"AB", "BA"}, 1}};
   MeasuredPartition partition{"p", false, {0}, {1}, {}};
@@ -58,8 +58,8 @@ TEST(Metrics, as_written_is_the_fastest_candidate_of_the_first_or_the_pinned_lay
   EXPECT_EQ(seconds_as_written(measurements, partition), 2.0);
 }
 
-// Each launch moves its plan's buffers once: a mask that is stored as bits or drawn again is not words.
-TEST(Metrics, masks_are_counted_as_the_plan_stores_them) {
+// Each launch moves its plan's buffers once: a mask that is stored as bits or regenerated moves no words.
+TEST(Metrics, MasksCountAsThePlanStoresThem) {
   const char* const program = "A = 6\nB = 24\n\n\ndef f(x: float32[A, B]):\n    return dropout(x)\n";
   std::set<std::string> seen;
   for (uint64_t seed = 1; seed <= 24; ++seed) {

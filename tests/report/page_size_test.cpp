@@ -1,5 +1,5 @@
-// The page stays under its limit: a whole report of the BERT layer as the paper has it, with a time for every
-// candidate, and tables of any length.
+// The page stays under its size limit: a whole report of the paper's BERT layer with a time for every candidate, and
+// tables of any length.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kMostBytes = 5'000'000;
 
-// Made up, from as fast as the first to twenty times as slow; every eighth is refused.
+// Invented times, from that of the first to twenty times as long; every eighth candidate is refused.
 Exploration tried_everything(const Candidates& candidates) {
   Exploration made;
   for (const PartitionCandidates& of : candidates.partitions) {
@@ -39,7 +39,7 @@ Exploration tried_everything(const Candidates& candidates) {
   return made;
 }
 
-TEST(PageSize, bert_large_with_all_violins) {
+TEST(PageSize, BertLargeWithAllViolins) {
   PlanChoice choice;
   choice.most = 400;
   const MadePlan made = make_plan(text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/bert_encoder.py")), choice);
@@ -62,7 +62,7 @@ TEST(PageSize, bert_large_with_all_violins) {
   EXPECT_EQ(static_cast<double>(json.at("tables").at("refused").size()), exploration.outcomes.at("wrong"));
 }
 
-TEST(PageSize, long_tables_are_shown_as_far_as_they_fit) {
+TEST(PageSize, LongTablesAreCutToFit) {
   Document document;
   Section section{"things", "Things", "All things.", {}};
   DataTable table{"long", "Many.", {{"name", "name", false}}, {}, false};
@@ -76,7 +76,7 @@ TEST(PageSize, long_tables_are_shown_as_far_as_they_fit) {
   EXPECT_NE(document_json(document).find("row 49999<"), std::string::npos);
 }
 
-TEST(PageSize, folded_pictures_give_candidate) {
+TEST(PageSize, FoldedPicturesAreDroppedFirst) {
   Document document;
   Section section{"things", "Things", "All things.", {}};
   section.add(Picture{"one", "Shown.", "<svg><g/></svg>", false});

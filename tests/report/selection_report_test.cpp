@@ -38,14 +38,14 @@ backward     candidate     µs
 conversions  from  to    µs
   x          bj    jb  2.50
 
-other alternatives than the default
+alternatives that differ from the default
   Q stacked
       instead of Q
 
-in total                                µs
-  cost of a step                     30.00
-  bound without layout constraints   27.50
-  gap                               9.09 %
+in total                            µs
+  cost of a step                 30.00
+  lower bound, layouts ignored   27.50
+  gap                           9.09 %
 
 Exact: no selection of these measurements costs less.
 )");

@@ -7,7 +7,7 @@
 namespace millrace {
 namespace {
 
-TEST(Trace, has_an_event_a_launch_and_a_pass) {
+TEST(Trace, HasOneEventPerLaunchAndPass) {
   StepPlan plan;
   plan.buffers.resize(2);
   plan.buffers[0].tensor = "x \"quoted\"";

@@ -7,12 +7,12 @@
 namespace millrace {
 namespace {
 
-TEST(Violin, few_or_equal_samples_have_no_density) {
+TEST(Violin, FewOrEqualSamplesHaveNoDensity) {
   EXPECT_TRUE(density_of({1, 2, 3}, 10).empty());
   EXPECT_TRUE(density_of({2, 2, 2, 2, 2}, 10).empty());
 }
 
-TEST(Violin, density_is_highest_where_most_samples_are) {
+TEST(Violin, DensityIsHighestWhereMostSamplesAre) {
   const std::vector<double> density = density_of({0, 1, 1.01, 1.02, 1.03, 1.04, 4}, 41);
   ASSERT_EQ(density.size(), 41U);
   const auto highest = std::max_element(density.begin(), density.end());
@@ -21,14 +21,14 @@ TEST(Violin, density_is_highest_where_most_samples_are) {
   for (const double value : density) EXPECT_GE(value, 0);
 }
 
-TEST(Violin, density_of_what_is_symmetric_is_symmetric) {
+TEST(Violin, TheDensityOfSymmetricSamplesIsSymmetric) {
   const std::vector<double> density = density_of({-2, -1, -1, 0, 1, 1, 2}, 21);
   ASSERT_EQ(density.size(), 21U);
   EXPECT_GT(density[10], density[0]);
   for (size_t k = 0; k < density.size(); ++k) EXPECT_NEAR(density[k], density[density.size() - 1 - k], 1e-9);
 }
 
-TEST(Violin, names_and_reasons_are_escaped) {
+TEST(Violin, NamesAndReasonsAreEscaped) {
   Violin violin;
   violin.name = "<b>";
   violin.sides = {{"generated kernels", "violin", {1, 2, 30}}};
@@ -42,7 +42,7 @@ TEST(Violin, names_and_reasons_are_escaped) {
   EXPECT_NE(svg.find("1 slower"), std::string::npos) << "what is beyond the axis is counted";
 }
 
-TEST(Violin, long_names_are_broken_in_two) {
+TEST(Violin, LongNamesAreSplitInTwo) {
   Violin violin;
   violin.name = "q_projected einsum d_wq + k_projected einsum d_wk + v_projected einsum d_wv";
   violin.sides = {{"generated kernels", "violin", {1, 2}}};
@@ -53,7 +53,7 @@ TEST(Violin, long_names_are_broken_in_two) {
   EXPECT_NE(draw_violins({violin}, "").find("xxxxxxxxx…<"), std::string::npos);
 }
 
-TEST(Violin, the_fastest_of_a_slow_side_is_in_view) {
+TEST(Violin, TheFastestOfASlowSideIsVisible) {
   Violin violin;
   violin.name = "product";
   violin.sides = {{"Tensor Cores", "violin openblas", {1, 2}}, {"no Tensor Cores", "violin blis", {20, 40}}};
@@ -63,7 +63,7 @@ TEST(Violin, the_fastest_of_a_slow_side_is_in_view) {
   EXPECT_EQ(draw_violins({violin}, "").find(">20×<"), std::string::npos);
 }
 
-TEST(Violin, the_legend_names_the_heuristic_only_where_there_is_one) {
+TEST(Violin, TheLegendNamesTheHeuristicOnlyIfThereIsOne) {
   Violin violin;
   violin.name = "product";
   violin.sides = {{"Tensor Cores", "violin openblas", {1, 2}}};

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Enforces the include table of docs/ARCHITECTURE.md: check_includes.py [ROOT].
 
-Prints `file:line: message` for every #include that the table does not allow, and exits 1 when there is one.
+Prints `file:line: message` for every #include that the table does not allow, and exits with 1 if there are any.
 """
 
 import pathlib
@@ -55,7 +55,7 @@ ARTEFACTS_OF = {
 }
 
 PUBLIC = "millrace"
-PUBLIC_FOR_ALL = "millrace/result.h"  # base's own, published: every stage returns a Result
+PUBLIC_FOR_ALL = "millrace/result.h"  # public, but part of base: every stage returns a Result
 USERS_OF_THE_API = ("include", "tools", "bindings", "examples")
 
 CUDA_HEADER = re.compile(r"^(cuda|cublas|nvrtc|cupti|curand|cudnn|nvml)[\w/]*(\.h|\.hpp|\.cuh)$")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that every source compiles on its own, as no build does that compiles the files of a folder together."""
+"""Checks that every source compiles by itself. Builds that compile a folder's files together do not show that."""
 
 import concurrent.futures
 import json

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Formats all C++ files in place; with --check changes nothing and fails when one would change.
+# Formats all C++ files in place; with --check it changes nothing and fails if a file would change.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 source tests/scripts/sources.sh

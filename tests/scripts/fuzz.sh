@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# fuzz.sh TARGET SECONDS: runs one libFuzzer target under both sanitizers, on a copy of its corpus. What it finds
-# stays in build/fuzz/found/.
+# fuzz.sh TARGET SECONDS: runs one libFuzzer target under both sanitizers, on a copy of its corpus. Findings are
+# stored in build/fuzz/found/.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# install_test.sh BUILD MAKE_PLAN: installs a build into a folder of its own, builds the example against it as an
+# install_test.sh BUILD MAKE_PLAN: installs a build into a new folder, builds the example against it as an
 # embedder would, and runs it on a plan.
 set -euo pipefail
 build=$1
@@ -16,12 +16,12 @@ logged cmake -S "$root/examples/run_plan" -B "$folder/example" -DCMAKE_PREFIX_PA
 logged cmake --build "$folder/example"
 
 "$make_plan" "$root/models/mha.py" "$folder/plan" tiny
-# The plan has its kernels: no compiler is needed, and nothing is compiled.
+# The plan contains its kernels, so nothing is compiled and no compiler is needed.
 rm -rf "$MILLRACE_CACHE_DIR"
 PATH=/nonexistent "$folder/example/run_plan" "$folder/plan" 2
 [[ ! -e $MILLRACE_CACHE_DIR ]]
 "$folder/prefix/bin/millrace" bench "$folder/plan" --seconds 0.05 >/dev/null
 if "$folder/example/run_plan" "$folder/nowhere" 2>/dev/null; then
-  echo "a plan that is not there was run"
+  echo "error: a plan that does not exist was run"
   exit 1
 fi

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs clang-tidy over the sources of the product, in parallel, the files of a folder as one: most of its time goes into
-# the headers. (misc-unused-using-decls sees nothing so.) The GPU backend is checked where it is built: elsewhere there
-# are no headers of CUDA's. Files that passed are not looked at again until one of them, a header of ours, the compile
-# flags or the configuration changes.
+# Runs clang-tidy on the product's sources in parallel, the files of a folder as one, because most of its time goes into
+# headers. (This hides misc-unused-using-decls.) The GPU backend is checked only where it is built, since it needs CUDA's
+# headers. A unit that passed is skipped until one of its files, one of our headers, the compile flags or the
+# configuration changes.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 source tests/scripts/sources.sh
@@ -15,13 +15,13 @@ mkdir -p "$passed"
 mapfile -t shared < <(our_files '.*\.(h|inc)' include src tools)
 shared_hash=$(cat .clang-tidy "$build/compile_commands.json" "${shared[@]}" | sha256sum | cut -c1-16)
 
-# What is compiled of ours: folders, and files that stand alone.
+# Our compiled units: folders, and single files.
 units() { sed -nE 's/^ *"file": "(.*)",?$/\1/p' "$build/compile_commands.json" | grep -E '/(Unity|src|tools)/' | sort -u; }
-# The files that one consists of, or itself.
+# The files of a unit, or the unit itself if it is one file.
 files_of() { sed -nE 's/^#include "(.*\.cpp)"$/\1/p' "$1" | grep . || echo "$1"; }
 
-# One of them: silent when it passes; clang-tidy's count of suppressed warnings is noise. An #include of a .cpp file is
-# how a folder is made one.
+# Checks one unit, and prints nothing if it passes; clang-tidy's count of suppressed warnings is noise. A folder's unit
+# includes its .cpp files.
 check_one() {
   local unit=$1 stamp output files
   mapfile -t files < <(files_of "$unit")
@@ -39,9 +39,9 @@ export -f check_one files_of
 export passed shared_hash tool build
 
 find "$passed" -type f -mtime +14 -delete
-# The longest first.
+# Largest first.
 # shellcheck disable=SC2016  # the inner shell expands $1
 units | while read -r unit; do echo "$(files_of "$unit" | xargs cat | wc -c) $unit"; done | sort -rn | cut -d ' ' -f 2- |
   tr '\n' '\0' | xargs -0 -n 1 -P "$(nproc)" bash -c 'check_one "$1"' check_one ||
-  { echo "lint: clang-tidy found something in the files above" >&2; exit 1; }
+  { echo "lint: clang-tidy found the problems above" >&2; exit 1; }
 echo "$(our_files '.*\.cpp' src tools | wc -l) sources pass clang-tidy"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Parses every shell script; with shellcheck on the machine, has it look at them too.
+# Parses every shell script, and runs shellcheck on them if it is installed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

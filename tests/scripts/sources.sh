@@ -1,7 +1,7 @@
-# To be sourced, in the repository root: which files are ours, and which version of a clang tool judges them.
+# To be sourced in the repository root: lists our files, and finds the clang tools in the version we use.
 # shellcheck shell=bash
 
-# clang-format and clang-tidy change their minds between versions; this one's word counts.
+# Results of clang-format and clang-tidy differ between versions, so one version is fixed.
 judging_version=14
 
 # Prints our C++ files whose name matches one of the patterns, in the given folders.
@@ -13,8 +13,8 @@ our_files() {
   done | sort
 }
 
-# Prints the command for a clang tool of the judging version. Exits 77, which ctest shows as skipped, when the machine
-# has another version only.
+# Prints the command for a clang tool of that version. If only other versions are installed, exits with 77, which ctest
+# reports as skipped.
 judging_tool() {
   local name=$1 candidate
   for candidate in "$name-$judging_version" "$name"; do
@@ -23,6 +23,6 @@ judging_tool() {
       return
     fi
   done
-  echo "skipped: $name $judging_version is not here (found: $("$name" --version 2>&1 | grep version || echo none))" >&2
+  echo "skipped: $name $judging_version is not installed (found: $("$name" --version 2>&1 | grep version || echo none))" >&2
   exit 77
 }

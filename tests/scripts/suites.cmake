@@ -1,12 +1,12 @@
 # Run by ctest: one entry for each GoogleTest suite in MILLRACE_TEST_BINARY.
 execute_process(COMMAND ${MILLRACE_TEST_BINARY} --gtest_list_tests
                 OUTPUT_VARIABLE listing RESULT_VARIABLE failed)
-# A suite's line is not indented and ends with its name and a dot, or with a comment behind them.
+# A suite's line is not indented and ends with its name and a dot, or with a comment after them.
 string(REGEX MATCHALL "(^|\n)[A-Za-z_0-9/]+\\." suites "${listing}")
 if(failed OR NOT suites)
   message(FATAL_ERROR "${MILLRACE_TEST_BINARY} lists no tests: build it first (./millrace test)")
 endif()
-# Those of a list of cases that are a suite's, as GoogleTest's filter.
+# The cases of a list that belong to a suite, as a GoogleTest filter.
 function(cases_of suite cases result)
   string(REPLACE "." "\\." name "${suite}.")
   list(FILTER cases INCLUDE REGEX "^${name}")
@@ -19,7 +19,7 @@ function(add_suite name filter cost environment)
                        ENVIRONMENT "${MILLRACE_TEST_ENVIRONMENT};${environment}")
 endfunction()
 
-# A name in the lists that no test has would leave a test out of neither run, and run nothing.
+# A name in the lists that matches no test would silently run nothing.
 foreach(case IN LISTS MILLRACE_LONG_CASES MILLRACE_SLICED_CASES)
   string(REGEX MATCH "^([^.]+)\\.([A-Za-z_0-9]+)" found "${case}")
   if(NOT "${listing}" MATCHES "(^|\n)${CMAKE_MATCH_1}\\.[^\n]*\n(  [^\n]*\n)*  ${CMAKE_MATCH_2}")
@@ -29,7 +29,7 @@ endforeach()
 
 foreach(suite IN LISTS suites)
   string(REGEX REPLACE "[\n.]" "" suite "${suite}")
-  # These call compilers for most of a minute: begun late, they keep one core busy while the others have nothing to do.
+  # These call compilers for most of a minute. Started late, they would keep one core busy while the others are idle.
   set(cost 60)
   if(suite MATCHES "^(CpuKernel|CudaKernel|CudaCompile|AttentionCompile|Passes/AttentionKernel|CpuExecutor|EmulatedTrials)$")
     set(cost 400)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the tests under the thread sanitizer, and runs those of what has threads or shares files with others: the
-# kernel cache, processes, workers, explorations, the database, the reference. OpenMP is not among them: the sanitizer
-# does not know how its threads wait for each other.
+# Builds the tests under the thread sanitizer and runs those of code that has threads or shares files with other
+# processes: the kernel cache, processes, workers, explorations, the database, the reference. OpenMP is left out, because
+# the sanitizer does not understand its synchronization.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

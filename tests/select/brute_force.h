@@ -1,4 +1,4 @@
-// The cheapest selection by trying every alternative and every candidate of every partition; shares no code with src/select/.
+// The cheapest selection, found by trying every alternative and candidate; shares no code with src/select/.
 #pragma once
 
 #include <limits>
@@ -21,7 +21,7 @@ class BruteForce {
       written_.insert(partition.writes.begin(), partition.writes.end());
   }
 
-  // Infinity when nothing fits.
+  // Infinity if no selection is valid.
   double cost() {
     best_ = kNever;
     choose_cover(0, {});

@@ -1,5 +1,5 @@
-// Measurements of the shape and size of a BERT layer's training step, with modelled times: bytes by bandwidth, slower
-// where layouts do not go together, and a little noise.
+// Measurements like those of a BERT layer's training step, with modelled times: bytes by bandwidth, slower for layouts
+// that do not match, and a little noise.
 #pragma once
 
 #include <algorithm>
@@ -45,7 +45,7 @@ class LayerMeasurements {
     double bytes = 2;
   };
 
-  // "x:bji" names a tensor by its axes; a name that is known needs none.
+  // "x:bji" declares a tensor with its axes; a known name needs none.
   int tensor(const std::string& text) {
     const std::string name = text.substr(0, text.find(':'));
     if (const auto known = numbers_.find(name); known != numbers_.end()) return known->second;
@@ -74,7 +74,7 @@ class LayerMeasurements {
     return made_.tensors[static_cast<size_t>(tensor)].layouts[static_cast<size_t>(number)];
   }
 
-  // Layouts that follow one order of all axes, or here and there another one.
+  // Layouts that follow one order of all axes, with occasional exceptions.
   std::vector<int> some_layouts(const std::vector<int>& tensors) {
     std::string order = "bjkhpius";
     for (size_t k = order.size() - 1; k > 0; --k)
@@ -92,7 +92,7 @@ class LayerMeasurements {
     return result;
   }
 
-  // Bytes by bandwidth, more where the innermost axes differ.
+  // Bytes by bandwidth, more if the innermost axes differ.
   double moving_seconds(const std::vector<int>& tensors, const std::vector<int>& layouts) {
     size_t largest = 0;
     for (size_t k = 0; k < tensors.size(); ++k) {
@@ -141,7 +141,7 @@ class LayerMeasurements {
     for (const int t : tensors)
       axes.insert(infos_[static_cast<size_t>(t)].axes.begin(), infos_[static_cast<size_t>(t)].axes.end());
     double flops = 2;
-    // Projections of keys and values run over k where those of queries run over j.
+    // Projections of keys and values run over k, those of queries over j.
     if (axes.contains('i')) axes.erase('k');
     for (const char axis : axes) flops *= extent(axis);
     const int tries = product ? 60 + below(140) : 40 + below(360);
@@ -167,7 +167,7 @@ class LayerMeasurements {
     made_.choice_points.push_back({{{partition(name, reads, {write}, true)}}});
   }
 
-  // A fused operator, or its members one by one: each reads what the one before wrote and its share of the rest.
+  // A fused operator, or its members one by one: each reads its predecessor's output and its share of the rest.
   void kernel(const std::string& name, const Names& reads, const Names& writes, int members) {
     MeasuredChoicePoint choice_point;
     choice_point.alternatives.push_back({partition(name, reads, writes, false)});
@@ -263,7 +263,7 @@ class LayerMeasurements {
   std::map<std::string, int> numbers_;
 };
 
-// The same for the same seed on every machine.
+// Depends only on the seed, on every machine.
 inline Measurements layer_measurements(unsigned seed) { return LayerMeasurements(seed).make(); }
 
 }  // namespace millrace

@@ -49,7 +49,7 @@ class RandomMeasurements {
     std::vector<int> reads;
     const int count = 1 + below(3);
     for (int k = 0; k < count; ++k) {
-      // The newest more often than not: chains.
+      // Usually the newest, which makes chains.
       const int back = below(2) == 0 ? 0 : below(static_cast<int>(readable_.size()));
       const int tensor = readable_[readable_.size() - 1 - static_cast<size_t>(back)];
       if (std::find(reads.begin(), reads.end(), tensor) == reads.end()) reads.push_back(tensor);
@@ -99,9 +99,9 @@ class RandomMeasurements {
       const int fused = add_partition(below(2) == 0 ? reads : some_readable(), writes);
       choice_point.alternatives = {{fused}, {first_partition, second_partition}};
       if (below(2) == 0) std::swap(choice_point.alternatives[0], choice_point.alternatives[1]);
-      // A third shares a partition with another.
+      // A third alternative shares a partition with another.
       if (kind == 4) choice_point.alternatives.push_back({other_first, second_partition});
-      // Somebody else may read what is not always there.
+      // Other partitions may read a tensor that only one alternative writes.
       if (below(8) == 0) readable_.push_back(inner);
     }
     if (below(6) == 0 && kind < 3) choice_point.alternatives.push_back({add_partition(reads, writes)});
@@ -130,8 +130,8 @@ class RandomMeasurements {
   std::vector<std::string> only_somewhere_;
 };
 
-// The same for the same seed on every machine. Chains, diamonds, tensors of several readers, choice points of up to
-// three alternatives, tensors that one alternative alone has, pins, conversions that are not there; some fit nothing.
+// Depends only on the seed, on every machine. Chains, diamonds, tensors with several readers, choice points of up to
+// three alternatives, tensors that only one alternative has, pins, missing conversions; some have no valid selection.
 inline Measurements random_measurements(unsigned seed) { return RandomMeasurements(seed).make(); }
 
 }  // namespace millrace

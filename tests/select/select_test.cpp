@@ -52,7 +52,7 @@ TEST(Select, EqualsBruteForceAndNeverLosesToTheShortestPath) {
     for (const int alternative : exact->alternatives) not_default += alternative > 0 ? 1 : 0;
   }
   if (kSanitized) return;  // too few to count
-  // The instances are of all kinds.
+  // All kinds of instances occurred.
   EXPECT_GT(fitting, 2000);
   EXPECT_LT(fitting, 2900);
   EXPECT_GT(converting, 500);
@@ -90,7 +90,7 @@ TEST(Select, NamesThePartitionWithoutAConfig) {
   }
 }
 
-// x is written as "a" or "b" and read as "c", which nothing makes of it.
+// x is written as "a" or "b" and read as "c", and no conversion to "c" exists.
 TEST(Select, NamesTheTensorWhoseLayoutsDoNotMeet) {
   Measurements measurements;
   measurements.tensors = {{"x", {"a", "b", "c"}}};
@@ -103,7 +103,7 @@ TEST(Select, NamesTheTensorWhoseLayoutsDoNotMeet) {
   EXPECT_NE(to_string(selection.error()).find("tensor 'x'"), std::string::npos) << to_string(selection.error());
 }
 
-// One conversion serves all its readers: paid once it is worth it, paid by each it would not be.
+// One conversion serves all its readers: it pays off if it is paid once, and would not if every reader paid.
 TEST(Select, PaysAConversionOnce) {
   Measurements measurements;
   measurements.tensors = {{"x", {"a", "b"}}};

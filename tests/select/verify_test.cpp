@@ -30,14 +30,14 @@ struct Small {
   }
 };
 
-TEST(VerifySelection, AcceptsWhatIsRight) {
+TEST(VerifySelection, AcceptsValidSelections) {
   const Small small;
   EXPECT_EQ(complaint(small.measurements, small.selection), "accepted");
   EXPECT_EQ(small.selection.cost, 6);
   EXPECT_EQ(small.selection.conversions.size(), 2U);
 }
 
-TEST(VerifySelection, RejectsWhatIsWrong) {
+TEST(VerifySelection, RejectsInvalidSelections) {
   const auto rejected = [](auto change, const std::string& why) {
     Small small;
     change(small.selection);
@@ -52,10 +52,10 @@ TEST(VerifySelection, RejectsWhatIsWrong) {
   rejected([](Selection& s) { s.partitions[0].partition = -1; }, "its partitions are not those");
   rejected([](Selection& s) { s.partitions[0].candidate = 2; }, "no such candidate");
   rejected([](Selection& s) { s.partitions[0].candidate = -1; }, "no such candidate");
-  rejected([](Selection& s) { s.partitions[0].candidate = 1; }, "not converted to just");
-  rejected([](Selection& s) { s.conversions.pop_back(); }, "not converted to just");
+  rejected([](Selection& s) { s.partitions[0].candidate = 1; }, "not converted to exactly");
+  rejected([](Selection& s) { s.conversions.pop_back(); }, "not converted to exactly");
   rejected([](Selection& s) { s.conversions.push_back(s.conversions[0]); }, "same conversion twice");
-  rejected([](Selection& s) { s.conversions[0].tensor = 7; }, "not there");
+  rejected([](Selection& s) { s.conversions[0].tensor = 7; }, "unknown tensor");
   rejected([](Selection& s) { s.conversions[0].seconds = 0; }, "not measured");
   rejected([](Selection& s) { s.conversions[0] = {0, 1, 0, 1}; }, "does not have");
   rejected([](Selection& s) { s.cost = 5; }, "cost");

@@ -137,8 +137,8 @@ struct PrefetchedRows {
 };
 
 // The block's rows: the A operand of every tile. Each warp holds its own as fragments; with kRowsInSmem, all are in
-// smem for wgmma, from `base` on. Call `fetch` before the pipeline starts, so that whoever waits for the first tile has
-// waited for the rows, too; call `finish` after. A negative scale is applied here, by negating the rows.
+// smem for wgmma, from `base` on. Call `fetch` before the pipeline starts, so that waiting for the first
+// tile also waits for the rows; call `finish` after. A negative scale is applied here, by negating the rows.
 template <class S, int kColumns, class M, bool kInSmem = S::kRowsInSmem>
 struct ResidentRows {
   PrefetchedRows<S, kColumns, M> loaded;

@@ -96,8 +96,8 @@ Loaded load(const std::vector<std::string>& paths, Take take, std::string_view n
     if (reason.empty()) return loaded;
     reasons.push_back(concat(path, ": ", reason));
   }
-  loaded.info.missing = concat(name, " is missing (", join(reasons, "; "), "): install it; on Debian and Ubuntu: ",
-                               "apt-get install ", package);
+  loaded.info.missing = concat(name, " is missing (", join(reasons, "; "),
+                               "): install it; on Debian and Ubuntu: ", "apt-get install ", package);
   return loaded;
 }
 

@@ -9,11 +9,11 @@
 namespace millrace {
 namespace {
 
-// A product has some tens of algorithms with hundreds of tiles, stages and options each. More than these limits are
-// worth neither the queries nor the measurements; what is cut are variants of what is kept (see `rank`).
+// A product has tens of algorithms, each with hundreds of combinations of tiles, stages and options. Beyond these
+// limits neither queries nor measurements pay off; what is cut are variants of what is kept (see `rank`).
 constexpr size_t kMostAlgorithms = 2000;
 constexpr size_t kMostChecks = 40000;     // queries to the library about a product
-constexpr size_t kMostChecksAnId = 6000;  // of these, about one of its algorithms; half of them before its variants
+constexpr size_t kMostChecksAnId = 6000;  // queries about one algorithm; half of them before its variants
 constexpr int kHeuristicChoices = 64;
 constexpr int kMostCustom = 63;
 constexpr double kFewWaves = 2;  // with fewer waves, split-k gives more blocks

@@ -111,12 +111,12 @@ Result<Done> check_function(const CudaContext& context, const Grid& grid, size_t
                     concat("ask about the kernel ", grid.name));
   if (!known) return known;
   if (grid.threads > static_cast<unsigned>(threads))
-    return refused(grid.name, concat("it has ", grid.threads, " threads a block, and its registers allow ", threads));
+    return refused(grid.name, concat("it has ", grid.threads, " threads per block, but its registers allow ", threads));
   if (driver.func_get_param_info == nullptr) return Done{};
   size_t offset = 0;
   size_t bytes = 0;
   if (driver.func_get_param_info(grid.function, 0, &offset, &bytes) == CUDA_SUCCESS && bytes != parameter_bytes)
-    return refused(grid.name, concat("its parameter has ", bytes, " bytes, and is given ", parameter_bytes));
+    return refused(grid.name, concat("its parameter has ", bytes, " bytes, but is given ", parameter_bytes));
   return Done{};
 }
 
@@ -124,7 +124,7 @@ Result<Grid> find_grid(const Module& module, const GpuGrid& asked, size_t parame
   if (asked.blocks < 1 || asked.blocks > std::numeric_limits<int32_t>::max() || asked.threads < 1)
     return refused(asked.function, concat(asked.blocks, " blocks of ", asked.threads, " threads"));
   if (asked.shared_bytes < 0 || asked.shared_bytes > std::numeric_limits<int32_t>::max())
-    return refused(asked.function, concat(asked.shared_bytes, " bytes of shared memory a block"));
+    return refused(asked.function, concat(asked.shared_bytes, " bytes of shared memory per block"));
   const Result<CUfunction> function = module.function(asked.function);
   if (!function) return function.error();
   Grid grid{*function, asked.function, static_cast<unsigned>(asked.blocks), static_cast<unsigned>(asked.threads),

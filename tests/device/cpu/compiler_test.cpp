@@ -23,7 +23,7 @@ bool has(const Compiler& compiler, const std::string& flag) {
   return std::find(compiler.flags.begin(), compiler.flags.end(), flag) != compiler.flags.end();
 }
 
-TEST_F(CompilerTest, TheMachinesOwn) {
+TEST_F(CompilerTest, FindsTheMachinesCompiler) {
   const Result<Compiler> compiler = find_compiler();
   ASSERT_TRUE(compiler) << to_string(compiler.error());
   EXPECT_TRUE(compiler->path.starts_with("/"));
@@ -35,7 +35,7 @@ TEST_F(CompilerTest, TheMachinesOwn) {
       "extern \"C\" int MILLRACE_KERNEL(int n) {\n  int sum = 0;\n"
       "#pragma omp parallel for reduction(+ : sum)\n"
       "  for (int k = 0; k < n; ++k) sum += k;\n  return sum;\n}"};
-  for (int round = 0; round < 3; ++round)  // unloaded in between, while OpenMP's threads go on
+  for (int round = 0; round < 3; ++round)  // unloaded in between, while OpenMP's threads keep running
     EXPECT_EQ(call(cache_with(*compiler).get({source}, 1).front(), 1000), 499'500);
 }
 
@@ -54,7 +54,7 @@ TEST_F(CompilerTest, TheVariablesInTheirOrder) {
   EXPECT_EQ(found->flags.front(), first.path);
 }
 
-TEST_F(CompilerTest, TheOneItIsToldToUseIsNotReplaced) {
+TEST_F(CompilerTest, AnExplicitCompilerIsNotReplaced) {
   set_variable("MILLRACE_CXX", "no-such-compiler");
   const Result<Compiler> compiler = find_compiler();
   ASSERT_FALSE(compiler);
@@ -62,7 +62,7 @@ TEST_F(CompilerTest, TheOneItIsToldToUseIsNotReplaced) {
   EXPECT_TRUE(says(compiler.error(), "'no-such-compiler' does not exist")) << to_string(compiler.error());
 }
 
-TEST_F(CompilerTest, AUsualOneThatIsNotThereIsPassedOver) {
+TEST_F(CompilerTest, AMissingDefaultCompilerIsSkipped) {
   const std::string script = "echo 'other 2'";
   const Compiler other = pretended_compiler(script);
   std::filesystem::rename(other.path, path("clang++"));
@@ -73,7 +73,7 @@ TEST_F(CompilerTest, AUsualOneThatIsNotThereIsPassedOver) {
   EXPECT_EQ(compiler->path, path("clang++"));
 }
 
-TEST_F(CompilerTest, NoneAtAllIsSaidWithTheRemedy) {
+TEST_F(CompilerTest, NoCompilerIsAnErrorWithARemedy) {
   set_variable("PATH", folder_.string());
   const Result<Compiler> compiler = find_compiler();
   ASSERT_FALSE(compiler);
@@ -81,7 +81,7 @@ TEST_F(CompilerTest, NoneAtAllIsSaidWithTheRemedy) {
   EXPECT_TRUE(says(compiler.error(), "install g++")) << to_string(compiler.error());
 }
 
-TEST_F(CompilerTest, AFlagForThisMachineThatIsNotTakenIsDropped) {
+TEST_F(CompilerTest, AnUnsupportedMachineFlagIsDropped) {
   const Compiler old = pretended_compiler("case \"$*\" in *=native*) echo 'unknown flag' >&2; exit 1;; esac; echo old");
   set_variable("MILLRACE_CXX", old.path);
   const Result<Compiler> compiler = find_compiler();
@@ -90,7 +90,7 @@ TEST_F(CompilerTest, AFlagForThisMachineThatIsNotTakenIsDropped) {
   EXPECT_TRUE(has(*compiler, "-O3"));
 }
 
-TEST_F(CompilerTest, OneThatCompilesNothingIsQuoted) {
+TEST_F(CompilerTest, TheErrorOfABrokenCompilerIsQuoted) {
   const Compiler broken = pretended_compiler("[ $1 = --version ] && echo broken && exit; echo 'no omp.h' >&2; exit 1");
   set_variable("MILLRACE_CXX", broken.path);
   const Result<Compiler> compiler = find_compiler();

@@ -74,7 +74,7 @@ TEST_F(CpuInfoTest, TheLastLevelThatHoldsData) {
   EXPECT_EQ(last_level_cache(folder_.string()), 32768 << 10);
 }
 
-TEST_F(CpuInfoTest, LimitsOfGroupsOfVersion2) {
+TEST_F(CpuInfoTest, CgroupVersion2Limits) {
   EXPECT_EQ(group_limits("0::/a/b\n", folder_.string()).cores, 0);
   put("cpu.max", "max 100000");
   put("a/cpu.max", "250000 100000");
@@ -91,7 +91,7 @@ TEST_F(CpuInfoTest, LimitsOfGroupsOfVersion2) {
   EXPECT_EQ(group_limits("nonsense\n0:\n::\n", folder_.string()).cores, 0);
 }
 
-TEST_F(CpuInfoTest, LimitsOfGroupsOfVersion1) {
+TEST_F(CpuInfoTest, CgroupVersion1Limits) {
   put("cpu,cpuacct/box/cpu.cfs_quota_us", "300000");
   put("cpu,cpuacct/box/cpu.cfs_period_us", "100000");
   put("cpu,cpuacct/cpu.cfs_quota_us", "-1");
@@ -103,7 +103,7 @@ TEST_F(CpuInfoTest, LimitsOfGroupsOfVersion1) {
   EXPECT_EQ(limits.memory, 2000);
 }
 
-TEST_F(CpuInfoTest, ThreadsAreAsTheUserSays) {
+TEST_F(CpuInfoTest, UsesTheNumberOfThreadsThatTheUserSets) {
   set_variable("OMP_NUM_THREADS", std::nullopt);
   const int cores = cpu_info().cores;
   EXPECT_EQ(threads(), cores);

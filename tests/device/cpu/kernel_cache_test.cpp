@@ -28,7 +28,7 @@ constexpr uid_t kNobody = 65534;
 
 class KernelCacheTest : public KernelTest {
  protected:
-  // One that finds what the quick compiler made, and can make nothing itself.
+  // A cache that finds the quick compiler's kernels and cannot compile any itself.
   KernelCache finding_cache() const {
     Compiler compiler = quick_compiler();
     compiler.path = "/no/compiler";
@@ -45,7 +45,7 @@ class KernelCacheTest : public KernelTest {
   }
 };
 
-// The exit code of `body` in a process of its own.
+// The exit code of `body`, run in a separate process.
 template <class Body>
 pid_t in_another_process(Body body) {
   const pid_t id = fork();
@@ -80,7 +80,7 @@ TEST_F(KernelCacheTest, CompilesOnceAndFindsAgain) {
   EXPECT_EQ(temporaries(), 0U);
 }
 
-TEST_F(KernelCacheTest, ANameFollowsFromAllThatMakesTheCode) {
+TEST_F(KernelCacheTest, TheNameDependsOnEverythingThatAffectsTheCode) {
   const Compiler compiler = {"/c", "1", {"-a", "-b"}};
   std::set<std::string> names;
   const auto add = [&](const Compiler& c, const std::string& start, const std::string& cpu, const std::string& text) {
@@ -102,7 +102,7 @@ TEST_F(KernelCacheTest, ANameFollowsFromAllThatMakesTheCode) {
   }
 }
 
-TEST_F(KernelCacheTest, OneThatDoesNotCompileSpoilsNoOther) {
+TEST_F(KernelCacheTest, AKernelThatDoesNotCompileAffectsNoOther) {
   std::vector<KernelSource> sources = adding_up_to(6);
   sources[3] = {"extern \"C\" int MILLRACE_KERNEL(int x) {\n  return undeclared + x;\n}"};
   const KernelCache cache = cache_with(quick_compiler());
@@ -131,12 +131,12 @@ TEST_F(KernelCacheTest, TheSameKernelTwiceIsCompiledOnce) {
   EXPECT_EQ(kernels[0]->name, kernels[2]->name);
 }
 
-TEST_F(KernelCacheTest, NothingAskedForIsNothingDone) {
+TEST_F(KernelCacheTest, AnEmptyRequestCompilesNothing) {
   EXPECT_TRUE(cache_with(counting_compiler()).get({}, 4).empty());
   EXPECT_EQ(calls(), 0U);
 }
 
-TEST_F(KernelCacheTest, AnIndexEntryIsBelievedOnlyAsWritten) {
+TEST_F(KernelCacheTest, AnyChangeOfAnIndexEntryIsDetected) {
   const std::string name = "k_" + std::string(32, 'a');
   const std::string hash = sha256("x");
   const std::string text = to_text({name, object_name(hash), hash});
@@ -154,12 +154,12 @@ TEST_F(KernelCacheTest, AnIndexEntryIsBelievedOnlyAsWritten) {
   }
   EXPECT_FALSE(parse_index_entry(text + "\n", name));
   EXPECT_FALSE(parse_index_entry(text, "k_" + std::string(32, 'b')));
-  // Its own hashes in order, and yet a way out of the directory.
+  // Its hashes are right, but its path leaves the directory.
   EXPECT_FALSE(parse_index_entry(to_text({name, "../evil.so", hash}), name));
 }
 
 TEST_F(KernelCacheTest, AFlippedBitInAnyByteOfAnEntryMakesItCompileAgain) {
-  // A kernel for each byte of an entry: in that of the n-th kernel the n-th byte is damaged.
+  // One kernel for each byte of an entry; byte n of kernel n's entry is damaged.
   const KernelCache cache = cache_with(counting_compiler(), {.seconds = 120, .batch = 1000});
   ASSERT_TRUE(cache.get({adding(0)}, 1).front());
   const size_t length = read_file(index_of(cache, adding(0)), 4096)->size();
@@ -180,7 +180,7 @@ TEST_F(KernelCacheTest, AFlippedBitInAnyByteOfAnEntryMakesItCompileAgain) {
   for (size_t at = 0; at < length; ++at) EXPECT_EQ(*read_file(index_of(cache, sources[at]), 4096), good[at]) << at;
 }
 
-TEST_F(KernelCacheTest, ADamagedObjectIsMadeAgain) {
+TEST_F(KernelCacheTest, ADamagedObjectIsCompiledAgain) {
   const KernelCache cache = cache_with(quick_compiler());
   const auto first = cache.get({adding(1)}, 1);
   ASSERT_TRUE(first.front()) << to_string(first.front().error());
@@ -201,7 +201,7 @@ TEST_F(KernelCacheTest, ADamagedObjectIsMadeAgain) {
   EXPECT_TRUE(finding_cache().get({adding(1)}, 1).front());
 }
 
-TEST_F(KernelCacheTest, WhatOthersCouldHaveWrittenIsNotUsed) {
+TEST_F(KernelCacheTest, FilesThatOthersCanWriteAreNotUsed) {
   const KernelCache cache = cache_with(counting_compiler());
   const auto kernels = cache.get({adding(1)}, 1);
   ASSERT_TRUE(kernels.front());
@@ -243,7 +243,7 @@ TEST_F(KernelCacheTest, ACompilerThatHangsIsKilled) {
   EXPECT_EQ(temporaries(), 0U);
 }
 
-TEST_F(KernelCacheTest, ACompilerThatCrashesOrMakesNothingIsSaid) {
+TEST_F(KernelCacheTest, ACompilerThatCrashesOrWritesNothingIsReported) {
   const auto crashed = cache_with(pretended_compiler("kill -SEGV $$")).get({adding(1)}, 1);
   EXPECT_TRUE(says(crashed.front().error(), "signal 11")) << to_string(crashed.front().error());
   const auto idle = cache_with(pretended_compiler("true")).get({adding(1)}, 1);
@@ -253,11 +253,11 @@ TEST_F(KernelCacheTest, ACompilerThatCrashesOrMakesNothingIsSaid) {
   EXPECT_TRUE(says(absent[1].error(), "/no/compiler")) << to_string(absent[1].error());
 }
 
-TEST_F(KernelCacheTest, AFullDiskIsNotTheKernelsFault) {
+TEST_F(KernelCacheTest, AFullDiskIsNotAKernelError) {
   const std::string script =
       "echo >>$calls; echo \"fatal error: error writing to $out: No space left on device\" >&2; exit 1";
   const auto kernels = cache_with(pretended_compiler(script)).get(adding_up_to(8), 1);
-  EXPECT_EQ(calls(), 1U) << "no search for a guilty one";
+  EXPECT_EQ(calls(), 1U) << "no search for the failing kernel";
   for (const auto& kernel : kernels) {
     ASSERT_FALSE(kernel);
     EXPECT_TRUE(says(kernel.error(), "no space left")) << to_string(kernel.error());
@@ -265,8 +265,8 @@ TEST_F(KernelCacheTest, AFullDiskIsNotTheKernelsFault) {
   }
 }
 
-TEST_F(KernelCacheTest, ADiskThatIsFullSoonerOrLater) {
-  // Small file systems of all sizes up to one that is large enough, mounted where only that process sees them.
+TEST_F(KernelCacheTest, DisksOfManySizesThatFillUp) {
+  // File systems of all sizes up to one that is large enough, mounted in a namespace of that process.
   const KernelCache cache = cache_with(pretended_compiler("head -c 12000 /dev/zero >$out"));
   fs::create_directory(path("cache"));
   constexpr int kCannotMount = 77;
@@ -295,7 +295,7 @@ TEST_F(KernelCacheTest, ADiskThatIsFullSoonerOrLater) {
   EXPECT_EQ(code, 0);
 }
 
-TEST_F(KernelCacheTest, ADirectoryThatCannotBeMadeIsSaid) {
+TEST_F(KernelCacheTest, ADirectoryThatCannotBeCreatedIsReported) {
   const KernelCache cache("/proc/millrace", quick_compiler(), "", "cpu");
   const auto kernels = cache.get({adding(1), adding(2)}, 1);
   ASSERT_EQ(kernels.size(), 2U);
@@ -303,7 +303,7 @@ TEST_F(KernelCacheTest, ADirectoryThatCannotBeMadeIsSaid) {
   EXPECT_FALSE(cache.compile_together({adding(1)}, path("x.so")));
 }
 
-TEST_F(KernelCacheTest, AReadOnlyDirectoryServesWhatItHas) {
+TEST_F(KernelCacheTest, AReadOnlyDirectoryServesItsKernels) {
   if (geteuid() != 0) GTEST_SKIP() << "not root: cannot become another user";
   const KernelCache cache = cache_with(counting_compiler());
   ASSERT_TRUE(cache.get({adding(1)}, 1).front());
@@ -342,7 +342,7 @@ TEST_F(KernelCacheTest, TwoProcessesFillOneCacheAtOnce) {
 }
 
 TEST_F(KernelCacheTest, ThreadsShareACache) {
-  // The same object by several threads at once, under the same name.
+  // Several threads write the same object under the same name.
   const KernelCache cache = cache_with(counting_compiler(), {.seconds = 120, .batch = 2});
   const std::vector<KernelSource> sources = adding_up_to(8);
   std::vector<size_t> made(4);
@@ -359,7 +359,7 @@ TEST_F(KernelCacheTest, ThreadsShareACache) {
   EXPECT_EQ(calls(), before);
 }
 
-TEST_F(KernelCacheTest, WhatAKilledProcessLeftIsRemovedWhenOld) {
+TEST_F(KernelCacheTest, OldFilesOfKilledProcessesAreRemoved) {
   const KernelCache cache = cache_with(pretended_compiler("echo >>$calls; echo half >$out; sleep 600"));
   const pid_t victim = in_another_process([&] { return cache.get({adding(1)}, 1).front() ? 0 : 1; });
   while (calls() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -369,7 +369,7 @@ TEST_F(KernelCacheTest, WhatAKilledProcessLeftIsRemovedWhenOld) {
 
   const KernelCache working = cache_with(counting_compiler());
   EXPECT_TRUE(working.get({adding(1)}, 1).front());
-  EXPECT_EQ(temporaries(), 1U) << "it could still be at work";
+  EXPECT_EQ(temporaries(), 1U) << "its process may still be running";
   for (const auto& entry : fs::directory_iterator(path("cache")))
     if (entry.is_directory()) fs::last_write_time(entry, fs::file_time_type::clock::now() - std::chrono::hours(2));
   EXPECT_TRUE(working.get({adding(2)}, 1).front());
@@ -386,7 +386,7 @@ TEST_F(KernelCacheTest, TogetherInOneObject) {
   const Result<KernelModule> module = KernelModule::load(path("plan.so"), *hash);
   ASSERT_TRUE(module);
   EXPECT_FALSE(module->function(cache.name_of(adding(3))));
-  // A failure leaves what was there.
+  // After a failure the old file is still there.
   const KernelSource bad{"extern \"C\" int MILLRACE_KERNEL(int x) { return y; }"};
   const Result<std::string> failed = cache.compile_together({adding(1), bad}, path("plan.so"));
   ASSERT_FALSE(failed);

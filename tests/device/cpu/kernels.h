@@ -1,4 +1,4 @@
-// Small kernels and compilers, real and pretended, for the tests of the CPU device.
+// Small kernels, and real and fake compilers, for the tests of the CPU device.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,14 +20,14 @@ using Kernel = int (*)(int);
 
 class KernelTest : public ScratchTest {
  protected:
-  // The machine's, with flags that are quick.
+  // The machine's compiler, with flags that compile fast.
   static Compiler quick_compiler() {
     const std::optional<std::string> path = find_program("g++").has_value() ? find_program("g++") : find_program("c++");
-    EXPECT_TRUE(path) << "a compiler was there to build this";
+    EXPECT_TRUE(path) << "no compiler found, but one built this test";
     return {path.value_or(""), "quick 1", {"-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-w"}};
   }
 
-  // A script in the place of a compiler: $out is the file to make, $calls a file to add to.
+  // A script in place of a compiler: it writes the file $out and appends to the file $calls.
   Compiler pretended_compiler(const std::string& script) {
     const std::string file = path("compiler.sh");
     EXPECT_TRUE(
@@ -57,7 +57,7 @@ class KernelTest : public ScratchTest {
     return {path("cache"), compiler, prelude(), "cpu", limits};
   }
 
-  // What a compiled kernel makes of `x`; -1 when it cannot be loaded.
+  // The result of a compiled kernel for `x`; -1 if it cannot be loaded.
   static int call(const Result<CompiledKernel>& kernel, int x) {
     EXPECT_TRUE(kernel) << to_string(kernel.error());
     if (!kernel) return -1;

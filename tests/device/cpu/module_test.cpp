@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 class ModuleTest : public KernelTest {
  protected:
-  // An object of its own for each kernel.
+  // One object per kernel.
   CompiledKernel compiled(const KernelSource& source, const std::string& file) {
     const KernelCache cache = cache_with(quick_compiler());
     const Result<std::string> hash = cache.compile_together({source}, path(file));
@@ -44,7 +44,7 @@ TEST_F(ModuleTest, LoadsAndFinds) {
   EXPECT_EQ(call_in(moved, kernel, 3), 8) << "its file's name is no longer needed";
 }
 
-TEST_F(ModuleTest, WhatIsNotTheFileMeantIsNotLoaded) {
+TEST_F(ModuleTest, OnlyTheExpectedFileIsLoaded) {
   const CompiledKernel kernel{"k", path("a.so"), sha256("bytes")};
   ASSERT_TRUE(write_file(kernel.path, "bytes"));
   EXPECT_TRUE(says(KernelModule::load(kernel.path, sha256("other")).error(), "its hash differs"));
@@ -65,15 +65,15 @@ TEST_F(ModuleTest, AnotherUsersFileIsNotLoaded) {
   EXPECT_TRUE(says(KernelModule::load(path("a.so"), sha256("bytes")).error(), "belongs to user 65534"));
 }
 
-TEST_F(ModuleTest, AFileThatIsNoObjectIsAnError) {
+TEST_F(ModuleTest, AFileThatIsNotAnObjectIsAnError) {
   ASSERT_TRUE(write_file(path("a.so"), "no object"));
   const Result<KernelModule> module = KernelModule::load(path("a.so"), sha256("no object"));
   ASSERT_FALSE(module);
   EXPECT_TRUE(says(module.error(), "cannot load the kernels in '" + path("a.so"))) << to_string(module.error());
 }
 
-TEST_F(ModuleTest, OneThatTheLoaderKeepsIsNotTakenForTheNext) {
-  // A variable of an inline function is a symbol that must be unique, which makes glibc keep the object for ever.
+TEST_F(ModuleTest, AnObjectThatStaysLoadedIsNotReusedForAnother) {
+  // A static variable of an inline function is a unique symbol, so glibc never unloads the object.
   const auto keeping = [](int number) {
     return KernelSource{concat("inline int& kept() { static int value = ", number, "; return value; }\n",
                                "extern \"C\" int MILLRACE_KERNEL(int x) { return x + kept(); }")};
@@ -86,7 +86,7 @@ TEST_F(ModuleTest, OneThatTheLoaderKeepsIsNotTakenForTheNext) {
   }
 }
 
-TEST_F(ModuleTest, TwoOfOneFileAndOneAssignedToAnother) {
+TEST_F(ModuleTest, TwoModulesOfOneFileAndAssignment) {
   const CompiledKernel first = compiled(adding(1), "1.so");
   const CompiledKernel second = compiled(adding(2), "2.so");
   Result<KernelModule> a = KernelModule::load(first.path, first.sha256);

@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// A call whose matrices lie by rows or by columns, `padding` elements apart.
+// A call with row-major or column-major matrices, with `padding` elements between rows or columns.
 GemmCall call_of(int64_t m, int64_t n, int64_t k, int order, int64_t padding) {
   GemmCall call;
   call.library = BlasLibrary::cublaslt;
@@ -34,7 +34,7 @@ std::vector<double> numbers(size_t count, int seed) {
   return values;
 }
 
-// As the call means it.
+// The product as the call defines it.
 std::vector<double> by_call(const GemmCall& call, const std::vector<double>& a, const std::vector<double>& b,
                             size_t room) {
   std::vector<double> c(room, -99);
@@ -51,7 +51,7 @@ std::vector<double> by_call(const GemmCall& call, const std::vector<double>& a, 
   return c;
 }
 
-// As cuBLASLt means its descriptors.
+// The product as cuBLASLt defines it by its descriptors.
 std::vector<double> by_library(const ColumnMajorProduct& product, std::vector<double> a, std::vector<double> b,
                                size_t room) {
   if (product.swapped) std::swap(a, b);
@@ -104,7 +104,7 @@ TEST(ColumnMajor, ABatchWithStridesBroadcastsAndInterleaves) {
     compare(call, concat("one A ", order));
     call.loops = {{7, 15, 0, 12}, {1, 9, 9, 0}};
     compare(call, concat("one B ", order));
-    // The loop's index inside: rows of 5 steps each.
+    // The loop's index is the innermost: rows of 5 steps each.
     call = call_of(3, 4, 5, order, 20);
     call.loops = {{4, 6, 6, 6}};
     compare(call, concat("inside ", order));
@@ -126,13 +126,13 @@ TEST(ColumnMajor, StridesOfExtentsOfOneSayNothing) {
   compare(call, "k");
 }
 
-TEST(ColumnMajor, AVectorLiesAsItCanBeReadFastest) {
+TEST(ColumnMajor, AVectorUsesTheFastestOrder) {
   const Result<ColumnMajorProduct> product = column_major(call_of(1, 64, 128, 7, 0));
   ASSERT_TRUE(product);
   for (const ColumnMajor* matrix : {&product->a, &product->b, &product->c}) EXPECT_EQ(matrix->alignment, 16);
 }
 
-TEST(ColumnMajor, AlignmentIsAsBadAsTheWorstAddress) {
+TEST(ColumnMajor, AlignmentIsThatOfTheWorstAddress) {
   GemmCall call = call_of(8, 8, 8, 0, 0);  // columns of 16 bytes
   EXPECT_EQ(column_major(call)->a.alignment, 16);
   call.loops = {{3, 65, 0, 68}};
@@ -145,7 +145,7 @@ TEST(ColumnMajor, AlignmentIsAsBadAsTheWorstAddress) {
   EXPECT_EQ(column_major(call)->a.alignment, 4);
 }
 
-TEST(ColumnMajor, WhatIsNotOneCallIsRefusedWithItsReason) {
+TEST(ColumnMajor, UnsupportedCallsAreRefusedWithAReason) {
   const auto why = [](const GemmCall& call) {
     const Result<ColumnMajorProduct> product = column_major(call);
     return product ? "" : to_string(product.error());
@@ -181,7 +181,7 @@ GemmCall with_vector(GemmCall call, GemmVector vector, bool along_m) {
 TEST(ColumnMajorVector, ABiasRunsAlongTheRows) {
   for (const bool along_m : {false, true}) {
     for (int order = 0; order < 8; ++order) {
-      const bool by_rows = ((order >> 2) & 1) != 0;  // C's columns are its neighbours
+      const bool by_rows = ((order >> 2) & 1) != 0;  // elements of a row of C are adjacent
       const Result<ColumnMajorProduct> product =
           column_major(with_vector(call_of(5, 4, 6, order, 0), GemmVector::bias, along_m));
       ASSERT_EQ(static_cast<bool>(product), by_rows != along_m) << order << " " << along_m;
@@ -192,7 +192,7 @@ TEST(ColumnMajorVector, ABiasRunsAlongTheRows) {
       EXPECT_EQ(product->vector_alignment, 16);
       compare(with_vector(call_of(5, 4, 6, order, 0), GemmVector::bias, along_m), concat(order, " ", along_m));
     }
-    // A vector as C lies both ways: then as the bias does.
+    // A vector C is both row-major and column-major; the order of the bias decides.
     const GemmCall call =
         with_vector(along_m ? call_of(64, 1, 8, 0, 0) : call_of(1, 64, 8, 7, 0), GemmVector::bias, along_m);
     const Result<ColumnMajorProduct> product = column_major(call);
@@ -201,7 +201,7 @@ TEST(ColumnMajorVector, ABiasRunsAlongTheRows) {
   }
 }
 
-TEST(ColumnMajorVector, TheSumOfAMatrixIsOfTheOneThatTheLibraryMeans) {
+TEST(ColumnMajorVector, SumsTheMatrixThatTheLibraryExpects) {
   for (int order = 0; order < 8; ++order) {
     for (const bool of_a : {false, true}) {
       const GemmVector vector = of_a ? GemmVector::gradient_of_a : GemmVector::gradient_of_b;
@@ -221,14 +221,14 @@ TEST(ColumnMajorVector, OfABatch) {
   call.loops = {{3, 48, 24, 32, 6}};
   EXPECT_EQ(column_major(call)->vector_alignment, 4);
   call.loops = {{3, 48, 24, 32, 0}};
-  EXPECT_EQ(column_major(call)->vector_batch_stride, 0) << "one for all";
+  EXPECT_EQ(column_major(call)->vector_batch_stride, 0) << "all batches share one vector";
   call.vector = GemmVector::gradient_of_a;
-  EXPECT_FALSE(column_major(call)) << "all would write one";
+  EXPECT_FALSE(column_major(call)) << "all batches would write one vector";
   call.loops = {{3, 48, 24, 32, 8}};
   EXPECT_TRUE(column_major(call));
 }
 
-TEST(ColumnMajorVector, WhatIsNoVectorIsRefused) {
+TEST(ColumnMajorVector, AnOperandThatIsNotAVectorIsRefused) {
   GemmCall call = with_vector(call_of(5, 4, 6, 0, 0), GemmVector::bias, true);
   for (const auto& [m, n] : {std::pair<int64_t, int64_t>{0, 0}, {1, 1}, {2, 0}, {-1, 0}, {1, 3}, {0, 5}}) {
     call.v_m = m;
@@ -242,7 +242,7 @@ TEST(ColumnMajorVector, WhatIsNoVectorIsRefused) {
 
 // --- Auxiliary matrices ---
 
-TEST(ColumnMajorAuxiliary, LiesAsTheResultInColumnsOfEights) {
+TEST(ColumnMajorAuxiliary, HasTheResultsOrderWithColumnsOfMultiplesOfEight) {
   GemmCall call = call_of(16, 24, 4, 0, 0);
   call.activation = Activation::gelu;
   call.has_auxiliary = true;
@@ -255,17 +255,17 @@ TEST(ColumnMajorAuxiliary, LiesAsTheResultInColumnsOfEights) {
   call.loops = {{3, 64, 96, 400}};
   EXPECT_EQ(column_major(call)->c.batch_stride, 400);
   call.loops = {{3, 64, 96, 404}};
-  EXPECT_FALSE(column_major(call)) << "from one of a batch to the next";
+  EXPECT_FALSE(column_major(call)) << "the batch stride is not a multiple of 8";
   call = call_of(12, 24, 4, 0, 0);
   call.activation = Activation::gelu;
-  EXPECT_TRUE(column_major(call)) << "without";
+  EXPECT_TRUE(column_major(call)) << "without the auxiliary matrix";
   call.has_auxiliary = true;
   const Result<ColumnMajorProduct> odd = column_major(call);
   ASSERT_FALSE(odd);
   EXPECT_NE(to_string(odd.error()).find("multiple of 8"), std::string::npos);
 }
 
-TEST(ColumnMajorAuxiliary, WhatTheLibraryDoesNotHaveIsRefused) {
+TEST(ColumnMajorAuxiliary, UnsupportedEpiloguesAreRefused) {
   GemmCall call = call_of(16, 24, 4, 0, 0);
   call.activation = Activation::gelu_gradient;
   EXPECT_FALSE(column_major(call)) << "without its matrix";
@@ -273,7 +273,7 @@ TEST(ColumnMajorAuxiliary, WhatTheLibraryDoesNotHaveIsRefused) {
   EXPECT_TRUE(column_major(call));
   EXPECT_FALSE(column_major(with_vector(call, GemmVector::bias, true))) << "with a bias";
   call.adds = true;
-  EXPECT_FALSE(column_major(call)) << "behind what is added";
+  EXPECT_FALSE(column_major(call)) << "after an addition";
   call.adds = false;
   for (const Activation activation : {Activation::none, Activation::relu}) {
     call.activation = activation;

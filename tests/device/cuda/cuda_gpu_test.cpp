@@ -1,5 +1,6 @@
-// A GPU through device/gpu.h: memory and products of a real one and of the one that is emulated, kernels and clock of a
-// real one. What needs a real one is skipped, and says so, where there is none.
+// A GPU through device/gpu.h: memory and products of a real and of the emulated GPU, kernels and clock of a real one.
+// Without a GPU, the cases that need one are reported as skipped. Over 500 lines, because the cases share the GPU and
+// the comparison of products.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -27,7 +28,7 @@ class OneGpuTest : public testing::Test {
  protected:
   static void TearDownTestSuite() { opened_.clear(); }
 
-  // Each is opened once a suite. Skips the test where there is none.
+  // Each GPU is opened once per suite. Skips the test if there is none.
   void open(Machine machine) {
     if (!opened_.contains(machine))
       opened_.emplace(machine, machine == Machine::cuda ? gpu_for_tests() : emulated::make_gpu());
@@ -87,7 +88,7 @@ class CudaGpuTest : public OneGpuTest, public testing::WithParamInterface<Machin
 INSTANTIATE_TEST_SUITE_P(Cuda, CudaGpuTest, testing::Values(Machine::cuda));
 INSTANTIATE_TEST_SUITE_P(Emulated, CudaGpuTest, testing::Values(Machine::emulated));
 
-TEST_P(CudaGpuTest, SaysWhatItIs) {
+TEST_P(CudaGpuTest, DescribesItself) {
   const GpuInfo& info = gpu_->info();
   EXPECT_FALSE(info.name.empty());
   EXPECT_GE(info.major, 7);
@@ -99,7 +100,7 @@ TEST_P(CudaGpuTest, SaysWhatItIs) {
   EXPECT_FALSE(info.cublaslt.empty());
 }
 
-TEST_P(CudaGpuTest, MemoryComesBackAsItWent) {
+TEST_P(CudaGpuTest, CopiesPreserveMemory) {
   std::vector<uint8_t> bytes(100003);
   for (size_t k = 0; k < bytes.size(); ++k) bytes[k] = static_cast<uint8_t>(k * 31 + k / 256);
   void* memory = upload(bytes);
@@ -114,11 +115,11 @@ TEST_P(CudaGpuTest, MemoryComesBackAsItWent) {
   expect_done(gpu_->copy_out(nullptr, memory, 0));
 }
 
-TEST_P(CudaGpuTest, MoreMemoryThanThereIsIsSaid) {
+TEST_P(CudaGpuTest, TooLargeAnAllocationIsAnError) {
   const Result<void*> memory = gpu_->allocate(int64_t{1} << 46);
   ASSERT_FALSE(memory);
   EXPECT_NE(to_string(memory.error()).find("CUDA_ERROR_OUT_OF_MEMORY"), std::string::npos);
-  EXPECT_TRUE(gpu_->wait()) << "and is no end of all";
+  EXPECT_TRUE(gpu_->wait()) << "the GPU must still work";
 }
 
 // ---- Kernels ----
@@ -186,7 +187,7 @@ class CudaKernelTest : public OneGpuTest {
   void* scratch_ = nullptr;
 };
 
-TEST_F(CudaKernelTest, RunOneBehindTheOther) {
+TEST_F(CudaKernelTest, KernelsRunInOrder) {
   const std::unique_ptr<GpuLaunch> launch = prepare(launch_, cubin_);
   ASSERT_TRUE(launch);
   EXPECT_EQ(launch->scratch_bytes(), 1024);
@@ -196,7 +197,7 @@ TEST_F(CudaKernelTest, RunOneBehindTheOther) {
   EXPECT_EQ(output(), expected(-2, 1000));
 }
 
-TEST_F(CudaKernelTest, WhatCannotRunIsSaidBefore) {
+TEST_F(CudaKernelTest, InvalidLaunchesAreRefusedBeforehand) {
   const auto why = [&](const Launch& launch, const std::string& cubin) {
     const Result<std::unique_ptr<GpuLaunch>> prepared = gpu_->prepare(launch, cubin);
     return prepared ? "" : to_string(prepared.error());
@@ -215,12 +216,12 @@ TEST_F(CudaKernelTest, WhatCannotRunIsSaidBefore) {
   EXPECT_NE(why(wrong, cubin_).find("parameter"), std::string::npos);
   EXPECT_NE(why(launch_, std::string(1000, 'x')), "");
   const std::unique_ptr<GpuLaunch> launch = prepare(launch_, cubin_);
-  ASSERT_TRUE(launch) << "and a mistake is no end of all";
+  ASSERT_TRUE(launch) << "the GPU must still work";
   expect_done(run(*launch, 3));
   EXPECT_EQ(output(), expected(3, 1000));
 }
 
-TEST_F(CudaKernelTest, AGraphReplaysWithTheStateOfThen) {
+TEST_F(CudaKernelTest, AGraphReplaysWithTheCurrentState) {
   const std::unique_ptr<GpuLaunch> launch = prepare(launch_, cubin_);
   ASSERT_TRUE(launch);
   expect_done(run(*launch, 1));
@@ -242,7 +243,7 @@ TEST_F(CudaKernelTest, AGraphReplaysWithTheStateOfThen) {
   expect_done(gpu_->wait());
 }
 
-TEST_F(CudaKernelTest, TimesWhatIsBetweenTwoEvents) {
+TEST_F(CudaKernelTest, TimesWorkBetweenTwoEvents) {
   const std::unique_ptr<GpuLaunch> launch = prepare(launch_, cubin_);
   ASSERT_TRUE(launch);
   const auto before = [&] { return gpu_->fill(scratch_, 0, 1024); };
@@ -253,12 +254,12 @@ TEST_F(CudaKernelTest, TimesWhatIsBetweenTwoEvents) {
   EXPECT_FALSE(gpu_->time(before, []() -> Result<Done> { return Error::make(ErrorKind::failed, "no"); }));
 }
 
-TEST_F(CudaKernelTest, TellsItsClock) {
+TEST_F(CudaKernelTest, ReadsItsClock) {
   for (int turn = 0; turn < 2; ++turn) {
     const Result<double> clock = gpu_->clock_hertz();
     ASSERT_TRUE(clock) << to_string(clock.error());
     EXPECT_LT(*clock, 1.02 * gpu_->info().clock_khz * 1e3);
-    EXPECT_GT(*clock, 0.4 * gpu_->info().clock_khz * 1e3) << "an idle one may be that low, and no lower";
+    EXPECT_GT(*clock, 0.4 * gpu_->info().clock_khz * 1e3) << "even an idle GPU is not slower";
   }
 }
 
@@ -268,7 +269,7 @@ TEST_F(CudaKernelTest, LaunchesOutliveTheGpu) {
   Result<std::unique_ptr<GpuLaunch>> launch = (*second)->prepare(launch_, cubin_);
   ASSERT_TRUE(launch) << to_string(launch.error());
   second->reset();
-  expect_done(gpu_->wait());  // the inputs are there
+  expect_done(gpu_->wait());  // for the inputs
   expect_done(run(**launch, 3));
   launch->reset();
 }
@@ -285,9 +286,9 @@ struct Problem {
   GemmCall call;
   std::vector<double> a;
   std::vector<double> b;
-  std::vector<double> c;  // -1 where nothing is written
-  std::vector<double> v;  // where the call has a vector
-  std::vector<double> d;  // where the call adds
+  std::vector<double> c;  // -1 for elements that are not written
+  std::vector<double> v;  // if the call has a vector
+  std::vector<double> d;  // if the call adds
 };
 
 void fill_problem(Problem& problem) {
@@ -389,7 +390,7 @@ class CudaProductTest : public CudaGpuTest {
     EXPECT_EQ(download<uint8_t>(tensors[2], expected.size()), expected) << where;
   }
 
-  // The same with the vector, `offset` elements into its allocation; false where the library has no algorithm for it.
+  // The same with the vector, `offset` elements into its allocation; false if the library has no algorithm for it.
   bool check_vector(Problem& problem, size_t offset, const std::string& where) {
     GemmCall& call = problem.call;
     fill_problem(problem);
@@ -414,7 +415,7 @@ class CudaProductTest : public CudaGpuTest {
     return true;
   }
 
-  // A product with a GELU, or its gradient, whose sums are in `problem.c`; false where the library has no algorithm.
+  // A product with a GELU, or its gradient, whose sums are in `problem.c`; false if the library has no algorithm.
   bool check_gelu(const Problem& problem, const std::string& where) {
     const GemmCall& call = problem.call;
     const bool gradient = call.activation == Activation::gelu_gradient;
@@ -452,12 +453,12 @@ class CudaProductTest : public CudaGpuTest {
       const double error = gradient ? library_gelu_gradient_error(taken_of[k], sum) : library_gelu_error(sum);
       const double stored = std::abs(right) * (call.type == StoredType::f16 ? 0x1p-11 : 0x1p-8) + 0x1p-25;
       if (!(std::abs(found - right) <= error + stored) && ++wrong <= 3)
-        ADD_FAILURE() << where << ": [" << k << "] is " << found << " where " << right << " is right";
+        ADD_FAILURE() << where << ": [" << k << "] is " << found << ", not " << right;
     }
     return true;
   }
 
-  // Every algorithm on outputs of NaN. How many there are.
+  // Runs every algorithm on outputs of NaN; returns their number.
   size_t check_algorithms(const Problem& problem) {
     const StoredType type = problem.call.type;
     Result<std::vector<GemmAlgorithm>> algorithms = gpu_->algorithms(problem.call);
@@ -471,7 +472,7 @@ class CudaProductTest : public CudaGpuTest {
     if (!problem.d.empty()) tensors.push_back(upload(encoded(problem.d, type)));
     void* scratch = allocate(int64_t{32} << 20);
     size_t wrong = 0;
-    size_t rejected = 0;  // admitted, and yet not run: they cost an exploration a trial each
+    size_t rejected = 0;  // listed, but cannot run: each costs an exploration one trial
     for (const GemmAlgorithm& algorithm : *algorithms) {
       Launch launch = launch_of(problem.call);
       launch.gemm.algorithm = algorithm;
@@ -532,10 +533,10 @@ TEST_P(CudaProductTest, AddsATensor) {
       }
   Launch launch = launch_of(problem_of(StoredType::f16, 48, 40, 56, 0).call);
   launch.gemm.adds = true;
-  EXPECT_FALSE(gpu_->prepare(launch, "")) << "a product without what it adds";
+  EXPECT_FALSE(gpu_->prepare(launch, "")) << "a product without the tensor that it adds";
 }
 
-// What is added is not multiplied by the factor.
+// The factor does not scale the added tensor.
 TEST_P(CudaProductTest, AddsToAFactor) {
   Problem problem = problem_of(StoredType::f16, 48, 40, 56, 0);
   fill_problem(problem);
@@ -553,8 +554,8 @@ TEST_P(CudaProductTest, AddsToAFactor) {
   EXPECT_EQ(download<uint8_t>(tensors[2], 48 * 40 * 2), encoded(problem.c, StoredType::f16));
 }
 
-// Biases, with and without a ReLU, and the sums of matrices, in every order, aligned and not. Which of them the library
-// has no algorithm for is printed.
+// Biases, with and without a ReLU, and the sums of matrices, in every order, aligned and not. Prints those for which
+// the library has no algorithm.
 TEST_P(CudaProductTest, Epilogues) {
   size_t done = 0;
   for (const StoredType type : {StoredType::f16, StoredType::bf16, StoredType::f32})
@@ -581,8 +582,8 @@ TEST_P(CudaProductTest, Epilogues) {
   EXPECT_GT(done, 100U);
 }
 
-// A GELU, with and without a bias and what it is taken of, and the gradient of one: that matrix exactly, the others as
-// exactly as the library's tanh is. Which of them the library has no algorithm for is printed.
+// A GELU, with and without a bias and the output of its argument, and a GELU's gradient. The argument must be exact,
+// the other results as exact as the library's tanh. Prints those for which the library has no algorithm.
 TEST_P(CudaProductTest, Gelus) {
   size_t done = 0;
   size_t tried = 0;
@@ -601,7 +602,7 @@ TEST_P(CudaProductTest, Gelus) {
               call.v_m = bias && along_m ? 1 : 0;
               call.v_n = bias && !along_m ? 1 : 0;
               if (batch > 1) call.loops = {{batch, 48 * 56, 56 * 40, 48 * 40, bias ? (along_m ? 48 : 40) : 0}};
-              fill_problem(problem);  // what the function is taken of
+              fill_problem(problem);  // the GELU's argument
               call.activation = activation;
               call.has_auxiliary = auxiliary;
               const std::string where = concat(name_of(type), " order ", order, " batch ", batch, bias ? " bias" : "",
@@ -633,7 +634,7 @@ TEST_P(CudaProductTest, StackedVectors) {
   ASSERT_TRUE(prepared);
   expect_done(prepared->run(tensors.data(), nullptr, nullptr, scratch_of(*prepared)));
   EXPECT_EQ(download<uint8_t>(tensors[2], 2 * 48 * 40 * 2), encoded(problem.c, StoredType::f16));
-  // Adjacent, they are taken as they are.
+  // Adjacent vectors are used without a copy.
   launch.packed_vectors = false;
   tensors[4] = upload(v);
   tensors[3] = static_cast<char*>(tensors[4]) + 96;
@@ -649,7 +650,7 @@ TEST_P(CudaProductTest, StackedVectors) {
 TEST_P(CudaProductTest, StackedMatricesAndFactors) {
   Problem problem = problem_of(StoredType::f16, 48, 40, 56, 0);
   fill_problem(problem);
-  // A's columns and C's columns lie apart in halves: A by k, C by n.
+  // The columns of A and of C are in two separate halves: A by k, C by n.
   Launch launch = launch_of(problem.call);
   launch.operands = {{{0, 1}, {2}, {3, 4}}};
   launch.packed = {true, false, true};
@@ -715,7 +716,7 @@ TEST_P(CudaProductTest, EveryAlgorithmThatAddsIsRight) {
   std::cout << count << " algorithms\n";
 }
 
-TEST_P(CudaProductTest, TheHeuristicsChoiceIsFirstAndEachIsOnce) {
+TEST_P(CudaProductTest, TheHeuristicsChoiceIsFirstAndAllAreDistinct) {
   const Problem problem = problem_of(StoredType::bf16, 512, 512, 512, 0);
   const Result<std::vector<GemmAlgorithm>> algorithms = gpu_->algorithms(problem.call);
   ASSERT_TRUE(algorithms) << to_string(algorithms.error());
@@ -728,7 +729,7 @@ TEST_P(CudaProductTest, TheHeuristicsChoiceIsFirstAndEachIsOnce) {
       ASSERT_FALSE((*algorithms)[k] == (*algorithms)[other]);
 }
 
-TEST_P(CudaProductTest, AnAlgorithmOfAnotherLibraryIsSaid) {
+TEST_P(CudaProductTest, AnAlgorithmOfAnotherLibraryIsAnError) {
   Launch launch = launch_of(problem_of(StoredType::f16, 64, 64, 64, 0).call);
   launch.gemm.algorithm.id = 999999;
   const Result<std::unique_ptr<GpuLaunch>> prepared = gpu_->prepare(launch, "");

@@ -7,7 +7,7 @@
 namespace millrace {
 namespace {
 
-// As the prelude declares it, for given counts.
+// The prelude's declaration, for given counts.
 template <size_t T, size_t V, size_t S>
 struct Declared {
   void* tensors[T];
@@ -25,7 +25,7 @@ Struct packed(KernelParameters& parameters) {
   return copy;
 }
 
-TEST(KernelParameters, LieAsTheCompilerLaysThemOut) {
+TEST(KernelParameters, HaveTheCompilersLayout) {
   int memory = 0;
   char scratch = 0;
   void* tensors[] = {&memory, nullptr, &scratch};
@@ -50,7 +50,7 @@ TEST(KernelParameters, LieAsTheCompilerLaysThemOut) {
   EXPECT_EQ(again.subsequences[0], 5U);
 }
 
-TEST(KernelParameters, NoneOfAKindTakesTheRoomOfOne) {
+TEST(KernelParameters, AnEmptyListTakesTheRoomOfOneElement) {
   char scratch = 0;
   KernelParameters none(0, {}, {});
   none.set(nullptr, nullptr, nullptr, &scratch);

@@ -1,4 +1,4 @@
-// What libmillrace_cuda.so exports, of the GPU that is emulated.
+// The exports of libmillrace_cuda.so, for the emulated GPU.
 #include "device/emulated/emulated_gpu.h"
 #include "device/gpu_backend.h"
 

@@ -40,7 +40,7 @@ GpuInfo info() {
   return info;
 }
 
-// How many GPUs are open: behind the last one nothing may be left on the device.
+// How many GPUs are open. When the last one closes, no allocation may be left.
 std::atomic<int>& open_count() {
   static std::atomic<int> count = 0;
   return count;
@@ -67,7 +67,7 @@ class EmulatedGpu final : public Gpu {
     return memory().allocate(bytes, info_.memory_bytes);
   }
 
-  // A real one waits, too, for what runs.
+  // A real GPU also waits for running work.
   void free(void* at) override {
     if (at == nullptr) return;
     if (stream_->is_recorded()) give_up("memory is freed while a graph is recorded");
@@ -79,7 +79,7 @@ class EmulatedGpu final : public Gpu {
     if (bytes == 0) return Done{};
     if (Result<Done> may = stream_->refuse_if_recorded("copy from the host"); !may) return may;
     if (!memory().has(to, bytes) || memory().overlaps(from_host, bytes)) return illegal("copy to the GPU");
-    // From pageable memory: it is read before this returns.
+    // Pageable memory is read before the call returns.
     const auto* const first = static_cast<const char*>(from_host);
     return put(bytes, [to, bytes, held = std::vector<char>(first, first + bytes)]() -> Result<Done> {
       if (!memory().has(to, bytes)) return illegal("copy to the GPU");
@@ -119,7 +119,7 @@ class EmulatedGpu final : public Gpu {
     return stream_->wait();
   }
 
-  // There is but one order of all work, whichever stream it is on.
+  // All work has one order, on whatever stream it is.
   void use_stream(void*) override {}
 
   Result<std::unique_ptr<GpuLaunch>> prepare(const Launch& launch, const std::string& cubin) override {

@@ -1,19 +1,18 @@
-// A GPU that the CPU plays, for tests: memory, stream, graphs, kernels and products behind device/gpu.h, so that all
-// that drives a GPU runs where there is none. It is stricter than a real one: addresses that are not on the device,
-// writes outside of what was allocated, launches that were freed and calls that may not be recorded are errors or,
-// where nobody can be told, the end of the process.
+// A GPU emulated on the CPU, for tests: it implements memory, stream, graphs, kernels and products of device/gpu.h, so
+// that code that drives a GPU runs without one. It is stricter than a real GPU: addresses that are not on the device,
+// writes outside of allocations, freed launches and calls that must not be recorded are errors; where no error can be
+// returned, the process aborts.
 //
-// Linked into the tests, and as libmillrace_emulated_gpu.so in the place of libmillrace_cuda.so
-// (MILLRACE_CUDA_BACKEND). Variables say what it pretends to be:
-//   MILLRACE_EMULATED_NAME         what the GPU is called
+// It is linked into the tests, and built as libmillrace_emulated_gpu.so to replace libmillrace_cuda.so
+// (MILLRACE_CUDA_BACKEND). Environment variables configure it:
+//   MILLRACE_EMULATED_NAME         name of the GPU
 //   MILLRACE_EMULATED_CAPABILITY   9.0
-//   MILLRACE_EMULATED_MULTIPROCESSORS, MILLRACE_EMULATED_COMPILER, MILLRACE_EMULATED_CUBLASLT   as a real one's, so
-//   that its
-//                                measurements can be read
-//   MILLRACE_EMULATED_MEMORY       bytes that it has
-//   MILLRACE_EMULATED_WRONG        an algorithm of products, by its id, that gives wrong results
-//   MILLRACE_EMULATED_REFUSED      one that is listed, but cannot be prepared
-//   MILLRACE_EMULATED_LOST         one whose launch takes the GPU down
+//   MILLRACE_EMULATED_MULTIPROCESSORS, MILLRACE_EMULATED_COMPILER, MILLRACE_EMULATED_CUBLASLT
+//                                  as on a real GPU, so that its measurements can be read
+//   MILLRACE_EMULATED_MEMORY       bytes of memory
+//   MILLRACE_EMULATED_WRONG        id of a product algorithm that computes wrong results
+//   MILLRACE_EMULATED_REFUSED      id of an algorithm that is listed, but cannot be prepared
+//   MILLRACE_EMULATED_LOST         id of an algorithm whose launch loses the GPU
 #pragma once
 
 #include <memory>
@@ -29,7 +28,7 @@ GpuReport inspect();
 // How many graphs were recorded in this process.
 int recordings();
 
-// The algorithms of products that it lists, where a product admits them.
+// The algorithms that it lists for products that allow them.
 inline constexpr int kHeuristicAlgorithm = 0;
 inline constexpr int kSplittingAlgorithm = 1;  // needs a workspace
 inline constexpr int kAlignedAlgorithm = 2;    // needs addresses that are multiples of 16

@@ -1,4 +1,4 @@
-// The GPU that is emulated is stricter than a real one: what would go wrong there, sometimes, goes wrong here.
+// The emulated GPU is stricter than a real one: errors that a real GPU may miss are always found here.
 #include "device/emulated/emulated_gpu.h"
 
 #include <gtest/gtest.h>
@@ -113,7 +113,7 @@ TEST_F(EmulatedGpu, MoreSharedMemoryThanABlockMayHaveIsRefused) {
   }
 }
 
-TEST_F(EmulatedGpu, WhatMayNotBeRecordedIsRefused) {
+TEST_F(EmulatedGpu, CallsThatCannotBeRecordedAreRefused) {
   const GpuMemory x = floats(4, 1);
   std::vector<float> host(4);
   const std::vector<std::function<Result<Done>()>> calls = {[&] { return gpu_->wait(); },
@@ -126,7 +126,7 @@ TEST_F(EmulatedGpu, WhatMayNotBeRecordedIsRefused) {
                                                             }};
   for (const auto& call : calls) {
     const Result<std::unique_ptr<GpuGraph>> graph = gpu_->record([&]() -> Result<Done> {
-      static_cast<void>(call());  // who does not look at the error learns it from the recording
+      static_cast<void>(call());  // a caller that ignores the error gets it from the recording
       return Done{};
     });
     ASSERT_FALSE(graph);
@@ -136,7 +136,7 @@ TEST_F(EmulatedGpu, WhatMayNotBeRecordedIsRefused) {
   EXPECT_EQ(taken(x), std::vector<float>(4, 1));
 }
 
-TEST_F(EmulatedGpu, HostsAddressesAreNoDevices) {
+TEST_F(EmulatedGpu, HostAddressesAreRefused) {
   std::vector<float> host(64);
   const GpuMemory x = floats(64, 1);
   EXPECT_FALSE(gpu_->copy_in(host.data(), host.data(), 16));
@@ -150,7 +150,7 @@ TEST_F(EmulatedGpu, HostsAddressesAreNoDevices) {
   EXPECT_FALSE(gpu_->fill(x.data(), 0, 16)) << "nothing works after that";
 }
 
-TEST_F(EmulatedGpu, WhatIsFreedIsNotTheDevicesAnyMore) {
+TEST_F(EmulatedGpu, FreedMemoryIsNoLongerTheDevices) {
   const GpuMemory x = floats(64, 1);
   const std::unique_ptr<GpuLaunch> twice = launch("doubled", 1);
   void* gone = nullptr;
@@ -171,7 +171,7 @@ TEST_F(EmulatedGpu, AKernelThatCannotBeLaunchedIsRefused) {
 
 using EmulatedGpuDeathTest = EmulatedGpu;
 
-TEST_F(EmulatedGpuDeathTest, AWriteBesideAnAllocationIsNoticed) {
+TEST_F(EmulatedGpuDeathTest, AWriteOutsideAnAllocationIsDetected) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto write_beyond = [&] {
     const GpuMemory x = floats(128, 1);
@@ -184,7 +184,7 @@ TEST_F(EmulatedGpuDeathTest, AWriteBesideAnAllocationIsNoticed) {
   EXPECT_EXIT(write_beyond(), testing::ExitedWithCode(3), "beside an allocation");
 }
 
-TEST_F(EmulatedGpuDeathTest, AWideAccessThatIsNotAlignedTraps) {
+TEST_F(EmulatedGpuDeathTest, AMisalignedWideAccessTraps) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto write_apart = [&] {
     const GpuMemory x = floats(128, 1);
@@ -196,7 +196,7 @@ TEST_F(EmulatedGpuDeathTest, AWideAccessThatIsNotAlignedTraps) {
   EXPECT_DEATH(write_apart(), "");
 }
 
-TEST_F(EmulatedGpuDeathTest, WhatIsLeftAllocatedAtTheEndIsADefect) {
+TEST_F(EmulatedGpuDeathTest, AnAllocationLeftAtTheEndIsDetected) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto leave = [&] {
     static_cast<void>(gpu_->allocate(10));

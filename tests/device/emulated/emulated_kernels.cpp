@@ -1,4 +1,4 @@
-// Generated kernels: text to a shared object by the host's compiler, and its functions as a GPU would run them.
+// Generated kernels: the host's compiler makes a shared object of the text, whose functions run as on a GPU.
 #include <dlfcn.h>
 
 #include <cstdlib>
@@ -48,14 +48,14 @@ std::vector<Head> heads_in(const std::string& text, size_t from) {
   return heads;
 }
 
-// What the library asks the object for: how large a kernel's parameter is and how many threads it allows; and a launch.
+// The object's interface: the size of a kernel's parameter, its maximum number of threads, and its launch.
 std::string entries(const std::string& text, const std::vector<Head>& heads) {
   std::string made;
   for (size_t k = 0; k < heads.size(); ++k) {
     const std::string body =
         text.substr(heads[k].at, (k + 1 < heads.size() ? heads[k + 1].at : text.size()) - heads[k].at);
     const bool together = body.find("reduce") != std::string::npos || body.find("barrier") != std::string::npos ||
-                          body.find("mr::attend") != std::string::npos;
+                          body.find("mr::attention_") != std::string::npos;
     const std::string& name = heads[k].name;
     const std::string visible = "extern \"C\" __attribute__((visibility(\"default\"))) void ";
     made += concat(visible, name, "_allows(unsigned long* bytes, int* threads) {\n  *bytes = mr::parameter_bytes(&",
@@ -66,12 +66,12 @@ std::string entries(const std::string& text, const std::vector<Head>& heads) {
   return made;
 }
 
-// The hardware that the text is written for, in its place the one that is emulated.
+// The text with the emulated hardware in place of the real one.
 Result<std::string> translated(std::string text) {
   const std::string_view real = cuda_hardware();
   const size_t at = text.find(real);
   if (at == std::string::npos)
-    return Error::make(ErrorKind::bad_input, "the kernel does not compile: it does not stand on cuda_hardware.h");
+    return Error::make(ErrorKind::bad_input, "the kernel does not compile: it does not contain cuda_hardware.h");
   text.replace(at, real.size(), emulated_hardware());
   text = with_emulated_matrices(std::move(text));
   return text + entries(text, heads_in(text, at + emulated_hardware().size()));
@@ -84,7 +84,7 @@ Result<std::string> find_host_compiler() {
     if (name.empty()) continue;
     if (const std::optional<std::string> path = find_program(name)) return *path;
   }
-  return Error::make(ErrorKind::unavailable, "no C++ compiler plays NVRTC's part", "install g++");
+  return Error::make(ErrorKind::unavailable, "no C++ compiler found to replace NVRTC", "install g++");
 }
 
 std::string temporary_folder() {
@@ -93,7 +93,7 @@ std::string temporary_folder() {
   return failed ? "/tmp" : folder.string();
 }
 
-// Its kernels have the names that a compiler of this version gives them.
+// Kernel names depend on this version.
 std::string pretended_version() {
   const char* const version = std::getenv("MILLRACE_EMULATED_COMPILER");
   return version != nullptr
@@ -101,8 +101,7 @@ std::string pretended_version() {
              : concat("emulated ", sha256(concat(emulated_hardware(), emulated_matrices())).substr(0, 12));
 }
 
-// A GPU traps where an address is not aligned as its access is wide; so does this. emulated_hardware.h says why nothing
-// is fortified.
+// Misaligned wide accesses trap, as on a GPU. emulated_hardware.h says why nothing is fortified.
 const std::vector<std::string> kFlags = {"-std=c++20",
                                          "-Og",
                                          "-fPIC",
@@ -114,7 +113,7 @@ const std::vector<std::string> kFlags = {"-std=c++20",
                                          "-fsanitize=alignment",
                                          "-fsanitize-undefined-trap-on-error"};
 
-// Where tests keep what the text is compiled to; empty where they keep nothing.
+// The file in which tests keep the compiled text; empty if they keep nothing.
 std::string kept_object(const std::string& compiler, const std::string& text) {
   const std::string folder = test_kernels_folder();
   if (folder.empty()) return "";
@@ -153,7 +152,8 @@ class EmulatedCompiler final : public GpuCompiler {
       return Error::make(ErrorKind::bad_input,
                          concat("the kernel does not compile: ", finished->error.substr(0, 4000)));
     Result<std::string> object = read_file(made, kLargest);
-    if (object && !kept.empty()) static_cast<void>(write_file(kept, *object));  // the next one compiles it, then
+    if (object && !kept.empty())
+      static_cast<void>(write_file(kept, *object));  // if this fails, the next test compiles it again
     return object;
   }
 
@@ -172,7 +172,7 @@ struct Function {
 class Module {
  public:
   static Result<std::shared_ptr<Module>> load(const std::string& bytes) {
-    // Several launches of a plan are in one object: it is loaded once.
+    // Several launches of a plan share one object, which is loaded once.
     static std::mutex mutex;
     static std::map<std::string, std::weak_ptr<Module>> known;
     const std::lock_guard lock(mutex);
@@ -221,7 +221,7 @@ struct Grid {
   int64_t shared_bytes = 0;
 };
 
-// The same for the same kernel, and others for others.
+// Equal for equal kernels, and different for different ones.
 double pretended_seconds(const std::vector<Grid>& grids) {
   double seconds = 0;
   for (const Grid& grid : grids) {
@@ -248,9 +248,9 @@ class KernelLaunch final : public GpuLaunch {
     const auto* const first = static_cast<const std::byte*>(parameters_.data());
     std::vector<std::byte> parameters(first, first + parameters_.size());
     std::vector<void*> pointers(tensors, tensors + tensor_count_);
-    const auto play = [module = module_, grids = grids_, parameters = std::move(parameters),
-                       pointers = std::move(pointers), state, scratch, needs_state = reads_state_,
-                       scratch_bytes = scratch_bytes_]() -> Result<Done> {
+    const auto execute = [module = module_, grids = grids_, parameters = std::move(parameters),
+                          pointers = std::move(pointers), state, scratch, needs_state = reads_state_,
+                          scratch_bytes = scratch_bytes_]() -> Result<Done> {
       const Memory& memory = Memory::of_process();
       const auto illegal = [&](const std::string& what) {
         return Error::make(ErrorKind::failed, concat("cannot run what is on the GPU's stream: ",
@@ -262,7 +262,8 @@ class KernelLaunch final : public GpuLaunch {
       }
       if ((needs_state || state != nullptr) && !memory.has(state, sizeof(GpuState)))
         return illegal("seed and step are not in the device's memory");
-      if (scratch_bytes > 0 && !memory.has(scratch, scratch_bytes)) return illegal("its scratch is not there");
+      if (scratch_bytes > 0 && !memory.has(scratch, scratch_bytes))
+        return illegal("its scratch memory is not in the device's memory");
       if (scratch_bytes > 0 && reinterpret_cast<uintptr_t>(scratch) % 256 != 0)
         return illegal("its scratch is not aligned to 256");
       for (const Grid& grid : grids)
@@ -270,7 +271,7 @@ class KernelLaunch final : public GpuLaunch {
       if (!memory.is_intact()) return illegal("it writes beside an allocation");
       return Done{};
     };
-    return work_.put(grids_.front().name, pretended_seconds(grids_), play);
+    return work_.put(grids_.front().name, pretended_seconds(grids_), execute);
   }
 
   int64_t scratch_bytes() const override { return scratch_bytes_; }
@@ -293,14 +294,14 @@ Result<Grid> find_grid(const Module& module, const GpuGrid& asked, size_t parame
   if (asked.blocks < 1 || asked.blocks > INT32_MAX || asked.threads < 1)
     return refused(asked.function, concat(asked.blocks, " blocks of ", asked.threads, " threads"));
   if (asked.shared_bytes < 0 || asked.shared_bytes > kSharedBytes)
-    return refused(asked.function, concat(asked.shared_bytes, " bytes of shared memory a block"));
+    return refused(asked.function, concat(asked.shared_bytes, " bytes of shared memory per block"));
   const Result<Function> function = module.function(asked.function);
   if (!function) return function.error();
   if (asked.threads > function->most_threads)
-    return refused(asked.function, concat(asked.threads, " threads a block, and it allows ", function->most_threads));
+    return refused(asked.function, concat(asked.threads, " threads per block, but it allows ", function->most_threads));
   if (parameter_bytes != function->parameter_bytes)
     return refused(asked.function,
-                   concat("its parameter has ", function->parameter_bytes, " bytes, and is given ", parameter_bytes));
+                   concat("its parameter has ", function->parameter_bytes, " bytes, but is given ", parameter_bytes));
   return Grid{asked.function, *function, asked.blocks, asked.threads, asked.shared_bytes};
 }
 
@@ -318,7 +319,7 @@ std::unique_ptr<GpuCompiler> make_compiler() { return std::make_unique<EmulatedC
 
 Result<Done> LaunchedWork::put(const std::string& name, double seconds, std::function<Result<Done>()> work) {
   if (stream_->is_recorded() && !ran_)
-    return Error::make(ErrorKind::failed, concat(name, " is recorded, and was never run before"));
+    return Error::make(ErrorKind::failed, concat(name, " is recorded, but was never run before"));
   ran_ = true;
   return stream_->put({std::move(work), seconds, token_, true});
 }

@@ -1,4 +1,4 @@
-// Launches of a GPU that is emulated.
+// Launches of the emulated GPU.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace millrace::emulated {
 
-inline constexpr int64_t kSharedBytes = 227 << 10;  // that a block may ask for
+inline constexpr int64_t kSharedBytes = 227 << 10;  // most that a block may request
 
 Result<std::unique_ptr<GpuLaunch>> prepare_kernels(std::shared_ptr<Stream> stream, const Launch& launch,
                                                    const std::string& cubin);
@@ -17,11 +17,11 @@ Result<std::unique_ptr<GpuLaunch>> prepare_product(std::shared_ptr<Stream> strea
 
 Result<std::vector<GemmAlgorithm>> list_algorithms(const GemmCall& call);
 
-// The number in a variable of the environment.
+// The number in an environment variable.
 int64_t number_of(const char* variable, int64_t otherwise);
 
-// Puts a launch's work on the stream. `token`: lives as long as the launch; `ran`: whether it was run before it is
-// recorded, which libraries need.
+// Puts a launch's work on the stream. `token_` lives as long as the launch. A launch must have run before it is
+// recorded, because libraries require that.
 class LaunchedWork {
  public:
   explicit LaunchedWork(std::shared_ptr<Stream> stream) : stream_(std::move(stream)) {}

@@ -11,7 +11,7 @@ namespace millrace::emulated {
 namespace {
 
 constexpr int64_t kAlignment = 256;
-constexpr int64_t kZone = 512;           // bytes before and behind an allocation
+constexpr int64_t kZone = 512;           // bytes before and after an allocation
 constexpr std::byte kPoison{0xff};       // NaNs of every type
 constexpr size_t kKeptFreed = 64;        // allocations
 constexpr int64_t kKeptBytes = 1 << 20;  // larger ones are not kept
@@ -41,8 +41,8 @@ Result<void*> Memory::allocate(int64_t bytes, int64_t most) {
   Block block;
   block.size = std::max<int64_t>(bytes, 1);
   block.bytes.resize(static_cast<size_t>(block.size + 2 * kZone + kAlignment), kPoison);
-  std::byte* const behind_zone = block.bytes.data() + kZone;
-  block.begin = behind_zone + (kAlignment - static_cast<int64_t>(number(behind_zone) % kAlignment)) % kAlignment;
+  std::byte* const after_zone = block.bytes.data() + kZone;
+  block.begin = after_zone + (kAlignment - static_cast<int64_t>(number(after_zone) % kAlignment)) % kAlignment;
   used_ += block.size;
   std::byte* const begin = block.begin;
   blocks_.emplace(number(begin), std::move(block));

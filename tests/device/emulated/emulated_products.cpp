@@ -1,4 +1,4 @@
-// Matrix products by three loops over what GemmCall says, and algorithms that are made up.
+// Matrix products as three loops over a GemmCall, and invented algorithms.
 #include <array>
 #include <cmath>
 #include <cstdlib>
@@ -51,7 +51,7 @@ double pretended_seconds(const GemmCall& call, const GemmAlgorithm& algorithm) {
 
 // --- The product ---
 
-// The call's matrix as numbers of the type that it is computed in.
+// The call's matrix, converted to the type of the computation.
 template <class F>
 std::vector<F> numbers_of(const char* from, int64_t elements, StoredType type) {
   std::vector<F> numbers(static_cast<size_t>(elements));
@@ -64,14 +64,14 @@ std::vector<F> numbers_of(const char* from, int64_t elements, StoredType type) {
   return numbers;
 }
 
-// As coarse as a GPU's instruction: eleven digits.
+// As inexact as a GPU's instruction: eleven bits.
 double coarse_tanh(double x) {
   int exponent = 0;
   const double fraction = std::frexp(std::tanh(x), &exponent);
   return std::ldexp(std::trunc(fraction * 0x1p11), exponent - 11);
 }
 
-// What is stored of a sum; `y`: the element of the auxiliary matrix.
+// The stored result of a sum; `y`: the element of the auxiliary matrix.
 double activated(Activation activation, double sum, double y) {
   constexpr double kRoot = 0.7978845608028654;  // of 2/π
   constexpr double kCubic = 0.044715;
@@ -88,7 +88,7 @@ double activated(Activation activation, double sum, double y) {
   return sum;
 }
 
-// `d`: what the call adds, where it does. `v`: its vector, where it has one; `y`: its auxiliary matrix.
+// `d`: the tensor that the call adds, if any; `v`: its vector, if any; `y`: its auxiliary matrix.
 template <class F>
 void multiply(const GemmCall& call, double alpha, int splits, const char* a, const char* b, const char* d, char* c,
               char* v, char* y) {
@@ -227,7 +227,7 @@ class ProductLaunch final : public GpuLaunch {
     if (call.has_auxiliary && !memory.has(auxiliary, call.c_elements * bytes_of(call.type)))
       return illegal("its auxiliary matrix is not there");
     if (call.has_auxiliary && auxiliary == at[2]) return illegal("its auxiliary matrix is where it writes");
-    // What a library leaves in its workspace is nobody's.
+    // The contents of a library's workspace are undefined.
     if (workspace > 0) std::memset(scratch + places[4], 0xff, static_cast<size_t>(workspace));
     const int splits = std::max(algorithm.split_k, 1);
     if (call.type == StoredType::f64)

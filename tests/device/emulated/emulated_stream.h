@@ -1,5 +1,5 @@
-// The stream of a GPU that is emulated: work waits in it until somebody waits for it, or is recorded. What went wrong
-// is said when it is waited for, and nothing works after that, as on a real GPU.
+// The stream of the emulated GPU. Work is queued until a caller waits for it, or it is recorded. As on a real GPU,
+// errors are reported by the wait, and nothing works after one.
 #pragma once
 
 #include <deque>
@@ -12,35 +12,34 @@
 
 namespace millrace::emulated {
 
-// A piece of work, with all that it needs.
+// A unit of work with everything that it needs.
 struct Work {
   std::function<Result<Done>()> run;
-  double seconds = 0;          // that it pretends to take
-  std::weak_ptr<void> launch;  // what must be there when a graph with it is replayed
+  double seconds = 0;          // the time that it reports
+  std::weak_ptr<void> launch;  // must be alive when a graph with it is replayed
   bool of_launch = false;
 };
 
 class Stream {
  public:
-  // Recorded, while that is so; else it waits.
+  // Records the work if a recording is active, else queues it.
   Result<Done> put(Work work);
   Result<Done> wait();
 
   bool is_recorded() const { return recorded_ != nullptr; }
-  // An error where nothing but work may be put: the stream is recorded, or the GPU is lost. A recording is spoilt by
-  // it.
+  // For calls other than put: an error if a recording is active, which then fails too, or if the GPU is lost.
   Result<Done> refuse_if_recorded(const char* what);
   Result<std::vector<Work>> record(const std::function<Result<Done>()>& work);
 
   void restart_clock() { seconds_ = 0; }
-  double seconds() const { return seconds_; }  // of what has run since then
+  double seconds() const { return seconds_; }  // of work since restart_clock
   const std::optional<Error>& lost() const { return lost_; }
 
  private:
   std::deque<Work> waiting_;
   std::vector<Work>* recorded_ = nullptr;
-  std::optional<Error> spoilt_;  // the recording
-  std::optional<Error> lost_;    // the GPU
+  std::optional<Error> spoilt_;  // why the recording failed
+  std::optional<Error> lost_;    // why the GPU is lost
   double seconds_ = 0;
 };
 

@@ -9,7 +9,7 @@ namespace millrace::emulated {
 std::string_view emulated_hardware();
 std::string_view emulated_matrices();
 
-// What an attention's kernels take of the hardware, in its place what is emulated; once a kernel of a text.
+// Replaces every copy of cuda_matrices.h in the text by its emulation.
 std::string with_emulated_matrices(std::string text);
 
 }  // namespace millrace::emulated

@@ -54,7 +54,7 @@ class CliTest(unittest.TestCase):
         self.assertEqual(done.stderr, "", "unexpected messages")
         return done.stdout
 
-    def fail(self, code: int, *arguments: str) -> str:
+    def fails(self, code: int, *arguments: str) -> str:
         """Checks that the command fails with the code and a message, and prints no data; returns the message."""
         done = millrace(*arguments, cwd=self.folder)
         self.assertEqual(done.returncode, code, done.stderr)
@@ -73,24 +73,24 @@ class UsageTest(CliTest):
             ["run", "layer.py", "--step", "-1"], ["run"],
         ):
             with self.subTest(arguments=arguments):
-                self.fail(WRONG_USAGE, *arguments)
+                self.fails(WRONG_USAGE, *arguments)
 
     def test_bad_input_is_2(self) -> None:
         Path(self.folder, "wrong.py").write_text("def f(x: float32[4]):\n    return y\n")
-        message = self.fail(WRONG_USAGE, "analyze", "wrong.py")
+        message = self.fails(WRONG_USAGE, "analyze", "wrong.py")
         self.assertTrue(message.startswith("wrong.py:2:12: error: unknown name 'y'\n"), message)
-        self.assertIn("absent.py", self.fail(WRONG_USAGE, "analyze", "absent.py"))
-        self.assertIn("directory", self.fail(WRONG_USAGE, "analyze", "."))
-        self.assertIn("float8", self.fail(WRONG_USAGE, "analyze", "layer.py", "--dtype", "float8"))
-        self.fail(WRONG_USAGE, "run", "wrong.py")
+        self.assertIn("absent.py", self.fails(WRONG_USAGE, "analyze", "absent.py"))
+        self.assertIn("directory", self.fails(WRONG_USAGE, "analyze", "."))
+        self.assertIn("float8", self.fails(WRONG_USAGE, "analyze", "layer.py", "--dtype", "float8"))
+        self.fails(WRONG_USAGE, "run", "wrong.py")
 
     def test_a_missing_device_is_3(self) -> None:
-        self.assertIn("tpu", self.fail(UNAVAILABLE, "run", "layer.py", "--device", "tpu"))
-        self.assertIn("tpu", self.fail(UNAVAILABLE, "optimize", "layer.py", "--device", "tpu"))
+        self.assertIn("tpu", self.fails(UNAVAILABLE, "run", "layer.py", "--device", "tpu"))
+        self.assertIn("tpu", self.fails(UNAVAILABLE, "optimize", "layer.py", "--device", "tpu"))
 
     def test_a_gpu_without_its_backend_is_3(self) -> None:
         with mock.patch.dict(os.environ, {"MILLRACE_CUDA_BACKEND": "/nowhere/libmillrace_cuda.so"}):
-            self.assertIn("GPU backend", self.fail(UNAVAILABLE, "optimize", "layer.py", "--device", "cuda"))
+            self.assertIn("GPU backend", self.fails(UNAVAILABLE, "optimize", "layer.py", "--device", "cuda"))
 
     def test_a_full_disk_is_1(self) -> None:
         if not Path("/dev/full").exists():
@@ -138,11 +138,11 @@ class UsageTest(CliTest):
         self.assertEqual(again, several)
 
     def test_wrong_sizes_suggest_right_ones(self) -> None:
-        self.assertIn("did you mean 'tiny'?", self.fail(WRONG_USAGE, "analyze", "layer.py", "--size", "tinny"))
-        self.assertIn("(sets: tiny)", self.fail(WRONG_USAGE, "analyze", "layer.py", "--size", "enormous"))
-        self.assertIn("did you mean 'A'?", self.fail(WRONG_USAGE, "analyze", "layer.py", "--size", "AA=4"))
-        self.assertIn("not a positive integer", self.fail(WRONG_USAGE, "analyze", "layer.py", "--size", "A=few"))
-        self.assertIn("functions: layer", self.fail(WRONG_USAGE, "analyze", "layer.py", "--entry", "other"))
+        self.assertIn("did you mean 'tiny'?", self.fails(WRONG_USAGE, "analyze", "layer.py", "--size", "tinny"))
+        self.assertIn("(sets: tiny)", self.fails(WRONG_USAGE, "analyze", "layer.py", "--size", "enormous"))
+        self.assertIn("did you mean 'A'?", self.fails(WRONG_USAGE, "analyze", "layer.py", "--size", "AA=4"))
+        self.assertIn("not a positive integer", self.fails(WRONG_USAGE, "analyze", "layer.py", "--size", "A=few"))
+        self.assertIn("functions: layer", self.fails(WRONG_USAGE, "analyze", "layer.py", "--entry", "other"))
 
     def test_timings_are_messages(self) -> None:
         done = millrace("analyze", "layer.py", "--timings", cwd=self.folder)
@@ -311,15 +311,15 @@ class RunTest(CliTest):
         self.expect_error({"x": np.zeros(4), "z": np.zeros(4)}, "'x' has shape", "'w' is missing", "'s' is missing", "'z'")
 
     def test_missing_files_and_files_that_are_not_safetensors(self) -> None:
-        self.assertIn("absent", self.fail(WRONG_USAGE, "run", "layer.py", "--in", "absent"))
-        self.assertIn("layer.py", self.fail(WRONG_USAGE, "run", "layer.py", "--in", "layer.py"))
+        self.assertIn("absent", self.fails(WRONG_USAGE, "run", "layer.py", "--in", "absent"))
+        self.assertIn("layer.py", self.fails(WRONG_USAGE, "run", "layer.py", "--in", "layer.py"))
 
     def test_an_output_that_cannot_be_written_is_1(self) -> None:
-        self.assertIn("no/such/folder", self.fail(1, "run", "layer.py", "--out", "no/such/folder/o"))
+        self.assertIn("no/such/folder", self.fails(1, "run", "layer.py", "--out", "no/such/folder/o"))
 
     def test_a_program_too_large_for_the_reference_is_refused(self) -> None:
         Path(self.folder, "large.py").write_text("def f(x: float32[1099511627776]):\n    return -x\n")
-        self.fail(WRONG_USAGE, "run", "large.py")
+        self.fails(WRONG_USAGE, "run", "large.py")
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ class DbTest(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (DONE, ""))
         return done.stdout
 
-    def fail(self, code: int, *arguments: str, **environment: str) -> str:
+    def fails(self, code: int, *arguments: str, **environment: str) -> str:
         done = self.db(*arguments, **environment)
         self.assertEqual((done.returncode, done.stdout), (code, ""), done.stderr)
         self.assertIn("error: ", done.stderr)
@@ -60,7 +60,7 @@ class DbTest(unittest.TestCase):
         self.assertEqual(json.loads(self.succeed("list", "--json"))["devices"], [])
         self.assertEqual(self.succeed("export"), "")
         self.assertFalse(self.database.exists(), "list creates nothing")
-        self.assertIn("absent.db", self.fail(WRONG_USAGE, "list", "--db", "absent.db"))
+        self.assertIn("absent.db", self.fails(WRONG_USAGE, "list", "--db", "absent.db"))
 
     def test_import_and_export(self) -> None:
         rows = [row("a"), row("b", outcome="wrong", seconds=0.0, low=0.0, high=0.0, samples=0, detail="d_x[1] is NaN")]
@@ -84,7 +84,7 @@ class DbTest(unittest.TestCase):
 
     def test_a_bad_line_is_named_and_nothing_imported(self) -> None:
         (self.folder / "bad.jsonl").write_text(lines(row("a"), row("b", seconds=-1.0), row("c", outcome="good")))
-        message = self.fail(WRONG_USAGE, "import", "bad.jsonl")
+        message = self.fails(WRONG_USAGE, "import", "bad.jsonl")
         self.assertIn("bad.jsonl:2:1: error: ", message)
         self.assertIn("bad.jsonl:3:1: error: ", message)
         self.assertEqual(self.succeed("export"), "")
@@ -96,14 +96,14 @@ class DbTest(unittest.TestCase):
         self.assertIn("1 rows added, 1 replaced", self.succeed("merge", "other.db"))
         samples = [json.loads(line)["samples"] for line in self.succeed("export").splitlines()]
         self.assertEqual(samples, [30, 31, 30])
-        self.assertIn("no-such.db", self.fail(WRONG_USAGE, "merge", "no-such.db"))
+        self.assertIn("no-such.db", self.fails(WRONG_USAGE, "merge", "no-such.db"))
 
     def test_a_damaged_database_says_how_to_recover(self) -> None:
         self.import_rows(*(row(f"candidate {k}") for k in range(500)))
         with sqlite3.connect(self.database) as connection:
             connection.execute("UPDATE measurement SET seconds = 1e-9 WHERE id = 7")
         connection.close()
-        message = self.fail(FAILED, "list")
+        message = self.fails(FAILED, "list")
         self.assertIn("millrace db export", message)
         saved = self.db("export", "rows.jsonl")
         self.assertEqual((saved.returncode, saved.stdout), (DONE, "499 rows written to rows.jsonl\n"))
@@ -114,7 +114,7 @@ class DbTest(unittest.TestCase):
     def test_a_database_without_a_readable_row(self) -> None:
         self.import_rows(row("a"))
         self.database.write_bytes(self.database.read_bytes()[:4096])
-        message = self.fail(FAILED, "export")
+        message = self.fails(FAILED, "export")
         self.assertIn("is damaged", message)
         self.assertIn("move it away", message)
 
@@ -127,9 +127,9 @@ class DbTest(unittest.TestCase):
             self.succeed("import", "rows.jsonl", **environment)
             self.assertTrue((self.folder / path / "measurements.db").exists(), path)
         nowhere = {"MILLRACE_DATA_DIR": "", "XDG_DATA_HOME": "", "HOME": ""}
-        self.assertIn("MILLRACE_DATA_DIR", self.fail(WRONG_USAGE, "list", **nowhere))
+        self.assertIn("MILLRACE_DATA_DIR", self.fails(WRONG_USAGE, "list", **nowhere))
         (self.folder / "file").write_text("")
-        self.assertIn("file", self.fail(FAILED, "import", "rows.jsonl", MILLRACE_DATA_DIR=str(self.folder / "file/x")))
+        self.assertIn("file", self.fails(FAILED, "import", "rows.jsonl", MILLRACE_DATA_DIR=str(self.folder / "file/x")))
 
     def test_wrong_usage(self) -> None:
         for arguments in ([], ["unknown"], ["merge"], ["import"], ["list", "more"], ["export", "a", "b"]):

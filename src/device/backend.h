@@ -35,8 +35,6 @@ class Backend {
  public:
   explicit Backend(const BackendKind& kind) : kind_(&kind) {}
   virtual ~Backend() = default;
-  Backend(const Backend&) = delete;
-  Backend& operator=(const Backend&) = delete;
 
   std::string_view name() const { return kind_->name; }
   virtual const Target& target() const = 0;

@@ -61,7 +61,7 @@ class AttentionConfigs {
 
  private:
   std::optional<std::string> why_rejected() const {
-    if (!options_.gpu) return "attentions are fused on a GPU only";
+    if (!options_.target.gpu) return "attentions are fused on a GPU only";
     const DType dtype = graph_.tensor(attention_.tensors[Operand::q]).dtype;
     if (!is_half(dtype)) return concat("an attention in ", name_of(dtype), ": tensor cores take float16 and bfloat16");
     for (const TensorId tensor : attention_.tensors) {
@@ -212,7 +212,7 @@ class AttentionConfigs {
     candidate.layouts = layouts_;
     std::set<std::array<bool, 3>> seen;  // kinds of config
     for (const AttentionConfig& config : configs()) {
-      if (attention_shared_bytes(attention_, config) > options_.gpu->shared_bytes) {
+      if (attention_shared_bytes(attention_, config) > options_.target.gpu->shared_bytes) {
         collector_.reject("tiles that do not fit a multiprocessor's shared memory");
         continue;
       }
@@ -229,7 +229,7 @@ class AttentionConfigs {
 
   // wgmma reads lines of 64 elements from shared memory.
   bool fits_wgmma() const {
-    return options_.gpu->wgmma && attention_.inner % kWgmmaTile == 0 && attention_.values % kWgmmaTile == 0;
+    return options_.target.gpu->wgmma && attention_.inner % kWgmmaTile == 0 && attention_.values % kWgmmaTile == 0;
   }
   // Kernels that mask some scores branch, and after a branch ptxas 13.0 loses registers of a row that a later product
   // needs. It also does in loops over fewer tiles than stages.

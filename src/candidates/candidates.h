@@ -17,6 +17,7 @@
 
 #include "base/activation.h"
 #include "base/gemm_algorithm.h"
+#include "base/target.h"
 #include "ir/attention.h"
 #include "ir/graph.h"
 #include "ir/layout.h"
@@ -149,8 +150,6 @@ struct KernelConfig {
 
   bool operator==(const KernelConfig&) const = default;
 };
-
-enum class GemmLibrary { openblas, blis, cublaslt };
 
 // A library's matrix product, in loops over the indices that are not in m, n or k.
 struct GemmConfig {

@@ -143,10 +143,7 @@ Result<Candidates> find_partitions(const TrainingGraph& training, const FusedGra
                                    const EnumerateOptions& options) {
   Result<Pinned> pinned = pin_layouts(training, options.layouts);
   if (!pinned) return pinned.error();
-  const bool gpu = options.gpu.has_value();
-  Candidates candidates =
-      find_partitions(training, fused, {.epilogues = gpu, .reads_while_multiplying = gpu, .fused_attention = gpu},
-                      pinned->contiguous_groups);
+  Candidates candidates = find_partitions(training, fused, options.target, pinned->contiguous_groups);
   candidates.domains = std::move(pinned->domains);
   candidates.rejected.insert(candidates.rejected.begin(), pinned->rejected.begin(), pinned->rejected.end());
   return candidates;
@@ -194,7 +191,7 @@ bool is_one_of(const Graph& graph, const std::vector<TensorDomain>& domains, con
   if (partition.operators.empty()) {
     const TensorId tensor = partition.reads.front();
     const std::vector<Candidate> found = conversions(graph, domains[tensor.at()], tensor, candidate.layouts[0],
-                                                     candidate.layouts[1], options.threads, options.gpu)
+                                                     candidate.layouts[1], options.threads, options.target)
                                              .candidates;
     return std::any_of(found.begin(), found.end(), [&](const Candidate& c) { return c.config == candidate.config; });
   }
@@ -221,14 +218,14 @@ bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, 
   if (auto* const gemm = std::get_if<GemmConfig>(&candidate.config)) {
     options.libraries = {gemm->library};
     gemm->algorithm = {};  // the library itself says whether it has one
-    if (gemm->library == GemmLibrary::cublaslt) options.gpu = GpuTarget();
+    if (gemm->library == GemmLibrary::cublaslt) options.target = gpu_target();
     options.threads = gemm->threads;
   } else if (const auto* const kernel = std::get_if<KernelConfig>(&candidate.config)) {
-    if (kernel->gpu) options.gpu = GpuTarget();
+    if (kernel->gpu) options.target = gpu_target();
     row_blocks = kernel->gpu ? kernel->gpu->blocks : 0;
     options.threads = kernel->threads;
   } else {
-    options.gpu = GpuTarget();
+    options.target = gpu_target();
   }
   if (partition.operators.empty()) return is_one_of(graph, domains, partition, candidate, options);
   const std::optional<std::vector<TensorDomain>> under = fixed(domains, partition, candidate.layouts);
@@ -236,14 +233,14 @@ bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, 
   if (row_blocks == 0) return is_one_of(graph, *under, partition, candidate, options);
   // The number of blocks that share rows is a small multiple of the multiprocessors of the GPU it was made for.
   for (int each = 1; each <= kMostBlocksPerMultiprocessor; ++each) {
-    options.gpu = GpuTarget{row_blocks / each};
+    options.target = gpu_target({row_blocks / each});
     if (row_blocks % each == 0 && is_one_of(graph, *under, partition, candidate, options)) return true;
   }
   return false;
 }
 
 PartitionCandidates conversions(const Graph& graph, const TensorDomain& domain, TensorId tensor, int from, int to,
-                                int threads, const std::optional<GpuTarget>& gpu) {
+                                int threads, const Target& target) {
   PartitionCandidates found;
   found.partition = conversion_partition(graph, tensor);
   // These two layouts alone give few candidates; all pairs of a tensor's layouts would give thousands.
@@ -252,7 +249,7 @@ PartitionCandidates conversions(const Graph& graph, const TensorDomain& domain, 
   Collector collector(domains, found, 100'000);
   EnumerateOptions options;
   options.threads = threads;
-  options.gpu = gpu;
+  options.target = target;
   options.every_shape = true;
   kernel_configs(graph, domains, options, KernelLayouts::all, found, collector);
   collector.finish();

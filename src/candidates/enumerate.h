@@ -2,27 +2,20 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "autodiff/training_graph.h"
+#include "base/target.h"
 #include "candidates/candidates.h"
 #include "fusion/fused_graph.h"
 #include "millrace/result.h"
 
 namespace millrace {
 
-// What kernels on a GPU depend on.
-struct GpuTarget {
-  int multiprocessors = 132;
-  int64_t shared_bytes = 232'448;  // that a block may use
-  bool wgmma = true;               // products of a warpgroup: only Hopper has them
-};
-
 struct EnumerateOptions {
   int threads = 1;
-  std::optional<GpuTarget> gpu;                              // if set: partitions and configs for a GPU, and no others
+  Target target;
   std::vector<GemmLibrary> libraries;                        // of the device
   std::map<GemmLibrary, std::string> missing;                // why the others are missing
   std::vector<std::pair<std::string, std::string>> layouts;  // pinned by the caller (pins.h)
@@ -53,6 +46,6 @@ bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, 
 
 // The kernels that convert a tensor from one layout to another, most promising first.
 PartitionCandidates conversions(const Graph& graph, const TensorDomain& domain, TensorId tensor, int from, int to,
-                                int threads, const std::optional<GpuTarget>& gpu = std::nullopt);
+                                int threads, const Target& target = {});
 
 }  // namespace millrace

@@ -206,7 +206,7 @@ class KernelConfigs {
     const GpuNest nest = nest_of(config);
     if (nest.lanes && nest.reduces_across)
       return collector_.reject("rows in lanes and a reduction across rows: a thread would reduce over its own lanes");
-    add_on_gpu(layouts, config, gpu_shapes(nest, *options_.gpu));
+    add_on_gpu(layouts, config, gpu_shapes(nest, *options_.target.gpu));
   }
 
   // A conversion through tiles in shared memory: both sides have unit stride.
@@ -308,7 +308,7 @@ class KernelConfigs {
       if (std::find(configs.begin(), configs.begin() + static_cast<std::ptrdiff_t>(k), configs[k]) !=
           configs.begin() + static_cast<std::ptrdiff_t>(k))
         continue;
-      if (options_.gpu) {
+      if (options_.target.gpu) {
         add_shapes(layouts, configs[k]);
         continue;
       }

@@ -13,7 +13,7 @@ std::vector<OperatorId> joined(std::vector<OperatorId> one, const std::vector<Op
 
 }  // namespace
 
-Candidates find_partitions(const TrainingGraph& training, const FusedGraph& fused, const PartitionTarget& target,
+Candidates find_partitions(const TrainingGraph& training, const FusedGraph& fused, const Target& target,
                            const std::vector<std::vector<TensorId>>& callers_contiguous_groups) {
   const PartitionBuilder builder(training, fused);
   PartitionSet set(builder, callers_contiguous_groups);
@@ -22,7 +22,7 @@ Candidates find_partitions(const TrainingGraph& training, const FusedGraph& fuse
   const std::vector<Stacking> stackings = add_stacks(builder, set, sums);
   sums.add_sums();
   std::vector<OperatorId> further;
-  if (target.epilogues) further = add_epilogues(builder, set, stackings);
+  if (target.gemm_epilogues) further = add_epilogues(builder, set, stackings);
   // The rest of kernels when products absorb all that they can, by epilogues, by additions, or by both.
   add_rest_of_groups(builder, set, set.absorbable());
   add_rest_of_groups(builder, set, sums.summable());

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr const char* kFile = "libmillrace_cuda.so";
 constexpr const char* kOverride = "MILLRACE_CUDA_BACKEND";
 
-struct Backend {
+struct GpuLibrary {
   OpenGpu open_gpu = nullptr;
   OpenGpuCompiler open_compiler = nullptr;
   InspectGpu inspect = nullptr;
@@ -50,7 +50,7 @@ std::vector<fs::path> places() {
   return files;
 }
 
-Result<Backend> load_file(const std::string& path) {
+Result<GpuLibrary> load_file(const std::string& path) {
   const auto refused = [&](const std::string& why) {
     return Error::make(ErrorKind::unavailable, concat("the GPU backend '", path, "' cannot be used: ", why),
                        "rebuild and reinstall all of Millrace from one version");
@@ -64,7 +64,7 @@ Result<Backend> load_file(const std::string& path) {
   if (version == nullptr) return refused("it is not a Millrace backend");
   if (std::string(version()) != kGpuBackendVersion)
     return refused(concat("its version differs (", version(), ", not ", kGpuBackendVersion, ")"));
-  Backend backend;
+  GpuLibrary backend;
   backend.open_gpu = reinterpret_cast<OpenGpu>(dlsym(handle, kOpenGpuName));
   backend.open_compiler = reinterpret_cast<OpenGpuCompiler>(dlsym(handle, kOpenGpuCompilerName));
   backend.inspect = reinterpret_cast<InspectGpu>(dlsym(handle, kInspectGpuName));
@@ -74,7 +74,7 @@ Result<Backend> load_file(const std::string& path) {
   return backend;
 }
 
-Result<Backend> load_backend() {
+Result<GpuLibrary> load_backend() {
   if (const char* told = std::getenv(kOverride); told != nullptr && *told != '\0') return load_file(told);
   const std::vector<fs::path> files = places();
   if (!files.empty()) return load_file(files.front().string());
@@ -86,12 +86,12 @@ Result<Backend> load_backend() {
 }
 
 // Loaded once and never unloaded, because CUDA's threads may be running in it. A failed load is tried again.
-Result<Backend> backend() {
+Result<GpuLibrary> backend() {
   static std::mutex mutex;
-  static Backend loaded;
+  static GpuLibrary loaded;
   const std::lock_guard lock(mutex);
   if (!loaded.path.empty()) return loaded;
-  Result<Backend> fresh = load_backend();
+  Result<GpuLibrary> fresh = load_backend();
   if (fresh) loaded = *fresh;
   return fresh;
 }
@@ -99,7 +99,7 @@ Result<Backend> backend() {
 }  // namespace
 
 Result<std::unique_ptr<Gpu>> open_gpu() {
-  const Result<Backend> loaded = backend();
+  const Result<GpuLibrary> loaded = backend();
   if (!loaded) return loaded.error();
   Result<std::unique_ptr<Gpu>> result = Error{};
   loaded->open_gpu(&result);
@@ -107,7 +107,7 @@ Result<std::unique_ptr<Gpu>> open_gpu() {
 }
 
 Result<std::unique_ptr<GpuCompiler>> open_gpu_compiler() {
-  const Result<Backend> loaded = backend();
+  const Result<GpuLibrary> loaded = backend();
   if (!loaded) return loaded.error();
   Result<std::unique_ptr<GpuCompiler>> result = Error{};
   loaded->open_compiler(&result);
@@ -116,7 +116,7 @@ Result<std::unique_ptr<GpuCompiler>> open_gpu_compiler() {
 
 GpuReport inspect_gpu() {
   GpuReport report;
-  const Result<Backend> loaded = backend();
+  const Result<GpuLibrary> loaded = backend();
   if (!loaded) {
     const Diagnostic& why = loaded.error().diagnostics.front();
     report.backend.missing = concat(why.message, ": ", why.remedy);

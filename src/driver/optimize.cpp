@@ -34,20 +34,10 @@ struct WrittenPlan {
   std::string folder;
 };
 
-Result<Done> write_for(const Machine& machine, StepPlan& plan, const std::vector<Launch>& launches,
-                       const std::string& folder) {
-  if (machine.gpu)
-    return write_gpu_plan(plan, launches, *machine.gpu_compiler, machine.gpu->info().architecture(), folder);
-  if (machine.no_compiler) return *machine.no_compiler;
-  const Result<KernelCache> kernels = kernel_cache_of(*machine.compiler);
-  if (!kernels) return kernels.error();
-  return write_plan(plan, launches, *kernels, folder);
-}
-
 Result<Done> write_to(const Tuned& tuned, StepPlan& plan, const std::string& folder) {
   const Result<std::vector<Launch>> launches = lower_plan(plan, tuned.prepared.training, tuned.prepared.candidates);
   if (!launches) return launches.error();
-  return write_for(tuned.machine, plan, *launches, folder);
+  return write_plan(*tuned.machine.backend, plan, *launches, folder);
 }
 
 Result<WrittenPlan> write_best(const Tuned& tuned, const OptimizeOptions& options) {

@@ -73,10 +73,10 @@ Result<FusedGraph> fuse(Stages& stages, const TrainingGraph& training) {
       [&](const FusedGraph& fused) { return verify(training, fused); });
 }
 
-Result<Recomputed> fuse_for_plan(Stages& stages, const TrainingGraph& training, bool on_gpu) {
+Result<Recomputed> fuse_for_plan(Stages& stages, const TrainingGraph& training, const Target& target) {
   const auto make = [&] {
-    Recomputed made = save_predicates(training, on_gpu);
-    return Result<Recomputed>(on_gpu ? add_row_statistics(std::move(made)) : std::move(made));
+    Recomputed made = save_predicates(training, target.gemm_epilogues);
+    return Result<Recomputed>(target.fused_attention ? add_row_statistics(std::move(made)) : std::move(made));
   };
   return stages.run("fuse", make, [](const Recomputed& made) {
     Result<Done> checked = verify(made.training);

@@ -9,6 +9,7 @@
 
 #include "analysis/analysis.h"
 #include "autodiff/training_graph.h"
+#include "base/target.h"
 #include "candidates/enumerate.h"
 #include "driver/stages.h"
 #include "fusion/fused_graph.h"
@@ -30,8 +31,9 @@ Result<TrainingGraph> train(Stages& stages, const ProgramSource& program);
 Result<Analysis> analyze(Stages& stages, const TrainingGraph& training, int64_t fast_memory_bytes);
 
 Result<FusedGraph> fuse(Stages& stages, const TrainingGraph& training);
-// The same for a plan: also recomputes values and saves predicates as bits, and on a GPU adds attentions' statistics.
-Result<Recomputed> fuse_for_plan(Stages& stages, const TrainingGraph& training, bool on_gpu);
+// The same for a plan: also recomputes values and saves predicates as bits, and adds attentions' statistics for a
+// target that fuses attention.
+Result<Recomputed> fuse_for_plan(Stages& stages, const TrainingGraph& training, const Target& target);
 
 // Partitions and their alternatives, without configs.
 Result<Candidates> find_partitions(Stages& stages, const TrainingGraph& training, const FusedGraph& fused,

@@ -9,8 +9,7 @@
 #include "base/text.h"
 #include "driver/callers_tensors.h"
 #include "driver/plan_folder.h"
-#include "exec/cpu_executor.h"
-#include "exec/gpu_executor.h"
+#include "exec/executor.h"
 
 namespace millrace {
 namespace {
@@ -64,11 +63,10 @@ struct List {
     }
   }
 
-  // GPU kernels read and write 16 bytes at once; scalars stay in host memory.
-  void align_for_gpu() {
-    constexpr uintptr_t kWide = 16;
+  // Of tensors in the device's memory; scalars stay in host memory.
+  void align_to(uintptr_t bytes) {
     for (size_t k = 0; k < infos.size(); ++k) {
-      if (!infos[k].scalar && alignments[k] != 0) alignments[k] = kWide;
+      if (!infos[k].scalar && alignments[k] != 0) alignments[k] = std::max(alignments[k], bytes);
     }
   }
 
@@ -131,9 +129,9 @@ Result<Done> check_memory(const void* memory, int64_t bytes, bool own, const cha
 }  // namespace
 
 struct Plan::Implementation {
-  Implementation(const LoadedPlan& loaded, std::unique_ptr<Executor> ready, Gpu* gpu_or_null, PlanMemory memory)
-      : Implementation(loaded, callers_lists(loaded), std::move(ready), gpu_or_null, memory) {}
-  Implementation(const LoadedPlan& loaded, const CallersLists& lists, std::unique_ptr<Executor> ready, Gpu* gpu_or_null,
+  Implementation(const LoadedPlan& loaded, std::unique_ptr<Executor> ready, PlanMemory memory)
+      : Implementation(loaded, callers_lists(loaded), std::move(ready), memory) {}
+  Implementation(const LoadedPlan& loaded, const CallersLists& lists, std::unique_ptr<Executor> ready,
                  PlanMemory memory)
       : arguments("arguments", loaded.training.graph, lists.arguments),
         results("results", loaded.training.graph, lists.results),
@@ -145,11 +143,10 @@ struct Plan::Implementation {
         gaps(gaps_of(loaded.plan)),
         own(memory == PlanMemory::own),
         executor(std::move(ready)),
-        gpu(gpu_or_null),
-        device(gpu != nullptr ? "cuda" : "cpu") {
-    if (on_gpu()) {
-      for (List* list : {&arguments, &results, &result_gradients, &argument_gradients}) list->align_for_gpu();
-    }
+        gpu(executor->device()),
+        device(backend_of(loaded.plan).name) {
+    const auto alignment = static_cast<uintptr_t>(backend_of(loaded.plan).target.tensor_alignment);
+    for (List* list : {&arguments, &results, &result_gradients, &argument_gradients}) list->align_to(alignment);
     find_readers(loaded.plan, BufferLocation::argument, arguments.infos);
     find_readers(loaded.plan, BufferLocation::result, results.infos);
   }
@@ -167,7 +164,7 @@ struct Plan::Implementation {
       bound.result_gradients = tensors.result_gradients.data();
       bound.argument_gradients = tensors.argument_gradients.data();
     }
-    if (on_gpu()) {
+    if (gpu != nullptr) {
       gpu->use_stream(tensors.stream);
       bound.random = tensors.random;
       return executor->bind(bound, seed, step);
@@ -176,8 +173,6 @@ struct Plan::Implementation {
     if (tensors.random != nullptr) std::memcpy(random.data(), tensors.random, sizeof(random));
     return executor->bind(bound, random[0], static_cast<uint32_t>(random[1]));
   }
-
-  bool on_gpu() const { return gpu != nullptr; }
 
   Result<Done> forward() { return executor->forward(); }
   Result<Done> backward() { return executor->backward(); }
@@ -193,7 +188,7 @@ struct Plan::Implementation {
   std::vector<Gap> gaps;  // of the saved part
   bool own;               // the plan has its own memory
   std::unique_ptr<Executor> executor;
-  Gpu* gpu;  // the executor's; null on the CPU
+  Gpu* gpu;  // the executor's device(): null if tensors are in host memory
   std::string device;
   bool saved = false;  // its own memory holds what a forward saved
 };
@@ -207,17 +202,9 @@ Result<Plan> Plan::load(const std::string& path, PlanMemory memory) {
   const Result<LoadedPlan> loaded = read_plan(path);
   if (!loaded) return loaded.error();
   const ExecutorMemory whose = memory == PlanMemory::own ? ExecutorMemory::own : ExecutorMemory::callers;
-  if (is_gpu_plan(loaded->plan)) {
-    Result<GpuExecutor> executor = load_gpu_executor(*loaded, whose);
-    if (!executor) return executor.error();
-    Gpu* const gpu = &executor->gpu();
-    return Plan(
-        std::make_unique<Implementation>(*loaded, std::make_unique<GpuExecutor>(std::move(*executor)), gpu, memory));
-  }
-  Result<CpuExecutor> executor = load_executor(*loaded, user_kernel_cache, whose);
+  Result<std::unique_ptr<Executor>> executor = load_plan(*loaded, whose);
   if (!executor) return executor.error();
-  return Plan(
-      std::make_unique<Implementation>(*loaded, std::make_unique<CpuExecutor>(std::move(*executor)), nullptr, memory));
+  return Plan(std::make_unique<Implementation>(*loaded, std::move(*executor), memory));
 }
 
 const std::vector<TensorInfo>& Plan::arguments() const { return implementation_->arguments.infos; }
@@ -233,7 +220,7 @@ int64_t Plan::arena_bytes() const { return saved_bytes() + workspace_bytes(); }
 Result<Done> Plan::forward(const Tensors& tensors, uint64_t seed, uint32_t step) {
   if (Result<Done> bound = implementation_->bind(tensors, true, false, seed, step); !bound) return bound;
   implementation_->saved |= tensors.saved == nullptr;
-  if (tensors.saved != nullptr && !implementation_->on_gpu()) {
+  if (tensors.saved != nullptr && implementation_->gpu == nullptr) {
     for (const Gap& gap : implementation_->gaps)
       std::memset(static_cast<char*>(tensors.saved) + gap.offset, 0, static_cast<size_t>(gap.bytes));
   }

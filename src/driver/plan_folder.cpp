@@ -96,6 +96,20 @@ Result<Done> write_gpu_plan(StepPlan& plan, const std::vector<Launch>& launches,
   return write_file(concat(folder, "/", kPlanFile), plan_json(plan));
 }
 
+Result<Done> write_plan(const Backend& backend, StepPlan& plan, const std::vector<Launch>& launches,
+                        const std::string& folder) {
+  if (const std::shared_ptr<Gpu> gpu = backend.gpu()) {
+    const Result<std::shared_ptr<GpuCompiler>> compiler = backend.gpu_compiler();
+    if (!compiler) return compiler.error();
+    return write_gpu_plan(plan, launches, **compiler, gpu->info().architecture(), folder);
+  }
+  const Result<Compiler> compiler = backend.host_compiler();
+  if (!compiler) return compiler.error();
+  const Result<KernelCache> kernels = kernel_cache_of(*compiler);
+  if (!kernels) return kernels.error();
+  return write_plan(plan, launches, *kernels, folder);
+}
+
 bool is_plan(const std::string& path) {
   if (is_folder(path)) {
     struct stat found {};
@@ -133,8 +147,6 @@ Result<CpuExecutor> load_executor(const LoadedPlan& loaded, const KernelCacheMak
   return CpuExecutor::load(loaded.plan, *launches, fit ? folder_of(loaded.path) : "", cache, memory);
 }
 
-bool is_gpu_plan(const StepPlan& plan) { return plan.device.starts_with(kGpuDevice); }
-
 Result<GpuExecutor> load_gpu_executor(const LoadedPlan& loaded, ExecutorMemory memory) {
   const Result<std::vector<Launch>> launches = lower_plan(loaded.plan, loaded.training, loaded.candidates);
   if (!launches) return launches.error();
@@ -143,6 +155,19 @@ Result<GpuExecutor> load_gpu_executor(const LoadedPlan& loaded, ExecutorMemory m
   const Result<std::string> cubin = cubin_of(loaded, *launches, (*gpu)->info().architecture());
   if (!cubin) return cubin.error();
   return GpuExecutor::load(std::move(*gpu), loaded.plan, *launches, *cubin, memory);
+}
+
+const BackendKind& backend_of(const StepPlan& plan) { return backend_of_text(plan.device); }
+
+Result<std::unique_ptr<Executor>> load_plan(const LoadedPlan& loaded, ExecutorMemory memory) {
+  if (backend_of(loaded.plan).target.own_memory) {
+    Result<GpuExecutor> executor = load_gpu_executor(loaded, memory);
+    if (!executor) return executor.error();
+    return std::unique_ptr<Executor>(std::make_unique<GpuExecutor>(std::move(*executor)));
+  }
+  Result<CpuExecutor> executor = load_executor(loaded, user_kernel_cache, memory);
+  if (!executor) return executor.error();
+  return std::unique_ptr<Executor>(std::make_unique<CpuExecutor>(std::move(*executor)));
 }
 
 }  // namespace millrace

@@ -1,11 +1,13 @@
 // Plans on disk: a folder with plan.json and its compiled kernels. Test: tests/driver/plan_folder_test.cpp
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "autodiff/training_graph.h"
 #include "candidates/candidates.h"
+#include "device/backend.h"
 #include "device/cpu/kernel_cache.h"
 #include "exec/cpu_executor.h"
 #include "exec/gpu_executor.h"
@@ -27,6 +29,10 @@ Result<Done> write_plan(StepPlan& plan, const std::vector<Launch>& launches, con
 Result<Done> write_gpu_plan(StepPlan& plan, const std::vector<Launch>& launches, const GpuCompiler& compiler,
                             const std::string& architecture, const std::string& folder);
 
+// One of these two, for a backend that can compile.
+Result<Done> write_plan(const Backend& backend, StepPlan& plan, const std::vector<Launch>& launches,
+                        const std::string& folder);
+
 // The source text that every GPU kernel includes.
 std::string gpu_prelude();
 
@@ -47,9 +53,12 @@ Result<LoadedPlan> read_plan(const std::string& path);
 Result<CpuExecutor> load_executor(const LoadedPlan& loaded, const KernelCacheMaker& cache = user_kernel_cache,
                                   ExecutorMemory memory = ExecutorMemory::own);
 
-// Whether the plan was made for a GPU.
-bool is_gpu_plan(const StepPlan& plan);
 // Loads a plan for a GPU. Its kernels are recompiled for a GPU of another architecture.
 Result<GpuExecutor> load_gpu_executor(const LoadedPlan& loaded, ExecutorMemory memory = ExecutorMemory::own);
+
+// The backend that the plan was made for.
+const BackendKind& backend_of(const StepPlan& plan);
+// Loads a plan for its backend.
+Result<std::unique_ptr<Executor>> load_plan(const LoadedPlan& loaded, ExecutorMemory memory = ExecutorMemory::own);
 
 }  // namespace millrace

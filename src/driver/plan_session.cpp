@@ -18,19 +18,15 @@ Result<double> clocked(const std::function<Result<Done>()>& work) {
 }  // namespace
 
 Result<PlanSession> PlanSession::open(const LoadedPlan& loaded) {
+  Result<std::unique_ptr<Executor>> executor = load_plan(loaded);
+  if (!executor) return executor.error();
   PlanSession made(loaded);
-  if (is_gpu_plan(loaded.plan)) {
-    Result<GpuExecutor> executor = load_gpu_executor(loaded);
-    if (!executor) return executor.error();
-    Result<GpuMemory> flushed = GpuMemory::allocate(executor->gpu(), 2 * executor->gpu().info().l2_bytes);
+  made.executor_ = std::move(*executor);
+  made.gpu_ = made.executor_->device();
+  if (made.gpu_ != nullptr) {
+    Result<GpuMemory> flushed = GpuMemory::allocate(*made.gpu_, 2 * made.gpu_->info().l2_bytes);
     if (!flushed) return flushed.error();
     made.flushed_ = std::move(*flushed);
-    made.gpu_ = &executor->gpu();
-    made.executor_ = std::make_unique<GpuExecutor>(std::move(*executor));
-  } else {
-    Result<CpuExecutor> executor = load_executor(loaded);
-    if (!executor) return executor.error();
-    made.executor_ = std::make_unique<CpuExecutor>(std::move(*executor));
   }
   return made;
 }

@@ -7,10 +7,10 @@
 #include <optional>
 #include <string>
 
+#include "device/gpu_memory.h"
 #include "driver/callers_tensors.h"
 #include "driver/plan_folder.h"
-#include "exec/cpu_executor.h"
-#include "exec/gpu_executor.h"
+#include "exec/executor.h"
 
 namespace millrace {
 
@@ -49,7 +49,7 @@ class PlanSession {
 
   const LoadedPlan* loaded_;
   std::unique_ptr<Executor> executor_;
-  Gpu* gpu_ = nullptr;                            // the executor's; null on the CPU
+  Gpu* gpu_ = nullptr;                            // the executor's device(): null if tensors are in host memory
   std::unique_ptr<CallersMemory> memory_;         // in host memory
   std::vector<GpuMemory> on_gpu_;                 // the same tensors in GPU memory
   std::vector<std::vector<void*>> gpu_pointers_;  // of the four lists

@@ -25,7 +25,7 @@ std::string method_of(const Selection* selection) {
                            : "the search was cut short; a cheaper one may exist";
 }
 
-// "…, 4 threads of 8 cores; …", as Machine::text writes it, → 4; 0 if there is no number.
+// "…, 4 threads of 8 cores; …", as Backend::text writes it, → 4; 0 if there is no number.
 int threads_in(const std::string& device) {
   const size_t end = device.find(" threads of ");
   if (end == std::string::npos) return 0;
@@ -73,10 +73,10 @@ Result<Document> document_of_plan(const ReportOptions& options, const std::strin
   if (!loaded) return loaded.error();
   ExploreOptions explore = options.explore;
   if (explore.threads == 0) explore.threads = threads_in(loaded->plan.device);
-  explore.device = is_gpu_plan(loaded->plan) ? "cuda" : "cpu";
+  explore.device = backend_of(loaded->plan).name;
   Result<Tuned> tuned = tune(explore, tune_program(loaded->plan), Measuring::known);
-  if (!tuned && tuned.error().kind == ErrorKind::unavailable) {  // a GPU's plan on another machine
-    explore.device = "cpu";
+  if (!tuned && tuned.error().kind == ErrorKind::unavailable) {  // the plan's device is not here
+    explore.device = host_backend().name;
     tuned = tune(explore, tune_program(loaded->plan), Measuring::known);
   }
   if (!tuned) return tuned.error();

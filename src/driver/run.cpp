@@ -87,7 +87,7 @@ Result<Done> run_by_reference(const Graph& graph, const RunOptions& options, Val
 }
 
 Result<Done> check_device(const RunOptions& options, bool plan) {
-  const bool known = options.device == "cpu" || options.device == "cuda";
+  const bool known = static_cast<bool>(backend_named(options.device));
   if (options.device.empty() || options.device == "reference" || (plan && known)) return Done{};
   if (known)
     return Error::make(ErrorKind::bad_input, concat("--device ", options.device, " runs plans, and this is a program"),
@@ -98,7 +98,7 @@ Result<Done> check_device(const RunOptions& options, bool plan) {
 
 // A plan runs only on the device that it was made for.
 Result<Done> check_device_of(const LoadedPlan& loaded, const std::string& device) {
-  const std::string own = is_gpu_plan(loaded.plan) ? "cuda" : "cpu";
+  const std::string_view own = backend_of(loaded.plan).name;
   if (device.empty() || device == "reference" || device == own) return Done{};
   return Error::make(ErrorKind::bad_input, concat("the plan was made for --device ", own, ", not for ", device),
                      concat("leave out --device, or optimize with --device ", device));

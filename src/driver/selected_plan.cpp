@@ -5,7 +5,6 @@
 #include <set>
 
 #include "base/text.h"
-#include "device/cpu/cpu_launch.h"
 #include "driver/pipeline.h"
 #include "report/metrics.h"
 
@@ -42,12 +41,7 @@ Result<StepPlan> plan_selection(Stages& stages, const Tuned& tuned, const Select
   planning.device = tuned.machine.text();
   planning.date = utc_now();
   planning.default_cost = unfused_seconds(tuned.prepared, measurements);
-  planning.scratch_bytes = [&](const Launch& launch) {
-    if (!tuned.machine.gpu) return scratch_bytes(launch);
-    if (!launch.kernel.empty()) return launch.scratch_bytes;
-    const Result<std::unique_ptr<GpuLaunch>> prepared = tuned.machine.gpu->prepare(launch, "");
-    return prepared ? (*prepared)->scratch_bytes() : 0;  // the executor reports the error
-  };
+  planning.scratch_bytes = [&](const Launch& launch) { return tuned.machine.backend->scratch_bytes(launch); };
   return build_plan(stages, tuned.prepared.training, tuned.prepared.candidates, measurements, selection, planning);
 }
 

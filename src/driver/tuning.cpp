@@ -15,7 +15,6 @@
 #include "base/text.h"
 #include "codegen/cpu/generate.h"
 #include "codegen/lower.h"
-#include "device/cpu/blas_library.h"
 #include "driver/pipeline.h"
 #include "driver/plan_folder.h"
 #include "frontend/frontend.h"
@@ -55,11 +54,12 @@ Result<std::string> worker_path() {
 }
 
 // The reference allocates gigabytes for every partition. With 4 KiB pages that takes longer than computing the values,
-// so workers for a GPU use huge pages. Workers that time CPU kernels do not, because plans run with 4 KiB pages.
+// so workers for a device with its own memory use huge pages. Workers that time CPU kernels do not, because plans run
+// with 4 KiB pages.
 std::map<std::string, std::string> worker_environment(const Machine& machine) {
   constexpr const char* kTunables = "GLIBC_TUNABLES";
   const bool is_set = std::getenv(kTunables) != nullptr;  // NOLINT(concurrency-mt-unsafe): as above
-  if (!machine.gpu || is_set) return {};
+  if (!machine.target().own_memory || is_set) return {};
   return {{kTunables, "glibc.malloc.hugetlb=1"}};
 }
 
@@ -76,13 +76,10 @@ bool is_cold(const Graph& graph, const CpuInfo& cpu) {
 EnumerateOptions enumerate_options(const TuneProgram& program, const Machine& machine, bool exhaustive) {
   EnumerateOptions options;
   options.threads = machine.threads;
-  options.libraries = machine.libraries;
-  options.missing = machine.missing;
+  options.target = machine.target();
+  options.libraries = machine.backend->libraries().there;
+  options.missing = machine.backend->libraries().missing;
   options.layouts = program.layouts;
-  if (machine.gpu) {
-    const GpuInfo& info = machine.gpu->info();
-    options.gpu = GpuTarget{info.multiprocessors, info.shared_bytes, info.has_wgmma()};
-  }
   if (exhaustive) options.most = std::numeric_limits<size_t>::max() / 8;
   options.every_shape = exhaustive;
   return options;
@@ -91,14 +88,15 @@ EnumerateOptions enumerate_options(const TuneProgram& program, const Machine& ma
 }  // namespace
 
 Result<Prepared> prepare(Stages& stages, const TuneProgram& program) {
+  const Result<const BackendKind*> backend = backend_named(program.device);
+  if (!backend) return backend.error();
   const Result<TrainingGraph> training = train(stages, program.source, program.text);
   if (!training) return training.error();
-  const bool gpu = program.device == "cuda";
-  Result<Recomputed> made = fuse_for_plan(stages, *training, gpu);
+  Result<Recomputed> made = fuse_for_plan(stages, *training, (*backend)->target);
   if (!made) return made.error();
   EnumerateOptions options;
   options.layouts = program.layouts;
-  if (gpu) options.gpu = GpuTarget();
+  options.target = (*backend)->target;
   Result<Candidates> candidates = find_partitions(stages, made->training, made->fused, options);
   if (!candidates) return candidates.error();
   return Prepared{std::move(made->training), std::move(made->fused), std::move(*candidates)};
@@ -131,51 +129,16 @@ std::optional<TuneProgram> parse_greeting(const std::string& line) {
   }
 }
 
-std::string Machine::text() const {
-  if (gpu) {
-    const GpuInfo& info = gpu->info();
-    return concat(kGpuDevice, info.name, ", ", info.architecture(), ", ", info.multiprocessors,
-                  " multiprocessors; driver ", info.driver, "; nvrtc ", info.nvrtc, "; cublaslt ", info.cublaslt);
-  }
-  std::string text = concat("cpu ", cpu.identity(), ", ", threads, " threads of ", cpu.cores, " cores; ");
-  text += compiler ? concat(compiler->version, " ", join(compiler->flags, " ")) : "no compiler";
-  for (const BlasLibrary library : {BlasLibrary::openblas, BlasLibrary::blis}) {
-    if (blas_info(library).there) text += concat("; ", name_of(library), " ", blas_info(library).version);
-  }
-  return text;
-}
-
 Result<Machine> find_machine(const std::string& device, int threads) {
+  Result<std::shared_ptr<Backend>> backend = find_backend(device, threads);
+  if (!backend) return backend.error();
   Machine machine;
+  machine.backend = std::move(*backend);
   machine.cpu = cpu_info();
   machine.threads = threads > 0 ? threads : ::millrace::threads();
-  if (device == "cuda") {
-    Result<std::unique_ptr<Gpu>> gpu = open_gpu();
-    if (!gpu) return gpu.error();
-    Result<std::unique_ptr<GpuCompiler>> compiler = open_gpu_compiler();
-    if (!compiler) return compiler.error();
-    machine.gpu = std::move(*gpu);
-    machine.gpu_compiler = std::move(*compiler);
-    machine.libraries = {GemmLibrary::cublaslt};
-    return machine;
-  }
-  if (device != "cpu") {
-    return Error::make(ErrorKind::unavailable, concat("unknown device '", device, "'"),
-                       "use --device cpu or --device cuda");
-  }
-  Result<Compiler> compiler = find_compiler();
-  if (compiler) {
-    machine.compiler = std::move(*compiler);
-  } else {
-    machine.no_compiler = compiler.error();
-  }
-  for (const auto& [library, blas] :
-       {std::pair(GemmLibrary::openblas, BlasLibrary::openblas), std::pair(GemmLibrary::blis, BlasLibrary::blis)}) {
-    if (blas_info(blas).there) {
-      machine.libraries.push_back(library);
-    } else {
-      machine.missing[library] = blas_info(blas).missing;
-    }
+  if (const Result<Done> compiles = machine.backend->can_compile(); !compiles) {
+    if (machine.target().own_memory) return compiles.error();  // nothing can be checked there
+    machine.no_compiler = compiles.error();
   }
   return machine;
 }
@@ -206,7 +169,7 @@ TuneProgram tune_program(const StepPlan& plan) {
   return {{program.file, program.entry, program.sizes, program.dtype},
           program.text,
           program.layouts,
-          is_gpu_plan(plan) ? "cuda" : "cpu"};
+          std::string(backend_of(plan).name)};
 }
 
 Result<double> parse_duration(const std::string& text) {
@@ -254,26 +217,19 @@ void announce(const ExploreOptions& options, const Candidates& candidates, const
               const std::string& budget) {
   double configurations = 0;
   for (const PartitionCandidates& entry : candidates.partitions) configurations += entry.configurations;
-  options.notice(concat(candidates.partitions.size(), " partitions, ", static_cast<int64_t>(configurations),
-                        " candidates", machine.gpu ? ", plus all library algorithms of the best products" : "", "; ",
-                        options.exhaustive ? std::string("measuring all of them")
-                                           : concat("measuring the most promising ones for ", budget)));
+  options.notice(
+      concat(candidates.partitions.size(), " partitions, ", static_cast<int64_t>(configurations), " candidates",
+             machine.target().gemm_algorithms ? ", plus all library algorithms of the best products" : "", "; ",
+             options.exhaustive ? std::string("measuring all of them")
+                                : concat("measuring the most promising ones for ", budget)));
   if (machine.no_compiler)
     options.notice(concat("no generated kernels: ", machine.no_compiler->diagnostics.front().message));
 }
 
-// Null if there is no compiler.
 Result<std::unique_ptr<KernelMaker>> kernel_maker_of(const Machine& machine) {
   const Result<std::string> directory = cache_directory();
   if (!directory) return directory.error();
-  if (machine.gpu) {
-    GpuKernelCache cache(*directory, *machine.gpu_compiler, gpu_prelude(), machine.gpu->info().architecture());
-    return std::unique_ptr<KernelMaker>(std::make_unique<GpuKernelMaker>(std::move(cache), machine.cpu.cores));
-  }
-  if (!machine.compiler) return std::unique_ptr<KernelMaker>();
-  Result<KernelCache> cache = kernel_cache_of(*machine.compiler);
-  if (!cache) return cache.error();
-  return std::unique_ptr<KernelMaker>(std::make_unique<CpuKernelMaker>(std::move(*cache), machine.cpu.cores));
+  return make_kernel_maker(*machine.backend, *directory, machine.cpu.cores);
 }
 
 // A guess of the best selection, inside the stage `measure`: it guides the exploration and is no artefact.
@@ -292,21 +248,22 @@ Wanted wanted_of(const Measurements& measurements) {
   return wanted;
 }
 
-// Settings for a GPU: compiling does not disturb its measurements, and products have many algorithms.
-void explore_on_gpu(const Graph& graph, const Candidates& candidates, const EnumerateOptions& enumerating,
-                    const Machine& machine, ExploreSettings& settings) {
+// Settings for a device with its own memory: compiling does not disturb its measurements, and products have many
+// algorithms.
+void set_for_own_memory(const Graph& graph, const Candidates& candidates, const EnumerateOptions& enumerating,
+                        const Machine& machine, ExploreSettings& settings) {
   constexpr size_t kGpuBatch = 64;
   constexpr double kGpuHangSeconds = 180;  // the reference computes whole tensors
   settings.trial.cold = true;
-  settings.trial.cache_bytes = machine.gpu->info().l2_bytes;
+  settings.trial.cache_bytes = machine.backend->gpu()->info().l2_bytes;
   settings.batch = kGpuBatch;
   settings.compile_ahead = true;
   settings.hang_seconds = kGpuHangSeconds;
   settings.timing_class = [&graph, &candidates](const Partition& partition, const Candidate& candidate) {
     return timing_class_key(graph, candidates.domains, partition, candidate);
   };
-  settings.refinements = [&graph, &candidates, &enumerating, gpu = machine.gpu](const Partition& partition,
-                                                                                const Candidate& candidate) {
+  settings.refinements = [&graph, &candidates, &enumerating, gpu = machine.backend->gpu()](const Partition& partition,
+                                                                                           const Candidate& candidate) {
     if (!std::holds_alternative<GemmConfig>(candidate.config))
       return configs_under(graph, candidates.domains, enumerating, partition, candidate.layouts);
     std::vector<Candidate> made;
@@ -325,7 +282,9 @@ void explore_on_gpu(const Graph& graph, const Candidates& candidates, const Enum
 }  // namespace
 
 Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring measuring) {
-  const std::string budget_text = !options.budget.empty() ? options.budget : options.device == "cuda" ? "240s" : "60s";
+  const Result<const BackendKind*> backend = backend_named(options.device);
+  if (!backend) return backend.error();
+  const std::string budget_text = options.budget.empty() ? std::string((*backend)->default_budget) : options.budget;
   const Result<double> budget = parse_duration(budget_text);
   if (!budget) return budget.error();
   program.device = options.device;
@@ -365,11 +324,11 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   settings.trial.cold = is_cold(prepared->training.graph, machine.cpu);
   settings.trial.cache_bytes = machine.cpu.last_level_cache;
   const Graph& graph = prepared->training.graph;
-  if (machine.gpu) explore_on_gpu(graph, prepared->candidates, enumerating, machine, settings);
+  if (machine.target().own_memory) set_for_own_memory(graph, prepared->candidates, enumerating, machine, settings);
   settings.device = concat(machine.text(), settings.trial.cold ? "; from memory" : "; from cache");
   settings.conversions = [&](TensorId tensor, int from, int to) {
     return conversions(graph, prepared->candidates.domains[tensor.at()], tensor, from, to, machine.threads,
-                       enumerating.gpu);
+                       enumerating.target);
   };
   settings.wanted = wanted_of;
   if (options.progress) {

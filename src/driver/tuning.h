@@ -9,10 +9,10 @@
 
 #include "autodiff/training_graph.h"
 #include "candidates/enumerate.h"
+#include "device/backend.h"
 #include "device/cpu/compiler.h"
 #include "device/cpu/cpu_info.h"
 #include "device/cpu/kernel_cache.h"
-#include "device/gpu.h"
 #include "driver/stages.h"
 #include "fusion/fused_graph.h"
 #include "measure/explore.h"
@@ -26,7 +26,7 @@ struct TuneProgram {
   ProgramSource source;
   std::string text;
   std::vector<std::pair<std::string, std::string>> layouts;
-  std::string device = "cpu";
+  std::string device;  // a backend's name
 };
 
 // A program's partitions, without configs.
@@ -42,25 +42,19 @@ Result<Prepared> prepare(Stages& stages, const TuneProgram& program);
 std::string greeting(const TuneProgram& program);
 std::optional<TuneProgram> parse_greeting(const std::string& line);
 
-// The prefix of a GPU's text.
-inline constexpr const char* kGpuDevice = "gpu ";
-
-// The processor with its libraries and compiler, and the GPU if kernels run there.
+// The processor, and the backend that kernels run on, with its libraries.
 struct Machine {
+  std::shared_ptr<const Backend> backend;
   CpuInfo cpu;
   int threads = 1;
-  std::optional<Compiler> compiler;
-  std::optional<Error> no_compiler;  // why it is missing
-  std::shared_ptr<Gpu> gpu;
-  std::shared_ptr<GpuCompiler> gpu_compiler;
-  std::vector<GemmLibrary> libraries;
-  std::map<GemmLibrary, std::string> missing;
+  std::optional<Error> no_compiler;  // why kernels cannot be compiled
 
+  const Target& target() const { return backend->target(); }
   // Everything that affects times, as one text.
-  std::string text() const;
+  std::string text() const { return backend->text(); }
 };
 
-// `device`: "cpu" or "cuda".
+// `device`: a backend's name.
 Result<Machine> find_machine(const std::string& device, int threads);
 
 // The user's cache of kernels for this processor and compiler.

@@ -26,6 +26,8 @@ struct CallersTensors {
 // Whether an executor allocates an arena or works only in the caller's memory.
 enum class ExecutorMemory { own, callers };
 
+class Gpu;
+
 // Executors are loaded once, with every launch prepared. A GPU's runs only enqueue work on its stream.
 class Executor {
  public:
@@ -41,6 +43,10 @@ class Executor {
   virtual Result<Done> step() = 0;
   // One launch, in the plan's order: for timing.
   virtual Result<Done> launch(size_t number) = 0;
+
+  // The device in whose memory the tensors are, and on whose stream runs are enqueued. Null: tensors are in host
+  // memory, and a run ends when its work does.
+  virtual Gpu* device() const { return nullptr; }
 };
 
 }  // namespace millrace

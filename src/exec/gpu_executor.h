@@ -31,6 +31,7 @@ class GpuExecutor : public Executor {
   // (unless the caller provides seed and step).
   Result<Done> step() override { return run(Run::step); }
   Result<Done> launch(size_t number) override;
+  Gpu* device() const override { return gpu_.get(); }
 
  private:
   enum class Run { forward, backward, step };

@@ -2,9 +2,11 @@
 // tests/measure/explore_test.cpp
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "device/backend.h"
 #include "device/cpu/kernel_cache.h"
 #include "device/gpu_kernel_cache.h"
 #include "device/launch.h"
@@ -74,5 +76,9 @@ class GpuKernelMaker : public KernelMaker {
   GpuKernelCache cache_;
   int jobs_;
 };
+
+// Makes kernels for a backend, with at most `jobs` compilations at a time. `directory`: where they are kept. Null if
+// the host has no compiler. The backend must outlive the result.
+Result<std::unique_ptr<KernelMaker>> make_kernel_maker(const Backend& backend, const std::string& directory, int jobs);
 
 }  // namespace millrace

@@ -69,7 +69,7 @@ struct PlanKernels {
 struct StepPlan {
   PlanProgram program;
   std::string version;  // of Millrace
-  std::string device;   // as Machine::text writes it
+  std::string device;   // as Backend::text writes it
   std::string date;     // UTC: 2026-11-15T05:00:00Z
   std::vector<PlanBuffer> buffers;
   std::vector<PlanLaunch> launches;

@@ -18,7 +18,7 @@ namespace {
 // `free`: tensors whose layout the caller leaves open.
 EnumerateOptions on(bool gpu, const std::vector<std::string>& free = {}) {
   EnumerateOptions options;
-  if (gpu) options.gpu = GpuTarget();
+  if (gpu) options.target = gpu_target();
   options.libraries = {gpu ? GemmLibrary::cublaslt : GemmLibrary::openblas};
   options.most = 200;
   for (const std::string& name : free) options.layouts.emplace_back(name, "any");

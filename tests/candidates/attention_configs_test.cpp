@@ -21,7 +21,7 @@ struct EnumeratedAttentions {
 
 EnumerateOptions without_libraries() {
   EnumerateOptions options;
-  options.gpu = GpuTarget();
+  options.target = gpu_target();
   return options;
 }
 
@@ -166,7 +166,7 @@ TEST(AttentionConfigs, Wgmma) {
   using Kinds = std::set<std::string>;
   const auto kinds = [](const std::string& model, const std::vector<std::string>& sizes, bool has_them) {
     EnumerateOptions options = without_libraries();
-    options.gpu->wgmma = has_them;
+    options.target.gpu->wgmma = has_them;
     Kinds found;
     for (const PartitionCandidates& entry : enumerated_attentions(model, sizes, options).attentions) {
       EXPECT_FALSE(std::get<AttentionConfig>(entry.candidates.front().config).wgmma)
@@ -213,7 +213,7 @@ TEST(AttentionConfigs, BackwardInOneKernel) {
 TEST(AttentionConfigs, TilesFitTheGpu) {
   EnumerateOptions options = without_libraries();
   options.every_shape = true;
-  options.gpu->shared_bytes = 48 * 1024;
+  options.target.gpu->shared_bytes = 48 * 1024;
   const EnumeratedAttentions made = enumerated_attentions("bert_encoder", kSmall, options);
   for (const PartitionCandidates& entry : made.attentions) {
     EXPECT_FALSE(entry.candidates.empty()) << entry.partition.name;
@@ -221,7 +221,7 @@ TEST(AttentionConfigs, TilesFitTheGpu) {
       EXPECT_LE(attention_shared_bytes(entry.partition.attention, std::get<AttentionConfig>(candidate.config)),
                 48 * 1024);
   }
-  options.gpu->shared_bytes = 1024;
+  options.target.gpu->shared_bytes = 1024;
   const EnumeratedAttentions none = enumerated_attentions("bert_encoder", kSmall, options);
   for (const PartitionCandidates& entry : none.attentions) {
     EXPECT_TRUE(entry.candidates.empty());

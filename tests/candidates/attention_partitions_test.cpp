@@ -18,7 +18,7 @@ namespace {
 
 EnumerateOptions with_cublaslt() {
   EnumerateOptions options;
-  options.gpu = GpuTarget();
+  options.target = gpu_target();
   options.libraries = {GemmLibrary::cublaslt};
   return options;
 }

@@ -28,7 +28,7 @@ def weights(x: float16[B, H, J, K]):
 TEST(EnumerateOnAGpu, EveryLayoutOfEveryTensorHasACandidate) {
   const TrainingGraph training = training_of(kWeights);
   EnumerateOptions options;
-  options.gpu = GpuTarget{2};
+  options.target = gpu_target({2});
   options.most = 10;
   const Result<Candidates> found = enumerate(training, fuse(training), options);
   ASSERT_TRUE(found);
@@ -50,7 +50,7 @@ TEST(EnumerateOnAGpu, EveryLayoutOfEveryTensorHasACandidate) {
 TEST(EnumerateOnAGpu, GivenLayoutsHaveEveryShape) {
   const TrainingGraph training = kSanitized ? training_of(kWeights) : training_of_model("mha", {"tiny"});
   EnumerateOptions options;
-  options.gpu = GpuTarget{2};
+  options.target = gpu_target({2});
   const Result<Candidates> few = enumerate(training, fuse(training), options);
   options.every_shape = true;
   options.most = 1'000'000;
@@ -83,7 +83,7 @@ def sum_of(x: float16[J, K], y: float16[K, J]):
                                                       other, R"(->jk", np.exp(y)))
 )"));
     EnumerateOptions options;
-    options.gpu = GpuTarget{2};
+    options.target = gpu_target({2});
     options.most = std::numeric_limits<size_t>::max() / 8;
     const Result<Candidates> found = enumerate(training, fuse(training), options);
     EXPECT_TRUE(found);
@@ -119,7 +119,7 @@ def dropped(x: float16[J, K]):
     return dropout(np.exp(x), p=0.5)
 )"));
     EnumerateOptions options;
-    options.gpu = GpuTarget{2};
+    options.target = gpu_target({2});
     options.layouts = {{"x", "KJ"}};
     options.most = std::numeric_limits<size_t>::max() / 8;
     const Result<Candidates> found = enumerate(training, fuse(training), options);
@@ -153,14 +153,14 @@ def dropped(x: float16[J, K, L]):
     return dropout(np.exp(x), p=0.5)
 )");
   EnumerateOptions options;
-  options.gpu = GpuTarget{2};
+  options.target = gpu_target({2});
   const Result<Candidates> found = enumerate(training, fuse(training), options);
   ASSERT_TRUE(found) << to_string(found.error());
   std::set<size_t> counts;
   for (size_t t = 0; t < training.graph.tensors.size(); ++t) {
     const TensorDomain& domain = found->domains[t];
     if (domain.layouts.size() < 2 || domain.layouts[1].storage != MaskStorage::words) continue;
-    counts.insert(conversions(training.graph, domain, TensorId(t), 0, 1, 1, options.gpu).candidates.size());
+    counts.insert(conversions(training.graph, domain, TensorId(t), 0, 1, 1, options.target).candidates.size());
   }
   EXPECT_EQ(counts.size(), 1U);
   for (const PartitionCandidates& entry : found->partitions) {
@@ -181,7 +181,7 @@ def layer(x: float16[B, I], w: float16[I], b: float16[I]):
 )");
   for (const int multiprocessors : {2, 78, 132}) {
     EnumerateOptions options;
-    options.gpu = GpuTarget{multiprocessors};
+    options.target = gpu_target({multiprocessors});
     const Result<Candidates> found = enumerate(training, fuse(training), options);
     ASSERT_TRUE(found);
     bool across = false;

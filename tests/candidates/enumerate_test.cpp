@@ -98,7 +98,7 @@ void expect_every_alternative_is_whole(const EnumerateOptions& options) {
 TEST(Partitions, EveryAlternativeCarriesOutItsOperatorsOnce) {
   EnumerateOptions options;
   expect_every_alternative_is_whole(options);
-  options.gpu = GpuTarget();
+  options.target = gpu_target();
   expect_every_alternative_is_whole(options);
 }
 

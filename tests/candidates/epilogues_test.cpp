@@ -26,7 +26,7 @@ namespace {
 
 EnumerateOptions on_gpu(size_t most = 400) {
   EnumerateOptions options;
-  options.gpu = GpuTarget();
+  options.target = gpu_target();
   options.libraries = {GemmLibrary::cublaslt};
   options.most = most;
   return options;

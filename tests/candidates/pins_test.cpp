@@ -18,7 +18,7 @@ using Layouts = std::vector<std::pair<std::string, std::string>>;
 Candidates partitions_of(const TrainingGraph& training, const Layouts& layouts, bool gpu) {
   EnumerateOptions options;
   options.layouts = layouts;
-  if (gpu) options.gpu = GpuTarget();
+  if (gpu) options.target = gpu_target();
   Result<Candidates> found = find_partitions(training, fuse(training), options);
   EXPECT_TRUE(found) << to_string(found.error());
   return found ? std::move(*found) : Candidates();

@@ -22,7 +22,7 @@ EnumerateOptions options_of(const char* device) {
   options.threads = 2;
   options.libraries = {GemmLibrary::openblas};
   if (std::string(device) == "gpu") {
-    options.gpu = GpuTarget();
+    options.target = gpu_target();
     options.libraries = {GemmLibrary::cublaslt};
   }
   options.most = 50;

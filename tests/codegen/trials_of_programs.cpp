@@ -153,7 +153,7 @@ TriedProgram tried_program(const std::string& name, const std::string& text, con
   EnumerateOptions enumerating;
   enumerating.threads = 2;
   enumerating.most = 500;
-  if (device == TriedOn::gpu) enumerating.gpu = GpuTarget{2};
+  if (device == TriedOn::gpu) enumerating.target = gpu_target({2});
   for (const auto& [library, blas] :
        {std::pair(GemmLibrary::openblas, BlasLibrary::openblas), std::pair(GemmLibrary::blis, BlasLibrary::blis)}) {
     if (device == TriedOn::cpu && blas_info(blas).there) enumerating.libraries.push_back(library);
@@ -226,8 +226,8 @@ void TrialsOfPrograms::draw(TriedProgram drawn, size_t count, bool covering) {
     if (words.size() < 2) continue;
     const int from = words[random_() % words.size()];
     const int to = words[random_() % words.size()];
-    const std::optional<GpuTarget> gpu = device_ == TriedOn::gpu ? std::optional(GpuTarget{2}) : std::nullopt;
-    if (from != to) draw_from(program, conversions(graph, domain, TensorId(k), from, to, 2, gpu), count, covering);
+    const Target target = device_ == TriedOn::gpu ? gpu_target({2}) : Target();
+    if (from != to) draw_from(program, conversions(graph, domain, TensorId(k), from, to, 2, target), count, covering);
   }
 }
 

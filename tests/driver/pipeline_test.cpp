@@ -23,7 +23,7 @@ TEST(Pipeline, EveryStageIsNamedAndTimed) {
   ASSERT_TRUE(training) << to_string(training.error());
   EXPECT_TRUE(analyze(stages, *training, int64_t{1} << 20));
   EXPECT_TRUE(fuse(stages, *training));
-  const Result<Recomputed> fused = fuse_for_plan(stages, *training, false);
+  const Result<Recomputed> fused = fuse_for_plan(stages, *training, Target());
   ASSERT_TRUE(fused) << to_string(fused.error());
   EnumerateOptions enumerating;
   enumerating.libraries = {GemmLibrary::openblas};

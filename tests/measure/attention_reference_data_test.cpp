@@ -28,7 +28,7 @@ struct Attentions {
 Attentions attentions_of(const std::string& text) {
   Recomputed recomputed = add_row_statistics(save_predicates(training_of(text), true));
   EnumerateOptions options;
-  options.gpu = GpuTarget();
+  options.target = gpu_target();
   const Result<Candidates> found = find_partitions(recomputed.training, recomputed.fused, options);
   EXPECT_TRUE(found);
   Attentions made{std::move(recomputed.training), {}, {}};

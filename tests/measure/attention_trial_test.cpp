@@ -28,7 +28,7 @@ class AttentionTrials : public ScratchTest {
       text.replace(text.find(from), std::string(from).size(), to);
     Recomputed made = add_row_statistics(save_predicates(training_of(text), true));
     EnumerateOptions options;
-    options.gpu = GpuTarget();
+    options.target = gpu_target();
     options.libraries = {GemmLibrary::cublaslt};
     Result<Candidates> found = find_partitions(made.training, made.fused, options);
     ASSERT_TRUE(found) << to_string(found.error());

@@ -57,13 +57,13 @@ class ExploreTest : public WorkerTest {
 
   EnumerateOptions enumerate_on_gpu() {
     EnumerateOptions options;
-    options.gpu = GpuTarget{2};
+    options.target = gpu_target({2});
     options.libraries = {GemmLibrary::cublaslt};
     Result<Candidates> found = enumerate(training_, fuse(training_), options);
     EXPECT_TRUE(found);
     if (found) candidates_ = std::move(*found);
-    settings_.conversions = [this, gpu = options.gpu](TensorId tensor, int from, int to) {
-      return conversions(training_.graph, candidates_.domains[tensor.at()], tensor, from, to, 1, gpu);
+    settings_.conversions = [this, target = options.target](TensorId tensor, int from, int to) {
+      return conversions(training_.graph, candidates_.domains[tensor.at()], tensor, from, to, 1, target);
     };
     return options;
   }

@@ -59,7 +59,7 @@ class EmulatedTrials : public ScratchTest {
   void take(const std::string& program) {
     training_ = training_of(program);
     EnumerateOptions options;
-    options.gpu = GpuTarget{2};
+    options.target = gpu_target({2});
     options.libraries = {GemmLibrary::cublaslt};
     Result<Candidates> found = enumerate(training_, fuse(training_), options);
     ASSERT_TRUE(found) << to_string(found.error());

@@ -20,7 +20,7 @@ class TimingClassTest : public testing::Test {
   void enumerate_all(const std::string& program) {
     training_ = training_of(concat("B = 4\nL = 32\nI = 64\nU = 128\n", program));
     EnumerateOptions options;
-    options.gpu = GpuTarget{2};
+    options.target = gpu_target({2});
     options.libraries = {GemmLibrary::cublaslt};
     options.most = std::numeric_limits<size_t>::max() / 8;
     options.every_shape = true;

@@ -313,7 +313,7 @@ std::set<std::string> selected(const Measurements& measurements) {
 TEST(EpilogueSelections, TakeAnEpilogueWhereItIsFaster) {
   const TrainingGraph training = training_of(kProjections);
   EnumerateOptions options;
-  options.gpu = GpuTarget();
+  options.target = gpu_target();
   options.libraries = {GemmLibrary::cublaslt};
   options.most = 30;
   const Result<Candidates> candidates = enumerate(training, fuse(training), options);
@@ -346,7 +346,7 @@ TEST(EpilogueSelections, TakeAnEpilogueWhereItIsFaster) {
 TEST(AdditionSelections, TakeWhatIsFaster) {
   const TrainingGraph training = training_of(kSums);
   EnumerateOptions options;
-  options.gpu = GpuTarget();
+  options.target = gpu_target();
   options.libraries = {GemmLibrary::cublaslt};
   options.most = 30;
   options.layouts = free_weights();

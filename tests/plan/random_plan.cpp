@@ -25,10 +25,10 @@ namespace {
 
 constexpr double kSeconds = 1e-6;
 
-std::optional<GpuTarget> target_of(const PlanChoice& choice) {
-  if (choice.gpu == nullptr) return std::nullopt;
+Target target_of(const PlanChoice& choice) {
+  if (choice.gpu == nullptr) return {};
   const GpuInfo& info = choice.gpu->info();
-  return GpuTarget{info.multiprocessors, info.shared_bytes, info.has_wgmma()};
+  return gpu_target({info.multiprocessors, info.shared_bytes, info.has_wgmma()});
 }
 
 int64_t scratch_on(Gpu* gpu, const Launch& launch) {
@@ -46,7 +46,7 @@ class Chooser {
         candidates_(candidates),
         random_(choice.seed.value_or(0)),
         by_chance_(choice.seed.has_value()),
-        gpu_(target_of(choice)) {}
+        target_(target_of(choice)) {}
 
   void run(Measurements& made, Selection& selection) {
     for (const TensorDomain& domain : candidates_.domains) base_.push_back(domain.pinned);
@@ -170,7 +170,7 @@ class Chooser {
     const TensorDomain& domain = candidates_.domains[tensor.at()];
     MeasuredConversion conversion{number_of_.at(tensor), base, layout, kSeconds, ""};
     if (domain.layouts[static_cast<size_t>(layout)].storage != MaskStorage::regenerated) {
-      const PartitionCandidates configs = conversions(graph_, domain, tensor, base, layout, 2, gpu_);
+      const PartitionCandidates configs = conversions(graph_, domain, tensor, base, layout, 2, target_);
       ASSERT_FALSE(configs.candidates.empty());
       conversion.candidate =
           print_candidate(candidates_.domains, configs.partition, configs.candidates[below(configs.candidates.size())]);
@@ -182,7 +182,7 @@ class Chooser {
   const Candidates& candidates_;
   std::mt19937_64 random_;
   bool by_chance_;
-  std::optional<GpuTarget> gpu_;
+  Target target_;
   std::map<TensorId, int> number_of_;
   std::vector<int> alternatives_;
   std::vector<int> configs_;
@@ -219,8 +219,8 @@ MadePlan make_plan(const std::string& text, const PlanChoice& choice) {
          {std::pair(GemmLibrary::openblas, BlasLibrary::openblas), std::pair(GemmLibrary::blis, BlasLibrary::blis)}) {
       if (choice.gpu == nullptr && blas_info(blas).there) options.libraries.push_back(library);
     }
-    options.gpu = target_of(choice);
-    if (options.gpu) options.libraries = {GemmLibrary::cublaslt};
+    options.target = target_of(choice);
+    if (choice.gpu != nullptr) options.libraries = {GemmLibrary::cublaslt};
     const Result<Candidates> candidates = enumerate(made.training, recomputed.fused, options);
     EXPECT_TRUE(candidates) << to_string(candidates.error());
     if (!candidates) return made;

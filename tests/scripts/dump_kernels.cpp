@@ -29,7 +29,7 @@
 #include "codegen/cuda/generate.h"
 #include "codegen/lower.h"
 #include "device/cpu/compiler.h"
-#include "driver/stages.h"
+#include "driver/pipeline.h"
 #include "exec/gpu_executor.h"
 #include "frontend/frontend.h"
 #include "measure/gpu/gpu_checker.h"
@@ -43,14 +43,14 @@ constexpr size_t kCandidates = 2000;  // kept for each partition, before samplin
 constexpr size_t kConversions = 12;   // layout conversions for each case
 constexpr int kThreads = 2;           // of CPU kernels that use several
 
-struct Target {
+struct DumpTarget {
   std::string name;
-  std::optional<GpuTarget> gpu;
+  Target can;
 };
 
-Target cpu_target() { return {"cpu", std::nullopt}; }
-Target hopper() { return {"sm_90", GpuTarget{132, 232'448, true}}; }   // H100
-Target ampere() { return {"sm_80", GpuTarget{108, 166'912, false}}; }  // A100
+DumpTarget cpu_target() { return {"cpu", {}}; }
+DumpTarget hopper() { return {"sm_90", gpu_target({132, 232'448, true})}; }   // H100
+DumpTarget ampere() { return {"sm_80", gpu_target({108, 166'912, false})}; }  // A100
 
 enum class Wanted { all, attention };
 
@@ -59,7 +59,7 @@ struct Case {
   std::string text;
   std::vector<std::string> sizes;
   std::string dtype;  // empty: as the program says
-  Target target;
+  DumpTarget target;
   size_t count = 1;  // kernels for each partition
   Wanted wanted = Wanted::all;
 
@@ -95,12 +95,12 @@ class CaseDump {
   size_t run() {
     Stages stages;
     const TrainingGraph training =
-        need(stages.train({input_.program, "", input_.sizes, input_.dtype}, input_.text), input_.folder());
-    const auto made = need(stages.save_less(training, input_.target.gpu.has_value()), input_.folder());
+        need(train(stages, {input_.program, "", input_.sizes, input_.dtype}, input_.text), input_.folder());
+    const auto made = need(fuse_for_plan(stages, training, input_.target.can), input_.folder());
     const Graph& graph = made.training.graph;
     // Without libraries, contractions become kernels, too.
     options_.threads = kThreads;
-    options_.gpu = input_.target.gpu;
+    options_.target = input_.target.can;
     options_.most = kCandidates;
     Candidates candidates = need(find_partitions(made.training, made.fused, options_), input_.folder());
     fs::create_directories(folder_);
@@ -148,7 +148,7 @@ class CaseDump {
       const int to = layouts[random_() % layouts.size()];
       if (from == to) continue;
       write_sample(graph, domains,
-                   conversions(graph, domains[tensor], TensorId(tensor), from, to, kThreads, input_.target.gpu),
+                   conversions(graph, domains[tensor], TensorId(tensor), from, to, kThreads, input_.target.can),
                    concat("t", tensor, "_from", from, "_to", to));
     }
   }
@@ -214,7 +214,7 @@ void add_corners(std::vector<Case>& cases) {
                                    {"predicates", kPredicates},
                                    {"contractions", kContractions}}) {
     for (const char* const dtype : {"float16", "bfloat16", "float32", "float64"})
-      for (const Target& target : {cpu_target(), hopper()}) cases.push_back({name, text, {}, dtype, target, 2});
+      for (const DumpTarget& target : {cpu_target(), hopper()}) cases.push_back({name, text, {}, dtype, target, 2});
     cases.push_back({name, text, {}, "float16", ampere(), 1});
   }
 }

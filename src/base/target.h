@@ -1,0 +1,42 @@
+// What a device can do, as candidates and the driver need to know it. They ask for a capability, never for a device's
+// name. Backends (device/backend.h) fill it in. Test: tests/device/backend_test.cpp
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace millrace {
+
+enum class GemmLibrary { openblas, blis, cublaslt };
+
+// What kernels in blocks of threads depend on.
+struct GpuTarget {
+  int multiprocessors = 132;
+  int64_t shared_bytes = 232'448;  // that a block may use
+  bool wgmma = true;               // products of a warpgroup: only Hopper has them
+};
+
+struct Target {
+  bool gemm_epilogues = false;           // products add biases, apply activations and sum gradients of biases
+  bool reads_while_multiplying = false;  // a product that accumulates reads its addend while it multiplies
+  bool gemm_algorithms = false;          // a library lists its algorithms for each product
+  bool fused_attention = false;
+  bool own_memory = false;       // tensors are in the device's memory; trials check them there, by kernels
+  int64_t tensor_alignment = 1;  // bytes, of the caller's tensors; their type may require more
+  std::optional<GpuTarget> gpu;  // kernels run in blocks of threads; none: in loops of CPU threads
+};
+
+// The capabilities that all GPUs have.
+inline Target gpu_target(const GpuTarget& gpu = {}) {
+  Target target;
+  target.gemm_epilogues = true;
+  target.reads_while_multiplying = true;
+  target.gemm_algorithms = true;
+  target.fused_attention = true;
+  target.own_memory = true;
+  target.tensor_alignment = 16;  // kernels read and write 16 bytes at once
+  target.gpu = gpu;
+  return target;
+}
+
+}  // namespace millrace

@@ -1,0 +1,175 @@
+#include "device/backend.h"
+
+#include <array>
+#include <mutex>
+#include <utility>
+
+#include "base/text.h"
+#include "device/cpu/blas_library.h"
+#include "device/cpu/cpu_info.h"
+#include "device/cpu/cpu_launch.h"
+
+namespace millrace {
+namespace {
+
+Error no_such_compiler(std::string_view name) {
+  return Error::make(ErrorKind::unavailable, concat("the device '", name, "' has no such compiler"),
+                     "use another device");
+}
+
+class CpuBackend : public Backend {
+ public:
+  CpuBackend(const BackendKind& kind, int threads)
+      : Backend(kind), threads_(threads > 0 ? threads : ::millrace::threads()) {}
+
+  const Target& target() const override { return kind().target; }
+  const BackendLibraries& libraries() const override {
+    std::call_once(looked_for_libraries_, [&] {
+      for (const auto& [library, blas] :
+           {std::pair(GemmLibrary::openblas, BlasLibrary::openblas), std::pair(GemmLibrary::blis, BlasLibrary::blis)}) {
+        if (blas_info(blas).there) {
+          libraries_.there.push_back(library);
+        } else {
+          libraries_.missing[library] = blas_info(blas).missing;
+        }
+      }
+    });
+    return libraries_;
+  }
+
+  std::string text() const override {
+    const CpuInfo cpu = cpu_info();
+    std::string text =
+        concat(kind().text_prefix, cpu.identity(), ", ", threads_, " threads of ", cpu.cores, " cores; ");
+    const Result<Compiler> compiler = host_compiler();
+    text += compiler ? concat(compiler->version, " ", join(compiler->flags, " ")) : "no compiler";
+    for (const BlasLibrary library : {BlasLibrary::openblas, BlasLibrary::blis}) {
+      if (blas_info(library).there) text += concat("; ", name_of(library), " ", blas_info(library).version);
+    }
+    return text;
+  }
+
+  Result<Done> can_compile() const override {
+    const Result<Compiler> compiler = host_compiler();
+    if (!compiler) return compiler.error();
+    return Done{};
+  }
+
+  Result<Compiler> host_compiler() const override {
+    std::call_once(looked_for_compiler_, [&] { compiler_ = find_compiler(); });
+    return compiler_;
+  }
+
+  int64_t scratch_bytes(const Launch& launch) const override { return ::millrace::scratch_bytes(launch); }
+
+ private:
+  int threads_;
+  mutable std::once_flag looked_for_libraries_;
+  mutable BackendLibraries libraries_;
+  mutable std::once_flag looked_for_compiler_;
+  mutable Result<Compiler> compiler_ = Error{};
+};
+
+class CudaBackend : public Backend {
+ public:
+  CudaBackend(const BackendKind& kind, std::shared_ptr<Gpu> gpu)
+      : Backend(kind), target_(kind.target), gpu_(std::move(gpu)) {
+    const GpuInfo& info = gpu_->info();
+    target_.gpu = GpuTarget{info.multiprocessors, info.shared_bytes, info.has_wgmma()};
+  }
+
+  const Target& target() const override { return target_; }
+  const BackendLibraries& libraries() const override { return libraries_; }
+
+  std::string text() const override {
+    const GpuInfo& info = gpu_->info();
+    return concat(kind().text_prefix, info.name, ", ", info.architecture(), ", ", info.multiprocessors,
+                  " multiprocessors; driver ", info.driver, "; nvrtc ", info.nvrtc, "; cublaslt ", info.cublaslt);
+  }
+
+  Result<Done> can_compile() const override {
+    const Result<std::shared_ptr<GpuCompiler>> compiler = gpu_compiler();
+    if (!compiler) return compiler.error();
+    return Done{};
+  }
+
+  Result<std::shared_ptr<GpuCompiler>> gpu_compiler() const override {
+    std::call_once(looked_for_compiler_, [&] {
+      Result<std::unique_ptr<GpuCompiler>> opened = open_gpu_compiler();
+      if (opened) {
+        compiler_ = std::shared_ptr<GpuCompiler>(std::move(*opened));
+      } else {
+        compiler_ = opened.error();
+      }
+    });
+    return compiler_;
+  }
+
+  int64_t scratch_bytes(const Launch& launch) const override {
+    if (!launch.kernel.empty()) return launch.scratch_bytes;
+    const Result<std::unique_ptr<GpuLaunch>> prepared = gpu_->prepare(launch, "");
+    return prepared ? (*prepared)->scratch_bytes() : 0;  // the executor reports the error
+  }
+
+  std::shared_ptr<Gpu> gpu() const override { return gpu_; }
+
+ private:
+  BackendLibraries libraries_{{GemmLibrary::cublaslt}, {}};
+  Target target_;
+  std::shared_ptr<Gpu> gpu_;
+  mutable std::once_flag looked_for_compiler_;
+  mutable Result<std::shared_ptr<GpuCompiler>> compiler_ = Error{};
+};
+
+Result<std::shared_ptr<Backend>> open_cpu_backend(const BackendKind& kind, int threads) {
+  return std::shared_ptr<Backend>(std::make_shared<CpuBackend>(kind, threads));
+}
+
+Result<std::shared_ptr<Backend>> open_cuda_backend(const BackendKind& kind, int /*threads*/) {
+  Result<std::unique_ptr<Gpu>> gpu = open_gpu();
+  if (!gpu) return gpu.error();
+  return std::shared_ptr<Backend>(std::make_shared<CudaBackend>(kind, std::move(*gpu)));
+}
+
+using OpenBackend = Result<std::shared_ptr<Backend>> (*)(const BackendKind&, int threads);
+constexpr std::array<OpenBackend, 2> kOpen = {open_cpu_backend, open_cuda_backend};  // as in backends()
+
+}  // namespace
+
+Result<Compiler> Backend::host_compiler() const { return no_such_compiler(name()); }
+
+Result<std::shared_ptr<GpuCompiler>> Backend::gpu_compiler() const { return no_such_compiler(name()); }
+
+const std::vector<BackendKind>& backends() {
+  static const std::vector<BackendKind> kinds = {{"cpu", "cpu ", "60s", Target()},
+                                                 {"cuda", "gpu ", "240s", gpu_target()}};
+  return kinds;
+}
+
+const BackendKind& host_backend() { return backends().front(); }
+
+Result<const BackendKind*> backend_named(std::string_view name) {
+  std::vector<std::string> known;
+  for (const BackendKind& kind : backends()) {
+    if (kind.name == name) return &kind;
+    known.push_back(concat("--device ", kind.name));
+  }
+  return Error::make(ErrorKind::unavailable, concat("unknown device '", name, "'"),
+                     concat("use ", join(known, " or ")));
+}
+
+const BackendKind& backend_of_text(std::string_view text) {
+  for (const BackendKind& kind : backends()) {
+    if (text.starts_with(kind.text_prefix)) return kind;
+  }
+  return host_backend();
+}
+
+Result<std::shared_ptr<Backend>> find_backend(std::string_view name, int threads) {
+  const Result<const BackendKind*> kind = backend_named(name);
+  if (!kind) return kind.error();
+  const auto number = static_cast<size_t>(*kind - backends().data());
+  return kOpen.at(number)(**kind, threads);
+}
+
+}  // namespace millrace

@@ -21,6 +21,26 @@ Error broken(const std::string& what) {
                      "this is a bug in Millrace: please report it with the program");
 }
 
+// Statistics of rows are forward's, and no operator of the graph reads them.
+Result<Done> verify_statistics(const TrainingGraph& training) {
+  const Graph& graph = training.graph;
+  std::vector<bool> statistic(graph.tensors.size(), false);
+  for (const OperatorId id : training.statistics) {
+    const bool known_operator = id.valid() && id.at() < graph.operators.size();
+    if (!known_operator || graph.operators[id.at()].kind != OperatorKind::log_sum_exp)
+      return broken("a statistic is not a log_sum_exp");
+    if (graph.operators[id.at()].pass != Pass::forward) return broken("a statistic is not a forward operator");
+    statistic[graph.operators[id.at()].outputs[0].tensor.at()] = true;
+  }
+  for (const Operator& op : graph.operators) {
+    for (const Access& input : op.inputs) {
+      if (statistic[input.tensor.at()])
+        return broken(concat(op.name, " reads a statistic, which only fused attention computes"));
+    }
+  }
+  return Done{};
+}
+
 }  // namespace
 
 Result<Done> verify(const TrainingGraph& training) {
@@ -69,20 +89,7 @@ Result<Done> verify(const TrainingGraph& training) {
         return broken(concat(graph.tensor(input.tensor).name, " is read by backward but not kept"));
     }
   }
-  std::vector<bool> statistic(graph.tensors.size(), false);
-  for (const OperatorId id : training.statistics) {
-    const bool known_operator = id.valid() && id.at() < graph.operators.size();
-    if (!known_operator || graph.operators[id.at()].kind != OperatorKind::log_sum_exp)
-      return broken("a statistic is not a log_sum_exp");
-    if (graph.operators[id.at()].pass != Pass::forward) return broken("a statistic is not a forward operator");
-    statistic[graph.operators[id.at()].outputs[0].tensor.at()] = true;
-  }
-  for (const Operator& op : graph.operators) {
-    for (const Access& input : op.inputs) {
-      if (statistic[input.tensor.at()])
-        return broken(concat(op.name, " reads a statistic, which only fused attention computes"));
-    }
-  }
+  if (Result<Done> checked = verify_statistics(training); !checked) return checked;
   for (const Kept& entry : training.kept) {
     for (const OperatorId reader : entry.readers) {
       const bool in_backward =

@@ -141,9 +141,9 @@ Result<Compiler> Backend::host_compiler() const { return no_such_compiler(name()
 Result<std::shared_ptr<GpuCompiler>> Backend::gpu_compiler() const { return no_such_compiler(name()); }
 
 const std::vector<BackendKind>& backends() {
-  static const std::vector<BackendKind> kinds = {{"cpu", "cpu ", "60s", Target()},
-                                                 {"cuda", "gpu ", "240s", gpu_target()}};
-  return kinds;
+  static const std::vector<BackendKind> kKinds = {{"cpu", "cpu ", "60s", Target()},
+                                                  {"cuda", "gpu ", "240s", gpu_target()}};
+  return kKinds;
 }
 
 const BackendKind& host_backend() { return backends().front(); }

@@ -151,7 +151,7 @@ struct Plan::Implementation {
     find_readers(loaded.plan, BufferLocation::result, results.infos);
   }
 
-  Result<Done> bind(const Tensors& tensors, bool forward, bool backward, uint64_t seed, uint32_t step) {
+  Result<Done> bind(const Tensors& tensors, bool forward, bool backward, uint64_t seed, uint32_t step) const {
     if (Result<Done> right = arguments.check(tensors.arguments, forward); !right) return right;
     if (Result<Done> right = results.check(tensors.results, forward); !right) return right;
     if (Result<Done> right = check_memory(tensors.saved, saved_bytes, own, "saved"); !right) return right;
@@ -174,9 +174,9 @@ struct Plan::Implementation {
     return executor->bind(bound, random[0], static_cast<uint32_t>(random[1]));
   }
 
-  Result<Done> forward() { return executor->forward(); }
-  Result<Done> backward() { return executor->backward(); }
-  Result<Done> step() { return executor->step(); }
+  Result<Done> forward() const { return executor->forward(); }
+  Result<Done> backward() const { return executor->backward(); }
+  Result<Done> step() const { return executor->step(); }
 
   List arguments;
   List results;

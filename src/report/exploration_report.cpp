@@ -28,16 +28,16 @@ std::string candidates_text(const Graph& graph, const Candidates& candidates, si
   table.row({"partition", "configurations"});
   std::string text;
   double total = 0;
-  for (const PartitionCandidates& of : candidates.partitions) {
-    total += of.configurations;
-    table.row({of.partition.name, with_commas(of.configurations)});
+  for (const PartitionCandidates& entry : candidates.partitions) {
+    total += entry.configurations;
+    table.row({entry.partition.name, with_commas(entry.configurations)});
   }
   text += table.text(width);
   text += "\nrejected, with the reason\n";
-  for (const PartitionCandidates& of : candidates.partitions) {
-    if (of.rejected.empty()) continue;
-    text += concat("  ", of.partition.name, "\n");
-    for (const Rejected& rejected : of.rejected)
+  for (const PartitionCandidates& entry : candidates.partitions) {
+    if (entry.rejected.empty()) continue;
+    text += concat("  ", entry.partition.name, "\n");
+    for (const Rejected& rejected : entry.rejected)
       text += concat("    ", with_commas(rejected.count), "  ", rejected.reason, "\n");
   }
   for (const Rejected& rejected : candidates.rejected) text += concat("  ", rejected.reason, "\n");

@@ -15,8 +15,8 @@ std::string less(double before, double after) {
   return before >= after ? concat(percent(1 - after / before), " less") : concat(percent(after / before - 1), " more");
 }
 
-std::vector<Fact> facts_of(const ReportArtefacts& of, const StepMetrics& metrics) {
-  const StepPlan& plan = of.plan;
+std::vector<Fact> facts_of(const ReportArtefacts& artefacts, const StepMetrics& metrics) {
+  const StepPlan& plan = artefacts.plan;
   std::vector<Fact> facts;
   const bool known = plan.default_cost > 0;
   facts.push_back({"step_seconds", "a step, as the sum of its launches", known ? shown_seconds(plan.default_cost) : "",
@@ -24,10 +24,11 @@ std::vector<Fact> facts_of(const ReportArtefacts& of, const StepMetrics& metrics
                    known && plan.cost > 0 ? concat(fixed(plan.default_cost / plan.cost, 2), " times as fast")
                                           : "not all of the operators before were measured",
                    known ? std::optional(plan.default_cost) : std::nullopt, plan.cost});
-  if (of.step_seconds > 0)
-    facts.push_back({"measured_step_seconds", "a whole step, measured", "", shown_seconds(of.step_seconds),
-                     known ? concat(fixed(plan.default_cost / of.step_seconds, 2), " times as fast as before") : "",
-                     std::nullopt, of.step_seconds});
+  if (artefacts.step_seconds > 0)
+    facts.push_back(
+        {"measured_step_seconds", "a whole step, measured", "", shown_seconds(artefacts.step_seconds),
+         known ? concat(fixed(plan.default_cost / artefacts.step_seconds, 2), " times as fast as before") : "",
+         std::nullopt, artefacts.step_seconds});
   facts.push_back({"words", "words moved to and from memory", short_count(metrics.words_before),
                    short_count(metrics.words_after), less(metrics.words_before, metrics.words_after),
                    metrics.words_before, metrics.words_after});
@@ -37,7 +38,7 @@ std::vector<Fact> facts_of(const ReportArtefacts& of, const StepMetrics& metrics
   if (plan.bound > 0)
     facts.push_back({"bound_seconds", "the lower bound: every launch with its fastest candidate, layouts ignored", "",
                      shown_seconds(plan.bound),
-                     concat("the step is ", percent(plan.cost / plan.bound - 1), " above it; ", of.method),
+                     concat("the step is ", percent(plan.cost / plan.bound - 1), " above it; ", artefacts.method),
                      std::nullopt, plan.bound});
   const int64_t scratch = plan.arena_bytes - plan.scratch_offset;
   facts.push_back({"arena_bytes", "memory for temporaries", short_bytes(static_cast<double>(plan.sum_bytes)),
@@ -50,20 +51,20 @@ std::vector<Fact> facts_of(const ReportArtefacts& of, const StepMetrics& metrics
   return facts;
 }
 
-std::vector<std::pair<std::string, std::string>> origin_of(const ReportArtefacts& of) {
-  const PlanProgram& program = of.plan.program;
-  std::vector<std::pair<std::string, std::string>> origin{{"program", of.program}};
+std::vector<std::pair<std::string, std::string>> origin_of(const ReportArtefacts& artefacts) {
+  const PlanProgram& program = artefacts.plan.program;
+  std::vector<std::pair<std::string, std::string>> origin{{"program", artefacts.program}};
   if (!program.entry.empty()) origin.emplace_back("entry", program.entry);
   if (!program.sizes.empty()) origin.emplace_back("sizes", join(program.sizes, ", "));
   if (!program.dtype.empty()) origin.emplace_back("stored as", program.dtype);
-  origin.emplace_back("machine", of.plan.device);
-  origin.emplace_back("millrace", of.plan.version);
-  origin.emplace_back("date", of.plan.date);
+  origin.emplace_back("machine", artefacts.plan.device);
+  origin.emplace_back("millrace", artefacts.plan.version);
+  origin.emplace_back("date", artefacts.plan.date);
   return origin;
 }
 
 // The launch whose limit explains the least of its time has the most to gain.
-std::vector<std::string> next_of(const ReportArtefacts& of, const StepMetrics& metrics) {
+std::vector<std::string> next_of(const ReportArtefacts& artefacts, const StepMetrics& metrics) {
   std::vector<std::string> next;
   const Piece* worst = nullptr;
   double most = 0;
@@ -77,13 +78,14 @@ std::vector<std::string> next_of(const ReportArtefacts& of, const StepMetrics& m
     next.push_back(concat("The largest possible gain is at ", worst->name, ": ", shown_seconds(worst->seconds),
                           " where the limits measured on this machine allow ", shown_seconds(worst->seconds - most),
                           "."));
-  const double tried = of.exploration.tried + of.exploration.known;
-  const double all = of.exploration.configurations + of.exploration.conversions;
-  if (!of.exploration.is_whole())
+  const double tried = artefacts.exploration.tried + artefacts.exploration.known;
+  const double all = artefacts.exploration.configurations + artefacts.exploration.conversions;
+  if (!artefacts.exploration.is_whole())
     next.push_back(concat(with_commas(tried), " of ", with_commas(all),
                           " candidates were tried: a larger --budget of millrace optimize tries more."));
   next.emplace_back("millrace optimize --layout NAME=any lets Millrace choose the layout of a tensor of the caller.");
-  if (!of.folder.empty()) next.push_back(concat("millrace bench ", of.folder, " times every launch of the plan."));
+  if (!artefacts.folder.empty())
+    next.push_back(concat("millrace bench ", artefacts.folder, " times every launch of the plan."));
   return next;
 }
 

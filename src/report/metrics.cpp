@@ -56,24 +56,24 @@ void set_moved(Piece& piece, double moved) {
 
 class Metrics {
  public:
-  explicit Metrics(const ReportArtefacts& of) : of_(of), graph_(of.training.graph) {
-    for (const MeasuredPartition& partition : of.measurements.partitions) measured_[partition.name] = &partition;
-    for (const PartitionCandidates& candidates : of.candidates.partitions)
+  explicit Metrics(const ReportArtefacts& artefacts) : artefacts_(artefacts), graph_(artefacts.training.graph) {
+    for (const MeasuredPartition& partition : artefacts.measurements.partitions) measured_[partition.name] = &partition;
+    for (const PartitionCandidates& candidates : artefacts.candidates.partitions)
       partitions_[candidates.partition.name] = &candidates.partition;
     for (size_t k = 0; k < graph_.tensors.size(); ++k) tensors_[graph_.tensors[k].name] = TensorId(k);
-    for (const FusedOperator& group : of.fused.groups) moved_by_group_[group.members] = group.words_after;
+    for (const FusedOperator& group : artefacts.fused.groups) moved_by_group_[group.members] = group.words_after;
   }
 
   StepMetrics make() {
     for (size_t k = 0; k < graph_.operators.size(); ++k) made_.operators.push_back(alone(OperatorId(k)));
     for (const std::vector<OperatorId>* added :
-         {&of_.training.repeated, &of_.training.predicates, &of_.training.statistics}) {
+         {&artefacts_.training.repeated, &artefacts_.training.predicates, &artefacts_.training.statistics}) {
       for (const OperatorId op : *added) made_.operators[op.at()].added = true;
     }
     std::copy_if(made_.operators.begin(), made_.operators.end(), std::back_inserter(made_.before),
                  [](const Piece& piece) { return !piece.added; });
     made_.launch_of.assign(graph_.operators.size(), -1);
-    for (const PlanLaunch& launch : of_.plan.launches) {
+    for (const PlanLaunch& launch : artefacts_.plan.launches) {
       made_.after.push_back(after(launch));
       for (const OperatorId op : made_.after.back().operators)
         made_.launch_of[op.at()] = static_cast<int>(made_.after.size()) - 1;
@@ -89,7 +89,7 @@ class Metrics {
  private:
   Piece alone(OperatorId id) const {
     const Operator& op = graph_.operators[id.at()];
-    const OperatorAnalysis& analysis = of_.analysis.operators[id.at()];
+    const OperatorAnalysis& analysis = artefacts_.analysis.operators[id.at()];
     Piece piece;
     piece.name = op.name;
     piece.pass = op.pass;
@@ -103,7 +103,7 @@ class Metrics {
       if (partition->operators.size() != 1 || partition->operators[0] != id) continue;
       const auto found = measured_.find(name);
       if (found == measured_.end()) continue;
-      piece.seconds = seconds_as_written(of_.measurements, *found->second).value_or(0);
+      piece.seconds = seconds_as_written(artefacts_.measurements, *found->second).value_or(0);
     }
     return piece;
   }
@@ -111,10 +111,10 @@ class Metrics {
   // Of a partition: sums over its operators, and each of its tensors once, masks as the candidate stores them.
   Piece piece_of(const Partition& partition, const std::string& candidate) const {
     Piece piece = piece_of(partition);
-    const std::optional<Candidate> parsed = parse_candidate(of_.candidates.domains, partition, candidate);
+    const std::optional<Candidate> parsed = parse_candidate(artefacts_.candidates.domains, partition, candidate);
     if (!parsed) return piece;
     const std::vector<TensorId> tensors = millrace::tensors_of(partition);
-    const std::vector<Layout> layouts = layouts_of(of_.candidates.domains, partition, *parsed);
+    const std::vector<Layout> layouts = layouts_of(artefacts_.candidates.domains, partition, *parsed);
     for (size_t k = 0; k < tensors.size(); ++k) {
       const Traffic less = spared(graph_, tensors[k], layouts[k]);
       (k < partition.reads.size() ? piece.input_words : piece.output_words) -= less.words;
@@ -133,7 +133,7 @@ class Metrics {
     bool contraction = partition.kind == PartitionKind::contraction;
     bool normalization = false;
     for (const OperatorId op : partition.operators) {
-      const OperatorAnalysis& analysis = of_.analysis.operators[op.at()];
+      const OperatorAnalysis& analysis = artefacts_.analysis.operators[op.at()];
       piece.flop += analysis.flop;
       contraction = contraction || analysis.operator_class == OperatorClass::contraction;
       normalization = normalization || analysis.operator_class == OperatorClass::normalization;
@@ -147,7 +147,7 @@ class Metrics {
             PartitionKind::attention) {  // fused attention keeps no matrices between its products in memory
       double least = 0;
       for (const OperatorId op : partition.operators) {
-        const OperatorAnalysis& analysis = of_.analysis.operators[op.at()];
+        const OperatorAnalysis& analysis = artefacts_.analysis.operators[op.at()];
         if (analysis.io_lower_bound > analysis.words()) least += static_cast<double>(analysis.io_lower_bound);
       }
       piece.least_words = std::max(piece.least_words, least);
@@ -191,7 +191,7 @@ class Metrics {
   }
 
   void find_peaks() {
-    for (const TriedPartition& tried : of_.exploration.partitions) {
+    for (const TriedPartition& tried : artefacts_.exploration.partitions) {
       const auto partition = partitions_.find(tried.name);
       if (partition == partitions_.end()) continue;
       for (const TriedCandidate& candidate : tried.tried) {
@@ -201,7 +201,7 @@ class Metrics {
     for (const Piece& piece : made_.after) note(piece, piece.seconds);
   }
 
-  const ReportArtefacts& of_;
+  const ReportArtefacts& artefacts_;
   const Graph& graph_;
   std::map<std::string, const MeasuredPartition*> measured_;
   std::map<std::string, const Partition*> partitions_;

@@ -22,7 +22,7 @@ Cell limit_cell(const Piece& piece, const Peaks& peaks) {
   return limit ? concat(limit->flop ? "flop, " : "memory, ", fixed(100 * limit->fraction, 0), " %") : "–";
 }
 
-DataTable operators_table(const ReportArtefacts& of, const StepMetrics& metrics) {
+DataTable operators_table(const ReportArtefacts& artefacts, const StepMetrics& metrics) {
   DataTable table{
       "operators",
       "Every operator of the program as its own kernel: nothing is fused, and every tensor is laid out as the "
@@ -49,7 +49,7 @@ DataTable operators_table(const ReportArtefacts& of, const StepMetrics& metrics)
          Cell(fixed(piece.flop_per_word(), 2), piece.flop_per_word()), seconds_cell(piece.seconds),
          percent_cell(fraction_of_peak(piece, metrics.peaks)), percent_cell(mue(piece, metrics.peaks)),
          limit_cell(piece, metrics.peaks),
-         launch < 0 ? Cell("–") : Cell(name_of(of.plan.launches[static_cast<size_t>(launch)]))});
+         launch < 0 ? Cell("–") : Cell(name_of(artefacts.plan.launches[static_cast<size_t>(launch)]))});
   }
   return table;
 }
@@ -110,7 +110,7 @@ std::vector<std::string> layouts_in(const StepPlan& plan, const PlanLaunch& laun
   return texts;
 }
 
-DataTable path_table(const ReportArtefacts& of) {
+DataTable path_table(const ReportArtefacts& artefacts) {
   DataTable table{
       "path",
       "The selected path: every launch in order, the layouts that it reads and writes (axes outermost first), "
@@ -125,43 +125,44 @@ DataTable path_table(const ReportArtefacts& of) {
       {},
       true};
   std::map<std::string, const Partition*> partitions;
-  for (const PartitionCandidates& candidates : of.candidates.partitions)
+  for (const PartitionCandidates& candidates : artefacts.candidates.partitions)
     partitions[candidates.partition.name] = &candidates.partition;
   std::map<std::string, double> fastest;
-  for (const MeasuredPartition& partition : of.measurements.partitions) {
+  for (const MeasuredPartition& partition : artefacts.measurements.partitions) {
     for (const MeasuredCandidate& candidate : partition.candidates) {
       const auto [known, fresh] = fastest.try_emplace(partition.name, candidate.seconds);
       if (!fresh) known->second = std::min(known->second, candidate.seconds);
     }
   }
-  for (const PlanLaunch& launch : of.plan.launches) {
+  for (const PlanLaunch& launch : artefacts.plan.launches) {
     const auto partition = partitions.find(launch.partition);
     const size_t reads = partition != partitions.end() ? partition->second->reads.size() : 1;
     table.rows.push_back(
-        {name_of(launch), name_of(launch.pass), join(layouts_in(of.plan, launch, 0, reads), ", "),
-         join(layouts_in(of.plan, launch, reads, launch.buffers.size()), ", "), seconds_cell(launch.predicted_seconds),
+        {name_of(launch), name_of(launch.pass), join(layouts_in(artefacts.plan, launch, 0, reads), ", "),
+         join(layouts_in(artefacts.plan, launch, reads, launch.buffers.size()), ", "),
+         seconds_cell(launch.predicted_seconds),
          seconds_cell(fastest.contains(launch.partition) ? fastest[launch.partition] : 0), launch.candidate});
   }
   return table;
 }
 
-DataTable conversions_table(const ReportArtefacts& of) {
+DataTable conversions_table(const ReportArtefacts& artefacts) {
   DataTable table{"conversions",
                   "Layout conversions: a tensor is copied into a second layout because that costs less than "
                   "its readers would lose otherwise.",
                   {{"tensor", "tensor", false}, {"from", "from", false}, {"to", "to", false}, {"seconds", "time"}},
                   {},
                   false};
-  for (const PlanLaunch& launch : of.plan.launches) {
+  for (const PlanLaunch& launch : artefacts.plan.launches) {
     if (launch.conversion_of.empty() || launch.buffers.size() != 2) continue;
-    table.rows.push_back({launch.conversion_of, of.plan.buffers[static_cast<size_t>(launch.buffers[0])].layout,
-                          of.plan.buffers[static_cast<size_t>(launch.buffers[1])].layout,
+    table.rows.push_back({launch.conversion_of, artefacts.plan.buffers[static_cast<size_t>(launch.buffers[0])].layout,
+                          artefacts.plan.buffers[static_cast<size_t>(launch.buffers[1])].layout,
                           seconds_cell(launch.predicted_seconds)});
   }
   return table;
 }
 
-DataTable tried_table(const ReportArtefacts& of) {
+DataTable tried_table(const ReportArtefacts& artefacts) {
   DataTable table{
       "exploration",
       "Every partition that an alternative of the program can launch: how many candidates it has, how many were "
@@ -175,10 +176,10 @@ DataTable tried_table(const ReportArtefacts& of) {
       {},
       true};
   std::map<std::string, const TriedPartition*> tried;
-  for (const TriedPartition& partition : of.exploration.partitions) tried[partition.name] = &partition;
+  for (const TriedPartition& partition : artefacts.exploration.partitions) tried[partition.name] = &partition;
   std::map<std::string, bool> launched;
-  for (const PlanLaunch& launch : of.plan.launches) launched[launch.partition] = true;
-  for (const PartitionCandidates& candidates : of.candidates.partitions) {
+  for (const PlanLaunch& launch : artefacts.plan.launches) launched[launch.partition] = true;
+  for (const PartitionCandidates& candidates : artefacts.candidates.partitions) {
     double right = 0;
     double refused = 0;
     if (const auto found = tried.find(candidates.partition.name); found != tried.end()) {
@@ -199,7 +200,7 @@ std::string tried_line(const Exploration& exploration) {
                 outcomes.empty() ? "" : concat(": ", outcomes));
 }
 
-DataTable refused_table(const ReportArtefacts& of) {
+DataTable refused_table(const ReportArtefacts& artefacts) {
   DataTable table{"refused",
                   "Candidates that were tried and failed: their results were wrong, or they did not run.",
                   {{"partition", "partition", false},
@@ -208,7 +209,7 @@ DataTable refused_table(const ReportArtefacts& of) {
                    {"detail", "why", false}},
                   {},
                   false};
-  for (const TriedPartition& partition : of.exploration.partitions) {
+  for (const TriedPartition& partition : artefacts.exploration.partitions) {
     for (const TriedCandidate& candidate : partition.tried) {
       if (candidate.seconds <= 0)
         table.rows.push_back({partition.name, candidate.candidate, candidate.outcome, candidate.detail});
@@ -217,24 +218,24 @@ DataTable refused_table(const ReportArtefacts& of) {
   return table;
 }
 
-DataTable rejected_table(const ReportArtefacts& of) {
+DataTable rejected_table(const ReportArtefacts& artefacts) {
   DataTable table{"rejected",
                   "Combinations that were rejected before they became candidates, and why.",
                   {{"partition", "partition", false}, {"count", "combinations"}, {"reason", "why", false}},
                   {},
                   true};
-  for (const PartitionCandidates& candidates : of.candidates.partitions) {
+  for (const PartitionCandidates& candidates : artefacts.candidates.partitions) {
     for (const Rejected& rejected : candidates.rejected)
       table.rows.push_back(
           {candidates.partition.name, Cell(with_commas(rejected.count), rejected.count), rejected.reason});
   }
-  for (const Rejected& rejected : of.candidates.rejected)
+  for (const Rejected& rejected : artefacts.candidates.rejected)
     table.rows.push_back(
         {std::string("(an alternative)"), Cell(with_commas(rejected.count), rejected.count), rejected.reason});
   return table;
 }
 
-DataTable buffers_table(const ReportArtefacts& of) {
+DataTable buffers_table(const ReportArtefacts& artefacts) {
   DataTable table{"buffers",
                   "Every buffer of the plan. The caller's buffers are outside the arena.",
                   {{"tensor", "tensor", false},
@@ -246,7 +247,7 @@ DataTable buffers_table(const ReportArtefacts& of) {
                    {"last", "last launch"}},
                   {},
                   true};
-  for (const PlanBuffer& buffer : of.plan.buffers) {
+  for (const PlanBuffer& buffer : artefacts.plan.buffers) {
     const auto number = [](int64_t value) { return Cell(concat(value), static_cast<double>(value)); };
     table.rows.push_back({buffer.tensor, buffer.layout, std::string(name_of(buffer.location)),
                           Cell(short_bytes(static_cast<double>(buffer.bytes)), static_cast<double>(buffer.bytes)),

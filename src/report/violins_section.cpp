@@ -11,14 +11,14 @@ namespace millrace {
 namespace {
 
 // Tensors whose layouts differ between the fastest candidate and the selected one.
-std::string differing_layouts(const ReportArtefacts& of, const Partition& partition, const std::string& fastest,
+std::string differing_layouts(const ReportArtefacts& artefacts, const Partition& partition, const std::string& fastest,
                               const std::string& selected) {
-  const std::optional<Candidate> ours = parse_candidate(of.candidates.domains, partition, selected);
-  const std::optional<Candidate> best = parse_candidate(of.candidates.domains, partition, fastest);
+  const std::optional<Candidate> ours = parse_candidate(artefacts.candidates.domains, partition, selected);
+  const std::optional<Candidate> best = parse_candidate(artefacts.candidates.domains, partition, fastest);
   if (!ours || !best) return "";
-  const Graph& graph = of.training.graph;
-  const std::vector<Layout> our_layouts = layouts_of(of.candidates.domains, partition, *ours);
-  const std::vector<Layout> best_layouts = layouts_of(of.candidates.domains, partition, *best);
+  const Graph& graph = artefacts.training.graph;
+  const std::vector<Layout> our_layouts = layouts_of(artefacts.candidates.domains, partition, *ours);
+  const std::vector<Layout> best_layouts = layouts_of(artefacts.candidates.domains, partition, *best);
   const std::vector<TensorId> tensors = tensors_of(partition);
   std::vector<std::string> texts;
   for (size_t k = 0; k < tensors.size(); ++k) {
@@ -57,9 +57,9 @@ bool is_heuristic(const std::optional<Candidate>& candidate) {
 
 class Violins {
  public:
-  explicit Violins(const ReportArtefacts& of) : of_(of) {
-    for (const TriedPartition& partition : of.exploration.partitions) tried_[partition.name] = &partition;
-    for (const PlanLaunch& launch : of.plan.launches) launches_[launch.partition] = &launch;
+  explicit Violins(const ReportArtefacts& artefacts) : artefacts_(artefacts) {
+    for (const TriedPartition& partition : artefacts.exploration.partitions) tried_[partition.name] = &partition;
+    for (const PlanLaunch& launch : artefacts.plan.launches) launches_[launch.partition] = &launch;
   }
 
   Violin violin_of(const Partition& partition) const {
@@ -70,7 +70,8 @@ class Violins {
     if (const auto found = tried_.find(partition.name); found != tried_.end()) {
       for (const TriedCandidate& candidate : found->second->tried) {
         if (candidate.seconds <= 0) continue;
-        const std::optional<Candidate> parsed = parse_candidate(of_.candidates.domains, partition, candidate.candidate);
+        const std::optional<Candidate> parsed =
+            parse_candidate(artefacts_.candidates.domains, partition, candidate.candidate);
         sides[side_of(parsed)].push_back(candidate.seconds);
         if (is_heuristic(parsed) && (violin.heuristic <= 0 || candidate.seconds < violin.heuristic))
           violin.heuristic = candidate.seconds;
@@ -96,12 +97,13 @@ class Violins {
   std::string reason(const Partition& partition, const Violin& violin, double best) const {
     if (best <= 0 || violin.selected < kWorthSaying * best || violin.selected_candidate == violin.fastest_candidate)
       return "";
-    const std::string layouts = differing_layouts(of_, partition, violin.fastest_candidate, violin.selected_candidate);
+    const std::string layouts =
+        differing_layouts(artefacts_, partition, violin.fastest_candidate, violin.selected_candidate);
     return concat("selected at ", fixed(violin.selected / best, 2), " times the fastest, which ",
                   layouts.empty() ? "was measured after the plan was made" : concat("needs ", layouts));
   }
 
-  const ReportArtefacts& of_;
+  const ReportArtefacts& artefacts_;
   std::map<std::string, const TriedPartition*> tried_;
   std::map<std::string, const PlanLaunch*> launches_;
 };

@@ -27,10 +27,10 @@ std::string recomputed(const TrainingGraph& training) {
     const std::string& name = made.training.graph.operators[op.at()].name;
     text += concat(name, " in ", group_with(made.training, made.fused, name).name, "\n");
   }
-  const auto saved = [](const TrainingGraph& training) {
+  const auto saved = [](const TrainingGraph& step) {
     std::vector<std::string> names;
-    for (const Kept& kept : training.kept) {
-      if (kept.keeping == Keeping::saved) names.push_back(training.graph.tensor(kept.tensor).name);
+    for (const Kept& kept : step.kept) {
+      if (kept.keeping == Keeping::saved) names.push_back(step.graph.tensor(kept.tensor).name);
     }
     return names;
   };

@@ -22,7 +22,7 @@ bool are_clear(const std::string& expression, std::vector<double> x, std::vector
       exact[k].assign(static_cast<size_t>(elements_of(graph, TensorId(k))), 1.0);
   }
   Values<double> rounded = exact;
-  for (double& y : rounded[graph.arguments[1].at()]) y += y == 0 ? 0 : shift;
+  for (double& element : rounded[graph.arguments[1].at()]) element += element == 0 ? 0 : shift;
   EXPECT_TRUE(interpret(graph, exact, {}));
   EXPECT_TRUE(interpret(graph, rounded, {}));
   const Result<bool> clear = Decisions(graph).are_clear(exact, rounded);

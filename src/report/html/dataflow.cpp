@@ -75,11 +75,12 @@ Flow make_flow(const Graph& graph, std::vector<Carried> carried, const std::vect
                           tip_of(piece, graph)});
   }
   const auto leaf = [&](size_t tensor) {
-    const Carried& of = flow.carried[tensor];
+    const Carried& tensor_carried = flow.carried[tensor];
     flow.nodes.push_back(
-        {{shortened(of.name, kNameLength)},
+        {{shortened(tensor_carried.name, kNameLength)},
          "leaf",
-         concat(of.name, of.layout.empty() ? "" : concat(" as ", of.layout), ": ", short_count(of.words), " words")});
+         concat(tensor_carried.name, tensor_carried.layout.empty() ? "" : concat(" as ", tensor_carried.layout), ": ",
+                short_count(tensor_carried.words), " words")});
     return flow.nodes.size() - 1;
   };
   std::map<size_t, size_t> source;
@@ -121,10 +122,11 @@ std::string draw(const Flow& flow, const std::string& label, GraphLayout& layout
   const LayeredDrawing drawing = layout.draw(boxes, lines);
   Svg svg(drawing.width, drawing.height, label);
   for (size_t k = 0; k < flow.edges.size(); ++k) {
-    const Carried& of = flow.carried[flow.edges[k].carried];
-    const double width = 0.8 + 7 * std::sqrt(of.words / most);
+    const Carried& tensor_carried = flow.carried[flow.edges[k].carried];
+    const double width = 0.8 + 7 * std::sqrt(tensor_carried.words / most);
     const std::string tip =
-        concat(of.name, of.layout.empty() ? "" : concat(" as ", of.layout), ": ", short_count(of.words), " words");
+        concat(tensor_carried.name, tensor_carried.layout.empty() ? "" : concat(" as ", tensor_carried.layout), ": ",
+               short_count(tensor_carried.words), " words");
     if (drawing.splines) {
       svg.spline(drawing.edges[k], "flow", width, tip);
     } else {
@@ -143,13 +145,13 @@ std::string draw(const Flow& flow, const std::string& label, GraphLayout& layout
   return std::move(svg).finish();
 }
 
-Flow flow_of_operators(const ReportArtefacts& of, const StepMetrics& metrics, Pass pass) {
-  const Graph& graph = of.training.graph;
+Flow flow_of_operators(const ReportArtefacts& artefacts, const StepMetrics& metrics, Pass pass) {
+  const Graph& graph = artefacts.training.graph;
   std::vector<Carried> carried;
   for (size_t k = 0; k < graph.tensors.size(); ++k)
     carried.push_back({graph.tensors[k].name, "", static_cast<double>(words_of(graph, TensorId(k))), false});
   for (const Output& result : graph.results) carried[result.tensor.at()].kept = true;
-  for (const Kept& kept : of.training.kept) {
+  for (const Kept& kept : artefacts.training.kept) {
     if (kept.keeping == Keeping::saved) carried[kept.tensor.at()].kept = true;
   }
   std::vector<Touched> pieces;
@@ -170,25 +172,26 @@ Flow flow_of_operators(const ReportArtefacts& of, const StepMetrics& metrics, Pa
   return make_flow(graph, std::move(carried), pieces);
 }
 
-Flow flow_of_launches(const ReportArtefacts& of, const StepMetrics& metrics, Pass pass) {
-  const Graph& graph = of.training.graph;
+Flow flow_of_launches(const ReportArtefacts& artefacts, const StepMetrics& metrics, Pass pass) {
+  const Graph& graph = artefacts.training.graph;
   std::map<std::string, double> word_bytes;
   for (const Tensor& tensor : graph.tensors) word_bytes[tensor.name] = static_cast<double>(bytes_of(tensor.dtype));
   std::vector<Carried> carried;
-  for (const PlanBuffer& buffer : of.plan.buffers) {
-    const bool saved = buffer.first >= 0 && of.plan.launches[static_cast<size_t>(buffer.first)].pass == Pass::forward &&
-                       of.plan.launches[static_cast<size_t>(buffer.last)].pass == Pass::backward;
+  for (const PlanBuffer& buffer : artefacts.plan.buffers) {
+    const bool saved = buffer.first >= 0 &&
+                       artefacts.plan.launches[static_cast<size_t>(buffer.first)].pass == Pass::forward &&
+                       artefacts.plan.launches[static_cast<size_t>(buffer.last)].pass == Pass::backward;
     const auto word = word_bytes.find(buffer.tensor);
     // As stored: a mask stored as bits has few words.
     const double words = word != word_bytes.end() ? static_cast<double>(buffer.bytes) / word->second : 0;
     carried.push_back({buffer.tensor, buffer.layout, words, saved || buffer.location == BufferLocation::result});
   }
   std::map<std::string, const Partition*> partitions;
-  for (const PartitionCandidates& candidates : of.candidates.partitions)
+  for (const PartitionCandidates& candidates : artefacts.candidates.partitions)
     partitions[candidates.partition.name] = &candidates.partition;
   std::vector<Touched> pieces;
-  for (size_t k = 0; k < of.plan.launches.size(); ++k) {
-    const PlanLaunch& launch = of.plan.launches[k];
+  for (size_t k = 0; k < artefacts.plan.launches.size(); ++k) {
+    const PlanLaunch& launch = artefacts.plan.launches[k];
     if (launch.pass != pass) continue;
     const auto partition = partitions.find(launch.partition);
     const size_t reads = partition != partitions.end() ? partition->second->reads.size() : 1;
@@ -206,9 +209,9 @@ Flow flow_of_launches(const ReportArtefacts& of, const StepMetrics& metrics, Pas
 
 }  // namespace
 
-Picture dataflow_picture(const ReportArtefacts& artefacts, const StepMetrics& metrics, FlowOf of, Pass pass,
+Picture dataflow_picture(const ReportArtefacts& artefacts, const StepMetrics& metrics, FlowOf source, Pass pass,
                          GraphLayout& layout) {
-  const bool before = of == FlowOf::operators;
+  const bool before = source == FlowOf::operators;
   const std::string pass_name = name_of(pass);
   const Flow flow = before ? flow_of_operators(artefacts, metrics, pass) : flow_of_launches(artefacts, metrics, pass);
   Picture picture;

@@ -13,7 +13,7 @@ namespace millrace {
 struct Cell {
   Cell() = default;
   Cell(std::string shown) : text(std::move(shown)) {}  // NOLINT(google-explicit-constructor): rows are lists of these
-  Cell(std::string shown, double of) : text(std::move(shown)), value(of) {}
+  Cell(std::string shown, double number) : text(std::move(shown)), value(number) {}
 
   std::string text;
   std::optional<double> value;

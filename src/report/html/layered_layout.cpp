@@ -114,11 +114,11 @@ class Layering {
     }
   }
 
-  static double mean(const std::vector<size_t>& of, const std::vector<double>& values, double otherwise) {
-    if (of.empty()) return otherwise;
+  static double mean(const std::vector<size_t>& nodes, const std::vector<double>& values, double otherwise) {
+    if (nodes.empty()) return otherwise;
     double sum = 0;
-    for (const size_t v : of) sum += values[v];
-    return sum / static_cast<double>(of.size());
+    for (const size_t v : nodes) sum += values[v];
+    return sum / static_cast<double>(nodes.size());
   }
 
   size_t crossings(const std::vector<double>& position) const {

@@ -90,8 +90,8 @@ std::string facts_html(const Document& document) {
       concat("<div class=\"scroll\"><table class=\"facts\" id=\"facts\"><thead><tr><th></th><th class=\"number\">",
              escape_html(document.before), "</th><th class=\"number\">", escape_html(document.after),
              "</th><th></th></tr></thead><tbody>\n");
-  const auto value = [](const std::optional<double>& of) {
-    return of ? concat(" data-v=\"", exact(*of), "\"") : std::string();
+  const auto value = [](const std::optional<double>& number) {
+    return number ? concat(" data-v=\"", exact(*number), "\"") : std::string();
   };
   for (const Fact& fact : document.facts) {
     html += concat("<tr data-key=\"", escape_html(fact.key), "\"><td>", escape_html(fact.title),

@@ -16,7 +16,7 @@ std::string colour_of(const Piece& piece);
 
 // One pass as a graph: operators by class, with edges as thick as the words that they carry.
 enum class FlowOf { operators, launches };
-Picture dataflow_picture(const ReportArtefacts& artefacts, const StepMetrics& metrics, FlowOf of, Pass pass,
+Picture dataflow_picture(const ReportArtefacts& artefacts, const StepMetrics& metrics, FlowOf source, Pass pass,
                          GraphLayout& layout);
 
 // Operators before and launches after, in order, each as wide as its time.

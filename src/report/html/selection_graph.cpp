@@ -46,12 +46,12 @@ std::vector<int> drawn_layouts(const Written& written) {
   return layouts;
 }
 
-std::vector<Written> written_tensors(const ReportArtefacts& of) {
-  const Measurements& measurements = of.measurements;
+std::vector<Written> written_tensors(const ReportArtefacts& artefacts) {
+  const Measurements& measurements = artefacts.measurements;
   std::map<std::string, const MeasuredPartition*> partitions;
   for (const MeasuredPartition& partition : measurements.partitions) partitions[partition.name] = &partition;
   std::vector<Written> list;
-  for (const PlanLaunch& launch : of.plan.launches) {
+  for (const PlanLaunch& launch : artefacts.plan.launches) {
     const auto partition = partitions.find(launch.partition);
     if (launch.partition.empty() || partition == partitions.end()) continue;
     for (size_t k = 0; k < partition->second->writes.size(); ++k) {
@@ -65,7 +65,7 @@ std::vector<Written> written_tensors(const ReportArtefacts& of) {
         double& best = written.fastest[static_cast<size_t>(candidate.layouts[partition->second->reads.size() + k])];
         best = std::min(best, candidate.seconds);
       }
-      for (const PlanBuffer& buffer : of.plan.buffers) {
+      for (const PlanBuffer& buffer : artefacts.plan.buffers) {
         const auto layout = std::find(tensor.layouts.begin(), tensor.layouts.end(), buffer.layout);
         if (buffer.tensor == tensor.name && layout != tensor.layouts.end())
           written.taken.push_back(static_cast<int>(layout - tensor.layouts.begin()));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <map>
 
@@ -210,6 +211,13 @@ ReferenceData draw_inputs(const Graph& graph, const Partition& partition, uint64
   return reference_data;
 }
 
+// Which number an operand is: partitions that differ only in this take equally long, but compute different values.
+static std::string number_name(const Graph& graph, TensorId id) {
+  const Tensor& tensor = graph.tensor(id);
+  if (tensor.role == TensorRole::constant) return concat("; constant ", std::bit_cast<uint64_t>(tensor.value));
+  return tensor.role == TensorRole::scalar ? concat("; scalar ", tensor.name) : "";
+}
+
 std::string reference_data_name(const Graph& graph, const Partition& partition) {
   std::string name = print_partition(graph, partition);
   const auto add = [&](const Operator* dropout) {
@@ -220,6 +228,7 @@ std::string reference_data_name(const Graph& graph, const Partition& partition) 
     for (const OperatorId id : *operators) {
       const Operator& op = graph.operators[id.at()];
       add(op.kind == OperatorKind::dropout ? &op : nullptr);
+      for (const Access& input : op.inputs) name += number_name(graph, input.tensor);
     }
   }
   return name;

@@ -3,6 +3,13 @@
 
 namespace millrace {
 
+// Two partitions that differ only in a number.
+inline constexpr const char* kTwoFactors = R"(
+N = 24
+def f(x: float32[N], y: float32[N]):
+    return np.exp(x) * 2.0, np.exp(y) * 3.0
+)";
+
 // Two dropouts that differ only in their subsequence.
 inline constexpr const char* kTwoDropouts = R"(
 B = 4

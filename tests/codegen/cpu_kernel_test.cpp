@@ -1,6 +1,10 @@
 // Generated kernels and lowered products of random candidates against the reference.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+#include <set>
+
 #include "base/long_run.h"
 #include "base/sanitized.h"
 #include "base/text.h"
@@ -9,6 +13,7 @@
 #include "device/cpu/blas_library.h"
 #include "fusion/fusion_text.h"
 #include "golden/golden.h"
+#include "measure/reference_data.h"
 #include "random/generator.h"
 
 namespace millrace {
@@ -105,6 +110,17 @@ TEST(CpuKernel, CandidatesAgreeWithTheReference) {
 }
 
 TEST(CpuKernel, ManyRandomProgramsIfRequested) { try_random_programs(dtypes(), TriedOn::cpu); }
+
+// Partitions that differ only in a number take equally long, but need expected values of their own.
+TEST(CpuKernel, PartitionsWithDifferentNumbersHaveTheirOwnReferenceData) {
+  const TriedProgram program = tried_program("two factors", kTwoFactors, {}, "float32");
+  std::map<std::string, std::set<std::string>> names;
+  for (const PartitionCandidates& entry : program.candidates.partitions) {
+    const Graph& graph = program.training.graph;
+    names[print_partition(graph, entry.partition)].insert(reference_data_name(graph, entry.partition));
+  }
+  EXPECT_TRUE(std::any_of(names.begin(), names.end(), [](const auto& entry) { return entry.second.size() == 2; }));
+}
 
 // The mask of one of two equal partitions says nothing about that of the other.
 TEST(CpuKernel, EqualPartitionsWithDifferentSubsequencesAgreeWithTheReference) {

@@ -1,18 +1,95 @@
 #include "ir/graph.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <map>
 #include <numeric>
 
 namespace millrace {
 
-bool runs_along(const Access& access, size_t index) {
-  return std::find(access.axes.begin(), access.axes.end(), static_cast<int>(index)) != access.axes.end();
+int64_t Position::stride_along(int index) const {
+  for (const IndexTerm& term : terms) {
+    if (term.index == index) return term.stride;
+  }
+  return 0;
 }
 
-std::vector<int> in_order(size_t count) {
-  std::vector<int> axes(count);
-  std::iota(axes.begin(), axes.end(), 0);
+Position substituted(const Position& position, const std::vector<Position>& by) {
+  std::map<int, int64_t> strides;
+  Position result;
+  result.offset = position.offset;
+  for (const IndexTerm& term : position.terms) {
+    const Position& inner = by[as_index(term.index)];
+    result.offset += term.stride * inner.offset;
+    for (const IndexTerm& part : inner.terms) strides[part.index] += term.stride * part.stride;
+  }
+  for (const auto& [index, stride] : strides) {
+    if (stride != 0) result.terms.push_back({index, stride});
+  }
+  return result;
+}
+
+bool is_plain(const Access& access) {
+  return std::all_of(access.axes.begin(), access.axes.end(), [](const Position& axis) { return axis.is_plain(); });
+}
+
+std::vector<int> indices_of(const Access& access) {
+  std::vector<int> indices;
+  for (const Position& axis : access.axes) indices.push_back(axis.index());
+  return indices;
+}
+
+bool runs_along(const Access& access, size_t index) {
+  return std::any_of(access.axes.begin(), access.axes.end(),
+                     [&](const Position& axis) { return axis.stride_along(static_cast<int>(index)) != 0; });
+}
+
+std::vector<Position> in_order(size_t count) {
+  std::vector<Position> axes;
+  for (size_t index = 0; index < count; ++index) axes.emplace_back(static_cast<int>(index));
   return axes;
+}
+
+Range range_of(const Graph& graph, const Operator& op, const Position& position) {
+  Range range{position.offset, position.offset};
+  for (const IndexTerm& term : position.terms) {
+    const int64_t reach = term.stride * (graph.extent(op.space[as_index(term.index)]) - 1);
+    (reach < 0 ? range.first : range.last) += reach;
+  }
+  return range;
+}
+
+namespace {
+
+// How many positions on an axis the access touches. Exact for one index, for digits of a number and for windows.
+int64_t positions_touched(const Graph& graph, const Operator& op, const Position& position, int64_t extent) {
+  std::vector<IndexTerm> terms = position.terms;
+  std::sort(terms.begin(), terms.end(),
+            [](const IndexTerm& l, const IndexTerm& r) { return std::abs(l.stride) < std::abs(r.stride); });
+  int64_t count = 1;
+  int64_t reach = 0;
+  int64_t unit = 0;
+  for (const IndexTerm& term : terms) {
+    const int64_t stride = std::abs(term.stride);
+    const int64_t points = graph.extent(op.space[as_index(term.index)]);
+    const bool overlaps = stride <= reach;
+    unit = std::gcd(unit, stride);
+    reach += stride * (points - 1);
+    count = overlaps ? std::min(count * points, reach / unit + 1) : count * points;
+  }
+  const Range range = range_of(graph, op, position);
+  const int64_t inside = std::min(range.last, extent - 1) - std::max<int64_t>(range.first, 0) + 1;
+  return std::clamp<int64_t>(std::min(count, inside), 0, extent);
+}
+
+}  // namespace
+
+int64_t words_touched(const Graph& graph, const Operator& op, const Access& access) {
+  if (words_of(graph, access.tensor) == 0) return 0;
+  int64_t words = 1;
+  for (size_t axis = 0; axis < access.axes.size(); ++axis)
+    words *= positions_touched(graph, op, access.axes[axis], graph.extent(graph.tensor(access.tensor).dims[axis]));
+  return words;
 }
 
 int64_t elements_of(const Graph& graph, TensorId tensor) {

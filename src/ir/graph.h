@@ -3,12 +3,18 @@
 // Semantics:
 // - Every tensor is written by at most one operator. Operators are ordered so that each reads only arguments, constants
 //   and outputs of earlier operators. Any such order means the same.
-// - An operator runs over all points of its iteration space `space`, a product of dimensions. An access says, for each
-//   axis of a tensor, along which index of the space it runs; an axis of extent one may be kFixed. An input with no
-//   axis along an index is broadcast along it; an input with two axes along one index reads the diagonal.
+// - An operator runs over all points of its iteration space `space`, a product of dimensions. An access says where on
+//   each axis of a tensor a point is: an affine function of the point's indices. Transposition, broadcasting (an input
+//   that does not depend on an index), diagonals, slices, flips, windows and split axes are accesses, not operators.
+//   Every position is inside the tensor, except in the inputs of a join.
+// - The positions of an output are all different: each index is on exactly one axis, and the indices of an axis count
+//   its positions like the digits of a number (a merged axis). All positions are written.
 // - `reduced` marks the reduced indices. An elementwise operator has none. The output of a sum, maximum or contraction
 //   does not run along them; the output of a softmax does: it reduces first and then maps.
 // - An elementwise operator's outputs run along all indices, in the order of the space.
+// - A join takes at each point the first of its inputs whose position is inside its tensor, or `value` if there is
+// none:
+//   concatenation and padding.
 // - Dimensions are names for people and for layouts; only extents decide whether shapes match. Two dimensions may have
 //   the same extent.
 // - Numbers are real numbers. Rounding depends on the storage type and the device; no stage may make a change that
@@ -59,10 +65,50 @@ struct Tensor {
 // An axis of extent one that runs along no index.
 inline constexpr int kFixed = -1;
 
+// A multiple of an index.
+struct IndexTerm {
+  int index = 0;
+  int64_t stride = 1;
+
+  auto operator<=>(const IndexTerm&) const = default;
+};
+
+// The position on an axis: Σ stride · index + offset. The terms are sorted by index, each index once, no stride zero.
+struct Position {
+  std::vector<IndexTerm> terms;
+  int64_t offset = 0;
+
+  Position() = default;
+  // The index itself, or zero for kFixed.
+  Position(int index) {  // NOLINT(google-explicit-constructor): most positions are indices
+    if (index != kFixed) terms.push_back({index, 1});
+  }
+  Position(std::vector<IndexTerm> terms_of_position, int64_t offset_of_position)
+      : terms(std::move(terms_of_position)), offset(offset_of_position) {}
+
+  auto operator<=>(const Position&) const = default;
+
+  // Whether it is an index, or zero.
+  bool is_plain() const { return offset == 0 && (terms.empty() || (terms.size() == 1 && terms[0].stride == 1)); }
+  // The index of a plain position, or kFixed.
+  int index() const { return terms.empty() ? kFixed : terms[0].index; }
+  int64_t stride_along(int index) const;
+};
+
+// Each index of the position replaced by a position.
+Position substituted(const Position& position, const std::vector<Position>& by);
+
 struct Access {
   TensorId tensor;
-  std::vector<int> axes;  // one per tensor axis: an index of the operator's space, or kFixed
+  std::vector<Position> axes;  // one per tensor axis
+
+  bool operator==(const Access&) const = default;
 };
+
+// Whether each axis runs along an index or is fixed.
+bool is_plain(const Access& access);
+// The index of each axis of a plain access, or kFixed.
+std::vector<int> indices_of(const Access& access);
 
 enum class Pass { forward, backward };
 
@@ -99,17 +145,27 @@ struct Graph {
   int64_t extent(DimId id) const { return dims[id.at()].extent; }
 };
 
-// Whether an axis of the access runs along the index.
+// Whether the position on an axis depends on the index.
 bool runs_along(const Access& access, size_t index);
 
 // 0, 1, …: the axes of an access that runs along a space of `count` indices in order.
-std::vector<int> in_order(size_t count);
+std::vector<Position> in_order(size_t count);
 
 // Number of elements of a tensor: its words, in the paper's terms. A scalar has one.
 int64_t elements_of(const Graph& graph, TensorId tensor);
 
 // The words that reading or writing this tensor moves: none for scalars and constants.
 int64_t words_of(const Graph& graph, TensorId tensor);
+
+// The smallest and the largest position of an access on an axis.
+struct Range {
+  int64_t first = 0;
+  int64_t last = 0;
+};
+Range range_of(const Graph& graph, const Operator& op, const Position& position);
+
+// The words of the tensor that the access touches; none for scalars and constants.
+int64_t words_touched(const Graph& graph, const Operator& op, const Access& access);
 
 // Number of points of an operator's iteration space.
 int64_t points_of(const Graph& graph, const Operator& op);

@@ -122,7 +122,7 @@ struct Operator {
   std::vector<bool> reduced;  // one per index of the space
   std::vector<Access> inputs;
   std::vector<Access> outputs;
-  double value = 0;           // dropout: probability; layernorm, rmsnorm: epsilon; power: exponent
+  double value = 0;           // dropout: probability; layernorm, rmsnorm: epsilon; power: exponent; join: outside
   uint32_t subsequence = 0;   // dropout: the number of its random subsequence
   std::vector<int> diagonal;  // embed_diagonal: for each index, the index that it must equal (itself if free)
 };

@@ -29,8 +29,14 @@ Position substituted(const Position& position, const std::vector<Position>& by) 
   return result;
 }
 
-bool is_plain(const Access& access) {
-  return std::all_of(access.axes.begin(), access.axes.end(), [](const Position& axis) { return axis.is_plain(); });
+bool is_plain(const Graph& graph, const Operator& op, const Access& access) {
+  const std::vector<DimId>& dims = graph.tensor(access.tensor).dims;
+  for (size_t axis = 0; axis < access.axes.size(); ++axis) {
+    const Position& position = access.axes[axis];
+    const int64_t positions = position.terms.empty() ? 1 : graph.extent(op.space[as_index(position.index())]);
+    if (!position.is_index() || positions != graph.extent(dims[axis])) return false;
+  }
+  return true;
 }
 
 std::vector<int> indices_of(const Access& access) {

@@ -88,9 +88,9 @@ struct Position {
 
   auto operator<=>(const Position&) const = default;
 
-  // Whether it is an index, or zero.
-  bool is_plain() const { return offset == 0 && (terms.empty() || (terms.size() == 1 && terms[0].stride == 1)); }
-  // The index of a plain position, or kFixed.
+  // Whether it is an index, or zero. The index may be shorter than the axis: is_plain checks accesses.
+  bool is_index() const { return offset == 0 && (terms.empty() || (terms.size() == 1 && terms[0].stride == 1)); }
+  // That index, or kFixed.
   int index() const { return terms.empty() ? kFixed : terms[0].index; }
   int64_t stride_along(int index) const;
 };
@@ -104,11 +104,6 @@ struct Access {
 
   bool operator==(const Access&) const = default;
 };
-
-// Whether each axis runs along an index or is fixed.
-bool is_plain(const Access& access);
-// The index of each axis of a plain access, or kFixed.
-std::vector<int> indices_of(const Access& access);
 
 enum class Pass { forward, backward };
 
@@ -144,6 +139,12 @@ struct Graph {
   const Tensor& tensor(TensorId id) const { return tensors[id.at()]; }
   int64_t extent(DimId id) const { return dims[id.at()].extent; }
 };
+
+// Whether each axis runs along all of one index, or has extent one and is fixed: no slice, split axis or window.
+bool is_plain(const Graph& graph, const Operator& op, const Access& access);
+
+// The index of each axis of a plain access, or kFixed.
+std::vector<int> indices_of(const Access& access);
 
 // Whether the position on an axis depends on the index.
 bool runs_along(const Access& access, size_t index);

@@ -7,11 +7,26 @@
 namespace millrace {
 namespace {
 
+// `1` for a fixed axis of extent one, else a sum: `2·i + k + 3`.
+std::string print_position(const Position& position, int64_t extent, const std::vector<std::string>& names) {
+  if (position.terms.empty()) return extent == 1 && position.offset == 0 ? "1" : concat("at ", position.offset);
+  std::string text;
+  for (const IndexTerm& term : position.terms) {
+    const int64_t size = term.stride < 0 ? -term.stride : term.stride;
+    text += text.empty() ? (term.stride < 0 ? "-" : "") : (term.stride < 0 ? " - " : " + ");
+    text += concat(size == 1 ? "" : concat(size, "·"), names[as_index(term.index)]);
+  }
+  if (position.offset != 0)
+    text += concat(position.offset < 0 ? " - " : " + ", position.offset < 0 ? -position.offset : position.offset);
+  return text;
+}
+
 std::string print_access(const Graph& graph, const Access& access, const std::vector<std::string>& names) {
   const Tensor& tensor = graph.tensor(access.tensor);
   if (tensor.dims.empty()) return tensor.name;
   std::vector<std::string> parts;
-  for (const int index : access.axes) parts.push_back(index == kFixed ? "1" : names[as_index(index)]);
+  for (size_t axis = 0; axis < access.axes.size(); ++axis)
+    parts.push_back(print_position(access.axes[axis], graph.extent(tensor.dims[axis]), names));
   return concat(tensor.name, "[", join(parts, ", "), "]");
 }
 
@@ -29,6 +44,7 @@ std::string print_attributes(const Operator& op) {
     case OperatorKind::rmsnorm: return concat(" eps=", op.value);
     case OperatorKind::power:
     case OperatorKind::power_dx: return concat(" exponent=", op.value);
+    case OperatorKind::join: return concat(" outside=", op.value);
     case OperatorKind::embed_diagonal: return concat(" diagonal=", join(op.diagonal, ","));
     default: return "";
   }

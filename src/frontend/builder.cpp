@@ -71,7 +71,11 @@ std::optional<OperatorId> Builder::add_operator(Operator op, SourceLocation loca
   return OperatorId(graph.operators.size() - 1);
 }
 
-View Builder::whole(TensorId tensor) const { return {tensor, in_order(graph.tensor(tensor).dims.size())}; }
+View Builder::whole(TensorId tensor) const {
+  View view{tensor, {}};
+  for (size_t axis = 0; axis < graph.tensor(tensor).dims.size(); ++axis) view.axes.push_back(static_cast<int>(axis));
+  return view;
+}
 
 int64_t Builder::extent(const View& view, size_t axis) const {
   const int tensor_axis = view.axes[axis];
@@ -155,7 +159,7 @@ Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLo
     }
   }
   for (const View& view : views) {
-    Access input{view.tensor, std::vector<int>(graph.tensor(view.tensor).dims.size(), kFixed)};
+    Access input{view.tensor, std::vector<Position>(graph.tensor(view.tensor).dims.size())};
     for (size_t axis = 0; axis < view.axes.size(); ++axis) {
       const size_t index = rank - view.axes.size() + axis;
       if (view.axes[axis] == kFixed || extent(view, axis) != extents[index]) continue;
@@ -168,7 +172,7 @@ Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLo
   const TensorId output = add_tensor(compares ? DType::boolean : common_dtype(views), op.space);
   if (compares) compared_[output] = common_dtype(views);
   const View result = whole(output);
-  op.outputs.push_back({output, result.axes});
+  op.outputs.push_back({output, in_order(result.axes.size())});
   if (!add_operator(std::move(op), location)) return Value::broken();
   return Value::of(result);
 }
@@ -181,7 +185,7 @@ Value Builder::dropout(const Value& input, double probability, SourceLocation lo
   Operator& op = graph.operators.back();
   op.subsequence = subsequence;
   const TensorId mask = add_tensor(graph.tensor(result.view.tensor).dtype, op.space, ".mask");
-  op.outputs.push_back({mask, result.view.axes});
+  op.outputs.push_back({mask, in_order(result.view.axes.size())});
   return result;
 }
 
@@ -193,7 +197,7 @@ Value Builder::reduce(OperatorKind kind, const View& view, const std::vector<boo
   op.reduced = reduced;
   std::vector<DimId> dims;
   Access output;
-  Access input{view.tensor, std::vector<int>(graph.tensor(view.tensor).dims.size(), kFixed)};
+  Access input{view.tensor, std::vector<Position>(graph.tensor(view.tensor).dims.size())};
   for (size_t axis = 0; axis < view.axes.size(); ++axis) {
     op.space.push_back(dim_of(view, axis));
     if (view.axes[axis] != kFixed) input.axes[as_index(view.axes[axis])] = static_cast<int>(axis);
@@ -216,7 +220,7 @@ Value Builder::normalize(OperatorKind kind, const View& view, size_t axis, const
   op.value = epsilon;
   op.reduced.resize(view.axes.size(), false);
   op.reduced[axis] = true;
-  Access input{view.tensor, std::vector<int>(graph.tensor(view.tensor).dims.size(), kFixed)};
+  Access input{view.tensor, std::vector<Position>(graph.tensor(view.tensor).dims.size())};
   Access along;    // all axes
   Access outside;  // all axes but the normalized one
   std::vector<DimId> outside_dims;
@@ -252,7 +256,7 @@ Value Builder::normalize(OperatorKind kind, const View& view, size_t axis, const
 }
 
 Access Builder::access(const Term& term, const std::map<int, int>& index_of) const {
-  Access result{term.view.tensor, std::vector<int>(graph.tensor(term.view.tensor).dims.size(), kFixed)};
+  Access result{term.view.tensor, std::vector<Position>(graph.tensor(term.view.tensor).dims.size())};
   for (size_t axis = 0; axis < term.labels.size(); ++axis) {
     if (term.view.axes[axis] == kFixed || term.labels[axis] == kFixed) continue;
     result.axes[as_index(term.view.axes[axis])] = index_of.at(term.labels[axis]);
@@ -282,7 +286,7 @@ Value Builder::product(const Term& a, const Term& b, const std::vector<int>& out
   op.inputs = {access(a, index_of), access(b, index_of)};
   const TensorId output = add_tensor(common_dtype({a.view, b.view}), out_dims);
   const View result = whole(output);
-  op.outputs.push_back({output, result.axes});
+  op.outputs.push_back({output, in_order(result.axes.size())});
   if (!add_operator(std::move(op), location)) return Value::broken();
   return Value::of(result);
 }
@@ -300,7 +304,7 @@ Value Builder::copy(const Term& term, const std::vector<int>& out, const std::ma
   op.inputs.push_back(access(term, index_of));
   const TensorId output = add_tensor(graph.tensor(term.view.tensor).dtype, op.space);
   const View result = whole(output);
-  op.outputs.push_back({output, result.axes});
+  op.outputs.push_back({output, in_order(result.axes.size())});
   if (!add_operator(std::move(op), location)) return Value::broken();
   return Value::of(result);
 }
@@ -318,7 +322,8 @@ void Builder::add_result(const std::string& name, const View& view, SourceLocati
   TensorId tensor = view.tensor;
   if (!results_.insert(tensor).second || graph.tensor(tensor).role != TensorRole::computed ||
       view.axes != whole(tensor).axes) {
-    const std::vector<int> labels = in_order(view.axes.size());
+    std::vector<int> labels;
+    for (size_t axis = 0; axis < view.axes.size(); ++axis) labels.push_back(static_cast<int>(axis));
     std::map<int, DimId> dims;
     for (size_t axis = 0; axis < view.axes.size(); ++axis) dims.emplace(static_cast<int>(axis), dim_of(view, axis));
     const Value copied = copy({view, labels}, labels, dims, location);

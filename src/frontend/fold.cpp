@@ -50,7 +50,7 @@ void fold_scales(Graph& graph) {
     const OperatorId producer = producer_now[scaled.tensor.at()];
     const bool folds = producer.valid() && graph.operators[producer.at()].kind == OperatorKind::contraction &&
                        readers[scaled.tensor.at()].size() == 1 && !is_result[scaled.tensor.at()] &&
-                       scaled.axes == in_order(op.space.size());
+                       is_whole(graph, op, scaled);
     if (!folds) continue;
     TensorId scale = op.inputs[as_index(position)].tensor;
     if (op.kind == OperatorKind::divide) scale = reciprocal(graph, reciprocals, scale);

@@ -33,7 +33,7 @@ Result<Graph> parse_program(std::string_view text, const ProgramOptions& options
   if (diagnostics.any()) return diagnostics.error();
   push_slices(graph);
   split_axes(graph);
-  absorb_result_copies(graph);
+  absorb_copies(graph);
   fold_scales(graph);
   remove_unused(graph);
   return graph;

@@ -1,7 +1,7 @@
 #include "frontend/push_slices.h"
 
 #include <algorithm>
-#include <map>
+#include <set>
 
 #include "base/unique_names.h"
 
@@ -76,7 +76,9 @@ class SlicePusher {
     for (size_t k = count; k-- > 0;) replacements[k] = push(k);
     std::vector<Operator> operators;
     for (const std::vector<size_t>& replacement : replacements) {
-      for (const size_t op : replacement) operators.push_back(std::move(graph_.operators[op]));
+      for (const size_t op : replacement) {
+        if (!gone_.contains(op)) operators.push_back(std::move(graph_.operators[op]));
+      }
     }
     graph_.operators = std::move(operators);
   }
@@ -164,7 +166,30 @@ class SlicePusher {
       access = {part.outputs[0].tensor, {}};
       for (const int index : slice.indices) access.axes.emplace_back(index);
     }
+    for (size_t k = 0; k < uses.size(); ++k) {
+      Operator& part = graph_.operators[made[slice_of_use[k]]];
+      const TensorId old = part.outputs[0].tensor;
+      const TensorId result = copied_result(graph_.operators[uses[k].op], old);
+      if (!result.valid()) continue;
+      std::swap(graph_.tensors[result.at()].name, graph_.tensors[old.at()].name);
+      part.outputs[0].tensor = result;
+      gone_.insert(uses[k].op);
+      for (const Use& use : uses) {
+        Access& access = graph_.operators[use.op].inputs[use.input];
+        if (access.tensor == old) access.tensor = result;
+      }
+    }
     return made;
+  }
+
+  // The result that the operator only copies from this tensor, if it does.
+  TensorId copied_result(const Operator& op, TensorId tensor) const {
+    const Access whole{tensor, in_order(op.space.size())};
+    const bool copies = op.kind == OperatorKind::copy && op.inputs[0] == whole && op.outputs[0].axes == whole.axes;
+    if (!copies || is_result_[tensor.at()]) return {};
+    const TensorId result = op.outputs[0].tensor;
+    const bool same_type = graph_.tensor(result).dtype == graph_.tensor(tensor).dtype;
+    return is_result_[result.at()] && same_type ? result : TensorId();
   }
 
   Graph& graph_;
@@ -172,6 +197,7 @@ class SlicePusher {
   std::vector<std::vector<Use>> uses_;  // of each tensor
   UniqueNames operator_names_;
   UniqueNames tensor_names_;
+  std::set<size_t> gone_;  // copies that another operator makes unnecessary
   size_t pushed_ = 0;
 };
 

@@ -151,8 +151,11 @@ Value call_broadcast_to(const ShapeCall& call) {
   }
   if (!call.fits(*shape)) return Value::broken();
   for (size_t axis = 0; axis < shape->size(); ++axis) {
-    if (call.builder.extent(result, axis) != (*shape)[axis])
-      result = broadcast_along(std::move(result), axis, (*shape)[axis], BroadcastPlace::outermost, call.builder);
+    const int64_t extent = (*shape)[axis];
+    if (call.builder.extent(result, axis) == extent) continue;
+    const std::optional<DimId> size = call.builder.size_dim(extent, result);
+    const Part part{size ? *size : call.builder.dim(concat(extent), extent), extent};
+    result = broadcast_along(std::move(result), axis, part, BroadcastPlace::outermost);
   }
   return Value::of(std::move(result));
 }
@@ -168,7 +171,7 @@ std::optional<View> repeated(const ShapeCall& call, const View& view, size_t axi
   const std::optional<int64_t> extent = checked_multiply(extents[axis], times);
   extents[axis] = extent.value_or(kMaxElements + 1);
   if (!call.fits(extents)) return std::nullopt;
-  return broadcast_along(view, axis, times, place, call.builder);
+  return broadcast_along(view, axis, {call.builder.dim(concat(times), times), times}, place);
 }
 
 Value call_repeat(const ShapeCall& call) {

@@ -246,11 +246,13 @@ class AxisSplitter {
     if (named != names.end()) return named->second;
     const Dim& old = graph_.dims[whole.at()];
     const Dim made = {old.name == concat(old.extent) ? concat(extent) : concat(old.name, ".", digit), extent};
-    for (size_t k = 0; k < graph_.dims.size(); ++k) {
-      if (graph_.dims[k].name == made.name && graph_.dims[k].extent == extent) return DimId(k);
+    if (dims_.empty()) {
+      for (size_t k = 0; k < graph_.dims.size(); ++k)
+        dims_.try_emplace({graph_.dims[k].name, graph_.dims[k].extent}, DimId(k));
     }
-    graph_.dims.push_back(made);
-    return DimId(graph_.dims.size() - 1);
+    const auto [entry, fresh] = dims_.try_emplace({made.name, extent}, DimId(graph_.dims.size()));
+    if (fresh) graph_.dims.push_back(made);
+    return entry->second;
   }
 
   // False, and nothing changes, if a position cannot be written in digits.
@@ -332,7 +334,8 @@ class AxisSplitter {
   std::map<int, std::map<int64_t, int>> wanted_;                             // points of a class
   std::map<int, std::map<std::pair<int64_t, int64_t>, DimId>> names_;        // of a node's digits, by unit and extent
   std::map<int, std::map<std::pair<int64_t, int64_t>, DimId>> digit_names_;  // of a class
-  std::map<int, SplitPoints> points_;                                        // of a class
+  std::map<std::pair<std::string, int64_t>, DimId> dims_;
+  std::map<int, SplitPoints> points_;  // of a class
 };
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace millrace {
 // keep the caller's shape. Does nothing to a program without reshapes, slices and joins.
 void split_axes(Graph& graph);
 
-// Where a result is a copy of a computed tensor with axes merged, lets the operator before the copy write the result.
-void absorb_result_copies(Graph& graph);
+// Where an operator copies a computed tensor only to merge axes, lets the operator before it write the merged axes.
+void absorb_copies(Graph& graph);
 
 }  // namespace millrace

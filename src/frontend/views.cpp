@@ -234,14 +234,12 @@ std::optional<View> windowed(const View& view, size_t axis, int64_t window, Buil
   return result;
 }
 
-View broadcast_along(View view, size_t axis, int64_t extent, BroadcastPlace place, Builder& builder) {
-  if (extent == 1) return view;
+View broadcast_along(View view, size_t axis, const Part& part, BroadcastPlace place) {
+  if (part.extent == 1) return view;
   std::vector<int>& parts = view.axes[axis];
-  std::erase_if(parts, [&](int part) { return view.parts[as_index(part)].extent == 1; });
-  const std::optional<DimId> size = builder.size_dim(extent, view);
-  const DimId dim = size ? *size : builder.dim(std::to_string(extent), extent);
+  std::erase_if(parts, [&](int old) { return view.parts[as_index(old)].extent == 1; });
   parts.insert(place == BroadcastPlace::outermost ? parts.begin() : parts.end(), static_cast<int>(view.parts.size()));
-  view.parts.push_back({dim, extent});
+  view.parts.push_back(part);
   return compacted(std::move(view));
 }
 

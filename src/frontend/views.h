@@ -47,6 +47,6 @@ View with_added_axis(View view, size_t before);
 
 // A new broadcast part along the axis, before (tile) or after (repeat) its parts.
 enum class BroadcastPlace { outermost, innermost };
-View broadcast_along(View view, size_t axis, int64_t extent, BroadcastPlace place, Builder& builder);
+View broadcast_along(View view, size_t axis, const Part& part, BroadcastPlace place);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// absorb_result_copies: see split_axes.h.
+// absorb_copies: see split_axes.h.
 #include <algorithm>
 
 #include "frontend/split_axes.h"
@@ -19,18 +19,20 @@ bool merges_axes(const Graph& graph, const Operator& op) {
 
 }  // namespace
 
-void absorb_result_copies(Graph& graph) {
+void absorb_copies(Graph& graph) {
   std::vector<bool> is_result(graph.tensors.size(), false);
   for (const Output& result : graph.results) is_result[result.tensor.at()] = true;
   std::vector<bool> absorbed(graph.operators.size(), false);
   std::vector<OperatorId> merged_by(graph.tensors.size());  // the copy that merges the axes of a tensor
-  for (size_t k = 0; k < graph.operators.size(); ++k) {
-    const Operator& op = graph.operators[k];
-    if (!merges_axes(graph, op) || !is_result[op.outputs[0].tensor.at()]) continue;
-    const size_t from = op.inputs[0].tensor.at();
-    if (is_result[from] || merged_by[from].valid()) continue;
-    merged_by[from] = OperatorId(k);
-    absorbed[k] = true;
+  for (const bool results_first : {true, false}) {
+    for (size_t k = 0; k < graph.operators.size(); ++k) {
+      const Operator& op = graph.operators[k];
+      if (!merges_axes(graph, op) || is_result[op.outputs[0].tensor.at()] != results_first) continue;
+      const size_t from = op.inputs[0].tensor.at();
+      if (is_result[from] || merged_by[from].valid()) continue;
+      merged_by[from] = OperatorId(k);
+      absorbed[k] = true;
+    }
   }
   if (std::find(absorbed.begin(), absorbed.end(), true) == absorbed.end()) return;
   for (const Operator& op : graph.operators) {
@@ -44,15 +46,21 @@ void absorb_result_copies(Graph& graph) {
   }
   const std::vector<Operator> before = graph.operators;
   const auto redirect = [&](Access& access) {
-    if (!merged_by[access.tensor.at()].valid()) return;
-    const Access& merged = before[merged_by[access.tensor.at()].at()].outputs[0];
-    std::vector<Position> axes;
-    for (const Position& axis : merged.axes) axes.push_back(substituted(axis, access.axes));
-    access = {merged.tensor, std::move(axes)};
+    while (merged_by[access.tensor.at()].valid()) {
+      const Access& merged = before[merged_by[access.tensor.at()].at()].outputs[0];
+      std::vector<Position> axes;
+      for (const Position& axis : merged.axes) axes.push_back(substituted(axis, access.axes));
+      access = {merged.tensor, std::move(axes)};
+    }
   };
   std::vector<Operator> operators;
   for (size_t k = 0; k < graph.operators.size(); ++k) {
-    if (absorbed[k]) continue;
+    if (absorbed[k]) {
+      // The copy gets the name that the program gave the tensor.
+      std::swap(graph.tensors[before[k].inputs[0].tensor.at()].name,
+                graph.tensors[before[k].outputs[0].tensor.at()].name);
+      continue;
+    }
     Operator& op = operators.emplace_back(graph.operators[k]);
     for (Access& input : op.inputs) redirect(input);
     for (Access& output : op.outputs) redirect(output);

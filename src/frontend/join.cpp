@@ -190,7 +190,8 @@ bool Builder::order_inputs(Operator& op, std::vector<Placed>& inputs, const std:
   std::iota(left.begin(), left.end(), 0);
   while (!left.empty()) {
     const auto may_be_next = [&](size_t k) {
-      if (missing > 0 && !same(reaches[k], box_of(inputs[k]))) return false;
+      if (same(reaches[k], box_of(inputs[k]))) return true;
+      if (missing > 0) return false;
       return std::none_of(left.begin(), left.end(),
                           [&](size_t other) { return other != k && reaches[k].meets(box_of(inputs[other])); });
     };

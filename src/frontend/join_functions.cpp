@@ -10,8 +10,12 @@
 namespace millrace {
 namespace {
 
+constexpr size_t kMaxJoined = 1024;  // tensors
+
 // The views one after the other along an axis; all other extents must be equal.
 Value concatenated(const ShapeCall& call, const std::vector<View>& views, size_t axis) {
+  if (views.size() > kMaxJoined)
+    return call.report(concat(views.size(), " tensors are joined"), concat("at most ", kMaxJoined, " are allowed"));
   std::vector<int64_t> extents = extents_of(views[0], call.builder);
   extents[axis] = 0;
   std::vector<Builder::Placed> inputs;

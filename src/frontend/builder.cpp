@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 
 #include "base/checked.h"
 #include "base/text.h"
@@ -17,13 +18,14 @@ constexpr int64_t kMaxPoints = int64_t{1} << 50;
 
 DType statistics_dtype(DType dtype) { return dtype == DType::float64 ? DType::float64 : DType::float32; }
 
-}  // namespace
-
-DimId Builder::dim(const std::string& name, int64_t extent) {
-  const auto [entry, fresh] = dims_.try_emplace({name, extent}, DimId(graph.dims.size()));
-  if (fresh) graph.dims.push_back({name, extent});
-  return entry->second;
+// 0, 1, …: each axis is its own label.
+std::vector<int> labels_of(size_t rank) {
+  std::vector<int> labels(rank);
+  std::iota(labels.begin(), labels.end(), 0);
+  return labels;
 }
+
+}  // namespace
 
 TensorId Builder::add_argument(const std::string& name, DType dtype, const std::vector<DimId>& dims, TensorRole role) {
   const TensorId id(graph.tensors.size());
@@ -39,7 +41,7 @@ Value Builder::constant(double number) {
     std::snprintf(digits.data(), digits.size(), "%.17g", number);
     graph.tensors.push_back({digits.data(), DType::float64, {}, TensorRole::constant, number});
   }
-  return Value::of(View{entry->second, {}});
+  return Value::of(View{entry->second, {}, {}, {}});
 }
 
 TensorId Builder::add_tensor(DType dtype, const std::vector<DimId>& dims, const char* suffix) {
@@ -69,28 +71,6 @@ std::optional<OperatorId> Builder::add_operator(Operator op, SourceLocation loca
   op.name = operator_names_.take(concat(target_, " ", label_of(graph, op)), " ");
   graph.operators.push_back(std::move(op));
   return OperatorId(graph.operators.size() - 1);
-}
-
-View Builder::whole(TensorId tensor) const {
-  View view{tensor, {}};
-  for (size_t axis = 0; axis < graph.tensor(tensor).dims.size(); ++axis) view.axes.push_back(static_cast<int>(axis));
-  return view;
-}
-
-int64_t Builder::extent(const View& view, size_t axis) const {
-  const int tensor_axis = view.axes[axis];
-  return tensor_axis == kFixed ? 1 : graph.extent(graph.tensor(view.tensor).dims[as_index(tensor_axis)]);
-}
-
-DimId Builder::dim_of(const View& view, size_t axis) {
-  const int tensor_axis = view.axes[axis];
-  return tensor_axis == kFixed ? dim("1", 1) : graph.tensor(view.tensor).dims[as_index(tensor_axis)];
-}
-
-std::string Builder::shape(const View& view) const {
-  std::vector<std::string> parts;
-  for (size_t axis = 0; axis < view.axes.size(); ++axis) parts.push_back(concat(extent(view, axis)));
-  return concat("[", join(parts, ", "), "]");
 }
 
 DType Builder::common_dtype(const std::vector<View>& views) const {
@@ -135,11 +115,7 @@ Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLo
   }
   size_t rank = 0;
   for (const View& view : views) rank = std::max(rank, view.axes.size());
-  Operator op;
-  op.kind = kind;
-  op.value = value;
-  op.space.resize(rank);
-  op.reduced.resize(rank, false);
+  std::map<int, DimId> dims;
   std::vector<int64_t> extents(rank, 0);
   for (const View& view : views) {
     for (size_t axis = 0; axis < view.axes.size(); ++axis) {
@@ -147,34 +123,56 @@ Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLo
       const int64_t here = extent(view, axis);
       if (extents[index] == 0 || (extents[index] == 1 && here != 1)) {
         extents[index] = here;
-        op.space[index] = dim_of(view, axis);
+        dims[static_cast<int>(index)] = dim_of(view, axis);
       } else if (here != 1 && here != extents[index]) {
         std::vector<std::string> shapes;
         for (const View& operand : views) shapes.push_back(shape(operand));
-        diagnostics_.report(location, concat("shapes ", join(shapes, " and "), " do not broadcast"),
+        diagnostics_.report(location, concat("shapes ", millrace::join(shapes, " and "), " do not broadcast"),
                             concat("axis ", index, " of the result would be ", extents[index], " and ", here,
                                    "; insert axes with x[:, None]"));
         return Value::broken();
       }
     }
   }
+  std::vector<Term> terms;
   for (const View& view : views) {
-    Access input{view.tensor, std::vector<Position>(graph.tensor(view.tensor).dims.size())};
+    terms.push_back({view, {}});
     for (size_t axis = 0; axis < view.axes.size(); ++axis) {
       const size_t index = rank - view.axes.size() + axis;
-      if (view.axes[axis] == kFixed || extent(view, axis) != extents[index]) continue;
-      input.axes[as_index(view.axes[axis])] = static_cast<int>(index);
+      terms.back().labels.push_back(extent(view, axis) == extents[index] ? static_cast<int>(index) : kFixed);
     }
-    op.inputs.push_back(std::move(input));
   }
+  if (kind == OperatorKind::causal_mask && !merge_last_two(terms[0].view, location)) return Value::broken();
+  std::optional<Space> space = common_space(terms, location);
+  if (!space) return Value::broken();
+  std::vector<size_t> counts;
+  for (const auto& [label, dim] : dims) {
+    add_label(*space, label, dim, terms);
+    counts.push_back(space->indices[label].size());
+  }
+  Operator op;
+  op.kind = kind;
+  op.value = value;
+  op.space = space->dims;
+  op.reduced.resize(op.space.size(), false);
+  for (const Term& term : terms) op.inputs.push_back(access(term, *space));
   const bool compares = kind == OperatorKind::less || kind == OperatorKind::less_equal || kind == OperatorKind::equal ||
                         kind == OperatorKind::not_equal;
   const TensorId output = add_tensor(compares ? DType::boolean : common_dtype(views), op.space);
   if (compares) compared_[output] = common_dtype(views);
-  const View result = whole(output);
-  op.outputs.push_back({output, in_order(result.axes.size())});
+  op.outputs.push_back({output, in_order(op.space.size())});
   if (!add_operator(std::move(op), location)) return Value::broken();
-  return Value::of(result);
+  return Value::of(grouped(output, counts));
+}
+
+// A causal mask compares the positions on the last two axes: neither may be several indices.
+bool Builder::merge_last_two(View& view, SourceLocation location) {
+  std::vector<bool> merged(view.axes.size(), false);
+  for (size_t axis = view.axes.size() - 2; axis < view.axes.size(); ++axis) merged[axis] = view.axes[axis].size() > 1;
+  if (std::none_of(merged.begin(), merged.end(), [](bool m) { return m; })) return true;
+  const std::optional<View> copied = materialized(view, merged, location);
+  if (copied) view = *copied;
+  return copied.has_value();
 }
 
 Value Builder::dropout(const Value& input, double probability, SourceLocation location) {
@@ -185,66 +183,76 @@ Value Builder::dropout(const Value& input, double probability, SourceLocation lo
   Operator& op = graph.operators.back();
   op.subsequence = subsequence;
   const TensorId mask = add_tensor(graph.tensor(result.view.tensor).dtype, op.space, ".mask");
-  op.outputs.push_back({mask, in_order(result.view.axes.size())});
+  op.outputs.push_back({mask, op.outputs[0].axes});
   return result;
 }
 
 Value Builder::reduce(OperatorKind kind, const View& view, const std::vector<bool>& reduced, bool keep_dims,
                       SourceLocation location) {
   if (std::none_of(reduced.begin(), reduced.end(), [](bool r) { return r; })) return Value::of(view);
+  std::vector<Term> terms = {{view, labels_of(view.axes.size())}};
+  std::optional<Space> space = common_space(terms, location);
+  if (!space) return Value::broken();
   Operator op;
   op.kind = kind;
-  op.reduced = reduced;
-  std::vector<DimId> dims;
   Access output;
-  Access input{view.tensor, std::vector<Position>(graph.tensor(view.tensor).dims.size())};
+  std::vector<DimId> dims;
+  std::vector<size_t> counts;
   for (size_t axis = 0; axis < view.axes.size(); ++axis) {
-    op.space.push_back(dim_of(view, axis));
-    if (view.axes[axis] != kFixed) input.axes[as_index(view.axes[axis])] = static_cast<int>(axis);
-    if (!reduced[axis] || keep_dims) {
-      dims.push_back(reduced[axis] ? dim("1", 1) : op.space.back());
-      output.axes.push_back(reduced[axis] ? kFixed : static_cast<int>(axis));
+    add_label(*space, static_cast<int>(axis), dim_of(view, axis), terms);
+    const std::vector<int>& indices = space->indices[static_cast<int>(axis)];
+    op.reduced.resize(space->dims.size(), reduced[axis]);
+    if (reduced[axis] && !keep_dims) continue;
+    counts.push_back(reduced[axis] ? 1 : indices.size());
+    for (const int index : reduced[axis] ? std::vector<int>{kFixed} : indices) {
+      dims.push_back(index == kFixed ? dim("1", 1) : space->dims[as_index(index)]);
+      output.axes.emplace_back(index);
     }
   }
+  op.space = space->dims;
   output.tensor = add_tensor(common_dtype({view}), dims);
-  op.inputs.push_back(std::move(input));
+  op.inputs.push_back(access(terms[0], *space));
   op.outputs.push_back(output);
   if (!add_operator(std::move(op), location)) return Value::broken();
-  return Value::of(whole(output.tensor));
+  return Value::of(grouped(output.tensor, counts));
 }
 
 Value Builder::normalize(OperatorKind kind, const View& view, size_t axis, const std::vector<View>& weights,
                          double epsilon, SourceLocation location) {
-  Operator op;
-  op.kind = kind;
-  op.value = epsilon;
-  op.reduced.resize(view.axes.size(), false);
-  op.reduced[axis] = true;
-  Access input{view.tensor, std::vector<Position>(graph.tensor(view.tensor).dims.size())};
-  Access along;    // all axes
-  Access outside;  // all axes but the normalized one
-  std::vector<DimId> outside_dims;
-  for (size_t k = 0; k < view.axes.size(); ++k) {
-    op.space.push_back(dim_of(view, k));
-    if (view.axes[k] != kFixed) input.axes[as_index(view.axes[k])] = static_cast<int>(k);
-    along.axes.push_back(static_cast<int>(k));
-    if (k == axis) continue;
-    outside.axes.push_back(static_cast<int>(k));
-    outside_dims.push_back(op.space.back());
-  }
-  op.inputs.push_back(std::move(input));
+  std::vector<Term> terms = {{view, labels_of(view.axes.size())}};
   for (const View& weight : weights) {
-    if (weight.axes.size() != 1 || weight.axes[0] == kFixed || extent(weight, 0) != extent(view, axis)) {
+    if (weight.axes.size() != 1 || weight.axes[0].empty() || extent(weight, 0) != extent(view, axis)) {
       diagnostics_.report(location,
                           concat("a weight of shape ", shape(weight), " does not fit axis ", axis, " of ", shape(view)),
                           concat("its shape must be [", extent(view, axis), "]"));
       return Value::broken();
     }
-    op.inputs.push_back({weight.tensor, {static_cast<int>(axis)}});
+    terms.push_back({weight, {static_cast<int>(axis)}});
   }
+  std::optional<Space> space = common_space(terms, location);
+  if (!space) return Value::broken();
+  Operator op;
+  op.kind = kind;
+  op.value = epsilon;
+  Access outside;  // all axes but the normalized one
+  std::vector<DimId> outside_dims;
+  std::vector<size_t> counts;
+  for (size_t k = 0; k < view.axes.size(); ++k) {
+    add_label(*space, static_cast<int>(k), dim_of(view, k), terms);
+    const std::vector<int>& indices = space->indices[static_cast<int>(k)];
+    op.reduced.resize(space->dims.size(), k == axis);
+    counts.push_back(indices.size());
+    if (k == axis) continue;
+    for (const int index : indices) {
+      outside.axes.emplace_back(index);
+      outside_dims.push_back(space->dims[as_index(index)]);
+    }
+  }
+  op.space = space->dims;
+  for (const Term& term : terms) op.inputs.push_back(access(term, *space));
   const DType dtype = common_dtype({view});
-  along.tensor = add_tensor(dtype, op.space);
-  op.outputs.push_back(along);
+  const TensorId along = add_tensor(dtype, op.space);
+  op.outputs.push_back({along, in_order(op.space.size())});
   const auto add_statistic = [&](const char* suffix) {
     outside.tensor = add_tensor(statistics_dtype(dtype), outside_dims, suffix);
     op.outputs.push_back(outside);
@@ -252,61 +260,85 @@ Value Builder::normalize(OperatorKind kind, const View& view, size_t axis, const
   if (kind == OperatorKind::layernorm) add_statistic(".mean");
   if (kind == OperatorKind::layernorm || kind == OperatorKind::rmsnorm) add_statistic(".rstd");
   if (!add_operator(std::move(op), location)) return Value::broken();
-  return Value::of(whole(along.tensor));
-}
-
-Access Builder::access(const Term& term, const std::map<int, int>& index_of) const {
-  Access result{term.view.tensor, std::vector<Position>(graph.tensor(term.view.tensor).dims.size())};
-  for (size_t axis = 0; axis < term.labels.size(); ++axis) {
-    if (term.view.axes[axis] == kFixed || term.labels[axis] == kFixed) continue;
-    result.axes[as_index(term.view.axes[axis])] = index_of.at(term.labels[axis]);
-  }
-  return result;
+  return Value::of(grouped(along, counts));
 }
 
 Value Builder::product(const Term& a, const Term& b, const std::vector<int>& out, const std::map<int, DimId>& dims,
                        SourceLocation location) {
+  std::vector<Term> terms = {a, b};
+  std::optional<Space> space = common_space(terms, location);
+  if (!space) return Value::broken();
   Operator op;
   op.kind = OperatorKind::multiply;
-  std::map<int, int> index_of;
+  std::vector<size_t> counts;
   for (const int label : out) {
-    index_of.emplace(label, static_cast<int>(op.space.size()));
-    op.space.push_back(dims.at(label));
-    op.reduced.push_back(false);
+    add_label(*space, label, dims.at(label), terms);
+    counts.push_back(space->indices[label].size());
   }
-  const std::vector<DimId> out_dims = op.space;
-  for (const Term* term : {&a, &b}) {
-    for (const int label : term->labels) {
-      if (label == kFixed || !index_of.emplace(label, static_cast<int>(op.space.size())).second) continue;
+  const std::vector<DimId> out_dims = space->dims;
+  op.reduced.resize(out_dims.size(), false);
+  for (const Term& term : terms) {
+    for (const int label : term.labels) {
+      if (label == kFixed || space->indices.contains(label)) continue;
       op.kind = OperatorKind::contraction;
-      op.space.push_back(dims.at(label));
-      op.reduced.push_back(true);
+      add_label(*space, label, dims.at(label), terms);
+      op.reduced.resize(space->dims.size(), true);
     }
   }
-  op.inputs = {access(a, index_of), access(b, index_of)};
+  op.space = space->dims;
+  op.inputs = {access(terms[0], *space), access(terms[1], *space)};
+  if (op.kind == OperatorKind::contraction) {
+    if (const std::optional<size_t> broadcast = broadcast_term(terms, *space, op)) {
+      // No operand runs along an index: a broadcast operand is copied, and then runs along it.
+      Term& term = terms[*broadcast];
+      const std::optional<View> copied = materialized(term.view, std::vector<bool>(term.labels.size(), true), location);
+      if (!copied) return Value::broken();
+      term.view = *copied;
+      return product(terms[0], terms[1], out, dims, location);
+    }
+  }
   const TensorId output = add_tensor(common_dtype({a.view, b.view}), out_dims);
-  const View result = whole(output);
-  op.outputs.push_back({output, in_order(result.axes.size())});
+  op.outputs.push_back({output, in_order(out_dims.size())});
   if (!add_operator(std::move(op), location)) return Value::broken();
-  return Value::of(result);
+  return Value::of(grouped(output, counts));
+}
+
+// The operand with the label of an index along which neither operand runs.
+std::optional<size_t> Builder::broadcast_term(const std::vector<Term>& terms, const Space& space,
+                                              const Operator& op) const {
+  for (const auto& [label, indices] : space.indices) {
+    for (const int index : indices) {
+      const auto position = as_index(index);
+      if (graph.extent(op.space[position]) == 1) continue;
+      if (runs_along(op.inputs[0], position) || runs_along(op.inputs[1], position)) continue;
+      for (size_t k = 0; k < terms.size(); ++k) {
+        const std::vector<int>& labels = terms[k].labels;
+        if (std::find(labels.begin(), labels.end(), label) != labels.end()) return k;
+      }
+    }
+  }
+  return std::nullopt;
 }
 
 Value Builder::copy(const Term& term, const std::vector<int>& out, const std::map<int, DimId>& dims,
                     SourceLocation location) {
+  std::vector<Term> terms = {term};
+  std::optional<Space> space = common_space(terms, location);
+  if (!space) return Value::broken();
   Operator op;
   op.kind = OperatorKind::copy;
-  std::map<int, int> index_of;
+  std::vector<size_t> counts;
   for (const int label : out) {
-    index_of.emplace(label, static_cast<int>(op.space.size()));
-    op.space.push_back(dims.at(label));
+    add_label(*space, label, dims.at(label), terms);
+    counts.push_back(space->indices[label].size());
   }
+  op.space = space->dims;
   op.reduced.resize(op.space.size(), false);
-  op.inputs.push_back(access(term, index_of));
+  op.inputs.push_back(access(terms[0], *space));
   const TensorId output = add_tensor(graph.tensor(term.view.tensor).dtype, op.space);
-  const View result = whole(output);
-  op.outputs.push_back({output, in_order(result.axes.size())});
+  op.outputs.push_back({output, in_order(op.space.size())});
   if (!add_operator(std::move(op), location)) return Value::broken();
-  return Value::of(result);
+  return Value::of(grouped(output, counts));
 }
 
 void Builder::name_result(const Value& value, size_t first_tensor) {
@@ -320,15 +352,12 @@ void Builder::name_result(const Value& value, size_t first_tensor) {
 void Builder::add_result(const std::string& name, const View& view, SourceLocation location) {
   // Every result is a separate tensor that an operator writes, so that no two results share a caller's buffer.
   TensorId tensor = view.tensor;
-  if (!results_.insert(tensor).second || graph.tensor(tensor).role != TensorRole::computed ||
-      view.axes != whole(tensor).axes) {
-    std::vector<int> labels;
-    for (size_t axis = 0; axis < view.axes.size(); ++axis) labels.push_back(static_cast<int>(axis));
-    std::map<int, DimId> dims;
-    for (size_t axis = 0; axis < view.axes.size(); ++axis) dims.emplace(static_cast<int>(axis), dim_of(view, axis));
-    const Value copied = copy({view, labels}, labels, dims, location);
-    if (copied.kind != ValueKind::view) return;
-    tensor = copied.view.tensor;
+  if (!results_.insert(tensor).second || graph.tensor(tensor).role != TensorRole::computed || !is_whole(graph, view)) {
+    std::vector<DimId> dims;
+    for (size_t axis = 0; axis < view.axes.size(); ++axis) dims.push_back(dim_of(view, axis));
+    const std::optional<TensorId> copied = add_copy(view, view.axes, dims, location);
+    if (!copied) return;
+    tensor = *copied;
   }
   graph.results.push_back({result_names_.take(name, "_"), tensor});
 }

@@ -1,5 +1,5 @@
 // Adds operators to a graph by NumPy's shape rules. After an error it returns a broken value, so that lowering can
-// continue. Tests: tests/frontend/broadcast_test.cpp, lower_test.cpp.
+// continue. Tests: tests/frontend/broadcast_test.cpp, lower_test.cpp, views_test.cpp.
 #pragma once
 
 #include <map>
@@ -11,6 +11,7 @@
 #include "base/unique_names.h"
 #include "frontend/diagnostics.h"
 #include "frontend/value.h"
+#include "frontend/view_parts.h"
 #include "ir/graph.h"
 
 namespace millrace {
@@ -39,6 +40,17 @@ class Builder {
   DimId dim_of(const View& view, size_t axis);
   std::string shape(const View& view) const;
 
+  // Names for new parts of a view: of an extent that the program's text contains, of a slice or an extension of a
+  // dimension, and of a digit of a split one. Sizes of the module give their names, if only one has that extent.
+  void add_size(const std::string& name, int64_t extent) { sizes_[extent].push_back(name); }
+  std::optional<DimId> size_dim(int64_t extent, const View& view);
+  DimId dim_like(DimId old, int64_t extent, const View& view);
+  DimId digit_dim(DimId whole, int64_t extent, size_t digit);
+
+  // A copy in which each marked axis is one axis of the tensor. Broadcast parts of other axes stay broadcast. Nothing
+  // after an error.
+  std::optional<View> materialized(const View& view, const std::vector<bool>& axes, SourceLocation location);
+
   // y[…] = kind(inputs[…]) with broadcasting. Numbers among the inputs become constants.
   Value map(OperatorKind kind, const std::vector<Value>& inputs, SourceLocation location, double value = 0);
 
@@ -66,6 +78,22 @@ class Builder {
   // Copies the view into a new tensor with one axis for each label of `out`: a transpose, diagonal or plain copy.
   Value copy(const Term& term, const std::vector<int>& out, const std::map<int, DimId>& dims, SourceLocation location);
 
+  // An input of a join: along each axis the position of its first element.
+  struct Placed {
+    View view;
+    std::vector<int64_t> at;
+  };
+
+  // How the positions of an axis of a join become indices, outermost first: the last are digits that all inputs have in
+  // common, the first counts the rest.
+  struct JoinedAxis {
+    SplitPoints points;
+    std::vector<int> indices;
+  };
+
+  // A tensor of these extents that contains the inputs, which do not overlap; `outside` where there is none.
+  Value join(std::vector<Placed> inputs, const std::vector<int64_t>& extents, double outside, SourceLocation location);
+
   // Names the value's tensor after the statement, if the statement made it.
   void name_result(const Value& value, size_t first_tensor);
 
@@ -77,7 +105,28 @@ class Builder {
   TensorId add_tensor(DType dtype, const std::vector<DimId>& dims, const char* suffix = ".1");
   std::optional<OperatorId> add_operator(Operator op, SourceLocation location);
   DType common_dtype(const std::vector<View>& views) const;
-  Access access(const Term& term, const std::map<int, int>& index_of) const;
+
+  // The indices that the labels of some operands become: several for a label if an operand's axis is merged.
+  struct Space {
+    std::vector<DimId> dims;
+    std::map<int, SplitPoints> points;        // of each label
+    std::map<int, std::vector<int>> indices;  // of each label that was added, outermost first
+  };
+  // Copies operands whose merged axes have no common digits.
+  std::optional<Space> common_space(std::vector<Term>& terms, SourceLocation location);
+  void add_label(Space& space, int label, DimId dim, const std::vector<Term>& terms);
+  Access access(const Term& term, const Space& space) const;
+  std::optional<size_t> broadcast_term(const std::vector<Term>& terms, const Space& space, const Operator& op) const;
+  bool merge_last_two(View& view, SourceLocation location);
+  // The view of a new tensor, of which consecutive axes are merged.
+  View grouped(TensorId tensor, const std::vector<size_t>& counts) const;
+  // Adds a copy; each group of parts becomes one axis of a new tensor.
+  std::optional<TensorId> add_copy(const View& view, const std::vector<std::vector<int>>& groups,
+                                   const std::vector<DimId>& dims, SourceLocation location);
+  std::optional<DimId> part_at(const std::vector<Term>& terms, int label, int64_t unit, int64_t extent) const;
+  bool order_inputs(Operator& op, std::vector<Placed>& inputs, const std::vector<JoinedAxis>& axes,
+                    SourceLocation location);
+  bool separate(std::vector<Placed>& inputs, const std::vector<int64_t>& extents, SourceLocation location);
 
   Diagnostics& diagnostics_;
   std::string target_;
@@ -90,6 +139,7 @@ class Builder {
   std::map<TensorId, DType> compared_;  // for each boolean: the type of what it compares
   std::map<std::pair<std::string, int64_t>, DimId> dims_;
   std::map<double, TensorId> constants_;
+  std::map<int64_t, std::vector<std::string>> sizes_;  // the module's, by extent
 };
 
 }  // namespace millrace

@@ -6,7 +6,9 @@
 #include "frontend/lexer.h"
 #include "frontend/lower.h"
 #include "frontend/parser.h"
+#include "frontend/push_slices.h"
 #include "frontend/sizes.h"
+#include "frontend/split_axes.h"
 
 namespace millrace {
 
@@ -29,6 +31,9 @@ Result<Graph> parse_program(std::string_view text, const ProgramOptions& options
   if (diagnostics.any()) return diagnostics.error();
   Graph graph = lower_module(module, numbers, options, diagnostics);
   if (diagnostics.any()) return diagnostics.error();
+  push_slices(graph);
+  split_axes(graph);
+  absorb_copies(graph);
   fold_scales(graph);
   remove_unused(graph);
   return graph;

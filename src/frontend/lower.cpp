@@ -1,6 +1,7 @@
 #include "frontend/lower.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "base/text.h"
@@ -9,6 +10,8 @@
 #include "frontend/constants.h"
 #include "frontend/einsum.h"
 #include "frontend/functions.h"
+#include "frontend/shape_functions.h"
+#include "frontend/views.h"
 
 namespace millrace {
 namespace {
@@ -25,6 +28,9 @@ class Lowerer {
 
   Graph run() {
     for (const Function& function : module_.functions) functions_[function.name] = &function;
+    for (const auto& [name, number] : numbers_) {
+      if (number.integer) builder_.add_size(name, *number.integer);
+    }
     const Function* const entry = entry_function();
     if (entry == nullptr) return {};
     builder_.graph.name = entry->name;
@@ -193,12 +199,7 @@ class Lowerer {
       case ExpressionKind::binary: return lower_binary(expression, scope);
       case ExpressionKind::tuple: {
         std::vector<Value> items;
-        for (const Expression& item : expression.children) {
-          items.push_back(lower(item, scope));
-          if (items.back().kind == ValueKind::tuple) {
-            return report(item.location, "a tuple cannot contain a tuple", "unpack several results with `a, b = f(x)`");
-          }
-        }
+        for (const Expression& item : expression.children) items.push_back(lower(item, scope));
         return Value::of(std::move(items));
       }
       case ExpressionKind::string:
@@ -276,40 +277,44 @@ class Lowerer {
     if (base.kind == ValueKind::broken) return base;
     if (base.kind != ValueKind::view)
       return report(expression.location, "only tensors can be indexed", "write x[:, None, ...]");
-    size_t taken = 0;
-    size_t dots = 0;
+    std::vector<IndexItem> items;
     for (size_t k = 1; k < expression.children.size(); ++k) {
-      const Expression& item = expression.children[k];
-      const bool known = item.kind == ExpressionKind::slice || item.kind == ExpressionKind::none ||
-                         item.kind == ExpressionKind::ellipsis;
-      if (!known)
-        return report(item.location, "only ':', None and ... are allowed as indices",
-                      "write x[:, None, ...]; pass slices of a tensor as separate arguments");
-      if (item.kind == ExpressionKind::slice) ++taken;
-      if (item.kind == ExpressionKind::ellipsis) ++dots;
+      const std::optional<IndexItem> item = index_item(expression.children[k], scope);
+      if (!item) return Value::broken();
+      items.push_back(*item);
     }
-    const std::vector<int>& axes = base.view.axes;
-    if (taken > axes.size() || dots > 1) {
-      return report(expression.location,
-                    dots > 1 ? "the index has more than one ..."
-                             : concat(taken, " indices for a tensor with ", axes.size(), " axes"),
-                    "write at most one ':' per axis, and ... at most once");
+    return index_view(base.view, items, expression.location, builder_, diagnostics_);
+  }
+
+  // An item between the brackets; a slice's children are its start, stop and step, None where absent.
+  std::optional<IndexItem> index_item(const Expression& expression, Scope& scope) {
+    IndexItem item;
+    item.location = expression.location;
+    if (expression.kind == ExpressionKind::none) item.kind = IndexItem::Kind::none;
+    if (expression.kind == ExpressionKind::ellipsis) item.kind = IndexItem::Kind::ellipsis;
+    if (expression.kind == ExpressionKind::slice) {
+      const std::array<std::optional<int64_t>*, 3> bounds = {&item.start, &item.stop, &item.step};
+      for (size_t k = 0; k < expression.children.size() && k < bounds.size(); ++k) {
+        if (expression.children[k].kind == ExpressionKind::none) continue;
+        *bounds.at(k) = index_integer(expression.children[k], scope);
+        if (!*bounds.at(k)) return std::nullopt;
+      }
     }
-    View view{base.view.tensor, {}};
-    size_t next = 0;
-    for (size_t k = 1; k < expression.children.size(); ++k) {
-      const ExpressionKind kind = expression.children[k].kind;
-      if (kind == ExpressionKind::none) view.axes.push_back(kFixed);
-      const size_t count = kind == ExpressionKind::slice      ? 1
-                           : kind == ExpressionKind::ellipsis ? axes.size() - taken
-                                                              : 0;
-      for (size_t m = 0; m < count; ++m) view.axes.push_back(axes[next++]);
+    if (item.kind == IndexItem::Kind::slice && expression.kind != ExpressionKind::slice) {
+      item.kind = IndexItem::Kind::integer;
+      const std::optional<int64_t> integer = index_integer(expression, scope);
+      if (!integer) return std::nullopt;
+      item.integer = *integer;
     }
-    while (next < axes.size()) view.axes.push_back(axes[next++]);
-    if (view.axes.size() > kMaxRank)
-      return report(expression.location, concat("this tensor has ", view.axes.size(), " dimensions"),
-                    concat("at most ", kMaxRank, " are allowed"));
-    return Value::of(view);
+    return item;
+  }
+
+  std::optional<int64_t> index_integer(const Expression& expression, Scope& scope) {
+    const Value value = lower(expression, scope);
+    if (value.kind == ValueKind::number && value.integer) return value.integer;
+    if (value.kind != ValueKind::broken)
+      report(expression.location, "an index must be an integer", "write numbers and sizes, as in x[:, 1:N, None, ...]");
+    return std::nullopt;
   }
 
   Value lower_call(const Expression& call, Scope& scope) {
@@ -320,7 +325,7 @@ class Lowerer {
     }
     if (call.text == "einsum" && function == functions_.end()) return lower_einsum_call(call, scope);
     const bool inlined = call.prefix.empty() && function != functions_.end();
-    if (!inlined && !is_named_function(call.text)) {
+    if (!inlined && !is_named_function(call.text) && !is_shape_function(call.text)) {
       if (diagnostics_.full()) return Value::broken();
       if (call.text == "matmul" || call.text == "dot" || call.text == "tensordot") {
         return report(call.location, concat("unknown function '", call.text, "'"),
@@ -334,7 +339,12 @@ class Lowerer {
           near.empty() ? concat("functions: ", join(named_functions(), ", ")) : concat("did you mean '", near, "'?"));
     }
     std::vector<Value> arguments;
-    for (const Expression& child : call.children) arguments.push_back(lower(child, scope));
+    for (const Expression& child : call.children) {
+      // np.pad's mode is the one string
+      const bool mode = !inlined && call.text == "pad" && child.kind == ExpressionKind::string;
+      arguments.push_back(mode ? Value::nothing() : lower(child, scope));
+    }
+    if (!inlined && is_shape_function(call.text)) return call_shape_function(call, arguments, builder_, diagnostics_);
     return inlined ? inline_call(call, *function->second, arguments)
                    : call_named_function(call, arguments, builder_, diagnostics_);
   }

@@ -10,10 +10,23 @@
 
 namespace millrace {
 
-// A tensor with its axes permuted or with axes of extent one added: None and transposes move no data.
+// A virtual index of a view.
+struct Part {
+  DimId dim;
+  int64_t extent = 1;
+
+  bool operator==(const Part&) const = default;
+};
+
+// A tensor seen through an index function, without moving data. Each axis of the view is a list of parts that count its
+// positions like the digits of a number: one part usually, several for a merged axis, none for an added axis of extent
+// one. `at` is the position on each axis of the tensor, as a function of the parts; a part in no position is broadcast.
+// Each part is on exactly one axis; the parts of a merged axis have extents greater than one.
 struct View {
   TensorId tensor;
-  std::vector<int> axes;  // one per axis of the view: the tensor's axis, or kFixed for an added one
+  std::vector<Part> parts;
+  std::vector<std::vector<int>> axes;
+  std::vector<Position> at;  // IndexTerm::index is the number of a part
 };
 
 enum class ValueKind {
@@ -29,7 +42,7 @@ struct Value {
   double number = 0;
   std::optional<int64_t> integer;  // set when `number` is an integer
   View view;
-  // Of a tuple, which contains no tuple. Shared, because many names may refer to it.
+  // Of a tuple. Shared, because many names may refer to it.
   std::shared_ptr<const std::vector<Value>> items;
 
   static Value of(double number) { return {ValueKind::number, number, std::nullopt, {}, {}}; }
@@ -38,6 +51,7 @@ struct Value {
   }
   static Value of_integer(int64_t number) { return {ValueKind::number, static_cast<double>(number), number, {}, {}}; }
   static Value of(View view) { return {ValueKind::view, 0, std::nullopt, std::move(view), {}}; }
+  static Value nothing() { return {ValueKind::nothing, 0, std::nullopt, {}, {}}; }
   static Value broken() { return {}; }
 };
 

@@ -1,0 +1,13 @@
+// A slice of a map is a map of slices: only the elements that are read are computed. Tests:
+// tests/frontend/views_test.cpp.
+#pragma once
+
+#include "ir/graph.h"
+
+namespace millrace {
+
+// Where every reader of an elementwise operator's output reads a slice of it, replaces the operator by one for each
+// slice, unless that computes more elements. Does nothing to a program without slices.
+void push_slices(Graph& graph);
+
+}  // namespace millrace

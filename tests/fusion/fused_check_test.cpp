@@ -66,6 +66,7 @@ class ByHand {
   template <class InRow>
   void add_space(const Operator& op, FusedOperator& group, const InRow& in_row) {
     group.index_of.emplace_back();
+    group.shift_of.emplace_back(op.space.size(), 0);
     std::set<int> taken;
     for (size_t k = 0; k < op.space.size(); ++k) {
       int index = 0;

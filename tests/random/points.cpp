@@ -1,0 +1,77 @@
+#include "random/points.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace millrace::random_programs {
+namespace {
+
+int64_t position_at(const Position& position, const Point& point) {
+  int64_t at = position.offset;
+  for (const IndexTerm& term : position.terms) at += term.stride * point[as_index(term.index)];
+  return at;
+}
+
+// The positions inside the tensor that an access has on an axis.
+std::set<int64_t> positions_on(const Graph& graph, const Operator& op, const Access& access, size_t axis) {
+  Point extents(op.space.size(), 1);
+  for (const IndexTerm& term : access.axes[axis].terms)
+    extents[as_index(term.index)] = graph.extent(op.space[as_index(term.index)]);
+  const int64_t end = graph.extent(graph.tensor(access.tensor).dims[axis]);
+  std::set<int64_t> positions;
+  Point point(op.space.size(), 0);
+  do {
+    const int64_t at = position_at(access.axes[axis], point);
+    if (at >= 0 && at < end) positions.insert(at);
+  } while (next_point(extents, point));
+  return positions;
+}
+
+}  // namespace
+
+Point extents_of(const Graph& graph, const std::vector<DimId>& space) {
+  Point extents;
+  for (const DimId dim : space) extents.push_back(graph.extent(dim));
+  return extents;
+}
+
+bool next_point(const Point& extents, Point& point) {
+  for (size_t k = point.size(); k-- > 0;) {
+    if (++point[k] < extents[k]) return true;
+    point[k] = 0;
+  }
+  return false;
+}
+
+std::optional<size_t> element_at(const Graph& graph, const Access& access, const Point& point) {
+  const std::vector<DimId>& dims = graph.tensor(access.tensor).dims;
+  int64_t element = 0;
+  for (size_t axis = 0; axis < dims.size(); ++axis) {
+    const int64_t at = position_at(access.axes[axis], point);
+    if (at < 0 || at >= graph.extent(dims[axis])) return std::nullopt;
+    element = element * graph.extent(dims[axis]) + at;
+  }
+  return static_cast<size_t>(element);
+}
+
+int64_t words_read(const Graph& graph, const std::vector<OperatorId>& members, TensorId tensor) {
+  // Accesses are the same if they have the same positions in terms of indices and touch the same elements.
+  std::set<std::pair<std::vector<Position>, std::vector<std::set<int64_t>>>> seen;
+  int64_t words = 0;
+  for (const OperatorId member : members) {
+    const Operator& op = graph.operators[member.at()];
+    for (const Access& input : op.inputs) {
+      if (input.tensor != tensor) continue;
+      std::vector<std::set<int64_t>> touched;
+      for (size_t axis = 0; axis < input.axes.size(); ++axis) touched.push_back(positions_on(graph, op, input, axis));
+      if (!seen.emplace(input.axes, touched).second) continue;
+      int64_t elements = 1;
+      for (const std::set<int64_t>& positions : touched) elements *= static_cast<int64_t>(positions.size());
+      words += elements;
+    }
+  }
+  return std::min(words, words_of(graph, tensor));
+}
+
+}  // namespace millrace::random_programs

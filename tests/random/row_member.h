@@ -1,0 +1,46 @@
+// A member of a fused group as a graph of one row: its operator over the part of its space that is in the row, where
+// outer indices have extent one. Each input is a tensor of its own along indices of the operator, which the row fills
+// element by element: what a view is, only the element's number knows. Tests: tests/random/fused_rows_test.cpp.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "random/points.h"
+#include "reference/interpreter.h"
+
+namespace millrace::random_programs {
+
+// A tensor of the row's graph along some indices of the operator.
+struct RowTensor {
+  TensorId id;
+  std::vector<size_t> along;  // in the order of the space
+};
+
+template <class Scalar>
+struct RowLoad {
+  RowTensor to;
+  const Access* from = nullptr;                   // an input of the operator
+  std::function<Scalar(const Point&)> generated;  // without `from`: a function of the point in the operator's space
+};
+
+struct RowStore {
+  RowTensor from;
+  const Access* to = nullptr;  // an output of the operator
+};
+
+template <class Scalar>
+struct RowMember {
+  Graph graph;
+  std::vector<RowLoad<Scalar>> loads;
+  std::vector<RowStore> stores;
+};
+
+// Joins become chains of `where`, and so do operators that depend on the position in the whole tensor, which a row does
+// not know. `outer` has one entry per index of the operator; `passed` one per tensor: a member wrote it, so each point
+// of the operator needs to say where it reads it. Scalar is double or Bounded<53>.
+template <class Scalar>
+RowMember<Scalar> row_member(const Graph& graph, const Operator& op, const std::vector<bool>& outer,
+                             const std::vector<bool>& passed, const RandomState& random);
+
+}  // namespace millrace::random_programs

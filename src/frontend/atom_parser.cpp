@@ -223,7 +223,7 @@ Expression ExpressionParser::comprehension(SourceLocation location, Expression i
   if (!broken()) adopt(result, std::move(target));
   if (!broken() && !at_name("in"))
     report(now().location, concat("expected 'in', found ", shown()), "write [f(x) for x in xs]");
-  advance();
+  if (!broken()) advance();
   if (!broken()) adopt(result, disjunction());
   while (!broken() && at_name("if")) {
     advance();

@@ -92,7 +92,7 @@ Expression ExpressionParser::expression() {
     if (!broken()) adopt(choice, disjunction());
     if (!broken() && !at_name("else"))
       report(now().location, concat("expected 'else', found ", shown()), "write `a if condition else b`");
-    advance();
+    if (!broken()) advance();
     if (!broken()) adopt(choice, expression());
     result = std::move(choice);
   }

@@ -25,6 +25,15 @@ bool is_method_name(std::string_view name) {
   return contains(kMethods, name);
 }
 
+// The function as a program writes it: NumPy's with np., those of millrace.numpy without.
+std::string written_name(std::string_view name) {
+  static constexpr auto kOwn = std::to_array<std::string_view>(
+      {"relu",      "gelu",        "gelu_tanh",     "silu",     "softmax", "layernorm",   "rmsnorm",
+       "dropout",   "causal_mask", "sigmoid",       "softplus", "erf",     "log_softmax", "logsumexp",
+       "batchnorm", "groupnorm",   "cross_entropy", "conv1d",   "conv2d",  "depthwise",   "sliding_window_view"});
+  return contains(kOwn, name) ? std::string(name) : concat("np.", name);
+}
+
 // Functions that make a tensor, whose `dtype=` is the type of the result.
 bool makes_tensor(std::string_view name) {
   static constexpr auto kMakers = std::to_array<std::string_view>(
@@ -208,7 +217,7 @@ Value Lowerer::unknown_method(const Expression& call) {
   if (function)
     return report(call.location, message,
                   is_method_name(call.text) ? concat("it is a method: write x.", call.text, "(…)")
-                                            : concat("it is a function: write ", call.text, "(x, …)"));
+                                            : concat("it is a function: write ", written_name(call.text), "(x, …)"));
   if (is_not_covered_function("np", call.text))
     return report(call.location, message, not_covered_function("np", call.text).remedy);
   return report(call.location, message,
@@ -229,7 +238,8 @@ Value Lowerer::unknown_function(const Expression& call) {
   std::erase_if(candidates, [](const std::string& name) { return name.size() <= kShortName; });
   for (const auto& [name, known] : functions_) candidates.push_back(name);
   const std::string near = nearest(call.text, candidates);
-  return report(call.location, concat("unknown function '", call.text, "'"),
+  const bool other = !call.prefix.empty() && is_other_module(call.prefix);
+  return report(call.location, concat("unknown function '", other ? call.prefix + "." : "", call.text, "'"),
                 near.empty() ? concat("functions: ", all) : concat("did you mean '", near, "'?"));
 }
 

@@ -5,6 +5,25 @@
 namespace millrace {
 namespace {
 
+void add_assigned(const Target& target, std::vector<std::string>& names) {
+  if (target.parts.empty()) names.push_back(target.name);
+  for (const Target& part : target.parts) add_assigned(part, names);
+}
+
+void add_assigned(const std::vector<Statement>& body, std::vector<std::string>& names) {
+  for (const Statement& statement : body) {
+    for (const Target& target : statement.targets) add_assigned(target, names);
+    add_assigned(statement.body, names);
+  }
+}
+
+// The names that statements assign to or append to.
+std::vector<std::string> assigned_names(const std::vector<Statement>& body) {
+  std::vector<std::string> names;
+  add_assigned(body, names);
+  return names;
+}
+
 const std::string& first_name(const Target& target) {
   return target.parts.empty() ? target.name : first_name(target.parts.front());
 }
@@ -40,8 +59,12 @@ bool Lowerer::lower_statement(const Statement& statement, Scope& scope, const st
 }
 
 void Lowerer::bind(const Target& target, const Value& value, Scope& scope) {
-  unpack(
-      target, value, [&](const std::string& name, const Value& part) { scope[name] = part; }, diagnostics_);
+  // `q, k, v = qkv` takes qkv[0], qkv[1] and qkv[2].
+  const bool axis = !target.parts.empty() && value.kind == ValueKind::view && !value.view.axes.empty() &&
+                    builder_.extent(value.view, 0) == static_cast<int64_t>(target.parts.size());
+  const std::optional<std::vector<Value>> items = axis ? loop_items(value, target.location) : std::nullopt;
+  const auto assign = [&](const std::string& name, const Value& part) { scope[name] = part; };
+  unpack(target, axis ? (items ? Value::of(*items) : Value::broken()) : value, assign, diagnostics_);
 }
 
 void Lowerer::lower_assignment(const Statement& statement, Scope& scope, const std::string& prefix) {
@@ -62,6 +85,7 @@ void Lowerer::lower_update(const Statement& statement, Scope& scope, const std::
   old.text = name;
   old.location = statement.targets[0].location;
   builder_.set_target(prefix + name);
+  const size_t first_tensor = builder_.graph.tensors.size();
   const Value left = lower_name(old, scope);
   const Value right = lower(statement.value, scope);
   if (left.kind == ValueKind::view) {
@@ -81,6 +105,7 @@ void Lowerer::lower_update(const Statement& statement, Scope& scope, const std::
   scope[name] = right.kind == ValueKind::view
                     ? lower_tensors(statement.text, left, right, statement.value)
                     : static_binary(statement.text, left, right, statement.location, diagnostics_);
+  builder_.name_result(scope[name], first_tensor);
   if (left.kind == ValueKind::tuple) spend(left.items->size() / 8, statement.location);
 }
 
@@ -131,12 +156,24 @@ bool Lowerer::lower_loop(const Statement& statement, Scope& scope, const std::st
   builder_.set_target(prefix + first_name(statement.targets[0]));
   const Value sequence = lower(statement.value, scope);
   const std::optional<std::vector<Value>> items = loop_items(sequence, statement.value.location);
-  if (!items) bind(statement.targets[0], Value::broken(), scope);
-  if (!items) return false;
+  const auto set_broken = [&](const std::vector<Statement>& body) {
+    for (const std::string& name : assigned_names(body)) scope[name] = Value::broken();
+  };
+  if (!items) {
+    bind(statement.targets[0], Value::broken(), scope);
+    set_broken(statement.body);
+    return false;
+  }
   for (const Value& item : *items) {
     if (!spend(1, statement.location)) return true;
+    const size_t errors = diagnostics_.count();
     bind(statement.targets[0], item, scope);
     if (lower_block(statement.body, scope, prefix)) return true;
+    // The next turns would report the same errors; what the body assigns is unknown.
+    if (diagnostics_.count() > errors) {
+      set_broken(statement.body);
+      return false;
+    }
   }
   return false;
 }

@@ -150,6 +150,9 @@ constexpr auto kNumpy = std::to_array<Entry>({
     {"maximum.reduce", "write np.max(x, axis=0)"},
     {"minimum.reduce", "write np.min(x, axis=0)"},
     {"add.accumulate", "write np.cumsum(x, axis=0)"},
+    {"add.outer", "write a[:, None] + b"},
+    {"subtract.outer", "write a[:, None] - b"},
+    {"maximum.accumulate minimum.accumulate multiply.accumulate", "write a loop over range(N)"},
     {"multiply.outer", "write np.einsum(\"i,j->ij\", a, b)"},
 });
 

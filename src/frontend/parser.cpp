@@ -61,6 +61,7 @@ class Parser : private StatementParser {
       module_.statements.push_back(std::move(statement));
     } else {
       report(statement.location, "sizes are assigned once", "write `A = B + 1`");
+      begin_statement();  // the line is read to its end
     }
   }
 

@@ -77,7 +77,7 @@ Statement StatementParser::loop() {
   if (!broken()) result.targets.push_back(target_of(target));
   if (!broken() && !at_name("in"))
     report(now().location, concat("expected 'in', found ", shown()), "write `for k in range(4):`");
-  advance();
+  if (!broken()) advance();
   if (!broken()) result.value = tuple_expression();
   result.body = inner_block("for");
   if (!broken() && at_name("else"))

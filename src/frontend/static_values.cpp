@@ -167,10 +167,7 @@ void unpack(const Target& target, const Value& value,
     return;
   }
   const bool fits = is_sequence(value) && value.items->size() == target.parts.size();
-  if (!fits && value.kind == ValueKind::view) {
-    diagnostics.report(target.location, concat(target.parts.size(), " names for one tensor"),
-                       "take its parts by index, as in `a, b = x[0], x[1]`, or with np.split");
-  } else if (!fits && value.kind != ValueKind::broken) {
+  if (!fits && value.kind != ValueKind::broken) {
     diagnostics.report(
         target.location,
         concat(target.parts.size(), " names for ", is_sequence(value) ? value.items->size() : 1, " values"),

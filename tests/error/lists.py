@@ -1,0 +1,23 @@
+def append(xs, x):
+    xs.append(x)
+    return xs
+
+
+def f(x: float32[4]):
+    a = []
+    b = a
+    a.append(x)
+    c = append([x], x)
+    d = [x]
+    d.append(d)
+    e = (x, x)
+    e.append(x)
+    x.append(x)
+    nothing.append(x)
+    g = []
+    g.append(wrong)
+    h = [x]
+    i = h
+    h += [x]
+    h -= [x]
+    return x

@@ -7,7 +7,8 @@ bool is_shape_function(const std::string&) { return false; }
 std::vector<std::string> shape_functions() { return {}; }
 
 Value call_shape_function(const Expression& call, const std::vector<Value>&, Builder&, Diagnostics& diagnostics) {
-  diagnostics.report(call.location, "functions of shapes are not built yet", "write np.einsum(\"ij->ji\", x)");
+  constexpr std::string_view kShapesNotBuilt = "functions of shapes are not built yet";
+  diagnostics.report(call.location, kShapesNotBuilt);
   return Value::broken();
 }
 

@@ -4,6 +4,8 @@
 
 namespace millrace {
 
+constexpr std::string_view kNotBuilt = "slices are not built yet";
+
 Value index_view(const View& view, const std::vector<IndexItem>& items, SourceLocation location, Builder&,
                  Diagnostics& diagnostics) {
   const auto report = [&](SourceLocation where, std::string_view message, std::string_view remedy) {
@@ -14,7 +16,7 @@ Value index_view(const View& view, const std::vector<IndexItem>& items, SourceLo
   size_t dots = 0;
   for (const IndexItem& item : items) {
     if (item.kind == IndexItem::Kind::integer || item.start || item.stop || item.step)
-      return report(item.location, "slices are not built yet", "write x[:, None, ...]");
+      return report(item.location, kNotBuilt, "write x[:, None, ...]");
     if (item.kind == IndexItem::Kind::slice) ++taken;
     if (item.kind == IndexItem::Kind::ellipsis) ++dots;
   }

@@ -20,4 +20,8 @@ def f(x: float32[4]):
     i = h
     h += [x]
     h -= [x]
+    j = []
+    for k in range(4096):
+        j.append(k)
+    j.append(1)
     return x

@@ -10,7 +10,7 @@ Value named_like(const std::string& name, const Value& value, double bound) {
   return {name, Binding::atom, value.shape, bound, false};
 }
 
-void loop(Body& body, const Value& value) {
+void write_loop(Body& body, const Value& value) {
   const std::string name = body.new_name();
   const int64_t turns = 1 + body.random.below(3);
   const bool backwards = body.random.chance(30);
@@ -22,7 +22,7 @@ void loop(Body& body, const Value& value) {
 }
 
 // The first minus the last item of a list.
-void list(Body& body, const Value& value) {
+void write_list(Body& body, const Value& value) {
   const std::string name = body.new_name();
   if (body.random.chance(50)) {
     body.statement(concat(name, " = [", operand(value, Binding::power), " * n for n in (0.5, 3, -1) if n != 3]"));
@@ -35,7 +35,7 @@ void list(Body& body, const Value& value) {
   body.finish({concat(name, "[0] - ", name, "[-1]"), Binding::sum, value.shape, 2 * value.bound, false});
 }
 
-void branch(Body& body, const Value& value) {
+void write_branch(Body& body, const Value& value) {
   const std::string name = body.new_name();
   const std::string condition = value.shape.empty() || body.random.chance(50)
                                     ? concat(value.text, ".ndim > 1")
@@ -48,7 +48,7 @@ void branch(Body& body, const Value& value) {
   body.add(named_like(name, value, value.bound));
 }
 
-void tuple(Body& body, const Value& value) {
+void write_tuple(Body& body, const Value& value) {
   const std::string first = body.new_name();
   const std::string second = body.new_name();
   const std::string third = body.new_name();
@@ -58,7 +58,7 @@ void tuple(Body& body, const Value& value) {
   for (const std::string& name : {first, second, third}) body.add(named_like(name, value, 2 * value.bound));
 }
 
-void method(Body& body, const Value& value) {
+void write_method(Body& body, const Value& value) {
   Shape shape = value.shape;
   const bool last = body.random.chance(50);
   if (last) {
@@ -75,11 +75,11 @@ void method(Body& body, const Value& value) {
 
 void written_out(Body& body, const Value& value) {
   switch (body.random.below(value.shape.empty() ? 4 : 5)) {
-    case 0: return loop(body, value);
-    case 1: return list(body, value);
-    case 2: return branch(body, value);
-    case 3: return tuple(body, value);
-    default: return method(body, value);
+    case 0: return write_loop(body, value);
+    case 1: return write_list(body, value);
+    case 2: return write_branch(body, value);
+    case 3: return write_tuple(body, value);
+    default: return write_method(body, value);
   }
 }
 

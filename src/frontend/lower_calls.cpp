@@ -95,6 +95,9 @@ Value Lowerer::lower_library_call(const Expression& call, Scope& scope) {
     const bool is_text = call.children[k].kind == ExpressionKind::string;
     const bool is_type = call.keywords[k] == "dtype" && makes_tensor(call.text);
     if (is_type && !(type = type_argument(call.children[k]))) return Value::broken();
+    if (is_text && call.text == "pad" && !is_default_text(call, k))
+      return report(call.children[k].location, concat("np.pad with mode '", call.children[k].text, "' is not covered"),
+                    "pad with a constant, or write np.concatenate([x[:1], x, x[-1:]])");
     if (!is_type && !(is_text && is_default_text(call, k))) continue;
     if (!shorter) shorter = call;
     remove_argument(*shorter, k);

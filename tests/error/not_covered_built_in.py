@@ -17,4 +17,5 @@ def f(x: float32[4, 4]):
     q = complex(1, 2)
     r = next(x)
     s = f(x)
+    t = np.pad(x, 1, mode="edge")
     return x

@@ -55,6 +55,9 @@ std::vector<Instruction> recipe_of(const Operator& op) {
     case OperatorKind::less_equal: return mapped("mr::boolean<E>($0 <= $1)");
     case OperatorKind::equal: return mapped("mr::boolean<E>($0 == $1)");
     case OperatorKind::not_equal: return mapped("mr::boolean<E>($0 != $1)");
+    case OperatorKind::logical_and: return mapped("mr::smaller($0, $1)");
+    case OperatorKind::logical_or: return mapped("mr::larger($0, $1)");
+    case OperatorKind::logical_not: return mapped("F(1) - $0");
     case OperatorKind::where: return mapped("mr::select($0 != mr::splat<E>(0), $1, $2)");
     case OperatorKind::relu: return mapped("mr::larger(mr::splat<E>(0), $0)");
     case OperatorKind::gelu: return mapped("mr::gelu($0)");

@@ -16,6 +16,11 @@ namespace {
 constexpr size_t kMaxOperators = 50000;  // inlined calls multiply
 constexpr int64_t kMaxPoints = int64_t{1} << 50;
 
+// Whether its inputs are booleans, and its output too.
+bool is_logical(OperatorKind kind) {
+  return kind == OperatorKind::logical_and || kind == OperatorKind::logical_or || kind == OperatorKind::logical_not;
+}
+
 DType statistics_dtype(DType dtype) { return dtype == DType::float64 ? DType::float64 : DType::float32; }
 
 // 0, 1, …: each axis is its own label.
@@ -105,7 +110,7 @@ Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLo
     if (input.kind == ValueKind::broken) return Value::broken();
     views.push_back(input.kind == ValueKind::number ? constant(input.number).view : input.view);
     const bool boolean = graph.tensor(views.back().tensor).dtype == DType::boolean;
-    const bool condition = kind == OperatorKind::where && views.size() == 1;
+    const bool condition = is_logical(kind) || (kind == OperatorKind::where && views.size() == 1);
     if (boolean != condition) {
       diagnostics_.report(location,
                           boolean ? "a comparison is not a number" : "the condition of np.where is not a comparison",
@@ -157,7 +162,7 @@ Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLo
   op.reduced.resize(op.space.size(), false);
   for (const Term& term : terms) op.inputs.push_back(access(term, *space));
   const bool compares = kind == OperatorKind::less || kind == OperatorKind::less_equal || kind == OperatorKind::equal ||
-                        kind == OperatorKind::not_equal;
+                        kind == OperatorKind::not_equal || is_logical(kind);
   const TensorId output = add_tensor(compares ? DType::boolean : common_dtype(views), op.space);
   if (compares) compared_[output] = common_dtype(views);
   op.outputs.push_back({output, in_order(op.space.size())});
@@ -173,6 +178,13 @@ bool Builder::merge_last_two(View& view, SourceLocation location) {
   const std::optional<View> copied = materialized(view, merged, location);
   if (copied) view = *copied;
   return copied.has_value();
+}
+
+Value Builder::cast(const Value& value, DType dtype, SourceLocation location) {
+  if (value.kind != ValueKind::view || graph.tensor(value.view.tensor).dtype == dtype) return value;
+  const Value result = map(OperatorKind::copy, {value}, location);
+  if (result.kind == ValueKind::view) graph.tensors[result.view.tensor.at()].dtype = dtype;
+  return result;
 }
 
 Value Builder::dropout(const Value& input, double probability, SourceLocation location) {

@@ -54,6 +54,9 @@ class Builder {
   // y[…] = kind(inputs[…]) with broadcasting. Numbers among the inputs become constants.
   Value map(OperatorKind kind, const std::vector<Value>& inputs, SourceLocation location, double value = 0);
 
+  // The value with elements of another type: a copy, or the value itself if it has that type.
+  Value cast(const Value& value, DType dtype, SourceLocation location);
+
   // A dropout; each call has its own random subsequence.
   Value dropout(const Value& input, double probability, SourceLocation location);
 

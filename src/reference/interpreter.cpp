@@ -103,6 +103,9 @@ class Interpreter {
         return map(op, [](S a, S b) -> Scalar { return decided(value_of(a) == value_of(b), a, b); });
       case OperatorKind::not_equal:
         return map(op, [](S a, S b) -> Scalar { return decided(value_of(a) != value_of(b), a, b); });
+      case OperatorKind::logical_and: return map(op, [](S a, S b) -> Scalar { return smaller(a, b); });
+      case OperatorKind::logical_or: return map(op, [](S a, S b) -> Scalar { return larger(a, b); });
+      case OperatorKind::logical_not: return map(op, [&](S a) -> Scalar { return decided(value_of(a) == 0, a, zero); });
       case OperatorKind::where: return map(op, [](S a, S b, S c) -> Scalar { return value_of(a) != 0 ? b : c; });
       case OperatorKind::relu: return map(op, [&](S a) -> Scalar { return larger(zero, a); });
       case OperatorKind::gelu: return map(op, [](S a) -> Scalar { return a * normal_cdf(a); });

@@ -8,6 +8,7 @@
 #include "random/elementwise.h"
 #include "random/motifs.h"
 #include "random/reductions.h"
+#include "random/statements.h"
 
 namespace millrace::random_programs {
 namespace {
@@ -159,6 +160,10 @@ void fill(Body& body) {
       continue;
     }
     Value x = body.any();
+    if (body.left() >= kWrittenOutOperators && random.chance(6)) {
+      written_out(body, tame(body, x));
+      continue;
+    }
     if (random.chance(6) && !x.shape.empty() && x.shape.size() < kMostAxes) x = expanded(body, x);
     if (const auto value = made_of(body, x, random.below(100))) body.finish(tame(body, *value));
   }

@@ -42,6 +42,9 @@ std::vector<std::string> words() {
           "keepdims=True", "keepdims=False", "p=0.5", "p=0)", "eps=",
           // sizes, parameters, results
           " = 1\n", " = 7\n", "float64[1", "dace.float64",
+          // statements and methods
+          " in range(", ", 0, -1):", " for n in (", " in enumerate((", ".append(", ".shape[-1] % 2",
+          ".ndim > 1:", "else:", ".mean(0)", ".mean(axis=-1, keepdims=True)",
           // motifs of transformers
           "dropout(softmax(", "softmax(causal_mask(", "= 1 / np.sqrt("};
 }
@@ -54,7 +57,8 @@ std::vector<std::string> patterns() {
           R"(einsum\(.(\w)(\w)->\2\1.)",
           // sizes, by-value scalars, helpers, several results and results that are expressions
           R"(\n\w+ = \w+ = \d)", R"(\n\w+ = \w+ \* \d)", R"(\w: float64[,)])", R"(\n\ndef (f|layer)\d)",
-          R"(= (f|layer)\d\(.*=)", R"(\n    \w+, \w+ = )", R"(return \w+\n)", R"(return \w+, )", R"(return .*\()",
+          R"(= (f|layer)\d\(.*=)", R"(\n    \w+, \w+ = )", R"(\n    \w+, \(\w+, \w+\) = )", R"(return \w+\n)",
+          R"(return \w+, )", R"(return .*\()",
           // a projection with a bias, a gated product
           R"(einsum\([^()]*\) \+ \w+\[)", R"(silu\(.*\) \* )"};
 }

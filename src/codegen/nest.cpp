@@ -186,6 +186,7 @@ std::string Nest::expanded(const PlacedInstruction& placed, const OperandTexts& 
   if (has("#")) replace_all(text, "#", concat(reduced_points(placed.member)));
   if (has("VALUE")) replace_all(text, "VALUE", concat("c", number_value(values, {TensorId(), own.value})));
   if (has("MASK")) replace_all(text, "MASK", texts.mask());
+  if (has("POSITION")) replace_all(text, "POSITION", texts.position(0));
   if (has("CONDITION")) replace_all(text, "CONDITION", concat("(", condition(placed.member, texts.position), ")"));
   return text;
 }

@@ -6,6 +6,7 @@
 //   @k     the temporary k of this point    #      how many points the reduced indices have
 //   VALUE  the operator's parameter         MASK   the dropout's mask at this point
 //   CONDITION  whether causal_mask or embed_diagonal changes this point
+//   POSITION   the position along the operator's first index
 #pragma once
 
 #include <string>

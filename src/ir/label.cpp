@@ -31,6 +31,7 @@ std::string_view label_of(const Graph& graph, const Operator& op) {
     case OperatorKind::add: return label_of_addition(graph, op);
     case OperatorKind::copy: return label_of_copy(op);
     case OperatorKind::contraction: return "einsum";
+    case OperatorKind::index: return "arange";
     default: return info_of(op.kind).name;
   }
 }

@@ -15,6 +15,10 @@ namespace {
 constexpr size_t kMaxOperators = 50000;  // inlined calls multiply
 constexpr int64_t kMaxPoints = int64_t{1} << 50;
 
+bool is_logical(OperatorKind kind) {
+  return kind == OperatorKind::logical_and || kind == OperatorKind::logical_or || kind == OperatorKind::logical_not;
+}
+
 DType statistics_dtype(DType dtype) { return dtype == DType::float64 ? DType::float64 : DType::float32; }
 
 }  // namespace
@@ -66,6 +70,11 @@ std::optional<OperatorId> Builder::add_operator(Operator op, SourceLocation loca
     }
     points = *product;
   }
+  const bool of_numbers = std::all_of(op.inputs.begin(), op.inputs.end(), [&](const Access& input) {
+    const TensorRole role = graph.tensor(input.tensor).role;
+    return role == TensorRole::constant || role == TensorRole::scalar || made_of_numbers_.contains(input.tensor);
+  });
+  if (of_numbers && !op.space.empty()) made_of_numbers_.insert(op.outputs[0].tensor);
   op.name = operator_names_.take(concat(target_, " ", label_of(graph, op)), " ");
   graph.operators.push_back(std::move(op));
   return OperatorId(graph.operators.size() - 1);
@@ -90,8 +99,8 @@ std::string Builder::shape(const View& view) const {
 }
 
 DType Builder::common_dtype(const std::vector<View>& views) const {
-  // Tensors decide the type, scalars only if there are no tensors, constants never. np.where of two numbers has the
-  // type of what its condition compares.
+  // Tensors decide the type, scalars and tensors made of numbers only if there are no others, constants never. np.where
+  // of two numbers has the type of what its condition compares.
   std::optional<DType> of_tensors;
   std::optional<DType> of_scalars;
   const auto widen = [](std::optional<DType>& common, DType dtype) {
@@ -106,7 +115,8 @@ DType Builder::common_dtype(const std::vector<View>& views) const {
     const Tensor& tensor = graph.tensor(view.tensor);
     if (tensor.role == TensorRole::constant) continue;
     const auto compared = compared_.find(view.tensor);
-    if (tensor.role == TensorRole::scalar || compared != compared_.end()) {
+    const bool weak = tensor.role == TensorRole::scalar || made_of_numbers_.contains(view.tensor);
+    if (weak || compared != compared_.end()) {
       widen(of_scalars, compared == compared_.end() ? tensor.dtype : compared->second);
     } else {
       widen(of_tensors, tensor.dtype);
@@ -115,19 +125,34 @@ DType Builder::common_dtype(const std::vector<View>& views) const {
   return of_tensors.value_or(of_scalars.value_or(DType::float32));
 }
 
+// The precision of what a program computes from numbers alone, such as angles: at least float32.
+DType Builder::dtype_of_numbers() const {
+  const bool wide = std::any_of(graph.arguments.begin(), graph.arguments.end(),
+                                [&](TensorId argument) { return graph.tensor(argument).dtype == DType::float64; });
+  return wide ? DType::float64 : DType::float32;
+}
+
+bool Builder::check_boolean(OperatorKind kind, size_t input, const View& view, SourceLocation location) {
+  const bool boolean = graph.tensor(view.tensor).dtype == DType::boolean;
+  const bool condition = kind == OperatorKind::where && input == 0;
+  if (boolean == (condition || is_logical(kind))) return true;
+  if (is_logical(kind)) {
+    diagnostics_.report(location, concat("an operand of ", info_of(kind).name, " is not a comparison"),
+                        "write np.logical_and(a < b, c < d)");
+  } else {
+    diagnostics_.report(location,
+                        boolean ? "a comparison is not a number" : "the condition of np.where is not a comparison",
+                        "write np.where(a < b, x, y)");
+  }
+  return false;
+}
+
 Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLocation location, double value) {
   std::vector<View> views;
   for (const Value& input : inputs) {
     if (input.kind == ValueKind::broken) return Value::broken();
     views.push_back(input.kind == ValueKind::number ? constant(input.number).view : input.view);
-    const bool boolean = graph.tensor(views.back().tensor).dtype == DType::boolean;
-    const bool condition = kind == OperatorKind::where && views.size() == 1;
-    if (boolean != condition) {
-      diagnostics_.report(location,
-                          boolean ? "a comparison is not a number" : "the condition of np.where is not a comparison",
-                          "write np.where(a < b, x, y)");
-      return Value::broken();
-    }
+    if (!check_boolean(kind, views.size() - 1, views.back(), location)) return Value::broken();
   }
   size_t rank = 0;
   for (const View& view : views) rank = std::max(rank, view.axes.size());
@@ -164,7 +189,7 @@ Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLo
     op.inputs.push_back(std::move(input));
   }
   const bool compares = kind == OperatorKind::less || kind == OperatorKind::less_equal || kind == OperatorKind::equal ||
-                        kind == OperatorKind::not_equal;
+                        kind == OperatorKind::not_equal || is_logical(kind);
   const TensorId output = add_tensor(compares ? DType::boolean : common_dtype(views), op.space);
   if (compares) compared_[output] = common_dtype(views);
   const View result = whole(output);
@@ -209,34 +234,92 @@ Value Builder::reduce(OperatorKind kind, const View& view, const std::vector<boo
   return Value::of(whole(output.tensor));
 }
 
-Value Builder::normalize(OperatorKind kind, const View& view, size_t axis, const std::vector<View>& weights,
-                         double epsilon, SourceLocation location) {
+bool Builder::check_weight(const View& weight, const View& view, const std::vector<bool>& axes,
+                           SourceLocation location) {
+  std::vector<size_t> numbers;
+  std::vector<int64_t> extents;
+  for (size_t axis = 0; axis < axes.size(); ++axis) {
+    if (!axes[axis]) continue;
+    numbers.push_back(axis);
+    extents.push_back(extent(view, axis));
+  }
+  bool fits = weight.axes.size() == numbers.size();
+  for (size_t k = 0; fits && k < numbers.size(); ++k)
+    fits = weight.axes[k] != kFixed && extent(weight, k) == extents[k];
+  if (fits) return true;
+  diagnostics_.report(location,
+                      concat("a weight of shape ", shape(weight), " does not fit ",
+                             numbers.size() == 1 ? "axis" : "axes", " ", join(numbers, ", "), " of ", shape(view)),
+                      concat("its shape must be [", join(extents, ", "), "]"));
+  return false;
+}
+
+View Builder::spread(const View& view, const std::vector<bool>& axes) const {
+  View result{view.tensor, {}};
+  size_t next = 0;
+  for (const bool marked : axes) result.axes.push_back(marked ? view.axes[next++] : kFixed);
+  return result;
+}
+
+DimId Builder::dim_of_extent(int64_t extent) {
+  for (size_t k = 0; k < graph.dims.size(); ++k) {
+    if (graph.dims[k].extent == extent) return DimId(k);
+  }
+  return dim(concat(extent), extent);
+}
+
+Value Builder::positions(DimId dim, SourceLocation location) {
+  Operator op;
+  op.kind = OperatorKind::index;
+  op.space = {dim};
+  op.reduced = {false};
+  op.outputs = {{add_tensor(dtype_of_numbers(), op.space), {0}}};
+  const View result = whole(op.outputs[0].tensor);
+  if (!add_operator(std::move(op), location)) return Value::broken();
+  return Value::of(result);
+}
+
+Value Builder::filled(double number, const std::vector<DimId>& dims, std::optional<DType> dtype,
+                      SourceLocation location) {
+  Operator op;
+  op.kind = OperatorKind::copy;
+  op.space = dims;
+  op.reduced.resize(dims.size(), false);
+  op.inputs = {{constant(number).view.tensor, {}}};
+  const View result = whole(add_tensor(dtype.value_or(dtype_of_numbers()), dims));
+  op.outputs = {{result.tensor, in_order(dims.size())}};
+  if (!add_operator(std::move(op), location)) return Value::broken();
+  return Value::of(result);
+}
+
+Value Builder::normalize(OperatorKind kind, const View& view, const std::vector<bool>& axes,
+                         const std::vector<View>& weights, double epsilon, SourceLocation location) {
   Operator op;
   op.kind = kind;
   op.value = epsilon;
-  op.reduced.resize(view.axes.size(), false);
-  op.reduced[axis] = true;
+  op.reduced = axes;
   Access input{view.tensor, std::vector<int>(graph.tensor(view.tensor).dims.size(), kFixed)};
   Access along;    // all axes
-  Access outside;  // all axes but the normalized one
+  Access outside;  // all axes but the normalized ones
   std::vector<DimId> outside_dims;
   for (size_t k = 0; k < view.axes.size(); ++k) {
     op.space.push_back(dim_of(view, k));
     if (view.axes[k] != kFixed) input.axes[as_index(view.axes[k])] = static_cast<int>(k);
     along.axes.push_back(static_cast<int>(k));
-    if (k == axis) continue;
+    if (axes[k]) continue;
     outside.axes.push_back(static_cast<int>(k));
     outside_dims.push_back(op.space.back());
   }
   op.inputs.push_back(std::move(input));
   for (const View& weight : weights) {
-    if (weight.axes.size() != 1 || weight.axes[0] == kFixed || extent(weight, 0) != extent(view, axis)) {
-      diagnostics_.report(location,
-                          concat("a weight of shape ", shape(weight), " does not fit axis ", axis, " of ", shape(view)),
-                          concat("its shape must be [", extent(view, axis), "]"));
-      return Value::broken();
+    const Tensor& tensor = graph.tensor(weight.tensor);
+    const bool number = tensor.role == TensorRole::constant;
+    if (!number && !check_weight(weight, view, axes, location)) return Value::broken();
+    Access access{weight.tensor, std::vector<int>(tensor.dims.size(), kFixed)};
+    for (size_t k = 0, next = 0; k < axes.size() && !number; ++k) {
+      if (axes[k]) access.axes[as_index(weight.axes[next++])] = static_cast<int>(k);
     }
-    op.inputs.push_back({weight.tensor, {static_cast<int>(axis)}});
+    op.inputs.push_back(std::move(access));
   }
   const DType dtype = common_dtype({view});
   along.tensor = add_tensor(dtype, op.space);

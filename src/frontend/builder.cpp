@@ -363,11 +363,31 @@ Value Builder::product(const Term& a, const Term& b, const std::vector<int>& out
     }
   }
   op.inputs = {access(a, index_of), access(b, index_of)};
-  const TensorId output = add_tensor(common_dtype({a.view, b.view}), out_dims);
+  const DType dtype = common_dtype({a.view, b.view});
+  for (Access& input : op.inputs) {
+    if (op.kind != OperatorKind::contraction || !made_of_numbers_.contains(input.tensor)) continue;
+    const std::optional<TensorId> same = converted(input.tensor, dtype, location);
+    if (!same) return Value::broken();
+    input.tensor = *same;
+  }
+  const TensorId output = add_tensor(dtype, out_dims);
   const View result = whole(output);
   op.outputs.push_back({output, result.axes});
   if (!add_operator(std::move(op), location)) return Value::broken();
   return Value::of(result);
+}
+
+std::optional<TensorId> Builder::converted(TensorId tensor, DType dtype, SourceLocation location) {
+  if (graph.tensor(tensor).dtype == dtype) return tensor;
+  Operator op;
+  op.kind = OperatorKind::copy;
+  op.space = graph.tensor(tensor).dims;
+  op.reduced.resize(op.space.size(), false);
+  const TensorId made = add_tensor(dtype, op.space);
+  op.inputs = {{tensor, in_order(op.space.size())}};
+  op.outputs = {{made, in_order(op.space.size())}};
+  if (!add_operator(std::move(op), location)) return std::nullopt;
+  return made;
 }
 
 Value Builder::copy(const Term& term, const std::vector<int>& out, const std::map<int, DimId>& dims,

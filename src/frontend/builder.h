@@ -91,6 +91,8 @@ class Builder {
   std::optional<OperatorId> add_operator(Operator op, SourceLocation location);
   DType common_dtype(const std::vector<View>& views) const;
   DType dtype_of_numbers() const;
+  // The tensor with another type, since a library multiplies matrices of one type.
+  std::optional<TensorId> converted(TensorId tensor, DType dtype, SourceLocation location);
   bool check_boolean(OperatorKind kind, size_t input, const View& view, SourceLocation location);
   Access access(const Term& term, const std::map<int, int>& index_of) const;
 

@@ -137,7 +137,7 @@ Value call_groupnorm(const FunctionCall& call, OperatorKind) {
   }
   std::vector<bool> normalized(view->axes.size(), true);
   normalized[0] = false;
-  if (*groups == extent) normalized[*axis] = false;
+  if (*groups != 1) normalized[*axis] = false;
   if (std::count(normalized.begin(), normalized.end(), true) == 0) {
     return call.report("each group of this groupnorm is a single element", "choose fewer groups");
   }

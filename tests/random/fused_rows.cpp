@@ -147,6 +147,7 @@ class Row {
     for (Access& output : op.outputs) output.tensor = output_of(member, whole, output);
     switch (op.kind) {
       case OperatorKind::dropout: return add_dropout(member, whole, op);
+      case OperatorKind::index: return add_positions(member, whole, op);
       case OperatorKind::causal_mask: return add_choice(member, whole, op, constant(-kInfinity));
       case OperatorKind::causal_mask_dx:
       case OperatorKind::embed_diagonal: return add_choice(member, whole, op, constant(0));
@@ -248,6 +249,14 @@ class Row {
     op.outputs.pop_back();
     row_.operators.push_back(op);
     row_.operators.push_back(copy);
+  }
+
+  // A copy of the positions.
+  void add_positions(size_t member, const Operator& whole, Operator op) {
+    op.kind = OperatorKind::copy;
+    op.inputs = {generated(member, whole, DType::float64,
+                           [](int64_t element, const Point&) { return Scalar(static_cast<double>(element)); })};
+    row_.operators.push_back(op);
   }
 
   // y = a where the operator passes it, else `other`.

@@ -13,22 +13,32 @@ from typing import Callable, Sequence, Union
 import numpy as np
 
 __all__ = [
+    "batchnorm",
     "bfloat16",
+    "bool_",
     "causal_mask",
     "dace",
     "dropout",
+    "erf",
     "fixed",
     "float16",
     "float32",
     "float64",
     "gelu",
     "gelu_tanh",
+    "groupnorm",
+    "int32",
+    "int64",
     "layernorm",
+    "log_softmax",
+    "logsumexp",
     "relu",
     "rmsnorm",
     "seed",
+    "sigmoid",
     "silu",
     "softmax",
+    "softplus",
 ]
 
 Axis = Union[int, Sequence[int]]
@@ -52,6 +62,9 @@ float16 = DType("float16")
 bfloat16 = DType("bfloat16")
 float32 = DType("float32")
 float64 = DType("float64")
+int32 = DType("int32")
+int64 = DType("int64")
+bool_ = DType("bool_")
 
 # Types of arguments that need no gradient, such as a mask: `mask: fixed.float32[B, K]`.
 fixed = SimpleNamespace(float16=float16, bfloat16=bfloat16, float32=float32, float64=float64)
@@ -74,22 +87,75 @@ def softmax(x: np.ndarray, axis: Axis = -1) -> np.ndarray:
     return exponentials / np.sum(exponentials, axis=axes, keepdims=True)
 
 
+def logsumexp(x: np.ndarray, axis: Axis = -1, keepdims: bool = False) -> np.ndarray:
+    """The logarithm of the sum of the exponentials along axis."""
+    axes = _axes(x, axis)
+    largest = np.max(x, axis=axes, keepdims=True)
+    total = np.log(np.sum(np.exp(x - largest), axis=axes, keepdims=True)) + largest
+    return total if keepdims else np.squeeze(total, axis=axes)
+
+
+def log_softmax(x: np.ndarray, axis: Axis = -1) -> np.ndarray:
+    """The logarithm of softmax(x, axis)."""
+    return x - logsumexp(x, axis, keepdims=True)
+
+
 def layernorm(
-    x: np.ndarray, weight: np.ndarray, bias: np.ndarray, axis: Axis = -1, eps: float = 1e-5
+    x: np.ndarray,
+    weight: np.ndarray | None = None,
+    bias: np.ndarray | None = None,
+    axis: Axis = -1,
+    eps: float = 1e-5,
 ) -> np.ndarray:
     """Zero mean and unit (biased) variance along axis, then weight and bias along it."""
     axes = _axes(x, axis)
-    centred = x - np.mean(x, axis=axes, keepdims=True)
-    variance = np.mean(centred * centred, axis=axes, keepdims=True)
-    normalized = centred / np.sqrt(variance + eps)
-    return normalized * _along(x, weight, axes) + _along(x, bias, axes)
+    return _scaled_and_shifted(_standardized(x, axes, eps), axes, weight, bias)
 
 
-def rmsnorm(x: np.ndarray, weight: np.ndarray, axis: Axis = -1, eps: float = 1e-6) -> np.ndarray:
+def rmsnorm(
+    x: np.ndarray, weight: np.ndarray | None = None, axis: Axis = -1, eps: float = 1e-6
+) -> np.ndarray:
     """Unit mean square along axis, then weight along it."""
     axes = _axes(x, axis)
     mean_square = np.mean(x * x, axis=axes, keepdims=True)
-    return x / np.sqrt(mean_square + eps) * _along(x, weight, axes)
+    return _scaled_and_shifted(x / np.sqrt(mean_square + eps), axes, weight, None)
+
+
+def batchnorm(
+    x: np.ndarray,
+    weight: np.ndarray | None = None,
+    bias: np.ndarray | None = None,
+    axis: int = 1,
+    eps: float = 1e-5,
+) -> np.ndarray:
+    """Zero mean and unit variance over all axes but the channels' axis; weight and bias along it.
+
+    The statistics are those of this batch, as in training.
+    """
+    channels = _axes(x, axis)
+    others = tuple(a for a in range(x.ndim) if a not in channels)
+    return _scaled_and_shifted(_standardized(x, others, eps), channels, weight, bias)
+
+
+def groupnorm(
+    x: np.ndarray,
+    groups: int,
+    weight: np.ndarray | None = None,
+    bias: np.ndarray | None = None,
+    axis: int = 1,
+    eps: float = 1e-5,
+) -> np.ndarray:
+    """Zero mean and unit variance over groups of channels; weight and bias along the channels.
+
+    Axis 0 is the batch's: each of its elements has its own statistics.
+    """
+    (channel,) = _axes(x, axis)
+    if channel == 0 or groups < 1 or x.shape[channel] % groups != 0:
+        raise ValueError(f"{x.shape[channel]} channels on axis {channel} cannot form {groups} groups")
+    shape = x.shape[:channel] + (groups, x.shape[channel] // groups) + x.shape[channel + 1 :]
+    others = tuple(a for a in range(1, x.ndim + 1) if a != channel)
+    normalized = _standardized(x.reshape(shape), others, eps).reshape(x.shape)
+    return _scaled_and_shifted(normalized, (channel,), weight, bias)
 
 
 def relu(x: np.ndarray) -> np.ndarray:
@@ -97,10 +163,25 @@ def relu(x: np.ndarray) -> np.ndarray:
     return np.maximum(x, 0)
 
 
+def erf(x: np.ndarray) -> np.ndarray:
+    """The error function."""
+    return np.vectorize(math.erf, otypes=[np.float64])(x).astype(x.dtype)
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    """The logistic function, 1 / (1 + exp(-x))."""
+    decay = np.exp(-np.abs(x))  # at most 1: nothing overflows
+    return np.where(x < 0, decay, 1).astype(x.dtype) / (1 + decay)
+
+
+def softplus(x: np.ndarray) -> np.ndarray:
+    """The logarithm of 1 + exp(x)."""
+    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+
 def gelu(x: np.ndarray) -> np.ndarray:
     """x times the normal distribution function of x, exact (with erf)."""
-    erf = np.vectorize(math.erf, otypes=[np.float64])
-    return 0.5 * x * (1 + erf(x / math.sqrt(2)).astype(x.dtype))
+    return 0.5 * x * (1 + erf(x / math.sqrt(2)))
 
 
 def gelu_tanh(x: np.ndarray) -> np.ndarray:
@@ -170,6 +251,27 @@ def _axes(x: np.ndarray, axis: Axis) -> tuple[int, ...]:
     """The axes as a sorted tuple of non-negative numbers."""
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
     return tuple(sorted(a % x.ndim for a in axes))
+
+
+def _standardized(x: np.ndarray, axes: tuple[int, ...], eps: float) -> np.ndarray:
+    """Zero mean and unit (biased) variance over the axes."""
+    centred = x - np.mean(x, axis=axes, keepdims=True)
+    variance = np.mean(centred * centred, axis=axes, keepdims=True)
+    return centred / np.sqrt(variance + eps)
+
+
+def _scaled_and_shifted(
+    x: np.ndarray,
+    axes: tuple[int, ...],
+    weight: np.ndarray | None,
+    bias: np.ndarray | None,
+) -> np.ndarray:
+    """x times weight plus bias, which have only the given axes; either may be None."""
+    if weight is not None:
+        x = x * _along(x, weight, axes)
+    if bias is not None:
+        x = x + _along(x, bias, axes)
+    return x
 
 
 def _along(x: np.ndarray, parameter: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:

@@ -57,8 +57,13 @@ class Differentiator {
     for (const Operator& op : graph_.operators) {
       const bool any =
           std::any_of(op.inputs.begin(), op.inputs.end(), [&](const Access& x) { return active_[x.tensor.at()]; });
-      if (any && graph_.tensor(op.outputs[0].tensor).dtype != DType::boolean) active_[op.outputs[0].tensor.at()] = true;
+      if (any && passes_gradients(op.kind)) active_[op.outputs[0].tensor.at()] = true;
     }
+  }
+
+  // Comparisons and signs do not.
+  static bool passes_gradients(OperatorKind kind) {
+    return info_of(kind).gradient.find_first_not_of("-|") != std::string_view::npos;
   }
 
   bool is_product(TensorId tensor) const {

@@ -36,6 +36,7 @@ class GemmConfigs {
 
   void run() {
     for (const auto& [library, why] : options_.missing) collector_.reject(why);
+    if (!has_one_type()) return collector_.reject("the matrices have different types");
     for (const size_t operand : {kA, kB, kC, kV}) {
       if (product_.operand(operand).empty()) continue;
       domain_[operand] = &domains_[product_.operand(operand).front().at()];
@@ -57,6 +58,11 @@ class GemmConfigs {
 
  private:
   using Layouts = std::array<int, 4>;  // of a, b, c and the vector
+
+  bool has_one_type() const {
+    const auto dtype = [&](size_t operand) { return graph_.tensor(product_.tensors[operand].front()).dtype; };
+    return dtype(kA) == dtype(kC) && dtype(kB) == dtype(kC);
+  }
 
   // Stacked tensors have one layout, which each of them must allow.
   template <class Body>

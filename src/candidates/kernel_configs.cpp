@@ -173,7 +173,8 @@ class KernelConfigs {
                        [](const PartitionIndex& i) { return !i.outer; });
   }
 
-  // A flat nest keeps no row. A reduction whose result another member uses needs one, and so do different inner spaces.
+  // A flat nest keeps no row. A reduction whose result another member uses needs one, and so do different inner spaces
+  // and a log_sum_exp, which reduces twice.
   bool can_be_flat() const {
     for (size_t k = 0; k < partition_.members.size(); ++k) {
       const Operator& op = graph_.operators[partition_.members[k].at()];
@@ -196,7 +197,7 @@ class KernelConfigs {
           }
         }
       }
-      if (op.kind == OperatorKind::contraction) return false;
+      if (op.kind == OperatorKind::contraction || op.kind == OperatorKind::log_sum_exp) return false;
     }
     return true;
   }

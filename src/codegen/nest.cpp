@@ -238,6 +238,7 @@ std::string Nest::expanded(const PlacedInstruction& placed, const OperandTexts& 
     for (size_t input = 0; input < own.inputs.size(); ++input)
       replace_all(text, concat("INSIDE", input), texts.holds(inside(placed.member, input)));
   }
+  if (has("POSITION")) replace_all(text, "POSITION", texts.position(0));
   if (has("CONDITION")) replace_all(text, "CONDITION", concat("(", condition(placed.member, texts.position), ")"));
   return text;
 }

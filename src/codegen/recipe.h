@@ -7,6 +7,7 @@
 //   VALUE  the operator's parameter         MASK   the dropout's mask at this point
 //   INSIDEk  whether input k of a join is inside its tensor at this point
 //   CONDITION  whether causal_mask or embed_diagonal changes this point
+//   POSITION   the position along the operator's first index
 #pragma once
 
 #include <string>

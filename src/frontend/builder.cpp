@@ -73,14 +73,19 @@ std::optional<OperatorId> Builder::add_operator(Operator op, SourceLocation loca
     }
     points = *product;
   }
+  const bool of_numbers = std::all_of(op.inputs.begin(), op.inputs.end(), [&](const Access& input) {
+    const TensorRole role = graph.tensor(input.tensor).role;
+    return role == TensorRole::constant || role == TensorRole::scalar || made_of_numbers_.contains(input.tensor);
+  });
+  if (of_numbers && !op.space.empty()) made_of_numbers_.insert(op.outputs[0].tensor);
   op.name = operator_names_.take(concat(target_, " ", label_of(graph, op)), " ");
   graph.operators.push_back(std::move(op));
   return OperatorId(graph.operators.size() - 1);
 }
 
 DType Builder::common_dtype(const std::vector<View>& views) const {
-  // Tensors decide the type, scalars only if there are no tensors, constants never. np.where of two numbers has the
-  // type of what its condition compares.
+  // Tensors decide the type, scalars and tensors made of numbers only if there are no others, constants never. np.where
+  // of two numbers has the type of what its condition compares.
   std::optional<DType> of_tensors;
   std::optional<DType> of_scalars;
   const auto widen = [](std::optional<DType>& common, DType dtype) {
@@ -95,7 +100,8 @@ DType Builder::common_dtype(const std::vector<View>& views) const {
     const Tensor& tensor = graph.tensor(view.tensor);
     if (tensor.role == TensorRole::constant) continue;
     const auto compared = compared_.find(view.tensor);
-    if (tensor.role == TensorRole::scalar || compared != compared_.end()) {
+    const bool weak = tensor.role == TensorRole::scalar || made_of_numbers_.contains(view.tensor);
+    if (weak || compared != compared_.end()) {
       widen(of_scalars, compared == compared_.end() ? tensor.dtype : compared->second);
     } else {
       widen(of_tensors, tensor.dtype);
@@ -104,19 +110,34 @@ DType Builder::common_dtype(const std::vector<View>& views) const {
   return of_tensors.value_or(of_scalars.value_or(DType::float32));
 }
 
+// The precision of what a program computes from numbers alone, such as angles: at least float32.
+DType Builder::dtype_of_numbers() const {
+  const bool wide = std::any_of(graph.arguments.begin(), graph.arguments.end(),
+                                [&](TensorId argument) { return graph.tensor(argument).dtype == DType::float64; });
+  return wide ? DType::float64 : DType::float32;
+}
+
+bool Builder::check_boolean(OperatorKind kind, size_t input, const View& view, SourceLocation location) {
+  const bool boolean = graph.tensor(view.tensor).dtype == DType::boolean;
+  const bool condition = kind == OperatorKind::where && input == 0;
+  if (boolean == (condition || is_logical(kind))) return true;
+  if (is_logical(kind)) {
+    diagnostics_.report(location, concat("an operand of ", info_of(kind).name, " is not a comparison"),
+                        "write np.logical_and(a < b, c < d)");
+  } else {
+    diagnostics_.report(location,
+                        boolean ? "a comparison is not a number" : "the condition of np.where is not a comparison",
+                        "write np.where(a < b, x, y)");
+  }
+  return false;
+}
+
 Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLocation location, double value) {
   std::vector<View> views;
   for (const Value& input : inputs) {
     if (input.kind == ValueKind::broken) return Value::broken();
     views.push_back(input.kind == ValueKind::number ? constant(input.number).view : input.view);
-    const bool boolean = graph.tensor(views.back().tensor).dtype == DType::boolean;
-    const bool condition = is_logical(kind) || (kind == OperatorKind::where && views.size() == 1);
-    if (boolean != condition) {
-      diagnostics_.report(location,
-                          boolean ? "a comparison is not a number" : "the condition of np.where is not a comparison",
-                          "write np.where(a < b, x, y)");
-      return Value::broken();
-    }
+    if (!check_boolean(kind, views.size() - 1, views.back(), location)) return Value::broken();
   }
   size_t rank = 0;
   for (const View& view : views) rank = std::max(rank, view.axes.size());
@@ -229,32 +250,90 @@ Value Builder::reduce(OperatorKind kind, const View& view, const std::vector<boo
   return Value::of(grouped(output.tensor, counts));
 }
 
-Value Builder::normalize(OperatorKind kind, const View& view, size_t axis, const std::vector<View>& weights,
-                         double epsilon, SourceLocation location) {
+bool Builder::check_weight(const View& weight, const View& view, const std::vector<bool>& axes,
+                           SourceLocation location) {
+  std::vector<size_t> numbers;
+  std::vector<int64_t> extents;
+  for (size_t axis = 0; axis < axes.size(); ++axis) {
+    if (!axes[axis]) continue;
+    numbers.push_back(axis);
+    extents.push_back(extent(view, axis));
+  }
+  bool fits = weight.axes.size() == numbers.size();
+  for (size_t k = 0; fits && k < numbers.size(); ++k) fits = !weight.axes[k].empty() && extent(weight, k) == extents[k];
+  if (fits) return true;
+  diagnostics_.report(location,
+                      concat("a weight of shape ", shape(weight), " does not fit ",
+                             numbers.size() == 1 ? "axis" : "axes", " ", millrace::join(numbers, ", "), " of ", shape(view)),
+                      concat("its shape must be [", millrace::join(extents, ", "), "]"));
+  return false;
+}
+
+View Builder::spread(const View& view, const std::vector<bool>& axes) const {
+  View result = view;
+  result.axes.clear();
+  size_t next = 0;
+  for (const bool marked : axes) result.axes.push_back(marked ? view.axes[next++] : std::vector<int>());
+  return result;
+}
+
+DimId Builder::dim_of_extent(int64_t extent) {
+  for (size_t k = 0; k < graph.dims.size(); ++k) {
+    if (graph.dims[k].extent == extent) return DimId(k);
+  }
+  return dim(concat(extent), extent);
+}
+
+Value Builder::positions(DimId dim, SourceLocation location) {
+  Operator op;
+  op.kind = OperatorKind::index;
+  op.space = {dim};
+  op.reduced = {false};
+  op.outputs = {{add_tensor(dtype_of_numbers(), op.space), {0}}};
+  const View result = whole(op.outputs[0].tensor);
+  if (!add_operator(std::move(op), location)) return Value::broken();
+  return Value::of(result);
+}
+
+Value Builder::filled(double number, const std::vector<DimId>& dims, std::optional<DType> dtype,
+                      SourceLocation location) {
+  Operator op;
+  op.kind = OperatorKind::copy;
+  op.space = dims;
+  op.reduced.resize(dims.size(), false);
+  op.inputs = {{constant(number).view.tensor, {}}};
+  const View result = whole(add_tensor(dtype.value_or(dtype_of_numbers()), dims));
+  op.outputs = {{result.tensor, in_order(dims.size())}};
+  if (!add_operator(std::move(op), location)) return Value::broken();
+  return Value::of(result);
+}
+
+Value Builder::normalize(OperatorKind kind, const View& view, const std::vector<bool>& axes,
+                         const std::vector<View>& weights, double epsilon, SourceLocation location) {
   std::vector<Term> terms = {{view, labels_of(view.axes.size())}};
+  std::vector<int> normalized;
+  for (size_t axis = 0; axis < axes.size(); ++axis) {
+    if (axes[axis]) normalized.push_back(static_cast<int>(axis));
+  }
   for (const View& weight : weights) {
-    if (weight.axes.size() != 1 || weight.axes[0].empty() || extent(weight, 0) != extent(view, axis)) {
-      diagnostics_.report(location,
-                          concat("a weight of shape ", shape(weight), " does not fit axis ", axis, " of ", shape(view)),
-                          concat("its shape must be [", extent(view, axis), "]"));
-      return Value::broken();
-    }
-    terms.push_back({weight, {static_cast<int>(axis)}});
+    const bool number = graph.tensor(weight.tensor).role == TensorRole::constant;
+    if (!number && !check_weight(weight, view, axes, location)) return Value::broken();
+    terms.push_back({weight, number ? std::vector<int>() : normalized});
   }
   std::optional<Space> space = common_space(terms, location);
   if (!space) return Value::broken();
   Operator op;
   op.kind = kind;
   op.value = epsilon;
-  Access outside;  // all axes but the normalized one
+  Access outside;  // all axes but the normalized ones
   std::vector<DimId> outside_dims;
   std::vector<size_t> counts;
   for (size_t k = 0; k < view.axes.size(); ++k) {
     add_label(*space, static_cast<int>(k), dim_of(view, k), terms);
     const std::vector<int>& indices = space->indices[static_cast<int>(k)];
-    op.reduced.resize(space->dims.size(), k == axis);
+    op.reduced.resize(space->dims.size(), axes[k]);
     counts.push_back(indices.size());
-    if (k == axis) continue;
+    if (axes[k]) continue;
     for (const int index : indices) {
       outside.axes.emplace_back(index);
       outside_dims.push_back(space->dims[as_index(index)]);
@@ -309,7 +388,14 @@ Value Builder::product(const Term& a, const Term& b, const std::vector<int>& out
       return product(terms[0], terms[1], out, dims, location);
     }
   }
-  const TensorId output = add_tensor(common_dtype({a.view, b.view}), out_dims);
+  const DType dtype = common_dtype({a.view, b.view});
+  for (Access& input : op.inputs) {
+    if (op.kind != OperatorKind::contraction || !made_of_numbers_.contains(input.tensor)) continue;
+    const std::optional<TensorId> same = converted(input.tensor, dtype, location);
+    if (!same) return Value::broken();
+    input.tensor = *same;
+  }
+  const TensorId output = add_tensor(dtype, out_dims);
   op.outputs.push_back({output, in_order(out_dims.size())});
   if (!add_operator(std::move(op), location)) return Value::broken();
   return Value::of(grouped(output, counts));
@@ -330,6 +416,19 @@ std::optional<size_t> Builder::broadcast_term(const std::vector<Term>& terms, co
     }
   }
   return std::nullopt;
+}
+
+std::optional<TensorId> Builder::converted(TensorId tensor, DType dtype, SourceLocation location) {
+  if (graph.tensor(tensor).dtype == dtype) return tensor;
+  Operator op;
+  op.kind = OperatorKind::copy;
+  op.space = graph.tensor(tensor).dims;
+  op.reduced.resize(op.space.size(), false);
+  const TensorId made = add_tensor(dtype, op.space);
+  op.inputs = {{tensor, in_order(op.space.size())}};
+  op.outputs = {{made, in_order(op.space.size())}};
+  if (!add_operator(std::move(op), location)) return std::nullopt;
+  return made;
 }
 
 Value Builder::copy(const Term& term, const std::vector<int>& out, const std::map<int, DimId>& dims,

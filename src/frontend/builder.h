@@ -64,9 +64,22 @@ class Builder {
   Value reduce(OperatorKind kind, const View& view, const std::vector<bool>& reduced, bool keep_dims,
                SourceLocation location);
 
-  // A normalization along one axis; `weights` have only that axis.
-  Value normalize(OperatorKind kind, const View& view, size_t axis, const std::vector<View>& weights, double epsilon,
-                  SourceLocation location);
+  // A normalization along the marked axes. `weights` have exactly these axes, or are constants.
+  Value normalize(OperatorKind kind, const View& view, const std::vector<bool>& axes, const std::vector<View>& weights,
+                  double epsilon, SourceLocation location);
+
+  // Reports a weight that does not have exactly the marked axes of the view.
+  bool check_weight(const View& weight, const View& view, const std::vector<bool>& axes, SourceLocation location);
+
+  // A view whose axes are the marked ones of as many axes as `axes` has; the others have extent one.
+  View spread(const View& view, const std::vector<bool>& axes) const;
+
+  // Tensors that are made, not computed from arguments: 0, 1, 2, … along a dimension, and a number everywhere.
+  Value positions(DimId dim, SourceLocation location);
+  Value filled(double number, const std::vector<DimId>& dims, std::optional<DType> dtype, SourceLocation location);
+
+  // A dimension of this extent: one that the program has already, if possible.
+  DimId dim_of_extent(int64_t extent);
 
   // An operand of an einsum, with the label (a number for each letter) of each of its axes.
   struct Term {
@@ -130,6 +143,10 @@ class Builder {
   bool order_inputs(Operator& op, std::vector<Placed>& inputs, const std::vector<JoinedAxis>& axes,
                     SourceLocation location);
   bool separate(std::vector<Placed>& inputs, const std::vector<int64_t>& extents, SourceLocation location);
+  DType dtype_of_numbers() const;
+  // The tensor with another type, since a library multiplies matrices of one type.
+  std::optional<TensorId> converted(TensorId tensor, DType dtype, SourceLocation location);
+  bool check_boolean(OperatorKind kind, size_t input, const View& view, SourceLocation location);
 
   Diagnostics& diagnostics_;
   std::string target_;
@@ -140,6 +157,7 @@ class Builder {
   UniqueNames result_names_;
   std::set<TensorId> results_;
   std::map<TensorId, DType> compared_;  // for each boolean: the type of what it compares
+  std::set<TensorId> made_of_numbers_;  // tensors that depend on no argument but scalars; they decide no type
   std::map<std::pair<std::string, int64_t>, DimId> dims_;
   std::map<double, TensorId> constants_;
   std::map<int64_t, std::vector<std::string>> sizes_;  // the module's, by extent

@@ -94,6 +94,10 @@ Value fold_function(OperatorKind kind, const std::vector<Value>& inputs, double 
     case OperatorKind::log: return finite(std::log(a), location, diagnostics);
     case OperatorKind::sqrt: return finite(std::sqrt(a), location, diagnostics);
     case OperatorKind::tanh: return finite(std::tanh(a), location, diagnostics);
+    case OperatorKind::sin: return finite(std::sin(a), location, diagnostics);
+    case OperatorKind::cos: return finite(std::cos(a), location, diagnostics);
+    case OperatorKind::log1p: return finite(std::log1p(a), location, diagnostics);
+    case OperatorKind::expm1: return finite(std::expm1(a), location, diagnostics);
     case OperatorKind::absolute: return finite(std::abs(a), location, diagnostics, infinite);
     case OperatorKind::power: return finite(std::pow(a, value), location, diagnostics);
     case OperatorKind::maximum: return finite(std::max(a, inputs[1].number), location, diagnostics, infinite);

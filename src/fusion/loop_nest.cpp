@@ -12,7 +12,7 @@ namespace {
 struct Space {
   LabelSet all = 0;
   LabelSet reduced = 0;
-  bool maps_after = false;   // a normalization: its output runs along the reduced indices
+  bool maps_after = false;   // a normalization: it uses its reduction at each point of the row
   bool used_inside = false;  // another member reads its output
 };
 
@@ -68,6 +68,7 @@ class NestFinder {
   Space space_of(const Member& member) const {
     const Operator& op = near_.op(member.op);
     Space space;
+    space.maps_after = op.kind == OperatorKind::log_sum_exp;  // it subtracts the maximum before it sums
     for (size_t index = 0; index < member.labels.size(); ++index) {
       if (member.labels[index] == kNoLabel) continue;
       const LabelSet bit = LabelSet{1} << member.labels[index];

@@ -92,10 +92,16 @@ class Matcher {
   const Operator& op(OperatorId id) const { return graph_.operators[id.at()]; }
   TensorId result_of(OperatorId id) const { return op(id).outputs[0].tensor; }
 
+  // What row_statistics adds, not a program's own log_sum_exp.
+  bool is_statistic(OperatorId id) const {
+    return op(id).kind == OperatorKind::log_sum_exp && readers_[result_of(id).at()].empty() &&
+           !leaves_[result_of(id).at()];
+  }
+
   std::vector<OperatorId> readers_of(TensorId tensor, Pass pass) const {
     std::vector<OperatorId> found;
     for (const OperatorId reader : readers_[tensor.at()]) {
-      if (op(reader).pass == pass && op(reader).kind != OperatorKind::log_sum_exp) found.push_back(reader);
+      if (op(reader).pass == pass && !is_statistic(reader)) found.push_back(reader);
     }
     return found;
   }
@@ -450,7 +456,7 @@ class Matcher {
     for (const TensorId tensor : inside_) {
       if (leaves_[tensor.at()]) return "the caller needs one of its intermediate tensors";
       for (const OperatorId reader : readers_[tensor.at()]) {
-        const bool statistic = op(reader).kind == OperatorKind::log_sum_exp && tensor == made_.logits.tensor;
+        const bool statistic = is_statistic(reader) && tensor == made_.logits.tensor;
         const bool is_own = std::find(own.begin(), own.end(), reader) != own.end();
         if (!is_own && !statistic && passes.contains(op(reader).pass))
           return "another operator reads one of its intermediate tensors";

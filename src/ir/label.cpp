@@ -34,6 +34,7 @@ std::string_view label_of(const Graph& graph, const Operator& op) {
     case OperatorKind::copy: return label_of_copy(op);
     case OperatorKind::join: return op.inputs.size() == 1 ? "pad" : "concatenate";
     case OperatorKind::contraction: return "einsum";
+    case OperatorKind::index: return "arange";
     default: return info_of(op.kind).name;
   }
 }

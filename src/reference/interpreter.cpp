@@ -79,6 +79,7 @@ class Interpreter {
   void run(const Operator& op) const {
     using S = const Scalar&;
     using std::abs, std::exp, std::log, std::pow, std::sqrt, std::tanh;
+    using std::cos, std::erf, std::expm1, std::log1p, std::sin;
     const Scalar zero(0);
     const Scalar one(1);
     switch (op.kind) {
@@ -92,6 +93,12 @@ class Interpreter {
       case OperatorKind::log: return map(op, [](S a) -> Scalar { return log(a); });
       case OperatorKind::sqrt: return map(op, [](S a) -> Scalar { return sqrt(a); });
       case OperatorKind::tanh: return map(op, [](S a) -> Scalar { return tanh(a); });
+      case OperatorKind::sin: return map(op, [](S a) -> Scalar { return sin(a); });
+      case OperatorKind::cos: return map(op, [](S a) -> Scalar { return cos(a); });
+      case OperatorKind::log1p: return map(op, [](S a) -> Scalar { return log1p(a); });
+      case OperatorKind::expm1: return map(op, [](S a) -> Scalar { return expm1(a); });
+      case OperatorKind::erf: return map(op, [](S a) -> Scalar { return erf(a); });
+      case OperatorKind::sign: return map(op, [](S a) -> Scalar { return sign(a); });
       case OperatorKind::power: return map(op, [&](S a) -> Scalar { return pow(a, op.value); });
       case OperatorKind::maximum: return map(op, [](S a, S b) -> Scalar { return larger(a, b); });
       case OperatorKind::minimum: return map(op, [](S a, S b) -> Scalar { return smaller(a, b); });
@@ -111,6 +118,8 @@ class Interpreter {
       case OperatorKind::gelu: return map(op, [](S a) -> Scalar { return a * normal_cdf(a); });
       case OperatorKind::gelu_tanh: return map(op, [](S a) -> Scalar { return gelu_tanh(a); });
       case OperatorKind::silu: return map(op, [&](S a) -> Scalar { return a / (one + exp(-a)); });
+      case OperatorKind::sigmoid: return map(op, [](S a) -> Scalar { return sigmoid(a); });
+      case OperatorKind::softplus: return map(op, [](S a) -> Scalar { return softplus(a); });
       case OperatorKind::dropout: return dropout(op);
       case OperatorKind::causal_mask:
         return map_by_element(op, [&](S a, int64_t element) {
@@ -118,9 +127,12 @@ class Interpreter {
         });
       case OperatorKind::copy: return map(op, [](S a) -> Scalar { return a; });
       case OperatorKind::join: return join(op);
+      case OperatorKind::index: return positions(op);
       case OperatorKind::embed_diagonal:
         return map_by_element(op, [&](S a, int64_t element) { return is_on_diagonal(op, element) ? a : zero; });
       case OperatorKind::tanh_dx: return map(op, [&](S y, S g) -> Scalar { return g * (one - y * y); });
+      case OperatorKind::erf_dx: return map(op, [](S a, S g) -> Scalar { return erf_dx(a, g); });
+      case OperatorKind::sigmoid_dx: return map(op, [&](S y, S g) -> Scalar { return g * (y * (one - y)); });
       case OperatorKind::power_dx:
         return map(op, [&](S a, S g) -> Scalar { return g * Scalar(op.value) * pow(a, op.value - 1); });
       case OperatorKind::relu_dx: return map(op, [&](S y, S g) -> Scalar { return value_of(y) > 0 ? g : zero; });
@@ -173,6 +185,12 @@ class Interpreter {
   void map_by_element(const Operator& op, const Formula& formula) const {
     const auto o = operands<1, 1>(op);
     o.for_each_row([&](const auto& at) { o.out(0, at) = formula(o.in(0, at), o.out_element(at)); });
+  }
+
+  // The output of an index operator runs along one index.
+  void positions(const Operator& op) const {
+    const auto o = operands<0, 1>(op);
+    o.for_each_row([&](const auto& at) { o.out(0, at) = Scalar(static_cast<double>(o.out_element(at))); });
   }
 
   // The indices of an output's element: the output of an elementwise operator runs along all indices in order.

@@ -67,6 +67,27 @@ def predicates(x: float32[A, B], y: float32[B, A], z: float32[A, C], u: float32[
     return np.einsum("ab,bc->ac", hidden, w), rows, columns, short, even, broad, thin
 )";
 
+// The functions that transformers do not need, over whole and partial vectors, in rows, and with positions of a row, of
+// a column and of one element.
+inline constexpr const char* kFunctions = R"(
+A = 19
+B = 35
+C = 6
+D = 1
+
+
+def functions(x: float32[A, B], y: float32[A, B], z: float32[C, A, B], row: float32[B], one: float32[C, D]):
+    waves = np.sin(7 * x) * np.cos(np.arange(B) * y) + np.sign(x - 0.375) * np.arange(A)[:, None]
+    smooth = sigmoid(x) + softplus(4 * y) + erf(2 * x) + np.log1p(np.abs(y)) * np.expm1(x)
+    inside = np.logical_and(np.logical_not(np.greater(x, 0.625)), np.logical_or(y < 0.25, x <= row))
+    chosen = np.where(inside, smooth, np.clip(waves, -0.5, 0.5))
+    likely = log_softmax(chosen, axis=0) + logsumexp(y, axis=1, keepdims=True)
+    joint = softmax(z, axis=(0, 2)) * np.std(z, axis=(1, 2), keepdims=True)
+    images = batchnorm(z, row, axis=2) + layernorm(z, axis=(0, 1)) + rmsnorm(z, axis=(1, 2))
+    thin = np.eye(C, D) + np.tril(one) + np.triu(one, k=-2) * np.linalg.norm(one + 2) + np.full((C, D), 0.75)
+    return likely, joint, images, thin, np.matmul(chosen, np.ones((B, C))), np.tensordot(z, chosen)
+)";
+
 // Contractions of every kind, for libraries and for generated loops.
 inline constexpr const char* kContractions = R"(
 A = 5

@@ -53,6 +53,7 @@ TEST(CpuKernel, CandidatesAgreeWithTheReference) {
   draw_in_all_types(trials, "contractions as kernels", kContractions, {}, 1, TriedOn::cpu_without_libraries);
   draw_in_all_types(trials, "corners", kCorners, {}, 3);
   draw_in_all_types(trials, "predicates", kPredicates, {}, 6);
+  draw_in_all_types(trials, "functions", kFunctions, {}, 2);
   const bool whole = is_long_run() && !kSanitized;
   if (whole) draw_models_and_random_programs(trials);
   ASSERT_FALSE(testing::Test::HasFailure());

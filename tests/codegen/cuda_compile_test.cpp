@@ -83,8 +83,12 @@ TEST_F(CudaCompile, EveryKernelOfEveryModel) {
 
 TEST_F(CudaCompile, CornersInEveryType) {
   std::vector<std::string> sources;
-  for (const auto& [program, dtype] :
-       {std::pair(kCorners, "float32"), {kCorners, "float64"}, {kCorners, "bfloat16"}, {kPredicates, "float16"}}) {
+  for (const auto& [program, dtype] : {std::pair(kCorners, "float32"),
+                                       {kCorners, "float64"},
+                                       {kCorners, "bfloat16"},
+                                       {kPredicates, "float16"},
+                                       {kFunctions, "float32"},
+                                       {kFunctions, "float64"}}) {
     for (std::string& source : sources_of(tried_program("corners", program, {}, dtype, nullptr, TriedOn::gpu)))
       sources.push_back(std::move(source));
   }

@@ -90,6 +90,68 @@ class ShimTest(unittest.TestCase):
         expected = self.x / scale * weight[:, None, None]
         np.testing.assert_allclose(mr.rmsnorm(self.x, weight, axis=0), expected, rtol=1e-14)
 
+    def test_normalizations_without_weights_and_along_several_axes(self) -> None:
+        plain = (self.x - self.x.mean(axis=(0, 2), keepdims=True)) / np.sqrt(
+            self.x.var(axis=(0, 2), keepdims=True) + 1e-5
+        )
+        weight, bias = np.arange(15.0).reshape(3, 5), np.linspace(-1, 1, 15).reshape(3, 5)
+        np.testing.assert_allclose(mr.layernorm(self.x, axis=(0, 2)), plain, rtol=1e-12)
+        np.testing.assert_allclose(
+            mr.layernorm(self.x, weight, bias, axis=(2, 0)),
+            plain * weight[:, None, :] + bias[:, None, :],
+            rtol=1e-12,
+            atol=1e-14,
+        )
+        np.testing.assert_allclose(
+            mr.layernorm(self.x, None, bias, axis=(0, 2)), plain + bias[:, None, :], rtol=1e-12
+        )
+        np.testing.assert_allclose(
+            mr.rmsnorm(self.x, axis=(1, 2)),
+            self.x / np.sqrt((self.x**2).mean(axis=(1, 2), keepdims=True) + 1e-6),
+            rtol=1e-12,
+        )
+
+    def test_batchnorm_and_groupnorm(self) -> None:
+        weight, bias = np.arange(1.0, 5), np.linspace(-1, 1, 4)
+        for c in range(4):
+            channel = self.x[:, c]
+            scale = math.sqrt(channel.var() + 1e-5)
+            expected = (channel - channel.mean()) / scale * weight[c] + bias[c]
+            np.testing.assert_allclose(
+                mr.batchnorm(self.x, weight, bias)[:, c], expected, rtol=1e-12
+            )
+        halves = mr.groupnorm(self.x, 2, weight, bias)
+        for b in range(3):
+            for first in (0, 2):
+                group = self.x[b, first : first + 2]
+                normalized = (group - group.mean()) / math.sqrt(group.var() + 1e-5)
+                expected = normalized * weight[first : first + 2, None] + bias[first : first + 2, None]
+                np.testing.assert_allclose(halves[b, first : first + 2], expected, rtol=1e-12)
+        np.testing.assert_allclose(
+            mr.groupnorm(self.x, 1), mr.layernorm(self.x, axis=(1, 2)), rtol=1e-12
+        )
+        self.assertRaises(ValueError, mr.groupnorm, self.x, 3)
+
+    def test_logsumexp(self) -> None:
+        for axis in (-1, 0, (0, 2)):
+            expected = np.log(np.exp(self.x).sum(axis=axis))
+            np.testing.assert_allclose(mr.logsumexp(self.x, axis=axis), expected, rtol=1e-13)
+            np.testing.assert_allclose(
+                mr.log_softmax(self.x, axis=axis), np.log(mr.softmax(self.x, axis=axis)), rtol=1e-12
+            )
+        far = np.array([1e4, 1e4, -1e4])
+        np.testing.assert_allclose(mr.logsumexp(far), 1e4 + math.log(2), rtol=1e-15)
+        self.assertEqual(mr.logsumexp(self.x, keepdims=True).shape, (3, 4, 1))
+
+    def test_sigmoid_softplus_erf(self) -> None:
+        x = np.linspace(-6, 6, 101)
+        np.testing.assert_allclose(mr.sigmoid(x), 1 / (1 + np.exp(-x)), rtol=1e-14)
+        np.testing.assert_allclose(mr.softplus(x), np.log(1 + np.exp(x)), rtol=1e-12)
+        np.testing.assert_array_equal(mr.erf(x), [math.erf(v) for v in x])
+        far = np.array([-1e4, 1e4])
+        np.testing.assert_array_equal(mr.sigmoid(far), [0, 1])
+        np.testing.assert_array_equal(mr.softplus(far), [0, 1e4])
+
     def test_activations(self) -> None:
         x = np.linspace(-6, 6, 101)
         normal = np.array([0.5 * math.erfc(-v / math.sqrt(2)) for v in x])
@@ -112,7 +174,8 @@ class ShimTest(unittest.TestCase):
     def test_functions_keep_the_dtype(self) -> None:
         for dtype in (np.float16, np.float32, np.float64):
             x, w = self.x.astype(dtype), np.ones(5, dtype)
-            functions = (mr.softmax, mr.dropout, mr.relu, mr.gelu, mr.gelu_tanh, mr.silu)
+            functions = (mr.softmax, mr.dropout, mr.relu, mr.gelu, mr.gelu_tanh, mr.silu, mr.erf)
+            functions += (mr.sigmoid, mr.softplus, mr.log_softmax, mr.logsumexp, mr.batchnorm)
             results = [function(x) for function in (*functions, mr.causal_mask)]
             results += [mr.layernorm(x, w, w), mr.rmsnorm(x, w)]
             self.assertEqual({result.dtype for result in results}, {np.dtype(dtype)})

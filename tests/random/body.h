@@ -30,7 +30,8 @@ struct Module {
   std::vector<Axis> sizes;
   std::string dtype;  // as annotations spell it
   std::vector<Function> functions;
-  std::string text;  // of the functions
+  std::string text;                 // of the functions
+  int named_functions_percent = 0;  // of the statements that with_named_functions writes
 };
 
 enum class BodyKind { program, helper };

@@ -27,6 +27,7 @@ class Branches {
     switch (op.kind) {
       case OperatorKind::relu:
       case OperatorKind::absolute:
+      case OperatorKind::sign:
         return any_point(op, [&](const auto& point) { return undecided(input(op, 0, point), Tangent(0)); });
       case OperatorKind::maximum:
       case OperatorKind::minimum:

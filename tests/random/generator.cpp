@@ -7,6 +7,7 @@
 #include "random/einsums.h"
 #include "random/elementwise.h"
 #include "random/motifs.h"
+#include "random/named_functions.h"
 #include "random/reductions.h"
 #include "random/statements.h"
 
@@ -165,15 +166,19 @@ void fill(Body& body) {
       continue;
     }
     if (random.chance(6) && !x.shape.empty() && x.shape.size() < kMostAxes) x = expanded(body, x);
-    if (const auto value = made_of(body, x, random.below(100))) body.finish(tame(body, *value));
+    const bool named = random.chance(body.module.named_functions_percent);
+    const auto value = named ? with_named_functions(body, x) : made_of(body, x, random.below(100));
+    if (value) body.finish(tame(body, *value));
   }
 }
 
 std::string imports(const std::string& text, const std::string& dtype) {
   std::vector<std::string> names = {dtype.substr(0, dtype.find('.'))};
-  for (const char* name :
-       {"causal_mask", "dropout", "gelu", "gelu_tanh", "layernorm", "relu", "rmsnorm", "silu", "softmax"}) {
-    if (text.find(concat(name, "(")) != std::string::npos) names.emplace_back(name);
+  std::vector<std::string> functions = {"causal_mask", "dropout", "gelu", "gelu_tanh", "layernorm",
+                                        "relu",        "rmsnorm", "silu", "softmax"};
+  for (const std::string& name : imported_functions()) functions.push_back(name);
+  for (const std::string& name : functions) {
+    if (text.find(concat(name, "(")) != std::string::npos) names.push_back(name);
   }
   return concat("import numpy as np\nfrom millrace.numpy import ", join(names, ", "), "\n\n");
 }
@@ -186,8 +191,12 @@ std::string random_program(uint64_t seed) {
   Module module;
   module.dtype = random.chance(90) ? "float64" : "dace.float64";
   const std::string sizes = draw_sizes(random, module);
+  // Half of the programs mostly call functions that transformers do not need.
+  const bool named = random.chance(50);
+  module.named_functions_percent = named ? 80 : 0;
   // Programs may miss the budget by a few operators: the largest budget is more frequent, so that sizes reach 40.
-  const int budget = std::min(1 + static_cast<int>(random.below(45)), 38);
+  const int drawn = 1 + static_cast<int>(random.below(45));
+  const int budget = std::min(named ? 15 + drawn / 2 : drawn, 38);
   Body body(random, module, BodyKind::program, budget);
   fill(body);
   const std::string results = texts(choose_results(body));

@@ -34,7 +34,14 @@ std::vector<std::string> words() {
           "np.exp(", "np.log(", "np.sqrt(", "np.tanh(", "np.abs(", "np.square(", "np.maximum(", "np.minimum(",
           "np.where(", "np.power(", "np.add(", "np.subtract(", "np.multiply(", "np.sum(", "np.mean(", "np.max(",
           "np.min(", "np.einsum(", "softmax(", "dropout(", "layernorm(", "rmsnorm(", "relu(", "gelu(", "gelu_tanh(",
-          "silu(", "causal_mask(",
+          "silu(", "causal_mask(", "np.sin(", "np.cos(", "np.sign(", "np.log1p(", "np.expm1(", "np.exp2(", "np.log2(",
+          "np.log10(", "np.reciprocal(", "np.clip(", "sigmoid(", "softplus(", "erf(", "np.var(", "np.std(",
+          "np.linalg.norm(", "logsumexp(", "log_softmax(", "batchnorm(", "groupnorm(", "np.matmul(", "np.dot(",
+          "np.inner(", "np.vdot(", "np.outer(", "np.tensordot(", "np.zeros(", "np.ones(", "np.full(", "np.zeros_like(",
+          "np.ones_like(", "np.full_like(", "np.arange(", "np.eye(", "np.tril(", "np.triu(",
+          // comparisons and logic as functions
+          "np.less(", "np.less_equal(", "np.greater(", "np.greater_equal(", "np.equal(", "np.not_equal(",
+          "np.logical_and(", "np.logical_or(", "np.logical_not(",
           // operators and comparisons
           " + ", " - ", " * ", " / ", " ** 2", " ** -1", "= -", " < ", " <= ", " > ", " >= ", " == ", " != ",
           // indices and arguments of functions
@@ -154,6 +161,11 @@ TEST(RandomPrograms, ChecksNoticeAWrongOperator) {
       {"np.tanh(x)", OperatorKind::tanh_dx, OperatorKind::multiply},
       {"gelu(x)", OperatorKind::gelu_dx, OperatorKind::gelu_tanh_dx},
       {"silu(x)", OperatorKind::silu_dx, OperatorKind::gelu_dx},
+      {"erf(x)", OperatorKind::erf_dx, OperatorKind::gelu_dx},
+      {"sigmoid(x)", OperatorKind::sigmoid_dx, OperatorKind::tanh_dx},
+      {"softplus(x)", OperatorKind::sigmoid, OperatorKind::tanh},
+      {"np.sin(x)", OperatorKind::cos, OperatorKind::sin},
+      {"logsumexp(x)", OperatorKind::subtract, OperatorKind::add},
       {"y - x", OperatorKind::negate, OperatorKind::copy},
       {"softmax(x)", OperatorKind::softmax_dx, OperatorKind::multiply},
       {"dropout(x, p=0.5)", OperatorKind::dropout_dx, OperatorKind::add},

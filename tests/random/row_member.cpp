@@ -30,6 +30,7 @@ class RowMemberBuilder {
     switch (op_.kind) {
       case OperatorKind::join: add_join(); break;
       case OperatorKind::dropout: add_dropout(); break;
+      case OperatorKind::index: add_positions(); break;
       case OperatorKind::causal_mask: add_choice(-std::numeric_limits<double>::infinity()); break;
       case OperatorKind::causal_mask_dx:
       case OperatorKind::embed_diagonal: add_choice(0); break;
@@ -133,6 +134,14 @@ class RowMemberBuilder {
     op_.outputs.pop_back();
     member_.graph.operators.push_back(op_);
     member_.graph.operators.push_back(std::move(copy));
+  }
+
+  // A copy of the positions.
+  void add_positions() {
+    op_.kind = OperatorKind::copy;
+    op_.inputs = {generated(DType::float64, all_indices(),
+                            [](const Point& p) { return Scalar(static_cast<double>(p.front())); })};
+    member_.graph.operators.push_back(op_);
   }
 
   // y = a where the operator passes it, else `other`.

@@ -125,6 +125,29 @@ TEST(Elementwise, Functions) {
   expect_near(map(OperatorKind::power, {{2, 3}}, 3), {8, 27});
 }
 
+TEST(Elementwise, MoreFunctions) {
+  expect_near(map(OperatorKind::sin, {{0, 1}}), {0, 0.8414709848078965});
+  expect_near(map(OperatorKind::cos, {{0, 1}}), {1, 0.5403023058681398});
+  expect_near(map(OperatorKind::log1p, {{0, 1e-20, 1}}), {0, 1e-20, 0.6931471805599453}, 1e-25 + 1e-15);
+  EXPECT_EQ(map(OperatorKind::log1p, {{1e-20}})[0], 1e-20);
+  EXPECT_EQ(map(OperatorKind::expm1, {{1e-20}})[0], 1e-20);
+  expect_near(map(OperatorKind::expm1, {{1}}), {1.718281828459045});
+  expect_near(map(OperatorKind::erf, {{0, 0.5, -2}}), {0, 0.5204998778130465, -0.9953222650189527});
+  EXPECT_EQ(map(OperatorKind::sign, {{-2.5, 0, 7}}), (Numbers{-1, 0, 1}));
+  expect_near(map(OperatorKind::sigmoid, {{-1, 0, 2}}), {0.2689414213699951, 0.5, 0.8807970779778823});
+  expect_near(map(OperatorKind::softplus, {{-1, 0, 2, 1000}}),
+              {0.3132616875182228, 0.6931471805599453, 2.1269280110429727, 1000});
+  EXPECT_EQ(OneOperator(OperatorKind::index, {4}, {false}).out({0}).run(), (Numbers{0, 1, 2, 3}));
+}
+
+TEST(Elementwise, Logic) {
+  const Numbers a = {0, 0, 1, 1};
+  const Numbers b = {0, 1, 0, 1};
+  EXPECT_EQ(map(OperatorKind::logical_and, {a, b}), (Numbers{0, 0, 0, 1}));
+  EXPECT_EQ(map(OperatorKind::logical_or, {a, b}), (Numbers{0, 1, 1, 1}));
+  EXPECT_EQ(map(OperatorKind::logical_not, {a}), (Numbers{1, 1, 0, 0}));
+}
+
 TEST(Elementwise, ComparisonsAndSelections) {
   const Numbers a = {1, 2, 3};
   const Numbers b = {2, 2, 2};
@@ -158,6 +181,12 @@ TEST(Elementwise, GradientsAgreeWithDuals) {
   expect_near(map(OperatorKind::gelu_dx, {a, g}), derivative(OperatorKind::gelu));
   expect_near(map(OperatorKind::gelu_tanh_dx, {a, g}), derivative(OperatorKind::gelu_tanh));
   expect_near(map(OperatorKind::silu_dx, {a, g}), derivative(OperatorKind::silu));
+  expect_near(map(OperatorKind::erf_dx, {a, g}), derivative(OperatorKind::erf));
+  expect_near(map(OperatorKind::sigmoid_dx, {map(OperatorKind::sigmoid, {a}), g}), derivative(OperatorKind::sigmoid));
+  expect_near(map(OperatorKind::multiply, {map(OperatorKind::sigmoid, {a}), g}), derivative(OperatorKind::softplus));
+  expect_near(map(OperatorKind::multiply, {map(OperatorKind::cos, {a}), g}), derivative(OperatorKind::sin));
+  expect_near(map(OperatorKind::multiply, {map(OperatorKind::exp, {a}), g}), derivative(OperatorKind::expm1));
+  EXPECT_EQ(derivative(OperatorKind::sign), (Numbers{0, 0, 0, 0}));
   EXPECT_EQ(map(OperatorKind::relu_dx, {{0, 1}, {5, 5}}), (Numbers{0, 5}));
 }
 

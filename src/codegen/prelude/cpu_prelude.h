@@ -206,6 +206,19 @@ MR_INLINE typename Traits<V>::Positions positions(i64 i) {
   return x;
 }
 
+// A position as a number.
+template <class V>
+MR_INLINE V number(typename Traits<V>::Positions at) {
+  using F = typename Traits<V>::F;
+  if constexpr (Traits<V>::vector) {
+    V y;
+    MR_EACH y.registers[r] = __builtin_convertvector(at.registers[r], typename Types<F>::Register);
+    return y;
+  } else {
+    return F(at);
+  }
+}
+
 // --- Storage ---
 
 MR_INLINE float widen(float x) { return x; }
@@ -398,7 +411,7 @@ MR_INLINE typename Traits<V>::F combine(V x) {
   }
 }
 
-// --- Functions: for float, polynomials fitted to it, within two ulp; the rest by the library, one lane at a time ---
+// --- Functions: for float, polynomials fitted to it, within three ulp; the rest by the library, one lane at a time ---
 
 template <class V, class Function>
 MR_INLINE V by_lane(V x, Function f) {
@@ -472,6 +485,43 @@ MR_INLINE V erf(V x) {
   });
 }
 
+template <class V>
+MR_INLINE V sin(V x) {
+  return by_lane(x, [](auto lane) {
+    if constexpr (sizeof(lane) == sizeof(float))
+      return __builtin_sinf(lane);
+    else
+      return __builtin_sin(lane);
+  });
+}
+template <class V>
+MR_INLINE V cos(V x) {
+  return by_lane(x, [](auto lane) {
+    if constexpr (sizeof(lane) == sizeof(float))
+      return __builtin_cosf(lane);
+    else
+      return __builtin_cos(lane);
+  });
+}
+template <class V>
+MR_INLINE V log1p(V x) {
+  return by_lane(x, [](auto lane) {
+    if constexpr (sizeof(lane) == sizeof(float))
+      return __builtin_log1pf(lane);
+    else
+      return __builtin_log1p(lane);
+  });
+}
+template <class V>
+MR_INLINE V expm1(V x) {
+  return by_lane(x, [](auto lane) {
+    if constexpr (sizeof(lane) == sizeof(float))
+      return __builtin_expm1f(lane);
+    else
+      return __builtin_expm1(lane);
+  });
+}
+
 // exp(x) = 2^n · exp(r), |r| at most half of log 2. The power of two is two factors, since n may exceed the range of a
 // float's exponent.
 MR_INLINE VecF exp(VecF x) {
@@ -535,6 +585,112 @@ MR_INLINE VecF erf(VecF x) {
   return select(magnitude < splat<VecF>(1), small, select(x != x, x, signed_large));
 }
 
+// sin(x + quarters · π/2) = ±sin(r) or ±cos(r), |r| at most π/4. For |x| up to 4096 the products of n with the first
+// three parts of π/2 are exact.
+MR_INLINE VecF sin_of_quarters(VecF x, i32 quarters) {
+  using Integers = Types<float>::Integers;
+  const float to_integer = 12582912.0f;  // 1.5 · 2^23: adding it rounds to an integer
+  const VecF n = (x * 0.636619772367581343f + to_integer) - to_integer;
+  VecF r = x - n * 1.5703125f;
+  r = r - n * 0.0004837512969970703f;
+  r = r - n * 7.549533620476723e-08f;
+  r = r - n * 2.5633440682570896e-12f;
+  Int<float> quadrant;
+  MR_EACH quadrant.registers[r] = __builtin_convertvector(n.registers[r], Integers) + quarters;
+  const VecF z = r * r;
+  VecF p = -0.0001950431615114212f * z + 0.008332083001732826f;
+  p = p * z + -0.16666653752326965f;
+  const VecF sine = p * z * r + r;
+  VecF q = 2.4423887225566432e-05f * z + -0.0013887243112549186f;
+  q = q * z + 0.04166664555668831f;
+  const VecF cosine = q * z * z + (1.0f - 0.5f * z);
+  const Int<float> one = position<VecF>(1);
+  const Int<float> two = position<VecF>(2);
+  const VecF y = select((quadrant & one) == one, cosine, sine);
+  return select((quadrant & two) == two, -y, y);
+}
+MR_INLINE bool any_exceeds(VecF x, float most) {
+  float lanes[kLanes<float>];
+  to_lanes(lanes, x);
+  int count = 0;
+  for (int l = 0; l < kLanes<float>; ++l) count += lanes[l] > most || lanes[l] < -most;
+  return count > 0;
+}
+MR_INLINE VecF sin(VecF x) {
+  if (any_exceeds(x, 4096.0f)) return by_lane(x, [](float lane) { return __builtin_sinf(lane); });
+  return sin_of_quarters(x, 0);
+}
+MR_INLINE VecF cos(VecF x) {
+  if (any_exceeds(x, 4096.0f)) return by_lane(x, [](float lane) { return __builtin_cosf(lane); });
+  return sin_of_quarters(x, 1);
+}
+// expm1(x) = 2^n · expm1(r) + 2^n - 1, with r and the two factors of 2^n as in exp.
+MR_INLINE VecF expm1(VecF x) {
+  using Integers = Types<float>::Integers;
+  using Register = Types<float>::Register;
+  const VecF low = splat<VecF>(-104.0f);
+  const VecF high = splat<VecF>(89.0f);
+  x = select(x > high, high, x);
+  x = select(x < low, low, x);
+  const float to_integer = 12582912.0f;
+  const VecF n = (x * 1.44269504088896341f + to_integer) - to_integer;
+  VecF r = x - n * 0.693359375f;
+  r = r - n * -2.12194440054690583e-4f;
+  VecF p = 0.0001982378598768264f * r + 0.0013934136368334293f;
+  p = p * r + 0.008333423174917698f;
+  p = p * r + 0.04166647419333458f;
+  p = p * r + 0.1666666567325592f;
+  p = p * r + 0.5f;
+  p = p * r * r + r;
+  for (int k = 0; k < kRegisters; ++k) {
+    const Integers whole = __builtin_convertvector(n.registers[k], Integers);
+    const Integers half = whole >> 1;
+    const Register one = __builtin_bit_cast(Register, (half + 127) << 23);
+    const Register other = __builtin_bit_cast(Register, (whole - half + 127) << 23);
+    const Register inverse = __builtin_bit_cast(Register, (half - whole + 127) << 23);
+    p.registers[k] = (p.registers[k] * one + (one - inverse)) * other;
+  }
+  return p;
+}
+// log1p(x) = k · log 2 + log(1 + f), where 2^k · (1 + f) is 1 + x; what rounding 1 + x lost is added at the end.
+MR_INLINE VecF log1p(VecF x) {
+  using Integers = Types<float>::Integers;
+  using Register = Types<float>::Register;
+  const VecF u = x + 1.0f;
+  VecF k;
+  VecF m;
+  for (int r = 0; r < kRegisters; ++r) {
+    const Integers bits = __builtin_bit_cast(Integers, u.registers[r]);
+    const Integers exponent = (bits - 0x3f3504f3) >> 23;  // of u over the root of one half
+    k.registers[r] = __builtin_convertvector(exponent, Register);
+    m.registers[r] = __builtin_bit_cast(Register, bits - (exponent << 23));
+  }
+  const Int<float> near = k == splat<VecF>(0);
+  const VecF f = select(near, x, m - 1.0f);
+  const VecF lost = select(near, splat<VecF>(0), (x - (u - 1.0f)) / u);
+  VecF p = 0.06746601313352585f * f + -0.11675640940666199f;
+  p = p * f + 0.11888174712657928f;
+  p = p * f + -0.12405591458082199f;
+  p = p * f + 0.14219550788402557f;
+  p = p * f + -0.1666799634695053f;
+  p = p * f + 0.2000211924314499f;
+  p = p * f + -0.25000008940696716f;
+  p = p * f + 0.3333331346511841f;
+  const VecF square = f * f;
+  const VecF fraction = (p * f * square - 0.5f * square + (k * 1.428606765330187e-06f + lost)) + f;
+  const VecF y = k * 0.693145751953125f + fraction;
+  const VecF outside = select(u == splat<VecF>(0), splat<VecF>(-infinity()), splat<VecF>(__builtin_nanf("")));
+  return select(x == splat<VecF>(infinity()), x, select(u > splat<VecF>(0), y, outside));
+}
+
+template <class V>
+MR_INLINE V sign(V x) {
+  return select(x > splat<V>(0), splat<V>(1), select(x < splat<V>(0), splat<V>(-1), x));
+}
+template <class V>
+MR_INLINE V softplus(V a) {
+  return larger(a, splat<V>(0)) + log1p(exp(-absolute(a)));
+}
 template <class V>
 MR_INLINE V normal_cdf(V a) {
   using F = typename Traits<V>::F;

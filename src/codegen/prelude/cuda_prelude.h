@@ -171,6 +171,11 @@ template <class E>
 MR_DEVICE int position(int index) {
   return index;
 }
+// A position as a number.
+template <class E, class I>
+MR_DEVICE E number(I at) {
+  return static_cast<E>(at);
+}
 // As in NumPy: propagates NaN.
 template <class F>
 MR_DEVICE F larger(F a, F b) {
@@ -200,6 +205,34 @@ MR_DEVICE F sqrt(F x) {
 template <class F>
 MR_DEVICE F tanh(F x) {
   return tanh_of(x);
+}
+template <class F>
+MR_DEVICE F sin(F x) {
+  return sin_of(x);
+}
+template <class F>
+MR_DEVICE F cos(F x) {
+  return cos_of(x);
+}
+template <class F>
+MR_DEVICE F log1p(F x) {
+  return log1p_of(x);
+}
+template <class F>
+MR_DEVICE F expm1(F x) {
+  return expm1_of(x);
+}
+template <class F>
+MR_DEVICE F erf(F x) {
+  return erf_of(x);
+}
+template <class F>
+MR_DEVICE F sign(F x) {
+  return x > F(0) ? F(1) : x < F(0) ? F(-1) : x;
+}
+template <class F>
+MR_DEVICE F softplus(F a) {
+  return larger(a, F(0)) + log1p(exp(-absolute(a)));
 }
 template <class F>
 MR_DEVICE F power(F x, F exponent) {

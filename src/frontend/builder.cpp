@@ -221,13 +221,17 @@ Value Builder::normalize(OperatorKind kind, const View& view, size_t axis, const
                          double epsilon, SourceLocation location) {
   std::vector<Term> terms = {{view, labels_of(view.axes.size())}};
   for (const View& weight : weights) {
-    if (weight.axes.size() != 1 || weight.axes[0].empty() || extent(weight, 0) != extent(view, axis)) {
+    if (weight.axes.size() != 1 || extent(weight, 0) != extent(view, axis)) {
       diagnostics_.report(location,
                           concat("a weight of shape ", shape(weight), " does not fit axis ", axis, " of ", shape(view)),
                           concat("its shape must be [", extent(view, axis), "]"));
       return Value::broken();
     }
     terms.push_back({weight, {static_cast<int>(axis)}});
+    if (!weight.axes[0].empty()) continue;
+    const std::optional<TensorId> copied = add_copy(weight, weight.axes, {dim("1", 1)}, location);  // gives it its axis
+    if (!copied) return Value::broken();
+    terms.back().view = whole(*copied);
   }
   std::optional<Space> space = common_space(terms, location);
   if (!space) return Value::broken();

@@ -8,6 +8,7 @@
 #include "random/elementwise.h"
 #include "random/motifs.h"
 #include "random/reductions.h"
+#include "random/shapes.h"
 
 namespace millrace::random_programs {
 namespace {
@@ -160,6 +161,12 @@ void fill(Body& body) {
     }
     Value x = body.any();
     if (random.chance(6) && !x.shape.empty() && x.shape.size() < kMostAxes) x = expanded(body, x);
+    // Elements move before about every second operation, which costs nothing where it is a view.
+    for (int percent = 50; !x.shape.empty() && x.shape.size() <= kMostAxes && random.chance(percent); percent = 25) {
+      x = moved(body, x);
+      if (random.chance(80)) x = body.keep(x);
+    }
+    if (x.shape.size() > kMostAxes) continue;
     if (const auto value = made_of(body, x, random.below(100))) body.finish(tame(body, *value));
   }
 }

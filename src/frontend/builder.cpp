@@ -260,12 +260,13 @@ bool Builder::check_weight(const View& weight, const View& view, const std::vect
     extents.push_back(extent(view, axis));
   }
   bool fits = weight.axes.size() == numbers.size();
-  for (size_t k = 0; fits && k < numbers.size(); ++k) fits = !weight.axes[k].empty() && extent(weight, k) == extents[k];
+  for (size_t k = 0; fits && k < numbers.size(); ++k) fits = extent(weight, k) == extents[k];
   if (fits) return true;
-  diagnostics_.report(location,
-                      concat("a weight of shape ", shape(weight), " does not fit ",
-                             numbers.size() == 1 ? "axis" : "axes", " ", millrace::join(numbers, ", "), " of ", shape(view)),
-                      concat("its shape must be [", millrace::join(extents, ", "), "]"));
+  diagnostics_.report(
+      location,
+      concat("a weight of shape ", shape(weight), " does not fit ", numbers.size() == 1 ? "axis" : "axes", " ",
+             millrace::join(numbers, ", "), " of ", shape(view)),
+      concat("its shape must be [", millrace::join(extents, ", "), "]"));
   return false;
 }
 
@@ -319,6 +320,13 @@ Value Builder::normalize(OperatorKind kind, const View& view, const std::vector<
     const bool number = graph.tensor(weight.tensor).role == TensorRole::constant;
     if (!number && !check_weight(weight, view, axes, location)) return Value::broken();
     terms.push_back({weight, number ? std::vector<int>() : normalized});
+    if (number) continue;
+    const bool added =
+        std::any_of(weight.axes.begin(), weight.axes.end(), [](const auto& parts) { return parts.empty(); });
+    if (!added) continue;
+    const std::optional<View> copied = materialized(weight, std::vector<bool>(weight.axes.size(), true), location);
+    if (!copied) return Value::broken();  // gives it its axis of extent one
+    terms.back().view = *copied;
   }
   std::optional<Space> space = common_space(terms, location);
   if (!space) return Value::broken();

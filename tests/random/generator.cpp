@@ -9,6 +9,7 @@
 #include "random/motifs.h"
 #include "random/named_functions.h"
 #include "random/reductions.h"
+#include "random/shapes.h"
 #include "random/statements.h"
 
 namespace millrace::random_programs {
@@ -166,6 +167,12 @@ void fill(Body& body) {
       continue;
     }
     if (random.chance(6) && !x.shape.empty() && x.shape.size() < kMostAxes) x = expanded(body, x);
+    // Elements move before about every second operation, which costs nothing where it is a view.
+    for (int percent = 50; !x.shape.empty() && x.shape.size() <= kMostAxes && random.chance(percent); percent = 25) {
+      x = moved(body, x);
+      if (random.chance(80)) x = body.keep(x);
+    }
+    if (x.shape.size() > kMostAxes) continue;
     const bool named = random.chance(body.module.named_functions_percent);
     const auto value = named ? with_named_functions(body, x) : made_of(body, x, random.below(100));
     if (value) body.finish(tame(body, *value));

@@ -42,6 +42,11 @@ std::vector<std::string> words() {
           // comparisons and logic as functions
           "np.less(", "np.less_equal(", "np.greater(", "np.greater_equal(", "np.equal(", "np.not_equal(",
           "np.logical_and(", "np.logical_or(", "np.logical_not(",
+          // functions and methods that move elements
+          "np.reshape(", ".reshape(", "np.ravel(", ".ravel(", "np.transpose(", ".transpose(", ".T\n", "np.swapaxes(",
+          ".swapaxes(", "np.moveaxis(", "np.expand_dims(", "np.squeeze(", ".squeeze(", "np.broadcast_to(", "np.repeat(",
+          ".repeat(", "np.tile(", "np.flip(", "np.roll(", "sliding_window_view(", "np.pad(",
+          "constant_values=", "mode=\"constant\"", "np.concatenate([", "np.stack([", "np.split(",
           // operators and comparisons
           " + ", " - ", " * ", " / ", " ** 2", " ** -1", "= -", " < ", " <= ", " > ", " >= ", " == ", " != ",
           // indices and arguments of functions
@@ -62,6 +67,11 @@ std::vector<std::string> patterns() {
           R"(einsum\(.\w+->)", R"(einsum\(.\w+,\w+->)", R"(einsum\(.\w+,\w+,\w+->)", R"(einsum\(.\w+,\w+,\w+,\w+->)",
           R"(einsum\("[\w,]+")", R"(einsum\(.[\w,]*\.\.\.)", R"(einsum\(.\w*(\w)\w*\1\w*[,-])",
           R"(einsum\(.(\w)(\w)->\2\1.)",
+          // slices with bounds, steps and negative ones; integers; in several axes
+          R"(\w\[-?\d+\])", R"(\w\[\d+:)", R"(\w\[-\d+:)", R"([[ ]:\d)", R"(:-\d+[],])", R"(::[23])", R"(::-1)",
+          R"(\[\.\.\., )",
+          // halves swapped, as in a rotary embedding
+          R"(concatenate\(\[-(\w+)\[\.\.\., \d+:\], \1\[)", R"(stack\(\[-(\w+)\[\.\.\., 1::2\])",
           // sizes, by-value scalars, helpers, several results and results that are expressions
           R"(\n\w+ = \w+ = \d)", R"(\n\w+ = \w+ \* \d)", R"(\w: float64[,)])", R"(\n\ndef (f|layer)\d)",
           R"(= (f|layer)\d\(.*=)", R"(\n    \w+, \w+ = )", R"(\n    \w+, \(\w+, \w+\) = )", R"(return \w+\n)",

@@ -109,7 +109,7 @@ Value Lowerer::lower_library_call(const Expression& call, Scope& scope) {
     return report(plain.location, "np.where with one argument is not covered: its shape would depend on the data",
                   "write np.where(condition, x, 0)");
   const Value result = dispatch(plain, lower_arguments(plain, scope));
-  return type ? builder_.cast(result, *type, plain.location) : result;
+  return type ? builder_.cast(result, options_.dtype.value_or(*type), plain.location) : result;
 }
 
 Value Lowerer::dispatch(const Expression& call, const std::vector<Value>& arguments) {

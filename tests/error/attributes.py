@@ -5,7 +5,7 @@ def f(x: float32[4, 4], s: float32):
     d = x.softmax(axis=-1)
     e = x.sum
     g = x.exp
-    h = x.log2()
+    h = x.hypot(x)
     i = (x, x).shape
     j = (4).sum()
     k = [x].append(x)

@@ -251,10 +251,104 @@ std::vector<TensorId> join_parts(BackwardBuilder& builder, TensorId like, const 
   return whole;
 }
 
-TensorId join_gradient(BackwardBuilder& builder, const Operator& op, size_t k, const Access& g,
-                       const GradientNames& names) {
+namespace {
+
+// Whether the position's indices are digits, of which the outermost may be shifted: then each position of the operand's
+// axis has one digit for each index.
+bool are_aligned(const Graph& graph, const Operator& op, const Position& position, int64_t extent) {
+  if (position.terms.size() < 2) return true;
+  const Terms terms = sorted_terms(position);
+  int64_t next = 1;
+  for (size_t k = 0; k < terms.size(); ++k) {
+    if (terms[k].stride != next) return false;
+    if (k + 1 < terms.size()) next *= graph.extent(op.space[as_index(terms[k].index)]);
+  }
+  return position.offset % next == 0 && extent % next == 0;
+}
+
+// A join over merged indices: those of each axis of an operand that are not aligned become one.
+struct MergedJoin {
+  Operator op;     // only its space is used
+  Access operand;  // by the merged indices
+  Access g;        // of a copy of the gradient with merged axes
+};
+
+MergedJoin merge_indices(BackwardBuilder& builder, const Operator& op, const Access& operand, const Access& g,
+                         const GradientNames& names) {
   const Graph& graph = builder.graph();
-  const Access& operand = op.inputs[k];
+  std::map<int, int> axis_of;  // of the indices that are merged
+  for (size_t axis = 0; axis < operand.axes.size(); ++axis) {
+    const int64_t extent = graph.extent(graph.tensor(operand.tensor).dims[axis]);
+    if (are_aligned(graph, op, operand.axes[axis], extent)) continue;
+    for (const IndexTerm& term : operand.axes[axis].terms) axis_of[term.index] = static_cast<int>(axis);
+  }
+  MergedJoin merged{BackwardBuilder::over(OperatorKind::join, {}), operand, g};
+  if (axis_of.empty()) {
+    merged.op = op;
+    return merged;
+  }
+  // The copy runs along all indices: first the free ones, then those of each merged axis, outermost first.
+  Operator copy = BackwardBuilder::over(OperatorKind::copy, {});
+  std::vector<Position> in_copy(op.space.size());
+  std::vector<Position> in_merged(op.space.size());
+  std::vector<Position> output;
+  const auto add = [&](int index) {
+    const auto here = static_cast<int>(copy.space.size());
+    in_copy[as_index(index)] = Position(here);
+    copy.space.push_back(op.space[as_index(index)]);
+    return here;
+  };
+  for (int index = 0; index < static_cast<int>(op.space.size()); ++index) {
+    if (axis_of.contains(index)) continue;
+    in_merged[as_index(index)] = Position(static_cast<int>(merged.op.space.size()));
+    merged.op.space.push_back(op.space[as_index(index)]);
+    output.emplace_back(add(index));
+  }
+  for (size_t axis = 0; axis < operand.axes.size(); ++axis) {
+    Terms terms = sorted_terms(operand.axes[axis]);
+    if (terms.empty() || !axis_of.contains(terms[0].index)) continue;
+    std::reverse(terms.begin(), terms.end());
+    int64_t extent = 1;
+    std::vector<std::string> dims;
+    for (const IndexTerm& term : terms) {
+      extent *= graph.extent(op.space[as_index(term.index)]);
+      dims.push_back(graph.dims[op.space[as_index(term.index)].at()].name);
+    }
+    Position digits;
+    int64_t stride = extent;
+    for (const IndexTerm& term : terms) {
+      stride /= graph.extent(op.space[as_index(term.index)]);
+      digits.terms.push_back({add(term.index), stride});
+    }
+    output.push_back(std::move(digits));
+    merged.operand.axes[axis] = Position({{static_cast<int>(merged.op.space.size()), 1}}, operand.axes[axis].offset);
+    merged.op.space.push_back(builder.dim(join(dims, "·"), extent));
+  }
+  for (size_t axis = 0; axis < operand.axes.size(); ++axis) {
+    const Position& position = operand.axes[axis];
+    if (!position.terms.empty() && axis_of.contains(position.terms[0].index)) continue;
+    merged.operand.axes[axis] = substituted(position, in_merged);
+  }
+  merged.op.reduced.resize(merged.op.space.size(), false);
+  copy.reduced.resize(copy.space.size(), false);
+  Access input{g.tensor, {}};
+  for (const Position& axis : g.axes) input.axes.push_back(substituted(axis, in_copy));
+  copy.inputs.push_back(std::move(input));
+  const DType dtype = graph.tensor(g.tensor).dtype;
+  const std::vector<DimId> dims = merged.op.space;
+  merged.g = {builder.emit(std::move(copy), names.op, names.tensor, dtype, dims, output), in_order(dims.size())};
+  return merged;
+}
+
+}  // namespace
+
+TensorId join_gradient(BackwardBuilder& builder, const Operator& join, size_t k, const Access& join_g,
+                       const GradientNames& names) {
+  const MergedJoin merged = merge_indices(builder, join, join.inputs[k], join_g, names);
+  const Operator& op = merged.op;
+  const Access& operand = merged.operand;
+  const Access& g = merged.g;
+  const Graph& graph = builder.graph();
   const std::vector<DimId> dims = graph.tensor(operand.tensor).dims;
   // Each index of the join, by the indices of the gradient: first the digits of the operand's axes, then the indices
   // that it does not run along, which are summed.
@@ -266,48 +360,52 @@ TensorId join_gradient(BackwardBuilder& builder, const Operator& op, size_t k, c
     Terms terms = sorted_terms(position);
     std::reverse(terms.begin(), terms.end());
     const int64_t extent = graph.extent(dims[axis]);
-    Position merged;
+    Position digits;
     int64_t outer = extent;  // positions of the digit before
     for (size_t term = 0; term < terms.size(); ++term) {
       const auto here = static_cast<int>(gradient.space.size());
       const int64_t stride = std::abs(terms[term].stride);
-      const DimId own = op.space[as_index(terms[term].index)];
       const int64_t points = outer / stride;
-      const std::string& name = graph.dims[own.at()].name;
+      const std::string name = graph.dims[op.space[as_index(terms[term].index)].at()].name;
       gradient.space.push_back(points == extent ? dims[axis] : builder.dim(name, points));
       // position = stride · index + offset, so index = digit - offset / stride; inner digits have no offset.
       const int64_t offset = term == 0 ? position.offset / terms[term].stride : 0;
       by[as_index(terms[term].index)] = Position({{here, terms[term].stride < 0 ? -1 : 1}}, -offset);
-      merged.terms.push_back({here, stride});
+      digits.terms.push_back({here, stride});
       outer = stride;
     }
     if (terms.empty()) {
-      merged = Position(static_cast<int>(gradient.space.size()));
+      digits = Position(static_cast<int>(gradient.space.size()));
       gradient.space.push_back(dims[axis]);
     }
-    output.push_back(std::move(merged));
+    output.push_back(std::move(digits));
   }
-  gradient.reduced.assign(gradient.space.size(), false);
+  const size_t kept = gradient.space.size();
   for (size_t index = 0; index < op.space.size(); ++index) {
     if (runs_along(operand, index)) continue;
     by[index] = Position(static_cast<int>(gradient.space.size()));
     gradient.space.push_back(op.space[index]);
-    gradient.reduced.push_back(true);
-    gradient.kind = OperatorKind::sum;
   }
+  gradient.reduced.assign(gradient.space.size(), false);
   Access input{g.tensor, {}};
   for (const Position& axis : g.axes) input.axes.push_back(substituted(axis, by));
-  gradient.inputs.push_back(std::move(input));
   // Where the join does not read all of the operand, the gradient of the rest is zero.
-  const auto leaves = [&](size_t axis) {
-    const Range range = range_of(graph, gradient, gradient.inputs[0].axes[axis]);
-    return range.first < 0 || range.last >= graph.extent(graph.tensor(g.tensor).dims[axis]);
-  };
   for (size_t axis = 0; axis < g.axes.size(); ++axis) {
-    if (gradient.kind == OperatorKind::copy && leaves(axis)) gradient.kind = OperatorKind::join;
+    const Range range = range_of(graph, gradient, input.axes[axis]);
+    if (range.first < 0 || range.last >= graph.extent(graph.tensor(g.tensor).dims[axis]))
+      gradient.kind = OperatorKind::join;
   }
+  gradient.inputs.push_back(std::move(input));
   const DType dtype = graph.tensor(operand.tensor).dtype;
-  return builder.emit(std::move(gradient), names.op, names.tensor, dtype, dims, output);
+  if (kept == gradient.space.size())
+    return builder.emit(std::move(gradient), names.op, names.tensor, dtype, dims, output);
+  Operator sum = BackwardBuilder::over(OperatorKind::sum, gradient.space);
+  for (size_t index = kept; index < sum.space.size(); ++index) sum.reduced[index] = true;
+  const std::vector<Position> all = in_order(sum.space.size());
+  sum.inputs = gradient.inputs;
+  if (gradient.kind == OperatorKind::join)
+    sum.inputs = {{builder.emit(std::move(gradient), names.op, names.tensor, dtype, all), all}};
+  return builder.emit(std::move(sum), names.op, names.tensor, dtype, dims, output);
 }
 
 }  // namespace millrace

@@ -119,11 +119,13 @@ Value condition(Body& body, const Value& value) {
   return made;
 }
 
+// Both choices depend on the value, so that the program's gradient does not vanish.
 Value masked(Body& body, const Value& value) {
-  const Value chosen = condition(body, value);
-  body.spend(1);
-  const Shape shape = *broadcast(chosen.shape, value.shape);
-  return call_of("np.where", concat(chosen.text, ", ", value.text, ", -0.25"), shape, value.bound + 0.25);
+  const Value name = body.keep(value);
+  const Value chosen = condition(body, name);
+  body.spend(2);
+  const Shape shape = *broadcast(chosen.shape, name.shape);
+  return call_of("np.where", concat(chosen.text, ", ", name.text, ", -0.25 * ", name.text), shape, name.bound);
 }
 
 // --- Statistics and normalizations ---
@@ -214,6 +216,7 @@ Value with_statistic(Body& body, const Value& value) {
 Value normalized_along(Body& body, const Value& value) {
   Random& random = body.random;
   const DrawnAxes drawn = draw_axes(body, value);
+  if (extent_along(value, drawn.axes) == 1) return chained(body, value);  // its gradient would vanish
   const double bound = std::sqrt(static_cast<double>(extent_along(value, drawn.axes))) + 1;
   const std::string at = concat(", axis=", drawn.text);
   Shape weights;
@@ -248,6 +251,7 @@ Value normalized_by_channel(Body& body, const Value& value) {
   const auto axis = static_cast<size_t>(grouped ? 1 + random.below(static_cast<int64_t>(rank) - 1)
                                                 : random.below(static_cast<int64_t>(rank)));
   const Shape channels = {value.shape[axis]};
+  if (elements(value.shape) <= channels[0].extent * value.shape[0].extent) return chained(body, value);  // as there
   std::string arguments = value.text;
   if (grouped) arguments += rank > 2 && random.chance(50) ? concat(", ", size_text(channels[0])) : ", 1";
   if (random.chance(70)) arguments += ", " + body.parameter(channels).text;

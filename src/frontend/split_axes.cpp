@@ -166,7 +166,7 @@ class AxisSplitter {
   void forbid(int node, int64_t point) { wanted_[node].erase(point); }
 
   static bool knows_its_position(const Operator& op, size_t index) {
-    return op.kind == OperatorKind::causal_mask && index + 2 >= op.space.size();
+    return op.kind == OperatorKind::index || (op.kind == OperatorKind::causal_mask && index + 2 >= op.space.size());
   }
 
   // A point must divide the extents of its class, and split every position on its axes into digits.

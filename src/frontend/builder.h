@@ -139,6 +139,7 @@ class Builder {
   std::map<TensorId, DType> compared_;  // for each boolean: the type of what it compares
   std::map<std::pair<std::string, int64_t>, DimId> dims_;
   std::map<double, TensorId> constants_;
+  std::map<std::string, View> copies_;                 // made so far, by the view that was copied
   std::map<int64_t, std::vector<std::string>> sizes_;  // the module's, by extent
 };
 

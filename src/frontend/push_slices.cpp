@@ -129,6 +129,8 @@ class SlicePusher {
     }
     if (pushed_ + slices.size() > kMostPushed) return {k};
     pushed_ += slices.size();
+    for (const Access& input : op.inputs)
+      std::erase_if(uses_[input.tensor.at()], [&](const Use& use) { return use.op == k; });
     return replace(op, slices, uses, slice_of_use);
   }
 

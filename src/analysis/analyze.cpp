@@ -2,19 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
-#include <set>
 
 #include "base/checked.h"
 
 namespace millrace {
 namespace {
 
-int64_t distinct_words(const Graph& graph, const std::vector<Access>& accesses) {
-  std::set<TensorId> tensors;
-  for (const Access& access : accesses) tensors.insert(access.tensor);
+int64_t distinct_words(const Graph& graph, const Operator& op, const std::vector<Access>& accesses) {
+  std::map<TensorId, std::vector<TensorUse>> uses;
+  for (const Access& access : accesses) uses[access.tensor].push_back({&op, &access});
   int64_t words = 0;
-  for (const TensorId tensor : tensors) words += words_of(graph, tensor);
+  for (const auto& [tensor, own] : uses) words += words_touched(graph, own);
   return words;
 }
 
@@ -82,8 +82,8 @@ Result<Analysis> analyze(const TrainingGraph& training, int64_t fast_memory_byte
     row.op = OperatorId(k);
     row.operator_class = classes[k];
     row.flop = info_of(op.kind).flop * points_of(graph, op);
-    row.input_words = distinct_words(graph, op.inputs);
-    row.output_words = distinct_words(graph, op.outputs);
+    row.input_words = distinct_words(graph, op, op.inputs);
+    row.output_words = distinct_words(graph, op, op.outputs);
     row.io_lower_bound = io_lower_bound(row, analysis.fast_memory_words);
     const bool fits = add(analysis.by_class.at(static_cast<size_t>(row.operator_class)), row) &&
                       add(analysis.by_pass.at(static_cast<size_t>(op.pass)), row) && add(analysis.total, row);

@@ -11,7 +11,7 @@ namespace {
 bool is_cheap_to_make(const Graph& graph, const Operator& op, TensorId tensor) {
   if (info_of(op.kind).operator_class != OperatorClass::elementwise || op.kind == OperatorKind::dropout) return false;
   int64_t reads = 0;
-  for (const Access& input : op.inputs) reads += words_of(graph, input.tensor);
+  for (const Access& input : op.inputs) reads += words_touched(graph, op, input);
   return reads < words_of(graph, tensor);
 }
 

@@ -116,6 +116,9 @@ class GemmConfigs {
     for (const size_t operand : {kA, kB, kC, kV}) {
       if (!product_.operand(operand).empty()) steps_[operand] = &steps_of_layouts_[operand][as_index(layouts[operand])];
     }
+    for (const size_t operand : {kA, kB}) {
+      if (overlaps(operand)) return collector_.reject("a library multiplies matrices, not windows or reversed axes");
+    }
     found_.clear();
     for (const Chain& m : chains_of(0, layouts)) {
       for (const Chain& n : chains_of(1, layouts)) {
@@ -134,6 +137,23 @@ class GemmConfigs {
       }
       add(layouts, found);
     }
+  }
+
+  // Whether two points of the product read one element of an operand that runs along all their indices, or it is read
+  // backwards.
+  bool overlaps(size_t operand) const {
+    std::vector<std::pair<int64_t, int64_t>> steps;
+    for (size_t index = 0; index < product_.indices.size(); ++index) {
+      const int64_t step = along(operand, static_cast<int>(index));
+      if (step != 0) steps.emplace_back(step, product_.indices[index].extent);
+    }
+    std::sort(steps.begin(), steps.end());
+    int64_t reach = 0;
+    for (const auto& [step, extent] : steps) {
+      if (step <= reach) return true;
+      reach += step * (extent - 1);
+    }
+    return false;
   }
 
   void add(const Layouts& layouts, const Found& found) {

@@ -6,6 +6,7 @@
 // conversion moves them twice. Masks are generated in the order of their elements' numbers, because one draw gives
 // eight neighbours.
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 
 #include "base/text.h"
@@ -283,7 +284,23 @@ class KernelConfigs {
       const MaskStorage storage = domain(k).layouts[as_index(layouts[k])].storage;
       if (storage != MaskStorage::bits || !tensors_[k].written) continue;
       const bool along = config.vector != kNoIndex && tensors_[k].axes.back() == config.vector;
-      if (!along || width_along(*config.gpu, partition_.space[as_index(config.vector)].extent) != 8) return true;
+      if (!along || is_written_in_part(tensors_[k].id) ||
+          width_along(*config.gpu, partition_.space[as_index(config.vector)].extent) != 8)
+        return true;
+    }
+    return false;
+  }
+
+  // Whether the member that writes a tensor runs along a part of an index.
+  bool is_written_in_part(TensorId tensor) const {
+    for (size_t k = 0; k < partition_.members.size(); ++k) {
+      const Operator& op = graph_.operators[partition_.members[k].at()];
+      const bool writes = std::any_of(op.outputs.begin(), op.outputs.end(),
+                                      [&](const Access& output) { return output.tensor == tensor; });
+      for (size_t index = 0; writes && index < op.space.size(); ++index) {
+        const int own = partition_.index_of[k][index];
+        if (own != kNoIndex && partition_.space[as_index(own)].extent != graph_.extent(op.space[index])) return true;
+      }
     }
     return false;
   }
@@ -355,8 +372,9 @@ class KernelConfigs {
       for (const std::vector<Access>* accesses : {&op.inputs, &op.outputs}) {
         for (const Access& access : *accesses) {
           if (access.tensor != tensor) continue;
+          if (!is_plain(graph_, op, access)) return false;
           for (size_t axis = 0; axis < access.axes.size(); ++axis) {
-            const int own = access.axes[axis];
+            const int own = access.axes[axis].index();
             const int index = own == kFixed ? kNoIndex : partition_.index_of[member][as_index(own)];
             const bool last = axis + 1 == access.axes.size();
             if ((index == vector && index != kNoIndex) != last) return false;
@@ -397,8 +415,18 @@ std::vector<int> indices_of(const Graph& graph, const Partition& partition, Tens
       for (const Access& access : *accesses) {
         if (access.tensor != tensor) continue;
         std::vector<int> indices;
-        for (const int index : access.axes)
-          indices.push_back(index == kFixed ? kNoIndex : partition.index_of[k][as_index(index)]);
+        for (const Position& axis : access.axes) {
+          // Of several indices on one axis, the one with the smallest stride.
+          int innermost = kNoIndex;
+          int64_t stride = 0;
+          for (const IndexTerm& term : axis.terms) {
+            const int index = partition.index_of[k][as_index(term.index)];
+            if (index == kNoIndex || (innermost != kNoIndex && std::abs(term.stride) >= stride)) continue;
+            innermost = index;
+            stride = std::abs(term.stride);
+          }
+          indices.push_back(innermost);
+        }
         return indices;
       }
     }

@@ -22,6 +22,13 @@ std::string power_of(const std::string& base, double exponent, const std::string
   return whole.empty() ? concat("mr::power(", base, ", ", passed, ")") : whole;
 }
 
+// The first input that is inside its tensor, or the value outside.
+std::string first_inside(size_t inputs) {
+  std::string expression = "mr::splat<E>(VALUE)";
+  for (size_t k = inputs; k-- > 0;) expression = concat("mr::select(INSIDE", k, ", $", k, ", ", expression, ")");
+  return expression;
+}
+
 }  // namespace
 
 bool is_reduction(InstructionKind kind) {
@@ -56,6 +63,7 @@ std::vector<Instruction> recipe_of(const Operator& op) {
     case OperatorKind::dropout: return {{InstructionKind::map, 0, "$0 * MASK"}, {InstructionKind::map, 1, "MASK"}};
     case OperatorKind::causal_mask: return mapped("mr::select(CONDITION, mr::splat<E>(-mr::infinity()), $0)");
     case OperatorKind::copy: return mapped("$0");
+    case OperatorKind::join: return mapped(first_inside(op.inputs.size()));
     case OperatorKind::embed_diagonal: return mapped("mr::select(CONDITION, $0, mr::splat<E>(0))");
     case OperatorKind::tanh_dx: return mapped("$1 * (F(1) - $0 * $0)");
     case OperatorKind::power_dx: return mapped(concat("$1 * VALUE * ", power_of("$0", op.value - 1, "(VALUE - F(1))")));

@@ -12,23 +12,23 @@ constexpr size_t kMostSlices = 16;     // of one operator
 constexpr size_t kMostPushed = 50000;  // operators, over all: hostile programs slice slices
 
 // An access of an input, by the numbers of the operator and the input.
-struct Use {
+struct SliceUse {
   size_t op = 0;
   size_t input = 0;
 };
 
 // An access whose indices are numbered by their order in it, with their dimensions.
-struct Slice {
+struct PushedSlice {
   std::vector<Position> axes;
   std::vector<int64_t> extents;
   std::vector<DimId> dims;
   std::vector<int> indices;  // of the reader
 
-  bool same(const Slice& other) const { return axes == other.axes && extents == other.extents; }
+  bool same(const PushedSlice& other) const { return axes == other.axes && extents == other.extents; }
 };
 
-Slice slice_of(const Graph& graph, const Operator& op, const Access& access) {
-  Slice slice;
+PushedSlice slice_of(const Graph& graph, const Operator& op, const Access& access) {
+  PushedSlice slice;
   std::vector<Position> by(op.space.size(), kFixed);
   for (size_t index = 0; index < op.space.size(); ++index) {
     if (!runs_along(access, index)) continue;
@@ -41,7 +41,7 @@ Slice slice_of(const Graph& graph, const Operator& op, const Access& access) {
   return slice;
 }
 
-int64_t points_of_slice(const Slice& slice) {
+int64_t points_of_slice(const PushedSlice& slice) {
   int64_t points = 1;
   for (const int64_t extent : slice.extents) points *= extent;
   return points;
@@ -64,8 +64,8 @@ class SlicePusher {
   void run() {
     uses_.resize(graph_.tensors.size());
     for (size_t k = 0; k < graph_.operators.size(); ++k) add_uses(k);
-    const bool any = std::any_of(uses_.begin(), uses_.end(), [&](const std::vector<Use>& uses) {
-      return std::any_of(uses.begin(), uses.end(), [&](const Use& use) { return reads_slice(use); });
+    const bool any = std::any_of(uses_.begin(), uses_.end(), [&](const std::vector<SliceUse>& uses) {
+      return std::any_of(uses.begin(), uses.end(), [&](const SliceUse& use) { return reads_slice(use); });
     });
     if (!any) return;
     for (const Output& result : graph_.results) is_result_[result.tensor.at()] = true;
@@ -89,7 +89,7 @@ class SlicePusher {
     for (size_t input = 0; input < op.inputs.size(); ++input) uses_[op.inputs[input].tensor.at()].push_back({k, input});
   }
 
-  bool reads_slice(const Use& use) const {
+  bool reads_slice(const SliceUse& use) const {
     const Operator& op = graph_.operators[use.op];
     return op.kind != OperatorKind::join && is_slice(graph_, op, op.inputs[use.input]);
   }
@@ -110,17 +110,18 @@ class SlicePusher {
   // The operators that replace operator k: itself if it stays.
   std::vector<size_t> push(size_t k) {
     const Operator op = graph_.operators[k];
-    const std::vector<Use> uses = op.outputs.empty() ? std::vector<Use>{} : uses_[op.outputs[0].tensor.at()];
+    const std::vector<SliceUse> uses = op.outputs.empty() ? std::vector<SliceUse>{} : uses_[op.outputs[0].tensor.at()];
     if (uses.empty() || !may_move(op) ||
-        !std::all_of(uses.begin(), uses.end(), [&](const Use& u) { return reads_slice(u); }))
+        !std::all_of(uses.begin(), uses.end(), [&](const SliceUse& u) { return reads_slice(u); }))
       return {k};
-    std::vector<Slice> slices;
+    std::vector<PushedSlice> slices;
     std::vector<size_t> slice_of_use;
     int64_t points = 0;
-    for (const Use& use : uses) {
+    for (const SliceUse& use : uses) {
       const Operator& reader = graph_.operators[use.op];
-      const Slice slice = slice_of(graph_, reader, reader.inputs[use.input]);
-      const auto known = std::find_if(slices.begin(), slices.end(), [&](const Slice& s) { return s.same(slice); });
+      const PushedSlice slice = slice_of(graph_, reader, reader.inputs[use.input]);
+      const auto known =
+          std::find_if(slices.begin(), slices.end(), [&](const PushedSlice& s) { return s.same(slice); });
       slice_of_use.push_back(static_cast<size_t>(known - slices.begin()));
       if (known != slices.end()) continue;
       slices.push_back(slice);
@@ -130,18 +131,18 @@ class SlicePusher {
     if (pushed_ + slices.size() > kMostPushed) return {k};
     pushed_ += slices.size();
     for (const Access& input : op.inputs)
-      std::erase_if(uses_[input.tensor.at()], [&](const Use& use) { return use.op == k; });
+      std::erase_if(uses_[input.tensor.at()], [&](const SliceUse& use) { return use.op == k; });
     return replace(op, slices, uses, slice_of_use);
   }
 
-  std::vector<size_t> replace(const Operator& op, const std::vector<Slice>& slices, const std::vector<Use>& uses,
-                              const std::vector<size_t>& slice_of_use) {
+  std::vector<size_t> replace(const Operator& op, const std::vector<PushedSlice>& slices,
+                              const std::vector<SliceUse>& uses, const std::vector<size_t>& slice_of_use) {
     const Tensor tensor = graph_.tensor(op.outputs[0].tensor);
     operator_names_.release(op.name);
     tensor_names_.release(tensor.name);
     graph_.tensors[op.outputs[0].tensor.at()].name += " whole";  // unused from here on
     std::vector<size_t> made;
-    for (const Slice& slice : slices) {
+    for (const PushedSlice& slice : slices) {
       Operator part = op;
       part.name = operator_names_.take(op.name, " ");
       part.space = slice.dims;
@@ -164,7 +165,7 @@ class SlicePusher {
       Access& access = graph_.operators[uses[k].op].inputs[uses[k].input];
       const Operator& part = graph_.operators[made[slice_of_use[k]]];
       const Operator& reader = graph_.operators[uses[k].op];
-      const Slice slice = slice_of(graph_, reader, access);
+      const PushedSlice slice = slice_of(graph_, reader, access);
       access = {part.outputs[0].tensor, {}};
       for (const int index : slice.indices) access.axes.emplace_back(index);
     }
@@ -176,7 +177,7 @@ class SlicePusher {
       std::swap(graph_.tensors[result.at()].name, graph_.tensors[old.at()].name);
       part.outputs[0].tensor = result;
       gone_.insert(uses[k].op);
-      for (const Use& use : uses) {
+      for (const SliceUse& use : uses) {
         Access& access = graph_.operators[use.op].inputs[use.input];
         if (access.tensor == old) access.tensor = result;
       }
@@ -196,7 +197,7 @@ class SlicePusher {
 
   Graph& graph_;
   std::vector<bool> is_result_;
-  std::vector<std::vector<Use>> uses_;  // of each tensor
+  std::vector<std::vector<SliceUse>> uses_;  // of each tensor
   UniqueNames operator_names_;
   UniqueNames tensor_names_;
   std::set<size_t> gone_;  // copies that another operator makes unnecessary

@@ -192,7 +192,7 @@ void Fuser::restore(const FusedGraph& fused) {
     const size_t number = op.members.front().at();
     Group group;
     for (size_t k = 0; k < op.members.size(); ++k) {
-      group.members.push_back({op.members[k], op.index_of[k]});
+      group.members.push_back({op.members[k], op.index_of[k], op.shift_of[k]});
       group_of_[op.members[k].at()] = number;
       versions_[op.members[k].at()] = k == 0 ? 0 : -1;
     }

@@ -75,8 +75,10 @@ class NestFinder {
       if (op.reduced[index]) space.reduced |= bit;
     }
     for (const Access& output : op.outputs) {
-      for (const int label : labels_of(member, output))
-        space.maps_after = space.maps_after || (label != kNoLabel && ((space.reduced >> label) & 1) != 0);
+      for (const Position& position : positions_of(member, output)) {
+        for (const IndexTerm& term : position.terms)
+          space.maps_after = space.maps_after || ((space.reduced >> term.index) & 1) != 0;
+      }
       for (const OperatorId reader : near_.readers[output.tensor.at()]) {
         space.used_inside = space.used_inside || is_member(group_, reader);
       }

@@ -39,6 +39,16 @@ bool is_plain(const Graph& graph, const Operator& op, const Access& access) {
   return true;
 }
 
+bool has_plain_accesses(const Graph& graph, const Operator& op) {
+  const auto plain = [&](const Access& access) { return is_plain(graph, op, access); };
+  return std::all_of(op.inputs.begin(), op.inputs.end(), plain) &&
+         std::all_of(op.outputs.begin(), op.outputs.end(), plain);
+}
+
+bool is_whole(const Graph& graph, const Operator& op, const Access& access) {
+  return access.axes == in_order(op.space.size()) && is_plain(graph, op, access);
+}
+
 std::vector<int> indices_of(const Access& access) {
   std::vector<int> indices;
   for (const Position& axis : access.axes) indices.push_back(axis.index());
@@ -107,6 +117,19 @@ int64_t elements_of(const Graph& graph, TensorId tensor) {
 int64_t words_of(const Graph& graph, TensorId tensor) {
   const TensorRole role = graph.tensor(tensor).role;
   return role == TensorRole::scalar || role == TensorRole::constant ? 0 : elements_of(graph, tensor);
+}
+
+int64_t words_touched(const Graph& graph, const std::vector<TensorUse>& uses) {
+  std::vector<const Access*> seen;
+  int64_t words = 0;
+  for (const TensorUse& use : uses) {
+    const bool again =
+        std::any_of(seen.begin(), seen.end(), [&](const Access* access) { return *access == *use.access; });
+    if (again) continue;
+    seen.push_back(use.access);
+    words += words_touched(graph, *use.op, *use.access);
+  }
+  return uses.empty() ? 0 : std::min(words, words_of(graph, uses.front().access->tensor));
 }
 
 int64_t points_of(const Graph& graph, const Operator& op) {

@@ -143,6 +143,12 @@ struct Graph {
 // Whether each axis runs along all of one index, or has extent one and is fixed: no slice, split axis or window.
 bool is_plain(const Graph& graph, const Operator& op, const Access& access);
 
+// Whether all accesses of an operator are plain.
+bool has_plain_accesses(const Graph& graph, const Operator& op);
+
+// Whether the access reads or writes the whole tensor, its axes in the order of the space.
+bool is_whole(const Graph& graph, const Operator& op, const Access& access);
+
 // The index of each axis of a plain access, or kFixed.
 std::vector<int> indices_of(const Access& access);
 
@@ -167,6 +173,15 @@ Range range_of(const Graph& graph, const Operator& op, const Position& position)
 
 // The words of the tensor that the access touches; none for scalars and constants.
 int64_t words_touched(const Graph& graph, const Operator& op, const Access& access);
+
+// An access and the operator that makes it.
+struct TensorUse {
+  const Operator* op;
+  const Access* access;
+};
+
+// The words of one tensor that these accesses touch together: the sum of the different ones, at most all of its words.
+int64_t words_touched(const Graph& graph, const std::vector<TensorUse>& uses);
 
 // Number of points of an operator's iteration space.
 int64_t points_of(const Graph& graph, const Operator& op);

@@ -73,6 +73,7 @@ class Verifier {
       return;
     for (const Access& input : op.inputs) {
       if (!access(op, input)) return;
+      diagonal(op, input);
       const TensorRole role = graph_.tensor(input.tensor).role;
       check(role != TensorRole::computed || written_[input.tensor.at()], "reads ", graph_.tensor(input.tensor).name,
             " before it is written");
@@ -86,6 +87,17 @@ class Verifier {
       digits(op, output);
     }
     space(op);
+  }
+
+  // Only a plain access has two axes along one index.
+  void diagonal(const Operator& op, const Access& input) {
+    std::set<int> indices;
+    bool repeated = false;
+    for (const Position& axis : input.axes) {
+      for (const IndexTerm& term : axis.terms) repeated = repeated || !indices.insert(term.index).second;
+    }
+    check(!repeated || is_plain(graph_, op, input), "a diagonal of ", graph_.tensor(input.tensor).name,
+          " is taken of a part, or of an axis as several indices");
   }
 
   // The indices of each axis of an output count its positions like the digits of a number; each is on one axis.
@@ -135,7 +147,8 @@ class Verifier {
     for (size_t index = 0; index < op.space.size(); ++index) {
       if (operator_class == OperatorClass::elementwise) {
         check(!op.reduced[index], "an elementwise operator has a reduced index");
-        check(runs_along(op.outputs[0], index), "the output of an elementwise operator does not run along its space");
+        check(runs_along(op.outputs[0], index),
+              "the output of an elementwise operator does not run along its space in order");
       }
       if (folds)
         check(op.reduced[index] != runs_along(op.outputs[0], index),

@@ -114,6 +114,7 @@ class Interpreter {
           return is_masked(op, element) ? Scalar(-std::numeric_limits<double>::infinity()) : a;
         });
       case OperatorKind::copy: return map(op, [](S a) -> Scalar { return a; });
+      case OperatorKind::join: return join(op);
       case OperatorKind::embed_diagonal:
         return map_by_element(op, [&](S a, int64_t element) { return is_on_diagonal(op, element) ? a : zero; });
       case OperatorKind::tanh_dx: return map(op, [&](S y, S g) -> Scalar { return g * (one - y * y); });
@@ -193,6 +194,33 @@ class Interpreter {
       if (point[k] != point[as_index(op.diagonal[k])]) return false;
     }
     return true;
+  }
+
+  // The first input whose position is inside its tensor, or `value`. Positions are computed axis by axis.
+  void join(const Operator& op) const {
+    const int64_t elements = elements_of(graph_, op.outputs[0].tensor);
+    for (int64_t element = 0; element < elements; ++element) {
+      const std::vector<int64_t> point = point_of(op, element);
+      Scalar value(op.value);
+      for (size_t k = op.inputs.size(); k-- > 0;) {
+        const std::optional<int64_t> at = element_inside(op.inputs[k], point);
+        if (at) value = values_[op.inputs[k].tensor.at()][static_cast<size_t>(*at)];
+      }
+      values_[op.outputs[0].tensor.at()][static_cast<size_t>(element)] = value;
+    }
+  }
+
+  // The row-major element of a tensor at a point; nothing if the point is outside.
+  std::optional<int64_t> element_inside(const Access& access, const std::vector<int64_t>& point) const {
+    const std::vector<DimId>& dims = graph_.tensor(access.tensor).dims;
+    int64_t element = 0;
+    for (size_t axis = 0; axis < dims.size(); ++axis) {
+      int64_t position = access.axes[axis].offset;
+      for (const IndexTerm& term : access.axes[axis].terms) position += term.stride * point[as_index(term.index)];
+      if (position < 0 || position >= graph_.extent(dims[axis])) return std::nullopt;
+      element = element * graph_.extent(dims[axis]) + position;
+    }
+    return element;
   }
 
   void dropout(const Operator& op) const {

@@ -14,8 +14,9 @@ size_t element_at(const Graph& graph, const Access& access, const std::vector<in
   const std::vector<DimId>& dims = graph.tensor(access.tensor).dims;
   int64_t element = 0;
   for (size_t axis = 0; axis < dims.size(); ++axis) {
-    const int index = access.axes[axis];
-    element = element * graph.extent(dims[axis]) + (index == kFixed ? 0 : point[static_cast<size_t>(index)]);
+    int64_t position = access.axes[axis].offset;
+    for (const IndexTerm& term : access.axes[axis].terms) position += term.stride * point[as_index(term.index)];
+    element = element * graph.extent(dims[axis]) + position;
   }
   return static_cast<size_t>(element);
 }

@@ -229,7 +229,7 @@ class Structure {
   bool along_row(const FusedOperator& group, TensorId tensor) const {
     for (size_t m = 0; m < group.members.size(); ++m) {
       for (const Access& input : op(group.members[m]).inputs) {
-        for (const int index : input.axes) {
+        for (const int index : indices_of(input)) {
           if (input.tensor != tensor || index == kFixed) continue;
           const int of_group = group.index_of[m][static_cast<size_t>(index)];
           if (of_group >= 0 && !outer(group, of_group)) return true;

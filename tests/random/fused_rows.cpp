@@ -156,7 +156,7 @@ class Row {
 
   std::vector<int> rows_of(size_t member, const Access& access) const {
     std::vector<int> rows;
-    for (const int index : access.axes) rows.push_back(row_index(member, index));
+    for (const int index : indices_of(access)) rows.push_back(row_index(member, index));
     return rows;
   }
 
@@ -166,7 +166,7 @@ class Row {
     const Tensor& tensor = graph_.tensor(input.tensor);
     if (const auto written = made_.find(input.tensor.at()); written != made_.end()) {
       for (size_t axis = 0; axis < input.axes.size(); ++axis) {
-        if (group_index(member, op, input.axes[axis]) != written->second.indices[axis])
+        if (group_index(member, op, input.axes[axis].index()) != written->second.indices[axis])
           complain(concat(op.name, " reads ", tensor.name, " at another point than where it was written"));
       }
       if (written->second.folded) complain(concat(op.name, " reads ", tensor.name, ", which no row has"));
@@ -185,7 +185,7 @@ class Row {
     const std::vector<int> rows = rows_of(member, output);
     const TensorId id = add_tensor(tensor.name, tensor.dtype, TensorRole::computed, tensor.dims, rows);
     Made made{id, {}, crosses_rows(member, op)};
-    for (const int index : output.axes) made.indices.push_back(group_index(member, op, index));
+    for (const int index : indices_of(output)) made.indices.push_back(group_index(member, op, index));
     made_[output.tensor.at()] = made;
     if (std::find(group_.writes.begin(), group_.writes.end(), output.tensor) != group_.writes.end())
       stores_.push_back(

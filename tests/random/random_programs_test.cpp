@@ -111,8 +111,7 @@ TrainingGraph with_scaled_output(const TrainingGraph& training, size_t position,
   scale.pass = Pass::backward;
   scale.space = graph.tensor(original).dims;
   scale.reduced.resize(scale.space.size(), false);
-  std::vector<int> axes;
-  for (size_t axis = 0; axis < scale.space.size(); ++axis) axes.push_back(static_cast<int>(axis));
+  const std::vector<Position> axes = in_order(scale.space.size());
   scale.inputs = {{original, axes}, {constant, {}}};
   scale.outputs = {{scaled, axes}};
   graph.operators.insert(graph.operators.begin() + static_cast<std::ptrdiff_t>(position) + 1, scale);

@@ -47,7 +47,7 @@ struct OneOperator {
     }
     graph.tensors.push_back(tensor);
     values.emplace_back();
-    return {TensorId(graph.tensors.size() - 1), axes};
+    return {TensorId(graph.tensors.size() - 1), {axes.begin(), axes.end()}};
   }
 
   OneOperator& in(const std::vector<int>& axes, const Numbers& numbers) {

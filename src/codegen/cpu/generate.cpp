@@ -142,10 +142,10 @@ class CpuGenerator {
   }
 
   Statements conversion() const {
-    const std::vector<int> indices = nest_.own_indices(nest_.ports[0].tensor);
+    const Positions positions = nest_.own_positions(nest_.ports[0].tensor);
     const auto access = [&](int port) {
-      return concat(Nest::stride_along(nest_.config.vector, indices, nest_.ports[Nest::at(port)].strides), ">(p", port,
-                    " + ", nest_.offset_of(port, indices));
+      return concat(Nest::stride_along(nest_.config.vector, positions, nest_.ports[Nest::at(port)].strides), ">(p",
+                    port, " + ", nest_.offset_of(port, positions));
     };
     const Segment segment;
     VectorStatements made{segment};
@@ -264,6 +264,7 @@ class CpuGenerator {
         [&](const NestValue& value) { return own_value(value, to); },
         [&] { return accesses_.drawn_mask(placed.member, to); },
         [&](size_t own_index) { return position_of(to.segment, placed.member, own_index); },
+        [&](const std::vector<Guard>& guards) { return holds(to.segment, guards); },
     };
     return nest_.expanded(placed, texts, made_.values);
   }
@@ -282,15 +283,23 @@ class CpuGenerator {
     if (const std::optional<KernelValue> value = nest_.number_in(access.tensor))
       return concat("mr::splat<E>(c", number_value(made_.values, *value), ")");
     if (const std::optional<NestValue> made = nest_.made_inside(access.tensor)) return own_value(*made, to);
-    return accesses_.loaded(nest_.port_of(access.tensor, false), nest_.indices_along(member, access), to);
+    return accesses_.loaded(nest_.port_of(access.tensor, false), nest_.positions_along(member, access),
+                            nest_.guards_of_input(member, Nest::at(number)), to);
   }
 
   std::string position_of(const Segment& segment, int member, size_t own_index) const {
-    const int index = nest_.partition.index_of[Nest::at(member)][own_index];
-    if (index == kNoIndex) return "mr::position<E>(0)";
-    const bool moves =
-        nest_.rows_in_lanes ? index == nest_.config.vector : segment.loop && index == VectorNest::vector_of(segment);
-    return concat("mr::", moves ? "positions" : "position", "<E>(", Nest::index_name(index), ")");
+    const Position own = nest_.own_index(member, own_index);
+    if (own.terms.empty()) return "mr::position<E>(0)";
+    const bool moves = own.index() == nest_.moving_in(segment);
+    const std::string shift = own.offset == 0 ? "" : concat(" + ", own.offset);
+    return concat("mr::", moves ? "positions" : "position", "<E>(", Nest::index_name(own.index()), shift, ")");
+  }
+
+  std::string holds(const Segment& segment, const std::vector<Guard>& guards) const {
+    const int moving = nest_.moving_in(segment);
+    const std::string condition = Nest::condition_of(guards, moving, "lane");
+    if (!Nest::changes_along(guards, moving)) return concat("(", condition, ")");
+    return concat("mr::mask_where<E>([&](long lane) { return ", condition, "; })");
   }
 
   // --- Reductions across rows ---
@@ -340,13 +349,13 @@ class CpuGenerator {
       const Access& access = nest_.op(partial.member).outputs[Nest::at(partial.number)];
       const int port = nest_.port_of(access.tensor, true);
       if (port < 0) continue;
-      const std::vector<int> indices = nest_.indices_along(partial.member, access);
+      const Positions positions = nest_.positions_along(partial.member, access);
       const Assign next{
           "total",
           concat(Nest::operation(partial.kind), "::of(total, reinterpret_cast<const F*>(args->scratch + thread * ",
                  scratch_.bytes(), " + ", partial.bytes_offset, ")[", nest_.offset_in(partial.kept, 1), "])")};
       const std::string stored =
-          concat("mr::store<mr::Lanes<1>, 0>(p", port, " + ", nest_.offset_of(port, indices), ", total)");
+          concat("mr::store<mr::Lanes<1>, 0>(p", port, " + ", nest_.offset_of(port, positions), ", total)");
       statements.push_back(nested(partial.kept, {Block{{{Declare{"F", "total", Nest::identity(partial.kind)}},
                                                         count("thread", nest_.config.threads, {next}),
                                                         {Call{stored}}}}}));

@@ -249,6 +249,9 @@ class CudaGenerator {
         [&](const NestValue& value) { return own_value(value, to.segment); },
         [&] { return accesses_.drawn_mask(member, to); },
         [&](size_t own_index) { return position_of(to.segment, member, own_index); },
+        [&](const std::vector<Guard>& guards) {
+          return concat("(", Nest::condition_of(guards, map_.moving_in(to.segment), "l"), ")");
+        },
     };
     if (map_.brief_exp) use_brief_exp(placed.instruction.expression);
     return map_.expanded(placed, texts, kernel_.values);
@@ -275,14 +278,17 @@ class CudaGenerator {
     if (const std::optional<KernelValue> value = map_.number_in(access.tensor))
       return concat("c", number_value(kernel_.values, *value));
     if (const std::optional<NestValue> made = map_.made_inside(access.tensor)) return own_value(*made, to.segment);
-    return accesses_.loaded(map_.port_of(access.tensor, false), map_.indices_along(member, access), to);
+    return accesses_.loaded(map_.port_of(access.tensor, false), map_.positions_along(member, access),
+                            map_.guards_of_input(member, Nest::at(number)), to);
   }
 
   std::string position_of(const Segment& segment, int member, size_t own_index) const {
-    const int index = map_.partition.index_of[Nest::at(member)][own_index];
-    if (index == kNoIndex) return "I(0)";
-    const bool moves = index == map_.vector_of(segment) && (segment.loop || map_.rows_in_lanes);
-    return moves ? concat("(", Nest::index_name(index), " + l)") : Nest::index_name(index);
+    const Position own = map_.own_index(member, own_index);
+    if (own.terms.empty()) return "I(0)";
+    const bool moves = own.index() == map_.moving_in(segment);
+    const std::string shift = own.offset == 0 ? "" : concat(" + ", own.offset);
+    const std::string name = Nest::index_name(own.index());
+    return moves || !shift.empty() ? concat("(", name, shift, moves ? " + l)" : ")") : name;
   }
 
   const ThreadMapping map_;

@@ -259,6 +259,51 @@ MR_INLINE V load(const T* p) {
   }
 }
 
+MR_INLINE bool is_inside(i64 position, i64 extent) { return position >= 0 && position < extent; }
+
+// Loads the lanes in use where the condition holds; the others become 0.
+template <class V, class L, long Step, class T, class Condition>
+MR_INLINE V load_where(const T* p, Condition condition) {
+  using F = typename Traits<V>::F;
+  if constexpr (!Traits<V>::vector) {
+    return condition(0) ? F(widen(*p)) : F(0);
+  } else {
+    F lanes[kLanes<F>];
+    for (int l = 0; l < kLanes<F>; ++l) lanes[l] = l < L::n && condition(l) ? F(widen(p[l * Step])) : F(0);
+    return from_lanes(lanes);
+  }
+}
+
+template <class L, long Step, class T, class V, class Condition>
+MR_INLINE void store_where(T* p, V x, Condition condition) {
+  using F = typename Traits<V>::F;
+  if constexpr (!Traits<V>::vector) {
+    if (condition(0)) *p = narrow<T>(x);
+  } else {
+    F lanes[kLanes<F>];
+    to_lanes(lanes, x);
+    for (int l = 0; l < L::n; ++l) {
+      if (condition(l)) p[l * Step] = narrow<T>(lanes[l]);
+    }
+  }
+}
+
+// The condition of every lane, for select.
+template <class V, class Condition>
+MR_INLINE auto mask_where(Condition condition) {
+  if constexpr (!Traits<V>::vector) {
+    return bool(condition(0));
+  } else {
+    using F = typename Traits<V>::F;
+    using Integer = typename Types<F>::Integer;
+    Integer lanes[kLanes<F>];
+    for (int l = 0; l < kLanes<F>; ++l) lanes[l] = condition(l) ? Integer(-1) : Integer(0);
+    Int<F> mask;
+    __builtin_memcpy(&mask, lanes, kBytes);
+    return mask;
+  }
+}
+
 template <class L, long Step, class T, class V>
 MR_INLINE void store(T* p, V x) {
   using F = typename Traits<V>::F;

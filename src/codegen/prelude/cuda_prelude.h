@@ -89,6 +89,14 @@ struct Elements {
       for (int k = 0; k < kCount; ++k) data.elements[k] = from[at + static_cast<I>(k) * kStep];
     }
   }
+  // Loads the elements where the condition holds.
+  template <class I, class Condition>
+  MR_DEVICE void load_where(const T* __restrict__ from, I at, Condition condition) {
+    MR_UNROLL
+    for (int k = 0; k < kCount; ++k) {
+      if (condition(k)) data.elements[k] = from[at + static_cast<I>(k) * kStep];
+    }
+  }
   template <class I>
   MR_DEVICE void store(T* __restrict__ to, I at) const {
     if constexpr (kWide) {
@@ -115,6 +123,20 @@ MR_DEVICE void store(T* to, I at, const F (&values)[W]) {
   MR_UNROLL
   for (int l = 0; l < (kStep == 0 ? 1 : W); ++l) elements.set(l, values[l]);
   elements.store(to, at);
+}
+
+// Stores the values where the condition holds.
+template <int W, int kStep, int kAlign, class T, class F, class I, class Condition>
+MR_DEVICE void store_where(T* to, I at, const F (&values)[W], Condition condition) {
+  MR_UNROLL
+  for (int l = 0; l < (kStep == 0 ? 1 : W); ++l) {
+    if (condition(l)) narrow(values[l], to[at + static_cast<I>(l) * kStep]);
+  }
+}
+
+template <class I>
+MR_DEVICE bool is_inside(I position, long long extent) {
+  return position >= 0 && position < extent;
 }
 
 // A tile of a tensor during a layout conversion. Rows are padded so that columns are in different banks.

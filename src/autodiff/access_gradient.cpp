@@ -1,0 +1,313 @@
+#include "autodiff/access_gradient.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+
+#include "base/text.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kMostJoined = 8;  // inputs of a join
+
+using Terms = std::vector<IndexTerm>;
+
+// The terms of a position, the smallest stride first.
+Terms sorted_terms(const Position& position) {
+  Terms terms = position.terms;
+  std::sort(terms.begin(), terms.end(),
+            [](const IndexTerm& l, const IndexTerm& r) { return std::abs(l.stride) < std::abs(r.stride); });
+  return terms;
+}
+
+// Whether each index is on one axis only.
+bool uses_indices_once(const Access& operand) {
+  std::map<int, int> uses;
+  for (const Position& axis : operand.axes) {
+    for (const IndexTerm& term : axis.terms) ++uses[term.index];
+  }
+  return std::all_of(uses.begin(), uses.end(), [](const auto& use) { return use.second == 1; });
+}
+
+// How many positions the indices of an axis count as digits, from zero on; 0 if they are not digits.
+int64_t digits_of(const Graph& graph, const Operator& op, const Position& axis) {
+  int64_t next = 1;
+  for (const IndexTerm& term : sorted_terms(axis)) {
+    const int64_t extent = graph.extent(op.space[as_index(term.index)]);
+    if (extent > 1 && term.stride != next) return 0;
+    next *= extent;
+  }
+  return next;
+}
+
+// One axis of an operand while its gradient is computed: axes of the current tensor, from `first` on, one per term.
+class Placer {
+ public:
+  Placer(BackwardBuilder& builder, TensorId compact, const GradientNames& names)
+      : builder_(builder), current_(compact), names_(names) {}
+
+  TensorId current() const { return current_; }
+  int64_t extent(size_t axis) const {
+    const Graph& graph = builder_.graph();
+    return graph.extent(graph.tensor(current_).dims[axis]);
+  }
+
+  // Reverses an axis.
+  void reverse(size_t axis) {
+    Operator copy = over_current(OperatorKind::copy);
+    Access input{current_, in_order(copy.space.size())};
+    input.axes[axis] = Position({{static_cast<int>(axis), -1}}, extent(axis) - 1);
+    copy.inputs.push_back(std::move(input));
+    emit_plain(std::move(copy));
+  }
+
+  // Puts stride - 1 zeros after each element of an axis.
+  void dilate(size_t axis, int64_t stride) {
+    const int64_t points = extent(axis);
+    Operator join = over_current(OperatorKind::join);
+    const auto zeros = static_cast<int>(axis) + 1;  // the new index
+    join.space.insert(join.space.begin() + zeros, builder_.dim(concat(stride), stride));
+    join.reduced.push_back(false);
+    Access input{current_, {}};
+    std::vector<Position> output;
+    for (int k = 0; k < static_cast<int>(join.space.size()); ++k) {
+      if (k == zeros) continue;
+      const bool dilated = k == static_cast<int>(axis);
+      input.axes.push_back(dilated ? Position({{k, 1}, {zeros, points}}, 0) : Position(k));
+      output.push_back(dilated ? Position({{k, stride}, {zeros, 1}}, 0) : Position(k));
+    }
+    join.inputs.push_back(std::move(input));
+    current_ = builder_.emit(std::move(join), names_.op, names_.tensor, dtype(), output);
+  }
+
+  // Sums axis + 1 into axis: position v of `axis` and j of the next are at v + stride · j.
+  void fold(size_t axis, int64_t stride) {
+    const int64_t steps = extent(axis + 1);
+    const int64_t margin = stride * (steps - 1);
+    pad(axis, margin, margin);
+    const int64_t padded = extent(axis);
+    Operator sum = over_current(OperatorKind::sum);
+    const std::string& name = builder_.graph().dims[sum.space[axis].at()].name;
+    sum.space[axis] = builder_.dim(name, padded - margin);
+    sum.reduced[axis + 1] = true;
+    const int value = static_cast<int>(axis);
+    Access input{current_, in_order(sum.space.size())};
+    input.axes[axis] = Position({{value, 1}, {value + 1, -stride}}, margin);
+    sum.inputs.push_back(std::move(input));
+    std::vector<Position> output = in_order(sum.space.size());
+    output.erase(output.begin() + value + 1);
+    current_ = builder_.emit(std::move(sum), names_.op, names_.tensor, dtype(), output);
+  }
+
+  // Merges axis + 1, the outer digit, into axis.
+  void merge(size_t axis) {
+    Operator copy = over_current(OperatorKind::copy);
+    std::swap(copy.space[axis], copy.space[axis + 1]);
+    Access input{current_, in_order(copy.space.size())};
+    std::swap(input.axes[axis], input.axes[axis + 1]);
+    copy.inputs.push_back(std::move(input));
+    std::vector<Position> output = in_order(copy.space.size());
+    const int outer = static_cast<int>(axis);
+    output[axis] = Position({{outer, extent(axis)}, {outer + 1, 1}}, 0);
+    output.erase(output.begin() + outer + 1);
+    current_ = builder_.emit(std::move(copy), names_.op, names_.tensor, dtype(), output);
+  }
+
+ private:
+  DType dtype() const { return builder_.graph().tensor(current_).dtype; }
+
+  Operator over_current(OperatorKind kind) const {
+    return BackwardBuilder::over(kind, builder_.graph().tensor(current_).dims);
+  }
+
+  void emit_plain(Operator op) {
+    const std::vector<Position> output = in_order(op.space.size());
+    current_ = builder_.emit(std::move(op), names_.op, names_.tensor, dtype(), output);
+  }
+
+  void pad(size_t axis, int64_t before, int64_t after) {
+    const int64_t points = extent(axis);
+    if (before == 0 && after == 0) return;
+    Operator join = over_current(OperatorKind::join);
+    const std::string& name = builder_.graph().dims[join.space[axis].at()].name;
+    join.space[axis] = builder_.dim(name, before + points + after);
+    Access input{current_, in_order(join.space.size())};
+    input.axes[axis].offset = -before;
+    join.inputs.push_back(std::move(input));
+    emit_plain(std::move(join));
+  }
+
+  BackwardBuilder& builder_;
+  TensorId current_;
+  const GradientNames& names_;
+};
+
+bool overlap(const Graph& graph, const Contribution& one, const Contribution& other) {
+  for (size_t axis = 0; axis < one.first.size(); ++axis) {
+    const int64_t end = one.first[axis] + graph.extent(graph.tensor(one.tensor).dims[axis]);
+    const int64_t other_end = other.first[axis] + graph.extent(graph.tensor(other.tensor).dims[axis]);
+    if (end <= other.first[axis] || other_end <= one.first[axis]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+CompactTensor compact_tensor(BackwardBuilder& builder, const Operator& op, const Access& operand) {
+  const Graph& graph = builder.graph();
+  const std::vector<DimId> dims = graph.tensor(operand.tensor).dims;
+  CompactTensor compact;
+  if (!uses_indices_once(operand)) {  // the frontend copies such a diagonal first, unless its accesses are plain
+    return compact;
+  }
+  compact.whole = true;
+  for (size_t axis = 0; axis < dims.size(); ++axis) {
+    const Position& position = operand.axes[axis];
+    const int64_t digits = digits_of(graph, op, position);
+    if (digits > 0) {
+      compact.axes.push_back({position.terms, 0});
+      const bool all = digits == graph.extent(dims[axis]) && position.offset == 0;
+      compact.whole = compact.whole && all;
+      std::vector<std::string> names;
+      for (const IndexTerm& term : position.terms)
+        names.push_back(graph.dims[op.space[as_index(term.index)].at()].name);
+      compact.dims.push_back(all                          ? dims[axis]
+                             : position.terms.empty()     ? builder.unit()
+                             : position.terms.size() == 1 ? op.space[as_index(position.index())]
+                                                          : builder.dim(join(names, "·"), digits));
+      continue;
+    }
+    compact.whole = false;
+    for (const IndexTerm& term : sorted_terms(position)) {
+      compact.axes.emplace_back(term.index);
+      compact.dims.push_back(op.space[as_index(term.index)]);
+    }
+  }
+  return compact;
+}
+
+Contribution place(BackwardBuilder& builder, const Operator& op, const Access& operand, TensorId compact,
+                   const GradientNames& names) {
+  Placer placer(builder, compact, names);
+  Contribution made;
+  bool whole = true;
+  const size_t rank = operand.axes.size();
+  for (size_t axis = 0; axis < rank; ++axis) {
+    const Position& position = operand.axes[axis];
+    int64_t first = position.offset;
+    if (digits_of(builder.graph(), op, position) == 0) {
+      const Terms terms = sorted_terms(position);
+      for (size_t k = 0; k < terms.size(); ++k) {
+        if (terms[k].stride > 0) continue;
+        first += terms[k].stride * (placer.extent(axis + k) - 1);
+        placer.reverse(axis + k);
+      }
+      if (std::abs(terms[0].stride) > 1) placer.dilate(axis, std::abs(terms[0].stride));
+      for (size_t k = 1; k < terms.size(); ++k) {
+        const int64_t stride = std::abs(terms[k].stride);
+        stride == placer.extent(axis) ? placer.merge(axis) : placer.fold(axis, stride);
+      }
+    }
+    made.first.push_back(first);
+    const Graph& graph = builder.graph();
+    const int64_t extent = graph.extent(graph.tensor(operand.tensor).dims[axis]);
+    whole = whole && first == 0 && placer.extent(axis) == extent;
+  }
+  made.tensor = placer.current();
+  if (whole) made.first.clear();
+  return made;
+}
+
+std::vector<TensorId> join_parts(BackwardBuilder& builder, TensorId like, const std::vector<Contribution>& parts,
+                                 const GradientNames& names) {
+  std::vector<TensorId> whole;
+  std::vector<std::vector<Contribution>> sets;
+  for (const Contribution& part : parts) {
+    if (part.first.empty()) {
+      whole.push_back(part.tensor);
+      continue;
+    }
+    auto fits = std::find_if(sets.begin(), sets.end(), [&](const std::vector<Contribution>& set) {
+      return set.size() < kMostJoined && std::none_of(set.begin(), set.end(), [&](const Contribution& other) {
+               return overlap(builder.graph(), part, other);
+             });
+    });
+    if (fits == sets.end()) fits = sets.insert(sets.end(), std::vector<Contribution>());
+    fits->push_back(part);
+  }
+  for (const std::vector<Contribution>& set : sets) {
+    const std::vector<DimId> dims = builder.graph().tensor(like).dims;
+    Operator join = BackwardBuilder::over(OperatorKind::join, dims);
+    for (const Contribution& part : set) {
+      Access input{part.tensor, in_order(dims.size())};
+      for (size_t axis = 0; axis < dims.size(); ++axis) input.axes[axis].offset = -part.first[axis];
+      join.inputs.push_back(std::move(input));
+    }
+    const std::vector<Position> axes = in_order(dims.size());
+    const DType dtype = builder.graph().tensor(like).dtype;
+    whole.push_back(builder.emit(std::move(join), names.op, names.tensor, dtype, dims, axes));
+  }
+  return whole;
+}
+
+TensorId join_gradient(BackwardBuilder& builder, const Operator& op, size_t k, const Access& g,
+                       const GradientNames& names) {
+  const Graph& graph = builder.graph();
+  const Access& operand = op.inputs[k];
+  const std::vector<DimId> dims = graph.tensor(operand.tensor).dims;
+  // Each index of the join, by the indices of the gradient: first the digits of the operand's axes, then the indices
+  // that it does not run along, which are summed.
+  Operator gradient = BackwardBuilder::over(OperatorKind::copy, {});
+  std::vector<Position> by(op.space.size());
+  std::vector<Position> output;
+  for (size_t axis = 0; axis < dims.size(); ++axis) {
+    const Position& position = operand.axes[axis];
+    Terms terms = sorted_terms(position);
+    std::reverse(terms.begin(), terms.end());
+    const int64_t extent = graph.extent(dims[axis]);
+    Position merged;
+    int64_t outer = extent;  // positions of the digit before
+    for (size_t term = 0; term < terms.size(); ++term) {
+      const auto here = static_cast<int>(gradient.space.size());
+      const int64_t stride = std::abs(terms[term].stride);
+      const DimId own = op.space[as_index(terms[term].index)];
+      const int64_t points = outer / stride;
+      const std::string& name = graph.dims[own.at()].name;
+      gradient.space.push_back(points == extent ? dims[axis] : builder.dim(name, points));
+      // position = stride · index + offset, so index = digit - offset / stride; inner digits have no offset.
+      const int64_t offset = term == 0 ? position.offset / terms[term].stride : 0;
+      by[as_index(terms[term].index)] = Position({{here, terms[term].stride < 0 ? -1 : 1}}, -offset);
+      merged.terms.push_back({here, stride});
+      outer = stride;
+    }
+    if (terms.empty()) {
+      merged = Position(static_cast<int>(gradient.space.size()));
+      gradient.space.push_back(dims[axis]);
+    }
+    output.push_back(std::move(merged));
+  }
+  gradient.reduced.assign(gradient.space.size(), false);
+  for (size_t index = 0; index < op.space.size(); ++index) {
+    if (runs_along(operand, index)) continue;
+    by[index] = Position(static_cast<int>(gradient.space.size()));
+    gradient.space.push_back(op.space[index]);
+    gradient.reduced.push_back(true);
+    gradient.kind = OperatorKind::sum;
+  }
+  Access input{g.tensor, {}};
+  for (const Position& axis : g.axes) input.axes.push_back(substituted(axis, by));
+  gradient.inputs.push_back(std::move(input));
+  // Where the join does not read all of the operand, the gradient of the rest is zero.
+  const auto leaves = [&](size_t axis) {
+    const Range range = range_of(graph, gradient, gradient.inputs[0].axes[axis]);
+    return range.first < 0 || range.last >= graph.extent(graph.tensor(g.tensor).dims[axis]);
+  };
+  for (size_t axis = 0; axis < g.axes.size(); ++axis) {
+    if (gradient.kind == OperatorKind::copy && leaves(axis)) gradient.kind = OperatorKind::join;
+  }
+  const DType dtype = graph.tensor(operand.tensor).dtype;
+  return builder.emit(std::move(gradient), names.op, names.tensor, dtype, dims, output);
+}
+
+}  // namespace millrace

@@ -1,6 +1,7 @@
 #include "frontend/push_slices.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 
 #include "base/unique_names.h"
@@ -27,15 +28,22 @@ struct PushedSlice {
   bool same(const PushedSlice& other) const { return axes == other.axes && extents == other.extents; }
 };
 
+// The indices come in the order in which they run through the tensor.
 PushedSlice slice_of(const Graph& graph, const Operator& op, const Access& access) {
   PushedSlice slice;
   std::vector<Position> by(op.space.size(), kFixed);
-  for (size_t index = 0; index < op.space.size(); ++index) {
-    if (!runs_along(access, index)) continue;
-    by[index] = static_cast<int>(slice.indices.size());
-    slice.indices.push_back(static_cast<int>(index));
-    slice.dims.push_back(op.space[index]);
-    slice.extents.push_back(graph.extent(op.space[index]));
+  for (const Position& axis : access.axes) {
+    std::vector<IndexTerm> terms = axis.terms;
+    std::stable_sort(terms.begin(), terms.end(),
+                     [](const IndexTerm& l, const IndexTerm& r) { return std::abs(l.stride) > std::abs(r.stride); });
+    for (const IndexTerm& term : terms) {
+      const DimId dim = op.space[as_index(term.index)];
+      if (!by[as_index(term.index)].terms.empty()) continue;
+      by[as_index(term.index)] = static_cast<int>(slice.indices.size());
+      slice.indices.push_back(term.index);
+      slice.dims.push_back(dim);
+      slice.extents.push_back(graph.extent(dim));
+    }
   }
   for (const Position& axis : access.axes) slice.axes.push_back(substituted(axis, by));
   return slice;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "frontend/split_axes.h"
+#include "frontend/view_parts.h"
 
 namespace millrace {
 namespace {
@@ -45,9 +46,9 @@ void absorb_copies(Graph& graph, const std::set<std::string>& kept) {
   }
   if (std::find(absorbed.begin(), absorbed.end(), true) == absorbed.end()) return;
   for (const Operator& op : graph.operators) {
-    // A join tells by each axis whether it is outside.
-    if (op.kind != OperatorKind::join) continue;
     for (const Access& input : op.inputs) {
+      // A join tells by each axis whether it is outside; a diagonal is one of whole axes.
+      if (op.kind != OperatorKind::join && !takes_diagonal(input)) continue;
       OperatorId& copy = merged_by[input.tensor.at()];
       if (copy.valid()) absorbed[copy.at()] = false;
       copy = {};

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/unique_names.h"
+#include "frontend/view_parts.h"
 
 namespace millrace {
 namespace {
@@ -102,25 +103,33 @@ class SlicePusher {
     return op.kind != OperatorKind::join && is_slice(graph_, op, op.inputs[use.input]);
   }
 
-  bool may_move(const Operator& op) const {
-    switch (op.kind) {  // these know their own position
-      case OperatorKind::dropout:
+  // Into how many slices the operator may be divided. A reduction or contraction into one: that saves work, while
+  // several are faster together.
+  size_t most_slices(const Operator& op) const {
+    const bool whole = op.outputs.size() == 1 && !is_result_[op.outputs[0].tensor.at()] &&
+                       std::all_of(op.outputs[0].axes.begin(), op.outputs[0].axes.end(),
+                                   [](const Position& axis) { return axis.is_index(); });
+    if (!whole || std::any_of(op.inputs.begin(), op.inputs.end(), takes_diagonal)) return 0;
+    switch (op.kind) {
+      case OperatorKind::dropout:  // these know their own position
       case OperatorKind::join:
       case OperatorKind::causal_mask:
       case OperatorKind::causal_mask_dx:
-      case OperatorKind::embed_diagonal: return false;
-      default: break;
+      case OperatorKind::embed_diagonal: return 0;
+      case OperatorKind::contraction:
+      case OperatorKind::sum:
+      case OperatorKind::max:
+      case OperatorKind::min: return 1;
+      default: return info_of(op.kind).operator_class == OperatorClass::elementwise ? kMostSlices : 0;
     }
-    return info_of(op.kind).operator_class == OperatorClass::elementwise && op.outputs.size() == 1 &&
-           op.outputs[0].axes == in_order(op.space.size()) && !is_result_[op.outputs[0].tensor.at()];
   }
 
   // The operators that replace operator k: itself if it stays.
   std::vector<size_t> push(size_t k) {
     const Operator op = graph_.operators[k];
     const std::vector<SliceUse> uses = op.outputs.empty() ? std::vector<SliceUse>{} : uses_[op.outputs[0].tensor.at()];
-    if (uses.empty() || !may_move(op) ||
-        !std::all_of(uses.begin(), uses.end(), [&](const SliceUse& u) { return reads_slice(u); }))
+    const size_t most = uses.empty() ? 0 : most_slices(op);
+    if (most == 0 || !std::all_of(uses.begin(), uses.end(), [&](const SliceUse& u) { return reads_slice(u); }))
       return {k};
     std::vector<PushedSlice> slices;
     std::vector<size_t> slice_of_use;
@@ -134,7 +143,7 @@ class SlicePusher {
       if (known != slices.end()) continue;
       slices.push_back(slice);
       points += points_of_slice(slice);
-      if (slices.size() > kMostSlices || points > elements_of(graph_, op.outputs[0].tensor)) return {k};
+      if (slices.size() > most || points > elements_of(graph_, op.outputs[0].tensor)) return {k};
     }
     if (pushed_ + slices.size() > kMostPushed) return {k};
     pushed_ += slices.size();
@@ -151,13 +160,8 @@ class SlicePusher {
     graph_.tensors[op.outputs[0].tensor.at()].name += " whole";  // unused from here on
     std::vector<size_t> made;
     for (const PushedSlice& slice : slices) {
-      Operator part = op;
+      Operator part = part_of(op, slice);
       part.name = operator_names_.take(op.name, " ");
-      part.space = slice.dims;
-      part.reduced.assign(slice.dims.size(), false);
-      for (Access& input : part.inputs) {
-        for (Position& axis : input.axes) axis = substituted(axis, slice.axes);
-      }
       Tensor output = tensor;
       output.name = tensor_names_.take(tensor.name, ".");
       output.dims = slice.dims;
@@ -191,6 +195,28 @@ class SlicePusher {
       }
     }
     return made;
+  }
+
+  // The operator over the positions of a slice of its output; what it reduces stays.
+  static Operator part_of(const Operator& op, const PushedSlice& slice) {
+    Operator part = op;
+    part.space = slice.dims;
+    part.reduced.assign(slice.dims.size(), false);
+    std::vector<Position> by(op.space.size(), kFixed);
+    for (size_t axis = 0; axis < slice.axes.size(); ++axis) {
+      const int index = op.outputs[0].axes[axis].index();
+      if (index != kFixed) by[as_index(index)] = slice.axes[axis];
+    }
+    for (size_t index = 0; index < op.space.size(); ++index) {
+      if (!op.reduced[index]) continue;
+      by[index] = static_cast<int>(part.space.size());
+      part.space.push_back(op.space[index]);
+      part.reduced.push_back(true);
+    }
+    for (Access& input : part.inputs) {
+      for (Position& axis : input.axes) axis = substituted(axis, by);
+    }
+    return part;
   }
 
   // The result that the operator only copies from this tensor, if it does.

@@ -186,8 +186,11 @@ class AxisSplitter {
 
   void forbid(int node, int64_t point) { wanted_[node].erase(point); }
 
-  static bool knows_its_position(const Operator& op, size_t index) {
-    return op.kind == OperatorKind::causal_mask && index + 2 >= op.space.size();
+  // Whether the operator needs the index as one: a causal mask compares two, a diagonal is one of whole axes.
+  static bool is_one(const Operator& op, size_t index) {
+    if (op.kind == OperatorKind::causal_mask && index + 2 >= op.space.size()) return true;
+    return std::any_of(op.inputs.begin(), op.inputs.end(),
+                       [&](const Access& input) { return runs_along(input, index) && takes_diagonal(input); });
   }
 
   // A point must divide the extents of its class, and split every position on its axes into digits.
@@ -200,7 +203,7 @@ class AxisSplitter {
       if (wanted == wanted_.end()) continue;
       std::erase_if(wanted->second, [&](const auto& entry) {
         const int64_t point = entry.first;
-        return point < extents[index] && (extents[index] % point != 0 || knows_its_position(op, index));
+        return point < extents[index] && (extents[index] % point != 0 || is_one(op, index));
       });
     }
     for_each_axis(op, [&](int node, int64_t extent, const Position& position) {

@@ -115,6 +115,26 @@ def f(x: float32[A, B], b: float32[B]):
             "result_1[A:4, B] = multiply(h.2[A:4, B], 3)\n");
 }
 
+// The class token of the last layer. Several slices are faster as one product.
+TEST(SplitAxes, OnlyTheSliceOfAProductThatIsReadIsComputed) {
+  EXPECT_EQ(operators_of(R"(
+B = 2
+T = 5
+E = 6
+F = 4
+def f(x: float32[B, T, E], w: float32[E, F], b: float32[F]):
+    y = np.tanh(np.einsum("bte,ef->btf", x, w) + b)
+    z = np.einsum("bte,ef->btf", x, w)
+    return y[:, 0] * 2, z[:, 0] * z[:, 1]
+)"),
+            "y.1[B, F] = contraction(x[B, at 0, E], w[E, F]) over E\n"
+            "y.1.2[B, F] = add(y.1[B, F], b[F])\n"
+            "y[B, F] = tanh(y.1.2[B, F])\n"
+            "z[B, T, F] = contraction(x[B, T, E], w[E, F]) over E\n"
+            "result_0[B, F] = multiply(y[B, F], 2)\n"
+            "result_1[B, F] = multiply(z[B, at 0, F], z[B, at 1, F])\n");
+}
+
 TEST(SplitAxes, OverlappingSlicesAreComputedOnce) {
   EXPECT_EQ(operators_of(R"(
 A = 6

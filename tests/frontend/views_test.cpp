@@ -217,6 +217,21 @@ def f(x: float32[A, B], y: float32[1, B]):
             "result_3[1, 3·3 + B] = add(y[1, B], 1)\n");
 }
 
+TEST(Views, ADiagonalIsOneOfWholeAxes) {
+  EXPECT_EQ(operators_of(R"(
+A = 6
+B = 3
+def f(x: float32[A, B]):
+    return np.einsum("ii->i", x[:B]), np.einsum("ii->i", np.reshape(x, (2, 9))[:, :2]), np.einsum("iji->ij", np.reshape(x, (3, 2, 3)))
+)"),
+            "result_0.1[A:3, B] = copy(x[A:3, B])\n"
+            "result_0[A:3] = copy(result_0.1[A:3, A:3])\n"
+            "result_1.1[A.0, B:2] = copy(x[3·A.0, B:2])\n"
+            "result_1[A.0] = copy(result_1.1[A.0, A.0])\n"
+            "result_2.1[A.0, A.1, B] = copy(x[2·A.0 + A.1, B])\n"
+            "result_2[A.0, A.1] = copy(result_2.1[A.0, A.1, A.0])\n");
+}
+
 // A broadcast index that neither operand has is copied.
 TEST(Views, AContractionRunsAlongAnOperand) {
   EXPECT_EQ(operators_of(R"(

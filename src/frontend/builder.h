@@ -160,6 +160,7 @@ class Builder {
   std::set<TensorId> made_of_numbers_;  // tensors that depend on no argument but scalars; they decide no type
   std::map<std::pair<std::string, int64_t>, DimId> dims_;
   std::map<double, TensorId> constants_;
+  std::map<std::string, View> copies_;                 // made so far, by the view that was copied
   std::map<int64_t, std::vector<std::string>> sizes_;  // the module's, by extent
 };
 

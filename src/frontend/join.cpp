@@ -122,8 +122,12 @@ void guard(const Graph& graph, const Operator& op, Access& access, const Placed&
   const int index = axes[axis].indices[0];
   const int64_t unit = axes[axis].points.back() / graph.extent(op.space[as_index(index)]);
   if (box.end[axis] - box.first[axis] != unit) return;
-  Position& position = access.axes.back();
-  const int64_t extent = graph.extent(graph.tensor(access.tensor).dims.back());
+  size_t on = access.axes.size() - 1;  // an axis along the index, if there is one: no index is on two
+  for (size_t k = 0; k < access.axes.size(); ++k) {
+    if (access.axes[k].stride_along(index) != 0) on = k;
+  }
+  Position& position = access.axes[on];
+  const int64_t extent = graph.extent(graph.tensor(access.tensor).dims[on]);
   const int64_t step = position.stride_along(index) < 0 ? -extent : extent;
   Position shift({{0, 1}, {1, step}}, -step * (box.first[axis] / unit));
   position = substituted(shift, {position, index});
@@ -155,7 +159,10 @@ Value Builder::join(std::vector<Placed> inputs, const std::vector<int64_t>& exte
     const auto label = static_cast<int>(axis);
     axes[axis].points = *joined_points(inputs, axis, extents[axis]);
     space.points[label] = axes[axis].points;
-    add_label(space, label, dim_like(dim_of(inputs[0].view, axis), extents[axis], inputs[0].view), terms);
+    const auto named =
+        std::find_if(inputs.begin(), inputs.end(), [&](const Placed& input) { return !is_repeated(input.view, axis); });
+    const View& view = named == inputs.end() ? inputs[0].view : named->view;
+    add_label(space, label, dim_like(dim_of(view, axis), extents[axis], view), terms);
     axes[axis].indices = space.indices[label];
     counts.push_back(axes[axis].indices.size());
   }

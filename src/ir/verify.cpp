@@ -147,7 +147,8 @@ class Verifier {
     for (size_t index = 0; index < op.space.size(); ++index) {
       if (operator_class == OperatorClass::elementwise) {
         check(!op.reduced[index], "an elementwise operator has a reduced index");
-        check(runs_along(op.outputs[0], index), "the output of an elementwise operator does not run along its space");
+        check(runs_along(op.outputs[0], index),
+              "the output of an elementwise operator does not run along its space in order");
       }
       if (folds)
         check(op.reduced[index] != runs_along(op.outputs[0], index),

@@ -101,10 +101,20 @@ TEST(Verify, Accesses) {
                  [](Graph& g) { named(g, "z bias").inputs[1].axes.push_back(0); });
   expect_message("operator 'z bias': unknown index on b", [](Graph& g) { named(g, "z bias").inputs[1].axes[0] = 2; });
   expect_message("operator 'z bias': unknown index on b", [](Graph& g) { named(g, "z bias").inputs[1].axes[0] = -2; });
-  expect_message("operator 'z bias': axis 0 of b has another extent than its index",
-                 [](Graph& g) { named(g, "z bias").inputs[1].axes[0] = 0; });
-  expect_message("operator 'z bias': axis 0 of b runs along no index but its extent is not one",
-                 [](Graph& g) { named(g, "z bias").inputs[1].axes[0] = kFixed; });
+  expect_message("operator 'z bias': positions 1 to 5 on axis 0 of b are not all inside its extent 5",
+                 [](Graph& g) { named(g, "z bias").inputs[1].axes[0].offset = 1; });
+  expect_message("operator 'z bias': positions -4 to 0 on axis 0 of b are not all inside its extent 5", [](Graph& g) {
+    named(g, "z bias").inputs[1].axes[0] = Position({{1, -1}}, 0);
+  });
+  expect_message("operator 'z bias': positions 0 to 9 on axis 0 of b are not all inside its extent 5", [](Graph& g) {
+    named(g, "z bias").inputs[1].axes[0] = Position({{0, 1}, {1, 2}}, 0);
+  });
+  expect_message("operator 'z bias': unknown index on b", [](Graph& g) {
+    named(g, "z bias").inputs[1].axes[0] = Position({{1, 0}}, 0);
+  });
+  expect_message("operator 'z bias': unknown index on b", [](Graph& g) {
+    named(g, "z bias").inputs[1].axes[0] = Position({{1, 1}, {0, 1}}, 0);
+  });
 }
 
 TEST(Verify, Order) {

@@ -119,14 +119,30 @@ int64_t words_of(const Graph& graph, TensorId tensor) {
   return role == TensorRole::scalar || role == TensorRole::constant ? 0 : elements_of(graph, tensor);
 }
 
+namespace {
+
+// Whether both touch the same elements: by the same positions along indices of the same extents.
+bool touch_the_same(const Graph& graph, const TensorUse& a, const TensorUse& b) {
+  if (*a.access != *b.access) return false;
+  for (const Position& position : a.access->axes) {
+    for (const IndexTerm& term : position.terms) {
+      const size_t index = as_index(term.index);
+      if (graph.extent(a.op->space[index]) != graph.extent(b.op->space[index])) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
 int64_t words_touched(const Graph& graph, const std::vector<TensorUse>& uses) {
-  std::vector<const Access*> seen;
+  std::vector<TensorUse> seen;
   int64_t words = 0;
   for (const TensorUse& use : uses) {
     const bool again =
-        std::any_of(seen.begin(), seen.end(), [&](const Access* access) { return *access == *use.access; });
+        std::any_of(seen.begin(), seen.end(), [&](const TensorUse& one) { return touch_the_same(graph, one, use); });
     if (again) continue;
-    seen.push_back(use.access);
+    seen.push_back(use);
     words += words_touched(graph, *use.op, *use.access);
   }
   return uses.empty() ? 0 : std::min(words, words_of(graph, uses.front().access->tensor));

@@ -24,7 +24,7 @@ bool is_logical(OperatorKind kind) {
 DType statistics_dtype(DType dtype) { return dtype == DType::float64 ? DType::float64 : DType::float32; }
 
 // Whether two axes have one label.
-bool takes_diagonal(const Builder::Term& term) {
+bool repeats_a_label(const Builder::Term& term) {
   std::set<int> seen;
   return std::any_of(term.labels.begin(), term.labels.end(),
                      [&](int label) { return label != kFixed && !seen.insert(label).second; });
@@ -452,7 +452,7 @@ std::optional<TensorId> Builder::converted(TensorId tensor, DType dtype, SourceL
 Value Builder::copy(const Term& term, const std::vector<int>& out, const std::map<int, DimId>& dims,
                     SourceLocation location) {
   std::vector<Term> terms = {term};
-  if (takes_diagonal(term) && !is_plain(graph, term.view)) {  // a diagonal is one of whole axes
+  if (repeats_a_label(term) && !is_plain(graph, term.view)) {  // a diagonal is one of whole axes
     std::vector<DimId> whole_dims;
     for (size_t axis = 0; axis < term.view.axes.size(); ++axis) whole_dims.push_back(dim_of(term.view, axis));
     const std::optional<TensorId> copied = add_copy(term.view, term.view.axes, whole_dims, location);

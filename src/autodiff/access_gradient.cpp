@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <optional>
 
 #include "base/text.h"
 
@@ -340,72 +341,108 @@ MergedJoin merge_indices(BackwardBuilder& builder, const Operator& op, const Acc
   return merged;
 }
 
+using Ranges = std::vector<Range>;  // one per index
+
+// The smallest and the largest position where the indices are in these ranges.
+Range range_in(const Position& position, const Ranges& ranges) {
+  Range range{position.offset, position.offset};
+  for (const IndexTerm& term : position.terms) {
+    const Range& index = ranges[as_index(term.index)];
+    range.first += term.stride * (term.stride > 0 ? index.first : index.last);
+    range.last += term.stride * (term.stride > 0 ? index.last : index.first);
+  }
+  return range;
+}
+
+// Whether the access may be inside its tensor where the indices are in these ranges.
+bool may_be_inside(const Graph& graph, const Access& access, const Ranges& ranges) {
+  for (size_t axis = 0; axis < access.axes.size(); ++axis) {
+    const Range range = range_in(access.axes[axis], ranges);
+    if (range.last < 0 || range.first >= graph.extent(graph.tensor(access.tensor).dims[axis])) return false;
+  }
+  return true;
+}
+
+// The ranges outside of which the access is not inside its tensor.
+Ranges reach_of_input(const Graph& graph, const Operator& op, const Access& access) {
+  Ranges ranges;
+  for (const DimId dim : op.space) ranges.push_back({0, graph.extent(dim) - 1});
+  for (int round = 0; round < 2; ++round) {  // what one index excludes may exclude more of another
+    for (Range& range : ranges) {
+      const Range all = range;
+      for (range.last = range.first; range.first < all.last && !may_be_inside(graph, access, ranges); ++range.first)
+        range.last = range.first + 1;
+      const int64_t first = range.first;
+      for (range = {all.last, all.last}; range.last > first && !may_be_inside(graph, access, ranges); --range.last)
+        range.first = range.last - 1;
+      range.first = first;
+    }
+  }
+  return ranges;
+}
+
+// Takes `other` away from an end of `ranges`; false if what remains is not a box.
+bool subtract(const Ranges& other, Ranges& ranges) {
+  std::optional<size_t> uncovered;
+  for (size_t index = 0; index < ranges.size(); ++index) {
+    if (other[index].last < ranges[index].first || other[index].first > ranges[index].last) return true;
+    if (other[index].first <= ranges[index].first && other[index].last >= ranges[index].last) continue;
+    if (uncovered) return false;
+    uncovered = index;
+  }
+  if (!uncovered) return false;
+  Range& range = ranges[*uncovered];
+  const Range& taken = other[*uncovered];
+  if (taken.first <= range.first)
+    range.first = taken.last + 1;
+  else if (taken.last >= range.last)
+    range.last = taken.first - 1;
+  else
+    return false;
+  return true;
+}
+
+// Where the join takes its input k: where it is inside and none before it is. A box, since the parts of a concatenation
+// are boxes.
+Ranges region_of(const Graph& graph, const Operator& op, size_t k) {
+  Ranges region = reach_of_input(graph, op, op.inputs[k]);
+  std::vector<Ranges> before;
+  for (size_t earlier = 0; earlier < k; ++earlier) before.push_back(region_of(graph, op, earlier));
+  for (bool changes = true; changes;) {
+    const Ranges old = region;
+    for (const Ranges& taken : before) subtract(taken, region);
+    changes = !std::equal(old.begin(), old.end(), region.begin(),
+                          [](const Range& l, const Range& r) { return l.first == r.first && l.last == r.last; });
+  }
+  return region;
+}
+
 }  // namespace
 
-TensorId join_gradient(BackwardBuilder& builder, const Operator& join, size_t k, const Access& join_g,
-                       const GradientNames& names) {
-  const MergedJoin merged = merge_indices(builder, join, join.inputs[k], join_g, names);
-  const Operator& op = merged.op;
-  const Access& operand = merged.operand;
-  const Access& g = merged.g;
+JoinPart join_part(BackwardBuilder& builder, const Operator& join, size_t k, const Access& join_g,
+                   const GradientNames& names) {
   const Graph& graph = builder.graph();
-  const std::vector<DimId> dims = graph.tensor(operand.tensor).dims;
-  // Each index of the join, by the indices of the gradient: first the digits of the operand's axes, then the indices
-  // that it does not run along, which are summed.
-  Operator gradient = BackwardBuilder::over(OperatorKind::copy, {});
-  std::vector<Position> by(op.space.size());
-  std::vector<Position> output;
-  for (size_t axis = 0; axis < dims.size(); ++axis) {
-    const Position& position = operand.axes[axis];
-    Terms terms = sorted_terms(position);
-    std::reverse(terms.begin(), terms.end());
-    const int64_t extent = graph.extent(dims[axis]);
-    Position digits;
-    int64_t outer = extent;  // positions of the digit before
-    for (size_t term = 0; term < terms.size(); ++term) {
-      const auto here = static_cast<int>(gradient.space.size());
-      const int64_t stride = std::abs(terms[term].stride);
-      const int64_t points = outer / stride;
-      const std::string name = graph.dims[op.space[as_index(terms[term].index)].at()].name;
-      gradient.space.push_back(points == extent ? dims[axis] : builder.dim(name, points));
-      // position = stride · index + offset, so index = digit - offset / stride; inner digits have no offset.
-      const int64_t offset = term == 0 ? position.offset / terms[term].stride : 0;
-      by[as_index(terms[term].index)] = Position({{here, terms[term].stride < 0 ? -1 : 1}}, -offset);
-      digits.terms.push_back({here, stride});
-      outer = stride;
-    }
-    if (terms.empty()) {
-      digits = Position(static_cast<int>(gradient.space.size()));
-      gradient.space.push_back(dims[axis]);
-    }
-    output.push_back(std::move(digits));
+  const MergedJoin merged = merge_indices(builder, join, join.inputs[k], join_g, names);
+  Ranges region;
+  if (merged.g.tensor == join_g.tensor) {
+    region = region_of(graph, join, k);
+  } else {
+    region = reach_of_input(graph, merged.op, merged.operand);
   }
-  const size_t kept = gradient.space.size();
-  for (size_t index = 0; index < op.space.size(); ++index) {
-    if (runs_along(operand, index)) continue;
-    by[index] = Position(static_cast<int>(gradient.space.size()));
-    gradient.space.push_back(op.space[index]);
+  JoinPart part{BackwardBuilder::over(OperatorKind::copy, {}), {merged.operand.tensor, {}}, {merged.g.tensor, {}}};
+  std::vector<Position> by;
+  for (size_t index = 0; index < region.size(); ++index) {
+    const DimId dim = merged.op.space[index];
+    const int64_t points = region[index].last - region[index].first + 1;
+    const std::string name = graph.dims[dim.at()].name;
+    part.op.space.push_back(points == graph.extent(dim) ? dim : builder.dim(name, points));
+    by.push_back(Position({{static_cast<int>(index), 1}}, region[index].first));
   }
-  gradient.reduced.assign(gradient.space.size(), false);
-  Access input{g.tensor, {}};
-  for (const Position& axis : g.axes) input.axes.push_back(substituted(axis, by));
-  // Where the join does not read all of the operand, the gradient of the rest is zero.
-  for (size_t axis = 0; axis < g.axes.size(); ++axis) {
-    const Range range = range_of(graph, gradient, input.axes[axis]);
-    if (range.first < 0 || range.last >= graph.extent(graph.tensor(g.tensor).dims[axis]))
-      gradient.kind = OperatorKind::join;
-  }
-  gradient.inputs.push_back(std::move(input));
-  const DType dtype = graph.tensor(operand.tensor).dtype;
-  if (kept == gradient.space.size())
-    return builder.emit(std::move(gradient), names.op, names.tensor, dtype, dims, output);
-  Operator sum = BackwardBuilder::over(OperatorKind::sum, gradient.space);
-  for (size_t index = kept; index < sum.space.size(); ++index) sum.reduced[index] = true;
-  const std::vector<Position> all = in_order(sum.space.size());
-  sum.inputs = gradient.inputs;
-  if (gradient.kind == OperatorKind::join)
-    sum.inputs = {{builder.emit(std::move(gradient), names.op, names.tensor, dtype, all), all}};
-  return builder.emit(std::move(sum), names.op, names.tensor, dtype, dims, output);
+  part.op.reduced.resize(part.op.space.size(), false);
+  part.op.name = join.name;
+  for (const Position& axis : merged.operand.axes) part.operand.axes.push_back(substituted(axis, by));
+  for (const Position& axis : merged.g.axes) part.g.axes.push_back(substituted(axis, by));
+  return part;
 }
 
 }  // namespace millrace

@@ -134,7 +134,8 @@ class Differentiator {
   // Reduces a gradient over the whole space to the operand's shape: sums over indices along which the operand was
   // broadcast, permutes, and places the gradient of a slice, window or diagonal.
   Contribution reduce_to(const Operator& op, const Access& operand, const Access& gradient) {
-    if (is_whole(graph_, op, operand) && gradient.axes == operand.axes) return {gradient.tensor, {}};
+    const bool same = gradient.axes == operand.axes && is_whole(graph_, op, operand) && is_whole(graph_, op, gradient);
+    if (same) return {gradient.tensor, {}};
     if (is_diagonal(operand)) return {reduce_to_diagonal(op, operand, gradient), {}};
     const CompactTensor compact = compact_tensor(builder_, op, operand);
     const TensorId reduced = reduce(op, operand, gradient, compact);
@@ -239,8 +240,8 @@ class Differentiator {
         for (size_t input = 0; input < op.inputs.size(); ++input) {
           const Access& operand = op.inputs[input];
           if (!active_[operand.tensor.at()]) continue;
-          contributions_[operand.tensor.at()].push_back(
-              {join_gradient(builder_, op, input, g, names_of_gradient(op, operand)), {}});
+          const JoinPart part = join_part(builder_, op, input, g, names_of_gradient(op, operand));
+          contributions_[operand.tensor.at()].push_back(reduce_to(part.op, part.operand, part.g));
         }
         return;
       case OperatorKind::sum: contribute(op, 0, along_space(op, OperatorKind::copy, {g})); return;

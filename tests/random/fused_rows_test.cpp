@@ -315,7 +315,7 @@ TEST(FusedRows, ChecksGradientsOfWindows) {
 }
 
 // The gradient reads d[v - j + 2, j], which the verifier rejects as a diagonal of a part: one of the two must change.
-TEST(FusedRows, DISABLED_VerifierAcceptsGradientsOfWindows) {
+TEST(FusedRows, VerifierAcceptsGradientsOfWindows) {
   const Result<Done> valid = verify(differentiate(windows().training.graph));
   EXPECT_TRUE(valid) << to_string(valid.error());
 }

@@ -259,12 +259,14 @@ namespace {
 bool are_aligned(const Graph& graph, const Operator& op, const Position& position, int64_t extent) {
   if (position.terms.size() < 2) return true;
   const Terms terms = sorted_terms(position);
+  const int64_t sign = terms[0].stride < 0 ? -1 : 1;
   int64_t next = 1;
   for (size_t k = 0; k < terms.size(); ++k) {
-    if (terms[k].stride != next) return false;
+    if (terms[k].stride != sign * next) return false;
     if (k + 1 < terms.size()) next *= graph.extent(op.space[as_index(terms[k].index)]);
   }
-  return position.offset % next == 0 && extent % next == 0;
+  const int64_t first = sign > 0 ? position.offset : extent - 1 - position.offset;  // reversed: from the end
+  return first % next == 0 && extent % next == 0;
 }
 
 // A join over merged indices: those of each axis of an operand that are not aligned become one.
@@ -322,7 +324,8 @@ MergedJoin merge_indices(BackwardBuilder& builder, const Operator& op, const Acc
       digits.terms.push_back({add(term.index), stride});
     }
     output.push_back(std::move(digits));
-    merged.operand.axes[axis] = Position({{static_cast<int>(merged.op.space.size()), 1}}, operand.axes[axis].offset);
+    const int64_t sign = terms[0].stride < 0 ? -1 : 1;
+    merged.operand.axes[axis] = Position({{static_cast<int>(merged.op.space.size()), sign}}, operand.axes[axis].offset);
     merged.op.space.push_back(builder.dim(join(dims, "·"), extent));
   }
   for (size_t axis = 0; axis < operand.axes.size(); ++axis) {
@@ -342,44 +345,6 @@ MergedJoin merge_indices(BackwardBuilder& builder, const Operator& op, const Acc
 }
 
 using Ranges = std::vector<Range>;  // one per index
-
-// The smallest and the largest position where the indices are in these ranges.
-Range range_in(const Position& position, const Ranges& ranges) {
-  Range range{position.offset, position.offset};
-  for (const IndexTerm& term : position.terms) {
-    const Range& index = ranges[as_index(term.index)];
-    range.first += term.stride * (term.stride > 0 ? index.first : index.last);
-    range.last += term.stride * (term.stride > 0 ? index.last : index.first);
-  }
-  return range;
-}
-
-// Whether the access may be inside its tensor where the indices are in these ranges.
-bool may_be_inside(const Graph& graph, const Access& access, const Ranges& ranges) {
-  for (size_t axis = 0; axis < access.axes.size(); ++axis) {
-    const Range range = range_in(access.axes[axis], ranges);
-    if (range.last < 0 || range.first >= graph.extent(graph.tensor(access.tensor).dims[axis])) return false;
-  }
-  return true;
-}
-
-// The ranges outside of which the access is not inside its tensor.
-Ranges reach_of_input(const Graph& graph, const Operator& op, const Access& access) {
-  Ranges ranges;
-  for (const DimId dim : op.space) ranges.push_back({0, graph.extent(dim) - 1});
-  for (int round = 0; round < 2; ++round) {  // what one index excludes may exclude more of another
-    for (Range& range : ranges) {
-      const Range all = range;
-      for (range.last = range.first; range.first < all.last && !may_be_inside(graph, access, ranges); ++range.first)
-        range.last = range.first + 1;
-      const int64_t first = range.first;
-      for (range = {all.last, all.last}; range.last > first && !may_be_inside(graph, access, ranges); --range.last)
-        range.first = range.last - 1;
-      range.first = first;
-    }
-  }
-  return ranges;
-}
 
 // Takes `other` away from an end of `ranges`; false if what remains is not a box.
 bool subtract(const Ranges& other, Ranges& ranges) {
@@ -405,7 +370,7 @@ bool subtract(const Ranges& other, Ranges& ranges) {
 // Where the join takes its input k: where it is inside and none before it is. A box, since the parts of a concatenation
 // are boxes.
 Ranges region_of(const Graph& graph, const Operator& op, size_t k) {
-  Ranges region = reach_of_input(graph, op, op.inputs[k]);
+  Ranges region = inside_ranges(graph, op, op.inputs[k]);
   std::vector<Ranges> before;
   for (size_t earlier = 0; earlier < k; ++earlier) before.push_back(region_of(graph, op, earlier));
   for (bool changes = true; changes;) {
@@ -427,7 +392,7 @@ JoinPart join_part(BackwardBuilder& builder, const Operator& join, size_t k, con
   if (merged.g.tensor == join_g.tensor) {
     region = region_of(graph, join, k);
   } else {
-    region = reach_of_input(graph, merged.op, merged.operand);
+    region = inside_ranges(graph, merged.op, merged.operand);
   }
   JoinPart part{BackwardBuilder::over(OperatorKind::copy, {}), {merged.operand.tensor, {}}, {merged.g.tensor, {}}};
   std::vector<Position> by;

@@ -96,8 +96,8 @@ class Verifier {
     for (const Position& axis : input.axes) {
       for (const IndexTerm& term : axis.terms) repeated = repeated || !indices.insert(term.index).second;
     }
-    check(!repeated || op.pass == Pass::backward || is_plain(graph_, op, input), "a diagonal of ", graph_.tensor(input.tensor).name,
-          " is taken of a part, or of an axis as several indices");
+    check(!repeated || op.pass == Pass::backward || is_plain(graph_, op, input), "a diagonal of ",
+          graph_.tensor(input.tensor).name, " is taken of a part, or of an axis as several indices");
   }
 
   // The indices of each axis of an output count its positions like the digits of a number; each is on one axis.

@@ -47,8 +47,7 @@ void absorb_copies(Graph& graph, const std::set<std::string>& kept) {
   if (std::find(absorbed.begin(), absorbed.end(), true) == absorbed.end()) return;
   for (const Operator& op : graph.operators) {
     for (const Access& input : op.inputs) {
-      // A join tells by each axis whether it is outside; a diagonal is one of whole axes.
-      if (op.kind != OperatorKind::join && !takes_diagonal(input)) continue;
+      if (!takes_diagonal(input)) continue;  // a diagonal is one of whole axes
       OperatorId& copy = merged_by[input.tensor.at()];
       if (copy.valid()) absorbed[copy.at()] = false;
       copy = {};

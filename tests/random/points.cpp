@@ -77,7 +77,7 @@ int64_t words_read(const Graph& graph, const std::vector<OperatorId>& members, T
       if (input.tensor != tensor) continue;
       Region ranges;
       for (size_t k = 0; k < op.space.size(); ++k) {
-        const Range all{0, graph.extent(op.space[k]) - 1};
+        const millrace::Range all{0, graph.extent(op.space[k]) - 1};
         if (runs_along(input, k)) ranges.push_back(op.kind == OperatorKind::join ? op.regions[number][k] : all);
       }
       if (!seen.emplace(input.axes, ranges).second) continue;

@@ -146,12 +146,13 @@ class Placer {
   const GradientNames& names_;
 };
 
-// Where a part is in the whole gradient.
-Region region_of(const Graph& graph, const Contribution& part) {
+// Where a part is in the whole gradient of `like`. The zeros after the last element of a dilated part may be beyond it.
+Region region_of(const Graph& graph, TensorId like, const Contribution& part) {
   Region region;
   for (size_t axis = 0; axis < part.first.size(); ++axis) {
     const int64_t extent = graph.extent(graph.tensor(part.tensor).dims[axis]);
-    region.push_back({part.first[axis], part.first[axis] + extent - 1});
+    const int64_t end = graph.extent(graph.tensor(like).dims[axis]);
+    region.push_back({part.first[axis], std::min(part.first[axis] + extent, end) - 1});
   }
   return region;
 }
@@ -234,7 +235,7 @@ std::vector<TensorId> join_parts(BackwardBuilder& builder, TensorId like, const 
     }
     auto fits = std::find_if(sets.begin(), sets.end(), [&](const std::vector<Contribution>& set) {
       return set.size() < kMostJoined && std::none_of(set.begin(), set.end(), [&](const Contribution& other) {
-               return overlap(region_of(builder.graph(), part), region_of(builder.graph(), other));
+               return overlap(region_of(builder.graph(), like, part), region_of(builder.graph(), like, other));
              });
     });
     if (fits == sets.end()) fits = sets.insert(sets.end(), std::vector<Contribution>());
@@ -245,7 +246,7 @@ std::vector<TensorId> join_parts(BackwardBuilder& builder, TensorId like, const 
     Operator join = BackwardBuilder::over(OperatorKind::join, dims);
     for (const Contribution& part : set) {
       Access input{part.tensor, in_order(dims.size())};
-      join.regions.push_back(region_of(builder.graph(), part));
+      join.regions.push_back(region_of(builder.graph(), like, part));
       for (size_t axis = 0; axis < dims.size(); ++axis) input.axes[axis].offset = -part.first[axis];
       join.inputs.push_back(std::move(input));
     }

@@ -159,6 +159,8 @@ Neighbourhood::Neighbourhood(const TrainingGraph& training)
       producers(producers_of(graph)),
       readers(readers_of(graph)),
       leaves(graph.tensors.size(), false),
+      plain(std::all_of(graph.operators.begin(), graph.operators.end(),
+                        [&](const Operator& op) { return has_plain_accesses(graph, op); })),
       joined(joined_indices(graph, producers)) {
   for (const Output& result : graph.results) leaves[result.tensor.at()] = true;
   for (const TensorId gradient : training.argument_gradients) {

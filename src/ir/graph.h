@@ -162,6 +162,9 @@ bool has_plain_accesses(const Graph& graph, const Operator& op);
 // Whether the access reads or writes the whole tensor, its axes in the order of the space.
 bool is_whole(const Graph& graph, const Operator& op, const Access& access);
 
+// Whether two axes run along one index.
+bool takes_diagonal(const Access& access);
+
 // The index of each axis of a plain access, or kFixed.
 std::vector<int> indices_of(const Access& access);
 

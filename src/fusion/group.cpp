@@ -246,6 +246,13 @@ std::optional<Rejection> match_shared(const Neighbourhood& near, const Group& a,
   return same ? std::nullopt : std::optional(Rejection{"their iteration spaces have different sizes"});
 }
 
+// Whether every member runs along a label.
+bool all_run_along(const Group& group, size_t label) {
+  return std::all_of(group.members.begin(), group.members.end(), [&](const Member& member) {
+    return std::find(member.labels.begin(), member.labels.end(), static_cast<int>(label)) != member.labels.end();
+  });
+}
+
 // A member that runs along a part of an index computes nothing elsewhere: only an elementwise operator can.
 bool runs_in_part(const Neighbourhood& near, const Group& group, const Member& member) {
   const Operator& op = near.op(member.op);
@@ -262,6 +269,17 @@ bool runs_in_part(const Neighbourhood& near, const Group& group, const Member& m
 OrRejected<Group> unite(const Neighbourhood& near, const Group& a, const Group& b) {
   Matching matching(near.graph, a, b);
   if (const std::optional<Rejection> rejection = match_shared(near, a, b, matching)) return *rejection;
+  for (size_t label = 0; label < b.dims.size(); ++label) {
+    const Match& match = matching.to_a()[label];
+    if (match.label == kNoLabel) continue;
+    const size_t label_a = as_index(match.label);
+    const int64_t extent_a = near.graph.extent(a.dims[label_a]);
+    const int64_t extent_b = near.graph.extent(b.dims[label]);
+    // A member without the index of extent one would run everywhere and read what others compute at one point only.
+    const bool lost = (extent_a == 1 && extent_b > 1 && !all_run_along(a, label_a)) ||
+                      (extent_b == 1 && extent_a > 1 && !all_run_along(b, label));
+    if (lost) return Rejection{"one of them is at one point of an index, and not all of its operators have that index"};
+  }
   Group united = a;
   std::vector<Match> renamed = matching.to_a();
   for (size_t label = 0; label < renamed.size(); ++label) {

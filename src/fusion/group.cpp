@@ -44,8 +44,8 @@ class Matching {
     std::vector<IndexTerm> terms_b = by_stride(b);
     std::vector<IndexTerm> terms_a = by_stride(a);
     if (terms_a.size() != terms_b.size()) {  // an index of extent one may have no label
-      std::erase_if(terms_a, [&](const IndexTerm& term) { return extent_of(a_, term.index) == 1; });
-      std::erase_if(terms_b, [&](const IndexTerm& term) { return extent_of(b_, term.index) == 1; });
+      drop_units(a_, terms_a, units_a_);
+      drop_units(b_, terms_b, units_b_);
     }
     if (terms_a.size() != terms_b.size()) return false;
     if (terms_a.empty()) return a.offset == b.offset;
@@ -70,7 +70,29 @@ class Matching {
 
   const std::vector<Match>& to_a() const { return to_a_; }
 
+  // Whether a label of extent one that the other group reads without an index would become a point of a longer one:
+  // then what is computed there would be read elsewhere.
+  bool loses_a_unit() const {
+    for (size_t label = 0; label < to_a_.size(); ++label) {
+      const Match& match = to_a_[label];
+      if (match.label == kNoLabel) continue;
+      const bool longer_a = extent_of(a_, match.label) > 1;
+      const bool longer_b = extent_of(b_, static_cast<int>(label)) > 1;
+      if ((longer_a && units_b_.contains(static_cast<int>(label))) || (longer_b && units_a_.contains(match.label)))
+        return true;
+    }
+    return false;
+  }
+
  private:
+  void drop_units(const Group& group, std::vector<IndexTerm>& terms, std::set<int>& units) {
+    std::erase_if(terms, [&](const IndexTerm& term) {
+      const bool unit = extent_of(group, term.index) == 1;
+      if (unit) units.insert(term.index);
+      return unit;
+    });
+  }
+
   static std::vector<IndexTerm> by_stride(const Position& position) {
     std::vector<IndexTerm> terms = position.terms;
     std::sort(terms.begin(), terms.end(),
@@ -85,6 +107,8 @@ class Matching {
   const Group& b_;
   std::vector<Match> to_a_;
   std::vector<bool> taken_;
+  std::set<int> units_a_;  // labels of extent one that the other group's access lacks
+  std::set<int> units_b_;
 };
 
 struct LabelledAccess {
@@ -269,6 +293,8 @@ bool runs_in_part(const Neighbourhood& near, const Group& group, const Member& m
 OrRejected<Group> unite(const Neighbourhood& near, const Group& a, const Group& b) {
   Matching matching(near.graph, a, b);
   if (const std::optional<Rejection> rejection = match_shared(near, a, b, matching)) return *rejection;
+  constexpr const char* kLost = "one of them is at one point of an index, and not all of its operators have that index";
+  if (matching.loses_a_unit()) return Rejection{kLost};
   for (size_t label = 0; label < b.dims.size(); ++label) {
     const Match& match = matching.to_a()[label];
     if (match.label == kNoLabel) continue;
@@ -278,7 +304,7 @@ OrRejected<Group> unite(const Neighbourhood& near, const Group& a, const Group& 
     // A member without the index of extent one would run everywhere and read what others compute at one point only.
     const bool lost = (extent_a == 1 && extent_b > 1 && !all_run_along(a, label_a)) ||
                       (extent_b == 1 && extent_a > 1 && !all_run_along(b, label));
-    if (lost) return Rejection{"one of them is at one point of an index, and not all of its operators have that index"};
+    if (lost) return Rejection{kLost};
   }
   Group united = a;
   std::vector<Match> renamed = matching.to_a();

@@ -13,22 +13,38 @@ from typing import Callable, Sequence, Union
 import numpy as np
 
 __all__ = [
+    "avg_pool2d",
+    "batchnorm",
     "bfloat16",
+    "bool_",
     "causal_mask",
+    "conv1d",
+    "conv2d",
+    "cross_entropy",
     "dace",
+    "depthwise",
     "dropout",
+    "erf",
     "fixed",
     "float16",
     "float32",
     "float64",
     "gelu",
     "gelu_tanh",
+    "groupnorm",
+    "int32",
+    "int64",
     "layernorm",
+    "log_softmax",
+    "logsumexp",
+    "max_pool2d",
     "relu",
     "rmsnorm",
     "seed",
+    "sigmoid",
     "silu",
     "softmax",
+    "softplus",
 ]
 
 Axis = Union[int, Sequence[int]]
@@ -37,12 +53,13 @@ Axis = Union[int, Sequence[int]]
 class DType:
     """A type annotation: by itself a by-value scalar, subscripted a tensor of that shape."""
 
-    def __init__(self, name: str, shape: tuple[int, ...] | None = None):
+    def __init__(self, name: str, shape: tuple[int, ...] | None = None, has_gradient: bool = True):
         self.name = name
         self.shape = shape
+        self.has_gradient = has_gradient
 
     def __getitem__(self, shape: int | tuple[int, ...]) -> DType:
-        return DType(self.name, shape if isinstance(shape, tuple) else (shape,))
+        return DType(self.name, shape if isinstance(shape, tuple) else (shape,), self.has_gradient)
 
     def __repr__(self) -> str:
         return self.name if self.shape is None else f"{self.name}{list(self.shape)}"
@@ -52,9 +69,14 @@ float16 = DType("float16")
 bfloat16 = DType("bfloat16")
 float32 = DType("float32")
 float64 = DType("float64")
+int32 = DType("int32", has_gradient=False)
+int64 = DType("int64", has_gradient=False)
+bool_ = DType("bool", has_gradient=False)
 
 # Types of arguments that need no gradient, such as a mask: `mask: fixed.float32[B, K]`.
-fixed = SimpleNamespace(float16=float16, bfloat16=bfloat16, float32=float32, float64=float64)
+fixed = SimpleNamespace(
+    **{t.name: DType(t.name, has_gradient=False) for t in (float16, bfloat16, float32, float64)}
+)
 
 
 def _program(function: Callable) -> Callable:
@@ -74,15 +96,63 @@ def softmax(x: np.ndarray, axis: Axis = -1) -> np.ndarray:
     return exponentials / np.sum(exponentials, axis=axes, keepdims=True)
 
 
+def logsumexp(x: np.ndarray, axis: Axis = -1, keepdims: bool = False) -> np.ndarray:
+    """The logarithm of the sum of exponentials along axis."""
+    axes = _axes(x, axis)
+    largest = np.max(x, axis=axes, keepdims=True)
+    total = np.sum(np.exp(x - largest), axis=axes, keepdims=True)
+    result = largest + np.log(total)
+    return result if keepdims else np.squeeze(result, axis=axes)
+
+
+def log_softmax(x: np.ndarray, axis: Axis = -1) -> np.ndarray:
+    """The logarithm of softmax."""
+    return x - logsumexp(x, axis=axis, keepdims=True)
+
+
+def cross_entropy(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The mean over all positions of -log_softmax(logits)[..., label]; labels are integers."""
+    chosen = np.take_along_axis(log_softmax(logits), labels[..., None], axis=-1)
+    return -np.mean(chosen)
+
+
 def layernorm(
-    x: np.ndarray, weight: np.ndarray, bias: np.ndarray, axis: Axis = -1, eps: float = 1e-5
+    x: np.ndarray,
+    weight: np.ndarray | None = None,
+    bias: np.ndarray | None = None,
+    axis: Axis = -1,
+    eps: float = 1e-5,
 ) -> np.ndarray:
     """Zero mean and unit (biased) variance along axis, then weight and bias along it."""
     axes = _axes(x, axis)
-    centred = x - np.mean(x, axis=axes, keepdims=True)
-    variance = np.mean(centred * centred, axis=axes, keepdims=True)
-    normalized = centred / np.sqrt(variance + eps)
-    return normalized * _along(x, weight, axes) + _along(x, bias, axes)
+    return _scaled(_normalized(x, axes, eps), weight, bias, axes)
+
+
+def batchnorm(
+    x: np.ndarray,
+    weight: np.ndarray | None = None,
+    bias: np.ndarray | None = None,
+    eps: float = 1e-5,
+) -> np.ndarray:
+    """Zero mean and unit (biased) variance of each channel x[:, c], then weight[c] and bias[c].
+
+    The statistics are the batch's, as in training.
+    """
+    others = tuple(a for a in range(x.ndim) if a != 1)
+    return _scaled(_normalized(x, others, eps), weight, bias, (1,))
+
+
+def groupnorm(
+    x: np.ndarray,
+    groups: int,
+    weight: np.ndarray | None = None,
+    bias: np.ndarray | None = None,
+    eps: float = 1e-5,
+) -> np.ndarray:
+    """Normalizes each group of adjacent channels of each x[b], then weight[c] and bias[c]."""
+    grouped = x.reshape(x.shape[0], groups, -1)
+    normalized = _normalized(grouped, (2,), eps).reshape(x.shape)
+    return _scaled(normalized, weight, bias, (1,))
 
 
 def rmsnorm(x: np.ndarray, weight: np.ndarray, axis: Axis = -1, eps: float = 1e-6) -> np.ndarray:
@@ -97,10 +167,14 @@ def relu(x: np.ndarray) -> np.ndarray:
     return np.maximum(x, 0)
 
 
+def erf(x: np.ndarray) -> np.ndarray:
+    """The error function."""
+    return np.vectorize(math.erf, otypes=[np.float64])(x).astype(x.dtype)
+
+
 def gelu(x: np.ndarray) -> np.ndarray:
     """x times the normal distribution function of x, exact (with erf)."""
-    erf = np.vectorize(math.erf, otypes=[np.float64])
-    return 0.5 * x * (1 + erf(x / math.sqrt(2)).astype(x.dtype))
+    return 0.5 * x * (1 + erf(x / math.sqrt(2)))
 
 
 def gelu_tanh(x: np.ndarray) -> np.ndarray:
@@ -112,6 +186,58 @@ def silu(x: np.ndarray) -> np.ndarray:
     """x times the logistic function of x."""
     decay = np.exp(-np.abs(x))  # at most 1: nothing overflows
     return x * np.where(x < 0, decay, 1) / (1 + decay)
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    """The logistic function of x."""
+    decay = np.exp(-np.abs(x))  # at most 1: nothing overflows
+    return np.where(x < 0, decay, 1) / (1 + decay)
+
+
+def softplus(x: np.ndarray) -> np.ndarray:
+    """log(1 + exp(x))."""
+    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+
+def conv1d(
+    x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None = None, stride: int = 1, padding: int = 0
+) -> np.ndarray:
+    """x[B, C, T] with weight[O, C, K]: result[b, o, t] sums x[b, c, stride*t + k] weight[o, c, k].
+
+    Padding adds zeros at both ends.
+    """
+    windows = _windows(x, weight.shape[2:], stride, padding)
+    return _with_bias(np.einsum("bctk,ock->bot", windows, weight), bias)
+
+
+def conv2d(
+    x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None = None, stride: int = 1, padding: int = 0
+) -> np.ndarray:
+    """x[B, C, Y, X] with weight[O, C, K, L]; stride and padding of both axes, as in conv1d."""
+    windows = _windows(x, weight.shape[2:], stride, padding)
+    return _with_bias(np.einsum("bcyxkl,ockl->boyx", windows, weight, optimize=True), bias)
+
+
+def depthwise(
+    x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None = None, stride: int = 1, padding: int = 0
+) -> np.ndarray:
+    """A convolution of each channel by itself: x[B, C, T] with weight[C, K], or
+    x[B, C, Y, X] with weight[C, K, L]."""
+    windows = _windows(x, weight.shape[1:], stride, padding)
+    terms = "bctk,ck->bct" if weight.ndim == 2 else "bcyxkl,ckl->bcyx"
+    return _with_bias(np.einsum(terms, windows, weight), bias)
+
+
+def max_pool2d(x: np.ndarray, size: int, stride: int | None = None, padding: int = 0) -> np.ndarray:
+    """The largest of each size x size window of x[B, C, Y, X]; the stride is by default the size."""
+    windows = _windows(x, (size, size), stride or size, padding, -np.inf)
+    return np.max(windows, axis=(-2, -1))
+
+
+def avg_pool2d(x: np.ndarray, size: int, stride: int | None = None, padding: int = 0) -> np.ndarray:
+    """The mean of each size x size window of x[B, C, Y, X], zeros of the padding included."""
+    windows = _windows(x, (size, size), stride or size, padding)
+    return np.mean(windows, axis=(-2, -1))
 
 
 def causal_mask(x: np.ndarray) -> np.ndarray:
@@ -164,6 +290,39 @@ def philox4x32(counter: Sequence, key: Sequence[int], rounds: int = 10) -> tuple
         )
         k0, k1 = (k0 + 0x9E3779B9) & _WORD, (k1 + 0xBB67AE85) & _WORD
     return c0, c1, c2, c3
+
+
+def _windows(
+    x: np.ndarray, extents: Sequence[int], stride: int, padding: int, fill: float = 0.0
+) -> np.ndarray:
+    """Windows of these extents along the last axes of x; the windows' own axes come last."""
+    first = x.ndim - len(extents)
+    margins = [(padding, padding) if axis >= first else (0, 0) for axis in range(x.ndim)]
+    padded = np.pad(x, margins, constant_values=fill)
+    axes = tuple(range(first, x.ndim))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, tuple(extents), axis=axes)
+    strided = [slice(None, None, stride if axis in axes else 1) for axis in range(x.ndim)]
+    return windows[tuple(strided)]
+
+
+def _with_bias(x: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
+    """x[b, c, ...] + bias[c]."""
+    return x if bias is None else x + _along(x, bias, (1,))
+
+
+def _normalized(x: np.ndarray, axes: tuple[int, ...], eps: float) -> np.ndarray:
+    """Zero mean and unit (biased) variance along the axes."""
+    centred = x - np.mean(x, axis=axes, keepdims=True)
+    variance = np.mean(centred * centred, axis=axes, keepdims=True)
+    return centred / np.sqrt(variance + eps)
+
+
+def _scaled(
+    x: np.ndarray, weight: np.ndarray | None, bias: np.ndarray | None, axes: tuple[int, ...]
+) -> np.ndarray:
+    """x times weight plus bias, which run along the axes; either may be None."""
+    product = x if weight is None else x * _along(x, weight, axes)
+    return product if bias is None else product + _along(x, bias, axes)
 
 
 def _axes(x: np.ndarray, axis: Axis) -> tuple[int, ...]:

@@ -6,48 +6,16 @@ message, only if neither exists.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import tempfile
 import unittest
-from pathlib import Path
 
 import numpy as np
 
-import safetensors_io
-from model_arguments import draw_arguments
+from model_arguments import NOT_YET, draw_arguments
 from numpy_program import ROOT, load_program
+from reference_run import SEED, STEP, draw_result_gradients, run_millrace
 
 MODELS = sorted((ROOT / "models").glob("*.py"))
 SIZE_SETS = ("tiny", "odd")
-SEED, STEP = 7, 3
-
-
-def draw_result_gradients(results: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Gradients of the results: their factors in the scalar that is differentiated."""
-    rng = np.random.default_rng(2022)
-    return {f"d_{name}": np.asarray(rng.standard_normal(result.shape)) for name, result in results.items()}
-
-
-def run_millrace(
-    path: Path, size_set: str, tensors: dict[str, np.ndarray]
-) -> dict[str, np.ndarray]:
-    """The results of the reference interpreter for these tensors."""
-    binary = os.environ.get("MILLRACE")
-    if binary is None:
-        binary = str(ROOT / "build/release/millrace")
-        if not os.path.exists(binary):
-            raise unittest.SkipTest(f"MILLRACE is not set and {binary} does not exist")
-    with tempfile.TemporaryDirectory() as folder:
-        source, target = Path(folder, "in.safetensors"), Path(folder, "out.safetensors")
-        safetensors_io.write(source, tensors)
-        command = [binary, "run", str(path), "--size", size_set, "--device", "reference"]
-        command += ["--seed", str(SEED), "--step", str(STEP)]
-        command += ["--in", str(source), "--out", str(target)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-        if done.returncode != 0:
-            raise AssertionError(f"{' '.join(command)}: exit {done.returncode}\n{done.stderr}")
-        return safetensors_io.read(target)
 
 
 class ModelsTest(unittest.TestCase):
@@ -93,6 +61,7 @@ class ModelsTest(unittest.TestCase):
             np.testing.assert_array_equal(result, again[name])
 
     def check_results(self, path, size_set, program, arguments) -> None:
+        self.skip_if_not_yet(path)
         written = run_millrace(path, size_set, arguments)
         for name, expected in program.run(arguments, SEED, STEP).items():
             self.assertIn(name, written)
@@ -100,7 +69,12 @@ class ModelsTest(unittest.TestCase):
             error = np.max(np.abs(written[name] - expected))
             self.assertTrue(error <= 1e-12 * np.max(np.abs(expected)), f"{name}: error {error}")
 
+    def skip_if_not_yet(self, path) -> None:
+        if path.stem in NOT_YET:
+            self.skipTest(f"{path.stem} has {NOT_YET[path.stem]}, which Millrace does not read yet")
+
     def check_gradients(self, path, size_set, program, arguments) -> None:
+        self.skip_if_not_yet(path)
         gradients = draw_result_gradients(program.run(arguments, SEED, STEP))
         written = run_millrace(path, size_set, {**arguments, **gradients})
 

@@ -34,6 +34,6 @@ def lstm(
         i, f, g, o = np.split(gates, 4, axis=-1)
         c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
         h = sigmoid(o) * np.tanh(c)
-        steps = steps + [h]
+        steps.append(h)
     out = np.stack(steps, axis=1)
     return out, c

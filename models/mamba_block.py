@@ -54,7 +54,7 @@ def mamba_block(
     steps = [np.einsum("ben,bn->be", state, outputs[:, 0])]
     for t in range(1, T):
         state = decay[:, t] * state + added[:, t]
-        steps = steps + [np.einsum("ben,bn->be", state, outputs[:, t])]
+        steps.append(np.einsum("ben,bn->be", state, outputs[:, t]))
     scanned = np.stack(steps, axis=1)
 
     gated = (scanned + d * u) * silu(gate)

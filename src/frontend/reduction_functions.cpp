@@ -2,9 +2,12 @@
 
 #include "base/text.h"
 #include "frontend/function_handlers.h"
+#include "frontend/views.h"
 
 namespace millrace {
 namespace {
+
+constexpr double kMostFactors = 64;  // of a product: each is a multiplication of its own
 
 enum class KeptAxes { dropped, of_extent_one };
 
@@ -51,7 +54,61 @@ std::optional<double> order_of_norm(const FunctionCall& call, size_t axes) {
   return std::nullopt;
 }
 
+// The value's positions first, first + 1, … of an axis.
+Value chunk_of(const FunctionCall& call, const Value& value, size_t axis, int64_t first, int64_t count) {
+  const std::optional<View> slice = sliced(value.view, axis, {first, 1, count}, call.builder, call.location());
+  return slice ? Value::of(*slice) : Value::broken();
+}
+
+Value multiplied(const FunctionCall& call, const Value& a, const Value& b) {
+  if (a.kind != ValueKind::view || b.kind != ValueKind::view) return Value::broken();
+  return call.map(OperatorKind::multiply, {a, b});
+}
+
+// The product along an axis, which stays with extent one: multiplies the first half by the second until one position
+// remains; the last of an odd number of positions is multiplied at the end.
+Value product_along(const FunctionCall& call, Value value, size_t axis) {
+  std::vector<Value> rest;
+  int64_t extent = call.builder.extent(value.view, axis);
+  while (extent > 1) {
+    const int64_t half = extent / 2;
+    if (extent % 2 != 0) rest.push_back(chunk_of(call, value, axis, extent - 1, 1));
+    value = multiplied(call, chunk_of(call, value, axis, 0, half), chunk_of(call, value, axis, half, half));
+    if (value.kind != ValueKind::view) return Value::broken();
+    extent = half;
+  }
+  for (const Value& factor : rest) {
+    value = multiplied(call, value, factor);
+    if (value.kind != ValueKind::view) return Value::broken();
+  }
+  return value;
+}
+
 }  // namespace
+
+Value call_prod(const FunctionCall& call, OperatorKind) {
+  const View* const view = call.tensor(0);
+  if (view == nullptr) return Value::broken();
+  const std::optional<std::vector<bool>> axes = call.axes(1, view->axes.size());
+  const std::optional<double> keep_dims = call.number(2, 0);
+  if (!axes || !keep_dims) return Value::broken();
+  if (call.builder.graph.tensor(view->tensor).dtype == DType::boolean)
+    return call.report("a comparison is not a number", "choose with np.where(a < b, x, y)");
+  const double factors = points_along(call, *view, *axes);
+  if (factors > kMostFactors) {
+    return call.report(
+        concat("this product has ", factors, " factors"),
+        concat("at most ", kMostFactors, " are allowed; of positive numbers write np.exp(np.sum(np.log(x), axis=-1))"));
+  }
+  Value value = Value::of(*view);
+  std::vector<size_t> kept;
+  for (size_t axis = 0; axis < axes->size(); ++axis) {
+    if ((*axes)[axis]) value = product_along(call, value, axis);
+    if (value.kind != ValueKind::view) return Value::broken();
+    if (!(*axes)[axis] || *keep_dims != 0) kept.push_back(axis);
+  }
+  return Value::of(permuted(value.view, kept));
+}
 
 Value call_reduction(const FunctionCall& call, OperatorKind kind) {
   const View* const view = call.tensor(0);

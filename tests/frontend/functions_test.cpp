@@ -125,6 +125,19 @@ result[2, 3] = add(result.1[2, 3], v[3])
   EXPECT_EQ(message_of("groupnorm(x, 3)"), "each group of this groupnorm is a single element");
 }
 
+TEST(Functions, AProductMultipliesHalves) {
+  EXPECT_EQ(lowered("np.prod(y, axis=-1)"), "?");
+  EXPECT_EQ(lowered("np.prod(x, axis=(0, 1), keepdims=True)"), "?");
+  EXPECT_EQ(lowered("x + np.prod(x.shape)"), "result[2, 3] = add(x[2, 3], 6)\n");
+  EXPECT_EQ(message_of("np.prod(np.zeros((5, 13)))"), "this product has 65 factors");
+}
+
+TEST(Functions, ACumulativeSumIsAProductWithATriangle) {
+  EXPECT_EQ(lowered("np.cumsum(v)"), "?");
+  EXPECT_EQ(lowered("np.cumsum(x, axis=0)"), "?");
+  EXPECT_EQ(lowered("np.cumsum(x, axis=None)"), lowered("np.cumsum(np.ravel(x))"));
+}
+
 TEST(Functions, ProductsAreEinsums) {
   EXPECT_EQ(lowered("np.matmul(x, y)"), lowered("np.einsum('ij,jk->ik', x, y)"));
   EXPECT_EQ(lowered("np.matmul(x, v)"), lowered("np.einsum('ij,j->i', x, v)"));

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 
 #include "base/text.h"
 #include "frontend/function_handlers.h"
@@ -54,10 +55,15 @@ std::optional<double> order_of_norm(const FunctionCall& call, size_t axes) {
   return std::nullopt;
 }
 
-// The value's positions first, first + 1, … of an axis.
-Value chunk_of(const FunctionCall& call, const Value& value, size_t axis, int64_t first, int64_t count) {
-  const std::optional<View> slice = sliced(value.view, axis, {first, 1, count}, call.builder, call.location());
-  return slice ? Value::of(*slice) : Value::broken();
+// Positions first, first + 1, … of an axis; a single one without the axis, unless it is kept.
+Value chunk_of(const FunctionCall& call, const Value& value, size_t axis, const AxisSlice& slice, KeptAxes kept) {
+  const std::optional<View> chunk = sliced(value.view, axis, slice, call.builder, call.location());
+  if (!chunk) return Value::broken();
+  if (kept == KeptAxes::of_extent_one || slice.count > 1) return Value::of(*chunk);
+  std::vector<size_t> others(chunk->axes.size());
+  std::iota(others.begin(), others.end(), 0);
+  others.erase(others.begin() + static_cast<std::ptrdiff_t>(axis));
+  return Value::of(permuted(*chunk, others));
 }
 
 Value multiplied(const FunctionCall& call, const Value& a, const Value& b) {
@@ -65,15 +71,17 @@ Value multiplied(const FunctionCall& call, const Value& a, const Value& b) {
   return call.map(OperatorKind::multiply, {a, b});
 }
 
-// The product along an axis, which stays with extent one: multiplies the first half by the second until one position
-// remains; the last of an odd number of positions is multiplied at the end.
-Value product_along(const FunctionCall& call, Value value, size_t axis) {
+// Multiplies the first half of the axis by the second until one position remains; the last of an odd number of
+// positions is multiplied at the end.
+Value product_along(const FunctionCall& call, Value value, size_t axis, KeptAxes kept) {
   std::vector<Value> rest;
   int64_t extent = call.builder.extent(value.view, axis);
+  if (extent == 1) return chunk_of(call, value, axis, {0, 1, 1}, kept);
   while (extent > 1) {
     const int64_t half = extent / 2;
-    if (extent % 2 != 0) rest.push_back(chunk_of(call, value, axis, extent - 1, 1));
-    value = multiplied(call, chunk_of(call, value, axis, 0, half), chunk_of(call, value, axis, half, half));
+    if (extent % 2 != 0) rest.push_back(chunk_of(call, value, axis, {extent - 1, 1, 1}, kept));
+    value = multiplied(call, chunk_of(call, value, axis, {0, 1, half}, kept),
+                       chunk_of(call, value, axis, {half, 1, half}, kept));
     if (value.kind != ValueKind::view) return Value::broken();
     extent = half;
   }
@@ -101,13 +109,12 @@ Value call_prod(const FunctionCall& call, OperatorKind) {
         concat("at most ", kMostFactors, " are allowed; of positive numbers write np.exp(np.sum(np.log(x), axis=-1))"));
   }
   Value value = Value::of(*view);
-  std::vector<size_t> kept;
-  for (size_t axis = 0; axis < axes->size(); ++axis) {
-    if ((*axes)[axis]) value = product_along(call, value, axis);
+  for (size_t axis = axes->size(); axis-- > 0;) {  // from the last, since axes are dropped
+    if (!(*axes)[axis]) continue;
+    value = product_along(call, value, axis, *keep_dims != 0 ? KeptAxes::of_extent_one : KeptAxes::dropped);
     if (value.kind != ValueKind::view) return Value::broken();
-    if (!(*axes)[axis] || *keep_dims != 0) kept.push_back(axis);
   }
-  return Value::of(permuted(value.view, kept));
+  return value;
 }
 
 Value call_reduction(const FunctionCall& call, OperatorKind kind) {

@@ -78,7 +78,7 @@ def f(x: float32[A], y: float32[B]):
             "result_0[A:7] = join(x[A:7] for A:7 in 0..3, y[A:7 - 4] for A:7 in 4..6) outside=0\n"
             "result_1[A:7] = join(x[A:7 + 3] for A:7 in 0..1, x[A:7 + 2] for A:7 in 2..3, x[A:7 + 1] for A:7 in 4..6) "
             "outside=0\n"
-            "result_2[A:5] = join(x[A:5 + 1] for A:5 in 1..3) outside=0\n");
+            "result_2[B:5] = join(x[B:5 + 1] for B:5 in 1..3) outside=0\n");
 }
 
 TEST(Join, SplitMakesSlices) {

@@ -9,7 +9,7 @@
 namespace millrace::random_programs {
 namespace {
 
-constexpr int64_t kMostRandomFactors = 6;  // of a product: each is an operator
+constexpr int64_t kMostRandomFactors = 4;  // of a product: each is an operator
 
 Axis counted(int64_t extent) { return extent == 1 ? Axis{} : Axis{std::to_string(extent), extent}; }
 

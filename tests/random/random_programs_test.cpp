@@ -69,7 +69,7 @@ std::vector<std::string> patterns() {
           R"(einsum\("[\w,]+")", R"(einsum\(.[\w,]*\.\.\.)", R"(einsum\(.\w*(\w)\w*\1\w*[,-])",
           R"(einsum\(.(\w)(\w)->\2\1.)",
           // slices with bounds, steps and negative ones; integers; in several axes
-          R"(\w\[-?\d+\])", R"(\w\[\d+:)", R"(\w\[-\d+:)", R"([[ ]:\d)", R"(:-\d+[],])", R"(::[23])", R"(::-1)",
+          R"(\w\[-?\d+\])", R"(\w\[\d+:)", R"(\w\[-\d+:)", R"([[ ]:\d)", R"(:-\d+[,\]])", R"(::[23])", R"(::-1)",
           R"(\[\.\.\., )",
           // halves swapped, as in a rotary embedding
           R"(concatenate\(\[-(\w+)\[\.\.\., \d+:\], \1\[)", R"(stack\(\[-(\w+)\[\.\.\., 1::2\])",

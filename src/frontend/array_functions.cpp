@@ -1,13 +1,20 @@
-// Tensors made of numbers: np.zeros, np.arange, np.eye, and the triangles of a matrix.
+// Tensors made of numbers: np.zeros, np.arange, np.eye, the triangles of a matrix, and np.cumsum, which is a product
+// with a triangle of ones.
 #include <cmath>
+#include <numeric>
 
 #include "base/text.h"
+#include "frontend/einsum.h"
 #include "frontend/function_handlers.h"
+#include "frontend/shape_call.h"
+#include "frontend/views.h"
 
 namespace millrace {
 namespace {
 
 constexpr double kMostPositions = 1 << 24;  // float32 counts no further
+constexpr std::string_view kCumsumLetters = "abcdefghijklmnopqrstuvwxyzABCDEF";
+static_assert(kCumsumLetters.size() == kMaxRank);
 
 std::optional<std::vector<DimId>> dims_of_shape(const FunctionCall& call, const Value& shape) {
   std::vector<DimId> dims;
@@ -134,6 +141,33 @@ Value call_eye(const FunctionCall& call, OperatorKind) {
   const Value on_diagonal = call.map(OperatorKind::equal, {at->row, at->column});
   if (on_diagonal.kind != ValueKind::view) return Value::broken();
   return call.map(OperatorKind::where, {on_diagonal, Value::of_integer(1), Value::of_integer(0)});
+}
+
+// Σ over j of where(j <= i, 1, 0) · x[j]. Without an axis: of all elements, in order.
+Value call_cumsum(const FunctionCall& call, OperatorKind) {
+  const View* const view = call.tensor(0);
+  if (view == nullptr) return Value::broken();
+  if (call.builder.graph.tensor(view->tensor).dtype == DType::boolean)
+    return call.report("a comparison is not a number", "choose with np.where(a < b, x, y)");
+  const bool flat = !call.arguments[1] || call.arguments[1]->kind == ValueKind::nothing;
+  const std::vector<int64_t> extents = extents_of(*view, call.builder);
+  const int64_t elements = std::accumulate(extents.begin(), extents.end(), int64_t{1}, std::multiplies<>());
+  const std::optional<View> summed = flat ? reshaped(*view, {elements}, call.builder, call.location()) : *view;
+  if (!summed) return Value::broken();
+  const std::optional<size_t> axis = flat ? 0 : call.axis(*call.arguments[1], summed->axes.size());
+  if (!axis) return Value::broken();
+  const DimId dim = call.builder.dim_of(*summed, *axis);
+  const std::optional<MatrixPositions> at = matrix_positions(call, dim, dim, 0);
+  if (!at) return Value::broken();
+  const Value kept = call.map(OperatorKind::less_equal, {at->column, at->row});
+  if (kept.kind != ValueKind::view) return Value::broken();
+  const Value ones = call.map(OperatorKind::where, {kept, Value::of_integer(1), Value::of_integer(0)});
+  if (ones.kind != ValueKind::view) return Value::broken();
+  std::string letters(kCumsumLetters.substr(0, summed->axes.size()));
+  std::string out = letters;
+  out[*axis] = 'Z';
+  const std::string subscripts = concat(letters, ",Z", letters.substr(*axis, 1), "->", out);
+  return lower_einsum(subscripts, {*summed, ones.view}, {}, call.location(), call.builder, call.diagnostics);
 }
 
 Value call_tril(const FunctionCall& call, OperatorKind) { return triangle_of(call, Triangle::lower); }

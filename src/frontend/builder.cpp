@@ -331,11 +331,15 @@ Value Builder::normalize(OperatorKind kind, const View& view, const std::vector<
     if (!number && !check_weight(weight, view, axes, location)) return Value::broken();
     terms.push_back({weight, number ? std::vector<int>() : normalized});
     if (number) continue;
-    const bool added =
-        std::any_of(weight.axes.begin(), weight.axes.end(), [](const auto& parts) { return parts.empty(); });
-    if (!added) continue;
+    // The operator needs an element of its own at each position of the axes: a copy for an axis of extent one that the
+    // tensor does not have, and for one along which it repeats.
+    const bool missing = std::any_of(weight.axes.begin(), weight.axes.end(), [&](const auto& parts) {
+      return parts.empty() ||
+             std::any_of(parts.begin(), parts.end(), [&](int part) { return is_broadcast(weight, part); });
+    });
+    if (!missing) continue;
     const std::optional<View> copied = materialized(weight, std::vector<bool>(weight.axes.size(), true), location);
-    if (!copied) return Value::broken();  // gives it its axis of extent one
+    if (!copied) return Value::broken();
     terms.back().view = *copied;
   }
   std::optional<Space> space = common_space(terms, location);

@@ -25,6 +25,7 @@ Value call_reduction(const FunctionCall& call, OperatorKind kind);
 Value call_mean(const FunctionCall& call, OperatorKind kind);
 Value call_var(const FunctionCall& call, OperatorKind kind);
 Value call_std(const FunctionCall& call, OperatorKind kind);
+Value call_prod(const FunctionCall& call, OperatorKind kind);
 Value call_norm(const FunctionCall& call, OperatorKind kind);
 Value call_logsumexp(const FunctionCall& call, OperatorKind kind);
 
@@ -44,6 +45,13 @@ Value call_vdot(const FunctionCall& call, OperatorKind kind);
 Value call_outer(const FunctionCall& call, OperatorKind kind);
 Value call_tensordot(const FunctionCall& call, OperatorKind kind);
 
+// convolution_functions.cpp
+Value call_conv1d(const FunctionCall& call, OperatorKind kind);
+Value call_conv2d(const FunctionCall& call, OperatorKind kind);
+Value call_depthwise(const FunctionCall& call, OperatorKind kind);
+Value call_max_pool2d(const FunctionCall& call, OperatorKind kind);
+Value call_avg_pool2d(const FunctionCall& call, OperatorKind kind);
+
 // array_functions.cpp
 Value call_zeros(const FunctionCall& call, OperatorKind kind);
 Value call_ones(const FunctionCall& call, OperatorKind kind);
@@ -53,6 +61,7 @@ Value call_ones_like(const FunctionCall& call, OperatorKind kind);
 Value call_full_like(const FunctionCall& call, OperatorKind kind);
 Value call_arange(const FunctionCall& call, OperatorKind kind);
 Value call_eye(const FunctionCall& call, OperatorKind kind);
+Value call_cumsum(const FunctionCall& call, OperatorKind kind);
 Value call_tril(const FunctionCall& call, OperatorKind kind);
 Value call_triu(const FunctionCall& call, OperatorKind kind);
 

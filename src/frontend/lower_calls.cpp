@@ -27,11 +27,12 @@ bool is_method_name(std::string_view name) {
 
 // The function as a program writes it: NumPy's with np., those of millrace.numpy without.
 std::string written_name(std::string_view name) {
-  static constexpr auto kOwn = std::to_array<std::string_view>(
-      {"relu",      "gelu",        "gelu_tanh",     "silu",     "softmax", "layernorm",   "rmsnorm",
-       "dropout",   "causal_mask", "sigmoid",       "softplus", "erf",     "log_softmax", "logsumexp",
-       "batchnorm", "groupnorm",   "cross_entropy", "conv1d",   "conv2d",  "depthwise",   "sliding_window_view"});
-  return contains(kOwn, name) ? std::string(name) : concat("np.", name);
+  static const std::vector<std::string> kOwn = split(
+      "relu gelu gelu_tanh silu softmax layernorm rmsnorm dropout causal_mask sigmoid softplus erf log_softmax "
+      "logsumexp batchnorm groupnorm cross_entropy conv1d conv2d depthwise max_pool2d avg_pool2d sliding_window_view",
+      ' ');
+  const bool own = std::find(kOwn.begin(), kOwn.end(), name) != kOwn.end();
+  return own ? std::string(name) : concat("np.", name);
 }
 
 // Functions that make a tensor, whose `dtype=` is the type of the result.
@@ -103,7 +104,7 @@ Value Lowerer::lower_library_call(const Expression& call, Scope& scope) {
     remove_argument(*shorter, k);
   }
   const Expression& plain = shorter ? *shorter : call;
-  const bool known = is_named_function(plain.text) || is_shape_function(plain.text) || plain.text == "prod";
+  const bool known = is_named_function(plain.text) || is_shape_function(plain.text);
   if (!known || (!plain.prefix.empty() && is_other_module(plain.prefix))) return unknown_function(plain);
   if (plain.text == "where" && plain.children.size() == 1)
     return report(plain.location, "np.where with one argument is not covered: its shape would depend on the data",

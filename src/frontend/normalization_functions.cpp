@@ -2,6 +2,8 @@
 
 #include "base/text.h"
 #include "frontend/function_handlers.h"
+#include "frontend/shape_call.h"
+#include "frontend/views.h"
 
 namespace millrace {
 namespace {
@@ -51,6 +53,23 @@ std::vector<bool> only(size_t axis, size_t rank) {
   std::vector<bool> marked(rank, false);
   marked[axis] = true;
   return marked;
+}
+
+// The channels are seen as [groups, channels // groups]; every axis but the batch's and the groups' is normalized.
+Value standardized_in_groups(const FunctionCall& call, const View& view, size_t axis, int64_t groups, double epsilon) {
+  const std::vector<int64_t> extents = extents_of(view, call.builder);
+  std::vector<int64_t> split = extents;
+  split[axis] /= groups;
+  split.insert(split.begin() + static_cast<std::ptrdiff_t>(axis), groups);
+  const std::optional<View> grouped = reshaped(view, split, call.builder, call.location());
+  if (!grouped) return Value::broken();
+  std::vector<bool> normalized(split.size(), true);
+  normalized[0] = false;
+  normalized[axis] = false;
+  const Value value = standardized(call, *grouped, normalized, epsilon);
+  if (value.kind != ValueKind::view) return Value::broken();
+  const std::optional<View> result = reshaped(value.view, extents, call.builder, call.location());
+  return result ? Value::of(*result) : Value::broken();
 }
 
 }  // namespace
@@ -132,8 +151,8 @@ Value call_groupnorm(const FunctionCall& call, OperatorKind) {
                        "choose a number of groups that divides the channels; axis 0 is the batch's");
   }
   if (*groups != 1 && *groups != extent) {
-    return call.report("groupnorm supports one group, or one channel in each group",
-                       "reshape the channels to [groups, channels // groups] and use layernorm");
+    const Value grouped = standardized_in_groups(call, *view, *axis, *groups, *epsilon);
+    return scaled_and_shifted(call, grouped, only(*axis, view->axes.size()), weight.view, bias.view);
   }
   std::vector<bool> normalized(view->axes.size(), true);
   normalized[0] = false;

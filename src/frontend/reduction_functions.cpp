@@ -1,10 +1,14 @@
 #include <algorithm>
+#include <numeric>
 
 #include "base/text.h"
 #include "frontend/function_handlers.h"
+#include "frontend/views.h"
 
 namespace millrace {
 namespace {
+
+constexpr double kMostFactors = 64;  // of a product: each is a multiplication of its own
 
 enum class KeptAxes { dropped, of_extent_one };
 
@@ -51,7 +55,67 @@ std::optional<double> order_of_norm(const FunctionCall& call, size_t axes) {
   return std::nullopt;
 }
 
+// Positions first, first + 1, … of an axis; a single one without the axis, unless it is kept.
+Value chunk_of(const FunctionCall& call, const Value& value, size_t axis, const AxisSlice& slice, KeptAxes kept) {
+  const std::optional<View> chunk = sliced(value.view, axis, slice, call.builder, call.location());
+  if (!chunk) return Value::broken();
+  if (kept == KeptAxes::of_extent_one || slice.count > 1) return Value::of(*chunk);
+  std::vector<size_t> others(chunk->axes.size());
+  std::iota(others.begin(), others.end(), 0);
+  others.erase(others.begin() + static_cast<std::ptrdiff_t>(axis));
+  return Value::of(permuted(*chunk, others));
+}
+
+Value multiplied(const FunctionCall& call, const Value& a, const Value& b) {
+  if (a.kind != ValueKind::view || b.kind != ValueKind::view) return Value::broken();
+  return call.map(OperatorKind::multiply, {a, b});
+}
+
+// Multiplies the first half of the axis by the second until one position remains; the last of an odd number of
+// positions is multiplied at the end.
+Value product_along(const FunctionCall& call, Value value, size_t axis, KeptAxes kept) {
+  std::vector<Value> rest;
+  int64_t extent = call.builder.extent(value.view, axis);
+  if (extent == 1) return chunk_of(call, value, axis, {0, 1, 1}, kept);
+  while (extent > 1) {
+    const int64_t half = extent / 2;
+    if (extent % 2 != 0) rest.push_back(chunk_of(call, value, axis, {extent - 1, 1, 1}, kept));
+    value = multiplied(call, chunk_of(call, value, axis, {0, 1, half}, kept),
+                       chunk_of(call, value, axis, {half, 1, half}, kept));
+    if (value.kind != ValueKind::view) return Value::broken();
+    extent = half;
+  }
+  for (const Value& factor : rest) {
+    value = multiplied(call, value, factor);
+    if (value.kind != ValueKind::view) return Value::broken();
+  }
+  return value;
+}
+
 }  // namespace
+
+Value call_prod(const FunctionCall& call, OperatorKind) {
+  const View* const view = call.tensor(0);
+  if (view == nullptr) return Value::broken();
+  const std::optional<std::vector<bool>> axes = call.axes(1, view->axes.size());
+  const std::optional<double> keep_dims = call.number(2, 0);
+  if (!axes || !keep_dims) return Value::broken();
+  if (call.builder.graph.tensor(view->tensor).dtype == DType::boolean)
+    return call.report("a comparison is not a number", "choose with np.where(a < b, x, y)");
+  const double factors = points_along(call, *view, *axes);
+  if (factors > kMostFactors) {
+    return call.report(
+        concat("this product has ", factors, " factors"),
+        concat("at most ", kMostFactors, " are allowed; of positive numbers write np.exp(np.sum(np.log(x), axis=-1))"));
+  }
+  Value value = Value::of(*view);
+  for (size_t axis = axes->size(); axis-- > 0;) {  // from the last, since axes are dropped
+    if (!(*axes)[axis]) continue;
+    value = product_along(call, value, axis, *keep_dims != 0 ? KeptAxes::of_extent_one : KeptAxes::dropped);
+    if (value.kind != ValueKind::view) return Value::broken();
+  }
+  return value;
+}
 
 Value call_reduction(const FunctionCall& call, OperatorKind kind) {
   const View* const view = call.tensor(0);

@@ -125,6 +125,52 @@ result[2, 3] = add(result.1[2, 3], v[3])
   EXPECT_EQ(message_of("groupnorm(x, 3)"), "each group of this groupnorm is a single element");
 }
 
+// Otherwise a weight's gradient would miss the sum over its copies.
+TEST(Functions, AWeightThatRepeatsIsCopied) {
+  EXPECT_EQ(lowered("layernorm(x, np.repeat(c[:1], 3), v)"),
+            R"(result.1[3] = copy(c[at 0])
+result[2, 3], result.mean[2], result.rstd[2] = layernorm(x[2, 3], result.1[3], v[3]) over 3 eps=1e-05
+)");
+  EXPECT_EQ(lowered("rmsnorm(w, np.broadcast_to(v[0], (3,)))"),
+            R"(result.1[3] = copy(v[at 0])
+result[2, 3], result.rstd[2] = rmsnorm(w[2, 3], result.1[3]) over 3 eps=1e-06
+)");
+}
+
+TEST(Functions, AProductMultipliesHalves) {
+  EXPECT_EQ(lowered("np.prod(y, axis=-1)"),
+            R"(result.1[3] = multiply(y[3, at 0], y[3, at 2])
+result.1.2[3] = multiply(y[3, at 1], y[3, at 3])
+result[3] = multiply(result.1[3], result.1.2[3])
+)");
+  EXPECT_EQ(lowered("np.prod(x, axis=(0, 1), keepdims=True)"), R"(result.1[1] = multiply(x[at 0, at 0], x[at 0, at 1])
+result.1.3[1] = multiply(x[at 1, at 0], x[at 1, at 1])
+result.1.2[1] = multiply(result.1[1], x[at 0, at 2])
+result.1.2.2[1] = multiply(result.1.3[1], x[at 1, at 2])
+result[1, 1'] = multiply(result.1.2[1'], result.1.2.2[1'])
+)");
+  EXPECT_EQ(lowered("x + np.prod(x.shape)"), "result[2, 3] = add(x[2, 3], 6)\n");
+  EXPECT_EQ(message_of("np.prod(np.zeros((5, 13)))"), "this product has 65 factors");
+}
+
+TEST(Functions, ACumulativeSumIsAProductWithATriangle) {
+  EXPECT_EQ(lowered("np.cumsum(v)"),
+            R"(result.1[3] = index()
+result.1.2[3] = index()
+result.1.3[3, 3'] = less_equal(result.1.2[3'], result.1[3])
+result.1.4[3, 3'] = where(result.1.3[3, 3'], 1, 0)
+result[3] = contraction(v[3'], result.1.4[3, 3']) over 3'
+)");
+  EXPECT_EQ(lowered("np.cumsum(x, axis=0)"),
+            R"(result.1[2] = index()
+result.1.2[2] = index()
+result.1.3[2, 2'] = less_equal(result.1.2[2'], result.1[2])
+result.1.4[2, 2'] = where(result.1.3[2, 2'], 1, 0)
+result[2, 3] = contraction(x[2', 3], result.1.4[2, 2']) over 2'
+)");
+  EXPECT_EQ(lowered("np.cumsum(x, axis=None)"), lowered("np.cumsum(np.ravel(x))"));
+}
+
 TEST(Functions, ProductsAreEinsums) {
   EXPECT_EQ(lowered("np.matmul(x, y)"), lowered("np.einsum('ij,jk->ik', x, y)"));
   EXPECT_EQ(lowered("np.matmul(x, v)"), lowered("np.einsum('ij,j->i', x, v)"));

@@ -71,7 +71,8 @@ def f(x: float32[T, E], w: float32[E, P], cos: float32[T, P], sin: float32[T, P]
 )"),
             "q[T, P.0, P:4] = contraction(x[T, E], w[E, 4·P.0 + P:4]) over E\n"
             "turned.1[T, P:4] = negate(q[T, at 1, P:4])\n"
-            "turned[T, P.0, P:4] = join(turned.1[T, 4·P.0 + P:4], q[T, P.0 - 1, P:4]) outside=0\n"
+            "turned[T, P.0, P:4] = join(turned.1[T, 4·P.0 + P:4] for P.0 in 0..0, q[T, P.0 - 1, P:4] for P.0 in 1..1) "
+            "outside=0\n"
             "y.1[T, P.0, P:4] = multiply(q[T, P.0, P:4], cos[T, 4·P.0 + P:4])\n"
             "y.1.2[T, P.0, P:4] = multiply(turned[T, P.0, P:4], sin[T, 4·P.0 + P:4])\n"
             "y[T, P.0, P:4] = add(y.1[T, P.0, P:4], y.1.2[T, P.0, P:4])\n"
@@ -96,7 +97,8 @@ def f(x: float32[T, E], w: float32[E, P], cos: float32[T, P // 2], sin: float32[
             "result.1.4[T, P:4] = multiply(q[T, P:4, at 0], sin[T, P:4])\n"
             "result.1.5[T, P:4] = multiply(q[T, P:4, at 1], cos[T, P:4])\n"
             "result.1.6[T, P:4] = add(result.1.4[T, P:4], result.1.5[T, P:4])\n"
-            "result[T, 2·P:4 + 2] = join(result.1.3[T, P:4 + 4·2], result.1.6[T, P:4 + 4·2 - 4]) outside=0\n");
+            "result[T, 2·P:4 + 2] = join(result.1.3[T, P:4] for 2 in 0..0, result.1.6[T, P:4] for 2 in 1..1) "
+            "outside=0\n");
 }
 
 TEST(SplitAxes, ASliceOfAMapIsAMapOfSlices) {
@@ -213,7 +215,7 @@ def f(image: float32[B, C, S, S], w: float32[C * P * P, E], first: float32[1, 1,
 )"),
             "embedded[B, 2·S.0 + S.0', E] = contraction(image[B, C, 4·S.0 + S.1, 4·S.0' + P], w[16·C + 4·S.1 + P, E]) "
             "over C, S.1, P\n"
-            "result[B, 5, E] = join(first[1, 5, E], embedded[B, 5 - 1, E]) outside=0\n");
+            "result[B, 5, E] = join(first[1, 5, E] for 5 in 0..0, embedded[B, 5 - 1, E] for 5 in 1..4) outside=0\n");
 }
 
 }  // namespace

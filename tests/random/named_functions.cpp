@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "random/convolutions.h"
 #include "random/elementwise.h"
 
 namespace millrace::random_programs {
@@ -243,7 +244,16 @@ Value normalized_along(Body& body, const Value& value) {
   }
 }
 
-// batchnorm, or a groupnorm with one group or one channel in each.
+// How many groups the channels form: any divisor, but not one channel in each where a group would be one element.
+int64_t drawn_groups(Random& random, int64_t channels, bool one_each) {
+  std::vector<int64_t> divisors;
+  for (int64_t groups = 1; groups <= channels; ++groups) {
+    if (channels % groups == 0 && (groups < channels || one_each)) divisors.push_back(groups);
+  }
+  return divisors.empty() ? 1 : random.pick(divisors);
+}
+
+// batchnorm, or a groupnorm.
 Value normalized_by_channel(Body& body, const Value& value) {
   Random& random = body.random;
   const size_t rank = value.shape.size();
@@ -253,7 +263,7 @@ Value normalized_by_channel(Body& body, const Value& value) {
   const Shape channels = {value.shape[axis]};
   if (elements(value.shape) <= channels[0].extent * value.shape[0].extent) return chained(body, value);  // as there
   std::string arguments = value.text;
-  if (grouped) arguments += rank > 2 && random.chance(50) ? concat(", ", size_text(channels[0])) : ", 1";
+  if (grouped) arguments += concat(", ", drawn_groups(random, channels[0].extent, rank > 2));
   if (random.chance(70)) arguments += ", " + body.parameter(channels).text;
   if (random.chance(50)) arguments += concat(", bias=", body.parameter(channels).text);
   if (axis != 1 || random.chance(30)) arguments += concat(", axis=", axis);
@@ -387,12 +397,16 @@ std::optional<Value> with_triangle(Body& body, const Value& value) {
 }  // namespace
 
 std::vector<std::string> imported_functions() {
-  return {"batchnorm", "erf", "groupnorm", "log_softmax", "logsumexp", "sigmoid", "softplus"};
+  std::vector<std::string> names = imported_convolutions();
+  for (const char* const name : {"batchnorm", "erf", "groupnorm", "log_softmax", "logsumexp", "sigmoid", "softplus"})
+    names.emplace_back(name);
+  return names;
 }
 
 std::optional<Value> with_named_functions(Body& body, const Value& x) {
   const bool has_axes = !x.shape.empty();
   const bool is_matrix = x.shape.size() >= 2;
+  if (body.random.chance(30)) return with_convolutions(body, x);
   const int64_t draw = body.random.below(100);
   if (draw < 20) return body.left() >= 4 ? std::optional(chained(body, x)) : std::nullopt;
   if (draw < 32) return body.left() >= 4 ? std::optional(masked(body, x)) : std::nullopt;

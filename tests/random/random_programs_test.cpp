@@ -38,7 +38,8 @@ std::vector<std::string> words() {
           "np.log10(", "np.reciprocal(", "np.clip(", "sigmoid(", "softplus(", "erf(", "np.var(", "np.std(",
           "np.linalg.norm(", "logsumexp(", "log_softmax(", "batchnorm(", "groupnorm(", "np.matmul(", "np.dot(",
           "np.inner(", "np.vdot(", "np.outer(", "np.tensordot(", "np.zeros(", "np.ones(", "np.full(", "np.zeros_like(",
-          "np.ones_like(", "np.full_like(", "np.arange(", "np.eye(", "np.tril(", "np.triu(",
+          "np.ones_like(", "np.full_like(", "np.arange(", "np.eye(", "np.tril(", "np.triu(", "np.prod(", "np.cumsum(",
+          "conv1d(", "conv2d(", "depthwise(", "max_pool2d(", "avg_pool2d(", "stride=", "padding=",
           // comparisons and logic as functions
           "np.less(", "np.less_equal(", "np.greater(", "np.greater_equal(", "np.equal(", "np.not_equal(",
           "np.logical_and(", "np.logical_or(", "np.logical_not(",
@@ -100,6 +101,7 @@ TEST(RandomPrograms, CoverTheLanguage) {
   for (const auto& [part, count] : counts) EXPECT_GE(count, 20) << part;
   for (size_t count = 1; count <= 38; ++count) EXPECT_TRUE(operators.contains(count)) << count << " operators";
   EXPECT_GE(*operators.begin(), 1U);
+  // More than the largest budget: slices that are read apart are computed apart, each with the maps before it.
   EXPECT_LE(*operators.rbegin(), 100U);
 }
 

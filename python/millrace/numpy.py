@@ -13,11 +13,16 @@ from typing import Callable, Sequence, Union
 import numpy as np
 
 __all__ = [
+    "avg_pool2d",
     "batchnorm",
     "bfloat16",
     "bool_",
     "causal_mask",
+    "conv1d",
+    "conv2d",
+    "cross_entropy",
     "dace",
+    "depthwise",
     "dropout",
     "erf",
     "fixed",
@@ -32,6 +37,7 @@ __all__ = [
     "layernorm",
     "log_softmax",
     "logsumexp",
+    "max_pool2d",
     "relu",
     "rmsnorm",
     "seed",
@@ -47,12 +53,13 @@ Axis = Union[int, Sequence[int]]
 class DType:
     """A type annotation: by itself a by-value scalar, subscripted a tensor of that shape."""
 
-    def __init__(self, name: str, shape: tuple[int, ...] | None = None):
+    def __init__(self, name: str, shape: tuple[int, ...] | None = None, has_gradient: bool = True):
         self.name = name
         self.shape = shape
+        self.has_gradient = has_gradient
 
     def __getitem__(self, shape: int | tuple[int, ...]) -> DType:
-        return DType(self.name, shape if isinstance(shape, tuple) else (shape,))
+        return DType(self.name, shape if isinstance(shape, tuple) else (shape,), self.has_gradient)
 
     def __repr__(self) -> str:
         return self.name if self.shape is None else f"{self.name}{list(self.shape)}"
@@ -62,12 +69,14 @@ float16 = DType("float16")
 bfloat16 = DType("bfloat16")
 float32 = DType("float32")
 float64 = DType("float64")
-int32 = DType("int32")
-int64 = DType("int64")
-bool_ = DType("bool_")
+int32 = DType("int32", has_gradient=False)
+int64 = DType("int64", has_gradient=False)
+bool_ = DType("bool", has_gradient=False)
 
 # Types of arguments that need no gradient, such as a mask: `mask: fixed.float32[B, K]`.
-fixed = SimpleNamespace(float16=float16, bfloat16=bfloat16, float32=float32, float64=float64)
+fixed = SimpleNamespace(
+    **{t.name: DType(t.name, has_gradient=False) for t in (float16, bfloat16, float32, float64)}
+)
 
 
 def _program(function: Callable) -> Callable:
@@ -98,6 +107,12 @@ def logsumexp(x: np.ndarray, axis: Axis = -1, keepdims: bool = False) -> np.ndar
 def log_softmax(x: np.ndarray, axis: Axis = -1) -> np.ndarray:
     """The logarithm of softmax(x, axis)."""
     return x - logsumexp(x, axis, keepdims=True)
+
+
+def cross_entropy(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The mean over all positions of -log_softmax(logits)[..., label]; labels are integers."""
+    chosen = np.take_along_axis(log_softmax(logits), labels[..., None], axis=-1)
+    return -np.mean(chosen)
 
 
 def layernorm(
@@ -195,6 +210,47 @@ def silu(x: np.ndarray) -> np.ndarray:
     return x * np.where(x < 0, decay, 1) / (1 + decay)
 
 
+def conv1d(
+    x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None = None, stride: int = 1, padding: int = 0
+) -> np.ndarray:
+    """x[B, C, T] with weight[O, C, K]: result[b, o, t] sums x[b, c, stride*t + k] weight[o, c, k].
+
+    Padding adds zeros at both ends.
+    """
+    windows = _windows(x, weight.shape[2:], stride, padding)
+    return _with_bias(np.einsum("bctk,ock->bot", windows, weight), bias)
+
+
+def conv2d(
+    x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None = None, stride: int = 1, padding: int = 0
+) -> np.ndarray:
+    """x[B, C, Y, X] with weight[O, C, K, L]; stride and padding of both axes, as in conv1d."""
+    windows = _windows(x, weight.shape[2:], stride, padding)
+    return _with_bias(np.einsum("bcyxkl,ockl->boyx", windows, weight, optimize=True), bias)
+
+
+def depthwise(
+    x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None = None, stride: int = 1, padding: int = 0
+) -> np.ndarray:
+    """A convolution of each channel by itself: x[B, C, T] with weight[C, K], or
+    x[B, C, Y, X] with weight[C, K, L]."""
+    windows = _windows(x, weight.shape[1:], stride, padding)
+    terms = "bctk,ck->bct" if weight.ndim == 2 else "bcyxkl,ckl->bcyx"
+    return _with_bias(np.einsum(terms, windows, weight), bias)
+
+
+def max_pool2d(x: np.ndarray, size: int, stride: int | None = None, padding: int = 0) -> np.ndarray:
+    """The largest of each size x size window of x[B, C, Y, X]; the stride is by default the size."""
+    windows = _windows(x, (size, size), stride or size, padding, -np.inf)
+    return np.max(windows, axis=(-2, -1))
+
+
+def avg_pool2d(x: np.ndarray, size: int, stride: int | None = None, padding: int = 0) -> np.ndarray:
+    """The mean of each size x size window of x[B, C, Y, X], zeros of the padding included."""
+    windows = _windows(x, (size, size), stride or size, padding)
+    return np.mean(windows, axis=(-2, -1))
+
+
 def causal_mask(x: np.ndarray) -> np.ndarray:
     """x[..., query, key] with minus infinity where key > query."""
     queries, keys = x.shape[-2:]
@@ -245,6 +301,24 @@ def philox4x32(counter: Sequence, key: Sequence[int], rounds: int = 10) -> tuple
         )
         k0, k1 = (k0 + 0x9E3779B9) & _WORD, (k1 + 0xBB67AE85) & _WORD
     return c0, c1, c2, c3
+
+
+def _windows(
+    x: np.ndarray, extents: Sequence[int], stride: int, padding: int, fill: float = 0.0
+) -> np.ndarray:
+    """Windows of these extents along the last axes of x; the windows' own axes come last."""
+    first = x.ndim - len(extents)
+    margins = [(padding, padding) if axis >= first else (0, 0) for axis in range(x.ndim)]
+    padded = np.pad(x, margins, constant_values=fill)
+    axes = tuple(range(first, x.ndim))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, tuple(extents), axis=axes)
+    strided = [slice(None, None, stride if axis in axes else 1) for axis in range(x.ndim)]
+    return windows[tuple(strided)]
+
+
+def _with_bias(x: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
+    """x[b, c, ...] + bias[c]."""
+    return x if bias is None else x + _along(x, bias, (1,))
 
 
 def _axes(x: np.ndarray, axis: Axis) -> tuple[int, ...]:

@@ -36,7 +36,8 @@ void draw_models_and_random_programs(TrialsOfPrograms& trials) {
   for (const std::string& model : models()) {
     const std::string text = text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/", model, ".py"));
     draw_in_all_types(trials, model, text, {"odd"}, 1);
-    if (model != "llama_block") draw_in_all_types(trials, model, text, {"tiny"}, 1);  // six axes: long to enumerate
+    if (model != "llama_block_without_rope")
+      draw_in_all_types(trials, model, text, {"tiny"}, 1);  // six axes: long to enumerate
   }
   for (uint64_t seed = 1001; seed <= 1040; ++seed) {
     const std::string text = random_programs::random_program(seed);

@@ -18,8 +18,8 @@
 namespace millrace {
 
 inline const std::vector<std::string>& models() {
-  static const std::vector<std::string> names = {"bert_encoder", "encoder_decoder_attention", "gpt2_block",
-                                                 "llama_block", "mha"};
+  static const std::vector<std::string> names = {"bert_encoder", "encoder_decoder_attention", "gpt2_block_unpacked",
+                                                 "llama_block_without_rope", "mha"};
   return names;
 }
 

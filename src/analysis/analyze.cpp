@@ -81,7 +81,7 @@ Result<Analysis> analyze(const TrainingGraph& training, int64_t fast_memory_byte
     OperatorAnalysis row;
     row.op = OperatorId(k);
     row.operator_class = classes[k];
-    row.flop = info_of(op.kind).flop * points_of(graph, op);
+    row.flop = flop_of(graph, op);
     row.input_words = distinct_words(graph, op, op.inputs);
     row.output_words = distinct_words(graph, op, op.outputs);
     row.io_lower_bound = io_lower_bound(row, analysis.fast_memory_words);

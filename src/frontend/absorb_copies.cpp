@@ -36,10 +36,10 @@ void absorb_copies(Graph& graph) {
   }
   if (std::find(absorbed.begin(), absorbed.end(), true) == absorbed.end()) return;
   for (const Operator& op : graph.operators) {
-    // A join tells by each axis whether it is outside.
-    if (op.kind != OperatorKind::join) continue;
-    for (const Access& input : op.inputs) {
-      OperatorId& copy = merged_by[input.tensor.at()];
+    for (size_t k = 0; k < op.inputs.size(); ++k) {
+      // A join tells by each axis whether it is outside, and ids select positions on one axis.
+      if (op.kind != OperatorKind::join && !is_gathered_table(op, k)) continue;
+      OperatorId& copy = merged_by[op.inputs[k].tensor.at()];
       if (copy.valid()) absorbed[copy.at()] = false;
       copy = {};
     }

@@ -21,6 +21,36 @@ bool is_logical(OperatorKind kind) {
   return kind == OperatorKind::logical_and || kind == OperatorKind::logical_or || kind == OperatorKind::logical_not;
 }
 
+// Whether its inputs may be integers.
+bool takes_integers(OperatorKind kind) {
+  switch (kind) {
+    case OperatorKind::less:
+    case OperatorKind::less_equal:
+    case OperatorKind::equal:
+    case OperatorKind::not_equal:
+    case OperatorKind::where:
+    case OperatorKind::copy: return true;
+    default: return false;
+  }
+}
+
+// Whether integers give integers.
+bool keeps_integers(OperatorKind kind) {
+  switch (kind) {
+    case OperatorKind::index:
+    case OperatorKind::copy:
+    case OperatorKind::join:
+    case OperatorKind::add:
+    case OperatorKind::subtract:
+    case OperatorKind::multiply:
+    case OperatorKind::negate:
+    case OperatorKind::absolute:
+    case OperatorKind::maximum:
+    case OperatorKind::minimum: return true;
+    default: return false;
+  }
+}
+
 DType statistics_dtype(DType dtype) { return dtype == DType::float64 ? DType::float64 : DType::float32; }
 
 // 0, 1, …: each axis is its own label.
@@ -78,6 +108,13 @@ std::optional<OperatorId> Builder::add_operator(Operator op, SourceLocation loca
     return role == TensorRole::constant || role == TensorRole::scalar || made_of_numbers_.contains(input.tensor);
   });
   if (of_numbers && !op.space.empty()) made_of_numbers_.insert(op.outputs[0].tensor);
+  const bool of_integers = std::all_of(op.inputs.begin(), op.inputs.end(), [&](const Access& input) {
+    const Tensor& tensor = graph.tensor(input.tensor);
+    if (tensor.role == TensorRole::constant) return tensor.value == std::floor(tensor.value);
+    return is_integer(tensor.dtype) || whole_numbers_.contains(input.tensor);
+  });
+  if (of_integers && keeps_integers(op.kind) && op.value == std::floor(op.value))
+    whole_numbers_.insert(op.outputs[0].tensor);
   op.name = operator_names_.take(concat(target_, " ", label_of(graph, op)), " ");
   graph.operators.push_back(std::move(op));
   return OperatorId(graph.operators.size() - 1);
@@ -88,6 +125,8 @@ DType Builder::common_dtype(const std::vector<View>& views) const {
   // of two numbers has the type of what its condition compares.
   std::optional<DType> of_tensors;
   std::optional<DType> of_scalars;
+  bool integers = !views.empty();
+  DType widest_integer = DType::int32;
   const auto widen = [](std::optional<DType>& common, DType dtype) {
     if (!common || *common == dtype) {
       common = dtype;
@@ -98,16 +137,42 @@ DType Builder::common_dtype(const std::vector<View>& views) const {
   };
   for (const View& view : views) {
     const Tensor& tensor = graph.tensor(view.tensor);
-    if (tensor.role == TensorRole::constant) continue;
+    if (tensor.role == TensorRole::constant) {
+      integers = integers && tensor.value == std::floor(tensor.value);
+      continue;
+    }
+    integers = integers && is_integer(tensor.dtype);
+    if (tensor.dtype == DType::int64) widest_integer = DType::int64;
     const auto compared = compared_.find(view.tensor);
     const bool weak = tensor.role == TensorRole::scalar || made_of_numbers_.contains(view.tensor);
     if (weak || compared != compared_.end()) {
       widen(of_scalars, compared == compared_.end() ? tensor.dtype : compared->second);
-    } else {
+    } else if (is_floating(tensor.dtype)) {
       widen(of_tensors, tensor.dtype);
+    } else if (!is_integer(tensor.dtype)) {
+      widen(of_scalars, dtype_of_arguments());
     }
   }
-  return of_tensors.value_or(of_scalars.value_or(DType::float32));
+  const bool any_integer = std::any_of(views.begin(), views.end(),
+                                       [&](const View& view) { return is_integer(graph.tensor(view.tensor).dtype); });
+  if (integers && any_integer) return widest_integer;
+  return of_tensors.value_or(of_scalars.value_or(any_integer ? dtype_of_arguments() : DType::float32));
+}
+
+DType Builder::dtype_of_arguments() const {
+  std::vector<View> views;
+  for (const TensorId argument : graph.arguments) {
+    const Tensor& tensor = graph.tensor(argument);
+    if (tensor.role == TensorRole::argument && is_floating(tensor.dtype)) views.push_back({argument, {}, {}, {}});
+  }
+  return common_dtype(views);
+}
+
+bool Builder::check_floating(const View& view, SourceLocation location) {
+  if (!is_integer(graph.tensor(view.tensor).dtype)) return true;
+  diagnostics_.report(location, "integers are only compared, chosen by np.where and used as indices",
+                      "convert them: x.astype(float32)");
+  return false;
 }
 
 // The precision of what a program computes from numbers alone, such as angles: at least float32.
@@ -138,6 +203,7 @@ Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLo
     if (input.kind == ValueKind::broken) return Value::broken();
     views.push_back(input.kind == ValueKind::number ? constant(input.number).view : input.view);
     if (!check_boolean(kind, views.size() - 1, views.back(), location)) return Value::broken();
+    if (!takes_integers(kind) && !check_floating(views.back(), location)) return Value::broken();
   }
   size_t rank = 0;
   for (const View& view : views) rank = std::max(rank, view.axes.size());
@@ -185,7 +251,10 @@ Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLo
   const bool compares = kind == OperatorKind::less || kind == OperatorKind::less_equal || kind == OperatorKind::equal ||
                         kind == OperatorKind::not_equal || is_logical(kind);
   const TensorId output = add_tensor(compares ? DType::boolean : common_dtype(views), op.space);
-  if (compares) compared_[output] = common_dtype(views);
+  if (compares) {
+    const DType compared = common_dtype(views);
+    compared_[output] = is_integer(compared) ? dtype_of_arguments() : compared;
+  }
   op.outputs.push_back({output, in_order(op.space.size())});
   if (!add_operator(std::move(op), location)) return Value::broken();
   return Value::of(grouped(output, counts));
@@ -222,6 +291,7 @@ Value Builder::dropout(const Value& input, double probability, SourceLocation lo
 
 Value Builder::reduce(OperatorKind kind, const View& view, const std::vector<bool>& reduced, bool keep_dims,
                       SourceLocation location) {
+  if (!check_floating(view, location)) return Value::broken();
   if (std::none_of(reduced.begin(), reduced.end(), [](bool r) { return r; })) return Value::of(view);
   std::vector<Term> terms = {{view, labels_of(view.axes.size())}};
   std::optional<Space> space = common_space(terms, location);
@@ -311,6 +381,7 @@ Value Builder::filled(double number, const std::vector<DimId>& dims, std::option
 
 Value Builder::normalize(OperatorKind kind, const View& view, const std::vector<bool>& axes,
                          const std::vector<View>& weights, double epsilon, SourceLocation location) {
+  if (!check_floating(view, location)) return Value::broken();
   std::vector<Term> terms = {{view, labels_of(view.axes.size())}};
   std::vector<int> normalized;
   for (size_t axis = 0; axis < axes.size(); ++axis) {
@@ -364,6 +435,7 @@ Value Builder::normalize(OperatorKind kind, const View& view, const std::vector<
 
 Value Builder::product(const Term& a, const Term& b, const std::vector<int>& out, const std::map<int, DimId>& dims,
                        SourceLocation location) {
+  if (!check_floating(a.view, location) || !check_floating(b.view, location)) return Value::broken();
   std::vector<Term> terms = {a, b};
   std::optional<Space> space = common_space(terms, location);
   if (!space) return Value::broken();

@@ -44,6 +44,11 @@ Value call_vdot(const FunctionCall& call, OperatorKind kind);
 Value call_outer(const FunctionCall& call, OperatorKind kind);
 Value call_tensordot(const FunctionCall& call, OperatorKind kind);
 
+// gather_functions.cpp
+Value call_take(const FunctionCall& call, OperatorKind kind);
+Value call_take_along_axis(const FunctionCall& call, OperatorKind kind);
+Value call_cross_entropy(const FunctionCall& call, OperatorKind kind);
+
 // array_functions.cpp
 Value call_zeros(const FunctionCall& call, OperatorKind kind);
 Value call_ones(const FunctionCall& call, OperatorKind kind);

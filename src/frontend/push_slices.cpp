@@ -98,6 +98,7 @@ class SlicePusher {
     switch (op.kind) {  // these know their own position
       case OperatorKind::dropout:
       case OperatorKind::join:
+      case OperatorKind::index:
       case OperatorKind::causal_mask:
       case OperatorKind::causal_mask_dx:
       case OperatorKind::embed_diagonal: return false;

@@ -45,6 +45,8 @@ bool has_plain_accesses(const Graph& graph, const Operator& op) {
          std::all_of(op.outputs.begin(), op.outputs.end(), plain);
 }
 
+bool is_gathered_table(const Operator& op, size_t input) { return op.kind == OperatorKind::gather && input == 0; }
+
 bool is_whole(const Graph& graph, const Operator& op, const Access& access) {
   return access.axes == in_order(op.space.size()) && is_plain(graph, op, access);
 }
@@ -102,6 +104,8 @@ int64_t positions_touched(const Graph& graph, const Operator& op, const Position
 
 int64_t words_touched(const Graph& graph, const Operator& op, const Access& access) {
   if (words_of(graph, access.tensor) == 0) return 0;
+  if (op.kind == OperatorKind::gather && access == op.inputs[0])
+    return std::min(words_of(graph, access.tensor), points_of(graph, op));
   int64_t words = 1;
   for (size_t axis = 0; axis < access.axes.size(); ++axis)
     words *= positions_touched(graph, op, access.axes[axis], graph.extent(graph.tensor(access.tensor).dims[axis]));
@@ -136,6 +140,11 @@ int64_t points_of(const Graph& graph, const Operator& op) {
   int64_t points = 1;
   for (const DimId dim : op.space) points *= graph.extent(dim);
   return points;
+}
+
+int64_t flop_of(const Graph& graph, const Operator& op) {
+  const int64_t flop = info_of(op.kind).flop * points_of(graph, op);
+  return op.kind == OperatorKind::scatter_add ? flop / graph.extent(op.space[as_index(op.gathered)]) : flop;
 }
 
 std::vector<OperatorId> producers_of(const Graph& graph) {

@@ -15,8 +15,6 @@ LIMITS = {
 
 # Models that Millrace cannot read yet, each with the construct; tests that need Millrace skip them.
 NOT_YET = {
-    "bert": "gathers, `@`, `for`",
-    "clip_loss": "`@`, np.linalg.norm, cross_entropy",
     "convnext_block": "depthwise, `@`, x.transpose",
     "gpt2_block": "`@`, np.split, x.reshape",
     "llama_block": "slices, np.concatenate, `@`",
@@ -25,8 +23,6 @@ NOT_YET = {
     "mixer": "`@`, np.swapaxes",
     "moe": "`@`, slices",
     "resnet_bottleneck": "conv2d, batchnorm",
-    "t5_decoder_layer": "gathers, `@`, x.reshape",
-    "t5_encoder_layer": "gathers, `@`, x.reshape",
     "triangle_update": "`@`, sigmoid",
     "vit": "`@`, x.reshape, integer indices, np.concatenate",
 }

@@ -21,6 +21,7 @@ template <class Scalar>
 struct RowLoad {
   RowTensor to;
   const Access* from = nullptr;                   // an input of the operator
+  bool gathered = false;                          // `from` is the table of a gather, at the position of its id
   std::function<Scalar(const Point&)> generated;  // without `from`: a function of the point in the operator's space
 };
 
@@ -36,7 +37,8 @@ struct RowMember {
   std::vector<RowStore> stores;
 };
 
-// Joins become chains of `where`, and so do operators that depend on the position in the whole tensor, which a row does
+// A gather becomes a copy of what its row reads, a scatter_add the sum of what it selects. Joins become chains of
+// `where`, and so do operators that depend on the position in the whole tensor, which a row does
 // not know. `outer` has one entry per index of the operator; `passed` one per tensor: a member wrote it, so each point
 // of the operator needs to say where it reads it. Scalar is double or Bounded<53>.
 template <class Scalar>

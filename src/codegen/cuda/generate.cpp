@@ -252,6 +252,7 @@ class CudaGenerator {
         [&](const std::vector<Guard>& guards) {
           return concat("(", Nest::condition_of(guards, map_.moving_in(to.segment), "l"), ")");
         },
+        [&](const std::string& id) { return gathered(member, id, to.segment); },
     };
     if (map_.brief_exp) use_brief_exp(placed.instruction.expression);
     return map_.expanded(placed, texts, kernel_.values);
@@ -280,6 +281,18 @@ class CudaGenerator {
     if (const std::optional<NestValue> made = map_.made_inside(access.tensor)) return own_value(*made, to.segment);
     return accesses_.loaded(map_.port_of(access.tensor, false), map_.positions_along(member, access),
                             map_.guards_of_input(member, Nest::at(number)), to);
+  }
+
+  std::string gathered(int member, const std::string& id, const Segment& segment) const {
+    const Nest::GatheredAccess access = map_.gathered_access(member);
+    const int moving = map_.moving_in(segment);
+    const int64_t step = Nest::stride_along(moving, access.positions, map_.ports[Nest::at(access.port)].strides);
+    const std::string lane = step == 0 ? "" : concat(" + I(", step, ") * l");
+    const std::string element =
+        concat("mr::gathered<F>(p", access.port, ", ", offset_text(map_, access.port, access.positions), lane, ", I(",
+               access.stride, "), ", access.extent, ", ", id, ")");
+    if (access.guards.empty()) return element;
+    return concat("(", Nest::condition_of(access.guards, moving, "l"), " ? ", element, " : F(0))");
   }
 
   std::string position_of(const Segment& segment, int member, size_t own_index) const {

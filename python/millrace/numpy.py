@@ -61,6 +61,11 @@ class DType:
     def __getitem__(self, shape: int | tuple[int, ...]) -> DType:
         return DType(self.name, shape if isinstance(shape, tuple) else (shape,), self.has_gradient)
 
+    @property
+    def dtype(self) -> np.dtype:
+        """NumPy's type of this name, for x.astype(float32); it has no bfloat16, which becomes float32."""
+        return np.dtype({"bfloat16": "float32", "bool_": "bool"}.get(self.name, self.name))
+
     def __repr__(self) -> str:
         return self.name if self.shape is None else f"{self.name}{list(self.shape)}"
 

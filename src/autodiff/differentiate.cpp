@@ -134,7 +134,8 @@ class Differentiator {
   // Reduces a gradient over the whole space to the operand's shape: sums over indices along which the operand was
   // broadcast, permutes, and places the gradient of a slice, window or diagonal.
   Contribution reduce_to(const Operator& op, const Access& operand, const Access& gradient) {
-    if (is_whole(graph_, op, operand) && gradient.axes == operand.axes) return {gradient.tensor, {}};
+    const bool same = gradient.axes == operand.axes && is_whole(graph_, op, operand) && is_whole(graph_, op, gradient);
+    if (same) return {gradient.tensor, {}};
     if (is_diagonal(operand)) return {reduce_to_diagonal(op, operand, gradient), {}};
     const CompactTensor compact = compact_tensor(builder_, op, operand);
     const TensorId reduced = reduce(op, operand, gradient, compact);
@@ -239,8 +240,8 @@ class Differentiator {
         for (size_t input = 0; input < op.inputs.size(); ++input) {
           const Access& operand = op.inputs[input];
           if (!active_[operand.tensor.at()]) continue;
-          contributions_[operand.tensor.at()].push_back(
-              {join_gradient(builder_, op, input, g, names_of_gradient(op, operand)), {}});
+          const JoinPart part = join_part(builder_, op, input, g, names_of_gradient(op, operand));
+          contributions_[operand.tensor.at()].push_back(reduce_to(part.op, part.operand, part.g));
         }
         return;
       case OperatorKind::gather: gather_gradient(op, g); return;
@@ -323,6 +324,7 @@ class Differentiator {
     const std::string name = name_of_gradient(op, operand);
     if (contracts) {
       gradient.inputs.insert(gradient.inputs.end(), op.inputs.begin() + 2, op.inputs.end());
+      if (runs_alone(op, input, g)) return broadcast_gradient(op, operand, std::move(gradient));
       const CompactTensor compact = compact_tensor(builder_, op, operand);
       const TensorId made =
           builder_.emit(std::move(gradient), name, tensor_of_gradient(operand), dtype, compact.dims, compact.axes);
@@ -338,6 +340,45 @@ class Differentiator {
       tensor = builder_.emit(std::move(scale), name, tensor_of_gradient(operand), dtype, axes);
     }
     return reduce_to(op, operand, {tensor, axes});
+  }
+
+  // Whether an operand of a contraction runs along an index that neither the other operand nor the output has.
+  bool runs_alone(const Operator& op, size_t input, const Access& g) const {
+    for (size_t index = 0; index < op.space.size(); ++index) {
+      if (graph_.extent(op.space[index]) > 1 && !runs_along(op.inputs[1 - input], index) && !runs_along(g, index))
+        return true;
+    }
+    return false;
+  }
+
+  // The gradient along such indices is constant: a contraction without them, then a broadcast.
+  Contribution broadcast_gradient(const Operator& op, const Access& operand, Operator gradient) {
+    Operator without = BackwardBuilder::over(OperatorKind::contraction, {});
+    std::vector<Position> by(op.space.size());
+    Access made{{}, {}};  // by the indices of `op`
+    std::vector<Position> output;
+    for (size_t index = 0; index < op.space.size(); ++index) {
+      const bool has = runs_along(gradient.inputs[0], index) || runs_along(gradient.inputs[1], index);
+      if (!has && graph_.extent(op.space[index]) > 1) continue;
+      const Position here(static_cast<int>(without.space.size()));
+      by[index] = here;
+      without.space.push_back(op.space[index]);
+      without.reduced.push_back(gradient.reduced[index]);
+      if (gradient.reduced[index]) continue;
+      output.push_back(here);
+      made.axes.emplace_back(static_cast<int>(index));
+    }
+    for (const Access& input : gradient.inputs) {
+      Access access{input.tensor, {}};
+      for (const Position& axis : input.axes) access.axes.push_back(substituted(axis, by));
+      without.inputs.push_back(std::move(access));
+    }
+    made.tensor = builder_.emit(std::move(without), name_of_gradient(op, operand), tensor_of_gradient(operand),
+                                graph_.tensor(operand.tensor).dtype, output);
+    const CompactTensor compact = compact_tensor(builder_, op, operand);
+    const TensorId spread = rearrange(op, operand, made, compact);
+    if (compact.whole) return {spread, {}};
+    return place(builder_, op, operand, spread, names_of_gradient(op, operand));
   }
 
   // Sums g into the positions that the ids selected: an operator over the gather's space and the gathered axis.

@@ -2,14 +2,15 @@
 #include <algorithm>
 
 #include "frontend/split_axes.h"
+#include "frontend/view_parts.h"
 
 namespace millrace {
 namespace {
 
-// Whether the operator copies all of a tensor into one with fewer axes, its elements in the same order.
-bool merges_axes(const Graph& graph, const Operator& op) {
+// Whether the operator copies all of a computed tensor, perhaps into one with fewer axes, its elements in the same
+// order.
+bool keeps_order(const Graph& graph, const Operator& op) {
   if (op.kind != OperatorKind::copy || op.inputs[0].axes != in_order(op.space.size())) return false;
-  if (op.outputs[0].axes == in_order(op.space.size())) return false;
   const Tensor& from = graph.tensor(op.inputs[0].tensor);
   for (size_t axis = 0; axis < from.dims.size(); ++axis) {
     if (graph.extent(from.dims[axis]) != graph.extent(op.space[axis])) return false;
@@ -19,7 +20,15 @@ bool merges_axes(const Graph& graph, const Operator& op) {
 
 }  // namespace
 
-void absorb_copies(Graph& graph) {
+std::set<std::string> whole_copies(const Graph& graph) {
+  std::set<std::string> names;
+  for (const Operator& op : graph.operators) {
+    if (keeps_order(graph, op) && op.outputs[0].axes == op.inputs[0].axes) names.insert(op.name);
+  }
+  return names;
+}
+
+void absorb_copies(Graph& graph, const std::set<std::string>& kept) {
   std::vector<bool> is_result(graph.tensors.size(), false);
   for (const Output& result : graph.results) is_result[result.tensor.at()] = true;
   std::vector<bool> absorbed(graph.operators.size(), false);
@@ -27,7 +36,8 @@ void absorb_copies(Graph& graph) {
   for (const bool results_first : {true, false}) {
     for (size_t k = 0; k < graph.operators.size(); ++k) {
       const Operator& op = graph.operators[k];
-      if (!merges_axes(graph, op) || is_result[op.outputs[0].tensor.at()] != results_first) continue;
+      if (kept.contains(op.name) || !keeps_order(graph, op)) continue;
+      if (is_result[op.outputs[0].tensor.at()] != results_first) continue;
       const size_t from = op.inputs[0].tensor.at();
       if (is_result[from] || merged_by[from].valid()) continue;
       merged_by[from] = OperatorId(k);
@@ -37,9 +47,10 @@ void absorb_copies(Graph& graph) {
   if (std::find(absorbed.begin(), absorbed.end(), true) == absorbed.end()) return;
   for (const Operator& op : graph.operators) {
     for (size_t k = 0; k < op.inputs.size(); ++k) {
-      // A join tells by each axis whether it is outside, and ids select positions on one axis.
-      if (op.kind != OperatorKind::join && !is_gathered_table(op, k)) continue;
-      OperatorId& copy = merged_by[op.inputs[k].tensor.at()];
+      const Access& input = op.inputs[k];
+      // A join tells by each axis whether it is outside; a diagonal is one of whole axes; ids select positions on one.
+      if (op.kind != OperatorKind::join && !takes_diagonal(input) && !is_gathered_table(op, k)) continue;
+      OperatorId& copy = merged_by[input.tensor.at()];
       if (copy.valid()) absorbed[copy.at()] = false;
       copy = {};
     }

@@ -53,6 +53,13 @@ bool keeps_integers(OperatorKind kind) {
 
 DType statistics_dtype(DType dtype) { return dtype == DType::float64 ? DType::float64 : DType::float32; }
 
+// Whether two axes have one label.
+bool repeats_a_label(const Builder::Term& term) {
+  std::set<int> seen;
+  return std::any_of(term.labels.begin(), term.labels.end(),
+                     [&](int label) { return label != kFixed && !seen.insert(label).second; });
+}
+
 // 0, 1, …: each axis is its own label.
 std::vector<int> labels_of(size_t rank) {
   std::vector<int> labels(rank);
@@ -209,12 +216,15 @@ Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLo
   for (const View& view : views) rank = std::max(rank, view.axes.size());
   std::map<int, DimId> dims;
   std::vector<int64_t> extents(rank, 0);
+  std::vector<bool> repeats(rank, false);  // along a broadcast part, which names the axis only if no operand does
   for (const View& view : views) {
     for (size_t axis = 0; axis < view.axes.size(); ++axis) {
       const size_t index = rank - view.axes.size() + axis;
       const int64_t here = extent(view, axis);
-      if (extents[index] == 0 || (extents[index] == 1 && here != 1)) {
+      const bool named = extents[index] == here && repeats[index] && !is_repeated(view, axis);
+      if (extents[index] == 0 || (extents[index] == 1 && here != 1) || named) {
         extents[index] = here;
+        repeats[index] = is_repeated(view, axis);
         dims[static_cast<int>(index)] = dim_of(view, axis);
       } else if (here != 1 && here != extents[index]) {
         std::vector<std::string> shapes;
@@ -514,6 +524,13 @@ std::optional<TensorId> Builder::converted(TensorId tensor, DType dtype, SourceL
 Value Builder::copy(const Term& term, const std::vector<int>& out, const std::map<int, DimId>& dims,
                     SourceLocation location) {
   std::vector<Term> terms = {term};
+  if (repeats_a_label(term) && !is_plain(graph, term.view)) {  // a diagonal is one of whole axes
+    std::vector<DimId> whole_dims;
+    for (size_t axis = 0; axis < term.view.axes.size(); ++axis) whole_dims.push_back(dim_of(term.view, axis));
+    const std::optional<TensorId> copied = add_copy(term.view, term.view.axes, whole_dims, location);
+    if (!copied) return Value::broken();
+    terms[0].view = whole(*copied);
+  }
   std::optional<Space> space = common_space(terms, location);
   if (!space) return Value::broken();
   Operator op;

@@ -184,6 +184,7 @@ class Builder {
   std::set<TensorId> whole_numbers_;    // floating-point tensors that hold integers
   std::map<std::pair<std::string, int64_t>, DimId> dims_;
   std::map<double, TensorId> constants_;
+  std::map<std::string, View> copies_;                 // made so far, by the view that was copied
   std::map<int64_t, std::vector<std::string>> sizes_;  // the module's, by extent
 };
 

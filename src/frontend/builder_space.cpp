@@ -8,6 +8,20 @@
 namespace millrace {
 namespace {
 
+// All of a view, to find it again.
+std::string text_of(const View& view, const std::vector<bool>& marked) {
+  std::string text = concat(view.tensor.at());
+  for (const Part& part : view.parts) text += concat(" ", part.dim.at(), ":", part.extent);
+  for (size_t axis = 0; axis < view.axes.size(); ++axis)
+    text += concat(marked[axis] ? " *[" : " [", join(view.axes[axis], " "), "]");
+  for (const Position& position : view.at) {
+    text += concat(" (", position.offset);
+    for (const IndexTerm& term : position.terms) text += concat(" ", term.index, ":", term.stride);
+    text += ")";
+  }
+  return text;
+}
+
 bool is_number(const Dim& dim) { return dim.name == concat(dim.extent); }
 
 }  // namespace
@@ -195,6 +209,8 @@ std::optional<TensorId> Builder::add_copy(const View& view, const std::vector<st
 }
 
 std::optional<View> Builder::materialized(const View& view, const std::vector<bool>& axes, SourceLocation location) {
+  const std::string key = text_of(view, axes);
+  if (const auto known = copies_.find(key); known != copies_.end()) return known->second;
   std::vector<std::vector<int>> groups;
   std::vector<DimId> dims;
   View result;
@@ -223,6 +239,7 @@ std::optional<View> Builder::materialized(const View& view, const std::vector<bo
   const std::optional<TensorId> tensor = add_copy(view, groups, dims, location);
   if (!tensor) return std::nullopt;
   result.tensor = *tensor;
+  copies_.emplace(key, result);
   return result;
 }
 

@@ -32,14 +32,6 @@ TensorId reciprocal(Graph& graph, std::map<TensorId, TensorId>& known, TensorId 
   return entry->second;
 }
 
-// Whether the operator reads all of the tensor, its axes in the order of the space.
-bool reads_all_in_order(const Graph& graph, const Operator& op, const Access& access) {
-  if (access.axes != in_order(op.space.size())) return false;
-  const std::vector<DimId>& dims = graph.tensor(access.tensor).dims;
-  return std::equal(dims.begin(), dims.end(), op.space.begin(), op.space.end(),
-                    [&](DimId a, DimId b) { return graph.extent(a) == graph.extent(b); });
-}
-
 }  // namespace
 
 void fold_scales(Graph& graph) {
@@ -58,7 +50,7 @@ void fold_scales(Graph& graph) {
     const OperatorId producer = producer_now[scaled.tensor.at()];
     const bool folds = producer.valid() && graph.operators[producer.at()].kind == OperatorKind::contraction &&
                        readers[scaled.tensor.at()].size() == 1 && !is_result[scaled.tensor.at()] &&
-                       reads_all_in_order(graph, op, scaled);
+                       is_whole(graph, op, scaled);
     if (!folds) continue;
     TensorId scale = op.inputs[as_index(position)].tensor;
     if (op.kind == OperatorKind::divide) scale = reciprocal(graph, reciprocals, scale);

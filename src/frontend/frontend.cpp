@@ -31,9 +31,10 @@ Result<Graph> parse_program(std::string_view text, const ProgramOptions& options
   if (diagnostics.any()) return diagnostics.error();
   Graph graph = lower_module(module, numbers, options, diagnostics);
   if (diagnostics.any()) return diagnostics.error();
+  const std::set<std::string> copies = whole_copies(graph);
   push_slices(graph);
   split_axes(graph);
-  absorb_copies(graph);
+  absorb_copies(graph, copies);
   fold_scales(graph);
   remove_unused(graph);
   return graph;

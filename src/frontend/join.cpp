@@ -1,5 +1,6 @@
 // The builder's joins: concatenation and padding.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "base/text.h"
@@ -7,6 +8,8 @@
 
 namespace millrace {
 namespace {
+
+constexpr double kModerate = 0x1p60;  // positions below it can be added
 
 using Placed = Builder::Placed;
 using JoinedAxis = Builder::JoinedAxis;
@@ -122,11 +125,31 @@ void guard(const Graph& graph, const Operator& op, Access& access, const Placed&
   const int index = axes[axis].indices[0];
   const int64_t unit = axes[axis].points.back() / graph.extent(op.space[as_index(index)]);
   if (box.end[axis] - box.first[axis] != unit) return;
-  Position& position = access.axes.back();
-  const int64_t extent = graph.extent(graph.tensor(access.tensor).dims.back());
+  size_t on = access.axes.size() - 1;  // an axis along the index, if there is one: no index is on two
+  for (size_t k = 0; k < access.axes.size(); ++k) {
+    if (access.axes[k].stride_along(index) != 0) on = k;
+  }
+  Position& position = access.axes[on];
+  const int64_t extent = graph.extent(graph.tensor(access.tensor).dims[on]);
+  if (static_cast<double>(extent) * static_cast<double>(axes[axis].points.back()) > kModerate) return;
   const int64_t step = position.stride_along(index) < 0 ? -extent : extent;
   Position shift({{0, 1}, {1, step}}, -step * (box.first[axis] / unit));
   position = substituted(shift, {position, index});
+}
+
+// Whether the positions outside the input's tensor are not too large for arithmetic on them.
+bool is_moderate(const Placed& input, const std::vector<JoinedAxis>& axes) {
+  std::vector<double> extents(input.view.parts.size(), 1);
+  for (size_t axis = 0; axis < axes.size(); ++axis) {
+    for (const int part : input.view.axes[axis])
+      extents[as_index(part)] = static_cast<double>(axes[axis].points.back());
+  }
+  return std::all_of(input.view.at.begin(), input.view.at.end(), [&](const Position& axis) {
+    double reach = std::abs(static_cast<double>(axis.offset));
+    for (const IndexTerm& term : axis.terms)
+      reach += std::abs(static_cast<double>(term.stride)) * extents[as_index(term.index)];
+    return reach < kModerate;
+  });
 }
 
 Access guarded_access(const Graph& graph, const Operator& op, const Placed& input,
@@ -155,7 +178,10 @@ Value Builder::join(std::vector<Placed> inputs, const std::vector<int64_t>& exte
     const auto label = static_cast<int>(axis);
     axes[axis].points = *joined_points(inputs, axis, extents[axis]);
     space.points[label] = axes[axis].points;
-    add_label(space, label, dim_like(dim_of(inputs[0].view, axis), extents[axis], inputs[0].view), terms);
+    const auto named =
+        std::find_if(inputs.begin(), inputs.end(), [&](const Placed& input) { return !is_repeated(input.view, axis); });
+    const View& view = named == inputs.end() ? inputs[0].view : named->view;
+    add_label(space, label, dim_like(dim_of(view, axis), extents[axis], view), terms);
     axes[axis].indices = space.indices[label];
     counts.push_back(axes[axis].indices.size());
   }
@@ -180,9 +206,17 @@ bool Builder::order_inputs(Operator& op, std::vector<Placed>& inputs, const std:
   int64_t missing = 1;  // points outside all inputs
   for (const JoinedAxis& axis : axes) missing *= axis.points.back();
   for (const Placed& input : inputs) missing -= points_in(box_of(input));
+  const auto copy = [&](Placed& input) {
+    std::vector<DimId> dims;
+    for (size_t axis = 0; axis < input.view.axes.size(); ++axis) dims.push_back(dim_of(input.view, axis));
+    const std::optional<TensorId> copied = add_copy(input.view, input.view.axes, dims, location);
+    if (copied) input.view = whole(*copied);
+    return copied.has_value();
+  };
   std::vector<Access> accesses;
   std::vector<Box> reaches;
-  for (const Placed& input : inputs) {
+  for (Placed& input : inputs) {
+    if (!is_moderate(input, axes) && !copy(input)) return false;
     accesses.push_back(guarded_access(graph, op, input, axes));
     reaches.push_back(reach_of(graph, op, accesses.back(), input, axes));
   }
@@ -202,12 +236,7 @@ bool Builder::order_inputs(Operator& op, std::vector<Placed>& inputs, const std:
       continue;
     }
     const size_t k = left.front();
-    const View& view = inputs[k].view;
-    std::vector<DimId> dims;
-    for (size_t axis = 0; axis < view.axes.size(); ++axis) dims.push_back(dim_of(view, axis));
-    const std::optional<TensorId> copied = add_copy(view, view.axes, dims, location);
-    if (!copied) return false;
-    inputs[k].view = whole(*copied);
+    if (!copy(inputs[k])) return false;
     accesses[k] = guarded_access(graph, op, inputs[k], axes);
     reaches[k] = reach_of(graph, op, accesses[k], inputs[k], axes);
   }

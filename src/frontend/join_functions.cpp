@@ -77,14 +77,6 @@ std::optional<View> rolled(const ShapeCall& call, const View& view, size_t axis,
   return result.kind == ValueKind::view ? std::optional(result.view) : std::nullopt;
 }
 
-bool is_constant_mode(const ShapeCall& call) {
-  for (size_t k = 0; k < call.expression.children.size(); ++k) {
-    const Expression& child = call.expression.children[k];
-    if (child.kind == ExpressionKind::string && child.text != "constant") return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 std::optional<View> raveled(const View& view, const ShapeCall& call) {
@@ -127,8 +119,6 @@ Value call_stack(const ShapeCall& call) {
 Value call_pad(const ShapeCall& call) {
   const std::optional<View> view = call.tensor(0);
   if (!view) return Value::broken();
-  if (!is_constant_mode(call))
-    return call.report("'pad' only pads with a constant", "leave out mode, or write mode=\"constant\"");
   double outside = 0;
   if (call.given(3)) {
     if (call.arguments[3]->kind != ValueKind::number)

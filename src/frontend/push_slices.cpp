@@ -1,9 +1,11 @@
 #include "frontend/push_slices.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 
 #include "base/unique_names.h"
+#include "frontend/view_parts.h"
 
 namespace millrace {
 namespace {
@@ -12,36 +14,43 @@ constexpr size_t kMostSlices = 16;     // of one operator
 constexpr size_t kMostPushed = 50000;  // operators, over all: hostile programs slice slices
 
 // An access of an input, by the numbers of the operator and the input.
-struct Use {
+struct SliceUse {
   size_t op = 0;
   size_t input = 0;
 };
 
 // An access whose indices are numbered by their order in it, with their dimensions.
-struct Slice {
+struct PushedSlice {
   std::vector<Position> axes;
   std::vector<int64_t> extents;
   std::vector<DimId> dims;
   std::vector<int> indices;  // of the reader
 
-  bool same(const Slice& other) const { return axes == other.axes && extents == other.extents; }
+  bool same(const PushedSlice& other) const { return axes == other.axes && extents == other.extents; }
 };
 
-Slice slice_of(const Graph& graph, const Operator& op, const Access& access) {
-  Slice slice;
+// The indices come in the order in which they run through the tensor.
+PushedSlice slice_of(const Graph& graph, const Operator& op, const Access& access) {
+  PushedSlice slice;
   std::vector<Position> by(op.space.size(), kFixed);
-  for (size_t index = 0; index < op.space.size(); ++index) {
-    if (!runs_along(access, index)) continue;
-    by[index] = static_cast<int>(slice.indices.size());
-    slice.indices.push_back(static_cast<int>(index));
-    slice.dims.push_back(op.space[index]);
-    slice.extents.push_back(graph.extent(op.space[index]));
+  for (const Position& axis : access.axes) {
+    std::vector<IndexTerm> terms = axis.terms;
+    std::stable_sort(terms.begin(), terms.end(),
+                     [](const IndexTerm& l, const IndexTerm& r) { return std::abs(l.stride) > std::abs(r.stride); });
+    for (const IndexTerm& term : terms) {
+      const DimId dim = op.space[as_index(term.index)];
+      if (!by[as_index(term.index)].terms.empty()) continue;
+      by[as_index(term.index)] = static_cast<int>(slice.indices.size());
+      slice.indices.push_back(term.index);
+      slice.dims.push_back(dim);
+      slice.extents.push_back(graph.extent(dim));
+    }
   }
   for (const Position& axis : access.axes) slice.axes.push_back(substituted(axis, by));
   return slice;
 }
 
-int64_t points_of_slice(const Slice& slice) {
+int64_t points_of_slice(const PushedSlice& slice) {
   int64_t points = 1;
   for (const int64_t extent : slice.extents) points *= extent;
   return points;
@@ -64,8 +73,8 @@ class SlicePusher {
   void run() {
     uses_.resize(graph_.tensors.size());
     for (size_t k = 0; k < graph_.operators.size(); ++k) add_uses(k);
-    const bool any = std::any_of(uses_.begin(), uses_.end(), [&](const std::vector<Use>& uses) {
-      return std::any_of(uses.begin(), uses.end(), [&](const Use& use) { return reads_slice(use); });
+    const bool any = std::any_of(uses_.begin(), uses_.end(), [&](const std::vector<SliceUse>& uses) {
+      return std::any_of(uses.begin(), uses.end(), [&](const SliceUse& use) { return reads_slice(use); });
     });
     if (!any) return;
     for (const Output& result : graph_.results) is_result_[result.tensor.at()] = true;
@@ -89,65 +98,72 @@ class SlicePusher {
     for (size_t input = 0; input < op.inputs.size(); ++input) uses_[op.inputs[input].tensor.at()].push_back({k, input});
   }
 
-  bool reads_slice(const Use& use) const {
+  bool reads_slice(const SliceUse& use) const {
     const Operator& op = graph_.operators[use.op];
-    return op.kind != OperatorKind::join && is_slice(graph_, op, op.inputs[use.input]);
+    if (op.kind == OperatorKind::join || is_gathered_table(op, use.input)) return false;
+    return is_slice(graph_, op, op.inputs[use.input]);
   }
 
-  bool may_move(const Operator& op) const {
-    switch (op.kind) {  // these know their own position
-      case OperatorKind::dropout:
+  // Into how many slices the operator may be divided. A reduction or contraction into one: that saves work, while
+  // several are faster together.
+  size_t most_slices(const Operator& op) const {
+    const bool whole = op.outputs.size() == 1 && !is_result_[op.outputs[0].tensor.at()] &&
+                       std::all_of(op.outputs[0].axes.begin(), op.outputs[0].axes.end(),
+                                   [](const Position& axis) { return axis.is_index(); });
+    if (!whole || std::any_of(op.inputs.begin(), op.inputs.end(), takes_diagonal)) return 0;
+    switch (op.kind) {
+      case OperatorKind::dropout:  // these know their own position
       case OperatorKind::join:
       case OperatorKind::index:
       case OperatorKind::causal_mask:
       case OperatorKind::causal_mask_dx:
-      case OperatorKind::embed_diagonal: return false;
-      default: break;
+      case OperatorKind::embed_diagonal: return 0;
+      case OperatorKind::contraction:
+      case OperatorKind::sum:
+      case OperatorKind::max:
+      case OperatorKind::min: return 1;
+      default: return info_of(op.kind).operator_class == OperatorClass::elementwise ? kMostSlices : 0;
     }
-    return info_of(op.kind).operator_class == OperatorClass::elementwise && op.outputs.size() == 1 &&
-           op.outputs[0].axes == in_order(op.space.size()) && !is_result_[op.outputs[0].tensor.at()];
   }
 
   // The operators that replace operator k: itself if it stays.
   std::vector<size_t> push(size_t k) {
     const Operator op = graph_.operators[k];
-    const std::vector<Use> uses = op.outputs.empty() ? std::vector<Use>{} : uses_[op.outputs[0].tensor.at()];
-    if (uses.empty() || !may_move(op) ||
-        !std::all_of(uses.begin(), uses.end(), [&](const Use& u) { return reads_slice(u); }))
+    const std::vector<SliceUse> uses = op.outputs.empty() ? std::vector<SliceUse>{} : uses_[op.outputs[0].tensor.at()];
+    const size_t most = uses.empty() ? 0 : most_slices(op);
+    if (most == 0 || !std::all_of(uses.begin(), uses.end(), [&](const SliceUse& u) { return reads_slice(u); }))
       return {k};
-    std::vector<Slice> slices;
+    std::vector<PushedSlice> slices;
     std::vector<size_t> slice_of_use;
     int64_t points = 0;
-    for (const Use& use : uses) {
+    for (const SliceUse& use : uses) {
       const Operator& reader = graph_.operators[use.op];
-      const Slice slice = slice_of(graph_, reader, reader.inputs[use.input]);
-      const auto known = std::find_if(slices.begin(), slices.end(), [&](const Slice& s) { return s.same(slice); });
+      const PushedSlice slice = slice_of(graph_, reader, reader.inputs[use.input]);
+      const auto known =
+          std::find_if(slices.begin(), slices.end(), [&](const PushedSlice& s) { return s.same(slice); });
       slice_of_use.push_back(static_cast<size_t>(known - slices.begin()));
       if (known != slices.end()) continue;
       slices.push_back(slice);
       points += points_of_slice(slice);
-      if (slices.size() > kMostSlices || points > elements_of(graph_, op.outputs[0].tensor)) return {k};
+      if (slices.size() > most || points > elements_of(graph_, op.outputs[0].tensor)) return {k};
     }
     if (pushed_ + slices.size() > kMostPushed) return {k};
     pushed_ += slices.size();
+    for (const Access& input : op.inputs)
+      std::erase_if(uses_[input.tensor.at()], [&](const SliceUse& use) { return use.op == k; });
     return replace(op, slices, uses, slice_of_use);
   }
 
-  std::vector<size_t> replace(const Operator& op, const std::vector<Slice>& slices, const std::vector<Use>& uses,
-                              const std::vector<size_t>& slice_of_use) {
+  std::vector<size_t> replace(const Operator& op, const std::vector<PushedSlice>& slices,
+                              const std::vector<SliceUse>& uses, const std::vector<size_t>& slice_of_use) {
     const Tensor tensor = graph_.tensor(op.outputs[0].tensor);
     operator_names_.release(op.name);
     tensor_names_.release(tensor.name);
     graph_.tensors[op.outputs[0].tensor.at()].name += " whole";  // unused from here on
     std::vector<size_t> made;
-    for (const Slice& slice : slices) {
-      Operator part = op;
+    for (const PushedSlice& slice : slices) {
+      Operator part = part_of(op, slice);
       part.name = operator_names_.take(op.name, " ");
-      part.space = slice.dims;
-      part.reduced.assign(slice.dims.size(), false);
-      for (Access& input : part.inputs) {
-        for (Position& axis : input.axes) axis = substituted(axis, slice.axes);
-      }
       Tensor output = tensor;
       output.name = tensor_names_.take(tensor.name, ".");
       output.dims = slice.dims;
@@ -163,7 +179,7 @@ class SlicePusher {
       Access& access = graph_.operators[uses[k].op].inputs[uses[k].input];
       const Operator& part = graph_.operators[made[slice_of_use[k]]];
       const Operator& reader = graph_.operators[uses[k].op];
-      const Slice slice = slice_of(graph_, reader, access);
+      const PushedSlice slice = slice_of(graph_, reader, access);
       access = {part.outputs[0].tensor, {}};
       for (const int index : slice.indices) access.axes.emplace_back(index);
     }
@@ -175,12 +191,34 @@ class SlicePusher {
       std::swap(graph_.tensors[result.at()].name, graph_.tensors[old.at()].name);
       part.outputs[0].tensor = result;
       gone_.insert(uses[k].op);
-      for (const Use& use : uses) {
+      for (const SliceUse& use : uses) {
         Access& access = graph_.operators[use.op].inputs[use.input];
         if (access.tensor == old) access.tensor = result;
       }
     }
     return made;
+  }
+
+  // The operator over the positions of a slice of its output; what it reduces stays.
+  static Operator part_of(const Operator& op, const PushedSlice& slice) {
+    Operator part = op;
+    part.space = slice.dims;
+    part.reduced.assign(slice.dims.size(), false);
+    std::vector<Position> by(op.space.size(), kFixed);
+    for (size_t axis = 0; axis < slice.axes.size(); ++axis) {
+      const int index = op.outputs[0].axes[axis].index();
+      if (index != kFixed) by[as_index(index)] = slice.axes[axis];
+    }
+    for (size_t index = 0; index < op.space.size(); ++index) {
+      if (!op.reduced[index]) continue;
+      by[index] = static_cast<int>(part.space.size());
+      part.space.push_back(op.space[index]);
+      part.reduced.push_back(true);
+    }
+    for (Access& input : part.inputs) {
+      for (Position& axis : input.axes) axis = substituted(axis, by);
+    }
+    return part;
   }
 
   // The result that the operator only copies from this tensor, if it does.
@@ -195,7 +233,7 @@ class SlicePusher {
 
   Graph& graph_;
   std::vector<bool> is_result_;
-  std::vector<std::vector<Use>> uses_;  // of each tensor
+  std::vector<std::vector<SliceUse>> uses_;  // of each tensor
   UniqueNames operator_names_;
   UniqueNames tensor_names_;
   std::set<size_t> gone_;  // copies that another operator makes unnecessary

@@ -7,7 +7,8 @@
 namespace millrace {
 
 // Where every reader of an elementwise operator's output reads a slice of it, replaces the operator by one for each
-// slice, unless that computes more elements. Does nothing to a program without slices.
+// slice, unless that computes more elements; a reduction or contraction only if all read the same slice. Does nothing
+// to a program without slices.
 void push_slices(Graph& graph);
 
 }  // namespace millrace

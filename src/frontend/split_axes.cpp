@@ -1,11 +1,12 @@
-// Axes and indices that run through each other's positions in step one are of one class: if one is split at a point (a
-// divisor of its extent), all of them are, so that plain accesses stay plain. A class is split at the points that a
-// reader suggests and that no access forbids.
+// Axes and the indices that run along them are of one class: if one is split at a point (a divisor of its extent), all
+// of them are, so that plain accesses stay plain. A class is split at the points that a reader suggests and that no
+// access forbids.
 #include "frontend/split_axes.h"
 
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "base/text.h"
 #include "frontend/view_parts.h"
@@ -52,7 +53,7 @@ class AxisSplitter {
   bool run() {
     number_nodes();
     for (size_t k = 0; k < graph_.operators.size(); ++k) suggest_points(k);
-    if (suggested_.empty()) return false;
+    if (!any_points(suggested_) && !any_points(sliced_)) return false;
     for (size_t k = 0; k < graph_.operators.size(); ++k) link(k);
     gather_suggestions();
     for (size_t k = 0; k < graph_.operators.size(); ++k) forbid_points(k);
@@ -77,6 +78,10 @@ class AxisSplitter {
     }
     parents_.resize(static_cast<size_t>(next));
     std::iota(parents_.begin(), parents_.end(), 0);
+  }
+
+  static bool any_points(const std::map<int, std::map<int64_t, int>>& nodes) {
+    return std::any_of(nodes.begin(), nodes.end(), [](const auto& entry) { return !entry.second.empty(); });
   }
 
   int class_of(int node) {
@@ -107,56 +112,72 @@ class AxisSplitter {
     }
   }
 
-  void suggest(int node, int64_t point, int64_t extent) {
-    if (node != kFixed && point > 1 && point < extent && extent % point == 0) ++suggested_[node][point];
+  static void suggest(std::map<int64_t, int>& points, int64_t point, int64_t extent) {
+    if (point > 1 && point < extent && extent % point == 0) ++points[point];
   }
 
-  // The steps and the ends of the terms of a position on an axis, and the chunks of a join.
+  // The steps and the ends of the terms of a position on an axis, and the chunks of a join. What a slice alone suggests
+  // only counts if no operator reads the whole axis.
   void suggest_points(size_t k) {
     const Operator& op = graph_.operators[k];
     const std::vector<int64_t> extents = extents_of_space(op);
     std::map<int, int64_t> chunks;  // of the indices of a join
     for_each_axis(op, [&](int node, int64_t extent, const Position& position) {
+      const bool slices = position.terms.size() == 1;
       for (const IndexTerm& term : position.terms) {
         const int64_t stride = std::abs(term.stride);
         const int64_t length = extents[as_index(term.index)];
-        if (op.kind == OperatorKind::join && stride == 1 && position.terms.size() == 1) {
+        if (op.kind == OperatorKind::join && stride == 1 && slices) {
           int64_t& chunk = chunks.try_emplace(term.index, length).first->second;
           chunk = std::gcd(chunk, std::gcd(extent, position.offset));
         }
         if (node == kFixed || length == 1) continue;
-        suggest(node, stride, extent);
-        suggest(node, stride * length, extent);
+        std::map<int64_t, int>& points = slices ? sliced_[node] : suggested_[node];
+        suggest(points, stride, extent);
+        suggest(points, stride * length, extent);
         name_digit(node, stride, length, op.space[as_index(term.index)]);
       }
     });
     for (const auto& [index, chunk] : chunks) {
       const int64_t length = extents[as_index(index)];
-      if (length / chunk <= kMostChunks) suggest(index_nodes_[k] + index, chunk, length);
+      if (length / chunk <= kMostChunks) suggest(suggested_[index_nodes_[k] + index], chunk, length);
+    }
+    for (const Access& input : op.inputs) mark_whole(input, extents);
+  }
+
+  void mark_whole(const Access& input, const std::vector<int64_t>& extents) {
+    const int first = axis_nodes_[input.tensor.at()];
+    if (first == kFixed) return;
+    for (size_t axis = 0; axis < input.axes.size(); ++axis) {
+      const Position& position = input.axes[axis];
+      const bool whole = position.is_index() && !position.terms.empty() &&
+                         extents[as_index(position.index())] == graph_.extent(graph_.tensor(input.tensor).dims[axis]);
+      if (whole) read_whole_.insert(first + static_cast<int>(axis));
     }
   }
 
   void name_digit(int node, int64_t unit, int64_t extent, DimId dim) { names_[node].try_emplace({unit, extent}, dim); }
 
-  // An axis and the index that runs along it in step one are of one class, if any point can be a point of both.
+  // An axis and the index that runs along all of it are of one class. An index of a join may be longer than the axis.
   void link(size_t k) {
     const Operator& op = graph_.operators[k];
     const std::vector<int64_t> extents = extents_of_space(op);
     for_each_axis(op, [&](int node, int64_t extent, const Position& position) {
-      if (node == kFixed) return;
-      for (const IndexTerm& term : position.terms) {
-        const int64_t length = extents[as_index(term.index)];
-        if (term.stride != 1 || length == 1) continue;
-        int64_t common = std::gcd(std::gcd(extent, length), position.offset);
-        for (const IndexTerm& other : position.terms) {
-          if (other.index != term.index) common = std::gcd(common, other.stride);
-        }
-        if (common > 1) parents_[as_index(class_of(index_nodes_[k] + term.index))] = class_of(node);
-      }
+      if (node == kFixed || position.terms.size() != 1 || position.terms[0].stride != 1) return;
+      const int index = position.terms[0].index;
+      const int64_t length = extents[as_index(index)];
+      const bool joins =
+          op.kind == OperatorKind::join && length >= extent && std::gcd(std::gcd(extent, length), position.offset) > 1;
+      if (joins || (length == extent && position.offset == 0))
+        parents_[as_index(class_of(index_nodes_[k] + index))] = class_of(node);
     });
   }
 
   void gather_suggestions() {
+    for (const auto& [node, points] : sliced_) {
+      if (read_whole_.contains(node)) continue;
+      for (const auto& [point, times] : points) wanted_[class_of(node)][point] += times;
+    }
     for (const auto& [node, points] : suggested_) {
       for (const auto& [point, times] : points) wanted_[class_of(node)][point] += times;
     }
@@ -165,8 +186,12 @@ class AxisSplitter {
 
   void forbid(int node, int64_t point) { wanted_[node].erase(point); }
 
-  static bool knows_its_position(const Operator& op, size_t index) {
-    return op.kind == OperatorKind::index || (op.kind == OperatorKind::causal_mask && index + 2 >= op.space.size());
+  // Whether the operator needs the index as one: a causal mask compares two, a diagonal is one of whole axes.
+  static bool is_one(const Operator& op, size_t index) {
+    if (op.kind == OperatorKind::index) return true;
+    if (op.kind == OperatorKind::causal_mask && index + 2 >= op.space.size()) return true;
+    return std::any_of(op.inputs.begin(), op.inputs.end(),
+                       [&](const Access& input) { return runs_along(input, index) && takes_diagonal(input); });
   }
 
   // A point must divide the extents of its class, and split every position on its axes into digits.
@@ -181,7 +206,7 @@ class AxisSplitter {
       if (wanted == wanted_.end()) continue;
       std::erase_if(wanted->second, [&](const auto& entry) {
         const int64_t point = entry.first;
-        return point < extents[index] && (extents[index] % point != 0 || knows_its_position(op, index));
+        return point < extents[index] && (extents[index] % point != 0 || is_one(op, index));
       });
     }
     for_each_axis(op, [&](int node, int64_t extent, const Position& position) {
@@ -344,6 +369,8 @@ class AxisSplitter {
   std::vector<int> index_nodes_;  // of each operator: the node of its first index
   std::vector<int> parents_;
   std::map<int, std::map<int64_t, int>> suggested_;                          // points of a node, and how often
+  std::map<int, std::map<int64_t, int>> sliced_;                             // the same, by slices
+  std::set<int> read_whole_;                                                 // axes of tensors
   std::map<int, std::map<int64_t, int>> wanted_;                             // points of a class
   std::map<int, std::map<std::pair<int64_t, int64_t>, DimId>> names_;        // of a node's digits, by unit and extent
   std::map<int, std::map<std::pair<int64_t, int64_t>, DimId>> digit_names_;  // of a class

@@ -1,6 +1,9 @@
 // Gives computed tensors the axes that their readers' reshapes and slices see. Tests: tests/frontend/views_test.cpp.
 #pragma once
 
+#include <set>
+#include <string>
+
 #include "ir/graph.h"
 
 namespace millrace {
@@ -10,7 +13,11 @@ namespace millrace {
 // keep the caller's shape. Does nothing to a program without reshapes, slices and joins.
 void split_axes(Graph& graph);
 
-// Where an operator copies a computed tensor only to merge axes, lets the operator before it write the merged axes.
-void absorb_copies(Graph& graph);
+// The copies that keep shape and order: one tensor that is two results.
+std::set<std::string> whole_copies(const Graph& graph);
+
+// Where an operator copies a computed tensor only to merge axes, or because it was not known to be in order, lets the
+// operator before it write the copy. The copies named in `kept` stay.
+void absorb_copies(Graph& graph, const std::set<std::string>& kept);
 
 }  // namespace millrace

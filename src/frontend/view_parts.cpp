@@ -1,6 +1,7 @@
 #include "frontend/view_parts.h"
 
 #include <algorithm>
+#include <set>
 
 namespace millrace {
 
@@ -19,6 +20,11 @@ int64_t extent_of(const View& view, const std::vector<int>& parts) {
 bool is_broadcast(const View& view, int part) {
   return std::all_of(view.at.begin(), view.at.end(),
                      [&](const Position& position) { return position.stride_along(part) == 0; });
+}
+
+bool is_repeated(const View& view, size_t axis) {
+  const std::vector<int>& parts = view.axes[axis];
+  return parts.size() == 1 && view.parts[as_index(parts[0])].extent > 1 && is_broadcast(view, parts[0]);
 }
 
 void substitute(View& view, int part, const Position& by) {
@@ -51,6 +57,26 @@ bool is_whole(const Graph& graph, const View& view) {
     if (view.parts[axis].extent != graph.extent(dims[axis])) return false;
   }
   return true;
+}
+
+bool takes_diagonal(const Access& access) {
+  std::set<int> seen;
+  for (const Position& axis : access.axes) {
+    for (const IndexTerm& term : axis.terms) {
+      if (!seen.insert(term.index).second) return true;
+    }
+  }
+  return false;
+}
+
+bool is_plain(const Graph& graph, const View& view) {
+  for (size_t axis = 0; axis < view.at.size(); ++axis) {
+    const Position& position = view.at[axis];
+    const int64_t extent = graph.extent(graph.tensor(view.tensor).dims[axis]);
+    const int64_t seen = position.terms.empty() ? 1 : view.parts[as_index(position.index())].extent;
+    if (!position.is_index() || seen != extent) return false;
+  }
+  return std::all_of(view.axes.begin(), view.axes.end(), [](const std::vector<int>& axis) { return axis.size() <= 1; });
 }
 
 SplitPoints split_points(const View& view, const std::vector<int>& parts) {

@@ -17,6 +17,9 @@ int64_t extent_of(const View& view, const std::vector<int>& parts);
 // Whether the part is in no position: the view repeats along it.
 bool is_broadcast(const View& view, int part);
 
+// Whether the axis is one broadcast part.
+bool is_repeated(const View& view, size_t axis);
+
 // Replaces a part in all positions.
 void substitute(View& view, int part, const Position& by);
 
@@ -25,6 +28,12 @@ View compacted(View view);
 
 // Whether the view is its whole tensor, each axis one part, in order.
 bool is_whole(const Graph& graph, const View& view);
+
+// Whether two axes run along one index. Only plain accesses may.
+bool takes_diagonal(const Access& access);
+
+// Whether each axis of the tensor is one whole part, or has extent one.
+bool is_plain(const Graph& graph, const View& view);
 
 // The positions of an axis as digits: the number of positions that each digit's step skips, innermost (1) first, and
 // the extent of the axis last. `points` {1, 4, 12} are the digits of extents 3 and 4.

@@ -64,7 +64,7 @@ bool slice_parts(View& view, std::vector<int>& parts, const AxisSlice& slice, Bu
   return false;
 }
 
-std::vector<bool> only(const View& view, size_t axis) {
+std::vector<bool> marked(const View& view, size_t axis) {
   std::vector<bool> axes(view.axes.size(), false);
   axes[axis] = true;
   return axes;
@@ -152,7 +152,7 @@ std::optional<View> sliced(const View& view, size_t axis, const AxisSlice& slice
   }
   View result = view;
   if (!slice_parts(result, result.axes[axis], rising, builder)) {
-    const std::optional<View> copied = builder.materialized(view, only(view, axis), location);
+    const std::optional<View> copied = builder.materialized(view, marked(view, axis), location);
     if (!copied) return std::nullopt;
     result = *copied;
     slice_parts(result, result.axes[axis], rising, builder);
@@ -215,7 +215,7 @@ std::optional<View> reshaped(const View& view, const std::vector<int64_t>& exten
 std::optional<View> windowed(const View& view, size_t axis, int64_t window, Builder& builder, SourceLocation location) {
   View result = view;
   if (result.axes[axis].size() > 1) {
-    const std::optional<View> copied = builder.materialized(view, only(view, axis), location);
+    const std::optional<View> copied = builder.materialized(view, marked(view, axis), location);
     if (!copied) return std::nullopt;
     result = *copied;
   }

@@ -79,8 +79,36 @@ Range range_of(const Graph& graph, const Operator& op, const Position& position)
 
 namespace {
 
+using Ranges = std::vector<Range>;  // one per index
+
+// The smallest and the largest position where the indices are in these ranges.
+Range range_in(const Position& position, const Ranges& ranges) {
+  Range range{position.offset, position.offset};
+  for (const IndexTerm& term : position.terms) {
+    const Range& index = ranges[as_index(term.index)];
+    range.first += term.stride * (term.stride > 0 ? index.first : index.last);
+    range.last += term.stride * (term.stride > 0 ? index.last : index.first);
+  }
+  return range;
+}
+
+// Whether the access may be inside its tensor where the indices are in these ranges.
+bool may_be_inside(const Graph& graph, const Access& access, const Ranges& ranges) {
+  for (size_t axis = 0; axis < access.axes.size(); ++axis) {
+    const Range range = range_in(access.axes[axis], ranges);
+    if (range.last < 0 || range.first >= graph.extent(graph.tensor(access.tensor).dims[axis])) return false;
+  }
+  return true;
+}
+
+Ranges all_ranges(const Graph& graph, const Operator& op) {
+  Ranges ranges;
+  for (const DimId dim : op.space) ranges.push_back({0, graph.extent(dim) - 1});
+  return ranges;
+}
+
 // How many positions on an axis the access touches. Exact for one index, for digits of a number and for windows.
-int64_t positions_touched(const Graph& graph, const Operator& op, const Position& position, int64_t extent) {
+int64_t positions_touched(const Position& position, const Ranges& ranges, int64_t extent) {
   std::vector<IndexTerm> terms = position.terms;
   std::sort(terms.begin(), terms.end(),
             [](const IndexTerm& l, const IndexTerm& r) { return std::abs(l.stride) < std::abs(r.stride); });
@@ -89,26 +117,44 @@ int64_t positions_touched(const Graph& graph, const Operator& op, const Position
   int64_t unit = 0;
   for (const IndexTerm& term : terms) {
     const int64_t stride = std::abs(term.stride);
-    const int64_t points = graph.extent(op.space[as_index(term.index)]);
+    const Range& index = ranges[as_index(term.index)];
+    const int64_t points = index.last - index.first + 1;
     const bool overlaps = stride <= reach;
     unit = std::gcd(unit, stride);
     reach += stride * (points - 1);
     count = overlaps ? std::min(count * points, reach / unit + 1) : count * points;
   }
-  const Range range = range_of(graph, op, position);
+  const Range range = range_in(position, ranges);
   const int64_t inside = std::min(range.last, extent - 1) - std::max<int64_t>(range.first, 0) + 1;
   return std::clamp<int64_t>(std::min(count, inside), 0, extent);
 }
 
 }  // namespace
 
+std::vector<Range> inside_ranges(const Graph& graph, const Operator& op, const Access& access) {
+  Ranges ranges = all_ranges(graph, op);
+  for (int round = 0; round < 2; ++round) {  // what one index excludes may exclude more of another
+    for (Range& range : ranges) {
+      const Range all = range;
+      for (range.last = range.first; range.first < all.last && !may_be_inside(graph, access, ranges); ++range.first)
+        range.last = range.first + 1;
+      const int64_t first = range.first;
+      for (range = {all.last, all.last}; range.last > first && !may_be_inside(graph, access, ranges); --range.last)
+        range.first = range.last - 1;
+      range.first = first;
+    }
+  }
+  return ranges;
+}
+
 int64_t words_touched(const Graph& graph, const Operator& op, const Access& access) {
   if (words_of(graph, access.tensor) == 0) return 0;
   if (op.kind == OperatorKind::gather && access == op.inputs[0])
     return std::min(words_of(graph, access.tensor), points_of(graph, op));
+  const Ranges ranges = op.kind == OperatorKind::join ? inside_ranges(graph, op, access) : all_ranges(graph, op);
   int64_t words = 1;
   for (size_t axis = 0; axis < access.axes.size(); ++axis)
-    words *= positions_touched(graph, op, access.axes[axis], graph.extent(graph.tensor(access.tensor).dims[axis]));
+    words *= positions_touched(access.axes[axis], ranges, graph.extent(graph.tensor(access.tensor).dims[axis]));
   return words;
 }
 
@@ -123,14 +169,30 @@ int64_t words_of(const Graph& graph, TensorId tensor) {
   return role == TensorRole::scalar || role == TensorRole::constant ? 0 : elements_of(graph, tensor);
 }
 
+namespace {
+
+// Whether both touch the same elements: by the same positions along indices of the same extents.
+bool touch_the_same(const Graph& graph, const TensorUse& a, const TensorUse& b) {
+  if (*a.access != *b.access) return false;
+  for (const Position& position : a.access->axes) {
+    for (const IndexTerm& term : position.terms) {
+      const size_t index = as_index(term.index);
+      if (graph.extent(a.op->space[index]) != graph.extent(b.op->space[index])) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
 int64_t words_touched(const Graph& graph, const std::vector<TensorUse>& uses) {
-  std::vector<const Access*> seen;
+  std::vector<TensorUse> seen;
   int64_t words = 0;
   for (const TensorUse& use : uses) {
     const bool again =
-        std::any_of(seen.begin(), seen.end(), [&](const Access* access) { return *access == *use.access; });
+        std::any_of(seen.begin(), seen.end(), [&](const TensorUse& one) { return touch_the_same(graph, one, use); });
     if (again) continue;
-    seen.push_back(use.access);
+    seen.push_back(use);
     words += words_touched(graph, *use.op, *use.access);
   }
   return uses.empty() ? 0 : std::min(words, words_of(graph, uses.front().access->tensor));

@@ -179,6 +179,9 @@ struct Range {
 };
 Range range_of(const Graph& graph, const Operator& op, const Position& position);
 
+// The ranges of the indices outside of which an access of a join is not inside its tensor.
+std::vector<Range> inside_ranges(const Graph& graph, const Operator& op, const Access& access);
+
 // The words of the tensor that the access touches; none for scalars and constants. Of a gather's table as many as there
 // are points, or all.
 int64_t words_touched(const Graph& graph, const Operator& op, const Access& access);

@@ -89,15 +89,15 @@ class Verifier {
     space(op);
   }
 
-  // Only a plain access has two axes along one index.
+  // Autodiff transposes a diagonal only of a plain access.
   void diagonal(const Operator& op, const Access& input) {
     std::set<int> indices;
     bool repeated = false;
     for (const Position& axis : input.axes) {
       for (const IndexTerm& term : axis.terms) repeated = repeated || !indices.insert(term.index).second;
     }
-    check(!repeated || is_plain(graph_, op, input), "a diagonal of ", graph_.tensor(input.tensor).name,
-          " is taken of a part, or of an axis as several indices");
+    check(!repeated || op.pass == Pass::backward || is_plain(graph_, op, input), "a diagonal of ",
+          graph_.tensor(input.tensor).name, " is taken of a part, or of an axis as several indices");
   }
 
   // The indices of each axis of an output count its positions like the digits of a number; each is on one axis.

@@ -85,7 +85,7 @@ def functions(x: float32[A, B], y: float32[A, B], z: float32[C, A, B], row: floa
     joint = softmax(z, axis=(0, 2)) * np.std(z, axis=(1, 2), keepdims=True)
     images = batchnorm(z, row, axis=2) + layernorm(z, axis=(0, 1)) + rmsnorm(z, axis=(1, 2))
     thin = np.eye(C, D) + np.tril(one) + np.triu(one, k=-2) * np.linalg.norm(one + 2) + np.full((C, D), 0.75)
-    return likely, joint, images, thin, np.matmul(chosen, np.ones((B, C))), np.tensordot(z, chosen)
+    return likely, joint, images, thin, np.matmul(chosen, row), np.tensordot(z, chosen)
 )";
 
 // Positions from integers: rows and columns of tables, one element of each row, tables and ids of several axes, ids that

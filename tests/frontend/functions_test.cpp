@@ -189,6 +189,14 @@ result[2, 3] = where(result.1.3[2, 3], x[2, 3], 0)
   EXPECT_EQ(message_of("np.tril(v)"), "'tril' needs a tensor with at least two axes");
 }
 
+// A library multiplies matrices of one type.
+TEST(Functions, ProductsConvertTensorsMadeOfNumbers) {
+  const Graph graph = graph_of("def f(x: bfloat16[2, 3]):\n    return np.matmul(x, np.ones((3, 4)))\n");
+  EXPECT_EQ(names_of_operators(graph), "result broadcast, result copy, result einsum");
+  for (const Access& input : graph.operators.back().inputs)
+    EXPECT_EQ(graph.tensor(input.tensor).dtype, DType::bfloat16);
+}
+
 // Angles are computed in float32 and then take the type of what they multiply.
 TEST(Functions, TensorsMadeOfNumbersDoNotWiden) {
   const Graph half = graph_of("def f(x: bfloat16[4]):\n    angle = np.sin(np.arange(4) / 8)\n    return angle * x\n");

@@ -68,6 +68,11 @@ class ShimTest(unittest.TestCase):
         for other in draws[2:]:
             self.assertTrue(np.any(draws[0] != other))
 
+    def test_types_are_types_of_numpy(self) -> None:
+        for name in ("float16", "float32", "float64"):
+            self.assertEqual(self.x.astype(getattr(mr, name)).dtype, np.dtype(name))
+        self.assertEqual(self.x.astype(mr.bfloat16).dtype, np.float32)
+
     def test_softmax(self) -> None:
         for axis in (-1, 0, (0, 2)):
             expected = np.exp(self.x) / np.exp(self.x).sum(axis=axis, keepdims=True)

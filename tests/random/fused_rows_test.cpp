@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "autodiff/differentiate.h"
+#include "autodiff/verify.h"
 #include "fusion/fuse.h"
 #include "ir/verify.h"
 #include "random/fused_check.h"
@@ -281,15 +283,41 @@ TEST(FusedRows, PassesASumOfARow) {
 }
 
 // A flip with padding, and a sum over windows of it, which reads what other points write.
-TEST(FusedRows, RunsPaddingAndWindows) {
+OneGroup windows() {
   OneGroup made({8, 3}, 1);
   const TensorId x = made.argument("x", {4});
   const TensorId padded = made.map(OperatorKind::join, "padded", {8}, {{x, {Position({{0, -1}}, 5)}}});
   made.training.graph.operators.back().value = 7;
   made.add(OperatorKind::sum, "y", {6, 3}, {{padded, {Position({{0, 1}, {1, 1}}, 0)}}}, {6}, {0});
   made.finish();
-  EXPECT_TRUE(complains(made.run(), kElsewhere));
-  EXPECT_EQ(made.fused_words(), (std::vector<int64_t>{4 + 8, 8 + 6}));
+  return made;
+}
+
+TEST(FusedRows, RunsPaddingAndWindows) {
+  EXPECT_TRUE(complains(windows().run(), kElsewhere));
+  EXPECT_EQ(windows().fused_words(), (std::vector<int64_t>{4 + 8, 8 + 6}));
+}
+
+// Whatever fusion makes of the gradients: pads of slices, slices of concatenations.
+TEST(FusedRows, ChecksGradients) {
+  const Position digits({{0, 3}, {1, 1}}, 0);
+  for (const OneGroup& made : {concatenation(1), slice(1, 1), slice(2, 1), merged(digits), rotary(1, 0)}) {
+    const TrainingGraph training = differentiate(made.training.graph);
+    const Result<Done> valid = verify(training);
+    ASSERT_TRUE(valid) << to_string(valid.error());
+    EXPECT_EQ(check_fusion(training, 1), std::nullopt) << made.training.graph.operators[0].name;
+  }
+}
+
+// Overlapping windows add up.
+TEST(FusedRows, ChecksGradientsOfWindows) {
+  EXPECT_EQ(check_fusion(differentiate(windows().training.graph), 1), std::nullopt);
+}
+
+// The gradient reads d[v - j + 2, j], which the verifier rejects as a diagonal of a part: one of the two must change.
+TEST(FusedRows, VerifierAcceptsGradientsOfWindows) {
+  const Result<Done> valid = verify(differentiate(windows().training.graph));
+  EXPECT_TRUE(valid) << to_string(valid.error());
 }
 
 }  // namespace

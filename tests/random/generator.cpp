@@ -211,7 +211,7 @@ std::string random_program(uint64_t seed) {
   module.named_functions_percent = named ? 80 : 0;
   // Programs may miss the budget by a few operators: the largest budget is more frequent, so that sizes reach 40.
   const int drawn = 1 + static_cast<int>(random.below(45));
-  const int budget = std::min(named ? 15 + drawn / 2 : drawn, 38);
+  const int budget = named ? 30 + drawn / 2 : std::min(drawn, 38);
   Body body(random, module, BodyKind::program, budget);
   fill(body);
   const std::string results = texts(choose_results(body));

@@ -29,7 +29,7 @@ Value one_function(Body& body, const Value& value) {
   const double b = value.bound;
   const std::string& x = value.text;
   body.spend(1);
-  switch (random.below(14)) {
+  switch (random.below(13)) {
     case 0: return call_of("np.sin", x, value.shape, 1);
     case 1: return call_of("np.cos", x, value.shape, 1);
     case 2: return call_of("sigmoid", x, value.shape, 1);
@@ -119,11 +119,13 @@ Value condition(Body& body, const Value& value) {
   return made;
 }
 
+// Both choices depend on the value, so that the program's gradient does not vanish.
 Value masked(Body& body, const Value& value) {
-  const Value chosen = condition(body, value);
-  body.spend(1);
-  const Shape shape = *broadcast(chosen.shape, value.shape);
-  return call_of("np.where", concat(chosen.text, ", ", value.text, ", -0.25"), shape, value.bound + 0.25);
+  const Value name = body.keep(value);
+  const Value chosen = condition(body, name);
+  body.spend(2);
+  const Shape shape = *broadcast(chosen.shape, name.shape);
+  return call_of("np.where", concat(chosen.text, ", ", name.text, ", -0.25 * ", name.text), shape, name.bound);
 }
 
 // --- Statistics and normalizations ---
@@ -171,13 +173,15 @@ Value statistic(Body& body, const Value& value) {
   const auto count = static_cast<double>(extent_along(value, drawn.axes));
   const std::string at = concat(", axis=", drawn.text);
   const std::string keep = ", keepdims=True";
-  switch (random.below(4)) {
+  switch (random.below(6)) {
     case 0: {
       body.spend(6);
       const std::string ddof = count > 1 && random.chance(50) ? ", ddof=1" : "";
       return call_of("np.var", concat(value.text, at, ddof, keep), shape, 4 * value.bound * value.bound);
     }
-    case 1: {
+    case 1:
+    case 2:
+    case 3: {
       // Positions make the elements of a row differ: the root of a variance of zero has no derivative.
       body.spend(11);
       const bool in_row = drawn.axes.back() + 1 == value.shape.size() && value.shape.back().extent > 1;
@@ -186,7 +190,7 @@ Value statistic(Body& body, const Value& value) {
           concat("np.tanh(", value.text, ") + 4 * np.arange(", size_text(value.shape.back()), ")");
       return call_of("np.std", concat(apart, at, keep), shape, 4 * count);
     }
-    case 2: {
+    case 4: {
       body.spend(4);
       if (drawn.axes.size() > 2) return call_of("np.mean", concat(value.text, at, keep), shape, value.bound);
       const std::string order = drawn.axes.size() == 1 && random.chance(50) ? ", ord=1" : "";
@@ -212,14 +216,16 @@ Value with_statistic(Body& body, const Value& value) {
 Value normalized_along(Body& body, const Value& value) {
   Random& random = body.random;
   const DrawnAxes drawn = draw_axes(body, value);
+  if (extent_along(value, drawn.axes) == 1) return chained(body, value);  // its gradient would vanish
   const double bound = std::sqrt(static_cast<double>(extent_along(value, drawn.axes))) + 1;
   const std::string at = concat(", axis=", drawn.text);
   Shape weights;
   for (const size_t axis : drawn.axes) weights.push_back(value.shape[axis]);
   body.spend(2);
-  switch (random.below(6)) {
+  switch (random.below(7)) {
     case 0: return call_of("softmax", concat(value.text, at), value.shape, 1);
-    case 1: return call_of("log_softmax", concat(value.text, at), value.shape, 2 * value.bound + 5);
+    case 1:
+    case 6: return call_of("log_softmax", concat(value.text, at), value.shape, 2 * value.bound + 5);
     case 2: return call_of("layernorm", concat(value.text, at), value.shape, bound);
     case 3: {
       const Value bias = body.parameter(weights);
@@ -245,6 +251,7 @@ Value normalized_by_channel(Body& body, const Value& value) {
   const auto axis = static_cast<size_t>(grouped ? 1 + random.below(static_cast<int64_t>(rank) - 1)
                                                 : random.below(static_cast<int64_t>(rank)));
   const Shape channels = {value.shape[axis]};
+  if (elements(value.shape) <= channels[0].extent * value.shape[0].extent) return chained(body, value);  // as there
   std::string arguments = value.text;
   if (grouped) arguments += rank > 2 && random.chance(50) ? concat(", ", size_text(channels[0])) : ", 1";
   if (random.chance(70)) arguments += ", " + body.parameter(channels).text;
@@ -387,14 +394,14 @@ std::optional<Value> with_named_functions(Body& body, const Value& x) {
   const bool has_axes = !x.shape.empty();
   const bool is_matrix = x.shape.size() >= 2;
   const int64_t draw = body.random.below(100);
-  if (draw < 30) return body.left() >= 4 ? std::optional(chained(body, x)) : std::nullopt;
-  if (draw < 46) return body.left() >= 4 ? std::optional(masked(body, x)) : std::nullopt;
+  if (draw < 20) return body.left() >= 4 ? std::optional(chained(body, x)) : std::nullopt;
+  if (draw < 32) return body.left() >= 4 ? std::optional(masked(body, x)) : std::nullopt;
   if (!has_axes) return std::nullopt;
-  if (draw < 58) return body.left() >= 6 ? std::optional(with_statistic(body, x)) : std::nullopt;
-  if (draw < 66) return normalized_along(body, x);
-  if (draw < 72) return is_matrix ? std::optional(normalized_by_channel(body, x)) : std::nullopt;
-  if (draw < 84) return multiplied(body, x);
-  if (draw < 94) return with_made_tensors(body, x);
+  if (draw < 50) return body.left() >= 6 ? std::optional(with_statistic(body, x)) : std::nullopt;
+  if (draw < 60) return normalized_along(body, x);
+  if (draw < 67) return is_matrix ? std::optional(normalized_by_channel(body, x)) : std::nullopt;
+  if (draw < 80) return multiplied(body, x);
+  if (draw < 90) return with_made_tensors(body, x);
   return is_matrix && body.left() >= 4 ? with_triangle(body, x) : std::nullopt;
 }
 

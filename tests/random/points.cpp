@@ -13,8 +13,8 @@ int64_t position_at(const Position& position, const Point& point) {
   return at;
 }
 
-// The positions inside the tensor that an access has on an axis.
-std::set<int64_t> positions_on(const Graph& graph, const Operator& op, const Access& access, size_t axis) {
+// How many positions inside the tensor an access has on an axis.
+int64_t positions_on(const Graph& graph, const Operator& op, const Access& access, size_t axis) {
   Point extents(op.space.size(), 1);
   for (const IndexTerm& term : access.axes[axis].terms)
     extents[as_index(term.index)] = graph.extent(op.space[as_index(term.index)]);
@@ -25,7 +25,7 @@ std::set<int64_t> positions_on(const Graph& graph, const Operator& op, const Acc
     const int64_t at = position_at(access.axes[axis], point);
     if (at >= 0 && at < end) positions.insert(at);
   } while (next_point(extents, point));
-  return positions;
+  return static_cast<int64_t>(positions.size());
 }
 
 }  // namespace
@@ -56,18 +56,19 @@ std::optional<size_t> element_at(const Graph& graph, const Access& access, const
 }
 
 int64_t words_read(const Graph& graph, const std::vector<OperatorId>& members, TensorId tensor) {
-  // Accesses are the same if they have the same positions in terms of indices and touch the same elements.
-  std::set<std::pair<std::vector<Position>, std::vector<std::set<int64_t>>>> seen;
+  std::set<std::pair<std::vector<Position>, Point>> seen;  // with the extents of the indices
   int64_t words = 0;
   for (const OperatorId member : members) {
     const Operator& op = graph.operators[member.at()];
     for (const Access& input : op.inputs) {
       if (input.tensor != tensor) continue;
-      std::vector<std::set<int64_t>> touched;
-      for (size_t axis = 0; axis < input.axes.size(); ++axis) touched.push_back(positions_on(graph, op, input, axis));
-      if (!seen.emplace(input.axes, touched).second) continue;
+      Point extents;
+      for (size_t k = 0; k < op.space.size(); ++k) {
+        if (runs_along(input, k)) extents.push_back(graph.extent(op.space[k]));
+      }
+      if (!seen.emplace(input.axes, extents).second) continue;
       int64_t elements = 1;
-      for (const std::set<int64_t>& positions : touched) elements *= static_cast<int64_t>(positions.size());
+      for (size_t axis = 0; axis < input.axes.size(); ++axis) elements *= positions_on(graph, op, input, axis);
       words += elements;
     }
   }

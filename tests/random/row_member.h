@@ -1,6 +1,7 @@
 // A member of a fused group as a graph of one row: its operator over the part of its space that is in the row, where
-// outer indices have extent one. Each input is a tensor of its own along indices of the operator, which the row fills
-// element by element: what a view is, only the element's number knows. Tests: tests/random/fused_rows_test.cpp.
+// outer indices have extent one. Each input is a separate tensor along indices of the operator, which the row fills
+// element by element. So slices, windows and merged axes need no rules here.
+// Tests: tests/random/fused_rows_test.cpp.
 #pragma once
 
 #include <functional>
@@ -38,9 +39,9 @@ struct RowMember {
 };
 
 // A gather becomes a copy of what its row reads, a scatter_add the sum of what it selects. Joins become chains of
-// `where`, and so do operators that depend on the position in the whole tensor, which a row does
-// not know. `outer` has one entry per index of the operator; `passed` one per tensor: a member wrote it, so each point
-// of the operator needs to say where it reads it. Scalar is double or Bounded<53>.
+// `where`, and so do operators that depend on the position in the whole tensor, which a row does not know. `outer` has
+// one entry per index of the operator; `passed` one per tensor: an earlier member wrote it. Such an input runs along
+// all indices, so that the row can check each point that reads it. Scalar is double or Bounded<53>.
 template <class Scalar>
 RowMember<Scalar> row_member(const Graph& graph, const Operator& op, const std::vector<bool>& outer,
                              const std::vector<bool>& passed, const RandomState& random);

@@ -163,7 +163,8 @@ DType Builder::common_dtype(const std::vector<View>& views) const {
   const bool any_integer = std::any_of(views.begin(), views.end(),
                                        [&](const View& view) { return is_integer(graph.tensor(view.tensor).dtype); });
   if (integers && any_integer) return widest_integer;
-  return of_tensors.value_or(of_scalars.value_or(any_integer ? dtype_of_arguments() : DType::float32));
+  if (any_integer && !of_tensors) return dtype_of_arguments();
+  return of_tensors.value_or(of_scalars.value_or(DType::float32));
 }
 
 DType Builder::dtype_of_arguments() const {

@@ -39,10 +39,11 @@ View without_axis(View view, size_t axis) {
 std::optional<View> Builder::gatherable(const Gather& gather, SourceLocation location) {
   const View& table = gather.table;
   if (tensor_axis(graph, table, gather.axis)) return table;
-  if (table.axes[gather.axis].empty()) {
-    diagnostics_.report(location, "an axis that None added has no positions to choose from",
-                        "write np.broadcast_to(x, shape)");
-    return std::nullopt;
+  if (table.axes[gather.axis].empty()) {  // an axis that None added
+    std::vector<DimId> dims;
+    for (size_t axis = 0; axis < table.axes.size(); ++axis) dims.push_back(dim_of(table, axis));
+    const std::optional<TensorId> copied = add_copy(table, table.axes, dims, location);
+    return copied ? std::optional(whole(*copied)) : std::nullopt;
   }
   std::vector<bool> marked(table.axes.size(), false);
   marked[gather.axis] = true;

@@ -171,9 +171,18 @@ int64_t words_of(const Graph& graph, TensorId tensor) {
 
 namespace {
 
-// Whether both touch the same elements: by the same positions along indices of the same extents.
+// Whether both touch the same elements: by the same positions along indices of the same extents, with the same ids.
 bool touch_the_same(const Graph& graph, const TensorUse& a, const TensorUse& b) {
   if (*a.access != *b.access) return false;
+  const auto gathers = [](const TensorUse& use) {
+    return use.op->kind == OperatorKind::gather && *use.access == use.op->inputs[0];
+  };
+  if (gathers(a) != gathers(b)) return false;
+  if (gathers(a)) {
+    const auto same_extent = [&](DimId l, DimId r) { return graph.extent(l) == graph.extent(r); };
+    return a.op->inputs == b.op->inputs &&
+           std::equal(a.op->space.begin(), a.op->space.end(), b.op->space.begin(), b.op->space.end(), same_extent);
+  }
   for (const Position& position : a.access->axes) {
     for (const IndexTerm& term : position.terms) {
       const size_t index = as_index(term.index);

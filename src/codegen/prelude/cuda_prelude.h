@@ -204,11 +204,15 @@ template <class F>
 MR_DEVICE F selected(long long extent, F id) {
   return smaller(larger(id, F(0)), static_cast<F>(extent - 1));
 }
+// The position that an id selects on an axis; ids outside are clamped.
+template <class I, class F>
+MR_DEVICE I position_of_id(long long extent, F id) {
+  return id > F(0) ? (id < static_cast<F>(extent) ? static_cast<I>(id) : static_cast<I>(extent - 1)) : I(0);
+}
 // The element of a table at the position that an id selects on an axis of this stride and extent.
 template <class F, class T, class I>
 MR_DEVICE F gathered(const T* __restrict__ table, I at, I stride, long long extent, F id) {
-  const I position = id > F(0) ? (id < static_cast<F>(extent) ? static_cast<I>(id) : static_cast<I>(extent - 1)) : I(0);
-  return static_cast<F>(widened(table[at + stride * position]));
+  return static_cast<F>(widened(table[at + stride * position_of_id<I>(extent, id)]));
 }
 template <class F>
 MR_DEVICE F absolute(F x) {

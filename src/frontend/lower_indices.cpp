@@ -19,7 +19,8 @@ Value Lowerer::lower_index(const Expression& expression, Scope& scope) {
     // x[(1, 2)] is x[1, 2]
     const bool several = value.kind == ValueKind::tuple && !value.list && expression.children.size() == 2;
     for (const Value& part : several ? *value.items : std::vector<Value>{value}) {
-      if (part.kind == ValueKind::view && !is_boolean(part)) {
+      const bool tensor = part.kind == ValueKind::view && !is_boolean(part);
+      if (tensor && (!part.view.axes.empty() || builder_.holds_integers(part.view))) {
         if (ids)
           return report(written.location, "an index has at most one tensor",
                         "write x[ids][:, other], or np.take_along_axis(x, ids, axis)");

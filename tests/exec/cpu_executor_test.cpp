@@ -203,7 +203,7 @@ def masked(x: float32[B, I], mask: fixed.float32[I]):
 
 TEST(CpuExecutor, GathersAgreeWithTheReference) {
   std::vector<MadePlan> plans;
-  for (uint64_t seed = 0; seed < 4; ++seed) {
+  for (uint64_t seed = 0; seed < 2; ++seed) {
     PlanChoice choice;
     choice.seed = seed;
     choice.dtype = seed % 2 == 0 ? "float32" : "float64";

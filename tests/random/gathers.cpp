@@ -55,7 +55,7 @@ std::optional<Value> taken(Body& body, const Value& x) {
   if (!is_small(shape)) return std::nullopt;
   const bool last = axis + 1 == x.shape.size();
   std::string text;
-  if (random.chance(30)) {
+  if (random.chance(50)) {
     text = concat("np.take(", x.text, ", ", ids.text, ", axis=", axis, ")");
   } else {
     std::string before;
@@ -112,7 +112,7 @@ Value chosen(Body& body, const Value& x) {
     mask = concat("(", mask, both, flag.text, ")");
     body.spend(1);
   }
-  if (random.chance(30)) {
+  if (random.chance(50)) {
     mask = concat("~", mask);
     body.spend(1);
   }
@@ -127,10 +127,10 @@ Value chosen(Body& body, const Value& x) {
 }  // namespace
 
 std::optional<Value> with_integers(Body& body, const Value& x) {
-  const int64_t draw = body.random.below(10);
+  const int64_t draw = body.random.below(12);
   if (draw < 4) return taken(body, x);
   if (draw < 6) return taken_along(body, x);
-  if (draw < 7) return x.shape.size() > 1 ? std::optional(loss(body, x)) : std::nullopt;
+  if (draw < 8) return x.shape.size() > 1 ? std::optional(loss(body, x)) : std::nullopt;
   return chosen(body, x);
 }
 

@@ -174,7 +174,7 @@ void fill(Body& body) {
       if (random.chance(80)) x = body.keep(x);
     }
     if (x.shape.size() > kMostAxes) continue;
-    if (body.is_program() && !x.shape.empty() && body.left() >= kGatherOperators && random.chance(12)) {
+    if (body.is_program() && !x.shape.empty() && body.left() >= kGatherOperators && random.chance(25)) {
       if (const auto value = with_integers(body, x)) body.finish(tame(body, *value));
       continue;
     }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
-#include <optional>
 
 #include "base/text.h"
 
@@ -65,7 +64,6 @@ class Placer {
 
   // Puts stride - 1 zeros after each element of an axis.
   void dilate(size_t axis, int64_t stride) {
-    const int64_t points = extent(axis);
     Operator join = over_current(OperatorKind::join);
     const auto zeros = static_cast<int>(axis) + 1;  // the new index
     join.space.insert(join.space.begin() + zeros, builder_.dim(concat(stride), stride));
@@ -75,10 +73,12 @@ class Placer {
     for (int k = 0; k < static_cast<int>(join.space.size()); ++k) {
       if (k == zeros) continue;
       const bool dilated = k == static_cast<int>(axis);
-      input.axes.push_back(dilated ? Position({{k, 1}, {zeros, points}}, 0) : Position(k));
+      input.axes.emplace_back(k);
       output.push_back(dilated ? Position({{k, stride}, {zeros, 1}}, 0) : Position(k));
     }
     join.inputs.push_back(std::move(input));
+    join.regions.push_back(all_points(builder_.graph(), join));
+    join.regions[0][as_index(zeros)] = {0, 0};
     current_ = builder_.emit(std::move(join), names_.op, names_.tensor, dtype(), output);
   }
 
@@ -136,6 +136,8 @@ class Placer {
     Access input{current_, in_order(join.space.size())};
     input.axes[axis].offset = -before;
     join.inputs.push_back(std::move(input));
+    join.regions.push_back(all_points(builder_.graph(), join));
+    join.regions[0][axis] = {before, before + points - 1};
     emit_plain(std::move(join));
   }
 
@@ -144,13 +146,15 @@ class Placer {
   const GradientNames& names_;
 };
 
-bool overlap(const Graph& graph, const Contribution& one, const Contribution& other) {
-  for (size_t axis = 0; axis < one.first.size(); ++axis) {
-    const int64_t end = one.first[axis] + graph.extent(graph.tensor(one.tensor).dims[axis]);
-    const int64_t other_end = other.first[axis] + graph.extent(graph.tensor(other.tensor).dims[axis]);
-    if (end <= other.first[axis] || other_end <= one.first[axis]) return false;
+// Where a part is in the whole gradient of `like`. The zeros after the last element of a dilated part may be beyond it.
+Region region_of(const Graph& graph, TensorId like, const Contribution& part) {
+  Region region;
+  for (size_t axis = 0; axis < part.first.size(); ++axis) {
+    const int64_t extent = graph.extent(graph.tensor(part.tensor).dims[axis]);
+    const int64_t end = graph.extent(graph.tensor(like).dims[axis]);
+    region.push_back({part.first[axis], std::min(part.first[axis] + extent, end) - 1});
   }
-  return true;
+  return region;
 }
 
 }  // namespace
@@ -231,7 +235,7 @@ std::vector<TensorId> join_parts(BackwardBuilder& builder, TensorId like, const 
     }
     auto fits = std::find_if(sets.begin(), sets.end(), [&](const std::vector<Contribution>& set) {
       return set.size() < kMostJoined && std::none_of(set.begin(), set.end(), [&](const Contribution& other) {
-               return overlap(builder.graph(), part, other);
+               return overlap(region_of(builder.graph(), like, part), region_of(builder.graph(), like, other));
              });
     });
     if (fits == sets.end()) fits = sets.insert(sets.end(), std::vector<Contribution>());
@@ -242,6 +246,7 @@ std::vector<TensorId> join_parts(BackwardBuilder& builder, TensorId like, const 
     Operator join = BackwardBuilder::over(OperatorKind::join, dims);
     for (const Contribution& part : set) {
       Access input{part.tensor, in_order(dims.size())};
+      join.regions.push_back(region_of(builder.graph(), like, part));
       for (size_t axis = 0; axis < dims.size(); ++axis) input.axes[axis].offset = -part.first[axis];
       join.inputs.push_back(std::move(input));
     }
@@ -252,161 +257,22 @@ std::vector<TensorId> join_parts(BackwardBuilder& builder, TensorId like, const 
   return whole;
 }
 
-namespace {
-
-// Whether the position's indices are digits, of which the outermost may be shifted: then each position of the operand's
-// axis has one digit for each index.
-bool are_aligned(const Graph& graph, const Operator& op, const Position& position, int64_t extent) {
-  if (position.terms.size() < 2) return true;
-  const Terms terms = sorted_terms(position);
-  const int64_t sign = terms[0].stride < 0 ? -1 : 1;
-  int64_t next = 1;
-  for (size_t k = 0; k < terms.size(); ++k) {
-    if (terms[k].stride != sign * next) return false;
-    if (k + 1 < terms.size()) next *= graph.extent(op.space[as_index(terms[k].index)]);
-  }
-  const int64_t first = sign > 0 ? position.offset : extent - 1 - position.offset;  // reversed: from the end
-  return first % next == 0 && extent % next == 0;
-}
-
-// A join over merged indices: those of each axis of an operand that are not aligned become one.
-struct MergedJoin {
-  Operator op;     // only its space is used
-  Access operand;  // by the merged indices
-  Access g;        // of a copy of the gradient with merged axes
-};
-
-MergedJoin merge_indices(BackwardBuilder& builder, const Operator& op, const Access& operand, const Access& g,
-                         const GradientNames& names) {
+JoinPart join_part(BackwardBuilder& builder, const Operator& join, size_t k, const Access& g) {
   const Graph& graph = builder.graph();
-  std::map<int, int> axis_of;  // of the indices that are merged
-  for (size_t axis = 0; axis < operand.axes.size(); ++axis) {
-    const int64_t extent = graph.extent(graph.tensor(operand.tensor).dims[axis]);
-    if (are_aligned(graph, op, operand.axes[axis], extent)) continue;
-    for (const IndexTerm& term : operand.axes[axis].terms) axis_of[term.index] = static_cast<int>(axis);
-  }
-  MergedJoin merged{BackwardBuilder::over(OperatorKind::join, {}), operand, g};
-  if (axis_of.empty()) {
-    merged.op = op;
-    return merged;
-  }
-  // The copy runs along all indices: first the free ones, then those of each merged axis, outermost first.
-  Operator copy = BackwardBuilder::over(OperatorKind::copy, {});
-  std::vector<Position> in_copy(op.space.size());
-  std::vector<Position> in_merged(op.space.size());
-  std::vector<Position> output;
-  const auto add = [&](int index) {
-    const auto here = static_cast<int>(copy.space.size());
-    in_copy[as_index(index)] = Position(here);
-    copy.space.push_back(op.space[as_index(index)]);
-    return here;
-  };
-  for (int index = 0; index < static_cast<int>(op.space.size()); ++index) {
-    if (axis_of.contains(index)) continue;
-    in_merged[as_index(index)] = Position(static_cast<int>(merged.op.space.size()));
-    merged.op.space.push_back(op.space[as_index(index)]);
-    output.emplace_back(add(index));
-  }
-  for (size_t axis = 0; axis < operand.axes.size(); ++axis) {
-    Terms terms = sorted_terms(operand.axes[axis]);
-    if (terms.empty() || !axis_of.contains(terms[0].index)) continue;
-    std::reverse(terms.begin(), terms.end());
-    int64_t extent = 1;
-    std::vector<std::string> dims;
-    for (const IndexTerm& term : terms) {
-      extent *= graph.extent(op.space[as_index(term.index)]);
-      dims.push_back(graph.dims[op.space[as_index(term.index)].at()].name);
-    }
-    Position digits;
-    int64_t stride = extent;
-    for (const IndexTerm& term : terms) {
-      stride /= graph.extent(op.space[as_index(term.index)]);
-      digits.terms.push_back({add(term.index), stride});
-    }
-    output.push_back(std::move(digits));
-    const int64_t sign = terms[0].stride < 0 ? -1 : 1;
-    merged.operand.axes[axis] = Position({{static_cast<int>(merged.op.space.size()), sign}}, operand.axes[axis].offset);
-    merged.op.space.push_back(builder.dim(join(dims, "·"), extent));
-  }
-  for (size_t axis = 0; axis < operand.axes.size(); ++axis) {
-    const Position& position = operand.axes[axis];
-    if (!position.terms.empty() && axis_of.contains(position.terms[0].index)) continue;
-    merged.operand.axes[axis] = substituted(position, in_merged);
-  }
-  merged.op.reduced.resize(merged.op.space.size(), false);
-  copy.reduced.resize(copy.space.size(), false);
-  Access input{g.tensor, {}};
-  for (const Position& axis : g.axes) input.axes.push_back(substituted(axis, in_copy));
-  copy.inputs.push_back(std::move(input));
-  const DType dtype = graph.tensor(g.tensor).dtype;
-  const std::vector<DimId> dims = merged.op.space;
-  merged.g = {builder.emit(std::move(copy), names.op, names.tensor, dtype, dims, output), in_order(dims.size())};
-  return merged;
-}
-
-using Ranges = std::vector<Range>;  // one per index
-
-// Takes `other` away from an end of `ranges`; false if what remains is not a box.
-bool subtract(const Ranges& other, Ranges& ranges) {
-  std::optional<size_t> uncovered;
-  for (size_t index = 0; index < ranges.size(); ++index) {
-    if (other[index].last < ranges[index].first || other[index].first > ranges[index].last) return true;
-    if (other[index].first <= ranges[index].first && other[index].last >= ranges[index].last) continue;
-    if (uncovered) return false;
-    uncovered = index;
-  }
-  if (!uncovered) return false;
-  Range& range = ranges[*uncovered];
-  const Range& taken = other[*uncovered];
-  if (taken.first <= range.first)
-    range.first = taken.last + 1;
-  else if (taken.last >= range.last)
-    range.last = taken.first - 1;
-  else
-    return false;
-  return true;
-}
-
-// Where the join takes its input k: where it is inside and none before it is. A box, since the parts of a concatenation
-// are boxes.
-Ranges region_of(const Graph& graph, const Operator& op, size_t k) {
-  Ranges region = inside_ranges(graph, op, op.inputs[k]);
-  std::vector<Ranges> before;
-  for (size_t earlier = 0; earlier < k; ++earlier) before.push_back(region_of(graph, op, earlier));
-  for (bool changes = true; changes;) {
-    const Ranges old = region;
-    for (const Ranges& taken : before) subtract(taken, region);
-    changes = !std::equal(old.begin(), old.end(), region.begin(),
-                          [](const Range& l, const Range& r) { return l.first == r.first && l.last == r.last; });
-  }
-  return region;
-}
-
-}  // namespace
-
-JoinPart join_part(BackwardBuilder& builder, const Operator& join, size_t k, const Access& join_g,
-                   const GradientNames& names) {
-  const Graph& graph = builder.graph();
-  const MergedJoin merged = merge_indices(builder, join, join.inputs[k], join_g, names);
-  Ranges region;
-  if (merged.g.tensor == join_g.tensor) {
-    region = region_of(graph, join, k);
-  } else {
-    region = inside_ranges(graph, merged.op, merged.operand);
-  }
-  JoinPart part{BackwardBuilder::over(OperatorKind::copy, {}), {merged.operand.tensor, {}}, {merged.g.tensor, {}}};
+  const Access& operand = join.inputs[k];
+  JoinPart part{BackwardBuilder::over(OperatorKind::copy, {}), {operand.tensor, {}}, {g.tensor, {}}};
   std::vector<Position> by;
-  for (size_t index = 0; index < region.size(); ++index) {
-    const DimId dim = merged.op.space[index];
-    const int64_t points = region[index].last - region[index].first + 1;
+  for (size_t index = 0; index < join.space.size(); ++index) {
+    const DimId dim = join.space[index];
+    const Range& range = join.regions[k][index];
     const std::string name = graph.dims[dim.at()].name;
-    part.op.space.push_back(points == graph.extent(dim) ? dim : builder.dim(name, points));
-    by.push_back(Position({{static_cast<int>(index), 1}}, region[index].first));
+    part.op.space.push_back(range.length() == graph.extent(dim) ? dim : builder.dim(name, range.length()));
+    by.emplace_back(std::vector<IndexTerm>{{static_cast<int>(index), 1}}, range.first);
   }
   part.op.reduced.resize(part.op.space.size(), false);
   part.op.name = join.name;
-  for (const Position& axis : merged.operand.axes) part.operand.axes.push_back(substituted(axis, by));
-  for (const Position& axis : merged.g.axes) part.g.axes.push_back(substituted(axis, by));
+  for (const Position& axis : operand.axes) part.operand.axes.push_back(substituted(axis, by));
+  for (const Position& axis : g.axes) part.g.axes.push_back(substituted(axis, by));
   return part;
 }
 

@@ -41,13 +41,12 @@ Contribution place(BackwardBuilder& builder, const Operator& op, const Access& o
 std::vector<TensorId> join_parts(BackwardBuilder& builder, TensorId like, const std::vector<Contribution>& parts,
                                  const GradientNames& names);
 
-// A join restricted to the points where it takes one of its inputs: there it copies it.
+// A join restricted to the region of one of its inputs: there it copies it.
 struct JoinPart {
   Operator op;
   Access operand;
   Access g;  // the part of the join's gradient
 };
-JoinPart join_part(BackwardBuilder& builder, const Operator& join, size_t k, const Access& join_g,
-                   const GradientNames& names);
+JoinPart join_part(BackwardBuilder& builder, const Operator& join, size_t k, const Access& g);
 
 }  // namespace millrace

@@ -240,7 +240,7 @@ class Differentiator {
         for (size_t input = 0; input < op.inputs.size(); ++input) {
           const Access& operand = op.inputs[input];
           if (!active_[operand.tensor.at()]) continue;
-          const JoinPart part = join_part(builder_, op, input, g, names_of_gradient(op, operand));
+          const JoinPart part = join_part(builder_, op, input, g);
           contributions_[operand.tensor.at()].push_back(reduce_to(part.op, part.operand, part.g));
         }
         return;

@@ -238,6 +238,11 @@ std::string print_partition(const Graph& graph, const Partition& partition) {
     for (size_t index = 0; index < op.space.size(); ++index)
       space.push_back(concat(graph.extent(op.space[index]), op.reduced[index] ? "r" : ""));
     text += concat(" over ", join(space, ","), "; ");
+    for (const Region& region : op.regions) {
+      text += "region";
+      for (const Range& range : region) text += concat(" ", range.first, "-", range.last);
+      text += "; ";
+    }
   }
   for (size_t k = 0; k < partition.members.size(); ++k) {
     text += concat("nest ", join(partition.index_of[k], ","), "; ");

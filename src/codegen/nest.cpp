@@ -117,12 +117,12 @@ std::vector<Guard> Nest::guards_of(int member) const {
 
 std::vector<Guard> Nest::inside(int member, size_t input) const {
   std::vector<Guard> guards;
-  const Access& access = op(member).inputs[input];
-  const Positions positions = positions_along(member, access);
-  for (size_t axis = 0; axis < positions.size(); ++axis) {
-    const int64_t points = graph.extent(graph.tensor(access.tensor).dims[axis]);
-    const Range range = range_of(graph, op(member), access.axes[axis]);
-    if (range.first < 0 || range.last >= points) guards.push_back({positions[axis], points});
+  for (size_t index = 0; index < op(member).space.size(); ++index) {
+    const Range& range = op(member).regions[input][index];
+    if (range.length() == graph.extent(op(member).space[index])) continue;
+    Position own = own_index(member, index);
+    own.offset -= range.first;
+    guards.push_back({own, range.length()});
   }
   return guards;
 }

@@ -85,9 +85,9 @@ struct Nest {
   Position own_index(int member, size_t index) const;
   // Where a member computes: its own indices are inside their extents. Empty: everywhere.
   std::vector<Guard> guards_of(int member) const;
-  // Where an input of a member may be read: inside() and, for a join, inside the tensor.
+  // Where an input of a member may be read: where the member computes and, for a join, in the input's region.
   std::vector<Guard> guards_of_input(int member, size_t input) const;
-  // Where an input of a join is inside its tensor.
+  // The region of an input of a join.
   std::vector<Guard> inside(int member, size_t input) const;
   // Whether a guard changes along an index.
   static bool changes_along(const std::vector<Guard>& guards, int index);

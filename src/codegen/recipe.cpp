@@ -22,7 +22,7 @@ std::string power_of(const std::string& base, double exponent, const std::string
   return whole.empty() ? concat("mr::power(", base, ", ", passed, ")") : whole;
 }
 
-// The first input that is inside its tensor, or the value outside.
+// The input whose region it is, or the value outside.
 std::string first_inside(size_t inputs) {
   std::string expression = "mr::splat<E>(VALUE)";
   for (size_t k = inputs; k-- > 0;) expression = concat("mr::select(INSIDE", k, ", $", k, ", ", expression, ")");

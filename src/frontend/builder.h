@@ -163,8 +163,6 @@ class Builder {
   std::optional<TensorId> add_copy(const View& view, const std::vector<std::vector<int>>& groups,
                                    const std::vector<DimId>& dims, SourceLocation location);
   std::optional<DimId> part_at(const std::vector<Term>& terms, int label, int64_t unit, int64_t extent) const;
-  bool order_inputs(Operator& op, std::vector<Placed>& inputs, const std::vector<JoinedAxis>& axes,
-                    SourceLocation location);
   bool separate(std::vector<Placed>& inputs, const std::vector<int64_t>& extents, SourceLocation location);
   DType dtype_of_numbers() const;
   // The tensor with another type, since a library multiplies matrices of one type.

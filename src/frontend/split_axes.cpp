@@ -194,6 +194,13 @@ class AxisSplitter {
                        [&](const Access& input) { return runs_along(input, index) && takes_diagonal(input); });
   }
 
+  // Whether the region of an input of a join would not be a box when the index is split.
+  static bool cuts_region(const Operator& op, size_t index, int64_t point) {
+    return std::any_of(op.regions.begin(), op.regions.end(), [&](const Region& region) {
+      return region[index].first % point != 0 || (region[index].last + 1) % point != 0;
+    });
+  }
+
   // A point must divide the extents of its class, and split every position on its axes into digits.
   void forbid_points(size_t k) {
     const Operator& op = graph_.operators[k];
@@ -206,7 +213,8 @@ class AxisSplitter {
       if (wanted == wanted_.end()) continue;
       std::erase_if(wanted->second, [&](const auto& entry) {
         const int64_t point = entry.first;
-        return point < extents[index] && (extents[index] % point != 0 || is_one(op, index));
+        return point < extents[index] &&
+               (extents[index] % point != 0 || is_one(op, index) || cuts_region(op, index, point));
       });
     }
     for_each_axis(op, [&](int node, int64_t extent, const Position& position) {
@@ -333,6 +341,7 @@ class AxisSplitter {
       }
       by.push_back(std::move(position));
     }
+    for (Region& region : op.regions) region = in_digits(region, by, space);
     op.space = std::move(space);
     op.reduced = std::move(reduced);
     const std::vector<int64_t> extents = extents_of_space(op);
@@ -342,6 +351,18 @@ class AxisSplitter {
       }
     }
     return true;
+  }
+
+  // A region whose ends are multiples of the outermost digit's unit.
+  Region in_digits(const Region& region, const std::vector<Position>& by, const std::vector<DimId>& space) const {
+    Region split;
+    for (const DimId dim : space) split.push_back({0, graph_.extent(dim) - 1});
+    for (size_t index = 0; index < region.size(); ++index) {
+      const IndexTerm& outermost = by[index].terms.front();
+      split[as_index(outermost.index)] = {region[index].first / outermost.stride,
+                                          (region[index].last + 1) / outermost.stride - 1};
+    }
+    return split;
   }
 
   bool rewrite_access(Access& access, const std::vector<Position>& by, const std::vector<int64_t>& extents) {

@@ -366,9 +366,11 @@ int64_t words_with_masks(const Neighbourhood& near, const Group& group, const Lo
     bool along_row = false;
     std::vector<TensorUse> uses;
     for (const Member& member : group.members) {
-      for (const Access& input : near.op(member.op).inputs) {
+      const Operator& op = near.op(member.op);
+      for (size_t k = 0; k < op.inputs.size(); ++k) {
+        const Access& input = op.inputs[k];
         if (input.tensor != tensor) continue;
-        uses.push_back({&near.op(member.op), &input});
+        uses.push_back({&op, k});
         for (const Position& position : positions_of(member, input)) {
           for (const IndexTerm& term : position.terms) along_row = along_row || ((nest.outer >> term.index) & 1) == 0;
         }

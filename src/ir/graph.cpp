@@ -68,47 +68,41 @@ std::vector<Position> in_order(size_t count) {
   return axes;
 }
 
-Range range_of(const Graph& graph, const Operator& op, const Position& position) {
+Range range_of(const Position& position, const Region& region) {
   Range range{position.offset, position.offset};
   for (const IndexTerm& term : position.terms) {
-    const int64_t reach = term.stride * (graph.extent(op.space[as_index(term.index)]) - 1);
-    (reach < 0 ? range.first : range.last) += reach;
-  }
-  return range;
-}
-
-namespace {
-
-using Ranges = std::vector<Range>;  // one per index
-
-// The smallest and the largest position where the indices are in these ranges.
-Range range_in(const Position& position, const Ranges& ranges) {
-  Range range{position.offset, position.offset};
-  for (const IndexTerm& term : position.terms) {
-    const Range& index = ranges[as_index(term.index)];
+    const Range& index = region[as_index(term.index)];
     range.first += term.stride * (term.stride > 0 ? index.first : index.last);
     range.last += term.stride * (term.stride > 0 ? index.last : index.first);
   }
   return range;
 }
 
-// Whether the access may be inside its tensor where the indices are in these ranges.
-bool may_be_inside(const Graph& graph, const Access& access, const Ranges& ranges) {
-  for (size_t axis = 0; axis < access.axes.size(); ++axis) {
-    const Range range = range_in(access.axes[axis], ranges);
-    if (range.last < 0 || range.first >= graph.extent(graph.tensor(access.tensor).dims[axis])) return false;
+Region all_points(const Graph& graph, const Operator& op) {
+  Region region;
+  for (const DimId dim : op.space) region.push_back({0, graph.extent(dim) - 1});
+  return region;
+}
+
+Region points_of_input(const Graph& graph, const Operator& op, size_t input) {
+  return op.kind == OperatorKind::join ? op.regions[input] : all_points(graph, op);
+}
+
+bool overlap(const Region& one, const Region& other) {
+  for (size_t index = 0; index < one.size(); ++index) {
+    if (one[index].last < other[index].first || other[index].last < one[index].first) return false;
   }
   return true;
 }
 
-Ranges all_ranges(const Graph& graph, const Operator& op) {
-  Ranges ranges;
-  for (const DimId dim : op.space) ranges.push_back({0, graph.extent(dim) - 1});
-  return ranges;
+Range range_of(const Graph& graph, const Operator& op, const Position& position) {
+  return range_of(position, all_points(graph, op));
 }
 
+namespace {
+
 // How many positions on an axis the access touches. Exact for one index, for digits of a number and for windows.
-int64_t positions_touched(const Position& position, const Ranges& ranges, int64_t extent) {
+int64_t positions_touched(const Position& position, const Region& region, int64_t extent) {
   std::vector<IndexTerm> terms = position.terms;
   std::sort(terms.begin(), terms.end(),
             [](const IndexTerm& l, const IndexTerm& r) { return std::abs(l.stride) < std::abs(r.stride); });
@@ -117,44 +111,30 @@ int64_t positions_touched(const Position& position, const Ranges& ranges, int64_
   int64_t unit = 0;
   for (const IndexTerm& term : terms) {
     const int64_t stride = std::abs(term.stride);
-    const Range& index = ranges[as_index(term.index)];
-    const int64_t points = index.last - index.first + 1;
+    const int64_t points = region[as_index(term.index)].length();
     const bool overlaps = stride <= reach;
     unit = std::gcd(unit, stride);
     reach += stride * (points - 1);
     count = overlaps ? std::min(count * points, reach / unit + 1) : count * points;
   }
-  const Range range = range_in(position, ranges);
+  const Range range = range_of(position, region);
   const int64_t inside = std::min(range.last, extent - 1) - std::max<int64_t>(range.first, 0) + 1;
   return std::clamp<int64_t>(std::min(count, inside), 0, extent);
 }
 
 }  // namespace
 
-std::vector<Range> inside_ranges(const Graph& graph, const Operator& op, const Access& access) {
-  Ranges ranges = all_ranges(graph, op);
-  for (int round = 0; round < 2; ++round) {  // what one index excludes may exclude more of another
-    for (Range& range : ranges) {
-      const Range all = range;
-      for (range.last = range.first; range.first < all.last && !may_be_inside(graph, access, ranges); ++range.first)
-        range.last = range.first + 1;
-      const int64_t first = range.first;
-      for (range = {all.last, all.last}; range.last > first && !may_be_inside(graph, access, ranges); --range.last)
-        range.first = range.last - 1;
-      range.first = first;
-    }
-  }
-  return ranges;
-}
-
 int64_t words_touched(const Graph& graph, const Operator& op, const Access& access) {
-  if (words_of(graph, access.tensor) == 0) return 0;
   if (op.kind == OperatorKind::gather && access == op.inputs[0])
     return std::min(words_of(graph, access.tensor), points_of(graph, op));
-  const Ranges ranges = op.kind == OperatorKind::join ? inside_ranges(graph, op, access) : all_ranges(graph, op);
+  return words_touched(graph, all_points(graph, op), access);
+}
+
+int64_t words_touched(const Graph& graph, const Region& region, const Access& access) {
+  if (words_of(graph, access.tensor) == 0) return 0;
   int64_t words = 1;
   for (size_t axis = 0; axis < access.axes.size(); ++axis)
-    words *= positions_touched(access.axes[axis], ranges, graph.extent(graph.tensor(access.tensor).dims[axis]));
+    words *= positions_touched(access.axes[axis], region, graph.extent(graph.tensor(access.tensor).dims[axis]));
   return words;
 }
 
@@ -171,22 +151,17 @@ int64_t words_of(const Graph& graph, TensorId tensor) {
 
 namespace {
 
-// Whether both touch the same elements: by the same positions along indices of the same extents, with the same ids.
+// Whether both touch the same elements: by the same positions along the same ranges, with the same ids.
 bool touch_the_same(const Graph& graph, const TensorUse& a, const TensorUse& b) {
-  if (*a.access != *b.access) return false;
-  const auto gathers = [](const TensorUse& use) {
-    return use.op->kind == OperatorKind::gather && *use.access == use.op->inputs[0];
-  };
-  if (gathers(a) != gathers(b)) return false;
-  if (gathers(a)) {
-    const auto same_extent = [&](DimId l, DimId r) { return graph.extent(l) == graph.extent(r); };
-    return a.op->inputs == b.op->inputs &&
-           std::equal(a.op->space.begin(), a.op->space.end(), b.op->space.begin(), b.op->space.end(), same_extent);
-  }
-  for (const Position& position : a.access->axes) {
+  if (a.access() != b.access()) return false;
+  if (is_gathered_table(*a.op, a.input) != is_gathered_table(*b.op, b.input)) return false;
+  if (is_gathered_table(*a.op, a.input))
+    return a.op->inputs == b.op->inputs && all_points(graph, *a.op) == all_points(graph, *b.op);
+  const Region points_a = points_of_input(graph, *a.op, a.input);
+  const Region points_b = points_of_input(graph, *b.op, b.input);
+  for (const Position& position : a.access().axes) {
     for (const IndexTerm& term : position.terms) {
-      const size_t index = as_index(term.index);
-      if (graph.extent(a.op->space[index]) != graph.extent(b.op->space[index])) return false;
+      if (points_a[as_index(term.index)] != points_b[as_index(term.index)]) return false;
     }
   }
   return true;
@@ -202,9 +177,11 @@ int64_t words_touched(const Graph& graph, const std::vector<TensorUse>& uses) {
         std::any_of(seen.begin(), seen.end(), [&](const TensorUse& one) { return touch_the_same(graph, one, use); });
     if (again) continue;
     seen.push_back(use);
-    words += words_touched(graph, *use.op, *use.access);
+    words += is_gathered_table(*use.op, use.input)
+                 ? words_touched(graph, *use.op, use.access())
+                 : words_touched(graph, points_of_input(graph, *use.op, use.input), use.access());
   }
-  return uses.empty() ? 0 : std::min(words, words_of(graph, uses.front().access->tensor));
+  return uses.empty() ? 0 : std::min(words, words_of(graph, uses.front().access().tensor));
 }
 
 int64_t points_of(const Graph& graph, const Operator& op) {

@@ -6,15 +6,15 @@
 // - An operator runs over all points of its iteration space `space`, a product of dimensions. An access says where on
 //   each axis of a tensor a point is: an affine function of the point's indices. Transposition, broadcasting (an input
 //   that does not depend on an index), diagonals, slices, flips, windows and split axes are accesses, not operators.
-//   Every position is inside the tensor, except in the inputs of a join.
+//   Every position is inside the tensor.
 // - The positions of an output are all different: each index is on exactly one axis, and the indices of an axis count
 //   its positions like the digits of a number (a merged axis). All positions are written.
 // - `reduced` marks the reduced indices. An elementwise operator has none. The output of a sum, maximum or contraction
 //   does not run along them; the output of a softmax does: it reduces first and then maps.
 // - An elementwise operator's outputs run along all indices, in the order of the space.
-// - A join takes at each point the first of its inputs whose position is inside its tensor, or `value` if there is
-// none:
-//   concatenation and padding.
+// - A join takes at each point the input whose region contains the point, or `value` if there is none: concatenation
+// and
+//   padding. Regions are boxes that do not overlap; an input is inside its tensor where it is taken.
 // - A gather reads its first input, the table, at the position that its second input, the ids, has at the point: on the
 //   axis `gathered`, where the access has position zero. A scatter_add sums the points whose id equals the index
 //   `gathered`. Ids outside the axis are clamped to its first or last position.
@@ -109,6 +109,18 @@ struct Access {
   bool operator==(const Access&) const = default;
 };
 
+// From the first to the last.
+struct Range {
+  int64_t first = 0;
+  int64_t last = 0;
+
+  auto operator<=>(const Range&) const = default;
+  int64_t length() const { return last - first + 1; }
+};
+
+// A box of points: one range per index.
+using Region = std::vector<Range>;
+
 enum class Pass { forward, backward };
 
 inline std::string name_of(Pass pass) { return pass == Pass::forward ? "forward" : "backward"; }
@@ -121,10 +133,11 @@ struct Operator {
   std::vector<bool> reduced;  // one per index of the space
   std::vector<Access> inputs;
   std::vector<Access> outputs;
-  double value = 0;           // dropout: probability; layernorm, rmsnorm: epsilon; power: exponent; join: outside
-  uint32_t subsequence = 0;   // dropout: the number of its random subsequence
-  std::vector<int> diagonal;  // embed_diagonal: for each index, the index that it must equal (itself if free)
-  int gathered = 0;           // gather: the axis of the table that ids select; scatter_add: the index that they equal
+  double value = 0;             // dropout: probability; layernorm, rmsnorm: epsilon; power: exponent; join: outside
+  uint32_t subsequence = 0;     // dropout: the number of its random subsequence
+  std::vector<Region> regions;  // join: where it takes each input
+  std::vector<int> diagonal;    // embed_diagonal: for each index, the index that it must equal (itself if free)
+  int gathered = 0;             // gather: the axis of the table that ids select; scatter_add: the index that they equal
 };
 
 // A result of the program, with the name that the caller uses.
@@ -172,24 +185,28 @@ int64_t elements_of(const Graph& graph, TensorId tensor);
 // The words that reading or writing this tensor moves: none for scalars and constants.
 int64_t words_of(const Graph& graph, TensorId tensor);
 
-// The smallest and the largest position of an access on an axis.
-struct Range {
-  int64_t first = 0;
-  int64_t last = 0;
-};
+// The smallest and the largest position of an access on an axis, anywhere and in a region.
 Range range_of(const Graph& graph, const Operator& op, const Position& position);
 
-// The ranges of the indices outside of which an access of a join is not inside its tensor.
-std::vector<Range> inside_ranges(const Graph& graph, const Operator& op, const Access& access);
+Range range_of(const Position& position, const Region& region);
+
+// All points of an operator.
+Region all_points(const Graph& graph, const Operator& op);
+// The points where an operator reads its input: for a join, its region.
+Region points_of_input(const Graph& graph, const Operator& op, size_t input);
+bool overlap(const Region& one, const Region& other);
 
 // The words of the tensor that the access touches; none for scalars and constants. Of a gather's table as many as there
 // are points, or all.
 int64_t words_touched(const Graph& graph, const Operator& op, const Access& access);
+int64_t words_touched(const Graph& graph, const Region& region, const Access& access);
 
 // An access and the operator that makes it.
 struct TensorUse {
   const Operator* op;
-  const Access* access;
+  size_t input;
+
+  const Access& access() const { return op->inputs[input]; }
 };
 
 // The words of one tensor that these accesses touch together: the sum of the different ones, at most all of its words.

@@ -37,6 +37,22 @@ std::string print_accesses(const Graph& graph, const std::vector<Access>& access
   return join(parts, ", ");
 }
 
+// The inputs of a join, each with the ranges of its region that are not whole: `x[i] for i in 0..2`.
+std::string print_joined(const Graph& graph, const Operator& op, const std::vector<std::string>& names) {
+  std::vector<std::string> parts;
+  for (size_t k = 0; k < op.inputs.size(); ++k) {
+    std::vector<std::string> ranges;
+    for (size_t index = 0; index < op.space.size(); ++index) {
+      const Range& range = op.regions[k][index];
+      if (range.length() != graph.extent(op.space[index]))
+        ranges.push_back(concat(names[index], " in ", range.first, "..", range.last));
+    }
+    parts.push_back(
+        concat(print_access(graph, op.inputs[k], names), ranges.empty() ? "" : concat(" for ", join(ranges, " and "))));
+  }
+  return join(parts, ", ");
+}
+
 std::string print_attributes(const Operator& op) {
   switch (op.kind) {
     case OperatorKind::dropout: return concat(" p=", op.value, " subsequence=", op.subsequence);
@@ -78,10 +94,11 @@ std::string print(const Graph& graph, const Operator& op) {
   for (size_t index = 0; index < names.size(); ++index) {
     if (op.reduced[index]) reduced.push_back(names[index]);
   }
-  return concat(print_accesses(graph, op.outputs, names), " = ", info_of(op.kind).name, "(",
-                print_accesses(graph, op.inputs, names), ")",
-                reduced.empty() ? "" : concat(" over ", join(reduced, ", ")), print_attributes(op),
-                op.kind == OperatorKind::scatter_add ? concat(" at ", names[as_index(op.gathered)]) : "");
+  return concat(
+      print_accesses(graph, op.outputs, names), " = ", info_of(op.kind).name, "(",
+      op.kind == OperatorKind::join ? print_joined(graph, op, names) : print_accesses(graph, op.inputs, names), ")",
+      reduced.empty() ? "" : concat(" over ", join(reduced, ", ")), print_attributes(op),
+      op.kind == OperatorKind::scatter_add ? concat(" at ", names[as_index(op.gathered)]) : "");
 }
 
 std::string print(const Graph& graph) {

@@ -71,15 +71,17 @@ class Verifier {
     const bool arity = at_least ? op.inputs.size() >= inputs : op.inputs.size() == inputs;
     if (!check(arity && op.outputs.size() == static_cast<size_t>(info.outputs), "wrong number of inputs or outputs"))
       return;
-    for (const Access& input : op.inputs) {
-      if (!access(op, input)) return;
+    if (op.kind == OperatorKind::join && !regions(op)) return;
+    for (size_t k = 0; k < op.inputs.size(); ++k) {
+      const Access& input = op.inputs[k];
+      if (!access(op, input, points_of_input(graph_, op, k))) return;
       diagonal(op, input);
       const TensorRole role = graph_.tensor(input.tensor).role;
       check(role != TensorRole::computed || written_[input.tensor.at()], "reads ", graph_.tensor(input.tensor).name,
             " before it is written");
     }
     for (const Access& output : op.outputs) {
-      if (!access(op, output)) return;
+      if (!access(op, output, all_points(graph_, op))) return;
       check(graph_.tensor(output.tensor).role == TensorRole::computed, "writes ", graph_.tensor(output.tensor).name,
             ", which is an input of the graph");
       check(!written_[output.tensor.at()], "writes ", graph_.tensor(output.tensor).name, " a second time");
@@ -118,7 +120,24 @@ class Verifier {
     }
   }
 
-  bool access(const Operator& op, const Access& access) {
+  // One box of points per input, none of them empty, and no two of them overlap.
+  bool regions(const Operator& op) {
+    if (!check(op.regions.size() == op.inputs.size(), "a join has not one region per input")) return false;
+    for (size_t k = 0; k < op.regions.size(); ++k) {
+      if (!check(op.regions[k].size() == op.space.size(), "a region has not one range per index")) return false;
+      for (size_t index = 0; index < op.space.size(); ++index) {
+        const Range& range = op.regions[k][index];
+        const bool inside =
+            range.first >= 0 && range.first <= range.last && range.last < graph_.extent(op.space[index]);
+        check(inside, "a region is empty or outside the space");
+      }
+      for (size_t other = 0; other < k; ++other)
+        check(!overlap(op.regions[k], op.regions[other]), "two regions of a join overlap");
+    }
+    return true;
+  }
+
+  bool access(const Operator& op, const Access& access, const Region& points) {
     if (!check(in_range(access.tensor), "unknown tensor")) return false;
     const Tensor& tensor = graph_.tensor(access.tensor);
     if (!check(access.axes.size() == tensor.dims.size(), "an access has not one index per axis of ", tensor.name))
@@ -132,9 +151,9 @@ class Verifier {
         before = term.index;
       }
       const int64_t extent = graph_.extent(tensor.dims[axis]);
-      const Range range = range_of(graph_, op, position);
-      check(op.kind == OperatorKind::join || (range.first >= 0 && range.last < extent), "positions ", range.first,
-            " to ", range.last, " on axis ", axis, " of ", tensor.name, " are not all inside its extent ", extent);
+      const Range range = range_of(position, points);
+      check(range.first >= 0 && range.last < extent, "positions ", range.first, " to ", range.last, " on axis ", axis,
+            " of ", tensor.name, " are not all inside its extent ", extent);
     }
     return true;
   }

@@ -262,28 +262,34 @@ class Interpreter {
     return true;
   }
 
-  // The first input whose position is inside its tensor, or `value`. Positions are computed axis by axis.
+  // The input whose region contains the point, or `value`.
   void join(const Operator& op) const {
     const int64_t elements = elements_of(graph_, op.outputs[0].tensor);
     for (int64_t element = 0; element < elements; ++element) {
       const std::vector<int64_t> point = point_of(op, element);
       Scalar value(op.value);
-      for (size_t k = op.inputs.size(); k-- > 0;) {
-        const std::optional<int64_t> at = element_inside(op.inputs[k], point);
-        if (at) value = values_[op.inputs[k].tensor.at()][static_cast<size_t>(*at)];
+      for (size_t k = 0; k < op.inputs.size(); ++k) {
+        if (contains(op.regions[k], point))
+          value = values_[op.inputs[k].tensor.at()][static_cast<size_t>(element_at(op.inputs[k], point))];
       }
       values_[op.outputs[0].tensor.at()][static_cast<size_t>(element)] = value;
     }
   }
 
-  // The row-major element of a tensor at a point; nothing if the point is outside.
-  std::optional<int64_t> element_inside(const Access& access, const std::vector<int64_t>& point) const {
+  static bool contains(const Region& region, const std::vector<int64_t>& point) {
+    for (size_t index = 0; index < region.size(); ++index) {
+      if (point[index] < region[index].first || point[index] > region[index].last) return false;
+    }
+    return true;
+  }
+
+  // The row-major element of a tensor at a point.
+  int64_t element_at(const Access& access, const std::vector<int64_t>& point) const {
     const std::vector<DimId>& dims = graph_.tensor(access.tensor).dims;
     int64_t element = 0;
     for (size_t axis = 0; axis < dims.size(); ++axis) {
       int64_t position = access.axes[axis].offset;
       for (const IndexTerm& term : access.axes[axis].terms) position += term.stride * point[as_index(term.index)];
-      if (position < 0 || position >= graph_.extent(dims[axis])) return std::nullopt;
       element = element * graph_.extent(dims[axis]) + position;
     }
     return element;

@@ -190,9 +190,11 @@ class Rows {
   // A tensor that a member wrote in this row can only be read at the same point of the group's space.
   Scalar read(size_t member, const Access& access, const Point& point) {
     const std::string& name = graph_.tensor(access.tensor).name;
+    const auto input = static_cast<size_t>(&access - op(member).inputs.data());
+    if (op(member).kind == OperatorKind::join && !is_in(op(member).regions[input], point)) return Scalar(0);
     const std::optional<size_t> element = element_at(graph_, access, point);
     if (!element) {
-      if (op(member).kind != OperatorKind::join) complain(concat(op(member).name, " reads outside of ", name));
+      complain(concat(op(member).name, " reads outside of ", name));
       return Scalar(0);
     }
     const auto found = passed_.find(access.tensor);

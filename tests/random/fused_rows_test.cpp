@@ -45,6 +45,8 @@ class OneGroup {
     op.outputs = {{id, std::move(positions)}};
     for (size_t k = 0; k < space.size() && kind == OperatorKind::sum; ++k)
       op.reduced[k] = !runs_along(op.outputs[0], k);
+    for (size_t k = 0; k < op.inputs.size() && kind == OperatorKind::join; ++k)
+      op.regions.push_back(where_inside(training.graph, op.inputs[k], space));
     group.members.emplace_back(training.graph.operators.size());
     group.index_of.emplace_back();
     for (size_t k = 0; k < space.size(); ++k) group.index_of.back().push_back(static_cast<int>(k));
@@ -52,6 +54,21 @@ class OneGroup {
     group.shift_of.push_back(std::move(shifts));
     training.graph.operators.push_back(std::move(op));
     return id;
+  }
+
+  // The points where an input of a join is inside its tensor.
+  static Region where_inside(const Graph& graph, const Access& input, const Extents& space) {
+    Region region;
+    for (const int64_t extent : space) region.push_back({extent, -1});
+    Point point(space.size(), 0);
+    do {
+      if (!element_at(graph, input, point)) continue;
+      for (size_t k = 0; k < point.size(); ++k) {
+        region[k].first = std::min(region[k].first, point[k]);
+        region[k].last = std::max(region[k].last, point[k]);
+      }
+    } while (next_point(space, point));
+    return region;
   }
 
   // A map whose output has the operator's space as its shape.

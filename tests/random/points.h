@@ -18,6 +18,8 @@ Point extents_of(const Graph& graph, const std::vector<DimId>& space);
 // Moves to the next point in row-major order; false after the last, at the first again.
 bool next_point(const Point& extents, Point& point);
 
+bool is_in(const Region& region, const Point& point);
+
 // The row-major element of the accessed tensor at a point; nothing if the position is outside.
 std::optional<size_t> element_at(const Graph& graph, const Access& access, const Point& point);
 

@@ -79,7 +79,7 @@ class RowMemberBuilder {
   Access input(const Access& from) {
     const Tensor& tensor = graph_.tensor(from.tensor);
     if (tensor.role == TensorRole::constant) return constant(tensor.value);
-    const bool everywhere = passed_[from.tensor.at()];
+    const bool everywhere = passed_[from.tensor.at()] || whole_.kind == OperatorKind::join;  // its region says where
     RowTensor to =
         add_tensor(tensor.name, tensor.dtype, TensorRole::argument, everywhere ? all_indices() : indices_along(from));
     member_.loads.push_back({to, &from, false, {}});
@@ -107,10 +107,9 @@ class RowMemberBuilder {
       Operator choice = op_;
       choice.name = concat(op_.name, " ", k);
       choice.kind = OperatorKind::where;
-      const Access& from = whole_.inputs[k];
-      const Access inside = generated(DType::boolean, indices_along(from), [graph = &graph_, &from](const Point& p) {
-        return Scalar(element_at(*graph, from, p) ? 1 : 0);
-      });
+      const Region& region = whole_.regions[k];
+      const Access inside = generated(DType::boolean, all_indices(),
+                                      [&region](const Point& p) { return Scalar(is_in(region, p) ? 1 : 0); });
       choice.inputs = {inside, op_.inputs[k], rest};
       if (k > 0)
         choice.outputs = {access_to(add_tensor("joined", DType::float64, TensorRole::computed, all_indices()))};

@@ -33,6 +33,10 @@ std::vector<int64_t> index_limits(const Graph& graph) {
     for (size_t input = first_taken(op.kind); input < op.inputs.size(); ++input)
       tighten(limits[op.inputs[input].tensor.at()], limit);
   }
+  const std::vector<std::vector<OperatorId>> readers = readers_of(graph);
+  for (const TensorId argument : graph.arguments) {
+    if (is_integer(graph.tensor(argument).dtype) && readers[argument.at()].empty()) limits[argument.at()] = 1;
+  }
   return limits;
 }
 

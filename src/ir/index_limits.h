@@ -9,7 +9,7 @@
 namespace millrace {
 
 // For each tensor the smallest extent of the axes that its values select from, directly or after copies; zero if they
-// select nothing.
+// select nothing. Integers that nothing reads may have selected from any axis before the program was simplified: one.
 std::vector<int64_t> index_limits(const Graph& graph);
 
 // What a drawn input of the tensor contains, from a number that is uniform in [-1, 1): that number; of a boolean its

@@ -9,7 +9,6 @@
 namespace millrace {
 namespace {
 
-
 using Placed = Builder::Placed;
 using JoinedAxis = Builder::JoinedAxis;
 

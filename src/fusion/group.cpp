@@ -109,13 +109,18 @@ std::set<std::pair<OperatorId, size_t>> joined_indices(const Graph& graph, const
   std::set<std::pair<OperatorId, size_t>> joined;
   std::vector<std::pair<TensorId, size_t>> open;  // axes of extent one
   const auto add = [&](const Access& access, size_t axis) {
-    const bool unit = graph.extent(graph.tensor(access.tensor).dims[axis]) == 1;
-    if (unit && !access.axes[axis].terms.empty()) open.emplace_back(access.tensor, axis);
+    if (graph.extent(graph.tensor(access.tensor).dims[axis]) == 1) open.emplace_back(access.tensor, axis);
+  };
+  const auto runs_far = [&](const Operator& op, const Position& position) {
+    return std::any_of(position.terms.begin(), position.terms.end(),
+                       [&](const IndexTerm& term) { return graph.extent(op.space[as_index(term.index)]) > 1; });
   };
   for (const Operator& op : graph.operators) {
     if (op.kind != OperatorKind::join) continue;
     for (const Access& input : op.inputs) {
-      for (size_t axis = 0; axis < input.axes.size(); ++axis) add(input, axis);
+      for (size_t axis = 0; axis < input.axes.size(); ++axis) {
+        if (runs_far(op, input.axes[axis])) add(input, axis);
+      }
     }
   }
   while (!open.empty()) {

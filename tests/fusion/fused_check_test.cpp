@@ -11,6 +11,7 @@
 #include "fusion/fusion_text.h"
 #include "random/generator.h"
 #include "random/inputs.h"
+#include "random/points.h"
 
 namespace millrace::random_programs {
 namespace {
@@ -84,6 +85,11 @@ class ByHand {
     }
   }
 
+  bool reads(OperatorId id, TensorId tensor) const {
+    const std::vector<Access>& inputs = training_.graph.operators[id.at()].inputs;
+    return std::any_of(inputs.begin(), inputs.end(), [&](const Access& input) { return input.tensor == tensor; });
+  }
+
   void add_tensors(FusedOperator& group) {
     const Graph& graph = training_.graph;
     const std::vector<std::vector<OperatorId>> readers = readers_of(graph);
@@ -108,10 +114,13 @@ class ByHand {
         touched.insert(input.tensor);
         if (!written.contains(input.tensor) && words_of(graph, input.tensor) > 0) read.insert(input.tensor);
       }
-      for (const TensorId tensor : touched) group.words_before += words_of(graph, tensor);
+      for (const TensorId tensor : touched)
+        group.words_before += written.contains(tensor) && !reads(member, tensor)
+                                  ? words_of(graph, tensor)
+                                  : random_programs::words_read(graph, {member}, tensor);
     }
     group.reads.assign(read.begin(), read.end());
-    for (const TensorId tensor : read) group.words_after += words_of(graph, tensor);
+    for (const TensorId tensor : read) group.words_after += random_programs::words_read(graph, group.members, tensor);
   }
 
   const TrainingGraph& training_;

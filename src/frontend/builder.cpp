@@ -16,41 +16,6 @@ namespace {
 constexpr size_t kMaxOperators = 50000;  // inlined calls multiply
 constexpr int64_t kMaxPoints = int64_t{1} << 50;
 
-// Whether its inputs are booleans, and its output too.
-bool is_logical(OperatorKind kind) {
-  return kind == OperatorKind::logical_and || kind == OperatorKind::logical_or || kind == OperatorKind::logical_not;
-}
-
-// Whether its inputs may be integers.
-bool takes_integers(OperatorKind kind) {
-  switch (kind) {
-    case OperatorKind::less:
-    case OperatorKind::less_equal:
-    case OperatorKind::equal:
-    case OperatorKind::not_equal:
-    case OperatorKind::where:
-    case OperatorKind::copy: return true;
-    default: return false;
-  }
-}
-
-// Whether integers give integers.
-bool keeps_integers(OperatorKind kind) {
-  switch (kind) {
-    case OperatorKind::index:
-    case OperatorKind::copy:
-    case OperatorKind::join:
-    case OperatorKind::add:
-    case OperatorKind::subtract:
-    case OperatorKind::multiply:
-    case OperatorKind::negate:
-    case OperatorKind::absolute:
-    case OperatorKind::maximum:
-    case OperatorKind::minimum: return true;
-    default: return false;
-  }
-}
-
 DType statistics_dtype(DType dtype) { return dtype == DType::float64 ? DType::float64 : DType::float32; }
 
 // Whether two axes have one label.
@@ -115,94 +80,10 @@ std::optional<OperatorId> Builder::add_operator(Operator op, SourceLocation loca
     return role == TensorRole::constant || role == TensorRole::scalar || made_of_numbers_.contains(input.tensor);
   });
   if (of_numbers && !op.space.empty()) made_of_numbers_.insert(op.outputs[0].tensor);
-  const bool of_integers = std::all_of(op.inputs.begin(), op.inputs.end(), [&](const Access& input) {
-    const Tensor& tensor = graph.tensor(input.tensor);
-    if (tensor.role == TensorRole::constant) return tensor.value == std::floor(tensor.value);
-    return is_integer(tensor.dtype) || whole_numbers_.contains(input.tensor);
-  });
-  if (of_integers && keeps_integers(op.kind) && op.value == std::floor(op.value))
-    whole_numbers_.insert(op.outputs[0].tensor);
+  note_integers(op);
   op.name = operator_names_.take(concat(target_, " ", label_of(graph, op)), " ");
   graph.operators.push_back(std::move(op));
   return OperatorId(graph.operators.size() - 1);
-}
-
-DType Builder::common_dtype(const std::vector<View>& views) const {
-  // Tensors decide the type, scalars and tensors made of numbers only if there are no others, constants never. np.where
-  // of two numbers has the type of what its condition compares.
-  std::optional<DType> of_tensors;
-  std::optional<DType> of_scalars;
-  bool integers = !views.empty();
-  DType widest_integer = DType::int32;
-  const auto widen = [](std::optional<DType>& common, DType dtype) {
-    if (!common || *common == dtype) {
-      common = dtype;
-    } else {
-      // float16 with bfloat16 needs float32 to hold both.
-      common = *common == DType::float64 || dtype == DType::float64 ? DType::float64 : DType::float32;
-    }
-  };
-  for (const View& view : views) {
-    const Tensor& tensor = graph.tensor(view.tensor);
-    if (tensor.role == TensorRole::constant) {
-      integers = integers && tensor.value == std::floor(tensor.value);
-      continue;
-    }
-    integers = integers && is_integer(tensor.dtype);
-    if (tensor.dtype == DType::int64) widest_integer = DType::int64;
-    const auto compared = compared_.find(view.tensor);
-    const bool weak = tensor.role == TensorRole::scalar || made_of_numbers_.contains(view.tensor);
-    if (weak || compared != compared_.end()) {
-      widen(of_scalars, compared == compared_.end() ? tensor.dtype : compared->second);
-    } else if (is_floating(tensor.dtype)) {
-      widen(of_tensors, tensor.dtype);
-    } else if (!is_integer(tensor.dtype)) {
-      widen(of_scalars, dtype_of_arguments());
-    }
-  }
-  const bool any_integer = std::any_of(views.begin(), views.end(),
-                                       [&](const View& view) { return is_integer(graph.tensor(view.tensor).dtype); });
-  if (integers && any_integer) return widest_integer;
-  if (any_integer && !of_tensors) return dtype_of_arguments();
-  return of_tensors.value_or(of_scalars.value_or(DType::float32));
-}
-
-DType Builder::dtype_of_arguments() const {
-  std::vector<View> views;
-  for (const TensorId argument : graph.arguments) {
-    const Tensor& tensor = graph.tensor(argument);
-    if (tensor.role == TensorRole::argument && is_floating(tensor.dtype)) views.push_back({argument, {}, {}, {}});
-  }
-  return common_dtype(views);
-}
-
-bool Builder::check_floating(const View& view, SourceLocation location) {
-  if (!is_integer(graph.tensor(view.tensor).dtype)) return true;
-  diagnostics_.report(location, "integers are only compared, chosen by np.where and used as indices",
-                      "convert them: x.astype(float32)");
-  return false;
-}
-
-// The precision of what a program computes from numbers alone, such as angles: at least float32.
-DType Builder::dtype_of_numbers() const {
-  const bool wide = std::any_of(graph.arguments.begin(), graph.arguments.end(),
-                                [&](TensorId argument) { return graph.tensor(argument).dtype == DType::float64; });
-  return wide ? DType::float64 : DType::float32;
-}
-
-bool Builder::check_boolean(OperatorKind kind, size_t input, const View& view, SourceLocation location) {
-  const bool boolean = graph.tensor(view.tensor).dtype == DType::boolean;
-  const bool condition = kind == OperatorKind::where && input == 0;
-  if (boolean == (condition || is_logical(kind))) return true;
-  if (is_logical(kind)) {
-    diagnostics_.report(location, concat("an operand of ", info_of(kind).name, " is not a comparison"),
-                        "write np.logical_and(a < b, c < d)");
-  } else {
-    diagnostics_.report(location,
-                        boolean ? "a comparison is not a number" : "the condition of np.where is not a comparison",
-                        "write np.where(a < b, x, y)");
-  }
-  return false;
 }
 
 Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLocation location, double value) {
@@ -403,11 +284,13 @@ Value Builder::normalize(OperatorKind kind, const View& view, const std::vector<
     if (!number && !check_weight(weight, view, axes, location)) return Value::broken();
     terms.push_back({weight, number ? std::vector<int>() : normalized});
     if (number) continue;
-    const bool added =
-        std::any_of(weight.axes.begin(), weight.axes.end(), [](const auto& parts) { return parts.empty(); });
+    const bool added = std::any_of(weight.axes.begin(), weight.axes.end(), [&](const auto& parts) {
+      return parts.empty() ||
+             std::any_of(parts.begin(), parts.end(), [&](int part) { return is_broadcast(weight, part); });
+    });
     if (!added) continue;
     const std::optional<View> copied = materialized(weight, std::vector<bool>(weight.axes.size(), true), location);
-    if (!copied) return Value::broken();  // gives it its axis of extent one
+    if (!copied) return Value::broken();  // it runs along all of the normalized axes
     terms.back().view = *copied;
   }
   std::optional<Space> space = common_space(terms, location);

@@ -142,6 +142,12 @@ class Builder {
   // The type of the arguments, for numbers that are chosen by integers and booleans.
   DType dtype_of_arguments() const;
   bool check_floating(const View& view, SourceLocation location);
+  // Whether its inputs are booleans, and its output too.
+  static bool is_logical(OperatorKind kind);
+  // Whether its inputs may be integers.
+  static bool takes_integers(OperatorKind kind);
+  // Remembers outputs that hold integers in floating point.
+  void note_integers(const Operator& op);
   // The table with the gathered axis as one axis of its tensor; nothing after an error.
   std::optional<View> gatherable(const Gather& gather, SourceLocation location);
 

@@ -126,12 +126,21 @@ OrRejected<Fuser::Merge> Fuser::try_merge(size_t a, size_t b) const {
   const bool shared = share_a_tensor(near_, groups_[a], groups_[b]);
   if (!shared && kinds_in(near_, groups_[a]) != kinds_in(near_, groups_[b]))
     return Rejection{"they share no tensor and have different operators"};
-  OrRejected<Group> united = unite(near_, groups_[a], groups_[b]);
+  OrRejected<Merge> merge = try_united(groups_[a], groups_[b]);
+  // Labels of slices that both only read are matched where they are free, which may depend on the order.
+  if (!merge && !near_.plain) {
+    OrRejected<Merge> reversed = try_united(groups_[b], groups_[a]);
+    if (reversed) return reversed;
+  }
+  return merge;
+}
+
+OrRejected<Fuser::Merge> Fuser::try_united(const Group& a, const Group& b) const {
+  OrRejected<Group> united = unite(near_, a, b);
   if (!united) return Rejection{united.reason()};
   const OrRejected<LoopNest> nest = find_loop_nest(near_, *united);
   if (!nest) return Rejection{nest.reason()};
-  const int64_t saved =
-      words_of_group(groups_[a]) + words_of_group(groups_[b]) - movement_of(near_, *united, *nest).words;
+  const int64_t saved = words_of_group(a) + words_of_group(b) - movement_of(near_, *united, *nest).words;
   if (saved < 0) return Rejection{concat("fused, they would move ", -saved, " more words")};
   return Merge{std::move(*united), saved};
 }

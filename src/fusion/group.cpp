@@ -41,8 +41,12 @@ class Matching {
 
   // Two positions on one axis. The terms are paired by stride, and the outermost may be shifted.
   bool match(const Position& b, const Position& a) {
-    const std::vector<IndexTerm> terms_b = by_stride(b);
-    const std::vector<IndexTerm> terms_a = by_stride(a);
+    std::vector<IndexTerm> terms_b = by_stride(b);
+    std::vector<IndexTerm> terms_a = by_stride(a);
+    if (terms_a.size() != terms_b.size()) {  // an index of extent one may have no label
+      std::erase_if(terms_a, [&](const IndexTerm& term) { return extent_of(a_, term.index) == 1; });
+      std::erase_if(terms_b, [&](const IndexTerm& term) { return extent_of(b_, term.index) == 1; });
+    }
     if (terms_a.size() != terms_b.size()) return false;
     if (terms_a.empty()) return a.offset == b.offset;
     const int64_t stride = terms_a[0].stride;
@@ -159,6 +163,8 @@ Neighbourhood::Neighbourhood(const TrainingGraph& training)
       producers(producers_of(graph)),
       readers(readers_of(graph)),
       leaves(graph.tensors.size(), false),
+      plain(std::all_of(graph.operators.begin(), graph.operators.end(),
+                        [&](const Operator& op) { return has_plain_accesses(graph, op); })),
       joined(joined_indices(graph, producers)) {
   for (const Output& result : graph.results) leaves[result.tensor.at()] = true;
   for (const TensorId gradient : training.argument_gradients) {

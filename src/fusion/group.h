@@ -38,6 +38,7 @@ struct Neighbourhood {
   std::vector<OperatorId> producers;             // one per tensor
   std::vector<std::vector<OperatorId>> readers;  // one per tensor
   std::vector<bool> leaves;                      // one per tensor: a result or an argument's gradient
+  bool plain = true;                             // all accesses are
   // Indices of extent one that a join places along a longer index: they have labels too.
   std::set<std::pair<OperatorId, size_t>> joined;
 

@@ -65,12 +65,14 @@ class NestFinder {
     return points;
   }
 
+  int64_t extent(int label) const { return near_.graph.extent(group_.dims[as_index(label)]); }
+
   Space space_of(const Member& member) const {
     const Operator& op = near_.op(member.op);
     Space space;
     space.maps_after = op.kind == OperatorKind::log_sum_exp;  // it subtracts the maximum before it sums
     for (size_t index = 0; index < member.labels.size(); ++index) {
-      if (member.labels[index] == kNoLabel) continue;
+      if (member.labels[index] == kNoLabel || extent(member.labels[index]) == 1) continue;
       const LabelSet bit = LabelSet{1} << member.labels[index];
       space.all |= bit;
       if (op.reduced[index]) space.reduced |= bit;

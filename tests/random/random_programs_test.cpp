@@ -149,10 +149,12 @@ TEST(RandomPrograms, ChecksNoticeAGradientThatIsOffByAThousandth) {
   }
   if (kSanitized) return;  // too few to count
   // Mutants that are not caught scale a gradient that is zero, for example of a softmax along an axis of extent one.
+  constexpr int kEnoughMutants = 3;  // of a kind: the only one may be such
   int all_kinds = 0;
   int caught_kinds = 0;
   for (const auto& [kind, counts] : mutants) {
     const auto [all, caught] = counts;
+    if (all < kEnoughMutants) continue;
     EXPECT_GT(caught, 0) << "of " << all << " mutants of " << info_of(kind).name;
     all_kinds += all;
     caught_kinds += caught;

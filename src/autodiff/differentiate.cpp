@@ -9,6 +9,7 @@
 #include "autodiff/formula.h"
 #include "autodiff/keep.h"
 #include "base/text.h"
+#include "ir/push_slices.h"
 
 namespace millrace {
 namespace {
@@ -45,6 +46,7 @@ class Differentiator {
       training_.argument_gradients.push_back(has_gradient(graph_.tensor(argument)) ? argument_gradient(argument)
                                                                                    : TensorId());
     }
+    push_slices(graph_, Pass::backward, training_.argument_gradients);
     decide_keeping(training_);
     return std::move(training_);
   }
@@ -136,22 +138,11 @@ class Differentiator {
   Contribution reduce_to(const Operator& op, const Access& operand, const Access& gradient) {
     const bool same = gradient.axes == operand.axes && is_whole(graph_, op, operand) && is_whole(graph_, op, gradient);
     if (same) return {gradient.tensor, {}};
-    if (is_diagonal(operand)) return {reduce_to_diagonal(op, operand, gradient), {}};
+    if (takes_diagonal(operand)) return {reduce_to_diagonal(op, operand, gradient), {}};
     const CompactTensor compact = compact_tensor(builder_, op, operand);
     const TensorId reduced = reduce(op, operand, gradient, compact);
     if (compact.whole) return {reduced, {}};
     return place(builder_, op, operand, reduced, names_of_gradient(op, operand));
-  }
-
-  // Whether two axes run along one index.
-  static bool is_diagonal(const Access& operand) {
-    std::set<int> indices;
-    for (const Position& axis : operand.axes) {
-      for (const IndexTerm& term : axis.terms) {
-        if (!indices.insert(term.index).second) return true;
-      }
-    }
-    return false;
   }
 
   TensorId reduce_to_diagonal(const Operator& op, const Access& operand, const Access& gradient) {

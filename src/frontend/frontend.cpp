@@ -6,9 +6,9 @@
 #include "frontend/lexer.h"
 #include "frontend/lower.h"
 #include "frontend/parser.h"
-#include "frontend/push_slices.h"
 #include "frontend/sizes.h"
 #include "frontend/split_axes.h"
+#include "ir/push_slices.h"
 
 namespace millrace {
 
@@ -32,7 +32,7 @@ Result<Graph> parse_program(std::string_view text, const ProgramOptions& options
   Graph graph = lower_module(module, numbers, options, diagnostics);
   if (diagnostics.any()) return diagnostics.error();
   const std::set<std::string> copies = whole_copies(graph);
-  push_slices(graph);
+  push_slices(graph, Pass::forward, {});
   split_axes(graph);
   absorb_copies(graph, copies);
   fold_scales(graph);

@@ -59,16 +59,6 @@ bool is_whole(const Graph& graph, const View& view) {
   return true;
 }
 
-bool takes_diagonal(const Access& access) {
-  std::set<int> seen;
-  for (const Position& axis : access.axes) {
-    for (const IndexTerm& term : axis.terms) {
-      if (!seen.insert(term.index).second) return true;
-    }
-  }
-  return false;
-}
-
 bool is_plain(const Graph& graph, const View& view) {
   for (size_t axis = 0; axis < view.at.size(); ++axis) {
     const Position& position = view.at[axis];

@@ -29,9 +29,6 @@ View compacted(View view);
 // Whether the view is its whole tensor, each axis one part, in order.
 bool is_whole(const Graph& graph, const View& view);
 
-// Whether two axes run along one index. Only plain accesses may.
-bool takes_diagonal(const Access& access);
-
 // Whether each axis of the tensor is one whole part, or has extent one.
 bool is_plain(const Graph& graph, const View& view);
 

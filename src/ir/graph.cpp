@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 #include <numeric>
+#include <set>
 
 namespace millrace {
 
@@ -49,6 +50,16 @@ bool is_gathered_table(const Operator& op, size_t input) { return op.kind == Ope
 
 bool is_whole(const Graph& graph, const Operator& op, const Access& access) {
   return access.axes == in_order(op.space.size()) && is_plain(graph, op, access);
+}
+
+bool takes_diagonal(const Access& access) {
+  std::set<int> seen;
+  for (const Position& axis : access.axes) {
+    for (const IndexTerm& term : axis.terms) {
+      if (!seen.insert(term.index).second) return true;
+    }
+  }
+  return false;
 }
 
 std::vector<int> indices_of(const Access& access) {

@@ -170,6 +170,9 @@ bool is_gathered_table(const Operator& op, size_t input);
 // Whether the access reads or writes the whole tensor, its axes in the order of the space.
 bool is_whole(const Graph& graph, const Operator& op, const Access& access);
 
+// Whether two axes run along one index.
+bool takes_diagonal(const Access& access);
+
 // The index of each axis of a plain access, or kFixed.
 std::vector<int> indices_of(const Access& access);
 

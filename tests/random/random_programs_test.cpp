@@ -58,7 +58,7 @@ std::vector<std::string> words() {
           " = 1\n", " = 7\n", "float64[1", "dace.float64",
           // statements and methods
           " in range(", ", 0, -1):", " for n in (", " in enumerate((", ".append(", ".shape[-1] % 2",
-          ".ndim > 1:", "else:", ".mean(0)", ".mean(axis=-1, keepdims=True)",
+          ").ndim > 1:", "else:", ".mean(0)", ".mean(axis=-1, keepdims=True)",
           // motifs of transformers
           "dropout(softmax(", "softmax(causal_mask(", "= 1 / np.sqrt("};
 }
@@ -70,7 +70,7 @@ std::vector<std::string> patterns() {
           R"(einsum\("[\w,]+")", R"(einsum\(.[\w,]*\.\.\.)", R"(einsum\(.\w*(\w)\w*\1\w*[,-])",
           R"(einsum\(.(\w)(\w)->\2\1.)",
           // slices with bounds, steps and negative ones; integers; in several axes
-          R"(\w\[-?\d+\])", R"(\w\[\d+:)", R"(\w\[-\d+:)", R"([[ ]:\d)", R"(:-\d+[],])", R"(::[23])", R"(::-1)",
+          R"(\w\[-?\d+\])", R"(\w\[\d+:)", R"(\w\[-\d+:)", R"([[ ]:\d)", R"(:-\d+[,\]])", R"(::[23])", R"(::-1)",
           R"(\[\.\.\., )",
           // halves swapped, as in a rotary embedding
           R"(concatenate\(\[-(\w+)\[\.\.\., \d+:\], \1\[)", R"(stack\(\[-(\w+)\[\.\.\., 1::2\])",
@@ -102,7 +102,7 @@ TEST(RandomPrograms, CoverTheLanguage) {
   for (const auto& [part, count] : counts) EXPECT_GE(count, 20) << part;
   for (size_t count = 1; count <= 38; ++count) EXPECT_TRUE(operators.contains(count)) << count << " operators";
   EXPECT_GE(*operators.begin(), 1U);
-  EXPECT_LE(*operators.rbegin(), 60U);
+  EXPECT_LE(*operators.rbegin(), 100U);
 }
 
 // The graph with the output of one operator multiplied by `factor` before its readers.
@@ -149,13 +149,13 @@ TEST(RandomPrograms, ChecksNoticeAGradientThatIsOffByAThousandth) {
   }
   if (kSanitized) return;  // too few to count
   // Mutants that are not caught scale a gradient that is zero, for example of a softmax along an axis of extent one.
-  constexpr int kEnoughMutants = 3;  // of a kind: the only one may be such
   int all_kinds = 0;
   int caught_kinds = 0;
   for (const auto& [kind, counts] : mutants) {
     const auto [all, caught] = counts;
-    if (all < kEnoughMutants) continue;
-    EXPECT_GT(caught, 0) << "of " << all << " mutants of " << info_of(kind).name;
+    if (all > 3) {
+      EXPECT_GT(caught, 0) << "of " << all << " mutants of " << info_of(kind).name;
+    }
     all_kinds += all;
     caught_kinds += caught;
   }

@@ -38,8 +38,8 @@ void write_list(Body& body, const Value& value) {
 void write_branch(Body& body, const Value& value) {
   const std::string name = body.new_name();
   const std::string condition = value.shape.empty() || body.random.chance(50)
-                                    ? concat(value.text, ".ndim > 1")
-                                    : concat(value.text, ".shape[-1] % 2 == 0 and ", value.text, " is not None");
+                                    ? concat("(", value.text, ").ndim > 1")
+                                    : concat("(", value.text, ").shape[-1] % 2 == 0 and ", value.text, " is not None");
   body.statement(concat("if ", condition, ":"));
   body.statement(concat("    ", name, " = ", operand(value, Binding::power), " * 0.5"));
   body.statement("else:");

@@ -8,7 +8,8 @@ namespace millrace {
 
 // Where every reader of an elementwise operator's output reads a slice of it, replaces the operator by one for each
 // slice, unless that computes more elements; a reduction or contraction only if all read the same slice. Does nothing
-// to a program without slices.
-void push_slices(Graph& graph);
+// to a program without slices. Changes only operators of this pass, and none that writes a result of the program or one
+// of these tensors.
+void push_slices(Graph& graph, Pass pass, const std::vector<TensorId>& needed);
 
 }  // namespace millrace

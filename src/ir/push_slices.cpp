@@ -1,11 +1,10 @@
-#include "frontend/push_slices.h"
+#include "ir/push_slices.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <set>
 
 #include "base/unique_names.h"
-#include "frontend/view_parts.h"
 
 namespace millrace {
 namespace {
@@ -68,7 +67,12 @@ bool is_slice(const Graph& graph, const Operator& op, const Access& access) {
 
 class SlicePusher {
  public:
-  explicit SlicePusher(Graph& graph) : graph_(graph), is_result_(graph.tensors.size(), false) {}
+  SlicePusher(Graph& graph, Pass pass, const std::vector<TensorId>& needed)
+      : graph_(graph), pass_(pass), is_result_(graph.tensors.size(), false) {
+    for (const TensorId tensor : needed) {
+      if (tensor.valid()) is_result_[tensor.at()] = true;
+    }
+  }
 
   void run() {
     uses_.resize(graph_.tensors.size());
@@ -130,7 +134,7 @@ class SlicePusher {
   std::vector<size_t> push(size_t k) {
     const Operator op = graph_.operators[k];
     const std::vector<SliceUse> uses = op.outputs.empty() ? std::vector<SliceUse>{} : uses_[op.outputs[0].tensor.at()];
-    const size_t most = uses.empty() ? 0 : most_slices(op);
+    const size_t most = uses.empty() || op.pass != pass_ ? 0 : most_slices(op);
     if (most == 0 || !std::all_of(uses.begin(), uses.end(), [&](const SliceUse& u) { return reads_slice(u); }))
       return {k};
     std::vector<PushedSlice> slices;
@@ -232,6 +236,7 @@ class SlicePusher {
   }
 
   Graph& graph_;
+  Pass pass_;
   std::vector<bool> is_result_;
   std::vector<std::vector<SliceUse>> uses_;  // of each tensor
   UniqueNames operator_names_;
@@ -242,6 +247,8 @@ class SlicePusher {
 
 }  // namespace
 
-void push_slices(Graph& graph) { SlicePusher(graph).run(); }
+void push_slices(Graph& graph, Pass pass, const std::vector<TensorId>& needed) {
+  SlicePusher(graph, pass, needed).run();
+}
 
 }  // namespace millrace

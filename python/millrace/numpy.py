@@ -76,7 +76,7 @@ float32 = DType("float32")
 float64 = DType("float64")
 int32 = DType("int32", has_gradient=False)
 int64 = DType("int64", has_gradient=False)
-bool_ = DType("bool_", has_gradient=False)
+bool_ = DType("bool", has_gradient=False)
 
 # Types of arguments that need no gradient, such as a mask: `mask: fixed.float32[B, K]`.
 fixed = SimpleNamespace(

@@ -87,7 +87,7 @@ Result<Analysis> analyze(const TrainingGraph& training, int64_t fast_memory_byte
     OperatorAnalysis row;
     row.op = OperatorId(k);
     row.operator_class = classes[k];
-    row.flop = info_of(op.kind).flop * points_of(graph, op);
+    row.flop = flop_of(graph, op);
     row.input_words = words_read(graph, op);
     row.output_words = words_written(graph, op);
     row.io_lower_bound = io_lower_bound(row, analysis.fast_memory_words);

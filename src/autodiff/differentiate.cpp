@@ -235,6 +235,7 @@ class Differentiator {
           contributions_[operand.tensor.at()].push_back(reduce_to(part.op, part.operand, part.g));
         }
         return;
+      case OperatorKind::gather: gather_gradient(op, g); return;
       case OperatorKind::sum: contribute(op, 0, along_space(op, OperatorKind::copy, {g})); return;
       case OperatorKind::max:
       case OperatorKind::min:
@@ -369,6 +370,27 @@ class Differentiator {
     const TensorId spread = rearrange(op, operand, made, compact);
     if (compact.whole) return {spread, {}};
     return place(builder_, op, operand, spread, names_of_gradient(op, operand));
+  }
+
+  // Sums g into the positions that the ids selected: an operator over the gather's space and the gathered axis.
+  void gather_gradient(const Operator& op, const Access& g) {
+    const Access& table = op.inputs[0];
+    if (!active_[table.tensor.at()]) return;
+    Operator wide = op;
+    const auto selected = static_cast<int>(op.space.size());
+    wide.space.push_back(graph_.tensor(table.tensor).dims[as_index(op.gathered)]);
+    wide.inputs[0].axes[as_index(op.gathered)] = selected;
+    Operator scatter = BackwardBuilder::over(OperatorKind::scatter_add, wide.space);
+    scatter.gathered = selected;
+    for (size_t index = 0; index < wide.space.size(); ++index)
+      scatter.reduced[index] = !runs_along(wide.inputs[0], index);
+    scatter.inputs = {g, op.inputs[1]};
+    const CompactTensor compact = compact_tensor(builder_, wide, wide.inputs[0]);
+    const TensorId made = builder_.emit(std::move(scatter), name_of_gradient(op, table), tensor_of_gradient(table),
+                                        graph_.tensor(table.tensor).dtype, compact.dims, compact.axes);
+    contributions_[table.tensor.at()].push_back(
+        compact.whole ? Contribution{made, {}}
+                      : place(builder_, wide, wide.inputs[0], made, names_of_gradient(op, table)));
   }
 
   // The gradients of the weights are sums over all indices that the weights lack.

@@ -228,7 +228,8 @@ std::string print_partition(const Graph& graph, const Partition& partition) {
   for (const TensorId tensor : partition.writes) text += concat("write ", describe(tensor), "; ");
   for (const OperatorId id : partition.operators) {
     const Operator& op = graph.operators[id.at()];
-    text += concat(info_of(op.kind).name, op.value != 0 ? concat("(", op.value, ")") : "");
+    text += concat(info_of(op.kind).name, op.value != 0 ? concat("(", op.value, ")") : "",
+                   op.gathered != 0 ? concat("[", op.gathered, "]") : "");
     for (const std::vector<Access>* accesses : {&op.inputs, &op.outputs}) {
       for (const Access& access : *accesses)
         text += concat(" ", number(access.tensor), "[", print_positions(access.axes), "]");

@@ -14,6 +14,8 @@ std::string storage_name(DType dtype) {
     case DType::float16: return "mr::f16";
     case DType::bfloat16: return "mr::bf16";
     case DType::boolean: return "mr::u8";
+    case DType::int32: return "mr::i32";
+    case DType::int64: return "mr::i64";
   }
   return "";
 }
@@ -238,9 +240,29 @@ std::string Nest::expanded(const PlacedInstruction& placed, const OperandTexts& 
     for (size_t input = 0; input < own.inputs.size(); ++input)
       replace_all(text, concat("INSIDE", input), texts.holds(inside(placed.member, input)));
   }
-  if (has("POSITION")) replace_all(text, "POSITION", texts.position(0));
+  const bool scatters = own.kind == OperatorKind::scatter_add;
+  if (scatters)
+    replace_all(text, "SELECTED(", concat("mr::selected(", graph.extent(own.space[at(own.gathered)]), ", "));
+  if (has("POSITION")) replace_all(text, "POSITION", texts.position(scatters ? at(own.gathered) : 0));
+  if (own.kind == OperatorKind::gather) {
+    const size_t open = text.find('(') + 1;  // GATHERED(id)
+    text = texts.gathered(text.substr(open, text.size() - open - 1));
+  }
   if (has("CONDITION")) replace_all(text, "CONDITION", concat("(", condition(placed.member, texts.position), ")"));
   return text;
+}
+
+Nest::GatheredAccess Nest::gathered_access(int member) const {
+  const Operator& own = op(member);
+  const Access& table = own.inputs[0];
+  GatheredAccess made;
+  made.port = port_of(table.tensor, false);
+  made.positions = positions_along(member, table);
+  made.stride = ports[at(made.port)].strides[at(own.gathered)];
+  made.extent = graph.extent(graph.tensor(table.tensor).dims[at(own.gathered)]);
+  made.ids = positions_along(member, own.inputs[1]);
+  made.guards = guards_of(member);
+  return made;
 }
 
 std::string Nest::condition(int member, const std::function<std::string(size_t)>& position) const {

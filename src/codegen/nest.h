@@ -44,6 +44,7 @@ struct OperandTexts {
   std::function<std::string()> mask;
   std::function<std::string(size_t index)> position;  // of the point along an index of the operator's space
   std::function<std::string(const std::vector<Guard>&)> holds;
+  std::function<std::string(const std::string& id)> gathered;  // the element of the table that an id selects
 };
 
 struct Nest {
@@ -115,6 +116,17 @@ struct Nest {
   // An instruction's expression with operands in place of tokens. Numbers that the kernel needs are added to `values`.
   std::string expanded(const PlacedInstruction& placed, const OperandTexts& texts,
                        std::vector<KernelValue>& values) const;
+
+  // How a gather's table is read at a point: with the id's position on the gathered axis added, times its stride.
+  struct GatheredAccess {
+    int port = 0;
+    Positions positions;  // zero on the gathered axis
+    int64_t stride = 0;   // of the gathered axis
+    int64_t extent = 1;
+    Positions ids;
+    std::vector<Guard> guards;
+  };
+  GatheredAccess gathered_access(int member) const;
 
   // The condition of causal_mask and embed_diagonal.
   std::string condition(int member, const std::function<std::string(size_t)>& position) const;

@@ -76,6 +76,7 @@ std::vector<Instruction> recipe_of(const Operator& op) {
     case OperatorKind::copy: return mapped("$0");
     case OperatorKind::join: return mapped(first_inside(op.inputs.size()));
     case OperatorKind::index: return mapped("mr::number<E>(POSITION)");
+    case OperatorKind::gather: return mapped("GATHERED($1)");
     case OperatorKind::embed_diagonal: return mapped("mr::select(CONDITION, $0, mr::splat<E>(0))");
     case OperatorKind::tanh_dx: return mapped("$1 * (F(1) - $0 * $0)");
     case OperatorKind::erf_dx: return mapped("$1 * (F(1.12837916709551257390) * mr::exp(-($0 * $0)))");
@@ -90,6 +91,8 @@ std::vector<Instruction> recipe_of(const Operator& op) {
     case OperatorKind::sum: return {{sum, 0, "$0"}, {row_map, 0, "%0"}};
     case OperatorKind::max: return {{maximum, 0, "$0"}, {row_map, 0, "%0"}};
     case OperatorKind::min: return {{minimum, 0, "$0"}, {row_map, 0, "%0"}};
+    case OperatorKind::scatter_add:
+      return {{sum, 0, "mr::select(SELECTED($1) == mr::number<E>(POSITION), $0, mr::splat<E>(0))"}, {row_map, 0, "%0"}};
     case OperatorKind::extremum_dx:
       return {{sum, 0, "mr::boolean<E>($0 == $1)"},
               {InstructionKind::map, 0, "mr::select($0 == $1, $2 / %0, mr::splat<E>(0))"}};

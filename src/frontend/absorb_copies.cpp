@@ -46,8 +46,10 @@ void absorb_copies(Graph& graph, const std::set<std::string>& kept) {
   }
   if (std::find(absorbed.begin(), absorbed.end(), true) == absorbed.end()) return;
   for (const Operator& op : graph.operators) {
-    for (const Access& input : op.inputs) {
-      if (!takes_diagonal(input)) continue;  // a diagonal is one of whole axes
+    for (size_t k = 0; k < op.inputs.size(); ++k) {
+      const Access& input = op.inputs[k];
+      // A diagonal is one of whole axes, and ids select positions on one.
+      if (!takes_diagonal(input) && !is_gathered_table(op, k)) continue;
       OperatorId& copy = merged_by[input.tensor.at()];
       if (copy.valid()) absorbed[copy.at()] = false;
       copy = {};

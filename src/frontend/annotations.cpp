@@ -7,9 +7,10 @@
 
 namespace millrace {
 
-// To give tensors of integers: add the types to DType, and take their names here.
 std::optional<DType> tensor_type(const Expression& name) {
-  const std::optional<DType> dtype = name.kind == ExpressionKind::name ? dtype_named(name.text) : std::nullopt;
+  if (name.kind != ExpressionKind::name) return std::nullopt;
+  if (name.text == "bool_") return DType::boolean;
+  const std::optional<DType> dtype = dtype_named(name.text);
   return dtype == DType::boolean ? std::nullopt : dtype;
 }
 
@@ -21,10 +22,12 @@ bool is_integer_type(const Expression& name) {
 
 std::optional<DType> annotated_dtype(const Expression& name, std::optional<DType> chosen, Diagnostics& diagnostics) {
   const std::optional<DType> dtype = tensor_type(name);
-  if (dtype) return chosen.value_or(*dtype);
+  if (dtype) return is_floating(*dtype) ? chosen.value_or(*dtype) : *dtype;
+  const bool integer = is_integer_type(name);
   diagnostics.report(name.location,
-                     is_integer_type(name) ? "integer arguments are not supported yet" : "this is not a tensor's type",
-                     "write float16, bfloat16, float32 or float64, with sizes: float32[A, B]");
+                     integer ? concat("'", name.text, "' is not a tensor's type") : "this is not a tensor's type",
+                     integer ? "write int32, int64 or bool_, with sizes: int32[A, B]"
+                             : "write float16, bfloat16, float32 or float64, with sizes: float32[A, B]");
   return std::nullopt;
 }
 

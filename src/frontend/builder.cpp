@@ -16,11 +16,6 @@ namespace {
 constexpr size_t kMaxOperators = 50000;  // inlined calls multiply
 constexpr int64_t kMaxPoints = int64_t{1} << 50;
 
-// Whether its inputs are booleans, and its output too.
-bool is_logical(OperatorKind kind) {
-  return kind == OperatorKind::logical_and || kind == OperatorKind::logical_or || kind == OperatorKind::logical_not;
-}
-
 DType statistics_dtype(DType dtype) { return dtype == DType::float64 ? DType::float64 : DType::float32; }
 
 // Whether two axes have one label.
@@ -85,58 +80,10 @@ std::optional<OperatorId> Builder::add_operator(Operator op, SourceLocation loca
     return role == TensorRole::constant || role == TensorRole::scalar || made_of_numbers_.contains(input.tensor);
   });
   if (of_numbers && !op.space.empty()) made_of_numbers_.insert(op.outputs[0].tensor);
+  note_integers(op);
   op.name = operator_names_.take(concat(target_, " ", label_of(graph, op)), " ");
   graph.operators.push_back(std::move(op));
   return OperatorId(graph.operators.size() - 1);
-}
-
-DType Builder::common_dtype(const std::vector<View>& views) const {
-  // Tensors decide the type, scalars and tensors made of numbers only if there are no others, constants never. np.where
-  // of two numbers has the type of what its condition compares.
-  std::optional<DType> of_tensors;
-  std::optional<DType> of_scalars;
-  const auto widen = [](std::optional<DType>& common, DType dtype) {
-    if (!common || *common == dtype) {
-      common = dtype;
-    } else {
-      // float16 with bfloat16 needs float32 to hold both.
-      common = *common == DType::float64 || dtype == DType::float64 ? DType::float64 : DType::float32;
-    }
-  };
-  for (const View& view : views) {
-    const Tensor& tensor = graph.tensor(view.tensor);
-    if (tensor.role == TensorRole::constant) continue;
-    const auto compared = compared_.find(view.tensor);
-    const bool weak = tensor.role == TensorRole::scalar || made_of_numbers_.contains(view.tensor);
-    if (weak || compared != compared_.end()) {
-      widen(of_scalars, compared == compared_.end() ? tensor.dtype : compared->second);
-    } else {
-      widen(of_tensors, tensor.dtype);
-    }
-  }
-  return of_tensors.value_or(of_scalars.value_or(DType::float32));
-}
-
-// The precision of what a program computes from numbers alone, such as angles: at least float32.
-DType Builder::dtype_of_numbers() const {
-  const bool wide = std::any_of(graph.arguments.begin(), graph.arguments.end(),
-                                [&](TensorId argument) { return graph.tensor(argument).dtype == DType::float64; });
-  return wide ? DType::float64 : DType::float32;
-}
-
-bool Builder::check_boolean(OperatorKind kind, size_t input, const View& view, SourceLocation location) {
-  const bool boolean = graph.tensor(view.tensor).dtype == DType::boolean;
-  const bool condition = kind == OperatorKind::where && input == 0;
-  if (boolean == (condition || is_logical(kind))) return true;
-  if (is_logical(kind)) {
-    diagnostics_.report(location, concat("an operand of ", info_of(kind).name, " is not a comparison"),
-                        "write np.logical_and(a < b, c < d)");
-  } else {
-    diagnostics_.report(location,
-                        boolean ? "a comparison is not a number" : "the condition of np.where is not a comparison",
-                        "write np.where(a < b, x, y)");
-  }
-  return false;
 }
 
 Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLocation location, double value) {
@@ -145,6 +92,7 @@ Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLo
     if (input.kind == ValueKind::broken) return Value::broken();
     views.push_back(input.kind == ValueKind::number ? constant(input.number).view : input.view);
     if (!check_boolean(kind, views.size() - 1, views.back(), location)) return Value::broken();
+    if (!takes_integers(kind) && !check_floating(views.back(), location)) return Value::broken();
   }
   size_t rank = 0;
   for (const View& view : views) rank = std::max(rank, view.axes.size());
@@ -195,7 +143,10 @@ Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLo
   const bool compares = kind == OperatorKind::less || kind == OperatorKind::less_equal || kind == OperatorKind::equal ||
                         kind == OperatorKind::not_equal || is_logical(kind);
   const TensorId output = add_tensor(compares ? DType::boolean : common_dtype(views), op.space);
-  if (compares) compared_[output] = common_dtype(views);
+  if (compares) {
+    const DType compared = common_dtype(views);
+    compared_[output] = is_integer(compared) ? dtype_of_arguments() : compared;
+  }
   op.outputs.push_back({output, in_order(op.space.size())});
   if (!add_operator(std::move(op), location)) return Value::broken();
   return Value::of(grouped(output, counts));
@@ -232,6 +183,7 @@ Value Builder::dropout(const Value& input, double probability, SourceLocation lo
 
 Value Builder::reduce(OperatorKind kind, const View& view, const std::vector<bool>& reduced, bool keep_dims,
                       SourceLocation location) {
+  if (!check_floating(view, location)) return Value::broken();
   if (std::none_of(reduced.begin(), reduced.end(), [](bool r) { return r; })) return Value::of(view);
   std::vector<Term> terms = {{view, labels_of(view.axes.size())}};
   std::optional<Space> space = common_space(terms, location);
@@ -321,6 +273,7 @@ Value Builder::filled(double number, const std::vector<DimId>& dims, std::option
 
 Value Builder::normalize(OperatorKind kind, const View& view, const std::vector<bool>& axes,
                          const std::vector<View>& weights, double epsilon, SourceLocation location) {
+  if (!check_floating(view, location)) return Value::broken();
   std::vector<Term> terms = {{view, labels_of(view.axes.size())}};
   std::vector<int> normalized;
   for (size_t axis = 0; axis < axes.size(); ++axis) {
@@ -378,6 +331,7 @@ Value Builder::normalize(OperatorKind kind, const View& view, const std::vector<
 
 Value Builder::product(const Term& a, const Term& b, const std::vector<int>& out, const std::map<int, DimId>& dims,
                        SourceLocation location) {
+  if (!check_floating(a.view, location) || !check_floating(b.view, location)) return Value::broken();
   std::vector<Term> terms = {a, b};
   std::optional<Space> space = common_space(terms, location);
   if (!space) return Value::broken();

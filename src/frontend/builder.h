@@ -110,6 +110,24 @@ class Builder {
   // A tensor of these extents that contains the inputs, which do not overlap; `outside` where there is none.
   Value join(std::vector<Placed> inputs, const std::vector<int64_t>& extents, double outside, SourceLocation location);
 
+  // y[…] = table[…] with the position on an axis of the table given by ids. Each axis of the two, except the gathered
+  // one, has the number of an axis of the result, or kFixed if it is broadcast; `dims` are those of the result.
+  struct Gather {
+    View table;
+    size_t axis = 0;
+    std::vector<int> table_axes;
+    View ids;
+    std::vector<int> id_axes;
+    std::vector<DimId> dims;
+  };
+  Value gather(Gather gather, SourceLocation location);
+
+  // x[ids] along an axis: the axes of ids replace it.
+  Value gather_along(const View& table, size_t axis, const View& ids, SourceLocation location);
+
+  // Whether all values are integers: an integer tensor, or one made of np.arange and integers.
+  bool holds_integers(const View& view) const;
+
   // Names the value's tensor after the statement, if the statement made it.
   void name_result(const Value& value, size_t first_tensor);
 
@@ -121,6 +139,17 @@ class Builder {
   TensorId add_tensor(DType dtype, const std::vector<DimId>& dims, const char* suffix = ".1");
   std::optional<OperatorId> add_operator(Operator op, SourceLocation location);
   DType common_dtype(const std::vector<View>& views) const;
+  // The type of the arguments, for numbers that are chosen by integers and booleans.
+  DType dtype_of_arguments() const;
+  bool check_floating(const View& view, SourceLocation location);
+  // Whether its inputs are booleans, and its output too.
+  static bool is_logical(OperatorKind kind);
+  // Whether its inputs may be integers.
+  static bool takes_integers(OperatorKind kind);
+  // Remembers outputs that hold integers in floating point.
+  void note_integers(const Operator& op);
+  // The table with the gathered axis as one axis of its tensor; nothing after an error.
+  std::optional<View> gatherable(const Gather& gather, SourceLocation location);
 
   // The indices that the labels of some operands become: several for a label if an operand's axis is merged.
   struct Space {
@@ -156,6 +185,7 @@ class Builder {
   std::set<TensorId> results_;
   std::map<TensorId, DType> compared_;  // for each boolean: the type of what it compares
   std::set<TensorId> made_of_numbers_;  // tensors that depend on no argument but scalars; they decide no type
+  std::set<TensorId> whole_numbers_;    // floating-point tensors that hold integers
   std::map<std::pair<std::string, int64_t>, DimId> dims_;
   std::map<double, TensorId> constants_;
   std::map<std::string, View> copies_;                 // made so far, by the view that was copied

@@ -51,6 +51,10 @@ Value call_conv2d(const FunctionCall& call, OperatorKind kind);
 Value call_depthwise(const FunctionCall& call, OperatorKind kind);
 Value call_max_pool2d(const FunctionCall& call, OperatorKind kind);
 Value call_avg_pool2d(const FunctionCall& call, OperatorKind kind);
+// gather_functions.cpp
+Value call_take(const FunctionCall& call, OperatorKind kind);
+Value call_take_along_axis(const FunctionCall& call, OperatorKind kind);
+Value call_cross_entropy(const FunctionCall& call, OperatorKind kind);
 
 // array_functions.cpp
 Value call_zeros(const FunctionCall& call, OperatorKind kind);

@@ -95,6 +95,11 @@ void Lowerer::declare_argument(const Parameter& parameter, Scope& scope) {
   const Expression& type = tensor ? annotation.children[0] : annotation;
   const std::optional<DType> dtype = annotated_dtype(type, options_.dtype, diagnostics_);
   if (!dtype) return;
+  if (!tensor && !is_floating(*dtype)) {
+    report(type.location, concat("'", type.text, "' has no sizes"),
+           concat("write ", type.text, "[A, B], or float32 for a number that is passed by value"));
+    return;
+  }
   std::vector<DimId> dims;
   if (tensor) {
     std::optional<std::vector<DimId>> annotated = annotated_dims(annotation, numbers_, builder_, diagnostics_);
@@ -103,7 +108,8 @@ void Lowerer::declare_argument(const Parameter& parameter, Scope& scope) {
   }
   const TensorId id =
       builder_.add_argument(parameter.name, *dtype, dims, tensor ? TensorRole::argument : TensorRole::scalar);
-  builder_.graph.tensors[id.at()].fixed = tensor && (type.prefix == "fixed" || type.prefix.ends_with(".fixed"));
+  const bool fixed = type.prefix == "fixed" || type.prefix.ends_with(".fixed") || !is_floating(*dtype);
+  builder_.graph.tensors[id.at()].fixed = tensor && fixed;
   scope[parameter.name] = Value::of(builder_.whole(id));
 }
 
@@ -138,6 +144,10 @@ void Lowerer::add_results() {
     if (value.kind == ValueKind::broken) continue;
     if (value.kind != ValueKind::view || is_boolean(value)) {
       report(expression->location, "a result must be a tensor", "return a value computed from the arguments");
+      continue;
+    }
+    if (is_integer(builder_.graph.tensor(value.view.tensor).dtype)) {
+      report(expression->location, "a result cannot be integers", "write x.astype(float32)");
       continue;
     }
     const std::string name = result_name(*expression, k, results_.size());

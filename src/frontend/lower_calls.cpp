@@ -110,7 +110,7 @@ Value Lowerer::lower_library_call(const Expression& call, Scope& scope) {
     return report(plain.location, "np.where with one argument is not covered: its shape would depend on the data",
                   "write np.where(condition, x, 0)");
   const Value result = dispatch(plain, lower_arguments(plain, scope));
-  return type ? builder_.cast(result, options_.dtype.value_or(*type), plain.location) : result;
+  return type ? cast_to(result, *type, plain.location) : result;
 }
 
 Value Lowerer::dispatch(const Expression& call, const std::vector<Value>& arguments) {
@@ -207,7 +207,16 @@ Value Lowerer::lower_cast(const Value& value, const Expression& call) {
   if (is_boolean(value))
     return report(call.location, "a comparison is not a number", "write np.where(a < b, 1.0, 0.0)");
   const std::optional<DType> type = type_argument(call.children[1]);
-  return type ? builder_.cast(value, options_.dtype.value_or(*type), call.location) : Value::broken();
+  return type ? cast_to(value, *type, call.location) : Value::broken();
+}
+
+// --dtype chooses among the types of numbers.
+Value Lowerer::cast_to(const Value& value, DType type, SourceLocation location) {
+  if (value.kind != ValueKind::view || is_floating(type))
+    return builder_.cast(value, options_.dtype.value_or(type), location);
+  if (is_integer(type) && builder_.holds_integers(value.view)) return builder_.cast(value, type, location);
+  return report(location, "a tensor of numbers cannot become integers or booleans",
+                "compare it: x < y, or pass an argument of type int32 or bool_");
 }
 
 Value Lowerer::unknown_method(const Expression& call) {

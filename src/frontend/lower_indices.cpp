@@ -10,6 +10,8 @@ Value Lowerer::lower_index(const Expression& expression, Scope& scope) {
   if (base.kind != ValueKind::view)
     return report(expression.location, "only tensors, tuples and lists can be indexed", "write x[:, None, ...]");
   std::vector<IndexItem> items;
+  std::optional<Value> ids;  // a tensor among the items
+  size_t place = 0;          // its item
   for (size_t k = 1; k < expression.children.size(); ++k) {
     const Expression& written = expression.children[k];
     const bool plain = written.kind == ExpressionKind::slice || written.kind == ExpressionKind::ellipsis;
@@ -17,12 +19,37 @@ Value Lowerer::lower_index(const Expression& expression, Scope& scope) {
     // x[(1, 2)] is x[1, 2]
     const bool several = value.kind == ValueKind::tuple && !value.list && expression.children.size() == 2;
     for (const Value& part : several ? *value.items : std::vector<Value>{value}) {
+      const bool tensor = part.kind == ValueKind::view && !is_boolean(part);
+      if (tensor && (!part.view.axes.empty() || builder_.holds_integers(part.view))) {
+        if (ids)
+          return report(written.location, "an index has at most one tensor",
+                        "write x[ids][:, other], or np.take_along_axis(x, ids, axis)");
+        ids = part;
+        place = items.size();
+        items.emplace_back().location = written.location;
+        continue;
+      }
       const std::optional<IndexItem> item = index_item(written, part, scope);
       if (!item) return Value::broken();
       items.push_back(*item);
     }
   }
-  return index_view(base.view, items, expression.location, builder_, diagnostics_);
+  const Value indexed = index_view(base.view, items, expression.location, builder_, diagnostics_);
+  return ids && indexed.kind == ValueKind::view ? gather_at(base.view, indexed.view, items, place, *ids) : indexed;
+}
+
+// `indexed` is the base with a slice of everything in place of the tensor.
+Value Lowerer::gather_at(const View& base, const View& indexed, const std::vector<IndexItem>& items, size_t place,
+                         const Value& ids) {
+  size_t axis = 0;
+  size_t taken = 0;
+  for (const IndexItem& item : items) {
+    if (item.kind == IndexItem::Kind::integer)
+      return report(item.location, "an index has an integer and a tensor", "write x[0][ids]");
+    if (item.kind == IndexItem::Kind::slice) ++taken;
+  }
+  for (size_t k = 0; k < place; ++k) axis += items[k].kind == IndexItem::Kind::ellipsis ? base.axes.size() - taken : 1;
+  return builder_.gather_along(indexed, axis, ids.view, items[place].location);
 }
 
 // One item of an index; `value` is its value unless it is a slice or `...`.

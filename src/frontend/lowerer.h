@@ -79,6 +79,8 @@ class Lowerer {
 
   // Indices.
   Value lower_index(const Expression& expression, Scope& scope);
+  Value gather_at(const View& base, const View& indexed, const std::vector<IndexItem>& items, size_t place,
+                  const Value& ids);
   Value index_sequence(const Value& base, const Expression& expression, Scope& scope);
   std::optional<IndexItem> index_item(const Expression& item, const Value& value, Scope& scope);
   std::optional<SliceBounds> slice_bounds(const Expression& slice, Scope& scope);
@@ -88,6 +90,7 @@ class Lowerer {
   Value lower_call(const Expression& call, Scope& scope);
   Value lower_method(const Expression& call, Scope& scope);
   Value lower_cast(const Value& value, const Expression& call);
+  Value cast_to(const Value& value, DType type, SourceLocation location);
   Value lower_static_call(const Expression& call, Scope& scope);
   Value lower_library_call(const Expression& call, Scope& scope);
   Value lower_einsum_call(const Expression& call, Scope& scope);

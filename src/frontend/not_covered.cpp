@@ -122,7 +122,6 @@ constexpr auto kNumpy = std::to_array<Entry>({
     {"cov corrcoef", "subtract np.mean(x, axis=0), then write the products with np.einsum"},
     {"polyval polyfit polyadd polymul poly1d roots", "write polynomials as (a * x + b) * x + c"},
     {"put putmask place copyto fill_diagonal put_along_axis", "tensors are not changed in place; write np.where"},
-    {"take", "write table[ids], or np.take_along_axis(x, ids, axis)"},
     {"shape", "write x.shape"},
     {"ndim", "write x.ndim"},
     {"size", "write x.size"},

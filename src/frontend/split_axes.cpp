@@ -205,6 +205,8 @@ class AxisSplitter {
   void forbid_points(size_t k) {
     const Operator& op = graph_.operators[k];
     const std::vector<int64_t> extents = extents_of_space(op);
+    if (op.kind == OperatorKind::gather && axis_nodes_[op.inputs[0].tensor.at()] != kFixed)
+      wanted_.erase(class_of(axis_nodes_[op.inputs[0].tensor.at()] + op.gathered));  // ids are positions on all of it
     for (size_t index = 0; index < op.space.size(); ++index) {
       const int in_class = class_of(index_nodes_[k] + static_cast<int>(index));
       const auto wanted = wanted_.find(in_class);
@@ -311,7 +313,18 @@ class AxisSplitter {
     return true;
   }
 
+  // The gathered axis after those before it are split.
+  int moved_axis(const Operator& op) {
+    const int first = axis_nodes_[op.inputs[0].tensor.at()];
+    const std::vector<DimId>& dims = graph_.tensor(op.inputs[0].tensor).dims;
+    size_t moved = 0;
+    for (int axis = 0; axis < op.gathered; ++axis)
+      moved += units_of(first == kFixed ? kFixed : first + axis, graph_.extent(dims[as_index(axis)])).size();
+    return static_cast<int>(moved);
+  }
+
   bool rewrite_operator(size_t k, Operator& op) {
+    if (op.kind == OperatorKind::gather) op.gathered = moved_axis(op);
     std::vector<Position> by;
     std::vector<DimId> space;
     std::vector<bool> reduced;

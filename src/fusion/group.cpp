@@ -288,6 +288,24 @@ bool runs_in_part(const Neighbourhood& near, const Group& group, const Member& m
   return false;
 }
 
+// A gather reads any position of its table, which must be in memory; a sum into selected positions is a kernel alone.
+std::optional<Rejection> reject_gathers(const Neighbourhood& near, const Group& group) {
+  for (const Member& member : group.members) {
+    const Operator& op = near.op(member.op);
+    if (op.kind == OperatorKind::gather) {
+      const OperatorId producer = near.producers[op.inputs[0].tensor.at()];
+      if (producer.valid() && is_member(group, producer))
+        return Rejection{concat(op.name, " reads any position of ", near.graph.tensor(op.inputs[0].tensor).name)};
+    }
+    if (op.kind != OperatorKind::scatter_add) continue;
+    for (size_t index = 0; index < op.space.size(); ++index) {
+      if (op.reduced[index] && near.graph.extent(op.space[index]) > 1)
+        return Rejection{concat(op.name, " sums into positions that depend on data")};
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 OrRejected<Group> unite(const Neighbourhood& near, const Group& a, const Group& b) {
@@ -342,6 +360,7 @@ OrRejected<Group> unite(const Neighbourhood& near, const Group& a, const Group& 
     if ((!elementwise || kind == OperatorKind::dropout) && runs_in_part(near, united, member))
       return Rejection{concat(near.op(member.op).name, " would run along a part of an index")};
   }
+  if (const std::optional<Rejection> rejection = reject_gathers(near, united)) return *rejection;
   std::sort(united.members.begin(), united.members.end(), [](const Member& l, const Member& r) { return l.op < r.op; });
   return united;
 }

@@ -46,6 +46,8 @@ bool has_plain_accesses(const Graph& graph, const Operator& op) {
          std::all_of(op.outputs.begin(), op.outputs.end(), plain);
 }
 
+bool is_gathered_table(const Operator& op, size_t input) { return op.kind == OperatorKind::gather && input == 0; }
+
 bool is_whole(const Graph& graph, const Operator& op, const Access& access) {
   return access.axes == in_order(op.space.size()) && is_plain(graph, op, access);
 }
@@ -134,6 +136,8 @@ int64_t positions_touched(const Position& position, const Region& region, int64_
 }  // namespace
 
 int64_t words_touched(const Graph& graph, const Operator& op, const Access& access) {
+  if (op.kind == OperatorKind::gather && access == op.inputs[0])
+    return std::min(words_of(graph, access.tensor), points_of(graph, op));
   return words_touched(graph, all_points(graph, op), access);
 }
 
@@ -158,9 +162,12 @@ int64_t words_of(const Graph& graph, TensorId tensor) {
 
 namespace {
 
-// Whether both touch the same elements: by the same positions along the same ranges.
+// Whether both touch the same elements: by the same positions along the same ranges, with the same ids.
 bool touch_the_same(const Graph& graph, const TensorUse& a, const TensorUse& b) {
   if (a.access() != b.access()) return false;
+  if (is_gathered_table(*a.op, a.input) != is_gathered_table(*b.op, b.input)) return false;
+  if (is_gathered_table(*a.op, a.input))
+    return a.op->inputs == b.op->inputs && all_points(graph, *a.op) == all_points(graph, *b.op);
   const Region points_a = points_of_input(graph, *a.op, a.input);
   const Region points_b = points_of_input(graph, *b.op, b.input);
   for (const Position& position : a.access().axes) {
@@ -181,7 +188,9 @@ int64_t words_touched(const Graph& graph, const std::vector<TensorUse>& uses) {
         std::any_of(seen.begin(), seen.end(), [&](const TensorUse& one) { return touch_the_same(graph, one, use); });
     if (again) continue;
     seen.push_back(use);
-    words += words_touched(graph, points_of_input(graph, *use.op, use.input), use.access());
+    words += is_gathered_table(*use.op, use.input)
+                 ? words_touched(graph, *use.op, use.access())
+                 : words_touched(graph, points_of_input(graph, *use.op, use.input), use.access());
   }
   return uses.empty() ? 0 : std::min(words, words_of(graph, uses.front().access().tensor));
 }
@@ -190,6 +199,11 @@ int64_t points_of(const Graph& graph, const Operator& op) {
   int64_t points = 1;
   for (const DimId dim : op.space) points *= graph.extent(dim);
   return points;
+}
+
+int64_t flop_of(const Graph& graph, const Operator& op) {
+  const int64_t flop = info_of(op.kind).flop * points_of(graph, op);
+  return op.kind == OperatorKind::scatter_add ? flop / graph.extent(op.space[as_index(op.gathered)]) : flop;
 }
 
 std::vector<OperatorId> producers_of(const Graph& graph) {

@@ -15,6 +15,10 @@
 // - A join takes at each point the input whose region contains the point, or `value` if there is none: concatenation
 // and
 //   padding. Regions are boxes that do not overlap; an input is inside its tensor where it is taken.
+// - A gather reads its first input, the table, at the position that its second input, the ids, has at the point: on the
+//   axis `gathered`, where the access has position zero. A scatter_add sums the points whose id equals the index
+//   `gathered`. Ids outside the axis are clamped to its first or last position.
+// - Integers and booleans are exact and have no gradient. Only comparisons, where, copies and ids use them.
 // - Dimensions are names for people and for layouts; only extents decide whether shapes match. Two dimensions may have
 //   the same extent.
 // - Numbers are real numbers. Rounding depends on the storage type and the device; no stage may make a change that
@@ -133,6 +137,7 @@ struct Operator {
   uint32_t subsequence = 0;     // dropout: the number of its random subsequence
   std::vector<Region> regions;  // join: where it takes each input
   std::vector<int> diagonal;    // embed_diagonal: for each index, the index that it must equal (itself if free)
+  int gathered = 0;             // gather: the axis of the table that ids select; scatter_add: the index that they equal
 };
 
 // A result of the program, with the name that the caller uses.
@@ -158,6 +163,9 @@ bool is_plain(const Graph& graph, const Operator& op, const Access& access);
 
 // Whether all accesses of an operator are plain.
 bool has_plain_accesses(const Graph& graph, const Operator& op);
+
+// Whether this input is the table of a gather: its positions depend on data.
+bool is_gathered_table(const Operator& op, size_t input);
 
 // Whether the access reads or writes the whole tensor, its axes in the order of the space.
 bool is_whole(const Graph& graph, const Operator& op, const Access& access);
@@ -191,7 +199,8 @@ Region all_points(const Graph& graph, const Operator& op);
 Region points_of_input(const Graph& graph, const Operator& op, size_t input);
 bool overlap(const Region& one, const Region& other);
 
-// The words of the tensor that the access touches; none for scalars and constants.
+// The words of the tensor that the access touches; none for scalars and constants. Of a gather's table as many as there
+// are points, or all.
 int64_t words_touched(const Graph& graph, const Operator& op, const Access& access);
 int64_t words_touched(const Graph& graph, const Region& region, const Access& access);
 
@@ -208,6 +217,9 @@ int64_t words_touched(const Graph& graph, const std::vector<TensorUse>& uses);
 
 // Number of points of an operator's iteration space.
 int64_t points_of(const Graph& graph, const Operator& op);
+
+// Floating-point operations. A scatter_add adds each element that it reads once.
+int64_t flop_of(const Graph& graph, const Operator& op);
 
 // For each tensor the operator that writes it, or an invalid id.
 std::vector<OperatorId> producers_of(const Graph& graph);

@@ -61,6 +61,7 @@ std::string print_attributes(const Operator& op) {
     case OperatorKind::power:
     case OperatorKind::power_dx: return concat(" exponent=", op.value);
     case OperatorKind::join: return concat(" outside=", op.value);
+    case OperatorKind::gather: return concat(" axis=", op.gathered);
     case OperatorKind::embed_diagonal: return concat(" diagonal=", join(op.diagonal, ","));
     default: return "";
   }
@@ -96,7 +97,8 @@ std::string print(const Graph& graph, const Operator& op) {
   return concat(
       print_accesses(graph, op.outputs, names), " = ", info_of(op.kind).name, "(",
       op.kind == OperatorKind::join ? print_joined(graph, op, names) : print_accesses(graph, op.inputs, names), ")",
-      reduced.empty() ? "" : concat(" over ", join(reduced, ", ")), print_attributes(op));
+      reduced.empty() ? "" : concat(" over ", join(reduced, ", ")), print_attributes(op),
+      op.kind == OperatorKind::scatter_add ? concat(" at ", names[as_index(op.gathered)]) : "");
 }
 
 std::string print(const Graph& graph) {

@@ -104,7 +104,8 @@ class SlicePusher {
 
   bool reads_slice(const SliceUse& use) const {
     const Operator& op = graph_.operators[use.op];
-    return op.kind != OperatorKind::join && is_slice(graph_, op, op.inputs[use.input]);
+    if (op.kind == OperatorKind::join || is_gathered_table(op, use.input)) return false;
+    return is_slice(graph_, op, op.inputs[use.input]);
   }
 
   // Into how many slices the operator may be divided. A reduction or contraction into one: that saves work, while

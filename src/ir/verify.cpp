@@ -162,7 +162,8 @@ class Verifier {
   void space(const Operator& op) {
     const OperatorClass operator_class = info_of(op.kind).operator_class;
     const bool folds = op.kind == OperatorKind::sum || op.kind == OperatorKind::max || op.kind == OperatorKind::min ||
-                       op.kind == OperatorKind::log_sum_exp || operator_class == OperatorClass::contraction;
+                       op.kind == OperatorKind::log_sum_exp || op.kind == OperatorKind::scatter_add ||
+                       operator_class == OperatorClass::contraction;
     for (size_t index = 0; index < op.space.size(); ++index) {
       if (operator_class == OperatorClass::elementwise) {
         check(!op.reduced[index], "an elementwise operator has a reduced index");
@@ -188,6 +189,21 @@ class Verifier {
             "the output of an elementwise operator does not run along its space in order");
     if (op.kind == OperatorKind::where)
       check(graph_.tensor(op.inputs[0].tensor).dtype == DType::boolean, "the condition of a where is not a boolean");
+    if (op.kind == OperatorKind::gather) gather(op);
+    if (op.kind == OperatorKind::scatter_add) scatter_add(op);
+  }
+
+  void gather(const Operator& op) {
+    const Access& table = op.inputs[0];
+    const bool known = op.gathered >= 0 && as_index(op.gathered) < table.axes.size();
+    check(known && table.axes[as_index(op.gathered)] == Position(kFixed), "the gathered axis is not at position zero");
+  }
+
+  void scatter_add(const Operator& op) {
+    const bool known = op.gathered >= 0 && as_index(op.gathered) < op.space.size();
+    check(known && !op.reduced[as_index(op.gathered)] && !runs_along(op.inputs[0], as_index(op.gathered)) &&
+              !runs_along(op.inputs[1], as_index(op.gathered)),
+          "the index that ids select is reduced, or an input runs along it");
   }
 
   // The indices of its axes, outermost first, are 0, 1, …

@@ -1,5 +1,6 @@
 #include "reference/interpreter.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -128,6 +129,7 @@ class Interpreter {
       case OperatorKind::copy: return map(op, [](S a) -> Scalar { return a; });
       case OperatorKind::join: return join(op);
       case OperatorKind::index: return positions(op);
+      case OperatorKind::gather: return gather(op);
       case OperatorKind::embed_diagonal:
         return map_by_element(op, [&](S a, int64_t element) { return is_on_diagonal(op, element) ? a : zero; });
       case OperatorKind::tanh_dx: return map(op, [&](S y, S g) -> Scalar { return g * (one - y * y); });
@@ -145,6 +147,7 @@ class Interpreter {
       case OperatorKind::sum: return sum(operands<1, 1>(op));
       case OperatorKind::max: return max(operands<1, 1>(op));
       case OperatorKind::min: return min(operands<1, 1>(op));
+      case OperatorKind::scatter_add: return scatter_add(op);
       case OperatorKind::extremum_dx: return extremum_dx(operands<3, 1>(op));
       case OperatorKind::softmax: return softmax(operands<1, 1>(op));
       case OperatorKind::softmax_dx: return softmax_dx(operands<2, 1>(op));
@@ -185,6 +188,48 @@ class Interpreter {
   void map_by_element(const Operator& op, const Formula& formula) const {
     const auto o = operands<1, 1>(op);
     o.for_each_row([&](const auto& at) { o.out(0, at) = formula(o.in(0, at), o.out_element(at)); });
+  }
+
+  // The position that an id selects on an axis of this extent.
+  static int64_t selected(const Scalar& id, int64_t extent) {
+    const double value = value_of(id);
+    return value > 0 ? static_cast<int64_t>(std::min(value, static_cast<double>(extent - 1))) : 0;
+  }
+
+  void gather(const Operator& op) const {
+    const auto o = operands<2, 1>(op);
+    const std::vector<DimId>& dims = graph_.tensor(op.inputs[0].tensor).dims;
+    const int64_t extent = graph_.extent(dims[as_index(op.gathered)]);
+    int64_t stride = 1;
+    for (size_t axis = dims.size(); axis-- > as_index(op.gathered) + 1;) stride *= graph_.extent(dims[axis]);
+    o.for_each_row([&](const auto& at) {
+      auto moved = at;
+      moved[0] += stride * selected(o.in(1, at), extent);
+      o.out(0, at) = o.in(0, moved);
+    });
+  }
+
+  // Adds each element of g to where its id points: a loop over all indices but `gathered`.
+  void scatter_add(const Operator& op) const {
+    const int64_t extent = graph_.extent(op.space[as_index(op.gathered)]);
+    const int64_t stride = stride_along(graph_, op.outputs[0], as_index(op.gathered));
+    std::vector<Loop<3>> loops;
+    for (size_t index = 0; index < op.space.size(); ++index) {
+      if (index == as_index(op.gathered)) continue;
+      loops.push_back({graph_.extent(op.space[index]),
+                       {stride_along(graph_, op.inputs[0], index), stride_along(graph_, op.inputs[1], index),
+                        stride_along(graph_, op.outputs[0], index)}});
+    }
+    const std::vector<Scalar>& g = values_[op.inputs[0].tensor.at()];
+    const std::vector<Scalar>& ids = values_[op.inputs[1].tensor.at()];
+    std::vector<Scalar>& y = values_[op.outputs[0].tensor.at()];
+    std::fill(y.begin(), y.end(), Scalar(0));
+    const Offsets<3> first = {first_element(graph_, op.inputs[0]), first_element(graph_, op.inputs[1]), 0};
+    for_each_point<3>(loops, first, [&](const Offsets<3>& at) {
+      const int64_t position = selected(ids[static_cast<size_t>(at[1])], extent);
+      Scalar& sum = y[static_cast<size_t>(at[2] + stride * position)];
+      sum = sum + g[static_cast<size_t>(at[0])];
+    });
   }
 
   // The output of an index operator runs along one index.
@@ -290,7 +335,11 @@ Result<Done> check_memory(const Graph& graph) {
 double reference_seconds(const Graph& graph) {
   constexpr double kPointsPerSecond = 2e8;
   double points = 0;
-  for (const Operator& op : graph.operators) points += static_cast<double>(points_of(graph, op));
+  for (const Operator& op : graph.operators) {
+    const bool scatters = op.kind == OperatorKind::scatter_add;
+    points += static_cast<double>(points_of(graph, op)) /
+              (scatters ? static_cast<double>(graph.extent(op.space[as_index(op.gathered)])) : 1);
+  }
   return points / kPointsPerSecond;
 }
 
@@ -304,7 +353,7 @@ Result<Done> interpret(const Graph& graph, Values<Scalar>& values, const RandomS
 }
 
 double rounded_to(DType dtype, double value) {
-  if (dtype == DType::boolean || dtype == DType::float64) return value;
+  if (!is_floating(dtype) || dtype == DType::float64) return value;
   return decode(encode(value, stored_type(dtype)), stored_type(dtype));
 }
 

@@ -88,6 +88,27 @@ def functions(x: float32[A, B], y: float32[A, B], z: float32[C, A, B], row: floa
     return likely, joint, images, thin, np.matmul(chosen, row), np.tensordot(z, chosen)
 )";
 
+// Positions from integers: rows and columns of tables, one element of each row, tables and ids of several axes, ids that
+// the program makes; booleans and integers that are compared; and the sums of gradients, over whole and partial vectors.
+inline constexpr const char* kGathers = R"(
+A = 19
+B = 35
+C = 6
+D = 1
+
+
+def gathers(table: float32[A, B], wide: float32[C, A, B], ids: int32[C, A], columns: int64[C], labels: int32[A],
+            along: int64[C, A, D], kinds: int32[C, D], flags: bool_[B], one: float32[D, B]):
+    rows = np.tanh(table[ids]) * wide
+    taken = np.take(wide, columns, axis=2) + table[:, columns[:4]].sum()
+    chosen = np.take_along_axis(wide, along, axis=-1) * np.take_along_axis(wide, kinds[:, None], axis=1)
+    own = table[np.arange(A)[::-1]] + np.take(one, kinds[:, 0], axis=0).sum()
+    masked = np.where(flags & (ids[..., None] == 3), rows, np.where(kinds[:, :, None] < 2, 0.5, wide))
+    softened = softmax(masked * wide)
+    loss = cross_entropy(table, labels) + cross_entropy(wide[:, 0, :A], np.arange(C))
+    return taken, chosen, own, softened, loss
+)";
+
 // Contractions of every kind, for libraries and for generated loops.
 inline constexpr const char* kContractions = R"(
 A = 5

@@ -55,6 +55,7 @@ TEST(CpuKernel, CandidatesAgreeWithTheReference) {
   draw_in_all_types(trials, "corners", kCorners, {}, 3);
   draw_in_all_types(trials, "predicates", kPredicates, {}, 6);
   draw_in_all_types(trials, "functions", kFunctions, {}, 2);
+  draw_in_all_types(trials, "gathers", kGathers, {}, 4);
   const bool whole = is_long_run() && !kSanitized;
   if (whole) draw_models_and_random_programs(trials);
   ASSERT_FALSE(testing::Test::HasFailure());
@@ -79,6 +80,10 @@ TEST(CpuKernel, CandidatesAgreeWithTheReference) {
                                    "max & rows",
                                    "min & rows in lanes",
                                    "less & flat",
+                                   "gather & flat",
+                                   "gather & rows",
+                                   "scatter_add & rows",
+                                   "scatter_add & rows in lanes",
                                    "silu_dx in float64",
                                    "gelu_dx in float32",
                                    "power_dx in float32",

@@ -88,7 +88,9 @@ TEST_F(CudaCompile, CornersInEveryType) {
                                        {kCorners, "bfloat16"},
                                        {kPredicates, "float16"},
                                        {kFunctions, "float32"},
-                                       {kFunctions, "float64"}}) {
+                                       {kFunctions, "float64"},
+                                       {kGathers, "float16"},
+                                       {kGathers, "float64"}}) {
     for (std::string& source : sources_of(tried_program("corners", program, {}, dtype, nullptr, TriedOn::gpu)))
       sources.push_back(std::move(source));
   }

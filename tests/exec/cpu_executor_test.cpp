@@ -2,6 +2,7 @@
 #include "exec/cpu_executor.h"
 
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <set>
@@ -11,6 +12,7 @@
 #include "base/text.h"
 #include "candidates/adding_program.h"
 #include "candidates/stacked_program.h"
+#include "codegen/corner_programs.h"
 #include "device/cpu/blas_library.h"
 #include "exec/run_plan.h"
 #include "exec/signs_program.h"
@@ -197,6 +199,48 @@ def masked(x: float32[B, I], mask: fixed.float32[I]):
     return softmax(x + mask)
 )";
   expect_all_to_agree(std::vector<std::pair<std::string, PlanChoice>>{{kMasked, {}}});
+}
+
+TEST(CpuExecutor, GathersAgreeWithTheReference) {
+  std::vector<MadePlan> plans;
+  for (uint64_t seed = 0; seed < 2; ++seed) {
+    PlanChoice choice;
+    choice.seed = seed;
+    choice.dtype = seed % 2 == 0 ? "float32" : "float64";
+    plans.push_back(make_plan(kGathers, choice));
+  }
+  expect_all_to_agree(plans);
+}
+
+// The order of each sum is the plan's, whatever threads run it.
+TEST(CpuExecutor, GradientsOfATableAreBitwiseReproducible) {
+  constexpr const char* kEmbedding = R"(
+V = 11
+E = 24
+B = 5
+T = 17
+
+def embedding(table: float32[V, E], scale: float32[T, E], ids: int32[B, T]):
+    return table[ids] * scale
+)";
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    PlanChoice choice;
+    choice.seed = seed;
+    const MadePlan made = make_plan(kEmbedding, choice);
+    compile_kernels({&made});
+    Result<CpuExecutor> executor = executor_of(made);
+    ASSERT_TRUE(executor) << to_string(executor.error());
+    const Values<double> given = drawn_values(made.training, seed);
+    const Values<double> first = run_plan(made, *executor, given, {});
+    EXPECT_EQ(run_plan(made, *executor, given, {}), first);
+    const int levels = omp_get_max_active_levels();
+    omp_set_max_active_levels(0);  // one thread runs every share
+    EXPECT_EQ(run_plan(made, *executor, given, {}), first);
+    omp_set_max_active_levels(levels);
+    const TensorId gradient = made.training.argument_gradients[0];
+    EXPECT_FALSE(first[gradient.at()].empty());
+    EXPECT_EQ(difference_from_reference(made, given, {}, first), "");
+  }
 }
 
 TEST(CpuExecutor, DropoutMasksAreTheReferences) {

@@ -117,6 +117,21 @@ TEST(Verify, Accesses) {
   });
 }
 
+TEST(Verify, Gathers) {
+  const auto gathers = [] { return graph_of("def f(t: float32[5, 3], i: int32[2]):\n    return t[i]\n"); };
+  const auto message_after = [&](const std::function<void(Operator&)>& tamper) {
+    Graph graph = gathers();
+    tamper(graph.operators[0]);
+    const Result<Done> checked = verify(graph);
+    return checked ? "accepted" : checked.error().diagnostics.at(0).message;
+  };
+  const std::string message = "invalid graph: operator 'result gather': the gathered axis is not at position zero";
+  EXPECT_EQ(message_after([](Operator& op) { op.gathered = 1; }), message);
+  EXPECT_EQ(message_after([](Operator& op) { op.gathered = 2; }), message);
+  EXPECT_EQ(message_after([](Operator& op) { op.inputs[0].axes[0].offset = 1; }), message);
+  EXPECT_EQ(message_after([](Operator&) {}), "accepted");
+}
+
 TEST(Verify, Order) {
   expect_message("operator 'z bias': reads y before it is written",
                  [](Graph& g) { std::swap(g.operators[0], g.operators[1]); });

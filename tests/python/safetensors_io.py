@@ -23,7 +23,8 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 def write(path: Path, tensors: dict[str, np.ndarray]) -> None:
-    """Writes the tensors in the order given."""
+    """Writes the tensors, the widest types first: each must begin at a multiple of its element's size."""
+    tensors = dict(sorted(tensors.items(), key=lambda item: -item[1].itemsize))
     header, offset = {}, 0
     for name, tensor in tensors.items():
         span = [offset, offset + tensor.nbytes]

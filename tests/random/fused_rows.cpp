@@ -113,6 +113,7 @@ class Rows {
   Fold fold_of(const Operator& op) {
     switch (op.kind) {
       case OperatorKind::sum:
+      case OperatorKind::scatter_add:
       case OperatorKind::layernorm_dw:
       case OperatorKind::rmsnorm_dw: return Fold::sum;
       case OperatorKind::max: return Fold::max;
@@ -156,6 +157,7 @@ class Rows {
     for (const RowLoad<Scalar>& load : in_row.loads) {
       for_each_element(member, *first, load.to, [&](const Point& point, size_t) {
         values[load.to.id.at()].push_back(load.from == nullptr ? load.generated(point)
+                                          : load.gathered      ? read_gathered(member, point)
                                                                : read(member, *load.from, point));
       });
     }
@@ -205,6 +207,15 @@ class Rows {
     if (passed.rows[*element] != row_ || !same_point(passed.points[*element], in_group(member, point)))
       complain(concat(op(member).name, " reads ", name, " at another point than where it was written"));
     return passed.values[*element];
+  }
+
+  // The table at the position that the id has at the point.
+  Scalar read_gathered(size_t member, const Point& point) {
+    const Operator& gather = op(member);
+    const double id = value_of(read(member, gather.inputs[1], point));
+    Access table = gather.inputs[0];
+    table.axes[as_index(gather.gathered)] = Position({}, static_cast<int64_t>(id));
+    return read(member, table, point);
   }
 
   bool same_point(const Point& written, const Point& read) const {

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "random/einsums.h"
 #include "random/elementwise.h"
+#include "random/gathers.h"
 #include "random/motifs.h"
 #include "random/named_functions.h"
 #include "random/reductions.h"
@@ -173,6 +174,10 @@ void fill(Body& body) {
       if (random.chance(80)) x = body.keep(x);
     }
     if (x.shape.size() > kMostAxes) continue;
+    if (body.is_program() && !x.shape.empty() && body.left() >= kGatherOperators && random.chance(25)) {
+      if (const auto value = with_integers(body, x)) body.finish(tame(body, *value));
+      continue;
+    }
     const bool named = random.chance(body.module.named_functions_percent);
     const auto value = named ? with_named_functions(body, x) : made_of(body, x, random.below(100));
     if (value) body.finish(tame(body, *value));
@@ -181,9 +186,12 @@ void fill(Body& body) {
 
 std::string imports(const std::string& text, const std::string& dtype) {
   std::vector<std::string> names = {dtype.substr(0, dtype.find('.'))};
-  std::vector<std::string> functions = {"causal_mask", "dropout", "gelu", "gelu_tanh", "layernorm",
-                                        "relu",        "rmsnorm", "silu", "softmax"};
+  std::vector<std::string> functions = {"causal_mask", "cross_entropy", "dropout", "gelu", "gelu_tanh",
+                                        "layernorm",   "relu",          "rmsnorm", "silu", "softmax"};
   for (const std::string& name : imported_functions()) functions.push_back(name);
+  for (const char* const type : {"int32", "int64", "bool_"}) {
+    if (text.find(concat(type, "[")) != std::string::npos) names.emplace_back(type);
+  }
   for (const std::string& name : functions) {
     if (text.find(concat(name, "(")) != std::string::npos) names.push_back(name);
   }

@@ -69,12 +69,25 @@ std::optional<size_t> element_at(const Graph& graph, const Access& access, const
 
 int64_t words_read(const Graph& graph, const std::vector<OperatorId>& members, TensorId tensor) {
   std::set<std::pair<std::vector<Position>, Region>> seen;  // with the ranges of the indices
+  std::vector<const Operator*> gathers;                     // from the tensor
   int64_t words = 0;
   for (const OperatorId member : members) {
     const Operator& op = graph.operators[member.at()];
     for (size_t number = 0; number < op.inputs.size(); ++number) {
       const Access& input = op.inputs[number];
       if (input.tensor != tensor) continue;
+      if (op.kind == OperatorKind::gather && number == 0) {
+        // Each point reads an element, unless there are fewer; the same ids select the same.
+        int64_t points = 1;
+        for (const int64_t extent : extents_of(graph, op.space)) points *= extent;
+        const auto same = [&](const Operator* other) {
+          return other->inputs == op.inputs && extents_of(graph, other->space) == extents_of(graph, op.space);
+        };
+        if (std::any_of(gathers.begin(), gathers.end(), same)) continue;
+        gathers.push_back(&op);
+        words += std::min(points, words_of(graph, tensor));
+        continue;
+      }
       Region ranges;
       for (size_t k = 0; k < op.space.size(); ++k) {
         const millrace::Range all{0, graph.extent(op.space[k]) - 1};

@@ -48,6 +48,8 @@ std::vector<std::string> words() {
           ".swapaxes(", "np.moveaxis(", "np.expand_dims(", "np.squeeze(", ".squeeze(", "np.broadcast_to(", "np.repeat(",
           ".repeat(", "np.tile(", "np.flip(", "np.roll(", "sliding_window_view(", "np.pad(",
           "constant_values=", "mode=\"constant\"", "np.concatenate([", "np.stack([", "np.split(",
+          // integers and booleans
+          "int32[", "int64[", "bool_[", "np.take(", "np.take_along_axis(", "cross_entropy(", "np.where(~",
           // operators and comparisons
           " + ", " - ", " * ", " / ", " ** 2", " ** -1", "= -", " < ", " <= ", " > ", " >= ", " == ", " != ",
           // indices and arguments of functions

@@ -25,12 +25,15 @@ class RowMemberBuilder {
   }
 
   RowMember<Scalar> build() {
-    for (size_t k = 0; k < whole_.inputs.size(); ++k) op_.inputs[k] = input(whole_.inputs[k]);
+    const bool gathers = op_.kind == OperatorKind::gather;  // its positions depend on data
+    for (size_t k = 0; k < whole_.inputs.size() && !gathers; ++k) op_.inputs[k] = input(whole_.inputs[k]);
     for (size_t k = 0; k < whole_.outputs.size(); ++k) op_.outputs[k] = output(whole_.outputs[k]);
     switch (op_.kind) {
       case OperatorKind::join: add_join(); break;
       case OperatorKind::dropout: add_dropout(); break;
       case OperatorKind::index: add_positions(); break;
+      case OperatorKind::gather: add_gather(); break;
+      case OperatorKind::scatter_add: add_scatter(); break;
       case OperatorKind::causal_mask: add_choice(-std::numeric_limits<double>::infinity()); break;
       case OperatorKind::causal_mask_dx:
       case OperatorKind::embed_diagonal: add_choice(0); break;
@@ -79,7 +82,7 @@ class RowMemberBuilder {
     const bool everywhere = passed_[from.tensor.at()] || whole_.kind == OperatorKind::join;  // its region says where
     RowTensor to =
         add_tensor(tensor.name, tensor.dtype, TensorRole::argument, everywhere ? all_indices() : indices_along(from));
-    member_.loads.push_back({to, &from, {}});
+    member_.loads.push_back({to, &from, false, {}});
     return access_to(to);
   }
 
@@ -93,7 +96,7 @@ class RowMemberBuilder {
   template <class Formula>
   Access generated(DType dtype, std::vector<size_t> along, const Formula& formula) {
     RowTensor to = add_tensor("position", dtype, TensorRole::argument, std::move(along));
-    member_.loads.push_back({to, nullptr, formula});
+    member_.loads.push_back({to, nullptr, false, formula});
     return access_to(to);
   }
 
@@ -133,6 +136,37 @@ class RowMemberBuilder {
     op_.outputs.pop_back();
     member_.graph.operators.push_back(op_);
     member_.graph.operators.push_back(std::move(copy));
+  }
+
+  // A copy of what the ids select; the row reads the ids itself.
+  void add_gather() {
+    const RowTensor table = add_tensor("gathered", DType::float64, TensorRole::argument, all_indices());
+    member_.loads.push_back({table, &whole_.inputs[0], true, {}});
+    op_.kind = OperatorKind::copy;
+    op_.inputs = {access_to(table)};
+    member_.graph.operators.push_back(op_);
+  }
+
+  // Σ where(ids == position, g, 0)
+  void add_scatter() {
+    const size_t selected = as_index(whole_.gathered);
+    const Access position = generated(DType::float64, {selected},
+                                      [selected](const Point& p) { return Scalar(static_cast<double>(p[selected])); });
+    const auto over_space = [&](OperatorKind kind, DType dtype, std::vector<Access> inputs) {
+      Operator made = op_;
+      made.name = concat(op_.name, " ", info_of(kind).name);
+      made.kind = kind;
+      made.reduced.assign(made.space.size(), false);
+      made.inputs = std::move(inputs);
+      made.outputs = {access_to(add_tensor("selected", dtype, TensorRole::computed, all_indices()))};
+      member_.graph.operators.push_back(made);
+      return made.outputs[0];
+    };
+    const Access same = over_space(OperatorKind::equal, DType::boolean, {op_.inputs[1], position});
+    const Access taken = over_space(OperatorKind::where, DType::float64, {same, op_.inputs[0], constant(0)});
+    op_.kind = OperatorKind::sum;
+    op_.inputs = {taken};
+    member_.graph.operators.push_back(op_);
   }
 
   // A copy of the positions.

@@ -22,6 +22,7 @@ template <class Scalar>
 struct RowLoad {
   RowTensor to;
   const Access* from = nullptr;                   // an input of the operator
+  bool gathered = false;                          // `from` is the table of a gather, at the position of its id
   std::function<Scalar(const Point&)> generated;  // without `from`: a function of the point in the operator's space
 };
 
@@ -37,9 +38,10 @@ struct RowMember {
   std::vector<RowStore> stores;
 };
 
-// Joins become chains of `where`, and so do operators that depend on the position in the whole tensor, which a row does
-// not know. `outer` has one entry per index of the operator; `passed` one per tensor: an earlier member wrote it. Such
-// an input runs along all indices, so that the row can check each point that reads it. Scalar is double or Bounded<53>.
+// A gather becomes a copy of what its row reads, a scatter_add the sum of what it selects. Joins become chains of
+// `where`, and so do operators that depend on the position in the whole tensor, which a row does not know. `outer` has
+// one entry per index of the operator; `passed` one per tensor: an earlier member wrote it. Such an input runs along
+// all indices, so that the row can check each point that reads it. Scalar is double or Bounded<53>.
 template <class Scalar>
 RowMember<Scalar> row_member(const Graph& graph, const Operator& op, const std::vector<bool>& outer,
                              const std::vector<bool>& passed, const RandomState& random);

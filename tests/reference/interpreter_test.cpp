@@ -105,6 +105,24 @@ Numbers map(OperatorKind kind, const std::vector<Numbers>& inputs, double value 
   return one.out({0}).value(value).run();
 }
 
+// y[b, e] = table[ids[b], e]; ids outside are clamped.
+TEST(Gather, TakesTheRowsThatItsIdsSelect) {
+  OneOperator one(OperatorKind::gather, {4, 2}, {false, false});
+  one.in({kFixed, 1}, {10, 11, 20, 21, 30, 31}).in({0}, {2, 0, 7, -1}).out({0, 1});
+  one.graph.dims.push_back({"rows", 3});
+  one.graph.tensors[0].dims[0] = DimId(one.graph.dims.size() - 1);
+  EXPECT_EQ(one.run(), Numbers({30, 31, 10, 11, 30, 31, 10, 11}));
+  EXPECT_EQ(one.derivative(0, {1, 2, 3, 4, 5, 6, 7, 8}), Numbers({10, 12, 0, 0, 6, 8}));
+}
+
+// Its transpose: y[v, e] = Σ g[b, e] over the b with ids[b] == v.
+TEST(ScatterAdd, SumsWhereItsIdsPoint) {
+  OneOperator one(OperatorKind::scatter_add, {4, 2, 3}, {true, false, false});
+  one.op().gathered = 2;
+  one.in({0, 1}, {1, 2, 3, 4, 5, 6, 7, 8}).in({0}, {2, 0, 7, -1}).out({2, 1});
+  EXPECT_EQ(one.run(), Numbers({10, 12, 0, 0, 6, 8}));
+}
+
 TEST(Elementwise, Arithmetic) {
   const Numbers a = {1, -2, 3};
   const Numbers b = {4, 5, -6};

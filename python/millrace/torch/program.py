@@ -80,11 +80,13 @@ def program(path: str | os.PathLike, entry: str | None = None, sizes: dict[str, 
 
 
 def _common_dtype(tensors: list[torch.Tensor]) -> str:
-    """The dtype of all tensors; "" if they differ: then the annotations apply, and the operator checks them."""
-    dtypes = {tensor.dtype for tensor in tensors}
-    for dtype in dtypes:
-        if dtype not in operator.DTYPE_NAMES:
-            raise MillraceError(f"unsupported dtype {dtype}; use {', '.join(operator.DTYPE_NAMES.values())}", 2)
+    """The dtype of all tensors of numbers; "" if they differ: then the annotations apply, and the operator checks them.
+    Integers and booleans have the types of the annotations."""
+    known = operator.DTYPES.values()
+    for tensor in tensors:
+        if tensor.dtype not in known:
+            raise MillraceError(f"unsupported dtype {tensor.dtype}; use {', '.join(operator.DTYPES)}", 2)
+    dtypes = {tensor.dtype for tensor in tensors if tensor.dtype in operator.DTYPE_NAMES}
     return operator.DTYPE_NAMES[dtypes.pop()] if len(dtypes) == 1 else ""
 
 

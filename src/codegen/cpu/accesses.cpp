@@ -57,10 +57,10 @@ VectorAccesses::VectorAccesses(const VectorNest& nest, Scratch& scratch, KernelT
 // --- Tensors ---
 
 std::string VectorAccesses::loaded(int port, const Positions& positions, const std::vector<Guard>& guards,
-                                   VectorStatements& to) {
+                                   VectorStatements& to, const std::string& needed) {
   const int moving = nest_.moving_in(to.segment);
   const std::string condition = guards.empty() ? "" : Nest::condition_of(guards, moving, "lane");
-  std::string& name = to.loaded[key_of(port, positions) + condition];
+  std::string& name = to.loaded[key_of(port, positions) + condition + needed];
   if (!name.empty()) return name;
   name = concat("x", loads_++);
   const Port& from = nest_.ports[Nest::at(port)];
@@ -75,6 +75,7 @@ std::string VectorAccesses::loaded(int port, const Positions& positions, const s
     value = concat("mr::load_where<E, L, ", stride, ">", address, ", [&](long lane) { return ", condition, "; })");
   else
     value = concat(condition, " ? mr::load<E, L, ", stride, ">", address, ") : mr::splat<E>(0)");
+  if (!needed.empty()) value = concat(needed, " ? ", value, " : mr::splat<E>(0)");
   to.points.push_back({Declare{"const E", name, value}});
   return name;
 }

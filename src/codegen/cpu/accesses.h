@@ -53,8 +53,9 @@ class VectorAccesses {
   // `made`: takes the values and subsequences that the accesses need.
   VectorAccesses(const VectorNest& nest, Scratch& scratch, KernelText& made);
 
-  // `guards`: where it may be read.
-  std::string loaded(int port, const Positions& positions, const std::vector<Guard>& guards, VectorStatements& to);
+  // `guards`: where it may be read. `needed`: a condition, the same in all lanes, without which it is zero.
+  std::string loaded(int port, const Positions& positions, const std::vector<Guard>& guards, VectorStatements& to,
+                     const std::string& needed = "");
   std::string drawn_mask(int member, VectorStatements& to);
   void store(const PlacedInstruction& placed, const std::string& name, VectorStatements& to);
 

@@ -265,6 +265,7 @@ class CpuGenerator {
         [&] { return accesses_.drawn_mask(placed.member, to); },
         [&](size_t own_index) { return position_of(to.segment, placed.member, own_index); },
         [&](const std::vector<Guard>& guards) { return holds(to.segment, guards); },
+        [&](const std::string& id) { return gathered(placed.member, id, to.segment); },
     };
     return nest_.expanded(placed, texts, made_.values);
   }
@@ -284,7 +285,22 @@ class CpuGenerator {
       return concat("mr::splat<E>(c", number_value(made_.values, *value), ")");
     if (const std::optional<NestValue> made = nest_.made_inside(access.tensor)) return own_value(*made, to);
     return accesses_.loaded(nest_.port_of(access.tensor, false), nest_.positions_along(member, access),
-                            nest_.guards_of_input(member, Nest::at(number)), to);
+                            nest_.guards_of_input(member, Nest::at(number)), to, needed(member, number, to));
+  }
+
+  // A scatter_add reads g only where the id points to this row, if all lanes have one id and one row.
+  std::string needed(int member, int number, VectorStatements& to) {
+    const Operator& op = nest_.op(member);
+    if (op.kind != OperatorKind::scatter_add || number != 0) return "";
+    const int moving = nest_.moving_in(to.segment);
+    const Positions ids = nest_.positions_along(member, op.inputs[1]);
+    const Position row = nest_.own_index(member, Nest::at(op.gathered));
+    const auto moves = [&](const Position& position) {
+      return moving != kNoIndex && position.stride_along(moving) != 0;
+    };
+    if (moves(row) || std::any_of(ids.begin(), ids.end(), moves)) return "";
+    return concat("mr::selected_position(", nest_.graph.extent(op.space[Nest::at(op.gathered)]), ", ",
+                  input(member, 1, to), ") == ", Nest::text_of(row));
   }
 
   std::string position_of(const Segment& segment, int member, size_t own_index) const {
@@ -300,6 +316,25 @@ class CpuGenerator {
     const std::string condition = Nest::condition_of(guards, moving, "lane");
     if (!Nest::changes_along(guards, moving)) return concat("(", condition, ")");
     return concat("mr::mask_where<E>([&](long lane) { return ", condition, "; })");
+  }
+
+  // Lanes of one id take neighbours of one row of the table.
+  std::string gathered(int member, const std::string& id, const Segment& segment) const {
+    const Nest::GatheredAccess access = nest_.gathered_access(member);
+    const int moving = nest_.moving_in(segment);
+    const bool same = std::none_of(access.ids.begin(), access.ids.end(), [&](const Position& position) {
+      return moving != kNoIndex && position.stride_along(moving) != 0;
+    });
+    const std::string table = concat("p", access.port, " + ", nest_.offset_of(access.port, access.positions));
+    const int64_t step = nest_.stride_of(segment, access.positions, nest_.ports[Nest::at(access.port)].strides);
+    const std::string where = Nest::condition_of(access.guards, moving, "lane");
+    if (same && !Nest::changes_along(access.guards, moving)) {
+      const std::string load = concat("mr::load<E, L, ", step, ">(", table, " + ", access.stride,
+                                      " * mr::selected_position(", access.extent, ", ", id, "))");
+      return access.guards.empty() ? load : concat("(", where, " ? ", load, " : mr::splat<E>(0))");
+    }
+    return concat("mr::gather<E, L, ", step, ">(", table, ", ", access.stride, ", ", access.extent, ", ", id,
+                  ", [&](long lane) { return ", access.guards.empty() ? "lane >= 0" : where, "; })");
   }
 
   // --- Reductions across rows ---

@@ -52,14 +52,16 @@ Store store_of(const ThreadMapping& map, int port, const Positions& positions, i
 // --- Loads ---
 
 std::string Accesses::loaded(int port, const Positions& positions, const std::vector<Guard>& guards,
-                             SegmentStatements& to) {
-  const std::string key = key_of(port, positions) + (guards.empty() ? "" : Nest::condition_of(guards, kNoIndex, ""));
+                             SegmentStatements& to, const std::string& needed) {
+  const std::string key =
+      key_of(port, positions) + (guards.empty() ? "" : Nest::condition_of(guards, kNoIndex, "")) + needed;
   std::string& element = to.loaded[key];
   if (!element.empty()) return element;
   if (map_.ports[Nest::at(port)].layout.storage != MaskStorage::words)
     return element = stored_mask(port, positions, to) + lane_suffix(to.segment);
   const std::string type = elements_type(map_, port, positions, map_.vector_of(to.segment));
-  const std::string vector = place_load(key, {type, concat("p", port), offset_text(map_, port, positions), guards}, to);
+  const std::string vector =
+      place_load(key, {type, concat("p", port), offset_text(map_, port, positions), guards, needed}, to);
   return element = concat(vector, ".get<F>(", to.segment.loop || map_.rows_in_lanes ? "l" : "0", ")");
 }
 
@@ -94,7 +96,8 @@ std::string Accesses::place_load(const std::string& key, const Loaded& loaded, S
 
 // Where it may not be read, the values stay undefined: nothing uses them.
 Statement Accesses::load_of(const Segment& segment, const std::string& target, const Loaded& loaded) const {
-  const Statement load = {Load{target, loaded.pointer, loaded.offset}};
+  Statement load = {Load{target, loaded.pointer, loaded.offset}};
+  if (!loaded.needed.empty()) load = {If{loaded.needed, {load}, Braces::none}};
   if (loaded.guards.empty()) return load;
   const int moving = map_.moving_in(segment);
   const std::string condition = Nest::condition_of(loaded.guards, moving, "l");

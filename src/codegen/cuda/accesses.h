@@ -18,8 +18,9 @@ class Accesses {
   Accesses(const ThreadMapping& map, KernelStatements& kernel) : map_(map), kernel_(kernel) {}
 
   // Text of a tensor's element; the first use in a segment adds the load.
-  // `guards`: where it may be read.
-  std::string loaded(int port, const Positions& positions, const std::vector<Guard>& guards, SegmentStatements& to);
+  // `guards`: where it may be read. `needed`: a condition, the same in all lanes, without which nothing uses it.
+  std::string loaded(int port, const Positions& positions, const std::vector<Guard>& guards, SegmentStatements& to,
+                     const std::string& needed = "");
 
   // Text of an element of a dropout's own mask; the first use draws it.
   std::string drawn_mask(int member, SegmentStatements& to);
@@ -34,6 +35,7 @@ class Accesses {
     std::string pointer;
     std::string offset;
     std::vector<Guard> guards = {};
+    std::string needed = "";
   };
   std::string place_load(const std::string& key, const Loaded& loaded, SegmentStatements& to);
   Statement load_of(const Segment& segment, const std::string& target, const Loaded& loaded) const;

@@ -225,6 +225,8 @@ MR_INLINE float widen(float x) { return x; }
 MR_INLINE double widen(double x) { return x; }
 MR_INLINE float widen(f16 x) { return float(x); }
 MR_INLINE float widen(u8 x) { return float(x); }
+MR_INLINE i32 widen(i32 x) { return x; }
+MR_INLINE i64 widen(i64 x) { return x; }
 MR_INLINE float widen(bf16 x) { return __builtin_bit_cast(float, u32(x.bits) << 16); }
 
 template <class T>
@@ -301,6 +303,39 @@ MR_INLINE void store_where(T* p, V x, Condition condition) {
   }
 }
 
+// The position that an id selects on an axis; ids outside are clamped.
+template <class F>
+MR_INLINE i64 position_of_id(i64 extent, F id) {
+  return id > F(0) ? (id < F(extent) ? i64(id) : extent - 1) : 0;
+}
+// The same of ids that are equal in all lanes.
+template <class V>
+MR_INLINE i64 selected_position(i64 extent, V ids) {
+  using F = typename Traits<V>::F;
+  if constexpr (!Traits<V>::vector) {
+    return position_of_id(extent, ids);
+  } else {
+    return position_of_id(extent, F(ids.registers[0][0]));
+  }
+}
+
+// Loads from a table the lanes in use where the condition holds: each `Step` elements further, and at the position that
+// its id selects on an axis of this stride and extent. The others become 1, or 0 where the condition does not hold.
+template <class V, class L, long Step, class T, class Condition>
+MR_INLINE V gather(const T* p, i64 stride, i64 extent, V ids, Condition condition) {
+  using F = typename Traits<V>::F;
+  if constexpr (!Traits<V>::vector) {
+    return condition(0) ? F(widen(p[stride * position_of_id(extent, ids)])) : F(0);
+  } else {
+    F lanes[kLanes<F>];
+    to_lanes(lanes, ids);
+    for (int l = 0; l < L::n; ++l)
+      lanes[l] = condition(l) ? F(widen(p[l * Step + stride * position_of_id(extent, lanes[l])])) : F(0);
+    for (int l = L::n; l < kLanes<F>; ++l) lanes[l] = F(1);
+    return from_lanes(lanes);
+  }
+}
+
 // The condition of every lane, for select.
 template <class V, class Condition>
 MR_INLINE auto mask_where(Condition condition) {
@@ -354,6 +389,12 @@ MR_INLINE V larger(V a, V b) {
 template <class V>
 MR_INLINE V smaller(V a, V b) {
   return select((b < a) | (b != b), b, a);
+}
+// An id as a number inside an axis of this extent.
+template <class V>
+MR_INLINE V selected(i64 extent, V id) {
+  using F = typename Traits<V>::F;
+  return smaller(larger(id, splat<V>(F(0))), splat<V>(F(extent - 1)));
 }
 
 // --- Reductions ---

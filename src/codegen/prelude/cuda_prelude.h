@@ -8,6 +8,9 @@
 
 namespace mr {
 
+using i32 = int;
+using i64 = long long;
+
 struct State {
   u64 seed;
   u32 step;
@@ -29,6 +32,8 @@ struct Arguments {
 MR_DEVICE float widened(float x) { return x; }
 MR_DEVICE double widened(double x) { return x; }
 MR_DEVICE float widened(u8 x) { return static_cast<float>(x); }
+MR_DEVICE i32 widened(i32 x) { return x; }
+MR_DEVICE i64 widened(i64 x) { return x; }
 MR_DEVICE void narrow(float x, float& y) { y = x; }
 MR_DEVICE void narrow(double x, double& y) { y = x; }
 MR_DEVICE void narrow(float x, double& y) { y = x; }
@@ -38,6 +43,15 @@ MR_DEVICE void narrow(double x, bf16& y) { narrow(static_cast<float>(x), y); }
 template <class F>
 MR_DEVICE void narrow(F x, u8& y) {
   y = x != F(0) ? 1 : 0;
+}
+
+template <class F>
+MR_DEVICE void narrow(F x, i32& y) {
+  y = static_cast<i32>(x);
+}
+template <class F>
+MR_DEVICE void narrow(F x, i64& y) {
+  y = static_cast<i64>(x);
 }
 
 template <int kBytes>
@@ -184,6 +198,21 @@ MR_DEVICE F larger(F a, F b) {
 template <class F>
 MR_DEVICE F smaller(F a, F b) {
   return smaller_of(a, b);
+}
+// An id as a number inside an axis of this extent.
+template <class F>
+MR_DEVICE F selected(long long extent, F id) {
+  return smaller(larger(id, F(0)), static_cast<F>(extent - 1));
+}
+// The position that an id selects on an axis; ids outside are clamped.
+template <class I, class F>
+MR_DEVICE I position_of_id(long long extent, F id) {
+  return id > F(0) ? (id < static_cast<F>(extent) ? static_cast<I>(id) : static_cast<I>(extent - 1)) : I(0);
+}
+// The element of a table at the position that an id selects on an axis of this stride and extent.
+template <class F, class T, class I>
+MR_DEVICE F gathered(const T* __restrict__ table, I at, I stride, long long extent, F id) {
+  return static_cast<F>(widened(table[at + stride * position_of_id<I>(extent, id)]));
 }
 template <class F>
 MR_DEVICE F absolute(F x) {

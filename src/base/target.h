@@ -7,8 +7,6 @@
 
 namespace millrace {
 
-enum class GemmLibrary { openblas, blis, cublaslt };
-
 // What kernels in blocks of threads depend on.
 struct GpuTarget {
   int multiprocessors = 132;

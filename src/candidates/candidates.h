@@ -17,7 +17,7 @@
 
 #include "base/activation.h"
 #include "base/gemm_algorithm.h"
-#include "base/target.h"
+#include "base/gemm_library.h"
 #include "ir/attention.h"
 #include "ir/graph.h"
 #include "ir/layout.h"

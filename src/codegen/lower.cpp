@@ -38,9 +38,7 @@ class GemmLowering {
     if (product_.auxiliary.valid()) launch.auxiliary = position(product_.auxiliary, product_.writes_auxiliary());
     GemmCall& call = launch.gemm;
     call.adds = product_.adds();
-    call.library = config_.library == GemmLibrary::openblas ? BlasLibrary::openblas
-                   : config_.library == GemmLibrary::blis   ? BlasLibrary::blis
-                                                            : BlasLibrary::cublaslt;
+    call.library = config_.library;
     call.algorithm = config_.algorithm;
     call.tensor_cores = config_.tensor_cores;
     call.type = stored_type(graph_.tensor(product_.tensors[2].front()).dtype);
@@ -63,7 +61,7 @@ class GemmLowering {
     if (product_.vector) set_vector(call);
     call.activation = product_.activation;
     call.has_auxiliary = product_.auxiliary.valid();
-    if (call.library == BlasLibrary::cublaslt) merge_loops(call.loops);
+    if (call.library == GemmLibrary::cublaslt) merge_loops(call.loops);
     call.threads_over_loops = config_.threads_over_loops;
     call.threads = config_.threads;
     call.a_elements = elements(0);

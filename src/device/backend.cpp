@@ -12,6 +12,8 @@
 namespace millrace {
 namespace {
 
+constexpr std::array kBlasLibraries = {GemmLibrary::openblas, GemmLibrary::blis};
+
 Error no_such_compiler(std::string_view name) {
   return Error::make(ErrorKind::unavailable, concat("the device '", name, "' has no such compiler"),
                      "use another device");
@@ -25,12 +27,11 @@ class CpuBackend : public Backend {
   const Target& target() const override { return kind().target; }
   const BackendLibraries& libraries() const override {
     std::call_once(looked_for_libraries_, [&] {
-      for (const auto& [library, blas] :
-           {std::pair(GemmLibrary::openblas, BlasLibrary::openblas), std::pair(GemmLibrary::blis, BlasLibrary::blis)}) {
-        if (blas_info(blas).there) {
+      for (const GemmLibrary library : kBlasLibraries) {
+        if (blas_info(library).there) {
           libraries_.there.push_back(library);
         } else {
-          libraries_.missing[library] = blas_info(blas).missing;
+          libraries_.missing[library] = blas_info(library).missing;
         }
       }
     });
@@ -43,7 +44,7 @@ class CpuBackend : public Backend {
         concat(kind().text_prefix, cpu.identity(), ", ", threads_, " threads of ", cpu.cores, " cores; ");
     const Result<Compiler> compiler = host_compiler();
     text += compiler ? concat(compiler->version, " ", join(compiler->flags, " ")) : "no compiler";
-    for (const BlasLibrary library : {BlasLibrary::openblas, BlasLibrary::blis}) {
+    for (const GemmLibrary library : kBlasLibraries) {
       if (blas_info(library).there) text += concat("; ", name_of(library), " ", blas_info(library).version);
     }
     return text;
@@ -131,9 +132,6 @@ Result<std::shared_ptr<Backend>> open_cuda_backend(const BackendKind& kind, int 
   return std::shared_ptr<Backend>(std::make_shared<CudaBackend>(kind, std::move(*gpu)));
 }
 
-using OpenBackend = Result<std::shared_ptr<Backend>> (*)(const BackendKind&, int threads);
-constexpr std::array<OpenBackend, 2> kOpen = {open_cpu_backend, open_cuda_backend};  // as in backends()
-
 }  // namespace
 
 Result<Compiler> Backend::host_compiler() const { return no_such_compiler(name()); }
@@ -141,8 +139,8 @@ Result<Compiler> Backend::host_compiler() const { return no_such_compiler(name()
 Result<std::shared_ptr<GpuCompiler>> Backend::gpu_compiler() const { return no_such_compiler(name()); }
 
 const std::vector<BackendKind>& backends() {
-  static const std::vector<BackendKind> kKinds = {{"cpu", "cpu ", "60s", Target()},
-                                                  {"cuda", "gpu ", "240s", gpu_target()}};
+  static const std::vector<BackendKind> kKinds = {{"cpu", "cpu ", "60s", Target(), open_cpu_backend},
+                                                  {"cuda", "gpu ", "240s", gpu_target(), open_cuda_backend}};
   return kKinds;
 }
 
@@ -168,8 +166,7 @@ const BackendKind& backend_of_text(std::string_view text) {
 Result<std::shared_ptr<Backend>> find_backend(std::string_view name, int threads) {
   const Result<const BackendKind*> kind = backend_named(name);
   if (!kind) return kind.error();
-  const auto number = static_cast<size_t>(*kind - backends().data());
-  return kOpen.at(number)(**kind, threads);
+  return (*kind)->open(**kind, threads);
 }
 
 }  // namespace millrace

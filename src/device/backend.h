@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/gemm_library.h"
 #include "base/target.h"
 #include "device/cpu/compiler.h"
 #include "device/gpu.h"
@@ -18,12 +19,15 @@
 
 namespace millrace {
 
+class Backend;
+
 // What is known of a backend before it is opened.
 struct BackendKind {
   std::string_view name;            // as --device takes it
   std::string_view text_prefix;     // of Backend::text()
   std::string_view default_budget;  // of an exploration
   Target target;                    // enough to find partitions; an open backend's target has the device's own numbers
+  Result<std::shared_ptr<Backend>> (*open)(const BackendKind& kind, int threads);
 };
 
 struct BackendLibraries {

@@ -7,11 +7,10 @@
 
 #include "base/activation.h"
 #include "base/gemm_algorithm.h"
+#include "base/gemm_library.h"
 #include "base/stored_type.h"
 
 namespace millrace {
-
-enum class BlasLibrary { openblas, blis, cublaslt };
 
 // A loop around the product, with the stride of each tensor per iteration, in elements. If c = 0, its products are
 // summed.
@@ -33,7 +32,7 @@ enum class GemmVector {
 
 // C = factor · A·B: A is m × k, B is k × n, C is m × n. Strides are in elements.
 struct GemmCall {
-  BlasLibrary library = BlasLibrary::openblas;
+  GemmLibrary library = GemmLibrary::openblas;
   StoredType type = StoredType::f32;  // of A, B and C: f64, f32, f16 or bf16
   int64_t m = 1;
   int64_t n = 1;

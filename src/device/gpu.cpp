@@ -64,17 +64,17 @@ Result<GpuLibrary> load_file(const std::string& path) {
   if (version == nullptr) return refused("it is not a Millrace backend");
   if (std::string(version()) != kGpuBackendVersion)
     return refused(concat("its version differs (", version(), ", not ", kGpuBackendVersion, ")"));
-  GpuLibrary backend;
-  backend.open_gpu = reinterpret_cast<OpenGpu>(dlsym(handle, kOpenGpuName));
-  backend.open_compiler = reinterpret_cast<OpenGpuCompiler>(dlsym(handle, kOpenGpuCompilerName));
-  backend.inspect = reinterpret_cast<InspectGpu>(dlsym(handle, kInspectGpuName));
-  backend.path = path;
-  if (backend.open_gpu == nullptr || backend.open_compiler == nullptr || backend.inspect == nullptr)
+  GpuLibrary library;
+  library.open_gpu = reinterpret_cast<OpenGpu>(dlsym(handle, kOpenGpuName));
+  library.open_compiler = reinterpret_cast<OpenGpuCompiler>(dlsym(handle, kOpenGpuCompilerName));
+  library.inspect = reinterpret_cast<InspectGpu>(dlsym(handle, kInspectGpuName));
+  library.path = path;
+  if (library.open_gpu == nullptr || library.open_compiler == nullptr || library.inspect == nullptr)
     return refused("it lacks a function that Millrace needs");
-  return backend;
+  return library;
 }
 
-Result<GpuLibrary> load_backend() {
+Result<GpuLibrary> load_library() {
   if (const char* told = std::getenv(kOverride); told != nullptr && *told != '\0') return load_file(told);
   const std::vector<fs::path> files = places();
   if (!files.empty()) return load_file(files.front().string());
@@ -86,12 +86,12 @@ Result<GpuLibrary> load_backend() {
 }
 
 // Loaded once and never unloaded, because CUDA's threads may be running in it. A failed load is tried again.
-Result<GpuLibrary> backend() {
+Result<GpuLibrary> gpu_library() {
   static std::mutex mutex;
   static GpuLibrary loaded;
   const std::lock_guard lock(mutex);
   if (!loaded.path.empty()) return loaded;
-  Result<GpuLibrary> fresh = load_backend();
+  Result<GpuLibrary> fresh = load_library();
   if (fresh) loaded = *fresh;
   return fresh;
 }
@@ -99,7 +99,7 @@ Result<GpuLibrary> backend() {
 }  // namespace
 
 Result<std::unique_ptr<Gpu>> open_gpu() {
-  const Result<GpuLibrary> loaded = backend();
+  const Result<GpuLibrary> loaded = gpu_library();
   if (!loaded) return loaded.error();
   Result<std::unique_ptr<Gpu>> result = Error{};
   loaded->open_gpu(&result);
@@ -107,7 +107,7 @@ Result<std::unique_ptr<Gpu>> open_gpu() {
 }
 
 Result<std::unique_ptr<GpuCompiler>> open_gpu_compiler() {
-  const Result<GpuLibrary> loaded = backend();
+  const Result<GpuLibrary> loaded = gpu_library();
   if (!loaded) return loaded.error();
   Result<std::unique_ptr<GpuCompiler>> result = Error{};
   loaded->open_compiler(&result);
@@ -116,7 +116,7 @@ Result<std::unique_ptr<GpuCompiler>> open_gpu_compiler() {
 
 GpuReport inspect_gpu() {
   GpuReport report;
-  const Result<GpuLibrary> loaded = backend();
+  const Result<GpuLibrary> loaded = gpu_library();
   if (!loaded) {
     const Diagnostic& why = loaded.error().diagnostics.front();
     report.backend.missing = concat(why.message, ": ", why.remedy);

@@ -66,7 +66,7 @@ Finding compiler() {
   return {"compiler", found->version, found->path, ""};
 }
 
-Finding blas(BlasLibrary library) {
+Finding blas(GemmLibrary library) {
   const BlasInfo& info = blas_info(library);
   return {std::string(name_of(library)), info.version, info.path, info.missing};
 }
@@ -188,8 +188,8 @@ Result<std::string> examine_machine(const DoctorOptions& options) {
   const std::vector<Finding> findings = {processor(cpu),
                                          threads_used(),
                                          compiler(),
-                                         blas(BlasLibrary::openblas),
-                                         blas(BlasLibrary::blis),
+                                         blas(GemmLibrary::openblas),
+                                         blas(GemmLibrary::blis),
                                          sqlite(),
                                          folder("cache", find_cache_directory()),
                                          folder("data", find_data_directory()),

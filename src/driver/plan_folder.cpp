@@ -81,8 +81,6 @@ Result<Done> write_plan(StepPlan& plan, const std::vector<Launch>& launches, con
   return write_file(concat(folder, "/", kPlanFile), plan_json(plan));
 }
 
-std::string gpu_prelude() { return concat(cuda_hardware(), cuda_prelude()); }
-
 Result<Done> write_gpu_plan(StepPlan& plan, const std::vector<Launch>& launches, const GpuCompiler& compiler,
                             const std::string& architecture, const std::string& folder) {
   if (Result<Done> usable = make_private_directory(folder); !usable) return usable;

@@ -33,9 +33,6 @@ Result<Done> write_gpu_plan(StepPlan& plan, const std::vector<Launch>& launches,
 Result<Done> write_plan(const Backend& backend, StepPlan& plan, const std::vector<Launch>& launches,
                         const std::string& folder);
 
-// The source text that every GPU kernel includes.
-std::string gpu_prelude();
-
 // A file named *.json, or a folder with a plan.json.
 bool is_plan(const std::string& path);
 

@@ -13,7 +13,6 @@
 #include "base/directories.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "codegen/cpu/generate.h"
 #include "codegen/lower.h"
 #include "driver/pipeline.h"
 #include "driver/plan_folder.h"
@@ -146,7 +145,7 @@ Result<Machine> find_machine(const std::string& device, int threads) {
 Result<KernelCache> kernel_cache_of(const Compiler& compiler) {
   const Result<std::string> directory = cache_directory();
   if (!directory) return directory.error();
-  return KernelCache(*directory, compiler, std::string(cpu_prelude()), cpu_info().identity());
+  return cpu_kernel_cache(*directory, compiler);
 }
 
 Result<TuneProgram> tune_program(const ExploreOptions& options) {

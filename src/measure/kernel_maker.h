@@ -77,6 +77,9 @@ class GpuKernelMaker : public KernelMaker {
   int jobs_;
 };
 
+// The kernels for this processor that the compiler makes, kept in a directory.
+KernelCache cpu_kernel_cache(const std::string& directory, const Compiler& compiler);
+
 // Makes kernels for a backend, with at most `jobs` compilations at a time. `directory`: where they are kept. Null if
 // the host has no compiler. The backend must outlive the result.
 Result<std::unique_ptr<KernelMaker>> make_kernel_maker(const Backend& backend, const std::string& directory, int jobs);

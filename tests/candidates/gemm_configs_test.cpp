@@ -104,7 +104,7 @@ void expect_exactly_the_contraction(const TrainingGraph& training, size_t every)
       const Launch launch = lower(training.graph, entry.partition, layouts, candidate.config);
       ASSERT_EQ(touched_by(launch.gemm), wanted_of(training.graph, entry.partition, layouts))
           << entry.partition.name << ": " << print_candidate(found->domains, entry.partition, candidate);
-      EXPECT_TRUE(launch.gemm.library == BlasLibrary::blis ||
+      EXPECT_TRUE(launch.gemm.library == GemmLibrary::blis ||
                   ((launch.gemm.a_m == 1 || launch.gemm.a_k == 1) && (launch.gemm.b_k == 1 || launch.gemm.b_n == 1) &&
                    (launch.gemm.c_m == 1 || launch.gemm.c_n == 1)))
           << "OpenBLAS needs a unit stride";

@@ -24,7 +24,7 @@ namespace {
 using AxisOrder = AttentionProblem::AxisOrder;
 using MaskOrder = AttentionProblem::MaskOrder;
 
-std::string source_of(const Launch& launch) { return concat(cuda_hardware(), cuda_prelude(), launch.kernel); }
+std::string source_of(const Launch& launch) { return concat(gpu_prelude(), launch.kernel); }
 
 Launch launch_of(const AttentionProblem& problem, const AttentionConfig& config) {
   const BuiltAttention made = build_attention(problem);
@@ -382,7 +382,7 @@ class AttentionCompile : public testing::Test {
 
 // As in a plan.
 TEST_F(AttentionCompile, AllCasesInOneSource) {
-  const std::string prelude = concat(cuda_hardware(), cuda_prelude());
+  const std::string prelude = gpu_prelude();
   std::string source;
   std::string groups;  // need Hopper
   size_t count = 0;

@@ -107,7 +107,7 @@ TEST(CpuKernel, CandidatesAgreeWithTheReference) {
                                    "rows & whole vectors",
                                    "rows in lanes & vectors and a rest"})
     EXPECT_TRUE(trials.features().contains(wanted)) << wanted;
-  if (blas_info(BlasLibrary::openblas).there || blas_info(BlasLibrary::blis).there) {
+  if (blas_info(GemmLibrary::openblas).there || blas_info(GemmLibrary::blis).there) {
     EXPECT_GT(trials.products(), 500U);
   } else {
     GTEST_SKIP() << "no BLAS library: only kernels were compared";

@@ -22,8 +22,6 @@ namespace {
 const std::vector<std::string> kBoth = {"sm_90", "sm_80"};
 constexpr size_t kTogether = 12;  // kernels in one call of the compiler
 
-std::string prelude() { return concat(cuda_hardware(), cuda_prelude()); }
-
 // The most promising kernel of every partition, several to a source.
 std::vector<std::string> sources_of(const TriedProgram& program) {
   std::vector<std::string> sources;
@@ -34,7 +32,7 @@ std::vector<std::string> sources_of(const TriedProgram& program) {
     const Launch launch = lower(program.training.graph, entry.partition,
                                 layouts_of(program.candidates.domains, entry.partition, candidate), candidate.config);
     if (launch.kernel.empty()) continue;
-    if (count % kTogether == 0) sources.push_back(prelude());
+    if (count % kTogether == 0) sources.push_back(gpu_prelude());
     sources.back() += with_kernel_name(launch.kernel, concat("kernel_", count++));
   }
   return sources;
@@ -98,7 +96,7 @@ TEST_F(CudaCompile, CornersInEveryType) {
 }
 
 TEST_F(CudaCompile, FixedKernels) {
-  compile_all({concat(prelude(), gpu_check_kernels()), gpu_plan_source({}, {}, prelude())}, kBoth);
+  compile_all({concat(gpu_prelude(), gpu_check_kernels()), gpu_plan_source({}, {}, gpu_prelude())}, kBoth);
 }
 
 size_t count_of(std::string_view what, std::string_view text) {
@@ -113,7 +111,7 @@ TEST(CudaText, EveryKernelWaitsForItsPredecessor) {
   const std::string text = text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/bert_encoder.py"));
   for (const std::string& source :
        sources_of(tried_program("bert_encoder", text, {"tiny"}, "float16", nullptr, TriedOn::gpu)))
-    sources.push_back(source.substr(prelude().size()));
+    sources.push_back(source.substr(gpu_prelude().size()));
   for (const std::string& source : sources) {
     EXPECT_GT(count_of("MR_KERNEL(", source), 0U);
     size_t at = 0;

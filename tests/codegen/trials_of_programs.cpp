@@ -154,9 +154,8 @@ TriedProgram tried_program(const std::string& name, const std::string& text, con
   enumerating.threads = 2;
   enumerating.most = 500;
   if (device == TriedOn::gpu) enumerating.target = gpu_target({2});
-  for (const auto& [library, blas] :
-       {std::pair(GemmLibrary::openblas, BlasLibrary::openblas), std::pair(GemmLibrary::blis, BlasLibrary::blis)}) {
-    if (device == TriedOn::cpu && blas_info(blas).there) enumerating.libraries.push_back(library);
+  for (const GemmLibrary library : {GemmLibrary::openblas, GemmLibrary::blis}) {
+    if (device == TriedOn::cpu && blas_info(library).there) enumerating.libraries.push_back(library);
   }
   Result<Candidates> candidates = enumerate(made.training, recomputed.fused, enumerating);
   EXPECT_TRUE(candidates) << name << ": " << to_string(candidates.error());

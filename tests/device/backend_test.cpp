@@ -61,8 +61,8 @@ TEST(Backend, ACpuHasTheLibrariesThatLoadAndSaysWhyOthersAreMissing) {
   const BackendLibraries& libraries = (*cpu)->libraries();
   EXPECT_EQ(libraries.there.size() + libraries.missing.size(), 2);
   for (const GemmLibrary library : libraries.there) EXPECT_FALSE(libraries.missing.contains(library));
-  EXPECT_EQ(libraries.missing.contains(GemmLibrary::openblas), !blas_info(BlasLibrary::openblas).there);
-  EXPECT_EQ(libraries.missing.contains(GemmLibrary::blis), !blas_info(BlasLibrary::blis).there);
+  EXPECT_EQ(libraries.missing.contains(GemmLibrary::openblas), !blas_info(GemmLibrary::openblas).there);
+  EXPECT_EQ(libraries.missing.contains(GemmLibrary::blis), !blas_info(GemmLibrary::blis).there);
 }
 
 TEST(Backend, ScratchOfACpuIsThatOfItsLaunch) {

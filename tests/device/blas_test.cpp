@@ -152,7 +152,7 @@ std::string describe(const GemmCall& call) {
 // A call with three dense tensors. `arrange` gives the order of a tensor's axes, which are numbered: first its two axes
 // of the product, in the product's order, then the loops.
 template <class Arrange>
-GemmCall call_of(BlasLibrary library, StoredType type, int64_t m, int64_t n, int64_t k, const std::vector<Loop>& loops,
+GemmCall call_of(GemmLibrary library, StoredType type, int64_t m, int64_t n, int64_t k, const std::vector<Loop>& loops,
                  const Arrange& arrange) {
   GemmCall call;
   call.library = library;
@@ -185,7 +185,7 @@ GemmCall call_of(BlasLibrary library, StoredType type, int64_t m, int64_t n, int
 // The threads of a BLIS product spin while they wait for each other, which takes whole scheduler slices when the cores
 // are busy. So the tests have few of these products, in float32 only.
 bool spins(const GemmCall& call) {
-  return call.library == BlasLibrary::blis && call.threads > 1 && !call.threads_over_loops;
+  return call.library == GemmLibrary::blis && call.threads > 1 && !call.threads_over_loops;
 }
 bool too_slow(const GemmCall& call) { return spins(call) && (call.type != StoredType::f32 || call.threads > 2); }
 
@@ -235,12 +235,12 @@ bool openblas_takes(const GemmCall& call) {
 
 // --- Tests for each library and type ---
 
-class Blas : public testing::TestWithParam<std::tuple<BlasLibrary, StoredType>> {
+class Blas : public testing::TestWithParam<std::tuple<GemmLibrary, StoredType>> {
  protected:
   void SetUp() override {
     if (!blas_info(library()).there) GTEST_SKIP() << blas_info(library()).missing;
   }
-  static BlasLibrary library() { return std::get<0>(GetParam()); }
+  static GemmLibrary library() { return std::get<0>(GetParam()); }
   static StoredType type() { return std::get<1>(GetParam()); }
 };
 
@@ -291,7 +291,7 @@ TEST_P(Blas, AnyLayoutAndLoops) {
     for (Loop& loop : loops) loop = {pick(loop_extents), pick(roles)};
     GemmCall call = call_of(library(), type(), pick(extents), pick(extents), pick(extents), loops, arrange);
     call.threads = static_cast<int>(random() % 2) + 1;
-    const bool takes = library() == BlasLibrary::blis || openblas_takes(call);
+    const bool takes = library() == GemmLibrary::blis || openblas_takes(call);
     ASSERT_EQ(takes, why_not(call).empty()) << describe(call) << ": " << why_not(call);
     if (!takes) continue;
     GemmCall over_loops = call;
@@ -366,7 +366,7 @@ TEST_P(Blas, SumsInFloat32AlsoAcrossLoops) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Libraries, Blas,
-                         testing::Combine(testing::Values(BlasLibrary::openblas, BlasLibrary::blis),
+                         testing::Combine(testing::Values(GemmLibrary::openblas, GemmLibrary::blis),
                                           testing::Values(StoredType::f64, StoredType::f32, StoredType::f16,
                                                           StoredType::bf16)),
                          [](const auto& suite) {
@@ -375,7 +375,7 @@ INSTANTIATE_TEST_SUITE_P(Libraries, Blas,
 
 // --- What is rejected ---
 
-class BlasRejects : public testing::TestWithParam<BlasLibrary> {
+class BlasRejects : public testing::TestWithParam<GemmLibrary> {
  protected:
   static GemmCall plain() {
     return call_of(GetParam(), StoredType::f32, 4, 6, 5, {{3, Role::batch}, {2, Role::summed}}, [](size_t axes) {
@@ -462,23 +462,23 @@ TEST_P(BlasRejects, ThreadsWithoutALoop) {
   EXPECT_TRUE(says(call, "no loop to share"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Libraries, BlasRejects, testing::Values(BlasLibrary::openblas, BlasLibrary::blis),
+INSTANTIATE_TEST_SUITE_P(Libraries, BlasRejects, testing::Values(GemmLibrary::openblas, GemmLibrary::blis),
                          [](const auto& suite) { return std::string(name_of(suite.param)); });
 
 TEST(BlasStrides, OnlyBlisTakesGeneralOnes) {
-  GemmCall call = call_of(BlasLibrary::openblas, StoredType::f32, 4, 6, 5, {}, [](size_t) {
+  GemmCall call = call_of(GemmLibrary::openblas, StoredType::f32, 4, 6, 5, {}, [](size_t) {
     return std::vector<size_t>{0, 1};
   });
   call.c_m = 12;
   call.c_n = 2;
   call.c_elements = 48;
   EXPECT_EQ("C has the strides 12 and 2 over 4 × 6; OpenBLAS needs a unit stride", why_not(call));
-  call.library = BlasLibrary::blis;
-  EXPECT_EQ(blas_info(BlasLibrary::blis).missing, why_not(call));
+  call.library = GemmLibrary::blis;
+  EXPECT_EQ(blas_info(GemmLibrary::blis).missing, why_not(call));
 }
 
 TEST(BlasStrides, OpenBlasCountsIn32Bits) {
-  GemmCall call = call_of(BlasLibrary::openblas, StoredType::f32, 2, 6, 5, {}, [](size_t) {
+  GemmCall call = call_of(GemmLibrary::openblas, StoredType::f32, 2, 6, 5, {}, [](size_t) {
     return std::vector<size_t>{0, 1};
   });
   call.a_m = int64_t{1} << 31;
@@ -488,7 +488,7 @@ TEST(BlasStrides, OpenBlasCountsIn32Bits) {
 }
 
 TEST(BlasInfos, NamesLoadedLibrariesOrHowToInstallThem) {
-  for (const BlasLibrary library : {BlasLibrary::openblas, BlasLibrary::blis}) {
+  for (const GemmLibrary library : {GemmLibrary::openblas, GemmLibrary::blis}) {
     const BlasInfo& info = blas_info(library);
     EXPECT_EQ(info.there, info.missing.empty());
     EXPECT_EQ(info.there, !info.version.empty());
@@ -500,7 +500,7 @@ TEST(BlasInfos, NamesLoadedLibrariesOrHowToInstallThem) {
 }
 
 TEST(BlasScratch, HoldsFloat32CopiesOfHalfSizedTensors) {
-  GemmCall call = call_of(BlasLibrary::openblas, StoredType::f32, 4, 6, 5, {}, [](size_t) {
+  GemmCall call = call_of(GemmLibrary::openblas, StoredType::f32, 4, 6, 5, {}, [](size_t) {
     return std::vector<size_t>{0, 1};
   });
   EXPECT_EQ(0, scratch_bytes(call));

@@ -122,14 +122,14 @@ std::vector<MadePlan> stacked_plans(uint64_t seeds) {
 }
 
 TEST(CpuExecutor, StackedTensorsOfTheCallerAgreeWithTheReference) {
-  if (!blas_info(BlasLibrary::openblas).there && !blas_info(BlasLibrary::blis).there)
+  if (!blas_info(GemmLibrary::openblas).there && !blas_info(GemmLibrary::blis).there)
     GTEST_SKIP() << "no library here: nothing is stacked";
   const std::vector<MadePlan> plans = stacked_plans(3);
   expect_all_to_agree(plans);
 }
 
 TEST(CpuExecutor, ProductsThatAddAgreeWithTheReference) {
-  if (!blas_info(BlasLibrary::openblas).there && !blas_info(BlasLibrary::blis).there)
+  if (!blas_info(GemmLibrary::openblas).there && !blas_info(GemmLibrary::blis).there)
     GTEST_SKIP() << "no library here: nothing is added";
   std::set<std::tuple<std::string, Pass, bool>> seen;  // the type, the pass, stacked or not
   std::vector<MadePlan> plans;
@@ -153,7 +153,7 @@ TEST(CpuExecutor, ProductsThatAddAgreeWithTheReference) {
 }
 
 TEST(CpuExecutor, TensorsThatAreNotContiguousAreRefused) {
-  if (!blas_info(BlasLibrary::openblas).there && !blas_info(BlasLibrary::blis).there)
+  if (!blas_info(GemmLibrary::openblas).there && !blas_info(GemmLibrary::blis).there)
     GTEST_SKIP() << "no library here: nothing is stacked";
   size_t refused = 0;
   for (const MadePlan& made : stacked_plans(12)) {

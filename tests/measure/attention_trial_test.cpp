@@ -50,7 +50,7 @@ class AttentionTrials : public ScratchTest {
     const size_t count = kSanitized ? 2 : most;
     Result<GpuTrials> trials = GpuTrials::make(*gpu_, *compiler_, training_.graph, candidates_.domains);
     ASSERT_TRUE(trials) << to_string(trials.error());
-    const GpuKernelCache cache(path("cache"), *compiler_, concat(cuda_hardware(), cuda_prelude()), "sm_90");
+    const GpuKernelCache cache(path("cache"), *compiler_, gpu_prelude(), "sm_90");
     for (const PartitionCandidates& each : candidates_.partitions) {
       for (size_t k = 0; k < count; ++k) {
         const Candidate& candidate = each.candidates[k * (each.candidates.size() - 1) / std::max<size_t>(count - 1, 1)];
@@ -104,7 +104,7 @@ TEST_F(AttentionTrials, AWrongKernelIsDetected) {
     other.attention.scales.clear();
     Result<GpuTrials> trials = GpuTrials::make(*gpu_, *compiler_, training_.graph, candidates_.domains);
     ASSERT_TRUE(trials) << to_string(trials.error());
-    const GpuKernelCache cache(path("cache"), *compiler_, concat(cuda_hardware(), cuda_prelude()), "sm_90");
+    const GpuKernelCache cache(path("cache"), *compiler_, gpu_prelude(), "sm_90");
     const Candidate& candidate = each.candidates.front();
     const std::vector<Layout> layouts = layouts_of(candidates_.domains, other, candidate);
     const Launch launch = lower(training_.graph, other, layouts, candidate.config);

@@ -73,7 +73,7 @@ class EmulatedTrials : public ScratchTest {
   Result<MeasurementRow> run(GpuTrials& trials, const Partition& partition, const Candidate& candidate) const {
     const Launch launch =
         lower(training_.graph, partition, layouts_of(candidates_.domains, partition, candidate), candidate.config);
-    const GpuKernelCache cache(path("cache"), *compiler_, concat(cuda_hardware(), cuda_prelude()), "sm_90");
+    const GpuKernelCache cache(path("cache"), *compiler_, gpu_prelude(), "sm_90");
     const Result<CompiledCubin> cubin = cache.get({launch}, 1).front();
     if (!cubin) return cubin.error();
     return trials.run(partition, candidate, cubin->bytes, cubin->name, {});

@@ -24,8 +24,8 @@ TEST(Trials, LargeProductsThatAddAreComparedWithAPeer) {
   const TrainingGraph training = training_of(text);
   EnumerateOptions options;
   options.most = kSanitized ? 2 : 20;
-  if (blas_info(BlasLibrary::openblas).there) options.libraries.push_back(GemmLibrary::openblas);
-  if (blas_info(BlasLibrary::blis).there) options.libraries.push_back(GemmLibrary::blis);
+  if (blas_info(GemmLibrary::openblas).there) options.libraries.push_back(GemmLibrary::openblas);
+  if (blas_info(GemmLibrary::blis).there) options.libraries.push_back(GemmLibrary::blis);
   if (options.libraries.empty()) GTEST_SKIP() << "no library here: nothing is added";
   Result<Candidates> found = find_partitions(training, fuse(training), options);
   ASSERT_TRUE(found);

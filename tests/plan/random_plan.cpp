@@ -215,9 +215,8 @@ MadePlan make_plan(const std::string& text, const PlanChoice& choice) {
     options.threads = 2;
     options.layouts = choice.layouts;
     options.most = choice.most;
-    for (const auto& [library, blas] :
-         {std::pair(GemmLibrary::openblas, BlasLibrary::openblas), std::pair(GemmLibrary::blis, BlasLibrary::blis)}) {
-      if (choice.gpu == nullptr && blas_info(blas).there) options.libraries.push_back(library);
+    for (const GemmLibrary library : {GemmLibrary::openblas, GemmLibrary::blis}) {
+      if (choice.gpu == nullptr && blas_info(library).there) options.libraries.push_back(library);
     }
     options.target = target_of(choice);
     if (choice.gpu != nullptr) options.libraries = {GemmLibrary::cublaslt};

@@ -173,7 +173,7 @@ def layer(x: float64[B, I], w: float64[O, I], v: float64[O, I]):
     z = np.tanh(np.einsum("bi,oi->bo", x, v))
     return y * z
 )";
-  if (!blas_info(BlasLibrary::openblas).there && !blas_info(BlasLibrary::blis).there)
+  if (!blas_info(GemmLibrary::openblas).there && !blas_info(GemmLibrary::blis).there)
     GTEST_SKIP() << "no BLAS library: nothing is stacked";
   int stacked = 0;
   for (uint64_t seed = 0; seed < 30; ++seed) {

@@ -335,4 +335,6 @@ KernelText generate_cuda_kernel(const Graph& graph, const Partition& partition, 
   return codegen::CudaGenerator({graph, partition, layouts, config}).run();
 }
 
+std::string gpu_prelude() { return concat(cuda_hardware(), cuda_prelude()); }
+
 }  // namespace millrace

@@ -1,6 +1,7 @@
 // (partition, layouts, kernel config) → CUDA C++ for NVRTC. Test: tests/codegen/cuda_kernel_test.cpp
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "candidates/candidates.h"
@@ -15,5 +16,7 @@ KernelText generate_cuda_kernel(const Graph& graph, const Partition& partition, 
 // src/codegen/prelude/cuda_hardware.h and cuda_prelude.h, which precede a kernel.
 std::string_view cuda_hardware();
 std::string_view cuda_prelude();
+// Both.
+std::string gpu_prelude();
 
 }  // namespace millrace

@@ -97,16 +97,16 @@ Matrix matrix_b(const GemmCall& call) { return with_free_strides({"B", call.k, c
 Matrix matrix_c(const GemmCall& call) { return with_free_strides({"C", call.m, call.n, call.c_m, call.c_n}); }
 
 // BLIS ends the process on strides that it does not accept, so this must find all of them.
-std::string why_not_matrix(const Matrix& matrix, BlasLibrary library) {
+std::string why_not_matrix(const Matrix& matrix, GemmLibrary library) {
   const std::string strides = concat(matrix.name, " has the strides ", matrix.row_stride, " and ", matrix.column_stride,
                                      " over ", matrix.rows, " × ", matrix.columns, "; ", name_of(library), " needs ");
   if (matrix.inner_stride() < 1) return concat(strides, "positive ones");
-  if (library == BlasLibrary::openblas && matrix.inner_stride() != 1) return concat(strides, "a unit stride");
+  if (library == GemmLibrary::openblas && matrix.inner_stride() != 1) return concat(strides, "a unit stride");
   const auto inner_length = checked_multiply(matrix.inner_extent(), matrix.inner_stride());
   if (!inner_length || matrix.outer_stride() < *inner_length) {
     return concat(strides, "the larger stride to step over all elements of the smaller");
   }
-  if (library == BlasLibrary::openblas &&
+  if (library == GemmLibrary::openblas &&
       std::max({matrix.rows, matrix.columns, matrix.outer_stride()}) > std::numeric_limits<int>::max()) {
     return concat(strides, "strides that fit into 32 bits");
   }
@@ -253,7 +253,7 @@ Gemm::Gemm(const GemmCall& call)
       a_elements_(call.a_elements),
       b_elements_(call.b_elements),
       c_elements_(call.c_elements) {
-  if (library_ == BlasLibrary::openblas) {
+  if (library_ == GemmLibrary::openblas) {
     openblas_ = openblas();
   } else {
     blis_ = blis();
@@ -261,7 +261,7 @@ Gemm::Gemm(const GemmCall& call)
   Matrix a = matrix_a(call);
   Matrix b = matrix_b(call);
   Matrix c = matrix_c(call);
-  swapped_ = library_ == BlasLibrary::openblas && !c.by_rows();
+  swapped_ = library_ == GemmLibrary::openblas && !c.by_rows();
   if (swapped_) {
     const Matrix left = b.transposed();
     b = a.transposed();
@@ -287,13 +287,13 @@ Gemm::Gemm(const GemmCall& call)
 
 void Gemm::set_threads(int threads) const {
   omp_set_num_threads(threads);  // OpenBLAS follows it
-  if (library_ == BlasLibrary::blis) blis_.set_num_threads(threads);
+  if (library_ == GemmLibrary::blis) blis_.set_num_threads(threads);
 }
 
 template <class Real>
 void Gemm::product(Real alpha, const Real* a, const Real* b, Real beta, Real* c) const {
   constexpr bool is_double = sizeof(Real) == sizeof(double);
-  if (library_ == BlasLibrary::openblas) {
+  if (library_ == GemmLibrary::openblas) {
     OpenBlasGemm<Real> gemm = nullptr;
     if constexpr (is_double) {
       gemm = openblas_.dgemm;

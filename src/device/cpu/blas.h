@@ -50,7 +50,7 @@ class Gemm {
   void set_threads(int threads) const;
   void copy(const void* from, void* to) const;
 
-  BlasLibrary library_;
+  GemmLibrary library_;
   StoredType type_;
   int threads_;
   bool threads_over_loops_;

@@ -116,10 +116,10 @@ const LoadedBlis& loaded_blis() {
 
 }  // namespace
 
-std::string_view name_of(BlasLibrary library) { return library == BlasLibrary::openblas ? "OpenBLAS" : "BLIS"; }
+std::string_view name_of(GemmLibrary library) { return library == GemmLibrary::openblas ? "OpenBLAS" : "BLIS"; }
 
-const BlasInfo& blas_info(BlasLibrary library) {
-  return library == BlasLibrary::openblas ? loaded_openblas().info : loaded_blis().info;
+const BlasInfo& blas_info(GemmLibrary library) {
+  return library == GemmLibrary::openblas ? loaded_openblas().info : loaded_blis().info;
 }
 
 const OpenBlas& openblas() { return loaded_openblas().functions; }

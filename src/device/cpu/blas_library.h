@@ -10,7 +10,7 @@
 
 namespace millrace {
 
-std::string_view name_of(BlasLibrary library);
+std::string_view name_of(GemmLibrary library);
 
 struct BlasInfo {
   bool there = false;
@@ -19,7 +19,7 @@ struct BlasInfo {
   std::string missing;  // why it is missing, with the remedy
 };
 
-const BlasInfo& blas_info(BlasLibrary library);
+const BlasInfo& blas_info(GemmLibrary library);
 
 template <class Real>
 using OpenBlasGemm = void (*)(int order, int transpose_a, int transpose_b, int m, int n, int k, Real alpha,

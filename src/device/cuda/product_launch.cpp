@@ -170,7 +170,7 @@ class ProductLaunch final : public GpuLaunch {
 
 Result<std::unique_ptr<GpuLaunch>> prepare_product(std::shared_ptr<CudaContext> context, const CublasLt& library,
                                                    std::shared_ptr<cublasLtContext> handle, const Launch& launch) {
-  if (launch.gemm.library != BlasLibrary::cublaslt)
+  if (launch.gemm.library != GemmLibrary::cublaslt)
     return Error::make(ErrorKind::failed, "a product for a CPU library was given to a GPU");
   for (const std::vector<int>& stack : launch.operands)
     if (stack.empty()) return Error::make(ErrorKind::failed, "a product lacks a matrix");

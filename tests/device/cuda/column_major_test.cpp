@@ -12,7 +12,7 @@ namespace {
 // A call with row-major or column-major matrices, with `padding` elements between rows or columns.
 GemmCall call_of(int64_t m, int64_t n, int64_t k, int order, int64_t padding) {
   GemmCall call;
-  call.library = BlasLibrary::cublaslt;
+  call.library = GemmLibrary::cublaslt;
   call.type = StoredType::f16;
   call.m = m;
   call.n = n;

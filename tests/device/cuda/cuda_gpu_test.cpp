@@ -336,7 +336,7 @@ void fill_problem(Problem& problem) {
 Problem problem_of(StoredType type, int64_t m, int64_t n, int64_t k, int order) {
   Problem problem;
   GemmCall& call = problem.call;
-  call.library = BlasLibrary::cublaslt;
+  call.library = GemmLibrary::cublaslt;
   call.type = type;
   call.tensor_cores = type != StoredType::f32;
   call.m = m;
@@ -736,7 +736,7 @@ TEST_P(CudaProductTest, AnAlgorithmOfAnotherLibraryIsAnError) {
   ASSERT_FALSE(prepared);
   EXPECT_NE(to_string(prepared.error()).find("999999"), std::string::npos) << to_string(prepared.error());
   EXPECT_NE(to_string(prepared.error()).find("another version"), std::string::npos);
-  launch.gemm.library = BlasLibrary::openblas;
+  launch.gemm.library = GemmLibrary::openblas;
   EXPECT_FALSE(gpu_->prepare(launch, ""));
 }
 

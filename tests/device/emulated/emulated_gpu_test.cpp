@@ -33,7 +33,7 @@ MR_KERNEL(64) wide(MR_PARAMETER mr::Arguments<2, 1, 1> args) {
 class EmulatedGpu : public testing::Test {
  protected:
   static const std::string& source() {
-    static const std::string text = std::string(cuda_hardware()) + std::string(cuda_prelude()) + kKernels;
+    static const std::string text = gpu_prelude() + kKernels;
     return text;
   }
   static const std::string& cubin() {

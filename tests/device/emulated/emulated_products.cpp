@@ -278,7 +278,7 @@ Result<std::vector<GemmAlgorithm>> list_algorithms(const GemmCall& call) {
 
 Result<std::unique_ptr<GpuLaunch>> prepare_product(std::shared_ptr<Stream> stream, const Launch& launch) {
   const GemmCall& call = launch.gemm;
-  if (call.library != BlasLibrary::cublaslt)
+  if (call.library != GemmLibrary::cublaslt)
     return Error::make(ErrorKind::failed, "a product for a CPU library was given to a GPU");
   for (const std::vector<int>& stack : launch.operands)
     if (stack.empty()) return Error::make(ErrorKind::failed, "a product lacks a matrix");

@@ -88,8 +88,9 @@ def functions(x: float32[A, B], y: float32[A, B], z: float32[C, A, B], row: floa
     return likely, joint, images, thin, np.matmul(chosen, row), np.tensordot(z, chosen)
 )";
 
-// Positions from integers: rows and columns of tables, one element of each row, tables and ids of several axes, ids that
-// the program makes; booleans and integers that are compared; and the sums of gradients, over whole and partial vectors.
+// Positions from integers: rows and columns of tables, one element of each row, tables and ids of several axes, ids
+// that the program makes; booleans and integers that are compared; and the sums of gradients, over whole and partial
+// vectors.
 inline constexpr const char* kGathers = R"(
 A = 19
 B = 35

@@ -143,7 +143,9 @@ TEST(RandomPrograms, ChecksNoticeAGradientThatIsOffByAThousandth) {
     for (size_t k = 0; k < training.graph.operators.size(); ++k) {
       const Operator& op = training.graph.operators[k];
       const DType written = training.graph.tensor(op.outputs[0].tensor).dtype;
-      if (op.pass != Pass::backward || written == DType::boolean) continue;
+      // Booleans and positions are only compared: a thousandth more changes no comparison.
+      const bool is_compared = written == DType::boolean || op.kind == OperatorKind::index;
+      if (op.pass != Pass::backward || is_compared) continue;
       auto& [all, caught] = mutants[op.kind];
       ++all;
       if (check_training(*forward, with_scaled_output(training, k, 1.001), seed).complaint) ++caught;
@@ -155,7 +157,7 @@ TEST(RandomPrograms, ChecksNoticeAGradientThatIsOffByAThousandth) {
   int caught_kinds = 0;
   for (const auto& [kind, counts] : mutants) {
     const auto [all, caught] = counts;
-    if (all > 3) {
+    if (all > 3) {  // the gradients of fewer may all be zero
       EXPECT_GT(caught, 0) << "of " << all << " mutants of " << info_of(kind).name;
     }
     all_kinds += all;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <optional>
 
 #include "base/text.h"
 
@@ -62,6 +63,20 @@ class Placer {
     emit_plain(std::move(copy));
   }
 
+  // Adds zeros before and after an axis.
+  void pad(size_t axis, int64_t before, int64_t after) {
+    const int64_t points = extent(axis);
+    if (before == 0 && after == 0) return;
+    Operator join = over_current(OperatorKind::join);
+    join.space[axis] = builder_.dim_like(join.space[axis], before + points + after);
+    Access input{current_, in_order(join.space.size())};
+    input.axes[axis].offset = -before;
+    join.inputs.push_back(std::move(input));
+    join.regions.push_back(all_points(builder_.graph(), join));
+    join.regions[0][axis] = {before, before + points - 1};
+    emit_plain(std::move(join));
+  }
+
   // Puts stride - 1 zeros after each element of an axis.
   void dilate(size_t axis, int64_t stride) {
     Operator join = over_current(OperatorKind::join);
@@ -89,8 +104,7 @@ class Placer {
     pad(axis, margin, margin);
     const int64_t padded = extent(axis);
     Operator sum = over_current(OperatorKind::sum);
-    const std::string& name = builder_.graph().dims[sum.space[axis].at()].name;
-    sum.space[axis] = builder_.dim(name, padded - margin);
+    sum.space[axis] = builder_.dim_like(sum.space[axis], padded - margin);
     sum.reduced[axis + 1] = true;
     const int value = static_cast<int>(axis);
     Access input{current_, in_order(sum.space.size())};
@@ -127,24 +141,27 @@ class Placer {
     current_ = builder_.emit(std::move(op), names_.op, names_.tensor, dtype(), output);
   }
 
-  void pad(size_t axis, int64_t before, int64_t after) {
-    const int64_t points = extent(axis);
-    if (before == 0 && after == 0) return;
-    Operator join = over_current(OperatorKind::join);
-    const std::string& name = builder_.graph().dims[join.space[axis].at()].name;
-    join.space[axis] = builder_.dim(name, before + points + after);
-    Access input{current_, in_order(join.space.size())};
-    input.axes[axis].offset = -before;
-    join.inputs.push_back(std::move(input));
-    join.regions.push_back(all_points(builder_.graph(), join));
-    join.regions[0][axis] = {before, before + points - 1};
-    emit_plain(std::move(join));
-  }
-
   BackwardBuilder& builder_;
   TensorId current_;
   const GradientNames& names_;
 };
+
+// The index that a window is moved along: only this axis of the operand and one axis of the gradient run along it. The
+// one of the largest extent, if there are several.
+std::optional<IndexTerm> center_of(const Graph& graph, const Operator& op, size_t input, size_t axis, const Access& g) {
+  std::optional<IndexTerm> best;
+  for (const IndexTerm& term : op.inputs[input].axes[axis].terms) {
+    const auto runs = [&](const Position& position) { return position.stride_along(term.index) != 0; };
+    const bool once = std::count_if(g.axes.begin(), g.axes.end(), runs) == 1 &&
+                      std::find(g.axes.begin(), g.axes.end(), Position(term.index)) != g.axes.end();
+    bool alone = true;
+    for (size_t other = 0; other < op.inputs.size(); ++other)
+      alone = alone && (other == input || !runs_along(op.inputs[other], as_index(term.index)));
+    const auto extent = [&](const IndexTerm& other) { return graph.extent(op.space[as_index(other.index)]); };
+    if (term.stride > 0 && once && alone && (!best || extent(term) > extent(*best))) best = term;
+  }
+  return best;
+}
 
 // Where a part is in the whole gradient of `like`. The zeros after the last element of a dilated part may be beyond it.
 Region region_of(const Graph& graph, TensorId like, const Contribution& part) {
@@ -158,6 +175,41 @@ Region region_of(const Graph& graph, TensorId like, const Contribution& part) {
 }
 
 }  // namespace
+
+void transpose_windows(BackwardBuilder& builder, Operator& op, size_t input, Access& g, const GradientNames& names) {
+  for (size_t axis = 0; axis < op.inputs[input].axes.size(); ++axis) {
+    const Graph& graph = builder.graph();
+    const Access& operand = op.inputs[input];
+    const Position window = operand.axes[axis];
+    if (window.terms.size() < 2 || !uses_indices_once(operand) || digits_of(graph, op, window) > 0) continue;
+    const std::optional<IndexTerm> center = center_of(graph, op, input, axis, g);
+    if (!center) continue;
+    const auto along = std::find(g.axes.begin(), g.axes.end(), Position(center->index));
+    const auto g_axis = static_cast<size_t>(along - g.axes.begin());
+    int64_t margin = 0;  // how far the other indices move the window
+    int64_t before = 0;  // how much of that towards zero
+    Position shifted(center->index);
+    for (const IndexTerm& term : window.terms) {
+      if (term.index == center->index) continue;
+      const int64_t reach = term.stride * (graph.extent(op.space[as_index(term.index)]) - 1);
+      margin += std::abs(reach);
+      before += std::max<int64_t>(-reach, 0);
+      shifted.terms.push_back({term.index, -term.stride});
+    }
+    std::sort(shifted.terms.begin(), shifted.terms.end());
+    shifted.offset = margin - before;
+    const DimId points = op.space[as_index(center->index)];
+    const int64_t touched = center->stride * (graph.extent(points) - 1) + margin + 1;
+
+    Placer placer(builder, g.tensor, names);
+    if (center->stride > 1) placer.dilate(g_axis, center->stride);
+    placer.pad(g_axis, margin, std::max<int64_t>(margin - (center->stride - 1), 0));
+    g.tensor = placer.current();
+    g.axes[g_axis] = shifted;
+    op.space[as_index(center->index)] = builder.dim_like(points, touched);
+    op.inputs[input].axes[axis] = Position({{center->index, 1}}, window.offset - before);
+  }
+}
 
 CompactTensor compact_tensor(BackwardBuilder& builder, const Operator& op, const Access& operand) {
   const Graph& graph = builder.graph();
@@ -180,7 +232,7 @@ CompactTensor compact_tensor(BackwardBuilder& builder, const Operator& op, const
       compact.dims.push_back(all                          ? dims[axis]
                              : position.terms.empty()     ? builder.unit()
                              : position.terms.size() == 1 ? op.space[as_index(position.index())]
-                                                          : builder.dim(join(names, "·"), digits));
+                                                          : builder.dim(join(names, "*"), digits));
       continue;
     }
     compact.whole = false;
@@ -258,15 +310,13 @@ std::vector<TensorId> join_parts(BackwardBuilder& builder, TensorId like, const 
 }
 
 JoinPart join_part(BackwardBuilder& builder, const Operator& join, size_t k, const Access& g) {
-  const Graph& graph = builder.graph();
   const Access& operand = join.inputs[k];
   JoinPart part{BackwardBuilder::over(OperatorKind::copy, {}), {operand.tensor, {}}, {g.tensor, {}}};
   std::vector<Position> by;
   for (size_t index = 0; index < join.space.size(); ++index) {
     const DimId dim = join.space[index];
     const Range& range = join.regions[k][index];
-    const std::string name = graph.dims[dim.at()].name;
-    part.op.space.push_back(range.length() == graph.extent(dim) ? dim : builder.dim(name, range.length()));
+    part.op.space.push_back(builder.dim_like(dim, range.length()));
     by.emplace_back(std::vector<IndexTerm>{{static_cast<int>(index), 1}}, range.first);
   }
   part.op.reduced.resize(part.op.space.size(), false);

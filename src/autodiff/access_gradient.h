@@ -33,6 +33,12 @@ struct GradientNames {
   std::string tensor;
 };
 
+// Rewrites a contraction for the gradient of one of its operands. Where the operand is read in windows, s·y + k, that
+// gradient is a contraction too: it sums over k and reads the output's gradient, padded with zeros and dilated by s, at
+// v - k. Afterwards the operand runs along v alone. Without this, every window would be computed separately and then
+// summed.
+void transpose_windows(BackwardBuilder& builder, Operator& op, size_t input, Access& g, const GradientNames& names);
+
 // What the compact tensor contributes to the operand's gradient.
 Contribution place(BackwardBuilder& builder, const Operator& op, const Access& operand, TensorId compact,
                    const GradientNames& names);

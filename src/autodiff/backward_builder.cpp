@@ -37,6 +37,11 @@ DimId BackwardBuilder::dim(const std::string& name, int64_t extent) {
   return DimId(graph_.dims.size() - 1);
 }
 
+DimId BackwardBuilder::dim_like(DimId old, int64_t extent) {
+  const Dim& base = graph_.dims[old.at()];
+  return base.extent == extent ? old : dim(resized_name(base, extent), extent);
+}
+
 DimId BackwardBuilder::unit() {
   for (size_t k = 0; k < graph_.dims.size(); ++k) {
     if (graph_.dims[k].extent == 1) return DimId(k);

@@ -301,7 +301,8 @@ class Differentiator {
   }
 
   // d_a = Σ g · b over the indices that a lacks: a contraction, or an elementwise product if there are none.
-  Contribution contraction_gradient(const Operator& op, size_t input, const Access& g) {
+  Contribution contraction_gradient(Operator op, size_t input, Access g) {
+    transpose_windows(builder_, op, input, g, names_of_gradient(op, op.inputs[input]));
     const Access& operand = op.inputs[input];
     Operator gradient = BackwardBuilder::over(OperatorKind::contraction, op.space);
     bool contracts = false;

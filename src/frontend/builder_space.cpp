@@ -85,8 +85,7 @@ DimId Builder::dim_like(DimId old, int64_t extent, const View& view) {
   const Dim& base = graph.dims[old.at()];
   if (base.extent == extent) return old;
   if (const std::optional<DimId> size = size_dim(extent, view)) return *size;
-  if (is_number(base)) return dim(concat(extent), extent);
-  return dim(concat(base.name.substr(0, base.name.find(':')), ":", extent), extent);
+  return dim(resized_name(base, extent), extent);
 }
 
 DimId Builder::digit_dim(DimId whole, int64_t extent, size_t digit) {

@@ -8,6 +8,16 @@
 
 namespace millrace {
 
+bool is_size(const Dim& dim) {
+  return dim.name != std::to_string(dim.extent) && dim.name.find_first_of(":*.") == std::string::npos;
+}
+
+std::string resized_name(const Dim& dim, int64_t extent) {
+  const std::string number = std::to_string(extent);
+  if (dim.name == std::to_string(dim.extent)) return number;
+  return dim.name.substr(0, dim.name.find(':')) + ":" + number;
+}
+
 int64_t Position::stride_along(int index) const {
   for (const IndexTerm& term : terms) {
     if (term.index == index) return term.stride;

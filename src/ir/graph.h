@@ -12,9 +12,8 @@
 // - `reduced` marks the reduced indices. An elementwise operator has none. The output of a sum, maximum or contraction
 //   does not run along them; the output of a softmax does: it reduces first and then maps.
 // - An elementwise operator's outputs run along all indices, in the order of the space.
-// - A join takes at each point the input whose region contains the point, or `value` if there is none: concatenation
-// and
-//   padding. Regions are boxes that do not overlap; an input is inside its tensor where it is taken.
+// - A join, which is a concatenation or padding, takes at each point the input whose region contains the point, or
+//   `value` if there is none. Regions are boxes that do not overlap; an input is inside its tensor where it is taken.
 // - A gather reads its first input, the table, at the position that its second input, the ids, has at the point: on the
 //   axis `gathered`, where the access has position zero. A scatter_add sums the points whose id equals the index
 //   `gathered`. Ids outside the axis are clamped to its first or last position.
@@ -25,8 +24,8 @@
 //   alters a result by more than rounding. Values may be infinite (a causal mask makes -inf).
 // - A scalar or constant has rank zero, counts no words and has no gradient. A fixed argument, such as a mask, has no
 //   gradient either.
-// - A dropout's mask depends only on (seed, step, subsequence, row-major logical element index); see
-// reference/philox.h.
+// - A dropout's mask depends only on (seed, step, subsequence, row-major logical element index), as in
+//   reference/philox.h.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +43,11 @@ struct Dim {
   std::string name;
   int64_t extent = 0;
 };
+
+// Whether the program names it as a size: it is neither a number nor made from other dimensions.
+bool is_size(const Dim& dim);
+// The name of a dimension like this one that has another extent, such as a slice of it: Y:62.
+std::string resized_name(const Dim& dim, int64_t extent);
 
 using DimId = Id<Dim>;
 using TensorId = Id<struct Tensor>;

@@ -70,7 +70,7 @@ class CudaCompile : public testing::Test {
 
 TEST_F(CudaCompile, EveryKernelOfEveryModel) {
   std::vector<std::string> sources;
-  for (const std::string& model : models()) {
+  for (const std::string& model : all_models()) {
     const std::string text = text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/", model, ".py"));
     for (std::string& source : sources_of(tried_program(model, text, {"tiny"}, "float16", nullptr, TriedOn::gpu)))
       sources.push_back(std::move(source));

@@ -68,7 +68,7 @@ TEST(CpuExecutor, ModelsAgreeWithTheReference) {
     ++number;
     if (there.insert(model).second || !kSanitized) cases.emplace_back(model_text(model), choice);
   };
-  for (const std::string& model : models()) {
+  for (const std::string& model : all_models()) {
     add(model, "odd", "float64", true);
     add(model, "odd", "float32", false);
   }

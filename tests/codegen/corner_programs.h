@@ -110,6 +110,26 @@ def gathers(table: float32[A, B], wide: float32[C, A, B], ids: int32[C, A], colu
     return taken, chosen, own, softened, loss
 )";
 
+// Slices, joins, windows and split axes: vectors that run along a joined index, with borders of parts inside a vector,
+// parts of extent one, and inputs that do not run along it.
+inline constexpr const char* kParts = R"(
+A = 4
+B = 6
+C = 19
+D = 2
+
+
+def parts(x: float32[A, B], y: float32[A, B], z: float32[A, C], v: float32[A], w: float32[A, 4 * D]):
+    stacked = np.stack([np.tanh(x), y, x * y], axis=1)
+    pairs = np.stack([np.tanh(v), v * v], axis=-1)
+    turned = np.concatenate([-z[:, C // 2:], z[:, :C // 2]], axis=-1) * z
+    padded = np.pad(z[:, 1::2] + z[:, :-1:2], ((1, 0), (2, 3))) * 0.5
+    blocks = np.concatenate([x, v[:, None], y[:, ::-1], np.broadcast_to(v[:, None], (A, 3))], axis=1)
+    folded = np.roll(w, 3, axis=1).reshape(A, D, 4) + np.flip(w.reshape(A, D, 4), axis=2)
+    windows = np.lib.stride_tricks.sliding_window_view(z, 3, axis=1).sum(axis=-1)
+    return softmax(stacked), pairs, turned, padded, softmax(blocks), folded, np.tanh(windows)
+)";
+
 // Contractions of every kind, for libraries and for generated loops.
 inline constexpr const char* kContractions = R"(
 A = 5

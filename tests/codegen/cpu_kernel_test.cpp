@@ -56,6 +56,7 @@ TEST(CpuKernel, CandidatesAgreeWithTheReference) {
   draw_in_all_types(trials, "predicates", kPredicates, {}, 6);
   draw_in_all_types(trials, "functions", kFunctions, {}, 2);
   draw_in_all_types(trials, "gathers", kGathers, {}, 4);
+  draw_in_all_types(trials, "parts", kParts, {}, 4);
   const bool whole = is_long_run() && !kSanitized;
   if (whole) draw_models_and_random_programs(trials);
   ASSERT_FALSE(testing::Test::HasFailure());

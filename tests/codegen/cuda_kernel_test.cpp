@@ -50,6 +50,7 @@ TEST(CudaKernel, CandidatesAgreeWithTheReference) {
   draw_on_gpu_in_all_types(trials, "predicates", kPredicates, {}, 6);
   draw_on_gpu_in_all_types(trials, "functions", kFunctions, {}, 2);
   draw_on_gpu_in_all_types(trials, "gathers", kGathers, {}, 4);
+  draw_on_gpu_in_all_types(trials, "parts", kParts, {}, 8);
   trials.draw(tried_program("predicates", kPredicates, {}, "float16", nullptr, TriedOn::gpu), 12, true);
   if (is_long_run()) draw_models_and_random_programs_on_gpu(trials);
   ASSERT_FALSE(testing::Test::HasFailure());

@@ -103,12 +103,12 @@ struct Elements {
       for (int k = 0; k < kCount; ++k) data.elements[k] = from[at + static_cast<I>(k) * kStep];
     }
   }
-  // Loads the elements where the condition holds.
+  // Loads the elements where the condition holds; a single element if it holds anywhere.
   template <class I, class Condition>
   MR_DEVICE void load_where(const T* __restrict__ from, I at, Condition condition) {
     MR_UNROLL
-    for (int k = 0; k < kCount; ++k) {
-      if (condition(k)) data.elements[k] = from[at + static_cast<I>(k) * kStep];
+    for (int l = 0; l < W; ++l) {
+      if (condition(l)) data.elements[kStep == 0 ? 0 : l] = from[at + static_cast<I>(l) * kStep];
     }
   }
   template <class I>

@@ -223,7 +223,7 @@ CompactTensor compact_tensor(BackwardBuilder& builder, const Operator& op, const
     const Position& position = operand.axes[axis];
     const int64_t digits = digits_of(graph, op, position);
     if (digits > 0) {
-      compact.axes.push_back({position.terms, 0});
+      compact.axes.emplace_back(position.terms, 0);
       const bool all = digits == graph.extent(dims[axis]) && position.offset == 0;
       compact.whole = compact.whole && all;
       std::vector<std::string> names;

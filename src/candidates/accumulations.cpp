@@ -12,7 +12,7 @@ TensorId added_to(const Graph& graph, const Operator& addition, TensorId to) {
   const size_t side = addition.inputs[0].tensor == to ? 0 : 1;
   const Access& other = addition.inputs[1 - side];
   if (addition.inputs[side].tensor != to || other.tensor == to) return {};
-  for (const Access* access : {&addition.inputs[side], &other, &addition.outputs[0]}) {
+  for (const Access* access : {&addition.inputs[side], &other, addition.outputs.data()}) {
     if (!is_whole(graph, addition, *access)) return {};
   }
   const TensorRole role = graph.tensor(other.tensor).role;

@@ -36,7 +36,7 @@ struct ProductAxis {
   int axis = 0;
   int64_t stride = 1;
 
-  auto operator<=>(const ProductAxis&) const = default;
+  auto operator<=>(const ProductAxis&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 sees one
 };
 
 // A contraction as sums of products over indices. Each operand, and the result, is one tensor or several stacked ones:
@@ -133,7 +133,7 @@ struct Partition {
   std::vector<std::vector<int64_t>> shift_of;  // per member: its own index is the nest's less this; fused_graph.h
   Product product;                             // of a contraction
   Attention attention;                         // of an attention
-  std::vector<OperatorId> repeats;             // forward operators that it recomputes
+  std::vector<OperatorId> repeats;             // operators that another partition carries out too
 };
 
 inline constexpr int kNoIndex = -1;

@@ -226,7 +226,10 @@ std::string print_partition(const Graph& graph, const Partition& partition) {
   };
   for (const TensorId tensor : partition.reads) text += concat("read ", describe(tensor), "; ");
   for (const TensorId tensor : partition.writes) text += concat("write ", describe(tensor), "; ");
-  for (const OperatorId id : partition.operators) {
+  std::vector<OperatorId> operators = partition.operators;
+  if (partition.kind == PartitionKind::contraction)
+    operators.insert(operators.begin(), partition.repeats.begin(), partition.repeats.end());
+  for (const OperatorId id : operators) {
     const Operator& op = graph.operators[id.at()];
     text += concat(info_of(op.kind).name, op.value != 0 ? concat("(", op.value, ")") : "",
                    op.gathered != 0 ? concat("[", op.gathered, "]") : "");

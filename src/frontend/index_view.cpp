@@ -1,5 +1,6 @@
 // x[items]: slices, integers, None and ... by NumPy's rules.
 #include <algorithm>
+#include <utility>
 
 #include "base/text.h"
 #include "frontend/views.h"
@@ -15,9 +16,9 @@ int64_t clipped(std::optional<int64_t> bound, int64_t missing, int64_t extent, i
 
 class Indexer {
  public:
-  Indexer(const View& view, const std::vector<IndexItem>& items, SourceLocation location, Builder& builder,
+  Indexer(View view, const std::vector<IndexItem>& items, SourceLocation location, Builder& builder,
           Diagnostics& diagnostics)
-      : view_(view), items_(items), location_(location), builder_(builder), diagnostics_(diagnostics) {}
+      : view_(std::move(view)), items_(items), location_(location), builder_(builder), diagnostics_(diagnostics) {}
 
   Value run() {
     size_t taken = 0;

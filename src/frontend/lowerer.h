@@ -82,7 +82,7 @@ class Lowerer {
   Value gather_at(const View& base, const View& indexed, const std::vector<IndexItem>& items, size_t place,
                   const Value& ids);
   Value index_sequence(const Value& base, const Expression& expression, Scope& scope);
-  std::optional<IndexItem> index_item(const Expression& item, const Value& value, Scope& scope);
+  std::optional<IndexItem> index_item(const Expression& written, const Value& value, Scope& scope);
   std::optional<SliceBounds> slice_bounds(const Expression& slice, Scope& scope);
   std::optional<int64_t> static_integer(const Expression& expression, Scope& scope);
 

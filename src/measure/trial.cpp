@@ -29,7 +29,9 @@ constexpr size_t kProbesOfParts = 1024;
 
 // Whether the product reads only whole tensors, each axis along one index. Others mean nothing at other extents.
 bool has_small_form(const Graph& graph, const Partition& partition) {
-  for (const OperatorId id : partition.operators) {
+  std::vector<OperatorId> operators = partition.operators;
+  operators.insert(operators.end(), partition.repeats.begin(), partition.repeats.end());
+  for (const OperatorId id : operators) {
     const Operator& op = graph.operators[id.at()];
     for (const std::vector<Access>* accesses : {&op.inputs, &op.outputs}) {
       for (const Access& access : *accesses) {

@@ -11,6 +11,7 @@
 #include "base/sanitized.h"
 #include "base/text.h"
 #include "candidates/adding_program.h"
+#include "candidates/packed_program.h"
 #include "candidates/stacked_program.h"
 #include "codegen/corner_programs.h"
 #include "device/cpu/blas_library.h"
@@ -125,6 +126,23 @@ TEST(CpuExecutor, StackedTensorsOfTheCallerAgreeWithTheReference) {
   if (!blas_info(GemmLibrary::openblas).there && !blas_info(GemmLibrary::blis).there)
     GTEST_SKIP() << "no library here: nothing is stacked";
   const std::vector<MadePlan> plans = stacked_plans(3);
+  expect_all_to_agree(plans);
+}
+
+TEST(CpuExecutor, ProductsOfJoinedTensorsAgreeWithTheReference) {
+  if (!blas_info(GemmLibrary::openblas).there && !blas_info(GemmLibrary::blis).there)
+    GTEST_SKIP() << "no library here: nothing is stacked";
+  std::vector<MadePlan> plans;
+  for (uint64_t seed = 0; plans.size() < 4 && seed < 60; ++seed) {
+    PlanChoice choice;
+    choice.seed = seed;
+    MadePlan made = make_plan(kPacked, choice);
+    const auto is_stacked = [](const PlanLaunch& launch) {
+      return launch.partition.find("of stacked tensors") != std::string::npos;
+    };
+    if (std::any_of(made.plan.launches.begin(), made.plan.launches.end(), is_stacked)) plans.push_back(std::move(made));
+  }
+  EXPECT_EQ(plans.size(), 4U);
   expect_all_to_agree(plans);
 }
 

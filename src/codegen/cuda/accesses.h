@@ -35,7 +35,7 @@ class Accesses {
     std::string pointer;
     std::string offset;
     std::vector<Guard> guards = {};
-    std::string needed = "";
+    std::string needed = {};
   };
   std::string place_load(const std::string& key, const Loaded& loaded, SegmentStatements& to);
   Statement load_of(const Segment& segment, const std::string& target, const Loaded& loaded) const;

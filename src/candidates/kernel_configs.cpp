@@ -355,7 +355,7 @@ class KernelConfigs {
       if (storage == MaskStorage::bits &&
           !(config.block == kNoIndex && !in_lanes(config) && is_in_lines(k, config.vector)))
         return collector_.reject(
-            "a mask as bits, and the vector not along its last axis: threads would share its bytes");
+            "a mask as bits, and the vector not along its whole last axis: threads would share its bytes");
       if (storage != MaskStorage::words && !tensors_[k].written && config.block != kNoIndex)
         return collector_.reject("masks are generated and unpacked a line at a time, not in blocks");
     }
@@ -363,6 +363,17 @@ class KernelConfigs {
     if (cost_.has_dropout() && config.block != kNoIndex)
       return collector_.reject("masks are generated and unpacked a line at a time, not in blocks");
     collector_.add({layouts, config, cost_.seconds(layouts, config)});
+  }
+
+  // Whether a member runs along the nest's whole indices, not along parts of them.
+  bool runs_whole(size_t member) const {
+    const Operator& op = graph_.operators[partition_.members[member].at()];
+    for (size_t own = 0; own < op.space.size(); ++own) {
+      const int index = partition_.index_of[member][own];
+      if (index == kNoIndex) continue;
+      if (graph_.extent(op.space[own]) != partition_.space[as_index(index)].extent) return false;
+    }
+    return true;
   }
 
   // Whether the vector index runs along the last axis, and no other, in every access of a tensor.
@@ -373,7 +384,7 @@ class KernelConfigs {
       for (const std::vector<Access>* accesses : {&op.inputs, &op.outputs}) {
         for (const Access& access : *accesses) {
           if (access.tensor != tensor) continue;
-          if (!is_plain(graph_, op, access)) return false;
+          if (!is_plain(graph_, op, access) || !runs_whole(member)) return false;
           for (size_t axis = 0; axis < access.axes.size(); ++axis) {
             const int own = access.axes[axis].index();
             const int index = own == kFixed ? kNoIndex : partition_.index_of[member][as_index(own)];

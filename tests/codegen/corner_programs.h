@@ -125,9 +125,10 @@ def parts(x: float32[A, B], y: float32[A, B], z: float32[A, C], v: float32[A], w
     turned = np.concatenate([-z[:, C // 2:], z[:, :C // 2]], axis=-1) * z
     padded = np.pad(z[:, 1::2] + z[:, :-1:2], ((1, 0), (2, 3))) * 0.5
     blocks = np.concatenate([x, v[:, None], y[:, ::-1], np.broadcast_to(v[:, None], (A, 3))], axis=1)
+    kept = np.concatenate([v[:, None], np.where(x < 0.25, np.tanh(y), v[:, None])], axis=1)
     folded = np.roll(w, 3, axis=1).reshape(A, D, 4) + np.flip(w.reshape(A, D, 4), axis=2)
     windows = np.lib.stride_tricks.sliding_window_view(z, 3, axis=1).sum(axis=-1)
-    return softmax(stacked), pairs, turned, padded, softmax(blocks), folded, np.tanh(windows)
+    return softmax(stacked), pairs, turned, padded, softmax(blocks), kept, folded, np.tanh(windows)
 )";
 
 // Contractions of every kind, for libraries and for generated loops.

@@ -78,7 +78,7 @@ struct IndexTerm {
   int index = 0;
   int64_t stride = 1;
 
-  auto operator<=>(const IndexTerm&) const = default;
+  auto operator<=>(const IndexTerm&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 sees one
 };
 
 // The position on an axis: Σ stride · index + offset. The terms are sorted by index, each index once, no stride zero.
@@ -94,7 +94,7 @@ struct Position {
   Position(std::vector<IndexTerm> terms_of_position, int64_t offset_of_position)
       : terms(std::move(terms_of_position)), offset(offset_of_position) {}
 
-  auto operator<=>(const Position&) const = default;
+  auto operator<=>(const Position&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 sees one
 
   // Whether it is an index, or zero. The index may be shorter than the axis: is_plain checks accesses.
   bool is_index() const { return offset == 0 && (terms.empty() || (terms.size() == 1 && terms[0].stride == 1)); }
@@ -118,7 +118,7 @@ struct Range {
   int64_t first = 0;
   int64_t last = 0;
 
-  auto operator<=>(const Range&) const = default;
+  auto operator<=>(const Range&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 sees one
   int64_t length() const { return last - first + 1; }
 };
 

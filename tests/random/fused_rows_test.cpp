@@ -159,7 +159,7 @@ OneGroup concatenation(size_t outer) {
 }
 
 TEST(FusedRows, RunsAConcatenation) {
-  for (const size_t outer : {0, 1, 2}) {
+  for (const size_t outer : {0U, 1U, 2U}) {
     OneGroup made = concatenation(outer);
     EXPECT_EQ(made.run(), "") << outer;
     EXPECT_EQ(made.fused_words(), std::vector<int64_t>{3 * 4 + 3 * 5 + 9 + 3 * 9});
@@ -167,7 +167,7 @@ TEST(FusedRows, RunsAConcatenation) {
 }
 
 TEST(FusedRows, NoticesAWrongShift) {
-  for (const size_t outer : {0, 1, 2}) {
+  for (const size_t outer : {0U, 1U, 2U}) {
     for (const int64_t shift : {0, 3, 5}) {
       OneGroup made = concatenation(outer);
       made.group.shift_of[1][1] = shift;
@@ -213,7 +213,7 @@ OneGroup slice(int64_t step, size_t outer) {
 }
 
 TEST(FusedRows, RunsASlice) {
-  for (const size_t outer : {1, 2}) {
+  for (const size_t outer : {1U, 2U}) {
     OneGroup made = slice(1, outer);
     EXPECT_EQ(made.run(), "");
     EXPECT_EQ(made.fused_words(), std::vector<int64_t>{3 * 8 + 3 * 3});
@@ -277,7 +277,7 @@ OneGroup rotary(size_t outer, int64_t shift) {
 }
 
 TEST(FusedRows, RunsRotaryEmbedding) {
-  for (const size_t outer : {0, 1, 2, 3}) {
+  for (const size_t outer : {0U, 1U, 2U, 3U}) {
     EXPECT_EQ(rotary(outer, 0).run(), "") << outer;
     EXPECT_TRUE(complains(rotary(outer, 1).run(), kElsewhere)) << outer;
   }
@@ -287,7 +287,7 @@ TEST(FusedRows, RunsRotaryEmbedding) {
 
 // A number per row of a slice: exp(x[:, 2:6]), divided by its sum.
 TEST(FusedRows, PassesASumOfARow) {
-  for (const size_t outer : {1, 2}) {
+  for (const size_t outer : {1U, 2U}) {
     OneGroup made({3, 4}, outer);
     const TensorId x = made.argument("x", {3, 7});
     const TensorId part = made.map(OperatorKind::exp, "part", {3, 4}, {{x, {0, plus(1, 2)}}});

@@ -43,7 +43,7 @@ TEST_P(CudaExecutor, AgreesWithTheReferenceInHalfPrecision) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, CudaExecutor, testing::ValuesIn(all_models()),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& model) { return model.param; });
 
 }  // namespace
 }  // namespace millrace

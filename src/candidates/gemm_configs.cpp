@@ -1,6 +1,7 @@
 // Contractions by a library: every permutation of the three tensors that one matrix product, or a loop over products,
 // supports.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 
@@ -255,7 +256,22 @@ class GemmConfigs {
     return step(operand, one) == 1 || step(operand, two) == 1;
   }
 
+  // Whether the operand is a matrix: strides are positive, and the larger one steps over all elements of the smaller.
+  // The windows of a convolution overlap, and the rows of some slices interleave.
+  bool is_matrix(size_t operand, const Chain& one, const Chain& two) const {
+    const std::array<int64_t, 2> extents = {extent(one), extent(two)};
+    const std::array<int64_t, 2> steps = {step(operand, one), step(operand, two)};
+    for (const size_t side : {0U, 1U}) {
+      if (extents[side] > 1 && steps[side] < 1) return false;
+    }
+    if (extents[0] == 1 || extents[1] == 1) return true;
+    const size_t inner = steps[0] < steps[1] ? 0 : 1;
+    return steps[1 - inner] >= extents[inner] * steps[inner];
+  }
+
   void consider(const Chain& m, const Chain& n, const Chain& k) {
+    if (!is_matrix(kA, m, k) || !is_matrix(kB, k, n) || !is_matrix(kC, m, n))
+      return collector_.reject("the rows of a matrix overlap or interleave, or run backwards");
     double calls = 1;
     bool shared_loops = false;  // loops whose products are not summed
     for (size_t index = 0; index < product_.indices.size(); ++index) {

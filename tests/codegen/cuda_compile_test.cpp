@@ -4,6 +4,7 @@
 #include <atomic>
 #include <thread>
 
+#include "base/long_run.h"
 #include "base/text.h"
 #include "codegen/corner_programs.h"
 #include "codegen/cuda/generate.h"
@@ -70,7 +71,7 @@ class CudaCompile : public testing::Test {
 
 TEST_F(CudaCompile, EveryKernelOfEveryModel) {
   std::vector<std::string> sources;
-  for (const std::string& model : all_models()) {
+  for (const std::string& model : is_long_run() ? all_models() : models()) {
     const std::string text = text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/", model, ".py"));
     for (std::string& source : sources_of(tried_program(model, text, {"tiny"}, "float16", nullptr, TriedOn::gpu)))
       sources.push_back(std::move(source));

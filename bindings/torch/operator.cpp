@@ -53,6 +53,9 @@ std::optional<ScalarType> type_named(const std::string& name) {
   if (name == "bfloat16") return ScalarType::BFloat16;
   if (name == "float32") return ScalarType::Float;
   if (name == "float64") return ScalarType::Double;
+  if (name == "int32") return ScalarType::Int;
+  if (name == "int64") return ScalarType::Long;
+  if (name == "bool") return ScalarType::Bool;
   return std::nullopt;
 }
 

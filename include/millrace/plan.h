@@ -19,7 +19,7 @@ namespace millrace {
 // A tensor as the plan takes or returns it: dense, its axes in some order.
 struct TensorInfo {
   std::string name;              // d_NAME for a gradient
-  std::string dtype;             // float16, bfloat16, float32 or float64
+  std::string dtype;             // float16, bfloat16, float32, float64, int32, int64 or bool
   std::vector<int64_t> shape;    // in the program's order of axes
   std::vector<int64_t> strides;  // in elements, one per axis
   std::vector<int> order;        // the axes, outermost first

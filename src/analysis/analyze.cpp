@@ -2,19 +2,25 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
-#include <set>
 
 #include "base/checked.h"
 
 namespace millrace {
 namespace {
 
-int64_t distinct_words(const Graph& graph, const std::vector<Access>& accesses) {
-  std::set<TensorId> tensors;
-  for (const Access& access : accesses) tensors.insert(access.tensor);
+int64_t words_read(const Graph& graph, const Operator& op) {
+  std::map<TensorId, std::vector<TensorUse>> uses;
+  for (size_t input = 0; input < op.inputs.size(); ++input) uses[op.inputs[input].tensor].push_back({&op, input});
   int64_t words = 0;
-  for (const TensorId tensor : tensors) words += words_of(graph, tensor);
+  for (const auto& [tensor, own] : uses) words += words_touched(graph, own);
+  return words;
+}
+
+int64_t words_written(const Graph& graph, const Operator& op) {
+  int64_t words = 0;
+  for (const Access& output : op.outputs) words += words_of(graph, output.tensor);
   return words;
 }
 
@@ -81,9 +87,9 @@ Result<Analysis> analyze(const TrainingGraph& training, int64_t fast_memory_byte
     OperatorAnalysis row;
     row.op = OperatorId(k);
     row.operator_class = classes[k];
-    row.flop = info_of(op.kind).flop * points_of(graph, op);
-    row.input_words = distinct_words(graph, op.inputs);
-    row.output_words = distinct_words(graph, op.outputs);
+    row.flop = flop_of(graph, op);
+    row.input_words = words_read(graph, op);
+    row.output_words = words_written(graph, op);
     row.io_lower_bound = io_lower_bound(row, analysis.fast_memory_words);
     const bool fits = add(analysis.by_class.at(static_cast<size_t>(row.operator_class)), row) &&
                       add(analysis.by_pass.at(static_cast<size_t>(op.pass)), row) && add(analysis.total, row);

@@ -11,7 +11,8 @@ namespace {
 bool is_cheap_to_make(const Graph& graph, const Operator& op, TensorId tensor) {
   if (info_of(op.kind).operator_class != OperatorClass::elementwise || op.kind == OperatorKind::dropout) return false;
   int64_t reads = 0;
-  for (const Access& input : op.inputs) reads += words_of(graph, input.tensor);
+  for (size_t k = 0; k < op.inputs.size(); ++k)
+    reads += words_touched(graph, points_of_input(graph, op, k), op.inputs[k]);
   return reads < words_of(graph, tensor);
 }
 

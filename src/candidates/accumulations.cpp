@@ -11,9 +11,10 @@ TensorId added_to(const Graph& graph, const Operator& addition, TensorId to) {
   if (addition.kind != OperatorKind::add) return {};
   const size_t side = addition.inputs[0].tensor == to ? 0 : 1;
   const Access& other = addition.inputs[1 - side];
-  const std::vector<int> whole = in_order(addition.space.size());
   if (addition.inputs[side].tensor != to || other.tensor == to) return {};
-  if (addition.inputs[side].axes != whole || other.axes != whole || addition.outputs[0].axes != whole) return {};
+  for (const Access* access : {&addition.inputs[side], &other, addition.outputs.data()}) {
+    if (!is_whole(graph, addition, *access)) return {};
+  }
   const TensorRole role = graph.tensor(other.tensor).role;
   return role == TensorRole::scalar || role == TensorRole::constant ? TensorId() : other.tensor;
 }

@@ -14,7 +14,7 @@ int64_t narrowest_bytes(const Graph& graph, const Partition& partition) {
   int64_t bytes = 8;
   for (const TensorId tensor : tensors_of(partition)) {
     const DType dtype = graph.tensor(tensor).dtype;
-    if (dtype != DType::boolean) bytes = std::min(bytes, bytes_of(dtype));
+    if (is_floating(dtype)) bytes = std::min(bytes, bytes_of(dtype));
   }
   return bytes;
 }

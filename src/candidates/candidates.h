@@ -31,14 +31,22 @@ struct PartitionIndex {
   bool outer = true;
 };
 
+// An axis of an operand that runs along an index: the position moves by `stride` with each step of the index.
+struct ProductAxis {
+  int axis = 0;
+  int64_t stride = 1;
+
+  auto operator<=>(const ProductAxis&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 sees one
+};
+
 // A contraction as sums of products over indices. Each operand, and the result, is one tensor or several stacked ones:
 // these have the same shape and follow each other along the index that `stacks` them.
 struct ProductIndex {
   DimId dim;  // invalid: it counts stacked tensors
   int64_t extent = 1;
   bool reduced = false;
-  std::array<std::vector<int>, 3> axes;  // of a, b and c: the axes that run along it
-  std::array<bool, 3> stacks{};          // it counts the tensors of a, b or c
+  std::array<std::vector<ProductAxis>, 3> axes;  // of a, b and c: the axes that run along it
+  std::array<bool, 3> stacks{};                  // it counts the tensors of a, b or c
 };
 
 // A vector operand: a bias that is added to the result before it is stored, or the gradient of a bias, which is the
@@ -47,7 +55,7 @@ struct ProductVector {
   enum class Role { bias, gradient_of_a, gradient_of_b };
   Role role = Role::bias;
   std::vector<TensorId> tensors;
-  std::vector<std::vector<int>> axes;  // per index of the product: the vector's axes that run along it
+  std::vector<std::vector<ProductAxis>> axes;  // per index of the product: the vector's axes that run along it
 
   bool written() const { return role != Role::bias; }
 };
@@ -57,6 +65,8 @@ inline constexpr size_t kOperands = 4;
 
 struct Product {
   std::array<std::vector<TensorId>, 3> tensors;  // a, b, c
+  // Of a, b and c: the position on each axis where all indices are zero; empty if that is the first element.
+  std::array<std::vector<int64_t>, 3> origins;
   // Of a, b, c and the vector: stacked, but not adjacent in memory. Inputs are gathered first, outputs scattered after.
   std::array<bool, 4> packed{};
   std::vector<ProductIndex> indices;
@@ -119,10 +129,11 @@ struct Partition {
   // As a loop nest; empty for stacked products, products with an epilogue, and attention.
   std::vector<OperatorId> members;
   std::vector<PartitionIndex> space;
-  std::vector<std::vector<int>> index_of;  // per member: for each index of its own space, the nest's, or -1
-  Product product;                         // of a contraction
-  Attention attention;                     // of an attention
-  std::vector<OperatorId> repeats;         // forward operators that it recomputes
+  std::vector<std::vector<int>> index_of;      // per member: for each index of its own space, the nest's, or -1
+  std::vector<std::vector<int64_t>> shift_of;  // per member: its own index is the nest's less this; fused_graph.h
+  Product product;                             // of a contraction
+  Attention attention;                         // of an attention
+  std::vector<OperatorId> repeats;             // operators that another partition carries out too
 };
 
 inline constexpr int kNoIndex = -1;
@@ -229,6 +240,9 @@ struct Candidates {
 
 // The stride along an index, in elements, of a, b, c or the vector (0 to 3) in `layout`.
 int64_t step_along(const Graph& graph, const Product& product, size_t operand, size_t index, const Layout& layout);
+
+// The offset, in elements, of the element where all indices are zero.
+int64_t origin_of(const Graph& graph, const Product& product, size_t operand, const Layout& layout);
 
 // Shared memory of a block of an attention's kernels.
 int64_t attention_shared_bytes(const Attention& attention, const AttentionConfig& config);

@@ -1,6 +1,7 @@
 // Contractions by a library: every permutation of the three tensors that one matrix product, or a loop over products,
 // supports.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 
@@ -36,6 +37,7 @@ class GemmConfigs {
 
   void run() {
     for (const auto& [library, why] : options_.missing) collector_.reject(why);
+    if (!has_one_type()) return collector_.reject("the matrices have different types");
     for (const size_t operand : {kA, kB, kC, kV}) {
       if (product_.operand(operand).empty()) continue;
       domain_[operand] = &domains_[product_.operand(operand).front().at()];
@@ -57,6 +59,11 @@ class GemmConfigs {
 
  private:
   using Layouts = std::array<int, 4>;  // of a, b, c and the vector
+
+  bool has_one_type() const {
+    const auto dtype = [&](size_t operand) { return graph_.tensor(product_.tensors[operand].front()).dtype; };
+    return dtype(kA) == dtype(kC) && dtype(kB) == dtype(kC);
+  }
 
   // Stacked tensors have one layout, which each of them must allow.
   template <class Body>
@@ -116,6 +123,9 @@ class GemmConfigs {
     for (const size_t operand : {kA, kB, kC, kV}) {
       if (!product_.operand(operand).empty()) steps_[operand] = &steps_of_layouts_[operand][as_index(layouts[operand])];
     }
+    for (const size_t operand : {kA, kB}) {
+      if (overlaps(operand)) return collector_.reject("a library multiplies matrices, not windows or reversed axes");
+    }
     found_.clear();
     for (const Chain& m : chains_of(0, layouts)) {
       for (const Chain& n : chains_of(1, layouts)) {
@@ -134,6 +144,23 @@ class GemmConfigs {
       }
       add(layouts, found);
     }
+  }
+
+  // Whether two points of the product read one element of an operand that runs along all their indices, or it is read
+  // backwards.
+  bool overlaps(size_t operand) const {
+    std::vector<std::pair<int64_t, int64_t>> steps;
+    for (size_t index = 0; index < product_.indices.size(); ++index) {
+      const int64_t step = along(operand, static_cast<int>(index));
+      if (step != 0) steps.emplace_back(step, product_.indices[index].extent);
+    }
+    std::sort(steps.begin(), steps.end());
+    int64_t reach = 0;
+    for (const auto& [step, extent] : steps) {
+      if (step <= reach) return true;
+      reach += step * (extent - 1);
+    }
+    return false;
   }
 
   void add(const Layouts& layouts, const Found& found) {
@@ -229,7 +256,22 @@ class GemmConfigs {
     return step(operand, one) == 1 || step(operand, two) == 1;
   }
 
+  // Whether the operand is a matrix: strides are positive, and the larger one steps over all elements of the smaller.
+  // The windows of a convolution overlap, and the rows of some slices interleave.
+  bool is_matrix(size_t operand, const Chain& one, const Chain& two) const {
+    const std::array<int64_t, 2> extents = {extent(one), extent(two)};
+    const std::array<int64_t, 2> steps = {step(operand, one), step(operand, two)};
+    for (const size_t side : {0U, 1U}) {
+      if (extents[side] > 1 && steps[side] < 1) return false;
+    }
+    if (extents[0] == 1 || extents[1] == 1) return true;
+    const size_t inner = steps[0] < steps[1] ? 0 : 1;
+    return steps[1 - inner] >= extents[inner] * steps[inner];
+  }
+
   void consider(const Chain& m, const Chain& n, const Chain& k) {
+    if (!is_matrix(kA, m, k) || !is_matrix(kB, k, n) || !is_matrix(kC, m, n))
+      return collector_.reject("the rows of a matrix overlap or interleave, or run backwards");
     double calls = 1;
     bool shared_loops = false;  // loops whose products are not summed
     for (size_t index = 0; index < product_.indices.size(); ++index) {

@@ -6,6 +6,7 @@
 // conversion moves them twice. Masks are generated in the order of their elements' numbers, because one draw gives
 // eight neighbours.
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 
 #include "base/text.h"
@@ -172,7 +173,8 @@ class KernelConfigs {
                        [](const PartitionIndex& i) { return !i.outer; });
   }
 
-  // A flat nest keeps no row. A reduction whose result another member uses needs one, and so do different inner spaces.
+  // A flat nest keeps no row. A reduction whose result another member uses needs one, and so do different inner spaces
+  // and a log_sum_exp, which reduces twice.
   bool can_be_flat() const {
     for (size_t k = 0; k < partition_.members.size(); ++k) {
       const Operator& op = graph_.operators[partition_.members[k].at()];
@@ -195,7 +197,7 @@ class KernelConfigs {
           }
         }
       }
-      if (op.kind == OperatorKind::contraction) return false;
+      if (op.kind == OperatorKind::contraction || op.kind == OperatorKind::log_sum_exp) return false;
     }
     return true;
   }
@@ -283,7 +285,23 @@ class KernelConfigs {
       const MaskStorage storage = domain(k).layouts[as_index(layouts[k])].storage;
       if (storage != MaskStorage::bits || !tensors_[k].written) continue;
       const bool along = config.vector != kNoIndex && tensors_[k].axes.back() == config.vector;
-      if (!along || width_along(*config.gpu, partition_.space[as_index(config.vector)].extent) != 8) return true;
+      if (!along || is_written_in_part(tensors_[k].id) ||
+          width_along(*config.gpu, partition_.space[as_index(config.vector)].extent) != 8)
+        return true;
+    }
+    return false;
+  }
+
+  // Whether the member that writes a tensor runs along a part of an index.
+  bool is_written_in_part(TensorId tensor) const {
+    for (size_t k = 0; k < partition_.members.size(); ++k) {
+      const Operator& op = graph_.operators[partition_.members[k].at()];
+      const bool writes = std::any_of(op.outputs.begin(), op.outputs.end(),
+                                      [&](const Access& output) { return output.tensor == tensor; });
+      for (size_t index = 0; writes && index < op.space.size(); ++index) {
+        const int own = partition_.index_of[k][index];
+        if (own != kNoIndex && partition_.space[as_index(own)].extent != graph_.extent(op.space[index])) return true;
+      }
     }
     return false;
   }
@@ -337,7 +355,7 @@ class KernelConfigs {
       if (storage == MaskStorage::bits &&
           !(config.block == kNoIndex && !in_lanes(config) && is_in_lines(k, config.vector)))
         return collector_.reject(
-            "a mask as bits, and the vector not along its last axis: threads would share its bytes");
+            "a mask as bits, and the vector not along its whole last axis: threads would share its bytes");
       if (storage != MaskStorage::words && !tensors_[k].written && config.block != kNoIndex)
         return collector_.reject("masks are generated and unpacked a line at a time, not in blocks");
     }
@@ -345,6 +363,17 @@ class KernelConfigs {
     if (cost_.has_dropout() && config.block != kNoIndex)
       return collector_.reject("masks are generated and unpacked a line at a time, not in blocks");
     collector_.add({layouts, config, cost_.seconds(layouts, config)});
+  }
+
+  // Whether a member runs along the nest's whole indices, not along parts of them.
+  bool runs_whole(size_t member) const {
+    const Operator& op = graph_.operators[partition_.members[member].at()];
+    for (size_t own = 0; own < op.space.size(); ++own) {
+      const int index = partition_.index_of[member][own];
+      if (index == kNoIndex) continue;
+      if (graph_.extent(op.space[own]) != partition_.space[as_index(index)].extent) return false;
+    }
+    return true;
   }
 
   // Whether the vector index runs along the last axis, and no other, in every access of a tensor.
@@ -355,8 +384,9 @@ class KernelConfigs {
       for (const std::vector<Access>* accesses : {&op.inputs, &op.outputs}) {
         for (const Access& access : *accesses) {
           if (access.tensor != tensor) continue;
+          if (!is_plain(graph_, op, access) || !runs_whole(member)) return false;
           for (size_t axis = 0; axis < access.axes.size(); ++axis) {
-            const int own = access.axes[axis];
+            const int own = access.axes[axis].index();
             const int index = own == kFixed ? kNoIndex : partition_.index_of[member][as_index(own)];
             const bool last = axis + 1 == access.axes.size();
             if ((index == vector && index != kNoIndex) != last) return false;
@@ -397,8 +427,18 @@ std::vector<int> indices_of(const Graph& graph, const Partition& partition, Tens
       for (const Access& access : *accesses) {
         if (access.tensor != tensor) continue;
         std::vector<int> indices;
-        for (const int index : access.axes)
-          indices.push_back(index == kFixed ? kNoIndex : partition.index_of[k][as_index(index)]);
+        for (const Position& axis : access.axes) {
+          // Of several indices on one axis, the one with the smallest stride.
+          int innermost = kNoIndex;
+          int64_t stride = 0;
+          for (const IndexTerm& term : axis.terms) {
+            const int index = partition.index_of[k][as_index(term.index)];
+            if (index == kNoIndex || (innermost != kNoIndex && std::abs(term.stride) >= stride)) continue;
+            innermost = index;
+            stride = std::abs(term.stride);
+          }
+          indices.push_back(innermost);
+        }
         return indices;
       }
     }

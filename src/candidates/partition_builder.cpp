@@ -63,6 +63,7 @@ Partition PartitionBuilder::kernel(const FusedOperator& group, const std::vector
   for (const size_t member : members) {
     partition.members.push_back(group.members[member]);
     partition.index_of.push_back(group.index_of[member]);
+    partition.shift_of.push_back(group.shift_of[member]);
   }
   partition.operators = partition.members;
   find_movement(partition);

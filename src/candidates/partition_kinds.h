@@ -48,6 +48,10 @@ class AccumulationPartitions {
 // contractions in the order of the stack.
 std::vector<Stacking> add_stacks(const PartitionBuilder& builder, PartitionSet& set, AccumulationPartitions& sums);
 
+// joined_partitions.cpp: contractions that read the inputs of a join as stacked tensors, all its readers or none. Then
+// the join is no copy.
+void add_joined_operands(const PartitionBuilder& builder, PartitionSet& set);
+
 // epilogue_partitions.cpp: contractions, or stacks of them, with the operators that a library computes in its epilogue.
 // Returns what products may absorb besides set.absorbable(), each by itself.
 std::vector<OperatorId> add_epilogues(const PartitionBuilder& builder, PartitionSet& set,

@@ -21,6 +21,7 @@ Candidates find_partitions(const TrainingGraph& training, const FusedGraph& fuse
   AccumulationPartitions sums(builder, set, target.reads_while_multiplying);
   const std::vector<Stacking> stackings = add_stacks(builder, set, sums);
   sums.add_sums();
+  add_joined_operands(builder, set);
   std::vector<OperatorId> further;
   if (target.gemm_epilogues) further = add_epilogues(builder, set, stackings);
   // The rest of kernels when products absorb all that they can, by epilogues, by additions, or by both.

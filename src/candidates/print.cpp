@@ -9,6 +9,21 @@
 namespace millrace {
 namespace {
 
+// An index as its number, kFixed as -1, any other position as a sum.
+std::string print_positions(const std::vector<Position>& axes) {
+  std::vector<std::string> texts;
+  for (const Position& axis : axes) {
+    if (axis.is_index()) {
+      texts.push_back(concat(axis.index()));
+      continue;
+    }
+    std::string text = concat(axis.offset);
+    for (const IndexTerm& term : axis.terms) text += concat("+", term.stride, "*", term.index);
+    texts.push_back(std::move(text));
+  }
+  return join(texts, ",");
+}
+
 std::string digits(const Layout& layout) {
   if (layout.storage == MaskStorage::bits) return "bits";
   if (layout.storage == MaskStorage::regenerated) return "regenerated";
@@ -211,19 +226,34 @@ std::string print_partition(const Graph& graph, const Partition& partition) {
   };
   for (const TensorId tensor : partition.reads) text += concat("read ", describe(tensor), "; ");
   for (const TensorId tensor : partition.writes) text += concat("write ", describe(tensor), "; ");
-  for (const OperatorId id : partition.operators) {
+  std::vector<OperatorId> operators = partition.operators;
+  if (partition.kind == PartitionKind::contraction)
+    operators.insert(operators.begin(), partition.repeats.begin(), partition.repeats.end());
+  for (const OperatorId id : operators) {
     const Operator& op = graph.operators[id.at()];
-    text += concat(info_of(op.kind).name, op.value != 0 ? concat("(", op.value, ")") : "");
+    text += concat(info_of(op.kind).name, op.value != 0 ? concat("(", op.value, ")") : "",
+                   op.gathered != 0 ? concat("[", op.gathered, "]") : "");
     for (const std::vector<Access>* accesses : {&op.inputs, &op.outputs}) {
       for (const Access& access : *accesses)
-        text += concat(" ", number(access.tensor), "[", join(access.axes, ","), "]");
+        text += concat(" ", number(access.tensor), "[", print_positions(access.axes), "]");
     }
     std::vector<std::string> space;
     for (size_t index = 0; index < op.space.size(); ++index)
       space.push_back(concat(graph.extent(op.space[index]), op.reduced[index] ? "r" : ""));
     text += concat(" over ", join(space, ","), "; ");
+    for (const Region& region : op.regions) {
+      text += "region";
+      for (const Range& range : region) text += concat(" ", range.first, "-", range.last);
+      text += "; ";
+    }
   }
-  for (size_t k = 0; k < partition.members.size(); ++k) text += concat("nest ", join(partition.index_of[k], ","), "; ");
+  for (size_t k = 0; k < partition.members.size(); ++k) {
+    text += concat("nest ", join(partition.index_of[k], ","), "; ");
+    const bool shifted =
+        !partition.shift_of.empty() && std::any_of(partition.shift_of[k].begin(), partition.shift_of[k].end(),
+                                                   [](int64_t shift) { return shift != 0; });
+    if (shifted) text += concat("shift ", join(partition.shift_of[k], ","), "; ");
+  }
   for (const PartitionIndex& index : partition.space) text += index.outer ? "o" : "i";
   // Of stacked operands: whether they are packed or adjacent.
   for (size_t operand = 0; operand < kOperands; ++operand) {

@@ -7,17 +7,25 @@
 namespace millrace {
 namespace {
 
-// The axes of an access that run along an index.
-std::vector<int> axes_along(const Access& access, size_t index) {
-  std::vector<int> axes;
+std::vector<ProductAxis> axes_along(const Access& access, size_t index) {
+  std::vector<ProductAxis> axes;
   for (size_t axis = 0; axis < access.axes.size(); ++axis) {
-    if (access.axes[axis] == static_cast<int>(index)) axes.push_back(static_cast<int>(axis));
+    const int64_t stride = access.axes[axis].stride_along(static_cast<int>(index));
+    if (stride != 0) axes.push_back({static_cast<int>(axis), stride});
   }
   return axes;
 }
 
+// The position of an access where all indices are zero; empty if that is the tensor's first element.
+std::vector<int64_t> origin_of(const Access& access) {
+  std::vector<int64_t> origin;
+  for (const Position& axis : access.axes) origin.push_back(axis.offset);
+  const bool first = std::all_of(origin.begin(), origin.end(), [](int64_t offset) { return offset == 0; });
+  return first ? std::vector<int64_t>() : origin;
+}
+
 bool same_indices(const Product& one, const Product& other) {
-  if (one.indices.size() != other.indices.size()) return false;
+  if (one.indices.size() != other.indices.size() || one.origins != other.origins) return false;
   return std::all_of(one.indices.begin(), one.indices.end(), [&](const ProductIndex& index) {
     return std::any_of(other.indices.begin(), other.indices.end(), [&](const ProductIndex& twin) {
       return twin.extent == index.extent && twin.reduced == index.reduced && twin.axes == index.axes;
@@ -27,6 +35,7 @@ bool same_indices(const Product& one, const Product& other) {
 
 void swap_operands(Product& product) {
   std::swap(product.tensors[0], product.tensors[1]);
+  std::swap(product.origins[0], product.origins[1]);
   for (ProductIndex& index : product.indices) std::swap(index.axes[0], index.axes[1]);
 }
 
@@ -46,7 +55,10 @@ Product product_of(const Graph& graph, const Operator& contraction) {
   Product product;
   const std::array<const Access*, 3> accesses = {contraction.inputs.data(), &contraction.inputs[1],
                                                  contraction.outputs.data()};
-  for (size_t operand = 0; operand < 3; ++operand) product.tensors[operand] = {accesses[operand]->tensor};
+  for (size_t operand = 0; operand < 3; ++operand) {
+    product.tensors[operand] = {accesses[operand]->tensor};
+    product.origins[operand] = origin_of(*accesses[operand]);
+  }
   for (size_t k = 2; k < contraction.inputs.size(); ++k) product.scales.push_back(contraction.inputs[k].tensor);
   for (size_t index = 0; index < contraction.space.size(); ++index) {
     const int64_t extent = graph.extent(contraction.space[index]);
@@ -112,9 +124,17 @@ int64_t step_along(const Graph& graph, const Product& product, size_t operand, s
   if (product.is_stacked_along(operand, along)) return elements_of(graph, tensor);
   const std::vector<int64_t> strides = strides_of(graph, tensor, layout);
   int64_t step = 0;
-  for (const int axis : operand == kVectorOperand ? product.vector->axes[index] : along.axes[operand])
-    step += strides[as_index(axis)];
+  for (const ProductAxis& axis : operand == kVectorOperand ? product.vector->axes[index] : along.axes[operand])
+    step += axis.stride * strides[as_index(axis.axis)];
   return step;
+}
+
+int64_t origin_of(const Graph& graph, const Product& product, size_t operand, const Layout& layout) {
+  if (operand == kVectorOperand || product.origins[operand].empty()) return 0;
+  const std::vector<int64_t> strides = strides_of(graph, product.operand(operand).front(), layout);
+  int64_t origin = 0;
+  for (size_t axis = 0; axis < strides.size(); ++axis) origin += product.origins[operand][axis] * strides[axis];
+  return origin;
 }
 
 }  // namespace millrace

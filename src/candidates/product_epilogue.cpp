@@ -11,36 +11,42 @@ constexpr const char* kGeluIsByTanh = "the library's GELU is the tanh approximat
 constexpr const char* kTanhIsCoarse = "the library's tanh is exact only to half precision";
 constexpr const char* kOtherAxes = "the function runs along other axes than the product writes";
 
-bool is_whole(const Operator& op, const Access& access) { return access.axes == in_order(op.space.size()); }
-
 bool has(const std::vector<TensorId>& tensors, TensorId tensor) {
   return std::find(tensors.begin(), tensors.end(), tensor) != tensors.end();
 }
 
 // The vector's axes along each index of the product, if axis `k` of the matrix runs with the vector's axes
 // `matching[k]`.
-std::vector<std::vector<int>> vector_axes(const Product& product, size_t operand,
-                                          const std::vector<std::vector<int>>& matching) {
-  std::vector<std::vector<int>> axes;
+std::vector<std::vector<ProductAxis>> vector_axes(const Product& product, size_t operand,
+                                                  const std::vector<std::vector<ProductAxis>>& matching) {
+  std::vector<std::vector<ProductAxis>> axes;
   for (const ProductIndex& index : product.indices) {
     axes.emplace_back();
-    for (const int axis : index.axes[operand])
-      axes.back().insert(axes.back().end(), matching[as_index(axis)].begin(), matching[as_index(axis)].end());
+    for (const ProductAxis& along : index.axes[operand]) {
+      for (const ProductAxis& matched : matching[as_index(along.axis)])
+        axes.back().push_back({matched.axis, matched.stride * along.stride});
+    }
   }
   return axes;
 }
 
 // The axes of an access that run along each index of the operator's space.
-std::vector<std::vector<int>> axes_by_index(const Operator& op, const Access& access) {
-  std::vector<std::vector<int>> axes(op.space.size());
+std::vector<std::vector<ProductAxis>> axes_by_index(const Operator& op, const Access& access) {
+  std::vector<std::vector<ProductAxis>> axes(op.space.size());
   for (size_t axis = 0; axis < access.axes.size(); ++axis) {
-    if (access.axes[axis] != kFixed) axes[as_index(access.axes[axis])].push_back(static_cast<int>(axis));
+    for (const IndexTerm& term : access.axes[axis].terms)
+      axes[as_index(term.index)].push_back({static_cast<int>(axis), term.stride});
   }
   return axes;
 }
 
+// Whether an access reads or writes each element of the tensor exactly once, with broadcasts.
+bool touches_all(const Graph& graph, const Operator& op, const Access& access) {
+  return words_touched(graph, op, access) == words_of(graph, access.tensor);
+}
+
 // Adds one of the stacked vectors, which must be like the others.
-std::optional<Rejection> add_vector(const Graph& graph, TensorId tensor, std::vector<std::vector<int>> axes,
+std::optional<Rejection> add_vector(const Graph& graph, TensorId tensor, std::vector<std::vector<ProductAxis>> axes,
                                     ProductVector& vector) {
   if (!vector.tensors.empty() && (!same_shape(graph, vector.tensors.front(), tensor) || vector.axes != axes))
     return Rejection{"their vectors have different shapes"};
@@ -58,9 +64,8 @@ std::optional<Rejection> take_biases(const Graph& graph, const std::vector<Opera
     const TensorId result = product.tensors[2][k];
     const size_t side = add.inputs[0].tensor == result ? 0 : 1;
     const Access& bias = add.inputs[1 - side];
-    const std::vector<int> whole = in_order(add.space.size());
-    if (add.inputs[side].tensor != result || bias.tensor == result || add.inputs[side].axes != whole ||
-        add.outputs[0].axes != whole)
+    if (add.inputs[side].tensor != result || bias.tensor == result || !is_whole(graph, add, add.inputs[side]) ||
+        !is_whole(graph, add, add.outputs[0]) || !touches_all(graph, add, bias))
       return Rejection{"the bias is added along other axes than the product writes"};
     if (has(product.tensors[0], bias.tensor) || has(product.tensors[1], bias.tensor))
       return Rejection{"the bias is one of the product's matrices"};
@@ -96,7 +101,7 @@ std::optional<Rejection> take_activation(const Graph& graph, OperatorId function
     return Rejection{"the library applies no function but ReLU and GELU"};
   const bool gelu = op.kind == OperatorKind::gelu_tanh;
   if (gelu && !is_half(graph.tensor(result).dtype)) return Rejection{kTanhIsCoarse};
-  if (op.inputs[0].tensor != result || !is_whole(op, op.inputs[0]) || !is_whole(op, op.outputs[0]))
+  if (op.inputs[0].tensor != result || !is_whole(graph, op, op.inputs[0]) || !is_whole(graph, op, op.outputs[0]))
     return Rejection{kOtherAxes};
   if (graph.tensor(op.outputs[0].tensor).dtype != graph.tensor(result).dtype)
     return Rejection{"the function's result has another type"};
@@ -119,8 +124,8 @@ std::optional<Rejection> take_activation_gradient(const Graph& graph, OperatorId
   if (!is_half(graph.tensor(result).dtype)) return Rejection{kTanhIsCoarse};
   if (product.vector) return Rejection{"a bias is added before the gradient"};
   const Access& auxiliary = op.inputs[0];
-  if (op.inputs[1].tensor != result || !is_whole(op, op.inputs[1]) || !is_whole(op, op.outputs[0]) ||
-      !is_whole(op, auxiliary))
+  if (op.inputs[1].tensor != result || !is_whole(graph, op, op.inputs[1]) || !is_whole(graph, op, op.outputs[0]) ||
+      !is_whole(graph, op, auxiliary))
     return Rejection{kOtherAxes};
   if (!same_shape(graph, auxiliary.tensor, result) || !same_shape(graph, op.outputs[0].tensor, result))
     return Rejection{"the function's input has another shape or type"};
@@ -152,20 +157,21 @@ std::optional<Rejection> take_bias_gradients(const Graph& graph, const std::vect
       if (graph.extent(sum.space[index]) > 1 && !runs_along(matrix, index))
         return Rejection{"it sums over other indices than the product"};
     }
+    if (!is_plain(graph, sum, matrix)) return Rejection{"it sums a part of the matrix, or an axis as several indices"};
     // The axes of the sum that run with each axis of the matrix.
-    const std::vector<std::vector<int>> kept = axes_by_index(sum, sum.outputs[0]);
-    std::vector<std::vector<int>> matching(matrix.axes.size());
+    const std::vector<std::vector<ProductAxis>> kept = axes_by_index(sum, sum.outputs[0]);
+    std::vector<std::vector<ProductAxis>> matching(matrix.axes.size());
     for (size_t axis = 0; axis < matrix.axes.size(); ++axis) {
-      const int index = matrix.axes[axis];
+      const int index = matrix.axes[axis].index();
       if (index == kFixed) continue;
-      if (std::count(matrix.axes.begin(), matrix.axes.end(), index) != 1)
+      if (std::count(matrix.axes.begin(), matrix.axes.end(), Position(index)) != 1)
         return Rejection{"a diagonal is summed, not the matrix"};
       matching[axis] = kept[as_index(index)];
     }
     for (const ProductIndex& index : product.indices) {
-      const std::vector<int>& along = index.axes[operand];
+      const std::vector<ProductAxis>& along = index.axes[operand];
       if (along.size() > 1) return Rejection{"a diagonal is multiplied, not the matrix"};
-      if (!along.empty() && matching[as_index(along.front())].empty() != index.reduced)
+      if (!along.empty() && matching[as_index(along.front().axis)].empty() != index.reduced)
         return Rejection{"it sums over other indices than the product"};
     }
     if (auto rejection = add_vector(graph, sum.outputs[0].tensor, vector_axes(product, operand, matching), vector))

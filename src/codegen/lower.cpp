@@ -51,6 +51,8 @@ class GemmLowering {
     call.b_n = stride(1, config_.n);
     call.c_m = stride(2, config_.m);
     call.c_n = stride(2, config_.n);
+    call.a_first = first(0);
+    call.b_first = first(1);
     for (size_t index = 0; index < product_.indices.size(); ++index) {
       if (in(config_.m, index) || in(config_.n, index) || in(config_.k, index)) continue;
       call.loops.push_back({product_.indices[index].extent, stride_of(0, index), stride_of(1, index),
@@ -126,6 +128,11 @@ class GemmLowering {
     int64_t points = 1;
     for (const int index : chain) points *= product_.indices[static_cast<size_t>(index)].extent;
     return points;
+  }
+
+  int64_t first(size_t operand) const {
+    const int at = position(product_.operand(operand).front(), product_.is_written(operand));
+    return origin_of(graph_, product_, operand, layouts_[static_cast<size_t>(at)]);
   }
 
   int64_t stride_of(size_t operand, size_t index) const {

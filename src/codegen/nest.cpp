@@ -14,6 +14,8 @@ std::string storage_name(DType dtype) {
     case DType::float16: return "mr::f16";
     case DType::bfloat16: return "mr::bf16";
     case DType::boolean: return "mr::u8";
+    case DType::int32: return "mr::i32";
+    case DType::int64: return "mr::i64";
   }
   return "";
 }
@@ -64,40 +66,88 @@ int Nest::port_of(TensorId tensor, bool written) const {
   return -1;
 }
 
-std::vector<int> Nest::indices_along(int member, const Access& access) const {
-  std::vector<int> indices;
-  for (const int index : access.axes)
-    indices.push_back(index == kFixed ? kNoIndex : partition.index_of[at(member)][at(index)]);
-  return indices;
+Position Nest::own_index(int member, size_t index) const {
+  const int shared = partition.index_of[at(member)][index];
+  if (shared == kNoIndex) return {};
+  const std::vector<std::vector<int64_t>>& shifts = partition.shift_of;
+  return {{{shared, 1}}, shifts.empty() ? 0 : -shifts[at(member)][index]};
 }
 
-std::vector<int> Nest::own_indices(TensorId tensor) const {
-  std::vector<int> indices;
+Positions Nest::positions_along(int member, const Access& access) const {
+  std::vector<Position> own;
+  for (size_t index = 0; index < op(member).space.size(); ++index) own.push_back(own_index(member, index));
+  Positions positions;
+  for (const Position& axis : access.axes) positions.push_back(substituted(axis, own));
+  return positions;
+}
+
+Positions Nest::own_positions(TensorId tensor) const {
+  Positions positions;
   int next = 0;
-  for (const DimId dim : graph.tensor(tensor).dims) indices.push_back(graph.extent(dim) == 1 ? kNoIndex : next++);
-  return indices;
+  for (const DimId dim : graph.tensor(tensor).dims) positions.emplace_back(graph.extent(dim) == 1 ? kFixed : next++);
+  return positions;
 }
 
-std::map<int, int64_t> Nest::index_strides(const std::vector<int>& indices, const std::vector<int64_t>& strides) {
-  std::map<int, int64_t> by_index;
-  for (size_t axis = 0; axis < indices.size(); ++axis) {
-    if (indices[axis] != kNoIndex) by_index[indices[axis]] += strides[axis];
-  }
-  return by_index;
+Position Nest::element_of(const Positions& positions, const std::vector<int64_t>& strides) {
+  Position sum;
+  for (size_t axis = 0; axis < positions.size(); ++axis) sum.terms.push_back({static_cast<int>(axis), strides[axis]});
+  return substituted(sum, positions);
 }
 
-std::string Nest::sum_of(const std::map<int, int64_t>& by_index) {
+std::string Nest::text_of(const Position& position) {
   std::vector<std::string> terms;
-  for (const auto& [index, stride] : by_index) terms.push_back(concat(stride, " * ", index_name(index)));
-  return terms.empty() ? "0" : join(terms, " + ");
+  for (const IndexTerm& term : position.terms) terms.push_back(concat(term.stride, " * ", index_name(term.index)));
+  if (position.offset != 0 || terms.empty()) terms.push_back(concat(position.offset));
+  return join(terms, " + ");
 }
 
-int64_t Nest::stride_along(int index, const std::vector<int>& indices, const std::vector<int64_t>& strides) {
-  int64_t stride = 0;
-  for (size_t axis = 0; axis < indices.size(); ++axis) {
-    if (index != kNoIndex && indices[axis] == index) stride += strides[axis];
+int64_t Nest::stride_along(int index, const Positions& positions, const std::vector<int64_t>& strides) {
+  return index == kNoIndex ? 0 : element_of(positions, strides).stride_along(index);
+}
+
+std::vector<Guard> Nest::guards_of(int member) const {
+  std::vector<Guard> guards;
+  for (size_t index = 0; index < op(member).space.size(); ++index) {
+    const Position own = own_index(member, index);
+    const int64_t points = graph.extent(op(member).space[index]);
+    if (!own.terms.empty() && (own.offset != 0 || extent(own.index()) != points)) guards.push_back({own, points});
   }
-  return stride;
+  return guards;
+}
+
+std::vector<Guard> Nest::inside(int member, size_t input) const {
+  std::vector<Guard> guards;
+  for (size_t index = 0; index < op(member).space.size(); ++index) {
+    const Range& range = op(member).regions[input][index];
+    if (range.length() == graph.extent(op(member).space[index])) continue;
+    Position own = own_index(member, index);
+    own.offset -= range.first;
+    guards.push_back({own, range.length()});
+  }
+  return guards;
+}
+
+std::vector<Guard> Nest::guards_of_input(int member, size_t input) const {
+  std::vector<Guard> guards = guards_of(member);
+  if (op(member).kind != OperatorKind::join) return guards;
+  for (Guard& guard : inside(member, input)) guards.push_back(std::move(guard));
+  return guards;
+}
+
+bool Nest::changes_along(const std::vector<Guard>& guards, int index) {
+  return index != kNoIndex && std::any_of(guards.begin(), guards.end(),
+                                          [&](const Guard& guard) { return guard.position.stride_along(index) != 0; });
+}
+
+std::string Nest::condition_of(const std::vector<Guard>& guards, int moving, const std::string& lane) {
+  std::vector<std::string> parts;
+  for (const Guard& guard : guards) {
+    std::string position = text_of(guard.position);
+    const int64_t stride = moving == kNoIndex ? 0 : guard.position.stride_along(moving);
+    if (stride != 0) position += concat(" + ", stride, " * ", lane);
+    parts.push_back(concat("mr::is_inside(", position, ", ", guard.extent, ")"));
+  }
+  return parts.empty() ? "true" : join(parts, " && ");
 }
 
 std::vector<int> Nest::outer_loops() const {
@@ -186,8 +236,33 @@ std::string Nest::expanded(const PlacedInstruction& placed, const OperandTexts& 
   if (has("#")) replace_all(text, "#", concat(reduced_points(placed.member)));
   if (has("VALUE")) replace_all(text, "VALUE", concat("c", number_value(values, {TensorId(), own.value})));
   if (has("MASK")) replace_all(text, "MASK", texts.mask());
+  if (own.kind == OperatorKind::join) {
+    for (size_t input = 0; input < own.inputs.size(); ++input)
+      replace_all(text, concat("INSIDE", input), texts.holds(inside(placed.member, input)));
+  }
+  const bool scatters = own.kind == OperatorKind::scatter_add;
+  if (scatters)
+    replace_all(text, "SELECTED(", concat("mr::selected(", graph.extent(own.space[at(own.gathered)]), ", "));
+  if (has("POSITION")) replace_all(text, "POSITION", texts.position(scatters ? at(own.gathered) : 0));
+  if (own.kind == OperatorKind::gather) {
+    const size_t open = text.find('(') + 1;  // GATHERED(id)
+    text = texts.gathered(text.substr(open, text.size() - open - 1));
+  }
   if (has("CONDITION")) replace_all(text, "CONDITION", concat("(", condition(placed.member, texts.position), ")"));
   return text;
+}
+
+Nest::GatheredAccess Nest::gathered_access(int member) const {
+  const Operator& own = op(member);
+  const Access& table = own.inputs[0];
+  GatheredAccess made;
+  made.port = port_of(table.tensor, false);
+  made.positions = positions_along(member, table);
+  made.stride = ports[at(made.port)].strides[at(own.gathered)];
+  made.extent = graph.extent(graph.tensor(table.tensor).dims[at(own.gathered)]);
+  made.ids = positions_along(member, own.inputs[1]);
+  made.guards = guards_of(member);
+  return made;
 }
 
 std::string Nest::condition(int member, const std::function<std::string(size_t)>& position) const {

@@ -29,12 +29,22 @@ struct Port {
   std::vector<int64_t> strides;  // one for each axis
 };
 
+using Positions = std::vector<Position>;  // one per axis of a tensor, by the indices of the partition's space
+
+// Holds where 0 <= position < extent.
+struct Guard {
+  Position position;
+  int64_t extent = 1;
+};
+
 // What a generator writes for the tokens of an expression (recipe.h).
 struct OperandTexts {
   std::function<std::string(int number)> input;
   std::function<std::string(const NestValue&)> value;
   std::function<std::string()> mask;
   std::function<std::string(size_t index)> position;  // of the point along an index of the operator's space
+  std::function<std::string(const std::vector<Guard>&)> holds;
+  std::function<std::string(const std::string& id)> gathered;  // the element of the table that an id selects
 };
 
 struct Nest {
@@ -61,14 +71,28 @@ struct Nest {
   std::string type_of(const Port& port) const;
   int port_of(TensorId tensor, bool written) const;
 
-  // The index of the partition's space along each axis of an access, and of the tensor of a layout conversion.
-  std::vector<int> indices_along(int member, const Access& access) const;
-  std::vector<int> own_indices(TensorId tensor) const;
+  // The position on each axis of an access, by the indices of the partition's space, and of the tensor of a layout
+  // conversion.
+  Positions positions_along(int member, const Access& access) const;
+  Positions own_positions(TensorId tensor) const;
 
-  // How far an access moves with each index.
-  static std::map<int, int64_t> index_strides(const std::vector<int>& indices, const std::vector<int64_t>& strides);
-  static std::string sum_of(const std::map<int, int64_t>& by_index);
-  static int64_t stride_along(int index, const std::vector<int>& indices, const std::vector<int64_t>& strides);
+  // The element of a tensor with these strides: how far it moves with each index, and where all indices are zero.
+  static Position element_of(const Positions& positions, const std::vector<int64_t>& strides);
+  static std::string text_of(const Position& position);
+  static int64_t stride_along(int index, const Positions& positions, const std::vector<int64_t>& strides);
+
+  // A member's own index, by the partition's.
+  Position own_index(int member, size_t index) const;
+  // Where a member computes: its own indices are inside their extents. Empty: everywhere.
+  std::vector<Guard> guards_of(int member) const;
+  // Where an input of a member may be read: where the member computes and, for a join, in the input's region.
+  std::vector<Guard> guards_of_input(int member, size_t input) const;
+  // The region of an input of a join.
+  std::vector<Guard> inside(int member, size_t input) const;
+  // Whether a guard changes along an index.
+  static bool changes_along(const std::vector<Guard>& guards, int index);
+  // The condition as C++; `moving` is the index that has `+ lane` added, or kNoIndex.
+  static std::string condition_of(const std::vector<Guard>& guards, int moving, const std::string& lane);
 
   std::vector<int> outer_loops() const;
 
@@ -92,6 +116,17 @@ struct Nest {
   // An instruction's expression with operands in place of tokens. Numbers that the kernel needs are added to `values`.
   std::string expanded(const PlacedInstruction& placed, const OperandTexts& texts,
                        std::vector<KernelValue>& values) const;
+
+  // How a gather's table is read at a point: with the id's position on the gathered axis added, times its stride.
+  struct GatheredAccess {
+    int port = 0;
+    Positions positions;  // zero on the gathered axis
+    int64_t stride = 0;   // of the gathered axis
+    int64_t extent = 1;
+    Positions ids;
+    std::vector<Guard> guards;
+  };
+  GatheredAccess gathered_access(int member) const;
 
   // The condition of causal_mask and embed_diagonal.
   std::string condition(int member, const std::function<std::string(size_t)>& position) const;

@@ -22,6 +22,13 @@ std::string power_of(const std::string& base, double exponent, const std::string
   return whole.empty() ? concat("mr::power(", base, ", ", passed, ")") : whole;
 }
 
+// The input whose region it is, or the value outside.
+std::string first_inside(size_t inputs) {
+  std::string expression = "mr::splat<E>(VALUE)";
+  for (size_t k = inputs; k-- > 0;) expression = concat("mr::select(INSIDE", k, ", $", k, ", ", expression, ")");
+  return expression;
+}
+
 }  // namespace
 
 bool is_reduction(InstructionKind kind) {
@@ -41,6 +48,12 @@ std::vector<Instruction> recipe_of(const Operator& op) {
     case OperatorKind::log: return mapped("mr::log($0)");
     case OperatorKind::sqrt: return mapped("mr::sqrt($0)");
     case OperatorKind::tanh: return mapped("mr::tanh($0)");
+    case OperatorKind::sin: return mapped("mr::sin($0)");
+    case OperatorKind::cos: return mapped("mr::cos($0)");
+    case OperatorKind::log1p: return mapped("mr::log1p($0)");
+    case OperatorKind::expm1: return mapped("mr::expm1($0)");
+    case OperatorKind::erf: return mapped("mr::erf($0)");
+    case OperatorKind::sign: return mapped("mr::sign($0)");
     case OperatorKind::power: return mapped(power_of("$0", op.value, "VALUE"));
     case OperatorKind::maximum: return mapped("mr::larger($0, $1)");
     case OperatorKind::minimum: return mapped("mr::smaller($0, $1)");
@@ -48,16 +61,26 @@ std::vector<Instruction> recipe_of(const Operator& op) {
     case OperatorKind::less_equal: return mapped("mr::boolean<E>($0 <= $1)");
     case OperatorKind::equal: return mapped("mr::boolean<E>($0 == $1)");
     case OperatorKind::not_equal: return mapped("mr::boolean<E>($0 != $1)");
+    case OperatorKind::logical_and: return mapped("mr::smaller($0, $1)");
+    case OperatorKind::logical_or: return mapped("mr::larger($0, $1)");
+    case OperatorKind::logical_not: return mapped("F(1) - $0");
     case OperatorKind::where: return mapped("mr::select($0 != mr::splat<E>(0), $1, $2)");
     case OperatorKind::relu: return mapped("mr::larger(mr::splat<E>(0), $0)");
     case OperatorKind::gelu: return mapped("mr::gelu($0)");
     case OperatorKind::gelu_tanh: return mapped("mr::gelu_tanh($0)");
     case OperatorKind::silu: return mapped("mr::silu($0)");
+    case OperatorKind::sigmoid: return mapped("F(1) / (F(1) + mr::exp(-$0))");
+    case OperatorKind::softplus: return mapped("mr::softplus($0)");
     case OperatorKind::dropout: return {{InstructionKind::map, 0, "$0 * MASK"}, {InstructionKind::map, 1, "MASK"}};
     case OperatorKind::causal_mask: return mapped("mr::select(CONDITION, mr::splat<E>(-mr::infinity()), $0)");
     case OperatorKind::copy: return mapped("$0");
+    case OperatorKind::join: return mapped(first_inside(op.inputs.size()));
+    case OperatorKind::index: return mapped("mr::number<E>(POSITION)");
+    case OperatorKind::gather: return mapped("GATHERED($1)");
     case OperatorKind::embed_diagonal: return mapped("mr::select(CONDITION, $0, mr::splat<E>(0))");
     case OperatorKind::tanh_dx: return mapped("$1 * (F(1) - $0 * $0)");
+    case OperatorKind::erf_dx: return mapped("$1 * (F(1.12837916709551257390) * mr::exp(-($0 * $0)))");
+    case OperatorKind::sigmoid_dx: return mapped("$1 * ($0 * (F(1) - $0))");
     case OperatorKind::power_dx: return mapped(concat("$1 * VALUE * ", power_of("$0", op.value - 1, "(VALUE - F(1))")));
     case OperatorKind::relu_dx: return mapped("mr::select($0 > mr::splat<E>(0), $1, mr::splat<E>(0))");
     case OperatorKind::gelu_dx: return mapped("mr::gelu_dx($0, $1)");
@@ -68,6 +91,8 @@ std::vector<Instruction> recipe_of(const Operator& op) {
     case OperatorKind::sum: return {{sum, 0, "$0"}, {row_map, 0, "%0"}};
     case OperatorKind::max: return {{maximum, 0, "$0"}, {row_map, 0, "%0"}};
     case OperatorKind::min: return {{minimum, 0, "$0"}, {row_map, 0, "%0"}};
+    case OperatorKind::scatter_add:
+      return {{sum, 0, "mr::select(SELECTED($1) == mr::number<E>(POSITION), $0, mr::splat<E>(0))"}, {row_map, 0, "%0"}};
     case OperatorKind::extremum_dx:
       return {{sum, 0, "mr::boolean<E>($0 == $1)"},
               {InstructionKind::map, 0, "mr::select($0 == $1, $2 / %0, mr::splat<E>(0))"}};

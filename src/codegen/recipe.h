@@ -5,7 +5,11 @@
 //   $k     the operator's input k           %k     the row value k, from an earlier reduction or row instruction
 //   @k     the temporary k of this point    #      how many points the reduced indices have
 //   VALUE  the operator's parameter         MASK   the dropout's mask at this point
+//   INSIDEk  whether this point is in the region of input k of a join
 //   CONDITION  whether causal_mask or embed_diagonal changes this point
+//   POSITION   the position along the operator's first index, or the one that a scatter_add's ids select
+//   GATHERED(x)  the element of a gather's table that the id x selects
+//   SELECTED(x)  the id x inside the axis that it selects from
 #pragma once
 
 #include <string>

@@ -43,6 +43,9 @@ struct GemmCall {
   int64_t b_n = 0;
   int64_t c_m = 0;
   int64_t c_n = 0;
+  // The elements of A and B where all indices are zero.
+  int64_t a_first = 0;
+  int64_t b_first = 0;
   std::vector<GemmLoop> loops;  // outermost first
   // True: the threads share the iterations of the loops that do not sum, one product per thread. False: they share each
   // product.

@@ -5,6 +5,7 @@
 
 #include "base/safetensors.h"
 #include "base/text.h"
+#include "ir/index_limits.h"
 #include "reference/philox.h"
 
 namespace millrace {
@@ -97,11 +98,15 @@ Result<Done> take_from_file(const std::string& path, const Graph& graph, const s
 }
 
 void draw_missing(const Graph& graph, const std::vector<Given>& given, uint64_t seed, Values<double>& values) {
+  const std::vector<int64_t> limits = index_limits(graph);
   for (size_t k = 0; k < given.size(); ++k) {
+    const TensorId tensor = given[k].tensor;
     std::vector<double>& elements = values[given[k].tensor.at()];
     if (!elements.empty()) continue;
     elements.resize(static_cast<size_t>(elements_of(graph, given[k].tensor)));
-    for (size_t e = 0; e < elements.size(); ++e) elements[e] = uniform_draw(seed, static_cast<uint32_t>(k), e);
+    for (size_t e = 0; e < elements.size(); ++e)
+      elements[e] =
+          drawn_value(graph.tensor(tensor), limits[tensor.at()], uniform_draw(seed, static_cast<uint32_t>(k), e));
   }
 }
 

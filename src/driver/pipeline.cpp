@@ -28,7 +28,7 @@ Result<Graph> parse_text(const ProgramSource& program, const std::string& text) 
   options.sizes = program.sizes;
   if (!program.dtype.empty()) {
     options.dtype = dtype_named(program.dtype);
-    if (!options.dtype || options.dtype == DType::boolean) {
+    if (!options.dtype || !is_floating(*options.dtype)) {
       return Error::make(ErrorKind::bad_input, concat("--dtype ", program.dtype, ": unknown type"),
                          "use float16, bfloat16, float32 or float64");
     }

@@ -1,14 +1,33 @@
 #include "frontend/annotations.h"
 
+#include <algorithm>
+#include <array>
+
 #include "base/text.h"
 
 namespace millrace {
 
+std::optional<DType> tensor_type(const Expression& name) {
+  if (name.kind != ExpressionKind::name) return std::nullopt;
+  if (name.text == "bool_") return DType::boolean;
+  const std::optional<DType> dtype = dtype_named(name.text);
+  return dtype == DType::boolean ? std::nullopt : dtype;
+}
+
+bool is_integer_type(const Expression& name) {
+  static constexpr auto kTypes =
+      std::to_array<std::string_view>({"int8", "int16", "int32", "int64", "uint8", "bool", "bool_", "int"});
+  return name.kind == ExpressionKind::name && std::find(kTypes.begin(), kTypes.end(), name.text) != kTypes.end();
+}
+
 std::optional<DType> annotated_dtype(const Expression& name, std::optional<DType> chosen, Diagnostics& diagnostics) {
-  const std::optional<DType> dtype = name.kind == ExpressionKind::name ? dtype_named(name.text) : std::nullopt;
-  if (dtype && dtype != DType::boolean) return chosen.value_or(*dtype);
-  diagnostics.report(name.location, "this is not a tensor's type",
-                     "write float16, bfloat16, float32 or float64, with sizes: float32[A, B]");
+  const std::optional<DType> dtype = tensor_type(name);
+  if (dtype) return is_floating(*dtype) ? chosen.value_or(*dtype) : *dtype;
+  const bool integer = is_integer_type(name);
+  diagnostics.report(name.location,
+                     integer ? concat("'", name.text, "' is not a tensor's type") : "this is not a tensor's type",
+                     integer ? "write int32, int64 or bool_, with sizes: int32[A, B]"
+                             : "write float16, bfloat16, float32 or float64, with sizes: float32[A, B]");
   return std::nullopt;
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 
 #include "base/checked.h"
 #include "base/text.h"
@@ -17,13 +18,21 @@ constexpr int64_t kMaxPoints = int64_t{1} << 50;
 
 DType statistics_dtype(DType dtype) { return dtype == DType::float64 ? DType::float64 : DType::float32; }
 
-}  // namespace
-
-DimId Builder::dim(const std::string& name, int64_t extent) {
-  const auto [entry, fresh] = dims_.try_emplace({name, extent}, DimId(graph.dims.size()));
-  if (fresh) graph.dims.push_back({name, extent});
-  return entry->second;
+// Whether two axes have one label.
+bool repeats_a_label(const Builder::Term& term) {
+  std::set<int> seen;
+  return std::any_of(term.labels.begin(), term.labels.end(),
+                     [&](int label) { return label != kFixed && !seen.insert(label).second; });
 }
+
+// 0, 1, …: each axis is its own label.
+std::vector<int> labels_of(size_t rank) {
+  std::vector<int> labels(rank);
+  std::iota(labels.begin(), labels.end(), 0);
+  return labels;
+}
+
+}  // namespace
 
 TensorId Builder::add_argument(const std::string& name, DType dtype, const std::vector<DimId>& dims, TensorRole role) {
   const TensorId id(graph.tensors.size());
@@ -39,7 +48,7 @@ Value Builder::constant(double number) {
     std::snprintf(digits.data(), digits.size(), "%.17g", number);
     graph.tensors.push_back({digits.data(), DType::float64, {}, TensorRole::constant, number});
   }
-  return Value::of(View{entry->second, {}});
+  return Value::of(View{entry->second, {}, {}, {}});
 }
 
 TensorId Builder::add_tensor(DType dtype, const std::vector<DimId>& dims, const char* suffix) {
@@ -66,53 +75,15 @@ std::optional<OperatorId> Builder::add_operator(Operator op, SourceLocation loca
     }
     points = *product;
   }
+  const bool of_numbers = std::all_of(op.inputs.begin(), op.inputs.end(), [&](const Access& input) {
+    const TensorRole role = graph.tensor(input.tensor).role;
+    return role == TensorRole::constant || role == TensorRole::scalar || made_of_numbers_.contains(input.tensor);
+  });
+  if (of_numbers && !op.space.empty()) made_of_numbers_.insert(op.outputs[0].tensor);
+  note_integers(op);
   op.name = operator_names_.take(concat(target_, " ", label_of(graph, op)), " ");
   graph.operators.push_back(std::move(op));
   return OperatorId(graph.operators.size() - 1);
-}
-
-View Builder::whole(TensorId tensor) const { return {tensor, in_order(graph.tensor(tensor).dims.size())}; }
-
-int64_t Builder::extent(const View& view, size_t axis) const {
-  const int tensor_axis = view.axes[axis];
-  return tensor_axis == kFixed ? 1 : graph.extent(graph.tensor(view.tensor).dims[as_index(tensor_axis)]);
-}
-
-DimId Builder::dim_of(const View& view, size_t axis) {
-  const int tensor_axis = view.axes[axis];
-  return tensor_axis == kFixed ? dim("1", 1) : graph.tensor(view.tensor).dims[as_index(tensor_axis)];
-}
-
-std::string Builder::shape(const View& view) const {
-  std::vector<std::string> parts;
-  for (size_t axis = 0; axis < view.axes.size(); ++axis) parts.push_back(concat(extent(view, axis)));
-  return concat("[", join(parts, ", "), "]");
-}
-
-DType Builder::common_dtype(const std::vector<View>& views) const {
-  // Tensors decide the type, scalars only if there are no tensors, constants never. np.where of two numbers has the
-  // type of what its condition compares.
-  std::optional<DType> of_tensors;
-  std::optional<DType> of_scalars;
-  const auto widen = [](std::optional<DType>& common, DType dtype) {
-    if (!common || *common == dtype) {
-      common = dtype;
-    } else {
-      // float16 with bfloat16 needs float32 to hold both.
-      common = *common == DType::float64 || dtype == DType::float64 ? DType::float64 : DType::float32;
-    }
-  };
-  for (const View& view : views) {
-    const Tensor& tensor = graph.tensor(view.tensor);
-    if (tensor.role == TensorRole::constant) continue;
-    const auto compared = compared_.find(view.tensor);
-    if (tensor.role == TensorRole::scalar || compared != compared_.end()) {
-      widen(of_scalars, compared == compared_.end() ? tensor.dtype : compared->second);
-    } else {
-      widen(of_tensors, tensor.dtype);
-    }
-  }
-  return of_tensors.value_or(of_scalars.value_or(DType::float32));
 }
 
 Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLocation location, double value) {
@@ -120,57 +91,82 @@ Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLo
   for (const Value& input : inputs) {
     if (input.kind == ValueKind::broken) return Value::broken();
     views.push_back(input.kind == ValueKind::number ? constant(input.number).view : input.view);
-    const bool boolean = graph.tensor(views.back().tensor).dtype == DType::boolean;
-    const bool condition = kind == OperatorKind::where && views.size() == 1;
-    if (boolean != condition) {
-      diagnostics_.report(location,
-                          boolean ? "a comparison is not a number" : "the condition of np.where is not a comparison",
-                          "write np.where(a < b, x, y)");
-      return Value::broken();
-    }
+    if (!check_boolean(kind, views.size() - 1, views.back(), location)) return Value::broken();
+    if (!takes_integers(kind) && !check_floating(views.back(), location)) return Value::broken();
   }
   size_t rank = 0;
   for (const View& view : views) rank = std::max(rank, view.axes.size());
-  Operator op;
-  op.kind = kind;
-  op.value = value;
-  op.space.resize(rank);
-  op.reduced.resize(rank, false);
+  std::map<int, DimId> dims;
   std::vector<int64_t> extents(rank, 0);
+  std::vector<bool> repeats(rank, false);  // along a broadcast part, which names the axis only if no operand does
   for (const View& view : views) {
     for (size_t axis = 0; axis < view.axes.size(); ++axis) {
       const size_t index = rank - view.axes.size() + axis;
       const int64_t here = extent(view, axis);
-      if (extents[index] == 0 || (extents[index] == 1 && here != 1)) {
+      const bool named = extents[index] == here && repeats[index] && !is_repeated(view, axis);
+      if (extents[index] == 0 || (extents[index] == 1 && here != 1) || named) {
         extents[index] = here;
-        op.space[index] = dim_of(view, axis);
+        repeats[index] = is_repeated(view, axis);
+        dims[static_cast<int>(index)] = dim_of(view, axis);
       } else if (here != 1 && here != extents[index]) {
         std::vector<std::string> shapes;
         for (const View& operand : views) shapes.push_back(shape(operand));
-        diagnostics_.report(location, concat("shapes ", join(shapes, " and "), " do not broadcast"),
+        diagnostics_.report(location, concat("shapes ", millrace::join(shapes, " and "), " do not broadcast"),
                             concat("axis ", index, " of the result would be ", extents[index], " and ", here,
                                    "; insert axes with x[:, None]"));
         return Value::broken();
       }
     }
   }
+  std::vector<Term> terms;
   for (const View& view : views) {
-    Access input{view.tensor, std::vector<int>(graph.tensor(view.tensor).dims.size(), kFixed)};
+    terms.push_back({view, {}});
     for (size_t axis = 0; axis < view.axes.size(); ++axis) {
       const size_t index = rank - view.axes.size() + axis;
-      if (view.axes[axis] == kFixed || extent(view, axis) != extents[index]) continue;
-      input.axes[as_index(view.axes[axis])] = static_cast<int>(index);
+      terms.back().labels.push_back(extent(view, axis) == extents[index] ? static_cast<int>(index) : kFixed);
     }
-    op.inputs.push_back(std::move(input));
   }
+  if (kind == OperatorKind::causal_mask && !merge_last_two(terms[0].view, location)) return Value::broken();
+  std::optional<Space> space = common_space(terms, location);
+  if (!space) return Value::broken();
+  std::vector<size_t> counts;
+  for (const auto& [label, dim] : dims) {
+    add_label(*space, label, dim, terms);
+    counts.push_back(space->indices[label].size());
+  }
+  Operator op;
+  op.kind = kind;
+  op.value = value;
+  op.space = space->dims;
+  op.reduced.resize(op.space.size(), false);
+  for (const Term& term : terms) op.inputs.push_back(access(term, *space));
   const bool compares = kind == OperatorKind::less || kind == OperatorKind::less_equal || kind == OperatorKind::equal ||
-                        kind == OperatorKind::not_equal;
+                        kind == OperatorKind::not_equal || is_logical(kind);
   const TensorId output = add_tensor(compares ? DType::boolean : common_dtype(views), op.space);
-  if (compares) compared_[output] = common_dtype(views);
-  const View result = whole(output);
-  op.outputs.push_back({output, result.axes});
+  if (compares) {
+    const DType compared = common_dtype(views);
+    compared_[output] = is_integer(compared) ? dtype_of_arguments() : compared;
+  }
+  op.outputs.push_back({output, in_order(op.space.size())});
   if (!add_operator(std::move(op), location)) return Value::broken();
-  return Value::of(result);
+  return Value::of(grouped(output, counts));
+}
+
+// A causal mask compares the positions on the last two axes: neither may be several indices.
+bool Builder::merge_last_two(View& view, SourceLocation location) {
+  std::vector<bool> merged(view.axes.size(), false);
+  for (size_t axis = view.axes.size() - 2; axis < view.axes.size(); ++axis) merged[axis] = view.axes[axis].size() > 1;
+  if (std::none_of(merged.begin(), merged.end(), [](bool m) { return m; })) return true;
+  const std::optional<View> copied = materialized(view, merged, location);
+  if (copied) view = *copied;
+  return copied.has_value();
+}
+
+Value Builder::cast(const Value& value, DType dtype, SourceLocation location) {
+  if (value.kind != ValueKind::view || graph.tensor(value.view.tensor).dtype == dtype) return value;
+  const Value result = map(OperatorKind::copy, {value}, location);
+  if (result.kind == ValueKind::view) graph.tensors[result.view.tensor.at()].dtype = dtype;
+  return result;
 }
 
 Value Builder::dropout(const Value& input, double probability, SourceLocation location) {
@@ -181,66 +177,148 @@ Value Builder::dropout(const Value& input, double probability, SourceLocation lo
   Operator& op = graph.operators.back();
   op.subsequence = subsequence;
   const TensorId mask = add_tensor(graph.tensor(result.view.tensor).dtype, op.space, ".mask");
-  op.outputs.push_back({mask, result.view.axes});
+  op.outputs.push_back({mask, op.outputs[0].axes});
   return result;
 }
 
 Value Builder::reduce(OperatorKind kind, const View& view, const std::vector<bool>& reduced, bool keep_dims,
                       SourceLocation location) {
+  if (!check_floating(view, location)) return Value::broken();
   if (std::none_of(reduced.begin(), reduced.end(), [](bool r) { return r; })) return Value::of(view);
+  std::vector<Term> terms = {{view, labels_of(view.axes.size())}};
+  std::optional<Space> space = common_space(terms, location);
+  if (!space) return Value::broken();
   Operator op;
   op.kind = kind;
-  op.reduced = reduced;
-  std::vector<DimId> dims;
   Access output;
-  Access input{view.tensor, std::vector<int>(graph.tensor(view.tensor).dims.size(), kFixed)};
+  std::vector<DimId> dims;
+  std::vector<size_t> counts;
   for (size_t axis = 0; axis < view.axes.size(); ++axis) {
-    op.space.push_back(dim_of(view, axis));
-    if (view.axes[axis] != kFixed) input.axes[as_index(view.axes[axis])] = static_cast<int>(axis);
-    if (!reduced[axis] || keep_dims) {
-      dims.push_back(reduced[axis] ? dim("1", 1) : op.space.back());
-      output.axes.push_back(reduced[axis] ? kFixed : static_cast<int>(axis));
+    add_label(*space, static_cast<int>(axis), dim_of(view, axis), terms);
+    const std::vector<int>& indices = space->indices[static_cast<int>(axis)];
+    op.reduced.resize(space->dims.size(), reduced[axis]);
+    if (reduced[axis] && !keep_dims) continue;
+    counts.push_back(reduced[axis] ? 1 : indices.size());
+    for (const int index : reduced[axis] ? std::vector<int>{kFixed} : indices) {
+      dims.push_back(index == kFixed ? dim("1", 1) : space->dims[as_index(index)]);
+      output.axes.emplace_back(index);
     }
   }
+  op.space = space->dims;
   output.tensor = add_tensor(common_dtype({view}), dims);
-  op.inputs.push_back(std::move(input));
+  op.inputs.push_back(access(terms[0], *space));
   op.outputs.push_back(output);
   if (!add_operator(std::move(op), location)) return Value::broken();
-  return Value::of(whole(output.tensor));
+  return Value::of(grouped(output.tensor, counts));
 }
 
-Value Builder::normalize(OperatorKind kind, const View& view, size_t axis, const std::vector<View>& weights,
-                         double epsilon, SourceLocation location) {
+bool Builder::check_weight(const View& weight, const View& view, const std::vector<bool>& axes,
+                           SourceLocation location) {
+  std::vector<size_t> numbers;
+  std::vector<int64_t> extents;
+  for (size_t axis = 0; axis < axes.size(); ++axis) {
+    if (!axes[axis]) continue;
+    numbers.push_back(axis);
+    extents.push_back(extent(view, axis));
+  }
+  bool fits = weight.axes.size() == numbers.size();
+  for (size_t k = 0; fits && k < numbers.size(); ++k) fits = extent(weight, k) == extents[k];
+  if (fits) return true;
+  diagnostics_.report(
+      location,
+      concat("a weight of shape ", shape(weight), " does not fit ", numbers.size() == 1 ? "axis" : "axes", " ",
+             millrace::join(numbers, ", "), " of ", shape(view)),
+      concat("its shape must be [", millrace::join(extents, ", "), "]"));
+  return false;
+}
+
+View Builder::spread(const View& view, const std::vector<bool>& axes) const {
+  View result = view;
+  result.axes.clear();
+  size_t next = 0;
+  for (const bool marked : axes) result.axes.push_back(marked ? view.axes[next++] : std::vector<int>());
+  return result;
+}
+
+DimId Builder::dim_of_extent(int64_t extent) {
+  for (size_t k = 0; k < graph.dims.size(); ++k) {
+    if (graph.dims[k].extent == extent) return DimId(k);
+  }
+  return dim(concat(extent), extent);
+}
+
+Value Builder::positions(DimId dim, SourceLocation location) {
+  Operator op;
+  op.kind = OperatorKind::index;
+  op.space = {dim};
+  op.reduced = {false};
+  op.outputs = {{add_tensor(dtype_of_numbers(), op.space), {0}}};
+  const View result = whole(op.outputs[0].tensor);
+  if (!add_operator(std::move(op), location)) return Value::broken();
+  return Value::of(result);
+}
+
+Value Builder::filled(double number, const std::vector<DimId>& dims, std::optional<DType> dtype,
+                      SourceLocation location) {
+  Operator op;
+  op.kind = OperatorKind::copy;
+  op.space = dims;
+  op.reduced.resize(dims.size(), false);
+  op.inputs = {{constant(number).view.tensor, {}}};
+  const View result = whole(add_tensor(dtype.value_or(dtype_of_numbers()), dims));
+  op.outputs = {{result.tensor, in_order(dims.size())}};
+  if (!add_operator(std::move(op), location)) return Value::broken();
+  return Value::of(result);
+}
+
+Value Builder::normalize(OperatorKind kind, const View& view, const std::vector<bool>& axes,
+                         const std::vector<View>& weights, double epsilon, SourceLocation location) {
+  if (!check_floating(view, location)) return Value::broken();
+  std::vector<Term> terms = {{view, labels_of(view.axes.size())}};
+  std::vector<int> normalized;
+  for (size_t axis = 0; axis < axes.size(); ++axis) {
+    if (axes[axis]) normalized.push_back(static_cast<int>(axis));
+  }
+  for (const View& weight : weights) {
+    const bool number = graph.tensor(weight.tensor).role == TensorRole::constant;
+    if (!number && !check_weight(weight, view, axes, location)) return Value::broken();
+    terms.push_back({weight, number ? std::vector<int>() : normalized});
+    if (number) continue;
+    // The operator needs an element of its own at each position of the axes: a copy for an axis of extent one that the
+    // tensor does not have, and for one along which it repeats.
+    const bool missing = std::any_of(weight.axes.begin(), weight.axes.end(), [&](const auto& parts) {
+      return parts.empty() ||
+             std::any_of(parts.begin(), parts.end(), [&](int part) { return is_broadcast(weight, part); });
+    });
+    if (!missing) continue;
+    const std::optional<View> copied = materialized(weight, std::vector<bool>(weight.axes.size(), true), location);
+    if (!copied) return Value::broken();
+    terms.back().view = *copied;
+  }
+  std::optional<Space> space = common_space(terms, location);
+  if (!space) return Value::broken();
   Operator op;
   op.kind = kind;
   op.value = epsilon;
-  op.reduced.resize(view.axes.size(), false);
-  op.reduced[axis] = true;
-  Access input{view.tensor, std::vector<int>(graph.tensor(view.tensor).dims.size(), kFixed)};
-  Access along;    // all axes
-  Access outside;  // all axes but the normalized one
+  Access outside;  // all axes but the normalized ones
   std::vector<DimId> outside_dims;
+  std::vector<size_t> counts;
   for (size_t k = 0; k < view.axes.size(); ++k) {
-    op.space.push_back(dim_of(view, k));
-    if (view.axes[k] != kFixed) input.axes[as_index(view.axes[k])] = static_cast<int>(k);
-    along.axes.push_back(static_cast<int>(k));
-    if (k == axis) continue;
-    outside.axes.push_back(static_cast<int>(k));
-    outside_dims.push_back(op.space.back());
-  }
-  op.inputs.push_back(std::move(input));
-  for (const View& weight : weights) {
-    if (weight.axes.size() != 1 || weight.axes[0] == kFixed || extent(weight, 0) != extent(view, axis)) {
-      diagnostics_.report(location,
-                          concat("a weight of shape ", shape(weight), " does not fit axis ", axis, " of ", shape(view)),
-                          concat("its shape must be [", extent(view, axis), "]"));
-      return Value::broken();
+    add_label(*space, static_cast<int>(k), dim_of(view, k), terms);
+    const std::vector<int>& indices = space->indices[static_cast<int>(k)];
+    op.reduced.resize(space->dims.size(), axes[k]);
+    counts.push_back(indices.size());
+    if (axes[k]) continue;
+    for (const int index : indices) {
+      outside.axes.emplace_back(index);
+      outside_dims.push_back(space->dims[as_index(index)]);
     }
-    op.inputs.push_back({weight.tensor, {static_cast<int>(axis)}});
   }
+  op.space = space->dims;
+  for (const Term& term : terms) op.inputs.push_back(access(term, *space));
   const DType dtype = common_dtype({view});
-  along.tensor = add_tensor(dtype, op.space);
-  op.outputs.push_back(along);
+  const TensorId along = add_tensor(dtype, op.space);
+  op.outputs.push_back({along, in_order(op.space.size())});
   const auto add_statistic = [&](const char* suffix) {
     outside.tensor = add_tensor(statistics_dtype(dtype), outside_dims, suffix);
     op.outputs.push_back(outside);
@@ -248,61 +326,113 @@ Value Builder::normalize(OperatorKind kind, const View& view, size_t axis, const
   if (kind == OperatorKind::layernorm) add_statistic(".mean");
   if (kind == OperatorKind::layernorm || kind == OperatorKind::rmsnorm) add_statistic(".rstd");
   if (!add_operator(std::move(op), location)) return Value::broken();
-  return Value::of(whole(along.tensor));
-}
-
-Access Builder::access(const Term& term, const std::map<int, int>& index_of) const {
-  Access result{term.view.tensor, std::vector<int>(graph.tensor(term.view.tensor).dims.size(), kFixed)};
-  for (size_t axis = 0; axis < term.labels.size(); ++axis) {
-    if (term.view.axes[axis] == kFixed || term.labels[axis] == kFixed) continue;
-    result.axes[as_index(term.view.axes[axis])] = index_of.at(term.labels[axis]);
-  }
-  return result;
+  return Value::of(grouped(along, counts));
 }
 
 Value Builder::product(const Term& a, const Term& b, const std::vector<int>& out, const std::map<int, DimId>& dims,
                        SourceLocation location) {
+  if (!check_floating(a.view, location) || !check_floating(b.view, location)) return Value::broken();
+  std::vector<Term> terms = {a, b};
+  std::optional<Space> space = common_space(terms, location);
+  if (!space) return Value::broken();
   Operator op;
   op.kind = OperatorKind::multiply;
-  std::map<int, int> index_of;
+  std::vector<size_t> counts;
   for (const int label : out) {
-    index_of.emplace(label, static_cast<int>(op.space.size()));
-    op.space.push_back(dims.at(label));
-    op.reduced.push_back(false);
+    add_label(*space, label, dims.at(label), terms);
+    counts.push_back(space->indices[label].size());
   }
-  const std::vector<DimId> out_dims = op.space;
-  for (const Term* term : {&a, &b}) {
-    for (const int label : term->labels) {
-      if (label == kFixed || !index_of.emplace(label, static_cast<int>(op.space.size())).second) continue;
+  const std::vector<DimId> out_dims = space->dims;
+  op.reduced.resize(out_dims.size(), false);
+  for (const Term& term : terms) {
+    for (const int label : term.labels) {
+      if (label == kFixed || space->indices.contains(label)) continue;
       op.kind = OperatorKind::contraction;
-      op.space.push_back(dims.at(label));
-      op.reduced.push_back(true);
+      add_label(*space, label, dims.at(label), terms);
+      op.reduced.resize(space->dims.size(), true);
     }
   }
-  op.inputs = {access(a, index_of), access(b, index_of)};
-  const TensorId output = add_tensor(common_dtype({a.view, b.view}), out_dims);
-  const View result = whole(output);
-  op.outputs.push_back({output, result.axes});
+  op.space = space->dims;
+  op.inputs = {access(terms[0], *space), access(terms[1], *space)};
+  if (op.kind == OperatorKind::contraction) {
+    if (const std::optional<size_t> broadcast = broadcast_term(terms, *space, op)) {
+      // No operand runs along an index: a broadcast operand is copied, and then runs along it.
+      Term& term = terms[*broadcast];
+      const std::optional<View> copied = materialized(term.view, std::vector<bool>(term.labels.size(), true), location);
+      if (!copied) return Value::broken();
+      term.view = *copied;
+      return product(terms[0], terms[1], out, dims, location);
+    }
+  }
+  const DType dtype = common_dtype({a.view, b.view});
+  for (Access& input : op.inputs) {
+    if (op.kind != OperatorKind::contraction || !made_of_numbers_.contains(input.tensor)) continue;
+    const std::optional<TensorId> same = converted(input.tensor, dtype, location);
+    if (!same) return Value::broken();
+    input.tensor = *same;
+  }
+  const TensorId output = add_tensor(dtype, out_dims);
+  op.outputs.push_back({output, in_order(out_dims.size())});
   if (!add_operator(std::move(op), location)) return Value::broken();
-  return Value::of(result);
+  return Value::of(grouped(output, counts));
+}
+
+// The operand with the label of an index along which neither operand runs.
+std::optional<size_t> Builder::broadcast_term(const std::vector<Term>& terms, const Space& space,
+                                              const Operator& op) const {
+  for (const auto& [label, indices] : space.indices) {
+    for (const int index : indices) {
+      const auto position = as_index(index);
+      if (graph.extent(op.space[position]) == 1) continue;
+      if (runs_along(op.inputs[0], position) || runs_along(op.inputs[1], position)) continue;
+      for (size_t k = 0; k < terms.size(); ++k) {
+        const std::vector<int>& labels = terms[k].labels;
+        if (std::find(labels.begin(), labels.end(), label) != labels.end()) return k;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<TensorId> Builder::converted(TensorId tensor, DType dtype, SourceLocation location) {
+  if (graph.tensor(tensor).dtype == dtype) return tensor;
+  Operator op;
+  op.kind = OperatorKind::copy;
+  op.space = graph.tensor(tensor).dims;
+  op.reduced.resize(op.space.size(), false);
+  const TensorId made = add_tensor(dtype, op.space);
+  op.inputs = {{tensor, in_order(op.space.size())}};
+  op.outputs = {{made, in_order(op.space.size())}};
+  if (!add_operator(std::move(op), location)) return std::nullopt;
+  return made;
 }
 
 Value Builder::copy(const Term& term, const std::vector<int>& out, const std::map<int, DimId>& dims,
                     SourceLocation location) {
+  std::vector<Term> terms = {term};
+  if (repeats_a_label(term) && !is_plain(graph, term.view)) {  // a diagonal is one of whole axes
+    std::vector<DimId> whole_dims;
+    for (size_t axis = 0; axis < term.view.axes.size(); ++axis) whole_dims.push_back(dim_of(term.view, axis));
+    const std::optional<TensorId> copied = add_copy(term.view, term.view.axes, whole_dims, location);
+    if (!copied) return Value::broken();
+    terms[0].view = whole(*copied);
+  }
+  std::optional<Space> space = common_space(terms, location);
+  if (!space) return Value::broken();
   Operator op;
   op.kind = OperatorKind::copy;
-  std::map<int, int> index_of;
+  std::vector<size_t> counts;
   for (const int label : out) {
-    index_of.emplace(label, static_cast<int>(op.space.size()));
-    op.space.push_back(dims.at(label));
+    add_label(*space, label, dims.at(label), terms);
+    counts.push_back(space->indices[label].size());
   }
+  op.space = space->dims;
   op.reduced.resize(op.space.size(), false);
-  op.inputs.push_back(access(term, index_of));
+  op.inputs.push_back(access(terms[0], *space));
   const TensorId output = add_tensor(graph.tensor(term.view.tensor).dtype, op.space);
-  const View result = whole(output);
-  op.outputs.push_back({output, result.axes});
+  op.outputs.push_back({output, in_order(op.space.size())});
   if (!add_operator(std::move(op), location)) return Value::broken();
-  return Value::of(result);
+  return Value::of(grouped(output, counts));
 }
 
 void Builder::name_result(const Value& value, size_t first_tensor) {
@@ -316,14 +446,12 @@ void Builder::name_result(const Value& value, size_t first_tensor) {
 void Builder::add_result(const std::string& name, const View& view, SourceLocation location) {
   // Every result is a separate tensor that an operator writes, so that no two results share a caller's buffer.
   TensorId tensor = view.tensor;
-  if (!results_.insert(tensor).second || graph.tensor(tensor).role != TensorRole::computed ||
-      view.axes != whole(tensor).axes) {
-    const std::vector<int> labels = in_order(view.axes.size());
-    std::map<int, DimId> dims;
-    for (size_t axis = 0; axis < view.axes.size(); ++axis) dims.emplace(static_cast<int>(axis), dim_of(view, axis));
-    const Value copied = copy({view, labels}, labels, dims, location);
-    if (copied.kind != ValueKind::view) return;
-    tensor = copied.view.tensor;
+  if (!results_.insert(tensor).second || graph.tensor(tensor).role != TensorRole::computed || !is_whole(graph, view)) {
+    std::vector<DimId> dims;
+    for (size_t axis = 0; axis < view.axes.size(); ++axis) dims.push_back(dim_of(view, axis));
+    const std::optional<TensorId> copied = add_copy(view, view.axes, dims, location);
+    if (!copied) return;
+    tensor = *copied;
   }
   graph.results.push_back({result_names_.take(name, "_"), tensor});
 }

@@ -9,7 +9,7 @@
 
 namespace millrace {
 
-// a `op` b for + - * / // **.
+// a `op` b for + - * / // % **, and & | ^ of integers.
 Value fold_binary(std::string_view op, const Value& a, const Value& b, SourceLocation location,
                   Diagnostics& diagnostics);
 

@@ -30,6 +30,7 @@ class Diagnostics {
   // For an option, which has no location in the text.
   void report(std::string_view message, std::string_view remedy);
   bool any() const { return !diagnostics_.empty(); }
+  size_t count() const { return diagnostics_.size(); }
 
   // Later errors are dropped: they are often consequences of the first ones.
   bool full() const { return silent_ || diagnostics_.size() >= 20; }

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "frontend/views.h"
 
 namespace millrace {
 namespace {
@@ -261,12 +262,12 @@ class Einsum {
   // The one operand that is left, with its axes in the order of the result: a view, which moves no data.
   Value last_term() {
     const Term& term = terms_.front();
-    View view{term.view.tensor, {}};
+    std::vector<size_t> order;
     for (const int label : output_) {
       const auto axis = std::find(term.labels.begin(), term.labels.end(), label);
-      view.axes.push_back(term.view.axes[static_cast<size_t>(axis - term.labels.begin())]);
+      order.push_back(static_cast<size_t>(axis - term.labels.begin()));
     }
-    return Value::of(view);
+    return Value::of(permuted(term.view, order));
   }
 
   std::string subscripts_;

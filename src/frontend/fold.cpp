@@ -50,13 +50,16 @@ void fold_scales(Graph& graph) {
     const OperatorId producer = producer_now[scaled.tensor.at()];
     const bool folds = producer.valid() && graph.operators[producer.at()].kind == OperatorKind::contraction &&
                        readers[scaled.tensor.at()].size() == 1 && !is_result[scaled.tensor.at()] &&
-                       scaled.axes == in_order(op.space.size());
+                       is_whole(graph, op, scaled);
     if (!folds) continue;
     TensorId scale = op.inputs[as_index(position)].tensor;
     if (op.kind == OperatorKind::divide) scale = reciprocal(graph, reciprocals, scale);
     Operator& contraction = graph.operators[producer.at()];
     contraction.inputs.push_back({scale, {}});
-    contraction.outputs[0].tensor = op.outputs[0].tensor;
+    Access output{op.outputs[0].tensor, {}};  // a result may merge axes
+    for (const Position& axis : op.outputs[0].axes)
+      output.axes.push_back(substituted(axis, contraction.outputs[0].axes));
+    contraction.outputs[0] = std::move(output);
     producer_now[op.outputs[0].tensor.at()] = producer;
     gone[k] = true;
   }

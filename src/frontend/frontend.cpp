@@ -7,6 +7,8 @@
 #include "frontend/lower.h"
 #include "frontend/parser.h"
 #include "frontend/sizes.h"
+#include "frontend/split_axes.h"
+#include "ir/push_slices.h"
 
 namespace millrace {
 
@@ -29,6 +31,10 @@ Result<Graph> parse_program(std::string_view text, const ProgramOptions& options
   if (diagnostics.any()) return diagnostics.error();
   Graph graph = lower_module(module, numbers, options, diagnostics);
   if (diagnostics.any()) return diagnostics.error();
+  const std::set<std::string> copies = whole_copies(graph);
+  push_slices(graph, Pass::forward, {});
+  split_axes(graph);
+  absorb_copies(graph, copies);
   fold_scales(graph);
   remove_unused(graph);
   return graph;

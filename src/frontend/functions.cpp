@@ -2,178 +2,21 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "base/text.h"
-#include "frontend/constants.h"
+#include "frontend/function_handlers.h"
 
 namespace millrace {
 namespace {
 
-// A call that is being lowered, with its arguments by parameter.
-struct Call {
-  const Expression& expression;
-  Builder& builder;
-  Diagnostics& diagnostics;
-  std::vector<std::optional<Value>> arguments;  // one per parameter of the signature
-
-  SourceLocation location() const { return expression.location; }
-  Value report(std::string_view message, std::string_view remedy) const {
-    diagnostics.report(location(), message, remedy);
-    return Value::broken();
-  }
-};
-
-using Handler = Value (*)(const Call& call, OperatorKind kind);
-
 struct Signature {
   std::string_view name;
-  std::string_view parameters;  // separated by spaces; those after '|' are optional
-  Handler handler;
+  // Separated by spaces. Those after '|' are optional, those after '*' must be named; '?' allows None, which is the
+  // same as an absent argument.
+  std::string_view parameters;
+  FunctionHandler handler;
   OperatorKind kind = OperatorKind::copy;
 };
-
-const View* tensor_argument(const Call& call, size_t parameter) {
-  const Value& value = *call.arguments[parameter];
-  if (value.kind == ValueKind::view) return &value.view;
-  call.report(concat("'", call.expression.text, "' needs a tensor, not a number"),
-              "pass an argument, or a value computed from one");
-  return nullptr;
-}
-
-std::optional<double> number_argument(const Call& call, size_t parameter, double fallback) {
-  if (!call.arguments[parameter]) return fallback;
-  const Value& value = *call.arguments[parameter];
-  if (value.kind == ValueKind::number) return value.number;
-  call.report(concat("an argument of '", call.expression.text, "' must be a constant number"),
-              "write a number or a size");
-  return std::nullopt;
-}
-
-std::optional<size_t> checked_axis(const Call& call, const Value& value, size_t rank) {
-  const auto signed_rank = static_cast<int64_t>(rank);
-  if (value.kind == ValueKind::number && value.integer && *value.integer >= -signed_rank &&
-      *value.integer < signed_rank) {
-    return static_cast<size_t>(*value.integer < 0 ? *value.integer + signed_rank : *value.integer);
-  }
-  call.report(concat("the axis of '", call.expression.text, "' is not one of the ", rank, " axes of its tensor"),
-              rank == 0 ? "a scalar has no axes" : concat("write axis=0 to axis=", rank - 1, ", or -1 for the last"));
-  return std::nullopt;
-}
-
-// The axis of a softmax or normalization: one number; the default is the last axis.
-std::optional<size_t> axis_argument(const Call& call, size_t parameter, size_t rank) {
-  return checked_axis(call, call.arguments[parameter].value_or(Value::of_integer(-1)), rank);
-}
-
-// The axes of a reduction: one number or several; the default, and None, is all.
-std::optional<std::vector<bool>> axes_argument(const Call& call, size_t parameter, size_t rank) {
-  if (!call.arguments[parameter] || call.arguments[parameter]->kind == ValueKind::nothing) {
-    return std::vector<bool>(rank, true);
-  }
-  const Value& value = *call.arguments[parameter];
-  std::vector<bool> marked(rank, false);
-  for (const Value& item : value.kind == ValueKind::tuple ? *value.items : std::vector<Value>{value}) {
-    const std::optional<size_t> axis = checked_axis(call, item, rank);
-    if (!axis) return std::nullopt;
-    if (marked[*axis]) {
-      call.report(concat("axis ", *axis, " is given twice"), "give each axis once");
-      return std::nullopt;
-    }
-    marked[*axis] = true;
-  }
-  return marked;
-}
-
-Value elementwise(const Call& call, OperatorKind kind, double value = 0) {
-  std::vector<Value> inputs;
-  for (int k = 0; k < info_of(kind).inputs; ++k) inputs.push_back(*call.arguments[as_index(k)]);
-  const bool numbers =
-      std::all_of(inputs.begin(), inputs.end(), [](const Value& v) { return v.kind == ValueKind::number; });
-  if (numbers) return fold_function(kind, inputs, value, call.location(), call.diagnostics);
-  return call.builder.map(kind, inputs, call.location(), value);
-}
-
-Value call_map(const Call& call, OperatorKind kind) { return elementwise(call, kind); }
-
-Value call_square(const Call& call, OperatorKind kind) { return elementwise(call, kind, 2); }
-
-Value call_power(const Call& call, OperatorKind kind) {
-  const std::optional<double> exponent = number_argument(call, 1, 0);
-  return exponent ? elementwise(call, kind, *exponent) : Value::broken();
-}
-
-Value call_where(const Call& call, OperatorKind kind) {
-  if (call.arguments[0]->kind != ValueKind::view) {
-    return call.report("the condition of np.where is not a comparison of tensors", "write np.where(a < b, x, y)");
-  }
-  return elementwise(call, kind);
-}
-
-Value call_reduction(const Call& call, OperatorKind kind) {
-  const View* const view = tensor_argument(call, 0);
-  if (view == nullptr) return Value::broken();
-  const std::optional<std::vector<bool>> axes = axes_argument(call, 1, view->axes.size());
-  const std::optional<double> keep_dims = number_argument(call, 2, 0);
-  if (!axes || !keep_dims) return Value::broken();
-  return call.builder.reduce(kind, *view, *axes, *keep_dims != 0, call.location());
-}
-
-Value call_mean(const Call& call, OperatorKind) {
-  const Value total = call_reduction(call, OperatorKind::sum);
-  if (total.kind != ValueKind::view) return Value::broken();
-  const View& view = call.arguments[0]->view;
-  const std::vector<bool> axes = *axes_argument(call, 1, view.axes.size());
-  double count = 1;
-  for (size_t axis = 0; axis < axes.size(); ++axis) {
-    if (axes[axis]) count *= static_cast<double>(call.builder.extent(view, axis));
-  }
-  return call.builder.map(OperatorKind::multiply, {total, Value::of(1 / count)}, call.location());
-}
-
-Value call_normalization(const Call& call, const std::vector<View>& weights, size_t axis_parameter, double epsilon,
-                         OperatorKind kind) {
-  const View* const view = tensor_argument(call, 0);
-  if (view == nullptr) return Value::broken();
-  const std::optional<size_t> axis = axis_argument(call, axis_parameter, view->axes.size());
-  return axis ? call.builder.normalize(kind, *view, *axis, weights, epsilon, call.location()) : Value::broken();
-}
-
-Value call_softmax(const Call& call, OperatorKind kind) { return call_normalization(call, {}, 1, 0, kind); }
-
-Value call_layernorm(const Call& call, OperatorKind kind) {
-  const View* const weight = tensor_argument(call, 1);
-  const View* const bias = tensor_argument(call, 2);
-  const std::optional<double> epsilon = number_argument(call, 4, 1e-5);
-  if (weight == nullptr || bias == nullptr || !epsilon) return Value::broken();
-  return call_normalization(call, {*weight, *bias}, 3, *epsilon, kind);
-}
-
-Value call_rmsnorm(const Call& call, OperatorKind kind) {
-  const View* const weight = tensor_argument(call, 1);
-  const std::optional<double> epsilon = number_argument(call, 3, 1e-6);
-  if (weight == nullptr || !epsilon) return Value::broken();
-  return call_normalization(call, {*weight}, 2, *epsilon, kind);
-}
-
-Value call_dropout(const Call& call, OperatorKind) {
-  const std::optional<double> probability = number_argument(call, 1, 0.1);
-  if (tensor_argument(call, 0) == nullptr || !probability) return Value::broken();
-  if (!(*probability >= 0 && *probability < 1)) {
-    return call.report(concat("the dropout probability is ", *probability), "choose p with 0 <= p < 1");
-  }
-  return call.builder.dropout(*call.arguments[0], *probability, call.location());
-}
-
-Value call_causal_mask(const Call& call, OperatorKind kind) {
-  const View* const view = tensor_argument(call, 0);
-  if (view == nullptr) return Value::broken();
-  if (view->axes.size() < 2) {
-    return call.report("causal_mask needs a tensor with at least two axes",
-                       "the last axis is the key's, the one before it the query's");
-  }
-  return elementwise(call, kind);
-}
 
 constexpr auto kSignatures = std::to_array<Signature>({
     {"exp", "x", call_map, OperatorKind::exp},
@@ -203,10 +46,65 @@ constexpr auto kSignatures = std::to_array<Signature>({
     {"gelu_tanh", "x", call_map, OperatorKind::gelu_tanh},
     {"silu", "x", call_map, OperatorKind::silu},
     {"softmax", "x |axis", call_softmax, OperatorKind::softmax},
-    {"layernorm", "x weight bias |axis eps", call_layernorm, OperatorKind::layernorm},
-    {"rmsnorm", "x weight |axis eps", call_rmsnorm, OperatorKind::rmsnorm},
+    {"layernorm", "x |weight? bias? axis eps", call_layernorm, OperatorKind::layernorm},
+    {"rmsnorm", "x |weight? axis eps", call_rmsnorm, OperatorKind::rmsnorm},
     {"dropout", "x |p", call_dropout, OperatorKind::dropout},
     {"causal_mask", "x", call_causal_mask, OperatorKind::causal_mask},
+    {"sin", "x", call_map, OperatorKind::sin},
+    {"cos", "x", call_map, OperatorKind::cos},
+    {"log1p", "x", call_map, OperatorKind::log1p},
+    {"expm1", "x", call_map, OperatorKind::expm1},
+    {"sign", "x", call_map, OperatorKind::sign},
+    {"erf", "x", call_map, OperatorKind::erf},
+    {"sigmoid", "x", call_map, OperatorKind::sigmoid},
+    {"softplus", "x", call_map, OperatorKind::softplus},
+    {"exp2", "x", call_exp2},
+    {"log2", "x", call_log2},
+    {"log10", "x", call_log10},
+    {"reciprocal", "x", call_reciprocal},
+    {"clip", "x a_min? a_max?", call_clip},
+    {"less", "a b", call_map, OperatorKind::less},
+    {"less_equal", "a b", call_map, OperatorKind::less_equal},
+    {"greater", "a b", call_swapped, OperatorKind::less},
+    {"greater_equal", "a b", call_swapped, OperatorKind::less_equal},
+    {"equal", "a b", call_map, OperatorKind::equal},
+    {"not_equal", "a b", call_map, OperatorKind::not_equal},
+    {"logical_and", "a b", call_map, OperatorKind::logical_and},
+    {"logical_or", "a b", call_map, OperatorKind::logical_or},
+    {"logical_not", "a", call_map, OperatorKind::logical_not},
+    {"var", "x |axis * ddof keepdims", call_var},
+    {"std", "x |axis * ddof keepdims", call_std},
+    {"norm", "x |ord? axis keepdims", call_norm},
+    {"logsumexp", "x |axis keepdims", call_logsumexp, OperatorKind::log_sum_exp},
+    {"log_softmax", "x |axis", call_log_softmax},
+    {"batchnorm", "x |weight? bias? axis eps", call_batchnorm},
+    {"groupnorm", "x groups |weight? bias? axis eps", call_groupnorm},
+    {"matmul", "a b", call_matmul},
+    {"dot", "a b", call_dot},
+    {"inner", "a b", call_inner},
+    {"vdot", "a b", call_vdot},
+    {"outer", "a b", call_outer},
+    {"tensordot", "a b |axes", call_tensordot},
+    {"prod", "x |axis keepdims", call_prod},
+    {"cumsum", "x |axis", call_cumsum},
+    {"conv1d", "x weight |bias? stride padding", call_conv1d},
+    {"conv2d", "x weight |bias? stride padding", call_conv2d},
+    {"depthwise", "x weight |bias? stride padding", call_depthwise},
+    {"max_pool2d", "x size |stride? padding", call_max_pool2d},
+    {"avg_pool2d", "x size |stride? padding", call_avg_pool2d},
+    {"take", "x ids |axis", call_take},
+    {"take_along_axis", "x ids axis", call_take_along_axis},
+    {"cross_entropy", "logits labels", call_cross_entropy},
+    {"zeros", "shape", call_zeros},
+    {"ones", "shape", call_ones},
+    {"full", "shape fill_value", call_full},
+    {"zeros_like", "x", call_zeros_like},
+    {"ones_like", "x", call_ones_like},
+    {"full_like", "x fill_value", call_full_like},
+    {"arange", "start |stop step", call_arange},
+    {"eye", "N |M? k", call_eye},
+    {"tril", "x |k", call_tril},
+    {"triu", "x |k", call_triu},
 });
 
 const Signature* find_signature(std::string_view name) {
@@ -217,27 +115,42 @@ const Signature* find_signature(std::string_view name) {
 
 struct Parameters {
   std::vector<std::string> names;
+  std::vector<bool> may_be_none;
   size_t required = 0;
+  size_t positional = 0;
 };
 
 Parameters parameters_of(const Signature& signature) {
   Parameters parameters;
   bool optional = false;
+  bool named = false;
   for (std::string& name : split(signature.parameters, ' ')) {
+    if (name == "*") {
+      named = true;
+      continue;
+    }
     if (name.front() == '|') {
       optional = true;
       name.erase(0, 1);
     }
+    parameters.may_be_none.push_back(name.back() == '?');
+    if (name.back() == '?') name.pop_back();
     if (!optional) ++parameters.required;
+    if (!named) ++parameters.positional;
     parameters.names.push_back(std::move(name));
   }
   return parameters;
 }
 
+bool takes_lists(const std::string& parameter) {
+  return parameter == "axis" || parameter == "axes" || parameter == "shape";
+}
+
 // Sorts positional and named arguments into the signature's parameters.
-bool bind_arguments(Call& call, const std::vector<Value>& values, const Parameters& parameters) {
+bool bind_arguments(FunctionCall& call, const std::vector<Value>& values, const Parameters& parameters) {
   const std::string usage = concat("write ", call.expression.text, "(", join(parameters.names, ", "), ")");
   call.arguments.resize(parameters.names.size());
+  std::vector<bool> given(parameters.names.size(), false);
   for (size_t k = 0; k < values.size(); ++k) {
     const std::string& keyword = call.expression.keywords[k];
     size_t parameter = k;
@@ -245,28 +158,30 @@ bool bind_arguments(Call& call, const std::vector<Value>& values, const Paramete
       const auto named = std::find(parameters.names.begin(), parameters.names.end(), keyword);
       parameter = static_cast<size_t>(named - parameters.names.begin());
     }
-    if (parameter >= parameters.names.size()) {
-      call.report(keyword.empty()
-                      ? concat("'", call.expression.text, "' takes at most ", parameters.names.size(), " arguments")
-                      : concat("'", call.expression.text, "' has no argument '", keyword, "'"),
+    const size_t most = keyword.empty() ? parameters.positional : parameters.names.size();
+    if (parameter >= most) {
+      const char* const what = most < parameters.names.size() ? " arguments without a name" : " arguments";
+      call.report(keyword.empty() ? concat("'", call.expression.text, "' takes at most ", most, what)
+                                  : concat("'", call.expression.text, "' has no argument '", keyword, "'"),
                   usage);
       return false;
     }
-    if (call.arguments[parameter]) {
+    if (given[parameter]) {
       call.report(concat("argument '", parameters.names[parameter], "' is given twice"), usage);
       return false;
     }
     const ValueKind kind = values[k].kind;
-    const bool axis = parameters.names[parameter] == "axis";
     if (kind == ValueKind::broken) return false;
-    if (kind != ValueKind::number && kind != ValueKind::view && !axis) {
+    given[parameter] = true;
+    if (kind == ValueKind::nothing && parameters.may_be_none[parameter]) continue;
+    if (kind != ValueKind::number && kind != ValueKind::view && !takes_lists(parameters.names[parameter])) {
       call.report(concat("argument '", parameters.names[parameter], "' is neither a tensor nor a number"), usage);
       return false;
     }
     call.arguments[parameter] = values[k];
   }
   for (size_t k = 0; k < parameters.required; ++k) {
-    if (call.arguments[k]) continue;
+    if (given[k]) continue;
     call.report(concat("'", call.expression.text, "' needs an argument '", parameters.names[k], "'"), usage);
     return false;
   }
@@ -286,7 +201,7 @@ std::vector<std::string> named_functions() {
 Value call_named_function(const Expression& call, const std::vector<Value>& arguments, Builder& builder,
                           Diagnostics& diagnostics) {
   const Signature& signature = *find_signature(call.text);
-  Call bound{call, builder, diagnostics, {}};
+  FunctionCall bound{call, builder, diagnostics, {}};
   if (!bind_arguments(bound, arguments, parameters_of(signature))) return Value::broken();
   return signature.handler(bound, signature.kind);
 }

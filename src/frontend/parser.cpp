@@ -1,17 +1,19 @@
 #include "frontend/parser.h"
 
 #include "base/text.h"
-#include "frontend/expression_parser.h"
+#include "frontend/methods.h"
+#include "frontend/not_covered.h"
+#include "frontend/statement_parser.h"
 
 namespace millrace {
 namespace {
 
-constexpr std::string_view kStatements = "a function's body has assignments and a return";
-constexpr std::string_view kModule = "a module has imports, sizes (`P = W = 64`), SIZES and functions";
+constexpr std::string_view kModule =
+    "a module has imports, sizes (`P = W = 64`), SIZES, assertions about them and functions";
 
-class Parser : private ExpressionParser {
+class Parser : private StatementParser {
  public:
-  using ExpressionParser::ExpressionParser;
+  using StatementParser::StatementParser;
 
   Module run() {
     while (now().kind != TokenKind::end && !has_too_many_errors()) {
@@ -26,13 +28,11 @@ class Parser : private ExpressionParser {
   void module_statement() {
     if (now().kind == TokenKind::newline || now().kind == TokenKind::dedent) {
       advance();
-    } else if (now().kind == TokenKind::string) {
+    } else if (now().kind == TokenKind::string || at_name("pass")) {
       advance();  // a docstring
       expect_end_of_line();
     } else if (at_name("import") || at_name("from")) {
-      // Imports are ignored: names are resolved by their last component.
-      while (now().kind != TokenKind::newline && now().kind != TokenKind::end) advance();
-      expect_end_of_line();
+      import();
     } else if (at_symbol("@")) {
       advance();
       expression();
@@ -42,12 +42,43 @@ class Parser : private ExpressionParser {
       }
     } else if (at_name("def")) {
       function();
-    } else if (now().kind == TokenKind::name && !is_reserved(now().text)) {
-      module_.assignments.push_back(assignment());
-      if (broken()) module_.assignments.pop_back();
+    } else if (at_name("if") && ahead().text == "__name__") {
+      skip_statement();  // what the file does when Python runs it
+    } else if (at_name("assert") || at_symbol("(") || (now().kind == TokenKind::name && !is_reserved(now().text))) {
+      size_statement();
+    } else if (now().kind == TokenKind::name && is_not_covered_word(now().text)) {
+      const NotCovered unknown = not_covered_word(now().text);
+      report(now().location, unknown.message, unknown.remedy);
     } else {
       report(now().location, concat(shown(), " is not allowed here"), kModule);
     }
+  }
+
+  void size_statement() {
+    Statement statement = at_name("assert") ? assertion() : assignment(kModule);
+    if (broken()) return;
+    if (statement.kind == StatementKind::assign || statement.kind == StatementKind::assertion) {
+      module_.statements.push_back(std::move(statement));
+    } else {
+      report(statement.location, "sizes are assigned once", "write `A = B + 1`");
+      begin_statement();  // the line is read to its end
+    }
+  }
+
+  // Names are resolved by their last component, so only constants such as math.pi depend on imports.
+  void import() {
+    bool names = false;
+    bool aliased = false;
+    const bool constants = at_name("from") && (ahead().text == "math" || ahead().text == "numpy");
+    while (now().kind != TokenKind::newline && now().kind != TokenKind::end) {
+      const bool alias = ahead().text == "as";
+      if (names && constants && now().kind == TokenKind::name && !alias && !aliased)
+        module_.imported.emplace(now().text);
+      aliased = at_name("as");
+      names = names || at_name("import");
+      advance();
+    }
+    expect_end_of_line();
   }
 
   void function() {
@@ -56,117 +87,45 @@ class Parser : private ExpressionParser {
     function.location = now().location;
     function.name = expect_name("write `def name(x: float32[A, B]):`");
     expect_symbol("(", "write `def name(x: float32[A, B]):`");
-    while (!broken() && !at_symbol(")")) {
-      if (function.parameters.size() >= kMaxItems)
-        report(now().location, "the function has too many parameters", "split the function");
-      Parameter parameter;
-      parameter.location = now().location;
-      parameter.name = expect_name("write parameters as `name: float32[A, B]`");
-      if (take_symbol(":")) parameter.annotation = expression();
-      if (take_symbol("=")) parameter.fallback = expression();
-      function.parameters.push_back(std::move(parameter));
-      if (!take_symbol(",")) break;
-    }
+    parameters(function);
     if (!broken()) expect_symbol(")", "close the parameters with ')'");
     if (!broken() && take_symbol("->")) expression();
     if (!broken()) expect_symbol(":", "end the function's header with ':'");
     if (broken()) return;
-    function_body(function);
+    function.body = block(
+        [&] { report(now().location, concat("function '", function.name, "' has no body"), "indent its statements"); });
+    resolve_methods(function);
     module_.functions.push_back(std::move(function));
   }
 
-  void function_body(Function& function) {
-    if (now().kind != TokenKind::newline) {
-      function_statement(function);
-      return;
-    }
-    advance();
-    if (now().kind != TokenKind::indent) {
-      report(now().location, concat("function '", function.name, "' has no body"), "indent its statements");
-      return;
-    }
-    advance();
-    while (now().kind != TokenKind::dedent && now().kind != TokenKind::end && !has_too_many_errors()) {
-      begin_statement();
-      function_statement(function);
-      if (broken()) skip_statement();
-    }
-    begin_statement();
-    if (now().kind == TokenKind::dedent) advance();
-  }
-
-  void function_statement(Function& function) {
-    if (now().kind == TokenKind::newline) {
-      advance();
-    } else if (now().kind == TokenKind::string) {
-      advance();  // a docstring
-      expect_end_of_line();
-    } else if (at_name("return")) {
-      Assignment statement;
-      statement.location = now().location;
-      statement.returns = true;
-      advance();
-      if (now().kind == TokenKind::newline || now().kind == TokenKind::end) {
-        report(statement.location, "this return has no value", "write `return x` or `return x, y`");
-        return;
+  void parameters(Function& function) {
+    bool by_name = false;
+    while (!broken() && !at_symbol(")")) {
+      if (function.parameters.size() >= kMaxItems)
+        report(now().location, "the function has too many parameters", "split the function");
+      if (at_symbol("*") && ahead().text == "," && !by_name) {
+        by_name = true;
+        advance();
+        advance();
+        continue;
       }
-      statement.value = tuple_expression();
-      expect_end_of_line();
-      if (!broken()) function.body.push_back(std::move(statement));
-    } else if (now().kind == TokenKind::name && !is_reserved(now().text)) {
-      Assignment statement = assignment();
-      if (!broken()) function.body.push_back(std::move(statement));
-    } else {
-      report(now().location, concat(shown(), " is not allowed here"), kStatements);
-    }
-  }
-
-  Assignment assignment() {
-    Assignment statement;
-    statement.location = now().location;
-    while (!broken()) {
-      const SourceLocation location = now().location;
-      Expression left = tuple_expression();
-      if (broken()) break;
-      if (!at_symbol("=")) {
-        if (statement.targets.empty()) {
-          report_no_assignment(location);
-          break;
-        }
-        statement.value = std::move(left);
-        break;
+      if (at_symbol("*") || at_symbol("**")) {
+        report(now().location, "a function takes a fixed number of arguments",
+               "name each parameter; pass several tensors as one tuple");
       }
-      advance();
-      statement.targets.push_back(target_names(left));
-    }
-    expect_end_of_line();
-    return statement;
-  }
-
-  void report_no_assignment(SourceLocation location) {
-    static constexpr std::string_view kUpdates = "+-*/%@&|^";
-    if (now().kind == TokenKind::symbol && kUpdates.find(now().text.front()) != std::string_view::npos) {
-      report(now().location, "in-place updates are not supported", "write `x = x + y`");
-    } else {
-      report(location, "this statement assigns nothing", kStatements);
+      function.parameters.push_back(parameter(by_name));
+      if (!take_symbol(",")) break;
     }
   }
 
-  std::vector<std::string> target_names(const Expression& target) {
-    std::vector<std::string> names;
-    const auto add = [&](const Expression& part) {
-      if (part.kind == ExpressionKind::name && part.prefix.empty() && !is_reserved(part.text)) {
-        names.push_back(part.text);
-      } else {
-        report(part.location, "only names can be assigned to", "write `name = …` or `a, b = …`");
-      }
-    };
-    if (target.kind == ExpressionKind::tuple) {
-      for (const Expression& part : target.children) add(part);
-    } else {
-      add(target);
-    }
-    return names;
+  Parameter parameter(bool by_name) {
+    Parameter result;
+    result.by_name = by_name;
+    result.location = now().location;
+    result.name = expect_name("write parameters as `name: float32[A, B]`");
+    if (take_symbol(":")) result.annotation = expression();
+    if (take_symbol("=")) result.fallback = expression();
+    return result;
   }
 
   Module module_;

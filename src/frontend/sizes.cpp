@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "frontend/constants.h"
+#include "frontend/static_values.h"
 
 namespace millrace {
 namespace {
@@ -82,14 +83,18 @@ Numbers chosen_sizes(const ProgramOptions& options, const SizeSets& sets, Diagno
 }
 
 Value evaluate_call(const Expression& call, const Numbers& numbers, Diagnostics& diagnostics) {
+  if (const std::optional<Value> infinite = infinite_float(call)) return *infinite;
   const std::string name = call.text == "abs" ? "absolute" : call.text;
   const std::optional<OperatorKind> kind = operator_named(name);
   std::vector<Value> inputs;
+  bool sequence = false;
   for (const Expression& child : call.children) {
     inputs.push_back(evaluate_number(child, numbers, diagnostics));
     if (inputs.back().kind == ValueKind::broken) return Value::broken();
+    sequence = sequence || inputs.back().kind != ValueKind::number;
   }
-  if (!kind || inputs.empty() || inputs.size() != static_cast<size_t>(info_of(*kind).inputs)) {
+  if (is_static_function(call)) return call_static_function(call, inputs, diagnostics);
+  if (!kind || sequence || inputs.empty() || inputs.size() != static_cast<size_t>(info_of(*kind).inputs)) {
     diagnostics.report(call.location,
                        concat("'", call.text, "' is not a function of numbers, or has the wrong number of arguments"),
                        "use + - * / // **, np.sqrt, np.exp, np.log, np.tanh, np.abs, np.maximum and np.minimum");
@@ -98,36 +103,76 @@ Value evaluate_call(const Expression& call, const Numbers& numbers, Diagnostics&
   return fold_function(*kind, inputs, 0, call.location, diagnostics);
 }
 
-}  // namespace
+Value evaluate_name(const Expression& name, const Numbers& numbers, Diagnostics& diagnostics) {
+  const auto found = numbers.find(name.text);
+  if (found != numbers.end() && name.prefix.empty()) return found->second;
+  if (const std::optional<Value> constant = named_constant(name, false)) return *constant;
+  if (diagnostics.full()) return Value::broken();
+  const UnknownName unknown = unknown_name("unknown size", name.text, "sizes", numbers);
+  diagnostics.report(name.location, unknown.message, unknown.remedy);
+  return Value::broken();
+}
 
-Value evaluate_number(const Expression& expression, const Numbers& numbers, Diagnostics& diagnostics) {
+Value evaluate_binary(const Expression& expression, const Numbers& numbers, Diagnostics& diagnostics) {
+  const Value left = evaluate_number(expression.children[0], numbers, diagnostics);
+  if (expression.text == "and" || expression.text == "or") {
+    const std::optional<bool> condition = condition_of(left);
+    if (!condition || *condition == (expression.text == "or")) return left;
+    return evaluate_number(expression.children[1], numbers, diagnostics);
+  }
+  const Value right = evaluate_number(expression.children[1], numbers, diagnostics);
+  return static_binary(expression.text, left, right, expression.location, diagnostics);
+}
+
+Value evaluate_index(const Expression& expression, const Numbers& numbers, Diagnostics& diagnostics) {
+  const Value base = evaluate_number(expression.children[0], numbers, diagnostics);
+  const Value item = evaluate_number(expression.children[1], numbers, diagnostics);
+  if (base.kind == ValueKind::broken || item.kind == ValueKind::broken) return Value::broken();
+  if (base.kind == ValueKind::tuple && item.integer && expression.children.size() == 2)
+    return item_of(base, *item.integer, expression.location, diagnostics);
+  diagnostics.report(expression.location, "only tuples can be indexed here", "write SHAPE[0]");
+  return Value::broken();
+}
+
+Value evaluate_choice(const Expression& expression, const Numbers& numbers, Diagnostics& diagnostics) {
+  const std::optional<bool> condition = condition_of(evaluate_number(expression.children[1], numbers, diagnostics));
+  return condition ? evaluate_number(expression.children[*condition ? 0 : 2], numbers, diagnostics) : Value::broken();
+}
+
+constexpr size_t kMaxModuleItems = 32;  // of a module-level tuple: every use may copy them
+
+Value evaluate_sequence(const Expression& expression, const Numbers& numbers, Diagnostics& diagnostics) {
+  std::vector<Value> items;
+  for (const Expression& child : expression.children) items.push_back(evaluate_number(child, numbers, diagnostics));
+  const bool list = expression.kind == ExpressionKind::list;
+  return make_sequence(std::move(items), list, expression.location, diagnostics);
+}
+
+// Module-level tuples stay short.
+Value short_enough(Value value, SourceLocation location, Diagnostics& diagnostics) {
+  if (value.kind != ValueKind::tuple || value.items->size() <= kMaxModuleItems) return value;
+  diagnostics.report(location, concat("a module-level tuple has at most ", kMaxModuleItems, " items"),
+                     "write it inside the function");
+  return Value::broken();
+}
+
+Value evaluate_any(const Expression& expression, const Numbers& numbers, Diagnostics& diagnostics) {
   switch (expression.kind) {
     case ExpressionKind::number:
       return expression.integer ? Value::of_integer(*expression.integer) : Value::of(expression.number);
-    case ExpressionKind::name: {
-      const auto found = numbers.find(expression.text);
-      if (found != numbers.end() && expression.prefix.empty()) return found->second;
-      if (diagnostics.full()) return Value::broken();
-      const UnknownName unknown = unknown_name("unknown size", expression.text, "sizes", numbers);
-      diagnostics.report(expression.location, unknown.message, unknown.remedy);
-      return Value::broken();
-    }
+    case ExpressionKind::boolean: return Value::of_integer(static_cast<int64_t>(expression.number));
+    case ExpressionKind::none: return Value::nothing();
+    case ExpressionKind::name: return evaluate_name(expression, numbers, diagnostics);
     case ExpressionKind::unary: {
       const Value inner = evaluate_number(expression.children[0], numbers, diagnostics);
-      if (inner.kind == ValueKind::broken || expression.text == "+") return inner;
-      return fold_negation(inner, expression.location, diagnostics);
+      return static_unary(expression.text, inner, expression.location, diagnostics);
     }
-    case ExpressionKind::binary: {
-      const Value left = evaluate_number(expression.children[0], numbers, diagnostics);
-      const Value right = evaluate_number(expression.children[1], numbers, diagnostics);
-      if (left.kind == ValueKind::broken || right.kind == ValueKind::broken) return Value::broken();
-      static constexpr std::string_view kArithmetic = " + - * / // ** ";
-      if (kArithmetic.find(concat(" ", expression.text, " ")) != std::string_view::npos) {
-        return fold_binary(expression.text, left, right, expression.location, diagnostics);
-      }
-      break;
-    }
+    case ExpressionKind::binary: return evaluate_binary(expression, numbers, diagnostics);
     case ExpressionKind::call: return evaluate_call(expression, numbers, diagnostics);
+    case ExpressionKind::index: return evaluate_index(expression, numbers, diagnostics);
+    case ExpressionKind::choice: return evaluate_choice(expression, numbers, diagnostics);
+    case ExpressionKind::tuple:
+    case ExpressionKind::list: return evaluate_sequence(expression, numbers, diagnostics);
     default: break;
   }
   diagnostics.report(expression.location, "expected a number",
@@ -135,14 +180,46 @@ Value evaluate_number(const Expression& expression, const Numbers& numbers, Diag
   return Value::broken();
 }
 
+void check_assertion(const Statement& statement, const Numbers& numbers, Diagnostics& diagnostics) {
+  const std::optional<bool> holds = condition_of(evaluate_number(statement.value, numbers, diagnostics));
+  if (holds && !*holds)
+    diagnostics.report(statement.location, "this assertion does not hold for these sizes", "choose other sizes");
+}
+
+}  // namespace
+
+std::optional<Value> infinite_float(const Expression& call) {
+  if (call.text != "float" || !call.prefix.empty() || call.method || call.children.size() != 1 ||
+      call.children[0].kind != ExpressionKind::string) {
+    return std::nullopt;
+  }
+  const std::string& text = call.children[0].text;
+  if (text == "inf" || text == "+inf" || text == "infinity") return Value::of(HUGE_VAL);
+  return text == "-inf" ? std::optional(Value::of(-HUGE_VAL)) : std::nullopt;
+}
+
+Value evaluate_number(const Expression& expression, const Numbers& numbers, Diagnostics& diagnostics) {
+  return short_enough(evaluate_any(expression, numbers, diagnostics), expression.location, diagnostics);
+}
+
 Numbers evaluate_sizes(const Module& module, const ProgramOptions& options, Diagnostics& diagnostics) {
   // SIZES may come after the sizes that it sets, so it is read first; its numbers are literals or sizes above it.
   SizeSets sets;
-  Numbers defaults;
+  Numbers imported;
+  for (const std::string& name : module.imported) {
+    Expression constant;
+    constant.text = name;
+    if (const std::optional<Value> value = named_constant(constant, true)) imported[name] = *value;
+  }
+  Numbers defaults = imported;
   Diagnostics silent = Diagnostics::silent();  // the second evaluation below reports the errors
-  for (const Assignment& statement : module.assignments) {
+  const auto keep_default = [&](const std::string& name, const Value& value) {
+    if (value.kind != ValueKind::broken) defaults[name] = value;
+  };
+  for (const Statement& statement : module.statements) {
+    if (statement.kind == StatementKind::assertion) continue;
     if (statement.value.kind == ExpressionKind::dict) {
-      const bool is_sizes = statement.targets == std::vector<std::vector<std::string>>{{"SIZES"}};
+      const bool is_sizes = statement.targets.size() == 1 && statement.targets[0].name == "SIZES";
       if (is_sizes) {
         read_size_sets(statement.value, defaults, sets, diagnostics);
       } else {
@@ -151,28 +228,26 @@ Numbers evaluate_sizes(const Module& module, const ProgramOptions& options, Diag
       continue;
     }
     const Value value = evaluate_number(statement.value, defaults, silent);
-    for (const std::vector<std::string>& target : statement.targets) {
-      if (target.size() == 1 && value.kind == ValueKind::number) defaults[target[0]] = value;
-    }
+    for (const Target& target : statement.targets) unpack(target, value, keep_default, silent);
   }
   const Numbers chosen = chosen_sizes(options, sets, diagnostics);
-  Numbers numbers;
-  for (const Assignment& statement : module.assignments) {
+  Numbers numbers = imported;
+  const auto keep = [&](const std::string& name, const Value& value) {
+    const auto choice = chosen.find(name);
+    if (choice != chosen.end()) {
+      numbers[name] = choice->second;
+    } else if (value.kind != ValueKind::broken) {
+      numbers[name] = value;
+    }
+  };
+  for (const Statement& statement : module.statements) {
+    if (statement.kind == StatementKind::assertion) {
+      check_assertion(statement, numbers, diagnostics);
+      continue;
+    }
     if (statement.value.kind == ExpressionKind::dict) continue;
     const Value value = evaluate_number(statement.value, numbers, diagnostics);
-    for (const std::vector<std::string>& target : statement.targets) {
-      if (target.size() != 1) {
-        diagnostics.report(statement.location, "a size must have one name",
-                           "write `P = W = 64`, or one assignment per line");
-        continue;
-      }
-      const auto choice = chosen.find(target[0]);
-      if (choice != chosen.end()) {
-        numbers[target[0]] = choice->second;
-      } else if (value.kind == ValueKind::number) {
-        numbers[target[0]] = value;
-      }
-    }
+    for (const Target& target : statement.targets) unpack(target, value, keep, diagnostics);
   }
   for (const auto& [name, value] : chosen) {
     if (!numbers.contains(name)) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "frontend/diagnostics.h"
@@ -17,7 +18,10 @@ using Numbers = std::map<std::string, Value>;
 // A name set by the user keeps that value; sizes computed from it change accordingly.
 Numbers evaluate_sizes(const Module& module, const ProgramOptions& options, Diagnostics& diagnostics);
 
-// The value of an expression of constants.
+// The value of an expression of constants: a number, None, or a tuple of them.
 Value evaluate_number(const Expression& expression, const Numbers& numbers, Diagnostics& diagnostics);
+
+// float('inf'), whose argument is a text; nothing for other calls.
+std::optional<Value> infinite_float(const Expression& call);
 
 }  // namespace millrace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -10,19 +11,23 @@
 namespace millrace {
 
 enum class ExpressionKind {
-  number,    // `number`, `integer` when written as one
-  string,    // `text`
-  name,      // `text`, dotted prefix in `prefix`
-  none,      // None (and np.newaxis)
-  boolean,   // True or False: `number` is 1 or 0
-  ellipsis,  // ...
-  slice,     // a full slice, `:`
-  call,      // `text` called with `children`, named `keywords` ("" for positional ones)
-  index,     // children[0] indexed by the others
-  unary,     // - or + (`text`) of children[0]
-  binary,    // children[0] `text` children[1]
-  tuple,     // children
-  dict,      // children: key, value, key, value, …
+  number,         // `number`, `integer` when written as one
+  string,         // `text`
+  name,           // `text`, dotted prefix in `prefix`
+  none,           // None (and np.newaxis)
+  boolean,        // True or False: `number` is 1 or 0
+  ellipsis,       // ...
+  slice,          // children: start, stop, step, each None when absent; a full slice, `:`, has no children
+  call,           // `text` called with `children`, named `keywords` ("" for positional ones)
+  index,          // children[0] indexed by the others
+  attribute,      // children[0] . `text`
+  unary,          // - + ~ or not (`text`) of children[0]
+  binary,         // children[0] `text` children[1]; `text` may be "is", "is not", "and", "or"
+  choice,         // children[0] if children[1] else children[2]
+  tuple,          // children
+  list,           // children
+  comprehension,  // [children[0] for children[1] in children[2] if children[3]…]
+  dict,           // children: key, value, key, value, …
 };
 
 struct Expression {
@@ -34,15 +39,35 @@ struct Expression {
   std::optional<int64_t> integer;
   std::vector<std::string> keywords;
   std::vector<Expression> children;
-  int depth = 1;  // of the tree under this node; bounded, so that walking it may recurse
+  bool method = false;  // of a call: x.f(a), which is f(x, a)
+  int depth = 1;        // of the tree under this node; bounded, so that walking it may recurse
 };
 
-// `a = b = value`, `a, b = value`: one target for each '=', each of one or more names.
-struct Assignment {
+// What a statement assigns to: a name, or several targets for the items of a tuple.
+struct Target {
+  std::string name;  // empty when it has parts
   SourceLocation location;
-  std::vector<std::vector<std::string>> targets;
+  std::vector<Target> parts;
+};
+
+enum class StatementKind {
+  assign,     // targets = value: `a = b = value` has two targets, `(a, b) = value` one with two parts
+  update,     // targets[0] `text`= value
+  returns,    // return value
+  loop,       // for targets[0] in value: body
+  branch,     // if, elif, else: each `arm` of the body in order
+  arm,        // if value: body; the value of `else` is True
+  assertion,  // assert value
+  append,     // children[0].append(children[1]) of `value`
+};
+
+struct Statement {
+  StatementKind kind = StatementKind::assign;
+  SourceLocation location;
+  std::string text;
+  std::vector<Target> targets;
   Expression value;
-  bool returns = false;  // a `return value`, without targets
+  std::vector<Statement> body;
 };
 
 struct Parameter {
@@ -50,18 +75,20 @@ struct Parameter {
   SourceLocation location;
   std::optional<Expression> annotation;
   std::optional<Expression> fallback;  // its default value
+  bool by_name = false;                // after a bare `*`: cannot be passed by position
 };
 
 struct Function {
   std::string name;
   SourceLocation location;
   std::vector<Parameter> parameters;
-  std::vector<Assignment> body;
+  std::vector<Statement> body;
 };
 
 struct Module {
-  std::vector<Assignment> assignments;
+  std::vector<Statement> statements;  // assignments and assertions
   std::vector<Function> functions;
+  std::set<std::string> imported;  // names that `from math import name` brings, or from numpy
 };
 
 }  // namespace millrace

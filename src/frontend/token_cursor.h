@@ -1,6 +1,7 @@
 // A position in a list of tokens, with the errors found so far: the base of the parsers. Tests: tests/error/.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,7 +13,7 @@ namespace millrace {
 inline constexpr size_t kMaxItems = 4096;  // of one call, tuple, dictionary or parameter list
 
 inline constexpr std::string_view kExpressions =
-    "use + - * /, ** with a constant, comparisons in np.where, x[:, None, ...] and the named functions";
+    "use + - * / @, ** with a constant, comparisons, & | ~, x[1:, None, ...] and the named functions";
 
 bool is_reserved(std::string_view word);
 
@@ -23,12 +24,15 @@ class TokenCursor {
 
  protected:
   const Token& now() const { return tokens_[at_]; }
-  const Token& ahead() const { return tokens_[at_ + 1 < tokens_.size() ? at_ + 1 : tokens_.size() - 1]; }
+  const Token& ahead(size_t count = 1) const { return tokens_[std::min(at_ + count, tokens_.size() - 1)]; }
   bool at_symbol(std::string_view text) const { return now().kind == TokenKind::symbol && now().text == text; }
   bool at_name(std::string_view text) const { return now().kind == TokenKind::name && now().text == text; }
   void advance() {
     if (now().kind != TokenKind::end) ++at_;
   }
+
+  // Whether a ';' ended the statement before this token, with another one after it on the same line.
+  bool after_semicolon() const { return at_ > 0 && tokens_[at_ - 1].text == ";" && now().kind != TokenKind::newline; }
 
   // Reports the first error of a statement and sets broken().
   void report(SourceLocation location, std::string_view message, std::string_view remedy);

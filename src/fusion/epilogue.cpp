@@ -42,7 +42,7 @@ void follow(const Neighbourhood& near, OperatorId contraction, std::vector<Epilo
     const Operator& op = near.op(here[0]);
     const auto use =
         std::find_if(op.inputs.begin(), op.inputs.end(), [&](const Access& input) { return input.tensor == tensor; });
-    if (use->axes != in_order(op.space.size())) return;
+    if (!is_whole(near.graph, op, *use) || !is_whole(near.graph, op, op.outputs[0])) return;
     epilogue.absorbed.push_back(here[0]);
     epilogue.name += concat(epilogue.name.empty() ? "" : "-", label_of(near.graph, op));
     epilogue.words_saved += words_of(near.graph, tensor) * (kept ? 1 : 2);
@@ -60,10 +60,10 @@ void find_bias_gradients(const Neighbourhood& near, OperatorId contraction, std:
     for (const OperatorId reader : near.readers[operand.tensor.at()]) {
       const Operator& op = near.op(reader);
       if (op.kind != OperatorKind::sum || op.pass != product.pass) continue;
-      bool fits = true;
+      bool fits = is_plain(near.graph, product, operand) && is_plain(near.graph, op, op.inputs[0]);
       for (size_t axis = 0; axis < operand.axes.size(); ++axis) {
-        const int in_product = operand.axes[axis];
-        const int in_sum = op.inputs[0].axes[axis];
+        const int in_product = operand.axes[axis].index();
+        const int in_sum = op.inputs[0].axes[axis].index();
         if (in_product == kFixed || in_sum == kFixed) continue;
         fits = fits && product.reduced[as_index(in_product)] == op.reduced[as_index(in_sum)];
       }

@@ -51,12 +51,19 @@ FusedOperator describe(const Neighbourhood& near, const Group& group, const Loop
   for (const Member& member : group.members) {
     fused.members.push_back(member.op);
     fused.index_of.push_back(member.labels);
+    fused.shift_of.push_back(member.shifts);
     const Group alone = single(near, member.op);
     fused.words_before += movement_of(near, alone, nest_of(near, alone)).words;
   }
+  std::vector<int> renamed(group.dims.size(), kNoLabel);  // labels of extent one affect no loop
   for (size_t label = 0; label < group.dims.size(); ++label) {
+    if (near.graph.extent(group.dims[label]) == 1) continue;
+    renamed[label] = static_cast<int>(fused.space.size());
     fused.space.push_back(
         {group.dims[label], ((nest.outer >> label) & 1) != 0, implementation_of(near, group, nest, label)});
+  }
+  for (std::vector<int>& indices : fused.index_of) {
+    for (int& label : indices) label = label == kNoLabel ? kNoLabel : renamed[as_index(label)];
   }
   fused.name = derived_name(near.graph, fused.members);
   if (fused.kind == FusedKind::kernel) fused.paper_name = paper_name(near.graph, fused.members);

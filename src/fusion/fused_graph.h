@@ -7,6 +7,9 @@
 // same point or one number per row. A reduction over all inner indices of a member ends inside the row, and later
 // members may use it; a reduction over all outer indices crosses the grid in two stages, and no member of the group may
 // use it.
+//
+// A member may run along a part of an index only: its own index is the group's less a shift, and at other points it
+// does nothing. So a concatenation and what it concatenates are one loop nest.
 #pragma once
 
 #include <array>
@@ -38,14 +41,15 @@ struct FusedOperator {
   Pass pass = Pass::forward;
   std::vector<OperatorId> members;  // in the graph's order
   std::vector<FusedIndex> space;
-  std::vector<std::vector<int>> index_of;  // one per member: for each index of its space, the index of the group
-  std::vector<TensorId> reads;             // from memory
-  std::vector<TensorId> writes;            // to memory
-  std::vector<TensorId> interim;           // never in memory
-  int loops = 1;                           // over a row: one more for each reduction that a later member uses
-  bool rereads = false;                    // the row does not fit into fast memory: every loop reads its words again
-  int64_t partial_words = 0;               // written and read between the two stages of reductions across the grid
-  int64_t words_before = 0;                // of the members as separate kernels
+  std::vector<std::vector<int>> index_of;      // one per member: for each index of its space, the index of the group
+  std::vector<std::vector<int64_t>> shift_of;  // one per member: its own index is the group's less this
+  std::vector<TensorId> reads;                 // from memory
+  std::vector<TensorId> writes;                // to memory
+  std::vector<TensorId> interim;               // never in memory
+  int loops = 1;                               // over a row: one more for each reduction that a later member uses
+  bool rereads = false;       // the row does not fit into fast memory: every loop reads its words again
+  int64_t partial_words = 0;  // written and read between the two stages of reductions across the grid
+  int64_t words_before = 0;   // of the members as separate kernels
   int64_t words_after = 0;
   std::array<int64_t, 3> words_after_by_mask{};  // indexed by MaskStorage
 };

@@ -126,12 +126,21 @@ OrRejected<Fuser::Merge> Fuser::try_merge(size_t a, size_t b) const {
   const bool shared = share_a_tensor(near_, groups_[a], groups_[b]);
   if (!shared && kinds_in(near_, groups_[a]) != kinds_in(near_, groups_[b]))
     return Rejection{"they share no tensor and have different operators"};
-  OrRejected<Group> united = unite(near_, groups_[a], groups_[b]);
+  OrRejected<Merge> merge = try_united(groups_[a], groups_[b]);
+  // Labels of slices that both only read are matched where they are free, which may depend on the order.
+  if (!merge && !near_.plain) {
+    OrRejected<Merge> reversed = try_united(groups_[b], groups_[a]);
+    if (reversed) return reversed;
+  }
+  return merge;
+}
+
+OrRejected<Fuser::Merge> Fuser::try_united(const Group& a, const Group& b) const {
+  OrRejected<Group> united = unite(near_, a, b);
   if (!united) return Rejection{united.reason()};
   const OrRejected<LoopNest> nest = find_loop_nest(near_, *united);
   if (!nest) return Rejection{nest.reason()};
-  const int64_t saved =
-      words_of_group(groups_[a]) + words_of_group(groups_[b]) - movement_of(near_, *united, *nest).words;
+  const int64_t saved = words_of_group(a) + words_of_group(b) - movement_of(near_, *united, *nest).words;
   if (saved < 0) return Rejection{concat("fused, they would move ", -saved, " more words")};
   return Merge{std::move(*united), saved};
 }
@@ -192,7 +201,7 @@ void Fuser::restore(const FusedGraph& fused) {
     const size_t number = op.members.front().at();
     Group group;
     for (size_t k = 0; k < op.members.size(); ++k) {
-      group.members.push_back({op.members[k], op.index_of[k]});
+      group.members.push_back({op.members[k], op.index_of[k], op.shift_of[k]});
       group_of_[op.members[k].at()] = number;
       versions_[op.members[k].at()] = k == 0 ? 0 : -1;
     }

@@ -54,6 +54,7 @@ class Fuser {
     }
   };
 
+  OrRejected<Merge> try_united(const Group& a, const Group& b) const;
   void find_cousins();
   void consider(size_t a, size_t b);
   void consider_neighbours(size_t group);

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "autodiff/training_graph.h"
@@ -16,7 +18,8 @@ inline constexpr int kNoLabel = -1;
 
 struct Member {
   OperatorId op;
-  std::vector<int> labels;  // one per index of the operator's space: the group's label, or kNoLabel
+  std::vector<int> labels;      // one per index of the operator's space: the group's label, or kNoLabel
+  std::vector<int64_t> shifts;  // one per index: it is the label's position less this
 };
 
 struct Group {
@@ -35,6 +38,9 @@ struct Neighbourhood {
   std::vector<OperatorId> producers;             // one per tensor
   std::vector<std::vector<OperatorId>> readers;  // one per tensor
   std::vector<bool> leaves;                      // one per tensor: a result or an argument's gradient
+  bool plain = true;                             // all accesses are
+  // Indices of extent one that a join places along a longer index: they have labels too.
+  std::set<std::pair<OperatorId, size_t>> joined;
 
   const Operator& op(OperatorId id) const { return graph.operators[id.at()]; }
   bool is_contraction(OperatorId id) const { return op(id).kind == OperatorKind::contraction; }
@@ -44,11 +50,12 @@ Group single(const Neighbourhood& near, OperatorId id);
 
 bool is_member(const Group& group, OperatorId op);
 
-// The label of each axis of an access.
-std::vector<int> labels_of(const Member& member, const Access& access);
+// The position on each axis of an access, by the labels.
+std::vector<Position> positions_of(const Member& member, const Access& access);
 
 // Both groups under common labels: an axis of a tensor that both access has one label. Without a shared tensor, the
-// indices are matched in order. Rejected if the two access a shared tensor along different indices.
+// indices are matched in order. A part of a longer index gets a shift. Rejected if the two access a shared tensor along
+// different indices.
 OrRejected<Group> unite(const Neighbourhood& near, const Group& a, const Group& b);
 
 // The loop nest of a group, as fused_graph.h describes it.

@@ -12,7 +12,7 @@ namespace {
 struct Space {
   LabelSet all = 0;
   LabelSet reduced = 0;
-  bool maps_after = false;   // a normalization: its output runs along the reduced indices
+  bool maps_after = false;   // a normalization: it uses its reduction at each point of the row
   bool used_inside = false;  // another member reads its output
 };
 
@@ -65,18 +65,23 @@ class NestFinder {
     return points;
   }
 
+  int64_t extent(int label) const { return near_.graph.extent(group_.dims[as_index(label)]); }
+
   Space space_of(const Member& member) const {
     const Operator& op = near_.op(member.op);
     Space space;
+    space.maps_after = op.kind == OperatorKind::log_sum_exp;  // it subtracts the maximum before it sums
     for (size_t index = 0; index < member.labels.size(); ++index) {
-      if (member.labels[index] == kNoLabel) continue;
+      if (member.labels[index] == kNoLabel || extent(member.labels[index]) == 1) continue;
       const LabelSet bit = LabelSet{1} << member.labels[index];
       space.all |= bit;
       if (op.reduced[index]) space.reduced |= bit;
     }
     for (const Access& output : op.outputs) {
-      for (const int label : labels_of(member, output))
-        space.maps_after = space.maps_after || (label != kNoLabel && ((space.reduced >> label) & 1) != 0);
+      for (const Position& position : positions_of(member, output)) {
+        for (const IndexTerm& term : position.terms)
+          space.maps_after = space.maps_after || ((space.reduced >> term.index) & 1) != 0;
+      }
       for (const OperatorId reader : near_.readers[output.tensor.at()]) {
         space.used_inside = space.used_inside || is_member(group_, reader);
       }

@@ -18,8 +18,8 @@ Operator log_sums_of(const Operator& softmax, TensorId log_sums) {
   op.reduced = softmax.reduced;
   op.inputs = softmax.inputs;
   op.outputs = {{log_sums, {}}};
-  for (const int index : softmax.inputs[0].axes) {
-    if (!softmax.reduced[as_index(index)]) op.outputs[0].axes.push_back(index);
+  for (const int index : indices_of(softmax.inputs[0])) {
+    if (!softmax.reduced[as_index(index)]) op.outputs[0].axes.emplace_back(index);
   }
   return op;
 }
@@ -72,7 +72,7 @@ Recomputed add_row_statistics(Recomputed made) {
     Operator op = log_sums_of(graph.operators[attention.softmax.at()], TensorId(graph.tensors.size()));
     op.name = operator_names.take(output + " log_sums", " ");
     Tensor log_sums{tensor_names.take(output + ".log_sums", "."), DType::float32, {}, TensorRole::computed, 0};
-    for (const int index : op.outputs[0].axes) log_sums.dims.push_back(op.space[as_index(index)]);
+    for (const int index : indices_of(op.outputs[0])) log_sums.dims.push_back(op.space[as_index(index)]);
     graph.tensors.push_back(std::move(log_sums));
     statistics.push_back(std::move(op));
   }

@@ -47,11 +47,12 @@ using Use = std::vector<int>;
 
 Use use_of(const Operator& op, size_t side) {
   Use use;
-  const std::vector<int>& other = op.inputs[1 - side].axes;
-  for (const int index : op.inputs[side].axes) {
-    const bool contracted = index != kFixed && op.reduced[as_index(index)];
-    const bool in_other = index != kFixed && std::find(other.begin(), other.end(), index) != other.end();
-    use.push_back((contracted ? 1 : 0) + (in_other ? 2 : 0));
+  for (const Position& axis : op.inputs[side].axes) {
+    for (const IndexTerm& term : axis.terms) {
+      const bool in_other = runs_along(op.inputs[1 - side], as_index(term.index));
+      use.push_back((op.reduced[as_index(term.index)] ? 1 : 0) + (in_other ? 2 : 0));
+    }
+    if (axis.terms.empty()) use.push_back(0);
   }
   return use;
 }

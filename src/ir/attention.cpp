@@ -28,9 +28,9 @@ bool is_reduced_exactly(const Operator& op, const Roles& indices, Role role) {
 // The roles of an access's axes; nothing if one runs along no index, or two run along one index.
 std::optional<Roles> roles_along(const Access& access, const Roles& indices) {
   Roles roles;
-  for (const int index : access.axes) {
-    if (index == kFixed) return std::nullopt;
-    const Role role = indices[as_index(index)];
+  for (const Position& axis : access.axes) {
+    if (axis.index() == kFixed) return std::nullopt;
+    const Role role = indices[as_index(axis.index())];
     if (std::find(roles.begin(), roles.end(), role) != roles.end()) return std::nullopt;
     roles.push_back(role);
   }
@@ -40,8 +40,9 @@ std::optional<Roles> roles_along(const Access& access, const Roles& indices) {
 // Copies the roles of a tensor's axes to the indices that they run along; false if they contradict each other.
 bool take_roles(const Access& access, const Roles& axes, Roles& indices) {
   for (size_t axis = 0; axis < axes.size(); ++axis) {
-    if (access.axes[axis] == kFixed) return false;
-    Role& role = indices[as_index(access.axes[axis])];
+    const int index = access.axes[axis].index();
+    if (index == kFixed) return false;
+    Role& role = indices[as_index(index)];
     if (role != kNone && role != axes[axis]) return false;
     if (role == kNone && std::find(indices.begin(), indices.end(), axes[axis]) != indices.end()) return false;
     role = axes[axis];
@@ -74,9 +75,9 @@ class Matcher {
 
   // Why this is not an attention; nullptr if it is one: then pattern() has it.
   const char* run() {
-    for (auto match : {&Matcher::match_scores, &Matcher::match_chain, &Matcher::match_output, &Matcher::check_forward,
-                       &Matcher::match_recomputed, &Matcher::match_output_gradients, &Matcher::match_chain_gradients,
-                       &Matcher::match_score_gradients, &Matcher::check_readers}) {
+    for (auto match : {&Matcher::check_accesses, &Matcher::match_scores, &Matcher::match_chain, &Matcher::match_output,
+                       &Matcher::check_forward, &Matcher::match_recomputed, &Matcher::match_output_gradients,
+                       &Matcher::match_chain_gradients, &Matcher::match_score_gradients, &Matcher::check_readers}) {
       if (const char* const reason = (this->*match)()) return reason;
     }
     std::sort(made_.backward.begin(), made_.backward.end());
@@ -91,10 +92,16 @@ class Matcher {
   const Operator& op(OperatorId id) const { return graph_.operators[id.at()]; }
   TensorId result_of(OperatorId id) const { return op(id).outputs[0].tensor; }
 
+  // What row_statistics adds, not a program's own log_sum_exp.
+  bool is_statistic(OperatorId id) const {
+    return op(id).kind == OperatorKind::log_sum_exp && readers_[result_of(id).at()].empty() &&
+           !leaves_[result_of(id).at()];
+  }
+
   std::vector<OperatorId> readers_of(TensorId tensor, Pass pass) const {
     std::vector<OperatorId> found;
     for (const OperatorId reader : readers_[tensor.at()]) {
-      if (op(reader).pass == pass && op(reader).kind != OperatorKind::log_sum_exp) found.push_back(reader);
+      if (op(reader).pass == pass && !is_statistic(reader)) found.push_back(reader);
     }
     return found;
   }
@@ -132,6 +139,12 @@ class Matcher {
     return true;
   }
 
+  const char* check_accesses() {
+    const bool plain = std::all_of(made_.forward.begin(), made_.forward.end(),
+                                   [&](OperatorId id) { return has_plain_accesses(graph_, op(id)); });
+    return plain ? nullptr : "it reads a part of a tensor, or an axis as several indices";
+  }
+
   // Records the roles of a tensor's axes; false if they are not exactly `wanted`.
   bool note(AttentionTensor& into, TensorId tensor, const Roles& axes, const Roles& wanted) {
     if (!have_same_roles(axes, wanted)) return false;
@@ -167,7 +180,7 @@ class Matcher {
       reduced = static_cast<int>(index);
     }
     const auto axis_along = [](const Access& access, int index) -> std::optional<int> {
-      const auto found = std::find(access.axes.begin(), access.axes.end(), index);
+      const auto found = std::find(access.axes.begin(), access.axes.end(), Position(index));
       if (found == access.axes.end()) return std::nullopt;
       return static_cast<int>(found - access.axes.begin());
     };
@@ -180,7 +193,7 @@ class Matcher {
     const Operator& scores = op(scores_);
     const std::optional<int> axis = key_axis();
     if (!axis) return "its softmax reduces more than the keys";
-    const int key = scores.outputs[0].axes[as_index(*axis)];
+    const int key = scores.outputs[0].axes[as_index(*axis)].index();
     const std::array<TensorId, 2> operands = {scores.inputs[0].tensor, scores.inputs[1].tensor};
     if (key == kFixed || operands[0] == operands[1]) return "its queries and keys are not two tensors";
     const size_t k = runs_along(scores.inputs[0], as_index(key)) ? 0 : 1;
@@ -443,7 +456,7 @@ class Matcher {
     for (const TensorId tensor : inside_) {
       if (leaves_[tensor.at()]) return "the caller needs one of its intermediate tensors";
       for (const OperatorId reader : readers_[tensor.at()]) {
-        const bool statistic = op(reader).kind == OperatorKind::log_sum_exp && tensor == made_.logits.tensor;
+        const bool statistic = is_statistic(reader) && tensor == made_.logits.tensor;
         const bool is_own = std::find(own.begin(), own.end(), reader) != own.end();
         if (!is_own && !statistic && passes.contains(op(reader).pass))
           return "another operator reads one of its intermediate tensors";

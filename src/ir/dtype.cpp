@@ -11,11 +11,13 @@ struct Row {
   int64_t bytes;
 };
 
-constexpr std::array<Row, 5> kDTypes = {{{DType::float16, "float16", 2},
+constexpr std::array<Row, 7> kDTypes = {{{DType::float16, "float16", 2},
                                          {DType::bfloat16, "bfloat16", 2},
                                          {DType::float32, "float32", 4},
                                          {DType::float64, "float64", 8},
-                                         {DType::boolean, "bool", 1}}};
+                                         {DType::boolean, "bool", 1},
+                                         {DType::int32, "int32", 4},
+                                         {DType::int64, "int64", 8}}};
 
 }  // namespace
 
@@ -36,6 +38,8 @@ StoredType stored_type(DType dtype) {
     case DType::bfloat16: return StoredType::bf16;
     case DType::float32: return StoredType::f32;
     case DType::float64: return StoredType::f64;
+    case DType::int32: return StoredType::i32;
+    case DType::int64: return StoredType::i64;
     case DType::boolean: break;
   }
   return StoredType::u8;

@@ -14,9 +14,11 @@ std::string_view label_of_addition(const Graph& graph, const Operator& op) {
 }
 
 std::string_view label_of_copy(const Operator& op) {
-  const std::vector<int>& axes = op.inputs[0].axes;
   std::vector<int> indices;
-  std::copy_if(axes.begin(), axes.end(), std::back_inserter(indices), [](int index) { return index != kFixed; });
+  for (const Position& axis : op.inputs[0].axes) {
+    if (!axis.is_index()) return "copy";
+    if (axis.index() != kFixed) indices.push_back(axis.index());
+  }
   const bool ordered = std::is_sorted(indices.begin(), indices.end());
   std::sort(indices.begin(), indices.end());
   if (std::adjacent_find(indices.begin(), indices.end()) != indices.end()) return "diagonal";
@@ -30,7 +32,9 @@ std::string_view label_of(const Graph& graph, const Operator& op) {
   switch (op.kind) {
     case OperatorKind::add: return label_of_addition(graph, op);
     case OperatorKind::copy: return label_of_copy(op);
+    case OperatorKind::join: return op.inputs.size() == 1 ? "pad" : "concatenate";
     case OperatorKind::contraction: return "einsum";
+    case OperatorKind::index: return "arange";
     default: return info_of(op.kind).name;
   }
 }

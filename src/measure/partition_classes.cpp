@@ -184,18 +184,18 @@ void PartitionClasses::assume() {
 
 std::vector<double> PartitionClasses::timing_class_spreads() const {
   constexpr double kNearly = 1.3;
-  struct Range {
+  struct TimeRange {
     double fastest = kNotMeasured;
     double slowest = 0;
     int count = 0;
   };
   std::vector<double> spreads;
   for (const PartitionClass& each : classes_) {
-    std::map<int, Range> ranges;
+    std::map<int, TimeRange> ranges;
     for (const auto& [text, row] : each.rows) {
       const Trial& trial = each.trials[each.numbers.at(text)];
       if (row.outcome != Outcome::measured || trial.kind.timing_class < 0) continue;
-      Range& range = ranges[trial.kind.timing_class];
+      TimeRange& range = ranges[trial.kind.timing_class];
       range.fastest = std::min(range.fastest, row.seconds);
       range.slowest = std::max(range.slowest, row.seconds);
       range.count += 1;

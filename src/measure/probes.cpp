@@ -24,6 +24,7 @@ class Prober {
       const std::vector<TensorId>& list = product.is_written(operand) ? partition.writes : partition.reads;
       for (const TensorId tensor : tensors)
         positions_[operand].push_back(static_cast<size_t>(std::find(list.begin(), list.end(), tensor) - list.begin()));
+      origins_[operand] = origin_of(graph, product, operand, written_layout(graph, tensors.front()));
       for (size_t index = 0; index < product.indices.size(); ++index) {
         const bool stacks = product.is_stacked_along(operand, product.indices[index]);
         if (stacks) stack_ = index;
@@ -65,7 +66,7 @@ class Prober {
     return positions_[operand][positions_[operand].size() > 1 ? static_cast<size_t>(point[stack_]) : 0];
   }
   size_t element(size_t operand, const Point& point) const {
-    int64_t at = 0;
+    int64_t at = origins_[operand];
     for (size_t index = 0; index < point.size(); ++index) at += strides_[operand][index] * point[index];
     return static_cast<size_t>(at);
   }
@@ -138,8 +139,9 @@ class Prober {
   double scale_;
   std::array<std::vector<size_t>, 4> positions_;  // of each operand's tensors among the partition's reads or writes
   std::array<std::vector<int64_t>, 4> strides_;   // row-major
-  size_t epilogue_position_ = 0;                  // of the added tensor or the auxiliary matrix
-  size_t stack_ = 0;                              // the index that counts stacked tensors
+  std::array<int64_t, 4> origins_{};
+  size_t epilogue_position_ = 0;  // of the added tensor or the auxiliary matrix
+  size_t stack_ = 0;              // the index that counts stacked tensors
   uint64_t state_ = kProbeSeed;
 };
 

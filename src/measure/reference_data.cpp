@@ -8,6 +8,7 @@
 
 #include "base/parallel.h"
 #include "base/text.h"
+#include "ir/index_limits.h"
 #include "measure/attention_reference_data.h"
 #include "measure/library_gelu.h"
 #include "reference/bounded.h"
@@ -179,7 +180,9 @@ double storage_error(DType dtype, double value) {
     case DType::bfloat16: return std::abs(value) * 0x1p-8 + 0x1p-134;
     case DType::float32: return std::abs(value) * 0x1p-24 + 0x1p-120;
     case DType::float64: return std::abs(value) * 0x1p-53 + 0x1p-1000;
-    case DType::boolean: return 0;
+    case DType::boolean:
+    case DType::int32:
+    case DType::int64: return 0;
   }
   return 0;
 }
@@ -187,10 +190,12 @@ double storage_error(DType dtype, double value) {
 ReferenceData draw_inputs(const Graph& graph, const Partition& partition, uint64_t seed, InputRange range) {
   ReferenceData reference_data;
   reference_data.random = {seed, 1};
+  const std::vector<int64_t> limits = index_limits(graph);
   for (size_t k = 0; k < partition.reads.size(); ++k) {
     const TensorId tensor = partition.reads[k];
     const auto elements = static_cast<size_t>(elements_of(graph, tensor));
     const DType dtype = graph.tensor(tensor).dtype;
+    const int64_t limit = limits[tensor.at()];
     std::vector<double> values(elements);
     if (const Operator* dropout = dropout_of(graph, tensor)) {
       values = dropout_mask(*dropout, elements, reference_data.random);
@@ -198,9 +203,9 @@ ReferenceData draw_inputs(const Graph& graph, const Partition& partition, uint64
       in_parallel(static_cast<int64_t>(elements), kSlice, [&](int64_t begin, int64_t end) {
         for (auto element = static_cast<size_t>(begin); element < static_cast<size_t>(end); ++element) {
           const double drawn = uniform_draw(seed, static_cast<uint32_t>(k), element);
-          values[element] = dtype == DType::boolean
-                                ? (drawn < 0 ? 0 : 1)
-                                : rounded_to(dtype, range == InputRange::positive ? 0.625 + 0.375 * drawn : drawn);
+          const bool number = is_floating(dtype) && limit == 0;
+          values[element] = number ? rounded_to(dtype, range == InputRange::positive ? 0.625 + 0.375 * drawn : drawn)
+                                   : drawn_value(graph.tensor(tensor), limit, drawn);
         }
       });
     }

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "reference/scalar.h"
+
 namespace millrace {
 
 // Φ(a), the normal distribution function.
@@ -45,6 +47,19 @@ template <class Scalar>
 Scalar sigmoid(const Scalar& a) {
   using std::exp;
   return Scalar(1) / (Scalar(1) + exp(-a));
+}
+
+// log(1 + exp(a)); the exponential is at most one.
+template <class Scalar>
+Scalar softplus(const Scalar& a) {
+  using std::abs, std::exp, std::log1p;
+  return larger(a, Scalar(0)) + log1p(exp(-abs(a)));
+}
+
+template <class Scalar>
+Scalar erf_dx(const Scalar& a, const Scalar& g) {
+  using std::exp;
+  return g * (Scalar(2 * std::numbers::inv_sqrtpi) * exp(-(a * a)));
 }
 
 template <class Scalar>

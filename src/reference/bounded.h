@@ -2,8 +2,8 @@
 //
 // `value` is computed in float64. `error` bounds |computed - exact| for the same operations in the same order in a
 // binary format of kDigits significant digits (53: float64), where + - * / sqrt round to nearest, a relative error of
-// at most u = 2^-kDigits, and exp, log, tanh, erf and pow err by at most four ulp, at most 8u: libraries differ by that
-// much. Constants of the program are exact.
+// at most u = 2^-kDigits, and functions (exp, log, sin, tanh, erf, pow, …) err by at most four ulp, at most 8u:
+// libraries differ by that much. Constants of the program are exact.
 // - The bound is rigorous to first order: the rounding of the bound itself and underflow are ignored.
 // - It holds for any order of summation: with n additions, each partial sum is at most the sum of all magnitudes, so
 //   the error is at most n·u·Σ|x|. A chain of + is one sum, until another operation uses it.
@@ -83,7 +83,16 @@ struct Bounded {
     return rounded(std::log(a.value), quotient(a.error, a.value - a.error), kFunction);
   }
 
-  // The derivatives of tanh and erf change by less than `error` within the interval.
+  friend Bounded expm1(const Bounded& a) {
+    const double slope = std::exp(a.value);
+    return rounded(std::expm1(a.value), product(slope, std::expm1(a.error)), kFunction);
+  }
+
+  friend Bounded log1p(const Bounded& a) {
+    return rounded(std::log1p(a.value), quotient(a.error, 1 + a.value - a.error), kFunction);
+  }
+
+  // The derivatives of sin, cos, tanh and erf change by less than `error` within the interval.
   friend Bounded tanh(const Bounded& a) {
     const double y = std::tanh(a.value);
     return rounded(y, product(a.error, std::min(1.0, 1.0 - y * y + a.error)), kFunction);
@@ -93,6 +102,22 @@ struct Bounded {
     const double steepest = 2.0 * std::numbers::inv_sqrtpi;
     const double slope = steepest * std::exp(-a.value * a.value);
     return rounded(std::erf(a.value), product(a.error, std::min(steepest, slope + a.error)), kFunction);
+  }
+
+  friend Bounded sin(const Bounded& a) {
+    return rounded(std::sin(a.value), product(a.error, std::min(1.0, std::abs(std::cos(a.value)) + a.error)),
+                   kFunction);
+  }
+
+  friend Bounded cos(const Bounded& a) {
+    return rounded(std::cos(a.value), product(a.error, std::min(1.0, std::abs(std::sin(a.value)) + a.error)),
+                   kFunction);
+  }
+
+  // If rounding may have moved the number across zero, the sign may be any.
+  friend Bounded sign(const Bounded& a) {
+    const double y = millrace::sign(a.value);
+    return {y, a.error > 0 && std::abs(a.value) <= a.error ? 1 + std::abs(y) : 0};
   }
 
   // The derivative's magnitude is monotone in |x|: it is largest at an end of the interval.

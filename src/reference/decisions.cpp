@@ -8,10 +8,11 @@
 namespace millrace {
 namespace {
 
-// How many of an operator's first inputs it compares; a ReLU compares its input with 0.
+// How many of an operator's first inputs it compares; a ReLU and a sign compare it with 0.
 size_t sides_of(OperatorKind kind) {
   switch (kind) {
-    case OperatorKind::relu: return 1;
+    case OperatorKind::relu:
+    case OperatorKind::sign: return 1;
     case OperatorKind::less:
     case OperatorKind::less_equal:
     case OperatorKind::equal:

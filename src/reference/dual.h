@@ -63,6 +63,28 @@ struct Dual {
     return {erf(a.value), chain(T(2.0 * std::numbers::inv_sqrtpi) * exp(-(a.value * a.value)), a.tangent)};
   }
 
+  friend Dual sin(const Dual& a) {
+    using std::cos, std::sin;
+    return {sin(a.value), chain(cos(a.value), a.tangent)};
+  }
+
+  friend Dual cos(const Dual& a) {
+    using std::cos, std::sin;
+    return {cos(a.value), chain(-sin(a.value), a.tangent)};
+  }
+
+  friend Dual expm1(const Dual& a) {
+    using std::exp, std::expm1;
+    return {expm1(a.value), chain(exp(a.value), a.tangent)};
+  }
+
+  friend Dual log1p(const Dual& a) {
+    using std::log1p;
+    return {log1p(a.value), a.tangent / (T(1) + a.value)};
+  }
+
+  friend Dual sign(const Dual& a) { return {sign(a.value), T(0)}; }
+
   friend Dual pow(const Dual& a, double exponent) {
     using std::pow;
     return {pow(a.value, exponent), chain(T(exponent) * pow(a.value, exponent - 1), a.tangent)};

@@ -1,5 +1,6 @@
 #include "reference/interpreter.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -79,6 +80,7 @@ class Interpreter {
   void run(const Operator& op) const {
     using S = const Scalar&;
     using std::abs, std::exp, std::log, std::pow, std::sqrt, std::tanh;
+    using std::cos, std::erf, std::expm1, std::log1p, std::sin;
     const Scalar zero(0);
     const Scalar one(1);
     switch (op.kind) {
@@ -92,6 +94,12 @@ class Interpreter {
       case OperatorKind::log: return map(op, [](S a) -> Scalar { return log(a); });
       case OperatorKind::sqrt: return map(op, [](S a) -> Scalar { return sqrt(a); });
       case OperatorKind::tanh: return map(op, [](S a) -> Scalar { return tanh(a); });
+      case OperatorKind::sin: return map(op, [](S a) -> Scalar { return sin(a); });
+      case OperatorKind::cos: return map(op, [](S a) -> Scalar { return cos(a); });
+      case OperatorKind::log1p: return map(op, [](S a) -> Scalar { return log1p(a); });
+      case OperatorKind::expm1: return map(op, [](S a) -> Scalar { return expm1(a); });
+      case OperatorKind::erf: return map(op, [](S a) -> Scalar { return erf(a); });
+      case OperatorKind::sign: return map(op, [](S a) -> Scalar { return sign(a); });
       case OperatorKind::power: return map(op, [&](S a) -> Scalar { return pow(a, op.value); });
       case OperatorKind::maximum: return map(op, [](S a, S b) -> Scalar { return larger(a, b); });
       case OperatorKind::minimum: return map(op, [](S a, S b) -> Scalar { return smaller(a, b); });
@@ -103,20 +111,30 @@ class Interpreter {
         return map(op, [](S a, S b) -> Scalar { return decided(value_of(a) == value_of(b), a, b); });
       case OperatorKind::not_equal:
         return map(op, [](S a, S b) -> Scalar { return decided(value_of(a) != value_of(b), a, b); });
+      case OperatorKind::logical_and: return map(op, [](S a, S b) -> Scalar { return smaller(a, b); });
+      case OperatorKind::logical_or: return map(op, [](S a, S b) -> Scalar { return larger(a, b); });
+      case OperatorKind::logical_not: return map(op, [&](S a) -> Scalar { return decided(value_of(a) == 0, a, zero); });
       case OperatorKind::where: return map(op, [](S a, S b, S c) -> Scalar { return value_of(a) != 0 ? b : c; });
       case OperatorKind::relu: return map(op, [&](S a) -> Scalar { return larger(zero, a); });
       case OperatorKind::gelu: return map(op, [](S a) -> Scalar { return a * normal_cdf(a); });
       case OperatorKind::gelu_tanh: return map(op, [](S a) -> Scalar { return gelu_tanh(a); });
       case OperatorKind::silu: return map(op, [&](S a) -> Scalar { return a / (one + exp(-a)); });
+      case OperatorKind::sigmoid: return map(op, [](S a) -> Scalar { return sigmoid(a); });
+      case OperatorKind::softplus: return map(op, [](S a) -> Scalar { return softplus(a); });
       case OperatorKind::dropout: return dropout(op);
       case OperatorKind::causal_mask:
         return map_by_element(op, [&](S a, int64_t element) {
           return is_masked(op, element) ? Scalar(-std::numeric_limits<double>::infinity()) : a;
         });
       case OperatorKind::copy: return map(op, [](S a) -> Scalar { return a; });
+      case OperatorKind::join: return join(op);
+      case OperatorKind::index: return positions(op);
+      case OperatorKind::gather: return gather(op);
       case OperatorKind::embed_diagonal:
         return map_by_element(op, [&](S a, int64_t element) { return is_on_diagonal(op, element) ? a : zero; });
       case OperatorKind::tanh_dx: return map(op, [&](S y, S g) -> Scalar { return g * (one - y * y); });
+      case OperatorKind::erf_dx: return map(op, [](S a, S g) -> Scalar { return erf_dx(a, g); });
+      case OperatorKind::sigmoid_dx: return map(op, [&](S y, S g) -> Scalar { return g * (y * (one - y)); });
       case OperatorKind::power_dx:
         return map(op, [&](S a, S g) -> Scalar { return g * Scalar(op.value) * pow(a, op.value - 1); });
       case OperatorKind::relu_dx: return map(op, [&](S y, S g) -> Scalar { return value_of(y) > 0 ? g : zero; });
@@ -129,6 +147,7 @@ class Interpreter {
       case OperatorKind::sum: return sum(operands<1, 1>(op));
       case OperatorKind::max: return max(operands<1, 1>(op));
       case OperatorKind::min: return min(operands<1, 1>(op));
+      case OperatorKind::scatter_add: return scatter_add(op);
       case OperatorKind::extremum_dx: return extremum_dx(operands<3, 1>(op));
       case OperatorKind::softmax: return softmax(operands<1, 1>(op));
       case OperatorKind::softmax_dx: return softmax_dx(operands<2, 1>(op));
@@ -171,6 +190,54 @@ class Interpreter {
     o.for_each_row([&](const auto& at) { o.out(0, at) = formula(o.in(0, at), o.out_element(at)); });
   }
 
+  // The position that an id selects on an axis of this extent.
+  static int64_t selected(const Scalar& id, int64_t extent) {
+    const double value = value_of(id);
+    return value > 0 ? static_cast<int64_t>(std::min(value, static_cast<double>(extent - 1))) : 0;
+  }
+
+  void gather(const Operator& op) const {
+    const auto o = operands<2, 1>(op);
+    const std::vector<DimId>& dims = graph_.tensor(op.inputs[0].tensor).dims;
+    const int64_t extent = graph_.extent(dims[as_index(op.gathered)]);
+    int64_t stride = 1;
+    for (size_t axis = dims.size(); axis-- > as_index(op.gathered) + 1;) stride *= graph_.extent(dims[axis]);
+    o.for_each_row([&](const auto& at) {
+      auto moved = at;
+      moved[0] += stride * selected(o.in(1, at), extent);
+      o.out(0, at) = o.in(0, moved);
+    });
+  }
+
+  // Adds each element of g to where its id points: a loop over all indices but `gathered`.
+  void scatter_add(const Operator& op) const {
+    const int64_t extent = graph_.extent(op.space[as_index(op.gathered)]);
+    const int64_t stride = stride_along(graph_, op.outputs[0], as_index(op.gathered));
+    std::vector<Loop<3>> loops;
+    for (size_t index = 0; index < op.space.size(); ++index) {
+      if (index == as_index(op.gathered)) continue;
+      loops.push_back({graph_.extent(op.space[index]),
+                       {stride_along(graph_, op.inputs[0], index), stride_along(graph_, op.inputs[1], index),
+                        stride_along(graph_, op.outputs[0], index)}});
+    }
+    const std::vector<Scalar>& g = values_[op.inputs[0].tensor.at()];
+    const std::vector<Scalar>& ids = values_[op.inputs[1].tensor.at()];
+    std::vector<Scalar>& y = values_[op.outputs[0].tensor.at()];
+    std::fill(y.begin(), y.end(), Scalar(0));
+    const Offsets<3> first = {first_element(graph_, op.inputs[0]), first_element(graph_, op.inputs[1]), 0};
+    for_each_point<3>(loops, first, [&](const Offsets<3>& at) {
+      const int64_t position = selected(ids[static_cast<size_t>(at[1])], extent);
+      Scalar& sum = y[static_cast<size_t>(at[2] + stride * position)];
+      sum = sum + g[static_cast<size_t>(at[0])];
+    });
+  }
+
+  // The output of an index operator runs along one index.
+  void positions(const Operator& op) const {
+    const auto o = operands<0, 1>(op);
+    o.for_each_row([&](const auto& at) { o.out(0, at) = Scalar(static_cast<double>(o.out_element(at))); });
+  }
+
   // The indices of an output's element: the output of an elementwise operator runs along all indices in order.
   std::vector<int64_t> point_of(const Operator& op, int64_t element) const {
     std::vector<int64_t> point(op.space.size());
@@ -193,6 +260,39 @@ class Interpreter {
       if (point[k] != point[as_index(op.diagonal[k])]) return false;
     }
     return true;
+  }
+
+  // The input whose region contains the point, or `value`.
+  void join(const Operator& op) const {
+    const int64_t elements = elements_of(graph_, op.outputs[0].tensor);
+    for (int64_t element = 0; element < elements; ++element) {
+      const std::vector<int64_t> point = point_of(op, element);
+      Scalar value(op.value);
+      for (size_t k = 0; k < op.inputs.size(); ++k) {
+        if (contains(op.regions[k], point))
+          value = values_[op.inputs[k].tensor.at()][static_cast<size_t>(element_at(op.inputs[k], point))];
+      }
+      values_[op.outputs[0].tensor.at()][static_cast<size_t>(element)] = value;
+    }
+  }
+
+  static bool contains(const Region& region, const std::vector<int64_t>& point) {
+    for (size_t index = 0; index < region.size(); ++index) {
+      if (point[index] < region[index].first || point[index] > region[index].last) return false;
+    }
+    return true;
+  }
+
+  // The row-major element of a tensor at a point.
+  int64_t element_at(const Access& access, const std::vector<int64_t>& point) const {
+    const std::vector<DimId>& dims = graph_.tensor(access.tensor).dims;
+    int64_t element = 0;
+    for (size_t axis = 0; axis < dims.size(); ++axis) {
+      int64_t position = access.axes[axis].offset;
+      for (const IndexTerm& term : access.axes[axis].terms) position += term.stride * point[as_index(term.index)];
+      element = element * graph_.extent(dims[axis]) + position;
+    }
+    return element;
   }
 
   void dropout(const Operator& op) const {
@@ -235,7 +335,11 @@ Result<Done> check_memory(const Graph& graph) {
 double reference_seconds(const Graph& graph) {
   constexpr double kPointsPerSecond = 2e8;
   double points = 0;
-  for (const Operator& op : graph.operators) points += static_cast<double>(points_of(graph, op));
+  for (const Operator& op : graph.operators) {
+    const bool scatters = op.kind == OperatorKind::scatter_add;
+    points += static_cast<double>(points_of(graph, op)) /
+              (scatters ? static_cast<double>(graph.extent(op.space[as_index(op.gathered)])) : 1);
+  }
   return points / kPointsPerSecond;
 }
 
@@ -249,7 +353,7 @@ Result<Done> interpret(const Graph& graph, Values<Scalar>& values, const RandomS
 }
 
 double rounded_to(DType dtype, double value) {
-  if (dtype == DType::boolean || dtype == DType::float64) return value;
+  if (!is_floating(dtype) || dtype == DType::float64) return value;
   return decode(encode(value, stored_type(dtype)), stored_type(dtype));
 }
 

@@ -1,5 +1,5 @@
-// The tensors of an operator, with a stride for each index of its space. A broadcast has stride zero; a diagonal has
-// the sum of two axes' strides. Tests: tests/reference/interpreter_test.cpp.
+// The tensors of an operator, with a stride for each index of its space and the offset where all indices are zero. A
+// broadcast has stride zero; a diagonal has the sum of two axes' strides. Tests: tests/reference/interpreter_test.cpp.
 #pragma once
 
 #include <algorithm>
@@ -49,10 +49,21 @@ inline int64_t stride_along(const Graph& graph, const Access& access, size_t ind
   int64_t stride = 0;
   int64_t axis_stride = 1;
   for (size_t axis = dims.size(); axis-- > 0;) {
-    if (access.axes[axis] == static_cast<int>(index)) stride += axis_stride;
+    stride += axis_stride * access.axes[axis].stride_along(static_cast<int>(index));
     axis_stride *= graph.extent(dims[axis]);
   }
   return stride;
+}
+
+inline int64_t first_element(const Graph& graph, const Access& access) {
+  const std::vector<DimId>& dims = graph.tensor(access.tensor).dims;
+  int64_t first = 0;
+  int64_t axis_stride = 1;
+  for (size_t axis = dims.size(); axis-- > 0;) {
+    first += axis_stride * access.axes[axis].offset;
+    axis_stride *= graph.extent(dims[axis]);
+  }
+  return first;
 }
 
 // The first kInputs inputs and kOutputs outputs of an operator, with a loop nest over the kept indices and an inner one
@@ -63,7 +74,10 @@ class Operands {
   using At = Offsets<kInputs + kOutputs>;
 
   Operands(const Graph& graph, const Operator& op, Values<Scalar>& values) {
-    for (size_t k = 0; k < kInputs; ++k) inputs_[k] = values[op.inputs[k].tensor.at()].data();
+    for (size_t k = 0; k < kInputs; ++k) {
+      inputs_[k] = values[op.inputs[k].tensor.at()].data();
+      first_[k] = first_element(graph, op.inputs[k]);
+    }
     for (size_t k = 0; k < kOutputs; ++k) outputs_[k] = values[op.outputs[k].tensor.at()].data();
     for (size_t index = 0; index < op.space.size(); ++index) {
       Loop<kInputs + kOutputs> loop;
@@ -112,15 +126,15 @@ class Operands {
     constexpr int64_t kMany = 1 << 20;
     int64_t points = row_length();
     for (const auto& loop : kept_) points *= loop.extent;
-    if (points < kMany || kept_.empty()) return run(kept_, At{});
+    if (points < kMany || kept_.empty()) return run(kept_, first_);
     const auto longest =
         std::max_element(kept_.begin(), kept_.end(), [](const auto& l, const auto& r) { return l.extent < r.extent; });
     const auto at = static_cast<size_t>(longest - kept_.begin());
     in_parallel(longest->extent, 1, [&](int64_t begin, int64_t end) {
       std::vector<Loop<kInputs + kOutputs>> slice = kept_;
       slice[at].extent = end - begin;
-      At first{};
-      for (size_t k = 0; k < first.size(); ++k) first[k] = begin * slice[at].strides[k];
+      At first = first_;
+      for (size_t k = 0; k < first.size(); ++k) first[k] += begin * slice[at].strides[k];
       run(slice, first);
     });
   }
@@ -133,6 +147,7 @@ class Operands {
 
   std::array<const Scalar*, kInputs> inputs_{};
   std::array<Scalar*, kOutputs> outputs_{};
+  At first_{};  // of each tensor: the element where all indices are zero
   std::vector<Loop<kInputs + kOutputs>> kept_;
   std::vector<Loop<kInputs + kOutputs>> reduced_;
 };

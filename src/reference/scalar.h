@@ -13,6 +13,9 @@ inline bool is_zero(double x) { return x == 0; }
 // The maximum: the first of equal values, and NaN if either is NaN.
 inline double larger(double a, double b) { return a < b || b != b ? b : a; }
 
+// -1, 0 or 1.
+inline double sign(double x) { return x > 0 ? 1 : x < 0 ? -1 : x; }
+
 // The result of a comparison of a and b, as 0 or 1.
 inline double decided(bool outcome, double, double) { return outcome ? 1 : 0; }
 

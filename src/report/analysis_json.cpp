@@ -12,7 +12,16 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kAnalysisVersion = 1;
 
-Json tensors_json(const Graph& graph, const std::vector<Access>& accesses) {
+// The words of a tensor that the operator reads, all its accesses together.
+int64_t words_read(const Graph& graph, const Operator& op, TensorId tensor) {
+  std::vector<TensorUse> uses;
+  for (size_t input = 0; input < op.inputs.size(); ++input) {
+    if (op.inputs[input].tensor == tensor) uses.push_back({&op, input});
+  }
+  return uses.empty() ? words_of(graph, tensor) : words_touched(graph, uses);
+}
+
+Json tensors_json(const Graph& graph, const Operator& op, const std::vector<Access>& accesses) {
   Json list = Json::array();
   for (const Access& access : accesses) {
     const Tensor& tensor = graph.tensor(access.tensor);
@@ -21,7 +30,7 @@ Json tensors_json(const Graph& graph, const std::vector<Access>& accesses) {
     list.push_back({{"tensor", tensor.name},
                     {"dtype", std::string(name_of(tensor.dtype))},
                     {"shape", shape},
-                    {"words", words_of(graph, access.tensor)}});
+                    {"words", words_read(graph, op, access.tensor)}});
   }
   return list;
 }
@@ -64,8 +73,8 @@ Json operator_json(const Graph& graph, const OperatorAnalysis& row) {
           {"output_words", row.output_words},
           {"flop_per_word", row.flop_per_word()},
           {"io_lower_bound_words", row.io_lower_bound},
-          {"inputs", tensors_json(graph, op.inputs)},
-          {"outputs", tensors_json(graph, op.outputs)}};
+          {"inputs", tensors_json(graph, op, op.inputs)},
+          {"outputs", tensors_json(graph, op, op.outputs)}};
 }
 
 }  // namespace
@@ -76,7 +85,9 @@ std::string analysis_json(const TrainingGraph& training, const Analysis& analysi
   text.field("schema_version", kAnalysisVersion);
   text.field("program", graph.name);
   Json sizes = Json::object();
-  for (const Dim& dim : graph.dims) sizes[dim.name] = dim.extent;
+  for (const Dim& dim : graph.dims) {
+    if (is_size(dim)) sizes[dim.name] = dim.extent;
+  }
   text.field("sizes", sizes);
   text.field("fast_memory_words", analysis.fast_memory_words);
   text.list("operators", analysis.operators.size(),

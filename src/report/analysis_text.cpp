@@ -45,7 +45,7 @@ void totals_rows(Table& table, const std::string& name, const Totals& totals, co
 std::string sizes_line(const Graph& graph) {
   std::vector<std::string> sizes;
   for (const Dim& dim : graph.dims) {
-    if (dim.name != concat(dim.extent)) sizes.push_back(concat(dim.name, "=", dim.extent));
+    if (is_size(dim)) sizes.push_back(concat(dim.name, "=", dim.extent));
   }
   return join(sizes, " ");
 }

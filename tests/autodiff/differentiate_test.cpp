@@ -52,6 +52,18 @@ TEST(Differentiate, ABroadcastFactorIsMultipliedThenSummed) {
             "d_w.2[B] = sum(d_w[A, B]) over A\n");
 }
 
+TEST(Differentiate, TheGradientOfAGatherIsSummedWhereItsIdsPoint) {
+  EXPECT_EQ(backward_of(R"(
+V = 5
+E = 3
+B = 2
+def f(table: float32[V, E], ids: int32[B], x: float32[B, V], labels: int32[B]):
+    return table[ids], np.take_along_axis(x, labels[:, None], axis=1)
+)"),
+            "d_x[B, V] = scatter_add(d_result_1[B, 1], labels[B]) over 1 at V\n"
+            "d_table[V, E] = scatter_add(d_result_0[B, E], ids[B]) over B at V\n");
+}
+
 TEST(Differentiate, TheGradientOfADiagonalIsEmbeddedInTheDiagonal) {
   EXPECT_EQ(backward_of(R"(
 I = 3

@@ -158,7 +158,7 @@ TEST(AttentionConfigs, MasksMayBeStoredAsBits) {
   using Storages = std::set<std::string>;
   EXPECT_EQ(storages("bert_encoder", {"tiny", "P=16", "W=16", "J=32"}), (Storages{"bits", "regenerated"}));
   EXPECT_EQ(storages("bert_encoder", kSmall), Storages{"regenerated"});
-  EXPECT_EQ(storages("gpt2_block", {"tiny", "P=16", "J=32"}), Storages{"regenerated"});
+  EXPECT_EQ(storages("gpt2_block_unpacked", {"tiny", "P=16", "J=32"}), Storages{"regenerated"});
 }
 
 // With lines of 64 elements, on GPUs that have wgmma; if scores are masked, only with rows in shared memory.
@@ -184,7 +184,7 @@ TEST(AttentionConfigs, Wgmma) {
   EXPECT_EQ(kinds("bert_encoder", {"tiny", "P=64", "W=64", "J=64"}, false), Kinds());
   EXPECT_EQ(kinds("bert_encoder", {"tiny", "P=64", "W=80", "J=64"}, true), Kinds());
   EXPECT_EQ(kinds("bert_encoder", {"tiny", "P=64", "W=64", "J=72"}, true), Kinds{"shared"});
-  EXPECT_EQ(kinds("gpt2_block", {"tiny", "P=64", "J=64"}, true), Kinds{"shared"}) << "causal";
+  EXPECT_EQ(kinds("gpt2_block_unpacked", {"tiny", "P=64", "J=64"}, true), Kinds{"shared"}) << "causal";
 }
 
 // If a block owns all keys, and less than twice as many rows.

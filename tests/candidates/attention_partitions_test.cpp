@@ -104,7 +104,7 @@ TEST(AttentionPartitions, OfBert) {
 
 TEST(AttentionPartitions, OfGpt2) {
   EXPECT_EQ(
-      attentions_of(training_of_model("gpt2_block", {"tiny"})),
+      attentions_of(training_of_model("gpt2_block_unpacked", {"tiny"})),
       "attention (gamma), forward: beta einsum, weights causal_mask, weights softmax, alpha dropout, gamma einsum, "
       "gamma log_sums\n"
       "reads qq[0 2 | 1 -1 3] kk[0 2 | -1 1 3] vv[0 2 | -1 1 3]\n"
@@ -139,12 +139,12 @@ TEST(AttentionPartitions, AreForAGpuAndWithStatistics) {
     EXPECT_TRUE(attentions_in(partitions_of(without).candidates).empty()) << model;
     EXPECT_TRUE(attentions_in(partitions_of(add_row_statistics(without), {}).candidates).empty()) << model;
     EXPECT_EQ(attentions_in(partitions_of(add_row_statistics(without)).candidates).size(),
-              model == "llama_block" ? 0U : 2U);
+              model == "llama_block_without_rope" ? 0U : 2U);
   }
 }
 
 TEST(AttentionPartitions, EveryRejectionHasItsReason) {
-  const Partitions made = partitions_of(training_of_model("llama_block", {"tiny"}));
+  const Partitions made = partitions_of(training_of_model("llama_block_without_rope", {"tiny"}));
   const bool told =
       std::any_of(made.candidates.rejected.begin(), made.candidates.rejected.end(), [](const Rejected& d) {
         return d.reason == "attention around alpha softmax: its queries have more than one index";
@@ -250,14 +250,14 @@ TEST(AttentionChoicePoints, OfModels) {
     const Partitions after = partitions_of(add_row_statistics(without));
     expect_whole(after);
     expect_nothing_lost(before, after);
-    EXPECT_EQ(alternatives_with_attention(after), model == "llama_block" ? 0U : 1U) << model;
+    EXPECT_EQ(alternatives_with_attention(after), model == "llama_block_without_rope" ? 0U : 1U) << model;
     // Its kernels of forward and of backward have two alternatives each.
     const bool found = std::any_of(after.candidates.choice_points.begin(), after.candidates.choice_points.end(),
                                    [&](const ChoicePoint& choice_point) {
                                      return choice_point.alternatives.size() == 5 &&
                                             has_attention(names_of(after.candidates, choice_point.alternatives.back()));
                                    });
-    EXPECT_EQ(found, model != "llama_block") << model;
+    EXPECT_EQ(found, model != "llama_block_without_rope") << model;
   }
 }
 

@@ -50,7 +50,7 @@ Candidates epilogues_of(const TrainingGraph& training, size_t most, const std::v
 // --- Partitions ---
 
 TEST(EpiloguePartitions, OfModels) {
-  for (const char* const model : {"bert_encoder", "gpt2_block"}) {
+  for (const char* const model : {"bert_encoder", "gpt2_block_unpacked"}) {
     const TrainingGraph training = training_of_model(model);
     const Result<Candidates> found = find_partitions(training, fuse(training), on_gpu());
     ASSERT_TRUE(found);
@@ -149,7 +149,7 @@ TEST(EpiloguePartitions, EveryRejectionHasItsReason) {
 // --- Configs ---
 
 TEST(EpilogueConfigs, AreReadBackAndNoOtherTextIs) {
-  const TrainingGraph training = training_of_model("gpt2_block", {"tiny"});
+  const TrainingGraph training = training_of_model("gpt2_block_unpacked", {"tiny"});
   const Candidates found = epilogues_of(training, 60);
   size_t configs = 0;
   for (const PartitionCandidates& entry : found.partitions) {
@@ -502,7 +502,7 @@ TEST(EpilogueConfigs, ExistForTheAttentionsInputs) {
           << model << ": " << entry.partition.name;
     }
   };
-  expect_configs("gpt2_block", {}, true, true);
+  expect_configs("gpt2_block_unpacked", {}, true, true);
   expect_configs("bert_encoder", {}, false, false);
   expect_configs("bert_encoder", {"bq", "bk", "bv"}, true, false);
   expect_configs("bert_encoder", {"wq", "wk", "wv", "bq", "bk", "bv"}, true, true);
@@ -511,7 +511,7 @@ TEST(EpilogueConfigs, ExistForTheAttentionsInputs) {
 // --- Elements computed one by one ---
 
 TEST(EpilogueProbes, AreTheReferencesElements) {
-  for (const char* const model : {"gpt2_block", "bert_encoder"}) {
+  for (const char* const model : {"gpt2_block_unpacked", "bert_encoder"}) {
     const TrainingGraph training = training_of_model(model, {"tiny"});
     const Result<Candidates> found = find_partitions(training, fuse(training), on_gpu());
     ASSERT_TRUE(found);

@@ -71,7 +71,9 @@ Touched wanted_of(const Graph& graph, const Partition& partition, const std::vec
         const TensorId tensor = operand == 2 && stack.size() == 1 ? stack.front() : access.tensor;
         const std::vector<int64_t> strides = strides_of(graph, tensor, layout_of(tensor, operand == 2));
         for (size_t axis = 0; axis < access.axes.size(); ++axis) {
-          if (access.axes[axis] != kFixed) place[operand] += strides[axis] * at[static_cast<size_t>(access.axes[axis])];
+          place[operand] += strides[axis] * access.axes[axis].offset;
+          for (const IndexTerm& term : access.axes[axis].terms)
+            place[operand] += strides[axis] * term.stride * at[static_cast<size_t>(term.index)];
         }
         if (stack.size() > 1) place[operand] += static_cast<int64_t>(number) * elements_of(graph, tensor);
       }

@@ -35,7 +35,7 @@ std::string complaint_about(const TrainingGraph& training, const Candidates& can
 }
 
 TEST(VerifyCandidates, OfModelsAreValid) {
-  for (const char* const model : {"bert_encoder", "gpt2_block"}) {
+  for (const char* const model : {"bert_encoder", "gpt2_block_unpacked"}) {
     const TrainingGraph training = training_of_model(model);
     for (const char* const device : {"cpu", "gpu"}) {
       const Result<Candidates> found = find_partitions(training, fuse(training), options_of(device));
@@ -46,7 +46,7 @@ TEST(VerifyCandidates, OfModelsAreValid) {
 }
 
 TEST(VerifyCandidates, OfFusedAttentionAreValid) {
-  for (const char* const model : {"bert_encoder", "gpt2_block"}) {
+  for (const char* const model : {"bert_encoder", "gpt2_block_unpacked"}) {
     const Recomputed made = add_row_statistics(save_predicates(training_of_model(model), true));
     const Result<Candidates> found = find_partitions(made.training, made.fused, options_of("gpu"));
     ASSERT_TRUE(found) << to_string(found.error());

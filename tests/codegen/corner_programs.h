@@ -67,6 +67,70 @@ def predicates(x: float32[A, B], y: float32[B, A], z: float32[A, C], u: float32[
     return np.einsum("ab,bc->ac", hidden, w), rows, columns, short, even, broad, thin
 )";
 
+// The functions that transformers do not need, over whole and partial vectors, in rows, and with positions of a row, of
+// a column and of one element.
+inline constexpr const char* kFunctions = R"(
+A = 19
+B = 35
+C = 6
+D = 1
+
+
+def functions(x: float32[A, B], y: float32[A, B], z: float32[C, A, B], row: float32[B], one: float32[C, D]):
+    waves = np.sin(7 * x) * np.cos(np.arange(B) * y) + np.sign(x - 0.375) * np.arange(A)[:, None]
+    smooth = sigmoid(x) + softplus(4 * y) + erf(2 * x) + np.log1p(np.abs(y)) * np.expm1(x)
+    inside = np.logical_and(np.logical_not(np.greater(x, 0.625)), np.logical_or(y < 0.25, x <= row))
+    chosen = np.where(inside, smooth, np.clip(waves, -0.5, 0.5))
+    likely = log_softmax(chosen, axis=0) + logsumexp(y, axis=1, keepdims=True)
+    joint = softmax(z, axis=(0, 2)) * np.std(z, axis=(1, 2), keepdims=True)
+    images = batchnorm(z, row, axis=2) + layernorm(z, axis=(0, 1)) + rmsnorm(z, axis=(1, 2))
+    thin = np.eye(C, D) + np.tril(one) + np.triu(one, k=-2) * np.linalg.norm(one + 2) + np.full((C, D), 0.75)
+    return likely, joint, images, thin, np.matmul(chosen, row), np.tensordot(z, chosen)
+)";
+
+// Positions from integers: rows and columns of tables, one element of each row, tables and ids of several axes, ids
+// that the program makes; booleans and integers that are compared; and the sums of gradients, over whole and partial
+// vectors.
+inline constexpr const char* kGathers = R"(
+A = 19
+B = 35
+C = 6
+D = 1
+
+
+def gathers(table: float32[A, B], wide: float32[C, A, B], ids: int32[C, A], columns: int64[C], labels: int32[A],
+            along: int64[C, A, D], kinds: int32[C, D], flags: bool_[B], one: float32[D, B]):
+    rows = np.tanh(table[ids]) * wide
+    taken = np.take(wide, columns, axis=2) + table[:, columns[:4]].sum()
+    chosen = np.take_along_axis(wide, along, axis=-1) * np.take_along_axis(wide, kinds[:, None], axis=1)
+    own = table[np.arange(A)[::-1]] + np.take(one, kinds[:, 0], axis=0).sum()
+    masked = np.where(flags & (ids[..., None] == 3), rows, np.where(kinds[:, :, None] < 2, 0.5, wide))
+    softened = softmax(masked * wide)
+    loss = cross_entropy(table, labels) + cross_entropy(wide[:, 0, :A], np.arange(C))
+    return taken, chosen, own, softened, loss
+)";
+
+// Slices, joins, windows and split axes: vectors that run along a joined index, with borders of parts inside a vector,
+// parts of extent one, and inputs that do not run along it.
+inline constexpr const char* kParts = R"(
+A = 4
+B = 6
+C = 19
+D = 2
+
+
+def parts(x: float32[A, B], y: float32[A, B], z: float32[A, C], v: float32[A], w: float32[A, 4 * D]):
+    stacked = np.stack([np.tanh(x), y, x * y], axis=1)
+    pairs = np.stack([np.tanh(v), v * v], axis=-1)
+    turned = np.concatenate([-z[:, C // 2:], z[:, :C // 2]], axis=-1) * z
+    padded = np.pad(z[:, 1::2] + z[:, :-1:2], ((1, 0), (2, 3))) * 0.5
+    blocks = np.concatenate([x, v[:, None], y[:, ::-1], np.broadcast_to(v[:, None], (A, 3))], axis=1)
+    kept = np.concatenate([v[:, None], np.where(x < 0.25, np.tanh(y), v[:, None])], axis=1)
+    folded = np.roll(w, 3, axis=1).reshape(A, D, 4) + np.flip(w.reshape(A, D, 4), axis=2)
+    windows = np.lib.stride_tricks.sliding_window_view(z, 3, axis=1).sum(axis=-1)
+    return softmax(stacked), pairs, turned, padded, softmax(blocks), kept, folded, np.tanh(windows)
+)";
+
 // Contractions of every kind, for libraries and for generated loops.
 inline constexpr const char* kContractions = R"(
 A = 5

@@ -36,7 +36,8 @@ void draw_models_and_random_programs(TrialsOfPrograms& trials) {
   for (const std::string& model : models()) {
     const std::string text = text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/", model, ".py"));
     draw_in_all_types(trials, model, text, {"odd"}, 1);
-    if (model != "llama_block") draw_in_all_types(trials, model, text, {"tiny"}, 1);  // six axes: long to enumerate
+    if (model != "llama_block_without_rope")
+      draw_in_all_types(trials, model, text, {"tiny"}, 1);  // six axes: long to enumerate
   }
   for (uint64_t seed = 1001; seed <= 1040; ++seed) {
     const std::string text = random_programs::random_program(seed);
@@ -53,6 +54,9 @@ TEST(CpuKernel, CandidatesAgreeWithTheReference) {
   draw_in_all_types(trials, "contractions as kernels", kContractions, {}, 1, TriedOn::cpu_without_libraries);
   draw_in_all_types(trials, "corners", kCorners, {}, 3);
   draw_in_all_types(trials, "predicates", kPredicates, {}, 6);
+  draw_in_all_types(trials, "functions", kFunctions, {}, 2);
+  draw_in_all_types(trials, "gathers", kGathers, {}, 4);
+  draw_in_all_types(trials, "parts", kParts, {}, 4);
   const bool whole = is_long_run() && !kSanitized;
   if (whole) draw_models_and_random_programs(trials);
   ASSERT_FALSE(testing::Test::HasFailure());
@@ -77,6 +81,10 @@ TEST(CpuKernel, CandidatesAgreeWithTheReference) {
                                    "max & rows",
                                    "min & rows in lanes",
                                    "less & flat",
+                                   "gather & flat",
+                                   "gather & rows",
+                                   "scatter_add & rows",
+                                   "scatter_add & rows in lanes",
                                    "silu_dx in float64",
                                    "gelu_dx in float32",
                                    "power_dx in float32",

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <thread>
 
+#include "base/long_run.h"
 #include "base/text.h"
 #include "codegen/corner_programs.h"
 #include "codegen/cuda/generate.h"
@@ -70,7 +71,7 @@ class CudaCompile : public testing::Test {
 
 TEST_F(CudaCompile, EveryKernelOfEveryModel) {
   std::vector<std::string> sources;
-  for (const std::string& model : models()) {
+  for (const std::string& model : is_long_run() ? all_models() : models()) {
     const std::string text = text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/", model, ".py"));
     for (std::string& source : sources_of(tried_program(model, text, {"tiny"}, "float16", nullptr, TriedOn::gpu)))
       sources.push_back(std::move(source));
@@ -81,8 +82,14 @@ TEST_F(CudaCompile, EveryKernelOfEveryModel) {
 
 TEST_F(CudaCompile, CornersInEveryType) {
   std::vector<std::string> sources;
-  for (const auto& [program, dtype] :
-       {std::pair(kCorners, "float32"), {kCorners, "float64"}, {kCorners, "bfloat16"}, {kPredicates, "float16"}}) {
+  for (const auto& [program, dtype] : {std::pair(kCorners, "float32"),
+                                       {kCorners, "float64"},
+                                       {kCorners, "bfloat16"},
+                                       {kPredicates, "float16"},
+                                       {kFunctions, "float32"},
+                                       {kFunctions, "float64"},
+                                       {kGathers, "float16"},
+                                       {kGathers, "float64"}}) {
     for (std::string& source : sources_of(tried_program("corners", program, {}, dtype, nullptr, TriedOn::gpu)))
       sources.push_back(std::move(source));
   }

@@ -277,6 +277,14 @@ inline float log_of(float x) { return __builtin_logf(x); }
 inline double log_of(double x) { return __builtin_log(x); }
 inline float tanh_of(float x) { return __builtin_tanhf(x); }
 inline double tanh_of(double x) { return __builtin_tanh(x); }
+inline float sin_of(float x) { return __builtin_sinf(x); }
+inline double sin_of(double x) { return __builtin_sin(x); }
+inline float cos_of(float x) { return __builtin_cosf(x); }
+inline double cos_of(double x) { return __builtin_cos(x); }
+inline float log1p_of(float x) { return __builtin_log1pf(x); }
+inline double log1p_of(double x) { return __builtin_log1p(x); }
+inline float expm1_of(float x) { return __builtin_expm1f(x); }
+inline double expm1_of(double x) { return __builtin_expm1(x); }
 inline float erf_of(float x) { return __builtin_erff(x); }
 inline double erf_of(double x) { return __builtin_erf(x); }
 inline float power_of(float x, float y) { return __builtin_powf(x, y); }

@@ -30,6 +30,33 @@ namespace {
 
 constexpr int64_t kLanes = 16;  // of float
 
+// How a join's inputs run along the vector, if the vector crosses the borders of their regions.
+void add_borders(const TriedProgram& program, const Partition& partition, const Candidate& candidate,
+                 std::vector<std::string>& shapes) {
+  const Graph& graph = program.training.graph;
+  const int vector = std::get<KernelConfig>(candidate.config).vector;
+  const std::vector<Layout> layouts = layouts_of(program.candidates.domains, partition, candidate);
+  for (size_t m = 0; m < partition.members.size(); ++m) {
+    const Operator& op = graph.operators[partition.members[m].at()];
+    for (size_t index = 0; index < op.space.size() && !op.regions.empty(); ++index) {
+      if (vector == kNoIndex || partition.index_of[m][index] != vector) continue;
+      for (size_t input = 0; input < op.inputs.size(); ++input) {
+        const Access& access = op.inputs[input];
+        const auto at = std::find(partition.reads.begin(), partition.reads.end(), access.tensor);
+        if (at == partition.reads.end() || op.regions[input][index].length() == graph.extent(op.space[index])) continue;
+        const std::vector<int64_t> strides =
+            strides_of(graph, access.tensor, layouts[static_cast<size_t>(at - partition.reads.begin())]);
+        int64_t step = 0;
+        for (size_t axis = 0; axis < strides.size(); ++axis)
+          step += access.axes[axis].stride_along(static_cast<int>(index)) * strides[axis];
+        shapes.emplace_back(step == 0   ? "borders in vectors, the same element"
+                            : step == 1 ? "borders in vectors, neighbours"
+                                        : "borders in vectors, steps");
+      }
+    }
+  }
+}
+
 std::vector<std::string> with_masks(const TriedProgram& program, const Partition& partition, const Candidate& candidate,
                                     std::vector<std::string> shapes) {
   const std::vector<Layout> layouts = layouts_of(program.candidates.domains, partition, candidate);
@@ -41,6 +68,7 @@ std::vector<std::string> with_masks(const TriedProgram& program, const Partition
       shapes.push_back(concat(boolean ? "booleans " : "a mask ", how, " as bits"));
     if (layouts[k].storage == MaskStorage::regenerated) shapes.push_back(concat("a regenerated mask ", how));
   }
+  add_borders(program, partition, candidate, shapes);
   return shapes;
 }
 

@@ -1,7 +1,7 @@
 def f(x: float32[4, 4]):
     a = np.einsum(x, x)
     b = np.einsum()
-    c = np.einsum("ij->ji", x, optimize=True)
+    c = np.einsum("ij->ji", x, out=x)
     d = np.einsum("ij->ji", None)
     e = np.einsum("ij->ji", x < x)
     g = np.einsum("ij->ji", (x, x))

@@ -3,8 +3,9 @@ def g(x):
 
 
 def f(x: float32[4]):
-    a = x.sum()
     b = np.sofmax(x)
-    c = np.matmul(x, x)
+    c = np.whatever_else(x)
     d = gg(x)
+    e = np.sim(x)
+    h = np.layer_norm(x)
     return x

@@ -5,7 +5,7 @@ def f(x: float32[SIZE], weight: float32[SIZE]):
     a = wieght
     b = SIZ
     c = q
-    d = np.pi
-    e = x.T
+    d = np.pie
+    e = y.T
     g = f
     return x

@@ -2,6 +2,7 @@
 #include "exec/cpu_executor.h"
 
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <set>
@@ -10,7 +11,9 @@
 #include "base/sanitized.h"
 #include "base/text.h"
 #include "candidates/adding_program.h"
+#include "candidates/packed_program.h"
 #include "candidates/stacked_program.h"
+#include "codegen/corner_programs.h"
 #include "device/cpu/blas_library.h"
 #include "exec/run_plan.h"
 #include "exec/signs_program.h"
@@ -66,12 +69,12 @@ TEST(CpuExecutor, ModelsAgreeWithTheReference) {
     ++number;
     if (there.insert(model).second || !kSanitized) cases.emplace_back(model_text(model), choice);
   };
-  for (const std::string& model : models()) {
+  for (const std::string& model : all_models()) {
     add(model, "odd", "float64", true);
     add(model, "odd", "float32", false);
   }
   add("bert_encoder", "tiny", "float64", false);
-  add("gpt2_block", "tiny", "float32", true);
+  add("gpt2_block_unpacked", "tiny", "float32", true);
   add("mha", "tiny", "float64", true);
   expect_all_to_agree(cases);
 }
@@ -123,6 +126,23 @@ TEST(CpuExecutor, StackedTensorsOfTheCallerAgreeWithTheReference) {
   if (!blas_info(GemmLibrary::openblas).there && !blas_info(GemmLibrary::blis).there)
     GTEST_SKIP() << "no library here: nothing is stacked";
   const std::vector<MadePlan> plans = stacked_plans(3);
+  expect_all_to_agree(plans);
+}
+
+TEST(CpuExecutor, ProductsOfJoinedTensorsAgreeWithTheReference) {
+  if (!blas_info(GemmLibrary::openblas).there && !blas_info(GemmLibrary::blis).there)
+    GTEST_SKIP() << "no library here: nothing is stacked";
+  std::vector<MadePlan> plans;
+  for (uint64_t seed = 0; plans.size() < 4 && seed < 60; ++seed) {
+    PlanChoice choice;
+    choice.seed = seed;
+    MadePlan made = make_plan(kPacked, choice);
+    const auto is_stacked = [](const PlanLaunch& launch) {
+      return launch.partition.find("of stacked tensors") != std::string::npos;
+    };
+    if (std::any_of(made.plan.launches.begin(), made.plan.launches.end(), is_stacked)) plans.push_back(std::move(made));
+  }
+  EXPECT_EQ(plans.size(), 4U);
   expect_all_to_agree(plans);
 }
 
@@ -197,6 +217,48 @@ def masked(x: float32[B, I], mask: fixed.float32[I]):
     return softmax(x + mask)
 )";
   expect_all_to_agree(std::vector<std::pair<std::string, PlanChoice>>{{kMasked, {}}});
+}
+
+TEST(CpuExecutor, GathersAgreeWithTheReference) {
+  std::vector<MadePlan> plans;
+  for (uint64_t seed = 0; seed < 2; ++seed) {
+    PlanChoice choice;
+    choice.seed = seed;
+    choice.dtype = seed % 2 == 0 ? "float32" : "float64";
+    plans.push_back(make_plan(kGathers, choice));
+  }
+  expect_all_to_agree(plans);
+}
+
+// The order of each sum is the plan's, whatever threads run it.
+TEST(CpuExecutor, GradientsOfATableAreBitwiseReproducible) {
+  constexpr const char* kEmbedding = R"(
+V = 11
+E = 24
+B = 5
+T = 17
+
+def embedding(table: float32[V, E], scale: float32[T, E], ids: int32[B, T]):
+    return table[ids] * scale
+)";
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    PlanChoice choice;
+    choice.seed = seed;
+    const MadePlan made = make_plan(kEmbedding, choice);
+    compile_kernels({&made});
+    Result<CpuExecutor> executor = executor_of(made);
+    ASSERT_TRUE(executor) << to_string(executor.error());
+    const Values<double> given = drawn_values(made.training, seed);
+    const Values<double> first = run_plan(made, *executor, given, {});
+    EXPECT_EQ(run_plan(made, *executor, given, {}), first);
+    const int levels = omp_get_max_active_levels();
+    omp_set_max_active_levels(0);  // one thread runs every share
+    EXPECT_EQ(run_plan(made, *executor, given, {}), first);
+    omp_set_max_active_levels(levels);
+    const TensorId gradient = made.training.argument_gradients[0];
+    EXPECT_FALSE(first[gradient.at()].empty());
+    EXPECT_EQ(difference_from_reference(made, given, {}, first), "");
+  }
 }
 
 TEST(CpuExecutor, DropoutMasksAreTheReferences) {

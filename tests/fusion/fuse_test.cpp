@@ -37,6 +37,43 @@ def f(x: float64[A, B], w: float64[A, B]):
             "y exp, z multiply, result tanh\n");
 }
 
+// A gather is a map of its ids; only its table must be in memory. The sum into a table is a kernel alone.
+TEST(Fuse, AGatherFusesWithItsReadersButNotWithItsTable) {
+  EXPECT_EQ(checked_kernels_of(R"(
+V = 11
+E = 4
+B = 7
+def f(x: float64[V, E], ids: int32[B], scale: float64[B, E]):
+    table = np.exp(x)
+    rows = table[ids]
+    return softmax(rows * scale)
+)"),
+            "rows gather again, result softmax d_result.1, result multiply d_rows, result multiply d_scale\n"
+            "rows gather d_table\n"
+            "rows gather, result multiply, result softmax\n"
+            "table exp\n"
+            "table exp d_x\n");
+}
+
+// One position of each row: nothing is summed, so the gradient is part of its neighbours' kernel.
+TEST(Fuse, TheGradientOfOnePositionOfEachRowFuses) {
+  const TrainingGraph training = training_of(R"(
+B = 7
+V = 11
+def f(x: float64[B, V], labels: int32[B]):
+    return cross_entropy(x, labels)
+)");
+  const FusedGraph fused = fuse(training);
+  EXPECT_EQ(random_programs::check_fusion(training, 1), std::nullopt);
+  for (const FusedOperator& group : fused.groups) {
+    for (const std::string& name : member_names(training, group)) {
+      if (name == "result gather d_x") {
+        EXPECT_GT(group.members.size(), 4U);
+      }
+    }
+  }
+}
+
 TEST(Fuse, MapsFuseIntoTheNormalizationAfterThem) {
   const TrainingGraph training = training_of(R"(
 B = 3

@@ -11,6 +11,7 @@
 #include "fusion/fusion_text.h"
 #include "random/generator.h"
 #include "random/inputs.h"
+#include "random/points.h"
 
 namespace millrace::random_programs {
 namespace {
@@ -66,6 +67,7 @@ class ByHand {
   template <class InRow>
   void add_space(const Operator& op, FusedOperator& group, const InRow& in_row) {
     group.index_of.emplace_back();
+    group.shift_of.emplace_back(op.space.size(), 0);
     std::set<int> taken;
     for (size_t k = 0; k < op.space.size(); ++k) {
       int index = 0;
@@ -81,6 +83,11 @@ class ByHand {
       if (op.reduced[k]) at.implementation = at.outer ? Implementation::grid_reduction : Implementation::warp_reduction;
       group.index_of.back().push_back(index);
     }
+  }
+
+  bool reads(OperatorId id, TensorId tensor) const {
+    const std::vector<Access>& inputs = training_.graph.operators[id.at()].inputs;
+    return std::any_of(inputs.begin(), inputs.end(), [&](const Access& input) { return input.tensor == tensor; });
   }
 
   void add_tensors(FusedOperator& group) {
@@ -107,10 +114,13 @@ class ByHand {
         touched.insert(input.tensor);
         if (!written.contains(input.tensor) && words_of(graph, input.tensor) > 0) read.insert(input.tensor);
       }
-      for (const TensorId tensor : touched) group.words_before += words_of(graph, tensor);
+      for (const TensorId tensor : touched)
+        group.words_before += written.contains(tensor) && !reads(member, tensor)
+                                  ? words_of(graph, tensor)
+                                  : random_programs::words_read(graph, {member}, tensor);
     }
     group.reads.assign(read.begin(), read.end());
-    for (const TensorId tensor : read) group.words_after += words_of(graph, tensor);
+    for (const TensorId tensor : read) group.words_after += random_programs::words_read(graph, group.members, tensor);
   }
 
   const TrainingGraph& training_;

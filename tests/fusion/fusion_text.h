@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,9 +18,20 @@
 
 namespace millrace {
 
+// The layers that most tests look into.
 inline const std::vector<std::string>& models() {
-  static const std::vector<std::string> names = {"bert_encoder", "encoder_decoder_attention", "gpt2_block",
-                                                 "llama_block", "mha"};
+  static const std::vector<std::string> names = {"bert_encoder", "encoder_decoder_attention", "gpt2_block_unpacked",
+                                                 "llama_block_without_rope", "mha"};
+  return names;
+}
+
+// All programs in models/.
+inline std::vector<std::string> all_models() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(concat(MILLRACE_SOURCE_DIR, "/models"))) {
+    if (entry.path().extension() == ".py") names.push_back(entry.path().stem().string());
+  }
+  std::sort(names.begin(), names.end());
   return names;
 }
 

@@ -35,8 +35,11 @@ TEST(FuseModels, ReductionsAcrossTheGridGiveTheSame) {
   };
   const std::vector<Case> cases = {
       {"bert_encoder", {"P=2", "W=2", "H=1", "B=16", "J=48", "U=4"}, "attn_norm layernorm dW", "d_attn_norm sum"},
-      {"gpt2_block", {"P=2", "H=1", "B=16", "J=48", "U=4"}, "mlp_norm layernorm dW", "d_attn_residual sum"},
-      {"llama_block", {"P=2", "G=1", "R=1", "B=16", "J=48", "U=4"}, "mlp_norm rmsnorm dW", "d_attn_residual sum"},
+      {"gpt2_block_unpacked", {"P=2", "H=1", "B=16", "J=48", "U=4"}, "mlp_norm layernorm dW", "d_attn_residual sum"},
+      {"llama_block_without_rope",
+       {"P=2", "G=1", "R=1", "B=16", "J=48", "U=4"},
+       "mlp_norm rmsnorm dW",
+       "d_attn_residual sum"},
   };
   for (const auto& [model, sizes, across, inside] : cases) {
     const TrainingGraph training = training_of_model(model, sizes);

@@ -59,8 +59,8 @@ TEST(Predicates, OfModels) {
               "attn_norm.mean, attn_norm.rstd, hidden, hidden.mask, linear2_dropped.mask, linear2_residual, out.mean, "
               "out.rstd, hidden.positive\n"
               "906555392 to 891875328 words\n");
-  EXPECT_EQ(predicates_of(training_of_model("gpt2_block")), "nothing\n");
-  EXPECT_EQ(predicates_of(training_of_model("llama_block")), "nothing\n");
+  EXPECT_EQ(predicates_of(training_of_model("gpt2_block_unpacked")), "nothing\n");
+  EXPECT_EQ(predicates_of(training_of_model("llama_block_without_rope")), "nothing\n");
 }
 
 constexpr const char* kMlp = R"(

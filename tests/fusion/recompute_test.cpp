@@ -61,7 +61,7 @@ TEST(Recompute, OfModels) {
             "saved no more: weights\n"
             "saved instead: beta\n"
             "1050210304 to 1016655872 words\n");
-  EXPECT_EQ(recomputed(training_of_model("gpt2_block")),
+  EXPECT_EQ(recomputed(training_of_model("gpt2_block_unpacked")),
             "weights causal_mask again in causal_mask-softmax-dropout_dx-softmax_dx-causal_mask_dx\n"
             "weights softmax again in causal_mask-softmax-dropout_dx-softmax_dx-causal_mask_dx\n"
             "linear1_biased bias again in bias-gelu_tanh_dx-bias_dw\n"
@@ -69,7 +69,7 @@ TEST(Recompute, OfModels) {
             "saved instead: beta, linear1\n"
             "2218021888 to 2092195840 words\n");
   // A backward contraction reads its softmax.
-  EXPECT_EQ(recomputed(training_of_model("llama_block")),
+  EXPECT_EQ(recomputed(training_of_model("llama_block_without_rope")),
             "hidden silu again in silu-multiply*2-silu_dx\n"
             "saved no more: hidden.1\n"
             "saved instead: \n"
@@ -85,7 +85,7 @@ TEST(Recompute, NotTheAuxiliaryOutputOfAProduct) {
     for (const OperatorId op : made.training.repeated) names.push_back(made.training.graph.operators[op.at()].name);
     return join(names, ", ");
   };
-  const TrainingGraph block = training_of_model("gpt2_block");
+  const TrainingGraph block = training_of_model("gpt2_block_unpacked");
   EXPECT_EQ(repeated(block, false), "weights causal_mask again, weights softmax again, linear1_biased bias again");
   EXPECT_EQ(repeated(block, true), "weights causal_mask again, weights softmax again");
   std::string text = kGelus;

@@ -92,7 +92,7 @@ TEST(FuseStackings, KeysAndValuesOfTheEncodersOutput) {
 }
 
 TEST(FuseStackings, GateAndUpProjection) {
-  const TrainingGraph training = training_of_model("llama_block", {"base"});
+  const TrainingGraph training = training_of_model("llama_block_without_rope", {"base"});
   const FusedGraph fused = fuse(training);
   const std::string shared = stackings_of(training, fused, Stacking::Kind::shared_operand);
   const std::string summed = stackings_of(training, fused, Stacking::Kind::summed_results);

@@ -115,7 +115,7 @@ TEST(Attentions, InModels) {
       const TrainingGraph training = training_of_model(model, {size});
       for (const TrainingGraph& graph : {training, save_predicates(training, true).training}) {
         const FoundAttentions found = found_in(graph);
-        const bool grouped = model == "llama_block";
+        const bool grouped = model == "llama_block_without_rope";
         EXPECT_EQ(found.attentions.size(), grouped ? 0U : 1U) << model << " " << size << attentions_in(graph);
         EXPECT_EQ(found.rejected.size(), grouped ? 1U : 0U) << model << " " << size << attentions_in(graph);
       }
@@ -125,7 +125,7 @@ TEST(Attentions, InModels) {
 
 // The operators that recompute.h added belong to it: the softmax, and the mask before it.
 TEST(Attentions, IncludeRecomputedOperators) {
-  const TrainingGraph training = save_predicates(training_of_model("gpt2_block", {"tiny"}), true).training;
+  const TrainingGraph training = save_predicates(training_of_model("gpt2_block_unpacked", {"tiny"}), true).training;
   const std::string text = attentions_in(training);
   EXPECT_NE(text.find("backward causal_mask softmax contraction contraction dropout_dx softmax_dx causal_mask_dx "
                       "contraction contraction\n"),

@@ -101,10 +101,35 @@ TEST(Verify, Accesses) {
                  [](Graph& g) { named(g, "z bias").inputs[1].axes.push_back(0); });
   expect_message("operator 'z bias': unknown index on b", [](Graph& g) { named(g, "z bias").inputs[1].axes[0] = 2; });
   expect_message("operator 'z bias': unknown index on b", [](Graph& g) { named(g, "z bias").inputs[1].axes[0] = -2; });
-  expect_message("operator 'z bias': axis 0 of b has another extent than its index",
-                 [](Graph& g) { named(g, "z bias").inputs[1].axes[0] = 0; });
-  expect_message("operator 'z bias': axis 0 of b runs along no index but its extent is not one",
-                 [](Graph& g) { named(g, "z bias").inputs[1].axes[0] = kFixed; });
+  expect_message("operator 'z bias': positions 1 to 5 on axis 0 of b are not all inside its extent 5",
+                 [](Graph& g) { named(g, "z bias").inputs[1].axes[0].offset = 1; });
+  expect_message("operator 'z bias': positions -4 to 0 on axis 0 of b are not all inside its extent 5", [](Graph& g) {
+    named(g, "z bias").inputs[1].axes[0] = Position({{1, -1}}, 0);
+  });
+  expect_message("operator 'z bias': positions 0 to 9 on axis 0 of b are not all inside its extent 5", [](Graph& g) {
+    named(g, "z bias").inputs[1].axes[0] = Position({{0, 1}, {1, 2}}, 0);
+  });
+  expect_message("operator 'z bias': unknown index on b", [](Graph& g) {
+    named(g, "z bias").inputs[1].axes[0] = Position({{1, 0}}, 0);
+  });
+  expect_message("operator 'z bias': unknown index on b", [](Graph& g) {
+    named(g, "z bias").inputs[1].axes[0] = Position({{1, 1}, {0, 1}}, 0);
+  });
+}
+
+TEST(Verify, Gathers) {
+  const auto gathers = [] { return graph_of("def f(t: float32[5, 3], i: int32[2]):\n    return t[i]\n"); };
+  const auto message_after = [&](const std::function<void(Operator&)>& tamper) {
+    Graph graph = gathers();
+    tamper(graph.operators[0]);
+    const Result<Done> checked = verify(graph);
+    return checked ? "accepted" : checked.error().diagnostics.at(0).message;
+  };
+  const std::string message = "invalid graph: operator 'result gather': the gathered axis is not at position zero";
+  EXPECT_EQ(message_after([](Operator& op) { op.gathered = 1; }), message);
+  EXPECT_EQ(message_after([](Operator& op) { op.gathered = 2; }), message);
+  EXPECT_EQ(message_after([](Operator& op) { op.inputs[0].axes[0].offset = 1; }), message);
+  EXPECT_EQ(message_after([](Operator&) {}), "accepted");
 }
 
 TEST(Verify, Order) {

@@ -49,5 +49,40 @@ TEST(Trials, LargeProductsThatAddAreComparedWithAPeer) {
   EXPECT_GT(negative, 0U);
 }
 
+// A part of a tensor has no counterpart at small extents.
+TEST(Trials, LargeProductsOfPartsAreComparedWithAPeer) {
+  constexpr const char* kText = R"(
+B = 302
+I = 310
+O = 110
+
+def parts(x: float32[2 * B, I], w: float32[I, 3 * O]):
+    return np.einsum("bi,io->bo", x[::2], w.reshape(I, 3, O)[:, 1]), x @ w.reshape(I, 3, O).transpose(1, 0, 2)
+)";
+  const TrainingGraph training = training_of(kText);
+  EnumerateOptions options;
+  options.most = kSanitized ? 2 : 20;
+  if (blas_info(GemmLibrary::openblas).there) options.libraries.push_back(GemmLibrary::openblas);
+  if (blas_info(GemmLibrary::blis).there) options.libraries.push_back(GemmLibrary::blis);
+  if (options.libraries.empty()) GTEST_SKIP() << "no library here: kernels have tests of their own";
+  Result<Candidates> found = find_partitions(training, fuse(training), options);
+  ASSERT_TRUE(found);
+  Trials trials(training.graph, found->domains);
+  TrialSettings settings;
+  settings.seconds = 0;
+  size_t measured = 0;
+  for (PartitionCandidates& each : found->partitions) {
+    if (each.partition.kind != PartitionKind::contraction || !is_large(each.partition)) continue;
+    find_configs(training.graph, found->domains, options, each);
+    for (const Candidate& candidate : each.candidates) {
+      if (!std::holds_alternative<GemmConfig>(candidate.config)) continue;
+      const MeasurementRow row = trials.run(each.partition, candidate, nullptr, settings);
+      EXPECT_EQ(row.outcome, Outcome::measured) << each.partition.name << ": " << row.detail;
+      ++measured;
+    }
+  }
+  EXPECT_GT(measured, 0U);
+}
+
 }  // namespace
 }  // namespace millrace

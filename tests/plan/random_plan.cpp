@@ -10,6 +10,7 @@
 #include "autodiff/differentiate.h"
 #include "base/text.h"
 #include "candidates/enumerate.h"
+#include "codegen/lower.h"
 #include "device/cpu/blas_library.h"
 #include "device/cpu/cpu_launch.h"
 #include "frontend/frontend.h"
@@ -46,7 +47,15 @@ class Chooser {
         candidates_(candidates),
         random_(choice.seed.value_or(0)),
         by_chance_(choice.seed.has_value()),
-        target_(target_of(choice)) {}
+        target_(target_of(choice)) {
+    for (const PartitionCandidates& entry : candidates.partitions) {
+      usable_.emplace_back();
+      for (const Candidate& candidate : entry.candidates) {
+        if (choice.gpu == nullptr || is_accepted(*choice.gpu, entry.partition, candidate))
+          usable_.back().push_back(&candidate);
+      }
+    }
+  }
 
   void run(Measurements& made, Selection& selection) {
     for (const TensorDomain& domain : candidates_.domains) base_.push_back(domain.pinned);
@@ -62,6 +71,17 @@ class Chooser {
   }
 
  private:
+  // Whether the library has an algorithm for a product.
+  bool is_accepted(Gpu& gpu, const Partition& partition, const Candidate& candidate) const {
+    if (!std::holds_alternative<GemmConfig>(candidate.config)) return true;
+    std::vector<TensorId> tensors = partition.reads;
+    tensors.insert(tensors.end(), partition.writes.begin(), partition.writes.end());
+    std::vector<Layout> layouts;
+    for (size_t k = 0; k < tensors.size(); ++k)
+      layouts.push_back(candidates_.domains[tensors[k].at()].layouts[static_cast<size_t>(candidate.layouts[k])]);
+    return bool(gpu.prepare(lower(graph_, partition, layouts, candidate.config), ""));
+  }
+
   size_t below(size_t count) { return by_chance_ ? std::uniform_int_distribution<size_t>(0, count - 1)(random_) : 0; }
 
   void name_tensors(Measurements& made) {
@@ -95,9 +115,7 @@ class Chooser {
   void choose_alternative(const ChoicePoint& choice_point, Measurements& made) {
     std::vector<size_t> possible;
     for (size_t k = 0; k < choice_point.alternatives.size(); ++k) {
-      const auto has_configs = [&](int p) {
-        return !candidates_.partitions[static_cast<size_t>(p)].candidates.empty();
-      };
+      const auto has_configs = [&](int p) { return !usable_[static_cast<size_t>(p)].empty(); };
       if (std::all_of(choice_point.alternatives[k].begin(), choice_point.alternatives[k].end(), has_configs))
         possible.push_back(k);
     }
@@ -113,8 +131,8 @@ class Chooser {
   void choose_config(size_t number, Measurements& made) {
     const PartitionCandidates& entry = candidates_.partitions[number];
     std::vector<const Candidate*> possible;
-    for (const Candidate& candidate : entry.candidates) {
-      if (fits(entry.partition, candidate)) possible.push_back(&candidate);
+    for (const Candidate* const candidate : usable_[number]) {
+      if (fits(entry.partition, *candidate)) possible.push_back(candidate);
     }
     ASSERT_FALSE(possible.empty()) << entry.partition.name;
     const Candidate& chosen = *possible[below(possible.size())];
@@ -148,8 +166,8 @@ class Chooser {
       const auto at = std::find(entry.partition.reads.begin(), entry.partition.reads.end(), tensor);
       const auto k = static_cast<size_t>(at - entry.partition.reads.begin());
       return at == entry.partition.reads.end() ||
-             std::any_of(entry.candidates.begin(), entry.candidates.end(),
-                         [&](const Candidate& c) { return can_become(tensor, layout, c.layouts[k]); });
+             std::any_of(usable_[static_cast<size_t>(number)].begin(), usable_[static_cast<size_t>(number)].end(),
+                         [&](const Candidate* c) { return can_become(tensor, layout, c->layouts[k]); });
     });
   }
 
@@ -183,6 +201,7 @@ class Chooser {
   std::mt19937_64 random_;
   bool by_chance_;
   Target target_;
+  std::vector<std::vector<const Candidate*>> usable_;  // of each partition
   std::map<TensorId, int> number_of_;
   std::vector<int> alternatives_;
   std::vector<int> configs_;

@@ -203,13 +203,14 @@ class FormatsTest(CliTest):
             self.assertLessEqual(len(line), 100, line)
 
     def test_dot_is_a_graph_for_graphviz(self) -> None:
-        dot = shutil.which("dot")
-        if dot is None:
-            self.skipTest("dot is not installed")
+        nop = shutil.which("nop")
+        if nop is None:
+            self.skipTest("Graphviz is not installed")
         for path in MODELS:
             with self.subTest(model=path.stem):
                 text = self.succeed("analyze", str(path), "--size", "tiny", "--dot")
-                done = subprocess.run([dot, "-Tcanon"], input=text, capture_output=True, text=True, timeout=60)
+                # Reads and prints the graph without placing its nodes, which takes minutes for a large one.
+                done = subprocess.run([nop], input=text, capture_output=True, text=True, timeout=60)
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
                 self.assertGreater(done.stdout.count("->"), 20)
 

@@ -52,6 +52,21 @@ def stacked(x: float64[B, I], wq: float64[O, I], wk: float64[O, I], wv: float64[
 """
 
 
+EMBEDDING = """
+import numpy as np
+from millrace.numpy import bool_, cross_entropy, float64, int32, int64
+
+V = 7
+E = 4
+B = 5
+
+
+def embedding(table: float64[V, E], ids: int64[B], kept: bool_[B], labels: int32[B], w: float64[E, V]):
+    rows = np.where(kept[:, None], table[ids], 0.25)
+    return cross_entropy(rows @ w, labels), rows
+"""
+
+
 @unittest.skipUnless(LIBRARY.exists(), f"{LIBRARY} is not built")
 class LibraryTest(unittest.TestCase):
     @classmethod
@@ -86,6 +101,26 @@ class LibraryTest(unittest.TestCase):
         millrace.numpy.seed(9, 2)
         for found, expected in zip(results, scope["small"](*self.arguments)):
             np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+    def test_integers_and_booleans_are_passed_without_gradients(self):
+        rng = np.random.default_rng(3)
+        arguments = [rng.normal(size=(7, 4)), np.array([6, 0, 6, 2, 6]), np.array([True, True, False, True, True]),
+                     np.array([1, 0, 6, 3, 3], np.int32), rng.normal(size=(4, 7))]
+        plan = millrace.Plan(millrace.find_plan(EMBEDDING, {}, "float64", threads=1))
+        self.assertEqual([info.dtype for info in plan.arguments], ["float64", "int64", "bool", "int32", "float64"])
+        results, state = plan.forward(arguments)
+        scope: dict = {}
+        exec(EMBEDDING, scope)
+        for found, expected in zip(results, scope["embedding"](*arguments)):
+            np.testing.assert_allclose(found, expected, rtol=1e-12)
+        given = rng.normal(size=(5, 4))
+        gradients = plan.backward(state, [np.array(0.0), given])
+        self.assertEqual([gradient is None for gradient in gradients], [False, True, True, True, False])
+        expected = np.zeros((7, 4))
+        np.add.at(expected, arguments[1], given * arguments[2][:, None])
+        np.testing.assert_allclose(gradients[0], expected, rtol=1e-12)
+        with self.assertRaisesRegex(millrace.MillraceError, "'ids' is int32 where the plan has int64"):
+            plan.forward([arguments[0], arguments[1].astype(np.int32), *arguments[2:]])
 
     def test_gradients_are_those_of_finite_differences(self):
         plan = self.plan()

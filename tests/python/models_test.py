@@ -6,57 +6,16 @@ message, only if neither exists.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import tempfile
 import unittest
-from pathlib import Path
 
 import numpy as np
 
-import safetensors_io
-from numpy_program import ROOT, Program, load_program
+from model_arguments import NOT_YET, draw_arguments
+from numpy_program import ROOT, load_program
+from reference_run import SEED, STEP, draw_result_gradients, run_millrace
 
 MODELS = sorted((ROOT / "models").glob("*.py"))
 SIZE_SETS = ("tiny", "odd")
-SEED, STEP = 7, 3
-
-
-def draw_arguments(program: Program) -> dict[str, np.ndarray]:
-    """Normal values, small enough that no softmax saturates; scalars as 0-d arrays."""
-    rng = np.random.default_rng(2021)
-    arguments = {}
-    for name, shape in program.shapes.items():
-        values = rng.uniform(0.25, 0.75) if shape is None else 0.5 * rng.standard_normal(shape)
-        arguments[name] = np.asarray(values)
-    return arguments
-
-
-def draw_result_gradients(results: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Gradients of the results: their factors in the scalar that is differentiated."""
-    rng = np.random.default_rng(2022)
-    return {f"d_{name}": rng.standard_normal(result.shape) for name, result in results.items()}
-
-
-def run_millrace(
-    path: Path, size_set: str, tensors: dict[str, np.ndarray]
-) -> dict[str, np.ndarray]:
-    """The results of the reference interpreter for these tensors."""
-    binary = os.environ.get("MILLRACE")
-    if binary is None:
-        binary = str(ROOT / "build/release/millrace")
-        if not os.path.exists(binary):
-            raise unittest.SkipTest(f"MILLRACE is not set and {binary} does not exist")
-    with tempfile.TemporaryDirectory() as folder:
-        source, target = Path(folder, "in.safetensors"), Path(folder, "out.safetensors")
-        safetensors_io.write(source, tensors)
-        command = [binary, "run", str(path), "--size", size_set, "--device", "reference"]
-        command += ["--seed", str(SEED), "--step", str(STEP)]
-        command += ["--in", str(source), "--out", str(target)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-        if done.returncode != 0:
-            raise AssertionError(f"{' '.join(command)}: exit {done.returncode}\n{done.stderr}")
-        return safetensors_io.read(target)
 
 
 class ModelsTest(unittest.TestCase):
@@ -67,7 +26,7 @@ class ModelsTest(unittest.TestCase):
             for size_set in SIZE_SETS:
                 with self.subTest(model=path.stem, size=size_set):
                     program = load_program(path, size_set)
-                    check(path, size_set, program, draw_arguments(program))
+                    check(path, size_set, program, draw_arguments(path.stem, program))
 
     def test_runs_under_numpy(self) -> None:
         self.for_each_case(self.check_numpy)
@@ -80,12 +39,17 @@ class ModelsTest(unittest.TestCase):
 
     def test_every_size_set_loads(self) -> None:
         for path in MODELS:
-            source = load_program(path).function.__globals__
-            for size_set in source["SIZES"]:
+            size_sets = load_program(path).function.__globals__["SIZES"]
+            self.assertLessEqual(set(SIZE_SETS), set(size_sets), path.stem)
+            for size_set in size_sets:
                 with self.subTest(model=path.stem, size=size_set):
-                    sizes = load_program(path, size_set).function.__globals__
-                    heads = sizes["H"] if "H" in sizes else sizes["G"] * sizes["R"]
-                    self.assertEqual(sizes["I"], sizes["P"] * heads)
+                    program = load_program(path, size_set)
+                    for name, shape in program.shapes.items():
+                        self.assertTrue(shape is None or min(shape) > 0, name)
+                    sizes = program.sizes
+                    if "P" in sizes and not path.stem.startswith("t5"):  # T5's heads have any size
+                        heads = sizes["H"] if "H" in sizes else sizes["G"] * sizes["R"]
+                        self.assertEqual(sizes["I"], sizes["P"] * heads)
 
     def check_numpy(self, path, size_set, program, arguments) -> None:
         results = program.run(arguments, SEED, STEP)
@@ -97,6 +61,7 @@ class ModelsTest(unittest.TestCase):
             np.testing.assert_array_equal(result, again[name])
 
     def check_results(self, path, size_set, program, arguments) -> None:
+        self.skip_if_not_yet(path)
         written = run_millrace(path, size_set, arguments)
         for name, expected in program.run(arguments, SEED, STEP).items():
             self.assertIn(name, written)
@@ -104,7 +69,12 @@ class ModelsTest(unittest.TestCase):
             error = np.max(np.abs(written[name] - expected))
             self.assertTrue(error <= 1e-12 * np.max(np.abs(expected)), f"{name}: error {error}")
 
+    def skip_if_not_yet(self, path) -> None:
+        if path.stem in NOT_YET:
+            self.skipTest(f"{path.stem} has {NOT_YET[path.stem]}, which Millrace does not read yet")
+
     def check_gradients(self, path, size_set, program, arguments) -> None:
+        self.skip_if_not_yet(path)
         gradients = draw_result_gradients(program.run(arguments, SEED, STEP))
         written = run_millrace(path, size_set, {**arguments, **gradients})
 
@@ -114,9 +84,8 @@ class ModelsTest(unittest.TestCase):
             return np.concatenate([(results[n] * gradients[f"d_{n}"]).ravel() for n in results])
 
         rng = np.random.default_rng(2023)
-        for name, shape in program.shapes.items():
-            if shape is None:
-                continue
+        for name in program.differentiated():
+            shape = program.shapes[name]
             self.assertIn(f"d_{name}", written)
             self.assertEqual(written[f"d_{name}"].shape, shape)
             direction = rng.standard_normal(shape)

@@ -23,7 +23,13 @@ class Program:
 
     function: Callable
     shapes: dict[str, tuple[int, ...] | None]  # of the arguments; None for a by-value scalar
+    types: dict[str, millrace.numpy.DType]  # of the arguments
+    sizes: dict[str, int]  # by name
     result_names: list[str]
+
+    def differentiated(self) -> list[str]:
+        """The arguments that have gradients: tensors that are neither integers nor fixed."""
+        return [name for name, kind in self.types.items() if kind.shape is not None and kind.has_gradient]
 
     def run(self, arguments: dict, seed: int, step: int) -> dict[str, np.ndarray]:
         """The results by name; any invalid or overflowing arithmetic is an error."""
@@ -55,7 +61,8 @@ def load_program(path: Path, size_set: str | None = None) -> Program:
     function = namespace[definition.name]
     annotations = inspect.get_annotations(function, eval_str=True)
     shapes = {name: annotation.shape for name, annotation in annotations.items()}
-    return Program(function, shapes, _result_names(definition))
+    numbers = {name: value for name, value in namespace.items() if isinstance(value, int)}
+    return Program(function, shapes, annotations, numbers, _result_names(definition))
 
 
 def _size_sets(module: ast.Module) -> dict[str, dict[str, int]]:

@@ -24,9 +24,11 @@ def numbers(texts):
 
 
 def argument(given, dtype):
-    """A tensor, or a plain float for a by-value scalar."""
+    """A tensor, or a plain float for a by-value scalar. Integers and booleans keep their type."""
     data = numbers(given["data"])
-    return float(data[0]) if given["shape"] is None else data.astype(dtype).reshape(given["shape"])
+    kept = given["dtype"] in ("int32", "int64", "bool")
+    return (float(data[0]) if given["shape"] is None
+            else data.astype(given["dtype"] if kept else dtype).reshape(given["shape"]))
 
 
 def run(case, dtype):

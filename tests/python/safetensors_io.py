@@ -1,4 +1,4 @@
-"""Reads and writes safetensors files of float64 and float32 arrays.
+"""Reads and writes safetensors files of float64, float32, int64, int32 and bool arrays.
 
 Format: the header's length (u64, little-endian), the header (JSON, padded with spaces to a
 multiple of 8), then the data; each tensor has dtype, shape and [begin, end) within the data.
@@ -12,12 +12,19 @@ from pathlib import Path
 
 import numpy as np
 
-DTYPES = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4")}
+DTYPES = {
+    "F64": np.dtype("<f8"),
+    "F32": np.dtype("<f4"),
+    "I64": np.dtype("<i8"),
+    "I32": np.dtype("<i4"),
+    "BOOL": np.dtype("?"),
+}
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 def write(path: Path, tensors: dict[str, np.ndarray]) -> None:
-    """Writes the tensors in the order given."""
+    """Writes the tensors, the widest types first: each must begin at a multiple of its element's size."""
+    tensors = dict(sorted(tensors.items(), key=lambda item: -item[1].itemsize))
     header, offset = {}, 0
     for name, tensor in tensors.items():
         span = [offset, offset + tensor.nbytes]

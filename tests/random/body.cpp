@@ -16,6 +16,12 @@ Value Body::parameter(const Shape& shape, double bound) {
   return value;
 }
 
+Value Body::typed_parameter(const Shape& shape, const std::string& type) {
+  const std::string name = new_name();
+  parameters_.push_back({name, shape, false, 1, type});
+  return {name, Binding::atom, shape, 1, true};
+}
+
 Value Body::scalar() {
   for (const Parameter& known : parameters_) {
     if (known.by_value && random.chance(50)) return {known.name, Binding::atom, {}, 1, true};
@@ -116,7 +122,7 @@ std::vector<Value> Body::unread() const {
 std::string Body::text(const std::string& name, const std::string& results) const {
   std::vector<std::string> parameters;
   for (const Parameter& parameter : parameters_) {
-    std::string annotation = parameter.name + ": " + module.dtype;
+    std::string annotation = parameter.name + ": " + (parameter.type.empty() ? module.dtype : parameter.type);
     if (!parameter.by_value) {
       std::vector<std::string> sizes;
       for (const Axis& axis : parameter.shape) sizes.push_back(axis.size.empty() ? "1" : axis.size);

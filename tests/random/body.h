@@ -16,6 +16,7 @@ struct Parameter {
   Shape shape;
   bool by_value = false;  // a scalar without gradient
   double bound = 1;
+  std::string type = "";  // of integers and booleans; empty: the module's
 };
 
 // A finished function, which later functions may call.
@@ -30,7 +31,8 @@ struct Module {
   std::vector<Axis> sizes;
   std::string dtype;  // as annotations spell it
   std::vector<Function> functions;
-  std::string text;  // of the functions
+  std::string text;                 // of the functions
+  int named_functions_percent = 0;  // of the statements that with_named_functions writes
 };
 
 enum class BodyKind { program, helper };
@@ -46,6 +48,9 @@ class Body {
   // A new parameter, tensor or by-value scalar.
   Value parameter(const Shape& shape, double bound = 1);
   Value scalar();
+  // A new parameter of integers or booleans, which only some operations take.
+  Value typed_parameter(const Shape& shape, const std::string& type);
+  bool is_program() const { return kind_ == BodyKind::program; }
 
   // A size of the module of at most that extent, and a shape of such sizes.
   Axis size(int64_t most);

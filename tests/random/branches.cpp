@@ -4,30 +4,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "random/points.h"
+
 namespace millrace::random_programs {
 namespace {
 
 using Tangent = Dual<Bounded<53>>;
-
-// The element of the accessed tensor at a point of the operator's space.
-size_t element_at(const Graph& graph, const Access& access, const std::vector<int64_t>& point) {
-  const std::vector<DimId>& dims = graph.tensor(access.tensor).dims;
-  int64_t element = 0;
-  for (size_t axis = 0; axis < dims.size(); ++axis) {
-    const int index = access.axes[axis];
-    element = element * graph.extent(dims[axis]) + (index == kFixed ? 0 : point[static_cast<size_t>(index)]);
-  }
-  return static_cast<size_t>(element);
-}
-
-// Moves to the next point of the space; false after the last.
-bool advance(const Graph& graph, const Operator& op, std::vector<int64_t>& point) {
-  for (size_t k = point.size(); k-- > 0;) {
-    if (++point[k] < graph.extent(op.space[k])) return true;
-    point[k] = 0;
-  }
-  return false;
-}
 
 bool may_be_equal(const Bounded<53>& a, const Bounded<53>& b) {
   return std::abs(a.value - b.value) <= a.error + b.error;
@@ -45,6 +27,7 @@ class Branches {
     switch (op.kind) {
       case OperatorKind::relu:
       case OperatorKind::absolute:
+      case OperatorKind::sign:
         return any_point(op, [&](const auto& point) { return undecided(input(op, 0, point), Tangent(0)); });
       case OperatorKind::maximum:
       case OperatorKind::minimum:
@@ -61,20 +44,22 @@ class Branches {
   }
 
  private:
-  const Tangent& input(const Operator& op, size_t k, const std::vector<int64_t>& point) const {
-    return values_[op.inputs[k].tensor.at()][element_at(graph_, op.inputs[k], point)];
+  // A join, which alone has points outside of its inputs, does not branch on values.
+  const Tangent& input(const Operator& op, size_t k, const Point& point) const {
+    return values_[op.inputs[k].tensor.at()][element_at(graph_, op.inputs[k], point).value()];
   }
 
-  const Tangent& output(const Operator& op, const std::vector<int64_t>& point) const {
-    return values_[op.outputs[0].tensor.at()][element_at(graph_, op.outputs[0], point)];
+  const Tangent& output(const Operator& op, const Point& point) const {
+    return values_[op.outputs[0].tensor.at()][element_at(graph_, op.outputs[0], point).value()];
   }
 
   template <class Test>
   bool any_point(const Operator& op, const Test& test) const {
-    std::vector<int64_t> point(op.space.size(), 0);
+    const Point extents = extents_of(graph_, op.space);
+    Point point(extents.size(), 0);
     do {
       if (test(point)) return true;
-    } while (advance(graph_, op, point));
+    } while (next_point(extents, point));
     return false;
   }
 

@@ -138,7 +138,8 @@ Findings examine(const Graph& forward, const TrainingGraph& training, const Inpu
   }
   InnerProduct by_gradient;  // <Jᵀ u, v>
   for (size_t i = 0; i < forward.arguments.size(); ++i) {
-    if (forward.tensor(forward.arguments[i]).role != TensorRole::argument) continue;
+    const Tensor& argument = forward.tensor(forward.arguments[i]);
+    if (argument.role != TensorRole::argument || argument.fixed) continue;
     const TensorId id = training.argument_gradients[i];
     const std::string& name = forward.tensor(forward.arguments[i]).name;
     if (!id.valid()) return certain(concat("argument ", name, " has no gradient"));

@@ -46,8 +46,8 @@ Result<std::string> emitted(uint64_t seed) {
     const Tensor& tensor = graph.tensor(graph.arguments[i]);
     const std::vector<double>& data = inputs.arguments[i];
     values[graph.arguments[i].at()].assign(data.begin(), data.end());
-    input_texts.push_back(
-        concat(quoted(tensor.name), ": {\"shape\": ", shape_of(graph, tensor), ", \"data\": ", numbers(data), "}"));
+    input_texts.push_back(concat(quoted(tensor.name), ": {\"shape\": ", shape_of(graph, tensor), ", \"dtype\": \"",
+                                 name_of(tensor.dtype), "\", \"data\": ", numbers(data), "}"));
   }
   const Result<Done> done = interpret<Bounded<53>>(graph, values, inputs.random);
   if (!done) return done.error();

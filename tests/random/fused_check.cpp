@@ -11,6 +11,7 @@
 #include "fusion/predicates.h"
 #include "random/fused_rows.h"
 #include "random/inputs.h"
+#include "random/points.h"
 #include "random/value.h"
 #include "reference/bounded.h"
 
@@ -124,6 +125,7 @@ class Structure {
 
   void space(const FusedOperator& group) {
     if (!check(group.index_of.size() == group.members.size(), "it does not have one index map per member")) return;
+    if (!check(group.shift_of.size() == group.members.size(), "it does not have shifts for each member")) return;
     std::vector<bool> reduced(group.space.size(), false);
     for (size_t m = 0; m < group.members.size(); ++m) {
       if (!member_space(group, m, reduced)) return;
@@ -146,12 +148,27 @@ class Structure {
     }
   }
 
-  // Indices map one to one to group indices of the same extent, and include all outer indices. A reduction is over a
-  // row, all rows or everything, and no member uses a reduction across rows.
+  // Whether the member runs along all of a group's index or, if it computes each element alone, along a part. A
+  // dropout's mask depends on the element's number, so it runs along all.
+  void part_of_index(const FusedOperator& group, size_t m, size_t k) {
+    const Operator& member = op(group.members[m]);
+    const bool elementwise = info_of(member.kind).operator_class == OperatorClass::elementwise;
+    const int64_t extent = graph_.extent(member.space[k]);
+    const int64_t of_group = graph_.extent(group.space[as_index(group.index_of[m][k])].dim);
+    const int64_t shift = group.shift_of[m][k];
+    const bool part = elementwise && member.kind != OperatorKind::dropout && extent < of_group;
+    check(extent == of_group || part, concat(member.name, ": its index ", k, " has another extent"));
+    check(shift >= 0 && shift + extent <= of_group, concat(member.name, ": its index ", k, " leaves the group's"));
+  }
+
+  // Indices map one to one to group indices or parts of them, and include all outer indices. A reduction is over a row,
+  // all rows or everything, and no member uses a reduction across rows.
   bool member_space(const FusedOperator& group, size_t m, std::vector<bool>& reduced) {
     const Operator& member = op(group.members[m]);
     const std::vector<int>& index_of = group.index_of[m];
     if (!check(index_of.size() == member.space.size(), member.name + ": it does not have one group index per index"))
+      return false;
+    if (!check(group.shift_of[m].size() == member.space.size(), member.name + ": it does not have one shift per index"))
       return false;
     std::set<int> used;
     std::set<int> reduced_here;
@@ -162,8 +179,7 @@ class Structure {
         continue;
       }
       if (!check(static_cast<size_t>(index_of[k]) < group.space.size(), member.name + ": unknown index")) return false;
-      check(extent == graph_.extent(group.space[static_cast<size_t>(index_of[k])].dim),
-            concat(member.name, ": its index ", k, " has another extent"));
+      part_of_index(group, m, k);
       check(used.insert(index_of[k]).second, member.name + ": two of its indices map to one");
       if (member.reduced[k] && extent > 1) reduced_here.insert(index_of[k]);
       if (member.reduced[k]) reduced[static_cast<size_t>(index_of[k])] = true;
@@ -206,10 +222,9 @@ class Structure {
       long_rows = long_rows || row > kShortRow;
       Tensors touched;
       for (const Access& input : op(member).inputs) touched.insert(input.tensor);
-      for (const Access& output : op(member).outputs) {
-        if (wanted_.contains(output.tensor)) touched.insert(output.tensor);
-      }
-      for (const TensorId tensor : touched) before += words_of(graph_, tensor);
+      for (const TensorId tensor : touched) before += words_read(graph_, {member}, tensor);
+      for (const Access& output : op(member).outputs)
+        before += wanted_.contains(output.tensor) ? words_of(graph_, output.tensor) : 0;
     }
     check(group.words_before == before || (long_rows && group.words_before > before),
           concat("moves ", before, " words unfused, not ", group.words_before));
@@ -220,7 +235,8 @@ class Structure {
     int64_t after = group.partial_words;
     for (const TensorId tensor : group.writes) after += words_of(graph_, tensor);
     for (const TensorId tensor : group.reads)
-      after += words_of(graph_, tensor) * (group.rereads && along_row(group, tensor) ? group.loops : 1);
+      after +=
+          words_read(graph_, group.members, tensor) * (group.rereads && along_row(group, tensor) ? group.loops : 1);
     check(group.words_after == after, concat("moves ", after, " words, not ", group.words_after));
     check(after <= group.words_before, "moves more words than its members as separate kernels");
     crosses_ = false;
@@ -229,10 +245,9 @@ class Structure {
   bool along_row(const FusedOperator& group, TensorId tensor) const {
     for (size_t m = 0; m < group.members.size(); ++m) {
       for (const Access& input : op(group.members[m]).inputs) {
-        for (const int index : input.axes) {
-          if (input.tensor != tensor || index == kFixed) continue;
-          const int of_group = group.index_of[m][static_cast<size_t>(index)];
-          if (of_group >= 0 && !outer(group, of_group)) return true;
+        for (size_t k = 0; k < group.index_of[m].size() && input.tensor == tensor; ++k) {
+          const int of_group = group.index_of[m][k];
+          if (of_group >= 0 && !outer(group, of_group) && runs_along(input, k)) return true;
         }
       }
     }

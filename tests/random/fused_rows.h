@@ -1,5 +1,6 @@
 // Runs fused operators as fused_graph.h specifies: row by row, where a row sees nothing of another row. It does not
 // know how fusion decides; what cannot be computed inside a row gives an error or a wrong result.
+// Tests: tests/random/fused_rows_test.cpp, tests/fusion/fused_check_test.cpp.
 #pragma once
 
 #include <optional>

@@ -6,8 +6,12 @@
 #include "base/text.h"
 #include "random/einsums.h"
 #include "random/elementwise.h"
+#include "random/gathers.h"
 #include "random/motifs.h"
+#include "random/named_functions.h"
 #include "random/reductions.h"
+#include "random/shapes.h"
+#include "random/statements.h"
 
 namespace millrace::random_programs {
 namespace {
@@ -159,16 +163,37 @@ void fill(Body& body) {
       continue;
     }
     Value x = body.any();
+    if (body.left() >= kWrittenOutOperators && random.chance(6)) {
+      written_out(body, tame(body, x));
+      continue;
+    }
     if (random.chance(6) && !x.shape.empty() && x.shape.size() < kMostAxes) x = expanded(body, x);
-    if (const auto value = made_of(body, x, random.below(100))) body.finish(tame(body, *value));
+    // Elements move before about every second operation, which costs nothing where it is a view.
+    for (int percent = 50; !x.shape.empty() && x.shape.size() <= kMostAxes && random.chance(percent); percent = 25) {
+      x = moved(body, x);
+      if (random.chance(80)) x = body.keep(x);
+    }
+    if (x.shape.size() > kMostAxes) continue;
+    if (body.is_program() && !x.shape.empty() && body.left() >= kGatherOperators && random.chance(25)) {
+      if (const auto value = with_integers(body, x)) body.finish(tame(body, *value));
+      continue;
+    }
+    const bool named = random.chance(body.module.named_functions_percent);
+    const auto value = named ? with_named_functions(body, x) : made_of(body, x, random.below(100));
+    if (value) body.finish(tame(body, *value));
   }
 }
 
 std::string imports(const std::string& text, const std::string& dtype) {
   std::vector<std::string> names = {dtype.substr(0, dtype.find('.'))};
-  for (const char* name :
-       {"causal_mask", "dropout", "gelu", "gelu_tanh", "layernorm", "relu", "rmsnorm", "silu", "softmax"}) {
-    if (text.find(concat(name, "(")) != std::string::npos) names.emplace_back(name);
+  std::vector<std::string> functions = {"causal_mask", "cross_entropy", "dropout", "gelu", "gelu_tanh",
+                                        "layernorm",   "relu",          "rmsnorm", "silu", "softmax"};
+  for (const std::string& name : imported_functions()) functions.push_back(name);
+  for (const char* const type : {"int32", "int64", "bool_"}) {
+    if (text.find(concat(type, "[")) != std::string::npos) names.emplace_back(type);
+  }
+  for (const std::string& name : functions) {
+    if (text.find(concat(name, "(")) != std::string::npos) names.push_back(name);
   }
   return concat("import numpy as np\nfrom millrace.numpy import ", join(names, ", "), "\n\n");
 }
@@ -181,8 +206,12 @@ std::string random_program(uint64_t seed) {
   Module module;
   module.dtype = random.chance(90) ? "float64" : "dace.float64";
   const std::string sizes = draw_sizes(random, module);
+  // Half of the programs mostly call functions that transformers do not need.
+  const bool named = random.chance(50);
+  module.named_functions_percent = named ? 80 : 0;
   // Programs may miss the budget by a few operators: the largest budget is more frequent, so that sizes reach 40.
-  const int budget = std::min(1 + static_cast<int>(random.below(45)), 38);
+  const int drawn = 1 + static_cast<int>(random.below(45));
+  const int budget = named ? 30 + drawn / 2 : std::min(drawn, 38);
   Body body(random, module, BodyKind::program, budget);
   fill(body);
   const std::string results = texts(choose_results(body));

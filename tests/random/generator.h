@@ -1,4 +1,4 @@
-// Random programs of Millrace's language, valid by construction: 1 to 40 operators, small sizes with primes and ones,
+// Random programs of Millrace's language, valid by construction: 1 to 60 operators, small sizes with primes and ones,
 // fan-out, several results, and mostly what transformers are made of. Test: tests/random/random_programs_test.cpp.
 #pragma once
 

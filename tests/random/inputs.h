@@ -14,7 +14,7 @@ inline constexpr int kFinestStep = 23;
 
 struct Inputs {
   std::vector<std::vector<double>> arguments;         // one per argument of the graph
-  std::vector<std::vector<double>> direction;         // one per argument; zeros for a by-value scalar
+  std::vector<std::vector<double>> direction;         // one per argument; zeros for one without gradient
   std::vector<std::vector<double>> result_gradients;  // one per result
   RandomState random;                                 // of the dropouts
 };

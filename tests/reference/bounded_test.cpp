@@ -130,5 +130,54 @@ TEST(Bounded, ABoundIsNotTooWide) {
   EXPECT_EQ((Single(1e308) * Single(1e308)).error, 0);
 }
 
+// For a function of float32 arguments that are themselves rounded: the result is within the bound, which is not idle.
+template <class Computed, class Function>
+void expect_within_bound(const char* name, double low, double high, const Computed& computed,
+                         const Function& function) {
+  std::mt19937_64 random(4);
+  std::uniform_real_distribution<double> uniform(low, high);
+  double closest = 0;
+  for (int round = 0; round < 20000; ++round) {
+    const double exact = uniform(random);
+    const auto stored = static_cast<float>(exact);
+    const Single bounded = function(Single(exact, std::abs(exact) * 0x1p-24));
+    const double error = std::abs(static_cast<double>(computed(stored)) - bounded.value);
+    ASSERT_LE(error, bounded.error) << name << " of " << exact;
+    if (bounded.error > 0) closest = std::max(closest, error / bounded.error);
+  }
+  EXPECT_GT(closest, 0.1) << name;
+}
+
+TEST(Bounded, FunctionsOfRoundedNumbersAreWithinTheirBounds) {
+  expect_within_bound(
+      "sin", -9, 9, [](float x) { return std::sin(x); }, [](const Single& x) { return sin(x); });
+  expect_within_bound(
+      "cos", -9, 9, [](float x) { return std::cos(x); }, [](const Single& x) { return cos(x); });
+  expect_within_bound(
+      "log1p", -0.99, 4, [](float x) { return std::log1p(x); }, [](const Single& x) { return log1p(x); });
+  expect_within_bound(
+      "expm1", -3, 3, [](float x) { return std::expm1(x); }, [](const Single& x) { return expm1(x); });
+}
+
+TEST(Bounded, ASignNearItsJumpMayBeAny) {
+  EXPECT_EQ(sign(Single(0.5, 0.25)).error, 0);
+  EXPECT_EQ(sign(Single(0.5, 0.5)).error, 2);
+  EXPECT_EQ(sign(Single(0.0, 0.5)).error, 1);
+  EXPECT_EQ(sign(Single(0.0)).error, 0);
+}
+
+// A conjunction is certain if one side is certainly false.
+TEST(Bounded, LogicKnowsWhichOutcomesRoundingMayChange) {
+  const Single unsure(1.0, 1.0);
+  const Single no(0.0);
+  const Single yes(1.0);
+  EXPECT_EQ(smaller(no, unsure).error, 0);
+  EXPECT_EQ(smaller(yes, unsure).error, 1);
+  EXPECT_EQ(larger(yes, Single(0.0, 1.0)).error, 0);
+  EXPECT_EQ(larger(no, unsure).error, 1);
+  EXPECT_EQ(decided(false, unsure, Single(0)).error, 1);
+  EXPECT_EQ(decided(false, yes, Single(0)).error, 0);
+}
+
 }  // namespace
 }  // namespace millrace

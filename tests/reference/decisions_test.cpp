@@ -41,6 +41,11 @@ TEST(Decisions, AReLUsSide) {
   EXPECT_TRUE(are_clear("relu(x * y)", kX, {1, -1, 2, 0}, 1e-3)) << "0 whoever computes it";
 }
 
+TEST(Decisions, ASignsSide) {
+  EXPECT_TRUE(are_clear("np.sign(x * y)", kX, {1, -1, 2, -2}, 1e-3));
+  EXPECT_FALSE(are_clear("np.sign(x * y)", kX, {1, -1, 2, 1e-3}, 1e-3));
+}
+
 TEST(Decisions, AMagnitudesSide) {
   EXPECT_TRUE(are_clear("np.abs(x * y)", kX, {1, -1, 2, -2}, 1e-3));
   EXPECT_FALSE(are_clear("np.abs(x * y)", kX, {1, -1, 2, 1e-3}, 1e-3));

@@ -47,7 +47,7 @@ struct OneOperator {
     }
     graph.tensors.push_back(tensor);
     values.emplace_back();
-    return {TensorId(graph.tensors.size() - 1), axes};
+    return {TensorId(graph.tensors.size() - 1), {axes.begin(), axes.end()}};
   }
 
   OneOperator& in(const std::vector<int>& axes, const Numbers& numbers) {
@@ -105,6 +105,24 @@ Numbers map(OperatorKind kind, const std::vector<Numbers>& inputs, double value 
   return one.out({0}).value(value).run();
 }
 
+// y[b, e] = table[ids[b], e]; ids outside are clamped.
+TEST(Gather, TakesTheRowsThatItsIdsSelect) {
+  OneOperator one(OperatorKind::gather, {4, 2}, {false, false});
+  one.in({kFixed, 1}, {10, 11, 20, 21, 30, 31}).in({0}, {2, 0, 7, -1}).out({0, 1});
+  one.graph.dims.push_back({"rows", 3});
+  one.graph.tensors[0].dims[0] = DimId(one.graph.dims.size() - 1);
+  EXPECT_EQ(one.run(), Numbers({30, 31, 10, 11, 30, 31, 10, 11}));
+  EXPECT_EQ(one.derivative(0, {1, 2, 3, 4, 5, 6, 7, 8}), Numbers({10, 12, 0, 0, 6, 8}));
+}
+
+// Its transpose: y[v, e] = Σ g[b, e] over the b with ids[b] == v.
+TEST(ScatterAdd, SumsWhereItsIdsPoint) {
+  OneOperator one(OperatorKind::scatter_add, {4, 2, 3}, {true, false, false});
+  one.op().gathered = 2;
+  one.in({0, 1}, {1, 2, 3, 4, 5, 6, 7, 8}).in({0}, {2, 0, 7, -1}).out({2, 1});
+  EXPECT_EQ(one.run(), Numbers({10, 12, 0, 0, 6, 8}));
+}
+
 TEST(Elementwise, Arithmetic) {
   const Numbers a = {1, -2, 3};
   const Numbers b = {4, 5, -6};
@@ -123,6 +141,29 @@ TEST(Elementwise, Functions) {
   expect_near(map(OperatorKind::sqrt, {{4, 2}}), {2, std::sqrt(2.0)});
   expect_near(map(OperatorKind::tanh, {{0, 0.5}}), {0, 0.46211715726000976});
   expect_near(map(OperatorKind::power, {{2, 3}}, 3), {8, 27});
+}
+
+TEST(Elementwise, MoreFunctions) {
+  expect_near(map(OperatorKind::sin, {{0, 1}}), {0, 0.8414709848078965});
+  expect_near(map(OperatorKind::cos, {{0, 1}}), {1, 0.5403023058681398});
+  expect_near(map(OperatorKind::log1p, {{0, 1e-20, 1}}), {0, 1e-20, 0.6931471805599453}, 1e-25 + 1e-15);
+  EXPECT_EQ(map(OperatorKind::log1p, {{1e-20}})[0], 1e-20);
+  EXPECT_EQ(map(OperatorKind::expm1, {{1e-20}})[0], 1e-20);
+  expect_near(map(OperatorKind::expm1, {{1}}), {1.718281828459045});
+  expect_near(map(OperatorKind::erf, {{0, 0.5, -2}}), {0, 0.5204998778130465, -0.9953222650189527});
+  EXPECT_EQ(map(OperatorKind::sign, {{-2.5, 0, 7}}), (Numbers{-1, 0, 1}));
+  expect_near(map(OperatorKind::sigmoid, {{-1, 0, 2}}), {0.2689414213699951, 0.5, 0.8807970779778823});
+  expect_near(map(OperatorKind::softplus, {{-1, 0, 2, 1000}}),
+              {0.3132616875182228, 0.6931471805599453, 2.1269280110429727, 1000});
+  EXPECT_EQ(OneOperator(OperatorKind::index, {4}, {false}).out({0}).run(), (Numbers{0, 1, 2, 3}));
+}
+
+TEST(Elementwise, Logic) {
+  const Numbers a = {0, 0, 1, 1};
+  const Numbers b = {0, 1, 0, 1};
+  EXPECT_EQ(map(OperatorKind::logical_and, {a, b}), (Numbers{0, 0, 0, 1}));
+  EXPECT_EQ(map(OperatorKind::logical_or, {a, b}), (Numbers{0, 1, 1, 1}));
+  EXPECT_EQ(map(OperatorKind::logical_not, {a}), (Numbers{1, 1, 0, 0}));
 }
 
 TEST(Elementwise, ComparisonsAndSelections) {
@@ -158,6 +199,12 @@ TEST(Elementwise, GradientsAgreeWithDuals) {
   expect_near(map(OperatorKind::gelu_dx, {a, g}), derivative(OperatorKind::gelu));
   expect_near(map(OperatorKind::gelu_tanh_dx, {a, g}), derivative(OperatorKind::gelu_tanh));
   expect_near(map(OperatorKind::silu_dx, {a, g}), derivative(OperatorKind::silu));
+  expect_near(map(OperatorKind::erf_dx, {a, g}), derivative(OperatorKind::erf));
+  expect_near(map(OperatorKind::sigmoid_dx, {map(OperatorKind::sigmoid, {a}), g}), derivative(OperatorKind::sigmoid));
+  expect_near(map(OperatorKind::multiply, {map(OperatorKind::sigmoid, {a}), g}), derivative(OperatorKind::softplus));
+  expect_near(map(OperatorKind::multiply, {map(OperatorKind::cos, {a}), g}), derivative(OperatorKind::sin));
+  expect_near(map(OperatorKind::multiply, {map(OperatorKind::exp, {a}), g}), derivative(OperatorKind::expm1));
+  EXPECT_EQ(derivative(OperatorKind::sign), (Numbers{0, 0, 0, 0}));
   EXPECT_EQ(map(OperatorKind::relu_dx, {{0, 1}, {5, 5}}), (Numbers{0, 5}));
 }
 

@@ -74,6 +74,20 @@ class OperatorTest(SmallProgram):
         whole = torch.autograd.grad(self.program(*self.tensors, s=0.5)[1].sum(), self.tensors[:3], allow_unused=True)
         self.assert_close(whole[2], torch.full((5,), 3.0, dtype=torch.float64))
 
+    def test_integers_and_booleans_have_no_gradient(self):
+        text = ('V = 7\nE = 4\nB = 5\n\ndef f(table: float64[V, E], ids: int64[B], kinds: int32[B], kept: bool_[B]):\n'
+                '    rows = np.where(kept[:, None] & (kinds[:, None] < 2), table[ids], 0.25)\n    return rows * rows\n')
+        path = self.folder / "embedding.py"
+        path.write_text(text)
+        table = torch.randn(7, 4, dtype=torch.float64, requires_grad=True)
+        ids, kinds = torch.tensor([6, 0, 6, 2, 6]), torch.tensor([0, 1, 1, 3, 0], dtype=torch.int32)
+        kept = torch.tensor([True, True, False, True, True])
+        y = millrace.torch.program(path)(table, ids, kinds, kept)
+        expected = torch.where((kept & (kinds < 2))[:, None], table[ids], 0.25) ** 2
+        self.assert_close(y, expected)
+        given = torch.randn(5, 4, dtype=torch.float64)
+        self.assert_close(torch.autograd.grad(y, table, given)[0], torch.autograd.grad(expected, table, given)[0])
+
     def test_pieces_of_one_tensor(self):
         text = 'B = 3\nI = 4\n\ndef f(x: float64[B, I], w: float64[I], v: float64[I]):\n    return x * w + v\n'
         plan = millrace.find_plan(text, {}, "float64", threads=1)

@@ -18,7 +18,7 @@ from peers import environment  # noqa: E402  (the path above comes first)
 
 
 def install_extras(python: Path) -> None:
-    """Installs Hugging Face's transformers for the tests of accelerate, which are skipped without it."""
+    """Installs Hugging Face's transformers for accelerate_test and models_test, which are skipped without it."""
     ready = python.parent.parent / "ready-transformers"
     if ready.exists():
         return
@@ -38,7 +38,7 @@ def main() -> int:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     try:
         python = Path(named) if named else environment.ensure_python(None)
-        if not named and (not chosen or "accelerate_test" in chosen):
+        if not named and (not chosen or {"accelerate_test", "models_test"} & set(chosen)):
             install_extras(python)
     except (environment.Unavailable, OSError) as error:
         print(f"SKIPPED: the tests of millrace.torch need PyTorch, which is not available here: {error}")

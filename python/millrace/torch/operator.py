@@ -18,8 +18,9 @@ from millrace.torch.build import operator_library
 _library.library()  # before the operator, so that it links to this one
 torch.ops.load_library(str(operator_library()))
 
-DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
-DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+_NUMBERS = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
+DTYPE_NAMES = {dtype: name for name, dtype in _NUMBERS.items()}
+DTYPES = {**_NUMBERS, "int32": torch.int32, "int64": torch.int64, "bool": torch.bool}
 
 
 @functools.cache

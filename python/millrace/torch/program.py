@@ -58,6 +58,8 @@ class Program:
                 raise TypeError(f"{self.path.name} takes {', '.join(names)}: {argument.name} is missing")
             if argument.dims is not None and not isinstance(value, torch.Tensor):
                 raise TypeError(f"{self.path.name}: {argument.name} is a tensor, not a {type(value).__name__}")
+            if argument.dims is not None and (wrong := _wrong_dtype(argument, value)):
+                raise MillraceError(f"{self.path.name}: {wrong}", 2)
             bound.append((argument, value))
         return bound
 
@@ -79,12 +81,23 @@ def program(path: str | os.PathLike, entry: str | None = None, sizes: dict[str, 
     return Program(path, entry, sizes)
 
 
+def _wrong_dtype(argument: _Argument, tensor: torch.Tensor) -> str:
+    """What is wrong with the dtype of a tensor; "" if nothing is. Floating-point numbers of any supported dtype can be
+    given for each other."""
+    if tensor.dtype not in operator.DTYPES.values():
+        return f"unsupported dtype {tensor.dtype}; use {', '.join(operator.DTYPES)}"
+    expected = operator.DTYPES.get(argument.dtype.rstrip("_"))
+    if expected is None or tensor.dtype == expected:
+        return ""
+    if tensor.is_floating_point() and expected.is_floating_point:
+        return ""
+    return f"{argument.name} is {tensor.dtype} where the program has {argument.dtype}; convert it with .to({expected})"
+
+
 def _common_dtype(tensors: list[torch.Tensor]) -> str:
-    """The dtype of all tensors; "" if they differ: then the annotations apply, and the operator checks them."""
-    dtypes = {tensor.dtype for tensor in tensors}
-    for dtype in dtypes:
-        if dtype not in operator.DTYPE_NAMES:
-            raise MillraceError(f"unsupported dtype {dtype}; use {', '.join(operator.DTYPE_NAMES.values())}", 2)
+    """The dtype of all tensors of numbers; "" if they differ: then the annotations apply, and the operator checks them.
+    Integers and booleans have the types of the annotations."""
+    dtypes = {tensor.dtype for tensor in tensors if tensor.dtype in operator.DTYPE_NAMES}
     return operator.DTYPE_NAMES[dtypes.pop()] if len(dtypes) == 1 else ""
 
 

@@ -9,23 +9,34 @@ constexpr int64_t kVectorBytes = 64;  // the prelude's
 constexpr int64_t kScratchAlignment = 64;
 
 // Σ stride · index without one of the indices.
-std::string offset_without(int skipped, const std::vector<int>& indices, const std::vector<int64_t>& strides) {
-  std::map<int, int64_t> by_index = Nest::index_strides(indices, strides);
-  by_index.erase(skipped);
-  return Nest::sum_of(by_index);
+std::string offset_without(int skipped, const Positions& positions, const std::vector<int64_t>& strides) {
+  Position element = Nest::element_of(positions, strides);
+  std::erase_if(element.terms, [&](const IndexTerm& term) { return term.index == skipped; });
+  return Nest::text_of(element);
+}
+
+std::string key_of(int port, const Positions& positions) {
+  std::vector<std::string> parts;
+  for (const Position& position : positions) parts.push_back(Nest::text_of(position));
+  return concat("p", port, ":", join(parts, ","));
 }
 
 }  // namespace
 
 VectorNest::VectorNest(const NestInput& input) : Nest(input), lanes(kVectorBytes / real_bytes()) {}
 
-int64_t VectorNest::stride_of(const Segment& segment, const std::vector<int>& indices,
+int64_t VectorNest::stride_of(const Segment& segment, const Positions& positions,
                               const std::vector<int64_t>& strides) const {
-  return stride_along(rows_in_lanes || !segment.loop ? config.vector : vector_of(segment), indices, strides);
+  return stride_along(rows_in_lanes || !segment.loop ? config.vector : vector_of(segment), positions, strides);
 }
 
-std::string VectorNest::offset_of(int port, const std::vector<int>& indices) const {
-  return sum_of(index_strides(indices, ports[at(port)].strides));
+std::string VectorNest::offset_of(int port, const Positions& positions) const {
+  return text_of(element_of(positions, ports[at(port)].strides));
+}
+
+int VectorNest::moving_in(const Segment& segment) const {
+  if (rows_in_lanes) return config.vector;
+  return segment.loop ? vector_of(segment) : kNoIndex;
 }
 
 std::string Scratch::reserve(const std::string& name, int64_t elements) {
@@ -45,15 +56,26 @@ VectorAccesses::VectorAccesses(const VectorNest& nest, Scratch& scratch, KernelT
 
 // --- Tensors ---
 
-std::string VectorAccesses::loaded(int port, const std::vector<int>& indices, VectorStatements& to) {
-  std::string& name = to.loaded[concat("p", port, ":", join(indices, ","))];
+std::string VectorAccesses::loaded(int port, const Positions& positions, const std::vector<Guard>& guards,
+                                   VectorStatements& to, const std::string& needed) {
+  const int moving = nest_.moving_in(to.segment);
+  const std::string condition = guards.empty() ? "" : Nest::condition_of(guards, moving, "lane");
+  std::string& name = to.loaded[key_of(port, positions) + condition + needed];
   if (!name.empty()) return name;
   name = concat("x", loads_++);
   const Port& from = nest_.ports[Nest::at(port)];
-  const std::string value = from.layout.storage != MaskStorage::words
-                                ? stored_mask(port, indices, to)
-                                : concat("mr::load<E, L, ", nest_.stride_of(to.segment, indices, from.strides), ">(p",
-                                         port, " + ", nest_.offset_of(port, indices), ")");
+  const std::string stride = concat(nest_.stride_of(to.segment, positions, from.strides));
+  const std::string address = concat("(p", port, " + ", nest_.offset_of(port, positions));
+  std::string value;
+  if (from.layout.storage != MaskStorage::words)
+    value = stored_mask(port, positions, to);
+  else if (guards.empty())
+    value = concat("mr::load<E, L, ", stride, ">", address, ")");
+  else if (Nest::changes_along(guards, moving))
+    value = concat("mr::load_where<E, L, ", stride, ">", address, ", [&](long lane) { return ", condition, "; })");
+  else
+    value = concat(condition, " ? mr::load<E, L, ", stride, ">", address, ") : mr::splat<E>(0)");
+  if (!needed.empty()) value = concat(needed, " ? ", value, " : mr::splat<E>(0)");
   to.points.push_back({Declare{"const E", name, value}});
   return name;
 }
@@ -65,9 +87,19 @@ void VectorAccesses::store(const PlacedInstruction& placed, const std::string& n
   const Port& written = nest_.ports[Nest::at(port)];
   if (written.layout.storage == MaskStorage::regenerated) return;
   if (written.layout.storage == MaskStorage::bits) return store_bits(placed, name, to);
-  const std::vector<int> indices = nest_.indices_along(placed.member, access);
-  to.points.push_back({Call{concat("mr::store<L, ", nest_.stride_of(to.segment, indices, written.strides), ">(p", port,
-                                   " + ", nest_.offset_of(port, indices), ", ", name, ")")}});
+  const Positions positions = nest_.positions_along(placed.member, access);
+  const std::vector<Guard> guards = nest_.guards_of(placed.member);
+  const int moving = nest_.moving_in(to.segment);
+  const std::string stored = concat(nest_.stride_of(to.segment, positions, written.strides), ">(p", port, " + ",
+                                    nest_.offset_of(port, positions), ", ", name);
+  if (Nest::changes_along(guards, moving)) {
+    to.points.push_back({Call{concat("mr::store_where<L, ", stored, ", [&](long lane) { return ",
+                                     Nest::condition_of(guards, moving, "lane"), "; })")}});
+    return;
+  }
+  const Statement call = {Call{concat("mr::store<L, ", stored, ")")}};
+  to.points.push_back(guards.empty() ? call
+                                     : Statement{If{Nest::condition_of(guards, kNoIndex, ""), {call}, Braces::none}});
 }
 
 // --- Carried values ---
@@ -103,7 +135,7 @@ void VectorAccesses::store_bits(const PlacedInstruction& placed, const std::stri
   }
   (drawn ? to.before_line : to.after_line)
       .push_back({Call{concat("mr::pack_bits(p", nest_.port_of(access.tensor, true), " + ",
-                              bits_offset(access.tensor, nest_.indices_along(placed.member, access)), ", ", buffer,
+                              bits_offset(access.tensor, nest_.positions_along(placed.member, access)), ", ", buffer,
                               ", ", nest_.extent(nest_.config.vector), ")")}});
 }
 
@@ -112,34 +144,34 @@ std::string VectorAccesses::drawn_mask(int member, VectorStatements& to) {
   std::string& buffer = mask_lines_[member];
   if (buffer.empty()) {
     buffer = reserve_line(to.segment);
-    to.before_line.push_back(draw_call(buffer, op.outputs[1].tensor, nest_.indices_along(member, op.outputs[1]),
+    to.before_line.push_back(draw_call(buffer, op.outputs[1].tensor, nest_.positions_along(member, op.outputs[1]),
                                        dropout_name(op), to.segment));
   }
   return from_line(to.segment, buffer);
 }
 
-std::string VectorAccesses::stored_mask(int port, const std::vector<int>& indices, VectorStatements& to) {
+std::string VectorAccesses::stored_mask(int port, const Positions& positions, VectorStatements& to) {
   const Port& from = nest_.ports[Nest::at(port)];
   const Operator* const op = dropout_of(nest_.graph, from.tensor);
   const std::string buffer = reserve_line(to.segment);
   const std::string dropout = op == nullptr ? "" : dropout_name(*op);
   if (from.layout.storage == MaskStorage::bits) {
     to.before_line.push_back(
-        {Call{concat("mr::unpack_bits(", buffer, ", p", port, " + ", bits_offset(from.tensor, indices), ", ",
+        {Call{concat("mr::unpack_bits(", buffer, ", p", port, " + ", bits_offset(from.tensor, positions), ", ",
                      line_length(to.segment), dropout.empty() ? "" : ", ", dropout, ")")}});
   } else {
-    to.before_line.push_back(draw_call(buffer, from.tensor, indices, dropout, to.segment));
+    to.before_line.push_back(draw_call(buffer, from.tensor, positions, dropout, to.segment));
   }
   return from_line(to.segment, buffer);
 }
 
 // Draws a line of a mask, or the lanes at a point, from its first element's number on.
-Statement VectorAccesses::draw_call(const std::string& buffer, TensorId mask, const std::vector<int>& indices,
+Statement VectorAccesses::draw_call(const std::string& buffer, TensorId mask, const Positions& positions,
                                     const std::string& dropout, const Segment& segment) const {
   const std::vector<int64_t> strides = strides_of(nest_.graph, mask, written_layout(nest_.graph, mask));
   const int skipped = segment.loop && !nest_.rows_in_lanes ? VectorNest::vector_of(segment) : kNoIndex;
-  return {Call{concat("mr::draw(", buffer, ", ", offset_without(skipped, indices, strides), ", ",
-                      nest_.stride_of(segment, indices, strides), ", ", line_length(segment), ", ", dropout, ")")}};
+  return {Call{concat("mr::draw(", buffer, ", ", offset_without(skipped, positions, strides), ", ",
+                      nest_.stride_of(segment, positions, strides), ", ", line_length(segment), ", ", dropout, ")")}};
 }
 
 std::string VectorAccesses::dropout_name(const Operator& dropout) {
@@ -152,11 +184,11 @@ std::string VectorAccesses::dropout_name(const Operator& dropout) {
   return name;
 }
 
-std::string VectorAccesses::bits_offset(TensorId mask, const std::vector<int>& indices) const {
+std::string VectorAccesses::bits_offset(TensorId mask, const Positions& positions) const {
   const int64_t run = nest_.graph.extent(nest_.graph.tensor(mask).dims.back());
   std::vector<int64_t> strides = strides_of(nest_.graph, mask, written_layout(nest_.graph, mask));
   for (int64_t& stride : strides) stride = stride / run * ((run + 7) / 8);
-  return offset_without(nest_.config.vector, indices, strides);
+  return offset_without(nest_.config.vector, positions, strides);
 }
 
 bool VectorAccesses::has_line(const Segment& segment) const {

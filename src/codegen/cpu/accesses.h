@@ -15,8 +15,10 @@ struct VectorNest : Nest {
 
   // The index along which a segment's loop takes vectors. The loops of a row may differ in it.
   static int vector_of(const Segment& segment) { return segment.indices.empty() ? kNoIndex : segment.indices.back(); }
-  int64_t stride_of(const Segment& segment, const std::vector<int>& indices, const std::vector<int64_t>& strides) const;
-  std::string offset_of(int port, const std::vector<int>& indices) const;
+  int64_t stride_of(const Segment& segment, const Positions& positions, const std::vector<int64_t>& strides) const;
+  std::string offset_of(int port, const Positions& positions) const;
+  // The index that moves from lane to lane of a segment's vectors, or kNoIndex.
+  int moving_in(const Segment& segment) const;
 };
 
 // Memory of one thread.
@@ -51,7 +53,9 @@ class VectorAccesses {
   // `made`: takes the values and subsequences that the accesses need.
   VectorAccesses(const VectorNest& nest, Scratch& scratch, KernelText& made);
 
-  std::string loaded(int port, const std::vector<int>& indices, VectorStatements& to);
+  // `guards`: where it may be read. `needed`: a condition, the same in all lanes, without which it is zero.
+  std::string loaded(int port, const Positions& positions, const std::vector<Guard>& guards, VectorStatements& to,
+                     const std::string& needed = "");
   std::string drawn_mask(int member, VectorStatements& to);
   void store(const PlacedInstruction& placed, const std::string& name, VectorStatements& to);
 
@@ -64,11 +68,11 @@ class VectorAccesses {
  private:
   std::string carried_address(const NestValue& value) const;
   void store_bits(const PlacedInstruction& placed, const std::string& name, VectorStatements& to);
-  std::string stored_mask(int port, const std::vector<int>& indices, VectorStatements& to);
-  Statement draw_call(const std::string& buffer, TensorId mask, const std::vector<int>& indices,
-                      const std::string& dropout, const Segment& segment) const;
+  std::string stored_mask(int port, const Positions& positions, VectorStatements& to);
+  Statement draw_call(const std::string& buffer, TensorId mask, const Positions& positions, const std::string& dropout,
+                      const Segment& segment) const;
   std::string dropout_name(const Operator& dropout);
-  std::string bits_offset(TensorId mask, const std::vector<int>& indices) const;
+  std::string bits_offset(TensorId mask, const Positions& positions) const;
 
   bool has_line(const Segment& segment) const;
   std::string line_length(const Segment& segment) const;

@@ -142,10 +142,10 @@ class CpuGenerator {
   }
 
   Statements conversion() const {
-    const std::vector<int> indices = nest_.own_indices(nest_.ports[0].tensor);
+    const Positions positions = nest_.own_positions(nest_.ports[0].tensor);
     const auto access = [&](int port) {
-      return concat(Nest::stride_along(nest_.config.vector, indices, nest_.ports[Nest::at(port)].strides), ">(p", port,
-                    " + ", nest_.offset_of(port, indices));
+      return concat(Nest::stride_along(nest_.config.vector, positions, nest_.ports[Nest::at(port)].strides), ">(p",
+                    port, " + ", nest_.offset_of(port, positions));
     };
     const Segment segment;
     VectorStatements made{segment};
@@ -264,6 +264,8 @@ class CpuGenerator {
         [&](const NestValue& value) { return own_value(value, to); },
         [&] { return accesses_.drawn_mask(placed.member, to); },
         [&](size_t own_index) { return position_of(to.segment, placed.member, own_index); },
+        [&](const std::vector<Guard>& guards) { return holds(to.segment, guards); },
+        [&](const std::string& id) { return gathered(placed.member, id, to.segment); },
     };
     return nest_.expanded(placed, texts, made_.values);
   }
@@ -282,15 +284,57 @@ class CpuGenerator {
     if (const std::optional<KernelValue> value = nest_.number_in(access.tensor))
       return concat("mr::splat<E>(c", number_value(made_.values, *value), ")");
     if (const std::optional<NestValue> made = nest_.made_inside(access.tensor)) return own_value(*made, to);
-    return accesses_.loaded(nest_.port_of(access.tensor, false), nest_.indices_along(member, access), to);
+    return accesses_.loaded(nest_.port_of(access.tensor, false), nest_.positions_along(member, access),
+                            nest_.guards_of_input(member, Nest::at(number)), to, needed(member, number, to));
+  }
+
+  // A scatter_add reads g only where the id points to this row, if all lanes have one id and one row.
+  std::string needed(int member, int number, VectorStatements& to) {
+    const Operator& op = nest_.op(member);
+    if (op.kind != OperatorKind::scatter_add || number != 0) return "";
+    const int moving = nest_.moving_in(to.segment);
+    const Positions ids = nest_.positions_along(member, op.inputs[1]);
+    const Position row = nest_.own_index(member, Nest::at(op.gathered));
+    const auto moves = [&](const Position& position) {
+      return moving != kNoIndex && position.stride_along(moving) != 0;
+    };
+    if (moves(row) || std::any_of(ids.begin(), ids.end(), moves)) return "";
+    return concat("mr::selected_position(", nest_.graph.extent(op.space[Nest::at(op.gathered)]), ", ",
+                  input(member, 1, to), ") == ", Nest::text_of(row));
   }
 
   std::string position_of(const Segment& segment, int member, size_t own_index) const {
-    const int index = nest_.partition.index_of[Nest::at(member)][own_index];
-    if (index == kNoIndex) return "mr::position<E>(0)";
-    const bool moves =
-        nest_.rows_in_lanes ? index == nest_.config.vector : segment.loop && index == VectorNest::vector_of(segment);
-    return concat("mr::", moves ? "positions" : "position", "<E>(", Nest::index_name(index), ")");
+    const Position own = nest_.own_index(member, own_index);
+    if (own.terms.empty()) return "mr::position<E>(0)";
+    const bool moves = own.index() == nest_.moving_in(segment);
+    const std::string shift = own.offset == 0 ? "" : concat(" + ", own.offset);
+    return concat("mr::", moves ? "positions" : "position", "<E>(", Nest::index_name(own.index()), shift, ")");
+  }
+
+  std::string holds(const Segment& segment, const std::vector<Guard>& guards) const {
+    const int moving = nest_.moving_in(segment);
+    const std::string condition = Nest::condition_of(guards, moving, "lane");
+    if (!Nest::changes_along(guards, moving)) return concat("(", condition, ")");
+    return concat("mr::mask_where<E>([&](long lane) { return ", condition, "; })");
+  }
+
+  // Lanes of one id take neighbours of one row of the table.
+  std::string gathered(int member, const std::string& id, const Segment& segment) const {
+    const Nest::GatheredAccess access = nest_.gathered_access(member);
+    const int moving = nest_.moving_in(segment);
+    const bool same = std::none_of(access.ids.begin(), access.ids.end(), [&](const Position& position) {
+      return moving != kNoIndex && position.stride_along(moving) != 0;
+    });
+    const std::string table = concat("p", access.port, " + ", nest_.offset_of(access.port, access.positions));
+    const int64_t step = nest_.stride_of(segment, access.positions, nest_.ports[Nest::at(access.port)].strides);
+    const std::string where = Nest::condition_of(access.guards, moving, "lane");
+    if (same && !Nest::changes_along(access.guards, moving)) {
+      const std::string load = concat("mr::load<E, L, ", step, ">(", table, " + ", access.stride,
+                                      " * mr::selected_position(", access.extent, ", ", id, "))");
+      return access.guards.empty() ? load : concat("(", where, " ? ", load, " : mr::splat<E>(0))");
+    }
+    return concat("mr::gather<E, L, ", step, ">(", table, ", ", access.stride, ", ", access.extent, ", ", id,
+                  ", [&](long lane) { return ", access.guards.empty() ? "lane >= 0" : where, "; })");
   }
 
   // --- Reductions across rows ---
@@ -340,13 +384,13 @@ class CpuGenerator {
       const Access& access = nest_.op(partial.member).outputs[Nest::at(partial.number)];
       const int port = nest_.port_of(access.tensor, true);
       if (port < 0) continue;
-      const std::vector<int> indices = nest_.indices_along(partial.member, access);
+      const Positions positions = nest_.positions_along(partial.member, access);
       const Assign next{
           "total",
           concat(Nest::operation(partial.kind), "::of(total, reinterpret_cast<const F*>(args->scratch + thread * ",
                  scratch_.bytes(), " + ", partial.bytes_offset, ")[", nest_.offset_in(partial.kept, 1), "])")};
       const std::string stored =
-          concat("mr::store<mr::Lanes<1>, 0>(p", port, " + ", nest_.offset_of(port, indices), ", total)");
+          concat("mr::store<mr::Lanes<1>, 0>(p", port, " + ", nest_.offset_of(port, positions), ", total)");
       statements.push_back(nested(partial.kept, {Block{{{Declare{"F", "total", Nest::identity(partial.kind)}},
                                                         count("thread", nest_.config.threads, {next}),
                                                         {Call{stored}}}}}));

@@ -28,20 +28,20 @@ Statement each_part(const ThreadMapping& map, int vector, const std::string& x, 
 }  // namespace
 
 Statements convert_vector(const ThreadMapping& map) {
-  const std::vector<int> indices = map.own_indices(map.ports[0].tensor);
+  const Positions positions = map.own_positions(map.ports[0].tensor);
   const int vector = map.config.vector;
   return {{Declare{"F", concat("moved[", map.width(vector), "]")}},
-          {Declare{elements_type(map, 0, indices, vector), "x0"}},
-          {Load{"x0", "p0", offset_text(map, 0, indices)}},
+          {Declare{elements_type(map, 0, positions, vector), "x0"}},
+          {Load{"x0", "p0", offset_text(map, 0, positions)}},
           assign_each("l", map.width(vector), "moved[l]", "x0.get<F>(l)"),
-          {store_of(map, 1, indices, vector, "moved")}};
+          {store_of(map, 1, positions, vector, "moved")}};
 }
 
 // Half a warp writes neighbours of a column, the other half those of the next vector: whole sectors are written.
 Statements convert_tile(const ThreadMapping& map, KernelStatements& kernel) {
   const int across = map.config.block;
   const int down = map.config.vector;
-  const std::vector<int> indices = map.own_indices(map.ports[0].tensor);
+  const Positions positions = map.own_positions(map.ports[0].tensor);
   std::vector<int> others;
   for (const int index : map.config.loops) {
     if (index != across && index != down) others.push_back(index);
@@ -57,16 +57,16 @@ Statements convert_tile(const ThreadMapping& map, KernelStatements& kernel) {
   const int64_t vectors = kTile / map.width(across);
   statements.push_back(each_part(map, across, concat("k % ", vectors, " * ", map.width(across)),
                                  concat("k / ", vectors),
-                                 {{Declare{elements_type(map, 0, indices, across), "vector"}},
-                                  {Load{"vector", "p0", offset_text(map, 0, indices)}},
+                                 {{Declare{elements_type(map, 0, positions, across), "vector"}},
+                                  {Load{"vector", "p0", offset_text(map, 0, positions)}},
                                   {Call{concat("vector.store(tile.elements, y * ", type, "::kRow + x)")}}}));
   statements.push_back({Barrier{}});
   statements.push_back(each_part(map, down, "k % 16 + k / 32 % 4 * 16",
                                  concat("(k / 16 % 2 + k / 128 * 2) * ", map.width(down)),
-                                 {{Declare{elements_type(map, 1, indices, down), "vector"}},
+                                 {{Declare{elements_type(map, 1, positions, down), "vector"}},
                                   assign_each("l", map.width(down), "vector.data.elements[l]",
                                               concat("tile.elements[(y + l) * ", type, "::kRow + x]")),
-                                  {Call{concat("vector.store(p1, ", offset_text(map, 1, indices), ")")}}}));
+                                  {Call{concat("vector.store(p1, ", offset_text(map, 1, positions), ")")}}}));
   return statements;
 }
 

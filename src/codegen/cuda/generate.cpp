@@ -249,6 +249,10 @@ class CudaGenerator {
         [&](const NestValue& value) { return own_value(value, to.segment); },
         [&] { return accesses_.drawn_mask(member, to); },
         [&](size_t own_index) { return position_of(to.segment, member, own_index); },
+        [&](const std::vector<Guard>& guards) {
+          return concat("(", Nest::condition_of(guards, map_.moving_in(to.segment), "l"), ")");
+        },
+        [&](const std::string& id) { return gathered(member, id, to.segment); },
     };
     if (map_.brief_exp) use_brief_exp(placed.instruction.expression);
     return map_.expanded(placed, texts, kernel_.values);
@@ -275,14 +279,47 @@ class CudaGenerator {
     if (const std::optional<KernelValue> value = map_.number_in(access.tensor))
       return concat("c", number_value(kernel_.values, *value));
     if (const std::optional<NestValue> made = map_.made_inside(access.tensor)) return own_value(*made, to.segment);
-    return accesses_.loaded(map_.port_of(access.tensor, false), map_.indices_along(member, access), to);
+    return accesses_.loaded(map_.port_of(access.tensor, false), map_.positions_along(member, access),
+                            map_.guards_of_input(member, Nest::at(number)), to, needed(member, number, to));
+  }
+
+  // A scatter_add reads g only where the id points to this row, if all lanes have one id and one row. The ids of the
+  // next row are not known when its g is loaded ahead.
+  std::string needed(int member, int number, SegmentStatements& to) {
+    const Operator& op = map_.op(member);
+    const bool scatters = op.kind == OperatorKind::scatter_add && number == 0;
+    if (!scatters || map_.loads_next_row || !map_.guards_of(member).empty()) return "";
+    const int moving = map_.moving_in(to.segment);
+    const Positions ids = map_.positions_along(member, op.inputs[1]);
+    const Position row = map_.own_index(member, Nest::at(op.gathered));
+    const auto moves = [&](const Position& p) { return moving != kNoIndex && p.stride_along(moving) != 0; };
+    if (moves(row) || std::any_of(ids.begin(), ids.end(), moves)) return "";
+    std::string id = input(member, 1, to);
+    if (id.ends_with("(l)")) id.replace(id.size() - 2, 1, "0");
+    if (id.find("[l]") != std::string::npos) return "";  // computed in this kernel, lane by lane
+    return concat("mr::position_of_id<I>(", map_.graph.extent(op.space[Nest::at(op.gathered)]), ", ", id,
+                  ") == ", Nest::text_of(row));
+  }
+
+  std::string gathered(int member, const std::string& id, const Segment& segment) const {
+    const Nest::GatheredAccess access = map_.gathered_access(member);
+    const int moving = map_.moving_in(segment);
+    const int64_t step = Nest::stride_along(moving, access.positions, map_.ports[Nest::at(access.port)].strides);
+    const std::string lane = step == 0 ? "" : concat(" + I(", step, ") * l");
+    const std::string element =
+        concat("mr::gathered<F>(p", access.port, ", ", offset_text(map_, access.port, access.positions), lane, ", I(",
+               access.stride, "), ", access.extent, ", ", id, ")");
+    if (access.guards.empty()) return element;
+    return concat("(", Nest::condition_of(access.guards, moving, "l"), " ? ", element, " : F(0))");
   }
 
   std::string position_of(const Segment& segment, int member, size_t own_index) const {
-    const int index = map_.partition.index_of[Nest::at(member)][own_index];
-    if (index == kNoIndex) return "I(0)";
-    const bool moves = index == map_.vector_of(segment) && (segment.loop || map_.rows_in_lanes);
-    return moves ? concat("(", Nest::index_name(index), " + l)") : Nest::index_name(index);
+    const Position own = map_.own_index(member, own_index);
+    if (own.terms.empty()) return "I(0)";
+    const bool moves = own.index() == map_.moving_in(segment);
+    const std::string shift = own.offset == 0 ? "" : concat(" + ", own.offset);
+    const std::string name = Nest::index_name(own.index());
+    return moves || !shift.empty() ? concat("(", name, shift, moves ? " + l)" : ")") : name;
   }
 
   const ThreadMapping map_;

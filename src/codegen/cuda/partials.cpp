@@ -167,8 +167,8 @@ Statements finish_one(const ThreadMapping& map, const Partial& partial, int64_t 
   const Access& access = map.op(partial.member).outputs[Nest::at(partial.number)];
   const int port = map.port_of(access.tensor, true);
   if (port >= 0) {
-    const std::vector<int> indices = map.indices_along(partial.member, access);
-    stored.push_back({Call{concat("mr::narrow(total, p", port, "[", offset_text(map, port, indices), "])")}});
+    const Positions positions = map.positions_along(partial.member, access);
+    stored.push_back({Call{concat("mr::narrow(total, p", port, "[", offset_text(map, port, positions), "])")}});
   }
   statements.push_back({If{"slice == 0 && there", stored}});
   return statements;

@@ -61,7 +61,8 @@ Statements partial_arrays(const ThreadMapping& map) {
 }
 
 Statement add_to_partial(const ThreadMapping& map, const PlacedInstruction& placed, const std::string& expression) {
-  const std::string sum = map.partial_of(placed).name + "[p][l]";
+  const Partial& partial = map.partial_of(placed);
+  const std::string sum = partial.name + (partial.inner.empty() ? "[0][0]" : "[p][l]");  // a row may have one value
   const std::string added = concat(Nest::operation(placed.instruction.kind), "::of(", sum, ", F(", expression, "))");
   return {Assign{sum, map.guarded ? concat("active ? ", added, " : ", sum) : added}};
 }

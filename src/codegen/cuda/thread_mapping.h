@@ -63,6 +63,8 @@ struct ThreadMapping : Nest {
   // Neighbours along an index that a thread takes at once: a power of two that divides the extent.
   int64_t width(int index) const;
   int vector_of(const Segment& segment) const;
+  // The index that moves from lane to lane of a thread, or kNoIndex.
+  int moving_in(const Segment& segment) const { return segment.loop || rows_in_lanes ? vector_of(segment) : kNoIndex; }
   int64_t width_of(const Segment& segment) const { return width(vector_of(segment)); }
   // Vectors of a segment that each thread processes.
   int64_t vectors_of(const Segment& segment) const;

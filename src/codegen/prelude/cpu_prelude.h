@@ -206,12 +206,27 @@ MR_INLINE typename Traits<V>::Positions positions(i64 i) {
   return x;
 }
 
+// A position as a number.
+template <class V>
+MR_INLINE V number(typename Traits<V>::Positions at) {
+  using F = typename Traits<V>::F;
+  if constexpr (Traits<V>::vector) {
+    V y;
+    MR_EACH y.registers[r] = __builtin_convertvector(at.registers[r], typename Types<F>::Register);
+    return y;
+  } else {
+    return F(at);
+  }
+}
+
 // --- Storage ---
 
 MR_INLINE float widen(float x) { return x; }
 MR_INLINE double widen(double x) { return x; }
 MR_INLINE float widen(f16 x) { return float(x); }
 MR_INLINE float widen(u8 x) { return float(x); }
+MR_INLINE i32 widen(i32 x) { return x; }
+MR_INLINE i64 widen(i64 x) { return x; }
 MR_INLINE float widen(bf16 x) { return __builtin_bit_cast(float, u32(x.bits) << 16); }
 
 template <class T>
@@ -259,6 +274,84 @@ MR_INLINE V load(const T* p) {
   }
 }
 
+MR_INLINE bool is_inside(i64 position, i64 extent) { return position >= 0 && position < extent; }
+
+// Loads the lanes in use where the condition holds; the others become 0.
+template <class V, class L, long Step, class T, class Condition>
+MR_INLINE V load_where(const T* p, Condition condition) {
+  using F = typename Traits<V>::F;
+  if constexpr (!Traits<V>::vector) {
+    return condition(0) ? F(widen(*p)) : F(0);
+  } else {
+    F lanes[kLanes<F>];
+    for (int l = 0; l < kLanes<F>; ++l) lanes[l] = l < L::n && condition(l) ? F(widen(p[l * Step])) : F(0);
+    return from_lanes(lanes);
+  }
+}
+
+template <class L, long Step, class T, class V, class Condition>
+MR_INLINE void store_where(T* p, V x, Condition condition) {
+  using F = typename Traits<V>::F;
+  if constexpr (!Traits<V>::vector) {
+    if (condition(0)) *p = narrow<T>(x);
+  } else {
+    F lanes[kLanes<F>];
+    to_lanes(lanes, x);
+    for (int l = 0; l < L::n; ++l) {
+      if (condition(l)) p[l * Step] = narrow<T>(lanes[l]);
+    }
+  }
+}
+
+// The position that an id selects on an axis; ids outside are clamped.
+template <class F>
+MR_INLINE i64 position_of_id(i64 extent, F id) {
+  return id > F(0) ? (id < F(extent) ? i64(id) : extent - 1) : 0;
+}
+// The same of ids that are equal in all lanes.
+template <class V>
+MR_INLINE i64 selected_position(i64 extent, V ids) {
+  using F = typename Traits<V>::F;
+  if constexpr (!Traits<V>::vector) {
+    return position_of_id(extent, ids);
+  } else {
+    return position_of_id(extent, F(ids.registers[0][0]));
+  }
+}
+
+// Loads from a table the lanes in use where the condition holds: each `Step` elements further, and at the position that
+// its id selects on an axis of this stride and extent. The others become 1, or 0 where the condition does not hold.
+template <class V, class L, long Step, class T, class Condition>
+MR_INLINE V gather(const T* p, i64 stride, i64 extent, V ids, Condition condition) {
+  using F = typename Traits<V>::F;
+  if constexpr (!Traits<V>::vector) {
+    return condition(0) ? F(widen(p[stride * position_of_id(extent, ids)])) : F(0);
+  } else {
+    F lanes[kLanes<F>];
+    to_lanes(lanes, ids);
+    for (int l = 0; l < L::n; ++l)
+      lanes[l] = condition(l) ? F(widen(p[l * Step + stride * position_of_id(extent, lanes[l])])) : F(0);
+    for (int l = L::n; l < kLanes<F>; ++l) lanes[l] = F(1);
+    return from_lanes(lanes);
+  }
+}
+
+// The condition of every lane, for select.
+template <class V, class Condition>
+MR_INLINE auto mask_where(Condition condition) {
+  if constexpr (!Traits<V>::vector) {
+    return bool(condition(0));
+  } else {
+    using F = typename Traits<V>::F;
+    using Integer = typename Types<F>::Integer;
+    Integer lanes[kLanes<F>];
+    for (int l = 0; l < kLanes<F>; ++l) lanes[l] = condition(l) ? Integer(-1) : Integer(0);
+    Int<F> mask;
+    __builtin_memcpy(&mask, lanes, kBytes);
+    return mask;
+  }
+}
+
 template <class L, long Step, class T, class V>
 MR_INLINE void store(T* p, V x) {
   using F = typename Traits<V>::F;
@@ -296,6 +389,12 @@ MR_INLINE V larger(V a, V b) {
 template <class V>
 MR_INLINE V smaller(V a, V b) {
   return select((b < a) | (b != b), b, a);
+}
+// An id as a number inside an axis of this extent.
+template <class V>
+MR_INLINE V selected(i64 extent, V id) {
+  using F = typename Traits<V>::F;
+  return smaller(larger(id, splat<V>(F(0))), splat<V>(F(extent - 1)));
 }
 
 // --- Reductions ---
@@ -353,7 +452,7 @@ MR_INLINE typename Traits<V>::F combine(V x) {
   }
 }
 
-// --- Functions: for float, polynomials fitted to it, within two ulp; the rest by the library, one lane at a time ---
+// --- Functions: for float, polynomials fitted to it, within three ulp; the rest by the library, one lane at a time ---
 
 template <class V, class Function>
 MR_INLINE V by_lane(V x, Function f) {
@@ -427,6 +526,43 @@ MR_INLINE V erf(V x) {
   });
 }
 
+template <class V>
+MR_INLINE V sin(V x) {
+  return by_lane(x, [](auto lane) {
+    if constexpr (sizeof(lane) == sizeof(float))
+      return __builtin_sinf(lane);
+    else
+      return __builtin_sin(lane);
+  });
+}
+template <class V>
+MR_INLINE V cos(V x) {
+  return by_lane(x, [](auto lane) {
+    if constexpr (sizeof(lane) == sizeof(float))
+      return __builtin_cosf(lane);
+    else
+      return __builtin_cos(lane);
+  });
+}
+template <class V>
+MR_INLINE V log1p(V x) {
+  return by_lane(x, [](auto lane) {
+    if constexpr (sizeof(lane) == sizeof(float))
+      return __builtin_log1pf(lane);
+    else
+      return __builtin_log1p(lane);
+  });
+}
+template <class V>
+MR_INLINE V expm1(V x) {
+  return by_lane(x, [](auto lane) {
+    if constexpr (sizeof(lane) == sizeof(float))
+      return __builtin_expm1f(lane);
+    else
+      return __builtin_expm1(lane);
+  });
+}
+
 // exp(x) = 2^n · exp(r), |r| at most half of log 2. The power of two is two factors, since n may exceed the range of a
 // float's exponent.
 MR_INLINE VecF exp(VecF x) {
@@ -490,6 +626,112 @@ MR_INLINE VecF erf(VecF x) {
   return select(magnitude < splat<VecF>(1), small, select(x != x, x, signed_large));
 }
 
+// sin(x + quarters · π/2) = ±sin(r) or ±cos(r), |r| at most π/4. For |x| up to 4096 the products of n with the first
+// three parts of π/2 are exact.
+MR_INLINE VecF sin_of_quarters(VecF x, i32 quarters) {
+  using Integers = Types<float>::Integers;
+  const float to_integer = 12582912.0f;  // 1.5 · 2^23: adding it rounds to an integer
+  const VecF n = (x * 0.636619772367581343f + to_integer) - to_integer;
+  VecF r = x - n * 1.5703125f;
+  r = r - n * 0.0004837512969970703f;
+  r = r - n * 7.549533620476723e-08f;
+  r = r - n * 2.5633440682570896e-12f;
+  Int<float> quadrant;
+  MR_EACH quadrant.registers[r] = __builtin_convertvector(n.registers[r], Integers) + quarters;
+  const VecF z = r * r;
+  VecF p = -0.0001950431615114212f * z + 0.008332083001732826f;
+  p = p * z + -0.16666653752326965f;
+  const VecF sine = p * z * r + r;
+  VecF q = 2.4423887225566432e-05f * z + -0.0013887243112549186f;
+  q = q * z + 0.04166664555668831f;
+  const VecF cosine = q * z * z + (1.0f - 0.5f * z);
+  const Int<float> one = position<VecF>(1);
+  const Int<float> two = position<VecF>(2);
+  const VecF y = select((quadrant & one) == one, cosine, sine);
+  return select((quadrant & two) == two, -y, y);
+}
+MR_INLINE bool any_exceeds(VecF x, float most) {
+  float lanes[kLanes<float>];
+  to_lanes(lanes, x);
+  int count = 0;
+  for (int l = 0; l < kLanes<float>; ++l) count += lanes[l] > most || lanes[l] < -most;
+  return count > 0;
+}
+MR_INLINE VecF sin(VecF x) {
+  if (any_exceeds(x, 4096.0f)) return by_lane(x, [](float lane) { return __builtin_sinf(lane); });
+  return sin_of_quarters(x, 0);
+}
+MR_INLINE VecF cos(VecF x) {
+  if (any_exceeds(x, 4096.0f)) return by_lane(x, [](float lane) { return __builtin_cosf(lane); });
+  return sin_of_quarters(x, 1);
+}
+// expm1(x) = 2^n · expm1(r) + 2^n - 1, with r and the two factors of 2^n as in exp.
+MR_INLINE VecF expm1(VecF x) {
+  using Integers = Types<float>::Integers;
+  using Register = Types<float>::Register;
+  const VecF low = splat<VecF>(-104.0f);
+  const VecF high = splat<VecF>(89.0f);
+  x = select(x > high, high, x);
+  x = select(x < low, low, x);
+  const float to_integer = 12582912.0f;
+  const VecF n = (x * 1.44269504088896341f + to_integer) - to_integer;
+  VecF r = x - n * 0.693359375f;
+  r = r - n * -2.12194440054690583e-4f;
+  VecF p = 0.0001982378598768264f * r + 0.0013934136368334293f;
+  p = p * r + 0.008333423174917698f;
+  p = p * r + 0.04166647419333458f;
+  p = p * r + 0.1666666567325592f;
+  p = p * r + 0.5f;
+  p = p * r * r + r;
+  for (int k = 0; k < kRegisters; ++k) {
+    const Integers whole = __builtin_convertvector(n.registers[k], Integers);
+    const Integers half = whole >> 1;
+    const Register one = __builtin_bit_cast(Register, (half + 127) << 23);
+    const Register other = __builtin_bit_cast(Register, (whole - half + 127) << 23);
+    const Register inverse = __builtin_bit_cast(Register, (half - whole + 127) << 23);
+    p.registers[k] = (p.registers[k] * one + (one - inverse)) * other;
+  }
+  return p;
+}
+// log1p(x) = k · log 2 + log(1 + f), where 2^k · (1 + f) is 1 + x; what rounding 1 + x lost is added at the end.
+MR_INLINE VecF log1p(VecF x) {
+  using Integers = Types<float>::Integers;
+  using Register = Types<float>::Register;
+  const VecF u = x + 1.0f;
+  VecF k;
+  VecF m;
+  for (int r = 0; r < kRegisters; ++r) {
+    const Integers bits = __builtin_bit_cast(Integers, u.registers[r]);
+    const Integers exponent = (bits - 0x3f3504f3) >> 23;  // of u over the root of one half
+    k.registers[r] = __builtin_convertvector(exponent, Register);
+    m.registers[r] = __builtin_bit_cast(Register, bits - (exponent << 23));
+  }
+  const Int<float> near = k == splat<VecF>(0);
+  const VecF f = select(near, x, m - 1.0f);
+  const VecF lost = select(near, splat<VecF>(0), (x - (u - 1.0f)) / u);
+  VecF p = 0.06746601313352585f * f + -0.11675640940666199f;
+  p = p * f + 0.11888174712657928f;
+  p = p * f + -0.12405591458082199f;
+  p = p * f + 0.14219550788402557f;
+  p = p * f + -0.1666799634695053f;
+  p = p * f + 0.2000211924314499f;
+  p = p * f + -0.25000008940696716f;
+  p = p * f + 0.3333331346511841f;
+  const VecF square = f * f;
+  const VecF fraction = (p * f * square - 0.5f * square + (k * 1.428606765330187e-06f + lost)) + f;
+  const VecF y = k * 0.693145751953125f + fraction;
+  const VecF outside = select(u == splat<VecF>(0), splat<VecF>(-infinity()), splat<VecF>(__builtin_nanf("")));
+  return select(x == splat<VecF>(infinity()), x, select(u > splat<VecF>(0), y, outside));
+}
+
+template <class V>
+MR_INLINE V sign(V x) {
+  return select(x > splat<V>(0), splat<V>(1), select(x < splat<V>(0), splat<V>(-1), x));
+}
+template <class V>
+MR_INLINE V softplus(V a) {
+  return larger(a, splat<V>(0)) + log1p(exp(-absolute(a)));
+}
 template <class V>
 MR_INLINE V normal_cdf(V a) {
   using F = typename Traits<V>::F;

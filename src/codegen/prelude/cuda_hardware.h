@@ -90,6 +90,14 @@ MR_DEVICE float log_of(float x) { return logf(x); }
 MR_DEVICE double log_of(double x) { return ::log(x); }
 MR_DEVICE float tanh_of(float x) { return tanhf(x); }
 MR_DEVICE double tanh_of(double x) { return ::tanh(x); }
+MR_DEVICE float sin_of(float x) { return sinf(x); }
+MR_DEVICE double sin_of(double x) { return ::sin(x); }
+MR_DEVICE float cos_of(float x) { return cosf(x); }
+MR_DEVICE double cos_of(double x) { return ::cos(x); }
+MR_DEVICE float log1p_of(float x) { return log1pf(x); }
+MR_DEVICE double log1p_of(double x) { return ::log1p(x); }
+MR_DEVICE float expm1_of(float x) { return expm1f(x); }
+MR_DEVICE double expm1_of(double x) { return ::expm1(x); }
 MR_DEVICE float erf_of(float x) { return erff(x); }
 MR_DEVICE double erf_of(double x) { return ::erf(x); }
 MR_DEVICE float power_of(float x, float y) { return powf(x, y); }

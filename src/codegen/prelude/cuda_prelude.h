@@ -8,6 +8,9 @@
 
 namespace mr {
 
+using i32 = int;
+using i64 = long long;
+
 struct State {
   u64 seed;
   u32 step;
@@ -29,6 +32,8 @@ struct Arguments {
 MR_DEVICE float widened(float x) { return x; }
 MR_DEVICE double widened(double x) { return x; }
 MR_DEVICE float widened(u8 x) { return static_cast<float>(x); }
+MR_DEVICE i32 widened(i32 x) { return x; }
+MR_DEVICE i64 widened(i64 x) { return x; }
 MR_DEVICE void narrow(float x, float& y) { y = x; }
 MR_DEVICE void narrow(double x, double& y) { y = x; }
 MR_DEVICE void narrow(float x, double& y) { y = x; }
@@ -38,6 +43,15 @@ MR_DEVICE void narrow(double x, bf16& y) { narrow(static_cast<float>(x), y); }
 template <class F>
 MR_DEVICE void narrow(F x, u8& y) {
   y = x != F(0) ? 1 : 0;
+}
+
+template <class F>
+MR_DEVICE void narrow(F x, i32& y) {
+  y = static_cast<i32>(x);
+}
+template <class F>
+MR_DEVICE void narrow(F x, i64& y) {
+  y = static_cast<i64>(x);
 }
 
 template <int kBytes>
@@ -89,6 +103,14 @@ struct Elements {
       for (int k = 0; k < kCount; ++k) data.elements[k] = from[at + static_cast<I>(k) * kStep];
     }
   }
+  // Loads the elements where the condition holds; a single element if it holds anywhere.
+  template <class I, class Condition>
+  MR_DEVICE void load_where(const T* __restrict__ from, I at, Condition condition) {
+    MR_UNROLL
+    for (int l = 0; l < W; ++l) {
+      if (condition(l)) data.elements[kStep == 0 ? 0 : l] = from[at + static_cast<I>(l) * kStep];
+    }
+  }
   template <class I>
   MR_DEVICE void store(T* __restrict__ to, I at) const {
     if constexpr (kWide) {
@@ -115,6 +137,20 @@ MR_DEVICE void store(T* to, I at, const F (&values)[W]) {
   MR_UNROLL
   for (int l = 0; l < (kStep == 0 ? 1 : W); ++l) elements.set(l, values[l]);
   elements.store(to, at);
+}
+
+// Stores the values where the condition holds.
+template <int W, int kStep, int kAlign, class T, class F, class I, class Condition>
+MR_DEVICE void store_where(T* to, I at, const F (&values)[W], Condition condition) {
+  MR_UNROLL
+  for (int l = 0; l < (kStep == 0 ? 1 : W); ++l) {
+    if (condition(l)) narrow(values[l], to[at + static_cast<I>(l) * kStep]);
+  }
+}
+
+template <class I>
+MR_DEVICE bool is_inside(I position, long long extent) {
+  return position >= 0 && position < extent;
 }
 
 // A tile of a tensor during a layout conversion. Rows are padded so that columns are in different banks.
@@ -149,6 +185,11 @@ template <class E>
 MR_DEVICE int position(int index) {
   return index;
 }
+// A position as a number.
+template <class E, class I>
+MR_DEVICE E number(I at) {
+  return static_cast<E>(at);
+}
 // As in NumPy: propagates NaN.
 template <class F>
 MR_DEVICE F larger(F a, F b) {
@@ -157,6 +198,21 @@ MR_DEVICE F larger(F a, F b) {
 template <class F>
 MR_DEVICE F smaller(F a, F b) {
   return smaller_of(a, b);
+}
+// An id as a number inside an axis of this extent.
+template <class F>
+MR_DEVICE F selected(long long extent, F id) {
+  return smaller(larger(id, F(0)), static_cast<F>(extent - 1));
+}
+// The position that an id selects on an axis; ids outside are clamped.
+template <class I, class F>
+MR_DEVICE I position_of_id(long long extent, F id) {
+  return id > F(0) ? (id < static_cast<F>(extent) ? static_cast<I>(id) : static_cast<I>(extent - 1)) : I(0);
+}
+// The element of a table at the position that an id selects on an axis of this stride and extent.
+template <class F, class T, class I>
+MR_DEVICE F gathered(const T* __restrict__ table, I at, I stride, long long extent, F id) {
+  return static_cast<F>(widened(table[at + stride * position_of_id<I>(extent, id)]));
 }
 template <class F>
 MR_DEVICE F absolute(F x) {
@@ -178,6 +234,34 @@ MR_DEVICE F sqrt(F x) {
 template <class F>
 MR_DEVICE F tanh(F x) {
   return tanh_of(x);
+}
+template <class F>
+MR_DEVICE F sin(F x) {
+  return sin_of(x);
+}
+template <class F>
+MR_DEVICE F cos(F x) {
+  return cos_of(x);
+}
+template <class F>
+MR_DEVICE F log1p(F x) {
+  return log1p_of(x);
+}
+template <class F>
+MR_DEVICE F expm1(F x) {
+  return expm1_of(x);
+}
+template <class F>
+MR_DEVICE F erf(F x) {
+  return erf_of(x);
+}
+template <class F>
+MR_DEVICE F sign(F x) {
+  return x > F(0) ? F(1) : x < F(0) ? F(-1) : x;
+}
+template <class F>
+MR_DEVICE F softplus(F a) {
+  return larger(a, F(0)) + log1p(exp(-absolute(a)));
 }
 template <class F>
 MR_DEVICE F power(F x, F exponent) {

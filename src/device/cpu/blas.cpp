@@ -148,8 +148,8 @@ std::string why_not_tensors(const GemmCall& call) {
     b.push_back({loop.extent, loop.b});
     if (!sums(loop)) c.push_back({loop.extent, loop.c});
   }
-  if (auto reason = why_not_within("A", a, call.a_elements); !reason.empty()) return reason;
-  if (auto reason = why_not_within("B", b, call.b_elements); !reason.empty()) return reason;
+  if (auto reason = why_not_within("A", a, call.a_elements - call.a_first); !reason.empty()) return reason;
+  if (auto reason = why_not_within("B", b, call.b_elements - call.b_first); !reason.empty()) return reason;
   if (auto reason = why_not_within("C", c, call.c_elements); !reason.empty()) return reason;
   if (!distinct(c)) return "two results would be written to the same element of C";
 
@@ -248,6 +248,8 @@ Gemm::Gemm(const GemmCall& call)
       m_(call.m),
       n_(call.n),
       k_(call.k),
+      a_first_(call.a_first),
+      b_first_(call.b_first),
       a_elements_(call.a_elements),
       b_elements_(call.b_elements),
       c_elements_(call.c_elements) {
@@ -324,6 +326,8 @@ void Gemm::multiply_at(int64_t outer, Real alpha, const Real* a, const Real* b, 
 
 template <class Real>
 void Gemm::multiply(Real alpha, const Real* a, const Real* b, Real* c) const {
+  a += a_first_;
+  b += b_first_;
   if (swapped_) std::swap(a, b);
   if (!threads_over_loops_) {
     set_threads(threads_);

@@ -70,6 +70,8 @@ class Gemm {
   std::vector<GemmLoop> summing_;
   int64_t outer_steps_ = 1;
   int64_t summing_steps_ = 1;
+  int64_t a_first_ = 0;
+  int64_t b_first_ = 0;
   int64_t a_elements_;
   int64_t b_elements_;
   int64_t c_elements_;

@@ -45,9 +45,9 @@ std::optional<ColumnMajor> operand(const Axis& row, const Axis& column, int64_t 
   return better(transposed, plain, element) ? transposed : plain;
 }
 
-void set_batch(ColumnMajor& matrix, int64_t batch, int64_t stride, int64_t element) {
+void set_batch(ColumnMajor& matrix, int64_t batch, int64_t stride, int64_t element, int64_t first = 0) {
   matrix.batch_stride = batch > 1 ? stride : 0;
-  matrix.pointer_alignment = std::gcd(kTensorAlignment, matrix.batch_stride * element);
+  matrix.pointer_alignment = std::gcd(kTensorAlignment, std::gcd(matrix.batch_stride, first) * element);
   matrix.alignment = std::gcd(matrix.pointer_alignment, leading_alignment(matrix, element));
 }
 
@@ -136,8 +136,10 @@ Result<ColumnMajorProduct> column_major(const GemmCall& call) {
   product.a = *first;
   product.b = *second;
   product.c = *result;
-  set_batch(product.a, product.batch, product.swapped ? loop->b : loop->a, element);
-  set_batch(product.b, product.batch, product.swapped ? loop->a : loop->b, element);
+  const int64_t first_of_first = product.swapped ? call.b_first : call.a_first;
+  const int64_t first_of_second = product.swapped ? call.a_first : call.b_first;
+  set_batch(product.a, product.batch, product.swapped ? loop->b : loop->a, element, first_of_first);
+  set_batch(product.b, product.batch, product.swapped ? loop->a : loop->b, element, first_of_second);
   set_batch(product.c, product.batch, loop->c, element);
   if (call.has_auxiliary && (product.c.leading % kAuxiliaryStep != 0 || product.c.batch_stride % kAuxiliaryStep != 0))
     return refused(concat("the column stride of its auxiliary matrix is not a multiple of ", kAuxiliaryStep));

@@ -84,10 +84,13 @@ class ProductLaunch final : public GpuLaunch {
     const CurrentContext current(*context_);
     const auto at_in_scratch = [&](size_t place) { return static_cast<char*>(scratch) + places_[place]; };
     std::array<char*, 3> at{};
+    std::array<char*, 3> first_at{};  // where all indices are zero
     for (size_t operand = 0; operand < 3; ++operand) {
       at[operand] = launch_.packed[operand] ? at_in_scratch(operand)
                                             : static_cast<char*>(tensors[launch_.operands[operand].front()]);
-      if (reinterpret_cast<uintptr_t>(at[operand]) % chosen_.alignments[operand] != 0)
+      const int64_t first = operand == 0 ? launch_.gemm.a_first : operand == 1 ? launch_.gemm.b_first : 0;
+      first_at[operand] = at[operand] + first * bytes_of(launch_.gemm.type);
+      if (reinterpret_cast<uintptr_t>(first_at[operand]) % chosen_.alignments[operand] != 0)
         return Error::make(ErrorKind::failed, concat("cuBLASLt's algorithm needs matrix ", "ABC"[operand],
                                                      " aligned to ", chosen_.alignments[operand], " bytes"));
     }
@@ -114,8 +117,8 @@ class ProductLaunch final : public GpuLaunch {
     for (const LaunchNumber& number : launch_.numbers) alpha *= value_of(number, arguments);
     void* workspace = chosen_.workspace_bytes > 0 ? at_in_scratch(kWorkspace) : nullptr;
     if (Result<Done> multiplied =
-            product_.multiply(alpha, {at[0], at[1], added, at[2], vector, auxiliary}, chosen_.algorithm, workspace,
-                              chosen_.workspace_bytes, context_->stream());
+            product_.multiply(alpha, {first_at[0], first_at[1], added, at[2], vector, auxiliary}, chosen_.algorithm,
+                              workspace, chosen_.workspace_bytes, context_->stream());
         !multiplied)
       return multiplied;
     if (apart && writes_vector)

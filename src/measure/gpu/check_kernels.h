@@ -12,7 +12,7 @@ constexpr int kMostRank = 12;
 constexpr int kNumbers = 2 + 2 * kMostRank + 3;
 using CheckArguments = Arguments<4, kNumbers, 1>;
 
-enum Stored { kF64, kF32, kF16, kBf16, kBoolean, kBits };
+enum Stored { kF64, kF32, kF16, kBf16, kBoolean, kBits, kI32, kI64 };
 
 MR_DEVICE u64 elements_of(const CheckArguments& args) { return static_cast<u64>(args.values[0]); }
 MR_DEVICE int stored_as(const CheckArguments& args) { return static_cast<int>(args.values[2 + 2 * kMostRank]); }
@@ -43,6 +43,8 @@ MR_DEVICE double taken(const CheckArguments& args, const void* from, u64 element
     case kF32: return static_cast<double>(static_cast<const float*>(from)[offset]);
     case kF16: return static_cast<double>(widened(static_cast<const f16*>(from)[offset]));
     case kBf16: return static_cast<double>(widened(static_cast<const bf16*>(from)[offset]));
+    case kI32: return static_cast<double>(static_cast<const i32*>(from)[offset]);
+    case kI64: return static_cast<double>(static_cast<const i64*>(from)[offset]);
     default: return static_cast<double>(static_cast<const u8*>(from)[offset]);
   }
 }
@@ -76,6 +78,8 @@ MR_KERNEL(256) MILLRACE_KERNEL_put(MR_PARAMETER mr::CheckArguments args) {
       case kF32: static_cast<float*>(to)[offset] = static_cast<float>(value); break;
       case kF16: narrow(static_cast<float>(value), static_cast<f16*>(to)[offset]); break;
       case kBf16: narrow(static_cast<float>(value), static_cast<bf16*>(to)[offset]); break;
+      case kI32: static_cast<i32*>(to)[offset] = static_cast<i32>(value); break;
+      case kI64: static_cast<i64*>(to)[offset] = static_cast<i64>(value); break;
       default: static_cast<u8*>(to)[offset] = value != 0 ? 1 : 0; break;
     }
   }

@@ -25,6 +25,8 @@ double stored_code(DType dtype) {
     case DType::float16: return 2;
     case DType::bfloat16: return 3;
     case DType::boolean: return 4;
+    case DType::int32: return 6;
+    case DType::int64: return 7;
   }
   return 0;
 }

@@ -113,8 +113,8 @@ void multiply(const GemmCall& call, double alpha, int splits, const char* a, con
         for (int split = 0; split < splits; ++split) {
           F part = 0;
           for (int64_t k = call.k * split / splits; k < call.k * (split + 1) / splits; ++k) {
-            const F of_left = left[static_cast<size_t>(turn * loop.a + m * call.a_m + k * call.a_k)];
-            const F of_right = right[static_cast<size_t>(turn * loop.b + k * call.b_k + n * call.b_n)];
+            const F of_left = left[static_cast<size_t>(call.a_first + turn * loop.a + m * call.a_m + k * call.a_k)];
+            const F of_right = right[static_cast<size_t>(call.b_first + turn * loop.b + k * call.b_k + n * call.b_n)];
             part += of_left * of_right;
             of_a += of_left;
             of_b += of_right;
@@ -296,8 +296,8 @@ Result<std::unique_ptr<GpuLaunch>> prepare_product(std::shared_ptr<Stream> strea
     return Error::make(ErrorKind::failed,
                        concat("cuBLASLt does not accept its algorithm ", algorithm.id, " for a product"),
                        "another version of cuBLASLt numbers its algorithms differently: explore again");
-  if (reach(call, call.m, call.a_m, call.k, call.a_k, &GemmLoop::a) > call.a_elements ||
-      reach(call, call.k, call.b_k, call.n, call.b_n, &GemmLoop::b) > call.b_elements ||
+  if (call.a_first + reach(call, call.m, call.a_m, call.k, call.a_k, &GemmLoop::a) > call.a_elements ||
+      call.b_first + reach(call, call.k, call.b_k, call.n, call.b_n, &GemmLoop::b) > call.b_elements ||
       reach(call, call.m, call.c_m, call.n, call.c_n, &GemmLoop::c) > call.c_elements ||
       (call.vector != GemmVector::none &&
        reach(call, call.m, call.v_m, call.n, call.v_n, &GemmLoop::v) > call.v_elements))

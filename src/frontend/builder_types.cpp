@@ -1,0 +1,136 @@
+// The types of what the builder makes: promotion, and what may be done with integers and booleans.
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+#include "frontend/builder.h"
+
+namespace millrace {
+namespace {
+
+// Whether integers give integers.
+bool keeps_integers(OperatorKind kind) {
+  switch (kind) {
+    case OperatorKind::index:
+    case OperatorKind::copy:
+    case OperatorKind::join:
+    case OperatorKind::add:
+    case OperatorKind::subtract:
+    case OperatorKind::multiply:
+    case OperatorKind::negate:
+    case OperatorKind::absolute:
+    case OperatorKind::maximum:
+    case OperatorKind::minimum: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+// Whether its inputs are booleans, and its output too.
+bool Builder::is_logical(OperatorKind kind) {
+  return kind == OperatorKind::logical_and || kind == OperatorKind::logical_or || kind == OperatorKind::logical_not;
+}
+
+// Whether its inputs may be integers.
+bool Builder::takes_integers(OperatorKind kind) {
+  switch (kind) {
+    case OperatorKind::less:
+    case OperatorKind::less_equal:
+    case OperatorKind::equal:
+    case OperatorKind::not_equal:
+    case OperatorKind::where:
+    case OperatorKind::copy: return true;
+    default: return false;
+  }
+}
+
+void Builder::note_integers(const Operator& op) {
+  const bool of_integers = std::all_of(op.inputs.begin(), op.inputs.end(), [&](const Access& input) {
+    const Tensor& tensor = graph.tensor(input.tensor);
+    if (tensor.role == TensorRole::constant) return tensor.value == std::floor(tensor.value);
+    return is_integer(tensor.dtype) || whole_numbers_.contains(input.tensor);
+  });
+  if (of_integers && keeps_integers(op.kind) && op.value == std::floor(op.value))
+    whole_numbers_.insert(op.outputs[0].tensor);
+}
+
+DType Builder::common_dtype(const std::vector<View>& views) const {
+  // Tensors decide the type, scalars and tensors made of numbers only if there are no others, constants never. np.where
+  // of two numbers has the type of what its condition compares.
+  std::optional<DType> of_tensors;
+  std::optional<DType> of_scalars;
+  bool integers = !views.empty();
+  DType widest_integer = DType::int32;
+  const auto widen = [](std::optional<DType>& common, DType dtype) {
+    if (!common || *common == dtype) {
+      common = dtype;
+    } else {
+      // float16 with bfloat16 needs float32 to hold both.
+      common = *common == DType::float64 || dtype == DType::float64 ? DType::float64 : DType::float32;
+    }
+  };
+  for (const View& view : views) {
+    const Tensor& tensor = graph.tensor(view.tensor);
+    if (tensor.role == TensorRole::constant) {
+      integers = integers && tensor.value == std::floor(tensor.value);
+      continue;
+    }
+    integers = integers && is_integer(tensor.dtype);
+    if (tensor.dtype == DType::int64) widest_integer = DType::int64;
+    const auto compared = compared_.find(view.tensor);
+    const bool weak = tensor.role == TensorRole::scalar || made_of_numbers_.contains(view.tensor);
+    if (weak || compared != compared_.end()) {
+      widen(of_scalars, compared == compared_.end() ? tensor.dtype : compared->second);
+    } else if (is_floating(tensor.dtype)) {
+      widen(of_tensors, tensor.dtype);
+    } else if (!is_integer(tensor.dtype)) {
+      widen(of_scalars, dtype_of_arguments());
+    }
+  }
+  const bool any_integer = std::any_of(views.begin(), views.end(),
+                                       [&](const View& view) { return is_integer(graph.tensor(view.tensor).dtype); });
+  if (integers && any_integer) return widest_integer;
+  if (any_integer && !of_tensors) return dtype_of_arguments();
+  return of_tensors.value_or(of_scalars.value_or(DType::float32));
+}
+
+DType Builder::dtype_of_arguments() const {
+  std::vector<View> views;
+  for (const TensorId argument : graph.arguments) {
+    const Tensor& tensor = graph.tensor(argument);
+    if (tensor.role == TensorRole::argument && is_floating(tensor.dtype)) views.push_back({argument, {}, {}, {}});
+  }
+  return common_dtype(views);
+}
+
+bool Builder::check_floating(const View& view, SourceLocation location) {
+  if (!is_integer(graph.tensor(view.tensor).dtype)) return true;
+  diagnostics_.report(location, "integers are only compared, chosen by np.where and used as indices",
+                      "convert them: x.astype(float32)");
+  return false;
+}
+
+// The precision of what a program computes from numbers alone, such as angles: at least float32.
+DType Builder::dtype_of_numbers() const {
+  const bool wide = std::any_of(graph.arguments.begin(), graph.arguments.end(),
+                                [&](TensorId argument) { return graph.tensor(argument).dtype == DType::float64; });
+  return wide ? DType::float64 : DType::float32;
+}
+
+bool Builder::check_boolean(OperatorKind kind, size_t input, const View& view, SourceLocation location) {
+  const bool boolean = graph.tensor(view.tensor).dtype == DType::boolean;
+  const bool condition = kind == OperatorKind::where && input == 0;
+  if (boolean == (condition || is_logical(kind))) return true;
+  if (is_logical(kind)) {
+    diagnostics_.report(location, concat("an operand of ", info_of(kind).name, " is not a comparison"),
+                        "write np.logical_and(a < b, c < d)");
+  } else {
+    diagnostics_.report(location,
+                        boolean ? "a comparison is not a number" : "the condition of np.where is not a comparison",
+                        "write np.where(a < b, x, y)");
+  }
+  return false;
+}
+
+}  // namespace millrace

@@ -1,0 +1,52 @@
+#include "ir/index_limits.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace millrace {
+namespace {
+
+void tighten(int64_t& limit, int64_t extent) { limit = limit == 0 ? extent : std::min(limit, extent); }
+
+// The first of the inputs whose values the output takes; the second of a where, all of a copy or join.
+size_t first_taken(OperatorKind kind) { return kind == OperatorKind::where ? 1 : 0; }
+
+bool takes_values(OperatorKind kind) {
+  return kind == OperatorKind::copy || kind == OperatorKind::join || kind == OperatorKind::where;
+}
+
+}  // namespace
+
+std::vector<int64_t> index_limits(const Graph& graph) {
+  std::vector<int64_t> limits(graph.tensors.size(), 0);
+  for (size_t k = graph.operators.size(); k-- > 0;) {
+    const Operator& op = graph.operators[k];
+    const int64_t limit = limits[op.outputs[0].tensor.at()];
+    if (op.kind == OperatorKind::gather) {
+      const Access& table = op.inputs[0];
+      tighten(limits[op.inputs[1].tensor.at()], graph.extent(graph.tensor(table.tensor).dims[as_index(op.gathered)]));
+      if (limit > 0) tighten(limits[table.tensor.at()], limit);
+    }
+    if (op.kind == OperatorKind::scatter_add)
+      tighten(limits[op.inputs[1].tensor.at()], graph.extent(op.space[as_index(op.gathered)]));
+    if (limit == 0 || !takes_values(op.kind)) continue;
+    for (size_t input = first_taken(op.kind); input < op.inputs.size(); ++input)
+      tighten(limits[op.inputs[input].tensor.at()], limit);
+  }
+  const std::vector<std::vector<OperatorId>> readers = readers_of(graph);
+  for (const TensorId argument : graph.arguments) {
+    if (is_integer(graph.tensor(argument).dtype) && readers[argument.at()].empty()) limits[argument.at()] = 1;
+  }
+  return limits;
+}
+
+double drawn_value(const Tensor& tensor, int64_t limit, double uniform) {
+  constexpr int64_t kSmall = 4;
+  if (tensor.dtype == DType::boolean) return uniform < 0 ? 0 : 1;
+  // A float selects too: np.arange, stored by another kernel.
+  if (limit == 0 && !is_integer(tensor.dtype)) return uniform;
+  const int64_t positions = limit == 0 ? kSmall : limit;
+  return std::min(std::floor((uniform + 1) / 2 * static_cast<double>(positions)), static_cast<double>(positions - 1));
+}
+
+}  // namespace millrace

@@ -1,0 +1,19 @@
+// Which positions the integers of a tensor may be. Tests: tests/ir/index_limits_test.cpp.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace millrace {
+
+// For each tensor the smallest extent of the axes that its values select from, directly or after copies; zero if they
+// select nothing. Integers that nothing reads may have selected from any axis before the program was simplified: one.
+std::vector<int64_t> index_limits(const Graph& graph);
+
+// What a drawn input of the tensor contains, from a number that is uniform in [-1, 1): that number; of a boolean its
+// sign; of integers that select from an axis a position on it; of other integers 0 to 3.
+double drawn_value(const Tensor& tensor, int64_t limit, double uniform);
+
+}  // namespace millrace

@@ -1,0 +1,18 @@
+def f(x: float32[2, 3, 8, 8], t: float32[2, 3, 8], w: float32[5, 3, 3, 3], k: float32[5, 3, 3], d: float32[3, 9]):
+    a = conv1d(x, k)
+    b = conv2d(x, w[:, :2])
+    c = conv2d(x, w, stride=0)
+    e = conv1d(t, k, padding=-1)
+    g = conv1d(t, k, stride=0.5)
+    h = conv1d(t, k, d[0])
+    i = conv1d(t, k, 2)
+    j = depthwise(t, d)
+    l = depthwise(t[:, :, :2], d, padding=1)
+    m = depthwise(x, d)
+    n = conv2d(x < 1, w)
+    o = max_pool2d(t, 2)
+    p = max_pool2d(x, 2, padding=2)
+    q = avg_pool2d(x, 9)
+    r = avg_pool2d(x, (2, 2))
+    u = conv2d(x, w, stride=(1, 1))
+    return x

@@ -1,0 +1,2 @@
+def f(x: float32[4]):
+    return x[]

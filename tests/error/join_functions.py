@@ -1,0 +1,18 @@
+def f(x: float32[4, 6], y: float32[4, 5], v: float32[6], s: float32):
+    a = np.concatenate([x, y])
+    b = np.concatenate(x)
+    c = np.concatenate([s, s])
+    d = np.stack([x, y])
+    e = np.stack([x, x], axis=(0, 1))
+    g = np.split(x, 4, axis=1)
+    h = np.split(x, (2, 2), axis=1)
+    i = np.pad(x, ((1, 1), (2, 2), (3, 3)))
+    j = np.pad(x, (1, -1))
+    k = np.pad(x, 1, constant_values=v)
+    l = np.roll(x, (1, 2), axis=0)
+    m = np.roll(x, s, axis=0)
+    n = np.lib.stride_tricks.sliding_window_view(x, 9, axis=0)
+    o = np.lib.stride_tricks.sliding_window_view(x, 2)
+    p = np.flip(s, axis=0)
+    q = np.concatenate([x for i in range(1025)])
+    return x

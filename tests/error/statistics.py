@@ -1,0 +1,16 @@
+def f(x: float32[4, 6, 3], w: float32[5], s: float32):
+    a = np.var(x, axis=0, ddof=4)
+    b = np.linalg.norm(x, ord=3, axis=0)
+    c = np.linalg.norm(x, ord=2, axis=(0, 1))
+    d = batchnorm(w)
+    e = groupnorm(x, 4)
+    g = groupnorm(x, 2, axis=0)
+    h = groupnorm(x[:, :, 0], 6)
+    i = groupnorm(x, 3, w)
+    j = groupnorm(x, 0.5)
+    k = softmax(x, axis=())
+    l = np.logical_and(x, x)
+    m = np.prod(x < 1)
+    n = np.prod(x, axis=3)
+    o = np.prod(x)
+    return x

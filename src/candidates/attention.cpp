@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "candidates/candidates.h"
 
@@ -8,6 +10,16 @@ namespace {
 constexpr int64_t kTileRows = 16;  // rows of a tensor-core tile
 
 }  // namespace
+
+int64_t Attention::heads() const {
+  return std::accumulate(batch.begin(), batch.end(), int64_t{1}, std::multiplies<>());
+}
+
+int64_t Attention::heads_per_group() const {
+  int64_t count = 1;
+  for (size_t index = 0; index < batch.size(); ++index) count *= is_group(index) ? batch[index] : 1;
+  return count;
+}
 
 int64_t rows_of_block(const AttentionConfig& config) { return kTileRows * config.warps * config.row_tiles; }
 
@@ -44,9 +56,9 @@ bool can_be_single_kernel(const Attention& attention, const AttentionConfig& con
   const int64_t tiles = config.tile_columns / kTileRows;  // of queries
   const int64_t shares = std::max<int64_t>(1, config.warps / tiles);
   const int64_t columns = config.wgmma ? kWgmmaColumns : kTileRows;
-  return attention.backward && config.wgmma == config.rows_in_smem && rows_of_block(config) >= attention.keys &&
-         attention.queries <= kMostQueries && tiles * shares % config.warps == 0 &&
-         attention.inner % (shares * columns) == 0;
+  return attention.backward && attention.heads_per_group() == 1 && config.wgmma == config.rows_in_smem &&
+         rows_of_block(config) >= attention.keys && attention.queries <= kMostQueries &&
+         tiles * shares % config.warps == 0 && attention.inner % (shares * columns) == 0;
 }
 
 }  // namespace millrace

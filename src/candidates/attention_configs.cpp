@@ -21,8 +21,8 @@ constexpr int64_t kCopied = 8;                 // elements copied at once
 
 using Operand = Attention::Operand;
 
-// The order of an operand's indices in memory, outermost first. Numbers: those of the batch, then the row, then the
-// column.
+// The order of an operand's indices in memory, outermost first, without those that keys lack. Numbers: those of the
+// batch, then the row, then the column.
 using Order = std::vector<int>;
 
 // Layouts of some operands.
@@ -128,8 +128,11 @@ class AttentionConfigs {
         order.push_back(index);
     }
     const bool by_rows = order.back() == batches + 1;
+    const bool by_columns = order.back() == batches;
     const int64_t rows = axes.query >= 0 ? attention_.queries : attention_.keys;
-    return by_rows || (order.back() == batches && rows % kCopied == 0) ? order : Order();
+    if (!by_rows && (!by_columns || rows % kCopied != 0)) return {};
+    std::erase_if(order, [&](int index) { return index < batches && attention_.is_group(as_index(index)); });
+    return order;
   }
 
   // The layouts of the operands that this pass has: all in one order; or, if they have no order in common, as when the

@@ -115,6 +115,10 @@ struct Attention {
   Axes mask_axes;
 
   bool writes(Operand operand) const { return backward ? operand >= d_q : operand == o || operand == log_sums; }
+  // Whether a batch index counts heads that share their keys and values: grouped or multi-query attention.
+  bool is_group(size_t batch_index) const { return axes[k].batch[batch_index] < 0; }
+  int64_t heads() const;
+  int64_t heads_per_group() const;  // that share their keys and values
 };
 
 enum class PartitionKind { kernel, contraction, attention };
@@ -248,8 +252,8 @@ int64_t origin_of(const Graph& graph, const Product& product, size_t operand, co
 int64_t attention_shared_bytes(const Attention& attention, const AttentionConfig& config);
 // Rows of the scores that a block owns.
 int64_t rows_of_block(const AttentionConfig& config);
-// Whether backward can be one kernel: a block owns all keys, and its warps can share the gradients of a tile of
-// queries. Not with wgmma and rows in registers: ptxas 13.0 reuses those registers too early.
+// Whether backward can be one kernel: a block owns all keys of one head, and its warps can share the gradients of a
+// tile of queries. Not with wgmma and rows in registers: ptxas 13.0 reuses those registers too early.
 bool can_be_single_kernel(const Attention& attention, const AttentionConfig& config);
 
 // What a partition computes, without names: partitions with the same text take the same time.

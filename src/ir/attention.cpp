@@ -18,9 +18,10 @@ constexpr Role kNone = -5;
 
 using Roles = std::vector<Role>;  // one per axis of a tensor, or one per index of a space
 
-bool is_reduced_exactly(const Operator& op, const Roles& indices, Role role) {
+bool is_reduced_exactly(const Operator& op, const Roles& indices, const Roles& wanted) {
   for (size_t index = 0; index < op.space.size(); ++index) {
-    if (op.reduced[index] != (indices[index] == role)) return false;
+    const bool is_wanted = std::find(wanted.begin(), wanted.end(), indices[index]) != wanted.end();
+    if (op.reduced[index] != is_wanted) return false;
   }
   return true;
 }
@@ -165,9 +166,23 @@ class Matcher {
   }
 
   // `others` and the batch indices.
-  Roles with_batch(std::vector<Role> others) const {
+  Roles with_batch(Roles others) const {
     for (size_t k = 0; k < made_.batch.size(); ++k) others.push_back(static_cast<Role>(k));
     return others;
+  }
+  // `others` and the batch indices that keys have too.
+  Roles with_batch_of_keys(Roles others) const {
+    for (size_t k = 0; k < made_.batch.size(); ++k) {
+      if (std::find(groups_.begin(), groups_.end(), static_cast<Role>(k)) == groups_.end())
+        others.push_back(static_cast<Role>(k));
+    }
+    return others;
+  }
+  // The indices that the gradients of keys and values are summed over.
+  Roles queries_and_groups() const {
+    Roles roles = groups_;
+    roles.push_back(kQuery);
+    return roles;
   }
 
   // The axis of the scores along which the softmax runs, traced through the causal mask.
@@ -189,6 +204,34 @@ class Matcher {
     return axis;
   }
 
+  // The axis of the scores whose queries a causal mask compares with the keys.
+  std::optional<int> causal_query_axis() const {
+    if (!causal_.valid() || op(causal_).space.size() < 2) return std::nullopt;
+    const Access& input = op(causal_).inputs[0];
+    const auto found =
+        std::find(input.axes.begin(), input.axes.end(), Position(static_cast<int>(op(causal_).space.size()) - 2));
+    if (found == input.axes.end()) return std::nullopt;
+    return static_cast<int>(found - input.axes.begin());
+  }
+
+  // Of several indices that only the queries have, one counts the rows of the scores: the one that a causal mask
+  // compares, else the longest. The others are groups of heads that share their keys.
+  int query_index(const std::vector<int>& only_queries) const {
+    const Operator& scores = op(scores_);
+    if (const std::optional<int> axis = causal_query_axis()) {
+      const int index = scores.outputs[0].axes[as_index(*axis)].index();
+      if (std::find(only_queries.begin(), only_queries.end(), index) != only_queries.end()) return index;
+    }
+    const auto extent = [&](int index) { return graph_.extent(scores.space[as_index(index)]); };
+    return *std::max_element(only_queries.begin(), only_queries.end(),
+                             [&](int one, int other) { return extent(one) <= extent(other); });
+  }
+
+  void add_batch(Role& role, DimId dim) {
+    role = static_cast<Role>(made_.batch.size());
+    made_.batch.push_back(dim);
+  }
+
   const char* match_scores() {
     const Operator& scores = op(scores_);
     const std::optional<int> axis = key_axis();
@@ -197,6 +240,14 @@ class Matcher {
     const std::array<TensorId, 2> operands = {scores.inputs[0].tensor, scores.inputs[1].tensor};
     if (key == kFixed || operands[0] == operands[1]) return "its queries and keys are not two tensors";
     const size_t k = runs_along(scores.inputs[0], as_index(key)) ? 0 : 1;
+    std::vector<int> only_queries;
+    for (size_t index = 0; index < scores.space.size(); ++index) {
+      if (!scores.reduced[index] && !runs_along(scores.inputs[k], index))
+        only_queries.push_back(static_cast<int>(index));
+    }
+    if (only_queries.empty()) return "an index of its scores is missing";
+    const auto query = as_index(query_index(only_queries));
+    made_.query = scores.space[query];
     Roles indices(scores.space.size(), kNone);
     for (size_t index = 0; index < scores.space.size(); ++index) {
       const DimId dim = scores.space[index];
@@ -208,23 +259,23 @@ class Matcher {
         role = kInner;
         made_.inner = dim;
       } else if (in_k && in_q) {
-        role = static_cast<Role>(made_.batch.size());
-        made_.batch.push_back(dim);
+        add_batch(role, dim);
       } else if (in_k) {
         if (made_.key.valid()) return "its keys have more than one index";
         role = kKey;
         made_.key = dim;
-      } else {
-        if (made_.query.valid()) return "its queries have more than one index";
+      } else if (index == query) {
         role = kQuery;
-        made_.query = dim;
+      } else {
+        add_batch(role, dim);
+        groups_.push_back(role);
       }
     }
-    if (!made_.query.valid() || !made_.key.valid() || !made_.inner.valid()) return "an index of its scores is missing";
+    if (!made_.key.valid() || !made_.inner.valid()) return "an index of its scores is missing";
     const std::optional<Roles> of_k = roles_along(scores.inputs[k], indices);
     const std::optional<Roles> of_q = roles_along(scores.inputs[1 - k], indices);
     const std::optional<Roles> of_scores = roles_along(scores.outputs[0], indices);
-    if (!of_k || !of_q || !of_scores || !note(made_.k, operands[k], *of_k, with_batch({kKey, kInner})) ||
+    if (!of_k || !of_q || !of_scores || !note(made_.k, operands[k], *of_k, with_batch_of_keys({kKey, kInner})) ||
         !note(made_.q, operands[1 - k], *of_q, with_batch({kQuery, kInner})))
       return "its queries and keys do not run along their indices once each";
     for (size_t input = 2; input < scores.inputs.size(); ++input) made_.scales.push_back(scores.inputs[input].tensor);
@@ -268,7 +319,7 @@ class Matcher {
       if (!id.valid()) continue;
       const std::optional<Roles> indices = add_to_chain(id);
       if (!indices) return "its softmax, mask or dropout does not run along the scores' indices";
-      if (id == made_.softmax && !is_reduced_exactly(op(id), *indices, kKey))
+      if (id == made_.softmax && !is_reduced_exactly(op(id), *indices, {kKey}))
         return "its softmax reduces more than the keys";
       if (id == causal_ && !masks_keys_after_queries(*indices))
         return "its causal mask does not compare queries with keys";
@@ -301,12 +352,12 @@ class Matcher {
       made_.value = output.space[index];
     }
     if (!made_.value.valid()) return "its values have no separate index";
-    if (!is_reduced_exactly(output, *indices, kKey)) return "its output is contracted over more than the keys";
+    if (!is_reduced_exactly(output, *indices, {kKey})) return "its output is contracted over more than the keys";
     const std::optional<Roles> of_v = roles_along(output.inputs[v], *indices);
     const std::optional<Roles> of_o = roles_along(output.outputs[0], *indices);
-    if (!of_v || !of_o || !note(made_.v, values, *of_v, with_batch({kKey, kValue})) ||
+    if (!of_v || !of_o || !note(made_.v, values, *of_v, with_batch_of_keys({kKey, kValue})) ||
         !note(made_.o, result_of(output_), *of_o, with_batch({kQuery, kValue})))
-      return "its values do not run along every batch index";
+      return "its values do not run along the batch indices of its keys";
     return nullptr;
   }
 
@@ -346,8 +397,8 @@ class Matcher {
     return inputs[inputs[0].tensor == one ? 1 : 0].tensor;
   }
 
-  // The contraction of these two operands over exactly that index; invalid if there is none.
-  OperatorId contraction_of(TensorId one, TensorId other, Role over) {
+  // The contraction of these two operands over exactly these indices; invalid if there is none.
+  OperatorId contraction_of(TensorId one, TensorId other, const Roles& over) {
     for (const OperatorId id : readers_of(one, Pass::backward)) {
       if (op(id).kind != OperatorKind::contraction || one == other || other_operand(id, one) != other) continue;
       const std::optional<Roles> indices = indices_of(id);
@@ -384,11 +435,11 @@ class Matcher {
     const Operator& d_values_op = op(d_values);
     const Access& gradient = d_values_op.inputs[d_values_op.inputs[0].tensor == d_o ? 0 : 1];
     const std::optional<Roles> axes = roles_along(gradient, *indices);
-    if (!axes || !is_reduced_exactly(d_values_op, *indices, kQuery) ||
+    if (!axes || !is_reduced_exactly(d_values_op, *indices, queries_and_groups()) ||
         !note(made_.d_o, d_o, *axes, with_batch({kQuery, kValue})) ||
-        !take_gradient(d_values, made_.d_v, with_batch({kKey, kValue})))
+        !take_gradient(d_values, made_.d_v, with_batch_of_keys({kKey, kValue})))
       return kOtherGradients;
-    d_chain_ = contraction_of(d_o, made_.v.tensor, kValue);
+    d_chain_ = contraction_of(d_o, made_.v.tensor, {kValue});
     if (!d_chain_.valid()) return "not all of its gradients are needed";
     AttentionTensor d_weights;
     if (op(d_chain_).inputs.size() > 2 || !take_gradient(d_chain_, d_weights, with_batch({kQuery, kKey})))
@@ -417,7 +468,7 @@ class Matcher {
       const Operator& next_op = op(next);
       if (kind == OperatorKind::dropout_dx && next_op.inputs[0].tensor != made_.mask.tensor) return false;
       if (kind == OperatorKind::softmax_dx && !(is_copy_of(next_op.inputs[0].tensor, result_of(made_.softmax)) &&
-                                                is_reduced_exactly(next_op, *indices, kKey)))
+                                                is_reduced_exactly(next_op, *indices, {kKey})))
         return false;
       if (kind == OperatorKind::causal_mask_dx && !masks_keys_after_queries(*indices)) return false;
       made_.backward.push_back(next);
@@ -433,12 +484,12 @@ class Matcher {
   // The gradients of the queries and the keys.
   const char* match_score_gradients() {
     const TensorId d_scores = result_of(d_chain_);
-    const OperatorId d_q = contraction_of(d_scores, made_.k.tensor, kKey);
-    const OperatorId d_k = contraction_of(d_scores, made_.q.tensor, kQuery);
+    const OperatorId d_q = contraction_of(d_scores, made_.k.tensor, {kKey});
+    const OperatorId d_k = contraction_of(d_scores, made_.q.tensor, queries_and_groups());
     if (!d_q.valid() || !d_k.valid()) return "not all of its gradients are needed";
     if (!same_scales(op(d_q), op(scores_)) || !same_scales(op(d_k), op(scores_))) return kOtherGradients;
     const bool taken = take_gradient(d_q, made_.d_q, with_batch({kQuery, kInner})) &&
-                       take_gradient(d_k, made_.d_k, with_batch({kKey, kInner}));
+                       take_gradient(d_k, made_.d_k, with_batch_of_keys({kKey, kInner}));
     return taken ? nullptr : kOtherGradients;
   }
 
@@ -474,6 +525,7 @@ class Matcher {
   OperatorId dropout_;  // invalid if there is none
   OperatorId output_;
   OperatorId d_chain_;                       // the last operator of the chain's gradients that was matched
+  Roles groups_;                             // batch indices that count heads which share their keys
   std::map<TensorId, Roles> roles_;          // of the axes of each matched tensor
   std::set<TensorId> inside_;                // intermediate tensors: in memory only if operators run separately
   std::map<TensorId, TensorId> recomputed_;  // from a recomputed copy in backward to the forward tensor

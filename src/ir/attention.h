@@ -1,5 +1,6 @@
 // Recognizes attention in a training graph: contraction, [causal_mask,] softmax, [dropout,] contraction, and all
-// gradients. Matches structure and indices, never names. Test: tests/ir/attention_test.cpp
+// gradients. Groups of heads may share keys and values. Matches structure and indices, never names.
+// Test: tests/ir/attention_test.cpp
 #pragma once
 
 #include <array>
@@ -10,7 +11,8 @@
 
 namespace millrace {
 
-// For each index of the attention, the axis of the operand that runs along it; -1 for none.
+// For each index of the attention, the axis of the operand that runs along it; -1 for none. Keys and values lack the
+// batch indices that count a group of heads: these heads share them.
 struct AttentionAxes {
   std::vector<int> batch;  // one per batch index
   int query = -1;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "base/parallel.h"
 
@@ -112,7 +113,8 @@ Strides strides_of(const Graph& graph, TensorId tensor, const std::vector<int>& 
   return made;
 }
 
-// The heads of one partition: each batch point is an independent attention.
+// The heads of one partition: each batch point is an attention. Those of a group share keys and values, whose gradients
+// are sums over the group.
 class Heads {
  public:
   Heads(const Graph& graph, const Partition& partition, ReferenceData& reference_data)
@@ -135,10 +137,11 @@ class Heads {
     scale_queries();
     if (attention_.mask.valid()) make_mask();
     make_outputs();
-    int64_t points = 1;
-    for (const int64_t extent : attention_.batch) points *= extent;
-    in_parallel(points, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t point = begin; point < end; ++point) compute_head(point);
+    const std::vector<std::vector<int64_t>> groups = points_by_group();
+    in_parallel(std::ssize(groups), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t group = begin; group < end; ++group) {
+        for (const int64_t point : groups[static_cast<size_t>(group)]) compute_head(point);
+      }
     });
     for (size_t k = 0; k < partition_.writes.size(); ++k) {
       Expected& expected = reference_data_.outputs[k];
@@ -189,6 +192,16 @@ class Heads {
     }
   }
 
+  // The batch points of each group of heads.
+  std::vector<std::vector<int64_t>> points_by_group() const {
+    std::map<int64_t, std::vector<int64_t>> groups;  // by the offset of the keys
+    for (int64_t point = 0; point < attention_.heads(); ++point)
+      groups[offset_of(strides_[Attention::k], point)].push_back(point);
+    std::vector<std::vector<int64_t>> made;
+    for (auto& [offset, points] : groups) made.push_back(std::move(points));
+    return made;
+  }
+
   int64_t offset_of(const Strides& strides, int64_t point) const {
     int64_t offset = 0;
     for (size_t k = attention_.batch.size(); k-- > 0;) {
@@ -212,13 +225,14 @@ class Heads {
     return made;
   }
 
+  // Adds to the outputs: heads of a group have the gradients of keys and values in common.
   void scatter(const Sums& made, Attention::Operand operand, int64_t point) {
     Expected& to = output(operand);
     for (int64_t r = 0; r < made.value.rows; ++r) {
       for (int64_t c = 0; c < made.value.columns; ++c) {
         const size_t at = element(operand, point, r, c);
-        to.values[at] = made.value.at(r, c);
-        to.tolerances[at] = made.tolerance.at(r, c);
+        to.values[at] += made.value.at(r, c);
+        to.tolerances[at] += made.tolerance.at(r, c);
       }
     }
   }
@@ -361,7 +375,8 @@ class Heads {
     }
     const double weight_error =
         row.score_error + kExponential + storage_error(DType::float32, row.log_sum) + kSteps * kRoundoff;
-    const double sum_error = (static_cast<double>(std::max(attention_.queries, attention_.keys)) + kSteps) * kAddition;
+    const int64_t longest_sum = std::max(attention_.queries * attention_.heads_per_group(), attention_.keys);
+    const double sum_error = (static_cast<double>(longest_sum) + kSteps) * kAddition;
     for (int64_t key = 0; key < attention_.keys; ++key) {
       const auto at = static_cast<size_t>(key);
       const double p = row.weights[at];

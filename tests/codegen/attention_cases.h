@@ -221,6 +221,28 @@ inline std::vector<AttentionCase> attention_cases() {
                   p.inner = p.values = 64;
                   p.dtype = DType::bfloat16;
                 }),
+      make_case("grouped heads, causal", {2, 1, 32, 2},
+                [](AttentionProblem& p) {
+                  p.batch = {2, 3};
+                  p.groups = {1};
+                  p.causal = true;
+                  p.queries = p.keys = 75;
+                  p.rate = 0.3;
+                }),
+      make_case("two indices of a group, neither last, keys in columns", {1, 1, 64, 1},
+                [](AttentionProblem& p) {
+                  p.batch = {2, 2, 2};
+                  p.groups = {0, 2};
+                  p.keys = 56;
+                  p.inputs = AxisOrder::columns_batch_rows;
+                  p.dtype = DType::bfloat16;
+                }),
+      make_case("one head of keys, wgmma, masks as bits", {4, 1, 64, 2, true, true},
+                [](AttentionProblem& p) {
+                  like_bert(p);
+                  p.batch = {3};
+                  p.groups = {0};
+                }),
       make_case("rows in smem", {4, 1, 64, 2, true, true}, like_bert),
       make_case("rows in smem, causal, partial tiles, a negative scale", {4, 1, 64, 3, true, true},
                 [](AttentionProblem& p) {

@@ -165,6 +165,9 @@ AttentionCase random_case(uint64_t seed) {
   p.rate = one_of(std::vector{0.0, 0.1, 0.5});
   p.batch.clear();
   for (int64_t k = below(3); k > 0; --k) p.batch.push_back(1 + below(3));
+  for (size_t k = 0; k < p.batch.size(); ++k) {
+    if (below(3) == 0) p.groups.push_back(k);
+  }
   const std::vector<AxisOrder> all = {AxisOrder::batch_rows_columns, AxisOrder::rows_batch_columns,
                                       AxisOrder::reversed_batch_rows_columns, AxisOrder::columns_batch_rows,
                                       AxisOrder::batch_columns_rows};

@@ -27,6 +27,7 @@ struct AttentionProblem {
   bool causal = false;
   double rate = 0;  // 0: no dropout
   std::vector<int64_t> batch = {2, 3};
+  std::vector<size_t> groups;  // the batch indices that keys and values lack
   int64_t queries = 40;
   int64_t keys = 40;
   int64_t inner = 32;
@@ -36,6 +37,9 @@ struct AttentionProblem {
   AxisOrder gradients = AxisOrder::batch_rows_columns;  // d_q, d_k and d_v
 
   void set_order(AxisOrder all) { inputs = results = gradients = all; }
+  bool is_group(size_t batch_index) const {
+    return std::find(groups.begin(), groups.end(), batch_index) != groups.end();
+  }
   MaskOrder mask_order = MaskOrder::keys_last;
   bool mask_bits = false;  // forward stores them for backward
   std::vector<double> scales = {0.125};
@@ -119,6 +123,7 @@ class AttentionBuilder {
     const int row = axes.row();
     Layout layout;
     layout.order = axes.batch;
+    std::erase(layout.order, -1);
     if (order == AxisOrder::reversed_batch_rows_columns) std::reverse(layout.order.begin(), layout.order.end());
     const bool rows_last = order == AxisOrder::columns_batch_rows || order == AxisOrder::batch_columns_rows;
     const bool other_first = order == AxisOrder::rows_batch_columns || order == AxisOrder::columns_batch_rows;
@@ -134,13 +139,15 @@ class AttentionBuilder {
   // Axes are written as column, batch, row.
   void add(Attention::Operand operand, const std::string& name, DimId row, DimId column, bool written) {
     std::vector<DimId> dims = {column};
-    dims.insert(dims.end(), batch_.begin(), batch_.end());
-    dims.push_back(row);
-    const int rank = static_cast<int>(dims.size());
     Attention::Axes axes;
     axes.column = 0;
-    (row == queries_ ? axes.query : axes.key) = rank - 1;
-    for (int axis = 1; axis + 1 < rank; ++axis) axes.batch.push_back(axis);
+    for (size_t k = 0; k < batch_.size(); ++k) {
+      const bool lacks = row == keys_ && problem_.is_group(k);
+      axes.batch.push_back(lacks ? -1 : static_cast<int>(dims.size()));
+      if (!lacks) dims.push_back(batch_[k]);
+    }
+    (row == queries_ ? axes.query : axes.key) = static_cast<int>(dims.size());
+    dims.push_back(row);
     const TensorId made = tensor(name, dims, problem_.dtype);
     built_.partition.attention.tensors[operand] = made;
     built_.partition.attention.axes[operand] = axes;

@@ -20,7 +20,8 @@
 
 namespace millrace {
 
-// Values of an operand: [head][row][column], in the order of the attention's indices.
+// Values of an operand: [head][row][column], in the order of the attention's indices. Keys, values and their gradients
+// have one head for each group.
 struct OperandValues {
   std::vector<double> values;
   std::vector<double> allowed;  // error bound of a result
@@ -51,6 +52,10 @@ class AttentionReference {
     if (!problem_.backward) return;
     for (const Attention::Operand given : {Attention::o, Attention::log_sums}) {
       for (double& x : operands_[given].values) x = stored(x, given);
+    }
+    for (const Attention::Operand summed : {Attention::d_q, Attention::d_k, Attention::d_v}) {
+      operands_[summed].values.assign(operands_[summed].values.size(), 0);
+      operands_[summed].allowed.assign(operands_[summed].values.size(), 0);
     }
     for (size_t head = 0; head < heads_; ++head) backward(head);
   }
@@ -125,8 +130,23 @@ class AttentionReference {
     const bool inner = operand == A::q || operand == A::k || operand == A::d_q || operand == A::d_k;
     return static_cast<size_t>(inner ? problem_.inner : problem_.values);
   }
+  // The number of a head among those of the operand.
+  size_t head_of(size_t operand, size_t head) const {
+    size_t number = 0;
+    size_t below = 1;
+    for (size_t k = problem_.batch.size(); k-- > 0;) {
+      const auto extent = static_cast<size_t>(problem_.batch[k]);
+      if (!has_keys(operand) || !problem_.is_group(k)) {
+        number += head % extent * below;
+        below *= extent;
+      }
+      head /= extent;
+    }
+    return number;
+  }
+  size_t heads_of(size_t operand) const { return head_of(operand, heads_ - 1) + 1; }
   size_t at(size_t operand, size_t head, size_t row, size_t column = 0) const {
-    return (head * rows_of(operand) + row) * columns_of(operand) + column;
+    return (head_of(operand, head) * rows_of(operand) + row) * columns_of(operand) + column;
   }
   double value(size_t operand, size_t head, size_t row, size_t column) const {
     return operands_[operand].values[at(operand, head, row, column)];
@@ -172,7 +192,7 @@ class AttentionReference {
       if (!attention_.tensors[operand].valid()) continue;
       const bool scored = operand == Attention::q || operand == Attention::k;
       std::uniform_real_distribution<double> uniform(scored ? -2 : -1, scored ? 2 : 1);
-      operands_[operand].values.resize(heads_ * rows_of(operand) * columns_of(operand));
+      operands_[operand].values.resize(heads_of(operand) * rows_of(operand) * columns_of(operand));
       operands_[operand].allowed.assign(operands_[operand].values.size(), 0);
       for (double& x : operands_[operand].values) x = stored(uniform(random), static_cast<Attention::Operand>(operand));
     }
@@ -303,7 +323,7 @@ class AttentionReference {
     double error = 0;
   };
 
-  // Sets a result to `factor` times Σ left · right, of `count` terms.
+  // Adds `factor` times Σ left · right, of `count` terms, to a result: one term for each head of a group.
   template <class Left, class Right>
   void set_sum(size_t operand, size_t head, size_t row, size_t column, double factor, size_t count, const Left& left,
                const Right& right) {
@@ -313,10 +333,11 @@ class AttentionReference {
       const Approximate x = left(n);
       const double y = right(n);
       sum += x.value * y;
-      error += std::abs(y) * (x.error + std::abs(x.value) * static_cast<double>(count + 8) * kFloat);
+      error += std::abs(y) * (x.error + std::abs(x.value) * static_cast<double>(count * heads_ + 8) * kFloat);
     }
-    set(operand, head, row, column, factor * sum,
-        std::abs(factor) * error + 2 * half_unit() * std::abs(factor * sum) + smallest());
+    operands_[operand].values[at(operand, head, row, column)] += factor * sum;
+    operands_[operand].allowed[at(operand, head, row, column)] +=
+        std::abs(factor) * error + 2 * half_unit() * std::abs(factor * sum) + smallest();
   }
 
   void backward(size_t head) {

@@ -95,6 +95,37 @@ TEST(Attentions, TheSoftmaxDeterminesTheKeys) {
   EXPECT_NE(text.find("q[batch 0 1, query 2, column 3] k[batch 0 1, key 2, column 3]"), std::string::npos) << text;
 }
 
+// Keys and values lack the indices that count a group of heads; wherever these are.
+TEST(Attentions, HeadsOfAGroupShareKeysAndValues) {
+  AttentionProgram program;
+  program.q = "rbhjp";
+  program.scores = "bhrjk";
+  program.o = "bjhrw";
+  program.weights = "softmax(causal_mask(s))";
+  EXPECT_EQ(attentions_in(program),
+            "forward contraction causal_mask softmax contraction\n"
+            "backward contraction contraction softmax_dx causal_mask_dx contraction contraction\n"
+            "q[batch 1 2 0, query 3, column 4] k[batch 0 1 -1, key 2, column 3] v[batch 0 1 -1, key 2, column 3] "
+            "o[batch 0 2 3, query 1, column 4] d_o[batch 0 2 3, query 1, column 4] d_q[batch 1 2 0, query 3, column 4] "
+            "d_k[batch 0 1 -1, key 2, column 3] d_v[batch 0 1 -1, key 2, column 3]\n"
+            "a.1[batch 0 1 2, query 3, key 4] causal\n"
+            "batch 2 3 2 queries 5 keys 7 inner 4 values 6 scales 1\n");
+}
+
+// Of the indices that only queries have, the longest counts rows; a causal mask decides otherwise.
+TEST(Attentions, RowsAreTheLongestIndexOfQueries) {
+  AttentionProgram program;
+  program.q = "bhrjp";
+  program.scores = "bhrjk";
+  program.o = "bhrjw";
+  EXPECT_NE(attentions_in(program).find("queries 5 keys 7"), std::string::npos) << attentions_in(program);
+  program.scores = "bhjrk";
+  program.o = "bhjrw";
+  EXPECT_NE(attentions_in(program).find("queries 5 keys 7"), std::string::npos) << attentions_in(program);
+  program.weights = "softmax(causal_mask(s))";
+  EXPECT_NE(attentions_in(program).find("queries 2 keys 7"), std::string::npos) << attentions_in(program);
+}
+
 TEST(Attentions, WithoutABatch) {
   AttentionProgram program;
   program.q = "jp";
@@ -115,9 +146,8 @@ TEST(Attentions, InModels) {
       const TrainingGraph training = training_of_model(model, {size});
       for (const TrainingGraph& graph : {training, save_predicates(training, true).training}) {
         const FoundAttentions found = found_in(graph);
-        const bool grouped = model == "llama_block_without_rope";
-        EXPECT_EQ(found.attentions.size(), grouped ? 0U : 1U) << model << " " << size << attentions_in(graph);
-        EXPECT_EQ(found.rejected.size(), grouped ? 1U : 0U) << model << " " << size << attentions_in(graph);
+        EXPECT_EQ(found.attentions.size(), 1U) << model << " " << size << attentions_in(graph);
+        EXPECT_EQ(found.rejected.size(), 0U) << model << " " << size << attentions_in(graph);
       }
     }
   }
@@ -140,8 +170,9 @@ TEST(Attentions, ARejectedOneHasAReason) {
     EXPECT_EQ(attentions_in(program), reason + "\n") << program.text();
   };
   using Program = AttentionProgram;
-  expect("its queries have more than one index", [](Program& p) {
+  expect("its values do not run along the batch indices of its keys", [](Program& p) {
     p.q = "bhgjp";
+    p.v = "bhgkw";
     p.scores = "bhgjk";
     p.o = "bhgjw";
   });
@@ -163,7 +194,7 @@ TEST(Attentions, ARejectedOneHasAReason) {
     p.v = "bhkwx";
     p.o = "bhjwx";
   });
-  expect("its values do not run along every batch index", [](Program& p) { p.v = "hkw"; });
+  expect("its values do not run along the batch indices of its keys", [](Program& p) { p.v = "hkw"; });
   expect("its output is scaled", [](Program& p) { p.factor = "2 * "; });
   expect("its queries and keys are not two tensors", [](Program& p) {
     p.keys = 5;

@@ -41,7 +41,7 @@ Attentions attentions_of(const std::string& text) {
 }
 
 std::vector<AttentionProgram> programs() {
-  std::vector<AttentionProgram> made(5);
+  std::vector<AttentionProgram> made(6);
   made[1].weights = "softmax(causal_mask(s))";
   made[2].weights = "dropout(softmax(causal_mask(s)), p=0.5)";
   made[2].type = "bfloat16";
@@ -59,6 +59,9 @@ std::vector<AttentionProgram> programs() {
   made[4].v = "kw";
   made[4].scores = "jk";
   made[4].o = "jw";
+  made[5].q = "bhrjp";  // grouped heads
+  made[5].scores = "bhrjk";
+  made[5].o = "bjhrw";
   return made;
 }
 
@@ -162,8 +165,10 @@ class Kernel {
       if (of_.tensors[operand].valid()) steps_[operand] = steps_of(of_.tensors[operand], of_.axes[operand]);
     }
     if (of_.mask.valid()) mask_steps_ = steps_of(of_.mask, of_.mask_axes);
-    for (const TensorId tensor : partition.writes)
-      made_.emplace_back(static_cast<size_t>(elements_of(graph, tensor)), std::nan(""));
+    for (const TensorId tensor : partition.writes) {
+      const bool summed = tensor == of_.tensors[Attention::d_k] || tensor == of_.tensors[Attention::d_v];
+      made_.emplace_back(static_cast<size_t>(elements_of(graph, tensor)), summed ? 0 : std::nan(""));
+    }
   }
 
   // Describes the first wrong output.
@@ -171,6 +176,7 @@ class Kernel {
     for (int64_t point = 0; point < points_; ++point) of_.backward ? backward(point) : forward(point);
     for (size_t k = 0; k < made_.size(); ++k) {
       if (partition_.writes[k] == of_.mask) continue;
+      for (double& x : made_[k]) x = rounded_to(graph_.tensor(partition_.writes[k]).dtype, x);
       const Layout written = written_layout(graph_, partition_.writes[k]);
       const std::string wrong = difference(graph_, partition_.writes[k], written, reference_data_.outputs[k], made_[k]);
       if (!wrong.empty()) return wrong;
@@ -216,11 +222,10 @@ class Kernel {
         std::find(partition_.reads.begin(), partition_.reads.end(), of_.tensors[operand]) - partition_.reads.begin();
     return static_cast<float>(reference_data_.inputs[static_cast<size_t>(place)][element(operand, point, row, column)]);
   }
-  void out(Attention::Operand operand, int64_t point, int64_t row, int64_t column, float value) {
+  double& out(Attention::Operand operand, int64_t point, int64_t row, int64_t column) {
     const auto place =
         std::find(partition_.writes.begin(), partition_.writes.end(), of_.tensors[operand]) - partition_.writes.begin();
-    made_[static_cast<size_t>(place)][element(operand, point, row, column)] =
-        rounded_to(graph_.tensor(of_.tensors[operand]).dtype, value);
+    return made_[static_cast<size_t>(place)][element(operand, point, row, column)];
   }
 
   float mask(int64_t point, int64_t query, int64_t key) const {
@@ -267,9 +272,9 @@ class Kernel {
             o[static_cast<size_t>(c)] += dropped * in(Attention::v, point, key, c);
         }
       }
-      for (int64_t c = 0; c < of_.values; ++c) out(Attention::o, point, query, c, o[static_cast<size_t>(c)] / sum);
+      for (int64_t c = 0; c < of_.values; ++c) out(Attention::o, point, query, c) = o[static_cast<size_t>(c)] / sum;
       const float log_sum = largest + std::log(sum);
-      out(Attention::log_sums, point, query, 0, fault_.log_sums_of_two ? log_sum * 1.44269504F : log_sum);
+      out(Attention::log_sums, point, query, 0) = fault_.log_sums_of_two ? log_sum * 1.44269504F : log_sum;
     }
   }
 
@@ -297,11 +302,11 @@ class Kernel {
         for (int64_t c = 0; c < of_.values; ++c)
           d_v[size(key)][size(c)] += dropped * in(Attention::d_o, point, query, c);
       }
-      for (int64_t c = 0; c < of_.inner; ++c) out(Attention::d_q, point, query, c, scale_ * d_q[size(c)]);
+      for (int64_t c = 0; c < of_.inner; ++c) out(Attention::d_q, point, query, c) = scale_ * d_q[size(c)];
     }
     for (int64_t key = 0; key < of_.keys; ++key) {
-      for (int64_t c = 0; c < of_.inner; ++c) out(Attention::d_k, point, key, c, scale_ * d_k[size(key)][size(c)]);
-      for (int64_t c = 0; c < of_.values; ++c) out(Attention::d_v, point, key, c, d_v[size(key)][size(c)]);
+      for (int64_t c = 0; c < of_.inner; ++c) out(Attention::d_k, point, key, c) += scale_ * d_k[size(key)][size(c)];
+      for (int64_t c = 0; c < of_.values; ++c) out(Attention::d_v, point, key, c) += d_v[size(key)][size(c)];
     }
   }
 

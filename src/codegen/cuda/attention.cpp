@@ -24,9 +24,7 @@ class AttentionGenerator {
  public:
   AttentionGenerator(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts,
                      const AttentionConfig& config)
-      : graph_(graph), partition_(partition), attention_(partition.attention), layouts_(layouts), config_(config) {
-    for (const int64_t extent : attention_.batch) heads_ *= extent;
-  }
+      : graph_(graph), partition_(partition), attention_(partition.attention), layouts_(layouts), config_(config) {}
 
   KernelText run() {
     add_values();
@@ -44,15 +42,12 @@ class AttentionGenerator {
            {Operand::q, Operand::k, Operand::v, Operand::o, Operand::log_sums, Operand::d_o, Operand::d_q, Operand::d_k,
             Operand::d_v}});
     } else {
-      made_.scratch_bytes = heads_ * attention_.queries * kRowStatsBytes;
+      made_.scratch_bytes = attention_.heads() * attention_.queries * kRowStatsBytes;
       add({"MILLRACE_KERNEL",
            "attention_backward_dq",
            Rows::queries,
            {Operand::q, Operand::k, Operand::v, Operand::o, Operand::log_sums, Operand::d_o, Operand::d_q}});
-      add({"MILLRACE_KERNEL_keys",
-           "attention_backward_dk_dv",
-           Rows::keys,
-           {Operand::q, Operand::k, Operand::v, Operand::d_o, Operand::d_k, Operand::d_v}});
+      add_dk_dv();
     }
     return std::move(made_);
   }
@@ -60,7 +55,7 @@ class AttentionGenerator {
  private:
   enum class Rows { queries, keys };
 
-  // A kernel calls one function of the prelude.
+  // A kernel calls one function of the prelude for each head.
   struct Kernel {
     const char* name;
     const char* function;
@@ -96,12 +91,12 @@ class AttentionGenerator {
     return strides_of(graph_, attention_.mask, written_layout(graph_, attention_.mask));
   }
 
-  // Offset of a block's head. step(k): text of the stride of batch index k.
+  // Offset of a head in an operand with these axes. step(k): text of the stride of batch index k.
   template <class Step>
-  std::string head_offset(const Step& step) const {
+  std::string head_offset(const Attention::Axes& axes, const Step& step) const {
     std::vector<std::string> terms;
     for (size_t k = 0; k < attention_.batch.size(); ++k) {
-      if (attention_.batch[k] > 1) terms.push_back(concat("b", k, " * ", step(k)));
+      if (attention_.batch[k] > 1 && axes.batch[k] >= 0) terms.push_back(concat("b", k, " * ", step(k)));
     }
     return terms.empty() ? "0" : join(terms, " + ");
   }
@@ -223,6 +218,7 @@ class AttentionGenerator {
     constant(text, "bool", "kWgmma", config_.wgmma ? 1 : 0);
     constant(text, "bool", "kRowsInSmem", config_.rows_in_smem ? 1 : 0);
     constant(text, "bool", "kSingleKernel", config_.single_kernel && attention_.backward ? 1 : 0);
+    constant(text, "int", "kHeadsPerGroup", attention_.heads_per_group());
     constant(text, "int", "kQueries", attention_.queries);
     constant(text, "int", "kKeys", attention_.keys);
     constant(text, "int", "kInner", attention_.inner);
@@ -245,61 +241,111 @@ class AttentionGenerator {
     return text;
   }
 
-  void add(const Kernel& kernel) {
+  int64_t blocks_of(Rows rows) const {
+    const int64_t count = rows == Rows::queries ? attention_.queries : attention_.keys;
+    return (count + rows_of_block(config_) - 1) / rows_of_block(config_);
+  }
+
+  void begin(const Kernel& kernel, int64_t heads) {
     const int threads = kWarpThreads * config_.warps;
-    const int64_t rows = kernel.rows == Rows::queries ? attention_.queries : attention_.keys;
-    const int64_t blocks = (rows + rows_of_block(config_) - 1) / rows_of_block(config_);
-    std::string& text = made_.text;
-    line(text, 0,
+    line(made_.text, 0,
          concat("MR_KERNEL(", threads, " MR_MIN_BLOCKS(", resident_blocks(kernel), ")) ", kernel.name,
                 "(MR_PARAMETER mr::Arguments<", layouts_.size(), ", ", std::max<size_t>(made_.values.size(), 1), ", ",
                 std::max<size_t>(made_.subsequences.size(), 1), "> args) {"));
-    line(text, 1, "using S = MILLRACE_KERNEL_sizes;");
-    line(text, 1, "mr::begin();");
-    add_head(blocks, kernel.rows);
+    line(made_.text, 1, "using S = MILLRACE_KERNEL_sizes;");
+    line(made_.text, 1, "mr::begin();");
+    const int64_t blocks = blocks_of(kernel.rows);
+    // Neighbouring blocks share a head, so they read the same tiles. Causal: blocks with the most keys come first.
+    const bool reversed = attention_.causal && kernel.rows == Rows::queries;
+    line(made_.text, 1,
+         concat("const int block = ", reversed ? concat(blocks - 1, " - ") : "", "mr::block_number() % ", blocks, ";"));
+    made_.grids.push_back({kernel.name, heads * blocks, threads, attention_shared_bytes(attention_, config_)});
+  }
+
+  void add_scale() {
+    std::string scale = "1.0";
+    for (size_t k = 0; k < attention_.scales.size(); ++k) scale += concat(" * args.values[", k, "]");
+    line(made_.text, 1, concat("const double scale = ", scale, ";"));
+  }
+
+  void add(const Kernel& kernel) {
+    begin(kernel, attention_.heads());
+    line(made_.text, 1, concat("const int head = mr::block_number() / ", blocks_of(kernel.rows), ";"));
+    add_batch_indices("head", attention_.batch, 1);
     std::string arguments = "block";
     for (const Operand operand : kernel.operands) {
-      add_matrix(operand);
+      add_matrix(operand, 1);
       arguments += concat(", ", kNames[operand]);
     }
     if (attention_.backward && !config_.single_kernel) {
-      line(text, 1,
-           concat("float* const row_stats = reinterpret_cast<float*>(args.scratch) + head * ", 2 * attention_.queries,
-                  "LL;"));
+      add_row_stats(1);
       arguments += ", row_stats";
     }
-    std::string scale = "1.0";
-    for (size_t k = 0; k < attention_.scales.size(); ++k) scale += concat(" * args.values[", k, "]");
-    line(text, 1, concat("const double scale = ", scale, ";"));
-    line(text, 1, mask_text());
-    line(text, 1, concat("mr::", kernel.function, "<S>(", arguments, ", scale, mask);"));
-    line(text, 0, "}");
-    made_.grids.push_back({kernel.name, heads_ * blocks, threads, attention_shared_bytes(attention_, config_)});
+    add_scale();
+    line(made_.text, 1, mask_text());
+    line(made_.text, 1, concat("mr::", kernel.function, "<S>(", arguments, ", scale, mask);"));
+    line(made_.text, 0, "}");
   }
 
-  // Neighbouring blocks share a head, so they read the same tiles. Causal: blocks with the most keys come first.
-  void add_head(int64_t blocks, Rows rows) {
-    std::string& text = made_.text;
-    const bool reversed = attention_.causal && rows == Rows::queries;
-    line(text, 1, concat("const int head = mr::block_number() / ", blocks, ";"));
-    line(text, 1,
-         concat("const int block = ", reversed ? concat(blocks - 1, " - ") : "", "mr::block_number() % ", blocks, ";"));
-    int64_t below = heads_;
-    for (size_t k = 0; k < attention_.batch.size(); ++k) {
-      below /= attention_.batch[k];
-      if (attention_.batch[k] > 1)
-        line(text, 1, concat("const long long b", k, " = head / ", below, " % ", attention_.batch[k], ";"));
+  // Each block owns rows of keys of one group, and visits the queries of all heads of the group.
+  void add_dk_dv() {
+    begin({"MILLRACE_KERNEL_keys", "attention_backward_dk_dv", Rows::keys, {}},
+          attention_.heads() / attention_.heads_per_group());
+    line(made_.text, 1, concat("const int group = mr::block_number() / ", blocks_of(Rows::keys), ";"));
+    std::vector<int64_t> groups = attention_.batch;
+    std::vector<int64_t> members = attention_.batch;
+    for (size_t k = 0; k < groups.size(); ++k) (attention_.is_group(k) ? groups : members)[k] = 1;
+    add_batch_indices("group", groups, 1);
+    for (const Operand operand : {Operand::k, Operand::v, Operand::d_k, Operand::d_v}) add_matrix(operand, 1);
+    add_scale();
+    line(made_.text, 1, "const auto query_head = [&](int member) {");
+    add_batch_indices("member", members, 2);
+    line(made_.text, 2, concat("const long long head = ", head_number(), ";"));
+    for (const Operand operand : {Operand::q, Operand::d_o}) add_matrix(operand, 2);
+    add_row_stats(2);
+    line(made_.text, 2, mask_text());
+    line(made_.text, 2, "return mr::make_query_head(q, d_o, row_stats, mask);");
+    line(made_.text, 1, "};");
+    line(made_.text, 1, "mr::attention_backward_dk_dv<S>(block, query_head, k, v, d_k, d_v, scale);");
+    line(made_.text, 0, "}");
+  }
+
+  // Batch indices from a number that counts them; an extent of 1 has none.
+  void add_batch_indices(const char* number, const std::vector<int64_t>& extents, int depth) {
+    int64_t below = 1;
+    for (const int64_t extent : extents) below *= extent;
+    for (size_t k = 0; k < extents.size(); ++k) {
+      below /= extents[k];
+      if (extents[k] > 1)
+        line(made_.text, depth, concat("const long long b", k, " = ", number, " / ", below, " % ", extents[k], ";"));
     }
   }
 
-  void add_matrix(Operand operand) {
+  // The number of the head with these batch indices.
+  std::string head_number() const {
+    std::vector<std::string> terms;
+    int64_t below = attention_.heads();
+    for (size_t k = 0; k < attention_.batch.size(); ++k) {
+      below /= attention_.batch[k];
+      if (attention_.batch[k] > 1) terms.push_back(concat("b", k, " * ", below));
+    }
+    return terms.empty() ? "0" : join(terms, " + ");
+  }
+
+  void add_row_stats(int depth) {
+    line(made_.text, depth,
+         concat("float* const row_stats = reinterpret_cast<float*>(args.scratch) + head * ", 2 * attention_.queries,
+                "LL;"));
+  }
+
+  void add_matrix(Operand operand, int depth) {
     const std::string type = operand == Operand::log_sums ? "float" : "S::T";
     const std::string element = concat(attention_.writes(operand) ? "" : "const ", type);
     const auto value = [&](size_t number) {
       return concat("mr::decode_integer(args.values[", pitches_[operand] + number, "])");
     };
-    const std::string offset = head_offset([&](size_t k) { return value(1 + k); });
-    line(made_.text, 1,
+    const std::string offset = head_offset(attention_.axes[operand], [&](size_t k) { return value(1 + k); });
+    line(made_.text, depth,
          concat("const mr::Matrix<", element, ", S::I, mr::Order::", is_row_major(operand) ? "row_major" : "col_major",
                 "> ", kNames[operand], "{static_cast<", element, "*>(args.tensors[", position_of(operand), "]) + (",
                 offset, "), S::I(", value(0), ")};"));
@@ -307,7 +353,7 @@ class AttentionGenerator {
 
   std::string mask_offset() const {
     const std::vector<int64_t> steps = mask_strides();
-    return head_offset([&](size_t k) { return stride(steps, attention_.mask_axes.batch[k]); });
+    return head_offset(attention_.mask_axes, [&](size_t k) { return stride(steps, attention_.mask_axes.batch[k]); });
   }
 
   std::string mask_text() const {
@@ -324,7 +370,6 @@ class AttentionGenerator {
   const Attention& attention_;
   const std::vector<Layout>& layouts_;
   const AttentionConfig& config_;
-  int64_t heads_ = 1;
   // Position of an operand's strides among the values; the pitch is first.
   std::array<size_t, Attention::kOperands> pitches_{};
   KernelText made_;

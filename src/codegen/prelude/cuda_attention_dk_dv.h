@@ -84,11 +84,49 @@ struct KeyRows {
   }
 };
 
-// Accumulates d_k and d_v of a block's rows over tiles of queries. `dq` also gets the gradients of the scores:
-// after_slice for each slice of queries, after_tile for each tile.
-template <class S, class Q, class DO, class K, class V, class DK, class DV, class M, class P, class Dq>
-MR_DEVICE void accumulate_dk_dv(int block, KeyRows<S, K, V>& rows, const P& pipeline, const DK& d_k, const DV& d_v,
-                                double scale, const M& mask, const Dq& dq) {
+// The operands of a head that are the columns of a block's scores.
+template <class Query, class Gradient, class Mask>
+struct QueryHead {
+  using Q = Query;
+  using DO = Gradient;
+  using M = Mask;
+  Q q;
+  DO d_o;
+  const float* row_stats;
+  M mask;
+};
+template <class Q, class DO, class M>
+MR_DEVICE QueryHead<Q, DO, M> make_query_head(const Q& q, const DO& d_o, const float* row_stats, const M& mask) {
+  return {q, d_o, row_stats, mask};
+}
+
+// The tiles of queries that a block visits: [first, end) of every head of its group, one head after the other. A
+// pipeline numbers them from `first` on.
+template <class S>
+struct QueryTiles {
+  int first;
+  int end;
+
+  MR_DEVICE int last() const { return first + (end - first) * S::kHeadsPerGroup; }
+  MR_DEVICE int member(int number) const {
+    if constexpr (S::kHeadsPerGroup == 1) return 0;
+    return (number - first) / (end - first);
+  }
+  MR_DEVICE int tile(int number) const {
+    if constexpr (S::kHeadsPerGroup == 1) return number;
+    return first + (number - first) % (end - first);
+  }
+};
+
+// Accumulates d_k and d_v of a block's rows over tiles of queries. `query_head`: the QueryHead of a member of the
+// group. `dq` also gets the gradients of the scores: after_slice for each slice of queries, after_tile for each tile.
+template <class S, class H, class K, class V, class DK, class DV, class P, class Dq>
+MR_DEVICE void accumulate_dk_dv(int block, KeyRows<S, K, V>& rows, const P& pipeline, const QueryTiles<S>& tiles,
+                                const H& query_head, const DK& d_k, const DV& d_v, double scale, const Dq& dq) {
+  using Head = decltype(query_head(0));
+  using Q = typename Head::Q;
+  using DO = typename Head::DO;
+  using M = typename Head::M;
   const int row = warp_first_row<S>(block);
   const float scale_log2 = to_scale_log2(scale);
   rows.k.finish(scale);
@@ -97,7 +135,9 @@ MR_DEVICE void accumulate_dk_dv(int block, KeyRows<S, K, V>& rows, const P& pipe
   clear(acc_dk);
   float acc_dv[S::kRowTiles][S::kValues / 8][4];
   clear(acc_dv);
-  const auto work = [&](int tile, SmemAddress at) {
+  const auto work = [&](int number, SmemAddress at) {
+    const int tile = tiles.tile(number);
+    const M mask = query_head(tiles.member(number)).mask;
     constexpr int kSlice = S::kWgmma ? 32 : 16;  // queries
     const SmemAddress row_stats =
         S::kSingleKernel ? smem_base() + kAllRowStatsOffset<S> + tile * S::kTileColumns * 8 : at + kRowStatsOffset<S>;
@@ -141,7 +181,7 @@ MR_DEVICE void accumulate_dk_dv(int block, KeyRows<S, K, V>& rows, const P& pipe
   float factors[S::kRowTiles][2];
   set_all(factors, static_cast<float>(scale));
   store_rows<S, S::kInner>(WarpScratch<S>(last_stage<S>()), d_k, row, S::kKeys, acc_dk, factors);
-  set_all(factors, mask.scale());
+  set_all(factors, query_head(0).mask.scale());
   store_rows<S, S::kValues>(WarpScratch<S>(last_stage<S>()), d_v, row, S::kKeys, acc_dv, factors);
 }
 
@@ -152,16 +192,20 @@ struct NoDq {
   MR_DEVICE void after_tile(int, SmemAddress) const {}
 };
 
-template <class S, class Q, class K, class V, class DO, class DK, class DV, class M>
-MR_DEVICE void attention_backward_dk_dv(int block, const Q& q, const K& k, const V& v, const DO& d_o, const DK& d_k,
-                                        const DV& d_v, const float* row_stats, double scale, const M& mask) {
+template <class S, class H, class K, class V, class DK, class DV>
+MR_DEVICE void attention_backward_dk_dv(int block, const H& query_head, const K& k, const V& v, const DK& d_k,
+                                        const DV& d_v, double scale) {
   KeyRows<S, K, V> rows(k, v, block);
-  const int first = block * S::kWarps * S::kRowTiles * 16;
-  const auto fetch = [&](int tile, SmemAddress to) { fetch_query_tile<S>(tile, to, q, d_o, row_stats, mask, first); };
+  const int row = block * S::kWarps * S::kRowTiles * 16;
   // The first tile that sees these keys.
   const int seen = S::kCausal ? block * S::kWarps * S::kRowTiles * 16 / S::kTileColumns : 0;
-  const auto pipeline = make_pipeline<S>(seen, (S::kQueries + S::kTileColumns - 1) / S::kTileColumns, fetch);
-  accumulate_dk_dv<S, Q, DO>(block, rows, pipeline, d_k, d_v, scale, mask, NoDq());
+  const QueryTiles<S> tiles{seen, (S::kQueries + S::kTileColumns - 1) / S::kTileColumns};
+  const auto fetch = [&](int number, SmemAddress to) {
+    const auto head = query_head(tiles.member(number));
+    fetch_query_tile<S>(tiles.tile(number), to, head.q, head.d_o, head.row_stats, head.mask, row);
+  };
+  const auto pipeline = make_pipeline<S>(seen, tiles.last(), fetch);
+  accumulate_dk_dv<S>(block, rows, pipeline, tiles, query_head, d_k, d_v, scale, NoDq());
 }
 
 }  // namespace mr

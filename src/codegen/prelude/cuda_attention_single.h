@@ -105,7 +105,7 @@ MR_DEVICE void attention_backward(int block, const Q& q, const K& k, const V& v,
                                   const M& mask) {
   static_assert(S::kTileColumns % 32 == 0 && S::kInner % 16 == 0 && S::kValues % 16 == 0);
   static_assert(kSmemBytes<S> == S::kLaunchSmemBytes && (!S::kWgmma || kWgmmaSupported<S>));
-  static_assert(kBlockRows<S> >= S::kKeys);
+  static_assert(kBlockRows<S> >= S::kKeys && S::kHeadsPerGroup == 1);
   KeyRows<S, K, V> rows(k, v, block);
   if constexpr (!S::kRowsInSmem)
     fetch_tile<S, kBlockRows<S>, S::kInner, RowOrder::in_order>(smem_base() + kRowsOffset<S>, k, 0, S::kKeys);
@@ -129,7 +129,8 @@ MR_DEVICE void attention_backward(int block, const Q& q, const K& k, const V& v,
   const bool negated = S::kRowsInSmem && scale < 0;  // the keys in smem
   DqFromScores<S, K, DQ> gradients{d_q, static_cast<float>(negated ? -scale : scale)};
   fence_operand(gradients.scale);
-  accumulate_dk_dv<S, Q, DO>(block, rows, pipeline, d_k, d_v, scale, mask, gradients);
+  const auto query_head = [&](int) { return make_query_head(q, d_o, nullptr, mask); };
+  accumulate_dk_dv<S>(block, rows, pipeline, QueryTiles<S>{0, kQueryTiles}, query_head, d_k, d_v, scale, gradients);
 }
 
 }  // namespace mr

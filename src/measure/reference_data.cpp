@@ -11,6 +11,7 @@
 #include "ir/index_limits.h"
 #include "measure/attention_reference_data.h"
 #include "measure/library_gelu.h"
+#include "measure/partition_graph.h"
 #include "reference/bounded.h"
 #include "reference/philox.h"
 
@@ -18,48 +19,6 @@ namespace millrace {
 namespace {
 
 constexpr int64_t kSlice = 1 << 18;  // elements per thread
-
-// The partition's operators, after those that it repeats, as a separate graph. Its other inputs are arguments.
-struct PartitionGraph {
-  Graph graph;
-  std::vector<TensorId> reads;
-  std::vector<TensorId> writes;
-};
-
-PartitionGraph graph_of(const Graph& whole, const Partition& partition) {
-  PartitionGraph made;
-  made.graph.dims = whole.dims;
-  std::map<TensorId, TensorId> here;
-  std::vector<OperatorId> operators = partition.operators;
-  operators.insert(operators.end(), partition.repeats.begin(), partition.repeats.end());
-  std::sort(operators.begin(), operators.end());
-  std::vector<TensorId> written;
-  for (const OperatorId id : operators) {
-    for (const Access& output : whole.operators[id.at()].outputs) written.push_back(output.tensor);
-  }
-  const auto local = [&](TensorId tensor) {
-    const auto [found, fresh] = here.try_emplace(tensor, TensorId(made.graph.tensors.size()));
-    if (!fresh) return found->second;
-    Tensor copy = whole.tensor(tensor);
-    const bool is_written = std::find(written.begin(), written.end(), tensor) != written.end();
-    if (copy.role == TensorRole::computed || copy.role == TensorRole::result_gradient)
-      copy.role = is_written ? TensorRole::computed : TensorRole::argument;
-    if (copy.role == TensorRole::argument || copy.role == TensorRole::scalar)
-      made.graph.arguments.push_back(found->second);
-    made.graph.tensors.push_back(std::move(copy));
-    return found->second;
-  };
-  for (const OperatorId id : operators) {
-    Operator op = whole.operators[id.at()];
-    for (std::vector<Access>* accesses : {&op.inputs, &op.outputs}) {
-      for (Access& access : *accesses) access.tensor = local(access.tensor);
-    }
-    made.graph.operators.push_back(std::move(op));
-  }
-  for (const TensorId tensor : partition.reads) made.reads.push_back(local(tensor));
-  for (const TensorId tensor : partition.writes) made.writes.push_back(local(tensor));
-  return made;
-}
 
 // Adds the error of a library's activation function to the tolerances.
 template <class Scalar>
@@ -141,7 +100,7 @@ Result<ReferenceData> make_attention_reference_data(const Graph& graph, const Pa
   complete_attention(graph, partition, reference_data);
   if (products > kLargeAttention) return reference_data;
   ReferenceData reference = reference_data;
-  const Result<bool> finite = expect<53>(graph, partition, graph_of(graph, partition), reference);
+  const Result<bool> finite = expect<53>(graph, partition, partition_graph(graph, partition), reference);
   if (!finite) return finite.error();
   for (size_t k = 0; k < reference_data.outputs.size(); ++k)
     reference_data.outputs[k].values = std::move(reference.outputs[k].values);
@@ -247,7 +206,7 @@ Result<ReferenceData> make_reference_data(const Graph& graph, const Partition& p
     reference_data.outputs = {{reference_data.inputs[0], std::vector<double>(reference_data.inputs[0].size(), 0.0)}};
     return reference_data;
   }
-  const PartitionGraph subgraph = graph_of(graph, partition);
+  const PartitionGraph subgraph = partition_graph(graph, partition);
   // Like kernels: compute in float64 if any tensor is float64.
   const std::vector<TensorId> stored = tensors_of(partition);
   const bool wide = std::any_of(stored.begin(), stored.end(),

@@ -3,7 +3,7 @@
 
 #include "driver/tuning.h"
 #include "plan/plan.h"
-#include "select/selection.h"
+#include "select/select.h"
 
 namespace millrace {
 
@@ -14,6 +14,6 @@ struct SelectedPlan {
 
 Result<SelectMethod> method_named(const std::string& name);
 
-Result<SelectedPlan> select_plan(const Tuned& tuned, SelectMethod method);
+Result<SelectedPlan> select_plan(const Tuned& tuned, SelectMethod method, const SelectLimits& limits = {});
 
 }  // namespace millrace

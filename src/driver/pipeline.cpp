@@ -15,7 +15,6 @@
 #include "ir/verify.h"
 #include "measure/verify.h"
 #include "plan/verify.h"
-#include "select/select.h"
 #include "select/verify.h"
 
 namespace millrace {
@@ -84,6 +83,15 @@ Result<Recomputed> fuse_for_plan(Stages& stages, const TrainingGraph& training, 
   });
 }
 
+Result<Recomputed> leave_separate(Stages& stages, const TrainingGraph& training) {
+  return stages.run(
+      "fuse",
+      [&] {
+        return Result<Recomputed>(Recomputed{training, leave_separate(training)});
+      },
+      [](const Recomputed& made) { return verify(made.training, made.fused); });
+}
+
 Result<Candidates> find_partitions(Stages& stages, const TrainingGraph& training, const FusedGraph& fused,
                                    const EnumerateOptions& options) {
   return stages.run(
@@ -106,9 +114,10 @@ Result<Explored> measure(Stages& stages, const Graph& graph, const Candidates& c
       [](const Explored& explored) { return verify(explored.measurements); });
 }
 
-Result<Selection> select(Stages& stages, const Measurements& measurements, SelectMethod method) {
+Result<Selection> select(Stages& stages, const Measurements& measurements, SelectMethod method,
+                         const SelectLimits& limits) {
   return stages.run(
-      "select", [&] { return select(measurements, method); },
+      "select", [&] { return select(measurements, method, limits); },
       [&](const Selection& selection) { return verify(measurements, selection); });
 }
 

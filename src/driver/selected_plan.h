@@ -2,8 +2,9 @@
 #pragma once
 
 #include "driver/tuning.h"
+#include "plan/build.h"
 #include "plan/plan.h"
-#include "select/selection.h"
+#include "select/select.h"
 
 namespace millrace {
 
@@ -12,8 +13,14 @@ struct SelectedPlan {
   StepPlan plan;
 };
 
+// What a plan of this program says of its origin.
+PlanOptions plan_options(const TuneProgram& program, const Machine& machine);
+
+// Whether its time was measured, after a check against the reference: an expected time has no interval.
+bool is_measured(const MeasuredCandidate& candidate);
+
 Result<SelectMethod> method_named(const std::string& name);
 
-Result<SelectedPlan> select_plan(const Tuned& tuned, SelectMethod method);
+Result<SelectedPlan> select_plan(const Tuned& tuned, SelectMethod method, const SelectLimits& limits = {});
 
 }  // namespace millrace

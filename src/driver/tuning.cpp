@@ -72,26 +72,32 @@ bool is_cold(const Graph& graph, const CpuInfo& cpu) {
   return bytes > static_cast<double>(cpu.last_level_cache);
 }
 
-EnumerateOptions enumerate_options(const TuneProgram& program, const Machine& machine, bool exhaustive) {
+// Seconds.
+Result<double> budget_of(const ExploreOptions& options) {
+  const Result<const BackendKind*> backend = backend_named(options.device);
+  if (!backend) return backend.error();
+  return parse_duration(options.budget.empty() ? std::string((*backend)->default_budget) : options.budget);
+}
+
+}  // namespace
+
+EnumerateOptions enumerate_options(const TuneProgram& program, const Machine& machine) {
   EnumerateOptions options;
   options.threads = machine.threads;
   options.target = machine.target();
   options.libraries = machine.backend->libraries().there;
   options.missing = machine.backend->libraries().missing;
   options.layouts = program.layouts;
-  if (exhaustive) options.most = std::numeric_limits<size_t>::max() / 8;
-  options.every_shape = exhaustive;
   return options;
 }
-
-}  // namespace
 
 Result<Prepared> prepare(Stages& stages, const TuneProgram& program) {
   const Result<const BackendKind*> backend = backend_named(program.device);
   if (!backend) return backend.error();
   const Result<TrainingGraph> training = train(stages, program.source, program.text);
   if (!training) return training.error();
-  Result<Recomputed> made = fuse_for_plan(stages, *training, (*backend)->target);
+  Result<Recomputed> made = program.fusing == Fusing::separate ? leave_separate(stages, *training)
+                                                               : fuse_for_plan(stages, *training, (*backend)->target);
   if (!made) return made.error();
   EnumerateOptions options;
   options.layouts = program.layouts;
@@ -151,7 +157,7 @@ Result<KernelCache> kernel_cache_of(const Compiler& compiler) {
 Result<TuneProgram> tune_program(const ExploreOptions& options) {
   Result<std::string> text = read_file(options.program.path, kProgramBytes);
   if (!text) return text.error();
-  TuneProgram program{options.program, std::move(*text), {}, options.device};
+  TuneProgram program{options.program, std::move(*text), {}, options.device, Fusing::fused};
   for (const std::string& pin : options.layouts) {
     const size_t equals = pin.find('=');
     if (equals == std::string::npos || equals == 0) {
@@ -168,7 +174,8 @@ TuneProgram tune_program(const StepPlan& plan) {
   return {{program.file, program.entry, program.sizes, program.dtype},
           program.text,
           program.layouts,
-          std::string(backend_of(plan).name)};
+          std::string(backend_of(plan).name),
+          program.fusing};
 }
 
 Result<double> parse_duration(const std::string& text) {
@@ -198,29 +205,36 @@ Result<Prepared> all_candidates(const ExploreOptions& options) {
   const Result<Machine> machine = find_machine(options.device, options.threads);
   if (!machine) return machine.error();
   Result<Candidates> candidates =
-      enumerate(stages, prepared->training, prepared->fused, enumerate_options(*program, *machine, false));
+      enumerate(stages, prepared->training, prepared->fused, enumerate_options(*program, *machine));
   if (!candidates) return candidates.error();
   prepared->candidates = std::move(*candidates);
   return prepared;
 }
 
-Result<Tuned> tune(const ExploreOptions& options, Measuring measuring) {
+Result<Deadline> deadline_of(const ExploreOptions& options) {
+  const Result<double> budget = budget_of(options);
+  if (!budget) return budget.error();
+  return options.exhaustive ? Deadline::never() : Deadline::after(*budget);
+}
+
+Result<Tuned> tune(const ExploreOptions& options, Measuring measuring, Phases& phases, FinishEstimate finish) {
   Result<TuneProgram> program = tune_program(options);
   if (!program) return program.error();
-  return tune(options, std::move(*program), measuring);
+  return tune(options, std::move(*program), measuring, phases, finish);
 }
 
 namespace {
 
-void announce(const ExploreOptions& options, const Candidates& candidates, const Machine& machine,
-              const std::string& budget) {
+constexpr double kBaselineGraceSeconds = 3;  // after the budget, so that a plan of a tiny one is measured too
+
+void announce(const ExploreOptions& options, const Candidates& candidates, const Machine& machine, double budget) {
   double configurations = 0;
   for (const PartitionCandidates& entry : candidates.partitions) configurations += entry.configurations;
-  options.notice(
-      concat(candidates.partitions.size(), " partitions, ", static_cast<int64_t>(configurations), " candidates",
-             machine.target().gemm_algorithms ? ", plus all library algorithms of the best products" : "", "; ",
-             options.exhaustive ? std::string("measuring all of them")
-                                : concat("measuring the most promising ones for ", budget)));
+  options.notice(concat(
+      candidates.partitions.size(), " partitions, ", static_cast<int64_t>(configurations), " candidates",
+      machine.target().gemm_algorithms ? ", plus all library algorithms of the best products" : "", "; ",
+      options.exhaustive ? std::string("measuring all of them")
+                         : concat("measuring the most promising ones; done after about ", fixed(budget, 0), " s")));
   if (machine.no_compiler)
     options.notice(concat("no generated kernels: ", machine.no_compiler->diagnostics.front().message));
 }
@@ -232,7 +246,7 @@ Result<std::unique_ptr<KernelMaker>> kernel_maker_of(const Machine& machine) {
 }
 
 // A guess of the best selection, inside the stage `measure`: it guides the exploration and is no artefact.
-Wanted wanted_of(const Measurements& measurements) {
+Wanted wanted_of(const Measurements& measurements, double /*seconds*/) {
   Wanted wanted;
   const Result<Selection> selection = select_roughly(measurements);
   if (!selection) return wanted;
@@ -280,12 +294,11 @@ void set_for_own_memory(const Graph& graph, const Candidates& candidates, const 
 
 }  // namespace
 
-Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring measuring) {
-  const Result<const BackendKind*> backend = backend_named(options.device);
-  if (!backend) return backend.error();
-  const std::string budget_text = options.budget.empty() ? std::string((*backend)->default_budget) : options.budget;
-  const Result<double> budget = parse_duration(budget_text);
+Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring measuring, Phases& phases,
+                   FinishEstimate finish) {
+  const Result<double> budget = budget_of(options);
   if (!budget) return budget.error();
+  phases.begin("fusing");
   program.device = options.device;
   Stages stages;
   Result<Prepared> prepared = prepare(stages, program);
@@ -298,12 +311,15 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
     return entry.partition.kind == PartitionKind::kernel;
   });
   if (measuring != Measuring::known && needs_kernels && machine.no_compiler) return *machine.no_compiler;
-  const EnumerateOptions enumerating = enumerate_options(program, machine, options.exhaustive);
+  EnumerateOptions enumerating = enumerate_options(program, machine);
+  if (options.exhaustive) enumerating.most = std::numeric_limits<size_t>::max() / 8;
+  enumerating.every_shape = options.exhaustive;
+  phases.begin("enumerating");
   Result<Candidates> candidates = enumerate(stages, prepared->training, prepared->fused, enumerating);
   if (!candidates) return candidates.error();
   prepared->candidates = std::move(*candidates);
   if (measuring == Measuring::within_budget && options.notice)
-    announce(options, prepared->candidates, machine, budget_text);
+    announce(options, prepared->candidates, machine, *budget);
   const Result<std::string> path = database_path(options.database);
   if (!path) return path.error();
   Result<Database> database = Database::open(*path);
@@ -318,8 +334,11 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   ExploreSettings settings;
   settings.measure = measuring == Measuring::within_budget;
   settings.assume = measuring == Measuring::assumed;
-  settings.budget_seconds = settings.measure ? *budget : 0;
   settings.exhaustive = settings.measure && options.exhaustive;
+  if (!settings.measure) settings.deadline = Deadline::after(0);
+  if (settings.measure && !settings.exhaustive)
+    settings.deadline = phases.deadline().earlier_by(finish ? finish(*prepared, machine, *budget) : 0);
+  settings.baseline_grace = kBaselineGraceSeconds;
   settings.trial.cold = is_cold(prepared->training.graph, machine.cpu);
   settings.trial.cache_bytes = machine.cpu.last_level_cache;
   const Graph& graph = prepared->training.graph;
@@ -331,18 +350,16 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   };
   settings.wanted = wanted_of;
   if (options.progress) {
-    settings.select = [](const Measurements& so_far) {
+    settings.select = [](const Measurements& so_far, double /*seconds*/) {
       const Result<Selection> selection = select(so_far, SelectMethod::sssp);
       return selection ? selection->cost : 0;
     };
-    settings.progress = [&](const ExploreProgress& so_far) {
-      options.progress({so_far.done, so_far.total, so_far.bound, so_far.seconds, so_far.left, so_far.doing});
-    };
+    settings.progress = [&](const ExploreProgress& so_far) { phases.explore(so_far); };
   }
   Result<Explored> explored = measure(stages, graph, prepared->candidates, settings, kernels->get(), *database, worker);
   if (!explored) return explored.error();
-  return Tuned{std::move(program), std::move(*prepared), std::move(machine), std::move(*explored),
-               !settings.trial.cold};
+  return Tuned{std::move(program),   std::move(*prepared), std::move(machine),
+               std::move(*explored), !settings.trial.cold, options.exhaustive ? 0 : *budget};
 }
 
 }  // namespace millrace

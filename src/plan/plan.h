@@ -48,6 +48,11 @@ struct PlanLaunch {
   std::string function;  // of a generated kernel, in the shared object; empty: a library's product
 };
 
+enum class Fusing {
+  fused,
+  separate,  // every operator by itself: the program before optimization
+};
+
 // Everything needed to rebuild the same graph.
 struct PlanProgram {
   std::string file;  // for messages
@@ -56,6 +61,7 @@ struct PlanProgram {
   std::vector<std::string> sizes;
   std::string dtype;
   std::vector<std::pair<std::string, std::string>> layouts;  // of the caller's tensors, as in candidates/pins.h
+  Fusing fusing = Fusing::fused;
 };
 
 // The shared object next to the plan. All fields are empty if no launch is a generated kernel.
@@ -80,7 +86,7 @@ struct StepPlan {
   int64_t sum_bytes = 0;    // of the arena's buffers without reuse
   double cost = 0;          // predicted seconds of a step
   double bound = 0;         // lower bound: every partition with its fastest candidate, whatever its layouts
-  double default_cost = 0;  // unfused, in the program's layouts; 0: unknown
+  double default_cost = 0;  // measured seconds of a step before optimization; 0: unknown
   PlanKernels kernels;
 };
 

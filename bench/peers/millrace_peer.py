@@ -74,7 +74,8 @@ class MillracePeer:
     def results(self, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         given, made = self.folder / "in.safetensors", self.folder / "out.safetensors"
         stored = np.float64 if self.dtype == "float64" else np.float32
-        safetensors_io.write(given, {name: tensor.astype(stored) for name, tensor in tensors.items()})
+        safetensors_io.write(given, {name: tensor if tensor.dtype == bool else tensor.astype(stored)
+                                     for name, tensor in tensors.items()})
         return self.results_of(given, made)
 
     def results_of(self, given: Path, made: Path) -> dict[str, np.ndarray]:

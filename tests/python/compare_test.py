@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import subprocess
 import sys
@@ -20,7 +21,8 @@ from numpy_program import load_program
 
 sys.path.insert(0, str(ROOT / "bench"))
 from peers import agreement, environment, millrace_peer, program, report  # noqa: E402  (the path above comes first)
-from peers import bert_tensors, contestants, gpu_comparison, gpu_report, mha_tensors, worker  # noqa: E402
+from peers import attention_cases, bert_tensors, contestants, gpu_comparison, gpu_report  # noqa: E402
+from peers import mha_tensors, worker  # noqa: E402
 from peers.report import RoundTime  # noqa: E402
 from peers.worker_peer import WorkerFailed, WorkerPeer  # noqa: E402
 
@@ -55,6 +57,27 @@ class ProgramTest(unittest.TestCase):
         first, second = (with_none.run(arguments, 1, step)["out"] for step in (0, 1))
         np.testing.assert_array_equal(first, second)
         self.assertTrue(np.any(model.run(arguments, 1, 0)["out"] != model.run(arguments, 1, 1)["out"]))
+
+
+class AttentionCasesTest(unittest.TestCase):
+    def test_every_case_is_a_program(self) -> None:
+        for case in attention_cases.CASES:
+            small = dataclasses.replace(case, batch=2, groups=2, queries=8, keys=case.keys and 12, columns=4,
+                                        window=case.window and 3)
+            with self.subTest(case.name), tempfile.TemporaryDirectory() as folder:
+                path = Path(folder, "attention.py")
+                path.write_text(attention_cases.program_text(small, case.dropout))
+                made = subprocess.run([BINARY, "analyze", path, "--json"], capture_output=True, text=True)
+                self.assertEqual(made.returncode, 0, made.stderr)
+                shapes = load_program(path).shapes
+                self.assertEqual(shapes["q"], (2, 8, 2, case.heads_per_group, 4))
+                self.assertEqual(shapes["k"], (2, 12 if case.keys else 8, 2, 4))
+
+    def test_flop_of_hidden_scores_do_not_count(self) -> None:
+        case = attention_cases.Case("", batch=1, groups=2, queries=10, columns=4, heads_per_group=3)
+        self.assertEqual(case.forward_flop(), 4 * 6 * 10 * 10 * 4)
+        self.assertEqual(dataclasses.replace(case, causal=True).step_flop(), 3.5 * 4 * 6 * 10 * 10 * 4 / 2)
+        self.assertEqual(dataclasses.replace(case, window=5).seen_share(), 0.5)
 
 
 class ReportTest(unittest.TestCase):

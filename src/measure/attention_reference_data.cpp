@@ -6,15 +6,10 @@
 #include <map>
 
 #include "base/parallel.h"
+#include "measure/attention_errors.h"
 
 namespace millrace {
 namespace {
-
-constexpr double kRoundoff = 0x1p-24;     // of float32
-constexpr double kAddition = 0x1p-23;     // of tensor cores
-constexpr double kExponential = 0x1p-21;  // relative
-constexpr double kSteps = 4;              // roundings besides the sums: factors, differences, quotients
-constexpr double kFewestKeys = 16;        // between two increases of a row's maximum
 
 // A row-major matrix.
 struct Matrix {
@@ -166,12 +161,9 @@ class Heads {
   Expected& output(Attention::Operand operand) {
     return reference_data_.outputs[position_in(partition_.writes, attention_.tensors[operand])];
   }
-  // The product of two drawn elements has a variance of 1/9. Scales the queries so that the scores have a deviation of
-  // about 1.5. A power of two keeps the queries representable.
   void scale_queries() {
-    const double deviation = std::abs(scale_) * std::sqrt(static_cast<double>(attention_.inner)) / 3;
-    const int power = deviation > 0 ? static_cast<int>(std::lround(std::log2(1.5 / deviation))) : 0;
-    for (double& x : input(Attention::q)) x = std::ldexp(x, std::clamp(power, -4, 8));
+    const int power = power_of_queries(scale_, attention_.inner);
+    for (double& x : input(Attention::q)) x = std::ldexp(x, power);
   }
 
   void make_mask() {
@@ -279,9 +271,9 @@ class Heads {
     for (double& weight : row.weights) sum += weight = std::exp(weight - largest);
     for (double& weight : row.weights) weight /= sum;
     row.log_sum = largest + std::log(sum);
-    const double magnitude = std::abs(scale_) * sum_of_magnitudes(head.q.row(query), attention_.inner, head.largest_k);
-    row.score_error = (static_cast<double>(attention_.inner) + kSteps) * kAddition * magnitude +
-                      kSteps * kRoundoff * (magnitude + std::abs(row.log_sum));
+    const double magnitude = sum_of_magnitudes(head.q.row(query), attention_.inner, head.largest_k);
+    const AttentionErrors::ScoreError error = AttentionErrors(attention_).of_scores(scale_);
+    row.score_error = error.per_magnitude * magnitude + error.per_log_sum * std::abs(row.log_sum);
     if (!attention_.mask.valid()) return;
     const int64_t first = offset_of(mask_strides_, point) + query * mask_strides_.row;
     for (int64_t key = 0; key < attention_.keys; ++key)
@@ -295,9 +287,6 @@ class Heads {
     if (value == 0) return {};
     return {value, value * relative + storage_error(type_, value) + mask * tiny_};
   }
-
-  // The most often that a row's maximum can grow.
-  double growths() const { return static_cast<double>(attention_.keys) / kFewestKeys + 1; }
 
   struct Gradients {
     Matrix d_o;
@@ -347,8 +336,9 @@ class Heads {
   }
 
   void add_output(int64_t query, const Row& row, Head& head) const {
-    const double sum_error = (static_cast<double>(attention_.keys) + growths() + kSteps) * kAddition;
-    const double exponential_error = row.score_error + (growths() + 1) * kExponential;
+    const AttentionErrors errors(attention_);
+    const double sum_error = errors.of_sum();
+    const double exponential_error = row.score_error + errors.of_exponential();
     // A weight is an exponential divided by the sum of them; then the weights are summed again.
     const double relative = 2 * exponential_error + 2 * sum_error;
     for (int64_t key = 0; key < attention_.keys; ++key)
@@ -365,7 +355,8 @@ class Heads {
     double inner = 0;
     for (size_t key = 0; key < gradients.size(); ++key) inner += row.weights[key] * (gradients[key] *= row.mask[key]);
 
-    const double values_error = (static_cast<double>(attention_.values) + kSteps) * kAddition;
+    const AttentionErrors errors(attention_);
+    const double values_error = errors.of_values();
     const double gradient_error = values_error * sum_of_magnitudes(d_o, attention_.values, to.largest_v);
     double inner_error = 0;
     const DType stored = graph_.tensor(attention_.tensors[Attention::o]).dtype;
@@ -373,10 +364,8 @@ class Heads {
       const double o = head.o.value.at(query, c);
       inner_error += std::abs(d_o[c]) * (storage_error(stored, o) + values_error * std::abs(o));
     }
-    const double weight_error =
-        row.score_error + kExponential + storage_error(DType::float32, row.log_sum) + kSteps * kRoundoff;
-    const int64_t longest_sum = std::max(attention_.queries * attention_.heads_per_group(), attention_.keys);
-    const double sum_error = (static_cast<double>(longest_sum) + kSteps) * kAddition;
+    const AttentionErrors::WeightError weight = errors.of_weights();
+    const double weight_error = row.score_error + weight.per_log_sum * std::abs(row.log_sum) + weight.constant;
     for (int64_t key = 0; key < attention_.keys; ++key) {
       const auto at = static_cast<size_t>(key);
       const double p = row.weights[at];
@@ -384,13 +373,12 @@ class Heads {
       const double difference = gradients[at] - inner;
       const double d_score = p * difference;
       const double difference_error = row.mask[at] * gradient_error + inner_error +
-                                      kSteps * kRoundoff * (std::abs(gradients[at]) + std::abs(inner));
-      const double error =
-          std::abs(d_score) * (weight_error + sum_error) + p * difference_error + storage_error(type_, d_score);
+                                      AttentionErrors::of_steps() * (std::abs(gradients[at]) + std::abs(inner));
+      const double error = std::abs(d_score) * weight_error + p * difference_error + storage_error(type_, d_score);
       const Factor scaled{scale_ * d_score, std::abs(scale_) * error + tiny_};
       add(scaled, head.k.row(key), query, to.d_q);
       add(scaled, head.q.row(query), key, to.d_k);
-      add(dropped(row, key, weight_error + sum_error), d_o, key, to.d_v);
+      add(dropped(row, key, weight_error), d_o, key, to.d_v);
     }
   }
 

@@ -146,6 +146,13 @@ double storage_error(DType dtype, double value) {
   return 0;
 }
 
+std::vector<double> drawn_arguments(const Graph& graph, uint64_t seed) {
+  std::vector<double> arguments;
+  for (size_t k = 0; k < graph.arguments.size(); ++k)
+    arguments.push_back(0.75 + 0.25 * uniform_draw(seed, static_cast<uint32_t>(1000 + k), 0));
+  return arguments;
+}
+
 ReferenceData draw_inputs(const Graph& graph, const Partition& partition, uint64_t seed, InputRange range) {
   ReferenceData reference_data;
   reference_data.random = {seed, 1};
@@ -170,8 +177,7 @@ ReferenceData draw_inputs(const Graph& graph, const Partition& partition, uint64
     }
     reference_data.inputs.push_back(std::move(values));
   }
-  for (size_t k = 0; k < graph.arguments.size(); ++k)
-    reference_data.arguments.push_back(0.75 + 0.25 * uniform_draw(seed, static_cast<uint32_t>(1000 + k), 0));
+  reference_data.arguments = drawn_arguments(graph, seed);
   return reference_data;
 }
 

@@ -37,6 +37,9 @@ enum class InputRange {
 // Reference data without outputs.
 ReferenceData draw_inputs(const Graph& graph, const Partition& partition, uint64_t seed, InputRange range);
 
+// Values for scalar arguments, one per argument of the program.
+std::vector<double> drawn_arguments(const Graph& graph, uint64_t seed);
+
 // The mask of a dropout, row-major.
 std::vector<double> dropout_mask(const Operator& dropout, size_t elements, const RandomState& random);
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/directories.h"
 #include "base/file.h"
 #include "base/sha256.h"
 #include "device/cpu/module.h"
@@ -66,7 +67,9 @@ Result<std::unique_ptr<TrialRunner>> make_trial_runner(std::shared_ptr<const Bac
   if (!gpu) return std::unique_ptr<TrialRunner>(std::make_unique<CpuTrialRunner>(graph, domains));
   const Result<std::shared_ptr<GpuCompiler>> compiler = backend->gpu_compiler();
   if (!compiler) return compiler.error();
-  Result<GpuTrials> trials = GpuTrials::make(*gpu, **compiler, graph, domains);
+  const Result<std::string> directory = cache_directory();
+  if (!directory) return directory.error();
+  Result<GpuTrials> trials = GpuTrials::make(*gpu, **compiler, *directory, graph, domains);
   if (!trials) return trials.error();
   return std::unique_ptr<TrialRunner>(std::make_unique<GpuTrialRunner>(std::move(backend), std::move(*trials)));
 }

@@ -335,7 +335,8 @@ ORACLE_FUNCTION Number value_at(const Task& task, const Point& point, i64 elemen
 MR_DEVICE Number second_at(const Task& task, const Point& point, i64 element) {
   if (task.formula == kind::dropout) return dropout_mask(task, {task.roundoff}, static_cast<u64>(element));
   const Number x = load(task.in[0], element_of(task.in[0], task.outer, point));
-  if (!is_finite(x.value)) mr::lower_to(task.first_nonfinite, static_cast<u64>(element));
+  if (!is_finite(x.value) && task.first_nonfinite != nullptr)
+    mr::lower_to(task.first_nonfinite, static_cast<u64>(element));
   return exact(task.scale * x.error + task.numbers[0] * magnitude_of(x.value) + task.numbers[1]);
 }
 

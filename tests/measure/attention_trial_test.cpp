@@ -48,7 +48,7 @@ class AttentionTrials : public ScratchTest {
   // Some candidates of both passes, spread over all. Under a sanitizer the first and the last.
   void try_some(size_t most) {
     const size_t count = kSanitized ? 2 : most;
-    Result<GpuTrials> trials = GpuTrials::make(*gpu_, *compiler_, training_.graph, candidates_.domains);
+    Result<GpuTrials> trials = GpuTrials::make(*gpu_, *compiler_, path("cache"), training_.graph, candidates_.domains);
     ASSERT_TRUE(trials) << to_string(trials.error());
     const GpuKernelCache cache(path("cache"), *compiler_, gpu_prelude(), "sm_90");
     for (const PartitionCandidates& each : candidates_.partitions) {
@@ -102,7 +102,7 @@ TEST_F(AttentionTrials, AWrongKernelIsDetected) {
   for (PartitionCandidates& each : candidates_.partitions) {
     Partition other = each.partition;
     other.attention.scales.clear();
-    Result<GpuTrials> trials = GpuTrials::make(*gpu_, *compiler_, training_.graph, candidates_.domains);
+    Result<GpuTrials> trials = GpuTrials::make(*gpu_, *compiler_, path("cache"), training_.graph, candidates_.domains);
     ASSERT_TRUE(trials) << to_string(trials.error());
     const GpuKernelCache cache(path("cache"), *compiler_, gpu_prelude(), "sm_90");
     const Candidate& candidate = each.candidates.front();

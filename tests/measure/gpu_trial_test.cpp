@@ -45,6 +45,15 @@ def product(x: float16[B, J], w: float16[J, K]):
     return np.einsum("bj,jk->bk", x, w)
 )";
 
+constexpr const char* kMutated = R"(
+A = 6
+B = 37
+
+
+def layer(x: float32[A, B], y: float32[A, B], bias: float32[B]):
+    return dropout(softmax(x), p=0.25), relu(x + bias[None, :]) + y
+)";
+
 class EmulatedTrials : public ScratchTest {
  protected:
   void SetUp() override {
@@ -68,7 +77,9 @@ class EmulatedTrials : public ScratchTest {
     compiler_ = emulated::make_compiler();
   }
 
-  Result<GpuTrials> trials() const { return GpuTrials::make(*gpu_, *compiler_, training_.graph, candidates_.domains); }
+  Result<GpuTrials> trials() const {
+    return GpuTrials::make(*gpu_, *compiler_, path("cache"), training_.graph, candidates_.domains);
+  }
 
   Result<MeasurementRow> run(GpuTrials& trials, const Partition& partition, const Candidate& candidate) const {
     const Launch launch =
@@ -77,6 +88,41 @@ class EmulatedTrials : public ScratchTest {
     const Result<CompiledCubin> cubin = cache.get({launch}, 1).front();
     if (!cubin) return cubin.error();
     return trials.run(partition, candidate, cubin->bytes, cubin->name, {});
+  }
+
+  // The largest partition with an operator of this kind.
+  const Partition* fused_with(OperatorKind kind) const {
+    const Partition* found = nullptr;
+    for (const PartitionCandidates& each : candidates_.partitions) {
+      const std::vector<OperatorId>& members = each.partition.members;
+      const bool has = std::any_of(members.begin(), members.end(),
+                                   [&](OperatorId op) { return training_.graph.operators[op.at()].kind == kind; });
+      if (has && (found == nullptr || members.size() > found->members.size())) found = &each.partition;
+    }
+    return found;
+  }
+
+  // The partition's first candidate with all tensors stored as words, with a piece of its kernel's text replaced.
+  Result<MeasurementRow> run_altered(GpuTrials& trials, const Partition& partition, const std::string& from,
+                                     const std::string& to) const {
+    for (const PartitionCandidates& each : candidates_.partitions) {
+      if (&each.partition != &partition) continue;
+      for (const Candidate& candidate : each.candidates) {
+        const std::vector<Layout> layouts = layouts_of(candidates_.domains, partition, candidate);
+        const bool words = std::all_of(layouts.begin(), layouts.end(),
+                                       [](const Layout& layout) { return layout.storage == MaskStorage::words; });
+        if (!words) continue;
+        Launch launch = lower(training_.graph, partition, layouts, candidate.config);
+        const size_t at = launch.kernel.find(from);
+        if (at == std::string::npos) return Error::make(ErrorKind::failed, concat(from, " is not in ", launch.kernel));
+        launch.kernel.replace(at, from.size(), to);
+        const GpuKernelCache cache(path("cache"), *compiler_, gpu_prelude(), "sm_90");
+        const Result<CompiledCubin> cubin = cache.get({launch}, 1).front();
+        if (!cubin) return cubin.error();
+        return trials.run(partition, candidate, cubin->bytes, cubin->name, {});
+      }
+    }
+    return Error::make(ErrorKind::failed, "no candidate");
   }
 
   void expect_measured(GpuTrials& trials, const Partition& partition, const Candidate& candidate) const {
@@ -280,7 +326,26 @@ TEST_F(EmulatedTrials, WrongAlgorithmsAreDetected) {
   }
 }
 
+TEST_F(EmulatedTrials, LargeProductsAreComparedWithTheOracle) {
+  take(kLarge);
+  setenv("MILLRACE_EMULATED_WRONG", "3", 1);
+  Result<GpuTrials> all = trials();
+  ASSERT_TRUE(all) << to_string(all.error());
+  // Also the very first: there is no peer.
+  for (const auto& [algorithm, wanted] :
+       {std::pair(emulated::kFastAlgorithm, "wrong"), {emulated::kHeuristicAlgorithm, "measured"}}) {
+    const auto [partition, candidate] = product(algorithm);
+    ASSERT_TRUE(is_large(*partition));
+    const Result<MeasurementRow> row = run(*all, *partition, candidate);
+    ASSERT_TRUE(row) << to_string(row.error());
+    EXPECT_EQ(word(*row), wanted) << row->detail;
+    EXPECT_EQ(all->why_not_on_gpu(), "");
+  }
+}
+
+// Where the oracle does not fit into the GPU's memory: first this, then a peer.
 TEST_F(EmulatedTrials, LargeProductsAreComparedWithAPeer) {
+  setenv("MILLRACE_EMULATED_MEMORY", std::to_string((256 << 10) + 6'000'000).c_str(), 1);
   take(kLarge);
   setenv("MILLRACE_EMULATED_WRONG", "3", 1);
   Result<GpuTrials> all = trials();
@@ -292,6 +357,26 @@ TEST_F(EmulatedTrials, LargeProductsAreComparedWithAPeer) {
     const Result<MeasurementRow> row = run(*all, *partition, candidate);
     ASSERT_TRUE(row) << to_string(row.error());
     EXPECT_EQ(word(*row), wanted) << row->detail;
+    EXPECT_NE(all->why_not_on_gpu().find("CUDA_ERROR_OUT_OF_MEMORY"), std::string::npos) << all->why_not_on_gpu();
+  }
+}
+
+// The check can fail: kernels that were changed to be wrong are detected, as on the CPU (codegen/wrong_kernel_test).
+TEST_F(EmulatedTrials, WrongKernelsAreDetected) {
+  take(kMutated);
+  Result<GpuTrials> all = trials();
+  ASSERT_TRUE(all) << to_string(all.error());
+  for (const auto& [kind, from, to] : {std::tuple(OperatorKind::relu, "", ""),
+                                       {OperatorKind::relu, " + x", " - x"},
+                                       {OperatorKind::relu, " + x", " * 1.000002f + x"},
+                                       {OperatorKind::softmax, "mr::exp(", "1.0f + mr::exp("},
+                                       {OperatorKind::softmax, "mr::exp(", "mr::infinity() * 0 * mr::exp("},
+                                       {OperatorKind::dropout, "args.subsequences[0]", "args.subsequences[0] + 1"}}) {
+    const Partition* partition = fused_with(kind);
+    ASSERT_NE(partition, nullptr);
+    const Result<MeasurementRow> row = run_altered(*all, *partition, from, to);
+    ASSERT_TRUE(row) << to_string(row.error());
+    EXPECT_EQ(word(*row), std::string(from).empty() ? "measured" : "wrong") << to << ": " << row->detail;
   }
 }
 

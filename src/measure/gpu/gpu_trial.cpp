@@ -7,7 +7,9 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "codegen/cuda/generate.h"
 #include "codegen/lower.h"
+#include "measure/expected_log.h"
 #include "measure/probes.h"
 #include "measure/statistics.h"
 
@@ -34,11 +36,14 @@ void name_functions(Launch& launch, const std::string& name) {
 
 }  // namespace
 
-Result<GpuTrials> GpuTrials::make(Gpu& gpu, const GpuCompiler& compiler, const Graph& graph,
-                                  const std::vector<TensorDomain>& domains) {
+Result<GpuTrials> GpuTrials::make(Gpu& gpu, const GpuCompiler& compiler, const std::string& directory,
+                                  const Graph& graph, const std::vector<TensorDomain>& domains) {
   Result<GpuChecker> checker = GpuChecker::make(gpu, compiler);
   if (!checker) return checker.error();
-  GpuTrials made(gpu, std::move(*checker), graph, domains);
+  const GpuKernelCache cache(directory, compiler, std::string(cuda_hardware()), gpu.info().architecture());
+  Result<Oracle> oracle = Oracle::make(gpu, cache);
+  if (!oracle) return oracle.error();
+  GpuTrials made(gpu, std::move(*checker), std::move(*oracle), graph, domains);
   if (Result<Done> got = made.reserve(2 * gpu.info().l2_bytes, made.flushed_); !got) return got.error();
   if (Result<Done> got = made.reserve(sizeof(GpuState), made.state_); !got) return got.error();
   return made;
@@ -48,14 +53,20 @@ Result<Done> GpuTrials::reserve(int64_t bytes, GpuMemory& memory) {
   if (memory.data() != nullptr && memory.size() >= bytes) return Done{};
   if (Result<Done> waited = gpu_->wait(); !waited) return waited;
   memory = GpuMemory();
-  Result<GpuMemory> got = GpuMemory::allocate(*gpu_, bytes);
-  while (!got && forget_oldest()) got = GpuMemory::allocate(*gpu_, bytes);
+  Result<GpuMemory> got = allocate(bytes);
   if (!got) {
     no_room_ = true;
     return got.error();
   }
   memory = std::move(*got);
   return Done{};
+}
+
+// Forgets other partitions' reference data until there is room.
+Result<GpuMemory> GpuTrials::allocate(int64_t bytes) {
+  Result<GpuMemory> got = GpuMemory::allocate(*gpu_, bytes);
+  while (!got && forget_oldest()) got = GpuMemory::allocate(*gpu_, bytes);
+  return got;
 }
 
 Result<Done> GpuTrials::upload(const std::vector<double>& values, GpuMemory& to) {
@@ -121,31 +132,47 @@ Result<Done> GpuTrials::prepare_reference_data(const Partition& partition) {
   return computed;
 }
 
+// On the GPU, unless its memory or time does not suffice.
 Result<Done> GpuTrials::compute_reference_data(const Partition& partition, Known& known) {
+  const double begin = now();
+  const OracleContext context{*gpu_, oracle_, [this](int64_t bytes) { return allocate(bytes); }};
+  Result<GpuReferenceData> made = make_gpu_reference_data(context, *graph_, partition, kSeed);
+  if (Result<Done> alive = gpu_->wait(); !alive) return alive;
+  why_not_on_gpu_ = made ? "" : made.error().diagnostics.front().message;
+  if (made) {
+    known.data = std::move(*made);
+  } else if (Result<Done> computed = compute_on_cpu(partition, known); !computed) {
+    return computed;
+  }
+  log_expected(now() - begin, made ? "gpu" : concat("cpu: ", why_not_on_gpu_), partition.name);
+  const RandomState& random = known.data.numbers.random;
+  const GpuState state{random.seed, random.step, 0};  // the same for all partitions
+  if (Result<Done> copied = gpu_->copy_in(state_.data(), &state, sizeof(state)); !copied) return copied;
+  return gpu_->wait();
+}
+
+Result<Done> GpuTrials::compute_on_cpu(const Partition& partition, Known& known) {
   known.by_peer = is_large(partition);
+  ReferenceData& numbers = known.data.numbers;
   if (known.by_peer) {
-    known.reference_data = draw_inputs(*graph_, partition, kSeed, InputRange::any_sign);
+    numbers = draw_inputs(*graph_, partition, kSeed, InputRange::any_sign);
   } else {
     Result<ReferenceData> reference_data = make_reference_data(*graph_, partition, kSeed);
     if (!reference_data) return reference_data.error();
-    known.reference_data = std::move(*reference_data);
+    numbers = std::move(*reference_data);
   }
-  known.inputs.resize(partition.reads.size());
-  known.expected.resize(partition.writes.size());
+  known.data.inputs.resize(partition.reads.size());
+  known.data.expected.resize(partition.writes.size());
   for (size_t k = 0; k < partition.reads.size(); ++k) {
-    if (Result<Done> up = upload(known.reference_data.inputs[k], known.inputs[k]); !up) return up;
+    if (Result<Done> up = upload(numbers.inputs[k], known.data.inputs[k]); !up) return up;
   }
   for (size_t k = 0; !known.by_peer && k < partition.writes.size(); ++k) {
-    if (Result<Done> up = upload(known.reference_data.outputs[k].values, known.expected[k].values); !up) return up;
-    if (Result<Done> up = upload(known.reference_data.outputs[k].tolerances, known.expected[k].tolerances); !up)
-      return up;
+    if (Result<Done> up = upload(numbers.outputs[k].values, known.data.expected[k].values); !up) return up;
+    if (Result<Done> up = upload(numbers.outputs[k].tolerances, known.data.expected[k].tolerances); !up) return up;
   }
-  known.reference_data.outputs.clear();
-  if (!known.by_peer) known.reference_data.inputs.clear();  // probes need them
-  const GpuState state{known.reference_data.random.seed, known.reference_data.random.step,
-                       0};  // the same for all partitions
-  if (Result<Done> copied = gpu_->copy_in(state_.data(), &state, sizeof(state)); !copied) return copied;
-  return gpu_->wait();
+  numbers.outputs.clear();
+  if (!known.by_peer) numbers.inputs.clear();  // probes need them
+  return Done{};
 }
 
 std::vector<void*> GpuTrials::pointers(const Placement& placement, int64_t set) const {
@@ -160,20 +187,20 @@ std::vector<void*> GpuTrials::pointers(const Placement& placement, int64_t set) 
 Result<Done> GpuTrials::put_inputs(const Partition& partition, const std::vector<Layout>& layouts,
                                    const Placement& placement, InputsAs form) {
   const std::vector<void*> at = pointers(placement, 0);
-  const bool negative = factor_of(*graph_, partition, partition_->reference_data) < 0;
+  const bool negative = factor_of(*graph_, partition, partition_->data.numbers) < 0;
   for (size_t k = 0; k < partition.reads.size(); ++k) {
     const bool negated = negative && is_added(partition, partition.reads[k]);
     const PutAs as = form == InputsAs::values ? PutAs::values
                      : negated                ? PutAs::negative_magnitudes
                                               : PutAs::magnitudes;
-    Result<Done> put = checker_.put(*graph_, partition.reads[k], layouts[k], partition_->inputs[k], as, at[k]);
+    Result<Done> put = checker_.put(*graph_, partition.reads[k], layouts[k], partition_->data.inputs[k], as, at[k]);
     if (!put) return put;
   }
   return Done{};
 }
 
 Result<Done> GpuTrials::launch_once(GpuLaunch& launch, const Placement& placement, int64_t set) {
-  return launch.run(pointers(placement, set).data(), partition_->reference_data.arguments.data(), state_.data(),
+  return launch.run(pointers(placement, set).data(), partition_->data.numbers.arguments.data(), state_.data(),
                     scratch_.data());
 }
 
@@ -189,8 +216,8 @@ Result<std::string> GpuTrials::describe(const Partition& partition, const std::v
       !taken)
     return taken.error();
   std::array<double, 3> numbers{};
-  const std::array<const GpuMemory*, 3> from = {&*values, &partition_->expected[write].values,
-                                                &partition_->expected[write].tolerances};
+  const std::array<const GpuMemory*, 3> from = {&*values, &partition_->data.expected[write].values,
+                                                &partition_->data.expected[write].tolerances};
   for (size_t k = 0; k < from.size(); ++k) {
     const char* const at = from[k]->bytes_at(element * static_cast<int64_t>(sizeof(double)));
     if (Result<Done> copied = gpu_->copy_out(&numbers[k], at, sizeof(double)); !copied) return copied.error();
@@ -219,7 +246,7 @@ Result<std::string> GpuTrials::check(const Partition& partition, const std::vect
     const size_t position = partition.reads.size() + k;
     const Result<std::optional<int64_t>> first =
         checker_.first_wrong(*graph_, partition.writes[k], layouts[position], at[position],
-                             partition_->expected[k].values, partition_->expected[k].tolerances);
+                             partition_->data.expected[k].values, partition_->data.expected[k].tolerances);
     if (!first) return first.error();
     if (*first) return describe(partition, layouts, placement, k, **first);
   }
@@ -236,17 +263,17 @@ Result<std::string> GpuTrials::take_as_peer(const Partition& partition, const st
   for (size_t k = 0; k < partition.writes.size(); ++k) {
     const size_t position = partition.reads.size() + k;
     const int64_t bytes = elements_of(*graph_, partition.writes[k]) * static_cast<int64_t>(sizeof(double));
-    if (Result<Done> got = reserve(bytes, partition_->expected[k].values); !got) return got.error();
+    if (Result<Done> got = reserve(bytes, partition_->data.expected[k].values); !got) return got.error();
     if (Result<Done> taken = checker_.take(*graph_, partition.writes[k], layouts[position], at[position],
-                                           partition_->expected[k].values);
+                                           partition_->data.expected[k].values);
         !taken)
       return taken.error();
     values.emplace_back(static_cast<size_t>(elements_of(*graph_, partition.writes[k])));
-    if (Result<Done> copied = gpu_->copy_out(values.back().data(), partition_->expected[k].values.data(), bytes);
+    if (Result<Done> copied = gpu_->copy_out(values.back().data(), partition_->data.expected[k].values.data(), bytes);
         !copied)
       return copied.error();
   }
-  for (const Probe& probe : probes_of(*graph_, partition, partition_->reference_data, kProbes)) {
+  for (const Probe& probe : probes_of(*graph_, partition, partition_->data.numbers, kProbes)) {
     const TensorId tensor = partition.writes[probe.output];
     const double found = values[probe.output][probe.element];
     const double tolerance = tolerance_of(*graph_, partition, tensor, probe.magnitude, probe.value);
@@ -260,18 +287,20 @@ Result<std::string> GpuTrials::take_as_peer(const Partition& partition, const st
     const size_t position = partition.reads.size() + k;
     const TensorId tensor = partition.writes[k];
     const int64_t elements = elements_of(*graph_, tensor);
-    if (Result<Done> got = reserve(elements * static_cast<int64_t>(sizeof(double)), partition_->expected[k].tolerances);
+    if (Result<Done> got =
+            reserve(elements * static_cast<int64_t>(sizeof(double)), partition_->data.expected[k].tolerances);
         !got)
       return got.error();
     if (Result<Done> taken =
-            checker_.take(*graph_, tensor, layouts[position], at[position], partition_->expected[k].tolerances);
+            checker_.take(*graph_, tensor, layouts[position], at[position], partition_->data.expected[k].tolerances);
         !taken)
       return taken.error();
     const double absolute = tolerance_of(*graph_, partition, tensor, 0, 0);
     const double per_magnitude = tolerance_of(*graph_, partition, tensor, 1, 0) - absolute;
     const double relative = tolerance_of(*graph_, partition, tensor, 0, 1) - absolute;
-    if (Result<Done> allowed = checker_.allow(elements, partition_->expected[k].values,
-                                              partition_->expected[k].tolerances, per_magnitude, relative, absolute);
+    if (Result<Done> allowed =
+            checker_.allow(elements, partition_->data.expected[k].values, partition_->data.expected[k].tolerances,
+                           per_magnitude, relative, absolute);
         !allowed)
       return allowed.error();
   }
@@ -279,7 +308,7 @@ Result<std::string> GpuTrials::take_as_peer(const Partition& partition, const st
   if (Result<Done> ran = launch_once(launch, placement, 0); !ran) return ran.error();
   if (Result<Done> waited = gpu_->wait(); !waited) return waited.error();
   partition_->has_peer = true;
-  partition_->reference_data.inputs.clear();
+  partition_->data.numbers.inputs.clear();
   return std::string();
 }
 
@@ -350,7 +379,7 @@ Result<MeasurementRow> GpuTrials::time(const Placement& placement, int64_t sets,
                       [&]() -> Result<Done> {
                         for (int k = 0; k < repeats; ++k) {
                           Result<Done> ran =
-                              launch.run(at[next++ % at.size()].data(), partition_->reference_data.arguments.data(),
+                              launch.run(at[next++ % at.size()].data(), partition_->data.numbers.arguments.data(),
                                          state_.data(), scratch_.data());
                           if (!ran) return ran;
                         }

@@ -9,6 +9,7 @@
 
 #include "candidates/candidates.h"
 #include "measure/gpu/gpu_checker.h"
+#include "measure/gpu/gpu_reference.h"
 #include "measure/measurement_row.h"
 #include "measure/reference_data.h"
 #include "measure/trial.h"
@@ -17,7 +18,8 @@ namespace millrace {
 
 class GpuTrials {
  public:
-  static Result<GpuTrials> make(Gpu& gpu, const GpuCompiler& compiler, const Graph& graph,
+  // `directory`: where the oracle's kernels are kept.
+  static Result<GpuTrials> make(Gpu& gpu, const GpuCompiler& compiler, const std::string& directory, const Graph& graph,
                                 const std::vector<TensorDomain>& domains);
 
   // `cubin`: the compiled kernel, if the candidate is one. `name`: the prefix of its functions' names. An error is one
@@ -25,18 +27,15 @@ class GpuTrials {
   Result<MeasurementRow> run(const Partition& partition, const Candidate& candidate, const std::string& cubin,
                              const std::string& name, const TrialSettings& settings);
 
+  // Why the expected values of the last partition were not computed on the GPU; empty if they were.
+  const std::string& why_not_on_gpu() const { return why_not_on_gpu_; }
+
  private:
-  struct ExpectedOnGpu {  // of one tensor that the partition writes
-    GpuMemory values;
-    GpuMemory tolerances;
-  };
   // A partition's reference data on the GPU.
   struct Known {
-    ReferenceData reference_data;
-    bool by_peer = false;  // too large for the reference: compared with a peer whose elements were probed
+    GpuReferenceData data;  // its numbers have the inputs while the peer is probed
+    bool by_peer = false;   // too large for both oracles: compared with a peer whose elements were probed
     bool has_peer = false;
-    std::vector<GpuMemory> inputs;
-    std::vector<ExpectedOnGpu> expected;
     uint64_t used = 0;  // value of uses_ at its last use
   };
   // The partition's tensors in one block of memory.
@@ -46,12 +45,14 @@ class GpuTrials {
     int64_t bytes = 0;
   };
 
-  GpuTrials(Gpu& gpu, GpuChecker checker, const Graph& graph, const std::vector<TensorDomain>& domains)
-      : gpu_(&gpu), checker_(std::move(checker)), graph_(&graph), domains_(&domains) {}
+  GpuTrials(Gpu& gpu, GpuChecker checker, Oracle oracle, const Graph& graph, const std::vector<TensorDomain>& domains)
+      : gpu_(&gpu), checker_(std::move(checker)), oracle_(std::move(oracle)), graph_(&graph), domains_(&domains) {}
 
   Placement place(const Partition& partition, const std::vector<Layout>& layouts) const;
   Result<Done> prepare_reference_data(const Partition& partition);
   Result<Done> compute_reference_data(const Partition& partition, Known& known);
+  Result<Done> compute_on_cpu(const Partition& partition, Known& known);
+  Result<GpuMemory> allocate(int64_t bytes);
   bool forget_oldest();
   Result<Done> upload(const std::vector<double>& values, GpuMemory& to);
   Result<Done> reserve(int64_t bytes, GpuMemory& memory);
@@ -73,11 +74,13 @@ class GpuTrials {
 
   Gpu* gpu_;
   GpuChecker checker_;
+  Oracle oracle_;
   const Graph* graph_;
   const std::vector<TensorDomain>* domains_;
   std::map<std::string, Known> known_;  // by reference_data_name(); a partition's candidates come in several batches
   Known* partition_ = nullptr;          // the one being tried
   uint64_t uses_ = 0;
+  std::string why_not_on_gpu_;
   bool no_room_ = false;  // the GPU's memory did not suffice for the trial
   GpuMemory sets_;
   GpuMemory scratch_;

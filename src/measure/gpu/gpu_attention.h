@@ -1,0 +1,13 @@
+// Expected values of fused attention on a GPU: attention_reference_data.h says what they are and which errors are
+// allowed; this computes the same there, unfused, some heads at a time. Test: tests/measure/gpu_reference_test.cpp
+#pragma once
+
+#include "measure/gpu/gpu_reference.h"
+
+namespace millrace {
+
+// Takes data with drawn inputs, makes the inputs consistent, and fills in the expected values and tolerances.
+Result<Done> complete_gpu_attention(const OracleContext& context, const Graph& graph, const Partition& partition,
+                                    GpuReferenceData& data);
+
+}  // namespace millrace

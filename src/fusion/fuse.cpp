@@ -7,15 +7,22 @@
 #include "base/text.h"
 #include "fusion/alternatives.h"
 #include "fusion/fuser.h"
+#include "fusion/movement.h"
 #include "fusion/names.h"
 
 namespace millrace {
 namespace {
 
 // A library runs a contraction; here it is a separate loop nest.
-LoopNest nest_of(const Neighbourhood& near, const Group& group) {
-  if (near.is_contraction(group.members.front().op)) return {~LabelSet{0}, {false}, 1, 1};
-  return *find_loop_nest(near, group);
+LoopNest nest_of(const Neighbourhood& near, const FusionGroup& group) {
+  if (near.is_contraction(group.group.members.front().op)) return {~LabelSet{0}, {}, false, 1};
+  return *find_loop_nest(near.graph, group.group.dims, group.summary.spaces);
+}
+
+Movement movement_of(const Neighbourhood& near, const FusionGroup& group, const LoopNest& nest) {
+  const std::vector<OperatorId> members = operators_of(group.group);
+  const int loops = count_loops(near.graph, group.group.dims, group.summary.spaces, nest, members);
+  return movement_of(near, group.group, nest, loops);
 }
 
 Implementation implementation_of(const Neighbourhood& near, const Group& group, const LoopNest& nest, size_t label) {
@@ -52,7 +59,7 @@ FusedOperator describe(const Neighbourhood& near, const Group& group, const Loop
     fused.members.push_back(member.op);
     fused.index_of.push_back(member.labels);
     fused.shift_of.push_back(member.shifts);
-    const Group alone = single(near, member.op);
+    const FusionGroup alone = summarized(near, single(near, member.op));
     fused.words_before += movement_of(near, alone, nest_of(near, alone)).words;
   }
   std::vector<int> renamed(group.dims.size(), kNoLabel);  // labels of extent one affect no loop
@@ -70,7 +77,7 @@ FusedOperator describe(const Neighbourhood& near, const Group& group, const Loop
   fused.reads = movement.reads;
   fused.writes = movement.writes;
   fused.interim = movement.interim;
-  fused.loops = nest.loops;
+  fused.loops = movement.loops;
   fused.rereads = movement.rereads;
   fused.partial_words = movement.partial_words;
   fused.words_after = movement.words;
@@ -113,9 +120,9 @@ FusedGraph fuse(const TrainingGraph& training) {
   fuser.run();
   FusedGraph fused;
   for (const size_t number : fuser.order()) {
-    const Group& group = fuser.group(number);
-    const LoopNest nest = nest_of(near, group);
-    const Movement movement = movement_of(near, group, nest);
+    const Group& group = fuser.group(number).group;
+    const LoopNest nest = nest_of(near, fuser.group(number));
+    const Movement movement = movement_of(near, fuser.group(number), nest);
     fused.groups.push_back(describe(near, group, nest, movement));
     fused.words_before += fused.groups.back().words_before;
     fused.words_after += fused.groups.back().words_after;

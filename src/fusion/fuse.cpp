@@ -7,15 +7,22 @@
 #include "base/text.h"
 #include "fusion/alternatives.h"
 #include "fusion/fuser.h"
+#include "fusion/movement.h"
 #include "fusion/names.h"
 
 namespace millrace {
 namespace {
 
 // A library runs a contraction; here it is a separate loop nest.
-LoopNest nest_of(const Neighbourhood& near, const Group& group) {
-  if (near.is_contraction(group.members.front().op)) return {~LabelSet{0}, {false}, 1, 1};
-  return *find_loop_nest(near, group);
+LoopNest nest_of(const Neighbourhood& near, const FusionGroup& group) {
+  if (near.is_contraction(group.group.members.front().op)) return {~LabelSet{0}, {}, false, 1};
+  return *find_loop_nest(near.graph, group.group.dims, group.summary.spaces);
+}
+
+Movement movement_of(const Neighbourhood& near, const FusionGroup& group, const LoopNest& nest) {
+  const std::vector<OperatorId> members = operators_of(group.group);
+  const int loops = count_loops(near.graph, group.group.dims, group.summary.spaces, nest, members);
+  return movement_of(near, group.group, nest, loops);
 }
 
 Implementation implementation_of(const Neighbourhood& near, const Group& group, const LoopNest& nest, size_t label) {
@@ -52,7 +59,7 @@ FusedOperator describe(const Neighbourhood& near, const Group& group, const Loop
     fused.members.push_back(member.op);
     fused.index_of.push_back(member.labels);
     fused.shift_of.push_back(member.shifts);
-    const Group alone = single(near, member.op);
+    const FusionGroup alone = summarized(near, single(near, member.op));
     fused.words_before += movement_of(near, alone, nest_of(near, alone)).words;
   }
   std::vector<int> renamed(group.dims.size(), kNoLabel);  // labels of extent one affect no loop
@@ -70,21 +77,21 @@ FusedOperator describe(const Neighbourhood& near, const Group& group, const Loop
   fused.reads = movement.reads;
   fused.writes = movement.writes;
   fused.interim = movement.interim;
-  fused.loops = nest.loops;
+  fused.loops = movement.loops;
   fused.rereads = movement.rereads;
   fused.partial_words = movement.partial_words;
   fused.words_after = movement.words;
   return fused;
 }
 
-void add_group(const Neighbourhood& near, const Group& group, FusedGraph& fused) {
+void add_group(const Neighbourhood& near, const FusionGroup& group, FusedGraph& fused) {
   const LoopNest nest = nest_of(near, group);
   const Movement movement = movement_of(near, group, nest);
-  fused.groups.push_back(describe(near, group, nest, movement));
+  fused.groups.push_back(describe(near, group.group, nest, movement));
   fused.words_before += fused.groups.back().words_before;
   fused.words_after += fused.groups.back().words_after;
   for (const MaskStorage masks : {MaskStorage::words, MaskStorage::bits, MaskStorage::regenerated}) {
-    const int64_t words = words_with_masks(near, group, nest, movement, masks);
+    const int64_t words = words_with_masks(near, group.group, nest, movement, masks);
     fused.groups.back().words_after_by_mask.at(static_cast<size_t>(masks)) = words;
     fused.words_after_by_mask.at(static_cast<size_t>(masks)) += words;
   }
@@ -123,7 +130,8 @@ std::string reason_to_stay_separate(Fuser& fuser, size_t a, size_t b) {
 FusedGraph leave_separate(const TrainingGraph& training) {
   const Neighbourhood near(training);
   FusedGraph fused;
-  for (size_t k = 0; k < near.graph.operators.size(); ++k) add_group(near, single(near, OperatorId(k)), fused);
+  for (size_t k = 0; k < near.graph.operators.size(); ++k)
+    add_group(near, summarized(near, single(near, OperatorId(k))), fused);
   return fused;
 }
 

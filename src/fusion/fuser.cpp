@@ -9,34 +9,22 @@
 namespace millrace {
 namespace {
 
-std::set<OperatorKind> kinds_in(const Neighbourhood& near, const Group& group) {
-  std::set<OperatorKind> kinds;
-  for (const Member& member : group.members) kinds.insert(near.op(member.op).kind);
-  return kinds;
-}
+// Of more operators than any layer has, only pairs that are at most so far apart are considered.
+constexpr size_t kNear = 48;
 
-bool share_a_tensor(const Neighbourhood& near, const Group& a, const Group& b) {
-  std::set<TensorId> touched;
-  const auto each = [&](const Group& group, auto visit) {
-    for (const Member& member : group.members) {
-      const Operator& op = near.op(member.op);
-      for (const Access& access : op.inputs) visit(access.tensor);
-      for (const Access& access : op.outputs) visit(access.tensor);
-    }
-  };
-  each(a, [&](TensorId tensor) {
-    if (words_of(near.graph, tensor) > 0) touched.insert(tensor);
-  });
-  bool shared = false;
-  each(b, [&](TensorId tensor) { shared = shared || touched.contains(tensor); });
-  return shared;
+// Calls `visit` with the elements at most kNear before and after `one`, in a sorted list.
+template <class Visit>
+void visit_near(const std::vector<OperatorId>& sorted, OperatorId one, Visit visit) {
+  const auto place = static_cast<size_t>(std::lower_bound(sorted.begin(), sorted.end(), one) - sorted.begin());
+  const size_t end = std::min(sorted.size(), place + kNear + 1);
+  for (size_t k = place - std::min(place, kNear); k < end; ++k) visit(sorted[k]);
 }
 
 }  // namespace
 
 Fuser::Fuser(const Neighbourhood& near)
     : near_(near), order_(near.graph.operators.size(), [this](size_t group, const std::function<void(size_t)>& visit) {
-        for (const Member& member : groups_[group].members) {
+        for (const Member& member : groups_[group].group.members) {
           for (const Access& output : near_.op(member.op).outputs) {
             for (const OperatorId reader : near_.readers[output.tensor.at()]) {
               if (group_of_[reader.at()] != group) visit(group_of_[reader.at()]);
@@ -45,17 +33,28 @@ Fuser::Fuser(const Neighbourhood& near)
         }
       }) {
   for (size_t k = 0; k < near.graph.operators.size(); ++k) {
-    groups_.push_back(single(near, OperatorId(k)));
+    groups_.push_back(summarized(near, single(near, OperatorId(k))));
     group_of_.push_back(k);
   }
   versions_.resize(groups_.size(), 0);
-  cousins_.resize(groups_.size());
+  rank_names();
   find_cousins();
+  find_near_groups();
+}
+
+void Fuser::rank_names() {
+  std::vector<size_t> by_name(groups_.size());
+  for (size_t k = 0; k < by_name.size(); ++k) by_name[k] = k;
+  std::sort(by_name.begin(), by_name.end(),
+            [&](size_t l, size_t r) { return near_.graph.operators[l].name < near_.graph.operators[r].name; });
+  name_rank_.resize(by_name.size());
+  for (size_t rank = 0; rank < by_name.size(); ++rank) name_rank_[by_name[rank]] = rank;
 }
 
 // Cousins: operators on the results, or on the other operands, of contractions that share an operand. When the
 // contractions are stacked, their tensors become one, and so can the cousins: the paper's input biases and gradients.
 void Fuser::find_cousins() {
+  cousins_.resize(groups_.size());
   std::map<std::pair<TensorId, Pass>, std::vector<OperatorId>> sharing;
   for (size_t k = 0; k < near_.graph.operators.size(); ++k) {
     const OperatorId id(k);
@@ -63,9 +62,8 @@ void Fuser::find_cousins() {
     for (size_t side : {0U, 1U}) sharing[{near_.op(id).inputs[side].tensor, near_.op(id).pass}].push_back(id);
   }
   const auto add_pairs = [&](const std::vector<OperatorId>& operators) {
-    constexpr size_t kMany = 32;  // of more operators than any layer has, consider only some pairs
     for (size_t k = 0; k < operators.size(); ++k) {
-      for (size_t m = k + 1; m < std::min(operators.size(), k + kMany); ++m) {
+      for (size_t m = k + 1; m < std::min(operators.size(), k + kNear); ++m) {
         cousins_[operators[k].at()].push_back(operators[m]);
         cousins_[operators[m].at()].push_back(operators[k]);
       }
@@ -95,93 +93,86 @@ void Fuser::find_cousins() {
 std::vector<OperatorId> Fuser::neighbours(OperatorId id) const {
   std::vector<OperatorId> found = cousins_[id.at()];
   const Operator& op = near_.op(id);
+  const auto add = [&](OperatorId other) { found.push_back(other); };
   for (const Access& input : op.inputs) {
-    if (words_of(near_.graph, input.tensor) == 0) continue;
-    const OperatorId producer = near_.producers[input.tensor.at()];
-    if (producer.valid()) found.push_back(producer);
+    if (near_.words[input.tensor.at()] == 0) continue;
     const std::vector<OperatorId>& readers = near_.readers[input.tensor.at()];
-    found.insert(found.end(), readers.begin(), readers.end());
+    const OperatorId producer = near_.producers[input.tensor.at()];
+    if (producer.valid() && !(readers[std::min(kNear, readers.size() - 1)] < id)) add(producer);
+    visit_near(readers, id, add);
   }
-  for (const Access& output : op.outputs) {
-    const std::vector<OperatorId>& readers = near_.readers[output.tensor.at()];
-    found.insert(found.end(), readers.begin(), readers.end());
-  }
+  for (const Access& output : op.outputs) visit_near(near_.readers[output.tensor.at()], id, add);
   std::sort(found.begin(), found.end());
   found.erase(std::unique(found.begin(), found.end()), found.end());
   std::erase(found, id);
   return found;
 }
 
-int64_t Fuser::words_of_group(const Group& group) const {
-  const OrRejected<LoopNest> nest = find_loop_nest(near_, group);
-  return nest ? movement_of(near_, group, *nest).words : 0;
+void Fuser::find_near_groups() {
+  near_groups_.resize(groups_.size());
+  for (size_t k = 0; k < groups_.size(); ++k) {
+    for (const OperatorId other : neighbours(OperatorId(k))) {
+      if (near_.is_contraction(OperatorId(k)) || near_.is_contraction(other)) continue;
+      if (near_.graph.operators[k].pass == near_.op(other).pass) near_groups_[k].insert(other.at());
+    }
+  }
 }
 
 OrRejected<Fuser::Merge> Fuser::try_merge(size_t a, size_t b) const {
-  const Operator& first = near_.op(groups_[a].members.front().op);
-  const Operator& second = near_.op(groups_[b].members.front().op);
-  if (first.kind == OperatorKind::contraction || second.kind == OperatorKind::contraction)
+  ++tries_;
+  const std::vector<Member>& in_a = groups_[a].group.members;
+  const std::vector<Member>& in_b = groups_[b].group.members;
+  if (near_.is_contraction(in_a.front().op) || near_.is_contraction(in_b.front().op))
     return Rejection{"one is a contraction, which only absorbs scalings and epilogues"};
-  if (first.pass != second.pass) return Rejection{"they run in different passes"};
-  const bool shared = share_a_tensor(near_, groups_[a], groups_[b]);
-  if (!shared && kinds_in(near_, groups_[a]) != kinds_in(near_, groups_[b]))
-    return Rejection{"they share no tensor and have different operators"};
-  OrRejected<Merge> merge = try_united(groups_[a], groups_[b]);
+  if (near_.op(in_a.front().op).pass != near_.op(in_b.front().op).pass)
+    return Rejection{"they run in different passes"};
+  if (in_a.size() + in_b.size() > kMostMembers)
+    return Rejection{concat("fused, they would have more than ", kMostMembers, " operators")};
+  OrRejected<Merge> merge = try_united(a, b);
   // Labels of slices that both only read are matched where they are free, which may depend on the order.
   if (!merge && !near_.plain) {
-    OrRejected<Merge> reversed = try_united(groups_[b], groups_[a]);
+    OrRejected<Merge> reversed = try_united(b, a);
     if (reversed) return reversed;
   }
   return merge;
 }
 
-OrRejected<Fuser::Merge> Fuser::try_united(const Group& a, const Group& b) const {
-  OrRejected<Group> united = unite(near_, a, b);
-  if (!united) return Rejection{united.reason()};
-  const OrRejected<LoopNest> nest = find_loop_nest(near_, *united);
-  if (!nest) return Rejection{nest.reason()};
-  const int64_t saved = words_of_group(a) + words_of_group(b) - movement_of(near_, *united, *nest).words;
+OrRejected<Fuser::Merge> Fuser::try_united(size_t a, size_t b) const {
+  OrRejected<Union> both = unite(near_, groups_[a], groups_[b]);
+  if (!both) return Rejection{both.reason()};
+  const int64_t saved = groups_[a].summary.words + groups_[b].summary.words - both->words;
   if (saved < 0) return Rejection{concat("fused, they would move ", -saved, " more words")};
-  return Merge{std::move(*united), saved};
-}
-
-std::string Fuser::name_of(size_t group) const {
-  std::string name = near_.op(groups_[group].members.front().op).name;
-  for (const Member& member : groups_[group].members) name = std::min(name, near_.op(member.op).name);
-  return name;
+  return Merge{a, b, std::move(*both), saved};
 }
 
 void Fuser::consider(size_t a, size_t b) {
   const OrRejected<Merge> merge = try_merge(a, b);
   if (!merge) return;
-  const std::string name_a = name_of(a);
-  const std::string name_b = name_of(b);
-  candidates_.push({merge->saved, concat(std::min(name_a, name_b), "\n", std::max(name_a, name_b)), a, b, versions_[a],
-                    versions_[b]});
+  const size_t name_a = name_rank_[groups_[a].summary.first_by_name.at()];
+  const size_t name_b = name_rank_[groups_[b].summary.first_by_name.at()];
+  candidates_.push({merge->saved, std::minmax(name_a, name_b), a, b, versions_[a], versions_[b]});
 }
 
-void Fuser::consider_neighbours(size_t group) {
-  std::set<size_t> others;
-  for (const Member& member : groups_[group].members) {
-    for (const OperatorId neighbour : neighbours(member.op)) others.insert(group_of_[neighbour.at()]);
-  }
-  others.erase(group);
-  for (const size_t other : others) consider(group, other);
-}
-
-void Fuser::merge(size_t a, size_t b, Group merged) {
+void Fuser::merge(size_t a, size_t b, const Merge& found) {
   order_.merge(a, b);
-  for (const Member& member : groups_[b].members) group_of_[member.op.at()] = a;
-  groups_[a] = std::move(merged);
+  for (const Member& member : groups_[b].group.members) group_of_[member.op.at()] = a;
+  groups_[a] = merged(near_, std::move(groups_[found.first]), std::move(groups_[found.second]), found.both);
   groups_[b] = {};
+  for (const size_t other : near_groups_[b]) {
+    near_groups_[other].erase(b);
+    if (other == a) continue;
+    near_groups_[other].insert(a);
+    near_groups_[a].insert(other);
+  }
+  near_groups_[b].clear();
   ++versions_[a];
   versions_[b] = -1;
 }
 
 void Fuser::run() {
   for (size_t k = 0; k < groups_.size(); ++k) {
-    for (const OperatorId neighbour : neighbours(OperatorId(k))) {
-      if (neighbour.at() > k) consider(k, neighbour.at());
+    for (const size_t other : near_groups_[k]) {
+      if (other > k) consider(k, other);
     }
   }
   while (!candidates_.empty()) {
@@ -189,9 +180,9 @@ void Fuser::run() {
     candidates_.pop();
     if (versions_[best.a] != best.version_a || versions_[best.b] != best.version_b) continue;
     if (makes_cycle(best.a, best.b)) continue;
-    OrRejected<Merge> found = try_merge(best.a, best.b);
-    merge(best.a, best.b, std::move(found->group));
-    consider_neighbours(best.a);
+    const OrRejected<Merge> found = try_merge(best.a, best.b);
+    merge(best.a, best.b, *found);
+    for (const size_t other : near_groups_[best.a]) consider(best.a, other);
   }
 }
 
@@ -206,7 +197,7 @@ void Fuser::restore(const FusedGraph& fused) {
       versions_[op.members[k].at()] = k == 0 ? 0 : -1;
     }
     for (const FusedIndex& index : op.space) group.dims.push_back(index.dim);
-    groups_[number] = std::move(group);
+    groups_[number] = summarized(near_, std::move(group));
     numbers.push_back(number);
   }
   order_.assign(numbers);

@@ -3,13 +3,14 @@
 #pragma once
 
 #include <queue>
-#include <string>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "base/or_rejected.h"
 #include "fusion/fused_graph.h"
-#include "fusion/group.h"
 #include "fusion/group_order.h"
+#include "fusion/unite.h"
 
 namespace millrace {
 
@@ -25,48 +26,56 @@ class Fuser {
 
   // Group numbers in execution order.
   std::vector<size_t> order() const;
-  const Group& group(size_t number) const { return groups_[number]; }
+  const FusionGroup& group(size_t number) const { return groups_[number]; }
   size_t group_of(OperatorId op) const { return group_of_[op.at()]; }
 
-  // What merging two groups would give.
+  // What merging two groups would give: `first` and `second` in this order.
   struct Merge {
-    Group group;
+    size_t first = 0;
+    size_t second = 0;
+    Union both;
     int64_t saved = 0;  // words
   };
   OrRejected<Merge> try_merge(size_t a, size_t b) const;
 
   bool makes_cycle(size_t a, size_t b) { return order_.merging_makes_cycle(a, b); }
 
-  // Operators that `id` could fuse with: producers and readers of its tensors, and cousins.
+  // Operators that `id` could fuse with: producers and readers of its tensors, and cousins. Of a tensor that more
+  // operators access than any layer has, only those that are near in the graph's order.
   std::vector<OperatorId> neighbours(OperatorId id) const;
+
+  // How many pairs of groups were tried: proportional to the operators.
+  size_t tries() const { return tries_; }
 
  private:
   // A pair of groups, with their versions when it was evaluated.
   struct Candidate {
     int64_t saved = 0;
-    std::string name;  // breaks ties independently of the order of operators
+    std::pair<size_t, size_t> names;  // breaks ties independently of the order of operators
     size_t a = 0;
     size_t b = 0;
     int version_a = 0;
     int version_b = 0;
     bool operator<(const Candidate& other) const {
-      return saved != other.saved ? saved < other.saved : name > other.name;
+      return saved != other.saved ? saved < other.saved : names > other.names;
     }
   };
 
-  OrRejected<Merge> try_united(const Group& a, const Group& b) const;
+  OrRejected<Merge> try_united(size_t a, size_t b) const;
+  void rank_names();
   void find_cousins();
+  void find_near_groups();
   void consider(size_t a, size_t b);
-  void consider_neighbours(size_t group);
-  void merge(size_t a, size_t b, Group merged);
-  std::string name_of(size_t group) const;
-  int64_t words_of_group(const Group& group) const;
+  void merge(size_t a, size_t b, const Merge& found);
 
   const Neighbourhood& near_;
-  std::vector<Group> groups_;
+  std::vector<FusionGroup> groups_;
   std::vector<int> versions_;  // one per group; negative: merged into another
   std::vector<size_t> group_of_;
   std::vector<std::vector<OperatorId>> cousins_;
+  std::vector<size_t> name_rank_;              // one per operator
+  std::vector<std::set<size_t>> near_groups_;  // one per group: those that it could merge with
+  mutable size_t tries_ = 0;
   std::priority_queue<Candidate> candidates_;
   GroupOrder order_;
 };

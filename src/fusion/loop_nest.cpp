@@ -1,46 +1,58 @@
-// Decides whether operators can share a loop nest: the paper's compatibility of iteration spaces, and partial fusion.
+#include "fusion/loop_nest.h"
+
 #include <algorithm>
 #include <map>
 #include <set>
 
 #include "base/text.h"
-#include "fusion/group.h"
 
 namespace millrace {
 namespace {
 
+LabelSet longer_than_one(const Graph& graph, const std::vector<DimId>& dims) {
+  LabelSet labels = 0;
+  for (size_t label = 0; label < dims.size(); ++label) {
+    if (graph.extent(dims[label]) > 1) labels |= LabelSet{1} << label;
+  }
+  return labels;
+}
+
+// A reduction along labels longer than one.
 struct Space {
   LabelSet all = 0;
   LabelSet reduced = 0;
-  bool maps_after = false;   // a normalization: it uses its reduction at each point of the row
-  bool used_inside = false;  // another member reads its output
+  bool maps_after = false;  // a normalization: it uses its reduction at each point of the row
 };
+
+Space space_of(const Reduction& reduction, LabelSet longer) {
+  return {reduction.all & longer, reduction.reduced & longer,
+          reduction.always_maps || (reduction.mapped & longer) != 0};
+}
 
 class NestFinder {
  public:
-  NestFinder(const Neighbourhood& near, const Group& group) : near_(near), group_(group) {
-    for (const Member& member : group.members) spaces_.push_back(space_of(member));
-  }
+  NestFinder(const Graph& graph, const std::vector<DimId>& dims, const GroupSpaces& spaces)
+      : graph_(graph), dims_(dims), spaces_(spaces), longer_(longer_than_one(graph, dims)) {}
 
   OrRejected<LoopNest> run() const {
     LabelSet everything = 0;
     LabelSet common = ~LabelSet{0};
-    for (const Space& space : spaces_) {
-      everything |= space.all;
-      common &= space.all;
+    for (const LabelSet space : spaces_.distinct) {
+      everything |= space & longer_;
+      common &= space & longer_;
     }
     common &= everything;
     std::set<LabelSet> inners;
-    for (const Space& space : spaces_) {
-      if (space.all != common) inners.insert(space.all & ~common);
+    for (const LabelSet space : spaces_.distinct) {
+      if ((space & longer_) != common) inners.insert(space & longer_ & ~common);
     }
     if (inners.empty()) return equal_spaces(everything);
     if (common == 0) return Rejection{"their iteration spaces share no dimension"};
     LabelSet seen = 0;
     for (const LabelSet inner : inners) {
       if ((seen & inner) != 0)
-        return Rejection{
-            concat("their iteration spaces differ: ", shown(spaces_.front().all), " and ", shown(spaces_.back().all))};
+        return Rejection{concat("their iteration spaces differ: ", shown(spaces_.first.second & longer_), " and ",
+                                shown(spaces_.last.second & longer_))};
       seen |= inner;
     }
     if (inners.size() > 1 && !connected_by_flow())
@@ -51,42 +63,18 @@ class NestFinder {
  private:
   std::string shown(LabelSet labels) const {
     std::vector<std::string> names;
-    for (size_t label = 0; label < group_.dims.size(); ++label) {
-      if ((labels >> label) & 1) names.push_back(near_.graph.dims[group_.dims[label].at()].name);
+    for (size_t label = 0; label < dims_.size(); ++label) {
+      if ((labels >> label) & 1) names.push_back(graph_.dims[dims_[label].at()].name);
     }
     return names.empty() ? "nothing" : join(names, "·");
   }
 
   double points_in(LabelSet labels) const {
     double points = 1;
-    for (size_t label = 0; label < group_.dims.size(); ++label) {
-      if ((labels >> label) & 1) points *= static_cast<double>(near_.graph.extent(group_.dims[label]));
+    for (size_t label = 0; label < dims_.size(); ++label) {
+      if ((labels >> label) & 1) points *= static_cast<double>(graph_.extent(dims_[label]));
     }
     return points;
-  }
-
-  int64_t extent(int label) const { return near_.graph.extent(group_.dims[as_index(label)]); }
-
-  Space space_of(const Member& member) const {
-    const Operator& op = near_.op(member.op);
-    Space space;
-    space.maps_after = op.kind == OperatorKind::log_sum_exp;  // it subtracts the maximum before it sums
-    for (size_t index = 0; index < member.labels.size(); ++index) {
-      if (member.labels[index] == kNoLabel || extent(member.labels[index]) == 1) continue;
-      const LabelSet bit = LabelSet{1} << member.labels[index];
-      space.all |= bit;
-      if (op.reduced[index]) space.reduced |= bit;
-    }
-    for (const Access& output : op.outputs) {
-      for (const Position& position : positions_of(member, output)) {
-        for (const IndexTerm& term : position.terms)
-          space.maps_after = space.maps_after || ((space.reduced >> term.index) & 1) != 0;
-      }
-      for (const OperatorId reader : near_.readers[output.tensor.at()]) {
-        space.used_inside = space.used_inside || is_member(group_, reader);
-      }
-    }
-    return space;
   }
 
   // All members run over the same space. Reductions decide which indices form the row: a reduction whose result a
@@ -94,9 +82,10 @@ class NestFinder {
   OrRejected<LoopNest> equal_spaces(LabelSet everything) const {
     std::set<LabelSet> inside;
     std::set<LabelSet> free;
-    for (const Space& space : spaces_) {
+    for (const Reduction& reduction : spaces_.reductions) {
+      const Space space = space_of(reduction, longer_);
       if (space.reduced == 0) continue;
-      if (space.maps_after || space.used_inside) {
+      if (space.maps_after || reduction.used_inside) {
         inside.insert(space.reduced);
       } else if (space.reduced != everything) {
         free.insert(space.reduced);
@@ -118,77 +107,73 @@ class NestFinder {
   OrRejected<LoopNest> nest_with(LabelSet outer, LabelSet everything) const {
     LoopNest nest;
     nest.outer = outer;
-    double longest = 1;
-    for (const Space& space : spaces_) {
+    for (const Reduction& reduction : spaces_.reductions) {
+      const Space space = space_of(reduction, longer_);
       const LabelSet inner = space.all & ~outer;
-      longest = std::max(longest, points_in(inner));
-      const bool in_row = space.reduced == 0 || space.reduced == inner;
-      nest.across_grid.push_back(!in_row);
-      if (in_row) continue;
+      nest.reduces_rows = nest.reduces_rows || (space.reduced != 0 && space.reduced == inner);
+      if (space.reduced == 0 || space.reduced == inner) continue;
+      nest.across_grid.push_back(reduction.op);
       if (space.reduced != (outer & space.all) && space.reduced != space.all) {
         return Rejection{
             concat("a reduction over ", shown(space.reduced), " does not fit a row of ", shown(everything & ~outer))};
       }
-      if (space.maps_after || space.used_inside)
+      if (space.maps_after || reduction.used_inside)
         return Rejection{concat("a reduction over ", shown(space.reduced),
                                 " crosses the grid, but another operator of the group uses it")};
     }
+    double longest = 1;
+    for (const LabelSet space : spaces_.distinct) longest = std::max(longest, points_in(space & longer_ & ~outer));
     nest.row_points = static_cast<int64_t>(std::min(longest, 9e18));
-    nest.loops = count_loops(outer);
     return nest;
-  }
-
-  // Counts the loops over a row: a user of a reduction runs in the next loop, and a normalization takes two loops.
-  int count_loops(LabelSet outer) const {
-    std::map<TensorId, int> ready;
-    int loops = 1;
-    for (size_t k = 0; k < spaces_.size(); ++k) {
-      const Operator& op = near_.op(group_.members[k].op);
-      int begin = 0;
-      for (const Access& input : op.inputs) {
-        const auto found = ready.find(input.tensor);
-        if (found != ready.end()) begin = std::max(begin, found->second);
-      }
-      const bool reduces_row = spaces_[k].reduced != 0 && spaces_[k].reduced == (spaces_[k].all & ~outer);
-      const int end = begin + (reduces_row ? 1 : 0);
-      for (const Access& output : op.outputs) ready[output.tensor] = end;
-      loops = std::max(loops, begin + (reduces_row && spaces_[k].maps_after ? 2 : 1));
-    }
-    return loops;
   }
 
   // Whether tensors passed between members connect all the different spaces.
   bool connected_by_flow() const {
-    std::vector<size_t> parent(group_.members.size());
-    for (size_t k = 0; k < parent.size(); ++k) parent[k] = k;
-    const auto root = [&](size_t k) {
-      while (parent[k] != k) k = parent[k];
-      return k;
+    std::map<LabelSet, LabelSet> parent;
+    for (const LabelSet space : spaces_.distinct) parent[space & longer_] = space & longer_;
+    const auto root = [&](LabelSet space) {
+      while (parent[space] != space) space = parent[space];
+      return space;
     };
-    std::map<LabelSet, size_t> first_over;  // members over one space are connected
-    for (size_t k = 0; k < parent.size(); ++k) parent[k] = first_over.try_emplace(spaces_[k].all, k).first->second;
-    std::map<TensorId, size_t> made_by;
-    for (size_t k = 0; k < parent.size(); ++k) {
-      const Operator& op = near_.op(group_.members[k].op);
-      for (const Access& input : op.inputs) {
-        const auto found = made_by.find(input.tensor);
-        if (found != made_by.end()) parent[root(k)] = root(found->second);
-      }
-      for (const Access& output : op.outputs) made_by[output.tensor] = k;
-    }
-    return std::all_of(parent.begin(), parent.end(), [&](size_t k) { return root(k) == root(0); });
+    for (const auto& [from, to] : spaces_.flows) parent[root(to & longer_)] = root(from & longer_);
+    const LabelSet any = root(parent.begin()->first);
+    return std::all_of(parent.begin(), parent.end(), [&](const auto& entry) { return root(entry.first) == any; });
   }
 
-  const Neighbourhood& near_;
-  const Group& group_;
-
-  std::vector<Space> spaces_;
+  const Graph& graph_;
+  const std::vector<DimId>& dims_;
+  const GroupSpaces& spaces_;
+  LabelSet longer_;
 };
 
 }  // namespace
 
-OrRejected<LoopNest> find_loop_nest(const Neighbourhood& near, const Group& group) {
-  return NestFinder(near, group).run();
+OrRejected<LoopNest> find_loop_nest(const Graph& graph, const std::vector<DimId>& dims, const GroupSpaces& spaces) {
+  return NestFinder(graph, dims, spaces).run();
+}
+
+int count_loops(const Graph& graph, const std::vector<DimId>& dims, const GroupSpaces& spaces, const LoopNest& nest,
+                const std::vector<OperatorId>& members) {
+  if (!nest.reduces_rows) return 1;
+  const LabelSet longer = longer_than_one(graph, dims);
+  std::map<TensorId, int> ready;
+  int loops = 1;
+  auto reduction = spaces.reductions.begin();
+  for (const OperatorId member : members) {
+    const Operator& op = graph.operators[member.at()];
+    int begin = 0;
+    for (const Access& input : op.inputs) {
+      const auto found = ready.find(input.tensor);
+      if (found != ready.end()) begin = std::max(begin, found->second);
+    }
+    const bool reduces = reduction != spaces.reductions.end() && reduction->op == member;
+    const Space space = reduces ? space_of(*reduction++, longer) : Space();
+    const bool reduces_row = space.reduced != 0 && space.reduced == (space.all & ~nest.outer);
+    const int end = begin + (reduces_row ? 1 : 0);
+    for (const Access& output : op.outputs) ready[output.tensor] = end;
+    loops = std::max(loops, begin + (reduces_row && space.maps_after ? 2 : 1));
+  }
+  return loops;
 }
 
 }  // namespace millrace

@@ -6,7 +6,7 @@
 
 #include "base/unique_names.h"
 #include "fusion/fuse.h"
-#include "fusion/group.h"
+#include "fusion/movement.h"
 
 namespace millrace {
 namespace {

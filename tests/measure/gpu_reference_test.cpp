@@ -141,7 +141,7 @@ class GpuReferenceTest : public ScratchTest {
   }
 
   void check_attentions() {
-    std::vector<AttentionProgram> programs(4);
+    std::vector<AttentionProgram> programs(5);
     programs[1].weights = "softmax(causal_mask(s))";
     programs[1].type = "bfloat16";
     programs[2].q = "pjbh";
@@ -155,12 +155,15 @@ class GpuReferenceTest : public ScratchTest {
     programs[3].v = "kw";
     programs[3].scores = "jk";
     programs[3].o = "jw";
+    programs[4].q = "rbhjp";  // grouped heads
+    programs[4].scores = "bhrjk";
+    programs[4].o = "bjhrw";
     for (const AttentionProgram& program : programs) {
       SCOPED_TRACE(program.text());
       check_all(training_of(program.text()));
       if (HasFatalFailure()) return;
     }
-    EXPECT_GE(seen_[PartitionKind::attention], 8);
+    EXPECT_GE(seen_[PartitionKind::attention], 10);
   }
 
   std::unique_ptr<OracleOnMachine> machine_;

@@ -13,6 +13,7 @@
 #include "measure/probes.h"
 #include "measure/statistics.h"
 #include "measure/tensor_memory.h"
+#include "measure/trial_log.h"
 
 namespace millrace {
 namespace {
@@ -104,6 +105,7 @@ Result<Done> Trials::prepare_reference_data(const Partition& partition) {
   if (name == partition_) return Done{};
   partition_.clear();
   has_peer_ = false;
+  const double begin = now();
   by_peer_ = is_large(partition);
   if (by_peer_) {
     reference_data_ = draw_inputs(graph_, partition, kSeed, InputRange::any_sign);
@@ -113,6 +115,7 @@ Result<Done> Trials::prepare_reference_data(const Partition& partition) {
     reference_data_ = std::move(*reference_data);
   }
   partition_ = name;
+  log_trial(now() - begin, "expected on the CPU", partition.name);
   return Done{};
 }
 
@@ -221,6 +224,7 @@ MeasurementRow Trials::run(const Partition& partition, const Candidate& candidat
     const std::vector<Layout> layouts = layouts_of(domains_, partition, candidate);
     Result<CpuLaunch> launch = CpuLaunch::prepare(lower(graph_, partition, layouts, candidate.config), function);
     if (!launch) return failed_row(Outcome::failed, launch.error().diagnostics.front().message);
+    const double begin = now();
     if (by_peer_ && has_small_form(graph_, partition)) {
       if (std::string wrong = check_small(partition, candidate); !wrong.empty())
         return failed_row(Outcome::wrong, std::move(wrong));
@@ -229,7 +233,11 @@ MeasurementRow Trials::run(const Partition& partition, const Candidate& candidat
     sets.emplace_back(graph_, partition, layouts, launch->scratch_bytes());
     if (std::string wrong = check(partition, layouts, *launch, sets.front()); !wrong.empty())
       return failed_row(Outcome::wrong, std::move(wrong));
-    return time(partition, layouts, *launch, sets, settings);
+    const double checked = now();
+    log_trial(checked - begin, "check", partition.name);
+    MeasurementRow row = time(partition, layouts, *launch, sets, settings);
+    log_trial(now() - checked, "time", partition.name);
+    return row;
   } catch (const std::bad_alloc&) {
     return failed_row(Outcome::out_of_memory, "the tensors do not fit into memory");
   }

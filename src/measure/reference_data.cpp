@@ -231,17 +231,30 @@ Result<ReferenceData> make_reference_data(const Graph& graph, const Partition& p
 std::string difference(const Graph& graph, TensorId tensor, const Layout& layout, const Expected& expected,
                        const std::vector<double>& found) {
   if (layout.storage == MaskStorage::regenerated) return "";
-  for (size_t element = 0; element < expected.values.size(); ++element) {
-    const double wanted =
-        layout.storage == MaskStorage::bits ? (expected.values[element] != 0 ? 1 : 0) : expected.values[element];
+  const bool bits = layout.storage == MaskStorage::bits;
+  const auto wanted = [&](size_t element) {
+    const double value = expected.values[element];
+    return !bits ? value : value != 0 ? 1 : 0;
+  };
+  const auto is_right = [&](size_t element) {
     const double value = found[element];
-    const bool same_infinity = std::isinf(wanted) && value == wanted;
-    const bool both_nan = std::isnan(wanted) && std::isnan(value);
-    if (same_infinity || both_nan || std::abs(value - wanted) <= expected.tolerances[element]) continue;
-    return concat(graph.tensor(tensor).name, "[", element, "] is ", value, ", expected ", wanted, " ± ",
-                  expected.tolerances[element]);
-  }
-  return "";
+    if (std::abs(value - wanted(element)) <= expected.tolerances[element]) return true;
+    const bool same_infinity = std::isinf(wanted(element)) && value == wanted(element);
+    return same_infinity || (std::isnan(wanted(element)) && std::isnan(value));
+  };
+  const size_t elements = expected.values.size();
+  std::atomic<size_t> first = elements;
+  in_parallel(static_cast<int64_t>(elements), kSlice, [&](int64_t begin, int64_t end) {
+    auto element = static_cast<size_t>(begin);
+    while (element < static_cast<size_t>(end) && is_right(element)) ++element;
+    if (element == static_cast<size_t>(end)) return;
+    size_t known = first;
+    while (element < known && !first.compare_exchange_weak(known, element)) {
+    }
+  });
+  if (first == elements) return "";
+  return concat(graph.tensor(tensor).name, "[", first.load(), "] is ", found[first], ", expected ", wanted(first),
+                " ± ", expected.tolerances[first]);
 }
 
 Graph shrunken(const Graph& graph) {

@@ -1,9 +1,11 @@
 #include "measure/tensor_memory.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 
+#include "base/parallel.h"
 #include "base/stored_type.h"
 
 namespace millrace {
@@ -11,40 +13,67 @@ namespace {
 
 constexpr size_t kAlignment = 4096;
 
-// Calls body(element, offset, count, stride) for each run of elements along the last axis.
-template <class Body>
-void for_each_run(const Graph& graph, TensorId tensor, const Layout& layout, const Body& body) {
-  std::vector<int64_t> strides = strides_of(graph, tensor, layout);
-  std::vector<int64_t> shape;
-  for (const DimId dim : graph.tensor(tensor).dims) shape.push_back(graph.extent(dim));
-  if (shape.empty()) return body(size_t{0}, size_t{0}, size_t{1}, size_t{0});
-  const auto count = static_cast<size_t>(shape.back());
-  const auto stride = static_cast<size_t>(strides.back());
-  shape.pop_back();
-  std::vector<int64_t> point(shape.size(), 0);
-  const auto elements = static_cast<size_t>(elements_of(graph, tensor));
-  int64_t offset = 0;
-  for (size_t element = 0; element < elements; element += count) {
-    body(element, static_cast<size_t>(offset), count, stride);
-    for (size_t axis = shape.size(); axis-- > 0;) {
-      offset += strides[axis];
-      if (++point[axis] < shape[axis]) break;
-      offset -= strides[axis] * shape[axis];
-      point[axis] = 0;
-    }
-  }
+constexpr int64_t kSlice = 1 << 16;  // elements per thread
+
+int64_t last_extent(const Graph& graph, TensorId tensor) {
+  const std::vector<DimId>& dims = graph.tensor(tensor).dims;
+  return dims.empty() ? 1 : graph.extent(dims.back());
 }
 
-struct BitPosition {
-  size_t byte;
-  int bit;
+// Calls body(first, end) for slices of the tensor's runs along the last axis, in parallel.
+template <class Body>
+void share_runs(const Graph& graph, TensorId tensor, const Body& body) {
+  const int64_t length = last_extent(graph, tensor);
+  in_parallel(elements_of(graph, tensor) / length, std::max<int64_t>(kSlice / length, 1), body);
+}
+
+// Walks over the runs of a tensor that is stored with strides.
+class Runs {
+ public:
+  Runs(const Graph& graph, TensorId tensor, const Layout& layout) : strides_(strides_of(graph, tensor, layout)) {
+    for (const DimId dim : graph.tensor(tensor).dims) shape_.push_back(graph.extent(dim));
+    if (shape_.empty()) return;
+    stride_ = static_cast<size_t>(strides_.back());
+    shape_.pop_back();
+  }
+
+  size_t stride() const { return stride_; }
+
+  // The offset of a run's first element.
+  size_t offset(int64_t run) const {
+    int64_t offset = 0;
+    for (size_t axis = shape_.size(); axis-- > 0;) {
+      offset += run % shape_[axis] * strides_[axis];
+      run /= shape_[axis];
+    }
+    return static_cast<size_t>(offset);
+  }
+
+ private:
+  std::vector<int64_t> strides_;
+  std::vector<int64_t> shape_;  // without the last axis
+  size_t stride_ = 0;           // of the last axis
 };
 
-BitPosition find_bit(const Graph& graph, TensorId tensor, size_t element) {
-  const std::vector<DimId>& dims = graph.tensor(tensor).dims;
-  const auto run = static_cast<size_t>(dims.empty() ? 1 : graph.extent(dims.back()));
-  const size_t in_run = element % run;
-  return {element / run * ((run + 7) / 8) + in_run / 8, static_cast<int>(in_run % 8)};
+// Calls body(element, offset, count, stride) for each run of elements along the last axis, in parallel.
+template <class Body>
+void for_each_run(const Graph& graph, TensorId tensor, const Layout& layout, const Body& body) {
+  const auto count = static_cast<size_t>(last_extent(graph, tensor));
+  const Runs runs(graph, tensor, layout);
+  share_runs(graph, tensor, [&](int64_t begin, int64_t end) {
+    for (int64_t run = begin; run < end; ++run)
+      body(static_cast<size_t>(run) * count, runs.offset(run), count, runs.stride());
+  });
+}
+
+// Calls body(element, byte, count) for each run of bits, which begins at a new byte, in parallel.
+template <class Body>
+void for_each_run_of_bits(const Graph& graph, TensorId tensor, const Body& body) {
+  const auto count = static_cast<size_t>(last_extent(graph, tensor));
+  share_runs(graph, tensor, [&](int64_t begin, int64_t end) {
+    for (auto run = static_cast<size_t>(begin); run < static_cast<size_t>(end); ++run)
+      body(run * count, run * ((count + 7) / 8), count);
+  });
 }
 
 }  // namespace
@@ -61,11 +90,13 @@ void put_values(const Graph& graph, TensorId tensor, const Layout& layout, const
                 char* to) {
   if (layout.storage == MaskStorage::regenerated) return;
   if (layout.storage == MaskStorage::bits) {
-    std::memset(to, 0, static_cast<size_t>(stored_bytes(graph, tensor, layout)));
-    for (size_t element = 0; element < values.size(); ++element) {
-      const BitPosition at = find_bit(graph, tensor, element);
-      if (values[element] != 0) to[at.byte] = static_cast<char>(to[at.byte] | (1 << at.bit));
-    }
+    for_each_run_of_bits(graph, tensor, [&](size_t element, size_t byte, size_t count) {
+      std::memset(to + byte, 0, (count + 7) / 8);
+      for (size_t k = 0; k < count; ++k) {
+        char& bits = to[byte + k / 8];
+        if (values[element + k] != 0) bits = static_cast<char>(bits | (1 << (k % 8)));
+      }
+    });
     return;
   }
   const StoredType type = stored_type(graph.tensor(tensor).dtype);
@@ -88,10 +119,10 @@ std::vector<double> take_values(const Graph& graph, TensorId tensor, const Layou
   std::vector<double> values(static_cast<size_t>(elements_of(graph, tensor)));
   if (layout.storage == MaskStorage::regenerated) return {};
   if (layout.storage == MaskStorage::bits) {
-    for (size_t element = 0; element < values.size(); ++element) {
-      const BitPosition at = find_bit(graph, tensor, element);
-      values[element] = (static_cast<unsigned char>(from[at.byte]) >> at.bit) & 1;
-    }
+    for_each_run_of_bits(graph, tensor, [&](size_t element, size_t byte, size_t count) {
+      for (size_t k = 0; k < count; ++k)
+        values[element + k] = (static_cast<unsigned char>(from[byte + k / 8]) >> (k % 8)) & 1;
+    });
     return values;
   }
   const StoredType type = stored_type(graph.tensor(tensor).dtype);

@@ -1,18 +1,21 @@
 #include "measure/trial.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstring>
 #include <new>
 
 #include "base/clock.h"
+#include "base/parallel.h"
 #include "base/text.h"
 #include "codegen/lower.h"
 #include "device/cpu/cpu_launch.h"
 #include "measure/probes.h"
 #include "measure/statistics.h"
 #include "measure/tensor_memory.h"
+#include "measure/trial_log.h"
 
 namespace millrace {
 namespace {
@@ -40,6 +43,15 @@ bool has_small_form(const Graph& graph, const Partition& partition) {
     }
   }
   return true;
+}
+
+// Calls body(element) for each, in parallel.
+template <class Body>
+void for_each_element(const std::vector<double>& values, const Body& body) {
+  constexpr int64_t kSlice = 1 << 16;  // elements per thread
+  in_parallel(static_cast<int64_t>(values.size()), kSlice, [&](int64_t begin, int64_t end) {
+    for (auto element = static_cast<size_t>(begin); element < static_cast<size_t>(end); ++element) body(element);
+  });
 }
 
 }  // namespace
@@ -104,6 +116,7 @@ Result<Done> Trials::prepare_reference_data(const Partition& partition) {
   if (name == partition_) return Done{};
   partition_.clear();
   has_peer_ = false;
+  const double begin = now();
   by_peer_ = is_large(partition);
   if (by_peer_) {
     reference_data_ = draw_inputs(graph_, partition, kSeed, InputRange::any_sign);
@@ -113,6 +126,7 @@ Result<Done> Trials::prepare_reference_data(const Partition& partition) {
     reference_data_ = std::move(*reference_data);
   }
   partition_ = name;
+  log_trial(now() - begin, "expected on the CPU", partition.name);
   return Done{};
 }
 
@@ -129,8 +143,8 @@ std::string Trials::check(const Partition& partition, const std::vector<Layout>&
              {reference_data_.arguments.data(), reference_data_.random.seed, reference_data_.random.step},
              buffers.scratch.data());
   if (by_peer_ && !has_peer_) {
-    if (Result<Done> taken = take_as_peer(partition, layouts, launch, buffers); !taken)
-      return taken.error().diagnostics.front().message;
+    const Result<Done> taken = take_as_peer(partition, layouts, launch, buffers);
+    return taken ? "" : taken.error().diagnostics.front().message;
   }
   for (size_t k = 0; k < partition.writes.size(); ++k) {
     const size_t position = partition.reads.size() + k;
@@ -173,7 +187,7 @@ Result<Done> Trials::take_as_peer(const Partition& partition, const std::vector<
   for (size_t k = 0; k < partition.reads.size(); ++k) {
     const double sign = negative && is_added(partition, partition.reads[k]) ? -1 : 1;
     std::vector<double> magnitudes = reference_data_.inputs[k];
-    for (double& x : magnitudes) x = sign * std::abs(x);
+    for_each_element(magnitudes, [&](size_t element) { magnitudes[element] = sign * std::abs(magnitudes[element]); });
     put_values(graph_, partition.reads[k], layouts[k], magnitudes, static_cast<char*>(buffers.pointers[k]));
   }
   launch.run(buffers.pointers.data(),
@@ -181,24 +195,36 @@ Result<Done> Trials::take_as_peer(const Partition& partition, const std::vector<
              buffers.scratch.data());
   for (size_t k = 0; k < partition.writes.size(); ++k) {
     const size_t position = partition.reads.size() + k;
-    Expected& expected = reference_data_.outputs[k];
-    const std::vector<double> magnitudes = take_values(graph_, partition.writes[k], layouts[position],
-                                                       static_cast<const char*>(buffers.pointers[position]));
-    for (size_t element = 0; element < magnitudes.size(); ++element)
-      expected.tolerances.push_back(
-          tolerance_of(graph_, partition, partition.writes[k], magnitudes[element], expected.values[element]));
+    std::vector<double> magnitudes = take_values(graph_, partition.writes[k], layouts[position],
+                                                 static_cast<const char*>(buffers.pointers[position]));
+    if (std::string wrong = allow(partition, k, std::move(magnitudes)); !wrong.empty())
+      return Error::make(ErrorKind::failed, wrong);
   }
   std::string wrong = probe(partition);
   if (!wrong.empty()) return Error::make(ErrorKind::failed, wrong);
   has_peer_ = true;
-  // Restore the inputs.
+  // Restore the inputs for the timing.
   for (size_t k = 0; k < partition.reads.size(); ++k)
     put_values(graph_, partition.reads[k], layouts[k], reference_data_.inputs[k],
                static_cast<char*>(buffers.pointers[k]));
-  launch.run(buffers.pointers.data(),
-             {reference_data_.arguments.data(), reference_data_.random.seed, reference_data_.random.step},
-             buffers.scratch.data());
   return Done{};
+}
+
+// Makes tolerances from magnitudes. Returns what is wrong: the inputs are finite and small, so all results are finite.
+std::string Trials::allow(const Partition& partition, size_t write, std::vector<double> magnitudes) {
+  const TensorId tensor = partition.writes[write];
+  Expected& expected = reference_data_.outputs[write];
+  const double absolute = tolerance_of(graph_, partition, tensor, 0, 0);
+  const double per_magnitude = tolerance_of(graph_, partition, tensor, 1, 0) - absolute;
+  const double relative = tolerance_of(graph_, partition, tensor, 0, 1) - absolute;
+  std::atomic<bool> finite = true;
+  for_each_element(magnitudes, [&](size_t element) {
+    const double value = expected.values[element];
+    magnitudes[element] = absolute + per_magnitude * std::abs(magnitudes[element]) + relative * std::abs(value);
+    if (!std::isfinite(value)) finite = false;
+  });
+  expected.tolerances = std::move(magnitudes);
+  return finite ? "" : concat(graph_.tensor(tensor).name, " has an element that is not finite");
 }
 
 // Checks some elements of the peer's product against the definition.
@@ -221,6 +247,7 @@ MeasurementRow Trials::run(const Partition& partition, const Candidate& candidat
     const std::vector<Layout> layouts = layouts_of(domains_, partition, candidate);
     Result<CpuLaunch> launch = CpuLaunch::prepare(lower(graph_, partition, layouts, candidate.config), function);
     if (!launch) return failed_row(Outcome::failed, launch.error().diagnostics.front().message);
+    const double begin = now();
     if (by_peer_ && has_small_form(graph_, partition)) {
       if (std::string wrong = check_small(partition, candidate); !wrong.empty())
         return failed_row(Outcome::wrong, std::move(wrong));
@@ -229,7 +256,11 @@ MeasurementRow Trials::run(const Partition& partition, const Candidate& candidat
     sets.emplace_back(graph_, partition, layouts, launch->scratch_bytes());
     if (std::string wrong = check(partition, layouts, *launch, sets.front()); !wrong.empty())
       return failed_row(Outcome::wrong, std::move(wrong));
-    return time(partition, layouts, *launch, sets, settings);
+    const double checked = now();
+    log_trial(checked - begin, "check", partition.name);
+    MeasurementRow row = time(partition, layouts, *launch, sets, settings);
+    log_trial(now() - checked, "time", partition.name);
+    return row;
   } catch (const std::bad_alloc&) {
     return failed_row(Outcome::out_of_memory, "the tensors do not fit into memory");
   }

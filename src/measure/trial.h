@@ -41,6 +41,7 @@ class Trials {
   std::string check_small(const Partition& partition, const Candidate& candidate);
   Result<Done> take_as_peer(const Partition& partition, const std::vector<Layout>& layouts, const CpuLaunch& launch,
                             Buffers& buffers);
+  std::string allow(const Partition& partition, size_t write, std::vector<double> magnitudes);
   std::string probe(const Partition& partition) const;
   MeasurementRow time(const Partition& partition, const std::vector<Layout>& layouts, const CpuLaunch& launch,
                       std::vector<Buffers>& sets, const TrialSettings& settings) const;

@@ -82,6 +82,7 @@ class Interpreter {
     using std::abs, std::exp, std::log, std::pow, std::sqrt, std::tanh;
     using std::cos, std::erf, std::expm1, std::log1p, std::sin;
     const Scalar zero(0);
+    const Scalar minus_infinity(-std::numeric_limits<double>::infinity());
     const Scalar one(1);
     switch (op.kind) {
       case OperatorKind::add: return map(op, [](S a, S b) -> Scalar { return a + b; });
@@ -123,8 +124,8 @@ class Interpreter {
       case OperatorKind::softplus: return map(op, [](S a) -> Scalar { return softplus(a); });
       case OperatorKind::dropout: return dropout(op);
       case OperatorKind::causal_mask:
-        return map_by_element(op, [&](S a, int64_t element) {
-          return is_masked(op, element) ? Scalar(-std::numeric_limits<double>::infinity()) : a;
+        return map_by_element(op, [minus_infinity, masked = Masked(graph_, op)](S a, int64_t element) {
+          return masked(element) ? minus_infinity : a;
         });
       case OperatorKind::copy: return map(op, [](S a) -> Scalar { return a; });
       case OperatorKind::join: return join(op);
@@ -143,7 +144,8 @@ class Interpreter {
       case OperatorKind::silu_dx: return map(op, [](S a, S g) -> Scalar { return silu_dx(a, g); });
       case OperatorKind::dropout_dx: return map(op, [](S m, S g) -> Scalar { return m * g; });
       case OperatorKind::causal_mask_dx:
-        return map_by_element(op, [&](S g, int64_t element) { return is_masked(op, element) ? zero : g; });
+        return map_by_element(
+            op, [&zero, masked = Masked(graph_, op)](S g, int64_t element) { return masked(element) ? zero : g; });
       case OperatorKind::sum: return sum(operands<1, 1>(op));
       case OperatorKind::max: return max(operands<1, 1>(op));
       case OperatorKind::min: return min(operands<1, 1>(op));
@@ -225,11 +227,15 @@ class Interpreter {
     std::vector<Scalar>& y = values_[op.outputs[0].tensor.at()];
     std::fill(y.begin(), y.end(), Scalar(0));
     const Offsets<3> first = {first_element(graph_, op.inputs[0]), first_element(graph_, op.inputs[1]), 0};
-    for_each_point<3>(loops, first, [&](const Offsets<3>& at) {
+    const auto add = [&](const Offsets<3>& at) {
       const int64_t position = selected(ids[static_cast<size_t>(at[1])], extent);
       Scalar& sum = y[static_cast<size_t>(at[2] + stride * position)];
       sum = sum + g[static_cast<size_t>(at[0])];
-    });
+    };
+    // Slices of an index of the output write different elements.
+    share_loops<3>(
+        loops, first, points_of<3>(loops), [](const Loop<3>& loop) { return loop.strides[2] != 0; },
+        [&](LoopNest<3> nest, const Offsets<3>& begin) { for_each_point<3>(nest, begin, add); });
   }
 
   // The output of an index operator runs along one index.
@@ -237,6 +243,18 @@ class Interpreter {
     const auto o = operands<0, 1>(op);
     o.for_each_row([&](const auto& at) { o.out(0, at) = Scalar(static_cast<double>(o.out_element(at))); });
   }
+
+  // Whether a key comes after the query: the last index is the key, the one before it the query.
+  class Masked {
+   public:
+    Masked(const Graph& graph, const Operator& op)
+        : queries_(graph.extent(op.space[op.space.size() - 2])), keys_(graph.extent(op.space.back())) {}
+    bool operator()(int64_t element) const { return element % keys_ > element / keys_ % queries_; }
+
+   private:
+    int64_t queries_;
+    int64_t keys_;
+  };
 
   // The indices of an output's element: the output of an elementwise operator runs along all indices in order.
   std::vector<int64_t> point_of(const Operator& op, int64_t element) const {
@@ -248,12 +266,6 @@ class Interpreter {
     return point;
   }
 
-  // The last index is the key, the one before it the query; later keys are masked.
-  bool is_masked(const Operator& op, int64_t element) const {
-    const std::vector<int64_t> point = point_of(op, element);
-    return point[point.size() - 1] > point[point.size() - 2];
-  }
-
   bool is_on_diagonal(const Operator& op, int64_t element) const {
     const std::vector<int64_t> point = point_of(op, element);
     for (size_t k = 0; k < point.size(); ++k) {
@@ -262,37 +274,27 @@ class Interpreter {
     return true;
   }
 
-  // The input whose region contains the point, or `value`.
+  // `value`, and then each input in its region.
   void join(const Operator& op) const {
-    const int64_t elements = elements_of(graph_, op.outputs[0].tensor);
-    for (int64_t element = 0; element < elements; ++element) {
-      const std::vector<int64_t> point = point_of(op, element);
-      Scalar value(op.value);
-      for (size_t k = 0; k < op.inputs.size(); ++k) {
-        if (contains(op.regions[k], point))
-          value = values_[op.inputs[k].tensor.at()][static_cast<size_t>(element_at(op.inputs[k], point))];
+    std::vector<Scalar>& to = values_[op.outputs[0].tensor.at()];
+    std::fill(to.begin(), to.end(), Scalar(op.value));
+    for (size_t k = 0; k < op.inputs.size(); ++k) {
+      const std::vector<Scalar>& from = values_[op.inputs[k].tensor.at()];
+      Offsets<2> first = {first_element(graph_, op.inputs[k]), 0};
+      std::vector<Loop<2>> loops;
+      for (size_t index = 0; index < op.space.size(); ++index) {
+        const Range& range = op.regions[k][index];
+        loops.push_back(
+            {range.length(), {stride_along(graph_, op.inputs[k], index), stride_along(graph_, op.outputs[0], index)}});
+        for (size_t side = 0; side < first.size(); ++side) first[side] += range.first * loops.back().strides[side];
       }
-      values_[op.outputs[0].tensor.at()][static_cast<size_t>(element)] = value;
+      const auto copy = [&](const Offsets<2>& at) {
+        to[static_cast<size_t>(at[1])] = from[static_cast<size_t>(at[0])];
+      };
+      share_loops<2>(
+          loops, first, points_of<2>(loops), [](const Loop<2>&) { return true; },
+          [&](LoopNest<2> nest, const Offsets<2>& begin) { for_each_point<2>(nest, begin, copy); });
     }
-  }
-
-  static bool contains(const Region& region, const std::vector<int64_t>& point) {
-    for (size_t index = 0; index < region.size(); ++index) {
-      if (point[index] < region[index].first || point[index] > region[index].last) return false;
-    }
-    return true;
-  }
-
-  // The row-major element of a tensor at a point.
-  int64_t element_at(const Access& access, const std::vector<int64_t>& point) const {
-    const std::vector<DimId>& dims = graph_.tensor(access.tensor).dims;
-    int64_t element = 0;
-    for (size_t axis = 0; axis < dims.size(); ++axis) {
-      int64_t position = access.axes[axis].offset;
-      for (const IndexTerm& term : access.axes[axis].terms) position += term.stride * point[as_index(term.index)];
-      element = element * graph_.extent(dims[axis]) + position;
-    }
-    return element;
   }
 
   void dropout(const Operator& op) const {

@@ -2,7 +2,6 @@
 // broadcast has stride zero; a diagonal has the sum of two axes' strides. Tests: tests/reference/interpreter_test.cpp.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -42,6 +41,38 @@ void for_each_point(std::span<const Loop<kAccesses>> loops, Offsets<kAccesses> a
   } else {
     for (int64_t i = 0; i < loop.extent; ++i, advance()) for_each_point(inner, at, body);
   }
+}
+
+template <size_t kAccesses>
+using LoopNest = std::span<const Loop<kAccesses>>;
+
+// Calls run(loops, first) once, or on several threads for slices of the longest loop among those that `may_split`
+// allows, if the nest has many points: points in different slices are independent. Not a template over `run`: that
+// would compile it again for each formula.
+template <size_t kAccesses>
+void share_loops(const std::vector<Loop<kAccesses>>& loops, const Offsets<kAccesses>& first, int64_t points,
+                 const std::function<bool(const Loop<kAccesses>&)>& may_split,
+                 const std::function<void(LoopNest<kAccesses>, const Offsets<kAccesses>&)>& run) {
+  constexpr int64_t kMany = 1 << 18;
+  size_t longest = loops.size();
+  for (size_t k = 0; k < loops.size(); ++k) {
+    if (may_split(loops[k]) && (longest == loops.size() || loops[k].extent > loops[longest].extent)) longest = k;
+  }
+  if (points < kMany || longest == loops.size()) return run(loops, first);
+  in_parallel(loops[longest].extent, 1, [&](int64_t begin, int64_t end) {
+    std::vector<Loop<kAccesses>> slice = loops;
+    slice[longest].extent = end - begin;
+    Offsets<kAccesses> moved = first;
+    for (size_t k = 0; k < kAccesses; ++k) moved[k] += begin * slice[longest].strides[k];
+    run(slice, moved);
+  });
+}
+
+template <size_t kAccesses>
+int64_t points_of(LoopNest<kAccesses> loops) {
+  int64_t points = 1;
+  for (const Loop<kAccesses>& loop : loops) points *= loop.extent;
+  return points;
 }
 
 inline int64_t stride_along(const Graph& graph, const Access& access, size_t index) {
@@ -118,32 +149,16 @@ class Operands {
   }
 
  private:
-  using Loops = std::span<const Loop<kInputs + kOutputs>>;
+  using Loops = LoopNest<kInputs + kOutputs>;
 
-  // Rows are independent, so threads share them if there are many. Not a template over the body: that would compile
-  // it again for each formula.
+  // Rows are independent.
   void share_rows(const std::function<void(Loops, const At&)>& run) const {
-    constexpr int64_t kMany = 1 << 20;
-    int64_t points = row_length();
-    for (const auto& loop : kept_) points *= loop.extent;
-    if (points < kMany || kept_.empty()) return run(kept_, first_);
-    const auto longest =
-        std::max_element(kept_.begin(), kept_.end(), [](const auto& l, const auto& r) { return l.extent < r.extent; });
-    const auto at = static_cast<size_t>(longest - kept_.begin());
-    in_parallel(longest->extent, 1, [&](int64_t begin, int64_t end) {
-      std::vector<Loop<kInputs + kOutputs>> slice = kept_;
-      slice[at].extent = end - begin;
-      At first = first_;
-      for (size_t k = 0; k < first.size(); ++k) first[k] += begin * slice[at].strides[k];
-      run(slice, first);
-    });
+    const int64_t points = row_length() * points_of<kInputs + kOutputs>(kept_);
+    share_loops<kInputs + kOutputs>(
+        kept_, first_, points, [](const auto&) { return true; }, run);
   }
 
-  int64_t row_length() const {
-    int64_t points = 1;
-    for (const auto& loop : reduced_) points *= loop.extent;
-    return points;
-  }
+  int64_t row_length() const { return points_of<kInputs + kOutputs>(reduced_); }
 
   std::array<const Scalar*, kInputs> inputs_{};
   std::array<Scalar*, kOutputs> outputs_{};

@@ -19,8 +19,8 @@
 #include "fusion/row_statistics.h"
 #include "ir/attention_program.h"
 #include "measure/attention_reference_data.h"
-#include "measure/expected_log.h"
 #include "measure/gpu/gpu_attention.h"
+#include "measure/trial_log.h"
 #include "oracle/oracle_fixture.h"
 
 namespace millrace {
@@ -196,13 +196,14 @@ TEST_F(GpuReferenceTest, ProcessesHeadsInChunks) {
   check_attentions();
 }
 
-TEST_F(GpuReferenceTest, LogsWhereExpectedValuesCameFrom) {
-  set_variable("MILLRACE_EXPECTED_LOG", path("log"));
-  log_expected(0.5, "gpu", "first");
-  log_expected(2, "cpu: no room", "second");
+TEST_F(GpuReferenceTest, LogsPhasesOfTrials) {
+  log_trial(1, "check", "nobody asked");
+  set_variable("MILLRACE_TRIAL_LOG", path("log"));
+  log_trial(0.5, "expected on the GPU", "first");
+  log_trial(2, "expected on the CPU: no room", "second");
   std::ifstream file(path("log"));
   const std::string text((std::istreambuf_iterator<char>(file)), {});
-  EXPECT_EQ(text, "0.5\tgpu\tfirst\n2\tcpu: no room\tsecond\n");
+  EXPECT_EQ(text, "0.5\texpected on the GPU\tfirst\n2\texpected on the CPU: no room\tsecond\n");
 }
 
 }  // namespace

@@ -123,6 +123,55 @@ TEST(ScatterAdd, SumsWhereItsIdsPoint) {
   EXPECT_EQ(one.run(), Numbers({10, 12, 0, 0, 6, 8}));
 }
 
+// So many points that threads share them.
+constexpr int64_t kManyRows = 700;
+constexpr int64_t kManyColumns = 600;
+
+Numbers counted(int64_t count) {
+  Numbers numbers(static_cast<size_t>(count));
+  for (size_t k = 0; k < numbers.size(); ++k) numbers[k] = static_cast<double>(k % 1001);
+  return numbers;
+}
+
+TEST(ManyPoints, OfAScatterAdd) {
+  OneOperator one(OperatorKind::scatter_add, {kManyRows, kManyColumns, 3}, {true, false, false});
+  one.op().gathered = 2;
+  const Numbers g = counted(kManyRows * kManyColumns);
+  Numbers ids;
+  for (int64_t row = 0; row < kManyRows; ++row) ids.push_back(static_cast<double>(row * row % 3));
+  one.in({0, 1}, g).in({0}, ids).out({2, 1});
+  Numbers expected(3 * kManyColumns, 0.0);
+  for (size_t k = 0; k < g.size(); ++k) {
+    const auto id = static_cast<size_t>(ids[k / kManyColumns]);
+    expected[id * kManyColumns + k % kManyColumns] += g[k];
+  }
+  EXPECT_EQ(one.run(), expected);
+}
+
+TEST(ManyPoints, OfAJoin) {
+  OneOperator one(OperatorKind::join, {kManyRows, kManyColumns}, {false, false});
+  one.in({0, 1}, counted(kManyRows * kManyColumns)).out({0, 1}).value(-7);
+  one.op().regions = {{{2, kManyRows - 1}, {1, kManyColumns - 2}}};
+  one.op().inputs[0].axes[0].offset = -2;
+  Numbers expected(static_cast<size_t>(kManyRows * kManyColumns), -7.0);
+  for (int64_t row = 2; row < kManyRows; ++row) {
+    for (int64_t column = 1; column < kManyColumns - 1; ++column)
+      expected[static_cast<size_t>(row * kManyColumns + column)] =
+          static_cast<double>(((row - 2) * kManyColumns + column) % 1001);
+  }
+  EXPECT_EQ(one.run(), expected);
+}
+
+TEST(ManyPoints, OfACausalMask) {
+  OneOperator one(OperatorKind::causal_mask, {2, kManyRows, kManyColumns}, {false, false, false});
+  one.in({0, 1, 2}, counted(2 * kManyRows * kManyColumns)).out({0, 1, 2});
+  Numbers expected = counted(2 * kManyRows * kManyColumns);
+  for (size_t k = 0; k < expected.size(); ++k) {
+    if (k % kManyColumns > k / kManyColumns % kManyRows) expected[k] = -kInfinity;
+  }
+  EXPECT_EQ(one.run(), expected);
+}
+
 TEST(Elementwise, Arithmetic) {
   const Numbers a = {1, -2, 3};
   const Numbers b = {4, 5, -6};

@@ -9,9 +9,9 @@
 #include "base/text.h"
 #include "codegen/cuda/generate.h"
 #include "codegen/lower.h"
-#include "measure/expected_log.h"
 #include "measure/probes.h"
 #include "measure/statistics.h"
+#include "measure/trial_log.h"
 
 namespace millrace {
 namespace {
@@ -144,7 +144,8 @@ Result<Done> GpuTrials::compute_reference_data(const Partition& partition, Known
   } else if (Result<Done> computed = compute_on_cpu(partition, known); !computed) {
     return computed;
   }
-  log_expected(now() - begin, made ? "gpu" : concat("cpu: ", why_not_on_gpu_), partition.name);
+  log_trial(now() - begin, made ? "expected on the GPU" : concat("expected on the CPU: ", why_not_on_gpu_),
+            partition.name);
   const RandomState& random = known.data.numbers.random;
   const GpuState state{random.seed, random.step, 0};  // the same for all partitions
   if (Result<Done> copied = gpu_->copy_in(state_.data(), &state, sizeof(state)); !copied) return copied;
@@ -325,10 +326,14 @@ Result<MeasurementRow> GpuTrials::run(const Partition& partition, const Candidat
   const int64_t sets = std::clamp<int64_t>(2 * gpu_->info().l2_bytes / placement.bytes + 1, 2, kMostSets);
   if (Result<Done> got = reserve(sets * placement.bytes, sets_); !got) return failed_unless_lost(got.error());
   if (Result<Done> got = reserve((*launch)->scratch_bytes(), scratch_); !got) return failed_unless_lost(got.error());
+  const double begin = now();
   Result<std::string> wrong = check(partition, layouts, placement, **launch);
+  const double checked = now();
+  log_trial(checked - begin, "check", partition.name);
   if (!wrong) return failed_unless_lost(wrong.error());
   if (!wrong->empty()) return failed_row(Outcome::wrong, *wrong);
   Result<MeasurementRow> row = time(placement, sets, **launch, settings);
+  log_trial(now() - checked, "time", partition.name);
   return row ? row : failed_unless_lost(row.error());
 }
 

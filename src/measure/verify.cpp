@@ -164,12 +164,11 @@ class Check {
     for (size_t p = 0; p < m_.partitions.size(); ++p) {
       for (const int t : m_.partitions[p].writes) last[t] = p;
     }
-    for (const auto& [t, writer] : last) {
-      for (size_t p = 0; p < writer; ++p) {
-        const MeasuredPartition& partition = m_.partitions[p];
-        if (std::find(partition.reads.begin(), partition.reads.end(), t) == partition.reads.end() || excluded(p, t))
-          continue;
-        return concat("partitions[", p, "].reads: tensor ", t, " is written by partitions[", writer,
+    for (size_t p = 0; p < m_.partitions.size(); ++p) {
+      for (const int t : m_.partitions[p].reads) {
+        const auto writer = last.find(t);
+        if (writer == last.end() || writer->second <= p || excluded(p, t)) continue;
+        return concat("partitions[", p, "].reads: tensor ", t, " is written by partitions[", writer->second,
                       "], which comes later; order the partitions so that writers come first");
       }
     }

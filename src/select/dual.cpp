@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "base/id.h"
 
 namespace millrace {
@@ -9,8 +10,8 @@ namespace {
 
 constexpr size_t kNone = static_cast<size_t>(-1);
 constexpr int kSweeps = 200;
+constexpr size_t kUpdatesAClock = 16;
 constexpr int kSweepsAShare = 5;  // redistributing shares takes longer than a sweep
-constexpr double kHardly = 1e-4;  // of the bound, in ten sweeps
 
 }  // namespace
 
@@ -45,15 +46,22 @@ DualBound::DualBound(const Problem& problem) : problem_(problem) {
         prices.used[as_index(candidate.layouts[touch.slot])] = true;
       for (size_t l = 0; l < tensor.layouts; ++l) {
         if (prices.used[l]) prices.uses.push_back(l);
+        if (!prices.used[l]) prices.price[l] = kInfinity;
       }
     }
     pin_shares_.emplace_back();
     split_conversions(t);
     for (size_t k = 0; k < tensor.touches.size(); ++k) refresh_touch(t, k);
   }
+  layouts_.resize(problem.partitions.size());
   reduced_.resize(problem.partitions.size());
   partition_minima_.resize(problem.partitions.size());
-  for (size_t p = 0; p < problem.partitions.size(); ++p) refresh_partition(p);
+  for (size_t p = 0; p < problem.partitions.size(); ++p) {
+    for (const ProblemCandidate& candidate : problem.partitions[p].candidates) {
+      for (const int layout : candidate.layouts) layouts_[p].push_back(static_cast<uint32_t>(layout));
+    }
+    refresh_partition(p);
+  }
 }
 
 // Every choice point whose partitions read the tensor starts with an equal share; so does a pin.
@@ -105,15 +113,15 @@ void DualBound::refresh_touch(size_t t, size_t touch) {
 
 void DualBound::refresh_partition(size_t p) {
   const ProblemPartition& partition = problem_.partitions[p];
+  std::vector<const double*> prices;  // by slot
+  for (size_t slot = 0; slot < partition.tensors.size(); ++slot)
+    prices.push_back(touches_[partition.tensors[slot]][touch_of_[p][slot]].price.data());
   reduced_[p].resize(partition.candidates.size());
+  const uint32_t* layout = layouts_[p].data();
   double least = kInfinity;
   for (size_t w = 0; w < partition.candidates.size(); ++w) {
     double sum = partition.candidates[w].seconds;
-    for (size_t slot = 0; slot < partition.tensors.size(); ++slot) {
-      const TouchPrices& prices = touches_[partition.tensors[slot]][touch_of_[p][slot]];
-      const size_t layout = as_index(partition.candidates[w].layouts[slot]);
-      sum += prices.used[layout] ? prices.price[layout] : kInfinity;
-    }
+    for (const double* price : prices) sum += price[*layout++];
     reduced_[p][w] = sum;
     least = std::min(least, sum);
   }
@@ -188,16 +196,18 @@ std::vector<size_t> DualBound::stuck() const {
   return found;
 }
 
-void DualBound::improve() {
+void DualBound::improve(double rise, double until) {
   double before = bound();
   for (int sweep = 1; sweep <= kSweeps; ++sweep) {
-    for (size_t k = 0; k < problem_.partitions.size(); ++k)
+    for (size_t k = 0; k < problem_.partitions.size(); ++k) {
+      if (k % kUpdatesAClock == 0 && now() > until) return;
       update_partition(sweep % 2 == 1 ? k : problem_.partitions.size() - 1 - k);
+    }
     for (size_t t = 0; t < problem_.tensors.size() && sweep % kSweepsAShare == 0; ++t) update_shares(t);
     if (sweep % 10 != 0) continue;
-    const double now = bound();
-    if (!(now - before > kHardly * now)) return;
-    before = now;
+    const double raised = bound();
+    if (!(raised - before > rise * raised)) return;
+    before = raised;
   }
 }
 
@@ -252,7 +262,7 @@ void DualBound::pull(size_t p, size_t slot) {
     return !prices.used[l];
   });
   const double level = off < kInfinity ? off : smallest;
-  for (size_t l = 0; l < tensor.layouts; ++l) prices.price[l] = prices.used[l] ? prices.price[l] - level : 0.0;
+  for (const size_t l : prices.uses) prices.price[l] -= level;
   // Another slot of the partition may hold the same tensor.
   refresh_touch(t, touch);
 }
@@ -274,13 +284,14 @@ void DualBound::push(size_t p) {
     const size_t t = partition.tensors[slot];
     TouchPrices& prices = touches_[t][touch_of_[p][slot]];
     std::vector<double> least(prices.price.size(), kInfinity);
-    for (size_t w = 0; w < partition.candidates.size(); ++w) {
-      double& entry = least[as_index(partition.candidates[w].layouts[slot])];
-      entry = std::min(entry, reduced_[p][w]);
+    const uint32_t* layout = layouts_[p].data() + slot;
+    for (const double reduced : reduced_[p]) {
+      least[*layout] = std::min(least[*layout], reduced);
+      layout += partition.tensors.size();
     }
     std::erase_if(prices.uses, [&](size_t l) {
       prices.used[l] = least[l] < kInfinity;
-      prices.price[l] = prices.used[l] ? prices.price[l] - fraction * (least[l] - level) : 0.0;
+      prices.price[l] = prices.used[l] ? prices.price[l] - fraction * (least[l] - level) : kInfinity;
       return !prices.used[l];
     });
     refresh_touch(t, touch_of_[p][slot]);

@@ -8,6 +8,7 @@
 // coordinate ascent, one partition and one tensor at a time, which never lowers the bound.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "select/problem.h"
@@ -18,8 +19,9 @@ class DualBound {
  public:
   explicit DualBound(const Problem& problem);
 
-  // Improves until the bound hardly rises.
-  void improve();
+  // Improves until ten sweeps raise the bound by less than this fraction of it, or until this time on the clock of
+  // base/clock.h.
+  void improve(double rise, double until);
 
   double bound() const;
   // Where the bound is infinite: the tensors whose layouts cannot be reconciled.
@@ -44,7 +46,7 @@ class DualBound {
 
  private:
   struct TouchPrices {
-    std::vector<double> price;   // by layout
+    std::vector<double> price;   // by layout; infinite if no remaining candidate uses it
     std::vector<double> share;   // by base and layout; only of readers
     std::vector<double> minima;  // by base
     std::vector<bool> used;      // by layout: whether some remaining candidate uses it
@@ -69,7 +71,9 @@ class DualBound {
   std::vector<std::vector<size_t>> touch_of_;      // by partition and slot: position in the tensor's touches
   std::vector<std::vector<double>> pin_shares_;    // by tensor and base
   std::vector<std::vector<bool>> bases_;
-  std::vector<std::vector<double>> reduced_;  // by partition and candidate: seconds plus prices
+  // By partition: the layouts of its candidates in one list, candidate by candidate, and their seconds plus prices.
+  std::vector<std::vector<uint32_t>> layouts_;
+  std::vector<std::vector<double>> reduced_;
   std::vector<double> partition_minima_;
 };
 

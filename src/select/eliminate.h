@@ -11,27 +11,34 @@
 
 namespace millrace {
 
+inline constexpr size_t kAllRows = static_cast<size_t>(-1);
+
 struct EliminationLimits {
-  double cost = kInfinity;   // costlier selections are not searched for
-  size_t rows = 20'000'000;  // of all tables together
-  size_t beam = 0;           // rows that a table keeps, the most promising first; 0: all
+  double cost = kInfinity;          // costlier selections are not searched for
+  size_t rows = 10'000'000;         // of all tables together
+  size_t beam = kAllRows;           // rows that a table keeps, the most promising first
+  double deadline = kInfinity;      // on the clock of base/clock.h: the search ends
+  double rise = 1e-4;               // bounds are improved as long as they rise so fast: see DualBound::improve
+  double bounds_until = kInfinity;  // on the same clock: bounds are not improved any further
 };
 
 struct Elimination {
   enum class End {
     solved,   // the candidates and alternatives are the best within the limits
-    nothing,  // no selection is within the cost limit
-    blown,    // more rows than allowed
+    nothing,  // no selection is within the limits
+    cut,      // too many rows, or too late
   };
   End end = End::nothing;
-  bool complete = true;           // no row was dropped because of its cost or the beam
+  bool dropped_costly = false;    // rows that exceed the cost limit
+  bool dropped_by_beam = false;   // rows that might have led to a better selection
+  double lower_bound = 0;         // no selection costs less than this, or than the cost limit
   std::vector<int> alternatives;  // one per choice point
   std::vector<int> candidates;    // one per partition, of the measurements; -1: not selected
   std::vector<size_t> stuck;  // for `nothing`: the tensors at which the search found that layouts cannot be reconciled
 };
 
-// Works in two phases. The first joins the partitions of each choice point into one table. These tables form a smaller
-// problem with a higher bound, and the second phase joins them into one.
+// Joins the partitions of each choice point into one table, then the cheapest pairs of tables. What is left is a
+// smaller problem with a higher bound, which is solved in the same way.
 Elimination eliminate(const Problem& problem, const DualBound& dual, const EliminationLimits& limits);
 
 }  // namespace millrace

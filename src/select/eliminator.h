@@ -1,11 +1,12 @@
-// The state of an elimination: tables of usages, and the class that joins them. The three files that implement it are
-// eliminator_costs.cpp (lower bounds of what is not joined yet), eliminator_join.cpp (the join of two tables) and
-// eliminate.cpp (the order of joins). Test: tests/select/select_test.cpp
+// The state of an elimination: tables of usages, and the class that joins them. The files that implement it are
+// eliminator_costs.cpp (lower bounds of what is not joined yet), eliminator_join.cpp (the join of two tables),
+// eliminator_prune.cpp (rows that are not needed), eliminator_order.cpp (which tables to join next), condense.cpp (the
+// tables as a smaller problem) and eliminate.cpp (the search). Test: tests/select/select_test.cpp
 #pragma once
 
 #include <algorithm>
-#include <map>
 #include <memory>
+#include <queue>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -19,16 +20,20 @@ namespace millrace {
 
 // Rows of numbers: the usage of each open tensor, then the alternative of each open choice point.
 struct UsageTable {
-  std::vector<size_t> tensors;
+  size_t id = 0;                // position in Eliminator::kept_; of a leaf: its partition
+  size_t first = 0;             // the first of its partitions
+  std::vector<size_t> tensors;  // open: some touch of each is not joined
   std::vector<size_t> choice_points;
-  std::vector<bool> joined;  // by partition
-  std::vector<int> cells;    // row by row
-  std::vector<double> cost;  // of what is joined, without conversions of open tensors
+  std::vector<size_t> touches;     // joined ones, one per tensor
+  std::vector<size_t> partitions;  // joined ones, one per choice point
+  double minima = 0;               // the part of the bound for everything that its partitions touch
+  std::vector<int> cells;          // row by row
+  std::vector<double> cost;        // of what is joined, without conversions of open tensors
   // The origin of each row: rows of two tables, or a candidate of a partition (-1: not selected).
   std::vector<std::pair<int, int>> origin;
   const UsageTable* left = nullptr;
   const UsageTable* right = nullptr;
-  size_t partition = 0;  // if there is neither left nor right
+  size_t position = 0;  // in Eliminator::tables_
 
   size_t width() const { return tensors.size() + choice_points.size(); }
   size_t rows() const { return cost.size(); }
@@ -42,9 +47,9 @@ bool contains(const std::vector<T>& list, const T& value) {
 
 struct CellsHash {
   size_t operator()(const std::vector<int>& cells) const {
-    size_t hash = 1469598103934665603ULL;
-    for (const int cell : cells) hash = (hash ^ static_cast<size_t>(cell)) * 1099511628211ULL;
-    return hash ^ (hash >> 29);
+    uint64_t hash = 1469598103934665603U;
+    for (const int cell : cells) hash = (hash ^ static_cast<uint64_t>(cell)) * 1099511628211U;
+    return static_cast<size_t>(hash ^ (hash >> 29U));
   }
 };
 
@@ -63,85 +68,143 @@ struct JoinSide {
   std::vector<RowGroup> groups;
 };
 
+inline constexpr size_t kNoTable = static_cast<size_t>(-1);
+
+// The partitions of one or two tables.
+struct Joined {
+  size_t left = 0;  // tables
+  size_t right = 0;
+};
+
 // The state of one join.
 struct Joining {
   JoinSide left;
   JoinSide right;
+  Joined joined;
   std::vector<size_t> shared;                                    // tensors
   std::vector<bool> stays_open;                                  // one per shared tensor
   std::vector<size_t> choice_points;                             // of both sides, the left side's first
   std::vector<size_t> right_choice_points;                       // positions of the right side's in `choice_points`
   std::vector<size_t> open_choice_points;                        // positions in `choice_points`
   double rest = 0;                                               // the bound of everything that neither side touches
+  double most = 0;                                               // costlier rows are dropped
   std::vector<std::unordered_map<size_t, double>> shared_rests;  // their remaining cost, by alternatives and usage
   std::vector<int> joint;                                        // usages of the shared tensors, of two sets of rows
   std::vector<int> open_choices;                                 // the alternatives of the open choice points
   std::vector<int> cells;
+  std::vector<double> promises;                                   // by row: the least that a selection with it costs
   std::unordered_map<std::vector<int>, size_t, CellsHash> known;  // rows by cells
   std::unique_ptr<UsageTable> result = std::make_unique<UsageTable>();
 };
 
+// A partition of a condensed problem: rows of a table, or a partition as it was.
+struct CondensedPartition {
+  const UsageTable* table = nullptr;  // null: `partition` as it was
+  std::vector<size_t> rows;
+  size_t partition = 0;
+};
+
+struct Condensed {
+  Problem problem;
+  std::vector<CondensedPartition> partitions;
+};
+
 class Eliminator {
  public:
-  Eliminator(const Problem& problem, const DualBound& dual, const EliminationLimits& limits)
-      : problem_(problem), dual_(dual), limits_(limits), usages_(problem.tensors.size()) {
-    for (size_t t = 0; t < problem.tensors.size(); ++t)
-      tensor_minima_.push_back(problem.tensors[t].touches.empty() ? 0.0 : dual.tensor_minimum(t));
-    for (size_t s = 0; s < problem.choice_points.size(); ++s)
-      choice_point_minima_.push_back(choice_point_rest(s, -1, {}));
-    result_.candidates.assign(problem.partitions.size(), -1);
-    result_.alternatives.assign(problem.choice_points.size(), -1);
-  }
+  Eliminator(const Problem& problem, const DualBound& dual, const EliminationLimits& limits);
 
-  // First joins the partitions of each choice point, then solves the remaining problem.
-  Elimination run(bool first);
+  // Joins, then solves the remaining problem.
+  Elimination run();
+
+  // Joins only where that is cheap. False if nothing fits together.
+  bool reduce();
+  // What is left after `reduce`, which has the same selections.
+  Condensed condensed() const;
+  // A selection of the condensed problem as one of this problem.
+  Elimination expanded(const Condensed& condensed, const Elimination& found) const;
+  // Where `reduce` found that layouts cannot be reconciled.
+  const std::vector<size_t>& stuck() const { return result_.stuck; }
 
  private:
-  bool make_leaves();
-  bool join_pair(size_t i, size_t j);
-  bool join_all();
-  bool join_some();
-  void go_on_condensed();
-  bool join_choice_points();
-  Problem condensed(std::vector<std::pair<const UsageTable*, std::vector<size_t>>>& rows_of) const;
-  void choose_alternatives();
-  // One choice point's columns in the sums below: several alternatives are open.
-  bool has_choice(size_t choice_point) const { return problem_.choice_points[choice_point].size() > 1; }
-  bool is_joined(const std::vector<bool>& joined, size_t partition) const {
-    return !joined.empty() && joined[partition];
-  }
+  struct Pair {
+    double weight = 0;
+    size_t left = 0;  // tables
+    size_t right = 0;
+    bool operator<(const Pair& other) const { return weight > other.weight; }  // the least weight first
+  };
 
-  double choice_point_rest(size_t choice_point, int alternative, const std::vector<bool>& joined) const;
+  bool make_leaves();
+  // Replaces two tables by their join. False if that ends the search.
+  bool join_pair(UsageTable& left, UsageTable& right);
+  double combinations(size_t choice_point) const;
+  // Joins the partitions of each choice point that has at most so many combinations of them.
+  bool join_choice_points(double most);
+  bool join_choice_point(std::vector<UsageTable*> tables);
+  bool join_cheap_pairs();
+  bool join_some();
+  bool is_condensed() const;
+  void solve_condensed();
+  void choose_alternatives(Elimination& result) const;
+  void add_candidates(Condensed& condensed, const UsageTable& table) const;
+  void add_unjoined(Condensed& condensed, size_t choice_point) const;
+
+  bool has_choice(size_t choice_point) const { return problem_.choice_points[choice_point].size() > 1; }
+  bool is_joined(const Joined& joined, size_t partition) const {
+    const size_t table = table_of(partition);
+    return table == joined.left || table == joined.right;
+  }
+  size_t table_of(size_t partition) const;
+  bool too_late();
+  // Whether rows are dropped that are not promising. Otherwise nobody asks what they promise.
+  bool is_bounded() const { return limits_.cost < kInfinity || limits_.beam < kAllRows; }
+
+  double choice_point_rest(size_t choice_point, size_t alternative, const Joined& joined) const;
+  double choice_point_minimum(size_t choice_point) const;
   double alternative_rest(size_t tensor, const ChoicePointTouch& choice_point, size_t alternative, size_t base,
-                          const Usage& usage, const std::vector<bool>& joined) const;
-  double tensor_rest(size_t tensor, const Usage& usage, const std::vector<bool>& joined,
-                     const std::vector<size_t>& choice_points, const int* choices) const;
+                          const Usage& usage, const Joined& joined) const;
+  double tensor_rest(size_t tensor, const Usage& usage, const Joined& joined, const std::vector<size_t>& choice_points,
+                     const int* choices) const;
   double closing_cost(size_t tensor, const Usage& usage) const;
-  double untouched(const UsageTable& table) const;
-  bool all_joined(size_t tensor, const std::vector<bool>& joined) const;
-  bool choice_point_joined(size_t choice_point, const std::vector<bool>& joined) const;
+  double surplus(size_t tensor, const Usage& usage, const Usage& other) const;
+  double promise(const UsageTable& table, size_t row) const;
 
   UsageTable leaf(size_t partition);
   JoinSide side_of(const UsageTable& table, const std::vector<size_t>& shared) const;
+  void set_columns(Joining& joining) const;
   std::unique_ptr<UsageTable> join(const UsageTable& left, const UsageTable& right);
   void join_groups(Joining& joining, const RowGroup& x, const RowGroup& y);
-  void add_row(Joining& joining, int x, int y, double closing);
-  void keep_most_promising(UsageTable& table);
-  double promise(const UsageTable& table, size_t row) const;
+  void add_row(Joining& joining, int x, int y, double closing, double promised);
+  void keep_most_promising(Joining& joining);
+  void drop_dominated(UsageTable& table) const;
   void trace(const UsageTable& table, size_t row, Elimination& result) const;
   int alternative_of(size_t choice_point, const std::vector<int>& candidates) const;
-  std::pair<size_t, size_t> next_pair() const;
+
+  void add_table(std::unique_ptr<UsageTable> table);
+  void remove_table(UsageTable& table);
+  void queue_pairs(const UsageTable& table);
+  double weight_of(const UsageTable& table, const UsageTable& other) const;
+  std::pair<size_t, size_t> lightest(const std::vector<UsageTable*>& tables) const;
+  std::vector<size_t>& holders(std::vector<std::vector<size_t>>& lists, size_t column);
+  // The next two tables with a common column; null if there are none.
+  std::pair<UsageTable*, UsageTable*> next_pair();
 
   const Problem& problem_;
   const DualBound& dual_;
-  const EliminationLimits& limits_;
+  const EliminationLimits limits_;
   std::vector<Usages> usages_;
   std::vector<double> tensor_minima_;
   std::vector<double> choice_point_minima_;
-  std::vector<std::unique_ptr<UsageTable>> kept_;
-  std::vector<const UsageTable*> tables_;  // not joined yet
+  std::vector<size_t> choice_point_sizes_;         // partitions
+  double minima_ = 0;                              // of everything together: the bound
+  std::vector<std::unique_ptr<UsageTable>> kept_;  // by id
+  std::vector<bool> alive_;                        // by id: not joined yet
+  std::vector<UsageTable*> tables_;                // the alive ones
+  mutable std::vector<size_t> joined_into_;        // by id; see table_of
+  std::priority_queue<Pair> pairs_;
+  std::vector<std::vector<size_t>> tensor_holders_;  // tables that have a column of the tensor; some are not alive
+  std::vector<std::vector<size_t>> choice_point_holders_;
   size_t rows_ = 0;
-  bool complete_ = true;
+  size_t steps_ = 0;
   Elimination result_;
 };
 

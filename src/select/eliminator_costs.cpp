@@ -1,35 +1,36 @@
 #include <algorithm>
-#include <cmath>
-#include <map>
 
 #include "base/id.h"
 #include "select/eliminator.h"
 
 namespace millrace {
 
-// The least that the unjoined partitions of a choice point cost, prices included; alternative -1: any.
-double Eliminator::choice_point_rest(size_t choice_point, int alternative, const std::vector<bool>& joined) const {
-  double least = kInfinity;
-  for (size_t a = 0; a < problem_.choice_points[choice_point].size(); ++a) {
-    if (!problem_.open[choice_point][a] || (alternative >= 0 && as_index(alternative) != a)) continue;
-    double sum = 0;
-    for (const size_t p : problem_.choice_points[choice_point][a]) {
-      if (!is_joined(joined, p)) sum += dual_.partition_minimum(p);
-    }
-    least = std::min(least, sum);
+// The least that the unjoined partitions of an alternative cost, prices included.
+double Eliminator::choice_point_rest(size_t choice_point, size_t alternative, const Joined& joined) const {
+  if (!problem_.open[choice_point][alternative]) return kInfinity;
+  double sum = 0;
+  for (const size_t p : problem_.choice_points[choice_point][alternative]) {
+    if (!is_joined(joined, p)) sum += dual_.partition_minimum(p);
   }
+  return sum;
+}
+
+double Eliminator::choice_point_minimum(size_t choice_point) const {
+  double least = kInfinity;
+  for (size_t a = 0; a < problem_.choice_points[choice_point].size(); ++a)
+    least = std::min(least, choice_point_rest(choice_point, a, {kNoTable, kNoTable}));
   return least;
 }
 
 double Eliminator::alternative_rest(size_t t, const ChoicePointTouch& choice_point, size_t alternative, size_t base,
-                                    const Usage& usage, const std::vector<bool>& joined) const {
+                                    const Usage& usage, const Joined& joined) const {
   const ProblemTensor& tensor = problem_.tensors[t];
   if (!problem_.open[choice_point.choice_point][alternative]) return kInfinity;
   double sum = 0;
   bool written = false;
   for (const size_t k : choice_point.touches[alternative]) {
     const Touch& touch = tensor.touches[k];
-    if (joined[touch.partition]) continue;
+    if (is_joined(joined, touch.partition)) continue;
     double least = dual_.touch_minimum(t, k, base);
     if (!touch.writes) {
       for (const int l : usage.read) least = std::min(least, dual_.touch_free(t, k, as_index(l)));
@@ -37,14 +38,15 @@ double Eliminator::alternative_rest(size_t t, const ChoicePointTouch& choice_poi
     written |= touch.writes;
     sum += least;
   }
-  const bool writers = contains(std::vector<bool>(choice_point.writes), true);
+  const bool writers = contains(choice_point.writes, true);
   if (writers && base < tensor.layouts && !written && usage.base < 0) return kInfinity;
   return sum;
 }
 
 // The least that an open tensor still costs, given what the joined partitions already need from it.
-double Eliminator::tensor_rest(size_t t, const Usage& usage, const std::vector<bool>& joined,
+double Eliminator::tensor_rest(size_t t, const Usage& usage, const Joined& joined,
                                const std::vector<size_t>& choice_points, const int* choices) const {
+  if (!is_bounded()) return 0;
   const ProblemTensor& tensor = problem_.tensors[t];
   const bool pin = tensor.written && tensor.pinned != kNoLayout;
   double result = kInfinity;
@@ -92,48 +94,35 @@ double Eliminator::closing_cost(size_t t, const Usage& usage) const {
   return result;
 }
 
-bool Eliminator::all_joined(size_t t, const std::vector<bool>& joined) const {
-  const std::vector<Touch>& touches = problem_.tensors[t].touches;
-  return std::all_of(touches.begin(), touches.end(), [&](const Touch& touch) { return joined[touch.partition]; });
-}
-
-bool Eliminator::choice_point_joined(size_t choice_point, const std::vector<bool>& joined) const {
-  for (const auto& alternative : problem_.choice_points[choice_point]) {
-    for (const size_t p : alternative) {
-      if (!joined[p]) return false;
-    }
-  }
-  return true;
-}
-
-// The part of the bound for everything that has no column in the table and is not closed.
-double Eliminator::untouched(const UsageTable& table) const {
+// What a row needs to become as useful as a row with another usage of the same tensor: at most the conversions that it
+// has and the other has not. Infinite if that is not known.
+double Eliminator::surplus(size_t t, const Usage& usage, const Usage& other) const {
+  const ProblemTensor& tensor = problem_.tensors[t];
+  if (usage.base != other.base) return kInfinity;
   double sum = 0;
-  for (size_t t = 0; t < problem_.tensors.size(); ++t) {
-    const std::vector<Touch>& touches = problem_.tensors[t].touches;
-    const bool touched =
-        std::any_of(touches.begin(), touches.end(), [&](const Touch& touch) { return table.joined[touch.partition]; });
-    if (!touched) sum += tensor_minima_[t];
-  }
-  for (size_t s = 0; s < problem_.choice_points.size(); ++s) {
-    if (contains(table.choice_points, s)) continue;
-    if (!has_choice(s))
-      sum += choice_point_rest(s, 0, table.joined);
-    else if (!choice_point_joined(s, table.joined))
-      sum += choice_point_minima_[s];
+  for (const int l : usage.read) {
+    if (contains(other.read, l) || (tensor.written && l == tensor.pinned)) continue;
+    if (usage.base < 0 && tensor.can_be_absent) return kInfinity;
+    double most = 0;
+    for (size_t b = 0; b < tensor.layouts; ++b) {
+      if (usage.base < 0 ? dual_.allows(t, b) : as_index(usage.base) == b)
+        most = std::max(most, tensor.conversion(b, as_index(l)));
+    }
+    sum += most;
   }
   return sum;
 }
 
+// The least that a selection with the row costs.
 double Eliminator::promise(const UsageTable& table, size_t row) const {
+  const Joined joined{table.id, table.id};
   const int* cells = table.row(row);
   const int* choices = cells + table.tensors.size();
-  double sum = table.cost[row];
+  double sum = minima_ - table.minima + table.cost[row];
   for (size_t k = 0; k < table.tensors.size(); ++k)
-    sum +=
-        tensor_rest(table.tensors[k], usages_[table.tensors[k]][cells[k]], table.joined, table.choice_points, choices);
+    sum += tensor_rest(table.tensors[k], usages_[table.tensors[k]][cells[k]], joined, table.choice_points, choices);
   for (size_t k = 0; k < table.choice_points.size(); ++k)
-    sum += choice_point_rest(table.choice_points[k], choices[k], table.joined);
+    sum += choice_point_rest(table.choice_points[k], as_index(choices[k]), joined);
   return sum;
 }
 

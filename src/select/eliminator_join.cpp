@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "base/id.h"
@@ -26,20 +25,24 @@ static Usage usage_of(const ProblemPartition& partition, const ProblemCandidate&
 UsageTable Eliminator::leaf(size_t p) {
   const ProblemPartition& partition = problem_.partitions[p];
   UsageTable table;
-  table.partition = p;
-  table.joined.assign(problem_.partitions.size(), false);
-  table.joined[p] = true;
+  table.id = table.first = p;
   std::vector<size_t> touched = partition.tensors;
   std::sort(touched.begin(), touched.end());
   touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
   for (const size_t t : touched) {
-    if (!all_joined(t, table.joined)) table.tensors.push_back(t);
+    table.minima += tensor_minima_[t];
+    const auto touches = std::count(partition.tensors.begin(), partition.tensors.end(), t);
+    if (static_cast<size_t>(touches) == problem_.tensors[t].touches.size()) continue;
+    table.tensors.push_back(t);
+    table.touches.push_back(static_cast<size_t>(touches));
   }
-  const bool choice = has_choice(partition.choice_point);
-  if (choice && !choice_point_joined(partition.choice_point, table.joined))
-    table.choice_points.push_back(partition.choice_point);
+  const size_t s = partition.choice_point;
+  table.minima += has_choice(s) ? choice_point_minima_[s] : dual_.partition_minimum(p);
+  if (has_choice(s) && choice_point_sizes_[s] > 1) {
+    table.choice_points.push_back(s);
+    table.partitions.push_back(1);
+  }
 
-  const double rest = untouched(table);
   std::unordered_map<std::vector<int>, size_t, CellsHash> known;
   const auto add = [&](std::vector<int> cells, double cost, int candidate) {
     if (cost == kInfinity) return;
@@ -54,9 +57,9 @@ UsageTable Eliminator::leaf(size_t p) {
     table.cells.insert(table.cells.end(), cells.begin(), cells.end());
     table.cost.push_back(cost);
     table.origin.emplace_back(candidate, 0);
-    const double promised = promise(table, table.rows() - 1) + rest;
+    const double promised = promise(table, table.rows() - 1);
     if (promised <= limits_.cost) return;
-    complete_ &= promised == kInfinity;
+    result_.dropped_costly |= promised < kInfinity;
     table.cells.resize(table.cells.size() - table.width());
     table.cost.pop_back();
     table.origin.pop_back();
@@ -110,13 +113,14 @@ JoinSide Eliminator::side_of(const UsageTable& table, const std::vector<size_t>&
     const auto [entry, fresh] = known.try_emplace(std::move(key), side.groups.size());
     if (fresh) side.groups.push_back(std::move(group));
     double sum = table.cost[r];
-    for (const size_t k : side.own) {
+    for (size_t c = 0; c < side.own.size() && is_bounded(); ++c) {
+      const size_t k = side.own[c];
       std::vector<int> rest_key = {static_cast<int>(k), cells[k]};
       rest_key.insert(rest_key.end(), choices, choices + table.choice_points.size());
       const auto [rest, unknown] = rests.try_emplace(std::move(rest_key), 0.0);
       if (unknown) {
         const size_t t = table.tensors[k];
-        rest->second = tensor_rest(t, usages_[t][cells[k]], table.joined, table.choice_points, choices);
+        rest->second = tensor_rest(t, usages_[t][cells[k]], {table.id, table.id}, table.choice_points, choices);
       }
       sum += rest->second;
     }
@@ -128,47 +132,74 @@ JoinSide Eliminator::side_of(const UsageTable& table, const std::vector<size_t>&
   return side;
 }
 
+// The columns of the result: what is open on either side, and not closed by the join.
+void Eliminator::set_columns(Joining& joining) const {
+  UsageTable& result = *joining.result;
+  for (const JoinSide* side : {&joining.left, &joining.right}) {
+    for (const size_t k : side->own) {
+      result.tensors.push_back(side->table->tensors[k]);
+      result.touches.push_back(side->table->touches[k]);
+    }
+  }
+  for (size_t k = 0; k < joining.shared.size(); ++k) {
+    const size_t t = joining.shared[k];
+    const size_t touches =
+        joining.left.table->touches[joining.left.shared[k]] + joining.right.table->touches[joining.right.shared[k]];
+    result.minima -= tensor_minima_[t];
+    joining.stays_open.push_back(touches < problem_.tensors[t].touches.size());
+    if (!joining.stays_open.back()) continue;
+    result.tensors.push_back(t);
+    result.touches.push_back(touches);
+  }
+  joining.choice_points = joining.left.table->choice_points;
+  std::vector<size_t> partitions = joining.left.table->partitions;
+  for (size_t k = 0; k < joining.right.table->choice_points.size(); ++k) {
+    const size_t s = joining.right.table->choice_points[k];
+    const auto at = static_cast<size_t>(std::find(joining.choice_points.begin(), joining.choice_points.end(), s) -
+                                        joining.choice_points.begin());
+    joining.right_choice_points.push_back(at);
+    if (at == joining.choice_points.size()) {
+      joining.choice_points.push_back(s);
+      partitions.push_back(0);
+    } else {
+      result.minima -= choice_point_minima_[s];
+    }
+    partitions[at] += joining.right.table->partitions[k];
+  }
+  for (size_t k = 0; k < joining.choice_points.size(); ++k) {
+    if (partitions[k] == choice_point_sizes_[joining.choice_points[k]]) continue;
+    joining.open_choice_points.push_back(k);
+    result.choice_points.push_back(joining.choice_points[k]);
+    result.partitions.push_back(partitions[k]);
+  }
+}
+
 std::unique_ptr<UsageTable> Eliminator::join(const UsageTable& left, const UsageTable& right) {
   Joining joining;
   UsageTable& result = *joining.result;
   result.left = &left;
   result.right = &right;
-  result.joined = left.joined;
-  for (size_t p = 0; p < right.joined.size(); ++p) result.joined[p] = result.joined[p] || right.joined[p];
-
+  result.first = std::min(left.first, right.first);
+  result.minima = left.minima + right.minima;
+  joining.joined = {left.id, right.id};
   for (const size_t t : left.tensors) {
     if (contains(right.tensors, t)) joining.shared.push_back(t);
   }
   joining.left = side_of(left, joining.shared);
   joining.right = side_of(right, joining.shared);
-  for (const size_t k : joining.left.own) result.tensors.push_back(left.tensors[k]);
-  for (const size_t k : joining.right.own) result.tensors.push_back(right.tensors[k]);
-  for (const size_t t : joining.shared) {
-    joining.stays_open.push_back(!all_joined(t, result.joined));
-    if (joining.stays_open.back()) result.tensors.push_back(t);
-  }
-  joining.choice_points = left.choice_points;
-  for (const size_t s : right.choice_points) {
-    const auto at = static_cast<size_t>(std::find(joining.choice_points.begin(), joining.choice_points.end(), s) -
-                                        joining.choice_points.begin());
-    joining.right_choice_points.push_back(at);
-    if (at == joining.choice_points.size()) joining.choice_points.push_back(s);
-  }
-  for (size_t k = 0; k < joining.choice_points.size(); ++k) {
-    if (choice_point_joined(joining.choice_points[k], result.joined)) continue;
-    joining.open_choice_points.push_back(k);
-    result.choice_points.push_back(joining.choice_points[k]);
-  }
-  joining.rest = untouched(result);
+  set_columns(joining);
+  joining.rest = minima_ - result.minima;
+  joining.most = limits_.cost;
   joining.shared_rests.resize(joining.shared.size());
   joining.joint.resize(joining.shared.size());
   joining.open_choices.resize(joining.open_choice_points.size());
   for (const RowGroup& x : joining.left.groups) {
     for (const RowGroup& y : joining.right.groups) {
       join_groups(joining, x, y);
-      if (rows_ > limits_.rows) return std::move(joining.result);
+      if (too_late()) return std::move(joining.result);
     }
   }
+  if (result.rows() > limits_.beam) keep_most_promising(joining);
   return std::move(joining.result);
 }
 
@@ -194,7 +225,7 @@ void Eliminator::join_groups(Joining& joining, const RowGroup& x, const RowGroup
   const double least = x.members[0].first + y.members[0].first;
   size_t mix = 0;  // a hash of the alternatives
   for (size_t k = 0; k < result.choice_points.size(); ++k) {
-    waiting += choice_point_rest(result.choice_points[k], joining.open_choices[k], result.joined);
+    waiting += choice_point_rest(result.choice_points[k], as_index(joining.open_choices[k]), joining.joined);
     mix = mix * problem_.choice_points[result.choice_points[k]].size() + as_index(joining.open_choices[k]);
   }
   for (size_t k = 0; k < joining.shared.size() && least + closing + waiting < kInfinity; ++k) {
@@ -209,24 +240,24 @@ void Eliminator::join_groups(Joining& joining, const RowGroup& x, const RowGroup
       const auto [entry, unknown] = joining.shared_rests[k].try_emplace(mix << 32 | as_index(usage), 0.0);
       if (unknown)
         entry->second =
-            tensor_rest(t, usages_[t][usage], result.joined, result.choice_points, joining.open_choices.data());
+            tensor_rest(t, usages_[t][usage], joining.joined, result.choice_points, joining.open_choices.data());
       waiting += entry->second;
     }
   }
   if (least + closing + waiting == kInfinity) return;
   for (const auto& [x_sum, x_row] : x.members) {
     for (const auto& [y_sum, y_row] : y.members) {
-      if (x_sum + y_sum + closing + waiting > limits_.cost) {
-        complete_ &= x_sum + y_sum == kInfinity;
+      const double promised = x_sum + y_sum + closing + waiting;
+      if (promised > joining.most) {
+        (promised > limits_.cost ? result_.dropped_costly : result_.dropped_by_beam) |= promised < kInfinity;
         break;
       }
-      add_row(joining, x_row, y_row, closing);
-      if (rows_ > limits_.rows) return;
+      add_row(joining, x_row, y_row, closing, promised);
     }
   }
 }
 
-void Eliminator::add_row(Joining& joining, int x, int y, double closing) {
+void Eliminator::add_row(Joining& joining, int x, int y, double closing, double promised) {
   const UsageTable& left = *joining.left.table;
   const UsageTable& right = *joining.right.table;
   UsageTable& result = *joining.result;
@@ -244,30 +275,14 @@ void Eliminator::add_row(Joining& joining, int x, int y, double closing) {
     result.cells.insert(result.cells.end(), cells.begin(), cells.end());
     result.cost.push_back(cost);
     result.origin.emplace_back(x, y);
+    joining.promises.push_back(promised);
     ++rows_;
+    if (result.rows() / 2 > limits_.beam) keep_most_promising(joining);
   } else if (cost < result.cost[entry->second]) {
     result.cost[entry->second] = cost;
     result.origin[entry->second] = {x, y};
+    joining.promises[entry->second] = promised;
   }
-}
-
-void Eliminator::keep_most_promising(UsageTable& table) {
-  if (limits_.beam == 0 || table.rows() <= limits_.beam) return;
-  complete_ = false;
-  std::vector<std::pair<double, size_t>> order;
-  for (size_t r = 0; r < table.rows(); ++r) order.emplace_back(promise(table, r), r);
-  std::sort(order.begin(), order.end());
-  order.resize(limits_.beam);
-  UsageTable kept = table;
-  kept.cells.clear();
-  kept.cost.clear();
-  kept.origin.clear();
-  for (const auto& [value, r] : order) {
-    kept.cells.insert(kept.cells.end(), table.row(r), table.row(r) + table.width());
-    kept.cost.push_back(table.cost[r]);
-    kept.origin.push_back(table.origin[r]);
-  }
-  table = std::move(kept);
 }
 
 }  // namespace millrace

@@ -1,22 +1,30 @@
 #include "select/exact.h"
 
 #include <algorithm>
+#include <optional>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "select/dual.h"
-#include "select/eliminate.h"
+#include "select/eliminator.h"
 #include "select/price.h"
 
 namespace millrace {
 namespace {
 
-constexpr double kFirstMargin = 4e-3;  // of the bound
-constexpr double kGrowth = 1.4;
-constexpr double kLastMargin = 1e3;  // beyond this, no margin at all
-constexpr double kRounding = 1e-11;
-constexpr size_t kBeam = 5'000;
-constexpr size_t kNarrowBeam = 200;
-constexpr size_t kWidestBeam = 100'000;
+constexpr size_t kNarrowBeam = 32;
+constexpr size_t kRoughBeam = 512;
+constexpr size_t kWider = 16;
+constexpr size_t kWidestBeam = 2'097'152;
+constexpr double kFirstRise = 1e-3;
+constexpr double kRise = 1e-4;
+constexpr double kFirstMargin = 1e-2;  // of the bound
+constexpr double kGrowth = 2;
+constexpr double kEqual = 1e-10;  // relative
+// Shares of the time.
+constexpr double kReducing = 0.4;
+constexpr double kFirstBound = 0.5;
+constexpr double kFirstSelection = 0.6;
 
 Error nothing_fits(const Measurements& measurements, const std::vector<size_t>& stuck) {
   std::vector<std::string> names;
@@ -27,62 +35,120 @@ Error nothing_fits(const Measurements& measurements, const std::vector<size_t>& 
                      "measure more candidates of the partitions that touch them, or more conversions of them");
 }
 
-// The best of a search that considers only the most promising combinations.
-Result<Selection> select_by_beam(const Measurements& measurements, const Problem& problem, const DualBound& dual,
-                                 size_t narrowest) {
-  for (size_t beam = narrowest; beam <= kWidestBeam; beam *= 4) {
-    EliminationLimits limits;
-    limits.beam = beam;
-    const Elimination found = eliminate(problem, dual, limits);
-    if (found.end != Elimination::End::solved) continue;
-    std::optional<Selection> selection = priced(measurements, found.alternatives, found.candidates);
-    if (!selection) continue;
-    selection->lower_bound = std::min(selection->cost, std::max(selection->bound, dual.bound()));
-    return *std::move(selection);
-  }
+Error too_large() {
   return Error::make(ErrorKind::no_configuration, "the search found no selection before it grew too large",
                      "measure fewer candidates, or more conversions");
 }
 
-}  // namespace
+// Searches with a narrow beam, then with wider ones. Nothing that costs more than the best selection so far is
+// considered. A search that drops nothing because of its beam proves that the best selection is the optimum.
+class Search {
+ public:
+  Search(const Measurements& measurements, double seconds) : measurements_(measurements), seconds_(seconds) {}
 
-// Searches for selections within a small margin above the bound, then within wider ones. The best of the first that are
-// found is the optimum, and nothing outside the margin is ever considered.
-Result<Selection> select_exact(const Measurements& measurements, const Restriction& restriction) {
-  const Result<Problem> problem = make_problem(measurements, restriction);
-  if (!problem) return problem.error();
-  DualBound dual(*problem);
-  dual.improve();
-  const double bound = dual.bound();
-  if (bound == kInfinity) return nothing_fits(measurements, dual.stuck());
-  double margin = kFirstMargin;
-  while (true) {
+  Result<Selection> run(const Problem& problem, size_t widest) {
+    const DualBound flat(problem);
+    if (flat.bound() == kInfinity) return nothing_fits(measurements_, flat.stuck());
+    Eliminator reducer(problem, flat, limits_of_reducing());
+    if (!reducer.reduce()) return nothing_fits(measurements_, reducer.stuck());
+    const Condensed rest = reducer.condensed();
+    DualBound dual(rest.problem);
+    dual.improve(kFirstRise, at(kFirstBound));
+    lower_bound_ = dual.bound();
+    if (lower_bound_ == kInfinity) return nothing_fits(measurements_, dual.stuck());
+    while (goes_on(widest)) {
+      const EliminationLimits limits = limits_now();
+      take(reducer.expanded(rest, Eliminator(rest.problem, dual, limits).run()), limits);
+      if (goes_on(widest)) dual.improve(kRise, at(1));
+      lower_bound_ = std::max(lower_bound_, dual.bound());
+    }
+    if (!best_) return stuck_.empty() ? too_large() : nothing_fits(measurements_, stuck_);
+    return finished();
+  }
+
+ private:
+  double at(double share) const { return start_ + share * seconds_; }
+
+  bool is_optimal() const { return best_ && lower_bound_ >= best_->cost * (1 - kEqual); }
+
+  EliminationLimits limits_of_reducing() const {
     EliminationLimits limits;
-    limits.cost = margin > kLastMargin ? kInfinity : bound * (1 + margin);
-    limits.cost += limits.cost * kRounding;
-    const Elimination found = eliminate(*problem, dual, limits);
-    switch (found.end) {
-      case Elimination::End::blown: return select_by_beam(measurements, *problem, dual, kBeam);
-      case Elimination::End::solved: {
-        std::optional<Selection> selection = priced(measurements, found.alternatives, found.candidates);
-        if (!selection) return nothing_fits(measurements, found.stuck);
-        selection->lower_bound = selection->cost;
-        selection->proven = true;
-        return *std::move(selection);
-      }
-      case Elimination::End::nothing:
-        if (found.complete) return nothing_fits(measurements, found.stuck);
-        margin *= kGrowth;
+    limits.deadline = at(kReducing);
+    return limits;
+  }
+
+  // Until there is a selection, the search goes on.
+  bool goes_on(size_t widest) const {
+    if (ended_ || beam_ > kWidestBeam) return false;
+    return !best_ || (beam_ <= widest && now() < at(1) && !is_optimal());
+  }
+
+  EliminationLimits limits_now() const {
+    EliminationLimits limits;
+    limits.beam = beam_;
+    limits.rise = best_ ? kRise : kFirstRise;
+    limits.bounds_until = at(best_ ? 1 : kFirstSelection);
+    if (!best_) return limits;
+    limits.cost = best_->cost * (1 - kEqual);
+    if (beam_ > kRoughBeam) limits.cost = std::min(limits.cost, lower_bound_ * (1 + margin_));
+    limits.deadline = at(1);
+    return limits;
+  }
+
+  void take(const Elimination& found, const EliminationLimits& limits) {
+    if (found.end == Elimination::End::solved) {
+      std::optional<Selection> selection = priced(measurements_, found.alternatives, found.candidates);
+      if (selection && (!best_ || selection->cost < best_->cost)) best_ = std::move(selection);
+    }
+    lower_bound_ = std::max(lower_bound_, std::min(found.lower_bound, limits.cost));
+    ended_ = found.end == Elimination::End::cut;
+    if (found.dropped_by_beam) {
+      if (beam_ > kRoughBeam) margin_ *= kGrowth;
+      beam_ *= kWider;
+    } else if (found.end == Elimination::End::solved) {
+      lower_bound_ = best_->cost;
+    } else if (found.end == Elimination::End::nothing) {
+      lower_bound_ = std::max(lower_bound_, limits.cost);
+      stuck_ = found.stuck;
+      ended_ |= !best_;
+      margin_ *= kGrowth;
     }
   }
+
+  Selection finished() {
+    best_->proven = is_optimal();
+    best_->lower_bound = best_->proven ? best_->cost : std::max(best_->bound, lower_bound_);
+    return *std::move(best_);
+  }
+
+  const Measurements& measurements_;
+  const double start_ = now();
+  const double seconds_;
+  std::optional<Selection> best_;
+  double lower_bound_ = 0;
+  size_t beam_ = kNarrowBeam;
+  double margin_ = kFirstMargin;
+  bool ended_ = false;
+  std::vector<size_t> stuck_;  // where nothing fits
+};
+
+Result<Selection> search(const Measurements& measurements, const SelectLimits& limits, const Restriction& restriction,
+                         size_t widest) {
+  Search searching(measurements, limits.seconds);
+  const Result<Problem> problem = make_problem(measurements, restriction);
+  if (!problem) return problem.error();
+  return searching.run(*problem, widest);
 }
 
-Result<Selection> select_roughly(const Measurements& measurements, const SelectLimits&) {
-  const Result<Problem> problem = make_problem(measurements, {});
-  if (!problem) return problem.error();
-  DualBound dual(*problem);
-  dual.improve();
-  return select_by_beam(measurements, *problem, dual, kNarrowBeam);
+}  // namespace
+
+Result<Selection> select_exact(const Measurements& measurements, const SelectLimits& limits,
+                               const Restriction& restriction) {
+  return search(measurements, limits, restriction, kWidestBeam);
+}
+
+Result<Selection> select_roughly(const Measurements& measurements, const SelectLimits& limits) {
+  return search(measurements, limits, {}, kRoughBeam);
 }
 
 }  // namespace millrace

@@ -1,5 +1,5 @@
-// The optimum over all alternatives, candidates and conversions. Choices that were fixed beforehand stay fixed. Test:
-// tests/select/select_test.cpp
+// The optimum over all alternatives, candidates and conversions, or the best selection that was found in time. Choices
+// that were fixed beforehand stay fixed; the lower bound then holds for them only. Test: tests/select/select_test.cpp
 #pragma once
 
 #include "measure/measurements.h"
@@ -10,6 +10,7 @@
 
 namespace millrace {
 
-Result<Selection> select_exact(const Measurements& measurements, const Restriction& restriction = {});
+Result<Selection> select_exact(const Measurements& measurements, const SelectLimits& limits,
+                               const Restriction& restriction = {});
 
 }  // namespace millrace

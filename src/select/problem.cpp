@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_map>
 
 #include "base/id.h"
 #include "base/text.h"
@@ -78,23 +79,46 @@ void add_partitions(Problem& problem, const Measurements& measurements, const Re
 // Drops candidates that fit nothing else, until there are none left to drop.
 class Propagation {
  public:
-  Propagation(Problem& problem, const Measurements& measurements) : problem_(problem), measurements_(measurements) {}
+  Propagation(Problem& problem, const Measurements& measurements)
+      : problem_(problem), measurements_(measurements), is_waiting_(problem.tensors.size(), false) {}
 
   Result<Done> run() {
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (size_t s = 0; s < problem_.choice_points.size(); ++s) {
-        for (size_t a = 0; a < problem_.choice_points[s].size(); ++a) changed |= close_when_impossible(s, a);
-        if (std::find(problem_.open[s].begin(), problem_.open[s].end(), true) == problem_.open[s].end())
-          return Error::make(ErrorKind::no_configuration, reasons_.empty() ? "nothing to choose from" : reasons_.back(),
-                             "measure more candidates of it, or more conversions");
-      }
-      for (size_t t = 0; t < problem_.tensors.size(); ++t) changed |= drop_unreachable(t);
+    for (size_t s = 0; s < problem_.choice_points.size(); ++s) close_impossible(s);
+    for (size_t t = problem_.tensors.size(); t-- > 0;) enqueue(t);
+    while (!waiting_.empty() && !impossible_) {
+      const size_t t = waiting_.back();
+      waiting_.pop_back();
+      is_waiting_[t] = false;
+      drop_unreachable(t);
     }
-    return Done{};
+    if (!impossible_) return Done{};
+    return Error::make(ErrorKind::no_configuration, reasons_.empty() ? "nothing to choose from" : reasons_.back(),
+                       "measure more candidates of it, or more conversions");
   }
 
  private:
+  void enqueue(size_t tensor) {
+    if (is_waiting_[tensor]) return;
+    is_waiting_[tensor] = true;
+    waiting_.push_back(tensor);
+  }
+
+  // Closes the alternatives that have a partition without candidates. Tensors of the choice point may then lose more.
+  void close_impossible(size_t choice_point) {
+    for (size_t a = 0; a < problem_.choice_points[choice_point].size(); ++a) {
+      if (!close_when_impossible(choice_point, a)) continue;
+      for (const auto& alternative : problem_.choice_points[choice_point]) {
+        for (const size_t p : alternative) enqueue_tensors(p);
+      }
+    }
+    const std::vector<bool>& open = problem_.open[choice_point];
+    impossible_ |= std::find(open.begin(), open.end(), true) == open.end();
+  }
+
+  void enqueue_tensors(size_t partition) {
+    for (const size_t t : problem_.partitions[partition].tensors) enqueue(t);
+  }
+
   bool close_when_impossible(size_t choice_point, size_t alternative) {
     if (!problem_.open[choice_point][alternative]) return false;
     for (const size_t p : problem_.choice_points[choice_point][alternative]) {
@@ -135,7 +159,7 @@ class Propagation {
     return result;
   }
 
-  bool drop_unreachable(size_t t) {
+  void drop_unreachable(size_t t) {
     const ProblemTensor& tensor = problem_.tensors[t];
     std::vector<bool> bases(tensor.layouts, !tensor.written);
     if (!tensor.written && tensor.pinned != kNoLayout) {
@@ -149,7 +173,6 @@ class Propagation {
     }
     for (size_t b = 0; b < tensor.layouts; ++b) bases[b] = bases[b] && serves_all(tensor, b);
 
-    bool changed = false;
     for (const Touch& touch : tensor.touches) {
       std::vector<bool> allowed = bases;
       if (!touch.writes) {
@@ -161,10 +184,12 @@ class Propagation {
       const size_t dropped = std::erase_if(
           problem_.partitions[touch.partition].candidates,
           [&](const ProblemCandidate& candidate) { return !allowed[as_index(candidate.layouts[touch.slot])]; });
-      changed |= dropped > 0;
+      if (dropped == 0) continue;
+      last_tensor_ = measurements_.tensors[t].name;
+      enqueue_tensors(touch.partition);
+      if (problem_.partitions[touch.partition].candidates.empty())
+        close_impossible(problem_.partitions[touch.partition].choice_point);
     }
-    if (changed) last_tensor_ = measurements_.tensors[t].name;
-    return changed;
   }
 
   // Whether the tensor, with first layout `base`, can serve every set of alternatives.
@@ -185,25 +210,29 @@ class Propagation {
   const Measurements& measurements_;
   std::vector<std::string> reasons_;
   std::string last_tensor_;
+  std::vector<size_t> waiting_;   // tensors
+  std::vector<bool> is_waiting_;  // by tensor
+  bool impossible_ = false;
 };
 
 }  // namespace
 
 void add_touches(Problem& problem) {
+  std::unordered_map<uint64_t, size_t> known;  // by tensor and choice point: position in the tensor's choice points
   for (size_t p = 0; p < problem.partitions.size(); ++p) {
     const ProblemPartition& partition = problem.partitions[p];
     for (size_t slot = 0; slot < partition.tensors.size(); ++slot) {
       ProblemTensor& tensor = problem.tensors[partition.tensors[slot]];
       const bool writes = slot >= partition.reads;
       tensor.written |= writes;
-      auto choice_point =
-          std::find_if(tensor.choice_points.begin(), tensor.choice_points.end(),
-                       [&](const ChoicePointTouch& touch) { return touch.choice_point == partition.choice_point; });
-      if (choice_point == tensor.choice_points.end()) {
-        choice_point = tensor.choice_points.insert(choice_point, ChoicePointTouch{partition.choice_point, {}, {}});
-        choice_point->touches.resize(partition.in.size());
-        choice_point->writes.resize(partition.in.size(), false);
+      const uint64_t key = partition.tensors[slot] * problem.choice_points.size() + partition.choice_point;
+      const auto [entry, fresh] = known.try_emplace(key, tensor.choice_points.size());
+      if (fresh) {
+        tensor.choice_points.push_back({partition.choice_point, {}, {}});
+        tensor.choice_points.back().touches.resize(partition.in.size());
+        tensor.choice_points.back().writes.resize(partition.in.size(), false);
       }
+      ChoicePointTouch* const choice_point = &tensor.choice_points[entry->second];
       for (size_t a = 0; a < partition.in.size(); ++a) {
         if (!partition.in[a]) continue;
         choice_point->touches[a].push_back(tensor.touches.size());

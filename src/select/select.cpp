@@ -5,8 +5,8 @@
 
 namespace millrace {
 
-Result<Selection> select(const Measurements& measurements, SelectMethod method, const SelectLimits&) {
-  return method == SelectMethod::sssp ? select_sssp(measurements) : select_exact(measurements);
+Result<Selection> select(const Measurements& measurements, SelectMethod method, const SelectLimits& limits) {
+  return method == SelectMethod::sssp ? select_sssp(measurements, limits) : select_exact(measurements, limits);
 }
 
 }  // namespace millrace

@@ -43,7 +43,7 @@ class ShortestPath {
     }
   }
 
-  Result<Selection> run() {
+  Result<Selection> run(const SelectLimits& limits) {
     find_chain();
     follow_shortest_path();
     const std::vector<int> alternatives(measurements_.choice_points.size(), 0);
@@ -58,10 +58,10 @@ class ShortestPath {
     for (const Link& link : chain_) {
       if (link.out >= 0) restriction.written[as_index(link.out)] = link.out_layout;
     }
-    if (Result<Selection> selection = select_exact(measurements_, restriction)) return selection;
+    if (Result<Selection> selection = select_exact(measurements_, limits, restriction)) return selection;
     restriction.written.clear();
-    if (Result<Selection> selection = select_exact(measurements_, restriction)) return selection;
-    return select_exact(measurements_);
+    if (Result<Selection> selection = select_exact(measurements_, limits, restriction)) return selection;
+    return select_exact(measurements_, limits);
   }
 
  private:
@@ -153,6 +153,8 @@ class ShortestPath {
   // Each partition in order takes the candidate that costs least together with its conversions; false if one has none.
   bool follow_greedily() {
     candidates_.assign(measurements_.partitions.size(), -1);
+    std::vector<const Link*> link_of(measurements_.partitions.size(), nullptr);
+    for (const Link& link : chain_) link_of[link.partition] = &link;
     existing_.assign(measurements_.tensors.size(), {});
     for (size_t t = 0; t < existing_.size(); ++t) {
       if (!written_[t] && measurements_.tensors[t].pinned != kNoLayout)
@@ -161,11 +163,10 @@ class ShortestPath {
     for (size_t p = 0; p < measurements_.partitions.size(); ++p) {
       if (!selected_[p]) continue;
       const MeasuredPartition& partition = measurements_.partitions[p];
-      const auto link =
-          std::find_if(chain_.begin(), chain_.end(), [&](const Link& entry) { return entry.partition == p; });
+      const Link* const link = link_of[p];
       double best = kInfinity;
       for (size_t w = 0; w < partition.candidates.size(); ++w) {
-        if (link != chain_.end() && !on_path(*link, partition.candidates[w])) continue;
+        if (link != nullptr && !on_path(*link, partition.candidates[w])) continue;
         const double seconds = added_seconds(partition, partition.candidates[w]);
         if (seconds >= best) continue;
         best = seconds;
@@ -227,8 +228,8 @@ class ShortestPath {
 
 }  // namespace
 
-Result<Selection> select_sssp(const Measurements& measurements) {
-  Result<Selection> selection = ShortestPath(measurements).run();
+Result<Selection> select_sssp(const Measurements& measurements, const SelectLimits& limits) {
+  Result<Selection> selection = ShortestPath(measurements).run(limits);
   if (!selection) return selection;
   selection->method = SelectMethod::sssp;
   selection->proven = false;

@@ -5,10 +5,10 @@
 
 #include "measure/measurements.h"
 #include "millrace/result.h"
-#include "select/selection.h"
+#include "select/select.h"
 
 namespace millrace {
 
-Result<Selection> select_sssp(const Measurements& measurements);
+Result<Selection> select_sssp(const Measurements& measurements, const SelectLimits& limits);
 
 }  // namespace millrace

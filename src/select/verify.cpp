@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include "base/id.h"
 #include "base/text.h"
@@ -24,7 +25,10 @@ Error broken(const std::string& what) {
 
 class Check {
  public:
-  Check(const Measurements& measurements, const Selection& selection) : m_(measurements), s_(selection) {}
+  Check(const Measurements& measurements, const Selection& selection) : m_(measurements), s_(selection) {
+    for (const MeasuredPartition& partition : m_.partitions)
+      writable_.insert(partition.writes.begin(), partition.writes.end());
+  }
 
   Result<Done> run() {
     for (auto step : {&Check::alternatives, &Check::candidates, &Check::conversions, &Check::layouts, &Check::cost}) {
@@ -70,14 +74,13 @@ class Check {
   }
 
   Complaint conversions() {
+    std::set<std::tuple<int, int, int, double>> listed;
+    for (const MeasuredConversion& known : m_.conversions)
+      listed.emplace(known.tensor, known.from, known.to, known.seconds);
     for (const SelectedConversion& made : s_.conversions) {
       if (!within(made.tensor, m_.tensors.size())) return "it converts an unknown tensor";
-      const bool listed =
-          std::any_of(m_.conversions.begin(), m_.conversions.end(), [&](const MeasuredConversion& known) {
-            return known.tensor == made.tensor && known.from == made.from && known.to == made.to &&
-                   known.seconds == made.seconds;
-          });
-      if (!listed) return concat(name(made.tensor), " has a conversion that was not measured");
+      if (!listed.contains({made.tensor, made.from, made.to, made.seconds}))
+        return concat(name(made.tensor), " has a conversion that was not measured");
       if (!converted_[made.tensor].insert(made.to).second)
         return concat(name(made.tensor), " has the same conversion twice");
       const auto [from, fresh] = from_.emplace(made.tensor, made.from);
@@ -157,16 +160,13 @@ class Check {
     return pinned;
   }
 
-  bool some_partition_writes(int tensor) const {
-    return std::any_of(m_.partitions.begin(), m_.partitions.end(), [&](const MeasuredPartition& partition) {
-      return std::find(partition.writes.begin(), partition.writes.end(), tensor) != partition.writes.end();
-    });
-  }
+  bool some_partition_writes(int tensor) const { return writable_.contains(tensor); }
 
   std::string name(int tensor) const { return concat("tensor '", m_.tensors[as_index(tensor)].name, "'"); }
 
   const Measurements& m_;
   const Selection& s_;
+  std::set<int> writable_;  // tensors that some partition writes, selected or not
   double seconds_ = 0;
   std::map<int, std::set<int>> read_;       // by tensor; the pinned layout of written ones too
   std::map<int, int> written_;              // by tensor

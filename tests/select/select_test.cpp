@@ -7,6 +7,7 @@
 #include "base/sanitized.h"
 #include "measure/verify.h"
 #include "select/brute_force.h"
+#include "select/deep_measurements.h"
 #include "select/dual.h"
 #include "select/layer_measurements.h"
 #include "select/problem.h"
@@ -17,6 +18,7 @@ namespace millrace {
 namespace {
 
 constexpr auto kInstances = static_cast<unsigned>(tried_of(3000));
+constexpr double kUnhurried = 600;  // seconds; enough on any machine
 
 TEST(Select, EqualsBruteForceAndNeverLosesToTheShortestPath) {
   int fitting = 0;
@@ -69,7 +71,7 @@ TEST(Select, TheBoundOnlyRisesAndStaysBelowTheBest) {
     if (!problem) continue;
     DualBound dual(*problem);
     const double first = dual.bound();
-    dual.improve();
+    dual.improve(1e-4, kInfinity);
     EXPECT_GE(dual.bound(), first - 1e-9) << "seed " << seed;
     EXPECT_LE(dual.bound(), BruteForce(measurements).cost() + 1e-9) << "seed " << seed;
     higher += dual.bound() > first + 1e-9 ? 1U : 0U;
@@ -125,7 +127,7 @@ TEST(Select, PaysAConversionOnce) {
 TEST(Select, OfALayersSizeIsProven) {
   const Measurements measurements = layer_measurements(0);
   if (const Result<Done> verified = verify(measurements); !verified) FAIL() << to_string(verified.error());
-  const Result<Selection> exact = select(measurements, SelectMethod::exact);
+  const Result<Selection> exact = select(measurements, SelectMethod::exact, {kUnhurried});
   const Result<Selection> path = select(measurements, SelectMethod::sssp);
   ASSERT_TRUE(exact);
   ASSERT_TRUE(path);
@@ -135,6 +137,55 @@ TEST(Select, OfALayersSizeIsProven) {
     if (const Result<Done> verified = verify(measurements, **selection); !verified)
       FAIL() << to_string(verified.error());
   }
+}
+
+// Without any time, the search still finds a selection, and what it says about the optimum is true.
+TEST(Select, InterruptedIsValidWithATrueBound) {
+  for (unsigned seed = 0; seed < kInstances; ++seed) {
+    SCOPED_TRACE(seed);
+    const Measurements measurements = random_measurements(seed);
+    const double best = BruteForce(measurements).cost();
+    for (const Result<Selection>& selection :
+         {select(measurements, SelectMethod::exact, {0}), select_roughly(measurements, {0})}) {
+      ASSERT_EQ(std::isfinite(best), static_cast<bool>(selection));
+      if (!selection) continue;
+      if (const Result<Done> verified = verify(measurements, *selection); !verified)
+        FAIL() << to_string(verified.error());
+      ASSERT_GE(selection->cost, best * (1 - 1e-9));
+      ASSERT_LE(selection->lower_bound, best * (1 + 1e-9));
+    }
+  }
+}
+
+// 24 layers with residual connections, and the same with long skip connections.
+TEST(Select, OfManyLayersHasASmallProvenGap) {
+  const Measurements measurements = deep_measurements(0);
+  const Result<Selection> exact = select(measurements, SelectMethod::exact, {kUnhurried});
+  const Result<Selection> interrupted = select(measurements, SelectMethod::exact, {0});
+  ASSERT_TRUE(exact);
+  ASSERT_TRUE(interrupted);
+  EXPECT_TRUE(exact->proven);
+  EXPECT_FALSE(interrupted->proven);
+  EXPECT_GE(interrupted->cost, exact->cost);
+  EXPECT_LE(interrupted->lower_bound, exact->cost);
+  if (const Result<Done> verified = verify(measurements, *interrupted); !verified)
+    FAIL() << to_string(verified.error());
+  DeepOptions options;
+  options.long_skips = 24;
+  const Measurements skips = deep_measurements(0, options);
+  const Result<Selection> rough = select_roughly(skips, {kUnhurried});
+  ASSERT_TRUE(rough);
+  EXPECT_FALSE(rough->proven);
+  EXPECT_LT(rough->proven_gap(), 0.03);
+  if (const Result<Done> verified = verify(skips, *rough); !verified) FAIL() << to_string(verified.error());
+}
+
+TEST(Select, OfALongChainIsProven) {
+  const Measurements measurements = chain_measurements(0, 2000);
+  const Result<Selection> exact = select(measurements, SelectMethod::exact, {kUnhurried});
+  ASSERT_TRUE(exact);
+  EXPECT_TRUE(exact->proven);
+  if (const Result<Done> verified = verify(measurements, *exact); !verified) FAIL() << to_string(verified.error());
 }
 
 TEST(Select, NothingToSelect) {

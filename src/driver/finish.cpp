@@ -18,6 +18,7 @@ constexpr double kLeastLeft = 0.6;    // seconds, for parts that take a moment, 
 constexpr double kMostChecking = 20;  // seconds
 constexpr double kMostTiming = 4;     // of both steps together
 constexpr double kClockSeconds = 2;   // that reading a GPU's clock may take
+constexpr double kShareToOpen = 0.7;  // of what is left, for opening a plan and timing its steps
 constexpr double kShareOfRest = 0.4;  // for timing, and for checking
 constexpr double kStepsToTime = 3;    // at least: two that warm up and one
 constexpr double kTooOptimistic = 4;  // how much longer than estimated a check may take
@@ -49,6 +50,7 @@ class Finisher {
     Result<SelectedPlan> selected = select_plan(tuned_, method, {select_seconds(tuned_.budget)});
     if (!selected) return selected.error();
     made_.selected = std::move(*selected);
+    made_.selected_cost = made_.selected.selection.cost;
     made_.unchecked = unchecked_launches();
     if (Result<Done> written = write(tuned_.prepared); !written) return written.error();
     phases_.begin("timing");
@@ -107,7 +109,7 @@ class Finisher {
   double left() const { return std::max(kLeastLeft, end_.left()); }
 
   // Whether so many steps can be timed after some other work.
-  bool fits(double step, double other) const { return kStepsToTime * step + other < kShareOfRest * left(); }
+  bool fits(double step, double other) const { return kStepsToTime * step + other < kShareToOpen * left(); }
 
   Result<Done> not_timed(std::string why) {
     made_.not_timed = std::move(why);

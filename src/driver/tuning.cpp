@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/directories.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -17,6 +18,7 @@
 #include "driver/pipeline.h"
 #include "driver/plan_folder.h"
 #include "frontend/frontend.h"
+#include "measure/shard.h"
 #include "measure/timing_class.h"
 #include "select/select.h"
 
@@ -147,7 +149,10 @@ Result<Machine> find_machine(const std::string& device, int threads) {
   machine.backend = std::move(*backend);
   machine.cpu = cpu_info();
   machine.threads = threads > 0 ? threads : ::millrace::threads();
-  if (const Result<Done> compiles = machine.backend->can_compile(); !compiles) {
+  const double begin = now();
+  const Result<Done> compiles = machine.backend->can_compile();
+  if (!machine.target().own_memory) machine.compiler_seconds = now() - begin;
+  if (!compiles) {
     if (machine.target().own_memory) return compiles.error();  // nothing can be checked there
     machine.no_compiler = compiles.error();
   }
@@ -304,6 +309,8 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
                    FinishEstimate finish) {
   const Result<double> budget = budget_of(options);
   if (!budget) return budget.error();
+  const Result<Shard> shard = parse_shard(options.shard);
+  if (!shard) return shard.error();
   phases.begin("fusing");
   program.device = options.device;
   Stages stages;
@@ -343,8 +350,8 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   settings.exhaustive = settings.measure && options.exhaustive;
   if (!settings.measure) settings.deadline = Deadline::after(0);
   if (settings.measure && !settings.exhaustive)
-    settings.deadline = phases.deadline().earlier_by(finish ? finish(*prepared, machine, *budget) : 0);
-  settings.baseline_grace = kBaselineGraceSeconds;
+    settings.deadline = phases.deadline().earlier_by(finish ? finish(*prepared, machine, *budget).reserved : 0);
+  settings.baseline_grace = finish ? finish(*prepared, machine, *budget).grace : kBaselineGraceSeconds;
   settings.trial.cold = is_cold(prepared->training.graph, machine.cpu);
   settings.trial.cache_bytes = machine.cpu.last_level_cache;
   const Graph& graph = prepared->training.graph;
@@ -355,13 +362,15 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
                        enumerating.target);
   };
   settings.wanted = wanted_of;
-  if (options.progress) {
-    settings.select = [](const Measurements& so_far, double seconds) {
-      const Result<Selection> selection = select_roughly(so_far, {std::min(seconds, kRoughLimits.seconds)});
-      return selection ? selection->cost : 0;
+  if (shard->count > 1)
+    settings.mine = [shard = *shard](const std::string& partition, const std::string& candidate) {
+      return shard.has(partition, candidate);
     };
-    settings.progress = [&](const ExploreProgress& so_far) { phases.explore(so_far); };
-  }
+  settings.select = [](const Measurements& so_far, double seconds) {
+    const Result<Selection> selection = select_roughly(so_far, {std::min(seconds, kRoughLimits.seconds)});
+    return selection ? selection->cost : 0;
+  };
+  if (options.progress) settings.progress = [&](const ExploreProgress& so_far) { phases.explore(so_far); };
   Result<Explored> explored = measure(stages, graph, prepared->candidates, settings, kernels->get(), *database, worker);
   if (!explored) return explored.error();
   return Tuned{std::move(program),   std::move(*prepared), std::move(machine),

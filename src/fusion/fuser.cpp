@@ -9,15 +9,24 @@
 namespace millrace {
 namespace {
 
-// Of more operators than any layer has, only pairs that are at most so far apart are considered.
-constexpr size_t kNear = 48;
+constexpr size_t kCousins = 32;  // of more than any layer has, only near ones are considered
 
-// Calls `visit` with the elements at most kNear before and after `one`, in a sorted list.
+// A tensor with more readers than any layer has pairs only readers that are at most so far apart.
+constexpr size_t kMany = 48;
+constexpr size_t kNear = 12;
+
+// Calls `visit` with the readers of a tensor that are near an operator: all, unless they are many.
 template <class Visit>
-void visit_near(const std::vector<OperatorId>& sorted, OperatorId one, Visit visit) {
-  const auto place = static_cast<size_t>(std::lower_bound(sorted.begin(), sorted.end(), one) - sorted.begin());
-  const size_t end = std::min(sorted.size(), place + kNear + 1);
-  for (size_t k = place - std::min(place, kNear); k < end; ++k) visit(sorted[k]);
+void visit_near(const std::vector<OperatorId>& readers, OperatorId op, Visit visit) {
+  const size_t far = readers.size() <= kMany ? kMany : kNear;
+  const auto place = static_cast<size_t>(std::lower_bound(readers.begin(), readers.end(), op) - readers.begin());
+  const size_t end = std::min(readers.size(), place + far + 1);
+  for (size_t k = place - std::min(place, far); k < end; ++k) visit(readers[k]);
+}
+
+// Whether visit_near visits a reader from the operator that writes the tensor, before all readers.
+bool is_near_producer(const std::vector<OperatorId>& readers, OperatorId reader) {
+  return readers.size() <= kMany || !(readers[kNear] < reader);
 }
 
 }  // namespace
@@ -63,7 +72,7 @@ void Fuser::find_cousins() {
   }
   const auto add_pairs = [&](const std::vector<OperatorId>& operators) {
     for (size_t k = 0; k < operators.size(); ++k) {
-      for (size_t m = k + 1; m < std::min(operators.size(), k + kNear); ++m) {
+      for (size_t m = k + 1; m < std::min(operators.size(), k + kCousins); ++m) {
         cousins_[operators[k].at()].push_back(operators[m]);
         cousins_[operators[m].at()].push_back(operators[k]);
       }
@@ -98,7 +107,7 @@ std::vector<OperatorId> Fuser::neighbours(OperatorId id) const {
     if (near_.words[input.tensor.at()] == 0) continue;
     const std::vector<OperatorId>& readers = near_.readers[input.tensor.at()];
     const OperatorId producer = near_.producers[input.tensor.at()];
-    if (producer.valid() && !(readers[std::min(kNear, readers.size() - 1)] < id)) add(producer);
+    if (producer.valid() && is_near_producer(readers, id)) add(producer);
     visit_near(readers, id, add);
   }
   for (const Access& output : op.outputs) visit_near(near_.readers[output.tensor.at()], id, add);

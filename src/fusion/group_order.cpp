@@ -1,7 +1,6 @@
 #include "fusion/group_order.h"
 
 #include <algorithm>
-#include <set>
 
 namespace millrace {
 namespace {
@@ -9,37 +8,36 @@ constexpr size_t kGone = static_cast<size_t>(-1);
 }  // namespace
 
 GroupOrder::GroupOrder(size_t count, Successors successors)
-    : successors_(std::move(successors)), position_(count), at_(count) {
+    : successors_(std::move(successors)), position_(count), at_(count), marks_(count, 0) {
   for (size_t group = 0; group < count; ++group) position_[group] = at_[group] = group;
 }
 
-std::vector<size_t> GroupOrder::between(size_t first, size_t last, bool& reaches) {
-  reaches = false;
-  std::set<size_t> seen;
+bool GroupOrder::mark_between(size_t first, size_t last) {
+  ++mark_;
+  bool reaches = false;
   std::vector<size_t> open = {first};
   while (!open.empty() && !reaches) {
     const size_t group = open.back();
     open.pop_back();
     successors_(group, [&](size_t next) {
       if (next == last) reaches = reaches || group != first;
-      if (next != first && position_[next] < position_[last] && seen.insert(next).second) open.push_back(next);
+      if (next == first || is_marked(next) || position_[next] >= position_[last]) return;
+      marks_[next] = mark_;
+      open.push_back(next);
     });
   }
-  return {seen.begin(), seen.end()};
+  return reaches;
 }
 
 bool GroupOrder::merging_makes_cycle(size_t a, size_t b) {
   if (position_[b] < position_[a]) std::swap(a, b);
-  bool reaches = false;
-  between(a, b, reaches);
-  return reaches;
+  return mark_between(a, b);
 }
 
 void GroupOrder::merge(size_t a, size_t b) {
   const size_t first = position_[a] < position_[b] ? a : b;
   const size_t last = first == a ? b : a;
-  bool reaches = false;
-  const std::vector<size_t> dependent = between(first, last, reaches);
+  mark_between(first, last);
   // The groups between that do not depend on `first` move before the merged group, the others after it.
   const size_t begin = position_[first];
   const size_t end = position_[last];
@@ -47,7 +45,7 @@ void GroupOrder::merge(size_t a, size_t b) {
   std::vector<size_t> after;
   for (size_t k = begin + 1; k < end; ++k) {
     if (at_[k] == kGone) continue;
-    (std::binary_search(dependent.begin(), dependent.end(), at_[k]) ? after : before).push_back(at_[k]);
+    (is_marked(at_[k]) ? after : before).push_back(at_[k]);
   }
   std::fill(at_.begin() + static_cast<std::ptrdiff_t>(begin), at_.begin() + static_cast<std::ptrdiff_t>(end) + 1,
             kGone);

@@ -27,12 +27,15 @@ class GroupOrder {
   size_t position(size_t group) const { return position_[group]; }
 
  private:
-  // The groups before `last` that depend on `first`; stops when one of them leads to `last`.
-  std::vector<size_t> between(size_t first, size_t last, bool& reaches);
+  // Marks the groups before `last` that depend on `first`, and stops when one of them leads to `last`: then it is true.
+  bool mark_between(size_t first, size_t last);
+  bool is_marked(size_t group) const { return marks_[group] == mark_; }
 
   Successors successors_;
   std::vector<size_t> position_;  // one per group
   std::vector<size_t> at_;        // one per position: the group, or kGone
+  std::vector<size_t> marks_;     // one per group: the last search that found it
+  size_t mark_ = 0;               // the number of the last search
 };
 
 }  // namespace millrace

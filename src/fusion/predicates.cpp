@@ -1,6 +1,8 @@
 #include "fusion/predicates.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <set>
 
 #include "base/unique_names.h"
@@ -27,8 +29,6 @@ TensorId zero_of(Graph& graph) {
   return TensorId(graph.tensors.size() - 1);
 }
 
-bool same(const Access& a, const Access& b) { return a.tensor == b.tensor && a.axes == b.axes; }
-
 // The comparisons of backward, without duplicates. May add the constant 0, with which a ReLU's output is compared.
 std::vector<Predicate> find_predicates(Graph& graph) {
   std::vector<bool> later(graph.tensors.size(), false);  // computed in backward, or given to it
@@ -38,19 +38,26 @@ std::vector<Predicate> find_predicates(Graph& graph) {
   }
   const auto earlier = [&](const Access& input) { return !later[input.tensor.at()]; };
   std::vector<Predicate> found;
+  std::map<TensorId, std::vector<size_t>> comparing;  // by the last tensor that they compare
+  TensorId zero;
   for (size_t k = 0; k < graph.operators.size(); ++k) {
     const Operator& op = graph.operators[k];
     if (op.pass == Pass::forward) continue;
     std::vector<Access> inputs;
     if (op.kind == OperatorKind::less && std::all_of(op.inputs.begin(), op.inputs.end(), earlier)) inputs = op.inputs;
-    if (op.kind == OperatorKind::relu_dx && earlier(op.inputs[0])) inputs = {{zero_of(graph), {}}, op.inputs[0]};
+    if (op.kind == OperatorKind::relu_dx && earlier(op.inputs[0])) {
+      if (!zero.valid()) zero = zero_of(graph);
+      inputs = {{zero, {}}, op.inputs[0]};
+    }
     if (inputs.empty()) continue;
-    const auto known = std::find_if(found.begin(), found.end(), [&](const Predicate& predicate) {
-      return predicate.space == op.space && std::equal(inputs.begin(), inputs.end(), predicate.inputs.begin(), same);
+    std::vector<size_t>& near = comparing[inputs.back().tensor];
+    const auto known = std::find_if(near.begin(), near.end(), [&](size_t number) {
+      return found[number].space == op.space && found[number].inputs == inputs;
     });
-    if (known != found.end()) {
-      known->uses.emplace_back(k);
+    if (known != near.end()) {
+      found[*known].uses.emplace_back(k);
     } else {
+      near.push_back(found.size());
       found.push_back({op.space, std::move(inputs), {OperatorId(k)}});
     }
   }
@@ -71,8 +78,11 @@ class PredicateChooser {
   PredicateChooser(const TrainingGraph& training, const FusedGraph& fused, const std::vector<Predicate>& predicates,
                    bool epilogues)
       : near_(training), fused_(fused), predicates_(predicates), group_of_(group_numbers(fused)) {
+    if (epilogues) absorbed_ = absorbed_groups();
     for (size_t number = 0; number < fused.groups.size(); ++number) {
-      if (is_host(fused.groups[number], epilogues)) hosts_.push_back(number);
+      const FusedOperator& group = fused.groups[number];
+      const bool host = group.kind == FusedKind::kernel && group.pass == Pass::forward && !absorbed_.contains(number);
+      if (host) hosts_.insert(number);
     }
   }
 
@@ -89,27 +99,41 @@ class PredicateChooser {
   }
 
  private:
-  // Whether a group is a forward kernel that no product absorbs as its epilogue.
-  bool is_host(const FusedOperator& group, bool epilogues) const {
-    if (group.kind != FusedKind::kernel || group.pass != Pass::forward) return false;
-    return !epilogues || std::none_of(fused_.epilogues.begin(), fused_.epilogues.end(), [&](const Epilogue& epilogue) {
+  // The groups that a product absorbs as its epilogue.
+  std::set<GroupNumber> absorbed_groups() const {
+    std::set<GroupNumber> groups;
+    for (const Epilogue& epilogue : fused_.epilogues) {
       const std::set<OperatorId> absorbed(epilogue.absorbed.begin(), epilogue.absorbed.end());
-      return std::all_of(group.members.begin(), group.members.end(),
-                         [&](OperatorId member) { return absorbed.contains(member); });
-    });
+      for (const OperatorId op : absorbed) {
+        const std::vector<OperatorId>& members = fused_.groups[group_of_[op.at()]].members;
+        if (std::all_of(members.begin(), members.end(), [&](OperatorId member) { return absorbed.contains(member); }))
+          groups.insert(group_of_[op.at()]);
+      }
+    }
+    return groups;
+  }
+
+  // The forward kernels, which no product absorbs, that have a tensor: they read or write it.
+  std::set<GroupNumber> hosts_of(TensorId tensor) const {
+    std::set<GroupNumber> hosts;
+    const auto add = [&](OperatorId op) {
+      if (op.valid() && hosts_.contains(group_of_[op.at()])) hosts.insert(group_of_[op.at()]);
+    };
+    add(near_.producers[tensor.at()]);
+    for (const OperatorId reader : near_.readers[tensor.at()]) add(reader);
+    return hosts;
   }
 
   // Whether a forward kernel has all compared tensors.
   bool has_host(const Predicate& predicate) const {
-    return std::any_of(hosts_.begin(), hosts_.end(), [&](GroupNumber host) {
-      return std::all_of(predicate.inputs.begin(), predicate.inputs.end(), [&](const Access& input) {
-        const std::vector<TensorId>& reads = fused_.groups[host].reads;
-        const OperatorId producer = near_.producers[input.tensor.at()];
-        return words_of(near_.graph, input.tensor) == 0 ||
-               std::find(reads.begin(), reads.end(), input.tensor) != reads.end() ||
-               (producer.valid() && group_of_[producer.at()] == host);
-      });
-    });
+    std::optional<std::set<GroupNumber>> hosts;
+    for (const Access& input : predicate.inputs) {
+      if (words_of(near_.graph, input.tensor) == 0) continue;
+      const std::set<GroupNumber> own = hosts_of(input.tensor);
+      if (!hosts) hosts = own;
+      std::erase_if(*hosts, [&](GroupNumber host) { return !own.contains(host); });
+    }
+    return !hosts.value_or(hosts_).empty();
   }
 
   // Whether a kernel reads a tensor only to compare it: by `uses`, or by uses of predicates chosen before.
@@ -182,7 +206,8 @@ class PredicateChooser {
   const FusedGraph& fused_;
   const std::vector<Predicate>& predicates_;
   std::vector<GroupNumber> group_of_;  // one per operator
-  std::vector<GroupNumber> hosts_;
+  std::set<GroupNumber> absorbed_;     // by products, as epilogues
+  std::set<GroupNumber> hosts_;
   std::set<OperatorId> comparing_;  // uses of the predicates chosen so far
 };
 

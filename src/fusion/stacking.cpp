@@ -24,22 +24,31 @@ int64_t words_of_operator(const Graph& graph, const Operator& op) {
   return words_of_all(graph, tensors_in(op.inputs)) + words_of_all(graph, tensors_in(op.outputs));
 }
 
-// Whether `last` depends on the earlier operator `first`. Only operators between the two can be on a path.
-bool leads_to(const Neighbourhood& near, OperatorId first, OperatorId last) {
-  std::set<OperatorId> seen;
-  std::vector<OperatorId> open = {first};
-  while (!open.empty()) {
-    const OperatorId id = open.back();
-    open.pop_back();
-    for (const Access& output : near.op(id).outputs) {
-      for (const OperatorId reader : near.readers[output.tensor.at()]) {
-        if (reader == last) return true;
-        if (reader < last && seen.insert(reader).second) open.push_back(reader);
-      }
+// For each operator the sets of contractions of which it is, or depends on, a member. Operators come in order.
+class Descent {
+ public:
+  Descent(const Neighbourhood& near, size_t sets)
+      : near_(near), words_((sets + kBits - 1) / kBits), rows_(near.graph.operators.size() * words_, 0) {}
+
+  // Takes over what the operator's inputs descend from.
+  void inherit(OperatorId id) {
+    for (const Access& input : near_.op(id).inputs) {
+      const OperatorId producer = near_.producers[input.tensor.at()];
+      for (size_t k = 0; producer.valid() && k < words_; ++k) rows_[at(id, k)] |= rows_[at(producer, k)];
     }
   }
-  return false;
-}
+
+  bool descends(OperatorId id, size_t set) const { return ((rows_[at(id, set / kBits)] >> (set % kBits)) & 1) != 0; }
+  void insert(OperatorId id, size_t set) { rows_[at(id, set / kBits)] |= uint64_t{1} << (set % kBits); }
+
+ private:
+  static constexpr size_t kBits = 64;
+  size_t at(OperatorId id, size_t word) const { return id.at() * words_ + word; }
+
+  const Neighbourhood& near_;
+  size_t words_;
+  std::vector<uint64_t> rows_;  // one bit per set
+};
 
 // How a contraction uses an operand: for each axis, whether it is contracted, and whether the other operand runs along
 // it too. Contractions with the same use of one operand differ only in the other operand, which can be stacked.
@@ -78,25 +87,53 @@ std::vector<std::vector<OperatorId>> subsets_of(const Neighbourhood& near, std::
   return subsets;
 }
 
-void find_shared_operands(const Neighbourhood& near, std::vector<Stacking>& found) {
-  std::map<std::tuple<TensorId, Pass, Use>, std::vector<OperatorId>> sets;
-  std::vector<std::tuple<TensorId, Pass, Use>> in_order;
+// Contractions with the same use of one operand.
+struct Sharing {
+  std::vector<OperatorId> candidates;  // all
+  std::vector<OperatorId> set;         // those that do not depend on each other
+};
+
+// By first contraction.
+std::vector<Sharing> sharing_contractions(const Neighbourhood& near) {
+  std::map<std::tuple<TensorId, Pass, Use>, size_t> numbers;
+  std::vector<Sharing> all;
   for (size_t k = 0; k < near.graph.operators.size(); ++k) {
     const Operator& op = near.graph.operators[k];
     if (op.kind != OperatorKind::contraction || op.inputs.size() > 2) continue;  // their scales may differ
     if (op.inputs[0].tensor == op.inputs[1].tensor) continue;
     for (size_t side : {0U, 1U}) {
-      const auto key = std::make_tuple(op.inputs[side].tensor, op.pass, use_of(op, side));
-      std::vector<OperatorId>& set = sets[key];
-      if (set.empty()) in_order.push_back(key);
-      const bool waits = std::any_of(set.begin(), set.end(),
-                                     [&](OperatorId earlier) { return leads_to(near, earlier, OperatorId(k)); });
-      if (!waits) set.emplace_back(k);
+      const auto [number, fresh] =
+          numbers.try_emplace(std::make_tuple(op.inputs[side].tensor, op.pass, use_of(op, side)), all.size());
+      if (fresh) all.emplace_back();
+      all[number->second].candidates.emplace_back(k);
     }
   }
-  for (const auto& key : in_order) {
-    if (sets[key].size() < 2) continue;
-    for (std::vector<OperatorId>& subset : subsets_of(near, sets[key])) {
+  std::erase_if(all, [](const Sharing& sharing) { return sharing.candidates.size() < 2; });
+  return all;
+}
+
+void choose_independent(const Neighbourhood& near, std::vector<Sharing>& all) {
+  std::vector<std::vector<size_t>> sets_of(near.graph.operators.size());
+  for (size_t number = 0; number < all.size(); ++number) {
+    for (const OperatorId id : all[number].candidates) sets_of[id.at()].push_back(number);
+  }
+  Descent descent(near, all.size());
+  for (size_t k = 0; k < near.graph.operators.size(); ++k) {
+    descent.inherit(OperatorId(k));
+    for (const size_t number : sets_of[k]) {
+      if (descent.descends(OperatorId(k), number)) continue;
+      all[number].set.emplace_back(k);
+      descent.insert(OperatorId(k), number);
+    }
+  }
+}
+
+void find_shared_operands(const Neighbourhood& near, std::vector<Stacking>& found) {
+  std::vector<Sharing> all = sharing_contractions(near);
+  choose_independent(near, all);
+  for (const Sharing& sharing : all) {
+    if (sharing.set.size() < 2) continue;
+    for (std::vector<OperatorId>& subset : subsets_of(near, sharing.set)) {
       Stacking stacking;
       std::set<TensorId> reads;
       for (const OperatorId id : subset) {
@@ -116,26 +153,64 @@ struct Sum {
   std::vector<OperatorId> contractions;
   std::vector<OperatorId> additions;
   std::vector<TensorId> others;  // terms that are not results of contractions
-
-  // A product can add one tensor, so a sum with one other term can be stacked as a whole.
-  bool can_be_stacked() const { return contractions.size() >= 2 && others.size() <= 1; }
 };
+
+// A product can add one tensor, so a sum with one other term can be stacked as a whole.
+constexpr size_t kMostOthers = 1;
+
+// The operator that computes an input of an addition, and nothing but the addition reads it; else invalid.
+OperatorId own_term(const Neighbourhood& near, const Operator& add, const Access& input) {
+  const bool doubles = add.inputs[0].tensor == add.inputs[1].tensor;  // one contraction, not two
+  const OperatorId producer = near.producers[input.tensor.at()];
+  const bool own = !doubles && producer.valid() && near.readers[input.tensor.at()].size() == 1 &&
+                   !near.leaves[input.tensor.at()] && near.op(producer).pass == add.pass;
+  return own ? producer : OperatorId();
+}
+
+enum class Term { contraction, sum, other };
+
+Term kind_of(const Neighbourhood& near, OperatorId own_term) {
+  if (!own_term.valid()) return Term::other;
+  const Operator& op = near.op(own_term);
+  if (op.kind == OperatorKind::contraction && op.inputs.size() == 2) return Term::contraction;
+  return op.kind == OperatorKind::add ? Term::sum : Term::other;
+}
 
 void collect_sum(const Neighbourhood& near, OperatorId add, Sum& sum) {
   sum.additions.push_back(add);
-  const bool doubles = near.op(add).inputs[0].tensor == near.op(add).inputs[1].tensor;  // one contraction, not two
   for (const Access& input : near.op(add).inputs) {
-    const OperatorId producer = near.producers[input.tensor.at()];
-    const bool own = !doubles && producer.valid() && near.readers[input.tensor.at()].size() == 1 &&
-                     !near.leaves[input.tensor.at()] && near.op(producer).pass == near.op(add).pass;
-    if (own && near.is_contraction(producer) && near.op(producer).inputs.size() == 2) {
-      sum.contractions.push_back(producer);
-    } else if (own && near.op(producer).kind == OperatorKind::add) {
-      collect_sum(near, producer, sum);
-    } else {
-      sum.others.push_back(input.tensor);
+    const OperatorId producer = own_term(near, near.op(add), input);
+    switch (kind_of(near, producer)) {
+      case Term::contraction: sum.contractions.push_back(producer); break;
+      case Term::sum: collect_sum(near, producer, sum); break;
+      case Term::other: sum.others.push_back(input.tensor); break;
     }
   }
+}
+
+// For each operator, whether it is the last addition of a sum that can be stacked. Does not collect the sums, of which
+// a long one contains many.
+std::vector<bool> stackable_sums(const Neighbourhood& near) {
+  struct Terms {
+    size_t contractions = 0;
+    size_t others = 0;
+  };
+  std::vector<Terms> terms(near.graph.operators.size());
+  std::vector<bool> stackable;
+  for (size_t k = 0; k < terms.size(); ++k) {
+    const Operator& op = near.graph.operators[k];
+    if (op.kind == OperatorKind::add) {
+      for (const Access& input : op.inputs) {
+        const OperatorId producer = own_term(near, op, input);
+        const Term kind = kind_of(near, producer);
+        const Terms inner = kind == Term::sum ? terms[producer.at()] : Terms();
+        terms[k].contractions += inner.contractions + (kind == Term::contraction ? 1 : 0);
+        terms[k].others += inner.others + (kind == Term::other ? 1 : 0);
+      }
+    }
+    stackable.push_back(terms[k].contractions >= 2 && terms[k].others <= kMostOthers);
+  }
+  return stackable;
 }
 
 Sum sum_of(const Neighbourhood& near, OperatorId add) {
@@ -147,18 +222,16 @@ Sum sum_of(const Neighbourhood& near, OperatorId add) {
 }
 
 void find_summed_results(const Neighbourhood& near, std::vector<Stacking>& found) {
+  const std::vector<bool> stackable = stackable_sums(near);
   for (size_t k = 0; k < near.graph.operators.size(); ++k) {
+    if (!stackable[k]) continue;
     const Operator& op = near.graph.operators[k];
-    if (op.kind != OperatorKind::add) continue;
     // Handle a sum of contractions only at its last addition.
     const std::vector<OperatorId>& readers = near.readers[op.outputs[0].tensor.at()];
+    if (readers.size() == 1 && near.op(readers[0]).kind == OperatorKind::add && stackable[readers[0].at()] &&
+        own_term(near, near.op(readers[0]), op.outputs[0]).valid())
+      continue;
     const Sum sum = sum_of(near, OperatorId(k));
-    if (!sum.can_be_stacked()) continue;
-    if (readers.size() == 1 && near.op(readers[0]).kind == OperatorKind::add) {
-      const Sum larger = sum_of(near, readers[0]);
-      const bool inside = std::binary_search(larger.additions.begin(), larger.additions.end(), OperatorId(k));
-      if (inside && larger.can_be_stacked()) continue;
-    }
     const int64_t result_words = words_of(near.graph, op.outputs[0].tensor);
     for (std::vector<OperatorId>& subset : subsets_of(near, sum.contractions)) {
       Stacking stacking;

@@ -13,11 +13,13 @@
 #include "base/directories.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "candidates/candidate_source.h"
 #include "codegen/lower.h"
 #include "driver/pipeline.h"
 #include "driver/plan_folder.h"
 #include "frontend/frontend.h"
 #include "measure/timing_class.h"
+#include "report/exploration_report.h"
 #include "select/select.h"
 
 namespace millrace {
@@ -72,6 +74,11 @@ bool is_cold(const Graph& graph, const CpuInfo& cpu) {
   return bytes > static_cast<double>(cpu.last_level_cache);
 }
 
+// Of a partition whose candidates are listed and counted one by one, before measuring and for --explain.
+constexpr double kMostCombinations = 15'000;
+constexpr double kMostExplained = 100'000;
+constexpr double kListingShare = 0.1;  // of the budget
+
 EnumerateOptions enumerate_options(const TuneProgram& program, const Machine& machine, bool exhaustive) {
   EnumerateOptions options;
   options.threads = machine.threads;
@@ -79,8 +86,8 @@ EnumerateOptions enumerate_options(const TuneProgram& program, const Machine& ma
   options.libraries = machine.backend->libraries().there;
   options.missing = machine.backend->libraries().missing;
   options.layouts = program.layouts;
-  if (exhaustive) options.most = std::numeric_limits<size_t>::max() / 8;
   options.every_shape = exhaustive;
+  options.most_combinations = kMostCombinations;
   return options;
 }
 
@@ -197,8 +204,9 @@ Result<Prepared> all_candidates(const ExploreOptions& options) {
   if (!prepared) return prepared;
   const Result<Machine> machine = find_machine(options.device, options.threads);
   if (!machine) return machine.error();
-  Result<Candidates> candidates =
-      enumerate(stages, prepared->training, prepared->fused, enumerate_options(*program, *machine, false));
+  EnumerateOptions enumerating = enumerate_options(*program, *machine, false);
+  enumerating.most_combinations = kMostExplained;
+  Result<Candidates> candidates = enumerate(stages, prepared->training, prepared->fused, enumerating);
   if (!candidates) return candidates.error();
   prepared->candidates = std::move(*candidates);
   return prepared;
@@ -217,12 +225,16 @@ constexpr double kBaselineGraceSeconds = 3;  // after the budget, so that a plan
 void announce(const ExploreOptions& options, const Candidates& candidates, const Machine& machine,
               const std::string& budget) {
   double configurations = 0;
-  for (const PartitionCandidates& entry : candidates.partitions) configurations += entry.configurations;
-  options.notice(
-      concat(candidates.partitions.size(), " partitions, ", static_cast<int64_t>(configurations), " candidates",
-             machine.target().gemm_algorithms ? ", plus all library algorithms of the best products" : "", "; ",
-             options.exhaustive ? std::string("measuring all of them")
-                                : concat("measuring the most promising ones for ", budget)));
+  bool estimated = false;
+  for (const PartitionCandidates& entry : candidates.partitions) {
+    configurations += entry.configurations;
+    estimated = estimated || entry.estimated;
+  }
+  options.notice(concat(
+      candidates.partitions.size(), " partitions, ", estimated ? about(configurations) : with_commas(configurations),
+      " candidates", machine.target().gemm_algorithms ? ", plus all library algorithms of the best products" : "", "; ",
+      options.exhaustive ? std::string("measuring all of them")
+                         : concat("measuring the most promising ones for ", budget)));
   if (machine.no_compiler)
     options.notice(concat("no generated kernels: ", machine.no_compiler->diagnostics.front().message));
 }
@@ -288,6 +300,7 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   const std::string budget_text = options.budget.empty() ? std::string((*backend)->default_budget) : options.budget;
   const Result<double> budget = parse_duration(budget_text);
   if (!budget) return budget.error();
+  const Deadline deadline = options.exhaustive ? Deadline::never() : Deadline::after(*budget);
   program.device = options.device;
   Stages stages;
   Result<Prepared> prepared = prepare(stages, program);
@@ -300,7 +313,8 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
     return entry.partition.kind == PartitionKind::kernel;
   });
   if (measuring != Measuring::known && needs_kernels && machine.no_compiler) return *machine.no_compiler;
-  const EnumerateOptions enumerating = enumerate_options(program, machine, options.exhaustive);
+  EnumerateOptions enumerating = enumerate_options(program, machine, options.exhaustive);
+  enumerating.deadline = deadline.share(kListingShare);
   Result<Candidates> candidates = enumerate(stages, prepared->training, prepared->fused, enumerating);
   if (!candidates) return candidates.error();
   prepared->candidates = std::move(*candidates);
@@ -321,13 +335,18 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   settings.measure = measuring == Measuring::within_budget;
   settings.assume = measuring == Measuring::assumed;
   settings.exhaustive = settings.measure && options.exhaustive;
-  if (!settings.exhaustive) settings.deadline = Deadline::after(settings.measure ? *budget : 0);
+  settings.deadline = deadline;
   settings.baseline_grace = kBaselineGraceSeconds;
   settings.trial.cold = is_cold(prepared->training.graph, machine.cpu);
   settings.trial.cache_bytes = machine.cpu.last_level_cache;
   const Graph& graph = prepared->training.graph;
   if (machine.target().own_memory) set_for_own_memory(graph, prepared->candidates, enumerating, machine, settings);
   settings.device = concat(machine.text(), settings.trial.cold ? "; from memory" : "; from cache");
+  CandidateSources sources(graph, prepared->candidates, enumerating);
+  settings.more = [&](size_t partition, size_t most) { return sources.next(partition, most); };
+  settings.configs_under = [&](const Partition& partition, const std::vector<int>& layouts) {
+    return configs_under(graph, prepared->candidates.domains, enumerating, partition, layouts);
+  };
   settings.conversions = [&](TensorId tensor, int from, int to) {
     return conversions(graph, prepared->candidates.domains[tensor.at()], tensor, from, to, machine.threads,
                        enumerating.target);

@@ -22,6 +22,8 @@ std::string outcomes_text(const Exploration& exploration);
 
 // "411,055"
 std::string with_commas(double count);
+// "about 38,000,000 (estimated)"
+std::string about(double count);
 
 // "1.23 ms"
 std::string shown_seconds(double seconds);

@@ -56,9 +56,12 @@ void count_by_sample(ConfigGroups& groups, const std::vector<TensorDomain>& doma
   for (size_t k = 0; k < sampled; ++k) groups.add(k * groups.count() / sampled, counter);
   const double represented = static_cast<double>(groups.count()) / static_cast<double>(sampled);
   const double drawn = sample.configurations / counter.share_of_new();
+  // Some are drawn far more often than others, so the population is a low estimate, and the number of draws a high one.
   const double all = drawn * represented;
-  partition.configurations =
-      std::round(counter.share_of_new() < 1 ? std::min(all, population(drawn, counter.share_of_new())) : all);
+  const double fewest = counter.share_of_new() < 1 ? std::min(all, population(drawn, counter.share_of_new())) : all;
+  partition.configurations = std::max(partition.configurations, std::round(std::sqrt(fewest * all)));
+  partition.estimated = true;
+  partition.rejected.clear();
   Collector into(domains, partition, {});
   for (const Rejected& rejected : sample.rejected)
     into.reject(rejected.reason, std::round(rejected.count * represented));
@@ -93,50 +96,41 @@ class Visited {
   std::vector<std::set<int>> visited_;  // by tensor
 };
 
-// Takes over what was listed of a partition.
-void take(PartitionCandidates listed, PartitionCandidates& partition) {
-  if (listed.candidates.empty()) partition.configurations = 0;
-  partition.estimated = !listed.candidates.empty();
-  partition.candidates = std::move(listed.candidates);
-}
-
 // Groups in order of their bounds: those that may have one of the best candidates, one for each layout of each tensor,
-// and those with written layouts. If none of them has a candidate, the others too.
-void list_promising(ConfigGroups& groups, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
-                    PartitionCandidates& partition) {
-  PartitionCandidates listed;
-  listed.partition = partition.partition;
+// and those with written layouts. If none of them has a candidate, the others too. Returns how many groups it added.
+size_t list_promising(ConfigGroups& groups, const EnumerateOptions& options, Collector& collector,
+                      PartitionCandidates& partition) {
   const size_t most = std::min(options.most, kListed);
-  Collector collector(domains, listed, {most, kListedPerLayout});
   Visited visited;
   double combinations = 0;
+  size_t added = 0;
   size_t finished = 0;
   for (const auto& [bound, group] : by_bound(groups)) {
-    const bool promising =
-        combinations < kListedCombinations && (collector.is_promising(bound) || visited.add(groups.layouts(group)));
-    if (!promising && !groups.may_be_written(group) && !listed.candidates.empty()) continue;
+    const bool wanted = collector.is_promising(bound) || visited.add(groups.layouts(group));
+    const bool skipped = !wanted || combinations >= kListedCombinations;
+    if (skipped && !groups.may_be_written(group) && !partition.candidates.empty()) continue;
     groups.add(group, collector);
     combinations += groups.combinations(group);
-    if (listed.candidates.size() < finished + 4 * most) continue;
+    ++added;
+    if (partition.candidates.size() < finished + 4 * most) continue;
     collector.finish();
-    finished = listed.candidates.size();
+    finished = partition.candidates.size();
   }
-  collector.finish();
-  take(std::move(listed), partition);
+  return added;
 }
 
-// Groups with written layouts, quickly. If none of them has a candidate, others until one has.
-void list_written(ConfigGroups& groups, const std::vector<TensorDomain>& domains, PartitionCandidates& partition) {
-  PartitionCandidates listed;
-  listed.partition = partition.partition;
-  Collector collector(domains, listed, {kListed, kListedPerLayout});
+// Groups with written layouts, quickly. If none of them has a candidate, others until one has. Returns how many groups
+// it added.
+size_t list_written(ConfigGroups& groups, Collector& collector, PartitionCandidates& partition) {
+  size_t added = 0;
   for (const bool written : {true, false}) {
-    for (size_t group = 0; group < groups.count() && (written || listed.candidates.empty()); ++group) {
-      if (groups.may_be_written(group) == written) groups.add(group, collector);
+    for (size_t group = 0; group < groups.count() && (written || partition.candidates.empty()); ++group) {
+      if (groups.may_be_written(group) != written) continue;
+      groups.add(group, collector);
+      ++added;
     }
   }
-  collector.finish();
-  take(std::move(listed), partition);
+  return added;
 }
 
 }  // namespace
@@ -146,8 +140,12 @@ void list_configs(ConfigGroups& groups, const std::vector<TensorDomain>& domains
   const bool late = options.deadline.passed();
   if (!are_too_many(groups, late ? kLateCombinations : options.most_combinations))
     return list_all(groups, domains, options, partition);
+  Collector collector(domains, partition, {std::min(options.most, kListed), kListedPerLayout});
+  const size_t added =
+      late ? list_written(groups, collector, partition) : list_promising(groups, options, collector, partition);
+  collector.finish();
+  if (added == groups.count()) return groups.reject_others(collector);
   count_by_sample(groups, domains, late ? kLateCombinations : kSampledCombinations, partition);
-  late ? list_written(groups, domains, partition) : list_promising(groups, domains, options, partition);
 }
 
 }  // namespace millrace

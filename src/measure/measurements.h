@@ -89,6 +89,7 @@ struct ExplorationPoint {
 // Statistics of an exploration.
 struct Exploration {
   double configurations = 0;                 // candidates of all partitions
+  bool estimated = false;                    // that number is estimated from a sample
   double conversions = 0;                    // candidates of the conversions considered
   double tried = 0;                          // in this run
   double known = 0;                          // from the database
@@ -100,8 +101,10 @@ struct Exploration {
   double seconds = 0;
   double assumed = 0;                    // baselines for which there was no time: they have their expected seconds
   std::vector<ExplorationPoint> points;  // over time, the last at its end
+  double hopeless = 0;                   // not tried: their lower bound leaves no room for a faster plan
+  bool certified = false;                // no plan of the candidates is faster than the best of the measured ones
 
-  bool is_whole() const { return tried + known + not_needed >= configurations + conversions; }
+  bool is_whole() const { return !estimated && tried + known + not_needed >= configurations + conversions; }
 };
 
 }  // namespace millrace

@@ -15,18 +15,29 @@ struct Bundle {
   std::vector<OperatorId> operators;
 };
 
+constexpr size_t kNoKernel = static_cast<size_t>(-1);
+
 class ChoicePointFinder {
  public:
   ChoicePointFinder(const std::vector<PartitionCandidates>& partitions, const std::vector<FusedOperator>& groups,
                     const ChoicePointRules& rules)
-      : partitions_(partitions), groups_(groups), rules_(rules) {}
+      : partitions_(partitions),
+        rules_(rules),
+        kernel_of_(rules.choice_point_of.size(), kNoKernel),
+        absorbable_(rules.choice_point_of.size(), false) {
+    for (size_t number = 0; number < groups.size(); ++number) {
+      if (groups[number].members.size() < 2) continue;
+      for (const OperatorId member : groups[number].members) kernel_of_[member.at()] = number;
+    }
+    for (const OperatorId op : rules.absorbable) absorbable_[op.at()] = true;
+  }
 
   std::vector<ChoicePoint> run() {
     std::map<size_t, std::vector<Bundle>> bundles;
     for (Bundle& bundle : all_bundles())
       bundles[choice_point_of(bundle.operators.front())].push_back(std::move(bundle));
     std::vector<ChoicePoint> choice_points;
-    for (auto& [number, own] : bundles) choice_points.push_back(find(number, own));
+    for (auto& [number, own] : bundles) choice_points.push_back(find(own));
     return choice_points;
   }
 
@@ -61,7 +72,17 @@ class ChoicePointFinder {
     return bundles;
   }
 
-  ChoicePoint find(size_t number, std::vector<Bundle>& bundles) const {
+  // The sets of partitions that carry out each operator of a choice point once, and optional ones at most once.
+  struct Search {
+    std::vector<OperatorId> operators;
+    std::map<OperatorId, std::vector<const Bundle*>> bundles_of;
+    size_t most = 0;
+    std::vector<int> chosen = {};
+    std::set<OperatorId> done = {};
+    std::vector<std::vector<int>> found = {};
+  };
+
+  ChoicePoint find(std::vector<Bundle>& bundles) const {
     // Larger partitions first: the first alternative is the fused one, with separate contractions.
     std::stable_sort(bundles.begin(), bundles.end(), [&](const Bundle& l, const Bundle& r) {
       return partition(l.partitions.front()).members.size() > partition(r.partitions.front()).members.size();
@@ -76,19 +97,18 @@ class ChoicePointFinder {
              });
     }
     for (const OperatorId op : rules_.optional) operators.erase(op);
-    std::vector<const FusedOperator*> kernels;
-    for (const FusedOperator& group : groups_) {
-      if (group.members.size() > 1 && choice_point_of(group.members.front()) == number) kernels.push_back(&group);
+    Search search{{operators.begin(), operators.end()}, {}, many ? kMostSearched : kMostAlternatives};
+    for (const Bundle& bundle : bundles) {
+      for (const OperatorId op : bundle.operators) {
+        std::vector<const Bundle*>& own = search.bundles_of[op];
+        if (own.empty() || own.back() != &bundle) own.push_back(&bundle);
+      }
     }
-    std::vector<int> chosen;
-    std::set<OperatorId> done;
-    std::vector<std::vector<int>> all;
-    enumerate(bundles, {operators.begin(), operators.end()}, many ? kMostSearched : kMostAlternatives, chosen, done,
-              all);
+    enumerate(search, 0);
+    std::vector<std::vector<int>>& all = search.found;
     ChoicePoint found;
     for (std::vector<int>& alternative : all) {
-      if (std::any_of(kernels.begin(), kernels.end(), [&](const auto* group) { return mixes(*group, alternative); }))
-        continue;
+      if (mixes(alternative)) continue;
       std::sort(alternative.begin(), alternative.end());
       found.alternatives.push_back(std::move(alternative));
     }
@@ -100,54 +120,66 @@ class ChoicePointFinder {
     return found;
   }
 
-  // All sets of partitions that carry out each operator of the choice point once, and optional ones at most once.
-  void enumerate(const std::vector<Bundle>& bundles, const std::vector<OperatorId>& operators, size_t most,
-                 std::vector<int>& chosen, std::set<OperatorId>& done, std::vector<std::vector<int>>& found) const {
-    if (found.size() >= most) return;
-    const auto next =
-        std::find_if(operators.begin(), operators.end(), [&](OperatorId op) { return !done.contains(op); });
-    if (next == operators.end()) {
-      found.push_back(chosen);
+  // Finds all sets. The operators before the position `next` are done.
+  static void enumerate(Search& search, size_t next) {
+    if (search.found.size() >= search.most) return;
+    while (next < search.operators.size() && search.done.contains(search.operators[next])) ++next;
+    if (next == search.operators.size()) {
+      search.found.push_back(search.chosen);
       return;
     }
-    for (const Bundle& bundle : bundles) {
-      if (!has(bundle.operators, *next) || std::any_of(bundle.operators.begin(), bundle.operators.end(),
-                                                       [&](OperatorId op) { return done.contains(op); }))
+    for (const Bundle* bundle : search.bundles_of[search.operators[next]]) {
+      if (std::any_of(bundle->operators.begin(), bundle->operators.end(),
+                      [&](OperatorId op) { return search.done.contains(op); }))
         continue;
-      chosen.insert(chosen.end(), bundle.partitions.begin(), bundle.partitions.end());
-      done.insert(bundle.operators.begin(), bundle.operators.end());
-      enumerate(bundles, operators, most, chosen, done, found);
-      for (const OperatorId op : bundle.operators) done.erase(op);
-      chosen.resize(chosen.size() - bundle.partitions.size());
+      search.chosen.insert(search.chosen.end(), bundle->partitions.begin(), bundle->partitions.end());
+      search.done.insert(bundle->operators.begin(), bundle->operators.end());
+      enumerate(search, next);
+      for (const OperatorId op : bundle->operators) search.done.erase(op);
+      search.chosen.resize(search.chosen.size() - bundle->partitions.size());
     }
   }
 
-  // Whether an alternative is not worth measuring. A kernel is either fused, or all of its members are separate.
-  // Epilogues absorb either all of its members that they can, or none; the rest is fused.
-  bool mixes(const FusedOperator& group, const std::vector<int>& alternative) const {
+  // What an alternative does with one kernel.
+  struct Use {
     size_t fused = 0;
     size_t separate = 0;
     bool absorbed = false;
     bool added = false;
-    bool left = false;  // could have been absorbed
+    bool left = false;  // a member could have been absorbed
+
+    // A kernel is either fused, or all of its members are separate. Epilogues absorb either all of its members that
+    // they can, or none; the rest is fused.
+    bool mixes() const {
+      return (fused > 0 && separate > 0) || (absorbed && left) || ((absorbed || added) && separate > 1);
+    }
+  };
+
+  // Whether an alternative is not worth measuring.
+  bool mixes(const std::vector<int>& alternative) const {
+    std::map<size_t, Use> uses;  // by kernel
     for (const int number : alternative) {
       const Partition& one = partition(number);
-      const std::vector<OperatorId> shared = common(one.operators, group.members);
-      if (shared.empty()) continue;
-      if (one.product.has_epilogue()) {
-        absorbed = true;
-      } else {
-        left = left || !common(shared, rules_.absorbable).empty();
+      std::set<size_t> kernels;
+      for (const OperatorId op : one.operators) {
+        if (kernel_of_[op.at()] == kNoKernel) continue;
+        kernels.insert(kernel_of_[op.at()]);
+        if (!one.product.has_epilogue() && absorbable_[op.at()]) uses[kernel_of_[op.at()]].left = true;
       }
-      added = added || one.product.adds();
-      if (!one.members.empty()) ++(one.members.size() > 1 ? fused : separate);
+      for (const size_t kernel : kernels) {
+        Use& use = uses[kernel];
+        use.absorbed = use.absorbed || one.product.has_epilogue();
+        use.added = use.added || one.product.adds();
+        if (!one.members.empty()) ++(one.members.size() > 1 ? use.fused : use.separate);
+      }
     }
-    return (fused > 0 && separate > 0) || (absorbed && left) || ((absorbed || added) && separate > 1);
+    return std::any_of(uses.begin(), uses.end(), [](const auto& use) { return use.second.mixes(); });
   }
 
   const std::vector<PartitionCandidates>& partitions_;
-  const std::vector<FusedOperator>& groups_;
   const ChoicePointRules& rules_;
+  std::vector<size_t> kernel_of_;  // one per operator: its group, if that has other members
+  std::vector<bool> absorbable_;   // one per operator
 };
 
 }  // namespace

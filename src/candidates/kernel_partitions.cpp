@@ -24,10 +24,10 @@ void add_groups(const PartitionBuilder& builder, PartitionSet& set) {
 }
 
 void add_rest_of_groups(const PartitionBuilder& builder, PartitionSet& set, const std::vector<OperatorId>& absorbed) {
-  for (const FusedOperator& group : builder.fused().groups) {
-    const std::vector<size_t> rest = rest_of(group, absorbed);
-    if (rest.size() == group.members.size() || rest.size() < 2 || !builder.leaves_kernel(group, absorbed)) continue;
-    Partition partition = builder.kernel(group, rest);
+  for (const FusedOperator* group : builder.groups_with(absorbed)) {
+    const std::vector<size_t> rest = rest_of(*group, absorbed);
+    if (rest.size() < 2 || !builder.leaves_kernel(*group, absorbed)) continue;
+    Partition partition = builder.kernel(*group, rest);
     partition.name = join(builder.names_of(partition.operators), ", ");
     const bool known =
         std::any_of(set.partitions().begin(), set.partitions().end(),

@@ -10,6 +10,8 @@
 namespace millrace {
 namespace {
 
+constexpr size_t kNoGroup = static_cast<size_t>(-1);
+
 std::vector<bool> callers_tensors(const TrainingGraph& training) {
   const Graph& graph = training.graph;
   std::vector<bool> callers(graph.tensors.size(), false);
@@ -30,9 +32,22 @@ PartitionBuilder::PartitionBuilder(const TrainingGraph& training, const FusedGra
       fused_(fused),
       producers_(producers_of(graph_)),
       readers_(readers_of(graph_)),
-      callers_(callers_tensors(training)) {
+      callers_(callers_tensors(training)),
+      group_of_(graph_.operators.size(), kNoGroup) {
+  for (size_t number = 0; number < fused.groups.size(); ++number) {
+    for (const OperatorId member : fused.groups[number].members) group_of_[member.at()] = number;
+  }
   for (std::vector<OperatorId>& readers : readers_)
     std::erase_if(readers, [&](OperatorId reader) { return has(training.statistics, reader); });
+}
+
+std::vector<const FusedOperator*> PartitionBuilder::groups_with(const std::vector<OperatorId>& operators) const {
+  std::set<size_t> numbers;
+  for (const OperatorId id : operators) numbers.insert(group_of_[id.at()]);
+  numbers.erase(kNoGroup);
+  std::vector<const FusedOperator*> groups;
+  for (const size_t number : numbers) groups.push_back(&fused_.groups[number]);
+  return groups;
 }
 
 void PartitionBuilder::find_movement(Partition& partition) const {
@@ -115,11 +130,13 @@ std::string PartitionBuilder::name_with_absorbed(const std::vector<OperatorId>& 
 
 bool PartitionBuilder::is_in_cycle(const Partition& partition) const {
   const auto inside = [&](OperatorId id) { return has(partition.operators, id); };
+  // Operators come in order: only one before the last can lead back.
+  const OperatorId last = *std::max_element(partition.operators.begin(), partition.operators.end());
   std::set<OperatorId> seen;
   std::vector<OperatorId> open;
   const auto follow = [&](TensorId tensor) {
     for (const OperatorId reader : readers_[tensor.at()]) {
-      if (!inside(reader) && seen.insert(reader).second) open.push_back(reader);
+      if (reader < last && !inside(reader) && seen.insert(reader).second) open.push_back(reader);
     }
   };
   for (const TensorId tensor : partition.writes) follow(tensor);
@@ -145,8 +162,9 @@ bool PartitionBuilder::leaves_kernel(const FusedOperator& group, const std::vect
 }
 
 bool PartitionBuilder::leaves_kernels(const std::vector<OperatorId>& absorbed) const {
-  return std::all_of(fused_.groups.begin(), fused_.groups.end(),
-                     [&](const FusedOperator& group) { return leaves_kernel(group, absorbed); });
+  const std::vector<const FusedOperator*> groups = groups_with(absorbed);
+  return std::all_of(groups.begin(), groups.end(),
+                     [&](const FusedOperator* group) { return leaves_kernel(*group, absorbed); });
 }
 
 int64_t PartitionBuilder::words_moved(const Partition& partition) const {
@@ -167,12 +185,12 @@ int64_t PartitionBuilder::words_saved(const std::vector<Partition>& products, co
   }
   std::vector<OperatorId> all = before;
   all.insert(all.end(), absorbed.begin(), absorbed.end());
-  for (const FusedOperator& group : fused_.groups) {
-    const std::vector<size_t> whole = rest_of(group, before);
-    const std::vector<size_t> rest = rest_of(group, all);
+  for (const FusedOperator* group : groups_with(absorbed)) {
+    const std::vector<size_t> whole = rest_of(*group, before);
+    const std::vector<size_t> rest = rest_of(*group, all);
     if (rest.size() == whole.size()) continue;
-    saved += words_moved(kernel(group, whole));
-    if (!rest.empty()) saved -= words_moved(kernel(group, rest));
+    saved += words_moved(kernel(*group, whole));
+    if (!rest.empty()) saved -= words_moved(kernel(*group, rest));
   }
   return saved;
 }

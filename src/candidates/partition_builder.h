@@ -20,6 +20,8 @@ class PartitionBuilder {
   const TrainingGraph& training() const { return training_; }
   const Graph& graph() const { return graph_; }
   const FusedGraph& fused() const { return fused_; }
+  // The groups of which an operator is a member, in order.
+  std::vector<const FusedOperator*> groups_with(const std::vector<OperatorId>& operators) const;
   const Operator& op(OperatorId id) const { return graph_.operators[id.at()]; }
   const std::vector<OperatorId>& producers() const { return producers_; }
   // Without the training graph's statistics: a tensor that only these read need not be in memory, because the partition
@@ -62,6 +64,7 @@ class PartitionBuilder {
   std::vector<OperatorId> producers_;
   ReadersOfTensors readers_;
   std::vector<bool> callers_;
+  std::vector<size_t> group_of_;  // one per operator; kNoGroup: a statistic
 };
 
 // The members of a group that are not among `absorbed`, as positions.

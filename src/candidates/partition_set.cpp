@@ -1,7 +1,9 @@
 #include "candidates/partition_set.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 
 #include "base/text.h"
@@ -34,7 +36,11 @@ void PartitionSet::reject_absorbing(const std::vector<OperatorId>& contractions,
 }
 
 void PartitionSet::tie(const Partition& one, const Partition& other) {
-  for (const OperatorId op : other.operators) parent_[choice_point_of(op)] = choice_point_of(one.operators.front());
+  const size_t point = choice_point_of(one.operators.front());
+  for (const OperatorId op : other.operators) {
+    parent_[choice_point_of(op)] = point;
+    parent_[op.at()] = point;  // keeps the way to it short
+  }
 }
 
 size_t PartitionSet::choice_point_of(OperatorId op) const {
@@ -75,38 +81,81 @@ Candidates PartitionSet::finish() {
   return std::move(found_);
 }
 
+namespace {
+
+// Partitions in order, each of which is taken when no other one that is left writes what it reads.
+class Waiting {
+ public:
+  explicit Waiting(const std::vector<PartitionCandidates>& all) : all_(all), missing_(all.size(), 0) {
+    for (size_t k = 0; k < all.size(); ++k) {
+      left_.insert(k);
+      for (const TensorId tensor : all[k].partition.writes) ++writers_[tensor];
+    }
+    for (size_t k = 0; k < all.size(); ++k) {
+      for (const TensorId tensor : all[k].partition.reads) {
+        if (!writers_.contains(tensor)) continue;
+        readers_[tensor].push_back(k);
+        ++missing_[k];
+      }
+      if (missing_[k] == 0) ready_.insert(k);
+    }
+  }
+
+  bool empty() const { return left_.empty(); }
+  const std::set<size_t>& left() const { return left_; }
+
+  // The first one that is ready, if there is one.
+  std::optional<size_t> first() const { return ready_.empty() ? std::nullopt : std::optional(*ready_.begin()); }
+
+  void remove(size_t number) {
+    left_.erase(number);
+    ready_.erase(number);
+    for (const TensorId tensor : all_[number].partition.writes) {
+      if (--writers_[tensor] > 0) continue;
+      for (const size_t reader : readers_[tensor]) {
+        if (--missing_[reader] == 0 && left_.contains(reader)) ready_.insert(reader);
+      }
+    }
+  }
+
+ private:
+  const std::vector<PartitionCandidates>& all_;
+  std::vector<size_t> missing_;  // tensors that a partition waits for
+  std::map<TensorId, size_t> writers_;
+  std::map<TensorId, std::vector<size_t>> readers_;
+  std::set<size_t> left_;
+  std::set<size_t> ready_;
+};
+
+}  // namespace
+
 // Every partition comes after all that can write what it reads; those of forward come before those of backward.
 void PartitionSet::sort_partitions() {
-  std::vector<PartitionCandidates> sorted;
-  std::vector<PartitionCandidates> open = std::move(found_.partitions);
   const auto last = [](const Partition& partition) {
     return *std::max_element(partition.operators.begin(), partition.operators.end());
   };
-  std::stable_sort(open.begin(), open.end(),
+  std::stable_sort(found_.partitions.begin(), found_.partitions.end(),
                    [&](const auto& l, const auto& r) { return last(l.partition) < last(r.partition); });
-  while (!open.empty()) {
-    std::set<TensorId> missing;
-    for (const PartitionCandidates& waiting : open)
-      missing.insert(waiting.partition.writes.begin(), waiting.partition.writes.end());
-    const auto ready = std::find_if(open.begin(), open.end(), [&](const PartitionCandidates& waiting) {
-      return std::none_of(waiting.partition.reads.begin(), waiting.partition.reads.end(),
-                          [&](TensorId t) { return missing.contains(t); });
-    });
-    if (ready != open.end()) {
-      sorted.push_back(std::move(*ready));
-      open.erase(ready);
-      continue;
-    }
-    const auto stacked = std::find_if(open.rbegin(), open.rend(), [](const PartitionCandidates& waiting) {
-      return waiting.partition.members.empty();
-    });
-    const Partition& dropped = stacked->partition;
-    const bool named =
-        dropped.product.has_epilogue() || dropped.product.adds() || dropped.kind == PartitionKind::attention;
-    reject(concat(dropped.name, named ? "" : " stacked", ": ", kCycle));
-    open.erase(std::next(stacked).base());
+  std::vector<size_t> order;
+  for (Waiting waiting(found_.partitions); !waiting.empty();) {
+    const std::optional<size_t> ready = waiting.first();
+    if (ready) order.push_back(*ready);
+    waiting.remove(ready ? *ready : drop_last(waiting.left()));
   }
+  std::vector<PartitionCandidates> sorted;
+  for (const size_t number : order) sorted.push_back(std::move(found_.partitions[number]));
   found_.partitions = std::move(sorted);
+}
+
+// Rejects the last partition that is not a kernel, to break a cycle.
+size_t PartitionSet::drop_last(const std::set<size_t>& left) {
+  const size_t number = *std::find_if(left.rbegin(), left.rend(),
+                                      [&](size_t k) { return found_.partitions[k].partition.members.empty(); });
+  const Partition& dropped = found_.partitions[number].partition;
+  const bool named =
+      dropped.product.has_epilogue() || dropped.product.adds() || dropped.kind == PartitionKind::attention;
+  reject(concat(dropped.name, named ? "" : " stacked", ": ", kCycle));
+  return number;
 }
 
 }  // namespace millrace

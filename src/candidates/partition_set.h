@@ -1,6 +1,7 @@
 // The partitions found so far, and what ties them into choice points. Test: tests/candidates/enumerate_test.cpp
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,7 @@ class PartitionSet {
  private:
   bool make_adjacent(const std::vector<TensorId>& tensors);
   void sort_partitions();
+  size_t drop_last(const std::set<size_t>& left);
 
   const PartitionBuilder& builder_;
   std::vector<size_t> parent_;  // per operator: union-find of choice points

@@ -24,6 +24,18 @@ void visit_near(const std::vector<OperatorId>& readers, OperatorId op, Visit vis
   for (size_t k = place - std::min(place, far); k < end; ++k) visit(readers[k]);
 }
 
+// Moves the edges of group b to group a. `back`: the same edges, from their ends.
+void rename(std::vector<std::set<size_t>>& edges, std::vector<std::set<size_t>>& back, size_t b, size_t a) {
+  const std::set<size_t> ends = std::move(edges[b]);
+  edges[b].clear();
+  for (const size_t end : ends) {
+    back[end].erase(b);
+    if (end == a) continue;
+    back[end].insert(a);
+    edges[a].insert(end);
+  }
+}
+
 // Whether visit_near visits a reader from the operator that writes the tensor, before all readers.
 bool is_near_producer(const std::vector<OperatorId>& readers, OperatorId reader) {
   return readers.size() <= kMany || !(readers[kNear] < reader);
@@ -33,13 +45,7 @@ bool is_near_producer(const std::vector<OperatorId>& readers, OperatorId reader)
 
 Fuser::Fuser(const Neighbourhood& near)
     : near_(near), order_(near.graph.operators.size(), [this](size_t group, const std::function<void(size_t)>& visit) {
-        for (const Member& member : groups_[group].group.members) {
-          for (const Access& output : near_.op(member.op).outputs) {
-            for (const OperatorId reader : near_.readers[output.tensor.at()]) {
-              if (group_of_[reader.at()] != group) visit(group_of_[reader.at()]);
-            }
-          }
-        }
+        for (const size_t next : successors_[group]) visit(next);
       }) {
   for (size_t k = 0; k < near.graph.operators.size(); ++k) {
     groups_.push_back(summarized(near, single(near, OperatorId(k))));
@@ -49,6 +55,24 @@ Fuser::Fuser(const Neighbourhood& near)
   rank_names();
   find_cousins();
   find_near_groups();
+  find_edges();
+}
+
+// Forward comes before backward as a whole: paths between groups of one pass stay in it.
+void Fuser::find_edges() {
+  successors_.assign(groups_.size(), {});
+  predecessors_.assign(groups_.size(), {});
+  for (size_t k = 0; k < group_of_.size(); ++k) {
+    for (const Access& output : near_.graph.operators[k].outputs) {
+      for (const OperatorId reader : near_.readers[output.tensor.at()]) {
+        const size_t from = group_of_[k];
+        const size_t to = group_of_[reader.at()];
+        if (from == to || near_.graph.operators[k].pass != near_.op(reader).pass) continue;
+        successors_[from].insert(to);
+        predecessors_[to].insert(from);
+      }
+    }
+  }
 }
 
 void Fuser::rank_names() {
@@ -167,13 +191,9 @@ void Fuser::merge(size_t a, size_t b, const Merge& found) {
   for (const Member& member : groups_[b].group.members) group_of_[member.op.at()] = a;
   groups_[a] = merged(near_, std::move(groups_[found.first]), std::move(groups_[found.second]), found.both);
   groups_[b] = {};
-  for (const size_t other : near_groups_[b]) {
-    near_groups_[other].erase(b);
-    if (other == a) continue;
-    near_groups_[other].insert(a);
-    near_groups_[a].insert(other);
-  }
-  near_groups_[b].clear();
+  rename(near_groups_, near_groups_, b, a);
+  rename(successors_, predecessors_, b, a);
+  rename(predecessors_, successors_, b, a);
   ++versions_[a];
   versions_[b] = -1;
 }
@@ -209,6 +229,7 @@ void Fuser::restore(const FusedGraph& fused) {
     groups_[number] = summarized(near_, std::move(group));
     numbers.push_back(number);
   }
+  find_edges();
   order_.assign(numbers);
 }
 

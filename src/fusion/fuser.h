@@ -65,6 +65,7 @@ class Fuser {
   void rank_names();
   void find_cousins();
   void find_near_groups();
+  void find_edges();
   void consider(size_t a, size_t b);
   void merge(size_t a, size_t b, const Merge& found);
 
@@ -73,8 +74,10 @@ class Fuser {
   std::vector<int> versions_;  // one per group; negative: merged into another
   std::vector<size_t> group_of_;
   std::vector<std::vector<OperatorId>> cousins_;
-  std::vector<size_t> name_rank_;              // one per operator
-  std::vector<std::set<size_t>> near_groups_;  // one per group: those that it could merge with
+  std::vector<size_t> name_rank_;               // one per operator
+  std::vector<std::set<size_t>> near_groups_;   // one per group: those that it could merge with
+  std::vector<std::set<size_t>> successors_;    // one per group: those of the same pass that read its outputs
+  std::vector<std::set<size_t>> predecessors_;  // the reverse
   mutable size_t tries_ = 0;
   std::priority_queue<Candidate> candidates_;
   GroupOrder order_;

@@ -433,11 +433,11 @@ struct SumOfProducts {
   double magnitude;
   i64 terms;  // other than exact zeros
 
-  MR_DEVICE void add(const Number& product) {
-    value += product.value;
-    terms_error += product.error;
-    magnitude += magnitude_of(product.value);
-    terms += is_zero(product) ? 0 : 1;
+  MR_DEVICE void add(double product, double error) {
+    value += product;
+    terms_error += error;
+    magnitude += magnitude_of(product);
+    terms += product != 0 || error != 0 ? 1 : 0;
   }
   // The error of such a product is u times its magnitude.
   MR_DEVICE void add_plain(double product) {
@@ -451,6 +451,30 @@ struct SumOfProducts {
     return {value, terms_error + additions * u * magnitude, terms_error, magnitude, additions};
   }
 };
+
+// A number without what only sums need.
+struct Factor {
+  double value;
+  double error;
+};
+
+MR_DEVICE Factor load_factor(const Operand& operand, i64 element) {
+  if (operand.format == kNumber) return {operand.number, 0};
+  if (operand.format == kBounded) {
+    const Number& x = reinterpret_cast<const Number*>(operand.data)[element];
+    return {x.value, x.error};
+  }
+  const double x = operand.data[element];
+  return {x, operand.relative * magnitude_of(x) + operand.absolute};
+}
+
+// The error of a product, as Arithmetic::multiply bounds it.
+MR_DEVICE double error_of_product(const Factor& a, const Factor& b, double u) {
+  const double y = a.value * b.value;
+  if (!is_finite(y)) return 0;
+  return error_product(magnitude_of(a.value), b.error) + error_product(magnitude_of(b.value), a.error) +
+         error_product(a.error, b.error) + u * magnitude_of(y);
+}
 
 // Whether its values are doubles without errors.
 MR_DEVICE bool is_plain(const Operand& operand) {
@@ -475,8 +499,11 @@ MR_DEVICE Number products_of(const Task& task, i64 row, i64 part) {
       const double* const bs = task.in[1].data;
       for (i64 k = 0; k < run; ++k, a += a_step, b += b_step) sum.add_plain(as[a] * bs[b]);
     } else {
-      for (i64 k = 0; k < run; ++k, a += a_step, b += b_step)
-        sum.add(Arithmetic{u}.multiply(load(task.in[0], a), load(task.in[1], b)));
+      for (i64 k = 0; k < run; ++k, a += a_step, b += b_step) {
+        const Factor x = load_factor(task.in[0], a);
+        const Factor y = load_factor(task.in[1], b);
+        sum.add(x.value * y.value, error_of_product(x, y, u));
+      }
     }
     from += run;
   }

@@ -101,8 +101,6 @@ struct Exploration {
   double seconds = 0;
   double assumed = 0;                    // baselines for which there was no time: they have their expected seconds
   std::vector<ExplorationPoint> points;  // over time, the last at its end
-  double hopeless = 0;                   // not tried: their lower bound leaves no room for a faster plan
-  bool certified = false;                // no plan of the candidates is faster than the best of the measured ones
 
   bool is_whole() const { return !estimated && tried + known + not_needed >= configurations + conversions; }
 };

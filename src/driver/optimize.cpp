@@ -26,7 +26,7 @@ std::string folder_of(const OptimizeOptions& options) {
   return options.out.empty() ? concat(stem_of(options.explore.program.path), ".plan") : options.out;
 }
 
-std::optional<StepSeconds> shown(const std::optional<Estimate>& time) {
+std::optional<StepSeconds> seconds_shown(const std::optional<Estimate>& time) {
   if (!time) return std::nullopt;
   return StepSeconds{time->median, time->low, time->high};
 }
@@ -46,8 +46,8 @@ Optimized described(const Tuned& tuned, const FinishedPlan& finished) {
   made.reference_seconds = finished.check.seconds;
   made.check_limit = finished.check.limit;
   made.unchecked = finished.unchecked;
-  made.before = shown(finished.before);
-  made.step = shown(finished.after);
+  made.before = seconds_shown(finished.before);
+  made.step = seconds_shown(finished.after);
   made.not_timed = finished.not_timed;
   made.disturbance = finished.disturbance;
   made.baseline_kept = finished.kept.has_value();

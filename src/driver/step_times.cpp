@@ -8,8 +8,8 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kWarmUp = 2;  // the second call records a GPU's work as a graph
-constexpr size_t kMostSamples = 2'000;
+constexpr size_t kWarmUpSteps = 2;  // the second call records a GPU's work as a graph
+constexpr size_t kMostStepSamples = 2'000;
 constexpr int64_t kTurn = 4;             // samples of a plan before the next plan's turn
 constexpr double kShortStep = 5e-3;      // seconds; several of them are timed together on a GPU
 constexpr int kRepeats = 8;              // of short steps
@@ -39,7 +39,7 @@ Result<Done> sample(Sampled& sampled) {
 // the other plan's data in the cache.
 Result<bool> take_turns(std::vector<Sampled>& all, const Deadline& end) {
   for (Sampled& each : all) {
-    const bool is_warm = each.samples.size() > kWarmUp;
+    const bool is_warm = each.samples.size() > kWarmUpSteps;
     for (int64_t k = 0; k < (is_warm && each.wall < kShortStep ? kTurn : 1); ++k) {
       if (!each.samples.empty() && end.left() < each.wall / (is_warm ? 1 : kFirstSecondsOver)) return false;
       if (Result<Done> done = sample(each); !done) return done.error();
@@ -51,7 +51,7 @@ Result<bool> take_turns(std::vector<Sampled>& all, const Deadline& end) {
 
 // Without the first ones, if there are others.
 Estimate estimate_of(std::vector<double> samples) {
-  const size_t warm = std::min(kWarmUp, samples.size() - 1);
+  const size_t warm = std::min(kWarmUpSteps, samples.size() - 1);
   return estimate({samples.begin() + static_cast<ptrdiff_t>(warm), samples.end()});
 }
 
@@ -61,7 +61,7 @@ Result<std::optional<std::vector<Estimate>>> time_steps(const std::vector<PlanSe
                                                         const Deadline& end) {
   std::vector<Sampled> all;
   for (PlanSession* session : sessions) all.push_back({session, {}});
-  while (!end.passed() && all.front().samples.size() < kMostSamples) {
+  while (!end.passed() && all.front().samples.size() < kMostStepSamples) {
     const Result<bool> more = take_turns(all, end);
     if (!more) return more.error();
     if (!*more) break;

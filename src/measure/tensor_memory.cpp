@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kAlignment = 4096;
 
-constexpr int64_t kSlice = 1 << 16;  // elements per thread
+constexpr int64_t kCopiedSlice = 1 << 16;  // elements per thread
 
 int64_t last_extent(const Graph& graph, TensorId tensor) {
   const std::vector<DimId>& dims = graph.tensor(tensor).dims;
@@ -24,7 +24,7 @@ int64_t last_extent(const Graph& graph, TensorId tensor) {
 template <class Body>
 void share_runs(const Graph& graph, TensorId tensor, const Body& body) {
   const int64_t length = last_extent(graph, tensor);
-  in_parallel(elements_of(graph, tensor) / length, std::max<int64_t>(kSlice / length, 1), body);
+  in_parallel(elements_of(graph, tensor) / length, std::max<int64_t>(kCopiedSlice / length, 1), body);
 }
 
 // Walks over the runs of a tensor that is stored with strides.

@@ -26,7 +26,7 @@
 namespace millrace {
 namespace {
 
-constexpr uint64_t kSeed = 20210101;
+constexpr uint64_t kReferenceSeed = 20210101;
 
 class GpuReferenceTest : public ScratchTest {
  protected:
@@ -63,9 +63,9 @@ class GpuReferenceTest : public ScratchTest {
   }
 
   void check(const Graph& graph, const Partition& partition) {
-    const Result<ReferenceData> wanted = make_reference_data(graph, partition, kSeed);
+    const Result<ReferenceData> wanted = make_reference_data(graph, partition, kReferenceSeed);
     ASSERT_TRUE(wanted) << to_string(wanted.error());
-    const Result<GpuReferenceData> found = make_gpu_reference_data(context(), graph, partition, kSeed);
+    const Result<GpuReferenceData> found = make_gpu_reference_data(context(), graph, partition, kReferenceSeed);
     ASSERT_TRUE(found) << to_string(found.error());
     EXPECT_EQ(found->numbers.arguments, wanted->arguments);
     EXPECT_EQ(found->numbers.random.seed, wanted->random.seed);
@@ -84,9 +84,9 @@ class GpuReferenceTest : public ScratchTest {
 
   // Without the unfused graph, from which small attentions take their values.
   void check_attention(const Graph& graph, const Partition& partition) {
-    ReferenceData wanted = draw_inputs(graph, partition, kSeed, InputRange::any_sign);
+    ReferenceData wanted = draw_inputs(graph, partition, kReferenceSeed, InputRange::any_sign);
     complete_attention(graph, partition, wanted);
-    Result<GpuReferenceData> found = draw_gpu_inputs(context(), graph, partition, kSeed, InputRange::any_sign);
+    Result<GpuReferenceData> found = draw_gpu_inputs(context(), graph, partition, kReferenceSeed, InputRange::any_sign);
     ASSERT_TRUE(found) << to_string(found.error());
     const Result<Done> completed = complete_gpu_attention(context(), graph, partition, *found);
     ASSERT_TRUE(completed) << to_string(completed.error());

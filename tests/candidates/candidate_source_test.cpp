@@ -14,7 +14,7 @@
 namespace millrace {
 namespace {
 
-constexpr const char* kSmall = R"(
+constexpr const char* kSmallProgram = R"(
 B = 2
 J = 3
 K = 4
@@ -100,7 +100,7 @@ class CandidateSourceTest : public testing::Test {
 TEST_F(CandidateSourceTest, YieldsTheRestAndNothingTwice) {
   size_t estimated = 0;
   for (const Target& target : {Target(), gpu_target({2})}) {
-    training_ = training_of(target.gpu ? kSmall : kAttention);
+    training_ = training_of(target.gpu ? kSmallProgram : kAttention);
     EnumerateOptions whole = options_with(std::numeric_limits<double>::infinity());
     whole.target = target;
     if (target.gpu) whole.libraries = {GemmLibrary::cublaslt};

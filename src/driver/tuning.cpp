@@ -279,9 +279,10 @@ Wanted wanted_of(const Measurements& measurements, double seconds) {
     wanted.candidates.push_back(
         {partition.name, partition.candidates[static_cast<size_t>(selected.candidate)].candidate});
   }
-  for (const SelectedConversion& conversion : selection->conversions)
-    wanted.conversions.push_back(
-        {measurements.tensors[static_cast<size_t>(conversion.tensor)].name, conversion.from, conversion.to});
+  for (const SelectedConversion& conversion : selection->conversions) {
+    for (const auto& [from, to] : conversion.steps())
+      wanted.conversions.push_back({measurements.tensors[static_cast<size_t>(conversion.tensor)].name, from, to});
+  }
   return wanted;
 }
 

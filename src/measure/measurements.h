@@ -9,6 +9,7 @@
 // - A candidate fixes one layout for each tensor that its partition touches. A tensor exists in the layout in which it
 //   is written or, if the caller provides it, in its pinned layout, and in each layout that a conversion adds. A
 //   conversion is paid once, however many partitions read its output. A partition may read any of these layouts.
+// - A layout may be made by a chain of conversions. Each layout pays for its whole chain.
 // - A written tensor with a pinned layout (a result, an argument's gradient) must exist in that layout at the end:
 //   written so or converted.
 // - The cost of a step is the sum of the seconds of the selected candidates and conversions.

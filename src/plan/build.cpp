@@ -54,6 +54,13 @@ class PlanBuilder {
     LaunchedPartition resolved;
   };
 
+  // A selected conversion.
+  struct PlacedChain {
+    std::vector<Planned> steps;
+    size_t location = 0;  // the launch that they precede
+    Pass pass = Pass::forward;
+  };
+
   Result<Planned> resolve(PlanLaunch launch) const {
     Result<LaunchedPartition> resolved = launched_partition(graph_, candidates_, launch);
     if (!resolved) return resolved.error();
@@ -81,40 +88,64 @@ class PlanBuilder {
   }
 
   Result<Done> take_conversions() {
-    std::map<size_t, std::vector<Planned>> before;  // by the launch that they precede
+    std::vector<PlacedChain> chains;
     for (const SelectedConversion& selected : selection_.conversions) {
       const MeasuredTensor& tensor = measurements_.tensors[as_index(selected.tensor)];
       if (tensor.layouts[as_index(selected.to)] == "regenerated") continue;  // needs no launch
-      const auto measured = std::find_if(
-          measurements_.conversions.begin(), measurements_.conversions.end(), [&](const MeasuredConversion& c) {
-            return c.tensor == selected.tensor && c.from == selected.from && c.to == selected.to;
-          });
-      if (measured == measurements_.conversions.end()) return wrong(concat("no conversion of ", tensor.name));
-      PlanLaunch launch;
-      launch.conversion_of = tensor.name;
-      launch.candidate = measured->candidate;
-      launch.predicted_seconds = selected.seconds;
-      Result<Planned> planned = resolve(std::move(launch));
-      if (!planned) return planned.error();
-      const TensorId id = planned->resolved.tensors[0];
-      const size_t location = place_of_conversion(id, planned->resolved.candidate.layouts[1]);
-      planned->launch.pass =
-          location < first_of_backward() || (location == first_of_backward() && is_written_forward(id) &&
-                                             is_callers_output(id, planned->resolved.candidate.layouts[1]))
-              ? Pass::forward
-              : Pass::backward;
-      before[location].push_back(std::move(*planned));
+      Result<PlacedChain> chain = placed_chain(selected);
+      if (!chain) return chain.error();
+      chains.push_back(std::move(*chain));
+    }
+    // Conversions at the end of forward precede those at the start of backward.
+    std::stable_sort(chains.begin(), chains.end(), [](const PlacedChain& l, const PlacedChain& r) {
+      return std::pair(l.location, l.pass) < std::pair(r.location, r.pass);
+    });
+    std::map<size_t, std::vector<Planned>> before;  // by the launch that they precede
+    std::set<Stored> made;                          // a step that chains have in common is launched once
+    for (PlacedChain& chain : chains) {
+      for (Planned& step : chain.steps) {
+        if (!made.emplace(step.resolved.tensors[0], step.resolved.candidate.layouts[1]).second) continue;
+        step.launch.pass = chain.pass;
+        before[chain.location].push_back(std::move(step));
+      }
     }
     std::vector<Planned> all;
     for (size_t k = 0; k <= planned_.size(); ++k) {
-      // Conversions at the end of forward precede those at the start of backward.
-      std::stable_sort(before[k].begin(), before[k].end(),
-                       [](const Planned& l, const Planned& r) { return l.launch.pass < r.launch.pass; });
       std::move(before[k].begin(), before[k].end(), std::back_inserter(all));
       if (k < planned_.size()) all.push_back(std::move(planned_[k]));
     }
     planned_ = std::move(all);
     return Done{};
+  }
+
+  // The steps of a conversion, and the launch that they precede.
+  Result<PlacedChain> placed_chain(const SelectedConversion& selected) const {
+    PlacedChain chain;
+    for (const auto& [from, to] : selected.steps()) {
+      Result<Planned> step = planned_conversion(selected.tensor, from, to);
+      if (!step) return step.error();
+      chain.steps.push_back(std::move(*step));
+    }
+    const TensorId id = chain.steps.back().resolved.tensors[0];
+    const int layout = chain.steps.back().resolved.candidate.layouts[1];
+    chain.location = place_of_conversion(id, layout);
+    const bool ends_forward =
+        chain.location == first_of_backward() && is_written_forward(id) && is_callers_output(id, layout);
+    chain.pass = chain.location < first_of_backward() || ends_forward ? Pass::forward : Pass::backward;
+    return chain;
+  }
+
+  Result<Planned> planned_conversion(int tensor, int from, int to) const {
+    const std::string& name = measurements_.tensors[as_index(tensor)].name;
+    const auto measured =
+        std::find_if(measurements_.conversions.begin(), measurements_.conversions.end(),
+                     [&](const MeasuredConversion& c) { return c.tensor == tensor && c.from == from && c.to == to; });
+    if (measured == measurements_.conversions.end()) return wrong(concat("no conversion of ", name));
+    PlanLaunch launch;
+    launch.conversion_of = name;
+    launch.candidate = measured->candidate;
+    launch.predicted_seconds = measured->seconds;
+    return resolve(std::move(launch));
   }
 
   size_t first_of_backward() const {

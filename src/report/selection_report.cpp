@@ -55,13 +55,21 @@ std::string partitions_table(const Measurements& measurements, const Selection& 
   return table.text(width);
 }
 
+// "jb", or "jb via bj, …" for a chain.
+std::string shown_target(const Measurements& measurements, const SelectedConversion& conversion) {
+  std::vector<std::string> via;
+  for (const int layout : conversion.via) via.push_back(layout_name(measurements, conversion.tensor, layout));
+  return concat(layout_name(measurements, conversion.tensor, conversion.to), via.empty() ? "" : " via ",
+                join(via, ", "));
+}
+
 std::string conversions_table(const Measurements& measurements, const Selection& selection, size_t width) {
   Table table({Align::left, Align::left, Align::left, Align::right});
   table.row({"conversions", "from", "to", "µs"});
   for (const SelectedConversion& conversion : selection.conversions) {
     table.row({concat("  ", measurements.tensors[as_index(conversion.tensor)].name),
-               layout_name(measurements, conversion.tensor, conversion.from),
-               layout_name(measurements, conversion.tensor, conversion.to), microseconds(conversion.seconds)});
+               layout_name(measurements, conversion.tensor, conversion.from), shown_target(measurements, conversion),
+               microseconds(conversion.seconds)});
   }
   if (selection.conversions.empty()) table.line("  none");
   return table.text(width);
@@ -149,8 +157,11 @@ std::string selection_json(const Measurements& measurements, const Selection& se
             [&](size_t k) { return partition_json(measurements, selection.partitions[k]); });
   text.list("conversions", selection.conversions.size(), [&](size_t k) {
     const SelectedConversion& conversion = selection.conversions[k];
+    Json via = Json::array();
+    for (const int layout : conversion.via) via.push_back(layout_name(measurements, conversion.tensor, layout));
     return Json{{"tensor", measurements.tensors[as_index(conversion.tensor)].name},
                 {"from", layout_name(measurements, conversion.tensor, conversion.from)},
+                {"via", std::move(via)},
                 {"to", layout_name(measurements, conversion.tensor, conversion.to)},
                 {"seconds", conversion.seconds}};
   });

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kFew = 5;        // this few tables are joined into one without another bound
 constexpr size_t kLarge = 2000;   // with this many rows, another bound is worth its time
-constexpr double kCheap = 8'000;  // pairs of rows that are joined before there is a bound
+constexpr double kCheap = 2'500;  // pairs of rows that are joined before there is a bound
 constexpr size_t kStepsAClock = 64;
 
 }  // namespace
@@ -61,23 +61,34 @@ bool Eliminator::make_leaves() {
   return true;
 }
 
-bool Eliminator::join_pair(UsageTable& left, UsageTable& right) {
+// The rows of two tables together; null if that ends the search.
+std::unique_ptr<UsageTable> Eliminator::useful_join(const UsageTable& left, const UsageTable& right) {
   std::unique_ptr<UsageTable> joined = join(left, right);
-  if (result_.end == Elimination::End::cut) return false;
+  if (result_.end == Elimination::End::cut) return nullptr;
   if (joined->rows() == 0) {
     for (const size_t t : left.tensors) {
       if (contains(right.tensors, t)) result_.stuck.push_back(t);
     }
-    return false;
+    return nullptr;
   }
   drop_dominated(*joined);
+  return joined;
+}
+
+bool Eliminator::join_pair(UsageTable& left, UsageTable& right) {
+  std::unique_ptr<UsageTable> joined = useful_join(left, right);
+  if (joined == nullptr) return false;
+  replace(left, right, std::move(joined));
+  return true;
+}
+
+void Eliminator::replace(UsageTable& left, UsageTable& right, std::unique_ptr<UsageTable> joined) {
   joined->id = kept_.size();
   joined_into_.push_back(joined->id);
   joined_into_[left.id] = joined_into_[right.id] = joined->id;
   remove_table(left);
   remove_table(right);
   add_table(std::move(joined));
-  return true;
 }
 
 // Of candidates, over all alternatives.
@@ -114,20 +125,20 @@ bool Eliminator::join_choice_point(std::vector<UsageTable*> tables) {
   return true;
 }
 
+// Joins that do not make the problem larger.
 bool Eliminator::join_cheap_pairs() {
   while (true) {
     const auto [left, right] = next_pair();
     if (left == nullptr) return true;
     const double pairs = static_cast<double>(left->rows()) * static_cast<double>(right->rows());
     if (pairs > kCheap || !left->choice_points.empty() || !right->choice_points.empty()) continue;
-    if (!join_pair(*left, *right)) return false;
+    std::unique_ptr<UsageTable> joined = useful_join(*left, *right);
+    if (joined == nullptr) return false;
+    if (joined->rows() <= left->rows() + right->rows()) replace(*left, *right, std::move(joined));
   }
 }
 
-bool Eliminator::reduce() {
-  const bool fits = make_leaves() && join_choice_points(kCheap) && join_cheap_pairs();
-  return fits || result_.end == Elimination::End::cut;
-}
+bool Eliminator::reduce() { return make_leaves() && join_choice_points(kCheap) && join_cheap_pairs(); }
 
 // Joins the cheapest pairs until few tables are left or one has grown large.
 bool Eliminator::join_some() {

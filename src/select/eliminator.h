@@ -136,6 +136,8 @@ class Eliminator {
   bool make_leaves();
   // Replaces two tables by their join. False if that ends the search.
   bool join_pair(UsageTable& left, UsageTable& right);
+  void replace(UsageTable& left, UsageTable& right, std::unique_ptr<UsageTable> joined);
+  std::unique_ptr<UsageTable> useful_join(const UsageTable& left, const UsageTable& right);
   double combinations(size_t choice_point) const;
   // Joins the partitions of each choice point that has at most so many combinations of them.
   bool join_choice_points(double most);

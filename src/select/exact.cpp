@@ -22,7 +22,6 @@ constexpr double kFirstMargin = 1e-2;  // of the bound
 constexpr double kGrowth = 2;
 constexpr double kEqual = 1e-10;  // relative
 // Shares of the time.
-constexpr double kReducing = 0.4;
 constexpr double kFirstBound = 0.5;
 constexpr double kFirstSelection = 0.6;
 
@@ -49,7 +48,7 @@ class Search {
   Result<Selection> run(const Problem& problem, size_t widest) {
     const DualBound flat(problem);
     if (flat.bound() == kInfinity) return nothing_fits(measurements_, flat.stuck());
-    Eliminator reducer(problem, flat, limits_of_reducing());
+    Eliminator reducer(problem, flat, {});
     if (!reducer.reduce()) return nothing_fits(measurements_, reducer.stuck());
     const Condensed rest = reducer.condensed();
     DualBound dual(rest.problem);
@@ -70,12 +69,6 @@ class Search {
   double at(double share) const { return start_ + share * seconds_; }
 
   bool is_optimal() const { return best_ && lower_bound_ >= best_->cost * (1 - kEqual); }
-
-  EliminationLimits limits_of_reducing() const {
-    EliminationLimits limits;
-    limits.deadline = at(kReducing);
-    return limits;
-  }
 
   // Until there is a selection, the search goes on.
   bool goes_on(size_t widest) const {

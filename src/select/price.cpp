@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/id.h"
+#include "select/conversions.h"
 #include "select/problem.h"
 
 namespace millrace {
@@ -33,19 +34,14 @@ std::vector<Needs> needs_of(const Measurements& measurements, const std::vector<
   return needs;
 }
 
-// The conversions of one tensor from `from`; none if one of them was not measured.
+// The conversions of one tensor from `from`; none if one of them is not possible.
 std::optional<std::vector<SelectedConversion>> conversions_from(int from, const Needs& needs, int tensor,
-                                                                const std::vector<MeasuredConversion>& known) {
+                                                                const CheapestConversions& cheapest) {
   std::vector<SelectedConversion> result;
   for (const int to : needs.layouts) {
     if (to == from) continue;
-    const MeasuredConversion* best = nullptr;
-    for (const MeasuredConversion& conversion : known) {
-      if (conversion.from != from || conversion.to != to) continue;
-      if (best == nullptr || conversion.seconds < best->seconds) best = &conversion;
-    }
-    if (best == nullptr) return std::nullopt;
-    result.push_back({tensor, from, to, best->seconds});
+    if (cheapest.between(from, to) == kInfinity) return std::nullopt;
+    result.push_back({tensor, from, to, cheapest.between(from, to), cheapest.via(from, to)});
   }
   return result;
 }
@@ -73,9 +69,7 @@ std::optional<Selection> priced(const Measurements& measurements, const std::vec
     selection.partitions.push_back({static_cast<int>(p), candidates[p]});
     selection.cost += measurements.partitions[p].candidates[as_index(candidates[p])].seconds;
   }
-  std::vector<std::vector<MeasuredConversion>> known(measurements.tensors.size());
-  for (const MeasuredConversion& conversion : measurements.conversions)
-    known[as_index(conversion.tensor)].push_back(conversion);
+  const std::vector<CheapestConversions> cheapest = cheapest_conversions(measurements);
   std::vector<bool> written(measurements.tensors.size(), false);
   for (const MeasuredPartition& partition : measurements.partitions) {
     for (const int tensor : partition.writes) written[as_index(tensor)] = true;
@@ -94,7 +88,7 @@ std::optional<Selection> priced(const Measurements& measurements, const std::vec
       first = last = tensor.pinned;
     std::optional<std::vector<SelectedConversion>> best;
     for (int from = first; from <= last; ++from) {
-      auto conversions = conversions_from(from, needs[t], static_cast<int>(t), known[t]);
+      auto conversions = conversions_from(from, needs[t], static_cast<int>(t), cheapest[t]);
       if (conversions && (!best || cheaper(*conversions, *best))) best = std::move(conversions);
     }
     if (!best) return std::nullopt;

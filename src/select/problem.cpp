@@ -6,24 +6,20 @@
 
 #include "base/id.h"
 #include "base/text.h"
+#include "select/conversions.h"
 
 namespace millrace {
 namespace {
 
 std::vector<ProblemTensor> problem_tensors(const Measurements& measurements) {
+  std::vector<CheapestConversions> cheapest = cheapest_conversions(measurements);
   std::vector<ProblemTensor> tensors;
   for (const MeasuredTensor& measured : measurements.tensors) {
     ProblemTensor tensor;
     tensor.layouts = measured.layouts.size();
     tensor.pinned = measured.pinned;
-    tensor.converted.assign(tensor.layouts * tensor.layouts, kInfinity);
-    for (size_t k = 0; k < tensor.layouts; ++k) tensor.converted[k * tensor.layouts + k] = 0;
+    tensor.converted = std::move(cheapest[tensors.size()].seconds);
     tensors.push_back(std::move(tensor));
-  }
-  for (const MeasuredConversion& conversion : measurements.conversions) {
-    ProblemTensor& tensor = tensors[as_index(conversion.tensor)];
-    double& seconds = tensor.converted[as_index(conversion.from) * tensor.layouts + as_index(conversion.to)];
-    seconds = std::min(seconds, conversion.seconds);
   }
   return tensors;
 }

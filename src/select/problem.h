@@ -46,7 +46,7 @@ struct ProblemTensor {
   int pinned = kNoLayout;
   bool written = false;           // by some partition; otherwise the caller gives it
   bool can_be_absent = false;     // written, but not by every alternative of its writers' choice point
-  std::vector<double> converted;  // seconds from one layout (row) to another (column); 0 on the diagonal
+  std::vector<double> converted;  // seconds from one layout (row) to another (column), by the cheapest chain
   std::vector<Touch> touches;
   std::vector<ChoicePointTouch> choice_points;
 

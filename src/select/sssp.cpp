@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/id.h"
+#include "select/conversions.h"
 #include "select/exact.h"
 #include "select/price.h"
 #include "select/problem.h"
@@ -22,17 +23,8 @@ struct Link {
 
 class ShortestPath {
  public:
-  explicit ShortestPath(const Measurements& measurements) : measurements_(measurements) {
-    for (const MeasuredTensor& tensor : measurements.tensors)
-      seconds_.emplace_back(tensor.layouts.size() * tensor.layouts.size(), kInfinity);
-    for (size_t t = 0; t < seconds_.size(); ++t) {
-      for (size_t l = 0; l < layouts(t); ++l) seconds_[t][l * layouts(t) + l] = 0;
-    }
-    for (const MeasuredConversion& conversion : measurements.conversions) {
-      const size_t t = as_index(conversion.tensor);
-      double& entry = seconds_[t][as_index(conversion.from) * layouts(t) + as_index(conversion.to)];
-      entry = std::min(entry, conversion.seconds);
-    }
+  explicit ShortestPath(const Measurements& measurements)
+      : measurements_(measurements), cheapest_(cheapest_conversions(measurements)) {
     selected_.assign(measurements.partitions.size(), false);
     for (const MeasuredChoicePoint& choice_point : measurements.choice_points) {
       for (const int p : choice_point.alternatives[0]) selected_[as_index(p)] = true;
@@ -66,9 +58,7 @@ class ShortestPath {
 
  private:
   size_t layouts(size_t tensor) const { return measurements_.tensors[tensor].layouts.size(); }
-  double conversion(int tensor, int from, int to) const {
-    return seconds_[as_index(tensor)][as_index(from) * layouts(as_index(tensor)) + as_index(to)];
-  }
+  double conversion(int tensor, int from, int to) const { return cheapest_[as_index(tensor)].between(from, to); }
 
   // The longest path from partition to partition through tensors, among the forward partitions.
   void find_chain() {
@@ -218,7 +208,7 @@ class ShortestPath {
   }
 
   const Measurements& measurements_;
-  std::vector<std::vector<double>> seconds_;  // of conversions, by tensor
+  const std::vector<CheapestConversions> cheapest_;  // by tensor
   std::vector<bool> selected_;
   std::vector<bool> written_;
   std::vector<Link> chain_;

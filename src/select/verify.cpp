@@ -74,13 +74,11 @@ class Check {
   }
 
   Complaint conversions() {
-    std::set<std::tuple<int, int, int, double>> listed;
     for (const MeasuredConversion& known : m_.conversions)
-      listed.emplace(known.tensor, known.from, known.to, known.seconds);
+      listed_[{known.tensor, known.from, known.to}] = known.seconds;
     for (const SelectedConversion& made : s_.conversions) {
       if (!within(made.tensor, m_.tensors.size())) return "it converts an unknown tensor";
-      if (!listed.contains({made.tensor, made.from, made.to, made.seconds}))
-        return concat(name(made.tensor), " has a conversion that was not measured");
+      if (!was_measured(made)) return concat(name(made.tensor), " has a conversion that was not measured");
       if (!converted_[made.tensor].insert(made.to).second)
         return concat(name(made.tensor), " has the same conversion twice");
       const auto [from, fresh] = from_.emplace(made.tensor, made.from);
@@ -88,6 +86,16 @@ class Check {
       seconds_ += made.seconds;
     }
     return {};
+  }
+
+  bool was_measured(const SelectedConversion& made) const {
+    double sum = 0;
+    for (const auto& [from, to] : made.steps()) {
+      const auto known = listed_.find({made.tensor, from, to});
+      if (known == listed_.end()) return false;
+      sum += known->second;
+    }
+    return std::abs(sum - made.seconds) <= kTolerance * sum;
   }
 
   // Every tensor that a selected partition touches exists in the layouts that it is needed in, and no other conversion
@@ -166,7 +174,8 @@ class Check {
 
   const Measurements& m_;
   const Selection& s_;
-  std::set<int> writable_;  // tensors that some partition writes, selected or not
+  std::set<int> writable_;                              // tensors that some partition writes, selected or not
+  std::map<std::tuple<int, int, int>, double> listed_;  // measured conversions: tensor, from, to
   double seconds_ = 0;
   std::map<int, std::set<int>> read_;       // by tensor; the pinned layout of written ones too
   std::map<int, int> written_;              // by tensor

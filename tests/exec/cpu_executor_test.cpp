@@ -110,6 +110,17 @@ TEST(CpuExecutor, LayoutsOfTheCallersChoiceAgreeWithTheReference) {
   expect_all_to_agree(plans);
 }
 
+TEST(CpuExecutor, ChainedConversionsAgreeWithTheReference) {
+  std::vector<MadePlan> plans;
+  for (uint64_t seed = 0; seed < 3; ++seed) {
+    PlanChoice choice;
+    choice.seed = seed;
+    choice.conversions = MadeConversions::chained;
+    plans.push_back(make_plan(kThreeAxesProgram, choice));
+  }
+  expect_all_to_agree(plans);
+}
+
 // Plans that need the caller's tensors contiguous.
 std::vector<MadePlan> stacked_plans(uint64_t seeds) {
   std::vector<MadePlan> plans;

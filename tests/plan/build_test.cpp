@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <tuple>
+
 #include "base/text.h"
 #include "fusion/fusion_text.h"
 #include "plan/small_plan.h"
@@ -57,6 +60,29 @@ TEST(BuildPlan, AConversionDirectlyPrecedesItsFirstReader) {
     }
   }
   EXPECT_GT(conversions, 5);
+}
+
+// Every step is launched once, after the step before it.
+TEST(BuildPlan, LaunchesEveryStepOfAChain) {
+  size_t chained = 0;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    PlanChoice choice;
+    choice.seed = seed;
+    choice.conversions = MadeConversions::chained;
+    const MadePlan made = make_plan(kThreeAxesProgram, choice);
+    std::set<std::tuple<int, int, int>> steps;
+    for (const SelectedConversion& conversion : made.selection.conversions) {
+      if (made.measurements.tensors[static_cast<size_t>(conversion.tensor)]
+              .layouts[static_cast<size_t>(conversion.to)] == "regenerated")
+        continue;
+      for (const auto& [from, to] : conversion.steps()) steps.emplace(conversion.tensor, from, to);
+      chained += conversion.via.size();
+    }
+    size_t launched = 0;
+    for (const PlanLaunch& launch : made.plan.launches) launched += launch.conversion_of.empty() ? 0U : 1U;
+    EXPECT_EQ(launched, steps.size()) << "seed " << seed;
+  }
+  EXPECT_GT(chained, 5U);
 }
 
 TEST(BuildPlan, LayoutsOfTheCallersChoice) {

@@ -47,6 +47,7 @@ class Chooser {
         candidates_(candidates),
         random_(choice.seed.value_or(0)),
         by_chance_(choice.seed.has_value()),
+        chained_(choice.conversions == MadeConversions::chained),
         target_(target_of(choice)) {
     for (const PartitionCandidates& entry : candidates.partitions) {
       usable_.emplace_back();
@@ -185,10 +186,27 @@ class Chooser {
     int& base = base_[tensor.at()];
     if (base < 0) base = layout;
     if (base == layout || !converted_.emplace(tensor, layout).second) return;
+    const int via = chained_ ? third_layout(tensor, base, layout) : base;
+    if (via != base) convert(tensor, base, via, made);
+    convert(tensor, via, layout, made);
+  }
+
+  // Another layout in words; `base` if there is none, or if one of the two is not in words.
+  int third_layout(TensorId tensor, int base, int layout) const {
+    const std::vector<Layout>& layouts = candidates_.domains[tensor.at()].layouts;
+    const auto words = [&](int k) { return layouts[static_cast<size_t>(k)].storage == MaskStorage::words; };
+    for (int k = 0; k < static_cast<int>(layouts.size()); ++k) {
+      if (k != base && k != layout && words(k) && words(base) && words(layout)) return k;
+    }
+    return base;
+  }
+
+  void convert(TensorId tensor, int from, int to, Measurements& made) {
+    if (!measured_.emplace(tensor, from, to).second) return;
     const TensorDomain& domain = candidates_.domains[tensor.at()];
-    MeasuredConversion conversion{number_of_.at(tensor), base, layout, kSeconds, ""};
-    if (domain.layouts[static_cast<size_t>(layout)].storage != MaskStorage::regenerated) {
-      const PartitionCandidates configs = conversions(graph_, domain, tensor, base, layout, 2, target_);
+    MeasuredConversion conversion{number_of_.at(tensor), from, to, kSeconds, ""};
+    if (domain.layouts[static_cast<size_t>(to)].storage != MaskStorage::regenerated) {
+      const PartitionCandidates configs = conversions(graph_, domain, tensor, from, to, 2, target_);
       ASSERT_FALSE(configs.candidates.empty());
       conversion.candidate =
           print_candidate(candidates_.domains, configs.partition, configs.candidates[below(configs.candidates.size())]);
@@ -200,6 +218,7 @@ class Chooser {
   const Candidates& candidates_;
   std::mt19937_64 random_;
   bool by_chance_;
+  bool chained_;
   Target target_;
   std::vector<std::vector<const Candidate*>> usable_;  // of each partition
   std::map<TensorId, int> number_of_;
@@ -208,6 +227,7 @@ class Chooser {
   std::set<int> chosen_;
   std::vector<int> base_;  // the layout in which each tensor is first stored
   std::set<std::pair<TensorId, int>> converted_;
+  std::set<std::tuple<TensorId, int, int>> measured_;  // conversions
 };
 
 }  // namespace

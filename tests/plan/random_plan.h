@@ -25,11 +25,17 @@ struct MadePlan {
   StepPlan plan;
 };
 
+enum class MadeConversions {
+  direct,
+  chained,  // through a third layout, where the tensor has one
+};
+
 struct PlanChoice {
   std::optional<uint64_t> seed;  // of all choices; none: the default alternatives and the most promising candidates
   std::vector<std::string> sizes;
   std::string dtype;
   std::vector<std::pair<std::string, std::string>> layouts;
+  MadeConversions conversions = MadeConversions::direct;
   size_t most = 200;   // candidates of a partition to choose from
   Gpu* gpu = nullptr;  // not null: a plan for it
 };

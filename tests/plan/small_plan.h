@@ -17,6 +17,18 @@ def layer(x: float64[B, I], w: float64[O, I], b: float64[O], s: float64):
     return z
 )";
 
+// Its tensors have enough layouts for conversions in several steps.
+inline constexpr const char* kThreeAxesProgram = R"(
+B = 2
+H = 3
+I = 4
+O = 5
+
+def layer(x: float64[B, H, I], w: float64[H, O, I]):
+    y = relu(np.einsum("bhi,hoi->bho", x, w))
+    return np.einsum("bho,hoi->bhi", softmax(y, axis=2), w) * x
+)";
+
 inline const MadePlan& small_plan() {
   static const MadePlan made = make_plan(kSmallProgram, {});
   return made;

@@ -17,6 +17,7 @@ class BruteForce {
       const auto [entry, fresh] = conversions_.try_emplace({c.tensor, c.from, c.to}, c.seconds);
       if (!fresh) entry->second = std::min(entry->second, c.seconds);
     }
+    add_chains();
     for (const MeasuredPartition& partition : m_.partitions)
       written_.insert(partition.writes.begin(), partition.writes.end());
   }
@@ -30,6 +31,28 @@ class BruteForce {
 
  private:
   static constexpr double kNever = std::numeric_limits<double>::infinity();
+
+  // Floyd and Warshall's shortest paths: chains of conversions where they are cheaper.
+  void add_chains() {
+    for (size_t t = 0; t < m_.tensors.size(); ++t) {
+      const int tensor = static_cast<int>(t);
+      const int layouts = static_cast<int>(m_.tensors[t].layouts.size());
+      for (int via = 0; via < layouts; ++via) {
+        for (int from = 0; from < layouts; ++from) {
+          for (int to = 0; to < layouts; ++to) add_chain(tensor, from, via, to);
+        }
+      }
+    }
+  }
+
+  void add_chain(int tensor, int from, int via, int to) {
+    const auto first = conversions_.find({tensor, from, via});
+    const auto second = conversions_.find({tensor, via, to});
+    if (from == to || first == conversions_.end() || second == conversions_.end()) return;
+    const double seconds = first->second + second->second;
+    const auto [entry, fresh] = conversions_.try_emplace({tensor, from, to}, seconds);
+    if (!fresh) entry->second = std::min(entry->second, seconds);
+  }
 
   void choose_cover(size_t choice_point, const std::set<int>& cover) {
     if (choice_point == m_.choice_points.size()) {

@@ -54,7 +54,7 @@ class Oracle {
                    const OracleSettings& settings, const OracleMemory& memory) const;
 
   // Runs one task, whose operands have addresses. `memory` is for partial results.
-  Result<Done> run(StepKind kind, const oracle::Task& task, const OracleMemory& memory) const;
+  Result<Done> run(StepKind kind, const oracle::Task& wanted, const OracleMemory& memory) const;
 
  private:
   explicit Oracle(Gpu& gpu) : gpu_(&gpu) {}

@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <array>
-#include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <iostream>
+#include <map>
 #include <string>
+
+#include "tools/status_line.h"
 
 namespace {
 
@@ -313,55 +313,14 @@ CLI::App* add_doctor(CLI::App& app, DoctorOptions& options) {
   return command;
 }
 
-// One line on the terminal that is overwritten; nothing if standard error is not a terminal.
-class ProgressBar {
- public:
-  ProgressBar() : shown_(isatty(STDERR_FILENO) != 0) {}
-  ~ProgressBar() { clear(); }
-  ProgressBar(const ProgressBar&) = delete;
-  ProgressBar& operator=(const ProgressBar&) = delete;
-
-  void show(const millrace::Progress& progress) {
-    const auto now = std::chrono::steady_clock::now();
-    if (!shown_ || now - last_ < std::chrono::milliseconds(100)) return;
-    last_ = now;
-    std::array<char, 160> line{};
-    std::snprintf(line.data(), line.size(), "%-9s %.0f of %.0f candidates | step %s, bound %.3g ms | %s",
-                  progress.doing.c_str(), progress.done, progress.total, step(progress).c_str(), progress.bound * 1e3,
-                  left(progress).c_str());
-    std::cerr << "\r\033[K" << line.data() << std::flush;
-    drawn_ = true;
-  }
-
-  void clear() {
-    if (drawn_) std::cerr << "\r\033[K" << std::flush;
-    drawn_ = false;
-  }
-
- private:
-  static std::string step(const millrace::Progress& progress) {
-    if (progress.seconds <= 0) return "unknown";
-    std::array<char, 32> text{};
-    std::snprintf(text.data(), text.size(), "%.3g ms", progress.seconds * 1e3);
-    return text.data();
-  }
-
-  static std::string left(const millrace::Progress& progress) {
-    if (progress.left <= 0) return "until all are tried";
-    std::array<char, 32> text{};
-    std::snprintf(text.data(), text.size(), "%d:%02d left", static_cast<int>(progress.left) / 60,
-                  static_cast<int>(progress.left) % 60);
-    return text.data();
-  }
-
-  bool shown_;
-  bool drawn_ = false;
-  std::chrono::steady_clock::time_point last_;
-};
-
-Result<std::string> after(ProgressBar& bar, Result<std::string> result) {
-  bar.clear();
-  return result;
+// What a command does before it says more.
+std::string doing_of(const std::string& command) {
+  static const std::map<std::string, std::string> kDoing = {
+      {"analyze", "analyzing"},   {"fuse", "fusing"},    {"run", "running"},     {"explore", "preparing"},
+      {"optimize", "preparing"},  {"select", "reading"}, {"bench", "measuring"}, {"report", "reporting"},
+      {"db", "reading the rows"}, {"doctor", "looking"}};
+  const auto found = kDoing.find(command);
+  return found == kDoing.end() ? command : found->second;
 }
 
 int run(int argc, char** argv) {
@@ -402,32 +361,32 @@ int run(int argc, char** argv) {
   }
   std::vector<StageTime> times;
   if (timings) analyze.timings = fuse.timings = &times;
+  const auto parsed = app.get_subcommands();
+  StatusLine status(parsed.empty() ? std::string() : doing_of(parsed.front()->get_name()));
+  const auto notice = [&](const std::string& line) { status.print(line); };
+  for (ExploreOptions* options : {&explore, &optimize.explore, &select.explore, &report.explore}) {
+    options->progress = [&](const millrace::Progress& progress) { status.show(progress); };
+  }
+  explore.notice = optimize.explore.notice = run.notice = notice;
+  report.colours = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+  std::string db_notice;
+  db.notice = &db_notice;
+  const auto ending = [&](const Result<std::string>& result) {
+    status.finish();
+    std::cerr << db_notice;
+    return finish(result);
+  };
   int code = kWrongUsage;
-  if (analyze_command->parsed()) code = finish(millrace::analyze_program(analyze));
-  if (fuse_command->parsed()) code = finish(millrace::fuse_program(fuse));
-  ProgressBar bar;
-  for (ExploreOptions* options : {&explore, &optimize.explore}) {
-    options->progress = [&](const millrace::Progress& progress) { bar.show(progress); };
-    options->notice = [](const std::string& line) { std::cerr << line << "\n"; };
-  }
-  if (optimize_command->parsed()) code = finish(after(bar, millrace::optimize_program(optimize)));
-  if (explore_command->parsed()) code = finish(after(bar, millrace::explore_program(explore)));
-  if (select_command->parsed()) code = finish(millrace::select_program(select));
-  run.notice = [](const std::string& line) { std::cerr << line << "\n"; };
-  if (run_command->parsed()) code = finish(millrace::run_program(run));
-  if (bench_command->parsed()) code = finish(millrace::bench_plan(bench));
-  if (report_command->parsed()) {
-    report.colours = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
-    code = finish(millrace::report_program(report));
-  }
-  if (doctor_command->parsed()) code = finish(millrace::examine_machine(doctor));
-  if (db_command->parsed()) {
-    std::string notice;
-    db.notice = &notice;
-    const Result<std::string> result = db_action(db);
-    std::cerr << notice;
-    code = finish(result);
-  }
+  if (analyze_command->parsed()) code = ending(millrace::analyze_program(analyze));
+  if (fuse_command->parsed()) code = ending(millrace::fuse_program(fuse));
+  if (optimize_command->parsed()) code = ending(millrace::optimize_program(optimize));
+  if (explore_command->parsed()) code = ending(millrace::explore_program(explore));
+  if (select_command->parsed()) code = ending(millrace::select_program(select));
+  if (run_command->parsed()) code = ending(millrace::run_program(run));
+  if (bench_command->parsed()) code = ending(millrace::bench_plan(bench));
+  if (report_command->parsed()) code = ending(millrace::report_program(report));
+  if (doctor_command->parsed()) code = ending(millrace::examine_machine(doctor));
+  if (db_command->parsed()) code = ending(db_action(db));
   for (const StageTime& stage : times) std::cerr << stage.name << ": " << stage.seconds * 1e3 << " ms\n";
   return code;
 }

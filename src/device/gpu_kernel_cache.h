@@ -34,6 +34,8 @@ class GpuKernelCache {
   // `architecture`: "sm_90". The compiler must outlive this.
   GpuKernelCache(std::string directory, const GpuCompiler& compiler, std::string prelude, std::string architecture);
 
+  const std::string& architecture() const { return architecture_; }
+
   // k_ and 32 digits: a hash of everything that the machine code depends on.
   std::string name_of(const Launch& launch) const;
 

@@ -84,6 +84,12 @@ Result<Recomputed> fuse_for_plan(Stages& stages, const TrainingGraph& training, 
   });
 }
 
+Result<Recomputed> leave_separate(Stages& stages, const TrainingGraph& training) {
+  return stages.run(
+      "fuse", [&] { return Result<Recomputed>(Recomputed{training, leave_separate(training)}); },
+      [](const Recomputed& made) { return verify(made.training, made.fused); });
+}
+
 Result<Candidates> find_partitions(Stages& stages, const TrainingGraph& training, const FusedGraph& fused,
                                    const EnumerateOptions& options) {
   return stages.run(

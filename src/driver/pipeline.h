@@ -35,6 +35,9 @@ Result<FusedGraph> fuse(Stages& stages, const TrainingGraph& training);
 // target that fuses attention.
 Result<Recomputed> fuse_for_plan(Stages& stages, const TrainingGraph& training, const Target& target);
 
+// The same for the plan before optimization: every operator by itself, nothing recomputed.
+Result<Recomputed> leave_separate(Stages& stages, const TrainingGraph& training);
+
 // Partitions and their alternatives, without configs.
 Result<Candidates> find_partitions(Stages& stages, const TrainingGraph& training, const FusedGraph& fused,
                                    const EnumerateOptions& options);

@@ -20,8 +20,8 @@ namespace {
 
 constexpr const char* kPlanFile = "plan.json";
 constexpr const char* kKernelFile = "kernels.so";
-constexpr const char* kGpuKernelFile = "kernels.cubin";
-constexpr int64_t kCubinBytes = int64_t{256} << 20;
+constexpr const char* kGpuKernelFile = "kernels.cubins";
+constexpr int64_t kCubinBytes = int64_t{1} << 30;
 
 bool is_folder(const std::string& path) {
   struct stat found {};
@@ -35,24 +35,45 @@ std::string folder_of(const std::string& path) {
   return slash == std::string::npos ? "." : path.substr(0, slash + 1);
 }
 
-std::string source_of_gpu_plan(const StepPlan& plan, const std::vector<Launch>& launches) {
-  std::vector<std::string> functions;
-  for (const PlanLaunch& launch : plan.launches) functions.push_back(launch.function);
-  return gpu_plan_source(launches, functions, gpu_prelude());
+// Compiles what the cache does not have.
+Result<CubinBundle> compiled_cubins(const StepPlan& plan, std::vector<Launch> launches, const GpuKernelCache& kernels) {
+  std::vector<std::string> names;
+  for (const PlanLaunch& launch : plan.launches) names.push_back(launch.function);
+  names.emplace_back(kExecutorKernel);
+  launches.push_back(executor_launch());
+  const std::vector<Result<CompiledCubin>> compiled = kernels.get(launches, cpu_info().cores);
+  CubinBundle bundle;
+  for (size_t k = 0; k < launches.size(); ++k) {
+    if (!compiled[k]) return compiled[k].error();
+    if (!launches[k].kernel.empty()) bundle[names[k]] = {compiled[k]->name, compiled[k]->bytes};
+  }
+  return bundle;
+}
+
+// Of the kernel's source alone: the plan may be compiled for other GPUs.
+void name_gpu_kernels(StepPlan& plan, const std::vector<Launch>& launches) {
+  for (size_t k = 0; k < launches.size(); ++k) {
+    if (!launches[k].kernel.empty()) plan.launches[k].function = kernel_name({gpu_prelude(), launches[k].kernel});
+  }
 }
 
 // The plan's stored kernels if they are intact and for this GPU; else compiles them.
-Result<std::string> cubin_of(const LoadedPlan& loaded, const std::vector<Launch>& launches,
-                             const std::string& architecture) {
+Result<CubinBundle> cubins_of(const LoadedPlan& loaded, const std::vector<Launch>& launches,
+                              const std::string& architecture) {
   const PlanKernels& kernels = loaded.plan.kernels;
   if (kernels.machine == architecture && kernels.file == kGpuKernelFile &&
       kernels.sources == hash_of_sources(launches, gpu_prelude())) {
-    Result<std::string> bytes = read_file(concat(folder_of(loaded.path), "/", kernels.file), kCubinBytes);
-    if (bytes && sha256(*bytes) == kernels.sha256) return bytes;
+    const Result<std::string> bytes = read_file(concat(folder_of(loaded.path), "/", kernels.file), kCubinBytes);
+    if (bytes && sha256(*bytes) == kernels.sha256) {
+      Result<CubinBundle> bundle = read_bundle(*bytes);
+      if (bundle) return bundle;
+    }
   }
   const Result<std::unique_ptr<GpuCompiler>> compiler = open_gpu_compiler();
   if (!compiler) return compiler.error();
-  return (*compiler)->compile(source_of_gpu_plan(loaded.plan, launches), architecture);
+  const Result<std::string> directory = cache_directory();
+  if (!directory) return directory.error();
+  return compiled_cubins(loaded.plan, launches, {*directory, **compiler, gpu_prelude(), architecture});
 }
 
 }  // namespace
@@ -81,16 +102,15 @@ Result<Done> write_plan(StepPlan& plan, const std::vector<Launch>& launches, con
   return write_file(concat(folder, "/", kPlanFile), plan_json(plan));
 }
 
-Result<Done> write_gpu_plan(StepPlan& plan, const std::vector<Launch>& launches, const GpuCompiler& compiler,
-                            const std::string& architecture, const std::string& folder) {
+Result<Done> write_gpu_plan(StepPlan& plan, const std::vector<Launch>& launches, const GpuKernelCache& kernels,
+                            const std::string& folder) {
   if (Result<Done> usable = make_private_directory(folder); !usable) return usable;
-  for (size_t k = 0; k < launches.size(); ++k) {
-    if (!launches[k].kernel.empty()) plan.launches[k].function = kernel_name({gpu_prelude(), launches[k].kernel});
-  }
-  const Result<std::string> cubin = compiler.compile(source_of_gpu_plan(plan, launches), architecture);
-  if (!cubin) return cubin.error();
-  if (Result<Done> written = write_file(concat(folder, "/", kGpuKernelFile), *cubin); !written) return written;
-  plan.kernels = {kGpuKernelFile, sha256(*cubin), hash_of_sources(launches, gpu_prelude()), architecture};
+  name_gpu_kernels(plan, launches);
+  const Result<CubinBundle> cubins = compiled_cubins(plan, launches, kernels);
+  if (!cubins) return cubins.error();
+  const std::string text = write_bundle(*cubins);
+  if (Result<Done> written = write_file(concat(folder, "/", kGpuKernelFile), text); !written) return written;
+  plan.kernels = {kGpuKernelFile, sha256(text), hash_of_sources(launches, gpu_prelude()), kernels.architecture()};
   return write_file(concat(folder, "/", kPlanFile), plan_json(plan));
 }
 
@@ -99,7 +119,9 @@ Result<Done> write_plan(const Backend& backend, StepPlan& plan, const std::vecto
   if (const std::shared_ptr<Gpu> gpu = backend.gpu()) {
     const Result<std::shared_ptr<GpuCompiler>> compiler = backend.gpu_compiler();
     if (!compiler) return compiler.error();
-    return write_gpu_plan(plan, launches, **compiler, gpu->info().architecture(), folder);
+    const Result<std::string> directory = cache_directory();
+    if (!directory) return directory.error();
+    return write_gpu_plan(plan, launches, {*directory, **compiler, gpu_prelude(), gpu->info().architecture()}, folder);
   }
   const Result<Compiler> compiler = backend.host_compiler();
   if (!compiler) return compiler.error();
@@ -150,9 +172,9 @@ Result<GpuExecutor> load_gpu_executor(const LoadedPlan& loaded, ExecutorMemory m
   if (!launches) return launches.error();
   Result<std::unique_ptr<Gpu>> gpu = open_gpu();
   if (!gpu) return gpu.error();
-  const Result<std::string> cubin = cubin_of(loaded, *launches, (*gpu)->info().architecture());
-  if (!cubin) return cubin.error();
-  return GpuExecutor::load(std::move(*gpu), loaded.plan, *launches, *cubin, memory);
+  const Result<CubinBundle> cubins = cubins_of(loaded, *launches, (*gpu)->info().architecture());
+  if (!cubins) return cubins.error();
+  return GpuExecutor::load(std::move(*gpu), loaded.plan, *launches, *cubins, memory);
 }
 
 const BackendKind& backend_of(const StepPlan& plan) { return backend_of_text(plan.device); }

@@ -9,6 +9,7 @@
 #include "candidates/candidates.h"
 #include "device/backend.h"
 #include "device/cpu/kernel_cache.h"
+#include "device/gpu_kernel_cache.h"
 #include "exec/cpu_executor.h"
 #include "exec/gpu_executor.h"
 #include "millrace/result.h"
@@ -25,9 +26,9 @@ Result<KernelCache> user_kernel_cache();
 Result<Done> write_plan(StepPlan& plan, const std::vector<Launch>& launches, const KernelCache& kernels,
                         const std::string& folder);
 
-// The same for a plan on a GPU: folder/kernels.cubin.
-Result<Done> write_gpu_plan(StepPlan& plan, const std::vector<Launch>& launches, const GpuCompiler& compiler,
-                            const std::string& architecture, const std::string& folder);
+// The same for a plan on a GPU: folder/kernels.cubins. Takes compiled kernels from the cache.
+Result<Done> write_gpu_plan(StepPlan& plan, const std::vector<Launch>& launches, const GpuKernelCache& kernels,
+                            const std::string& folder);
 
 // One of these two, for a backend that can compile.
 Result<Done> write_plan(const Backend& backend, StepPlan& plan, const std::vector<Launch>& launches,

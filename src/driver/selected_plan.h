@@ -2,6 +2,7 @@
 #pragma once
 
 #include "driver/tuning.h"
+#include "plan/build.h"
 #include "plan/plan.h"
 #include "select/selection.h"
 
@@ -11,6 +12,9 @@ struct SelectedPlan {
   Selection selection;
   StepPlan plan;
 };
+
+// What a plan of this program says of its origin.
+PlanOptions plan_options(const TuneProgram& program, const Machine& machine);
 
 Result<SelectMethod> method_named(const std::string& name);
 

@@ -72,26 +72,25 @@ bool is_cold(const Graph& graph, const CpuInfo& cpu) {
   return bytes > static_cast<double>(cpu.last_level_cache);
 }
 
-EnumerateOptions enumerate_options(const TuneProgram& program, const Machine& machine, bool exhaustive) {
+}  // namespace
+
+EnumerateOptions enumerate_options(const TuneProgram& program, const Machine& machine) {
   EnumerateOptions options;
   options.threads = machine.threads;
   options.target = machine.target();
   options.libraries = machine.backend->libraries().there;
   options.missing = machine.backend->libraries().missing;
   options.layouts = program.layouts;
-  if (exhaustive) options.most = std::numeric_limits<size_t>::max() / 8;
-  options.every_shape = exhaustive;
   return options;
 }
-
-}  // namespace
 
 Result<Prepared> prepare(Stages& stages, const TuneProgram& program) {
   const Result<const BackendKind*> backend = backend_named(program.device);
   if (!backend) return backend.error();
   const Result<TrainingGraph> training = train(stages, program.source, program.text);
   if (!training) return training.error();
-  Result<Recomputed> made = fuse_for_plan(stages, *training, (*backend)->target);
+  Result<Recomputed> made = program.fusing == Fusing::separate ? leave_separate(stages, *training)
+                                                               : fuse_for_plan(stages, *training, (*backend)->target);
   if (!made) return made.error();
   EnumerateOptions options;
   options.layouts = program.layouts;
@@ -151,7 +150,7 @@ Result<KernelCache> kernel_cache_of(const Compiler& compiler) {
 Result<TuneProgram> tune_program(const ExploreOptions& options) {
   Result<std::string> text = read_file(options.program.path, kProgramBytes);
   if (!text) return text.error();
-  TuneProgram program{options.program, std::move(*text), {}, options.device};
+  TuneProgram program{options.program, std::move(*text), {}, options.device, Fusing::fused};
   for (const std::string& pin : options.layouts) {
     const size_t equals = pin.find('=');
     if (equals == std::string::npos || equals == 0) {
@@ -168,7 +167,8 @@ TuneProgram tune_program(const StepPlan& plan) {
   return {{program.file, program.entry, program.sizes, program.dtype},
           program.text,
           program.layouts,
-          std::string(backend_of(plan).name)};
+          std::string(backend_of(plan).name),
+          program.fusing};
 }
 
 Result<double> parse_duration(const std::string& text) {
@@ -198,7 +198,7 @@ Result<Prepared> all_candidates(const ExploreOptions& options) {
   const Result<Machine> machine = find_machine(options.device, options.threads);
   if (!machine) return machine.error();
   Result<Candidates> candidates =
-      enumerate(stages, prepared->training, prepared->fused, enumerate_options(*program, *machine, false));
+      enumerate(stages, prepared->training, prepared->fused, enumerate_options(*program, *machine));
   if (!candidates) return candidates.error();
   prepared->candidates = std::move(*candidates);
   return prepared;
@@ -298,7 +298,9 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
     return entry.partition.kind == PartitionKind::kernel;
   });
   if (measuring != Measuring::known && needs_kernels && machine.no_compiler) return *machine.no_compiler;
-  const EnumerateOptions enumerating = enumerate_options(program, machine, options.exhaustive);
+  EnumerateOptions enumerating = enumerate_options(program, machine);
+  if (options.exhaustive) enumerating.most = std::numeric_limits<size_t>::max() / 8;
+  enumerating.every_shape = options.exhaustive;
   Result<Candidates> candidates = enumerate(stages, prepared->training, prepared->fused, enumerating);
   if (!candidates) return candidates.error();
   prepared->candidates = std::move(*candidates);

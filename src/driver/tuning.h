@@ -27,6 +27,7 @@ struct TuneProgram {
   std::string text;
   std::vector<std::pair<std::string, std::string>> layouts;
   std::string device;  // a backend's name
+  Fusing fusing = Fusing::fused;
 };
 
 // A program's partitions, without configs.
@@ -56,6 +57,9 @@ struct Machine {
 
 // `device`: a backend's name.
 Result<Machine> find_machine(const std::string& device, int threads);
+
+// How to find the configs of its partitions on a machine.
+EnumerateOptions enumerate_options(const TuneProgram& program, const Machine& machine);
 
 // The user's cache of kernels for this processor and compiler.
 Result<KernelCache> kernel_cache_of(const Compiler& compiler);

@@ -1,7 +1,6 @@
 #include "exec/gpu_executor.h"
 
 #include <algorithm>
-#include <set>
 #include <span>
 
 #include "base/text.h"
@@ -10,48 +9,41 @@
 namespace millrace {
 namespace {
 
-constexpr const char* kAdvance = "millrace_advance";
 constexpr size_t kMostRecordings = 8;  // per kind of run
 // Recording takes as long as some ten steps. Until the caller's allocator has settled, addresses change too often.
 constexpr int kCallsUntilRecorded = 24;
 
-std::string advance_text() {
-  return concat("MR_KERNEL(32) ", kAdvance,
-                "(MR_PARAMETER mr::Arguments<1, 1, 1> args) {\n"
-                "  mr::begin();\n"
-                "  if (mr::thread_number() == 0) const_cast<mr::State*>(args.state)->step += 1;\n"
-                "}\n");
+Result<std::unique_ptr<GpuLaunch>> prepare(Gpu& gpu, const Launch& launch, const std::string& kernel,
+                                           const CubinBundle& cubins) {
+  if (launch.kernel.empty()) return gpu.prepare(launch, "");
+  const auto found = cubins.find(kernel);
+  if (found == cubins.end())
+    return Error::make(ErrorKind::bad_input, concat("the plan's kernels lack ", kernel), "run millrace optimize again");
+  return gpu.prepare(with_kernel_names(launch, found->second.name), found->second.bytes);
 }
 
-Launch advance_launch() {
+}  // namespace
+
+Launch executor_launch() {
   Launch launch;
-  launch.kernel = advance_text();
-  launch.grids = {{kAdvance, 1, 32}};
+  launch.kernel =
+      "MR_KERNEL(32) MILLRACE_KERNEL(MR_PARAMETER mr::Arguments<1, 1, 1> args) {\n"
+      "  mr::begin();\n"
+      "  if (mr::thread_number() == 0) const_cast<mr::State*>(args.state)->step += 1;\n"
+      "}\n";
+  launch.grids = {{"MILLRACE_KERNEL", 1, 32}};
   launch.tensor_count = 1;
   launch.numbers = {{-1, 0}};
   return launch;
 }
 
-}  // namespace
-
-std::string gpu_plan_source(const std::vector<Launch>& launches, const std::vector<std::string>& functions,
-                            const std::string& prelude) {
-  std::string text = prelude + advance_text();
-  std::set<std::string> written;
-  for (size_t k = 0; k < launches.size(); ++k) {
-    if (!launches[k].kernel.empty() && written.insert(functions[k]).second)
-      text += with_kernel_name(launches[k].kernel, functions[k]);
-  }
-  return text;
-}
-
 Result<GpuExecutor> GpuExecutor::load(std::shared_ptr<Gpu> gpu, const StepPlan& plan,
-                                      const std::vector<Launch>& launches, const std::string& cubin,
+                                      const std::vector<Launch>& launches, const CubinBundle& cubins,
                                       ExecutorMemory memory) {
   GpuExecutor made(std::move(gpu));
   for (size_t k = 0; k < launches.size(); ++k) {
     Result<std::unique_ptr<GpuLaunch>> launch =
-        made.gpu_->prepare(with_kernel_names(launches[k], plan.launches[k].function), cubin);
+        prepare(*made.gpu_, launches[k], plan.launches[k].function, cubins);
     if (!launch) return launch.error();
     if ((*launch)->scratch_bytes() > plan.scratch_bytes)
       return Error::make(
@@ -60,7 +52,7 @@ Result<GpuExecutor> GpuExecutor::load(std::shared_ptr<Gpu> gpu, const StepPlan& 
           "run millrace optimize again");
     made.launches_.push_back(std::move(*launch));
   }
-  Result<std::unique_ptr<GpuLaunch>> advance = made.gpu_->prepare(advance_launch(), cubin);
+  Result<std::unique_ptr<GpuLaunch>> advance = prepare(*made.gpu_, executor_launch(), kExecutorKernel, cubins);
   if (!advance) return advance.error();
   made.advance_ = std::move(*advance);
   made.tensors_ = LaunchTensors(plan, launches);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/cubin_bundle.h"
 #include "device/gpu.h"
 #include "device/gpu_memory.h"
 #include "exec/executor.h"
@@ -18,9 +19,9 @@ namespace millrace {
 
 class GpuExecutor : public Executor {
  public:
-  // `launches`: the plan's, lowered. `cubin`: all of its kernels, under their names in the plan.
+  // `launches`: the plan's, lowered. `cubins`: its kernels, and kExecutorKernel.
   static Result<GpuExecutor> load(std::shared_ptr<Gpu> gpu, const StepPlan& plan, const std::vector<Launch>& launches,
-                                  const std::string& cubin, ExecutorMemory memory = ExecutorMemory::own);
+                                  const CubinBundle& cubins, ExecutorMemory memory = ExecutorMemory::own);
 
   Gpu& gpu() const { return *gpu_; }
 
@@ -64,9 +65,8 @@ class GpuExecutor : public Executor {
   std::array<Recordings, 3> recorded_;  // after launches_: graphs must not outlive them
 };
 
-// The source of a plan's kernels, under the names in `functions` (one per launch, empty without a kernel), and of the
-// executor's own kernel.
-std::string gpu_plan_source(const std::vector<Launch>& launches, const std::vector<std::string>& functions,
-                            const std::string& prelude);
+// The launch of the executor's own kernel, and that kernel's name in a bundle.
+Launch executor_launch();
+inline constexpr const char* kExecutorKernel = "millrace_advance";
 
 }  // namespace millrace

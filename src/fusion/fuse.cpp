@@ -77,6 +77,19 @@ FusedOperator describe(const Neighbourhood& near, const Group& group, const Loop
   return fused;
 }
 
+void add_group(const Neighbourhood& near, const Group& group, FusedGraph& fused) {
+  const LoopNest nest = nest_of(near, group);
+  const Movement movement = movement_of(near, group, nest);
+  fused.groups.push_back(describe(near, group, nest, movement));
+  fused.words_before += fused.groups.back().words_before;
+  fused.words_after += fused.groups.back().words_after;
+  for (const MaskStorage masks : {MaskStorage::words, MaskStorage::bits, MaskStorage::regenerated}) {
+    const int64_t words = words_with_masks(near, group, nest, movement, masks);
+    fused.groups.back().words_after_by_mask.at(static_cast<size_t>(masks)) = words;
+    fused.words_after_by_mask.at(static_cast<size_t>(masks)) += words;
+  }
+}
+
 // What two operators of one group save by being fused.
 std::string saving_of(const Neighbourhood& near, const FusedOperator& group, OperatorId first, OperatorId second) {
   std::set<TensorId> touched;
@@ -107,24 +120,19 @@ std::string reason_to_stay_separate(Fuser& fuser, size_t a, size_t b) {
 
 }  // namespace
 
+FusedGraph leave_separate(const TrainingGraph& training) {
+  const Neighbourhood near(training);
+  FusedGraph fused;
+  for (size_t k = 0; k < near.graph.operators.size(); ++k) add_group(near, single(near, OperatorId(k)), fused);
+  return fused;
+}
+
 FusedGraph fuse(const TrainingGraph& training) {
   const Neighbourhood near(training);
   Fuser fuser(near);
   fuser.run();
   FusedGraph fused;
-  for (const size_t number : fuser.order()) {
-    const Group& group = fuser.group(number);
-    const LoopNest nest = nest_of(near, group);
-    const Movement movement = movement_of(near, group, nest);
-    fused.groups.push_back(describe(near, group, nest, movement));
-    fused.words_before += fused.groups.back().words_before;
-    fused.words_after += fused.groups.back().words_after;
-    for (const MaskStorage masks : {MaskStorage::words, MaskStorage::bits, MaskStorage::regenerated}) {
-      const int64_t words = words_with_masks(near, group, nest, movement, masks);
-      fused.groups.back().words_after_by_mask.at(static_cast<size_t>(masks)) = words;
-      fused.words_after_by_mask.at(static_cast<size_t>(masks)) += words;
-    }
-  }
+  for (const size_t number : fuser.order()) add_group(near, fuser.group(number), fused);
   fused.stackings = find_stackings(near);
   fused.epilogues = find_epilogues(near);
   return fused;

@@ -12,6 +12,9 @@ namespace millrace {
 // merge saves words or a launch. The result does not depend on the order of the operators in the graph.
 FusedGraph fuse(const TrainingGraph& training);
 
+// Every operator as a group of its own, without alternatives: the program before optimization.
+FusedGraph leave_separate(const TrainingGraph& training);
+
 // The number of each operator's group; fused.groups.size() if it is in none.
 std::vector<size_t> group_numbers(const FusedGraph& fused);
 

@@ -48,6 +48,11 @@ struct PlanLaunch {
   std::string function;  // of a generated kernel, in the shared object; empty: a library's product
 };
 
+enum class Fusing {
+  fused,
+  separate,  // every operator by itself: the program before optimization
+};
+
 // Everything needed to rebuild the same graph.
 struct PlanProgram {
   std::string file;  // for messages
@@ -56,6 +61,7 @@ struct PlanProgram {
   std::vector<std::string> sizes;
   std::string dtype;
   std::vector<std::pair<std::string, std::string>> layouts;  // of the caller's tensors, as in candidates/pins.h
+  Fusing fusing = Fusing::fused;
 };
 
 // The shared object next to the plan. All fields are empty if no launch is a generated kernel.

@@ -16,6 +16,7 @@ using Node = JsonReader::Node;
 
 constexpr int kSchemaVersion = 3;
 constexpr int kDeepest = 8;
+constexpr const char* kSeparate = "separate";  // the operators of a plan that fuses none
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMostInt = std::numeric_limits<int>::max();
 
@@ -24,8 +25,10 @@ constexpr int64_t kMostInt = std::numeric_limits<int>::max();
 Json program_json(const PlanProgram& program) {
   Json layouts = Json::array();
   for (const auto& [tensor, layout] : program.layouts) layouts.push_back({{"tensor", tensor}, {"layout", layout}});
-  return {{"file", program.file},   {"text", program.text},   {"entry", program.entry},
-          {"sizes", program.sizes}, {"dtype", program.dtype}, {"layouts", std::move(layouts)}};
+  Json json = {{"file", program.file},   {"text", program.text},   {"entry", program.entry},
+               {"sizes", program.sizes}, {"dtype", program.dtype}, {"layouts", std::move(layouts)}};
+  if (program.fusing == Fusing::separate) json["operators"] = kSeparate;
+  return json;
 }
 
 Json buffer_json(const PlanBuffer& buffer) {
@@ -126,7 +129,7 @@ class PlanReader {
   }
 
   PlanProgram program(const Node& node) {
-    reader_.object(node, {"file", "text", "entry", "sizes", "dtype", "layouts"});
+    reader_.object(node, {"file", "text", "entry", "sizes", "dtype", "layouts", "operators"});
     PlanProgram made;
     made.file = text(node, "file");
     made.text = text(node, "text");
@@ -136,6 +139,11 @@ class PlanReader {
     for (const Node& layout : list(node, "layouts")) {
       reader_.object(layout, {"tensor", "layout"});
       made.layouts.emplace_back(text(layout, "tensor"), text(layout, "layout"));
+    }
+    if (const Node operators = JsonReader::field(node, "operators"); operators.json != nullptr) {
+      if (reader_.text(operators) != kSeparate)
+        reader_.complain(operators, "unknown kind", concat("give ", kSeparate, ", or leave it out"));
+      made.fusing = Fusing::separate;
     }
     return made;
   }

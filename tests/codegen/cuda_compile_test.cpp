@@ -97,7 +97,7 @@ TEST_F(CudaCompile, CornersInEveryType) {
 }
 
 TEST_F(CudaCompile, FixedKernels) {
-  compile_all({concat(gpu_prelude(), gpu_check_kernels()), gpu_plan_source({}, {}, gpu_prelude())}, kBoth);
+  compile_all({concat(gpu_prelude(), gpu_check_kernels()), concat(gpu_prelude(), executor_launch().kernel)}, kBoth);
 }
 
 size_t count_of(std::string_view what, std::string_view text) {
@@ -108,7 +108,7 @@ size_t count_of(std::string_view what, std::string_view text) {
 
 // A kernel may start before its predecessor ends: without waiting it would read data that is not written yet.
 TEST(CudaText, EveryKernelWaitsForItsPredecessor) {
-  std::vector<std::string> sources = {std::string(gpu_check_kernels()), gpu_plan_source({}, {}, "")};
+  std::vector<std::string> sources = {std::string(gpu_check_kernels()), executor_launch().kernel};
   const std::string text = text_of_file(concat(MILLRACE_SOURCE_DIR, "/models/bert_encoder.py"));
   for (const std::string& source :
        sources_of(tried_program("bert_encoder", text, {"tiny"}, "float16", nullptr, TriedOn::gpu)))

@@ -354,8 +354,7 @@ TEST_F(EmulatedExecutor, AnArenaThatDoesNotFitIsRefused) {
   MadePlan made = plan_of(kProgram, {});
   made.plan.arena_bytes = int64_t{1} << 60;
   const Result<std::vector<Launch>> launches = lower_plan(made.plan, made.training, made.candidates);
-  const Result<std::string> cubin = read_file(path("plan/kernels.cubin"), int64_t{1} << 30);
-  const Result<GpuExecutor> executor = GpuExecutor::load(gpu_, made.plan, *launches, *cubin);
+  const Result<GpuExecutor> executor = GpuExecutor::load(gpu_, made.plan, *launches, cubins());
   ASSERT_FALSE(executor);
   EXPECT_NE(to_string(executor.error()).find("CUDA_ERROR_OUT_OF_MEMORY"), std::string::npos);
 }

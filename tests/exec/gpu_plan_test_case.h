@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/scratch.h"
+#include "codegen/cuda/generate.h"
 #include "device/gpu_memory.h"
 #include "driver/plan_folder.h"
 #include "exec/gpu_executor.h"
@@ -106,16 +107,24 @@ class GpuPlanTest : public ScratchTest {
     EXPECT_TRUE(launches) << to_string(launches.error());
     if (launches) {
       const Result<Done> written =
-          write_gpu_plan(made.plan, *launches, *compiler_, gpu_->info().architecture(), path("plan"));
+          write_gpu_plan(made.plan, *launches, {path("cache"), *compiler_, gpu_prelude(), gpu_->info().architecture()},
+                         path("plan"));
       EXPECT_TRUE(written) << to_string(written.error());
     }
     return made;
   }
 
+  // Of the plan that was written last.
+  CubinBundle cubins() {
+    const Result<std::string> text = read_file(path("plan/kernels.cubins"), int64_t{1} << 30);
+    Result<CubinBundle> bundle = read_bundle(text ? *text : "");
+    EXPECT_TRUE(bundle) << to_string(bundle.error());
+    return std::move(*bundle);
+  }
+
   GpuExecutor executor_of(const MadePlan& made, ExecutorMemory memory = ExecutorMemory::own) {
     const Result<std::vector<Launch>> launches = lower_plan(made.plan, made.training, made.candidates);
-    const Result<std::string> cubin = read_file(path("plan/kernels.cubin"), int64_t{1} << 30);
-    Result<GpuExecutor> executor = GpuExecutor::load(gpu_, made.plan, *launches, *cubin, memory);
+    Result<GpuExecutor> executor = GpuExecutor::load(gpu_, made.plan, *launches, cubins(), memory);
     EXPECT_TRUE(executor) << to_string(executor.error());
     return std::move(*executor);
   }

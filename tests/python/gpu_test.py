@@ -111,7 +111,7 @@ class EndToEndTest(GpuTest):
         self.assertEqual({row["outcome"] for row in self.rows()}, {"measured"}, "a candidate is wrong")
         plan = json.loads((self.folder / "small.plan" / "plan.json").read_text())
         self.assertIn("Emulated GPU", json.dumps(plan))
-        self.assertTrue((self.folder / "small.plan" / "kernels.cubin").exists())
+        self.assertTrue((self.folder / "small.plan" / "kernels.cubins").exists())
 
         # The plan's results match the reference's, and its masks depend on the seed and the step.
         wanted = self.made_by("small.py", "--seed", "4")

@@ -73,6 +73,8 @@ def complaint(file, quoted, header):
         return f"CUDA header {header} outside {' and '.join(CUDA_FOLDERS)}"
 
     target = header.split("/")[0] if "/" in header else ""
+    if target == "tools" and file.startswith("tools/"):
+        return None
     ours = target in FOLDERS or target in (DRIVER, PUBLIC)
     if not ours and not quoted:
         return None  # the system's

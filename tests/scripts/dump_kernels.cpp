@@ -226,7 +226,7 @@ void write_fixed_kernels(const fs::path& root) {
     const fs::path folder = root / "kernels/fixed" / target;
     fs::create_directories(folder);
     need(write_file((folder / "checks").string(), gpu_check_kernels()), "checks");
-    need(write_file((folder / "plan").string(), gpu_plan_source({}, {}, "")), "plan");
+    need(write_file((folder / "plan").string(), executor_launch().kernel), "plan");
     need(write_file((folder / "launches").string(), "checks\nplan\n"), "launches");
   }
 }

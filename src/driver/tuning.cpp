@@ -212,6 +212,8 @@ Result<Tuned> tune(const ExploreOptions& options, Measuring measuring) {
 
 namespace {
 
+constexpr double kBaselineGraceSeconds = 3;  // after the budget, so that a plan of a tiny one is measured too
+
 void announce(const ExploreOptions& options, const Candidates& candidates, const Machine& machine,
               const std::string& budget) {
   double configurations = 0;
@@ -232,7 +234,7 @@ Result<std::unique_ptr<KernelMaker>> kernel_maker_of(const Machine& machine) {
 }
 
 // A guess of the best selection, inside the stage `measure`: it guides the exploration and is no artefact.
-Wanted wanted_of(const Measurements& measurements) {
+Wanted wanted_of(const Measurements& measurements, double /*seconds*/) {
   Wanted wanted;
   const Result<Selection> selection = select_roughly(measurements);
   if (!selection) return wanted;
@@ -320,8 +322,9 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   ExploreSettings settings;
   settings.measure = measuring == Measuring::within_budget;
   settings.assume = measuring == Measuring::assumed;
-  settings.budget_seconds = settings.measure ? *budget : 0;
   settings.exhaustive = settings.measure && options.exhaustive;
+  if (!settings.exhaustive) settings.deadline = Deadline::after(settings.measure ? *budget : 0);
+  settings.baseline_grace = kBaselineGraceSeconds;
   settings.trial.cold = is_cold(prepared->training.graph, machine.cpu);
   settings.trial.cache_bytes = machine.cpu.last_level_cache;
   const Graph& graph = prepared->training.graph;
@@ -333,7 +336,7 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   };
   settings.wanted = wanted_of;
   if (options.progress) {
-    settings.select = [](const Measurements& so_far) {
+    settings.select = [](const Measurements& so_far, double /*seconds*/) {
       const Result<Selection> selection = select(so_far, SelectMethod::sssp);
       return selection ? selection->cost : 0;
     };

@@ -3,35 +3,38 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <future>
 #include <limits>
+#include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
-#include "base/clock.h"
 #include "measure/background.h"
 #include "measure/conversion_trials.h"
 #include "measure/measurements_maker.h"
 #include "measure/partition_classes.h"
 #include "measure/recall.h"
 #include "measure/refinements.h"
+#include "measure/step_watch.h"
 #include "measure/trial_batch.h"
+#include "measure/trial_times.h"
 #include "measure/wanted_trials.h"
 
 namespace millrace {
 namespace {
 
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
-constexpr double kConversionShare = 0.2;     // of the budget
-constexpr double kSelectEvery = 5;           // seconds
+constexpr double kConversionShare = 0.2;     // of the time until the deadline
 constexpr size_t kConvertedLayouts = 3;      // layouts of the fastest candidates of each writer and reader of a tensor
 constexpr size_t kConversionCandidates = 2;  // per pair of layouts, unless exhaustive
-constexpr double kBaselineWorth = 1e9;       // more than any trial is worth by its seconds
-constexpr double kWantedWorth = 1e8;         // likewise, but less than a baseline
+// Trials are worth seconds; these are worth more than any of the next kind.
+constexpr double kDefaultBaselineWorth = 1e32;  // the first of a partition that the default plan uses
+constexpr double kFirstBaselineWorth = 1e24;    // the first of another partition
+constexpr double kBaselineWorth = 1e16;
+constexpr double kWantedWorth = 1e8;
+constexpr int kMostHangs = 2;  // trials of a class without an end, before the class is given up
 // Batches compiled while one is measured, since each waits for its slowest kernel. An exhaustive run tries everything
 // anyway, so it can compile further ahead without worse choices.
 constexpr size_t kBatchesAhead = 8, kBatchesAheadOfAll = 64;
-constexpr double kFirstKernels = 8;  // in the first batch, before it is known how long one takes to compile
 
 SearchMode mode_of(const ExploreSettings& settings) {
   return settings.exhaustive ? SearchMode::exhaustive : SearchMode::within_budget;
@@ -55,23 +58,27 @@ class Explorer {
         measurements_(graph, candidates, classes_, conversions_),
         background_(settings.compile_ahead ? Background::on_a_thread : Background::when_requested),
         compiler_(classes_, kernels, background_),
-        wanted_({graph, candidates, classes_, conversions_, refinements_, measurements_}, settings, background_) {}
+        wanted_({graph, candidates, classes_, conversions_, refinements_, measurements_}, settings, background_),
+        watch_(candidates, settings, classes_, measurements_, background_),
+        times_(settings.hang_seconds),
+        last_(settings.deadline.later_by(settings.baseline_grace)) {}
 
   Result<Explored> run() {
+    if (settings_.measure) (void)worker_.start();  // reads the program meanwhile; an error shows when it is needed
     if (Result<Done> known = recall_.conversions(candidates_.domains, conversions_); !known) return known.error();
-    if (Result<Done> tried = explore_until(begin_ + settings_.budget_seconds * (1 - kConversionShare)); !tried)
+    if (Result<Done> tried = explore_until(settings_.deadline.share(1 - kConversionShare)); !tried)
       return tried.error();
     find_conversions();
-    if (Result<Done> tried = explore_until(begin_ + settings_.budget_seconds); !tried) return tried.error();
+    if (Result<Done> tried = explore_until(settings_.deadline); !tried) return tried.error();
     return Explored{measurements_.measured(), summary()};
   }
 
  private:
   // Recalls known outcomes, then tries candidates.
-  Result<Done> explore_until(double end) {
+  Result<Done> explore_until(const Deadline& end) {
     if (Result<Done> known = recall_.outcomes(refinements_, classes_); !known) return known;
-    if (Result<Done> tried = try_all(settings_.exhaustive ? kInfinite : end); !tried) return tried;
-    if (settings_.assume) classes_.assume();
+    if (Result<Done> tried = try_all(end); !tried) return tried;
+    if (settings_.assume || settings_.measure) classes_.assume();
     return Done{};
   }
 
@@ -87,7 +94,9 @@ class Explorer {
     made.first_failure = classes_.first_failure();
     for (size_t number = 0; number < candidates_.partitions.size(); ++number)
       made.partitions.push_back(measurements_.tried(number));
-    made.seconds = now() - begin_;
+    made.seconds = watch_.seconds();
+    made.assumed = classes_.assumed();
+    made.points = watch_.finish(tried_);
     return made;
   }
 
@@ -145,13 +154,9 @@ class Explorer {
       if (!next[k]) continue;
       const PartitionClass& candidate_class = classes[k];
       const auto tried = static_cast<double>(candidate_class.rows.size() + pending[k]);
-      const double seconds = candidate_class.best == kNotMeasured
-                                 ? 1e3
-                                 : candidate_class.best * static_cast<double>(candidate_class.partitions);
       const Trial& trial = candidate_class.trials[*next[k]];
-      const double worth = trial.baseline ? kBaselineWorth
-                           : trial.wanted ? kWantedWorth
-                                          : (seconds + mean) / (tried + 1);
+      const double worth =
+          kind_worth(candidate_class, trial, tried) * (expected_seconds(candidate_class, trial) + mean) / (tried + 1);
       if (worth <= best_worth) continue;
       best_worth = worth;
       best = k;
@@ -159,7 +164,21 @@ class Explorer {
     return best;
   }
 
-  Result<Done> try_all(double end) {
+  static double kind_worth(const PartitionClass& its_class, const Trial& trial, double tried) {
+    if (trial.baseline && tried == 0) return its_class.by_default ? kDefaultBaselineWorth : kFirstBaselineWorth;
+    if (trial.baseline) return kBaselineWorth;
+    return trial.wanted ? kWantedWorth : 1;
+  }
+
+  // Of all equal partitions in a step.
+  double expected_seconds(const PartitionClass& its_class, const Trial& trial) const {
+    const double seconds = its_class.best < kNotMeasured
+                               ? its_class.best
+                               : classes_.expectation(its_class).seconds(trial.kind, trial.candidate->estimate);
+    return seconds * static_cast<double>(std::max<size_t>(its_class.partitions, 1));
+  }
+
+  Result<Done> try_all(const Deadline& end) {
     if (!settings_.measure) return Done{};
     std::deque<TrialBatch> ahead;
     Result<Done> tried = try_until(end, ahead);
@@ -170,22 +189,28 @@ class Explorer {
     return tried;
   }
 
-  Result<Done> try_until(double end, std::deque<TrialBatch>& ahead) {
-    while (now() < end || classes_.has_baselines_left()) {
+  // Until when trials go on: longer if baselines are left, without which no plan is measured.
+  Deadline limit(const Deadline& end) const { return classes_.has_baselines_left() ? last_ : end; }
+
+  Result<Done> try_until(const Deadline& end, std::deque<TrialBatch>& ahead) {
+    while (!limit(end).passed() && !out_of_time_) {
       refinements_.add_for_fastest();
       wanted_.want(end);
       choose_ahead(end, ahead);
       if (ahead.empty() && wanted_.want_last()) continue;
       if (ahead.empty()) return Done{};
-      show("compiling");
-      TrialBatch batch = take_ready(ahead);
+      tell("compiling");
+      std::optional<TrialBatch> batch = take_ready(limit(end), ahead);
+      if (!batch) return Done{};
       if (settings_.compile_ahead) choose_ahead(end, ahead);
-      if (Result<Done> tried = try_batch(batch, end); !tried) return tried;
+      const double before = tried_;
+      if (Result<Done> tried = try_batch(*batch, end); !tried) return tried;
+      if (tried_ == before) return Done{};  // there is no time for another trial
     }
     return Done{};
   }
 
-  void choose_ahead(double end, std::deque<TrialBatch>& ahead) {
+  void choose_ahead(const Deadline& end, std::deque<TrialBatch>& ahead) {
     const size_t most = settings_.exhaustive ? kBatchesAheadOfAll : kBatchesAhead;
     while (ahead.size() < (settings_.compile_ahead ? most : 1)) {
       TrialBatch next = choose_batch(end, ahead);
@@ -194,12 +219,14 @@ class Explorer {
     }
   }
 
-  // Waits for the first batch whose kernels are compiled: a slow kernel delays only its own batch.
-  static TrialBatch take_ready(std::deque<TrialBatch>& ahead) {
+  // Waits for the first batch whose kernels are compiled: a slow kernel delays only its own batch. Nothing if none is
+  // compiled in time.
+  static std::optional<TrialBatch> take_ready(const Deadline& end, std::deque<TrialBatch>& ahead) {
     constexpr std::chrono::milliseconds kMoment(2);
     auto ready = ahead.begin();
     while (!is_ready(ready->compiled)) {
       if (++ready != ahead.end()) continue;
+      if (end.passed()) return std::nullopt;
       ready = ahead.begin();
       ready->compiled.wait_for(kMoment);
     }
@@ -208,17 +235,10 @@ class Explorer {
     return batch;
   }
 
-  // How many kernels there is time to compile before the end.
-  double kernels_until(double end) const {
-    if (now() >= end) return 0;
-    if (kernel_seconds_ > 0) return std::max(1.0, (end - now()) / kernel_seconds_);
-    return end == kInfinite ? kInfinite : kFirstKernels;
-  }
-
-  TrialBatch choose_batch(double end, const std::deque<TrialBatch>& ahead) {
+  TrialBatch choose_batch(const Deadline& end, const std::deque<TrialBatch>& ahead) {
     TrialBatch batch;
-    double most_kernels = kernels_until(end);
-    for (const TrialBatch& before : ahead) most_kernels -= before.kernels;
+    double chosen_kernels = 0;
+    for (const TrialBatch& before : ahead) chosen_kernels += before.kernels;
     std::vector<std::optional<size_t>> next;
     for (size_t k = 0; k < classes_.all().size(); ++k) next.push_back(classes_.next_of(k));
     std::vector<size_t> pending(next.size(), 0);
@@ -228,7 +248,8 @@ class Explorer {
       const TrialId id{*chosen, *next[*chosen]};
       const Trial& trial = classes_.trial(id);
       const bool by_library = std::holds_alternative<GemmConfig>(trial.candidate->config);
-      if (!by_library && batch.kernels + 1 > most_kernels && !trial.baseline) break;
+      const double most_kernels = times_.kernels_until(trial.baseline ? last_ : end);
+      if (!by_library && chosen_kernels + batch.kernels + 1 > most_kernels) break;
       if (!by_library) batch.kernels += 1;
       classes_.choose(id);
       batch.chosen.push_back(id);
@@ -242,31 +263,65 @@ class Explorer {
     return batch;
   }
 
-  Result<Done> try_batch(TrialBatch& batch, double end) {
+  Result<Done> try_batch(TrialBatch& batch, const Deadline& end) {
     const CompiledBatch compiled = batch.compiled.get();
-    if (compiled.kernels > 0) kernel_seconds_ = compiled.seconds / static_cast<double>(compiled.kernels);
+    times_.note_compiled(compiled.kernels, compiled.seconds);
     for (size_t k = 0; k < batch.chosen.size(); ++k) {
       const TrialId& id = batch.chosen[k];
-      const PartitionClass& its_class = classes_.all()[id.partition_class];
-      const Trial& trial = classes_.trial(id);
-      if (now() > end && !trial.baseline) {
-        classes_.leave(id);
-        continue;
-      }
-      Result<MeasurementRow> row = try_one(its_class, trial, compiled.trials[k]);
-      if (!row) return row.error();
-      row->key = {settings_.device, its_class.text, compiled.trials[k].name};
-      row->when = utc_now();
-      row->detail = storable_detail(row->detail);
-      if (Result<Done> stored = database_.put(*row); !stored) return stored;
-      classes_.note(id, *row);
-      tried_ += 1;
-      show("measuring");
+      const Deadline until = classes_.trial(id).baseline ? last_ : end;
+      if (Result<Done> tried = try_until(until, id, compiled.trials[k]); !tried) return tried;
+      tell("measuring");
     }
     return Done{};
   }
 
-  Result<MeasurementRow> try_one(const PartitionClass& its_class, const Trial& trial, const ReadyTrial& ready) {
+  // Leaves the trial if there is no time for it.
+  Result<Done> try_until(const Deadline& until, const TrialId& id, const ReadyTrial& ready) {
+    if (!is_worthwhile(id, until)) return leave(id);
+    const Result<bool> started = needs_worker(ready) ? worker_.is_ready(until.left()) : Result<bool>(true);
+    if (!started) return started.error();
+    out_of_time_ = out_of_time_ || (!*started && last_.passed());
+    if (!*started) return leave(id);
+    const double timeout = times_.timeout(id.partition_class, until);
+    const double begin = now();
+    Result<MeasurementRow> row = try_one(id, ready, timeout);
+    if (!row) return row.error();
+    if (row->outcome == Outcome::hung && until.passed()) return leave(id);
+    times_.note_tried(id.partition_class, now() - begin);
+    tried_ += 1;
+    return note(id, ready, timeout, std::move(*row));
+  }
+
+  bool is_worthwhile(const TrialId& id, const Deadline& until) const {
+    return !out_of_time_ && !classes_.is_given_up(id.partition_class) && !until.passed() &&
+           (classes_.trial(id).baseline || times_.fits(until));
+  }
+
+  Result<Done> leave(const TrialId& id) {
+    classes_.leave(id);
+    return Done{};
+  }
+
+  // Stores the outcome, unless the trial might have ended with more time.
+  Result<Done> note(const TrialId& id, const ReadyTrial& ready, double timeout, MeasurementRow row) {
+    row.key = {settings_.device, classes_.all()[id.partition_class].text, ready.name};
+    row.when = utc_now();
+    row.detail = storable_detail(row.detail);
+    const bool hung = row.outcome == Outcome::hung;
+    if (!hung || times_.is_surely_hung(timeout)) {
+      if (Result<Done> stored = database_.put(row); !stored) return stored;
+    }
+    classes_.note(id, row);
+    if (hung && ++hangs_[id.partition_class] >= kMostHangs && !settings_.deadline.is_never())
+      classes_.give_up(id.partition_class);
+    return Done{};
+  }
+
+  static bool needs_worker(const ReadyTrial& ready) { return !ready.by_kernel || (ready.kernel && *ready.kernel); }
+
+  Result<MeasurementRow> try_one(const TrialId& id, const ReadyTrial& ready, double timeout) {
+    const PartitionClass& its_class = classes_.all()[id.partition_class];
+    const Trial& trial = classes_.trial(id);
     MeasurementRow failed;
     const Result<CompiledFile>* const kernel = ready.kernel ? &*ready.kernel : nullptr;
     if (ready.by_kernel && kernel == nullptr) {
@@ -290,43 +345,16 @@ class Explorer {
     }
     request.settings = settings_.trial;
     request.settings.best_seconds = its_class.best == kNotMeasured ? 0 : its_class.best;
-    return worker_.run(request, settings_.hang_seconds);
+    return worker_.run(request, timeout);
   }
 
-  // --- Progress ---
-
-  void show(const std::string& doing) {
-    if (!settings_.progress) return;
+  void tell(const std::string& doing) {
     ExploreProgress progress;
     progress.done = tried_ + recall_.known();
+    progress.tried = tried_;
     progress.total = classes_.configurations() + conversions_.configurations() - classes_.not_needed();
-    progress.left = settings_.exhaustive ? 0 : std::max(0.0, begin_ + settings_.budget_seconds - now());
     progress.doing = doing;
-    for (const ChoicePoint& choice_point : candidates_.choice_points) {
-      double best = kNotMeasured;
-      for (const std::vector<int>& alternative : choice_point.alternatives) {
-        double sum = 0;
-        for (const int partition : alternative) sum += classes_.class_of(static_cast<size_t>(partition)).best;
-        best = std::min(best, sum);
-      }
-      if (best < kNotMeasured) progress.bound += best;
-    }
-    progress.seconds = selected_seconds();
-    settings_.progress(progress);
-  }
-
-  // Selects anew every few seconds, once every partition has a measured candidate.
-  double selected_seconds() {
-    if (!settings_.select || classes_.has_baselines_left()) return selected_;
-    if (!selecting_.valid() && now() >= select_at_) {
-      const double begin = now();
-      selecting_ = run_in_background(background_,
-                                     [this, so_far = measurements_.measured()] { return settings_.select(so_far); });
-      select_at_ = now() + std::max(kSelectEvery, (now() - begin) / kAssemblyShare);
-    }
-    if (!selecting_.valid() || !is_ready(selecting_)) return selected_;
-    selected_ = selecting_.get();
-    return selected_;
+    watch_.tell(std::move(progress));
   }
 
   const Graph& graph_;
@@ -335,7 +363,6 @@ class Explorer {
   const KernelMaker* kernels_;
   Database& database_;
   Worker& worker_;
-  const double begin_ = now();
   PartitionClasses classes_;
   ConversionTrials conversions_;
   Refinements refinements_;
@@ -344,11 +371,12 @@ class Explorer {
   const Background background_;
   BatchCompiler compiler_;
   WantedTrials wanted_;
+  StepWatch watch_;
+  TrialTimes times_;
+  const Deadline last_;  // of baselines
   double tried_ = 0;
-  double kernel_seconds_ = 0;  // compile time per kernel in the last batch
-  double selected_ = 0;        // seconds of the best selection so far
-  double select_at_ = 0;       // time of the next selection for the progress
-  std::future<double> selecting_;
+  std::map<size_t, int> hangs_;  // by class
+  bool out_of_time_ = false;     // the worker did not start in time
 };
 
 }  // namespace

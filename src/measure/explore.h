@@ -1,5 +1,5 @@
 // Candidates → Measurements: compiles, checks and times candidates, the most promising first, until all are done or the
-// budget is spent. Stores every outcome in the database before the next trial starts. Test:
+// deadline comes. Stores every outcome in the database before the next trial starts. Test:
 // tests/measure/explore_test.cpp
 #pragma once
 
@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "base/deadline.h"
 #include "candidates/candidates.h"
 #include "measure/database.h"
 #include "measure/kernel_maker.h"
@@ -16,12 +17,14 @@
 namespace millrace {
 
 struct ExploreProgress {
-  double done = 0;  // candidates, including those known from the database
+  double done = 0;   // candidates, including those known from the database
+  double tried = 0;  // in this run
   double total = 0;
   double bound = 0;    // seconds of a step if every partition could use its fastest candidate so far
   double seconds = 0;  // seconds of the best selection so far; 0: none yet
-  double left = 0;     // seconds left of the budget
-  std::string doing;
+  double passed = 0;   // seconds since the exploration began
+  double left = 0;     // seconds left until the deadline; 0: there is none
+  std::string doing;   // the phase: "compiling" or "measuring"
 };
 
 // What the best selection uses if every untried candidate and conversion is as fast as expected.
@@ -40,7 +43,10 @@ struct Wanted {
 };
 
 struct ExploreSettings {
-  double budget_seconds = 60;
+  // When to stop. Baselines without which there is no measured plan may take `baseline_grace` seconds longer; those
+  // that are not tried by then get their expected time.
+  Deadline deadline = Deadline::never();
+  double baseline_grace = 0;
   bool exhaustive = false;  // try every candidate, or one per timing class
   bool measure = true;      // false: use only what the database has
   bool assume = false;      // use the byte model's time for every baseline that was not tried
@@ -49,15 +55,16 @@ struct ExploreSettings {
   size_t batch = 24;  // candidates chosen together
   // Compile the next batches while one is measured: only where compilers do not disturb the measurement.
   bool compile_ahead = false;
-  double hang_seconds = 60;  // after this time, a trial counts as hung
+  double hang_seconds = 60;  // after this time, a trial counts as hung; with a deadline, after a share of the rest
   // The other configs with a candidate's layouts: every algorithm of a product for which the library's own choice was
   // tried, every shape of a kernel. Null: all of them are in `candidates`.
   std::function<std::vector<Candidate>(const Partition&, const Candidate&)> refinements;
   // A key for each candidate: candidates of a partition with equal keys take equally long. Null: unknown.
   std::function<std::string(const Partition&, const Candidate&)> timing_class;
-  std::function<Wanted(const Measurements&)> wanted;  // null: every partition is explored by itself
+  // Both may take so many seconds.
+  std::function<Wanted(const Measurements&, double seconds)> wanted;  // null: every partition is explored by itself
+  std::function<double(const Measurements&, double seconds)> select;  // seconds of the best selection; 0: none
   std::function<void(const ExploreProgress&)> progress;
-  std::function<double(const Measurements&)> select;  // seconds of the best selection, for the progress; 0: none
   // The candidates that convert a tensor from one layout to another.
   std::function<PartitionCandidates(TensorId, int from, int to)> conversions;
 };

@@ -78,6 +78,14 @@ struct TriedPartition {
   std::vector<TriedCandidate> tried;
 };
 
+// What was known at one time of an exploration.
+struct ExplorationPoint {
+  double seconds = 0;  // since it began
+  double tried = 0;    // candidates, in this run
+  double step = 0;     // seconds of the best selection; 0: none yet
+  double bound = 0;    // seconds of a step if every partition could use its fastest candidate so far
+};
+
 // Statistics of an exploration.
 struct Exploration {
   double configurations = 0;                 // candidates of all partitions
@@ -90,6 +98,8 @@ struct Exploration {
   std::string first_failure;                 // why the first candidate failed
   std::vector<TriedPartition> partitions;    // all partitions, including those no selection can use
   double seconds = 0;
+  double assumed = 0;                    // baselines for which there was no time: they have their expected seconds
+  std::vector<ExplorationPoint> points;  // over time, the last at its end
 
   bool is_whole() const { return tried + known + not_needed >= configurations + conversions; }
 };

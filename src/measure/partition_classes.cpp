@@ -12,6 +12,10 @@ PartitionClasses::PartitionClasses(const Graph& graph, const Candidates& candida
                                    SearchMode mode)
     : graph_(graph), candidates_(candidates), timing_class_(std::move(timing_class)), mode_(mode) {
   for (const PartitionCandidates& partition : candidates_.partitions) add_partition(partition);
+  for (const ChoicePoint& choice_point : candidates_.choice_points) {
+    for (const int partition : choice_point.alternatives.front())
+      classes_[class_of_partition_[static_cast<size_t>(partition)]].by_default = true;
+  }
 }
 
 // The baselines are the most promising candidate of each config family with the program's own layouts. A partition that
@@ -120,6 +124,7 @@ Launch PartitionClasses::launch_of(const Trial& trial) const {
 
 std::optional<size_t> PartitionClasses::next_of(size_t partition_class) {
   PartitionClass& its_class = classes_[partition_class];
+  if (its_class.given_up) return std::nullopt;
   return its_class.queue.next(its_class.trials, expectation(its_class));
 }
 
@@ -168,18 +173,26 @@ void PartitionClasses::try_another_of_class(int timing_class, PartitionClass& it
 }
 
 void PartitionClasses::assume() {
-  for (PartitionClass& each : classes_) {
-    Expectation expected = expectation(each);
-    for (Trial& trial : each.trials) {
-      if (!trial.baseline || trial.known) continue;
-      MeasurementRow row;
-      row.outcome = Outcome::measured;
-      row.seconds = row.low = row.high = expected.seconds(trial.kind, trial.candidate->estimate);
-      each.rows[trial.text] = row;
-      trial.known = true;
-      --baselines_left_;
-    }
+  for (PartitionClass& each : classes_) assume(each);
+}
+
+void PartitionClasses::assume(PartitionClass& its_class) {
+  Expectation expected = expectation(its_class);
+  for (Trial& trial : its_class.trials) {
+    if (!trial.baseline || trial.known) continue;
+    MeasurementRow row;
+    row.outcome = Outcome::measured;
+    row.seconds = row.low = row.high = expected.seconds(trial.kind, trial.candidate->estimate);
+    its_class.rows[trial.text] = row;
+    trial.known = true;
+    --baselines_left_;
+    assumed_ += 1;
   }
+}
+
+void PartitionClasses::give_up(size_t partition_class) {
+  classes_[partition_class].given_up = true;
+  assume(classes_[partition_class]);
 }
 
 std::vector<double> PartitionClasses::timing_class_spreads() const {

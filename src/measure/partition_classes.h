@@ -34,6 +34,8 @@ struct PartitionClass {
   std::set<int> timing_classes;                // those that have a trial
   std::map<std::string, MeasurementRow> rows;  // by candidate
   double best = kNotMeasured;
+  bool by_default = false;  // one of its partitions is in a default alternative
+  bool given_up = false;    // none of its trials is tried any more
 };
 
 struct TrialId {
@@ -82,6 +84,11 @@ class PartitionClasses {
   void note(const TrialId& id, const MeasurementRow& row);
   // Uses the expected time for every baseline that was not tried. These rows are not stored in the database.
   void assume();
+  // How many baselines have their expected time.
+  double assumed() const { return assumed_; }
+  // Tries no more of a class, and uses the expected time of its baselines.
+  void give_up(size_t partition_class);
+  bool is_given_up(size_t partition_class) const { return classes_[partition_class].given_up; }
   bool has_baselines_left() const { return baselines_left_ > 0; }
 
   // Slowest time divided by fastest time of each timing class that is nearly as fast as the best; ascending.
@@ -108,6 +115,7 @@ class PartitionClasses {
   Trial make_trial(const Partition& partition, const Candidate& candidate);
   size_t add(PartitionClass& into, Trial trial);
   void try_another_of_class(int timing_class, PartitionClass& its_class);
+  void assume(PartitionClass& its_class);
 
   const Graph& graph_;
   const Candidates& candidates_;
@@ -123,6 +131,7 @@ class PartitionClasses {
   ConfigKinds kinds_;
   Ratios ratios_;              // of all partitions, by config family
   size_t baselines_left_ = 0;  // baselines whose outcome is unknown
+  double assumed_ = 0;
   double configurations_ = 0;
   double represented_ = 0;  // not tried: represented by another of their timing class
   double shared_ = 0;       // equal to a candidate of an equal partition

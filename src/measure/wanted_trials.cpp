@@ -12,17 +12,20 @@ namespace {
 
 constexpr size_t kWantedCandidates = 12;  // with the layouts of a candidate that a selection uses
 constexpr double kWantedShare = 0.25;     // largest share of the time for selections during which nothing is measured
+constexpr double kLongestShare = 0.1;     // of the time left, for one selection
 
 }  // namespace
 
-void WantedTrials::want(double end) {
+void WantedTrials::want(const Deadline& end) {
   if (!settings_.wanted || classes_.has_baselines_left()) return;
   if (!wanting_.valid()) {
-    if (now() + wanting_seconds_ >= end || (settings_.exhaustive && now() < look_at_)) return;
+    if (end.left() <= wanting_seconds_ || (settings_.exhaustive && now() < look_at_)) return;
     if (mode_ == Background::when_requested && wanting_seconds_ > kWantedShare * (now() - wanted_at_)) return;
     wanted_at_ = now();
     wanting_ =
-        run_in_background(mode_, [this, expecting = measurements_.expected()] { return settings_.wanted(expecting); });
+        run_in_background(mode_, [this, seconds = kLongestShare * end.left(), expecting = measurements_.expected()] {
+          return settings_.wanted(expecting, seconds);
+        });
     look_at_ = now() + (now() - wanted_at_) / kAssemblyShare;
   }
   if (!is_ready(wanting_)) return;
@@ -36,7 +39,7 @@ bool WantedTrials::want_last() {
   if (!settings_.wanted || !settings_.exhaustive || classes_.has_baselines_left()) return false;
   if (wanting_.valid()) wanting_.wait();
   wanting_ = {};
-  return take(settings_.wanted(measurements_.expected()));
+  return take(settings_.wanted(measurements_.expected(), kLongestShare * settings_.deadline.left()));
 }
 
 // Returns whether any of it is still to be tried.

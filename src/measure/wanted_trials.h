@@ -40,7 +40,7 @@ class WantedTrials {
         mode_(mode) {}
 
   // Starts a selection if it is time for one, and takes the result of one that is ready.
-  void want(double end);
+  void want(const Deadline& end);
   // When only candidates represented by another of their timing class are left: whether a selection uses one of them.
   bool want_last();
 

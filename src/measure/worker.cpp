@@ -22,26 +22,41 @@ std::string last_words(const Ending& ending) {
 }  // namespace
 
 Result<Done> Worker::start() {
+  if (child_) return Done{};
   ProcessOptions options;
   options.memory_limit = command_.memory_limit;
   options.environment = command_.environment;
   Result<Child> child = Child::start(command_.arguments, options);
   if (!child) return child.error();
   if (Result<Done> sent = child->send(command_.greeting); !sent) return sent.error();
-  const Result<std::optional<std::string>> answer = child->receive(kStartSeconds);
-  if (!answer) return answer.error();
-  if (!*answer || **answer != kReady) {
-    return Error::make(ErrorKind::failed,
-                       concat("the worker did not start: ", *answer ? **answer : std::string("no answer")),
-                       concat("run ", command_.arguments.front(), " yourself to see why"));
-  }
   child_ = std::move(*child);
   return Done{};
 }
 
+void Worker::end() {
+  child_.reset();
+  ready_ = false;
+}
+
+Result<bool> Worker::is_ready(double timeout_seconds) {
+  if (ready_) return true;
+  if (Result<Done> started = start(); !started) return started.error();
+  const Result<std::optional<std::string>> answer = child_->receive(timeout_seconds);
+  if (answer && !*answer) return false;
+  if (answer && **answer == kReady) return ready_ = true;
+  end();
+  if (!answer) return answer.error();
+  return Error::make(ErrorKind::failed, concat("the worker did not start: ", **answer),
+                     concat("run ", command_.arguments.front(), " yourself to see why"));
+}
+
 Result<MeasurementRow> Worker::run(const TrialRequest& request, double timeout_seconds) {
-  if (!child_) {
-    if (Result<Done> started = start(); !started) return started.error();
+  const Result<bool> ready = is_ready(kStartSeconds);
+  if (!ready) return ready.error();
+  if (!*ready) {
+    return Error::make(ErrorKind::failed,
+                       concat("the worker did not start within ", fixed(kStartSeconds, 0), " s: no answer"),
+                       concat("run ", command_.arguments.front(), " yourself to see why"));
   }
   const Result<Done> sent = child_->send(to_line(request));
   const Result<std::optional<std::string>> answer =
@@ -49,13 +64,13 @@ Result<MeasurementRow> Worker::run(const TrialRequest& request, double timeout_s
   if (answer && *answer) {
     if (std::optional<MeasurementRow> row = parse_reply(**answer)) return *row;
     child_->kill();
-    child_.reset();
+    end();
     return failed_row(Outcome::crashed, "the worker sent an invalid answer: the candidate overwrote its memory");
   }
   const bool hung = answer.operator bool();
   const Ending ending = child_->kill();
-  child_.reset();
-  if (hung) return failed_row(Outcome::hung, concat("not finished after ", fixed(timeout_seconds, 0), " s"));
+  end();
+  if (hung) return failed_row(Outcome::hung, concat("not finished after ", fixed(timeout_seconds, 1), " s"));
   const bool killed = ending.signal == SIGKILL;
   return failed_row(killed ? Outcome::out_of_memory : Outcome::crashed,
                     concat("the worker ", to_string(ending), last_words(ending)));

@@ -23,14 +23,19 @@ class Worker {
  public:
   explicit Worker(WorkerCommand command) : command_(std::move(command)) {}
 
+  // Starts a process if none is running, without waiting until it has read the program.
+  Result<Done> start();
+  // Waits until it can take a request. False if it cannot after so many seconds; an error if it cannot be started.
+  Result<bool> is_ready(double timeout_seconds);
   // An error only if no worker can be started.
   Result<MeasurementRow> run(const TrialRequest& request, double timeout_seconds);
 
  private:
-  Result<Done> start();
+  void end();
 
   WorkerCommand command_;
   std::optional<Child> child_;
+  bool ready_ = false;
 };
 
 }  // namespace millrace

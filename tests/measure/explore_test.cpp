@@ -121,7 +121,7 @@ TEST_F(ExploreTest, TriesEverythingOnceAndNothingTwice) {
 TEST_F(ExploreTest, ProgressChangesNothing) {
   size_t selections = 0;
   settings_.progress = [](const ExploreProgress&) {};
-  settings_.select = [&](const Measurements& so_far) {
+  settings_.select = [&](const Measurements& so_far, double) {
     EXPECT_TRUE(verify(so_far));
     ++selections;
     return 1.0;
@@ -140,7 +140,7 @@ TEST_F(ExploreTest, CompilingAheadTriesTheSame) {
   std::filesystem::remove(path("calls"));
   settings_.compile_ahead = true;
   settings_.progress = [](const ExploreProgress&) {};
-  settings_.select = [](const Measurements& so_far) { return verify(so_far) ? 1.0 : 0.0; };
+  settings_.select = [](const Measurements& so_far, double) { return verify(so_far) ? 1.0 : 0.0; };
   const Result<Explored> ahead = explored(pretended_worker());
   ASSERT_TRUE(ahead) << to_string(ahead.error());
   EXPECT_EQ(measurements_json(ahead->measurements), measurements_json(one_by_one->measurements));
@@ -150,7 +150,8 @@ TEST_F(ExploreTest, CompilingAheadTriesTheSame) {
 
   // Without time, trials that were chosen ahead are left, and tried when exploration resumes.
   settings_.exhaustive = false;
-  settings_.budget_seconds = 0;
+  settings_.deadline = Deadline::after(0);
+  settings_.baseline_grace = 60;
   const Result<Explored> none = explored(pretended_worker(), "short.db");
   ASSERT_TRUE(none) << to_string(none.error());
   EXPECT_LT(none->summary.tried, ahead->summary.tried);
@@ -303,7 +304,8 @@ TEST_F(ExploreTest, TwoAtOnceShareADatabase) {
 
 TEST_F(ExploreTest, BaselinesAreMeasuredWithoutABudget) {
   settings_.exhaustive = false;
-  settings_.budget_seconds = 0;
+  settings_.deadline = Deadline::after(0);
+  settings_.baseline_grace = 60;
   const Result<Explored> made = explored(pretended_worker());
   ASSERT_TRUE(made) << to_string(made.error());
   EXPECT_GT(made->summary.tried, 0);
@@ -332,7 +334,8 @@ def heads(x: float32[B, J, H, P], b: float32[H, P], y: float32[B, K, H, P], c: f
 )");
   enumerate_on_gpu();
   settings_.exhaustive = false;
-  settings_.budget_seconds = 0;
+  settings_.deadline = Deadline::after(0);
+  settings_.baseline_grace = 60;
   const Result<Explored> made = explored(pretended_worker());
   ASSERT_TRUE(made) << to_string(made.error());
   const Result<Selection> selection = select(made->measurements, SelectMethod::exact);
@@ -351,11 +354,11 @@ def heads(x: float32[B, J, H, P], b: float32[H, P], y: float32[B, K, H, P], c: f
 // Partitions by themselves would try their fastest candidates first; what a selection uses comes before them.
 TEST_F(ExploreTest, WantedCandidatesAreTriedNext) {
   settings_.exhaustive = false;
-  settings_.budget_seconds = 600;
+  settings_.deadline = Deadline::after(600);
   settings_.batch = 1;
   size_t asked_before = 0;
   std::optional<Wanted> asked;
-  settings_.wanted = [&](const Measurements& expected) {
+  settings_.wanted = [&](const Measurements& expected, double) {
     EXPECT_TRUE(verify(expected));
     Wanted wanted;
     if (asked) return wanted;
@@ -410,7 +413,7 @@ TEST_F(ExploreTest, OnePerTimingClassIsTriedAndWhatASelectionUses) {
   expect_whole(some->summary);
 
   size_t selections = 0;
-  settings_.wanted = [&](const Measurements& expected) {
+  settings_.wanted = [&](const Measurements& expected, double) {
     ++selections;
     Wanted wanted;
     for (const MeasuredPartition& partition : expected.partitions)
@@ -434,7 +437,7 @@ TEST_F(ExploreTest, OnePerTimingClassIsTriedAndWhatASelectionUses) {
 TEST_F(ExploreTest, WantedCandidatesAreRecalled) {
   const EnumerateOptions options = enumerate_on_gpu();
   settings_.exhaustive = false;
-  settings_.budget_seconds = 600;
+  settings_.deadline = Deadline::after(600);
   settings_.refinements = [&](const Partition& partition, const Candidate& candidate) {
     if (std::holds_alternative<KernelConfig>(candidate.config))
       return configs_under(training_.graph, candidates_.domains, options, partition, candidate.layouts);
@@ -442,7 +445,7 @@ TEST_F(ExploreTest, WantedCandidatesAreRecalled) {
     std::get<GemmConfig>(other.config).algorithm.id = 7;
     return std::vector<Candidate>{other};
   };
-  settings_.wanted = [](const Measurements& expected) {
+  settings_.wanted = [](const Measurements& expected, double) {
     Wanted wanted;
     const Result<Selection> selection = select(expected, SelectMethod::exact);
     EXPECT_TRUE(selection);

@@ -1,0 +1,42 @@
+// How long compilations and trials take, learnt while exploring: how many fit before a deadline, and when a trial
+// counts as hung. Test: tests/measure/trial_times_test.cpp
+#pragma once
+
+#include <cstddef>
+#include <map>
+
+#include "base/deadline.h"
+
+namespace millrace {
+
+class TrialTimes {
+ public:
+  // No trial may take longer than `hang_seconds`.
+  explicit TrialTimes(double hang_seconds) : hang_seconds_(hang_seconds) {}
+
+  void note_compiled(size_t kernels, double seconds);
+  void note_tried(size_t partition_class, double seconds);
+
+  // How many kernels can be compiled and tried until then.
+  double kernels_until(const Deadline& end) const;
+  // Whether a trial probably ends before the deadline.
+  bool fits(const Deadline& end) const { return end.left() > mean_trial(); }
+
+  // After how many seconds a trial counts as hung: a small share of the rest, so that a hanging kernel does not cost
+  // the plan. The first trial of a class also computes its reference data; later ones get a multiple of the slowest so
+  // far.
+  double timeout(size_t partition_class, const Deadline& end) const;
+  // Whether a trial that did not end in this time would not end at all. Otherwise it may only have had too little time.
+  bool is_surely_hung(double timeout_seconds) const { return timeout_seconds >= hang_seconds_; }
+
+ private:
+  double mean_trial() const { return trials_ > 0 ? trial_seconds_ / trials_ : 0; }
+
+  double hang_seconds_;
+  double kernel_seconds_ = 0;  // compile time per kernel in the last batch; 0: unknown
+  double trial_seconds_ = 0;   // of all trials
+  double trials_ = 0;
+  std::map<size_t, double> slowest_;  // by class
+};
+
+}  // namespace millrace

@@ -102,8 +102,9 @@ class BaselineMaker {
          configs_under(graph, domains(), options_, partition, written_layouts(domains(), partition))) {
       const std::string name = print_candidate(domains(), partition, candidate);
       const MeasuredCandidate* const known = times_.find(text, name);
-      const double seconds = known != nullptr ? known->seconds : candidate.estimate;
-      MeasuredCandidate& best = known != nullptr ? measured : expected;
+      const bool is_known = known != nullptr && is_measured(*known);
+      const double seconds = is_known ? known->seconds : candidate.estimate;
+      MeasuredCandidate& best = is_known ? measured : expected;
       if (best.candidate.empty() || seconds < best.seconds) best = {name, candidate.layouts, seconds, seconds, seconds};
     }
     if (measured.candidate.empty() && expected.candidate.empty())

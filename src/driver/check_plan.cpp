@@ -147,6 +147,7 @@ Result<PlanCheck> check_plan(const LoadedPlan& loaded, PlanSession& session, dou
   const Graph& graph = loaded.training.graph;
   PlanCheck check;
   check.seconds = kPasses * reference_seconds(graph);
+  check.limit = most_seconds;
   if (check.seconds > most_seconds) return check;
   const std::vector<Made> outputs = made_tensors(loaded.training);
   OutputErrors error(graph, outputs);

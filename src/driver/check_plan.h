@@ -14,6 +14,7 @@ struct PlanCheck {
   double worst = 0;      // the largest error, as a fraction of the tolerance
   std::string tensor;    // that has it
   double seconds = 0;    // estimate of the reference's time, from its flop
+  double limit = 0;      // seconds that it could take
 };
 
 // Fails if an output differs from the reference by more than its storage type allows. float64: 1e-10 of the largest

@@ -1,17 +1,20 @@
 // `millrace doctor`: what Millrace finds on this machine, and how to install what is missing.
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <thread>
 
 #include "base/directories.h"
 #include "base/text.h"
 #include "device/cpu/blas_library.h"
 #include "device/cpu/compiler.h"
 #include "device/cpu/cpu_info.h"
+#include "device/cpu/machine_load.h"
 #include "device/gpu.h"
 #include "measure/sqlite.h"
 #include "millrace/millrace.h"
@@ -23,6 +26,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kDoctorVersion = 1;
+constexpr std::chrono::milliseconds kLoadTime(200);
+constexpr const char* kSteadyClock = "performance";
 
 // One line of the report.
 struct Finding {
@@ -58,6 +63,23 @@ Finding processor(const CpuInfo& cpu) {
 Finding threads_used() {
   const bool told = std::getenv("OMP_NUM_THREADS") != nullptr;
   return {"threads", concat(threads(), told ? " (from OMP_NUM_THREADS)" : " (all available)"), "", ""};
+}
+
+// What may disturb measurements.
+Finding load() {
+  const LoadMeter meter;
+  std::this_thread::sleep_for(kLoadTime);
+  const std::string busy = disturbance(meter.others_cores(), threads());
+  return {"load", busy.empty() ? concat("quiet (load average ", load_average(), ")") : concat("busy: ", busy), "", ""};
+}
+
+Finding governor() {
+  const std::string found = clock_governor();
+  const std::string what = found.empty()           ? "unknown: this machine does not tell"
+                           : found == kSteadyClock ? found
+                                                   : concat(found, ": the clock varies; cpupower frequency-set -g ",
+                                                            kSteadyClock, " keeps it steady");
+  return {"governor", what, "", ""};
 }
 
 Finding compiler() {
@@ -187,6 +209,8 @@ Result<std::string> examine_machine(const DoctorOptions& options) {
   const GpuReport report = inspect_gpu();
   const std::vector<Finding> findings = {processor(cpu),
                                          threads_used(),
+                                         load(),
+                                         governor(),
                                          compiler(),
                                          blas(GemmLibrary::openblas),
                                          blas(GemmLibrary::blis),

@@ -17,7 +17,8 @@ constexpr int64_t kMeasurementsBytes = int64_t{1} << 30;
 Result<Measurements> measurements_of(const SelectOptions& options) {
   const std::string& path = options.explore.program.path;
   if (!path.ends_with(".json")) {
-    Result<Tuned> tuned = tune(options.explore, Measuring::known);
+    Phases phases(options.explore.progress, Deadline::never());
+    Result<Tuned> tuned = tune(options.explore, Measuring::known, phases);
     if (!tuned) return tuned.error();
     if (tuned->explored.summary.known == 0) {
       return Error::make(ErrorKind::no_configuration, concat("nothing of ", path, " has been measured on this machine"),
@@ -38,8 +39,12 @@ Result<std::string> explore_program(const ExploreOptions& options) {
     if (!all) return all.error();
     return candidates_text(all->training.graph, all->candidates, static_cast<size_t>(options.width));
   }
-  const Result<Tuned> tuned = tune(options, Measuring::within_budget);
+  const Result<Deadline> deadline = deadline_of(options);
+  if (!deadline) return deadline.error();
+  Phases phases(options.progress, *deadline);
+  const Result<Tuned> tuned = tune(options, Measuring::within_budget, phases);
   if (!tuned) return tuned.error();
+  phases.begin("writing");
   if (!options.out.empty()) {
     if (Result<Done> written = write_file(options.out, measurements_json(tuned->explored.measurements)); !written)
       return written.error();

@@ -86,7 +86,10 @@ Result<Recomputed> fuse_for_plan(Stages& stages, const TrainingGraph& training, 
 
 Result<Recomputed> leave_separate(Stages& stages, const TrainingGraph& training) {
   return stages.run(
-      "fuse", [&] { return Result<Recomputed>(Recomputed{training, leave_separate(training)}); },
+      "fuse",
+      [&] {
+        return Result<Recomputed>(Recomputed{training, leave_separate(training)});
+      },
       [](const Recomputed& made) { return verify(made.training, made.fused); });
 }
 

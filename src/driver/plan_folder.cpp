@@ -130,6 +130,10 @@ Result<Done> write_plan(const Backend& backend, StepPlan& plan, const std::vecto
   return write_plan(plan, launches, *kernels, folder);
 }
 
+Result<Done> rewrite_plan(const StepPlan& plan, const std::string& folder) {
+  return write_file(concat(folder, "/", kPlanFile), plan_json(plan));
+}
+
 bool is_plan(const std::string& path) {
   if (is_folder(path)) {
     struct stat found {};

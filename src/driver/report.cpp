@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "driver/baseline.h"
 #include "driver/pipeline.h"
 #include "driver/plan_folder.h"
 #include "driver/selected_plan.h"
@@ -74,10 +75,11 @@ Result<Document> document_of_plan(const ReportOptions& options, const std::strin
   ExploreOptions explore = options.explore;
   if (explore.threads == 0) explore.threads = threads_in(loaded->plan.device);
   explore.device = backend_of(loaded->plan).name;
-  Result<Tuned> tuned = tune(explore, tune_program(loaded->plan), Measuring::known);
+  Phases phases(explore.progress, Deadline::never());
+  Result<Tuned> tuned = tune(explore, tune_program(loaded->plan), Measuring::known, phases);
   if (!tuned && tuned.error().kind == ErrorKind::unavailable) {  // the plan's device is not here
     explore.device = host_backend().name;
-    tuned = tune(explore, tune_program(loaded->plan), Measuring::known);
+    tuned = tune(explore, tune_program(loaded->plan), Measuring::known, phases);
   }
   if (!tuned) return tuned.error();
   const bool here = tuned->machine.text() == loaded->plan.device;
@@ -92,17 +94,27 @@ Result<Document> document_of_plan(const ReportOptions& options, const std::strin
   return std::move(report->document);
 }
 
+// The sum of the operators' times before optimization; 0 if not all were measured.
+double known_seconds_before(const Tuned& tuned) {
+  const Result<Baseline> baseline = make_baseline(tuned);
+  return baseline && baseline->unmeasured == 0 ? baseline->selected.plan.cost : 0;
+}
+
 Result<Document> document_of_program(const ReportOptions& options) {
   const Result<SelectMethod> method = method_named(options.method);
   if (!method) return method.error();
-  const Result<Tuned> tuned = tune(options.explore, Measuring::known);
+  Phases phases(options.explore.progress, Deadline::never());
+  const Result<Tuned> tuned = tune(options.explore, Measuring::known, phases);
   if (!tuned) return tuned.error();
   if (tuned->explored.summary.known == 0)
     return Error::make(ErrorKind::no_configuration,
                        concat("nothing of ", options.explore.program.path, " has been measured on this machine"),
                        "first run millrace optimize or explore with the same options");
-  const Result<SelectedPlan> selected = select_plan(*tuned, *method);
+  phases.begin("selecting");
+  Result<SelectedPlan> selected = select_plan(*tuned, *method);
   if (!selected) return selected.error();
+  phases.begin("reporting");
+  selected->plan.default_cost = known_seconds_before(*tuned);
   Result<PlanReport> report = report_of(*tuned, {selected->plan, "", &selected->selection});
   if (!report) return report.error();
   return std::move(report->document);

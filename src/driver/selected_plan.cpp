@@ -24,6 +24,8 @@ PlanOptions plan_options(const TuneProgram& program, const Machine& machine) {
   return planning;
 }
 
+bool is_measured(const MeasuredCandidate& candidate) { return candidate.low < candidate.high; }
+
 Result<SelectMethod> method_named(const std::string& name) {
   if (name == "exact") return SelectMethod::exact;
   if (name == "sssp") return SelectMethod::sssp;

@@ -43,6 +43,16 @@ Result<IdleGappedSteps> time_idle_gapped(PlanSession& session) {
 
 }  // namespace
 
+Result<GpuClock> gpu_clock(PlanSession& session) {
+  GpuClock clock;
+  clock.relative = session.relative_clock();
+  if (clock.relative.value_or(1) >= kFullClock) return clock;
+  const Result<IdleGappedSteps> idle_gapped = time_idle_gapped(session);
+  if (!idle_gapped) return idle_gapped.error();
+  clock.idle_gapped = *idle_gapped;
+  return clock;
+}
+
 Result<PassTimes> time_passes(PlanSession& session, double seconds) {
   std::array<std::vector<double>, 3> samples;
   std::vector<double> clocks;

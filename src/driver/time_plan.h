@@ -18,6 +18,14 @@ struct IdleGappedSteps {
   double relative_clock = 0;  // median
 };
 
+// A GPU's clock after steps.
+struct GpuClock {
+  std::optional<double> relative;              // to its highest: median
+  std::optional<IdleGappedSteps> idle_gapped;  // if that is throttled
+};
+// Reads it after steps that were just timed. Idle-gapped steps take most of another second.
+Result<GpuClock> gpu_clock(PlanSession& session);
+
 struct PassTimes {
   Estimate forward;
   Estimate backward;

@@ -72,6 +72,13 @@ bool is_cold(const Graph& graph, const CpuInfo& cpu) {
   return bytes > static_cast<double>(cpu.last_level_cache);
 }
 
+// Seconds.
+Result<double> budget_of(const ExploreOptions& options) {
+  const Result<const BackendKind*> backend = backend_named(options.device);
+  if (!backend) return backend.error();
+  return parse_duration(options.budget.empty() ? std::string((*backend)->default_budget) : options.budget);
+}
+
 }  // namespace
 
 EnumerateOptions enumerate_options(const TuneProgram& program, const Machine& machine) {
@@ -204,25 +211,30 @@ Result<Prepared> all_candidates(const ExploreOptions& options) {
   return prepared;
 }
 
-Result<Tuned> tune(const ExploreOptions& options, Measuring measuring) {
+Result<Deadline> deadline_of(const ExploreOptions& options) {
+  const Result<double> budget = budget_of(options);
+  if (!budget) return budget.error();
+  return options.exhaustive ? Deadline::never() : Deadline::after(*budget);
+}
+
+Result<Tuned> tune(const ExploreOptions& options, Measuring measuring, Phases& phases, FinishEstimate finish) {
   Result<TuneProgram> program = tune_program(options);
   if (!program) return program.error();
-  return tune(options, std::move(*program), measuring);
+  return tune(options, std::move(*program), measuring, phases, finish);
 }
 
 namespace {
 
 constexpr double kBaselineGraceSeconds = 3;  // after the budget, so that a plan of a tiny one is measured too
 
-void announce(const ExploreOptions& options, const Candidates& candidates, const Machine& machine,
-              const std::string& budget) {
+void announce(const ExploreOptions& options, const Candidates& candidates, const Machine& machine, double budget) {
   double configurations = 0;
   for (const PartitionCandidates& entry : candidates.partitions) configurations += entry.configurations;
-  options.notice(
-      concat(candidates.partitions.size(), " partitions, ", static_cast<int64_t>(configurations), " candidates",
-             machine.target().gemm_algorithms ? ", plus all library algorithms of the best products" : "", "; ",
-             options.exhaustive ? std::string("measuring all of them")
-                                : concat("measuring the most promising ones for ", budget)));
+  options.notice(concat(
+      candidates.partitions.size(), " partitions, ", static_cast<int64_t>(configurations), " candidates",
+      machine.target().gemm_algorithms ? ", plus all library algorithms of the best products" : "", "; ",
+      options.exhaustive ? std::string("measuring all of them")
+                         : concat("measuring the most promising ones; done after about ", fixed(budget, 0), " s")));
   if (machine.no_compiler)
     options.notice(concat("no generated kernels: ", machine.no_compiler->diagnostics.front().message));
 }
@@ -282,12 +294,11 @@ void set_for_own_memory(const Graph& graph, const Candidates& candidates, const 
 
 }  // namespace
 
-Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring measuring) {
-  const Result<const BackendKind*> backend = backend_named(options.device);
-  if (!backend) return backend.error();
-  const std::string budget_text = options.budget.empty() ? std::string((*backend)->default_budget) : options.budget;
-  const Result<double> budget = parse_duration(budget_text);
+Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring measuring, Phases& phases,
+                   FinishEstimate finish) {
+  const Result<double> budget = budget_of(options);
   if (!budget) return budget.error();
+  phases.begin("fusing");
   program.device = options.device;
   Stages stages;
   Result<Prepared> prepared = prepare(stages, program);
@@ -303,11 +314,12 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   EnumerateOptions enumerating = enumerate_options(program, machine);
   if (options.exhaustive) enumerating.most = std::numeric_limits<size_t>::max() / 8;
   enumerating.every_shape = options.exhaustive;
+  phases.begin("enumerating");
   Result<Candidates> candidates = enumerate(stages, prepared->training, prepared->fused, enumerating);
   if (!candidates) return candidates.error();
   prepared->candidates = std::move(*candidates);
   if (measuring == Measuring::within_budget && options.notice)
-    announce(options, prepared->candidates, machine, budget_text);
+    announce(options, prepared->candidates, machine, *budget);
   const Result<std::string> path = database_path(options.database);
   if (!path) return path.error();
   Result<Database> database = Database::open(*path);
@@ -323,7 +335,9 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   settings.measure = measuring == Measuring::within_budget;
   settings.assume = measuring == Measuring::assumed;
   settings.exhaustive = settings.measure && options.exhaustive;
-  if (!settings.exhaustive) settings.deadline = Deadline::after(settings.measure ? *budget : 0);
+  if (!settings.measure) settings.deadline = Deadline::after(0);
+  if (settings.measure && !settings.exhaustive)
+    settings.deadline = phases.deadline().earlier_by(finish ? finish(*prepared, machine, *budget) : 0);
   settings.baseline_grace = kBaselineGraceSeconds;
   settings.trial.cold = is_cold(prepared->training.graph, machine.cpu);
   settings.trial.cache_bytes = machine.cpu.last_level_cache;
@@ -340,14 +354,12 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
       const Result<Selection> selection = select(so_far, SelectMethod::sssp);
       return selection ? selection->cost : 0;
     };
-    settings.progress = [&](const ExploreProgress& so_far) {
-      options.progress({so_far.done, so_far.total, so_far.bound, so_far.seconds, so_far.left, so_far.doing});
-    };
+    settings.progress = [&](const ExploreProgress& so_far) { phases.explore(so_far); };
   }
   Result<Explored> explored = measure(stages, graph, prepared->candidates, settings, kernels->get(), *database, worker);
   if (!explored) return explored.error();
-  return Tuned{std::move(program), std::move(*prepared), std::move(machine), std::move(*explored),
-               !settings.trial.cold};
+  return Tuned{std::move(program),   std::move(*prepared), std::move(machine),
+               std::move(*explored), !settings.trial.cold, options.exhaustive ? 0 : *budget};
 }
 
 }  // namespace millrace

@@ -13,6 +13,7 @@
 #include "device/cpu/compiler.h"
 #include "device/cpu/cpu_info.h"
 #include "device/cpu/kernel_cache.h"
+#include "driver/phases.h"
 #include "driver/stages.h"
 #include "fusion/fused_graph.h"
 #include "measure/explore.h"
@@ -84,6 +85,7 @@ struct Tuned {
   Machine machine;
   Explored explored;
   bool from_cache = false;  // the tensors of a step fit into the cache
+  double budget = 0;        // seconds; 0: none
 };
 
 enum class Measuring {
@@ -92,8 +94,15 @@ enum class Measuring {
   assumed,  // measure nothing: use the database, and the model where it has no time
 };
 
-Result<Tuned> tune(const ExploreOptions& options, Measuring measuring);
+// When a command with this budget must end; never if the exploration is exhaustive.
+Result<Deadline> deadline_of(const ExploreOptions& options);
+
+// `finish`: how many seconds the command needs after the exploration. Null: none.
+using FinishEstimate = double (*)(const Prepared& prepared, const Machine& machine, double budget);
+
+Result<Tuned> tune(const ExploreOptions& options, Measuring measuring, Phases& phases, FinishEstimate finish = nullptr);
 // The same for a program that was already read.
-Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring measuring);
+Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring measuring, Phases& phases,
+                   FinishEstimate finish = nullptr);
 
 }  // namespace millrace

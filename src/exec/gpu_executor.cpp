@@ -42,8 +42,7 @@ Result<GpuExecutor> GpuExecutor::load(std::shared_ptr<Gpu> gpu, const StepPlan& 
                                       ExecutorMemory memory) {
   GpuExecutor made(std::move(gpu));
   for (size_t k = 0; k < launches.size(); ++k) {
-    Result<std::unique_ptr<GpuLaunch>> launch =
-        prepare(*made.gpu_, launches[k], plan.launches[k].function, cubins);
+    Result<std::unique_ptr<GpuLaunch>> launch = prepare(*made.gpu_, launches[k], plan.launches[k].function, cubins);
     if (!launch) return launch.error();
     if ((*launch)->scratch_bytes() > plan.scratch_bytes)
       return Error::make(

@@ -45,7 +45,6 @@ class PlanBuilder {
     plan_.date = options_.date;
     plan_.cost = selection_.cost;
     plan_.bound = selection_.bound;
-    plan_.default_cost = options_.default_cost;
     return std::move(plan_);
   }
 

@@ -19,7 +19,6 @@ struct PlanOptions {
   std::string version;  // of Millrace
   std::string device;
   std::string date;
-  double default_cost = 0;                              // seconds of the unfused step; 0: unknown
   std::function<int64_t(const Launch&)> scratch_bytes;  // how much the device needs for a launch
 };
 

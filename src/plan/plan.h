@@ -86,7 +86,7 @@ struct StepPlan {
   int64_t sum_bytes = 0;    // of the arena's buffers without reuse
   double cost = 0;          // predicted seconds of a step
   double bound = 0;         // lower bound: every partition with its fastest candidate, whatever its layouts
-  double default_cost = 0;  // unfused, in the program's layouts; 0: unknown
+  double default_cost = 0;  // measured seconds of a step before optimization; 0: unknown
   PlanKernels kernels;
 };
 

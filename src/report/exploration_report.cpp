@@ -23,6 +23,12 @@ std::string shown_seconds(double seconds) {
   return concat(fixed(seconds * 1e6, 2), " µs");
 }
 
+std::string shown_ratio(double ratio) {
+  int digits = 2;
+  for (double shown = ratio; shown > 0 && shown < 0.1 && digits < 12; shown *= 10) ++digits;
+  return fixed(ratio, digits);
+}
+
 std::string candidates_text(const Graph& graph, const Candidates& candidates, size_t width) {
   Table table({Align::left, Align::right});
   table.row({"partition", "configurations"});

@@ -23,6 +23,9 @@ std::string outcomes_text(const Exploration& exploration);
 // "411,055"
 std::string with_commas(double count);
 
+// "1.23", "0.0043": two digits at least, never zero for a positive number.
+std::string shown_ratio(double ratio);
+
 // "1.23 ms"
 std::string shown_seconds(double seconds);
 

@@ -19,16 +19,17 @@ std::vector<Fact> facts_of(const ReportArtefacts& artefacts, const StepMetrics& 
   const StepPlan& plan = artefacts.plan;
   std::vector<Fact> facts;
   const bool known = plan.default_cost > 0;
-  facts.push_back({"step_seconds", "a step, as the sum of its launches", known ? shown_seconds(plan.default_cost) : "",
-                   shown_seconds(plan.cost),
-                   known && plan.cost > 0 ? concat(fixed(plan.default_cost / plan.cost, 2), " times as fast")
-                                          : "not all of the operators before were measured",
-                   known ? std::optional(plan.default_cost) : std::nullopt, plan.cost});
+  const std::string before = known ? shown_seconds(plan.default_cost) : "";
+  const auto faster = [&](double after) {
+    return known && after > 0 ? concat(shown_ratio(plan.default_cost / after), " times as fast")
+                              : "the step before optimization was not measured";
+  };
+  const std::optional<double> exact = known ? std::optional(plan.default_cost) : std::nullopt;
+  facts.push_back({"step_seconds", "a step, after: as the sum of its launches", before, shown_seconds(plan.cost),
+                   faster(plan.cost), exact, plan.cost});
   if (artefacts.step_seconds > 0)
-    facts.push_back(
-        {"measured_step_seconds", "a whole step, measured", "", shown_seconds(artefacts.step_seconds),
-         known ? concat(fixed(plan.default_cost / artefacts.step_seconds, 2), " times as fast as before") : "",
-         std::nullopt, artefacts.step_seconds});
+    facts.push_back({"measured_step_seconds", "a whole step, measured", before, shown_seconds(artefacts.step_seconds),
+                     faster(artefacts.step_seconds), exact, artefacts.step_seconds});
   facts.push_back({"words", "words moved to and from memory", short_count(metrics.words_before),
                    short_count(metrics.words_after), less(metrics.words_before, metrics.words_after),
                    metrics.words_before, metrics.words_after});

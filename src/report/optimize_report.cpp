@@ -34,6 +34,44 @@ size_t conversions_of(const StepPlan& plan) {
   return count;
 }
 
+// What was checked, exactly.
+std::string check_line(const StepPlan& plan, const Optimized& made) {
+  if (made.checked)
+    return concat("results and all gradients agree with the reference: ", fixed(100 * made.worst_error, 1),
+                  " % of the allowed rounding error");
+  const size_t launches = plan.launches.size();
+  return concat(made.unchecked == 0 ? concat("each of the ", launches, " launches alone")
+                                    : concat(launches - made.unchecked, " of the ", launches, " launches, each alone; ",
+                                             made.unchecked, " not at all: the budget ended before"),
+                "; the whole step not: the reference needs about ", shown_seconds(made.reference_seconds),
+                ", of which ", shown_seconds(made.check_limit),
+                " were left; choose a smaller --size or a larger --budget to check it");
+}
+
+std::string gain_of(const Optimized& made) {
+  if (!made.before || !made.step) return "";
+  return concat(shown_ratio(made.before->median / made.step->median), " times as fast",
+                made.baseline_kept ? "; the plan is the step before" : "");
+}
+
+std::string warnings(const StepPlan& plan, const Optimized& made) {
+  if (made.baseline_kept)
+    return concat("\nThe selected plan took longer than the step before optimization, so that step is the plan: every ",
+                  "operator by itself.", made.disturbance.empty() ? "" : concat(" But ", made.disturbance, "."), "\n");
+  if (!made.disturbance.empty())
+    return concat("\nThe machine is too busy to measure: ", made.disturbance,
+                  ". Optimize again when it is idle; what was measured is stored.\n");
+  if (made.step && made.idle_gapped_seconds.value_or(made.step->median) > kBusy * plan.cost)
+    return concat("\nThe prediction was ", shown_seconds(plan.cost),
+                  ": other processes may have used the machine. millrace bench times the plan again.\n");
+  return "";
+}
+
+nlohmann::ordered_json seconds_json(const std::optional<StepSeconds>& time) {
+  if (!time) return nullptr;
+  return {{"median", time->median}, {"low", time->low}, {"high", time->high}};
+}
+
 }  // namespace
 
 std::string optimize_text(const StepPlan& plan, const Selection& selection, const Optimized& made) {
@@ -56,19 +94,11 @@ std::string optimize_text(const StepPlan& plan, const Selection& selection, cons
               shown_seconds(selection.bound), ", which ignores layouts (the paper's gap: 6 %)"));
   line("planned",
        concat("arena of ", shown_bytes(plan.arena_bytes), " (without reuse: ", shown_bytes(plan.sum_bytes), ")"));
-  line("checked", made.checked
-                      ? concat("results and all gradients agree with the reference: ", fixed(100 * made.worst_error, 1),
-                               " % of the allowed rounding error")
-                      : concat("each candidate alone: the reference needs ", fixed(made.reference_seconds / 60, 0),
-                               " minutes for the whole step; choose a smaller --size to check it"));
+  line("checked", check_line(plan, made));
   Table table({Align::left, Align::right, Align::right, Align::left});
   table.row({"", "before", "after", ""});
-  if (plan.default_cost > 0) {
-    table.row({"step", shown_seconds(plan.default_cost), shown_seconds(made.step_seconds),
-               concat(fixed(plan.default_cost / made.step_seconds, 2), " times as fast")});
-  } else {
-    table.row({"step", "", shown_seconds(made.step_seconds), ""});
-  }
+  table.row({"step", made.before ? shown_seconds(made.before->median) : made.not_timed,
+             made.step ? shown_seconds(made.step->median) : made.not_timed, gain_of(made)});
   table.row({"words moved", shown_words(made.words_before), shown_words(made.words_after),
              percent_less(static_cast<double>(made.words_before), static_cast<double>(made.words_after))});
   text += concat("\n", table.text(100));
@@ -76,9 +106,7 @@ std::string optimize_text(const StepPlan& plan, const Selection& selection, cons
     text += concat("\nThe GPU ran these steps at ", fixed(100 * *made.relative_clock, 0),
                    " % of its highest clock; with idle gaps between steps they take ",
                    shown_seconds(*made.idle_gapped_seconds), " at ", fixed(100 * made.idle_gapped_clock, 0), " %.\n");
-  if (made.idle_gapped_seconds.value_or(made.step_seconds) > kBusy * plan.cost)
-    text += concat("\nThe prediction was ", shown_seconds(plan.cost),
-                   ": other processes may have used the machine. millrace bench times the plan again.\n");
+  text += warnings(plan, made);
   text += concat("\nBefore: every operator as its own kernel, with the fastest candidate for the program's layouts.\n",
                  "The plan is in ", made.folder, "/, the report in ", made.report, ". Next:\n", "  millrace bench ",
                  made.folder, "        each launch, predicted and measured\n", "  millrace run ", made.folder,
@@ -107,13 +135,18 @@ std::string optimize_json(const StepPlan& plan, const Selection& selection, cons
       {"cost_seconds", selection.cost},
       {"bound_seconds", selection.bound},
       {"proven", selection.proven},
-      {"before_seconds", plan.default_cost},
-      {"step_seconds", {{"median", made.step_seconds}, {"low", made.step_low}, {"high", made.step_high}}},
+      {"before_seconds", made.before ? nlohmann::ordered_json(made.before->median) : nullptr},
+      {"before_step_seconds", seconds_json(made.before)},
+      {"step_seconds", seconds_json(made.step)},
+      {"not_timed", made.not_timed},
+      {"baseline_kept", made.baseline_kept},
+      {"disturbance", made.disturbance},
       {"words_before", made.words_before},
       {"words_after", made.words_after},
       {"arena_bytes", plan.arena_bytes},
       {"sum_bytes", plan.sum_bytes},
       {"checked", made.checked},
+      {"unchecked_launches", made.unchecked},
       {"error_of_allowed", made.worst_error}};
   if (made.relative_clock) root["relative_clock"] = *made.relative_clock;
   if (made.idle_gapped_seconds)

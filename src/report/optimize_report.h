@@ -12,6 +12,13 @@
 
 namespace millrace {
 
+// The median time of a step, and its confidence interval.
+struct StepSeconds {
+  double median = 0;
+  double low = 0;
+  double high = 0;
+};
+
 struct Optimized {
   std::string folder;
   std::string report;  // its file
@@ -22,12 +29,16 @@ struct Optimized {
   int64_t words_before = 0;
   int64_t words_after = 0;
   Exploration exploration;
-  bool checked = false;
+  bool checked = false;    // the whole step
   double worst_error = 0;  // as a fraction of the allowed error
   double reference_seconds = 0;
-  double step_seconds = 0;  // measured
-  double step_low = 0;
-  double step_high = 0;
+  double check_limit = 0;                     // seconds that were left for the check
+  size_t unchecked = 0;                       // launches that were not checked by themselves
+  std::optional<StepSeconds> before;          // a measured step before optimization
+  std::optional<StepSeconds> step;            // of the selected plan
+  std::string not_timed;                      // why one of these is missing
+  bool baseline_kept = false;                 // the selected plan was slower than the step before optimization
+  std::string disturbance;                    // what disturbed the times; empty: nothing known
   std::optional<double> relative_clock;       // of a GPU, after the steps
   std::optional<double> idle_gapped_seconds;  // of steps with idle gaps between them, if the clock is below the highest
   double idle_gapped_clock = 0;

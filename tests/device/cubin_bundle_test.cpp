@@ -5,7 +5,11 @@
 namespace millrace {
 namespace {
 
-const CubinBundle kBundle = {{"k_1", {"k_a", std::string("\x7f" "ELF\0\n", 6)}}, {"k_2", {"k_b", ""}}};
+const CubinBundle kBundle = {{"k_1",
+                              {"k_a", std::string("\x7f"
+                                                  "ELF\0\n",
+                                                  6)}},
+                             {"k_2", {"k_b", ""}}};
 
 TEST(CubinBundle, ReadsWhatItWrote) {
   const Result<CubinBundle> read = read_bundle(write_bundle(kBundle));

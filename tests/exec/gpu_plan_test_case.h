@@ -106,9 +106,8 @@ class GpuPlanTest : public ScratchTest {
     const Result<std::vector<Launch>> launches = lower_plan(made.plan, made.training, made.candidates);
     EXPECT_TRUE(launches) << to_string(launches.error());
     if (launches) {
-      const Result<Done> written =
-          write_gpu_plan(made.plan, *launches, {path("cache"), *compiler_, gpu_prelude(), gpu_->info().architecture()},
-                         path("plan"));
+      const Result<Done> written = write_gpu_plan(
+          made.plan, *launches, {path("cache"), *compiler_, gpu_prelude(), gpu_->info().architecture()}, path("plan"));
       EXPECT_TRUE(written) << to_string(written.error());
     }
     return made;

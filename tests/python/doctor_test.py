@@ -11,7 +11,7 @@ from pathlib import Path
 from command_test_case import BINARY, EMULATED_GPU
 
 BACKEND = Path(BINARY).with_name("libmillrace_cuda.so")
-NAMES = ["processor", "threads", "compiler", "OpenBLAS", "BLIS", "SQLite", "cache", "data", "GPU", "GPU backend",
+NAMES = ["processor", "threads", "load", "governor", "compiler", "OpenBLAS", "BLIS", "SQLite", "cache", "data", "GPU", "GPU backend",
          "CUDA driver", "NVRTC", "cuBLASLt"]
 
 
@@ -39,7 +39,8 @@ class DoctorTest(unittest.TestCase):
         for line in lines[1:]:
             self.assertTrue(line[width:].strip(), line)
         self.assertRegex(lines[1], r", \d+ cores?, .+ of cache, .+ of memory$")
-        self.assertIn("++", lines[3])
+        self.assertRegex(lines[3], "quiet|busy: other processes use .* of the .* cores")
+        self.assertIn("++", lines[5])
 
     def test_json_says_the_same(self) -> None:
         report = json.loads(self.doctor("--json"))

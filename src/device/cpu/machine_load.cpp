@@ -1,0 +1,93 @@
+#include "device/cpu/machine_load.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/text.h"
+
+namespace millrace {
+namespace {
+
+constexpr double kShortest = 0.05;    // seconds between readings: the kernel counts in ticks of 10 ms
+constexpr double kNoticeable = 0.25;  // cores
+constexpr int64_t kMostBytes = int64_t{1} << 20;
+
+std::string system_text(const std::string& path) {
+  const Result<std::string> text = read_file(path, kMostBytes);
+  return text ? *text : "";
+}
+
+double busy_now() { return busy_seconds(system_text("/proc/stat"), static_cast<double>(sysconf(_SC_CLK_TCK))); }
+
+double seconds_of(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+}
+
+// With its threads, and the processes that it has waited for.
+double own_seconds() {
+  double seconds = 0;
+  for (const int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
+    rusage usage{};
+    if (getrusage(who, &usage) == 0) seconds += seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
+  }
+  return seconds;
+}
+
+}  // namespace
+
+LoadMeter::LoadMeter() : busy_(busy_now()), ours_(own_seconds()), begin_(now()) {}
+
+std::optional<double> LoadMeter::others_cores() const {
+  const double passed = now() - begin_;
+  if (busy_ < 0 || passed < kShortest) return std::nullopt;
+  const double others = (busy_now() - busy_) - (own_seconds() - ours_);
+  return std::max(0.0, others / passed);
+}
+
+std::string load_average() {
+  const std::string text = system_text("/proc/loadavg");
+  return text.substr(0, text.find(' '));
+}
+
+std::string clock_governor() {
+  const std::string text = system_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+  return text.substr(0, text.find('\n'));
+}
+
+std::string disturbance(std::optional<double> others_cores, int threads) {
+  const int cores = cores_in(system_text("/proc/stat"));
+  if (!others_cores || *others_cores < kNoticeable || *others_cores + threads <= cores) return "";
+  return concat("other processes use ", fixed(*others_cores, 1), " of the ", cores, " cores (load average ",
+                load_average(), "), and ", threads, threads == 1 ? " thread is" : " threads are",
+                " measured: times are too long and vary");
+}
+
+double busy_seconds(std::string_view stat, double ticks_per_second) {
+  std::istringstream line{std::string(stat.substr(0, stat.find('\n')))};
+  std::string name;
+  double user = -1;
+  double nice = 0;
+  double system = 0;
+  double idle = 0;
+  double waiting = 0;
+  double interrupts = 0;
+  double soft_interrupts = 0;
+  double stolen = 0;
+  line >> name >> user >> nice >> system >> idle >> waiting >> interrupts >> soft_interrupts >> stolen;
+  if (name != "cpu" || user < 0) return -1;
+  return (user + nice + system + interrupts + soft_interrupts + stolen) / ticks_per_second;
+}
+
+int cores_in(std::string_view stat) {
+  int cores = 0;
+  for (const std::string& line : split(stat, '\n'))
+    cores += line.starts_with("cpu") && line.size() > 3 && line[3] != ' ' ? 1 : 0;
+  return cores;
+}
+
+}  // namespace millrace

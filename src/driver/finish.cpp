@@ -1,0 +1,182 @@
+#include "driver/finish.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "device/cpu/machine_load.h"
+#include "driver/finish_time.h"
+#include "driver/given_tensors.h"
+#include "driver/plan_session.h"
+#include "driver/step_times.h"
+#include "plan/launched_partition.h"
+
+namespace millrace {
+namespace {
+
+constexpr double kMostChecking = 20;  // seconds
+constexpr double kMostTiming = 4;     // of both steps together
+constexpr double kClockSeconds = 2;   // that reading a GPU's clock may take
+constexpr double kShareOfRest = 0.4;  // for timing, and for checking
+constexpr double kStepsToTime = 3;    // at least: two that warm up and one
+constexpr double kTooOptimistic = 4;  // how much longer than estimated a check may take
+constexpr const char* kNoTime = "not measured (budget)";
+
+// The whole plan in memory, as read_plan makes it.
+LoadedPlan loaded(const StepPlan& plan, const Prepared& prepared, const std::string& folder) {
+  LoadedPlan made{plan, folder.empty() ? "" : concat(folder, "/plan.json"), prepared.training, {}};
+  const Candidates& candidates = prepared.candidates;
+  made.candidates = {candidates.domains,
+                     {},
+                     candidates.choice_points,
+                     candidates.contiguous_groups,
+                     candidates.callers_contiguous_groups,
+                     {}};
+  for (const PartitionCandidates& entry : candidates.partitions)
+    made.candidates.partitions.push_back({entry.partition, 0, {}, {}});
+  return made;
+}
+
+class Finisher {
+ public:
+  Finisher(const Tuned& tuned, Phases& phases)
+      : tuned_(tuned), phases_(phases), end_(phases.deadline().later_by(grace_seconds(tuned.budget))) {}
+
+  Result<FinishedPlan> run(SelectMethod method, std::string folder) {
+    made_.folder = std::move(folder);
+    phases_.begin("selecting");
+    Result<SelectedPlan> selected = select_plan(tuned_, method);
+    if (!selected) return selected.error();
+    made_.selected = std::move(*selected);
+    made_.unchecked = unchecked_launches();
+    if (Result<Done> written = write(tuned_.prepared); !written) return written.error();
+    phases_.begin("timing");
+    if (Result<Done> timed = compare(); !timed) return timed.error();
+    phases_.begin("checking");
+    if (Result<Done> checked = check(); !checked) return checked.error();
+    return std::move(made_);
+  }
+
+ private:
+  Result<Done> write(const Prepared& prepared) {
+    phases_.begin("compiling the plan");
+    const Result<std::vector<Launch>> launches =
+        lower_plan(made_.selected.plan, prepared.training, prepared.candidates);
+    if (!launches) return launches.error();
+    return write_plan(*tuned_.machine.backend, made_.selected.plan, *launches, made_.folder);
+  }
+
+  size_t unchecked_launches() const {
+    size_t count = 0;
+    for (const SelectedPartition& selected : made_.selected.selection.partitions) {
+      const MeasuredPartition& partition =
+          tuned_.explored.measurements.partitions[static_cast<size_t>(selected.partition)];
+      count += is_measured(partition.candidates[static_cast<size_t>(selected.candidate)]) ? 0 : 1;
+    }
+    return count;
+  }
+
+  // --- The selected plan and the step before optimization, side by side ---
+
+  Result<Done> compare() {
+    const LoadedPlan selected = loaded(made_.selected.plan, tuned_.prepared, made_.folder);
+    Result<PlanSession> session = PlanSession::open(selected);
+    if (!session) return session.error();
+    made_.device = session->device();
+    if (!fits(made_.selected.plan.cost, draw_seconds(tuned_.prepared.training.graph))) return not_timed(kNoTime);
+    const Values<double> given = draw_given(tuned_.prepared.training, kTimingSeed);
+    if (Result<Done> put = session->put(given); !put) return put;
+    Result<Baseline> baseline = make_baseline(tuned_);
+    if (!baseline) {
+      made_.not_timed = concat("not measured: ", baseline.error().diagnostics.front().message);
+      return time({&*session});
+    }
+    if (!fits(baseline->selected.plan.cost + made_.selected.plan.cost, seconds_to_open(*baseline))) {
+      made_.not_timed = kNoTime;
+      return time({&*session});
+    }
+    return compare(*session, std::move(*baseline));
+  }
+
+  // Kernels that were measured are in the cache.
+  double seconds_to_open(const Baseline& baseline) const {
+    return compile_seconds(baseline.unmeasured, tuned_.machine) + draw_seconds(baseline.prepared.training.graph);
+  }
+
+  // Whether so many steps can be timed after some other work.
+  bool fits(double step, double other) const { return kStepsToTime * step + other < kShareOfRest * end_.left(); }
+
+  Result<Done> not_timed(std::string why) {
+    made_.not_timed = std::move(why);
+    return Done{};
+  }
+
+  Result<Done> compare(PlanSession& session, Baseline baseline) {
+    const LoadedPlan unfused = loaded(baseline.selected.plan, baseline.prepared, "");
+    Result<PlanSession> before = PlanSession::open(unfused);
+    if (!before) return before.error();
+    if (Result<Done> put = before->put(draw_given(baseline.prepared.training, kTimingSeed)); !put) return put;
+    if (Result<Done> timed = time({&session, &*before}); !timed) return timed;
+    if (!made_.before) return Done{};
+    made_.selected.plan.default_cost = baseline.selected.plan.default_cost = made_.before->median;
+    return made_.before->median < made_.after->median ? keep(std::move(baseline))
+                                                      : rewrite_plan(made_.selected.plan, made_.folder);
+  }
+
+  Result<Done> time(const std::vector<PlanSession*>& sessions) {
+    const LoadMeter meter;
+    const double seconds = std::min(kMostTiming, kShareOfRest * end_.left());
+    const Result<std::optional<std::vector<Estimate>>> times = time_steps(sessions, seconds, end_);
+    if (!times) return times.error();
+    if (!*times) return not_timed(kNoTime);
+    made_.after = (**times)[0];
+    if (sessions.size() > 1) made_.before = (**times)[1];
+    if (!tuned_.machine.target().own_memory)
+      made_.disturbance = disturbance(meter.others_cores(), tuned_.machine.threads);
+    return read_clock(*sessions.front());
+  }
+
+  Result<Done> read_clock(PlanSession& session) {
+    if (!tuned_.machine.target().own_memory || end_.left() < kClockSeconds) return Done{};
+    const Result<GpuClock> clock = gpu_clock(session);
+    if (!clock) return clock.error();
+    made_.relative_clock = clock->relative;
+    made_.idle_gapped = clock->idle_gapped;
+    return Done{};
+  }
+
+  // Writes the plan of the step before optimization in place of the selected one.
+  Result<Done> keep(Baseline baseline) {
+    made_.selected = std::move(baseline.selected);
+    made_.unchecked = baseline.unmeasured;
+    made_.kept = std::move(baseline);
+    return write(made_.kept->prepared);
+  }
+
+  // --- The check ---
+
+  Result<Done> check() {
+    const Prepared& prepared = made_.kept ? made_.kept->prepared : tuned_.prepared;
+    const LoadedPlan plan = loaded(made_.selected.plan, prepared, made_.folder);
+    Result<PlanSession> session = PlanSession::open(plan);
+    if (!session) return session.error();
+    const double most = std::min(kMostChecking, end_.left() / kTooOptimistic);
+    const Result<PlanCheck> checked = check_plan(plan, *session, most);
+    if (!checked) return checked.error();
+    made_.check = *checked;
+    return Done{};
+  }
+
+  const Tuned& tuned_;
+  Phases& phases_;
+  const Deadline end_;  // of parts that the plan does not need
+  FinishedPlan made_;
+};
+
+}  // namespace
+
+Result<FinishedPlan> finish(const Tuned& tuned, SelectMethod method, std::string folder, Phases& phases) {
+  return Finisher(tuned, phases).run(method, std::move(folder));
+}
+
+}  // namespace millrace

@@ -1,0 +1,37 @@
+// The end of `optimize`, within what is left of the budget: selects, writes the plan, times it against the step before
+// optimization, and checks it. The plan that is slower is not kept. Test: tests/python/budget_test.py
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "driver/baseline.h"
+#include "driver/check_plan.h"
+#include "driver/phases.h"
+#include "driver/selected_plan.h"
+#include "driver/time_plan.h"
+#include "driver/tuning.h"
+#include "measure/statistics.h"
+
+namespace millrace {
+
+struct FinishedPlan {
+  SelectedPlan selected;                 // the plan that is written: the selected one, or the one before optimization
+  std::optional<Baseline> kept;          // the step before optimization, if its plan is the one that is written
+  std::string folder;                    // of the plan
+  std::string device;                    // as PlanSession::device
+  size_t unchecked = 0;                  // launches of the plan whose candidate was never run by itself
+  PlanCheck check;                       // of the whole plan
+  std::optional<Estimate> before;        // a step before optimization
+  std::optional<Estimate> after;         // a step of the selected plan, also if it is not the one that is written
+  std::string not_timed;                 // why a time is missing
+  std::optional<double> relative_clock;  // of a GPU after the steps
+  std::optional<IdleGappedSteps> idle_gapped;  // if that is throttled
+  std::string disturbance;                     // what disturbed the times; empty: nothing known
+
+  const StepPlan& plan() const { return selected.plan; }
+};
+
+Result<FinishedPlan> finish(const Tuned& tuned, SelectMethod method, std::string folder, Phases& phases);
+
+}  // namespace millrace

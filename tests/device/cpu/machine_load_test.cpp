@@ -1,0 +1,50 @@
+#include "device/cpu/machine_load.h"
+
+#include <gtest/gtest.h>
+
+#include "base/clock.h"
+
+namespace millrace {
+namespace {
+
+constexpr const char* kStat =
+    "cpu  100 20 30 4000 50 6 7 8 0 0\n"
+    "cpu0 50 10 15 2000 25 3 3 4 0 0\n"
+    "cpu1 50 10 15 2000 25 3 4 4 0 0\n"
+    "intr 12345\n";
+
+TEST(MachineLoad, CountsWhatIsNotIdle) {
+  EXPECT_DOUBLE_EQ(busy_seconds(kStat, 100), 1.71);
+  EXPECT_LT(busy_seconds("", 100), 0);
+  EXPECT_LT(busy_seconds("intr 5\n", 100), 0);
+}
+
+TEST(MachineLoad, CountsCores) {
+  EXPECT_EQ(cores_in(kStat), 2);
+  EXPECT_EQ(cores_in(""), 0);
+}
+
+TEST(MachineLoad, OurOwnWorkIsNoDisturbance) {
+  const LoadMeter meter;
+  const double end = now() + 0.3;
+  double sum = 0;
+  while (now() < end) sum += now();
+  ASSERT_GT(sum, 0);
+  const std::optional<double> others = meter.others_cores();
+  ASSERT_TRUE(others);
+
+  EXPECT_GE(*others, 0);
+}
+
+TEST(MachineLoad, SaysNothingIfOthersAreQuiet) {
+  EXPECT_EQ(disturbance(std::nullopt, 4), "");
+  EXPECT_EQ(disturbance(0.1, 1 << 20), "");
+}
+
+TEST(MachineLoad, SaysHowMuchOthersUse) {
+  const std::string text = disturbance(1.5, 1 << 20);
+  EXPECT_NE(text.find("other processes use 1.5 of the"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace millrace

@@ -252,6 +252,11 @@ CLI::App* add_select(CLI::App& app, SelectOptions& options) {
   add_explore_options(*command, options.explore);
   command->add_option("--method", options.method, "exact, or sssp, the paper's shortest path (default: exact)")
       ->type_name("METHOD");
+  command
+      ->add_option("--seconds", options.seconds,
+                   "end the search after this time, with the best selection found so far (default: 10)")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N");
   CLI::Option_group& formats = *command->add_option_group("output");
   add_format(formats, "--json", "print JSON", Format::json, options.explore.format);
   command->footer(

@@ -141,6 +141,7 @@ Result<std::string> select(const Json& request, const Listeners& listeners) {
   millrace::SelectOptions options;
   options.explore = explore_options(request, listeners);
   take(request, "method", options.method);
+  take(request, "seconds", options.seconds);
   return millrace::select_program(options);
 }
 

@@ -130,6 +130,7 @@ Result<std::string> explore_program(const ExploreOptions& options);
 struct SelectOptions {
   ExploreOptions explore;        // its program may be a JSON file of measurements
   std::string method = "exact";  // or "sssp", the paper's shortest path
+  double seconds = 10;           // the search ends after this time, with the best selection found so far
 };
 
 // The best combination of what has been measured.

@@ -61,7 +61,7 @@ Result<std::string> select_program(const SelectOptions& options) {
   const Result<Measurements> measurements = measurements_of(options);
   if (!measurements) return measurements.error();
   Stages stages;
-  const Result<Selection> selection = select(stages, *measurements, *method);
+  const Result<Selection> selection = select(stages, *measurements, *method, {options.seconds});
   if (!selection) return selection.error();
   if (options.explore.format == Format::json) return selection_json(*measurements, *selection);
   return selection_text(*measurements, *selection, static_cast<size_t>(options.explore.width));

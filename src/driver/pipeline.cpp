@@ -15,7 +15,6 @@
 #include "ir/verify.h"
 #include "measure/verify.h"
 #include "plan/verify.h"
-#include "select/select.h"
 #include "select/verify.h"
 
 namespace millrace {
@@ -115,9 +114,10 @@ Result<Explored> measure(Stages& stages, const Graph& graph, const Candidates& c
       [](const Explored& explored) { return verify(explored.measurements); });
 }
 
-Result<Selection> select(Stages& stages, const Measurements& measurements, SelectMethod method) {
+Result<Selection> select(Stages& stages, const Measurements& measurements, SelectMethod method,
+                         const SelectLimits& limits) {
   return stages.run(
-      "select", [&] { return select(measurements, method); },
+      "select", [&] { return select(measurements, method, limits); },
       [&](const Selection& selection) { return verify(measurements, selection); });
 }
 

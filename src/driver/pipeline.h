@@ -17,7 +17,7 @@
 #include "ir/graph.h"
 #include "measure/explore.h"
 #include "plan/build.h"
-#include "select/selection.h"
+#include "select/select.h"
 
 namespace millrace {
 
@@ -49,7 +49,8 @@ Result<Explored> measure(Stages& stages, const Graph& graph, const Candidates& c
                          const ExploreSettings& settings, const KernelMaker* kernels, Database& database,
                          Worker& worker);
 
-Result<Selection> select(Stages& stages, const Measurements& measurements, SelectMethod method);
+Result<Selection> select(Stages& stages, const Measurements& measurements, SelectMethod method,
+                         const SelectLimits& limits = {});
 
 Result<StepPlan> build_plan(Stages& stages, const TrainingGraph& training, const Candidates& candidates,
                             const Measurements& measurements, const Selection& selection, const PlanOptions& options);

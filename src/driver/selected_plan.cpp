@@ -32,10 +32,10 @@ Result<SelectMethod> method_named(const std::string& name) {
   return Error::make(ErrorKind::bad_input, concat("--method ", name, ": unknown method"), "use exact or sssp");
 }
 
-Result<SelectedPlan> select_plan(const Tuned& tuned, SelectMethod method) {
+Result<SelectedPlan> select_plan(const Tuned& tuned, SelectMethod method, const SelectLimits& limits) {
   const Measurements& measurements = tuned.explored.measurements;
   Stages stages;
-  Result<Selection> selection = select(stages, measurements, method);
+  Result<Selection> selection = select(stages, measurements, method, limits);
   if (!selection) return selection.error();
   Result<StepPlan> plan = plan_selection(stages, tuned, *selection);
   if (!plan) return plan.error();

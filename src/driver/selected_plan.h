@@ -4,7 +4,7 @@
 #include "driver/tuning.h"
 #include "plan/build.h"
 #include "plan/plan.h"
-#include "select/selection.h"
+#include "select/select.h"
 
 namespace millrace {
 
@@ -21,6 +21,6 @@ bool is_measured(const MeasuredCandidate& candidate);
 
 Result<SelectMethod> method_named(const std::string& name);
 
-Result<SelectedPlan> select_plan(const Tuned& tuned, SelectMethod method);
+Result<SelectedPlan> select_plan(const Tuned& tuned, SelectMethod method, const SelectLimits& limits = {});
 
 }  // namespace millrace

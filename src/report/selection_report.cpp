@@ -85,10 +85,10 @@ std::string alternatives_lines(const Measurements& measurements, const Selection
 }
 
 std::string method_line(const Selection& selection) {
-  if (selection.method == SelectMethod::sssp)
-    return "Found by the paper's shortest path: a cheaper selection may exist.\n";
-  if (selection.proven) return "Exact: no selection of these measurements costs less.\n";
-  return "The search was cut short: a cheaper selection may exist.\n";
+  const std::string within = concat("within ", fixed(100 * selection.proven_gap(), 2), " % of the optimum (proven)");
+  if (selection.method == SelectMethod::sssp) return concat("Found by the paper's shortest path: ", within, ".\n");
+  if (selection.proven) return "Optimal (proven): no selection of these measurements costs less.\n";
+  return concat("Found in the time given: ", within, ". A larger --seconds may find a cheaper one.\n");
 }
 
 Json names_json(const Measurements& measurements, const std::vector<int>& tensors, const std::vector<int>& layouts,
@@ -134,6 +134,8 @@ std::string selection_json(const Measurements& measurements, const Selection& se
   text.field("proven", selection.proven);
   text.field("cost", selection.cost);
   text.field("bound", selection.bound);
+  text.field("lower_bound", selection.lower_bound);
+  text.field("proven_gap", selection.proven_gap());
   text.field("gap", gap(selection));
   text.list("alternatives", selection.alternatives.size(), [&](size_t s) {
     const auto& alternatives = measurements.choice_points[s].alternatives;

@@ -37,7 +37,7 @@ Result<Selection> select_by_beam(const Measurements& measurements, const Problem
     if (found.end != Elimination::End::solved) continue;
     std::optional<Selection> selection = priced(measurements, found.alternatives, found.candidates);
     if (!selection) continue;
-    selection->proven = false;
+    selection->lower_bound = std::min(selection->cost, std::max(selection->bound, dual.bound()));
     return *std::move(selection);
   }
   return Error::make(ErrorKind::no_configuration, "the search found no selection before it grew too large",
@@ -66,6 +66,8 @@ Result<Selection> select_exact(const Measurements& measurements, const Restricti
       case Elimination::End::solved: {
         std::optional<Selection> selection = priced(measurements, found.alternatives, found.candidates);
         if (!selection) return nothing_fits(measurements, found.stuck);
+        selection->lower_bound = selection->cost;
+        selection->proven = true;
         return *std::move(selection);
       }
       case Elimination::End::nothing:
@@ -75,7 +77,7 @@ Result<Selection> select_exact(const Measurements& measurements, const Restricti
   }
 }
 
-Result<Selection> select_roughly(const Measurements& measurements) {
+Result<Selection> select_roughly(const Measurements& measurements, const SelectLimits&) {
   const Result<Problem> problem = make_problem(measurements, {});
   if (!problem) return problem.error();
   DualBound dual(*problem);

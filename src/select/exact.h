@@ -5,6 +5,7 @@
 #include "measure/measurements.h"
 #include "millrace/result.h"
 #include "select/problem.h"
+#include "select/select.h"
 #include "select/selection.h"
 
 namespace millrace {

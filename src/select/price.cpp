@@ -67,7 +67,7 @@ std::optional<Selection> priced(const Measurements& measurements, const std::vec
                                 const std::vector<int>& candidates) {
   Selection selection;
   selection.alternatives = alternatives;
-  selection.bound = unconstrained_bound(measurements);
+  selection.bound = selection.lower_bound = unconstrained_bound(measurements);
   for (size_t p = 0; p < measurements.partitions.size(); ++p) {
     if (candidates[p] < 0) continue;
     selection.partitions.push_back({static_cast<int>(p), candidates[p]});

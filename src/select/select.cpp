@@ -5,7 +5,7 @@
 
 namespace millrace {
 
-Result<Selection> select(const Measurements& measurements, SelectMethod method) {
+Result<Selection> select(const Measurements& measurements, SelectMethod method, const SelectLimits&) {
   return method == SelectMethod::sssp ? select_sssp(measurements) : select_exact(measurements);
 }
 

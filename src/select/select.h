@@ -8,10 +8,18 @@
 
 namespace millrace {
 
-// Fails with no_configuration if nothing fits together; the error names the partition or the tensors.
-Result<Selection> select(const Measurements& measurements, SelectMethod method);
+// The search ends when its time is over. It goes on only until it has found a first selection, however long that takes.
+struct SelectLimits {
+  double seconds = 10;
+};
 
-// A selection near the best one, in bounded time even if many candidates cost the same.
-Result<Selection> select_roughly(const Measurements& measurements);
+inline constexpr SelectLimits kRoughLimits = {0.5};
+
+// The optimum, if the search ends in time; otherwise the best that it found, with a proven lower bound. Fails with
+// no_configuration if nothing fits together; the error names the partition or the tensors.
+Result<Selection> select(const Measurements& measurements, SelectMethod method, const SelectLimits& limits = {});
+
+// A selection near the best one, quickly: for decisions that are made again and again. It has a proven lower bound too.
+Result<Selection> select_roughly(const Measurements& measurements, const SelectLimits& limits = kRoughLimits);
 
 }  // namespace millrace

@@ -30,9 +30,13 @@ struct Selection {
   std::vector<int> alternatives;              // one per choice point
   std::vector<SelectedPartition> partitions;  // the selected ones, in the order of the measurements
   std::vector<SelectedConversion> conversions;
-  double cost = 0;     // seconds of a step
-  double bound = 0;    // lower bound: every partition with its fastest candidate, layouts and conversions ignored
-  bool proven = true;  // exact: no cheaper selection exists; false if the search was cut short
+  double cost = 0;         // seconds of a step
+  double bound = 0;        // every partition with its fastest candidate, layouts and conversions ignored
+  double lower_bound = 0;  // proven: no selection of these measurements costs less; at least `bound`
+  bool proven = false;     // no selection costs less than this one: `cost` equals `lower_bound`
+
+  // How much more than the optimum the selection can cost at most, as a fraction of the optimum.
+  double proven_gap() const { return lower_bound > 0 && !proven ? cost / lower_bound - 1 : 0.0; }
 };
 
 }  // namespace millrace

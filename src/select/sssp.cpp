@@ -232,6 +232,7 @@ Result<Selection> select_sssp(const Measurements& measurements) {
   if (!selection) return selection;
   selection->method = SelectMethod::sssp;
   selection->proven = false;
+  selection->lower_bound = selection->bound;
   return selection;
 }
 

@@ -132,6 +132,9 @@ class Check {
     if (!std::isfinite(s_.bound) || std::abs(s_.bound - bound) > kTolerance * std::max(s_.bound, bound))
       return concat("its bound is ", bound, " s, not ", s_.bound, " s");
     if (s_.bound > s_.cost * (1 + kTolerance)) return "it costs less than its bound";
+    if (!(s_.lower_bound >= s_.bound * (1 - kTolerance) && s_.lower_bound <= s_.cost * (1 + kTolerance)))
+      return concat("its lower bound of ", s_.lower_bound, " s is not between ", s_.bound, " s and its cost");
+    if (s_.proven && s_.lower_bound < s_.cost * (1 - kTolerance)) return "it is not as cheap as its lower bound";
     return {};
   }
 

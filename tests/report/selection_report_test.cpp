@@ -22,6 +22,8 @@ struct Example {
     selection.conversions = {{0, 0, 1, 2.5e-6}};
     selection.cost = 30e-6;
     selection.bound = 27.5e-6;
+    selection.lower_bound = 30e-6;
+    selection.proven = true;
   }
 };
 
@@ -47,8 +49,23 @@ in total                            µs
   lower bound, layouts ignored   27.50
   gap                           9.09 %
 
-Exact: no selection of these measurements costs less.
+Optimal (proven): no selection of these measurements costs less.
 )");
+}
+
+TEST(SelectionReport, SaysHowFarFromTheOptimum) {
+  Example example;
+  example.selection.proven = false;
+  example.selection.lower_bound = 29e-6;
+  const std::string text = selection_text(example.measurements, example.selection, 100);
+  EXPECT_NE(text.find("Found in the time given: within 3.45 % of the optimum (proven)."), std::string::npos) << text;
+  const auto json = nlohmann::json::parse(selection_json(example.measurements, example.selection));
+  EXPECT_EQ(json["proven"], false);
+  EXPECT_NEAR(json["proven_gap"].get<double>(), 30.0 / 29 - 1, 1e-12);
+  EXPECT_EQ(json["lower_bound"], 29e-6);
+  example.selection.method = SelectMethod::sssp;
+  const std::string path = selection_text(example.measurements, example.selection, 100);
+  EXPECT_NE(path.find("shortest path: within 3.45 % of the optimum (proven)."), std::string::npos) << path;
 }
 
 TEST(SelectionReport, Json) {

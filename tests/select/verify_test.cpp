@@ -61,6 +61,10 @@ TEST(VerifySelection, RejectsInvalidSelections) {
   rejected([](Selection& s) { s.cost = 5; }, "cost");
   rejected([](Selection& s) { s.cost = std::numeric_limits<double>::quiet_NaN(); }, "cost");
   rejected([](Selection& s) { s.bound = 1; }, "its bound is");
+  rejected([](Selection& s) { s.lower_bound = 1; }, "its lower bound");
+  rejected([](Selection& s) { s.lower_bound = 7; }, "its lower bound");
+  rejected([](Selection& s) { s.lower_bound = std::numeric_limits<double>::quiet_NaN(); }, "its lower bound");
+  rejected([](Selection& s) { s.lower_bound = 5; }, "not as cheap as its lower bound");
 }
 
 // Any other candidate, alternative or conversion than the selected one no longer adds up or fits.

@@ -11,6 +11,10 @@
 
 namespace millrace {
 
+// How often a waiting thread of OpenMP looks again before it sleeps (GOMP_SPINCOUNT), in the program and in workers. In
+// other programs, such as Python, their own setting applies.
+inline constexpr const char* kSpinCount = "100";
+
 // A program file and how to read it.
 struct ProgramSource {
   std::string path;

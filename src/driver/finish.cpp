@@ -14,6 +14,7 @@
 namespace millrace {
 namespace {
 
+constexpr double kLeastLeft = 0.6;    // seconds, for parts that take a moment, also after the deadline
 constexpr double kMostChecking = 20;  // seconds
 constexpr double kMostTiming = 4;     // of both steps together
 constexpr double kClockSeconds = 2;   // that reading a GPU's clock may take
@@ -45,7 +46,7 @@ class Finisher {
   Result<FinishedPlan> run(SelectMethod method, std::string folder) {
     made_.folder = std::move(folder);
     phases_.begin("selecting");
-    Result<SelectedPlan> selected = select_plan(tuned_, method);
+    Result<SelectedPlan> selected = select_plan(tuned_, method, {select_seconds(tuned_.budget)});
     if (!selected) return selected.error();
     made_.selected = std::move(*selected);
     made_.unchecked = unchecked_launches();
@@ -103,8 +104,10 @@ class Finisher {
     return compile_seconds(baseline.unmeasured, tuned_.machine) + draw_seconds(baseline.prepared.training.graph);
   }
 
+  double left() const { return std::max(kLeastLeft, end_.left()); }
+
   // Whether so many steps can be timed after some other work.
-  bool fits(double step, double other) const { return kStepsToTime * step + other < kShareOfRest * end_.left(); }
+  bool fits(double step, double other) const { return kStepsToTime * step + other < kShareOfRest * left(); }
 
   Result<Done> not_timed(std::string why) {
     made_.not_timed = std::move(why);
@@ -125,8 +128,8 @@ class Finisher {
 
   Result<Done> time(const std::vector<PlanSession*>& sessions) {
     const LoadMeter meter;
-    const double seconds = std::min(kMostTiming, kShareOfRest * end_.left());
-    const Result<std::optional<std::vector<Estimate>>> times = time_steps(sessions, seconds, end_);
+    const double seconds = std::min(kMostTiming, kShareOfRest * left());
+    const Result<std::optional<std::vector<Estimate>>> times = time_steps(sessions, Deadline::after(seconds));
     if (!times) return times.error();
     if (!*times) return not_timed(kNoTime);
     made_.after = (**times)[0];
@@ -160,7 +163,7 @@ class Finisher {
     const LoadedPlan plan = loaded(made_.selected.plan, prepared, made_.folder);
     Result<PlanSession> session = PlanSession::open(plan);
     if (!session) return session.error();
-    const double most = std::min(kMostChecking, end_.left() / kTooOptimistic);
+    const double most = std::min(kMostChecking, left() / kTooOptimistic);
     const Result<PlanCheck> checked = check_plan(plan, *session, most);
     if (!checked) return checked.error();
     made_.check = *checked;

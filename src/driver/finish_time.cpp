@@ -8,7 +8,7 @@ namespace {
 constexpr double kKernelSeconds = 0.2;      // one kernel, by the host's compiler or by NVRTC
 constexpr double kCompilerSeconds = 0.6;    // starting it, and linking
 constexpr double kSecondsAnElement = 4e-8;  // drawn, rounded and copied
-constexpr double kMostSelecting = 5;
+constexpr double kMostSelecting = 10;
 constexpr double kMostTiming = 2.5;
 constexpr double kShare = 0.1;  // of the budget, for selecting and for timing
 constexpr double kMostShare = 0.5;
@@ -25,6 +25,8 @@ size_t kernels_of(const Prepared& prepared) {
 }
 
 }  // namespace
+
+double select_seconds(double budget) { return budget > 0 ? std::min(kShare * budget, kMostSelecting) : kMostSelecting; }
 
 double compile_seconds(size_t kernels, const Machine& machine) {
   if (kernels == 0) return 0;
@@ -44,7 +46,7 @@ double finish_seconds(const Prepared& prepared, const Machine& machine, double b
   // A GPU's kernels were compiled for their trials; a CPU's are compiled again, together.
   const size_t compiled = machine.target().own_memory ? 0 : kernels_of(prepared);
   const double needed = compile_seconds(compiled, machine) + draw_seconds(prepared.training.graph) +
-                        std::min(kShare * budget, kMostSelecting) + std::min(kShare * budget, kMostTiming);
+                        select_seconds(budget) + std::min(kShare * budget, kMostTiming);
   return std::min(needed, kMostShare * budget);
 }
 

@@ -7,6 +7,9 @@
 
 namespace millrace {
 
+// Searching for the best selection. `budget`: of the whole command; 0: none.
+double select_seconds(double budget);
+
 // Compiling so many kernels, on all cores.
 double compile_seconds(size_t kernels, const Machine& machine);
 

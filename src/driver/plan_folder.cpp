@@ -95,7 +95,7 @@ Result<Done> write_plan(StepPlan& plan, const std::vector<Launch>& launches, con
   }
   plan.kernels = {};
   if (!sources.empty()) {
-    Result<std::string> hash = kernels.compile_together(sources, concat(folder, "/", kKernelFile));
+    Result<std::string> hash = kernels.compile_together(sources, concat(folder, "/", kKernelFile), cpu_info().cores);
     if (!hash) return hash.error();
     plan.kernels = {kKernelFile, std::move(*hash), hash_of_sources(launches, cpu_prelude()), cpu_info().identity()};
   }

@@ -57,11 +57,10 @@ Estimate estimate_of(std::vector<double> samples) {
 
 }  // namespace
 
-Result<std::optional<std::vector<Estimate>>> time_steps(const std::vector<PlanSession*>& sessions, double seconds,
-                                                        const Deadline& deadline) {
+Result<std::optional<std::vector<Estimate>>> time_steps(const std::vector<PlanSession*>& sessions,
+                                                        const Deadline& end) {
   std::vector<Sampled> all;
   for (PlanSession* session : sessions) all.push_back({session, {}});
-  const Deadline end = Deadline::after(seconds).or_earlier(deadline);
   while (!end.passed() && all.front().samples.size() < kMostSamples) {
     const Result<bool> more = take_turns(all, end);
     if (!more) return more.error();

@@ -11,9 +11,8 @@
 
 namespace millrace {
 
-// For each session, which has its tensors; nothing for all of them if not even one step of each fits. At most about
-// `seconds`, and never longer than one step of each after the deadline.
-Result<std::optional<std::vector<Estimate>>> time_steps(const std::vector<PlanSession*>& sessions, double seconds,
-                                                        const Deadline& deadline);
+// For each session, which has its tensors. Ends by the deadline if a step is as long as the one before; nothing if not
+// even one step of each fits.
+Result<std::optional<std::vector<Estimate>>> time_steps(const std::vector<PlanSession*>& sessions, const Deadline& end);
 
 }  // namespace millrace

@@ -52,14 +52,20 @@ Result<std::string> worker_path() {
                      "set MILLRACE_WORKER to its path");
 }
 
+bool is_set(const char* variable) {
+  return std::getenv(variable) != nullptr;  // NOLINT(concurrency-mt-unsafe): nothing sets variables
+}
+
 // The reference allocates gigabytes for every partition. With 4 KiB pages that takes longer than computing the values,
 // so workers for a device with its own memory use huge pages. Workers that time CPU kernels do not, because plans run
-// with 4 KiB pages.
+// with 4 KiB pages. Threads that wait spin briefly, as in the program.
 std::map<std::string, std::string> worker_environment(const Machine& machine) {
   constexpr const char* kTunables = "GLIBC_TUNABLES";
-  const bool is_set = std::getenv(kTunables) != nullptr;  // NOLINT(concurrency-mt-unsafe): as above
-  if (!machine.target().own_memory || is_set) return {};
-  return {{kTunables, "glibc.malloc.hugetlb=1"}};
+  constexpr const char* kSpins = "GOMP_SPINCOUNT";
+  std::map<std::string, std::string> variables;
+  if (machine.target().own_memory && !is_set(kTunables)) variables[kTunables] = "glibc.malloc.hugetlb=1";
+  if (!is_set(kSpins) && !is_set("OMP_WAIT_POLICY")) variables[kSpins] = kSpinCount;
+  return variables;
 }
 
 // Whether the program's tensors together exceed the last-level cache, so that a step reads them from memory.
@@ -246,9 +252,9 @@ Result<std::unique_ptr<KernelMaker>> kernel_maker_of(const Machine& machine) {
 }
 
 // A guess of the best selection, inside the stage `measure`: it guides the exploration and is no artefact.
-Wanted wanted_of(const Measurements& measurements, double /*seconds*/) {
+Wanted wanted_of(const Measurements& measurements, double seconds) {
   Wanted wanted;
-  const Result<Selection> selection = select_roughly(measurements);
+  const Result<Selection> selection = select_roughly(measurements, {std::min(seconds, kRoughLimits.seconds)});
   if (!selection) return wanted;
   for (const SelectedPartition& selected : selection->partitions) {
     const MeasuredPartition& partition = measurements.partitions[static_cast<size_t>(selected.partition)];
@@ -350,8 +356,8 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   };
   settings.wanted = wanted_of;
   if (options.progress) {
-    settings.select = [](const Measurements& so_far, double /*seconds*/) {
-      const Result<Selection> selection = select(so_far, SelectMethod::sssp);
+    settings.select = [](const Measurements& so_far, double seconds) {
+      const Result<Selection> selection = select_roughly(so_far, {std::min(seconds, kRoughLimits.seconds)});
       return selection ? selection->cost : 0;
     };
     settings.progress = [&](const ExploreProgress& so_far) { phases.explore(so_far); };

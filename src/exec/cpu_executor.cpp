@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/text.h"
+#include "device/cpu/cpu_info.h"
 
 namespace millrace {
 namespace {
@@ -45,7 +46,7 @@ Result<Functions> compiled_functions(const std::vector<Launch>& launches, const 
   Functions found;
   std::map<std::string, size_t> module_of;  // by path
   size_t next = 0;
-  const std::vector<Result<CompiledKernel>> compiled = cache.get(sources, 1);
+  const std::vector<Result<CompiledKernel>> compiled = cache.get(sources, cpu_info().cores);
   for (const Launch& launch : launches) {
     found.addresses.push_back(nullptr);
     if (launch.kernel.empty()) continue;

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <future>
 #include <utility>
 
 #include "base/file.h"
@@ -66,26 +67,26 @@ std::string translation_unit(const std::string& prelude, const std::vector<Named
   return text;
 }
 
-CompileOutcome compile(const Compiler& compiler, const std::string& text, const std::string& directory,
-                       double seconds) {
-  Result<TemporaryDirectory> folder = TemporaryDirectory::make(directory);
-  if (!folder) return failed(false, with_room_as_remedy(folder.error(), directory));
-  const std::string source = folder->path() + "/kernels.cpp";
-  const std::string path = folder->path() + "/kernels.so";
-  if (const Result<Done> written = write_file(source, text); !written)
-    return failed(false, with_room_as_remedy(written.error(), directory));
+namespace {
 
+// Runs the compiler with its flags and these arguments; nothing if it succeeds.
+std::optional<CompileOutcome> run_compiler(const Compiler& compiler, const std::vector<std::string>& further,
+                                           const std::string& folder, const std::string& directory, double seconds) {
   std::vector<std::string> arguments = {compiler.path};
   arguments.insert(arguments.end(), compiler.flags.begin(), compiler.flags.end());
-  arguments.insert(arguments.end(), {source, "-o", path});
+  arguments.insert(arguments.end(), further.begin(), further.end());
   ProcessOptions options;
   options.timeout_seconds = seconds;
   options.output_limit = size_t{64} << 10;
-  options.environment = {{"TMPDIR", folder->path()}, {"LC_ALL", "C"}};
+  options.environment = {{"TMPDIR", folder}, {"LC_ALL", "C"}};
   const Result<Finished> finished = run_process(arguments, options);
   if (!finished) return failed(false, finished.error());
   if (finished->exit_code != 0 || finished->timed_out) return failed_to_compile(*finished, directory, seconds);
+  return std::nullopt;
+}
 
+// The shared object at `path`, which the compiler made.
+CompileOutcome taken(TemporaryDirectory folder, const std::string& path) {
   // The user's umask may make it group-writable; then it would not be loaded.
   if (chmod(path.c_str(), 0600) != 0)
     return failed(true, Error::make(ErrorKind::failed, concat("the compiler made no object: ", std::strerror(errno))));
@@ -93,8 +94,48 @@ CompileOutcome compile(const Compiler& compiler, const std::string& text, const 
   if (!bytes) return failed(false, bytes.error());
   std::string hash = sha256(*bytes);
   CompileOutcome outcome;
-  outcome.object = FreshObject{std::move(*folder), path, std::move(*bytes), std::move(hash)};
+  outcome.object = FreshObject{std::move(folder), path, std::move(*bytes), std::move(hash)};
   return outcome;
+}
+
+}  // namespace
+
+CompileOutcome compile(const Compiler& compiler, const std::string& text, const std::string& directory,
+                       double seconds) {
+  return compile(compiler, std::vector<std::string>{text}, directory, seconds);
+}
+
+CompileOutcome compile(const Compiler& compiler, const std::vector<std::string>& texts, const std::string& directory,
+                       double seconds) {
+  Result<TemporaryDirectory> made = TemporaryDirectory::make(directory);
+  if (!made) return failed(false, with_room_as_remedy(made.error(), directory));
+  const std::string& folder = made->path();
+  const std::string path = folder + "/kernels.so";
+  std::vector<std::string> sources;
+  for (const std::string& text : texts) {
+    sources.push_back(concat(folder, "/kernels", sources.size(), ".cpp"));
+    if (const Result<Done> written = write_file(sources.back(), text); !written)
+      return failed(false, with_room_as_remedy(written.error(), directory));
+  }
+  if (sources.size() == 1) {
+    auto failure = run_compiler(compiler, {sources.front(), "-o", path}, folder, directory, seconds);
+    return failure ? std::move(*failure) : taken(std::move(*made), path);
+  }
+  std::vector<std::future<std::optional<CompileOutcome>>> running;
+  std::vector<std::string> linked;
+  for (const std::string& source : sources) {
+    linked.push_back(source + ".o");
+    running.push_back(std::async(std::launch::async, [&, object = linked.back()] {
+      return run_compiler(compiler, {"-c", source, "-o", object}, folder, directory, seconds);
+    }));
+  }
+  std::optional<CompileOutcome> failure;
+  for (auto& one : running) {
+    if (std::optional<CompileOutcome> outcome = one.get(); outcome && !failure) failure = std::move(outcome);
+  }
+  linked.insert(linked.end(), {"-o", path});
+  if (!failure) failure = run_compiler(compiler, linked, folder, directory, seconds);
+  return failure ? std::move(*failure) : taken(std::move(*made), path);
 }
 
 }  // namespace millrace

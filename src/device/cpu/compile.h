@@ -43,5 +43,8 @@ struct CompileOutcome {
 
 // Works in a new folder in `directory`.
 CompileOutcome compile(const Compiler& compiler, const std::string& text, const std::string& directory, double seconds);
+// One object of several texts, which are compiled at the same time.
+CompileOutcome compile(const Compiler& compiler, const std::vector<std::string>& texts, const std::string& directory,
+                       double seconds);
 
 }  // namespace millrace

@@ -186,16 +186,29 @@ std::vector<Result<CompiledKernel>> KernelCache::get(const std::vector<KernelSou
   return results;
 }
 
+// The kernels in so many texts of about equal length, longest kernels first.
+std::vector<std::string> KernelCache::shared_out(const std::map<std::string, std::string>& kernels, size_t jobs) const {
+  constexpr size_t kFewest = 4;  // a compiler takes as long to start
+  std::vector<NamedKernel> sorted;
+  for (const auto& [name, text] : kernels) sorted.push_back({name, text});
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const NamedKernel& l, const NamedKernel& r) { return l.text.size() > r.text.size(); });
+  std::vector<std::vector<NamedKernel>> parts(std::clamp<size_t>(sorted.size() / kFewest, 1, jobs));
+  for (size_t k = 0; k < sorted.size(); ++k) parts[k % parts.size()].push_back(std::move(sorted[k]));
+  std::vector<std::string> texts;
+  for (const std::vector<NamedKernel>& part : parts) texts.push_back(translation_unit(prelude_, part));
+  return texts;
+}
+
 Result<std::string> KernelCache::compile_together(const std::vector<KernelSource>& sources,
-                                                  const std::string& output_path) const {
+                                                  const std::string& output_path, int jobs) const {
   if (const Result<Done> usable = make_private_directory(directory_); !usable) return usable.error();
   std::map<std::string, std::string> kernels;
   for (const KernelSource& source : sources) kernels.emplace(name_of(source), source.text);
-  std::vector<NamedKernel> named;
-  for (const auto& [name, text] : kernels) named.push_back({name, text});
-  const size_t batches = named.size() / std::max<size_t>(limits_.batch, 1) + 1;
+  const std::vector<std::string> texts = shared_out(kernels, static_cast<size_t>(std::max(jobs, 1)));
+  const size_t batches = kernels.size() / std::max<size_t>(limits_.batch, 1) + 1;
   const double seconds = std::min(limits_.seconds * static_cast<double>(batches), kLongestTogetherSeconds);
-  const CompileOutcome outcome = compile(compiler_, translation_unit(prelude_, named), directory_, seconds);
+  const CompileOutcome outcome = compile(compiler_, texts, directory_, seconds);
   if (!outcome.object) {
     Error error = outcome.failure.error;
     if (outcome.failure.by_text)

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -49,10 +50,13 @@ class KernelCache {
   std::vector<Result<CompiledKernel>> get(const std::vector<KernelSource>& sources, int jobs,
                                           const CompileProgress& progress = {}) const;
 
-  // Makes one shared object with exactly these kernels, and returns its sha256.
-  Result<std::string> compile_together(const std::vector<KernelSource>& sources, const std::string& output_path) const;
+  // Makes one shared object with exactly these kernels, and returns its sha256; `jobs` compilers run at once.
+  Result<std::string> compile_together(const std::vector<KernelSource>& sources, const std::string& output_path,
+                                       int jobs = 1) const;
 
  private:
+  std::vector<std::string> shared_out(const std::map<std::string, std::string>& kernels, size_t jobs) const;
+
   std::string directory_;
   Compiler compiler_;
   std::string prelude_;

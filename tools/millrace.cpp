@@ -189,8 +189,8 @@ CLI::App* add_db(CLI::App& app, DatabaseOptions& options, Result<std::string> (*
     add_format(*to->add_option_group("output"), "--json", "print JSON", Format::json, options.format);
   };
   add_json(add("list", "list devices and their numbers of rows", millrace::list_database));
-  CLI::App* const merge = add("merge", "add another database's rows; later rows win", millrace::merge_database);
-  merge->add_option("OTHER", options.file, "another database of measurements")->required();
+  CLI::App* const merge = add("merge", "add other databases' rows; later rows win", millrace::merge_database);
+  merge->add_option("OTHER", options.others, "other databases of measurements")->required();
   add_json(merge);
   CLI::App* const write =
       add("export", "write all rows as JSON lines, also from a damaged file", millrace::export_database);

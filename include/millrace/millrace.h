@@ -86,8 +86,9 @@ struct BenchOptions {
 Result<std::string> bench_plan(const BenchOptions& options);
 
 struct DatabaseOptions {
-  std::string path;  // the database; empty: the user's own
-  std::string file;  // to merge, import or export; export without one returns the rows
+  std::string path;                 // the database; empty: the user's own
+  std::string file;                 // to import or export; export without one returns the rows
+  std::vector<std::string> others;  // databases to merge into it
   Format format = Format::text;
   int width = 100;
   std::string* notice = nullptr;  // filled, if not null, with a message to print besides the result
@@ -95,7 +96,7 @@ struct DatabaseOptions {
 
 // What the database of measurements contains, per device.
 Result<std::string> list_database(const DatabaseOptions& options);
-// Adds another database's rows; of two rows with the same key the later one is kept.
+// Adds other databases' rows; of two rows with the same key the later one is kept.
 Result<std::string> merge_database(const DatabaseOptions& options);
 // All rows as JSON lines; of a damaged database those that can be read, with a notice.
 Result<std::string> export_database(const DatabaseOptions& options);

@@ -141,7 +141,16 @@ Result<std::string> list_database(const DatabaseOptions& options) {
 Result<std::string> merge_database(const DatabaseOptions& options) {
   Result<Database> database = open_to_write(options);
   if (!database) return database.error();
-  return merged_text(database->merge_from(options.file), options.format);
+  Merged all;
+  for (const std::string& other : options.others) {
+    const Result<Merged> merged = database->merge_from(other);
+    if (!merged) return merged.error();
+    all.added += merged->added;
+    all.replaced += merged->replaced;
+    all.kept += merged->kept;
+    all.known += merged->known;
+  }
+  return merged_text(all, options.format);
 }
 
 Result<std::string> export_database(const DatabaseOptions& options) {

@@ -18,6 +18,7 @@ constexpr double kLeastLeft = 0.6;    // seconds, for parts that take a moment, 
 constexpr double kMostChecking = 20;  // seconds
 constexpr double kMostTiming = 4;     // of both steps together
 constexpr double kClockSeconds = 2;   // that reading a GPU's clock may take
+constexpr double kShareToOpen = 0.7;  // of what is left, for opening a plan and timing its steps
 constexpr double kShareOfRest = 0.4;  // for timing, and for checking
 constexpr double kStepsToTime = 3;    // at least: two that warm up and one
 constexpr double kTooOptimistic = 4;  // how much longer than estimated a check may take
@@ -107,7 +108,7 @@ class Finisher {
   double left() const { return std::max(kLeastLeft, end_.left()); }
 
   // Whether so many steps can be timed after some other work.
-  bool fits(double step, double other) const { return kStepsToTime * step + other < kShareOfRest * left(); }
+  bool fits(double step, double other) const { return kStepsToTime * step + other < kShareToOpen * left(); }
 
   Result<Done> not_timed(std::string why) {
     made_.not_timed = std::move(why);

@@ -5,13 +5,17 @@
 namespace millrace {
 namespace {
 
-constexpr double kKernelSeconds = 0.2;      // one kernel, by the host's compiler or by NVRTC
-constexpr double kCompilerSeconds = 0.6;    // starting it, and linking
+// In multiples of what a small kernel takes.
+constexpr double kKernel = 0.6;
+constexpr double kPrelude = 2.5;            // parsing it, and linking
 constexpr double kSecondsAnElement = 4e-8;  // drawn, rounded and copied
 constexpr double kMostSelecting = 10;
 constexpr double kMostTiming = 2.5;
 constexpr double kShare = 0.1;  // of the budget, for selecting and for timing
-constexpr double kMostShare = 0.5;
+constexpr double kMostShare = 0.7;
+constexpr double kBaselineShare = 0.2;
+constexpr double kMostGrace = 3;
+constexpr double kAllowed = 4;  // after a budget: a second less than a command may take longer
 
 size_t kernels_of(const Prepared& prepared) {
   size_t kernels = 0;
@@ -31,7 +35,7 @@ double select_seconds(double budget) { return budget > 0 ? std::min(kShare * bud
 double compile_seconds(size_t kernels, const Machine& machine) {
   if (kernels == 0) return 0;
   const auto jobs = static_cast<double>(std::max(1, machine.cpu.cores));
-  return kCompilerSeconds + kKernelSeconds * static_cast<double>(kernels) / jobs;
+  return machine.compiler_seconds * (kPrelude + kKernel * static_cast<double>(kernels) / jobs);
 }
 
 double draw_seconds(const Graph& graph) {
@@ -42,12 +46,17 @@ double draw_seconds(const Graph& graph) {
   return elements * kSecondsAnElement;
 }
 
-double finish_seconds(const Prepared& prepared, const Machine& machine, double budget) {
+FinishTime finish_time(const Prepared& prepared, const Machine& machine, double budget) {
   // A GPU's kernels were compiled for their trials; a CPU's are compiled again, together.
   const size_t compiled = machine.target().own_memory ? 0 : kernels_of(prepared);
-  const double needed = compile_seconds(compiled, machine) + draw_seconds(prepared.training.graph) +
-                        select_seconds(budget) + std::min(kShare * budget, kMostTiming);
-  return std::min(needed, kMostShare * budget);
+  const double draws = draw_seconds(prepared.training.graph);
+  const double plan = compile_seconds(compiled, machine) + draws + select_seconds(budget);
+  const double baseline = compile_seconds(prepared.training.graph.operators.size() / 2, machine) + draws;
+  const double timing = std::min(kShare * budget, kMostTiming) + std::min(kBaselineShare * budget, baseline);
+  FinishTime time;
+  time.reserved = std::min(plan + timing, kMostShare * budget);
+  time.grace = std::clamp(kAllowed - std::max(0.0, plan - time.reserved), 0.0, kMostGrace);
+  return time;
 }
 
 double grace_seconds(double budget) { return 0.05 * budget + 2; }

@@ -16,8 +16,8 @@ double compile_seconds(size_t kernels, const Machine& machine);
 // Drawing the caller's tensors and copying them to the device.
 double draw_seconds(const Graph& graph);
 
-// Selecting, writing the plan, and timing it against the step before optimization; at most half of the budget.
-double finish_seconds(const Prepared& prepared, const Machine& machine, double budget);
+// Selecting, writing the plan, and timing it against the step before optimization.
+FinishTime finish_time(const Prepared& prepared, const Machine& machine, double budget);
 
 // After the budget, for parts that a plan does not need: less than the 10 % and 5 s that a command may take longer.
 double grace_seconds(double budget);

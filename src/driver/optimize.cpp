@@ -104,7 +104,7 @@ Result<std::string> optimize_program(const OptimizeOptions& options) {
   const Result<Deadline> deadline = deadline_of(explore);
   if (!deadline) return deadline.error();
   Phases phases(explore.progress, *deadline);
-  Result<Tuned> tuned = tune(explore, Measuring::within_budget, phases, finish_seconds);
+  Result<Tuned> tuned = tune(explore, Measuring::within_budget, phases, finish_time);
   if (!tuned) return tuned.error();
   Result<FinishedPlan> finished = finish(*tuned, *method, folder_of(options), phases);
   if (!finished) return finished.error();

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/directories.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -147,7 +148,10 @@ Result<Machine> find_machine(const std::string& device, int threads) {
   machine.backend = std::move(*backend);
   machine.cpu = cpu_info();
   machine.threads = threads > 0 ? threads : ::millrace::threads();
-  if (const Result<Done> compiles = machine.backend->can_compile(); !compiles) {
+  const double begin = now();
+  const Result<Done> compiles = machine.backend->can_compile();
+  if (!machine.target().own_memory) machine.compiler_seconds = now() - begin;
+  if (!compiles) {
     if (machine.target().own_memory) return compiles.error();  // nothing can be checked there
     machine.no_compiler = compiles.error();
   }
@@ -343,8 +347,8 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   settings.exhaustive = settings.measure && options.exhaustive;
   if (!settings.measure) settings.deadline = Deadline::after(0);
   if (settings.measure && !settings.exhaustive)
-    settings.deadline = phases.deadline().earlier_by(finish ? finish(*prepared, machine, *budget) : 0);
-  settings.baseline_grace = kBaselineGraceSeconds;
+    settings.deadline = phases.deadline().earlier_by(finish ? finish(*prepared, machine, *budget).reserved : 0);
+  settings.baseline_grace = finish ? finish(*prepared, machine, *budget).grace : kBaselineGraceSeconds;
   settings.trial.cold = is_cold(prepared->training.graph, machine.cpu);
   settings.trial.cache_bytes = machine.cpu.last_level_cache;
   const Graph& graph = prepared->training.graph;

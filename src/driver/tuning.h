@@ -50,6 +50,7 @@ struct Machine {
   CpuInfo cpu;
   int threads = 1;
   std::optional<Error> no_compiler;  // why kernels cannot be compiled
+  double compiler_seconds = 0.2;     // what a small kernel takes; on a busy machine more
 
   const Target& target() const { return backend->target(); }
   // Everything that affects times, as one text.
@@ -97,8 +98,13 @@ enum class Measuring {
 // When a command with this budget must end; never if the exploration is exhaustive.
 Result<Deadline> deadline_of(const ExploreOptions& options);
 
-// `finish`: how many seconds the command needs after the exploration. Null: none.
-using FinishEstimate = double (*)(const Prepared& prepared, const Machine& machine, double budget);
+// What a command needs after the exploration.
+struct FinishTime {
+  double reserved = 0;  // seconds of the budget
+  double grace = 0;     // seconds that an exploration may take longer to measure a first plan
+};
+// Null: nothing.
+using FinishEstimate = FinishTime (*)(const Prepared& prepared, const Machine& machine, double budget);
 
 Result<Tuned> tune(const ExploreOptions& options, Measuring measuring, Phases& phases, FinishEstimate finish = nullptr);
 // The same for a program that was already read.

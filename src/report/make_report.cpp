@@ -105,6 +105,9 @@ Document make_report(const ReportArtefacts& artefacts, const StepMetrics& metric
                        violins_section(artefacts),           roofline_section(artefacts, metrics),
                        selection_section(artefacts),         memory_section(artefacts),
                        exploration_section(artefacts)};
+  // Only `optimize` explores; a report of earlier measurements has no such curve.
+  if (artefacts.exploration.points.size() > 1)
+    document.sections.insert(document.sections.end() - 1, search_section(artefacts.exploration.points));
   return document;
 }
 

@@ -16,6 +16,8 @@ Section violins_section(const ReportArtefacts& artefacts);
 Section roofline_section(const ReportArtefacts& artefacts, const StepMetrics& metrics);
 Section selection_section(const ReportArtefacts& artefacts);
 Section memory_section(const ReportArtefacts& artefacts);
+// Best step, lower bound and candidates tried, over time.
+Section search_section(const std::vector<ExplorationPoint>& points);
 Section exploration_section(const ReportArtefacts& artefacts);
 
 }  // namespace millrace

@@ -98,6 +98,13 @@ class DbTest(unittest.TestCase):
         self.assertEqual(samples, [30, 31, 30])
         self.assertIn("no-such.db", self.fails(WRONG_USAGE, "merge", "no-such.db"))
 
+    def test_merge_of_several(self) -> None:
+        for name in ("a", "b", "c"):
+            (self.folder / "rows.jsonl").write_text(lines(row(name)))
+            self.succeed("import", "rows.jsonl", "--db", f"{name}.db")
+        merged = json.loads(self.succeed("merge", "a.db", "b.db", "c.db", "b.db", "--db", "all.db", "--json"))
+        self.assertEqual(merged, {"schema_version": 2, "added": 3, "replaced": 0, "kept": 0, "known": 1})
+
     def test_a_damaged_database_says_how_to_recover(self) -> None:
         self.import_rows(*(row(f"candidate {k}") for k in range(500)))
         with sqlite3.connect(self.database) as connection:

@@ -30,6 +30,9 @@ Picture roofline_picture(const ReportArtefacts& artefacts, const StepMetrics& me
 // For each tensor that a launch writes: all layouts, how slow its writer is for each, and the selected path.
 Picture selection_picture(const ReportArtefacts& artefacts);
 
+// Best step, lower bound and candidates tried over the time of an exploration.
+Picture search_picture(const std::vector<ExplorationPoint>& points);
+
 // Which tensors occupy which bytes of the arena, launch by launch.
 Picture memory_picture(const ReportArtefacts& artefacts);
 

@@ -1,0 +1,114 @@
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+#include "report/exploration_report.h"
+#include "report/html/pictures.h"
+#include "report/html/svg.h"
+
+namespace millrace {
+namespace {
+
+constexpr double kWidth = 900;
+constexpr double kHeight = 460;
+constexpr double kLeft = 84;
+constexpr double kRight = 880;
+// Two panels, one above the other: seconds of a step, and candidates.
+constexpr double kStepTop = 34;
+constexpr double kStepBottom = 250;
+constexpr double kTriedTop = 310;
+constexpr double kTriedBottom = 410;
+constexpr int kTicks = 5;
+
+// 1, 2 or 5 times a power of ten, so that at most kTicks of them reach `most`.
+double tick_of(double most) {
+  const double least = most / kTicks;
+  const double power = std::pow(10, std::floor(std::log10(least)));
+  for (const double factor : {1.0, 2.0, 5.0}) {
+    if (factor * power >= least) return factor * power;
+  }
+  return 10 * power;
+}
+
+// A panel: a quantity over time, from zero.
+struct Panel {
+  double seconds;  // at the right
+  double most;     // at the top
+  double top;
+  double bottom;
+
+  Point at(double second, double value) const {
+    return {kLeft + (kRight - kLeft) * second / seconds, bottom - (bottom - top) * std::min(1.0, value / most)};
+  }
+};
+
+template <class Text>
+void draw_axes(Svg& svg, const Panel& panel, Text text) {
+  const double tick = tick_of(panel.most);
+  for (int k = 0; tick * k <= panel.most * 1.001; ++k) {
+    const Point foot = panel.at(0, tick * k);
+    svg.line(foot, {kRight, foot.y}, "grid");
+    svg.text({kLeft - 6, foot.y + 4}, text(tick * k), "label", "end");
+  }
+}
+
+void draw_seconds(Svg& svg, const Panel& panel) {
+  const double tick = tick_of(panel.seconds);
+  for (int k = 0; tick * k <= panel.seconds * 1.001; ++k)
+    svg.text({panel.at(tick * k, 0).x, panel.bottom + 18}, concat(tick * k), "label", "middle");
+  svg.text({(kLeft + kRight) / 2, panel.bottom + 38}, "seconds since the exploration began", "label", "middle");
+}
+
+// A staircase: a value holds until the next point.
+void draw_curve(Svg& svg, const Panel& panel, const std::vector<ExplorationPoint>& points,
+                double ExplorationPoint::*value, const std::string& name, const std::string& classes) {
+  for (size_t k = 0; k + 1 < points.size(); ++k) {
+    if (points[k].*value <= 0) continue;
+    const Point from = panel.at(points[k].seconds, points[k].*value);
+    const Point to = panel.at(points[k + 1].seconds, points[k].*value);
+    const std::string tip = concat(name, " after ", fixed(points[k].seconds, 1), " s");
+    svg.line(from, to, classes, 2, tip);
+    svg.line(to, panel.at(points[k + 1].seconds, points[k + 1].*value), classes, 2, tip);
+  }
+}
+
+void draw_key(Svg& svg, double x, const std::string& name, const std::string& classes) {
+  svg.line({x, 14}, {x + 24, 14}, classes, 2);
+  svg.text({x + 30, 18}, name, "label");
+}
+
+// The highest step that is drawn: the first ones may be far above the rest.
+double highest_step(const std::vector<ExplorationPoint>& points) {
+  constexpr double kMostOverLast = 3;
+  double most = 0;
+  for (const ExplorationPoint& point : points) most = std::max({most, point.step, point.bound});
+  const double last = std::max(points.back().step, points.back().bound);
+  return last > 0 ? std::min(most, kMostOverLast * last) : most;
+}
+
+}  // namespace
+
+Picture search_picture(const std::vector<ExplorationPoint>& points) {
+  Svg svg(kWidth, kHeight, "the search over time");
+  const double seconds = points.empty() ? 0 : points.back().seconds;
+  const double step = points.empty() ? 0 : highest_step(points);
+  if (seconds > 0 && step > 0) {
+    const Panel steps{seconds, 1.1 * step, kStepTop, kStepBottom};
+    const Panel tried{seconds, 1.1 * std::max(1.0, points.back().tried), kTriedTop, kTriedBottom};
+    draw_axes(svg, steps, shown_seconds);
+    draw_axes(svg, tried, short_count);
+    draw_seconds(svg, tried);
+    draw_curve(svg, steps, points, &ExplorationPoint::bound, "lower bound", "series bound");
+    draw_curve(svg, steps, points, &ExplorationPoint::step, "best step", "series step");
+    draw_curve(svg, tried, points, &ExplorationPoint::tried, "candidates tried", "series tried");
+    draw_key(svg, kLeft, "best step so far", "series step");
+    draw_key(svg, kLeft + 190, "lower bound", "series bound");
+    svg.text({kLeft, kTriedTop - 14}, "candidates tried", "label");
+  }
+  return {"search",
+          "Above: a step of the best selection so far, and its lower bound, every partition with its fastest candidate "
+          "so far. A bound falls too: faster candidates are found. Below: the candidates tried in this run.",
+          std::move(svg).finish(), false};
+}
+
+}  // namespace millrace

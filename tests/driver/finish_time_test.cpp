@@ -1,0 +1,47 @@
+#include "driver/finish_time.h"
+
+#include <gtest/gtest.h>
+
+namespace millrace {
+namespace {
+
+Machine machine_of(int cores) {
+  Machine machine;
+  machine.cpu.cores = cores;
+  return machine;
+}
+
+TEST(FinishTime, MoreKernelsTakeLongerAndMoreCoresLessTime) {
+  EXPECT_EQ(compile_seconds(0, machine_of(2)), 0);
+  EXPECT_LT(compile_seconds(4, machine_of(2)), compile_seconds(40, machine_of(2)));
+  EXPECT_LT(compile_seconds(40, machine_of(16)), compile_seconds(40, machine_of(2)));
+}
+
+TEST(FinishTime, ABusyMachineNeedsLonger) {
+  Machine busy = machine_of(2);
+  busy.compiler_seconds *= 4;
+  EXPECT_GT(compile_seconds(10, busy), 3 * compile_seconds(10, machine_of(2)));
+}
+
+TEST(FinishTime, LeavesAPartOfABudgetToExploring) {
+  Result<Machine> machine = find_machine("cpu", 1);
+  ASSERT_TRUE(machine) << to_string(machine.error());
+  for (const double budget : {0.1, 1.0, 5.0, 60.0, 3600.0}) {
+    const FinishTime time = finish_time({}, *machine, budget);
+    EXPECT_GT(time.reserved, 0);
+    EXPECT_LE(time.reserved, 0.7 * budget);
+    EXPECT_LT(time.grace, 0.1 * budget + 5);
+  }
+}
+
+TEST(FinishTime, TheGraceIsLessThanACommandMayTakeLonger) {
+  for (const double budget : {0.1, 5.0, 60.0, 3600.0}) EXPECT_LT(grace_seconds(budget), 0.1 * budget + 5);
+}
+
+TEST(FinishTime, SelectsLongerWithALargerBudget) {
+  EXPECT_LT(select_seconds(5), select_seconds(60));
+  EXPECT_GT(select_seconds(0), select_seconds(60)) << "no budget";
+}
+
+}  // namespace
+}  // namespace millrace

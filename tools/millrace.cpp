@@ -234,6 +234,8 @@ CLI::App* add_explore(CLI::App& app, ExploreOptions& options) {
   CLI::App* const command = app.add_subcommand("explore", "check and time candidates for every partition of a program");
   add_explore_options(*command, options);
   add_budget(*command, options);
+  command->add_option("--shard", options.shard, "try only this share of the candidates; join them with db merge")
+      ->type_name("NUMBER/COUNT");
   command->add_flag("--explain", options.explain,
                     "list the candidates and why others were rejected, without measuring");
   command->add_option("--out", options.out, "file for the measurements")->type_name("FILE.json");
@@ -243,6 +245,7 @@ CLI::App* add_explore(CLI::App& app, ExploreOptions& options) {
       "Every outcome is stored: an interrupted run continues where it stopped.\n"
       "Examples:\n"
       "  millrace explore models/bert_encoder.py --size tiny --budget 20s\n"
+      "  millrace explore models/bert_encoder.py --size tiny --budget 20s --shard 3/16 --db shard3.db\n"
       "  millrace explore models/mha.py --size tiny --explain");
   return command;
 }

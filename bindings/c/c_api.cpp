@@ -98,6 +98,7 @@ millrace::ExploreOptions explore_options(const Json& request, const Listeners& l
   take(request, "layouts", options.layouts);
   take(request, "budget", options.budget);
   take(request, "exhaustive", options.exhaustive);
+  take(request, "shard", options.shard);
   take(request, "threads", options.threads);
   take(request, "database", options.database);
   take(request, "explain", options.explain);

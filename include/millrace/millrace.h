@@ -119,6 +119,7 @@ struct ExploreOptions {
   std::vector<std::string> layouts;  // of the caller's tensors: "x=BJI", "wq=any", "wq+wk=stacked"; else as written
   std::string budget;                // "90s", "5m", "1h"; empty: 60s, on a GPU 240s
   bool exhaustive = false;
+  std::string shard;     // "3/16": try only this share of the candidates; empty: all
   int threads = 0;       // 0: OMP_NUM_THREADS, or all cores
   std::string database;  // empty: the user's own
   bool explain = false;  // list candidates and why others were rejected; measure nothing

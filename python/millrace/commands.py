@@ -82,5 +82,6 @@ def _show(text: str) -> None:
     so_far = json.loads(text)
     step = f", step {so_far['seconds'] * 1e3:.3g} ms" if so_far["seconds"] > 0 else ""
     left = f", {so_far['left']:.0f} s left" if so_far["left"] > 0 else ""
-    sys.stderr.write(f"\r\x1b[Kmillrace: {so_far['doing']} {so_far['done']:.0f} of {so_far['total']:.0f}{step}{left}")
+    done = f" {so_far['done']:.0f} of {so_far['total']:.0f}" if so_far["total"] > 0 else ""
+    sys.stderr.write(f"\r\x1b[Kmillrace: {so_far['doing']}{done}{step}{left}")
     sys.stderr.flush()

@@ -18,6 +18,7 @@
 #include "driver/pipeline.h"
 #include "driver/plan_folder.h"
 #include "frontend/frontend.h"
+#include "measure/shard.h"
 #include "measure/timing_class.h"
 #include "select/select.h"
 
@@ -308,6 +309,8 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
                    FinishEstimate finish) {
   const Result<double> budget = budget_of(options);
   if (!budget) return budget.error();
+  const Result<Shard> shard = parse_shard(options.shard);
+  if (!shard) return shard.error();
   phases.begin("fusing");
   program.device = options.device;
   Stages stages;
@@ -359,6 +362,10 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
                        enumerating.target);
   };
   settings.wanted = wanted_of;
+  if (shard->count > 1)
+    settings.mine = [shard = *shard](const std::string& partition, const std::string& candidate) {
+      return shard.has(partition, candidate);
+    };
   if (options.progress) {
     settings.select = [](const Measurements& so_far, double seconds) {
       const Result<Selection> selection = select_roughly(so_far, {std::min(seconds, kRoughLimits.seconds)});

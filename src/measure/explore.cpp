@@ -247,6 +247,11 @@ class Explorer {
       if (!chosen) break;
       const TrialId id{*chosen, *next[*chosen]};
       const Trial& trial = classes_.trial(id);
+      if (settings_.mine && !settings_.mine(classes_.all()[*chosen].text, trial.text)) {
+        classes_.choose(id);
+        next[*chosen] = classes_.next_of(*chosen);
+        continue;
+      }
       const bool by_library = std::holds_alternative<GemmConfig>(trial.candidate->config);
       const double most_kernels = times_.kernels_until(trial.baseline ? last_ : end);
       if (!by_library && chosen_kernels + batch.kernels + 1 > most_kernels) break;

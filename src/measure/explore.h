@@ -61,6 +61,9 @@ struct ExploreSettings {
   std::function<std::vector<Candidate>(const Partition&, const Candidate&)> refinements;
   // A key for each candidate: candidates of a partition with equal keys take equally long. Null: unknown.
   std::function<std::string(const Partition&, const Candidate&)> timing_class;
+  // Whether to try this candidate of a class of partitions, by their texts; another machine tries the others. Null:
+  // all.
+  std::function<bool(const std::string& partition, const std::string& candidate)> mine;
   // Both may take so many seconds.
   std::function<Wanted(const Measurements&, double seconds)> wanted;  // null: every partition is explored by itself
   std::function<double(const Measurements&, double seconds)> select;  // seconds of the best selection; 0: none

@@ -50,6 +50,7 @@ class Finisher {
     Result<SelectedPlan> selected = select_plan(tuned_, method, {select_seconds(tuned_.budget)});
     if (!selected) return selected.error();
     made_.selected = std::move(*selected);
+    made_.selected_cost = made_.selected.selection.cost;
     made_.unchecked = unchecked_launches();
     if (Result<Done> written = write(tuned_.prepared); !written) return written.error();
     phases_.begin("timing");

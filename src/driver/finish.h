@@ -16,16 +16,17 @@
 namespace millrace {
 
 struct FinishedPlan {
-  SelectedPlan selected;                 // the plan that is written: the selected one, or the one before optimization
-  std::optional<Baseline> kept;          // the step before optimization, if its plan is the one that is written
-  std::string folder;                    // of the plan
-  std::string device;                    // as PlanSession::device
-  size_t unchecked = 0;                  // launches of the plan whose candidate was never run by itself
-  PlanCheck check;                       // of the whole plan
-  std::optional<Estimate> before;        // a step before optimization
-  std::optional<Estimate> after;         // a step of the selected plan, also if it is not the one that is written
-  std::string not_timed;                 // why a time is missing
-  std::optional<double> relative_clock;  // of a GPU after the steps
+  SelectedPlan selected;         // the plan that is written: the selected one, or the one before optimization
+  std::optional<Baseline> kept;  // the step before optimization, if its plan is the one that is written
+  double selected_cost = 0;      // predicted seconds of a step of the selected plan, also if it is not the one written
+  std::string folder;            // of the plan
+  std::string device;            // as PlanSession::device
+  size_t unchecked = 0;          // launches of the plan whose candidate was never run by itself
+  PlanCheck check;               // of the whole plan
+  std::optional<Estimate> before;              // a step before optimization
+  std::optional<Estimate> after;               // a step of the selected plan, also if it is not the one that is written
+  std::string not_timed;                       // why a time is missing
+  std::optional<double> relative_clock;        // of a GPU after the steps
   std::optional<IdleGappedSteps> idle_gapped;  // if that is throttled
   std::string disturbance;                     // what disturbed the times; empty: nothing known
 

@@ -108,6 +108,8 @@ Result<std::string> optimize_program(const OptimizeOptions& options) {
   if (!tuned) return tuned.error();
   Result<FinishedPlan> finished = finish(*tuned, *method, folder_of(options), phases);
   if (!finished) return finished.error();
+  if (std::vector<ExplorationPoint>& points = tuned->explored.summary.points; !points.empty())
+    points.back().step = finished->selected_cost;
   Optimized made = described(*tuned, *finished);
   phases.begin("writing the report");
   if (Result<Done> written = write_report(*tuned, *finished, made); !written) return written.error();

@@ -366,13 +366,11 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
     settings.mine = [shard = *shard](const std::string& partition, const std::string& candidate) {
       return shard.has(partition, candidate);
     };
-  if (options.progress) {
-    settings.select = [](const Measurements& so_far, double seconds) {
-      const Result<Selection> selection = select_roughly(so_far, {std::min(seconds, kRoughLimits.seconds)});
-      return selection ? selection->cost : 0;
-    };
-    settings.progress = [&](const ExploreProgress& so_far) { phases.explore(so_far); };
-  }
+  settings.select = [](const Measurements& so_far, double seconds) {
+    const Result<Selection> selection = select_roughly(so_far, {std::min(seconds, kRoughLimits.seconds)});
+    return selection ? selection->cost : 0;
+  };
+  if (options.progress) settings.progress = [&](const ExploreProgress& so_far) { phases.explore(so_far); };
   Result<Explored> explored = measure(stages, graph, prepared->candidates, settings, kernels->get(), *database, worker);
   if (!explored) return explored.error();
   return Tuned{std::move(program),   std::move(*prepared), std::move(machine),

@@ -28,6 +28,7 @@ TEST(SearchSection, PictureHasThreeCurvesWithoutWhatIsUnknown) {
   EXPECT_EQ(count_of("best step after", svg), 2U) << "two lines from the second point on";
   EXPECT_EQ(count_of("lower bound after", svg), 4U);
   EXPECT_EQ(count_of("candidates tried after", svg), 4U);
+  EXPECT_EQ(count_of(" at the end", svg), 3U);
   EXPECT_EQ(svg.find("nan"), std::string::npos);
   EXPECT_EQ(svg.find("inf"), std::string::npos);
 }

@@ -70,6 +70,8 @@ void draw_curve(Svg& svg, const Panel& panel, const std::vector<ExplorationPoint
     svg.line(from, to, classes, 2, tip);
     svg.line(to, panel.at(points[k + 1].seconds, points[k + 1].*value), classes, 2, tip);
   }
+  const ExplorationPoint& last = points.back();
+  if (last.*value > 0) svg.circle(panel.at(last.seconds, last.*value), 3, classes, concat(name, " at the end"));
 }
 
 void draw_key(Svg& svg, double x, const std::string& name, const std::string& classes) {
@@ -107,7 +109,9 @@ Picture search_picture(const std::vector<ExplorationPoint>& points) {
   }
   return {"search",
           "Above: a step of the best selection so far, and its lower bound, every partition with its fastest candidate "
-          "so far. A bound falls too: faster candidates are found. Below: the candidates tried in this run.",
+          "so far. The bound rises at first, since it counts only partitions that have a measured candidate, and then "
+          "falls "
+          "as faster ones are found. Below: the candidates tried in this run.",
           std::move(svg).finish(), false};
 }
 

@@ -43,7 +43,7 @@ class BudgetTest(CommandTest):
         self.assertTrue((self.folder / "small.plan" / "plan.json").exists())
 
     def test_measures_the_step_before(self) -> None:
-        made = json.loads(self.timed(8, "optimize", "small.py", "--json")[0])
+        made = json.loads(self.timed(20, "optimize", "small.py", "--json")[0])
         self.assertGreater(made["before_seconds"], 0)
         self.assertEqual(made["not_timed"], "")
         plan = json.loads((self.folder / "small.plan" / "plan.json").read_text())
@@ -73,8 +73,8 @@ class ReplacedTest(CommandTest):
 
     def test_a_kept_baseline_runs_and_reports(self) -> None:
         # A step of microseconds: noise decides which plan is faster, so try until the step before optimization wins.
-        for _ in range(6):
-            made = json.loads(self.succeed("optimize", "small.py", "--json", "--budget", "4s"))
+        for _ in range(2):
+            made = json.loads(self.succeed("optimize", "small.py", "--json", "--budget", "12s"))
             if made["baseline_kept"]:
                 break
         else:

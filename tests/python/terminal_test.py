@@ -19,7 +19,7 @@ LONG = """from millrace import numpy as np
 B, I = 16, 32
 
 def long(x: np.float32[B, I], w: np.float32[I, I]):
-    for k in range(12):
+    for k in range(3):
         x = np.maximum(x @ w, 0) + x
     return x
 """
@@ -64,7 +64,7 @@ class TerminalTest(CommandTest):
         self.assertTrue(shown.endswith(ERASE), "the line is erased at the end")
 
     def test_phases_and_time_left(self) -> None:
-        shown, _, code = self.on_terminal(120, "optimize", "long.py", "--budget", "4s")
+        shown, _, code = self.on_terminal(120, "optimize", "long.py", "--budget", "9s")
         self.assertEqual(code, 0, shown)
         states = " ".join(self.lines(shown))
         self.assertRegex(states, r"\d+ of \d+ candidates")
